@@ -1,0 +1,246 @@
+//! Communicators: what the ranks of one said, put together.
+
+use std::collections::BTreeMap;
+
+use crate::facts::{CommFacts, Link, Segment, ThreadFacts};
+use crate::nccl::{CommLine, Direction};
+use crate::source::Spot;
+
+/// A communicator.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Communicator {
+    /// A name for people: its hash, or what it was split from.
+    pub name: Box<str>,
+    /// How many ranks it has, if a line says so.
+    pub n_ranks: Option<u32>,
+    /// The ranks whose lines were read.
+    pub members: BTreeMap<u32, Member>,
+    /// The communicator it was split from, by its place in [`crate::Case::communicators`].
+    pub parent: Option<usize>,
+    /// The colour of the split.
+    pub color: Option<i64>,
+}
+
+/// One rank of a communicator.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Member {
+    /// The process, by its place in [`crate::Case::processes`].
+    pub process: usize,
+    /// What it said.
+    pub facts: CommFacts,
+    /// Some of its connections could belong to another communicator of the same process:
+    /// they carry no name, and were given to the newest in which the process has this rank.
+    pub guessed: bool,
+}
+
+impl Member {
+    /// The line that names rank, GPU and communicator.
+    pub fn line(&self) -> Option<&CommLine> {
+        let facts = &self.facts;
+        let seen = facts.complete.as_ref().or(facts.start.as_ref()).or(facts.end.as_ref());
+        seen.map(|it| &it.value)
+    }
+
+    /// Whether the rank finished the setup.
+    pub fn is_complete(&self) -> bool {
+        self.facts.complete.is_some() || self.facts.end.is_some()
+    }
+}
+
+impl Communicator {
+    /// How NCCL counts nodes, by any rank that says so.
+    pub fn n_nodes(&self) -> Option<u32> {
+        self.members.values().find_map(|it| it.facts.layout.as_ref()).map(|it| it.value.n_nodes)
+    }
+
+    /// Ranks on one node, by any rank that says so.
+    pub fn local_ranks(&self) -> Option<u32> {
+        self.members.values().filter_map(|it| it.facts.layout.as_ref()).map(|it| it.value.local_ranks).max()
+    }
+
+    /// All connections, with the rank that printed each.
+    pub fn links(&self) -> impl Iterator<Item = (u32, &Link)> {
+        self.members.iter().flat_map(|(rank, it)| it.facts.links.iter().map(move |link| (*rank, link)))
+    }
+
+    /// Ranks that were expected and whose lines are not there.
+    pub fn absent(&self) -> Vec<u32> {
+        (0..self.n_ranks.unwrap_or(0)).filter(|it| !self.members.contains_key(it)).collect()
+    }
+}
+
+/// A communicator of one process, before the processes are joined.
+#[derive(Debug)]
+struct Local {
+    process: usize,
+    comm: u64,
+    first: Spot,
+    facts: CommFacts,
+    guessed: bool,
+}
+
+impl Local {
+    fn line(&self) -> Option<&CommLine> {
+        let facts = &self.facts;
+        facts.start.as_ref().or(facts.complete.as_ref()).or(facts.end.as_ref()).map(|it| &it.value)
+    }
+
+    fn rank(&self) -> Option<u32> {
+        self.line().map(|it| it.rank).or_else(|| self.facts.layout.as_ref().map(|it| it.value.rank))
+    }
+}
+
+/// Joins the segments of all processes.
+pub(crate) fn join(processes: Vec<(usize, Vec<ThreadFacts>)>) -> Vec<Communicator> {
+    let mut locals = Vec::new();
+    for (process, threads) in processes {
+        locals.extend(of_process(process, threads));
+    }
+    locals.sort_by_key(|it| it.first);
+    group(locals)
+}
+
+fn of_process(process: usize, threads: Vec<ThreadFacts>) -> Vec<Local> {
+    let mut segments: Vec<Segment> = threads.into_iter().flat_map(|it| it.segments).collect();
+    segments.sort_by_key(|it| it.first);
+    let mut locals: Vec<Local> = Vec::new();
+    let mut orphans = Vec::new();
+    for segment in segments {
+        let Some(comm) = segment.comm else {
+            orphans.push(segment);
+            continue;
+        };
+        let id = |facts: &CommFacts| facts.start.as_ref().map(|it| (it.value.comm_id, it.value.parent));
+        let known = locals.iter_mut().rev().find(|it| {
+            it.comm == comm && (id(&it.facts).is_none() || id(&segment.facts).is_none() || id(&it.facts) == id(&segment.facts))
+        });
+        match known {
+            Some(local) => local.facts.merge(segment.facts),
+            None => locals.push(Local { process, comm, first: segment.first, facts: segment.facts, guessed: false }),
+        }
+    }
+    for orphan in orphans {
+        adopt(process, &mut locals, orphan);
+    }
+    locals
+}
+
+/// Finds the communicator of lines that do not name one.
+///
+/// Connections are made by a fresh thread, at the first collective that needs
+/// them. They belong to a communicator whose setup came before and in which
+/// this process has the rank that the lines show; of several, to the newest
+/// that has no such connections yet.
+fn adopt(process: usize, locals: &mut Vec<Local>, orphan: Segment) {
+    let facts = &orphan.facts;
+    if *facts == CommFacts::default() {
+        return;
+    }
+    let fits = |local: &Local| local.first < orphan.first && local.rank().is_none_or(|rank| links_of(rank, &facts.links));
+    let takes_rings = |local: &Local| facts.rings_connected.is_none() || local.facts.rings_connected.is_none();
+    let candidates: Vec<usize> = locals.iter().enumerate().filter(|it| fits(it.1)).map(|it| it.0).collect();
+    let newest = candidates.iter().rev().find(|it| locals.get(**it).is_some_and(takes_rings));
+    let chosen = newest.or(candidates.last()).copied();
+    let several = candidates.len() > 1;
+    match chosen.and_then(|it| locals.get_mut(it)) {
+        Some(local) => {
+            local.guessed |= several;
+            local.facts.merge(orphan.facts);
+        }
+        // A log that begins after the setup.
+        None => locals.push(Local { process, comm: 0, first: orphan.first, facts: orphan.facts, guessed: true }),
+    }
+}
+
+/// Whether the rank that printed these links can be `rank`.
+fn links_of(rank: u32, links: &[Link]) -> bool {
+    links.iter().all(|link| match link.direction {
+        Direction::Local | Direction::Send => link.from == rank,
+        Direction::Receive => link.to == rank,
+    })
+}
+
+/// The rank that printed these links, if they agree.
+fn rank_of(links: &[Link]) -> Option<u32> {
+    let first = links.first()?;
+    let rank = if first.direction == Direction::Receive { first.to } else { first.from };
+    links_of(rank, links).then_some(rank)
+}
+
+#[derive(Debug, PartialEq, Eq, PartialOrd, Ord, Clone, Copy)]
+enum Key {
+    /// A hash that is equal on all ranks.
+    Id(u64, u32),
+    /// The nth split of this colour from this parent.
+    Split(usize, i64, u32, u32),
+    /// The nth communicator of this size in its process: old releases print no hash.
+    Nth(u32, u32),
+    /// Never named.
+    Unnamed,
+}
+
+fn group(locals: Vec<Local>) -> Vec<Communicator> {
+    let mut communicators: Vec<Communicator> = Vec::new();
+    let mut places: BTreeMap<Key, usize> = BTreeMap::new();
+    // Where each process's communicator addresses went, and how many of each form it has had.
+    let mut addresses: BTreeMap<(usize, u64), usize> = BTreeMap::new();
+    let mut ordinals: BTreeMap<(usize, Key), u32> = BTreeMap::new();
+    for local in locals {
+        let line = local.line().cloned();
+        let mut ordinal = |key: Key| {
+            let n = ordinals.entry((local.process, key)).or_default();
+            *n += 1;
+            *n - 1
+        };
+        let parent = line.as_ref().and_then(|it| it.parent).and_then(|it| addresses.get(&(local.process, it)).copied());
+        let key = match &line {
+            Some(line) => match (line.comm_id, parent, line.color) {
+                (Some(id), _, _) => Key::Id(id, line.n_ranks),
+                (None, Some(parent), color) => {
+                    let color = color.unwrap_or(0);
+                    Key::Split(parent, color, line.n_ranks, ordinal(Key::Split(parent, color, line.n_ranks, 0)))
+                }
+                (None, None, _) => Key::Nth(line.n_ranks, ordinal(Key::Nth(line.n_ranks, 0))),
+            },
+            None => match &local.facts.layout {
+                Some(layout) => Key::Nth(layout.value.n_ranks, ordinal(Key::Nth(layout.value.n_ranks, 0))),
+                None => Key::Unnamed,
+            },
+        };
+        let place = *places.entry(key).or_insert_with(|| {
+            let name = match key {
+                Key::Id(id, _) => format!("{id:#x}"),
+                Key::Split(parent, color, _, _) => {
+                    format!("split of {} by color {color}", communicators.get(parent).map_or("?", |it| &it.name))
+                }
+                Key::Nth(n_ranks, nth) => format!("number {} of {n_ranks} ranks", nth + 1),
+                Key::Unnamed => "unnamed".to_owned(),
+            };
+            let n_ranks = match key {
+                Key::Id(_, n) | Key::Split(_, _, n, _) | Key::Nth(n, _) => Some(n),
+                Key::Unnamed => None,
+            };
+            communicators.push(Communicator {
+                name: name.into(),
+                n_ranks,
+                members: BTreeMap::new(),
+                parent,
+                color: line.as_ref().and_then(|it| it.color),
+            });
+            communicators.len() - 1
+        });
+        addresses.insert((local.process, local.comm), place);
+        let rank = local.rank().or_else(|| rank_of(&local.facts.links));
+        let Some(communicator) = communicators.get_mut(place) else { continue };
+        // Lines that do not even show a rank stand under a number of their own.
+        let rank = rank.unwrap_or_else(|| communicator.members.keys().last().map_or(0, |it| it + 1));
+        let member = Member { process: local.process, facts: local.facts, guessed: local.guessed };
+        match communicator.members.get_mut(&rank) {
+            Some(known) => known.facts.merge(member.facts),
+            None => {
+                communicator.members.insert(rank, member);
+            }
+        }
+    }
+    communicators
+}

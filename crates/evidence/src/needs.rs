@@ -1,0 +1,62 @@
+//! What a rule needs to see, and how to get it.
+
+/// A source of facts.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Source {
+    /// Any text of a job: its output, a traceback.
+    JobOutput,
+    /// Lines of NCCL at level INFO.
+    NcclLog,
+    /// Lines that show which rank reaches which over what.
+    Connections,
+    /// The logs of all ranks.
+    AllRanks,
+    /// Lines of the subsystems GRAPH and NET.
+    GraphLines,
+    /// The kernel's messages.
+    KernelLog,
+    /// `nvidia-smi topo -m`.
+    TopologyMatrix,
+    /// NCCL's topology dump.
+    TopologyXml,
+    /// Which machine this is.
+    Instance,
+    /// Output of nccl-tests.
+    NcclTests,
+    /// The manifest or launch command of the job.
+    LaunchCommand,
+    /// Output of the trainer.
+    TrainingLog,
+    /// The network's own diagnostics.
+    FabricDiagnostics,
+    /// The limits of the process or container.
+    Limits,
+}
+
+/// A rule asked for facts that were not given.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Missing(pub Source);
+
+impl Source {
+    /// How to obtain this source, as shown to the user.
+    pub fn how_to_get(self) -> &'static str {
+        match self {
+            Self::JobOutput => "the output of the job, standard error included",
+            Self::NcclLog => "the log of a run with NCCL_DEBUG=INFO",
+            Self::Connections => "the log of a run with NCCL_DEBUG=INFO that reaches the first collective (`Channel ... via` lines)",
+            Self::AllRanks => {
+                "the logs of all ranks: NCCL_DEBUG_FILE=/tmp/nccl.%h.%p.log, `kubectl logs -l LABEL --prefix --tail=-1`, or `srun --label`"
+            }
+            Self::GraphLines => "a log with NCCL_DEBUG_SUBSYS=INIT,BOOTSTRAP,ENV,GRAPH,TUNING,NET",
+            Self::KernelLog => "the kernel's messages of each node: `dmesg -T | grep -iE 'NVRM|xid|oom|aer'`",
+            Self::TopologyMatrix => "`nvidia-smi topo -m` of a node",
+            Self::TopologyXml => "NCCL's topology: run with NCCL_TOPO_DUMP_FILE=/tmp/topo.xml",
+            Self::Instance => "the machine: aws-ofi-nccl names it in the log, or add the pod's manifest (node.kubernetes.io/instance-type)",
+            Self::NcclTests => "the output of nccl-tests, e.g. `all_reduce_perf -b 8 -e 8G -f 2 -g 1`",
+            Self::LaunchCommand => "the manifest or the launch command of the job",
+            Self::TrainingLog => "the trainer's own output",
+            Self::FabricDiagnostics => "the network's diagnostics: `ibdiagnet`, `ethtool -S`, `rdma -p statistic show`, EFA hw_counters",
+            Self::Limits => "`ulimit -a` and `df -h /dev/shm` inside the container",
+        }
+    }
+}

@@ -1,0 +1,274 @@
+//! Lines that NCCL did not write: tables, training logs, manifests, documents.
+//!
+//! A reader of one chunk cannot know what stood before it, so it only
+//! recognises such lines and hands them on; [`Blocks`] puts them together in
+//! the order of the input.
+
+mod manifest;
+mod nccl_tests;
+mod protocols;
+mod topology_matrix;
+mod topology_xml;
+mod training;
+
+pub use manifest::Manifest;
+pub use nccl_tests::{Device, NcclTests, Row, Timing};
+pub use protocols::Protocols;
+pub use topology_matrix::TopologyMatrix;
+pub use topology_xml::{TopologyXml, XmlGpu, XmlNet};
+pub use training::{Memory, Training};
+
+use crate::chunk::Chunk;
+use crate::scan::number;
+use crate::source::{Kind, Quote, Spot};
+
+/// A line for the builder.
+#[derive(Debug)]
+pub(crate) struct Plain {
+    pub(crate) what: What,
+    pub(crate) quote: Quote,
+}
+
+/// What a line was recognised as.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum What {
+    /// A line of an nccl-tests table: header, device, row or footer.
+    NcclTests,
+    /// A row of `nvidia-smi topo -m`.
+    TopologyMatrix,
+    /// A row of NCCL's Func/Proto/Algo matrix.
+    Protocols,
+    /// A line of a trainer or of DeepSpeed.
+    Training,
+    /// A line of a Kubernetes manifest.
+    Manifest,
+    /// A tag of NCCL's topology XML.
+    TopologyXml,
+    /// Raw NCCL banner: `NCCL version 2.21.5+cuda12.4`.
+    Banner,
+    /// A blank line: it ends tables.
+    Blank,
+    /// A whole JSON document of nccl-tests, on one or many lines: its text so far.
+    Json,
+}
+
+/// Recognises lines.
+#[derive(Debug)]
+pub(crate) struct Classifier {
+    document: Option<Document>,
+    /// The last line was part of a table: a blank line matters.
+    table: bool,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Document {
+    Manifest,
+    Xml,
+    Json,
+}
+
+impl Classifier {
+    pub(crate) fn new(chunk: &Chunk) -> Self {
+        let document = if chunk.first { document(&chunk.bytes) } else { None };
+        Self { document, table: false }
+    }
+
+    pub(crate) fn blank(&mut self, spot: Spot, out: &mut Vec<Plain>) {
+        if self.table {
+            self.table = false;
+            out.push(Plain { what: What::Blank, quote: Quote::new(spot, b"") });
+        }
+    }
+
+    pub(crate) fn classify(&mut self, line: &[u8], spot: Spot, out: &mut Vec<Plain>) -> Option<Kind> {
+        let (what, kind) = match self.document {
+            Some(Document::Manifest) => (What::Manifest, Kind::Manifest),
+            Some(Document::Xml) => (What::TopologyXml, Kind::TopologyXml),
+            Some(Document::Json) => (What::Json, Kind::NcclTests),
+            None => {
+                let inner = strip_label(line);
+                if topology_matrix::is_row(inner) {
+                    (What::TopologyMatrix, Kind::TopologyMatrix)
+                } else if nccl_tests::is_line(inner) {
+                    (What::NcclTests, Kind::NcclTests)
+                } else if protocols::is_row(inner) {
+                    (What::Protocols, Kind::NcclLog)
+                } else if training::is_line(inner) {
+                    (What::Training, Kind::TrainingLog)
+                } else if inner.starts_with(b"NCCL version ") {
+                    (What::Banner, Kind::NcclLog)
+                } else if inner.starts_with(b"<system") || inner.starts_with(b"<cpu ") || topology_xml::is_tag(inner) {
+                    (What::TopologyXml, Kind::TopologyXml)
+                } else {
+                    return None;
+                }
+            }
+        };
+        self.table |= matches!(what, What::TopologyMatrix | What::Protocols);
+        // Documents need their lines whole; everything else is short.
+        let quote = if what == What::Json {
+            Quote { spot, text: String::from_utf8_lossy(line).into() }
+        } else {
+            Quote::new(spot, line)
+        };
+        out.push(Plain { what, quote });
+        Some(kind)
+    }
+}
+
+/// What the beginning of a file says it is.
+fn document(bytes: &[u8]) -> Option<Document> {
+    let bytes = bytes.strip_prefix(b"\xEF\xBB\xBF").unwrap_or(bytes);
+    let head = bytes.get(..bytes.len().min(4096)).unwrap_or_default();
+    let inner = head.trim_ascii_start();
+    if inner.starts_with(b"<system") || inner.starts_with(b"<?xml") {
+        return Some(Document::Xml);
+    }
+    if inner.starts_with(b"{") && (memchr::memmem::find(head, b"\"nccl_version\"").is_some() || memchr::memmem::find(head, b"\"start_time\"").is_some()) {
+        return Some(Document::Json);
+    }
+    let manifest = head.split(|it| *it == b'\n').take(40).any(|line| line.starts_with(b"apiVersion:") || line.starts_with(b"kind: "));
+    manifest.then_some(Document::Manifest)
+}
+
+/// Drops what launchers put before a line: `[1,0]<stdout>:`, `[rank0]: `, `0: `.
+pub(crate) fn strip_label(line: &[u8]) -> &[u8] {
+    let start = line.trim_ascii_start();
+    if let Some(rest) = start.strip_prefix(b"[") {
+        // `[1,0]<stdout>:` and `[1,0]<stderr>: `
+        let window = rest.get(..rest.len().min(60)).unwrap_or_default();
+        if let Some(at) = memchr::memmem::find(window, b"]<std") {
+            if let Some(colon) = rest.get(at..).and_then(|it| memchr::memchr(b':', it)) {
+                return rest.get(at + colon + 1..).unwrap_or_default();
+            }
+        }
+        if rest.starts_with(b"rank") || rest.starts_with(b"default") {
+            if let Some(at) = memchr::memmem::find(window, b"]:") {
+                let inner = rest.get(at + 2..).unwrap_or_default();
+                return inner.strip_prefix(b" ").unwrap_or(inner);
+            }
+        }
+        return line;
+    }
+    // srun --label: `0: text`
+    if let Some((_, rest)) = number(start) {
+        if let Some(rest) = rest.strip_prefix(b": ") {
+            return rest;
+        }
+    }
+    line
+}
+
+/// The rank a launcher or PyTorch puts before a line.
+pub(crate) fn rank_label(line: &[u8]) -> Option<u32> {
+    let window = line.get(..line.len().min(200)).unwrap_or_default();
+    for (key, end) in [(&b"[rank"[..], b']'), (b"[Rank ", b']'), (b"[trainer", b']')] {
+        if let Some(at) = memchr::memmem::find(window, key) {
+            if let Some((rank, rest)) = number(window.get(at + key.len()..)?) {
+                if rest.first() == Some(&end) || rest.first() == Some(&b'|') {
+                    return Some(rank);
+                }
+            }
+        }
+    }
+    // `[1,3]<stdout>:`
+    let at = memchr::memmem::find(window, b"]<std")?;
+    let comma = memchr::memrchr(b',', window.get(..at)?)?;
+    let (rank, rest) = number(window.get(comma + 1..at)?)?;
+    rest.is_empty().then_some(rank)
+}
+
+/// Tables and documents, put together.
+#[derive(Debug, Default)]
+pub(crate) struct Blocks {
+    pub(crate) tests: Vec<NcclTests>,
+    pub(crate) matrices: Vec<TopologyMatrix>,
+    pub(crate) protocols: Protocols,
+    pub(crate) training: Training,
+    pub(crate) manifests: Vec<Manifest>,
+    pub(crate) xml: Vec<TopologyXml>,
+    pub(crate) banners: Vec<Quote>,
+    json: Option<(String, Quote)>,
+    open: Open,
+}
+
+/// Which table the next row belongs to.
+#[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Open {
+    pub(crate) tests: bool,
+    pub(crate) matrix: bool,
+    pub(crate) manifest: bool,
+    pub(crate) xml: bool,
+}
+
+impl Blocks {
+    const JSON_LIMIT: usize = 16 * 1024 * 1024;
+    const LIMIT: usize = 10_000;
+
+    pub(crate) fn take(&mut self, line: Plain) {
+        let Plain { what, quote } = line;
+        match what {
+            What::NcclTests => nccl_tests::take(&mut self.tests, &mut self.open.tests, &quote),
+            What::TopologyMatrix => topology_matrix::take(&mut self.matrices, &mut self.open.matrix, quote),
+            What::Protocols => self.protocols.take(quote),
+            What::Training => self.training.take(&quote),
+            What::Manifest => manifest::take(&mut self.manifests, &mut self.open.manifest, quote),
+            What::TopologyXml => topology_xml::take(&mut self.xml, &mut self.open.xml, &quote),
+            What::Banner if self.banners.len() < Self::LIMIT => self.banners.push(quote),
+            What::Banner => {}
+            What::Blank => self.open.matrix = false,
+            What::Json => {
+                let (text, _) = self.json.get_or_insert_with(|| (String::new(), quote.clone()));
+                if text.len() < Self::JSON_LIMIT {
+                    text.push_str(&quote.text);
+                    text.push('\n');
+                }
+            }
+        }
+    }
+
+    /// The end of a file ends every table. Returns a problem with the file, if one shows now.
+    pub(crate) fn end_file(&mut self) -> Option<Box<str>> {
+        self.open = Open::default();
+        let (text, quote) = self.json.take()?;
+        match nccl_tests::from_json(&text, &quote) {
+            Ok(tests) => {
+                self.tests.push(tests);
+                None
+            }
+            Err(error) => Some(format!("not a JSON document of nccl-tests: {error}").into()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{rank_label, strip_label};
+
+    #[test]
+    fn labels_are_dropped() {
+        for (line, want) in [
+            ("[1,0]<stdout>:   8  2", "   8  2"),
+            ("        [1,0]<stdout>:   8  2", "   8  2"),
+            ("[rank0]: x", "x"),
+            ("0: x", "x"),
+            ("x", "x"),
+            ("[0] x", "[0] x"),
+        ] {
+            assert_eq!(strip_label(line.as_bytes()), want.as_bytes(), "{line}");
+        }
+    }
+
+    #[test]
+    fn ranks_are_read() {
+        for (line, want) in [
+            ("[rank7]:[E1129 x", Some(7)),
+            ("[1,13]<stdout>:x", Some(13)),
+            ("[E x] [Rank 1] NCCL watchdog", Some(1)),
+            ("[trainer0|0]:x", Some(0)),
+            ("rank 3", None),
+        ] {
+            assert_eq!(rank_label(line.as_bytes()), want, "{line}");
+        }
+    }
+}

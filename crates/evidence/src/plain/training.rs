@@ -1,0 +1,160 @@
+//! What a trainer and DeepSpeed say about batch, steps, time and memory.
+//!
+//! ```text
+//! ***** Running training *****
+//!   Instantaneous batch size per device = 4
+//! {'loss': 1.2, 'grad_norm': 0.5, 'learning_rate': 2e-05, 'epoch': 0.1}
+//! {'train_runtime': 2441.04, 'train_samples_per_second': 5.2, 'train_steps_per_second': 0.02, 'train_loss': 1.1, 'epoch': 0.3}
+//! MA 14.96 GB         Max_MA 14.96 GB         CA 15.08 GB         Max_CA 15 GB
+//! CPU Virtual Memory:  used = 27.2 GB, percent = 7.3%
+//! iter 83593: loss 2.6294, time: 6669.64ms
+//! ```
+
+use crate::scan::word_after;
+use crate::source::{Distinct, Quote};
+
+/// A training run, as its log tells it.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Training {
+    /// `Num examples = 36,718` and the other settings, by their printed name.
+    pub settings: Distinct<(Box<str>, Box<str>)>,
+    /// `train_runtime`, in seconds.
+    pub runtime_seconds: Option<(f64, Quote)>,
+    /// How many lines with a loss were read.
+    pub loss_lines: u64,
+    /// Step times in milliseconds, where they are printed: count, sum, smallest, largest.
+    pub step_times: Option<(u64, f64, f64, f64)>,
+    /// The largest memory seen.
+    pub memory: Memory,
+}
+
+/// Memory in GB as printed by DeepSpeed.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Memory {
+    /// GPU memory allocated at most.
+    pub gpu_max: Option<(f64, Quote)>,
+    /// Host memory used, in percent.
+    pub host_percent: Option<(f64, Quote)>,
+}
+
+static SETTINGS: &[&str] = &[
+    "Num examples = ",
+    "Num Epochs = ",
+    "Instantaneous batch size per device = ",
+    "Total train batch size (w. parallel, distributed & accumulation) = ",
+    "Gradient Accumulation steps = ",
+    "Total optimization steps = ",
+    "Number of trainable parameters = ",
+];
+
+static ROUTINE: &[&str] = &[
+    "***** Running training *****",
+    "Stage 3 initialize beginning",
+    "DeepSpeedZeRoOffload initialize",
+    "Before creating fp16 partitions",
+    "After creating fp16 partitions",
+    "Before creating fp32 partitions",
+    "After creating fp32 partitions",
+    "Before initializing optimizer states",
+    "After initializing optimizer states",
+    "After initializing ZeRO optimizer",
+    "Parameter Offload - Persistent parameters statistics",
+    "Adam Optimizer #0 is created with",
+    "Config: alpha=",
+    "max_steps is given, it will override",
+    "Using auto half precision backend",
+    "The default value for the training argument `--report_to`",
+];
+
+pub(super) fn is_line(line: &[u8]) -> bool {
+    let inner = line.trim_ascii_start();
+    match inner.first() {
+        Some(b'N' | b'I' | b'T' | b'G' | b'*' | b'S' | b'D' | b'B' | b'A' | b'P' | b'U' | b'm') => {
+            SETTINGS.iter().chain(ROUTINE).any(|it| inner.starts_with(it.as_bytes()))
+        }
+        Some(b'{') => inner.starts_with(b"{'loss':") || inner.starts_with(b"{'train_runtime':") || inner.starts_with(b"{'eval_"),
+        Some(b'M') => inner.starts_with(b"MA ") && memchr::memmem::find(inner, b"Max_MA").is_some(),
+        Some(b'C') => {
+            inner.starts_with(b"CPU Virtual Memory:") || inner.starts_with(b"Config: alpha=")
+        }
+        Some(b'i') => inner.starts_with(b"iter ") && memchr::memmem::find(inner, b"time").is_some(),
+        Some(b's') => inner.starts_with(b"step ") && memchr::memmem::find(inner, b"loss").is_some(),
+        _ => false,
+    }
+}
+
+impl Training {
+    pub(super) fn take(&mut self, quote: &Quote) {
+        let line = super::strip_label(quote.text.as_bytes());
+        let line = String::from_utf8_lossy(line);
+        let line = line.trim();
+        if let Some(rest) = line.strip_prefix("{'train_runtime': ") {
+            if let Some(seconds) = rest.split([',', '}']).next().and_then(|it| it.trim().trim_matches(['\'', '"']).parse().ok()) {
+                self.runtime_seconds = Some((seconds, quote.clone()));
+            }
+        } else if line.starts_with("{'loss':") {
+            self.loss_lines += 1;
+        } else if line.starts_with("MA ") {
+            let max = word_after(line, "Max_MA ").and_then(|it| it.parse::<f64>().ok());
+            keep_largest(&mut self.memory.gpu_max, max, quote);
+        } else if line.starts_with("CPU Virtual Memory:") {
+            let percent = word_after(line, "percent = ").and_then(|it| it.trim_end_matches('%').parse::<f64>().ok());
+            keep_largest(&mut self.memory.host_percent, percent, quote);
+        } else if line.starts_with("iter ") {
+            self.loss_lines += 1;
+            let ms = word_after(line, "time: ").and_then(|it| it.trim_end_matches("ms").parse::<f64>().ok());
+            if let Some(ms) = ms.filter(|it| it.is_finite()) {
+                let (n, sum, low, high) = self.step_times.unwrap_or((0, 0.0, ms, ms));
+                self.step_times = Some((n + 1, sum + ms, low.min(ms), high.max(ms)));
+            }
+        } else if let Some((name, value)) = line.split_once(" = ") {
+            if SETTINGS.iter().any(|it| line.starts_with(it)) {
+                self.settings.note((name.trim().into(), value.trim().into()), || quote.clone());
+            }
+        }
+    }
+
+    /// A setting by its printed name.
+    pub fn setting(&self, name: &str) -> Option<(&str, &Quote)> {
+        self.settings.iter().find(|it| &*it.value.0 == name).map(|it| (&*it.value.1, &it.quote))
+    }
+
+    /// Whether anything was read.
+    pub fn is_empty(&self) -> bool {
+        *self == Self::default()
+    }
+}
+
+fn keep_largest(slot: &mut Option<(f64, Quote)>, value: Option<f64>, quote: &Quote) {
+    if let Some(value) = value {
+        if slot.as_ref().is_none_or(|it| value > it.0) {
+            *slot = Some((value, quote.clone()));
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Training, is_line};
+    use crate::source::{Quote, Spot};
+
+    #[test]
+    fn reads_a_trainers_log() {
+        let mut it = Training::default();
+        for line in [
+            "***** Running training *****",
+            "  Gradient Accumulation steps = 4",
+            "{'train_runtime': 2441.04, 'train_samples_per_second': 5.2}",
+            "MA 0.03 GB         Max_MA 1.99 GB         CA 15.08 GB         Max_CA 15 GB ",
+            "CPU Virtual Memory:  used = 61.74 GB, percent = 16.6%",
+            "iter 83594: loss 1.9491, time: 6235.95ms, speed: 1771 toks/s/device",
+        ] {
+            assert!(is_line(line.as_bytes()), "{line}");
+            it.take(&Quote::new(Spot { chunk: 0, line: 0 }, line.as_bytes()));
+        }
+        assert_eq!(it.setting("Gradient Accumulation steps").map(|it| it.0), Some("4"));
+        assert_eq!(it.runtime_seconds.as_ref().map(|it| it.0), Some(2441.04));
+        assert_eq!(it.memory.gpu_max.as_ref().map(|it| it.0), Some(1.99));
+        assert_eq!(it.step_times.map(|it| it.0), Some(1));
+    }
+}

@@ -1,0 +1,146 @@
+//! Lines that tell of trouble, of a setting or of a fact, whoever wrote them.
+//!
+//! A [`Signal`] is a set of templates, each the text of a real line with its
+//! variable parts named in braces:
+//!
+//! ```text
+//! Duplicate GPU detected : rank {a} and rank {b} both on CUDA device {bus}
+//! ```
+//!
+//! A template matches anywhere in a line. `{a}` takes text up to what follows
+//! it in the template, or a word at the end; `{a...}` at the end takes the rest
+//! of the line. A signal only says *what was printed*: judging it is the work
+//! of a rule, and one line may be read by several rules.
+
+mod template;
+
+pub mod application;
+pub mod blocked;
+pub mod efa;
+pub mod hardware;
+pub mod ib;
+pub mod interface;
+pub mod launch;
+pub mod limits;
+pub mod notes;
+pub mod nvswitch;
+pub mod p2p;
+pub mod performance;
+pub mod topology_file;
+pub mod versions;
+
+use std::sync::OnceLock;
+
+pub use template::{Book, Found};
+
+use crate::source::{Kind, Quote};
+
+/// A line worth knowing.
+#[derive(Debug)]
+pub struct Signal {
+    /// A name for it, unique.
+    pub name: &'static str,
+    /// The texts, one for each form it has had.
+    pub templates: &'static [&'static str],
+    /// Who prints it, and in which releases.
+    pub source: &'static str,
+    /// What it says.
+    pub meaning: &'static str,
+    /// The kind of input it speaks for, when it is not an NCCL line.
+    pub kind: Kind,
+}
+
+impl PartialEq for Signal {
+    fn eq(&self, other: &Self) -> bool {
+        self.name == other.name
+    }
+}
+
+impl Eq for Signal {}
+
+/// A signal met in the input.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Sighting {
+    /// Which.
+    pub signal: &'static Signal,
+    /// The named parts of the template.
+    pub captures: Vec<(&'static str, Box<str>)>,
+    /// The first such line.
+    pub quote: Quote,
+    /// How many lines were the same in all that is kept here.
+    pub count: u64,
+    /// The host and process that wrote it, if the line says so.
+    pub process: Option<(Box<str>, u32)>,
+    /// The rank that wrote it, if a launcher or PyTorch says so (`[rank3]:`).
+    pub rank: Option<u32>,
+    /// The time of the line, as written.
+    pub time: Option<Box<str>>,
+    /// Whether NCCL wrote it as a warning.
+    pub warning: bool,
+}
+
+impl Sighting {
+    /// A named part of the template, empty if there is none of this name.
+    pub fn get(&self, name: &str) -> &str {
+        self.captures.iter().find(|it| it.0 == name).map_or("", |it| &it.1)
+    }
+
+    /// A named part as a number.
+    pub fn number(&self, name: &str) -> Option<u64> {
+        self.get(name).trim().parse().ok()
+    }
+}
+
+/// All families of signals.
+pub static FAMILIES: &[&[&Signal]] = &[
+    application::ALL,
+    blocked::ALL,
+    efa::ALL,
+    hardware::ALL,
+    ib::ALL,
+    interface::ALL,
+    launch::ALL,
+    limits::ALL,
+    notes::ALL,
+    nvswitch::ALL,
+    p2p::ALL,
+    performance::ALL,
+    topology_file::ALL,
+    versions::ALL,
+];
+
+/// All signals, ready to be looked for.
+pub fn book() -> &'static Book {
+    static BOOK: OnceLock<Book> = OnceLock::new();
+    BOOK.get_or_init(|| Book::new(FAMILIES.iter().flat_map(|it| it.iter().copied())))
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::{FAMILIES, book};
+
+    #[test]
+    fn names_are_unique_and_everything_is_documented() {
+        let mut names = BTreeSet::new();
+        for signal in FAMILIES.iter().flat_map(|it| it.iter()) {
+            assert!(names.insert(signal.name), "two signals are called {}", signal.name);
+            assert!(!signal.templates.is_empty() && !signal.source.is_empty() && !signal.meaning.is_empty(), "{}", signal.name);
+        }
+    }
+
+    #[test]
+    fn every_template_matches_itself() {
+        for signal in FAMILIES.iter().flat_map(|it| it.iter()) {
+            for template in signal.templates {
+                let line = template.replace("...}", "}").replace(['{', '}'], "");
+                assert!(
+                    book().find(line.as_bytes()).iter().any(|it| it.signal == *signal),
+                    "{}: `{line}` is not found",
+                    signal.name
+                );
+            }
+        }
+    }
+}

@@ -1,0 +1,315 @@
+//! Where a fact was read.
+//!
+//! Input is read in chunks, several at a time, so a reader does not know the
+//! line number its chunk begins at. A [`Spot`] therefore names a chunk and a
+//! line in it; [`Sources`] turns it into a file and a line at the end.
+
+/// A place in the input. Spots order as the input does.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Spot {
+    /// The number of the chunk, over all files.
+    pub chunk: u32,
+    /// The zero-based line in the chunk.
+    pub line: u32,
+}
+
+/// A line of the input and its place.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Quote {
+    /// Where it stands.
+    pub spot: Spot,
+    /// Its text, cut at [`Quote::LIMIT`] bytes.
+    pub text: Box<str>,
+}
+
+impl Quote {
+    /// How much of a line is kept.
+    pub const LIMIT: usize = 600;
+
+    /// Keeps `line` as evidence.
+    pub fn new(spot: Spot, line: &[u8]) -> Self {
+        let mut cut = line.len().min(Self::LIMIT);
+        // Do not cut inside a UTF-8 character.
+        while cut < line.len() && cut > 0 && line.get(cut).is_some_and(|it| it & 0xC0 == 0x80) {
+            cut -= 1;
+        }
+        let text = String::from_utf8_lossy(line.get(..cut).unwrap_or(line));
+        Self { spot, text: text.trim_end().into() }
+    }
+}
+
+/// A value read from the input: how often, and where first.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Seen<T> {
+    /// The value.
+    pub value: T,
+    /// How many lines said so.
+    pub count: u64,
+    /// The first of them.
+    pub quote: Quote,
+}
+
+/// The different values one thing was said to have, in the order of the input.
+///
+/// Most things have one value; several values are themselves a finding.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Distinct<T> {
+    seen: Vec<Seen<T>>,
+    /// Values beyond the limit, counted but not kept.
+    dropped: u64,
+}
+
+impl<T> Default for Distinct<T> {
+    fn default() -> Self {
+        Self { seen: Vec::new(), dropped: 0 }
+    }
+}
+
+impl<T: PartialEq> Distinct<T> {
+    const LIMIT: usize = 256;
+
+    /// Adds one observation.
+    pub fn note(&mut self, value: T, quote: impl FnOnce() -> Quote) {
+        if let Some(seen) = self.seen.iter_mut().find(|it| it.value == value) {
+            seen.count += 1;
+        } else if self.seen.len() < Self::LIMIT {
+            self.seen.push(Seen { value, count: 1, quote: quote() });
+        } else {
+            self.dropped += 1;
+        }
+    }
+
+    /// Adds what a later part of the input said.
+    pub fn merge(&mut self, later: Self) {
+        self.dropped += later.dropped;
+        for new in later.seen {
+            if let Some(seen) = self.seen.iter_mut().find(|it| it.value == new.value) {
+                seen.count += new.count;
+            } else if self.seen.len() < Self::LIMIT {
+                self.seen.push(new);
+            } else {
+                self.dropped += new.count;
+            }
+        }
+    }
+}
+
+impl<T> Distinct<T> {
+    /// The first value.
+    pub fn first(&self) -> Option<&Seen<T>> {
+        self.seen.first()
+    }
+
+    /// The last new value.
+    pub fn last(&self) -> Option<&Seen<T>> {
+        self.seen.last()
+    }
+
+    /// The first value itself.
+    pub fn value(&self) -> Option<&T> {
+        self.seen.first().map(|it| &it.value)
+    }
+
+    /// All values.
+    pub fn iter(&self) -> std::slice::Iter<'_, Seen<T>> {
+        self.seen.iter()
+    }
+
+    /// Whether nothing was said.
+    pub fn is_empty(&self) -> bool {
+        self.seen.is_empty()
+    }
+
+    /// How many different values there are.
+    pub fn len(&self) -> usize {
+        self.seen.len()
+    }
+}
+
+impl<'a, T> IntoIterator for &'a Distinct<T> {
+    type Item = &'a Seen<T>;
+    type IntoIter = std::slice::Iter<'a, Seen<T>>;
+
+    fn into_iter(self) -> Self::IntoIter {
+        self.iter()
+    }
+}
+
+/// What an input file was found to be.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Kind {
+    /// Lines of NCCL, its plugins and libfabric.
+    NcclLog,
+    /// A table or JSON of nccl-tests.
+    NcclTests,
+    /// Lines of PyTorch, DeepSpeed, a trainer or a launcher.
+    TrainingLog,
+    /// Kernel messages.
+    KernelLog,
+    /// `nvidia-smi topo -m`.
+    TopologyMatrix,
+    /// NCCL's topology XML.
+    TopologyXml,
+    /// A Kubernetes manifest.
+    Manifest,
+    /// Settings, commands and output of small tools, recognised line by line.
+    Notes,
+    /// Nothing in it was understood.
+    Unknown,
+}
+
+impl Kind {
+    /// The name used in output.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::NcclLog => "nccl-log",
+            Self::NcclTests => "nccl-tests",
+            Self::TrainingLog => "training-log",
+            Self::KernelLog => "kernel-log",
+            Self::TopologyMatrix => "topology-matrix",
+            Self::TopologyXml => "topology-xml",
+            Self::Manifest => "manifest",
+            Self::Notes => "notes",
+            Self::Unknown => "unknown",
+        }
+    }
+
+    /// All kinds, in the order of this enumeration.
+    pub const ALL: [Self; 9] = [
+        Self::NcclLog,
+        Self::NcclTests,
+        Self::TrainingLog,
+        Self::KernelLog,
+        Self::TopologyMatrix,
+        Self::TopologyXml,
+        Self::Manifest,
+        Self::Notes,
+        Self::Unknown,
+    ];
+}
+
+/// How many lines of each kind were understood.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Tally {
+    /// All lines.
+    pub lines: u64,
+    /// Lines with nothing on them.
+    pub blank: u64,
+    /// Lines that were cut because they were too long.
+    pub cut: u64,
+    /// Understood lines by [`Kind`].
+    pub by_kind: [u64; 9],
+}
+
+impl Tally {
+    /// Adds another tally.
+    pub fn add(&mut self, other: &Self) {
+        self.lines += other.lines;
+        self.blank += other.blank;
+        self.cut += other.cut;
+        for (mine, theirs) in self.by_kind.iter_mut().zip(other.by_kind) {
+            *mine += theirs;
+        }
+    }
+
+    /// Lines that were understood.
+    pub fn understood(&self) -> u64 {
+        self.by_kind.iter().sum()
+    }
+
+    /// Lines with text on them.
+    pub fn told(&self) -> u64 {
+        self.lines - self.blank
+    }
+
+    /// The kind most lines are of.
+    pub fn kind(&self) -> Kind {
+        let mut best = (0, Kind::Unknown);
+        for (&count, kind) in self.by_kind.iter().zip(Kind::ALL) {
+            if count > best.0 {
+                best = (count, kind);
+            }
+        }
+        best.1
+    }
+
+    pub(crate) fn count(&mut self, kind: Kind, lines: u64) {
+        if let Some(slot) = self.by_kind.get_mut(kind as usize) {
+            *slot += lines;
+        }
+    }
+}
+
+/// One input.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct File {
+    /// The name as the user gave it, or as it was found under a folder.
+    pub name: Box<str>,
+    /// Its lines.
+    pub tally: Tally,
+    /// Why it could not be read to its end, if so.
+    pub problem: Option<Box<str>>,
+}
+
+/// All inputs and where their chunks begin.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Sources {
+    /// The inputs, in the order they were given.
+    pub files: Vec<File>,
+    /// For each chunk: its file, and the number of lines before it.
+    chunks: Vec<(u32, u64)>,
+}
+
+impl Sources {
+    /// The file and one-based line of a spot.
+    pub fn locate(&self, spot: Spot) -> (&str, u64) {
+        let Some(&(file, before)) = self.chunks.get(spot.chunk as usize) else {
+            return ("?", 0);
+        };
+        let name = self.files.get(file as usize).map_or("?", |it| &it.name);
+        (name, before + u64::from(spot.line) + 1)
+    }
+
+    /// All lines of all inputs.
+    pub fn tally(&self) -> Tally {
+        let mut sum = Tally::default();
+        for file in &self.files {
+            sum.add(&file.tally);
+        }
+        sum
+    }
+
+    pub(crate) fn begin_chunk(&mut self, file: u32) {
+        let before = self.files.get(file as usize).map_or(0, |it| it.tally.lines);
+        self.chunks.push((file, before));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Distinct, Quote, Spot};
+
+    const SPOT: Spot = Spot { chunk: 0, line: 0 };
+
+    #[test]
+    fn a_quote_is_cut_at_a_character() {
+        let line = "é".repeat(Quote::LIMIT);
+        let quote = Quote::new(SPOT, line.as_bytes());
+        assert_eq!(quote.text.len(), Quote::LIMIT);
+        assert!(quote.text.chars().all(|it| it == 'é'));
+    }
+
+    #[test]
+    fn merging_is_noting_in_order() {
+        let mut whole = Distinct::default();
+        let mut first = Distinct::default();
+        let mut second = Distinct::default();
+        for (i, value) in [1, 2, 1, 3, 2].into_iter().enumerate() {
+            let quote = || Quote::new(Spot { chunk: 0, line: 9 }, b"x");
+            whole.note(value, quote);
+            if i < 2 { &mut first } else { &mut second }.note(value, quote);
+        }
+        first.merge(second);
+        assert_eq!(whole, first);
+    }
+}

@@ -1,0 +1,6 @@
+//! GPUs and links that fail.
+
+use crate::Rule;
+
+/// The rules of this family.
+pub static RULES: &[&Rule] = &[];

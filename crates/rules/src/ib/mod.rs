@@ -1,0 +1,6 @@
+//! InfiniBand and RoCE.
+
+use crate::Rule;
+
+/// The rules of this family.
+pub static RULES: &[&Rule] = &[];

@@ -1,0 +1,64 @@
+//! NCCL returned an error and no rule knows why.
+
+use evidence::{Case, Missing, Source};
+
+use crate::{Confidence, Diagnosis, Finding, Role, Rule, Severity};
+
+/// See the module documentation.
+pub static RULE: Rule = Rule {
+    id: "nccl-call-failed",
+    title: "an NCCL call failed and the input does not tell why",
+    severity: Severity::Error,
+    role: Role::Consequence,
+    needs: &[Source::NcclLog],
+    why: "NCCL passed an error up to the program. Without the warning that caused it nobody can tell which.",
+    fix: "Collect the logs of all ranks with NCCL_DEBUG=INFO, from the start of the job, and give plumb all of them: the rank that \
+          failed first knows the cause.",
+    references: &["https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/troubleshooting.html"],
+    check,
+};
+
+/// The rule speaks in [`check_last`], after all others.
+fn check(case: &Case) -> Result<Vec<Finding>, Missing> {
+    case.nccl_log().map(|_| Vec::new())
+}
+
+/// An error on its way up (`FILE:LINE -> CODE`), and no finding of severity error.
+pub(crate) fn check_last(case: &Case, diagnosis: &Diagnosis) -> Vec<Finding> {
+    if diagnosis.worst() == Some(Severity::Error) {
+        return Vec::new();
+    }
+    let failed = case.processes.iter().find_map(|process| {
+        let seen = process.facts.propagated.iter().find(|it| matches!(it.value, 1..=6 | 8))?;
+        Some((process, seen))
+    });
+    let Some((process, seen)) = failed else { return Vec::new() };
+    let meaning = match seen.value {
+        1 => "a CUDA call failed",
+        2 => "a system call failed",
+        3 => "an internal check failed",
+        4 => "an argument was invalid",
+        5 => "NCCL was used wrongly",
+        6 => "a peer died or the network failed",
+        _ => "a timeout",
+    };
+    let message = format!("{} got error {} from NCCL ({meaning})", process.name(), seen.value);
+    vec![Finding::new(Confidence::Certain, message).seen(&seen.quote).about("host", &process.host)]
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::testing::ids;
+
+    #[test]
+    fn an_error_without_a_cause_is_an_error() {
+        assert_eq!(ids("n:1:2 [0] NCCL INFO init.cc:1093 -> 1\n"), ["nccl-call-failed"]);
+    }
+
+    #[test]
+    fn with_a_cause_it_is_silent() {
+        let log = "n:1:2 [0] init.cc:1 NCCL WARN Duplicate GPU detected : rank 2 and rank 0 both on CUDA device 1000\n\
+                   n:1:2 [0] NCCL INFO init.cc:1093 -> 5\n";
+        assert_eq!(ids(log), ["duplicate-gpu"]);
+    }
+}
