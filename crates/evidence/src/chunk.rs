@@ -5,12 +5,25 @@ use std::io::{self, Read};
 use memchr::{memchr, memrchr};
 
 /// A part of a file: whole lines.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone)]
 pub struct Chunk {
-    /// The bytes. Every line but the last of a file ends with a newline.
-    pub bytes: Vec<u8>,
+    /// Longer than what was read: a used buffer is filled again without being cleared.
+    buffer: Vec<u8>,
+    length: usize,
     /// Whether the file begins here.
     pub first: bool,
+}
+
+impl Chunk {
+    /// The bytes. Every line but the last of a file ends with a newline.
+    pub fn bytes(&self) -> &[u8] {
+        self.buffer.get(..self.length).unwrap_or_default()
+    }
+
+    /// The buffer, to be filled again.
+    pub fn recycle(self) -> Vec<u8> {
+        self.buffer
+    }
 }
 
 /// Reads chunks from a stream.
@@ -23,7 +36,7 @@ pub struct Chunks<R> {
     /// Inside a line whose beginning was already handed out.
     skipping: bool,
     first: bool,
-    done: bool,
+    ended: bool,
     /// Met while there was still something to hand out.
     error: Option<io::Error>,
 }
@@ -37,61 +50,65 @@ impl<R: Read> Chunks<R> {
 
     /// Cuts `source` into chunks of about `size` bytes.
     pub fn new(source: R, size: usize) -> Self {
-        Self { source, size: size.max(1), rest: Vec::new(), skipping: false, first: true, done: false, error: None }
+        Self { source, size: size.max(1), rest: Vec::new(), skipping: false, first: true, ended: false, error: None }
     }
 
     /// The next chunk, or `None` at the end. An error comes after all that was read before it.
-    pub fn next_chunk(&mut self) -> io::Result<Option<Chunk>> {
-        if let Some(error) = self.error.take() {
-            return Err(error);
+    pub fn next_chunk(&mut self, spare: Vec<u8>) -> io::Result<Option<Chunk>> {
+        let mut buffer = spare;
+        let mut filled = self.rest.len();
+        grow(&mut buffer, self.size.max(filled));
+        if let Some(front) = buffer.get_mut(..filled) {
+            front.copy_from_slice(&self.rest);
         }
-        let mut buffer = std::mem::take(&mut self.rest);
-        buffer.reserve(self.size);
-        let mut searched = 0;
-        while !self.done {
-            let old = buffer.len();
-            if self.skipping {
-                // Drop the tail of an overlong line.
-                let mut scratch = [0; 16 * 1024];
-                let n = self.read(&mut scratch);
-                let tail = scratch.get(..n).unwrap_or_default();
-                if let Some(end) = memchr(b'\n', tail) {
-                    self.skipping = false;
-                    buffer.extend_from_slice(tail.get(end + 1..).unwrap_or_default());
-                }
+        self.rest.clear();
+        if self.skipping {
+            filled = self.skip_line(&mut buffer);
+        }
+        let length = loop {
+            while filled < buffer.len() && !self.ended {
+                filled += self.read(buffer.get_mut(filled..).unwrap_or_default());
+            }
+            if self.ended {
+                break filled;
+            }
+            let all = buffer.get(..filled).unwrap_or_default();
+            if let Some(end) = memrchr(b'\n', all) {
+                self.rest.extend_from_slice(all.get(end + 1..).unwrap_or_default());
+                break end + 1;
+            }
+            if filled <= Self::LINE_LIMIT {
+                let larger = (filled * 2).max(4096);
+                grow(&mut buffer, larger);
                 continue;
             }
-            let want = self.size.saturating_sub(old).max(16 * 1024);
-            buffer.resize(old + want, 0);
-            let n = self.read(buffer.get_mut(old..).unwrap_or_default());
-            buffer.truncate(old + n);
-            if n == 0 {
-                break;
+            // One line fills the buffer and goes on: keep its beginning.
+            self.skipping = true;
+            if let Some(end) = buffer.get_mut(Self::LINE_LIMIT) {
+                *end = b'\n';
             }
-            // The last line end decides whether this is enough for a chunk.
-            let fresh = buffer.get(searched..).unwrap_or_default();
-            if let Some(end) = memrchr(b'\n', fresh) {
-                let end = searched + end + 1;
-                if end >= self.size || buffer.len() >= self.size {
-                    self.rest = buffer.split_off(end);
-                    break;
-                }
-            } else if buffer.len() - last_line_start(&buffer) > Self::LINE_LIMIT {
-                let start = last_line_start(&buffer);
-                buffer.truncate(start + Self::LINE_LIMIT);
-                buffer.push(b'\n');
-                self.skipping = true;
-                if buffer.len() >= self.size {
-                    break;
-                }
-            }
-            searched = buffer.len();
-        }
-        if buffer.is_empty() {
+            break Self::LINE_LIMIT + 1;
+        };
+        if length == 0 {
             return self.error.take().map_or(Ok(None), Err);
         }
         let first = std::mem::replace(&mut self.first, false);
-        Ok(Some(Chunk { bytes: buffer, first }))
+        Ok(Some(Chunk { buffer, length, first }))
+    }
+
+    /// Drops the rest of an overlong line; returns how much of the next line is in the buffer.
+    fn skip_line(&mut self, buffer: &mut [u8]) -> usize {
+        loop {
+            let n = self.read(buffer);
+            if n == 0 {
+                return 0;
+            }
+            if let Some(end) = memchr(b'\n', buffer.get(..n).unwrap_or_default()) {
+                self.skipping = false;
+                buffer.copy_within(end + 1..n, 0);
+                return n - end - 1;
+            }
+        }
     }
 
     /// Reads once; 0 at the end and at an error, which is kept for later.
@@ -101,11 +118,11 @@ impl<R: Read> Chunks<R> {
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                 Err(error) => {
                     self.error = Some(error);
-                    self.done = true;
+                    self.ended = true;
                     return 0;
                 }
                 Ok(n) => {
-                    self.done = n == 0;
+                    self.ended = n == 0;
                     return n;
                 }
             }
@@ -113,53 +130,77 @@ impl<R: Read> Chunks<R> {
     }
 }
 
-fn last_line_start(buffer: &[u8]) -> usize {
-    memrchr(b'\n', buffer).map_or(0, |it| it + 1)
+fn grow(buffer: &mut Vec<u8>, length: usize) {
+    if buffer.len() < length {
+        buffer.resize(length, 0);
+    }
 }
 
 #[cfg(test)]
 mod tests {
+    use std::io::{self, Read};
+
     use super::Chunks;
 
-    fn cut(text: &[u8], size: usize) -> (Vec<u8>, usize) {
+    fn cut(text: &[u8], size: usize) -> Vec<Vec<u8>> {
         let mut chunks = Chunks::new(text, size);
-        let (mut all, mut n) = (Vec::new(), 0);
-        while let Some(chunk) = chunks.next_chunk().unwrap() {
-            assert_eq!(chunk.first, n == 0);
-            all.extend_from_slice(&chunk.bytes);
-            n += 1;
+        let mut all = Vec::new();
+        let mut spare = Vec::new();
+        while let Some(chunk) = chunks.next_chunk(spare).unwrap() {
+            assert_eq!(chunk.first, all.is_empty());
+            all.push(chunk.bytes().to_vec());
+            spare = chunk.recycle();
         }
-        (all, n)
+        all
     }
 
     #[test]
     fn chunks_are_the_input() {
-        let text = b"a\nbb\n\nccc\nd".repeat(20_000);
-        for size in [1, 100, 50_000, 1 << 20] {
-            assert_eq!(cut(&text, size).0, text, "{size}");
+        let text = b"a\nbb\n\nccc\nd".repeat(2000);
+        for size in [1, 100, 5000, 1 << 20] {
+            assert_eq!(cut(&text, size).concat(), text, "{size}");
         }
     }
 
     #[test]
     fn chunks_end_at_lines() {
-        let text = b"0123456789\n".repeat(10_000);
-        let mut chunks = Chunks::new(&text[..], 1000);
-        while let Some(chunk) = chunks.next_chunk().unwrap() {
-            assert!(chunk.bytes.ends_with(b"\n"));
-        }
+        let chunks = cut(&b"0123456789\n".repeat(1000), 1000);
+        assert!(chunks.len() > 5 && chunks.iter().all(|it| it.ends_with(b"\n")));
     }
 
     #[test]
     fn a_line_without_end_is_cut() {
         let mut text = vec![b'x'; 3_000_000];
-        text.extend_from_slice(b"\nnext\n");
-        let (all, _) = cut(&text, 1 << 20);
-        assert!(all.ends_with(b"\nnext\n"));
-        assert!(all.len() < 1_200_000, "{}", all.len());
+        text.extend_from_slice(b"\nnext\nlast\n");
+        for size in [100, 1 << 20, 1 << 22] {
+            let all = cut(&text, size).concat();
+            assert!(all.ends_with(b"x\nnext\nlast\n"), "{size}");
+        }
+        let all = cut(&text, 1000).concat();
+        assert_eq!(all.len(), Chunks::<&[u8]>::LINE_LIMIT + 1 + 10);
     }
 
     #[test]
     fn nothing_is_no_chunk() {
-        assert_eq!(cut(b"", 10), (Vec::new(), 0));
+        assert!(cut(b"", 10).is_empty());
+    }
+
+    #[test]
+    fn an_error_comes_after_what_was_read() {
+        struct Broken(bool);
+        impl Read for Broken {
+            fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+                if self.0 {
+                    return Err(io::Error::other("broken"));
+                }
+                self.0 = true;
+                buffer[..4].copy_from_slice(b"a\nb\n");
+                Ok(4)
+            }
+        }
+        let mut chunks = Chunks::new(Broken(false), 1000);
+        assert_eq!(chunks.next_chunk(Vec::new()).unwrap().unwrap().bytes(), b"a\nb\n");
+        assert!(chunks.next_chunk(Vec::new()).is_err());
+        assert!(chunks.next_chunk(Vec::new()).unwrap().is_none());
     }
 }

@@ -137,16 +137,39 @@ pub struct Link {
 }
 
 /// What one thread said about one communicator.
+///
+/// Few lines name their communicator, so lines are gathered into segments by
+/// what kind of line may follow which. Whether a line continues a segment
+/// depends on what came before, which the reader of a chunk cannot see: it
+/// makes a new segment wherever that could matter, and [`ThreadFacts::push`]
+/// joins segments in the order of the input.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Segment {
     /// The communicator's address, once a line names it.
     pub(crate) comm: Option<u64>,
-    /// `Init COMPLETE` was read: a new setup begins a new segment.
-    pub(crate) closed: bool,
-    /// The first thing of the segment is the choice of a network, which begins a setup.
-    opens: bool,
     pub(crate) first: Spot,
     pub(crate) facts: CommFacts,
+    /// What the first line is about.
+    about: About,
+    /// `Init COMPLETE` was read: what follows belongs to another setup, or to connections made later.
+    closed: bool,
+    /// A `Connected ...` line was read: further connections may be another communicator's.
+    connected: bool,
+    /// Connections made after a setup was complete.
+    later: bool,
+}
+
+/// What a line is about.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum About {
+    /// The setup of a communicator that is not named yet.
+    Setup,
+    /// A communicator that the line names, and whether its setup is over.
+    Named(u64, bool),
+    /// Connections, and whether they are all made now.
+    Connections(bool),
+    /// The times of a setup, printed after its end.
+    Timings,
 }
 
 /// What was said about one communicator by one rank.
@@ -315,13 +338,7 @@ impl CommFacts {
     }
 }
 
-impl Segment {
-    fn new(first: Spot, opens: bool) -> Self {
-        Self { comm: None, closed: false, opens, first, facts: CommFacts::default() }
-    }
-}
-
-/// The segments of one thread, in order.
+/// What one thread said, in segments.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub(crate) struct ThreadFacts {
     pub(crate) tid: u32,
@@ -329,49 +346,60 @@ pub(crate) struct ThreadFacts {
 }
 
 impl ThreadFacts {
-    /// The segment that a line without a communicator's address belongs to.
-    pub(crate) fn current(&mut self, spot: Spot) -> &mut CommFacts {
-        if self.segments.is_empty() {
-            self.segments.push(Segment::new(spot, false));
+    /// The facts that a line adds to.
+    pub(crate) fn segment(&mut self, about: About, spot: Spot) -> &mut CommFacts {
+        let continues = self.segments.last().is_some_and(|last| match about {
+            About::Named(comm, _) => last.comm == Some(comm),
+            About::Setup => !last.closed && matches!(last.about, About::Setup | About::Named(..)),
+            About::Connections(_) => !last.closed && !last.connected && last.about != About::Timings,
+            About::Timings => true,
+        });
+        if !continues {
+            self.segments.push(Segment {
+                comm: None,
+                first: spot,
+                facts: CommFacts::default(),
+                about,
+                closed: false,
+                connected: false,
+                later: false,
+            });
         }
         let last = self.segments.len() - 1;
-        &mut self.segments[last].facts
+        let segment = &mut self.segments[last];
+        match about {
+            About::Named(comm, complete) => {
+                segment.comm = Some(comm);
+                segment.closed |= complete;
+            }
+            About::Connections(all) => segment.connected |= all,
+            About::Setup | About::Timings => {}
+        }
+        &mut segment.facts
     }
 
-    /// The segment of a line that begins a setup (`Using network`).
-    pub(crate) fn opening(&mut self, spot: Spot) -> &mut CommFacts {
-        if self.segments.last().is_none_or(|it| it.closed) {
-            self.segments.push(Segment::new(spot, true));
-        }
-        self.current(spot)
-    }
-
-    /// The segment of a line that names its communicator.
-    pub(crate) fn named(&mut self, comm: u64, complete: bool, spot: Spot) -> &mut CommFacts {
-        match self.segments.last_mut() {
-            Some(last) if last.comm.is_none() || last.comm == Some(comm) => {}
-            _ => self.segments.push(Segment::new(spot, false)),
-        }
-        if let Some(last) = self.segments.last_mut() {
-            last.comm = Some(comm);
-            last.closed |= complete;
-        }
-        self.current(spot)
-    }
-
+    /// Adds what a later part of the input says.
     pub(crate) fn merge(&mut self, later: Self) {
-        for segment in later.segments {
-            let continues = self.segments.last().is_some_and(|last| {
-                let same = segment.comm.is_none() || last.comm.is_none() || last.comm == segment.comm;
-                same && !(last.closed && segment.opens)
-            });
-            match self.segments.last_mut() {
-                Some(last) if continues => {
-                    last.comm = last.comm.or(segment.comm);
-                    last.closed |= segment.closed;
-                    last.facts.merge(segment.facts);
-                }
-                _ => self.segments.push(segment),
+        later.segments.into_iter().for_each(|it| self.push(it));
+    }
+
+    fn push(&mut self, mut segment: Segment) {
+        let continues = self.segments.last().is_some_and(|last| match segment.about {
+            About::Named(..) => last.comm == segment.comm || (last.comm.is_none() && !last.later && !last.closed),
+            About::Setup => !last.later && !last.closed,
+            About::Connections(_) => !last.closed && !(last.later && last.connected),
+            About::Timings => true,
+        });
+        match self.segments.last_mut() {
+            Some(last) if continues => {
+                last.comm = last.comm.or(segment.comm);
+                last.closed |= segment.closed;
+                last.connected |= segment.connected;
+                last.facts.merge(segment.facts);
+            }
+            last => {
+                segment.later = last.is_some() && matches!(segment.about, About::Connections(_));
+                self.segments.push(segment);
             }
         }
     }

@@ -43,7 +43,7 @@ pub fn read_texts<'a>(texts: impl IntoIterator<Item = (&'a str, &'a [u8])>) -> C
         let mut chunks = Chunks::new(text, Chunks::<&[u8]>::SIZE);
         let mut problem = None;
         loop {
-            match chunks.next_chunk() {
+            match chunks.next_chunk(Vec::new()) {
                 Ok(Some(chunk)) => {
                     builder.absorb(file, read_chunk(&chunk, number));
                     number += 1;

@@ -5,7 +5,7 @@ use std::hash::BuildHasher as _;
 use rustc_hash::{FxBuildHasher, FxHashMap};
 
 use crate::chunk::{Chunk, Chunks};
-use crate::facts::{ProcessFacts, ThreadFacts};
+use crate::facts::{About, ProcessFacts, ThreadFacts};
 use crate::nccl::{self, Message, Phase};
 use crate::plain::{self, Plain};
 use crate::prefix::{self, Anchor, Level, Line};
@@ -49,7 +49,7 @@ pub fn read_chunk(chunk: &Chunk, number: u32) -> ChunkFacts {
         last: (&[], (0, 0)),
         plain: plain::Classifier::new(chunk),
     };
-    let bytes = chunk.bytes.strip_suffix(b"\n").unwrap_or(&chunk.bytes);
+    let bytes = chunk.bytes().strip_suffix(b"\n").unwrap_or(chunk.bytes());
     let mut start = 0;
     let mut line_number = 0;
     for end in memchr::memchr_iter(b'\n', bytes).chain([bytes.len()]) {
@@ -103,7 +103,9 @@ impl<'a> Reader<'a> {
             self.plain.blank(spot, &mut self.facts.plain);
             return None;
         }
-        let structured = self.plain.classify(line, spot, &mut self.facts.plain);
+        // Progress bars overwrite their line; what follows the last return is what stays.
+        let shown = memchr::memrchr(b'\r', line).and_then(|at| line.get(at + 1..)).unwrap_or(line);
+        let structured = self.plain.classify(shown, spot, &mut self.facts.plain);
         let signal = self.signals(line, line, None, false, spot);
         structured.or(signal)
     }
@@ -126,20 +128,22 @@ impl<'a> Reader<'a> {
         let Some(thread) = owner.threads.get_mut(thread) else { return false };
         match message {
             Message::Routine => {}
-            Message::Link(link) => thread.current(spot).link(&link, quote),
-            Message::Ring(ring) => thread.current(spot).ring(ring, quote),
-            Message::Trees(nodes) => thread.current(spot).trees(nodes, quote),
+            Message::Link(link) => thread.segment(About::Connections(false), spot).link(&link, quote),
+            Message::Ring(ring) => thread.segment(About::Setup, spot).ring(ring, quote),
+            Message::Trees(nodes) => thread.segment(About::Setup, spot).trees(nodes, quote),
             Message::Comm(it) => {
                 let complete = it.phase == Phase::Complete || it.phase == Phase::End;
-                thread.named(it.comm, complete, spot).comm(it, quote);
+                thread.segment(About::Named(it.comm, complete), spot).comm(it, quote);
             }
-            Message::Layout(it) => thread.named(it.comm, false, spot).layout(it, quote),
-            Message::ChannelCounts(it) => thread.current(spot).channels(it, quote),
-            Message::RingsConnected { summary } => thread.current(spot).rings_connected(summary, quote),
-            Message::Connected(what) => thread.current(spot).connected.note(text(what), quote),
-            Message::Network(name) => thread.opening(spot).network(text(name), quote),
-            Message::BootstrapTimings(it) => thread.current(spot).bootstrap_timings(it, quote),
-            Message::InitTimings(it) => thread.current(spot).init_timings(it, quote),
+            Message::Layout(it) => thread.segment(About::Named(it.comm, false), spot).layout(it, quote),
+            Message::ChannelCounts(it) => thread.segment(About::Setup, spot).channels(it, quote),
+            Message::RingsConnected { summary } => {
+                thread.segment(About::Connections(true), spot).rings_connected(summary, quote);
+            }
+            Message::Connected(what) => thread.segment(About::Connections(true), spot).connected.note(text(what), quote),
+            Message::Network(name) => thread.segment(About::Setup, spot).network(text(name), quote),
+            Message::BootstrapTimings(it) => thread.segment(About::Setup, spot).bootstrap_timings(it, quote),
+            Message::InitTimings(it) => thread.segment(About::Timings, spot).init_timings(it, quote),
             Message::Version(it) => facts.version.note(text(it), quote),
             Message::CudaDriver(it) => facts.cuda_driver.note(it, quote),
             Message::Environment { name, value } => facts.environment.note((text(name), text(value)), quote),

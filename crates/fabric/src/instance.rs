@@ -28,7 +28,7 @@ pub struct Instance {
     /// NVLink bandwidth of one GPU, both directions together.
     #[serde(rename = "nvlink_GBps_per_gpu_bidir")]
     pub nvlink_per_gpu_bidir: Option<GigabytesPerSecond>,
-    /// The PCIe generation of GPUs and NICs.
+    /// The PCI Express generation of GPUs and NICs.
     pub pcie_gen: Option<u8>,
     /// How many EFA interfaces it can have.
     pub nics: u32,
@@ -114,7 +114,11 @@ mod tests {
             assert!(!it.source.is_empty(), "{} has no source", it.name);
             for text in it.source.iter().chain(&it.notes) {
                 assert_eq!(text.trim(), text, "{}", it.name);
-                assert!(!text.is_empty() && !text.contains("()") && !text.contains("  "), "{}: {text}", it.name);
+                assert!(
+                    !text.is_empty() && !text.contains("()") && !text.contains("  "),
+                    "{}: {text}",
+                    it.name
+                );
             }
         }
     }
@@ -133,7 +137,12 @@ mod tests {
         for it in all().iter().filter(|it| it.efa()) {
             let each = it.nic_gbps_each.unwrap().0;
             let total = it.net_gbps_total.0;
-            assert!((f64::from(it.nics) * each - total).abs() < 1e-9, "{}: {} x {each} is not {total}", it.name, it.nics);
+            assert!(
+                (f64::from(it.nics) * each - total).abs() < 1e-9,
+                "{}: {} x {each} is not {total}",
+                it.name,
+                it.nics
+            );
         }
     }
 
@@ -142,7 +151,10 @@ mod tests {
         for it in all() {
             let name = &it.name;
             assert!(it.gpus > 0, "{name} has no GPU");
-            assert!((f64::from(it.nics) / f64::from(it.gpus) - it.efa_per_gpu).abs() < 1e-9, "{name}: EFA per GPU");
+            assert!(
+                (f64::from(it.nics) / f64::from(it.gpus) - it.efa_per_gpu).abs() < 1e-9,
+                "{name}: EFA per GPU"
+            );
             assert_eq!(it.nic_gbps_each.is_some(), it.efa(), "{name}: a speed without a NIC");
             assert_eq!(it.ofi_protocol.is_some(), it.efa(), "{name}: a protocol without EFA");
             assert!(it.efa() || it.efa_version.is_none(), "{name}: a generation without EFA");

@@ -233,8 +233,20 @@ fn read() -> Result<Vec<Variable>, Malformed> {
     ];
     let rows = table(include_str!("../data/variables.csv"), header)?;
     let variables = rows.into_iter().map(|(_, row)| {
-        let [name, kind, default, since, first_seen, last_seen, status, instead, default_history, effect, source, read_by] =
-            row;
+        let [
+            name,
+            kind,
+            default,
+            since,
+            first_seen,
+            last_seen,
+            status,
+            instead,
+            default_history,
+            effect,
+            source,
+            read_by,
+        ] = row;
         Variable {
             advice: advice.remove(&name).unwrap_or_default(),
             instead: (!instead.is_empty()).then_some(instead),
@@ -253,7 +265,11 @@ fn read() -> Result<Vec<Variable>, Malformed> {
     });
     let variables = variables.collect();
     // What is left would be advice about nothing.
-    if advice.is_empty() { Ok(variables) } else { Err(Malformed { line: 0, what: "advice on an unknown variable" }) }
+    if advice.is_empty() {
+        Ok(variables)
+    } else {
+        Err(Malformed { line: 0, what: "advice on an unknown variable" })
+    }
 }
 
 /// Reads `all`, or ranges separated by semicolons.
@@ -274,7 +290,8 @@ struct Malformed {
 /// a stray quote is a mistake to be seen, not to be guessed around.
 fn table<const N: usize>(text: &str, header: [&str; N]) -> Result<Vec<(usize, [String; N])>, Malformed> {
     let mut rows = records(text)?.into_iter().map(|(line, fields)| {
-        let row = <[String; N]>::try_from(fields).map_err(|_| Malformed { line, what: "wrong number of fields" })?;
+        let row = <[String; N]>::try_from(fields)
+            .map_err(|_| Malformed { line, what: "wrong number of fields" })?;
         Ok((line, row))
     });
     match rows.next() {
@@ -293,7 +310,9 @@ fn records(text: &str) -> Result<Vec<(usize, Vec<String>)>, Malformed> {
         let mut fields = Vec::new();
         loop {
             let (field, after) = match rest.strip_prefix('"') {
-                Some(quoted) => quoted_field(quoted).ok_or(Malformed { line, what: "a quote is not closed" })?,
+                Some(quoted) => {
+                    quoted_field(quoted).ok_or(Malformed { line, what: "a quote is not closed" })?
+                }
                 None => plain_field(rest),
             };
             line += field.matches('\n').count();
@@ -336,11 +355,10 @@ fn quoted_field(text: &str) -> Option<(String, &str)> {
     loop {
         let (part, after) = rest.split_once('"')?;
         field.push_str(part);
-        match after.strip_prefix('"') {
-            Some(next) => field.push('"'),
-            None => return Some((field, after)),
-        }
-        rest = after.get(1..)?;
+        // Two quotes stand for one; one alone ends the field.
+        let Some(next) = after.strip_prefix('"') else { return Some((field, after)) };
+        field.push('"');
+        rest = next;
     }
 }
 
@@ -366,13 +384,19 @@ mod tests {
     fn every_row_says_what_and_where() {
         for it in all() {
             let name = &it.name;
-            assert!(!name.is_empty() && name.bytes().all(|b| b.is_ascii_uppercase() || b.is_ascii_digit() || b == b'_'));
+            assert!(
+                !name.is_empty()
+                    && name.bytes().all(|b| b.is_ascii_uppercase() || b.is_ascii_digit() || b == b'_')
+            );
             assert!(!it.effect.is_empty(), "{name} has no effect");
             assert!(!it.source.is_empty(), "{name} has no source");
             assert!(!it.kind.is_empty(), "{name} has no kind");
             assert!(!it.read_by.is_empty(), "{name} is read by nobody");
             let removed = it.removed_after().is_some() || it.status.starts_with("removed before ");
-            assert!(removed || ["current", "deprecated", "not a variable"].contains(&it.status.as_str()), "{name}");
+            assert!(
+                removed || ["current", "deprecated", "not a variable"].contains(&it.status.as_str()),
+                "{name}"
+            );
             assert_eq!(it.is_variable(), it.read_by != "none", "{name}");
             for text in [&it.effect, &it.default, &it.kind, &it.source] {
                 assert_eq!(text.trim(), text, "{name}");
@@ -381,11 +405,14 @@ mod tests {
                 assert!(find(instead).is_some_and(super::Variable::is_current), "{name} sends to {instead}");
             }
             for advice in &it.advice {
-                assert!(advice.when_not_to_set.starts_with("N"), "{name}: say when not to set it");
+                assert!(advice.when_not_to_set.starts_with('N'), "{name}: say when not to set it");
                 assert!(advice.when_not_to_set.ends_with('.'), "{name}: a full sentence");
                 assert!(!advice.source.is_empty(), "{name}");
                 for range in &advice.versions {
-                    assert!(["nccl", "aws-ofi-nccl", "libfabric"].contains(&range.component.as_str()), "{name}");
+                    assert!(
+                        ["nccl", "aws-ofi-nccl", "libfabric"].contains(&range.component.as_str()),
+                        "{name}"
+                    );
                 }
             }
         }
@@ -433,7 +460,14 @@ mod tests {
 
     #[test]
     fn counts_edits() {
-        for (a, b, want) in [("", "", 0), ("", "AB", 2), ("AB", "", 2), ("ABC", "ABC", 0), ("ABC", "ACB", 1), ("KITTEN", "SITTING", 3)] {
+        for (a, b, want) in [
+            ("", "", 0),
+            ("", "AB", 2),
+            ("AB", "", 2),
+            ("ABC", "ABC", 0),
+            ("ABC", "ACB", 1),
+            ("KITTEN", "SITTING", 3),
+        ] {
             assert_eq!(edits(a, b), want, "{a} {b}");
         }
     }
@@ -463,10 +497,10 @@ mod tests {
     fn reads_csv_as_written() {
         let text = "a,b\r\n1,\"x, \"\"y\"\"\nz\"\r\n\"\",\n";
         let rows = table(text, ["a", "b"]).unwrap();
-        assert_eq!(rows, [
-            (2, ["1".to_owned(), "x, \"y\"\nz".to_owned()]),
-            (4, [String::new(), String::new()]),
-        ]);
+        assert_eq!(
+            rows,
+            [(2, ["1".to_owned(), "x, \"y\"\nz".to_owned()]), (4, [String::new(), String::new()]),]
+        );
         assert_eq!(table("a\n1", ["a"]).unwrap(), [(2, ["1".to_owned()])]);
         assert_eq!(records("").unwrap(), []);
     }

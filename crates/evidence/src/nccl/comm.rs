@@ -88,7 +88,8 @@ pub(super) fn parse(message: &[u8]) -> Option<Message<'_>> {
     let (comm, rest) = hex(rest)?;
     let (rank, rest) = number(after(rest, " rank ")?)?;
     if let Some(rest) = after(rest, " nRanks ") {
-        return layout(comm, rank, rest).map(Message::Layout);
+        // `... rank 2 nRanks 4 cudaDev 0 busId 60 - Abort START` (2.28) has the same beginning.
+        return Some(layout(comm, rank, rest).map_or(Message::Routine, Message::Layout));
     }
     let (n_ranks, mut rest) = number(after(rest, " nranks ")?)?;
     let mut line = CommLine {

@@ -69,7 +69,7 @@ enum Document {
 
 impl Classifier {
     pub(crate) fn new(chunk: &Chunk) -> Self {
-        let document = if chunk.first { document(&chunk.bytes) } else { None };
+        let document = if chunk.first { document(chunk.bytes()) } else { None };
         Self { document, table: false }
     }
 
@@ -134,14 +134,14 @@ fn document(bytes: &[u8]) -> Option<Document> {
 /// Drops what launchers put before a line: `[1,0]<stdout>:`, `[rank0]: `, `0: `.
 pub(crate) fn strip_label(line: &[u8]) -> &[u8] {
     let start = line.trim_ascii_start();
-    if let Some(rest) = start.strip_prefix(b"[") {
-        // `[1,0]<stdout>:` and `[1,0]<stderr>: `
-        let window = rest.get(..rest.len().min(60)).unwrap_or_default();
-        if let Some(at) = memchr::memmem::find(window, b"]<std") {
-            if let Some(colon) = rest.get(at..).and_then(|it| memchr::memchr(b':', it)) {
-                return rest.get(at + colon + 1..).unwrap_or_default();
-            }
+    // `[1,0]<stdout>:`, and with Open MPI's timestamps `Sun Nov 15 02:56:23 2026[1,0]<stdout>:`
+    let window = start.get(..start.len().min(80)).unwrap_or_default();
+    if let Some(at) = memchr::memmem::find(window, b"]<std") {
+        if let Some(colon) = start.get(at..).and_then(|it| memchr::memchr(b':', it)) {
+            return start.get(at + colon + 1..).unwrap_or_default();
         }
+    }
+    if let Some(rest) = start.strip_prefix(b"[") {
         if rest.starts_with(b"rank") || rest.starts_with(b"default") {
             if let Some(at) = memchr::memmem::find(window, b"]:") {
                 let inner = rest.get(at + 2..).unwrap_or_default();

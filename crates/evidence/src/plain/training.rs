@@ -67,7 +67,7 @@ static ROUTINE: &[&str] = &[
 ];
 
 pub(super) fn is_line(line: &[u8]) -> bool {
-    let inner = line.trim_ascii_start();
+    let inner = unlabelled(line);
     match inner.first() {
         Some(b'N' | b'I' | b'T' | b'G' | b'*' | b'S' | b'D' | b'B' | b'A' | b'P' | b'U' | b'm') => {
             SETTINGS.iter().chain(ROUTINE).any(|it| inner.starts_with(it.as_bytes()))
@@ -85,8 +85,7 @@ pub(super) fn is_line(line: &[u8]) -> bool {
 
 impl Training {
     pub(super) fn take(&mut self, quote: &Quote) {
-        let line = super::strip_label(quote.text.as_bytes());
-        let line = String::from_utf8_lossy(line);
+        let line = String::from_utf8_lossy(unlabelled(super::strip_label(quote.text.as_bytes())));
         let line = line.trim();
         if let Some(rest) = line.strip_prefix("{'train_runtime': ") {
             if let Some(seconds) = rest.split([',', '}']).next().and_then(|it| it.trim().trim_matches(['\'', '"']).parse().ok()) {
@@ -123,6 +122,12 @@ impl Training {
     pub fn is_empty(&self) -> bool {
         *self == Self::default()
     }
+}
+
+/// Without the label that transformers 5 puts before its lines.
+fn unlabelled(line: &[u8]) -> &[u8] {
+    let inner = line.trim_ascii_start();
+    inner.strip_prefix(b"[transformers] ").unwrap_or(inner).trim_ascii_start()
 }
 
 fn keep_largest(slot: &mut Option<(f64, Quote)>, value: Option<f64>, quote: &Quote) {
