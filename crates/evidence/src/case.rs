@@ -336,7 +336,7 @@ impl CaseBuilder {
                 known.count += sighting.count;
             } else if self.sightings.len() < Self::SIGHTING_LIMIT {
                 self.sighting_places.insert(key, self.sightings.len());
-                self.sightings.push(sighting);
+                self.sightings.push(Sighting { quote: sighting.quote.kept(), ..sighting });
             }
         }
         facts.plain.into_iter().for_each(|it| self.blocks.take(it));

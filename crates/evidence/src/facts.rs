@@ -77,7 +77,7 @@ impl Warnings {
     fn merge(&mut self, later: Self) {
         self.count += later.count;
         let room = Self::LIMIT.saturating_sub(self.first.len());
-        self.first.extend(later.first.into_iter().take(room));
+        self.first.extend(later.first.into_iter().take(room).map(|(quote, time)| (quote.kept(), time)));
     }
 }
 
@@ -215,7 +215,7 @@ fn keep<T>(slot: &mut Option<Seen<T>>, value: T, quote: impl FnOnce() -> Quote) 
 fn join<T>(slot: &mut Option<Seen<T>>, later: Option<Seen<T>>) {
     match (slot.as_mut(), later) {
         (Some(mine), Some(later)) => mine.count += later.count,
-        (None, later) => *slot = later,
+        (None, later) => *slot = later.map(|it| Seen { quote: it.quote.kept(), ..it }),
         (Some(_), None) => {}
     }
 }
@@ -310,7 +310,7 @@ impl CommFacts {
             link.count += later.count;
             link.point_to_point |= later.point_to_point;
         } else if self.links.len() < Self::LINK_LIMIT {
-            self.links.push(later);
+            self.links.push(Link { quote: later.quote.kept(), ..later });
         }
     }
 
@@ -326,7 +326,7 @@ impl CommFacts {
         join(&mut self.network, network);
         rings.into_iter().for_each(|it| self.add_ring(it));
         if self.ring_quote.is_none() {
-            self.ring_quote = ring_quote;
+            self.ring_quote = ring_quote.map(Quote::kept);
         }
         join(&mut self.trees, trees);
         join(&mut self.channels, channels);
@@ -399,7 +399,9 @@ impl ThreadFacts {
             }
             last => {
                 segment.later = last.is_some() && matches!(segment.about, About::Connections(_));
-                self.segments.push(segment);
+                let mut facts = CommFacts::default();
+                facts.merge(std::mem::take(&mut segment.facts));
+                self.segments.push(Segment { facts, ..segment });
             }
         }
     }

@@ -29,7 +29,7 @@ pub use communicator::{Communicator, Member};
 pub use needs::{Missing, Source};
 pub use read::{ChunkFacts, read_chunk};
 pub use signals::{Sighting, Signal};
-pub use source::{Distinct, File, Kind, Quote, Seen, Sources, Spot, Tally};
+pub use source::{Distinct, File, Kind, Quote, Seen, Sources, Spot, Tally, Text};
 
 /// Reads texts that are already in memory, each as a file of its own.
 ///

@@ -32,6 +32,17 @@ pub struct Ofi {
     pub nic_group: Distinct<Box<str>>,
 }
 
+/// How far a message was understood.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Known {
+    /// Not at all.
+    No,
+    /// Yes, and signals have nothing to add.
+    Routine,
+    /// Yes, and signals may say more.
+    Telling,
+}
+
 /// A libfabric provider.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Provider {
@@ -44,8 +55,8 @@ pub struct Provider {
 }
 
 impl Ofi {
-    /// Takes one message, after `NET/OFI `. Returns whether it was understood.
-    pub(crate) fn note(&mut self, message: &str, quote: impl Fn() -> Quote) -> bool {
+    /// Takes one message, after `NET/OFI `.
+    pub(crate) fn note(&mut self, message: &str, quote: impl Fn() -> Quote) -> Known {
         let is = |prefix: &str| message.starts_with(prefix);
         if let Some(rest) =
             message.strip_prefix("Initializing aws-ofi-nccl ").or_else(|| message.strip_prefix("Using aws-ofi-nccl "))
@@ -76,7 +87,7 @@ impl Ofi {
             self.dmabuf.note(rest.starts_with("true"), quote);
         } else if let Some(rest) = message.strip_prefix("Adding ") {
             let Some((name, value)) = rest.trim().strip_suffix(" to environment").and_then(|it| it.split_once('=')) else {
-                return false;
+                return Known::No;
             };
             self.added.note((name.into(), value.into()), quote);
         } else if let Some(platform) = word_after(message, "TUNER is not available for platform : ")
@@ -86,10 +97,12 @@ impl Ofi {
             self.tuner.note(message.trim().into(), quote);
         } else if is("NIC group ") {
             self.nic_group.note(message.trim().into(), quote);
+        } else if ROUTINE.iter().any(|it| is(it)) {
+            return Known::Routine;
         } else {
-            return ROUTINE.iter().any(|it| is(it));
+            return Known::No;
         }
-        true
+        if is("Running on ") || is("Could not disable") || is("Need to force") { Known::Telling } else { Known::Routine }
     }
 
     pub(crate) fn merge(&mut self, later: Self) {
@@ -167,14 +180,14 @@ fn instance_name(platform: &str) -> Box<str> {
 
 #[cfg(test)]
 mod tests {
-    use super::Ofi;
+    use super::{Known, Ofi};
     use crate::source::{Quote, Spot};
 
     fn read(lines: &[&str]) -> Ofi {
         let mut ofi = Ofi::default();
         for line in lines {
             let quote = || Quote::new(Spot { chunk: 0, line: 0 }, line.as_bytes());
-            assert!(ofi.note(line, quote), "{line}");
+            assert_ne!(ofi.note(line, quote), Known::No, "{line}");
         }
         ofi
     }

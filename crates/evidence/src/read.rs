@@ -6,12 +6,13 @@ use rustc_hash::{FxBuildHasher, FxHashMap};
 
 use crate::chunk::{Chunk, Chunks};
 use crate::facts::{About, ProcessFacts, ThreadFacts};
-use crate::nccl::{self, Message, Phase};
+use crate::nccl::{self, Message, Phase, PluginEvent};
+use crate::ofi::Known;
 use crate::plain::{self, Plain};
 use crate::prefix::{self, Anchor, Level, Line};
 use crate::scan::text;
 use crate::signals::{self, Sighting};
-use crate::source::{Kind, Quote, Spot, Tally};
+use crate::source::{Kind, Spot, Tally, Texts};
 
 /// What one chunk says.
 #[derive(Debug, Default)]
@@ -49,16 +50,18 @@ pub fn read_chunk(chunk: &Chunk, number: u32) -> ChunkFacts {
         last: (&[], (0, 0)),
         plain: plain::Classifier::new(chunk),
     };
+    let texts = Texts::default();
     let bytes = chunk.bytes().strip_suffix(b"\n").unwrap_or(chunk.bytes());
     let mut start = 0;
     let mut line_number = 0;
     for end in memchr::memchr_iter(b'\n', bytes).chain([bytes.len()]) {
         let line = bytes.get(start..end).unwrap_or_default();
-        reader.line(line, Spot { chunk: number, line: line_number });
+        reader.line(line, Spot { chunk: number, line: line_number }, &texts);
         start = end + 1;
         line_number += 1;
     }
     reader.facts.tally.lines = u64::from(line_number);
+    texts.finish();
     reader.facts
 }
 
@@ -77,7 +80,7 @@ struct Reader<'a> {
 }
 
 impl<'a> Reader<'a> {
-    fn line(&mut self, line: &'a [u8], spot: Spot) {
+    fn line(&mut self, line: &'a [u8], spot: Spot, texts: &Texts) {
         let line = line.strip_suffix(b"\r").unwrap_or(line);
         let line = match line.get(..Chunks::<&[u8]>::LINE_LIMIT) {
             Some(cut) => {
@@ -87,8 +90,8 @@ impl<'a> Reader<'a> {
             None => line,
         };
         let understood = match self.anchor.split(line) {
-            Some(it) => self.nccl(line, it, spot).then_some(Kind::NcclLog),
-            None => self.other(line, spot),
+            Some(it) => self.nccl(line, it, spot, texts).then_some(Kind::NcclLog),
+            None => self.other(line, spot, texts),
         };
         if let Some(kind) = understood {
             self.facts.tally.count(kind, 1);
@@ -96,7 +99,7 @@ impl<'a> Reader<'a> {
     }
 
     /// A line without the NCCL anchor. Returns what kind of input it belongs to, if it was understood.
-    fn other(&mut self, line: &'a [u8], spot: Spot) -> Option<Kind> {
+    fn other(&mut self, line: &'a [u8], spot: Spot, texts: &Texts) -> Option<Kind> {
         if line.iter().all(u8::is_ascii_whitespace) {
             self.facts.tally.blank += 1;
             // A blank line ends a table.
@@ -105,22 +108,22 @@ impl<'a> Reader<'a> {
         }
         // Progress bars overwrite their line; what follows the last return is what stays.
         let shown = memchr::memrchr(b'\r', line).and_then(|at| line.get(at + 1..)).unwrap_or(line);
-        let structured = self.plain.classify(shown, spot, &mut self.facts.plain);
-        let signal = self.signals(line, line, None, false, spot);
+        let structured = self.plain.classify(shown, spot, texts, &mut self.facts.plain);
+        let signal = self.signals(line, line, None, false, spot, texts);
         structured.or(signal)
     }
 
-    fn nccl(&mut self, line: &'a [u8], it: Line<'a>, spot: Spot) -> bool {
+    fn nccl(&mut self, line: &'a [u8], it: Line<'a>, spot: Spot, texts: &Texts) -> bool {
         if it.level == Level::Call || it.level == Level::Trace {
             return true;
         }
         let (process, thread) = self.thread(it.thread, spot);
         let Some(owner) = self.facts.processes.get_mut(process) else { return false };
-        let quote = || Quote::new(spot, line);
+        let quote = || texts.quote(spot, line);
         if it.level == Level::Warn {
             owner.facts.warnings.note(prefix::time(it.before), quote);
             let id = owner.id();
-            self.signals(line, it.before, id, true, spot);
+            self.signals(line, it.before, id, true, spot, texts);
             return true;
         }
         let message = nccl::parse(it.message);
@@ -161,19 +164,25 @@ impl<'a> Reader<'a> {
             Message::TopologyFile(it) => facts.topology_file.note(text(it), quote),
             Message::Propagated { code } => facts.propagated.note(code, quote),
             Message::Plugin(event) => {
+                let failed = matches!(event, PluginEvent::NotFound { .. });
                 facts.plugins.note(event, quote);
-                // Why a plugin could not be loaded is told by signals.
-                let id = owner.id();
-                self.signals(line, it.before, id, false, spot);
+                if failed {
+                    // Why a plugin could not be loaded is told by signals.
+                    let id = owner.id();
+                    self.signals(line, it.before, id, false, spot, texts);
+                }
             }
             Message::Ofi(rest) => {
                 let known = facts.ofi.note(&text(rest), quote);
+                if known == Known::Routine {
+                    return true;
+                }
                 let id = owner.id();
-                return self.signals(line, it.before, id, false, spot).is_some() || known;
+                return self.signals(line, it.before, id, false, spot, texts).is_some() || known == Known::Telling;
             }
             Message::Unknown => {
                 let id = owner.id();
-                return self.signals(line, it.before, id, false, spot).is_some();
+                return self.signals(line, it.before, id, false, spot, texts).is_some();
             }
         }
         true
@@ -186,6 +195,7 @@ impl<'a> Reader<'a> {
         process: Option<(Box<str>, u32)>,
         warning: bool,
         spot: Spot,
+        texts: &Texts,
     ) -> Option<Kind> {
         let found = signals::book().find(line);
         let kind = found.first().map(|it| it.signal.kind);
@@ -201,7 +211,7 @@ impl<'a> Reader<'a> {
                 self.facts.sightings.push(Sighting {
                     signal: found.signal,
                     captures,
-                    quote: Quote::new(spot, line),
+                    quote: texts.quote(spot, line),
                     count: 1,
                     process: process.clone(),
                     rank,

@@ -4,6 +4,11 @@
 //! line number its chunk begins at. A [`Spot`] therefore names a chunk and a
 //! line in it; [`Sources`] turns it into a file and a line at the end.
 
+use std::cell::RefCell;
+use std::fmt;
+use std::ops::Deref;
+use std::sync::{Arc, OnceLock};
+
 /// A place in the input. Spots order as the input does.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Spot {
@@ -19,7 +24,7 @@ pub struct Quote {
     /// Where it stands.
     pub spot: Spot,
     /// Its text, cut at [`Quote::LIMIT`] bytes.
-    pub text: Box<str>,
+    pub text: Text,
 }
 
 impl Quote {
@@ -28,14 +33,111 @@ impl Quote {
 
     /// Keeps `line` as evidence.
     pub fn new(spot: Spot, line: &[u8]) -> Self {
-        let mut cut = line.len().min(Self::LIMIT);
-        // Do not cut inside a UTF-8 character.
-        while cut < line.len() && cut > 0 && line.get(cut).is_some_and(|it| it & 0xC0 == 0x80) {
-            cut -= 1;
-        }
-        let text = String::from_utf8_lossy(line.get(..cut).unwrap_or(line));
-        Self { spot, text: text.trim_end().into() }
+        Self { spot, text: (&*String::from_utf8_lossy(shorten(line))).into() }
     }
+
+    /// Makes the quote independent of its chunk.
+    pub(crate) fn kept(mut self) -> Self {
+        if let Repr::Shared { .. } = self.text.0 {
+            self.text = (&*self.text).into();
+        }
+        self
+    }
+}
+
+/// The text of a quote; use it as a `str`.
+///
+/// While a chunk is read, most quoted lines turn out to repeat what an earlier
+/// chunk said. Their texts therefore stand together in one buffer, and only
+/// those that are kept get a place of their own.
+pub struct Text(Repr);
+
+enum Repr {
+    Owned(Box<str>),
+    Shared { texts: Arc<OnceLock<String>>, start: usize, length: usize },
+}
+
+impl Deref for Text {
+    type Target = str;
+
+    fn deref(&self) -> &str {
+        match &self.0 {
+            Repr::Owned(text) => text,
+            Repr::Shared { texts, start, length } => {
+                texts.get().and_then(|it| it.get(*start..start + length)).unwrap_or_default()
+            }
+        }
+    }
+}
+
+impl Clone for Text {
+    fn clone(&self) -> Self {
+        (&**self).into()
+    }
+}
+
+impl PartialEq for Text {
+    fn eq(&self, other: &Self) -> bool {
+        **self == **other
+    }
+}
+
+impl Eq for Text {}
+
+impl fmt::Debug for Text {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Debug::fmt(&**self, f)
+    }
+}
+
+impl fmt::Display for Text {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self)
+    }
+}
+
+impl From<&str> for Text {
+    fn from(text: &str) -> Self {
+        Self(Repr::Owned(text.into()))
+    }
+}
+
+impl From<String> for Text {
+    fn from(text: String) -> Self {
+        Self(Repr::Owned(text.into()))
+    }
+}
+
+/// The texts quoted from one chunk.
+#[derive(Debug, Default)]
+pub(crate) struct Texts {
+    growing: RefCell<String>,
+    done: Arc<OnceLock<String>>,
+}
+
+impl Texts {
+    pub(crate) fn quote(&self, spot: Spot, line: &[u8]) -> Quote {
+        let mut growing = self.growing.borrow_mut();
+        let start = growing.len();
+        growing.push_str(&String::from_utf8_lossy(shorten(line)));
+        let length = growing.len() - start;
+        Quote { spot, text: Text(Repr::Shared { texts: Arc::clone(&self.done), start, length }) }
+    }
+
+    /// Makes the texts readable.
+    pub(crate) fn finish(self) {
+        let _ = self.done.set(self.growing.into_inner());
+    }
+}
+
+/// The part of a line that is kept.
+fn shorten(line: &[u8]) -> &[u8] {
+    let mut cut = line.len().min(Quote::LIMIT);
+    // Do not cut inside a UTF-8 character.
+    while cut < line.len() && cut > 0 && line.get(cut).is_some_and(|it| it & 0xC0 == 0x80) {
+        cut -= 1;
+    }
+    line.get(..cut).unwrap_or(line).trim_ascii_end()
 }
 
 /// A value read from the input: how often, and where first.
@@ -86,7 +188,7 @@ impl<T: PartialEq> Distinct<T> {
             if let Some(seen) = self.seen.iter_mut().find(|it| it.value == new.value) {
                 seen.count += new.count;
             } else if self.seen.len() < Self::LIMIT {
-                self.seen.push(new);
+                self.seen.push(Seen { quote: new.quote.kept(), ..new });
             } else {
                 self.dropped += new.count;
             }

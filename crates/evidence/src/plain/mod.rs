@@ -20,7 +20,7 @@ pub use training::{Memory, Training};
 
 use crate::chunk::Chunk;
 use crate::scan::number;
-use crate::source::{Kind, Quote, Spot};
+use crate::source::{Kind, Quote, Spot, Texts};
 
 /// A line for the builder.
 #[derive(Debug)]
@@ -80,7 +80,7 @@ impl Classifier {
         }
     }
 
-    pub(crate) fn classify(&mut self, line: &[u8], spot: Spot, out: &mut Vec<Plain>) -> Option<Kind> {
+    pub(crate) fn classify(&mut self, line: &[u8], spot: Spot, texts: &Texts, out: &mut Vec<Plain>) -> Option<Kind> {
         let (what, kind) = match self.document {
             Some(Document::Manifest) => (What::Manifest, Kind::Manifest),
             Some(Document::Xml) => (What::TopologyXml, Kind::TopologyXml),
@@ -107,9 +107,9 @@ impl Classifier {
         self.table |= matches!(what, What::TopologyMatrix | What::Protocols);
         // Documents need their lines whole; everything else is short.
         let quote = if what == What::Json {
-            Quote { spot, text: String::from_utf8_lossy(line).into() }
+            Quote { spot, text: String::from_utf8_lossy(line).into_owned().into() }
         } else {
-            Quote::new(spot, line)
+            texts.quote(spot, line)
         };
         out.push(Plain { what, quote });
         Some(kind)
@@ -209,12 +209,12 @@ impl Blocks {
         let Plain { what, quote } = line;
         match what {
             What::NcclTests => nccl_tests::take(&mut self.tests, &mut self.open.tests, &quote),
-            What::TopologyMatrix => topology_matrix::take(&mut self.matrices, &mut self.open.matrix, quote),
-            What::Protocols => self.protocols.take(quote),
+            What::TopologyMatrix => topology_matrix::take(&mut self.matrices, &mut self.open.matrix, quote.kept()),
+            What::Protocols => self.protocols.take(&quote),
             What::Training => self.training.take(&quote),
-            What::Manifest => manifest::take(&mut self.manifests, &mut self.open.manifest, quote),
+            What::Manifest => manifest::take(&mut self.manifests, &mut self.open.manifest, &quote),
             What::TopologyXml => topology_xml::take(&mut self.xml, &mut self.open.xml, &quote),
-            What::Banner if self.banners.len() < Self::LIMIT => self.banners.push(quote),
+            What::Banner if self.banners.len() < Self::LIMIT => self.banners.push(quote.kept()),
             What::Banner => {}
             What::Blank => self.open.matrix = false,
             What::Json => {

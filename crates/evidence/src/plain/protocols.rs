@@ -26,7 +26,7 @@ pub(super) fn is_row(line: &[u8]) -> bool {
 }
 
 impl Protocols {
-    pub(super) fn take(&mut self, quote: Quote) {
+    pub(super) fn take(&mut self, quote: &Quote) {
         let mut parts = quote.text.split('|');
         let name: Box<str> = parts.next().unwrap_or_default().trim().into();
         let cells: Vec<&str> = parts.flat_map(str::split_whitespace).collect();
@@ -59,7 +59,7 @@ mod tests {
             "    AllReduce |        0         0         1   |             1              1  ",
         ] {
             assert!(is_row(line.as_bytes()));
-            it.take(Quote::new(Spot { chunk: 0, line: 0 }, line.as_bytes()));
+            it.take(&Quote::new(Spot { chunk: 0, line: 0 }, line.as_bytes()));
         }
         assert_eq!(it.allowed(), Some(vec!["Simple"]));
         assert!(!is_row(b"a | b | c"));
