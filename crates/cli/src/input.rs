@@ -1,17 +1,17 @@
 //! Finds, opens and reads the inputs: files, folders, pipes, compressed or not.
 //!
-//! One thread reads bytes, several turn chunks into facts, and the caller's
-//! thread joins the facts in the order of the input.
+//! Files are cut into regions; several threads turn regions into facts, and
+//! the caller's thread joins the facts in the order of the input.
 
 use std::collections::BTreeMap;
 use std::fs::File;
-use std::io::{self, BufReader, Read};
+use std::io::{self, BufReader, Read, Seek as _, SeekFrom};
 use std::path::{Path, PathBuf};
-use std::sync::mpsc::{Receiver, Sender, SyncSender, channel, sync_channel};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::thread;
 
-use evidence::{Case, CaseBuilder, Chunk, ChunkFacts, Chunks, read_chunk};
+use evidence::{Case, CaseBuilder, Chunks, Facts, Reader, read_lines};
 
 /// An input that could not be read at all.
 #[derive(Debug)]
@@ -40,7 +40,8 @@ pub(crate) fn read(paths: &[PathBuf]) -> Inputs {
             walk(path, &mut files, &mut unreadable);
         }
     }
-    let case = read_files(&files, &mut unreadable);
+    let workers = thread::available_parallelism().map_or(1, usize::from).min(16);
+    let case = read_files(&files, workers, &mut unreadable);
     Inputs { case, unreadable }
 }
 
@@ -73,118 +74,190 @@ fn walk(path: &Path, files: &mut Vec<PathBuf>, unreadable: &mut Vec<Unreadable>)
     }
 }
 
-/// What the reading thread tells the joining one, in the order of the input.
-enum Event {
-    Begin(String),
-    Chunk(u32),
-    End(Option<String>),
-    Unreadable(Unreadable),
+/// A part of a file.
+#[derive(Debug, Clone, Copy)]
+struct Region<'a> {
+    path: &'a Path,
+    start: u64,
+    /// The end of the last region of a file is unknown: it may grow, or be a pipe.
+    end: Option<u64>,
 }
 
-fn read_files(files: &[PathBuf], unreadable: &mut Vec<Unreadable>) -> Case {
-    let workers = thread::available_parallelism().map_or(1, usize::from).min(8);
+/// Files below this size are read by one thread.
+const SPLIT_ABOVE: u64 = 32 * 1024 * 1024;
+
+fn regions<'a>(path: &'a Path, workers: usize) -> Vec<Region<'a>> {
+    let whole = Region { path, start: 0, end: None };
+    let Ok(metadata) = std::fs::metadata(path) else { return vec![whole] };
+    let parts = workers as u64;
+    if !metadata.is_file() || metadata.len() < SPLIT_ABOVE || parts < 2 || is_compressed(path) {
+        return vec![whole];
+    }
+    let length = metadata.len() / parts;
+    let region = |part: u64| Region { path, start: part * length, end: (part + 1 < parts).then(|| (part + 1) * length) };
+    (0..parts).map(region).collect()
+}
+
+fn is_compressed(path: &Path) -> bool {
+    let mut magic = [0; 4];
+    File::open(path).and_then(|mut it| it.read_exact(&mut magic)).is_ok() && compression(&magic) != Compression::None
+}
+
+type Outcome = (usize, io::Result<(Facts, Option<String>)>);
+
+fn read_files(files: &[PathBuf], workers: usize, unreadable: &mut Vec<Unreadable>) -> Case {
+    let regions: Vec<Region<'_>> = files.iter().flat_map(|it| regions(it, workers)).collect();
+    let next = AtomicUsize::new(0);
     thread::scope(|scope| {
-        let (work, todo) = sync_channel::<(u32, Chunk)>(workers);
-        let (done, facts) = sync_channel::<(u32, ChunkFacts)>(workers);
-        let (used, spares) = channel::<Vec<u8>>();
-        let (tell, events) = channel::<Event>();
-        let todo = Arc::new(Mutex::new(todo));
-        for _ in 0..workers {
-            let (todo, done, used) = (Arc::clone(&todo), done.clone(), used.clone());
-            scope.spawn(move || digest(&todo, &done, &used));
+        let (done, outcomes) = sync_channel::<Outcome>(workers * 4);
+        for _ in 0..workers.min(regions.len()) {
+            let (done, next, regions) = (done.clone(), &next, &regions);
+            scope.spawn(move || work(regions, next, &done));
         }
-        drop((done, used));
-        scope.spawn(move || feed(files, &work, &tell, &spares));
-        join(&events, &facts, unreadable)
+        drop(done);
+        join(&regions, &outcomes, unreadable)
     })
 }
 
-/// Reads bytes until the files end or nobody wants them any more.
-fn feed(files: &[PathBuf], work: &SyncSender<(u32, Chunk)>, tell: &Sender<Event>, spares: &Receiver<Vec<u8>>) {
-    let mut number = 0;
-    for path in files {
-        let name = if path.as_os_str() == "-" { "standard input".to_owned() } else { path.display().to_string() };
-        let source = match open(path) {
-            Ok(source) => source,
-            Err(error) => {
-                let _ = tell.send(Event::Unreadable(Unreadable { name, reason: error.to_string() }));
-                continue;
-            }
-        };
-        let _ = tell.send(Event::Begin(name));
-        let mut chunks = Chunks::new(source, Chunks::<File>::SIZE);
-        let problem = loop {
-            match chunks.next_chunk(spares.try_recv().unwrap_or_default()) {
-                Ok(Some(chunk)) => {
-                    let _ = tell.send(Event::Chunk(number));
-                    if work.send((number, chunk)).is_err() {
-                        return;
-                    }
-                    number += 1;
-                }
-                Ok(None) => break None,
-                Err(error) => break Some(error.to_string()),
-            }
-        };
-        let _ = tell.send(Event::End(problem));
-    }
-}
-
-fn digest(todo: &Mutex<Receiver<(u32, Chunk)>>, done: &SyncSender<(u32, ChunkFacts)>, used: &Sender<Vec<u8>>) {
+fn work(regions: &[Region<'_>], next: &AtomicUsize, done: &SyncSender<Outcome>) {
     loop {
-        let next = todo.lock().unwrap_or_else(PoisonError::into_inner).recv();
-        let Ok((number, chunk)) = next else { return };
-        let facts = read_chunk(&chunk, number);
-        let _ = used.send(chunk.recycle());
-        if done.send((number, facts)).is_err() {
+        let number = next.fetch_add(1, Ordering::Relaxed);
+        let Some(region) = regions.get(number) else { return };
+        if done.send((number, read_region(region, number))).is_err() {
             return;
         }
     }
 }
 
-fn join(events: &Receiver<Event>, facts: &Receiver<(u32, ChunkFacts)>, unreadable: &mut Vec<Unreadable>) -> Case {
+/// The facts of a region, and why it could not be read to its end, if so.
+fn read_region(region: &Region<'_>, number: usize) -> io::Result<(Facts, Option<String>)> {
+    let mut reader = Reader::new(u32::try_from(number).unwrap_or(u32::MAX));
+    let source = open(region)?;
+    let mut chunks = Chunks::new(source, Chunks::<File>::SIZE);
+    let problem = if region.start == 0 {
+        read_lines(&mut reader, &mut chunks)
+    } else {
+        read_rest(&mut reader, &mut chunks)
+    };
+    Ok((reader.finish(), problem.err().map(|it| it.to_string())))
+}
+
+/// A region inside a file: it begins with no document.
+fn read_rest<R: Read>(reader: &mut Reader, chunks: &mut Chunks<R>) -> io::Result<()> {
+    let mut spare = Vec::new();
+    while let Some(chunk) = chunks.next_chunk(spare)? {
+        reader.feed(chunk.bytes(), false);
+        spare = chunk.recycle();
+    }
+    Ok(())
+}
+
+fn join(regions: &[Region<'_>], outcomes: &Receiver<Outcome>, unreadable: &mut Vec<Unreadable>) -> Case {
     let mut builder = CaseBuilder::default();
-    let mut early: BTreeMap<u32, ChunkFacts> = BTreeMap::new();
-    let mut file = 0;
-    for event in events {
-        match event {
-            Event::Begin(name) => file = builder.begin_file(&name),
-            Event::Chunk(number) => {
-                while !early.contains_key(&number) {
-                    let Ok((number, facts)) = facts.recv() else { break };
-                    early.insert(number, facts);
-                }
-                if let Some(facts) = early.remove(&number) {
-                    builder.absorb(file, facts);
-                }
-            }
-            Event::End(problem) => builder.end_file(file, problem.as_deref()),
-            Event::Unreadable(it) => unreadable.push(it),
+    let mut early = BTreeMap::new();
+    let mut open: Option<(u32, &Path)> = None;
+    let mut problem = None;
+    for (number, region) in regions.iter().enumerate() {
+        while !early.contains_key(&number) {
+            let Ok((number, outcome)) = outcomes.recv() else { break };
+            early.insert(number, outcome);
         }
+        let Some(outcome) = early.remove(&number) else { break };
+        if region.start == 0 {
+            if let Some((file, _)) = open.take() {
+                builder.end_file(file, problem.take().as_deref());
+            }
+        }
+        match outcome {
+            Ok((facts, failed)) => {
+                let (file, _) = *open.get_or_insert_with(|| (builder.begin_file(&name(region.path)), region.path));
+                builder.absorb(file, facts);
+                problem = problem.or(failed);
+            }
+            Err(error) => {
+                // Keep the numbers of later regions right.
+                builder.skip_region();
+                unreadable.push(Unreadable { name: name(region.path), reason: error.to_string() });
+            }
+        }
+    }
+    if let Some((file, _)) = open {
+        builder.end_file(file, problem.as_deref());
     }
     builder.finish()
 }
 
-/// Opens a file and finds out by its first bytes whether it is compressed.
-fn open(path: &Path) -> io::Result<Box<dyn Read>> {
-    if path.as_os_str() == "-" {
+fn name(path: &Path) -> String {
+    if path.as_os_str() == "-" { "standard input".to_owned() } else { path.display().to_string() }
+}
+
+/// Opens a region; a file's first bytes tell whether it is compressed.
+fn open(region: &Region<'_>) -> io::Result<Box<dyn Read>> {
+    if region.path.as_os_str() == "-" {
         return decompress(Box::new(io::stdin()));
     }
-    let file = File::open(path)?;
+    let mut file = File::open(region.path)?;
     if file.metadata()?.is_dir() {
         return Err(io::Error::other("is a folder"));
     }
-    decompress(Box::new(file))
+    if region.start == 0 && region.end.is_none() {
+        return decompress(Box::new(file));
+    }
+    // Begin after the first line end at or after `start - 1`, and end after the first at or after `end - 1`.
+    let start = if region.start == 0 { 0 } else { line_start(&mut file, region.start)? };
+    let end = match region.end {
+        Some(end) => Some(line_start(&mut file, end)?),
+        None => None,
+    };
+    file.seek(SeekFrom::Start(start))?;
+    Ok(match end {
+        Some(end) => Box::new(file.take(end.saturating_sub(start))),
+        None => Box::new(file),
+    })
+}
+
+/// Where the first line begins that begins at or after `at`.
+fn line_start(file: &mut File, at: u64) -> io::Result<u64> {
+    let mut position = at - 1;
+    file.seek(SeekFrom::Start(position))?;
+    let mut buffer = [0; 4096];
+    loop {
+        let n = file.read(&mut buffer)?;
+        let read = buffer.get(..n).unwrap_or_default();
+        if n == 0 {
+            return Ok(position);
+        }
+        if let Some(end) = read.iter().position(|it| *it == b'\n') {
+            return Ok(position + end as u64 + 1);
+        }
+        position += n as u64;
+    }
+}
+
+#[derive(Debug, PartialEq, Eq)]
+enum Compression {
+    None,
+    Gzip,
+    Zstd,
+}
+
+fn compression(magic: &[u8]) -> Compression {
+    match magic {
+        [0x1f, 0x8b, ..] => Compression::Gzip,
+        [0x28, 0xb5, 0x2f, 0xfd] => Compression::Zstd,
+        _ => Compression::None,
+    }
 }
 
 fn decompress(mut source: Box<dyn Read>) -> io::Result<Box<dyn Read>> {
     let mut magic = Vec::with_capacity(4);
     source.by_ref().take(4).read_to_end(&mut magic)?;
-    let whole = io::Cursor::new(magic.clone()).chain(source);
-    Ok(match magic.as_slice() {
-        [0x1f, 0x8b, ..] => Box::new(flate2::read::MultiGzDecoder::new(BufReader::with_capacity(1 << 16, whole))),
-        [0x28, 0xb5, 0x2f, 0xfd] => Box::new(Frames::new(Box::new(BufReader::with_capacity(1 << 16, whole)))?),
-        _ => Box::new(whole),
+    let kind = compression(&magic);
+    let whole = io::Cursor::new(magic).chain(source);
+    Ok(match kind {
+        Compression::Gzip => Box::new(flate2::read::MultiGzDecoder::new(BufReader::with_capacity(1 << 16, whole))),
+        Compression::Zstd => Box::new(Frames::new(Box::new(BufReader::with_capacity(1 << 16, whole)))?),
+        Compression::None => Box::new(whole),
     })
 }
 

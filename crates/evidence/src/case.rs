@@ -9,10 +9,10 @@ use rustc_hash::{FxBuildHasher, FxHashMap};
 use crate::communicator::{self, Communicator, Member};
 use crate::facts::{Link, ProcessFacts, ThreadFacts};
 use crate::needs::{Missing, Source};
-use crate::plain::{Blocks, Manifest, NcclTests, Protocols, TopologyMatrix, TopologyXml, Training};
-use crate::read::ChunkFacts;
+use crate::plain::{Blocks, Loose, Manifest, NcclTests, Protocols, TopologyMatrix, TopologyXml, Training};
+use crate::read::Facts;
 use crate::signals::{Sighting, Signal};
-use crate::source::{File, Kind, Quote, Sources, Spot, Tally};
+use crate::source::{Distinct, File, Kind, Quote, Sources, Spot, Tally};
 
 /// A process that wrote NCCL lines.
 #[derive(Debug, Clone, PartialEq)]
@@ -73,7 +73,7 @@ pub struct Case {
     /// Allowed protocols and algorithms.
     pub protocols: Protocols,
     /// `NCCL version ...` without a prefix.
-    pub banners: Vec<Quote>,
+    pub banners: Distinct<Box<str>>,
 }
 
 impl Case {
@@ -211,8 +211,8 @@ impl Case {
         });
         logged.or_else(|| {
             self.banners.iter().find_map(|it| {
-                let (_, rest) = it.text.split_once("NCCL version ")?;
-                Some((Version::parse(rest)?, it))
+                let (_, rest) = it.value.split_once("NCCL version ")?;
+                Some((Version::parse(rest)?, &it.quote))
             })
         })
     }
@@ -266,7 +266,7 @@ impl Case {
     }
 }
 
-/// Puts a [`Case`] together from chunks, in the order of the input.
+/// Puts a [`Case`] together from regions, in the order of the input.
 #[derive(Debug, Default)]
 pub struct CaseBuilder {
     sources: Sources,
@@ -275,6 +275,7 @@ pub struct CaseBuilder {
     sightings: Vec<Sighting>,
     sighting_places: FxHashMap<u64, usize>,
     blocks: Blocks,
+    loose: Loose,
 }
 
 #[derive(Debug)]
@@ -297,9 +298,9 @@ impl CaseBuilder {
         u32::try_from(self.sources.files.len() - 1).unwrap_or(u32::MAX)
     }
 
-    /// Adds a chunk. Chunks come in the order of their numbers.
-    pub fn absorb(&mut self, file: u32, facts: ChunkFacts) {
-        self.sources.begin_chunk(file);
+    /// Adds a region. Regions come in the order of their numbers.
+    pub fn absorb(&mut self, file: u32, facts: Facts) {
+        self.sources.begin_region(file);
         if let Some(file) = self.sources.files.get_mut(file as usize) {
             file.tally.add(&facts.tally);
         }
@@ -309,7 +310,7 @@ impl CaseBuilder {
                 self.processes.push(Gathered {
                     host: raw.host.clone(),
                     pid: raw.pid,
-                    first: raw.first.unwrap_or(Spot { chunk: 0, line: 0 }),
+                    first: raw.first.unwrap_or(Spot { region: 0, line: 0 }),
                     facts: ProcessFacts::default(),
                     threads: Vec::new(),
                     places: FxHashMap::default(),
@@ -336,10 +337,16 @@ impl CaseBuilder {
                 known.count += sighting.count;
             } else if self.sightings.len() < Self::SIGHTING_LIMIT {
                 self.sighting_places.insert(key, self.sightings.len());
-                self.sightings.push(Sighting { quote: sighting.quote.kept(), ..sighting });
+                self.sightings.push(sighting);
             }
         }
         facts.plain.into_iter().for_each(|it| self.blocks.take(it));
+        self.loose.merge(facts.loose);
+    }
+
+    /// Leaves a region out that could not be read, so that the numbers of later ones are right.
+    pub fn skip_region(&mut self) {
+        self.sources.begin_region(u32::MAX);
     }
 
     /// Ends a file, with the reason why it could not be read to its end, if so.
@@ -381,9 +388,9 @@ impl CaseBuilder {
             matrices: self.blocks.matrices,
             xml: self.blocks.xml,
             manifests: self.blocks.manifests,
-            training: self.blocks.training,
-            protocols: self.blocks.protocols,
-            banners: self.blocks.banners,
+            training: self.loose.training,
+            protocols: self.loose.protocols,
+            banners: self.loose.banners,
         }
     }
 }

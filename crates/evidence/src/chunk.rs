@@ -10,8 +10,6 @@ pub struct Chunk {
     /// Longer than what was read: a used buffer is filled again without being cleared.
     buffer: Vec<u8>,
     length: usize,
-    /// Whether the file begins here.
-    pub first: bool,
 }
 
 impl Chunk {
@@ -35,7 +33,6 @@ pub struct Chunks<R> {
     rest: Vec<u8>,
     /// Inside a line whose beginning was already handed out.
     skipping: bool,
-    first: bool,
     ended: bool,
     /// Met while there was still something to hand out.
     error: Option<io::Error>,
@@ -45,12 +42,12 @@ impl<R: Read> Chunks<R> {
     /// A line longer than this is cut: nothing that we read has such lines, and memory stays bounded.
     pub const LINE_LIMIT: usize = 64 * 1024;
 
-    /// A good chunk size: large enough that merging costs nothing, small enough for a few in memory.
-    pub const SIZE: usize = 2 * 1024 * 1024;
+    /// A good chunk size: few system calls, little memory.
+    pub const SIZE: usize = 1024 * 1024;
 
     /// Cuts `source` into chunks of about `size` bytes.
     pub fn new(source: R, size: usize) -> Self {
-        Self { source, size: size.max(1), rest: Vec::new(), skipping: false, first: true, ended: false, error: None }
+        Self { source, size: size.max(1), rest: Vec::new(), skipping: false, ended: false, error: None }
     }
 
     /// The next chunk, or `None` at the end. An error comes after all that was read before it.
@@ -92,8 +89,7 @@ impl<R: Read> Chunks<R> {
         if length == 0 {
             return self.error.take().map_or(Ok(None), Err);
         }
-        let first = std::mem::replace(&mut self.first, false);
-        Ok(Some(Chunk { buffer, length, first }))
+        Ok(Some(Chunk { buffer, length }))
     }
 
     /// Drops the rest of an overlong line; returns how much of the next line is in the buffer.
@@ -147,7 +143,6 @@ mod tests {
         let mut all = Vec::new();
         let mut spare = Vec::new();
         while let Some(chunk) = chunks.next_chunk(spare).unwrap() {
-            assert_eq!(chunk.first, all.is_empty());
             all.push(chunk.bytes().to_vec());
             spare = chunk.recycle();
         }

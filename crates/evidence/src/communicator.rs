@@ -27,7 +27,7 @@ pub struct Member {
     /// The process, by its place in [`crate::Case::processes`].
     pub process: usize,
     /// What it said.
-    pub facts: CommFacts,
+    pub facts: Box<CommFacts>,
     /// Some of its connections could belong to another communicator of the same process:
     /// they carry no name, and were given to the newest in which the process has this rank.
     pub guessed: bool,
@@ -36,9 +36,7 @@ pub struct Member {
 impl Member {
     /// The line that names rank, GPU and communicator.
     pub fn line(&self) -> Option<&CommLine> {
-        let facts = &self.facts;
-        let seen = facts.complete.as_ref().or(facts.start.as_ref()).or(facts.end.as_ref());
-        seen.map(|it| &it.value)
+        self.facts.line.as_ref()
     }
 
     /// Whether the rank finished the setup.
@@ -75,18 +73,13 @@ struct Local {
     process: usize,
     comm: u64,
     first: Spot,
-    facts: CommFacts,
+    facts: Box<CommFacts>,
     guessed: bool,
 }
 
 impl Local {
-    fn line(&self) -> Option<&CommLine> {
-        let facts = &self.facts;
-        facts.start.as_ref().or(facts.complete.as_ref()).or(facts.end.as_ref()).map(|it| &it.value)
-    }
-
     fn rank(&self) -> Option<u32> {
-        self.line().map(|it| it.rank).or_else(|| self.facts.layout.as_ref().map(|it| it.value.rank))
+        self.facts.line.as_ref().map(|it| it.rank).or_else(|| self.facts.layout.as_ref().map(|it| it.value.rank))
     }
 }
 
@@ -101,22 +94,32 @@ pub(crate) fn join(processes: Vec<(usize, Vec<ThreadFacts>)>) -> Vec<Communicato
 }
 
 fn of_process(process: usize, threads: Vec<ThreadFacts>) -> Vec<Local> {
-    let mut segments: Vec<Segment> = threads.into_iter().flat_map(|it| it.segments).collect();
+    let mut threads = threads;
+    // One thread's segments are in order already.
+    let mut segments = match threads.as_mut_slice() {
+        [only] => std::mem::take(&mut only.segments),
+        _ => threads.into_iter().flat_map(|it| it.segments).collect(),
+    };
     segments.sort_by_key(|it| it.first);
     let mut locals: Vec<Local> = Vec::new();
+    let mut newest = BTreeMap::new();
     let mut orphans = Vec::new();
     for segment in segments {
         let Some(comm) = segment.comm else {
             orphans.push(segment);
             continue;
         };
-        let id = |facts: &CommFacts| facts.start.as_ref().map(|it| (it.value.comm_id, it.value.parent));
-        let known = locals.iter_mut().rev().find(|it| {
-            it.comm == comm && (id(&it.facts).is_none() || id(&segment.facts).is_none() || id(&it.facts) == id(&segment.facts))
-        });
-        match known {
-            Some(local) => local.facts.merge(segment.facts),
-            None => locals.push(Local { process, comm, first: segment.first, facts: segment.facts, guessed: false }),
+        // An address is used again when a communicator is destroyed; the hash tells them apart.
+        let id = |facts: &CommFacts| facts.line.as_ref().map(|it| (it.comm_id, it.parent));
+        let first = segment.first;
+        let facts = segment.into_facts();
+        let last = newest.get(&comm).and_then(|at: &usize| locals.get_mut(*at));
+        match last.filter(|it| id(&it.facts).is_none() || id(&facts).is_none() || id(&it.facts) == id(&facts)) {
+            Some(local) => local.facts.merge(*facts),
+            None => {
+                newest.insert(comm, locals.len());
+                locals.push(Local { process, comm, first, facts, guessed: false });
+            }
         }
     }
     for orphan in orphans {
@@ -132,23 +135,24 @@ fn of_process(process: usize, threads: Vec<ThreadFacts>) -> Vec<Local> {
 /// this process has the rank that the lines show; of several, to the newest
 /// that has no such connections yet.
 fn adopt(process: usize, locals: &mut Vec<Local>, orphan: Segment) {
-    let facts = &orphan.facts;
+    let first = orphan.first;
+    let facts = orphan.into_facts();
     if *facts == CommFacts::default() {
         return;
     }
-    let fits = |local: &Local| local.first < orphan.first && local.rank().is_none_or(|rank| links_of(rank, &facts.links));
+    let fits = |local: &Local| local.first < first && local.rank().is_none_or(|rank| links_of(rank, &facts.links));
     let takes_rings = |local: &Local| facts.rings_connected.is_none() || local.facts.rings_connected.is_none();
-    let candidates: Vec<usize> = locals.iter().enumerate().filter(|it| fits(it.1)).map(|it| it.0).collect();
-    let newest = candidates.iter().rev().find(|it| locals.get(**it).is_some_and(takes_rings));
-    let chosen = newest.or(candidates.last()).copied();
-    let several = candidates.len() > 1;
+    // Setups are in the order of the input: from the newest backwards, and not without end.
+    let candidates: Vec<usize> = (0..locals.len()).rev().filter(|it| locals.get(*it).is_some_and(fits)).take(64).collect();
+    let fresh = candidates.iter().find(|it| locals.get(**it).is_some_and(takes_rings));
+    let chosen = fresh.or(candidates.first()).copied();
     match chosen.and_then(|it| locals.get_mut(it)) {
         Some(local) => {
-            local.guessed |= several;
-            local.facts.merge(orphan.facts);
+            local.guessed |= candidates.len() > 1;
+            local.facts.merge(*facts);
         }
         // A log that begins after the setup.
-        None => locals.push(Local { process, comm: 0, first: orphan.first, facts: orphan.facts, guessed: true }),
+        None => locals.push(Local { process, comm: 0, first, facts, guessed: true }),
     }
 }
 
@@ -186,7 +190,7 @@ fn group(locals: Vec<Local>) -> Vec<Communicator> {
     let mut addresses: BTreeMap<(usize, u64), usize> = BTreeMap::new();
     let mut ordinals: BTreeMap<(usize, Key), u32> = BTreeMap::new();
     for local in locals {
-        let line = local.line().cloned();
+        let line = local.facts.line.clone();
         let mut ordinal = |key: Key| {
             let n = ordinals.entry((local.process, key)).or_default();
             *n += 1;
@@ -236,7 +240,7 @@ fn group(locals: Vec<Local>) -> Vec<Communicator> {
         let rank = rank.unwrap_or_else(|| communicator.members.keys().last().map_or(0, |it| it + 1));
         let member = Member { process: local.process, facts: local.facts, guessed: local.guessed };
         match communicator.members.get_mut(&rank) {
-            Some(known) => known.facts.merge(member.facts),
+            Some(known) => known.facts.merge(*member.facts),
             None => {
                 communicator.members.insert(rank, member);
             }

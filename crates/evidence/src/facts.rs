@@ -3,6 +3,8 @@
 //! Facts of parts of the input are joined with `merge`, in the order of the
 //! input; reading a file whole or in pieces gives the same facts.
 
+use std::sync::Arc;
+
 use fabric::Transport;
 
 use crate::nccl::{
@@ -77,7 +79,7 @@ impl Warnings {
     fn merge(&mut self, later: Self) {
         self.count += later.count;
         let room = Self::LIMIT.saturating_sub(self.first.len());
-        self.first.extend(later.first.into_iter().take(room).map(|(quote, time)| (quote.kept(), time)));
+        self.first.extend(later.first.into_iter().take(room));
     }
 }
 
@@ -109,6 +111,22 @@ impl ProcessFacts {
     }
 }
 
+/// A way from one rank to another, as printed after `via`.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Via {
+    /// The text.
+    pub text: Box<str>,
+    /// What it means; `None` for a text of a release we do not know.
+    pub transport: Option<Transport>,
+}
+
+impl Via {
+    pub(crate) fn new(text: &[u8]) -> Self {
+        let text: Box<str> = String::from_utf8_lossy(text).trim().into();
+        Self { transport: transport(&text), text }
+    }
+}
+
 /// A connection from one rank to another, over all channels that use it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Link {
@@ -116,75 +134,82 @@ pub struct Link {
     pub from: u32,
     /// The receiving rank.
     pub to: u32,
-    /// The sender's device, as printed.
-    pub from_device: u64,
-    /// The receiver's device.
-    pub to_device: u64,
     /// Which side said so.
     pub direction: Direction,
-    /// The text after `via`.
-    pub via: Box<str>,
-    /// What it means; `None` for a text of a release we do not know.
-    pub transport: Option<Transport>,
-    /// The channels, as a set of bits (channels above 63 share the last).
-    pub channels: u64,
     /// Connections for send and receive (as against collectives).
     pub point_to_point: bool,
     /// How many lines said so.
-    pub count: u64,
-    /// The first of them.
+    pub count: u32,
+    /// The channels, as a set of bits (channels above 63 share the last).
+    pub channels: u64,
+    /// The way. The ranks of a job share few.
+    pub via: Arc<Via>,
+    /// The first of the lines.
     pub quote: Quote,
 }
 
-/// What one thread said about one communicator.
-///
-/// Few lines name their communicator, so lines are gathered into segments by
-/// what kind of line may follow which. Whether a line continues a segment
-/// depends on what came before, which the reader of a chunk cannot see: it
-/// makes a new segment wherever that could matter, and [`ThreadFacts::push`]
-/// joins segments in the order of the input.
-#[derive(Debug, Clone, PartialEq)]
-pub(crate) struct Segment {
-    /// The communicator's address, once a line names it.
-    pub(crate) comm: Option<u64>,
-    pub(crate) first: Spot,
-    pub(crate) facts: CommFacts,
-    /// What the first line is about.
-    about: About,
-    /// `Init COMPLETE` was read: what follows belongs to another setup, or to connections made later.
-    closed: bool,
-    /// A `Connected ...` line was read: further connections may be another communicator's.
-    connected: bool,
-    /// Connections made after a setup was complete.
-    later: bool,
+impl Link {
+    /// The way, if it is understood.
+    pub fn transport(&self) -> Option<&Transport> {
+        self.via.transport.as_ref()
+    }
+
+    fn is(&self, other: &Self) -> bool {
+        self.from == other.from && self.to == other.to && self.direction == other.direction && self.via == other.via
+    }
 }
 
-/// What a line is about.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum About {
-    /// The setup of a communicator that is not named yet.
-    Setup,
-    /// A communicator that the line names, and whether its setup is over.
-    Named(u64, bool),
-    /// Connections, and whether they are all made now.
-    Connections(bool),
-    /// The times of a setup, printed after its end.
-    Timings,
+/// Connections that are made, as a set.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Connected(u8);
+
+impl Connected {
+    /// `Connected all trees`
+    pub const TREES: Self = Self(1);
+    /// `Connected binomial trees` (PAT)
+    pub const BINOMIAL_TREES: Self = Self(2);
+    /// `Connected NVLS tree`
+    pub const NVLS: Self = Self(4);
+    /// Anything else, such as `Connected CollNet`.
+    pub const OTHER: Self = Self(8);
+
+    pub(crate) fn read(text: &[u8]) -> Self {
+        if text.starts_with(b"all trees") {
+            Self::TREES
+        } else if text.starts_with(b"binomial") {
+            Self::BINOMIAL_TREES
+        } else if text.starts_with(b"NVLS") {
+            Self::NVLS
+        } else {
+            Self::OTHER
+        }
+    }
+
+    /// Whether all of `other` is in it.
+    pub fn has(self, other: Self) -> bool {
+        self.0 & other.0 == other.0
+    }
+
+    pub(crate) fn add(&mut self, other: Self) {
+        self.0 |= other.0;
+    }
 }
 
 /// What was said about one communicator by one rank.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct CommFacts {
+    /// Who the rank is; the fullest line that names the communicator.
+    pub line: Option<CommLine>,
     /// `Init START`
-    pub start: Option<Seen<CommLine>>,
+    pub start: Option<Quote>,
     /// `Init COMPLETE`
-    pub complete: Option<Seen<CommLine>>,
+    pub complete: Option<Quote>,
     /// `Destroy COMPLETE`, `Abort COMPLETE`
-    pub end: Option<Seen<CommLine>>,
+    pub end: Option<Quote>,
     /// How NCCL counts nodes and local ranks.
     pub layout: Option<Seen<Layout>>,
     /// `Using network Libfabric`
-    pub network: Option<Seen<Box<str>>>,
+    pub network: Option<Seen<Arc<str>>>,
     /// The rings, by channel (rank 0 only).
     pub rings: Vec<RingLine>,
     /// The first ring line.
@@ -193,16 +218,24 @@ pub struct CommFacts {
     pub trees: Option<Seen<Vec<TreeNode>>>,
     /// How many channels.
     pub channels: Option<Seen<ChannelCounts>>,
+    /// Time spent finding the other ranks.
+    pub bootstrap_timings: Option<Seen<BootstrapTimings>>,
+    /// Time spent in all.
+    pub init_timings: Option<Seen<InitTimings>>,
     /// The connections this rank made.
     pub links: Vec<Link>,
     /// `Connected all rings[, use ring PXN a GDR b]`
     pub rings_connected: Option<Seen<Option<(bool, bool)>>>,
     /// `Connected all trees`, `Connected NVLS tree`, ...
-    pub connected: Distinct<Box<str>>,
-    /// Time spent finding the other ranks.
-    pub bootstrap_timings: Option<Seen<BootstrapTimings>>,
-    /// Time spent in all.
-    pub init_timings: Option<Seen<InitTimings>>,
+    pub connected: Connected,
+}
+
+/// Connections, before their communicator is known.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub(crate) struct Connections {
+    pub(crate) links: Vec<Link>,
+    pub(crate) rings: Option<Box<Seen<Option<(bool, bool)>>>>,
+    pub(crate) connected: Connected,
 }
 
 fn keep<T>(slot: &mut Option<Seen<T>>, value: T, quote: impl FnOnce() -> Quote) {
@@ -215,25 +248,35 @@ fn keep<T>(slot: &mut Option<Seen<T>>, value: T, quote: impl FnOnce() -> Quote) 
 fn join<T>(slot: &mut Option<Seen<T>>, later: Option<Seen<T>>) {
     match (slot.as_mut(), later) {
         (Some(mine), Some(later)) => mine.count += later.count,
-        (None, later) => *slot = later.map(|it| Seen { quote: it.quote.kept(), ..it }),
+        (None, later) => *slot = later,
         (Some(_), None) => {}
+    }
+}
+
+fn first(slot: &mut Option<Quote>, later: Option<Quote>) {
+    if slot.is_none() {
+        *slot = later;
     }
 }
 
 impl CommFacts {
     pub(crate) fn comm(&mut self, line: CommLine, quote: impl FnOnce() -> Quote) {
-        match line.phase {
-            Phase::Start | Phase::Named => keep(&mut self.start, line, quote),
-            Phase::Complete => keep(&mut self.complete, line, quote),
-            Phase::End => keep(&mut self.end, line, quote),
+        let slot = match line.phase {
+            Phase::Start | Phase::Named => &mut self.start,
+            Phase::Complete => &mut self.complete,
+            Phase::End => &mut self.end,
+        };
+        if slot.is_none() {
+            *slot = Some(quote());
         }
+        self.line = Some(fuller(self.line.take(), line));
     }
 
     pub(crate) fn layout(&mut self, value: Layout, quote: impl FnOnce() -> Quote) {
         keep(&mut self.layout, value, quote);
     }
 
-    pub(crate) fn network(&mut self, value: Box<str>, quote: impl FnOnce() -> Quote) {
+    pub(crate) fn network(&mut self, value: Arc<str>, quote: impl FnOnce() -> Quote) {
         keep(&mut self.network, value, quote);
     }
 
@@ -258,10 +301,6 @@ impl CommFacts {
         keep(&mut self.channels, value, quote);
     }
 
-    pub(crate) fn rings_connected(&mut self, summary: Option<(bool, bool)>, quote: impl FnOnce() -> Quote) {
-        keep(&mut self.rings_connected, summary, quote);
-    }
-
     pub(crate) fn bootstrap_timings(&mut self, value: BootstrapTimings, quote: impl FnOnce() -> Quote) {
         keep(&mut self.bootstrap_timings, value, quote);
     }
@@ -270,71 +309,173 @@ impl CommFacts {
         keep(&mut self.init_timings, value, quote);
     }
 
-    /// How many different connections of one rank are kept: more than any rank has peers in rings and trees.
-    const LINK_LIMIT: usize = 4096;
+    pub(crate) fn connect(&mut self, later: Connections) {
+        merge_links(&mut self.links, later.links);
+        join(&mut self.rings_connected, later.rings.map(|it| *it));
+        self.connected.add(later.connected);
+    }
 
-    pub(crate) fn link(&mut self, line: &LinkLine<'_>, quote: impl FnOnce() -> Quote) {
+    pub(crate) fn merge(&mut self, later: Self) {
+        let Self {
+            line, start, complete, end, layout, network, rings, ring_quote, trees, channels, bootstrap_timings, init_timings, links,
+            rings_connected, connected,
+        } = later;
+        if let Some(line) = line {
+            self.line = Some(fuller(self.line.take(), line));
+        }
+        first(&mut self.start, start);
+        first(&mut self.complete, complete);
+        first(&mut self.end, end);
+        join(&mut self.layout, layout);
+        join(&mut self.network, network);
+        rings.into_iter().for_each(|it| self.add_ring(it));
+        first(&mut self.ring_quote, ring_quote);
+        join(&mut self.trees, trees);
+        join(&mut self.channels, channels);
+        join(&mut self.bootstrap_timings, bootstrap_timings);
+        join(&mut self.init_timings, init_timings);
+        merge_links(&mut self.links, links);
+        join(&mut self.rings_connected, rings_connected);
+        self.connected.add(connected);
+    }
+}
+
+/// The first line, completed by what a later one says more.
+fn fuller(old: Option<CommLine>, new: CommLine) -> CommLine {
+    let Some(old) = old else { return new };
+    CommLine {
+        cuda_device: old.cuda_device.or(new.cuda_device),
+        nvml_device: old.nvml_device.or(new.nvml_device),
+        bus_id: old.bus_id.or(new.bus_id),
+        comm_id: old.comm_id.or(new.comm_id),
+        parent: old.parent.or(new.parent),
+        color: old.color.or(new.color),
+        ..old
+    }
+}
+
+/// How many different connections of one rank are kept: more than any rank has peers in rings and trees.
+const LINK_LIMIT: usize = 4096;
+
+fn merge_links(links: &mut Vec<Link>, later: Vec<Link>) {
+    if links.is_empty() {
+        *links = later;
+        return;
+    }
+    for link in later {
+        if let Some(known) = links.iter_mut().rev().find(|it| it.is(&link)) {
+            known.channels |= link.channels;
+            known.count += link.count;
+            known.point_to_point |= link.point_to_point;
+        } else if links.len() < LINK_LIMIT {
+            links.push(link);
+        }
+    }
+}
+
+impl Connections {
+    pub(crate) fn link(&mut self, line: &LinkLine<'_>, via: impl FnOnce() -> Arc<Via>, quote: impl FnOnce() -> Quote) {
         let bit = 1_u64 << line.channel.min(63);
         // Lines about one peer come together: the last link is the likeliest.
         let same = |it: &&mut Link| {
-            it.from == line.from && it.to == line.to && it.direction == line.direction && it.via.as_bytes() == line.via
+            it.from == line.from && it.to == line.to && it.direction == line.direction && it.via.text.as_bytes() == line.via
         };
         if let Some(link) = self.links.iter_mut().rev().find(same) {
             link.channels |= bit;
             link.count += 1;
             link.point_to_point |= line.connection > 0;
-        } else if self.links.len() < Self::LINK_LIMIT {
-            let via: Box<str> = String::from_utf8_lossy(line.via).into();
+        } else if self.links.len() < LINK_LIMIT {
+            if self.links.len() == self.links.capacity() {
+                self.links.reserve_exact(self.links.len().max(2));
+            }
             self.links.push(Link {
                 from: line.from,
                 to: line.to,
-                from_device: line.from_device,
-                to_device: line.to_device,
                 direction: line.direction,
-                transport: transport(&via),
-                via,
-                channels: bit,
                 point_to_point: line.connection > 0,
                 count: 1,
+                channels: bit,
+                via: via(),
                 quote: quote(),
             });
         }
     }
 
-    fn add_link(&mut self, later: Link) {
-        let same = |it: &&mut Link| {
-            it.from == later.from && it.to == later.to && it.direction == later.direction && it.via == later.via
-        };
-        if let Some(link) = self.links.iter_mut().rev().find(same) {
-            link.channels |= later.channels;
-            link.count += later.count;
-            link.point_to_point |= later.point_to_point;
-        } else if self.links.len() < Self::LINK_LIMIT {
-            self.links.push(Link { quote: later.quote.kept(), ..later });
+    pub(crate) fn rings(&mut self, summary: Option<(bool, bool)>, quote: impl FnOnce() -> Quote) {
+        match &mut self.rings {
+            Some(seen) => seen.count += 1,
+            None => self.rings = Some(Box::new(Seen { value: summary, count: 1, quote: quote() })),
         }
     }
 
-    pub(crate) fn merge(&mut self, later: Self) {
-        let Self {
-            start, complete, end, layout, network, rings, ring_quote, trees, channels, links, rings_connected, connected,
-            bootstrap_timings, init_timings,
-        } = later;
-        join(&mut self.start, start);
-        join(&mut self.complete, complete);
-        join(&mut self.end, end);
-        join(&mut self.layout, layout);
-        join(&mut self.network, network);
-        rings.into_iter().for_each(|it| self.add_ring(it));
-        if self.ring_quote.is_none() {
-            self.ring_quote = ring_quote.map(Quote::kept);
+    fn merge(&mut self, later: Self) {
+        merge_links(&mut self.links, later.links);
+        match (&mut self.rings, later.rings) {
+            (Some(mine), Some(later)) => mine.count += later.count,
+            (mine @ None, later) => *mine = later,
+            (Some(_), None) => {}
         }
-        join(&mut self.trees, trees);
-        join(&mut self.channels, channels);
-        links.into_iter().for_each(|it| self.add_link(it));
-        join(&mut self.rings_connected, rings_connected);
-        self.connected.merge(connected);
-        join(&mut self.bootstrap_timings, bootstrap_timings);
-        join(&mut self.init_timings, init_timings);
+        self.connected.add(later.connected);
+    }
+}
+
+/// What one thread said about one communicator.
+///
+/// Few lines name their communicator, so lines are gathered into segments by
+/// what kind of line may follow which. Whether a line continues a segment
+/// depends on what came before, which the reader of a region cannot see: it
+/// makes a new segment wherever that could matter, and [`ThreadFacts::push`]
+/// joins segments in the order of the input.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Segment {
+    /// The communicator's address, once a line names it.
+    pub(crate) comm: Option<u64>,
+    pub(crate) first: Spot,
+    /// The setup, if lines of one were read.
+    pub(crate) setup: Option<Box<CommFacts>>,
+    pub(crate) connections: Connections,
+    /// What the first line is about.
+    about: About,
+    /// `Init COMPLETE` was read: what follows belongs to another setup, or to connections made later.
+    closed: bool,
+    /// A `Connected ...` line was read: further connections may be another communicator's.
+    connected: bool,
+    /// Connections made after a setup was complete.
+    later: bool,
+}
+
+/// What a line is about.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum About {
+    /// The setup of a communicator that is not named yet.
+    Setup,
+    /// A communicator that the line names, and whether its setup is over.
+    Named(u64, bool),
+    /// Connections, and whether they are all made now.
+    Connections(bool),
+    /// The times of a setup, printed after its end.
+    Timings,
+}
+
+impl Segment {
+    fn new(about: About, first: Spot) -> Self {
+        Self {
+            comm: None,
+            first,
+            setup: None,
+            connections: Connections::default(),
+            about,
+            closed: false,
+            connected: false,
+            later: false,
+        }
+    }
+
+    /// Everything the segment says.
+    pub(crate) fn into_facts(self) -> Box<CommFacts> {
+        let mut facts = self.setup.unwrap_or_default();
+        facts.connect(self.connections);
+        facts
     }
 }
 
@@ -346,8 +487,17 @@ pub(crate) struct ThreadFacts {
 }
 
 impl ThreadFacts {
-    /// The facts that a line adds to.
-    pub(crate) fn segment(&mut self, about: About, spot: Spot) -> &mut CommFacts {
+    /// The setup that a line adds to.
+    pub(crate) fn setup(&mut self, about: About, spot: Spot) -> &mut CommFacts {
+        self.segment(about, spot).setup.get_or_insert_default()
+    }
+
+    /// The connections that a line adds to.
+    pub(crate) fn connections(&mut self, all_made: bool, spot: Spot) -> &mut Connections {
+        &mut self.segment(About::Connections(all_made), spot).connections
+    }
+
+    fn segment(&mut self, about: About, spot: Spot) -> &mut Segment {
         let continues = self.segments.last().is_some_and(|last| match about {
             About::Named(comm, _) => last.comm == Some(comm),
             About::Setup => !last.closed && matches!(last.about, About::Setup | About::Named(..)),
@@ -355,15 +505,7 @@ impl ThreadFacts {
             About::Timings => true,
         });
         if !continues {
-            self.segments.push(Segment {
-                comm: None,
-                first: spot,
-                facts: CommFacts::default(),
-                about,
-                closed: false,
-                connected: false,
-                later: false,
-            });
+            self.segments.push(Segment::new(about, spot));
         }
         let last = self.segments.len() - 1;
         let segment = &mut self.segments[last];
@@ -375,7 +517,7 @@ impl ThreadFacts {
             About::Connections(all) => segment.connected |= all,
             About::Setup | About::Timings => {}
         }
-        &mut segment.facts
+        segment
     }
 
     /// Adds what a later part of the input says.
@@ -395,13 +537,16 @@ impl ThreadFacts {
                 last.comm = last.comm.or(segment.comm);
                 last.closed |= segment.closed;
                 last.connected |= segment.connected;
-                last.facts.merge(segment.facts);
+                match (&mut last.setup, segment.setup) {
+                    (Some(mine), Some(later)) => mine.merge(*later),
+                    (mine @ None, later) => *mine = later,
+                    (Some(_), None) => {}
+                }
+                last.connections.merge(segment.connections);
             }
             last => {
                 segment.later = last.is_some() && matches!(segment.about, About::Connections(_));
-                let mut facts = CommFacts::default();
-                facts.merge(std::mem::take(&mut segment.facts));
-                self.segments.push(Segment { facts, ..segment });
+                self.segments.push(segment);
             }
         }
     }

@@ -1,7 +1,7 @@
 //! What a job and a cluster say about themselves, read from text into facts.
 //!
 //! ```text
-//! bytes -> Chunks -> read_chunk (in parallel) -> CaseBuilder (in order) -> Case
+//! bytes -> Chunks -> Reader (one a region, in parallel) -> CaseBuilder (in order) -> Case
 //! ```
 //!
 //! Reading never fails: any bytes go in, facts come out, and lines that were not
@@ -27,9 +27,9 @@ pub use case::{Case, CaseBuilder, Process};
 pub use chunk::{Chunk, Chunks};
 pub use communicator::{Communicator, Member};
 pub use needs::{Missing, Source};
-pub use read::{ChunkFacts, read_chunk};
+pub use read::{Facts, Reader};
 pub use signals::{Sighting, Signal};
-pub use source::{Distinct, File, Kind, Quote, Seen, Sources, Spot, Tally, Text};
+pub use source::{Distinct, File, Kind, Quote, Seen, Sources, Spot, Tally};
 
 /// Reads texts that are already in memory, each as a file of its own.
 ///
@@ -37,25 +37,23 @@ pub use source::{Distinct, File, Kind, Quote, Seen, Sources, Spot, Tally, Text};
 /// description of how the parts fit together.
 pub fn read_texts<'a>(texts: impl IntoIterator<Item = (&'a str, &'a [u8])>) -> Case {
     let mut builder = CaseBuilder::default();
-    let mut number = 0;
-    for (name, text) in texts {
+    for (region, (name, text)) in (0..).zip(texts) {
         let file = builder.begin_file(name);
-        let mut chunks = Chunks::new(text, Chunks::<&[u8]>::SIZE);
-        let mut problem = None;
-        loop {
-            match chunks.next_chunk(Vec::new()) {
-                Ok(Some(chunk)) => {
-                    builder.absorb(file, read_chunk(&chunk, number));
-                    number += 1;
-                }
-                Ok(None) => break,
-                Err(error) => {
-                    problem = Some(error.to_string());
-                    break;
-                }
-            }
-        }
-        builder.end_file(file, problem.as_deref());
+        let mut reader = Reader::new(region);
+        let problem = read_lines(&mut reader, &mut Chunks::new(text, Chunks::<&[u8]>::SIZE)).err();
+        builder.absorb(file, reader.finish());
+        builder.end_file(file, problem.map(|it| it.to_string()).as_deref());
     }
     builder.finish()
+}
+
+/// Feeds all lines of a file to a reader.
+pub fn read_lines<R: std::io::Read>(reader: &mut Reader, chunks: &mut Chunks<R>) -> std::io::Result<()> {
+    let mut spare = Vec::new();
+    let mut beginning = true;
+    while let Some(chunk) = chunks.next_chunk(spare)? {
+        reader.feed(chunk.bytes(), std::mem::replace(&mut beginning, false));
+        spare = chunk.recycle();
+    }
+    Ok(())
 }

@@ -56,7 +56,7 @@ pub struct Provider {
 
 impl Ofi {
     /// Takes one message, after `NET/OFI `.
-    pub(crate) fn note(&mut self, message: &str, quote: impl Fn() -> Quote) -> Known {
+    pub(crate) fn note(&mut self, message: &str, mut quote: impl FnMut() -> Quote) -> Known {
         let is = |prefix: &str| message.starts_with(prefix);
         if let Some(rest) =
             message.strip_prefix("Initializing aws-ofi-nccl ").or_else(|| message.strip_prefix("Using aws-ofi-nccl "))
@@ -70,7 +70,7 @@ impl Ofi {
             self.protocol.note(rest.trim().into(), quote);
         } else if let Some(rest) = message.strip_prefix("Running on ") {
             if let Some((platform, rest)) = rest.split_once(" platform") {
-                self.instance.note(instance_name(platform), &quote);
+                self.instance.note(instance_name(platform), &mut quote);
                 let file = word_after(rest, "topology file ").or_else(|| word_after(rest, "environment variable to "));
                 if let Some(file) = file {
                     self.topology_file.note(file.into(), quote);
@@ -93,7 +93,7 @@ impl Ofi {
         } else if let Some(platform) = word_after(message, "TUNER is not available for platform : ")
             .or_else(|| word_after(message, "Tuner is chosen for platform: "))
         {
-            self.instance.note(instance_name(platform), &quote);
+            self.instance.note(instance_name(platform), &mut quote);
             self.tuner.note(message.trim().into(), quote);
         } else if is("NIC group ") {
             self.nic_group.note(message.trim().into(), quote);
@@ -186,7 +186,7 @@ mod tests {
     fn read(lines: &[&str]) -> Ofi {
         let mut ofi = Ofi::default();
         for line in lines {
-            let quote = || Quote::new(Spot { chunk: 0, line: 0 }, line.as_bytes());
+            let quote = || Quote::new(Spot { region: 0, line: 0 }, line.as_bytes());
             assert_ne!(ofi.note(line, quote), Known::No, "{line}");
         }
         ofi

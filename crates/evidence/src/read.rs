@@ -1,30 +1,32 @@
-//! From bytes to facts: one chunk, independent of all others.
+//! From bytes to facts: one region of a file, independent of all others.
 
 use std::hash::BuildHasher as _;
+use std::sync::Arc;
 
 use rustc_hash::{FxBuildHasher, FxHashMap};
 
-use crate::chunk::{Chunk, Chunks};
-use crate::facts::{About, ProcessFacts, ThreadFacts};
+use crate::chunk::Chunks;
+use crate::facts::{About, Connected, ProcessFacts, ThreadFacts, Via};
 use crate::nccl::{self, Message, Phase, PluginEvent};
 use crate::ofi::Known;
-use crate::plain::{self, Plain};
+use crate::plain::{self, Loose, Plain};
 use crate::prefix::{self, Anchor, Level, Line};
 use crate::scan::text;
 use crate::signals::{self, Sighting};
-use crate::source::{Kind, Spot, Tally, Texts};
+use crate::source::{Kind, Quote, Spot, Tally};
 
-/// What one chunk says.
+/// What one region says.
 #[derive(Debug, Default)]
-pub struct ChunkFacts {
+pub struct Facts {
     pub(crate) tally: Tally,
     pub(crate) processes: Vec<RawProcess>,
     pub(crate) sightings: Vec<Sighting>,
     /// Lines whose meaning depends on lines around them, for the [builder](crate::CaseBuilder).
     pub(crate) plain: Vec<Plain>,
+    pub(crate) loose: Loose,
 }
 
-/// One process, as far as a chunk shows it.
+/// One process, as far as a region shows it.
 #[derive(Debug, Default)]
 pub(crate) struct RawProcess {
     pub(crate) host: Box<str>,
@@ -36,51 +38,78 @@ pub(crate) struct RawProcess {
 
 /// How many different processes are kept; a job has fewer.
 const PROCESS_LIMIT: usize = 200_000;
-/// How many sightings of one chunk are kept.
-const SIGHTING_LIMIT: usize = 4096;
+/// How many sightings of one region are kept.
+const SIGHTING_LIMIT: usize = 50_000;
+/// How many bytes of NCCL lines keep their text as evidence; a job's first lines are the most telling.
+const QUOTED_LIMIT: usize = 8 * 1024 * 1024;
+/// How many lines of tables and documents of one region are kept.
+const PLAIN_LIMIT: usize = 500_000;
 
-/// Reads one chunk. `number` counts the chunks of all inputs.
-pub fn read_chunk(chunk: &Chunk, number: u32) -> ChunkFacts {
-    let mut reader = Reader {
-        facts: ChunkFacts::default(),
-        anchor: Anchor::default(),
-        threads: FxHashMap::default(),
-        processes: FxHashMap::default(),
-        sightings: FxHashMap::default(),
-        last: (&[], (0, 0)),
-        plain: plain::Classifier::new(chunk),
-    };
-    let texts = Texts::default();
-    let bytes = chunk.bytes().strip_suffix(b"\n").unwrap_or(chunk.bytes());
-    let mut start = 0;
-    let mut line_number = 0;
-    for end in memchr::memchr_iter(b'\n', bytes).chain([bytes.len()]) {
-        let line = bytes.get(start..end).unwrap_or_default();
-        reader.line(line, Spot { chunk: number, line: line_number }, &texts);
-        start = end + 1;
-        line_number += 1;
-    }
-    reader.facts.tally.lines = u64::from(line_number);
-    texts.finish();
-    reader.facts
-}
-
-struct Reader<'a> {
-    facts: ChunkFacts,
+/// Reads a region: a file, or a part of one that begins and ends at line ends.
+#[derive(Debug)]
+pub struct Reader {
+    region: u32,
+    facts: Facts,
     anchor: Anchor,
     /// From `HOST:PID:TID` to the places in `facts`.
-    threads: FxHashMap<&'a [u8], (usize, usize)>,
+    threads: FxHashMap<Box<[u8]>, (usize, usize)>,
     /// From `HOST:PID` to the place in `facts`.
-    processes: FxHashMap<&'a [u8], usize>,
+    processes: FxHashMap<Box<[u8]>, usize>,
     /// From the hash of a sighting to its place in `facts`.
     sightings: FxHashMap<u64, usize>,
     /// The last thread: lines of one thread come in runs.
-    last: (&'a [u8], (usize, usize)),
-    plain: plain::Classifier,
+    last: (Vec<u8>, (usize, usize)),
+    /// The ways that were printed after `via`.
+    ways: FxHashMap<Box<[u8]>, Arc<Via>>,
+    /// The names of networks.
+    networks: Vec<Arc<str>>,
+    /// How many bytes of NCCL lines were quoted.
+    quoted: usize,
+    plain: Option<plain::Classifier>,
+    lines: u32,
 }
 
-impl<'a> Reader<'a> {
-    fn line(&mut self, line: &'a [u8], spot: Spot, texts: &Texts) {
+impl Reader {
+    /// `region` counts the regions of all inputs.
+    pub fn new(region: u32) -> Self {
+        Self {
+            region,
+            facts: Facts::default(),
+            anchor: Anchor::default(),
+            threads: FxHashMap::default(),
+            processes: FxHashMap::default(),
+            sightings: FxHashMap::default(),
+            last: (Vec::new(), (0, 0)),
+            ways: FxHashMap::default(),
+            networks: Vec::new(),
+            quoted: 0,
+            plain: None,
+            lines: 0,
+        }
+    }
+
+    /// Reads whole lines. `beginning` tells that the file begins with them.
+    pub fn feed(&mut self, bytes: &[u8], beginning: bool) {
+        if beginning {
+            self.plain = Some(plain::Classifier::new(bytes));
+        }
+        let bytes = bytes.strip_suffix(b"\n").unwrap_or(bytes);
+        let mut start = 0;
+        for end in memchr::memchr_iter(b'\n', bytes).chain([bytes.len()]) {
+            let line = bytes.get(start..end).unwrap_or_default();
+            self.line(line, Spot { region: self.region, line: self.lines });
+            start = end + 1;
+            self.lines = self.lines.saturating_add(1);
+        }
+    }
+
+    /// What was read.
+    pub fn finish(mut self) -> Facts {
+        self.facts.tally.lines = u64::from(self.lines);
+        self.facts
+    }
+
+    fn line(&mut self, line: &[u8], spot: Spot) {
         let line = line.strip_suffix(b"\r").unwrap_or(line);
         let line = match line.get(..Chunks::<&[u8]>::LINE_LIMIT) {
             Some(cut) => {
@@ -90,8 +119,8 @@ impl<'a> Reader<'a> {
             None => line,
         };
         let understood = match self.anchor.split(line) {
-            Some(it) => self.nccl(line, it, spot, texts).then_some(Kind::NcclLog),
-            None => self.other(line, spot, texts),
+            Some(it) => self.nccl(line, it, spot).then_some(Kind::NcclLog),
+            None => self.other(line, spot),
         };
         if let Some(kind) = understood {
             self.facts.tally.count(kind, 1);
@@ -99,31 +128,43 @@ impl<'a> Reader<'a> {
     }
 
     /// A line without the NCCL anchor. Returns what kind of input it belongs to, if it was understood.
-    fn other(&mut self, line: &'a [u8], spot: Spot, texts: &Texts) -> Option<Kind> {
+    fn other(&mut self, line: &[u8], spot: Spot) -> Option<Kind> {
         if line.iter().all(u8::is_ascii_whitespace) {
             self.facts.tally.blank += 1;
             // A blank line ends a table.
-            self.plain.blank(spot, &mut self.facts.plain);
+            if let Some(plain) = &mut self.plain {
+                plain.blank(spot, &mut self.facts.plain);
+            }
             return None;
         }
         // Progress bars overwrite their line; what follows the last return is what stays.
         let shown = memchr::memrchr(b'\r', line).and_then(|at| line.get(at + 1..)).unwrap_or(line);
-        let structured = self.plain.classify(shown, spot, texts, &mut self.facts.plain);
-        let signal = self.signals(line, line, None, false, spot, texts);
+        let plain = self.plain.get_or_insert_with(|| plain::Classifier::new(b""));
+        let structured = if self.facts.plain.len() < PLAIN_LIMIT {
+            plain.classify(shown, spot, &mut self.facts.loose, &mut self.facts.plain)
+        } else {
+            None
+        };
+        let signal = self.signals(line, line, None, false, spot);
         structured.or(signal)
     }
 
-    fn nccl(&mut self, line: &'a [u8], it: Line<'a>, spot: Spot, texts: &Texts) -> bool {
+    fn nccl(&mut self, line: &[u8], it: Line<'_>, spot: Spot) -> bool {
         if it.level == Level::Call || it.level == Level::Trace {
             return true;
         }
         let (process, thread) = self.thread(it.thread, spot);
         let Some(owner) = self.facts.processes.get_mut(process) else { return false };
-        let quote = || texts.quote(spot, line);
+        // Every rank has such lines: beyond a measure their texts are not kept, only their places.
+        let quoted = &mut self.quoted;
+        let quote = || {
+            *quoted += line.len();
+            if *quoted < QUOTED_LIMIT { Quote::new(spot, line) } else { Quote { spot, text: Box::default() } }
+        };
         if it.level == Level::Warn {
             owner.facts.warnings.note(prefix::time(it.before), quote);
             let id = owner.id();
-            self.signals(line, it.before, id, true, spot, texts);
+            self.signals(line, it.before, id, true, spot);
             return true;
         }
         let message = nccl::parse(it.message);
@@ -131,36 +172,52 @@ impl<'a> Reader<'a> {
         let Some(thread) = owner.threads.get_mut(thread) else { return false };
         match message {
             Message::Routine => {}
-            Message::Link(link) => thread.segment(About::Connections(false), spot).link(&link, quote),
-            Message::Ring(ring) => thread.segment(About::Setup, spot).ring(ring, quote),
-            Message::Trees(nodes) => thread.segment(About::Setup, spot).trees(nodes, quote),
+            Message::Link(link) => {
+                let ways = &mut self.ways;
+                let via = || Arc::clone(ways.entry(link.via.into()).or_insert_with(|| Arc::new(Via::new(link.via))));
+                thread.connections(false, spot).link(&link, via, quote);
+            }
+            Message::Ring(ring) => thread.setup(About::Setup, spot).ring(ring, quote),
+            Message::Trees(nodes) => thread.setup(About::Setup, spot).trees(nodes, quote),
             Message::Comm(it) => {
                 let complete = it.phase == Phase::Complete || it.phase == Phase::End;
-                thread.segment(About::Named(it.comm, complete), spot).comm(it, quote);
+                thread.setup(About::Named(it.comm, complete), spot).comm(it, quote);
             }
-            Message::Layout(it) => thread.segment(About::Named(it.comm, false), spot).layout(it, quote),
-            Message::ChannelCounts(it) => thread.segment(About::Setup, spot).channels(it, quote),
-            Message::RingsConnected { summary } => {
-                thread.segment(About::Connections(true), spot).rings_connected(summary, quote);
+            Message::Layout(it) => thread.setup(About::Named(it.comm, false), spot).layout(it, quote),
+            Message::ChannelCounts(it) => thread.setup(About::Setup, spot).channels(it, quote),
+            Message::RingsConnected { summary } => thread.connections(true, spot).rings(summary, quote),
+            Message::Connected(what) => thread.connections(true, spot).connected.add(Connected::read(what)),
+            Message::Network(name) => {
+                let known = self.networks.iter().find(|it| is(it, name)).cloned();
+                let name = known.unwrap_or_else(|| {
+                    let name: Arc<str> = Arc::from(&*text(name));
+                    self.networks.push(Arc::clone(&name));
+                    name
+                });
+                thread.setup(About::Setup, spot).network(name, quote);
             }
-            Message::Connected(what) => thread.segment(About::Connections(true), spot).connected.note(text(what), quote),
-            Message::Network(name) => thread.segment(About::Setup, spot).network(text(name), quote),
-            Message::BootstrapTimings(it) => thread.segment(About::Setup, spot).bootstrap_timings(it, quote),
-            Message::InitTimings(it) => thread.segment(About::Timings, spot).init_timings(it, quote),
-            Message::Version(it) => facts.version.note(text(it), quote),
+            Message::BootstrapTimings(it) => thread.setup(About::Setup, spot).bootstrap_timings(it, quote),
+            Message::InitTimings(it) => thread.setup(About::Timings, spot).init_timings(it, quote),
+            Message::Version(it) => facts.version.note_if_new(|old| is(old, it), || text(it), quote),
             Message::CudaDriver(it) => facts.cuda_driver.note(it, quote),
-            Message::Environment { name, value } => facts.environment.note((text(name), text(value)), quote),
-            Message::CommConfig(it) => facts.comm_config.note(text(it), quote),
+            Message::Environment { name, value } => {
+                let same = |old: &(Box<str>, Box<str>)| is(&old.0, name) && is(&old.1, value);
+                facts.environment.note_if_new(same, || (text(name), text(value)), quote);
+            }
+            Message::CommConfig(it) => facts.comm_config.note_if_new(|old| is(old, it), || text(it), quote),
             Message::Bootstrap(it) => facts.bootstrap.note(it, quote),
             Message::Sockets(it) => facts.sockets.note(it, quote),
             Message::Hcas(it) => facts.hcas.note(it, quote),
             Message::NoIbDevice => facts.no_ib_device.note((), quote),
-            Message::HcaGpuDirect { enabled, hca } => facts.hca_gpudirect.note((text(hca), enabled), quote),
+            Message::HcaGpuDirect { enabled, hca } => {
+                let same = |old: &(Box<str>, bool)| old.1 == enabled && is(&old.0, hca);
+                facts.hca_gpudirect.note_if_new(same, || (text(hca), enabled), quote);
+            }
             Message::GpuDirectByDistance { enabled } => facts.gpudirect_by_distance.note(enabled, quote),
             Message::Nvls(it) => facts.nvls.note(it, quote),
             Message::DmaBuf => facts.dmabuf.note((), quote),
-            Message::Ras(it) => facts.ras.note(text(it), quote),
-            Message::Tuner(it) => facts.tuner.note(text(it), quote),
+            Message::Ras(it) => facts.ras.note_if_new(|old| is(old, it), || text(it), quote),
+            Message::Tuner(it) => facts.tuner.note_if_new(|old| is(old, it), || text(it), quote),
             Message::TopologyFile(it) => facts.topology_file.note(text(it), quote),
             Message::Propagated { code } => facts.propagated.note(code, quote),
             Message::Plugin(event) => {
@@ -169,7 +226,7 @@ impl<'a> Reader<'a> {
                 if failed {
                     // Why a plugin could not be loaded is told by signals.
                     let id = owner.id();
-                    self.signals(line, it.before, id, false, spot, texts);
+                    self.signals(line, it.before, id, false, spot);
                 }
             }
             Message::Ofi(rest) => {
@@ -178,11 +235,11 @@ impl<'a> Reader<'a> {
                     return true;
                 }
                 let id = owner.id();
-                return self.signals(line, it.before, id, false, spot, texts).is_some() || known == Known::Telling;
+                return self.signals(line, it.before, id, false, spot).is_some() || known == Known::Telling;
             }
             Message::Unknown => {
                 let id = owner.id();
-                return self.signals(line, it.before, id, false, spot, texts).is_some();
+                return self.signals(line, it.before, id, false, spot).is_some();
             }
         }
         true
@@ -195,7 +252,6 @@ impl<'a> Reader<'a> {
         process: Option<(Box<str>, u32)>,
         warning: bool,
         spot: Spot,
-        texts: &Texts,
     ) -> Option<Kind> {
         let found = signals::book().find(line);
         let kind = found.first().map(|it| it.signal.kind);
@@ -211,7 +267,7 @@ impl<'a> Reader<'a> {
                 self.facts.sightings.push(Sighting {
                     signal: found.signal,
                     captures,
-                    quote: texts.quote(spot, line),
+                    quote: Quote::new(spot, line),
                     count: 1,
                     process: process.clone(),
                     rank,
@@ -224,23 +280,25 @@ impl<'a> Reader<'a> {
     }
 
     /// The places of a thread in the facts.
-    fn thread(&mut self, name: &'a [u8], spot: Spot) -> (usize, usize) {
-        if !self.threads.is_empty() && self.last.0 == name {
+    fn thread(&mut self, name: &[u8], spot: Spot) -> (usize, usize) {
+        if self.last.0 == name && !self.threads.is_empty() {
             return self.last.1;
         }
         let places = match self.threads.get(name) {
             Some(&places) => places,
             None => {
                 let places = self.new_thread(name, spot);
-                self.threads.insert(name, places);
+                self.threads.insert(name.into(), places);
                 places
             }
         };
-        self.last = (name, places);
+        self.last.0.clear();
+        self.last.0.extend_from_slice(name);
+        self.last.1 = places;
         places
     }
 
-    fn new_thread(&mut self, name: &'a [u8], spot: Spot) -> (usize, usize) {
+    fn new_thread(&mut self, name: &[u8], spot: Spot) -> (usize, usize) {
         let it = prefix::thread(name).unwrap_or(prefix::Thread { host: "", pid: 0, tid: 0 });
         let key = memchr::memrchr(b':', name).and_then(|end| name.get(..end)).unwrap_or_default();
         let processes = &mut self.facts.processes;
@@ -249,7 +307,7 @@ impl<'a> Reader<'a> {
             None if processes.len() < PROCESS_LIMIT => {
                 let first = Some(spot);
                 processes.push(RawProcess { host: it.host.into(), pid: it.pid, first, ..RawProcess::default() });
-                self.processes.insert(key, processes.len() - 1);
+                self.processes.insert(key.into(), processes.len() - 1);
                 processes.len() - 1
             }
             None => processes.len() - 1,
@@ -258,6 +316,10 @@ impl<'a> Reader<'a> {
         owner.threads.push(ThreadFacts { tid: it.tid, segments: Vec::new() });
         (process, owner.threads.len() - 1)
     }
+}
+
+fn is(old: &str, new: &[u8]) -> bool {
+    old.as_bytes() == new.trim_ascii()
 }
 
 impl RawProcess {

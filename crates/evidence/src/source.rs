@@ -1,20 +1,15 @@
 //! Where a fact was read.
 //!
-//! Input is read in chunks, several at a time, so a reader does not know the
-//! line number its chunk begins at. A [`Spot`] therefore names a chunk and a
-//! line in it; [`Sources`] turns it into a file and a line at the end.
-
-use std::cell::RefCell;
-use std::fmt;
-use std::ops::Deref;
-use std::sync::{Arc, OnceLock};
+//! Large files are read in several regions at a time, so a reader does not know
+//! the line number its region begins at. A [`Spot`] therefore names a region and
+//! a line in it; [`Sources`] turns it into a file and a line at the end.
 
 /// A place in the input. Spots order as the input does.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Spot {
-    /// The number of the chunk, over all files.
-    pub chunk: u32,
-    /// The zero-based line in the chunk.
+    /// The number of the region, over all files.
+    pub region: u32,
+    /// The zero-based line in the region.
     pub line: u32,
 }
 
@@ -24,7 +19,7 @@ pub struct Quote {
     /// Where it stands.
     pub spot: Spot,
     /// Its text, cut at [`Quote::LIMIT`] bytes.
-    pub text: Text,
+    pub text: Box<str>,
 }
 
 impl Quote {
@@ -33,111 +28,14 @@ impl Quote {
 
     /// Keeps `line` as evidence.
     pub fn new(spot: Spot, line: &[u8]) -> Self {
-        Self { spot, text: (&*String::from_utf8_lossy(shorten(line))).into() }
-    }
-
-    /// Makes the quote independent of its chunk.
-    pub(crate) fn kept(mut self) -> Self {
-        if let Repr::Shared { .. } = self.text.0 {
-            self.text = (&*self.text).into();
+        let mut cut = line.len().min(Self::LIMIT);
+        // Do not cut inside a UTF-8 character.
+        while cut < line.len() && cut > 0 && line.get(cut).is_some_and(|it| it & 0xC0 == 0x80) {
+            cut -= 1;
         }
-        self
+        let text = String::from_utf8_lossy(line.get(..cut).unwrap_or(line));
+        Self { spot, text: text.trim_end().into() }
     }
-}
-
-/// The text of a quote; use it as a `str`.
-///
-/// While a chunk is read, most quoted lines turn out to repeat what an earlier
-/// chunk said. Their texts therefore stand together in one buffer, and only
-/// those that are kept get a place of their own.
-pub struct Text(Repr);
-
-enum Repr {
-    Owned(Box<str>),
-    Shared { texts: Arc<OnceLock<String>>, start: usize, length: usize },
-}
-
-impl Deref for Text {
-    type Target = str;
-
-    fn deref(&self) -> &str {
-        match &self.0 {
-            Repr::Owned(text) => text,
-            Repr::Shared { texts, start, length } => {
-                texts.get().and_then(|it| it.get(*start..start + length)).unwrap_or_default()
-            }
-        }
-    }
-}
-
-impl Clone for Text {
-    fn clone(&self) -> Self {
-        (&**self).into()
-    }
-}
-
-impl PartialEq for Text {
-    fn eq(&self, other: &Self) -> bool {
-        **self == **other
-    }
-}
-
-impl Eq for Text {}
-
-impl fmt::Debug for Text {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        fmt::Debug::fmt(&**self, f)
-    }
-}
-
-impl fmt::Display for Text {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        f.write_str(self)
-    }
-}
-
-impl From<&str> for Text {
-    fn from(text: &str) -> Self {
-        Self(Repr::Owned(text.into()))
-    }
-}
-
-impl From<String> for Text {
-    fn from(text: String) -> Self {
-        Self(Repr::Owned(text.into()))
-    }
-}
-
-/// The texts quoted from one chunk.
-#[derive(Debug, Default)]
-pub(crate) struct Texts {
-    growing: RefCell<String>,
-    done: Arc<OnceLock<String>>,
-}
-
-impl Texts {
-    pub(crate) fn quote(&self, spot: Spot, line: &[u8]) -> Quote {
-        let mut growing = self.growing.borrow_mut();
-        let start = growing.len();
-        growing.push_str(&String::from_utf8_lossy(shorten(line)));
-        let length = growing.len() - start;
-        Quote { spot, text: Text(Repr::Shared { texts: Arc::clone(&self.done), start, length }) }
-    }
-
-    /// Makes the texts readable.
-    pub(crate) fn finish(self) {
-        let _ = self.done.set(self.growing.into_inner());
-    }
-}
-
-/// The part of a line that is kept.
-fn shorten(line: &[u8]) -> &[u8] {
-    let mut cut = line.len().min(Quote::LIMIT);
-    // Do not cut inside a UTF-8 character.
-    while cut < line.len() && cut > 0 && line.get(cut).is_some_and(|it| it & 0xC0 == 0x80) {
-        cut -= 1;
-    }
-    line.get(..cut).unwrap_or(line).trim_ascii_end()
 }
 
 /// A value read from the input: how often, and where first.
@@ -146,7 +44,7 @@ pub struct Seen<T> {
     /// The value.
     pub value: T,
     /// How many lines said so.
-    pub count: u64,
+    pub count: u32,
     /// The first of them.
     pub quote: Quote,
 }
@@ -158,7 +56,7 @@ pub struct Seen<T> {
 pub struct Distinct<T> {
     seen: Vec<Seen<T>>,
     /// Values beyond the limit, counted but not kept.
-    dropped: u64,
+    dropped: u32,
 }
 
 impl<T> Default for Distinct<T> {
@@ -175,20 +73,41 @@ impl<T: PartialEq> Distinct<T> {
         if let Some(seen) = self.seen.iter_mut().find(|it| it.value == value) {
             seen.count += 1;
         } else if self.seen.len() < Self::LIMIT {
+            self.make_room();
             self.seen.push(Seen { value, count: 1, quote: quote() });
         } else {
             self.dropped += 1;
         }
     }
 
+    /// Adds one observation whose value is only made when it is new.
+    pub(crate) fn note_if_new(&mut self, same: impl Fn(&T) -> bool, value: impl FnOnce() -> T, quote: impl FnOnce() -> Quote) {
+        match self.seen.iter_mut().find(|it| same(&it.value)) {
+            Some(seen) => seen.count += 1,
+            None => self.note(value(), quote),
+        }
+    }
+
+    /// Most have one value: no room for more until they come.
+    fn make_room(&mut self) {
+        if self.seen.is_empty() {
+            self.seen.reserve_exact(1);
+        }
+    }
+
     /// Adds what a later part of the input said.
     pub fn merge(&mut self, later: Self) {
+        if self.seen.is_empty() {
+            *self = later;
+            return;
+        }
         self.dropped += later.dropped;
         for new in later.seen {
             if let Some(seen) = self.seen.iter_mut().find(|it| it.value == new.value) {
                 seen.count += new.count;
             } else if self.seen.len() < Self::LIMIT {
-                self.seen.push(Seen { quote: new.quote.kept(), ..new });
+                self.make_room();
+                self.seen.push(new);
             } else {
                 self.dropped += new.count;
             }
@@ -353,19 +272,19 @@ pub struct File {
     pub problem: Option<Box<str>>,
 }
 
-/// All inputs and where their chunks begin.
+/// All inputs and where their regions begin.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Sources {
     /// The inputs, in the order they were given.
     pub files: Vec<File>,
-    /// For each chunk: its file, and the number of lines before it.
-    chunks: Vec<(u32, u64)>,
+    /// For each region: its file, and the number of lines before it.
+    regions: Vec<(u32, u64)>,
 }
 
 impl Sources {
     /// The file and one-based line of a spot.
     pub fn locate(&self, spot: Spot) -> (&str, u64) {
-        let Some(&(file, before)) = self.chunks.get(spot.chunk as usize) else {
+        let Some(&(file, before)) = self.regions.get(spot.region as usize) else {
             return ("?", 0);
         };
         let name = self.files.get(file as usize).map_or("?", |it| &it.name);
@@ -381,9 +300,9 @@ impl Sources {
         sum
     }
 
-    pub(crate) fn begin_chunk(&mut self, file: u32) {
+    pub(crate) fn begin_region(&mut self, file: u32) {
         let before = self.files.get(file as usize).map_or(0, |it| it.tally.lines);
-        self.chunks.push((file, before));
+        self.regions.push((file, before));
     }
 }
 
@@ -391,7 +310,7 @@ impl Sources {
 mod tests {
     use super::{Distinct, Quote, Spot};
 
-    const SPOT: Spot = Spot { chunk: 0, line: 0 };
+    const SPOT: Spot = Spot { region: 0, line: 0 };
 
     #[test]
     fn a_quote_is_cut_at_a_character() {
@@ -407,7 +326,7 @@ mod tests {
         let mut first = Distinct::default();
         let mut second = Distinct::default();
         for (i, value) in [1, 2, 1, 3, 2].into_iter().enumerate() {
-            let quote = || Quote::new(Spot { chunk: 0, line: 9 }, b"x");
+            let quote = || Quote::new(Spot { region: 0, line: 9 }, b"x");
             whole.note(value, quote);
             if i < 2 { &mut first } else { &mut second }.note(value, quote);
         }

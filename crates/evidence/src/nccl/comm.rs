@@ -1,6 +1,6 @@
 //! The life of a communicator.
 
-use super::{Message, owned};
+use super::Message;
 use crate::scan::{after, hex, number, signed};
 
 /// Which end of the initialisation a line marks.
@@ -25,8 +25,8 @@ pub enum Phase {
 /// (NCCL `src/init.cc`.)
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct CommLine {
-    /// The API function that was called, since 2.21.
-    pub function: Option<Box<str>>,
+    /// Whether `ncclCommSplit` or a relative made it.
+    pub split: bool,
     /// The communicator's address in its process.
     pub comm: u64,
     /// The rank in it.
@@ -37,8 +37,8 @@ pub struct CommLine {
     pub cuda_device: Option<u32>,
     /// The NVML index, since 2.18.3.
     pub nvml_device: Option<u32>,
-    /// The GPU's PCI address.
-    pub bus_id: Option<Box<str>>,
+    /// The GPU's PCI address, as a number that is written in hexadecimal.
+    pub bus_id: Option<u64>,
     /// A hash that is equal on all ranks, since 2.16; absent for splits.
     pub comm_id: Option<u64>,
     /// The communicator this one was split from.
@@ -93,7 +93,7 @@ pub(super) fn parse(message: &[u8]) -> Option<Message<'_>> {
     }
     let (n_ranks, mut rest) = number(after(rest, " nranks ")?)?;
     let mut line = CommLine {
-        function: function.map(owned),
+        split: function.is_some_and(|it| it == b"ncclCommSplit" || it == b"ncclCommShrink"),
         comm,
         rank,
         n_ranks,
@@ -116,9 +116,8 @@ pub(super) fn parse(message: &[u8]) -> Option<Message<'_>> {
             line.nvml_device = Some(value);
             rest = more;
         } else if let Some(more) = after(rest, "busId ") {
-            let end = more.iter().position(|it| *it == b' ').unwrap_or(more.len());
-            let (value, more) = more.split_at_checked(end)?;
-            line.bus_id = Some(owned(value));
+            let (value, more) = hex(more)?;
+            line.bus_id = Some(value);
             rest = more;
         } else if let Some(more) = after(rest, "commId 0x").or_else(|| after(rest, "commHash 0x")) {
             let (value, more) = hex(more)?;
@@ -179,7 +178,7 @@ mod tests {
     fn every_age() {
         let it = comm("comm 0x7fdc3c000dc0 rank 8 nranks 16 cudaDev 0 busId 101c0 - Init COMPLETE");
         assert_eq!((it.rank, it.n_ranks, it.phase), (8, 16, Phase::Complete));
-        assert_eq!(it.bus_id.as_deref(), Some("101c0"));
+        assert_eq!(it.bus_id, Some(0x101c0));
         let it = comm(
             "ncclCommInitRankConfig comm 0x559d9a6ce460 rank 3 nranks 16 cudaDev 3 nvmlDev 3 busId 3e000 commId 0x81dca7568efe26d7 - Init START",
         );
@@ -189,7 +188,7 @@ mod tests {
         );
         assert_eq!((it.parent, it.color, it.phase), (Some(7), Some(1_734_919_490), Phase::Start));
         let it = comm("[Rank 0] ncclCommInitRank comm 0x1 rank 0 nranks 2 cudaDev 0 nvmlDev 0 busId 1000 commId 0x2 - Init START");
-        assert_eq!(it.function.as_deref(), Some("ncclCommInitRank"));
+        assert!(!it.split && it.comm_id == Some(2));
         let it = comm("comm 0x7f0000000000 rank 3 nranks 4");
         assert_eq!(it.phase, Phase::Named);
         let it = comm("comm 0x1 rank 0 nranks 2 cudaDev 0 busId 1000 - Destroy COMPLETE");

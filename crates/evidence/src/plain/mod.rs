@@ -1,6 +1,6 @@
 //! Lines that NCCL did not write: tables, training logs, manifests, documents.
 //!
-//! A reader of one chunk cannot know what stood before it, so it only
+//! A reader of one region cannot know what stood before it, so it only
 //! recognises such lines and hands them on; [`Blocks`] puts them together in
 //! the order of the input.
 
@@ -18,9 +18,8 @@ pub use topology_matrix::TopologyMatrix;
 pub use topology_xml::{TopologyXml, XmlGpu, XmlNet};
 pub use training::{Memory, Training};
 
-use crate::chunk::Chunk;
 use crate::scan::number;
-use crate::source::{Kind, Quote, Spot, Texts};
+use crate::source::{Distinct, Kind, Quote, Spot};
 
 /// A line for the builder.
 #[derive(Debug)]
@@ -68,9 +67,9 @@ enum Document {
 }
 
 impl Classifier {
-    pub(crate) fn new(chunk: &Chunk) -> Self {
-        let document = if chunk.first { document(chunk.bytes()) } else { None };
-        Self { document, table: false }
+    /// `beginning` is what a file begins with, nothing for a region that begins inside one.
+    pub(crate) fn new(beginning: &[u8]) -> Self {
+        Self { document: document(beginning), table: false }
     }
 
     pub(crate) fn blank(&mut self, spot: Spot, out: &mut Vec<Plain>) {
@@ -80,7 +79,8 @@ impl Classifier {
         }
     }
 
-    pub(crate) fn classify(&mut self, line: &[u8], spot: Spot, texts: &Texts, out: &mut Vec<Plain>) -> Option<Kind> {
+    /// Recognises a line and hands it on: to `loose` where order does not matter, else to `out`.
+    pub(crate) fn classify(&mut self, line: &[u8], spot: Spot, loose: &mut Loose, out: &mut Vec<Plain>) -> Option<Kind> {
         let (what, kind) = match self.document {
             Some(Document::Manifest) => (What::Manifest, Kind::Manifest),
             Some(Document::Xml) => (What::TopologyXml, Kind::TopologyXml),
@@ -104,15 +104,32 @@ impl Classifier {
                 }
             }
         };
-        self.table |= matches!(what, What::TopologyMatrix | What::Protocols);
-        // Documents need their lines whole; everything else is short.
-        let quote = if what == What::Json {
-            Quote { spot, text: String::from_utf8_lossy(line).into_owned().into() }
-        } else {
-            texts.quote(spot, line)
-        };
-        out.push(Plain { what, quote });
+        match what {
+            What::Protocols => loose.protocols.take(&Quote::new(spot, line)),
+            What::Training => loose.training.take(line, || Quote::new(spot, line)),
+            What::Banner => loose.banners.note(String::from_utf8_lossy(line).trim().into(), || Quote::new(spot, line)),
+            // Documents need their lines whole; everything else is short.
+            What::Json => out.push(Plain { what, quote: Quote { spot, text: String::from_utf8_lossy(line).into() } }),
+            _ => out.push(Plain { what, quote: Quote::new(spot, line) }),
+        }
+        self.table = what == What::TopologyMatrix;
         Some(kind)
+    }
+}
+
+/// What is said by single lines, in any order.
+#[derive(Debug, Default)]
+pub(crate) struct Loose {
+    pub(crate) protocols: Protocols,
+    pub(crate) training: Training,
+    pub(crate) banners: Distinct<Box<str>>,
+}
+
+impl Loose {
+    pub(crate) fn merge(&mut self, later: Self) {
+        self.protocols.merge(later.protocols);
+        self.training.merge(later.training);
+        self.banners.merge(later.banners);
     }
 }
 
@@ -183,11 +200,8 @@ pub(crate) fn rank_label(line: &[u8]) -> Option<u32> {
 pub(crate) struct Blocks {
     pub(crate) tests: Vec<NcclTests>,
     pub(crate) matrices: Vec<TopologyMatrix>,
-    pub(crate) protocols: Protocols,
-    pub(crate) training: Training,
     pub(crate) manifests: Vec<Manifest>,
     pub(crate) xml: Vec<TopologyXml>,
-    pub(crate) banners: Vec<Quote>,
     json: Option<(String, Quote)>,
     open: Open,
 }
@@ -203,19 +217,16 @@ pub(crate) struct Open {
 
 impl Blocks {
     const JSON_LIMIT: usize = 16 * 1024 * 1024;
-    const LIMIT: usize = 10_000;
 
     pub(crate) fn take(&mut self, line: Plain) {
         let Plain { what, quote } = line;
         match what {
             What::NcclTests => nccl_tests::take(&mut self.tests, &mut self.open.tests, &quote),
-            What::TopologyMatrix => topology_matrix::take(&mut self.matrices, &mut self.open.matrix, quote.kept()),
-            What::Protocols => self.protocols.take(&quote),
-            What::Training => self.training.take(&quote),
-            What::Manifest => manifest::take(&mut self.manifests, &mut self.open.manifest, &quote),
+            What::TopologyMatrix => topology_matrix::take(&mut self.matrices, &mut self.open.matrix, quote),
+            What::Manifest => manifest::take(&mut self.manifests, &mut self.open.manifest, quote),
             What::TopologyXml => topology_xml::take(&mut self.xml, &mut self.open.xml, &quote),
-            What::Banner if self.banners.len() < Self::LIMIT => self.banners.push(quote.kept()),
-            What::Banner => {}
+            // These are read where they stand.
+            What::Protocols | What::Training | What::Banner => {}
             What::Blank => self.open.matrix = false,
             What::Json => {
                 let (text, _) = self.json.get_or_insert_with(|| (String::new(), quote.clone()));

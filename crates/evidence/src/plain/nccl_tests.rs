@@ -280,7 +280,7 @@ mod tests {
             "results":[{"size":8,"count":2,"type":"float","redop":"sum","root":"-1",
               "out_of_place":{"time":12.5,"alg_bw":0.1,"bus_bw":0.2,"nwrong":"0"},"in_place":null}],
             "out_of_bounds":{"count":0,"okay":"true"},"average_bus_bandwidth":{"bandwidth":0.2,"okay":"true"}}"#;
-        let quote = Quote { spot: Spot { chunk: 0, line: 0 }, text: "".into() };
+        let quote = Quote { spot: Spot { region: 0, line: 0 }, text: "".into() };
         let run = from_json(text, &quote).unwrap();
         assert_eq!(run.program.as_deref(), Some("all_reduce_perf"));
         assert_eq!((run.rows.len(), run.devices.len()), (1, 1));

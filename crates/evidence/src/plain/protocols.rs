@@ -31,11 +31,21 @@ impl Protocols {
         let name: Box<str> = parts.next().unwrap_or_default().trim().into();
         let cells: Vec<&str> = parts.flat_map(str::split_whitespace).collect();
         if &*name == "Function" {
+            if !self.columns.is_empty() {
+                return;
+            }
             self.columns = cells.into_iter().map(Into::into).collect();
         } else {
             let cells = cells.into_iter().filter_map(|it| it.parse().ok()).collect();
             self.functions.note((name, cells), || quote.clone());
         }
+    }
+
+    pub(super) fn merge(&mut self, later: Self) {
+        if self.columns.is_empty() {
+            self.columns = later.columns;
+        }
+        self.functions.merge(later.functions);
     }
 
     /// The protocols that are allowed for all-reduce, if the matrix was printed.
@@ -59,7 +69,7 @@ mod tests {
             "    AllReduce |        0         0         1   |             1              1  ",
         ] {
             assert!(is_row(line.as_bytes()));
-            it.take(&Quote::new(Spot { chunk: 0, line: 0 }, line.as_bytes()));
+            it.take(&Quote::new(Spot { region: 0, line: 0 }, line.as_bytes()));
         }
         assert_eq!(it.allowed(), Some(vec!["Simple"]));
         assert!(!is_row(b"a | b | c"));

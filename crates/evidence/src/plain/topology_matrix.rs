@@ -117,7 +117,7 @@ mod tests {
         let (mut matrices, mut open) = (Vec::new(), false);
         for line in text.lines() {
             assert!(is_row(line.as_bytes()), "{line}");
-            take(&mut matrices, &mut open, Quote::new(Spot { chunk: 0, line: 0 }, line.as_bytes()));
+            take(&mut matrices, &mut open, Quote::new(Spot { region: 0, line: 0 }, line.as_bytes()));
         }
         let matrix = &matrices[0];
         assert_eq!((matrix.n_gpus(), matrix.columns.len(), matrix.rows.len()), (2, 3, 3));

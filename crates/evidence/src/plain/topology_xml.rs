@@ -102,7 +102,7 @@ mod tests {
             <net name="ens5" dev="1" speed="10000" gdr="0"/>"#;
         let (mut all, mut open) = (Vec::new(), false);
         for line in text.lines() {
-            take(&mut all, &mut open, &Quote::new(Spot { chunk: 0, line: 0 }, line.as_bytes()));
+            take(&mut all, &mut open, &Quote::new(Spot { region: 0, line: 0 }, line.as_bytes()));
         }
         let xml = &all[0];
         assert_eq!((xml.gpus.len(), xml.cpus_without_numa, xml.pci_without_link, xml.nets.len()), (1, 1, 1, 1));

@@ -84,21 +84,21 @@ pub(super) fn is_line(line: &[u8]) -> bool {
 }
 
 impl Training {
-    pub(super) fn take(&mut self, quote: &Quote) {
-        let line = String::from_utf8_lossy(unlabelled(super::strip_label(quote.text.as_bytes())));
+    pub(super) fn take(&mut self, line: &[u8], quote: impl Fn() -> Quote) {
+        let line = String::from_utf8_lossy(unlabelled(super::strip_label(line)));
         let line = line.trim();
         if let Some(rest) = line.strip_prefix("{'train_runtime': ") {
             if let Some(seconds) = rest.split([',', '}']).next().and_then(|it| it.trim().trim_matches(['\'', '"']).parse().ok()) {
-                self.runtime_seconds = Some((seconds, quote.clone()));
+                self.runtime_seconds.get_or_insert_with(|| (seconds, quote()));
             }
         } else if line.starts_with("{'loss':") {
             self.loss_lines += 1;
         } else if line.starts_with("MA ") {
             let max = word_after(line, "Max_MA ").and_then(|it| it.parse::<f64>().ok());
-            keep_largest(&mut self.memory.gpu_max, max, quote);
+            keep_largest(&mut self.memory.gpu_max, max, &quote);
         } else if line.starts_with("CPU Virtual Memory:") {
             let percent = word_after(line, "percent = ").and_then(|it| it.trim_end_matches('%').parse::<f64>().ok());
-            keep_largest(&mut self.memory.host_percent, percent, quote);
+            keep_largest(&mut self.memory.host_percent, percent, &quote);
         } else if line.starts_with("iter ") {
             self.loss_lines += 1;
             let ms = word_after(line, "time: ").and_then(|it| it.trim_end_matches("ms").parse::<f64>().ok());
@@ -108,7 +108,25 @@ impl Training {
             }
         } else if let Some((name, value)) = line.split_once(" = ") {
             if SETTINGS.iter().any(|it| line.starts_with(it)) {
-                self.settings.note((name.trim().into(), value.trim().into()), || quote.clone());
+                self.settings.note((name.trim().into(), value.trim().into()), quote);
+            }
+        }
+    }
+
+    pub(super) fn merge(&mut self, later: Self) {
+        self.settings.merge(later.settings);
+        self.runtime_seconds = self.runtime_seconds.take().or(later.runtime_seconds);
+        self.loss_lines += later.loss_lines;
+        self.step_times = match (self.step_times, later.step_times) {
+            (Some((n, sum, low, high)), Some((m, more, lower, higher))) => Some((n + m, sum + more, low.min(lower), high.max(higher))),
+            (mine, later) => mine.or(later),
+        };
+        for (mine, later) in [
+            (&mut self.memory.gpu_max, later.memory.gpu_max),
+            (&mut self.memory.host_percent, later.memory.host_percent),
+        ] {
+            if let Some((value, quote)) = later {
+                keep_largest(mine, Some(value), &|| quote.clone());
             }
         }
     }
@@ -130,11 +148,9 @@ fn unlabelled(line: &[u8]) -> &[u8] {
     inner.strip_prefix(b"[transformers] ").unwrap_or(inner).trim_ascii_start()
 }
 
-fn keep_largest(slot: &mut Option<(f64, Quote)>, value: Option<f64>, quote: &Quote) {
-    if let Some(value) = value {
-        if slot.as_ref().is_none_or(|it| value > it.0) {
-            *slot = Some((value, quote.clone()));
-        }
+fn keep_largest(slot: &mut Option<(f64, Quote)>, value: Option<f64>, quote: &impl Fn() -> Quote) {
+    if let Some(value) = value.filter(|value| slot.as_ref().is_none_or(|it| *value > it.0)) {
+        *slot = Some((value, quote()));
     }
 }
 
@@ -155,7 +171,7 @@ mod tests {
             "iter 83594: loss 1.9491, time: 6235.95ms, speed: 1771 toks/s/device",
         ] {
             assert!(is_line(line.as_bytes()), "{line}");
-            it.take(&Quote::new(Spot { chunk: 0, line: 0 }, line.as_bytes()));
+            it.take(line.as_bytes(), || Quote::new(Spot { region: 0, line: 0 }, line.as_bytes()));
         }
         assert_eq!(it.setting("Gradient Accumulation steps").map(|it| it.0), Some("4"));
         assert_eq!(it.runtime_seconds.as_ref().map(|it| it.0), Some(2441.04));
