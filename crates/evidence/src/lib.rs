@@ -15,6 +15,7 @@ mod communicator;
 pub mod facts;
 pub mod nccl;
 mod needs;
+pub mod paths;
 pub mod ofi;
 pub mod plain;
 pub mod prefix;

@@ -22,6 +22,7 @@ pub mod versions;
 mod checklist;
 mod culprit;
 mod diagnosis;
+mod summary;
 mod verdict;
 
 #[cfg(test)]
@@ -32,7 +33,8 @@ use evidence::{Case, Missing, Quote, Sighting, Source};
 pub use checklist::{Check, State, checklist};
 pub use culprit::{FirstFailure, first_failure};
 pub use diagnosis::{Diagnosis, Diagnosed, diagnose};
-pub use verdict::{Level, Verdict, verdict};
+pub use summary::{Summary, driver, summary};
+pub use verdict::{Level, Verdict, problems, verdict};
 
 /// A rule: what it is, why it matters, what to do, and how it is checked.
 #[derive(Debug)]

@@ -1,13 +1,132 @@
-//! The verdict.
+//! The answer in one line, for a ticket.
+
 use evidence::Case;
-use crate::Diagnosis;
-/// x
-#[derive(Debug)]
+
+use crate::summary::{Summary, summary};
+use crate::{Diagnosis, Severity};
+
+/// How it stands.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Level {
-/// x
-Ok}
-/// x
-#[derive(Debug)]
-pub struct Verdict;
-/// x
-pub fn verdict(_: &Case, _: &Diagnosis) -> Verdict { Verdict }
+    /// Nothing that was read allows an answer.
+    Unknown,
+    /// Nothing to report.
+    Ok,
+    /// Something worth knowing.
+    Info,
+    /// Something costs performance.
+    Warning,
+    /// Something is broken.
+    Error,
+}
+
+/// The answer.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Verdict {
+    /// How it stands.
+    pub level: Level,
+    /// The line.
+    pub text: String,
+}
+
+impl Level {
+    /// The word used in output.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Unknown => "unknown",
+            Self::Ok => "ok",
+            Self::Info => "info",
+            Self::Warning => "warning",
+            Self::Error => "error",
+        }
+    }
+}
+
+/// Sums the diagnosis up.
+pub fn verdict(case: &Case, diagnosis: &Diagnosis) -> Verdict {
+    let summary = summary(case);
+    let level = match diagnosis.worst() {
+        Some(Severity::Error) => Level::Error,
+        Some(Severity::Warning) => Level::Warning,
+        Some(Severity::Info) => Level::Info,
+        // Silence is no success: without a network chosen, a path seen or a test run, nothing was judged.
+        None if summary.networks.is_empty() && summary.inside.is_empty() && case.tests.is_empty() => Level::Unknown,
+        None => Level::Ok,
+    };
+    let mut parts: Vec<String> = Vec::new();
+    parts.extend(size(&summary));
+    parts.extend(stack(&summary));
+    let path = path(case, &summary);
+    let head = parts.join(", ");
+    let mut text = match (head.is_empty(), path.is_empty()) {
+        (false, false) => format!("{head}: {path}"),
+        (false, true) => head,
+        (true, false) => path,
+        (true, true) => "no NCCL setup was read".to_owned(),
+    };
+    text.push_str("; ");
+    text.push_str(&problems(diagnosis));
+    Verdict { level, text }
+}
+
+/// `2 errors, 1 warning`, or that there are none.
+pub fn problems(diagnosis: &Diagnosis) -> String {
+    let count = |severity, one: &str| {
+        let n = diagnosis.count(severity);
+        format!("{n} {one}{}", if n == 1 { "" } else { "s" })
+    };
+    format!("{}, {}, {}", count(Severity::Error, "error"), count(Severity::Warning, "warning"), count(Severity::Info, "note"))
+}
+
+fn size(summary: &Summary) -> Option<String> {
+    let n = summary.n_ranks?;
+    let ranks = if n == 1 { "1 rank".to_owned() } else { format!("{n} ranks") };
+    Some(match (summary.n_nodes, summary.ranks_per_node) {
+        (Some(1), _) => format!("{ranks} on 1 node"),
+        (Some(nodes), Some(local)) if nodes * local == n => format!("{ranks} on {nodes} nodes with {local} GPU{} each", if local == 1 { "" } else { "s" }),
+        (Some(nodes), _) => format!("{ranks} on {nodes} nodes"),
+        (None, _) => ranks,
+    })
+}
+
+fn stack(summary: &Summary) -> Vec<String> {
+    let mut parts = Vec::new();
+    if let Some(nccl) = &summary.nccl {
+        parts.push(format!("NCCL {}", nccl.split('+').next().unwrap_or(nccl)));
+    }
+    if let Some(plugin) = &summary.plugin {
+        parts.push(format!("aws-ofi-nccl {plugin}"));
+    }
+    if let Some(instance) = &summary.instance {
+        parts.push(instance.clone());
+    }
+    parts
+}
+
+/// Which way the bytes go.
+fn path(case: &Case, summary: &Summary) -> String {
+    let mut parts = Vec::new();
+    let several = case.spans_nodes() != Some(false);
+    if several && !summary.networks.is_empty() {
+        let network = summary.networks.join(" and ");
+        parts.push(match summary.gpudirect {
+            (0, 0) => format!("{network} between nodes"),
+            (_, 0) => format!("{network} between nodes with GPUDirect"),
+            (0, _) if summary.networks == ["TCP sockets"] => format!("{network} between nodes"),
+            (0, _) => format!("{network} between nodes without GPUDirect"),
+            (with, without) => format!("{network} between nodes, GPUDirect on {with} of {} connections", with + without),
+        });
+    }
+    let inside: Vec<&str> = summary
+        .inside
+        .keys()
+        .map(|it| match *it {
+            "P2P" => "peer-to-peer",
+            _ => "shared memory",
+        })
+        .collect();
+    if !inside.is_empty() {
+        parts.push(format!("{} inside a node", inside.join(" and ")));
+    }
+    parts.join(", ")
+}

@@ -1,0 +1,123 @@
+//! The job in a few facts, for the head of an answer.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use evidence::{Case, Quote};
+use fabric::{Transport, Version};
+
+/// What is known of the job as a whole. Everything may be unknown.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Summary {
+    /// Ranks in the largest communicator.
+    pub n_ranks: Option<u32>,
+    /// Nodes, as NCCL counts them.
+    pub n_nodes: Option<u32>,
+    /// Ranks on a node.
+    pub ranks_per_node: Option<u32>,
+    /// Ranks whose lines were read.
+    pub ranks_seen: Vec<u32>,
+    /// The hosts that were seen.
+    pub hosts: Vec<String>,
+    /// The NCCL release as printed.
+    pub nccl: Option<String>,
+    /// The driver's CUDA level.
+    pub cuda_driver: Option<String>,
+    /// The aws-ofi-nccl release.
+    pub plugin: Option<String>,
+    /// The libfabric release.
+    pub libfabric: Option<String>,
+    /// The instance type.
+    pub instance: Option<String>,
+    /// The machine in words, from the catalogue.
+    pub machine: Option<String>,
+    /// The networks chosen, in words.
+    pub networks: Vec<String>,
+    /// Connections between nodes with GPUDirect, and without.
+    pub gpudirect: (u32, u32),
+    /// How many ranks exchange by each way inside a node.
+    pub inside: BTreeMap<&'static str, u32>,
+}
+
+/// Sums a case up.
+pub fn summary(case: &Case) -> Summary {
+    let world = case.world();
+    let mut summary = Summary {
+        n_ranks: case.n_ranks(),
+        n_nodes: case.n_nodes(),
+        ranks_per_node: world.and_then(evidence::Communicator::local_ranks).or_else(|| case.n_ranks()?.checked_div(case.n_nodes()?)),
+        ranks_seen: world.map(|it| it.members.keys().copied().collect()).unwrap_or_default(),
+        nccl: case.processes.iter().find_map(|it| it.facts.version.value()).map(ToString::to_string),
+        cuda_driver: case.processes.iter().find_map(|it| it.facts.cuda_driver.value()).map(|it| driver(*it)),
+        plugin: case.processes.iter().find_map(|it| it.facts.ofi.version.value()).map(ToString::to_string),
+        libfabric: case.processes.iter().find_map(|it| it.facts.ofi.libfabric.value()).map(ToString::to_string),
+        instance: case.instance_name().map(|it| it.0.to_owned()),
+        machine: case.instance().map(machine),
+        networks: networks(case),
+        ..Summary::default()
+    };
+    if summary.nccl.is_none() {
+        summary.nccl = case.nccl_version().map(|it: (Version, &Quote)| it.0.to_string());
+    }
+    let hosts: BTreeSet<&str> = case.processes.iter().map(|it| &*it.host).filter(|it| !it.is_empty()).collect();
+    summary.hosts = hosts.into_iter().map(str::to_owned).collect();
+    for (_, _, _, link) in case.links() {
+        let Some(transport) = link.transport() else { continue };
+        match transport {
+            Transport::Net { gpudirect: true, .. } | Transport::CollNet { gpudirect: true, .. } => summary.gpudirect.0 += 1,
+            Transport::Net { .. } | Transport::CollNet { .. } => summary.gpudirect.1 += 1,
+            Transport::Shm | Transport::P2p { .. } => *summary.inside.entry(transport.family()).or_default() += 1,
+        }
+    }
+    summary
+}
+
+/// `13000` is CUDA 13.0.
+pub fn driver(number: u32) -> String {
+    format!("{}.{}", number / 1000, number % 1000 / 10)
+}
+
+fn machine(it: &fabric::instance::Instance) -> String {
+    let mut text = format!("{} x {}", it.gpus, it.gpu);
+    if it.nvlink == Some(true) {
+        text.push_str(" with NVLink");
+    }
+    match (it.nics, it.nic_gbps_each) {
+        (0, _) => text.push_str(", no EFA"),
+        (n, Some(rate)) => text.push_str(&format!(", {n} x {rate} EFA")),
+        (n, None) => text.push_str(&format!(", {n} EFA")),
+    }
+    text
+}
+
+/// The networks in words: `EFA`, `InfiniBand`, `RoCE`, `TCP sockets`, or a plugin's name.
+fn networks(case: &Case) -> Vec<String> {
+    let mut names: Vec<String> = Vec::new();
+    let chosen = case.networks().map(|it| it.0.to_owned());
+    let used = case.links().filter_map(|it| it.3.transport()?.network().map(|it| it.0.to_owned()));
+    for name in chosen.chain(used) {
+        let name = network_name(case, &name);
+        if !names.contains(&name) {
+            names.push(name);
+        }
+    }
+    names
+}
+
+fn network_name(case: &Case, name: &str) -> String {
+    match name {
+        "Socket" => "TCP sockets".to_owned(),
+        "Libfabric" | "AWS Libfabric" => {
+            let provider = case.processes.iter().find_map(|it| it.facts.ofi.provider.value());
+            match provider {
+                Some(it) if &*it.name == "efa" => "EFA".to_owned(),
+                Some(it) => format!("libfabric ({})", it.name),
+                None => "libfabric".to_owned(),
+            }
+        }
+        "IB" | "IBext" => {
+            let roce = case.processes.iter().flat_map(|it| it.facts.hcas.iter()).any(|it| it.value.iter().any(|hca| &*hca.layer == "RoCE"));
+            if roce { "RoCE".to_owned() } else { "InfiniBand".to_owned() }
+        }
+        other => other.to_owned(),
+    }
+}
