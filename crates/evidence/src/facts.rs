@@ -111,22 +111,6 @@ impl ProcessFacts {
     }
 }
 
-/// A way from one rank to another, as printed after `via`.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Via {
-    /// The text.
-    pub text: Box<str>,
-    /// What it means; `None` for a text of a release we do not know.
-    pub transport: Option<Transport>,
-}
-
-impl Via {
-    pub(crate) fn new(text: &[u8]) -> Self {
-        let text: Box<str> = String::from_utf8_lossy(text).trim().into();
-        Self { transport: transport(&text), text }
-    }
-}
-
 /// A connection from one rank to another, over all channels that use it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Link {
@@ -142,8 +126,10 @@ pub struct Link {
     pub count: u32,
     /// The channels, as a set of bits (channels above 63 share the last).
     pub channels: u64,
-    /// The way. The ranks of a job share few.
-    pub via: Arc<Via>,
+    /// The way, as printed after `via`. The ranks of a job share few.
+    pub via: Arc<str>,
+    /// What it means; `None` for a text of a release we do not know.
+    pub transport: Option<Arc<Transport>>,
     /// The first of the lines.
     pub quote: Quote,
 }
@@ -151,12 +137,20 @@ pub struct Link {
 impl Link {
     /// The way, if it is understood.
     pub fn transport(&self) -> Option<&Transport> {
-        self.via.transport.as_ref()
+        self.transport.as_deref()
     }
 
     fn is(&self, other: &Self) -> bool {
         self.from == other.from && self.to == other.to && self.direction == other.direction && self.via == other.via
     }
+}
+
+/// What is printed after `via`, and what it means.
+pub(crate) type Way = (Arc<str>, Option<Arc<Transport>>);
+
+pub(crate) fn way(text: &[u8]) -> Way {
+    let text = String::from_utf8_lossy(text);
+    (Arc::from(&*text), transport(&text).map(Arc::new))
 }
 
 /// Connections that are made, as a set.
@@ -374,11 +368,11 @@ fn merge_links(links: &mut Vec<Link>, later: Vec<Link>) {
 }
 
 impl Connections {
-    pub(crate) fn link(&mut self, line: &LinkLine<'_>, via: impl FnOnce() -> Arc<Via>, quote: impl FnOnce() -> Quote) {
+    pub(crate) fn link(&mut self, line: &LinkLine<'_>, way: impl FnOnce() -> Way, quote: impl FnOnce() -> Quote) {
         let bit = 1_u64 << line.channel.min(63);
         // Lines about one peer come together: the last link is the likeliest.
         let same = |it: &&mut Link| {
-            it.from == line.from && it.to == line.to && it.direction == line.direction && it.via.text.as_bytes() == line.via
+            it.from == line.from && it.to == line.to && it.direction == line.direction && it.via.as_bytes() == line.via
         };
         if let Some(link) = self.links.iter_mut().rev().find(same) {
             link.channels |= bit;
@@ -388,6 +382,7 @@ impl Connections {
             if self.links.len() == self.links.capacity() {
                 self.links.reserve_exact(self.links.len().max(2));
             }
+            let (via, transport) = way();
             self.links.push(Link {
                 from: line.from,
                 to: line.to,
@@ -395,7 +390,8 @@ impl Connections {
                 point_to_point: line.connection > 0,
                 count: 1,
                 channels: bit,
-                via: via(),
+                via,
+                transport,
                 quote: quote(),
             });
         }

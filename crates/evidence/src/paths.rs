@@ -61,7 +61,7 @@ fn node(case: &Case, communicator: &Communicator, rank: u32) -> String {
 }
 
 fn way(link: &Link) -> String {
-    link.transport().map_or_else(|| link.via.text.to_string(), ToString::to_string)
+    link.transport().map_or_else(|| link.via.to_string(), ToString::to_string)
 }
 
 /// The way without its device.
@@ -73,6 +73,6 @@ fn kind(link: &Link) -> String {
             }
             None => it.to_string(),
         },
-        None => link.via.text.to_string(),
+        None => link.via.to_string(),
     }
 }

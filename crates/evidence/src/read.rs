@@ -6,7 +6,7 @@ use std::sync::Arc;
 use rustc_hash::{FxBuildHasher, FxHashMap};
 
 use crate::chunk::Chunks;
-use crate::facts::{About, Connected, ProcessFacts, ThreadFacts, Via};
+use crate::facts::{About, Connected, ProcessFacts, ThreadFacts, Way, way};
 use crate::nccl::{self, Message, Phase, PluginEvent};
 use crate::ofi::Known;
 use crate::plain::{self, Loose, Plain};
@@ -60,7 +60,7 @@ pub struct Reader {
     /// The last thread: lines of one thread come in runs.
     last: (Vec<u8>, (usize, usize)),
     /// The ways that were printed after `via`.
-    ways: FxHashMap<Box<[u8]>, Arc<Via>>,
+    ways: FxHashMap<Box<[u8]>, Way>,
     /// The names of networks.
     networks: Vec<Arc<str>>,
     /// How many bytes of NCCL lines were quoted.
@@ -174,8 +174,8 @@ impl Reader {
             Message::Routine => {}
             Message::Link(link) => {
                 let ways = &mut self.ways;
-                let via = || Arc::clone(ways.entry(link.via.into()).or_insert_with(|| Arc::new(Via::new(link.via))));
-                thread.connections(false, spot).link(&link, via, quote);
+                let way = || ways.entry(link.via.into()).or_insert_with(|| way(link.via)).clone();
+                thread.connections(false, spot).link(&link, way, quote);
             }
             Message::Ring(ring) => thread.setup(About::Setup, spot).ring(ring, quote),
             Message::Trees(nodes) => thread.setup(About::Setup, spot).trees(nodes, quote),

@@ -1,6 +1,175 @@
 //! EFA and the aws-ofi-nccl plugin.
 
+pub mod efa_device_not_in_container;
+pub mod efa_fork_unsafe;
+pub mod efa_hugepage_fork;
+pub mod efa_nccl219_old_libfabric;
+pub mod efa_nics_unexpected;
+pub mod efa_peer_gone;
+pub mod efa_provider_not_found;
+pub mod efa_security_group;
+pub mod gpudirect_missing_on_another_rank;
+pub mod gpudirect_off;
+pub mod gpudirect_unsupported;
+pub mod mixed_network_between_ranks;
+pub mod nic_shared_by_gpus;
+pub mod ofi_plugin_lib_mismatch;
+pub mod ofi_plugin_not_loaded;
+pub mod one_gpu_of_many;
+pub mod plugin_too_old;
+pub mod protocol_forced_simple;
+pub mod socket_fallback;
+
+use evidence::facts::Link;
+use evidence::signals::efa::{
+    DOCKER_RUN, EFA_SETTING, FAMILY_NAMED, MACHINE_NAMED, NETWORK_QUOTED, PLATFORM_QUOTED, PROVIDER,
+    SOCKET_QUOTED,
+};
+use evidence::{Case, Quote};
+use fabric::instance::{self, Instance};
+
 use crate::Rule;
 
 /// The rules of this family.
-pub static RULES: &[&Rule] = &[];
+pub static RULES: &[&Rule] = &[
+    &efa_device_not_in_container::RULE,
+    &efa_fork_unsafe::RULE,
+    &efa_hugepage_fork::RULE,
+    &efa_nccl219_old_libfabric::RULE,
+    &efa_nics_unexpected::RULE,
+    &efa_peer_gone::RULE,
+    &efa_provider_not_found::RULE,
+    &efa_security_group::RULE,
+    &gpudirect_missing_on_another_rank::RULE,
+    &gpudirect_off::RULE,
+    &gpudirect_unsupported::RULE,
+    &mixed_network_between_ranks::RULE,
+    &nic_shared_by_gpus::RULE,
+    &ofi_plugin_lib_mismatch::RULE,
+    &ofi_plugin_not_loaded::RULE,
+    &one_gpu_of_many::RULE,
+    &plugin_too_old::RULE,
+    &protocol_forced_simple::RULE,
+    &socket_fallback::RULE,
+];
+
+/// The machine, as a log, a manifest or a note names it, and the line that does.
+pub(crate) fn machine(case: &Case) -> Option<(&'static Instance, &Quote)> {
+    if let Some((name, quote)) = case.instance_name()
+        && let Some(found) = instance::find(name.trim_start_matches("ml."))
+    {
+        return Some((found, quote));
+    }
+    if let Some(seen) = case.sightings_of(&PLATFORM_QUOTED).next()
+        && let Some(found) = by_old_name(seen.get("type"))
+    {
+        return Some((found, &seen.quote));
+    }
+    let named = case.sightings_of(&MACHINE_NAMED).next()?;
+    // Of `p5.48xlarge` and `p5en.48xlarge` the longer is meant where both fit.
+    let fits = instance::all().iter().filter(|it| named.quote.text.contains(&it.name));
+    Some((fits.max_by_key(|it| it.name.len())?, &named.quote))
+}
+
+/// Early plugins say `P4d` for the instance type.
+fn by_old_name(name: &str) -> Option<&'static Instance> {
+    instance::find(name).or_else(|| instance::find(&format!("{name}.24xlarge")))
+}
+
+/// The libfabric providers that were taken, with their lines.
+pub(crate) fn providers(case: &Case) -> impl Iterator<Item = (&str, &Quote)> {
+    let logged = case
+        .processes
+        .iter()
+        .flat_map(|it| it.facts.ofi.provider.iter())
+        .map(|it| (&*it.value.name, &it.quote));
+    let quoted = case.sightings_of(&PROVIDER).map(|it| (it.get("name").trim_end_matches('*'), &it.quote));
+    logged.chain(quoted)
+}
+
+/// The line that shows that the machine has EFA, or that EFA was meant to be used.
+pub(crate) fn sign_of_efa(case: &Case) -> Option<&Quote> {
+    if let Some((machine, quote)) = machine(case) {
+        return machine.efa().then_some(quote);
+    }
+    if let Some((_, quote)) = providers(case).find(|it| it.0 == "efa") {
+        return Some(quote);
+    }
+    if let Some(seen) = case.sightings_of(&EFA_SETTING).next() {
+        return Some(&seen.quote);
+    }
+    if let Some(seen) = case.manifests.iter().flat_map(|it| it.efa.iter()).find(|it| it.value > 0) {
+        return Some(&seen.quote);
+    }
+    let family = case
+        .sightings_of(&FAMILY_NAMED)
+        .find(|it| it.get("types").split([',', ' ', '(']).any(always_has_efa));
+    family.map(|it| &it.quote)
+}
+
+/// Whether every size of a family has EFA: `P5`, `p4d`.
+fn always_has_efa(family: &str) -> bool {
+    let family = family.trim().to_ascii_lowercase();
+    let mut sizes =
+        instance::all().iter().filter(|it| it.name.split('.').next() == Some(&*family)).peekable();
+    sizes.peek().is_some() && sizes.all(Instance::efa)
+}
+
+/// The network that a connection uses, if it leaves the host.
+fn network_of(link: &Link) -> Option<&str> {
+    Some(link.transport()?.network()?.0)
+}
+
+/// Whether some rank got as far as using EFA.
+pub(crate) fn efa_in_use(case: &Case) -> bool {
+    let libfabric = |name: &str| name.contains("Libfabric");
+    case.networks().any(|it| libfabric(it.0))
+        || case.sightings_of(&NETWORK_QUOTED).any(|it| libfabric(it.get("name")))
+        || case.links().any(|it| network_of(it.3).is_some_and(libfabric))
+}
+
+/// The line that shows that a rank chose TCP sockets.
+pub(crate) fn socket_chosen(case: &Case) -> Option<&Quote> {
+    let chosen = case.networks().find(|it| it.0.starts_with("Socket")).map(|it| it.2);
+    let quoted = || {
+        case.sightings_of(&NETWORK_QUOTED).find(|it| it.get("name").starts_with("Socket")).map(|it| &it.quote)
+    };
+    let link = || {
+        case.links()
+            .find(|it| network_of(it.3).is_some_and(|it| it.starts_with("Socket")))
+            .map(|it| &it.3.quote)
+    };
+    chosen.or_else(quoted).or_else(link).or_else(|| {
+        // NCCL sets up its sockets last: where it did, and no other network is named, they are used.
+        let set_up = case.sightings_of(&SOCKET_QUOTED).next()?;
+        (case.networks().next().is_none() && !efa_in_use(case)).then_some(&set_up.quote)
+    })
+}
+
+/// Whether the job can be one that leaves its machine: inside one, the network carries nothing.
+pub(crate) fn leaves_machine(case: &Case) -> bool {
+    case.spans_nodes().unwrap_or_else(|| {
+        // Old releases do not count nodes; ranks that fit into one machine, seen on one host, need no network.
+        let fits =
+            machine(case).zip(case.n_ranks()).is_some_and(|((machine, _), ranks)| ranks <= machine.gpus);
+        !fits
+    })
+}
+
+/// Whether the plugin wrote anything at all.
+pub(crate) fn plugin_spoke(case: &Case) -> bool {
+    case.processes.iter().any(|it| !it.facts.ofi.version.is_empty() || !it.facts.ofi.provider.is_empty())
+        || case.sightings.iter().any(|it| it.quote.text.contains("NET/OFI "))
+}
+
+/// The line that shows that a container was started without EFA devices.
+pub(crate) fn container_without_devices(case: &Case) -> Option<&Quote> {
+    let mut run = case.sightings_of(&DOCKER_RUN).map(|it| &it.quote);
+    let given = |it: &&Quote| ["/dev/infiniband", "--privileged"].iter().any(|word| it.text.contains(word));
+    if let Some(quote) = run.find(|it| !given(it)) {
+        return Some(quote);
+    }
+    let asked_for = case.manifests.iter().any(|it| !it.efa.is_empty());
+    let pod = case.manifests.iter().find(|it| !it.gpus.is_empty() && it.efa.is_empty())?;
+    (!asked_for).then(|| pod.gpus.first().map(|it| &it.quote)).flatten()
+}

@@ -1,6 +1,51 @@
-//! Paths that work and are slow.
+//! Speed: what limits it, and where it is lost.
+
+pub mod roce_congestion;
+pub mod roce_no_flow_control;
+pub mod single_nic_used;
+pub mod topology_limited;
+
+use std::collections::BTreeSet;
+
+use evidence::plain::{NcclTests, Row};
+use evidence::signals::performance::ROCE_NAMED;
+use evidence::{Case, Quote};
 
 use crate::Rule;
 
 /// The rules of this family.
-pub static RULES: &[&Rule] = &[];
+pub static RULES: &[&Rule] =
+    &[&roce_congestion::RULE, &roce_no_flow_control::RULE, &single_nic_used::RULE, &topology_limited::RULE];
+
+/// The line that shows that RDMA runs over Ethernet.
+pub(crate) fn sign_of_roce(case: &Case) -> Option<&Quote> {
+    let adapters = case.processes.iter().flat_map(|it| it.facts.hcas.iter());
+    let adapter = adapters.into_iter().find(|it| it.value.iter().any(|hca| &*hca.layer == "RoCE"));
+    let named = || case.sightings_of(&ROCE_NAMED).next().map(|it| &it.quote);
+    let gid = || case.variable("NCCL_IB_GID_INDEX").next().map(|it| it.2);
+    adapter.map(|it| &it.quote).or_else(named).or_else(gid)
+}
+
+/// Whether a run is known to stay inside one host.
+pub(crate) fn on_one_host(run: &NcclTests) -> bool {
+    let hosts: BTreeSet<&str> = run.devices.iter().map(|it| &*it.host).collect();
+    hosts.len() == 1
+}
+
+/// The deepest fall of the bus bandwidth as messages grow: the best before, the row, and its bandwidth.
+///
+/// Sizes below 64 KiB are ruled by latency, and a single slow measurement does not
+/// count: of the two of a row the better is taken.
+pub(crate) fn deepest_fall(run: &NcclTests) -> Option<(f64, &Row, f64)> {
+    let mut best = 0.0_f64;
+    let mut deepest: Option<(f64, &Row, f64)> = None;
+    for row in run.rows.iter().filter(|it| it.size >= 64 * 1024) {
+        let timings = [row.out_of_place, row.in_place];
+        let busbw = timings.iter().flatten().map(|it| it.busbw).fold(0.0_f64, f64::max);
+        if busbw > 0.0 && best > 1.0 && deepest.is_none_or(|it| busbw / best < it.2 / it.0) {
+            deepest = Some((best, row, busbw));
+        }
+        best = best.max(busbw);
+    }
+    deepest.filter(|it| it.2 < it.0)
+}

@@ -1,0 +1,138 @@
+//! Rings and trees as pictures in text.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use crate::{Ring, TreePlace};
+
+/// One line a ring; channels with the same order share it.
+///
+/// ```text
+/// ring 0, 1    0 > 1 > 2 > 3 > 0
+/// ```
+pub(crate) fn rings(rings: &[Ring], room: usize) -> Vec<String> {
+    let mut lines = Vec::new();
+    for ring in rings.iter().take(4) {
+        let order: Vec<String> = ring.order.iter().map(ToString::to_string).collect();
+        let end = if ring.cut { "... (cut by NCCL)".to_owned() } else { order.first().cloned().unwrap_or_default() };
+        let text = format!("{} > {end}", order.join(" > "));
+        let name = format!("ring {}", list(&ring.channels));
+        lines.push(format!("{name:<12} {}", shorten(&text, room.saturating_sub(13))));
+    }
+    if rings.len() > 4 {
+        lines.push(format!("and {} more rings", rings.len() - 4));
+    }
+    lines
+}
+
+/// The trees, as far as the ranks seen tell them; channels with the same tree share one picture.
+///
+/// ```text
+/// tree 0       0 - 1 - 2 - 3
+///              `- 8
+/// ```
+pub(crate) fn trees(places: &[TreePlace], room: usize) -> Vec<String> {
+    let mut channels: BTreeMap<u32, BTreeMap<u32, BTreeSet<u32>>> = BTreeMap::new();
+    for place in places {
+        let children = channels.entry(place.channel).or_default();
+        children.entry(place.rank).or_default().extend(&place.down);
+        if let Some(up) = place.up {
+            children.entry(up).or_default().insert(place.rank);
+        }
+    }
+    let mut alike: Vec<(Vec<u32>, BTreeMap<u32, BTreeSet<u32>>)> = Vec::new();
+    for (channel, children) in channels {
+        match alike.iter_mut().find(|it| it.1 == children) {
+            Some(known) => known.0.push(channel),
+            None => alike.push((vec![channel], children)),
+        }
+    }
+    let mut lines = Vec::new();
+    for (numbers, children) in alike.iter().take(2) {
+        let below: BTreeSet<u32> = children.values().flatten().copied().collect();
+        let roots: Vec<u32> = children.keys().copied().filter(|it| !below.contains(it)).collect();
+        let mut drawing = Vec::new();
+        let mut drawn = BTreeSet::new();
+        for root in roots {
+            draw(root, children, "", &mut drawn, &mut drawing);
+        }
+        let name = format!("tree {}", list(numbers));
+        for (i, line) in drawing.iter().take(24).enumerate() {
+            let name = if i == 0 { name.as_str() } else { "" };
+            lines.push(format!("{name:<12} {}", shorten(line, room.saturating_sub(13))));
+        }
+        if drawing.len() > 24 {
+            lines.push(format!("{:<12} and {} more branches", "", drawing.len() - 24));
+        }
+    }
+    lines
+}
+
+/// A chain on one line, branches below it.
+fn draw(rank: u32, children: &BTreeMap<u32, BTreeSet<u32>>, indent: &str, drawn: &mut BTreeSet<u32>, out: &mut Vec<String>) {
+    let mut line = indent.to_owned();
+    let mut branches = Vec::new();
+    let mut next = Some(rank);
+    while let Some(rank) = next {
+        // A log of two mixed jobs could draw a circle.
+        if !drawn.insert(rank) {
+            break;
+        }
+        if !line.trim_end().is_empty() && !line.ends_with(' ') {
+            line.push_str(" - ");
+        }
+        line.push_str(&rank.to_string());
+        let mut below = children.get(&rank).into_iter().flatten().copied();
+        next = below.next();
+        branches.extend(below);
+    }
+    out.push(line);
+    let indent = if indent.is_empty() { "`- ".to_owned() } else { format!("   {indent}") };
+    for branch in branches {
+        draw(branch, children, &indent, drawn, out);
+    }
+}
+
+fn list(numbers: &[u32]) -> String {
+    match numbers {
+        [] => String::new(),
+        [one] => one.to_string(),
+        [first, .., last] if last - first + 1 == u32::try_from(numbers.len()).unwrap_or(u32::MAX) => format!("{first}-{last}"),
+        many => many.iter().map(ToString::to_string).collect::<Vec<_>>().join(","),
+    }
+}
+
+fn shorten(text: &str, room: usize) -> String {
+    if text.chars().count() <= room {
+        return text.to_owned();
+    }
+    // Keep both ends: the way back matters as much as the way out.
+    let room = room.max(20);
+    let end: String = text.chars().rev().take(8).collect::<Vec<_>>().into_iter().rev().collect();
+    text.chars().take(room - 13).chain(" ... ".chars()).chain(end.chars()).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{rings, trees};
+    use crate::{Ring, TreePlace};
+
+    #[test]
+    fn a_ring_goes_back_to_its_start() {
+        let ring = Ring { channels: vec![0, 1], order: vec![0, 1, 2], cut: false };
+        assert_eq!(rings(&[ring], 80), ["ring 0-1     0 > 1 > 2 > 0"]);
+    }
+
+    #[test]
+    fn chains_stand_on_one_line() {
+        let place = |rank, up, down: &[u32]| TreePlace { channel: 0, rank, up, down: down.to_vec() };
+        let lines = trees(&[place(0, None, &[1, 8]), place(1, Some(0), &[2]), place(2, Some(1), &[])], 80);
+        assert_eq!(lines, ["tree 0       0 - 1 - 2", "             `- 8"]);
+    }
+
+    #[test]
+    fn a_circle_ends() {
+        let place = |rank, up| TreePlace { channel: 0, rank, up: Some(up), down: vec![] };
+        // No root: nothing to draw, and no endless loop.
+        assert!(trees(&[place(0, 1), place(1, 0)], 80).is_empty());
+    }
+}

@@ -1,0 +1,436 @@
+//! The answer for a person at a terminal.
+//!
+//! The verdict first, then what the job is, the check list, the findings, the
+//! paths, and what was not checked. Everything is understandable without colour.
+
+use std::collections::BTreeMap;
+use std::io::{self, Write};
+
+use anstyle::{AnsiColor, Style as Ansi};
+
+use crate::picture;
+use crate::{Check, Communicator, Doctor, Evidence, Finding};
+
+/// How to write.
+#[derive(Debug, Clone, Copy)]
+pub struct Style {
+    /// Whether to colour.
+    pub colour: bool,
+    /// How many columns there are.
+    pub width: usize,
+    /// Also what is usually of no interest: rules that were not checked, by name.
+    pub verbose: bool,
+}
+
+impl Default for Style {
+    fn default() -> Self {
+        Self { colour: false, width: 100, verbose: false }
+    }
+}
+
+/// Writes the answer.
+pub fn text(doctor: &Doctor, style: Style, out: &mut impl Write) -> io::Result<()> {
+    let page = Page { style: Style { width: style.width.clamp(40, 160), ..style } };
+    page.verdict(doctor, out)?;
+    page.head(doctor, out)?;
+    page.checks(doctor, out)?;
+    page.findings(doctor, out)?;
+    page.paths(doctor, out)?;
+    page.not_checked(doctor, out)
+}
+
+struct Page {
+    style: Style,
+}
+
+/// How many communicators are shown one by one.
+const COMMUNICATORS: usize = 6;
+/// How many pairs of nodes are shown of one communicator.
+const NODE_PAIRS: usize = 8;
+
+impl Page {
+    fn paint(&self, text: &str, ansi: Ansi) -> String {
+        if self.style.colour { format!("{ansi}{text}{ansi:#}") } else { text.to_owned() }
+    }
+
+    fn by_word(word: &str) -> Ansi {
+        let colour = |it: AnsiColor| Ansi::new().fg_color(Some(it.into()));
+        match word {
+            "error" => colour(AnsiColor::Red).bold(),
+            "warning" => colour(AnsiColor::Yellow).bold(),
+            "info" | "note" => colour(AnsiColor::Cyan),
+            "ok" => colour(AnsiColor::Green),
+            _ => Ansi::new().dimmed(),
+        }
+    }
+
+    fn verdict(&self, doctor: &Doctor, out: &mut impl Write) -> io::Result<()> {
+        let level = self.paint(&doctor.verdict.level, Self::by_word(&doctor.verdict.level));
+        // One line, however long: it is there to be pasted.
+        writeln!(out, "{level}: {}", self.paint(&doctor.verdict.text, Ansi::new().bold()))
+    }
+
+    fn head(&self, doctor: &Doctor, out: &mut impl Write) -> io::Result<()> {
+        let job = &doctor.facts.job;
+        let stack = &doctor.facts.stack;
+        writeln!(out)?;
+        if let Some(ranks) = job.ranks {
+            let nodes = job.nodes.map(|it| format!(" on {}", counted(it as usize, "node"))).unwrap_or_default();
+            let each = job.ranks_per_node.filter(|it| job.nodes.is_some_and(|nodes| nodes > 1 && nodes * it == ranks));
+            let each = each.map(|it| format!(", {it} on each")).unwrap_or_default();
+            let hosts = match job.hosts.as_slice() {
+                [] => String::new(),
+                [one] => format!(" on {one}"),
+                many => format!(" on {} hosts", many.len()),
+            };
+            let seen = if job.ranks_seen == ranks as usize {
+                format!("all seen{hosts}")
+            } else {
+                format!("{} seen{hosts}", counted(job.ranks_seen, "rank"))
+            };
+            self.row(out, "job", &format!("{}{nodes}{each}   ({seen})", counted(ranks as usize, "rank")))?;
+        }
+        let mut parts = Vec::new();
+        parts.extend(stack.nccl.as_ref().map(|it| format!("NCCL {it}")));
+        parts.extend(stack.cuda_driver.as_ref().map(|it| format!("driver for CUDA {it}")));
+        parts.extend(stack.plugin.as_ref().map(|it| format!("aws-ofi-nccl {it}")));
+        parts.extend(stack.libfabric.as_ref().map(|it| format!("libfabric {it}")));
+        if !parts.is_empty() {
+            self.row(out, "stack", &parts.join(", "))?;
+        }
+        if let Some(instance) = &job.instance {
+            let machine = job.machine.as_ref().map(|it| format!(": {it}")).unwrap_or_default();
+            self.row(out, "machine", &format!("{instance}{machine}"))?;
+        }
+        for test in &doctor.facts.tests {
+            let program = test.program.as_deref().unwrap_or("nccl-tests");
+            let gpus = if test.gpus > 0 { format!(" on {}", counted(test.gpus, "GPU")) } else { String::new() };
+            let peak = match (test.largest_bytes, test.largest_busbw) {
+                (Some(size), Some(busbw)) => format!(", {busbw} GB/s bus bandwidth at {}", bytes(size)),
+                _ => String::new(),
+            };
+            self.row(out, "measured", &format!("{program}{gpus}: {}{peak}", counted(test.rows, "row")))?;
+        }
+        if let Some(training) = &doctor.facts.training {
+            self.row(out, "training", &training_words(training))?;
+        }
+        self.inputs(doctor, out)?;
+        if let Some(failure) = &doctor.facts.first_failure {
+            let who = match (failure.rank, &failure.host) {
+                (Some(rank), Some(host)) => format!("rank {rank} on {host}"),
+                (Some(rank), None) => format!("rank {rank}"),
+                (None, Some(host)) => host.clone(),
+                (None, None) => "unknown rank".to_owned(),
+            };
+            let when = failure.time.as_ref().map(|it| format!(" at {it}")).unwrap_or_default();
+            let sure = if failure.certain { "" } else { " (as far as the input can be ordered)" };
+            let at = place(&failure.evidence);
+            self.row(out, "failed", &format!("first: {who}{when}: {}{sure}   {at}", failure.what))?;
+        }
+        Ok(())
+    }
+
+    fn inputs(&self, doctor: &Doctor, out: &mut impl Write) -> io::Result<()> {
+        let lines: u64 = doctor.inputs.iter().map(|it| it.lines - it.blank).sum();
+        let understood: u64 = doctor.inputs.iter().map(|it| it.understood).sum();
+        let share = share(understood, lines);
+        match doctor.inputs.as_slice() {
+            [] => Ok(()),
+            [one] => {
+                self.row(out, "input", &format!("{} ({}): {understood} of {lines} lines understood{share}", one.file, one.kind))?;
+                self.problem(one, out)
+            }
+            many => {
+                let mut kinds: BTreeMap<&str, usize> = BTreeMap::new();
+                many.iter().for_each(|it| *kinds.entry(&it.kind).or_default() += 1);
+                let kinds: Vec<String> = kinds.into_iter().map(|(kind, n)| format!("{n} {kind}")).collect();
+                let text = format!("{} files ({}): {understood} of {lines} lines understood{share}", many.len(), kinds.join(", "));
+                self.row(out, "input", &text)?;
+                many.iter().try_for_each(|it| self.problem(it, out))
+            }
+        }
+    }
+
+    fn problem(&self, input: &crate::Input, out: &mut impl Write) -> io::Result<()> {
+        match &input.problem {
+            Some(problem) => self.row(out, "", &format!("{} was read only in part: {problem}", input.file)),
+            None => Ok(()),
+        }
+    }
+
+    /// A name and a text that may need several lines.
+    fn row(&self, out: &mut impl Write, name: &str, value: &str) -> io::Result<()> {
+        let mut first = true;
+        for line in wrap(value, self.style.width - 11) {
+            let name = if first { name } else { "" };
+            writeln!(out, "  {} {line}", self.paint(&format!("{name:<8}"), Ansi::new().dimmed()))?;
+            first = false;
+        }
+        Ok(())
+    }
+
+    fn checks(&self, doctor: &Doctor, out: &mut impl Write) -> io::Result<()> {
+        let (unseen, seen): (Vec<&Check>, Vec<&Check>) = doctor.checks.iter().partition(|it| it.state == "not checked");
+        if seen.is_empty() {
+            return Ok(());
+        }
+        writeln!(out)?;
+        let room = self.style.width.saturating_sub(24);
+        for check in seen {
+            let at = check.evidence.as_ref().map(place).unwrap_or_default();
+            let lines = wrap(&check.text, room);
+            for (i, line) in lines.iter().enumerate() {
+                let (state, id) = if i == 0 { (check.state.as_str(), check.id.as_str()) } else { ("", "") };
+                let state = self.paint(&format!("{state:<8}"), Self::by_word(state));
+                // The place stands at the end of the first line if there is room, else on a line of its own.
+                let fits = i + 1 == lines.len() && width(line) + width(&at) + 2 <= room;
+                let tail = if fits && !at.is_empty() {
+                    format!("{}{}", " ".repeat(room - width(line) - width(&at)), self.paint(&at, Ansi::new().dimmed()))
+                } else {
+                    String::new()
+                };
+                writeln!(out, "  {state} {id:<12} {line}{tail}")?;
+                if i + 1 == lines.len() && !fits && !at.is_empty() {
+                    let indent = " ".repeat(24 + room.saturating_sub(width(&at)));
+                    writeln!(out, "{indent}{}", self.paint(&at, Ansi::new().dimmed()))?;
+                }
+            }
+        }
+        if !unseen.is_empty() {
+            let names: Vec<&str> = unseen.iter().map(|it| it.id.as_str()).collect();
+            let text = format!("not in this input: {}", names.join(", "));
+            for (i, line) in wrap(&text, self.style.width - 11).iter().enumerate() {
+                let dash = if i == 0 { "-" } else { " " };
+                writeln!(out, "  {} {}", self.paint(&format!("{dash:<8}"), Ansi::new().dimmed()), self.paint(line, Ansi::new().dimmed()))?;
+            }
+        }
+        Ok(())
+    }
+
+    fn findings(&self, doctor: &Doctor, out: &mut impl Write) -> io::Result<()> {
+        for finding in &doctor.findings {
+            writeln!(out)?;
+            self.finding(finding, out)?;
+        }
+        Ok(())
+    }
+
+    fn finding(&self, finding: &Finding, out: &mut impl Write) -> io::Result<()> {
+        let head = format!("{}[{}]", finding.severity, finding.id);
+        let sure = if finding.confidence == "certain" { String::new() } else { format!(" ({})", finding.confidence) };
+        let message = format!("{}{sure}", finding.message);
+        let mut lines = wrap(&message, self.style.width.saturating_sub(width(&head) + 2).max(30)).into_iter();
+        let first = lines.next().unwrap_or_default();
+        let painted = self.paint(&head, Self::by_word(&finding.severity));
+        writeln!(out, "{painted}: {}", self.paint(&first, Ansi::new().bold()))?;
+        for line in lines {
+            writeln!(out, "  {}", self.paint(&line, Ansi::new().bold()))?;
+        }
+        for evidence in finding.evidence.iter().take(3) {
+            writeln!(out, "  {} {}", self.paint("-->", Self::by_word("note")), place(evidence))?;
+            if !evidence.text.is_empty() {
+                let line = clean(&evidence.text);
+                writeln!(out, "   {}  {}", self.paint("|", Self::by_word("note")), cut(&line, self.style.width - 6))?;
+            }
+        }
+        if finding.evidence.len() > 3 {
+            writeln!(out, "   {}  and {} more lines", self.paint("|", Self::by_word("note")), finding.evidence.len() - 3)?;
+        }
+        self.field(out, "why", &finding.why)?;
+        self.field(out, "fix", &finding.fix)?;
+        if !finding.also.is_empty() {
+            self.field(out, "or", &format!("the same lines can mean {}", finding.also.join(", ")))?;
+        }
+        self.field(out, "see", &format!("plumb explain {}", finding.id))
+    }
+
+    fn field(&self, out: &mut impl Write, name: &str, value: &str) -> io::Result<()> {
+        for (i, line) in wrap(value, self.style.width - 10).iter().enumerate() {
+            if i == 0 {
+                writeln!(out, "   {} {name}: {line}", self.paint("=", Self::by_word("note")))?;
+            } else {
+                writeln!(out, "     {}{line}", " ".repeat(name.len() + 2))?;
+            }
+        }
+        Ok(())
+    }
+
+    fn paths(&self, doctor: &Doctor, out: &mut impl Write) -> io::Result<()> {
+        let all = &doctor.facts.communicators;
+        let shown: Vec<&Communicator> = all.iter().filter(|it| !it.paths_by_kind.is_empty() || !it.rings.is_empty()).take(COMMUNICATORS).collect();
+        if shown.is_empty() {
+            return Ok(());
+        }
+        writeln!(out)?;
+        writeln!(out, "{}", self.paint("paths", Ansi::new().bold()))?;
+        for communicator in &shown {
+            self.communicator(communicator, out)?;
+        }
+        if all.len() > shown.len() {
+            writeln!(out, "  and {} (all of them: --format json)", counted(all.len() - shown.len(), "more communicator"))?;
+        }
+        Ok(())
+    }
+
+    fn communicator(&self, it: &Communicator, out: &mut impl Write) -> io::Result<()> {
+        let mut head = format!("communicator {}", it.name);
+        if let Some(ranks) = it.ranks {
+            head.push_str(&format!(": {}", counted(ranks as usize, "rank")));
+        }
+        if let Some(nodes) = it.nodes {
+            head.push_str(&format!(", {}", counted(nodes as usize, "node")));
+        }
+        if let Some(channels) = it.channels {
+            head.push_str(&format!(", {}", counted(channels as usize, "channel")));
+        }
+        if let Some(network) = &it.network {
+            head.push_str(&format!(", network {network}"));
+        }
+        if it.connections_guessed {
+            head.push_str("   (connections do not name their communicator: this is the likeliest)");
+        }
+        for (i, line) in wrap(&head, self.style.width - 4).iter().enumerate() {
+            writeln!(out, "  {}{line}", if i == 0 { "" } else { "  " })?;
+        }
+        for pair in it.paths_by_nodes.iter().take(NODE_PAIRS) {
+            let ways: Vec<String> = pair.ways.iter().map(|(way, n)| format!("{way} ({})", counted(*n as usize, "pair"))).collect();
+            let nodes = if pair.from == pair.to { format!("inside {}", pair.from) } else { format!("{} -> {}", pair.from, pair.to) };
+            writeln!(out, "    {nodes:<44} {}", ways.join(", "))?;
+        }
+        if it.paths_by_nodes.len() > NODE_PAIRS {
+            writeln!(out, "    and {} more pairs of nodes", it.paths_by_nodes.len() - NODE_PAIRS)?;
+        }
+        if let Some(edges) = &it.paths {
+            for edge in edges {
+                writeln!(out, "      {:>4} -> {:<4} {} ({})", edge.from, edge.to, edge.way, counted(edge.channels as usize, "channel"))?;
+            }
+        }
+        for line in picture::rings(&it.rings, self.style.width - 6).into_iter().chain(picture::trees(&it.trees, self.style.width - 6)) {
+            writeln!(out, "    {line}")?;
+        }
+        Ok(())
+    }
+
+    fn not_checked(&self, doctor: &Doctor, out: &mut impl Write) -> io::Result<()> {
+        if doctor.not_checked.is_empty() {
+            return Ok(());
+        }
+        let mut needs: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
+        doctor.not_checked.iter().for_each(|it| needs.entry(&it.needs).or_default().push(&it.id));
+        writeln!(out)?;
+        let what = if doctor.not_checked.len() == 1 { "rule was" } else { "rules were" };
+        writeln!(out, "{} {what} not checked. To have them checked, add", doctor.not_checked.len())?;
+        for (need, ids) in needs {
+            let text = if self.style.verbose { format!("{need}: {}", ids.join(", ")) } else { format!("{need} ({})", counted(ids.len(), "rule")) };
+            for (i, line) in wrap(&text, self.style.width - 4).iter().enumerate() {
+                writeln!(out, "  {} {line}", if i == 0 { "-" } else { " " })?;
+            }
+        }
+        Ok(())
+    }
+}
+
+fn training_words(training: &crate::Training) -> String {
+    let mut parts = Vec::new();
+    let setting = |name: &str| training.settings.get(name);
+    parts.extend(setting("Number of trainable parameters").map(|it| format!("{it} parameters")));
+    parts.extend(setting("Total train batch size (w. parallel, distributed & accumulation)").map(|it| format!("batch {it}")));
+    parts.extend(setting("Total optimization steps").map(|it| format!("{it} steps")));
+    parts.extend(training.runtime_seconds.map(|it| format!("{it:.0} s")));
+    parts.extend(training.mean_step_ms.map(|it| format!("{it:.0} ms a step")));
+    parts.extend(training.gpu_memory_max_gb.map(|it| format!("GPU memory up to {it} GB")));
+    if parts.is_empty() { format!("{} lines with a loss", training.loss_lines) } else { parts.join(", ") }
+}
+
+fn place(evidence: &Evidence) -> String {
+    format!("{}:{}", evidence.file, evidence.line)
+}
+
+fn counted(n: usize, what: &str) -> String {
+    if n == 1 { format!("1 {what}") } else { format!("{n} {what}s") }
+}
+
+/// ` (97 %)`; nothing where there is nothing.
+fn share(part: u64, whole: u64) -> String {
+    // Rounded down: all but one line is not all.
+    (part * 100).checked_div(whole).map(|it| format!(" ({it} %)")).unwrap_or_default()
+}
+
+fn bytes(n: u64) -> String {
+    let units = [(30, "GiB"), (20, "MiB"), (10, "KiB")];
+    let unit = units.iter().find(|(shift, _)| n >> shift > 0 && n & ((1 << shift) - 1) == 0);
+    unit.map_or_else(|| format!("{n} B"), |(shift, name)| format!("{} {name}", n >> shift))
+}
+
+/// Without control characters: a log must not command the terminal.
+fn clean(text: &str) -> String {
+    text.chars().map(|it| if it == '\t' { ' ' } else { it }).filter(|it| !it.is_control()).collect()
+}
+
+fn width(text: &str) -> usize {
+    text.chars().count()
+}
+
+fn cut(text: &str, room: usize) -> String {
+    if width(text) <= room {
+        return text.to_owned();
+    }
+    text.chars().take(room.saturating_sub(3)).chain("...".chars()).collect()
+}
+
+/// Breaks a text at blanks.
+fn wrap(text: &str, room: usize) -> Vec<String> {
+    let room = room.max(20);
+    let mut lines = Vec::new();
+    for paragraph in clean_lines(text) {
+        let mut line = String::new();
+        for word in paragraph.split(' ') {
+            if !line.is_empty() && width(&line) + 1 + width(word) > room {
+                lines.push(std::mem::take(&mut line));
+            }
+            if !line.is_empty() {
+                line.push(' ');
+            }
+            line.push_str(word);
+        }
+        lines.push(line);
+    }
+    lines
+}
+
+fn clean_lines(text: &str) -> impl Iterator<Item = String> {
+    text.lines().map(clean)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{bytes, clean, cut, share, wrap};
+
+    #[test]
+    fn texts_are_wrapped_at_blanks() {
+        assert_eq!(wrap("one two three four five six", 20), ["one two three four", "five six"]);
+        assert_eq!(wrap("x".repeat(30).as_str(), 20).len(), 1);
+    }
+
+    #[test]
+    fn logs_do_not_command_the_terminal() {
+        assert_eq!(clean("a\u{1b}[31mb\tc\u{7}"), "a[31mb c");
+    }
+
+    #[test]
+    fn lines_are_cut() {
+        assert_eq!(cut("abcdefghij", 8), "abcde...");
+    }
+
+    #[test]
+    fn shares_are_rounded_down() {
+        assert_eq!(share(999, 1000), " (99 %)");
+        assert_eq!(share(0, 0), "");
+    }
+
+    #[test]
+    fn sizes() {
+        assert_eq!(bytes(1 << 30), "1 GiB");
+        assert_eq!(bytes(1000), "1000 B");
+    }
+}

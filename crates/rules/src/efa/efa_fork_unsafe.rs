@@ -1,0 +1,64 @@
+//! The EFA provider ends a process that calls `fork()` without its protection.
+
+use evidence::signals::efa::FORK_UNSAFE;
+use evidence::{Case, Missing, Source};
+
+use crate::{Confidence, Finding, Role, Rule, Severity};
+
+/// See the module documentation.
+pub static RULE: Rule = Rule {
+    id: "efa-fork-unsafe",
+    title: "fork() was called while EFA is not fork-safe",
+    severity: Severity::Error,
+    role: Role::Cause,
+    needs: &[Source::JobOutput],
+    why: "Memory registered with EFA must not be shared with a child process on kernels before 5.13. The provider sees the fork and \
+          ends the job rather than risk wrong data.",
+    fix: "Set `FI_EFA_FORK_SAFE=1` (libfabric 1.13 and later; `RDMAV_FORK_SAFE=1` before) for every process that uses libfabric. \
+          aws-ofi-nccl sets it itself; MPI and other programs that use EFA must be told. Do not set FI_EFA_USE_HUGE_PAGE=1 with it.",
+    references: &[
+        "https://github.com/jeffhammond/mukautuva/issues/3",
+        "libfabric prov/efa/src/efa_fork_support.c",
+        "https://ofiwg.github.io/libfabric/main/man/fi_efa.7.html",
+    ],
+    check,
+};
+
+fn check(case: &Case) -> Result<Vec<Finding>, Missing> {
+    let found = case.look_for(&[&FORK_UNSAFE], Source::JobOutput)?;
+    let Some(first) = found.first() else { return Ok(Vec::new()) };
+    let message = if first.quote.text.contains("huge page") {
+        "fork support and huge pages are both asked of the EFA provider, which cannot do both"
+    } else {
+        "a process forked while the EFA provider was in use without fork support, and was ended"
+    };
+    Ok(vec![Finding::new(Confidence::Certain, message).by(case, &found)])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::RULE;
+    use crate::testing::{findings, quiet};
+
+    #[test]
+    fn fires_on_the_banner_of_both_ages() {
+        for name in ["libfabric", "Libfabric"] {
+            let banner = format!(
+                "A process has executed an operation involving a call\nto the fork() system call to create a child process.\n\n\
+                 As a result, the {name} EFA provider is operating in\na condition that could result in memory corruption or\n\
+                 other system errors.\n\nFor the {name} EFA provider to work safely when fork()\nis called, you will need to set\n"
+            );
+            assert_eq!(findings(&RULE, &banner).len(), 1);
+        }
+    }
+
+    #[test]
+    fn the_note_of_open_mpi_is_another_one() {
+        quiet(
+            &RULE,
+            "A process has executed an operation involving a call to the\n\"fork()\" system call to create a child process.  Open MPI \
+             is currently\noperating in a condition that could result in memory corruption or\nother system errors\n",
+        );
+        quiet(&RULE, "a:1:2 [0] NCCL INFO NET/OFI Setting FI_EFA_FORK_SAFE environment variable to 1\n");
+    }
+}

@@ -1,0 +1,69 @@
+//! Data loaders cannot fork because EFA holds the machine's huge pages.
+
+use evidence::signals::efa::{FORK_CALL, FORK_NO_MEMORY};
+use evidence::{Case, Missing, Source};
+
+use super::{efa_in_use, sign_of_efa};
+use crate::{Confidence, Finding, Role, Rule, Severity};
+
+/// See the module documentation.
+pub static RULE: Rule = Rule {
+    id: "efa-hugepage-fork",
+    title: "fork() fails for lack of memory while EFA holds huge pages",
+    severity: Severity::Error,
+    role: Role::Cause,
+    needs: &[Source::JobOutput],
+    why: "The EFA provider takes huge pages for its buffers. A forked data loader needs them again, the system has no more, and \
+          fork() fails with ENOMEM although memory is free.",
+    fix: "Set `FI_EFA_USE_HUGE_PAGE=0` (a small cost in speed). If the job does not use EFA, or it still fails, the host is short of \
+          memory: look at `free -g`, the container's memory limit and vm.overcommit_memory, and use fewer `num_workers`.",
+    references: &[
+        "https://github.com/aws/aws-ofi-nccl/issues/179",
+        "https://github.com/aws/aws-ofi-nccl/blob/master/doc/efa-env-var.md",
+    ],
+    check,
+};
+
+fn check(case: &Case) -> Result<Vec<Finding>, Missing> {
+    let found = case.look_for(&[&FORK_NO_MEMORY], Source::JobOutput)?;
+    if found.is_empty() || case.variable("FI_EFA_USE_HUGE_PAGE").any(|it| it.0 == "0") {
+        return Ok(Vec::new());
+    }
+    let forked: Vec<_> = case.sightings_of(&FORK_CALL).collect();
+    let efa = sign_of_efa(case);
+    let finding = if efa.is_some() || efa_in_use(case) {
+        Finding::new(
+            Confidence::Likely,
+            "fork() found no memory in a job that uses EFA, whose buffers hold the huge pages",
+        )
+    } else {
+        Finding::new(
+            Confidence::Possible,
+            "fork() found no memory; on EFA instances the provider's huge pages are the usual cause",
+        )
+    };
+    let finding = finding.by(case, &found).seen_all(forked.iter().map(|it| &it.quote)).seen_all(efa);
+    Ok(vec![finding.or("host-oom-kill")])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::RULE;
+    use crate::Confidence;
+    use crate::testing::{findings, quiet};
+
+    const FORK: &str = "    self.pid = os.fork()\nOSError: [Errno 12] Cannot allocate memory\n";
+
+    #[test]
+    fn efa_makes_it_likely() {
+        let log = format!("a:1:2 [0] NCCL INFO NET/OFI Selected Provider is efa (found 4 nics)\n{FORK}");
+        assert_eq!(findings(&RULE, &log)[0].confidence, Confidence::Likely);
+        assert_eq!(findings(&RULE, FORK)[0].confidence, Confidence::Possible);
+    }
+
+    #[test]
+    fn quiet_when_huge_pages_are_off_or_locked_memory_is_meant() {
+        quiet(&RULE, &format!("export FI_EFA_USE_HUGE_PAGE=0\n{FORK}"));
+        quiet(&RULE, "Libfabric error: (-12) Cannot allocate memory\n");
+    }
+}

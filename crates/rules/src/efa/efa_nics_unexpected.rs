@@ -1,0 +1,114 @@
+//! The plugin found another number of EFA devices than the machine or the pod has.
+
+use evidence::{Case, Missing, Source};
+
+use super::machine;
+use crate::{Confidence, Finding, Role, Rule, Severity};
+
+/// See the module documentation.
+pub static RULE: Rule = Rule {
+    id: "efa-nics-unexpected",
+    title: "the job sees another number of EFA devices than expected",
+    severity: Severity::Warning,
+    role: Role::Cause,
+    needs: &[Source::NcclLog, Source::Instance],
+    why: "Each EFA device carries its share of the machine's network. Devices that the job does not see carry nothing.",
+    fix: "Request all of them when the job uses all GPUs of the node (`vpc.amazonaws.com/efa: N` in the pod's limits; on EC2 attach \
+          an EFA interface to every network card at launch), and compare `fi_info -p efa -t FI_EP_RDM` in the container and on the host.",
+    references: &[
+        "https://docs.aws.amazon.com/AWSEC2/latest/UserGuide/efa-acc-inst-types.html",
+        "https://docs.aws.amazon.com/eks/latest/userguide/node-efa.html",
+    ],
+    check,
+};
+
+fn check(case: &Case) -> Result<Vec<Finding>, Missing> {
+    let processes = case.nccl_log()?;
+    let (machine, _) = machine(case).filter(|it| it.0.efa()).ok_or(Missing(Source::Instance))?;
+    let local = case.communicators.iter().filter_map(evidence::Communicator::local_ranks).max();
+    let requested = case.manifests.iter().find_map(|it| it.efa.first());
+    for process in processes {
+        let Some(seen) =
+            process.facts.ofi.provider.iter().find(|it| &*it.value.name == "efa" && it.value.nics.is_some())
+        else {
+            continue;
+        };
+        let Some(nics) = seen.value.nics else { continue };
+        if nics < machine.nics && local == Some(machine.gpus) {
+            let message = format!(
+                "{} sees {nics} of the {} EFA devices of a {} while all its {} GPUs are used",
+                process.name(),
+                machine.nics,
+                machine.name,
+                machine.gpus
+            );
+            let share = format!(
+                "{} of {} of the network bandwidth of each node is out of reach.",
+                machine.nics - nics,
+                machine.nics
+            );
+            let finding = Finding::new(Confidence::Certain, message).seen(&seen.quote).why(share);
+            return Ok(vec![
+                finding.fix(format!("Request all of them: `vpc.amazonaws.com/efa: {}`.", machine.nics)),
+            ]);
+        }
+        if let Some(limit) = requested.filter(|it| it.value < nics && nics == machine.nics) {
+            let message =
+                format!("the pod asks for {} EFA devices and sees all {nics} of the machine", limit.value);
+            let finding = Finding::new(Confidence::Likely, message)
+                .severity(Severity::Info)
+                .seen(&seen.quote)
+                .seen(&limit.quote);
+            return Ok(vec![
+                finding
+                    .why("A privileged pod sees every device of its node, so several pods may crowd onto the first one.")
+                    .fix("Drop `privileged: true`: EFA needs only the device plugin's resource."),
+            ]);
+        }
+    }
+    Ok(Vec::new())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::RULE;
+    use crate::Severity;
+    use crate::testing::{case, findings, quiet};
+
+    fn log(nics: u32, local: u32) -> String {
+        format!(
+            "a:1:2 [0] NCCL INFO NET/OFI Running on p4d.24xlarge platform, topology file /x/p4d.xml\n\
+             a:1:2 [0] NCCL INFO NET/OFI Selected provider is efa, fabric is efa (found {nics} nics)\n\
+             a:1:2 [0] NCCL INFO comm 0x1 rank 0 nRanks 16 nNodes 2 localRanks {local} localRank 0 MNNVL 0\n"
+        )
+    }
+
+    #[test]
+    fn fewer_devices_matter_when_all_gpus_are_used() {
+        let found = findings(&RULE, &log(2, 8));
+        assert_eq!(
+            found[0].message,
+            "rank 0 on a sees 2 of the 4 EFA devices of a p4d.24xlarge while all its 8 GPUs are used"
+        );
+        quiet(&RULE, &log(1, 1));
+        quiet(&RULE, &log(4, 8));
+    }
+
+    #[test]
+    fn a_pod_that_sees_all_is_privileged() {
+        let manifest = "apiVersion: v1\nkind: Pod\nspec:\n  limits:\n    vpc.amazonaws.com/efa: 1\n";
+        let case = evidence::read_texts([("a.log", log(4, 1).as_bytes()), ("pod.yaml", manifest.as_bytes())]);
+        let found = (RULE.check)(&case).unwrap();
+        assert_eq!(found[0].severity, Some(Severity::Info));
+    }
+
+    #[test]
+    fn without_the_machine_nothing_can_be_said() {
+        assert!(
+            (RULE.check)(&case(
+                "a:1:2 [0] NCCL INFO NET/OFI Selected provider is efa, fabric is efa (found 1 nics)\n"
+            ))
+            .is_err()
+        );
+    }
+}

@@ -1,0 +1,93 @@
+//! The ring has no GPUDirect although every connection of this log has it.
+
+use evidence::{Case, Communicator, Missing, Source};
+
+use super::machine;
+use crate::{Confidence, Finding, Role, Rule, Severity};
+
+/// See the module documentation.
+pub static RULE: Rule = Rule {
+    id: "gpudirect-missing-on-another-rank",
+    title: "another rank has no GPUDirect RDMA",
+    severity: Severity::Warning,
+    role: Role::Cause,
+    needs: &[Source::NcclLog, Source::Connections],
+    why: "`use ring PXN a GDR b` is taken over all ranks: b is 0 when the network connection of a single rank has no GPUDirect. That \
+          rank copies everything through host memory, and the ring runs at its speed.",
+    fix: "Collect the logs of the other ranks and look for `via NET/.../N` without /GDRDMA (`kubectl logs -l LABEL --prefix --tail=-1`). \
+          In pods with one GPU and one EFA each, the usual reason is an EFA device that is not under the PCIe switch of the pod's GPU: \
+          give a pod all GPUs and EFA devices of a node, or use a driver that aligns them (EFA DRA driver).",
+    references: &[
+        "NCCL src/transport/generic.cc",
+        "https://docs.aws.amazon.com/eks/latest/userguide/device-management-efa.html",
+    ],
+    check,
+};
+
+fn check(case: &Case) -> Result<Vec<Finding>, Missing> {
+    for communicator in case.connections()? {
+        let Some((rank, summary)) = refused(communicator) else { continue };
+        let net = || {
+            communicator.links().filter_map(|(rank, link)| Some((rank, link, link.transport()?.network()?)))
+        };
+        let own = || net().filter(|it| it.0 == rank && !it.1.point_to_point);
+        if own().count() == 0 || !own().all(|it| it.2.2) {
+            continue;
+        }
+        let finding = if let Some((other, link, _)) = net().find(|it| !it.2.2) {
+            let message = format!(
+                "rank {rank} has GPUDirect on every connection and the ring has not: rank {other} lacks it"
+            );
+            Finding::new(Confidence::Certain, message).seen(&link.quote).about("rank", other)
+        } else {
+            let given = communicator.members.len();
+            let of = communicator.n_ranks.map_or_else(String::new, |it| format!(" of {it}"));
+            let message = format!(
+                "rank {rank} has GPUDirect on every connection and the ring has not: a rank whose log is not here lacks it \
+                 ({given}{of} given)"
+            );
+            Finding::new(Confidence::Likely, message)
+        };
+        let link = own().next().map(|it| &it.1.quote);
+        let finding = finding.seen(summary).seen_all(link);
+        return Ok(vec![finding.seen_all(machine(case).map(|it| it.1))]);
+    }
+    Ok(Vec::new())
+}
+
+/// A rank that says `GDR 0` of the ring, and the line.
+fn refused(communicator: &Communicator) -> Option<(u32, &evidence::Quote)> {
+    communicator.members.iter().find_map(|(rank, member)| {
+        let seen = member.facts.rings_connected.as_ref()?;
+        matches!(seen.value, Some((_, false))).then_some((*rank, &seen.quote))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::RULE;
+    use crate::Confidence;
+    use crate::testing::{findings, quiet};
+
+    fn log(via: &str, gdr: u32) -> String {
+        format!(
+            "a:1:2 [0] NCCL INFO ncclCommInitRank comm 0x1 rank 0 nranks 4 cudaDev 0 nvmlDev 0 busId 1 commId 0x2 - Init START\n\
+             a:1:2 [0] NCCL INFO Channel 00/0 : 3[0] -> 0[0] [receive] via {via}\n\
+             a:1:2 [0] NCCL INFO Channel 00/0 : 0[0] -> 1[0] [send] via {via}\n\
+             a:1:2 [0] NCCL INFO Connected all rings, use ring PXN 0 GDR {gdr}\n"
+        )
+    }
+
+    #[test]
+    fn fires_when_only_the_summary_lacks_it() {
+        let found = findings(&RULE, &log("NET/Libfabric/0/GDRDMA", 0));
+        assert_eq!(found[0].confidence, Confidence::Likely);
+    }
+
+    #[test]
+    fn quiet_when_summary_and_connections_agree() {
+        quiet(&RULE, &log("NET/Libfabric/0/GDRDMA", 1));
+        quiet(&RULE, &log("NET/Libfabric/0", 0));
+        quiet(&RULE, &log("P2P/CUMEM", 0));
+    }
+}

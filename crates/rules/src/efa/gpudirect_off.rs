@@ -1,0 +1,109 @@
+//! EFA does not reach GPU memory on a machine that can do it.
+
+use evidence::signals::efa::GPUDIRECT_REFUSED;
+use evidence::{Case, Missing, Source};
+
+use super::machine;
+use crate::{Confidence, Finding, Role, Rule, Severity};
+
+/// See the module documentation.
+pub static RULE: Rule = Rule {
+    id: "gpudirect-off",
+    title: "GPUDirect RDMA is off on a machine that has it",
+    severity: Severity::Error,
+    role: Role::Cause,
+    needs: &[Source::NcclLog, Source::Instance],
+    why: "Every byte between nodes is copied through host memory on both sides, or the plugin refuses to start. The usual reason is a \
+          second libfabric in the image, or a kernel without the EFA driver's peer memory support.",
+    fix: "On the host `cat /sys/class/infiniband/*/device/p2p` must name a peer memory provider (load nvidia_peermem, or update driver \
+          and EFA installer). In the container `FI_LOG_LEVEL=info /opt/amazon/efa/bin/fi_info -p efa -t FI_EP_RDM -c FI_HMEM` must list \
+          devices; if not, remove every libfabric but the one in /opt/amazon/efa. Do not set NCCL_NET_GDR_LEVEL=LOC or 0.",
+    references: &[
+        "https://github.com/aws/aws-ofi-nccl/issues/889",
+        "https://github.com/aws/aws-ofi-nccl/pull/286",
+    ],
+    check,
+};
+
+fn check(case: &Case) -> Result<Vec<Finding>, Missing> {
+    let refused: Vec<_> = case.sightings_of(&GPUDIRECT_REFUSED).collect();
+    if let Some(first) = refused.first() {
+        let on = first.get("type");
+        let message = if on.is_empty() {
+            "the plugin cannot set up GPUDirect RDMA and refuses to go on".to_owned()
+        } else {
+            format!("the plugin cannot set up GPUDirect RDMA on {on} and refuses to go on")
+        };
+        return Ok(vec![
+            Finding::new(Confidence::Certain, message).by(case, &refused).or("ofi-plugin-lib-mismatch"),
+        ]);
+    }
+    let processes = case.nccl_log()?;
+    let (machine, named) = machine(case).ok_or(Missing(Source::Instance))?;
+    if machine.gpudirect_rdma != Some(true) {
+        return Ok(Vec::new());
+    }
+    if let Some((process, seen)) =
+        processes.iter().find_map(|it| Some((it, it.facts.ofi.gpudirect_off.first()?)))
+    {
+        let message = format!("{} lost GPUDirect RDMA, which {} has", process.name(), machine.name);
+        let finding = Finding::new(Confidence::Certain, message).seen(&seen.quote).seen(named);
+        return Ok(vec![finding.or("ofi-plugin-lib-mismatch")]);
+    }
+    // Connections for send and receive may go to a far NIC by right.
+    let collective = || case.links().filter(|it| !it.3.point_to_point);
+    let links = || collective().filter_map(|it| Some((it.1, it.3, it.3.transport()?.network()?)));
+    let over_efa = || links().filter(|it| it.2.0.contains("Libfabric"));
+    let (all, without) = (over_efa().count(), over_efa().filter(|it| !it.2.2).count());
+    let Some((_, first, _)) = over_efa().find(|it| !it.2.2) else { return Ok(Vec::new()) };
+    let message =
+        format!("{without} of {all} EFA connections have no GPUDirect RDMA, which {} has", machine.name);
+    let finding =
+        Finding::new(Confidence::Likely, message).severity(Severity::Warning).seen(&first.quote).seen(named);
+    let finding = over_efa().filter(|it| !it.2.2).fold(finding, |it, (rank, _, _)| it.about("rank", rank));
+    Ok(vec![finding.or("topo-file-missing").or("gdr-off-by-distance")])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::RULE;
+    use crate::testing::{findings, quiet};
+
+    const P4D: &str =
+        "a:1:2 [0] NCCL INFO NET/OFI Running on p4d.24xlarge platform, topology file /x/p4d.xml\n";
+    const OFF: &str =
+        "a:1:2 [0] NCCL INFO NET/OFI Could not disable CUDA API usage for HMEM, disabling GDR\n";
+
+    #[test]
+    fn fires_where_the_machine_can_do_it() {
+        assert_eq!(
+            findings(&RULE, &format!("{P4D}{OFF}"))[0].message,
+            "process 1 on a lost GPUDirect RDMA, which p4d.24xlarge has"
+        );
+        let refused =
+            "a:1:2 [0] x:1 NCCL WARN NET/OFI GDR disabled on GDR-supported instance type p5.48xlarge\n";
+        assert_eq!(findings(&RULE, refused).len(), 1);
+        let link =
+            format!("{P4D}a:1:2 [0] NCCL INFO Channel 00/0 : 0[0] -> 8[0] [send] via NET/Libfabric/0\n");
+        assert_eq!(
+            findings(&RULE, &link)[0].message,
+            "1 of 1 EFA connections have no GPUDirect RDMA, which p4d.24xlarge has"
+        );
+    }
+
+    #[test]
+    fn dma_buf_false_is_no_loss_of_gpudirect() {
+        let line = "a:1:2 [0] NCCL INFO NET/OFI Support for DMA-BUF registrations: false\n";
+        quiet(
+            &RULE,
+            &format!(
+                "{P4D}{line}a:1:2 [0] NCCL INFO Channel 00/0 : 0[0] -> 8[0] [send] via NET/Libfabric/0/GDRDMA\n"
+            ),
+        );
+    }
+
+    #[test]
+    fn quiet_where_the_machine_cannot() {
+        quiet(&RULE, &format!("{}{OFF}", P4D.replace("p4d.24xlarge", "g6e.12xlarge")));
+    }
+}

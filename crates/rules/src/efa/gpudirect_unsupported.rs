@@ -1,0 +1,69 @@
+//! This machine's EFA cannot reach GPU memory: a limit, not a fault.
+
+use evidence::{Case, Missing, Source};
+
+use super::machine;
+use crate::{Confidence, Finding, Role, Rule, Severity};
+
+/// See the module documentation.
+pub static RULE: Rule = Rule {
+    id: "gpudirect-unsupported",
+    title: "this machine has no GPUDirect RDMA",
+    severity: Severity::Info,
+    role: Role::Cause,
+    needs: &[Source::NcclLog, Source::Instance],
+    why: "Between nodes every message is copied through host memory: it crosses PCIe once more on each side and never reaches the NIC's \
+          full rate. Nothing is wrong; no setting changes it.",
+    fix: "None on this machine. GPUDirect RDMA over EFA is to be had on p4d and newer P types and on g7e.12xlarge and larger.",
+    references: &[
+        "https://github.com/aws/aws-ofi-nccl/issues/547",
+        "https://github.com/aws/aws-ofi-nccl/pull/1057",
+    ],
+    check,
+};
+
+fn check(case: &Case) -> Result<Vec<Finding>, Missing> {
+    let processes = case.nccl_log()?;
+    let (machine, named) = machine(case).ok_or(Missing(Source::Instance))?;
+    if machine.gpudirect_rdma != Some(false) || !machine.efa() {
+        return Ok(Vec::new());
+    }
+    let said = processes.iter().find_map(|it| it.facts.ofi.gpudirect_off.first()).map(|it| &it.quote);
+    let link = || {
+        case.links().find_map(|it| {
+            let (network, _, gpudirect) = it.3.transport()?.network()?;
+            (network.contains("Libfabric") && !gpudirect).then_some(&it.3.quote)
+        })
+    };
+    let Some(shown) = said.or_else(link) else { return Ok(Vec::new()) };
+    let message = format!("EFA copies through host memory here: {} cannot do GPUDirect RDMA", machine.name);
+    Ok(vec![Finding::new(Confidence::Certain, message).seen(shown).seen(named)])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::RULE;
+    use crate::testing::{findings, quiet};
+
+    fn log(machine: &str) -> String {
+        format!(
+            "a:1:2 [0] NCCL INFO NET/OFI Could not disable CUDA API usage for HMEM, disabling GDR\n\
+             a:1:2 [0] NCCL INFO NET/OFI NCCL_OFI_TUNER is not available for platform : {machine}, Fall back to NCCL's tuner\n"
+        )
+    }
+
+    #[test]
+    fn fires_where_the_machine_cannot() {
+        let found = findings(&RULE, &log("g6e.12xlarge"));
+        assert_eq!(
+            found[0].message,
+            "EFA copies through host memory here: g6e.12xlarge cannot do GPUDirect RDMA"
+        );
+    }
+
+    #[test]
+    fn quiet_where_it_can_or_nobody_knows() {
+        quiet(&RULE, &log("p4d.24xlarge"));
+        quiet(&RULE, &log("p5.4xlarge"));
+    }
+}

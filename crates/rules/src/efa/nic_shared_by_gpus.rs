@@ -1,0 +1,77 @@
+//! Several GPUs share one EFA device: worth knowing when bandwidth is judged.
+
+use evidence::{Case, Missing, Source};
+use fabric::units::GigabytesPerSecond;
+
+use super::machine;
+use crate::{Confidence, Finding, Role, Rule, Severity};
+
+/// See the module documentation.
+pub static RULE: Rule = Rule {
+    id: "nic-shared-by-gpus",
+    title: "several GPUs share one EFA device",
+    severity: Severity::Info,
+    role: Role::Cause,
+    needs: &[Source::NcclLog, Source::Instance],
+    why: "The bandwidth between nodes is that of the devices the job sees, divided among its GPUs. It is a limit of the machine, not a \
+          fault, and the number to compare a measurement with.",
+    fix: "None needed. Keep traffic inside the node where you can (tensor parallel inside, data parallel between nodes), or choose a \
+          type with more EFA devices for each GPU.",
+    references: &["https://docs.aws.amazon.com/AWSEC2/latest/UserGuide/efa-acc-inst-types.html"],
+    check,
+};
+
+fn check(case: &Case) -> Result<Vec<Finding>, Missing> {
+    let processes = case.nccl_log()?;
+    let (machine, _) = machine(case).filter(|it| it.0.efa()).ok_or(Missing(Source::Instance))?;
+    let found = processes.iter().find_map(|process| {
+        let seen = process.facts.ofi.provider.iter().find(|it| &*it.value.name == "efa")?;
+        Some((seen.value.nics?, &seen.quote))
+    });
+    let Some((nics, quote)) = found else { return Ok(Vec::new()) };
+    let Some(world) = case.world() else { return Ok(Vec::new()) };
+    let (Some(local), Some(each)) = (world.local_ranks(), machine.nic_gbps_each) else {
+        return Ok(Vec::new());
+    };
+    if local <= nics || nics == 0 || case.spans_nodes() != Some(true) {
+        return Ok(Vec::new());
+    }
+    let all = GigabytesPerSecond::from(each).0 * f64::from(nics);
+    let devices = if nics == 1 { "one EFA device".to_owned() } else { format!("{nics} EFA devices") };
+    let message = format!(
+        "{local} GPUs of a {} share {devices}: {all:.1} GB/s together, {:.1} GB/s each",
+        machine.name,
+        all / f64::from(local)
+    );
+    let layout = world.members.values().find_map(|it| it.facts.layout.as_ref()).map(|it| &it.quote);
+    Ok(vec![Finding::new(Confidence::Certain, message).seen(quote).seen_all(layout)])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::RULE;
+    use crate::testing::{findings, quiet};
+
+    fn log(machine: &str, nics: u32, local: u32) -> String {
+        format!(
+            "a:1:2 [0] NCCL INFO NET/OFI Selected provider is efa, fabric is efa (found {nics} nics)\n\
+             a:1:2 [0] NCCL INFO comm 0x1 rank 0 nRanks 16 nNodes 4 localRanks {local} localRank 0 MNNVL 0\n\
+             a:1:2 [0] NCCL INFO NET/OFI NCCL_OFI_TUNER is not available for platform : {machine}, Fall back to NCCL's tuner\n"
+        )
+    }
+
+    #[test]
+    fn tells_the_share() {
+        let found = findings(&RULE, &log("g6e.12xlarge", 1, 4));
+        assert_eq!(
+            found[0].message,
+            "4 GPUs of a g6e.12xlarge share one EFA device: 12.5 GB/s together, 3.1 GB/s each"
+        );
+    }
+
+    #[test]
+    fn quiet_with_a_device_for_each() {
+        quiet(&RULE, &log("p6-b200.48xlarge", 8, 8));
+        quiet(&RULE, &log("p4d.24xlarge", 1, 1));
+    }
+}

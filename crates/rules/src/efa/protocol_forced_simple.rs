@@ -1,0 +1,80 @@
+//! Only NCCL's Simple protocol is allowed: by the plugin, rightly; or by the user.
+
+use evidence::{Case, Missing, Source};
+
+use super::machine;
+use crate::{Confidence, Finding, Role, Rule, Severity};
+
+/// See the module documentation.
+pub static RULE: Rule = Rule {
+    id: "protocol-forced-simple",
+    title: "only the Simple protocol of NCCL is in use",
+    severity: Severity::Info,
+    role: Role::Cause,
+    needs: &[Source::NcclLog],
+    why: "LL and LL128 save time for small messages but need every 128 bytes delivered in order, and GPUDirect. Where EFA cannot promise \
+          that, the plugin allows Simple alone: right, and no setting of yours.",
+    fix: "Nothing. Do not set NCCL_PROTO yourself: the plugin knows when Simple is needed.",
+    references: &["https://github.com/aws/aws-ofi-nccl/blob/master/doc/efa-env-var.md"],
+    check,
+};
+
+fn check(case: &Case) -> Result<Vec<Finding>, Missing> {
+    let processes = case.nccl_log()?;
+    let forced = processes.iter().find_map(|it| it.facts.ofi.forced_simple.first());
+    let by_plugin = forced.is_some() || processes.iter().any(|it| it.added_by_plugin("NCCL_PROTO"));
+    let by_user = case.variable("NCCL_PROTO").find(|it| it.1.is_none() || !by_plugin);
+    if let Some((value, _, quote)) = by_user
+        && let Some((machine, named)) =
+            machine(case).filter(|it| it.0.ofi_protocol.as_deref() == Some("RDMA"))
+    {
+        let message = format!(
+            "NCCL_PROTO={value} is set by hand on {}, where the plugin lets NCCL choose",
+            machine.name
+        );
+        let finding =
+            Finding::new(Confidence::Certain, message).severity(Severity::Warning).seen(quote).seen(named);
+        let why =
+            "It takes LL and LL128 away from small messages, and the plugin's tuner does not run with it.";
+        return Ok(vec![finding.why(why).fix("Unset NCCL_PROTO.").about("variable", "NCCL_PROTO")]);
+    }
+    let Some(seen) = forced else { return Ok(Vec::new()) };
+    let reasons: Vec<&str> =
+        processes.iter().flat_map(|it| it.facts.ofi.forced_simple.iter()).fold(Vec::new(), |mut list, it| {
+            if !list.contains(&&*it.value) {
+                list.push(&it.value);
+            }
+            list
+        });
+    let message =
+        format!("the plugin allows the Simple protocol alone, as it must without {}", reasons.join(" and "));
+    Ok(vec![Finding::new(Confidence::Certain, message).seen(&seen.quote)])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::RULE;
+    use crate::Severity;
+    use crate::testing::{findings, quiet};
+
+    #[test]
+    fn the_plugins_choice_is_right() {
+        let log = "a:1:2 [0] NCCL INFO NET/OFI Need to force simple protocol: byte delivery ordering not supported\n\
+                   a:1:2 [0] NCCL INFO NET/OFI Adding NCCL_PROTO=simple to environment\n\
+                   a:1:2 [0] NCCL INFO NCCL_PROTO set by environment to simple\n";
+        let found = findings(&RULE, log);
+        assert_eq!(
+            found[0].message,
+            "the plugin allows the Simple protocol alone, as it must without byte delivery ordering"
+        );
+        assert_eq!(found[0].severity, None);
+    }
+
+    #[test]
+    fn the_users_is_a_warning_where_the_plugin_would_not() {
+        let log = "a:1:2 [0] NCCL INFO NET/OFI Region base Tuner is chosen for platform: p5.48xlarge\n\
+                   a:1:2 [0] NCCL INFO NCCL_PROTO set by environment to simple\n";
+        assert_eq!(findings(&RULE, log)[0].severity, Some(Severity::Warning));
+        quiet(&RULE, &log.replace("p5.48xlarge", "p4d.24xlarge"));
+    }
+}

@@ -1,0 +1,82 @@
+//! NCCL runs over TCP sockets although the machine has something better.
+
+use evidence::signals::efa::{NO_EFA_DEVICE, NO_PROVIDER, PLUGIN_FAILED};
+use evidence::{Case, Missing, Source};
+
+use super::{efa_in_use, leaves_machine, machine, plugin_spoke, sign_of_efa, socket_chosen};
+use crate::{Confidence, Finding, Role, Rule, Severity};
+
+/// See the module documentation.
+pub static RULE: Rule = Rule {
+    id: "socket-fallback",
+    title: "NCCL fell back to TCP sockets",
+    severity: Severity::Error,
+    role: Role::Consequence,
+    needs: &[Source::JobOutput],
+    why: "Between nodes every byte goes through the kernel's TCP. One flow of EC2 carries 5 to 10 Gbps; EFA carries 100 and more on each \
+          device. Jobs run, several times slower.",
+    fix: "Find why EFA was not taken: is the plugin loaded (`Successfully loaded external ... libnccl-net`), does it find a provider \
+          (`Selected provider is efa`), are the devices in the container (`fi_info -p efa`)? NCCL_NET=\"AWS Libfabric\" (or Libfabric) makes \
+          the fall back an error.",
+    references: &[
+        "https://docs.aws.amazon.com/AWSEC2/latest/UserGuide/ec2-instance-network-bandwidth.html",
+        "https://github.com/aws/sagemaker-hyperpod-cli/issues/306",
+    ],
+    check,
+};
+
+fn check(case: &Case) -> Result<Vec<Finding>, Missing> {
+    let failed = case.look_for(&[&PLUGIN_FAILED, &NO_EFA_DEVICE, &NO_PROVIDER], Source::JobOutput)?;
+    let Some(socket) = socket_chosen(case) else { return Ok(Vec::new()) };
+    // Inside one node the network carries nothing; and ranks that differ are another matter.
+    if !leaves_machine(case) || efa_in_use(case) {
+        return Ok(Vec::new());
+    }
+    let efa = sign_of_efa(case);
+    if efa.is_none() && failed.is_empty() && !plugin_spoke(case) {
+        return Ok(Vec::new());
+    }
+    let message = match (machine(case).filter(|it| it.0.efa()), efa) {
+        (Some((machine, _)), _) => {
+            format!("NCCL uses TCP sockets on {}, whose EFA has {}", machine.name, machine.net_gbps_total)
+        }
+        (None, Some(_)) => "NCCL uses TCP sockets although EFA was meant to be used".to_owned(),
+        (None, None) => {
+            "NCCL uses TCP sockets although the plugin for a faster network was loaded".to_owned()
+        }
+    };
+    Ok(vec![Finding::new(Confidence::Certain, message).seen(socket).seen_all(efa).by(case, &failed)])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::RULE;
+    use crate::testing::{findings, ids, quiet};
+
+    const SOCKET: &str =
+        "a:1:1 [0] NCCL INFO NET/IB : No device found.\na:1:1 [0] NCCL INFO Using network Socket\n";
+
+    #[test]
+    fn fires_on_a_machine_with_efa() {
+        let found = findings(&RULE, &format!("{SOCKET}INSTANCE_TYPE=p5.48xlarge\n"));
+        assert_eq!(found[0].message, "NCCL uses TCP sockets on p5.48xlarge, whose EFA has 3200 Gbps");
+    }
+
+    #[test]
+    fn the_cause_comes_first() {
+        let log = format!("a:1:1 [0] x:1 NCCL WARN NET/OFI aws-ofi-nccl initialization failed\n{SOCKET}");
+        assert_eq!(ids(&log)[..2], ["efa-provider-not-found", "socket-fallback"]);
+    }
+
+    #[test]
+    fn sockets_are_right_without_efa_and_unused_on_one_node() {
+        quiet(&RULE, SOCKET);
+        quiet(&RULE, &format!("{SOCKET}INSTANCE_TYPE=g5.xlarge\n"));
+        quiet(
+            &RULE,
+            &format!(
+                "{SOCKET}INSTANCE_TYPE=p5.48xlarge\na:1:1 [0] NCCL INFO comm 0x1 rank 0 nRanks 8 nNodes 1 localRanks 8 localRank 0 MNNVL 0\n"
+            ),
+        );
+    }
+}

@@ -1,0 +1,77 @@
+//! An empty `NCCL_TOPO_FILE` keeps the plugin from giving its topology.
+
+use evidence::signals::topology_file::FILE_GIVEN;
+use evidence::{Case, Missing, Quote, Source};
+
+use crate::efa::machine;
+use crate::{Confidence, Finding, Role, Rule, Severity};
+
+/// See the module documentation.
+pub static RULE: Rule = Rule {
+    id: "topo-file-emptied",
+    title: "NCCL_TOPO_FILE is set and empty",
+    severity: Severity::Warning,
+    role: Role::Cause,
+    needs: &[Source::JobOutput, Source::Instance],
+    why: "An empty variable counts as set: aws-ofi-nccl then does not give NCCL the topology of the machine. NCCL cannot see the PCIe \
+          switches of a virtual machine by itself, and pairs GPUs with far NICs.",
+    fix: "Remove `NCCL_TOPO_FILE` from the environment or the manifest altogether; do not set it to \"\".",
+    references: &[
+        "aws-ofi-nccl src/platform-aws.cpp",
+        "https://github.com/aws/aws-ofi-nccl/blob/master/doc/efa-env-var.md",
+    ],
+    check,
+};
+
+fn check(case: &Case) -> Result<Vec<Finding>, Missing> {
+    let found = case.look_for(&[&FILE_GIVEN], Source::JobOutput);
+    let written = case.manifests.iter().flat_map(|it| it.environment.iter());
+    let written = written
+        .into_iter()
+        .find(|it| &*it.value.0 == "NCCL_TOPO_FILE" && it.value.1.is_empty())
+        .map(|it| &it.quote);
+    let logged =
+        found.iter().flatten().find(|it| it.get("file").trim_end_matches('.').is_empty()).map(|it| &it.quote);
+    let Some(quote): Option<&Quote> = logged.or(written) else { return found.map(|_| Vec::new()) };
+    let (machine, named) = machine(case).ok_or(Missing(Source::Instance))?;
+    // Only where the plugin has a file, or makes one, is something lost.
+    let gives_one = machine.ofi_topo_file.is_some() || machine.ofi_protocol.as_deref() == Some("RDMA");
+    if !gives_one {
+        return Ok(Vec::new());
+    }
+    let message =
+        format!("NCCL_TOPO_FILE is set to nothing, so the plugin's topology of {} is not used", machine.name);
+    Ok(vec![
+        Finding::new(Confidence::Certain, message)
+            .seen(quote)
+            .seen(named)
+            .about("variable", "NCCL_TOPO_FILE"),
+    ])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::RULE;
+    use crate::testing::{findings, quiet};
+
+    fn log(machine: &str, file: &str) -> String {
+        format!(
+            "a:1:2 [0] NCCL INFO NET/OFI Running on {machine} platform, NCCL_TOPO_FILE environment variable is already set to {file}\n"
+        )
+    }
+
+    #[test]
+    fn fires_when_it_is_empty() {
+        let found = findings(&RULE, &log("p4d.24xlarge", ""));
+        assert_eq!(
+            found[0].message,
+            "NCCL_TOPO_FILE is set to nothing, so the plugin's topology of p4d.24xlarge is not used"
+        );
+    }
+
+    #[test]
+    fn quiet_with_a_file_and_where_there_is_none_to_give() {
+        quiet(&RULE, &log("p4d.24xlarge", "/opt/p4d.xml"));
+        quiet(&RULE, &log("g6e.48xlarge", ""));
+    }
+}

@@ -1,0 +1,97 @@
+//! NCCL has no topology file where it needs one.
+
+use evidence::signals::topology_file::{FILE_NOT_OPENED, NO_PATH};
+use evidence::{Case, Missing, Source};
+
+use crate::efa::{efa_in_use, machine, providers};
+use crate::{Confidence, Finding, Role, Rule, Severity};
+
+/// See the module documentation.
+pub static RULE: Rule = Rule {
+    id: "topo-file-missing",
+    title: "the topology file is not there",
+    severity: Severity::Warning,
+    role: Role::Cause,
+    needs: &[Source::JobOutput],
+    why: "On a virtual machine NCCL does not see which GPU and which NIC share a PCIe switch. Without the file that tells it, it uses few \
+          channels, far NICs and no GPUDirect.",
+    fix: "Make NCCL_TOPO_FILE name a file that exists inside the container, or unset it. On p4d, p4de and g5.48xlarge use the AWS build of \
+          aws-ofi-nccl with its xml folder (/opt/amazon/ofi-nccl/share/aws-ofi-nccl/xml): it sets the variable itself; on p5 and later \
+          it makes the topology at run time.",
+    references: &["https://github.com/aws/aws-ofi-nccl/issues/64", "NCCL src/graph/xml.cc"],
+    check,
+};
+
+fn check(case: &Case) -> Result<Vec<Finding>, Missing> {
+    let found = case.look_for(&[&FILE_NOT_OPENED, &NO_PATH], Source::JobOutput)?;
+    let unopened: Vec<_> = found.iter().copied().filter(|it| *it.signal == FILE_NOT_OPENED).collect();
+    if let Some(first) = unopened.first() {
+        let file = first.get("file");
+        // The default place of a hypervisor's file is tried on every machine.
+        let named = case.variable("NCCL_TOPO_FILE").next().is_some() || !file.contains("nvidia-topologyd");
+        if !named || file.is_empty() {
+            return Ok(Vec::new());
+        }
+        let message = format!(
+            "the topology file {file} cannot be opened ({}); NCCL goes on without it",
+            first.get("reason")
+        );
+        return Ok(vec![Finding::new(Confidence::Certain, message).by(case, &unopened).about("file", file)]);
+    }
+    // EFA in use, no word of a topology, and a search that failed: the machine's topology is unknown to NCCL.
+    let known = case
+        .processes
+        .iter()
+        .any(|it| !it.facts.ofi.topology_file.is_empty() || !it.facts.topology_file.is_empty())
+        || case.variable("NCCL_TOPO_FILE").next().is_some();
+    let expected = machine(case).is_none_or(|it| it.0.ofi_topo_file.is_some());
+    if found.is_empty() || known || !efa_in_use(case) || !expected {
+        return Ok(Vec::new());
+    }
+    let message = "NCCL found no path for its rings, and nothing gave it the topology of this EFA machine";
+    let provider = providers(case).next().map(|it| it.1);
+    let finding = Finding::new(Confidence::Likely, message)
+        .severity(Severity::Error)
+        .by(case, &found)
+        .seen_all(provider);
+    Ok(vec![finding.or("vm-no-topology")])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::RULE;
+    use crate::testing::{findings, quiet};
+
+    const NO_PATH: &str = "a:9:9 [4] graph/search.cc:765 NCCL WARN Could not find a path for pattern 4, falling back to simple order\n";
+
+    #[test]
+    fn fires_when_the_file_cannot_be_opened() {
+        let log = "a:1:2 [0] NCCL INFO NCCL_TOPO_FILE set by environment to /opt/topo/x.xml\n\
+                   a:1:2 [0] NCCL INFO Could not open XML topology file /opt/topo/x.xml : No such file or directory\n";
+        let found = findings(&RULE, log);
+        assert_eq!(
+            found[0].message,
+            "the topology file /opt/topo/x.xml cannot be opened (No such file or directory); NCCL goes on without it"
+        );
+    }
+
+    #[test]
+    fn fires_on_efa_without_a_topology() {
+        let log = format!(
+            "a:9:9 [4] NCCL INFO NET/OFI Selected Provider is efa\na:9:9 [4] NCCL INFO Using network AWS Libfabric\n{NO_PATH}"
+        );
+        assert_eq!(findings(&RULE, &log).len(), 1);
+    }
+
+    #[test]
+    fn quiet_with_a_topology_and_without_efa() {
+        quiet(
+            &RULE,
+            &format!(
+                "a:9:9 [4] NCCL INFO NET/OFI Running on p4d.24xlarge platform, topology file /x/p4d.xml\n\
+                 a:9:9 [4] NCCL INFO Using network Libfabric\n{NO_PATH}"
+            ),
+        );
+        quiet(&RULE, NO_PATH);
+    }
+}
