@@ -1,9 +1,88 @@
-//! tmp
+//! The binary `plumb`: arguments in, exit code out. The work is done in the other crates.
+
+mod args;
+mod doctor;
 mod input;
-fn main() {
-    let paths: Vec<_> = std::env::args_os().skip(1).map(Into::into).collect();
-    let t = std::time::Instant::now();
-    let inputs = input::read(&paths);
-    let tally = inputs.case.sources.tally();
-    println!("{:?} {} processes {} comms {} sightings, understood {}/{}", t.elapsed(), inputs.case.processes.len(), inputs.case.communicators.len(), inputs.case.sightings.len(), tally.understood(), tally.told());
+
+use std::io::{self, Write};
+use std::process::ExitCode;
+
+use clap::{CommandFactory as _, Parser as _};
+
+use args::{Command, ListFormat, Plumb};
+
+/// Nothing at or above `--fail-on`.
+const CLEAN: u8 = 0;
+/// Findings.
+const FINDINGS: u8 = 1;
+/// Bad input, bad usage, or nothing could be decided.
+const UNDECIDED: u8 = 2;
+
+fn main() -> ExitCode {
+    let plumb = Plumb::parse();
+    let mut out = io::BufWriter::new(io::stdout().lock());
+    let result = match &plumb.command {
+        Command::Doctor(args) => doctor::run(args, plumb.color, &mut out),
+        Command::Explain { what } => explain(&what.join(" "), &mut out),
+        Command::Rules { format } => list_rules(*format, &mut out),
+        Command::Completions { shell } => completions(*shell, &mut out),
+        Command::Man { command } => man(command.as_deref(), &mut out),
+    };
+    match result.and_then(|code| out.flush().map(|()| code)) {
+        Ok(code) => ExitCode::from(code),
+        // Someone like `head` has read enough.
+        Err(error) if error.kind() == io::ErrorKind::BrokenPipe => ExitCode::from(CLEAN),
+        Err(error) => {
+            complain(&format!("error: {error}"));
+            ExitCode::from(UNDECIDED)
+        }
+    }
+}
+
+/// Says something beside the answer.
+fn complain(text: &str) {
+    let _ = writeln!(io::stderr(), "{text}");
+}
+
+fn explain(what: &str, out: &mut impl Write) -> io::Result<u8> {
+    if let Some(text) = report::explain::explain(what) {
+        write!(out, "{text}")?;
+        return Ok(CLEAN);
+    }
+    complain(&format!("error: `{what}` is no rule, variable, word, instance type or line that plumb knows"));
+    let similar = report::explain::similar(what);
+    if !similar.is_empty() {
+        complain(&format!("hint: did you mean {}?", similar.join(", ")));
+    }
+    Ok(UNDECIDED)
+}
+
+fn list_rules(format: ListFormat, out: &mut impl Write) -> io::Result<u8> {
+    report::rules(format == ListFormat::Json, out)?;
+    Ok(CLEAN)
+}
+
+fn completions(shell: clap_complete::Shell, out: &mut impl Write) -> io::Result<u8> {
+    // The generator panics when its writer fails, so it writes to memory.
+    let mut script = Vec::new();
+    clap_complete::generate(shell, &mut Plumb::command(), "plumb", &mut script);
+    out.write_all(&script)?;
+    Ok(CLEAN)
+}
+
+fn man(command: Option<&str>, out: &mut impl Write) -> io::Result<u8> {
+    let mut plumb = Plumb::command();
+    plumb.build();
+    let page = match command {
+        None => plumb,
+        Some(name) => match plumb.find_subcommand(name) {
+            Some(found) => found.clone(),
+            None => {
+                complain(&format!("error: `{name}` is no subcommand"));
+                return Ok(UNDECIDED);
+            }
+        },
+    };
+    clap_mangen::Man::new(page).render(out)?;
+    Ok(CLEAN)
 }

@@ -180,12 +180,7 @@ impl Case {
 
     /// The networks that communicators chose, with the process and the line.
     pub fn networks(&self) -> impl Iterator<Item = (&str, &Process, &Quote)> {
-        self.communicators.iter().flat_map(move |communicator| {
-            communicator.members.values().filter_map(move |member| {
-                let network = member.facts.network.as_ref()?;
-                Some((&*network.value, self.processes.get(member.process)?, &network.quote))
-            })
-        })
+        self.processes.iter().flat_map(|process| process.facts.networks.iter().map(move |it| (&*it.value, process, &it.quote)))
     }
 
     /// The name of the machine, as the plugin, a manifest or a note tells it.

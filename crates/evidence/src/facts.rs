@@ -55,6 +55,8 @@ pub struct ProcessFacts {
     pub warnings: Warnings,
     /// `FILE:LINE -> CODE`
     pub propagated: Distinct<u32>,
+    /// `Using network Libfabric`, by any of its communicators.
+    pub networks: Distinct<Arc<str>>,
 }
 
 /// The first warnings of a process.
@@ -87,7 +89,7 @@ impl ProcessFacts {
     pub(crate) fn merge(&mut self, later: Self) {
         let Self {
             version, cuda_driver, environment, comm_config, bootstrap, sockets, hcas, no_ib_device, hca_gpudirect,
-            gpudirect_by_distance, plugins, ofi, nvls, dmabuf, ras, tuner, topology_file, warnings, propagated,
+            gpudirect_by_distance, plugins, ofi, nvls, dmabuf, ras, tuner, topology_file, warnings, propagated, networks,
         } = later;
         self.version.merge(version);
         self.cuda_driver.merge(cuda_driver);
@@ -108,6 +110,7 @@ impl ProcessFacts {
         self.topology_file.merge(topology_file);
         self.warnings.merge(warnings);
         self.propagated.merge(propagated);
+        self.networks.merge(networks);
     }
 }
 

@@ -194,6 +194,7 @@ impl Reader {
                     self.networks.push(Arc::clone(&name));
                     name
                 });
+                facts.networks.note(Arc::clone(&name), || Quote::new(spot, line));
                 thread.setup(About::Setup, spot).network(name, quote);
             }
             Message::BootstrapTimings(it) => thread.setup(About::Setup, spot).bootstrap_timings(it, quote),

@@ -21,3 +21,26 @@ pub use model::{
 pub use redact::redact;
 pub use sarif::sarif;
 pub use text::{Style, text};
+
+use std::io::{self, Write};
+
+/// Writes the list of all rules.
+pub fn rules(as_json: bool, out: &mut impl Write) -> io::Result<()> {
+    if as_json {
+        let list: Vec<serde_json::Value> = rules::all()
+            .into_iter()
+            .map(|it| {
+                serde_json::json!({
+                    "id": it.id, "title": it.title, "severity": it.severity.name(),
+                    "why": it.why, "fix": it.fix, "references": it.references,
+                })
+            })
+            .collect();
+        serde_json::to_writer_pretty(&mut *out, &serde_json::json!({ "schema": "plumb.rules/1", "rules": list }))?;
+        return writeln!(out);
+    }
+    for rule in rules::all() {
+        writeln!(out, "{:<8} {:<36} {}", rule.severity.name(), rule.id, rule.title)?;
+    }
+    Ok(())
+}

@@ -30,7 +30,7 @@ impl Default for Style {
 
 /// Writes the answer.
 pub fn text(doctor: &Doctor, style: Style, out: &mut impl Write) -> io::Result<()> {
-    let page = Page { style: Style { width: style.width.clamp(40, 160), ..style } };
+    let page = Page { style: Style { width: style.width.clamp(40, 160), ..style }, folder: folder(doctor) };
     page.verdict(doctor, out)?;
     page.head(doctor, out)?;
     page.checks(doctor, out)?;
@@ -41,6 +41,8 @@ pub fn text(doctor: &Doctor, style: Style, out: &mut impl Write) -> io::Result<(
 
 struct Page {
     style: Style,
+    /// What all file names begin with; it is not repeated at every line.
+    folder: String,
 }
 
 /// How many communicators are shown one by one.
@@ -49,6 +51,10 @@ const COMMUNICATORS: usize = 6;
 const NODE_PAIRS: usize = 8;
 
 impl Page {
+    fn place(&self, evidence: &Evidence) -> String {
+        format!("{}:{}", evidence.file.strip_prefix(&self.folder).unwrap_or(&evidence.file), evidence.line)
+    }
+
     fn paint(&self, text: &str, ansi: Ansi) -> String {
         if self.style.colour { format!("{ansi}{text}{ansi:#}") } else { text.to_owned() }
     }
@@ -124,7 +130,7 @@ impl Page {
             };
             let when = failure.time.as_ref().map(|it| format!(" at {it}")).unwrap_or_default();
             let sure = if failure.certain { "" } else { " (as far as the input can be ordered)" };
-            let at = place(&failure.evidence);
+            let at = self.place(&failure.evidence);
             self.row(out, "failed", &format!("first: {who}{when}: {}{sure}   {at}", failure.what))?;
         }
         Ok(())
@@ -177,7 +183,7 @@ impl Page {
         writeln!(out)?;
         let room = self.style.width.saturating_sub(24);
         for check in seen {
-            let at = check.evidence.as_ref().map(place).unwrap_or_default();
+            let at = check.evidence.as_ref().map(|it| self.place(it)).unwrap_or_default();
             let lines = wrap(&check.text, room);
             for (i, line) in lines.iter().enumerate() {
                 let (state, id) = if i == 0 { (check.state.as_str(), check.id.as_str()) } else { ("", "") };
@@ -227,7 +233,7 @@ impl Page {
             writeln!(out, "  {}", self.paint(&line, Ansi::new().bold()))?;
         }
         for evidence in finding.evidence.iter().take(3) {
-            writeln!(out, "  {} {}", self.paint("-->", Self::by_word("note")), place(evidence))?;
+            writeln!(out, "  {} {}", self.paint("-->", Self::by_word("note")), self.place(evidence))?;
             if !evidence.text.is_empty() {
                 let line = clean(&evidence.text);
                 writeln!(out, "   {}  {}", self.paint("|", Self::by_word("note")), cut(&line, self.style.width - 6))?;
@@ -342,8 +348,19 @@ fn training_words(training: &crate::Training) -> String {
     if parts.is_empty() { format!("{} lines with a loss", training.loss_lines) } else { parts.join(", ") }
 }
 
-fn place(evidence: &Evidence) -> String {
-    format!("{}:{}", evidence.file, evidence.line)
+/// The folder that all inputs are in, with its slash.
+fn folder(doctor: &Doctor) -> String {
+    let mut names = doctor.inputs.iter().map(|it| it.file.as_str());
+    let parent = |name: &str| name.rfind('/').map_or(0, |at| at + 1);
+    let Some(first) = names.next() else { return String::new() };
+    let mut common = first.get(..parent(first)).unwrap_or_default();
+    for name in names {
+        while !name.starts_with(common) {
+            let shorter = common.trim_end_matches('/');
+            common = shorter.get(..parent(shorter)).unwrap_or_default();
+        }
+    }
+    common.to_owned()
 }
 
 fn counted(n: usize, what: &str) -> String {

@@ -1,6 +1,235 @@
 //! Memory, shared memory, files, locked memory.
 
 use super::Signal;
+use crate::source::Kind;
+
+/// NCCL found no room in /dev/shm.
+pub static SHM_FULL: Signal = Signal {
+    name: "shm-full",
+    templates: &[
+        "Call to posix_fallocate failed : No space left on device",
+        "Call to posix_fallocate failed: No space left on device",
+        "Error: failed to extend {file} to {bytes} bytes, error: {why...}",
+        "Error: failed to extend {file} to {bytes} bytes",
+        "Error while creating shared memory segment {file} (size {bytes}), error: {why...}",
+        "Error while creating shared memory segment {file} (size {bytes})",
+        "fallocate: Failed to extend {file} to {bytes} bytes, error: {why...}",
+    ],
+    source: "NCCL include/shm.h (up to 2.12), src/misc/shmutils.cc (2.13 to 2.29), src/os/linux.cc (2.30)",
+    meaning: "A buffer in /dev/shm could not be made: it is full or too small.",
+    kind: Kind::NcclLog,
+};
+
+/// A process died on a page of /dev/shm that could not be given.
+pub static SHM_BUS_ERROR: Signal = Signal {
+    name: "shm-bus-error",
+    templates: &[
+        "is killed by signal: Bus",
+        "Unexpected bus error encountered in worker. This might be caused by insufficient shared memory (shm)",
+        "It is possible that dataloader's workers are out of shared memory",
+        "out of shared memory. Please try to raise your shared memory limit",
+        "unable to write to file </torch_",
+        "unable to allocate shared memory(shm) for file </torch_",
+        "unable to allocate shared memory (shm) for file </torch_",
+        "Signal 7 (SIGBUS) received by PID",
+        "failed (exitcode: -7)",
+        "Signal: Bus error (7)",
+        "Caught signal 7 (Bus error",
+        "Bus error (core dumped)",
+    ],
+    source: "PyTorch DataLoader and torchrun",
+    meaning: "A worker wrote to shared memory for which there was no room.",
+    kind: Kind::TrainingLog,
+};
+
+/// Ray avoids a small /dev/shm.
+pub static SHM_SMALL_FOR_RAY: Signal = Signal {
+    name: "shm-small-for-ray",
+    templates: &["because /dev/shm has only {bytes} bytes available"],
+    source: "Ray",
+    meaning: "/dev/shm is too small for Ray's object store, which goes to disk instead.",
+    kind: Kind::TrainingLog,
+};
+
+/// No more files or sockets can be opened.
+pub static TOO_MANY_OPEN_FILES: Signal = Signal {
+    name: "too-many-open-files",
+    templates: &["Too many open files", "received 0 items of ancdata"],
+    source: "the C library (EMFILE), printed by NCCL, PyTorch and Python",
+    meaning: "The limit of open files is reached; sockets count as files.",
+    kind: Kind::TrainingLog,
+};
+
+/// `ulimit -n`, as pasted.
+pub static OPEN_FILE_LIMIT: Signal = Signal {
+    name: "open-file-limit",
+    templates: &["open files {unit}-n) {value}", "ulimit -n => {value}", "ulimit -n: {value}"],
+    source: "ulimit -a",
+    meaning: "How many files a process may open.",
+    kind: Kind::Notes,
+};
+
+/// The kernel or the cluster's manager killed a process for memory.
+pub static HOST_OOM: Signal = Signal {
+    name: "host-oom",
+    templates: &[
+        "Out of memory: Killed process {pid} ({name})",
+        "Out of memory: Kill process {pid} ({name})",
+        "Memory cgroup out of memory: Killed process {pid} ({name})",
+        "Memory cgroup out of memory: Kill process {pid} ({name})",
+        "invoked oom-killer: ",
+        "oom-kill:constraint={constraint}",
+        "oom_reaper: reaped process {pid} ({name})",
+        "oom-kill event(s) in ",
+        "oom_kill event in ",
+        "oom_kill events in ",
+        "killed by the cgroup out-of-memory handler",
+        "tasks have been OOM Killed",
+        "task {task}: Out Of Memory",
+        "OOMKilled",
+        "killed due to memory pressure (OOM)",
+        "was killed due to the node running low on memory",
+        "exceeded memory limit (",
+    ],
+    source: "Linux, Slurm, Kubernetes, Ray",
+    meaning: "A process was killed because the host or its container had no memory left.",
+    kind: Kind::KernelLog,
+};
+
+/// A process was killed with SIGKILL; who did it is not said.
+pub static SIGKILL: Signal = Signal {
+    name: "sigkill",
+    templates: &[
+        "failed (exitcode: -9) local_rank: {local}",
+        "Signal 9 (SIGKILL) received by PID {pid}",
+        "exitcode  : -9 (pid: {pid})",
+        "is killed by signal: Killed",
+        "exited on signal 9 (Killed)",
+        "exits with return code = -9",
+        "died with <Signals.SIGKILL: 9>",
+        "command terminated with exit code 137",
+        "Exit Code:    137",
+        "exitCode: 137",
+        "terminated by signal SIGKILL",
+        "terminated with signal SIGKILL",
+        "killed by SIGKILL by OOM killer",
+        ": line {line}: {pid} Killed  ",
+    ],
+    source: "torchrun, DeepSpeed, Open MPI, PyTorch DataLoader, Kubernetes",
+    meaning: "A process was killed; mostly by the kernel for lack of host memory.",
+    kind: Kind::TrainingLog,
+};
+
+/// NCCL's service thread lost its files.
+pub static PROXY_POLL_FAILED: Signal = Signal {
+    name: "proxy-poll-failed",
+    templates: &["[Proxy Service] Poll failed: {why...}", "[Proxy Service UDS] Poll failed: {why...}"],
+    source: "NCCL src/proxy.cc",
+    meaning: "A thread of NCCL cannot wait for its connections any more, mostly because one could not be opened.",
+    kind: Kind::NcclLog,
+};
+
+/// NCCL found no room in GPU memory.
+pub static GPU_OOM_IN_NCCL: Signal = Signal {
+    name: "gpu-oom-in-nccl",
+    templates: &[
+        "Cuda failure 'out of memory'",
+        "Cuda failure 2 'out of memory'",
+        "Failed to CUDA calloc async {bytes} bytes",
+        "Failed to CUDA calloc {bytes} bytes",
+        "Failed to CUDA malloc {bytes} bytes",
+    ],
+    source: "NCCL src/include/alloc.h and others, all releases",
+    meaning: "NCCL could not allocate GPU memory for its buffers.",
+    kind: Kind::NcclLog,
+};
+
+/// nccl-tests found no room in GPU memory.
+pub static GPU_OOM_IN_TESTS: Signal = Signal {
+    name: "gpu-oom-in-tests",
+    templates: &[
+        "Test CUDA failure {place} 'out of memory'",
+        "Cuda failure common.cu:{line} 'out of memory'",
+    ],
+    source: "nccl-tests src/common.cu",
+    meaning: "The test's own buffers do not fit into GPU memory.",
+    kind: Kind::NcclTests,
+};
+
+/// Memory could not be locked for the HCA.
+pub static LOCKED_MEMORY_REFUSED: Signal = Signal {
+    name: "locked-memory-refused",
+    templates: &[
+        "Please set max locked memory (ulimit -l) to 'unlimited' (current: {limit})",
+        "ibv_create_cq(cqe={n}) failed: Cannot allocate memory",
+        "ibv_create_cq() failed: Cannot allocate memory",
+        "ibv_create_qp() failed: Cannot allocate memory",
+        "Call to ibv_create_cq failed with error Cannot allocate memory",
+        "Call to ibv_create_qp failed with error Cannot allocate memory",
+        "Call to ibv_create_srq failed with error Cannot allocate memory",
+        "Call to ibv_reg_mr failed with error Cannot allocate memory",
+        "Call to ibv_reg_mr_iova2 failed with error Cannot allocate memory",
+        "Call to ibv_alloc_pd failed with error Cannot allocate memory",
+        "ibv_reg_mr() failed: Cannot allocate memory",
+        "Failure to post internal receive buffers",
+        "memlock limits are set too low",
+        "allocate some locked memory",
+        "RLIMIT_MEMLOCK is {bytes} bytes",
+    ],
+    source: "NCCL src/misc/ibvwrap.cc, UCX, libfabric (EFA), Open MPI, libibverbs",
+    meaning: "The process may not lock as much memory as RDMA needs.",
+    kind: Kind::NcclLog,
+};
+
+/// The same failures in releases that do not say why.
+pub static VERBS_REFUSED: Signal = Signal {
+    name: "verbs-refused",
+    templates: &["Call to ibv_create_qp failed", "Call to ibv_create_cq failed", "Call to ibv_reg_mr failed"],
+    source: "NCCL src/misc/ibvwrap.cc",
+    meaning: "An RDMA object could not be made; releases before 2.12 do not say why.",
+    kind: Kind::NcclLog,
+};
+
+/// The EFA plugin could not register memory for want of it.
+pub static REGISTRATION_WITHOUT_MEMORY: Signal = Signal {
+    name: "registration-without-memory",
+    templates: &[
+        "Unable to register memory (type = 1) for device {device}. RC: 12, Error: Cannot allocate memory",
+        "Unable to register memory (type = 1) for device {device}. RC: -12, Error: Cannot allocate memory",
+    ],
+    source: "aws-ofi-nccl, register_mr_buffers",
+    meaning: "Host memory could not be registered with the EFA adapter.",
+    kind: Kind::NcclLog,
+};
+
+/// `ulimit -l`, as pasted.
+pub static LOCKED_MEMORY_LIMIT: Signal = Signal {
+    name: "locked-memory-limit",
+    templates: &[
+        "max locked memory {unit}-l) {value}",
+        "ulimit -l => {value}",
+        "ulimit -l: {value}",
+        "Max locked memory {value...}",
+    ],
+    source: "ulimit -a, /proc/PID/limits",
+    meaning: "How much memory a process may lock.",
+    kind: Kind::Notes,
+};
 
 /// All signals of this family.
-pub static ALL: &[&Signal] = &[];
+pub static ALL: &[&Signal] = &[
+    &GPU_OOM_IN_NCCL,
+    &GPU_OOM_IN_TESTS,
+    &HOST_OOM,
+    &LOCKED_MEMORY_LIMIT,
+    &LOCKED_MEMORY_REFUSED,
+    &OPEN_FILE_LIMIT,
+    &PROXY_POLL_FAILED,
+    &REGISTRATION_WITHOUT_MEMORY,
+    &SHM_BUS_ERROR,
+    &SHM_FULL,
+    &SHM_SMALL_FOR_RAY,
+    &SIGKILL,
+    &TOO_MANY_OPEN_FILES,
+    &VERBS_REFUSED,
+];

@@ -15,8 +15,8 @@ pub static RULE: Rule = Rule {
     needs: &[Source::NcclLog, Source::Instance],
     why: "Every byte between nodes is copied through host memory on both sides, or the plugin refuses to start. The usual reason is a \
           second libfabric in the image, or a kernel without the EFA driver's peer memory support.",
-    fix: "On the host `cat /sys/class/infiniband/*/device/p2p` must name a peer memory provider (load nvidia_peermem, or update driver \
-          and EFA installer). In the container `FI_LOG_LEVEL=info /opt/amazon/efa/bin/fi_info -p efa -t FI_EP_RDM -c FI_HMEM` must list \
+    fix: "On the host `cat /sys/class/infiniband/*/device/p2p` must name NVIDIA; if not, update the NVIDIA driver and run the \
+          EFA installer there. In the container `FI_LOG_LEVEL=info /opt/amazon/efa/bin/fi_info -p efa -t FI_EP_RDM -c FI_HMEM` must list \
           devices; if not, remove every libfabric but the one in /opt/amazon/efa. Do not set NCCL_NET_GDR_LEVEL=LOC or 0.",
     references: &[
         "https://github.com/aws/aws-ofi-nccl/issues/889",

@@ -28,9 +28,10 @@ pub(crate) fn check_last(case: &Case, diagnosis: &Diagnosis) -> Vec<Finding> {
     if diagnosis.worst() == Some(Severity::Error) {
         return Vec::new();
     }
-    let failed = case.processes.iter().find_map(|process| {
+    let failed = case.processes.iter().enumerate().find_map(|(place, process)| {
         let seen = process.facts.propagated.iter().find(|it| matches!(it.value, 1..=6 | 8))?;
-        Some((process, seen))
+        let in_passing = matches!(seen.value, 2 | 3) && went_well(case, place);
+        (!in_passing).then_some((process, seen))
     });
     let Some((process, seen)) = failed else { return Vec::new() };
     let meaning = match seen.value {
@@ -46,6 +47,15 @@ pub(crate) fn check_last(case: &Case, diagnosis: &Diagnosis) -> Vec<Finding> {
     vec![Finding::new(Confidence::Certain, message).seen(&seen.quote).about("host", &process.host)]
 }
 
+/// Whether the process made a communicator and warned of nothing: a network that was tried and passed over,
+/// and the sockets that close at the end, leave such errors behind.
+fn went_well(case: &Case, place: usize) -> bool {
+    let quiet = case.processes.get(place).is_some_and(|it| it.facts.warnings.count == 0);
+    let members =
+        case.communicators.iter().flat_map(|it| it.members.values()).filter(|it| it.process == place);
+    quiet && members.clone().count() > 0 && members.clone().all(evidence::Member::is_complete)
+}
+
 #[cfg(test)]
 mod tests {
     use crate::testing::ids;
@@ -53,6 +63,14 @@ mod tests {
     #[test]
     fn an_error_without_a_cause_is_an_error() {
         assert_eq!(ids("n:1:2 [0] NCCL INFO init.cc:1093 -> 1\n"), ["nccl-call-failed"]);
+    }
+
+    #[test]
+    fn errors_in_passing_are_none() {
+        let log = "n:1:1 [0] NCCL INFO transport/net_ib.cc:852 -> 3\n\
+                   n:1:1 [0] NCCL INFO comm 0x1 rank 0 nranks 1 cudaDev 0 nvmlDev 0 busId 60 commId 0x4 - Init COMPLETE\n";
+        assert!(ids(log).is_empty());
+        assert_eq!(ids(&log.replace("-> 3", "-> 6")), ["nccl-call-failed"]);
     }
 
     #[test]

@@ -1,9 +1,12 @@
 //! The job as a whole: who failed first, who is late, who differs; and what no other rule explains.
 
 pub mod initialisation_failed;
+pub mod late_ranks;
+pub mod ranks_disagree;
 pub mod unexplained_warning;
 
 use crate::Rule;
 
 /// The rules of this family.
-pub static RULES: &[&Rule] = &[&initialisation_failed::RULE, &unexplained_warning::RULE];
+pub static RULES: &[&Rule] =
+    &[&initialisation_failed::RULE, &late_ranks::RULE, &ranks_disagree::RULE, &unexplained_warning::RULE];

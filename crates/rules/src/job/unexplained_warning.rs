@@ -36,7 +36,15 @@ pub(crate) fn check_last(case: &Case, _: &Diagnosis) -> Vec<Finding> {
         })
         .collect();
     let Some((process, first)) = unknown.first() else { return Vec::new() };
-    let message = format!("{} by {}", counted(unknown.len(), "warning that no rule explains, first", "warnings that no rule explains, first"), process.name());
+    let message = format!(
+        "{} by {}",
+        counted(
+            unknown.len(),
+            "warning that no rule explains, first",
+            "warnings that no rule explains, first"
+        ),
+        process.name()
+    );
     vec![Finding::new(Confidence::Certain, message).seen(first).seen_all(unknown.iter().map(|it| it.1))]
 }
 
@@ -50,7 +58,10 @@ mod tests {
 
     #[test]
     fn an_unknown_warning_is_shown() {
-        assert_eq!(ids("n:1:2 [0] x.cc:1 NCCL WARN The moon is in the wrong house\n"), ["unexplained-warning"]);
+        assert_eq!(
+            ids("n:1:2 [0] x.cc:1 NCCL WARN The moon is in the wrong house\n"),
+            ["unexplained-warning"]
+        );
     }
 
     #[test]

@@ -1,5 +1,7 @@
 //! Two ranks were given the same GPU.
 
+use std::collections::{BTreeMap, BTreeSet};
+
 use evidence::signals::launch::DUPLICATE_GPU;
 use evidence::{Case, Missing, Source};
 
@@ -24,21 +26,40 @@ pub static RULE: Rule = Rule {
 fn check(case: &Case) -> Result<Vec<Finding>, Missing> {
     let found = case.look_for(&[&DUPLICATE_GPU], Source::JobOutput)?;
     let Some(first) = found.first() else { return Ok(Vec::new()) };
-    let pairs = found.len();
     let (a, b, bus) = (first.get("a"), first.get("b"), first.get("bus"));
+    let ranks: BTreeSet<&str> =
+        found.iter().flat_map(|it| [it.get("a"), it.get("b")]).filter(|it| !it.is_empty()).collect();
     let message = if a.is_empty() {
         "several ranks use one GPU".to_owned()
-    } else if pairs == 1 {
+    } else if ranks.len() == 2 {
         format!("ranks {a} and {b} are both on the GPU at PCI {bus}")
     } else {
-        format!("{pairs} pairs of ranks share a GPU, ranks {a} and {b} the one at PCI {bus}")
+        format!("{} ranks share a GPU with another, ranks {a} and {b} the one at PCI {bus}", ranks.len())
     };
-    Ok(vec![Finding::new(Confidence::Certain, message).by(case, &found).about("gpu", bus)])
+    let finding = if two_machines_of_one_name(case) {
+        // NCCL then takes two machines for one, and their GPUs for the same.
+        Finding::new(Confidence::Possible, message).or("hostname-collision")
+    } else {
+        Finding::new(Confidence::Certain, message)
+    };
+    Ok(vec![finding.by(case, &found).about("gpu", bus)])
+}
+
+/// Whether processes of one host name have different addresses.
+fn two_machines_of_one_name(case: &Case) -> bool {
+    let mut addresses: BTreeMap<&str, BTreeSet<&str>> = BTreeMap::new();
+    for process in &case.processes {
+        for interface in process.facts.bootstrap.value().into_iter().flatten().take(1) {
+            addresses.entry(&process.host).or_default().insert(&interface.address);
+        }
+    }
+    addresses.values().any(|it| it.len() > 1)
 }
 
 #[cfg(test)]
 mod tests {
     use super::RULE;
+    use crate::Confidence;
     use crate::testing::{findings, quiet};
 
     #[test]
@@ -55,5 +76,13 @@ mod tests {
             &RULE,
             "#  Rank  0 Group  0 Pid 1 on a device  0 [0x8d] NVIDIA H100\n#  Rank  8 Group  0 Pid 1 on b device  0 [0x8d] NVIDIA H100\n",
         );
+    }
+
+    #[test]
+    fn two_machines_of_one_name_are_another_cause() {
+        let log = "n:1:1 [0] NCCL INFO Bootstrap: Using eth0:10.0.0.1<0>\nn:2:2 [0] NCCL INFO Bootstrap: Using eth0:10.0.0.2<0>\n\
+                   n:1:1 [0] init.cc:9 NCCL WARN Duplicate GPU detected : rank 0 and rank 1 both on CUDA device 60\n";
+        let it = &findings(&RULE, log)[0];
+        assert_eq!((it.confidence, it.also.as_slice()), (Confidence::Possible, &["hostname-collision"][..]));
     }
 }

@@ -1,6 +1,18 @@
-//! Memory, shared memory, open files, locked memory.
+//! Limits of memory, shared memory, files and locked memory.
+
+pub mod fd_limit;
+pub mod gpu_oom_in_nccl;
+pub mod host_oom_kill;
+pub mod memlock_limit;
+pub mod shm_too_small;
 
 use crate::Rule;
 
 /// The rules of this family.
-pub static RULES: &[&Rule] = &[];
+pub static RULES: &[&Rule] = &[
+    &fd_limit::RULE,
+    &gpu_oom_in_nccl::RULE,
+    &host_oom_kill::RULE,
+    &memlock_limit::RULE,
+    &shm_too_small::RULE,
+];

@@ -16,7 +16,7 @@ pub static RULE: Rule = Rule {
     why: "Flows that a switch sends over the same link share it. Switches then mark packets (ECN) or tell senders to wait (PFC), and the \
           collective runs at the speed of the slowest flow. It grows with the number of nodes.",
     fix: "Look at the counters of all NICs and switch ports during a run (`ethtool -S`, `rdma -p statistic show`). Spread the flows: \
-          adaptive routing, or more queue pairs (NCCL_IB_QPS_PER_CONNECTION=4 with NCCL_IB_SPLIT_DATA_ON_QPS=0), a rail-aligned network, and \
+          adaptive routing (NCCL_IB_ADAPTIVE_ROUTING=1), more queue pairs (NCCL_IB_QPS_PER_CONNECTION=4), a rail-aligned network, and \
           DSCP and ECN settings that are the same on NICs (NCCL_IB_TC) and switches.",
     references: &["https://github.com/NVIDIA/nccl/issues/1531", "https://github.com/NVIDIA/nccl/issues/173"],
     check,

@@ -1,0 +1,153 @@
+//! `plumb doctor`: reads, judges, writes.
+
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::io::{self, BufRead as _, BufReader, BufWriter, IsTerminal as _, Write};
+use std::path::{Path, PathBuf};
+
+use report::{Doctor, Evidence, Options, Style};
+
+use crate::args::{self, Colour, FailOn, Format};
+use crate::{CLEAN, FINDINGS, UNDECIDED, complain, input};
+
+pub(crate) fn run(args: &args::Doctor, colour: Colour, out: &mut impl Write) -> io::Result<u8> {
+    let formats = if args.format.is_empty() { vec![Format::Text] } else { args.format.clone() };
+    if args.output.len() > formats.len() {
+        complain("error: there are more --output than --format");
+        return Ok(UNDECIDED);
+    }
+    if formats.len() > args.output.len() + 1 {
+        complain("error: only one --format can go to standard output: give each of the others an --output");
+        return Ok(UNDECIDED);
+    }
+    let Some(paths) = paths(args) else {
+        complain("error: nothing to read: name a log, a folder, or pipe one in\nhint: plumb doctor rank0.log");
+        return Ok(UNDECIDED);
+    };
+    let inputs = input::read(&paths);
+    for it in &inputs.unreadable {
+        complain(&format!("error: {}: {}", it.name, it.reason));
+    }
+    let tally = inputs.case.sources.tally();
+    let mut doctor = Doctor::new(&inputs.case, Options { matrix: args.matrix });
+    // What was read can be large, and the process ends soon: leave it to the system.
+    std::mem::forget(inputs.case);
+    fill_in(&mut doctor);
+    for it in &doctor.inputs {
+        if let Some(problem) = &it.problem {
+            complain(&format!("warning: {}: read only in part: {problem}", it.file));
+        }
+        if it.lines == 0 && it.problem.is_none() {
+            complain(&format!("warning: {}: is empty", it.file));
+        }
+    }
+    if args.redact {
+        report::redact(&mut doctor);
+    }
+    for (i, format) in formats.iter().enumerate() {
+        match args.output.get(i) {
+            Some(path) => {
+                let file = File::create(path).map_err(|error| io::Error::new(error.kind(), format!("{}: {error}", path.display())))?;
+                let mut file = BufWriter::new(file);
+                write(&doctor, *format, args, colour == Colour::Always, &mut file)?;
+                file.flush()?;
+            }
+            None => write(&doctor, *format, args, coloured(colour), out)?,
+        }
+    }
+    if tally.understood() == 0 {
+        let reason = if tally.told() == 0 { "there was nothing to read" } else { "no line was understood" };
+        complain(&format!("error: {reason}\nhint: plumb reads logs made with NCCL_DEBUG=INFO, and output of PyTorch, DeepSpeed and nccl-tests"));
+        return Ok(UNDECIDED);
+    }
+    Ok(exit_code(&doctor, args.fail_on))
+}
+
+/// What to read: the paths given, or what is piped in.
+fn paths(args: &args::Doctor) -> Option<Vec<PathBuf>> {
+    if !args.paths.is_empty() {
+        return Some(args.paths.clone());
+    }
+    (!io::stdin().is_terminal()).then(|| vec![PathBuf::from("-")])
+}
+
+fn write(doctor: &Doctor, format: Format, args: &args::Doctor, colour: bool, out: &mut impl Write) -> io::Result<()> {
+    match format {
+        Format::Text => report::text(doctor, Style { colour, width: width(), verbose: args.verbose }, out),
+        Format::Json => report::json(doctor, out),
+        Format::Sarif => report::sarif(doctor, out),
+        Format::Junit => report::junit(doctor, out),
+    }
+}
+
+fn coloured(colour: Colour) -> bool {
+    match colour {
+        Colour::Always => true,
+        Colour::Never => false,
+        Colour::Auto => {
+            let choice = anstream::AutoStream::choice(&io::stdout());
+            choice != anstream::ColorChoice::Never
+        }
+    }
+}
+
+/// The columns of the terminal, as the shell or the user tells them; 100 where nobody does.
+fn width() -> usize {
+    let told = std::env::var("COLUMNS").ok().and_then(|it| it.parse().ok());
+    told.or_else(|| io::stdout().is_terminal().then(terminal_width).flatten()).unwrap_or(100)
+}
+
+fn terminal_width() -> Option<usize> {
+    terminal_size::terminal_size().map(|(width, _)| usize::from(width.0).min(120))
+}
+
+fn exit_code(doctor: &Doctor, fail_on: FailOn) -> u8 {
+    let counted: &[&str] = match fail_on {
+        FailOn::Never => &[],
+        FailOn::Error => &["error"],
+        FailOn::Warning => &["error", "warning"],
+        FailOn::Info => &["error", "warning", "info"],
+    };
+    if counted.iter().any(|it| doctor.count(it) > 0) {
+        FINDINGS
+    } else if doctor.verdict.level == "unknown" {
+        UNDECIDED
+    } else {
+        CLEAN
+    }
+}
+
+/// Of very large inputs not all lines are kept. Those that became evidence are read again.
+fn fill_in(doctor: &mut Doctor) {
+    let mut wanted: BTreeMap<String, BTreeMap<u64, Vec<&mut Evidence>>> = BTreeMap::new();
+    let findings = doctor.findings.iter_mut().flat_map(|it| it.evidence.iter_mut());
+    let checks = doctor.checks.iter_mut().filter_map(|it| it.evidence.as_mut());
+    let environment = doctor.facts.environment.iter_mut().map(|it| &mut it.evidence);
+    for evidence in findings.chain(checks).chain(environment).filter(|it| it.text.is_empty() && it.line > 0) {
+        wanted.entry(evidence.file.clone()).or_default().entry(evidence.line).or_default().push(evidence);
+    }
+    for (file, mut lines) in wanted {
+        // Compressed or piped input cannot be read again at little cost; its place is told all the same.
+        let _ = fill_from(Path::new(&file), &mut lines);
+    }
+}
+
+fn fill_from(path: &Path, lines: &mut BTreeMap<u64, Vec<&mut Evidence>>) -> io::Result<()> {
+    let mut file = BufReader::with_capacity(1 << 18, File::open(path)?);
+    let mut number = 0;
+    let mut buffer = Vec::new();
+    while let Some((&next, _)) = lines.first_key_value() {
+        buffer.clear();
+        if file.read_until(b'\n', &mut buffer)? == 0 {
+            break;
+        }
+        number += 1;
+        if number == next {
+            let text = String::from_utf8_lossy(&buffer);
+            for evidence in lines.remove(&next).unwrap_or_default() {
+                evidence.text = text.trim_end().chars().take(600).collect();
+            }
+        }
+    }
+    Ok(())
+}

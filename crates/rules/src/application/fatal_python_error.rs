@@ -1,0 +1,114 @@
+//! One rank ended with an error of the program, and the others noticed.
+
+use evidence::signals::application::{CLOSED, CRASH, EXCEPTION, RANK_EXCEPTION, REMOTE_ERROR};
+use evidence::{Case, Missing, Sighting, Source};
+
+use crate::culprit::{Exit, exception, exits, names_nccl};
+use crate::{Confidence, Finding, Role, Rule, Severity};
+
+/// See the module documentation.
+pub static RULE: Rule = Rule {
+    id: "fatal-python-error",
+    title: "a rank ended with an error of the program",
+    severity: Severity::Error,
+    // The interconnect comes first: what it breaks ends in exceptions too.
+    role: Role::Consequence,
+    needs: &[Source::JobOutput],
+    why: "An exception or a crash that nothing caught ended this rank. Closed connections, remote errors and timeouts of the other \
+          ranks follow from it.",
+    fix: "Repair what the exception says; the traceback above it shows where. The other ranks' messages need no attention.",
+    references: &["https://pytorch.org/docs/stable/elastic/errors.html"],
+    check,
+};
+
+fn check(case: &Case) -> Result<Vec<Finding>, Missing> {
+    let found = case.look_for(&[&RANK_EXCEPTION, &EXCEPTION, &CRASH], Source::JobOutput)?;
+    let own: Vec<(&Sighting, String)> = found
+        .iter()
+        .filter(|it| *it.signal == RANK_EXCEPTION)
+        .filter_map(|it| Some((*it, exception(it)?)))
+        .collect();
+    let crashed = found.iter().copied().find(|it| *it.signal == CRASH && is_crash(it));
+    let ended: Vec<Exit> = exits(case).into_iter().filter(Exit::is_own).collect();
+    let noticed = !ended.is_empty() || case.first_of(&[&CLOSED, &REMOTE_ERROR]).is_some();
+    // Without PyTorch's mark an exception counts only where something ended.
+    let plain = || {
+        let first =
+            found.iter().copied().find(|it| *it.signal == EXCEPTION && !names_nccl(&it.quote.text))?;
+        noticed.then(|| (first, first.quote.text.trim().to_owned()))
+    };
+    let first = own.first().cloned();
+    let Some((sighting, what)) =
+        first.or_else(|| crashed.map(|it| (it, it.quote.text.trim().to_owned()))).or_else(plain)
+    else {
+        return Ok(Vec::new());
+    };
+    let rank = case.rank_of(sighting).or_else(|| ended.first().and_then(|it| it.rank));
+    let who = rank.map_or_else(|| "a rank".to_owned(), |it| format!("rank {it}"));
+    let same = own.iter().filter(|it| it.1 == what).count();
+    let others = if same > 1 { format!(", and {} more with the same", same - 1) } else { String::new() };
+    let message = format!("{who} ended with `{}`{others}", shorten(&what));
+    let finding = Finding::new(Confidence::Likely, message)
+        .seen(&sighting.quote)
+        .seen_all(ended.first().map(|it| &it.quote));
+    Ok(vec![match rank {
+        Some(rank) => finding.about("rank", rank),
+        None => finding,
+    }])
+}
+
+/// Signals that mean a fault of the program; others end it from outside.
+fn is_crash(sighting: &Sighting) -> bool {
+    let signal = sighting.get("signal");
+    signal.is_empty() || ["4 ", "7 ", "8 ", "11 "].iter().any(|it| signal.starts_with(it)) || signal == "11"
+}
+
+fn shorten(text: &str) -> String {
+    if text.chars().count() <= 160 {
+        text.to_owned()
+    } else {
+        format!("{}...", text.chars().take(157).collect::<String>())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::RULE;
+    use crate::testing::{findings, ids, quiet};
+
+    #[test]
+    fn an_exception_with_its_rank() {
+        let text =
+            "[rank2]: Traceback (most recent call last):\n[rank2]: ValueError: loss is nan at step 4\n";
+        assert_eq!(findings(&RULE, text)[0].message, "rank 2 ended with `ValueError: loss is nan at step 4`");
+    }
+
+    #[test]
+    fn an_old_exception_needs_an_end() {
+        let text = "Traceback (most recent call last):\nKeyError: 'labels'\n";
+        quiet(&RULE, text);
+        let ended = format!(
+            "{text}ERROR:torch.distributed.elastic.multiprocessing.api:failed (exitcode: 1) local_rank: 0 (pid: 9) of binary: /usr/bin/python\n"
+        );
+        assert_eq!(findings(&RULE, &ended).len(), 1);
+    }
+
+    #[test]
+    fn it_explains_the_messengers() {
+        let text = "[rank2]: ValueError: loss is nan at step 4\nb:1:2 [0] misc/socket.cc:72 NCCL WARN socketProgress: Connection closed by remote peer a<1>\n";
+        assert_eq!(ids(text), ["fatal-python-error", "peer-process-died"]);
+    }
+
+    #[test]
+    fn nccls_errors_are_not_the_programs() {
+        for text in [
+            "[rank1]: torch.distributed.DistBackendError: NCCL error in: x, unhandled cuda error\n",
+            "[rank1]: RuntimeError: NCCL communicator was aborted on rank 1.\n",
+            "[rank1]: torch.distributed.DistStoreError: Timed out after 21 seconds waiting for clients. 3/4 clients joined.\n",
+            "[rank1]:     raise RuntimeError(\"Error: x\")\n",
+            "W0101 torch/distributed/elastic/multiprocessing/api.py:1012] Sending process 1 closing signal SIGTERM\n",
+        ] {
+            quiet(&RULE, text);
+        }
+    }
+}

@@ -1,0 +1,78 @@
+//! Memory of a GPU is broken.
+
+use evidence::signals::hardware::UNCORRECTABLE_ECC;
+use evidence::{Case, Missing, Source};
+
+use super::xid::{self, Class};
+use crate::{Confidence, Finding, Role, Rule, Severity};
+
+/// See the module documentation.
+pub static RULE: Rule = Rule {
+    id: "gpu-ecc-error",
+    title: "a GPU has uncorrectable memory errors",
+    severity: Severity::Error,
+    role: Role::Cause,
+    needs: &[Source::JobOutput],
+    why: "The program read GPU memory that is broken beyond correction. The process on that GPU dies, and the others wait for it or fail with \
+          network errors: those are consequences. It is not a lack of memory and not a fault of the program.",
+    fix: "Drain the node. `nvidia-smi -q -d ECC,ROW_REMAPPER` and `dmesg | grep Xid` name the GPU. Reset it (`nvidia-smi -r -i GPU`) or reboot, \
+          so that bad rows are remapped; if it comes back, or a remapping failed, replace the GPU.",
+    references: &[
+        "https://docs.nvidia.com/deploy/a100-gpu-mem-error-mgmt/index.html",
+        "https://docs.nvidia.com/deploy/xid-errors/analyzing-xid-catalog.html",
+    ],
+    check,
+};
+
+fn check(case: &Case) -> Result<Vec<Finding>, Missing> {
+    let said = case.look_for(&[&UNCORRECTABLE_ECC], Source::JobOutput);
+    let kernel: Vec<_> = xid::of_class(case, &[Class::Memory]).collect();
+    if kernel.is_empty() {
+        let said = said?;
+        if said.is_empty() {
+            return Ok(Vec::new());
+        }
+        let message = "CUDA met an uncorrectable ECC error in GPU memory";
+        return Ok(vec![Finding::new(Confidence::Certain, message).by(case, &said)]);
+    }
+    let mut finding = None;
+    for (it, meaning) in &kernel {
+        let message = || format!("the GPU at {} reports Xid {}: {}", xid::gpu(it), meaning.xid, meaning.text);
+        let next = finding.unwrap_or_else(|| Finding::new(Confidence::Certain, message()));
+        finding = Some(next.seen(&it.quote).about("gpu", xid::gpu(it)));
+    }
+    let finding = finding.map(|it| it.by(case, &said.unwrap_or_default()));
+    // Single bit errors are corrected; they only announce worse.
+    let mild = kernel.iter().all(|it| it.1.xid == 92);
+    Ok(finding.map(|it| if mild { it.severity(Severity::Warning) } else { it }).into_iter().collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::RULE;
+    use crate::Severity;
+    use crate::testing::{findings, quiet};
+
+    #[test]
+    fn fires_on_tracebacks_and_kernel_logs() {
+        let traceback = "[E ProcessGroupNCCL.cpp:916] [Rank 1] NCCL watchdog thread terminated with exception: CUDA error: uncorrectable ECC error encountered\n";
+        assert_eq!(findings(&RULE, traceback)[0].entities[0].name, "1");
+        let kernel = "[ 1.2] NVRM: Xid (PCI:0000:17:00): 48, pid=4242, name=python, An uncorrectable double bit error (DBE) has been detected\n";
+        assert_eq!(
+            findings(&RULE, kernel)[0].message,
+            "the GPU at 0000:17:00 reports Xid 48: a double bit ECC error"
+        );
+    }
+
+    #[test]
+    fn corrected_errors_only_warn() {
+        let kernel = "NVRM: Xid (PCI:0000:17:00): 92, pid=1, High single-bit ECC error rate\n";
+        assert_eq!(findings(&RULE, kernel)[0].severity, Some(Severity::Warning));
+    }
+
+    #[test]
+    fn other_xids_and_lacking_memory_are_not_it() {
+        quiet(&RULE, "NVRM: Xid (PCI:0000:17:00): 31, pid=1, name=python, Ch 00000008\n");
+        quiet(&RULE, "torch.OutOfMemoryError: CUDA out of memory.\n");
+    }
+}

@@ -1,0 +1,110 @@
+//! The driver has lost a GPU.
+
+use evidence::signals::hardware::{FALLEN_OFF_BUS, GPU_INIT_FAILED, PCIE_AER};
+use evidence::{Case, Missing, Source};
+
+use super::xid::{self, Class};
+use crate::{Confidence, Finding, Role, Rule, Severity};
+
+/// See the module documentation.
+pub static RULE: Rule = Rule {
+    id: "gpu-fell-off-bus",
+    title: "a GPU does not answer any more",
+    severity: Severity::Error,
+    role: Role::Cause,
+    needs: &[Source::JobOutput],
+    why: "The GPU is gone from the PCIe bus (Xid 79): power, heat, a bad contact or a dead board. Processes on it hang or die, and the whole job \
+          waits for them.",
+    fix: "Drain the node and power-cycle it; a reset of the GPU is not enough. If it happens again, check power and temperature, reseat or \
+          replace the GPU. `dmesg -T | grep -iE 'xid|aer|fallen'` shows which.",
+    references: &[
+        "https://docs.nvidia.com/deploy/xid-errors/analyzing-xid-catalog.html",
+        "https://github.com/NVIDIA/open-gpu-kernel-modules/issues/507",
+    ],
+    check,
+};
+
+fn check(case: &Case) -> Result<Vec<Finding>, Missing> {
+    let kernel: Vec<_> = xid::of_class(case, &[Class::Lost]).collect();
+    let found = match case.look_for(&[&FALLEN_OFF_BUS, &GPU_INIT_FAILED], Source::JobOutput) {
+        Err(missing) if kernel.is_empty() => return Err(missing),
+        found => found.unwrap_or_default(),
+    };
+    let found: Vec<_> = found.into_iter().filter(|it| *it.signal == FALLEN_OFF_BUS).collect();
+    if found.is_empty() && kernel.is_empty() {
+        let Some(first) = case.first_of(&[&GPU_INIT_FAILED]) else { return Ok(Vec::new()) };
+        let message = format!("the driver could not start the GPU at {}", first.get("bus"));
+        return Ok(vec![
+            Finding::new(Confidence::Possible, message).by(case, &[first]).about("gpu", first.get("bus")),
+        ]);
+    }
+    let gpu = kernel
+        .first()
+        .map(|it| xid::gpu(it.0))
+        .or_else(|| found.iter().find_map(|it| address(&it.quote.text)));
+    let message = match gpu {
+        Some(gpu) => format!("the GPU at {gpu} does not answer any more"),
+        None => "a GPU does not answer any more".to_owned(),
+    };
+    let errors: Vec<_> = case.sightings_of(&PCIE_AER).map(|it| &it.quote).collect();
+    let finding = Finding::new(Confidence::Certain, message)
+        .seen_all(kernel.iter().map(|it| &it.0.quote))
+        .by(case, &found);
+    Ok(vec![finding.seen_all(errors).about("gpu", gpu.unwrap_or_default())])
+}
+
+/// The PCI address in a line: `0000:03:00.0`.
+fn address(text: &str) -> Option<&str> {
+    let words = text
+        .split([' ', '(', ')', ','])
+        .map(|it| it.trim_start_matches("PCI:").trim_start_matches("GPU").trim_end_matches(':'));
+    words.into_iter().find(|it| {
+        let mut parts = it.split([':', '.']);
+        let hex = |part: Option<&str>, least: usize| {
+            part.is_some_and(|it| it.len() >= least && it.bytes().all(|it| it.is_ascii_hexdigit()))
+        };
+        it.matches(':').count() == 2 && hex(parts.next(), 4) && hex(parts.next(), 2) && hex(parts.next(), 2)
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::RULE;
+    use crate::testing::{findings, quiet};
+
+    #[test]
+    fn fires_in_every_form() {
+        for (line, gpu) in [
+            (
+                "[7.6] NVRM: Xid (PCI:0000:02:00): 79, pid='<unknown>', name=<unknown>, GPU has fallen off the bus.\n",
+                "0000:02:00",
+            ),
+            ("Unable to determine the device handle for GPU0000:03:00.0: Unknown Error\n", "0000:03:00.0"),
+            (
+                "Unable to determine the device handle for GPU 0000:02:00.0: GPU is lost.  Reboot the system to recover this GPU\n",
+                "0000:02:00.0",
+            ),
+            ("NVRM: GPU 0000:18:00.0: GPU has fallen off the bus.\n", "0000:18:00.0"),
+        ] {
+            assert_eq!(
+                findings(&RULE, line)[0].message,
+                format!("the GPU at {gpu} does not answer any more"),
+                "{line}"
+            );
+        }
+        let lines = "NVRM: The NVIDIA GPU 0000:b3:00.0\nNVRM: (PCI ID: 10de:26b5) installed in this system has\n\
+                     NVRM: fallen off the bus and is not responding to commands.\n";
+        assert_eq!(findings(&RULE, lines).len(), 1);
+    }
+
+    #[test]
+    fn a_gpu_that_does_not_start_may_be_gone() {
+        let line = "[ 21.0] NVRM: GPU 0000:01:00.0: RmInitAdapter failed! (0x22:0x56:894)\n";
+        assert_eq!(findings(&RULE, line)[0].message, "the driver could not start the GPU at 0000:01:00.0");
+    }
+
+    #[test]
+    fn corrected_errors_of_pcie_are_no_loss() {
+        quiet(&RULE, "pcieport 0000:00:03.0: AER: Corrected error received: 0000:00:03.0\n");
+    }
+}

@@ -1,0 +1,157 @@
+//! An NVLink or NVSwitch fails.
+
+use evidence::plain::TopologyMatrix;
+use evidence::signals::hardware::{NVLINK_DOWN, NVLINK_UNCORRECTABLE, NVLINK_UP, SXID};
+use evidence::{Case, Missing, Source};
+
+use super::xid::{self, Class};
+use crate::{Confidence, Finding, Role, Rule, Severity};
+
+/// See the module documentation.
+pub static RULE: Rule = Rule {
+    id: "nvlink-fault",
+    title: "an NVLink or NVSwitch fails",
+    severity: Severity::Error,
+    role: Role::Cause,
+    needs: &[Source::JobOutput, Source::TopologyMatrix],
+    why: "A link between GPUs or to a switch had errors that could not be corrected, or is down. Programs on it die; what others report \
+          (connection closed, timeouts) follows from that.",
+    fix: "Drain the node. `nvidia-smi nvlink --status` and `-e` show links that are down or have errors, `dmesg | grep -iE 'xid|sxid'` names them. \
+          Reset all GPUs with the Fabric Manager stopped, or reboot; a link that fails again is a case for the vendor.",
+    references: &[
+        "https://docs.nvidia.com/deploy/xid-errors/analyzing-xid-catalog.html",
+        "https://docs.nvidia.com/datacenter/tesla/fabric-manager-user-guide/index.html",
+        "https://github.com/pytorch/pytorch/issues/58155",
+    ],
+    check,
+};
+
+fn check(case: &Case) -> Result<Vec<Finding>, Missing> {
+    let kernel: Vec<_> = xid::of_class(case, &[Class::Link]).collect();
+    let switches: Vec<_> = case.sightings_of(&SXID).filter(|it| it.get("class") == "Fatal").collect();
+    let said: Vec<_> = case.sightings_of(&NVLINK_UNCORRECTABLE).collect();
+    let message = if let Some((it, meaning)) = kernel.first() {
+        Some(format!("the GPU at {} reports Xid {}: {}", xid::gpu(it), meaning.xid, meaning.text))
+    } else if let Some(it) = switches.first() {
+        Some(format!("the NVSwitch at {} reports SXid {}: {}", it.get("bus"), it.get("sxid"), it.get("text")))
+    } else {
+        (!said.is_empty()).then(|| "CUDA met an uncorrectable NVLink error".to_owned())
+    };
+    if let Some(message) = message {
+        let finding = kernel.iter().fold(Finding::new(Confidence::Certain, message), |it, (line, _)| {
+            it.seen(&line.quote).about("gpu", xid::gpu(line))
+        });
+        // NVLink of Blackwell says itself whether an error is fatal.
+        let harmless = said.is_empty()
+            && switches.is_empty()
+            && kernel.iter().all(|it| it.0.get("text").contains("Nonfatal"));
+        let finding = if harmless { finding.severity(Severity::Warning) } else { finding };
+        return Ok(vec![finding.seen_all(switches.iter().map(|it| &it.quote)).by(case, &said)]);
+    }
+    let mut missing: Vec<Finding> = case.matrices.iter().filter_map(missing_links).collect();
+    missing.extend(link_down(case));
+    if missing.is_empty() && case.matrices.is_empty() {
+        case.look_for(&[&NVLINK_UNCORRECTABLE], Source::JobOutput)?;
+    }
+    Ok(missing)
+}
+
+/// A link that is down on one GPU and up on another.
+fn link_down(case: &Case) -> Option<Finding> {
+    let up: Vec<&str> = case.sightings_of(&NVLINK_UP).map(|it| it.get("link")).collect();
+    let down = case.sightings_of(&NVLINK_DOWN).find(|it| up.contains(&it.get("link")))?;
+    let message = format!("NVLink {} is down on one GPU and up on another", down.get("link"));
+    Some(Finding::new(Confidence::Possible, message).seen(&down.quote).severity(Severity::Warning))
+}
+
+/// A GPU without NVLink, or with fewer links, among GPUs that are all joined to each other.
+fn missing_links(matrix: &TopologyMatrix) -> Option<Finding> {
+    let mut gpus: Vec<(&str, Vec<Option<u32>>)> = Vec::new();
+    for (name, _) in matrix.rows.iter().filter(|it| it.0.starts_with("GPU")) {
+        let links = matrix
+            .gpu_paths()
+            .filter(|it| it.0 == &**name)
+            .map(|it| it.2.strip_prefix("NV").and_then(|it| it.parse().ok()));
+        gpus.push((name, links.collect()));
+    }
+    // Two joined GPUs can be a bridge; three that are all joined are a switch.
+    let most = gpus.iter().flat_map(|it| it.1.iter().flatten()).max().copied()?;
+    let whole = |it: &&(&str, Vec<Option<u32>>)| it.1.iter().filter(|it| **it == Some(most)).count() + 1;
+    let size = gpus.iter().map(|it| whole(&it)).max()?;
+    let good: Vec<&str> = gpus.iter().filter(|it| whole(it) == size).map(|it| it.0).collect();
+    let bad: Vec<&str> = gpus.iter().filter(|it| whole(it) == 1).map(|it| it.0).collect();
+    if size < 3
+        || good.len() != size
+        || bad.is_empty()
+        || good.len() + bad.len() != gpus.len()
+        || bad.len() >= good.len()
+    {
+        return None;
+    }
+    let message = format!(
+        "{} {} not joined by {most} NVLinks as the other {} GPUs are",
+        bad.join(", "),
+        if bad.len() == 1 { "is" } else { "are" },
+        size
+    );
+    let finding = Finding::new(Confidence::Likely, message).seen(&matrix.quote).severity(Severity::Warning);
+    Some(bad.iter().fold(finding, |it, gpu| it.about("gpu", gpu)))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::RULE;
+    use crate::Severity;
+    use crate::testing::{findings, quiet};
+
+    #[test]
+    fn fires_on_every_report() {
+        for line in [
+            "RuntimeError: CUDA error: uncorrectable NVLink error detected during the execution\n",
+            "NVRM: Xid (PCI:0000:8a:00): 74, pid=1, name=python, NVLink: fatal error detected on link 2(0x10000, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0)\n",
+            "NVRM: Xid (PCI:0018:01:00): 149, NETIR_LINK_EVT Fatal XC0 i0 Link 08 (0x004505c6 0x00000000)\n",
+            "[131453.74] nvidia-nvswitch0: SXid (PCI:0000:00:00.0): 20034, Fatal, Link 30 LTSSM Fault Up\n",
+        ] {
+            assert_eq!(findings(&RULE, line)[0].severity, None, "{line}");
+        }
+    }
+
+    #[test]
+    fn errors_that_are_not_fatal() {
+        quiet(
+            &RULE,
+            "nvidia-nvswitch3: SXid (PCI:0000:05:00.0): 12028, Non-fatal, Link 32 egress non-posted PRIV error (First)\n",
+        );
+        let xid = "NVRM: Xid (PCI:0018:01:00): 149, NETIR_LINK_EVT Nonfatal XC0 i0 Link 08 (0x1 0x0)\n";
+        assert_eq!(findings(&RULE, xid)[0].severity, Some(Severity::Warning));
+    }
+
+    #[test]
+    fn a_gpu_apart_from_the_others() {
+        let matrix = "\tGPU0\tGPU1\tGPU2\tGPU3\nGPU0\t X \tNV18\tNV18\tSYS\nGPU1\tNV18\t X \tNV18\tSYS\nGPU2\tNV18\tNV18\t X \tSYS\n\
+                      GPU3\tSYS\tSYS\tSYS\t X \n";
+        assert_eq!(
+            findings(&RULE, matrix)[0].message,
+            "GPU3 is not joined by 18 NVLinks as the other 3 GPUs are"
+        );
+    }
+
+    #[test]
+    fn a_link_that_others_have() {
+        let status = "GPU 0: NVIDIA H100 80GB HBM3\n\t Link 3: 26.562 GB/s\nGPU 1: NVIDIA H100 80GB HBM3\n\t Link 3: <inactive>\n";
+        assert_eq!(findings(&RULE, status).len(), 1);
+        quiet(&RULE, "GPU 0: NVIDIA A40\n\t Link 0: <inactive>\n\t Link 1: <inactive>\n");
+    }
+
+    #[test]
+    fn pairs_and_meshes_are_built_so() {
+        quiet(
+            &RULE,
+            "\tGPU0\tGPU1\tGPU2\tGPU3\nGPU0\t X \tNV12\tSYS\tSYS\nGPU1\tNV12\t X \tSYS\tSYS\nGPU2\tSYS\tSYS\t X \tNV12\nGPU3\tSYS\tSYS\tNV12\t X \n",
+        );
+        quiet(
+            &RULE,
+            "\tGPU0\tGPU1\tGPU2\nGPU0\t X \tNV12\tNV12\nGPU1\tNV12\t X \tNV12\nGPU2\tNV12\tNV12\t X \n",
+        );
+    }
+}

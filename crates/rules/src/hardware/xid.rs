@@ -1,0 +1,122 @@
+//! What the numbers of the driver's errors mean.
+//!
+//! From NVIDIA's Xid catalogue, <https://docs.nvidia.com/deploy/xid-errors/analyzing-xid-catalog.html> (read in its state of
+//! 2025-10-29), and the Xid manual, <https://docs.nvidia.com/deploy/xid-errors/index.html>.
+
+use evidence::signals::hardware::XID;
+use evidence::{Case, Sighting};
+
+/// What an Xid tells about.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Class {
+    /// A program's own mistake or end; the GPU is well.
+    Program,
+    /// GPU memory: [`super::gpu_ecc_error`].
+    Memory,
+    /// NVLink: [`super::nvlink_fault`].
+    Link,
+    /// The GPU is gone: [`super::gpu_fell_off_bus`].
+    Lost,
+    /// The GPU or its firmware failed and needs a reset.
+    Gpu,
+    /// Worth knowing.
+    Note,
+}
+
+/// A number and its meaning.
+#[derive(Debug)]
+pub(super) struct Meaning {
+    pub(super) xid: u64,
+    pub(super) class: Class,
+    pub(super) text: &'static str,
+}
+
+const fn means(xid: u64, class: Class, text: &'static str) -> Meaning {
+    Meaning { xid, class, text }
+}
+
+/// The numbers met on compute nodes.
+pub(super) static MEANINGS: &[Meaning] = &[
+    means(8, Class::Program, "the GPU stopped processing a channel"),
+    means(11, Class::Program, "an invalid or corrupted stream of commands"),
+    means(13, Class::Program, "an exception in a kernel, mostly an illegal address or instruction"),
+    means(31, Class::Program, "a memory page fault, mostly an illegal address in a kernel"),
+    means(32, Class::Program, "an invalid or corrupted stream of commands"),
+    means(38, Class::Note, "a watchdog of the driver's firmware"),
+    means(43, Class::Program, "a program's channel was reset after its error"),
+    means(44, Class::Note, "a fault while switching contexts"),
+    means(45, Class::Program, "channels were cleared because a program ended or an earlier error hit it"),
+    means(46, Class::Gpu, "the GPU stopped processing"),
+    means(48, Class::Memory, "a double bit ECC error"),
+    means(54, Class::Gpu, "auxiliary power is not connected to the board"),
+    means(61, Class::Gpu, "a breakpoint or warning of an internal microcontroller"),
+    means(62, Class::Gpu, "an internal microcontroller halted"),
+    means(
+        63,
+        Class::Note,
+        "a memory page or row was retired or remapped; it takes effect with the next reset",
+    ),
+    means(64, Class::Memory, "a memory page or row could not be retired or remapped"),
+    means(68, Class::Program, "an exception in the video decoder"),
+    means(69, Class::Program, "a class error of the graphics engine"),
+    means(74, Class::Link, "an NVLink error"),
+    means(79, Class::Lost, "the GPU has fallen off the bus"),
+    means(92, Class::Memory, "a high rate of single bit ECC errors"),
+    means(94, Class::Memory, "a contained memory error; the program that met it was ended"),
+    means(95, Class::Memory, "an uncontained memory error; all programs on the GPU are hit"),
+    means(109, Class::Gpu, "a timeout while switching contexts"),
+    means(110, Class::Gpu, "a security fault"),
+    means(119, Class::Gpu, "the GPU's system processor (GSP) did not answer"),
+    means(120, Class::Gpu, "an error in the GPU's system processor (GSP)"),
+    means(121, Class::Note, "an error of the chip-to-chip link"),
+    means(136, Class::Link, "an NVLink could not be trained"),
+    means(137, Class::Program, "an access over NVLink that was not allowed, mostly after a program's error"),
+    means(140, Class::Memory, "an ECC error that was not recovered"),
+    means(143, Class::Gpu, "the GPU could not be initialised"),
+    means(144, Class::Link, "an NVLink error (SAW)"),
+    means(145, Class::Link, "an NVLink error (RLW)"),
+    means(146, Class::Link, "an NVLink error (TLW)"),
+    means(147, Class::Link, "an NVLink error (TREX)"),
+    means(148, Class::Link, "an NVLink error (NVLPW_CTRL)"),
+    means(149, Class::Link, "an NVLink error (NETIR)"),
+    means(150, Class::Link, "an NVLink error (MSE)"),
+    means(154, Class::Note, "the advised recovery of the GPU changed; it follows another Xid"),
+    means(155, Class::Link, "an NVLink error defined by software"),
+    means(156, Class::Note, "a resource was retired"),
+    means(158, Class::Gpu, "a fatal timeout of the GPU"),
+    means(167, Class::Lost, "a fatal PCIe timeout"),
+    means(171, Class::Memory, "an uncorrectable DRAM error"),
+    means(172, Class::Memory, "an uncorrectable SRAM error"),
+];
+
+/// The meaning of a number.
+pub(super) fn meaning(xid: u64) -> Option<&'static Meaning> {
+    MEANINGS.iter().find(|it| it.xid == xid)
+}
+
+/// The Xid lines of some classes, each with its meaning.
+pub(super) fn of_class<'a>(
+    case: &'a Case,
+    classes: &'a [Class],
+) -> impl Iterator<Item = (&'a Sighting, &'static Meaning)> {
+    case.sightings_of(&XID).filter_map(move |it| {
+        let meaning = meaning(it.number("xid")?).filter(|it| classes.contains(&it.class))?;
+        Some((it, meaning))
+    })
+}
+
+/// The GPU of an Xid line: `0000:17:00`.
+pub(super) fn gpu(sighting: &Sighting) -> &str {
+    let bus = sighting.get("bus");
+    bus.strip_prefix("PCI:").unwrap_or(bus)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::MEANINGS;
+
+    #[test]
+    fn numbers_stand_in_order() {
+        assert!(MEANINGS.windows(2).all(|it| it[0].xid < it[1].xid));
+    }
+}

@@ -1,0 +1,116 @@
+//! Some ranks came late to a communicator, and the others waited.
+
+use evidence::signals::application::COMPILING;
+use evidence::{Case, Communicator, Missing, Quote, Source};
+
+use crate::application::watchdog::list;
+use crate::{Confidence, Finding, Role, Rule, Severity};
+
+/// See the module documentation.
+pub static RULE: Rule = Rule {
+    id: "late-ranks",
+    title: "ranks waited for others to begin",
+    severity: Severity::Info,
+    role: Role::Consequence,
+    needs: &[Source::NcclLog],
+    why: "A communicator is made when its last rank calls for it. The time the first ones waited is work of the last ones on their own \
+          host: loading data or a model, compiling an extension, a slow start. The network is not slow.",
+    fix: "See what the late ranks did before: compile extensions once when the image is built (`DS_BUILD_CPU_ADAM=1 pip install \
+          deepspeed`, TORCH_EXTENSIONS_DIR on a shared disk), stage data and weights on local disks, start all ranks together.",
+    references: &[
+        "NCCL src/init.cc (Init timings, 2.22+)",
+        "NCCL src/bootstrap.cc (Bootstrap timings, 2.23+)",
+    ],
+    check,
+};
+
+/// Seconds below which a start is as usual.
+const USUAL: f64 = 5.0;
+/// Seconds from which it is worth a warning.
+const LONG: f64 = 60.0;
+
+fn check(case: &Case) -> Result<Vec<Finding>, Missing> {
+    case.nccl_log()?;
+    let worst = case.communicators.iter().filter_map(|it| Some((it, waits(it)?)));
+    let worst = worst.max_by(|a, b| a.1.longest().0.total_cmp(&b.1.longest().0));
+    let Some((communicator, waits)) = worst.filter(|it| it.1.longest().0 >= USUAL) else {
+        return Ok(Vec::new());
+    };
+    let (longest, quote) = waits.longest();
+    // The last one to come waits for nobody.
+    let late: Vec<u32> = waits.0.iter().filter(|it| it.1 < longest / 4.0).map(|it| it.0).collect();
+    let whole = communicator.absent().is_empty();
+    let who = match (late.is_empty(), whole) {
+        (false, _) => format!("; {} came last", list(&late)),
+        (true, false) => "; the late ones are not in this input".to_owned(),
+        (true, true) => String::new(),
+    };
+    let waited = waits.0.len() - late.len();
+    let message = format!(
+        "{waited} {} up to {longest:.0} s for others to join communicator {}{who}",
+        if waited == 1 { "rank waited" } else { "ranks waited" },
+        communicator.name
+    );
+    let finding = Finding::new(Confidence::Likely, message).seen(quote);
+    let finding = late.iter().take(16).fold(finding, |it, rank| it.about("rank", rank));
+    let compiling = case.sightings_of(&COMPILING).next();
+    let finding = finding.seen_all(compiling.map(|it| &it.quote));
+    Ok(vec![if longest >= LONG { finding.severity(Severity::Warning) } else { finding }])
+}
+
+/// For each rank, the seconds it waited and where that stands.
+struct Waits<'a>(Vec<(u32, f64, &'a Quote)>);
+
+impl Waits<'_> {
+    fn longest(&self) -> (f64, &Quote) {
+        let mut longest = (self.0[0].1, self.0[0].2);
+        for (_, seconds, quote) in &self.0 {
+            if *seconds > longest.0 {
+                longest = (*seconds, quote);
+            }
+        }
+        longest
+    }
+}
+
+fn waits(communicator: &Communicator) -> Option<Waits<'_>> {
+    let mut all = Vec::new();
+    for (rank, member) in &communicator.members {
+        let split = member.facts.init_timings.as_ref().filter(|it| it.value.split);
+        let wait = match (split, &member.facts.bootstrap_timings) {
+            (Some(it), _) => Some((it.value.rest, &it.quote)),
+            (None, Some(it)) => Some((it.value.total, &it.quote)),
+            (None, None) => None,
+        };
+        all.extend(wait.map(|(seconds, quote)| (*rank, seconds, quote)));
+    }
+    (!all.is_empty()).then_some(Waits(all))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::RULE;
+    use crate::testing::{findings, quiet};
+
+    fn split(rank: u32, rest: f64) -> String {
+        format!(
+            "n{rank}:1:1 [0] NCCL INFO ncclCommSplit comm 0x9{rank} rank {rank} nranks 2 cudaDev 0 nvmlDev 0 busId 60 parent 0x5 splitCount 1 color 7 key {rank} - Init COMPLETE\n\
+             n{rank}:1:1 [0] NCCL INFO Init timings - ncclCommSplit: rank {rank} nranks 2 total 9.0 (kernels 0.00, alloc 0.00, bootstrap 0.00, allgathers 0.01, topo 0.01, graphs 0.00, connections 0.00, rest {rest:.2})\n"
+        )
+    }
+
+    #[test]
+    fn the_one_that_waited_least_came_last() {
+        let it = findings(&RULE, &(split(0, 8.0) + &split(1, 0.0)));
+        assert!(
+            it[0].message.starts_with("1 rank waited up to 8 s")
+                && it[0].message.ends_with("rank 1 came last"),
+            "{it:?}"
+        );
+    }
+
+    #[test]
+    fn a_usual_start_is_quiet() {
+        quiet(&RULE, &(split(0, 2.75) + &split(1, 0.0)));
+    }
+}

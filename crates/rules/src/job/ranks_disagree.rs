@@ -1,0 +1,108 @@
+//! Ranks of one communicator do not agree about what they share.
+
+use std::collections::BTreeMap;
+
+use evidence::signals::launch::{BOOTSTRAP_MISMATCH, RANK_TWICE};
+use evidence::{Case, Missing, Quote, Source};
+
+use crate::application::watchdog::list;
+use crate::{Confidence, Finding, Role, Rule, Severity};
+
+/// See the module documentation.
+pub static RULE: Rule = Rule {
+    id: "ranks-disagree",
+    title: "ranks of one communicator disagree",
+    severity: Severity::Error,
+    role: Role::Cause,
+    needs: &[Source::NcclLog],
+    why: "All ranks of a communicator must have the same size and number of channels, and each rank number once. Where they differ they \
+          wait for messages that nobody sends.",
+    fix: "Give all ranks the same WORLD_SIZE, each its own RANK, and the same NCCL release and NCCL_* variables; a second job on the \
+          same MASTER_ADDR and MASTER_PORT also mixes ranks up.",
+    references: &["NCCL src/bootstrap.cc", "NCCL src/init.cc"],
+    check,
+};
+
+fn check(case: &Case) -> Result<Vec<Finding>, Missing> {
+    case.nccl_log()?;
+    let mut findings = Vec::new();
+    if let Some(first) = case.sightings_of(&BOOTSTRAP_MISMATCH).next() {
+        let message =
+            format!("ranks told the root different {}s: {}", first.get("what"), first.get("counts"));
+        findings.push(Finding::new(Confidence::Certain, message).seen(&first.quote));
+    }
+    if let Some(first) = case.sightings_of(&RANK_TWICE).next() {
+        let message = format!("two processes claim to be rank {} of {}", first.get("rank"), first.get("n"));
+        findings.push(
+            Finding::new(Confidence::Certain, message).seen(&first.quote).about("rank", first.get("rank")),
+        );
+    }
+    let mut sizes: BTreeMap<&str, BTreeMap<u32, &Quote>> = BTreeMap::new();
+    for communicator in case.communicators.iter().filter(|it| it.name.starts_with("0x")) {
+        let quote = communicator
+            .members
+            .values()
+            .find_map(|it| it.facts.start.as_ref().or(it.facts.complete.as_ref()));
+        if let (Some(n), Some(quote)) = (communicator.n_ranks, quote) {
+            sizes.entry(&communicator.name).or_default().insert(n, quote);
+        }
+    }
+    for (name, sizes) in sizes.iter().filter(|it| it.1.len() > 1) {
+        let list: Vec<String> = sizes.keys().map(u32::to_string).collect();
+        let message = format!("ranks give communicator {name} different sizes: {}", list.join(", "));
+        findings.push(Finding::new(Confidence::Certain, message).seen_all(sizes.values().copied()));
+    }
+    for communicator in &case.communicators {
+        let mut counts: BTreeMap<u32, (Vec<u32>, &Quote)> = BTreeMap::new();
+        for (rank, member) in communicator.members.iter().filter(|it| !it.1.guessed) {
+            if let Some(channels) = &member.facts.channels {
+                counts.entry(channels.value.coll).or_insert((Vec::new(), &channels.quote)).0.push(*rank);
+            }
+        }
+        if counts.len() > 1 {
+            let parts: Vec<String> =
+                counts.iter().map(|(n, (ranks, _))| format!("{n} on {}", list(ranks))).collect();
+            let message =
+                format!("channels of communicator {} differ: {}", communicator.name, parts.join(", "));
+            let finding = Finding::new(Confidence::Likely, message)
+                .severity(Severity::Warning)
+                .or("config-mismatch-between-ranks");
+            findings.push(finding.seen_all(counts.values().map(|it| it.1)));
+            break;
+        }
+    }
+    Ok(findings)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::RULE;
+    use crate::testing::{findings, quiet};
+
+    fn rank(rank: u32, n: u32, channels: u32) -> String {
+        format!(
+            "n{rank}:1:1 [0] NCCL INFO ncclCommInitRank comm 0x{rank}1 rank {rank} nranks {n} cudaDev 0 nvmlDev 0 busId 60 commId 0x4116 - Init START\n\
+             n{rank}:1:1 [0] NCCL INFO {channels} coll channels, 0 nvls channels, 8 p2p channels, 8 p2p channels per peer\n"
+        )
+    }
+
+    #[test]
+    fn channels_and_sizes() {
+        let it = findings(&RULE, &(rank(0, 2, 8) + &rank(1, 2, 4)));
+        assert_eq!(it[0].message, "channels of communicator 0x4116 differ: 4 on rank 1, 8 on rank 0");
+        assert!(
+            findings(&RULE, &(rank(0, 2, 8) + &rank(1, 4, 8)))[0].message.contains("different sizes: 2, 4")
+        );
+        quiet(&RULE, &(rank(0, 2, 8) + &rank(1, 2, 8)));
+    }
+
+    #[test]
+    fn the_root_says_so() {
+        let text =
+            "n:1:1 [0] bootstrap.cc:190 NCCL WARN Bootstrap Root : mismatch in rank count from procs 6 : 3\n";
+        assert_eq!(findings(&RULE, text)[0].message, "ranks told the root different rank counts: 6 : 3");
+        let twice =
+            "n:1:1 [0] bootstrap.cc:1 NCCL WARN Bootstrap Root : rank 3 of 8 ranks has already checked in\n";
+        assert_eq!(findings(&RULE, twice)[0].message, "two processes claim to be rank 3 of 8");
+    }
+}

@@ -1,0 +1,142 @@
+//! A host was given more ranks, or more GPUs for each rank, than it has GPUs.
+
+use std::collections::BTreeSet;
+
+use evidence::signals::launch::{INVALID_DEVICE, TOO_FEW_GPUS};
+use evidence::{Case, Missing, Source};
+
+use super::command::{Command, commands};
+use crate::{Confidence, Finding, Role, Rule, Severity};
+
+/// See the module documentation.
+pub static RULE: Rule = Rule {
+    id: "more-ranks-than-gpus",
+    title: "more GPUs are asked for on a host than it has",
+    severity: Severity::Error,
+    role: Role::Cause,
+    needs: &[Source::JobOutput],
+    why: "Each rank takes the GPU of its local number. A rank whose number is not below the count of visible GPUs fails at once, and \
+          the launcher ends the others.",
+    fix: "Ranks on a node, times GPUs of a rank, must not exceed the GPUs there. nccl-tests: `-N 8 -g 1`, or one rank a node with \
+          `-g 8`, never both; with `-H a:8,b:8` and a small `-np` all ranks land on the first host, so use `-N`. PyTorch: \
+          `--nproc-per-node` no larger than what `nvidia-smi -L` lists inside the container; look at CUDA_VISIBLE_DEVICES too.",
+    references: &[
+        "https://github.com/NVIDIA/nccl-tests/issues/165",
+        "https://github.com/NVIDIA/nccl-tests/issues/263",
+    ],
+    check,
+};
+
+fn check(case: &Case) -> Result<Vec<Finding>, Missing> {
+    let counted: Vec<_> = case.sightings_of(&TOO_FEW_GPUS).collect();
+    let refused: Vec<_> = case.sightings_of(&INVALID_DEVICE).collect();
+    let command = commands(case).find(|it| it.ranks().or(it.ranks_per_node()).is_some());
+    if let Some(first) = counted.first() {
+        let (asked, found) = (first.get("asked"), first.get("found"));
+        let message = if asked.is_empty() {
+            "more GPUs are asked for than there are".to_owned()
+        } else {
+            format!("{asked} GPUs are asked for on a host where a process sees {found}")
+        };
+        let finding = Finding::new(Confidence::Certain, message).by(case, &counted);
+        // A process that sees one GPU of many was given only its own.
+        return Ok(vec![if found == "1" { finding.or("gpu-isolation-per-process") } else { finding }]);
+    }
+    if !refused.is_empty() {
+        let hosts: BTreeSet<&str> = refused
+            .iter()
+            .filter_map(|it| it.quote.text.split_once(": Test CUDA failure"))
+            .map(|it| it.0.trim())
+            .collect();
+        let at = if hosts.is_empty() {
+            String::new()
+        } else {
+            format!(" on {}", hosts.iter().copied().collect::<Vec<_>>().join(", "))
+        };
+        let asked = command.map(|it| asked(&it)).unwrap_or_default();
+        let message = format!("a rank asked for a GPU number that it does not see{at}{asked}");
+        let mut finding = Finding::new(Confidence::Likely, message).by(case, &refused);
+        if let Some(command) = command {
+            finding = finding.seen(command.quote);
+        }
+        return Ok(vec![hosts.iter().fold(finding, |it, host| it.about("host", host))]);
+    }
+    if let (Some(instance), Some(command)) = (case.instance(), command) {
+        let each = command.gpus_each().unwrap_or(1);
+        if let Some(here) = command.ranks_per_node().filter(|it| it.saturating_mul(each) > instance.gpus) {
+            let asked = here.saturating_mul(each);
+            let message = format!(
+                "the command asks for {asked} GPUs on each {}, which has {}",
+                instance.name, instance.gpus
+            );
+            return Ok(vec![Finding::new(Confidence::Likely, message).seen(command.quote)]);
+        }
+    }
+    if case.has(Source::JobOutput) { Ok(Vec::new()) } else { Err(Missing(Source::JobOutput)) }
+}
+
+/// What the command asks for, as the end of a sentence.
+fn asked(command: &Command<'_>) -> String {
+    let each = command.gpus_each();
+    match (command.ranks_per_node(), command.ranks(), each) {
+        (Some(n), _, Some(g)) => format!("; the command starts {n} ranks a node with {} each", gpus(g)),
+        (Some(n), _, None) => format!("; the command starts {n} ranks a node"),
+        (None, Some(n), Some(g)) => format!("; the command starts {n} ranks with {} each", gpus(g)),
+        (None, Some(n), None) => format!("; the command starts {n} ranks"),
+        (None, None, Some(g)) => format!("; the command gives each rank {}", gpus(g)),
+        (None, None, None) => String::new(),
+    }
+}
+
+fn gpus(n: u32) -> String {
+    if n == 1 { "1 GPU".to_owned() } else { format!("{n} GPUs") }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::RULE;
+    use crate::Confidence;
+    use crate::testing::{findings, quiet};
+
+    #[test]
+    fn nccl_tests_old_and_new() {
+        let old = "# Using devices\nn1: Test CUDA failure common.cu:941 'invalid device ordinal'\n .. n1 pid 8: Test failure common.cu:891\n\
+                   mpirun --host n1:8,n2:8 -np 16 all_reduce_perf -b 128M -e 2G -f 2 -g 8\n";
+        let want = "a rank asked for a GPU number that it does not see on n1; the command starts 16 ranks with 8 GPUs each";
+        assert_eq!(findings(&RULE, old)[0].message, want);
+        let new = "Invalid number of GPUs: 16 requested but only 8 were found.\n";
+        let it = &findings(&RULE, new)[0];
+        assert_eq!((it.confidence, it.also.len()), (Confidence::Certain, 0));
+        let isolated = "Invalid number of GPUs: 4 requested but only 1 were found.\n";
+        assert_eq!(findings(&RULE, isolated)[0].also, ["gpu-isolation-per-process"]);
+    }
+
+    #[test]
+    fn pytorch_of_every_age() {
+        for text in [
+            "RuntimeError: cuda runtime error (10) : invalid device ordinal at /pytorch/torch/csrc/cuda/Module.cpp:33\n",
+            "RuntimeError: CUDA error: invalid device ordinal\n",
+            "torch.AcceleratorError: CUDA error: invalid device ordinal\nGPU device may be out of range, do you have enough GPUs?\n",
+        ] {
+            assert_eq!(findings(&RULE, text).len(), 1, "{text}");
+        }
+    }
+
+    #[test]
+    fn a_command_that_cannot_work_on_this_machine() {
+        let text = "INSTANCE_TYPE=p5.48xlarge\nmpirun -np 16 -N 2 all_reduce_perf -g 8\n";
+        assert_eq!(
+            findings(&RULE, text)[0].message,
+            "the command asks for 16 GPUs on each p5.48xlarge, which has 8"
+        );
+        quiet(&RULE, "INSTANCE_TYPE=p5.48xlarge\nmpirun -np 16 -N 8 all_reduce_perf -g 1\n");
+    }
+
+    #[test]
+    fn quiet_on_a_run_that_works() {
+        quiet(
+            &RULE,
+            "# nThread 1 nGpus 8 minBytes 8\n#  Rank  0 Group  0 Pid 1 on a device  0 [0x8d] NVIDIA H100\n",
+        );
+    }
+}

@@ -1,0 +1,75 @@
+//! The limit of open files is reached.
+
+use evidence::signals::limits::{OPEN_FILE_LIMIT, PROXY_POLL_FAILED, TOO_MANY_OPEN_FILES};
+use evidence::{Case, Missing, Source};
+
+use crate::{Confidence, Finding, Role, Rule, Severity};
+
+/// See the module documentation.
+pub static RULE: Rule = Rule {
+    id: "fd-limit",
+    title: "the limit of open files is too low",
+    severity: Severity::Error,
+    role: Role::Cause,
+    needs: &[Source::JobOutput],
+    why: "Every connection of NCCL is a socket, and every tensor a DataLoader worker hands over can be a file. Shells often allow 1024 of them, \
+          which a job on a few nodes uses up. What follows (closed connections, failed polls, hangs) is a consequence.",
+    fix: "`ulimit -n 1048576` (or `ulimit -n $(ulimit -Hn)`) in the script that starts the ranks; for all users in /etc/security/limits.conf \
+          (nofile) or LimitNOFILE= of the service; `docker run --ulimit nofile=1048576`. If it is the DataLoader: \
+          `torch.multiprocessing.set_sharing_strategy('file_system')`.",
+    references: &[
+        "https://github.com/NVIDIA/nccl/issues/550",
+        "https://pytorch.org/docs/stable/multiprocessing.html#sharing-strategies",
+    ],
+    check,
+};
+
+fn check(case: &Case) -> Result<Vec<Finding>, Missing> {
+    let found = case.look_for(&[&TOO_MANY_OPEN_FILES], Source::JobOutput)?;
+    let Some(first) = found.first() else { return Ok(Vec::new()) };
+    let limit = case.sightings_of(&OPEN_FILE_LIMIT).find(|it| it.number("value").is_some());
+    let who = case.process_of(first).map_or("a process".to_owned(), evidence::Process::name);
+    let message = match limit.and_then(|it| it.number("value")) {
+        Some(limit) => format!("{who} could open no more files; the limit is {limit}"),
+        None => format!("{who} could open no more files"),
+    };
+    let sure = first.quote.text.contains("Too many open files");
+    let confidence = if sure { Confidence::Certain } else { Confidence::Likely };
+    let polls = case.sightings_of(&PROXY_POLL_FAILED).map(|it| &it.quote);
+    let finding = Finding::new(confidence, message).by(case, &found).seen_all(limit.map(|it| &it.quote));
+    Ok(vec![finding.seen_all(polls)])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::RULE;
+    use crate::Confidence;
+    use crate::testing::{findings, quiet};
+
+    #[test]
+    fn fires_in_every_form() {
+        for line in [
+            "n:1:2 [0] ras/ras.cc:104 NCCL WARN Call to pipe failed: Too many open files\n",
+            "ncclOsSocketTryAccept: Accept failed: Too many open files\n",
+            "332066:332417 [18] bootstrap.cc:106 CCOM WARN Call to accept failed : Too many open files\n",
+            "OSError: [Errno 24] Too many open files: '/data/x'\n",
+        ] {
+            assert_eq!(findings(&RULE, line)[0].confidence, Confidence::Certain, "{line}");
+        }
+        assert_eq!(
+            findings(&RULE, "RuntimeError: received 0 items of ancdata\n")[0].confidence,
+            Confidence::Likely
+        );
+    }
+
+    #[test]
+    fn names_the_limit() {
+        let log = "Call to accept failed : Too many open files\nopen files                      (-n) 1024\n";
+        assert_eq!(findings(&RULE, log)[0].message, "a process could open no more files; the limit is 1024");
+    }
+
+    #[test]
+    fn the_limit_alone_is_no_fault() {
+        quiet(&RULE, "open files                      (-n) 1024\n");
+    }
+}

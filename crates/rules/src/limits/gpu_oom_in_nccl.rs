@@ -1,0 +1,73 @@
+//! NCCL found no room in GPU memory.
+
+use evidence::signals::limits::{GPU_OOM_IN_NCCL, GPU_OOM_IN_TESTS};
+use evidence::{Case, Missing, Source};
+
+use crate::{Confidence, Finding, Role, Rule, Severity};
+
+/// See the module documentation.
+pub static RULE: Rule = Rule {
+    id: "gpu-oom-in-nccl",
+    title: "the GPU has no memory left for NCCL",
+    severity: Severity::Error,
+    role: Role::Cause,
+    needs: &[Source::JobOutput],
+    why: "NCCL allocates its own buffers on the GPU, some MiB for each channel and peer, beside what the framework holds. If the model has taken \
+          everything, the next communicator or the first collective fails; the other ranks only see closed connections.",
+    fix: "Leave some GB of GPU memory: a smaller batch or shard, `torch.cuda.set_per_process_memory_fraction(0.95)`, vLLM \
+          `--gpu-memory-utilization 0.85`. See with nvidia-smi that no other process is on the GPU. Make communicators before the memory \
+          fills, and fewer of them. NCCL itself needs less with a smaller NCCL_BUFFSIZE (4 MiB by default) or NCCL_MAX_NCHANNELS.",
+    references: &[
+        "https://github.com/NVIDIA/nccl/issues/1235",
+        "https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/env.html#nccl-buffsize",
+    ],
+    check,
+};
+
+fn check(case: &Case) -> Result<Vec<Finding>, Missing> {
+    let found = case.look_for(&[&GPU_OOM_IN_NCCL, &GPU_OOM_IN_TESTS], Source::JobOutput)?;
+    let Some(first) = found.first() else { return Ok(Vec::new()) };
+    let who = case
+        .process_of(first)
+        .map(evidence::Process::name)
+        .or_else(|| first.rank.map(|it| format!("rank {it}")));
+    let who = who.unwrap_or_else(|| "a rank".to_owned());
+    let bytes = found.iter().find_map(|it| it.get("bytes").split(' ').next_back()?.parse::<u64>().ok());
+    let message = match bytes {
+        Some(bytes) => format!("{who} could not allocate {bytes} bytes of GPU memory for NCCL"),
+        None if *first.signal == GPU_OOM_IN_TESTS => {
+            "the buffers of nccl-tests do not fit into GPU memory".to_owned()
+        }
+        None => format!("{who} found no GPU memory for NCCL"),
+    };
+    Ok(vec![Finding::new(Confidence::Certain, message).by(case, &found)])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::RULE;
+    use crate::testing::{findings, quiet};
+
+    #[test]
+    fn fires_in_every_form() {
+        let old = "n:1:2 [3] include/alloc.h:178 NCCL WARN Cuda failure 'out of memory'\n\
+                   n:1:2 [3] include/alloc.h:185 NCCL WARN Failed to CUDA calloc 6291456 bytes\n";
+        assert_eq!(
+            findings(&RULE, old)[0].message,
+            "process 1 on n could not allocate 6291456 bytes of GPU memory for NCCL"
+        );
+        let new = "[rank0]: Failed to CUDA calloc async 1216 bytes\n";
+        assert_eq!(
+            findings(&RULE, new)[0].message,
+            "rank 0 could not allocate 1216 bytes of GPU memory for NCCL"
+        );
+        let tests = " n: Test CUDA failure common.cu:891 'out of memory'\n";
+        assert_eq!(findings(&RULE, tests)[0].message, "the buffers of nccl-tests do not fit into GPU memory");
+    }
+
+    #[test]
+    fn the_frameworks_own_lack_is_not_nccls() {
+        quiet(&RULE, "torch.OutOfMemoryError: CUDA out of memory. Tried to allocate 2.00 GiB.\n");
+        quiet(&RULE, " Reducing maxBytes to 15534478677 due to memory limitation\n");
+    }
+}

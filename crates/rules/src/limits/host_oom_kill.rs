@@ -1,0 +1,96 @@
+//! A process was killed because the host had no memory left.
+
+use evidence::signals::limits::{HOST_OOM, SIGKILL};
+use evidence::{Case, Missing, Source};
+
+use crate::{Confidence, Finding, Role, Rule, Severity};
+
+/// See the module documentation.
+pub static RULE: Rule = Rule {
+    id: "host-oom-kill",
+    title: "a process was killed for lack of host memory",
+    severity: Severity::Error,
+    role: Role::Cause,
+    needs: &[Source::JobOutput, Source::KernelLog],
+    why: "The kernel, or the limit of the container or Slurm step, ended a process with SIGKILL. It could leave no traceback; the other ranks \
+          report closed connections or time out.",
+    fix: "`dmesg -T | grep -i 'killed process'`, `kubectl describe pod` (OOMKilled) or `sacct -o MaxRSS,State` tell for sure. Give the job more \
+          host memory (`--mem`, resources.limits.memory; a /dev/shm of medium Memory counts too), or use less: load the model once per node \
+          or straight to the GPU (low_cpu_mem_usage, meta device), fewer DataLoader workers, no optimizer offload to the CPU.",
+    references: &[
+        "https://docs.kernel.org/admin-guide/mm/concepts.html#oom-killer",
+        "https://kubernetes.io/docs/concepts/configuration/manage-resources-containers/",
+    ],
+    check,
+};
+
+fn check(case: &Case) -> Result<Vec<Finding>, Missing> {
+    let said = case.look_for(&[&HOST_OOM, &SIGKILL], Source::JobOutput)?;
+    let denied = |text: &str| {
+        ["OOMKilled: false", "OOMKilled\": false", "OOMKilled\":false"].iter().any(|it| text.contains(it))
+    };
+    let certain: Vec<_> =
+        said.iter().copied().filter(|it| *it.signal == HOST_OOM && !denied(&it.quote.text)).collect();
+    let killed: Vec<_> = said.iter().copied().filter(|it| *it.signal == SIGKILL).collect();
+    if let Some(first) = certain.first() {
+        let victim = certain.iter().find(|it| !it.get("name").is_empty());
+        let message = match victim {
+            Some(it) => {
+                format!("{} (pid {}) was killed for lack of host memory", it.get("name"), it.get("pid"))
+            }
+            None if first.quote.text.contains("oom") || first.quote.text.contains("OOM") => {
+                "a process was killed for lack of host memory".to_owned()
+            }
+            None => "the host ran out of memory".to_owned(),
+        };
+        return Ok(vec![Finding::new(Confidence::Certain, message).by(case, &certain).by(case, &killed)]);
+    }
+    let Some(first) = killed.first() else { return Ok(Vec::new()) };
+    let who = match (first.get("local"), first.get("pid")) {
+        ("", "") => "a process".to_owned(),
+        ("", pid) => format!("process {pid}"),
+        (local, _) => format!("local rank {local}"),
+    };
+    let message = format!("{who} was killed (SIGKILL), mostly a sign that the host ran out of memory");
+    Ok(vec![Finding::new(Confidence::Possible, message).by(case, &killed).or("peer-process-died")])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::RULE;
+    use crate::Confidence;
+    use crate::testing::{findings, quiet};
+
+    #[test]
+    fn is_certain_when_someone_says_so() {
+        for line in [
+            "[Tue Jan  2 03:04:05 2024] Out of memory: Killed process 4242 (python) total-vm:1kB, anon-rss:1kB\n",
+            "[ 9.1] Memory cgroup out of memory: Killed process 4242 (python3) total-vm:1kB\n",
+            "slurmstepd: error: Detected 1 oom-kill event(s) in StepId=191.batch cgroup. Some of your processes may have been killed\n",
+            "srun: error: n: task 0: Out Of Memory\n",
+            "    Reason:       OOMKilled\n",
+        ] {
+            assert_eq!(findings(&RULE, line)[0].confidence, Confidence::Certain, "{line}");
+        }
+        let named = "Out of memory: Killed process 4242 (python) total-vm:1kB\n";
+        assert_eq!(findings(&RULE, named)[0].message, "python (pid 4242) was killed for lack of host memory");
+    }
+
+    #[test]
+    fn a_kill_alone_is_only_possible() {
+        let torchrun = "ERROR:torch.distributed.elastic.multiprocessing.api:failed (exitcode: -9) local_rank: 3 (pid: 81) of binary: /x/python\n";
+        let found = findings(&RULE, torchrun);
+        assert_eq!(found[0].confidence, Confidence::Possible);
+        assert!(found[0].message.starts_with("local rank 3 was killed"));
+    }
+
+    #[test]
+    fn other_ends_are_not_it() {
+        quiet(&RULE, "failed (exitcode: 1) local_rank: 2 (pid: 3190) of binary: /x/python3\n");
+        quiet(
+            &RULE,
+            "W torch/distributed/elastic/multiprocessing/api.py:858] Sending process 2336 closing signal SIGTERM\n",
+        );
+        quiet(&RULE, "\"OOMKilled\": false,\n");
+    }
+}

@@ -1,0 +1,105 @@
+//! There is no room in /dev/shm.
+
+use evidence::signals::limits::{SHM_BUS_ERROR, SHM_FULL, SHM_SMALL_FOR_RAY};
+use evidence::{Case, Missing, Source};
+
+use crate::{Confidence, Finding, Role, Rule, Severity};
+
+/// See the module documentation.
+pub static RULE: Rule = Rule {
+    id: "shm-too-small",
+    title: "/dev/shm is too small or full",
+    severity: Severity::Error,
+    role: Role::Cause,
+    needs: &[Source::JobOutput],
+    why: "NCCL exchanges between GPUs of a node through /dev/shm where they cannot reach each other directly, some 10 MB for each channel and \
+          direction, and DataLoader workers hand their batches over in it. Containers have 64 MB of it unless told otherwise.",
+    fix: "`docker run --shm-size=8g` (or `--ipc=host`); in Kubernetes mount `emptyDir: {medium: Memory}` on /dev/shm (it counts as the pod's \
+          memory). Check with `df -h /dev/shm` inside the container and remove what dead jobs left (`rm /dev/shm/nccl-* /dev/shm/torch_*`, \
+          when nothing runs). For the DataLoader also fewer workers.",
+    references: &[
+        "https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/troubleshooting.html#shared-memory",
+        "https://github.com/NVIDIA/nccl/issues/290",
+        "https://github.com/pytorch/pytorch/issues/5040",
+    ],
+    check,
+};
+
+fn check(case: &Case) -> Result<Vec<Finding>, Missing> {
+    let found = case.look_for(&[&SHM_FULL, &SHM_BUS_ERROR, &SHM_SMALL_FOR_RAY], Source::JobOutput)?;
+    // A file that may not be made is another matter than one that does not fit.
+    let other_reason =
+        |why: &str| !why.is_empty() && !why.contains("No space left") && !why.contains("Success");
+    let found: Vec<_> = found.into_iter().filter(|it| !other_reason(it.get("why"))).collect();
+    let full: Vec<_> = found.iter().copied().filter(|it| *it.signal == SHM_FULL).collect();
+    if !full.is_empty() {
+        let space = full.iter().any(|it| it.quote.text.contains("No space left"));
+        let bytes = full.iter().find_map(|it| it.number("bytes"));
+        let message = match bytes {
+            Some(bytes) => format!("NCCL could not make a buffer of {bytes} bytes in /dev/shm"),
+            None => "NCCL could not make a buffer in /dev/shm".to_owned(),
+        };
+        let message = if space { format!("{message}: no space left") } else { message };
+        let confidence = if space { Confidence::Certain } else { Confidence::Likely };
+        return Ok(vec![Finding::new(confidence, message).by(case, &full)]);
+    }
+    let died: Vec<_> = found.iter().copied().filter(|it| *it.signal == SHM_BUS_ERROR).collect();
+    if !died.is_empty() {
+        let worker = died.iter().any(|it| it.quote.text.contains("worker"));
+        let message = if worker {
+            "a DataLoader worker died of a bus error: no room in /dev/shm"
+        } else {
+            "a process died of a bus error, as when there is no room in /dev/shm"
+        };
+        return Ok(vec![Finding::new(Confidence::Likely, message).by(case, &died)]);
+    }
+    let Some(ray) = found.first() else { return Ok(Vec::new()) };
+    let message = format!("/dev/shm has only {} bytes, too few for Ray's object store", ray.get("bytes"));
+    Ok(vec![Finding::new(Confidence::Certain, message).by(case, &found).severity(Severity::Warning)])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::RULE;
+    use crate::testing::{findings, quiet};
+    use crate::{Confidence, Severity};
+
+    #[test]
+    fn fires_in_nccl_of_every_age() {
+        for line in [
+            "n:1:2 [1] include/shm.h:28 NCCL WARN Call to posix_fallocate failed : No space left on device\n",
+            "[2026-04-22 21:34:20] n:1:2 [0] misc/shmutils.cc:88 NCCL WARN Error: failed to extend /dev/shm/nccl-WU88OE to 9637892 bytes, error: No space left on device (28)\n",
+        ] {
+            assert_eq!(findings(&RULE, line)[0].confidence, Confidence::Certain, "{line}");
+        }
+        let silent = "n:1:2 [6] misc/shmutils.cc:71 NCCL WARN Error: failed to extend /dev/shm/nccl-fjwOOB to 5967876 bytes\n";
+        assert_eq!(
+            findings(&RULE, silent)[0].message,
+            "NCCL could not make a buffer of 5967876 bytes in /dev/shm"
+        );
+    }
+
+    #[test]
+    fn fires_for_the_data_loader() {
+        for line in [
+            "RuntimeError: DataLoader worker (pid 47) is killed by signal: Bus\n",
+            "ERROR: Unexpected bus error encountered in worker. This might be caused by insufficient shared memory (shm).\n",
+            "RuntimeError: unable to write to file </torch_18692_1954506624>\n",
+            "traceback : Signal 7 (SIGBUS) received by PID 3021\n",
+        ] {
+            assert_eq!(findings(&RULE, line)[0].confidence, Confidence::Likely, "{line}");
+        }
+        let ray = "WARNING: The object store is using /tmp instead of /dev/shm because /dev/shm has only 67108864 bytes available.\n";
+        assert_eq!(findings(&RULE, ray)[0].severity, Some(Severity::Warning));
+    }
+
+    #[test]
+    fn other_failures_are_not_it() {
+        quiet(&RULE, "DataLoader worker (pid 9) is killed by signal: Killed.\n");
+        quiet(&RULE, "OSError: [Errno 28] No space left on device: '/data/checkpoint.pt'\n");
+        quiet(
+            &RULE,
+            "n:1:2 [0] misc/shmutils.cc:1 NCCL WARN Error while creating shared memory segment /dev/shm/nccl-a (size 9), error: Permission denied (13)\n",
+        );
+    }
+}

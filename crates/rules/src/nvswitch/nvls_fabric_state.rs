@@ -1,0 +1,92 @@
+//! NVLink SHARP fails because the fabric is in a bad state.
+
+use evidence::signals::nvswitch::{NVLS_BIND_FAILED, NVLS_CUDA_FAILURE, SYSTEM_NOT_READY};
+use evidence::{Case, Missing, Sighting, Source};
+
+use crate::{Confidence, Finding, Role, Rule, Severity};
+
+/// See the module documentation.
+pub static RULE: Rule = Rule {
+    id: "nvls-fabric-state",
+    title: "NVLink SHARP fails: the NVSwitch fabric is in a bad state",
+    severity: Severity::Error,
+    role: Role::Cause,
+    needs: &[Source::JobOutput],
+    why: "NCCL could not make a multicast group in the NVSwitches. Mostly the Fabric Manager was restarted or updated while the GPUs were in \
+          use, or without resetting them; two GPUs (which need no multicast) then work, three or more do not.",
+    fix: "Reboot the node, or stop all GPU processes, stop the Fabric Manager, reset all GPUs (`nvidia-smi -r`) and start it again. Until then \
+          NCCL_NVLS_ENABLE=0 avoids the failure at the cost of slower all-reduce. If it stays, look for SXid and Xid in `dmesg`.",
+    references: &[
+        "https://github.com/NVIDIA/nccl/issues/976",
+        "https://github.com/NVIDIA/nccl/issues/1488",
+        "https://docs.nvidia.com/datacenter/tesla/fabric-manager-user-guide/index.html",
+    ],
+    check,
+};
+
+fn check(case: &Case) -> Result<Vec<Finding>, Missing> {
+    let found = case.look_for(&[&NVLS_BIND_FAILED, &NVLS_CUDA_FAILURE], Source::JobOutput)?;
+    // Memory that is full and a fabric that is not up are told by others.
+    let elsewhere = |it: &&Sighting| {
+        it.get("what").contains("out of memory") || it.get("what").contains("system not yet initialized")
+    };
+    let found: Vec<_> = found.into_iter().filter(|it| !elsewhere(it)).collect();
+    if case.first_of(&[&SYSTEM_NOT_READY]).is_some() {
+        return Ok(Vec::new());
+    }
+    let fatal: Vec<_> =
+        found.iter().copied().filter(|it| !it.quote.text.contains("Proceeding without")).collect();
+    if let Some(first) = fatal.first() {
+        let what = if *first.signal == NVLS_CUDA_FAILURE { first.get("what") } else { first.get("text") };
+        let message = match what.trim_matches('\'') {
+            "" => "a multicast group could not be made in the NVSwitches".to_owned(),
+            what => format!("a multicast group could not be made in the NVSwitches ({what})"),
+        };
+        return Ok(vec![
+            Finding::new(Confidence::Likely, message).by(case, &fatal).or("fabric-manager-not-running"),
+        ]);
+    }
+    if found.is_empty() {
+        return Ok(Vec::new());
+    }
+    let message = "NVLink SHARP could not be set up, and NCCL goes on without it";
+    Ok(vec![Finding::new(Confidence::Likely, message).by(case, &found).severity(Severity::Warning)])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::RULE;
+    use crate::Severity;
+    use crate::testing::{findings, ids, quiet};
+
+    #[test]
+    fn fires_in_every_age() {
+        for line in [
+            "transport/nvls.cc:165 NCCL WARN Cuda failure 'invalid argument'\n",
+            "n:1:2 [2] transport/nvls.cc:244 NCCL WARN Cuda failure 1 'invalid argument'\n",
+            "[2025-07-21 19:05:29] n:1:1 [1] transport/nvls.cc:254 NCCL WARN Cuda failure 401 'the operation cannot be performed in the present state'\n",
+            "Failed to bind NVLink SHARP (NVLS) Multicast memory of size 2097152 : CUDA error 401 'the operation cannot be performed in the present state'.\n",
+        ] {
+            assert_eq!(findings(&RULE, line).len(), 1, "{line}");
+        }
+    }
+
+    #[test]
+    fn comes_before_the_manager() {
+        let line = "Failed to bind NVLink SHARP (NVLS) Multicast memory of size 2097152:\n";
+        assert_eq!(ids(line), ["nvls-fabric-state", "fabric-manager-not-running"]);
+    }
+
+    #[test]
+    fn going_on_without_it_costs_only_speed() {
+        let line = "n:1:1 [0] NCCL INFO Failed to bind NVLink SHARP (NVLS) Multicast memory of size 2097152 : CUDA error 401 'x'. Proceeding \
+                    without NVLS support.\n";
+        assert_eq!(findings(&RULE, line)[0].severity, Some(Severity::Warning));
+    }
+
+    #[test]
+    fn quiet_where_there_is_none() {
+        quiet(&RULE, "n:1:1 [0] NCCL INFO NVLS multicast support is not available on dev 0\n");
+        quiet(&RULE, "n:1:1 [0] transport/nvls.cc:244 NCCL WARN Cuda failure 2 'out of memory'\n");
+    }
+}

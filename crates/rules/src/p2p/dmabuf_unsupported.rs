@@ -1,0 +1,60 @@
+//! GPU memory cannot be registered as DMA-BUF.
+
+use evidence::signals::p2p::DMABUF_FAILED;
+use evidence::{Case, Missing, Source};
+
+use crate::{Confidence, Finding, Role, Rule, Severity};
+
+/// See the module documentation.
+pub static RULE: Rule = Rule {
+    id: "dmabuf-unsupported",
+    title: "the RDMA stack refuses DMA-BUF of GPU memory",
+    severity: Severity::Error,
+    role: Role::Cause,
+    needs: &[Source::JobOutput],
+    why: "Since 2.13, NCCL gives GPU memory to the HCA as a DMA-BUF when GPU driver and verbs library say they can. Here the \
+          registration itself failed: kernel, rdma-core or HCA driver are too old, or the adapter cannot.",
+    fix: "Set NCCL_DMABUF_ENABLE=0 and load nvidia_peermem (`modprobe nvidia_peermem`) to keep GPUDirect. To use DMA-BUF: Linux 5.12 or \
+          later, rdma-core 34 or later, CUDA 11.7 or later with the open GPU kernel modules, and a recent NCCL, which falls back by itself.",
+    references: &[
+        "https://github.com/NVIDIA/nccl/issues/778",
+        "NCCL src/misc/ibvwrap.cc (ibv_reg_dmabuf_mr)",
+    ],
+    check,
+};
+
+fn check(case: &Case) -> Result<Vec<Finding>, Missing> {
+    let found = case.look_for(&[&DMABUF_FAILED], Source::JobOutput)?;
+    let Some(first) = found.first() else { return Ok(Vec::new()) };
+    let why = first.get("why").trim_start().trim_start_matches("with error ").trim_matches([':', ' ', '.']);
+    let message = match why {
+        "" => "registering GPU memory as DMA-BUF failed".to_owned(),
+        why => format!("registering GPU memory as DMA-BUF failed: {why}"),
+    };
+    Ok(vec![Finding::new(Confidence::Likely, message).by(case, &found)])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::RULE;
+    use crate::testing::{findings, quiet};
+
+    #[test]
+    fn fires_when_the_registration_fails() {
+        let log = "n:1:2 [0] misc/ibvwrap.cc:288 NCCL WARN Call to ibv_reg_dmabuf_mr failed with error Operation not supported\n";
+        assert_eq!(
+            findings(&RULE, log)[0].message,
+            "registering GPU memory as DMA-BUF failed: Operation not supported"
+        );
+    }
+
+    #[test]
+    fn what_plugins_and_nccl_say_of_it_is_no_fault() {
+        quiet(&RULE, "n:1:2 [0] NCCL INFO NET/OFI Support for DMA-BUF registrations: false\n");
+        quiet(&RULE, "n:1:2 [0] NCCL INFO DMA-BUF is available on GPU device 0\n");
+        quiet(
+            &RULE,
+            "n:1:2 [0] misc/ibvwrap.cc:288 NCCL WARN Call to ibv_reg_mr failed with error Cannot allocate memory\n",
+        );
+    }
+}

@@ -1,0 +1,201 @@
+//! The network adapters cannot reach GPU memory.
+
+use std::collections::BTreeMap;
+
+use evidence::signals::p2p::{GPU_REGISTRATION_FAILED, HCA_WITHOUT_GPUDIRECT, PEERMEM_NOT_REGISTERED};
+use evidence::{Case, Missing, Quote, Source};
+use fabric::Version;
+
+use crate::{Confidence, Finding, Role, Rule, Severity};
+
+/// See the module documentation.
+pub static RULE: Rule = Rule {
+    id: "gdr-disabled",
+    title: "GPUDirect RDMA is off for the network adapters",
+    severity: Severity::Warning,
+    role: Role::Cause,
+    needs: &[Source::NcclLog],
+    why: "Every byte between nodes is copied through host memory. On machines whose GPU and HCA share a PCIe switch this costs most of \
+          the network's bandwidth.",
+    fix: "Load the module (`modprobe nvidia_peermem`; `lsmod | grep peermem`) and see that it registered: \
+          /sys/kernel/mm/memory_peers/nv_mem*/version must exist. If not, reinstall the GPU driver after OFED, or use the open GPU kernel \
+          modules, whose DMA-BUF needs no peermem.",
+    references: &[
+        "https://github.com/NVIDIA/nccl/issues/1676",
+        "https://github.com/NVIDIA/nccl/issues/1939",
+        "https://docs.nvidia.com/cuda/gpudirect-rdma/index.html",
+    ],
+    check,
+};
+
+fn check(case: &Case) -> Result<Vec<Finding>, Missing> {
+    let unregistered: Vec<_> = case.sightings_of(&GPU_REGISTRATION_FAILED).collect();
+    if !unregistered.is_empty() {
+        let message = "the HCA could not register GPU memory (Bad address): no driver offers it";
+        let finding =
+            Finding::new(Confidence::Likely, message).by(case, &unregistered).severity(Severity::Error);
+        return Ok(vec![finding.or("dmabuf-unsupported")]);
+    }
+    let mut hcas: Vec<(&str, &Quote)> = Vec::new();
+    for process in &case.processes {
+        let seen = &process.facts.hca_gpudirect;
+        let counts = |quote: &Quote| {
+            !quote.text.contains("NET/Socket") && (!is_libfabric(quote) || libfabric_can(case))
+        };
+        if !seen.iter().any(|it| it.value.1) {
+            hcas.extend(seen.iter().filter(|it| counts(&it.quote)).map(|it| (&*it.value.0, &it.quote)));
+        }
+    }
+    hcas.extend(case.sightings_of(&HCA_WITHOUT_GPUDIRECT).map(|it| (it.get("hca"), &it.quote)));
+    let peermem: Vec<_> = case.sightings_of(&PEERMEM_NOT_REGISTERED).collect();
+    if !hcas.is_empty() {
+        return Ok(vec![of_adapters(case, &hcas).seen_all(peermem.iter().map(|it| &it.quote))]);
+    }
+    case.nccl_log()?;
+    if let Some(finding) = on_other_nodes(case) {
+        return Ok(vec![finding]);
+    }
+    Ok(copied_on_infiniband(case, &peermem.iter().map(|it| &it.quote).collect::<Vec<_>>()))
+}
+
+fn is_libfabric(quote: &Quote) -> bool {
+    quote.text.contains("Libfabric") || quote.text.contains("NET/OFI")
+}
+
+/// On most G instances EFA has no GPUDirect, and all is well.
+fn libfabric_can(case: &Case) -> bool {
+    case.instance().is_some_and(|it| it.gpudirect_rdma == Some(true))
+}
+
+fn of_adapters(case: &Case, hcas: &[(&str, &Quote)]) -> Finding {
+    let mut names: Vec<&str> = hcas.iter().map(|it| it.0).filter(|it| !it.is_empty()).collect();
+    names.sort_unstable();
+    names.dedup();
+    let message = format!(
+        "GPUDirect RDMA is off for {}",
+        if names.is_empty() { "the adapters".into() } else { names.join(", ") }
+    );
+    let finding = Finding::new(Confidence::Certain, message).seen_all(hcas.iter().map(|it| it.1));
+    let finding = names.iter().fold(finding, |it, name| it.about("nic", name));
+    let finding = match case.nccl_version() {
+        Some((version, quote)) if version < Version::new(2, 23, 0) => finding.seen(quote).fix(
+            "NCCL before 2.23 looks for /sys/kernel/mm/memory_peers/nv_mem only and does not see a newer nvidia_peermem: use NCCL 2.23 or \
+             later. Otherwise load nvidia_peermem and check that it registered there.",
+        ),
+        _ => finding,
+    };
+    match case.spans_nodes() {
+        Some(false) => finding.severity(Severity::Info),
+        _ => finding,
+    }
+}
+
+/// Some nodes use GPUDirect over InfiniBand, others do not.
+fn on_other_nodes(case: &Case) -> Option<Finding> {
+    let mut by_host: BTreeMap<&str, (bool, &Quote)> = BTreeMap::new();
+    for (_, _, member, link) in case.links() {
+        let Some((name, _, gpudirect)) = link.transport().and_then(|it| it.network()) else { continue };
+        let host = case.processes.get(member.process).map_or("", |it| &*it.host);
+        if name.starts_with("IB") && !host.is_empty() {
+            by_host.entry(host).or_insert((false, &link.quote)).0 |= gpudirect;
+        }
+    }
+    let without: Vec<_> = by_host.iter().filter(|it| !it.1.0).collect();
+    if without.is_empty() || without.len() == by_host.len() {
+        return None;
+    }
+    let names: Vec<&str> = without.iter().take(4).map(|it| *it.0).collect();
+    let message = format!("GPUDirect RDMA is used on other nodes but not on {}", names.join(", "));
+    let finding = Finding::new(Confidence::Likely, message).seen_all(without.iter().map(|it| it.1.1));
+    Some(names.iter().fold(finding, |it, name| it.about("host", name)))
+}
+
+/// Connections over InfiniBand that copy through the host, where nothing says why.
+fn copied_on_infiniband(case: &Case, peermem: &[&Quote]) -> Vec<Finding> {
+    let asked = case
+        .processes
+        .iter()
+        .any(|it| !it.facts.hca_gpudirect.is_empty() || !it.facts.gpudirect_by_distance.is_empty());
+    let mut copied = Vec::new();
+    for (_, _, _, link) in case.links() {
+        match link.transport().and_then(|it| it.network()) {
+            Some((_, _, true)) => return Vec::new(),
+            Some((name, _, false)) if name.starts_with("IB") => copied.push(&link.quote),
+            _ => {}
+        }
+    }
+    if asked || copied.is_empty() {
+        return Vec::new();
+    }
+    let message = format!("no connection over InfiniBand uses GPUDirect ({} seen)", copied.len());
+    let finding = Finding::new(Confidence::Possible, message)
+        .severity(Severity::Info)
+        .seen_all(copied)
+        .seen_all(peermem.iter().copied());
+    let fix = "Run with NCCL_DEBUG_SUBSYS=INIT,NET,GRAPH: NCCL then says for each adapter whether GPUDirect is on, and how far each GPU is \
+               from it. GeForce GPUs have no GPUDirect RDMA.";
+    vec![finding.fix(fix).or("gdr-off-by-distance")]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::RULE;
+    use crate::testing::{findings, quiet};
+    use crate::{Confidence, Severity};
+
+    #[test]
+    fn fires_for_infiniband() {
+        let log = "n:1:2 [3] NCCL INFO NET/IB : GPU Direct RDMA Disabled for HCA 0 'mlx5_0'\n\
+                   n:1:2 [3] NCCL INFO NET/IB : GPU Direct RDMA Disabled for HCA 1 'mlx5_1'\n";
+        assert_eq!(findings(&RULE, log)[0].message, "GPUDirect RDMA is off for mlx5_0, mlx5_1");
+        let bare = "INFO NET/IB : GPU Direct RDMA Disabled for HCA 0 'mlx5_0'\n\
+                    cat: /sys/kernel/mm/memory_peers/nv_mem/version: No such file or directory\n";
+        assert_eq!(findings(&RULE, bare)[0].evidence.len(), 2);
+    }
+
+    #[test]
+    fn old_releases_do_not_see_the_new_module() {
+        let log = "n:1:2 [3] NCCL INFO NCCL version 2.22.3+cuda12.4\nn:1:2 [3] NCCL INFO NET/IB : GPU Direct RDMA Disabled for HCA 0 'mlx5_0'\n";
+        assert!(findings(&RULE, log)[0].fix.as_ref().unwrap().contains("2.23"));
+    }
+
+    #[test]
+    fn sockets_and_g_instances_have_none() {
+        quiet(&RULE, "n:1:2 [0] NCCL INFO NET/Socket : GPU Direct RDMA Disabled for HCA 0 'eth0'\n");
+        let g6e = "n:1:2 [0] NCCL INFO NET/OFI NCCL_OFI_TUNER is not available for platform : g6e.12xlarge, Fall back to NCCL's tuner\n\
+                   n:1:2 [0] NCCL INFO NET/Libfabric : GPU Direct RDMA Disabled for HCA 0 'rdmap31s0'\n\
+                   n:1:2 [0] NCCL INFO NET/OFI Could not disable CUDA API usage for HMEM, disabling GDR\n";
+        quiet(&RULE, g6e);
+    }
+
+    #[test]
+    fn an_adapter_with_gpudirect_is_enough() {
+        quiet(
+            &RULE,
+            "n:1:2 [3] NCCL INFO NET/IB : GPU Direct RDMA Enabled for HCA 0 'mlx5_0'\n\
+             n:1:2 [3] NCCL INFO NET/IB : GPU Direct RDMA Disabled for HCA 1 'mlx5_bond_0'\n",
+        );
+    }
+
+    #[test]
+    fn nodes_without_it_are_named() {
+        let mixed = "a:1:2 [0] NCCL INFO Channel 00/0 : 0[0] -> 1[0] [send] via NET/IB/0/GDRDMA\n\
+                     b:1:2 [0] NCCL INFO Channel 00/0 : 0[0] -> 1[0] [receive] via NET/IB/1\n";
+        assert_eq!(findings(&RULE, mixed)[0].message, "GPUDirect RDMA is used on other nodes but not on b");
+        quiet(&RULE, &mixed.replace("NET/IB/1", "NET/IB/1/GDRDMA"));
+    }
+
+    #[test]
+    fn memory_that_cannot_be_registered() {
+        let log = "n:1:2 [0] misc/ibvwrap.cc:1 NCCL WARN Call to ibv_reg_mr failed with error Bad address\n";
+        assert_eq!(findings(&RULE, log)[0].severity, Some(Severity::Error));
+    }
+
+    #[test]
+    fn copies_without_a_reason_are_only_mentioned() {
+        let log = "n:1:2 [0] NCCL INFO Channel 00/0 : 0[0] -> 1[0] [send] via NET/IB/0\n";
+        let found = findings(&RULE, log);
+        assert_eq!((found[0].confidence, found[0].severity), (Confidence::Possible, Some(Severity::Info)));
+        quiet(&RULE, "n:1:2 [0] NCCL INFO Channel 00/0 : 0[0] -> 1[0] [send] via NET/IB/0/GDRDMA\n");
+    }
+}

@@ -1,0 +1,93 @@
+//! GPUDirect RDMA is refused because adapter and GPU are far apart.
+
+use evidence::signals::p2p::GPUDIRECT_TOO_FAR;
+use evidence::{Case, Missing, Quote, Source};
+
+use crate::{Confidence, Finding, Role, Rule, Severity};
+
+/// See the module documentation.
+pub static RULE: Rule = Rule {
+    id: "gdr-off-by-distance",
+    title: "GPUDirect RDMA is refused: every adapter is too far from the GPU",
+    severity: Severity::Warning,
+    role: Role::Cause,
+    needs: &[Source::GraphLines],
+    why: "NCCL uses GPUDirect only where GPU and adapter meet below a PCIe switch (PXB or nearer, unless NCCL_NET_GDR_LEVEL says \
+          otherwise). Here no GPU has such an adapter, so all traffic between nodes is copied through host memory.",
+    fix: "Give each process a GPU and an adapter of the same PCIe switch (`nvidia-smi topo -m`: PIX or PXB), expose all adapters to the \
+          container, and in a virtual machine pass the PCIe topology through or give NCCL_TOPO_FILE. Where the hardware has no such pair, \
+          measure NCCL_NET_GDR_LEVEL=PHB (same socket) or SYS: it may be faster or slower.",
+    references: &[
+        "https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/env.html#nccl-net-gdr-level-formerly-nccl-ib-gdr-level",
+        "https://github.com/NVIDIA/nccl/issues/1151",
+    ],
+    check,
+};
+
+fn check(case: &Case) -> Result<Vec<Finding>, Missing> {
+    let bare: Vec<&Quote> = case.sightings_of(&GPUDIRECT_TOO_FAR).map(|it| &it.quote).collect();
+    let by_process = case.processes.iter().flat_map(|it| it.facts.gpudirect_by_distance.iter());
+    let told: Vec<(bool, &Quote)> =
+        by_process.map(|it| (it.value, &it.quote)).chain(bare.into_iter().map(|it| (false, it))).collect();
+    if told.is_empty() {
+        return if case.has(Source::GraphLines) { Ok(Vec::new()) } else { Err(Missing(Source::GraphLines)) };
+    }
+    // A far adapter beside a near one is how every machine with several adapters looks.
+    if told.iter().any(|it| it.0) {
+        return Ok(Vec::new());
+    }
+    let off = case
+        .variable("NCCL_NET_GDR_LEVEL")
+        .find(|it| matches!(it.0.trim_matches(['.', '"', ',']), "LOC" | "0"));
+    let message = if off.is_some() {
+        "NCCL_NET_GDR_LEVEL turns GPUDirect RDMA off".to_owned()
+    } else {
+        let distance = told
+            .first()
+            .and_then(|it| it.1.text.split_once("(distance "))
+            .and_then(|it| it.1.split_once(')'));
+        let distance = distance.map_or("unknown", |it| it.0);
+        format!("GPUDirect RDMA is refused for every pair of GPU and adapter (distance {distance})")
+    };
+    let finding = Finding::new(Confidence::Likely, message)
+        .seen_all(told.iter().map(|it| it.1))
+        .seen_all(off.iter().map(|it| it.2));
+    let finding = if case.spans_nodes() == Some(false) { finding.severity(Severity::Info) } else { finding };
+    Ok(vec![finding.or("vm-no-topology")])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::RULE;
+    use crate::testing::{findings, quiet};
+
+    #[test]
+    fn fires_when_all_are_far() {
+        for line in [
+            "n:1:2 [0] NCCL INFO GPU Direct RDMA Disabled for GPU ca000 / HCA 0 (distance 7 > 4)\n",
+            "NCCL INFO GPU Direct RDMA Disabled for GPU ca000 / HCA 0 (distance 7 > 4)\n",
+        ] {
+            let found = findings(&RULE, line);
+            assert_eq!(
+                found[0].message,
+                "GPUDirect RDMA is refused for every pair of GPU and adapter (distance 7 > 4)"
+            );
+        }
+    }
+
+    #[test]
+    fn a_near_adapter_is_enough() {
+        quiet(
+            &RULE,
+            "n:1:2 [0] NCCL INFO GPU Direct RDMA Disabled for GPU 18000 / HCA 0 (distance 5 > 4)\n\
+             n:1:2 [0] NCCL INFO GPU Direct RDMA Enabled for GPU 86000 / HCA 0 (distance 4 <= 4), read 0\n",
+        );
+    }
+
+    #[test]
+    fn names_a_setting() {
+        let log = "n:1:2 [0] NCCL INFO NCCL_NET_GDR_LEVEL set by environment to LOC\n\
+                   n:1:2 [0] NCCL INFO GPU Direct RDMA Disabled for GPU 1 / HCA 0 (distance 4 > 0)\n";
+        assert_eq!(findings(&RULE, log)[0].message, "NCCL_NET_GDR_LEVEL turns GPUDirect RDMA off");
+    }
+}

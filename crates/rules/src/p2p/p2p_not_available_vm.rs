@@ -1,0 +1,116 @@
+//! The GPUs cannot reach each other: a virtual machine or a model without peer access.
+
+use evidence::signals::p2p::{P2P_NOT_ENABLED, P2P_OFF, P2P_OFF_ON_NVLINK, PEER_MATRIX_REFUSED};
+use evidence::{Case, Missing, Source};
+
+use super::p2p_disabled_nvlink;
+use crate::{Confidence, Finding, Role, Rule, Severity};
+
+/// See the module documentation.
+pub static RULE: Rule = Rule {
+    id: "p2p-not-available-vm",
+    title: "the GPUs of a node have no peer access",
+    severity: Severity::Warning,
+    role: Role::Cause,
+    needs: &[Source::NcclLog],
+    why: "CUDA does not let these GPUs reach each other, so every byte between them goes through host memory. It is how many virtual machines \
+          are built (peer access over PCIe is not passed through), and how GeForce and some other models are sold.",
+    fix: "There is nothing to set in NCCL. `nvidia-smi topo -p2p r` shows what the driver allows. For more speed take a machine with NVLink or \
+          peer access, or put fewer ranks of one job on a node.",
+    references: &[
+        "https://github.com/NVIDIA/nccl/issues/175",
+        "https://github.com/NVIDIA/nccl/issues/1516",
+        "NCCL src/transport/p2p.cc (p2pCanConnect)",
+    ],
+    check,
+};
+
+fn check(case: &Case) -> Result<Vec<Finding>, Missing> {
+    let found = case.look_for(&[&P2P_OFF, &P2P_NOT_ENABLED, &PEER_MATRIX_REFUSED], Source::NcclLog)?;
+    if found.is_empty() || case.first_of(&[&P2P_OFF_ON_NVLINK]).is_some() || p2p_disabled_nvlink::takes(case)
+    {
+        return Ok(Vec::new());
+    }
+    let mut pairs: Vec<(&str, &str)> =
+        found.iter().map(|it| (it.get("a").min(it.get("b")), it.get("a").max(it.get("b")))).collect();
+    pairs.retain(|it| !it.0.is_empty());
+    pairs.sort_unstable();
+    pairs.dedup();
+    let message = match expected(case) {
+        Some(machine) => {
+            format!("GPUs of {machine} have no peer access and exchange through host memory: normal there")
+        }
+        None if pairs.is_empty() => {
+            "the driver refuses peer access between GPUs; they exchange through host memory".to_owned()
+        }
+        None => format!(
+            "CUDA refuses peer access between GPUs ({}); they exchange through host memory",
+            listed(&pairs)
+        ),
+    };
+    let finding = Finding::new(Confidence::Likely, message).by(case, &found);
+    Ok(vec![match expected(case) {
+        Some(_) => finding.severity(Severity::Info),
+        None => finding.or("p2p-disabled-nvlink"),
+    }])
+}
+
+/// A machine or model that is known to have no peer access.
+fn expected(case: &Case) -> Option<&str> {
+    let instance = case.instance().filter(|it| it.nvlink != Some(true)).map(|it| it.name.as_str());
+    instance.or_else(|| {
+        case.tests.iter().flat_map(|it| &it.devices).map(|it| &*it.name).find(|it| it.contains("GeForce"))
+    })
+}
+
+fn listed(pairs: &[(&str, &str)]) -> String {
+    let names: Vec<String> = pairs.iter().take(6).map(|it| format!("{}-{}", it.0, it.1)).collect();
+    let more = if pairs.len() > 6 { ", ..." } else { "" };
+    format!("{}{more}", names.join(", "))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::RULE;
+    use crate::Severity;
+    use crate::testing::{findings, quiet};
+
+    const NOT: &str = "n:1:2 [1] NCCL INFO Could not enable P2P between dev 1(=81000) and dev 0(=41000)\n";
+
+    #[test]
+    fn fires_when_cuda_refuses() {
+        assert!(findings(&RULE, NOT)[0].message.contains("0-1"));
+        let nvml = "n:1:2 [0] NCCL INFO P2P is disabled between connected GPUs 6 and 7. You can repress this message with NCCL_IGNORE_DISABLED_P2P=1.\n";
+        assert_eq!(findings(&RULE, nvml)[0].severity, None);
+    }
+
+    #[test]
+    fn fires_on_the_drivers_own_table() {
+        assert_eq!(
+            findings(
+                &RULE,
+                " \tGPU0\tGPU1\t\n GPU0\tX\tCNS\t\n GPU1\tCNS\tX\t\n\n  CNS  = Chipset not supported\n"
+            )
+            .len(),
+            1
+        );
+        quiet(&RULE, " \tGPU0\tGPU1\t\n GPU0\tX\tOK\t\n GPU1\tOK\tX\t\n\n  CNS  = Chipset not supported\n");
+    }
+
+    #[test]
+    fn known_instances_are_only_mentioned() {
+        let found = findings(&RULE, &format!("instance-type: g5.12xlarge\n{NOT}"));
+        assert_eq!(found[0].severity, Some(Severity::Info));
+    }
+
+    #[test]
+    fn quiet_otherwise() {
+        quiet(&RULE, "n:1:2 [1] NCCL INFO Channel 00/0 : 0[0] -> 1[1] via P2P/CUMEM\n");
+        quiet(
+            &RULE,
+            &format!(
+                "\tGPU0\tGPU1\nGPU0\t X \tNV12\nGPU1\tNV12\t X \n\nn:1:2 [0] NCCL INFO P2P is disabled between connected GPUs 1 and 0. You\n{NOT}"
+            ),
+        );
+    }
+}

@@ -1,0 +1,72 @@
+//! Ranks of one node exchange through host memory.
+
+use evidence::signals::p2p::{P2P_NOT_ENABLED, P2P_OFF};
+use evidence::{Case, Missing, Source};
+
+use super::machine::{Nvlink, counted, host_memory_pairs, nvlink, p2p_off};
+use crate::{Confidence, Finding, Role, Rule, Severity};
+
+/// See the module documentation.
+pub static RULE: Rule = Rule {
+    id: "shm-inside-node",
+    title: "ranks of one node exchange through host memory",
+    severity: Severity::Info,
+    role: Role::Cause,
+    needs: &[Source::NcclLog, Source::Connections],
+    why: "NCCL uses peer access over PCIe only where two GPUs meet below a switch (PXB or nearer; since 2.23 anywhere on AMD hosts with two GPUs). GPUs on \
+          different host bridges exchange through host memory. Without NVLink and PCIe switches this is the best path there is.",
+    fix: "Nothing, if the machine has no NVLink. To compare, measure with NCCL_P2P_LEVEL=SYS: peer access across host bridges may be faster or \
+          slower than host memory. If the machine has NVLink, look why peer access is off (`nvidia-smi topo -m`, NCCL_P2P_DISABLE).",
+    references: &[
+        "https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/env.html#nccl-p2p-level",
+        "NCCL src/graph/paths.cc (ncclTopoCheckP2p)",
+    ],
+    check,
+};
+
+fn check(case: &Case) -> Result<Vec<Finding>, Missing> {
+    case.connections()?;
+    let pairs = host_memory_pairs(case);
+    let machine = nvlink(case);
+    // Another rule speaks where NVLink should carry this, or where the driver or a setting refused.
+    let refused = case.first_of(&[&P2P_OFF, &P2P_NOT_ENABLED]).is_some() || p2p_off(case).is_some();
+    if pairs.is_empty() || machine == Some(Nvlink::Full) || refused {
+        return Ok(Vec::new());
+    }
+    let name = case.instance_name().map(|it| it.0);
+    let tail = match (machine, name) {
+        (Some(Nvlink::Absent), Some(name)) => {
+            format!(": expected on {name}, whose GPUs have neither NVLink nor a common PCIe switch")
+        }
+        (Some(Nvlink::Absent), None) => ": expected without NVLink and PCIe switches".to_owned(),
+        (Some(Nvlink::Partial), _) => ": expected where no NVLink joins the two".to_owned(),
+        _ => "; expected only if no NVLink or PCIe switch joins the two".to_owned(),
+    };
+    let message =
+        format!("{} of ranks inside a node exchange through host memory{tail}", counted(pairs.len(), "pair"));
+    let confidence = if machine.is_some() { Confidence::Certain } else { Confidence::Likely };
+    Ok(vec![Finding::new(confidence, message).seen_all(pairs.iter().map(|it| it.1))])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::RULE;
+    use crate::testing::{findings, quiet};
+
+    const SHM: &str = "n:1:1 [0] NCCL INFO Channel 00 : 0[0] -> 1[1] via SHM/direct/direct\n";
+
+    #[test]
+    fn says_that_it_is_expected() {
+        let g6e = "n:1:1 [0] NCCL INFO NET/OFI NCCL_OFI_TUNER is not available for platform : g6e.12xlarge, Fall back to NCCL's tuner\n";
+        assert!(findings(&RULE, &format!("{g6e}{SHM}"))[0].message.contains("expected on g6e.12xlarge"));
+        let old = "n:1:1 [0] NCCL INFO Ring 00 : 2[3d000] -> 3[3e000] via direct shared memory\n";
+        assert_eq!(findings(&RULE, old).len(), 1);
+    }
+
+    #[test]
+    fn leaves_nvlink_machines_to_their_rule() {
+        let p5 = "n:1:1 [0] NCCL INFO NET/OFI NCCL_OFI_TUNER is not available for platform : p5.48xlarge, Fall back to NCCL's tuner\n";
+        quiet(&RULE, &format!("{p5}{SHM}"));
+        quiet(&RULE, "n:1:1 [0] NCCL INFO Channel 00/0 : 0[0] -> 1[1] via P2P/CUMEM\n");
+    }
+}
