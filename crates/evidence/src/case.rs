@@ -319,7 +319,7 @@ impl CaseBuilder {
                     Some(known) => known.merge(thread),
                     None => {
                         process.places.insert(thread.tid, process.threads.len());
-                        let mut fresh = ThreadFacts { tid: thread.tid, segments: Vec::new() };
+                        let mut fresh = ThreadFacts::new(thread.tid);
                         fresh.merge(thread);
                         process.threads.push(fresh);
                     }

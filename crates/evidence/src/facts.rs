@@ -3,6 +3,7 @@
 //! Facts of parts of the input are joined with `merge`, in the order of the
 //! input; reading a file whole or in pieces gives the same facts.
 
+use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use fabric::Transport;
@@ -407,6 +408,13 @@ impl Connections {
         }
     }
 
+    /// Whether `other` says nothing new.
+    fn holds(&self, other: &Self) -> bool {
+        self.rings.is_some() == other.rings.is_some()
+            && self.connected.has(other.connected)
+            && other.links.iter().all(|it| self.links.iter().any(|mine| mine.is(it)))
+    }
+
     fn merge(&mut self, later: Self) {
         merge_links(&mut self.links, later.links);
         match (&mut self.rings, later.rings) {
@@ -470,6 +478,18 @@ impl Segment {
         }
     }
 
+    fn absorb(&mut self, later: Self) {
+        self.comm = self.comm.or(later.comm);
+        self.closed |= later.closed;
+        self.connected |= later.connected;
+        match (&mut self.setup, later.setup) {
+            (Some(mine), Some(later)) => mine.merge(*later),
+            (mine @ None, later) => *mine = later,
+            (Some(_), None) => {}
+        }
+        self.connections.merge(later.connections);
+    }
+
     /// Everything the segment says.
     pub(crate) fn into_facts(self) -> Box<CommFacts> {
         let mut facts = self.setup.unwrap_or_default();
@@ -483,9 +503,38 @@ impl Segment {
 pub(crate) struct ThreadFacts {
     pub(crate) tid: u32,
     pub(crate) segments: Vec<Segment>,
+    /// How many segments there may be before equal ones are joined.
+    room: usize,
 }
 
 impl ThreadFacts {
+    pub(crate) fn new(tid: u32) -> Self {
+        Self { tid, segments: Vec::new(), room: 64 }
+    }
+
+    /// A log that says the same again and again must not fill the memory: joins setups of one
+    /// communicator, and connections that say nothing new. The last segment stays as it is.
+    fn compact(&mut self) {
+        let Some(last) = self.segments.pop() else { return };
+        let mut kept: Vec<Segment> = Vec::new();
+        let id = |it: &Segment| it.setup.as_ref().and_then(|it| it.line.as_ref()).map(|it| (it.comm_id, it.parent));
+        let mut places: BTreeMap<(Option<u64>, Option<(Option<u64>, Option<u64>)>), usize> = BTreeMap::new();
+        for segment in std::mem::take(&mut self.segments) {
+            let key = (segment.comm, id(&segment));
+            let known = places.get(&key).and_then(|at| kept.get_mut(*at));
+            match known {
+                Some(mine) if segment.comm.is_some() || mine.connections.holds(&segment.connections) => mine.absorb(segment),
+                _ => {
+                    places.insert(key, kept.len());
+                    kept.push(segment);
+                }
+            }
+        }
+        kept.push(last);
+        self.room = (kept.len() * 2).max(64);
+        self.segments = kept;
+    }
+
     /// The setup that a line adds to.
     pub(crate) fn setup(&mut self, about: About, spot: Spot) -> &mut CommFacts {
         self.segment(about, spot).setup.get_or_insert_default()
@@ -504,6 +553,9 @@ impl ThreadFacts {
             About::Timings => true,
         });
         if !continues {
+            if self.segments.len() >= self.room {
+                self.compact();
+            }
             self.segments.push(Segment::new(about, spot));
         }
         let last = self.segments.len() - 1;
@@ -533,15 +585,7 @@ impl ThreadFacts {
         });
         match self.segments.last_mut() {
             Some(last) if continues => {
-                last.comm = last.comm.or(segment.comm);
-                last.closed |= segment.closed;
-                last.connected |= segment.connected;
-                match (&mut last.setup, segment.setup) {
-                    (Some(mine), Some(later)) => mine.merge(*later),
-                    (mine @ None, later) => *mine = later,
-                    (Some(_), None) => {}
-                }
-                last.connections.merge(segment.connections);
+                last.absorb(segment);
             }
             last => {
                 segment.later = last.is_some() && matches!(segment.about, About::Connections(_));

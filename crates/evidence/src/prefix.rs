@@ -177,11 +177,13 @@ pub fn time(before: &[u8]) -> Option<&str> {
             && bytes.get(hours - 7) == Some(&b'-')
             && digits(hours - 6, 2)
             && digits(hours - 3, 2);
-        let glog = hours >= 5 && digits(hours - 5, 4);
+        // glog: `E1129 11:56:57`, and with one digit for the month `E321 02:07:08`
         let start = if date {
             hours - 11
-        } else if glog {
+        } else if hours >= 5 && digits(hours - 5, 4) {
             hours - 5
+        } else if hours >= 5 && digits(hours - 4, 3) && bytes.get(hours - 5).is_some_and(u8::is_ascii_uppercase) {
+            hours - 4
         } else {
             hours
         };
@@ -273,6 +275,7 @@ mod tests {
             ("[2025-10-16 22:16:08] ", Some("2025-10-16 22:16:08")),
             ("2025-01-02T03:04:05.12Z stdout F ", Some("2025-01-02T03:04:05.12")),
             ("[rank7]:[E1129 11:56:57.642513817 ProcessGroupNCCL.cpp:1834]", Some("1129 11:56:57.642513817")),
+            ("[rank1]:[E321 02:07:08.1 x]", Some("321 02:07:08.1")),
             ("[rank0]: ", None),
             ("12:34:56 x", Some("12:34:56")),
         ] {

@@ -314,7 +314,7 @@ impl Reader {
             None => processes.len() - 1,
         };
         let Some(owner) = processes.get_mut(process) else { return (0, 0) };
-        owner.threads.push(ThreadFacts { tid: it.tid, segments: Vec::new() });
+        owner.threads.push(ThreadFacts::new(it.tid));
         (process, owner.threads.len() - 1)
     }
 }

@@ -39,7 +39,6 @@ pub struct FirstFailure {
 pub fn first_failure(case: &Case) -> Option<FirstFailure> {
     let mut candidates = candidates(case);
     if candidates.iter().all(|it| it.messenger)
-        && !candidates.is_empty()
         && let Some(absent) = absent(case)
     {
         return Some(absent);
@@ -136,7 +135,8 @@ fn candidates(case: &Case) -> Vec<Candidate> {
             if !(messenger || kernel || [&CRASH, &OUT_OF_MEMORY, &FINGERPRINT].contains(&signal)) {
                 continue;
             }
-            text.to_owned()
+            // What a launcher or a logger puts before the message is told by the other fields.
+            text.rsplit("] ").next().unwrap_or(text).to_owned()
         };
         all.push(Candidate {
             rank: case.rank_of(sighting),

@@ -125,9 +125,9 @@ pub fn parse(message: &[u8]) -> Message<'_> {
     let Some(&first) = message.first() else { return Message::Routine };
     let found = match first {
         b'C' => channel::parse(message).or_else(|| other_c(message)),
-        b'R' => channel::parse(message).or_else(|| {
-            after(message, "RAS client listening socket at ").map(Message::Ras)
-        }),
+        b'R' => channel::parse(message)
+            .or_else(|| after(message, "RAS client listening socket at ").map(Message::Ras))
+            .or_else(|| starts(message, &["Reduce: ", "ReduceScatter: ", "ReduceScatter |", "Recv: opCount", "RAS "])),
         b'T' => channel::trees(message).or_else(|| network::plugin(message)).or_else(|| {
             starts(message, &["Tree ", "TOPO/NET"])
         }),
@@ -138,15 +138,15 @@ pub fn parse(message: &[u8]) -> Message<'_> {
         b'n' | b'[' => comm::parse(message).or_else(|| {
             starts(message, &[
                 "[Proxy Service", "[Proxy Progress", "[Service thread] Connection closed by localRank", "ncclTopoPopulateNics",
-                "ncclMaxSharedMem", "ncclMaxSharedMemory", "[0] NCCL_", "newInterval:",
+                "ncclMaxSharedMem", "ncclTopoGetCpuAffinity", "ncclP2pSchedule",
             ])
         }),
         b'N' => n(message),
-        b'0'..=b'9' => channel_counts(message).or_else(|| propagated(message)),
+        b'0'..=b'9' => channel_counts(message).or_else(|| search_channel(message)),
         b'U' => after(message, "Using network ")
             .map(Message::Network)
-            .or_else(|| starts(message, &["Using non-device net plugin", "Using internal", "Using 2", "Using 1"])),
-        b'B' => network::bootstrap(message),
+            .or_else(|| starts(message, &["Using non-device net plugin", "Using internal"])),
+        b'B' => network::bootstrap(message).or_else(|| starts(message, &["Broadcast: "])),
         b'I' => after(message, "Init timings")
             .and_then(timings::init)
             .map(Message::InitTimings)
@@ -154,9 +154,11 @@ pub fn parse(message: &[u8]) -> Message<'_> {
         b'D' => after(message, "DMA-BUF is available on GPU device").map(|_| Message::DmaBuf),
         b'P' => starts(message, &["P2P Chunksize set to", "Pattern ", "P2P plugin", "Plugin Path"])
             .or_else(|| network::plugin(message)),
-        b'S' => network::plugin(message).or_else(|| starts(message, &["Setting affinity for GPU", "Setting up"])),
+        b'S' => network::plugin(message)
+            .or_else(|| starts(message, &["Setting affinity for GPU", "Setting up", "Send: opCount", "Scatter: opCount"])),
         b'G' => gpu_direct(message).or_else(|| starts(message, &["GPU/"])),
-        b'A' => starts(message, &["Assigned NET plugin", "AllReduce: ", "AllGather: ", "Algorithm"]),
+        b'A' => starts(message, &["Assigned NET plugin", "AllReduce: ", "AllGather: ", "AlltoAll: ", "Algorithm"]),
+        b'F' => starts(message, &["Failed to initialize NET plugin"]),
         b'L' => after(message, "Loading topology file ").map(Message::TopologyFile).or_else(|| {
             starts(message, &["Loading unnamed topology", "Launch mode "])
         }),
@@ -179,6 +181,9 @@ fn other_c<'a>(message: &'a [u8]) -> Option<Message<'a>> {
             .and_then(|(pxn, rest)| Some((pxn != 0, number(after(rest, " GDR ")?)?.0 != 0)));
         return Some(Message::RingsConnected { summary });
     }
+    if message.starts_with(b"Connected to proxy") {
+        return Some(Message::Routine);
+    }
     if let Some(rest) = after(message, "Connected ") {
         return Some(Message::Connected(rest));
     }
@@ -187,7 +192,7 @@ fn other_c<'a>(message: &'a [u8]) -> Option<Message<'a>> {
     }
     starts(message, &[
         "CC Off", "CC On", "Check P2P Type", "CPU/", "CollNet", "Could not find real path of",
-        "Connection to proxy", "Creating", "Cuda Host", "comm ",
+        "Connection to proxy",
     ])
 }
 
@@ -205,7 +210,11 @@ fn n(message: &[u8]) -> Option<Message<'_>> {
         return Some(Message::Nvls(!rest.starts_with(b"not")));
     }
     network::parse(message)
-        .or_else(|| starts(message, &["NVLS ", "NET/Socket: Using ", "NCCL_SOCKET_IFNAME set to", "NET/IB: ", "NET : "]))
+        .or_else(|| {
+            let path = after(message, "NET/").and_then(number).is_some();
+            path.then_some(Message::Routine)
+        })
+        .or_else(|| starts(message, &["NVLS ", "NET/Socket: Using ", "NCCL_SOCKET_IFNAME set to", "NET/IB: ", "New proxy "]))
 }
 
 /// `NCCL_BUFFSIZE set by environment to 8388608.`: numbers end with a dot, texts do not.
@@ -253,12 +262,16 @@ fn channel_counts<'a>(message: &[u8]) -> Option<Message<'a>> {
 
 /// `transport/net.cc:1137 -> 6`, `group.cc:75 -> 1 [Async thread]`
 fn propagated<'a>(message: &[u8]) -> Option<Message<'a>> {
+    // The file comes first, and has no blanks: most other messages end the search here.
+    let colon = memchr::memchr(b':', message.get(..message.len().min(80))?)?;
+    if memchr::memchr2(b' ', b'/', message.get(..colon)?) == Some(0) || memchr::memchr(b' ', message.get(..colon)?).is_some() {
+        return None;
+    }
     let arrow = memchr::memmem::find(message.get(..message.len().min(160))?, b" -> ")?;
     let place = message.get(..arrow)?;
-    let colon = memchr::memrchr(b':', place)?;
     // 2.30.7 adds the function: `FILE:LINE (FUNC) -> CODE`.
     let (_, rest) = number(place.get(colon + 1..)?)?;
-    if !(rest.is_empty() || rest.starts_with(b" (")) || memchr::memchr(b' ', place.get(..colon)?).is_some() {
+    if !(rest.is_empty() || rest.starts_with(b" (")) {
         return None;
     }
     let (code, _) = number(message.get(arrow + 4..)?)?;
@@ -273,11 +286,13 @@ fn topology<'a>(message: &[u8]) -> Option<Message<'a>> {
         "Max NThreads", "AllReduce |", "AllGather |", "Broadcast |", "Reduce |", "ReduceScatter |", "CPU/", "GPU/", "NET/", "NIC/", "PCI/",
         "NVS/", "+ LOC", "+ DEV", "DEV/",
     ]);
-    graph.or_else(|| {
-        // ` 0 : NET/0-0 GPU/0-38000 ...`: a channel of the search.
-        let (_, rest) = number(inner)?;
-        rest.starts_with(b" :").then_some(Message::Routine)
-    }).or_else(|| inner.is_empty().then_some(Message::Routine))
+    graph.or_else(|| search_channel(inner)).or_else(|| inner.is_empty().then_some(Message::Routine))
+}
+
+/// ` 0 : NET/0-0 GPU/0-38000 ...`: a channel of the search.
+fn search_channel<'a>(message: &[u8]) -> Option<Message<'a>> {
+    let (_, rest) = number(message)?;
+    rest.starts_with(b" :").then_some(Message::Routine)
 }
 
 /// Text of a message field.

@@ -78,8 +78,8 @@ pub(super) fn parse(message: &[u8]) -> Option<Message<'_>> {
         }
     }
     // `NET/IB : GPU Direct RDMA Enabled for HCA 0 'mlx5_0'`, also `NET/Libfabric : ...`
-    if let Some(at) = memchr::memmem::find(message, b" : GPU Direct RDMA ") {
-        let rest = message.get(at + 19..)?;
+    let colon = memchr::memchr(b':', message.get(..message.len().min(40))?).unwrap_or_default();
+    if let Some(rest) = message.get(colon..).and_then(|it| after(it, ": GPU Direct RDMA ")) {
         let enabled = rest.starts_with(b"Enabled");
         let hca = memchr::memchr(b'\'', rest).and_then(|at| rest.get(at + 1..)).unwrap_or_default();
         return Some(Message::HcaGpuDirect { enabled, hca: hca.strip_suffix(b"'").unwrap_or(hca) });
@@ -94,7 +94,10 @@ pub(super) fn plugin(message: &[u8]) -> Option<Message<'_>> {
         let library = memchr::memrchr(b' ', rest).and_then(|at| rest.get(at + 1..))?;
         return Some(Message::Plugin(PluginEvent::Loaded { library: owned(library) }));
     }
-    let slash = memchr::memmem::find(message.get(..message.len().min(16))?, b"/Plugin")?;
+    let slash = memchr::memchr(b'/', message.get(..message.len().min(12))?)?;
+    if !message.get(slash..)?.starts_with(b"/Plugin") {
+        return None;
+    }
     let role = message.get(..slash)?;
     let rest = message.get(slash + 7..)?;
     let rest = after(rest, " : ").or_else(|| after(rest, ": "))?;

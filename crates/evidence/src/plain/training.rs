@@ -47,6 +47,12 @@ static SETTINGS: &[&str] = &[
     "Number of trainable parameters = ",
 ];
 
+/// Lines of tracebacks: known, and telling only to a programmer.
+static TRACEBACK: &[&str] = &[
+    "frame #", "File \"", "Traceback (most recent call last)", "Last error:", "Exception raised from ",
+    "ncclSystemError: ", "ncclInternalError: ", "ncclInvalidUsage: ", "ncclUnhandledCudaError: ", "ncclRemoteError: ",
+];
+
 static ROUTINE: &[&str] = &[
     "***** Running training *****",
     "Stage 3 initialize beginning",
@@ -69,6 +75,7 @@ static ROUTINE: &[&str] = &[
 pub(super) fn is_line(line: &[u8]) -> bool {
     let inner = unlabelled(line);
     match inner.first() {
+        Some(b'f' | b'F' | b'T' | b'L' | b'E' | b'n') if TRACEBACK.iter().any(|it| inner.starts_with(it.as_bytes())) => true,
         Some(b'N' | b'I' | b'T' | b'G' | b'*' | b'S' | b'D' | b'B' | b'A' | b'P' | b'U' | b'm') => {
             SETTINGS.iter().chain(ROUTINE).any(|it| inner.starts_with(it.as_bytes()))
         }

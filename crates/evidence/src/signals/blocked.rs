@@ -1,6 +1,179 @@
 //! Peers that cannot be reached, names that cannot be resolved, ports that are taken.
 
 use super::Signal;
+use crate::source::Kind;
+
+/// A connection was given up.
+pub static CONNECT_FAILED: Signal = Signal {
+    name: "connect-failed",
+    templates: &[
+        "Connect to {peer} failed : {reason...}",
+        "connect to {peer} failed : {reason...}",
+        "Connect to {peer} returned {number}({reason}) errno",
+        "connect to {peer} returned {reason}, exceeded error retry count",
+        "connect returned {reason}, exceeded error retry count",
+        "socketPollConnect to {peer} failed with error {reason...}",
+        "ncclOsSocketPollConnect to {peer} failed with error {reason...}",
+        "Call to connect failed : {reason...}",
+        "Call to connect timeout : {reason...}",
+        "socketStartConnect: exceeded {limit} (",
+        "socketPollConnect: exceeded {limit} (",
+    ],
+    source: "NCCL src/include/socket.h up to 2.13, src/misc/socket.cc up to 2.28, src/os/linux.cc later",
+    meaning: "A TCP connection to another rank could not be made.",
+    kind: Kind::NcclLog,
+};
+
+/// A connection is tried again.
+pub static CONNECT_RETRIED: Signal = Signal {
+    name: "connect-retried",
+    templates: &[
+        "connect to {peer} returned {reason}, retrying ({attempt}/{limit})",
+        "connect returned {reason}, retrying ({attempt}/{limit})",
+        "Call to connect returned {reason}, retrying",
+    ],
+    source: "NCCL src/misc/socket.cc",
+    meaning: "A TCP connection failed and is tried again; a few times are normal while ranks start.",
+    kind: Kind::NcclLog,
+};
+
+/// An open connection failed.
+pub static CONNECTION_LOST: Signal = Signal {
+    name: "connection-lost-reason",
+    templates: &[
+        "Call to recv from {peer} failed : {reason...}",
+        "Call to send to {peer} failed : {reason...}",
+        "Call to recv failed : {reason...}",
+    ],
+    source: "NCCL src/misc/socket.cc",
+    meaning: "A TCP connection to another rank broke.",
+    kind: Kind::NcclLog,
+};
+
+/// A connection of Open MPI or Gloo failed.
+pub static OTHER_CONNECT_FAILED: Signal = Signal {
+    name: "other-connect-failed",
+    templates: &["connect() to {peer} failed: {reason...}", "SO_ERROR: {reason}, remote=[{peer}]"],
+    source: "Open MPI btl_tcp_endpoint.c, Gloo transport/tcp/pair.cc",
+    meaning: "A TCP connection between two hosts of the job could not be made.",
+    kind: Kind::TrainingLog,
+};
+
+/// A packet filter that refuses.
+pub static FIREWALL_RULE: Signal = Signal {
+    name: "firewall-rule",
+    templates: &[
+        "reject-with icmp-host-prohibited",
+        "reject-with icmp-port-unreachable",
+        "Chain INPUT (policy DROP",
+        "firewalld.service - firewalld - dynamic firewall daemon",
+        "ufw status: active",
+    ],
+    source: "iptables -L, systemctl status firewalld",
+    meaning: "A packet filter of the host is at work.",
+    kind: Kind::Notes,
+};
+
+/// PyTorch cannot resolve the name of the master.
+pub static NAME_NOT_RESOLVED: Signal = Signal {
+    name: "name-not-resolved",
+    templates: &[
+        "The IPv6 network addresses of ({host}, {port}) cannot be retrieved (gai error: {code} - {reason})",
+        "The IPv4 network addresses of ({host}, {port}) cannot be retrieved (gai error: {code} - {reason})",
+    ],
+    source: "PyTorch torch/csrc/distributed/c10d/socket.cpp, 1.10 and later",
+    meaning: "A name has no address at the moment; it is asked again until the timeout.",
+    kind: Kind::TrainingLog,
+};
+
+/// A name that is not known, as an error.
+pub static HOST_NOT_FOUND: Signal = Signal {
+    name: "host-not-found",
+    templates: &[
+        "host not found: {reason...}",
+        "Could not resolve hostname {host}: {reason...}",
+        "Net : error encountered when getting address info : {reason...}",
+    ],
+    source: "PyTorch up to 1.9, ssh, NCCL src/misc/socket.cc (NCCL_COMM_ID)",
+    meaning: "A name could not be resolved and the program gave up.",
+    kind: Kind::TrainingLog,
+};
+
+/// A name that Python could not resolve; downloads fail in the same words.
+pub static GAI_ERROR: Signal = Signal {
+    name: "gai-error",
+    templates: &["socket.gaierror: [Errno {code}] {reason...}"],
+    source: "Python",
+    meaning: "A name could not be resolved, for the job or for a download.",
+    kind: Kind::TrainingLog,
+};
+
+/// The client of PyTorch's store gave up.
+pub static CLIENT_TIMED_OUT: Signal = Signal {
+    name: "client-timed-out",
+    templates: &["The client socket has timed out after {time} while trying to connect to ({host}, {port})"],
+    source: "PyTorch torch/csrc/distributed/c10d/socket.cpp",
+    meaning: "The master could not be reached before the timeout.",
+    kind: Kind::TrainingLog,
+};
+
+/// The client of PyTorch's store tries again.
+pub static CLIENT_FAILED: Signal = Signal {
+    name: "client-failed",
+    templates: &["The client socket has failed to connect to {peer} (errno: {code} - {reason})"],
+    source: "PyTorch torch/csrc/distributed/c10d/socket.cpp",
+    meaning: "One attempt to reach the master failed; errno 99 and 111 are normal while it starts.",
+    kind: Kind::TrainingLog,
+};
+
+/// A port that another process has.
+pub static PORT_IN_USE: Signal = Signal {
+    name: "port-in-use",
+    templates: &[
+        "The server socket has failed to listen on any local network address. port: {port}, useIpv6: {v6}, code: {code}, name: EADDRINUSE",
+        "The server socket has failed to bind to {address} (errno: 98 - Address already in use)",
+        "The server socket has failed to listen on {address} (errno: 98 - Address already in use)",
+        "code: -98, name: EADDRINUSE",
+        "Tried to launch distributed communication on port `{port}`, but another process is utilizing it",
+        "RuntimeError: Address already in use",
+        "OSError: [Errno 98] Address already in use",
+        "EADDRINUSE: address already in use {address}",
+        "Call to bind failed : Address already in use",
+    ],
+    source: "PyTorch torch/csrc/distributed/c10d/socket.cpp and TCPStore, Accelerate, Python, NCCL",
+    meaning: "A server could not open its port: another process listens there.",
+    kind: Kind::TrainingLog,
+};
+
+/// The master's name in the settings.
+pub static MASTER_ADDR: Signal = Signal {
+    name: "master-addr",
+    templates: &[
+        "MASTER_ADDR={host}",
+        "MASTER_ADDR: {host}",
+        "--master_addr={host}",
+        "--master_addr {host}",
+        "--master-addr={host}",
+        "--master-addr {host}",
+        "rdzv_endpoint={host}",
+    ],
+    source: "settings and commands",
+    meaning: "Names the host that all ranks meet at.",
+    kind: Kind::Notes,
+};
 
 /// All signals of this family.
-pub static ALL: &[&Signal] = &[];
+pub static ALL: &[&Signal] = &[
+    &CONNECT_FAILED,
+    &CONNECT_RETRIED,
+    &CONNECTION_LOST,
+    &OTHER_CONNECT_FAILED,
+    &FIREWALL_RULE,
+    &NAME_NOT_RESOLVED,
+    &HOST_NOT_FOUND,
+    &GAI_ERROR,
+    &CLIENT_TIMED_OUT,
+    &CLIENT_FAILED,
+    &PORT_IN_USE,
+    &MASTER_ADDR,
+];

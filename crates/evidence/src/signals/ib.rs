@@ -1,6 +1,195 @@
 //! InfiniBand and RoCE.
 
 use super::Signal;
+use crate::source::Kind;
+
+/// A work request ended with an error.
+pub static COMPLETION: Signal = Signal {
+    name: "ib-completion-status",
+    templates: &[
+        "Got completion from peer {peer} with status={status} opcode",
+        "Got completion from peer {peer} with error {status}",
+        "Got completion with error {status}",
+        "Got completion error {status}",
+        "Got completion with status={status} opcode",
+    ],
+    source: "NCCL src/transport/net_ib.cc, all releases, and the HPC-X plugin; names of the status since 2.28.7",
+    meaning: "An adapter reports that a transfer failed. 12 is a timeout, 5 follows from an earlier error.",
+    kind: Kind::NcclLog,
+};
+
+/// The same as status 12, by UCX.
+pub static RETRY_EXCEEDED: Signal = Signal {
+    name: "ib-retry-exceeded",
+    templates: &["Transport retry count exceeded on {device} (synd", "transport retry counter exceeded"],
+    source: "UCX, Open MPI",
+    meaning: "A peer's adapter did not answer.",
+    kind: Kind::TrainingLog,
+};
+
+/// Something happened to an adapter or to its port.
+pub static ASYNC_EVENT: Signal = Signal {
+    name: "ib-async-event",
+    templates: &[
+        "Got async event : {event...}",
+        "Got async error event: {event...}",
+        "async fatal event: {event...}",
+        "Got non-fatal async event: {event...}",
+        "IB Async event on {event...}",
+    ],
+    source: "NCCL src/transport/net_ib.cc: `Got async event` up to 2.22, the others since 2.23; UCX",
+    meaning: "The verbs library reports an event of an adapter: a port went down, the adapter failed, the GID table changed.",
+    kind: Kind::NcclLog,
+};
+
+/// The GID table changed.
+pub static GID_TABLE_CHANGED: Signal = Signal {
+    name: "gid-table-changed",
+    templates: &["NET/IB : {device} GID table changed"],
+    source: "NCCL src/transport/net_ib/common.cc, 2.30",
+    meaning: "An address of a RoCE interface came or went.",
+    kind: Kind::NcclLog,
+};
+
+/// An adapter's health, by its driver.
+pub static HCA_HEALTH: Signal = Signal {
+    name: "hca-health",
+    templates: &[
+        "device's health compromised - reached miss count",
+        "mlx5_core {device}: poll_health:{line}: Fatal error",
+        "mlx5_core {device}: mlx5_error_sw_reset",
+        "mlx5_core {device}: health_recover_work:{line}: handling bad device",
+        "synd 0x1: firmware internal error",
+        "mlx5_core {device}: mlx5_health_try_recover",
+    ],
+    source: "Linux drivers/net/ethernet/mellanox/mlx5/core/health.c",
+    meaning: "The firmware of an adapter stopped working.",
+    kind: Kind::KernelLog,
+};
+
+/// A link went down, by its driver.
+pub static LINK_DOWN: Signal = Signal {
+    name: "nic-link-down",
+    templates: &[
+        "mlx5_core {device}: Link down",
+        "bnxt_en {device}: NIC Link is Down",
+        "Port module event[error]: {event...}",
+    ],
+    source: "Linux mlx5_core and bnxt_en",
+    meaning: "A port lost its link, or its cable or module reports an error.",
+    kind: Kind::KernelLog,
+};
+
+/// A connection could not be set up.
+pub static MODIFY_QP_FAILED: Signal = Signal {
+    name: "modify-qp-failed",
+    templates: &[
+        "Call to ibv_modify_qp failed with error {reason...}",
+        "Call to ibv_modify_qp failed with {number} {reason}, on dev {device}, {state...}",
+        "Failed to modify QP to RTR: {reason...}",
+        "Failed to modify QP to RTR, check mtu, gid, peer lid, peer qp num: {reason...}",
+    ],
+    source: "NCCL src/misc/ibvwrap.cc; with device and GIDs since 2.26; perftest, Mooncake",
+    meaning: "The adapter refused the address of the peer, or found no way to it.",
+    kind: Kind::NcclLog,
+};
+
+/// An adapter is seen but cannot be opened.
+pub static UNABLE_TO_OPEN: Signal = Signal {
+    name: "unable-to-open-hca",
+    templates: &["NET/IB : Unable to open device {device}", "Call to ibv_open_device failed"],
+    source: "NCCL src/transport/net_ib.cc and src/misc/ibvwrap.cc",
+    meaning: "/sys lists the adapter, but its device file cannot be opened.",
+    kind: Kind::NcclLog,
+};
+
+/// A tool finds no adapter.
+pub static NO_ADAPTERS: Signal = Signal {
+    name: "no-ib-adapters",
+    templates: &["No IB devices found"],
+    source: "ibv_devinfo, perftest",
+    meaning: "Inside this container or on this host no RDMA adapter can be opened.",
+    kind: Kind::Notes,
+};
+
+/// Two adapters that cannot talk to each other.
+pub static INCOMPATIBLE_DEVICES: Signal = Signal {
+    name: "incompatible-hcas",
+    templates: &[
+        "NET/IB : Attempted to connect incompatible devices: {devices...}",
+        "NET/IB : Attempted to merge incompatible devices: {devices...}",
+        "NET/IB : Remote {layer} device is incompatible with the local {device}",
+        "NET/IB : Can't merge net devices with different link_layer",
+    ],
+    source: "NCCL src/transport/net_ib.cc, 2.19 and later",
+    meaning: "InfiniBand and RoCE adapters were to be used together.",
+    kind: Kind::NcclLog,
+};
+
+/// A receive request that does not fit the send.
+pub static SIZE_MISMATCH: Signal = Signal {
+    name: "ib-size-mismatch",
+    templates: &[
+        "collective mismatch error, local size {local} remote size {remote}",
+        "collective mismatch error local size {local} remote {remote} addr {address} rkey {rkey} seq {sequence}",
+        "posted incorrect receive info: size {remote} addr {address} rkey",
+    ],
+    source: "NCCL src/transport/net_ib.cc; with addr, rkey and seq up to 2.11",
+    meaning: "What the receiver announced does not fit what the sender sends.",
+    kind: Kind::NcclLog,
+};
+
+/// The write ordering of an adapter.
+pub static WRITE_ORDERING: Signal = Signal {
+    name: "pci-write-ordering",
+    templates: &["PCI_WR_ORDERING {value...}", "PCI_WR_ORDERING={value...}", "PCI_WR_ORDERING: {value...}"],
+    source: "mlxconfig query",
+    meaning: "Whether an adapter may reorder its writes: per_mkey(0) or force_relax(1).",
+    kind: Kind::Notes,
+};
+
+/// An entry of the GID table.
+pub static GID_ENTRY: Signal = Signal {
+    name: "gid-entry",
+    templates: &["GID[{index}]: {gid...}"],
+    source: "ibv_devinfo -v",
+    meaning: "An address of a RoCE port.",
+    kind: Kind::Notes,
+};
+
+/// No verbs library; normal where there is no InfiniBand.
+pub static NO_VERBS_LIBRARY: Signal = Signal {
+    name: "no-verbs-library",
+    templates: &["Failed to open libibverbs.so"],
+    source: "NCCL src/misc/ibvwrap.cc; a warning up to 2.12",
+    meaning: "The library for InfiniBand is not installed; without InfiniBand it is not needed.",
+    kind: Kind::NcclLog,
+};
+
+/// A consequence of an adapter that failed.
+pub static ASYNC_EVENT_FAILED: Signal = Signal {
+    name: "ib-async-event-failed",
+    templates: &["Call to ibv_get_async_event failed"],
+    source: "NCCL src/misc/ibvwrap.cc",
+    meaning: "The thread that waits for events of an adapter ended.",
+    kind: Kind::NcclLog,
+};
 
 /// All signals of this family.
-pub static ALL: &[&Signal] = &[];
+pub static ALL: &[&Signal] = &[
+    &COMPLETION,
+    &RETRY_EXCEEDED,
+    &ASYNC_EVENT,
+    &GID_TABLE_CHANGED,
+    &HCA_HEALTH,
+    &LINK_DOWN,
+    &MODIFY_QP_FAILED,
+    &UNABLE_TO_OPEN,
+    &NO_ADAPTERS,
+    &INCOMPATIBLE_DEVICES,
+    &SIZE_MISMATCH,
+    &WRITE_ORDERING,
+    &GID_ENTRY,
+    &NO_VERBS_LIBRARY,
+    &ASYNC_EVENT_FAILED,
+];

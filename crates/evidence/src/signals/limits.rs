@@ -120,6 +120,19 @@ pub static SIGKILL: Signal = Signal {
     kind: Kind::TrainingLog,
 };
 
+/// The first process that failed, or the launcher's own kill of those that were left.
+pub static LAUNCHER_ENDED: Signal = Signal {
+    name: "launcher-ended",
+    templates: &[
+        "failed (exitcode: {code}) local_rank: {local}",
+        "forcefully exiting via Signals.{signal}",
+        "forcefully exitting via Signals.{signal}",
+    ],
+    source: "torchrun",
+    meaning: "torchrun names the first failure, and kills processes that do not end by themselves.",
+    kind: Kind::TrainingLog,
+};
+
 /// NCCL's service thread lost its files.
 pub static PROXY_POLL_FAILED: Signal = Signal {
     name: "proxy-poll-failed",
@@ -221,6 +234,7 @@ pub static ALL: &[&Signal] = &[
     &GPU_OOM_IN_NCCL,
     &GPU_OOM_IN_TESTS,
     &HOST_OOM,
+    &LAUNCHER_ENDED,
     &LOCKED_MEMORY_LIMIT,
     &LOCKED_MEMORY_REFUSED,
     &OPEN_FILE_LIMIT,

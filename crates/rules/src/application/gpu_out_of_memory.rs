@@ -28,7 +28,16 @@ pub static RULE: Rule = Rule {
 fn check(case: &Case) -> Result<Vec<Finding>, Missing> {
     let found = case.look_for(&[&OUT_OF_MEMORY], Source::JobOutput)?;
     let Some(first) = found.first() else { return Ok(Vec::new()) };
-    let size: String = first.get("size").split(". ").next().unwrap_or_default().trim_end_matches('.').into();
+    let size: String = first
+        .get("size")
+        .split(". ")
+        .next()
+        .unwrap_or_default()
+        .split(" (")
+        .next()
+        .unwrap_or_default()
+        .trim_end_matches('.')
+        .into();
     let ranks: BTreeSet<u32> = found.iter().filter_map(|it| case.rank_of(it)).collect();
     let ranks: Vec<u32> = ranks.into_iter().collect();
     let who = if ranks.is_empty() { "a rank".to_owned() } else { list(&ranks) };

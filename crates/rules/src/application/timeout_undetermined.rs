@@ -126,6 +126,9 @@ fn check(case: &Case) -> Result<Vec<Finding>, Missing> {
         evidence.extend(all.iter().filter(|it| behind.contains(it.0)).map(|it| it.1.sighting).take(2));
         evidence.rotate_right(if few { behind.len().min(2) } else { 0 });
     }
+    if evidence.iter().any(|it| *it.signal == HOROVOD_STALL) {
+        finding = finding.or("collective-mismatch");
+    }
     // A connection that closed before is the earlier sign.
     let closed = case.sightings_of(&CLOSED).next();
     if closed.is_some_and(|closed| evidence.iter().all(|it| precedes(closed, it))) {

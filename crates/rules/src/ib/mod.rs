@@ -1,6 +1,25 @@
-//! InfiniBand and RoCE.
+//! InfiniBand and `RoCE`.
+
+pub(crate) mod blame;
+pub mod hca_fatal_error;
+pub mod ib_device_not_in_container;
+pub mod ib_fabric_fault;
+pub mod ib_hca_selection;
+pub mod ib_link_flap;
+pub mod nic_relaxed_ordering_forced;
+pub mod roce_fabric_unreachable;
+pub mod roce_gid_index;
 
 use crate::Rule;
 
 /// The rules of this family.
-pub static RULES: &[&Rule] = &[];
+pub static RULES: &[&Rule] = &[
+    &hca_fatal_error::RULE,
+    &ib_device_not_in_container::RULE,
+    &ib_fabric_fault::RULE,
+    &ib_hca_selection::RULE,
+    &ib_link_flap::RULE,
+    &nic_relaxed_ordering_forced::RULE,
+    &roce_fabric_unreachable::RULE,
+    &roce_gid_index::RULE,
+];

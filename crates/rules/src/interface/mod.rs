@@ -1,6 +1,23 @@
-//! Network interfaces of setup and sockets.
+//! Network interfaces of the setup and of sockets.
+
+pub(crate) mod address;
+pub mod bootstrap_on_wrong_interface;
+pub mod docker_bridge_network;
+pub mod hostname_collision;
+pub mod loopback_interface_used;
+pub mod routing_same_subnet_two_nics;
+pub mod socket_ifname_mismatch;
+pub mod socket_ifname_not_found;
 
 use crate::Rule;
 
 /// The rules of this family.
-pub static RULES: &[&Rule] = &[];
+pub static RULES: &[&Rule] = &[
+    &bootstrap_on_wrong_interface::RULE,
+    &docker_bridge_network::RULE,
+    &hostname_collision::RULE,
+    &loopback_interface_used::RULE,
+    &routing_same_subnet_two_nics::RULE,
+    &socket_ifname_mismatch::RULE,
+    &socket_ifname_not_found::RULE,
+];

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use evidence::{Case, Missing, Source};
+use evidence::{Case, Kind, Missing, Source};
 
 use crate::{Confidence, Diagnosis, Finding, Role, Rule, Severity};
 
@@ -26,13 +26,16 @@ fn check(case: &Case) -> Result<Vec<Finding>, Missing> {
 
 /// Warnings that are not evidence of a finding and in which no signal was seen.
 pub(crate) fn check_last(case: &Case, _: &Diagnosis) -> Vec<Finding> {
-    let known: BTreeSet<_> = case.sightings.iter().map(|it| it.quote.spot).collect();
+    let telling = |it: &evidence::Signal| it.kind != Kind::Notes;
+    let known: BTreeSet<_> =
+        case.sightings.iter().filter(|it| telling(it.signal)).map(|it| it.quote.spot).collect();
     let unknown: Vec<_> = case
         .processes
         .iter()
         .flat_map(|process| process.facts.warnings.first.iter().map(move |warning| (process, &warning.0)))
         .filter(|(_, quote)| {
-            !known.contains(&quote.spot) && evidence::signals::book().find(quote.text.as_bytes()).is_empty()
+            !known.contains(&quote.spot)
+                && !evidence::signals::book().find(quote.text.as_bytes()).iter().any(|it| telling(it.signal))
         })
         .collect();
     let Some((process, first)) = unknown.first() else { return Vec::new() };

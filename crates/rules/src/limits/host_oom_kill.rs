@@ -1,6 +1,6 @@
 //! A process was killed because the host had no memory left.
 
-use evidence::signals::limits::{HOST_OOM, SIGKILL};
+use evidence::signals::limits::{HOST_OOM, LAUNCHER_ENDED, SIGKILL};
 use evidence::{Case, Missing, Source};
 
 use crate::{Confidence, Finding, Role, Rule, Severity};
@@ -45,6 +45,13 @@ fn check(case: &Case) -> Result<Vec<Finding>, Missing> {
         };
         return Ok(vec![Finding::new(Confidence::Certain, message).by(case, &certain).by(case, &killed)]);
     }
+    // After another failure the launcher itself kills what is left.
+    let other_first = case.sightings_of(&LAUNCHER_ENDED).any(|it| !matches!(it.get("code"), "" | "-9"));
+    let forced = case.sightings_of(&LAUNCHER_ENDED).any(|it| it.get("signal").starts_with("SIGKILL"));
+    let first_killed = case.sightings_of(&LAUNCHER_ENDED).any(|it| it.get("code") == "-9");
+    if other_first || (forced && !first_killed) {
+        return Ok(Vec::new());
+    }
     let Some(first) = killed.first() else { return Ok(Vec::new()) };
     let who = match (first.get("local"), first.get("pid")) {
         ("", "") => "a process".to_owned(),
@@ -82,6 +89,20 @@ mod tests {
         let found = findings(&RULE, torchrun);
         assert_eq!(found[0].confidence, Confidence::Possible);
         assert!(found[0].message.starts_with("local rank 3 was killed"));
+    }
+
+    #[test]
+    fn the_launchers_own_kill_is_a_consequence() {
+        quiet(
+            &RULE,
+            "failed (exitcode: 1) local_rank: 2 (pid: 3190) of binary: /x/python3\n  exitcode  : -9 (pid: 3187)\n\
+             traceback : Signal 9 (SIGKILL) received by PID 3187\n",
+        );
+        quiet(
+            &RULE,
+            "W api.py:1] Unable to shutdown process 7 via Signals.SIGTERM, forcefully exiting via Signals.SIGKILL\n\
+             traceback : Signal 9 (SIGKILL) received by PID 7\n",
+        );
     }
 
     #[test]

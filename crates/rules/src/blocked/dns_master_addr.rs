@@ -1,0 +1,148 @@
+//! The name of the master cannot be resolved.
+
+use evidence::signals::blocked::{
+    CLIENT_FAILED, CLIENT_TIMED_OUT, GAI_ERROR, HOST_NOT_FOUND, MASTER_ADDR, NAME_NOT_RESOLVED,
+};
+use evidence::{Case, Missing, Sighting, Source};
+
+use crate::interface::address::{got_through, ipv4, without_port};
+use crate::{Confidence, Finding, Role, Rule, Severity};
+
+/// See the module documentation.
+pub static RULE: Rule = Rule {
+    id: "dns-master-addr",
+    title: "the master's name cannot be resolved",
+    severity: Severity::Error,
+    role: Role::Cause,
+    needs: &[Source::JobOutput],
+    why: "All ranks meet at MASTER_ADDR. Without an address for that name they wait until the rendezvous times out; no rank gets to NCCL.",
+    fix: "Use a name that every node can resolve (`getent hosts NAME` on each), or the address itself. In Kubernetes a pod's name needs \
+          a headless Service: POD.SERVICE.NAMESPACE.svc (JobSet: JOBSET-JOB-0-0.JOBSET), with publishNotReadyAddresses so that it \
+          exists before the pod is ready; wait for the master's port, not only for its name.",
+    references: &[
+        "https://github.com/kubernetes-sigs/jobset/issues/603",
+        "https://github.com/kubeflow/pytorch-operator/issues/333",
+        "https://kubernetes.io/docs/concepts/services-networking/dns-pod-service/",
+    ],
+    check,
+};
+
+fn check(case: &Case) -> Result<Vec<Finding>, Missing> {
+    let found = case.look_for(&[&NAME_NOT_RESOLVED, &HOST_NOT_FOUND, &GAI_ERROR], Source::JobOutput)?;
+    let gave_up: Vec<&Sighting> = found.iter().copied().filter(|it| *it.signal == HOST_NOT_FOUND).collect();
+    if let Some(first) = gave_up.first() {
+        let message = match first.get("host") {
+            "" => "the master's name could not be resolved, and the program gave up".to_owned(),
+            host => format!("{host} could not be resolved, and the program gave up"),
+        };
+        return Ok(vec![Finding::new(Confidence::Certain, message).by(case, &gave_up)]);
+    }
+    let waiting: Vec<&Sighting> =
+        found.iter().copied().filter(|it| *it.signal == NAME_NOT_RESOLVED).collect();
+    let Some(first) = waiting.first() else {
+        // Downloads fail in the same words, so a bare error of Python says little.
+        let message = "a name could not be resolved: the master's, or that of a server for downloads";
+        let bare: Vec<&Sighting> = found.into_iter().filter(|_| !got_through(case)).collect();
+        return Ok(if bare.is_empty() {
+            Vec::new()
+        } else {
+            vec![Finding::new(Confidence::Possible, message).severity(Severity::Warning).by(case, &bare)]
+        });
+    };
+    let host = first.get("host");
+    let lines: u64 = waiting.iter().map(|it| it.count).sum();
+    let died = died(case, host);
+    let named = case.sightings_of(&MASTER_ADDR).find(|it| names(it.get("host"), host));
+    let quotes = waiting.iter().map(|it| &it.quote);
+    // An address needs no name server, and `localhost` only lacks an IPv6 address: harmless.
+    let harmless = host == "localhost" || ipv4(host).is_some() || got_through(case);
+    if harmless || (died.is_none() && named.is_none()) {
+        let message = format!(
+            "{host} had no address when a rank asked for it (lines: {lines}); jobs wait for that and then go on"
+        );
+        let finding = Finding::new(Confidence::Possible, message).severity(Severity::Info).seen_all(quotes);
+        return Ok(vec![finding.why("The line is printed while a rank waits for the name of the master, which is normal until all pods have started.")]);
+    }
+    let message = match (&died, named) {
+        (Some(_), _) => {
+            format!("{host} has no address ({}), and the master was never reached", first.get("reason"))
+        }
+        (None, _) => format!("MASTER_ADDR is {host}, and that name has no address ({})", first.get("reason")),
+    };
+    let confidence = if died.is_some_and(|it| *it.signal == CLIENT_TIMED_OUT) {
+        Confidence::Certain
+    } else {
+        Confidence::Likely
+    };
+    let finding = Finding::new(confidence, message).seen_all(quotes).seen_all(died.map(|it| &it.quote));
+    Ok(vec![finding.seen_all(named.map(|it| &it.quote)).about("host", host)])
+}
+
+/// The line that says that the master at `host` was given up.
+fn died<'a>(case: &'a Case, host: &str) -> Option<&'a Sighting> {
+    case.sightings.iter().find(|it| {
+        let timed_out = *it.signal == CLIENT_TIMED_OUT && it.get("host") == host;
+        // Without an address, the attempt that follows is invalid (22).
+        let invalid =
+            *it.signal == CLIENT_FAILED && it.get("code") == "22" && without_port(it.get("peer")) == host;
+        timed_out || invalid
+    })
+}
+
+/// Whether a setting names this host, with or without a port.
+fn names(setting: &str, host: &str) -> bool {
+    setting == host || setting.strip_prefix(host).is_some_and(|it| it.starts_with(':'))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::RULE;
+    use crate::testing::{findings, ids};
+    use crate::{Confidence, Severity};
+
+    const LINE: &str = "[W socket.cpp:558] [c10d] The IPv6 network addresses of (workers-0-0.workers, 3389) cannot be retrieved (gai error: -2 - Name or service not known).\n";
+
+    #[test]
+    fn waiting_is_normal() {
+        assert_eq!(findings(&RULE, LINE)[0].severity, Some(Severity::Info));
+        let localhost = LINE.replace("workers-0-0.workers", "localhost");
+        assert_eq!(findings(&RULE, &localhost)[0].severity, Some(Severity::Info));
+    }
+
+    #[test]
+    fn fires_when_the_run_died_of_it() {
+        let died = format!(
+            "{LINE}[E socket.cpp:1028] [c10d] The client socket has timed out after 20000ms while trying to connect to (workers-0-0.workers, 3389).\n"
+        );
+        assert_eq!(
+            (findings(&RULE, &died)[0].severity, findings(&RULE, &died)[0].confidence),
+            (None, Confidence::Certain)
+        );
+        assert_eq!(ids(&died), ["dns-master-addr"]);
+        assert_eq!(
+            findings(&RULE, "ValueError: host not found: Name or service not known\n")[0].confidence,
+            Confidence::Certain
+        );
+        let invalid = format!(
+            "{LINE}[W socket.cpp:767] [c10d] The client socket has failed to connect to [workers-0-0.workers]:3389 (errno: 22 - Invalid argument).\n"
+        );
+        assert_eq!(findings(&RULE, &invalid)[0].severity, None);
+    }
+
+    #[test]
+    fn fires_when_the_settings_show_the_name() {
+        assert_eq!(
+            findings(&RULE, &format!("{LINE}MASTER_ADDR=workers-0-0.workers namespace=train\n"))[0]
+                .confidence,
+            Confidence::Likely
+        );
+    }
+
+    #[test]
+    fn a_job_that_went_on_is_fine() {
+        let log = format!(
+            "{LINE}MASTER_ADDR=workers-0-0.workers\n{{'loss': 1.2, 'learning_rate': 2e-05, 'epoch': 0.1}}\n"
+        );
+        assert_eq!(findings(&RULE, &log)[0].severity, Some(Severity::Info));
+    }
+}

@@ -1,0 +1,182 @@
+//! Connections that failed, and what the address and the error say about the cause.
+//!
+//! The same line has several causes; the rules ask here, so that each failure is blamed once.
+
+use std::collections::BTreeMap;
+
+use evidence::nccl::Interface;
+use evidence::signals::blocked::{
+    CLIENT_FAILED, CLIENT_TIMED_OUT, CONNECT_FAILED, CONNECT_RETRIED, CONNECTION_LOST, OTHER_CONNECT_FAILED,
+};
+use evidence::signals::interface::OLD_INTERFACE;
+use evidence::{Case, Quote, Sighting};
+
+use crate::interface::address::{
+    got_through, is_bridge, is_bridge_address, is_ipoib, is_link_local, is_loopback, is_side_road, owners,
+    without_port,
+};
+use crate::interface::loopback_interface_used::listed;
+
+/// Why a connection failed, by the operating system.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Reason {
+    /// A router or a firewall refused, or no host has the address.
+    NoRoute,
+    /// The routing table has no way there.
+    Unreachable,
+    /// No answer.
+    TimedOut,
+    /// Nobody listens.
+    Refused,
+    /// An error that NCCL 2.17 to 2.23 reports in place of the real one.
+    Unknown,
+}
+
+/// Whom to blame.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) enum Cause {
+    Loopback,
+    Bridge,
+    WrongInterface,
+    Firewall,
+    Unreachable,
+}
+
+/// Failed connections with one cause.
+#[derive(Debug)]
+pub(crate) struct Verdict<'a> {
+    pub(crate) cause: Cause,
+    pub(crate) reason: Reason,
+    /// The address of the first, empty where no line names it.
+    pub(crate) peer: &'a str,
+    /// The interface that has it.
+    pub(crate) interface: Option<(&'a Interface, &'a Quote)>,
+    pub(crate) sightings: Vec<&'a Sighting>,
+}
+
+/// What the rest of the input says, looked up once.
+struct Context<'a> {
+    got_through: bool,
+    /// An interface was chosen by name.
+    chosen: bool,
+    /// The loopback interface is listed for a job that needs another.
+    loopback: bool,
+    /// PyTorch gave the master up.
+    gave_up: Option<&'a Sighting>,
+    owners: BTreeMap<&'a str, (&'a Interface, &'a Quote)>,
+}
+
+/// The failed connections, by cause.
+pub(crate) fn verdict(case: &Case) -> Vec<Verdict<'_>> {
+    let signals =
+        [&CONNECT_FAILED, &CONNECT_RETRIED, &CONNECTION_LOST, &OTHER_CONNECT_FAILED, &CLIENT_FAILED];
+    let told: Vec<&Sighting> = case.sightings.iter().filter(|it| signals.contains(&it.signal)).collect();
+    if told.is_empty() {
+        return Vec::new();
+    }
+    let context = Context {
+        got_through: got_through(case),
+        chosen: case.variable("NCCL_SOCKET_IFNAME").next().is_some(),
+        loopback: !listed(case).is_empty(),
+        gave_up: case.first_of(&[&CLIENT_TIMED_OUT]),
+        owners: owners(case),
+    };
+    let mut verdicts: Vec<Verdict<'_>> = Vec::new();
+    for sighting in told {
+        let Some(reason) = failure(case, &context, sighting) else { continue };
+        let peer = without_port(sighting.get("peer"));
+        let interface = context.owners.get(peer).copied();
+        let lost = *sighting.signal == CONNECTION_LOST;
+        let name = match interface {
+            Some((interface, _)) => &interface.name,
+            // Where the line does not name the peer, the own interface tells which network it is.
+            None if peer.is_empty() => own_interface(case, sighting).unwrap_or_default(),
+            None => "",
+        };
+        let blamed = blame(&context, (reason, lost), peer, name);
+        match verdicts.iter_mut().find(|it| it.cause == blamed) {
+            Some(known) => {
+                known.sightings.push(sighting);
+                if known.peer.is_empty() {
+                    (known.peer, known.interface) = (peer, interface);
+                }
+            }
+            None => {
+                verdicts.push(Verdict { cause: blamed, reason, peer, interface, sightings: vec![sighting] });
+            }
+        }
+    }
+    for it in &mut verdicts {
+        // The line that gives up says more than those that try again.
+        it.sightings.sort_by_key(|it| (!it.warning, it.quote.spot));
+    }
+    verdicts.sort_by_key(|it| it.cause);
+    verdicts
+}
+
+/// Why this line says that a connection failed for good, if it does.
+fn failure(case: &Case, context: &Context<'_>, sighting: &Sighting) -> Option<Reason> {
+    let signal = sighting.signal;
+    let reason = reason(sighting);
+    if *signal == CONNECT_FAILED || *signal == OTHER_CONNECT_FAILED {
+        return reason.or(Some(Reason::Unknown));
+    }
+    let hard = matches!(reason, Some(Reason::NoRoute | Reason::Unreachable | Reason::TimedOut));
+    if *signal == CONNECTION_LOST {
+        // A reset or a closed connection is what others notice when a process dies.
+        return reason.filter(|_| hard);
+    }
+    if *signal == CLIENT_FAILED {
+        // One attempt of PyTorch to reach the master means nothing; over IPv6 the network may well be unreachable.
+        let gave_up = sighting.count >= 3 || context.gave_up.is_some();
+        return reason
+            .filter(|it| *it != Reason::Unreachable && hard && gave_up && case.processes.is_empty());
+    }
+    let often = sighting.number("attempt").map_or(sighting.count >= 3, |it| it >= 10);
+    reason.filter(|_| !context.got_through && (hard || often))
+}
+
+/// The name of the interface that the writer of a line uses.
+fn own_interface<'a>(case: &'a Case, sighting: &Sighting) -> Option<&'a str> {
+    let list = case.process_of(sighting).and_then(|it| it.facts.bootstrap.first());
+    let old = || {
+        case.sightings_of(&OLD_INTERFACE).find(|it| it.process == sighting.process).map(|it| it.get("name"))
+    };
+    list.and_then(|it| it.value.first()).map(|it| &*it.name).or_else(old)
+}
+
+fn reason(sighting: &Sighting) -> Option<Reason> {
+    let text = sighting.get("reason");
+    let known = [
+        ("No route to host", Reason::NoRoute),
+        ("Network is unreachable", Reason::Unreachable),
+        ("Connection timed out", Reason::TimedOut),
+        ("Connection refused", Reason::Refused),
+        ("Software caused connection abort", Reason::Unknown),
+    ];
+    let said = known.iter().find(|it| text.contains(it.0)).map(|it| it.1);
+    said.or_else(|| match sighting.get("limit") {
+        "retries" => Some(Reason::Refused),
+        "timeouts" => Some(Reason::TimedOut),
+        _ => None,
+    })
+}
+
+fn blame(context: &Context<'_>, (reason, lost): (Reason, bool), peer: &str, name: &str) -> Cause {
+    if is_loopback(peer) || (peer.is_empty() && reason == Reason::Refused && context.loopback) {
+        return Cause::Loopback;
+    }
+    if is_bridge(name) || (is_bridge_address(peer) && !is_ipoib(name)) {
+        return Cause::Bridge;
+    }
+    if is_ipoib(name) || is_side_road(name) || is_link_local(peer) {
+        return Cause::WrongInterface;
+    }
+    match reason {
+        // A firewall that rejects says so with the same error as a router without a way. A chosen
+        // interface that leads nowhere is likelier than a firewall on it.
+        Reason::NoRoute if !context.chosen && !lost => Cause::Firewall,
+        Reason::TimedOut => Cause::Firewall,
+        _ => Cause::Unreachable,
+    }
+}

@@ -1,0 +1,112 @@
+//! A node cannot be reached at the address it announced.
+
+use evidence::signals::blocked::{
+    CLIENT_TIMED_OUT, CONNECT_FAILED, HOST_NOT_FOUND, NAME_NOT_RESOLVED, PORT_IN_USE,
+};
+use evidence::{Case, Missing, Source};
+
+use super::failures::{Cause, Reason, verdict};
+use crate::{Confidence, Finding, Role, Rule, Severity};
+
+/// See the module documentation.
+pub static RULE: Rule = Rule {
+    id: "peer-unreachable",
+    title: "a node cannot be reached at the address it announced",
+    severity: Severity::Error,
+    role: Role::Cause,
+    needs: &[Source::JobOutput],
+    why: "Each rank tells the others an address of one of its interfaces. If there is no way to that address, the job ends in the setup, \
+          or waits for good.",
+    fix: "From the node that complains, try the very address of the message: `ip route get ADDRESS`, `ping`, then `nc -zv ADDRESS PORT` with \
+          a listener on the other side. If it is the wrong network, set NCCL_SOCKET_IFNAME to the interface that all nodes share; \
+          if ping works and nc does not, a firewall is in between.",
+    references: &[
+        "https://github.com/NVIDIA/nccl/issues/1515",
+        "https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/troubleshooting.html#networking-issues",
+    ],
+    check,
+};
+
+fn check(case: &Case) -> Result<Vec<Finding>, Missing> {
+    let timed_out = case.look_for(&[&CLIENT_TIMED_OUT, &CONNECT_FAILED], Source::JobOutput)?;
+    let verdict = verdict(case);
+    if let Some(it) = verdict.iter().find(|it| matches!(it.cause, Cause::Firewall | Cause::Unreachable)) {
+        let confidence =
+            if it.cause == Cause::Unreachable { Confidence::Likely } else { Confidence::Possible };
+        let peer = if it.peer.is_empty() { "another rank" } else { it.peer };
+        let what = match it.reason {
+            Reason::NoRoute => "there is no route to it",
+            Reason::Unreachable => "its network is not in the routing table",
+            Reason::TimedOut => "it does not answer",
+            Reason::Refused => "nobody listens there",
+            Reason::Unknown => "NCCL does not tell the reason",
+        };
+        let finding =
+            Finding::new(confidence, format!("{peer} cannot be reached: {what}")).by(case, &it.sightings);
+        let finding = finding.seen_all(it.interface.iter().map(|it| it.1));
+        return Ok(vec![match it.reason {
+            Reason::Refused => finding.or("peer-process-died").or("docker-bridge-network"),
+            Reason::Unreachable => finding.or("bootstrap-on-wrong-interface"),
+            _ => finding.or("firewall-blocks-ports"),
+        }]);
+    }
+    // PyTorch's own rendezvous: a name that is not known and a port that is taken have rules of their own.
+    let explained = case.first_of(&[&NAME_NOT_RESOLVED, &HOST_NOT_FOUND, &PORT_IN_USE]).is_some();
+    let clients: Vec<_> = timed_out.into_iter().filter(|it| *it.signal == CLIENT_TIMED_OUT).collect();
+    let Some(first) = clients.first().filter(|_| !explained && verdict.is_empty()) else {
+        return Ok(Vec::new());
+    };
+    let message = format!(
+        "the master at {}:{} was not reached within {}",
+        first.get("host"),
+        first.get("port"),
+        first.get("time")
+    );
+    let finding = Finding::new(Confidence::Possible, message).by(case, &clients);
+    Ok(vec![finding.or("firewall-blocks-ports").or("rank-never-joined").fix(
+        "Check that rank 0 was started and listens there (`ss -ltn` on its node), that MASTER_ADDR and MASTER_PORT are the same on all \
+         nodes, and that the port is open: `nc -zv MASTER_ADDR MASTER_PORT` from another node.",
+    )])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::RULE;
+    use crate::Confidence;
+    use crate::testing::{findings, ids, quiet};
+
+    #[test]
+    fn fires_without_a_way() {
+        let line = "n:2:2 [0] misc/socket.cc:596 NCCL WARN socketStartConnect: connect to 10.88.0.1<34705> failed : Network is unreachable\n";
+        assert_eq!(
+            findings(&RULE, line)[0].message,
+            "10.88.0.1 cannot be reached: its network is not in the routing table"
+        );
+        assert_eq!(ids(line)[0], "peer-unreachable");
+        let abort = "n:2:2 [0] misc/socket.cc:483 NCCL WARN socketStartConnect: Connect to 10.0.0.2<45763> failed : Software caused connection abort\n";
+        assert_eq!(ids(abort), ["peer-unreachable", "firewall-blocks-ports"]);
+    }
+
+    #[test]
+    fn a_chosen_interface_that_leads_nowhere() {
+        let log = "n:2:2 [0] NCCL INFO NCCL_SOCKET_IFNAME set by environment to eth1\n\
+                   n:2:2 [0] misc/socket.cc:583 NCCL WARN socketPollConnect: connect to 10.88.0.11<52693> returned No route to host, exceeded error retry count after 35 attempts\n";
+        assert_eq!(ids(log)[0], "peer-unreachable");
+    }
+
+    #[test]
+    fn a_master_that_does_not_answer_is_a_possibility() {
+        let line = "[E socket.cpp:957] [c10d] The client socket has timed out after 900s while trying to connect to (10.0.0.1, 29500).\n";
+        assert_eq!(findings(&RULE, line)[0].confidence, Confidence::Possible);
+    }
+
+    #[test]
+    fn quiet_on_retries_and_where_another_cause_is_named() {
+        quiet(&RULE, "n:2:2 [0] NCCL INFO Call to connect returned Connection refused, retrying\n");
+        quiet(
+            &RULE,
+            "DistNetworkError: The server socket has failed to listen on any local network address. port: 29500, useIpv6: false, code: -98, name: EADDRINUSE, message: address already in use\n\
+             [E socket.cpp:1028] [c10d] The client socket has timed out after 20000ms while trying to connect to (node-0, 29500).\n",
+        );
+    }
+}

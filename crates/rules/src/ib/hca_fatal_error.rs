@@ -1,0 +1,70 @@
+//! An adapter failed.
+
+use std::collections::BTreeSet;
+
+use evidence::signals::ib::{ASYNC_EVENT, HCA_HEALTH};
+use evidence::{Case, Missing, Source};
+
+use super::blame::is_event;
+use crate::{Confidence, Finding, Role, Rule, Severity};
+
+/// See the module documentation.
+pub static RULE: Rule = Rule {
+    id: "hca-fatal-error",
+    title: "a network adapter failed",
+    severity: Severity::Error,
+    role: Role::Cause,
+    needs: &[Source::JobOutput],
+    why: "The adapter or its firmware stopped working. All connections through it are lost; other nodes only see timeouts towards this one.",
+    fix: "Take the node out of the pool. Look at `dmesg | grep mlx5` for the health report, update the firmware (`mlxfwmanager`), reset \
+          the adapter (`mlxfwreset`) or power-cycle the node; replace the adapter if it happens again.",
+    references: &[
+        "https://github.com/NVIDIA/nccl/issues/230",
+        "Linux drivers/net/ethernet/mellanox/mlx5/core/health.c",
+    ],
+    check,
+};
+
+fn check(case: &Case) -> Result<Vec<Finding>, Missing> {
+    let found = case.look_for(&[&ASYNC_EVENT, &HCA_HEALTH], Source::JobOutput)?;
+    let fatal: Vec<_> = found
+        .into_iter()
+        .filter(|it| *it.signal == HCA_HEALTH || is_event(it, "local catastrophic error"))
+        .collect();
+    if fatal.is_empty() {
+        return Ok(Vec::new());
+    }
+    let hosts: BTreeSet<&str> = fatal.iter().filter_map(|it| it.process.as_ref()).map(|it| &*it.0).collect();
+    let message = if hosts.is_empty() {
+        "an adapter reports a catastrophic error".to_owned()
+    } else {
+        format!(
+            "an adapter of {} reports a catastrophic error",
+            hosts.into_iter().collect::<Vec<_>>().join(", ")
+        )
+    };
+    Ok(vec![Finding::new(Confidence::Certain, message).by(case, &fatal)])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::RULE;
+    use crate::testing::{findings, ids, quiet};
+
+    #[test]
+    fn fires_in_old_and_new_releases_and_in_the_kernel_log() {
+        let old = "[1,12]<stdout>:b7:81:86 [0] transport/net_ib.cu:80 NCCL WARN NET/IB : Got async event : local catastrophic error\n";
+        assert_eq!(findings(&RULE, old)[0].message, "an adapter of b7 reports a catastrophic error");
+        let new = "n:1:2 [0] transport/net_ib.cc:169 NCCL WARN NET/IB : mlx5_0:1 async fatal event: local catastrophic error\n";
+        assert_eq!(findings(&RULE, new).len(), 1);
+        let kernel = "[ 99.1] mlx5_core 0000:3b:00.0: poll_health:823:(pid 0): device's health compromised - reached miss count\n";
+        assert_eq!(findings(&RULE, kernel).len(), 1);
+        let peer = "m:1:2 [0] NCCL WARN NET/IB : Got completion from peer 10.0.0.1<1> with status=12 opcode=0 len=0 vendor err 129 (Send)\n";
+        assert_eq!(ids(&format!("{peer}{old}")), ["hca-fatal-error"]);
+    }
+
+    #[test]
+    fn quiet_on_other_events() {
+        quiet(&RULE, "n:1:2 [0] transport/net_ib.cc:93 NCCL WARN NET/IB : Got async event : port error\n");
+    }
+}

@@ -1,0 +1,150 @@
+//! The host has RDMA adapters, but the container cannot open them.
+
+use evidence::nccl::PluginEvent;
+use evidence::signals::ib::{NO_ADAPTERS, UNABLE_TO_OPEN};
+use evidence::signals::interface::DOCKER_RUN;
+use evidence::{Case, Missing, Process, Source};
+
+use crate::interface::address::several_hosts;
+use crate::{Confidence, Finding, Role, Rule, Severity};
+
+/// See the module documentation.
+pub static RULE: Rule = Rule {
+    id: "ib-device-not-in-container",
+    title: "RDMA adapters are not usable in the container",
+    severity: Severity::Error,
+    role: Role::Cause,
+    needs: &[Source::NcclLog],
+    why: "/sys shows the adapters of the host in every container, but verbs need the device files. Without them NCCL falls back to TCP, \
+          at a fraction of the speed.",
+    fix: "Pass the devices and the right to lock memory: `docker run --device=/dev/infiniband --cap-add=IPC_LOCK --ulimit memlock=-1`; in \
+          Kubernetes request the device plugin's resource (rdma/..., nvidia.com/...) and add the capability IPC_LOCK. `ibv_devinfo` inside \
+          the container must list the ports.",
+    references: &["https://github.com/NVIDIA/nccl/issues/451", "https://github.com/NVIDIA/nccl/issues/941"],
+    check,
+};
+
+fn check(case: &Case) -> Result<Vec<Finding>, Missing> {
+    let closed = case.look_for(&[&UNABLE_TO_OPEN], Source::NcclLog)?;
+    let uses_rdma = case.processes.iter().any(|it| it.facts.hcas.iter().any(|it| !it.value.is_empty()))
+        || case.networks().any(|it| it.0 != "Socket");
+    if uses_rdma {
+        // Adapters that cannot be opened beside ones that can are those of other containers.
+        return Ok(Vec::new());
+    }
+    if let Some(first) = closed.iter().find(|it| !it.get("device").is_empty()).or(closed.first()) {
+        let device = if first.get("device").is_empty() { "an adapter" } else { first.get("device") };
+        let finding = Finding::new(Confidence::Likely, format!("{device} is there but cannot be opened"))
+            .by(case, &closed);
+        let fallback = case.networks().find(|it| it.0 == "Socket").map(|it| it.2);
+        return Ok(vec![finding.seen_all(fallback).about("nic", first.get("device"))]);
+    }
+    let disabled = case.variable("NCCL_IB_DISABLE").any(|it| it.0 != "0");
+    let without = case.processes.iter().find(|it| !it.facts.no_ib_device.is_empty());
+    let Some(process) = without.filter(|_| !disabled && several_hosts_or_unknown(case)) else {
+        return Ok(Vec::new());
+    };
+    let quote = process.facts.no_ib_device.first().map(|it| &it.quote);
+    if let Some((value, _, asked)) = case.variable("NCCL_IB_HCA").find(|it| !it.0.starts_with('^')) {
+        let message = format!("NCCL_IB_HCA={value} asks for adapters, and {} finds none", process.name());
+        let finding =
+            Finding::new(Confidence::Likely, message).severity(Severity::Warning).seen_all(quote).seen(asked);
+        return Ok(vec![finding.or("ib-hca-selection")]);
+    }
+    if let Some(tool) = case.sightings_of(&NO_ADAPTERS).next() {
+        let message = format!("{} finds no RDMA device, and neither does ibv_devinfo", process.name());
+        return Ok(vec![
+            Finding::new(Confidence::Likely, message)
+                .severity(Severity::Warning)
+                .seen(&tool.quote)
+                .seen_all(quote),
+        ]);
+    }
+    let settings = ["NCCL_IB_DISABLE", "NCCL_IB_GID_INDEX", "NCCL_IB_TC"];
+    let set = || settings.iter().find_map(|name| case.variable(name).next().map(|it| (name, it)));
+    if let Some((name, it)) = several_hosts(case).then(set).flatten() {
+        let message = format!(
+            "{name}={} is set as if there were RDMA adapters, and {} finds none",
+            it.0,
+            process.name()
+        );
+        return Ok(vec![
+            Finding::new(Confidence::Possible, message)
+                .severity(Severity::Warning)
+                .seen_all(quote)
+                .seen(it.2),
+        ]);
+    }
+    // The plugin of HPC-X is in many images; together with ports of fast adapters it is a hint.
+    if !has_rdma_plugin(process) {
+        return Ok(Vec::new());
+    }
+    let started = case.sightings_of(&DOCKER_RUN).find(|it| {
+        let arguments = it.get("arguments");
+        !arguments.contains("/dev/infiniband") && !arguments.contains("--privileged")
+    });
+    let message = match (fast_port(process), started) {
+        (_, Some(_)) => "a container with a plugin for RDMA was started without /dev/infiniband".to_owned(),
+        (Some(port), None) => {
+            format!(
+                "{} has a plugin for RDMA and a port {port} of a fast adapter, but finds no RDMA device",
+                process.name()
+            )
+        }
+        (None, None) => return Ok(Vec::new()),
+    };
+    let finding = Finding::new(Confidence::Possible, message).severity(Severity::Warning).seen_all(quote);
+    let finding = finding.seen_all(started.map(|it| &it.quote));
+    Ok(vec![finding.seen_all(case.networks().next().map(|it| it.2))])
+}
+
+/// On one node no network is needed.
+fn several_hosts_or_unknown(case: &Case) -> bool {
+    several_hosts(case) || case.spans_nodes().is_none()
+}
+
+fn has_rdma_plugin(process: &Process) -> bool {
+    process.facts.plugins.iter().any(|it| matches!(&it.value, PluginEvent::Network { name } if name.contains("RDMA") || name.starts_with("IBext")))
+}
+
+/// A port named by its number on the adapter (`ens5f0np0`), as drivers of fast adapters do.
+fn fast_port(process: &Process) -> Option<&str> {
+    let names = process.facts.sockets.iter().flat_map(|it| &it.value).map(|it| &*it.name);
+    names.into_iter().find(|it| it.trim_end_matches(|c: char| c.is_ascii_digit()).ends_with("np"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::RULE;
+    use crate::testing::{findings, quiet};
+    use crate::{Confidence, Severity};
+
+    #[test]
+    fn fires_on_a_device_that_cannot_be_opened() {
+        let log = "n:1:1 [0] misc/ibvwrap.cc:212 NCCL WARN Call to ibv_open_device failed\n\
+                   n:1:1 [0] transport/net_ib.cc:148 NCCL WARN NET/IB : Unable to open device mlx5_bond_0\n\
+                   n:1:1 [0] NCCL INFO NET/IB : No device found.\nn:1:1 [0] NCCL INFO Using network Socket\n";
+        assert_eq!(findings(&RULE, log)[0].message, "mlx5_bond_0 is there but cannot be opened");
+    }
+
+    #[test]
+    fn a_plugin_that_finds_nothing_is_a_hint() {
+        let log = "n:1:1 [0] NCCL INFO NET/Plugin: Loaded net plugin NCCL RDMA Plugin (v5)\nn:1:2 [0] NCCL INFO NET/IB : No device found.\n\
+                   n:1:2 [0] NCCL INFO NET/Socket : Using [0]ens5f0np0:10.0.0.1<0>\nn:1:2 [0] NCCL INFO Using network Socket\n";
+        let found = findings(&RULE, log);
+        assert_eq!((found[0].confidence, found[0].severity), (Confidence::Possible, Some(Severity::Warning)));
+    }
+
+    #[test]
+    fn quiet_without_adapters_and_when_others_work() {
+        quiet(
+            &RULE,
+            "n:1:1 [0] NCCL INFO NET/IB : No device found.\nn:1:1 [0] NCCL INFO NET/Socket : Using [0]ens3:10.0.0.1<0>\n",
+        );
+        quiet(
+            &RULE,
+            "n:1:1 [0] transport/net_ib.cc:149 NCCL WARN NET/IB : Unable to open device mlx5_58\n\
+             n:1:1 [0] NCCL INFO NET/IB : Using [0]mlx5_1:1/RoCE [1]mlx5_18:1/RoCE ; OOB eth0:10.0.0.1<0>\nn:1:1 [0] NCCL INFO Using network IB\n",
+        );
+    }
+}

@@ -1,0 +1,90 @@
+//! A port of an adapter lost its link.
+
+use std::collections::BTreeSet;
+
+use evidence::signals::ib::{ASYNC_EVENT, HCA_HEALTH, LINK_DOWN};
+use evidence::{Case, Missing, Source};
+
+use super::blame::{Suspect, blame, is_event};
+use crate::{Confidence, Finding, Role, Rule, Severity};
+
+/// See the module documentation.
+pub static RULE: Rule = Rule {
+    id: "ib-link-flap",
+    title: "a network port lost its link",
+    severity: Severity::Error,
+    role: Role::Cause,
+    needs: &[Source::JobOutput],
+    why: "The port went down, if only for a moment. What was under way on it times out on the other nodes (status 12), which blame this node.",
+    fix: "Look at the node that reports the port, not at those that time out: reseat or replace the cable and the module, check the switch \
+          port. `ibqueryerrors`, `mlxlink -d DEVICE -c` and `ethtool -S` show link-downed and symbol errors. NCCL_IB_TIMEOUT=22 lets a job \
+          survive short breaks.",
+    references: &[
+        "https://github.com/NVIDIA/nccl/issues/905",
+        "https://github.com/Lightning-AI/lit-llama/issues/380",
+    ],
+    check,
+};
+
+fn check(case: &Case) -> Result<Vec<Finding>, Missing> {
+    let found = case.look_for(&[&ASYNC_EVENT, &LINK_DOWN], Source::JobOutput)?;
+    let failed = blame(case);
+    // A port that fails with its adapter is the adapter's failure.
+    let adapter = case.first_of(&[&HCA_HEALTH]).is_some()
+        || found.iter().any(|it| is_event(it, "local catastrophic error"));
+    let events: Vec<_> = found.iter().copied().filter(|it| is_event(it, "port error")).collect();
+    let kernel: Vec<_> = found.iter().copied().filter(|it| *it.signal == LINK_DOWN).collect();
+    let times: u64 = kernel.iter().map(|it| it.count).sum();
+    if adapter || (events.is_empty() && (times == 0 || (failed.is_none() && times < 3))) {
+        return Ok(Vec::new());
+    }
+    let hosts: BTreeSet<&str> = events.iter().filter_map(|it| it.process.as_ref()).map(|it| &*it.0).collect();
+    let message = match (events.is_empty(), hosts.len()) {
+        (true, _) => format!("the kernel reports that links went down ({times} in all)"),
+        (false, 0) => "a port of an adapter went down".to_owned(),
+        (false, _) => format!("a port of {} went down", hosts.into_iter().collect::<Vec<_>>().join(", ")),
+    };
+    let felt = failed.as_ref().filter(|it| it.suspect == Suspect::LinkFlap);
+    let (confidence, severity) = match (felt.is_some(), events.is_empty()) {
+        (true, false) => (Confidence::Certain, Severity::Error),
+        (true, true) | (false, false) => (Confidence::Likely, Severity::Error),
+        (false, true) => (Confidence::Possible, Severity::Warning),
+    };
+    let finding = Finding::new(confidence, message).severity(severity).by(case, &events).by(case, &kernel);
+    Ok(vec![finding.seen_all(felt.iter().flat_map(|it| &it.sightings).map(|it| &it.quote))])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::RULE;
+    use crate::Confidence;
+    use crate::testing::{findings, ids, quiet};
+
+    const PORT: &str =
+        "b1:40:41 [0] transport/net_ib.cc:93 NCCL WARN NET/IB : Got async event : port error\n";
+
+    #[test]
+    fn names_the_node_that_lost_its_link() {
+        let log = format!(
+            "{PORT}b2:50:51 [4] transport/net_ib.cc:1238 NCCL WARN NET/IB : Got completion from peer b1<4001> with error 12\n"
+        );
+        let found = findings(&RULE, &log);
+        assert_eq!(
+            (found[0].message.as_str(), found[0].confidence),
+            ("a port of b1 went down", Confidence::Certain)
+        );
+        assert_eq!(ids(&log), ["ib-link-flap"]);
+        assert_eq!(findings(&RULE, PORT)[0].confidence, Confidence::Likely);
+        let new = "n:1:2 [0] transport/net_ib.cc:190 NCCL WARN NET/IB : mlx5_3:1 Got async error event: port error\n";
+        assert_eq!(findings(&RULE, new).len(), 1);
+    }
+
+    #[test]
+    fn quiet_on_one_link_down_at_boot_and_on_harmless_events() {
+        quiet(&RULE, "[ 12.3] mlx5_core 0000:3b:00.0 ens1np0: Link down\n");
+        quiet(
+            &RULE,
+            "n:1:2 [0] transport/net_ib.cc:93 NCCL WARN NET/IB : Got async event : client reregistration\n",
+        );
+    }
+}

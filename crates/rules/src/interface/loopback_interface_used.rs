@@ -1,0 +1,126 @@
+//! Ranks on several hosts are told to meet at 127.0.0.1.
+
+use std::collections::BTreeSet;
+
+use evidence::signals::interface::{GLOO_LOOPBACK, OLD_INTERFACE, OLD_INTERFACES};
+use evidence::{Case, Missing, Quote, Source};
+
+use super::address::{announced, got_through, is_loopback, several_hosts};
+use crate::blocked::failures::{Cause, verdict};
+use crate::{Confidence, Finding, Role, Rule, Severity};
+
+/// See the module documentation.
+pub static RULE: Rule = Rule {
+    id: "loopback-interface-used",
+    title: "ranks on several hosts use the loopback interface",
+    severity: Severity::Error,
+    role: Role::Cause,
+    needs: &[Source::JobOutput],
+    why: "127.0.0.1 is another machine on every host: the ranks call themselves and get `Connection refused`.",
+    fix: "Name the interface that leads to the other hosts, or exclude the others: NCCL_SOCKET_IFNAME=eth0 or ^lo,docker (for Gloo: \
+          GLOO_SOCKET_IFNAME, which takes names only). If the variable is not set, the host has no other interface with an \
+          address: look at `ip addr` inside the container.",
+    references: &[
+        "https://github.com/horovod/horovod/issues/789",
+        "https://github.com/NVIDIA/nccl/issues/286",
+        "https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/env.html#nccl-socket-ifname",
+    ],
+    check,
+};
+
+fn check(case: &Case) -> Result<Vec<Finding>, Missing> {
+    let gloo = case.look_for(&[&GLOO_LOOPBACK], Source::JobOutput)?;
+    if let Some(it) = verdict(case).into_iter().find(|it| it.cause == Cause::Loopback) {
+        // On one host a refused 127.0.0.1 only says that the other process is gone.
+        let chosen =
+            case.variable("NCCL_SOCKET_IFNAME").any(|it| it.0 == "lo") && case.spans_nodes() != Some(false);
+        let sure = several_hosts(case) || !gloo.is_empty() || chosen;
+        let confidence = if sure { Confidence::Likely } else { Confidence::Possible };
+        let peer = if it.peer.is_empty() { "127.0.0.1" } else { it.peer };
+        let message = format!("connections to {peer} fail, which is each host itself");
+        let finding = Finding::new(confidence, message)
+            .by(case, &it.sightings)
+            .seen_all(gloo.iter().map(|it| &it.quote));
+        let finding =
+            finding.seen_all(it.interface.iter().map(|it| it.1)).seen_all(listed(case).iter().map(|it| it.0));
+        return Ok(vec![if confidence == Confidence::Possible {
+            finding.or("peer-process-died")
+        } else {
+            finding
+        }]);
+    }
+    let lo = listed(case);
+    let hosts: BTreeSet<&str> = lo.iter().map(|it| it.1).collect();
+    if hosts.is_empty() {
+        return Ok(Vec::new());
+    }
+    let list = hosts.into_iter().collect::<Vec<_>>().join(", ");
+    let message = format!("the loopback interface is used on {list} of a job with several hosts");
+    Ok(vec![Finding::new(Confidence::Likely, message).seen_all(lo.iter().map(|it| it.0)).about("nic", "lo")])
+}
+
+/// Lines that list the loopback interface, with their hosts, of a job that needs another and has not got through.
+pub(crate) fn listed(case: &Case) -> Vec<(&Quote, &str)> {
+    if !several_hosts(case) || got_through(case) {
+        return Vec::new();
+    }
+    let announced = announced(case).into_iter().filter(|it| is_loopback(&it.interface.address));
+    let mut lo: Vec<(&Quote, &str)> = announced.map(|it| (it.quote, &*it.process.host)).collect();
+    for sighting in case.sightings.iter().filter(|it| [&OLD_INTERFACE, &OLD_INTERFACES].contains(&it.signal))
+    {
+        let listed = sighting.get("name") == "lo"
+            || sighting.get("list").split_whitespace().any(|it| it.starts_with("lo("));
+        if let (true, Some((host, _))) = (listed, &sighting.process) {
+            lo.push((&sighting.quote, host));
+        }
+    }
+    lo
+}
+
+#[cfg(test)]
+mod tests {
+    use super::RULE;
+    use crate::Confidence;
+    use crate::testing::{findings, quiet};
+
+    const LO: &str = "a:1:1 [0] NCCL INFO Bootstrap: Using lo:127.0.0.1<0>\nb:1:1 [0] NCCL INFO Bootstrap: Using lo:127.0.0.1<0>\n";
+
+    #[test]
+    fn fires_between_hosts() {
+        assert_eq!(
+            findings(&RULE, LO)[0].message,
+            "the loopback interface is used on a, b of a job with several hosts"
+        );
+        let refused = "b:1:1 [0] misc/socket.cc:583 NCCL WARN socketPollConnect: connect to 127.0.0.1<48313> returned Connection refused, exceeded error retry count after 35 attempts\n";
+        let found = findings(&RULE, &format!("{LO}{refused}"));
+        assert_eq!(
+            (found[0].message.as_str(), found[0].confidence),
+            ("connections to 127.0.0.1 fail, which is each host itself", Confidence::Likely)
+        );
+    }
+
+    #[test]
+    fn fires_on_the_lists_of_old_releases() {
+        let log = "a:1:2 [0] NCCL INFO CUDA Dev 0, IP Interfaces : lo(SOC) eth0(PXB)\nb:1:2 [0] NCCL INFO comm 0x1 rank 2 nranks 4\n";
+        assert_eq!(findings(&RULE, log).len(), 1);
+    }
+
+    #[test]
+    fn fires_for_gloo() {
+        let log = "[rank8]:[W ProcessGroupGloo.cpp:721] Warning: Unable to resolve hostname to a (local) address. Using the loopback address as fallback.\n\
+                   RuntimeError: Gloo connectFullMesh failed with timed out connecting: SO_ERROR: Connection refused, remote=[127.0.0.1]:14215\n";
+        assert_eq!(findings(&RULE, log)[0].confidence, Confidence::Likely);
+    }
+
+    #[test]
+    fn quiet_on_one_host_and_when_it_works() {
+        quiet(
+            &RULE,
+            "a:1:1 [0] NCCL INFO Bootstrap: Using lo:127.0.0.1<0>\na:2:2 [0] NCCL INFO Bootstrap: Using lo:127.0.0.1<0>\n",
+        );
+        quiet(
+            &RULE,
+            &format!("{LO}a:1:2 [0] NCCL INFO comm 0x1 rank 0 nranks 2 cudaDev 0 busId 60 - Init COMPLETE\n"),
+        );
+    }
+}

@@ -1,0 +1,121 @@
+//! No interface has the name that was asked for.
+
+use evidence::signals::interface::{GLOO_NO_INTERFACE, NO_SOCKET_INTERFACE};
+use evidence::signals::versions::{BAD_ADDRESS_FAMILY, MISMATCHED_VERSION};
+use evidence::{Case, Missing, Source};
+
+use super::socket_ifname_mismatch::mismatch;
+use crate::{Confidence, Finding, Role, Rule, Severity};
+
+/// See the module documentation.
+pub static RULE: Rule = Rule {
+    id: "socket-ifname-not-found",
+    title: "NCCL_SOCKET_IFNAME leaves no usable interface",
+    severity: Severity::Error,
+    role: Role::Cause,
+    needs: &[Source::JobOutput],
+    why: "NCCL looks only at interfaces that fit the variable, and of those only at ones that are up and have an address. If none is \
+          left it stops; 2.27 may go on with an empty address and die later of a nonsense address family.",
+    fix: "Set NCCL_SOCKET_IFNAME to the interface that carries the node's address (`ip -br addr` inside the container), to a prefix of \
+          its name, or unset it: NCCL then takes the first interface that is not loopback or docker.",
+    references: &[
+        "https://github.com/NVIDIA/nccl/issues/1837",
+        "https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/env.html#nccl-socket-ifname",
+    ],
+    check,
+};
+
+fn check(case: &Case) -> Result<Vec<Finding>, Missing> {
+    let found =
+        case.look_for(&[&NO_SOCKET_INTERFACE, &GLOO_NO_INTERFACE, &BAD_ADDRESS_FAMILY], Source::JobOutput)?;
+    if found.is_empty() || mismatch(case).is_some() {
+        return Ok(Vec::new());
+    }
+    if let Some(gloo) = found.iter().find(|it| *it.signal == GLOO_NO_INTERFACE) {
+        let message = format!("Gloo finds no interface {} with an address", gloo.get("name"));
+        let finding = Finding::new(Confidence::Certain, message)
+            .by(case, &[gloo])
+            .about("variable", "GLOO_SOCKET_IFNAME");
+        return Ok(vec![finding.fix(
+            "Set GLOO_SOCKET_IFNAME (and NCCL_SOCKET_IFNAME) to the interface that carries the node's address; Gloo takes exact names, \
+             neither prefixes nor `^`.",
+        )]);
+    }
+    let said: Vec<_> = found.iter().copied().filter(|it| *it.signal == NO_SOCKET_INTERFACE).collect();
+    // The value of a process that failed, before values of others.
+    let failing = |process: &evidence::Process| {
+        said.iter().any(|it| case.process_of(it).is_some_and(|it| it == process))
+    };
+    let mut values: Vec<_> = case.variable("NCCL_SOCKET_IFNAME").collect();
+    values.sort_by_key(|it| !it.1.is_some_and(failing));
+    let value = values.first();
+    if said.is_empty() {
+        // A nonsense family comes from another NCCL release as well.
+        let Some((name, _, quote)) = value.filter(|_| case.first_of(&[&MISMATCHED_VERSION]).is_none()) else {
+            return Ok(Vec::new());
+        };
+        let message =
+            format!("no address was found for NCCL_SOCKET_IFNAME={name}, and a rank was told a nonsense one");
+        let finding = Finding::new(Confidence::Likely, message)
+            .by(case, &found)
+            .seen(quote)
+            .about("variable", "NCCL_SOCKET_IFNAME");
+        return Ok(vec![finding.or("nccl-version-mismatch")]);
+    }
+    let Some((name, _, quote)) = value else {
+        let message = "NCCL found no interface with an address";
+        return Ok(vec![Finding::new(Confidence::Likely, message).by(case, &said)]);
+    };
+    let message = format!("NCCL_SOCKET_IFNAME={name} leaves no interface with an address");
+    let finding = Finding::new(Confidence::Certain, message)
+        .by(case, &said)
+        .seen(quote)
+        .about("variable", "NCCL_SOCKET_IFNAME");
+    let advice = if name.starts_with('^') {
+        "The value excludes names; what is left has no address of its own. Name the interface that has it (`ip -br addr`) instead of excluding the others."
+    } else if name.starts_with('=') {
+        "The `=` asks for exactly this name. Leave it out: NCCL_SOCKET_IFNAME then takes a prefix, and check the name with `ip -br addr` inside the container."
+    } else {
+        return Ok(vec![finding]);
+    };
+    Ok(vec![finding.fix(advice)])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::RULE;
+    use crate::testing::{findings, ids, quiet};
+
+    #[test]
+    fn fires_with_the_name() {
+        let log = "n:1:1 [0] NCCL INFO NCCL_SOCKET_IFNAME set by environment to eth9\n\
+                   n:1:1 [0] bootstrap.cc:114 NCCL WARN Bootstrap : no socket interface found\n";
+        assert_eq!(
+            findings(&RULE, log)[0].message,
+            "NCCL_SOCKET_IFNAME=eth9 leaves no interface with an address"
+        );
+        let pasted = "Bootstrap : no socket interface found\nNCCL_SOCKET_IFNAME: =ens1np0\n";
+        assert!(findings(&RULE, pasted)[0].fix.as_ref().is_some_and(|it| it.contains("Leave it out")));
+        let old = "n:1:1 [0] transport/net_socket.cu:49 NCCL WARN NET/Socket : no interface found\n";
+        assert_eq!(findings(&RULE, old).len(), 1);
+    }
+
+    #[test]
+    fn a_nonsense_family_beside_a_name() {
+        let log = "n:1:1 [3] NCCL INFO NCCL_SOCKET_IFNAME set by environment to eth2\n\
+                   ncclSocketInit: connecting to address  with family 59936 is neither AF_INET(2) nor AF_INET6(10)\n";
+        assert_eq!(ids(log)[0], "socket-ifname-not-found");
+    }
+
+    #[test]
+    fn quiet_when_the_interface_is_there() {
+        quiet(
+            &RULE,
+            "n:1:1 [0] NCCL INFO NCCL_SOCKET_IFNAME set by environment to eth0\nn:1:1 [0] NCCL INFO Bootstrap : Using eth0:10.0.0.1<0>\n",
+        );
+        quiet(
+            &RULE,
+            "ncclSocketInit: connecting to address  with family 0 is neither AF_INET(2) nor AF_INET6(10)\n",
+        );
+    }
+}

@@ -1,0 +1,108 @@
+//! The driver is older than the CUDA release of the program.
+
+use evidence::signals::versions::{DRIVER_TOO_OLD, DRIVER_VERSION};
+use evidence::{Case, Missing, Quote, Source};
+
+use crate::{Confidence, Finding, Role, Rule, Severity};
+
+/// See the module documentation.
+pub static RULE: Rule = Rule {
+    id: "cuda-driver-too-old",
+    title: "the NVIDIA driver is older than the program's CUDA",
+    severity: Severity::Error,
+    role: Role::Cause,
+    needs: &[Source::JobOutput],
+    why: "Programs built with a CUDA release need a driver of at least its major version; nothing on the GPU works without it.",
+    fix: "Update the driver of the node (CUDA 13 needs 580, CUDA 12 needs 525, CUDA 11 needs 450 or later), or use a build for the \
+          driver's CUDA (`nvidia-smi` shows it at the top right). On data center GPUs the cuda-compat package can bridge one step.",
+    references: &[
+        "https://docs.nvidia.com/deploy/cuda-compatibility/minor-version-compatibility.html",
+        "https://github.com/NVIDIA/nccl-tests/issues/12",
+    ],
+    check,
+};
+
+fn check(case: &Case) -> Result<Vec<Finding>, Missing> {
+    let found = case.look_for(&[&DRIVER_TOO_OLD], Source::JobOutput)?;
+    let driver =
+        case.processes.iter().find_map(|it| it.facts.cuda_driver.first()).map(|it| (it.value, &it.quote));
+    if found.is_empty() {
+        return Ok(compared(case, driver));
+    }
+    let noted = case.sightings_of(&DRIVER_VERSION).next();
+    let stated =
+        found.iter().map(|it| it.get("driver")).find(|it| !it.is_empty()).and_then(|it| it.parse().ok());
+    let message = match (stated.or(driver.map(|it| it.0)), noted) {
+        (_, Some(noted)) => format!("driver {} is too old for the CUDA of the program", noted.get("driver")),
+        (Some(level), None) => {
+            format!("the driver knows CUDA {} only, the program was built with a newer one", release(level))
+        }
+        (None, None) => "the driver is too old for the CUDA of the program".to_owned(),
+    };
+    let finding = Finding::new(Confidence::Certain, message).by(case, &found).seen_all(driver.map(|it| it.1));
+    Ok(vec![finding.seen_all(noted.map(|it| &it.quote))])
+}
+
+/// `NCCL version 2.21.5+cuda12.4` beside `cudaDriverVersion 11070`: minor steps are compatible, major ones are not.
+fn compared(case: &Case, driver: Option<(u32, &Quote)>) -> Vec<Finding> {
+    let built = case.nccl_version().and_then(|(_, quote)| {
+        let (_, rest) = quote.text.split_once("+cuda")?;
+        let digits = rest.bytes().take_while(u8::is_ascii_digit).count();
+        Some((rest.get(..digits)?.parse::<u32>().ok()?, quote))
+    });
+    let (Some((driver, line)), Some((built, quote))) = (driver, built) else { return Vec::new() };
+    let worked = case.communicators.iter().any(|it| it.members.values().any(evidence::Member::is_complete));
+    if worked || driver / 1000 >= built {
+        return Vec::new();
+    }
+    let message =
+        format!("the driver knows CUDA {} only, and NCCL was built with CUDA {built}", release(driver));
+    vec![Finding::new(Confidence::Likely, message).seen(line).seen(quote)]
+}
+
+/// `11070` as `11.7`.
+fn release(level: u32) -> String {
+    format!("{}.{}", level / 1000, level % 1000 / 10)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::RULE;
+    use crate::testing::{findings, quiet};
+
+    #[test]
+    fn fires_on_every_form() {
+        for (line, message) in [
+            (
+                "Cuda failure common.cu:891 'CUDA driver version is insufficient for CUDA runtime version'\n| NVIDIA-SMI 384.81     Driver Version: 384.81    |\n",
+                "driver 384.81 is too old for the CUDA of the program",
+            ),
+            (
+                "n:1:1 [0] NCCL INFO cudaDriverVersion 11070\ninit.cc:1582 NCCL WARN Cuda failure 'CUDA driver version is insufficient for CUDA runtime version'\n",
+                "the driver knows CUDA 11.7 only, the program was built with a newer one",
+            ),
+            (
+                "RuntimeError: The NVIDIA driver on your system is too old (found version 11040). Please update your GPU driver\n",
+                "the driver knows CUDA 11.4 only, the program was built with a newer one",
+            ),
+            (
+                "n:1:1 [0] NCCL INFO cudaDriverVersion 11080\nn:1:1 [0] NCCL INFO NCCL version 2.21.5+cuda12.4\n",
+                "the driver knows CUDA 11.8 only, and NCCL was built with CUDA 12",
+            ),
+        ] {
+            assert_eq!(findings(&RULE, line)[0].message, message);
+        }
+    }
+
+    #[test]
+    fn quiet_on_older_and_on_minor_steps() {
+        quiet(
+            &RULE,
+            "n:1:1 [0] NCCL INFO cudaDriverVersion 12020\nn:1:1 [0] NCCL INFO NCCL version 2.21.5+cuda12.4\n",
+        );
+        quiet(
+            &RULE,
+            "n:1:1 [0] NCCL INFO cudaDriverVersion 13000\nn:1:1 [0] NCCL INFO NCCL version 2.21.5+cuda12.4\n",
+        );
+    }
+}

@@ -1,0 +1,156 @@
+//! The NCCL release has no code for the GPU.
+
+use evidence::signals::versions::{
+    ERROR_VERSION, GPU_MODEL, GPU_NOT_IN_BUILD, NO_CODE_FOR_GPU, NO_REVERSE_PATH, OLD_CAPABILITY,
+};
+use evidence::{Case, Missing, Source};
+use fabric::Version;
+
+use crate::{Confidence, Finding, Role, Rule, Severity};
+
+/// See the module documentation.
+pub static RULE: Rule = Rule {
+    id: "nccl-too-old-for-gpu",
+    title: "the NCCL release is older than the GPU",
+    severity: Severity::Error,
+    role: Role::Cause,
+    needs: &[Source::JobOutput],
+    why: "NCCL brings kernels for the GPU generations known at its release, or chosen when it was built. On a newer GPU they cannot be \
+          started, or its links are misread.",
+    fix: "Use a newer NCCL: at least 2.7.3 with CUDA 11 for A100, 2.15.1 with CUDA 11.8 or 12 for H100, 2.25.1 with CUDA 12.8 for Blackwell; \
+          with PyTorch, a newer wheel. If NCCL was built by hand, add the GPU to NVCC_GENCODE (-gencode=arch=compute_90,code=sm_90).",
+    references: &[
+        "https://github.com/NVIDIA/nccl/issues/792",
+        "https://github.com/NVIDIA/nccl/issues/1372",
+        "https://docs.nvidia.com/deeplearning/nccl/release-notes/",
+    ],
+    check,
+};
+
+/// GPUs by name, with the first release that is built for their generation (NCCL makefiles/common.mk).
+static FIRST: &[(&str, Version)] = &[
+    ("A100", Version::new(2, 7, 3)),
+    ("A800", Version::new(2, 7, 3)),
+    ("RTX 30", Version::new(2, 7, 3)),
+    ("H100", Version::new(2, 15, 1)),
+    ("H800", Version::new(2, 15, 1)),
+    ("H200", Version::new(2, 15, 1)),
+    ("H20", Version::new(2, 15, 1)),
+    ("B200", Version::new(2, 25, 1)),
+    ("B300", Version::new(2, 25, 1)),
+    ("RTX 50", Version::new(2, 25, 1)),
+];
+
+fn check(case: &Case) -> Result<Vec<Finding>, Missing> {
+    let found = case.look_for(
+        &[&NO_CODE_FOR_GPU, &GPU_NOT_IN_BUILD, &NO_REVERSE_PATH, &OLD_CAPABILITY],
+        Source::JobOutput,
+    )?;
+    // An error of PyTorch names the release as well.
+    let reported = || {
+        let sighting = case.sightings_of(&ERROR_VERSION).next()?;
+        Some((Version::parse(sighting.get("version"))?, &sighting.quote))
+    };
+    let version = case.nccl_version().or_else(reported);
+    let old = version.and_then(|(version, quote)| too_old(case, version).map(|gpu| (version, gpu, quote)));
+    let failed: Vec<_> = found
+        .iter()
+        .copied()
+        .filter(|it| *it.signal != OLD_CAPABILITY && *it.signal != NO_REVERSE_PATH)
+        .collect();
+    if !failed.is_empty() {
+        let message = match (&old, failed.iter().find(|it| *it.signal == GPU_NOT_IN_BUILD), version) {
+            (Some((version, gpu, _)), _, _) => format!("NCCL {version} does not know the {gpu}"),
+            (None, Some(build), _) => format!("this build has no kernels for sm_{}", build.get("capability")),
+            (None, None, Some((version, _))) => {
+                format!("this build of NCCL {version} has no kernels for the GPU")
+            }
+            (None, None, None) => "this build of NCCL has no kernels for the GPU".to_owned(),
+        };
+        let confidence = if old.is_some() { Confidence::Certain } else { Confidence::Likely };
+        return Ok(vec![
+            Finding::new(confidence, message).by(case, &failed).seen_all(version.map(|it| it.1)),
+        ]);
+    }
+    let worked = case.communicators.iter().any(|it| it.members.values().any(evidence::Member::is_complete));
+    // 2.4 prints the generation of the GPUs: 8 is Ampere, which came with 2.7.
+    let ampere = found
+        .iter()
+        .find(|it| *it.signal == OLD_CAPABILITY && it.number("capability").is_some_and(|it| it >= 8));
+    if let Some(it) = ampere.filter(|_| !worked) {
+        return Ok(vec![
+            Finding::new(Confidence::Likely, "NCCL 2.4 meets GPUs of the Ampere generation or later")
+                .seen(&it.quote),
+        ]);
+    }
+    let Some((version, gpu, quote)) = old else { return Ok(Vec::new()) };
+    let cuda_failed = case.processes.iter().any(|it| it.facts.propagated.iter().any(|it| it.value == 1));
+    let misread: Vec<_> = found.iter().copied().filter(|it| *it.signal == NO_REVERSE_PATH).collect();
+    let message = format!("NCCL {version} is older than the {gpu}");
+    Ok(if !misread.is_empty() {
+        vec![
+            Finding::new(Confidence::Likely, format!("{message} and misreads its links"))
+                .by(case, &misread)
+                .seen(quote),
+        ]
+    } else if worked {
+        Vec::new()
+    } else if cuda_failed {
+        vec![Finding::new(Confidence::Likely, format!("{message}, and a CUDA call failed")).seen(quote)]
+    } else {
+        vec![Finding::new(Confidence::Possible, message).severity(Severity::Warning).seen(quote)]
+    })
+}
+
+/// The GPU that this release does not know, if nccl-tests or a note names one.
+fn too_old(case: &Case, version: Version) -> Option<&'static str> {
+    let tested =
+        case.tests.iter().filter(|it| it.rows.is_empty()).flat_map(|it| &it.devices).map(|it| &*it.name);
+    let noted = case.sightings_of(&GPU_MODEL).map(|it| &*it.quote.text);
+    for name in tested.chain(noted) {
+        let known = FIRST.iter().find(|it| name.contains(it.0) && version < it.1);
+        if let Some((gpu, _)) = known {
+            return Some(gpu);
+        }
+    }
+    None
+}
+
+#[cfg(test)]
+mod tests {
+    use super::RULE;
+    use crate::testing::{findings, quiet};
+
+    #[test]
+    fn fires_on_every_form() {
+        for (log, message) in [
+            (
+                "NCCL version 2.14.3+cuda11.8\nn:1:1 [0] enqueue.cc:58 NCCL WARN Cuda failure 'named symbol not found'\n",
+                "this build of NCCL 2.14.3 has no kernels for the GPU",
+            ),
+            (
+                "n:1:1 [0] NCCL WARN Cuda failure 'invalid device function'\n",
+                "this build of NCCL has no kernels for the GPU",
+            ),
+            (
+                "NVIDIA GeForce RTX 5090 with CUDA capability sm_120 is not compatible with the current PyTorch installation.\n",
+                "this build has no kernels for sm_120",
+            ),
+            (
+                "#  Rank  0 Group  0 Pid   7 on  n device  0 [0x16] NVIDIA A100-SXM4-40GB\nNCCL version 2.4.8+cuda10.2\nn: Test NCCL failure common.cu:9 x\n\
+                 n:7:7 [0] NCCL WARN Cuda failure 'no kernel image is available for execution on the device'\n",
+                "NCCL 2.4.8 does not know the A100",
+            ),
+        ] {
+            assert_eq!(findings(&RULE, log)[0].message, message);
+        }
+    }
+
+    #[test]
+    fn quiet_on_a_release_that_fits() {
+        quiet(
+            &RULE,
+            "#  Rank  0 Group  0 Pid   7 on  n device  0 [0x16] NVIDIA H100 80GB HBM3\nNCCL version 2.18.1+cuda12.1\n",
+        );
+    }
+}

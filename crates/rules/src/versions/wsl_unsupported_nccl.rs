@@ -1,0 +1,63 @@
+//! An NCCL release that does not know the Windows Subsystem for Linux.
+
+use evidence::signals::versions::{NO_PCI_PATH, WSL};
+use evidence::{Case, Missing, Source};
+use fabric::Version;
+
+use crate::{Confidence, Finding, Role, Rule, Severity};
+
+/// See the module documentation.
+pub static RULE: Rule = Rule {
+    id: "wsl-unsupported-nccl",
+    title: "NCCL before 2.11 does not work in WSL",
+    severity: Severity::Error,
+    role: Role::Cause,
+    needs: &[Source::NcclLog],
+    why: "NCCL reads the place of each GPU from /sys. WSL 2 does not show GPUs there, and releases before 2.11 give up.",
+    fix: "Use NCCL 2.11 or later (PyTorch 1.11 or later). In a virtual machine or container that is not WSL, mount /sys, or describe the \
+          machine with NCCL_TOPO_FILE.",
+    references: &[
+        "https://github.com/NVIDIA/nccl/issues/442",
+        "https://docs.nvidia.com/cuda/wsl-user-guide/index.html",
+    ],
+    check,
+};
+
+fn check(case: &Case) -> Result<Vec<Finding>, Missing> {
+    let found = case.look_for(&[&NO_PCI_PATH], Source::NcclLog)?;
+    let version = case.nccl_version();
+    let wsl = case.sightings_of(&WSL).next();
+    let old = version.is_some_and(|it| it.0 < Version::new(2, 11, 0));
+    let failed = case.processes.iter().any(|it| !it.facts.propagated.is_empty());
+    if (version.is_some() && !old) || (found.is_empty() && !(wsl.is_some() && old && failed)) {
+        return Ok(Vec::new());
+    }
+    let release = version.map_or_else(|| "this release".to_owned(), |it| format!("NCCL {}", it.0));
+    let message = format!("the GPU is not in /sys, as in WSL, and {release} needs it there");
+    let finding = Finding::new(Confidence::Likely, message).by(case, &found).seen_all(version.map(|it| it.1));
+    let finding = finding.seen_all(wsl.map(|it| &it.quote));
+    Ok(vec![if wsl.is_some() { finding } else { finding.or("vm-no-topology") }])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::RULE;
+    use crate::testing::{findings, quiet};
+
+    const LINE: &str = "pc:9:9 [0] graph/xml.cc:332 NCCL WARN Could not find real path of /sys/class/pci_bus/0000:21/../../0000:21:00.0\n";
+
+    #[test]
+    fn fires_on_an_old_release() {
+        let log = format!("pc:9:9 [0] NCCL INFO NCCL version 2.8.3+cuda11.1\n{LINE}");
+        assert_eq!(
+            findings(&RULE, &log)[0].message,
+            "the GPU is not in /sys, as in WSL, and NCCL 2.8.3 needs it there"
+        );
+    }
+
+    #[test]
+    fn quiet_on_a_newer_release_and_on_the_harmless_line() {
+        quiet(&RULE, &format!("pc:9:9 [0] NCCL INFO NCCL version 2.14.3+cuda11.7\n{LINE}"));
+        quiet(&RULE, "pc:9:9 [0] NCCL INFO Could not find real path of /sys/class/net/lo/device\n");
+    }
+}
