@@ -7,7 +7,9 @@ use clap::{Args, Parser, Subcommand, ValueEnum, ValueHint};
 /// Which path every byte of a training job really takes, and what to change.
 #[derive(Debug, Parser)]
 #[command(name = "plumb", version, max_term_width = 100, arg_required_else_help = true)]
-#[command(after_help = "Exit codes: 0 nothing at or above --fail-on; 1 findings; 2 bad input, bad usage, or nothing could be decided.")]
+#[command(
+    after_help = "Exit codes: 0 nothing at or above --fail-on; 1 findings; 2 bad input, bad usage, or nothing could be decided."
+)]
 pub(crate) struct Plumb {
     #[command(subcommand)]
     pub(crate) command: Command,

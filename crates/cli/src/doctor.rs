@@ -21,7 +21,9 @@ pub(crate) fn run(args: &args::Doctor, colour: Colour, out: &mut impl Write) -> 
         return Ok(UNDECIDED);
     }
     let Some(paths) = paths(args) else {
-        complain("error: nothing to read: name a log, a folder, or pipe one in\nhint: plumb doctor rank0.log");
+        complain(
+            "error: nothing to read: name a log, a folder, or pipe one in\nhint: plumb doctor rank0.log",
+        );
         return Ok(UNDECIDED);
     };
     let inputs = input::read(&paths);
@@ -47,7 +49,8 @@ pub(crate) fn run(args: &args::Doctor, colour: Colour, out: &mut impl Write) -> 
     for (i, format) in formats.iter().enumerate() {
         match args.output.get(i) {
             Some(path) => {
-                let file = File::create(path).map_err(|error| io::Error::new(error.kind(), format!("{}: {error}", path.display())))?;
+                let file = File::create(path)
+                    .map_err(|error| io::Error::new(error.kind(), format!("{}: {error}", path.display())))?;
                 let mut file = BufWriter::new(file);
                 write(&doctor, *format, args, colour == Colour::Always, &mut file)?;
                 file.flush()?;
@@ -57,7 +60,9 @@ pub(crate) fn run(args: &args::Doctor, colour: Colour, out: &mut impl Write) -> 
     }
     if tally.understood() == 0 {
         let reason = if tally.told() == 0 { "there was nothing to read" } else { "no line was understood" };
-        complain(&format!("error: {reason}\nhint: plumb reads logs made with NCCL_DEBUG=INFO, and output of PyTorch, DeepSpeed and nccl-tests"));
+        complain(&format!(
+            "error: {reason}\nhint: plumb reads logs made with NCCL_DEBUG=INFO, and output of PyTorch, DeepSpeed and nccl-tests"
+        ));
         return Ok(UNDECIDED);
     }
     Ok(exit_code(&doctor, args.fail_on))
@@ -71,7 +76,13 @@ fn paths(args: &args::Doctor) -> Option<Vec<PathBuf>> {
     (!io::stdin().is_terminal()).then(|| vec![PathBuf::from("-")])
 }
 
-fn write(doctor: &Doctor, format: Format, args: &args::Doctor, colour: bool, out: &mut impl Write) -> io::Result<()> {
+fn write(
+    doctor: &Doctor,
+    format: Format,
+    args: &args::Doctor,
+    colour: bool,
+    out: &mut impl Write,
+) -> io::Result<()> {
     match format {
         Format::Text => report::text(doctor, Style { colour, width: width(), verbose: args.verbose }, out),
         Format::Json => report::json(doctor, out),

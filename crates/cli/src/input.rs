@@ -64,6 +64,8 @@ fn walk(path: &Path, files: &mut Vec<PathBuf>, unreadable: &mut Vec<Unreadable>)
         match entry {
             // A link to a folder could lead in a circle.
             Ok(entry) if entry.file_type().is_ok_and(|it| it.is_symlink()) && entry.path().is_dir() => {}
+            // Notes beside logs quote them, and hidden files are nobody's logs; named by the user, both are read.
+            Ok(entry) if is_beside_the_point(&entry.path()) => {}
             Ok(entry) => paths.push(entry.path()),
             Err(error) => unreadable.push(fail(&error)),
         }
@@ -72,6 +74,11 @@ fn walk(path: &Path, files: &mut Vec<PathBuf>, unreadable: &mut Vec<Unreadable>)
     for path in paths {
         walk(&path, files, unreadable);
     }
+}
+
+fn is_beside_the_point(path: &Path) -> bool {
+    let hidden = path.file_name().is_some_and(|it| it.to_string_lossy().starts_with('.'));
+    hidden || path.extension().is_some_and(|it| it.eq_ignore_ascii_case("md"))
 }
 
 /// A part of a file.
@@ -94,13 +101,18 @@ fn regions<'a>(path: &'a Path, workers: usize) -> Vec<Region<'a>> {
         return vec![whole];
     }
     let length = metadata.len() / parts;
-    let region = |part: u64| Region { path, start: part * length, end: (part + 1 < parts).then(|| (part + 1) * length) };
+    let region = |part: u64| Region {
+        path,
+        start: part * length,
+        end: (part + 1 < parts).then(|| (part + 1) * length),
+    };
     (0..parts).map(region).collect()
 }
 
 fn is_compressed(path: &Path) -> bool {
     let mut magic = [0; 4];
-    File::open(path).and_then(|mut it| it.read_exact(&mut magic)).is_ok() && compression(&magic) != Compression::None
+    File::open(path).and_then(|mut it| it.read_exact(&mut magic)).is_ok()
+        && compression(&magic) != Compression::None
 }
 
 type Outcome = (usize, io::Result<(Facts, Option<String>)>);
@@ -170,7 +182,8 @@ fn join(regions: &[Region<'_>], outcomes: &Receiver<Outcome>, unreadable: &mut V
         }
         match outcome {
             Ok((facts, failed)) => {
-                let (file, _) = *open.get_or_insert_with(|| (builder.begin_file(&name(region.path)), region.path));
+                let (file, _) =
+                    *open.get_or_insert_with(|| (builder.begin_file(&name(region.path)), region.path));
                 builder.absorb(file, facts);
                 problem = problem.or(failed);
             }
@@ -255,7 +268,9 @@ fn decompress(mut source: Box<dyn Read>) -> io::Result<Box<dyn Read>> {
     let kind = compression(&magic);
     let whole = io::Cursor::new(magic).chain(source);
     Ok(match kind {
-        Compression::Gzip => Box::new(flate2::read::MultiGzDecoder::new(BufReader::with_capacity(1 << 16, whole))),
+        Compression::Gzip => {
+            Box::new(flate2::read::MultiGzDecoder::new(BufReader::with_capacity(1 << 16, whole)))
+        }
         Compression::Zstd => Box::new(Frames::new(Box::new(BufReader::with_capacity(1 << 16, whole)))?),
         Compression::None => Box::new(whole),
     })

@@ -123,7 +123,10 @@ impl Case {
             Source::NcclLog => !self.processes.is_empty(),
             Source::Connections => self.connections().is_ok(),
             Source::AllRanks => self.world().is_some_and(|it| it.absent().is_empty()),
-            Source::GraphLines => self.processes.iter().any(|it| !it.facts.gpudirect_by_distance.is_empty() || !it.facts.hca_gpudirect.is_empty()),
+            Source::GraphLines => self
+                .processes
+                .iter()
+                .any(|it| !it.facts.gpudirect_by_distance.is_empty() || !it.facts.hca_gpudirect.is_empty()),
             Source::KernelLog => lines(Kind::KernelLog),
             Source::TopologyMatrix => !self.matrices.is_empty(),
             Source::TopologyXml => !self.xml.is_empty(),
@@ -152,10 +155,18 @@ impl Case {
     /// How many nodes NCCL counts, or how many hosts were seen.
     pub fn n_nodes(&self) -> Option<u32> {
         self.world().and_then(Communicator::n_nodes).or_else(|| {
-            let hosts: BTreeSet<&str> = self.processes.iter().map(|it| &*it.host).filter(|it| !it.is_empty()).collect();
-            let tested: BTreeSet<&str> = self.tests.iter().flat_map(|it| &it.devices).map(|it| &*it.host).collect();
+            let hosts: BTreeSet<&str> =
+                self.processes.iter().map(|it| &*it.host).filter(|it| !it.is_empty()).collect();
+            let tested: BTreeSet<&str> =
+                self.tests.iter().flat_map(|it| &it.devices).map(|it| &*it.host).collect();
             let complete = self.world().is_some_and(|it| it.absent().is_empty());
-            let n = if hosts.is_empty() { tested.len() } else if complete { hosts.len() } else { return None };
+            let n = if hosts.is_empty() {
+                tested.len()
+            } else if complete {
+                hosts.len()
+            } else {
+                return None;
+            };
             u32::try_from(n).ok().filter(|it| *it > 0)
         })
     }
@@ -165,7 +176,8 @@ impl Case {
         if let Some(n) = self.n_nodes() {
             return Some(n > 1);
         }
-        let hosts: BTreeSet<&str> = self.processes.iter().map(|it| &*it.host).filter(|it| !it.is_empty()).collect();
+        let hosts: BTreeSet<&str> =
+            self.processes.iter().map(|it| &*it.host).filter(|it| !it.is_empty()).collect();
         (hosts.len() > 1).then_some(true)
     }
 
@@ -180,7 +192,9 @@ impl Case {
 
     /// The networks that communicators chose, with the process and the line.
     pub fn networks(&self) -> impl Iterator<Item = (&str, &Process, &Quote)> {
-        self.processes.iter().flat_map(|process| process.facts.networks.iter().map(move |it| (&*it.value, process, &it.quote)))
+        self.processes
+            .iter()
+            .flat_map(|process| process.facts.networks.iter().map(move |it| (&*it.value, process, &it.quote)))
     }
 
     /// The name of the machine, as the plugin, a manifest or a note tells it.
@@ -222,13 +236,21 @@ impl Case {
 
     /// A variable as NCCL read it: value, process and line, for each process that printed it;
     /// then as manifests and pasted settings give it, without a process.
-    pub fn variable<'a>(&'a self, name: &'a str) -> impl Iterator<Item = (&'a str, Option<&'a Process>, &'a Quote)> {
+    pub fn variable<'a>(
+        &'a self,
+        name: &'a str,
+    ) -> impl Iterator<Item = (&'a str, Option<&'a Process>, &'a Quote)> {
         let logged = self.processes.iter().flat_map(move |process| {
             let environment = process.facts.environment.iter();
-            environment.filter(move |it| &*it.value.0 == name).map(move |it| (&*it.value.1, Some(process), &it.quote))
+            environment
+                .filter(move |it| &*it.value.0 == name)
+                .map(move |it| (&*it.value.1, Some(process), &it.quote))
         });
         let written = self.manifests.iter().flat_map(move |it| {
-            it.environment.iter().filter(move |it| &*it.value.0 == name).map(|it| (&*it.value.1, None, &it.quote))
+            it.environment
+                .iter()
+                .filter(move |it| &*it.value.0 == name)
+                .map(|it| (&*it.value.1, None, &it.quote))
         });
         let pasted = self.sightings_of(&crate::signals::notes::ASSIGNMENT).filter(move |it| {
             // `NCCL_IB_HCA=mlx5` is read as name `IB_HCA` after its fixed beginning.
@@ -327,7 +349,12 @@ impl CaseBuilder {
             }
         }
         for sighting in facts.sightings {
-            let key = FxBuildHasher.hash_one((sighting.signal.name, sighting.rank, &sighting.process, &sighting.captures));
+            let key = FxBuildHasher.hash_one((
+                sighting.signal.name,
+                sighting.rank,
+                &sighting.process,
+                &sighting.captures,
+            ));
             if let Some(known) = self.sighting_places.get(&key).and_then(|&at| self.sightings.get_mut(at)) {
                 known.count += sighting.count;
             } else if self.sightings.len() < Self::SIGHTING_LIMIT {
@@ -367,7 +394,11 @@ impl CaseBuilder {
         for communicator in &communicators {
             for (rank, member) in &communicator.members {
                 let size = communicator.n_ranks.unwrap_or(0);
-                let (Some(process), Some(best)) = (processes.get_mut(member.process), sizes.get_mut(member.process)) else { continue };
+                let (Some(process), Some(best)) =
+                    (processes.get_mut(member.process), sizes.get_mut(member.process))
+                else {
+                    continue;
+                };
                 if process.rank.is_none() || size > *best {
                     process.rank = Some(*rank);
                     *best = size;

@@ -79,7 +79,11 @@ struct Local {
 
 impl Local {
     fn rank(&self) -> Option<u32> {
-        self.facts.line.as_ref().map(|it| it.rank).or_else(|| self.facts.layout.as_ref().map(|it| it.value.rank))
+        self.facts
+            .line
+            .as_ref()
+            .map(|it| it.rank)
+            .or_else(|| self.facts.layout.as_ref().map(|it| it.value.rank))
     }
 }
 
@@ -114,7 +118,8 @@ fn of_process(process: usize, threads: Vec<ThreadFacts>) -> Vec<Local> {
         let first = segment.first;
         let facts = segment.into_facts();
         let last = newest.get(&comm).and_then(|at: &usize| locals.get_mut(*at));
-        match last.filter(|it| id(&it.facts).is_none() || id(&facts).is_none() || id(&it.facts) == id(&facts)) {
+        match last.filter(|it| id(&it.facts).is_none() || id(&facts).is_none() || id(&it.facts) == id(&facts))
+        {
             Some(local) => local.facts.merge(*facts),
             None => {
                 newest.insert(comm, locals.len());
@@ -140,10 +145,13 @@ fn adopt(process: usize, locals: &mut Vec<Local>, orphan: Segment) {
     if *facts == CommFacts::default() {
         return;
     }
-    let fits = |local: &Local| local.first < first && local.rank().is_none_or(|rank| links_of(rank, &facts.links));
-    let takes_rings = |local: &Local| facts.rings_connected.is_none() || local.facts.rings_connected.is_none();
+    let fits =
+        |local: &Local| local.first < first && local.rank().is_none_or(|rank| links_of(rank, &facts.links));
+    let takes_rings =
+        |local: &Local| facts.rings_connected.is_none() || local.facts.rings_connected.is_none();
     // Setups are in the order of the input: from the newest backwards, and not without end.
-    let candidates: Vec<usize> = (0..locals.len()).rev().filter(|it| locals.get(*it).is_some_and(fits)).take(64).collect();
+    let candidates: Vec<usize> =
+        (0..locals.len()).rev().filter(|it| locals.get(*it).is_some_and(fits)).take(64).collect();
     let fresh = candidates.iter().find(|it| locals.get(**it).is_some_and(takes_rings));
     let chosen = fresh.or(candidates.first()).copied();
     match chosen.and_then(|it| locals.get_mut(it)) {
@@ -196,13 +204,21 @@ fn group(locals: Vec<Local>) -> Vec<Communicator> {
             *n += 1;
             *n - 1
         };
-        let parent = line.as_ref().and_then(|it| it.parent).and_then(|it| addresses.get(&(local.process, it)).copied());
+        let parent = line
+            .as_ref()
+            .and_then(|it| it.parent)
+            .and_then(|it| addresses.get(&(local.process, it)).copied());
         let key = match &line {
             Some(line) => match (line.comm_id, parent, line.color) {
                 (Some(id), _, _) => Key::Id(id, line.n_ranks),
                 (None, Some(parent), color) => {
                     let color = color.unwrap_or(0);
-                    Key::Split(parent, color, line.n_ranks, ordinal(Key::Split(parent, color, line.n_ranks, 0)))
+                    Key::Split(
+                        parent,
+                        color,
+                        line.n_ranks,
+                        ordinal(Key::Split(parent, color, line.n_ranks, 0)),
+                    )
                 }
                 (None, None, _) => Key::Nth(line.n_ranks, ordinal(Key::Nth(line.n_ranks, 0))),
             },
@@ -215,7 +231,10 @@ fn group(locals: Vec<Local>) -> Vec<Communicator> {
             let name = match key {
                 Key::Id(id, _) => format!("{id:#x}"),
                 Key::Split(parent, color, _, _) => {
-                    format!("split of {} by color {color}", communicators.get(parent).map_or("?", |it| &it.name))
+                    format!(
+                        "split of {} by color {color}",
+                        communicators.get(parent).map_or("?", |it| &it.name)
+                    )
                 }
                 Key::Nth(n_ranks, nth) => format!("number {} of {n_ranks} ranks", nth + 1),
                 Key::Unnamed => "unnamed".to_owned(),

@@ -9,8 +9,8 @@ use std::sync::Arc;
 use fabric::Transport;
 
 use crate::nccl::{
-    BootstrapTimings, ChannelCounts, CommLine, Direction, Hca, InitTimings, Interface, Layout, LinkLine, Phase, PluginEvent, RingLine,
-    TreeNode, transport,
+    BootstrapTimings, ChannelCounts, CommLine, Direction, Hca, InitTimings, Interface, Layout, LinkLine,
+    Phase, PluginEvent, RingLine, TreeNode, transport,
 };
 use crate::ofi::Ofi;
 use crate::source::{Distinct, Quote, Seen, Spot};
@@ -89,8 +89,26 @@ impl Warnings {
 impl ProcessFacts {
     pub(crate) fn merge(&mut self, later: Self) {
         let Self {
-            version, cuda_driver, environment, comm_config, bootstrap, sockets, hcas, no_ib_device, hca_gpudirect,
-            gpudirect_by_distance, plugins, ofi, nvls, dmabuf, ras, tuner, topology_file, warnings, propagated, networks,
+            version,
+            cuda_driver,
+            environment,
+            comm_config,
+            bootstrap,
+            sockets,
+            hcas,
+            no_ib_device,
+            hca_gpudirect,
+            gpudirect_by_distance,
+            plugins,
+            ofi,
+            nvls,
+            dmabuf,
+            ras,
+            tuner,
+            topology_file,
+            warnings,
+            propagated,
+            networks,
         } = later;
         self.version.merge(version);
         self.cuda_driver.merge(cuda_driver);
@@ -145,7 +163,10 @@ impl Link {
     }
 
     fn is(&self, other: &Self) -> bool {
-        self.from == other.from && self.to == other.to && self.direction == other.direction && self.via == other.via
+        self.from == other.from
+            && self.to == other.to
+            && self.direction == other.direction
+            && self.via == other.via
     }
 }
 
@@ -315,8 +336,21 @@ impl CommFacts {
 
     pub(crate) fn merge(&mut self, later: Self) {
         let Self {
-            line, start, complete, end, layout, network, rings, ring_quote, trees, channels, bootstrap_timings, init_timings, links,
-            rings_connected, connected,
+            line,
+            start,
+            complete,
+            end,
+            layout,
+            network,
+            rings,
+            ring_quote,
+            trees,
+            channels,
+            bootstrap_timings,
+            init_timings,
+            links,
+            rings_connected,
+            connected,
         } = later;
         if let Some(line) = line {
             self.line = Some(fuller(self.line.take(), line));
@@ -372,11 +406,19 @@ fn merge_links(links: &mut Vec<Link>, later: Vec<Link>) {
 }
 
 impl Connections {
-    pub(crate) fn link(&mut self, line: &LinkLine<'_>, way: impl FnOnce() -> Way, quote: impl FnOnce() -> Quote) {
+    pub(crate) fn link(
+        &mut self,
+        line: &LinkLine<'_>,
+        way: impl FnOnce() -> Way,
+        quote: impl FnOnce() -> Quote,
+    ) {
         let bit = 1_u64 << line.channel.min(63);
         // Lines about one peer come together: the last link is the likeliest.
         let same = |it: &&mut Link| {
-            it.from == line.from && it.to == line.to && it.direction == line.direction && it.via.as_bytes() == line.via
+            it.from == line.from
+                && it.to == line.to
+                && it.direction == line.direction
+                && it.via.as_bytes() == line.via
         };
         if let Some(link) = self.links.iter_mut().rev().find(same) {
             link.channels |= bit;
@@ -517,13 +559,17 @@ impl ThreadFacts {
     fn compact(&mut self) {
         let Some(last) = self.segments.pop() else { return };
         let mut kept: Vec<Segment> = Vec::new();
-        let id = |it: &Segment| it.setup.as_ref().and_then(|it| it.line.as_ref()).map(|it| (it.comm_id, it.parent));
+        let id = |it: &Segment| {
+            it.setup.as_ref().and_then(|it| it.line.as_ref()).map(|it| (it.comm_id, it.parent))
+        };
         let mut places: BTreeMap<(Option<u64>, Option<(Option<u64>, Option<u64>)>), usize> = BTreeMap::new();
         for segment in std::mem::take(&mut self.segments) {
             let key = (segment.comm, id(&segment));
             let known = places.get(&key).and_then(|at| kept.get_mut(*at));
             match known {
-                Some(mine) if segment.comm.is_some() || mine.connections.holds(&segment.connections) => mine.absorb(segment),
+                Some(mine) if segment.comm.is_some() || mine.connections.holds(&segment.connections) => {
+                    mine.absorb(segment)
+                }
                 _ => {
                     places.insert(key, kept.len());
                     kept.push(segment);
@@ -578,7 +624,9 @@ impl ThreadFacts {
 
     fn push(&mut self, mut segment: Segment) {
         let continues = self.segments.last().is_some_and(|last| match segment.about {
-            About::Named(..) => last.comm == segment.comm || (last.comm.is_none() && !last.later && !last.closed),
+            About::Named(..) => {
+                last.comm == segment.comm || (last.comm.is_none() && !last.later && !last.closed)
+            }
             About::Setup => !last.later && !last.closed,
             About::Connections(_) => !last.closed && !(last.later && last.connected),
             About::Timings => true,

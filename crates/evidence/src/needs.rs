@@ -43,7 +43,9 @@ impl Source {
         match self {
             Self::JobOutput => "the output of the job, standard error included",
             Self::NcclLog => "the log of a run with NCCL_DEBUG=INFO",
-            Self::Connections => "the log of a run with NCCL_DEBUG=INFO that reaches the first collective (`Channel ... via` lines)",
+            Self::Connections => {
+                "the log of a run with NCCL_DEBUG=INFO that reaches the first collective (`Channel ... via` lines)"
+            }
             Self::AllRanks => {
                 "the logs of all ranks: NCCL_DEBUG_FILE=/tmp/nccl.%h.%p.log, `kubectl logs -l LABEL --prefix --tail=-1`, or `srun --label`"
             }
@@ -51,11 +53,15 @@ impl Source {
             Self::KernelLog => "the kernel's messages of each node: `dmesg -T | grep -iE 'NVRM|xid|oom|aer'`",
             Self::TopologyMatrix => "`nvidia-smi topo -m` of a node",
             Self::TopologyXml => "NCCL's topology: run with NCCL_TOPO_DUMP_FILE=/tmp/topo.xml",
-            Self::Instance => "the machine: aws-ofi-nccl names it in the log, or add the pod's manifest (node.kubernetes.io/instance-type)",
+            Self::Instance => {
+                "the machine: aws-ofi-nccl names it in the log, or add the pod's manifest (node.kubernetes.io/instance-type)"
+            }
             Self::NcclTests => "the output of nccl-tests, e.g. `all_reduce_perf -b 8 -e 8G -f 2 -g 1`",
             Self::LaunchCommand => "the manifest or the launch command of the job",
             Self::TrainingLog => "the trainer's own output",
-            Self::FabricDiagnostics => "the network's diagnostics: `ibdiagnet`, `ethtool -S`, `rdma -p statistic show`, EFA hw_counters",
+            Self::FabricDiagnostics => {
+                "the network's diagnostics: `ibdiagnet`, `ethtool -S`, `rdma -p statistic show`, EFA hw_counters"
+            }
             Self::Limits => "`ulimit -a` and `df -h /dev/shm` inside the container",
         }
     }

@@ -58,8 +58,9 @@ impl Ofi {
     /// Takes one message, after `NET/OFI `.
     pub(crate) fn note(&mut self, message: &str, mut quote: impl FnMut() -> Quote) -> Known {
         let is = |prefix: &str| message.starts_with(prefix);
-        if let Some(rest) =
-            message.strip_prefix("Initializing aws-ofi-nccl ").or_else(|| message.strip_prefix("Using aws-ofi-nccl "))
+        if let Some(rest) = message
+            .strip_prefix("Initializing aws-ofi-nccl ")
+            .or_else(|| message.strip_prefix("Using aws-ofi-nccl "))
         {
             self.version.note(rest.trim().into(), quote);
         } else if let Some(rest) = message.strip_prefix("Using Libfabric version ") {
@@ -71,7 +72,8 @@ impl Ofi {
         } else if let Some(rest) = message.strip_prefix("Running on ") {
             if let Some((platform, rest)) = rest.split_once(" platform") {
                 self.instance.note(instance_name(platform), &mut quote);
-                let file = word_after(rest, "topology file ").or_else(|| word_after(rest, "environment variable to "));
+                let file = word_after(rest, "topology file ")
+                    .or_else(|| word_after(rest, "environment variable to "));
                 if let Some(file) = file {
                     self.topology_file.note(file.into(), quote);
                 }
@@ -86,7 +88,9 @@ impl Ofi {
         } else if let Some(rest) = message.strip_prefix("Support for DMA-BUF registrations: ") {
             self.dmabuf.note(rest.starts_with("true"), quote);
         } else if let Some(rest) = message.strip_prefix("Adding ") {
-            let Some((name, value)) = rest.trim().strip_suffix(" to environment").and_then(|it| it.split_once('=')) else {
+            let Some((name, value)) =
+                rest.trim().strip_suffix(" to environment").and_then(|it| it.split_once('='))
+            else {
                 return Known::No;
             };
             self.added.note((name.into(), value.into()), quote);
@@ -102,12 +106,26 @@ impl Ofi {
         } else {
             return Known::No;
         }
-        if is("Running on ") || is("Could not disable") || is("Need to force") { Known::Telling } else { Known::Routine }
+        if is("Running on ") || is("Could not disable") || is("Need to force") {
+            Known::Telling
+        } else {
+            Known::Routine
+        }
     }
 
     pub(crate) fn merge(&mut self, later: Self) {
         let Self {
-            version, libfabric, provider, protocol, instance, topology_file, gpudirect_off, forced_simple, dmabuf, tuner, added,
+            version,
+            libfabric,
+            provider,
+            protocol,
+            instance,
+            topology_file,
+            gpudirect_off,
+            forced_simple,
+            dmabuf,
+            tuner,
+            added,
             nic_group,
         } = later;
         self.version.merge(version);
@@ -209,13 +227,17 @@ mod tests {
     fn instances_and_topologies() {
         for (line, instance) in [
             ("Running on p4d.24xlarge platform, topology file /x/p4d.xml", "p4d.24xlarge"),
-            ("Running on P4d platform, Setting NCCL_TOPO_FILE environment variable to /x/p4d.xml", "p4d.24xlarge"),
+            (
+                "Running on P4d platform, Setting NCCL_TOPO_FILE environment variable to /x/p4d.xml",
+                "p4d.24xlarge",
+            ),
         ] {
             let ofi = read(&[line]);
             assert_eq!(ofi.instance.value().map(|it| &**it), Some(instance));
             assert_eq!(ofi.topology_file.value().map(|it| &**it), Some("/x/p4d.xml"));
         }
-        let ofi = read(&["NCCL_OFI_TUNER is not available for platform : g6e.12xlarge, Fall back to NCCL's tuner"]);
+        let ofi =
+            read(&["NCCL_OFI_TUNER is not available for platform : g6e.12xlarge, Fall back to NCCL's tuner"]);
         assert_eq!(ofi.instance.value().map(|it| &**it), Some("g6e.12xlarge"));
     }
 

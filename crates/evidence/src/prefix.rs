@@ -95,9 +95,10 @@ fn head(head: &[u8]) -> (&[u8], &[u8], &[u8]) {
         Some(open) => {
             let inside = head.get(open + 1..).unwrap_or_default();
             match memchr(b']', inside) {
-                Some(close) if close > 0 && is_number(inside.get(..close).unwrap_or_default()) => {
-                    (head.get(..open.saturating_sub(1)).unwrap_or_default(), inside.get(close + 1..).unwrap_or_default())
-                }
+                Some(close) if close > 0 && is_number(inside.get(..close).unwrap_or_default()) => (
+                    head.get(..open.saturating_sub(1)).unwrap_or_default(),
+                    inside.get(close + 1..).unwrap_or_default(),
+                ),
                 _ => (head, none),
             }
         }
@@ -132,7 +133,11 @@ fn thread_start(left: &[u8]) -> Option<usize> {
         return None;
     }
     let host = left.get(..pid)?;
-    let length = host.iter().rev().take_while(|it| it.is_ascii_alphanumeric() || matches!(it, b'-' | b'_' | b'.')).count();
+    let length = host
+        .iter()
+        .rev()
+        .take_while(|it| it.is_ascii_alphanumeric() || matches!(it, b'-' | b'_' | b'.'))
+        .count();
     let start = pid - length;
     // A colour code just before the host: `ESC[36mhost`.
     let colour = host.get(..start)?.ends_with(b"\x1b[").then(|| memchr(b'm', host.get(start..)?)).flatten();
@@ -155,13 +160,19 @@ pub fn thread(text: &[u8]) -> Option<Thread<'_>> {
 pub fn time(before: &[u8]) -> Option<&str> {
     let text = str::from_utf8(before.get(..before.len().min(400))?).ok()?;
     let bytes = text.as_bytes();
-    let digits = |from: usize, n: usize| bytes.get(from..from + n).is_some_and(|it| it.iter().all(u8::is_ascii_digit));
+    let digits =
+        |from: usize, n: usize| bytes.get(from..from + n).is_some_and(|it| it.iter().all(u8::is_ascii_digit));
     let mut colon = 0;
     while let Some(next) = memchr(b':', bytes.get(colon..)?) {
         let at = colon + next;
         colon = at + 1;
         // hh:mm:ss around this colon
-        if at < 2 || !digits(at - 2, 2) || !digits(at + 1, 2) || bytes.get(at + 3) != Some(&b':') || !digits(at + 4, 2) {
+        if at < 2
+            || !digits(at - 2, 2)
+            || !digits(at + 1, 2)
+            || bytes.get(at + 3) != Some(&b':')
+            || !digits(at + 4, 2)
+        {
             continue;
         }
         let mut end = at + 6;
@@ -182,7 +193,10 @@ pub fn time(before: &[u8]) -> Option<&str> {
             hours - 11
         } else if hours >= 5 && digits(hours - 5, 4) {
             hours - 5
-        } else if hours >= 5 && digits(hours - 4, 3) && bytes.get(hours - 5).is_some_and(u8::is_ascii_uppercase) {
+        } else if hours >= 5
+            && digits(hours - 4, 3)
+            && bytes.get(hours - 5).is_some_and(u8::is_ascii_uppercase)
+        {
             hours - 4
         } else {
             hours
@@ -214,7 +228,12 @@ mod tests {
             "nccl_net_ofi_rdma_init:7978",
             "NET/OFI x",
         );
-        check("h:1:2 [0] misc/socket.cc:49 (ncclSocket) NCCL WARN w", "h:1:2", "misc/socket.cc:49 (ncclSocket)", "w");
+        check(
+            "h:1:2 [0] misc/socket.cc:49 (ncclSocket) NCCL WARN w",
+            "h:1:2",
+            "misc/socket.cc:49 (ncclSocket)",
+            "w",
+        );
         check("h:1:2 NCCL CALL ncclAllReduce(1)", "h:1:2", "", "ncclAllReduce(1)");
         check("h:1:2 [3] 12.5 commAlloc:12 NCCL TRACE t", "h:1:2", "12.5 commAlloc:12", "t");
     }
@@ -250,7 +269,8 @@ mod tests {
     #[test]
     fn leaves_other_lines_alone() {
         let anchor = Anchor::default();
-        for line in ["", "NCCL", "NCCL version 2.21.5+cuda12.4", "see the NCCL documentation", "xNCCL INFO y"] {
+        for line in ["", "NCCL", "NCCL version 2.21.5+cuda12.4", "see the NCCL documentation", "xNCCL INFO y"]
+        {
             assert_eq!(anchor.split(line.as_bytes()), None, "{line}");
         }
     }

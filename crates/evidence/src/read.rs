@@ -307,7 +307,12 @@ impl Reader {
             Some(&process) => process,
             None if processes.len() < PROCESS_LIMIT => {
                 let first = Some(spot);
-                processes.push(RawProcess { host: it.host.into(), pid: it.pid, first, ..RawProcess::default() });
+                processes.push(RawProcess {
+                    host: it.host.into(),
+                    pid: it.pid,
+                    first,
+                    ..RawProcess::default()
+                });
                 self.processes.insert(key.into(), processes.len() - 1);
                 processes.len() - 1
             }

@@ -81,7 +81,12 @@ impl<T: PartialEq> Distinct<T> {
     }
 
     /// Adds one observation whose value is only made when it is new.
-    pub(crate) fn note_if_new(&mut self, same: impl Fn(&T) -> bool, value: impl FnOnce() -> T, quote: impl FnOnce() -> Quote) {
+    pub(crate) fn note_if_new(
+        &mut self,
+        same: impl Fn(&T) -> bool,
+        value: impl FnOnce() -> T,
+        quote: impl FnOnce() -> Quote,
+    ) {
         match self.seen.iter_mut().find(|it| same(&it.value)) {
             Some(seen) => seen.count += 1,
             None => self.note(value(), quote),

@@ -12,7 +12,11 @@ use fabric::{glossary, instance, variable};
 /// last a line of a log.
 pub fn explain(asked: &str) -> Option<String> {
     let asked = asked.trim();
-    rule(asked).or_else(|| of_variable(asked)).or_else(|| machine(asked)).or_else(|| word(asked)).or_else(|| line(asked))
+    rule(asked)
+        .or_else(|| of_variable(asked))
+        .or_else(|| machine(asked))
+        .or_else(|| word(asked))
+        .or_else(|| line(asked))
 }
 
 /// Names close to what was asked, for a hint.
@@ -24,8 +28,12 @@ pub fn similar(asked: &str) -> Vec<String> {
     let rules = rules::all().into_iter().map(|it| it.id.to_owned());
     let words = glossary::all().iter().map(|it| it.name.to_owned());
     let machines = instance::all().iter().map(|it| it.name.clone());
-    let mut found: Vec<String> =
-        rules.chain(words).chain(machines).filter(|it| it.to_ascii_lowercase().contains(&asked)).take(6).collect();
+    let mut found: Vec<String> = rules
+        .chain(words)
+        .chain(machines)
+        .filter(|it| it.to_ascii_lowercase().contains(&asked))
+        .take(6)
+        .collect();
     found.extend(variable::suggest(&asked.to_ascii_uppercase()).map(|it| it.name.clone()));
     found
 }
@@ -45,19 +53,39 @@ fn rule(id: &str) -> Option<String> {
 fn of_variable(name: &str) -> Option<String> {
     let it = variable::find(name).or_else(|| variable::find(&name.to_ascii_uppercase()))?;
     let mut out = String::new();
-    let _ = writeln!(out, "{} (variable{})", it.name, if it.read_by.is_empty() { String::new() } else { format!(", read by {}", it.read_by) });
+    let _ = writeln!(
+        out,
+        "{} (variable{})",
+        it.name,
+        if it.read_by.is_empty() { String::new() } else { format!(", read by {}", it.read_by) }
+    );
     section(&mut out, "meaning", &it.effect);
     section(&mut out, "values", &it.kind);
-    let history = if it.default_history.is_empty() { String::new() } else { format!(" (by release: {})", it.default_history) };
+    let history = if it.default_history.is_empty() {
+        String::new()
+    } else {
+        format!(" (by release: {})", it.default_history)
+    };
     section(&mut out, "default", &format!("{}{history}", it.default));
     let seen = if it.since.is_empty() { String::new() } else { format!("since {}", it.since) };
-    section(&mut out, "status", [it.status.as_str(), &seen].iter().filter(|it| !it.is_empty()).copied().collect::<Vec<_>>().join(", ").as_str());
+    section(
+        &mut out,
+        "status",
+        [it.status.as_str(), &seen]
+            .iter()
+            .filter(|it| !it.is_empty())
+            .copied()
+            .collect::<Vec<_>>()
+            .join(", ")
+            .as_str(),
+    );
     if let Some(instead) = &it.instead {
         section(&mut out, "instead", instead);
     }
     for advice in &it.advice {
         let versions: Vec<String> = advice.versions.iter().map(ToString::to_string).collect();
-        let versions = if versions.is_empty() { String::new() } else { format!(" [{}]", versions.join(", ")) };
+        let versions =
+            if versions.is_empty() { String::new() } else { format!(" [{}]", versions.join(", ")) };
         section(&mut out, "advice", &format!("{}{versions} ({})", advice.when_not_to_set, advice.source));
     }
     section(&mut out, "source", &it.source);
@@ -83,11 +111,15 @@ fn machine(name: &str) -> Option<String> {
         (n, None) => format!("{n}, {} in all", it.net_gbps_total),
     };
     section(&mut out, "EFA", &efa);
-    section(&mut out, "GPUDirect RDMA", match it.gpudirect_rdma {
-        Some(true) => "yes",
-        Some(false) => "no: bytes between nodes are copied through host memory",
-        None => "unknown",
-    });
+    section(
+        &mut out,
+        "GPUDirect RDMA",
+        match it.gpudirect_rdma {
+            Some(true) => "yes",
+            Some(false) => "no: bytes between nodes are copied through host memory",
+            None => "unknown",
+        },
+    );
     section(&mut out, "host", &format!("{} vCPU, {}", it.vcpus, it.mem_gib));
     section(&mut out, "notes", &it.notes.join("\n"));
     section(&mut out, "sources", &it.source.join("\n"));
@@ -96,7 +128,8 @@ fn machine(name: &str) -> Option<String> {
 
 fn word(word: &str) -> Option<String> {
     let term = glossary::find(word)?;
-    let also = if term.aliases.is_empty() { String::new() } else { format!(" (also: {})", term.aliases.join(", ")) };
+    let also =
+        if term.aliases.is_empty() { String::new() } else { format!(" (also: {})", term.aliases.join(", ")) };
     Some(format!("{}{also}\n\n{}\n", term.name, term.text))
 }
 
@@ -110,7 +143,12 @@ fn line(asked: &str) -> Option<String> {
         section(&mut out, "meaning", kind.meaning);
     }
     for found in signals::book().find(asked.as_bytes()) {
-        let _ = writeln!(out, "{}a line that plumb looks for: {}", if out.is_empty() { "" } else { "\n" }, found.signal.name);
+        let _ = writeln!(
+            out,
+            "{}a line that plumb looks for: {}",
+            if out.is_empty() { "" } else { "\n" },
+            found.signal.name
+        );
         section(&mut out, "printed by", found.signal.source);
         section(&mut out, "meaning", found.signal.meaning);
         for (name, value) in &found.captures {

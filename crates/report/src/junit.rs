@@ -1,4 +1,6 @@
 //! Stub.
 use std::io::{self, Write};
 /// Stub.
-pub fn junit(_: &crate::Doctor, _: &mut impl Write) -> io::Result<()> { Ok(()) }
+pub fn junit(_: &crate::Doctor, _: &mut impl Write) -> io::Result<()> {
+    Ok(())
+}

@@ -15,8 +15,8 @@ mod text;
 pub use json::json;
 pub use junit::junit;
 pub use model::{
-    Check, Communicator, Doctor, Edge, Entity, Environment, Evidence, Facts, Finding, FirstFailure, Input, Job, NodePair, NotChecked, Options,
-    Rank, Ring, Stack, Test, Training, TreePlace, Verdict,
+    Check, Communicator, Doctor, Edge, Entity, Environment, Evidence, Facts, Finding, FirstFailure, Input,
+    Job, NodePair, NotChecked, Options, Rank, Ring, Stack, Test, Training, TreePlace, Verdict,
 };
 pub use redact::redact;
 pub use sarif::sarif;
@@ -36,7 +36,10 @@ pub fn rules(as_json: bool, out: &mut impl Write) -> io::Result<()> {
                 })
             })
             .collect();
-        serde_json::to_writer_pretty(&mut *out, &serde_json::json!({ "schema": "plumb.rules/1", "rules": list }))?;
+        serde_json::to_writer_pretty(
+            &mut *out,
+            &serde_json::json!({ "schema": "plumb.rules/1", "rules": list }),
+        )?;
         return writeln!(out);
     }
     for rule in rules::all() {

@@ -377,7 +377,10 @@ impl Doctor {
             not_checked: diagnosis
                 .unchecked
                 .iter()
-                .map(|(rule, missing)| NotChecked { id: rule.id.to_owned(), needs: missing.0.how_to_get().to_owned() })
+                .map(|(rule, missing)| NotChecked {
+                    id: rule.id.to_owned(),
+                    needs: missing.0.how_to_get().to_owned(),
+                })
                 .collect(),
             facts: facts(case, options),
             inputs: case
@@ -418,7 +421,12 @@ fn finding(case: &Case, it: &Diagnosed) -> Finding {
         why: it.why().to_owned(),
         fix: it.fix().to_owned(),
         references: it.rule.references.iter().map(|it| (*it).to_owned()).collect(),
-        entities: it.finding.entities.iter().map(|it| Entity { kind: it.kind.to_owned(), name: it.name.clone() }).collect(),
+        entities: it
+            .finding
+            .entities
+            .iter()
+            .map(|it| Entity { kind: it.kind.to_owned(), name: it.name.clone() })
+            .collect(),
         also: it.finding.also.iter().map(|it| (*it).to_owned()).collect(),
     }
 }
@@ -500,15 +508,18 @@ fn communicator(case: &Case, it: &evidence::Communicator, options: Options) -> C
     for ring in members().flat_map(|it| &it.facts.rings) {
         match rings.iter_mut().find(|it| it.order == ring.order && it.cut == ring.cut) {
             Some(known) => known.channels.push(ring.channel),
-            None => rings.push(Ring { channels: vec![ring.channel], order: ring.order.clone(), cut: ring.cut }),
+            None => {
+                rings.push(Ring { channels: vec![ring.channel], order: ring.order.clone(), cut: ring.cut })
+            }
         }
     }
-    let trees = members().filter_map(|it| it.facts.trees.as_ref()).flat_map(|it| &it.value).map(|it| TreePlace {
-        channel: it.channel,
-        rank: it.rank,
-        up: it.up,
-        down: it.down.iter().flatten().copied().collect(),
-    });
+    let trees =
+        members().filter_map(|it| it.facts.trees.as_ref()).flat_map(|it| &it.value).map(|it| TreePlace {
+            channel: it.channel,
+            rank: it.rank,
+            up: it.up,
+            down: it.down.iter().flatten().copied().collect(),
+        });
     let seconds = members().filter_map(|it| it.facts.init_timings.as_ref()).map(|it| it.value.total);
     Communicator {
         name: it.name.to_string(),
@@ -522,9 +533,14 @@ fn communicator(case: &Case, it: &evidence::Communicator, options: Options) -> C
         channels: members().find_map(|it| it.facts.channels.as_ref()).map(|it| it.value.coll),
         setup_seconds: seconds.max_by(f64::total_cmp),
         paths_by_kind: found.by_kind,
-        paths_by_nodes: found.by_node_pair.into_iter().map(|((from, to), ways)| NodePair { from, to, ways }).collect(),
+        paths_by_nodes: found
+            .by_node_pair
+            .into_iter()
+            .map(|((from, to), ways)| NodePair { from, to, ways })
+            .collect(),
         paths: options.matrix.then(|| {
-            let edge = |it: paths::Edge| Edge { from: it.from, to: it.to, way: it.way, channels: it.channels };
+            let edge =
+                |it: paths::Edge| Edge { from: it.from, to: it.to, way: it.way, channels: it.channels };
             found.edges.into_iter().map(edge).collect()
         }),
         rings,
@@ -555,13 +571,10 @@ fn environment(case: &Case) -> Vec<Environment> {
             all.entry((name.to_string(), value.to_string(), "manifest")).or_insert((0, &seen.quote));
         }
     }
-    let variable = |((name, value, set_by), (processes, quote)): ((String, String, &str), (usize, &Quote))| Environment {
-        name,
-        value,
-        set_by: set_by.to_owned(),
-        processes,
-        evidence: evidence(case, quote),
-    };
+    let variable =
+        |((name, value, set_by), (processes, quote)): ((String, String, &str), (usize, &Quote))| {
+            Environment { name, value, set_by: set_by.to_owned(), processes, evidence: evidence(case, quote) }
+        };
     all.into_iter().map(variable).collect()
 }
 

@@ -13,7 +13,11 @@ pub(crate) fn rings(rings: &[Ring], room: usize) -> Vec<String> {
     let mut lines = Vec::new();
     for ring in rings.iter().take(4) {
         let order: Vec<String> = ring.order.iter().map(ToString::to_string).collect();
-        let end = if ring.cut { "... (cut by NCCL)".to_owned() } else { order.first().cloned().unwrap_or_default() };
+        let end = if ring.cut {
+            "... (cut by NCCL)".to_owned()
+        } else {
+            order.first().cloned().unwrap_or_default()
+        };
         let text = format!("{} > {end}", order.join(" > "));
         let name = format!("ring {}", list(&ring.channels));
         lines.push(format!("{name:<12} {}", shorten(&text, room.saturating_sub(13))));
@@ -68,7 +72,13 @@ pub(crate) fn trees(places: &[TreePlace], room: usize) -> Vec<String> {
 }
 
 /// A chain on one line, branches below it.
-fn draw(rank: u32, children: &BTreeMap<u32, BTreeSet<u32>>, indent: &str, drawn: &mut BTreeSet<u32>, out: &mut Vec<String>) {
+fn draw(
+    rank: u32,
+    children: &BTreeMap<u32, BTreeSet<u32>>,
+    indent: &str,
+    drawn: &mut BTreeSet<u32>,
+    out: &mut Vec<String>,
+) {
     let mut line = indent.to_owned();
     let mut branches = Vec::new();
     let mut next = Some(rank);
@@ -96,7 +106,9 @@ fn list(numbers: &[u32]) -> String {
     match numbers {
         [] => String::new(),
         [one] => one.to_string(),
-        [first, .., last] if last - first + 1 == u32::try_from(numbers.len()).unwrap_or(u32::MAX) => format!("{first}-{last}"),
+        [first, .., last] if last - first + 1 == u32::try_from(numbers.len()).unwrap_or(u32::MAX) => {
+            format!("{first}-{last}")
+        }
         many => many.iter().map(ToString::to_string).collect::<Vec<_>>().join(","),
     }
 }

@@ -81,8 +81,11 @@ impl Page {
         let stack = &doctor.facts.stack;
         writeln!(out)?;
         if let Some(ranks) = job.ranks {
-            let nodes = job.nodes.map(|it| format!(" on {}", counted(it as usize, "node"))).unwrap_or_default();
-            let each = job.ranks_per_node.filter(|it| job.nodes.is_some_and(|nodes| nodes > 1 && nodes * it == ranks));
+            let nodes =
+                job.nodes.map(|it| format!(" on {}", counted(it as usize, "node"))).unwrap_or_default();
+            let each = job
+                .ranks_per_node
+                .filter(|it| job.nodes.is_some_and(|nodes| nodes > 1 && nodes * it == ranks));
             let each = each.map(|it| format!(", {it} on each")).unwrap_or_default();
             let hosts = match job.hosts.as_slice() {
                 [] => String::new(),
@@ -110,7 +113,8 @@ impl Page {
         }
         for test in &doctor.facts.tests {
             let program = test.program.as_deref().unwrap_or("nccl-tests");
-            let gpus = if test.gpus > 0 { format!(" on {}", counted(test.gpus, "GPU")) } else { String::new() };
+            let gpus =
+                if test.gpus > 0 { format!(" on {}", counted(test.gpus, "GPU")) } else { String::new() };
             let peak = match (test.largest_bytes, test.largest_busbw) {
                 (Some(size), Some(busbw)) => format!(", {busbw} GB/s bus bandwidth at {}", bytes(size)),
                 _ => String::new(),
@@ -143,14 +147,22 @@ impl Page {
         match doctor.inputs.as_slice() {
             [] => Ok(()),
             [one] => {
-                self.row(out, "input", &format!("{} ({}): {understood} of {lines} lines understood{share}", one.file, one.kind))?;
+                self.row(
+                    out,
+                    "input",
+                    &format!("{} ({}): {understood} of {lines} lines understood{share}", one.file, one.kind),
+                )?;
                 self.problem(one, out)
             }
             many => {
                 let mut kinds: BTreeMap<&str, usize> = BTreeMap::new();
                 many.iter().for_each(|it| *kinds.entry(&it.kind).or_default() += 1);
                 let kinds: Vec<String> = kinds.into_iter().map(|(kind, n)| format!("{n} {kind}")).collect();
-                let text = format!("{} files ({}): {understood} of {lines} lines understood{share}", many.len(), kinds.join(", "));
+                let text = format!(
+                    "{} files ({}): {understood} of {lines} lines understood{share}",
+                    many.len(),
+                    kinds.join(", ")
+                );
                 self.row(out, "input", &text)?;
                 many.iter().try_for_each(|it| self.problem(it, out))
             }
@@ -176,7 +188,8 @@ impl Page {
     }
 
     fn checks(&self, doctor: &Doctor, out: &mut impl Write) -> io::Result<()> {
-        let (unseen, seen): (Vec<&Check>, Vec<&Check>) = doctor.checks.iter().partition(|it| it.state == "not checked");
+        let (unseen, seen): (Vec<&Check>, Vec<&Check>) =
+            doctor.checks.iter().partition(|it| it.state == "not checked");
         if seen.is_empty() {
             return Ok(());
         }
@@ -191,7 +204,11 @@ impl Page {
                 // The place stands at the end of the first line if there is room, else on a line of its own.
                 let fits = i + 1 == lines.len() && width(line) + width(&at) + 2 <= room;
                 let tail = if fits && !at.is_empty() {
-                    format!("{}{}", " ".repeat(room - width(line) - width(&at)), self.paint(&at, Ansi::new().dimmed()))
+                    format!(
+                        "{}{}",
+                        " ".repeat(room - width(line) - width(&at)),
+                        self.paint(&at, Ansi::new().dimmed())
+                    )
                 } else {
                     String::new()
                 };
@@ -207,7 +224,12 @@ impl Page {
             let text = format!("not in this input: {}", names.join(", "));
             for (i, line) in wrap(&text, self.style.width - 11).iter().enumerate() {
                 let dash = if i == 0 { "-" } else { " " };
-                writeln!(out, "  {} {}", self.paint(&format!("{dash:<8}"), Ansi::new().dimmed()), self.paint(line, Ansi::new().dimmed()))?;
+                writeln!(
+                    out,
+                    "  {} {}",
+                    self.paint(&format!("{dash:<8}"), Ansi::new().dimmed()),
+                    self.paint(line, Ansi::new().dimmed())
+                )?;
             }
         }
         Ok(())
@@ -223,10 +245,16 @@ impl Page {
 
     fn finding(&self, finding: &Finding, out: &mut impl Write) -> io::Result<()> {
         let head = format!("{}[{}]", finding.severity, finding.id);
-        let sure = if finding.confidence == "certain" { String::new() } else { format!(" ({})", finding.confidence) };
+        let sure = if finding.confidence == "certain" {
+            String::new()
+        } else {
+            format!(" ({})", finding.confidence)
+        };
         let message = format!("{}{sure}", finding.message);
-        let mut lines = wrap(&message, self.style.width.saturating_sub(width(&head) + 2).max(30)).into_iter();
-        let first = lines.next().unwrap_or_default();
+        // The first line is shorter by the head.
+        let indent = "\u{a0}".repeat(width(&head));
+        let mut lines = wrap(&format!("{indent}{message}"), self.style.width - 2).into_iter();
+        let first = lines.next().unwrap_or_default().replace('\u{a0}', "");
         let painted = self.paint(&head, Self::by_word(&finding.severity));
         writeln!(out, "{painted}: {}", self.paint(&first, Ansi::new().bold()))?;
         for line in lines {
@@ -236,11 +264,21 @@ impl Page {
             writeln!(out, "  {} {}", self.paint("-->", Self::by_word("note")), self.place(evidence))?;
             if !evidence.text.is_empty() {
                 let line = clean(&evidence.text);
-                writeln!(out, "   {}  {}", self.paint("|", Self::by_word("note")), cut(&line, self.style.width - 6))?;
+                writeln!(
+                    out,
+                    "   {}  {}",
+                    self.paint("|", Self::by_word("note")),
+                    cut(&line, self.style.width - 6)
+                )?;
             }
         }
         if finding.evidence.len() > 3 {
-            writeln!(out, "   {}  and {} more lines", self.paint("|", Self::by_word("note")), finding.evidence.len() - 3)?;
+            writeln!(
+                out,
+                "   {}  and {} more lines",
+                self.paint("|", Self::by_word("note")),
+                finding.evidence.len() - 3
+            )?;
         }
         self.field(out, "why", &finding.why)?;
         self.field(out, "fix", &finding.fix)?;
@@ -263,7 +301,11 @@ impl Page {
 
     fn paths(&self, doctor: &Doctor, out: &mut impl Write) -> io::Result<()> {
         let all = &doctor.facts.communicators;
-        let shown: Vec<&Communicator> = all.iter().filter(|it| !it.paths_by_kind.is_empty() || !it.rings.is_empty()).take(COMMUNICATORS).collect();
+        let shown: Vec<&Communicator> = all
+            .iter()
+            .filter(|it| !it.paths_by_kind.is_empty() || !it.rings.is_empty())
+            .take(COMMUNICATORS)
+            .collect();
         if shown.is_empty() {
             return Ok(());
         }
@@ -273,7 +315,11 @@ impl Page {
             self.communicator(communicator, out)?;
         }
         if all.len() > shown.len() {
-            writeln!(out, "  and {} (all of them: --format json)", counted(all.len() - shown.len(), "more communicator"))?;
+            writeln!(
+                out,
+                "  and {} (all of them: --format json)",
+                counted(all.len() - shown.len(), "more communicator")
+            )?;
         }
         Ok(())
     }
@@ -299,8 +345,16 @@ impl Page {
             writeln!(out, "  {}{line}", if i == 0 { "" } else { "  " })?;
         }
         for pair in it.paths_by_nodes.iter().take(NODE_PAIRS) {
-            let ways: Vec<String> = pair.ways.iter().map(|(way, n)| format!("{way} ({})", counted(*n as usize, "pair"))).collect();
-            let nodes = if pair.from == pair.to { format!("inside {}", pair.from) } else { format!("{} -> {}", pair.from, pair.to) };
+            let ways: Vec<String> = pair
+                .ways
+                .iter()
+                .map(|(way, n)| format!("{way} ({})", counted(*n as usize, "pair")))
+                .collect();
+            let nodes = if pair.from == pair.to {
+                format!("inside {}", pair.from)
+            } else {
+                format!("{} -> {}", pair.from, pair.to)
+            };
             writeln!(out, "    {nodes:<44} {}", ways.join(", "))?;
         }
         if it.paths_by_nodes.len() > NODE_PAIRS {
@@ -308,10 +362,20 @@ impl Page {
         }
         if let Some(edges) = &it.paths {
             for edge in edges {
-                writeln!(out, "      {:>4} -> {:<4} {} ({})", edge.from, edge.to, edge.way, counted(edge.channels as usize, "channel"))?;
+                writeln!(
+                    out,
+                    "      {:>4} -> {:<4} {} ({})",
+                    edge.from,
+                    edge.to,
+                    edge.way,
+                    counted(edge.channels as usize, "channel")
+                )?;
             }
         }
-        for line in picture::rings(&it.rings, self.style.width - 6).into_iter().chain(picture::trees(&it.trees, self.style.width - 6)) {
+        for line in picture::rings(&it.rings, self.style.width - 6)
+            .into_iter()
+            .chain(picture::trees(&it.trees, self.style.width - 6))
+        {
             writeln!(out, "    {line}")?;
         }
         Ok(())
@@ -327,7 +391,11 @@ impl Page {
         let what = if doctor.not_checked.len() == 1 { "rule was" } else { "rules were" };
         writeln!(out, "{} {what} not checked. To have them checked, add", doctor.not_checked.len())?;
         for (need, ids) in needs {
-            let text = if self.style.verbose { format!("{need}: {}", ids.join(", ")) } else { format!("{need} ({})", counted(ids.len(), "rule")) };
+            let text = if self.style.verbose {
+                format!("{need}: {}", ids.join(", "))
+            } else {
+                format!("{need} ({})", counted(ids.len(), "rule"))
+            };
             for (i, line) in wrap(&text, self.style.width - 4).iter().enumerate() {
                 writeln!(out, "  {} {line}", if i == 0 { "-" } else { " " })?;
             }
@@ -340,7 +408,10 @@ fn training_words(training: &crate::Training) -> String {
     let mut parts = Vec::new();
     let setting = |name: &str| training.settings.get(name);
     parts.extend(setting("Number of trainable parameters").map(|it| format!("{it} parameters")));
-    parts.extend(setting("Total train batch size (w. parallel, distributed & accumulation)").map(|it| format!("batch {it}")));
+    parts.extend(
+        setting("Total train batch size (w. parallel, distributed & accumulation)")
+            .map(|it| format!("batch {it}")),
+    );
     parts.extend(setting("Total optimization steps").map(|it| format!("{it} steps")));
     parts.extend(training.runtime_seconds.map(|it| format!("{it:.0} s")));
     parts.extend(training.mean_step_ms.map(|it| format!("{it:.0} ms a step")));

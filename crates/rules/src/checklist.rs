@@ -88,23 +88,71 @@ fn related<'a>(check: &str, diagnosis: &'a Diagnosis) -> Option<&'a Diagnosed> {
     let ids: &[&str] = match check {
         "nccl" => &["nccl-version-mismatch", "nccl-too-old-for-gpu", "wsl-unsupported-nccl"],
         "driver" => &["cuda-driver-too-old", "fabric-manager-not-running"],
-        "plugin" => &["ofi-plugin-not-loaded", "ofi-plugin-lib-mismatch", "plugin-too-old", "efa-nccl219-old-libfabric"],
-        "provider" => &["efa-provider-not-found", "efa-device-not-in-container", "efa-nics-unexpected", "ib-device-not-in-container"],
-        "network" => &["socket-fallback", "mixed-network-between-ranks", "single-nic-used", "roce-fabric-unreachable", "ib-link-flap"],
-        "interface" => &[
-            "socket-ifname-not-found", "socket-ifname-mismatch", "loopback-interface-used", "docker-bridge-network",
-            "bootstrap-on-wrong-interface", "routing-same-subnet-two-nics",
+        "plugin" => &[
+            "ofi-plugin-not-loaded",
+            "ofi-plugin-lib-mismatch",
+            "plugin-too-old",
+            "efa-nccl219-old-libfabric",
         ],
-        "ranks" => &["duplicate-gpu", "rank-never-joined", "more-ranks-than-gpus", "one-gpu-of-many", "hostname-collision"],
-        "gpudirect" => &["gdr-disabled", "gdr-off-by-distance", "gpudirect-off", "gpudirect-missing-on-another-rank", "acs-breaks-gdr", "dmabuf-unsupported"],
-        "inside" => &["nvlink-unused", "p2p-disabled-nvlink", "p2p-disabled-by-setting", "p2p-not-available-vm", "p2p-not-supported", "gpu-isolation-per-process"],
+        "provider" => &[
+            "efa-provider-not-found",
+            "efa-device-not-in-container",
+            "efa-nics-unexpected",
+            "ib-device-not-in-container",
+        ],
+        "network" => &[
+            "socket-fallback",
+            "mixed-network-between-ranks",
+            "single-nic-used",
+            "roce-fabric-unreachable",
+            "ib-link-flap",
+        ],
+        "interface" => &[
+            "socket-ifname-not-found",
+            "socket-ifname-mismatch",
+            "loopback-interface-used",
+            "docker-bridge-network",
+            "bootstrap-on-wrong-interface",
+            "routing-same-subnet-two-nics",
+        ],
+        "ranks" => &[
+            "duplicate-gpu",
+            "rank-never-joined",
+            "more-ranks-than-gpus",
+            "one-gpu-of-many",
+            "hostname-collision",
+        ],
+        "gpudirect" => &[
+            "gdr-disabled",
+            "gdr-off-by-distance",
+            "gpudirect-off",
+            "gpudirect-missing-on-another-rank",
+            "acs-breaks-gdr",
+            "dmabuf-unsupported",
+        ],
+        "inside" => &[
+            "nvlink-unused",
+            "p2p-disabled-nvlink",
+            "p2p-disabled-by-setting",
+            "p2p-not-available-vm",
+            "p2p-not-supported",
+            "gpu-isolation-per-process",
+        ],
         "nvls" => &["nvls-fabric-state"],
         "channels" => &["ranks-disagree"],
         "start" => &["late-ranks"],
-        "environment" => &["config-mismatch-between-ranks", "unknown-variable", "variable-value-misread", "topo-file-emptied"],
+        "environment" => &[
+            "config-mismatch-between-ranks",
+            "unknown-variable",
+            "variable-value-misread",
+            "topo-file-emptied",
+        ],
         _ => &[],
     };
-    let found = diagnosis.findings.iter().filter(|it| ids.contains(&it.rule.id) && it.severity() >= Severity::Warning);
+    let found = diagnosis
+        .findings
+        .iter()
+        .filter(|it| ids.contains(&it.rule.id) && it.severity() >= Severity::Warning);
     found.max_by_key(|it| (it.severity(), it.finding.confidence))
 }
 
@@ -148,15 +196,22 @@ impl<'a> List<'a> {
     }
 
     fn everyone(&self, said: usize) -> String {
-        let all = self.case.processes.len();
-        if said == all && all > 1 { format!("all {all} processes") } else { format!("{said} of {all} processes") }
+        match self.case.processes.len() {
+            1 => "the one process seen".to_owned(),
+            all if said == all => format!("all {all} processes"),
+            all => format!("{said} of {all} processes"),
+        }
     }
 
     fn nccl(&self) -> Check {
         let (values, said) = self.values(|it| it.facts.version.first().map(|it| (&*it.value, &it.quote)));
         match values.first_key_value() {
-            Some((version, quote)) if values.len() == 1 && said == 1 => ok("nccl", format!("{version}"), Some(quote)),
-            Some((version, quote)) if values.len() == 1 => ok("nccl", format!("{version}, the same in {}", self.everyone(said)), Some(quote)),
+            Some((version, quote)) if values.len() == 1 && said == 1 => {
+                ok("nccl", format!("{version}"), Some(quote))
+            }
+            Some((version, quote)) if values.len() == 1 => {
+                ok("nccl", format!("{version}, the same in {}", self.everyone(said)), Some(quote))
+            }
             Some((_, quote)) => {
                 let list: Vec<&str> = values.keys().copied().collect();
                 note("nccl", format!("different releases: {}", list.join(", ")), Some(quote))
@@ -185,18 +240,33 @@ impl<'a> List<'a> {
     fn plugin(&self) -> Check {
         let (values, said) = self.values(|it| it.facts.ofi.version.first().map(|it| (&*it.value, &it.quote)));
         if let Some((version, quote)) = values.first_key_value() {
-            let libfabric = self.summary.libfabric.as_ref().map(|it| format!(", libfabric {it}")).unwrap_or_default();
-            return ok("plugin", format!("aws-ofi-nccl {version}{libfabric}, loaded by {}", self.everyone(said)), Some(quote));
+            let libfabric =
+                self.summary.libfabric.as_ref().map(|it| format!(", libfabric {it}")).unwrap_or_default();
+            return ok(
+                "plugin",
+                format!("aws-ofi-nccl {version}{libfabric}, loaded by {}", self.everyone(said)),
+                Some(quote),
+            );
         }
         let events = self.case.processes.iter().flat_map(|it| it.facts.plugins.iter());
         for seen in events {
             match &seen.value {
-                evidence::nccl::PluginEvent::Network { name } => return ok("plugin", format!("{name} loaded"), Some(&seen.quote)),
+                evidence::nccl::PluginEvent::Network { name } => {
+                    return ok("plugin", format!("{name} loaded"), Some(&seen.quote));
+                }
                 evidence::nccl::PluginEvent::NotFound { role, .. } if &**role == "NET" => {
-                    return note("plugin", "none loaded: NCCL uses its own InfiniBand or socket transport", Some(&seen.quote));
+                    return note(
+                        "plugin",
+                        "none loaded: NCCL uses its own InfiniBand or socket transport",
+                        Some(&seen.quote),
+                    );
                 }
                 evidence::nccl::PluginEvent::Internal => {
-                    return note("plugin", "none: NCCL uses its own InfiniBand or socket transport", Some(&seen.quote));
+                    return note(
+                        "plugin",
+                        "none: NCCL uses its own InfiniBand or socket transport",
+                        Some(&seen.quote),
+                    );
                 }
                 _ => {}
             }
@@ -208,24 +278,41 @@ impl<'a> List<'a> {
         let (values, said) = self.values(|it| {
             let seen = it.facts.ofi.provider.first()?;
             let fabric = seen.value.fabric.as_deref().map(|it| format!(", fabric {it}")).unwrap_or_default();
-            let nics = seen.value.nics.map(|it| format!(", {it} NIC{} found", if it == 1 { "" } else { "s" })).unwrap_or_default();
+            let nics = seen
+                .value
+                .nics
+                .map(|it| format!(", {it} NIC{} found", if it == 1 { "" } else { "s" }))
+                .unwrap_or_default();
             Some((format!("{}{fabric}{nics}", seen.value.name), &seen.quote))
         });
         match values.first_key_value() {
-            Some((text, quote)) if values.len() == 1 => ok("provider", format!("{text} ({})", self.everyone(said)), Some(quote)),
+            Some((text, quote)) if values.len() == 1 => {
+                ok("provider", format!("{text} ({})", self.everyone(said)), Some(quote))
+            }
             Some((_, quote)) => {
                 let list: Vec<&str> = values.keys().map(String::as_str).collect();
                 note("provider", format!("processes differ: {}", list.join("; ")), Some(quote))
             }
             None => {
-                let hcas = self.case.processes.iter().find_map(|it| it.facts.hcas.iter().find(|it| !it.value.is_empty()));
+                let hcas = self
+                    .case
+                    .processes
+                    .iter()
+                    .find_map(|it| it.facts.hcas.iter().find(|it| !it.value.is_empty()));
                 match hcas {
                     Some(seen) => {
-                        let names: Vec<String> = seen.value.iter().map(|it| format!("{}/{}", it.name, it.layer)).collect();
-                        ok("provider", format!("{} adapters: {}", names.len(), names.join(" ")), Some(&seen.quote))
+                        let names: Vec<String> =
+                            seen.value.iter().map(|it| format!("{}/{}", it.name, it.layer)).collect();
+                        ok(
+                            "provider",
+                            format!("{} adapters: {}", names.len(), names.join(" ")),
+                            Some(&seen.quote),
+                        )
                     }
                     None => match self.case.processes.iter().find_map(|it| it.facts.no_ib_device.first()) {
-                        Some(seen) => note("provider", "no InfiniBand or RoCE adapter found by NCCL", Some(&seen.quote)),
+                        Some(seen) => {
+                            note("provider", "no InfiniBand or RoCE adapter found by NCCL", Some(&seen.quote))
+                        }
                         None => lacks("provider", Source::NcclLog),
                     },
                 }
@@ -237,7 +324,8 @@ impl<'a> List<'a> {
         let (values, _) = (self.case.networks().map(|it| (it.0, it.2)).collect::<BTreeMap<_, _>>(), 0);
         match values.first_key_value() {
             Some((name, quote)) if values.len() == 1 => {
-                let used: BTreeSet<u32> = self.case.links().filter_map(|it| Some(it.3.transport()?.network()?.1)).collect();
+                let used: BTreeSet<u32> =
+                    self.case.links().filter_map(|it| Some(it.3.transport()?.network()?.1)).collect();
                 let devices = match used.len() {
                     0 => String::new(),
                     1 => ", 1 device in use".to_owned(),
@@ -247,7 +335,11 @@ impl<'a> List<'a> {
                 if case_is_single(self.case) {
                     note("network", format!("{words}, not used: all ranks are on one node"), Some(quote))
                 } else {
-                    ok("network", format!("{words} (`{name}`) chosen by every communicator seen{devices}"), Some(quote))
+                    ok(
+                        "network",
+                        format!("{words} (`{name}`) chosen by every communicator seen{devices}"),
+                        Some(quote),
+                    )
                 }
             }
             Some((_, quote)) => {
@@ -266,7 +358,11 @@ impl<'a> List<'a> {
         match values.first_key_value() {
             Some((_, quote)) => {
                 let names: Vec<&str> = values.keys().map(String::as_str).collect();
-                ok("interface", format!("setup over {} in {}", names.join(", "), self.everyone(said)), Some(quote))
+                ok(
+                    "interface",
+                    format!("setup over {} in {}", names.join(", "), self.everyone(said)),
+                    Some(quote),
+                )
             }
             None => lacks("interface", Source::NcclLog),
         }
@@ -276,7 +372,8 @@ impl<'a> List<'a> {
         let Some(world) = self.case.world() else { return lacks("ranks", Source::NcclLog) };
         let n = world.n_ranks.unwrap_or(0);
         let seen = world.members.len();
-        let quote = world.members.values().find_map(|it| it.facts.start.as_ref().or(it.facts.complete.as_ref()));
+        let quote =
+            world.members.values().find_map(|it| it.facts.start.as_ref().or(it.facts.complete.as_ref()));
         let incomplete = world.members.values().filter(|it| !it.is_complete()).count();
         let absent = world.absent();
         let mut text = format!("{seen} of {n} ranks seen");
@@ -291,30 +388,61 @@ impl<'a> List<'a> {
     }
 
     fn gpudirect(&self) -> Check {
-        let net = || self.case.links().map(|it| it.3).filter(|it| it.transport().is_some_and(fabric::Transport::is_net));
+        let net = || {
+            self.case
+                .links()
+                .map(|it| it.3)
+                .filter(|it| it.transport().is_some_and(fabric::Transport::is_net))
+        };
         let first = |wanted: bool| {
-            net().find(|it| it.transport().and_then(fabric::Transport::network).is_some_and(|it| it.2 == wanted)).map(|it| &it.quote)
+            net()
+                .find(|it| {
+                    it.transport().and_then(fabric::Transport::network).is_some_and(|it| it.2 == wanted)
+                })
+                .map(|it| &it.quote)
         };
         match self.summary.gpudirect {
             (0, 0) => match self.case.processes.iter().find_map(|it| it.facts.ofi.gpudirect_off.first()) {
-                Some(seen) => note("gpudirect", "off: the plugin says it cannot be used here", Some(&seen.quote)),
-                None if case_is_single(self.case) => not_checked("gpudirect", "all ranks are on one node: nothing crosses a network"),
+                Some(seen) => {
+                    note("gpudirect", "off: the plugin says it cannot be used here", Some(&seen.quote))
+                }
+                None if case_is_single(self.case) => {
+                    not_checked("gpudirect", "all ranks are on one node: nothing crosses a network")
+                }
                 None => lacks("gpudirect", Source::Connections),
             },
             (n, 0) => ok("gpudirect", format!("on all {n} network connections seen"), first(true)),
-            (0, n) if self.summary.networks == ["TCP sockets"] => {
-                note("gpudirect", format!("none of {n} connections: TCP copies through host memory"), first(false))
+            (0, n) if self.summary.networks == ["TCP sockets"] => note(
+                "gpudirect",
+                format!("none of {n} connections: TCP copies through host memory"),
+                first(false),
+            ),
+            (0, n) => note(
+                "gpudirect",
+                format!("off on all {n} network connections: bytes are copied through host memory"),
+                first(false),
+            ),
+            (with, without) => {
+                note("gpudirect", format!("on {with}, off on {without} network connections"), first(false))
             }
-            (0, n) => note("gpudirect", format!("off on all {n} network connections: bytes are copied through host memory"), first(false)),
-            (with, without) => note("gpudirect", format!("on {with}, off on {without} network connections"), first(false)),
         }
     }
 
     fn inside(&self) -> Check {
-        let ways: Vec<String> = self.summary.inside.iter().map(|(way, n)| format!("{way} on {n} connections")).collect();
-        let first = self.case.links().map(|it| it.3).find(|it| it.transport().is_some_and(|it| !it.is_net())).map(|it| &it.quote);
+        let ways: Vec<String> =
+            self.summary.inside.iter().map(|(way, n)| format!("{way} on {n} connections")).collect();
+        let first = self
+            .case
+            .links()
+            .map(|it| it.3)
+            .find(|it| it.transport().is_some_and(|it| !it.is_net()))
+            .map(|it| &it.quote);
         if !ways.is_empty() {
-            return if self.summary.inside.contains_key("SHM") { note("inside", ways.join(", "), first) } else { ok("inside", ways.join(", "), first) };
+            return if self.summary.inside.contains_key("SHM") {
+                note("inside", ways.join(", "), first)
+            } else {
+                ok("inside", ways.join(", "), first)
+            };
         }
         match self.case.world().and_then(evidence::Communicator::local_ranks) {
             Some(1) => not_checked("inside", "every rank is alone on its node, as NCCL counts nodes"),
@@ -332,7 +460,11 @@ impl<'a> List<'a> {
     fn protocols(&self) -> Check {
         let forced = self.case.processes.iter().find_map(|it| it.facts.ofi.forced_simple.first());
         if let Some(seen) = forced {
-            return note("protocols", format!("Simple only: forced by the plugin ({} not supported), rightly", seen.value), Some(&seen.quote));
+            return note(
+                "protocols",
+                format!("Simple only: forced by the plugin ({} not supported), rightly", seen.value),
+                Some(&seen.quote),
+            );
         }
         let set = ["NCCL_PROTO", "NCCL_ALGO"].iter().find_map(|name| {
             let (value, _, quote) = self.case.variable(name).find(|it| it.1.is_some())?;
@@ -348,7 +480,9 @@ impl<'a> List<'a> {
     fn nvls(&self) -> Check {
         match self.case.processes.iter().find_map(|it| it.facts.nvls.first()) {
             Some(seen) if seen.value => ok("nvls", "NVLink SHARP is available", Some(&seen.quote)),
-            Some(seen) => note("nvls", "no NVLink SHARP: normal before Hopper and without NVSwitch", Some(&seen.quote)),
+            Some(seen) => {
+                note("nvls", "no NVLink SHARP: normal before Hopper and without NVSwitch", Some(&seen.quote))
+            }
             None => not_checked("nvls", "printed with more than 2 local GPUs and NVLS enabled"),
         }
     }
@@ -359,7 +493,8 @@ impl<'a> List<'a> {
         match seen {
             Some(seen) => {
                 let p2p = seen.value.p2p.map(|it| format!(", {it} for send/recv")).unwrap_or_default();
-                let nvls = seen.value.nvls.filter(|it| *it > 0).map(|it| format!(", {it} NVLS")).unwrap_or_default();
+                let nvls =
+                    seen.value.nvls.filter(|it| *it > 0).map(|it| format!(", {it} NVLS")).unwrap_or_default();
                 ok("channels", format!("{} for collectives{p2p}{nvls}", seen.value.coll), Some(&seen.quote))
             }
             None => lacks("channels", Source::NcclLog),
@@ -370,11 +505,18 @@ impl<'a> List<'a> {
         let rings = self.case.communicators.iter().find_map(|communicator| {
             communicator.members.values().find(|it| !it.facts.rings.is_empty()).map(|it| (communicator, it))
         });
-        let Some((communicator, member)) = rings else { return not_checked("rings", "needs the log of rank 0") };
+        let Some((communicator, member)) = rings else {
+            return not_checked("rings", "needs the log of rank 0");
+        };
         let rings = &member.facts.rings;
         let quote = member.facts.ring_quote.as_ref();
-        let whole = rings.iter().filter(|it| !it.cut && Some(it.order.len()) == communicator.n_ranks.map(|it| it as usize));
-        let right = whole.clone().filter(|it| it.order.iter().collect::<BTreeSet<_>>().len() == it.order.len()).count();
+        let whole = rings
+            .iter()
+            .filter(|it| !it.cut && Some(it.order.len()) == communicator.n_ranks.map(|it| it as usize));
+        let right = whole
+            .clone()
+            .filter(|it| it.order.iter().collect::<BTreeSet<_>>().len() == it.order.len())
+            .count();
         let cut = rings.iter().filter(|it| it.cut).count();
         if right == rings.len() {
             ok("rings", format!("{right} rings, each through all ranks once"), quote)
@@ -391,7 +533,12 @@ impl<'a> List<'a> {
         match seen {
             Some(seen) => {
                 let ranks = world.members.values().filter(|it| it.facts.trees.is_some()).count();
-                ok("trees", format!("{} trees, the places of {ranks} ranks seen", seen.value.len()), Some(&seen.quote))
+                let ranks = if ranks == 1 {
+                    "the place of 1 rank".to_owned()
+                } else {
+                    format!("the places of {ranks} ranks")
+                };
+                ok("trees", format!("{} trees, {ranks} seen", seen.value.len()), Some(&seen.quote))
             }
             None => lacks("trees", Source::NcclLog),
         }
@@ -414,11 +561,23 @@ impl<'a> List<'a> {
     }
 
     fn start(&self) -> Check {
-        let timings = self.case.communicators.iter().flat_map(|it| it.members.values()).filter_map(|it| it.facts.init_timings.as_ref());
+        let timings = self
+            .case
+            .communicators
+            .iter()
+            .flat_map(|it| it.members.values())
+            .filter_map(|it| it.facts.init_timings.as_ref());
         match timings.max_by(|a, b| a.value.total.total_cmp(&b.value.total)) {
             Some(seen) => {
                 let what = if seen.value.split { "a split" } else { "a communicator" };
-                ok("start", format!("the slowest setup, {what} of {} ranks, took {:.2} s", seen.value.n_ranks, seen.value.total), Some(&seen.quote))
+                ok(
+                    "start",
+                    format!(
+                        "the slowest setup, {what} of {} ranks, took {:.2} s",
+                        seen.value.n_ranks, seen.value.total
+                    ),
+                    Some(&seen.quote),
+                )
             }
             None => not_checked("start", "printed by NCCL 2.22 and later"),
         }
@@ -440,7 +599,9 @@ impl<'a> List<'a> {
                 ok("environment", "no variable was read by NCCL in these lines", None)
             };
         };
-        let by = |plugin: bool| names.iter().filter(|it| it.1.0 == plugin).map(|it| *it.0).collect::<Vec<_>>().join(", ");
+        let by = |plugin: bool| {
+            names.iter().filter(|it| it.1.0 == plugin).map(|it| *it.0).collect::<Vec<_>>().join(", ")
+        };
         let (user, plugin) = (by(false), by(true));
         let text = match (user.is_empty(), plugin.is_empty()) {
             (false, false) => format!("set for the job: {user}; by the plugin: {plugin}"),
@@ -471,7 +632,8 @@ pub(crate) fn spans(ranks: &[u32]) -> String {
             _ => parts.push((rank, rank)),
         }
     }
-    let shown: Vec<String> = parts.iter().take(12).map(|(a, b)| if a == b { a.to_string() } else { format!("{a}-{b}") }).collect();
+    let shown: Vec<String> =
+        parts.iter().take(12).map(|(a, b)| if a == b { a.to_string() } else { format!("{a}-{b}") }).collect();
     let more = parts.len().saturating_sub(12);
     if more > 0 { format!("{} and {more} more groups", shown.join(", ")) } else { shown.join(", ") }
 }

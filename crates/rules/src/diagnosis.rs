@@ -64,13 +64,18 @@ pub fn diagnose(case: &Case) -> Diagnosis {
     let mut diagnosis = Diagnosis::default();
     for rule in all() {
         match (rule.check)(case) {
-            Ok(findings) => diagnosis.findings.extend(findings.into_iter().map(|finding| Diagnosed { rule, finding })),
+            Ok(findings) => {
+                diagnosis.findings.extend(findings.into_iter().map(|finding| Diagnosed { rule, finding }))
+            }
             Err(missing) => diagnosis.unchecked.push((rule, missing)),
         }
     }
     // These two speak only where the others are silent: nothing that failed may pass unmentioned.
     for (rule, check) in [
-        (&initialisation_failed::RULE, initialisation_failed::check_last as fn(&Case, &Diagnosis) -> Vec<Finding>),
+        (
+            &initialisation_failed::RULE,
+            initialisation_failed::check_last as fn(&Case, &Diagnosis) -> Vec<Finding>,
+        ),
         (&unexplained_warning::RULE, unexplained_warning::check_last),
     ] {
         let findings = check(case, &diagnosis);
@@ -78,7 +83,14 @@ pub fn diagnose(case: &Case) -> Diagnosis {
     }
     diagnosis.findings.sort_by_key(|it| {
         let first = it.finding.evidence.iter().map(|it| it.spot).min();
-        (Reverse(it.severity()), Reverse(sure(it)), it.rule.role, Reverse(it.finding.confidence), first, it.rule.id)
+        (
+            Reverse(it.severity()),
+            Reverse(sure(it)),
+            it.rule.role,
+            Reverse(it.finding.confidence),
+            first,
+            it.rule.id,
+        )
     });
     diagnosis
 }

@@ -32,7 +32,7 @@ use evidence::{Case, Missing, Quote, Sighting, Source};
 
 pub use checklist::{Check, State, checklist};
 pub use culprit::{FirstFailure, first_failure};
-pub use diagnosis::{Diagnosis, Diagnosed, diagnose};
+pub use diagnosis::{Diagnosed, Diagnosis, diagnose};
 pub use summary::{Summary, driver, summary};
 pub use verdict::{Level, Verdict, problems, verdict};
 
@@ -273,7 +273,11 @@ mod tests {
         let mut ids = BTreeSet::new();
         for rule in all() {
             assert!(ids.insert(rule.id), "two rules are called {}", rule.id);
-            assert!(rule.id.chars().all(|c| c.is_ascii_lowercase() || c == '-' || c.is_ascii_digit()), "{}", rule.id);
+            assert!(
+                rule.id.chars().all(|c| c.is_ascii_lowercase() || c == '-' || c.is_ascii_digit()),
+                "{}",
+                rule.id
+            );
         }
     }
 
@@ -283,7 +287,12 @@ mod tests {
             let Err(missing) = (rule.check)(&Case::default()) else {
                 panic!("{} passes an empty case: return Missing instead", rule.id);
             };
-            assert!(rule.needs.contains(&missing.0), "{} asks for {:?}, which it does not list in `needs`", rule.id, missing.0);
+            assert!(
+                rule.needs.contains(&missing.0),
+                "{} asks for {:?}, which it does not list in `needs`",
+                rule.id,
+                missing.0
+            );
         }
     }
 
@@ -293,9 +302,18 @@ mod tests {
             assert!(rule.why.len() > 40, "{}: say why it matters", rule.id);
             assert!(rule.fix.len() > 20, "{}: say what to do", rule.id);
             assert!(!rule.references.is_empty(), "{}: name a source", rule.id);
-            assert!(!rule.title.ends_with('.') && rule.title.len() <= 90, "{}: a title is a short phrase", rule.id);
-            assert!(rule.title.chars().next().is_some_and(|c| !c.is_uppercase() || rule.title.chars().nth(1).is_some_and(char::is_uppercase)),
-                "{}: a title begins in lower case", rule.id);
+            assert!(
+                !rule.title.ends_with('.') && rule.title.len() <= 90,
+                "{}: a title is a short phrase",
+                rule.id
+            );
+            assert!(
+                rule.title.chars().next().is_some_and(
+                    |c| !c.is_uppercase() || rule.title.chars().nth(1).is_some_and(char::is_uppercase)
+                ),
+                "{}: a title begins in lower case",
+                rule.id
+            );
         }
     }
 
@@ -305,7 +323,11 @@ mod tests {
         // not possible here, so the source is searched by the rules' own tests; this checks the references' form.
         for rule in all() {
             for reference in rule.references {
-                assert!(reference.contains("://") || reference.contains(' ') || reference.contains('/'), "{}: {reference}", rule.id);
+                assert!(
+                    reference.contains("://") || reference.contains(' ') || reference.contains('/'),
+                    "{}: {reference}",
+                    rule.id
+                );
             }
         }
     }

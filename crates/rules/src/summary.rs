@@ -44,12 +44,18 @@ pub fn summary(case: &Case) -> Summary {
     let mut summary = Summary {
         n_ranks: case.n_ranks(),
         n_nodes: case.n_nodes(),
-        ranks_per_node: world.and_then(evidence::Communicator::local_ranks).or_else(|| case.n_ranks()?.checked_div(case.n_nodes()?)),
+        ranks_per_node: world
+            .and_then(evidence::Communicator::local_ranks)
+            .or_else(|| case.n_ranks()?.checked_div(case.n_nodes()?)),
         ranks_seen: world.map(|it| it.members.keys().copied().collect()).unwrap_or_default(),
         nccl: case.processes.iter().find_map(|it| it.facts.version.value()).map(ToString::to_string),
         cuda_driver: case.processes.iter().find_map(|it| it.facts.cuda_driver.value()).map(|it| driver(*it)),
         plugin: case.processes.iter().find_map(|it| it.facts.ofi.version.value()).map(ToString::to_string),
-        libfabric: case.processes.iter().find_map(|it| it.facts.ofi.libfabric.value()).map(ToString::to_string),
+        libfabric: case
+            .processes
+            .iter()
+            .find_map(|it| it.facts.ofi.libfabric.value())
+            .map(ToString::to_string),
         instance: case.instance_name().map(|it| it.0.to_owned()),
         machine: case.instance().map(machine),
         networks: networks(case),
@@ -58,14 +64,19 @@ pub fn summary(case: &Case) -> Summary {
     if summary.nccl.is_none() {
         summary.nccl = case.nccl_version().map(|it: (Version, &Quote)| it.0.to_string());
     }
-    let hosts: BTreeSet<&str> = case.processes.iter().map(|it| &*it.host).filter(|it| !it.is_empty()).collect();
+    let hosts: BTreeSet<&str> =
+        case.processes.iter().map(|it| &*it.host).filter(|it| !it.is_empty()).collect();
     summary.hosts = hosts.into_iter().map(str::to_owned).collect();
     for (_, _, _, link) in case.links() {
         let Some(transport) = link.transport() else { continue };
         match transport {
-            Transport::Net { gpudirect: true, .. } | Transport::CollNet { gpudirect: true, .. } => summary.gpudirect.0 += 1,
+            Transport::Net { gpudirect: true, .. } | Transport::CollNet { gpudirect: true, .. } => {
+                summary.gpudirect.0 += 1
+            }
             Transport::Net { .. } | Transport::CollNet { .. } => summary.gpudirect.1 += 1,
-            Transport::Shm | Transport::P2p { .. } => *summary.inside.entry(transport.family()).or_default() += 1,
+            Transport::Shm | Transport::P2p { .. } => {
+                *summary.inside.entry(transport.family()).or_default() += 1
+            }
         }
     }
     summary
@@ -115,7 +126,11 @@ fn network_name(case: &Case, name: &str) -> String {
             }
         }
         "IB" | "IBext" => {
-            let roce = case.processes.iter().flat_map(|it| it.facts.hcas.iter()).any(|it| it.value.iter().any(|hca| &*hca.layer == "RoCE"));
+            let roce = case
+                .processes
+                .iter()
+                .flat_map(|it| it.facts.hcas.iter())
+                .any(|it| it.value.iter().any(|hca| &*hca.layer == "RoCE"));
             if roce { "RoCE".to_owned() } else { "InfiniBand".to_owned() }
         }
         other => other.to_owned(),

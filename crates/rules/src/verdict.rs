@@ -50,7 +50,9 @@ pub fn verdict(case: &Case, diagnosis: &Diagnosis) -> Verdict {
         Some(Severity::Warning) => Level::Warning,
         Some(Severity::Info) => Level::Info,
         // Silence is no success: without a network chosen, a path seen or a test run, nothing was judged.
-        None if summary.networks.is_empty() && summary.inside.is_empty() && case.tests.is_empty() => Level::Unknown,
+        None if summary.networks.is_empty() && summary.inside.is_empty() && case.tests.is_empty() => {
+            Level::Unknown
+        }
         None => Level::Ok,
     };
     let mut parts: Vec<String> = Vec::new();
@@ -75,7 +77,12 @@ pub fn problems(diagnosis: &Diagnosis) -> String {
         let n = diagnosis.count(severity);
         format!("{n} {one}{}", if n == 1 { "" } else { "s" })
     };
-    format!("{}, {}, {}", count(Severity::Error, "error"), count(Severity::Warning, "warning"), count(Severity::Info, "note"))
+    format!(
+        "{}, {}, {}",
+        count(Severity::Error, "error"),
+        count(Severity::Warning, "warning"),
+        count(Severity::Info, "note")
+    )
 }
 
 fn size(summary: &Summary) -> Option<String> {
@@ -83,7 +90,9 @@ fn size(summary: &Summary) -> Option<String> {
     let ranks = if n == 1 { "1 rank".to_owned() } else { format!("{n} ranks") };
     Some(match (summary.n_nodes, summary.ranks_per_node) {
         (Some(1), _) => format!("{ranks} on 1 node"),
-        (Some(nodes), Some(local)) if nodes * local == n => format!("{ranks} on {nodes} nodes with {local} GPU{} each", if local == 1 { "" } else { "s" }),
+        (Some(nodes), Some(local)) if nodes * local == n => {
+            format!("{ranks} on {nodes} nodes with {local} GPU{} each", if local == 1 { "" } else { "s" })
+        }
         (Some(nodes), _) => format!("{ranks} on {nodes} nodes"),
         (None, _) => ranks,
     })
@@ -103,6 +112,11 @@ fn stack(summary: &Summary) -> Vec<String> {
     parts
 }
 
+fn ring_without_gpudirect(case: &Case) -> bool {
+    let mut members = case.communicators.iter().flat_map(|it| it.members.values());
+    members.any(|it| it.facts.rings_connected.as_ref().is_some_and(|it| matches!(it.value, Some((_, false)))))
+}
+
 /// Which way the bytes go.
 fn path(case: &Case, summary: &Summary) -> String {
     let mut parts = Vec::new();
@@ -111,10 +125,16 @@ fn path(case: &Case, summary: &Summary) -> String {
         let network = summary.networks.join(" and ");
         parts.push(match summary.gpudirect {
             (0, 0) => format!("{network} between nodes"),
+            // The ring's summary is taken over all ranks, also those whose logs are not here.
+            (_, 0) if ring_without_gpudirect(case) => {
+                format!("{network} between nodes, with GPUDirect on the ranks seen but not on all")
+            }
             (_, 0) => format!("{network} between nodes with GPUDirect"),
             (0, _) if summary.networks == ["TCP sockets"] => format!("{network} between nodes"),
             (0, _) => format!("{network} between nodes without GPUDirect"),
-            (with, without) => format!("{network} between nodes, GPUDirect on {with} of {} connections", with + without),
+            (with, without) => {
+                format!("{network} between nodes, GPUDirect on {with} of {} connections", with + without)
+            }
         });
     }
     let inside: Vec<&str> = summary

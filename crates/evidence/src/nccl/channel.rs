@@ -70,7 +70,9 @@ pub struct TreeNode {
 }
 
 pub(super) fn parse(message: &[u8]) -> Option<Message<'_>> {
-    let rest = after(message, "Channel ").or_else(|| after(message, "Ring ")).or_else(|| after(message, "CollNet "))?;
+    let rest = after(message, "Channel ")
+        .or_else(|| after(message, "Ring "))
+        .or_else(|| after(message, "CollNet "))?;
     let (channel, rest) = number(rest)?;
     let (connection, rest) = match after(rest, "/") {
         Some(rest) => number(rest)?,
@@ -88,7 +90,14 @@ pub(super) fn parse(message: &[u8]) -> Option<Message<'_>> {
         Some(b' ') if memmem::find(after_from, b" via ").is_some() => {
             let (direction, via) = direction(after_from)?;
             Some(Message::Link(LinkLine {
-                channel, connection, from, to: from, from_device: 0, to_device: 0, direction, via,
+                channel,
+                connection,
+                from,
+                to: from,
+                from_device: 0,
+                to_device: 0,
+                direction,
+                via,
             }))
         }
         // `Ring 00 : 15 -> 0 -> 1` of the GRAPH subsystem
@@ -127,7 +136,13 @@ fn ring<'a>(channel: u32, mut rest: &[u8]) -> Option<Message<'a>> {
                 order.push(rank);
                 rest = more;
             }
-            None => return rest.starts_with(b"..").then_some(Message::Ring(RingLine { channel, order, cut: true })),
+            None => {
+                return rest.starts_with(b"..").then_some(Message::Ring(RingLine {
+                    channel,
+                    order,
+                    cut: true,
+                }));
+            }
         }
     }
 }
@@ -211,7 +226,9 @@ mod tests {
 
     #[track_caller]
     fn link(line: &str) -> (u32, u32, u32, u32, Direction, String) {
-        let Message::Link(it) = parse(line.as_bytes()) else { panic!("{line}: {:?}", parse(line.as_bytes())) };
+        let Message::Link(it) = parse(line.as_bytes()) else {
+            panic!("{line}: {:?}", parse(line.as_bytes()))
+        };
         (it.channel, it.connection, it.from, it.to, it.direction, String::from_utf8_lossy(it.via).into())
     }
 
@@ -242,8 +259,15 @@ mod tests {
     #[test]
     fn transports() {
         for text in [
-            "P2P/direct pointer", "P2P/direct pointer/read", "P2P/IPC", "P2P/CUMEM/read", "P2P/MNNVL", "NET/IB/3",
-            "NET/AWS Libfabric/0/GDRDMA", "NET/IB/0(3)/GDRDMA", "COLLNET/SHARP/0/GDRDMA",
+            "P2P/direct pointer",
+            "P2P/direct pointer/read",
+            "P2P/IPC",
+            "P2P/CUMEM/read",
+            "P2P/MNNVL",
+            "NET/IB/3",
+            "NET/AWS Libfabric/0/GDRDMA",
+            "NET/IB/0(3)/GDRDMA",
+            "COLLNET/SHARP/0/GDRDMA",
         ] {
             assert_eq!(transport(text).map(|it| it.to_string()).as_deref(), Some(text));
         }
@@ -265,7 +289,8 @@ mod tests {
 
     #[test]
     fn rings() {
-        let ring = |channel, order: &[u32], cut| Message::Ring(RingLine { channel, order: order.into(), cut });
+        let ring =
+            |channel, order: &[u32], cut| Message::Ring(RingLine { channel, order: order.into(), cut });
         assert_eq!(parse(b"Channel 00/02 :  0  1  2  3"), ring(0, &[0, 1, 2, 3], false));
         assert_eq!(parse(b"Channel 07/16 :    0   7 12 ..."), ring(7, &[0, 7, 12], true));
         assert_eq!(parse(b"Ring 00 : 15 -> 0 -> 1"), Message::Routine);

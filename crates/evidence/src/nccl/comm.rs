@@ -170,7 +170,9 @@ mod tests {
 
     #[track_caller]
     fn comm(line: &str) -> super::CommLine {
-        let Message::Comm(it) = parse(line.as_bytes()) else { panic!("{line}: {:?}", parse(line.as_bytes())) };
+        let Message::Comm(it) = parse(line.as_bytes()) else {
+            panic!("{line}: {:?}", parse(line.as_bytes()))
+        };
         it
     }
 
@@ -182,12 +184,17 @@ mod tests {
         let it = comm(
             "ncclCommInitRankConfig comm 0x559d9a6ce460 rank 3 nranks 16 cudaDev 3 nvmlDev 3 busId 3e000 commId 0x81dca7568efe26d7 - Init START",
         );
-        assert_eq!((it.comm_id, it.nvml_device, it.phase), (Some(0x81dc_a756_8efe_26d7), Some(3), Phase::Start));
+        assert_eq!(
+            (it.comm_id, it.nvml_device, it.phase),
+            (Some(0x81dc_a756_8efe_26d7), Some(3), Phase::Start)
+        );
         let it = comm(
             "ncclCommSplit comm 0x5 rank 3 nranks 16 cudaDev 3 nvmlDev 3 busId 3e000 parent 0x7 splitCount 1 color 1734919490 key 3- Init START",
         );
         assert_eq!((it.parent, it.color, it.phase), (Some(7), Some(1_734_919_490), Phase::Start));
-        let it = comm("[Rank 0] ncclCommInitRank comm 0x1 rank 0 nranks 2 cudaDev 0 nvmlDev 0 busId 1000 commId 0x2 - Init START");
+        let it = comm(
+            "[Rank 0] ncclCommInitRank comm 0x1 rank 0 nranks 2 cudaDev 0 nvmlDev 0 busId 1000 commId 0x2 - Init START",
+        );
         assert!(!it.split && it.comm_id == Some(2));
         let it = comm("comm 0x7f0000000000 rank 3 nranks 4");
         assert_eq!(it.phase, Phase::Named);

@@ -21,7 +21,10 @@ pub struct LineKind {
 pub fn describe(message: &[u8]) -> Option<&'static LineKind> {
     let text = String::from_utf8_lossy(message);
     // A prefix tells families apart that the parser treats alike.
-    let by_prefix = KINDS.iter().filter(|it| shares_beginning(it.example, &text)).max_by_key(|it| common(it.example, &text));
+    let by_prefix = KINDS
+        .iter()
+        .filter(|it| shares_beginning(it.example, &text))
+        .max_by_key(|it| common(it.example, &text));
     if by_prefix.is_some() {
         return by_prefix;
     }
@@ -29,7 +32,9 @@ pub fn describe(message: &[u8]) -> Option<&'static LineKind> {
     if matches!(found, Message::Unknown | Message::Routine) {
         return None;
     }
-    KINDS.iter().find(|it| std::mem::discriminant(&parse(it.example.as_bytes())) == std::mem::discriminant(&found))
+    KINDS
+        .iter()
+        .find(|it| std::mem::discriminant(&parse(it.example.as_bytes())) == std::mem::discriminant(&found))
 }
 
 /// All families.
@@ -44,7 +49,10 @@ fn common(a: &str, b: &str) -> usize {
 /// The same first two words, numbers aside.
 fn shares_beginning(example: &str, text: &str) -> bool {
     let words = |text: &str| -> Vec<String> {
-        text.split_whitespace().take(3).map(|it| it.chars().filter(|it| !it.is_ascii_digit()).collect()).collect()
+        text.split_whitespace()
+            .take(3)
+            .map(|it| it.chars().filter(|it| !it.is_ascii_digit()).collect())
+            .collect()
     };
     let (example, text) = (words(example), words(text));
     !example.is_empty() && example.iter().take(2).eq(text.iter().take(2))

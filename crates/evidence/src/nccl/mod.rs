@@ -127,19 +127,29 @@ pub fn parse(message: &[u8]) -> Message<'_> {
         b'C' => channel::parse(message).or_else(|| other_c(message)),
         b'R' => channel::parse(message)
             .or_else(|| after(message, "RAS client listening socket at ").map(Message::Ras))
-            .or_else(|| starts(message, &["Reduce: ", "ReduceScatter: ", "ReduceScatter |", "Recv: opCount", "RAS "])),
-        b'T' => channel::trees(message).or_else(|| network::plugin(message)).or_else(|| {
-            starts(message, &["Tree ", "TOPO/NET"])
-        }),
+            .or_else(|| {
+                starts(message, &["Reduce: ", "ReduceScatter: ", "ReduceScatter |", "Recv: opCount", "RAS "])
+            }),
+        b'T' => channel::trees(message)
+            .or_else(|| network::plugin(message))
+            .or_else(|| starts(message, &["Tree ", "TOPO/NET"])),
         b'c' => comm::parse(message).or_else(|| {
             let rest = after(message, "cudaDriverVersion ")?;
             Some(Message::CudaDriver(number(rest)?.0))
         }),
         b'n' | b'[' => comm::parse(message).or_else(|| {
-            starts(message, &[
-                "[Proxy Service", "[Proxy Progress", "[Service thread] Connection closed by localRank", "ncclTopoPopulateNics",
-                "ncclMaxSharedMem", "ncclTopoGetCpuAffinity", "ncclP2pSchedule",
-            ])
+            starts(
+                message,
+                &[
+                    "[Proxy Service",
+                    "[Proxy Progress",
+                    "[Service thread] Connection closed by localRank",
+                    "ncclTopoPopulateNics",
+                    "ncclMaxSharedMem",
+                    "ncclTopoGetCpuAffinity",
+                    "ncclP2pSchedule",
+                ],
+            )
         }),
         b'N' => n(message),
         b'0'..=b'9' => channel_counts(message).or_else(|| search_channel(message)),
@@ -154,14 +164,17 @@ pub fn parse(message: &[u8]) -> Message<'_> {
         b'D' => after(message, "DMA-BUF is available on GPU device").map(|_| Message::DmaBuf),
         b'P' => starts(message, &["P2P Chunksize set to", "Pattern ", "P2P plugin", "Plugin Path"])
             .or_else(|| network::plugin(message)),
-        b'S' => network::plugin(message)
-            .or_else(|| starts(message, &["Setting affinity for GPU", "Setting up", "Send: opCount", "Scatter: opCount"])),
-        b'G' => gpu_direct(message).or_else(|| starts(message, &["GPU/"])),
-        b'A' => starts(message, &["Assigned NET plugin", "AllReduce: ", "AllGather: ", "AlltoAll: ", "Algorithm"]),
-        b'F' => starts(message, &["Failed to initialize NET plugin"]),
-        b'L' => after(message, "Loading topology file ").map(Message::TopologyFile).or_else(|| {
-            starts(message, &["Loading unnamed topology", "Launch mode "])
+        b'S' => network::plugin(message).or_else(|| {
+            starts(message, &["Setting affinity for GPU", "Setting up", "Send: opCount", "Scatter: opCount"])
         }),
+        b'G' => gpu_direct(message).or_else(|| starts(message, &["GPU/"])),
+        b'A' => {
+            starts(message, &["Assigned NET plugin", "AllReduce: ", "AllGather: ", "AlltoAll: ", "Algorithm"])
+        }
+        b'F' => starts(message, &["Failed to initialize NET plugin"]),
+        b'L' => after(message, "Loading topology file ")
+            .map(Message::TopologyFile)
+            .or_else(|| starts(message, &["Loading unnamed topology", "Launch mode "])),
         b't' => starts(message, &["threadThresholds "]).or_else(|| propagated(message)),
         b'E' => starts(message, &["Enabled NCCL Func/Proto/Algo Matrix", "ENV/Plugin: "]),
         b' ' | b'+' | b'=' | b'-' => topology(message),
@@ -190,10 +203,18 @@ fn other_c<'a>(message: &'a [u8]) -> Option<Message<'a>> {
     if let Some(rest) = after(message, "Comm config ") {
         return Some(Message::CommConfig(rest));
     }
-    starts(message, &[
-        "CC Off", "CC On", "Check P2P Type", "CPU/", "CollNet", "Could not find real path of",
-        "Connection to proxy",
-    ])
+    starts(
+        message,
+        &[
+            "CC Off",
+            "CC On",
+            "Check P2P Type",
+            "CPU/",
+            "CollNet",
+            "Could not find real path of",
+            "Connection to proxy",
+        ],
+    )
 }
 
 fn n(message: &[u8]) -> Option<Message<'_>> {
@@ -214,12 +235,20 @@ fn n(message: &[u8]) -> Option<Message<'_>> {
             let path = after(message, "NET/").and_then(number).is_some();
             path.then_some(Message::Routine)
         })
-        .or_else(|| starts(message, &["NVLS ", "NET/Socket: Using ", "NCCL_SOCKET_IFNAME set to", "NET/IB: ", "New proxy "]))
+        .or_else(|| {
+            starts(
+                message,
+                &["NVLS ", "NET/Socket: Using ", "NCCL_SOCKET_IFNAME set to", "NET/IB: ", "New proxy "],
+            )
+        })
 }
 
 /// `NCCL_BUFFSIZE set by environment to 8388608.`: numbers end with a dot, texts do not.
 fn environment(message: &[u8]) -> Option<Message<'_>> {
-    let length = message.iter().take_while(|it| it.is_ascii_uppercase() || it.is_ascii_digit() || **it == b'_').count();
+    let length = message
+        .iter()
+        .take_while(|it| it.is_ascii_uppercase() || it.is_ascii_digit() || **it == b'_')
+        .count();
     let (name, rest) = message.split_at_checked(length)?;
     let value = after(rest, " set by environment to ")?;
     let value = match value.strip_suffix(b".") {
@@ -264,7 +293,9 @@ fn channel_counts<'a>(message: &[u8]) -> Option<Message<'a>> {
 fn propagated<'a>(message: &[u8]) -> Option<Message<'a>> {
     // The file comes first, and has no blanks: most other messages end the search here.
     let colon = memchr::memchr(b':', message.get(..message.len().min(80))?)?;
-    if memchr::memchr2(b' ', b'/', message.get(..colon)?) == Some(0) || memchr::memchr(b' ', message.get(..colon)?).is_some() {
+    if memchr::memchr2(b' ', b'/', message.get(..colon)?) == Some(0)
+        || memchr::memchr(b' ', message.get(..colon)?).is_some()
+    {
         return None;
     }
     let arrow = memchr::memmem::find(message.get(..message.len().min(160))?, b" -> ")?;
@@ -281,11 +312,39 @@ fn propagated<'a>(message: &[u8]) -> Option<Message<'a>> {
 /// Lines of the GRAPH and TUNING subsystems that begin with a blank or a rule.
 fn topology<'a>(message: &[u8]) -> Option<Message<'a>> {
     let inner = message.trim_ascii_start();
-    let graph = starts(inner, &[
-        "+ PCI[", "+ NVL[", "+ NET[", "+ LOC[", "+ SYS[", "+ C2C[", "+ NVS", "+ GPU", "=== System", "====", "---", "Algorithm", "Protocol",
-        "Max NThreads", "AllReduce |", "AllGather |", "Broadcast |", "Reduce |", "ReduceScatter |", "CPU/", "GPU/", "NET/", "NIC/", "PCI/",
-        "NVS/", "+ LOC", "+ DEV", "DEV/",
-    ]);
+    let graph = starts(
+        inner,
+        &[
+            "+ PCI[",
+            "+ NVL[",
+            "+ NET[",
+            "+ LOC[",
+            "+ SYS[",
+            "+ C2C[",
+            "+ NVS",
+            "+ GPU",
+            "=== System",
+            "====",
+            "---",
+            "Algorithm",
+            "Protocol",
+            "Max NThreads",
+            "AllReduce |",
+            "AllGather |",
+            "Broadcast |",
+            "Reduce |",
+            "ReduceScatter |",
+            "CPU/",
+            "GPU/",
+            "NET/",
+            "NIC/",
+            "PCI/",
+            "NVS/",
+            "+ LOC",
+            "+ DEV",
+            "DEV/",
+        ],
+    );
     graph.or_else(|| search_channel(inner)).or_else(|| inner.is_empty().then_some(Message::Routine))
 }
 
@@ -310,7 +369,10 @@ mod tests {
             Message::ChannelCounts(ChannelCounts { coll, collnet, nvls, p2p, p2p_per_peer })
         };
         for (line, message) in [
-            ("2 coll channels, 2 p2p channels, 1 p2p channels per peer", want(2, None, None, Some(2), Some(1))),
+            (
+                "2 coll channels, 2 p2p channels, 1 p2p channels per peer",
+                want(2, None, None, Some(2), Some(1)),
+            ),
             (
                 "8 coll channels, 0 nvls channels, 8 p2p channels, 8 p2p channels per peer",
                 want(8, None, Some(0), Some(8), Some(8)),

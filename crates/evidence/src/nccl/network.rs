@@ -177,8 +177,16 @@ mod tests {
 
     #[test]
     fn interfaces_of_every_age() {
-        for line in ["Bootstrap: Using eth0:10.0.5.28<0>", "Bootstrap : Using eth0:10.0.5.28<0>", "Bootstrap : Using [0]eth0:10.0.5.28<0>"] {
-            assert_eq!(parse(line.as_bytes()), Message::Bootstrap(vec![interface("eth0", "10.0.5.28")]), "{line}");
+        for line in [
+            "Bootstrap: Using eth0:10.0.5.28<0>",
+            "Bootstrap : Using eth0:10.0.5.28<0>",
+            "Bootstrap : Using [0]eth0:10.0.5.28<0>",
+        ] {
+            assert_eq!(
+                parse(line.as_bytes()),
+                Message::Bootstrap(vec![interface("eth0", "10.0.5.28")]),
+                "{line}"
+            );
         }
         assert_eq!(
             parse(b"NET/Socket : Using [0]eth0:10.0.0.1<0> [1]eth1:fe80::1%eth1<0>"),
@@ -222,6 +230,9 @@ mod tests {
                 parse(line.as_bytes())
             );
         }
-        assert_eq!(parse(b"TUNER/Plugin: Using tuner plugin nccl_ofi_tuner"), Message::Tuner(b"nccl_ofi_tuner"));
+        assert_eq!(
+            parse(b"TUNER/Plugin: Using tuner plugin nccl_ofi_tuner"),
+            Message::Tuner(b"nccl_ofi_tuner")
+        );
     }
 }

@@ -80,7 +80,13 @@ impl Classifier {
     }
 
     /// Recognises a line and hands it on: to `loose` where order does not matter, else to `out`.
-    pub(crate) fn classify(&mut self, line: &[u8], spot: Spot, loose: &mut Loose, out: &mut Vec<Plain>) -> Option<Kind> {
+    pub(crate) fn classify(
+        &mut self,
+        line: &[u8],
+        spot: Spot,
+        loose: &mut Loose,
+        out: &mut Vec<Plain>,
+    ) -> Option<Kind> {
         let (what, kind) = match self.document {
             Some(Document::Manifest) => (What::Manifest, Kind::Manifest),
             Some(Document::Xml) => (What::TopologyXml, Kind::TopologyXml),
@@ -97,7 +103,10 @@ impl Classifier {
                     (What::Training, Kind::TrainingLog)
                 } else if inner.starts_with(b"NCCL version ") {
                     (What::Banner, Kind::NcclLog)
-                } else if inner.starts_with(b"<system") || inner.starts_with(b"<cpu ") || topology_xml::is_tag(inner) {
+                } else if inner.starts_with(b"<system")
+                    || inner.starts_with(b"<cpu ")
+                    || topology_xml::is_tag(inner)
+                {
                     (What::TopologyXml, Kind::TopologyXml)
                 } else {
                     return None;
@@ -107,9 +116,13 @@ impl Classifier {
         match what {
             What::Protocols => loose.protocols.take(&Quote::new(spot, line)),
             What::Training => loose.training.take(line, || Quote::new(spot, line)),
-            What::Banner => loose.banners.note(String::from_utf8_lossy(line).trim().into(), || Quote::new(spot, line)),
+            What::Banner => {
+                loose.banners.note(String::from_utf8_lossy(line).trim().into(), || Quote::new(spot, line))
+            }
             // Documents need their lines whole; everything else is short.
-            What::Json => out.push(Plain { what, quote: Quote { spot, text: String::from_utf8_lossy(line).into() } }),
+            What::Json => {
+                out.push(Plain { what, quote: Quote { spot, text: String::from_utf8_lossy(line).into() } })
+            }
             _ => out.push(Plain { what, quote: Quote::new(spot, line) }),
         }
         self.table = what == What::TopologyMatrix;
@@ -141,10 +154,16 @@ fn document(bytes: &[u8]) -> Option<Document> {
     if inner.starts_with(b"<system") || inner.starts_with(b"<?xml") {
         return Some(Document::Xml);
     }
-    if inner.starts_with(b"{") && (memchr::memmem::find(head, b"\"nccl_version\"").is_some() || memchr::memmem::find(head, b"\"start_time\"").is_some()) {
+    if inner.starts_with(b"{")
+        && (memchr::memmem::find(head, b"\"nccl_version\"").is_some()
+            || memchr::memmem::find(head, b"\"start_time\"").is_some())
+    {
         return Some(Document::Json);
     }
-    let manifest = head.split(|it| *it == b'\n').take(40).any(|line| line.starts_with(b"apiVersion:") || line.starts_with(b"kind: "));
+    let manifest = head
+        .split(|it| *it == b'\n')
+        .take(40)
+        .any(|line| line.starts_with(b"apiVersion:") || line.starts_with(b"kind: "));
     manifest.then_some(Document::Manifest)
 }
 

@@ -99,9 +99,26 @@ pub(super) fn is_line(line: &[u8]) -> bool {
 }
 
 static HEADERS: &[&str] = &[
-    "nThread ", "Rank ", "Using devices", "size ", "(B)", "out-of-place", "in-place", "Out of bounds values", "Avg bus bandwidth",
-    "nccl-tests version", "Collective test starting", "Collective test concluded", "Reducing maxBytes", "GPU memory usage", "error:",
-    "Testing ", "Blocking Enabled", "Stats", "Command", "warmup",
+    "nThread ",
+    "Rank ",
+    "Using devices",
+    "size ",
+    "(B)",
+    "out-of-place",
+    "in-place",
+    "Out of bounds values",
+    "Avg bus bandwidth",
+    "nccl-tests version",
+    "Collective test starting",
+    "Collective test concluded",
+    "Reducing maxBytes",
+    "GPU memory usage",
+    "error:",
+    "Testing ",
+    "Blocking Enabled",
+    "Stats",
+    "Command",
+    "warmup",
 ];
 
 pub(super) fn take(tests: &mut Vec<NcclTests>, open: &mut bool, quote: &Quote) {
@@ -110,7 +127,9 @@ pub(super) fn take(tests: &mut Vec<NcclTests>, open: &mut bool, quote: &Quote) {
     let inner = line.trim_start().trim_start_matches('#').trim_start();
     // A new header begins a new run.
     let header = inner.starts_with("nThread ") || inner.starts_with("nccl-tests version");
-    let begun = tests.last().is_some_and(|it| !it.rows.is_empty() || it.average_bus_bandwidth.is_some() || it.n_gpus.is_some());
+    let begun = tests
+        .last()
+        .is_some_and(|it| !it.rows.is_empty() || it.average_bus_bandwidth.is_some() || it.n_gpus.is_some());
     if !*open || (header && begun) {
         tests.push(NcclTests {
             program: None,
@@ -194,8 +213,8 @@ fn row(line: &[u8]) -> Option<ParsedRow> {
 }
 
 static TYPES: &[&str] = &[
-    "int8", "char", "uint8", "int32", "int", "uint32", "int64", "uint64", "half", "float16", "bfloat16", "float", "double", "fp8_e4m3",
-    "fp8_e5m2", "f8e4m3", "f8e5m2",
+    "int8", "char", "uint8", "int32", "int", "uint32", "int64", "uint64", "half", "float16", "bfloat16",
+    "float", "double", "fp8_e4m3", "fp8_e5m2", "f8e4m3", "f8e5m2",
 ];
 
 /// Reads the document written by `-J`.
@@ -268,7 +287,9 @@ mod tests {
 
     #[test]
     fn other_lines_are_no_rows() {
-        for line in ["12 monkeys", "1 2 3 4 5 6 7 8 9", "  4 GPUs float", "# comment of a script", "2024 10 float"] {
+        for line in
+            ["12 monkeys", "1 2 3 4 5 6 7 8 9", "  4 GPUs float", "# comment of a script", "2024 10 float"]
+        {
             assert!(!is_line(line.as_bytes()), "{line}");
         }
     }

@@ -20,7 +20,9 @@ pub struct Protocols {
 static NAMES: &[&str] = &["Function", "Broadcast", "Reduce", "AllGather", "ReduceScatter", "AllReduce"];
 
 pub(super) fn is_row(line: &[u8]) -> bool {
-    let Some(bar) = memchr::memchr(b'|', line.get(..line.len().min(40)).unwrap_or_default()) else { return false };
+    let Some(bar) = memchr::memchr(b'|', line.get(..line.len().min(40)).unwrap_or_default()) else {
+        return false;
+    };
     let name = line.get(..bar).unwrap_or_default().trim_ascii();
     NAMES.iter().any(|it| it.as_bytes() == name) && memchr::memchr_iter(b'|', line).count() == 2
 }

@@ -29,7 +29,9 @@ impl TopologyMatrix {
     pub fn gpu_paths(&self) -> impl Iterator<Item = (&str, &str, &str)> {
         self.rows.iter().enumerate().filter(|(_, row)| row.0.starts_with("GPU")).flat_map(move |(_, row)| {
             let pairs = self.columns.iter().zip(&row.1);
-            pairs.filter(|(column, path)| column.starts_with("GPU") && &***path != "X").map(|(column, path)| (&*row.0, &**column, &**path))
+            pairs
+                .filter(|(column, path)| column.starts_with("GPU") && &***path != "X")
+                .map(|(column, path)| (&*row.0, &**column, &**path))
         })
     }
 }
@@ -37,7 +39,11 @@ impl TopologyMatrix {
 pub(super) fn is_row(line: &[u8]) -> bool {
     let inner = line.trim_ascii_start();
     // A header begins with GPU0, with or without ANSI underlining.
-    if inner.starts_with(b"GPU") || inner.starts_with(b"NIC") || inner.starts_with(b"mlx5_") || inner.starts_with(b"\x1b[4mGPU") {
+    if inner.starts_with(b"GPU")
+        || inner.starts_with(b"NIC")
+        || inner.starts_with(b"mlx5_")
+        || inner.starts_with(b"\x1b[4mGPU")
+    {
         let text = String::from_utf8_lossy(inner.get(..inner.len().min(2000)).unwrap_or_default());
         return header(&text).is_some() || row(&text).is_some();
     }
@@ -45,8 +51,15 @@ pub(super) fn is_row(line: &[u8]) -> bool {
 }
 
 static LEGEND: &[&str] = &[
-    "X    = Self", "SYS  = Connection", "NODE = Connection", "PHB  = Connection", "PXB  = Connection", "PIX  = Connection",
-    "NV#  = Connection", "Legend:", "NIC Legend:",
+    "X    = Self",
+    "SYS  = Connection",
+    "NODE = Connection",
+    "PHB  = Connection",
+    "PXB  = Connection",
+    "PIX  = Connection",
+    "NV#  = Connection",
+    "Legend:",
+    "NIC Legend:",
 ];
 
 pub(super) fn take(matrices: &mut Vec<TopologyMatrix>, open: &mut bool, quote: Quote) {
@@ -80,13 +93,15 @@ fn plain(text: &str) -> String {
 
 fn header(text: &str) -> Option<Vec<Box<str>>> {
     let text = plain(text);
-    let columns: Vec<Box<str>> = text.split_whitespace().take_while(|it| is_device(it)).map(Into::into).collect();
+    let columns: Vec<Box<str>> =
+        text.split_whitespace().take_while(|it| is_device(it)).map(Into::into).collect();
     (columns.len() >= 2 && columns.first().is_some_and(|it| it.starts_with("GPU"))).then_some(columns)
 }
 
 fn is_device(word: &str) -> bool {
     ["GPU", "NIC", "mlx5_", "rdmap", "efa_", "irdma"].iter().any(|it| {
-        word.strip_prefix(it).is_some_and(|rest| rest.starts_with(|c: char| c.is_ascii_digit()) || rest.starts_with("bond"))
+        word.strip_prefix(it)
+            .is_some_and(|rest| rest.starts_with(|c: char| c.is_ascii_digit()) || rest.starts_with("bond"))
     })
 }
 
@@ -100,7 +115,9 @@ fn row(text: &str) -> Option<(Box<str>, Vec<Box<str>>)> {
 
 fn is_path(word: &str) -> bool {
     matches!(word, "X" | "SYS" | "NODE" | "PHB" | "PXB" | "PIX" | "PSB" | "SOC")
-        || word.strip_prefix("NV").is_some_and(|it| !it.is_empty() && it.bytes().all(|it| it.is_ascii_digit()))
+        || word
+            .strip_prefix("NV")
+            .is_some_and(|it| !it.is_empty() && it.bytes().all(|it| it.is_ascii_digit()))
 }
 
 #[cfg(test)]

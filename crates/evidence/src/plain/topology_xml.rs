@@ -45,9 +45,24 @@ pub struct XmlNet {
 
 pub(super) fn is_tag(line: &[u8]) -> bool {
     let inner = line.trim_ascii_start();
-    ["<system", "</system", "<cpu ", "</cpu", "<pci ", "</pci", "<gpu ", "</gpu", "<nic", "</nic", "<net ", "<nvlink ", "<c2c ", "<pcilink "]
-        .iter()
-        .any(|it| inner.starts_with(it.as_bytes()))
+    [
+        "<system",
+        "</system",
+        "<cpu ",
+        "</cpu",
+        "<pci ",
+        "</pci",
+        "<gpu ",
+        "</gpu",
+        "<nic",
+        "</nic",
+        "<net ",
+        "<nvlink ",
+        "<c2c ",
+        "<pcilink ",
+    ]
+    .iter()
+    .any(|it| inner.starts_with(it.as_bytes()))
 }
 
 pub(super) fn take(all: &mut Vec<TopologyXml>, open: &mut bool, quote: &Quote) {
@@ -105,7 +120,10 @@ mod tests {
             take(&mut all, &mut open, &Quote::new(Spot { region: 0, line: 0 }, line.as_bytes()));
         }
         let xml = &all[0];
-        assert_eq!((xml.gpus.len(), xml.cpus_without_numa, xml.pci_without_link, xml.nets.len()), (1, 1, 1, 1));
+        assert_eq!(
+            (xml.gpus.len(), xml.cpus_without_numa, xml.pci_without_link, xml.nets.len()),
+            (1, 1, 1, 1)
+        );
         assert_eq!(xml.gpus[0].sm, Some(80));
     }
 }

@@ -49,8 +49,16 @@ static SETTINGS: &[&str] = &[
 
 /// Lines of tracebacks: known, and telling only to a programmer.
 static TRACEBACK: &[&str] = &[
-    "frame #", "File \"", "Traceback (most recent call last)", "Last error:", "Exception raised from ",
-    "ncclSystemError: ", "ncclInternalError: ", "ncclInvalidUsage: ", "ncclUnhandledCudaError: ", "ncclRemoteError: ",
+    "frame #",
+    "File \"",
+    "Traceback (most recent call last)",
+    "Last error:",
+    "Exception raised from ",
+    "ncclSystemError: ",
+    "ncclInternalError: ",
+    "ncclInvalidUsage: ",
+    "ncclUnhandledCudaError: ",
+    "ncclRemoteError: ",
 ];
 
 static ROUTINE: &[&str] = &[
@@ -75,15 +83,21 @@ static ROUTINE: &[&str] = &[
 pub(super) fn is_line(line: &[u8]) -> bool {
     let inner = unlabelled(line);
     match inner.first() {
-        Some(b'f' | b'F' | b'T' | b'L' | b'E' | b'n') if TRACEBACK.iter().any(|it| inner.starts_with(it.as_bytes())) => true,
+        Some(b'f' | b'F' | b'T' | b'L' | b'E' | b'n')
+            if TRACEBACK.iter().any(|it| inner.starts_with(it.as_bytes())) =>
+        {
+            true
+        }
         Some(b'N' | b'I' | b'T' | b'G' | b'*' | b'S' | b'D' | b'B' | b'A' | b'P' | b'U' | b'm') => {
             SETTINGS.iter().chain(ROUTINE).any(|it| inner.starts_with(it.as_bytes()))
         }
-        Some(b'{') => inner.starts_with(b"{'loss':") || inner.starts_with(b"{'train_runtime':") || inner.starts_with(b"{'eval_"),
-        Some(b'M') => inner.starts_with(b"MA ") && memchr::memmem::find(inner, b"Max_MA").is_some(),
-        Some(b'C') => {
-            inner.starts_with(b"CPU Virtual Memory:") || inner.starts_with(b"Config: alpha=")
+        Some(b'{') => {
+            inner.starts_with(b"{'loss':")
+                || inner.starts_with(b"{'train_runtime':")
+                || inner.starts_with(b"{'eval_")
         }
+        Some(b'M') => inner.starts_with(b"MA ") && memchr::memmem::find(inner, b"Max_MA").is_some(),
+        Some(b'C') => inner.starts_with(b"CPU Virtual Memory:") || inner.starts_with(b"Config: alpha="),
         Some(b'i') => inner.starts_with(b"iter ") && memchr::memmem::find(inner, b"time").is_some(),
         Some(b's') => inner.starts_with(b"step ") && memchr::memmem::find(inner, b"loss").is_some(),
         _ => false,
@@ -95,7 +109,9 @@ impl Training {
         let line = String::from_utf8_lossy(unlabelled(super::strip_label(line)));
         let line = line.trim();
         if let Some(rest) = line.strip_prefix("{'train_runtime': ") {
-            if let Some(seconds) = rest.split([',', '}']).next().and_then(|it| it.trim().trim_matches(['\'', '"']).parse().ok()) {
+            if let Some(seconds) =
+                rest.split([',', '}']).next().and_then(|it| it.trim().trim_matches(['\'', '"']).parse().ok())
+            {
                 self.runtime_seconds.get_or_insert_with(|| (seconds, quote()));
             }
         } else if line.starts_with("{'loss':") {
@@ -104,7 +120,8 @@ impl Training {
             let max = word_after(line, "Max_MA ").and_then(|it| it.parse::<f64>().ok());
             keep_largest(&mut self.memory.gpu_max, max, &quote);
         } else if line.starts_with("CPU Virtual Memory:") {
-            let percent = word_after(line, "percent = ").and_then(|it| it.trim_end_matches('%').parse::<f64>().ok());
+            let percent =
+                word_after(line, "percent = ").and_then(|it| it.trim_end_matches('%').parse::<f64>().ok());
             keep_largest(&mut self.memory.host_percent, percent, &quote);
         } else if line.starts_with("iter ") {
             self.loss_lines += 1;
@@ -125,7 +142,9 @@ impl Training {
         self.runtime_seconds = self.runtime_seconds.take().or(later.runtime_seconds);
         self.loss_lines += later.loss_lines;
         self.step_times = match (self.step_times, later.step_times) {
-            (Some((n, sum, low, high)), Some((m, more, lower, higher))) => Some((n + m, sum + more, low.min(lower), high.max(higher))),
+            (Some((n, sum, low, high)), Some((m, more, lower, higher))) => {
+                Some((n + m, sum + more, low.min(lower), high.max(higher)))
+            }
             (mine, later) => mine.or(later),
         };
         for (mine, later) in [

@@ -126,7 +126,11 @@ mod tests {
         let mut names = BTreeSet::new();
         for signal in FAMILIES.iter().flat_map(|it| it.iter()) {
             assert!(names.insert(signal.name), "two signals are called {}", signal.name);
-            assert!(!signal.templates.is_empty() && !signal.source.is_empty() && !signal.meaning.is_empty(), "{}", signal.name);
+            assert!(
+                !signal.templates.is_empty() && !signal.source.is_empty() && !signal.meaning.is_empty(),
+                "{}",
+                signal.name
+            );
         }
     }
 

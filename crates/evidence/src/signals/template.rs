@@ -45,7 +45,9 @@ impl Book {
             for template in signal.templates {
                 let parts = parts(template);
                 // The longest fixed text decides whether the template is tried at all.
-                let Some(key) = parts.iter().filter_map(|it| it.text()).max_by_key(|it| it.len()) else { continue };
+                let Some(key) = parts.iter().filter_map(|it| it.text()).max_by_key(|it| it.len()) else {
+                    continue;
+                };
                 keys.push(key);
                 entries.push(Entry { signal, parts });
             }
@@ -102,7 +104,10 @@ impl Entry {
                 Part::Name(name) => {
                     let end = match parts.peek() {
                         Some(Part::Text(next)) => memmem::find(rest, next.as_bytes())?,
-                        _ => rest.iter().position(|it| it.is_ascii_whitespace() || matches!(it, b',' | b'\'' | b'"')).unwrap_or(rest.len()),
+                        _ => rest
+                            .iter()
+                            .position(|it| it.is_ascii_whitespace() || matches!(it, b',' | b'\'' | b'"'))
+                            .unwrap_or(rest.len()),
                     };
                     captures.push((*name, rest.get(..end)?.trim_ascii()));
                     rest = rest.get(end..)?;
@@ -161,7 +166,11 @@ mod tests {
     fn captures(line: &str) -> Vec<(&'static str, String)> {
         let book = Book::new([&SIGNAL].into_iter());
         let found = book.find(line.as_bytes());
-        found.iter().flat_map(|it| &it.captures).map(|it| (it.0, String::from_utf8_lossy(it.1).into())).collect()
+        found
+            .iter()
+            .flat_map(|it| &it.captures)
+            .map(|it| (it.0, String::from_utf8_lossy(it.1).into()))
+            .collect()
     }
 
     #[test]
