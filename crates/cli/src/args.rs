@@ -90,7 +90,7 @@ pub(crate) enum Format {
     Json,
     /// SARIF 2.1.0, for code scanning.
     Sarif,
-    /// JUnit XML, for CI.
+    /// `JUnit` XML, for CI.
     Junit,
 }
 
@@ -112,7 +112,7 @@ pub(crate) enum FailOn {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum Colour {
-    /// On a terminal, unless NO_COLOR is set.
+    /// On a terminal, unless `NO_COLOR` is set.
     Auto,
     Always,
     Never,

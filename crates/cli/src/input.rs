@@ -93,7 +93,7 @@ struct Region<'a> {
 /// Files below this size are read by one thread.
 const SPLIT_ABOVE: u64 = 32 * 1024 * 1024;
 
-fn regions<'a>(path: &'a Path, workers: usize) -> Vec<Region<'a>> {
+fn regions(path: &Path, workers: usize) -> Vec<Region<'_>> {
     let whole = Region { path, start: 0, end: None };
     let Ok(metadata) = std::fs::metadata(path) else { return vec![whole] };
     let parts = workers as u64;
@@ -175,10 +175,10 @@ fn join(regions: &[Region<'_>], outcomes: &Receiver<Outcome>, unreadable: &mut V
             early.insert(number, outcome);
         }
         let Some(outcome) = early.remove(&number) else { break };
-        if region.start == 0 {
-            if let Some((file, _)) = open.take() {
-                builder.end_file(file, problem.take().as_deref());
-            }
+        if region.start == 0
+            && let Some((file, _)) = open.take()
+        {
+            builder.end_file(file, problem.take().as_deref());
         }
         match outcome {
             Ok((facts, failed)) => {

@@ -178,6 +178,9 @@ pub(crate) fn way(text: &[u8]) -> Way {
     (Arc::from(&*text), transport(&text).map(Arc::new))
 }
 
+/// `use ring PXN a GDR b`, printed since 2.24.
+pub type RingSummary = Option<(bool, bool)>;
+
 /// Connections that are made, as a set.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Connected(u8);
@@ -244,7 +247,7 @@ pub struct CommFacts {
     /// The connections this rank made.
     pub links: Vec<Link>,
     /// `Connected all rings[, use ring PXN a GDR b]`
-    pub rings_connected: Option<Seen<Option<(bool, bool)>>>,
+    pub rings_connected: Option<Seen<RingSummary>>,
     /// `Connected all trees`, `Connected NVLS tree`, ...
     pub connected: Connected,
 }
@@ -253,7 +256,7 @@ pub struct CommFacts {
 #[derive(Debug, Clone, Default, PartialEq)]
 pub(crate) struct Connections {
     pub(crate) links: Vec<Link>,
-    pub(crate) rings: Option<Box<Seen<Option<(bool, bool)>>>>,
+    pub(crate) rings: Option<Box<Seen<RingSummary>>>,
     pub(crate) connected: Connected,
 }
 
@@ -360,7 +363,9 @@ impl CommFacts {
         first(&mut self.end, end);
         join(&mut self.layout, layout);
         join(&mut self.network, network);
-        rings.into_iter().for_each(|it| self.add_ring(it));
+        for ring in rings {
+            self.add_ring(ring);
+        }
         first(&mut self.ring_quote, ring_quote);
         join(&mut self.trees, trees);
         join(&mut self.channels, channels);
@@ -562,13 +567,13 @@ impl ThreadFacts {
         let id = |it: &Segment| {
             it.setup.as_ref().and_then(|it| it.line.as_ref()).map(|it| (it.comm_id, it.parent))
         };
-        let mut places: BTreeMap<(Option<u64>, Option<(Option<u64>, Option<u64>)>), usize> = BTreeMap::new();
+        let mut places = BTreeMap::new();
         for segment in std::mem::take(&mut self.segments) {
             let key = (segment.comm, id(&segment));
-            let known = places.get(&key).and_then(|at| kept.get_mut(*at));
+            let known = places.get(&key).and_then(|at: &usize| kept.get_mut(*at));
             match known {
                 Some(mine) if segment.comm.is_some() || mine.connections.holds(&segment.connections) => {
-                    mine.absorb(segment)
+                    mine.absorb(segment);
                 }
                 _ => {
                     places.insert(key, kept.len());
@@ -619,7 +624,9 @@ impl ThreadFacts {
 
     /// Adds what a later part of the input says.
     pub(crate) fn merge(&mut self, later: Self) {
-        later.segments.into_iter().for_each(|it| self.push(it));
+        for segment in later.segments {
+            self.push(segment);
+        }
     }
 
     fn push(&mut self, mut segment: Segment) {
@@ -628,7 +635,7 @@ impl ThreadFacts {
                 last.comm == segment.comm || (last.comm.is_none() && !last.later && !last.closed)
             }
             About::Setup => !last.later && !last.closed,
-            About::Connections(_) => !last.closed && !(last.later && last.connected),
+            About::Connections(_) => !(last.closed || last.later && last.connected),
             About::Timings => true,
         });
         match self.segments.last_mut() {

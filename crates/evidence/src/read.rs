@@ -164,7 +164,7 @@ impl Reader {
         if it.level == Level::Warn {
             owner.facts.warnings.note(prefix::time(it.before), quote);
             let id = owner.id();
-            self.signals(line, it.before, id, true, spot);
+            self.signals(line, it.before, id.as_ref(), true, spot);
             return true;
         }
         let message = nccl::parse(it.message);
@@ -172,10 +172,10 @@ impl Reader {
         let Some(thread) = owner.threads.get_mut(thread) else { return false };
         match message {
             Message::Routine => {}
-            Message::Link(link) => {
+            Message::Link(found) => {
                 let ways = &mut self.ways;
-                let way = || ways.entry(link.via.into()).or_insert_with(|| way(link.via)).clone();
-                thread.connections(false, spot).link(&link, way, quote);
+                let way = || ways.entry(found.via.into()).or_insert_with(|| way(found.via)).clone();
+                thread.connections(false, spot).link(&found, way, quote);
             }
             Message::Ring(ring) => thread.setup(About::Setup, spot).ring(ring, quote),
             Message::Trees(nodes) => thread.setup(About::Setup, spot).trees(nodes, quote),
@@ -227,7 +227,7 @@ impl Reader {
                 if failed {
                     // Why a plugin could not be loaded is told by signals.
                     let id = owner.id();
-                    self.signals(line, it.before, id, false, spot);
+                    self.signals(line, it.before, id.as_ref(), false, spot);
                 }
             }
             Message::Ofi(rest) => {
@@ -236,11 +236,12 @@ impl Reader {
                     return true;
                 }
                 let id = owner.id();
-                return self.signals(line, it.before, id, false, spot).is_some() || known == Known::Telling;
+                return self.signals(line, it.before, id.as_ref(), false, spot).is_some()
+                    || known == Known::Telling;
             }
             Message::Unknown => {
                 let id = owner.id();
-                return self.signals(line, it.before, id, false, spot).is_some();
+                return self.signals(line, it.before, id.as_ref(), false, spot).is_some();
             }
         }
         true
@@ -250,7 +251,7 @@ impl Reader {
         &mut self,
         line: &[u8],
         before: &[u8],
-        process: Option<(Box<str>, u32)>,
+        process: Option<&(Box<str>, u32)>,
         warning: bool,
         spot: Spot,
     ) -> Option<Kind> {
@@ -270,7 +271,7 @@ impl Reader {
                     captures,
                     quote: Quote::new(spot, line),
                     count: 1,
-                    process: process.clone(),
+                    process: process.cloned(),
                     rank,
                     time: prefix::time(before).map(Into::into),
                     warning,

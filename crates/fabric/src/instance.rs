@@ -85,7 +85,7 @@ pub fn all() -> &'static [Instance] {
     ALL.get_or_init(|| read().unwrap_or_default())
 }
 
-/// The instance type of this name, in any case; SageMaker puts `ml.` before it.
+/// The instance type of this name, in any case; `SageMaker` puts `ml.` before it.
 pub fn find(name: &str) -> Option<&'static Instance> {
     let name = name.strip_prefix("ml.").unwrap_or(name);
     all().iter().find(|it| it.name.eq_ignore_ascii_case(name))

@@ -509,7 +509,7 @@ fn communicator(case: &Case, it: &evidence::Communicator, options: Options) -> C
         match rings.iter_mut().find(|it| it.order == ring.order && it.cut == ring.cut) {
             Some(known) => known.channels.push(ring.channel),
             None => {
-                rings.push(Ring { channels: vec![ring.channel], order: ring.order.clone(), cut: ring.cut })
+                rings.push(Ring { channels: vec![ring.channel], order: ring.order.clone(), cut: ring.cut });
             }
         }
     }

@@ -35,7 +35,7 @@ pub(crate) fn rings(rings: &[Ring], room: usize) -> Vec<String> {
 ///              `- 8
 /// ```
 pub(crate) fn trees(places: &[TreePlace], room: usize) -> Vec<String> {
-    let mut channels: BTreeMap<u32, BTreeMap<u32, BTreeSet<u32>>> = BTreeMap::new();
+    let mut channels: BTreeMap<u32, Children> = BTreeMap::new();
     for place in places {
         let children = channels.entry(place.channel).or_default();
         children.entry(place.rank).or_default().extend(&place.down);
@@ -43,7 +43,7 @@ pub(crate) fn trees(places: &[TreePlace], room: usize) -> Vec<String> {
             children.entry(up).or_default().insert(place.rank);
         }
     }
-    let mut alike: Vec<(Vec<u32>, BTreeMap<u32, BTreeSet<u32>>)> = Vec::new();
+    let mut alike: Vec<(Vec<u32>, Children)> = Vec::new();
     for (channel, children) in channels {
         match alike.iter_mut().find(|it| it.1 == children) {
             Some(known) => known.0.push(channel),
@@ -71,14 +71,11 @@ pub(crate) fn trees(places: &[TreePlace], room: usize) -> Vec<String> {
     lines
 }
 
+/// For each rank, the ranks below it.
+type Children = BTreeMap<u32, BTreeSet<u32>>;
+
 /// A chain on one line, branches below it.
-fn draw(
-    rank: u32,
-    children: &BTreeMap<u32, BTreeSet<u32>>,
-    indent: &str,
-    drawn: &mut BTreeSet<u32>,
-    out: &mut Vec<String>,
-) {
+fn draw(rank: u32, children: &Children, indent: &str, drawn: &mut BTreeSet<u32>, out: &mut Vec<String>) {
     let mut line = indent.to_owned();
     let mut branches = Vec::new();
     let mut next = Some(rank);

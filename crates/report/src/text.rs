@@ -156,7 +156,9 @@ impl Page {
             }
             many => {
                 let mut kinds: BTreeMap<&str, usize> = BTreeMap::new();
-                many.iter().for_each(|it| *kinds.entry(&it.kind).or_default() += 1);
+                for it in many {
+                    *kinds.entry(&it.kind).or_default() += 1;
+                }
                 let kinds: Vec<String> = kinds.into_iter().map(|(kind, n)| format!("{n} {kind}")).collect();
                 let text = format!(
                     "{} files ({}): {understood} of {lines} lines understood{share}",

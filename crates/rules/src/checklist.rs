@@ -207,7 +207,7 @@ impl<'a> List<'a> {
         let (values, said) = self.values(|it| it.facts.version.first().map(|it| (&*it.value, &it.quote)));
         match values.first_key_value() {
             Some((version, quote)) if values.len() == 1 && said == 1 => {
-                ok("nccl", format!("{version}"), Some(quote))
+                ok("nccl", version.to_string(), Some(quote))
             }
             Some((version, quote)) if values.len() == 1 => {
                 ok("nccl", format!("{version}, the same in {}", self.everyone(said)), Some(quote))

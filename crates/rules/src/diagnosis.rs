@@ -65,7 +65,7 @@ pub fn diagnose(case: &Case) -> Diagnosis {
     for rule in all() {
         match (rule.check)(case) {
             Ok(findings) => {
-                diagnosis.findings.extend(findings.into_iter().map(|finding| Diagnosed { rule, finding }))
+                diagnosis.findings.extend(findings.into_iter().map(|finding| Diagnosed { rule, finding }));
             }
             Err(missing) => diagnosis.unchecked.push((rule, missing)),
         }

@@ -176,6 +176,7 @@ impl Finding {
 
     /// Adds what it is about.
     #[must_use]
+    #[expect(clippy::needless_pass_by_value, reason = "numbers and texts are given as they come")]
     pub fn about(mut self, kind: &'static str, name: impl ToString) -> Self {
         let entity = Entity { kind, name: name.to_string() };
         if !entity.name.is_empty() && self.entities.len() < 64 && !self.entities.contains(&entity) {

@@ -71,11 +71,11 @@ pub fn summary(case: &Case) -> Summary {
         let Some(transport) = link.transport() else { continue };
         match transport {
             Transport::Net { gpudirect: true, .. } | Transport::CollNet { gpudirect: true, .. } => {
-                summary.gpudirect.0 += 1
+                summary.gpudirect.0 += 1;
             }
             Transport::Net { .. } | Transport::CollNet { .. } => summary.gpudirect.1 += 1,
             Transport::Shm | Transport::P2p { .. } => {
-                *summary.inside.entry(transport.family()).or_default() += 1
+                *summary.inside.entry(transport.family()).or_default() += 1;
             }
         }
     }

@@ -187,7 +187,7 @@ fn starts<'a>(message: &[u8], prefixes: &[&str]) -> Option<Message<'a>> {
     prefixes.iter().any(|it| message.starts_with(it.as_bytes())).then_some(Message::Routine)
 }
 
-fn other_c<'a>(message: &'a [u8]) -> Option<Message<'a>> {
+fn other_c(message: &[u8]) -> Option<Message<'_>> {
     if let Some(rest) = after(message, "Connected all rings") {
         let summary = after(rest, ", use ring PXN ")
             .and_then(number)

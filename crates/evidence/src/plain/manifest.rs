@@ -19,7 +19,7 @@ pub struct Manifest {
     name: Option<Box<str>>,
 }
 
-pub(super) fn take(all: &mut Vec<Manifest>, open: &mut bool, quote: Quote) {
+pub(super) fn take(all: &mut Vec<Manifest>, open: &mut bool, quote: &Quote) {
     let line = quote.text.trim();
     if !*open || (line == "---" && all.last().is_some_and(|it| it.kind.is_some())) {
         all.push(Manifest::default());
@@ -66,7 +66,7 @@ mod tests {
                     \x20 nodeSelector:\n    node.kubernetes.io/instance-type: p4d.24xlarge\n";
         let (mut all, mut open) = (Vec::new(), false);
         for line in text.lines() {
-            take(&mut all, &mut open, Quote::new(Spot { region: 0, line: 0 }, line.as_bytes()));
+            take(&mut all, &mut open, &Quote::new(Spot { region: 0, line: 0 }, line.as_bytes()));
         }
         let it = &all[0];
         assert_eq!(it.kind.as_deref(), Some("Pod"));

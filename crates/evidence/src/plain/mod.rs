@@ -117,11 +117,11 @@ impl Classifier {
             What::Protocols => loose.protocols.take(&Quote::new(spot, line)),
             What::Training => loose.training.take(line, || Quote::new(spot, line)),
             What::Banner => {
-                loose.banners.note(String::from_utf8_lossy(line).trim().into(), || Quote::new(spot, line))
+                loose.banners.note(String::from_utf8_lossy(line).trim().into(), || Quote::new(spot, line));
             }
             // Documents need their lines whole; everything else is short.
             What::Json => {
-                out.push(Plain { what, quote: Quote { spot, text: String::from_utf8_lossy(line).into() } })
+                out.push(Plain { what, quote: Quote { spot, text: String::from_utf8_lossy(line).into() } });
             }
             _ => out.push(Plain { what, quote: Quote::new(spot, line) }),
         }
@@ -172,25 +172,25 @@ pub(crate) fn strip_label(line: &[u8]) -> &[u8] {
     let start = line.trim_ascii_start();
     // `[1,0]<stdout>:`, and with Open MPI's timestamps `Sun Nov 15 02:56:23 2026[1,0]<stdout>:`
     let window = start.get(..start.len().min(80)).unwrap_or_default();
-    if let Some(at) = memchr::memmem::find(window, b"]<std") {
-        if let Some(colon) = start.get(at..).and_then(|it| memchr::memchr(b':', it)) {
-            return start.get(at + colon + 1..).unwrap_or_default();
-        }
+    if let Some(at) = memchr::memmem::find(window, b"]<std")
+        && let Some(colon) = start.get(at..).and_then(|it| memchr::memchr(b':', it))
+    {
+        return start.get(at + colon + 1..).unwrap_or_default();
     }
     if let Some(rest) = start.strip_prefix(b"[") {
-        if rest.starts_with(b"rank") || rest.starts_with(b"default") {
-            if let Some(at) = memchr::memmem::find(window, b"]:") {
-                let inner = rest.get(at + 2..).unwrap_or_default();
-                return inner.strip_prefix(b" ").unwrap_or(inner);
-            }
+        if (rest.starts_with(b"rank") || rest.starts_with(b"default"))
+            && let Some(at) = memchr::memmem::find(window, b"]:")
+        {
+            let inner = rest.get(at + 2..).unwrap_or_default();
+            return inner.strip_prefix(b" ").unwrap_or(inner);
         }
         return line;
     }
     // srun --label: `0: text`
-    if let Some((_, rest)) = number(start) {
-        if let Some(rest) = rest.strip_prefix(b": ") {
-            return rest;
-        }
+    if let Some((_, rest)) = number(start)
+        && let Some(rest) = rest.strip_prefix(b": ")
+    {
+        return rest;
     }
     line
 }
@@ -199,12 +199,11 @@ pub(crate) fn strip_label(line: &[u8]) -> &[u8] {
 pub(crate) fn rank_label(line: &[u8]) -> Option<u32> {
     let window = line.get(..line.len().min(200)).unwrap_or_default();
     for (key, end) in [(&b"[rank"[..], b']'), (b"[Rank ", b']'), (b"[trainer", b']')] {
-        if let Some(at) = memchr::memmem::find(window, key) {
-            if let Some((rank, rest)) = number(window.get(at + key.len()..)?) {
-                if rest.first() == Some(&end) || rest.first() == Some(&b'|') {
-                    return Some(rank);
-                }
-            }
+        if let Some(at) = memchr::memmem::find(window, key)
+            && let Some((rank, rest)) = number(window.get(at + key.len()..)?)
+            && (rest.first() == Some(&end) || rest.first() == Some(&b'|'))
+        {
+            return Some(rank);
         }
     }
     // `[1,3]<stdout>:`
@@ -216,22 +215,18 @@ pub(crate) fn rank_label(line: &[u8]) -> Option<u32> {
 
 /// Tables and documents, put together.
 #[derive(Debug, Default)]
+#[expect(clippy::struct_excessive_bools, reason = "one for each kind of table, none excludes another")]
 pub(crate) struct Blocks {
     pub(crate) tests: Vec<NcclTests>,
     pub(crate) matrices: Vec<TopologyMatrix>,
     pub(crate) manifests: Vec<Manifest>,
     pub(crate) xml: Vec<TopologyXml>,
     json: Option<(String, Quote)>,
-    open: Open,
-}
-
-/// Which table the next row belongs to.
-#[derive(Debug, Default, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Open {
-    pub(crate) tests: bool,
-    pub(crate) matrix: bool,
-    pub(crate) manifest: bool,
-    pub(crate) xml: bool,
+    /// The table or document that the next line may belong to.
+    tests_open: bool,
+    matrix_open: bool,
+    manifest_open: bool,
+    xml_open: bool,
 }
 
 impl Blocks {
@@ -240,13 +235,13 @@ impl Blocks {
     pub(crate) fn take(&mut self, line: Plain) {
         let Plain { what, quote } = line;
         match what {
-            What::NcclTests => nccl_tests::take(&mut self.tests, &mut self.open.tests, &quote),
-            What::TopologyMatrix => topology_matrix::take(&mut self.matrices, &mut self.open.matrix, quote),
-            What::Manifest => manifest::take(&mut self.manifests, &mut self.open.manifest, quote),
-            What::TopologyXml => topology_xml::take(&mut self.xml, &mut self.open.xml, &quote),
+            What::NcclTests => nccl_tests::take(&mut self.tests, &mut self.tests_open, &quote),
+            What::TopologyMatrix => topology_matrix::take(&mut self.matrices, &mut self.matrix_open, quote),
+            What::Manifest => manifest::take(&mut self.manifests, &mut self.manifest_open, &quote),
+            What::TopologyXml => topology_xml::take(&mut self.xml, &mut self.xml_open, &quote),
             // These are read where they stand.
             What::Protocols | What::Training | What::Banner => {}
-            What::Blank => self.open.matrix = false,
+            What::Blank => self.matrix_open = false,
             What::Json => {
                 let (text, _) = self.json.get_or_insert_with(|| (String::new(), quote.clone()));
                 if text.len() < Self::JSON_LIMIT {
@@ -259,7 +254,7 @@ impl Blocks {
 
     /// The end of a file ends every table. Returns a problem with the file, if one shows now.
     pub(crate) fn end_file(&mut self) -> Option<Box<str>> {
-        self.open = Open::default();
+        (self.tests_open, self.matrix_open, self.manifest_open, self.xml_open) = (false, false, false, false);
         let (text, quote) = self.json.take()?;
         match nccl_tests::from_json(&text, &quote) {
             Ok(tests) => {

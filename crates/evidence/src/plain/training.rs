@@ -130,10 +130,10 @@ impl Training {
                 let (n, sum, low, high) = self.step_times.unwrap_or((0, 0.0, ms, ms));
                 self.step_times = Some((n + 1, sum + ms, low.min(ms), high.max(ms)));
             }
-        } else if let Some((name, value)) = line.split_once(" = ") {
-            if SETTINGS.iter().any(|it| line.starts_with(it)) {
-                self.settings.note((name.trim().into(), value.trim().into()), quote);
-            }
+        } else if let Some((name, value)) = line.split_once(" = ")
+            && SETTINGS.iter().any(|it| line.starts_with(it))
+        {
+            self.settings.note((name.trim().into(), value.trim().into()), quote);
         }
     }
 

@@ -45,7 +45,7 @@ impl Book {
             for template in signal.templates {
                 let parts = parts(template);
                 // The longest fixed text decides whether the template is tried at all.
-                let Some(key) = parts.iter().filter_map(|it| it.text()).max_by_key(|it| it.len()) else {
+                let Some(key) = parts.iter().filter_map(Part::text).max_by_key(|it| it.len()) else {
                     continue;
                 };
                 keys.push(key);
