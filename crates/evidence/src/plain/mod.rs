@@ -1,7 +1,7 @@
 //! Lines that NCCL did not write: tables, training logs, manifests, documents.
 //!
 //! A reader of one region cannot know what stood before it, so it only
-//! recognises such lines and hands them on; [`Blocks`] puts them together in
+//! recognises such lines and hands them on; `Blocks` puts them together in
 //! the order of the input.
 
 mod manifest;
