@@ -29,7 +29,11 @@ fn main() -> std::io::Result<()> {
     }
     let bytes = fs::metadata(&large)?.len();
     let mut out = String::new();
-    let _ = writeln!(out, "| {:.2} GiB, {RANKS} ranks | time, best of {RUNS} | against ripgrep | memory |", gib(bytes));
+    let _ = writeln!(
+        out,
+        "| {:.2} GiB, {RANKS} ranks | time, best of {RUNS} | against ripgrep | memory |",
+        gib(bytes)
+    );
     let _ = writeln!(out, "| --- | --- | --- | --- |");
     let ripgrep = measure(Command::new("rg").args(["-c", "NCCL (INFO|WARN)"]).arg(&large))?;
     let doctor = measure(Command::new(&plumb).args(["doctor", "--format", "json"]).arg(&large))?;
@@ -37,8 +41,14 @@ fn main() -> std::io::Result<()> {
     for (name, found) in [("rg -c 'NCCL (INFO\\|WARN)'", ripgrep), ("plumb doctor", doctor)] {
         match found {
             Some((time, memory)) => {
-                let ratio = base.map_or("-".to_owned(), |it| format!("{:.2}", time.as_secs_f64() / it.as_secs_f64()));
-                let _ = writeln!(out, "| {name} | {:.2} s | {ratio} | {} MiB |", time.as_secs_f64(), memory / 1024);
+                let ratio =
+                    base.map_or("-".to_owned(), |it| format!("{:.2}", time.as_secs_f64() / it.as_secs_f64()));
+                let _ = writeln!(
+                    out,
+                    "| {name} | {:.2} s | {ratio} | {} MiB |",
+                    time.as_secs_f64(),
+                    memory / 1024
+                );
             }
             None => {
                 let _ = writeln!(out, "| {name} | not installed | - | - |");
@@ -50,7 +60,8 @@ fn main() -> std::io::Result<()> {
     if let Some((time, memory)) = measure(Command::new(&plumb).arg("doctor").arg(&small))? {
         let _ = writeln!(out, "\n| {:.0} kB log | time, best of {RUNS} | memory |", size as f64 / 1000.0);
         let _ = writeln!(out, "| --- | --- | --- |");
-        let _ = writeln!(out, "| plumb doctor | {:.1} ms | {} MiB |", time.as_secs_f64() * 1000.0, memory / 1024);
+        let _ =
+            writeln!(out, "| plumb doctor | {:.1} ms | {} MiB |", time.as_secs_f64() * 1000.0, memory / 1024);
     }
     std::io::stdout().write_all(out.as_bytes())
 }
@@ -106,10 +117,12 @@ enum Thread {
 
 fn build(root: &Path, large: &Path) -> std::io::Result<()> {
     let mut models = Vec::new();
-    for name in ["graph-tuning", "healthy-8-nodes", "split-communicators", "g6e-4x4-efa", "every-collective"] {
+    for name in ["graph-tuning", "healthy-8-nodes", "split-communicators", "g6e-4x4-efa", "every-collective"]
+    {
         models.extend(models_of(&root.join("cases").join(name))?);
     }
-    let collectives: Vec<usize> = (0..models.len()).filter(|it| !models[*it].collectives.is_empty()).collect();
+    let collectives: Vec<usize> =
+        (0..models.len()).filter(|it| !models[*it].collectives.is_empty()).collect();
     fs::create_dir_all(large.parent().unwrap_or(root))?;
     let partial = large.with_extension("partial");
     let mut out = BufWriter::with_capacity(1 << 20, File::create(&partial)?);
@@ -160,10 +173,19 @@ fn models_of(folder: &Path) -> std::io::Result<Vec<Model>> {
                 ranks.push((key, Model { setup: Vec::new(), collectives: Vec::new() }));
                 ranks.len() - 1
             });
-            let name = if thread.tid == thread.pid { Thread::Main } else { Thread::Other(thread.tid.to_string().into_bytes()) };
+            let name = if thread.tid == thread.pid {
+                Thread::Main
+            } else {
+                Thread::Other(thread.tid.to_string().into_bytes())
+            };
             let rest = line[split.before.len() + split.thread.len()..].to_vec();
             let model = &mut ranks[place].1;
-            if split.message.windows(9).any(|it| it == b" opCount ") { &mut model.collectives } else { &mut model.setup }.push((name, rest));
+            if split.message.windows(9).any(|it| it == b" opCount ") {
+                &mut model.collectives
+            } else {
+                &mut model.setup
+            }
+            .push((name, rest));
         }
     }
     Ok(ranks.into_iter().map(|it| it.1).filter(|it| it.setup.len() > 20).collect())

@@ -65,7 +65,9 @@ pub(crate) fn run(args: &args::Doctor, colour: Colour, out: &mut impl Write) -> 
         ));
         return Ok(UNDECIDED);
     }
-    Ok(exit_code(&doctor, args.fail_on))
+    let code = exit_code(&doctor, args.fail_on);
+    // An input that could not be read may hold anything: that is no success.
+    Ok(if code == CLEAN && !inputs.unreadable.is_empty() { UNDECIDED } else { code })
 }
 
 /// What to read: the paths given, or what is piped in.
@@ -134,12 +136,20 @@ fn fill_in(doctor: &mut Doctor) {
     let findings = doctor.findings.iter_mut().flat_map(|it| it.evidence.iter_mut());
     let checks = doctor.checks.iter_mut().filter_map(|it| it.evidence.as_mut());
     let environment = doctor.facts.environment.iter_mut().map(|it| &mut it.evidence);
-    for evidence in findings.chain(checks).chain(environment).filter(|it| it.text.is_empty() && it.line > 0) {
+    let failure = doctor.facts.first_failure.iter_mut().map(|it| &mut it.evidence);
+    for evidence in findings
+        .chain(checks)
+        .chain(environment)
+        .chain(failure)
+        .filter(|it| it.text.is_empty() && it.line > 0)
+    {
         wanted.entry(evidence.file.clone()).or_default().entry(evidence.line).or_default().push(evidence);
     }
     for (file, mut lines) in wanted {
         // Compressed or piped input cannot be read again at little cost; its place is told all the same.
-        let _ = fill_from(Path::new(&file), &mut lines);
+        if !input::is_compressed(Path::new(&file)) {
+            let _ = fill_from(Path::new(&file), &mut lines);
+        }
     }
 }
 

@@ -109,7 +109,7 @@ fn regions(path: &Path, workers: usize) -> Vec<Region<'_>> {
     (0..parts).map(region).collect()
 }
 
-fn is_compressed(path: &Path) -> bool {
+pub(crate) fn is_compressed(path: &Path) -> bool {
     let mut magic = [0; 4];
     File::open(path).and_then(|mut it| it.read_exact(&mut magic)).is_ok()
         && compression(&magic) != Compression::None

@@ -24,7 +24,7 @@ pub struct Process {
     /// Its rank in the largest communicator it is in.
     pub rank: Option<u32>,
     /// What it said.
-    pub facts: ProcessFacts,
+    pub facts: Box<ProcessFacts>,
 }
 
 impl Process {
@@ -300,9 +300,34 @@ struct Gathered {
     host: Box<str>,
     pid: u32,
     first: Spot,
-    facts: ProcessFacts,
+    facts: Box<ProcessFacts>,
     threads: Vec<ThreadFacts>,
     places: FxHashMap<u32, usize>,
+}
+
+impl Gathered {
+    fn add(&mut self, thread: ThreadFacts) {
+        // Few threads are found faster one by one than by a table.
+        let place = if self.threads.len() <= 16 {
+            self.threads.iter().position(|it| it.tid == thread.tid)
+        } else {
+            if self.places.is_empty() {
+                self.places = self.threads.iter().enumerate().map(|(at, it)| (it.tid, at)).collect();
+            }
+            self.places.get(&thread.tid).copied()
+        };
+        match place.and_then(|at| self.threads.get_mut(at)) {
+            Some(known) => known.merge(thread),
+            None => {
+                if !self.places.is_empty() {
+                    self.places.insert(thread.tid, self.threads.len());
+                }
+                let mut fresh = ThreadFacts::new(thread.tid);
+                fresh.merge(thread);
+                self.threads.push(fresh);
+            }
+        }
+    }
 }
 
 impl CaseBuilder {
@@ -323,28 +348,23 @@ impl CaseBuilder {
         }
         for raw in facts.processes {
             let key = (raw.host.clone(), raw.pid);
-            let place = *self.places.entry(key).or_insert_with(|| {
-                self.processes.push(Gathered {
-                    host: raw.host.clone(),
-                    pid: raw.pid,
-                    first: raw.first.unwrap_or(Spot { region: 0, line: 0 }),
-                    facts: ProcessFacts::default(),
-                    threads: Vec::new(),
-                    places: FxHashMap::default(),
-                });
-                self.processes.len() - 1
-            });
-            let Some(process) = self.processes.get_mut(place) else { continue };
-            process.facts.merge(raw.facts);
-            for thread in raw.threads {
-                match process.places.get(&thread.tid).and_then(|&at| process.threads.get_mut(at)) {
-                    Some(known) => known.merge(thread),
-                    None => {
-                        process.places.insert(thread.tid, process.threads.len());
-                        let mut fresh = ThreadFacts::new(thread.tid);
-                        fresh.merge(thread);
-                        process.threads.push(fresh);
-                    }
+            match self.places.get(&key).and_then(|&at| self.processes.get_mut(at)) {
+                Some(process) => {
+                    process.facts.merge(*raw.facts);
+                    raw.threads.into_iter().for_each(|it| process.add(it));
+                }
+                None => {
+                    self.places.insert(key, self.processes.len());
+                    let mut process = Gathered {
+                        host: raw.host,
+                        pid: raw.pid,
+                        first: raw.first.unwrap_or(Spot { region: 0, line: 0 }),
+                        facts: raw.facts,
+                        threads: Vec::with_capacity(raw.threads.len()),
+                        places: FxHashMap::default(),
+                    };
+                    raw.threads.into_iter().for_each(|it| process.add(it));
+                    self.processes.push(process);
                 }
             }
         }

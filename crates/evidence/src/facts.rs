@@ -545,6 +545,9 @@ impl Segment {
     }
 }
 
+/// How many segments one thread may have before equal ones are joined. No job comes near it.
+const SEGMENT_LIMIT: usize = 4096;
+
 /// What one thread said, in segments.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub(crate) struct ThreadFacts {
@@ -556,7 +559,7 @@ pub(crate) struct ThreadFacts {
 
 impl ThreadFacts {
     pub(crate) fn new(tid: u32) -> Self {
-        Self { tid, segments: Vec::new(), room: 64 }
+        Self { tid, segments: Vec::new(), room: SEGMENT_LIMIT }
     }
 
     /// A log that says the same again and again must not fill the memory: joins setups of one
@@ -582,7 +585,7 @@ impl ThreadFacts {
             }
         }
         kept.push(last);
-        self.room = (kept.len() * 2).max(64);
+        self.room = (kept.len() * 2).max(SEGMENT_LIMIT);
         self.segments = kept;
     }
 

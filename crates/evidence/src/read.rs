@@ -32,12 +32,12 @@ pub(crate) struct RawProcess {
     pub(crate) host: Box<str>,
     pub(crate) pid: u32,
     pub(crate) first: Option<Spot>,
-    pub(crate) facts: ProcessFacts,
+    pub(crate) facts: Box<ProcessFacts>,
     pub(crate) threads: Vec<ThreadFacts>,
 }
 
-/// How many different processes are kept; a job has fewer.
-const PROCESS_LIMIT: usize = 200_000;
+/// How many different processes of one region are kept; a job has fewer.
+const PROCESS_LIMIT: usize = 100_000;
 /// How many sightings of one region are kept.
 const SIGHTING_LIMIT: usize = 50_000;
 /// How many bytes of NCCL lines keep their text as evidence; a job's first lines are the most telling.
@@ -153,7 +153,7 @@ impl Reader {
         if it.level == Level::Call || it.level == Level::Trace {
             return true;
         }
-        let (process, thread) = self.thread(it.thread, spot);
+        let Some((process, thread)) = self.thread(it.thread, spot) else { return false };
         let Some(owner) = self.facts.processes.get_mut(process) else { return false };
         // Every rank has such lines: beyond a measure their texts are not kept, only their places.
         let quoted = &mut self.quoted;
@@ -162,7 +162,7 @@ impl Reader {
             if *quoted < QUOTED_LIMIT { Quote::new(spot, line) } else { Quote { spot, text: Box::default() } }
         };
         if it.level == Level::Warn {
-            owner.facts.warnings.note(prefix::time(it.before), quote);
+            owner.facts.warnings.note(prefix::time(it.before), || Quote::new(spot, line));
             let id = owner.id();
             self.signals(line, it.before, id.as_ref(), true, spot);
             return true;
@@ -282,14 +282,14 @@ impl Reader {
     }
 
     /// The places of a thread in the facts.
-    fn thread(&mut self, name: &[u8], spot: Spot) -> (usize, usize) {
+    fn thread(&mut self, name: &[u8], spot: Spot) -> Option<(usize, usize)> {
         if self.last.0 == name && !self.threads.is_empty() {
-            return self.last.1;
+            return Some(self.last.1);
         }
         let places = match self.threads.get(name) {
             Some(&places) => places,
             None => {
-                let places = self.new_thread(name, spot);
+                let places = self.new_thread(name, spot)?;
                 self.threads.insert(name.into(), places);
                 places
             }
@@ -297,10 +297,11 @@ impl Reader {
         self.last.0.clear();
         self.last.0.extend_from_slice(name);
         self.last.1 = places;
-        places
+        Some(places)
     }
 
-    fn new_thread(&mut self, name: &[u8], spot: Spot) -> (usize, usize) {
+    /// `None` beyond the limit: the lines of further processes count as not understood.
+    fn new_thread(&mut self, name: &[u8], spot: Spot) -> Option<(usize, usize)> {
         let it = prefix::thread(name).unwrap_or(prefix::Thread { host: "", pid: 0, tid: 0 });
         let key = memchr::memrchr(b':', name).and_then(|end| name.get(..end)).unwrap_or_default();
         let processes = &mut self.facts.processes;
@@ -317,11 +318,11 @@ impl Reader {
                 self.processes.insert(key.into(), processes.len() - 1);
                 processes.len() - 1
             }
-            None => processes.len() - 1,
+            None => return None,
         };
-        let Some(owner) = processes.get_mut(process) else { return (0, 0) };
+        let owner = processes.get_mut(process)?;
         owner.threads.push(ThreadFacts::new(it.tid));
-        (process, owner.threads.len() - 1)
+        Some((process, owner.threads.len() - 1))
     }
 }
 

@@ -353,6 +353,8 @@ pub struct Input {
     pub understood: u64,
     /// Lines with nothing on them.
     pub blank: u64,
+    /// Lines of which only the first 64 KiB were read.
+    pub cut: u64,
     /// Why it could not be read to its end.
     pub problem: Option<String>,
 }
@@ -393,6 +395,7 @@ impl Doctor {
                     lines: it.tally.lines,
                     understood: it.tally.understood(),
                     blank: it.tally.blank,
+                    cut: it.tally.cut,
                     problem: it.problem.as_deref().map(str::to_owned),
                 })
                 .collect(),

@@ -52,7 +52,9 @@ const NODE_PAIRS: usize = 8;
 
 impl Page {
     fn place(&self, evidence: &Evidence) -> String {
-        format!("{}:{}", evidence.file.strip_prefix(&self.folder).unwrap_or(&evidence.file), evidence.line)
+        // File names come from outside too.
+        let file = clean(&evidence.file);
+        format!("{}:{}", file.strip_prefix(&self.folder).unwrap_or(&file), evidence.line)
     }
 
     fn paint(&self, text: &str, ansi: Ansi) -> String {
@@ -73,7 +75,7 @@ impl Page {
     fn verdict(&self, doctor: &Doctor, out: &mut impl Write) -> io::Result<()> {
         let level = self.paint(&doctor.verdict.level, Self::by_word(&doctor.verdict.level));
         // One line, however long: it is there to be pasted.
-        writeln!(out, "{level}: {}", self.paint(&doctor.verdict.text, Ansi::new().bold()))
+        writeln!(out, "{level}: {}", self.paint(&clean(&doctor.verdict.text), Ansi::new().bold()))
     }
 
     fn head(&self, doctor: &Doctor, out: &mut impl Write) -> io::Result<()> {
@@ -172,9 +174,20 @@ impl Page {
     }
 
     fn problem(&self, input: &crate::Input, out: &mut impl Write) -> io::Result<()> {
-        match &input.problem {
-            Some(problem) => self.row(out, "", &format!("{} was read only in part: {problem}", input.file)),
-            None => Ok(()),
+        if let Some(problem) = &input.problem {
+            self.row(out, "", &format!("{} was read only in part: {problem}", input.file))?;
+        }
+        match input.cut {
+            0 => Ok(()),
+            n => self.row(
+                out,
+                "",
+                &format!(
+                    "{}: {} of over 64 KiB, cut",
+                    input.file,
+                    counted(usize::try_from(n).unwrap_or(usize::MAX), "line")
+                ),
+            ),
         }
     }
 
@@ -357,7 +370,7 @@ impl Page {
             } else {
                 format!("{} -> {}", pair.from, pair.to)
             };
-            writeln!(out, "    {nodes:<44} {}", ways.join(", "))?;
+            writeln!(out, "    {:<44} {}", clean(&nodes), clean(&ways.join(", ")))?;
         }
         if it.paths_by_nodes.len() > NODE_PAIRS {
             writeln!(out, "    and {} more pairs of nodes", it.paths_by_nodes.len() - NODE_PAIRS)?;
@@ -369,7 +382,7 @@ impl Page {
                     "      {:>4} -> {:<4} {} ({})",
                     edge.from,
                     edge.to,
-                    edge.way,
+                    clean(&edge.way),
                     counted(edge.channels as usize, "channel")
                 )?;
             }

@@ -383,7 +383,8 @@ impl<'a> List<'a> {
         if absent.is_empty() {
             return if incomplete == 0 { ok("ranks", text, quote) } else { note("ranks", text, quote) };
         }
-        text.push_str(&format!("; the logs of ranks {} were not given", spans(&absent)));
+        let plural = if absent.len() == 1 { "" } else { "s" };
+        text.push_str(&format!("; nothing was read of rank{plural} {}", spans(&absent)));
         note("ranks", text, quote)
     }
 

@@ -53,7 +53,7 @@ impl Diagnosis {
         self.findings.iter().map(Diagnosed::severity).max()
     }
 
-    /// Whether a rule found something it is at least fairly sure of.
+    /// Whether a rule found something.
     pub fn found(&self, id: &str) -> bool {
         self.findings.iter().any(|it| it.rule.id == id)
     }
@@ -95,7 +95,7 @@ pub fn diagnose(case: &Case) -> Diagnosis {
     diagnosis
 }
 
-/// A possibility never stands before something that is known, whatever its weight.
+/// Among findings of one severity, a consequence that is only possible comes last.
 fn sure(it: &Diagnosed) -> bool {
     it.finding.confidence > Confidence::Possible || it.rule.role == Role::Cause
 }

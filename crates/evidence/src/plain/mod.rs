@@ -119,7 +119,7 @@ impl Classifier {
             What::Banner => {
                 loose.banners.note(String::from_utf8_lossy(line).trim().into(), || Quote::new(spot, line));
             }
-            // Documents need their lines whole; everything else is short.
+            // A JSON document may be one long line; everything else is short.
             What::Json => {
                 out.push(Plain { what, quote: Quote { spot, text: String::from_utf8_lossy(line).into() } });
             }

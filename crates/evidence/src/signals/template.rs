@@ -9,7 +9,7 @@ use super::Signal;
 #[derive(Debug)]
 pub struct Book {
     search: Option<AhoCorasick>,
-    /// For each pattern of the search, the templates that contain it as their rarest part.
+    /// For each pattern of the search, the template whose longest fixed text it is.
     entries: Vec<Entry>,
 }
 
