@@ -9,6 +9,8 @@
 //! addresses of its own: the setup of its communicators, then one line for each collective, as a run does in which
 //! `NCCL_DEBUG_SUBSYS=COLL` was left on. That is how logs of this size come about.
 
+#![expect(clippy::cast_precision_loss, reason = "sizes and times are printed with three digits")]
+
 use std::fmt::Write as _;
 use std::fs::{self, File};
 use std::io::{BufWriter, Write as _};
@@ -200,7 +202,7 @@ fn with_own_addresses(line: &[u8], rank: usize) -> Vec<u8> {
         let end = start + out[start..].iter().take_while(|it| it.is_ascii_hexdigit()).count();
         // A communicator's hash is equal on all ranks, and is longer than an address.
         if (9..=14).contains(&(end - start)) {
-            out[end - 4..end].copy_from_slice(format!("{:04x}", rank * 16 & 0xffff).as_bytes());
+            out[end - 4..end].copy_from_slice(format!("{:04x}", (rank * 16) & 0xffff).as_bytes());
         }
         at = end;
     }

@@ -149,14 +149,23 @@ fn adopt(process: usize, locals: &mut Vec<Local>, orphan: Segment) {
         |local: &Local| local.first < first && local.rank().is_none_or(|rank| links_of(rank, &facts.links));
     let takes_rings =
         |local: &Local| facts.rings_connected.is_none() || local.facts.rings_connected.is_none();
-    // Setups are in the order of the input: from the newest backwards, and not without end.
-    let candidates: Vec<usize> =
-        (0..locals.len()).rev().filter(|it| locals.get(*it).is_some_and(fits)).take(64).collect();
-    let fresh = candidates.iter().find(|it| locals.get(**it).is_some_and(takes_rings));
-    let chosen = fresh.or(candidates.first()).copied();
-    match chosen.and_then(|it| locals.get_mut(it)) {
+    // Setups are in the order of the input: look from the newest backwards, and not without end.
+    let mut newest = None;
+    let mut fresh = None;
+    let mut candidates = 0;
+    for (at, local) in locals.iter().enumerate().rev().filter(|it| fits(it.1)).take(64) {
+        candidates += 1;
+        newest = newest.or(Some(at));
+        if fresh.is_none() && takes_rings(local) {
+            fresh = Some(at);
+        }
+        if fresh.is_some() && candidates > 1 {
+            break;
+        }
+    }
+    match fresh.or(newest).and_then(|it| locals.get_mut(it)) {
         Some(local) => {
-            local.guessed |= candidates.len() > 1;
+            local.guessed |= candidates > 1;
             local.facts.merge(*facts);
         }
         // A log that begins after the setup.
