@@ -6,6 +6,8 @@ use evidence::prefix::Anchor;
 use evidence::{nccl, signals};
 use fabric::{glossary, instance, variable};
 
+use crate::text::wrap;
+
 /// What is known about `asked`, or `None`.
 ///
 /// A rule's id is tried first, then a variable, an instance type, a word, and
@@ -130,7 +132,7 @@ fn word(word: &str) -> Option<String> {
     let term = glossary::find(word)?;
     let also =
         if term.aliases.is_empty() { String::new() } else { format!(" (also: {})", term.aliases.join(", ")) };
-    Some(format!("{}{also}\n\n{}\n", term.name, term.text))
+    Some(format!("{}{also}\n\n{}\n", term.name, wrap(term.text, 98).join("\n")))
 }
 
 fn line(asked: &str) -> Option<String> {
@@ -138,7 +140,9 @@ fn line(asked: &str) -> Option<String> {
     let message = split.map_or(asked.as_bytes(), |it| it.message);
     let mut out = String::new();
     if let Some(kind) = nccl::describe(message) {
-        let _ = writeln!(out, "a line of NCCL ({})", kind.since);
+        let writer = if kind.example.starts_with("NET/OFI ") { "aws-ofi-nccl" } else { "NCCL" };
+        let _ = writeln!(out, "a line of {writer}");
+        section(&mut out, "printed", kind.since);
         section(&mut out, "like", kind.example);
         section(&mut out, "meaning", kind.meaning);
     }
@@ -174,10 +178,10 @@ fn section(out: &mut String, name: &str, text: &str) {
     if text.trim().is_empty() {
         return;
     }
-    let mut lines = text.lines();
-    let _ = writeln!(out, "  {name}: {}", lines.next().unwrap_or_default());
-    for line in lines {
-        let _ = writeln!(out, "  {}  {line}", " ".repeat(name.len()));
+    let lines = wrap(text.trim(), 96 - name.len());
+    for (i, line) in lines.iter().enumerate() {
+        let head = if i == 0 { format!("{name}:") } else { " ".repeat(name.len() + 1) };
+        let _ = writeln!(out, "  {head} {line}");
     }
 }
 

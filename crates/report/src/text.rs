@@ -283,7 +283,7 @@ impl Page {
                     out,
                     "   {}  {}",
                     self.paint("|", Self::by_word("note")),
-                    cut(&line, self.style.width - 6)
+                    cut(&essential(&line, self.style.width - 6), self.style.width - 6)
                 )?;
             }
         }
@@ -474,6 +474,19 @@ fn width(text: &str) -> usize {
     text.chars().count()
 }
 
+/// A long NCCL line without the beginning that says least: the host's name gives way to the message.
+fn essential(line: &str, room: usize) -> String {
+    let long = width(line).saturating_sub(room);
+    match line.find(" NCCL ") {
+        Some(anchor) if long > 0 => {
+            let spare = width(line.get(..anchor).unwrap_or_default()).saturating_sub(12);
+            let skip = (long + 3).min(spare);
+            if skip < 4 { line.to_owned() } else { "...".chars().chain(line.chars().skip(skip)).collect() }
+        }
+        _ => line.to_owned(),
+    }
+}
+
 fn cut(text: &str, room: usize) -> String {
     if width(text) <= room {
         return text.to_owned();
@@ -482,7 +495,7 @@ fn cut(text: &str, room: usize) -> String {
 }
 
 /// Breaks a text at blanks.
-fn wrap(text: &str, room: usize) -> Vec<String> {
+pub(crate) fn wrap(text: &str, room: usize) -> Vec<String> {
     let room = room.max(20);
     let mut lines = Vec::new();
     for paragraph in clean_lines(text) {
@@ -523,6 +536,18 @@ mod tests {
     #[test]
     fn lines_are_cut() {
         assert_eq!(cut("abcdefghij", 8), "abcde...");
+    }
+
+    #[test]
+    fn the_message_of_a_long_line_is_shown() {
+        let line = "a-very-long-host-name-0:191:726 [0] NCCL INFO Using network Libfabric";
+        let shown = super::essential(line, 50);
+        assert!(
+            shown.starts_with("...") && shown.ends_with("[0] NCCL INFO Using network Libfabric"),
+            "{shown}"
+        );
+        assert!(shown.chars().count() <= 50, "{shown}");
+        assert_eq!(super::essential("short NCCL INFO x", 50), "short NCCL INFO x");
     }
 
     #[test]
