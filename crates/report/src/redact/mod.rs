@@ -1,0 +1,247 @@
+//! Takes host names, addresses, paths and secrets out of an answer, so that it can be shown to strangers.
+//!
+//! The same thing gets the same alias everywhere: `host-1`, `addr-1`, `/path-1.log`, `input-1.log`,
+//! `secret-1`, numbered as they appear. The answer is walked twice. Names are learned first, because a
+//! message may name a host before the line that shows it to be one; then they are replaced. The walk takes
+//! every struct apart without `..`: a new field does not compile until someone has said here what it holds.
+//!
+//! What cannot be told apart is replaced: a version that is lost costs less than an address that is shown.
+//! What plumb itself says (ids, remedies, sources, names of variables) stays as it is.
+
+mod addresses;
+mod hosts;
+mod names;
+mod paths;
+mod scan;
+mod secrets;
+
+use std::collections::BTreeMap;
+
+use names::Names;
+
+use crate::{
+    Check, Communicator, Doctor, Edge, Entity, Environment, Evidence, Facts, Finding, FirstFailure, Input,
+    Job, NodePair, NotChecked, Rank, Ring, Stack, Test, Training, TreePlace, Verdict,
+};
+
+/// Replaces host names, addresses, paths and secrets in every text of `doctor`.
+///
+/// Loopback addresses, ports, PCI addresses, interfaces and folders of the system stay: they tell what is
+/// wrong and not where.
+pub fn redact(doctor: &mut Doctor) {
+    let mut names = Names::default();
+    walk(doctor, &mut |role, text| names.learn(role, text));
+    names.settle();
+    walk(doctor, &mut |role, text| names.replace(role, text));
+}
+
+/// What a text is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Role<'a> {
+    /// The name of a host and nothing else.
+    Host,
+    /// The name of an input.
+    File,
+    /// Text of the input, or made of it.
+    Text,
+    /// The value of a variable.
+    Value(&'a str),
+    /// Words of plumb into which names of the input may have been put. What looks like an address or a path
+    /// there is an example, unless the input has it too.
+    Advice,
+}
+
+type See<'a> = dyn FnMut(Role<'_>, &mut String) + 'a;
+
+fn each<'a>(texts: impl IntoIterator<Item = &'a mut String>, role: Role<'_>, see: &mut See<'_>) {
+    for text in texts {
+        see(role, text);
+    }
+}
+
+fn walk(it: &mut Doctor, see: &mut See<'_>) {
+    let Doctor { schema: _, verdict, findings, checks, not_checked, facts, inputs } = it;
+    // Inputs come first: they are numbered as they were given.
+    for Input { file, kind: _, lines: _, understood: _, blank: _, cut: _, problem } in inputs {
+        see(Role::File, file);
+        each(problem, Role::Text, see);
+    }
+    let Verdict { level: _, text } = verdict;
+    see(Role::Text, text);
+    for it in findings {
+        finding(it, see);
+    }
+    for Check { id: _, state, text, evidence: quote } in checks {
+        see(if state == "not checked" { Role::Advice } else { Role::Text }, text);
+        if let Some(quote) = quote {
+            evidence(quote, see);
+        }
+    }
+    for NotChecked { id: _, needs: _ } in not_checked {}
+    walk_facts(facts, see);
+}
+
+fn finding(it: &mut Finding, see: &mut See<'_>) {
+    let Finding {
+        id,
+        severity: _,
+        confidence: _,
+        title: _,
+        message,
+        evidence: quotes,
+        why,
+        fix,
+        references: _,
+        entities,
+        also: _,
+    } = it;
+    see(Role::Text, message);
+    for it in quotes {
+        evidence(it, see);
+    }
+    let rule = rules::find(id);
+    if rule.is_none_or(|it| it.why != *why) {
+        see(Role::Advice, why);
+    }
+    if rule.is_none_or(|it| it.fix != *fix) {
+        see(Role::Advice, fix);
+    }
+    for Entity { kind, name } in entities {
+        match kind.as_str() {
+            "host" | "node" => see(Role::Host, name),
+            "variable" => {}
+            _ => see(Role::Text, name),
+        }
+    }
+}
+
+fn evidence(it: &mut Evidence, see: &mut See<'_>) {
+    let Evidence { file, line: _, text } = it;
+    see(Role::File, file);
+    see(Role::Text, text);
+}
+
+fn walk_facts(it: &mut Facts, see: &mut See<'_>) {
+    let Facts { job, stack, first_failure, ranks, communicators, environment, protocols, training, tests } =
+        it;
+    walk_job(job, see);
+    let Stack { nccl, cuda_driver, plugin, libfabric } = stack;
+    each([nccl, cuda_driver, plugin, libfabric].into_iter().flatten(), Role::Text, see);
+    if let Some(FirstFailure { rank: _, host, time, what, evidence: quote, certain: _ }) = first_failure {
+        each(host, Role::Host, see);
+        each(time, Role::Text, see);
+        see(Role::Text, what);
+        evidence(quote, see);
+    }
+    for Rank { rank: _, host, pid: _, cuda_device: _, nvml_device: _, bus_id, complete: _ } in ranks {
+        see(Role::Host, host);
+        each(bus_id, Role::Text, see);
+    }
+    for it in communicators {
+        communicator(it, see);
+    }
+    for Environment { name, value, set_by: _, processes: _, evidence: quote } in environment {
+        see(Role::Value(name), value);
+        evidence(quote, see);
+    }
+    each(protocols.iter_mut().flatten(), Role::Text, see);
+    if let Some(it) = training {
+        let Training {
+            settings,
+            runtime_seconds: _,
+            loss_lines: _,
+            mean_step_ms: _,
+            gpu_memory_max_gb: _,
+            host_memory_max_percent: _,
+        } = it;
+        each(settings.values_mut(), Role::Text, see);
+        *settings = renamed(settings, see, |_, new| new);
+    }
+    for Test {
+        program,
+        gpus: _,
+        rows: _,
+        largest_bytes: _,
+        largest_busbw: _,
+        average_busbw: _,
+        wrong: _,
+        evidence: quote,
+    } in tests
+    {
+        each(program, Role::Text, see);
+        evidence(quote, see);
+    }
+}
+
+fn walk_job(it: &mut Job, see: &mut See<'_>) {
+    let Job {
+        ranks: _,
+        ranks_seen: _,
+        nodes: _,
+        ranks_per_node: _,
+        hosts,
+        instance,
+        machine,
+        networks,
+        gpudirect_connections: _,
+        host_memory_connections: _,
+        inside,
+    } = it;
+    each(hosts, Role::Host, see);
+    each([instance, machine].into_iter().flatten(), Role::Text, see);
+    each(networks, Role::Text, see);
+    *inside = renamed(inside, see, |old, new| old + new);
+}
+
+fn communicator(it: &mut Communicator, see: &mut See<'_>) {
+    let Communicator {
+        name,
+        ranks: _,
+        ranks_seen: _,
+        ranks_complete: _,
+        nodes: _,
+        parent,
+        color: _,
+        network,
+        channels: _,
+        setup_seconds: _,
+        paths_by_kind,
+        paths_by_nodes,
+        paths,
+        rings,
+        trees,
+        connections_guessed: _,
+    } = it;
+    see(Role::Text, name);
+    each([parent, network].into_iter().flatten(), Role::Text, see);
+    *paths_by_kind = renamed(paths_by_kind, see, |old, new| old + new);
+    for NodePair { from, to, ways } in paths_by_nodes {
+        see(Role::Text, from);
+        see(Role::Text, to);
+        *ways = renamed(ways, see, |old, new| old + new);
+    }
+    for Edge { from: _, to: _, way, channels: _ } in paths.iter_mut().flatten() {
+        see(Role::Text, way);
+    }
+    for Ring { channels: _, order: _, cut: _ } in rings {}
+    for TreePlace { channel: _, rank: _, up: _, down: _ } in trees {}
+}
+
+/// The same map with its keys seen; two keys that become one are joined.
+fn renamed<V: Clone>(
+    map: &BTreeMap<String, V>,
+    see: &mut See<'_>,
+    join: impl Fn(V, V) -> V,
+) -> BTreeMap<String, V> {
+    let mut all: BTreeMap<String, V> = BTreeMap::new();
+    for (key, value) in map {
+        let (mut key, value) = (key.clone(), value.clone());
+        see(Role::Text, &mut key);
+        let value = match all.remove(&key) {
+            Some(old) => join(old, value),
+            None => value,
+        };
+        all.insert(key, value);
+    }
+    all
+}

@@ -1,0 +1,345 @@
+//! What was learned of an answer, and the aliases that were given.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::net::IpAddr;
+
+use super::Role;
+use super::addresses::address;
+use super::hosts::{
+    host_list, hosts_in, is_generated_host, is_host_key, is_host_label, is_host_place, looks_like_a_host,
+    qualified, vocabulary,
+};
+use super::paths::{PUBLIC, extension, is_common_user, is_path_limit, is_url_limit, path_end, user_in};
+use super::scan::{after_last, before, byte, is_label, is_name, is_word, listed, run};
+use super::secrets::{is_secret_key, is_secret_value, secret};
+
+/// Numbers in the order of first use.
+#[derive(Debug, Default)]
+pub(super) struct Numbers(BTreeMap<String, usize>);
+
+impl Numbers {
+    pub(super) fn of(&mut self, name: &str) -> usize {
+        if let Some(number) = self.0.get(name) {
+            return *number;
+        }
+        let number = self.0.len() + 1;
+        self.0.insert(name.to_owned(), number);
+        number
+    }
+}
+
+/// Something to replace that begins where it was looked for.
+#[derive(Debug, PartialEq, Eq)]
+pub(super) struct Hit {
+    pub(super) kind: Kind,
+    /// What it is known by.
+    pub(super) key: String,
+    /// Where it ends.
+    pub(super) end: usize,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Kind {
+    Host,
+    Address,
+    Path,
+    File,
+    Secret,
+}
+
+/// What was learned, and the aliases that were given.
+#[derive(Debug, Default)]
+pub(super) struct Names {
+    /// Hosts by the part before the first dot, as NCCL names them.
+    pub(super) hosts: BTreeSet<String>,
+    /// Hosts that are also words of plumb or NCCL, such as `trainer`: replaced only where a host must be meant.
+    pub(super) ambiguous: BTreeSet<String>,
+    pub(super) users: BTreeSet<String>,
+    pub(super) paths: BTreeSet<String>,
+    pub(super) addresses: BTreeSet<String>,
+    /// Secrets that are replaced wherever they stand, the longest first.
+    pub(super) secrets: Vec<String>,
+    /// From a file's name as texts may say it to its name as an input.
+    pub(super) files: BTreeMap<String, String>,
+    pub(super) host_numbers: Numbers,
+    pub(super) address_numbers: Numbers,
+    pub(super) path_numbers: Numbers,
+    pub(super) file_numbers: Numbers,
+    pub(super) secret_numbers: Numbers,
+}
+
+impl Names {
+    pub(super) fn learn(&mut self, role: Role<'_>, text: &str) {
+        match role {
+            Role::Advice => {}
+            Role::File => self.learn_file(text),
+            Role::Host => self.learn_host(text),
+            Role::Text => self.learn_text(text),
+            Role::Value(name) => {
+                if is_secret_key(name) && is_secret_value(name, text, true) {
+                    self.learn_secret(text);
+                } else if is_host_key(name) {
+                    self.learn_host(text.rsplit_once(':').map_or(text, |it| it.0));
+                }
+                self.learn_text(text);
+            }
+        }
+    }
+
+    pub(super) fn learn_file(&mut self, name: &str) {
+        if name == "standard input" || name == "-" || name.is_empty() {
+            return;
+        }
+        self.file_numbers.of(name);
+        self.files.insert(name.to_owned(), name.to_owned());
+    }
+
+    pub(super) fn learn_host(&mut self, name: &str) {
+        let label = name.trim().split('.').next().unwrap_or_default();
+        if is_host_label(label) && name.parse::<IpAddr>().is_err() {
+            self.hosts.insert(label.to_owned());
+        }
+    }
+
+    pub(super) fn learn_secret(&mut self, secret: &str) {
+        // A short or common word would be replaced in sentences that have nothing to do with it.
+        if secret.len() >= 6 && !self.secrets.iter().any(|it| it == secret) {
+            self.secrets.push(secret.to_owned());
+        }
+    }
+
+    pub(super) fn learn_text(&mut self, text: &str) {
+        for name in hosts_in(text) {
+            self.learn_host(name);
+        }
+        let mut at = 0;
+        while at < text.len() {
+            let hit = text.is_char_boundary(at).then(|| self.hit(text, at, Role::Text)).flatten();
+            let Some(hit) = hit else {
+                at += 1;
+                continue;
+            };
+            match hit.kind {
+                Kind::Secret => self.learn_secret(&hit.key),
+                Kind::Path => {
+                    self.users.extend(user_in(&hit.key).map(str::to_owned));
+                    self.paths.insert(hit.key);
+                }
+                Kind::Address => {
+                    self.addresses.insert(hit.key);
+                }
+                Kind::Host | Kind::File => {}
+            }
+            at = hit.end.max(at + 1);
+        }
+    }
+
+    /// Everything is learned: what is ambiguous can be told from what is not.
+    pub(super) fn settle(&mut self) {
+        let words = vocabulary();
+        let common = |name: &str| {
+            words.contains(name) || (name.len() < 3 && name.bytes().all(|it| it.is_ascii_alphabetic()))
+        };
+        self.ambiguous = self.hosts.iter().filter(|it| common(it)).cloned().collect();
+        self.users.retain(|it| !common(it));
+        self.secrets.retain(|it| !common(it));
+        self.secrets.sort_by(|a, b| b.len().cmp(&a.len()).then_with(|| a.cmp(b)));
+        // The last part of a file's name stands for the file where only one file has it.
+        let mut last: BTreeMap<String, Option<String>> = BTreeMap::new();
+        for name in self.files.keys() {
+            if let Some((_, part)) = name.rsplit_once('/').filter(|it| it.1.contains('.')) {
+                last.entry(part.to_owned()).and_modify(|it| *it = None).or_insert_with(|| Some(name.clone()));
+            }
+        }
+        for (part, name) in last {
+            if let Some(name) = name {
+                self.files.entry(part).or_insert(name);
+            }
+        }
+    }
+
+    pub(super) fn replace(&mut self, role: Role<'_>, text: &mut String) {
+        let whole = match role {
+            Role::File => self.files.get(text.as_str()).cloned().map(|it| (Kind::File, it)),
+            Role::Value(name) if is_secret_key(name) && is_secret_value(name, text, true) => {
+                Some((Kind::Secret, text.clone()))
+            }
+            Role::Host | Role::Text | Role::Value(_) => {
+                let label = text.split('.').next().unwrap_or_default();
+                let is_host =
+                    self.hosts.contains(text.as_str()) || (role == Role::Host && self.hosts.contains(label));
+                is_host.then(|| (Kind::Host, label.to_owned()))
+            }
+            Role::Advice => None,
+        };
+        if let Some((kind, key)) = whole {
+            *text = self.alias(kind, &key);
+        } else if role != Role::File {
+            *text = self.replaced(role, text);
+        }
+    }
+
+    pub(super) fn replaced(&mut self, role: Role<'_>, text: &str) -> String {
+        let mut out = String::with_capacity(text.len());
+        let mut at = 0;
+        while let Some(next) = text.get(at..).and_then(|it| it.chars().next()) {
+            match self.hit(text, at, role) {
+                Some(hit) if hit.end > at => {
+                    let alias = self.alias(hit.kind, &hit.key);
+                    // A bucket has no slash before its name: `s3://path-1`.
+                    let bare = hit.kind == Kind::Path && next != '/' && next != '~';
+                    out.push_str(if bare { alias.trim_start_matches('/') } else { &alias });
+                    at = hit.end;
+                }
+                _ => {
+                    out.push(next);
+                    at += next.len_utf8();
+                }
+            }
+        }
+        out
+    }
+
+    pub(super) fn alias(&mut self, kind: Kind, key: &str) -> String {
+        match kind {
+            Kind::Host => format!("host-{}", self.host_numbers.of(key)),
+            Kind::Address => format!("addr-{}", self.address_numbers.of(key)),
+            Kind::Path => format!("/path-{}{}", self.path_numbers.of(key), extension(key)),
+            Kind::File => format!("input-{}{}", self.file_numbers.of(key), extension(key)),
+            Kind::Secret => format!("secret-{}", self.secret_numbers.of(key)),
+        }
+    }
+
+    /// What begins at `at`, the most telling reading first.
+    pub(super) fn hit(&self, text: &str, at: usize, role: Role<'_>) -> Option<Hit> {
+        let first = byte(text, at)?;
+        if first.is_ascii_whitespace() {
+            return None;
+        }
+        self.known_secret(text, at)
+            .or_else(|| secret(text, at))
+            .or_else(|| self.url(text, at).filter(|_| role != Role::Advice))
+            .or_else(|| self.file(text, at))
+            .or_else(|| self.path(text, at).filter(|it| role != Role::Advice || self.paths.contains(&it.key)))
+            .or_else(|| {
+                address(text, at).filter(|it| role != Role::Advice || self.addresses.contains(&it.key))
+            })
+            .or_else(|| host_list(text, at))
+            .or_else(|| self.host(text, at))
+            .or_else(|| self.user(text, at))
+    }
+
+    pub(super) fn known_secret(&self, text: &str, at: usize) -> Option<Hit> {
+        let rest = text.get(at..)?;
+        let it = self.secrets.iter().find(|it| rest.starts_with(it.as_str()))?;
+        let end = at + it.len();
+        (!is_word(before(text, at)) && !is_word(byte(text, end))).then(|| Hit {
+            kind: Kind::Secret,
+            key: it.clone(),
+            end,
+        })
+    }
+
+    /// The name of an input inside a text.
+    pub(super) fn file(&self, text: &str, at: usize) -> Option<Hit> {
+        if before(text, at).is_some_and(|it| is_name(it) || it == b'/') {
+            return None;
+        }
+        let rest = text.get(at..)?;
+        let said = rest.get(..rest.find(is_path_limit).unwrap_or(rest.len()))?.trim_end_matches('.');
+        let name = self.files.get(said).filter(|_| said.contains(['.', '/']))?;
+        Some(Hit { kind: Kind::File, key: name.clone(), end: at + said.len() })
+    }
+
+    pub(super) fn path(&self, text: &str, at: usize) -> Option<Hit> {
+        let end = path_end(text, at)?;
+        let path = text.get(at..end)?;
+        Some(match self.files.get(path) {
+            Some(file) => Hit { kind: Kind::File, key: file.clone(), end },
+            None => Hit { kind: Kind::Path, key: path.to_owned(), end },
+        })
+    }
+
+    /// A part of a URL: who logs in, the host, or what follows it.
+    pub(super) fn url(&self, text: &str, at: usize) -> Option<Hit> {
+        let token = after_last(text.get(..at)?, is_url_limit);
+        let scheme_end = token + text.get(token..at)?.rfind("://")?;
+        let scheme = text.get(token..scheme_end)?.rsplit(|it: char| !it.is_ascii_alphanumeric()).next()?;
+        let start = scheme_end + 3;
+        let url_end = start + text.get(start..)?.find(is_url_limit).unwrap_or(text.len() - start);
+        let url_end = start + text.get(start..url_end)?.trim_end_matches(['.', ':', '/', ']']).len();
+        let authority_end =
+            start + text.get(start..url_end)?.find(['/', '?', '#']).unwrap_or(url_end - start);
+        let authority = text.get(start..authority_end)?;
+        let (login, place) = authority.rsplit_once('@').map_or((None, authority), |it| (Some(it.0), it.1));
+        if let Some(login) = login.filter(|it| at == start && !it.is_empty()) {
+            return Some(Hit { kind: Kind::Secret, key: login.to_owned(), end: start + login.len() });
+        }
+        let name = place.split(':').next()?;
+        let network = listed("http https tcp udp ssh git ws wss grpc redis etcd ftp", scheme);
+        if !network && scheme != "env" && at == start && url_end > start {
+            // A bucket, a registry, a file: all of it is a path.
+            return Some(Hit { kind: Kind::Path, key: text.get(start..url_end)?.to_owned(), end: url_end });
+        }
+        let is_public = PUBLIC
+            .split_ascii_whitespace()
+            .any(|it| name == it || name.strip_suffix(it).is_some_and(|it| it.ends_with('.')));
+        if !network || is_public {
+            return None;
+        }
+        if at == authority_end - place.len()
+            && is_host_label(name.split('.').next()?)
+            && name.parse::<IpAddr>().is_err()
+        {
+            let label = name.split('.').next().filter(|it| self.hosts.contains(*it)).unwrap_or(name);
+            return Some(Hit { kind: Kind::Host, key: label.to_owned(), end: at + name.len() });
+        }
+        (at == authority_end && url_end > at + 1).then(|| Hit {
+            kind: Kind::Path,
+            key: text.get(at..url_end).unwrap_or_default().to_owned(),
+            end: url_end,
+        })
+    }
+
+    pub(super) fn host(&self, text: &str, at: usize) -> Option<Hit> {
+        let left = before(text, at);
+        if left.is_some_and(|it| it.is_ascii_alphanumeric()) {
+            return None;
+        }
+        let label_end = run(text, at, is_label);
+        let label = text.get(at..label_end)?;
+        if is_generated_host(label) {
+            return Some(Hit { kind: Kind::Host, key: label.to_owned(), end: qualified(text, label_end) });
+        }
+        // The longest name first: `node-1-2` is not `node-1`, unless it is no host by itself.
+        let cuts = std::iter::once(label.len()).chain(label.rmatch_indices(['_', '-']).map(|it| it.0));
+        let name = cuts.filter_map(|it| label.get(..it)).find(|it| self.hosts.contains(*it))?;
+        let end = at + name.len();
+        // `prterun-node-0-3157` names node-0; `hopper-tuned` need not name hopper.
+        let part_of_more = left == Some(b'-') || byte(text, end) == Some(b'-');
+        let distinct = looks_like_a_host(name);
+        let meant = !self.ambiguous.contains(name) || is_host_place(text, at, end, name);
+        if !meant || (part_of_more && !distinct) {
+            return None;
+        }
+        let end = if name.len() == label.len() { qualified(text, end) } else { end };
+        Some(Hit { kind: Kind::Host, key: name.to_owned(), end })
+    }
+
+    /// The name of a user, known from a home folder, or one who logs in to a known host.
+    pub(super) fn user(&self, text: &str, at: usize) -> Option<Hit> {
+        if is_word(before(text, at)) || before(text, at) == Some(b'-') {
+            return None;
+        }
+        let end = run(text, at, is_label);
+        let name = text.get(at..end)?;
+        let logs_in = || {
+            let host = text.get(end..)?.strip_prefix('@')?;
+            let label = host.get(..run(host, 0, is_label))?;
+            self.hosts.contains(label).then_some(())
+        };
+        let found =
+            self.users.contains(name) || (!name.is_empty() && !is_common_user(name) && logs_in().is_some());
+        found.then(|| Hit { kind: Kind::Secret, key: name.to_owned(), end })
+    }
+}
