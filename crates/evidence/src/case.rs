@@ -7,10 +7,11 @@ use fabric::{Version, instance};
 use rustc_hash::{FxBuildHasher, FxHashMap};
 
 use crate::communicator::{self, Communicator, Member};
-use crate::facts::{Link, ProcessFacts, ThreadFacts};
+use crate::facts::{Link, ProcessFacts};
 use crate::needs::{Missing, Source};
 use crate::plain::{Blocks, Loose, Manifest, NcclTests, Protocols, TopologyMatrix, TopologyXml, Training};
 use crate::read::Facts;
+use crate::segment::ThreadFacts;
 use crate::signals::{Sighting, Signal};
 use crate::source::{Distinct, File, Kind, Quote, Sources, Spot, Tally};
 

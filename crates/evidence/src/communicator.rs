@@ -2,8 +2,9 @@
 
 use std::collections::BTreeMap;
 
-use crate::facts::{CommFacts, Link, Segment, ThreadFacts};
+use crate::facts::{CommFacts, Link};
 use crate::nccl::{CommLine, Direction};
+use crate::segment::{Segment, ThreadFacts};
 use crate::source::Spot;
 
 /// A communicator.

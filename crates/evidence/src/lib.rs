@@ -21,6 +21,7 @@ pub mod plain;
 pub mod prefix;
 mod read;
 mod scan;
+mod segment;
 pub mod signals;
 mod source;
 

@@ -6,12 +6,13 @@ use std::sync::Arc;
 use rustc_hash::{FxBuildHasher, FxHashMap};
 
 use crate::chunk::Chunks;
-use crate::facts::{About, Connected, ProcessFacts, ThreadFacts, Way, way};
+use crate::facts::{Connected, ProcessFacts, Way, way};
 use crate::nccl::{self, Message, Phase, PluginEvent};
 use crate::ofi::Known;
 use crate::plain::{self, Loose, Plain};
 use crate::prefix::{self, Anchor, Level, Line};
 use crate::scan::text;
+use crate::segment::{About, ThreadFacts};
 use crate::signals::{self, Sighting};
 use crate::source::{Kind, Quote, Spot, Tally};
 

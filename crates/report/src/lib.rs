@@ -3,6 +3,7 @@
 //! Everything is put into [`Doctor`] first, with owned texts; every format is
 //! written from that, and [`redact`] changes it once for all of them.
 
+mod assemble;
 pub mod explain;
 mod json;
 mod junit;

@@ -1,0 +1,257 @@
+//! From a case to the answer.
+
+use std::collections::BTreeMap;
+
+use evidence::{Case, Quote, paths};
+use rules::{Diagnosed, Diagnosis, State, checklist, diagnose, first_failure, summary, verdict};
+
+use crate::{
+    Check, Communicator, Doctor, Edge, Entity, Environment, Evidence, Facts, Finding, FirstFailure, Input,
+    Job, NodePair, NotChecked, Options, Rank, Ring, Stack, Test, Training, TreePlace, Verdict,
+};
+
+impl Doctor {
+    /// Judges a case and puts the answer together.
+    pub fn new(case: &Case, options: Options) -> Self {
+        let diagnosis = diagnose(case);
+        let verdict = verdict(case, &diagnosis);
+        Self {
+            schema: "plumb.doctor/1".to_owned(),
+            verdict: Verdict { level: verdict.level.name().to_owned(), text: verdict.text },
+            findings: diagnosis.findings.iter().map(|it| finding(case, it)).collect(),
+            checks: checks(case, &diagnosis),
+            not_checked: diagnosis
+                .unchecked
+                .iter()
+                .map(|(rule, missing)| NotChecked {
+                    id: rule.id.to_owned(),
+                    needs: missing.0.how_to_get().to_owned(),
+                })
+                .collect(),
+            facts: facts(case, options),
+            inputs: case
+                .sources
+                .files
+                .iter()
+                .map(|it| Input {
+                    file: it.name.to_string(),
+                    kind: it.tally.kind().name().to_owned(),
+                    lines: it.tally.lines,
+                    understood: it.tally.understood(),
+                    blank: it.tally.blank,
+                    cut: it.tally.cut,
+                    problem: it.problem.as_deref().map(str::to_owned),
+                })
+                .collect(),
+        }
+    }
+
+    /// Findings of a severity.
+    pub fn count(&self, severity: &str) -> usize {
+        self.findings.iter().filter(|it| it.severity == severity).count()
+    }
+}
+
+fn evidence(case: &Case, quote: &Quote) -> Evidence {
+    let (file, line) = case.locate(quote);
+    Evidence { file: file.to_owned(), line, text: quote.text.to_string() }
+}
+
+fn finding(case: &Case, it: &Diagnosed) -> Finding {
+    Finding {
+        id: it.rule.id.to_owned(),
+        severity: it.severity().name().to_owned(),
+        confidence: it.finding.confidence.name().to_owned(),
+        title: it.rule.title.to_owned(),
+        message: it.finding.message.clone(),
+        evidence: it.finding.evidence.iter().map(|it| evidence(case, it)).collect(),
+        why: it.why().to_owned(),
+        fix: it.fix().to_owned(),
+        references: it.rule.references.iter().map(|it| (*it).to_owned()).collect(),
+        entities: it
+            .finding
+            .entities
+            .iter()
+            .map(|it| Entity { kind: it.kind.to_owned(), name: it.name.clone() })
+            .collect(),
+        also: it.finding.also.iter().map(|it| (*it).to_owned()).collect(),
+    }
+}
+
+fn checks(case: &Case, diagnosis: &Diagnosis) -> Vec<Check> {
+    let state = |state: State| state.name().to_owned();
+    checklist(case, diagnosis)
+        .into_iter()
+        .map(|it| Check {
+            id: it.id.to_owned(),
+            state: state(it.state),
+            text: it.text,
+            evidence: it.evidence.map(|quote| evidence(case, &quote)),
+        })
+        .collect()
+}
+
+fn facts(case: &Case, options: Options) -> Facts {
+    let summary = summary(case);
+    Facts {
+        job: Job {
+            ranks: summary.n_ranks,
+            ranks_seen: summary.ranks_seen.len(),
+            nodes: summary.n_nodes,
+            ranks_per_node: summary.ranks_per_node,
+            hosts: summary.hosts,
+            instance: summary.instance,
+            machine: summary.machine,
+            networks: summary.networks,
+            gpudirect_connections: summary.gpudirect.0,
+            host_memory_connections: summary.gpudirect.1,
+            inside: summary.inside.into_iter().map(|(way, n)| (way.to_owned(), n)).collect(),
+        },
+        stack: Stack {
+            nccl: summary.nccl,
+            cuda_driver: summary.cuda_driver,
+            plugin: summary.plugin,
+            libfabric: summary.libfabric,
+        },
+        first_failure: first_failure(case).map(|it| FirstFailure {
+            evidence: evidence(case, &it.quote),
+            rank: it.rank,
+            host: it.host,
+            time: it.time,
+            what: it.what,
+            certain: it.certain,
+        }),
+        ranks: ranks(case),
+        communicators: case.communicators.iter().map(|it| communicator(case, it, options)).collect(),
+        environment: environment(case),
+        protocols: case.protocols.allowed().map(|it| it.into_iter().map(str::to_owned).collect()),
+        training: training(case),
+        tests: case.tests.iter().map(|it| test(case, it)).collect(),
+    }
+}
+
+fn ranks(case: &Case) -> Vec<Rank> {
+    let Some(world) = case.world() else { return Vec::new() };
+    let rank = |(rank, member): (&u32, &evidence::Member)| {
+        let process = case.processes.get(member.process)?;
+        let line = member.line();
+        Some(Rank {
+            rank: *rank,
+            host: process.host.to_string(),
+            pid: process.pid,
+            cuda_device: line.and_then(|it| it.cuda_device),
+            nvml_device: line.and_then(|it| it.nvml_device),
+            bus_id: line.and_then(|it| it.bus_id).map(|it| format!("{it:x}")),
+            complete: member.is_complete(),
+        })
+    };
+    world.members.iter().filter_map(rank).collect()
+}
+
+fn communicator(case: &Case, it: &evidence::Communicator, options: Options) -> Communicator {
+    let found = paths::of(case, it);
+    let members = || it.members.values();
+    let mut rings: Vec<Ring> = Vec::new();
+    for ring in members().flat_map(|it| &it.facts.rings) {
+        match rings.iter_mut().find(|it| it.order == ring.order && it.cut == ring.cut) {
+            Some(known) => known.channels.push(ring.channel),
+            None => {
+                rings.push(Ring { channels: vec![ring.channel], order: ring.order.clone(), cut: ring.cut });
+            }
+        }
+    }
+    let trees =
+        members().filter_map(|it| it.facts.trees.as_ref()).flat_map(|it| &it.value).map(|it| TreePlace {
+            channel: it.channel,
+            rank: it.rank,
+            up: it.up,
+            down: it.down.iter().flatten().copied().collect(),
+        });
+    let seconds = members().filter_map(|it| it.facts.init_timings.as_ref()).map(|it| it.value.total);
+    Communicator {
+        name: it.name.to_string(),
+        ranks: it.n_ranks,
+        ranks_seen: it.members.len(),
+        ranks_complete: members().filter(|it| it.is_complete()).count(),
+        nodes: it.n_nodes(),
+        parent: it.parent.and_then(|it| case.communicators.get(it)).map(|it| it.name.to_string()),
+        color: it.color,
+        network: members().find_map(|it| it.facts.network.as_ref()).map(|it| it.value.to_string()),
+        channels: members().find_map(|it| it.facts.channels.as_ref()).map(|it| it.value.coll),
+        setup_seconds: seconds.max_by(f64::total_cmp),
+        paths_by_kind: found.by_kind,
+        paths_by_nodes: found
+            .by_node_pair
+            .into_iter()
+            .map(|((from, to), ways)| NodePair { from, to, ways })
+            .collect(),
+        paths: options.matrix.then(|| {
+            let edge =
+                |it: paths::Edge| Edge { from: it.from, to: it.to, way: it.way, channels: it.channels };
+            found.edges.into_iter().map(edge).collect()
+        }),
+        rings,
+        trees: trees.collect(),
+        connections_guessed: members().any(|it| it.guessed),
+    }
+}
+
+fn environment(case: &Case) -> Vec<Environment> {
+    let mut all: BTreeMap<(String, String, &'static str), (usize, &Quote)> = BTreeMap::new();
+    for process in &case.processes {
+        for seen in &process.facts.environment {
+            let set_by = if process.added_by_plugin(&seen.value.0) { "plugin" } else { "job" };
+            let key = (seen.value.0.to_string(), seen.value.1.to_string(), set_by);
+            all.entry(key).or_insert((0, &seen.quote)).0 += 1;
+        }
+        // Some variables are read by others than NCCL: only the plugin tells of them.
+        for seen in &process.facts.ofi.added {
+            let (name, value) = &seen.value;
+            if !process.facts.environment.iter().any(|it| it.value.0 == *name) {
+                all.entry((name.to_string(), value.to_string(), "plugin")).or_insert((0, &seen.quote)).0 += 1;
+            }
+        }
+    }
+    for seen in case.manifests.iter().flat_map(|it| it.environment.iter()) {
+        let (name, value) = &seen.value;
+        if ["NCCL_", "FI_", "OFI_", "RDMAV_"].iter().any(|it| name.starts_with(it)) {
+            all.entry((name.to_string(), value.to_string(), "manifest")).or_insert((0, &seen.quote));
+        }
+    }
+    let variable =
+        |((name, value, set_by), (processes, quote)): ((String, String, &str), (usize, &Quote))| {
+            Environment { name, value, set_by: set_by.to_owned(), processes, evidence: evidence(case, quote) }
+        };
+    all.into_iter().map(variable).collect()
+}
+
+fn training(case: &Case) -> Option<Training> {
+    let it = &case.training;
+    if it.is_empty() {
+        return None;
+    }
+    #[expect(clippy::cast_precision_loss, reason = "a count of steps is far below 2^52")]
+    let mean = it.step_times.map(|(n, sum, _, _)| sum / n as f64);
+    Some(Training {
+        settings: it.settings.iter().map(|it| (it.value.0.to_string(), it.value.1.to_string())).collect(),
+        runtime_seconds: it.runtime_seconds.as_ref().map(|it| it.0),
+        loss_lines: it.loss_lines,
+        mean_step_ms: mean,
+        gpu_memory_max_gb: it.memory.gpu_max.as_ref().map(|it| it.0),
+        host_memory_max_percent: it.memory.host_percent.as_ref().map(|it| it.0),
+    })
+}
+
+fn test(case: &Case, it: &evidence::plain::NcclTests) -> Test {
+    let largest = it.rows.iter().max_by_key(|it| it.size);
+    Test {
+        program: it.program.as_deref().map(str::to_owned),
+        gpus: it.devices.len(),
+        rows: it.rows.len(),
+        largest_bytes: largest.map(|it| it.size),
+        largest_busbw: largest.and_then(|it| it.out_of_place).map(|it| it.busbw),
+        average_busbw: it.average_bus_bandwidth,
+        wrong: it.out_of_bounds,
+        evidence: evidence(case, &it.quote),
+    }
+}
