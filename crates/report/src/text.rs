@@ -290,9 +290,9 @@ impl Page {
         if finding.evidence.len() > 3 {
             writeln!(
                 out,
-                "   {}  and {} more lines",
+                "   {}  and {}",
                 self.paint("|", Self::by_word("note")),
-                finding.evidence.len() - 3
+                counted(finding.evidence.len() - 3, "more line")
             )?;
         }
         self.field(out, "why", &finding.why)?;

@@ -198,6 +198,7 @@ impl<'a> List<'a> {
     fn everyone(&self, said: usize) -> String {
         match self.case.processes.len() {
             1 => "the one process seen".to_owned(),
+            2 if said == 2 => "both processes".to_owned(),
             all if said == all => format!("all {all} processes"),
             all => format!("{said} of {all} processes"),
         }
