@@ -11,8 +11,8 @@ use std::net::IpAddr;
 
 use evidence::signals::application::{
     CLOSED, CRASH, ELASTIC_EXIT, ELASTIC_FAILED, ELASTIC_RANK, ELASTIC_ROOT, FINGERPRINT, GLOO_CLOSED,
-    MPI_CODE, MPI_FAILED, MPI_PROCESS, MPI_SIGNAL, OUT_OF_MEMORY, RANK_EXCEPTION, REMOTE_ERROR,
-    WATCHDOG_TIMEOUT, WORKER_ENDED,
+    MPI_CODE, MPI_FAILED, MPI_PROCESS, MPI_SIGNAL, MPI_SIGNAL_NAME, OUT_OF_MEMORY, RANK_EXCEPTION,
+    REMOTE_ERROR, WATCHDOG_TIMEOUT, WORKER_ENDED,
 };
 use evidence::{Case, Kind, Process, Quote, Sighting};
 
@@ -356,10 +356,11 @@ pub(crate) fn exits(case: &Case) -> Vec<Exit> {
     }
     all.extend(case.sightings_of(&MPI_SIGNAL).filter_map(|it| {
         let host = (!it.get("host").is_empty()).then(|| it.get("host").to_owned());
+        let signal = || case.sightings_of(&MPI_SIGNAL_NAME).next().and_then(|it| number(it.get("signal")));
         Some(Exit {
             rank: it.get("rank").parse().ok(),
             host,
-            code: -number(it.get("signal"))?,
+            code: -number(it.get("signal")).or_else(signal)?,
             quote: it.quote.clone(),
         })
     }));
@@ -373,14 +374,16 @@ pub(crate) fn exits(case: &Case) -> Vec<Exit> {
         }
     }
     all.extend(case.sightings_of(&WORKER_ENDED).filter_map(|it| {
-        let what = it.get("what");
-        let code = match what {
-            _ if what.contains("Segmentation fault") => -11,
-            _ if what.contains("Killed") || what.contains("Out Of Memory") => -9,
-            _ if what.contains("Terminated") => -15,
-            _ if what.contains("Aborted") => -6,
-            _ if what.contains("Bus error") => -7,
-            _ => number(what.rsplit(' ').next()?).or_else(|| number(it.get("code")))?,
+        let what = [it.get("what"), it.get("signal")].concat();
+        let code = match what.as_str() {
+            what if what.contains("Segmentation fault") || what.contains("SIGSEGV") => -11,
+            what if what.contains("Killed") || what.contains("Out Of Memory") || what.contains("SIGKILL") => {
+                -9
+            }
+            what if what.contains("Terminated") || what.contains("SIGTERM") => -15,
+            what if what.contains("Aborted") || what.contains("SIGABRT") => -6,
+            what if what.contains("Bus error") || what.contains("SIGBUS") => -7,
+            what => number(what.rsplit(' ').next()?).or_else(|| number(it.get("code")))?,
         };
         let host = (!it.get("host").is_empty()).then(|| it.get("host").to_owned());
         Some(Exit { rank: it.get("rank").parse().ok(), host, code, quote: it.quote.clone() })
@@ -506,6 +509,16 @@ mod tests {
         let srun = "srun: error: n3: task 12: Segmentation fault (core dumped)\nsrun: error: n1: task 1: Exited with exit code 1\n";
         let all = exits(&case(srun));
         assert_eq!((all[0].code, all[0].rank, all[1].code), (-11, Some(12), 1));
+    }
+
+    #[test]
+    fn signals_stand_on_the_same_line_or_on_the_next() {
+        let one = "mpirun noticed that process rank 3 with PID 0 on node n2 exited on signal 9 (Killed).\n";
+        let two = "prterun noticed that process rank 3 with PID 3201 on node n2 exited on\nsignal 11 (Segmentation fault: 11).\n";
+        let hydra = "=   BAD TERMINATION OF ONE OF YOUR APPLICATION PROCESSES\n=   EXIT CODE: 139\n";
+        let spawn = "ProcessExitedException: process 1 terminated with signal SIGKILL\n";
+        let signal = |text: &str| exits(&case(text))[0].signal();
+        assert_eq!([one, two, hydra, spawn].map(signal), [Some(9), Some(11), Some(11), Some(9)]);
     }
 
     #[test]

@@ -45,8 +45,10 @@ pub static WATCHDOG_STUCK: Signal = Signal {
     templates: &[
         "watchdog got stuck for {time} without making progress in monitoring enqueued collectives",
         "Heartbeat monitor timed out! Process will be terminated after dumping debug info",
+        "Exiting to ensure a consistent program state. Expected {n} threads to join the rendezvous",
+        "Watchdog timeout (self.watchdog_timeout={seconds}",
     ],
-    source: "PyTorch torch/csrc/distributed/c10d/ProcessGroupNCCL.cpp, 2.2 and later",
+    source: "PyTorch torch/csrc/distributed/c10d/ProcessGroupNCCL.cpp, 2.2 and later; XLA's rendezvous; SGLang's scheduler",
     meaning: "A CUDA call or the interpreter lock blocks the watchdog.",
     kind: Kind::TrainingLog,
 };
@@ -54,7 +56,11 @@ pub static WATCHDOG_STUCK: Signal = Signal {
 /// What the watchdog says before it ends the process.
 pub static OPERATIONS_FAILED: Signal = Signal {
     name: "operations-failed",
-    templates: &["Some NCCL operations have failed or timed out", "we are taking the entire process down"],
+    templates: &[
+        "Some NCCL operations have failed or timed out",
+        "we are taking the entire process down",
+        "NCCL communicator was aborted on rank",
+    ],
     source: "PyTorch torch/csrc/distributed/c10d/ProcessGroupNCCL.cpp",
     meaning: "The process is about to end itself.",
     kind: Kind::TrainingLog,
@@ -78,7 +84,10 @@ pub static STORE_TIMEOUT: Signal = Signal {
 /// Gloo waited for a peer.
 pub static GLOO_TIMEOUT: Signal = Signal {
     name: "gloo-timeout",
-    templates: &["Timed out waiting {ms}ms for {what} operation to complete"],
+    templates: &[
+        "Timed out waiting {ms}ms for {what} operation to complete",
+        "Application timeout caused pair closure",
+    ],
     source: "gloo transport/tcp/unbound_buffer.cc",
     meaning: "A peer did not send or receive in time.",
     kind: Kind::TrainingLog,
@@ -200,6 +209,21 @@ pub static REMOTE_ERROR: Signal = Signal {
     kind: Kind::TrainingLog,
 };
 
+/// A framework says that another process of the job is gone.
+pub static PEER_DIED: Signal = Signal {
+    name: "peer-died-said",
+    templates: &[
+        "Horovod has been shut down. This was caused by an exception on one of the ranks",
+        "This most likely indicates that another task died",
+        "tasks are unhealthy (stopped sending heartbeats)",
+        "Collective ops is aborted by: {what...}",
+        "The actor is dead because its worker process has died",
+    ],
+    source: "Horovod, JAX and XLA's coordination service, TensorFlow, Ray",
+    meaning: "Another process of the job ended first.",
+    kind: Kind::TrainingLog,
+};
+
 /// The proxy could not do what a rank asked for.
 pub static PROXY_FAILED: Signal = Signal {
     name: "proxy-failed",
@@ -297,9 +321,30 @@ pub static ELASTIC_TERM: Signal = Signal {
 /// mpirun saw a process end by a signal.
 pub static MPI_SIGNAL: Signal = Signal {
     name: "mpi-signal",
-    templates: &["noticed that process rank {rank} with PID {pid} on node {host} exited on signal {signal}"],
-    source: "Open MPI mpirun, prterun",
+    templates: &[
+        "noticed that process rank {rank} with PID {pid} on node {host} exited on signal {signal}",
+        "noticed that process rank {rank} with PID {pid} on node {host} exited on",
+    ],
+    source: "Open MPI mpirun; prterun, which puts the signal on the next line",
     meaning: "A process was killed by a signal.",
+    kind: Kind::TrainingLog,
+};
+
+/// The signal, where it stands on a line of its own.
+pub static MPI_SIGNAL_NAME: Signal = Signal {
+    name: "mpi-signal-name",
+    templates: &[
+        "signal {signal} (Segmentation fault",
+        "signal {signal} (Killed",
+        "signal {signal} (Bus error",
+        "signal {signal} (Aborted",
+        "THE EXIT STRING: Segmentation fault (signal {signal})",
+        "THE EXIT STRING: Killed (signal {signal})",
+        "THE EXIT STRING: Bus error (signal {signal})",
+        "THE EXIT STRING: Aborted (signal {signal})",
+    ],
+    source: "prterun; MPICH's hydra",
+    meaning: "The signal that ended the process named before.",
     kind: Kind::TrainingLog,
 };
 
@@ -328,8 +373,8 @@ pub static MPI_PROCESS: Signal = Signal {
 /// mpirun tells its exit code.
 pub static MPI_CODE: Signal = Signal {
     name: "mpi-code",
-    templates: &["Exit code:    {code}"],
-    source: "Open MPI mpirun, prterun",
+    templates: &["Exit code:    {code}", "=   EXIT CODE: {code}"],
+    source: "Open MPI mpirun, prterun; MPICH's hydra",
     meaning: "The exit code of the process that failed first.",
     kind: Kind::TrainingLog,
 };
@@ -342,6 +387,7 @@ pub static WORKER_ENDED: Signal = Signal {
         "srun: error: {host}: tasks {ranks}: {what...}",
         "Terminating remaining workers after failure of Process {rank}.",
         "exits with return code = {code}",
+        "ProcessExitedException: process {rank} terminated with signal {signal}",
         "A worker died or was killed while executing a task",
         "The actor died unexpectedly before finishing this task",
     ],
@@ -437,8 +483,13 @@ pub static DATA_PROGRESS: Signal = Signal {
 /// The others wait until the first process has prepared the data.
 pub static MAIN_PROCESS_FIRST: Signal = Signal {
     name: "main-process-first",
-    templates: &["main_process_first("],
-    source: "tracebacks through Hugging Face transformers and accelerate",
+    templates: &[
+        "main_process_first(",
+        "in main_process_first",
+        "zero_first(",
+        "could not find index map files, building the indices on rank 0",
+    ],
+    source: "tracebacks through Hugging Face transformers, accelerate and trainers of others; Megatron-LM",
     meaning: "A rank was waiting for the first process.",
     kind: Kind::TrainingLog,
 };
@@ -454,6 +505,12 @@ pub static SAVING: Signal = Signal {
         "Saving Full Model Checkpoint{what...}",
         "Saving final checkpoint{what...}",
         "Saving model{what...}",
+        "Saving current state to {what...}",
+        "Saving DeepSpeed Model and Optimizer{what...}",
+        "Saving FSDP model{what...}",
+        "Saving the whole model{what...}",
+        "Saving state dict{what...}",
+        "Saving full model{what...}",
         "[Torch] Saving {what...}",
         "[Torch] Checkpoint {what} is ready now",
         "Model checkpoint of size {what...}",
@@ -474,6 +531,11 @@ pub static SAVE_FRAME: Signal = Signal {
         ", in save_pretrained",
         ", in _save_model",
         ", in save_state",
+        ", in save_fsdp_model",
+        ", in save_16bit_model",
+        ", in save_full_model",
+        ", in save_with_accelerate",
+        ", in _zero3_consolidated_16bit_state_dict",
     ],
     source: "tracebacks of trainers",
     meaning: "The rank was saving.",
@@ -533,6 +595,9 @@ pub static HARMLESS: Signal = Signal {
     name: "harmless",
     templates: &[
         "destroy_process_group() was not called before program exit",
+        "process group has NOT been destroyed before",
+        "The hostname of the client socket cannot be retrieved",
+        "cannot be initialized on [::]:{port} (errno: 97 - Address family not supported by protocol)",
         "TORCH_NCCL_AVOID_RECORD_STREAMS=1 has no effect",
         "ProcessGroupNCCL preparing to dump debug info",
         "Observed flight recorder dump signal from another rank via TCPStore",
@@ -567,6 +632,7 @@ pub static ALL: &[&Signal] = &[
     &CLOSED,
     &SOCKET_CALL,
     &REMOTE_ERROR,
+    &PEER_DIED,
     &PROXY_FAILED,
     &GLOO_CLOSED,
     &STORE_CLOSED,
@@ -577,6 +643,7 @@ pub static ALL: &[&Signal] = &[
     &ELASTIC_TABLE,
     &ELASTIC_TERM,
     &MPI_SIGNAL,
+    &MPI_SIGNAL_NAME,
     &MPI_FAILED,
     &MPI_PROCESS,
     &MPI_CODE,

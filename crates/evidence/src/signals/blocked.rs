@@ -53,8 +53,14 @@ pub static CONNECTION_LOST: Signal = Signal {
 /// A connection of Open MPI or Gloo failed.
 pub static OTHER_CONNECT_FAILED: Signal = Signal {
     name: "other-connect-failed",
-    templates: &["connect() to {peer} failed: {reason...}", "SO_ERROR: {reason}, remote=[{peer}]"],
-    source: "Open MPI btl_tcp_endpoint.c, Gloo transport/tcp/pair.cc",
+    templates: &[
+        "connect() to {peer} failed: {reason...}",
+        "Message:    connect() to {peer} failed",
+        "SO_ERROR: {reason}, remote=[{peer}]",
+        "pair.cc:{line}] connect [{peer}]:{port}: {reason...}",
+        "ssh: connect to host {peer} port {port}: {reason...}",
+    ],
+    source: "Open MPI btl_tcp_endpoint.c, Gloo transport/tcp/pair.cc, ssh as launchers use it",
     meaning: "A TCP connection between two hosts of the job could not be made.",
     kind: Kind::TrainingLog,
 };
@@ -93,8 +99,9 @@ pub static HOST_NOT_FOUND: Signal = Signal {
         "host not found: {reason...}",
         "Could not resolve hostname {host}: {reason...}",
         "Net : error encountered when getting address info : {reason...}",
+        "DNS resolution failed for {host}",
     ],
-    source: "PyTorch up to 1.9, ssh, NCCL src/misc/socket.cc (NCCL_COMM_ID)",
+    source: "PyTorch up to 1.9, ssh, NCCL src/misc/socket.cc (NCCL_COMM_ID), gRPC in JAX and TensorFlow",
     meaning: "A name could not be resolved and the program gave up.",
     kind: Kind::TrainingLog,
 };
@@ -108,12 +115,36 @@ pub static GAI_ERROR: Signal = Signal {
     kind: Kind::TrainingLog,
 };
 
+/// A tool asked for a name in vain.
+pub static LOOK_UP_FAILED: Signal = Signal {
+    name: "look-up-failed",
+    templates: &["nslookup: can't resolve '{host}'", "** server can't find {host}: NXDOMAIN"],
+    source: "nslookup, as in the init container of a PyTorchJob",
+    meaning: "A name has no address at the moment.",
+    kind: Kind::TrainingLog,
+};
+
 /// The client of PyTorch's store gave up.
 pub static CLIENT_TIMED_OUT: Signal = Signal {
     name: "client-timed-out",
-    templates: &["The client socket has timed out after {time} while trying to connect to ({host}, {port})"],
+    templates: &[
+        "The client socket has timed out after {time} while trying to connect to ({host}, {port})",
+        "The client socket has timed out after {time} while trying to connect to {host}:{port}",
+    ],
     source: "PyTorch torch/csrc/distributed/c10d/socket.cpp",
     meaning: "The master could not be reached before the timeout.",
+    kind: Kind::TrainingLog,
+};
+
+/// The client of PyTorch's store tried every address of the master.
+pub static CLIENT_GAVE_UP: Signal = Signal {
+    name: "client-gave-up",
+    templates: &[
+        "The client socket has failed to connect to any network address of ({host}, {port})",
+        "RendezvousConnectionError: The connection to the C10d store has failed",
+    ],
+    source: "PyTorch torch/csrc/distributed/c10d/socket.cpp, torch/distributed/elastic/rendezvous",
+    meaning: "The master could not be reached at any of its addresses.",
     kind: Kind::TrainingLog,
 };
 
@@ -133,14 +164,18 @@ pub static PORT_IN_USE: Signal = Signal {
         "The server socket has failed to listen on any local network address. port: {port}, useIpv6: {v6}, code: {code}, name: EADDRINUSE",
         "The server socket has failed to bind to {address} (errno: 98 - Address already in use)",
         "The server socket has failed to listen on {address} (errno: 98 - Address already in use)",
-        "code: -98, name: EADDRINUSE",
+        "name: EADDRINUSE",
+        "The server socket has failed to bind to {address} (system error: 10048 - ",
+        "(errno: 48 - Address already in use)",
         "Tried to launch distributed communication on port `{port}`, but another process is utilizing it",
         "RuntimeError: Address already in use",
-        "OSError: [Errno 98] Address already in use",
+        "[Errno 98] Address already in use",
+        "ZMQError: Address already in use",
+        "Could not start gRPC server",
         "EADDRINUSE: address already in use {address}",
         "Call to bind failed : Address already in use",
     ],
-    source: "PyTorch torch/csrc/distributed/c10d/socket.cpp and TCPStore, Accelerate, Python, NCCL",
+    source: "PyTorch torch/csrc/distributed/c10d/socket.cpp and TCPStore, Accelerate, Python, ZeroMQ, gRPC, NCCL; macOS says 48, Windows 10048",
     meaning: "A server could not open its port: another process listens there.",
     kind: Kind::TrainingLog,
 };
@@ -172,7 +207,9 @@ pub static ALL: &[&Signal] = &[
     &NAME_NOT_RESOLVED,
     &HOST_NOT_FOUND,
     &GAI_ERROR,
+    &LOOK_UP_FAILED,
     &CLIENT_TIMED_OUT,
+    &CLIENT_GAVE_UP,
     &CLIENT_FAILED,
     &PORT_IN_USE,
     &MASTER_ADDR,

@@ -13,6 +13,7 @@ pub static NO_EFA_DEVICE: Signal = Signal {
         "fi_getinfo: provider efa returned -61",
         "fi_info -p efa: -61",
         "fi_info -p efa returned -61",
+        "NET/OFI Insufficient Libfabric devices found",
     ],
     source: "aws-ofi-nccl 1.9 to 1.14.0, then 1.14.1 and later; fi_info; libfabric at level info",
     meaning: "No EFA device can be seen by this process.",
@@ -212,6 +213,19 @@ pub static FORK_CALL: Signal = Signal {
     kind: Kind::TrainingLog,
 };
 
+/// A data loader's worker crashed.
+pub static WORKER_CRASHED: Signal = Signal {
+    name: "worker-crashed",
+    templates: &[
+        "is killed by signal: Segmentation fault",
+        "Unexpected segmentation fault encountered in worker",
+        "Unable to write to EQ: Missing or unavailable event queue",
+    ],
+    source: "PyTorch DataLoader; libfabric before 1.9",
+    meaning: "A forked process touched memory that was not its own any more.",
+    kind: Kind::TrainingLog,
+};
+
 /// Libfabric could not prepare CUDA memory of NCCL 2.19.
 pub static SYNC_MEMOPS: Signal = Signal {
     name: "efa-sync-memops",
@@ -322,6 +336,19 @@ pub static INVALID_TAG: Signal = Signal {
     templates: &["NET/OFI Received an invalid tag {tag} for device {device}"],
     source: "aws-ofi-nccl 1.0 to 1.15",
     meaning: "The handle of a peer was not written by the same plugin and protocol.",
+    kind: Kind::NcclLog,
+};
+
+/// A peer uses another number of EFA devices for one connection.
+pub static RAILS_DIFFER: Signal = Signal {
+    name: "ofi-rails-differ",
+    templates: &[
+        "NET/OFI Unexpected number of remote rails for dev {device}. Expected {counts...}",
+        "NET/OFI Unexpected number of remote control rails for dev {device}. Expected {counts...}",
+        "NET/OFI Unexpected number of remote rails",
+    ],
+    source: "aws-ofi-nccl 1.7 and later",
+    meaning: "The handle of a peer names another number of EFA devices than this side has.",
     kind: Kind::NcclLog,
 };
 
@@ -450,6 +477,7 @@ pub static ALL: &[&Signal] = &[
     &FORK_UNSAFE,
     &FORK_NO_MEMORY,
     &FORK_CALL,
+    &WORKER_CRASHED,
     &SYNC_MEMOPS,
     &REGISTER_FAILED,
     &SECURITY_GROUP_SAID,
@@ -459,6 +487,7 @@ pub static ALL: &[&Signal] = &[
     &ENDPOINT_FAILED,
     &DOCKER_RUN,
     &INVALID_TAG,
+    &RAILS_DIFFER,
     &WRONG_SOCKET,
     &MIXED_DEVICE_COUNTS,
     &NETWORK_QUOTED,

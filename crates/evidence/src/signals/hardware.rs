@@ -6,10 +6,29 @@ use crate::source::Kind;
 /// The driver reports an error of a GPU by number.
 pub static XID: Signal = Signal {
     name: "xid",
-    templates: &["NVRM: Xid ({bus}): {xid}, {text...}"],
+    // The space keeps the SXid of an NVSwitch out.
+    templates: &["NVRM: Xid ({bus}): {xid}, {text...}", " Xid (PCI:{bus}): {xid}, {text...}"],
     source: "the NVIDIA kernel driver",
     meaning: "An error of a GPU; the number says which.",
     kind: Kind::KernelLog,
+};
+
+/// An Xid that somebody mentions.
+pub static XID_NAMED: Signal = Signal {
+    name: "xid-named",
+    templates: &[
+        "Xid {n}",
+        "XID {n}",
+        "Xid: {n}",
+        "XID: {n}",
+        "Xid error {n}",
+        "XID error {n}",
+        "Xid errors: {n}",
+        "XID errors: {n}",
+    ],
+    source: "notes, DCGM, node problem detectors",
+    meaning: "An error of a GPU; the number says which.",
+    kind: Kind::Notes,
 };
 
 /// An NVSwitch reports an error by number.
@@ -31,6 +50,7 @@ pub static FALLEN_OFF_BUS: Signal = Signal {
         "NVML_ERROR_GPU_IS_LOST",
         "Unable to determine the device handle for GPU",
         "Unable to determine the device handle for gpu",
+        "NVRM: osInitNvMapping: *** Cannot attach gpu",
     ],
     source: "the NVIDIA kernel driver, nvidia-smi, NVML",
     meaning: "The driver has lost a GPU.",
@@ -69,12 +89,50 @@ pub static UNCORRECTABLE_ECC: Signal = Signal {
     name: "uncorrectable-ecc",
     templates: &[
         "uncorrectable ECC error encountered",
+        "uncorrectable ECC error detected",
+        "Uncorrectable ECC error",
+        "volatile double-bit ECC error(s)",
+        "has uncorrectable memory errors and row remappings are pending",
+        "Row remap failure. Replace the GPU",
         "CUDA_ERROR_ECC_UNCORRECTABLE",
         "cudaErrorECCUncorrectable",
     ],
-    source: "CUDA, error 214 (39 before CUDA 10.1)",
+    source: "CUDA, error 214 (39 before CUDA 10.1); DCGM",
     meaning: "A program read GPU memory that is broken beyond correction.",
     kind: Kind::TrainingLog,
+};
+
+/// Rows of GPU memory wait to be replaced, or could not be.
+pub static ROW_REMAPPING: Signal = Signal {
+    name: "row-remapping",
+    templates: &[
+        "Pending                           : Yes",
+        "Pending : Yes",
+        "Remapping Failure Occurred        : Yes",
+        "Remapping Failure Occurred : Yes",
+        "Pending Page Blacklist            : Yes",
+    ],
+    source: "nvidia-smi -q, sections Remapped Rows and Retired Pages",
+    meaning: "A GPU has broken memory and takes a spare row at its next reset, or has none left.",
+    kind: Kind::Notes,
+};
+
+/// Counters of errors in GPU memory.
+pub static ECC_COUNTER: Signal = Signal {
+    name: "ecc-counter",
+    templates: &["DRAM Uncorrectable {count...}", "SRAM Uncorrectable {count...}"],
+    source: "nvidia-smi -q, section ECC Errors",
+    meaning: "How many uncorrectable errors a GPU has met.",
+    kind: Kind::Notes,
+};
+
+/// A GPU, as `nvidia-smi` lists it.
+pub static GPU_LISTED: Signal = Signal {
+    name: "gpu-listed",
+    templates: &["GPU {index}: NVIDIA {model} (UUID: {uuid}"],
+    source: "nvidia-smi -L, nvidia-smi nvlink",
+    meaning: "The model of a GPU.",
+    kind: Kind::Notes,
 };
 
 /// A link between GPUs failed during a program.
@@ -84,6 +142,7 @@ pub static NVLINK_UNCORRECTABLE: Signal = Signal {
         "uncorrectable NVLink error detected during the execution",
         "uncorrectable NVLink error was detected during the execution",
         "CUDA_ERROR_NVLINK_UNCORRECTABLE",
+        "Invalid access of peer GPU memory over nvlink or a hardware error",
         "cudaErrorNvlinkUncorrectable",
     ],
     source: "CUDA, error 220",
@@ -109,13 +168,17 @@ pub static PCIE_AER: Signal = Signal {
 
 /// All signals of this family.
 pub static ALL: &[&Signal] = &[
+    &ECC_COUNTER,
     &FALLEN_OFF_BUS,
     &GPU_INIT_FAILED,
+    &GPU_LISTED,
     &NVLINK_DOWN,
     &NVLINK_UNCORRECTABLE,
     &NVLINK_UP,
     &PCIE_AER,
+    &ROW_REMAPPING,
     &SXID,
     &UNCORRECTABLE_ECC,
     &XID,
+    &XID_NAMED,
 ];

@@ -34,6 +34,7 @@ pub static ASYNC_EVENT: Signal = Signal {
         "Got async event : {event...}",
         "Got async error event: {event...}",
         "async fatal event: {event...}",
+        "async fatal event on {event...}",
         "Got non-fatal async event: {event...}",
         "IB Async event on {event...}",
     ],
@@ -61,8 +62,9 @@ pub static HCA_HEALTH: Signal = Signal {
         "mlx5_core {device}: health_recover_work:{line}: handling bad device",
         "synd 0x1: firmware internal error",
         "mlx5_core {device}: mlx5_health_try_recover",
+        "mlx4_core {device}: Internal error detected",
     ],
-    source: "Linux drivers/net/ethernet/mellanox/mlx5/core/health.c",
+    source: "Linux drivers/net/ethernet/mellanox/mlx5/core/health.c and mlx4/catas.c",
     meaning: "The firmware of an adapter stopped working.",
     kind: Kind::KernelLog,
 };
@@ -73,9 +75,14 @@ pub static LINK_DOWN: Signal = Signal {
     templates: &[
         "mlx5_core {device}: Link down",
         "bnxt_en {device}: NIC Link is Down",
+        "ice {device}: NIC Link is Down",
+        "i40e {device}: NIC Link is Down",
         "Port module event[error]: {event...}",
+        "Port module event: module {module}, Cable unplugged",
+        "link status definitely down for interface {device}",
+        "(slave {device}): link status definitely down",
     ],
-    source: "Linux mlx5_core and bnxt_en",
+    source: "Linux mlx5_core, bnxt_en, ice and i40e; bonding",
     meaning: "A port lost its link, or its cable or module reports an error.",
     kind: Kind::KernelLog,
 };
@@ -94,6 +101,18 @@ pub static MODIFY_QP_FAILED: Signal = Signal {
     kind: Kind::NcclLog,
 };
 
+/// The kind of a GID could not be read.
+pub static GID_UNREADABLE: Signal = Signal {
+    name: "gid-unreadable",
+    templates: &[
+        "NET/IB: read failed in ncclIbRoceGetVersionNum: {reason...}",
+        "NET/IB: open failed in ncclIbRoceGetVersionNum: {reason...}",
+    ],
+    source: "NCCL src/transport/net_ib.cc, 2.21 to 2.25",
+    meaning: "The search for the right GID met an entry that belongs to another container, and gave up.",
+    kind: Kind::NcclLog,
+};
+
 /// An adapter is seen but cannot be opened.
 pub static UNABLE_TO_OPEN: Signal = Signal {
     name: "unable-to-open-hca",
@@ -106,9 +125,21 @@ pub static UNABLE_TO_OPEN: Signal = Signal {
 /// A tool finds no adapter.
 pub static NO_ADAPTERS: Signal = Signal {
     name: "no-ib-adapters",
-    templates: &["No IB devices found"],
+    templates: &["No IB devices found", "0 HCAs found", "Unable to find the Infiniband/RoCE device"],
     source: "ibv_devinfo, perftest",
     meaning: "Inside this container or on this host no RDMA adapter can be opened.",
+    kind: Kind::Notes,
+};
+
+/// The verbs library sees an adapter and has no driver for it.
+pub static NO_USER_DRIVER: Signal = Signal {
+    name: "no-verbs-driver",
+    templates: &[
+        "libibverbs: Warning: no userspace device-specific driver found for {path}",
+        "libibverbs: Warning: couldn't open {path}",
+    ],
+    source: "rdma-core libibverbs",
+    meaning: "/sys lists an adapter, but its device file or its library is not in this image.",
     kind: Kind::Notes,
 };
 
@@ -184,8 +215,10 @@ pub static ALL: &[&Signal] = &[
     &HCA_HEALTH,
     &LINK_DOWN,
     &MODIFY_QP_FAILED,
+    &GID_UNREADABLE,
     &UNABLE_TO_OPEN,
     &NO_ADAPTERS,
+    &NO_USER_DRIVER,
     &INCOMPATIBLE_DEVICES,
     &SIZE_MISMATCH,
     &WRITE_ORDERING,

@@ -10,10 +10,12 @@ pub static NO_SOCKET_INTERFACE: Signal = Signal {
         "Bootstrap : no socket interface found",
         "NET/Socket : no interface found",
         "NET/IB : No IP interface found",
+        "Socket creation failed : Address family not supported by protocol",
         "no device found matching {name}, verify NCCL_OOB_NET_IFNAME",
         "no device found after excluding {name}, verify NCCL_OOB_NET_IFNAME",
     ],
-    source: "NCCL src/bootstrap.cc and src/transport/net_*.cc, 2.4 and later; NCCL_OOB_NET_IFNAME since 2.23",
+    source: "NCCL src/bootstrap.cc and src/transport/net_*.cc, 2.4 and later; up to 2.3 the socket without an address fails; \
+             NCCL_OOB_NET_IFNAME since 2.23",
     meaning: "No interface has the name asked for, or none of those has an address.",
     kind: Kind::NcclLog,
 };
@@ -64,9 +66,18 @@ pub static OLD_INTERFACES: Signal = Signal {
 /// Gloo found no better address than loopback.
 pub static GLOO_LOOPBACK: Signal = Signal {
     name: "gloo-loopback",
-    templates: &["Unable to resolve hostname to a (local) address. Using the loopback address as fallback"],
+    templates: &["Unable to resolve hostname to a (local) address. Using the loopback"],
     source: "PyTorch ProcessGroupGloo.cpp",
     meaning: "The host name has no address of its own; other hosts are told 127.0.0.1.",
+    kind: Kind::TrainingLog,
+};
+
+/// Gloo's ranks did not reach each other.
+pub static GLOO_MESH_FAILED: Signal = Signal {
+    name: "gloo-mesh-failed",
+    templates: &["Gloo connectFullMesh failed"],
+    source: "PyTorch ProcessGroupGloo.cpp, 1.13 and later",
+    meaning: "A rank could not connect to another at the address that Gloo announced.",
     kind: Kind::TrainingLog,
 };
 
@@ -105,6 +116,7 @@ pub static ALL: &[&Signal] = &[
     &OLD_INTERFACE,
     &OLD_INTERFACES,
     &GLOO_LOOPBACK,
+    &GLOO_MESH_FAILED,
     &DOCKER_RUN,
     &LINK_ROUTE,
     &INTERFACE_ADDRESS,

@@ -19,7 +19,12 @@ pub static DUPLICATE_GPU: Signal = Signal {
 /// A GPU number that the host does not have.
 pub static INVALID_DEVICE: Signal = Signal {
     name: "invalid-device",
-    templates: &["invalid device ordinal", "GPU device may be out of range, do you have enough GPUs"],
+    templates: &[
+        "invalid device ordinal",
+        "GPU device may be out of range, do you have enough GPUs",
+        "device >= 0 && device < num_gpus",
+        "AssertionError: Invalid device id",
+    ],
     source: "CUDA error 101 (10 before CUDA 10.1), as nccl-tests, PyTorch and NCCL print it",
     meaning: "A process asked for a GPU number that it does not see.",
     kind: Kind::TrainingLog,
@@ -32,10 +37,34 @@ pub static TOO_FEW_GPUS: Signal = Signal {
         "Invalid number of GPUs: {asked} requested but only {found} were found",
         "World size ({asked}) is larger than the number of available GPUs ({found})",
         "The number of required GPUs exceeds the total number of available GPUs",
+        "cannot be larger than the number of available GPUs",
+        "But your machine only has: {machine}",
         "No slot '{slot}' specified on host",
     ],
-    source: "nccl-tests src/common.cu (2.13 and later), vLLM, DeepSpeed's launcher",
+    source: "nccl-tests src/common.cu (2.13 and later), vLLM, Lightning, DeepSpeed's launcher",
     meaning: "More GPUs were asked for than there are.",
+    kind: Kind::TrainingLog,
+};
+
+/// mpirun has fewer places than processes.
+pub static TOO_FEW_SLOTS: Signal = Signal {
+    name: "too-few-slots",
+    templates: &["There are not enough slots available in the system to satisfy the {n}"],
+    source: "Open MPI mpirun, prterun",
+    meaning: "More processes were asked for than the hosts have slots.",
+    kind: Kind::TrainingLog,
+};
+
+/// JAX waits until every process has come.
+pub static TASKS_ABSENT: Signal = Signal {
+    name: "tasks-absent",
+    templates: &[
+        "Barrier timed out. Barrier_id: {barrier}. Timed out task names:",
+        "Barrier timed out. Id: {barrier}. This usually happens because a task triggered the barrier too early",
+        "Stopping coordination service as cluster registration failed",
+    ],
+    source: "XLA and TensorFlow coordination service",
+    meaning: "Not all processes came to a barrier in time.",
     kind: Kind::TrainingLog,
 };
 
@@ -167,6 +196,8 @@ pub static ALL: &[&Signal] = &[
     &DUPLICATE_GPU,
     &INVALID_DEVICE,
     &TOO_FEW_GPUS,
+    &TOO_FEW_SLOTS,
+    &TASKS_ABSENT,
     &STORE_BARRIER,
     &STORE_BARRIER_TIMEOUT,
     &STORE_BARRIER_DONE,

@@ -14,6 +14,7 @@ pub static SHM_FULL: Signal = Signal {
         "Error while creating shared memory segment {file} (size {bytes}), error: {why...}",
         "Error while creating shared memory segment {file} (size {bytes})",
         "fallocate: Failed to extend {file} to {bytes} bytes, error: {why...}",
+        "Unable to allocate shared memory ({bytes} bytes) : {why...}",
     ],
     source: "NCCL include/shm.h (up to 2.12), src/misc/shmutils.cc (2.13 to 2.29), src/os/linux.cc (2.30)",
     meaning: "A buffer in /dev/shm could not be made: it is full or too small.",
@@ -31,15 +32,53 @@ pub static SHM_BUS_ERROR: Signal = Signal {
         "unable to write to file </torch_",
         "unable to allocate shared memory(shm) for file </torch_",
         "unable to allocate shared memory (shm) for file </torch_",
+        "unable to open shared memory object </torch_{file}> in read-write mode: No space left on device",
+        "No space left on device: '/dev/shm/",
+        "No space left on device: '/psm_",
+        "Please check that /dev/shm or the directory you specified has more available memory",
+        "(the shared-memory backing",
+        "Fatal Python error: Bus error",
         "Signal 7 (SIGBUS) received by PID",
         "failed (exitcode: -7)",
         "Signal: Bus error (7)",
         "Caught signal 7 (Bus error",
         "Bus error (core dumped)",
     ],
-    source: "PyTorch DataLoader and torchrun",
+    source: "PyTorch DataLoader and torchrun, Python, UCX, Open MPI",
     meaning: "A worker wrote to shared memory for which there was no room.",
     kind: Kind::TrainingLog,
+};
+
+/// Python found no room, and does not say where.
+pub static NO_SPACE: Signal = Signal {
+    name: "no-space-unnamed",
+    templates: &["OSError: [Errno 28] No space left on device"],
+    source: "Python",
+    meaning: "A disk or /dev/shm is full.",
+    kind: Kind::TrainingLog,
+};
+
+/// A traceback that goes through shared memory.
+pub static SHARED_MEMORY_FRAME: Signal = Signal {
+    name: "shared-memory-frame",
+    templates: &[
+        "/multiprocessing/shared_memory.py\", line {line}",
+        "/multiprocessing/heap.py\", line {line}",
+        "/multiprocessing/synchronize.py\", line {line}",
+        "/torch/multiprocessing/reductions.py\", line {line}",
+    ],
+    source: "Python tracebacks",
+    meaning: "The failure happened while shared memory was made.",
+    kind: Kind::TrainingLog,
+};
+
+/// `df` shows that /dev/shm is full.
+pub static SHM_FULL_BY_DF: Signal = Signal {
+    name: "shm-full-by-df",
+    templates: &["100% /dev/shm", "99% /dev/shm"],
+    source: "df -h",
+    meaning: "There is no room left in /dev/shm.",
+    kind: Kind::Notes,
 };
 
 /// Ray avoids a small /dev/shm.
@@ -54,7 +93,7 @@ pub static SHM_SMALL_FOR_RAY: Signal = Signal {
 /// No more files or sockets can be opened.
 pub static TOO_MANY_OPEN_FILES: Signal = Signal {
     name: "too-many-open-files",
-    templates: &["Too many open files", "received 0 items of ancdata"],
+    templates: &["Too many open files", "too many open files", "received 0 items of ancdata"],
     source: "the C library (EMFILE), printed by NCCL, PyTorch and Python",
     meaning: "The limit of open files is reached; sockets count as files.",
     kind: Kind::TrainingLog,
@@ -90,8 +129,13 @@ pub static HOST_OOM: Signal = Signal {
         "killed due to memory pressure (OOM)",
         "was killed due to the node running low on memory",
         "exceeded memory limit (",
+        "Exceeded job memory limit",
+        "Exceeded step memory limit",
+        "The node was low on resource: memory",
+        "TERM_MEMLIMIT: job killed",
+        "systemd-oomd killed ",
     ],
-    source: "Linux, Slurm, Kubernetes, Ray",
+    source: "Linux, systemd, Slurm, LSF, Kubernetes, Ray",
     meaning: "A process was killed because the host or its container had no memory left.",
     kind: Kind::KernelLog,
 };
@@ -113,10 +157,27 @@ pub static SIGKILL: Signal = Signal {
         "terminated by signal SIGKILL",
         "terminated with signal SIGKILL",
         "killed by SIGKILL by OOM killer",
+        "interrupted by signal 9: SIGKILL",
+        "exited with code 137",
+        "exit with status code 137",
+        "Exited (137)",
+        "exit code: 137",
+        "exit status 137",
+        "task {task}: Killed",
+        "zsh: killed ",
         ": line {line}: {pid} Killed  ",
     ],
-    source: "torchrun, DeepSpeed, Open MPI, PyTorch DataLoader, Kubernetes",
+    source: "torchrun, DeepSpeed, Open MPI, Horovod, Slurm, PyTorch DataLoader, Docker, Kubernetes",
     meaning: "A process was killed; mostly by the kernel for lack of host memory.",
+    kind: Kind::TrainingLog,
+};
+
+/// The word with which a shell tells of a killed process, alone on its line.
+pub static KILLED_ALONE: Signal = Signal {
+    name: "killed-alone",
+    templates: &["Killed"],
+    source: "shells; the line must hold nothing else",
+    meaning: "A process was killed, mostly for lack of host memory.",
     kind: Kind::TrainingLog,
 };
 
@@ -184,6 +245,7 @@ pub static LOCKED_MEMORY_REFUSED: Signal = Signal {
         "Call to ibv_reg_mr_iova2 failed with error Cannot allocate memory",
         "Call to ibv_alloc_pd failed with error Cannot allocate memory",
         "ibv_reg_mr() failed: Cannot allocate memory",
+        "ibv_reg_mr(address={address}) failed: Cannot allocate memory",
         "Failure to post internal receive buffers",
         "memlock limits are set too low",
         "allocate some locked memory",
@@ -234,14 +296,18 @@ pub static ALL: &[&Signal] = &[
     &GPU_OOM_IN_NCCL,
     &GPU_OOM_IN_TESTS,
     &HOST_OOM,
+    &KILLED_ALONE,
     &LAUNCHER_ENDED,
     &LOCKED_MEMORY_LIMIT,
     &LOCKED_MEMORY_REFUSED,
+    &NO_SPACE,
     &OPEN_FILE_LIMIT,
     &PROXY_POLL_FAILED,
     &REGISTRATION_WITHOUT_MEMORY,
+    &SHARED_MEMORY_FRAME,
     &SHM_BUS_ERROR,
     &SHM_FULL,
+    &SHM_FULL_BY_DF,
     &SHM_SMALL_FOR_RAY,
     &SIGKILL,
     &TOO_MANY_OPEN_FILES,

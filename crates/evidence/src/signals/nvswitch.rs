@@ -6,7 +6,16 @@ use crate::source::Kind;
 /// CUDA waits for the fabric.
 pub static SYSTEM_NOT_READY: Signal = Signal {
     name: "system-not-ready",
-    templates: &["system not yet initialized", "cudaErrorSystemNotReady", "CUDA_ERROR_SYSTEM_NOT_READY"],
+    templates: &[
+        "system not yet initialized",
+        "System not yet initialized",
+        "cudaErrorSystemNotReady",
+        "CUDA_ERROR_SYSTEM_NOT_READY",
+        "cuInit err: 802",
+        "library init failure: 802",
+        "CUDA error 802",
+        "cudaGetDeviceCount returned 802",
+    ],
     source: "CUDA, error 802",
     meaning: "The driver is up, but a daemon it needs is not: on NVSwitch machines the Fabric Manager.",
     kind: Kind::TrainingLog,
@@ -39,10 +48,28 @@ pub static FABRIC_MANAGER_FAILED: Signal = Signal {
     kind: Kind::KernelLog,
 };
 
+/// The Fabric Manager's service, as `systemctl status` heads it.
+pub static FABRIC_MANAGER_STATUS: Signal = Signal {
+    name: "fabric-manager-status",
+    templates: &["nvidia-fabricmanager.service - ", "systemctl status nvidia-fabricmanager"],
+    source: "systemctl status",
+    meaning: "The lines after it tell of the Fabric Manager.",
+    kind: Kind::Notes,
+};
+
+/// A service that does not run.
+pub static SERVICE_DOWN: Signal = Signal {
+    name: "service-down",
+    templates: &["Active: inactive (dead)", "Active: failed (Result: {why})"],
+    source: "systemctl status",
+    meaning: "The service named above is not running.",
+    kind: Kind::Notes,
+};
+
 /// The GPUs wait for the Fabric Manager.
 pub static FABRIC_IN_PROGRESS: Signal = Signal {
     name: "fabric-in-progress",
-    templates: &["State                             : In Progress"],
+    templates: &["State                             : In Progress", "State : In Progress"],
     source: "nvidia-smi -q, section Fabric",
     meaning: "A GPU has not joined the NVLink fabric yet.",
     kind: Kind::Notes,
@@ -63,6 +90,7 @@ pub static NVLS_BIND_FAILED: Signal = Signal {
     templates: &[
         "Failed to bind NVLink SHARP (NVLS) Multicast memory of size {size} : CUDA error {code} '{text}'{rest...}",
         "Failed to bind NVLink SHARP (NVLS) Multicast memory of size {size}:{rest...}",
+        "Failed to bind NVLink SHARP (NVLS) Multicast memory",
         "usually caused by a system or configuration error in the Fabric Manager or NVSwitches",
     ],
     source: "NCCL src/transport/nvls.cc, 2.27 and later",
@@ -73,7 +101,7 @@ pub static NVLS_BIND_FAILED: Signal = Signal {
 /// NVLS failed, in releases that do not explain it.
 pub static NVLS_CUDA_FAILURE: Signal = Signal {
     name: "nvls-cuda-failure",
-    templates: &["transport/nvls.cc:{line} NCCL WARN Cuda failure {what...}"],
+    templates: &["transport/nvls.cc:{line} NCCL WARN Cuda failure {what...}", "Cuda failure 401 '{what}'"],
     source: "NCCL src/transport/nvls.cc, 2.17 and later",
     meaning: "A CUDA call for NVLink SHARP failed.",
     kind: Kind::NcclLog,
@@ -99,9 +127,26 @@ pub static FABRIC_HANDLE_REFUSED: Signal = Signal {
         "cuMemCreate failed: operation not permitted",
         "[CUDA_ERROR_NOT_PERMITTED] operation not permitted in expression cuMemCreate",
         "Cuda failure 800 'operation not permitted'",
+        "cuMemCreate failed: 800",
+        "(Cu failure: operation not permitted)",
+        "CUDA error 800 'operation not permitted'",
     ],
     source: "CUDA error 800, printed by NCCL src/include/alloc.h, MSCCL++, nvbandwidth",
     meaning: "cuMemCreate with a fabric handle needs an IMEX channel that the process may open.",
+    kind: Kind::TrainingLog,
+};
+
+/// Memory of another node or container could not be taken over.
+pub static FABRIC_IMPORT_FAILED: Signal = Signal {
+    name: "fabric-import-failed",
+    templates: &[
+        "cuMemImportFromShareableHandle: invalid resource handle",
+        "cuMemImportFromShareableHandle : invalid resource handle",
+        "Failed to get new memory reference with rc: {code}",
+        "Failed to get export ref for UUID: {uuid}",
+    ],
+    source: "programs that use fabric handles; the log of nvidia-imex",
+    meaning: "The IMEX daemons could not hand memory over.",
     kind: Kind::TrainingLog,
 };
 
@@ -122,13 +167,16 @@ pub static IMEX_CHANNEL_ABSENT: Signal = Signal {
 /// All signals of this family.
 pub static ALL: &[&Signal] = &[
     &FABRIC_HANDLE_REFUSED,
+    &FABRIC_IMPORT_FAILED,
     &FABRIC_IN_PROGRESS,
     &FABRIC_MANAGER_FAILED,
     &FABRIC_MANAGER_MISMATCH,
+    &FABRIC_MANAGER_STATUS,
     &IMEX_CHANNEL_ABSENT,
     &IMEX_NOT_WORKING,
     &NO_NVSWITCH,
     &NVLS_BIND_FAILED,
     &NVLS_CUDA_FAILURE,
+    &SERVICE_DOWN,
     &SYSTEM_NOT_READY,
 ];

@@ -67,8 +67,12 @@ pub static PEER_GPU_INVISIBLE: Signal = Signal {
 /// A handle of another process's GPU memory could not be opened.
 pub static IPC_OPEN_FAILED: Signal = Signal {
     name: "ipc-open-failed",
-    templates: &["failed to open CUDA IPC handle : {why...}"],
-    source: "NCCL src/transport/p2p.cc, up to 2.12",
+    templates: &[
+        "failed to open CUDA IPC handle : {why...}",
+        "Failed to register remote memory, {why...}",
+        "The call to cuIpcOpenMemHandle failed{why...}",
+    ],
+    source: "NCCL src/transport/p2p.cc, up to 2.12; Open MPI",
     meaning: "CUDA IPC does not work between two processes.",
     kind: Kind::NcclLog,
 };
@@ -179,6 +183,7 @@ pub static DMABUF_FAILED: Signal = Signal {
         "ibv_reg_dmabuf_mr failed with error {why...}",
         "ibv_reg_dmabuf_mr() failed: {why...}",
         "ibv_reg_dmabuf_mr failed: {why...}",
+        "ibv_reg_dmabuf_mr(address={address}) failed: {why...}",
     ],
     source: "NCCL src/misc/ibvwrap.cc, 2.13 and later; UCX; libfabric",
     meaning: "NCCL used DMA-BUF for GPUDirect, and the kernel, rdma-core or the HCA driver refused.",
@@ -195,6 +200,15 @@ pub static HCA_WITHOUT_GPUDIRECT: Signal = Signal {
     ],
     source: "NCCL src/graph/topo.cc (2.13+), src/transport/net_ib.cc (before), subsystem NET",
     meaning: "The HCA cannot reach GPU memory: neither peermem nor DMA-BUF works.",
+    kind: Kind::NcclLog,
+};
+
+/// A connection over InfiniBand, on a line that lost its NCCL prefix.
+pub static CONNECTION_QUOTED: Signal = Signal {
+    name: "connection-quoted",
+    templates: &["[send] via NET/IB/{device}", "[receive] via NET/IB/{device}"],
+    source: "NCCL src/transport/net.cc, quoted",
+    meaning: "A connection between nodes; it says GDRDMA where GPUDirect is used.",
     kind: Kind::NcclLog,
 };
 
@@ -217,6 +231,9 @@ pub static PEERMEM_NOT_REGISTERED: Signal = Signal {
         "/sys/kernel/mm/memory_peers/{module}: No such file or directory",
         "'/sys/kernel/mm/memory_peers': No such file or directory",
         "modprobe: ERROR: could not insert 'nvidia_peermem': {why...}",
+        "modprobe: FATAL: Module nvidia_peermem not found",
+        "modprobe: FATAL: Module nvidia-peermem not found",
+        "modprobe: FATAL: Module nv_peer_mem not found",
     ],
     source: "cat, ls, modprobe",
     meaning: "No driver offers GPU memory to the RDMA core.",
@@ -261,6 +278,7 @@ pub static FIRST_COLLECTIVE_TIMEOUT: Signal = Signal {
 pub static ALL: &[&Signal] = &[
     &ACS_CONTROL,
     &ACS_HINT,
+    &CONNECTION_QUOTED,
     &DMABUF_FAILED,
     &FIRST_COLLECTIVE_TIMEOUT,
     &GPUDIRECT_TOO_FAR,

@@ -21,6 +21,8 @@ pub static XML_BROKEN: Signal = Signal {
         "XML Mismatch : {problem...}",
         "XML Topology has wrong version {problem...}",
         "system node not found in XML",
+        "graph/xml.cc:{line} NCCL WARN Error : value {value} too long",
+        "graph/xml.cc:{line} NCCL WARN Error : name {value} too long",
         "in the provided topology file.",
     ],
     source: "NCCL src/graph/xml.cc 2.6 and later",

@@ -66,9 +66,13 @@ pub static DRIVER_TOO_OLD: Signal = Signal {
         "The NVIDIA driver on your system is too old (found version {driver})",
         "CUDA Driver version found is {driver}. Minimum requirement is {needed}",
         "the provided PTX was compiled with an unsupported toolchain",
+        "CUDA_ERROR_UNSUPPORTED_PTX_VERSION",
         "forward compatibility was attempted on non supported HW",
+        "system has unsupported display driver / cuda driver combination",
+        "was detected and compatibility mode is UNAVAILABLE",
+        "unsatisfied condition: cuda>={needed}",
     ],
-    source: "CUDA runtime (errors 35, 222 and 804), PyTorch torch/cuda/__init__.py, NCCL",
+    source: "CUDA runtime (errors 35, 222, 803 and 804), PyTorch torch/cuda/__init__.py, NCCL, NVIDIA's images and container toolkit",
     meaning: "The driver does not know the CUDA release that the program was built with.",
     kind: Kind::TrainingLog,
 };
@@ -97,10 +101,23 @@ pub static NO_CODE_FOR_GPU: Signal = Signal {
         "Cuda failure 'named symbol not found'",
         "Cuda failure 500 'named symbol not found'",
         "Cuda failure: named symbol not found",
+        "CUDA failure common.cu:{line} 'no kernel image is available for execution on the device'",
     ],
-    source: "NCCL src/enqueue.cc and src/init.cc",
-    meaning: "This build of NCCL has no kernels for this GPU.",
+    source: "NCCL src/enqueue.cc and src/init.cc, nccl-tests src/common.cu",
+    meaning: "This build of NCCL, or of its tests, has no kernels for this GPU.",
     kind: Kind::NcclLog,
+};
+
+/// Some library of the program has no code for the GPU.
+pub static NO_KERNEL_IMAGE: Signal = Signal {
+    name: "no-kernel-image",
+    templates: &[
+        "CUDA error: no kernel image is available for execution on the device",
+        "CUDA_ERROR_NO_BINARY_FOR_GPU",
+    ],
+    source: "PyTorch, JAX",
+    meaning: "A library of the program, which one the line does not tell, has no kernels for this GPU.",
+    kind: Kind::TrainingLog,
 };
 
 /// PyTorch compared its build with the GPU.
@@ -180,6 +197,7 @@ pub static ALL: &[&Signal] = &[
     &DRIVER_TOO_OLD,
     &DRIVER_VERSION,
     &NO_CODE_FOR_GPU,
+    &NO_KERNEL_IMAGE,
     &GPU_NOT_IN_BUILD,
     &GPU_MODEL,
     &OLD_CAPABILITY,

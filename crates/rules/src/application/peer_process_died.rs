@@ -3,11 +3,13 @@
 use std::collections::BTreeSet;
 
 use evidence::signals::application::{
-    CLOSED, GLOO_CLOSED, PROXY_FAILED, REMOTE_ERROR, SOCKET_CALL, TIMEOUT_STATUS, WATCHDOG_TIMEOUT,
+    CLOSED, GLOO_CLOSED, PEER_DIED, PROXY_FAILED, REMOTE_ERROR, SOCKET_CALL, TIMEOUT_STATUS, WATCHDOG_TIMEOUT,
 };
+use evidence::signals::launch::UNIQUE_ID_WAIT;
 use evidence::{Case, Missing, Sighting, Source};
 
 use crate::culprit::{Exit, exits, first_failure, is_messenger, peer, precedes, silent_peer};
+use crate::launch::rank_never_joined::lost_the_store;
 use crate::{Confidence, Finding, Role, Rule, Severity};
 
 /// See the module documentation.
@@ -27,8 +29,9 @@ pub static RULE: Rule = Rule {
 };
 
 fn check(case: &Case) -> Result<Vec<Finding>, Missing> {
-    let found = case
-        .look_for(&[&CLOSED, &SOCKET_CALL, &REMOTE_ERROR, &GLOO_CLOSED, &PROXY_FAILED], Source::JobOutput)?;
+    let signals =
+        [&CLOSED, &SOCKET_CALL, &REMOTE_ERROR, &GLOO_CLOSED, &PEER_DIED, &PROXY_FAILED, &UNIQUE_ID_WAIT];
+    let found = case.look_for(&signals, Source::JobOutput)?;
     let lost: Vec<&Sighting> = found.into_iter().filter(|it| is_end_of_peer(it)).collect();
     let told = lost.iter().any(|it| *it.signal != PROXY_FAILED);
     let ended: Vec<Exit> = exits(case).into_iter().filter(Exit::is_own).collect();
@@ -92,6 +95,9 @@ fn check(case: &Case) -> Result<Vec<Finding>, Missing> {
 
 /// Whether the line means that the other process ended, rather than that it cannot be reached.
 fn is_end_of_peer(sighting: &Sighting) -> bool {
+    if *sighting.signal == UNIQUE_ID_WAIT {
+        return lost_the_store(sighting);
+    }
     let why = sighting.get("why");
     *sighting.signal != SOCKET_CALL || why.contains("Broken pipe") || why.contains("reset by peer")
 }
@@ -167,5 +173,18 @@ mod tests {
             &RULE,
             "n:1:2 [0] misc/socket.cc:5 NCCL WARN Net : Call to recv from 10.0.0.1<1> failed : Connection timed out\n",
         );
+    }
+
+    #[test]
+    fn frameworks_and_launchers_say_so() {
+        for line in [
+            "HorovodInternalError: Horovod has been shut down. This was caused by an exception on one of the ranks or an attempt to allreduce\n",
+            "client.h:80] Terminating process because the JAX distributed service detected fatal errors. This most likely indicates that another task died; see the other task logs\n",
+            "UnavailableError: Collective ops is aborted by: /job:worker/replica:0/task:1 is down\n",
+            "store by key [1] is setting up NCCL communicator and retrieving ncclUniqueId from [0] via c10d key-value store by key '0', but store->get('0') got error: Connection reset by peer. This may indicate a possible application crash on rank 0\n",
+            "torch.multiprocessing.spawn.ProcessExitedException: process 1 terminated with signal SIGSEGV\n",
+        ] {
+            assert_eq!(findings(&RULE, line).len(), 1, "{line}");
+        }
     }
 }

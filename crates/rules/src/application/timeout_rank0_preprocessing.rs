@@ -156,4 +156,12 @@ mod tests {
         assert_eq!(elapsed_seconds("x [1:00:01<03:25, 1 it/s]"), Some(3601));
         assert_eq!(elapsed_seconds("x"), None);
     }
+
+    #[test]
+    fn megatron_builds_its_index_on_one_rank() {
+        let text = format!(
+            " > WARNING: could not find index map files, building the indices on rank 0 ...\n{TIMEOUT}"
+        );
+        assert_eq!(findings(&RULE, &text).len(), 1);
+    }
 }

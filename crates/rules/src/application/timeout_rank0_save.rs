@@ -87,4 +87,10 @@ mod tests {
         let steps = "{'loss': 1.2}\n".repeat(100);
         quiet(&RULE, &format!("Saving model checkpoint to /out/checkpoint-500\n{steps}{TIMEOUT}"));
     }
+
+    #[test]
+    fn the_words_of_accelerate() {
+        let line = "INFO - accelerate.accelerator - Saving current state to out/checkpoint-490\n";
+        assert_eq!(findings(&RULE, &format!("{line}{TIMEOUT}")).len(), 1);
+    }
 }

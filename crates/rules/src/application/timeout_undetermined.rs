@@ -3,8 +3,8 @@
 use std::collections::BTreeSet;
 
 use evidence::signals::application::{
-    CLOSED, DESYNC, GLOO_TIMEOUT, HOROVOD_STALL, MISSING_RANKS, OPERATIONS_FAILED, STORE_TIMEOUT,
-    TIMEOUT_STATUS, WATCHDOG_STUCK, WATCHDOG_TIMEOUT,
+    CLOSED, DESYNC, GLOO_TIMEOUT, HOROVOD_STALL, MISSING_RANKS, OPERATIONS_FAILED, REMOTE_ERROR, SOCKET_CALL,
+    STORE_TIMEOUT, TIMEOUT_STATUS, WATCHDOG_STUCK, WATCHDOG_TIMEOUT,
 };
 use evidence::signals::launch::UNIQUE_ID_WAIT;
 use evidence::{Case, Missing, Sighting, Source};
@@ -60,8 +60,8 @@ fn check(case: &Case) -> Result<Vec<Finding>, Missing> {
     let mut evidence = main.iter().map(|it| of(it)).find(|it| !it.is_empty()).unwrap_or_default();
     // Who waits for the id of a communicator is told by another rule, as is the error that ends a process.
     let only_store = works.is_empty() && evidence.iter().all(|it| *it.signal == STORE_TIMEOUT);
-    let not_a_timeout =
-        evidence.iter().all(|it| *it.signal == OPERATIONS_FAILED) && case.first_of(&[&CLOSED]).is_some();
+    let not_a_timeout = evidence.iter().all(|it| *it.signal == OPERATIONS_FAILED)
+        && case.first_of(&[&CLOSED, &REMOTE_ERROR, &SOCKET_CALL]).is_some();
     if (only_store && (evidence.is_empty() || case.first_of(&[&UNIQUE_ID_WAIT]).is_some()) && named.is_none())
         || (not_a_timeout && named.is_none())
     {
@@ -209,5 +209,16 @@ mod tests {
         let text = "n:1:2 [0] misc/socket.cc:72 NCCL WARN socketProgress: Connection closed by remote peer b<1>\n\
                     [rank0]:[E1115 02:55:42.2 ProcessGroupNCCL.cpp:750] [Rank 0] Some NCCL operations have failed or timed out.\n";
         quiet(&RULE, text);
+    }
+
+    #[test]
+    fn the_end_of_a_process_that_lost_its_peer_is_no_timeout() {
+        quiet(
+            &RULE,
+            "[rank5]:[E207 19:37:09.983540349 ProcessGroupNCCL.cpp:681] [Rank 5] Some NCCL operations have failed or timed out.\n\
+             socketProgressOpt: Call to recv from 10.0.0.5<49901> failed : Broken pipe\n",
+        );
+        let aborted = "RuntimeError: NCCL communicator was aborted on rank 0. Original reason for failure was: timeout\n";
+        assert_eq!(findings(&RULE, aborted).len(), 1);
     }
 }

@@ -1,11 +1,15 @@
 //! The name of the master cannot be resolved.
 
 use evidence::signals::blocked::{
-    CLIENT_FAILED, CLIENT_TIMED_OUT, GAI_ERROR, HOST_NOT_FOUND, MASTER_ADDR, NAME_NOT_RESOLVED,
+    CLIENT_FAILED, CLIENT_GAVE_UP, CLIENT_TIMED_OUT, GAI_ERROR, HOST_NOT_FOUND, LOOK_UP_FAILED, MASTER_ADDR,
+    NAME_NOT_RESOLVED,
 };
+use evidence::signals::interface::GLOO_NO_INTERFACE;
+use evidence::signals::launch::CLIENTS_JOINED;
 use evidence::{Case, Missing, Sighting, Source};
 
-use crate::interface::address::{got_through, ipv4, without_port};
+use crate::interface::address::{got_through, ipv4, is_number, without_port};
+use crate::interface::socket_ifname_not_found::is_interface;
 use crate::{Confidence, Finding, Role, Rule, Severity};
 
 /// See the module documentation.
@@ -28,7 +32,15 @@ pub static RULE: Rule = Rule {
 };
 
 fn check(case: &Case) -> Result<Vec<Finding>, Missing> {
-    let found = case.look_for(&[&NAME_NOT_RESOLVED, &HOST_NOT_FOUND, &GAI_ERROR], Source::JobOutput)?;
+    let signals = [
+        &NAME_NOT_RESOLVED,
+        &HOST_NOT_FOUND,
+        &GAI_ERROR,
+        &LOOK_UP_FAILED,
+        &GLOO_NO_INTERFACE,
+        &CLIENT_FAILED,
+    ];
+    let found = case.look_for(&signals, Source::JobOutput)?;
     let gave_up: Vec<&Sighting> = found.iter().copied().filter(|it| *it.signal == HOST_NOT_FOUND).collect();
     if let Some(first) = gave_up.first() {
         let message = match first.get("host") {
@@ -37,12 +49,40 @@ fn check(case: &Case) -> Result<Vec<Finding>, Missing> {
         };
         return Ok(vec![Finding::new(Confidence::Certain, message).by(case, &gave_up)]);
     }
-    let waiting: Vec<&Sighting> =
-        found.iter().copied().filter(|it| *it.signal == NAME_NOT_RESOLVED).collect();
+    let own = |it: &&Sighting| *it.signal == GLOO_NO_INTERFACE && !is_interface(case, it.get("name"));
+    if let Some(first) = found.iter().copied().find(own) {
+        let message = format!("Gloo finds no address for {}, the host's own name", first.get("name"));
+        let finding = Finding::new(Confidence::Likely, message).by(case, &[first]);
+        return Ok(vec![finding.or("socket-ifname-not-found").fix(
+            "Let the host's name stand for its address (/etc/hosts or the name server; `getent hosts $(hostname)` tells), or set \
+             GLOO_SOCKET_IFNAME to the interface that has it.",
+        )]);
+    }
+    let numbers: Vec<&Sighting> = found
+        .iter()
+        .copied()
+        .filter(|it| *it.signal == CLIENT_FAILED && is_number(without_port(it.get("peer"))))
+        .collect();
+    if let Some(first) = numbers.first() {
+        let address = without_port(first.get("peer"));
+        let message = format!("the master's name is made of digits and was read as the address {address}");
+        let finding = Finding::new(Confidence::Likely, message).by(case, &numbers);
+        return Ok(vec![finding.fix(
+            "Give the host a name with a letter in it, or set MASTER_ADDR to its address; on one node: `torchrun --master-addr 127.0.0.1` \
+             or `--rdzv-endpoint=localhost:0` in place of `--standalone`.",
+        )]);
+    }
+    let waiting: Vec<&Sighting> = found
+        .iter()
+        .copied()
+        // The `(null)` is what nslookup of small images says beside every answer.
+        .filter(|it| [&NAME_NOT_RESOLVED, &LOOK_UP_FAILED].contains(&it.signal) && it.get("host") != "(null)")
+        .collect();
     let Some(first) = waiting.first() else {
         // Downloads fail in the same words, so a bare error of Python says little.
         let message = "a name could not be resolved: the master's, or that of a server for downloads";
-        let bare: Vec<&Sighting> = found.into_iter().filter(|_| !got_through(case)).collect();
+        let bare: Vec<&Sighting> =
+            found.into_iter().filter(|it| *it.signal == GAI_ERROR && !got_through(case)).collect();
         return Ok(if bare.is_empty() {
             Vec::new()
         } else {
@@ -52,7 +92,9 @@ fn check(case: &Case) -> Result<Vec<Finding>, Missing> {
     let host = first.get("host");
     let lines: u64 = waiting.iter().map(|it| it.count).sum();
     let died = died(case, host);
-    let named = case.sightings_of(&MASTER_ADDR).find(|it| names(it.get("host"), host));
+    // A container that waits for the master's name before the job begins asks in vain for a while.
+    let asks = *first.signal == NAME_NOT_RESOLVED;
+    let named = case.sightings_of(&MASTER_ADDR).find(|it| asks && names(it.get("host"), host));
     let quotes = waiting.iter().map(|it| &it.quote);
     // An address needs no name server, and `localhost` only lacks an IPv6 address: harmless.
     let harmless = host == "localhost" || ipv4(host).is_some() || got_through(case);
@@ -63,11 +105,13 @@ fn check(case: &Case) -> Result<Vec<Finding>, Missing> {
         let finding = Finding::new(Confidence::Possible, message).severity(Severity::Info).seen_all(quotes);
         return Ok(vec![finding.why("The line is printed while a rank waits for the name of the master, which is normal until all pods have started.")]);
     }
+    let reason = match first.get("reason") {
+        "" => String::new(),
+        reason => format!(" ({reason})"),
+    };
     let message = match (&died, named) {
-        (Some(_), _) => {
-            format!("{host} has no address ({}), and the master was never reached", first.get("reason"))
-        }
-        (None, _) => format!("MASTER_ADDR is {host}, and that name has no address ({})", first.get("reason")),
+        (Some(_), _) => format!("{host} has no address{reason}, and the master was never reached"),
+        (None, _) => format!("MASTER_ADDR is {host}, and that name has no address{reason}"),
     };
     let confidence = if died.is_some_and(|it| *it.signal == CLIENT_TIMED_OUT) {
         Confidence::Certain
@@ -81,11 +125,13 @@ fn check(case: &Case) -> Result<Vec<Finding>, Missing> {
 /// The line that says that the master at `host` was given up.
 fn died<'a>(case: &'a Case, host: &str) -> Option<&'a Sighting> {
     case.sightings.iter().find(|it| {
-        let timed_out = *it.signal == CLIENT_TIMED_OUT && it.get("host") == host;
+        let timed_out = [&CLIENT_TIMED_OUT, &CLIENT_GAVE_UP].contains(&it.signal) && it.get("host") == host;
+        // The store of the master counted who came.
+        let alone = *it.signal == CLIENTS_JOINED;
         // Without an address, the attempt that follows is invalid (22).
         let invalid =
             *it.signal == CLIENT_FAILED && it.get("code") == "22" && without_port(it.get("peer")) == host;
-        timed_out || invalid
+        timed_out || invalid || alone
     })
 }
 
@@ -144,5 +190,33 @@ mod tests {
             "{LINE}MASTER_ADDR=workers-0-0.workers\n{{'loss': 1.2, 'learning_rate': 2e-05, 'epoch': 0.1}}\n"
         );
         assert_eq!(findings(&RULE, &log)[0].severity, Some(Severity::Info));
+    }
+
+    #[test]
+    fn a_name_of_digits_is_read_as_an_address() {
+        let log = "[W socket.cpp:558] [c10d] The client socket has failed to connect to [::ffff:0.0.0.5]:40323 (errno: 110 - Connection timed out).\n\
+                   [E socket.cpp:610] [c10d] The client socket has failed to connect to any network address of (05, 40323).\n";
+        assert_eq!(ids(log), ["dns-master-addr"]);
+        assert_eq!(
+            findings(&RULE, log)[0].message,
+            "the master's name is made of digits and was read as the address ::ffff:0.0.0.5"
+        );
+    }
+
+    #[test]
+    fn tools_and_other_programs_ask_for_names() {
+        let gave_up = format!(
+            "{LINE}[E socket.cpp:610] [c10d] The client socket has failed to connect to any network address of (workers-0-0.workers, 3389).\n"
+        );
+        assert_eq!(ids(&gave_up), ["dns-master-addr"]);
+        let gloo =
+            "[enforce fail at device.cc:127] rp != nullptr. Unable to find address for: node-1.example\n";
+        assert_eq!(ids(gloo)[0], "dns-master-addr");
+        let waits = "nslookup: can't resolve '(null)': Name does not resolve\nnslookup: can't resolve 'job-master-0': Name does not resolve\n";
+        assert_eq!(findings(&RULE, waits)[0].severity, Some(Severity::Info));
+        let alone = format!(
+            "{waits}torch.distributed.DistStoreError: Timed out after 901 seconds waiting for clients. 1/2 clients joined.\n"
+        );
+        assert_eq!(ids(&alone)[0], "dns-master-addr");
     }
 }

@@ -6,14 +6,15 @@ use std::collections::BTreeMap;
 
 use evidence::nccl::Interface;
 use evidence::signals::blocked::{
-    CLIENT_FAILED, CLIENT_TIMED_OUT, CONNECT_FAILED, CONNECT_RETRIED, CONNECTION_LOST, OTHER_CONNECT_FAILED,
+    CLIENT_FAILED, CLIENT_GAVE_UP, CLIENT_TIMED_OUT, CONNECT_FAILED, CONNECT_RETRIED, CONNECTION_LOST,
+    OTHER_CONNECT_FAILED,
 };
 use evidence::signals::interface::OLD_INTERFACE;
 use evidence::{Case, Quote, Sighting};
 
 use crate::interface::address::{
-    got_through, is_bridge, is_bridge_address, is_ipoib, is_link_local, is_loopback, is_side_road, owners,
-    without_port,
+    got_through, is_bridge, is_bridge_address, is_ipoib, is_link_local, is_loopback, is_number, is_side_road,
+    owners, without_port,
 };
 use crate::interface::loopback_interface_used::listed;
 
@@ -78,13 +79,17 @@ pub(crate) fn verdict(case: &Case) -> Vec<Verdict<'_>> {
         got_through: got_through(case),
         chosen: case.variable("NCCL_SOCKET_IFNAME").next().is_some(),
         loopback: !listed(case).is_empty(),
-        gave_up: case.first_of(&[&CLIENT_TIMED_OUT]),
+        gave_up: case.first_of(&[&CLIENT_TIMED_OUT, &CLIENT_GAVE_UP]),
         owners: owners(case),
     };
     let mut verdicts: Vec<Verdict<'_>> = Vec::new();
     for sighting in told {
         let Some(reason) = failure(case, &context, sighting) else { continue };
         let peer = without_port(sighting.get("peer"));
+        if is_number(peer) {
+            // A name that was read as a number: the rule on names tells.
+            continue;
+        }
         let interface = context.owners.get(peer).copied();
         let lost = *sighting.signal == CONNECTION_LOST;
         let name = match interface {

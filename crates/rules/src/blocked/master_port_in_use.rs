@@ -75,4 +75,16 @@ mod tests {
             "[W socket.cpp:426] [c10d] The server socket has failed to bind to [::]:29500 (errno: 97 - Address family not supported by protocol).\n",
         );
     }
+
+    #[test]
+    fn fires_on_other_systems_and_programs() {
+        for line in [
+            "RuntimeError: The server socket has failed to listen on any local network address. useIpv6: 0, code: -48, name: EADDRINUSE, message: address already in use\n",
+            "[W socket.cpp:436] [c10d] The server socket has failed to bind to [PC]:10086 (system error: 10048 - Only one usage of each socket address is normally permitted.).\n",
+            "zmq.error.ZMQError: Address already in use (addr='tcp://10.0.0.4:29550')\n",
+        ] {
+            assert_eq!(findings(&RULE, line).len(), 1, "{line}");
+        }
+        quiet(&RULE, "WARNING network_utils.py:5] Port 29500 is already in use, trying port 29501\n");
+    }
 }

@@ -1,11 +1,13 @@
 //! A node cannot be reached at the address it announced.
 
 use evidence::signals::blocked::{
-    CLIENT_TIMED_OUT, CONNECT_FAILED, HOST_NOT_FOUND, NAME_NOT_RESOLVED, PORT_IN_USE,
+    CLIENT_FAILED, CLIENT_GAVE_UP, CLIENT_TIMED_OUT, CONNECT_FAILED, HOST_NOT_FOUND, LOOK_UP_FAILED,
+    NAME_NOT_RESOLVED, PORT_IN_USE,
 };
 use evidence::{Case, Missing, Source};
 
 use super::failures::{Cause, Reason, verdict};
+use crate::interface::address::{is_number, without_port};
 use crate::{Confidence, Finding, Role, Rule, Severity};
 
 /// See the module documentation.
@@ -28,7 +30,8 @@ pub static RULE: Rule = Rule {
 };
 
 fn check(case: &Case) -> Result<Vec<Finding>, Missing> {
-    let timed_out = case.look_for(&[&CLIENT_TIMED_OUT, &CONNECT_FAILED], Source::JobOutput)?;
+    let timed_out =
+        case.look_for(&[&CLIENT_TIMED_OUT, &CLIENT_GAVE_UP, &CONNECT_FAILED], Source::JobOutput)?;
     let verdict = verdict(case);
     if let Some(it) = verdict.iter().find(|it| matches!(it.cause, Cause::Firewall | Cause::Unreachable)) {
         let confidence =
@@ -51,17 +54,19 @@ fn check(case: &Case) -> Result<Vec<Finding>, Missing> {
         }]);
     }
     // PyTorch's own rendezvous: a name that is not known and a port that is taken have rules of their own.
-    let explained = case.first_of(&[&NAME_NOT_RESOLVED, &HOST_NOT_FOUND, &PORT_IN_USE]).is_some();
-    let clients: Vec<_> = timed_out.into_iter().filter(|it| *it.signal == CLIENT_TIMED_OUT).collect();
-    let Some(first) = clients.first().filter(|_| !explained && verdict.is_empty()) else {
+    let explained =
+        case.first_of(&[&NAME_NOT_RESOLVED, &HOST_NOT_FOUND, &LOOK_UP_FAILED, &PORT_IN_USE]).is_some()
+            || case.sightings_of(&CLIENT_FAILED).any(|it| is_number(without_port(it.get("peer"))));
+    let clients: Vec<_> = timed_out.into_iter().filter(|it| *it.signal != CONNECT_FAILED).collect();
+    let named = clients.iter().find(|it| !it.get("host").is_empty());
+    let Some(first) = named.or(clients.first()).filter(|_| !explained && verdict.is_empty()) else {
         return Ok(Vec::new());
     };
-    let message = format!(
-        "the master at {}:{} was not reached within {}",
-        first.get("host"),
-        first.get("port"),
-        first.get("time")
-    );
+    let message = match (first.get("host"), first.get("time")) {
+        ("", _) => "the master was not reached".to_owned(),
+        (host, "") => format!("the master at {host}:{} was not reached", first.get("port")),
+        (host, time) => format!("the master at {host}:{} was not reached within {time}", first.get("port")),
+    };
     let finding = Finding::new(Confidence::Possible, message).by(case, &clients);
     Ok(vec![finding.or("firewall-blocks-ports").or("rank-never-joined").fix(
         "Check that rank 0 was started and listens there (`ss -ltn` on its node), that MASTER_ADDR and MASTER_PORT are the same on all \
@@ -108,5 +113,17 @@ mod tests {
             "DistNetworkError: The server socket has failed to listen on any local network address. port: 29500, useIpv6: false, code: -98, name: EADDRINUSE, message: address already in use\n\
              [E socket.cpp:1028] [c10d] The client socket has timed out after 20000ms while trying to connect to (node-0, 29500).\n",
         );
+    }
+
+    #[test]
+    fn the_other_words_for_a_master_that_does_not_answer() {
+        for line in [
+            "[E socket.cpp:860] [c10d] The client socket has timed out after 60s while trying to connect to 10.0.0.1:1234\n",
+            "torch.distributed.elastic.rendezvous.api.RendezvousConnectionError: The connection to the C10d store has failed. See inner exception for details.\n",
+            "[E socket.cpp:610] [c10d] The client socket has failed to connect to any network address of (10.0.0.1, 40323).\n",
+        ] {
+            assert_eq!(ids(line)[0], "peer-unreachable", "{line}");
+        }
+        assert_eq!(ids("ssh: connect to host node-b port 22: Connection refused\n")[0], "peer-unreachable");
     }
 }

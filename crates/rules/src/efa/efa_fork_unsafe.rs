@@ -1,6 +1,6 @@
 //! The EFA provider ends a process that calls `fork()` without its protection.
 
-use evidence::signals::efa::FORK_UNSAFE;
+use evidence::signals::efa::{FORK_UNSAFE, WORKER_CRASHED};
 use evidence::{Case, Missing, Source};
 
 use crate::{Confidence, Finding, Role, Rule, Severity};
@@ -26,13 +26,25 @@ pub static RULE: Rule = Rule {
 
 fn check(case: &Case) -> Result<Vec<Finding>, Missing> {
     let found = case.look_for(&[&FORK_UNSAFE], Source::JobOutput)?;
-    let Some(first) = found.first() else { return Ok(Vec::new()) };
+    let Some(first) = found.first() else { return Ok(crashed(case).into_iter().collect()) };
     let message = if first.quote.text.contains("huge page") {
         "fork support and huge pages are both asked of the EFA provider, which cannot do both"
     } else {
         "a process forked while the EFA provider was in use without fork support, and was ended"
     };
     Ok(vec![Finding::new(Confidence::Certain, message).by(case, &found)])
+}
+
+/// A worker that crashed where EFA reads by RDMA and nothing makes it safe to fork.
+fn crashed(case: &Case) -> Option<Finding> {
+    let crashed: Vec<_> = case.sightings_of(&WORKER_CRASHED).collect();
+    let rdma = case.variable("FI_EFA_USE_DEVICE_RDMA").find(|it| it.0 == "1")?;
+    let safe = ["FI_EFA_FORK_SAFE", "RDMAV_FORK_SAFE", "IBV_FORK_SAFE"];
+    if crashed.is_empty() || safe.iter().any(|it| case.variable(it).next().is_some()) {
+        return None;
+    }
+    let message = "a forked worker crashed while EFA's RDMA is on and nothing makes it safe to fork";
+    Some(Finding::new(Confidence::Likely, message).by(case, &crashed).seen(rdma.2).or("host-oom-kill"))
 }
 
 #[cfg(test)]
@@ -50,6 +62,14 @@ mod tests {
             );
             assert_eq!(findings(&RULE, &banner).len(), 1);
         }
+    }
+
+    #[test]
+    fn a_worker_that_crashed_without_protection() {
+        let crash = "RuntimeError: DataLoader worker (pid 9) is killed by signal: Segmentation fault.\n";
+        assert_eq!(findings(&RULE, &format!("FI_EFA_USE_DEVICE_RDMA=1 FI_PROVIDER=efa\n{crash}")).len(), 1);
+        quiet(&RULE, &format!("FI_EFA_USE_DEVICE_RDMA=1\nRDMAV_FORK_SAFE=1\n{crash}"));
+        quiet(&RULE, crash);
     }
 
     #[test]

@@ -29,13 +29,12 @@ fn check(case: &Case) -> Result<Vec<Finding>, Missing> {
     let refused: Vec<_> = case.sightings_of(&GPUDIRECT_REFUSED).collect();
     if let Some(first) = refused.first() {
         let on = first.get("type");
-        let message = if on.is_empty() {
-            "the plugin cannot set up GPUDirect RDMA and refuses to go on".to_owned()
-        } else {
-            format!("the plugin cannot set up GPUDirect RDMA on {on} and refuses to go on")
-        };
+        let on = if on.is_empty() { String::new() } else { format!(" on {on}") };
+        // A wrong library is the usual reason, and another rule tells it; this is the other one.
+        let message =
+            format!("the EFA driver may offer no GPUDirect RDMA{on}, so the plugin refuses to go on");
         return Ok(vec![
-            Finding::new(Confidence::Certain, message).by(case, &refused).or("ofi-plugin-lib-mismatch"),
+            Finding::new(Confidence::Possible, message).by(case, &refused).or("ofi-plugin-lib-mismatch"),
         ]);
     }
     let processes = case.nccl_log()?;

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use evidence::signals::efa::{INVALID_TAG, MIXED_DEVICE_COUNTS, NETWORK_QUOTED, WRONG_SOCKET};
+use evidence::signals::efa::{INVALID_TAG, MIXED_DEVICE_COUNTS, NETWORK_QUOTED, RAILS_DIFFER, WRONG_SOCKET};
 use evidence::{Case, Missing, Quote, Source};
 
 use crate::{Confidence, Finding, Role, Rule, Severity};
@@ -27,7 +27,8 @@ pub static RULE: Rule = Rule {
 };
 
 fn check(case: &Case) -> Result<Vec<Finding>, Missing> {
-    let found = case.look_for(&[&INVALID_TAG, &WRONG_SOCKET, &MIXED_DEVICE_COUNTS], Source::JobOutput)?;
+    let found = case
+        .look_for(&[&INVALID_TAG, &RAILS_DIFFER, &WRONG_SOCKET, &MIXED_DEVICE_COUNTS], Source::JobOutput)?;
     if let Some(finding) = networks(case) {
         return Ok(vec![finding.by(case, &found)]);
     }
@@ -46,6 +47,11 @@ fn check(case: &Case) -> Result<Vec<Finding>, Missing> {
     if !tags.is_empty() {
         let message = "a peer's EFA address is not one of this plugin: the peer uses another network, protocol or plugin release";
         return Ok(vec![Finding::new(Confidence::Likely, message).by(case, &tags)]);
+    }
+    let rails: Vec<_> = found.iter().copied().filter(|it| *it.signal == RAILS_DIFFER).collect();
+    if !rails.is_empty() {
+        let message = "a peer joins another number of EFA devices than this rank: its devices, plugin or settings differ";
+        return Ok(vec![Finding::new(Confidence::Likely, message).by(case, &rails)]);
     }
     if let Some(first) = found.iter().find(|it| *it.signal == MIXED_DEVICE_COUNTS) {
         let message =
@@ -124,6 +130,8 @@ mod tests {
         let tag =
             "a:1:1 [0] create_send_comm:1853 NCCL WARN NET/OFI Received an invalid tag 0 for device 0\n";
         assert_eq!(findings(&RULE, tag).len(), 1);
+        let rails = "a:1:1 [1] accept:4909 NCCL WARN NET/OFI Unexpected number of remote rails for dev 3. Expected 4 but got 0\n";
+        assert_eq!(findings(&RULE, rails).len(), 1);
     }
 
     #[test]

@@ -85,7 +85,9 @@ fn told(case: &Case, line: &Sighting) -> Option<(Confidence, String)> {
     }
     if *line.signal == GPUDIRECT_REFUSED || *line.signal == ENDPOINT_FAILED {
         let message = "libfabric refuses what the plugin asks of it; a second libfabric in the image is the usual reason";
-        return Some((Confidence::Possible, message.to_owned()));
+        let confidence =
+            if *line.signal == GPUDIRECT_REFUSED { Confidence::Likely } else { Confidence::Possible };
+        return Some((confidence, message.to_owned()));
     }
     // With a provider other than EFA the options of EFA are unknown by right.
     let other = providers(case).any(|it| it.0 != "efa");
@@ -133,6 +135,13 @@ mod tests {
         ] {
             assert_eq!(findings(&RULE, text)[0].confidence, Confidence::Likely, "{text}");
         }
+    }
+
+    #[test]
+    fn comes_before_a_driver_without_gpudirect() {
+        let refused =
+            "a:1:2 [0] x:1 NCCL WARN NET/OFI GDR disabled on GDR-supported instance type p5.48xlarge\n";
+        assert_eq!(crate::testing::ids(refused)[..2], ["ofi-plugin-lib-mismatch", "gpudirect-off"]);
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! Memory of a GPU is broken.
 
-use evidence::signals::hardware::UNCORRECTABLE_ECC;
+use evidence::signals::hardware::{ECC_COUNTER, ROW_REMAPPING, UNCORRECTABLE_ECC};
 use evidence::{Case, Missing, Source};
 
 use super::xid::{self, Class};
@@ -28,6 +28,9 @@ fn check(case: &Case) -> Result<Vec<Finding>, Missing> {
     let said = case.look_for(&[&UNCORRECTABLE_ECC], Source::JobOutput);
     let kernel: Vec<_> = xid::of_class(case, &[Class::Memory]).collect();
     if kernel.is_empty() {
+        if let Some(finding) = said.as_ref().map_or(true, Vec::is_empty).then(|| counted(case)).flatten() {
+            return Ok(vec![finding]);
+        }
         let said = said?;
         if said.is_empty() {
             return Ok(Vec::new());
@@ -45,6 +48,30 @@ fn check(case: &Case) -> Result<Vec<Finding>, Missing> {
     // Single bit errors are corrected; they only announce worse.
     let mild = kernel.iter().all(|it| it.1.xid == 92);
     Ok(finding.map(|it| if mild { it.severity(Severity::Warning) } else { it }).into_iter().collect())
+}
+
+/// What notes and the counters of `nvidia-smi -q` tell, where nobody reports an error.
+fn counted(case: &Case) -> Option<Finding> {
+    if let Some((it, meaning)) = xid::named(case, &[Class::Memory]) {
+        let message = format!("Xid {} is mentioned: {}", meaning.xid, meaning.text);
+        return Some(Finding::new(Confidence::Likely, message).seen(&it.quote));
+    }
+    let remapping: Vec<_> = case.sightings_of(&ROW_REMAPPING).collect();
+    if let Some(first) = remapping.first() {
+        let spent = remapping.iter().any(|it| it.quote.text.contains("Failure"));
+        let (message, severity) = if spent {
+            ("a GPU could not replace a broken row of its memory", Severity::Error)
+        } else {
+            ("a GPU waits for a reset to replace broken rows of its memory", Severity::Warning)
+        };
+        return Some(Finding::new(Confidence::Likely, message).severity(severity).seen(&first.quote));
+    }
+    let hit = case.sightings_of(&ECC_COUNTER).find(|it| {
+        let count = it.get("count").rsplit(':').next().unwrap_or_default();
+        count.trim().parse::<u64>().is_ok_and(|it| it > 0)
+    })?;
+    let message = "the counters of a GPU show uncorrectable memory errors";
+    Some(Finding::new(Confidence::Likely, message).severity(Severity::Warning).seen(&hit.quote))
 }
 
 #[cfg(test)]
@@ -68,6 +95,20 @@ mod tests {
     fn corrected_errors_only_warn() {
         let kernel = "NVRM: Xid (PCI:0000:17:00): 92, pid=1, High single-bit ECC error rate\n";
         assert_eq!(findings(&RULE, kernel)[0].severity, Some(Severity::Warning));
+    }
+
+    #[test]
+    fn counters_of_nvidia_smi() {
+        let pending = "    Remapped Rows\n        Uncorrectable Error               : 4\n        Pending                           : Yes\n";
+        assert_eq!(findings(&RULE, pending)[0].severity, Some(Severity::Warning));
+        let spent = "        Remapping Failure Occurred        : Yes\n";
+        assert_eq!(findings(&RULE, spent)[0].severity, Some(Severity::Error));
+        assert_eq!(findings(&RULE, "            DRAM Uncorrectable                        : 3\n").len(), 1);
+        quiet(
+            &RULE,
+            "            DRAM Uncorrectable                        : 0\n        Pending                           : No\n\
+             \x20       Remapping Failure Occurred        : No\n",
+        );
     }
 
     #[test]

@@ -27,11 +27,17 @@ pub static RULE: Rule = Rule {
 fn check(case: &Case) -> Result<Vec<Finding>, Missing> {
     let kernel: Vec<_> = xid::of_class(case, &[Class::Lost]).collect();
     let found = match case.look_for(&[&FALLEN_OFF_BUS, &GPU_INIT_FAILED], Source::JobOutput) {
-        Err(missing) if kernel.is_empty() => return Err(missing),
+        Err(missing) if kernel.is_empty() && xid::named(case, &[Class::Lost]).is_none() => {
+            return Err(missing);
+        }
         found => found.unwrap_or_default(),
     };
     let found: Vec<_> = found.into_iter().filter(|it| *it.signal == FALLEN_OFF_BUS).collect();
     if found.is_empty() && kernel.is_empty() {
+        if let Some((it, meaning)) = xid::named(case, &[Class::Lost]) {
+            let message = format!("Xid {} is mentioned: {}", meaning.xid, meaning.text);
+            return Ok(vec![Finding::new(Confidence::Likely, message).seen(&it.quote)]);
+        }
         let Some(first) = case.first_of(&[&GPU_INIT_FAILED]) else { return Ok(Vec::new()) };
         let message = format!("the driver could not start the GPU at {}", first.get("bus"));
         return Ok(vec![
@@ -95,6 +101,14 @@ mod tests {
         let lines = "NVRM: The NVIDIA GPU 0000:b3:00.0\nNVRM: (PCI ID: 10de:26b5) installed in this system has\n\
                      NVRM: fallen off the bus and is not responding to commands.\n";
         assert_eq!(findings(&RULE, lines).len(), 1);
+    }
+
+    #[test]
+    fn a_note_of_the_number_is_enough() {
+        assert_eq!(
+            findings(&RULE, "node condition: XID 79 on GPU 3\n")[0].message,
+            "Xid 79 is mentioned: the GPU has fallen off the bus"
+        );
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! An NVLink or NVSwitch fails.
 
 use evidence::plain::TopologyMatrix;
-use evidence::signals::hardware::{NVLINK_DOWN, NVLINK_UNCORRECTABLE, NVLINK_UP, SXID};
+use evidence::signals::hardware::{GPU_LISTED, NVLINK_DOWN, NVLINK_UNCORRECTABLE, NVLINK_UP, SXID};
 use evidence::{Case, Missing, Source};
 
 use super::xid::{self, Class};
@@ -48,6 +48,10 @@ fn check(case: &Case) -> Result<Vec<Finding>, Missing> {
         let finding = if harmless { finding.severity(Severity::Warning) } else { finding };
         return Ok(vec![finding.seen_all(switches.iter().map(|it| &it.quote)).by(case, &said)]);
     }
+    if let Some((it, meaning)) = xid::named(case, &[Class::Link]) {
+        let message = format!("Xid {} is mentioned: {}", meaning.xid, meaning.text);
+        return Ok(vec![Finding::new(Confidence::Likely, message).seen(&it.quote)]);
+    }
     let mut missing: Vec<Finding> = case.matrices.iter().filter_map(missing_links).collect();
     missing.extend(link_down(case));
     if missing.is_empty() && case.matrices.is_empty() {
@@ -56,8 +60,14 @@ fn check(case: &Case) -> Result<Vec<Finding>, Missing> {
     Ok(missing)
 }
 
-/// A link that is down on one GPU and up on another.
+/// A link that is down on one GPU and up on another, among GPUs that a switch joins.
 fn link_down(case: &Case) -> Option<Finding> {
+    // Cards with bridges use some of their connectors, and a card without a partner none.
+    const ON_A_SWITCH: &[&str] = &["SXM", "HBM3", "H200", "H800", "H20", "B200", "B300"];
+    let model = case.sightings_of(&GPU_LISTED).next()?.get("model");
+    if model.contains("PCIe") || !ON_A_SWITCH.iter().any(|it| model.contains(it)) {
+        return None;
+    }
     let up: Vec<&str> = case.sightings_of(&NVLINK_UP).map(|it| it.get("link")).collect();
     let down = case.sightings_of(&NVLINK_DOWN).find(|it| up.contains(&it.get("link")))?;
     let message = format!("NVLink {} is down on one GPU and up on another", down.get("link"));
@@ -108,6 +118,7 @@ mod tests {
     fn fires_on_every_report() {
         for line in [
             "RuntimeError: CUDA error: uncorrectable NVLink error detected during the execution\n",
+            "[rank5]: RuntimeError: CUDA error: Invalid access of peer GPU memory over nvlink or a hardware error\n",
             "NVRM: Xid (PCI:0000:8a:00): 74, pid=1, name=python, NVLink: fatal error detected on link 2(0x10000, 0x0, 0x0, 0x0, 0x0, 0x0, 0x0)\n",
             "NVRM: Xid (PCI:0018:01:00): 149, NETIR_LINK_EVT Fatal XC0 i0 Link 08 (0x004505c6 0x00000000)\n",
             "[131453.74] nvidia-nvswitch0: SXid (PCI:0000:00:00.0): 20034, Fatal, Link 30 LTSSM Fault Up\n",
@@ -138,9 +149,29 @@ mod tests {
 
     #[test]
     fn a_link_that_others_have() {
-        let status = "GPU 0: NVIDIA H100 80GB HBM3\n\t Link 3: 26.562 GB/s\nGPU 1: NVIDIA H100 80GB HBM3\n\t Link 3: <inactive>\n";
+        let status = "GPU 0: NVIDIA H100 80GB HBM3 (UUID: GPU-1)\n\t Link 3: 26.562 GB/s\n\
+                      GPU 1: NVIDIA H100 80GB HBM3 (UUID: GPU-2)\n\t Link 3: <inactive>\n";
         assert_eq!(findings(&RULE, status).len(), 1);
-        quiet(&RULE, "GPU 0: NVIDIA A40\n\t Link 0: <inactive>\n\t Link 1: <inactive>\n");
+        quiet(&RULE, "GPU 0: NVIDIA A40 (UUID: GPU-1)\n\t Link 0: <inactive>\n\t Link 1: <inactive>\n");
+    }
+
+    #[test]
+    fn a_card_without_a_bridge_has_no_links() {
+        let status = "GPU 0: NVIDIA H100 NVL (UUID: GPU-1)\n\t Link 0: 26.562 GB/s\n\t Link 4: <inactive>\n\
+                      GPU 2: NVIDIA H100 NVL (UUID: GPU-3)\n\t Link 0: <inactive>\n";
+        quiet(&RULE, status);
+    }
+
+    #[test]
+    fn what_the_driver_says_afterwards_and_what_people_say() {
+        let after =
+            "NVRM: Xid (PCI:0000:dc:00): 45, pid=1, name=python3, Ch 00000001 caused by previous Xid 149\n";
+        assert_eq!(
+            findings(&RULE, after)[0].message,
+            "the GPU at 0000:dc:00 reports Xid 149: an NVLink error (NETIR)"
+        );
+        assert_eq!(findings(&RULE, "dmesg shows XID 74: NVLink errors on two GPUs\n").len(), 1);
+        quiet(&RULE, "There is no Xid 74 in dmesg\n");
     }
 
     #[test]

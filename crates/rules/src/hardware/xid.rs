@@ -3,7 +3,7 @@
 //! From NVIDIA's Xid catalogue, <https://docs.nvidia.com/deploy/xid-errors/analyzing-xid-catalog.html> (read in its state of
 //! 2025-10-29), and the Xid manual, <https://docs.nvidia.com/deploy/xid-errors/index.html>.
 
-use evidence::signals::hardware::XID;
+use evidence::signals::hardware::{XID, XID_NAMED};
 use evidence::{Case, Sighting};
 
 /// What an Xid tells about.
@@ -100,9 +100,32 @@ pub(super) fn of_class<'a>(
     classes: &'a [Class],
 ) -> impl Iterator<Item = (&'a Sighting, &'static Meaning)> {
     case.sightings_of(&XID).filter_map(move |it| {
-        let meaning = meaning(it.number("xid")?).filter(|it| classes.contains(&it.class))?;
+        let meaning = meaning(number(it)?).filter(|it| classes.contains(&it.class))?;
         Some((it, meaning))
     })
+}
+
+/// The number of an Xid line, or the one it follows: `45, ..., Ch 00000001 caused by previous Xid 149`.
+pub(super) fn number(sighting: &Sighting) -> Option<u64> {
+    let earlier = sighting.get("text").split_once("previous Xid ").map(|it| leading(it.1));
+    earlier.unwrap_or_else(|| sighting.number("xid"))
+}
+
+/// The first note that names an Xid of some classes, where no line of the driver does.
+pub(super) fn named<'a>(case: &'a Case, classes: &[Class]) -> Option<(&'a Sighting, &'static Meaning)> {
+    case.sightings_of(&XID_NAMED).find_map(|it| {
+        let text = it.quote.text.to_ascii_lowercase();
+        // `No Xid 79 was seen` is good news, and a line of the driver is read as such.
+        let denied = ["no xid", "not xid", "without xid", "nvrm: xid"].iter().any(|word| text.contains(word));
+        let meaning = meaning(leading(it.get("n"))?).filter(|it| classes.contains(&it.class))?;
+        (!denied).then_some((it, meaning))
+    })
+}
+
+/// The digits at the beginning of a text.
+fn leading(text: &str) -> Option<u64> {
+    let end = text.find(|it: char| !it.is_ascii_digit()).unwrap_or(text.len());
+    text.get(..end)?.parse().ok()
 }
 
 /// The GPU of an Xid line: `0000:17:00`.

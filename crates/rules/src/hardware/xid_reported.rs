@@ -31,7 +31,7 @@ fn check(case: &Case) -> Result<Vec<Finding>, Missing> {
     let found = case.look_for(&[&XID], Source::KernelLog)?;
     let mut by_number: BTreeMap<u64, (u64, Vec<&str>, Vec<&Quote>)> = BTreeMap::new();
     for it in found {
-        let Some(number) = it.number("xid") else { continue };
+        let Some(number) = xid::number(it) else { continue };
         let (count, gpus, quotes) = by_number.entry(number).or_default();
         *count += it.count;
         let gpu = xid::gpu(it);
@@ -86,6 +86,14 @@ mod tests {
         assert_eq!(findings(&RULE, log)[0].severity, Some(Severity::Error));
         let old = "NVRM: Xid (0000:03:00): 999, Channel 00000001\n";
         assert_eq!(findings(&RULE, old)[0].severity, Some(Severity::Warning));
+    }
+
+    #[test]
+    fn what_follows_another_error_counts_as_that_one() {
+        quiet(
+            &RULE,
+            "NVRM: Xid (PCI:0000:dc:00): 45, pid=1, name=python3, Ch 00000001 caused by previous Xid 149\n",
+        );
     }
 
     #[test]

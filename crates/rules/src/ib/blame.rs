@@ -91,10 +91,13 @@ pub(crate) fn layer(case: &Case) -> Layer {
             let mut texts = case
                 .sightings
                 .iter()
-                .filter(|it| [&COMPLETION, &MODIFY_QP_FAILED].contains(&it.signal))
+                .filter(|it| [&COMPLETION, &MODIFY_QP_FAILED, &RETRY_EXCEEDED].contains(&it.signal))
                 .map(|it| &it.quote.text);
-            if texts.any(|it| it.contains("::ffff:") || it.contains("RoCE")) {
+            if texts.clone().any(|it| it.contains("::ffff:") || it.contains("RoCE")) {
                 Layer::Roce
+            } else if texts.any(|it| it.contains(":1/IB ")) {
+                // UCX names the device with its kind: `mlx5_0:1/IB`.
+                Layer::InfiniBand
             } else {
                 Layer::Unknown
             }
@@ -156,11 +159,24 @@ pub(crate) fn blame(case: &Case) -> Option<Blame<'_>> {
         )
     } else if layer == Layer::InfiniBand {
         (Suspect::IbFabric, None, String::new())
+    } else if layer == Layer::Unknown && is_old_form(case, &sightings) {
+        (
+            Suspect::GidIndex,
+            Some(Suspect::RoceFabric),
+            "on RoCE, releases that write so use GID index 0 unless told otherwise, mostly a link-local address"
+                .to_owned(),
+        )
     } else {
         let other = (layer == Layer::Unknown).then_some(Suspect::IbFabric);
         (Suspect::RoceFabric, other.or(Some(Suspect::GidIndex)), String::new())
     };
     Some(Blame { suspect, other, because, sightings })
+}
+
+/// Whether the wording is that of releases before 2.19, which do not look for the right GID, and none is set.
+fn is_old_form(case: &Case, sightings: &[&Sighting]) -> bool {
+    let old = sightings.iter().all(|it| it.quote.text.contains(" with error 12, opcode "));
+    old && case.variable("NCCL_IB_GID_INDEX").next().is_none()
 }
 
 /// What speaks for a wrong GID, if anything does.

@@ -1,11 +1,12 @@
 //! The host has RDMA adapters, but the container cannot open them.
 
 use evidence::nccl::PluginEvent;
-use evidence::signals::ib::{NO_ADAPTERS, UNABLE_TO_OPEN};
+use evidence::signals::efa::NETWORK_REFUSED;
+use evidence::signals::ib::{NO_ADAPTERS, NO_USER_DRIVER, UNABLE_TO_OPEN};
 use evidence::signals::interface::DOCKER_RUN;
 use evidence::{Case, Missing, Process, Source};
 
-use crate::interface::address::several_hosts;
+use crate::interface::address::{is_ipoib, several_hosts};
 use crate::{Confidence, Finding, Role, Rule, Severity};
 
 /// See the module documentation.
@@ -25,7 +26,8 @@ pub static RULE: Rule = Rule {
 };
 
 fn check(case: &Case) -> Result<Vec<Finding>, Missing> {
-    let closed = case.look_for(&[&UNABLE_TO_OPEN], Source::NcclLog)?;
+    let found = case.look_for(&[&UNABLE_TO_OPEN, &NO_USER_DRIVER, &NETWORK_REFUSED], Source::NcclLog)?;
+    let closed: Vec<_> = found.iter().copied().filter(|it| *it.signal == UNABLE_TO_OPEN).collect();
     let uses_rdma = case.processes.iter().any(|it| it.facts.hcas.iter().any(|it| !it.value.is_empty()))
         || case.networks().any(|it| it.0 != "Socket");
     if uses_rdma {
@@ -38,6 +40,9 @@ fn check(case: &Case) -> Result<Vec<Finding>, Missing> {
             .by(case, &closed);
         let fallback = case.networks().find(|it| it.0 == "Socket").map(|it| it.2);
         return Ok(vec![finding.seen_all(fallback).about("nic", first.get("device"))]);
+    }
+    if let Some(finding) = without_driver(case).or_else(|| refused(case)) {
+        return Ok(vec![finding]);
     }
     let disabled = case.variable("NCCL_IB_DISABLE").any(|it| it.0 != "0");
     let without = case.processes.iter().find(|it| !it.facts.no_ib_device.is_empty());
@@ -58,6 +63,19 @@ fn check(case: &Case) -> Result<Vec<Finding>, Missing> {
                 .severity(Severity::Warning)
                 .seen(&tool.quote)
                 .seen_all(quote),
+        ]);
+    }
+    if let Some((name, list)) = ipoib(process) {
+        let message = format!(
+            "{} has {name}, a port of an InfiniBand adapter, and finds no RDMA device",
+            process.name()
+        );
+        return Ok(vec![
+            Finding::new(Confidence::Likely, message)
+                .severity(Severity::Warning)
+                .seen_all(quote)
+                .seen(list)
+                .about("nic", name),
         ]);
     }
     let settings = ["NCCL_IB_DISABLE", "NCCL_IB_GID_INDEX", "NCCL_IB_TC"];
@@ -96,6 +114,40 @@ fn check(case: &Case) -> Result<Vec<Finding>, Missing> {
     let finding = Finding::new(Confidence::Possible, message).severity(Severity::Warning).seen_all(quote);
     let finding = finding.seen_all(started.map(|it| &it.quote));
     Ok(vec![finding.seen_all(case.networks().next().map(|it| it.2))])
+}
+
+/// The verbs library finds an adapter and cannot use it, and a tool finds none.
+fn without_driver(case: &Case) -> Option<Finding> {
+    let missing: Vec<_> = case.sightings_of(&NO_USER_DRIVER).collect();
+    let tool = case.sightings_of(&NO_ADAPTERS).next()?;
+    let path = missing.first()?.get("path").trim_end_matches([':', '.']);
+    let message = format!("/sys shows {path}, and no adapter can be used");
+    let finding = Finding::new(Confidence::Likely, message).by(case, &missing).seen(&tool.quote);
+    Some(finding.severity(Severity::Warning).fix(
+        "Put the user-space drivers (rdma-core or MLNX_OFED, of a release that knows the adapter) into the image, and pass /dev/infiniband \
+         to the container; `ibv_devinfo` inside it must list the ports.",
+    ))
+}
+
+/// `NCCL_NET=IB`, or adapters named in `NCCL_IB_HCA`, where NCCL then has no network at all.
+fn refused(case: &Case) -> Option<Finding> {
+    let refused = case.sightings_of(&NETWORK_REFUSED).next()?;
+    let named = refused.get("name").starts_with("IB");
+    let asked = case.variable("NCCL_NET").find(|it| it.0.starts_with("IB"));
+    let asked = asked.or_else(|| case.variable("NCCL_IB_HCA").find(|it| !it.0.starts_with('^')));
+    if !named && asked.is_none() {
+        return None;
+    }
+    let message = "the InfiniBand network was asked for, and no adapter can be used here";
+    let finding = Finding::new(Confidence::Likely, message).seen(&refused.quote);
+    Some(finding.seen_all(asked.map(|it| it.2)).or("ib-hca-selection"))
+}
+
+/// An interface of IP over `InfiniBand`, which exists only where there is an adapter.
+fn ipoib(process: &Process) -> Option<(&str, &evidence::Quote)> {
+    let lists = process.facts.sockets.iter().chain(process.facts.bootstrap.iter());
+    let mut names = lists.flat_map(|seen| seen.value.iter().map(move |it| (&*it.name, &seen.quote)));
+    names.find(|it| is_ipoib(it.0))
 }
 
 /// On one node no network is needed.
@@ -146,5 +198,21 @@ mod tests {
             "n:1:1 [0] transport/net_ib.cc:149 NCCL WARN NET/IB : Unable to open device mlx5_58\n\
              n:1:1 [0] NCCL INFO NET/IB : Using [0]mlx5_1:1/RoCE [1]mlx5_18:1/RoCE ; OOB eth0:10.0.0.1<0>\nn:1:1 [0] NCCL INFO Using network IB\n",
         );
+    }
+
+    #[test]
+    fn fires_on_ports_of_adapters_and_on_a_network_that_is_not_there() {
+        let ipoib = "c:9:11 [5] NCCL INFO NET/IB : No device found.\n\
+                     c:9:11 [5] NCCL INFO NET/Socket : Using [0]ibp12s0:10.0.0.32<0> [1]ibp18s0:10.0.1.32<0>\n";
+        assert_eq!(findings(&RULE, ipoib)[0].confidence, Confidence::Likely);
+        let refused = "n:1:1 [0] NCCL WARN Failed to initialize any NET plugin\n";
+        assert_eq!(findings(&RULE, &format!("{refused}NCCL_NET=IB\n")).len(), 1);
+        quiet(&RULE, refused);
+    }
+
+    #[test]
+    fn fires_on_an_image_without_drivers() {
+        let log = "libibverbs: Warning: no userspace device-specific driver found for /sys/class/infiniband_verbs/uverbs0\n0 HCAs found:\n";
+        assert_eq!(findings(&RULE, log)[0].severity, Some(Severity::Warning));
     }
 }

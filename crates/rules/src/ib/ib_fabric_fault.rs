@@ -85,4 +85,11 @@ mod tests {
         );
         quiet(&RULE, IB);
     }
+
+    #[test]
+    fn ucx_names_the_network() {
+        let line = "[n:9 :0:13] ib_mlx5_log.c:171  Transport retry count exceeded on mlx5_2:1/IB (synd 0x15 vend 0x81 hw_synd 0/0)\n";
+        assert_eq!(ids(line)[0], "ib-fabric-fault");
+        assert_eq!(ids(&line.replace("/IB", "/RoCE"))[0], "roce-fabric-unreachable");
+    }
 }

@@ -35,7 +35,9 @@ fn check(case: &Case) -> Result<Vec<Finding>, Missing> {
     let events: Vec<_> = found.iter().copied().filter(|it| is_event(it, "port error")).collect();
     let kernel: Vec<_> = found.iter().copied().filter(|it| *it.signal == LINK_DOWN).collect();
     let times: u64 = kernel.iter().map(|it| it.count).sum();
-    if adapter || (events.is_empty() && (times == 0 || (failed.is_none() && times < 3))) {
+    // Ports without a cable say so once; a link that flaps does it again and again.
+    let again = kernel.iter().any(|it| it.count >= 3);
+    if adapter || (events.is_empty() && (times == 0 || (failed.is_none() && !again))) {
         return Ok(Vec::new());
     }
     let hosts: BTreeSet<&str> = events.iter().filter_map(|it| it.process.as_ref()).map(|it| &*it.0).collect();
@@ -86,5 +88,15 @@ mod tests {
             &RULE,
             "n:1:2 [0] transport/net_ib.cc:93 NCCL WARN NET/IB : Got async event : client reregistration\n",
         );
+    }
+
+    #[test]
+    fn a_link_that_flaps_is_told_from_ports_without_a_cable() {
+        let down = |device: &str, at: u32| format!("[ {at}.3] mlx5_core {device} ens1np0: Link down\n");
+        let flaps: String = (10..14).map(|it| down("0000:3b:00.0", it)).collect();
+        assert_eq!(findings(&RULE, &flaps)[0].confidence, Confidence::Possible);
+        let boot: String =
+            ["0000:3b:00.0", "0000:3b:00.1", "0000:5e:00.0", "0000:5e:00.1"].map(|it| down(it, 12)).concat();
+        quiet(&RULE, &boot);
     }
 }

@@ -1,9 +1,10 @@
 //! The wrong entry of the GID table is used.
 
-use evidence::signals::ib::{ASYNC_EVENT, COMPLETION, MODIFY_QP_FAILED, RETRY_EXCEEDED};
+use evidence::signals::ib::{ASYNC_EVENT, COMPLETION, GID_UNREADABLE, MODIFY_QP_FAILED, RETRY_EXCEEDED};
 use evidence::{Case, Missing, Source};
 
-use super::blame::{Suspect, blame};
+use super::blame::{Layer, Suspect, blame, layer};
+use crate::interface::address::got_through;
 use crate::{Confidence, Finding, Role, Rule, Severity};
 
 /// See the module documentation.
@@ -27,7 +28,17 @@ pub static RULE: Rule = Rule {
 };
 
 fn check(case: &Case) -> Result<Vec<Finding>, Missing> {
-    case.look_for(&[&COMPLETION, &MODIFY_QP_FAILED, &RETRY_EXCEEDED, &ASYNC_EVENT], Source::JobOutput)?;
+    let signals = [&COMPLETION, &MODIFY_QP_FAILED, &RETRY_EXCEEDED, &ASYNC_EVENT, &GID_UNREADABLE];
+    let mut found = case.look_for(&signals, Source::JobOutput)?;
+    found.retain(|it| *it.signal == GID_UNREADABLE);
+    if !found.is_empty() && !got_through(case) {
+        let message =
+            "NCCL cannot read the GID table: entries of other containers stand between this one's own";
+        return Ok(vec![Finding::new(Confidence::Likely, message).by(case, &found).fix(
+            "Use NCCL 2.26 or later, which passes over such entries, or set NCCL_IB_GID_INDEX in each container to the RoCE v2 entry that \
+             `show_gids` lists there.",
+        )]);
+    }
     let Some(blame) = blame(case) else { return Ok(Vec::new()) };
     let (confidence, message) = if blame.suspect == Suspect::GidIndex {
         (Confidence::Likely, format!("{}: {}", blame.what(), blame.because))
@@ -38,7 +49,8 @@ fn check(case: &Case) -> Result<Vec<Finding>, Missing> {
     };
     let quotes = case.variable("NCCL_IB_GID_INDEX").map(|it| it.2);
     let finding = Finding::new(confidence, message).by(case, &blame.sightings).seen_all(quotes);
-    Ok(vec![finding.or("roce-fabric-unreachable").about("variable", "NCCL_IB_GID_INDEX")])
+    let finding = finding.or("roce-fabric-unreachable").about("variable", "NCCL_IB_GID_INDEX");
+    Ok(vec![if layer(case) == Layer::Unknown { finding.or("ib-fabric-fault") } else { finding }])
 }
 
 #[cfg(test)]
@@ -72,5 +84,18 @@ mod tests {
             "n:1:1 [0] NCCL INFO NET/IB : Using [0]mlx5_0:1/IB [RO]; OOB eth0:10.0.0.1<0>\n\
              n:1:2 [0] NCCL WARN NET/IB : Got completion with error 12, opcode 1, len 0, vendor err 129\n",
         );
+    }
+
+    #[test]
+    fn old_words_mean_index_0_unless_the_network_is_known() {
+        let log = "w:946:988 [0] transport/net_ib.cc:839 NCCL WARN NET/IB : Got completion with error 12, opcode 1, len 0, vendor err 129\n";
+        assert_eq!(ids(log)[0], "roce-gid-index");
+        assert_ne!(ids(&format!("{log}NCCL_IB_GID_INDEX=3\n"))[0], "roce-gid-index");
+    }
+
+    #[test]
+    fn fires_on_a_table_that_cannot_be_read() {
+        let log = "p:88:157 [0] transport/net_ib.cc:350 NCCL WARN NET/IB: read failed in ncclIbRoceGetVersionNum: Invalid argument\n";
+        assert_eq!(ids(log)[0], "roce-gid-index");
     }
 }

@@ -59,13 +59,21 @@ pub(crate) fn got_through(case: &Case) -> bool {
     through || case.training.loss_lines > 0
 }
 
-/// An address without its port: `10.0.0.4<56849>`, `[10.0.0.4]:29500`.
+/// An address without its port: `10.0.0.4<56849>`, `[10.0.0.4]:29500`, `10.0.0.4:1024`.
 pub(crate) fn without_port(peer: &str) -> &str {
     let peer = peer.split('<').next().unwrap_or(peer).trim();
-    match peer.strip_prefix('[') {
-        Some(inner) => inner.split(']').next().unwrap_or(inner),
-        None => peer,
+    if let Some(inner) = peer.strip_prefix('[') {
+        return inner.split(']').next().unwrap_or(inner);
     }
+    match peer.split_once(':') {
+        Some((host, port)) if !port.is_empty() && port.bytes().all(|it| it.is_ascii_digit()) => host,
+        _ => peer,
+    }
+}
+
+/// An address that no host has: what becomes of a host name made of digits.
+pub(crate) fn is_number(address: &str) -> bool {
+    matches!(ipv4(address), Some([0, a, b, c]) if (a, b, c) != (0, 0, 0))
 }
 
 /// The four numbers of an IPv4 address, also of one written as IPv6.
@@ -117,7 +125,7 @@ pub(crate) fn is_side_road(name: &str) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use super::{ipv4, is_bridge_address, is_link_local, is_loopback, without_port};
+    use super::{ipv4, is_bridge_address, is_link_local, is_loopback, is_number, without_port};
 
     #[test]
     fn addresses() {
@@ -133,5 +141,12 @@ mod tests {
                 && !is_bridge_address("172.17.120.71")
                 && !is_bridge_address("172.31.0.4")
         );
+    }
+
+    #[test]
+    fn ports_and_numbers() {
+        assert_eq!(without_port("172.17.0.1:1024"), "172.17.0.1");
+        assert_eq!(without_port("fe80::1%ib1<17943>"), "fe80::1%ib1");
+        assert!(is_number("::ffff:0.104.1.2") && !is_number("0.0.0.0") && !is_number("10.0.0.5"));
     }
 }

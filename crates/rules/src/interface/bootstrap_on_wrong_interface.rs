@@ -1,6 +1,8 @@
 //! The setup runs over an interface that does not lead to the other nodes.
 
-use evidence::signals::interface::NO_INTERFACE_IN_SUBNET;
+use evidence::signals::application::GLOO_CLOSED;
+use evidence::signals::blocked::{CLIENT_FAILED, OTHER_CONNECT_FAILED};
+use evidence::signals::interface::{GLOO_LOOPBACK, GLOO_MESH_FAILED, NO_INTERFACE_IN_SUBNET};
 use evidence::{Case, Missing, Source};
 
 use super::address::{
@@ -29,7 +31,9 @@ pub static RULE: Rule = Rule {
 };
 
 fn check(case: &Case) -> Result<Vec<Finding>, Missing> {
-    let subnet = case.look_for(&[&NO_INTERFACE_IN_SUBNET], Source::NcclLog)?;
+    let signals = [&NO_INTERFACE_IN_SUBNET, &GLOO_MESH_FAILED, &OTHER_CONNECT_FAILED, &CLIENT_FAILED];
+    let mut subnet = case.look_for(&signals, Source::NcclLog)?;
+    subnet.retain(|it| *it.signal == NO_INTERFACE_IN_SUBNET);
     let verdict = verdict(case);
     if let Some(it) = verdict.iter().find(|it| it.cause == Cause::WrongInterface) {
         let message = match &it.interface {
@@ -51,6 +55,18 @@ fn check(case: &Case) -> Result<Vec<Finding>, Missing> {
         return Ok(vec![finding.fix(
             "With NCCL_COMM_ID, NCCL looks for an interface in the subnet of that address. Let NCCL_COMM_ID name an address of \
              rank 0 in a subnet that all nodes share, or do not set it (PyTorch and MPI do not need it).",
+        )]);
+    }
+    // Gloo takes the address of the host name, or of GLOO_SOCKET_IFNAME; which of them is wrong it does not say.
+    if let Some(mesh) = case.sightings_of(&GLOO_MESH_FAILED).next()
+        && verdict.is_empty()
+        && case.first_of(&[&GLOO_LOOPBACK, &GLOO_CLOSED]).is_none()
+    {
+        let message = "Gloo's ranks do not reach each other at the addresses they announce";
+        let finding = Finding::new(Confidence::Possible, message).seen(&mesh.quote);
+        return Ok(vec![finding.or("loopback-interface-used").or("peer-unreachable").fix(
+            "Set GLOO_SOCKET_IFNAME (and NCCL_SOCKET_IFNAME) to the interface that carries the node's address, on every node; see that \
+             the host name does not stand for 127.0.1.1 in /etc/hosts.",
         )]);
     }
     // A setup that ends well proves that the interface serves; many clusters do use IP over InfiniBand.
@@ -109,5 +125,13 @@ mod tests {
              a:1:2 [0] NCCL INFO comm 0x1 rank 0 nranks 2 cudaDev 0 busId 60 - Init COMPLETE\n",
         );
         quiet(&RULE, "a:1:1 [0] NCCL INFO Bootstrap : Using eth0:10.0.0.1<0>\n");
+    }
+
+    #[test]
+    fn gloo_alone_is_a_doubt() {
+        let line = "RuntimeError: Gloo connectFullMesh failed with [../third_party/gloo/gloo/transport/tcp/pair.cc:144] no error\n";
+        assert_eq!(findings(&RULE, line)[0].confidence, Confidence::Possible);
+        let closed = "RuntimeError: Gloo connectFullMesh failed with [pair.cc:9] Connection closed by peer [10.0.0.5]:38412\n";
+        quiet(&RULE, closed);
     }
 }

@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use evidence::signals::blocked::{CLIENT_FAILED, OTHER_CONNECT_FAILED};
 use evidence::signals::interface::{DOCKER_RUN, NO_INTERFACE_IN_SUBNET};
 use evidence::{Case, Missing, Source};
 
@@ -32,7 +33,9 @@ pub static RULE: Rule = Rule {
 };
 
 fn check(case: &Case) -> Result<Vec<Finding>, Missing> {
-    let subnet = case.look_for(&[&NO_INTERFACE_IN_SUBNET], Source::NcclLog)?;
+    let signals = [&NO_INTERFACE_IN_SUBNET, &OTHER_CONNECT_FAILED, &CLIENT_FAILED];
+    let mut subnet = case.look_for(&signals, Source::NcclLog)?;
+    subnet.retain(|it| *it.signal == NO_INTERFACE_IN_SUBNET);
     let verdict = verdict(case);
     if let Some(it) = verdict.iter().find(|it| it.cause == Cause::Bridge) {
         let message = match &it.interface {
@@ -138,5 +141,14 @@ mod tests {
             "a:1:1 [0] NCCL INFO Bootstrap : Using eth0:172.17.0.2<0>\nb:1:1 [0] NCCL INFO Bootstrap : Using eth0:172.17.0.3<0>\n\
              a:1:2 [0] NCCL INFO comm 0x1 rank 0 nranks 2 cudaDev 0 busId 60 - Init COMPLETE\n",
         );
+    }
+
+    #[test]
+    fn fires_on_the_words_of_open_mpi() {
+        let old = "[n][[3,1],2][btl_tcp_endpoint.c:796:mca_btl_tcp_endpoint_complete_connect] connect() to 172.17.0.1 failed: Connection refused (111)\n";
+        assert_eq!(ids(old)[0], "docker-bridge-network");
+        let new =
+            "  Message:    connect() to 172.17.0.1:1024 failed\n  Error:      Connection refused (111)\n";
+        assert_eq!(ids(new)[0], "docker-bridge-network");
     }
 }

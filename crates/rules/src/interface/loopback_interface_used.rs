@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use evidence::signals::interface::{GLOO_LOOPBACK, OLD_INTERFACE, OLD_INTERFACES};
+use evidence::signals::interface::{GLOO_LOOPBACK, GLOO_MESH_FAILED, OLD_INTERFACE, OLD_INTERFACES};
 use evidence::{Case, Missing, Quote, Source};
 
 use super::address::{announced, got_through, is_loopback, several_hosts};
@@ -48,6 +48,10 @@ fn check(case: &Case) -> Result<Vec<Finding>, Missing> {
         } else {
             finding
         }]);
+    }
+    if let (Some(first), Some(mesh)) = (gloo.first(), case.sightings_of(&GLOO_MESH_FAILED).next()) {
+        let message = "Gloo announces 127.0.0.1 for want of an address of the host name, and its ranks do not reach each other";
+        return Ok(vec![Finding::new(Confidence::Likely, message).seen(&first.quote).seen(&mesh.quote)]);
     }
     let lo = listed(case);
     let hosts: BTreeSet<&str> = lo.iter().map(|it| it.1).collect();
@@ -122,5 +126,16 @@ mod tests {
             &RULE,
             &format!("{LO}a:1:2 [0] NCCL INFO comm 0x1 rank 0 nranks 2 cudaDev 0 busId 60 - Init COMPLETE\n"),
         );
+    }
+
+    #[test]
+    fn fires_for_gloo_without_an_address_in_the_error() {
+        let warning = "[rank9]:[W ProcessGroupGloo.cpp:721] Warning: Unable to resolve hostname to a (local) address. Using the loopback address as fallback.\n";
+        let mesh = "[rank8]:[E ProcessGroupGloo.cpp:144] Gloo connectFullMesh failed with [../third_party/gloo/gloo/transport/tcp/pair.cc:144] no error\n";
+        assert_eq!(findings(&RULE, &format!("{warning}{mesh}"))[0].confidence, Confidence::Likely);
+        quiet(&RULE, warning);
+        let old =
+            "[/src/gloo/gloo/transport/tcp/pair.cc:761] connect [127.0.1.1]:60817: Connection refused\n";
+        assert_eq!(findings(&RULE, old).len(), 1);
     }
 }

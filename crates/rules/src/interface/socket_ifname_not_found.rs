@@ -31,7 +31,9 @@ fn check(case: &Case) -> Result<Vec<Finding>, Missing> {
     if found.is_empty() || mismatch(case).is_some() {
         return Ok(Vec::new());
     }
-    if let Some(gloo) = found.iter().find(|it| *it.signal == GLOO_NO_INTERFACE) {
+    if let Some(gloo) =
+        found.iter().find(|it| *it.signal == GLOO_NO_INTERFACE && is_interface(case, it.get("name")))
+    {
         let message = format!("Gloo finds no interface {} with an address", gloo.get("name"));
         let finding = Finding::new(Confidence::Certain, message)
             .by(case, &[gloo])
@@ -81,6 +83,17 @@ fn check(case: &Case) -> Result<Vec<Finding>, Missing> {
     Ok(vec![finding.fix(advice)])
 }
 
+/// Whether Gloo was asked for an interface; without the variable it looks up the host's own name.
+pub(crate) fn is_interface(case: &Case, name: &str) -> bool {
+    let asked = case.variable("GLOO_SOCKET_IFNAME").next().is_some();
+    // `bond0.100` is an interface, `node-1.example` a host.
+    let (first, rest) = name.trim_end_matches('.').split_once('.').unwrap_or((name, ""));
+    let usual = ["eth", "en", "ib", "bond", "br", "net", "team", "vlan", "wl"];
+    let like_one =
+        usual.iter().any(|it| first.starts_with(it)) && first.ends_with(|it: char| it.is_ascii_digit());
+    asked || rest.is_empty() || like_one
+}
+
 #[cfg(test)]
 mod tests {
     use super::RULE;
@@ -117,5 +130,21 @@ mod tests {
             &RULE,
             "ncclSocketInit: connecting to address  with family 0 is neither AF_INET(2) nor AF_INET6(10)\n",
         );
+    }
+
+    #[test]
+    fn the_words_of_the_oldest_releases() {
+        let line = "n:3:3 [0] include/socket.h:311 WARN Socket creation failed : Address family not supported by protocol\n";
+        assert_eq!(ids(line)[0], "socket-ifname-not-found");
+    }
+
+    #[test]
+    fn gloo_looks_for_interfaces_and_for_host_names() {
+        let line = |name: &str| {
+            format!("[enforce fail at device.cc:127] rp != nullptr. Unable to find address for: {name}\n")
+        };
+        assert_eq!(findings(&RULE, &line("eth7")).len(), 1);
+        assert_eq!(findings(&RULE, &line("bond0.100")).len(), 1);
+        quiet(&RULE, &line("node-1.example"));
     }
 }

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use evidence::signals::launch::{INVALID_DEVICE, TOO_FEW_GPUS};
+use evidence::signals::launch::{INVALID_DEVICE, TOO_FEW_GPUS, TOO_FEW_SLOTS};
 use evidence::{Case, Missing, Source};
 
 use super::command::{Command, commands};
@@ -60,6 +60,18 @@ fn check(case: &Case) -> Result<Vec<Finding>, Missing> {
             finding = finding.seen(command.quote);
         }
         return Ok(vec![hosts.iter().fold(finding, |it, host| it.about("host", host))]);
+    }
+    if let Some(first) = case.sightings_of(&TOO_FEW_SLOTS).next() {
+        let message = format!(
+            "mpirun was asked for {} processes and its hosts have fewer slots",
+            first.get("n").trim_end_matches(':')
+        );
+        let finding = Finding::new(Confidence::Likely, message).seen(&first.quote);
+        let finding = finding.seen_all(command.map(|it| it.quote));
+        return Ok(vec![finding.fix(
+            "Give each host as many slots as it has GPUs (`-H a:8,b:8`, `slots=8` in the hostfile) and ask for no more processes (`-np`) \
+             than there are slots.",
+        )]);
     }
     if let (Some(instance), Some(command)) = (case.instance(), command) {
         let each = command.gpus_each().unwrap_or(1);
@@ -138,5 +150,16 @@ mod tests {
             &RULE,
             "# nThread 1 nGpus 8 minBytes 8\n#  Rank  0 Group  0 Pid 1 on a device  0 [0x8d] NVIDIA H100\n",
         );
+    }
+
+    #[test]
+    fn fires_on_the_words_of_other_launchers() {
+        for line in [
+            "There are not enough slots available in the system to satisfy the 16\nslots that were requested by the application:\n",
+            "MisconfigurationException: You requested gpu: [0, 1, 2, 3]\n But your machine only has: [0, 1]\n",
+            "RuntimeError: device >= 0 && device < num_gpus INTERNAL ASSERT FAILED at \"CUDAContext.cpp\":50\n",
+        ] {
+            assert_eq!(findings(&RULE, line).len(), 1, "{line}");
+        }
     }
 }

@@ -2,9 +2,10 @@
 
 use std::collections::BTreeSet;
 
+use evidence::signals::blocked::{LOOK_UP_FAILED, NAME_NOT_RESOLVED};
 use evidence::signals::launch::{
     CLIENTS_JOINED, MONITORED_BARRIER, RENDEZVOUS_TIMEOUT, STORE_BARRIER, STORE_BARRIER_DONE,
-    STORE_BARRIER_TIMEOUT, UNIQUE_ID_WAIT,
+    STORE_BARRIER_TIMEOUT, TASKS_ABSENT, UNIQUE_ID_WAIT,
 };
 use evidence::{Case, Communicator, Missing, Quote, Sighting, Source};
 
@@ -33,6 +34,7 @@ fn check(case: &Case) -> Result<Vec<Finding>, Missing> {
         &RENDEZVOUS_TIMEOUT,
         &MONITORED_BARRIER,
         &UNIQUE_ID_WAIT,
+        &TASKS_ABSENT,
     ];
     let found = case.look_for(&signals, Source::JobOutput)?;
     let of = |signal| found.iter().copied().filter(|it| it.signal == signal).collect::<Vec<_>>();
@@ -46,7 +48,10 @@ fn check(case: &Case) -> Result<Vec<Finding>, Missing> {
         let (present, world) = (first.get("joined"), first.get("world"));
         let message =
             format!("{present} of {world} ranks connected to rank 0's store{}", named(&silent(case, first)));
-        about(Finding::new(Confidence::Certain, message).by(case, &joined), &silent(case, first))
+        // A name without an address is the reason, and a rule of its own tells it.
+        let named = case.first_of(&[&LOOK_UP_FAILED, &NAME_NOT_RESOLVED]).is_some();
+        let confidence = if named { Confidence::Possible } else { Confidence::Certain };
+        about(Finding::new(confidence, message).by(case, &joined), &silent(case, first))
     } else if let Some(first) = barrier.first() {
         let ranks = first.get("ranks");
         let message = format!("rank {ranks} did not reach a barrier within {} ms", first.get("ms"));
@@ -60,7 +65,9 @@ fn check(case: &Case) -> Result<Vec<Finding>, Missing> {
             .seen(&first.quote)
             .or("peer-unreachable")
             .or("dns-master-addr")
-    } else if let Some(first) = of(&UNIQUE_ID_WAIT).first() {
+    } else if let Some(first) = of(&TASKS_ABSENT).first() {
+        tasks(case, first, &of(&TASKS_ABSENT))
+    } else if let Some(first) = of(&UNIQUE_ID_WAIT).iter().find(|it| !lost_the_store(it)) {
         let message = format!(
             "rank {} did not offer the communicator's id while others waited for it",
             first.get("from")
@@ -71,6 +78,25 @@ fn check(case: &Case) -> Result<Vec<Finding>, Missing> {
         return Ok(Vec::new());
     };
     Ok(vec![finding])
+}
+
+/// Whether the connection to rank 0 broke while this rank waited for the id: rank 0 is gone.
+pub(crate) fn lost_the_store(sighting: &Sighting) -> bool {
+    let error = sighting.get("error");
+    ["reset by peer", "Broken pipe", "likely closed"].iter().any(|it| error.contains(it))
+}
+
+/// Processes of JAX that did not come to a barrier. All but that of the beginning say only that some are late.
+fn tasks(case: &Case, first: &Sighting, found: &[&Sighting]) -> Finding {
+    let barrier = found.iter().map(|it| it.get("barrier")).find(|it| !it.is_empty()).unwrap_or_default();
+    let beginning = ["PjRT_Client_Connect", "Wait_for_all_tasks_to_register", "WaitForAllTasks"];
+    let sure = first.get("barrier").is_empty() || beginning.iter().any(|it| barrier.contains(it));
+    let message = match barrier {
+        "" => "not all processes registered with the coordinator in time".to_owned(),
+        _ => format!("not all processes came to the barrier {barrier} in time"),
+    };
+    let confidence = if sure { Confidence::Likely } else { Confidence::Possible };
+    Finding::new(confidence, message).by(case, found).or("peer-process-died")
 }
 
 /// Waits at a barrier that no later line calls complete.
@@ -242,5 +268,26 @@ mod tests {
         let text =
             "[rank0]: RuntimeError: [Rank 0]: Ranks 1, 3 failed to pass monitoredBarrier in 1800000 ms\n";
         assert_eq!(findings(&RULE, text)[0].message, "rank 1, 3 did not reach a barrier within 1800000 ms");
+    }
+
+    #[test]
+    fn the_coordinator_of_jax() {
+        let old = "jaxlib.xla_extension.XlaRuntimeError: DEADLINE_EXCEEDED: Barrier timed out. Barrier_id: PjRT_Client_Connect. Timed out task names:\n";
+        assert_eq!(
+            findings(&RULE, old)[0].message,
+            "not all processes came to the barrier PjRT_Client_Connect in time"
+        );
+        let later = "DEADLINE_EXCEEDED: Barrier timed out. Barrier_id: multihost_broadcast_sync0. Timed out task names:\n";
+        assert_eq!(findings(&RULE, later)[0].confidence, Confidence::Possible);
+        let new = "Stopping coordination service as cluster registration failed. This may be due to 1) some tasks crashed earlier before connecting\n";
+        assert_eq!(findings(&RULE, new)[0].confidence, Confidence::Likely);
+    }
+
+    #[test]
+    fn a_connection_that_broke_is_not_an_absence() {
+        quiet(
+            &RULE,
+            "[1] is setting up NCCL communicator and retrieving ncclUniqueId from [0] via c10d key-value store by key '0', but store->get('0') got error: Connection reset by peer. This may indicate a possible application crash on rank 0 or a network set up issue.\n",
+        );
     }
 }

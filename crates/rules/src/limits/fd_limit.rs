@@ -33,7 +33,7 @@ fn check(case: &Case) -> Result<Vec<Finding>, Missing> {
         Some(limit) => format!("{who} could open no more files; the limit is {limit}"),
         None => format!("{who} could open no more files"),
     };
-    let sure = first.quote.text.contains("Too many open files");
+    let sure = first.quote.text.contains("oo many open files");
     let confidence = if sure { Confidence::Certain } else { Confidence::Likely };
     let polls = case.sightings_of(&PROXY_POLL_FAILED).map(|it| &it.quote);
     let finding = Finding::new(confidence, message).by(case, &found).seen_all(limit.map(|it| &it.quote));
@@ -53,6 +53,7 @@ mod tests {
             "ncclOsSocketTryAccept: Accept failed: Too many open files\n",
             "332066:332417 [18] bootstrap.cc:106 CCOM WARN Call to accept failed : Too many open files\n",
             "OSError: [Errno 24] Too many open files: '/data/x'\n",
+            "Socket.h(166):\"too many open files\"\n",
         ] {
             assert_eq!(findings(&RULE, line)[0].confidence, Confidence::Certain, "{line}");
         }

@@ -1,6 +1,6 @@
 //! A process was killed because the host had no memory left.
 
-use evidence::signals::limits::{HOST_OOM, LAUNCHER_ENDED, SIGKILL};
+use evidence::signals::limits::{HOST_OOM, KILLED_ALONE, LAUNCHER_ENDED, SIGKILL};
 use evidence::{Case, Missing, Source};
 
 use crate::{Confidence, Finding, Role, Rule, Severity};
@@ -25,13 +25,14 @@ pub static RULE: Rule = Rule {
 };
 
 fn check(case: &Case) -> Result<Vec<Finding>, Missing> {
-    let said = case.look_for(&[&HOST_OOM, &SIGKILL], Source::JobOutput)?;
+    let said = case.look_for(&[&HOST_OOM, &SIGKILL, &KILLED_ALONE], Source::JobOutput)?;
     let denied = |text: &str| {
         ["OOMKilled: false", "OOMKilled\": false", "OOMKilled\":false"].iter().any(|it| text.contains(it))
     };
     let certain: Vec<_> =
         said.iter().copied().filter(|it| *it.signal == HOST_OOM && !denied(&it.quote.text)).collect();
-    let killed: Vec<_> = said.iter().copied().filter(|it| *it.signal == SIGKILL).collect();
+    let alone = |it: &evidence::Sighting| *it.signal == KILLED_ALONE && it.quote.text.trim() == "Killed";
+    let killed: Vec<_> = said.iter().copied().filter(|it| *it.signal == SIGKILL || alone(it)).collect();
     if let Some(first) = certain.first() {
         let victim = certain.iter().find(|it| !it.get("name").is_empty());
         let message = match victim {
@@ -89,6 +90,20 @@ mod tests {
         let found = findings(&RULE, torchrun);
         assert_eq!(found[0].confidence, Confidence::Possible);
         assert!(found[0].message.starts_with("local rank 3 was killed"));
+    }
+
+    #[test]
+    fn what_shells_and_containers_say() {
+        for line in [
+            "Epoch: [0][511/1736] Loss 0.5117\nKilled\n",
+            "srun: error: n: task 3: Killed\n",
+            "container trainer exited with code 137\n",
+        ] {
+            assert_eq!(findings(&RULE, line)[0].confidence, Confidence::Possible, "{line}");
+        }
+        let evicted = "The node was low on resource: memory. Container worker was using 1Gi\n";
+        assert_eq!(findings(&RULE, evicted)[0].confidence, Confidence::Certain);
+        quiet(&RULE, "Killed 3 stale sessions\n");
     }
 
     #[test]

@@ -1,7 +1,10 @@
 //! There is no room in /dev/shm.
 
-use evidence::signals::limits::{SHM_BUS_ERROR, SHM_FULL, SHM_SMALL_FOR_RAY};
-use evidence::{Case, Missing, Source};
+use evidence::signals::efa::DOCKER_RUN;
+use evidence::signals::limits::{
+    NO_SPACE, SHARED_MEMORY_FRAME, SHM_BUS_ERROR, SHM_FULL, SHM_FULL_BY_DF, SHM_SMALL_FOR_RAY,
+};
+use evidence::{Case, Missing, Quote, Source};
 
 use crate::{Confidence, Finding, Role, Rule, Severity};
 
@@ -26,7 +29,8 @@ pub static RULE: Rule = Rule {
 };
 
 fn check(case: &Case) -> Result<Vec<Finding>, Missing> {
-    let found = case.look_for(&[&SHM_FULL, &SHM_BUS_ERROR, &SHM_SMALL_FOR_RAY], Source::JobOutput)?;
+    let found =
+        case.look_for(&[&SHM_FULL, &SHM_BUS_ERROR, &SHM_SMALL_FOR_RAY, &SHM_FULL_BY_DF], Source::JobOutput)?;
     // A file that may not be made is another matter than one that does not fit.
     let other_reason =
         |why: &str| !why.is_empty() && !why.contains("No space left") && !why.contains("Success");
@@ -46,16 +50,39 @@ fn check(case: &Case) -> Result<Vec<Finding>, Missing> {
     let died: Vec<_> = found.iter().copied().filter(|it| *it.signal == SHM_BUS_ERROR).collect();
     if !died.is_empty() {
         let worker = died.iter().any(|it| it.quote.text.contains("worker"));
+        let room = died.iter().any(|it| it.quote.text.contains("No space left"));
         let message = if worker {
             "a DataLoader worker died of a bus error: no room in /dev/shm"
+        } else if room {
+            "a process found no room in /dev/shm"
         } else {
             "a process died of a bus error, as when there is no room in /dev/shm"
         };
         return Ok(vec![Finding::new(Confidence::Likely, message).by(case, &died)]);
     }
+    if let Some(full) = found.iter().find(|it| *it.signal == SHM_FULL_BY_DF) {
+        let message = "/dev/shm is full";
+        return Ok(vec![Finding::new(Confidence::Likely, message).seen(&full.quote)]);
+    }
+    if let Some((full, shown)) = unnamed(case) {
+        let message = "Python found no room, as when /dev/shm of a container is too small";
+        return Ok(vec![Finding::new(Confidence::Likely, message).seen(full).seen(shown)]);
+    }
     let Some(ray) = found.first() else { return Ok(Vec::new()) };
     let message = format!("/dev/shm has only {} bytes, too few for Ray's object store", ray.get("bytes"));
     Ok(vec![Finding::new(Confidence::Certain, message).by(case, &found).severity(Severity::Warning)])
+}
+
+/// A lack of room without a path, and what shows that it is shared memory: a frame, or a container without more.
+fn unnamed(case: &Case) -> Option<(&Quote, &Quote)> {
+    let full = case.sightings_of(&NO_SPACE).find(|it| !it.quote.text.contains("device: "))?;
+    let frame = case.sightings_of(&SHARED_MEMORY_FRAME).next();
+    let small = || {
+        let given =
+            |it: &evidence::Sighting| ["--shm-size", "--ipc"].iter().any(|word| it.quote.text.contains(word));
+        case.sightings_of(&DOCKER_RUN).find(|it| !given(it))
+    };
+    Some((&full.quote, &frame.or_else(small)?.quote))
 }
 
 #[cfg(test)]
@@ -86,11 +113,25 @@ mod tests {
             "ERROR: Unexpected bus error encountered in worker. This might be caused by insufficient shared memory (shm).\n",
             "RuntimeError: unable to write to file </torch_18692_1954506624>\n",
             "traceback : Signal 7 (SIGBUS) received by PID 3021\n",
+            "RuntimeError: unable to open shared memory object </torch_4711_1> in read-write mode: No space left on device (28)\n",
+            "OSError: [Errno 28] No space left on device: '/dev/shm/psm_1'\n",
+            "shm              64M   64M     0 100% /dev/shm\n",
         ] {
             assert_eq!(findings(&RULE, line)[0].confidence, Confidence::Likely, "{line}");
         }
         let ray = "WARNING: The object store is using /tmp instead of /dev/shm because /dev/shm has only 67108864 bytes available.\n";
         assert_eq!(findings(&RULE, ray)[0].severity, Some(Severity::Warning));
+    }
+
+    #[test]
+    fn python_in_a_container_without_room() {
+        let error = "OSError: [Errno 28] No space left on device\n";
+        assert_eq!(findings(&RULE, &format!("docker run -it --gpus all image\n{error}")).len(), 1);
+        let frame =
+            "  File \"/usr/lib/python3.10/multiprocessing/shared_memory.py\", line 104, in __init__\n";
+        assert_eq!(findings(&RULE, &format!("{frame}{error}")).len(), 1);
+        quiet(&RULE, &format!("docker run --shm-size=8g image\n{error}"));
+        quiet(&RULE, error);
     }
 
     #[test]

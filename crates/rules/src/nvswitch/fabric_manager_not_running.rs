@@ -1,8 +1,8 @@
 //! The Fabric Manager does not run, or is not the driver's.
 
 use evidence::signals::nvswitch::{
-    FABRIC_IN_PROGRESS, FABRIC_MANAGER_FAILED, FABRIC_MANAGER_MISMATCH, NO_NVSWITCH, NVLS_BIND_FAILED,
-    SYSTEM_NOT_READY,
+    FABRIC_IN_PROGRESS, FABRIC_MANAGER_FAILED, FABRIC_MANAGER_MISMATCH, FABRIC_MANAGER_STATUS, NO_NVSWITCH,
+    NVLS_BIND_FAILED, SERVICE_DOWN, SYSTEM_NOT_READY,
 };
 use evidence::{Case, Missing, Source};
 
@@ -30,7 +30,13 @@ pub static RULE: Rule = Rule {
 
 fn check(case: &Case) -> Result<Vec<Finding>, Missing> {
     let found = case.look_for(
-        &[&SYSTEM_NOT_READY, &FABRIC_MANAGER_MISMATCH, &FABRIC_MANAGER_FAILED, &FABRIC_IN_PROGRESS],
+        &[
+            &SYSTEM_NOT_READY,
+            &FABRIC_MANAGER_MISMATCH,
+            &FABRIC_MANAGER_FAILED,
+            &FABRIC_MANAGER_STATUS,
+            &FABRIC_IN_PROGRESS,
+        ],
         Source::JobOutput,
     )?;
     if let Some(it) = found.iter().find(|it| *it.signal == FABRIC_MANAGER_MISMATCH) {
@@ -42,7 +48,10 @@ fn check(case: &Case) -> Result<Vec<Finding>, Missing> {
         return Ok(vec![Finding::new(Confidence::Certain, message).by(case, &found)]);
     }
     let waiting: Vec<_> = found.iter().copied().filter(|it| *it.signal == SYSTEM_NOT_READY).collect();
-    let failed: Vec<_> = found.iter().copied().filter(|it| *it.signal == FABRIC_MANAGER_FAILED).collect();
+    let mut failed: Vec<_> = found.iter().copied().filter(|it| *it.signal == FABRIC_MANAGER_FAILED).collect();
+    if case.first_of(&[&FABRIC_MANAGER_STATUS]).is_some() {
+        failed.extend(case.sightings_of(&SERVICE_DOWN));
+    }
     if !waiting.is_empty() {
         let (confidence, tail) = if failed.is_empty() {
             (Confidence::Likely, "on NVSwitch machines it waits for the Fabric Manager")
@@ -54,10 +63,11 @@ fn check(case: &Case) -> Result<Vec<Finding>, Missing> {
     }
     let needless = case.first_of(&[&NO_NVSWITCH]).is_some();
     if !failed.is_empty() && !needless {
-        return Ok(vec![
-            Finding::new(Confidence::Likely, "the service nvidia-fabricmanager did not start")
-                .by(case, &failed),
-        ]);
+        let finding = Finding::new(Confidence::Likely, "the service nvidia-fabricmanager does not run")
+            .by(case, &failed);
+        // A status alone can be of a machine without NVSwitch, where it never runs.
+        let told = failed.iter().any(|it| *it.signal == FABRIC_MANAGER_FAILED);
+        return Ok(vec![if told { finding } else { finding.severity(Severity::Warning) }]);
     }
     let waiting: Vec<_> = case.sightings_of(&FABRIC_IN_PROGRESS).collect();
     if !waiting.is_empty() {
@@ -92,6 +102,26 @@ mod tests {
         ] {
             assert_eq!(findings(&RULE, line)[0].confidence, Confidence::Likely, "{line}");
         }
+    }
+
+    #[test]
+    fn numbers_and_other_words_for_it() {
+        for line in [
+            "   [[ System not yet initialized (error 802) ]]\n",
+            "cuInit err: 802\n",
+            "msg=\"unable to load cuda driver library\" error=\"cuda driver library init failure: 802\"\n",
+        ] {
+            assert_eq!(findings(&RULE, line)[0].confidence, Confidence::Likely, "{line}");
+        }
+    }
+
+    #[test]
+    fn a_status_that_says_it_is_down() {
+        let status =
+            "nvidia-fabricmanager.service - NVIDIA fabric manager service\n   Active: inactive (dead)\n";
+        assert_eq!(findings(&RULE, status).len(), 1);
+        quiet(&RULE, &status.replace("inactive (dead)", "active (running)"));
+        quiet(&RULE, "docker.service - Docker\n   Active: inactive (dead)\n");
     }
 
     #[test]

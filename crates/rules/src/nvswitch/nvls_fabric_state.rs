@@ -24,12 +24,14 @@ pub static RULE: Rule = Rule {
     check,
 };
 
+/// Memory that is full, a fabric that is not up and broken hardware are told by others; and a CUDA that did not start,
+/// as in a process that forked, says nothing of the switches.
+const ELSEWHERE: &[&str] =
+    &["out of memory", "system not yet initialized", "initialization error", "ECC", "NVLink"];
+
 fn check(case: &Case) -> Result<Vec<Finding>, Missing> {
     let found = case.look_for(&[&NVLS_BIND_FAILED, &NVLS_CUDA_FAILURE], Source::JobOutput)?;
-    // Memory that is full and a fabric that is not up are told by others.
-    let elsewhere = |it: &&Sighting| {
-        it.get("what").contains("out of memory") || it.get("what").contains("system not yet initialized")
-    };
+    let elsewhere = |it: &&Sighting| ELSEWHERE.iter().any(|word| it.get("what").contains(word));
     let found: Vec<_> = found.into_iter().filter(|it| !elsewhere(it)).collect();
     if case.first_of(&[&SYSTEM_NOT_READY]).is_some() {
         return Ok(Vec::new());
@@ -66,6 +68,8 @@ mod tests {
             "n:1:2 [2] transport/nvls.cc:244 NCCL WARN Cuda failure 1 'invalid argument'\n",
             "[2025-07-21 19:05:29] n:1:1 [1] transport/nvls.cc:254 NCCL WARN Cuda failure 401 'the operation cannot be performed in the present state'\n",
             "Failed to bind NVLink SHARP (NVLS) Multicast memory of size 2097152 : CUDA error 401 'the operation cannot be performed in the present state'.\n",
+            "Failed to bind NVLink SHARP (NVLS) Multicast memory: CUDA error 401\n",
+            "Last error:\nCuda failure 401 'the operation cannot be performed in the present state'\n",
         ] {
             assert_eq!(findings(&RULE, line).len(), 1, "{line}");
         }
@@ -88,5 +92,6 @@ mod tests {
     fn quiet_where_there_is_none() {
         quiet(&RULE, "n:1:1 [0] NCCL INFO NVLS multicast support is not available on dev 0\n");
         quiet(&RULE, "n:1:1 [0] transport/nvls.cc:244 NCCL WARN Cuda failure 2 'out of memory'\n");
+        quiet(&RULE, "n:1:1 [0] transport/nvls.cc:245 NCCL WARN Cuda failure 'initialization error'\n");
     }
 }

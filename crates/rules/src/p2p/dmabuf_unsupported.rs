@@ -49,6 +49,12 @@ mod tests {
     }
 
     #[test]
+    fn fires_in_ucx() {
+        let log = "ib_md.c:300 UCX ERROR ibv_reg_dmabuf_mr(address=0x7f00, length=8192, access=0xf) failed: Operation not supported\n";
+        assert_eq!(findings(&RULE, log).len(), 1);
+    }
+
+    #[test]
     fn what_plugins_and_nccl_say_of_it_is_no_fault() {
         quiet(&RULE, "n:1:2 [0] NCCL INFO NET/OFI Support for DMA-BUF registrations: false\n");
         quiet(&RULE, "n:1:2 [0] NCCL INFO DMA-BUF is available on GPU device 0\n");

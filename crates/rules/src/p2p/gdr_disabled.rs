@@ -2,7 +2,9 @@
 
 use std::collections::BTreeMap;
 
-use evidence::signals::p2p::{GPU_REGISTRATION_FAILED, HCA_WITHOUT_GPUDIRECT, PEERMEM_NOT_REGISTERED};
+use evidence::signals::p2p::{
+    CONNECTION_QUOTED, GPU_REGISTRATION_FAILED, HCA_WITHOUT_GPUDIRECT, PEERMEM_NOT_REGISTERED,
+};
 use evidence::{Case, Missing, Quote, Source};
 use fabric::Version;
 
@@ -40,7 +42,10 @@ fn check(case: &Case) -> Result<Vec<Finding>, Missing> {
     for process in &case.processes {
         let seen = &process.facts.hca_gpudirect;
         let counts = |quote: &Quote| {
-            !quote.text.contains("NET/Socket") && (!is_libfabric(quote) || libfabric_can(case))
+            // Up to 2.5, lines about the distance look the same.
+            !quote.text.contains("NET/Socket")
+                && !quote.text.contains("(distance ")
+                && (!is_libfabric(quote) || libfabric_can(case))
         };
         if !seen.iter().any(|it| it.value.1) {
             hcas.extend(seen.iter().filter(|it| counts(&it.quote)).map(|it| (&*it.value.0, &it.quote)));
@@ -51,10 +56,14 @@ fn check(case: &Case) -> Result<Vec<Finding>, Missing> {
     if !hcas.is_empty() {
         return Ok(vec![of_adapters(case, &hcas).seen_all(peermem.iter().map(|it| &it.quote))]);
     }
-    case.nccl_log()?;
-    if let Some(finding) = on_other_nodes(case) {
+    if let Some(finding) = on_other_nodes(case).or_else(|| on_one_side(case)) {
         return Ok(vec![finding]);
     }
+    if let Some(first) = peermem.first().filter(|_| !case.has(Source::NcclLog)) {
+        let message = "the module that offers GPU memory to network adapters is not there";
+        return Ok(vec![Finding::new(Confidence::Likely, message).seen(&first.quote).by(case, &peermem)]);
+    }
+    case.nccl_log()?;
     Ok(copied_on_infiniband(case, &peermem.iter().map(|it| &it.quote).collect::<Vec<_>>()))
 }
 
@@ -108,6 +117,15 @@ fn on_other_nodes(case: &Case) -> Option<Finding> {
     let message = format!("GPUDirect RDMA is used on other nodes but not on {}", names.join(", "));
     let finding = Finding::new(Confidence::Likely, message).seen_all(without.iter().map(|it| it.1.1));
     Some(names.iter().fold(finding, |it, name| it.about("host", name)))
+}
+
+/// Quoted connections of which some use GPUDirect and some do not.
+fn on_one_side(case: &Case) -> Option<Finding> {
+    let (with, without): (Vec<_>, Vec<_>) =
+        case.sightings_of(&CONNECTION_QUOTED).partition(|it| it.get("device").contains("GDRDMA"));
+    let (with, without) = (with.first()?, without.first()?);
+    let message = "some connections over InfiniBand use GPUDirect RDMA and others do not";
+    Some(Finding::new(Confidence::Likely, message).seen(&without.quote).seen(&with.quote))
 }
 
 /// Connections over InfiniBand that copy through the host, where nothing says why.
@@ -183,6 +201,24 @@ mod tests {
                      b:1:2 [0] NCCL INFO Channel 00/0 : 0[0] -> 1[0] [receive] via NET/IB/1\n";
         assert_eq!(findings(&RULE, mixed)[0].message, "GPUDirect RDMA is used on other nodes but not on b");
         quiet(&RULE, &mixed.replace("NET/IB/1", "NET/IB/1/GDRDMA"));
+    }
+
+    #[test]
+    fn quoted_connections_and_modules() {
+        let quoted =
+            "9[1a000] -> 2[6b000] [send] via NET/IB/0/GDRDMA\n9[1a000] -> 2[6b000] [receive] via NET/IB/1\n";
+        assert_eq!(findings(&RULE, quoted).len(), 1);
+        quiet(&RULE, "9[1a000] -> 2[6b000] [receive] via NET/IB/1\n");
+        let module = "modprobe: FATAL: Module nvidia_peermem not found in directory /lib/modules/5.4.0\n";
+        assert_eq!(findings(&RULE, module).len(), 1);
+    }
+
+    #[test]
+    fn distance_is_another_matter() {
+        quiet(
+            &RULE,
+            "n:1:2 [0] NCCL INFO NET/IB : GPU Direct RDMA Disabled for GPU 0[0] / HCA 0 (distance 4 >= 2)\n",
+        );
     }
 
     #[test]

@@ -27,8 +27,14 @@ pub static RULE: Rule = Rule {
 fn check(case: &Case) -> Result<Vec<Finding>, Missing> {
     let bare: Vec<&Quote> = case.sightings_of(&GPUDIRECT_TOO_FAR).map(|it| &it.quote).collect();
     let by_process = case.processes.iter().flat_map(|it| it.facts.gpudirect_by_distance.iter());
-    let told: Vec<(bool, &Quote)> =
-        by_process.map(|it| (it.value, &it.quote)).chain(bare.into_iter().map(|it| (false, it))).collect();
+    // Up to 2.5 the line begins with the network and is read as one about the adapter.
+    let adapters = case.processes.iter().flat_map(|it| it.facts.hca_gpudirect.iter());
+    let old = adapters.filter(|it| it.quote.text.contains("(distance ")).map(|it| (it.value.1, &it.quote));
+    let told: Vec<(bool, &Quote)> = by_process
+        .map(|it| (it.value, &it.quote))
+        .chain(old)
+        .chain(bare.into_iter().map(|it| (false, it)))
+        .collect();
     if told.is_empty() {
         return if case.has(Source::GraphLines) { Ok(Vec::new()) } else { Err(Missing(Source::GraphLines)) };
     }
@@ -73,6 +79,13 @@ mod tests {
                 "GPUDirect RDMA is refused for every pair of GPU and adapter (distance 7 > 4)"
             );
         }
+    }
+
+    #[test]
+    fn fires_in_old_releases() {
+        let line =
+            "n:1:2 [0] NCCL INFO NET/IB : GPU Direct RDMA Disabled for GPU 0[0] / HCA 0 (distance 4 >= 2)\n";
+        assert_eq!(findings(&RULE, line).len(), 1);
     }
 
     #[test]

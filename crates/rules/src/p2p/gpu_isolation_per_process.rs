@@ -109,6 +109,8 @@ mod tests {
         let old =
             "n:1:2 [0] transport/p2p.cu:548 NCCL WARN failed to open CUDA IPC handle : 11 invalid argument\n";
         assert_eq!(findings(&RULE, old)[0].confidence, Confidence::Possible);
+        let mpi = "[n:1] Failed to register remote memory, rc=-1\nsrun -n 4 --gpus-per-task=1 ./x\n";
+        assert_eq!(findings(&RULE, mpi)[0].confidence, Confidence::Likely);
     }
 
     fn ranks(nvml: [u32; 2], via: &str) -> String {

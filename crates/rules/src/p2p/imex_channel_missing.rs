@@ -1,6 +1,8 @@
 //! GPU memory cannot be shared across nodes: there is no IMEX channel.
 
-use evidence::signals::nvswitch::{FABRIC_HANDLE_REFUSED, IMEX_CHANNEL_ABSENT, IMEX_NOT_WORKING};
+use evidence::signals::nvswitch::{
+    FABRIC_HANDLE_REFUSED, FABRIC_IMPORT_FAILED, IMEX_CHANNEL_ABSENT, IMEX_NOT_WORKING,
+};
 use evidence::{Case, Missing, Source};
 
 use crate::{Confidence, Finding, Role, Rule, Severity};
@@ -29,7 +31,12 @@ pub static RULE: Rule = Rule {
 fn check(case: &Case) -> Result<Vec<Finding>, Missing> {
     let found = case.look_for(&[&IMEX_NOT_WORKING, &FABRIC_HANDLE_REFUSED], Source::JobOutput)?;
     if found.is_empty() {
-        return Ok(Vec::new());
+        let refused: Vec<_> = case.sightings_of(&FABRIC_IMPORT_FAILED).collect();
+        if refused.is_empty() {
+            return Ok(Vec::new());
+        }
+        let message = "memory could not be handed over NVLink: the IMEX daemons or channels do not fit";
+        return Ok(vec![Finding::new(Confidence::Possible, message).by(case, &refused)]);
     }
     let absent: Vec<_> = case.sightings_of(&IMEX_CHANNEL_ABSENT).map(|it| &it.quote).collect();
     let said = found.iter().find(|it| *it.signal == IMEX_NOT_WORKING);
@@ -61,6 +68,11 @@ mod tests {
         let other = "[CUDA_ERROR_NOT_PERMITTED] operation not permitted in expression cuMemCreate(&handle, size, &prop, 0 ) on n, rank = 0\n";
         assert_eq!(findings(&RULE, other)[0].confidence, Confidence::Likely);
         assert_eq!(findings(&RULE, "GpuBuffer cuMemCreate failed: operation not permitted\n").len(), 1);
+        let python = "CuError: (800, 'Call to cuMemCreate(&memHandle, nbytes, &prop, 0 ) failed (Cu failure: operation not permitted)')\n";
+        assert_eq!(findings(&RULE, python).len(), 1);
+        let import = "CUDA error in cuMemImportFromShareableHandle: invalid resource handle\n";
+        assert_eq!(findings(&RULE, import)[0].confidence, Confidence::Possible);
+        assert_eq!(findings(&RULE, "NvlinkTransport: cuMemCreate failed: 800\n").len(), 1);
     }
 
     #[test]

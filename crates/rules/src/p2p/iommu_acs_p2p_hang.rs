@@ -6,7 +6,7 @@ use evidence::signals::p2p::{
 use evidence::{Case, Missing, Quote, Source};
 use fabric::Transport;
 
-use super::machine::{Nvlink, nvlink};
+use super::machine::{Nvlink, nvlink, p2p_off};
 use crate::{Confidence, Finding, Role, Rule, Severity};
 
 /// See the module documentation.
@@ -65,8 +65,12 @@ fn check(case: &Case) -> Result<Vec<Finding>, Missing> {
     if advice.is_empty() {
         return Ok(Vec::new());
     }
+    // Who turns peer to peer off as well has met the hang.
+    let setting = p2p_off(case).map(|it| it.1);
+    let severity = if setting.is_some() { Severity::Warning } else { Severity::Info };
     let message = "RCCL advises `iommu=pt`: without it peer to peer can hang";
-    Ok(vec![Finding::new(Confidence::Possible, message).by(case, &advice).severity(Severity::Info)])
+    let finding = Finding::new(Confidence::Possible, message).by(case, &advice).severity(severity);
+    Ok(vec![finding.seen_all(setting)])
 }
 
 /// The line of a first collective that timed out, where GPUs that are known to have no NVLink use peer to peer.

@@ -1,6 +1,7 @@
 //! The GPUs cannot reach each other: a virtual machine or a model without peer access.
 
 use evidence::signals::p2p::{P2P_NOT_ENABLED, P2P_OFF, P2P_OFF_ON_NVLINK, PEER_MATRIX_REFUSED};
+use evidence::signals::topology_file::VIRTUAL_MACHINE;
 use evidence::{Case, Missing, Source};
 
 use super::p2p_disabled_nvlink;
@@ -48,11 +49,14 @@ fn check(case: &Case) -> Result<Vec<Finding>, Missing> {
             listed(&pairs)
         ),
     };
-    let finding = Finding::new(Confidence::Likely, message).by(case, &found);
-    Ok(vec![match expected(case) {
-        Some(_) => finding.severity(Severity::Info),
-        None => finding.or("p2p-disabled-nvlink"),
-    }])
+    let finding = Finding::new(Confidence::Certain, message).by(case, &found);
+    if expected(case).is_some() {
+        return Ok(vec![finding.severity(Severity::Info)]);
+    }
+    // Cards on PCIe mostly have no peer access, and nothing is wrong; in a virtual machine something is kept back.
+    let virtual_machine = case.sightings_of(&VIRTUAL_MACHINE).next().map(|it| &it.quote);
+    let severity = if virtual_machine.is_some() { Severity::Warning } else { Severity::Info };
+    Ok(vec![finding.severity(severity).seen_all(virtual_machine).or("p2p-disabled-nvlink")])
 }
 
 /// A machine or model that is known to have no peer access.
@@ -81,7 +85,9 @@ mod tests {
     fn fires_when_cuda_refuses() {
         assert!(findings(&RULE, NOT)[0].message.contains("0-1"));
         let nvml = "n:1:2 [0] NCCL INFO P2P is disabled between connected GPUs 6 and 7. You can repress this message with NCCL_IGNORE_DISABLED_P2P=1.\n";
-        assert_eq!(findings(&RULE, nvml)[0].severity, None);
+        assert_eq!(findings(&RULE, nvml)[0].severity, Some(Severity::Info));
+        let machine = format!("Hypervisor vendor:     KVM\n{nvml}");
+        assert_eq!(findings(&RULE, &machine)[0].severity, Some(Severity::Warning));
     }
 
     #[test]

@@ -39,7 +39,11 @@ fn check(case: &Case) -> Result<Vec<Finding>, Missing> {
         }
         (None, None) => "the driver is too old for the CUDA of the program".to_owned(),
     };
-    let finding = Finding::new(Confidence::Certain, message).by(case, &found).seen_all(driver.map(|it| it.1));
+    // These two also come of a compatibility library that does not belong to the driver.
+    let doubtful = ["non supported HW", "cuda driver combination"];
+    let sure = found.iter().any(|it| !doubtful.iter().any(|text| it.quote.text.contains(text)));
+    let confidence = if sure { Confidence::Certain } else { Confidence::Likely };
+    let finding = Finding::new(confidence, message).by(case, &found).seen_all(driver.map(|it| it.1));
     Ok(vec![finding.seen_all(noted.map(|it| &it.quote))])
 }
 
@@ -68,6 +72,7 @@ fn release(level: u32) -> String {
 #[cfg(test)]
 mod tests {
     use super::RULE;
+    use crate::Confidence;
     use crate::testing::{findings, quiet};
 
     #[test]
@@ -104,5 +109,18 @@ mod tests {
             &RULE,
             "n:1:1 [0] NCCL INFO cudaDriverVersion 13000\nn:1:1 [0] NCCL INFO NCCL version 2.21.5+cuda12.4\n",
         );
+    }
+
+    #[test]
+    fn images_and_the_container_toolkit_compare_too() {
+        for line in [
+            "ERROR: This container was built for NVIDIA Driver Release 560.35 or later, but\n       version 535.129 was detected and compatibility mode is UNAVAILABLE.\n",
+            "nvidia-container-cli: requirement error: unsatisfied condition: cuda>=12.4, please update your driver to a newer version\n",
+        ] {
+            assert_eq!(findings(&RULE, line)[0].confidence, Confidence::Certain, "{line}");
+        }
+        let doubtful = "Error 803: system has unsupported display driver / cuda driver combination\n";
+        assert_eq!(findings(&RULE, doubtful)[0].confidence, Confidence::Likely);
+        quiet(&RULE, "NOTE: CUDA Forward Compatibility mode ENABLED.\n");
     }
 }

@@ -1,7 +1,8 @@
 //! The NCCL release has no code for the GPU.
 
 use evidence::signals::versions::{
-    ERROR_VERSION, GPU_MODEL, GPU_NOT_IN_BUILD, NO_CODE_FOR_GPU, NO_REVERSE_PATH, OLD_CAPABILITY,
+    ERROR_VERSION, GPU_MODEL, GPU_NOT_IN_BUILD, NO_CODE_FOR_GPU, NO_KERNEL_IMAGE, NO_REVERSE_PATH,
+    OLD_CAPABILITY,
 };
 use evidence::{Case, Missing, Source};
 use fabric::Version;
@@ -43,7 +44,7 @@ static FIRST: &[(&str, Version)] = &[
 
 fn check(case: &Case) -> Result<Vec<Finding>, Missing> {
     let found = case.look_for(
-        &[&NO_CODE_FOR_GPU, &GPU_NOT_IN_BUILD, &NO_REVERSE_PATH, &OLD_CAPABILITY],
+        &[&NO_CODE_FOR_GPU, &GPU_NOT_IN_BUILD, &NO_KERNEL_IMAGE, &NO_REVERSE_PATH, &OLD_CAPABILITY],
         Source::JobOutput,
     )?;
     // An error of PyTorch names the release as well.
@@ -56,7 +57,7 @@ fn check(case: &Case) -> Result<Vec<Finding>, Missing> {
     let failed: Vec<_> = found
         .iter()
         .copied()
-        .filter(|it| *it.signal != OLD_CAPABILITY && *it.signal != NO_REVERSE_PATH)
+        .filter(|it| [&NO_CODE_FOR_GPU, &GPU_NOT_IN_BUILD].contains(&it.signal))
         .collect();
     if !failed.is_empty() {
         let message = match (&old, failed.iter().find(|it| *it.signal == GPU_NOT_IN_BUILD), version) {
@@ -71,6 +72,16 @@ fn check(case: &Case) -> Result<Vec<Finding>, Missing> {
         return Ok(vec![
             Finding::new(confidence, message).by(case, &failed).seen_all(version.map(|it| it.1)),
         ]);
+    }
+    if let Some(first) = found.iter().find(|it| *it.signal == NO_KERNEL_IMAGE) {
+        let message = match &old {
+            Some((version, gpu, _)) => {
+                format!("NCCL {version} is older than the {gpu}, and kernels for it are missing")
+            }
+            None => "a library of the program has no kernels for the GPU; it may be NCCL".to_owned(),
+        };
+        let confidence = if old.is_some() { Confidence::Likely } else { Confidence::Possible };
+        return Ok(vec![Finding::new(confidence, message).seen(&first.quote)]);
     }
     let worked = case.communicators.iter().any(|it| it.members.values().any(evidence::Member::is_complete));
     // 2.4 prints the generation of the GPUs: 8 is Ampere, which came with 2.7.
@@ -119,6 +130,7 @@ fn too_old(case: &Case, version: Version) -> Option<&'static str> {
 #[cfg(test)]
 mod tests {
     use super::RULE;
+    use crate::Confidence;
     use crate::testing::{findings, quiet};
 
     #[test]
@@ -152,5 +164,14 @@ mod tests {
             &RULE,
             "#  Rank  0 Group  0 Pid   7 on  n device  0 [0x16] NVIDIA H100 80GB HBM3\nNCCL version 2.18.1+cuda12.1\n",
         );
+    }
+
+    #[test]
+    fn a_library_that_is_not_named_is_a_possibility() {
+        let torch = "RuntimeError: CUDA error: no kernel image is available for execution on the device\n";
+        assert_eq!(findings(&RULE, torch)[0].confidence, Confidence::Possible);
+        let tests =
+            "n: Test CUDA failure common.cu:253 'no kernel image is available for execution on the device'\n";
+        assert_eq!(findings(&RULE, tests)[0].confidence, Confidence::Likely);
     }
 }

@@ -54,7 +54,9 @@ fn check(case: &Case) -> Result<Vec<Finding>, Missing> {
         let message = format!("NCCL says so itself: one rank has {x}, another {y}");
         return Ok(vec![Finding::new(Confidence::Certain, message).by(case, &stated)]);
     }
-    for found in [of(&ERROR_VERSION), of(&NCCL_PACKAGE)] {
+    // What is installed and what vLLM brings along may well differ; each is compared with its like.
+    let (used, installed) = of(&NCCL_PACKAGE).into_iter().partition(|it| it.quote.text.contains("is using"));
+    for found in [of(&ERROR_VERSION), installed, used] {
         let different: BTreeSet<&str> = found
             .iter()
             .map(|it| it.get("version").trim_end_matches('.'))
@@ -185,5 +187,15 @@ mod tests {
         let family = "ncclSocketInit: connecting to address  with family 59936 is neither AF_INET(2) nor AF_INET6(10)\n";
         assert_eq!(findings(&RULE, family).len(), 1);
         quiet(&RULE, &format!("n:1:1 [3] NCCL INFO NCCL_SOCKET_IFNAME set by environment to eth2\n{family}"));
+    }
+
+    #[test]
+    fn quiet_on_what_is_installed_beside_what_vllm_brings() {
+        quiet(
+            &RULE,
+            "[pip3] nvidia-nccl-cu12==2.19.3\nINFO pynccl_utils.py:45] vLLM is using nccl==2.18.1\n",
+        );
+        let two = "(ip=10.0.0.1) vLLM is using nccl==2.18.1\n(ip=10.0.0.2) vLLM is using nccl==2.20.5\n";
+        assert_eq!(findings(&RULE, two).len(), 1);
     }
 }
