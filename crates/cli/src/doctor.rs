@@ -35,9 +35,13 @@ pub(crate) fn run(args: &args::Doctor, colour: Colour, out: &mut impl Write) -> 
     // What was read can be large, and the process ends soon: leave it to the system.
     std::mem::forget(inputs.case);
     fill_in(&mut doctor);
+    let incomplete = !inputs.unreadable.is_empty() || doctor.inputs.iter().any(|it| it.problem.is_some());
+    if incomplete {
+        doctor.verdict.text.push_str("; not all of the input could be read");
+    }
     for it in &doctor.inputs {
         if let Some(problem) = &it.problem {
-            complain(&format!("warning: {}: read only in part: {problem}", it.file));
+            complain(&format!("warning: {}: {problem}", it.file));
         }
         if it.lines == 0 && it.problem.is_none() {
             complain(&format!("warning: {}: is empty", it.file));
@@ -67,7 +71,7 @@ pub(crate) fn run(args: &args::Doctor, colour: Colour, out: &mut impl Write) -> 
     }
     let code = exit_code(&doctor, args.fail_on);
     // An input that could not be read may hold anything: that is no success.
-    Ok(if code == CLEAN && !inputs.unreadable.is_empty() { UNDECIDED } else { code })
+    Ok(if code == CLEAN && incomplete { UNDECIDED } else { code })
 }
 
 /// What to read: the paths given, or what is piped in.

@@ -346,6 +346,9 @@ impl CaseBuilder {
         self.sources.begin_region(file);
         if let Some(file) = self.sources.files.get_mut(file as usize) {
             file.tally.add(&facts.tally);
+            if facts.binary {
+                file.problem = Some("is binary, not text: left out".into());
+            }
         }
         for raw in facts.processes {
             let key = (raw.host.clone(), raw.pid);
@@ -396,7 +399,7 @@ impl CaseBuilder {
     pub fn end_file(&mut self, file: u32, problem: Option<&str>) {
         let found = self.blocks.end_file();
         if let Some(file) = self.sources.files.get_mut(file as usize) {
-            file.problem = problem.map(Into::into).or(found);
+            file.problem = file.problem.take().or(problem.map(Into::into)).or(found);
         }
     }
 

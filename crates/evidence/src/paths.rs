@@ -1,6 +1,6 @@
 //! The paths bytes take, summed up from the connections that ranks printed.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use crate::case::Case;
 use crate::communicator::Communicator;
@@ -38,10 +38,14 @@ pub fn of(case: &Case, communicator: &Communicator) -> Paths {
         entry.0 |= link.channels;
     }
     let mut paths = Paths::default();
+    let mut counted = BTreeSet::new();
     for ((from, to, way), (channels, kind)) in ways {
-        *paths.by_kind.entry(kind.clone()).or_default() += 1;
-        let pair = (node(case, communicator, from), node(case, communicator, to));
-        *paths.by_node_pair.entry(pair).or_default().entry(kind).or_default() += 1;
+        // The two ends of a connection name their own devices: it is one pair all the same.
+        if counted.insert((from, to, kind.clone())) {
+            *paths.by_kind.entry(kind.clone()).or_default() += 1;
+            let pair = (node(case, communicator, from), node(case, communicator, to));
+            *paths.by_node_pair.entry(pair).or_default().entry(kind).or_default() += 1;
+        }
         paths.edges.push(Edge { from, to, way, channels: channels.count_ones() });
     }
     paths

@@ -25,6 +25,8 @@ pub struct Facts {
     /// Lines whose meaning depends on lines around them, for the [builder](crate::CaseBuilder).
     pub(crate) plain: Vec<Plain>,
     pub(crate) loose: Loose,
+    /// The file is no text.
+    pub(crate) binary: bool,
 }
 
 /// One process, as far as a region shows it.
@@ -68,6 +70,8 @@ pub struct Reader {
     quoted: usize,
     plain: Option<plain::Classifier>,
     lines: u32,
+    /// The file is no text: nothing of it is read.
+    binary: bool,
 }
 
 impl Reader {
@@ -86,6 +90,7 @@ impl Reader {
             quoted: 0,
             plain: None,
             lines: 0,
+            binary: false,
         }
     }
 
@@ -93,6 +98,12 @@ impl Reader {
     pub fn feed(&mut self, bytes: &[u8], beginning: bool) {
         if beginning {
             self.plain = Some(plain::Classifier::new(bytes));
+            self.binary = is_binary(bytes);
+        }
+        if self.binary {
+            let lines = memchr::memchr_iter(b'\n', bytes).count() + usize::from(!bytes.ends_with(b"\n"));
+            self.lines = self.lines.saturating_add(u32::try_from(lines).unwrap_or(u32::MAX));
+            return;
         }
         let bytes = bytes.strip_suffix(b"\n").unwrap_or(bytes);
         let mut start = 0;
@@ -107,11 +118,20 @@ impl Reader {
     /// What was read.
     pub fn finish(mut self) -> Facts {
         self.facts.tally.lines = u64::from(self.lines);
+        self.facts.binary = self.binary;
         self.facts
     }
 
     fn line(&mut self, line: &[u8], spot: Spot) {
         let line = line.strip_suffix(b"\r").unwrap_or(line);
+        // What a container runtime or a terminal put around the line is taken off first.
+        let unwrapped;
+        let line = if line.starts_with(b"{\"log\":\"") || memchr::memchr(0x1b, line).is_some() {
+            unwrapped = plain::unwrap(line);
+            &unwrapped
+        } else {
+            line
+        };
         let line = match line.get(..Chunks::<&[u8]>::LINE_LIMIT) {
             Some(cut) => {
                 self.facts.tally.cut += 1;
@@ -325,6 +345,13 @@ impl Reader {
         owner.threads.push(ThreadFacts::new(it.tid));
         Some((process, owner.threads.len() - 1))
     }
+}
+
+/// Programs, images, core dumps: more than a few bytes that no text has. A log with holes stays a log.
+fn is_binary(bytes: &[u8]) -> bool {
+    let head = bytes.get(..bytes.len().min(4096)).unwrap_or_default();
+    let strange = head.iter().filter(|it| matches!(it, 0..=8 | 14..=26 | 28..=31 | 127)).count();
+    strange * 10 > head.len()
 }
 
 fn is(old: &str, new: &[u8]) -> bool {

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use evidence::{Case, Quote, paths};
-use rules::{Diagnosed, Diagnosis, State, checklist, diagnose, first_failure, summary, verdict};
+use rules::{Diagnosed, Diagnosis, Role, State, checklist, diagnose, first_failure, summary, verdict};
 
 use crate::{
     Check, Communicator, Doctor, Edge, Entity, Environment, Evidence, Facts, Finding, FirstFailure, Input,
@@ -62,6 +62,7 @@ fn finding(case: &Case, it: &Diagnosed) -> Finding {
         id: it.rule.id.to_owned(),
         severity: it.severity().name().to_owned(),
         confidence: it.finding.confidence.name().to_owned(),
+        role: if it.rule.role == Role::Cause { "cause" } else { "consequence" }.to_owned(),
         title: it.rule.title.to_owned(),
         message: it.finding.message.clone(),
         evidence: it.finding.evidence.iter().map(|it| evidence(case, it)).collect(),

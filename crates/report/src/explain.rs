@@ -29,13 +29,13 @@ pub fn similar(asked: &str) -> Vec<String> {
     }
     let rules = rules::all().into_iter().map(|it| it.id.to_owned());
     let words = glossary::all().iter().map(|it| it.name.to_owned());
-    let machines = instance::all().iter().map(|it| it.name.clone());
-    let mut found: Vec<String> = rules
-        .chain(words)
-        .chain(machines)
-        .filter(|it| it.to_ascii_lowercase().contains(&asked))
-        .take(6)
-        .collect();
+    let family = asked.split('.').next().unwrap_or(&asked).to_owned();
+    let machines = instance::all()
+        .iter()
+        .filter(|it| it.name.split('.').next() == Some(&family))
+        .map(|it| it.name.clone());
+    let named = rules.chain(words).filter(|it| it.to_ascii_lowercase().contains(&asked));
+    let mut found: Vec<String> = named.chain(machines).take(6).collect();
     found.extend(variable::suggest(&asked.to_ascii_uppercase()).map(|it| it.name.clone()));
     found
 }
@@ -53,6 +53,8 @@ fn rule(id: &str) -> Option<String> {
 }
 
 fn of_variable(name: &str) -> Option<String> {
+    // `NCCL_DEBUG=INFO` asks for the variable.
+    let name = name.split('=').next().unwrap_or(name).trim_start_matches("export ").trim();
     let it = variable::find(name).or_else(|| variable::find(&name.to_ascii_uppercase()))?;
     let mut out = String::new();
     let _ = writeln!(

@@ -41,6 +41,8 @@ pub struct Finding {
     pub severity: String,
     /// `certain`, `likely` or `possible`.
     pub confidence: String,
+    /// `cause`, or `consequence` for what others notice when something broke.
+    pub role: String,
     /// The problem in general.
     pub title: String,
     /// The problem here, with its numbers.

@@ -14,7 +14,7 @@ pub(crate) fn rings(rings: &[Ring], room: usize) -> Vec<String> {
     for ring in rings.iter().take(4) {
         let order: Vec<String> = ring.order.iter().map(ToString::to_string).collect();
         let end = if ring.cut {
-            "... (cut by NCCL)".to_owned()
+            "... (cut in the log)".to_owned()
         } else {
             order.first().cloned().unwrap_or_default()
         };
@@ -32,7 +32,7 @@ pub(crate) fn rings(rings: &[Ring], room: usize) -> Vec<String> {
 ///
 /// ```text
 /// tree 0       0 - 1 - 2 - 3
-///              `- 8
+///              0 - 8
 /// ```
 pub(crate) fn trees(places: &[TreePlace], room: usize) -> Vec<String> {
     let mut channels: BTreeMap<u32, Children> = BTreeMap::new();
@@ -57,7 +57,7 @@ pub(crate) fn trees(places: &[TreePlace], room: usize) -> Vec<String> {
         let mut drawing = Vec::new();
         let mut drawn = BTreeSet::new();
         for root in roots {
-            draw(root, children, "", &mut drawn, &mut drawing);
+            draw(None, root, children, &mut drawn, &mut drawing);
         }
         let name = format!("tree {}", list(numbers));
         for (i, line) in drawing.iter().take(24).enumerate() {
@@ -74,9 +74,9 @@ pub(crate) fn trees(places: &[TreePlace], room: usize) -> Vec<String> {
 /// For each rank, the ranks below it.
 type Children = BTreeMap<u32, BTreeSet<u32>>;
 
-/// A chain on one line, branches below it.
-fn draw(rank: u32, children: &Children, indent: &str, drawn: &mut BTreeSet<u32>, out: &mut Vec<String>) {
-    let mut line = indent.to_owned();
+/// A chain on one line; a branch stands below it and begins with the rank it leaves.
+fn draw(from: Option<u32>, rank: u32, children: &Children, drawn: &mut BTreeSet<u32>, out: &mut Vec<String>) {
+    let mut line = from.map(|it| it.to_string()).unwrap_or_default();
     let mut branches = Vec::new();
     let mut next = Some(rank);
     while let Some(rank) = next {
@@ -84,18 +84,17 @@ fn draw(rank: u32, children: &Children, indent: &str, drawn: &mut BTreeSet<u32>,
         if !drawn.insert(rank) {
             break;
         }
-        if !line.trim_end().is_empty() && !line.ends_with(' ') {
+        if !line.is_empty() {
             line.push_str(" - ");
         }
         line.push_str(&rank.to_string());
         let mut below = children.get(&rank).into_iter().flatten().copied();
         next = below.next();
-        branches.extend(below);
+        branches.extend(below.map(|it| (rank, it)));
     }
     out.push(line);
-    let indent = if indent.is_empty() { "`- ".to_owned() } else { format!("   {indent}") };
-    for branch in branches {
-        draw(branch, children, &indent, drawn, out);
+    for (from, branch) in branches {
+        draw(Some(from), branch, children, drawn, out);
     }
 }
 
@@ -116,8 +115,9 @@ fn shorten(text: &str, room: usize) -> String {
     }
     // Keep both ends: the way back matters as much as the way out.
     let room = room.max(20);
-    let end: String = text.chars().rev().take(8).collect::<Vec<_>>().into_iter().rev().collect();
-    text.chars().take(room - 13).chain(" ... ".chars()).chain(end.chars()).collect()
+    let tail = text.rfind(" > ").map_or(8, |at| text.len() - at).min(room / 3);
+    let end: String = text.chars().skip(text.chars().count() - tail).collect();
+    text.chars().take(room - tail - 5).chain(" ... ".chars()).chain(end.chars()).collect()
 }
 
 #[cfg(test)]
@@ -135,7 +135,7 @@ mod tests {
     fn chains_stand_on_one_line() {
         let place = |rank, up, down: &[u32]| TreePlace { channel: 0, rank, up, down: down.to_vec() };
         let lines = trees(&[place(0, None, &[1, 8]), place(1, Some(0), &[2]), place(2, Some(1), &[])], 80);
-        assert_eq!(lines, ["tree 0       0 - 1 - 2", "             `- 8"]);
+        assert_eq!(lines, ["tree 0       0 - 1 - 2", "             0 - 8"]);
     }
 
     #[test]

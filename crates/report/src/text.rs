@@ -175,7 +175,7 @@ impl Page {
 
     fn problem(&self, input: &crate::Input, out: &mut impl Write) -> io::Result<()> {
         if let Some(problem) = &input.problem {
-            self.row(out, "", &format!("{} was read only in part: {problem}", input.file))?;
+            self.row(out, "", &format!("{}: {problem}", input.file))?;
         }
         match input.cut {
             0 => Ok(()),
@@ -251,14 +251,18 @@ impl Page {
     }
 
     fn findings(&self, doctor: &Doctor, out: &mut impl Write) -> io::Result<()> {
+        // What follows from a known cause is named, and not explained once more.
+        let explained =
+            |it: &Finding| it.severity == "error" && it.role == "cause" && it.confidence != "possible";
+        let known = doctor.findings.iter().any(explained);
         for finding in &doctor.findings {
             writeln!(out)?;
-            self.finding(finding, out)?;
+            self.finding(finding, known && finding.role == "consequence" && !self.style.verbose, out)?;
         }
         Ok(())
     }
 
-    fn finding(&self, finding: &Finding, out: &mut impl Write) -> io::Result<()> {
+    fn finding(&self, finding: &Finding, brief: bool, out: &mut impl Write) -> io::Result<()> {
         let head = format!("{}[{}]", finding.severity, finding.id);
         let sure = if finding.confidence == "certain" {
             String::new()
@@ -275,7 +279,8 @@ impl Page {
         for line in lines {
             writeln!(out, "  {}", self.paint(&line, Ansi::new().bold()))?;
         }
-        for evidence in finding.evidence.iter().take(3) {
+        let shown = if brief { 1 } else { 3 };
+        for evidence in finding.evidence.iter().take(shown) {
             writeln!(out, "  {} {}", self.paint("-->", Self::by_word("note")), self.place(evidence))?;
             if !evidence.text.is_empty() {
                 let line = clean(&evidence.text);
@@ -287,13 +292,20 @@ impl Page {
                 )?;
             }
         }
-        if finding.evidence.len() > 3 {
+        if finding.evidence.len() > shown {
             writeln!(
                 out,
                 "   {}  and {}",
                 self.paint("|", Self::by_word("note")),
-                counted(finding.evidence.len() - 3, "more line")
+                counted(finding.evidence.len() - shown, "more line")
             )?;
+        }
+        if brief {
+            return self.field(
+                out,
+                "see",
+                &format!("follows from what stands above; plumb explain {}", finding.id),
+            );
         }
         self.field(out, "why", &finding.why)?;
         self.field(out, "fix", &finding.fix)?;
@@ -404,6 +416,14 @@ impl Page {
         doctor.not_checked.iter().for_each(|it| needs.entry(&it.needs).or_default().push(&it.id));
         writeln!(out)?;
         let what = if doctor.not_checked.len() == 1 { "rule was" } else { "rules were" };
+        // After an error nobody reads a list of what else could be looked at.
+        if doctor.verdict.level == "error" && !self.style.verbose {
+            return writeln!(
+                out,
+                "{} {what} not checked; --verbose names them and what they need",
+                doctor.not_checked.len()
+            );
+        }
         writeln!(out, "{} {what} not checked. To have them checked, add", doctor.not_checked.len())?;
         for (need, ids) in needs {
             let text = if self.style.verbose {

@@ -195,6 +195,12 @@ impl<'a> List<'a> {
         (values, said)
     }
 
+    /// Whether a setup was read to the point where channels are counted: what was not said until then is not so.
+    fn set_up(&self) -> bool {
+        let mut members = self.case.communicators.iter().flat_map(|it| it.members.values());
+        members.any(|it| it.facts.channels.is_some() || it.is_complete())
+    }
+
     fn everyone(&self, said: usize) -> String {
         match self.case.processes.len() {
             1 => "the one process seen".to_owned(),
@@ -413,15 +419,18 @@ impl<'a> List<'a> {
                 }
                 None => lacks("gpudirect", Source::Connections),
             },
-            (n, 0) => ok("gpudirect", format!("on all {n} network connections seen"), first(true)),
+            (n, 0) => ok("gpudirect", format!("on {} seen, all of them", connections(n)), first(true)),
             (0, n) if self.summary.networks == ["TCP sockets"] => note(
                 "gpudirect",
-                format!("none of {n} connections: TCP copies through host memory"),
+                format!("none on {}: TCP copies through host memory", connections(n)),
                 first(false),
             ),
             (0, n) => note(
                 "gpudirect",
-                format!("off on all {n} network connections: bytes are copied through host memory"),
+                format!(
+                    "off on {}, all that were seen: bytes are copied through host memory",
+                    connections(n)
+                ),
                 first(false),
             ),
             (with, without) => {
@@ -432,7 +441,7 @@ impl<'a> List<'a> {
 
     fn inside(&self) -> Check {
         let ways: Vec<String> =
-            self.summary.inside.iter().map(|(way, n)| format!("{way} on {n} connections")).collect();
+            self.summary.inside.iter().map(|(way, n)| format!("{way} on {}", connections(*n))).collect();
         let first = self
             .case
             .links()
@@ -475,6 +484,7 @@ impl<'a> List<'a> {
         match set {
             Some((text, quote)) => note("protocols", format!("restricted by {text}"), Some(quote)),
             None if self.case.processes.is_empty() => lacks("protocols", Source::NcclLog),
+            None if !self.set_up() => lacks("protocols", Source::NcclLog),
             None => ok("protocols", "none forced in what was read", None),
         }
     }
@@ -521,7 +531,8 @@ impl<'a> List<'a> {
             .count();
         let cut = rings.iter().filter(|it| it.cut).count();
         if right == rings.len() {
-            ok("rings", format!("{right} rings, each through all ranks once"), quote)
+            let rings = if right == 1 { "1 ring".to_owned() } else { format!("{right} rings, each") };
+            ok("rings", format!("{rings} through all ranks once"), quote)
         } else if cut > 0 {
             note("rings", format!("{} rings, {cut} of them cut by NCCL in the log", rings.len()), quote)
         } else {
@@ -558,6 +569,7 @@ impl<'a> List<'a> {
         match self.case.processes.iter().find_map(|it| it.facts.tuner.first()) {
             Some(seen) => ok("tuner", seen.value.to_string(), Some(&seen.quote)),
             None if self.case.processes.is_empty() => lacks("tuner", Source::NcclLog),
+            None if !self.set_up() => lacks("tuner", Source::NcclLog),
             None => ok("tuner", "no tuner plugin: NCCL's own", None),
         }
     }
@@ -595,11 +607,12 @@ impl<'a> List<'a> {
             }
         }
         let Some((_, quote)) = names.values().next() else {
-            return if self.case.processes.is_empty() {
-                lacks("environment", Source::NcclLog)
-            } else {
+            return if self.set_up() {
                 ok("environment", "no variable was read by NCCL in these lines", None)
+            } else {
+                lacks("environment", Source::NcclLog)
             };
+        };
         };
         let by = |plugin: bool| {
             names.iter().filter(|it| it.1.0 == plugin).map(|it| *it.0).collect::<Vec<_>>().join(", ")
@@ -615,10 +628,16 @@ impl<'a> List<'a> {
 
     fn ras(&self) -> Check {
         match self.case.processes.iter().find_map(|it| it.facts.ras.first()) {
-            Some(seen) => ok("ras", format!("ask the running job at {}", seen.value), Some(&seen.quote)),
+            Some(seen) => {
+                ok("ras", format!("while it runs, the job answers at {}", seen.value), Some(&seen.quote))
+            }
             None => not_checked("ras", "printed by NCCL 2.24 and later"),
         }
     }
+}
+
+fn connections(n: u32) -> String {
+    if n == 1 { "1 connection".to_owned() } else { format!("{n} connections") }
 }
 
 fn case_is_single(case: &Case) -> bool {

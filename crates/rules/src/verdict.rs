@@ -1,9 +1,11 @@
 //! The answer in one line, for a ticket.
 
+use std::collections::BTreeSet;
+
 use evidence::Case;
 
 use crate::summary::{Summary, summary};
-use crate::{Diagnosis, Severity};
+use crate::{Confidence, Diagnosis, Severity};
 
 /// How it stands.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -50,7 +52,11 @@ pub fn verdict(case: &Case, diagnosis: &Diagnosis) -> Verdict {
         Some(Severity::Warning) => Level::Warning,
         Some(Severity::Info) => Level::Info,
         // Silence is no success: without a network chosen, a path seen or a test run, nothing was judged.
-        None if summary.networks.is_empty() && summary.inside.is_empty() && case.tests.is_empty() => {
+        None if summary.networks.is_empty()
+            && summary.inside.is_empty()
+            && case.tests.is_empty()
+            && case.matrices.is_empty() =>
+        {
             Level::Unknown
         }
         None => Level::Ok,
@@ -64,8 +70,14 @@ pub fn verdict(case: &Case, diagnosis: &Diagnosis) -> Verdict {
         (false, false) => format!("{head}: {path}"),
         (false, true) => head,
         (true, false) => path,
-        (true, true) => "no NCCL setup was read".to_owned(),
+        (true, true) => topology(case).unwrap_or_else(|| "no NCCL setup was read".to_owned()),
     };
+    // What broke comes first: the line is there to be pasted.
+    let broken = diagnosis.findings.first().filter(|it| it.severity() == Severity::Error);
+    if let Some(first) = broken {
+        let sure = if first.finding.confidence == Confidence::Possible { "possibly " } else { "" };
+        text = format!("{sure}{}; {text}", first.finding.message);
+    }
     text.push_str("; ");
     text.push_str(&problems(diagnosis));
     Verdict { level, text }
@@ -110,6 +122,19 @@ fn stack(summary: &Summary) -> Vec<String> {
         parts.push(instance.clone());
     }
     parts
+}
+
+/// `8 GPUs, NV18 between all of them`
+fn topology(case: &Case) -> Option<String> {
+    let matrix = case.matrices.first()?;
+    let paths: BTreeSet<&str> = matrix.gpu_paths().map(|it| it.2).collect();
+    let gpus = matrix.n_gpus();
+    let paths: Vec<&str> = paths.into_iter().collect();
+    Some(match paths.as_slice() {
+        [] => format!("a topology of {gpus} GPU{}", if gpus == 1 { "" } else { "s" }),
+        [one] => format!("a topology of {gpus} GPUs, {one} between all of them"),
+        many => format!("a topology of {gpus} GPUs with {} between them", many.join(", ")),
+    })
 }
 
 fn ring_without_gpudirect(case: &Case) -> bool {

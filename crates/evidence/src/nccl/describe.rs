@@ -17,24 +17,38 @@ pub struct LineKind {
     pub meaning: &'static str,
 }
 
-/// The family a message belongs to.
+/// The family a message belongs to; `None` rather than one that only looks alike.
 pub fn describe(message: &[u8]) -> Option<&'static LineKind> {
-    let text = String::from_utf8_lossy(message);
-    // A prefix tells families apart that the parser treats alike.
-    let by_prefix = KINDS
-        .iter()
-        .filter(|it| shares_beginning(it.example, &text))
-        .max_by_key(|it| common(it.example, &text));
-    if by_prefix.is_some() {
-        return by_prefix;
-    }
     let found = parse(message);
-    if matches!(found, Message::Unknown | Message::Routine) {
+    if found == Message::Unknown {
         return None;
     }
-    KINDS
-        .iter()
-        .find(|it| std::mem::discriminant(&parse(it.example.as_bytes())) == std::mem::discriminant(&found))
+    KINDS.iter().find(|it| same(&parse(it.example.as_bytes()), it.example, &found, message))
+}
+
+/// Whether two messages say the same thing of different ranks, devices and times.
+fn same(kind: &Message<'_>, example: &str, found: &Message<'_>, message: &[u8]) -> bool {
+    let text = String::from_utf8_lossy(message);
+    match (kind, found) {
+        (Message::Nvls(a), Message::Nvls(b)) => a == b,
+        (Message::HcaGpuDirect { enabled: a, .. }, Message::HcaGpuDirect { enabled: b, .. })
+        | (Message::GpuDirectByDistance { enabled: a }, Message::GpuDirectByDistance { enabled: b }) => {
+            a == b
+        }
+        (Message::Link(a), Message::Link(b)) => {
+            let way = |via: &[u8]| super::transport(&String::from_utf8_lossy(via)).map(|it| it.family());
+            way(a.via).is_some() && way(a.via) == way(b.via)
+        }
+        (Message::Plugin(a), Message::Plugin(b)) => {
+            std::mem::discriminant(a) == std::mem::discriminant(b) && words(example, 1) == words(&text, 1)
+        }
+        (Message::Comm(_), Message::Comm(_)) => true,
+        // The plugin's lines and the routine ones are told apart by their words alone.
+        (Message::Ofi(_), Message::Ofi(_)) => words(example, 4) == words(&text, 4),
+        (Message::Routine, Message::Routine) => words(example, 2) == words(&text, 2),
+        (Message::Connected(a), Message::Connected(b)) => a == b,
+        (a, b) => std::mem::discriminant(a) == std::mem::discriminant(b),
+    }
 }
 
 /// All families.
@@ -42,20 +56,10 @@ pub fn kinds() -> &'static [LineKind] {
     KINDS
 }
 
-fn common(a: &str, b: &str) -> usize {
-    a.bytes().zip(b.bytes()).take_while(|(a, b)| a == b).count()
-}
-
-/// The same first two words, numbers aside.
-fn shares_beginning(example: &str, text: &str) -> bool {
-    let words = |text: &str| -> Vec<String> {
-        text.split_whitespace()
-            .take(3)
-            .map(|it| it.chars().filter(|it| !it.is_ascii_digit()).collect())
-            .collect()
-    };
-    let (example, text) = (words(example), words(text));
-    !example.is_empty() && example.iter().take(2).eq(text.iter().take(2))
+/// The first words, numbers aside.
+fn words(text: &str, n: usize) -> Vec<String> {
+    let letters = |it: &str| it.chars().filter(|it| !it.is_ascii_digit()).collect();
+    text.split_whitespace().take(n).map(letters).collect()
 }
 
 static KINDS: &[LineKind] = &[
@@ -150,6 +154,16 @@ static KINDS: &[LineKind] = &[
         meaning: "The adapter cannot read GPU memory itself (no nvidia_peermem and no DMA-BUF), so bytes are copied through host memory.",
     },
     LineKind {
+        example: "NET/IB : GPU Direct RDMA Enabled for HCA 0 'mlx5_0'",
+        since: "2.13 and later, subsystem NET",
+        meaning: "The adapter can read and write GPU memory itself. Whether a connection does is shown by /GDRDMA on its channel line.",
+    },
+    LineKind {
+        example: "GPU Direct RDMA Enabled for GPU 0 / HCA 0 (distance 4 <= 5), read 0 mode Default",
+        since: "subsystem GRAPH or NET; up to 2.29",
+        meaning: "GPU and adapter are near enough for GPUDirect.",
+    },
+    LineKind {
         example: "GPU Direct RDMA Disabled for GPU 0 / HCA 1 (distance 8 > 5), read 0 mode Default",
         since: "subsystem GRAPH or NET; up to 2.29",
         meaning: "GPU and adapter are too far apart for GPUDirect: the distance (a path type) is above NCCL_NET_GDR_LEVEL, by default PXB, i.e. below one PCIe switch. Often normal for all but the nearest adapter.",
@@ -163,6 +177,11 @@ static KINDS: &[LineKind] = &[
         example: "NET/OFI Selected provider is efa, fabric is efa (found 1 nics)",
         since: "aws-ofi-nccl 1.14 and later; `Selected Provider is efa` before",
         meaning: "The plugin uses EFA and sees this many adapters. The number should be what the pod asked for as vpc.amazonaws.com/efa.",
+    },
+    LineKind {
+        example: "NET/OFI GDR disabled on GDR-supported instance type p5.48xlarge",
+        since: "aws-ofi-nccl 1.7.4 and later, a warning",
+        meaning: "This instance can do GPUDirect RDMA and libfabric refuses it: mostly a second, older libfabric in the image, or an EFA driver without peer-to-peer. The plugin stops.",
     },
     LineKind {
         example: "NET/OFI Could not disable CUDA API usage for HMEM, disabling GDR",
@@ -218,6 +237,11 @@ static KINDS: &[LineKind] = &[
         example: "NVLS multicast support is not available on dev 2 (NVLS_NCHANNELS 0)",
         since: "2.18 and later",
         meaning: "No NVLink SHARP. Normal on everything before Hopper and without NVSwitch.",
+    },
+    LineKind {
+        example: "NVLS multicast support is available on dev 0 (NVLS_NCHANNELS 16)",
+        since: "2.18 and later",
+        meaning: "NVLink SHARP: the NVSwitch can reduce and copy for all GPUs of the node. Hopper and later.",
     },
     LineKind {
         example: "Channel 00/02 :  0  1  2  3",

@@ -167,6 +167,44 @@ fn document(bytes: &[u8]) -> Option<Document> {
     manifest.then_some(Document::Manifest)
 }
 
+/// The line itself, without colour codes and without the JSON that container runtimes write around it:
+/// `{"log":"node:1:2 [0] NCCL INFO x\n","stream":"stdout","time":"..."}`
+pub(crate) fn unwrap(line: &[u8]) -> Vec<u8> {
+    let mut out = Vec::with_capacity(line.len());
+    let json = line.strip_prefix(b"{\"log\":\"");
+    let mut rest = json.unwrap_or(line).iter().copied();
+    while let Some(byte) = rest.next() {
+        match byte {
+            b'"' if json.is_some() => break,
+            b'\\' if json.is_some() => match rest.next() {
+                Some(b'n' | b'r') => {}
+                Some(b't') => out.push(b'\t'),
+                Some(b'u') => {
+                    // Control characters alone are written so: colour codes, mostly.
+                    let code: Vec<u8> = rest.by_ref().take(4).collect();
+                    if code == b"001b" {
+                        skip_colour(&mut rest);
+                    } else {
+                        out.push(b' ');
+                    }
+                }
+                Some(other) => out.push(other),
+                None => break,
+            },
+            0x1b => skip_colour(&mut rest),
+            other => out.push(other),
+        }
+    }
+    out
+}
+
+/// After ESC: `[36m`
+fn skip_colour(rest: &mut impl Iterator<Item = u8>) {
+    if rest.next() == Some(b'[') {
+        let _ = rest.find(u8::is_ascii_alphabetic);
+    }
+}
+
 /// Drops what launchers put before a line: `[1,0]<stdout>:`, `[rank0]: `, `0: `.
 pub(crate) fn strip_label(line: &[u8]) -> &[u8] {
     let start = line.trim_ascii_start();
@@ -176,6 +214,19 @@ pub(crate) fn strip_label(line: &[u8]) -> &[u8] {
         && let Some(colon) = start.get(at..).and_then(|it| memchr::memchr(b':', it))
     {
         return start.get(at + colon + 1..).unwrap_or_default();
+    }
+    // kubectl --timestamps: `2025-01-02T03:04:05.123456789Z text`
+    if start.first().is_some_and(u8::is_ascii_digit)
+        && start.get(10) == Some(&b'T')
+        && let Some(end) = memchr::memmem::find(start.get(..start.len().min(40)).unwrap_or_default(), b"Z ")
+    {
+        return start.get(end + 2..).unwrap_or_default();
+    }
+    if let Some(rest) = start.strip_prefix(b"[pod/") {
+        // kubectl --prefix: `[pod/NAME/CONTAINER] text`
+        if let Some(end) = memchr::memmem::find(rest.get(..rest.len().min(300)).unwrap_or_default(), b"] ") {
+            return strip_label(rest.get(end + 2..).unwrap_or_default());
+        }
     }
     if let Some(rest) = start.strip_prefix(b"[") {
         if (rest.starts_with(b"rank") || rest.starts_with(b"default"))
@@ -278,9 +329,22 @@ mod tests {
             ("[rank0]: x", "x"),
             ("0: x", "x"),
             ("x", "x"),
+            ("[pod/a-0/trainer] x", "x"),
+            ("2025-01-02T03:04:05.12Z x", "x"),
             ("[0] x", "[0] x"),
         ] {
             assert_eq!(strip_label(line.as_bytes()), want.as_bytes(), "{line}");
+        }
+    }
+
+    #[test]
+    fn wrappings_are_taken_off() {
+        for (line, want) in [
+            ("{\"log\":\"a \\\"b\\\" \\u001b[36mc\\n\",\"stream\":\"stderr\"}", "a \"b\" c"),
+            ("\u{1b}[36mnode-0\u{1b}[0m:1", "node-0:1"),
+            ("{\"log\":\"cut", "cut"),
+        ] {
+            assert_eq!(super::unwrap(line.as_bytes()), want.as_bytes(), "{line}");
         }
     }
 

@@ -86,6 +86,7 @@ fn finding(it: &mut Finding, see: &mut See<'_>) {
         id,
         severity: _,
         confidence: _,
+        role: _,
         title: _,
         message,
         evidence: quotes,

@@ -19,8 +19,8 @@ pub static RULE: Rule = Rule {
     severity: Severity::Error,
     role: Role::Consequence,
     needs: &[Source::JobOutput],
-    why: "These ranks are messengers: their peer's process ended, and the closed connection is all they see. The reason is with the \
-          process that ended, not with the network.",
+    why: "These ranks are messengers: their peer's process ended, and the closed connection is all they see. The reason is usually \
+          with the process that ended; if that one lives, with the network between them.",
     fix: "Read the log of the rank that ended first, from its end backwards: a traceback, an out-of-memory error, a crash. If it says \
           nothing it was killed: look at `dmesg -T | grep -i -E 'oom|killed process|xid'` on its node, at the pod's last state \
           (`kubectl describe pod`: OOMKilled, Evicted) or at `sacct`.",

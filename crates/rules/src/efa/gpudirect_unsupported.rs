@@ -12,7 +12,7 @@ pub static RULE: Rule = Rule {
     severity: Severity::Info,
     role: Role::Cause,
     needs: &[Source::NcclLog, Source::Instance],
-    why: "Between nodes every message is copied through host memory: it crosses PCIe once more on each side and never reaches the NIC's \
+    why: "Between nodes every message is copied through host memory: it crosses PCIe once more on each side, which often keeps it from the NIC's \
           full rate. Nothing is wrong; no setting changes it.",
     fix: "None on this machine. GPUDirect RDMA over EFA is to be had on p4d and newer P types and on g7e.12xlarge and larger.",
     references: &[

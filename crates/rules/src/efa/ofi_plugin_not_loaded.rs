@@ -62,12 +62,18 @@ fn check(case: &Case) -> Result<Vec<Finding>, Missing> {
     });
     if let (Some((name, quote)), Some(seen)) = (named.map(|it| (it.0, it.2)).or(asked), not_found) {
         let message = format!("the network plugin {name}, which NCCL_NET_PLUGIN names, was not found");
-        return Ok(vec![
-            Finding::new(Confidence::Certain, message)
-                .seen(&seen.quote)
-                .seen(quote)
-                .seen_all(socket_chosen(case)),
-        ]);
+        let finding = Finding::new(Confidence::Certain, message)
+            .seen(&seen.quote)
+            .seen(quote)
+            .seen_all(socket_chosen(case));
+        let efa = name.contains("ofi") || name == "libnccl-net.so" || sign_of_efa(case).is_some();
+        return Ok(vec![if efa {
+            finding
+        } else {
+            finding
+                .why("NCCL goes on with its own InfiniBand or socket transport, or stops if NCCL_NET asks for the plugin's network.")
+                .fix("Install the plugin in the image and put its folder on LD_LIBRARY_PATH, give its full path, or unset NCCL_NET_PLUGIN.")
+        }]);
     }
     let Some(efa) = sign_of_efa(case).filter(|_| leaves_machine(case)) else { return Ok(Vec::new()) };
     let path = case

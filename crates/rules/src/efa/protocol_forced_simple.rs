@@ -12,8 +12,8 @@ pub static RULE: Rule = Rule {
     severity: Severity::Info,
     role: Role::Cause,
     needs: &[Source::NcclLog],
-    why: "LL and LL128 save time for small messages but need every 128 bytes delivered in order, and GPUDirect. Where EFA cannot promise \
-          that, the plugin allows Simple alone: right, and no setting of yours.",
+    why: "LL and LL128 save time for small messages. Over EFA they are safe only where 128 bytes arrive in order and GPUDirect works; \
+          elsewhere the plugin allows Simple alone: right, and no setting of yours.",
     fix: "Nothing. Do not set NCCL_PROTO yourself: the plugin knows when Simple is needed.",
     references: &["https://github.com/aws/aws-ofi-nccl/blob/master/doc/efa-env-var.md"],
     check,

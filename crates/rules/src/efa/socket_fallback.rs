@@ -1,7 +1,7 @@
 //! NCCL runs over TCP sockets although the machine has something better.
 
 use evidence::signals::efa::{NO_EFA_DEVICE, NO_PROVIDER, PLUGIN_FAILED};
-use evidence::{Case, Missing, Source};
+use evidence::{Case, Missing, Quote, Source};
 
 use super::{efa_in_use, leaves_machine, machine, plugin_spoke, sign_of_efa, socket_chosen};
 use crate::{Confidence, Finding, Role, Rule, Severity};
@@ -34,7 +34,10 @@ fn check(case: &Case) -> Result<Vec<Finding>, Missing> {
     }
     let efa = sign_of_efa(case);
     if efa.is_none() && failed.is_empty() && !plugin_spoke(case) {
-        return Ok(Vec::new());
+        return Ok(large_machine(case)
+            .map(|sign| on_a_large_machine(case, socket, sign))
+            .into_iter()
+            .collect());
     }
     let message = match (machine(case).filter(|it| it.0.efa()), efa) {
         (Some((machine, _)), _) => {
@@ -46,6 +49,26 @@ fn check(case: &Case) -> Result<Vec<Finding>, Missing> {
         }
     };
     Ok(vec![Finding::new(Confidence::Certain, message).seen(socket).seen_all(efa).by(case, &failed)])
+}
+
+/// A line that shows GPUs joined by an NVSwitch: such machines are built with a fast network.
+fn large_machine(case: &Case) -> Option<&Quote> {
+    case.processes.iter().find_map(|it| it.facts.nvls.iter().find(|it| it.value)).map(|it| &it.quote)
+}
+
+fn on_a_large_machine(case: &Case, socket: &Quote, sign: &Quote) -> Finding {
+    let off = case.variable("NCCL_IB_DISABLE").find(|it| it.1.is_some() && it.0 == "1").map(|it| it.2);
+    let reason = if off.is_some() { ": NCCL_IB_DISABLE=1 turns InfiniBand and RoCE off" } else { "" };
+    let message = format!("NCCL uses TCP sockets between nodes whose GPUs are joined by an NVSwitch{reason}");
+    Finding::new(Confidence::Likely, message)
+        .severity(Severity::Warning)
+        .seen(socket)
+        .seen_all(off)
+        .seen(sign)
+        .why("Machines with an NVSwitch are sold with InfiniBand, RoCE or EFA adapters, which carry tens of times more than a TCP \
+              connection. If these have none, this is the best they can do.")
+        .fix("Look for adapters on the host and in the container (`ibv_devices`, `ls /dev/infiniband`, `fi_info -p efa`), pass them in, \
+              and unset NCCL_IB_DISABLE. `NET/IB : No device found` in the log means that NCCL saw none.")
 }
 
 #[cfg(test)]
@@ -66,6 +89,16 @@ mod tests {
     fn the_cause_comes_first() {
         let log = format!("a:1:1 [0] x:1 NCCL WARN NET/OFI aws-ofi-nccl initialization failed\n{SOCKET}");
         assert_eq!(ids(&log)[..2], ["efa-provider-not-found", "socket-fallback"]);
+    }
+
+    #[test]
+    fn warns_where_an_nvswitch_shows_a_large_machine() {
+        let log = format!("{SOCKET}a:1:1 [0] NCCL INFO NVLS multicast support is available on dev 0\n");
+        assert_eq!(findings(&RULE, &log)[0].severity, Some(crate::Severity::Warning));
+        quiet(
+            &RULE,
+            &format!("{SOCKET}a:1:1 [0] NCCL INFO NVLS multicast support is not available on dev 0\n"),
+        );
     }
 
     #[test]

@@ -16,7 +16,7 @@ pub static RULE: Rule = Rule {
     severity: Severity::Error,
     role: Role::Cause,
     needs: &[Source::JobOutput],
-    why: "127.0.0.1 is another machine on every host: the ranks call themselves and get `Connection refused`.",
+    why: "On every host 127.0.0.1 is that host itself: ranks that are told to call it call their own machine and get `Connection refused`.",
     fix: "Name the interface that leads to the other hosts, or exclude the others: NCCL_SOCKET_IFNAME=eth0 or ^lo,docker (for Gloo: \
           GLOO_SOCKET_IFNAME, which takes names only). If the variable is not set, the host has no other interface with an \
           address: look at `ip addr` inside the container.",

@@ -14,7 +14,7 @@ pub static RULE: Rule = Rule {
     role: Role::Consequence,
     needs: &[Source::NcclLog],
     why: "A communicator is made when its last rank calls for it. The time the first ones waited is work of the last ones on their own \
-          host: loading data or a model, compiling an extension, a slow start. The network is not slow.",
+          host: loading data or a model, compiling an extension, a slow start. It says nothing about the network.",
     fix: "See what the late ranks did before: compile extensions once when the image is built (`DS_BUILD_CPU_ADAM=1 pip install \
           deepspeed`, TORCH_EXTENSIONS_DIR on a shared disk), stage data and weights on local disks, start all ranks together.",
     references: &[

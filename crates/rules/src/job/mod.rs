@@ -3,10 +3,11 @@
 pub mod initialisation_failed;
 pub mod late_ranks;
 pub mod ranks_disagree;
+pub mod several_jobs;
 pub mod unexplained_warning;
 
 use crate::Rule;
 
 /// The rules of this family.
 pub static RULES: &[&Rule] =
-    &[&initialisation_failed::RULE, &late_ranks::RULE, &ranks_disagree::RULE, &unexplained_warning::RULE];
+    &[&initialisation_failed::RULE, &late_ranks::RULE, &ranks_disagree::RULE, &several_jobs::RULE, &unexplained_warning::RULE];

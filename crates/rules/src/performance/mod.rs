@@ -4,6 +4,7 @@ pub mod roce_congestion;
 pub mod roce_no_flow_control;
 pub mod single_nic_used;
 pub mod topology_limited;
+pub mod wrong_results;
 
 use std::collections::BTreeSet;
 
@@ -14,8 +15,13 @@ use evidence::{Case, Quote};
 use crate::Rule;
 
 /// The rules of this family.
-pub static RULES: &[&Rule] =
-    &[&roce_congestion::RULE, &roce_no_flow_control::RULE, &single_nic_used::RULE, &topology_limited::RULE];
+pub static RULES: &[&Rule] = &[
+    &roce_congestion::RULE,
+    &roce_no_flow_control::RULE,
+    &single_nic_used::RULE,
+    &topology_limited::RULE,
+    &wrong_results::RULE,
+];
 
 /// The line that shows that RDMA runs over Ethernet.
 pub(crate) fn sign_of_roce(case: &Case) -> Option<&Quote> {
