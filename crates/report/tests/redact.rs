@@ -29,6 +29,7 @@ fn finding(message: &str, lines: &[&str]) -> Finding {
         id: "test-rule".to_owned(),
         severity: "warning".to_owned(),
         confidence: "likely".to_owned(),
+        role: "cause".to_owned(),
         title: "a title".to_owned(),
         message: message.to_owned(),
         evidence: lines.iter().map(|it| evidence("job.log", it)).collect(),

@@ -613,7 +613,6 @@ impl<'a> List<'a> {
                 lacks("environment", Source::NcclLog)
             };
         };
-        };
         let by = |plugin: bool| {
             names.iter().filter(|it| it.1.0 == plugin).map(|it| *it.0).collect::<Vec<_>>().join(", ")
         };

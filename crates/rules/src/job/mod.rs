@@ -9,5 +9,10 @@ pub mod unexplained_warning;
 use crate::Rule;
 
 /// The rules of this family.
-pub static RULES: &[&Rule] =
-    &[&initialisation_failed::RULE, &late_ranks::RULE, &ranks_disagree::RULE, &several_jobs::RULE, &unexplained_warning::RULE];
+pub static RULES: &[&Rule] = &[
+    &initialisation_failed::RULE,
+    &late_ranks::RULE,
+    &ranks_disagree::RULE,
+    &several_jobs::RULE,
+    &unexplained_warning::RULE,
+];

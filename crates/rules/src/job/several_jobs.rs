@@ -21,15 +21,21 @@ pub static RULE: Rule = Rule {
 
 fn check(case: &Case) -> Result<Vec<Finding>, Missing> {
     case.nccl_log()?;
-    let processes = |it: &Communicator| -> BTreeSet<usize> { it.members.values().map(|it| it.process).collect() };
-    let whole = |it: &&Communicator| it.parent.is_none() && it.n_ranks.is_some_and(|n| n as usize == it.members.len());
+    let processes =
+        |it: &Communicator| -> BTreeSet<usize> { it.members.values().map(|it| it.process).collect() };
+    let whole = |it: &&Communicator| {
+        it.parent.is_none() && it.n_ranks.is_some_and(|n| n as usize == it.members.len())
+    };
     // Two communicators of which all ranks were seen and that share no process, each larger than one rank.
-    let all: Vec<(&Communicator, BTreeSet<usize>)> = case.communicators.iter().filter(whole).map(|it| (it, processes(it))).collect();
-    let sets: Vec<&(&Communicator, BTreeSet<usize>)> = all.iter().filter(|it| it.1.len() > 1).take(64).collect();
+    let all: Vec<(&Communicator, BTreeSet<usize>)> =
+        case.communicators.iter().filter(whole).map(|it| (it, processes(it))).collect();
+    let sets: Vec<&(&Communicator, BTreeSet<usize>)> =
+        all.iter().filter(|it| it.1.len() > 1).take(64).collect();
     let bridged = |a: &BTreeSet<usize>, b: &BTreeSet<usize>| {
         case.communicators.iter().map(processes).any(|it| !it.is_disjoint(a) && !it.is_disjoint(b))
     };
-    let kinds: BTreeSet<&str> = case.processes.iter().filter_map(|it| Some(&**it.facts.ofi.instance.value()?)).collect();
+    let kinds: BTreeSet<&str> =
+        case.processes.iter().filter_map(|it| Some(&**it.facts.ofi.instance.value()?)).collect();
     let apart = sets.iter().enumerate().find_map(|(i, a)| {
         let b = sets.iter().skip(i + 1).find(|b| a.1.is_disjoint(&b.1) && !bridged(&a.1, &b.1))?;
         Some((a.0, b.0))
@@ -39,9 +45,14 @@ fn check(case: &Case) -> Result<Vec<Finding>, Missing> {
             return Ok(Vec::new());
         }
         let kinds: Vec<&str> = kinds.into_iter().collect();
-        return Ok(vec![Finding::new(Confidence::Likely, format!("processes run on different machines: {}", kinds.join(", ")))]);
+        return Ok(vec![Finding::new(
+            Confidence::Likely,
+            format!("processes run on different machines: {}", kinds.join(", ")),
+        )]);
     };
-    let quote = |it: &Communicator| it.members.values().find_map(|it| it.facts.complete.clone().or_else(|| it.facts.start.clone()));
+    let quote = |it: &Communicator| {
+        it.members.values().find_map(|it| it.facts.complete.clone().or_else(|| it.facts.start.clone()))
+    };
     let message = format!(
         "a communicator of {} ranks and one of {} ranks share no process: these look like logs of different jobs",
         a.members.len(),
@@ -57,7 +68,9 @@ mod tests {
 
     fn ranks(hosts: [&str; 2], id: u32) -> String {
         let line = |(rank, host): (usize, &str)| {
-            format!("{host}:1:1 [0] NCCL INFO comm 0x{rank}1 rank {rank} nranks 2 cudaDev 0 nvmlDev 0 busId 1000 commId 0x{id} - Init COMPLETE\n")
+            format!(
+                "{host}:1:1 [0] NCCL INFO comm 0x{rank}1 rank {rank} nranks 2 cudaDev 0 nvmlDev 0 busId 1000 commId 0x{id} - Init COMPLETE\n"
+            )
         };
         hosts.into_iter().enumerate().map(line).collect()
     }
