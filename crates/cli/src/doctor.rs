@@ -35,7 +35,9 @@ pub(crate) fn run(args: &args::Doctor, colour: Colour, out: &mut impl Write) -> 
     // What was read can be large, and the process ends soon: leave it to the system.
     std::mem::forget(inputs.case);
     fill_in(&mut doctor);
-    let incomplete = !inputs.unreadable.is_empty() || doctor.inputs.iter().any(|it| it.problem.is_some());
+    // A core dump or a picture beside the logs is left out, and the answer stands without it.
+    let broken = |it: &report::Input| it.problem.as_deref().is_some_and(|it| it != evidence::BINARY);
+    let incomplete = !inputs.unreadable.is_empty() || doctor.inputs.iter().any(broken);
     if incomplete {
         doctor.verdict.text.push_str("; not all of the input could be read");
     }
@@ -56,14 +58,18 @@ pub(crate) fn run(args: &args::Doctor, colour: Colour, out: &mut impl Write) -> 
                 let file = File::create(path)
                     .map_err(|error| io::Error::new(error.kind(), format!("{}: {error}", path.display())))?;
                 let mut file = BufWriter::new(file);
-                write(&doctor, *format, args, colour == Colour::Always, &mut file)?;
-                file.flush()?;
+                write(&doctor, *format, args, colour == Colour::Always, &mut file)
+                    .and_then(|()| file.flush())
+                    .map_err(|error| io::Error::new(error.kind(), format!("{}: {error}", path.display())))?;
             }
             None => write(&doctor, *format, args, coloured(colour), out)?,
         }
     }
     if tally.understood() == 0 {
         let reason = if tally.told() == 0 { "there was nothing to read" } else { "no line was understood" };
+        let names: Vec<String> = paths.iter().take(3).map(|it| input::name(it)).collect();
+        let more = if paths.len() > 3 { format!(" and {} more", paths.len() - 3) } else { String::new() };
+        let reason = format!("{}{more}: {reason}", names.join(", "));
         complain(&format!(
             "error: {reason}\nhint: plumb reads logs made with NCCL_DEBUG=INFO, and output of PyTorch, DeepSpeed and nccl-tests"
         ));

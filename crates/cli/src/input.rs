@@ -200,7 +200,7 @@ fn join(regions: &[Region<'_>], outcomes: &Receiver<Outcome>, unreadable: &mut V
     builder.finish()
 }
 
-fn name(path: &Path) -> String {
+pub(crate) fn name(path: &Path) -> String {
     if path.as_os_str() == "-" { "standard input".to_owned() } else { path.display().to_string() }
 }
 
@@ -257,7 +257,8 @@ enum Compression {
 fn compression(magic: &[u8]) -> Compression {
     match magic {
         [0x1f, 0x8b, ..] => Compression::Gzip,
-        [0x28, 0xb5, 0x2f, 0xfd] => Compression::Zstd,
+        // A frame, or one that is to be skipped.
+        [0x28, 0xb5, 0x2f, 0xfd] | [0x50..=0x5f, 0x2a, 0x4d, 0x18] => Compression::Zstd,
         _ => Compression::None,
     }
 }
@@ -266,25 +267,61 @@ fn decompress(mut source: Box<dyn Read>) -> io::Result<Box<dyn Read>> {
     let mut magic = Vec::with_capacity(4);
     source.by_ref().take(4).read_to_end(&mut magic)?;
     let kind = compression(&magic);
-    let whole = io::Cursor::new(magic).chain(source);
+    let whole = Front { bytes: magic, rest: source };
     Ok(match kind {
         Compression::Gzip => {
             Box::new(flate2::read::MultiGzDecoder::new(BufReader::with_capacity(1 << 16, whole)))
         }
-        Compression::Zstd => Box::new(Frames::new(Box::new(BufReader::with_capacity(1 << 16, whole)))?),
+        Compression::Zstd => Box::new(Frames { decoder: frame(whole)? }),
         Compression::None => Box::new(whole),
     })
 }
 
-/// All frames of a zstd file; the decoder reads one.
-struct Frames {
-    decoder: Option<ruzstd::decoding::StreamingDecoder<Box<dyn Read>, ruzstd::decoding::FrameDecoder>>,
+/// A source some of whose bytes were read ahead.
+struct Front {
+    bytes: Vec<u8>,
+    rest: Box<dyn Read>,
 }
 
-impl Frames {
-    fn new(source: Box<dyn Read>) -> io::Result<Self> {
-        let decoder = ruzstd::decoding::StreamingDecoder::new(source).map_err(io::Error::other)?;
-        Ok(Self { decoder: Some(decoder) })
+impl Read for Front {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        if self.bytes.is_empty() {
+            return self.rest.read(buffer);
+        }
+        let n = self.bytes.len().min(buffer.len());
+        for (to, from) in buffer.iter_mut().zip(self.bytes.drain(..n)) {
+            *to = from;
+        }
+        Ok(n)
+    }
+}
+
+type Decoder = ruzstd::decoding::StreamingDecoder<Front, ruzstd::decoding::FrameDecoder>;
+
+/// All frames of a zstd file; the decoder reads one.
+struct Frames {
+    decoder: Option<Decoder>,
+}
+
+/// The next frame that holds data, if there is one.
+fn frame(mut source: Front) -> io::Result<Option<Decoder>> {
+    loop {
+        let mut magic = Vec::with_capacity(4);
+        source.by_ref().take(4).read_to_end(&mut magic)?;
+        match magic.as_slice() {
+            [] => return Ok(None),
+            // A skippable frame: its length, then something for somebody else.
+            [0x50..=0x5f, 0x2a, 0x4d, 0x18] => {
+                let mut length = [0; 4];
+                source.read_exact(&mut length)?;
+                let length = u64::from(u32::from_le_bytes(length));
+                io::copy(&mut source.by_ref().take(length), &mut io::sink())?;
+            }
+            _ => {
+                source.bytes = magic;
+                return Decoder::new(source).map(Some).map_err(io::Error::other);
+            }
+        }
     }
 }
 
@@ -296,13 +333,10 @@ impl Read for Frames {
                 return Ok(n);
             }
             // The frame is over; another may follow.
-            let Some(decoder) = self.decoder.take() else { break };
-            let mut source = decoder.into_inner();
-            let mut next = [0; 1];
-            if source.read(&mut next)? == 0 {
-                break;
-            }
-            *self = Self::new(Box::new(io::Cursor::new(next).chain(source)))?;
+            self.decoder = match self.decoder.take() {
+                Some(decoder) => frame(decoder.into_inner())?,
+                None => None,
+            };
         }
         Ok(0)
     }

@@ -284,6 +284,9 @@ impl Case {
     }
 }
 
+/// The problem of a file that is no text.
+pub const BINARY: &str = "is binary, not text: left out";
+
 /// Puts a [`Case`] together from regions, in the order of the input.
 #[derive(Debug, Default)]
 pub struct CaseBuilder {
@@ -347,7 +350,7 @@ impl CaseBuilder {
         if let Some(file) = self.sources.files.get_mut(file as usize) {
             file.tally.add(&facts.tally);
             if facts.binary {
-                file.problem = Some("is binary, not text: left out".into());
+                file.problem = Some(BINARY.into());
             }
         }
         for raw in facts.processes {

@@ -25,7 +25,7 @@ mod segment;
 pub mod signals;
 mod source;
 
-pub use case::{Case, CaseBuilder, Process};
+pub use case::{BINARY, Case, CaseBuilder, Process};
 pub use chunk::{Chunk, Chunks};
 pub use communicator::{Communicator, Member};
 pub use needs::{Missing, Source};

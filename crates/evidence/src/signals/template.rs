@@ -61,12 +61,15 @@ impl Book {
     pub fn find<'a>(&self, line: &'a [u8]) -> Vec<Found<'a>> {
         let mut found: Vec<(usize, Found<'a>)> = Vec::new();
         let Some(search) = &self.search else { return Vec::new() };
+        // A line may repeat itself; every template is tried once.
+        let mut tried: Vec<usize> = Vec::new();
         for hit in search.find_overlapping_iter(line) {
             let number = hit.pattern().as_usize();
             let Some(entry) = self.entries.get(number) else { continue };
-            if found.iter().any(|it| it.1.signal == entry.signal) {
+            if tried.contains(&number) || found.iter().any(|it| it.1.signal == entry.signal) {
                 continue;
             }
+            tried.push(number);
             if let Some(captures) = entry.matches(line) {
                 found.push((number, Found { signal: entry.signal, captures }));
             }
@@ -80,8 +83,11 @@ impl Entry {
     fn matches<'a>(&self, line: &'a [u8]) -> Option<Vec<(&'static str, &'a [u8])>> {
         let Some(Part::Text(first)) = self.parts.first() else { return None };
         let mut from = 0;
-        // The first text may stand several times; the rest decides.
-        while let Some(at) = memmem::find(line.get(from..)?, first.as_bytes()) {
+        // The first text may stand several times; the rest decides. A line that repeats it more often is no message.
+        let mut attempts = 0..16;
+        while attempts.next().is_some()
+            && let Some(at) = memmem::find(line.get(from..)?, first.as_bytes())
+        {
             let start = from + at + first.len();
             if let Some(captures) = self.rest_matches(line.get(start..)?) {
                 return Some(captures);

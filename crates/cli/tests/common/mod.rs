@@ -1,0 +1,87 @@
+//! Runs `plumb` as a person would: from the root of the repository, with nothing in the environment.
+
+use std::ffi::OsStr;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::{Command, Stdio};
+
+/// What came back.
+#[derive(Debug)]
+pub(crate) struct Answer {
+    pub(crate) code: Option<i32>,
+    pub(crate) stdout: String,
+    pub(crate) stderr: String,
+}
+
+impl Answer {
+    /// The answer of `plumb doctor --format json`.
+    #[track_caller]
+    pub(crate) fn json(&self) -> serde_json::Value {
+        serde_json::from_str(&self.stdout).unwrap_or_else(|error| panic!("no JSON: {error}\n{self:?}"))
+    }
+}
+
+/// `plumb` with these arguments, not started yet.
+pub(crate) fn command<S: AsRef<OsStr>>(arguments: impl IntoIterator<Item = S>) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_plumb"));
+    command.args(arguments).current_dir(root()).env_clear().env("COLUMNS", "100").stdin(Stdio::null());
+    // Where coverage is measured, the child must know where to write it.
+    if let Some(profile) = std::env::var_os("LLVM_PROFILE_FILE") {
+        command.env("LLVM_PROFILE_FILE", profile);
+    }
+    command
+}
+
+/// Runs `plumb` with these arguments. A panic is never an answer.
+#[track_caller]
+pub(crate) fn plumb<S: AsRef<OsStr>>(arguments: impl IntoIterator<Item = S>) -> Answer {
+    finish(command(arguments))
+}
+
+#[track_caller]
+pub(crate) fn finish(mut command: Command) -> Answer {
+    let output = command.output().expect("plumb can be started");
+    let answer = Answer {
+        code: output.status.code(),
+        stdout: String::from_utf8(output.stdout).expect("stdout is UTF-8"),
+        stderr: String::from_utf8(output.stderr).expect("stderr is UTF-8"),
+    };
+    assert!(!answer.stderr.contains("panicked"), "{command:?}: {}", answer.stderr);
+    answer
+}
+
+/// The root of the repository.
+pub(crate) fn root() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
+}
+
+/// The names of all recordings, sorted.
+pub(crate) fn recordings() -> Vec<String> {
+    let names = list(&root().join("cases"), |it| it.is_dir());
+    assert!(names.len() > 60, "the recordings stand under cases/: {}", names.len());
+    names
+}
+
+/// The files of a recording as relative paths, sorted, but for its description:
+/// that one quotes what should be found.
+pub(crate) fn files(recording: &str) -> Vec<String> {
+    let names = list(&root().join("cases").join(recording), |it| !it.ends_with("README.md"));
+    assert!(!names.is_empty(), "cases/{recording} is empty");
+    names.into_iter().map(|it| format!("cases/{recording}/{it}")).collect()
+}
+
+fn list(folder: &Path, wanted: impl Fn(&Path) -> bool) -> Vec<String> {
+    let entries = fs::read_dir(folder).unwrap_or_else(|error| panic!("{}: {error}", folder.display()));
+    let paths = entries.map(|it| it.expect("an entry of a folder").path()).filter(|it| wanted(it));
+    let mut names: Vec<String> = paths.filter_map(|it| Some(it.file_name()?.to_str()?.to_owned())).collect();
+    names.sort();
+    names
+}
+
+/// A fresh folder for one test.
+pub(crate) fn folder(test: &str) -> PathBuf {
+    let path = Path::new(env!("CARGO_TARGET_TMPDIR")).join(test);
+    let _ = fs::remove_dir_all(&path);
+    fs::create_dir_all(&path).expect("a folder can be made");
+    path
+}

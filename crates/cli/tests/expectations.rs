@@ -1,0 +1,289 @@
+//! What is true of the recordings, whatever words it is told in.
+//!
+//! Each row is written by hand from the `README.md` of the recording, which says how it was made: not from
+//! what `plumb` answers.
+
+#[expect(dead_code, reason = "other tests use the rest")]
+mod common;
+
+use std::collections::BTreeSet;
+
+use common::{files, plumb, recordings};
+use serde_json::Value;
+
+/// What must be found in a recording.
+#[derive(Debug, Clone, Copy)]
+struct Truth {
+    recording: &'static str,
+    /// The finding that stands first, where order matters: the cause.
+    first: Option<&'static str>,
+    /// Findings that must be there.
+    found: &'static [&'static str],
+    /// Findings that would be false.
+    never: &'static [&'static str],
+    /// Nothing worse may be found.
+    worst: Severity,
+    /// The rank that is to blame, and that the answer must name.
+    rank: Option<u64>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Severity {
+    Nothing,
+    Info,
+    Warning,
+    Error,
+}
+
+/// Nothing is wrong.
+const fn healthy(recording: &'static str) -> Truth {
+    Truth { recording, first: None, found: &[], never: &[], worst: Severity::Info, rank: None }
+}
+
+/// It failed, for this cause.
+const fn failed(recording: &'static str, cause: &'static str) -> Truth {
+    Truth { recording, first: Some(cause), found: &[], never: &[], worst: Severity::Error, rank: None }
+}
+
+/// It works, and this is worth telling.
+const fn works(recording: &'static str, worst: Severity, found: &'static [&'static str]) -> Truth {
+    Truth { recording, first: None, found, never: &[], worst, rank: None }
+}
+
+impl Truth {
+    const fn by(mut self, rank: u64) -> Self {
+        self.rank = Some(rank);
+        self
+    }
+
+    const fn also(mut self, found: &'static [&'static str]) -> Self {
+        self.found = found;
+        self
+    }
+
+    const fn never(mut self, ids: &'static [&'static str]) -> Self {
+        self.never = ids;
+        self
+    }
+
+    const fn nothing(mut self) -> Self {
+        self.worst = Severity::Nothing;
+        self
+    }
+}
+
+static TRUTHS: &[Truth] = &[
+    failed("connection-times-out", "firewall-blocks-ports").by(1),
+    failed("docker-bridge-interface", "docker-bridge-network").never(&["firewall-blocks-ports"]),
+    failed("duplicate-gpu", "duplicate-gpu").never(&["hostname-collision"]),
+    works("env-rich", Severity::Warning, &["variable-value-misread"]),
+    healthy("every-collective").nothing(),
+    works(
+        "g6e-4x4-efa",
+        Severity::Info,
+        &[
+            "gpudirect-unsupported",
+            "shm-inside-node",
+            "protocol-forced-simple",
+            "nic-shared-by-gpus",
+            "late-ranks",
+            "gradient-accumulation-overridden",
+            "cpu-threads-with-offload",
+        ],
+    )
+    .never(&["gpudirect-off", "socket-fallback", "p2p-not-available-vm", "plugin-too-old"]),
+    // Two runs: neither says enough to call one of them wrong.
+    works("g6e-eni-vs-efa", Severity::Info, &["shm-inside-node"]).never(&["mixed-network-between-ranks"]),
+    works("g6e-topo", Severity::Info, &["topology-limited"]),
+    failed("gpu-memory-full", "gpu-oom-in-nccl").never(&["gpu-out-of-memory"]),
+    healthy("graph-tuning").nothing(),
+    healthy("h200-topo").nothing(),
+    healthy("healthy-1-rank").nothing(),
+    healthy("healthy-2-nodes").never(&["loopback-interface-used"]),
+    healthy("healthy-2.28.3").nothing(),
+    healthy("healthy-4-nodes").nothing(),
+    healthy("healthy-40-nodes").nothing(),
+    healthy("healthy-8-nodes").nothing(),
+    failed("hostname-collision", "hostname-collision"),
+    failed("interface-unreachable", "peer-unreachable").by(1),
+    works("late-rank", Severity::Info, &["late-ranks"]),
+    failed("loopback-between-nodes", "loopback-interface-used").never(&["firewall-blocks-ports"]),
+    failed("master-name-unknown", "dns-master-addr"),
+    failed("master-port-in-use", "master-port-in-use"),
+    failed("mismatched-buffers", "config-mismatch-between-ranks").by(1),
+    failed("mismatched-collectives", "collective-mismatch").by(1),
+    failed("mismatched-collectives-detail", "collective-mismatch").by(1),
+    // The others hang without a word: that rank 1 calls something else cannot be known for sure.
+    failed("mismatched-collectives-early", "timeout-undetermined"),
+    failed("mismatched-sizes", "collective-mismatch").by(1),
+    failed("mismatched-sizes-detail", "collective-mismatch").by(1),
+    // No tool can find this in such a log.
+    healthy("mismatched-sizes-unnoticed").nothing(),
+    failed("mismatched-versions", "nccl-version-mismatch"),
+    failed("missing-interface", "socket-ifname-not-found").by(0),
+    failed("missing-interface-one-rank", "socket-ifname-not-found").by(1),
+    failed("more-ranks-than-gpus", "more-ranks-than-gpus").by(1),
+    // That the processes ended is what came of it.
+    failed("network-cut", "timeout-undetermined"),
+    failed("no-route-to-host", "peer-unreachable").by(1),
+    works("p4d-4-pods", Severity::Warning, &["gpudirect-missing-on-another-rank", "one-gpu-of-many"])
+        .never(&["gpudirect-off", "gpudirect-unsupported", "nic-shared-by-gpus"]),
+    works("p4d-pod-spec", Severity::Warning, &["unknown-variable"])
+        .never(&["shm-too-small", "memlock-limit"]),
+    healthy("p4d-topo").nothing(),
+    healthy("p5-topo").nothing(),
+    failed("plugin-missing", "ofi-plugin-not-loaded"),
+    failed("plugin-missing-net-forced", "ofi-plugin-not-loaded"),
+    failed("rank-calls-late", "timeout-undetermined").by(0),
+    failed("rank-dies", "peer-process-died").by(2),
+    failed("rank-hangs-init", "rank-never-joined").by(3),
+    failed("rank-never-calls", "timeout-undetermined").by(3),
+    failed("rank-never-comes", "rank-never-joined").by(3),
+    failed("ras-rank-killed", "peer-process-died").by(2),
+    healthy("ras-status"),
+    healthy("ras-status-mismatch"),
+    healthy("split-communicators").nothing(),
+    healthy("timestamps-on").nothing(),
+    failed("too-many-open-files", "fd-limit"),
+    failed("topo-file-malformed", "topo-file-malformed"),
+    works("topo-file-missing", Severity::Warning, &["topo-file-missing"]).never(&["topo-file-malformed"]),
+    healthy("trace-calls").nothing(),
+    healthy("trainer-log").nothing(),
+    healthy("under-mpirun"),
+    failed("under-mpirun-failure", "fatal-python-error").by(2),
+    healthy("under-mpirun-timestamps"),
+    healthy("under-mpirun4"),
+    healthy("under-mpirun4-timestamps"),
+    healthy("under-torchrun"),
+    failed("under-torchrun-failure", "fatal-python-error").by(2),
+    failed("under-torchrun-killed", "host-oom-kill").by(2).also(&["peer-process-died"]),
+    healthy("version-only").nothing(),
+    failed("warn-only", "socket-ifname-not-found"),
+];
+
+fn severity(name: &str) -> Severity {
+    match name {
+        "error" => Severity::Error,
+        "warning" => Severity::Warning,
+        "info" => Severity::Info,
+        other => panic!("`{other}` is no severity"),
+    }
+}
+
+fn doctor(paths: Vec<String>) -> (Option<i32>, Value) {
+    let options = ["doctor", "--format", "json"].map(str::to_owned);
+    let answer = plumb(options.into_iter().chain(paths));
+    (answer.code, answer.json())
+}
+
+fn findings(json: &Value) -> &[Value] {
+    json["findings"].as_array().map_or(&[], Vec::as_slice)
+}
+
+fn id(finding: &Value) -> &str {
+    finding["id"].as_str().unwrap_or_default()
+}
+
+/// Whether the first finding, or what is said about who failed first, names this rank.
+fn blames(json: &Value, rank: u64) -> bool {
+    if let Some(first) = json["facts"]["first_failure"]["rank"].as_u64() {
+        return first == rank;
+    }
+    let entities = json["findings"][0]["entities"].as_array().cloned().unwrap_or_default();
+    entities.iter().any(|it| it["kind"] == "rank" && it["name"] == rank.to_string())
+}
+
+/// Everything that is wrong with an answer.
+fn errors(truth: &Truth) -> Vec<String> {
+    let (code, json) = doctor(files(truth.recording));
+    let found: Vec<&str> = findings(&json).iter().map(id).collect();
+    let mut errors = Vec::new();
+    if let Some(first) = truth.first.filter(|it| found.first() != Some(it)) {
+        errors.push(format!("{first} is the cause and should stand first"));
+    }
+    for id in truth.found.iter().filter(|it| !found.contains(*it)) {
+        errors.push(format!("{id} should be found"));
+    }
+    for id in truth.never.iter().filter(|it| found.contains(*it)) {
+        errors.push(format!("{id} is not true"));
+    }
+    for it in findings(&json) {
+        if severity(it["severity"].as_str().unwrap_or_default()) > truth.worst {
+            errors.push(format!("{} is worse than it is: {}", id(it), it["message"]));
+        }
+    }
+    if let Some(rank) = truth.rank.filter(|rank| !blames(&json, *rank)) {
+        errors.push(format!("rank {rank} is to blame, not {}", json["facts"]["first_failure"]["rank"]));
+    }
+    let failed = truth.worst == Severity::Error;
+    if failed != (code == Some(1)) {
+        errors.push(format!("exit code {code:?}"));
+    }
+    if !errors.is_empty() {
+        errors.push(format!("found: {found:?}"));
+    }
+    errors
+}
+
+#[test]
+fn every_recording_is_answered_as_it_was_made() {
+    let mut wrong = String::new();
+    for truth in TRUTHS {
+        for error in errors(truth) {
+            wrong += &format!("{}: {error}\n", truth.recording);
+        }
+    }
+    assert!(wrong.is_empty(), "\n{wrong}");
+}
+
+#[test]
+fn every_recording_has_a_row() {
+    let rows: Vec<&str> = TRUTHS.iter().map(|it| it.recording).collect();
+    assert_eq!(rows, recordings(), "one row a recording, sorted by name");
+}
+
+#[test]
+fn every_id_of_the_table_is_a_rule() {
+    let json = plumb(["rules", "--format", "json"]).json();
+    let rules: BTreeSet<&str> =
+        json["rules"].as_array().unwrap().iter().filter_map(|it| it["id"].as_str()).collect();
+    for truth in TRUTHS {
+        for id in truth.first.iter().chain(truth.found).chain(truth.never) {
+            assert!(rules.contains(id), "{}: {id} is no rule", truth.recording);
+        }
+    }
+}
+
+/// From a version alone nothing can be decided, and that is no success.
+#[test]
+fn nearly_nothing_is_not_ok() {
+    let (code, json) = doctor(files("version-only"));
+    assert_eq!((code, &json["verdict"]["level"]), (Some(2), &Value::from("unknown")));
+}
+
+/// A page that tells of a log, and quotes it, stands beside many logs. It may add settings and commands, but
+/// what the log shows is told from the log, and in the same order.
+#[test]
+fn a_page_beside_a_log_is_not_taken_for_the_log() {
+    let mut wrong = String::new();
+    for name in recordings() {
+        let (_, alone) = doctor(files(&name));
+        let (_, beside) = doctor(vec![format!("cases/{name}")]);
+        let mut wanted: Vec<&str> = findings(&alone).iter().map(id).collect();
+        let beside: Vec<&Value> = findings(&beside).iter().filter(|it| wanted.contains(&id(it))).collect();
+        let by_log =
+            |it: &&Value| it["evidence"][0]["file"].as_str().is_some_and(|it| !it.ends_with("README.md"));
+        let by_log: BTreeSet<&str> = beside.iter().filter(|it| by_log(it)).map(|it| id(it)).collect();
+        for it in beside.iter().filter(|it| !by_log.contains(id(it))) {
+            wrong += &format!("{name}: {}: {} is shown by {}\n", id(it), it["message"], it["evidence"][0]);
+        }
+        // A page may tell more of a kind of finding that the log shows as well.
+        let mut order: Vec<&str> = beside.into_iter().map(id).collect();
+        order.dedup();
+        wanted.dedup();
+        if order != wanted {
+            wrong += &format!("{name}: {wanted:?} became {order:?}\n");
+        }
+    }
+    assert!(wrong.is_empty(), "\n{wrong}");
+}

@@ -1,0 +1,268 @@
+//! Every command on every recording, as it is printed. A new recording under `cases/` adds its row by itself.
+//!
+//! To accept what changed: `INSTA_UPDATE=always cargo test -p plumb --test snapshots`, then read `git diff`.
+
+#[expect(dead_code, reason = "other tests use the rest")]
+mod common;
+
+use std::collections::BTreeSet;
+use std::fmt::Write as _;
+use std::fs;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::path::{Path, PathBuf};
+
+use common::{Answer, files, plumb, recordings};
+use serde_json::Value;
+
+/// The snapshots of one folder under `tests/snapshots`.
+struct Snapshots {
+    folder: PathBuf,
+    seen: BTreeSet<String>,
+    changed: Vec<String>,
+}
+
+impl Snapshots {
+    fn new(folder: &str) -> Self {
+        let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/snapshots").join(folder);
+        Self { folder, seen: BTreeSet::new(), changed: Vec::new() }
+    }
+
+    /// Compares, and goes on where something differs, so that one run shows all differences.
+    fn check(&mut self, name: &str, text: &str) {
+        assert!(self.seen.insert(format!("{name}.snap")), "{name} is compared twice");
+        let mut settings = insta::Settings::clone_current();
+        settings.set_snapshot_path(&self.folder);
+        settings.set_prepend_module_to_snapshot(false);
+        settings.set_omit_expression(true);
+        let same = settings.bind(|| catch_unwind(AssertUnwindSafe(|| insta::assert_snapshot!(name, text))));
+        if same.is_err() {
+            self.changed.push(name.to_owned());
+        }
+    }
+
+    /// Fails if anything differed, or if a snapshot is left over from something that is no more.
+    #[track_caller]
+    fn finish(self) {
+        let folder = self.folder.display();
+        let how = "To accept it: INSTA_UPDATE=always cargo test -p plumb --test snapshots";
+        assert!(self.changed.is_empty(), "these differ from {folder}: {:?}\n{how}", self.changed);
+        let entries = fs::read_dir(&self.folder).expect("the snapshots can be listed");
+        let names = entries.filter_map(|it| it.ok()?.file_name().into_string().ok());
+        let stale: Vec<String> =
+            names.filter(|it| it.ends_with(".snap") && !self.seen.contains(it)).collect();
+        if std::env::var_os("INSTA_UPDATE").is_some_and(|it| it == "always") {
+            for name in &stale {
+                fs::remove_file(self.folder.join(name)).expect("a snapshot can be removed");
+            }
+        } else {
+            assert!(stale.is_empty(), "nothing is compared with these of {folder}: {stale:?}\n{how}");
+        }
+    }
+}
+
+/// What a person sees: the answer, then what was said beside it.
+fn shown(answer: &Answer) -> String {
+    let mut text = answer.stdout.clone();
+    if !answer.stderr.is_empty() {
+        let _ = write!(text, "-- stderr --\n{}", answer.stderr);
+    }
+    let _ = writeln!(text, "-- exit code {} --", answer.code.map_or("none".to_owned(), |it| it.to_string()));
+    text
+}
+
+fn doctor(recording: &str, options: &[&str]) -> Answer {
+    let options = options.iter().map(|it| (*it).to_owned());
+    plumb(["doctor".to_owned()].into_iter().chain(options).chain(files(recording)))
+}
+
+#[test]
+fn doctor_as_text() {
+    let mut snapshots = Snapshots::new("text");
+    for name in recordings() {
+        snapshots.check(&name, &shown(&doctor(&name, &[])));
+    }
+    snapshots.finish();
+}
+
+#[test]
+fn doctor_as_json() {
+    let mut snapshots = Snapshots::new("json");
+    for name in recordings() {
+        let answer = doctor(&name, &["--format", "json"]);
+        snapshots.check(&name, &summary(&answer.json()));
+    }
+    snapshots.finish();
+}
+
+/// What programs decide by. Texts that only people read are left to the other snapshots.
+fn summary(json: &Value) -> String {
+    let text = |value: &Value| value.as_str().map_or_else(|| value.to_string(), str::to_owned);
+    let list = |name: &str| json[name].as_array().cloned().unwrap_or_default();
+    let mut out = String::new();
+    let _ = writeln!(out, "schema {}", text(&json["schema"]));
+    let _ = writeln!(out, "verdict {}: {}", text(&json["verdict"]["level"]), text(&json["verdict"]["text"]));
+    for it in list("findings") {
+        let (id, severity) = (text(&it["id"]), text(&it["severity"]));
+        let _ = writeln!(out, "{severity} {id} ({}): {}", text(&it["confidence"]), text(&it["message"]));
+    }
+    for it in list("checks") {
+        let _ = writeln!(out, "check {}: {}", text(&it["id"]), text(&it["state"]));
+    }
+    for it in list("inputs") {
+        let [file, kind, lines, understood, blank, problem] =
+            ["file", "kind", "lines", "understood", "blank", "problem"].map(|key| text(&it[key]));
+        let _ = writeln!(
+            out,
+            "input {file}: {kind}, {lines} lines, {understood} understood, {blank} blank, problem {problem}"
+        );
+    }
+    out
+}
+
+const OTHER_FORMATS: [&str; 3] = ["duplicate-gpu", "g6e-4x4-efa", "healthy-2-nodes"];
+
+#[test]
+fn doctor_as_sarif() {
+    let mut snapshots = Snapshots::new("sarif");
+    for name in OTHER_FORMATS {
+        let answer = doctor(name, &["--format", "sarif"]);
+        assert_eq!(answer.json()["version"], "2.1.0");
+        // The release of plumb is no part of what is compared.
+        let version = format!("\"{}\"", env!("CARGO_PKG_VERSION"));
+        snapshots.check(name, &answer.stdout.replace(&version, "\"VERSION\""));
+    }
+    snapshots.finish();
+}
+
+#[test]
+fn doctor_as_junit() {
+    let mut snapshots = Snapshots::new("junit");
+    for name in OTHER_FORMATS {
+        let answer = doctor(name, &["--format", "junit"]);
+        assert!(answer.stdout.starts_with("<?xml"), "{answer:?}");
+        snapshots.check(name, &answer.stdout);
+    }
+    snapshots.finish();
+}
+
+#[test]
+fn doctor_redacted() {
+    let mut snapshots = Snapshots::new("redacted");
+    for (name, secrets) in [
+        ("g6e-4x4-efa", &["llama-3-8b-node-0-0", "10.0."][..]),
+        ("rank-dies", &["node-0", "node-2", "10.77.0."]),
+    ] {
+        let answer = doctor(name, &["--redact"]);
+        for secret in secrets {
+            assert!(!answer.stdout.contains(secret), "{name} tells {secret}:\n{}", answer.stdout);
+        }
+        snapshots.check(name, &shown(&answer));
+    }
+    snapshots.finish();
+}
+
+#[test]
+fn doctor_with_options() {
+    let mut snapshots = Snapshots::new("options");
+    snapshots.check("matrix", &shown(&doctor("healthy-4-nodes", &["--matrix"])));
+    snapshots.check("verbose", &shown(&doctor("g6e-topo", &["--verbose"])));
+    snapshots.check("colour", &shown(&doctor("topo-file-missing", &["--color", "always"])));
+    snapshots.finish();
+}
+
+#[test]
+fn rules() {
+    let mut snapshots = Snapshots::new("rules");
+    snapshots.check("text", &shown(&plumb(["rules"])));
+    snapshots.finish();
+    let json = plumb(["rules", "--format", "json"]).json();
+    let ids: Vec<&str> =
+        json["rules"].as_array().unwrap().iter().filter_map(|it| it["id"].as_str()).collect();
+    assert!(ids.len() > 90 && ids.is_sorted(), "{ids:?}");
+}
+
+#[test]
+fn explain() {
+    let mut snapshots = Snapshots::new("explain");
+    for (name, what) in [
+        ("rule-socket-fallback", "socket-fallback"),
+        ("rule-gpudirect-off", "gpudirect-off"),
+        ("variable-nccl-socket-ifname", "NCCL_SOCKET_IFNAME"),
+        ("variable-nccl-p2p-level", "NCCL_P2P_LEVEL"),
+        ("variable-fi-provider", "FI_PROVIDER"),
+        ("word-gpudirect-rdma", "GPUDirect RDMA"),
+        ("word-channel", "channel"),
+        ("word-pxn", "PXN"),
+        ("instance-p5.48xlarge", "p5.48xlarge"),
+        (
+            "line-channel",
+            "node-0:1:2 [0] NCCL INFO Channel 00/0 : 3[3] -> 4[0] [send] via NET/Socket/0/GDRDMA",
+        ),
+        ("line-duplicate-gpu", "Duplicate GPU detected : rank 0 and rank 1 both on CUDA device 60"),
+        ("nothing-known", "socket-fallbakc"),
+    ] {
+        snapshots.check(name, &shown(&plumb(["explain", what])));
+    }
+    snapshots.finish();
+}
+
+/// The names of the subcommands, as `--help` lists them.
+fn subcommands() -> Vec<String> {
+    let help = plumb(["--help"]).stdout;
+    let lines = help.lines().skip_while(|it| *it != "Commands:").skip(1).take_while(|it| !it.is_empty());
+    let names: Vec<String> = lines
+        .filter_map(|it| it.split_whitespace().next())
+        .filter(|it| *it != "help")
+        .map(str::to_owned)
+        .collect();
+    assert!(names.iter().any(|it| it == "doctor"), "{help}");
+    names
+}
+
+#[test]
+fn help() {
+    let mut snapshots = Snapshots::new("help");
+    snapshots.check("plumb", &shown(&plumb(["--help"])));
+    snapshots.check("nothing-given", &shown(&plumb::<&str>([])));
+    for name in subcommands() {
+        snapshots.check(&format!("plumb-{name}"), &shown(&plumb([&name, "--help"])));
+    }
+    snapshots.finish();
+}
+
+#[test]
+fn version() {
+    let answer = plumb(["--version"]);
+    assert_eq!(answer.stdout, format!("plumb {}\n", env!("CARGO_PKG_VERSION")));
+}
+
+#[test]
+fn completions() {
+    for (shell, beginning) in
+        [("bash", "_plumb() {"), ("zsh", "#compdef plumb"), ("fish", "# Print an optspec")]
+    {
+        let answer = plumb(["completions", shell]);
+        assert_eq!((answer.code, answer.stderr.as_str()), (Some(0), ""), "{shell}");
+        assert!(answer.stdout.starts_with(beginning), "{shell}: {:.80}", answer.stdout);
+        for name in subcommands() {
+            assert!(answer.stdout.contains(&name), "{shell} does not complete {name}");
+        }
+    }
+    assert_eq!(plumb(["completions", "tcsh"]).code, Some(2));
+}
+
+#[test]
+fn manual_pages() {
+    let page = plumb(["man"]);
+    assert_eq!(page.code, Some(0));
+    assert!(page.stdout.contains(".TH plumb 1"), "{}", page.stdout);
+    for name in subcommands() {
+        assert!(page.stdout.contains(&name.replace('-', "\\-")), "plumb(1) does not mention {name}");
+        let own = plumb(["man", &name]);
+        assert_eq!(own.code, Some(0), "{name}: {own:?}");
+        assert!(own.stdout.contains(".TH ") && own.stdout.contains(".SH SYNOPSIS"), "{name}: {}", own.stdout);
+    }
+    let none = plumb(["man", "nothing"]);
+    assert_eq!(none.code, Some(2), "{none:?}");
+    assert!(none.stderr.contains("nothing"), "{none:?}");
+}
