@@ -115,7 +115,8 @@ static TRUTHS: &[Truth] = &[
     failed("mismatched-collectives-detail", "collective-mismatch").by(1),
     // The others hang without a word: that rank 1 calls something else cannot be known for sure.
     failed("mismatched-collectives-early", "timeout-undetermined"),
-    failed("mismatched-sizes", "collective-mismatch").by(1),
+    // The log shows which two disagree, not which of them is right.
+    failed("mismatched-sizes", "collective-mismatch").by(2),
     failed("mismatched-sizes-detail", "collective-mismatch").by(1),
     // No tool can find this in such a log.
     healthy("mismatched-sizes-unnoticed").nothing(),

@@ -37,6 +37,9 @@ pub struct FirstFailure {
 
 /// Finds the earliest failure over all ranks.
 pub fn first_failure(case: &Case) -> Option<FirstFailure> {
+    if let Some(odd) = odd_one_out(case) {
+        return Some(odd);
+    }
     let mut candidates = candidates(case);
     if candidates.iter().all(|it| it.messenger)
         && let Some(absent) = absent(case)
@@ -71,6 +74,32 @@ pub fn first_failure(case: &Case) -> Option<FirstFailure> {
         what: chosen.what.clone(),
         quote: chosen.quote.clone(),
         certain,
+    })
+}
+
+/// PyTorch compared what the ranks called, each with one other: the rank that most of them differ from.
+fn odd_one_out(case: &Case) -> Option<FirstFailure> {
+    let mut named: BTreeMap<u32, u32> = BTreeMap::new();
+    let said: Vec<_> = case.sightings_of(&FINGERPRINT).collect();
+    for sighting in &said {
+        for part in sighting.get("what").split("Rank ").skip(1) {
+            let digits: String = part.chars().take_while(char::is_ascii_digit).collect();
+            if let Ok(rank) = digits.parse() {
+                *named.entry(rank).or_default() += 1;
+            }
+        }
+    }
+    let (&rank, &most) = named.iter().max_by_key(|it| it.1)?;
+    if named.values().filter(|it| **it == most).count() > 1 || said.len() < 2 {
+        return None;
+    }
+    Some(FirstFailure {
+        rank: Some(rank),
+        host: case.processes.iter().find(|it| it.rank == Some(rank)).map(|it| it.host.to_string()),
+        time: said.first()?.time.as_deref().map(str::to_owned),
+        what: "called another collective, or with another size, than the other ranks".to_owned(),
+        quote: said.first()?.quote.clone(),
+        certain: true,
     })
 }
 
