@@ -12,7 +12,7 @@ use crate::ofi::Known;
 use crate::plain::{self, Loose, Plain};
 use crate::prefix::{self, Anchor, Level, Line};
 use crate::scan::text;
-use crate::segment::{About, ThreadFacts};
+use crate::segment::{About, Life, ThreadFacts};
 use crate::signals::{self, Sighting};
 use crate::source::{Kind, Quote, Spot, Tally};
 
@@ -153,14 +153,13 @@ impl Reader {
         if line.iter().all(u8::is_ascii_whitespace) {
             self.facts.tally.blank += 1;
             // A blank line ends a table.
-            if let Some(plain) = &mut self.plain {
-                plain.blank(spot, &mut self.facts.plain);
-            }
+            let plain = self.plain.get_or_insert_with(plain::Classifier::inside);
+            plain.blank(spot, &mut self.facts.plain);
             return None;
         }
         // Progress bars overwrite their line; what follows the last return is what stays.
         let shown = memchr::memrchr(b'\r', line).and_then(|at| line.get(at + 1..)).unwrap_or(line);
-        let plain = self.plain.get_or_insert_with(|| plain::Classifier::new(b""));
+        let plain = self.plain.get_or_insert_with(plain::Classifier::inside);
         let structured = if self.facts.plain.len() < PLAIN_LIMIT {
             plain.classify(shown, spot, &mut self.facts.loose, &mut self.facts.plain)
         } else {
@@ -193,7 +192,13 @@ impl Reader {
         let Some(thread) = owner.threads.get_mut(thread) else { return false };
         match message {
             Message::Routine => {}
-            Message::Link(found) => {
+            Message::Link(mut found) => {
+                // The way is compared as it is kept.
+                let readable;
+                if str::from_utf8(found.via).is_err() {
+                    readable = String::from_utf8_lossy(found.via).into_owned();
+                    found.via = readable.as_bytes();
+                }
                 let ways = &mut self.ways;
                 let way = || ways.entry(found.via.into()).or_insert_with(|| way(found.via)).clone();
                 thread.connections(false, spot).link(&found, way, quote);
@@ -201,10 +206,15 @@ impl Reader {
             Message::Ring(ring) => thread.setup(About::Setup, spot).ring(ring, quote),
             Message::Trees(nodes) => thread.setup(About::Setup, spot).trees(nodes, quote),
             Message::Comm(it) => {
-                let complete = it.phase == Phase::Complete || it.phase == Phase::End;
-                thread.setup(About::Named(it.comm, complete), spot).comm(it, quote);
+                let stage = match it.phase {
+                    Phase::Start => Life::Start,
+                    Phase::Named => Life::Setup,
+                    Phase::Complete => Life::Complete,
+                    Phase::End => Life::End,
+                };
+                thread.setup(About::Named(it.comm, stage), spot).comm(it, quote);
             }
-            Message::Layout(it) => thread.setup(About::Named(it.comm, false), spot).layout(it, quote),
+            Message::Layout(it) => thread.setup(About::Named(it.comm, Life::Setup), spot).layout(it, quote),
             Message::ChannelCounts(it) => thread.setup(About::Setup, spot).channels(it, quote),
             Message::RingsConnected { summary } => thread.connections(true, spot).rings(summary, quote),
             Message::Connected(what) => thread.connections(true, spot).connected.add(Connected::read(what)),

@@ -18,6 +18,7 @@ use crate::source::{Quote, Seen, Spot};
 /// makes a new segment wherever that could matter, and [`ThreadFacts::push`]
 /// joins segments in the order of the input.
 #[derive(Debug, Clone, PartialEq)]
+#[expect(clippy::struct_excessive_bools, reason = "each is one thing that was read, in any combination")]
 pub(crate) struct Segment {
     /// The communicator's address, once a line names it.
     pub(crate) comm: Option<u64>,
@@ -29,10 +30,25 @@ pub(crate) struct Segment {
     about: About,
     /// `Init COMPLETE` was read: what follows belongs to another setup, or to connections made later.
     closed: bool,
+    /// The communicator was destroyed: its address is free.
+    ended: bool,
     /// A `Connected ...` line was read: further connections may be another communicator's.
     connected: bool,
     /// Connections made after a setup was complete.
     later: bool,
+}
+
+/// What a line tells of the life of the communicator it names.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Life {
+    /// It begins: after an end, the same address is another communicator.
+    Start,
+    /// It is being set up.
+    Setup,
+    /// Its setup is over.
+    Complete,
+    /// It is no more.
+    End,
 }
 
 /// What a line is about.
@@ -40,8 +56,8 @@ pub(crate) struct Segment {
 pub(crate) enum About {
     /// The setup of a communicator that is not named yet.
     Setup,
-    /// A communicator that the line names, and whether its setup is over.
-    Named(u64, bool),
+    /// A communicator that the line names, and what it tells of its life.
+    Named(u64, Life),
     /// Connections, and whether they are all made now.
     Connections(bool),
     /// The times of a setup, printed after its end.
@@ -57,14 +73,21 @@ impl Segment {
             connections: Connections::default(),
             about,
             closed: false,
+            ended: false,
             connected: false,
             later: false,
         }
     }
 
+    /// Whether a line of this kind can speak of the same communicator, given the same address.
+    fn goes_on(&self, life: Life) -> bool {
+        !(self.ended || life == Life::Start && self.closed)
+    }
+
     fn absorb(&mut self, later: Self) {
         self.comm = self.comm.or(later.comm);
         self.closed |= later.closed;
+        self.ended |= later.ended;
         self.connected |= later.connected;
         match (&mut self.setup, later.setup) {
             (Some(mine), Some(later)) => mine.merge(*later),
@@ -138,7 +161,7 @@ impl ThreadFacts {
 
     fn segment(&mut self, about: About, spot: Spot) -> &mut Segment {
         let continues = self.segments.last().is_some_and(|last| match about {
-            About::Named(comm, _) => last.comm == Some(comm),
+            About::Named(comm, life) => last.comm == Some(comm) && last.goes_on(life),
             About::Setup => !last.closed && matches!(last.about, About::Setup | About::Named(..)),
             About::Connections(_) => !last.closed && !last.connected && last.about != About::Timings,
             About::Timings => true,
@@ -152,9 +175,10 @@ impl ThreadFacts {
         let last = self.segments.len() - 1;
         let segment = &mut self.segments[last];
         match about {
-            About::Named(comm, complete) => {
+            About::Named(comm, life) => {
                 segment.comm = Some(comm);
-                segment.closed |= complete;
+                segment.closed |= matches!(life, Life::Complete | Life::End);
+                segment.ended |= life == Life::End;
             }
             About::Connections(all) => segment.connected |= all,
             About::Setup | About::Timings => {}
@@ -171,8 +195,9 @@ impl ThreadFacts {
 
     fn push(&mut self, mut segment: Segment) {
         let continues = self.segments.last().is_some_and(|last| match segment.about {
-            About::Named(..) => {
-                last.comm == segment.comm || (last.comm.is_none() && !last.later && !last.closed)
+            About::Named(_, life) => {
+                let same = last.comm == segment.comm && last.goes_on(life);
+                same || (last.comm.is_none() && !last.later && !last.closed)
             }
             About::Setup => !last.later && !last.closed,
             About::Connections(_) => !(last.closed || last.later && last.connected),

@@ -67,9 +67,14 @@ enum Document {
 }
 
 impl Classifier {
-    /// `beginning` is what a file begins with, nothing for a region that begins inside one.
+    /// `beginning` is what a file begins with.
     pub(crate) fn new(beginning: &[u8]) -> Self {
         Self { document: document(beginning), table: false }
+    }
+
+    /// For a region that begins inside a file, where a table may be under way.
+    pub(crate) fn inside() -> Self {
+        Self { document: None, table: true }
     }
 
     pub(crate) fn blank(&mut self, spot: Spot, out: &mut Vec<Plain>) {
@@ -125,7 +130,7 @@ impl Classifier {
             }
             _ => out.push(Plain { what, quote: Quote::new(spot, line) }),
         }
-        self.table = what == What::TopologyMatrix;
+        self.table |= what == What::TopologyMatrix;
         Some(kind)
     }
 }
