@@ -3,6 +3,8 @@
 //! What could be read is told, what could not is named, nothing panics, and nothing that was not understood
 //! is called ok.
 
+#![allow(clippy::unwrap_used, reason = "a test ends where its surroundings fail")]
+
 #[expect(dead_code, reason = "other tests use the rest")]
 mod common;
 

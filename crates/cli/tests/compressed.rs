@@ -1,5 +1,7 @@
 //! A compressed or piped recording gives the same answer as the plain file, but for its name.
 
+#![allow(clippy::unwrap_used, reason = "a test ends where its surroundings fail")]
+
 #[expect(dead_code, reason = "other tests use the rest")]
 mod common;
 

@@ -2,6 +2,8 @@
 //!
 //! To accept what changed: `INSTA_UPDATE=always cargo test -p plumb --test snapshots`, then read `git diff`.
 
+#![allow(clippy::unwrap_used, reason = "a test ends where its surroundings fail")]
+
 #[expect(dead_code, reason = "other tests use the rest")]
 mod common;
 

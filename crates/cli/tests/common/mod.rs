@@ -57,7 +57,7 @@ pub(crate) fn root() -> PathBuf {
 
 /// The names of all recordings, sorted.
 pub(crate) fn recordings() -> Vec<String> {
-    let names = list(&root().join("cases"), |it| it.is_dir());
+    let names = list(&root().join("cases"), Path::is_dir);
     assert!(names.len() > 60, "the recordings stand under cases/: {}", names.len());
     names
 }
