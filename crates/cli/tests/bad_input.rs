@@ -302,7 +302,7 @@ fn paths_that_lead_nowhere() {
 fn what_may_not_be_read() {
     let folder = folder("forbidden");
     let path = write(&folder, "secret.log", &healthy());
-    fs::set_permissions(&path, fs::Permissions::from_mode(0)).unwrap();
+    fs::set_permissions(&path, fs::Permissions::from_mode(0o000)).unwrap();
     // Permissions do not bind root: there it is an ordinary log.
     let root = fs::metadata("/proc/self").unwrap().uid() == 0;
     let answer = doctor(&path);

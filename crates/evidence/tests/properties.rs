@@ -265,7 +265,7 @@ proptest! {
     fn any_log_is_read(Log(bytes) in log()) {
         let case = whole(&bytes);
         let tally = case.sources.tally();
-        let lines = bytes.iter().filter(|it| **it == b'\n').count() + usize::from(!bytes.is_empty() && !bytes.ends_with(b"\n"));
+        let lines = memchr::memchr_iter(b'\n', &bytes).count() + usize::from(!bytes.is_empty() && !bytes.ends_with(b"\n"));
         prop_assert_eq!(tally.lines, lines as u64);
         prop_assert!(tally.understood() + tally.blank <= tally.lines);
     }
@@ -295,7 +295,9 @@ proptest! {
         let (_, bytes) = file.get(recordings());
         let lines: Vec<&[u8]> = bytes.split(|it| *it == b'\n').collect();
         let mut lines = vec![at.get(&lines).to_vec()];
-        edits.iter().for_each(|it| apply(&mut lines, it));
+        for edit in &edits {
+            apply(&mut lines, edit);
+        }
         for line in &lines {
             prefix::time(line);
             prefix::thread(line);
@@ -356,7 +358,7 @@ fn recordings_can_be_cut_anywhere() {
         // Cutting everywhere covers every place; single cuts show which place it is.
         for cut in ends.iter().step_by(ends.len().div_ceil(8).max(1)) {
             let parts = read_in_regions(bytes, &[*cut], 1 << 20);
-            let line = bytes[..*cut].iter().filter(|it| **it == b'\n').count();
+            let line = memchr::memchr_iter(b'\n', &bytes[..*cut]).count();
             assert!(told(&all) == told(&parts), "{name} cut after line {line}");
         }
         let everywhere = read_in_regions(bytes, &ends[..ends.len().saturating_sub(1)], 1 << 20);
