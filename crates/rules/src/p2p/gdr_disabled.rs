@@ -146,8 +146,12 @@ fn copied_on_infiniband(case: &Case, peermem: &[&Quote]) -> Vec<Finding> {
         return Vec::new();
     }
     let message = format!("no connection over InfiniBand uses GPUDirect ({} seen)", copied.len());
-    let finding = Finding::new(Confidence::Possible, message)
-        .severity(Severity::Info)
+    // GPUs behind an NVSwitch can do it, and their adapters are bought for it.
+    let switch = case.processes.iter().any(|it| it.facts.nvls.iter().any(|it| it.value));
+    let (confidence, severity) =
+        if switch { (Confidence::Likely, Severity::Warning) } else { (Confidence::Possible, Severity::Info) };
+    let finding = Finding::new(confidence, message)
+        .severity(severity)
         .seen_all(copied)
         .seen_all(peermem.iter().copied());
     let fix = "Run with NCCL_DEBUG_SUBSYS=INIT,NET,GRAPH: NCCL then says for each adapter whether GPUDirect is on, and how far each GPU is \
@@ -233,5 +237,7 @@ mod tests {
         let found = findings(&RULE, log);
         assert_eq!((found[0].confidence, found[0].severity), (Confidence::Possible, Some(Severity::Info)));
         quiet(&RULE, "n:1:2 [0] NCCL INFO Channel 00/0 : 0[0] -> 1[0] [send] via NET/IB/0/GDRDMA\n");
+        let switch = format!("n:1:2 [0] NCCL INFO NVLS multicast support is available on dev 0\n{log}");
+        assert_eq!(findings(&RULE, &switch)[0].severity, Some(Severity::Warning));
     }
 }
