@@ -1,0 +1,46 @@
+#!/bin/sh
+# Fills corpus/ with what the recordings under ../cases hold, one folder a target.
+set -eu
+cd "$(dirname "$0")"
+mkdir -p corpus
+
+# Lines into files of their own, one for each pair of first words: the others are alike.
+lines() {
+    mkdir -p "corpus/$1"
+    LC_ALL=C awk -v folder="corpus/$1" '!seen[$1 " " $2]++ { file = folder "/line-" NR; printf "%s", $0 > file; close(file) }'
+}
+
+all() { find ../cases -type f ! -name README.md ! -name record.py -exec cat {} +; }
+
+all | LC_ALL=C sed -n 's/.*NCCL INFO //p' | lines nccl_line
+all | LC_ALL=C sed -n 's/.*NET\/OFI //p' | lines ofi_line
+all | LC_ALL=C awk '{ shape = $0; gsub(/[0-9a-f]+/, "0", shape); shape = substr(shape, 1, 60) } !seen[shape]++' | lines prefix
+all | LC_ALL=C grep -a -e WARN -e rror -e imeout -e NCCL_ | lines template_book
+
+# What the signals look for, with something in the places of their names.
+templates() { LC_ALL=C sed -n 's/^ *"\(.*\)",$/\1/p' ../crates/evidence/src/signals/*.rs | sed 's/\\"/"/g; s/{[a-z_0-9]*\(\.\.\.\)\{0,1\}}/7/g'; }
+
+templates | lines template_book
+mkdir -p corpus/whole_file
+templates | sed 's/^/node-0:1:2 [0] misc\/socket.cc:1 NCCL WARN /' | split -l 25 - corpus/whole_file/templates-
+
+for target in training chunks whole_file; do
+    mkdir -p "corpus/$target"
+    for recording in ../cases/*/; do
+        name=$(basename "$recording")
+        # The beginning and the end: what lies between repeats itself.
+        for file in "$recording"*; do
+            case $file in */README.md) continue ;; esac
+            { head -c 12000 "$file"; echo; tail -c 6000 "$file"; } > "corpus/$target/$name-$(basename "$file")"
+        done
+    done
+done
+
+mkdir -p corpus/topology_matrix corpus/topology_xml corpus/manifest corpus/nccl_tests
+cp ../cases/h200-topo/topo.txt corpus/topology_matrix/h200
+cp ../cases/g6e-topo/topo.txt corpus/topology_matrix/g6e
+cp ../cases/p4d-topo/topo.txt corpus/topology_matrix/p4d
+cp ../cases/p4d-pod-spec/pod.yaml corpus/manifest/p4d
+for seed in seeds/*/*; do
+    cp "$seed" "corpus/$(basename "$(dirname "$seed")")/"
+done
