@@ -97,7 +97,12 @@ fn regions(path: &Path, workers: usize) -> Vec<Region<'_>> {
     let whole = Region { path, start: 0, end: None };
     let Ok(metadata) = std::fs::metadata(path) else { return vec![whole] };
     let parts = workers as u64;
-    if !metadata.is_file() || metadata.len() < SPLIT_ABOVE || parts < 2 || is_compressed(path) {
+    if !metadata.is_file()
+        || metadata.len() < SPLIT_ABOVE
+        || parts < 2
+        || is_compressed(path)
+        || begins_binary(path)
+    {
         return vec![whole];
     }
     let length = metadata.len() / parts;
@@ -107,6 +112,13 @@ fn regions(path: &Path, workers: usize) -> Vec<Region<'_>> {
         end: (part + 1 < parts).then(|| (part + 1) * length),
     };
     (0..parts).map(region).collect()
+}
+
+/// Programs and core dumps are known by their beginning, so they are not cut.
+fn begins_binary(path: &Path) -> bool {
+    let mut beginning = Vec::new();
+    let read = File::open(path).and_then(|it| it.take(4096).read_to_end(&mut beginning));
+    read.is_ok() && evidence::is_binary(&beginning)
 }
 
 pub(crate) fn is_compressed(path: &Path) -> bool {

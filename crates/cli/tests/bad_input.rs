@@ -3,14 +3,12 @@
 //! What could be read is told, what could not is named, nothing panics, and nothing that was not understood
 //! is called ok.
 
-#![allow(clippy::unwrap_used, reason = "a test ends where its surroundings fail")]
-
 #[expect(dead_code, reason = "other tests use the rest")]
 mod common;
 
 use std::fmt::Write as _;
 use std::fs::{self, File};
-use std::io::Write as _;
+use std::io::{Seek as _, SeekFrom, Write as _};
 use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _, symlink};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -52,7 +50,7 @@ fn json(paths: &[&Path]) -> (Answer, Value) {
 /// Nothing could be read or understood: exit code 2, the file is named, and no `ok`.
 #[track_caller]
 fn check_nothing(path: &Path, answer: &Answer) {
-    let name = path.file_name().and_then(|it| it.to_str()).unwrap();
+    let name = path.file_name().and_then(|it| it.to_str()).expect("a name");
     assert_eq!(answer.code, Some(2), "{answer:?}");
     assert!(answer.stderr.contains(name), "the message does not name {name}: {}", answer.stderr);
     assert!(!answer.stdout.starts_with("ok"), "{}", answer.stdout);
@@ -114,6 +112,24 @@ fn a_program_beside_a_good_log_is_no_evidence() {
     fs::copy(env!("CARGO_BIN_EXE_plumb"), folder.join("core.4711")).unwrap();
     let (answer, json) = json(&[&folder]);
     assert_eq!((answer.code, &json["findings"]), (Some(0), &Value::Array(Vec::new())), "{}", answer.stderr);
+}
+
+/// A large file is read in several parts at a time: all of them are parts of a core dump.
+#[test]
+fn a_large_core_dump_is_no_evidence() {
+    let folder = folder("core-dump");
+    write(&folder, "job.log", &healthy());
+    let mut core = File::create(folder.join("core.4711")).unwrap();
+    // Holes, as core dumps have them, and what the process was about to print.
+    core.seek(SeekFrom::Start(45 << 20)).unwrap();
+    core.write_all(b"\n").unwrap();
+    core.write_all(&failed()).unwrap();
+    core.set_len(48 << 20).unwrap();
+    drop(core);
+    let (answer, json) = json(&[&folder]);
+    assert_eq!((answer.code, &json["findings"]), (Some(0), &Value::Array(Vec::new())), "{}", answer.stderr);
+    assert!(answer.stderr.contains("core.4711"), "{}", answer.stderr);
+    fs::remove_dir_all(&folder).unwrap();
 }
 
 #[test]
@@ -217,8 +233,8 @@ fn one_line_that_says_the_same_ten_thousand_times() {
 
 fn gzip(bytes: &[u8]) -> Vec<u8> {
     let mut encoder = GzEncoder::new(Vec::new(), Compression::default());
-    encoder.write_all(bytes).unwrap();
-    encoder.finish().unwrap()
+    encoder.write_all(bytes).expect("memory takes all");
+    encoder.finish().expect("memory takes all")
 }
 
 fn zstd(bytes: &[u8]) -> Vec<u8> {
@@ -302,7 +318,7 @@ fn paths_that_lead_nowhere() {
 fn what_may_not_be_read() {
     let folder = folder("forbidden");
     let path = write(&folder, "secret.log", &healthy());
-    fs::set_permissions(&path, fs::Permissions::from_mode(0o000)).unwrap();
+    fs::set_permissions(&path, fs::Permissions::from_mode(0o0)).unwrap();
     // Permissions do not bind root: there it is an ordinary log.
     let root = fs::metadata("/proc/self").unwrap().uid() == 0;
     let answer = doctor(&path);
@@ -439,11 +455,11 @@ fn unknown_arguments() {
 /// The answer without what a name or a line end may change.
 fn answer_of(path: &Path) -> Value {
     let (_, mut json) = json(&[path]);
-    for input in json["inputs"].as_array_mut().unwrap() {
+    for input in json["inputs"].as_array_mut().expect("inputs") {
         input["file"] = Value::Null;
     }
-    let text = json.to_string().replace(path.to_str().unwrap(), "FILE");
-    serde_json::from_str(&text).unwrap()
+    let text = json.to_string().replace(path.to_str().expect("UTF-8"), "FILE");
+    serde_json::from_str(&text).expect("JSON")
 }
 
 #[test]

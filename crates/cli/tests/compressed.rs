@@ -1,6 +1,4 @@
-//! A compressed or piped recording gives the same answer as the plain file, but for its name.
-
-#![allow(clippy::unwrap_used, reason = "a test ends where its surroundings fail")]
+//! A compressed, piped or large recording gives the same answer as the plain file, but for its name.
 
 #[expect(dead_code, reason = "other tests use the rest")]
 mod common;
@@ -108,6 +106,27 @@ fn piped_is_the_same() {
             unnamed.stdin(File::open(&path).unwrap());
             assert_eq!(answer(unnamed), want, "{}", path.display());
         }
+    }
+}
+
+/// A large file is read in several parts at a time, a pipe in one.
+#[test]
+fn a_large_file_is_the_same_piped() {
+    let folder = folder("large");
+    let filler = format!("{}\n", "x".repeat(60_000)).repeat(100);
+    for name in ["rank-dies", "split-communicators", "healthy-8-nodes"] {
+        let (_, bytes) = recording(name);
+        let lines: Vec<&[u8]> = bytes.split_inclusive(|it| *it == b'\n').collect();
+        // What matters stands everywhere in it.
+        let parts = lines.chunks(lines.len().div_ceil(8)).map(<[&[u8]]>::concat);
+        let large = parts.flat_map(|it| [it, filler.clone().into_bytes()]).collect::<Vec<_>>().concat();
+        assert!(large.len() > 40_000_000);
+        let path = folder.join(format!("{name}.log"));
+        fs::write(&path, large).unwrap();
+        let mut piped = doctor(Path::new("-"));
+        piped.stdin(File::open(&path).unwrap());
+        assert_eq!(answer(doctor(&path)), answer(piped), "{name}");
+        fs::remove_file(&path).unwrap();
     }
 }
 

@@ -2,8 +2,6 @@
 //!
 //! To accept what changed: `INSTA_UPDATE=always cargo test -p plumb --test snapshots`, then read `git diff`.
 
-#![allow(clippy::unwrap_used, reason = "a test ends where its surroundings fail")]
-
 #[expect(dead_code, reason = "other tests use the rest")]
 mod common;
 
@@ -50,7 +48,9 @@ impl Snapshots {
         assert!(self.changed.is_empty(), "these differ from {folder}: {:?}\n{how}", self.changed);
         let entries = fs::read_dir(&self.folder).expect("the snapshots can be listed");
         let names = entries.filter_map(|it| it.ok()?.file_name().into_string().ok());
-        let stale: Vec<String> = names.filter(|it| it.contains(".snap") && !self.seen.contains(it)).collect();
+        let stale: Vec<String> = names
+            .filter(|it| Path::new(it).extension().is_some_and(|it| it == "snap") && !self.seen.contains(it))
+            .collect();
         if std::env::var_os("INSTA_UPDATE").is_some_and(|it| it == "always") {
             for name in &stale {
                 fs::remove_file(self.folder.join(name)).expect("a snapshot can be removed");

@@ -29,7 +29,7 @@ pub use case::{BINARY, Case, CaseBuilder, Process};
 pub use chunk::{Chunk, Chunks};
 pub use communicator::{Communicator, Member};
 pub use needs::{Missing, Source};
-pub use read::{Facts, Reader};
+pub use read::{Facts, Reader, is_binary};
 pub use signals::{Sighting, Signal};
 pub use source::{Distinct, File, Kind, Quote, Seen, Sources, Spot, Tally};
 

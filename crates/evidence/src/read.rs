@@ -358,7 +358,7 @@ impl Reader {
 }
 
 /// Programs, images, core dumps: more than a few bytes that no text has. A log with holes stays a log.
-fn is_binary(bytes: &[u8]) -> bool {
+pub fn is_binary(bytes: &[u8]) -> bool {
     let head = bytes.get(..bytes.len().min(4096)).unwrap_or_default();
     let strange = head.iter().filter(|it| matches!(it, 0..=8 | 14..=26 | 28..=31 | 127)).count();
     strange * 10 > head.len()
