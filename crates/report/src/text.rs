@@ -35,6 +35,7 @@ pub fn text(doctor: &Doctor, style: Style, out: &mut impl Write) -> io::Result<(
     page.head(doctor, out)?;
     page.checks(doctor, out)?;
     page.findings(doctor, out)?;
+    page.ranks(doctor, out)?;
     page.paths(doctor, out)?;
     page.not_checked(doctor, out)
 }
@@ -47,6 +48,8 @@ struct Page {
 
 /// How many communicators are shown one by one.
 const COMMUNICATORS: usize = 6;
+/// How many ranks are shown one by one.
+const RANKS: usize = 8;
 /// How many pairs of nodes are shown of one communicator.
 const NODE_PAIRS: usize = 8;
 
@@ -322,6 +325,35 @@ impl Page {
             } else {
                 writeln!(out, "     {}{line}", " ".repeat(name.len() + 2))?;
             }
+        }
+        Ok(())
+    }
+
+    /// Which rank is which process on which GPU; all of them with `--verbose`.
+    fn ranks(&self, doctor: &Doctor, out: &mut impl Write) -> io::Result<()> {
+        let all = &doctor.facts.ranks;
+        if all.is_empty() {
+            return Ok(());
+        }
+        let shown = if self.style.verbose { all.len() } else { all.len().min(RANKS) };
+        writeln!(out)?;
+        writeln!(out, "{}", self.paint("ranks", Ansi::new().bold()))?;
+        for it in all.iter().take(shown) {
+            let number = |it: Option<u32>| it.map_or("-".to_owned(), |it| it.to_string());
+            let bus = it.bus_id.as_deref().unwrap_or("-");
+            let state = if it.complete { "" } else { "   setup not completed" };
+            writeln!(
+                out,
+                "  {:>5}  {:<28} pid {:<8} CUDA device {:<3} NVML {:<3} PCI {bus}{state}",
+                it.rank,
+                clean(&it.host),
+                it.pid,
+                number(it.cuda_device),
+                number(it.nvml_device),
+            )?;
+        }
+        if all.len() > shown {
+            writeln!(out, "  and {} (--verbose shows them)", counted(all.len() - shown, "more rank"))?;
         }
         Ok(())
     }
