@@ -156,7 +156,7 @@ fn peak_memory(pid: u32) -> Option<u64> {
     line.trim().strip_suffix(" kB")?.trim().parse().ok()
 }
 
-/// Runs to the end, or to the end of patience; tells the most memory it used as well, in KiB.
+/// Runs to the end, or until it has used up our patience or 1 GiB; tells the most memory it used, in KiB.
 #[track_caller]
 fn measured(mut command: Command, patience: Duration) -> (Answer, u64) {
     let mut child =
@@ -165,10 +165,10 @@ fn measured(mut command: Command, patience: Duration) -> (Answer, u64) {
     // What it prints here fits into a pipe, so it never waits for us.
     while child.try_wait().expect("a child can be waited for").is_none() {
         peak = peak_memory(child.id()).unwrap_or(0).max(peak);
-        if begin.elapsed() > patience {
+        if begin.elapsed() > patience || peak > 1 << 20 {
             child.kill().expect("a child can be ended");
             child.wait().expect("a child can be waited for");
-            panic!("{command:?} is not done after {patience:?}");
+            panic!("{command:?} is not done after {:?} and {peak} KiB", begin.elapsed());
         }
         thread::sleep(Duration::from_millis(2));
     }
@@ -210,6 +210,35 @@ fn a_line_of_100_megabytes() {
     check_failed(&answer);
     assert!((1..200 * 1024).contains(&peak), "{peak} KiB");
     fs::remove_file(&path).unwrap();
+}
+
+/// One damaged line must not ask for memory in proportion to a number on it.
+#[test]
+fn numbers_that_cannot_be() {
+    let folder = folder("numbers");
+    let head = "n0:1:1 [0] NCCL INFO";
+    let comm = "cudaDev 0 nvmlDev 0 busId 60 commId 0x2 - Init START";
+    for (name, text) in [
+        ("ranks.log", format!("{head} ncclCommInitRank comm 0x1 rank 0 nranks 4294967295 {comm}\n")),
+        ("rank.log", format!("{head} ncclCommInitRank comm 0x1 rank 4294967295 nranks 2 {comm}\n{head} Channel 00/0 : 3[0] -> 0[0] [send] via NET/Socket/0\n")),
+        ("nodes.log", format!("{head} comm 0x1 rank 0 nRanks 4 nNodes 4294967295 localRanks 4294967295 localRank 0 MNNVL 0\n{head} Using network Socket\n")),
+        ("channel.log", format!("{head} Channel 4294967295/0 : 0[0] -> 1[0] [send] via NET/Socket/0\n")),
+        // Later channels first.
+        ("rings.log", format!("{head} Channel 03/04 : 0 1\n{head} Channel 00/04 : 0 1\n{head} ncclCommInitRank comm 0x1 rank 0 nranks 2 {comm}\n")),
+        // Everyone is their own parent.
+        ("trees.log", format!("{head} Trees [0] 0/0/0->0->0 [1] 1/0/1->1->1\n{head} ncclCommInitRank comm 0x1 rank 0 nranks 2 {comm}\n")),
+        (
+            "watchdog.log",
+            "[rank1]:[E1129 11:56:57.6 x] Watchdog caught collective operation timeout: WorkNCCL(SeqNum=18446744073709551615, OpType=ALLREDUCE, NumelIn=1, NumelOut=1, Timeout(ms)=18446744073709551615) ran for 18446744073709551615 milliseconds before timing out.\n\
+             [rank1]:[E1129 11:56:57.6 x] failure detected by watchdog at work sequence id: 18446744073709551615 PG status: last enqueued work: 18446744073709551615, last completed work: 18446744073709551614\n"
+                .to_owned(),
+        ),
+    ] {
+        let path = write(&folder, name, text.as_bytes());
+        let (answer, peak) = measured(command([Path::new("doctor"), &path]), Duration::from_secs(20));
+        assert!(answer.code.is_some_and(|it| it <= 2), "{name}: {answer:?}");
+        assert!(peak < 200 * 1024, "{name}: {peak} KiB");
+    }
 }
 
 /// A whole log on one line, as in a JSON of a log collector, must not take longer than its length explains.
