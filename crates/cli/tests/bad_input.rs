@@ -156,16 +156,19 @@ fn peak_memory(pid: u32) -> Option<u64> {
     line.trim().strip_suffix(" kB")?.trim().parse().ok()
 }
 
+/// Far more than a slow machine needs: only what hangs comes this far.
+const PATIENCE: Duration = Duration::from_secs(180);
+
 /// Runs to the end, or until it has used up our patience or 1 GiB; tells the most memory it used, in KiB.
 #[track_caller]
-fn measured(mut command: Command, patience: Duration) -> (Answer, u64) {
+fn measured(mut command: Command) -> (Answer, u64) {
     let mut child =
         command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("plumb can be started");
     let (mut peak, begin) = (0, Instant::now());
     // What it prints here fits into a pipe, so it never waits for us.
     while child.try_wait().expect("a child can be waited for").is_none() {
         peak = peak_memory(child.id()).unwrap_or(0).max(peak);
-        if begin.elapsed() > patience || peak > 1 << 20 {
+        if begin.elapsed() > PATIENCE || peak > 1 << 20 {
             child.kill().expect("a child can be ended");
             child.wait().expect("a child can be waited for");
             panic!("{command:?} is not done after {:?} and {peak} KiB", begin.elapsed());
@@ -190,7 +193,7 @@ fn a_line_of_100_megabytes() {
         file.write_all(&part).unwrap();
     }
     drop(file);
-    let (answer, peak) = measured(command([Path::new("doctor"), &path]), Duration::from_secs(60));
+    let (answer, peak) = measured(command([Path::new("doctor"), &path]));
     check_nothing(&path, &answer);
     assert!((1..200 * 1024).contains(&peak), "{peak} KiB");
 
@@ -206,7 +209,7 @@ fn a_line_of_100_megabytes() {
     file.write_all(b"\n").unwrap();
     file.write_all(&log[cut..]).unwrap();
     drop(file);
-    let (answer, peak) = measured(command([Path::new("doctor"), &path]), Duration::from_secs(60));
+    let (answer, peak) = measured(command([Path::new("doctor"), &path]));
     check_failed(&answer);
     assert!((1..200 * 1024).contains(&peak), "{peak} KiB");
     fs::remove_file(&path).unwrap();
@@ -223,6 +226,8 @@ fn numbers_that_cannot_be() {
         ("rank.log", format!("{head} ncclCommInitRank comm 0x1 rank 4294967295 nranks 2 {comm}\n{head} Channel 00/0 : 3[0] -> 0[0] [send] via NET/Socket/0\n")),
         ("nodes.log", format!("{head} comm 0x1 rank 0 nRanks 4 nNodes 4294967295 localRanks 4294967295 localRank 0 MNNVL 0\n{head} Using network Socket\n")),
         ("channel.log", format!("{head} Channel 4294967295/0 : 0[0] -> 1[0] [send] via NET/Socket/0\n")),
+        ("store.log", "[rank0]: torch.distributed.DistStoreError: Timed out after 21 seconds waiting for clients. 1/4294967295 clients joined.\n".to_owned()),
+        ("barrier.log", "torch.distributed.DistStoreError: Timed out initializing process group in store based barrier on rank 0, for key: store_based_barrier_key:1 (world_size=4294967295, num_workers_joined=1, timeout=0:10:00 error=wait timeout)\n".to_owned()),
         // Later channels first.
         ("rings.log", format!("{head} Channel 03/04 : 0 1\n{head} Channel 00/04 : 0 1\n{head} ncclCommInitRank comm 0x1 rank 0 nranks 2 {comm}\n")),
         // Everyone is their own parent.
@@ -235,7 +240,7 @@ fn numbers_that_cannot_be() {
         ),
     ] {
         let path = write(&folder, name, text.as_bytes());
-        let (answer, peak) = measured(command([Path::new("doctor"), &path]), Duration::from_secs(20));
+        let (answer, peak) = measured(command([Path::new("doctor"), &path]));
         assert!(answer.code.is_some_and(|it| it <= 2), "{name}: {answer:?}");
         assert!(peak < 200 * 1024, "{name}: {peak} KiB");
     }
@@ -255,7 +260,7 @@ fn one_line_that_says_the_same_ten_thousand_times() {
     ] {
         let line = text.repeat(60_000 / text.len());
         let path = write(&folder, name, format!("{line}\n").repeat(20).as_bytes());
-        let (answer, _) = measured(command([Path::new("doctor"), &path]), Duration::from_secs(20));
+        let (answer, _) = measured(command([Path::new("doctor"), &path]));
         assert!(answer.code.is_some(), "{name}: {answer:?}");
     }
 }
@@ -569,9 +574,7 @@ fn two_thousand_files() {
         let _ = writeln!(text, "{head} ncclCommInitRankConfig {comm} - Init COMPLETE");
         fs::write(place.join(format!("rank-{rank}.log")), text).unwrap();
     }
-    let begin = Instant::now();
     let (answer, json) = json(&[&folder]);
-    assert!(begin.elapsed() < Duration::from_secs(60), "{:?}", begin.elapsed());
     assert_eq!(answer.code, Some(0), "{}", answer.stderr);
     let inputs = json["inputs"].as_array().unwrap();
     assert_eq!((inputs.len(), &json["facts"]["job"]["ranks_seen"]), (ranks, &Value::from(ranks)));

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use crate::absent::Absent;
 use crate::facts::{CommFacts, Link};
 use crate::nccl::{CommLine, Direction};
 use crate::segment::{Segment, ThreadFacts};
@@ -63,8 +64,8 @@ impl Communicator {
     }
 
     /// Ranks that were expected and whose lines are not there.
-    pub fn absent(&self) -> Vec<u32> {
-        (0..self.n_ranks.unwrap_or(0)).filter(|it| !self.members.contains_key(it)).collect()
+    pub fn absent(&self) -> Absent {
+        Absent::new(self.n_ranks.unwrap_or(0), self.members.keys().copied())
     }
 }
 

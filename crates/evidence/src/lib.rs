@@ -9,6 +9,7 @@
 //! whole, in pieces, or by several threads gives the same [`Case`]. Nothing here
 //! judges, and nothing here opens a file.
 
+mod absent;
 mod case;
 mod chunk;
 mod communicator;
@@ -25,6 +26,7 @@ mod segment;
 pub mod signals;
 mod source;
 
+pub use absent::Absent;
 pub use case::{BINARY, Case, CaseBuilder, Process};
 pub use chunk::{Chunk, Chunks};
 pub use communicator::{Communicator, Member};

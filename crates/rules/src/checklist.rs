@@ -391,7 +391,7 @@ impl<'a> List<'a> {
             return if incomplete == 0 { ok("ranks", text, quote) } else { note("ranks", text, quote) };
         }
         let plural = if absent.len() == 1 { "" } else { "s" };
-        text.push_str(&format!("; nothing was read of rank{plural} {}", spans(&absent)));
+        text.push_str(&format!("; nothing was read of rank{plural} {absent}"));
         note("ranks", text, quote)
     }
 
@@ -643,24 +643,9 @@ fn case_is_single(case: &Case) -> bool {
     case.spans_nodes() == Some(false)
 }
 
-/// `1-3, 7`
-pub(crate) fn spans(ranks: &[u32]) -> String {
-    let mut parts: Vec<(u32, u32)> = Vec::new();
-    for &rank in ranks {
-        match parts.last_mut() {
-            Some(last) if last.1 + 1 == rank => last.1 = rank,
-            _ => parts.push((rank, rank)),
-        }
-    }
-    let shown: Vec<String> =
-        parts.iter().take(12).map(|(a, b)| if a == b { a.to_string() } else { format!("{a}-{b}") }).collect();
-    let more = parts.len().saturating_sub(12);
-    if more > 0 { format!("{} and {more} more groups", shown.join(", ")) } else { shown.join(", ") }
-}
-
 #[cfg(test)]
 mod tests {
-    use super::{State, checklist, spans};
+    use super::{State, checklist};
     use crate::diagnose;
     use crate::testing::case;
 
@@ -669,11 +654,5 @@ mod tests {
         let case = case("");
         let checks = checklist(&case, &diagnose(&case));
         assert!(checks.iter().all(|it| it.state == State::NotChecked), "{checks:#?}");
-    }
-
-    #[test]
-    fn spans_of_ranks() {
-        assert_eq!(spans(&[1, 2, 3, 7]), "1-3, 7");
-        assert_eq!(spans(&[]), "");
     }
 }

@@ -7,7 +7,7 @@ use evidence::signals::launch::{
     CLIENTS_JOINED, MONITORED_BARRIER, RENDEZVOUS_TIMEOUT, STORE_BARRIER, STORE_BARRIER_DONE,
     STORE_BARRIER_TIMEOUT, TASKS_ABSENT, UNIQUE_ID_WAIT,
 };
-use evidence::{Case, Communicator, Missing, Quote, Sighting, Source};
+use evidence::{Absent, Case, Communicator, Missing, Quote, Sighting, Source};
 
 use crate::{Confidence, Finding, Role, Rule, Severity};
 
@@ -51,12 +51,12 @@ fn check(case: &Case) -> Result<Vec<Finding>, Missing> {
         // A name without an address is the reason, and a rule of its own tells it.
         let named = case.first_of(&[&LOOK_UP_FAILED, &NAME_NOT_RESOLVED]).is_some();
         let confidence = if named { Confidence::Possible } else { Confidence::Certain };
-        about(Finding::new(confidence, message).by(case, &joined), &silent(case, first))
+        about(Finding::new(confidence, message).by(case, &joined), silent(case, first).iter())
     } else if let Some(first) = barrier.first() {
         let ranks = first.get("ranks");
         let message = format!("rank {ranks} did not reach a barrier within {} ms", first.get("ms"));
-        let ranks: Vec<u32> = ranks.split([',', ' ']).filter_map(|it| it.parse().ok()).collect();
-        about(Finding::new(Confidence::Certain, message).seen_all(barrier.iter().map(|it| &it.quote)), &ranks)
+        let ranks = ranks.split([',', ' ']).filter_map(|it| it.parse().ok());
+        about(Finding::new(Confidence::Certain, message).seen_all(barrier.iter().map(|it| &it.quote)), ranks)
     } else if let Some(finding) = case.communicators.iter().find_map(|it| half_begun(case, it)) {
         finding
     } else if let Some(first) = of(&RENDEZVOUS_TIMEOUT).first() {
@@ -122,51 +122,42 @@ fn store_barrier(case: &Case, found: &[&Sighting]) -> Finding {
             .fix("Use a new MASTER_PORT (or delete the `file://` store), start each rank once, and give all the same WORLD_SIZE.");
     }
     // Ranks can be named only when every rank that came has a line here.
-    let absent: Vec<u32> = (0..world).filter(|it| !present.contains(it)).collect();
-    let known = u32::try_from(present.len()) == Ok(count) && !absent.is_empty();
-    let absent = if known { absent } else { Vec::new() };
+    let known = u32::try_from(present.len()) == Ok(count);
+    let absent = if known { Absent::new(world, present) } else { Absent::default() };
     let message = format!("{count} of {world} ranks joined the process group{}", named(&absent));
     // Lines that only tell of waiting may be followed by the rank that was late.
     let sure = gave_up || (found.len() > 1 && count < world);
     about(
         Finding::new(if sure { Confidence::Likely } else { Confidence::Possible }, message).by(case, found),
-        &absent,
+        absent.iter(),
     )
 }
 
 /// `: rank 4 is missing`
-fn named(ranks: &[u32]) -> String {
-    match ranks {
-        [] => String::new(),
-        [rank] => format!(": rank {rank} is missing"),
-        _ if ranks.len() <= 8 => {
-            let list: Vec<String> = ranks.iter().map(u32::to_string).collect();
-            format!(": ranks {} are missing", list.join(", "))
-        }
-        _ => format!(
-            ": ranks {}, {}, {} and {} more are missing",
-            ranks[0],
-            ranks[1],
-            ranks[2],
-            ranks.len() - 3
-        ),
+fn named(ranks: &Absent) -> String {
+    let list = |n| ranks.iter().take(n).map(|it| it.to_string()).collect::<Vec<_>>().join(", ");
+    match ranks.len() {
+        0 => String::new(),
+        1 => format!(": rank {ranks} is missing"),
+        2..=8 => format!(": ranks {} are missing", list(8)),
+        n => format!(": ranks {} and {} more are missing", list(3), n - 3),
     }
 }
 
-fn about(finding: Finding, ranks: &[u32]) -> Finding {
-    ranks.iter().take(16).fold(finding, |it, rank| it.about("rank", rank))
+fn about(finding: Finding, ranks: impl Iterator<Item = u32>) -> Finding {
+    ranks.take(16).fold(finding, |it, rank| it.about("rank", rank))
 }
 
 /// Ranks of which no line tells, when as many are missing as the store says.
-fn silent(case: &Case, joined: &Sighting) -> Vec<u32> {
+fn silent(case: &Case, joined: &Sighting) -> Absent {
     let (Some(present), Some(world)) = (joined.number("joined"), joined.number("world")) else {
-        return Vec::new();
+        return Absent::default();
     };
-    let Ok(size) = u32::try_from(world) else { return Vec::new() };
+    let Ok(size) = u32::try_from(world) else { return Absent::default() };
     let mut seen: BTreeSet<u32> = case.sightings.iter().filter_map(|it| case.rank_of(it)).collect();
     seen.insert(0);
-    let silent: Vec<u32> = (0..size).filter(|it| !seen.contains(it)).collect();
-    if silent.len() as u64 == world - present.min(world) { silent } else { Vec::new() }
+    let silent = Absent::new(size, seen);
+    if silent.len() == world - present.min(world) { silent } else { Absent::default() }
 }
 
 /// A communicator that some ranks began to make, none finished, and some never began.
@@ -184,8 +175,9 @@ fn half_begun(case: &Case, communicator: &Communicator) -> Option<Finding> {
             && facts.trees.is_none()
             && facts.channels.is_none()
     });
-    let enough =
-        communicator.members.len() >= 2 && absent.len() < communicator.members.len() && !absent.is_empty();
+    let enough = communicator.members.len() >= 2
+        && absent.len() < communicator.members.len() as u64
+        && !absent.is_empty();
     let failed = case.processes.iter().any(|it| it.facts.warnings.count > 0);
     if !stuck || !enough || failed {
         return None;
@@ -200,7 +192,7 @@ fn half_begun(case: &Case, communicator: &Communicator) -> Option<Finding> {
     let quotes: Vec<&Quote> = members.filter_map(|it| it.facts.start.as_ref()).collect();
     let finding =
         Finding::new(Confidence::Likely, message).seen_all(quotes).about("communicator", &communicator.name);
-    Some(about(finding, &absent))
+    Some(about(finding, absent.iter()))
 }
 
 #[cfg(test)]
