@@ -57,7 +57,7 @@ pub(crate) fn trees(places: &[TreePlace], room: usize) -> Vec<String> {
         let mut drawing = Vec::new();
         let mut drawn = BTreeSet::new();
         for root in roots {
-            draw(None, root, children, &mut drawn, &mut drawing);
+            draw(root, children, &mut drawn, &mut drawing);
         }
         let name = format!("tree {}", list(numbers));
         for (i, line) in drawing.iter().take(24).enumerate() {
@@ -75,26 +75,27 @@ pub(crate) fn trees(places: &[TreePlace], room: usize) -> Vec<String> {
 type Children = BTreeMap<u32, BTreeSet<u32>>;
 
 /// A chain on one line; a branch stands below it and begins with the rank it leaves.
-fn draw(from: Option<u32>, rank: u32, children: &Children, drawn: &mut BTreeSet<u32>, out: &mut Vec<String>) {
-    let mut line = from.map(|it| it.to_string()).unwrap_or_default();
-    let mut branches = Vec::new();
-    let mut next = Some(rank);
-    while let Some(rank) = next {
-        // A log of two mixed jobs could draw a circle.
-        if !drawn.insert(rank) {
-            break;
+fn draw(root: u32, children: &Children, drawn: &mut BTreeSet<u32>, out: &mut Vec<String>) {
+    let mut branches = vec![(None, root)];
+    while let Some((from, rank)) = branches.pop() {
+        let mut line = from.map(|it: u32| it.to_string()).unwrap_or_default();
+        let mut later = Vec::new();
+        let mut next = Some(rank);
+        while let Some(rank) = next {
+            // A log of two mixed jobs could draw a circle.
+            if !drawn.insert(rank) {
+                break;
+            }
+            if !line.is_empty() {
+                line.push_str(" - ");
+            }
+            line.push_str(&rank.to_string());
+            let mut below = children.get(&rank).into_iter().flatten().copied();
+            next = below.next();
+            later.extend(below.map(|it| (Some(rank), it)));
         }
-        if !line.is_empty() {
-            line.push_str(" - ");
-        }
-        line.push_str(&rank.to_string());
-        let mut below = children.get(&rank).into_iter().flatten().copied();
-        next = below.next();
-        branches.extend(below.map(|it| (rank, it)));
-    }
-    out.push(line);
-    for (from, branch) in branches {
-        draw(Some(from), branch, children, drawn, out);
+        out.push(line);
+        branches.extend(later.into_iter().rev());
     }
 }
 
@@ -102,7 +103,7 @@ fn list(numbers: &[u32]) -> String {
     match numbers {
         [] => String::new(),
         [one] => one.to_string(),
-        [first, .., last] if last - first + 1 == u32::try_from(numbers.len()).unwrap_or(u32::MAX) => {
+        [first, .., last] if last.checked_sub(*first).map(|it| it as usize + 1) == Some(numbers.len()) => {
             format!("{first}-{last}")
         }
         many => many.iter().map(ToString::to_string).collect::<Vec<_>>().join(","),

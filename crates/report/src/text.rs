@@ -88,9 +88,9 @@ impl Page {
         if let Some(ranks) = job.ranks {
             let nodes =
                 job.nodes.map(|it| format!(" on {}", counted(it as usize, "node"))).unwrap_or_default();
-            let each = job
-                .ranks_per_node
-                .filter(|it| job.nodes.is_some_and(|nodes| nodes > 1 && nodes * it == ranks));
+            let each = job.ranks_per_node.filter(|it| {
+                job.nodes.is_some_and(|nodes| nodes > 1 && nodes.checked_mul(*it) == Some(ranks))
+            });
             let each = each.map(|it| format!(", {it} on each")).unwrap_or_default();
             let hosts = match job.hosts.as_slice() {
                 [] => String::new(),

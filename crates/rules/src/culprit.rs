@@ -442,12 +442,13 @@ pub(crate) fn moment(text: &str) -> Option<Moment> {
         _ => None,
     };
     let (clock, fraction) = time.split_once(['.', ',']).unwrap_or((time, ""));
-    let mut seconds = 0;
+    let mut seconds = 0_u64;
     for part in clock.split(':') {
-        seconds = seconds * 60 + u64::from(digits(part)?);
+        seconds = seconds.checked_mul(60)?.checked_add(digits(part)?.into())?;
     }
     let fraction: String = fraction.chars().chain("000000000".chars()).take(9).collect();
-    Some(Moment { day, nanoseconds: seconds * 1_000_000_000 + u64::from(digits(&fraction)?) })
+    let nanoseconds = seconds.checked_mul(1_000_000_000)?.checked_add(digits(&fraction)?.into())?;
+    Some(Moment { day, nanoseconds })
 }
 
 /// Whether one sighting came before another: by time, or by place where times cannot tell.

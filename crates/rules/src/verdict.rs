@@ -102,7 +102,7 @@ fn size(summary: &Summary) -> Option<String> {
     let ranks = if n == 1 { "1 rank".to_owned() } else { format!("{n} ranks") };
     Some(match (summary.n_nodes, summary.ranks_per_node) {
         (Some(1), _) => format!("{ranks} on 1 node"),
-        (Some(nodes), Some(local)) if nodes * local == n => {
+        (Some(nodes), Some(local)) if nodes.checked_mul(local) == Some(n) => {
             format!("{ranks} on {nodes} nodes with {local} GPU{} each", if local == 1 { "" } else { "s" })
         }
         (Some(nodes), _) => format!("{ranks} on {nodes} nodes"),

@@ -126,7 +126,7 @@ fn compared(works: &[Work<'_>]) -> Option<Finding> {
                 && a.operation != "SEND"
                 && a.operation != "RECV";
             let same = x == y && (kinds || sizes);
-            let neighbours = x + 1 == y && kinds && together;
+            let neighbours = x.checked_add(1) == Some(y) && kinds && together;
             if rank == other || !(same || neighbours) {
                 continue;
             }
