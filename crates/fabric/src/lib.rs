@@ -6,10 +6,12 @@
 
 pub mod glossary;
 pub mod instance;
+pub mod machine;
 pub mod transport;
 pub mod units;
 pub mod variable;
 mod version;
 
+pub use machine::Machine;
 pub use transport::{P2pKind, Transport};
 pub use version::Version;

@@ -12,6 +12,7 @@ mod picture;
 mod redact;
 mod sarif;
 mod text;
+pub mod topo;
 
 pub use json::json;
 pub use junit::junit;

@@ -1,0 +1,294 @@
+//! One machine: its sockets, the PCI Express tree below each, its GPUs and NICs, and the NVLinks between GPUs.
+//!
+//! A machine can come from a topology dump, from `nvidia-smi topo -m`, from the catalogue or from a live node. Not each
+//! of them tells everything: what is not known is `None`, and [`Machine::unknown`] says so in words.
+
+use std::fmt;
+
+use crate::units::GigabitsPerSecond;
+
+/// A machine.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Machine {
+    /// What people call it: `p4d.24xlarge`, a host name.
+    pub name: Option<Box<str>>,
+    /// Sockets, or NUMA nodes where there are several in a socket.
+    pub sockets: Vec<Socket>,
+    /// PCI Express switches and bridges.
+    pub bridges: Vec<Bridge>,
+    /// GPUs, in the order NCCL meets them: by socket, then by bus.
+    pub gpus: Vec<Gpu>,
+    /// Network devices, in the order of their index.
+    pub nics: Vec<Nic>,
+    /// NVLinks, each once for each end that is a GPU.
+    pub nvlinks: Vec<NvLink>,
+    /// What the source does not tell, in sentences.
+    pub unknown: Vec<String>,
+}
+
+/// A socket or NUMA node.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Socket {
+    /// The number of the NUMA node.
+    pub numa: Option<u32>,
+    /// The CPUs it has, as `0-23,48-71`.
+    pub cpus: Option<Box<str>>,
+    /// Who made it.
+    pub maker: Maker,
+    /// Family and model as CPUID tells them.
+    pub model: Option<(u32, u32)>,
+}
+
+/// Who made a CPU, as far as NCCL tells them apart.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Maker {
+    /// Intel.
+    Intel,
+    /// AMD.
+    Amd,
+    /// Zhaoxin.
+    Zhaoxin,
+    /// Any 64-bit Arm: Grace, Graviton.
+    Arm,
+    /// IBM Power.
+    Power,
+    /// Not told.
+    #[default]
+    Unknown,
+}
+
+/// Where a device hangs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Place {
+    /// At the root of a socket, by its index.
+    Socket(usize),
+    /// Below a bridge, by its index.
+    Bridge(usize),
+}
+
+/// A PCI Express switch or bridge.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Bridge {
+    /// What it hangs below. A bridge below a bridge has the smaller index above it.
+    pub at: Place,
+    /// Its bus id.
+    pub bus: Option<BusId>,
+    /// The link to what is above it.
+    pub link: Option<PciLink>,
+}
+
+/// A GPU.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Gpu {
+    /// Its index: NVML's, or that of `nvidia-smi`.
+    pub index: u32,
+    /// What it hangs below.
+    pub at: Place,
+    /// Its bus id.
+    pub bus: Option<BusId>,
+    /// The link to what is above it.
+    pub link: Option<PciLink>,
+    /// Its model: `H100`, a name in the catalogue where it is known there.
+    pub model: Option<Box<str>>,
+    /// Its compute capability, `90` for 9.0.
+    pub compute: Option<u32>,
+    /// Whether a NIC may read and write its memory.
+    pub gpudirect: Option<bool>,
+    /// Its rank, in a dump of a running job.
+    pub rank: Option<u32>,
+    /// Bandwidth of a chip-to-chip link to its CPU, in GB/s one way, as Grace has it.
+    pub c2c: Option<f64>,
+}
+
+/// A network device.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Nic {
+    /// `rdmap16s27`, `mlx5_0`.
+    pub name: Box<str>,
+    /// The number NCCL gives it: its place among the network devices.
+    pub index: u32,
+    /// What it hangs below.
+    pub at: Place,
+    /// Its bus id; the ports of one card share it.
+    pub bus: Option<BusId>,
+    /// The link to what is above it.
+    pub link: Option<PciLink>,
+    /// Its rate.
+    pub rate: Option<GigabitsPerSecond>,
+    /// Whether it can read and write the memory of a GPU.
+    pub gpudirect: Option<bool>,
+    /// The latency the plugin declares, in microseconds.
+    pub latency: Option<f64>,
+    /// What network it is on.
+    pub kind: NicKind,
+}
+
+/// A kind of network.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum NicKind {
+    /// Elastic Fabric Adapter.
+    Efa,
+    /// `InfiniBand`.
+    InfiniBand,
+    /// RDMA over Ethernet.
+    Roce,
+    /// Plain Ethernet: TCP.
+    Ethernet,
+    /// Not told.
+    #[default]
+    Unknown,
+}
+
+/// A bundle of NVLinks that leaves a GPU.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct NvLink {
+    /// The GPU, by its place in [`Machine::gpus`].
+    pub from: usize,
+    /// What is at the other end.
+    pub to: NvEnd,
+    /// How many links.
+    pub count: u32,
+}
+
+/// The other end of an NVLink.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum NvEnd {
+    /// Another GPU, by its place in [`Machine::gpus`].
+    Gpu(usize),
+    /// The plane of `NVSwitch`es, which joins all GPUs that have links to it.
+    Switch,
+    /// A CPU (Power9), by its place in [`Machine::sockets`].
+    Socket(usize),
+}
+
+/// A PCI Express link.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct PciLink {
+    /// Transfers a second and lane, in 1e9: 8 for generation 3.
+    pub gigatransfers: f64,
+    /// Lanes.
+    pub width: u32,
+}
+
+impl PciLink {
+    /// The link of a generation, 3 to 7, with 16 lanes.
+    pub fn generation(generation: u8) -> Option<Self> {
+        let gigatransfers = match generation {
+            1 => 2.5,
+            2 => 5.0,
+            3 => 8.0,
+            4 => 16.0,
+            5 => 32.0,
+            6 => 64.0,
+            7 => 128.0,
+            _ => return None,
+        };
+        Some(Self { gigatransfers, width: 16 })
+    }
+}
+
+impl fmt::Display for PciLink {
+    /// `Gen4 x16`
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let generation =
+            (1..=7).find(|it| Self::generation(*it).is_some_and(|it| it.gigatransfers >= self.gigatransfers));
+        match generation {
+            Some(it) => write!(f, "Gen{it} x{}", self.width),
+            None => write!(f, "{} GT/s x{}", self.gigatransfers, self.width),
+        }
+    }
+}
+
+/// A PCI bus id: domain, bus, device and function.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct BusId(pub u64);
+
+impl BusId {
+    /// Reads `0000:86:00.0`, `00000000:86:00.0`, `86:00.0`.
+    pub fn parse(text: &str) -> Option<Self> {
+        let (rest, function) = text.trim().rsplit_once('.')?;
+        let mut parts = rest.rsplit(':').map(|it| u64::from_str_radix(it, 16).ok());
+        let device = parts.next()??;
+        let bus = parts.next()??;
+        let domain = parts.next().unwrap_or(Some(0))?;
+        let function = u64::from_str_radix(function, 16).ok()?;
+        let fits = function < 16 && device < 256 && bus < 256 && domain < 1 << 32 && parts.next().is_none();
+        fits.then_some(Self(domain << 20 | bus << 12 | device << 4 | function))
+    }
+}
+
+impl fmt::Display for BusId {
+    /// `0000:86:00.0`
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let it = self.0;
+        write!(f, "{:04x}:{:02x}:{:02x}.{:x}", it >> 20, it >> 12 & 0xff, it >> 4 & 0xff, it & 0xf)
+    }
+}
+
+impl Machine {
+    /// Whether the GPUs are joined by `NVSwitch`es.
+    pub fn has_nvswitch(&self) -> bool {
+        self.nvlinks.iter().any(|it| it.to == NvEnd::Switch)
+    }
+
+    /// The socket a place belongs to. `None` for a description that runs in circles.
+    pub fn socket_of(&self, mut at: Place) -> Option<usize> {
+        for _ in 0..=self.bridges.len() {
+            match at {
+                Place::Socket(socket) => return (socket < self.sockets.len()).then_some(socket),
+                Place::Bridge(bridge) => at = self.bridges.get(bridge)?.at,
+            }
+        }
+        None
+    }
+
+    /// The bridges above a place, nearest first.
+    pub fn bridges_above(&self, mut at: Place) -> Vec<usize> {
+        let mut above = Vec::new();
+        while let Place::Bridge(bridge) = at {
+            let Some(found) = self.bridges.get(bridge).filter(|_| above.len() <= self.bridges.len()) else {
+                break;
+            };
+            above.push(bridge);
+            at = found.at;
+        }
+        above
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Bridge, BusId, Machine, PciLink, Place, Socket};
+
+    #[test]
+    fn bus_ids_are_read_and_written() {
+        for text in ["0000:86:00.0", "00000000:86:00.0", "86:00.0"] {
+            assert_eq!(BusId::parse(text).unwrap().to_string(), "0000:86:00.0");
+        }
+        // As NCCL's logs have it.
+        assert_eq!(BusId::parse("ffff:ff:01.0"), Some(BusId(0xf_ffff_f010)));
+        for text in ["", "86", "86:00", "zz:00.0", "1:2:3:4.5", "86:1234.0"] {
+            assert_eq!(BusId::parse(text), None, "{text}");
+        }
+    }
+
+    #[test]
+    fn links_have_generations() {
+        assert_eq!(PciLink { gigatransfers: 16.0, width: 8 }.to_string(), "Gen4 x8");
+        assert_eq!(PciLink::generation(5).unwrap().to_string(), "Gen5 x16");
+        assert_eq!(PciLink::generation(9), None);
+    }
+
+    #[test]
+    fn a_circle_has_no_socket() {
+        let bridge = |at| Bridge { at, bus: None, link: None };
+        let machine = Machine {
+            sockets: vec![Socket::default()],
+            bridges: vec![bridge(Place::Bridge(1)), bridge(Place::Bridge(0)), bridge(Place::Socket(0))],
+            ..Machine::default()
+        };
+        assert_eq!(machine.socket_of(Place::Bridge(0)), None);
+        assert_eq!(machine.socket_of(Place::Bridge(2)), Some(0));
+        assert!(machine.bridges_above(Place::Bridge(0)).len() <= 4);
+    }
+}

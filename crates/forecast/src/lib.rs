@@ -1,0 +1,1 @@
+//! From decisions to numbers: the bandwidth that is normal.

@@ -1,0 +1,1 @@
+//! What NCCL decides on a machine, by release and environment.

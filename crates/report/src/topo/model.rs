@@ -1,0 +1,230 @@
+//! The whole answer of `plumb topo`, with owned texts: every format is written from it. Schema `plumb.topo/1`.
+
+use serde::Serialize;
+
+/// What a machine is, which paths it offers, and what is normal on it.
+#[derive(Debug, Clone, Default, PartialEq, Serialize)]
+pub struct Topo {
+    /// `plumb.topo/1`.
+    pub schema: &'static str,
+    /// What people call the machine.
+    pub name: Option<String>,
+    /// `8 x A100-40GB, NVSwitch 600 GB/s each; 4 x 100 Gbps EFA; 2 sockets`.
+    pub summary: String,
+    /// Where the description comes from: a file and line, the catalogue, this machine.
+    pub source: String,
+    /// Sockets with all that hangs below them.
+    pub sockets: Vec<TopoSocket>,
+    /// NVLinks between two GPUs, each pair once. Empty where an `NVSwitch` joins them.
+    pub nvlinks: Vec<TopoNvlink>,
+    /// The plane of `NVSwitch`es.
+    pub nvswitch: Option<TopoNvswitch>,
+    /// Paths between all devices that matter to NCCL, in both names.
+    pub paths: Vec<TopoPath>,
+    /// Which NICs each GPU should use.
+    pub nics: Vec<TopoNicUse>,
+    /// The job this was asked for.
+    pub job: Option<TopoJob>,
+    /// What is normal, by size.
+    pub normal: Vec<TopoNormal>,
+    /// Rings or trees of one channel, from a log, to be drawn on top.
+    pub overlay: Option<TopoOverlay>,
+    /// What a person should know: what is lost, what looks slow but is the best there is.
+    pub notes: Vec<String>,
+    /// What the source does not tell.
+    pub unknown: Vec<String>,
+}
+
+/// A socket.
+#[derive(Debug, Clone, Default, PartialEq, Serialize)]
+pub struct TopoSocket {
+    /// The NUMA node.
+    pub numa: Option<u32>,
+    /// `0-23,48-71`.
+    pub cpus: Option<String>,
+    /// `Intel`.
+    pub maker: Option<String>,
+    /// What hangs below it.
+    pub children: Vec<TopoNode>,
+}
+
+/// A switch or a device.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+#[serde(tag = "kind", rename_all = "lowercase")]
+pub enum TopoNode {
+    /// A PCI Express switch.
+    Switch {
+        /// Its bus id.
+        bus: Option<String>,
+        /// `Gen4 x16`.
+        link: Option<String>,
+        /// What hangs below it.
+        children: Vec<TopoNode>,
+    },
+    /// A GPU.
+    Gpu {
+        /// `GPU0`.
+        name: String,
+        /// Its model.
+        model: Option<String>,
+        /// Its bus id.
+        bus: Option<String>,
+        /// `Gen4 x16`.
+        link: Option<String>,
+        /// Its rank in the job the description was made in.
+        rank: Option<u32>,
+    },
+    /// A network device.
+    Nic {
+        /// `rdmap16s27`.
+        name: String,
+        /// The number NCCL gives it.
+        index: u32,
+        /// `EFA`, `InfiniBand`, ...; none where it is not known.
+        network: Option<String>,
+        /// Its rate.
+        #[serde(rename = "gbps")]
+        rate: Option<f64>,
+        /// Whether it can read and write the memory of a GPU.
+        gpudirect: Option<bool>,
+        /// Its bus id.
+        bus: Option<String>,
+        /// `Gen4 x16`.
+        link: Option<String>,
+        /// NICs with the same place, rate and kind that stand for it: 4 on a p5 are one line.
+        rail: u32,
+    },
+}
+
+/// NVLinks between two GPUs.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct TopoNvlink {
+    /// One end.
+    pub from: String,
+    /// The other.
+    pub to: String,
+    /// How many.
+    pub count: u32,
+    /// One way.
+    #[serde(rename = "GBps")]
+    pub bandwidth: Option<f64>,
+}
+
+/// The plane of `NVSwitch`es.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct TopoNvswitch {
+    /// NVLinks of each GPU.
+    pub links: u32,
+    /// One way, for each GPU.
+    #[serde(rename = "GBps")]
+    pub bandwidth: Option<f64>,
+}
+
+/// A path.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct TopoPath {
+    /// `GPU0`.
+    pub from: String,
+    /// `GPU1`, `rdmap16s27`.
+    pub to: String,
+    /// NCCL's name: `NVL`, `PIX`, `PXB`, `PXN`, `PHB`, `SYS`.
+    #[serde(rename = "type")]
+    pub kind: String,
+    /// The name in `nvidia-smi topo -m`: `NV12`, `NODE`.
+    pub smi: String,
+    /// What NCCL reckons with, one way.
+    #[serde(rename = "GBps")]
+    pub bandwidth: Option<f64>,
+}
+
+/// The NICs of a GPU.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct TopoNicUse {
+    /// `GPU0`.
+    pub gpu: String,
+    /// The nearest NICs.
+    pub nics: Vec<String>,
+    /// NCCL's name of the path to them.
+    pub path: String,
+    /// Whether GPUDirect RDMA is possible.
+    pub gpudirect: bool,
+    /// How many GPUs have the same nearest NICs.
+    pub shared_by: u32,
+    /// Bandwidth of these NICs over those GPUs, one way.
+    #[serde(rename = "GBps_each")]
+    pub share: Option<f64>,
+}
+
+/// A job on some of these machines.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct TopoJob {
+    /// `2.27.3`.
+    pub nccl: String,
+    /// Machines.
+    pub nodes: u32,
+    /// `1x8`: pods on each machine, and GPUs in each.
+    pub pods: String,
+    /// Which transport connects which ranks, those of one kind and reason together.
+    pub transports: Vec<TopoTransport>,
+}
+
+/// Pairs of ranks with one transport and one reason.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct TopoTransport {
+    /// `inside a pod`, `between pods of a machine`, `between machines`.
+    pub between: String,
+    /// How many pairs.
+    pub pairs: u64,
+    /// One of them.
+    pub example: (u32, u32),
+    /// As NCCL prints it: `P2P/CUMEM`, `NET/Libfabric/0/GDRDMA`.
+    pub transport: String,
+    /// Why.
+    pub reason: String,
+}
+
+/// What is normal at one size.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct TopoNormal {
+    /// `all_reduce`.
+    pub collective: String,
+    /// Bytes, as nccl-tests counts them.
+    pub bytes: u64,
+    /// The lowest normal bus bandwidth.
+    #[serde(rename = "low_GBps")]
+    pub low: f64,
+    /// The one to expect.
+    #[serde(rename = "expected_GBps")]
+    pub expected: f64,
+    /// The highest.
+    #[serde(rename = "high_GBps")]
+    pub high: f64,
+    /// How long the call takes at the expected bandwidth, in microseconds.
+    pub time_us: f64,
+    /// Which link or overhead is the ceiling.
+    pub ceiling: String,
+}
+
+/// A ring or tree of a channel, over several machines.
+#[derive(Debug, Clone, Default, PartialEq, Serialize)]
+pub struct TopoOverlay {
+    /// `ring 0`, `tree 1`.
+    pub name: String,
+    /// Machines to draw side by side.
+    pub nodes: u32,
+    /// Connections in order: from machine and GPU to machine and GPU.
+    pub edges: Vec<TopoEdge>,
+}
+
+/// A connection of a ring or tree.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct TopoEdge {
+    /// Machine and place among its GPUs.
+    pub from: (u32, u32),
+    /// Machine and place among its GPUs.
+    pub to: (u32, u32),
+    /// `P2P`, `SHM`, `NET`.
+    pub family: String,
+    /// The NIC it leaves by, by its name in the drawing.
+    pub nic: Option<String>,
+}
