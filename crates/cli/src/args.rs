@@ -23,6 +23,8 @@ pub(crate) struct Plumb {
 pub(crate) enum Command {
     /// Read logs of a job and tell which paths it uses, what is wrong and what to change.
     Doctor(Doctor),
+    /// Tell which bandwidth is normal for a collective, and whether a measured one is.
+    Expect(Expect),
     /// Explain a rule, a variable, a word, an instance type or a line of a log.
     Explain {
         /// A rule's id, a variable, a word, an instance type, or a line of a log in quotes.
@@ -80,6 +82,84 @@ pub(crate) struct Doctor {
     /// Name the rules that were not checked.
     #[arg(long, short)]
     pub(crate) verbose: bool,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Expect {
+    /// The collective: `all_reduce`, `all_gather`, `reduce_scatter`, broadcast, reduce, alltoall, gather, scatter, sendrecv.
+    pub(crate) collective: fabric::Collective,
+
+    #[command(flatten)]
+    pub(crate) cluster: Cluster,
+
+    /// Bytes, as nccl-tests counts them: 8, 4K, 1M, 1G.
+    #[arg(long, short, default_value = "1G", value_parser = size, value_name = "BYTES")]
+    pub(crate) size: u64,
+
+    /// The bus bandwidth that was measured, in GB/s.
+    #[arg(long, short, value_parser = bandwidth, value_name = "GBPS")]
+    pub(crate) measured: Option<f64>,
+
+    /// The release of NCCL.
+    #[arg(long, default_value = "2.28.9", value_parser = version, value_name = "VERSION")]
+    pub(crate) nccl: fabric::Version,
+
+    /// How to write the answer.
+    #[arg(long, short, value_enum, default_value_t = ListFormat::Text)]
+    pub(crate) format: ListFormat,
+}
+
+/// Which machines, and how a job is spread over them.
+#[derive(Debug, Args)]
+pub(crate) struct Cluster {
+    /// A machine by its name: p5.48xlarge, dgx-h100.
+    #[arg(long, value_name = "NAME", conflicts_with = "cluster")]
+    pub(crate) instance: Option<String>,
+
+    /// A file with a [cluster] table that describes any other machine.
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
+    pub(crate) cluster: Option<PathBuf>,
+
+    /// How many machines.
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
+    pub(crate) nodes: Option<u32>,
+
+    /// Pods on each machine and GPUs in each: 1x8, 8x1.
+    #[arg(long, value_name = "PODSxGPUS", value_parser = pods)]
+    pub(crate) pods: Option<(u32, u32)>,
+}
+
+/// Bytes with K, M, G or T, which are powers of two, as nccl-tests has them.
+fn size(text: &str) -> Result<u64, String> {
+    let plain = text.trim().trim_end_matches(['b', 'B']).trim_end_matches(['i', 'I']);
+    let digits = plain.trim_end_matches(|it: char| it.is_ascii_alphabetic());
+    let shift = match plain.get(digits.len()..).unwrap_or_default() {
+        "" => 0,
+        "k" | "K" => 10,
+        "m" | "M" => 20,
+        "g" | "G" => 30,
+        "t" | "T" => 40,
+        _ => return Err(format!("`{text}` is no size: 8, 4K, 1M, 1G")),
+    };
+    let number: u64 = digits.parse().map_err(|_| format!("`{text}` is no size: 8, 4K, 1M, 1G"))?;
+    number.checked_mul(1 << shift).filter(|it| *it < 1 << 50).ok_or_else(|| format!("`{text}` is too large"))
+}
+
+fn bandwidth(text: &str) -> Result<f64, String> {
+    let number = text.trim().trim_end_matches("GB/s").trim_end().parse::<f64>();
+    number
+        .ok()
+        .filter(|it| it.is_finite() && *it >= 0.0)
+        .ok_or_else(|| format!("`{text}` is no bandwidth in GB/s"))
+}
+
+fn version(text: &str) -> Result<fabric::Version, String> {
+    fabric::Version::parse(text).ok_or_else(|| format!("`{text}` is no release: 2.27.3"))
+}
+
+fn pods(text: &str) -> Result<(u32, u32), String> {
+    forecast::parse_pods(text)
+        .ok_or_else(|| "is written as 1x8: pods on each machine, and GPUs in each".to_owned())
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]

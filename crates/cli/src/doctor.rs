@@ -103,7 +103,7 @@ fn write(
     }
 }
 
-fn coloured(colour: Colour) -> bool {
+pub(crate) fn coloured(colour: Colour) -> bool {
     match colour {
         Colour::Always => true,
         Colour::Never => false,
@@ -115,7 +115,7 @@ fn coloured(colour: Colour) -> bool {
 }
 
 /// The columns of the terminal, as the shell or the user tells them; 100 where nobody does.
-fn width() -> usize {
+pub(crate) fn width() -> usize {
     let told = std::env::var("COLUMNS").ok().and_then(|it| it.parse().ok());
     told.or_else(|| io::stdout().is_terminal().then(terminal_width).flatten()).unwrap_or(100)
 }

@@ -2,6 +2,7 @@
 
 mod args;
 mod doctor;
+mod expect;
 mod input;
 
 use std::io::{self, Write};
@@ -23,6 +24,7 @@ fn main() -> ExitCode {
     let mut out = io::BufWriter::new(io::stdout().lock());
     let result = match &plumb.command {
         Command::Doctor(args) => doctor::run(args, plumb.color, &mut out),
+        Command::Expect(args) => expect::run(args, plumb.color, &mut out),
         Command::Explain { what } => explain(&what.join(" "), &mut out),
         Command::Rules { format } => list_rules(*format, &mut out),
         Command::Completions { shell } => completions(*shell, &mut out),

@@ -7,6 +7,7 @@ use std::sync::OnceLock;
 
 use serde::Deserialize;
 
+use crate::machine::Maker;
 use crate::units::{Gibibytes, GigabitsPerSecond, GigabytesPerSecond};
 
 /// One instance type. `None` means that no source states it.
@@ -32,7 +33,7 @@ pub struct Instance {
     pub pcie_gen: Option<u8>,
     /// How many EFA interfaces it can have.
     pub nics: u32,
-    /// Bandwidth of one EFA interface; none where there is no EFA.
+    /// Bandwidth of one EFA interface, where need be the total divided by their number; none without EFA.
     pub nic_gbps_each: Option<GigabitsPerSecond>,
     /// Network bandwidth of the instance; the baseline for small sizes.
     pub net_gbps_total: GigabitsPerSecond,
@@ -44,6 +45,9 @@ pub struct Instance {
     pub vcpus: u32,
     /// Host memory.
     pub mem_gib: Gibibytes,
+    /// Who made its CPU.
+    #[serde(deserialize_with = "crate::link::maker")]
+    pub cpu: Maker,
     /// The Nitro generation.
     pub nitro: Option<u8>,
     /// Whether its EFA has RDMA read.
@@ -57,6 +61,8 @@ pub struct Instance {
     pub ofi_topo_file: Option<String>,
     /// Whether the tuner of aws-ofi-nccl knows the type.
     pub ofi_tuner: bool,
+    /// The latency the plugin tells NCCL, in microseconds; none without EFA.
+    pub ofi_latency_us: Option<f64>,
     /// EFA interfaces per GPU.
     pub efa_per_gpu: f64,
     /// What else is known, and where sources disagree.
@@ -100,6 +106,8 @@ mod tests {
     use std::collections::BTreeSet;
 
     use super::{all, find, read};
+    use crate::gpu;
+    use crate::machine::Maker;
 
     #[test]
     fn the_data_can_be_read() {
@@ -113,10 +121,11 @@ mod tests {
         assert_eq!(names.len(), all().len());
         for it in all() {
             assert!(!it.source.is_empty(), "{} has no source", it.name);
+            assert!(it.notes.iter().all(|it| it.ends_with('.')), "{}: {:?}", it.name, it.notes);
             for text in it.source.iter().chain(&it.notes) {
                 assert_eq!(text.trim(), text, "{}", it.name);
                 assert!(
-                    !text.is_empty() && !text.contains("()") && !text.contains("  "),
+                    !text.is_empty() && !["()", "  ", "_gen", "null"].iter().any(|it| text.contains(it)),
                     "{}: {text}",
                     it.name
                 );
@@ -158,6 +167,9 @@ mod tests {
             );
             assert_eq!(it.nic_gbps_each.is_some(), it.efa(), "{name}: a speed without a NIC");
             assert_eq!(it.ofi_protocol.is_some(), it.efa(), "{name}: a protocol without EFA");
+            assert_eq!(it.ofi_latency_us.is_some(), it.efa(), "{name}: a latency without EFA");
+            assert!(gpu::find(&it.gpu).is_some(), "{name}: no model {}", it.gpu);
+            assert_ne!(it.cpu, Maker::Unknown, "{name}");
             assert!(it.efa() || it.efa_version.is_none(), "{name}: a generation without EFA");
             assert!(it.efa() || it.gpudirect_rdma != Some(true), "{name}: GPUDirect RDMA without EFA");
             assert_eq!(it.nvlink == Some(true), it.nvlink_gen.is_some(), "{name}: NVLink generation");

@@ -4,14 +4,21 @@
 //! Nothing here reads a file or knows a log format. Every number from outside
 //! stands in `data/` with its source.
 
+mod assembly;
+pub mod catalogue;
+pub mod collective;
 pub mod glossary;
+pub mod gpu;
+mod grouped;
 pub mod instance;
+pub mod link;
 pub mod machine;
 pub mod transport;
 pub mod units;
 pub mod variable;
 mod version;
 
+pub use collective::Collective;
 pub use machine::Machine;
 pub use transport::{P2pKind, Transport};
 pub use version::Version;

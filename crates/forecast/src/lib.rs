@@ -1,1 +1,15 @@
 //! From decisions to numbers: the bandwidth that is normal.
+
+mod algorithm;
+mod cluster;
+pub mod constants;
+mod file;
+mod judge;
+mod normal;
+mod rings;
+
+pub use algorithm::{Algorithm, Ceiling};
+pub use cluster::{Between, Cluster, Impossible, Inside};
+pub use file::{of_catalogue, parse_pods, read};
+pub use judge::{Judgement, Verdict, describe, judge};
+pub use normal::{Normal, normal};

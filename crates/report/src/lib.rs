@@ -4,6 +4,7 @@
 //! written from that, and [`redact`] changes it once for all of them.
 
 mod assemble;
+mod expect;
 pub mod explain;
 mod json;
 mod junit;
@@ -14,6 +15,7 @@ mod sarif;
 mod text;
 pub mod topo;
 
+pub use expect::Expect;
 pub use json::json;
 pub use junit::junit;
 pub use model::{

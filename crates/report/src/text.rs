@@ -511,7 +511,8 @@ fn share(part: u64, whole: u64) -> String {
     (part * 100).checked_div(whole).map(|it| format!(" ({it} %)")).unwrap_or_default()
 }
 
-fn bytes(n: u64) -> String {
+/// `1 GiB`, `512 KiB`, `1000 B`.
+pub(crate) fn bytes(n: u64) -> String {
     let units = [(30, "GiB"), (20, "MiB"), (10, "KiB")];
     let unit = units.iter().find(|(shift, _)| n >> shift > 0 && n & ((1 << shift) - 1) == 0);
     unit.map_or_else(|| format!("{n} B"), |(shift, name)| format!("{} {name}", n >> shift))

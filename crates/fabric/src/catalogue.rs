@@ -1,0 +1,296 @@
+//! Machines by name: the instance types of AWS with a GPU, and the DGX family.
+//!
+//! What an instance type has stands in `data/instances.json`; how it is wired, and everything about the other
+//! machines, in `data/machines.json`. Where the wiring is not published, the machine is built with all devices
+//! at one socket and says so in [`Machine::unknown`].
+
+use std::sync::OnceLock;
+
+use serde::Deserialize;
+
+use crate::assembly;
+use crate::instance;
+use crate::machine::{Machine, Maker};
+
+/// How a machine is wired, and, where it is no instance type, what it is made of.
+#[derive(Debug, Clone, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Wiring {
+    /// `p4d.24xlarge`, `dgx-h100`.
+    pub name: String,
+    /// What people call it, if that is something else: `DGX H100`.
+    pub title: Option<String>,
+    /// Other names.
+    #[serde(default)]
+    pub aliases: Vec<String>,
+    /// The model of its GPUs; an instance type has its own.
+    pub(crate) gpu: Option<String>,
+    pub(crate) cpu: Option<Cpu>,
+    pub(crate) pcie_gen: Option<u8>,
+    pub(crate) nic: Option<NicPlan>,
+    pub(crate) sockets: Vec<SocketPlan>,
+    /// `NVLink` between pairs of GPUs, where no switch joins all: two indices and the number of links.
+    #[serde(default)]
+    pub(crate) wires: Vec<(usize, usize, u32)>,
+    #[serde(default)]
+    pub(crate) gpu_bus: Vec<String>,
+    #[serde(default)]
+    pub(crate) nic_bus: Vec<String>,
+    /// How many such machines form one domain of `NVLink`, if it reaches beyond one.
+    pub domain: Option<u32>,
+    /// What no source tells, in sentences.
+    #[serde(default)]
+    pub unknown: Vec<String>,
+    /// What else is known.
+    #[serde(default)]
+    pub notes: Vec<String>,
+    /// Where the wiring is known from.
+    pub source: Vec<String>,
+}
+
+#[derive(Debug, Clone, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Cpu {
+    #[serde(deserialize_with = "crate::link::maker")]
+    pub(crate) maker: Maker,
+    pub(crate) family: Option<u32>,
+    pub(crate) model: Option<u32>,
+}
+
+#[derive(Debug, Clone, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct NicPlan {
+    pub(crate) kind: Network,
+    pub(crate) gbps: f64,
+    /// What stands before the number in the names of the NICs.
+    pub(crate) prefix: String,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum Network {
+    InfiniBand,
+}
+
+#[derive(Debug, Clone, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct SocketPlan {
+    pub(crate) numa: u32,
+    pub(crate) cpus: Option<String>,
+    /// GPUs at the root of the socket.
+    #[serde(default)]
+    pub(crate) gpus: u32,
+    /// NICs at the root of the socket.
+    #[serde(default)]
+    pub(crate) nics: u32,
+    #[serde(default)]
+    pub(crate) switches: Vec<SwitchPlan>,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct SwitchPlan {
+    pub(crate) gpus: u32,
+    pub(crate) nics: u32,
+}
+
+/// The names of all machines: instance types, then the others.
+pub fn names() -> impl Iterator<Item = &'static str> {
+    let others = wirings().iter().filter(|it| it.gpu.is_some());
+    instance::all().iter().map(|it| it.name.as_str()).chain(others.map(|it| it.name.as_str()))
+}
+
+/// The machine's name as the catalogue has it: `ML.P5.48xlarge` is `p5.48xlarge`, `DGX H100` is `dgx-h100`.
+pub fn find(name: &str) -> Option<&'static str> {
+    match instance::find(name.trim()) {
+        Some(it) => Some(&it.name),
+        None => wiring(name).map(|it| it.name.as_str()),
+    }
+}
+
+/// How the machine is wired, if that is known.
+pub fn wiring(name: &str) -> Option<&'static Wiring> {
+    let name = name.trim();
+    if let Some(instance) = instance::find(name) {
+        return wirings().iter().find(|it| it.name == instance.name);
+    }
+    let plain = plain(name);
+    let called = |it: &&Wiring| {
+        let names = std::iter::once(&it.name).chain(&it.title).chain(&it.aliases);
+        it.gpu.is_some() && names.map(|it| self::plain(it)).any(|it| it == plain)
+    };
+    wirings().iter().find(called)
+}
+
+/// Names of machines that may have been meant, nearest first, six at most.
+pub fn suggest(name: &str) -> Vec<&'static str> {
+    let name = name.trim().trim_start_matches("ml.").to_ascii_lowercase();
+    let family = |it: &str| it.split(['.', ' ']).next().unwrap_or_default().to_owned();
+    let shared = |it: &str| it.bytes().zip(name.bytes()).take_while(|(a, b)| a == b).count();
+    // Two letters in common are chance; of a family, all are near.
+    let near = |it: &&str| family(it) == family(&name) || shared(it) >= 3;
+    let mut found: Vec<&'static str> = names().filter(near).collect();
+    found.sort_by_key(|it| (family(it) != family(&name), std::cmp::Reverse(shared(it))));
+    found.truncate(6);
+    found
+}
+
+/// The machine of this name, with what is known of its wiring.
+pub fn machine(name: &str) -> Option<Machine> {
+    let wiring = wiring(name);
+    let machine = match instance::find(name.trim()) {
+        Some(instance) => assembly::of_instance(instance, wiring),
+        None => assembly::of_wiring(wiring?),
+    };
+    Some(machine)
+}
+
+/// Whether aws-ofi-nccl joins NICs on this machine: it does with its RDMA protocol, see [`Machine::grouped`].
+pub fn groups_nics(name: &str) -> bool {
+    instance::find(name.trim()).is_some_and(|it| it.ofi_protocol.as_deref() == Some("RDMA"))
+}
+
+fn wirings() -> &'static [Wiring] {
+    static ALL: OnceLock<Vec<Wiring>> = OnceLock::new();
+    // The data is part of the binary and a test reads it: no error can happen here.
+    ALL.get_or_init(|| read().unwrap_or_default())
+}
+
+fn read() -> serde_json::Result<Vec<Wiring>> {
+    serde_json::from_str(include_str!("../data/machines.json"))
+}
+
+/// A name without what people write differently: `DGX H100` is `dgx-h100`.
+fn plain(name: &str) -> String {
+    name.chars().filter(char::is_ascii_alphanumeric).map(|it| it.to_ascii_lowercase()).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use std::collections::BTreeSet;
+
+    use super::{find, groups_nics, machine, names, read, suggest, wiring};
+    use crate::machine::{Maker, NicKind, NvEnd, Place};
+    use crate::{gpu, instance};
+
+    #[test]
+    fn the_data_can_be_read_and_is_sourced() {
+        let all = read().unwrap();
+        let unique: BTreeSet<_> = names().map(str::to_ascii_lowercase).collect();
+        assert_eq!(unique.len(), names().count());
+        for it in &all {
+            assert!(!it.source.is_empty(), "{}", it.name);
+            assert_eq!(it.gpu.is_none(), instance::find(&it.name).is_some(), "{}", it.name);
+            assert_eq!(wiring(&it.name), Some(it));
+            for text in it.unknown.iter().chain(&it.notes) {
+                assert!(text.ends_with('.'), "{}: {text}", it.name);
+            }
+        }
+    }
+
+    #[test]
+    fn finds_names_as_people_write_them() {
+        for (name, want) in [
+            ("P5.48xlarge", "p5.48xlarge"),
+            ("ml.p4d.24xlarge", "p4d.24xlarge"),
+            ("DGX H100", "dgx-h100"),
+            ("dgxa100", "dgx-a100"),
+            ("DGX-1", "dgx-1v"),
+            ("GB200 NVL72", "gb200-nvl72"),
+        ] {
+            assert_eq!(find(name), Some(want), "{name}");
+            assert_eq!(machine(name).unwrap().name.as_deref(), Some(want));
+        }
+        for name in ["", "p5", "dgx", "p4d.48xlarge", "H100"] {
+            assert_eq!(find(name), None, "{name}");
+            assert!(machine(name).is_none());
+        }
+    }
+
+    #[test]
+    fn suggests_the_family() {
+        assert_eq!(suggest("p4d.48xlarge")[0], "p4d.24xlarge");
+        assert_eq!(suggest("ml.p5.24xlarge")[..2], ["p5.4xlarge", "p5.48xlarge"]);
+        assert_eq!(suggest("dgx-h10")[0], "dgx-h100");
+        assert!(suggest("moon").is_empty());
+        assert!(suggest("").is_empty());
+    }
+
+    /// The wiring agrees with the instance type and with the GPU model.
+    #[test]
+    fn no_machine_contradicts_what_it_is_made_of() {
+        for name in names() {
+            let machine = machine(name).unwrap();
+            let model = gpu::find(machine.gpus[0].model.as_deref().unwrap()).unwrap();
+            let nvlinks = |gpu| machine.nvlinks.iter().filter(move |it| it.from == gpu).map(|it| it.count);
+            for (place, gpu) in machine.gpus.iter().enumerate() {
+                assert_eq!(gpu.index as usize, place, "{name}");
+                assert_eq!(gpu.compute, Some(model.compute), "{name}");
+                assert!(machine.socket_of(gpu.at).is_some(), "{name}");
+                let links: u32 = nvlinks(place).sum();
+                assert!(links == 0 || links == model.nvlink.unwrap().links, "{name}: {links} links");
+            }
+            assert!(machine.nics.iter().all(|it| machine.socket_of(it.at).is_some()), "{name}");
+            let nics: BTreeSet<_> = machine.nics.iter().map(|it| &it.name).collect();
+            assert_eq!(nics.len(), machine.nics.len(), "{name}");
+            let Some(instance) = instance::find(name) else {
+                assert!(machine.sockets.iter().all(|it| it.maker != Maker::Unknown), "{name}");
+                continue;
+            };
+            assert_eq!(machine.gpus.len(), instance.gpus as usize, "{name}");
+            let efa = machine.nics.iter().filter(|it| it.kind == NicKind::Efa);
+            assert_eq!(efa.count(), instance.nics as usize, "{name}");
+            let total: f64 = machine.nics.iter().map(|it| it.rate.unwrap().0).sum();
+            assert!((total - instance.net_gbps_total.0).abs() < 1e-9, "{name}: {total}");
+            assert_eq!(machine.nvlinks.is_empty(), instance.nvlink != Some(true), "{name}");
+            if let (Some(generation), Some(port)) = (instance.nvlink_gen, model.nvlink) {
+                assert_eq!(generation, port.generation, "{name}");
+                assert_eq!(instance.nvlink_per_gpu_bidir, Some(port.bidirectional), "{name}");
+            }
+            if let (Some(told), Some(of_model)) = (instance.gpu_mem_gib, model.memory) {
+                assert!((told.0 - of_model.0).abs() < 0.01, "{name}: {told} and {of_model}");
+            }
+            assert!(machine.sockets.iter().all(|it| it.maker == instance.cpu), "{name}");
+        }
+    }
+
+    #[test]
+    fn p4d_is_wired_as_its_topology_file_says() {
+        let machine = machine("p4d.24xlarge").unwrap();
+        let nics: Vec<&str> = machine.nics.iter().map(|it| &*it.name).collect();
+        assert_eq!(nics, ["rdmap16s27", "rdmap32s27", "rdmap144s27", "rdmap160s27"]);
+        assert_eq!(machine.gpus[4].bus.unwrap().to_string(), "0000:90:1c.0");
+        assert_eq!(machine.nics[2].at, machine.gpus[4].at);
+        assert_eq!(machine.nics[2].at, machine.gpus[5].at);
+        assert_eq!(machine.socket_of(machine.gpus[3].at), Some(0));
+        assert_eq!(machine.gpus[0].link.unwrap().to_string(), "Gen3 x16");
+        assert_eq!((machine.nics[0].gpudirect, machine.nics[0].latency), (Some(true), Some(75.0)));
+        assert!(machine.has_nvswitch() && machine.unknown.is_empty());
+    }
+
+    #[test]
+    fn machines_without_a_switch() {
+        let cube = machine("dgx-1v").unwrap();
+        assert!(!cube.has_nvswitch());
+        let from_first: Vec<_> =
+            cube.nvlinks.iter().filter(|it| it.from == 0).map(|it| (it.to, it.count)).collect();
+        let want = [(1, 1), (2, 1), (3, 2), (4, 2)].map(|(to, count)| (NvEnd::Gpu(to), count));
+        assert_eq!(from_first, want);
+
+        let flat = machine("g6e.12xlarge").unwrap();
+        assert!(flat.nvlinks.is_empty() && flat.bridges.is_empty());
+        assert!(flat.gpus.iter().all(|it| it.at == Place::Socket(0)));
+        assert_eq!(flat.nics[0].gpudirect, Some(false));
+
+        let guessed = machine("g6e.48xlarge").unwrap();
+        assert!(guessed.unknown[0].contains("not published"));
+        assert_eq!(machine("g5.xlarge").unwrap().nics[0].kind, NicKind::Ethernet);
+    }
+
+    #[test]
+    fn the_plugin_joins_nics_with_rdma_alone() {
+        assert!(groups_nics("p5.48xlarge"));
+        assert!(!groups_nics("p4d.24xlarge"));
+        assert!(!groups_nics("dgx-h100"));
+    }
+}

@@ -1,0 +1,199 @@
+//! A cluster as far as bandwidth depends on it.
+
+use fabric::machine::{Machine, NicKind, NvEnd, NvLink};
+use fabric::{Version, link};
+
+use crate::rings::{self, Mesh, Rings};
+
+/// Machines of one kind, and how a job is spread over them.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Cluster {
+    /// What people call one of the machines.
+    pub machine: String,
+    /// How many machines.
+    pub nodes: u32,
+    /// Pods on each machine. NCCL takes pods of one machine for machines of their own.
+    pub pods: u32,
+    /// GPUs in each pod.
+    pub gpus: u32,
+    /// GPUs each machine has, used or not.
+    pub gpus_there: u32,
+    /// The compute capability of the GPUs, `90` for 9.0.
+    pub compute: Option<u32>,
+    /// How the GPUs of a machine are joined.
+    pub inside: Inside,
+    /// What NCCL gives the PCI Express link of a GPU, in GB/s one way; none where it is not known.
+    pub pci: Option<f64>,
+    /// How machines are joined.
+    pub between: Option<Between>,
+}
+
+/// How the GPUs of one machine are joined.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Inside {
+    /// By `NVSwitch`es.
+    Switch {
+        /// NVLinks of each GPU.
+        links: u32,
+        /// What NCCL gives them together, in GB/s one way.
+        bandwidth: f64,
+        /// GPUs the switches join: 8 in a machine, 72 in an NVL72.
+        domain: u32,
+    },
+    /// By NVLinks from GPU to GPU: how many, between which.
+    Mesh {
+        /// From the first to the second, by place.
+        links: Vec<(usize, usize, u32)>,
+        /// What NCCL gives one of them, in GB/s one way.
+        bandwidth: f64,
+    },
+    /// By PCI Express.
+    Pci {
+        /// Whether GPUs reach each other, or bytes go through the host's memory.
+        peer_to_peer: bool,
+    },
+}
+
+/// How machines are joined.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Between {
+    /// The network.
+    pub kind: NicKind,
+    /// NICs of a machine.
+    pub nics: u32,
+    /// The rate of one, in Gbit/s.
+    pub gbps: f64,
+    /// Whether NICs read and write GPU memory themselves.
+    pub gpudirect: bool,
+    /// The generation of EFA, where it is one.
+    pub efa: Option<u8>,
+}
+
+/// A description that cannot be, in words.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Impossible(pub String);
+
+impl Cluster {
+    /// Machines of this kind with all GPUs in one pod.
+    pub fn of_machine(machine: &Machine, nodes: u32, version: Version) -> Result<Self, Impossible> {
+        let gpus = u32::try_from(machine.gpus.len()).unwrap_or(u32::MAX);
+        let Some(first) = machine.gpus.first() else {
+            return Err(Impossible("the machine has no GPU".to_owned()));
+        };
+        let bandwidth = link::nvlink(first.compute.unwrap_or(80), version);
+        let to_switch = machine.nvlinks.iter().find(|it| it.from == 0 && it.to == NvEnd::Switch);
+        let name = machine.name.as_deref().unwrap_or("this machine");
+        let instance = fabric::instance::find(name);
+        let machines = fabric::catalogue::wiring(name).and_then(|it| it.domain).unwrap_or(1);
+        let inside = if let Some(NvLink { count, .. }) = to_switch {
+            Inside::Switch {
+                links: *count,
+                bandwidth: bandwidth * f64::from(*count),
+                domain: gpus.saturating_mul(machines),
+            }
+        } else if machine.nvlinks.is_empty() {
+            Inside::Pci { peer_to_peer: peer_to_peer(machine) }
+        } else {
+            let ends = machine.nvlinks.iter().filter_map(|it| match it.to {
+                NvEnd::Gpu(to) => Some((it.from, to, it.count)),
+                NvEnd::Switch | NvEnd::Socket(_) => None,
+            });
+            Inside::Mesh { links: ends.collect(), bandwidth }
+        };
+        let between = machine.nics.first().and_then(|nic| {
+            let rate = nic.rate?;
+            Some(Between {
+                kind: nic.kind,
+                nics: u32::try_from(machine.nics.len()).unwrap_or(u32::MAX),
+                gbps: rate.0,
+                gpudirect: nic.gpudirect.unwrap_or(false) && first.gpudirect.unwrap_or(true),
+                efa: instance.and_then(|it| it.efa_version),
+            })
+        });
+        let cluster = Self {
+            machine: name.to_owned(),
+            nodes,
+            pods: 1,
+            gpus,
+            gpus_there: gpus,
+            compute: first.compute,
+            inside,
+            pci: first.link.map(link::pci),
+            between,
+        };
+        cluster.checked()
+    }
+
+    /// The same cluster with another layout, as in `1x8`: pods on each machine, and GPUs in each.
+    pub fn with_pods(mut self, pods: u32, gpus: u32) -> Result<Self, Impossible> {
+        (self.pods, self.gpus) = (pods, gpus);
+        self.checked()
+    }
+
+    /// Whether such a job can be.
+    pub fn checked(self) -> Result<Self, Impossible> {
+        let wrong = |text: String| Err(Impossible(text));
+        if self.nodes == 0 || self.pods == 0 || self.gpus == 0 {
+            return wrong("a job needs at least one node, one pod and one GPU".to_owned());
+        }
+        match self.pods.checked_mul(self.gpus) {
+            Some(used) if used <= self.gpus_there => {}
+            _ => {
+                return wrong(format!(
+                    "{} pods of {} GPUs do not fit on {}, which has {} GPUs",
+                    self.pods, self.gpus, self.machine, self.gpus_there
+                ));
+            }
+        }
+        if self.ranks().is_none() {
+            return wrong(format!("{} nodes are too many", self.nodes));
+        }
+        if self.between.is_none() && self.groups() > 1 {
+            return wrong(format!("{} nodes, and nothing is known of a network between them", self.groups()));
+        }
+        Ok(self)
+    }
+
+    /// Ranks of the job.
+    pub(crate) fn ranks(&self) -> Option<u32> {
+        self.nodes.checked_mul(self.pods)?.checked_mul(self.gpus)
+    }
+
+    /// GPUs that NCCL takes for one node: those of a pod, or of a whole domain of switches.
+    pub(crate) fn local(&self) -> u32 {
+        match self.inside {
+            Inside::Switch { domain, .. } if domain > self.gpus_there && self.pods == 1 => {
+                (self.gpus * (domain / self.gpus_there.max(1))).min(self.ranks().unwrap_or(u32::MAX)).max(1)
+            }
+            _ => self.gpus,
+        }
+    }
+
+    /// What NCCL takes for nodes.
+    pub(crate) fn groups(&self) -> u32 {
+        self.ranks().unwrap_or(u32::MAX).div_ceil(self.local().max(1))
+    }
+
+    /// Rings over the NVLinks of a mesh between the GPUs of one pod.
+    pub(crate) fn mesh_rings(&self) -> Rings {
+        let Inside::Mesh { links, .. } = &self.inside else { return Rings::default() };
+        let n = self.gpus as usize;
+        if n > 64 {
+            return Rings::default();
+        }
+        let mut mesh: Mesh = vec![vec![0; n]; n];
+        for &(from, to, count) in links {
+            if let Some(cell) = mesh.get_mut(from).and_then(|it| it.get_mut(to)) {
+                *cell = (*cell).max(count);
+            }
+        }
+        rings::rings(&mesh)
+    }
+}
+
+/// Whether all GPUs reach each other below the sockets: what NCCL asks of PCI Express by default.
+fn peer_to_peer(machine: &Machine) -> bool {
+    let mut above = machine.gpus.iter().map(|it| machine.bridges_above(it.at));
+    let first = above.next().unwrap_or_default();
+    above.all(|it| it.iter().any(|bridge| first.contains(bridge)))
+}

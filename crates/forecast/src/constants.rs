@@ -1,0 +1,84 @@
+//! What hardware and software reach, as data: `data/constants.toml`, each number with its meaning and source.
+
+use std::sync::OnceLock;
+
+use serde::Deserialize;
+
+/// A number with what it means and where it comes from.
+#[derive(Debug, Clone, Default, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Constant {
+    /// The number.
+    pub value: f64,
+    /// What it says.
+    pub meaning: String,
+    /// Where it was read or fitted.
+    pub source: String,
+}
+
+macro_rules! groups {
+    ($($group:ident: $Group:ident { $($name:ident),* }),* $(,)?) => {
+        /// All constants.
+        #[derive(Debug, Default, Deserialize)]
+        #[serde(deny_unknown_fields)]
+        pub(crate) struct Constants { $(pub(crate) $group: $Group),* }
+
+        $(
+            #[derive(Debug, Default, Deserialize)]
+            #[serde(deny_unknown_fields)]
+            pub(crate) struct $Group { $(#[serde(deserialize_with = "number")] pub(crate) $name: f64),* }
+        )*
+    };
+}
+
+groups! {
+    ring: Ring { share, small, mesh, detour, peer, shared_memory },
+    nvls: Nvls { share, hopper, blackwell, hopper_from, blackwell_from },
+    network: Network { share, tree, deep_tree, pci, host, tcp, tcp_most },
+    latency: Latency { launch, nvlink, pci, nvls, nvls_step, infiniband, efa_1, efa, tcp },
+    fill: Fill { nvlink, network, few },
+    spread: Spread { overhead_up, overhead_down, link_up, link_down, unmeasured },
+}
+
+fn number<'de, D: serde::Deserializer<'de>>(from: D) -> Result<f64, D::Error> {
+    Constant::deserialize(from).map(|it| it.value)
+}
+
+const TEXT: &str = include_str!("../data/constants.toml");
+
+pub(crate) fn constants() -> &'static Constants {
+    static ALL: OnceLock<Constants> = OnceLock::new();
+    // The data is part of the binary, and a test reads it.
+    ALL.get_or_init(|| toml::from_str(TEXT).unwrap_or_default())
+}
+
+/// Every constant with its group and name, in the order of the file.
+pub fn all() -> Vec<(String, Constant)> {
+    let groups: toml::Table = toml::from_str(TEXT).unwrap_or_default();
+    let mut all = Vec::new();
+    for (group, constants) in groups {
+        let Some(constants) = constants.as_table().cloned() else { continue };
+        for (name, constant) in constants {
+            if let Ok(constant) = constant.try_into() {
+                all.push((format!("{group}.{name}"), constant));
+            }
+        }
+    }
+    all
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Constants, TEXT, all};
+
+    #[test]
+    fn every_constant_says_what_it_means() {
+        toml::from_str::<Constants>(TEXT).unwrap();
+        let all = all();
+        assert!((30..40).contains(&all.len()), "few constants: {}", all.len());
+        for (name, it) in all {
+            assert!(it.value.is_finite() && it.value > 0.0, "{name}");
+            assert!(!it.meaning.is_empty() && !it.source.is_empty(), "{name}");
+        }
+    }
+}

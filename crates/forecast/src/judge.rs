@@ -1,0 +1,199 @@
+//! Whether a measured number is normal, and what would explain it if not.
+
+use fabric::Collective;
+use fabric::machine::NicKind;
+
+use crate::algorithm::{Algorithm, Ceiling};
+use crate::cluster::{Between, Cluster, Inside};
+use crate::normal::{self, Normal};
+
+/// An opinion on a measured number.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Judgement {
+    /// What it is.
+    pub verdict: Verdict,
+    /// Why, in a sentence or two.
+    pub reason: String,
+    /// What would explain a low number, likeliest first.
+    pub explanations: Vec<String>,
+}
+
+/// What a number is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Verdict {
+    /// As it should be.
+    Normal,
+    /// Lower than this hardware gives.
+    Low,
+    /// Higher than this hardware can give: something else was measured.
+    TooGood,
+}
+
+impl Verdict {
+    /// For programs.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Normal => "normal",
+            Self::Low => "low",
+            Self::TooGood => "too_good",
+        }
+    }
+}
+
+/// Judges a bus bandwidth in GB/s.
+pub fn judge(
+    collective: Collective,
+    cluster: &Cluster,
+    bytes: u64,
+    measured: f64,
+    normal: &Normal,
+) -> Judgement {
+    if measured > normal.high {
+        let reason = too_good(collective, cluster, measured, normal);
+        Judgement { verdict: Verdict::TooGood, reason, explanations: Vec::new() }
+    } else if measured < normal.low {
+        let share = 100.0 * measured / normal.expected;
+        let reason = format!("{share:.0} % of what is expected: {}", describe(collective, cluster, normal));
+        let explanations = explain(collective, cluster, bytes, measured);
+        Judgement { verdict: Verdict::Low, reason, explanations }
+    } else {
+        let mut reason = describe(collective, cluster, normal);
+        if let Some(wire) = wire(cluster).filter(|it| measured > *it && cluster.groups() == 2) {
+            reason.push_str(&format!(
+                "; it is more than the {wire:.0} GB/s of a node's NICs, and right: with two nodes each byte crosses the network \
+                 once, while bus bandwidth counts it {:.2} times. More nodes will give less",
+                collective.bus_factor(cluster.ranks().unwrap_or(2))
+            ));
+        }
+        Judgement { verdict: Verdict::Normal, reason, explanations: Vec::new() }
+    }
+}
+
+/// What limits a call, in words.
+pub fn describe(collective: Collective, cluster: &Cluster, normal: &Normal) -> String {
+    let algorithm = match normal.algorithm {
+        Algorithm::Ring => "a ring",
+        Algorithm::Tree => "a tree",
+        Algorithm::Nvls => "NVLS",
+        Algorithm::NvlsTree => "NVLS in each node and a tree between them",
+        Algorithm::Pairs => "every pair by itself",
+    };
+    let most = normal.asymptote;
+    let share = normal.overhead / normal.time;
+    let ceiling = normal.ceiling.describe();
+    let text = if share > 0.5 {
+        format!(
+            "{collective} by {algorithm}: {:.0} of {:.0} us are latency at this size; long messages reach {most:.0} GB/s, where {ceiling} is the limit",
+            normal.overhead, normal.time
+        )
+    } else {
+        format!(
+            "{collective} by {algorithm}: {ceiling} limits it to {most:.0} GB/s, and latency takes {:.0} % of the time",
+            100.0 * share
+        )
+    };
+    let nodes = cluster.groups();
+    if nodes > 1 && matches!(normal.ceiling, Ceiling::NvLink | Ceiling::Nvls) {
+        format!("{text} (the network between the {nodes} nodes is not the limit)")
+    } else {
+        text
+    }
+}
+
+/// All NICs of a node, in GB/s.
+fn wire(cluster: &Cluster) -> Option<f64> {
+    cluster.between.map(|it| f64::from(it.nics) * it.gbps / 8.0)
+}
+
+fn too_good(collective: Collective, cluster: &Cluster, measured: f64, normal: &Normal) -> String {
+    let one_node = cluster.groups() == 1;
+    let link = match (&cluster.inside, wire(cluster)) {
+        (Inside::Switch { links, bandwidth, .. }, _) if one_node => {
+            let limit = match normal.algorithm {
+                Algorithm::Nvls | Algorithm::NvlsTree => "even with NVLS",
+                _ => "in a ring",
+            };
+            format!(
+                "above what {links} NVLinks of a GPU ({bandwidth:.0} GB/s one way as NCCL reckons) give {limit}, which is {:.0} GB/s",
+                normal.asymptote
+            )
+        }
+        (_, Some(wire)) if !one_node => {
+            format!(
+                "above what {wire:.0} GB/s of NICs in a node allow for {collective}, which is {:.0} GB/s",
+                normal.asymptote
+            )
+        }
+        _ => {
+            format!("above what {} allows, which is {:.0} GB/s", normal.ceiling.describe(), normal.asymptote)
+        }
+    };
+    let small = if normal.overhead > normal.time / 2.0 {
+        format!(" (at this size latency alone takes {:.0} us)", normal.overhead)
+    } else {
+        String::new()
+    };
+    format!(
+        "{measured} GB/s is {link}{small}. Look at what was measured: is it bus or algorithm bandwidth, GB/s or Gbit/s, \
+         are there as many ranks and nodes as said, were results checked (#wrong 0)?"
+    )
+}
+
+/// What else the number fits.
+fn explain(collective: Collective, cluster: &Cluster, bytes: u64, measured: f64) -> Vec<String> {
+    let fits = |normal: Option<Normal>| normal.filter(|it| (it.low..=it.high).contains(&measured));
+    let mut found = Vec::new();
+    let mut add = |normal: Option<Normal>, text: &dyn Fn(&Normal) -> String| {
+        if let Some(normal) = fits(normal) {
+            found.push(text(&normal));
+        }
+    };
+    let nvls = |it: Algorithm| matches!(it, Algorithm::Nvls | Algorithm::NvlsTree);
+    if normal::normal(collective, cluster, bytes).is_some_and(|it| nvls(it.algorithm)) {
+        add(normal::normal_by(collective, cluster, bytes, |it| !nvls(it)), &|it| {
+            format!(
+                "NCCL without NVLS gives {:.0} GB/s: NCCL_NVLS_ENABLE=0, or no multicast on this machine",
+                it.expected
+            )
+        });
+    }
+    if let Some(between) = cluster.between.filter(|_| cluster.groups() > 1) {
+        let changed = |between: Between| Cluster { between: Some(between), ..cluster.clone() };
+        if between.gpudirect {
+            add(
+                normal::normal(collective, &changed(Between { gpudirect: false, ..between }), bytes),
+                &|it| {
+                    format!(
+                        "without GPUDirect RDMA {:.1} GB/s are expected: look for GDRDMA in the `via` lines of the log",
+                        it.expected
+                    )
+                },
+            );
+        }
+        for nics in [between.nics / 2, between.nics / 4, 1] {
+            if nics > 0 && nics < between.nics {
+                add(normal::normal(collective, &changed(Between { nics, ..between }), bytes), &|it| {
+                    format!("{nics} of {} NICs in use give {:.0} GB/s", between.nics, it.expected)
+                });
+            }
+        }
+        if between.kind != NicKind::Ethernet {
+            let tcp = Between { kind: NicKind::Ethernet, gpudirect: false, ..between };
+            add(normal::normal(collective, &changed(tcp), bytes), &|it| {
+                format!("plain TCP gives {:.1} GB/s: look for NET/Socket in the log", it.expected)
+            });
+        }
+    }
+    if cluster.gpus > 1 && !matches!(cluster.inside, Inside::Pci { peer_to_peer: false }) {
+        let shared = Cluster { inside: Inside::Pci { peer_to_peer: false }, ..cluster.clone() };
+        add(normal::normal(collective, &shared, bytes), &|it| {
+            format!(
+                "GPUs that talk through host memory (SHM) give {:.0} GB/s: peer-to-peer is off or broken",
+                it.expected
+            )
+        });
+    }
+    found.dedup();
+    found.truncate(3);
+    found
+}

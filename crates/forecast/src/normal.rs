@@ -1,0 +1,77 @@
+//! The interval of bus bandwidth that is normal, and whether a measured number is.
+
+use fabric::Collective;
+
+use crate::algorithm::{self, Algorithm, Ceiling, Way};
+use crate::cluster::Cluster;
+use crate::constants::constants;
+
+/// What is normal for one collective at one size.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Normal {
+    /// The lowest normal bus bandwidth, in GB/s.
+    pub low: f64,
+    /// The one to expect.
+    pub expected: f64,
+    /// The highest.
+    pub high: f64,
+    /// How long a call takes at the expected bandwidth, in microseconds.
+    pub time: f64,
+    /// How much of that is latency.
+    pub overhead: f64,
+    /// The algorithm that NCCL takes.
+    pub algorithm: Algorithm,
+    /// The link that limits long messages.
+    pub ceiling: Ceiling,
+    /// Bus bandwidth of very long messages.
+    pub asymptote: f64,
+    /// Whether measurements stand behind it; a wider interval says that none do.
+    pub measured: bool,
+}
+
+/// What is normal; `None` for a single rank, which has nobody to talk to.
+pub fn normal(collective: Collective, cluster: &Cluster, bytes: u64) -> Option<Normal> {
+    normal_by(collective, cluster, bytes, |_| true)
+}
+
+/// The same, of some algorithms only.
+pub(crate) fn normal_by(
+    collective: Collective,
+    cluster: &Cluster,
+    bytes: u64,
+    allowed: impl Fn(Algorithm) -> bool,
+) -> Option<Normal> {
+    let ways = algorithm::ways(collective, cluster);
+    let ranks = cluster.ranks()?;
+    let all = ways.iter().filter(|it| allowed(it.algorithm)).map(|way| of_way(way, collective, ranks, bytes));
+    all.min_by(|a, b| a.time.total_cmp(&b.time))
+}
+
+#[allow(clippy::cast_precision_loss, reason = "sizes of messages are far below 2^53")]
+fn of_way(way: &Way, collective: Collective, ranks: u32, bytes: u64) -> Normal {
+    let factor = collective.bus_factor(ranks);
+    let moved = bytes.max(1) as f64 * factor / 1e3;
+    let wire = moved / way.bandwidth;
+    // Pipelining: with the best length of pieces, what is lost grows with the root of the length until pieces are whole.
+    let fill = (2.0 * (way.steps * wire).sqrt()).min(way.fill);
+    let overhead = way.launch + way.steps + fill;
+    let time = overhead + wire;
+    let expected = moved / time;
+    let spread = &constants().spread;
+    let unmeasured = if way.measured { 0.0 } else { spread.unmeasured };
+    let part = |of_overhead: f64, of_link: f64| {
+        ((overhead / time * of_overhead).powi(2) + (wire / time * of_link).powi(2) + unmeasured.powi(2))
+            .sqrt()
+    };
+    Normal {
+        low: expected * (-part(spread.overhead_down, spread.link_down)).exp(),
+        expected,
+        high: expected * part(spread.overhead_up, spread.link_up).exp(),
+        time,
+        overhead,
+        algorithm: way.algorithm,
+        ceiling: way.ceiling,
+        asymptote: way.bandwidth,
+        measured: way.measured,
+    }
+}

@@ -1,0 +1,124 @@
+//! The search for the ways that lead to one node of the graph, breadth first, with NCCL's preferences.
+
+use crate::graph::{Graph, Link, LinkKind, Node};
+use crate::{Path, PathType, Settings};
+
+/// What the search knows of a node.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Reached {
+    pub(crate) path: Path,
+    /// The node before it, seen from where the search began.
+    before: usize,
+}
+
+/// All ways that lead to `base`.
+pub(crate) fn search(graph: &Graph, base: usize, settings: &Settings) -> Vec<Option<Reached>> {
+    let mut reached: Vec<Option<Reached>> = vec![None; graph.nodes.len()];
+    let start = Path { kind: PathType::Loc, bandwidth: fabric::link::local(), hops: 0 };
+    reached[base] = Some(Reached { path: start, before: base });
+    let mut edge = vec![base];
+    // Each round goes one link farther. A way longer than there are nodes would run in circles.
+    for _ in 0..graph.nodes.len() {
+        let mut next: Vec<usize> = Vec::new();
+        let mut listed = vec![false; graph.nodes.len()];
+        for &node in &edge {
+            let Some(here) = reached[node] else { continue };
+            for link in &graph.links[node] {
+                if !may_pass(graph, base, node, here.path, *link, settings) {
+                    continue;
+                }
+                let path = extend(graph, base, node, here.path, *link, settings);
+                if reached[link.to].is_none_or(|it| is_better(path, it.path, settings)) {
+                    reached[link.to] = Some(Reached { path, before: node });
+                    if !listed[link.to] {
+                        listed[link.to] = true;
+                        next.push(link.to);
+                    }
+                }
+            }
+        }
+        if next.is_empty() {
+            break;
+        }
+        edge = next;
+    }
+    reached
+}
+
+/// How many links lead from the base to its own board: a GPU has one of them since 2.30.
+fn own_links(graph: &Graph, base: usize, settings: &Settings) -> u32 {
+    u32::from(settings.since(2, 30, 0) && matches!(graph.nodes[base], Node::Gpu(_)))
+}
+
+fn is_board(graph: &Graph, node: usize, settings: &Settings) -> bool {
+    match graph.nodes[node] {
+        Node::Gpu(_) => !settings.since(2, 30, 0),
+        Node::Board(_) => true,
+        _ => false,
+    }
+}
+
+/// A way leads through another GPU only by NVLink from GPU to GPU, and only through one.
+fn may_pass(graph: &Graph, base: usize, node: usize, path: Path, link: Link, settings: &Settings) -> bool {
+    let own = own_links(graph, base, settings);
+    let from_own = if own == 0 {
+        node == base
+    } else {
+        matches!((graph.nodes[base], graph.nodes[node]), (Node::Gpu(one), Node::Board(other)) if one == other)
+    };
+    if from_own || !is_board(graph, node, settings) {
+        return true;
+    }
+    if link.kind == LinkKind::Local {
+        return matches!(graph.nodes[link.to], Node::Gpu(_));
+    }
+    !settings.nvb_disabled()
+        && link.kind == LinkKind::NvLink
+        && is_board(graph, link.to, settings)
+        && path.hops <= 1 + own
+}
+
+fn extend(graph: &Graph, base: usize, node: usize, path: Path, link: Link, settings: &Settings) -> Path {
+    let (here, there) = (graph.nodes[node], graph.nodes[link.to]);
+    let own = own_links(graph, base, settings);
+    let mut kind = link.kind.path();
+    if here == Node::Bridge && there == Node::Bridge {
+        kind = PathType::Pxb;
+    }
+    let at_cpu = matches!(here, Node::Socket(_)) || matches!(there, Node::Socket(_));
+    if link.kind == LinkKind::Pci && at_cpu {
+        kind = PathType::Phb;
+    }
+    let through_gpu = is_board(graph, node, settings) && path.kind == PathType::Nvl && path.hops > own;
+    if through_gpu && kind == PathType::Nvl {
+        kind = PathType::Nvb;
+    }
+    Path {
+        kind: path.kind.farther(kind, settings.version),
+        bandwidth: path.bandwidth.min(link.bandwidth),
+        hops: path.hops + 1,
+    }
+}
+
+/// Up to 2.30.4 the shortest way, and of these the widest; since 2.30.7 the nearest type, then the widest, then the shortest.
+fn is_better(new: Path, old: Path, settings: &Settings) -> bool {
+    let wider = new.bandwidth.total_cmp(&old.bandwidth);
+    if !settings.since(2, 30, 7) {
+        return new.hops <= old.hops && wider.is_gt();
+    }
+    let nearer = new.kind.compare(old.kind, settings.version).reverse();
+    nearer.then(wider).then(old.hops.cmp(&new.hops)).is_gt()
+}
+
+/// The GPU in the middle of a way that leads over NVLink from GPU to GPU.
+pub(crate) fn middle(graph: &Graph, reached: &[Option<Reached>], found: Reached) -> Option<usize> {
+    let before = |node: usize| reached.get(node).copied().flatten().map(|it| it.before);
+    match graph.nodes.get(found.before)? {
+        Node::Gpu(gpu) if found.path.hops == 2 => Some(*gpu),
+        Node::Board(_) if found.path.hops == 4 => match graph.nodes.get(before(found.before)?)? {
+            Node::Board(gpu) => Some(*gpu),
+            _ => None,
+        },
+        _ => None,
+    }
+}

@@ -1,0 +1,315 @@
+//! The release of NCCL and the variables it reads, as far as paths and transports depend on them.
+
+use std::collections::BTreeMap;
+
+use fabric::Version;
+use fabric::machine::{Machine, Maker, Nic, NicKind};
+
+use crate::PathType;
+
+/// What NCCL is told.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Settings {
+    /// The release.
+    pub version: Version,
+    /// The variables that are set, by name.
+    pub environment: BTreeMap<String, String>,
+}
+
+/// The network NCCL takes for a job.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Network {
+    /// libfabric by the aws-ofi-nccl plugin: EFA.
+    Libfabric,
+    /// NCCL's own `InfiniBand` and `RoCE`.
+    Ib,
+    /// TCP.
+    Socket,
+}
+
+/// Where a limit comes from.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Origin {
+    /// The release has it so.
+    Release,
+    /// A variable says so, by its name.
+    Variable(&'static str),
+}
+
+/// How far something is allowed, and who says so.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Level {
+    /// The farthest type that is allowed.
+    pub kind: PathType,
+    /// Who says so.
+    pub origin: Origin,
+}
+
+impl Default for Settings {
+    /// The newest release that this crate knows, 2.30.7, and no variable.
+    fn default() -> Self {
+        Self { version: Self::NEWEST, environment: BTreeMap::new() }
+    }
+}
+
+impl Settings {
+    /// The newest release that this crate knows.
+    pub const NEWEST: Version = Version::new(2, 30, 7);
+
+    /// A release without variables.
+    pub fn new(version: Version) -> Self {
+        Self { version, environment: BTreeMap::new() }
+    }
+
+    /// The same with one more variable.
+    #[must_use]
+    pub fn with(mut self, name: &str, value: &str) -> Self {
+        self.environment.insert(name.to_owned(), value.to_owned());
+        self
+    }
+
+    /// The text of a variable.
+    pub fn text(&self, name: &str) -> Option<&str> {
+        self.environment.get(name).map(String::as_str)
+    }
+
+    /// A variable as NCCL reads numbers: as C does, with the default for an empty text or one that does not fit.
+    pub fn number(&self, name: &str, default: i64) -> i64 {
+        self.text(name).filter(|it| !it.is_empty()).map_or(default, |it| c_integer(it).unwrap_or(default))
+    }
+
+    /// Whether the release is this one or newer.
+    pub(crate) fn since(&self, major: u16, minor: u16, patch: u16) -> bool {
+        self.version >= Version::new(major, minor, patch)
+    }
+
+    /// How far P2P is allowed, with this many GPUs in the node. `NCCL_P2P_DISABLE=1` beats `NCCL_P2P_LEVEL`.
+    pub fn p2p_level(&self, cpu: Maker, gpus: usize) -> Level {
+        if self.number("NCCL_P2P_DISABLE", 0) == 1 {
+            return Level { kind: PathType::Loc, origin: Origin::Variable("NCCL_P2P_DISABLE") };
+        }
+        if let Some(level) = self.level("NCCL_P2P_LEVEL") {
+            return level;
+        }
+        // Up to 2.22 everything was allowed but on the CPUs that are slow at it; since 2.23 nothing across a CPU,
+        // but for a pair of GPUs on AMD.
+        let far = if self.since(2, 23, 0) {
+            cpu == Maker::Amd && gpus <= 2
+        } else {
+            !matches!(cpu, Maker::Intel | Maker::Zhaoxin | Maker::Arm)
+        };
+        Level { kind: if far { PathType::Sys } else { PathType::Pxb }, origin: Origin::Release }
+    }
+
+    /// How far a NIC may be from a GPU for GPUDirect RDMA.
+    pub fn gpudirect_level(&self) -> Level {
+        self.level("NCCL_NET_GDR_LEVEL").unwrap_or(Level {
+            kind: if self.since(2, 29, 0) && self.gpudirect_c2c() { PathType::P2c } else { PathType::Pxb },
+            origin: Origin::Release,
+        })
+    }
+
+    fn level(&self, name: &'static str) -> Option<Level> {
+        let kind = PathType::from_level(self.text(name)?, self.version)?;
+        Some(Level { kind, origin: Origin::Variable(name) })
+    }
+
+    /// Whether GPUDirect may use the chip-to-chip link (`NCCL_NET_GDR_C2C`, 2.26 and newer, on since 2.27).
+    pub fn gpudirect_c2c(&self) -> bool {
+        self.since(2, 26, 0) && self.number("NCCL_NET_GDR_C2C", i64::from(self.since(2, 27, 0))) != 0
+    }
+
+    /// Whether a NIC may read GPU memory to send it (`NCCL_NET_GDR_READ`); `None` where NCCL decides by GPU.
+    pub fn gpudirect_read(&self) -> Option<bool> {
+        match self.number("NCCL_NET_GDR_READ", -2) {
+            0 => Some(false),
+            it if it > 0 => Some(true),
+            _ => None,
+        }
+    }
+
+    /// Whether shared memory is forbidden (`NCCL_SHM_DISABLE`).
+    pub fn shm_disabled(&self) -> bool {
+        self.number("NCCL_SHM_DISABLE", 0) == 1
+    }
+
+    /// Whether the network is forbidden inside a node (`NCCL_NET_DISABLE_INTRA`).
+    pub fn net_disabled_inside(&self) -> bool {
+        self.number("NCCL_NET_DISABLE_INTRA", 0) == 1
+    }
+
+    /// Whether NVLink through another GPU is forbidden (`NCCL_NVB_DISABLE`).
+    pub fn nvb_disabled(&self) -> bool {
+        self.number("NCCL_NVB_DISABLE", 0) != 0
+    }
+
+    /// Reading instead of writing by P2P (`NCCL_P2P_READ_ENABLE`); `None` where NCCL decides.
+    pub fn p2p_read(&self) -> Option<bool> {
+        match self.number("NCCL_P2P_READ_ENABLE", -2) {
+            -2 => None,
+            it => Some(it != 0),
+        }
+    }
+
+    /// Whether P2P is copied by the copy engine (`NCCL_P2P_USE_CUDA_MEMCPY`).
+    pub fn p2p_copy_engine(&self) -> bool {
+        self.number("NCCL_P2P_USE_CUDA_MEMCPY", 0) != 0
+    }
+
+    /// Whether GPUs of one process still go by handles (`NCCL_P2P_DIRECT_DISABLE`).
+    pub fn p2p_direct_disabled(&self) -> bool {
+        self.number("NCCL_P2P_DIRECT_DISABLE", 0) != 0
+    }
+
+    /// Whether memory is shared by cuMem handles (`NCCL_CUMEM_ENABLE`): since 2.18, and by default since 2.19 where the
+    /// driver is 12.0 or newer, which is taken for granted here.
+    pub fn cumem(&self) -> bool {
+        let default = if self.since(2, 19, 0) { -2 } else { 0 };
+        self.since(2, 18, 0) && self.number("NCCL_CUMEM_ENABLE", default) != 0
+    }
+
+    /// Whether sending through another GPU is allowed (`NCCL_PXN_DISABLE`, 2.12 and newer).
+    pub fn pxn(&self) -> bool {
+        self.since(2, 12, 0) && self.number("NCCL_PXN_DISABLE", 0) != 1
+    }
+
+    /// Whether such a GPU may reach the NIC by its chip-to-chip link (`NCCL_PXN_C2C`, on since 2.28).
+    pub fn pxn_c2c(&self) -> bool {
+        self.since(2, 27, 0) && self.number("NCCL_PXN_C2C", i64::from(self.since(2, 28, 0))) != 0
+    }
+
+    /// How eagerly send and receive use PXN (`NCCL_P2P_PXN_LEVEL`): 0 never, 1 as collectives do, 2 whenever possible.
+    pub fn p2p_pxn_level(&self) -> i64 {
+        if self.pxn() { self.number("NCCL_P2P_PXN_LEVEL", 2) } else { 0 }
+    }
+
+    /// Whether a ring may enter by one NIC and leave by another (`NCCL_CROSS_NIC`): 0 no, 1 yes, 2 if it helps.
+    pub fn cross_nic(&self) -> i64 {
+        self.number("NCCL_CROSS_NIC", 2)
+    }
+
+    /// How many NICs a GPU uses of the number that is near it (`NCCL_NETDEVS_POLICY`, 2.28 and newer).
+    pub(crate) fn nics_of_gpu(&self, near: usize, sharing: usize) -> usize {
+        let fair = near.div_ceil(sharing.max(1));
+        let policy = self.text("NCCL_NETDEVS_POLICY").filter(|_| self.since(2, 28, 0)).unwrap_or("AUTO");
+        if policy.eq_ignore_ascii_case("ALL") {
+            return near;
+        }
+        let most = policy.get(..4).filter(|it| it.eq_ignore_ascii_case("MAX:")).and_then(|_| policy.get(4..));
+        match most.and_then(c_integer).and_then(|it| usize::try_from(it).ok()) {
+            Some(most) if most > 0 => most.min(near),
+            _ => fair,
+        }
+    }
+
+    /// The network NCCL takes on this machine: `NCCL_NET` if set, else what its NICs are made for. A plugin that is not
+    /// installed cannot be seen here.
+    pub fn network(&self, machine: &Machine) -> Network {
+        let ib = self.number("NCCL_IB_DISABLE", 0) == 0;
+        match self.text("NCCL_NET") {
+            Some(it) if it.eq_ignore_ascii_case("Socket") => return Network::Socket,
+            Some(it) if it.eq_ignore_ascii_case("IB") => return Network::Ib,
+            Some(it) if it.to_ascii_lowercase().ends_with("libfabric") => return Network::Libfabric,
+            _ => {}
+        }
+        let has = |kinds: &[NicKind]| machine.nics.iter().any(|it| kinds.contains(&it.kind));
+        let untold = machine.nics.iter().any(|it| it.kind == NicKind::Unknown && it.gpudirect == Some(true));
+        if has(&[NicKind::Efa]) {
+            Network::Libfabric
+        } else if ib && (has(&[NicKind::InfiniBand, NicKind::Roce]) || untold) {
+            Network::Ib
+        } else {
+            Network::Socket
+        }
+    }
+}
+
+impl Network {
+    /// The name in NCCL's log.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Libfabric => "Libfabric",
+            Self::Ib => "IB",
+            Self::Socket => "Socket",
+        }
+    }
+
+    /// Whether it drives this NIC. One of unknown kind is given to any network.
+    pub fn drives(self, nic: &Nic) -> bool {
+        match nic.kind {
+            NicKind::Efa => self == Self::Libfabric,
+            NicKind::InfiniBand | NicKind::Roce => self == Self::Ib,
+            NicKind::Ethernet => self == Self::Socket,
+            NicKind::Unknown => true,
+        }
+    }
+}
+
+/// Reads a whole number as C's `strtoll` does with base 0: `0x10`, `010`, `-2`, `7seven`. No digits are 0; a number that
+/// does not fit is `None`.
+pub(crate) fn c_integer(text: &str) -> Option<i64> {
+    let text = text.trim_start();
+    let (negative, text) = match text.strip_prefix('-') {
+        Some(rest) => (true, rest),
+        None => (false, text.strip_prefix('+').unwrap_or(text)),
+    };
+    let hexadecimal = text.strip_prefix("0x").or_else(|| text.strip_prefix("0X"));
+    let (radix, digits) = match hexadecimal {
+        Some(rest) if rest.starts_with(|it: char| it.is_ascii_hexdigit()) => (16, rest),
+        _ if text.starts_with('0') => (8, text),
+        _ => (10, text),
+    };
+    let mut value = 0_i64;
+    for digit in digits.chars().map_while(|it| it.to_digit(radix)) {
+        value = value.checked_mul(i64::from(radix))?.checked_add(i64::from(digit))?;
+    }
+    Some(if negative { -value } else { value })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Origin, Settings, c_integer};
+    use crate::PathType;
+    use fabric::Version;
+    use fabric::machine::Maker;
+
+    #[test]
+    fn numbers_as_c_reads_them() {
+        for (text, want) in [
+            ("0x10", Some(16)),
+            ("010", Some(8)),
+            (" -2", Some(-2)),
+            ("7seven", Some(7)),
+            ("yes", Some(0)),
+            ("", Some(0)),
+            ("0x", Some(0)),
+            ("99999999999999999999", None),
+        ] {
+            assert_eq!(c_integer(text), want, "{text}");
+        }
+    }
+
+    #[test]
+    fn p2p_level_by_release_and_cpu() {
+        let level = |version, cpu, gpus| Settings::new(version).p2p_level(cpu, gpus).kind;
+        let (old, new) = (Version::new(2, 22, 3), Version::new(2, 23, 4));
+        assert_eq!(level(old, Maker::Amd, 8), PathType::Sys);
+        assert_eq!(level(old, Maker::Intel, 8), PathType::Pxb);
+        assert_eq!(level(new, Maker::Amd, 8), PathType::Pxb);
+        assert_eq!(level(new, Maker::Amd, 2), PathType::Sys);
+        assert_eq!(level(new, Maker::Intel, 2), PathType::Pxb);
+        let set = Settings::default().with("NCCL_P2P_LEVEL", "NVL").with("NCCL_P2P_DISABLE", "1");
+        let level = set.p2p_level(Maker::Amd, 8);
+        assert_eq!((level.kind, level.origin), (PathType::Loc, Origin::Variable("NCCL_P2P_DISABLE")));
+    }
+
+    #[test]
+    fn defaults_change_with_the_release() {
+        assert!(!Settings::new(Version::new(2, 18, 3)).cumem());
+        assert!(Settings::new(Version::new(2, 19, 3)).cumem());
+        assert!(!Settings::default().with("NCCL_CUMEM_ENABLE", "0").cumem());
+        assert!(!Settings::new(Version::new(2, 27, 3)).pxn_c2c());
+        assert_eq!(Settings::default().with("NCCL_NETDEVS_POLICY", "MAX:1").nics_of_gpu(4, 1), 1);
+        assert_eq!(Settings::default().nics_of_gpu(4, 2), 2);
+    }
+}

@@ -1,0 +1,175 @@
+//! The answer of `plumb expect`: is this number normal? Schema `plumb.expect/1`.
+
+use std::io::{self, Write};
+
+use forecast::{Cluster, Judgement, Normal};
+use serde::Serialize;
+
+use crate::text::{Style, bytes, wrap};
+
+/// What is normal, and whether a measured number is.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Expect {
+    /// `plumb.expect/1`.
+    pub schema: &'static str,
+    /// `all_reduce`.
+    pub collective: String,
+    /// The machines: `p5.48xlarge`.
+    pub machine: String,
+    /// How many of them.
+    pub nodes: u32,
+    /// Pods on each, and GPUs in each: `1x8`.
+    pub pods: String,
+    /// Ranks in all.
+    pub ranks: u32,
+    /// Bytes, as nccl-tests counts them.
+    pub bytes: u64,
+    /// The lowest normal bus bandwidth.
+    #[serde(rename = "low_GBps")]
+    pub low: f64,
+    /// The one to expect.
+    #[serde(rename = "expected_GBps")]
+    pub expected: f64,
+    /// The highest.
+    #[serde(rename = "high_GBps")]
+    pub high: f64,
+    /// How long the call takes at the expected bandwidth.
+    pub time_us: f64,
+    /// How much of that is latency.
+    pub latency_us: f64,
+    /// `Ring`, `NVLS`, ...
+    pub algorithm: String,
+    /// What limits long messages.
+    pub ceiling: String,
+    /// Bus bandwidth of very long messages.
+    #[serde(rename = "ceiling_GBps")]
+    pub asymptote: f64,
+    /// Whether published measurements stand behind the numbers.
+    pub calibrated: bool,
+    /// What was measured.
+    #[serde(rename = "measured_GBps")]
+    pub measured: Option<f64>,
+    /// `normal`, `low`, `too_good`; none without a measured number.
+    pub verdict: Option<String>,
+    /// Why.
+    pub reason: String,
+    /// What would explain a low number, likeliest first.
+    pub explanations: Vec<String>,
+}
+
+impl Expect {
+    /// Puts the answer together.
+    pub fn new(
+        collective: fabric::Collective,
+        cluster: &Cluster,
+        bytes: u64,
+        normal: &Normal,
+        judgement: Option<(f64, Judgement)>,
+    ) -> Self {
+        let (measured, judgement) = judgement.unzip();
+        let verdict = judgement.as_ref().map(|it| it.verdict.name().to_owned());
+        let (reason, explanations) = match judgement {
+            Some(it) => (it.reason, it.explanations),
+            None => (forecast::describe(collective, cluster, normal), Vec::new()),
+        };
+        Self {
+            schema: "plumb.expect/1",
+            collective: collective.name().to_owned(),
+            machine: cluster.machine.clone(),
+            nodes: cluster.nodes,
+            pods: format!("{}x{}", cluster.pods, cluster.gpus),
+            ranks: cluster.nodes * cluster.pods * cluster.gpus,
+            bytes,
+            low: rounded(normal.low),
+            expected: rounded(normal.expected),
+            high: rounded(normal.high),
+            time_us: rounded(normal.time),
+            latency_us: rounded(normal.overhead),
+            algorithm: normal.algorithm.name().to_owned(),
+            ceiling: normal.ceiling.describe().to_owned(),
+            asymptote: rounded(normal.asymptote),
+            calibrated: normal.measured,
+            measured,
+            verdict,
+            reason,
+            explanations,
+        }
+    }
+
+    /// For people.
+    pub fn text(&self, style: Style, out: &mut impl Write) -> io::Result<()> {
+        let bold = |text: &str| if style.colour { format!("\x1b[1m{text}\x1b[0m") } else { text.to_owned() };
+        let head = match (self.verdict.as_deref(), self.measured) {
+            (Some("normal"), Some(measured)) => format!("yes: {measured} GB/s is normal"),
+            (Some("low"), Some(measured)) => format!("low: {measured} GB/s is less than this hardware gives"),
+            (Some(_), Some(measured)) => format!("too good to be true: {measured} GB/s"),
+            _ => format!(
+                "{} GB/s is normal, {} to {}",
+                shown(self.expected),
+                shown(self.low),
+                shown(self.high)
+            ),
+        };
+        writeln!(out, "{}", bold(&head))?;
+        writeln!(out)?;
+        let ranks = if self.nodes == 1 { "1 node".to_owned() } else { format!("{} nodes", self.nodes) };
+        writeln!(
+            out,
+            "  what     {} of {}, {} ranks on {ranks} of {}",
+            self.collective,
+            bytes(self.bytes),
+            self.ranks,
+            self.machine
+        )?;
+        writeln!(
+            out,
+            "  normal   {} to {} GB/s bus bandwidth, {} expected ({} us a call)",
+            shown(self.low),
+            shown(self.high),
+            shown(self.expected),
+            shown(self.time_us)
+        )?;
+        for (i, line) in wrap(&self.reason, style.width.saturating_sub(11).max(30)).into_iter().enumerate() {
+            writeln!(out, "  {:<8} {line}", if i == 0 { "why" } else { "" })?;
+        }
+        for (i, explanation) in self.explanations.iter().enumerate() {
+            for (j, line) in wrap(explanation, style.width.saturating_sub(13).max(30)).into_iter().enumerate()
+            {
+                let label = if i == 0 && j == 0 { "fits" } else { "" };
+                writeln!(out, "  {label:<8} {} {line}", if j == 0 { "-" } else { " " })?;
+            }
+        }
+        if !self.calibrated {
+            let text = "no published measurement of this kind stands behind these numbers: the interval is wide for that reason";
+            for (i, line) in wrap(text, style.width.saturating_sub(11).max(30)).into_iter().enumerate() {
+                writeln!(out, "  {:<8} {line}", if i == 0 { "note" } else { "" })?;
+            }
+        }
+        Ok(())
+    }
+
+    /// For programs.
+    pub fn json(&self, out: &mut impl Write) -> io::Result<()> {
+        serde_json::to_writer_pretty(&mut *out, self)?;
+        writeln!(out)
+    }
+}
+
+/// Four digits tell all that is known.
+fn rounded(number: f64) -> f64 {
+    if number == 0.0 || !number.is_finite() {
+        return 0.0;
+    }
+    let digits = 3.0 - number.abs().log10().floor();
+    let scale = 10_f64.powf(digits);
+    (number * scale).round() / scale
+}
+
+/// `437`, `43.7`, `4.37`.
+pub(crate) fn shown(number: f64) -> String {
+    match number.abs() {
+        it if it >= 100.0 => format!("{number:.0}"),
+        it if it >= 10.0 => format!("{number:.1}"),
+        _ => format!("{number:.2}"),
+    }
+}
