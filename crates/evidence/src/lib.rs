@@ -25,6 +25,7 @@ mod scan;
 mod segment;
 pub mod signals;
 mod source;
+pub mod topology;
 
 pub use absent::Absent;
 pub use case::{BINARY, Case, CaseBuilder, Process};

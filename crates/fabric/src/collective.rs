@@ -79,9 +79,8 @@ impl FromStr for Collective {
 
     /// Takes every spelling people use: `all_reduce`, `allreduce`, `AllReduce`, `all_reduce_perf`, `all-to-all`.
     fn from_str(text: &str) -> Result<Self, Self::Err> {
-        let plain = |text: &str| {
-            text.chars().filter(|it| it.is_ascii_alphanumeric()).collect::<String>().to_lowercase()
-        };
+        let plain =
+            |text: &str| text.chars().filter(char::is_ascii_alphanumeric).collect::<String>().to_lowercase();
         let wanted = plain(text.trim().trim_end_matches("_perf"));
         Self::ALL.into_iter().find(|it| plain(it.name()) == wanted).ok_or_else(|| {
             let names: Vec<&str> = Self::ALL.iter().map(|it| it.name()).collect();

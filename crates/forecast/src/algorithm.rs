@@ -136,7 +136,7 @@ impl<'a> Job<'a> {
             local: cluster.local(),
             inside: inside(cluster),
             outside,
-            step: (inner, cluster.between.map_or(0.0, |it| network_step(it))),
+            step: (inner, cluster.between.map_or(0.0, network_step)),
         }
     }
 

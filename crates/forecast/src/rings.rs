@@ -79,9 +79,9 @@ impl Search {
         }
         let mut next: Vec<usize> = (0..self.n).filter(|it| !seen[*it]).collect();
         // Where few links are left, they should be used first; of equals the seed decides.
-        let seed = self.seed;
+        let salt = self.seed;
         let chance =
-            |it: usize| (it as u64 + 1).wrapping_mul(seed.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1) >> 40;
+            |it: usize| (it as u64 + 1).wrapping_mul(salt.wrapping_mul(0x9e37_79b9_7f4a_7c15) | 1) >> 40;
         next.sort_by_key(|it| (self.free[*it].iter().sum::<u32>(), chance(*it)));
         for to in next {
             let Some(taken) = self.hop(at, to, detours) else { continue };

@@ -1,12 +1,18 @@
-//! `nvidia-smi topo -m`, as far as rules about logs need it.
+//! `nvidia-smi topo -m`, line by line.
 //!
 //! ```text
 //!         GPU0    GPU1    NIC0    CPU Affinity    NUMA Affinity   GPU NUMA ID
 //! GPU0     X      NV12    PXB     0-23,48-71      0               N/A
 //! GPU1    NV12     X      PXB     0-23,48-71      0               N/A
+//! NIC0    PXB     PXB      X
+//!
+//! NIC Legend:
+//!   NIC0: mlx5_0
 //! ```
+//!
+//! What the lines mean together, [`crate::topology`] finds out.
 
-use crate::source::Quote;
+use crate::source::{Quote, Spot};
 
 /// A matrix of paths.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -15,8 +21,36 @@ pub struct TopologyMatrix {
     pub columns: Vec<Box<str>>,
     /// The rows: a name and one path for each column.
     pub rows: Vec<(Box<str>, Vec<Box<str>>)>,
+    /// What stands beside the paths, for each row.
+    pub beside: Vec<Beside>,
+    /// `NIC0: mlx5_0`
+    pub legend: Vec<(Box<str>, Box<str>)>,
     /// The header line.
     pub quote: Quote,
+    /// What the header says of the words beside the paths.
+    headings: Vec<Heading>,
+}
+
+/// What stands in a row beside the paths.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Beside {
+    /// `0-23,48-71`
+    pub cpus: Option<Box<str>>,
+    /// `0`
+    pub numa: Option<u32>,
+    /// The word in the place of a path that is none.
+    pub stopped_at: Option<Box<str>>,
+    /// Whether words are missing that the header announces.
+    pub cut: bool,
+    /// Where the row stands.
+    pub spot: Spot,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Heading {
+    Cpus,
+    Numa,
+    Other,
 }
 
 impl TopologyMatrix {
@@ -34,21 +68,81 @@ impl TopologyMatrix {
                 .map(|(column, path)| (&*row.0, &**column, &**path))
         })
     }
+
+    /// Whether a line is a device and at least one path.
+    pub(crate) fn is_cells(text: &str) -> bool {
+        let mut words = text.split_whitespace();
+        words.next().is_some_and(is_device) && words.next().is_some_and(is_path)
+    }
+
+    /// Begins a matrix, if the line is a header.
+    pub(crate) fn begin(text: &str, quote: impl FnOnce() -> Quote) -> Option<Self> {
+        let (columns, headings) = header(text)?;
+        let (rows, beside, legend) = (Vec::new(), Vec::new(), Vec::new());
+        Some(Self { columns, rows, beside, legend, quote: quote(), headings })
+    }
+
+    /// Takes a row. Whether the line is one.
+    pub(crate) fn take_row(&mut self, text: &str, spot: Spot) -> bool {
+        let mut words = text.split_whitespace().peekable();
+        let Some(name) =
+            words.next().filter(|it| is_device(it) || self.columns.iter().any(|column| **column == **it))
+        else {
+            return false;
+        };
+        let mut cells: Vec<Box<str>> = Vec::new();
+        while cells.len() < self.columns.len()
+            && let Some(path) = words.next_if(|it| is_path(it))
+        {
+            cells.push(path.into());
+        }
+        if cells.is_empty() {
+            return false;
+        }
+        let rest: Vec<&str> = words.collect();
+        let stopped_at =
+            rest.first().filter(|_| cells.len() < self.columns.len()).map(|it| Box::<str>::from(*it));
+        self.beside.push(self.beside_of(name, &rest, stopped_at, spot));
+        self.rows.push((name.into(), cells));
+        true
+    }
+
+    fn beside_of(&self, name: &str, rest: &[&str], stopped_at: Option<Box<str>>, spot: Spot) -> Beside {
+        // Rows of NICs have nothing beside their paths.
+        let cut = name.starts_with("GPU") && rest.len() < self.headings.len();
+        let word = |heading| {
+            let at = self.headings.iter().position(|it| *it == heading).filter(|_| !cut)?;
+            rest.get(at).copied().filter(|it| it.starts_with(|it: char| it.is_ascii_digit()))
+        };
+        let cpus = word(Heading::Cpus).map(Into::into);
+        let numa = word(Heading::Numa).and_then(|it| it.parse().ok());
+        Beside { cpus, numa, stopped_at, cut, spot }
+    }
+
+    /// Takes a line of the legend of NICs. Whether the line is one.
+    pub(crate) fn take_legend(&mut self, text: &str) -> bool {
+        let Some((short, name)) = legend(text) else { return false };
+        if self.columns.iter().any(|it| **it == *short) && self.legend.iter().all(|it| *it.0 != *short) {
+            self.legend.push((short.into(), name.into()));
+        }
+        true
+    }
 }
 
 pub(super) fn is_row(line: &[u8]) -> bool {
     let inner = line.trim_ascii_start();
     // A header begins with GPU0, with or without ANSI underlining.
-    if inner.starts_with(b"GPU")
-        || inner.starts_with(b"NIC")
-        || inner.starts_with(b"mlx5_")
-        || inner.starts_with(b"\x1b[4mGPU")
-    {
+    if inner.starts_with(b"\x1b[4mGPU") || DEVICES.iter().any(|it| inner.starts_with(it.as_bytes())) {
         let text = String::from_utf8_lossy(inner.get(..inner.len().min(2000)).unwrap_or_default());
-        return header(&text).is_some() || row(&text).is_some();
+        let text = plain(&text);
+        return header(&text).is_some() || TopologyMatrix::is_cells(&text) || legend(&text).is_some();
     }
     LEGEND.iter().any(|it| inner.starts_with(it.as_bytes()))
 }
+
+/// What names of devices begin with, before a digit or `bond`.
+static DEVICES: &[&str] =
+    &["GPU", "NIC", "mlx5_", "mlx4_", "rdmap", "efa_", "irdma", "bnxt_re", "ibp", "rocep"];
 
 static LEGEND: &[&str] = &[
     "X    = Self",
@@ -64,12 +158,15 @@ static LEGEND: &[&str] = &[
 
 pub(super) fn take(matrices: &mut Vec<TopologyMatrix>, open: &mut bool, quote: Quote) {
     let text = plain(&quote.text);
-    if let Some(columns) = header(&text) {
-        matrices.push(TopologyMatrix { columns, rows: Vec::new(), quote });
+    let text = String::from_utf8_lossy(super::strip_label(text.as_bytes())).into_owned();
+    let spot = quote.spot;
+    if let Some(matrix) = TopologyMatrix::begin(&text, || quote) {
+        matrices.push(matrix);
         *open = true;
-    } else if let (true, Some(matrix), Some((name, cells))) = (*open, matrices.last_mut(), row(&text)) {
-        let cells = cells.into_iter().take(matrix.columns.len()).collect();
-        matrix.rows.push((name, cells));
+    } else if let Some(matrix) = matrices.last_mut()
+        && !(*open && matrix.take_row(&text, spot))
+    {
+        matrix.take_legend(&text);
     }
 }
 
@@ -91,26 +188,48 @@ fn plain(text: &str) -> String {
     out
 }
 
-fn header(text: &str) -> Option<Vec<Box<str>>> {
-    let text = plain(text);
-    let columns: Vec<Box<str>> =
-        text.split_whitespace().take_while(|it| is_device(it)).map(Into::into).collect();
-    (columns.len() >= 2 && columns.first().is_some_and(|it| it.starts_with("GPU"))).then_some(columns)
+/// The columns, and what is announced beside them.
+fn header(text: &str) -> Option<(Vec<Box<str>>, Vec<Heading>)> {
+    let (devices, beside) =
+        text.split_at(text.find("CPU Aff").or_else(|| text.find("NUMA Aff")).unwrap_or(text.len()));
+    let columns: Vec<Box<str>> = devices.split_whitespace().map(Into::into).collect();
+    let first = columns.first().is_some_and(|it| numbered(it, "GPU"));
+    let devices = if beside.is_empty() {
+        // Nothing shows that this is a table: known names only.
+        columns.len() >= 2 && columns.iter().all(|it| is_device(it))
+    } else {
+        columns.iter().all(|it| it.contains(|it: char| it.is_ascii_digit()) && !is_path(it))
+    };
+    (first && devices).then(|| (columns, headings(beside)))
+}
+
+/// `CPU Affinity    NUMA Affinity   GPU NUMA ID`
+fn headings(text: &str) -> Vec<Heading> {
+    let mut found: Vec<(usize, Heading)> =
+        [("CPU Affinity", Heading::Cpus), ("NUMA Affinity", Heading::Numa), ("GPU NUMA ID", Heading::Other)]
+            .into_iter()
+            .filter_map(|(name, heading)| Some((text.find(name)?, heading)))
+            .collect();
+    found.sort_by_key(|it| it.0);
+    found.into_iter().map(|it| it.1).collect()
 }
 
 fn is_device(word: &str) -> bool {
-    ["GPU", "NIC", "mlx5_", "rdmap", "efa_", "irdma"].iter().any(|it| {
-        word.strip_prefix(it)
-            .is_some_and(|rest| rest.starts_with(|c: char| c.is_ascii_digit()) || rest.starts_with("bond"))
-    })
+    DEVICES.iter().any(|it| numbered(word, it))
 }
 
-fn row(text: &str) -> Option<(Box<str>, Vec<Box<str>>)> {
-    let text = plain(text);
-    let mut words = text.split_whitespace();
-    let name = words.next().filter(|it| is_device(it))?;
-    let cells: Vec<Box<str>> = words.take_while(|it| is_path(it)).map(Into::into).collect();
-    (!cells.is_empty()).then(|| (name.into(), cells))
+/// Whether a word is `prefix` and a number, or what may stand for one.
+fn numbered(word: &str, prefix: &str) -> bool {
+    word.strip_prefix(prefix)
+        .is_some_and(|rest| rest.starts_with(|c: char| c.is_ascii_digit()) || rest.starts_with("bond"))
+}
+
+/// `NIC0: mlx5_0`
+fn legend(text: &str) -> Option<(&str, &str)> {
+    let (short, name) = text.trim().split_once(": ")?;
+    let name = name.trim();
+    (numbered(short, "NIC") && !name.is_empty() && !name.contains(char::is_whitespace))
+        .then_some((short, name))
 }
 
 fn is_path(word: &str) -> bool {
@@ -122,28 +241,50 @@ fn is_path(word: &str) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use super::{is_row, take};
+    use super::{TopologyMatrix, is_row, take};
     use crate::source::{Quote, Spot};
+
+    fn matrix(text: &str) -> TopologyMatrix {
+        let (mut matrices, mut open) = (Vec::new(), false);
+        for line in text.lines().filter(|it| is_row(it.as_bytes())) {
+            take(&mut matrices, &mut open, Quote::new(Spot { region: 0, line: 0 }, line.as_bytes()));
+        }
+        matrices.remove(0)
+    }
 
     #[test]
     fn reads_a_matrix() {
         let text = "\tGPU0\tGPU1\tNIC0\tCPU Affinity\tNUMA Affinity\n\
                     GPU0\t X \tNV12\tPXB\t0-23\t0\n\
                     GPU1\tNV12\t X \tSYS\t0-23\t0\n\
-                    NIC0\tPXB\tSYS\t X \n";
-        let (mut matrices, mut open) = (Vec::new(), false);
-        for line in text.lines() {
-            assert!(is_row(line.as_bytes()), "{line}");
-            take(&mut matrices, &mut open, Quote::new(Spot { region: 0, line: 0 }, line.as_bytes()));
-        }
-        let matrix = &matrices[0];
+                    NIC0\tPXB\tSYS\t X \n\n\
+                    NIC Legend:\n\n  NIC0: mlx5_0\n";
+        let matrix = matrix(text);
         assert_eq!((matrix.n_gpus(), matrix.columns.len(), matrix.rows.len()), (2, 3, 3));
         assert_eq!(matrix.gpu_paths().map(|it| it.2).collect::<Vec<_>>(), ["NV12", "NV12"]);
+        assert_eq!((matrix.beside[0].cpus.as_deref(), matrix.beside[0].numa), (Some("0-23"), Some(0)));
+        assert_eq!(*matrix.legend, [("NIC0".into(), "mlx5_0".into())]);
+    }
+
+    #[test]
+    fn one_gpu_is_a_matrix_too() {
+        let text =
+            "\t\x1b[4mGPU0\tCPU Affinity\tNUMA Affinity\tGPU NUMA ID\x1b[0m\nGPU0\t X \t0-15\t0\t\tN/A\n";
+        let matrix = matrix(text);
+        assert_eq!(*matrix.columns, ["GPU0".into()]);
+        assert_eq!(matrix.beside[0].cpus.as_deref(), Some("0-15"));
+    }
+
+    #[test]
+    fn a_row_may_be_cut() {
+        let matrix = matrix("GPU0 GPU1 CPU Affinity NUMA Affinity\nGPU0 X NV1 0-3\nGPU1 NV1 N/A 0-3 0\n");
+        assert!(matrix.beside[0].cut && matrix.beside[0].cpus.is_none());
+        assert_eq!(matrix.beside[1].stopped_at.as_deref(), Some("N/A"));
     }
 
     #[test]
     fn other_lines_are_no_rows() {
-        for line in ["GPU 0 is hot", "GPU memory usage", "GPU0: 80 %", "NIC group 0"] {
+        for line in ["GPU 0 is hot", "GPU memory usage", "GPU0: 80 %", "NIC group 0", "NIC0: link is down"] {
             assert!(!is_row(line.as_bytes()), "{line}");
         }
     }

@@ -17,6 +17,8 @@ pub struct TopologyXml {
     pub pci_without_link: usize,
     /// PCI devices.
     pub pci: usize,
+    /// The tags as they were read, for [`crate::topology`].
+    pub(crate) text: String,
     /// The first line.
     pub quote: Option<Quote>,
 }
@@ -42,6 +44,9 @@ pub struct XmlNet {
     /// Whether it can do GPUDirect.
     pub gpudirect: Option<bool>,
 }
+
+/// More than the dump of any machine has.
+const TEXT_LIMIT: usize = 4 << 20;
 
 pub(super) fn is_tag(line: &[u8]) -> bool {
     let inner = line.trim_ascii_start();
@@ -72,6 +77,12 @@ pub(super) fn take(all: &mut Vec<TopologyXml>, open: &mut bool, quote: &Quote) {
         *open = true;
     }
     let Some(xml) = all.last_mut() else { return };
+    if let Some(tag) = line.find('<').and_then(|it| line.get(it..))
+        && xml.text.len() < TEXT_LIMIT
+    {
+        xml.text.push_str(tag);
+        xml.text.push('\n');
+    }
     if line.starts_with("<gpu ") {
         if let Some(device) = number(line, "dev") {
             xml.gpus.push(XmlGpu { device, sm: number(line, "sm"), rank: number(line, "rank") });

@@ -1,0 +1,308 @@
+//! The XML of `NCCL_TOPO_DUMP_FILE`, and of `NCCL_TOPO_FILE`, which has the same form.
+//!
+//! ```text
+//! <system version="1">
+//!   <cpu host_hash="0x1" numaid="0" affinity="ffff" arch="x86_64" vendor="GenuineIntel" familyid="6" modelid="85">
+//!     <pci busid="ffff:ff:01.0" class="0x060400" link_speed="8 GT/s" link_width="16">
+//!       <pci busid="0000:10:1c.0" class="0x030200" link_speed="8 GT/s" link_width="16">
+//!         <gpu dev="0" sm="80" rank="0" gdr="1"><nvlink target="0000:c8:00.0" count="12" tclass="0x068000"/></gpu>
+//! ```
+//!
+//! The tree is walked with a stack of its own: how deep the text nests costs memory, which the limit on nodes bounds,
+//! never the stack of the thread.
+
+use std::collections::BTreeMap;
+
+use fabric::machine::{
+    Bridge, BusId, Gpu, Machine, Maker, Nic, NicKind, NvEnd, NvLink, PciLink, Place, Socket,
+};
+use fabric::units::GigabitsPerSecond;
+use roxmltree::{Document, Node, ParsingOptions};
+
+use super::{Kind, Topology, Trouble, check_size, count, graph_xml, nic_kind};
+
+/// The most nodes a document may have: a thousand GPUs with a dozen links each have less.
+const MOST_NODES: u32 = 200_000;
+
+/// The most bridges of a machine.
+const MOST_BRIDGES: usize = 4096;
+
+/// The longest text an attribute is read with. NCCL's own limit is 255.
+const LONGEST: usize = 4096;
+
+/// The longest document. NCCL itself stops at some thousand tags.
+const LONGEST_TEXT: usize = 64 << 20;
+
+/// Reads the document that begins at `text`, which is line `line` of the whole.
+pub(super) fn read(text: &[u8], line: u64) -> Result<Topology, Trouble> {
+    let (name, kind) =
+        if text.starts_with(b"<graphs") { ("graphs", Kind::GraphXml) } else { ("system", Kind::TopologyXml) };
+    let end = format!("</{name}>");
+    let empty = text.get(..text.len().min(LONGEST)).and_then(|it| {
+        let close = memchr::memchr(b'>', it)?;
+        it.get(..close)?.ends_with(b"/").then_some(close + 1)
+    });
+    let closed = || memchr::memmem::find(text, end.as_bytes()).map(|it| it + end.len());
+    let Some(length) = empty.or_else(closed) else {
+        return Err(Trouble::at(line, format!("the XML is cut: <{name}> is never closed")));
+    };
+    if length > LONGEST_TEXT {
+        return Err(Trouble::at(line, "the XML is larger than 64 MiB"));
+    }
+    let text = String::from_utf8_lossy(text.get(..length).unwrap_or_default());
+    let options = ParsingOptions { nodes_limit: MOST_NODES, ..ParsingOptions::default() };
+    let document = Document::parse_with_options(&text, options).map_err(|it| {
+        let at = line + u64::from(it.pos().row).saturating_sub(1);
+        match it {
+            roxmltree::Error::NodesLimitReached => {
+                Trouble::at(line, "more than 200,000 tags in the XML: no machine has as many")
+            }
+            it => Trouble::at(at, format!("not XML: {it}")),
+        }
+    })?;
+    let place =
+        |node: Node<'_, '_>| line + u64::from(document.text_pos_at(node.range().start).row).saturating_sub(1);
+    let root = document.root_element();
+    match kind {
+        Kind::GraphXml => graph_xml::read(root, line),
+        _ => system(root, line, &place),
+    }
+}
+
+/// A tag and what it hangs below.
+struct Open<'a, 'input> {
+    node: Node<'a, 'input>,
+    at: Place,
+    /// The PCI device it is part of.
+    pci: Option<Node<'a, 'input>>,
+}
+
+/// The tags in a tag, last first: the stack gives them back in order.
+fn below<'a, 'input>(
+    node: Node<'a, 'input>,
+    at: Place,
+    pci: Option<Node<'a, 'input>>,
+) -> impl Iterator<Item = Open<'a, 'input>> {
+    node.children().rev().filter(Node::is_element).map(move |node| Open { node, at, pci })
+}
+
+fn system(root: Node<'_, '_>, line: u64, place: &dyn Fn(Node<'_, '_>) -> u64) -> Result<Topology, Trouble> {
+    let of_kind = |name: &str| root.descendants().filter(|it| it.has_tag_name(name)).count();
+    check_size(of_kind("gpu"), "GPUs", line)?;
+    check_size(of_kind("net"), "NICs", line)?;
+    let mut machine = Machine::default();
+    let mut notes = Vec::new();
+    let mut links: Vec<(usize, Node<'_, '_>)> = Vec::new();
+
+    let cpus: Vec<Node<'_, '_>> = root.children().filter(|it| it.has_tag_name("cpu")).collect();
+    let host = cpus.first().and_then(|it| attribute(*it, "host_hash"));
+    let (here, elsewhere): (Vec<_>, Vec<_>) =
+        cpus.into_iter().partition(|it| attribute(*it, "host_hash") == host);
+    let mut hosts: Vec<&str> = elsewhere.iter().filter_map(|it| attribute(*it, "host_hash")).collect();
+    hosts.sort_unstable();
+    hosts.dedup();
+    if !hosts.is_empty() {
+        notes.push(format!("The dump has {}; the first is shown.", count(hosts.len() + 1, "host")));
+    }
+    for cpu in &here {
+        machine.sockets.push(socket(*cpu));
+        let at = Place::Socket(machine.sockets.len() - 1);
+        let mut open: Vec<Open<'_, '_>> = below(*cpu, at, None).collect();
+        while let Some(Open { node, at, pci }) = open.pop() {
+            let (mut under, mut card) = (at, pci);
+            match node.tag_name().name() {
+                "pci" => {
+                    card = Some(node);
+                    if node.children().any(|it| it.has_tag_name("pci")) {
+                        if machine.bridges.len() >= MOST_BRIDGES {
+                            return Err(Trouble::at(
+                                line,
+                                "more than 4,096 PCI bridges: no machine has as many",
+                            ));
+                        }
+                        let bus = attribute(node, "busid").and_then(BusId::parse);
+                        machine.bridges.push(Bridge { at, bus, link: pci_link(node) });
+                        under = Place::Bridge(machine.bridges.len() - 1);
+                    }
+                }
+                "gpu" => {
+                    let at_gpu = machine.gpus.len();
+                    let nvlinks = node.children().filter(|it| it.has_tag_name("nvlink"));
+                    links.extend(nvlinks.map(|it| (at_gpu, it)));
+                    machine.gpus.push(gpu(node, at, pci, at_gpu));
+                    continue;
+                }
+                "net" => {
+                    machine.nics.push(nic(node, at, pci, machine.nics.len()));
+                    continue;
+                }
+                _ => {}
+            }
+            open.extend(below(node, under, card));
+        }
+    }
+    if machine.gpus.is_empty() && machine.nics.is_empty() {
+        return Err(Trouble::at(line, "<system> has neither a GPU nor a NIC in it"));
+    }
+    nvlinks(&links, &mut machine, &mut notes, place);
+    unknowns(&mut machine);
+    let (graphs, paths) = (Vec::new(), Vec::new());
+    Ok(Topology { kind: Kind::TopologyXml, machine, graphs, paths, line, notes })
+}
+
+pub(super) fn attribute<'a>(node: Node<'a, '_>, name: &str) -> Option<&'a str> {
+    node.attribute(name).map(str::trim).filter(|it| !it.is_empty() && it.len() <= LONGEST)
+}
+
+pub(super) fn number<T: std::str::FromStr>(node: Node<'_, '_>, name: &str) -> Option<T> {
+    attribute(node, name)?.parse().ok()
+}
+
+fn socket(cpu: Node<'_, '_>) -> Socket {
+    let maker = match (attribute(cpu, "arch"), attribute(cpu, "vendor")) {
+        (Some("arm64"), _) => Maker::Arm,
+        (Some("ppc64"), _) => Maker::Power,
+        (_, Some("GenuineIntel")) => Maker::Intel,
+        (_, Some("AuthenticAMD")) => Maker::Amd,
+        (_, Some("CentaurHauls" | "Shanghai")) => Maker::Zhaoxin,
+        _ => Maker::Unknown,
+    };
+    Socket {
+        numa: number(cpu, "numaid"),
+        cpus: attribute(cpu, "affinity").and_then(cpu_list),
+        maker,
+        model: number(cpu, "familyid").zip(number(cpu, "modelid")),
+    }
+}
+
+/// `ffff,000000ff` as `0-7,32-47`.
+fn cpu_list(mask: &str) -> Option<Box<str>> {
+    let mut set = Vec::new();
+    for (word, digits) in (0_u32..).zip(mask.rsplit(',')) {
+        let bits = u32::from_str_radix(digits.trim().trim_start_matches("0x"), 16).ok()?;
+        set.extend((0..32).filter(|it| bits >> it & 1 == 1).map(|it| word.saturating_mul(32) + it));
+    }
+    let mut ranges: Vec<(u32, u32)> = Vec::new();
+    for cpu in set {
+        match ranges.last_mut() {
+            Some(last) if last.1 + 1 == cpu => last.1 = cpu,
+            _ => ranges.push((cpu, cpu)),
+        }
+    }
+    let texts: Vec<String> = ranges
+        .into_iter()
+        .map(|(from, to)| if from == to { from.to_string() } else { format!("{from}-{to}") })
+        .collect();
+    (!texts.is_empty()).then(|| texts.join(",").into())
+}
+
+fn pci_link(pci: Node<'_, '_>) -> Option<PciLink> {
+    let gigatransfers: f64 = attribute(pci, "link_speed")?.split_whitespace().next()?.parse().ok()?;
+    let width: u32 = number(pci, "link_width")?;
+    let sane = gigatransfers.is_finite() && gigatransfers > 0.0 && (1..=64).contains(&width);
+    sane.then_some(PciLink { gigatransfers, width })
+}
+
+fn gpu(node: Node<'_, '_>, at: Place, pci: Option<Node<'_, '_>>, order: usize) -> Gpu {
+    let c2c = node.children().filter(|it| it.has_tag_name("c2c"));
+    // MB/s, each way.
+    let c2c: f64 = c2c
+        .filter_map(|it| Some(number::<f64>(it, "bw")? * number::<f64>(it, "count").unwrap_or(1.0) / 1000.0))
+        .filter(|it| it.is_finite() && *it > 0.0)
+        .sum();
+    Gpu {
+        index: number(node, "dev").unwrap_or_else(|| super::number(order)),
+        at,
+        bus: pci.and_then(|it| attribute(it, "busid")).and_then(BusId::parse),
+        link: pci.and_then(pci_link),
+        model: None,
+        compute: number(node, "sm").filter(|it| *it > 0),
+        gpudirect: number::<i32>(node, "gdr").map(|it| it != 0),
+        rank: number(node, "rank"),
+        c2c: (c2c > 0.0).then_some(c2c),
+    }
+}
+
+fn nic(node: Node<'_, '_>, at: Place, pci: Option<Node<'_, '_>>, order: usize) -> Nic {
+    let name = attribute(node, "name").unwrap_or("network device");
+    let amazon = pci.is_some_and(|it| attribute(it, "vendor") == Some("0x1d0f"));
+    let kind = match nic_kind(name) {
+        NicKind::Unknown if amazon => NicKind::Efa,
+        kind => kind,
+    };
+    Nic {
+        name: name.into(),
+        index: number(node, "dev").unwrap_or_else(|| super::number(order)),
+        at,
+        bus: pci.and_then(|it| attribute(it, "busid")).and_then(BusId::parse),
+        link: pci.and_then(pci_link),
+        rate: number::<f64>(node, "speed")
+            .filter(|it| it.is_finite() && *it > 0.0)
+            .map(|it| GigabitsPerSecond(it / 1000.0)),
+        gpudirect: number::<i32>(node, "gdr").map(|it| it != 0),
+        latency: number::<f64>(node, "latency").filter(|it| it.is_finite() && *it > 0.0),
+        kind,
+    }
+}
+
+/// Adds up the links of each GPU by what is at their other end.
+fn nvlinks(
+    links: &[(usize, Node<'_, '_>)],
+    machine: &mut Machine,
+    notes: &mut Vec<String>,
+    place: &dyn Fn(Node<'_, '_>) -> u64,
+) {
+    let gpus: BTreeMap<BusId, usize> =
+        machine.gpus.iter().zip(0..).filter_map(|(gpu, at)| Some((gpu.bus?, at))).collect();
+    let mut counts: BTreeMap<(usize, NvEnd), u32> = BTreeMap::new();
+    let mut lost = Vec::new();
+    for (from, node) in links {
+        let class = attribute(*node, "tclass").unwrap_or_default();
+        let target = attribute(*node, "target").and_then(BusId::parse);
+        let peer = target.and_then(|it| gpus.get(&it)).copied().filter(|it| it != from);
+        let to = match (class, peer) {
+            ("0x068001", _) => {
+                machine.gpus.get(*from).and_then(|it| machine.socket_of(it.at)).map(NvEnd::Socket)
+            }
+            (_, Some(peer)) => Some(NvEnd::Gpu(peer)),
+            (class, None) if class.starts_with("0x0680") => Some(NvEnd::Switch),
+            _ => None,
+        };
+        let count = number::<u32>(*node, "count").unwrap_or(1);
+        match to {
+            Some(to) => {
+                let sum = counts.entry((*from, to)).or_default();
+                *sum = sum.saturating_add(count);
+            }
+            None => lost.push(*node),
+        }
+    }
+    if let Some(node) = lost.first() {
+        let target = attribute(*node, "target").unwrap_or("nothing");
+        notes.push(format!(
+            "Line {}: an NVLink goes to {target}, which is no GPU of this machine ({} left out).",
+            place(*node),
+            count(lost.len(), "such tag")
+        ));
+    }
+    machine.nvlinks = counts.into_iter().map(|((from, to), count)| NvLink { from, to, count }).collect();
+}
+
+fn unknowns(machine: &mut Machine) {
+    let mut say = |text: &str| machine.unknown.push(text.to_owned());
+    if !machine.gpus.is_empty() {
+        say("The dump does not name the models of GPUs, only their compute capability.");
+    }
+    if machine.gpus.iter().any(|it| it.link.is_none()) {
+        say("PCI Express speed or width is missing for some devices, as in a virtual machine.");
+    }
+    if machine.nics.iter().any(|it| it.rate.is_none()) {
+        say("The rate of some NICs is missing.");
+    }
+    if machine.sockets.iter().any(|it| it.numa.is_none()) {
+        say("The NUMA node of some CPUs is unknown, as in a virtual machine.");
+    }
+    if machine.nics.is_empty() {
+        say("The dump shows no NIC.");
+    }
+}
