@@ -23,6 +23,8 @@ pub(crate) struct Plumb {
 pub(crate) enum Command {
     /// Read logs of a job and tell which paths it uses, what is wrong and what to change.
     Doctor(Doctor),
+    /// Show how a machine is wired, which paths NCCL takes on it, and which bandwidth is normal.
+    Topo(Topo),
     /// Tell which bandwidth is normal for a collective, and whether a measured one is.
     Expect(Expect),
     /// Explain a rule, a variable, a word, an instance type or a line of a log.
@@ -85,6 +87,70 @@ pub(crate) struct Doctor {
 }
 
 #[derive(Debug, Args)]
+pub(crate) struct Topo {
+    /// `nvidia-smi topo -m`, NCCL's topology or graph XML, or a log; `-` for standard input. Without it and without
+    /// --instance, this machine is looked at.
+    #[arg(value_name = "FILE", value_hint = ValueHint::FilePath)]
+    pub(crate) file: Option<PathBuf>,
+
+    /// A machine by its name: p5.48xlarge, dgx-h100. With a FILE, what the file leaves open is taken from it.
+    #[arg(long, value_name = "NAME")]
+    pub(crate) instance: Option<String>,
+
+    /// The model of the GPUs, where the FILE does not tell it: H100.
+    #[arg(long, value_name = "MODEL")]
+    pub(crate) gpu: Option<String>,
+
+    /// How many such machines a job has.
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
+    pub(crate) nodes: Option<u32>,
+
+    /// Pods on each machine and GPUs in each: 1x8, 8x1.
+    #[arg(long, value_name = "PODSxGPUS", value_parser = pods)]
+    pub(crate) pods: Option<(u32, u32)>,
+
+    /// The pods of a machine have one host name or one `NCCL_HOSTID`.
+    #[arg(long)]
+    pub(crate) same_host: bool,
+
+    /// The pods of a machine share /dev/shm.
+    #[arg(long)]
+    pub(crate) shared_shm: bool,
+
+    /// NICs each pod has; without it, every pod has all.
+    #[arg(long, value_name = "N")]
+    pub(crate) nics_per_pod: Option<u32>,
+
+    /// The release of NCCL; without it, the newest that plumb knows.
+    #[arg(long, value_parser = version, value_name = "VERSION")]
+    pub(crate) nccl: Option<fabric::Version>,
+
+    /// A variable NCCL reads, as in NCCL_P2P_LEVEL=SYS. Can be given several times.
+    #[arg(long, value_parser = variable, value_name = "NAME=VALUE")]
+    pub(crate) env: Vec<(String, String)>,
+
+    /// The collective for which to show a table of normal bandwidth by size.
+    #[arg(long, value_name = "COLLECTIVE")]
+    pub(crate) collective: Option<fabric::Collective>,
+
+    /// Draw the machine as SVG into this file.
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
+    pub(crate) svg: Option<PathBuf>,
+
+    /// Draw the ring of this channel, from a log, over the machines.
+    #[arg(long, value_name = "N")]
+    pub(crate) channel: Option<u32>,
+
+    /// Draw the tree of the channel instead of its ring.
+    #[arg(long)]
+    pub(crate) tree: bool,
+
+    /// How to write the answer.
+    #[arg(long, short, value_enum, default_value_t = ListFormat::Text)]
+    pub(crate) format: ListFormat,
+}
+
+#[derive(Debug, Args)]
 pub(crate) struct Expect {
     /// The collective: `all_reduce`, `all_gather`, `reduce_scatter`, broadcast, reduce, alltoall, gather, scatter, sendrecv.
     pub(crate) collective: fabric::Collective,
@@ -101,8 +167,8 @@ pub(crate) struct Expect {
     pub(crate) measured: Option<f64>,
 
     /// The release of NCCL.
-    #[arg(long, default_value = "2.28.9", value_parser = version, value_name = "VERSION")]
-    pub(crate) nccl: fabric::Version,
+    #[arg(long, value_parser = version, value_name = "VERSION")]
+    pub(crate) nccl: Option<fabric::Version>,
 
     /// How to write the answer.
     #[arg(long, short, value_enum, default_value_t = ListFormat::Text)]
@@ -151,6 +217,11 @@ fn bandwidth(text: &str) -> Result<f64, String> {
         .ok()
         .filter(|it| it.is_finite() && *it >= 0.0)
         .ok_or_else(|| format!("`{text}` is no bandwidth in GB/s"))
+}
+
+fn variable(text: &str) -> Result<(String, String), String> {
+    let (name, value) = text.split_once('=').filter(|it| !it.0.trim().is_empty()).ok_or("is written as NAME=VALUE")?;
+    Ok((name.trim().to_owned(), value.to_owned()))
 }
 
 fn version(text: &str) -> Result<fabric::Version, String> {

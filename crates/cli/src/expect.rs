@@ -11,7 +11,7 @@ use crate::args::{self, Colour, ListFormat};
 use crate::{CLEAN, FINDINGS, UNDECIDED, complain, doctor};
 
 pub(crate) fn run(args: &args::Expect, colour: Colour, out: &mut impl Write) -> io::Result<u8> {
-    let cluster = match cluster(&args.cluster, args.nccl) {
+    let cluster = match cluster(&args.cluster, args.nccl.unwrap_or(nccl::Settings::NEWEST)) {
         Ok(it) => it,
         Err(Impossible(reason)) => {
             complain(&format!("error: {reason}"));

@@ -216,6 +216,11 @@ pub(crate) fn name(path: &Path) -> String {
     if path.as_os_str() == "-" { "standard input".to_owned() } else { path.display().to_string() }
 }
 
+/// Opens a whole file, whatever it is compressed with.
+pub(crate) fn open_whole(path: &Path) -> io::Result<Box<dyn Read>> {
+    open(&Region { path, start: 0, end: None })
+}
+
 /// Opens a region; a file's first bytes tell whether it is compressed.
 fn open(region: &Region<'_>) -> io::Result<Box<dyn Read>> {
     if region.path.as_os_str() == "-" {

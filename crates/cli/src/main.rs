@@ -4,6 +4,8 @@ mod args;
 mod doctor;
 mod expect;
 mod input;
+mod live;
+mod topo;
 
 use std::io::{self, Write};
 use std::process::ExitCode;
@@ -24,6 +26,7 @@ fn main() -> ExitCode {
     let mut out = io::BufWriter::new(io::stdout().lock());
     let result = match &plumb.command {
         Command::Doctor(args) => doctor::run(args, plumb.color, &mut out),
+        Command::Topo(args) => topo::run(args, plumb.color, &mut out),
         Command::Expect(args) => expect::run(args, plumb.color, &mut out),
         Command::Explain { what } => explain(&what.join(" "), &mut out),
         Command::Rules { format } => list_rules(*format, &mut out),
@@ -51,7 +54,7 @@ fn explain(what: &str, out: &mut impl Write) -> io::Result<u8> {
         write!(out, "{text}")?;
         return Ok(CLEAN);
     }
-    complain(&format!("error: `{what}` is no rule, variable, word, instance type or line that plumb knows"));
+    complain(&format!("error: `{what}` is no rule, variable, word, machine, GPU or line that plumb knows"));
     let similar = report::explain::similar(what);
     if !similar.is_empty() {
         complain(&format!("hint: did you mean {}?", similar.join(", ")));

@@ -1,6 +1,6 @@
 //! Puts the machines of the catalogue together, device by device.
 
-use crate::catalogue::{Network, SocketPlan, Wiring};
+use crate::catalogue::{SocketPlan, Wiring};
 use crate::gpu::{self, GpuModel, NvLinkBy};
 use crate::instance::Instance;
 use crate::machine::{Bridge, BusId, Gpu, Machine, Nic, NicKind, NvEnd, NvLink, PciLink, Place, Socket};
@@ -57,12 +57,10 @@ pub(crate) fn of_wiring(wiring: &Wiring) -> Machine {
     let mut builder = Builder::new(&wiring.name, model, Some(wiring), None);
     builder.gpu.gpudirect = Some(true);
     builder.nic.gpudirect = Some(true);
-    if let Some(nic) = &wiring.nic {
+    if let Some(nic) = &wiring.infiniband {
         builder.nic.name = nic.prefix.as_str().into();
         builder.nic.rate = Some(GigabitsPerSecond(nic.gbps));
-        builder.nic.kind = match nic.kind {
-            Network::InfiniBand => NicKind::InfiniBand,
-        };
+        builder.nic.kind = NicKind::InfiniBand;
     }
     builder.wire(wiring, &Socket::default());
     builder.join(model, Some(wiring))

@@ -27,7 +27,7 @@ pub struct Wiring {
     pub(crate) gpu: Option<String>,
     pub(crate) cpu: Option<Cpu>,
     pub(crate) pcie_gen: Option<u8>,
-    pub(crate) nic: Option<NicPlan>,
+    pub(crate) infiniband: Option<NicPlan>,
     pub(crate) sockets: Vec<SocketPlan>,
     /// `NVLink` between pairs of GPUs, where no switch joins all: two indices and the number of links.
     #[serde(default)]
@@ -60,16 +60,9 @@ pub(crate) struct Cpu {
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct NicPlan {
-    pub(crate) kind: Network,
     pub(crate) gbps: f64,
     /// What stands before the number in the names of the NICs.
     pub(crate) prefix: String,
-}
-
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub(crate) enum Network {
-    InfiniBand,
 }
 
 #[derive(Debug, Clone, PartialEq, Deserialize)]

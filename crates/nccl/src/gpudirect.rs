@@ -102,9 +102,9 @@ impl Paths {
     fn reads_badly(&self, gpu: usize) -> bool {
         let compute = self.about.compute.get(gpu).copied().flatten().unwrap_or(80);
         let old = compute < 80 || !self.settings.since(2, 19, 0);
-        let others = self.seats().iter().filter(|it| it.gpu != gpu);
+        let others = self.seats().iter().filter(|it| it.place != gpu);
         let alone = self.seats().len() == 1;
-        let nvlink = others.map(|it| self.gpu_to_gpu(gpu, it.gpu).kind).any(|it| it == PathType::Nvl);
+        let nvlink = others.map(|it| self.gpu_to_gpu(gpu, it.place).kind).any(|it| it == PathType::Nvl);
         old && !alone && !nvlink
     }
 }

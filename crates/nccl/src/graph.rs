@@ -50,7 +50,8 @@ pub(crate) struct Graph {
     pub(crate) gpus: Vec<Option<usize>>,
     pub(crate) boards: Vec<Option<usize>>,
     pub(crate) nics: Vec<Option<usize>>,
-    pub(crate) sockets: Vec<usize>,
+    /// Sockets with nothing below them are left out, as NCCL does.
+    pub(crate) sockets: Vec<Option<usize>>,
     pub(crate) switch: Option<usize>,
 }
 
@@ -76,14 +77,14 @@ impl Graph {
             nics: vec![None; machine.nics.len()],
             ..Self::default()
         };
-        for socket in 0..machine.sockets.len() {
-            let node = graph.add(Node::Socket(socket));
+        for (socket, used) in used_sockets(machine, gpus, nics).into_iter().enumerate() {
+            let node = used.then(|| graph.add(Node::Socket(socket)));
             graph.sockets.push(node);
         }
         let bridges: Vec<usize> = machine.bridges.iter().map(|_| graph.add(Node::Bridge)).collect();
         let mut above = vec![None; graph.nodes.len()];
         let place = |graph: &Self, at: Place| match at {
-            Place::Socket(socket) => graph.sockets.get(socket).copied(),
+            Place::Socket(socket) => graph.sockets.get(socket).copied().flatten(),
             Place::Bridge(bridge) => bridges.get(bridge).copied(),
         };
         for (bridge, &node) in machine.bridges.iter().zip(&bridges) {
@@ -205,7 +206,7 @@ impl Graph {
                     self.join(from, switch, LinkKind::NvLink, bandwidth);
                 }
                 NvEnd::Socket(socket) => {
-                    if let Some(&socket) = self.sockets.get(socket) {
+                    if let Some(socket) = self.sockets.get(socket).copied().flatten() {
                         self.join(from, socket, LinkKind::NvLink, bandwidth);
                     }
                 }
@@ -226,7 +227,7 @@ impl Graph {
         let kind = if settings.since(2, 26, 0) { LinkKind::C2c } else { LinkKind::NvLink };
         for &index in gpus {
             let Some(gpu) = machine.gpus.get(index) else { continue };
-            let socket = machine.socket_of(gpu.at).and_then(|it| self.sockets.get(it).copied());
+            let socket = machine.socket_of(gpu.at).and_then(|it| self.sockets.get(it).copied().flatten());
             if let (Some(bandwidth), Some(board), Some(socket)) = (gpu.c2c, self.boards[index], socket) {
                 self.join(board, socket, kind, bandwidth);
             }
@@ -234,11 +235,13 @@ impl Graph {
     }
 
     fn join_sockets(&mut self, machine: &Machine, settings: &Settings) {
-        for (one, socket) in machine.sockets.iter().enumerate() {
+        for (socket, one) in machine.sockets.iter().zip(self.sockets.clone()) {
             let bandwidth = link::between_sockets(socket.maker, socket.model, settings.version);
-            for other in 0..machine.sockets.len() {
-                if one != other {
-                    self.connect(self.sockets[one], self.sockets[other], LinkKind::Sockets, bandwidth);
+            for other in self.sockets.clone() {
+                if let (Some(one), Some(other)) = (one, other)
+                    && one != other
+                {
+                    self.connect(one, other, LinkKind::Sockets, bandwidth);
                 }
             }
         }
@@ -253,6 +256,17 @@ impl Graph {
             }
         }
     }
+}
+
+/// Which sockets have one of these GPUs or NICs below them.
+pub(crate) fn used_sockets(machine: &Machine, gpus: &[usize], nics: &[usize]) -> Vec<bool> {
+    let mut used = vec![false; machine.sockets.len()];
+    let gpus = gpus.iter().filter_map(|it| machine.gpus.get(*it)).map(|it| it.at);
+    let nics = nics.iter().filter_map(|it| machine.nics.get(*it)).map(|it| it.at);
+    for socket in gpus.chain(nics).filter_map(|it| machine.socket_of(it)) {
+        used[socket] = true;
+    }
+    used
 }
 
 /// The bandwidth of a PCI Express link. One that is not told counts as one of unknown speed with 16 lanes, as NCCL has it.

@@ -1,24 +1,84 @@
 //! Which NIC a GPU uses.
 
-use crate::paths::Device;
-use crate::{Paths, Seat};
+use fabric::machine::Machine;
+
+use crate::{GpuDirect, Path, Paths, Seat};
+
+/// The NICs next to a GPU.
+#[derive(Debug, Clone, PartialEq)]
+pub struct NearNics {
+    /// By their places in the machine, in NCCL's order.
+    pub nics: Vec<usize>,
+    /// The way to them; it is the same to all.
+    pub path: Path,
+    /// Whether they read the GPU's memory to send it.
+    pub sending: GpuDirect,
+    /// Whether they write into the GPU's memory what they receive.
+    pub receiving: GpuDirect,
+    /// How many GPUs these NICs are nearest to, this one among them.
+    pub shared_by: usize,
+    /// What is left for this GPU when all of them send, in GB/s one way.
+    pub share: f64,
+}
+
+/// Who is nearest to whom, by their places in the machine.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub(crate) struct Near {
+    /// Of each GPU the NICs, in NCCL's order.
+    pub(crate) nics: Vec<Vec<usize>>,
+    /// Of each NIC the GPUs.
+    pub(crate) gpus: Vec<Vec<usize>>,
+}
+
+impl Near {
+    pub(crate) fn new(paths: &Paths, machine: &Machine) -> Self {
+        Self {
+            nics: (0..machine.gpus.len()).map(|it| paths.nearest_nics(it)).collect(),
+            gpus: (0..machine.nics.len()).map(|it| paths.nearest_gpus(it)).collect(),
+        }
+    }
+}
 
 impl Paths {
-    /// The NICs nearest to a GPU, in NCCL's order.
-    pub(crate) fn nearest_nics(&self, gpu: usize) -> Vec<usize> {
-        self.nearest(Device::Gpu(gpu), self.nics().iter().map(|it| Device::Nic(*it)))
+    /// The NICs next to a GPU, and how many GPUs share them. `None` for a GPU that is not there or reaches no NIC.
+    pub fn near_nics(&self, gpu: usize) -> Option<NearNics> {
+        let nics = self.near.nics.get(gpu)?.clone();
+        let first = *nics.first()?;
+        let path = self.gpu_to_nic(gpu, first);
+        let shared_by = self.gpus_at(&nics).max(1);
+        #[expect(clippy::cast_precision_loss, reason = "a machine has few devices")]
+        let fair = path.bandwidth * nics.len() as f64 / shared_by as f64;
+        // Several NICs together are not faster than the GPU's own link.
+        let link = self.local_socket(gpu).map_or(0.0, |it| self.gpu_to_socket(gpu, it).bandwidth);
+        Some(NearNics {
+            sending: self.gpudirect(gpu, first, true),
+            receiving: self.gpudirect(gpu, first, false),
+            share: fair.min(link.max(path.bandwidth)),
+            nics,
+            path,
+            shared_by,
+        })
     }
 
-    /// The GPUs nearest to a NIC.
-    pub(crate) fn nearest_gpus(&self, nic: usize) -> Vec<usize> {
-        self.nearest(Device::Nic(nic), self.seats().iter().map(|it| Device::Gpu(it.gpu)))
+    /// The NIC a GPU sends and receives by on a channel, as long as no other GPU sends for it.
+    pub fn nic_for_channel(&self, gpu: usize, channel: usize) -> Option<usize> {
+        self.local_nic(self.seat_of(gpu)?, channel)
+    }
+
+    /// How many GPUs have one of these NICs next to them.
+    pub(crate) fn gpus_at(&self, nics: &[usize]) -> usize {
+        let mut wanted = vec![false; self.near.gpus.len()];
+        for nic in nics {
+            wanted[*nic] = true;
+        }
+        let uses = |it: &&Seat| self.near.nics[it.place].iter().any(|nic| wanted[*nic]);
+        self.seats().iter().filter(uses).count()
     }
 
     /// The NIC a GPU sends and receives by on a channel.
     pub(crate) fn local_nic(&self, seat: Seat, channel: usize) -> Option<usize> {
-        let near = self.nearest_nics(seat.gpu);
-        let sharing = self.nearest_gpus(*near.first()?).len();
-        let each = self.settings.nics_of_gpu(near.len(), sharing).max(1);
+        let near = self.near.nics.get(seat.place)?;
+        let sharing = self.near.gpus.get(*near.first()?)?.len();
         let mut number = usize::try_from(seat.number).unwrap_or(0);
         if self.settings.since(2, 30, 7) {
             number %= sharing.max(1);
@@ -26,17 +86,26 @@ impl Paths {
         if near.len().is_power_of_two() {
             number = mirror(number, near.len());
         }
-        near.get(number.wrapping_add(channel % each) % near.len()).copied()
+        near.get(number.wrapping_add(channel % self.nics_each(seat)) % near.len()).copied()
+    }
+
+    /// How many of the NICs next to a GPU are its own.
+    fn nics_each(&self, seat: Seat) -> usize {
+        let near = self.near.nics.get(seat.place).map_or(&[][..], Vec::as_slice);
+        let sharing = near.first().and_then(|it| self.near.gpus.get(*it)).map_or(0, Vec::len);
+        self.settings.nics_of_gpu(near.len(), sharing).max(1)
     }
 
     /// The GPU that NCCL takes for the neighbour of a NIC: the first that would choose it.
     pub fn local_gpu(&self, nic: usize) -> Option<usize> {
-        let near = self.nearest_gpus(nic);
-        let seats: Vec<Seat> = self.seats().iter().filter(|it| near.contains(&it.gpu)).copied().collect();
-        (0..CHANNELS)
+        let near = self.near.gpus.get(nic)?;
+        let seats: Vec<Seat> = near.iter().filter_map(|it| self.seat_of(*it)).collect();
+        // From there on the choices repeat.
+        let channels = seats.iter().map(|it| self.nics_each(*it)).max()?.min(CHANNELS);
+        (0..channels)
             .flat_map(|channel| seats.iter().map(move |seat| (channel, *seat)))
             .find(|(channel, seat)| self.local_nic(*seat, *channel) == Some(nic))
-            .map(|it| it.1.gpu)
+            .map(|it| it.1.place)
     }
 }
 

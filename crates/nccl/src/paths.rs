@@ -1,18 +1,17 @@
 //! The ways between the devices of a machine, found as NCCL finds them.
 //!
-//! From each device a breadth-first search over the graph; then ways that must not be used are led through the CPU (no
-//! peer access, no GPUDirect), and ways to a far NIC through the GPU next to it (PXN).
+//! From each device a breadth-first search over the graph; then some ways are led elsewhere, see `detour`.
 
 use std::fmt;
+use std::ops::Range;
 
 use fabric::Version;
 use fabric::machine::{Machine, Maker, Place};
 
-use crate::gpudirect::GpuDirect;
-use crate::graph::Graph;
-use crate::path_type::merge;
+use crate::graph::{Graph, used_sockets};
+use crate::nics::Near;
 use crate::search::{middle, search};
-use crate::{Path, PathType, Settings};
+use crate::{Path, Settings};
 
 /// One end of a path, by its place in the machine.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -27,13 +26,22 @@ pub enum Device {
     Nic(usize),
 }
 
-/// A GPU that takes part in a job.
+/// A GPU or a NIC that ranks can use.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Seat {
-    /// Its place in [`Machine::gpus`].
-    pub gpu: usize,
-    /// The number the driver gives it where its rank runs: in a pod, counted from 0 among the pod's own.
+    /// Its place in [`Machine::gpus`] or [`Machine::nics`].
+    pub place: usize,
+    /// The number it has where the ranks run: in a pod, counted from 0 among the pod's own.
     pub number: u32,
+}
+
+/// What ranks that are one node to NCCL have of a machine.
+#[derive(Debug, Clone, Default, PartialEq, Eq)]
+pub struct Scope {
+    /// Their GPUs.
+    pub gpus: Vec<Seat>,
+    /// Their NICs.
+    pub nics: Vec<Seat>,
 }
 
 /// A machine that is larger than NCCL can hold.
@@ -52,24 +60,27 @@ pub struct TooLarge {
 pub struct Paths {
     pub(crate) settings: Settings,
     seats: Vec<Seat>,
-    nics: Vec<usize>,
-    sizes: Sizes,
+    nics: Vec<Seat>,
+    rows: Rows,
     matrix: Vec<Path>,
-    /// GPU to NIC by PCI Express, before PXN and before a way without GPUDirect leads through the CPU.
-    plain: Vec<Path>,
-    /// The GPU in the middle of a way between two GPUs over NVLink.
-    middle: Vec<Option<usize>>,
-    /// The GPU that sends for another to a NIC.
-    relay: Vec<Option<usize>>,
+    /// From GPUs to GPUs and NICs by the wires alone: before some are led through the CPU or another GPU.
+    wires: Vec<Path>,
+    /// From GPUs to GPUs and NICs: the GPU between them.
+    by: Vec<Option<u16>>,
+    /// The socket nearest to each GPU.
+    local_sockets: Vec<Option<usize>>,
+    pub(crate) near: Near,
     pub(crate) about: About,
 }
 
-/// How many devices the machine has.
-#[derive(Debug, Clone, Copy, PartialEq)]
-struct Sizes {
-    gpus: usize,
+/// Where a device stands in the tables: GPUs first, then NICs, sockets and the switch.
+#[derive(Debug, Clone, PartialEq)]
+struct Rows {
+    gpus: Vec<Option<usize>>,
+    nics: Vec<Option<usize>>,
     sockets: usize,
-    nics: usize,
+    /// GPUs and NICs together.
+    devices: usize,
 }
 
 /// What the decisions need to know of the devices.
@@ -89,67 +100,83 @@ impl fmt::Display for TooLarge {
 
 impl std::error::Error for TooLarge {}
 
+impl TooLarge {
+    fn check(machine: &Machine) -> Result<(), Self> {
+        for (what, count, limit) in [
+            ("GPUs and NICs", machine.gpus.len().saturating_add(machine.nics.len()), Paths::DEVICES),
+            ("sockets", machine.sockets.len(), Paths::SOCKETS),
+            ("PCIe switches and bridges", machine.bridges.len(), Paths::BRIDGES),
+            ("bundles of NVLink", machine.nvlinks.len(), Paths::NVLINKS),
+        ] {
+            if count > limit {
+                return Err(Self { what, count, limit });
+            }
+        }
+        Ok(())
+    }
+}
+
+impl Scope {
+    /// The whole machine.
+    pub fn whole(machine: &Machine) -> Self {
+        let gpus = machine.gpus.iter().enumerate();
+        let nics = machine.nics.iter().enumerate();
+        Self {
+            gpus: gpus.map(|(place, it)| Seat { place, number: it.index }).collect(),
+            nics: nics.map(|(place, it)| Seat { place, number: it.index }).collect(),
+        }
+    }
+}
+
 impl Paths {
     /// The most GPUs and NICs a machine can have. NCCL itself holds 640 of a kind, 256 before 2.27.
-    pub const DEVICES: usize = 1024;
+    pub const DEVICES: usize = 384;
     /// The most sockets.
-    pub const SOCKETS: usize = 256;
+    pub const SOCKETS: usize = 64;
     /// The most PCI Express switches and bridges.
-    pub const BRIDGES: usize = 4096;
+    pub const BRIDGES: usize = 1024;
     /// The most bundles of NVLink.
-    pub const NVLINKS: usize = 65_536;
+    pub const NVLINKS: usize = 32_768;
 
     /// The ways on a machine whose GPUs all belong to one job.
     pub fn new(machine: &Machine, settings: &Settings) -> Result<Self, TooLarge> {
-        let seats: Vec<Seat> =
-            machine.gpus.iter().enumerate().map(|(gpu, it)| Seat { gpu, number: it.index }).collect();
-        Self::with_seats(machine, settings, &seats)
+        Self::within(machine, settings, &Scope::whole(machine))
     }
 
-    /// The ways as ranks see them that have only some of the GPUs: the others are not there for NCCL.
-    pub fn with_seats(machine: &Machine, settings: &Settings, seats: &[Seat]) -> Result<Self, TooLarge> {
-        for (what, count, limit) in [
-            ("GPUs and NICs", machine.gpus.len().saturating_add(machine.nics.len()), Self::DEVICES),
-            ("sockets", machine.sockets.len(), Self::SOCKETS),
-            ("PCIe switches and bridges", machine.bridges.len(), Self::BRIDGES),
-            ("bundles of NVLinks", machine.nvlinks.len(), Self::NVLINKS),
-        ] {
-            if count > limit {
-                return Err(TooLarge { what, count, limit });
-            }
-        }
-        let mut kept: Vec<Seat> = Vec::new();
-        for seat in seats {
-            if seat.gpu < machine.gpus.len() && kept.iter().all(|it| it.gpu != seat.gpu) {
-                kept.push(*seat);
-            }
-        }
-        kept.sort_by_key(|it| it.gpu);
-        let mut paths = Self::empty(machine, settings, kept);
-        let gpus: Vec<usize> = paths.seats.iter().map(|it| it.gpu).collect();
-        let graph = Graph::new(machine, settings, &gpus, &paths.nics);
+    /// The ways as ranks see them that have only a part of the machine: the rest is not there for NCCL.
+    pub fn within(machine: &Machine, settings: &Settings, scope: &Scope) -> Result<Self, TooLarge> {
+        TooLarge::check(machine)?;
+        let mut paths = Self::empty(machine, settings, scope);
+        let graph = Graph::new(machine, settings, &places(&paths.seats), &places(&paths.nics));
         paths.search_all(&graph);
-        paths.lead_peers_through_cpu();
+        paths.local_sockets = (0..machine.gpus.len()).map(|it| paths.find_local_socket(it)).collect();
         paths.find_chip_ways();
-        paths.plain = paths.gpu_nic_table();
+        paths.keep_wires();
+        paths.lead_peers_through_cpu();
+        paths.near = Near::new(&paths, machine);
         paths.lead_to_nics();
         Ok(paths)
     }
 
-    fn empty(machine: &Machine, settings: &Settings, seats: Vec<Seat>) -> Self {
-        let sizes =
-            Sizes { gpus: machine.gpus.len(), sockets: machine.sockets.len(), nics: machine.nics.len() };
+    fn empty(machine: &Machine, settings: &Settings, scope: &Scope) -> Self {
+        let mut seats = once_each(&scope.gpus, machine.gpus.len());
+        seats.sort_by_key(|it| it.place);
+        let nics = nics_in_order(machine, settings, once_each(&scope.nics, machine.nics.len()));
+        let rows = Rows::new(machine, &seats, &nics);
+        let used = used_sockets(machine, &places(&seats), &places(&nics));
+        let first = machine.sockets.iter().zip(used).find(|it| it.1);
         Self {
             settings: settings.clone(),
+            matrix: vec![Path::NONE; rows.all() * rows.all()],
+            wires: Vec::new(),
+            by: vec![None; seats.len() * rows.devices],
+            local_sockets: Vec::new(),
+            near: Near::default(),
+            rows,
             seats,
-            nics: nics_in_order(machine, settings),
-            sizes,
-            matrix: vec![Path::NONE; sizes.all() * sizes.all()],
-            plain: Vec::new(),
-            middle: vec![None; sizes.gpus * sizes.gpus],
-            relay: vec![None; sizes.gpus * sizes.nics],
+            nics,
             about: About {
-                cpu: machine.sockets.first().map_or(Maker::Unknown, |it| it.maker),
+                cpu: first.map_or(Maker::Unknown, |it| it.0.maker),
                 compute: machine.gpus.iter().map(|it| it.compute).collect(),
                 gpu_direct: machine.gpus.iter().map(|it| it.gpudirect).collect(),
                 nic_direct: machine.nics.iter().map(|it| it.gpudirect).collect(),
@@ -172,12 +199,14 @@ impl Paths {
         self.between(Device::Gpu(gpu), Device::Nic(nic))
     }
 
-    /// The way from a GPU to a NIC by the wires alone, whether it may be used or not.
-    pub fn gpu_to_nic_plain(&self, gpu: usize, nic: usize) -> Path {
-        if gpu >= self.sizes.gpus || nic >= self.sizes.nics {
-            return Path::NONE;
-        }
-        self.plain.get(gpu * self.sizes.nics + nic).copied().unwrap_or(Path::NONE)
+    /// The way between two GPUs by the wires alone, whether peer access may be used or not.
+    pub fn gpu_wires(&self, from: usize, to: usize) -> Path {
+        self.wires(from, Device::Gpu(to))
+    }
+
+    /// The way from a GPU to a NIC by the wires alone, without PXN and whether GPUDirect may be used or not.
+    pub fn nic_wires(&self, gpu: usize, nic: usize) -> Path {
+        self.wires(gpu, Device::Nic(nic))
     }
 
     /// The way a GPU receives from a NIC. There is no PXN this way.
@@ -192,18 +221,12 @@ impl Paths {
 
     /// The GPU in the middle of a way over NVLink, if there is one.
     pub fn middle(&self, from: usize, to: usize) -> Option<usize> {
-        if from >= self.sizes.gpus || to >= self.sizes.gpus {
-            return None;
-        }
-        self.middle.get(from * self.sizes.gpus + to).copied().flatten()
+        self.by(from, Device::Gpu(to))
     }
 
     /// The GPU that sends to a NIC for another one, if it is not the GPU itself.
     pub fn relay(&self, gpu: usize, nic: usize) -> Option<usize> {
-        if gpu >= self.sizes.gpus || nic >= self.sizes.nics {
-            return None;
-        }
-        self.relay.get(gpu * self.sizes.nics + nic).copied().flatten()
+        self.by(gpu, Device::Nic(nic))
     }
 
     /// The GPUs that take part, in the order of the machine.
@@ -211,8 +234,12 @@ impl Paths {
         &self.seats
     }
 
+    pub(crate) fn seat_of(&self, gpu: usize) -> Option<Seat> {
+        self.rows.of(Device::Gpu(gpu)).and_then(|it| self.seats.get(it)).copied()
+    }
+
     /// The NICs that the network of the job drives, in the order in which NCCL meets them.
-    pub fn nics(&self) -> &[usize] {
+    pub fn nics(&self) -> &[Seat] {
         &self.nics
     }
 
@@ -221,53 +248,103 @@ impl Paths {
         self.settings.version
     }
 
+    /// The number a NIC has where the ranks run.
+    pub fn nic_number(&self, nic: usize) -> Option<u32> {
+        self.nics.iter().find(|it| it.place == nic).map(|it| it.number)
+    }
+
     /// The socket nearest to a GPU.
     pub fn local_socket(&self, gpu: usize) -> Option<usize> {
+        self.local_sockets.get(gpu).copied().flatten()
+    }
+
+    /// The fewest hops; since 2.30.7 of those with the largest bandwidth.
+    fn find_local_socket(&self, gpu: usize) -> Option<usize> {
         let hops = |socket: &usize| self.gpu_to_socket(gpu, *socket).hops;
         let candidates = if self.settings.since(2, 30, 7) {
-            self.nearest(Device::Gpu(gpu), (0..self.sizes.sockets).map(Device::Socket))
+            let first = self.rows.devices;
+            let columns = self.nearest(Device::Gpu(gpu), first..first + self.rows.sockets);
+            columns.into_iter().map(|it| it - first).collect::<Vec<_>>()
         } else {
-            (0..self.sizes.sockets).collect()
+            (0..self.rows.sockets).collect()
         };
         candidates.into_iter().filter(|it| hops(it) > 0).min_by_key(hops)
     }
 
-    /// Of some devices of one kind the nearest to another: the largest bandwidth, then the nearest type.
-    pub(crate) fn nearest(&self, from: Device, others: impl Iterator<Item = Device>) -> Vec<usize> {
+    /// The GPUs nearest to a NIC.
+    pub(crate) fn nearest_gpus(&self, nic: usize) -> Vec<usize> {
+        let columns = self.nearest(Device::Nic(nic), 0..self.seats.len());
+        columns.into_iter().map(|it| self.seats[it].place).collect()
+    }
+
+    /// The NICs nearest to a GPU, in NCCL's order.
+    pub(crate) fn nearest_nics(&self, gpu: usize) -> Vec<usize> {
+        let columns = self.nearest(Device::Gpu(gpu), self.seats.len()..self.rows.devices);
+        columns.into_iter().map(|it| self.nics[it - self.seats.len()].place).collect()
+    }
+
+    /// Of some columns of a device those with the nearest ones: the largest bandwidth, then the nearest type.
+    fn nearest(&self, from: Device, columns: Range<usize>) -> Vec<usize> {
+        let Some(row) = self.rows.of(from) else { return Vec::new() };
         let mut best = Path::NONE;
         let mut found = Vec::new();
-        for other in others {
-            let path = self.between(from, other);
-            if !path.is_connected() {
+        let start = row * self.rows.all();
+        for (path, column) in self.matrix[start + columns.start..start + columns.end].iter().zip(columns) {
+            if !path.is_connected() || path.bandwidth < best.bandwidth {
                 continue;
             }
             let order = path.kind.compare(best.kind, self.version());
-            let better = path.bandwidth.total_cmp(&best.bandwidth).then(order.reverse());
-            if better.is_gt() {
-                best = path;
+            if path.bandwidth > best.bandwidth || order.is_lt() {
+                best = *path;
                 found.clear();
             }
-            if better.is_ge() {
-                found.push(other.place());
+            if path.kind == best.kind {
+                found.push(column);
             }
         }
         found
     }
 
     fn cell(&self, from: Device, to: Device) -> Option<usize> {
-        Some(self.sizes.row(from)? * self.sizes.all() + self.sizes.row(to)?)
+        Some(self.rows.of(from)? * self.rows.all() + self.rows.of(to)?)
     }
 
-    fn set(&mut self, from: Device, to: Device, path: Path) {
+    pub(crate) fn set(&mut self, from: Device, to: Device, path: Path) {
         if let Some(cell) = self.cell(from, to) {
             self.matrix[cell] = path;
         }
     }
 
+    /// The cell of a GPU in the tables that lead from GPUs to GPUs and NICs.
+    fn gpu_cell(&self, gpu: usize, to: Device) -> Option<usize> {
+        let column = self.rows.of(to).filter(|it| *it < self.rows.devices)?;
+        Some(self.rows.of(Device::Gpu(gpu))? * self.rows.devices + column)
+    }
+
+    fn wires(&self, gpu: usize, to: Device) -> Path {
+        self.gpu_cell(gpu, to).and_then(|it| self.wires.get(it)).copied().unwrap_or(Path::NONE)
+    }
+
+    fn by(&self, gpu: usize, to: Device) -> Option<usize> {
+        self.gpu_cell(gpu, to).and_then(|it| self.by.get(it).copied().flatten()).map(usize::from)
+    }
+
+    pub(crate) fn set_by(&mut self, gpu: usize, to: Device, by: Option<usize>) {
+        if let Some(cell) = self.gpu_cell(gpu, to) {
+            self.by[cell] = by.and_then(|it| u16::try_from(it).ok());
+        }
+    }
+
+    fn keep_wires(&mut self) {
+        let all = self.rows.all();
+        let rows = (0..self.seats.len()).map(|row| &self.matrix[row * all..row * all + self.rows.devices]);
+        self.wires = rows.flatten().copied().collect();
+    }
+
     fn search_all(&mut self, graph: &Graph) {
-        let gpus = self.seats.iter().map(|it| Device::Gpu(it.gpu));
-        let nics = self.nics.iter().map(|it| Device::Nic(*it));
-        let sockets = (0..self.sizes.sockets).map(Device::Socket);
+        let gpus = self.seats.iter().map(|it| Device::Gpu(it.place));
+        let nics = self.nics.iter().map(|it| Device::Nic(it.place));
+        let sockets = (0..self.rows.sockets).map(Device::Socket);
         let devices: Vec<(Device, usize)> = gpus
             .chain([Device::Switch])
             .chain(sockets)
@@ -279,143 +356,41 @@ impl Paths {
             for &(from, node) in &devices {
                 let Some(found) = reached.get(node).copied().flatten() else { continue };
                 self.set(from, to, found.path);
-                if let (Device::Gpu(from), Device::Gpu(to)) = (from, to) {
-                    self.middle[from * self.sizes.gpus + to] = middle(graph, &reached, found);
+                if let (Device::Gpu(gpu), Device::Gpu(_)) = (from, to) {
+                    self.set_by(gpu, to, middle(graph, &reached, found));
                 }
             }
         }
-    }
-
-    /// GPUs that are too far apart for peer access exchange through the memory of the CPU next to the receiver.
-    fn lead_peers_through_cpu(&mut self) {
-        let level = self.settings.p2p_level(self.about.cpu, self.seats.len()).kind;
-        let seats = self.seats.clone();
-        for to in &seats {
-            let Some(socket) = self.local_socket(to.gpu) else { continue };
-            for from in &seats {
-                if !self.gpu_to_gpu(from.gpu, to.gpu).kind.within(level, self.version()) {
-                    self.lead(Device::Gpu(from.gpu), Device::Socket(socket), Device::Gpu(to.gpu));
-                    self.middle[from.gpu * self.sizes.gpus + to.gpu] = None;
-                }
-            }
-        }
-    }
-
-    /// Replaces a way by one over `by`.
-    fn lead(&mut self, from: Device, by: Device, to: Device) {
-        let (first, second) = (self.between(from, by), self.between(by, to));
-        if first.is_connected() && second.is_connected() {
-            self.set(from, to, first.then(second, self.version()));
-        }
-    }
-
-    /// A NIC at a CPU with a chip-to-chip link to the GPU is at P2C.
-    fn find_chip_ways(&mut self) {
-        if !self.settings.since(2, 27, 0) {
-            return;
-        }
-        let version = self.version();
-        for nic in self.nics.clone() {
-            for seat in self.seats.clone() {
-                let Some(socket) = self.local_socket(seat.gpu) else { continue };
-                let to_cpu = self.gpu_to_socket(seat.gpu, socket).kind;
-                let way = self.gpu_to_nic(seat.gpu, nic).kind;
-                let chip = if self.settings.since(2, 27, 5) {
-                    let nic_to_cpu = self.between(Device::Nic(nic), Device::Socket(socket)).kind;
-                    merge(to_cpu, nic_to_cpu, version) == PathType::P2c
-                } else {
-                    to_cpu == PathType::C2c && way == PathType::Phb
-                };
-                if !chip {
-                    continue;
-                }
-                for (from, to) in
-                    [(Device::Gpu(seat.gpu), Device::Nic(nic)), (Device::Nic(nic), Device::Gpu(seat.gpu))]
-                {
-                    let mut path = self.between(from, to);
-                    if path.is_connected() && PathType::P2c.within(path.kind, version) {
-                        path.kind = PathType::P2c;
-                        self.set(from, to, path);
-                    }
-                }
-            }
-        }
-    }
-
-    /// PXN, and through the CPU where GPUDirect is not possible.
-    fn lead_to_nics(&mut self) {
-        for nic in self.nics.clone() {
-            for seat in self.seats.clone() {
-                let gpu = seat.gpu;
-                if self.settings.pxn()
-                    && let Some(peer) = self.local_gpu(nic).filter(|it| *it != gpu)
-                    && self.sends_better(peer, gpu, nic)
-                {
-                    let (first, second) = (self.gpu_to_gpu(gpu, peer), self.gpu_to_nic(peer, nic));
-                    let path = Path { kind: PathType::Pxn, ..first.then(second, self.version()) };
-                    self.set(Device::Gpu(gpu), Device::Nic(nic), path);
-                    self.relay[gpu * self.sizes.nics + nic] = Some(peer);
-                }
-                let near = self.gpu_to_nic(gpu, nic).kind.compare(PathType::Phb, self.version()).is_lt();
-                if (near || !self.settings.since(2, 21, 0))
-                    && self.gpudirect(gpu, nic, false) != GpuDirect::On
-                    && let Some(socket) = self.local_socket(gpu)
-                {
-                    self.lead(Device::Nic(nic), Device::Socket(socket), Device::Gpu(gpu));
-                    self.lead(Device::Gpu(gpu), Device::Socket(socket), Device::Nic(nic));
-                    self.relay[gpu * self.sizes.nics + nic] = None;
-                }
-            }
-        }
-    }
-
-    /// Whether a GPU sends to a NIC better by `peer` than itself.
-    fn sends_better(&self, peer: usize, gpu: usize, nic: usize) -> bool {
-        let version = self.version();
-        let own = self.gpu_to_nic(gpu, nic);
-        let theirs = self.gpu_to_nic(peer, nic);
-        let limit = if self.settings.since(2, 27, 5) { PathType::Pxn } else { PathType::Pxb };
-        self.may_relay(peer, gpu, nic)
-            && (theirs.bandwidth > own.bandwidth || !own.kind.within(limit, version))
-    }
-
-    /// Whether a GPU is next to a NIC, and joined to another GPU by NVLink.
-    pub(crate) fn may_relay(&self, peer: usize, gpu: usize, nic: usize) -> bool {
-        let version = self.version();
-        let to_nic = self.gpu_to_nic(peer, nic).kind;
-        let near =
-            to_nic.within(PathType::Pxb, version) || (self.settings.pxn_c2c() && to_nic == PathType::P2c);
-        near && self.gpu_to_gpu(peer, gpu).kind.within(PathType::Nvl, version)
-    }
-
-    fn gpu_nic_table(&self) -> Vec<Path> {
-        (0..self.sizes.gpus)
-            .flat_map(|gpu| (0..self.sizes.nics).map(move |nic| (gpu, nic)))
-            .map(|(gpu, nic)| self.gpu_to_nic(gpu, nic))
-            .collect()
     }
 }
 
-impl Sizes {
-    fn all(self) -> usize {
-        self.gpus + 1 + self.sockets + self.nics
+impl Rows {
+    fn new(machine: &Machine, gpus: &[Seat], nics: &[Seat]) -> Self {
+        let mut rows = Self {
+            gpus: vec![None; machine.gpus.len()],
+            nics: vec![None; machine.nics.len()],
+            sockets: machine.sockets.len(),
+            devices: gpus.len() + nics.len(),
+        };
+        for (row, seat) in gpus.iter().enumerate() {
+            rows.gpus[seat.place] = Some(row);
+        }
+        for (row, seat) in nics.iter().enumerate() {
+            rows.nics[seat.place] = Some(gpus.len() + row);
+        }
+        rows
     }
 
-    fn row(self, device: Device) -> Option<usize> {
+    fn all(&self) -> usize {
+        self.devices + self.sockets + 1
+    }
+
+    fn of(&self, device: Device) -> Option<usize> {
         match device {
-            Device::Gpu(it) => (it < self.gpus).then_some(it),
-            Device::Switch => Some(self.gpus),
-            Device::Socket(it) => (it < self.sockets).then(|| self.gpus + 1 + it),
-            Device::Nic(it) => (it < self.nics).then(|| self.gpus + 1 + self.sockets + it),
-        }
-    }
-}
-
-impl Device {
-    fn place(self) -> usize {
-        match self {
-            Self::Gpu(it) | Self::Socket(it) | Self::Nic(it) => it,
-            Self::Switch => 0,
+            Device::Gpu(it) => self.gpus.get(it).copied().flatten(),
+            Device::Nic(it) => self.nics.get(it).copied().flatten(),
+            Device::Socket(it) => (it < self.sockets).then(|| self.devices + it),
+            Device::Switch => Some(self.devices + self.sockets),
         }
     }
 }
@@ -425,17 +400,29 @@ impl Graph {
         match device {
             Device::Gpu(it) => self.gpus.get(it).copied().flatten(),
             Device::Switch => self.switch,
-            Device::Socket(it) => self.sockets.get(it).copied(),
+            Device::Socket(it) => self.sockets.get(it).copied().flatten(),
             Device::Nic(it) => self.nics.get(it).copied().flatten(),
         }
     }
 }
 
+pub(crate) fn places(seats: &[Seat]) -> Vec<usize> {
+    seats.iter().map(|it| it.place).collect()
+}
+
+/// Those that exist, each once.
+fn once_each(seats: &[Seat], limit: usize) -> Vec<Seat> {
+    let mut seen = vec![false; limit];
+    let new = |it: &&Seat| seen.get_mut(it.place).is_some_and(|seen| !std::mem::replace(seen, true));
+    seats.iter().filter(new).copied().collect()
+}
+
 /// The NICs the network drives, in the order of the tree: by socket, by switch, by index.
-fn nics_in_order(machine: &Machine, settings: &Settings) -> Vec<usize> {
+fn nics_in_order(machine: &Machine, settings: &Settings, seats: Vec<Seat>) -> Vec<Seat> {
     let network = settings.network(machine);
-    let mut nics: Vec<(Vec<usize>, u32, usize)> = Vec::new();
-    for (place, nic) in machine.nics.iter().enumerate().filter(|it| network.drives(it.1)) {
+    let mut nics: Vec<(Vec<usize>, u32, Seat)> = Vec::new();
+    for seat in seats {
+        let Some(nic) = machine.nics.get(seat.place).filter(|it| network.drives(it)) else { continue };
         let mut way = machine.bridges_above(nic.at);
         let top = way.last().and_then(|it| machine.bridges.get(*it)).map_or(nic.at, |it| it.at);
         way.push(match top {
@@ -443,7 +430,7 @@ fn nics_in_order(machine: &Machine, settings: &Settings) -> Vec<usize> {
             Place::Bridge(_) => usize::MAX,
         });
         way.reverse();
-        nics.push((way, nic.index, place));
+        nics.push((way, nic.index, seat));
     }
     nics.sort();
     nics.into_iter().map(|it| it.2).collect()

@@ -16,11 +16,10 @@ pub(crate) fn search(graph: &Graph, base: usize, settings: &Settings) -> Vec<Opt
     let mut reached: Vec<Option<Reached>> = vec![None; graph.nodes.len()];
     let start = Path { kind: PathType::Loc, bandwidth: fabric::link::local(), hops: 0 };
     reached[base] = Some(Reached { path: start, before: base });
-    let mut edge = vec![base];
+    let (mut edge, mut next) = (vec![base], Vec::new());
+    let mut listed = vec![0; graph.nodes.len()];
     // Each round goes one link farther. A way longer than there are nodes would run in circles.
-    for _ in 0..graph.nodes.len() {
-        let mut next: Vec<usize> = Vec::new();
-        let mut listed = vec![false; graph.nodes.len()];
+    for round in 1..=graph.nodes.len() {
         for &node in &edge {
             let Some(here) = reached[node] else { continue };
             for link in &graph.links[node] {
@@ -30,8 +29,8 @@ pub(crate) fn search(graph: &Graph, base: usize, settings: &Settings) -> Vec<Opt
                 let path = extend(graph, base, node, here.path, *link, settings);
                 if reached[link.to].is_none_or(|it| is_better(path, it.path, settings)) {
                     reached[link.to] = Some(Reached { path, before: node });
-                    if !listed[link.to] {
-                        listed[link.to] = true;
+                    if listed[link.to] != round {
+                        listed[link.to] = round;
                         next.push(link.to);
                     }
                 }
@@ -40,7 +39,8 @@ pub(crate) fn search(graph: &Graph, base: usize, settings: &Settings) -> Vec<Opt
         if next.is_empty() {
             break;
         }
-        edge = next;
+        edge.clear();
+        std::mem::swap(&mut edge, &mut next);
     }
     reached
 }

@@ -2,18 +2,15 @@
 
 mod common;
 
-use std::collections::BTreeMap;
-
 use common::{Recording, oracle_machine, recordings};
-use fabric::Version;
 use fabric::machine::{BusId, Machine};
-use nccl::{Device, Path, PathType, Paths, Seat, Settings};
+use nccl::{Device, Path, PathType, Paths};
 
 /// The ends of a path line and the paths it tells: `GPU/0-201c0 :GPU/0-201d0 (2/240.0/NVL) NVS/0-0 (1/240.0/NVL) `.
 fn path_line(line: &str) -> Option<(&str, Vec<(&str, &str)>)> {
     let (_, line) = line.split_once("NCCL INFO ")?;
     let (from, rest) = line.split_once(" :")?;
-    if !from.starts_with("GPU/") && !from.starts_with("NET/") {
+    if !from.starts_with("GPU/0-") && !from.starts_with("NET/0-") {
         return None;
     }
     // A line is cut at 1,023 bytes: what has no closing parenthesis is not whole.
@@ -45,31 +42,75 @@ fn device(machine: &Machine, text: &str) -> Device {
 
 fn compare(recording: &Recording) -> (usize, Vec<String>) {
     let machine = oracle_machine(recording.machine);
-    let mut settings = Settings::new(Version::new(2, 28, 9)).with("NCCL_NET", "Libfabric");
-    for (name, value) in recording.environment {
-        settings = settings.with(name, value);
-    }
-    let lines: BTreeMap<&str, Vec<(&str, &str)>> = recording.text.lines().filter_map(path_line).collect();
-    let seats: Vec<Seat> = lines
-        .keys()
-        .filter(|it| it.starts_with("GPU/"))
-        .map(|it| match device(&machine, it) {
-            Device::Gpu(gpu) => Seat { gpu, number: machine.gpus[gpu].index },
-            _ => unreachable!("filtered"),
-        })
-        .collect();
-    let paths = Paths::with_seats(&machine, &settings, &seats).expect("a machine of usual size");
+    let job = recording.job();
     let (mut compared, mut wrong) = (0, Vec::new());
-    for (from, tos) in &lines {
+    for (from, tos) in recording.text.lines().filter_map(path_line) {
+        // The GPUs in a line from a GPU are those of its node; a line from a NIC is compared in the node it tells of.
+        let gpus: Vec<Device> =
+            tos.iter().filter(|it| it.0.starts_with("GPU/")).map(|it| device(&machine, it.0)).collect();
+        let seats =
+            |it: &&Paths| -> Vec<Device> { it.seats().iter().map(|it| Device::Gpu(it.place)).collect() };
+        let Some(paths) = job.parts().iter().find(|it| seats(it) == gpus) else {
+            wrong.push(format!("{}: NCCL has a node with {gpus:?}", recording.name));
+            continue;
+        };
         for (to, want) in tos {
             let got = paths.between(device(&machine, from), device(&machine, to));
             compared += 1;
-            if got.to_string() != *want {
+            if got.to_string() != want {
                 wrong.push(format!("{}: {from} -> {to}: NCCL {want}, here {got}", recording.name));
             }
         }
     }
     (compared, wrong)
+}
+
+/// `nRanks 16 nNodes 2 localRanks 8` of every rank.
+#[test]
+fn nccl_counts_as_many_nodes() {
+    let number = |line: &str, name: &str| -> u64 {
+        let (_, rest) = line.split_once(name).expect("a number with this name");
+        rest.trim().split(' ').next().and_then(|it| it.parse().ok()).expect("a number")
+    };
+    for recording in recordings() {
+        let job = recording.job();
+        let lines: Vec<&str> = recording.text.lines().filter(|it| it.contains(" nNodes ")).collect();
+        assert!(!lines.is_empty(), "{}", recording.name);
+        for line in lines {
+            assert_eq!(
+                job.nodes(),
+                number(line, "nNodes"),
+                "{} {}: {line}",
+                recording.machine,
+                recording.name
+            );
+            let paths = job.paths(number(line, " rank ")).expect("a rank of the job");
+            let local = u64::try_from(paths.seats().len()).expect("few");
+            assert_eq!(local, number(line, "localRanks"), "{} {}: {line}", recording.machine, recording.name);
+        }
+    }
+}
+
+/// `GPU Direct RDMA Enabled for GPU 0 / HCA 0 (distance 4 <= 5), read 0 mode Default`
+#[test]
+fn gpudirect_is_used_where_nccl_uses_it() {
+    let mut seen = 0;
+    for recording in recordings() {
+        let job = recording.job();
+        for line in recording.text.lines() {
+            let Some((_, rest)) = line.split_once("GPU Direct RDMA ") else { continue };
+            let Some((state, rest)) = rest.split_once(" for GPU ") else { continue };
+            let (rank, rest) = rest.split_once(" / HCA ").expect("a NIC");
+            let nic: usize = rest.split(' ').next().and_then(|it| it.parse().ok()).expect("a number");
+            let rank = rank.parse().expect("a rank");
+            let (paths, gpu) = (job.paths(rank).expect("a rank"), job.gpu(rank).expect("a rank"));
+            // Later lines are about ways already led through the CPU; the first for a pair tells.
+            let on = paths.gpudirect(gpu, nic, rest.contains("read 1")).is_on();
+            assert_eq!(on, state == "Enabled", "{} {}: {line}", recording.machine, recording.name);
+            seen += 1;
+        }
+    }
+    assert!(seen > 500, "{seen}");
 }
 
 #[test]
@@ -83,7 +124,7 @@ fn every_path_is_as_nccl_found_it() {
         wrong.extend(different);
     }
     assert!(wrong.is_empty(), "{} of {compared} differ:\n{}", wrong.len(), wrong.join("\n"));
-    assert!(compared > 2000, "{compared}");
+    assert!(compared > 10_000, "{compared}");
 }
 
 #[test]

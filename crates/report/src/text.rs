@@ -501,7 +501,7 @@ fn folder(doctor: &Doctor) -> String {
     common.to_owned()
 }
 
-fn counted(n: usize, what: &str) -> String {
+pub(crate) fn counted(n: usize, what: &str) -> String {
     if n == 1 { format!("1 {what}") } else { format!("{n} {what}s") }
 }
 
@@ -519,11 +519,11 @@ pub(crate) fn bytes(n: u64) -> String {
 }
 
 /// Without control characters: a log must not command the terminal.
-fn clean(text: &str) -> String {
+pub(crate) fn clean(text: &str) -> String {
     text.chars().map(|it| if it == '\t' { ' ' } else { it }).filter(|it| !it.is_control()).collect()
 }
 
-fn width(text: &str) -> usize {
+pub(crate) fn width(text: &str) -> usize {
     text.chars().count()
 }
 
@@ -540,7 +540,7 @@ fn essential(line: &str, room: usize) -> String {
     }
 }
 
-fn cut(text: &str, room: usize) -> String {
+pub(crate) fn cut(text: &str, room: usize) -> String {
     if width(text) <= room {
         return text.to_owned();
     }

@@ -1,16 +1,34 @@
-//! What numbers tell of `NVLink`s: the count for each pair of GPUs, and the bandwidths NCCL prints.
+//! What numbers tell of NVLinks: the count for each pair of GPUs, and the bandwidths NCCL prints.
 
+use std::collections::BTreeMap;
+
+use fabric::gpu::{self, NvLinkBy, NvLinkPort};
 use fabric::machine::{NvEnd, NvLink};
 use fabric::{Version, link};
 
-/// The most `NVLink`s a GPU has: Hopper and Blackwell have 18.
-pub(super) const MOST: u32 = 18;
+/// The most NVLinks a GPU has.
+fn most() -> u32 {
+    all_ports().map(|it| it.1.links).max().unwrap_or_default()
+}
 
-/// How many links a GPU has to `NVSwitch`es: V100 6, A800 and H800 8, A100 12, H100 and later 18.
-static TO_SWITCHES: &[u32] = &[6, 8, 12, 18];
+/// Whether a GPU with NVLink for more than a neighbour has this many links.
+fn is_all_of_a_gpu(links: u32) -> bool {
+    all_ports().any(|it| it.1.links == links && it.1.by != NvLinkBy::Bridge)
+}
 
-/// How many links the GPUs of a compute capability have.
-static OF_COMPUTE: &[(u32, u32)] = &[(60, 4), (70, 6), (80, 12), (86, 4), (90, 18), (100, 18)];
+/// The compute capabilities of GPUs with NVLink, and the most links such GPUs have.
+fn by_compute() -> BTreeMap<u32, u32> {
+    let mut all = BTreeMap::new();
+    for (compute, port) in all_ports() {
+        let most = all.entry(compute).or_insert(0);
+        *most = port.links.max(*most);
+    }
+    all
+}
+
+fn all_ports() -> impl Iterator<Item = (u32, NvLinkPort)> {
+    gpu::all().iter().filter_map(|it| Some((it.compute, it.nvlink?)))
+}
 
 /// What the bandwidths that NCCL printed tell: the compute capability, where only one fits, and the number of links
 /// of each bandwidth.
@@ -19,7 +37,7 @@ pub(super) fn of_bandwidths(all: &[f64], version: Option<Version>) -> (Option<u3
     let releases = version.map_or_else(|| RELEASES.to_vec(), |it| vec![it]);
     let fits = |version: Version| -> Vec<(u32, u32, Version)> {
         let fits = |it: &(u32, u32)| all.iter().all(|bandwidth| links(*it, version, *bandwidth).is_some());
-        OF_COMPUTE.iter().filter(|it| fits(it)).map(|it| (it.0, it.1, version)).collect()
+        by_compute().into_iter().filter(fits).map(|it| (it.0, it.1, version)).collect()
     };
     let fitting = releases.into_iter().map(fits).find(|it| !it.is_empty()).unwrap_or_default();
     let compute = match *fitting {
@@ -92,16 +110,16 @@ fn switched(
     notes: &mut Vec<String>,
 ) -> bool {
     // More links than any GPU has cannot each end at another GPU.
-    if (0..n).any(|it| total(it) > MOST) {
+    if (0..n).any(|it| total(it) > most()) {
         return true;
     }
     let common = widest(0);
     let all_equal = (0..n).all(|a| (0..n).all(|b| a == b || pair(a, b) == common));
-    if n < 2 || !all_equal || !TO_SWITCHES.contains(&common) {
+    if n < 2 || !all_equal || !is_all_of_a_gpu(common) {
         return false;
     }
     // Four GPUs with six links to each other fill the 18 of an H100; two GPUs may be a bridged pair.
-    let direct = n == 2 || (n == 4 && total(0) == MOST);
+    let direct = n == 2 || (n == 4 && total(0) == most());
     notes.push(format!(
         "{n} GPUs with NV{common} between all can be joined directly or by NVSwitches; they are shown {}.",
         if direct { "joined directly" } else { "with NVSwitches" }
@@ -129,7 +147,8 @@ mod tests {
         let now = Some(Version::new(2, 28, 9));
         assert_eq!(of_bandwidths(&[370.8], now), (Some(90), vec![Some(18)]));
         assert_eq!(of_bandwidths(&[240.0, 240.0], now), (Some(80), vec![Some(12); 2]));
-        assert_eq!(of_bandwidths(&[721.8], now), (Some(100), vec![Some(18)]));
+        // Either of B200 and B300.
+        assert_eq!(of_bandwidths(&[721.8], now), (None, vec![Some(18)]));
         // Either of V100 and A100.
         assert_eq!(of_bandwidths(&[20.0, 40.0], now), (None, vec![Some(1), Some(2)]));
         assert_eq!(of_bandwidths(&[252.0], None), (None, vec![Some(12)]));

@@ -31,7 +31,7 @@ pub(super) struct Tree {
     host: Option<u64>,
     /// Hosts beside the first one.
     others: Vec<u64>,
-    /// GPU, what is at the other end of its `NVLink`s, GB/s.
+    /// GPU, what is at the other end of its NVLinks, GB/s.
     nvlinks: Vec<(usize, Far, f64)>,
     /// Lines that hang below nothing.
     lost: usize,

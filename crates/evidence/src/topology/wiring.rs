@@ -24,7 +24,7 @@ pub(super) enum Relation {
     Phb,
     /// Two NUMA nodes.
     Sys,
-    /// That many `NVLink`s.
+    /// That many NVLinks.
     NvLinks(u32),
 }
 

@@ -4,20 +4,24 @@
 use std::io::Read;
 use std::path::PathBuf;
 
+use fabric::Version;
 use fabric::machine::{
     Bridge, BusId, Gpu, Machine, Maker, Nic, NicKind, NvEnd, NvLink, PciLink, Place, Socket,
 };
 use fabric::units::GigabitsPerSecond;
+use nccl::{Job, Layout, Settings};
 
 /// A log of real NCCL on a described machine.
 pub(crate) struct Recording {
     pub(crate) name: &'static str,
     pub(crate) machine: &'static str,
-    pub(crate) environment: &'static [(&'static str, &'static str)],
+    pub(crate) environment: Variables,
     pub(crate) text: String,
 }
 
-const RECORDINGS: [(&str, &str, &[(&str, &str)]); 15] = [
+type Variables = &'static [(&'static str, &'static str)];
+
+const RECORDINGS: [(&str, &str, Variables); 15] = [
     ("dgxh100", "1x8", &[]),
     ("dgxh100", "2x8", &[]),
     ("g6e12", "1x4", &[]),
@@ -35,7 +39,7 @@ const RECORDINGS: [(&str, &str, &[(&str, &str)]); 15] = [
     ("pcie8", "2x8", &[]),
 ];
 
-fn cases() -> PathBuf {
+pub(crate) fn cases() -> PathBuf {
     PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../cases")
 }
 
@@ -44,12 +48,26 @@ pub(crate) fn case(name: &str) -> String {
     let path = cases().join(name);
     let bytes = std::fs::read(&path).unwrap_or_else(|it| panic!("{}: {it}", path.display()));
     let mut text = String::new();
-    if name.ends_with(".gz") {
+    if path.extension().is_some_and(|it| it == "gz") {
         flate2::read::GzDecoder::new(bytes.as_slice()).read_to_string(&mut text).expect("a log in UTF-8");
     } else {
         text = String::from_utf8_lossy(&bytes).into_owned();
     }
     text
+}
+
+impl Recording {
+    /// The job it is of: `2x4-sys` is two nodes with four GPUs each.
+    pub(crate) fn job(&self) -> Job {
+        let mut settings = Settings::new(Version::new(2, 28, 9)).with("NCCL_NET", "Libfabric");
+        for (name, value) in self.environment {
+            settings = settings.with(name, value);
+        }
+        let size = self.name.split('-').next().unwrap_or(self.name);
+        let (nodes, gpus) = size.split_once('x').expect("nodes and GPUs");
+        let layout = Layout::new(1, gpus.parse().expect("a number")).on(nodes.parse().expect("a number"));
+        Job::new(&oracle_machine(self.machine), &settings, &layout).expect("a job that fits")
+    }
 }
 
 pub(crate) fn recordings() -> Vec<Recording> {

@@ -201,8 +201,12 @@ pub struct TopoNormal {
     pub high: f64,
     /// How long the call takes at the expected bandwidth, in microseconds.
     pub time_us: f64,
+    /// `Ring`, `NVLS`, ...
+    pub algorithm: String,
     /// Which link or overhead is the ceiling.
     pub ceiling: String,
+    /// Whether published measurements stand behind it.
+    pub calibrated: bool,
 }
 
 /// A ring or tree of a channel, over several machines.

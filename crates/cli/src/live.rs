@@ -1,0 +1,205 @@
+//! This very machine: what the NVIDIA driver, the PCI bus and the kernel say of it.
+//!
+//! ```text
+//! driver (NVML): names, compute capability, NVLinks --+
+//!                                                     +-> Machine, and what could not be seen
+//! sysfs: the PCI tree, NUMA nodes, network devices ---+
+//! ```
+//!
+//! Only reads, and none that needs root. What cannot be seen is said.
+
+mod driver;
+mod network;
+mod sysfs;
+
+use std::collections::BTreeMap;
+use std::path::Path;
+
+use fabric::Machine;
+use fabric::gpu::NvLinkBy;
+use fabric::machine::{Bridge, BusId, Gpu, NvEnd, NvLink, Place};
+
+use driver::{Card, Driver};
+use sysfs::Sysfs;
+
+/// This machine, and what could not be seen of it.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Live {
+    /// The machine.
+    pub(crate) machine: Machine,
+    /// What was left out or could not be read, in sentences.
+    pub(crate) said: Vec<String>,
+}
+
+/// Reads this machine.
+pub(crate) fn read() -> Live {
+    read_from(Path::new("/"), driver::read())
+}
+
+/// Reads the machine whose `sys` and `proc` are below `root`, and what a driver says of its GPUs.
+fn read_from(root: &Path, driver: Result<Driver, String>) -> Live {
+    let sysfs = Sysfs::new(root);
+    let mut said = Vec::new();
+    let mut machine = Machine { name: sysfs.name(), sockets: sysfs.sockets().to_vec(), ..Machine::default() };
+    if !sysfs.has_pci() {
+        said.push("/sys does not show the PCI bus (not mounted, or hidden by a container).".to_owned());
+    }
+    let mut wiring = Wiring::default();
+    let cards = gpus(&sysfs, driver, &mut machine, &mut wiring, &mut said);
+    nvlinks(&sysfs, &cards, &mut machine, &mut said);
+    network::add(&sysfs, &mut machine, &mut wiring, &mut said);
+    if wiring.homeless > 0 && machine.sockets.len() > 1 {
+        said.push(format!(
+            "{} without a NUMA node; shown at the first.",
+            if wiring.homeless == 1 {
+                "1 device is".to_owned()
+            } else {
+                format!("{} devices are", wiring.homeless)
+            }
+        ));
+    }
+    if machine.gpus.iter().any(|it| it.link.is_none()) {
+        machine
+            .unknown
+            .push("PCI Express speed or width of GPUs cannot be read, as in a virtual machine.".to_owned());
+    }
+    Live { machine, said }
+}
+
+/// The bridges that were put into the machine, and what has no place of its own.
+#[derive(Debug, Default)]
+struct Wiring {
+    bridges: BTreeMap<BusId, usize>,
+    /// Devices whose NUMA node is unknown.
+    homeless: usize,
+}
+
+impl Wiring {
+    /// Where a device hangs, with the bridges above it put into the machine.
+    ///
+    /// As NCCL does, every second step up the bus counts: a switch has a port above and one below, and the ports of
+    /// the CPU are no switch.
+    fn place(&mut self, sysfs: &Sysfs, bus: BusId, machine: &mut Machine) -> Place {
+        let numa = sysfs.numa(bus);
+        let socket = machine.sockets.iter().position(|it| numa.is_some() && it.numa == numa);
+        self.homeless += usize::from(socket.is_none());
+        let mut at = Place::Socket(socket.unwrap_or(0));
+        let above: Vec<BusId> = sysfs.above(bus).into_iter().skip(1).step_by(2).collect();
+        for bridge in above.into_iter().rev() {
+            at = match self.bridges.get(&bridge) {
+                Some(known) => Place::Bridge(*known),
+                None => {
+                    machine.bridges.push(Bridge { at, bus: Some(bridge), link: sysfs.link(bridge) });
+                    self.bridges.insert(bridge, machine.bridges.len() - 1);
+                    Place::Bridge(machine.bridges.len() - 1)
+                }
+            };
+        }
+        at
+    }
+}
+
+/// Puts the GPUs into the machine, by socket and bus. Returns what the driver says of each, in that order.
+fn gpus(
+    sysfs: &Sysfs,
+    driver: Result<Driver, String>,
+    machine: &mut Machine,
+    wiring: &mut Wiring,
+    said: &mut Vec<String>,
+) -> Vec<Card> {
+    let on_bus = sysfs.gpus();
+    let cards: Vec<Card> = match driver {
+        Ok(driver) => {
+            let hidden = on_bus.iter().filter(|bus| driver.cards.iter().all(|it| it.bus != **bus)).count();
+            if hidden > 0 && sysfs.has_pci() {
+                said.push(format!(
+                    "{hidden} more NVIDIA {} on the PCI bus, which the driver does not show here (a container may be \
+                     limited to some).",
+                    if hidden == 1 { "GPU is" } else { "GPUs are" }
+                ));
+            }
+            said.extend(driver.said);
+            driver.cards
+        }
+        Err(problem) if on_bus.is_empty() => {
+            said.push(format!("No NVIDIA GPU is on the PCI bus, and no NVIDIA driver answers ({problem})."));
+            Vec::new()
+        }
+        Err(problem) => {
+            said.push(format!("No NVIDIA driver answers ({problem}): GPUs are known from the PCI bus only."));
+            machine.unknown.push("Models of GPUs and NVLinks are known to the driver alone.".to_owned());
+            (0..).zip(on_bus).map(|(index, bus)| Card { index, bus, ..Card::default() }).collect()
+        }
+    };
+    let mut placed: Vec<(Place, Card)> = Vec::new();
+    for card in cards {
+        placed.push((wiring.place(sysfs, card.bus, machine), card));
+    }
+    placed.sort_by_key(|(at, card)| (machine.socket_of(*at), card.bus));
+    for (at, card) in &placed {
+        machine.gpus.push(Gpu {
+            index: card.index,
+            at: *at,
+            bus: Some(card.bus),
+            link: sysfs.link(card.bus).or(card.link),
+            model: card.name.as_deref().map(|it| fabric::gpu::find(it).map_or(it, |it| &it.name).into()),
+            compute: card.compute,
+            gpudirect: None,
+            rank: None,
+            c2c: None,
+        });
+        if card.mig {
+            said.push(format!(
+                "GPU{} is cut into parts by MIG: they reach each other and others without NVLink.",
+                card.index
+            ));
+        }
+    }
+    placed.into_iter().map(|it| it.1).collect()
+}
+
+/// Adds up the NVLinks of each GPU by what is at their other end.
+fn nvlinks(sysfs: &Sysfs, cards: &[Card], machine: &mut Machine, said: &mut Vec<String>) {
+    let mut counts: BTreeMap<(usize, NvEnd), u32> = BTreeMap::new();
+    let (mut unseen, mut absent) = (0, 0);
+    for (from, card) in cards.iter().enumerate() {
+        for remote in &card.nvlinks {
+            let peer = cards.iter().position(|it| Some(it.bus) == *remote);
+            let class = remote.and_then(|it| sysfs.class(it));
+            let to = match (peer, class) {
+                (Some(peer), _) => NvEnd::Gpu(peer),
+                (None, Some(class)) if class >> 16 == 0x03 => {
+                    absent += 1;
+                    continue;
+                }
+                // The switch itself is often hidden from a virtual machine.
+                (None, class) => {
+                    unseen += usize::from(class.is_none());
+                    NvEnd::Switch
+                }
+            };
+            *counts.entry((from, to)).or_default() += 1;
+        }
+    }
+    if unseen > 0 {
+        said.push(format!(
+            "What is at the other end of {unseen} NVLinks is not on the PCI bus: taken for NVSwitches."
+        ));
+    }
+    for card in cards {
+        let port = card.name.as_deref().and_then(fabric::gpu::find).and_then(|it| it.nvlink);
+        if let Some(port) = port.filter(|it| it.by != NvLinkBy::Bridge)
+            && let active = card.nvlinks.len()
+            && usize::try_from(port.links).is_ok_and(|links| active < links)
+        {
+            said.push(format!("GPU{} is made with {} NVLinks; {active} are active.", card.index, port.links));
+        }
+    }
+    if absent > 0 {
+        said.push(format!("{absent} NVLinks go to GPUs that the driver does not show here."));
+    }
+    machine.nvlinks = counts.into_iter().map(|((from, to), count)| NvLink { from, to, count }).collect();
+}
+
+#[cfg(all(test, unix))]
+mod tests;

@@ -1,0 +1,88 @@
+//! What the NVIDIA driver says, through NVML.
+
+use fabric::machine::{BusId, PciLink};
+use nvml_wrapper::error::NvmlError;
+use nvml_wrapper::{Device, Nvml};
+
+/// What the driver says of all GPUs.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Driver {
+    /// The GPUs it shows.
+    pub(super) cards: Vec<Card>,
+    /// What it would not tell.
+    pub(super) said: Vec<String>,
+}
+
+/// A GPU.
+#[derive(Debug, Clone, PartialEq)]
+pub(super) struct Card {
+    /// Its index.
+    pub(super) index: u32,
+    /// Its bus id.
+    pub(super) bus: BusId,
+    /// `H200`
+    pub(super) name: Option<String>,
+    /// `90`
+    pub(super) compute: Option<u32>,
+    /// The best link that GPU and slot allow.
+    pub(super) link: Option<PciLink>,
+    /// Whether MIG is on.
+    pub(super) mig: bool,
+    /// What is at the other end of each active NVLink, where the driver tells.
+    pub(super) nvlinks: Vec<Option<BusId>>,
+}
+
+impl Default for Card {
+    fn default() -> Self {
+        let (name, compute, link) = (None, None, None);
+        Self { index: 0, bus: BusId(0), name, compute, link, mig: false, nvlinks: Vec::new() }
+    }
+}
+
+/// The most NVLinks NVML counts on a GPU.
+const NVLINKS: u32 = 18;
+
+/// Asks the driver. The error says why it does not answer.
+pub(super) fn read() -> Result<Driver, String> {
+    let nvml = Nvml::init().map_err(|it| match it {
+        NvmlError::LibloadingError(_) => "its library is not installed".to_owned(),
+        other => other.to_string().to_lowercase(),
+    })?;
+    let mut driver = Driver::default();
+    let n = nvml.device_count().map_err(|it| it.to_string())?;
+    for index in 0..n {
+        match nvml.device_by_index(index).and_then(|it| card(&it, index)) {
+            Ok(Some(card)) => driver.cards.push(card),
+            Ok(None) => driver.said.push(format!("The bus id of GPU{index} cannot be read.")),
+            Err(error) => driver.said.push(format!("GPU{index} does not answer: {error}.")),
+        }
+    }
+    Ok(driver)
+}
+
+fn card(device: &Device<'_>, index: u32) -> Result<Option<Card>, NvmlError> {
+    let Some(bus) = BusId::parse(&device.pci_info()?.bus_id) else { return Ok(None) };
+    let name = device.name().ok();
+    let compute = device.cuda_compute_capability().ok();
+    let compute = compute.and_then(|it| u32::try_from(it.major.checked_mul(10)?.checked_add(it.minor)?).ok());
+    let generation = device.max_pcie_link_gen().ok().and_then(|it| u8::try_from(it).ok());
+    let width = device.max_pcie_link_width().ok();
+    let link = generation.and_then(PciLink::generation).zip(width);
+    Ok(Some(Card {
+        index,
+        bus,
+        name: name.map(|it| it.strip_prefix("NVIDIA ").map_or(it.clone(), str::to_owned)),
+        compute,
+        link: link.map(|(link, width)| PciLink { width, ..link }),
+        mig: device.mig_mode().is_ok_and(|it| it.current != 0),
+        nvlinks: nvlinks(device),
+    }))
+}
+
+fn nvlinks(device: &Device<'_>) -> Vec<Option<BusId>> {
+    (0..NVLINKS)
+        .map(|it| device.link_wrapper_for(it))
+        .filter(|it| it.is_active().unwrap_or(false))
+        .map(|it| it.remote_pci_info().ok().and_then(|it| BusId::parse(&it.bus_id)))
+        .collect()
+}

@@ -1,0 +1,182 @@
+//! `plumb topo`: what is this box, which paths does it offer, and what speed is normal?
+
+use std::fs::File;
+use std::io::{self, BufWriter, Read as _, Write};
+use std::path::Path;
+
+use evidence::{Case, topology};
+use fabric::{Machine, catalogue, gpu};
+use nccl::{Layout, Settings};
+use report::topo::{Question, Shape, Topo, TopoOverlay};
+use report::Style;
+
+use crate::args::{self, Colour, ListFormat};
+use crate::{CLEAN, UNDECIDED, complain, doctor, input, live};
+
+/// Where a machine comes from.
+struct Subject {
+    machine: Machine,
+    source: String,
+    notes: Vec<String>,
+    overlay: Option<TopoOverlay>,
+}
+
+/// More of a file is not read: a topology stands at the beginning of a log.
+const MOST: u64 = 1 << 28;
+
+pub(crate) fn run(args: &args::Topo, colour: Colour, out: &mut impl Write) -> io::Result<u8> {
+    let answer = subject(args).and_then(|subject| ask(args, subject));
+    let topo = match answer {
+        Ok(topo) => topo,
+        Err(reason) => {
+            complain(&format!("error: {reason}"));
+            return Ok(UNDECIDED);
+        }
+    };
+    if let Some(path) = &args.svg {
+        let named = |error: io::Error| io::Error::new(error.kind(), format!("{}: {error}", path.display()));
+        let mut file = BufWriter::new(File::create(path).map_err(named)?);
+        report::topo::svg(&topo, &mut file).and_then(|()| file.flush()).map_err(named)?;
+    }
+    match args.format {
+        ListFormat::Text => {
+            let style = Style { colour: doctor::coloured(colour), width: doctor::width(), verbose: false };
+            report::topo::text(&topo, style, out)?;
+        }
+        ListFormat::Json => report::topo::json(&topo, out)?,
+    }
+    Ok(CLEAN)
+}
+
+/// The machine that is asked about.
+fn subject(args: &args::Topo) -> Result<Subject, String> {
+    let mut subject = match (&args.file, &args.instance) {
+        (Some(path), _) => of_file(args, path)?,
+        (None, Some(name)) => Subject {
+            machine: known(name)?,
+            source: "the catalogue".to_owned(),
+            notes: Vec::new(),
+            overlay: None,
+        },
+        (None, None) => {
+            let live = live::read();
+            Subject { machine: live.machine, source: "this machine".to_owned(), notes: live.said, overlay: None }
+        }
+    };
+    if let Some(name) = &args.gpu {
+        let model = gpu::find(name).ok_or_else(|| format!("`{name}` is no GPU that plumb knows"))?;
+        for gpu in &mut subject.machine.gpus {
+            gpu.model = Some(model.name.as_str().into());
+            gpu.compute = Some(model.compute);
+        }
+    }
+    Ok(subject)
+}
+
+fn known(name: &str) -> Result<Machine, String> {
+    catalogue::machine(name).ok_or_else(|| {
+        let near = catalogue::suggest(name);
+        let hint = if near.is_empty() { String::new() } else { format!("; did you mean {}?", near.join(" or ")) };
+        format!("`{name}` is no machine that plumb knows{hint}")
+    })
+}
+
+fn of_file(args: &args::Topo, path: &Path) -> Result<Subject, String> {
+    let name = input::name(path);
+    let text = contents(path).map_err(|error| format!("{name}: {error}"))?;
+    let wants_overlay = args.channel.is_some() || args.tree;
+    // Rings, trees and the name of the machine are told by any log.
+    let case = || evidence::read_texts([(name.as_str(), text.as_slice())]);
+    match topology::read(&text) {
+        Ok(found) => {
+            let mut machine = found.machine;
+            if let Some(instance) = &args.instance {
+                fill(&mut machine, &known(instance)?);
+            }
+            let overlay = if wants_overlay { Some(draw(args, &case(), &machine)?) } else { None };
+            let source = format!("{name}:{} ({})", found.line, found.kind.name());
+            Ok(Subject { machine, source, notes: found.notes, overlay })
+        }
+        Err(trouble) => {
+            let unreadable = || match trouble.line {
+                Some(line) => format!("{name}:{line}: {}", trouble.text),
+                None => format!("{name}: {}", trouble.text),
+            };
+            // A description that is broken is not replaced by a guess.
+            if trouble.line.is_some() {
+                return Err(unreadable());
+            }
+            let case = case();
+            let instance = args.instance.as_deref().or_else(|| case.instance_name().map(|it| it.0));
+            let Some(instance) = instance else { return Err(unreadable()) };
+            let machine = known(instance)?;
+            let overlay = if wants_overlay { Some(draw(args, &case, &machine)?) } else { None };
+            Ok(Subject { source: format!("the catalogue; {name} names {instance}"), machine, notes: Vec::new(), overlay })
+        }
+    }
+}
+
+fn draw(args: &args::Topo, case: &Case, machine: &Machine) -> Result<TopoOverlay, String> {
+    let shape = if args.tree { Shape::Tree } else { Shape::Ring };
+    report::topo::overlay(case, machine, args.channel.unwrap_or(0), shape)
+}
+
+/// The beginning of a file, whatever it is compressed with.
+fn contents(path: &Path) -> io::Result<Vec<u8>> {
+    let mut text = Vec::new();
+    input::open_whole(path)?.take(MOST).read_to_end(&mut text)?;
+    Ok(text)
+}
+
+/// Gives a described machine what its instance type is known to have.
+fn fill(machine: &mut Machine, known: &Machine) {
+    machine.name.clone_from(&known.name);
+    if machine.gpus.len() == known.gpus.len() {
+        for (gpu, known) in machine.gpus.iter_mut().zip(&known.gpus) {
+            gpu.model = gpu.model.take().or_else(|| known.model.clone());
+            gpu.compute = gpu.compute.or(known.compute);
+            gpu.link = gpu.link.or(known.link);
+            gpu.gpudirect = gpu.gpudirect.or(known.gpudirect);
+        }
+    }
+    for nic in &mut machine.nics {
+        if let Some(known) = known.nics.first() {
+            nic.rate = nic.rate.or(known.rate);
+            nic.gpudirect = nic.gpudirect.or(known.gpudirect);
+            nic.latency = nic.latency.or(known.latency);
+        }
+    }
+    for (socket, known) in machine.sockets.iter_mut().zip(&known.sockets) {
+        if socket.maker == fabric::machine::Maker::Unknown {
+            socket.maker = known.maker;
+            socket.model = known.model;
+        }
+    }
+}
+
+fn ask(args: &args::Topo, subject: Subject) -> Result<Topo, String> {
+    let mut settings = Settings::new(args.nccl.unwrap_or(Settings::NEWEST));
+    for (name, value) in &args.env {
+        settings = settings.with(name, value);
+    }
+    let mut layout = match args.pods {
+        Some((pods, gpus)) => Layout::new(pods, gpus),
+        None => Layout::whole(&subject.machine),
+    }
+    .on(args.nodes.unwrap_or(1));
+    layout.same_host = args.same_host;
+    layout.shared_memory = args.shared_shm;
+    layout.nics_per_pod = args.nics_per_pod;
+    let few: Vec<u64> = [20, 24, 28, 30, 33].into_iter().map(|it| 1 << it).collect();
+    let many = (10..=34).step_by(2).map(|it| 1 << it).collect();
+    let question = Question {
+        source: subject.source,
+        settings,
+        layout,
+        collective: args.collective.unwrap_or(fabric::Collective::AllReduce),
+        sizes: if args.collective.is_some() { many } else { few },
+        overlay: subject.overlay,
+        notes: subject.notes,
+    };
+    Topo::new(&subject.machine, question).map_err(|it| it.to_string())
+}

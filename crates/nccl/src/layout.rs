@@ -1,0 +1,203 @@
+//! How the ranks of a job lie on machines: nodes, pods and GPUs.
+
+use std::fmt;
+
+use fabric::machine::Machine;
+
+use crate::{Scope, Seat};
+
+/// How a job is laid out. All machines are alike, and ranks go by machine, by pod, by GPU.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Layout {
+    /// Machines.
+    pub nodes: u32,
+    /// Pods, or containers, on each.
+    pub pods_per_node: u32,
+    /// GPUs of each pod, one after the other by their index.
+    pub gpus_per_pod: u32,
+    /// NICs of each pod, the nearest that can be had; `None` where each pod has all.
+    pub nics_per_pod: Option<u32>,
+    /// The pods of a machine have one host name, or one `NCCL_HOSTID`.
+    pub same_host: bool,
+    /// The pods of a machine have one `/dev/shm`.
+    pub shared_memory: bool,
+    /// One process drives all GPUs of a pod.
+    pub one_process: bool,
+}
+
+/// Why a layout cannot be.
+#[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
+pub enum Unfit {
+    /// The text is not of the form `8x1`.
+    Unreadable(String),
+    /// No nodes, no pods or no GPUs.
+    Nothing,
+    /// More GPUs than the machine has.
+    Gpus {
+        /// How many the pods of a machine ask for.
+        asked: u64,
+        /// How many it has.
+        has: usize,
+    },
+    /// More NICs than the machine has.
+    Nics {
+        /// How many the pods of a machine ask for.
+        asked: u64,
+        /// How many it has.
+        has: usize,
+    },
+    /// More ranks than NCCL can number.
+    Ranks(u64),
+    /// The machine is too large.
+    TooLarge(crate::TooLarge),
+}
+
+impl fmt::Display for Unfit {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Unreadable(text) => {
+                write!(f, "`{text}` is no layout: write pods x GPUs, as in 1x8 or 8x1")
+            }
+            Self::Nothing => f.write_str("a layout without a node, a pod or a GPU"),
+            Self::Gpus { asked, has } => {
+                write!(f, "the pods of a machine ask for {asked} GPUs and it has {has}")
+            }
+            Self::Nics { asked, has } => {
+                write!(f, "the pods of a machine ask for {asked} NICs and it has {has}")
+            }
+            Self::Ranks(count) => write!(f, "{count} ranks are more than a job can have"),
+            Self::TooLarge(it) => it.fmt(f),
+        }
+    }
+}
+
+impl std::error::Error for Unfit {}
+
+impl Layout {
+    /// Pods on one machine, each with some GPUs, host names and memory of their own.
+    pub fn new(pods_per_node: u32, gpus_per_pod: u32) -> Self {
+        Self {
+            nodes: 1,
+            pods_per_node,
+            gpus_per_pod,
+            nics_per_pod: None,
+            same_host: false,
+            shared_memory: false,
+            one_process: false,
+        }
+    }
+
+    /// One pod with all GPUs of a machine.
+    pub fn whole(machine: &Machine) -> Self {
+        Self::new(1, u32::try_from(machine.gpus.len()).unwrap_or(u32::MAX))
+    }
+
+    /// The same on several machines.
+    #[must_use]
+    pub fn on(self, nodes: u32) -> Self {
+        Self { nodes, ..self }
+    }
+
+    /// Reads pods x GPUs: `1x8` is one pod with eight GPUs, `8x1` eight pods with one each.
+    pub fn parse(text: &str) -> Result<Self, Unfit> {
+        let unreadable = || Unfit::Unreadable(text.chars().take(40).collect());
+        let (pods, gpus) = text.trim().split_once(['x', 'X']).ok_or_else(unreadable)?;
+        let number = |it: &str| it.trim().parse::<u32>().map_err(|_| unreadable());
+        let layout = Self::new(number(pods)?, number(gpus)?);
+        if layout.pods_per_node == 0 || layout.gpus_per_pod == 0 { Err(Unfit::Nothing) } else { Ok(layout) }
+    }
+
+    /// Whether the machine has what the pods ask for.
+    pub fn check(&self, machine: &Machine) -> Result<(), Unfit> {
+        let asked = self.ranks_per_node();
+        let ranks = asked.saturating_mul(u64::from(self.nodes));
+        let nics = u64::from(self.nics_per_pod.unwrap_or(0)) * u64::from(self.pods_per_node);
+        if ranks == 0 {
+            Err(Unfit::Nothing)
+        } else if asked > machine.gpus.len() as u64 {
+            Err(Unfit::Gpus { asked, has: machine.gpus.len() })
+        } else if nics > machine.nics.len() as u64 {
+            Err(Unfit::Nics { asked: nics, has: machine.nics.len() })
+        } else if ranks > i32::MAX.unsigned_abs().into() {
+            Err(Unfit::Ranks(ranks))
+        } else {
+            Ok(())
+        }
+    }
+
+    /// Ranks on one machine.
+    pub fn ranks_per_node(&self) -> u64 {
+        u64::from(self.pods_per_node) * u64::from(self.gpus_per_pod)
+    }
+
+    /// All ranks.
+    pub fn ranks(&self) -> u64 {
+        self.ranks_per_node().saturating_mul(u64::from(self.nodes))
+    }
+
+    /// The GPUs of each pod of a machine.
+    pub(crate) fn gpus_of_pods(&self, machine: &Machine) -> Vec<Vec<Seat>> {
+        let mut places: Vec<usize> = (0..machine.gpus.len()).collect();
+        places.sort_by_key(|it| machine.gpus[*it].index);
+        let each = usize::try_from(self.gpus_per_pod).unwrap_or(usize::MAX).max(1);
+        let pods = usize::try_from(self.pods_per_node).unwrap_or(usize::MAX);
+        let seats = |part: &[usize]| (0..).zip(part).map(|(number, &place)| Seat { place, number }).collect();
+        places.chunks_exact(each).take(pods).map(seats).collect()
+    }
+
+    /// Whether ranks of two pods of a machine can be one node to NCCL.
+    pub(crate) fn pods_are_one_node(&self) -> bool {
+        self.same_host && self.shared_memory
+    }
+}
+
+impl Default for Layout {
+    /// One GPU.
+    fn default() -> Self {
+        Self::new(1, 1)
+    }
+}
+
+impl fmt::Display for Layout {
+    /// `8x1`, and `4 nodes of 1x8`.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if self.nodes != 1 {
+            write!(f, "{} nodes of ", self.nodes)?;
+        }
+        write!(f, "{}x{}", self.pods_per_node, self.gpus_per_pod)
+    }
+}
+
+/// What some pods of a machine have together. In one pod alone NICs are counted from 0 as GPUs are.
+pub(crate) fn join(pods: &[Scope]) -> Scope {
+    let all = |of: fn(&Scope) -> &Vec<Seat>| pods.iter().flat_map(|it| of(it).iter().copied()).collect();
+    Scope { gpus: all(|it| &it.gpus), nics: all(|it| &it.nics) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Layout, Unfit};
+    use fabric::machine::Machine;
+
+    #[test]
+    fn pods_by_gpus() {
+        let layout = Layout::parse("8x1").unwrap();
+        assert_eq!((layout.pods_per_node, layout.gpus_per_pod), (8, 1));
+        assert_eq!(layout.on(4).to_string(), "4 nodes of 8x1");
+        assert_eq!(layout.on(4).ranks(), 32);
+        for text in ["", "8", "x", "8x", "ax1", "1x-1", "99999999999x1", "1x1x1"] {
+            assert!(matches!(Layout::parse(text), Err(Unfit::Unreadable(_))), "{text}");
+        }
+        assert_eq!(Layout::parse("0x8"), Err(Unfit::Nothing));
+    }
+
+    #[test]
+    fn more_than_there_is() {
+        let machine = Machine::default();
+        let layout = Layout::parse("1x8").unwrap();
+        let unfit = layout.check(&machine).unwrap_err();
+        assert_eq!(unfit.to_string(), "the pods of a machine ask for 8 GPUs and it has 0");
+        assert!(Layout::new(u32::MAX, u32::MAX).on(u32::MAX).check(&machine).is_err());
+    }
+}

@@ -1,0 +1,269 @@
+//! What a layout gives away of a machine.
+
+use std::fmt;
+
+use crate::job::Job;
+use crate::{GpuDirect, PathType};
+
+/// Something the machine has and the layout does not use, with its numbers.
+#[derive(Debug, Clone, PartialEq)]
+#[non_exhaustive]
+pub enum Loss {
+    /// GPUs that no rank has.
+    Gpus {
+        /// How many are used.
+        used: usize,
+        /// How many there are.
+        of: usize,
+    },
+    /// GPUs of one machine that could reach each other directly and go over the network instead.
+    Network {
+        /// How many pairs of GPUs.
+        pairs: usize,
+        /// The way between them that is not used; the best of all pairs.
+        path: PathType,
+        /// What it gives, in GB/s one way.
+        direct: f64,
+        /// What a GPU has of the network, in GB/s one way.
+        net: f64,
+    },
+    /// NICs that no rank uses.
+    Nics {
+        /// How many are used.
+        used: usize,
+        /// How many there are.
+        of: usize,
+        /// What the others would give, in GB/s one way.
+        bandwidth: f64,
+    },
+    /// GPUs that share a NIC with more others than they would in one pod.
+    Shared {
+        /// A GPU of them, by its place in the machine.
+        gpu: usize,
+        /// How many share its NICs.
+        by: usize,
+        /// What is left for one when all send, in GB/s one way.
+        share: f64,
+        /// What it would have in one pod with the whole machine.
+        before: f64,
+    },
+    /// GPUs whose NIC is farther away than the one next to them.
+    FarNic {
+        /// The GPUs, by their places in the machine.
+        gpus: Vec<usize>,
+        /// The way to the NIC they have; the farthest.
+        path: PathType,
+        /// The way to the NIC next to them.
+        best: PathType,
+    },
+    /// GPUs that lose GPUDirect RDMA by it.
+    GpuDirect {
+        /// The GPUs, by their places in the machine.
+        gpus: Vec<usize>,
+        /// Why the first of them has none.
+        why: GpuDirect,
+    },
+}
+
+impl Loss {
+    /// How many times more the machine could give; 1 where no bandwidth is compared.
+    pub fn factor(&self) -> f64 {
+        match self {
+            Self::Network { direct, net, .. } if *net > 0.0 => direct / net,
+            Self::Shared { share, before, .. } if *share > 0.0 => before / share,
+            _ => 1.0,
+        }
+    }
+}
+
+impl fmt::Display for Loss {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Gpus { used, of } => write!(f, "{used} of the machine's {of} GPUs are used"),
+            Self::Network { pairs, path, direct, net } => {
+                let how = match path {
+                    PathType::Nvl | PathType::Nvb => "NVLink".to_owned(),
+                    PathType::Phb | PathType::Sys => "the host's memory".to_owned(),
+                    _ => format!("PCIe ({path})"),
+                };
+                write!(f, "{} of GPUs on one machine exchange over the network ", plural(*pairs, "pair"))?;
+                if *net > 0.0 {
+                    write!(
+                        f,
+                        "at {net:.1} GB/s a GPU instead of {how} at {direct:.1} GB/s: {:.1} times less",
+                        self.factor()
+                    )
+                } else {
+                    write!(f, "instead of {how} at {direct:.1} GB/s")
+                }
+            }
+            Self::Nics { used, of, bandwidth } => {
+                write!(
+                    f,
+                    "{used} of the machine's {of} NICs are used; the others would give {bandwidth:.1} GB/s"
+                )
+            }
+            Self::Shared { gpu, by, share, before } => write!(
+                f,
+                "GPU {gpu} shares its NIC with {}: {share:.1} GB/s each when all send, {before:.1} GB/s in one pod \
+                 with the whole machine",
+                plural(by.saturating_sub(1), "other")
+            ),
+            Self::FarNic { gpus, path, best } => write!(
+                f,
+                "{} reached over {} ({path}); next to {} is one at {best}",
+                if gpus.len() == 1 {
+                    format!("the NIC of GPU {} is", list(gpus))
+                } else {
+                    format!("the NICs of GPUs {} are", list(gpus))
+                },
+                path.meaning(),
+                if gpus.len() == 1 { "it" } else { "them" },
+            ),
+            Self::GpuDirect { gpus, why } => {
+                write!(f, "no GPUDirect RDMA for {} {}: {why}", noun(gpus.len(), "GPU"), list(gpus))
+            }
+        }
+    }
+}
+
+impl Job {
+    /// What this layout gives away of the machine, most important first.
+    pub fn losses(&self) -> Vec<Loss> {
+        let mut losses = Vec::new();
+        losses.extend(self.lost_links());
+        losses.extend(self.lost_gpudirect());
+        losses.extend(self.far_nics());
+        losses.extend(self.shared_nics());
+        losses.extend(self.unused_nics());
+        let (used, of) = (self.ranks_here().len(), self.whole.seats().len());
+        if used < of {
+            losses.push(Loss::Gpus { used, of });
+        }
+        losses
+    }
+
+    /// The ranks of the first machine, with their GPUs.
+    fn ranks_here(&self) -> Vec<(u64, usize)> {
+        let ranks = 0..self.layout.ranks_per_node();
+        ranks.filter_map(|rank| Some((rank, self.gpu(rank)?))).collect()
+    }
+
+    fn lost_links(&self) -> Option<Loss> {
+        let ranks = self.ranks_here();
+        let mut pairs = 0;
+        let mut best = crate::Path::NONE;
+        for (place, &(one, gpu)) in ranks.iter().enumerate() {
+            for &(other, other_gpu) in &ranks[place + 1..] {
+                let path = self.whole.gpu_to_gpu(gpu, other_gpu);
+                let net = self.transport(one, other).and_then(|it| it.transport).is_none_or(|it| it.is_net());
+                // Where the network is the better way for the whole machine too, nothing is lost.
+                if !net || crate::transport::net_is_faster(&self.whole, gpu, other_gpu, true).is_some() {
+                    continue;
+                }
+                pairs += 1;
+                if path.bandwidth > best.bandwidth {
+                    best = path;
+                }
+            }
+        }
+        let net = ranks.first().and_then(|it| self.share(it.0)).unwrap_or(0.0);
+        (pairs > 0).then_some(Loss::Network { pairs, path: best.kind, direct: best.bandwidth, net })
+    }
+
+    /// What a rank has of its NICs when all ranks of the machine send.
+    fn share(&self, rank: u64) -> Option<f64> {
+        let gpu = self.gpu(rank)?;
+        let near = self.paths(rank)?.near_nics(gpu)?;
+        Some(near.share.min(near.path.bandwidth * ratio(near.nics.len(), self.sharing(&near.nics))))
+    }
+
+    /// How many ranks of a machine use these NICs, in all pods.
+    fn sharing(&self, nics: &[usize]) -> usize {
+        self.parts.iter().map(|it| it.gpus_at(nics)).sum::<usize>().max(1)
+    }
+
+    fn shared_nics(&self) -> Option<Loss> {
+        self.ranks_here()
+            .into_iter()
+            .filter_map(|(rank, gpu)| {
+                let near = self.paths(rank)?.near_nics(gpu)?;
+                let (share, before) = (self.share(rank)?, self.whole.near_nics(gpu)?.share);
+                (share < before * 0.999).then(|| Loss::Shared {
+                    gpu,
+                    by: self.sharing(&near.nics),
+                    share,
+                    before,
+                })
+            })
+            .max_by(|one, other| one.factor().total_cmp(&other.factor()))
+    }
+
+    fn far_nics(&self) -> Option<Loss> {
+        let mut gpus = Vec::new();
+        let mut worst: Option<(PathType, PathType)> = None;
+        let version = self.settings.version;
+        for (rank, gpu) in self.ranks_here() {
+            let nearest = |paths: &crate::Paths| {
+                let kinds = paths.nics().iter().map(|it| paths.nic_wires(gpu, it.place).kind);
+                kinds.min_by_key(|it| it.order(version))
+            };
+            let (Some(here), Some(best)) = (self.paths(rank).and_then(nearest), nearest(&self.whole)) else {
+                continue;
+            };
+            if !here.within(best, version) {
+                gpus.push(gpu);
+                if worst.is_none_or(|it| !here.within(it.0, version)) {
+                    worst = Some((here, best));
+                }
+            }
+        }
+        worst.map(|(path, best)| Loss::FarNic { gpus, path, best })
+    }
+
+    fn lost_gpudirect(&self) -> Option<Loss> {
+        let mut gpus = Vec::new();
+        let mut why = None;
+        for (rank, gpu) in self.ranks_here() {
+            let here = self.paths(rank).and_then(|it| it.near_nics(gpu)).map(|it| it.sending);
+            let best = self.whole.near_nics(gpu).map(|it| it.sending);
+            if let (Some(here), Some(GpuDirect::On)) = (here, best)
+                && !here.is_on()
+            {
+                gpus.push(gpu);
+                why.get_or_insert(here);
+            }
+        }
+        why.map(|why| Loss::GpuDirect { gpus, why })
+    }
+
+    fn unused_nics(&self) -> Option<Loss> {
+        let mut used: Vec<usize> = Vec::new();
+        for (rank, gpu) in self.ranks_here() {
+            used.extend(self.paths(rank).and_then(|it| it.near.nics.get(gpu)).into_iter().flatten());
+        }
+        used.sort_unstable();
+        used.dedup();
+        let all = self.whole.nics();
+        let unused = all.iter().filter(|it| !used.contains(&it.place));
+        let bandwidth = unused.filter_map(|it| self.nics.get(it.place)).sum();
+        (used.len() < all.len()).then_some(Loss::Nics { used: used.len(), of: all.len(), bandwidth })
+    }
+}
+
+#[expect(clippy::cast_precision_loss, reason = "a machine has few devices")]
+fn ratio(one: usize, other: usize) -> f64 {
+    one as f64 / other.max(1) as f64
+}
+
+fn noun(count: usize, word: &str) -> String {
+    if count == 1 { word.to_owned() } else { format!("{word}s") }
+}
+
+fn plural(count: usize, word: &str) -> String {
+    format!("{count} {}", noun(count, word))
+}
+
+fn list(gpus: &[usize]) -> String {
+    gpus.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ")
+}

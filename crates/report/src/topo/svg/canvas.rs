@@ -1,0 +1,177 @@
+//! The elements of an SVG, written one after the other.
+
+/// A rectangle.
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
+pub(super) struct Rect {
+    pub(super) x: f64,
+    pub(super) y: f64,
+    pub(super) width: f64,
+    pub(super) height: f64,
+}
+
+impl Rect {
+    pub(super) fn right(self) -> f64 {
+        self.x + self.width
+    }
+
+    pub(super) fn bottom(self) -> f64 {
+        self.y + self.height
+    }
+
+    pub(super) fn centre(self) -> f64 {
+        self.x + self.width / 2.0
+    }
+
+    /// The same, elsewhere.
+    pub(super) fn moved(self, (x, y): Point) -> Self {
+        Self { x: self.x + x, y: self.y + y, ..self }
+    }
+}
+
+/// A place: to the right, and down.
+pub(super) type Point = (f64, f64);
+
+/// The text of an SVG that is being drawn.
+#[derive(Debug, Default)]
+pub(super) struct Canvas {
+    pub(super) text: String,
+}
+
+impl Canvas {
+    pub(super) fn rect(&mut self, it: Rect, radius: f64, class: &str) {
+        let [x, y, width, height, radius] = [it.x, it.y, it.width, it.height, radius].map(short);
+        self.text.push_str(&format!(
+            "<rect class=\"{class}\" x=\"{x}\" y=\"{y}\" width=\"{width}\" height=\"{height}\" rx=\"{radius}\"/>\n"
+        ));
+    }
+
+    pub(super) fn line(&mut self, from: Point, to: Point, class: &str) {
+        self.path(&format!("M{} {}L{} {}", short(from.0), short(from.1), short(to.0), short(to.1)), class);
+    }
+
+    pub(super) fn path(&mut self, path: &str, class: &str) {
+        self.text.push_str(&format!("<path class=\"{class}\" d=\"{path}\"/>\n"));
+    }
+
+    /// A text that begins, is centred or ends at a place, as its class says.
+    pub(super) fn words(&mut self, (x, y): Point, class: &str, words: &str) {
+        let [x, y] = [x, y].map(short);
+        self.text
+            .push_str(&format!("<text class=\"{class}\" x=\"{x}\" y=\"{y}\">{}</text>\n", escaped(words)));
+    }
+
+    /// What a browser shows for what is drawn inside.
+    pub(super) fn named(&mut self, title: &str, draw: impl FnOnce(&mut Self)) {
+        self.text.push_str(&format!("<g><title>{}</title>\n", escaped(title)));
+        draw(self);
+        self.text.push_str("</g>\n");
+    }
+}
+
+/// A number with one digit after the point at most.
+pub(super) fn short(value: f64) -> String {
+    let text = format!("{value:.1}");
+    text.strip_suffix(".0").map_or_else(|| text.clone(), ToOwned::to_owned)
+}
+
+/// A path along points, with round corners.
+pub(super) fn rounded(points: &[Point], radius: f64) -> String {
+    let Some(first) = points.first() else { return String::new() };
+    let mut path = format!("M{} {}", short(first.0), short(first.1));
+    for it in points.windows(3) {
+        let (before, corner, after) = (it[0], it[1], it[2]);
+        let (a, b) = (towards(corner, before, radius), towards(corner, after, radius));
+        path.push_str(&format!(
+            "L{} {}Q{} {} {} {}",
+            short(a.0),
+            short(a.1),
+            short(corner.0),
+            short(corner.1),
+            short(b.0),
+            short(b.1)
+        ));
+    }
+    if let Some(last) = points.last().filter(|_| points.len() > 1) {
+        path.push_str(&format!("L{} {}", short(last.0), short(last.1)));
+    }
+    path
+}
+
+/// A point some way from one towards another, but not beyond the middle.
+fn towards(from: Point, to: Point, way: f64) -> Point {
+    let (x, y) = (to.0 - from.0, to.1 - from.1);
+    let length = x.hypot(y);
+    if length < 0.01 {
+        return from;
+    }
+    let part = way.min(length / 2.0) / length;
+    (from.0 + x * part, from.1 + y * part)
+}
+
+/// Text that means nothing to XML. What XML cannot hold, and what turns the direction of writing, is left out.
+pub(super) fn escaped(text: &str) -> String {
+    let mut safe = String::with_capacity(text.len());
+    for it in text.chars() {
+        match it {
+            '&' => safe.push_str("&amp;"),
+            '<' => safe.push_str("&lt;"),
+            '>' => safe.push_str("&gt;"),
+            '"' => safe.push_str("&quot;"),
+            '\'' => safe.push_str("&#39;"),
+            '\t' | '\n' => safe.push(' '),
+            '\u{fffe}' | '\u{ffff}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}' => {}
+            it if it.is_control() => {}
+            it => safe.push(it),
+        }
+    }
+    safe
+}
+
+/// About how wide a text of 12 pixels is.
+pub(super) fn length(text: &str) -> f64 {
+    text.chars().map(|it| if it.is_ascii_uppercase() { 8.2 } else { 6.7 }).sum()
+}
+
+/// A text that fits, cut if need be.
+pub(super) fn fitting(text: &str, room: f64) -> String {
+    if length(text) <= room {
+        return text.to_owned();
+    }
+    let mut used = length("…");
+    let short: String = text
+        .chars()
+        .take_while(|it| {
+            used += length(it.encode_utf8(&mut [0; 4]));
+            used <= room
+        })
+        .collect();
+    format!("{short}…")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{escaped, fitting, rounded, short};
+
+    #[test]
+    fn nothing_in_a_name_is_markup() {
+        assert_eq!(escaped("<a b='c'>&\u{0}\u{ffff}\u{1b}x\u{202e}"), "&lt;a b=&#39;c&#39;&gt;&amp;x");
+    }
+
+    #[test]
+    fn numbers_are_short() {
+        assert_eq!([short(3.0), short(2.25), short(-0.5)], ["3", "2.2", "-0.5"]);
+    }
+
+    #[test]
+    fn corners_are_round() {
+        assert_eq!(rounded(&[(0.0, 0.0), (0.0, 20.0), (20.0, 20.0)], 6.0), "M0 0L0 14Q0 20 6 20L20 20");
+        assert_eq!(rounded(&[(1.0, 1.0), (1.0, 1.0), (1.0, 1.0)], 6.0), "M1 1L1 1Q1 1 1 1L1 1");
+        assert_eq!(rounded(&[], 6.0), "");
+    }
+
+    #[test]
+    fn long_names_are_cut() {
+        assert_eq!(fitting("rdmap16s27", 80.0), "rdmap16s27");
+        assert!(fitting(&"x".repeat(99), 80.0).ends_with('…'));
+    }
+}
