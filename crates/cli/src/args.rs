@@ -170,6 +170,10 @@ pub(crate) struct Expect {
     #[arg(long, value_parser = version, value_name = "VERSION")]
     pub(crate) nccl: Option<fabric::Version>,
 
+    /// A variable NCCL reads, as in NCCL_P2P_DISABLE=1. Can be given several times.
+    #[arg(long, value_parser = variable, value_name = "NAME=VALUE")]
+    pub(crate) env: Vec<(String, String)>,
+
     /// How to write the answer.
     #[arg(long, short, value_enum, default_value_t = ListFormat::Text)]
     pub(crate) format: ListFormat,
@@ -220,7 +224,8 @@ fn bandwidth(text: &str) -> Result<f64, String> {
 }
 
 fn variable(text: &str) -> Result<(String, String), String> {
-    let (name, value) = text.split_once('=').filter(|it| !it.0.trim().is_empty()).ok_or("is written as NAME=VALUE")?;
+    let (name, value) =
+        text.split_once('=').filter(|it| !it.0.trim().is_empty()).ok_or("is written as NAME=VALUE")?;
     Ok((name.trim().to_owned(), value.to_owned()))
 }
 

@@ -3,15 +3,19 @@
 use std::fs;
 use std::io::{self, Write};
 
-use fabric::Version;
 use forecast::{Cluster, Impossible};
+use nccl::Settings;
 use report::{Expect, Style};
 
 use crate::args::{self, Colour, ListFormat};
 use crate::{CLEAN, FINDINGS, UNDECIDED, complain, doctor};
 
 pub(crate) fn run(args: &args::Expect, colour: Colour, out: &mut impl Write) -> io::Result<u8> {
-    let cluster = match cluster(&args.cluster, args.nccl.unwrap_or(nccl::Settings::NEWEST)) {
+    let mut settings = Settings::new(args.nccl.unwrap_or(Settings::NEWEST));
+    for (name, value) in &args.env {
+        settings = settings.with(name, value);
+    }
+    let cluster = match cluster(&args.cluster, &settings) {
         Ok(it) => it,
         Err(Impossible(reason)) => {
             complain(&format!("error: {reason}"));
@@ -39,16 +43,16 @@ pub(crate) fn run(args: &args::Expect, colour: Colour, out: &mut impl Write) -> 
 }
 
 /// The cluster that the arguments describe.
-pub(crate) fn cluster(args: &args::Cluster, nccl: Version) -> Result<Cluster, Impossible> {
+pub(crate) fn cluster(args: &args::Cluster, settings: &Settings) -> Result<Cluster, Impossible> {
     let mut cluster = match (&args.instance, &args.cluster) {
-        (Some(name), _) => forecast::of_catalogue(name, args.nodes.unwrap_or(1), nccl)?,
+        (Some(name), _) => forecast::of_catalogue(name, args.nodes.unwrap_or(1), settings)?,
         (None, Some(path)) => {
             let text = fs::read(path)
                 .map_err(|error| Impossible(format!("{}: {error}", path.display())))
                 .and_then(|it| {
                     String::from_utf8(it).map_err(|_| Impossible(format!("{}: is not UTF-8", path.display())))
                 })?;
-            let read = forecast::read(&text, nccl);
+            let read = forecast::read(&text, settings);
             let mut cluster = read.map_err(|it| Impossible(format!("{}: {}", path.display(), it.0)))?;
             if let Some(nodes) = args.nodes {
                 cluster.nodes = nodes;

@@ -7,8 +7,8 @@ use std::path::Path;
 use evidence::{Case, topology};
 use fabric::{Machine, catalogue, gpu};
 use nccl::{Layout, Settings};
-use report::topo::{Question, Shape, Topo, TopoOverlay};
 use report::Style;
+use report::topo::{Question, Shape, Topo, TopoOverlay};
 
 use crate::args::{self, Colour, ListFormat};
 use crate::{CLEAN, UNDECIDED, complain, doctor, input, live};
@@ -60,7 +60,12 @@ fn subject(args: &args::Topo) -> Result<Subject, String> {
         },
         (None, None) => {
             let live = live::read();
-            Subject { machine: live.machine, source: "this machine".to_owned(), notes: live.said, overlay: None }
+            Subject {
+                machine: live.machine,
+                source: "this machine".to_owned(),
+                notes: live.said,
+                overlay: None,
+            }
         }
     };
     if let Some(name) = &args.gpu {
@@ -76,7 +81,8 @@ fn subject(args: &args::Topo) -> Result<Subject, String> {
 fn known(name: &str) -> Result<Machine, String> {
     catalogue::machine(name).ok_or_else(|| {
         let near = catalogue::suggest(name);
-        let hint = if near.is_empty() { String::new() } else { format!("; did you mean {}?", near.join(" or ")) };
+        let hint =
+            if near.is_empty() { String::new() } else { format!("; did you mean {}?", near.join(" or ")) };
         format!("`{name}` is no machine that plumb knows{hint}")
     })
 }
@@ -111,7 +117,12 @@ fn of_file(args: &args::Topo, path: &Path) -> Result<Subject, String> {
             let Some(instance) = instance else { return Err(unreadable()) };
             let machine = known(instance)?;
             let overlay = if wants_overlay { Some(draw(args, &case, &machine)?) } else { None };
-            Ok(Subject { source: format!("the catalogue; {name} names {instance}"), machine, notes: Vec::new(), overlay })
+            Ok(Subject {
+                source: format!("the catalogue; {name} names {instance}"),
+                machine,
+                notes: Vec::new(),
+                overlay,
+            })
         }
     }
 }

@@ -3,7 +3,8 @@
 use std::fmt::Write as _;
 use std::io::{self, Write as _};
 
-use fabric::{Collective, Version};
+use fabric::Collective;
+use nccl::Settings;
 use serde::Deserialize;
 
 /// One published measurement.
@@ -74,7 +75,7 @@ fn outcomes() -> Vec<Outcome> {
         .map(|line| {
             let point: Point = serde_json::from_str(line).expect("a measurement");
             let collective: Collective = point.collective.parse().expect("a collective");
-            let cluster = forecast::read(&point.cluster, Version::new(2, 28, 9)).expect("a cluster");
+            let cluster = forecast::read(&point.cluster, &Settings::default()).expect("a cluster");
             let normal = forecast::normal(collective, &cluster, point.bytes).expect("two ranks");
             Outcome { point, normal }
         })
@@ -130,7 +131,7 @@ pub(crate) fn page() -> String {
          | source | collective | ranks and bytes | measured | normal | |\n| --- | --- | --- | --- | --- | --- |\n"
     );
     for it in all.iter().filter(|it| !it.is_inside()) {
-        let cluster = forecast::read(&it.point.cluster, Version::new(2, 28, 9)).expect("a cluster");
+        let cluster = forecast::read(&it.point.cluster, &Settings::default()).expect("a cluster");
         let _ = writeln!(
             out,
             "| {} | {} | {}, {} MiB | {} | {:.1} to {:.1} | {} |",

@@ -1,7 +1,8 @@
 //! A cluster as far as bandwidth depends on it.
 
 use fabric::machine::{Machine, NicKind, NvEnd, NvLink};
-use fabric::{Version, link};
+use fabric::{Transport, link};
+use nccl::{Job, Layout, Paths, Settings};
 
 use crate::rings::{self, Mesh, Rings};
 
@@ -74,25 +75,26 @@ pub struct Between {
 pub struct Impossible(pub String);
 
 impl Cluster {
-    /// Machines of this kind with all GPUs in one pod.
-    pub fn of_machine(machine: &Machine, nodes: u32, version: Version) -> Result<Self, Impossible> {
+    /// Machines of this kind with all GPUs in one pod, joined as NCCL would join them.
+    pub fn of_machine(machine: &Machine, nodes: u32, settings: &Settings) -> Result<Self, Impossible> {
         let gpus = u32::try_from(machine.gpus.len()).unwrap_or(u32::MAX);
         let Some(first) = machine.gpus.first() else {
             return Err(Impossible("the machine has no GPU".to_owned()));
         };
-        let bandwidth = link::nvlink(first.compute.unwrap_or(80), version);
+        let bandwidth = link::nvlink(first.compute.unwrap_or(80), settings.version);
         let to_switch = machine.nvlinks.iter().find(|it| it.from == 0 && it.to == NvEnd::Switch);
         let name = machine.name.as_deref().unwrap_or("this machine");
         let instance = fabric::instance::find(name);
         let machines = fabric::catalogue::wiring(name).and_then(|it| it.domain).unwrap_or(1);
-        let inside = if let Some(NvLink { count, .. }) = to_switch {
+        let peer_to_peer = peer_to_peer(machine, settings)?;
+        let inside = if let Some(NvLink { count, .. }) = to_switch.filter(|_| peer_to_peer) {
             Inside::Switch {
                 links: *count,
                 bandwidth: bandwidth * f64::from(*count),
                 domain: gpus.saturating_mul(machines),
             }
-        } else if machine.nvlinks.is_empty() {
-            Inside::Pci { peer_to_peer: peer_to_peer(machine) }
+        } else if machine.nvlinks.is_empty() || !peer_to_peer {
+            Inside::Pci { peer_to_peer }
         } else {
             let ends = machine.nvlinks.iter().filter_map(|it| match it.to {
                 NvEnd::Gpu(to) => Some((it.from, to, it.count)),
@@ -106,7 +108,7 @@ impl Cluster {
                 kind: nic.kind,
                 nics: u32::try_from(machine.nics.len()).unwrap_or(u32::MAX),
                 gbps: rate.0,
-                gpudirect: nic.gpudirect.unwrap_or(false) && first.gpudirect.unwrap_or(true),
+                gpudirect: nic.gpudirect.unwrap_or(false) && gpudirect(machine, settings),
                 efa: instance.and_then(|it| it.efa_version),
             })
         });
@@ -191,9 +193,21 @@ impl Cluster {
     }
 }
 
-/// Whether all GPUs reach each other below the sockets: what NCCL asks of PCI Express by default.
-fn peer_to_peer(machine: &Machine) -> bool {
-    let mut above = machine.gpus.iter().map(|it| machine.bridges_above(it.at));
-    let first = above.next().unwrap_or_default();
-    above.all(|it| it.iter().any(|bridge| first.contains(bridge)))
+/// Whether NCCL lets each GPU reach the next one directly.
+fn peer_to_peer(machine: &Machine, settings: &Settings) -> Result<bool, Impossible> {
+    let job =
+        Job::new(machine, settings, &Layout::whole(machine)).map_err(|it| Impossible(it.to_string()))?;
+    let last = machine.gpus.len().saturating_sub(1) as u64;
+    let direct = |rank: u64| {
+        let decision = job.transport(rank, rank + 1);
+        decision.is_some_and(|it| matches!(it.transport, Some(Transport::P2p { .. })))
+    };
+    Ok((0..last).all(direct))
+}
+
+/// Whether NICs read and write the memory of the GPUs next to them.
+fn gpudirect(machine: &Machine, settings: &Settings) -> bool {
+    let Ok(paths) = Paths::new(machine, settings) else { return false };
+    let near = (0..machine.gpus.len()).filter_map(|it| paths.near_nics(it));
+    near.into_iter().all(|it| it.sending.is_on() && it.receiving.is_on())
 }

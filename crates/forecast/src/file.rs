@@ -1,7 +1,8 @@
 //! A cluster described in a file: the `[cluster]` table of a job.
 
 use fabric::machine::{Machine, NicKind, NvEnd, PciLink};
-use fabric::{Version, catalogue, gpu, link};
+use fabric::{catalogue, gpu, link};
+use nccl::Settings;
 use serde::Deserialize;
 
 use crate::cluster::{Between, Cluster, Impossible, Inside};
@@ -45,15 +46,15 @@ enum Kind {
 }
 
 /// Reads a description. The error names the line where the file is wrong.
-pub fn read(text: &str, version: Version) -> Result<Cluster, Impossible> {
+pub fn read(text: &str, settings: &Settings) -> Result<Cluster, Impossible> {
     let file: File =
         toml::from_str(text).map_err(|error| Impossible(error.to_string().trim_end().to_owned()))?;
     let table = file.cluster;
     let nodes = table.nodes.unwrap_or(1);
     let cluster = match (&table.instance, &table.gpu) {
         (Some(_), Some(_)) => return wrong("`instance` and `gpu` are both given: one is enough"),
-        (Some(name), None) => of_instance(name, &table, nodes, version)?,
-        (None, Some(name)) => of_gpu(name, &table, nodes, version)?,
+        (Some(name), None) => of_instance(name, &table, nodes, settings)?,
+        (None, Some(name)) => of_gpu(name, &table, nodes, settings)?,
         (None, None) => return wrong("[cluster] needs `instance`, or `gpu` and `gpus_per_node`"),
     };
     match table.pods.as_deref().map(parse_pods) {
@@ -74,26 +75,26 @@ fn wrong<T>(text: impl Into<String>) -> Result<T, Impossible> {
 }
 
 /// A machine of the catalogue.
-pub fn of_catalogue(name: &str, nodes: u32, version: Version) -> Result<Cluster, Impossible> {
+pub fn of_catalogue(name: &str, nodes: u32, settings: &Settings) -> Result<Cluster, Impossible> {
     let Some(machine) = catalogue::machine(name) else {
         let near = catalogue::suggest(name);
         let hint =
             if near.is_empty() { String::new() } else { format!("; did you mean {}?", near.join(" or ")) };
         return wrong(format!("`{name}` is no machine that plumb knows{hint}"));
     };
-    Cluster::of_machine(&machine, nodes, version)
+    Cluster::of_machine(&machine, nodes, settings)
 }
 
-fn of_instance(name: &str, table: &Table, nodes: u32, version: Version) -> Result<Cluster, Impossible> {
+fn of_instance(name: &str, table: &Table, nodes: u32, settings: &Settings) -> Result<Cluster, Impossible> {
     if table.intra.is_some() || table.inter.is_some() || table.gpus_per_node.is_some() {
         return wrong(
             "`instance` tells GPUs and links already: leave `gpus_per_node`, `intra` and `inter` out",
         );
     }
-    of_catalogue(name, nodes, version)
+    of_catalogue(name, nodes, settings)
 }
 
-fn of_gpu(name: &str, table: &Table, nodes: u32, version: Version) -> Result<Cluster, Impossible> {
+fn of_gpu(name: &str, table: &Table, nodes: u32, settings: &Settings) -> Result<Cluster, Impossible> {
     let Some(model) = gpu::find(name) else { return wrong(format!("`{name}` is no GPU that plumb knows")) };
     let Some(gpus) = table.gpus_per_node.filter(|it| *it > 0) else {
         return wrong("`gpu` needs `gpus_per_node`");
@@ -109,7 +110,7 @@ fn of_gpu(name: &str, table: &Table, nodes: u32, version: Version) -> Result<Clu
         gpus,
         gpus_there: gpus,
         compute: Some(model.compute),
-        inside: inside(table.intra.as_deref(), model, gpus, version)?,
+        inside: inside(table.intra.as_deref(), model, gpus, settings)?,
         pci,
         between: table.inter.as_ref().map(between),
     };
@@ -132,7 +133,7 @@ fn inside(
     word: Option<&str>,
     model: &gpu::GpuModel,
     gpus: u32,
-    version: Version,
+    settings: &Settings,
 ) -> Result<Inside, Impossible> {
     let word = word.unwrap_or(if model.nvlink.is_some() { "nvlink" } else { "pcie" }).to_lowercase();
     if word == "shm" {
@@ -148,7 +149,7 @@ fn inside(
     if !generation.is_empty() && generation != port.generation.to_string() {
         return wrong(format!("{} has NVLink {}, not {generation}", model.name, port.generation));
     }
-    let bandwidth = link::nvlink(model.compute, version);
+    let bandwidth = link::nvlink(model.compute, settings.version);
     match port.by {
         gpu::NvLinkBy::Switch => Ok(Inside::Switch {
             links: port.links,

@@ -53,7 +53,11 @@ pub fn judge(
         Judgement { verdict: Verdict::TooGood, reason, explanations: Vec::new() }
     } else if measured < normal.low {
         let share = 100.0 * measured / normal.expected;
-        let reason = format!("{share:.0} % of what is expected: {}", describe(collective, cluster, normal));
+        let reason = format!(
+            "{share:.0} % of the {:.0} GB/s expected. {}",
+            normal.expected,
+            describe(collective, cluster, normal)
+        );
         let explanations = explain(collective, cluster, bytes, measured);
         Judgement { verdict: Verdict::Low, reason, explanations }
     } else {
@@ -83,12 +87,12 @@ pub fn describe(collective: Collective, cluster: &Cluster, normal: &Normal) -> S
     let ceiling = normal.ceiling.describe();
     let text = if share > 0.5 {
         format!(
-            "{collective} by {algorithm}: {:.0} of {:.0} us are latency at this size; long messages reach {most:.0} GB/s, where {ceiling} is the limit",
+            "{collective} by {algorithm}: {:.0} of {:.0} us are latency at this size; long messages reach {most:.0} GB/s, limited by {ceiling}",
             normal.overhead, normal.time
         )
     } else {
         format!(
-            "{collective} by {algorithm}: {ceiling} limits it to {most:.0} GB/s, and latency takes {:.0} % of the time",
+            "{collective} by {algorithm}: limited to {most:.0} GB/s by {ceiling}; latency takes {:.0} % of the time",
             100.0 * share
         )
     };
@@ -106,36 +110,25 @@ fn wire(cluster: &Cluster) -> Option<f64> {
 }
 
 fn too_good(collective: Collective, cluster: &Cluster, measured: f64, normal: &Normal) -> String {
-    let one_node = cluster.groups() == 1;
-    let link = match (&cluster.inside, wire(cluster)) {
-        (Inside::Switch { links, bandwidth, .. }, _) if one_node => {
-            let limit = match normal.algorithm {
-                Algorithm::Nvls | Algorithm::NvlsTree => "even with NVLS",
-                _ => "in a ring",
-            };
-            format!(
-                "above what {links} NVLinks of a GPU ({bandwidth:.0} GB/s one way as NCCL reckons) give {limit}, which is {:.0} GB/s",
-                normal.asymptote
-            )
+    let most = normal.asymptote;
+    let link = match (normal.ceiling, &cluster.inside, wire(cluster)) {
+        (Ceiling::Nvls | Ceiling::NvLink, Inside::Switch { links, .. }, _) => {
+            let how = if normal.ceiling == Ceiling::Nvls { "even with NVLS" } else { "in a ring" };
+            format!("the {links} NVLinks of a GPU, which carry {most:.0} GB/s {how}")
         }
-        (_, Some(wire)) if !one_node => {
-            format!(
-                "above what {wire:.0} GB/s of NICs in a node allow for {collective}, which is {:.0} GB/s",
-                normal.asymptote
-            )
+        (Ceiling::Nics, _, Some(wire)) => {
+            format!("the NICs of a node: {wire:.0} GB/s, which make at most {most:.0} GB/s of bus bandwidth")
         }
-        _ => {
-            format!("above what {} allows, which is {:.0} GB/s", normal.ceiling.describe(), normal.asymptote)
-        }
+        (ceiling, ..) => format!("{}, which carry at most {most:.0} GB/s", ceiling.describe()),
     };
     let small = if normal.overhead > normal.time / 2.0 {
-        format!(" (at this size latency alone takes {:.0} us)", normal.overhead)
+        format!(", and at this size latency alone takes {:.0} us", normal.overhead)
     } else {
         String::new()
     };
     format!(
-        "{measured} GB/s is {link}{small}. Look at what was measured: is it bus or algorithm bandwidth, GB/s or Gbit/s, \
-         are there as many ranks and nodes as said, were results checked (#wrong 0)?"
+        "{collective} cannot pass {link}{small}. Look at what was measured ({measured}): bus or algorithm bandwidth, GB/s or \
+         Gbit/s, as many ranks and nodes as said here, results checked (#wrong 0)?"
     )
 }
 
@@ -170,7 +163,7 @@ fn explain(collective: Collective, cluster: &Cluster, bytes: u64, measured: f64)
                 },
             );
         }
-        for nics in [between.nics / 2, between.nics / 4, 1] {
+        for nics in [2, 4, 8, 16].map(|it| between.nics / it).into_iter().chain([1]) {
             if nics > 0 && nics < between.nics {
                 add(normal::normal(collective, &changed(Between { nics, ..between }), bytes), &|it| {
                     format!("{nics} of {} NICs in use give {:.0} GB/s", between.nics, it.expected)

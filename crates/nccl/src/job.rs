@@ -19,6 +19,8 @@ pub struct Job {
     pub(crate) whole: Paths,
     /// Of each rank of a machine.
     seats: Vec<Place>,
+    /// The index of each GPU, as people know it.
+    pub(crate) gpus: Vec<u32>,
     /// What each NIC gives, in GB/s.
     pub(crate) nics: Vec<f64>,
 }
@@ -46,6 +48,7 @@ impl Job {
             network: settings.network(machine),
             parts: Vec::new(),
             seats: Vec::new(),
+            gpus: machine.gpus.iter().map(|it| it.index).collect(),
             nics: machine.nics.iter().map(|it| fabric::link::nic(it.rate)).collect(),
             whole,
         };
@@ -108,6 +111,11 @@ impl Job {
     /// The GPU of a rank, by its place in the machine.
     pub fn gpu(&self, rank: u64) -> Option<usize> {
         Some(self.place(rank)?.1.seat.place)
+    }
+
+    /// The index of a GPU, by its place in the machine.
+    pub(crate) fn index(&self, gpu: usize) -> u32 {
+        self.gpus.get(gpu).copied().unwrap_or(0)
     }
 
     /// The layout.

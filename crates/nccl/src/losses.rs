@@ -38,8 +38,8 @@ pub enum Loss {
     },
     /// GPUs that share a NIC with more others than they would in one pod.
     Shared {
-        /// A GPU of them, by its place in the machine.
-        gpu: usize,
+        /// The index of one of them.
+        gpu: u32,
         /// How many share its NICs.
         by: usize,
         /// What is left for one when all send, in GB/s one way.
@@ -49,8 +49,8 @@ pub enum Loss {
     },
     /// GPUs whose NIC is farther away than the one next to them.
     FarNic {
-        /// The GPUs, by their places in the machine.
-        gpus: Vec<usize>,
+        /// The indices of the GPUs.
+        gpus: Vec<u32>,
         /// The way to the NIC they have; the farthest.
         path: PathType,
         /// The way to the NIC next to them.
@@ -58,8 +58,8 @@ pub enum Loss {
     },
     /// GPUs that lose GPUDirect RDMA by it.
     GpuDirect {
-        /// The GPUs, by their places in the machine.
-        gpus: Vec<usize>,
+        /// The indices of the GPUs.
+        gpus: Vec<u32>,
         /// Why the first of them has none.
         why: GpuDirect,
     },
@@ -190,7 +190,7 @@ impl Job {
                 let near = self.paths(rank)?.near_nics(gpu)?;
                 let (share, before) = (self.share(rank)?, self.whole.near_nics(gpu)?.share);
                 (share < before * 0.999).then(|| Loss::Shared {
-                    gpu,
+                    gpu: self.index(gpu),
                     by: self.sharing(&near.nics),
                     share,
                     before,
@@ -212,7 +212,7 @@ impl Job {
                 continue;
             };
             if !here.within(best, version) {
-                gpus.push(gpu);
+                gpus.push(self.index(gpu));
                 if worst.is_none_or(|it| !here.within(it.0, version)) {
                     worst = Some((here, best));
                 }
@@ -230,7 +230,7 @@ impl Job {
             if let (Some(here), Some(GpuDirect::On)) = (here, best)
                 && !here.is_on()
             {
-                gpus.push(gpu);
+                gpus.push(self.index(gpu));
                 why.get_or_insert(here);
             }
         }
@@ -264,6 +264,6 @@ fn plural(count: usize, word: &str) -> String {
     format!("{count} {}", noun(count, word))
 }
 
-fn list(gpus: &[usize]) -> String {
+fn list(gpus: &[u32]) -> String {
     gpus.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ")
 }

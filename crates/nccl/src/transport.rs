@@ -34,8 +34,8 @@ pub enum Reason {
     },
     /// NVLink, through another GPU.
     ThroughGpu {
-        /// That GPU, by its place in the machine.
-        gpu: usize,
+        /// The index of that GPU.
+        gpu: u32,
     },
     /// The GPUs are too far apart for P2P, so shared memory.
     TooFar {
@@ -161,7 +161,7 @@ impl Job {
             && !self.settings.p2p_copy_engine()
         {
             let transport = Transport::P2p { kind: P2pKind::Indirect, read: self.reads(paths, one, other) };
-            return Some(Decision::local(transport, path, Reason::ThroughGpu { gpu }));
+            return Some(Decision::local(transport, path, Reason::ThroughGpu { gpu: self.index(gpu) }));
         }
         if let Some((faster, direct)) = net_is_faster(paths, one, other, false) {
             return net(Reason::NetFaster { net: faster, direct });

@@ -209,3 +209,30 @@ fn what_pods_of_one_gpu_lose() {
     assert!(texts.iter().any(|it| it.starts_with("the NICs of GPUs 1, 3 are reached over")), "{texts:?}");
     assert!(texts.iter().any(|it| it.starts_with("no GPUDirect RDMA for GPUs 1, 3")), "{texts:?}");
 }
+
+/// The same recordings on the machines of the catalogue.
+#[test]
+fn machines_of_the_catalogue() {
+    let machine = |name| fabric::catalogue::machine(name).expect("a machine of the catalogue");
+    let g6e = job(&machine("g6e.12xlarge"), &release(27, 3), &Layout::new(1, 4).on(4));
+    assert_eq!(compare("g6e-4x4-efa", &case("g6e-4x4-efa/rank0.log"), &g6e), 30);
+    let pods = Layout { nics_per_pod: Some(1), ..Layout::new(4, 1) };
+    let p4d = job(&machine("p4d.24xlarge"), &release(27, 3), &pods);
+    assert!(compare("p4d-4-pods", &case("p4d-4-pods/rank0.log"), &p4d) > 10);
+    for name in fabric::catalogue::names() {
+        let machine = machine(name).grouped();
+        if machine.gpus.is_empty() {
+            continue;
+        }
+        let job = job(&machine, &Settings::default(), &Layout::whole(&machine).on(2));
+        assert_eq!(job.losses(), [], "{name}");
+        for to in 1..job.layout().ranks() {
+            let decision = job.transport(0, to).expect("two ranks");
+            let inside = to < job.layout().ranks_per_node();
+            let transport = decision.transport.expect("a transport");
+            assert_eq!(transport.is_net(), !inside, "{name}: rank {to} by {transport}");
+            let peer = matches!(transport, Transport::P2p { .. });
+            assert_eq!(peer, inside && !machine.nvlinks.is_empty(), "{name}: rank {to} by {transport}");
+        }
+    }
+}

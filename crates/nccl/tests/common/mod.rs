@@ -4,10 +4,9 @@
 use std::io::Read;
 use std::path::PathBuf;
 
+use evidence::topology;
 use fabric::Version;
-use fabric::machine::{
-    Bridge, BusId, Gpu, Machine, Maker, Nic, NicKind, NvEnd, NvLink, PciLink, Place, Socket,
-};
+use fabric::machine::Machine;
 use fabric::units::GigabitsPerSecond;
 use nccl::{Job, Layout, Settings};
 
@@ -88,82 +87,11 @@ pub(crate) fn oracle_machine(name: &str) -> Machine {
         "pcie8" => (200.0, true),
         _ => (400.0, true),
     };
-    let mut machine = read_xml(&case(&format!("oracle-{name}/{name}.xml")));
+    let mut machine =
+        topology::read(case(&format!("oracle-{name}/{name}.xml")).as_bytes()).expect("a topology").machine;
     for nic in &mut machine.nics {
         nic.rate = Some(GigabitsPerSecond(rate));
         nic.gpudirect = Some(gpudirect);
-    }
-    machine
-}
-
-/// Reads the few forms these files have: one tag a line, but for what is inside `gpu` and `nic`.
-fn read_xml(text: &str) -> Machine {
-    let mut machine = Machine::default();
-    let mut above: Vec<(Place, Option<BusId>, PciLink)> = Vec::new();
-    for line in text.lines().map(str::trim) {
-        let attribute = |name: &str| {
-            let (_, rest) = line.split_once(&format!(" {name}=\""))?;
-            rest.split_once('"').map(|it| it.0)
-        };
-        let number = |name: &str| attribute(name).and_then(|it| it.parse::<u32>().ok());
-        if line.starts_with("<cpu ") {
-            machine.sockets.push(Socket {
-                numa: number("numaid"),
-                cpus: None,
-                maker: match attribute("vendor") {
-                    Some("GenuineIntel") => Maker::Intel,
-                    Some("AuthenticAMD") => Maker::Amd,
-                    _ => Maker::Unknown,
-                },
-                model: number("familyid").zip(number("modelid")),
-            });
-            above.clear();
-        } else if line.starts_with("<pci ") {
-            let speed = attribute("link_speed").and_then(|it| it.split(' ').next()).expect("a speed");
-            let link = PciLink {
-                gigatransfers: speed.parse().expect("a number"),
-                width: number("link_width").expect("a width"),
-            };
-            let bus = attribute("busid").and_then(BusId::parse);
-            let at = above.last().map_or(Place::Socket(machine.sockets.len() - 1), |it| it.0);
-            if attribute("class") == Some("0x060400") {
-                machine.bridges.push(Bridge { at, bus, link: Some(link) });
-                above.push((Place::Bridge(machine.bridges.len() - 1), bus, link));
-            } else {
-                above.push((at, bus, link));
-            }
-        } else if line.starts_with("</pci>") {
-            above.pop();
-        } else if line.starts_with("<gpu ") {
-            let &(at, bus, link) = above.last().expect("inside a PCI device");
-            if let Some(count) = number("count") {
-                machine.nvlinks.push(NvLink { from: machine.gpus.len(), to: NvEnd::Switch, count });
-            }
-            machine.gpus.push(Gpu {
-                index: number("dev").expect("a number"),
-                at,
-                bus,
-                link: Some(link),
-                model: None,
-                compute: number("sm"),
-                gpudirect: Some(true),
-                rank: None,
-                c2c: None,
-            });
-        } else if line.starts_with("<nic>") {
-            let &(at, bus, link) = above.last().expect("inside a PCI device");
-            machine.nics.push(Nic {
-                name: attribute("name").expect("a name").into(),
-                index: u32::try_from(machine.nics.len()).expect("few"),
-                at,
-                bus,
-                link: Some(link),
-                rate: None,
-                gpudirect: None,
-                latency: None,
-                kind: NicKind::Unknown,
-            });
-        }
     }
     machine
 }

@@ -8,8 +8,8 @@ use forecast::Cluster;
 use nccl::{Job, Layout, Paths, Settings};
 
 use super::model::{
-    Topo, TopoJob, TopoNicUse, TopoNode, TopoNormal, TopoNvlink, TopoNvswitch, TopoOverlay, TopoPath, TopoSocket,
-    TopoTransport,
+    Topo, TopoJob, TopoNicUse, TopoNode, TopoNormal, TopoNvlink, TopoNvswitch, TopoOverlay, TopoPath,
+    TopoSocket, TopoTransport,
 };
 
 /// More GPUs than this have no matrix: nobody reads one, and it grows with the square.
@@ -44,7 +44,7 @@ impl Topo {
         let paths = Paths::new(&seen, &settings).map_err(nccl::Unfit::TooLarge)?;
         notes.extend(job.losses().iter().map(|it| sentence(&it.to_string())));
         let mut unknown = machine.unknown.clone();
-        let normal = match normal(machine, &layout, settings.version, collective, &sizes) {
+        let normal = match normal(machine, &layout, &settings, collective, &sizes) {
             Ok(it) => it,
             Err(reason) => {
                 unknown.push(format!("what bandwidth is normal: {reason}"));
@@ -239,7 +239,8 @@ fn nvswitch(machine: &Machine, version: Version) -> Option<TopoNvswitch> {
 
 /// The name `nvidia-smi topo -m` has for a path.
 fn smi(machine: &Machine, from: usize, to: usize, wires: nccl::Path) -> String {
-    let direct = machine.nvlinks.iter().find(|it| it.from == from && it.to == NvEnd::Gpu(to)).map(|it| it.count);
+    let direct =
+        machine.nvlinks.iter().find(|it| it.from == from && it.to == NvEnd::Gpu(to)).map(|it| it.count);
     let switched = || {
         let to_switch = |gpu| machine.nvlinks.iter().find(|it| it.from == gpu && it.to == NvEnd::Switch);
         to_switch(from).zip(to_switch(to)).map(|(a, b)| a.count.min(b.count))
@@ -318,13 +319,21 @@ fn transports(job: &Job, layout: &Layout) -> Vec<TopoTransport> {
     let mut add = |from: u64, to: u64, between: &str, weight: u64| {
         let Some(decision) = job.transport(from, to) else { return };
         let (transport, reason) = (kind_of(decision.transport.as_ref()), decision.reason.to_string());
-        let same = |it: &&mut TopoTransport| it.between == between && it.transport == transport && it.reason == reason;
+        let same = |it: &&mut TopoTransport| {
+            it.between == between && it.transport == transport && it.reason == reason
+        };
         match found.iter_mut().find(same) {
             Some(known) => known.pairs = known.pairs.saturating_add(weight),
             None => {
                 let rank = |it: u64| u32::try_from(it).unwrap_or(u32::MAX);
                 let example = (rank(from), rank(to));
-                found.push(TopoTransport { between: between.to_owned(), pairs: weight, example, transport, reason });
+                found.push(TopoTransport {
+                    between: between.to_owned(),
+                    pairs: weight,
+                    example,
+                    transport,
+                    reason,
+                });
             }
         }
     };
@@ -350,11 +359,11 @@ fn transports(job: &Job, layout: &Layout) -> Vec<TopoTransport> {
 fn normal(
     machine: &Machine,
     layout: &Layout,
-    version: Version,
+    settings: &Settings,
     collective: Collective,
     sizes: &[u64],
 ) -> Result<Vec<TopoNormal>, String> {
-    let cluster = Cluster::of_machine(machine, layout.nodes, version)
+    let cluster = Cluster::of_machine(machine, layout.nodes, settings)
         .and_then(|it| it.with_pods(layout.pods_per_node, layout.gpus_per_pod))
         .map_err(|it| it.0)?;
     let at = |bytes: &u64| {

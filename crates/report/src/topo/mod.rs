@@ -14,8 +14,8 @@ mod words;
 pub use assemble::Question;
 pub use json::json;
 pub use model::{
-    Topo, TopoEdge, TopoJob, TopoNicUse, TopoNode, TopoNormal, TopoNvlink, TopoNvswitch, TopoOverlay, TopoPath,
-    TopoSocket, TopoTransport,
+    Topo, TopoEdge, TopoJob, TopoNicUse, TopoNode, TopoNormal, TopoNvlink, TopoNvswitch, TopoOverlay,
+    TopoPath, TopoSocket, TopoTransport,
 };
 pub use overlay::{Shape, overlay};
 pub use svg::svg;

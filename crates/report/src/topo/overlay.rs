@@ -54,7 +54,9 @@ fn ring(world: &Communicator, channel: u32) -> Result<Vec<(u32, u32)>, String> {
         }
     })?;
     if ring.cut {
-        return Err(format!("NCCL has cut the list of channel {channel}: the ring is too long to be printed"));
+        return Err(format!(
+            "NCCL has cut the list of channel {channel}: the ring is too long to be printed"
+        ));
     }
     let next = ring.order.iter().skip(1).chain(ring.order.first());
     Ok(ring.order.iter().copied().zip(next.copied()).collect())
@@ -69,7 +71,11 @@ fn tree(world: &Communicator, channel: u32) -> Result<Vec<(u32, u32)>, String> {
     }
     pairs.sort_unstable();
     pairs.dedup();
-    if pairs.is_empty() { Err(format!("the log has no `Trees` line with channel {channel}")) } else { Ok(pairs) }
+    if pairs.is_empty() {
+        Err(format!("the log has no `Trees` line with channel {channel}"))
+    } else {
+        Ok(pairs)
+    }
 }
 
 fn family(world: &Communicator, from: u32, to: u32) -> Option<&'static str> {

@@ -163,7 +163,11 @@ impl Page {
             about.extend(Some(clean(&it.path)).filter(|it| !it.is_empty()));
             about.push(if it.gpudirect { "GPUDirect" } else { "no GPUDirect" }.to_owned());
             about.extend(shared(it.shared_by));
-            let each = it.share.map(|it| format!(": {} each", bandwidth(it))).unwrap_or_default();
+            let each = match it.share.map(bandwidth) {
+                Some(share) if it.shared_by > 1 => format!(": {share} each"),
+                Some(share) => format!(", {share}"),
+                None => String::new(),
+            };
             let list = nics(it);
             let text =
                 if it.nics.is_empty() { list } else { format!("{list:<wide$}  {}{each}", about.join(", ")) };
