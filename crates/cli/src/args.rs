@@ -23,13 +23,13 @@ pub(crate) struct Plumb {
 pub(crate) enum Command {
     /// Read logs of a job and tell which paths it uses, what is wrong and what to change.
     Doctor(Doctor),
-    /// Show how a machine is wired, which paths NCCL takes on it, and which bandwidth is normal.
+    /// Show how a machine is wired, which paths NCCL takes and what speed is normal.
     Topo(Topo),
     /// Tell which bandwidth is normal for a collective, and whether a measured one is.
     Expect(Expect),
-    /// Explain a rule, a variable, a word, an instance type or a line of a log.
+    /// Explain a rule, a variable, a word, a machine, a GPU or a line of a log.
     Explain {
-        /// A rule's id, a variable, a word, an instance type, or a line of a log in quotes.
+        /// A rule's id, a variable, a word, a machine, a GPU, or a line of a log in quotes.
         #[arg(required = true, value_name = "WHAT")]
         what: Vec<String>,
     },

@@ -5,6 +5,7 @@ use std::io::{self, BufWriter, Read as _, Write};
 use std::path::Path;
 
 use evidence::{Case, topology};
+use fabric::machine::{Nic, NvEnd, Place};
 use fabric::{Machine, catalogue, gpu};
 use nccl::{Layout, Settings};
 use report::Style;
@@ -19,6 +20,8 @@ struct Subject {
     source: String,
     notes: Vec<String>,
     overlay: Option<TopoOverlay>,
+    /// What a log tells of the release and of variables.
+    settings: Option<Settings>,
 }
 
 /// More of a file is not read: a topology stands at the beginning of a log.
@@ -57,6 +60,7 @@ fn subject(args: &args::Topo) -> Result<Subject, String> {
             source: "the catalogue".to_owned(),
             notes: Vec::new(),
             overlay: None,
+            settings: None,
         },
         (None, None) => {
             let live = live::read();
@@ -65,6 +69,7 @@ fn subject(args: &args::Topo) -> Result<Subject, String> {
                 source: "this machine".to_owned(),
                 notes: live.said,
                 overlay: None,
+                settings: None,
             }
         }
     };
@@ -75,7 +80,37 @@ fn subject(args: &args::Topo) -> Result<Subject, String> {
             gpu.compute = Some(model.compute);
         }
     }
+    guess_compute(&mut subject);
     Ok(subject)
+}
+
+/// Where only the number of NVLinks is told, it tells the generation if only one has so many.
+fn guess_compute(subject: &mut Subject) {
+    let machine = &mut subject.machine;
+    if machine.gpus.iter().any(|it| it.compute.is_some()) {
+        return;
+    }
+    let Some(links) = machine.nvlinks.iter().find(|it| it.to == NvEnd::Switch).map(|it| it.count) else {
+        return;
+    };
+    let fits =
+        |it: &&gpu::GpuModel| it.nvlink.is_some_and(|it| it.links == links && it.by == gpu::NvLinkBy::Switch);
+    let models: Vec<&gpu::GpuModel> = gpu::all().iter().filter(fits).collect();
+    let Some(first) = models.first() else { return };
+    if models.iter().all(|it| it.compute == first.compute) {
+        for gpu in &mut machine.gpus {
+            gpu.compute = Some(first.compute);
+        }
+        subject.notes.push(format!("{links} NVLinks to a switch: the GPUs are {}.", first.family));
+    } else {
+        let mut families: Vec<&str> = models.iter().map(|it| it.family.as_str()).collect();
+        families.dedup();
+        machine.unknown.push(format!(
+            "The model of the GPUs is not told: {links} NVLinks fit {}. Say which: --gpu {}.",
+            families.join(", "),
+            first.family
+        ));
+    }
 }
 
 fn known(name: &str) -> Result<Machine, String> {
@@ -101,7 +136,8 @@ fn of_file(args: &args::Topo, path: &Path) -> Result<Subject, String> {
             }
             let overlay = if wants_overlay { Some(draw(args, &case(), &machine)?) } else { None };
             let source = format!("{name}:{} ({})", found.line, found.kind.name());
-            Ok(Subject { machine, source, notes: found.notes, overlay })
+            let settings = (found.kind == topology::Kind::Log).then(|| told(&case())).flatten();
+            Ok(Subject { machine, source, notes: found.notes, overlay, settings })
         }
         Err(trouble) => {
             let unreadable = || match trouble.line {
@@ -117,14 +153,19 @@ fn of_file(args: &args::Topo, path: &Path) -> Result<Subject, String> {
             let Some(instance) = instance else { return Err(unreadable()) };
             let machine = known(instance)?;
             let overlay = if wants_overlay { Some(draw(args, &case, &machine)?) } else { None };
-            Ok(Subject {
-                source: format!("the catalogue; {name} names {instance}"),
-                machine,
-                notes: Vec::new(),
-                overlay,
-            })
+            let source = format!("the catalogue; {name} names {instance}");
+            Ok(Subject { machine, source, notes: Vec::new(), overlay, settings: told(&case) })
         }
     }
+}
+
+/// The release and the variables of a job, as its log tells them.
+fn told(case: &Case) -> Option<Settings> {
+    let mut settings = Settings::new(case.nccl_version()?.0);
+    for it in case.processes.iter().flat_map(|it| it.facts.environment.iter()) {
+        settings = settings.with(&it.value.0, &it.value.1);
+    }
+    Some(settings)
 }
 
 fn draw(args: &args::Topo, case: &Case, machine: &Machine) -> Result<TopoOverlay, String> {
@@ -150,6 +191,15 @@ fn fill(machine: &mut Machine, known: &Machine) {
             gpu.gpudirect = gpu.gpudirect.or(known.gpudirect);
         }
     }
+    if machine.nics.is_empty() && !machine.sockets.is_empty() {
+        for nic in &known.nics {
+            let socket = known.socket_of(nic.at).unwrap_or(0).min(machine.sockets.len() - 1);
+            machine.nics.push(Nic { at: Place::Socket(socket), ..nic.clone() });
+        }
+        machine.unknown.push(
+            "The NICs are those of the instance type; below which switch they are is not told.".to_owned(),
+        );
+    }
     for nic in &mut machine.nics {
         if let Some(known) = known.nics.first() {
             nic.rate = nic.rate.or(known.rate);
@@ -166,7 +216,10 @@ fn fill(machine: &mut Machine, known: &Machine) {
 }
 
 fn ask(args: &args::Topo, subject: Subject) -> Result<Topo, String> {
-    let mut settings = Settings::new(args.nccl.unwrap_or(Settings::NEWEST));
+    let mut settings = subject.settings.unwrap_or_default();
+    if let Some(version) = args.nccl {
+        settings.version = version;
+    }
     for (name, value) in &args.env {
         settings = settings.with(name, value);
     }
@@ -174,7 +227,7 @@ fn ask(args: &args::Topo, subject: Subject) -> Result<Topo, String> {
         Some((pods, gpus)) => Layout::new(pods, gpus),
         None => Layout::whole(&subject.machine),
     }
-    .on(args.nodes.unwrap_or(1));
+    .on(args.nodes.or(subject.overlay.as_ref().map(|it| it.nodes)).unwrap_or(1));
     layout.same_host = args.same_host;
     layout.shared_memory = args.shared_shm;
     layout.nics_per_pod = args.nics_per_pod;

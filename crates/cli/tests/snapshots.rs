@@ -171,6 +171,90 @@ fn doctor_with_options() {
     snapshots.finish();
 }
 
+/// Every kind of input, with what each leaves open.
+#[test]
+fn topo_of_a_file() {
+    let mut snapshots = Snapshots::new("topo-file");
+    for (name, arguments) in [
+        ("matrix-g6e", "cases/g6e-topo/topo.txt"),
+        ("matrix-g6e-with-instance", "cases/g6e-topo/topo.txt --instance g6e.12xlarge --nodes 4"),
+        ("matrix-p4d", "cases/p4d-topo/topo.txt"),
+        ("matrix-p5", "cases/p5-topo/topo.txt"),
+        ("matrix-p5-with-gpu", "cases/p5-topo/topo.txt --gpu H100"),
+        ("matrix-one-gpu", "cases/h200-topo/topo.txt"),
+        ("xml-p4d", "cases/oracle-p4d/p4d.xml"),
+        ("xml-p5", "cases/oracle-p5/p5.xml --nodes 2"),
+        ("xml-pcie8", "cases/oracle-pcie8/pcie8.xml"),
+        ("xml-g6e12", "cases/oracle-g6e12/g6e12.xml --nodes 4 --nccl 2.27.3"),
+        ("log-p5", "cases/oracle-p5/2x8.log.gz"),
+        ("log-dgxh100", "cases/oracle-dgxh100/1x8.log.gz"),
+        ("log-ring", "cases/g6e-4x4-efa --channel 0"),
+        ("log-tree", "cases/g6e-4x4-efa --channel 1 --tree"),
+        ("no-topology", "cases/healthy-2-nodes"),
+    ] {
+        let arguments = arguments.replace("cases/g6e-4x4-efa", &files("g6e-4x4-efa")[0]);
+        let arguments = arguments.replace("cases/healthy-2-nodes", &files("healthy-2-nodes")[0]);
+        snapshots.check(name, &shown(&plumb(["topo"].into_iter().chain(arguments.split(' ')))));
+    }
+    snapshots.finish();
+}
+
+#[test]
+fn topo_of_the_catalogue() {
+    let mut snapshots = Snapshots::new("topo-catalogue");
+    for (name, arguments) in [
+        ("g5.48xlarge", "--instance g5.48xlarge"),
+        ("g6e.12xlarge", "--instance g6e.12xlarge --nodes 4"),
+        ("g6e.12xlarge-p2p", "--instance g6e.12xlarge --nccl 2.27.3 --env NCCL_P2P_LEVEL=SYS"),
+        ("p3dn.24xlarge", "--instance p3dn.24xlarge"),
+        ("p4d.24xlarge", "--instance p4d.24xlarge --nodes 2"),
+        ("p4d.24xlarge-pods", "--instance p4d.24xlarge --pods 8x1 --nics-per-pod 0"),
+        ("p4d.24xlarge-one-host", "--instance p4d.24xlarge --pods 4x2 --same-host --shared-shm"),
+        ("p5.48xlarge", "--instance p5.48xlarge --nodes 2 --collective all_reduce"),
+        ("p5en.48xlarge", "--instance p5en.48xlarge"),
+        ("p6-b200.48xlarge", "--instance p6-b200.48xlarge --nodes 4"),
+        ("dgx-a100", "--instance dgx-a100"),
+        ("dgx-h100", "--instance dgx-h100"),
+        ("gb200-nvl72", "--instance gb200-nvl72"),
+        ("too-many-gpus", "--instance p4d.24xlarge --pods 3x4"),
+        ("no-such-machine", "--instance p4d.42xlarge"),
+    ] {
+        snapshots.check(name, &shown(&plumb(["topo"].into_iter().chain(arguments.split(' ')))));
+    }
+    snapshots.finish();
+}
+
+#[test]
+fn topo_as_json() {
+    let mut snapshots = Snapshots::new("topo-json");
+    let answer = plumb(["topo", "--instance", "p4d.24xlarge", "--nodes", "2", "--format", "json"]);
+    assert_eq!(answer.json()["schema"], "plumb.topo/1");
+    snapshots.check("p4d.24xlarge", &answer.stdout);
+    snapshots.finish();
+}
+
+#[test]
+fn expect() {
+    let mut snapshots = Snapshots::new("expect");
+    for (name, arguments) in [
+        ("p5-two-nodes", "all_reduce --instance p5.48xlarge --nodes 2 --size 1G --measured 437"),
+        ("above-nvlink", "all_reduce --instance p5.48xlarge --nodes 2 --size 1G --measured 800"),
+        ("nvls-off", "all_reduce --instance p5.48xlarge --size 8G --measured 365"),
+        ("far-too-low", "all_reduce --instance p5.48xlarge --nodes 4 --size 1G --measured 40"),
+        ("small", "all_reduce --instance p4d.24xlarge --nodes 2 --size 8"),
+        ("no-gpudirect", "all_gather --instance g6e.12xlarge --nodes 4 --size 1G"),
+        ("p2p-off", "all_reduce --instance p4d.24xlarge --env NCCL_P2P_DISABLE=1"),
+        ("one-gpu-pods", "all_reduce --instance p4d.24xlarge --pods 8x1"),
+        ("json", "all_reduce --instance p5.48xlarge --nodes 2 --size 1G --measured 437 --format json"),
+        ("one-rank", "all_reduce --instance p5.48xlarge --pods 1x1"),
+        ("nothing-named", "all_reduce"),
+        ("no-collective", "all_redude --instance p5.48xlarge"),
+    ] {
+        snapshots.check(name, &shown(&plumb(["expect"].into_iter().chain(arguments.split(' ')))));
+    }
+    snapshots.finish();
+}
+
 #[test]
 fn rules() {
     let mut snapshots = Snapshots::new("rules");
@@ -195,6 +279,9 @@ fn explain() {
         ("word-channel", "channel"),
         ("word-pxn", "PXN"),
         ("instance-p5.48xlarge", "p5.48xlarge"),
+        ("instance-g6e.12xlarge", "g6e.12xlarge"),
+        ("machine-dgx-h100", "dgx-h100"),
+        ("gpu-h100", "H100"),
         (
             "line-channel",
             "node-0:1:2 [0] NCCL INFO Channel 00/0 : 3[3] -> 4[0] [send] via NET/Socket/0/GDRDMA",

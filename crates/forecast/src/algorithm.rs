@@ -306,7 +306,8 @@ fn network(cluster: &Cluster, between: Between) -> (f64, Ceiling, bool) {
         .max(1.0);
     // A domain of several machines has the NICs of all of them.
     let machines = f64::from(cluster.local()) / f64::from(cluster.gpus);
-    let wire = near.min(f64::from(between.nics)) * between.gbps / 8.0 * machines;
+    let fair = f64::from(between.nics) / f64::from(cluster.pods);
+    let wire = near.min(fair) * between.gbps / 8.0 * machines;
     if between.kind == NicKind::Ethernet {
         return ((wire * network.tcp).min(network.tcp_most), Ceiling::Tcp, false);
     }

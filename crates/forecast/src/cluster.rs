@@ -81,6 +81,9 @@ impl Cluster {
         let Some(first) = machine.gpus.first() else {
             return Err(Impossible("the machine has no GPU".to_owned()));
         };
+        if first.compute.is_none() && !machine.nvlinks.is_empty() {
+            return Err(Impossible("the model of the GPUs is not told".to_owned()));
+        }
         let bandwidth = link::nvlink(first.compute.unwrap_or(80), settings.version);
         let to_switch = machine.nvlinks.iter().find(|it| it.from == 0 && it.to == NvEnd::Switch);
         let name = machine.name.as_deref().unwrap_or("this machine");

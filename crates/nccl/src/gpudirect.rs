@@ -20,7 +20,7 @@ pub enum GpuDirect {
     OldGpu,
     /// The NIC is too far from the GPU.
     TooFar {
-        /// How far it is.
+        /// How far it is by the wires.
         path: PathType,
         /// How far is allowed.
         level: Level,
@@ -86,7 +86,11 @@ impl Paths {
         let chip =
             self.settings.gpudirect_c2c() && !self.settings.since(2, 29, 0) && self.is_by_chip(through, path);
         let distance = if chip { PathType::C2c } else { path };
-        if distance.within(level.kind, version) { GpuDirect::On } else { GpuDirect::TooFar { path, level } }
+        if distance.within(level.kind, version) {
+            GpuDirect::On
+        } else {
+            GpuDirect::TooFar { path: self.nic_wires(through, nic).kind, level }
+        }
     }
 
     /// Until 2.28 a way by the chip-to-chip link counted as short as that link.

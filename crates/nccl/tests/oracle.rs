@@ -104,7 +104,6 @@ fn gpudirect_is_used_where_nccl_uses_it() {
             let nic: usize = rest.split(' ').next().and_then(|it| it.parse().ok()).expect("a number");
             let rank = rank.parse().expect("a rank");
             let (paths, gpu) = (job.paths(rank).expect("a rank"), job.gpu(rank).expect("a rank"));
-            // Later lines are about ways already led through the CPU; the first for a pair tells.
             let on = paths.gpudirect(gpu, nic, rest.contains("read 1")).is_on();
             assert_eq!(on, state == "Enabled", "{} {}: {line}", recording.machine, recording.name);
             seen += 1;

@@ -35,6 +35,10 @@ pub struct Expect {
     pub high: f64,
     /// How long the call takes at the expected bandwidth.
     pub time_us: f64,
+    /// How long it takes at the highest normal bandwidth.
+    pub time_low_us: f64,
+    /// How long it takes at the lowest.
+    pub time_high_us: f64,
     /// How much of that is latency.
     pub latency_us: f64,
     /// `Ring`, `NVLS`, ...
@@ -84,6 +88,8 @@ impl Expect {
             expected: rounded(normal.expected),
             high: rounded(normal.high),
             time_us: rounded(normal.time),
+            time_low_us: rounded(normal.time * normal.expected / normal.high),
+            time_high_us: rounded(normal.time * normal.expected / normal.low),
             latency_us: rounded(normal.overhead),
             algorithm: normal.algorithm.name().to_owned(),
             ceiling: normal.ceiling.describe().to_owned(),
@@ -103,6 +109,13 @@ impl Expect {
             (Some("normal"), Some(measured)) => format!("yes: {measured} GB/s is normal"),
             (Some("low"), Some(measured)) => format!("low: {measured} GB/s is less than this hardware gives"),
             (Some(_), Some(measured)) => format!("too good to be true: {measured} GB/s"),
+            // Of short messages the time tells more.
+            _ if self.latency_us > 0.9 * self.time_us => format!(
+                "{} a call is normal, {} to {}",
+                time(self.time_us),
+                time(self.time_low_us),
+                time(self.time_high_us)
+            ),
             _ => format!(
                 "{} GB/s is normal, {} to {}",
                 shown(self.expected),
@@ -123,11 +136,11 @@ impl Expect {
         )?;
         writeln!(
             out,
-            "  normal   {} to {} GB/s bus bandwidth, {} expected ({} us a call)",
+            "  normal   {} to {} GB/s bus bandwidth, {} expected ({} a call)",
             shown(self.low),
             shown(self.high),
             shown(self.expected),
-            shown(self.time_us)
+            time(self.time_us)
         )?;
         for (i, line) in wrap(&self.reason, style.width.saturating_sub(11).max(30)).into_iter().enumerate() {
             writeln!(out, "  {:<8} {line}", if i == 0 { "why" } else { "" })?;
@@ -157,17 +170,31 @@ impl Expect {
 
 /// Four digits tell all that is known.
 fn rounded(number: f64) -> f64 {
+    rounded_to(number, 4)
+}
+
+fn rounded_to(number: f64, digits: u8) -> f64 {
     if number == 0.0 || !number.is_finite() {
         return 0.0;
     }
-    let digits = 3.0 - number.abs().log10().floor();
+    let digits = f64::from(digits) - 1.0 - number.abs().log10().floor();
     let scale = 10_f64.powf(digits);
     (number * scale).round() / scale
 }
 
-/// `437`, `43.7`, `4.37`.
+/// `4.59 ms`
+fn time(microseconds: f64) -> String {
+    match microseconds {
+        it if it >= 1e6 => format!("{} s", shown(it / 1e6)),
+        it if it >= 1e3 => format!("{} ms", shown(it / 1e3)),
+        it => format!("{} us", shown(it)),
+    }
+}
+
+/// `437`, `43.7`, `4.37`, `0.00021`.
 pub(crate) fn shown(number: f64) -> String {
     match number.abs() {
+        it if it < 0.01 => rounded_to(number, 2).to_string(),
         it if it >= 100.0 => format!("{number:.0}"),
         it if it >= 10.0 => format!("{number:.1}"),
         _ => format!("{number:.2}"),

@@ -2,10 +2,10 @@
 
 use std::collections::BTreeMap;
 
-use fabric::machine::{Machine, Maker, NicKind, NvEnd, Place};
+use fabric::machine::{Gpu, Machine, Maker, NicKind, NvEnd, Place};
 use fabric::{Collective, Transport, Version, link};
 use forecast::Cluster;
-use nccl::{Job, Layout, Paths, Settings};
+use nccl::{Job, Layout, PathType, Paths, Settings};
 
 use super::model::{
     Topo, TopoJob, TopoNicUse, TopoNode, TopoNormal, TopoNvlink, TopoNvswitch, TopoOverlay, TopoPath,
@@ -47,13 +47,13 @@ impl Topo {
         let normal = match normal(machine, &layout, &settings, collective, &sizes) {
             Ok(it) => it,
             Err(reason) => {
-                unknown.push(format!("what bandwidth is normal: {reason}"));
+                unknown.push(format!("What bandwidth is normal: {reason}."));
                 Vec::new()
             }
         };
         if normal.iter().any(|it| !it.calibrated) {
             notes.push(
-                "No published measurement of such a machine stands behind the bandwidths below: their intervals are wide."
+                "No published measurement of such a machine stands behind these bandwidths: their intervals are wide."
                     .to_owned(),
             );
         }
@@ -62,7 +62,7 @@ impl Topo {
             name: machine.name.as_deref().map(str::to_owned),
             summary: summary(machine),
             source,
-            sockets: sockets(machine),
+            sockets: sockets(machine, &seen),
             nvlinks: nvlinks(machine, settings.version),
             nvswitch: nvswitch(machine, settings.version),
             paths: matrix(&seen, &paths),
@@ -157,7 +157,10 @@ fn maker(maker: Maker) -> Option<&'static str> {
     }
 }
 
-fn sockets(machine: &Machine) -> Vec<TopoSocket> {
+fn sockets(machine: &Machine, seen: &Machine) -> Vec<TopoSocket> {
+    // Of how many NICs at one place the plugin makes one device.
+    let at = |machine: &Machine, place: Place| machine.nics.iter().filter(|it| it.at == place).count();
+    let joined = |place: Place| u32::try_from(at(machine, place) / at(seen, place).max(1)).unwrap_or(1);
     // From the leaves up: a bridge stands behind the one it hangs below.
     let mut below: BTreeMap<Place, Vec<TopoNode>> = BTreeMap::new();
     for gpu in &machine.gpus {
@@ -171,19 +174,14 @@ fn sockets(machine: &Machine) -> Vec<TopoSocket> {
     }
     for nic in &machine.nics {
         let siblings = below.entry(nic.at).or_default();
-        let (rate, network) = (nic.rate.map(|it| it.0), kind(nic.kind).map(str::to_owned));
-        let same = |it: &&mut TopoNode| {
-            matches!(it, TopoNode::Nic { rate: r, network: n, gpudirect: g, .. }
-                if *r == rate && *n == network && *g == nic.gpudirect)
-        };
-        // Equal NICs of one switch are one line where the plugin uses them as one.
-        match siblings.iter_mut().find(same).filter(|_| groups_nics(machine)) {
-            Some(TopoNode::Nic { rail, .. }) => *rail += 1,
+        match siblings.last_mut() {
+            // NICs that the plugin uses as one are one line.
+            Some(TopoNode::Nic { rail, .. }) if *rail < joined(nic.at) => *rail += 1,
             _ => siblings.push(TopoNode::Nic {
                 name: nic.name.to_string(),
                 index: nic.index,
-                network,
-                rate,
+                network: kind(nic.kind).map(str::to_owned),
+                rate: nic.rate.map(|it| it.0),
                 gpudirect: nic.gpudirect,
                 bus: nic.bus.map(|it| it.to_string()),
                 link: nic.link.map(|it| it.to_string()),
@@ -251,12 +249,34 @@ fn smi(machine: &Machine, from: usize, to: usize, wires: nccl::Path) -> String {
     }
 }
 
+/// Whether a bandwidth rests on what is known of the machine, or on what NCCL takes where nothing is.
+struct Told<'a> {
+    machine: &'a Machine,
+}
+
+impl Told<'_> {
+    fn gpus(&self, kind: PathType, from: usize, to: usize) -> bool {
+        let all =
+            |test: fn(&Gpu) -> bool| [from, to].iter().all(|it| self.machine.gpus.get(*it).is_some_and(test));
+        match kind {
+            PathType::Nvl | PathType::Nvb => all(|it| it.compute.is_some()),
+            _ => all(|it| it.link.is_some()),
+        }
+    }
+
+    fn nic(&self, gpu: usize, nic: usize) -> bool {
+        let nic = self.machine.nics.get(nic).is_some_and(|it| it.rate.is_some());
+        nic && self.machine.gpus.get(gpu).is_some_and(|it| it.link.is_some() || it.c2c.is_some())
+    }
+}
+
 fn matrix(machine: &Machine, paths: &Paths) -> Vec<TopoPath> {
     let n = machine.gpus.len();
     if n > MATRIX {
         return Vec::new();
     }
     let gpu = |place: usize| format!("GPU{}", machine.gpus[place].index);
+    let told = Told { machine };
     let mut all = Vec::new();
     for from in 0..n {
         for to in (0..n).filter(|it| *it != from) {
@@ -266,7 +286,7 @@ fn matrix(machine: &Machine, paths: &Paths) -> Vec<TopoPath> {
                 to: gpu(to),
                 kind: path.kind.to_string(),
                 smi: smi(machine, from, to, paths.gpu_wires(from, to)),
-                bandwidth: Some(path.bandwidth),
+                bandwidth: Some(path.bandwidth).filter(|_| told.gpus(path.kind, from, to)),
             });
         }
         for (to, nic) in machine.nics.iter().enumerate() {
@@ -276,7 +296,7 @@ fn matrix(machine: &Machine, paths: &Paths) -> Vec<TopoPath> {
                 to: nic.name.to_string(),
                 kind: path.kind.to_string(),
                 smi: paths.nic_wires(from, to).kind.smi().unwrap_or("-").to_owned(),
-                bandwidth: Some(path.bandwidth),
+                bandwidth: Some(path.bandwidth).filter(|_| told.nic(from, to)),
             });
         }
     }
@@ -284,6 +304,7 @@ fn matrix(machine: &Machine, paths: &Paths) -> Vec<TopoPath> {
 }
 
 fn nic_use(machine: &Machine, paths: &Paths) -> Vec<TopoNicUse> {
+    let told = Told { machine };
     let gpus = machine.gpus.iter().enumerate();
     gpus.filter_map(|(place, gpu)| {
         let near = paths.near_nics(place)?;
@@ -294,7 +315,7 @@ fn nic_use(machine: &Machine, paths: &Paths) -> Vec<TopoNicUse> {
             path: near.path.kind.to_string(),
             gpudirect: near.sending.is_on() && near.receiving.is_on(),
             shared_by: u32::try_from(near.shared_by).unwrap_or(u32::MAX),
-            share: Some(near.share),
+            share: Some(near.share).filter(|_| near.nics.iter().all(|nic| told.nic(place, *nic))),
         })
     })
     .collect()
@@ -318,7 +339,12 @@ fn transports(job: &Job, layout: &Layout) -> Vec<TopoTransport> {
     let mut found: Vec<TopoTransport> = Vec::new();
     let mut add = |from: u64, to: u64, between: &str, weight: u64| {
         let Some(decision) = job.transport(from, to) else { return };
-        let (transport, reason) = (kind_of(decision.transport.as_ref()), decision.reason.to_string());
+        let transport = kind_of(decision.transport.as_ref());
+        let reason = match decision.reason {
+            // Which one it is differs from pair to pair.
+            nccl::Reason::ThroughGpu { .. } => "the GPUs are joined by NVLink through another GPU".to_owned(),
+            other => other.to_string(),
+        };
         let same = |it: &&mut TopoTransport| {
             it.between == between && it.transport == transport && it.reason == reason
         };
@@ -364,7 +390,14 @@ fn normal(
     sizes: &[u64],
 ) -> Result<Vec<TopoNormal>, String> {
     let cluster = Cluster::of_machine(machine, layout.nodes, settings)
-        .and_then(|it| it.with_pods(layout.pods_per_node, layout.gpus_per_pod))
+        .and_then(|it| {
+            // Pods with one host name and one /dev/shm are one node to NCCL.
+            if layout.same_host && layout.shared_memory {
+                it.with_pods(1, layout.pods_per_node * layout.gpus_per_pod)
+            } else {
+                it.with_pods(layout.pods_per_node, layout.gpus_per_pod)
+            }
+        })
         .map_err(|it| it.0)?;
     let at = |bytes: &u64| {
         let it = forecast::normal(collective, &cluster, *bytes)?;

@@ -177,18 +177,18 @@ impl Page {
     }
 
     fn job(&self, job: &TopoJob, out: &mut impl Write) -> io::Result<()> {
+        // One rank has nobody to talk to.
+        if job.transports.is_empty() {
+            return Ok(());
+        }
         let machines = counted(job.nodes as usize, "machine");
-        let pods = match job.pods.split_once('x') {
-            Some((pods, gpus)) => {
-                let count = |it: &str| it.parse().map(|it| (it == 1, it)).ok();
-                match (count(pods), count(gpus)) {
-                    (Some((_, pods)), Some((_, gpus))) => {
-                        format!("{} of {} on each", counted(pods, "pod"), counted(gpus, "GPU"))
-                    }
-                    _ => clean(&job.pods),
-                }
+        let each = if job.nodes == 1 { "" } else { " on each" };
+        let count = |it: &str| it.parse::<usize>().ok();
+        let pods = match job.pods.split_once('x').map(|(pods, gpus)| (count(pods), count(gpus))) {
+            Some((Some(pods), Some(gpus))) => {
+                format!("{} of {}{each}", counted(pods, "pod"), counted(gpus, "GPU"))
             }
-            None => clean(&job.pods),
+            _ => clean(&job.pods),
         };
         self.heading(&format!("what NCCL {} would use on {machines}, {pods}", clean(&job.nccl)), out)?;
         let room = job.transports.iter().map(|it| width(&it.between)).max().unwrap_or(0).min(26);
@@ -316,13 +316,16 @@ impl Page {
     }
 }
 
-/// `all 8 joined by NVSwitch (18 links, 450 GB/s one way each)`, or the pairs.
+/// `all 8 GPUs joined by NVSwitch, 18 links each; NCCL reckons with 371 GB/s one way`, or the pairs.
 fn nvlink(topo: &Topo) -> Option<String> {
     let gpus = tree::gpus(topo).len();
     if let Some(it) = &topo.nvswitch {
-        let speed = it.bandwidth.map(|it| format!(", {} one way", bandwidth(it))).unwrap_or_default();
+        let speed = it
+            .bandwidth
+            .map(|it| format!("; NCCL reckons with {} one way", bandwidth(it)))
+            .unwrap_or_default();
         let links = counted(it.links as usize, "link");
-        return Some(format!("all {gpus} GPUs joined by NVSwitch ({links}{speed}, each)"));
+        return Some(format!("all {gpus} GPUs joined by NVSwitch, {links} each{speed}"));
     }
     if topo.nvlinks.is_empty() {
         return (gpus > 1).then(|| "none between the GPUs".to_owned());
@@ -382,7 +385,7 @@ fn networks(topo: &Topo) -> Option<String> {
         }
     }
     if kinds.is_empty() {
-        return (!devices.is_empty()).then(|| "none".to_owned());
+        return (!devices.is_empty()).then(|| "none seen".to_owned());
     }
     let parts = kinds.into_iter().map(|(words, count)| {
         if words.is_empty() {
