@@ -256,6 +256,34 @@ fn every_id_of_the_table_is_a_rule() {
     }
 }
 
+/// The why of a finding.
+fn why<'a>(json: &'a Value, wanted: &str) -> &'a str {
+    let found = findings(json).iter().find(|it| id(it) == wanted);
+    found.and_then(|it| it["why"].as_str()).unwrap_or_else(|| panic!("{wanted} is not found"))
+}
+
+/// What is told of a path is told with what it costs, or with what is normal where nothing can be done.
+#[test]
+fn paths_are_priced() {
+    let (_, json) = doctor(files("p4d-4-pods"));
+    for rule in ["one-gpu-of-many", "gpudirect-missing-on-another-rank"] {
+        assert!(why(&json, rule).contains("Expected loss: all_reduce of 1 GiB on 4 "), "{rule}");
+    }
+    let (_, json) = doctor(files("g6e-4x4-efa"));
+    for rule in ["shm-inside-node", "gpudirect-unsupported"] {
+        assert!(why(&json, rule).starts_with("Normal here: all_reduce of 1 GiB on 4 "), "{rule}");
+    }
+}
+
+/// Four ranks, each alone on its node and all on the same GPU: these are four machines, not four pods of one.
+#[test]
+fn machines_of_their_own_lose_nothing() {
+    let wanted = ["4x1.log.gz", "p4d.xml"];
+    let given = files("oracle-p4d").into_iter().filter(|it| wanted.iter().any(|end| it.ends_with(end)));
+    let (code, json) = doctor(given.collect());
+    assert_eq!((code, findings(&json).len()), (Some(0), 0), "{json:#}");
+}
+
 /// From a version alone nothing can be decided, and that is no success.
 #[test]
 fn nearly_nothing_is_not_ok() {

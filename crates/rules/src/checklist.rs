@@ -3,7 +3,10 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use evidence::{Case, Process, Quote, Source};
+use forecast::Verdict;
 
+use crate::expectation::{self, Expectation};
+use crate::performance::bandwidth::{measured, size};
 use crate::summary::{Summary, driver, summary};
 use crate::{Diagnosed, Diagnosis, Severity};
 
@@ -66,6 +69,7 @@ pub fn checklist(case: &Case, diagnosis: &Diagnosis) -> Vec<Check> {
         list.rings(),
         list.trees(),
         list.tuner(),
+        list.bandwidth(),
         list.start(),
         list.environment(),
         list.ras(),
@@ -104,6 +108,8 @@ fn related<'a>(check: &str, diagnosis: &'a Diagnosis) -> Option<&'a Diagnosed> {
             "socket-fallback",
             "mixed-network-between-ranks",
             "single-nic-used",
+            "nics-unused",
+            "far-nic",
             "roce-fabric-unreachable",
             "ib-link-flap",
         ],
@@ -132,6 +138,7 @@ fn related<'a>(check: &str, diagnosis: &'a Diagnosis) -> Option<&'a Diagnosed> {
         ],
         "inside" => &[
             "nvlink-unused",
+            "p2p-unused",
             "p2p-disabled-nvlink",
             "p2p-disabled-by-setting",
             "p2p-not-available-vm",
@@ -140,6 +147,7 @@ fn related<'a>(check: &str, diagnosis: &'a Diagnosis) -> Option<&'a Diagnosed> {
         ],
         "nvls" => &["nvls-fabric-state"],
         "channels" => &["ranks-disagree"],
+        "bandwidth" => &["bandwidth-below-normal"],
         "start" => &["late-ranks"],
         "environment" => &[
             "config-mismatch-between-ranks",
@@ -571,6 +579,33 @@ impl<'a> List<'a> {
             None if self.case.processes.is_empty() => lacks("tuner", Source::NcclLog),
             None if !self.set_up() => lacks("tuner", Source::NcclLog),
             None => ok("tuner", "no tuner plugin: NCCL's own", None),
+        }
+    }
+
+    fn bandwidth(&self) -> Check {
+        let measured = measured(self.case);
+        if let Some((run, largest)) = measured.iter().flatten().find_map(|it| Some((it, it.rows.first()?))) {
+            let text = format!(
+                "{} of {} reached {} GB/s; {} is normal on {}",
+                run.collective,
+                size(largest.row.size),
+                expectation::number(largest.rate),
+                expectation::interval(&largest.normal),
+                expectation::layout(&run.cluster)
+            );
+            let state = if run.verdict() == Verdict::Normal { ok } else { note };
+            return state("bandwidth", text, Some(&largest.row.quote));
+        }
+        let expectation = Expectation::of(self.case);
+        let cluster = expectation.as_ref().and_then(|it| {
+            if self.case.spans_nodes()? { it.across(self.case) } else { it.inside(self.case) }
+        });
+        match cluster.filter(|_| self.set_up()).and_then(|it| expectation::is_normal(&it)) {
+            Some(text) => {
+                let told = expectation.as_ref().and_then(|it| it.told);
+                note("bandwidth", format!("not measured. {text}"), told)
+            }
+            None => lacks("bandwidth", Source::NcclTests),
         }
     }
 

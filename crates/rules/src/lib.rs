@@ -22,6 +22,7 @@ pub mod versions;
 mod checklist;
 mod culprit;
 mod diagnosis;
+mod expectation;
 mod summary;
 mod verdict;
 

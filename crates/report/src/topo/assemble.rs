@@ -8,9 +8,10 @@ use forecast::Cluster;
 use nccl::{Job, Layout, PathType, Paths, Settings};
 
 use super::model::{
-    Topo, TopoJob, TopoNicUse, TopoNode, TopoNormal, TopoNvlink, TopoNvswitch, TopoOverlay, TopoPath,
-    TopoSocket, TopoTransport,
+    Topo, TopoEdge, TopoJob, TopoNicUse, TopoNode, TopoNormal, TopoNvlink, TopoNvswitch, TopoOverlay,
+    TopoPath, TopoSocket, TopoTransport,
 };
+use super::overlay;
 
 /// More GPUs than this have no matrix: nobody reads one, and it grows with the square.
 const MATRIX: usize = 64;
@@ -37,11 +38,12 @@ pub struct Question {
 impl Topo {
     /// The answer.
     pub fn new(machine: &Machine, question: Question) -> Result<Self, nccl::Unfit> {
-        let Question { source, settings, layout, collective, sizes, overlay, mut notes } = question;
+        let Question { source, settings, layout, collective, sizes, mut overlay, mut notes } = question;
         // The plugin joins the NICs next to a GPU into one device: that is what NCCL sees.
         let seen = if groups_nics(machine) { machine.grouped() } else { machine.clone() };
         let job = Job::new(&seen, &settings, &layout)?;
         let paths = Paths::new(&seen, &settings).map_err(nccl::Unfit::TooLarge)?;
+        overlay.iter_mut().flat_map(|it| &mut it.edges).for_each(|it| predict(&job, it));
         notes.extend(job.losses().iter().map(|it| sentence(&it.to_string())));
         let mut unknown = machine.unknown.clone();
         let normal = match normal(machine, &layout, &settings, collective, &sizes) {
@@ -78,6 +80,16 @@ impl Topo {
             notes,
             unknown,
         })
+    }
+}
+
+/// A connection of which no line was read is made as NCCL would make it.
+fn predict(job: &Job, edge: &mut TopoEdge) {
+    if edge.family == overlay::INSIDE {
+        let decision = job.transport(edge.from.1.into(), edge.to.1.into());
+        if let Some(transport) = decision.and_then(|it| it.transport) {
+            transport.family().clone_into(&mut edge.family);
+        }
     }
 }
 

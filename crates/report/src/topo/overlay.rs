@@ -7,6 +7,9 @@ use fabric::Machine;
 
 use super::model::{TopoEdge, TopoOverlay};
 
+/// A connection inside a machine of which no line was read.
+pub(super) const INSIDE: &str = "inside";
+
 /// Which graph of a channel.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Shape {
@@ -34,7 +37,7 @@ pub fn overlay(case: &Case, machine: &Machine, channel: u32, shape: Shape) -> Re
             .and_then(|(_, device, _)| machine.nics.iter().find(|it| it.index == device))
             .map(|it| it.name.to_string());
         let (a, b) = (places.of(from), places.of(to));
-        let guess = if a.0 == b.0 { "inside" } else { "NET" };
+        let guess = if a.0 == b.0 { INSIDE } else { "NET" };
         TopoEdge { from: a, to: b, family: family.unwrap_or(guess).to_owned(), nic }
     });
     let name = match shape {

@@ -109,13 +109,3 @@ fn every_connection_is_drawn() {
     assert_eq!(routes(&samples::trees()), 12 + 5 + 2);
     assert_eq!(routes(&samples::p5()), 0);
 }
-
-/// To be looked at in a browser: `SVG_FOLDER=/tmp cargo test -p report --test topo -- --ignored`.
-#[test]
-#[ignore = "writes files for people"]
-fn write_pictures() {
-    let folder = std::env::var("SVG_FOLDER").unwrap();
-    for (name, topo) in samples::all() {
-        std::fs::write(format!("{folder}/{name}.svg"), picture(&topo)).unwrap();
-    }
-}

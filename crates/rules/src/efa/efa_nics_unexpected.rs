@@ -3,6 +3,7 @@
 use evidence::{Case, Missing, Source};
 
 use super::machine;
+use crate::expectation;
 use crate::{Confidence, Finding, Role, Rule, Severity};
 
 /// See the module documentation.
@@ -47,7 +48,9 @@ fn check(case: &Case) -> Result<Vec<Finding>, Missing> {
                 machine.nics - nics,
                 machine.nics
             );
+            let loss = expectation::loss_across(case, expectation::with_nics(nics));
             let finding = Finding::new(Confidence::Certain, message).seen(&seen.quote).why(share);
+            let finding = finding.with_numbers(&RULE, loss);
             return Ok(vec![
                 finding.fix(format!("Request all of them: `vpc.amazonaws.com/efa: {}`.", machine.nics)),
             ]);

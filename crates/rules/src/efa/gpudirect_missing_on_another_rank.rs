@@ -3,6 +3,7 @@
 use evidence::{Case, Communicator, Missing, Source};
 
 use super::machine;
+use crate::expectation;
 use crate::{Confidence, Finding, Role, Rule, Severity};
 
 /// See the module documentation.
@@ -50,7 +51,8 @@ fn check(case: &Case) -> Result<Vec<Finding>, Missing> {
         };
         let link = own().next().map(|it| &it.1.quote);
         let finding = finding.seen(summary).seen_all(link);
-        return Ok(vec![finding.seen_all(machine(case).map(|it| it.1))]);
+        let loss = expectation::loss_across(case, expectation::without_gpudirect);
+        return Ok(vec![finding.seen_all(machine(case).map(|it| it.1)).with_numbers(&RULE, loss)]);
     }
     Ok(Vec::new())
 }

@@ -4,6 +4,7 @@ use evidence::signals::efa::GPUDIRECT_REFUSED;
 use evidence::{Case, Missing, Source};
 
 use super::machine;
+use crate::expectation;
 use crate::{Confidence, Finding, Role, Rule, Severity};
 
 /// See the module documentation.
@@ -42,12 +43,13 @@ fn check(case: &Case) -> Result<Vec<Finding>, Missing> {
     if machine.gpudirect_rdma != Some(true) {
         return Ok(Vec::new());
     }
+    let loss = || expectation::loss_across(case, expectation::without_gpudirect);
     if let Some((process, seen)) =
         processes.iter().find_map(|it| Some((it, it.facts.ofi.gpudirect_off.first()?)))
     {
         let message = format!("{} lost GPUDirect RDMA, which {} has", process.name(), machine.name);
         let finding = Finding::new(Confidence::Certain, message).seen(&seen.quote).seen(named);
-        return Ok(vec![finding.or("ofi-plugin-lib-mismatch")]);
+        return Ok(vec![finding.with_numbers(&RULE, loss()).or("ofi-plugin-lib-mismatch")]);
     }
     // Connections for send and receive may go to a far NIC by right.
     let collective = || case.links().filter(|it| !it.3.point_to_point);
@@ -60,7 +62,7 @@ fn check(case: &Case) -> Result<Vec<Finding>, Missing> {
     let finding =
         Finding::new(Confidence::Likely, message).severity(Severity::Warning).seen(&first.quote).seen(named);
     let finding = over_efa().filter(|it| !it.2.2).fold(finding, |it, (rank, _, _)| it.about("rank", rank));
-    Ok(vec![finding.or("topo-file-missing").or("gdr-off-by-distance")])
+    Ok(vec![finding.with_numbers(&RULE, loss()).or("topo-file-missing").or("gdr-off-by-distance")])
 }
 
 #[cfg(test)]

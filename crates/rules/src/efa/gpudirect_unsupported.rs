@@ -3,6 +3,7 @@
 use evidence::{Case, Missing, Source};
 
 use super::machine;
+use crate::expectation::{self, Expectation};
 use crate::{Confidence, Finding, Role, Rule, Severity};
 
 /// See the module documentation.
@@ -37,7 +38,9 @@ fn check(case: &Case) -> Result<Vec<Finding>, Missing> {
     };
     let Some(shown) = said.or_else(link) else { return Ok(Vec::new()) };
     let message = format!("EFA copies through host memory here: {} cannot do GPUDirect RDMA", machine.name);
-    Ok(vec![Finding::new(Confidence::Certain, message).seen(shown).seen(named)])
+    let finding = Finding::new(Confidence::Certain, message).seen(shown).seen(named);
+    let across = Expectation::of(case).and_then(|it| it.across(case));
+    Ok(vec![finding.with_numbers(&RULE, across.and_then(|it| expectation::is_normal(&it)))])
 }
 
 #[cfg(test)]

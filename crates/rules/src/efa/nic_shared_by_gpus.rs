@@ -4,6 +4,7 @@ use evidence::{Case, Missing, Source};
 use fabric::units::GigabytesPerSecond;
 
 use super::machine;
+use crate::expectation;
 use crate::{Confidence, Finding, Role, Rule, Severity};
 
 /// See the module documentation.
@@ -44,12 +45,27 @@ fn check(case: &Case) -> Result<Vec<Finding>, Missing> {
         all / f64::from(local)
     );
     let layout = world.members.values().find_map(|it| it.facts.layout.as_ref()).map(|it| &it.quote);
-    Ok(vec![Finding::new(Confidence::Certain, message).seen(quote).seen_all(layout)])
+    let finding = Finding::new(Confidence::Certain, message).seen(quote).seen_all(layout);
+    // A pod with some of the GPUs can have fewer devices than fall to them. With all GPUs another rule speaks.
+    let fair = f64::from(machine.nics) * f64::from(local) / f64::from(machine.gpus);
+    if local >= machine.gpus || f64::from(nics) >= fair.floor() {
+        return Ok(vec![finding]);
+    }
+    let share = u64::from(nics) * u64::from(machine.gpus) / u64::from(local);
+    let share = u32::try_from(share).unwrap_or(u32::MAX);
+    let loss = expectation::loss_across(case, expectation::with_nics(share));
+    let why = format!(
+        "The machine has {} EFA devices for its {} GPUs: {fair} fall to {local} of them.",
+        machine.nics, machine.gpus
+    );
+    let fix = format!("Request as many as fall to the GPUs of the pod: `vpc.amazonaws.com/efa: {fair}`.");
+    Ok(vec![finding.severity(Severity::Warning).why(why).with_numbers(&RULE, loss).fix(fix)])
 }
 
 #[cfg(test)]
 mod tests {
     use super::RULE;
+    use crate::Severity;
     use crate::testing::{findings, quiet};
 
     fn log(machine: &str, nics: u32, local: u32) -> String {
@@ -67,6 +83,15 @@ mod tests {
             found[0].message,
             "4 GPUs of a g6e.12xlarge share one EFA device: 12.5 GB/s together, 3.1 GB/s each"
         );
+    }
+
+    #[test]
+    fn a_pod_with_too_few_devices_is_a_loss() {
+        let found = findings(&RULE, &log("p4d.24xlarge", 1, 4));
+        assert_eq!(found[0].severity, Some(Severity::Warning));
+        assert!(found[0].why.as_ref().unwrap().starts_with("Expected loss: "), "{:?}", found[0].why);
+        assert_eq!(findings(&RULE, &log("p4d.24xlarge", 2, 4))[0].severity, None);
+        assert_eq!(findings(&RULE, &log("p4d.24xlarge", 4, 8))[0].severity, None);
     }
 
     #[test]

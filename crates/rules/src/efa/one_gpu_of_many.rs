@@ -1,8 +1,11 @@
 //! Each rank sees one GPU of a machine whose GPUs are joined by NVLink.
 
-use evidence::{Case, Missing, Source};
+use std::collections::BTreeSet;
 
-use super::machine;
+use evidence::{Case, Missing, Source};
+use nccl::Loss;
+
+use crate::expectation::{self, Expectation};
 use crate::{Confidence, Finding, Role, Rule, Severity};
 
 /// See the module documentation.
@@ -26,8 +29,9 @@ pub static RULE: Rule = Rule {
 
 fn check(case: &Case) -> Result<Vec<Finding>, Missing> {
     case.nccl_log()?;
-    let (machine, named) = machine(case).ok_or(Missing(Source::Instance))?;
-    if machine.gpus < 2 || machine.nvlink != Some(true) {
+    let expectation = Expectation::of(case).ok_or(Missing(Source::Instance))?;
+    let gpus = expectation.gpus();
+    if gpus < 2 || expectation.machine.nvlinks.is_empty() {
         return Ok(Vec::new());
     }
     let Some(world) = case.world() else { return Ok(Vec::new()) };
@@ -40,14 +44,40 @@ fn check(case: &Case) -> Result<Vec<Finding>, Missing> {
     }
     let message = format!(
         "{} ranks are {} nodes of one GPU each, on {}, which has {} GPUs joined by NVLink: ranks that share a machine do not use it",
-        it.n_ranks, it.n_nodes, machine.name, machine.gpus
+        it.n_ranks, it.n_nodes, expectation.name, gpus
     );
-    Ok(vec![Finding::new(Confidence::Possible, message).seen(&layout.quote).seen(named)])
+    // Pods of one machine have different GPUs; ranks on machines of their own mostly have the same.
+    let buses: BTreeSet<u64> = world.members.values().filter_map(|it| it.line()?.bus_id).collect();
+    let all_seen = world.absent().is_empty() && it.n_ranks <= gpus;
+    let confidence = match buses.len() {
+        1 if world.members.len() > 1 => return Ok(Vec::new()),
+        n if all_seen && n == world.members.len() => Confidence::Likely,
+        _ => Confidence::Possible,
+    };
+    let finding = Finding::new(confidence, message).seen(&layout.quote).seen_all(expectation.told);
+    Ok(vec![finding.with_numbers(&RULE, lost(case, &expectation, it.n_ranks))])
+}
+
+/// What pods of one GPU lose against one pod with as many GPUs of the same machines.
+fn lost(case: &Case, expectation: &Expectation<'_>, ranks: u32) -> Option<String> {
+    let (nodes, gpus) = match ranks.checked_div(expectation.gpus())? {
+        0 => (1, ranks),
+        nodes => (nodes, expectation.gpus()),
+    };
+    let together = expectation.cluster(nodes, gpus)?;
+    let apart = together.clone().with_pods(gpus, 1).ok()?;
+    let loss = expectation::loss(&together, &apart)?;
+    let nics = case.processes.iter().find_map(|it| it.facts.ofi.provider.first()?.value.nics);
+    let network =
+        expectation.pods(gpus, nics)?.losses().into_iter().find(|it| matches!(it, Loss::Network { .. }));
+    let network = network.map(|it| format!("If the pods share a machine, {it}. ")).unwrap_or_default();
+    Some(format!("{network}{loss}"))
 }
 
 #[cfg(test)]
 mod tests {
     use super::RULE;
+    use crate::Confidence;
     use crate::testing::{findings, quiet};
 
     fn log(machine: &str, nodes: u32, local: u32) -> String {
@@ -66,5 +96,30 @@ mod tests {
     fn quiet_with_local_ranks_and_without_nvlink() {
         quiet(&RULE, &log("p4d.24xlarge", 1, 4));
         quiet(&RULE, &log("g6e.12xlarge", 4, 1));
+    }
+
+    #[test]
+    fn says_what_is_lost() {
+        let found = findings(&RULE, &log("p4d.24xlarge", 4, 1));
+        let why = found[0].why.as_ref().unwrap();
+        assert!(why.contains("times less"), "{why}");
+        assert!(why.contains("instead of NVLink at 240.0 GB/s"), "{why}");
+    }
+
+    #[test]
+    fn bus_ids_tell_whether_pods_share_a_machine() {
+        let ranks = |buses: [&str; 2]| {
+            let rank = |rank: usize| {
+                format!(
+                    "p{rank}:1:2 [0] NCCL INFO NET/OFI Running on p4d.24xlarge platform, topology file /x/t.xml\n\
+                     p{rank}:1:2 [0] NCCL INFO comm 0x1 rank {rank} nranks 2 cudaDev 0 nvmlDev 0 busId {} commId 0x2 - Init START\n\
+                     p{rank}:1:2 [0] NCCL INFO comm 0x1 rank {rank} nRanks 2 nNodes 2 localRanks 1 localRank 0 MNNVL 0\n",
+                    buses[rank]
+                )
+            };
+            rank(0) + &rank(1)
+        };
+        assert_eq!(findings(&RULE, &ranks(["101c0", "101d0"]))[0].confidence, Confidence::Likely);
+        quiet(&RULE, &ranks(["101c0", "101c0"]));
     }
 }

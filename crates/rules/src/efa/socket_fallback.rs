@@ -4,6 +4,7 @@ use evidence::signals::efa::{NO_EFA_DEVICE, NO_PROVIDER, PLUGIN_FAILED};
 use evidence::{Case, Missing, Quote, Source};
 
 use super::{efa_in_use, leaves_machine, machine, plugin_spoke, sign_of_efa, socket_chosen};
+use crate::expectation;
 use crate::{Confidence, Finding, Role, Rule, Severity};
 
 /// See the module documentation.
@@ -48,7 +49,9 @@ fn check(case: &Case) -> Result<Vec<Finding>, Missing> {
             "NCCL uses TCP sockets although the plugin for a faster network was loaded".to_owned()
         }
     };
-    Ok(vec![Finding::new(Confidence::Certain, message).seen(socket).seen_all(efa).by(case, &failed)])
+    let loss = expectation::loss_across(case, expectation::over_tcp);
+    let finding = Finding::new(Confidence::Certain, message).seen(socket).seen_all(efa).by(case, &failed);
+    Ok(vec![finding.with_numbers(&RULE, loss)])
 }
 
 /// A line that shows GPUs joined by an NVSwitch: such machines are built with a fast network.

@@ -8,6 +8,7 @@ use evidence::signals::p2p::{
 use evidence::{Case, Missing, Quote, Source};
 use fabric::Version;
 
+use crate::expectation;
 use crate::{Confidence, Finding, Role, Rule, Severity};
 
 /// See the module documentation.
@@ -53,18 +54,21 @@ fn check(case: &Case) -> Result<Vec<Finding>, Missing> {
     }
     hcas.extend(case.sightings_of(&HCA_WITHOUT_GPUDIRECT).map(|it| (it.get("hca"), &it.quote)));
     let peermem: Vec<_> = case.sightings_of(&PEERMEM_NOT_REGISTERED).collect();
+    let loss = || expectation::loss_across(case, expectation::without_gpudirect);
     if !hcas.is_empty() {
-        return Ok(vec![of_adapters(case, &hcas).seen_all(peermem.iter().map(|it| &it.quote))]);
+        let finding = of_adapters(case, &hcas).seen_all(peermem.iter().map(|it| &it.quote));
+        return Ok(vec![finding.with_numbers(&RULE, loss())]);
     }
     if let Some(finding) = on_other_nodes(case).or_else(|| on_one_side(case)) {
-        return Ok(vec![finding]);
+        return Ok(vec![finding.with_numbers(&RULE, loss())]);
     }
     if let Some(first) = peermem.first().filter(|_| !case.has(Source::NcclLog)) {
         let message = "the module that offers GPU memory to network adapters is not there";
         return Ok(vec![Finding::new(Confidence::Likely, message).seen(&first.quote).by(case, &peermem)]);
     }
     case.nccl_log()?;
-    Ok(copied_on_infiniband(case, &peermem.iter().map(|it| &it.quote).collect::<Vec<_>>()))
+    let copied = copied_on_infiniband(case, &peermem.iter().map(|it| &it.quote).collect::<Vec<_>>());
+    Ok(copied.into_iter().map(|it| it.with_numbers(&RULE, loss())).collect())
 }
 
 fn is_libfabric(quote: &Quote) -> bool {

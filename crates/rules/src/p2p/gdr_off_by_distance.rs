@@ -3,6 +3,7 @@
 use evidence::signals::p2p::GPUDIRECT_TOO_FAR;
 use evidence::{Case, Missing, Quote, Source};
 
+use crate::expectation;
 use crate::{Confidence, Finding, Role, Rule, Severity};
 
 /// See the module documentation.
@@ -59,7 +60,8 @@ fn check(case: &Case) -> Result<Vec<Finding>, Missing> {
         .seen_all(told.iter().map(|it| it.1))
         .seen_all(off.iter().map(|it| it.2));
     let finding = if case.spans_nodes() == Some(false) { finding.severity(Severity::Info) } else { finding };
-    Ok(vec![finding.or("vm-no-topology")])
+    let loss = expectation::loss_across(case, expectation::without_gpudirect);
+    Ok(vec![finding.with_numbers(&RULE, loss).or("vm-no-topology")])
 }
 
 #[cfg(test)]

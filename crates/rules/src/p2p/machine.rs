@@ -1,7 +1,7 @@
 //! What is known of the paths between the GPUs of a node.
 
 use evidence::{Case, Quote};
-use fabric::Transport;
+use fabric::{P2pKind, Transport};
 
 /// How NVLink joins the GPUs of a node.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -123,6 +123,23 @@ pub(super) fn host_memory_pairs(case: &Case) -> Vec<((u32, u32), &Quote)> {
         let pair = (link.from.min(link.to), link.from.max(link.to));
         if !pairs.iter().any(|it| it.0 == pair) {
             pairs.push((pair, &link.quote));
+        }
+    }
+    pairs
+}
+
+/// The ranks that reach each other directly by writing, none by reading, with the first line: from, to.
+pub(super) fn unread_pairs(case: &Case) -> Vec<((u32, u32), &Quote)> {
+    let mut pairs: Vec<((u32, u32), &Quote)> = Vec::new();
+    for (_, _, _, link) in case.links() {
+        match link.transport() {
+            Some(Transport::P2p { read: true, .. }) => return Vec::new(),
+            Some(Transport::P2p { kind: P2pKind::Ipc | P2pKind::Cumem | P2pKind::DirectPointer, .. })
+                if !pairs.iter().any(|it| it.0 == (link.from, link.to)) =>
+            {
+                pairs.push(((link.from, link.to), &link.quote));
+            }
+            _ => {}
         }
     }
     pairs

@@ -14,6 +14,7 @@ pub mod p2p_disabled_nvlink;
 pub mod p2p_not_available_vm;
 pub mod p2p_not_supported;
 pub mod p2p_peer_limit;
+pub mod p2p_unused;
 pub mod shm_inside_node;
 
 use crate::Rule;
@@ -33,5 +34,6 @@ pub static RULES: &[&Rule] = &[
     &p2p_not_available_vm::RULE,
     &p2p_not_supported::RULE,
     &p2p_peer_limit::RULE,
+    &p2p_unused::RULE,
     &shm_inside_node::RULE,
 ];

@@ -1,8 +1,10 @@
 //! The machine has NVLink, and the ranks do not use it.
 
 use evidence::{Case, Missing, Source};
+use fabric::Transport;
 
-use super::machine::{Nvlink, counted, host_memory_pairs, nvlink, p2p_off};
+use super::machine::{Nvlink, counted, host_memory_pairs, nvlink, p2p_off, unread_pairs};
+use crate::expectation::{self, Expectation};
 use crate::{Confidence, Finding, Role, Rule, Severity};
 
 /// See the module documentation.
@@ -26,25 +28,60 @@ pub static RULE: Rule = Rule {
 
 fn check(case: &Case) -> Result<Vec<Finding>, Missing> {
     case.connections()?;
-    if nvlink(case) != Some(Nvlink::Full) {
-        return Ok(Vec::new());
+    let expectation = Expectation::of(case);
+    let mut pairs = host_memory_pairs(case);
+    match nvlink(case) {
+        Some(Nvlink::Full) => {}
+        // Of some pairs it is known that NVLink joins them.
+        Some(Nvlink::Partial) => {
+            pairs.retain(|it| expectation.as_ref().and_then(|e| e.nvlink(case, it.0)).is_some());
+        }
+        _ => return Ok(Vec::new()),
     }
     let name = case.instance_name().map_or("this machine", |it| it.0);
-    let pairs = host_memory_pairs(case);
-    let Some((first, _)) = pairs.first() else { return Ok(Vec::new()) };
+    let Some((first, _)) = pairs.first() else {
+        return Ok(expectation.and_then(|it| over_pci(case, &it)).into_iter().collect());
+    };
     let setting = p2p_off(case);
     let (confidence, reason) = match setting {
         Some((setting, _)) => (Confidence::Certain, format!("{setting} turns peer access off")),
         None => (Confidence::Likely, "nothing in the input says why".to_owned()),
     };
+    let path = expectation.as_ref().and_then(|it| it.nvlink(case, *first));
+    let rate = path.map(|it| format!(" of {} GB/s", expectation::number(it.bandwidth))).unwrap_or_default();
     let message = format!(
-        "{} of ranks (first {} and {}) exchange through host memory although {name} has NVLink: {reason}",
+        "{} of ranks (first {} and {}) exchange through host memory although {name} has NVLink{rate}: {reason}",
         counted(pairs.len(), "pair"),
         first.0,
         first.1
     );
-    let finding = Finding::new(confidence, message).seen_all(setting.map(|it| it.1));
+    let inside = expectation.and_then(|it| it.inside(case));
+    let loss = inside.and_then(|it| expectation::loss(&it, &expectation::through_host(&it)));
+    let finding =
+        Finding::new(confidence, message).seen_all(setting.map(|it| it.1)).with_numbers(&RULE, loss);
     Ok(vec![finding.seen_all(pairs.iter().map(|it| it.1)).or("gpu-isolation-per-process")])
+}
+
+/// Ranks that reach each other directly, but not as NCCL does over the NVLink that joins them: two A100 read over
+/// NVLink and write over PCIe.
+fn over_pci(case: &Case, expectation: &Expectation<'_>) -> Option<Finding> {
+    let pairs = unread_pairs(case);
+    let reads = |it: &(u32, u32)| {
+        let (one, other) = expectation.seats(case, *it)?;
+        let transport = expectation.between(one, other)?.transport?;
+        matches!(transport, Transport::P2p { read: true, .. }).then_some(())
+    };
+    let (first, _) = pairs.iter().find(|it| reads(&it.0).is_some())?;
+    let rate = expectation::number(expectation.nvlink(case, *first)?.bandwidth);
+    let message = format!(
+        "ranks {} and {} reach each other over PCIe (`via P2P` without `/read`), although {} has NVLink of {rate} GB/s",
+        first.0, first.1, expectation.name
+    );
+    let inside = expectation.inside(case)?;
+    let finding = Finding::new(Confidence::Likely, message)
+        .with_numbers(&RULE, expectation::loss(&inside, &expectation::over_pci(&inside)))
+        .fix("Look at `nvidia-smi topo -m` and `nvidia-smi nvlink --status` inside the container, and at the Fabric Manager on the host.");
+    Some(finding.seen_all(pairs.iter().map(|it| it.1)).or("nvlink-fault").or("fabric-manager-not-running"))
 }
 
 #[cfg(test)]
@@ -76,5 +113,27 @@ mod tests {
         quiet(&RULE, &format!("{P4D}n:1:1 [0] NCCL INFO Channel 00/0 : 0[0] -> 1[1] via P2P/CUMEM/read\n"));
         let pairs = "\tGPU0\tGPU1\tGPU2\nGPU0\t X \tNV4\tSYS\nGPU1\tNV4\t X \tSYS\nGPU2\tSYS\tSYS\t X \n\n";
         quiet(&RULE, &format!("{pairs}{SHM}"));
+    }
+
+    #[test]
+    fn says_what_is_lost() {
+        let found = findings(&RULE, &format!("{P4D}{SHM}"));
+        assert!(found[0].message.contains("NVLink of 240 GB/s"), "{}", found[0].message);
+        let why = found[0].why.as_ref().unwrap();
+        assert!(why.starts_with("Expected loss: all_reduce of 1 GiB on 8 GPUs of one p4d.24xlarge"), "{why}");
+        assert!(why.contains("times less"), "{why}");
+    }
+
+    #[test]
+    fn two_a100_that_write_do_not_use_nvlink() {
+        let line = |via: &str| format!("{P4D}n:1:1 [0] NCCL INFO Channel 00/0 : 0[0] -> 1[1] via {via}\n");
+        let found = findings(&RULE, &line("P2P/CUMEM"));
+        assert!(found[0].message.contains("over PCIe"), "{}", found[0].message);
+        let set = format!(
+            "n:1:1 [0] NCCL INFO NCCL_P2P_READ_ENABLE set by environment to 0\n{}",
+            line("P2P/CUMEM")
+        );
+        quiet(&RULE, &set);
+        quiet(&RULE, &line("P2P/IPC").replace("p4d.24xlarge", "p5.48xlarge"));
     }
 }

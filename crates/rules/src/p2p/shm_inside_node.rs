@@ -4,6 +4,8 @@ use evidence::signals::p2p::{P2P_NOT_ENABLED, P2P_OFF};
 use evidence::{Case, Missing, Source};
 
 use super::machine::{Nvlink, counted, host_memory_pairs, nvlink, p2p_off};
+use super::p2p_unused;
+use crate::expectation::{self, Expectation};
 use crate::{Confidence, Finding, Role, Rule, Severity};
 
 /// See the module documentation.
@@ -26,7 +28,9 @@ pub static RULE: Rule = Rule {
 
 fn check(case: &Case) -> Result<Vec<Finding>, Missing> {
     case.connections()?;
-    let pairs = host_memory_pairs(case);
+    let expectation = Expectation::of(case);
+    let mut pairs = host_memory_pairs(case);
+    pairs.retain(|it| !expectation.as_ref().is_some_and(|e| p2p_unused::takes(case, e, it.0)));
     let machine = nvlink(case);
     // Another rule speaks where NVLink should carry this, or where the driver or a setting refused.
     let refused = case.first_of(&[&P2P_OFF, &P2P_NOT_ENABLED]).is_some() || p2p_off(case).is_some();
@@ -45,7 +49,10 @@ fn check(case: &Case) -> Result<Vec<Finding>, Missing> {
     let message =
         format!("{} of ranks inside a node exchange through host memory{tail}", counted(pairs.len(), "pair"));
     let confidence = if machine.is_some() { Confidence::Certain } else { Confidence::Likely };
-    Ok(vec![Finding::new(confidence, message).seen_all(pairs.iter().map(|it| it.1))])
+    let finding = Finding::new(confidence, message).seen_all(pairs.iter().map(|it| it.1));
+    let inside = expectation.and_then(|it| it.inside(case)).filter(|_| machine == Some(Nvlink::Absent));
+    let normal = inside.and_then(|it| expectation::is_normal(&expectation::through_host(&it)));
+    Ok(vec![finding.with_numbers(&RULE, normal)])
 }
 
 #[cfg(test)]

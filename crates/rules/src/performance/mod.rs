@@ -1,5 +1,10 @@
 //! Speed: what limits it, and where it is lost.
 
+pub(crate) mod bandwidth;
+pub mod bandwidth_below_normal;
+pub mod bandwidth_too_good;
+pub mod far_nic;
+pub mod nics_unused;
 pub mod roce_congestion;
 pub mod roce_no_flow_control;
 pub mod single_nic_used;
@@ -16,6 +21,10 @@ use crate::Rule;
 
 /// The rules of this family.
 pub static RULES: &[&Rule] = &[
+    &bandwidth_below_normal::RULE,
+    &bandwidth_too_good::RULE,
+    &far_nic::RULE,
+    &nics_unused::RULE,
     &roce_congestion::RULE,
     &roce_no_flow_control::RULE,
     &single_nic_used::RULE,

@@ -5,6 +5,7 @@ use std::collections::BTreeSet;
 use evidence::{Case, Communicator, Missing, Quote, Source};
 
 use crate::efa::machine;
+use crate::expectation::{self, Expectation};
 use crate::{Confidence, Finding, Role, Rule, Severity};
 
 /// See the module documentation.
@@ -52,6 +53,9 @@ fn check(case: &Case) -> Result<Vec<Finding>, Missing> {
             Finding::new(confidence, message).seen(used.quote).seen_all(used.counts).seen_all(named);
         let finding =
             if confidence == Confidence::Possible { finding.severity(Severity::Info) } else { finding };
+        let interfaces = Expectation::of(case).map_or(1, |it| it.interfaces());
+        let loss = expectation::loss_across(case, expectation::with_nics(interfaces));
+        let finding = finding.with_numbers(&RULE, loss);
         return Ok(vec![finding.about("nic", used.device).or("topo-file-missing")]);
     }
     Ok(Vec::new())

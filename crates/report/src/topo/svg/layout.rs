@@ -13,7 +13,7 @@ use crate::topo::words::number;
 use crate::topo::{Topo, TopoNode};
 
 /// A column.
-const COLUMN: f64 = 118.0;
+const COLUMN: f64 = 128.0;
 /// The lane at its left.
 const LANE: f64 = 16.0;
 /// Between two devices.

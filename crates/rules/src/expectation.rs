@@ -1,0 +1,332 @@
+//! What this machine and this NCCL should do: what a case is held against.
+//!
+//! The machine is the one the input names, if the catalogue has it; else the one that a topology XML or
+//! `nvidia-smi topo -m` among the inputs shows. Crate `nccl` says what NCCL does there, crate `forecast` which
+//! bandwidth that gives. A rule takes its numbers from here and has none of its own.
+
+use evidence::{Case, Member, Quote, topology};
+use fabric::machine::NicKind;
+use fabric::{Collective, Machine, catalogue};
+use forecast::{Between, Cluster, Inside, Normal, normal};
+use nccl::{Decision, Job, Layout, Path, PathType, Settings};
+
+use crate::{Finding, Rule, efa};
+
+/// The size at which bandwidths are compared, and its name.
+const SIZE: (u64, &str) = (1 << 30, "1 GiB");
+
+/// A machine, and what NCCL should do on it.
+pub(crate) struct Expectation<'a> {
+    /// The machine as NCCL sees it: what the plugin joins is one NIC.
+    pub(crate) machine: Machine,
+    /// What people call it.
+    pub(crate) name: String,
+    /// The line that tells which machine it is.
+    pub(crate) told: Option<&'a Quote>,
+    /// Whether it is known which device hangs where.
+    pub(crate) wired: bool,
+    /// All its GPUs in one job, with the variables the case shows.
+    job: Job,
+    /// The machine with every interface by itself, for bandwidths.
+    plain: Machine,
+    /// The release without any variable: what the hardware allows.
+    bare: Settings,
+}
+
+impl<'a> Expectation<'a> {
+    /// `None`: nothing tells which machine it is, or nothing is known of it.
+    pub(crate) fn of(case: &'a Case) -> Option<Self> {
+        let named = || {
+            let by_plugin = efa::machine(case).map(|(machine, quote)| (&*machine.name, quote));
+            let (name, quote) = by_plugin.or_else(|| case.instance_name())?;
+            let wired = catalogue::wiring(name).is_some_and(|it| it.unknown.is_empty());
+            Some((catalogue::machine(name)?, Some(quote), wired))
+        };
+        let shown = || topology::of_case(case).map(|it| (it.machine, None, true));
+        let (plain, told, wired) = named().or_else(shown)?;
+        let settings = settings(case);
+        let name = plain.name.as_deref().unwrap_or("this machine").to_owned();
+        let machine = if catalogue::groups_nics(&name) { plain.grouped() } else { plain.clone() };
+        let job = Job::new(&machine, &settings, &Layout::whole(&machine)).ok()?;
+        Some(Self { machine, name, told, wired, job, plain, bare: Settings::new(settings.version) })
+    }
+
+    /// GPUs of the machine.
+    pub(crate) fn gpus(&self) -> u32 {
+        u32::try_from(self.machine.gpus.len()).unwrap_or(u32::MAX)
+    }
+
+    /// The GPU of a rank by its place in the machine, if its bus id is one of the machine's or all GPUs are in use.
+    pub(crate) fn seat(&self, member: &Member) -> Option<usize> {
+        let line = member.line()?;
+        let by_bus =
+            self.machine.gpus.iter().position(|it| it.bus.is_some_and(|it| Some(it.0) == line.bus_id));
+        let local = member.facts.layout.as_ref().map(|it| it.value.local_ranks);
+        let by_index = || {
+            // In a container of some GPUs the driver counts those alone.
+            let index = line.nvml_device.filter(|_| local == Some(self.gpus()))?;
+            self.machine.gpus.iter().position(|it| it.index == index)
+        };
+        by_bus.or_else(by_index)
+    }
+
+    /// The GPUs of two ranks. Where all pairs of GPUs are alike, any pair stands for them.
+    pub(crate) fn seats(&self, case: &Case, ranks: (u32, u32)) -> Option<(usize, usize)> {
+        let seat = |rank| {
+            let mut members = case.communicators.iter().filter_map(|it| it.members.get(&rank));
+            members.find_map(|it| self.seat(it))
+        };
+        if let (Some(one), Some(other)) = (seat(ranks.0), seat(ranks.1)) {
+            return (one != other).then_some((one, other));
+        }
+        let places = 0..self.machine.gpus.len();
+        let first = self.wires(0, 1)?;
+        let alike = places.clone().all(|one| {
+            places
+                .clone()
+                .all(|other| one == other || self.wires(one, other).is_some_and(|it| it.kind == first.kind))
+        });
+        (alike && self.wired).then_some((0, 1))
+    }
+
+    /// The NVLink that joins the GPUs of two ranks.
+    pub(crate) fn nvlink(&self, case: &Case, ranks: (u32, u32)) -> Option<Path> {
+        let (one, other) = self.seats(case, ranks)?;
+        self.wires(one, other).filter(|it| matches!(it.kind, PathType::Nvl | PathType::Nvb))
+    }
+
+    /// What NCCL should do between two GPUs, by their places in the machine.
+    pub(crate) fn between(&self, one: usize, other: usize) -> Option<Decision> {
+        let rank = |gpu| (0..self.job.layout().ranks()).find(|it| self.job.gpu(*it) == Some(gpu));
+        self.job.transport(rank(one)?, rank(other)?)
+    }
+
+    /// The way between two GPUs by the wires, whatever variables allow.
+    pub(crate) fn wires(&self, one: usize, other: usize) -> Option<Path> {
+        Some(self.job.parts().first()?.gpu_wires(one, other)).filter(|it| it.is_connected() && one != other)
+    }
+
+    /// The NICs next to a GPU.
+    pub(crate) fn nics(&self, gpu: usize) -> Option<nccl::NearNics> {
+        self.job.paths(0)?.near_nics(gpu)
+    }
+
+    /// The way from a GPU to a NIC by the wires, by their places in the machine.
+    pub(crate) fn to_nic(&self, gpu: usize, nic: usize) -> Option<Path> {
+        Some(self.job.paths(0)?.nic_wires(gpu, nic)).filter(Path::is_connected)
+    }
+
+    /// One machine cut into pods of one GPU, each with so many NICs.
+    pub(crate) fn pods(&self, pods: u32, nics: Option<u32>) -> Option<Job> {
+        let fits = nics.filter(|it| it.saturating_mul(pods) as usize <= self.machine.nics.len());
+        let layout = Layout { nics_per_pod: fits, ..Layout::new(pods, 1) };
+        Job::new(&self.machine, &self.bare, &layout).ok()
+    }
+
+    /// How many interfaces one network device of NCCL is.
+    pub(crate) fn interfaces(&self) -> u32 {
+        let each = self.plain.nics.len().checked_div(self.machine.nics.len());
+        each.and_then(|it| u32::try_from(it).ok()).unwrap_or(1)
+    }
+
+    /// Machines with so many GPUs of each in use, as the hardware allows it.
+    pub(crate) fn cluster(&self, nodes: u32, gpus: u32) -> Option<Cluster> {
+        Cluster::of_machine(&self.plain, nodes, &self.bare).ok()?.with_pods(1, gpus).ok()
+    }
+
+    /// The GPUs of one machine in use by this job; all, where the input does not tell.
+    pub(crate) fn inside(&self, case: &Case) -> Option<Cluster> {
+        let local = case.world().and_then(evidence::Communicator::local_ranks);
+        self.cluster(1, local.filter(|it| (2..=self.gpus()).contains(it)).unwrap_or(self.gpus()))
+    }
+
+    /// The job as NCCL counts its nodes; two whole machines, where the input does not tell.
+    pub(crate) fn across(&self, case: &Case) -> Option<Cluster> {
+        let world = case.world();
+        let told = world.and_then(|it| Some((it.n_nodes()?, it.local_ranks()?, it.n_ranks?)));
+        match told {
+            Some((nodes, local, ranks)) if nodes.checked_mul(local) == Some(ranks) && nodes > 1 => {
+                self.cluster(nodes, local)
+            }
+            Some(_) => None,
+            None => self.cluster(2, self.gpus()),
+        }
+    }
+}
+
+/// The release and the variables that the case shows.
+fn settings(case: &Case) -> Settings {
+    let mut settings = case.nccl_version().map_or_else(Settings::default, |it| Settings::new(it.0));
+    let logged = case.processes.iter().flat_map(|it| it.facts.environment.iter());
+    let written = case.manifests.iter().flat_map(|it| it.environment.iter());
+    for (name, value) in logged.chain(written).map(|it| &it.value) {
+        let value = value.trim_matches(|it: char| it.is_whitespace() || matches!(it, '.' | '"' | '\'' | ','));
+        settings.environment.entry(name.to_string()).or_insert_with(|| value.to_owned());
+    }
+    settings
+}
+
+/// The same cluster with another network.
+fn with_network(cluster: &Cluster, change: impl FnOnce(&mut Between)) -> Cluster {
+    let mut changed = cluster.clone();
+    if let Some(between) = &mut changed.between {
+        change(between);
+    }
+    changed
+}
+
+/// Without GPUDirect RDMA.
+pub(crate) fn without_gpudirect(cluster: &Cluster) -> Cluster {
+    with_network(cluster, |it| it.gpudirect = false)
+}
+
+/// Over TCP.
+pub(crate) fn over_tcp(cluster: &Cluster) -> Cluster {
+    with_network(cluster, |it| (it.kind, it.gpudirect) = (NicKind::Ethernet, false))
+}
+
+/// With GPUs that talk through the memory of the host.
+pub(crate) fn through_host(cluster: &Cluster) -> Cluster {
+    Cluster { inside: Inside::Pci { peer_to_peer: false }, ..cluster.clone() }
+}
+
+/// With GPUs that talk over PCI Express.
+pub(crate) fn over_pci(cluster: &Cluster) -> Cluster {
+    Cluster { inside: Inside::Pci { peer_to_peer: true }, ..cluster.clone() }
+}
+
+/// What is normal for the collective that all comparisons use.
+pub(crate) fn usual(cluster: &Cluster) -> Option<Normal> {
+    normal(Collective::AllReduce, cluster, SIZE.0)
+}
+
+/// What is lost, in a sentence; `None` where nothing is to be measured.
+pub(crate) fn loss(best: &Cluster, now: &Cluster) -> Option<String> {
+    let (best_normal, now_normal) = (usual(best)?, usual(now)?);
+    let (best_rate, now_rate) = (best_normal.expected, now_normal.expected);
+    let factor = best_rate / now_rate;
+    // What does not count here may count for other sizes, and is not worth a factor.
+    let times = if factor < 1.15 { String::new() } else { format!(", {} times less", number(factor)) };
+    Some(format!(
+        "Expected loss: all_reduce of {} on {} normally gives about {} GB/s, and about {} GB/s this way{times}.",
+        SIZE.1,
+        layout(best),
+        number(best_rate),
+        number(now_rate)
+    ))
+}
+
+/// What this job loses between nodes by a change of what its machines could do, in a sentence.
+pub(crate) fn loss_across(case: &Case, change: impl FnOnce(&Cluster) -> Cluster) -> Option<String> {
+    let best = Expectation::of(case)?.across(case)?;
+    loss(&best, &change(&best))
+}
+
+/// With so many of its network devices.
+pub(crate) fn with_nics(nics: u32) -> impl FnOnce(&Cluster) -> Cluster {
+    move |cluster| with_network(cluster, |it| it.nics = nics.max(1))
+}
+
+/// What is normal, in a sentence.
+pub(crate) fn is_normal(cluster: &Cluster) -> Option<String> {
+    Some(format!(
+        "Normal here: all_reduce of {} on {} gives {}.",
+        SIZE.1,
+        layout(cluster),
+        interval(&usual(cluster)?)
+    ))
+}
+
+/// `4.1 to 5.3 GB/s`
+pub(crate) fn interval(normal: &Normal) -> String {
+    format!("{} to {} GB/s", number(normal.low), number(normal.high))
+}
+
+/// `2 nodes with 8 GPUs each (p5.48xlarge)`
+pub(crate) fn layout(cluster: &Cluster) -> String {
+    let gpus = if cluster.gpus == 1 { "1 GPU".to_owned() } else { format!("{} GPUs", cluster.gpus) };
+    let pods = cluster.nodes.saturating_mul(cluster.pods);
+    match (pods, cluster.pods) {
+        (1, _) => format!("{gpus} of {}", article(&cluster.machine)),
+        (_, 1) => format!("{pods} nodes with {gpus} each ({})", cluster.machine),
+        _ => format!("{pods} pods with {gpus} each ({})", cluster.machine),
+    }
+}
+
+/// `a p4d.24xlarge`, but `this machine`.
+fn article(name: &str) -> String {
+    if name.starts_with("this ") { name.to_owned() } else { format!("one {name}") }
+}
+
+/// Two digits are what a forecast is worth.
+pub(crate) fn number(value: f64) -> String {
+    if value >= 10.0 { format!("{value:.0}") } else { format!("{value:.1}") }
+}
+
+impl Finding {
+    /// Puts a sentence with numbers before the reason of the rule.
+    #[must_use]
+    pub(crate) fn with_numbers(self, rule: &Rule, sentence: Option<String>) -> Self {
+        let Some(sentence) = sentence else { return self };
+        let why = self.why.clone().unwrap_or_else(|| rule.why.to_owned());
+        self.why(format!("{sentence} {why}"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Expectation, is_normal, layout, loss, number, through_host, without_gpudirect};
+    use crate::testing::case;
+
+    const P4D: &str =
+        "a:1:2 [0] NCCL INFO NET/OFI Running on p4d.24xlarge platform, topology file /x/p4d.xml\n";
+
+    #[test]
+    fn the_machine_is_the_one_named_or_shown() {
+        let named = case(P4D);
+        let named = Expectation::of(&named).unwrap();
+        assert_eq!((&*named.name, named.gpus(), named.wired), ("p4d.24xlarge", 8, true));
+        let shown = case("\tGPU0\tGPU1\nGPU0\t X \tNV12\nGPU1\tNV12\t X \n");
+        let shown = Expectation::of(&shown).unwrap();
+        assert_eq!((shown.gpus(), shown.told), (2, None));
+        assert!(Expectation::of(&case("")).is_none());
+        assert!(Expectation::of(&case("instance-type: x9.huge\n")).is_none());
+    }
+
+    #[test]
+    fn nics_that_the_plugin_joins_are_one() {
+        let p5 = case("instance-type: p5.48xlarge\n");
+        assert_eq!(Expectation::of(&p5).unwrap().machine.nics.len(), 8);
+    }
+
+    #[test]
+    fn losses_have_numbers() {
+        let case = case(P4D);
+        let p4d = Expectation::of(&case).unwrap();
+        let one = p4d.inside(&case).unwrap();
+        let text = loss(&one, &through_host(&one)).unwrap();
+        assert!(text.contains("on 8 GPUs of one p4d.24xlarge normally gives about 2"), "{text}");
+        assert!(text.contains("times less"), "{text}");
+        let two = p4d.across(&case).unwrap();
+        assert_eq!(layout(&two), "2 nodes with 8 GPUs each (p4d.24xlarge)");
+        assert!(loss(&two, &without_gpudirect(&two)).is_some());
+        assert!(is_normal(&two).unwrap().contains(" to "));
+        assert!(is_normal(&p4d.cluster(1, 1).unwrap()).is_none());
+    }
+
+    #[test]
+    fn variables_of_the_case_count() {
+        let log = format!("{P4D}a:1:2 [0] NCCL INFO NCCL_P2P_DISABLE set by environment to 1.\n");
+        let transport = |log: &str| {
+            let case = case(log);
+            Expectation::of(&case).unwrap().between(0, 1).unwrap().transport.unwrap().family()
+        };
+        assert_eq!(transport(P4D), "P2P");
+        assert_eq!(transport(&log), "SHM");
+    }
+
+    #[test]
+    fn two_digits() {
+        assert_eq!([6.04, 9.96, 37.4].map(number), ["6.0", "10.0", "37"]);
+    }
+}

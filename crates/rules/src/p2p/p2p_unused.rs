@@ -1,0 +1,94 @@
+//! GPUs below one PCIe switch exchange through host memory.
+
+use evidence::signals::p2p::{P2P_NOT_ENABLED, P2P_OFF};
+use evidence::{Case, Missing, Source};
+use fabric::Transport;
+use nccl::PathType;
+
+use super::machine::{counted, host_memory_pairs};
+use crate::expectation::{self, Expectation};
+use crate::{Confidence, Finding, Role, Rule, Severity};
+
+/// See the module documentation.
+pub static RULE: Rule = Rule {
+    id: "p2p-unused",
+    title: "GPUs below one PCIe switch exchange through host memory",
+    severity: Severity::Warning,
+    role: Role::Cause,
+    needs: &[Source::NcclLog, Source::Connections],
+    why: "GPUs that meet below a PCIe switch can write into each other's memory, and NCCL does so by itself. Host memory carries every byte \
+          twice, and all pairs share it.",
+    fix: "Look at `nvidia-smi topo -p2p r` inside the container: it must say OK. If not, let every process see all GPUs of the node, and in a \
+          virtual machine pass the PCIe switches through; ACS on the bridges must be off on bare metal.",
+    references: &[
+        "https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/env.html#nccl-p2p-level",
+        "NCCL src/graph/paths.cc (ncclTopoCheckP2p)",
+    ],
+    check,
+};
+
+fn check(case: &Case) -> Result<Vec<Finding>, Missing> {
+    case.connections()?;
+    let mut pairs = host_memory_pairs(case);
+    if pairs.is_empty() {
+        return Ok(Vec::new());
+    }
+    let Some(expectation) = Expectation::of(case) else { return Ok(Vec::new()) };
+    pairs.retain(|it| takes(case, &expectation, it.0));
+    let Some((first, _)) = pairs.first() else { return Ok(Vec::new()) };
+    let message = format!(
+        "{} of ranks (first {} and {}) exchange through host memory, although their GPUs meet below a PCIe switch of {}",
+        counted(pairs.len(), "pair"),
+        first.0,
+        first.1,
+        expectation.name
+    );
+    let inside = expectation.inside(case);
+    let loss =
+        inside.and_then(|it| expectation::loss(&expectation::over_pci(&it), &expectation::through_host(&it)));
+    let finding = Finding::new(Confidence::Likely, message).seen_all(pairs.iter().map(|it| it.1));
+    let finding = finding.seen_all(expectation.told).with_numbers(&RULE, loss);
+    Ok(vec![finding.or("gpu-isolation-per-process").or("vm-no-topology")])
+}
+
+/// Whether two ranks should reach each other over PCIe here, and nothing that was said explains why they do not.
+pub(super) fn takes(case: &Case, expectation: &Expectation<'_>, ranks: (u32, u32)) -> bool {
+    if !expectation.wired || case.first_of(&[&P2P_OFF, &P2P_NOT_ENABLED]).is_some() {
+        return false;
+    }
+    let Some((one, other)) = expectation.seats(case, ranks) else { return false };
+    let near =
+        expectation.wires(one, other).is_some_and(|it| matches!(it.kind, PathType::Pix | PathType::Pxb));
+    let should = expectation.between(one, other).and_then(|it| it.transport);
+    near && matches!(should, Some(Transport::P2p { .. }))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::RULE;
+    use crate::testing::{findings, quiet};
+
+    const SHM: &str = "n:1:1 [0] NCCL INFO Channel 00 : 0[0] -> 1[1] via SHM/direct/direct\n";
+
+    fn matrix(path: &str) -> String {
+        format!("\tGPU0\tGPU1\nGPU0\t X \t{path}\nGPU1\t{path}\t X \n\n")
+    }
+
+    #[test]
+    fn fires_below_a_switch() {
+        let found = findings(&RULE, &format!("{}{SHM}", matrix("PIX")));
+        assert!(found[0].message.starts_with("1 pair of ranks (first 0 and 1)"), "{}", found[0].message);
+        assert!(found[0].why.as_ref().unwrap().starts_with("Expected loss: "));
+    }
+
+    #[test]
+    fn quiet_where_host_memory_is_right_or_wanted() {
+        quiet(&RULE, &format!("{}{SHM}", matrix("PHB")));
+        quiet(&RULE, &format!("{}{SHM}", matrix("NV12")));
+        quiet(&RULE, SHM);
+        let off = "n:1:1 [0] NCCL INFO NCCL_P2P_DISABLE set by environment to 1\n";
+        quiet(&RULE, &format!("{}{off}{SHM}", matrix("PIX")));
+        let refused = "n:1:2 [0] NCCL INFO P2P is disabled between connected GPUs 0 and 1. You can repress this message with NCCL_IGNORE_DISABLED_P2P=1.\n";
+        quiet(&RULE, &format!("{}{refused}{SHM}", matrix("PIX")));
+    }
+}

@@ -1,0 +1,145 @@
+//! What nccl-tests measured, held against what is normal.
+
+use std::collections::BTreeMap;
+
+use evidence::plain::{NcclTests, Row};
+use evidence::{Case, Missing, Source};
+use fabric::{Collective, catalogue, gpu};
+use forecast::{Cluster, Judgement, Normal, Verdict, judge, normal};
+use nccl::Settings;
+
+use crate::expectation::Expectation;
+
+/// Below this, latency has a say, and that differs between hosts more than bandwidth does.
+const SMALLEST: u64 = 64 << 20;
+
+/// The largest sizes of a run, judged.
+pub(crate) struct Measured<'a> {
+    /// What was run.
+    pub(crate) collective: Collective,
+    /// On what.
+    pub(crate) cluster: Cluster,
+    /// The largest size and the one before it, largest first.
+    pub(crate) rows: Vec<Judged<'a>>,
+}
+
+/// One size.
+pub(crate) struct Judged<'a> {
+    pub(crate) row: &'a Row,
+    /// The bus bandwidth in GB/s: of the two measurements of a row the one that alarms less.
+    pub(crate) rate: f64,
+    pub(crate) normal: Normal,
+    pub(crate) judgement: Judgement,
+}
+
+impl Measured<'_> {
+    /// What the sizes agree on.
+    pub(crate) fn verdict(&self) -> Verdict {
+        let mut verdicts = self.rows.iter().map(|it| it.judgement.verdict);
+        match verdicts.next() {
+            Some(first) if verdicts.all(|it| it == first) => first,
+            _ => Verdict::Normal,
+        }
+    }
+}
+
+/// The runs that can be judged: machine, ranks and collective are known, and sizes are large.
+pub(crate) fn measured(case: &Case) -> Result<Vec<Measured<'_>>, Missing> {
+    if case.tests.is_empty() {
+        return Err(Missing(Source::NcclTests));
+    }
+    let expectation = Expectation::of(case);
+    let judged: Vec<_> = case.tests.iter().filter_map(|it| of_run(it, case, expectation.as_ref())).collect();
+    if judged.is_empty() && expectation.is_none() { Err(Missing(Source::Instance)) } else { Ok(judged) }
+}
+
+fn of_run<'a>(
+    run: &'a NcclTests,
+    case: &Case,
+    expectation: Option<&Expectation<'_>>,
+) -> Option<Measured<'a>> {
+    let (nodes, local) = ranks(run, case)?;
+    let cluster = match expectation {
+        Some(it) => it.cluster(nodes, local).filter(|_| same_model(run, it))?,
+        None => board(run, case).filter(|_| nodes == 1 && local == 8)?,
+    };
+    let mut rows: Vec<&Row> = run.rows.iter().filter(|it| it.size >= SMALLEST).collect();
+    rows.sort_by_key(|it| std::cmp::Reverse(it.size));
+    rows.dedup_by_key(|it| it.size);
+    rows.truncate(2);
+    let collective = collective(run, rows.first()?, nodes.checked_mul(local)?)?;
+    let rows = rows.into_iter().filter_map(|row| judged(row, collective, &cluster)).collect::<Vec<_>>();
+    (!rows.is_empty()).then_some(Measured { collective, cluster, rows })
+}
+
+fn judged<'a>(row: &'a Row, collective: Collective, cluster: &Cluster) -> Option<Judged<'a>> {
+    let normal = normal(collective, cluster, row.size)?;
+    let rates = [row.out_of_place, row.in_place];
+    let rates = || rates.iter().flatten().map(|it| it.busbw).filter(|it| *it > 0.0);
+    let near = |it: &f64| (it / normal.expected).ln().abs();
+    let rate = rates().min_by(|a, b| near(a).total_cmp(&near(b)))?;
+    let judgement = judge(collective, cluster, row.size, rate, &normal);
+    Some(Judged { row, rate, normal, judgement })
+}
+
+/// Nodes and ranks on each, if all have as many.
+fn ranks(run: &NcclTests, case: &Case) -> Option<(u32, u32)> {
+    let mut hosts: BTreeMap<&str, u32> = BTreeMap::new();
+    for device in &run.devices {
+        *hosts.entry(&device.host).or_default() += 1;
+    }
+    if let Some((_, local)) = hosts.first_key_value() {
+        let nodes = u32::try_from(hosts.len()).ok()?;
+        return hosts.values().all(|it| it == local).then_some((nodes, *local));
+    }
+    let world = case.world()?;
+    let (nodes, local) = (world.n_nodes()?, world.local_ranks()?);
+    (nodes.checked_mul(local) == world.n_ranks).then_some((nodes, local))
+}
+
+/// What was run: as the output names it, or as its columns show. The factor between the two bandwidths must fit
+/// the number of ranks: a list of ranks can be cut.
+fn collective(run: &NcclTests, row: &Row, ranks: u32) -> Option<Collective> {
+    let timing = row.out_of_place.or(row.in_place).filter(|it| it.algbw > 1.0)?;
+    let fits = |it: Collective| (timing.busbw / timing.algbw / it.bus_factor(ranks) - 1.0).abs() < 0.02;
+    let named = run.program.as_deref().and_then(|it| it.rsplit('/').next()?.parse::<Collective>().ok());
+    let shown = || {
+        let mut words = row.quote.text.split_whitespace().skip(3);
+        let (redop, root) = (words.next()?, words.next()?);
+        let sums = redop == "sum" && root == "-1";
+        [Collective::AllReduce, Collective::ReduceScatter].into_iter().find(|it| sums && fits(*it))
+    };
+    named.or_else(shown).filter(|it| fits(*it))
+}
+
+/// Whether the GPUs of the run are those of the machine, as far as both tell.
+fn same_model(run: &NcclTests, expectation: &Expectation<'_>) -> bool {
+    let here = run.devices.iter().find_map(|it| gpu::find(&it.name));
+    let there = expectation.machine.gpus.first().and_then(|it| gpu::find(it.model.as_deref()?));
+    // A description without models lets no bandwidth be told.
+    there.is_some() && here.is_none_or(|here| there.is_some_and(|it| it.family == here.family))
+}
+
+/// Eight equal GPUs that are sold on one board with an `NVSwitch` only.
+fn board(run: &NcclTests, case: &Case) -> Option<Cluster> {
+    let name = &run.devices.first()?.name;
+    let model = run.devices.iter().all(|it| it.name == *name).then(|| gpu::find(name)).flatten()?;
+    let fits = |name: &&str| {
+        catalogue::machine(name).is_some_and(|it| {
+            it.gpus.len() == 8 && it.has_nvswitch() && it.gpus[0].model.as_deref() == Some(&*model.name)
+        })
+    };
+    let mut machine = catalogue::machine(catalogue::names().find(fits)?)?;
+    machine.name = None;
+    let settings = case.nccl_version().map_or_else(Settings::default, |it| Settings::new(it.0));
+    Cluster::of_machine(&machine, 1, &settings).ok()
+}
+
+/// `1 GiB`, `96 MiB`
+pub(crate) fn size(bytes: u64) -> String {
+    match bytes {
+        _ if bytes >= 1 << 30 && bytes.is_multiple_of(1 << 30) => format!("{} GiB", bytes >> 30),
+        _ if bytes.is_multiple_of(1 << 20) => format!("{} MiB", bytes >> 20),
+        _ => format!("{bytes} bytes"),
+    }
+}
