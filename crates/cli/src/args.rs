@@ -97,6 +97,10 @@ pub(crate) struct Topo {
     #[arg(long, value_name = "NAME")]
     pub(crate) instance: Option<String>,
 
+    /// A file with a [cluster] table that describes any other machine.
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath, conflicts_with_all = ["file", "instance"])]
+    pub(crate) cluster: Option<PathBuf>,
+
     /// The model of the GPUs, where the FILE does not tell it: H100.
     #[arg(long, value_name = "MODEL")]
     pub(crate) gpu: Option<String>,

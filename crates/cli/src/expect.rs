@@ -2,6 +2,7 @@
 
 use std::fs;
 use std::io::{self, Write};
+use std::path::Path;
 
 use forecast::{Cluster, Impossible};
 use nccl::Settings;
@@ -45,13 +46,9 @@ pub(crate) fn run(args: &args::Expect, colour: Colour, out: &mut impl Write) -> 
 /// The cluster that the arguments describe.
 pub(crate) fn cluster(args: &args::Cluster, settings: &Settings) -> Result<Cluster, Impossible> {
     let mut cluster = match (&args.instance, &args.cluster) {
-        (Some(name), _) => forecast::of_catalogue(name, args.nodes.unwrap_or(1), settings)?,
+        (Some(name), _) => Cluster::of_machine(&forecast::known(name)?, args.nodes.unwrap_or(1), settings)?,
         (None, Some(path)) => {
-            let text = fs::read(path)
-                .map_err(|error| Impossible(format!("{}: {error}", path.display())))
-                .and_then(|it| {
-                    String::from_utf8(it).map_err(|_| Impossible(format!("{}: is not UTF-8", path.display())))
-                })?;
+            let text = read_text(path).map_err(Impossible)?;
             let read = forecast::read(&text, settings);
             let mut cluster = read.map_err(|it| Impossible(format!("{}: {}", path.display(), it.0)))?;
             if let Some(nodes) = args.nodes {
@@ -67,4 +64,10 @@ pub(crate) fn cluster(args: &args::Cluster, settings: &Settings) -> Result<Clust
         (cluster.pods, cluster.gpus) = (pods, gpus);
     }
     cluster.checked()
+}
+
+/// A description of a cluster; the error names the file.
+pub(crate) fn read_text(path: &Path) -> Result<String, String> {
+    let bytes = fs::read(path).map_err(|error| format!("{}: {error}", path.display()))?;
+    String::from_utf8(bytes).map_err(|_| format!("{}: is not UTF-8", path.display()))
 }

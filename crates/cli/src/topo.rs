@@ -12,7 +12,7 @@ use report::Style;
 use report::topo::{Question, Shape, Topo, TopoOverlay};
 
 use crate::args::{self, Colour, ListFormat};
-use crate::{CLEAN, UNDECIDED, complain, doctor, input, live};
+use crate::{CLEAN, UNDECIDED, complain, doctor, expect, input, live};
 
 /// Where a machine comes from.
 struct Subject {
@@ -22,6 +22,9 @@ struct Subject {
     overlay: Option<TopoOverlay>,
     /// What a log tells of the release and of variables.
     settings: Option<Settings>,
+    /// The job, where it is described with the machine.
+    nodes: Option<u32>,
+    pods: Option<(u32, u32)>,
 }
 
 /// More of a file is not read: a topology stands at the beginning of a log.
@@ -53,16 +56,19 @@ pub(crate) fn run(args: &args::Topo, colour: Colour, out: &mut impl Write) -> io
 
 /// The machine that is asked about.
 fn subject(args: &args::Topo) -> Result<Subject, String> {
-    let mut subject = match (&args.file, &args.instance) {
-        (Some(path), _) => of_file(args, path)?,
-        (None, Some(name)) => Subject {
+    let mut subject = match (&args.file, &args.cluster, &args.instance) {
+        (Some(path), ..) => of_file(args, path)?,
+        (None, Some(path), _) => of_description(path)?,
+        (None, None, Some(name)) => Subject {
             machine: known(name)?,
             source: "the catalogue".to_owned(),
             notes: Vec::new(),
             overlay: None,
             settings: None,
+            nodes: None,
+            pods: None,
         },
-        (None, None) => {
+        (None, None, None) => {
             let live = live::read();
             Subject {
                 machine: live.machine,
@@ -70,6 +76,8 @@ fn subject(args: &args::Topo) -> Result<Subject, String> {
                 notes: live.said,
                 overlay: None,
                 settings: None,
+                nodes: None,
+                pods: None,
             }
         }
     };
@@ -114,11 +122,20 @@ fn guess_compute(subject: &mut Subject) {
 }
 
 fn known(name: &str) -> Result<Machine, String> {
-    catalogue::machine(name).ok_or_else(|| {
-        let near = catalogue::suggest(name);
-        let hint =
-            if near.is_empty() { String::new() } else { format!("; did you mean {}?", near.join(" or ")) };
-        format!("`{name}` is no machine that plumb knows{hint}")
+    forecast::known(name).map_err(|it| it.0)
+}
+
+fn of_description(path: &Path) -> Result<Subject, String> {
+    let text = expect::read_text(path)?;
+    let found = forecast::describe_file(&text).map_err(|it| format!("{}: {}", path.display(), it.0))?;
+    Ok(Subject {
+        machine: found.machine,
+        source: path.display().to_string(),
+        notes: Vec::new(),
+        overlay: None,
+        settings: None,
+        nodes: Some(found.nodes),
+        pods: found.pods,
     })
 }
 
@@ -137,7 +154,7 @@ fn of_file(args: &args::Topo, path: &Path) -> Result<Subject, String> {
             let overlay = if wants_overlay { Some(draw(args, &case(), &machine)?) } else { None };
             let source = format!("{name}:{} ({})", found.line, found.kind.name());
             let settings = (found.kind == topology::Kind::Log).then(|| told(&case())).flatten();
-            Ok(Subject { machine, source, notes: found.notes, overlay, settings })
+            Ok(Subject { machine, source, notes: found.notes, overlay, settings, nodes: None, pods: None })
         }
         Err(trouble) => {
             let unreadable = || match trouble.line {
@@ -154,7 +171,15 @@ fn of_file(args: &args::Topo, path: &Path) -> Result<Subject, String> {
             let machine = known(instance)?;
             let overlay = if wants_overlay { Some(draw(args, &case, &machine)?) } else { None };
             let source = format!("the catalogue; {name} names {instance}");
-            Ok(Subject { machine, source, notes: Vec::new(), overlay, settings: told(&case) })
+            Ok(Subject {
+                machine,
+                source,
+                notes: Vec::new(),
+                overlay,
+                settings: told(&case),
+                nodes: None,
+                pods: None,
+            })
         }
     }
 }
@@ -223,11 +248,12 @@ fn ask(args: &args::Topo, subject: Subject) -> Result<Topo, String> {
     for (name, value) in &args.env {
         settings = settings.with(name, value);
     }
-    let mut layout = match args.pods {
+    let nodes = args.nodes.or(subject.nodes).or(subject.overlay.as_ref().map(|it| it.nodes));
+    let mut layout = match args.pods.or(subject.pods) {
         Some((pods, gpus)) => Layout::new(pods, gpus),
         None => Layout::whole(&subject.machine),
     }
-    .on(args.nodes.or(subject.overlay.as_ref().map(|it| it.nodes)).unwrap_or(1));
+    .on(nodes.unwrap_or(1));
     layout.same_host = args.same_host;
     layout.shared_memory = args.shared_shm;
     layout.nics_per_pod = args.nics_per_pod;

@@ -86,9 +86,11 @@ impl Cluster {
         }
         let bandwidth = link::nvlink(first.compute.unwrap_or(80), settings.version);
         let to_switch = machine.nvlinks.iter().find(|it| it.from == 0 && it.to == NvEnd::Switch);
-        let name = machine.name.as_deref().unwrap_or("this machine");
-        let instance = fabric::instance::find(name);
-        let machines = fabric::catalogue::wiring(name).and_then(|it| it.domain).unwrap_or(1);
+        let own = machine.name.as_deref();
+        let model = || first.model.as_ref().map(|it| format!("{gpus} x {it}"));
+        let name = own.map(str::to_owned).or_else(model).unwrap_or_else(|| "this machine".to_owned());
+        let instance = own.and_then(fabric::instance::find);
+        let machines = own.and_then(fabric::catalogue::wiring).and_then(|it| it.domain).unwrap_or(1);
         let peer_to_peer = peer_to_peer(machine, settings)?;
         let inside = if let Some(NvLink { count, .. }) = to_switch.filter(|_| peer_to_peer) {
             Inside::Switch {
@@ -116,7 +118,7 @@ impl Cluster {
             })
         });
         let cluster = Self {
-            machine: name.to_owned(),
+            machine: name,
             nodes,
             pods: 1,
             gpus,

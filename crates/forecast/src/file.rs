@@ -1,11 +1,26 @@
 //! A cluster described in a file: the `[cluster]` table of a job.
 
-use fabric::machine::{Machine, NicKind, NvEnd, PciLink};
-use fabric::{catalogue, gpu, link};
+use fabric::machine::{Bridge, Gpu, Machine, Nic, NicKind, NvEnd, NvLink, PciLink, Place, Socket};
+use fabric::units::GigabitsPerSecond;
+use fabric::{catalogue, gpu};
 use nccl::Settings;
 use serde::Deserialize;
 
-use crate::cluster::{Between, Cluster, Impossible, Inside};
+use crate::cluster::{Cluster, Impossible};
+
+/// Machines of one kind, and how a job is spread over them.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Description {
+    /// One of the machines.
+    pub machine: Machine,
+    /// How many.
+    pub nodes: u32,
+    /// Pods on each and GPUs in each; none for one pod with all.
+    pub pods: Option<(u32, u32)>,
+}
+
+/// More GPUs or NICs than this are in no machine.
+const MOST: u32 = 256;
 
 /// The file. Other tables belong to other commands.
 #[derive(Debug, Deserialize)]
@@ -46,21 +61,31 @@ enum Kind {
 }
 
 /// Reads a description. The error names the line where the file is wrong.
-pub fn read(text: &str, settings: &Settings) -> Result<Cluster, Impossible> {
+pub fn describe_file(text: &str) -> Result<Description, Impossible> {
     let file: File =
         toml::from_str(text).map_err(|error| Impossible(error.to_string().trim_end().to_owned()))?;
     let table = file.cluster;
-    let nodes = table.nodes.unwrap_or(1);
-    let cluster = match (&table.instance, &table.gpu) {
+    let machine = match (&table.instance, &table.gpu) {
         (Some(_), Some(_)) => return wrong("`instance` and `gpu` are both given: one is enough"),
-        (Some(name), None) => of_instance(name, &table, nodes, settings)?,
-        (None, Some(name)) => of_gpu(name, &table, nodes, settings)?,
+        (Some(name), None) => of_instance(name, &table)?,
+        (None, Some(name)) => of_gpu(name, &table)?,
         (None, None) => return wrong("[cluster] needs `instance`, or `gpu` and `gpus_per_node`"),
     };
-    match table.pods.as_deref().map(parse_pods) {
+    let pods = match table.pods.as_deref().map(parse_pods) {
+        Some(None) => return wrong("`pods` is written as 1x8: pods on each node, and GPUs in each"),
+        Some(pods) => pods,
+        None => None,
+    };
+    Ok(Description { machine, nodes: table.nodes.unwrap_or(1), pods })
+}
+
+/// Reads a description as far as bandwidth depends on it.
+pub fn read(text: &str, settings: &Settings) -> Result<Cluster, Impossible> {
+    let Description { machine, nodes, pods } = describe_file(text)?;
+    let cluster = Cluster::of_machine(&machine, nodes, settings)?;
+    match pods {
+        Some((pods, gpus)) => cluster.with_pods(pods, gpus),
         None => Ok(cluster),
-        Some(Some((pods, gpus))) => cluster.with_pods(pods, gpus),
-        Some(None) => wrong("`pods` is written as 1x8: pods on each node, and GPUs in each"),
     }
 }
 
@@ -75,72 +100,107 @@ fn wrong<T>(text: impl Into<String>) -> Result<T, Impossible> {
 }
 
 /// A machine of the catalogue.
-pub fn of_catalogue(name: &str, nodes: u32, settings: &Settings) -> Result<Cluster, Impossible> {
-    let Some(machine) = catalogue::machine(name) else {
+pub fn known(name: &str) -> Result<Machine, Impossible> {
+    catalogue::machine(name).ok_or_else(|| {
         let near = catalogue::suggest(name);
         let hint =
             if near.is_empty() { String::new() } else { format!("; did you mean {}?", near.join(" or ")) };
-        return wrong(format!("`{name}` is no machine that plumb knows{hint}"));
-    };
-    Cluster::of_machine(&machine, nodes, settings)
+        Impossible(format!("`{name}` is no machine that plumb knows{hint}"))
+    })
 }
 
-fn of_instance(name: &str, table: &Table, nodes: u32, settings: &Settings) -> Result<Cluster, Impossible> {
+fn of_instance(name: &str, table: &Table) -> Result<Machine, Impossible> {
     if table.intra.is_some() || table.inter.is_some() || table.gpus_per_node.is_some() {
         return wrong(
             "`instance` tells GPUs and links already: leave `gpus_per_node`, `intra` and `inter` out",
         );
     }
-    of_catalogue(name, nodes, settings)
+    known(name)
 }
 
-fn of_gpu(name: &str, table: &Table, nodes: u32, settings: &Settings) -> Result<Cluster, Impossible> {
+/// How the GPUs of a described machine are joined.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Intra {
+    NvLink,
+    Pci,
+    SharedMemory,
+}
+
+fn of_gpu(name: &str, table: &Table) -> Result<Machine, Impossible> {
     let Some(model) = gpu::find(name) else { return wrong(format!("`{name}` is no GPU that plumb knows")) };
     let Some(gpus) = table.gpus_per_node.filter(|it| *it > 0) else {
         return wrong("`gpu` needs `gpus_per_node`");
     };
-    let pci = model
-        .pcie_gen
-        .and_then(PciLink::generation)
-        .map(|it| link::pci(PciLink { width: model.pcie_lanes, ..it }));
-    let cluster = Cluster {
-        machine: format!("{gpus} x {}", model.name),
-        nodes,
-        pods: 1,
-        gpus,
-        gpus_there: gpus,
-        compute: Some(model.compute),
-        inside: inside(table.intra.as_deref(), model, gpus, settings)?,
-        pci,
-        between: table.inter.as_ref().map(between),
+    let nics = table.inter.as_ref().map_or(0, |it| it.nics);
+    if gpus > MOST || nics > MOST {
+        return wrong(format!("{gpus} GPUs and {nics} NICs in one machine: at most {MOST} of each"));
+    }
+    if let Some(inter) = table.inter.as_ref().filter(|it| !(it.gbps > 0.0 && it.gbps <= 1e5)) {
+        return wrong(format!("gbps = {} is no rate of a NIC", inter.gbps));
+    }
+    let intra = intra(table.intra.as_deref(), model)?;
+    // Nothing is said of the wiring: NICs are spread over the GPUs, each below one switch with its own.
+    let groups = match intra {
+        Intra::Pci => 1,
+        Intra::NvLink | Intra::SharedMemory if nics > 0 => gpus.min(nics),
+        Intra::NvLink | Intra::SharedMemory => gpus,
     };
-    cluster.checked()
+    let link =
+        model.pcie_gen.and_then(PciLink::generation).map(|it| PciLink { width: model.pcie_lanes, ..it });
+    let below = |index: u32, of: u32| Place::Bridge((index * groups / of.max(1)) as usize);
+    let gpu = |index: u32| Gpu {
+        index,
+        at: below(index, gpus),
+        bus: None,
+        link,
+        model: Some(model.name.as_str().into()),
+        compute: Some(model.compute),
+        gpudirect: Some(true),
+        rank: None,
+        c2c: None,
+    };
+    let nic = |index: u32, inter: &Inter| Nic {
+        name: format!("nic{index}").into(),
+        index,
+        at: below(index, nics),
+        bus: None,
+        link,
+        rate: Some(GigabitsPerSecond(inter.gbps)),
+        gpudirect: Some(inter.gpudirect.unwrap_or(kind(inter.kind) != NicKind::Ethernet)),
+        latency: None,
+        kind: kind(inter.kind),
+    };
+    Ok(Machine {
+        name: None,
+        sockets: vec![Socket::default()],
+        bridges: (0..groups).map(|_| Bridge { at: Place::Socket(0), bus: None, link }).collect(),
+        gpus: (0..gpus).map(gpu).collect(),
+        nics: table.inter.iter().flat_map(|inter| (0..nics).map(move |it| nic(it, inter))).collect(),
+        nvlinks: if intra == Intra::NvLink { nvlinks(model, gpus) } else { Vec::new() },
+        unknown: vec![
+            "The wiring is not described: NICs are spread evenly, below one switch with their GPUs, with links like theirs."
+                .to_owned(),
+        ],
+    })
 }
 
-fn between(inter: &Inter) -> Between {
-    let kind = match inter.kind {
+fn kind(kind: Kind) -> NicKind {
+    match kind {
         Kind::Efa => NicKind::Efa,
         Kind::Infiniband => NicKind::InfiniBand,
         Kind::Roce => NicKind::Roce,
         Kind::Ethernet => NicKind::Ethernet,
-    };
-    let gpudirect = inter.gpudirect.unwrap_or(kind != NicKind::Ethernet);
-    Between { kind, nics: inter.nics, gbps: inter.gbps, gpudirect, efa: None }
+    }
 }
 
 /// `nvlink4`, `pcie5`, `shm`; without a word, what the GPU is built for.
-fn inside(
-    word: Option<&str>,
-    model: &gpu::GpuModel,
-    gpus: u32,
-    settings: &Settings,
-) -> Result<Inside, Impossible> {
+fn intra(word: Option<&str>, model: &gpu::GpuModel) -> Result<Intra, Impossible> {
     let word = word.unwrap_or(if model.nvlink.is_some() { "nvlink" } else { "pcie" }).to_lowercase();
     if word == "shm" {
-        return Ok(Inside::Pci { peer_to_peer: false });
+        return Ok(Intra::SharedMemory);
     }
     if word.starts_with("pcie") {
-        return Ok(Inside::Pci { peer_to_peer: true });
+        return Ok(Intra::Pci);
     }
     let Some(generation) = word.strip_prefix("nvlink") else {
         return wrong(format!("intra = \"{word}\" is not known: nvlink2 to nvlink5, pcie, shm"));
@@ -149,30 +209,25 @@ fn inside(
     if !generation.is_empty() && generation != port.generation.to_string() {
         return wrong(format!("{} has NVLink {}, not {generation}", model.name, port.generation));
     }
-    let bandwidth = link::nvlink(model.compute, settings.version);
+    Ok(Intra::NvLink)
+}
+
+fn nvlinks(model: &gpu::GpuModel, gpus: u32) -> Vec<NvLink> {
+    let Some(port) = model.nvlink else { return Vec::new() };
+    let n = gpus as usize;
+    let count = port.links;
     match port.by {
-        gpu::NvLinkBy::Switch => Ok(Inside::Switch {
-            links: port.links,
-            bandwidth: bandwidth * f64::from(port.links),
-            domain: gpus,
-        }),
+        gpu::NvLinkBy::Switch => (0..n).map(|from| NvLink { from, to: NvEnd::Switch, count }).collect(),
+        // Cards in pairs.
         gpu::NvLinkBy::Bridge => {
-            let pairs = (0..gpus as usize / 2)
-                .flat_map(|it| [(2 * it, 2 * it + 1, port.links), (2 * it + 1, 2 * it, port.links)]);
-            Ok(Inside::Mesh { links: pairs.take(1024).collect(), bandwidth })
+            let pair = |from: usize| NvLink { from, to: NvEnd::Gpu(from ^ 1), count };
+            (0..n).filter(|it| it ^ 1 < n).map(pair).collect()
         }
         // Wires from GPU to GPU: the mesh of eight that all of them have.
         gpu::NvLinkBy::Wires => {
-            let machine = catalogue::machine("dgx-1v").unwrap_or_default();
-            Ok(Inside::Mesh { links: mesh(&machine), bandwidth })
+            let mesh = catalogue::machine("dgx-1v").unwrap_or_default().nvlinks;
+            let here = |it: &NvLink| it.from < n && matches!(it.to, NvEnd::Gpu(to) if to < n);
+            mesh.into_iter().filter(here).collect()
         }
     }
-}
-
-fn mesh(machine: &Machine) -> Vec<(usize, usize, u32)> {
-    let ends = machine.nvlinks.iter().filter_map(|it| match it.to {
-        NvEnd::Gpu(to) => Some((it.from, to, it.count)),
-        NvEnd::Switch | NvEnd::Socket(_) => None,
-    });
-    ends.collect()
 }

@@ -10,6 +10,6 @@ mod rings;
 
 pub use algorithm::{Algorithm, Ceiling};
 pub use cluster::{Between, Cluster, Impossible, Inside};
-pub use file::{of_catalogue, parse_pods, read};
+pub use file::{Description, describe_file, known, parse_pods, read};
 pub use judge::{Judgement, Verdict, describe, judge};
 pub use normal::{Normal, normal};

@@ -7,7 +7,9 @@ use report::Expect;
 use serde_json::Value;
 
 fn answer(measured: Option<f64>) -> Value {
-    let cluster = forecast::of_catalogue("p5.48xlarge", 2, &nccl::Settings::default()).expect("a machine");
+    let cluster =
+        forecast::read("[cluster]\ninstance = \"p5.48xlarge\"\nnodes = 2", &nccl::Settings::default())
+            .expect("a cluster");
     let normal = forecast::normal(Collective::AllReduce, &cluster, 1 << 30).expect("two ranks");
     let judged =
         measured.map(|it| (it, forecast::judge(Collective::AllReduce, &cluster, 1 << 30, it, &normal)));
