@@ -6,7 +6,7 @@ use std::path::Path;
 
 use evidence::{Case, topology};
 use fabric::machine::{Nic, NvEnd, Place};
-use fabric::{Machine, catalogue, gpu};
+use fabric::{Machine, gpu};
 use nccl::{Layout, Settings};
 use report::Style;
 use report::topo::{Question, Shape, Topo, TopoOverlay};
@@ -15,6 +15,7 @@ use crate::args::{self, Colour, ListFormat};
 use crate::{CLEAN, UNDECIDED, complain, doctor, expect, input, live};
 
 /// Where a machine comes from.
+#[derive(Default)]
 struct Subject {
     machine: Machine,
     source: String,
@@ -25,6 +26,8 @@ struct Subject {
     /// The job, where it is described with the machine.
     nodes: Option<u32>,
     pods: Option<(u32, u32)>,
+    /// What NCCL's search found.
+    graphs: Vec<topology::Graph>,
 }
 
 /// More of a file is not read: a topology stands at the beginning of a log.
@@ -59,26 +62,13 @@ fn subject(args: &args::Topo) -> Result<Subject, String> {
     let mut subject = match (&args.file, &args.cluster, &args.instance) {
         (Some(path), ..) => of_file(args, path)?,
         (None, Some(path), _) => of_description(path)?,
-        (None, None, Some(name)) => Subject {
-            machine: known(name)?,
-            source: "the catalogue".to_owned(),
-            notes: Vec::new(),
-            overlay: None,
-            settings: None,
-            nodes: None,
-            pods: None,
-        },
+        (None, None, Some(name)) => {
+            Subject { machine: known(name)?, source: "the catalogue".to_owned(), ..Subject::default() }
+        }
         (None, None, None) => {
             let live = live::read();
-            Subject {
-                machine: live.machine,
-                source: "this machine".to_owned(),
-                notes: live.said,
-                overlay: None,
-                settings: None,
-                nodes: None,
-                pods: None,
-            }
+            let source = "this machine".to_owned();
+            Subject { machine: live.machine, source, notes: live.said, ..Subject::default() }
         }
     };
     if let Some(name) = &args.gpu {
@@ -128,14 +118,13 @@ fn known(name: &str) -> Result<Machine, String> {
 fn of_description(path: &Path) -> Result<Subject, String> {
     let text = expect::read_text(path)?;
     let found = forecast::describe_file(&text).map_err(|it| format!("{}: {}", path.display(), it.0))?;
+    let source = path.display().to_string();
     Ok(Subject {
         machine: found.machine,
-        source: path.display().to_string(),
-        notes: Vec::new(),
-        overlay: None,
-        settings: None,
+        source,
         nodes: Some(found.nodes),
         pods: found.pods,
+        ..Subject::default()
     })
 }
 
@@ -143,6 +132,8 @@ fn of_file(args: &args::Topo, path: &Path) -> Result<Subject, String> {
     let name = input::name(path);
     let text = contents(path).map_err(|error| format!("{name}: {error}"))?;
     let wants_overlay = args.channel.is_some() || args.tree;
+    let channel = args.channel.unwrap_or(0);
+    let shape = if args.tree { Shape::Tree } else { Shape::Ring };
     // Rings, trees and the name of the machine are told by any log.
     let case = || evidence::read_texts([(name.as_str(), text.as_slice())]);
     match topology::read(&text) {
@@ -151,10 +142,17 @@ fn of_file(args: &args::Topo, path: &Path) -> Result<Subject, String> {
             if let Some(instance) = &args.instance {
                 fill(&mut machine, &known(instance)?);
             }
-            let overlay = if wants_overlay { Some(draw(args, &case(), &machine)?) } else { None };
+            let overlay = match found.kind {
+                _ if !wants_overlay => None,
+                topology::Kind::GraphXml => {
+                    Some(report::topo::overlay_of_graph(&found.graphs, channel, shape)?)
+                }
+                _ => Some(report::topo::overlay(&case(), &machine, channel, shape)?),
+            };
             let source = format!("{name}:{} ({})", found.line, found.kind.name());
             let settings = (found.kind == topology::Kind::Log).then(|| told(&case())).flatten();
-            Ok(Subject { machine, source, notes: found.notes, overlay, settings, nodes: None, pods: None })
+            let (notes, graphs) = (found.notes, found.graphs);
+            Ok(Subject { machine, source, notes, overlay, settings, graphs, ..Subject::default() })
         }
         Err(trouble) => {
             let unreadable = || match trouble.line {
@@ -169,17 +167,13 @@ fn of_file(args: &args::Topo, path: &Path) -> Result<Subject, String> {
             let instance = args.instance.as_deref().or_else(|| case.instance_name().map(|it| it.0));
             let Some(instance) = instance else { return Err(unreadable()) };
             let machine = known(instance)?;
-            let overlay = if wants_overlay { Some(draw(args, &case, &machine)?) } else { None };
+            let overlay = if wants_overlay {
+                Some(report::topo::overlay(&case, &machine, channel, shape)?)
+            } else {
+                None
+            };
             let source = format!("the catalogue; {name} names {instance}");
-            Ok(Subject {
-                machine,
-                source,
-                notes: Vec::new(),
-                overlay,
-                settings: told(&case),
-                nodes: None,
-                pods: None,
-            })
+            Ok(Subject { machine, source, overlay, settings: told(&case), ..Subject::default() })
         }
     }
 }
@@ -191,11 +185,6 @@ fn told(case: &Case) -> Option<Settings> {
         settings = settings.with(&it.value.0, &it.value.1);
     }
     Some(settings)
-}
-
-fn draw(args: &args::Topo, case: &Case, machine: &Machine) -> Result<TopoOverlay, String> {
-    let shape = if args.tree { Shape::Tree } else { Shape::Ring };
-    report::topo::overlay(case, machine, args.channel.unwrap_or(0), shape)
 }
 
 /// The beginning of a file, whatever it is compressed with.
@@ -266,6 +255,7 @@ fn ask(args: &args::Topo, subject: Subject) -> Result<Topo, String> {
         collective: args.collective.unwrap_or(fabric::Collective::AllReduce),
         sizes: if args.collective.is_some() { many } else { few },
         overlay: subject.overlay,
+        graphs: subject.graphs,
         notes: subject.notes,
     };
     Topo::new(&subject.machine, question).map_err(|it| it.to_string())

@@ -97,6 +97,7 @@ static TRUTHS: &[Truth] = &[
     works("g6e-topo", Severity::Info, &["topology-limited"]),
     failed("gpu-memory-full", "gpu-oom-in-nccl").never(&["gpu-out-of-memory"]),
     healthy("graph-tuning").nothing(),
+    healthy("h200-dump").nothing(),
     healthy("h200-topo").nothing(),
     healthy("healthy-1-rank").nothing(),
     healthy("healthy-2-nodes").never(&["loopback-interface-used"]),

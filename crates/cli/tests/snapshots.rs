@@ -182,6 +182,8 @@ fn topo_of_a_file() {
         ("matrix-p5", "cases/p5-topo/topo.txt"),
         ("matrix-p5-with-gpu", "cases/p5-topo/topo.txt --gpu H100"),
         ("matrix-one-gpu", "cases/h200-topo/topo.txt"),
+        ("xml-one-gpu", "cases/h200-dump/topo.xml"),
+        ("graph-one-gpu", "cases/h200-dump/graph.xml"),
         ("xml-p4d", "cases/oracle-p4d/p4d.xml"),
         ("xml-p5", "cases/oracle-p5/p5.xml --nodes 2"),
         ("xml-pcie8", "cases/oracle-pcie8/pcie8.xml"),

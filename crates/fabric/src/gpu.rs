@@ -272,7 +272,7 @@ mod tests {
             ("B200-192GB", "B200-180GB"),
             ("NVIDIA B300 SXM6 AC", "B300-288GB"),
             ("NVIDIA GB200", "GB200-186GB"),
-            ("NVIDIA GB300", "GB300-278GB"),
+            ("NVIDIA GB300", "GB300-279GB"),
             ("NVIDIA RTX PRO 6000 Blackwell Server Edition", "RTX-PRO-6000-Blackwell-SE"),
             ("RTX PRO 4500 Blackwell SE", "RTX-PRO-4500-Blackwell-SE"),
             ("NVIDIA GeForce RTX 4090", "RTX-4090"),

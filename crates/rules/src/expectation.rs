@@ -4,16 +4,21 @@
 //! `nvidia-smi topo -m` among the inputs shows. Crate `nccl` says what NCCL does there, crate `forecast` which
 //! bandwidth that gives. A rule takes its numbers from here and has none of its own.
 
+use std::cell::OnceCell;
+
 use evidence::{Case, Member, Quote, topology};
 use fabric::machine::NicKind;
 use fabric::{Collective, Machine, catalogue};
 use forecast::{Between, Cluster, Inside, Normal, normal};
-use nccl::{Decision, Job, Layout, Path, PathType, Settings};
+use nccl::{Decision, Job, Layout, Path, PathType, Paths, Settings};
 
 use crate::{Finding, Rule, efa};
 
 /// The size at which bandwidths are compared, and its name.
 const SIZE: (u64, &str) = (1 << 30, "1 GiB");
+
+/// The most GPUs and NICs of a machine that is judged: far more than any has, and the work grows with its cube.
+const DEVICES: usize = 128;
 
 /// A machine, and what NCCL should do on it.
 pub(crate) struct Expectation<'a> {
@@ -25,8 +30,11 @@ pub(crate) struct Expectation<'a> {
     pub(crate) told: Option<&'a Quote>,
     /// Whether it is known which device hangs where.
     pub(crate) wired: bool,
-    /// All its GPUs in one job, with the variables the case shows.
-    job: Job,
+    /// All its GPUs in one job, with the variables the case shows; made when it is asked for.
+    job: OnceCell<Option<Job>>,
+    settings: Settings,
+    /// The ways of the machine, whatever variables allow.
+    paths: OnceCell<Option<Paths>>,
     /// The machine with every interface by itself, for bandwidths.
     plain: Machine,
     /// The release without any variable: what the hardware allows.
@@ -44,11 +52,24 @@ impl<'a> Expectation<'a> {
         };
         let shown = || topology::of_case(case).map(|it| (it.machine, None, true));
         let (plain, told, wired) = named().or_else(shown)?;
+        if plain.gpus.len().saturating_add(plain.nics.len()) > DEVICES {
+            return None;
+        }
         let settings = settings(case);
         let name = plain.name.as_deref().unwrap_or("this machine").to_owned();
         let machine = if catalogue::groups_nics(&name) { plain.grouped() } else { plain.clone() };
-        let job = Job::new(&machine, &settings, &Layout::whole(&machine)).ok()?;
-        Some(Self { machine, name, told, wired, job, plain, bare: Settings::new(settings.version) })
+        let bare = Settings::new(settings.version);
+        let (job, paths) = (OnceCell::new(), OnceCell::new());
+        Some(Self { machine, name, told, wired, job, settings, paths, plain, bare })
+    }
+
+    fn job(&self) -> Option<&Job> {
+        let layout = || Layout::whole(&self.machine);
+        self.job.get_or_init(|| Job::new(&self.machine, &self.settings, &layout()).ok()).as_ref()
+    }
+
+    fn paths(&self) -> Option<&Paths> {
+        self.paths.get_or_init(|| Paths::new(&self.machine, &self.bare).ok()).as_ref()
     }
 
     /// GPUs of the machine.
@@ -97,23 +118,24 @@ impl<'a> Expectation<'a> {
 
     /// What NCCL should do between two GPUs, by their places in the machine.
     pub(crate) fn between(&self, one: usize, other: usize) -> Option<Decision> {
-        let rank = |gpu| (0..self.job.layout().ranks()).find(|it| self.job.gpu(*it) == Some(gpu));
-        self.job.transport(rank(one)?, rank(other)?)
+        let job = self.job()?;
+        let rank = |gpu| (0..job.layout().ranks()).find(|it| job.gpu(*it) == Some(gpu));
+        job.transport(rank(one)?, rank(other)?)
     }
 
     /// The way between two GPUs by the wires, whatever variables allow.
     pub(crate) fn wires(&self, one: usize, other: usize) -> Option<Path> {
-        Some(self.job.parts().first()?.gpu_wires(one, other)).filter(|it| it.is_connected() && one != other)
+        Some(self.paths()?.gpu_wires(one, other)).filter(|it| it.is_connected() && one != other)
     }
 
     /// The NICs next to a GPU.
     pub(crate) fn nics(&self, gpu: usize) -> Option<nccl::NearNics> {
-        self.job.paths(0)?.near_nics(gpu)
+        self.paths()?.near_nics(gpu)
     }
 
     /// The way from a GPU to a NIC by the wires, by their places in the machine.
     pub(crate) fn to_nic(&self, gpu: usize, nic: usize) -> Option<Path> {
-        Some(self.job.paths(0)?.nic_wires(gpu, nic)).filter(Path::is_connected)
+        Some(self.paths()?.nic_wires(gpu, nic)).filter(Path::is_connected)
     }
 
     /// One machine cut into pods of one GPU, each with so many NICs.
@@ -219,6 +241,12 @@ pub(crate) fn loss(best: &Cluster, now: &Cluster) -> Option<String> {
 /// What this job loses between nodes by a change of what its machines could do, in a sentence.
 pub(crate) fn loss_across(case: &Case, change: impl FnOnce(&Cluster) -> Cluster) -> Option<String> {
     let best = Expectation::of(case)?.across(case)?;
+    loss(&best, &change(&best))
+}
+
+/// The same inside one machine.
+pub(crate) fn loss_inside(case: &Case, change: impl FnOnce(&Cluster) -> Cluster) -> Option<String> {
+    let best = Expectation::of(case)?.inside(case)?;
     loss(&best, &change(&best))
 }
 

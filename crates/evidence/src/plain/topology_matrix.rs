@@ -190,8 +190,10 @@ fn plain(text: &str) -> String {
 
 /// The columns, and what is announced beside them.
 fn header(text: &str) -> Option<(Vec<Box<str>>, Vec<Heading>)> {
-    let (devices, beside) =
-        text.split_at(text.find("CPU Aff").or_else(|| text.find("NUMA Aff")).unwrap_or(text.len()));
+    // A paste can end after the first word of what stands beside the paths.
+    let cut = || text.trim_end().strip_suffix(" CPU").map(str::len);
+    let at = text.find("CPU Aff").or_else(|| text.find("NUMA Aff")).or_else(cut);
+    let (devices, beside) = text.split_at(at.unwrap_or(text.len()));
     let columns: Vec<Box<str>> = devices.split_whitespace().map(Into::into).collect();
     let first = columns.first().is_some_and(|it| numbered(it, "GPU"));
     let devices = if beside.is_empty() {

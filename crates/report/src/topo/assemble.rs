@@ -2,14 +2,15 @@
 
 use std::collections::BTreeMap;
 
+use evidence::topology::Graph;
 use fabric::machine::{Gpu, Machine, Maker, NicKind, NvEnd, Place};
 use fabric::{Collective, Transport, Version, link};
 use forecast::Cluster;
 use nccl::{Job, Layout, PathType, Paths, Settings};
 
 use super::model::{
-    Topo, TopoEdge, TopoJob, TopoNicUse, TopoNode, TopoNormal, TopoNvlink, TopoNvswitch, TopoOverlay,
-    TopoPath, TopoSocket, TopoTransport,
+    Topo, TopoEdge, TopoGraph, TopoJob, TopoNicUse, TopoNode, TopoNormal, TopoNvlink, TopoNvswitch,
+    TopoOrder, TopoOverlay, TopoPath, TopoSocket, TopoTransport,
 };
 use super::overlay;
 
@@ -31,6 +32,8 @@ pub struct Question {
     pub sizes: Vec<u64>,
     /// A ring or tree to draw on top.
     pub overlay: Option<TopoOverlay>,
+    /// What NCCL's search found, where the source tells it.
+    pub graphs: Vec<Graph>,
     /// What is odd about the source.
     pub notes: Vec<String>,
 }
@@ -38,7 +41,8 @@ pub struct Question {
 impl Topo {
     /// The answer.
     pub fn new(machine: &Machine, question: Question) -> Result<Self, nccl::Unfit> {
-        let Question { source, settings, layout, collective, sizes, mut overlay, mut notes } = question;
+        let Question { source, settings, layout, collective, sizes, mut overlay, graphs, mut notes } =
+            question;
         // The plugin joins the NICs next to a GPU into one device: that is what NCCL sees.
         let seen = if groups_nics(machine) { machine.grouped() } else { machine.clone() };
         let job = Job::new(&seen, &settings, &layout)?;
@@ -76,10 +80,46 @@ impl Topo {
                 transports: transports(&job, &layout),
             }),
             normal,
+            graphs: graphs.iter().filter(|it| it.n_channels > 0).map(|it| graph(machine, it)).collect(),
             overlay,
             notes,
             unknown,
         })
+    }
+}
+
+fn graph(machine: &Machine, it: &Graph) -> TopoGraph {
+    let nic = |index: &u32| {
+        let known = machine.nics.iter().find(|it| it.index == *index);
+        known.map_or_else(|| format!("NIC{index}"), |it| it.name.to_string())
+    };
+    let mut orders: Vec<TopoOrder> = Vec::new();
+    for (number, channel) in (0..).zip(&it.channels) {
+        let gpus = channel.gpus.iter().map(|it| format!("GPU{it}"));
+        let steps: Vec<String> =
+            channel.net_in.iter().map(nic).chain(gpus).chain(channel.net_out.iter().map(nic)).collect();
+        match orders.iter_mut().find(|it| it.steps == steps) {
+            Some(known) => known.channels.push(number),
+            None => orders.push(TopoOrder { channels: vec![number], steps }),
+        }
+    }
+    let name = match it.pattern {
+        1 => "tree, balanced",
+        2 => "tree, split",
+        3 => "tree",
+        4 => "ring",
+        5 => "NVLS",
+        6 => "CollNet",
+        _ => "other",
+    };
+    TopoGraph {
+        name: name.to_owned(),
+        channels: it.n_channels,
+        inside: it.speed_intra,
+        between: it.speed_inter,
+        path_inside: it.type_intra.to_string(),
+        path_to_nic: it.type_inter.to_string(),
+        orders,
     }
 }
 

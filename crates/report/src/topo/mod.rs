@@ -14,9 +14,9 @@ mod words;
 pub use assemble::Question;
 pub use json::json;
 pub use model::{
-    Topo, TopoEdge, TopoJob, TopoNicUse, TopoNode, TopoNormal, TopoNvlink, TopoNvswitch, TopoOverlay,
-    TopoPath, TopoSocket, TopoTransport,
+    Topo, TopoEdge, TopoGraph, TopoJob, TopoNicUse, TopoNode, TopoNormal, TopoNvlink, TopoNvswitch,
+    TopoOrder, TopoOverlay, TopoPath, TopoSocket, TopoTransport,
 };
-pub use overlay::{Shape, overlay};
+pub use overlay::{Shape, overlay, overlay_of_graph};
 pub use svg::svg;
 pub use text::text;

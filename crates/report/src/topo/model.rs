@@ -27,6 +27,8 @@ pub struct Topo {
     pub job: Option<TopoJob>,
     /// What is normal, by size.
     pub normal: Vec<TopoNormal>,
+    /// What NCCL's own search found, where the source tells it.
+    pub graphs: Vec<TopoGraph>,
     /// Rings or trees of one channel, from a log, to be drawn on top.
     pub overlay: Option<TopoOverlay>,
     /// What a person should know: what is lost, what looks slow but is the best there is.
@@ -207,6 +209,36 @@ pub struct TopoNormal {
     pub ceiling: String,
     /// Whether published measurements stand behind it.
     pub calibrated: bool,
+}
+
+/// What NCCL's search found for one algorithm.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct TopoGraph {
+    /// `ring`, `tree`, `NVLS`, ...
+    pub name: String,
+    /// How many channels, before NCCL doubles them.
+    pub channels: u32,
+    /// What a channel gets inside a machine.
+    #[serde(rename = "GBps_inside")]
+    pub inside: f64,
+    /// What a channel gets between machines.
+    #[serde(rename = "GBps_between")]
+    pub between: f64,
+    /// The farthest path between its GPUs.
+    pub path_inside: String,
+    /// The farthest path to a NIC.
+    pub path_to_nic: String,
+    /// Different orders of GPUs, with the channels that have them: `0-3`.
+    pub orders: Vec<TopoOrder>,
+}
+
+/// The order of GPUs in some channels.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct TopoOrder {
+    /// The channels.
+    pub channels: Vec<u32>,
+    /// From the NIC it comes in by, over the GPUs, to the NIC it leaves by.
+    pub steps: Vec<String>,
 }
 
 /// A ring or tree of a channel, over several machines.

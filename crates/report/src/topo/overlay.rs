@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use evidence::topology::Graph;
 use evidence::{Case, Communicator};
 use fabric::Machine;
 
@@ -17,6 +18,15 @@ pub enum Shape {
     Ring,
     /// The tree.
     Tree,
+}
+
+impl Shape {
+    fn name(self) -> &'static str {
+        match self {
+            Self::Ring => "ring",
+            Self::Tree => "tree",
+        }
+    }
 }
 
 /// The ring or tree of a channel of the largest communicator. The error says what the log lacks.
@@ -40,11 +50,31 @@ pub fn overlay(case: &Case, machine: &Machine, channel: u32, shape: Shape) -> Re
         let guess = if a.0 == b.0 { INSIDE } else { "NET" };
         TopoEdge { from: a, to: b, family: family.unwrap_or(guess).to_owned(), nic }
     });
-    let name = match shape {
-        Shape::Ring => format!("ring {channel}"),
-        Shape::Tree => format!("tree {channel}"),
+    Ok(TopoOverlay { name: format!("{} {channel}", shape.name()), nodes, edges: edges.collect() })
+}
+
+/// The same from what NCCL's search found for one machine.
+pub fn overlay_of_graph(graphs: &[Graph], channel: u32, shape: Shape) -> Result<TopoOverlay, String> {
+    let wanted = |it: &&Graph| match shape {
+        Shape::Ring => it.pattern == 4,
+        Shape::Tree => (1..=3).contains(&it.pattern),
     };
-    Ok(TopoOverlay { name, nodes, edges: edges.collect() })
+    let graph = graphs.iter().find(wanted).ok_or("there is no such graph in the file")?;
+    let found = graph.channels.get(channel as usize);
+    let found =
+        found.ok_or_else(|| format!("there is no channel {channel}: there are {}", graph.channels.len()))?;
+    let place = |gpu: u32| (0, gpu);
+    // A tree is a chain inside a machine, and a ring closes if no NIC is part of it.
+    let closes = shape == Shape::Ring && found.net_out.is_none() && found.gpus.len() > 1;
+    let next = found.gpus.iter().skip(1).chain(found.gpus.first().filter(|_| closes));
+    let edge = |(from, to): (&u32, &u32)| TopoEdge {
+        from: place(*from),
+        to: place(*to),
+        family: INSIDE.to_owned(),
+        nic: None,
+    };
+    let edges = found.gpus.iter().zip(next).map(edge).collect();
+    Ok(TopoOverlay { name: format!("{} {channel}", shape.name()), nodes: 1, edges })
 }
 
 fn ring(world: &Communicator, channel: u32) -> Result<Vec<(u32, u32)>, String> {

@@ -9,13 +9,15 @@ use std::io::{self, Write};
 use anstyle::{AnsiColor, Style as Ansi};
 
 use super::words::{bandwidth, names, number, shared, some_names, time};
-use super::{Topo, TopoJob, TopoNode, TopoNormal, TopoOverlay, drawing, matrix, tree};
+use super::{Topo, TopoGraph, TopoJob, TopoNode, TopoNormal, TopoOverlay, drawing, matrix, tree};
 use crate::Style;
 use crate::expect::shown;
 use crate::text::{bytes, clean, counted, cut, width, wrap};
 
 /// How many kinds of connections are shown one by one.
 const TRANSPORTS: usize = 12;
+/// How many orders of GPUs are shown of one algorithm.
+const ORDERS: usize = 4;
 /// How many places of a ring are shown.
 const PLACES: usize = 64;
 
@@ -29,6 +31,7 @@ pub fn text(topo: &Topo, style: Style, out: &mut impl Write) -> io::Result<()> {
     if let Some(job) = &topo.job {
         page.job(job, out)?;
     }
+    page.graphs(&topo.graphs, out)?;
     if let Some(overlay) = &topo.overlay {
         page.overlay(topo, overlay, out)?;
     }
@@ -208,6 +211,46 @@ impl Page {
         }
         if job.transports.len() > TRANSPORTS {
             writeln!(out, "  and {} more (all of them: --format json)", job.transports.len() - TRANSPORTS)?;
+        }
+        Ok(())
+    }
+
+    /// What NCCL's search found: channels, what each gets, and the order of GPUs.
+    fn graphs(&self, graphs: &[TopoGraph], out: &mut impl Write) -> io::Result<()> {
+        if graphs.is_empty() {
+            return Ok(());
+        }
+        self.heading("what NCCL's search found, before channels are doubled", out)?;
+        for it in graphs {
+            let text = format!(
+                "{} of {} inside ({}), {} between machines (NIC at {})",
+                counted(it.channels as usize, "channel"),
+                bandwidth(it.inside),
+                clean(&it.path_inside),
+                bandwidth(it.between),
+                clean(&it.path_to_nic)
+            );
+            self.row(&clean(&it.name), 15, &text, Ansi::new().bold(), out)?;
+            for order in it.orders.iter().take(ORDERS) {
+                let channels = match order.channels.as_slice() {
+                    [one] => one.to_string(),
+                    [first, .., last] if (last - first) as usize + 1 == order.channels.len() => {
+                        format!("{first}-{last}")
+                    }
+                    many => many.iter().map(u32::to_string).collect::<Vec<_>>().join(","),
+                };
+                let steps: Vec<String> = order.steps.iter().map(|it| clean(it)).collect();
+                self.row("", 15, &format!("{channels}: {}", steps.join(" > ")), Ansi::new(), out)?;
+            }
+            if it.orders.len() > ORDERS {
+                self.row(
+                    "",
+                    15,
+                    &format!("and {} more orders (--format json)", it.orders.len() - ORDERS),
+                    Ansi::new(),
+                    out,
+                )?;
+            }
         }
         Ok(())
     }

@@ -7,6 +7,7 @@ use evidence::{Case, Missing, Quote, Source};
 use fabric::Transport;
 
 use super::machine::{Nvlink, nvlink};
+use crate::expectation;
 use crate::{Confidence, Finding, Role, Rule, Severity};
 
 /// See the module documentation.
@@ -45,7 +46,8 @@ fn check(case: &Case) -> Result<Vec<Finding>, Missing> {
             Finding::new(Confidence::Likely, message).seen_all(quotes).seen_all(bound).about("host", host);
         // Where there is no NVLink to lose, little is lost.
         let severity = if nvlink(case) == Some(Nvlink::Absent) { Severity::Info } else { Severity::Warning };
-        return Ok(vec![finding.severity(severity)]);
+        let loss = expectation::loss_inside(case, expectation::through_host);
+        return Ok(vec![finding.severity(severity).with_numbers(&RULE, loss)]);
     }
     let refused: Vec<_> =
         case.sightings_of(&IPC_OPEN_FAILED).filter(|it| !it.get("why").contains("peer access")).collect();

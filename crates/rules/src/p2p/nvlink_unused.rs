@@ -26,7 +26,14 @@ pub static RULE: Rule = Rule {
     check,
 };
 
+/// What to look at where the links themselves are missing.
+const LINKS: &str = "Look at `nvidia-smi topo -m` and `nvidia-smi nvlink --status` inside the container, and at the Fabric Manager on the \
+                     host.";
+
 fn check(case: &Case) -> Result<Vec<Finding>, Missing> {
+    if let Some(finding) = not_shown(case) {
+        return Ok(vec![finding]);
+    }
     case.connections()?;
     let expectation = Expectation::of(case);
     let mut pairs = host_memory_pairs(case);
@@ -55,8 +62,7 @@ fn check(case: &Case) -> Result<Vec<Finding>, Missing> {
         first.0,
         first.1
     );
-    let inside = expectation.and_then(|it| it.inside(case));
-    let loss = inside.and_then(|it| expectation::loss(&it, &expectation::through_host(&it)));
+    let loss = expectation::loss_inside(case, expectation::through_host);
     let finding =
         Finding::new(confidence, message).seen_all(setting.map(|it| it.1)).with_numbers(&RULE, loss);
     Ok(vec![finding.seen_all(pairs.iter().map(|it| it.1)).or("gpu-isolation-per-process")])
@@ -77,11 +83,25 @@ fn over_pci(case: &Case, expectation: &Expectation<'_>) -> Option<Finding> {
         "ranks {} and {} reach each other over PCIe (`via P2P` without `/read`), although {} has NVLink of {rate} GB/s",
         first.0, first.1, expectation.name
     );
-    let inside = expectation.inside(case)?;
     let finding = Finding::new(Confidence::Likely, message)
-        .with_numbers(&RULE, expectation::loss(&inside, &expectation::over_pci(&inside)))
-        .fix("Look at `nvidia-smi topo -m` and `nvidia-smi nvlink --status` inside the container, and at the Fabric Manager on the host.");
+        .with_numbers(&RULE, expectation::loss_inside(case, expectation::over_pci))
+        .fix(LINKS);
     Some(finding.seen_all(pairs.iter().map(|it| it.1)).or("nvlink-fault").or("fabric-manager-not-running"))
+}
+
+/// `nvidia-smi` shows GPUs without the NVLink that this machine is known to have.
+fn not_shown(case: &Case) -> Option<Finding> {
+    let expectation = Expectation::of(case).filter(|it| it.told.is_some() && it.machine.has_nvswitch())?;
+    let matrix = case.matrices.iter().find(|it| it.n_gpus() > 1)?;
+    let (one, other, path) = matrix.gpu_paths().find(|it| !it.2.starts_with("NV"))?;
+    let message = format!(
+        "`nvidia-smi topo -m` shows {path} between {one} and {other}, although {} has NVLink of {} GB/s",
+        expectation.name,
+        expectation::number(expectation.wires(0, 1)?.bandwidth)
+    );
+    let finding = Finding::new(Confidence::Likely, message).seen(&matrix.quote).seen_all(expectation.told);
+    let loss = expectation::loss_inside(case, expectation::over_pci);
+    Some(finding.with_numbers(&RULE, loss).fix(LINKS).or("nvlink-fault").or("fabric-manager-not-running"))
 }
 
 #[cfg(test)]
@@ -101,6 +121,9 @@ mod tests {
 
     #[test]
     fn names_the_setting() {
+        let off = "n:1:1 [0] NCCL INFO NCCL_P2P_DISABLE set by environment to 1\n";
+        let found = findings(&RULE, &format!("{P4D}{off}{SHM}"));
+        assert!(found[0].message.contains("NVLink of 240 GB/s: NCCL_P2P_DISABLE=1"), "{}", found[0].message);
         let level = "n:1:1 [0] NCCL INFO NCCL_P2P_LEVEL set by environment to LOC\n";
         let found = findings(&RULE, &format!("{P4D}{level}{SHM}"));
         assert!(found[0].message.contains("NCCL_P2P_LEVEL=LOC"), "{}", found[0].message);
@@ -122,6 +145,18 @@ mod tests {
         let why = found[0].why.as_ref().unwrap();
         assert!(why.starts_with("Expected loss: all_reduce of 1 GiB on 8 GPUs of one p4d.24xlarge"), "{why}");
         assert!(why.contains("times less"), "{why}");
+    }
+
+    #[test]
+    fn a_matrix_without_the_links_of_the_machine() {
+        let matrix = |path: &str| format!("{P4D}\tGPU0\tGPU1\nGPU0\t X \t{path}\nGPU1\t{path}\t X \n\n");
+        let found = findings(&RULE, &matrix("PXB"));
+        assert_eq!(
+            found[0].message,
+            "`nvidia-smi topo -m` shows PXB between GPU0 and GPU1, although p4d.24xlarge has NVLink of 240 GB/s"
+        );
+        quiet(&RULE, &matrix("NV12"));
+        quiet(&RULE, &matrix("PHB").replace("p4d.24xlarge", "g6e.12xlarge"));
     }
 
     #[test]

@@ -3,6 +3,7 @@
 use evidence::{Case, Missing, Quote, Source};
 
 use super::machine::{Nvlink, host_memory_pairs, nvlink, p2p_off};
+use crate::expectation;
 use crate::{Confidence, Finding, Role, Rule, Severity};
 
 /// See the module documentation.
@@ -37,8 +38,10 @@ fn check(case: &Case) -> Result<Vec<Finding>, Missing> {
                 if joined { ", and these have NVLink" } else { "" }
             );
             let severity = if joined { Severity::Warning } else { Severity::Info };
-            findings
-                .push(said(message, quote, "NCCL_P2P_DISABLE").severity(severity).or("iommu-acs-p2p-hang"));
+            let loss = joined.then(|| expectation::loss_inside(case, expectation::through_host)).flatten();
+            let finding =
+                said(message, quote, "NCCL_P2P_DISABLE").severity(severity).with_numbers(&RULE, loss);
+            findings.push(finding.or("iommu-acs-p2p-hang"));
         }
     }
     if let Some(quote) = set_to_one(case, "NCCL_SHM_DISABLE").filter(|_| !one_gpu_a_node) {

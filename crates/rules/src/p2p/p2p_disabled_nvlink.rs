@@ -6,6 +6,7 @@ use evidence::signals::p2p::{P2P_OFF, P2P_OFF_ON_NVLINK};
 use evidence::{Case, Missing, Source};
 
 use super::machine::{Nvlink, counted, nvlink};
+use crate::expectation;
 use crate::{Confidence, Finding, Role, Rule, Severity};
 
 /// See the module documentation.
@@ -38,6 +39,7 @@ fn check(case: &Case) -> Result<Vec<Finding>, Missing> {
         return Ok(vec![
             Finding::new(Confidence::Certain, message)
                 .by(case, &found)
+                .with_numbers(&RULE, expectation::loss_inside(case, expectation::through_host))
                 .or("nvlink-fault")
                 .or("fabric-manager-not-running"),
         ]);
@@ -58,6 +60,7 @@ fn check(case: &Case) -> Result<Vec<Finding>, Missing> {
         Finding::new(Confidence::Likely, message)
             .by(case, &near)
             .severity(Severity::Warning)
+            .with_numbers(&RULE, expectation::loss_inside(case, expectation::through_host))
             .or("p2p-not-available-vm"),
     ])
 }

@@ -3,6 +3,7 @@
 use evidence::plain::TopologyMatrix;
 use evidence::{Case, Missing, Source};
 
+use crate::expectation::Expectation;
 use crate::{Confidence, Finding, Role, Rule, Severity};
 
 /// See the module documentation.
@@ -25,6 +26,10 @@ pub static RULE: Rule = Rule {
 fn check(case: &Case) -> Result<Vec<Finding>, Missing> {
     if case.matrices.is_empty() {
         return Err(Missing(Source::TopologyMatrix));
+    }
+    // A machine that is known to have NVLink everywhere has lost it, and another rule says so.
+    if Expectation::of(case).is_some_and(|it| it.told.is_some() && it.machine.has_nvswitch()) {
+        return Ok(Vec::new());
     }
     Ok(case.matrices.iter().find_map(limited).into_iter().collect())
 }
