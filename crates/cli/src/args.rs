@@ -129,7 +129,7 @@ pub(crate) struct Topo {
     #[arg(long, value_parser = version, value_name = "VERSION")]
     pub(crate) nccl: Option<fabric::Version>,
 
-    /// A variable NCCL reads, as in NCCL_P2P_LEVEL=SYS. Can be given several times.
+    /// A variable NCCL reads, as in `NCCL_P2P_LEVEL=SYS`. Can be given several times.
     #[arg(long, value_parser = variable, value_name = "NAME=VALUE")]
     pub(crate) env: Vec<(String, String)>,
 
@@ -160,7 +160,7 @@ pub(crate) struct Expect {
     pub(crate) collective: fabric::Collective,
 
     #[command(flatten)]
-    pub(crate) cluster: Cluster,
+    pub(crate) machines: Machines,
 
     /// Bytes, as nccl-tests counts them: 8, 4K, 1M, 1G.
     #[arg(long, short, default_value = "1G", value_parser = size, value_name = "BYTES")]
@@ -174,7 +174,7 @@ pub(crate) struct Expect {
     #[arg(long, value_parser = version, value_name = "VERSION")]
     pub(crate) nccl: Option<fabric::Version>,
 
-    /// A variable NCCL reads, as in NCCL_P2P_DISABLE=1. Can be given several times.
+    /// A variable NCCL reads, as in `NCCL_P2P_DISABLE=1`. Can be given several times.
     #[arg(long, value_parser = variable, value_name = "NAME=VALUE")]
     pub(crate) env: Vec<(String, String)>,
 
@@ -185,7 +185,7 @@ pub(crate) struct Expect {
 
 /// Which machines, and how a job is spread over them.
 #[derive(Debug, Args)]
-pub(crate) struct Cluster {
+pub(crate) struct Machines {
     /// A machine by its name: p5.48xlarge, dgx-h100.
     #[arg(long, value_name = "NAME", conflicts_with = "cluster")]
     pub(crate) instance: Option<String>,

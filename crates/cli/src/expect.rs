@@ -16,7 +16,7 @@ pub(crate) fn run(args: &args::Expect, colour: Colour, out: &mut impl Write) -> 
     for (name, value) in &args.env {
         settings = settings.with(name, value);
     }
-    let cluster = match cluster(&args.cluster, &settings) {
+    let cluster = match cluster(&args.machines, &settings) {
         Ok(it) => it,
         Err(Impossible(reason)) => {
             complain(&format!("error: {reason}"));
@@ -44,7 +44,7 @@ pub(crate) fn run(args: &args::Expect, colour: Colour, out: &mut impl Write) -> 
 }
 
 /// The cluster that the arguments describe.
-pub(crate) fn cluster(args: &args::Cluster, settings: &Settings) -> Result<Cluster, Impossible> {
+pub(crate) fn cluster(args: &args::Machines, settings: &Settings) -> Result<Cluster, Impossible> {
     let mut cluster = match (&args.instance, &args.cluster) {
         (Some(name), _) => Cluster::of_machine(&forecast::known(name)?, args.nodes.unwrap_or(1), settings)?,
         (None, Some(path)) => {
