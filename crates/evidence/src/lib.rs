@@ -26,6 +26,7 @@ mod segment;
 pub mod signals;
 mod source;
 pub mod topology;
+pub mod yaml;
 
 pub use absent::Absent;
 pub use case::{BINARY, Case, CaseBuilder, Process};
