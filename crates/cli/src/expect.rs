@@ -1,7 +1,7 @@
 //! `plumb expect`: is this number normal?
 
-use std::fs;
-use std::io::{self, Write};
+use std::fmt::Display;
+use std::io::{self, Read as _, Write};
 use std::path::Path;
 
 use forecast::{Cluster, Impossible};
@@ -9,7 +9,10 @@ use nccl::Settings;
 use report::{Expect, Style};
 
 use crate::args::{self, Colour, ListFormat};
-use crate::{CLEAN, FINDINGS, UNDECIDED, complain, doctor};
+use crate::{CLEAN, FINDINGS, UNDECIDED, complain, doctor, input};
+
+/// More than anyone writes into a description.
+const LONGEST: u64 = 1 << 20;
 
 pub(crate) fn run(args: &args::Expect, colour: Colour, out: &mut impl Write) -> io::Result<u8> {
     let mut settings = Settings::new(args.nccl.unwrap_or(Settings::NEWEST));
@@ -50,7 +53,7 @@ pub(crate) fn cluster(args: &args::Machines, settings: &Settings) -> Result<Clus
         (None, Some(path)) => {
             let text = read_text(path).map_err(Impossible)?;
             let read = forecast::read(&text, settings);
-            let mut cluster = read.map_err(|it| Impossible(format!("{}: {}", path.display(), it.0)))?;
+            let mut cluster = read.map_err(|it| Impossible(format!("{}: {}", input::name(path), it.0)))?;
             if let Some(nodes) = args.nodes {
                 cluster.nodes = nodes;
             }
@@ -68,6 +71,11 @@ pub(crate) fn cluster(args: &args::Machines, settings: &Settings) -> Result<Clus
 
 /// A description of a cluster; the error names the file.
 pub(crate) fn read_text(path: &Path) -> Result<String, String> {
-    let bytes = fs::read(path).map_err(|error| format!("{}: {error}", path.display()))?;
-    String::from_utf8(bytes).map_err(|_| format!("{}: is not UTF-8", path.display()))
+    let named = |reason: &dyn Display| format!("{}: {reason}", input::name(path));
+    let mut bytes = Vec::new();
+    let read = input::open_whole(path).and_then(|it| it.take(LONGEST + 1).read_to_end(&mut bytes));
+    if read.map_err(|error| named(&error))? as u64 > LONGEST {
+        return Err(named(&"is longer than 1 MiB"));
+    }
+    String::from_utf8(bytes).map_err(|_| named(&"is not UTF-8"))
 }

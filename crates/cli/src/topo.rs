@@ -59,6 +59,9 @@ pub(crate) fn run(args: &args::Topo, colour: Colour, out: &mut impl Write) -> io
 
 /// The machine that is asked about.
 fn subject(args: &args::Topo) -> Result<Subject, String> {
+    if args.file.is_none() && (args.channel.is_some() || args.tree) {
+        return Err("--channel and --tree draw what a log tells: give the FILE of one".to_owned());
+    }
     let mut subject = match (&args.file, &args.cluster, &args.instance) {
         (Some(path), ..) => of_file(args, path)?,
         (None, Some(path), _) => of_description(path)?,
@@ -117,8 +120,8 @@ fn known(name: &str) -> Result<Machine, String> {
 
 fn of_description(path: &Path) -> Result<Subject, String> {
     let text = expect::read_text(path)?;
-    let found = forecast::describe_file(&text).map_err(|it| format!("{}: {}", path.display(), it.0))?;
-    let source = path.display().to_string();
+    let found = forecast::describe_file(&text).map_err(|it| format!("{}: {}", input::name(path), it.0))?;
+    let source = input::name(path);
     Ok(Subject {
         machine: found.machine,
         source,
@@ -134,6 +137,7 @@ fn of_file(args: &args::Topo, path: &Path) -> Result<Subject, String> {
     let wants_overlay = args.channel.is_some() || args.tree;
     let channel = args.channel.unwrap_or(0);
     let shape = if args.tree { Shape::Tree } else { Shape::Ring };
+    let named = |reason: String| format!("{name}: {reason}");
     // Rings, trees and the name of the machine are told by any log.
     let case = || evidence::read_texts([(name.as_str(), text.as_slice())]);
     match topology::read(&text) {
@@ -145,9 +149,9 @@ fn of_file(args: &args::Topo, path: &Path) -> Result<Subject, String> {
             let overlay = match found.kind {
                 _ if !wants_overlay => None,
                 topology::Kind::GraphXml => {
-                    Some(report::topo::overlay_of_graph(&found.graphs, channel, shape)?)
+                    Some(report::topo::overlay_of_graph(&found.graphs, channel, shape).map_err(named)?)
                 }
-                _ => Some(report::topo::overlay(&case(), &machine, channel, shape)?),
+                _ => Some(report::topo::overlay(&case(), &machine, channel, shape).map_err(named)?),
             };
             let source = format!("{name}:{} ({})", found.line, found.kind.name());
             let settings = (found.kind == topology::Kind::Log).then(|| told(&case())).flatten();
@@ -168,7 +172,7 @@ fn of_file(args: &args::Topo, path: &Path) -> Result<Subject, String> {
             let Some(instance) = instance else { return Err(unreadable()) };
             let machine = known(instance)?;
             let overlay = if wants_overlay {
-                Some(report::topo::overlay(&case, &machine, channel, shape)?)
+                Some(report::topo::overlay(&case, &machine, channel, shape).map_err(named)?)
             } else {
                 None
             };
@@ -258,5 +262,8 @@ fn ask(args: &args::Topo, subject: Subject) -> Result<Topo, String> {
         graphs: subject.graphs,
         notes: subject.notes,
     };
-    Topo::new(&subject.machine, question).map_err(|it| it.to_string())
+    Topo::new(&subject.machine, question).map_err(|it| match args.file.as_ref().or(args.cluster.as_ref()) {
+        Some(path) => format!("{}: {it}", input::name(path)),
+        None => it.to_string(),
+    })
 }

@@ -25,6 +25,7 @@ mod scan;
 mod segment;
 pub mod signals;
 mod source;
+pub mod submission;
 pub mod topology;
 pub mod yaml;
 

@@ -1,5 +1,7 @@
 //! A cluster as far as bandwidth depends on it.
 
+use std::ops::RangeInclusive;
+
 use fabric::machine::{Machine, NicKind, NvEnd, NvLink};
 use fabric::{Transport, link};
 use nccl::{Job, Layout, Paths, Settings};
@@ -69,6 +71,9 @@ pub struct Between {
     /// The generation of EFA, where it is one.
     pub efa: Option<u8>,
 }
+
+/// Rates that a NIC can have, in Gbit/s.
+pub(crate) const NIC_RATES: RangeInclusive<f64> = 1e-3..=1e5;
 
 /// A description that cannot be, in words.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -142,6 +147,10 @@ impl Cluster {
         let wrong = |text: String| Err(Impossible(text));
         if self.nodes == 0 || self.pods == 0 || self.gpus == 0 {
             return wrong("a job needs at least one node, one pod and one GPU".to_owned());
+        }
+        // A file can say anything.
+        if let Some(between) = self.between.filter(|it| !NIC_RATES.contains(&it.gbps)) {
+            return wrong(format!("{:?} Gbps is no rate of a NIC", between.gbps));
         }
         match self.pods.checked_mul(self.gpus) {
             Some(used) if used <= self.gpus_there => {}

@@ -6,7 +6,7 @@ use fabric::{catalogue, gpu};
 use nccl::Settings;
 use serde::Deserialize;
 
-use crate::cluster::{Cluster, Impossible};
+use crate::cluster::{Cluster, Impossible, NIC_RATES};
 
 /// Machines of one kind, and how a job is spread over them.
 #[derive(Debug, Clone, PartialEq)]
@@ -135,8 +135,8 @@ fn of_gpu(name: &str, table: &Table) -> Result<Machine, Impossible> {
     if gpus > MOST || nics > MOST {
         return wrong(format!("{gpus} GPUs and {nics} NICs in one machine: at most {MOST} of each"));
     }
-    if let Some(inter) = table.inter.as_ref().filter(|it| !(it.gbps > 0.0 && it.gbps <= 1e5)) {
-        return wrong(format!("gbps = {} is no rate of a NIC", inter.gbps));
+    if let Some(inter) = table.inter.as_ref().filter(|it| !NIC_RATES.contains(&it.gbps)) {
+        return wrong(format!("gbps = {:?} is no rate of a NIC", inter.gbps));
     }
     let intra = intra(table.intra.as_deref(), model)?;
     // Nothing is said of the wiring: NICs are spread over the GPUs, each below one switch with its own.

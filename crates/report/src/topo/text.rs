@@ -21,6 +21,9 @@ const ORDERS: usize = 4;
 /// How many places of a ring are shown.
 const PLACES: usize = 64;
 
+/// Names of NICs are cut to this.
+const NAME: usize = 40;
+
 /// Writes the answer.
 pub fn text(topo: &Topo, style: Style, out: &mut impl Write) -> io::Result<()> {
     let page = Page { style: Style { width: style.width.clamp(40, 160), ..style } };
@@ -157,7 +160,8 @@ impl Page {
         let gpus: Vec<String> = groups.iter().map(|it| names(&it.0)).collect();
         let room = gpus.iter().map(|it| width(it)).max().unwrap_or(0).min(16);
         let nics = |it: &super::TopoNicUse| {
-            let list: Vec<&str> = it.nics.iter().map(String::as_str).collect();
+            let list: Vec<String> = it.nics.iter().map(|it| cut(it, NAME)).collect();
+            let list: Vec<&str> = list.iter().map(String::as_str).collect();
             if list.is_empty() { "none".to_owned() } else { some_names(&list, 4) }
         };
         let wide = groups.iter().map(|it| width(&nics(it.1))).max().unwrap_or(0).min(24);
@@ -272,7 +276,7 @@ impl Page {
                 text.push_str(&format!("{begin}{}", place(edge.from)));
             }
             let way = match (&*edge.family, &edge.nic) {
-                (family, Some(nic)) => format!("{family} {nic}"),
+                (family, Some(nic)) => format!("{family} {}", cut(nic, NAME)),
                 (family, None) => family.to_owned(),
             };
             text.push_str(&format!(" -{}-> {}", clean(&way).replace(' ', "\u{a0}"), place(edge.to)));

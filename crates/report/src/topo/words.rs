@@ -8,6 +8,9 @@ pub(super) fn number(value: f64) -> String {
     if !value.is_finite() {
         return "?".to_owned();
     }
+    if value.abs() >= 1e9 {
+        return format!("{value:.1e}");
+    }
     let text = shown(value);
     if text.contains('.') { text.trim_end_matches('0').trim_end_matches('.').to_owned() } else { text }
 }
@@ -85,6 +88,7 @@ mod tests {
             (0.352, "0.35"),
             (0.0, "0"),
             (f64::NAN, "?"),
+            (1e308, "1.0e308"),
         ] {
             assert_eq!(number(value), text);
         }

@@ -1,0 +1,354 @@
+//! Commands that start ranks, and the variables set in them, wherever a shell would read them.
+
+use std::ops::Range;
+
+use super::{Owner, Setting, Submission, Written};
+use crate::yaml::{Kind, NodeId};
+
+/// A command that starts ranks.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Launch {
+    /// What starts them.
+    pub launcher: Launcher,
+    /// Its words, the launcher's own first.
+    pub words: Vec<Word>,
+    /// The pod and container it stands in.
+    pub owner: Option<Owner>,
+}
+
+/// What starts ranks.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Launcher {
+    /// `torchrun`, `python -m torch.distributed.run`, `torch.distributed.launch`.
+    Torchrun,
+    /// `mpirun`, `mpiexec`.
+    Mpirun,
+    /// `srun`.
+    Srun,
+    /// `deepspeed`.
+    DeepSpeed,
+    /// `accelerate launch`.
+    Accelerate,
+    /// `all_reduce_perf` and its sisters, started directly.
+    NcclTests,
+}
+
+/// A word of a command.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Word {
+    /// Without quotes.
+    pub text: Box<str>,
+    /// Where it stands in the file.
+    pub range: Range<usize>,
+}
+
+impl Launch {
+    /// The value of an option in any of its spellings: `--nnodes 4`, `--nnodes=4`, `-np 16`, `-N8`.
+    pub fn option(&self, names: &[&str]) -> Option<&Word> {
+        let mut words = self.own().iter().peekable();
+        while let Some(word) = words.next() {
+            for name in names {
+                // torchrun takes `-` and `_` alike.
+                let same = |it: &str| it.replace('_', "-") == name.replace('_', "-");
+                if same(&word.text) {
+                    return words.peek().copied();
+                }
+                if let Some((option, _)) = word.text.split_once('=').filter(|it| same(it.0)) {
+                    // The value is a part of the word; the word is the place.
+                    let _ = option;
+                    return Some(word);
+                }
+            }
+        }
+        None
+    }
+
+    /// The value of an option as a text.
+    pub fn value(&self, names: &[&str]) -> Option<&str> {
+        let word = self.option(names)?;
+        let same = |it: &str| names.iter().any(|name| it.replace('_', "-") == name.replace('_', "-"));
+        match word.text.split_once('=') {
+            Some((option, value)) if same(option) => Some(value),
+            _ => Some(&word.text),
+        }
+    }
+
+    /// The value of an option as a number.
+    pub fn number(&self, names: &[&str]) -> Option<u64> {
+        self.value(names)?.parse().ok()
+    }
+
+    /// Whether an option is given at all.
+    pub fn has(&self, names: &[&str]) -> bool {
+        let same = |it: &str, name: &&str| it.replace('_', "-") == name.replace('_', "-");
+        self.own()
+            .iter()
+            .any(|it| names.iter().any(|name| same(it.text.split('=').next().unwrap_or_default(), name)))
+    }
+
+    /// The words up to the program that is started.
+    fn own(&self) -> &[Word] {
+        let program = |it: &Word| it.text.ends_with(".py") || it.text.ends_with("_perf") || &*it.text == "--";
+        let skip = usize::from(self.launcher != Launcher::NcclTests);
+        let end = self.words.iter().skip(skip).position(program).map_or(self.words.len(), |it| it + skip);
+        if self.launcher == Launcher::NcclTests {
+            &self.words
+        } else {
+            self.words.get(..end).unwrap_or_default()
+        }
+    }
+
+    /// The program of nccl-tests that a launcher starts, as a command of its own.
+    pub fn nccl_tests(&self) -> Option<Self> {
+        let at = self.words.iter().position(|it| is_nccl_test(&it.text))?;
+        let words = self.words.get(at..)?.to_vec();
+        Some(Self { launcher: Launcher::NcclTests, words, owner: self.owner })
+    }
+}
+
+/// Cuts a part of a shell text into commands of words. It is no shell: it knows quotes, comments, `\` at line ends, `;`, `&&`, `||`,
+/// `|`, and leaves `$` and all else as it is.
+pub fn words(text: &str, base: usize) -> Vec<Vec<Word>> {
+    let mut commands = vec![Vec::new()];
+    let bytes = text.as_bytes();
+    let mut at = 0;
+    while at < bytes.len() {
+        match bytes[at] {
+            b' ' | b'\t' | b'\r' => at += 1,
+            b'\\' if matches!(bytes.get(at + 1), Some(b'\n')) => at += 2,
+            b'\\' if bytes.get(at + 1) == Some(&b'\r') && bytes.get(at + 2) == Some(&b'\n') => at += 3,
+            b'\n' | b';' | b'|' | b'&' => {
+                if commands.last().is_some_and(|it: &Vec<Word>| !it.is_empty()) {
+                    commands.push(Vec::new());
+                }
+                at += 1;
+            }
+            b'#' => {
+                at += bytes[at..].iter().position(|it| *it == b'\n').unwrap_or(bytes.len() - at);
+            }
+            _ => {
+                let (word, end) = word(text, at);
+                let range = base + at..base + end;
+                if let Some(command) = commands.last_mut() {
+                    command.push(Word { text: word.into(), range });
+                }
+                at = end;
+            }
+        }
+    }
+    commands.retain(|it| !it.is_empty());
+    commands
+}
+
+fn word(text: &str, start: usize) -> (String, usize) {
+    let bytes = text.as_bytes();
+    let mut out = Vec::new();
+    let mut at = start;
+    let mut quote = None;
+    while let Some(&byte) = bytes.get(at) {
+        match (quote, byte) {
+            (None, b' ' | b'\t' | b'\n' | b'\r' | b';' | b'|' | b'&') => break,
+            (None, b'"' | b'\'') => quote = Some(byte),
+            (Some(open), _) if byte == open => quote = None,
+            (None | Some(b'"'), b'\\') if at + 1 < bytes.len() => {
+                at += 1;
+                if bytes[at] != b'\n' {
+                    out.push(bytes[at]);
+                }
+            }
+            _ => out.push(byte),
+        }
+        at += 1;
+    }
+    (String::from_utf8_lossy(&out).into_owned(), at)
+}
+
+fn is_nccl_test(word: &str) -> bool {
+    let name = word.rsplit('/').next().unwrap_or_default();
+    name.ends_with("_perf") && name.len() > 5
+}
+
+fn launcher(words: &[Word]) -> Option<(Launcher, usize)> {
+    let name = |it: &Word| it.text.rsplit('/').next().unwrap_or_default().to_owned();
+    for (at, word) in words.iter().enumerate() {
+        let next = |n: usize| words.get(at + n).map(|it| &*it.text).unwrap_or_default();
+        let found = match name(word).as_str() {
+            "torchrun" => Launcher::Torchrun,
+            "python" | "python3" if next(1) == "-m" && next(2).starts_with("torch.distributed.") => {
+                return Some((Launcher::Torchrun, at + 2));
+            }
+            "mpirun" | "mpiexec" | "orterun" => Launcher::Mpirun,
+            "srun" => Launcher::Srun,
+            "deepspeed" => Launcher::DeepSpeed,
+            "accelerate" if next(1) == "launch" => Launcher::Accelerate,
+            other if is_nccl_test(other) => Launcher::NcclTests,
+            _ => continue,
+        };
+        return Some((found, at));
+    }
+    None
+}
+
+/// Takes the variables and launches of one text of a shell.
+pub(super) fn take(submission: &mut Submission, text: &str, base: usize, owner: Option<Owner>) {
+    for command in words(text, base) {
+        assignments(submission, &command, owner);
+        if let Some((launcher, at)) = launcher(&command) {
+            let words = command.get(at..).unwrap_or_default().to_vec();
+            submission.launches.push(Launch { launcher, words, owner });
+        }
+    }
+}
+
+/// `X=Y` before a command, after `export` or `env`, after `-x`, `--env`, `--export`.
+fn assignments(submission: &mut Submission, command: &[Word], owner: Option<Owner>) {
+    let mut leading = true;
+    let mut previous = "";
+    for word in command {
+        let wanted = leading || matches!(previous, "-x" | "--env" | "-e" | "--genv" | "-genv");
+        let exported = word.text.strip_prefix("--export=");
+        if let Some(list) = exported {
+            let mut at = word.range.start + "--export=".len();
+            for part in list.split(',') {
+                assignment(submission, part, at..at + part.len(), owner);
+                at += part.len() + 1;
+            }
+        } else if wanted && !assignment(submission, &word.text, word.range.clone(), owner) {
+            leading &=
+                matches!(&*word.text, "export" | "env" | "exec" | "time" | "sudo" | "-E" | "declare" | "-x");
+        }
+        previous = &word.text;
+    }
+}
+
+/// All words that assign.
+pub(super) fn take_assignments(submission: &mut Submission, words: &[Word]) {
+    for word in words {
+        assignment(submission, &word.text, word.range.clone(), None);
+    }
+}
+
+fn assignment(submission: &mut Submission, text: &str, range: Range<usize>, owner: Option<Owner>) -> bool {
+    let Some((name, value)) = text.split_once('=') else { return false };
+    let is_name = name
+        .bytes()
+        .enumerate()
+        .all(|(at, it)| it == b'_' || it.is_ascii_alphabetic() || (at > 0 && it.is_ascii_digit()));
+    if name.is_empty() || !is_name {
+        return false;
+    }
+    let name_end = (range.start + name.len()).min(range.end);
+    let value_range = (name_end + 1).min(range.end)..range.end;
+    // What the shell fills in is not known here.
+    let literal = !value.contains('$') && !value.contains('`');
+    submission.settings.push(Setting {
+        name: name.into(),
+        value: literal.then(|| value.into()),
+        name_span: submission.span(range.start..name_end),
+        value_span: Some(submission.span(value_range)),
+        span: submission.span(range),
+        owner,
+        written: Written::Command,
+    });
+    true
+}
+
+/// `command` and `args` of containers: a list of words, or a list that gives one text to a shell.
+pub(super) fn of_containers(submission: &mut Submission, commands: &[(NodeId, Owner)]) {
+    // Both lists of a container are one command.
+    let mut owners: Vec<Owner> = commands.iter().map(|it| it.1).collect();
+    owners.dedup();
+    for owner in owners {
+        let nodes: Vec<NodeId> = commands
+            .iter()
+            .filter(|it| it.1 == owner)
+            .flat_map(|it| match &submission.tree.node(it.0).kind {
+                Kind::Sequence(items) => items.clone(),
+                Kind::Scalar { .. } => vec![it.0],
+                Kind::Mapping(_) => Vec::new(),
+            })
+            .collect();
+        let text = |it: &NodeId| submission.tree.text(*it).unwrap_or_default().to_owned();
+        let shell = nodes.iter().position(|it| {
+            let text = text(it);
+            text.contains('\n') || text.contains(' ')
+        });
+        match shell {
+            // A script, or a whole command in one word.
+            Some(_) => {
+                for node in &nodes {
+                    let span = submission.tree.node(*node).span.clone();
+                    // As it stands in the file, so that places are right; the marks of a block are no words.
+                    let source = submission.text.get(span.range.clone()).unwrap_or_default().to_owned();
+                    let (source, base) = inner(&source, span.range.start);
+                    take(submission, &source, base, Some(owner));
+                }
+            }
+            None => {
+                let word = |it: &NodeId| Word {
+                    text: submission.tree.text(*it).unwrap_or_default().into(),
+                    range: submission.tree.node(*it).span.range.clone(),
+                };
+                let words: Vec<Word> = nodes.iter().map(word).collect();
+                assignments(submission, &words, Some(owner));
+                if let Some((launcher, at)) = launcher(&words) {
+                    let words = words.get(at..).unwrap_or_default().to_vec();
+                    submission.launches.push(Launch { launcher, words, owner: Some(owner) });
+                }
+            }
+        }
+    }
+}
+
+/// Without the quotes or the block mark around a scalar.
+fn inner(source: &str, base: usize) -> (String, usize) {
+    let first = source.as_bytes().first();
+    match first {
+        Some(b'"' | b'\'') if source.len() >= 2 => {
+            (source.get(1..source.len() - 1).unwrap_or_default().replace("\\\"", " \""), base + 1)
+        }
+        Some(b'|' | b'>') => {
+            let end = source.find('\n').map_or(source.len(), |it| it + 1);
+            (source.get(end..).unwrap_or_default().to_owned(), base + end)
+        }
+        _ => (source.to_owned(), base),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Launcher, words};
+    use crate::submission::Submission;
+
+    #[test]
+    fn a_shell_text_is_commands_of_words() {
+        let text =
+            "export A=1 # note\nmpirun -np 16 \\\n  -N 8 ./all_reduce_perf -b \"8\" && echo 'a b'; x | y";
+        let all: Vec<Vec<String>> =
+            words(text, 0).into_iter().map(|it| it.into_iter().map(|it| it.text.into()).collect()).collect();
+        assert_eq!(all[0], ["export", "A=1"]);
+        assert_eq!(all[1], ["mpirun", "-np", "16", "-N", "8", "./all_reduce_perf", "-b", "8"]);
+        assert_eq!((all[2].len(), all[3].len(), all[4].len()), (2, 1, 1));
+    }
+
+    #[test]
+    fn commands_of_containers_are_found() {
+        let text = "kind: Pod\nspec:\n  containers:\n  - name: a\n    command: [torchrun, --nnodes=4, --nproc_per_node, \"8\", train.py, --nnodes=9]\n\
+                    \x20 - name: b\n    command: [/bin/sh, -c]\n    args:\n    - |\n      export NCCL_DEBUG=INFO\n      mpirun -np 16 -N 8 -x FI_PROVIDER=efa ./all_reduce_perf -b 8 -g 1\n";
+        let it = Submission::read("pod.yaml", text).unwrap();
+        assert_eq!(it.launches.len(), 2);
+        let torchrun = &it.launches[0];
+        assert_eq!(torchrun.launcher, Launcher::Torchrun);
+        assert_eq!(
+            (torchrun.number(&["--nnodes"]), torchrun.number(&["--nproc-per-node"])),
+            (Some(4), Some(8))
+        );
+        let mpirun = &it.launches[1];
+        assert_eq!((mpirun.number(&["-np", "-n"]), mpirun.number(&["-N"])), (Some(16), Some(8)));
+        assert_eq!(mpirun.nccl_tests().unwrap().number(&["-g"]), Some(1));
+        let names: Vec<&str> = it.settings.iter().map(|it| &*it.name).collect();
+        assert_eq!(names, ["NCCL_DEBUG", "FI_PROVIDER"]);
+        let place = &it.settings[1].span;
+        assert_eq!((&text[place.range.clone()], place.line), ("FI_PROVIDER=efa", 11));
+    }
+}

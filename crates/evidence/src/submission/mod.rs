@@ -1,0 +1,171 @@
+//! What is submitted to a cluster: manifests, scripts, settings, before anything runs.
+//!
+//! ```text
+//! text -> kind, by content -> Tree (YAML, JSON) or lines (scripts) -> Submission: pods, settings, commands, each with its place
+//! ```
+//!
+//! The pod template is found in one place, [`pod`], whatever kind of object carries it.
+
+mod command;
+mod pod;
+mod quantity;
+mod script;
+
+pub use command::{Launch, Launcher, Word, words};
+pub use pod::{Container, Flag, Mount, Pod, Resource, Toleration, Volume, VolumeSource, Workload};
+pub use quantity::Quantity;
+
+use crate::yaml::{NodeId, Span, Tree, Trouble};
+
+/// One file, read.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Submission {
+    /// Its name, as it was given.
+    pub name: Box<str>,
+    /// Its text.
+    pub text: Box<str>,
+    /// What it is.
+    pub kind: Kind,
+    /// Its values, where it is YAML or JSON.
+    pub tree: Tree,
+    /// Kubernetes objects that carry pods.
+    pub workloads: Vec<Workload>,
+    /// Other objects, by their root: node pools, services, DeepSpeed settings.
+    pub objects: Vec<Object>,
+    /// Environment variables, wherever they stand: `env` of a container, a command, a script, a file of settings.
+    pub settings: Vec<Setting>,
+    /// Commands that start ranks, wherever they stand.
+    pub launches: Vec<Launch>,
+}
+
+/// What a file is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Kind {
+    /// Objects for Kubernetes.
+    Kubernetes,
+    /// Settings of DeepSpeed.
+    DeepSpeed,
+    /// A script for Slurm.
+    Sbatch,
+    /// Another shell script.
+    Script,
+    /// A Dockerfile.
+    Dockerfile,
+    /// Lines of `NAME=value`.
+    Environment,
+    /// YAML or JSON of another kind.
+    Other,
+}
+
+/// A document without pods.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Object {
+    /// `NodePool`, `Service`, ...; empty where none is given.
+    pub kind: Box<str>,
+    /// `metadata.name`
+    pub name: Option<Box<str>>,
+    /// Its root.
+    pub root: NodeId,
+}
+
+/// An environment variable.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Setting {
+    /// Its name.
+    pub name: Box<str>,
+    /// Its value, where it is literal.
+    pub value: Option<Box<str>>,
+    /// Where its name stands.
+    pub name_span: Span,
+    /// Where its value stands, quotes included.
+    pub value_span: Option<Span>,
+    /// The whole entry, which can be removed: a list item, an assignment, a line.
+    pub span: Span,
+    /// Which pod and container it belongs to, by their places in [`Submission::workloads`].
+    pub owner: Option<Owner>,
+    /// How it is written.
+    pub written: Written,
+}
+
+/// A container, by places: workload, pod, container.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Owner {
+    /// Of [`Submission::workloads`].
+    pub workload: usize,
+    /// Of [`Workload::pods`].
+    pub pod: usize,
+    /// Of [`Pod::containers`].
+    pub container: usize,
+}
+
+/// How a variable is written.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Written {
+    /// `- name: X` and `value: Y` of a container.
+    Env,
+    /// `X: Y` in a mapping, as in a `ConfigMap`, an `env:` of Ray or of a launcher.
+    Entry,
+    /// `export X=Y`, `X=Y command`, `-x X=Y`, `--env X=Y` in a command or script.
+    Command,
+    /// `ENV X=Y` of a Dockerfile, or a line of a file of settings.
+    Line,
+}
+
+impl Submission {
+    /// Reads a text. The error says where it cannot be read.
+    pub fn read(name: &str, text: &str) -> Result<Self, Trouble> {
+        let text = text.strip_prefix('\u{feff}').unwrap_or(text);
+        let mut it = Self {
+            name: name.into(),
+            text: text.into(),
+            kind: script::kind(name, text),
+            tree: Tree::default(),
+            workloads: Vec::new(),
+            objects: Vec::new(),
+            settings: Vec::new(),
+            launches: Vec::new(),
+        };
+        match it.kind {
+            Kind::Sbatch | Kind::Script | Kind::Dockerfile | Kind::Environment => {
+                script::read(&mut it);
+                return Ok(it);
+            }
+            Kind::Kubernetes | Kind::DeepSpeed | Kind::Other => {}
+        }
+        it.tree = Tree::read(text)?;
+        pod::read(&mut it);
+        if it.workloads.is_empty() && it.objects.iter().all(|object| object.kind.is_empty()) {
+            let settings = ["zero_optimization", "train_batch_size", "train_micro_batch_size_per_gpu"];
+            let deepspeed = it
+                .tree
+                .documents
+                .iter()
+                .any(|root| settings.iter().any(|name| it.tree.get(*root, name).is_some()));
+            it.kind = if deepspeed { Kind::DeepSpeed } else { Kind::Other };
+        } else {
+            it.kind = Kind::Kubernetes;
+        }
+        Ok(it)
+    }
+
+    /// The pod and container a setting or command belongs to.
+    pub fn owner(&self, owner: Owner) -> Option<(&Workload, &Pod, &Container)> {
+        let workload = self.workloads.get(owner.workload)?;
+        let pod = workload.pods.get(owner.pod)?;
+        Some((workload, pod, pod.containers.get(owner.container)?))
+    }
+
+    /// All pods with the workload that carries them.
+    pub fn pods(&self) -> impl Iterator<Item = (&Workload, &Pod)> {
+        self.workloads.iter().flat_map(|workload| workload.pods.iter().map(move |pod| (workload, pod)))
+    }
+
+    /// The place of a part of the text, by its bytes.
+    pub fn span(&self, range: std::ops::Range<usize>) -> Span {
+        let before = self.text.get(..range.start).unwrap_or(&self.text);
+        let line_start = before.rfind('\n').map_or(0, |it| it + 1);
+        let line = before.bytes().filter(|it| *it == b'\n').count() + 1;
+        let column = before.get(line_start..).unwrap_or_default().chars().count() + 1;
+        Span { range, line, column }
+    }
+}
