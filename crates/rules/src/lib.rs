@@ -13,6 +13,7 @@ pub mod interface;
 pub mod job;
 pub mod launch;
 pub mod limits;
+pub mod lint;
 pub mod nvswitch;
 pub mod p2p;
 pub mod performance;

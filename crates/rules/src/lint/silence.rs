@@ -1,0 +1,124 @@
+//! `# plumb: allow rule-id (reason)` and the annotation `plumb/allow`.
+//!
+//! A comment silences the line it stands on; alone on its line, the next line with something on it. The annotation silences
+//! its whole object. What silences nothing is reported.
+
+use evidence::submission::Submission;
+use evidence::yaml::{NodeId, Span};
+
+use super::{Context, Flaw, LintRule, Linted, find};
+use crate::Severity;
+
+/// See the module documentation.
+pub static UNUSED_ALLOW: LintRule = LintRule {
+    id: "unused-allow",
+    title: "a silence that silences nothing",
+    severity: Severity::Info,
+    why: "A comment or annotation allows a finding that is not there: it was cured, the id is misspelt, or the comment stands at \
+          another place. Left as it is, it would hide the next one unseen.",
+    fix: "Remove it, or correct the id (`plumb rules` lists them).",
+    references: &[],
+    check: nothing,
+};
+
+/// What is unused shows only when all rules have spoken.
+fn nothing(_: &Context<'_>) -> Vec<Flaw> {
+    Vec::new()
+}
+
+/// One silence.
+struct Silence {
+    file: usize,
+    id: String,
+    /// Bytes of the text it covers.
+    covers: std::ops::Range<usize>,
+    span: Span,
+    used: bool,
+}
+
+/// Takes away what is silenced, and adds what silenced nothing.
+pub(super) fn apply(files: &[Submission], found: Vec<Linted>) -> Vec<Linted> {
+    let mut silences: Vec<Silence> = files.iter().enumerate().flat_map(|(at, it)| of_file(at, it)).collect();
+    let mut left: Vec<Linted> = Vec::new();
+    for linted in found {
+        let covered = |silence: &&mut Silence| {
+            let place = linted.flaw.places.first().map(|it| &it.span.range);
+            silence.file == linted.flaw.file
+                && silence.id == linted.rule.id
+                && place.is_some_and(|it| {
+                    it.start >= silence.covers.start
+                        && it.start < silence.covers.end.max(silence.covers.start + 1)
+                })
+        };
+        match silences.iter_mut().find(covered) {
+            Some(silence) => silence.used = true,
+            None => left.push(linted),
+        }
+    }
+    for silence in silences.iter().filter(|it| !it.used) {
+        let message = match find(&silence.id) {
+            Some(_) => format!("nothing here is called {} by plumb", silence.id),
+            None => format!("`{}` is no rule", silence.id),
+        };
+        left.push(Linted { rule: &UNUSED_ALLOW, flaw: Flaw::new(silence.file, &silence.span, message) });
+    }
+    left
+}
+
+fn of_file(file: usize, submission: &Submission) -> Vec<Silence> {
+    let mut all = comments(file, submission);
+    for root in &submission.tree.documents {
+        all.extend(annotations(file, submission, *root));
+    }
+    all
+}
+
+fn comments(file: usize, submission: &Submission) -> Vec<Silence> {
+    const MARK: &str = "# plumb: allow ";
+    let text = &*submission.text;
+    let mut all = Vec::new();
+    for (at, _) in text.match_indices(MARK) {
+        let line_start = text[..at].rfind('\n').map_or(0, |it| it + 1);
+        let line_end = text[at..].find('\n').map_or(text.len(), |it| at + it);
+        let alone = text[line_start..at].trim().is_empty();
+        let covers = if alone { next_line(text, line_end) } else { line_start..line_end };
+        let rest = &text[at + MARK.len()..line_end];
+        let mut offset = at + MARK.len();
+        for word in rest.split(" (").next().unwrap_or_default().split_inclusive([',', ' ']) {
+            let id = word.trim_matches([',', ' ']);
+            if !id.is_empty() {
+                let span = submission.span(offset..offset + id.len());
+                all.push(Silence { file, id: id.to_owned(), covers: covers.clone(), span, used: false });
+            }
+            offset += word.len();
+        }
+    }
+    all
+}
+
+/// The next line that is neither blank nor a comment.
+fn next_line(text: &str, mut at: usize) -> std::ops::Range<usize> {
+    while let Some(rest) = text.get(at + 1..) {
+        let end = rest.find('\n').map_or(text.len(), |it| at + 1 + it);
+        let line = text[at + 1..end].trim();
+        if !line.is_empty() && !line.starts_with('#') {
+            return at + 1..end;
+        }
+        if end >= text.len() {
+            break;
+        }
+        at = end;
+    }
+    text.len()..text.len()
+}
+
+fn annotations(file: usize, submission: &Submission, root: NodeId) -> Vec<Silence> {
+    let tree = &submission.tree;
+    let Some(value) = tree.at(root, &["metadata", "annotations", "plumb/allow"]) else { return Vec::new() };
+    let Some(text) = tree.text(value) else { return Vec::new() };
+    let span = tree.node(value).span.clone();
+    let covers = tree.node(root).span.range.clone();
+    let ids = text.split([',', ' ']).map(str::trim).filter(|it| !it.is_empty());
+    ids.map(|id| Silence { file, id: id.to_owned(), covers: covers.clone(), span: span.clone(), used: false })
+        .collect()
+}
