@@ -23,6 +23,8 @@ pub(crate) struct Plumb {
 pub(crate) enum Command {
     /// Read logs of a job and tell which paths it uses, what is wrong and what to change.
     Doctor(Doctor),
+    /// Check manifests, scripts and settings before they are submitted.
+    Lint(Lint),
     /// Show how a machine is wired, which paths NCCL takes and what speed is normal.
     Topo(Topo),
     /// Tell which bandwidth is normal for a collective, and whether a measured one is.
@@ -84,6 +86,51 @@ pub(crate) struct Doctor {
     /// Name the rules that were not checked.
     #[arg(long, short)]
     pub(crate) verbose: bool,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Lint {
+    /// Manifests (YAML, JSON), sbatch and shell scripts, Dockerfiles, files of settings, folders; `-` for standard input.
+    ///
+    /// All files together make one case: a Service in one is seen by a rule about a Job in another.
+    #[arg(required = true, value_name = "FILE", value_hint = ValueHint::AnyPath)]
+    pub(crate) paths: Vec<PathBuf>,
+
+    /// Change what can be changed safely; comments, order and layout are kept.
+    #[arg(long)]
+    pub(crate) fix: bool,
+
+    /// Show what --fix would change, as a diff, and change nothing.
+    #[arg(long)]
+    pub(crate) diff: bool,
+
+    /// The instance type, where no file names it.
+    #[arg(long, value_name = "NAME")]
+    pub(crate) instance: Option<String>,
+
+    /// The release of NCCL, where no image tells it.
+    #[arg(long, value_parser = version, value_name = "VERSION")]
+    pub(crate) nccl: Option<fabric::Version>,
+
+    /// The release of aws-ofi-nccl.
+    #[arg(long, value_parser = version, value_name = "VERSION")]
+    pub(crate) plugin: Option<fabric::Version>,
+
+    /// The release of libfabric.
+    #[arg(long, value_parser = version, value_name = "VERSION")]
+    pub(crate) libfabric: Option<fabric::Version>,
+
+    /// How to write the answer. Can be given several times, each with its own --output.
+    #[arg(long, short, value_enum, value_name = "FORMAT")]
+    pub(crate) format: Vec<Format>,
+
+    /// Where to write it: the first --output belongs to the first --format, and so on; without one, standard output.
+    #[arg(long, short, value_name = "FILE", value_hint = ValueHint::FilePath)]
+    pub(crate) output: Vec<PathBuf>,
+
+    /// The severity from which the exit code is 1.
+    #[arg(long, value_enum, default_value_t = FailOn::Error, value_name = "SEVERITY")]
+    pub(crate) fail_on: FailOn,
 }
 
 #[derive(Debug, Args)]

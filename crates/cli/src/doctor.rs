@@ -11,13 +11,7 @@ use crate::args::{self, Colour, FailOn, Format};
 use crate::{CLEAN, FINDINGS, UNDECIDED, complain, input};
 
 pub(crate) fn run(args: &args::Doctor, colour: Colour, out: &mut impl Write) -> io::Result<u8> {
-    let formats = if args.format.is_empty() { vec![Format::Text] } else { args.format.clone() };
-    if args.output.len() > formats.len() {
-        complain("error: there are more --output than --format");
-        return Ok(UNDECIDED);
-    }
-    if formats.len() > args.output.len() + 1 {
-        complain("error: only one --format can go to standard output: give each of the others an --output");
+    if !formats_fit(&args.format, &args.output) {
         return Ok(UNDECIDED);
     }
     let Some(paths) = paths(args) else {
@@ -52,19 +46,10 @@ pub(crate) fn run(args: &args::Doctor, colour: Colour, out: &mut impl Write) -> 
     if args.redact {
         report::redact(&mut doctor);
     }
-    for (i, format) in formats.iter().enumerate() {
-        match args.output.get(i) {
-            Some(path) => {
-                let file = File::create(path)
-                    .map_err(|error| io::Error::new(error.kind(), format!("{}: {error}", path.display())))?;
-                let mut file = BufWriter::new(file);
-                write(&doctor, *format, args, colour == Colour::Always, &mut file)
-                    .and_then(|()| file.flush())
-                    .map_err(|error| io::Error::new(error.kind(), format!("{}: {error}", path.display())))?;
-            }
-            None => write(&doctor, *format, args, coloured(colour), out)?,
-        }
-    }
+    write_all(&args.format, &args.output, out, |format, to_file, mut out| {
+        let colour = if to_file { colour == Colour::Always } else { coloured(colour) };
+        write(&doctor, format, args, colour, &mut out)
+    })?;
     if tally.understood() == 0 {
         let reason = if tally.told() == 0 { "there was nothing to read" } else { "no line was understood" };
         let names: Vec<String> = paths.iter().take(3).map(|it| input::name(it)).collect();
@@ -78,6 +63,42 @@ pub(crate) fn run(args: &args::Doctor, colour: Colour, out: &mut impl Write) -> 
     let code = exit_code(&doctor, args.fail_on);
     // An input that could not be read may hold anything: that is no success.
     Ok(if code == CLEAN && incomplete { UNDECIDED } else { code })
+}
+
+/// Whether there are as many outputs as formats need.
+fn formats_fit(formats: &[Format], outputs: &[PathBuf]) -> bool {
+    let n = formats.len().max(1);
+    if outputs.len() > n {
+        complain("error: there are more --output than --format");
+    } else if n > outputs.len() + 1 {
+        complain("error: only one --format can go to standard output: give each of the others an --output");
+    } else {
+        return true;
+    }
+    false
+}
+
+/// Writes every format to its place; `false` where formats and outputs do not fit together.
+pub(crate) fn write_all(
+    formats: &[Format],
+    outputs: &[PathBuf],
+    out: &mut impl Write,
+    mut write: impl FnMut(Format, bool, &mut dyn Write) -> io::Result<()>,
+) -> io::Result<bool> {
+    if !formats_fit(formats, outputs) {
+        return Ok(false);
+    }
+    let formats = if formats.is_empty() { &[Format::Text] } else { formats };
+    for (i, format) in formats.iter().enumerate() {
+        let Some(path) = outputs.get(i) else {
+            write(*format, false, &mut *out)?;
+            continue;
+        };
+        let named = |error: io::Error| io::Error::new(error.kind(), format!("{}: {error}", path.display()));
+        let mut file = BufWriter::new(File::create(path).map_err(named)?);
+        write(*format, true, &mut file).and_then(|()| file.flush()).map_err(named)?;
+    }
+    Ok(true)
 }
 
 /// What to read: the paths given, or what is piped in.

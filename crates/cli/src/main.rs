@@ -4,6 +4,7 @@ mod args;
 mod doctor;
 mod expect;
 mod input;
+mod lint;
 mod live;
 mod topo;
 
@@ -26,6 +27,7 @@ fn main() -> ExitCode {
     let mut out = io::BufWriter::new(io::stdout().lock());
     let result = match &plumb.command {
         Command::Doctor(args) => doctor::run(args, plumb.color, &mut out),
+        Command::Lint(args) => lint::run(args, plumb.color, &mut out),
         Command::Topo(args) => topo::run(args, plumb.color, &mut out),
         Command::Expect(args) => expect::run(args, plumb.color, &mut out),
         Command::Explain { what } => explain(&what.join(" "), &mut out),

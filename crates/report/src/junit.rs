@@ -161,7 +161,7 @@ fn escaped(text: &str) -> String {
 }
 
 /// Text as it may stand in an attribute, where a reader would make spaces of line ends.
-fn attribute(text: &str) -> String {
+pub(crate) fn attribute(text: &str) -> String {
     escaped(text).replace('\n', "&#10;").replace('\t', "&#9;")
 }
 

@@ -8,6 +8,7 @@ mod expect;
 pub mod explain;
 mod json;
 mod junit;
+pub mod lint;
 mod model;
 mod picture;
 mod redact;
