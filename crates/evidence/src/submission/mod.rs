@@ -10,6 +10,7 @@ mod command;
 mod pod;
 mod quantity;
 mod script;
+mod trainjob;
 
 pub use command::{Launch, Launcher, Word, words};
 pub use pod::{Container, Flag, Mount, Pod, Resource, Toleration, Volume, VolumeSource, Workload};

@@ -3,7 +3,7 @@
 //! A pod spec is a mapping with `containers`. It is found by its form wherever it stands, so that kinds nobody has told us of
 //! are read too; what runs how often comes from the fields around it.
 
-use super::{Object, Owner, Quantity, Setting, Submission, Written, command};
+use super::{Object, Owner, Quantity, Setting, Submission, Written, command, trainjob};
 use crate::yaml::{Kind, NodeId, Span, Tree};
 
 /// An object that carries pods.
@@ -42,6 +42,8 @@ pub struct Pod {
     pub selectors: Vec<(Box<str>, Vec<Box<str>>, Span)>,
     /// Its tolerations.
     pub tolerations: Vec<Toleration>,
+    /// Whether the rest of the pod stands elsewhere, in a runtime: what is missing here may be there.
+    pub partial: bool,
 }
 
 /// A boolean of a pod.
@@ -181,8 +183,8 @@ fn object(submission: &mut Submission, root: NodeId) {
 }
 
 /// A pod spec and the way to it.
-struct Found {
-    spec: NodeId,
+pub(super) struct Found {
+    pub(super) spec: NodeId,
     /// Names and places from the root, with the node each leads to.
     way: Vec<(String, NodeId)>,
 }
@@ -201,7 +203,7 @@ fn search(tree: &Tree, root: NodeId) -> Vec<Found> {
         }
         let containers = tree.get(node, "containers");
         let is_spec = containers.is_some_and(|it| !tree.items(it).is_empty() || !tree.entries(it).is_empty());
-        if is_spec && way.last().is_none_or(|it| it.0 != "status") {
+        if (is_spec || trainjob::is_trainer(tree, node)) && way.last().is_none_or(|it| it.0 != "status") {
             found.push(Found { spec: node, way });
             continue;
         }
@@ -231,6 +233,18 @@ fn search(tree: &Tree, root: NodeId) -> Vec<Found> {
 }
 
 fn pod(tree: &Tree, root: NodeId, found: &Found) -> Pod {
+    let Some(containers) = tree.get(found.spec, "containers") else {
+        return trainjob::pod(tree, root, found);
+    };
+    let list = match &tree.node(containers).kind {
+        Kind::Sequence(items) => items.clone(),
+        // Shortened in a note: one container, written as a mapping.
+        _ => vec![containers],
+    };
+    of_containers(tree, root, found, &list)
+}
+
+pub(super) fn of_containers(tree: &Tree, root: NodeId, found: &Found, containers: &[NodeId]) -> Pod {
     let Found { spec, way } = found;
     let mut path = String::new();
     for (name, _) in way {
@@ -242,19 +256,13 @@ fn pod(tree: &Tree, root: NodeId, found: &Found) -> Pod {
     // The mapping around the spec is its template.
     let around = way.len().checked_sub(2).and_then(|it| way.get(it)).map(|it| it.1);
     let template = around.or(Some(root)).filter(|it| tree.get(*it, "spec") == Some(*spec));
-    let containers = tree.get(*spec, "containers");
-    let list = containers.map(|it| match &tree.node(it).kind {
-        Kind::Sequence(items) => items.clone(),
-        // Shortened in a note: one container, written as a mapping.
-        _ => vec![it],
-    });
     Pod {
         spec: *spec,
         template,
         path: path.into(),
         role: role(tree, way),
         replicas: replicas(tree, root, way),
-        containers: list.unwrap_or_default().into_iter().map(|it| container(tree, it)).collect(),
+        containers: containers.iter().map(|it| container(tree, *it)).collect(),
         volumes: volumes(tree, *spec),
         flags: flags(tree, *spec),
         selectors: selectors(tree, *spec),
@@ -265,6 +273,7 @@ fn pod(tree: &Tree, root: NodeId, found: &Found) -> Pod {
             .iter()
             .map(|it| Toleration { key: tree.get(*it, "key").and_then(|it| tree.text(it)).map(Into::into) })
             .collect(),
+        partial: false,
     }
 }
 
@@ -330,8 +339,8 @@ fn container(tree: &Tree, node: NodeId) -> Container {
         node,
         name: text("name"),
         image: tree.get(node, "image").and_then(|it| Some((tree.text(it)?.into(), span(tree, it)))),
-        limits: resources(tree, node, "limits"),
-        requests: resources(tree, node, "requests"),
+        limits: resources(tree, node, &["resources", "limits"]),
+        requests: resources(tree, node, &["resources", "requests"]),
         mounts: mounts
             .iter()
             .map(|it| {
@@ -349,8 +358,8 @@ fn container(tree: &Tree, node: NodeId) -> Container {
     }
 }
 
-fn resources(tree: &Tree, container: NodeId, list: &str) -> Vec<Resource> {
-    let entries = tree.at(container, &["resources", list]).map(|it| tree.entries(it)).unwrap_or_default();
+pub(super) fn resources(tree: &Tree, container: NodeId, path: &[&str]) -> Vec<Resource> {
+    let entries = tree.at(container, path).map(|it| tree.entries(it)).unwrap_or_default();
     let resource = |(key, value): &(NodeId, NodeId)| {
         Some(Resource {
             name: tree.text(*key)?.into(),
@@ -362,7 +371,7 @@ fn resources(tree: &Tree, container: NodeId, list: &str) -> Vec<Resource> {
     entries.iter().filter_map(resource).collect()
 }
 
-fn volumes(tree: &Tree, spec: NodeId) -> Vec<Volume> {
+pub(super) fn volumes(tree: &Tree, spec: NodeId) -> Vec<Volume> {
     let items = tree.get(spec, "volumes").map(|it| tree.items(it)).unwrap_or_default();
     let volume = |it: &NodeId| {
         let name = tree.get(*it, "name").and_then(|it| tree.text(it)).unwrap_or_default();
@@ -392,7 +401,7 @@ fn flags(tree: &Tree, spec: NodeId) -> Vec<Flag> {
     names.into_iter().filter_map(flag).collect()
 }
 
-fn selectors(tree: &Tree, spec: NodeId) -> Vec<(Box<str>, Vec<Box<str>>, Span)> {
+pub(super) fn selectors(tree: &Tree, spec: NodeId) -> Vec<(Box<str>, Vec<Box<str>>, Span)> {
     let mut all = Vec::new();
     for (key, value) in tree.get(spec, "nodeSelector").map(|it| tree.entries(it)).unwrap_or_default() {
         if let (Some(key_text), Some(text)) = (tree.text(*key), tree.text(*value)) {
