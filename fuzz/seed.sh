@@ -41,6 +41,19 @@ cp ../cases/h200-topo/topo.txt corpus/topology_matrix/h200
 cp ../cases/g6e-topo/topo.txt corpus/topology_matrix/g6e
 cp ../cases/p4d-topo/topo.txt corpus/topology_matrix/p4d
 cp ../cases/p4d-pod-spec/pod.yaml corpus/manifest/p4d
+
+# Descriptions of machines: matrices, XML, and the lines of logs in which NCCL tells its system.
+mkdir -p corpus/topology corpus/cluster corpus/machine
+for file in ../cases/*-topo/topo.txt ../cases/oracle-*/*.xml; do
+    cp "$file" "corpus/topology/$(basename "$(dirname "$file")")-$(basename "$file")"
+done
+for log in ../cases/oracle-*/*.gz; do
+    name=$(basename "$(dirname "$log")")-$(basename "$log" .log.gz)
+    gzip -dc "$log" | LC_ALL=C awk '/NCCL INFO === System/ { on = 1 } on; /NCCL INFO =====/ && on { exit }' > "corpus/topology/$name"
+done
+for length in 8 64 512 2048; do
+    LC_ALL=C awk -v n="$length" 'BEGIN { for (i = 1; i <= n; i++) printf "%c", 32 + i * 7919 % 95 }' > "corpus/machine/$length"
+done
 for seed in seeds/*/*; do
     cp "$seed" "corpus/$(basename "$(dirname "$seed")")/"
 done

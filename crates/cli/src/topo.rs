@@ -234,6 +234,11 @@ fn fill(machine: &mut Machine, known: &Machine) {
 }
 
 fn ask(args: &args::Topo, subject: Subject) -> Result<Topo, String> {
+    if subject.machine.gpus.is_empty() {
+        let said = subject.notes.iter().chain(&subject.machine.unknown).map(String::as_str);
+        let said: Vec<&str> = std::iter::once("").chain(said).collect();
+        return Err(format!("{}: no GPU is seen{}", subject.source, said.join("\n  - ")));
+    }
     let mut settings = subject.settings.unwrap_or_default();
     if let Some(version) = args.nccl {
         settings.version = version;

@@ -238,6 +238,11 @@ fn xml_that_cannot_be() {
     let answer = desk.topo("speeds.xml", xml(&format!("{}{}<nic>{nets}</nic>", gpu(1, ""), gpu(2, ""))));
     assert_eq!(answer.code, Some(0), "{answer:?}");
     assert!(!answer.stdout.contains("inf") || answer.stdout.contains("ainf"), "{answer:?}");
+    let net = "<nic><net name=\"mlx5_0\" dev=\"0\" speed=\"400000\"/></nic>\n";
+    desk.refused("no-gpu.xml", xml(net), "no GPU is seen");
+    let all = "<nvlink target=\"0000:03:00.0\" count=\"4294967295\" tclass=\"0x068000\"/>";
+    let answer = desk.topo("links.xml", xml(&format!("{}{}", gpu(1, all), gpu(2, all))));
+    assert!(answer.code == Some(0) && !answer.stdout.contains("normal all_reduce"), "{answer:?}");
     desk.refused("empty.xml", xml(""), "empty.xml:1: ");
     desk.refused("closed.xml", "<system version=\"1\"/>", "closed.xml:1: ");
     desk.refused("other.xml", "<cpu numaid=\"0\"><pci busid=\"0000:01:00.0\"/></cpu>", "no topology in it");

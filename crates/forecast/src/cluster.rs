@@ -75,6 +75,9 @@ pub struct Between {
 /// Rates that a NIC can have, in Gbit/s.
 pub(crate) const NIC_RATES: RangeInclusive<f64> = 1e-3..=1e5;
 
+/// Bandwidths that the NVLinks of a GPU can have together, in GB/s one way.
+const NVLINK_BANDWIDTHS: RangeInclusive<f64> = 1.0..=1e4;
+
 /// A description that cannot be, in words.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Impossible(pub String);
@@ -130,7 +133,7 @@ impl Cluster {
             gpus_there: gpus,
             compute: first.compute,
             inside,
-            pci: first.link.map(link::pci),
+            pci: first.link.map(link::pci).filter(|it| it.is_finite() && *it > 0.0),
             between,
         };
         cluster.checked()
@@ -151,6 +154,14 @@ impl Cluster {
         // A file can say anything.
         if let Some(between) = self.between.filter(|it| !NIC_RATES.contains(&it.gbps)) {
             return wrong(format!("{:?} Gbps is no rate of a NIC", between.gbps));
+        }
+        let nvlink = match self.inside {
+            Inside::Switch { links, bandwidth, .. } => Some((links, bandwidth)),
+            Inside::Mesh { bandwidth, .. } => Some((1, bandwidth)),
+            Inside::Pci { .. } => None,
+        };
+        if let Some((links, _)) = nvlink.filter(|it| !NVLINK_BANDWIDTHS.contains(&it.1)) {
+            return wrong(format!("a GPU with {links} NVLinks to switches cannot be"));
         }
         match self.pods.checked_mul(self.gpus) {
             Some(used) if used <= self.gpus_there => {}

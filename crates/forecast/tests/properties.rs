@@ -102,13 +102,19 @@ proptest! {
         prop_assert!(short.time <= long.time, "{short:?}\n{long:?}");
     }
 
-    /// Two nodes are the best case: a tree of two sends every byte once.
+    /// Two nodes are the best case: a tree of two sends every byte once. Beyond them bytes a second fall, while bus
+    /// bandwidth may rise by as much as its factor does.
     #[test]
-    fn more_nodes_are_no_faster(cluster in cluster(), nodes in 3_u32..=5000) {
+    fn more_nodes_are_no_faster(cluster in cluster(), nodes in 2_u32..=5000, more in 1_u32..=5000) {
         // In a domain of several machines two of them are not two nodes.
         let domain = matches!(cluster.inside, Inside::Switch { domain, .. } if domain > cluster.gpus_there);
-        let (Some(two), Some(many)) = (long(&cluster, 2), long(&cluster, nodes)) else { return Ok(()) };
-        prop_assert!(domain || many.asymptote <= two.asymptote * 1.0001, "{two:?}\n{many:?}");
+        let (Some(two), Some(few), Some(many)) = (long(&cluster, 2), long(&cluster, nodes), long(&cluster, nodes + more))
+        else { return Ok(()) };
+        let speed = |it: &Normal, nodes: u32| {
+            it.asymptote / Collective::AllReduce.bus_factor(nodes * cluster.pods * cluster.gpus)
+        };
+        prop_assert!(domain || speed(&many, nodes + more) <= speed(&few, nodes) * 1.0001, "{few:?}\n{many:?}");
+        prop_assert!(domain || cluster.pods > 1 || many.asymptote <= two.asymptote * 1.0001, "{two:?}\n{many:?}");
     }
 
     #[test]

@@ -29,26 +29,35 @@ pub use text::{Style, text};
 
 use std::io::{self, Write};
 
-/// Writes the list of all rules.
+/// Writes the list of all rules, those of `doctor` and those of `lint`.
 pub fn rules(as_json: bool, out: &mut impl Write) -> io::Result<()> {
     if as_json {
-        let list: Vec<serde_json::Value> = rules::all()
-            .into_iter()
-            .map(|it| {
-                serde_json::json!({
-                    "id": it.id, "title": it.title, "severity": it.severity.name(),
-                    "why": it.why, "fix": it.fix, "references": it.references,
-                })
+        let doctor = rules::all().into_iter().map(|it| {
+            serde_json::json!({
+                "id": it.id, "command": "doctor", "title": it.title, "severity": it.severity.name(),
+                "why": it.why, "fix": it.fix, "references": it.references,
             })
-            .collect();
+        });
+        let lint = rules::lint::all().into_iter().map(|it| {
+            serde_json::json!({
+                "id": it.id, "command": "lint", "title": it.title, "severity": it.severity.name(),
+                "why": it.why, "fix": it.fix, "references": it.references,
+            })
+        });
+        let list: Vec<serde_json::Value> = doctor.chain(lint).collect();
         serde_json::to_writer_pretty(
             &mut *out,
             &serde_json::json!({ "schema": "plumb.rules/1", "rules": list }),
         )?;
         return writeln!(out);
     }
+    writeln!(out, "plumb doctor")?;
     for rule in rules::all() {
-        writeln!(out, "{:<8} {:<36} {}", rule.severity.name(), rule.id, rule.title)?;
+        writeln!(out, "  {:<8} {:<36} {}", rule.severity.name(), rule.id, rule.title)?;
+    }
+    writeln!(out, "\nplumb lint")?;
+    for rule in rules::lint::all() {
+        writeln!(out, "  {:<8} {:<36} {}", rule.severity.name(), rule.id, rule.title)?;
     }
     Ok(())
 }
