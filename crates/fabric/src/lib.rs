@@ -10,6 +10,7 @@ pub mod collective;
 pub mod glossary;
 pub mod gpu;
 mod grouped;
+pub mod image;
 pub mod instance;
 pub mod link;
 pub mod machine;

@@ -279,7 +279,7 @@ fn read_versions(text: &str) -> Option<Vec<Range>> {
 
 /// What is wrong with a table, and in which line.
 #[derive(Debug, PartialEq, Eq)]
-struct Malformed {
+pub(crate) struct Malformed {
     line: usize,
     what: &'static str,
 }
@@ -288,7 +288,10 @@ struct Malformed {
 ///
 /// Strict, because the data is ours: a row with too few or too many fields or
 /// a stray quote is a mistake to be seen, not to be guessed around.
-fn table<const N: usize>(text: &str, header: [&str; N]) -> Result<Vec<(usize, [String; N])>, Malformed> {
+pub(crate) fn table<const N: usize>(
+    text: &str,
+    header: [&str; N],
+) -> Result<Vec<(usize, [String; N])>, Malformed> {
     let mut rows = records(text)?.into_iter().map(|(line, fields)| {
         let row = <[String; N]>::try_from(fields)
             .map_err(|_| Malformed { line, what: "wrong number of fields" })?;

@@ -4,6 +4,7 @@
 //! written from that, and [`redact`] changes it once for all of them.
 
 mod assemble;
+mod env;
 mod expect;
 pub mod explain;
 mod json;
@@ -16,6 +17,7 @@ mod sarif;
 mod text;
 pub mod topo;
 
+pub use env::Env;
 pub use expect::Expect;
 pub use json::json;
 pub use junit::junit;

@@ -87,15 +87,20 @@ impl Launch {
     }
 
     /// The words up to the program that is started.
-    fn own(&self) -> &[Word] {
-        let program = |it: &Word| it.text.ends_with(".py") || it.text.ends_with("_perf") || &*it.text == "--";
-        let skip = usize::from(self.launcher != Launcher::NcclTests);
-        let end = self.words.iter().skip(skip).position(program).map_or(self.words.len(), |it| it + skip);
+    pub fn own(&self) -> &[Word] {
         if self.launcher == Launcher::NcclTests {
-            &self.words
-        } else {
-            self.words.get(..end).unwrap_or_default()
+            return &self.words;
         }
+        let name = |it: &Word| it.text.rsplit('/').next().unwrap_or_default().to_owned();
+        let program = |it: &Word| {
+            let name = name(it);
+            let starts =
+                matches!(name.as_str(), "python" | "python3" | "bash" | "sh" | "torchrun" | "deepspeed");
+            let module = self.launcher == Launcher::Torchrun && matches!(name.as_str(), "-m" | "--module");
+            starts || module || it.text.ends_with(".py") || name.ends_with("_perf") || name == "--"
+        };
+        let end = self.words.iter().skip(1).position(program).map_or(self.words.len(), |it| it + 1);
+        self.words.get(..end).unwrap_or_default()
     }
 
     /// The program of nccl-tests that a launcher starts, as a command of its own.
@@ -170,7 +175,21 @@ fn is_nccl_test(word: &str) -> bool {
 
 fn launcher(words: &[Word]) -> Option<(Launcher, usize)> {
     let name = |it: &Word| it.text.rsplit('/').next().unwrap_or_default().to_owned();
+    // What is only spoken of, looked for or installed is not started.
+    let first = words.first().map(name).unwrap_or_default();
+    if matches!(
+        first.as_str(),
+        "echo" | "printf" | "which" | "command" | "ls" | "cp" | "mv" | "cd" | "cat" | "test" | "[" | "[["
+    ) {
+        return None;
+    }
     for (at, word) in words.iter().enumerate() {
+        if &*word.text == "install" {
+            return None;
+        }
+        if word.text.contains('=') {
+            continue;
+        }
         let next = |n: usize| words.get(at + n).map(|it| &*it.text).unwrap_or_default();
         let found = match name(word).as_str() {
             "torchrun" => Launcher::Torchrun,
@@ -194,9 +213,23 @@ pub(super) fn take(submission: &mut Submission, text: &str, base: usize, owner: 
     for command in words(text, base) {
         assignments(submission, &command, owner);
         if let Some((launcher, at)) = launcher(&command) {
-            let words = command.get(at..).unwrap_or_default().to_vec();
-            submission.launches.push(Launch { launcher, words, owner });
+            push(submission, launcher, command.get(at..).unwrap_or_default(), owner);
         }
+    }
+}
+
+/// A launch, and the one that it starts in its turn: `srun torchrun ...`.
+fn push(submission: &mut Submission, found: Launcher, words: &[Word], owner: Option<Owner>) {
+    submission.launches.push(Launch { launcher: found, words: words.to_vec(), owner });
+    if !matches!(found, Launcher::Mpirun | Launcher::Srun) {
+        return;
+    }
+    let inner = words.get(1..).and_then(|rest| Some((rest, launcher(rest)?)));
+    if let Some((rest, (launcher @ (Launcher::Torchrun | Launcher::DeepSpeed | Launcher::Accelerate), at))) =
+        inner
+    {
+        let words = rest.get(at..).unwrap_or_default().to_vec();
+        submission.launches.push(Launch { launcher, words, owner });
     }
 }
 
@@ -292,8 +325,7 @@ pub(super) fn of_containers(submission: &mut Submission, commands: &[(NodeId, Ow
                 let words: Vec<Word> = nodes.iter().map(word).collect();
                 assignments(submission, &words, Some(owner));
                 if let Some((launcher, at)) = launcher(&words) {
-                    let words = words.get(at..).unwrap_or_default().to_vec();
-                    submission.launches.push(Launch { launcher, words, owner: Some(owner) });
+                    push(submission, launcher, words.get(at..).unwrap_or_default(), Some(owner));
                 }
             }
         }
@@ -329,6 +361,19 @@ mod tests {
         assert_eq!(all[0], ["export", "A=1"]);
         assert_eq!(all[1], ["mpirun", "-np", "16", "-N", "8", "./all_reduce_perf", "-b", "8"]);
         assert_eq!((all[2].len(), all[3].len(), all[4].len()), (2, 1, 1));
+    }
+
+    #[test]
+    fn what_is_only_spoken_of_is_no_launch() {
+        let text = "#!/bin/sh\npip install deepspeed torch\necho torchrun\nwhich mpirun\nX=/opt/torchrun\n\
+                    srun -N 2 torchrun --nproc-per-node=8 -m train --nnodes=9\n";
+        let it = Submission::read("job.sh", text).unwrap();
+        let all: Vec<Launcher> = it.launches.iter().map(|it| it.launcher).collect();
+        assert_eq!(all, [Launcher::Srun, Launcher::Torchrun]);
+        assert_eq!(
+            (it.launches[0].has(&["--nproc-per-node"]), it.launches[1].has(&["--nnodes"])),
+            (false, false)
+        );
     }
 
     #[test]

@@ -1,0 +1,93 @@
+//! EFA is asked for, and nothing says on which machines.
+
+use fabric::instance::{self, Instance};
+
+use crate::lint::devices::ask::{Ask, asks};
+use crate::lint::{Context, Flaw, LintRule};
+use crate::{Confidence, Severity};
+
+/// See the module documentation.
+pub(super) static RULE: LintRule = LintRule {
+    id: "instance-type-missing",
+    title: "EFA is asked for and nothing says which instance type",
+    severity: Severity::Info,
+    why: "Any node with enough GPUs and EFA interfaces will do for the scheduler. In a cluster with several types the pods of one job may get \
+          different ones; the slowest sets the pace, and p4d and p4de do not talk EFA with others at all.",
+    fix: "Add `nodeSelector: {node.kubernetes.io/instance-type: ...}` to the pods, or say the type with --instance where the cluster has one only.",
+    references: &[
+        "https://kubernetes.io/docs/concepts/scheduling-eviction/assign-pod-node/",
+        "https://docs.aws.amazon.com/AWSEC2/latest/UserGuide/efa.html",
+    ],
+    check,
+};
+
+fn check(context: &Context<'_>) -> Vec<Flaw> {
+    asks(context).iter().filter_map(flaw).collect()
+}
+
+fn flaw(ask: &Ask<'_>) -> Option<Flaw> {
+    let (gpus, efa, place) = (ask.gpus()?, ask.efa()?, ask.efa_place()?);
+    // A `TrainJob` without a pod leaves it to its runtime.
+    let pod = ask.pod?;
+    if !ask.is_multi_node() || !ask.types.known.is_empty() || chosen(ask, pod) {
+        return None;
+    }
+    let fits = |it: &&Instance| u64::from(it.gpus) >= gpus && u64::from(it.nics) >= efa;
+    let types: Vec<&Instance> = instance::all().iter().filter(fits).collect();
+    let (first, last) = (types.first()?, types.last()?);
+    let alike =
+        |it: &&Instance| (it.gpus, it.nics, it.efa_version) == (first.gpus, first.nics, first.efa_version);
+    if types.iter().all(alike) {
+        return None;
+    }
+    let message = format!(
+        "{gpus} GPUs and {efa} EFA interfaces a pod, on any node that has them: {} instance types do, from {} to {}",
+        types.len(),
+        first.name,
+        last.name
+    );
+    Some(Flaw::new(ask.file, &place, message).confidence(Confidence::Possible))
+}
+
+/// Whether anything else chooses the nodes: a selector of another kind, affinity, a queue with flavors.
+fn chosen(ask: &Ask<'_>, pod: &evidence::submission::Pod) -> bool {
+    let tree = &ask.submission.tree;
+    let fields = ["nodeSelector", "affinity", "nodeName", "schedulerName"];
+    fields.iter().any(|it| tree.get(pod.spec, it).is_some())
+        || ask.labels().iter().any(|it| it.contains("kueue.x-k8s.io/") || it.contains("run.ai/"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::RULE;
+    use crate::lint::devices::testing::{job, job_with};
+    use crate::lint::testing::{flaws, quiet};
+
+    #[test]
+    fn fires_where_many_types_would_do() {
+        let found = flaws(&RULE, &job(2, "", "nvidia.com/gpu: 8\nvpc.amazonaws.com/efa: 4"));
+        assert!(
+            found[0].message.starts_with("8 GPUs and 4 EFA interfaces a pod, on any node"),
+            "{}",
+            found[0].message
+        );
+    }
+
+    #[test]
+    fn quiet_where_something_chooses() {
+        quiet(&RULE, &job(2, "p4d.24xlarge", "nvidia.com/gpu: 8\nvpc.amazonaws.com/efa: 4"));
+        quiet(
+            &RULE,
+            &job_with(
+                2,
+                "",
+                "nvidia.com/gpu: 8\nvpc.amazonaws.com/efa: 4",
+                "nodeSelector: {karpenter.sh/nodepool: p5}",
+            ),
+        );
+        // Two types have so many, and they are alike.
+        quiet(&RULE, &job(2, "", "nvidia.com/gpu: 8\nvpc.amazonaws.com/efa: 32"));
+        quiet(&RULE, &job(2, "", "nvidia.com/gpu: 8"));
+        quiet(&RULE, &job(1, "", "nvidia.com/gpu: 8\nvpc.amazonaws.com/efa: 4"));
+    }
+}

@@ -1,0 +1,71 @@
+//! An instance type that does not exist.
+
+use fabric::{catalogue, instance};
+
+use crate::lint::{Context, Flaw, LintRule};
+use crate::{Confidence, Severity};
+
+/// See the module documentation.
+pub(super) static RULE: LintRule = LintRule {
+    id: "instance-type-unknown",
+    title: "a node selector names an instance type that does not exist",
+    severity: Severity::Warning,
+    why: "No node has this label, and the pod waits for ever.",
+    fix: "Write an instance type of this family that exists.",
+    references: &["https://karpenter.sh/docs/reference/instance-types/"],
+    check,
+};
+
+fn check(context: &Context<'_>) -> Vec<Flaw> {
+    let mut flaws = Vec::new();
+    for (file, _, pod) in context.pods() {
+        for (name, place) in pod.instances() {
+            let bare = name.strip_prefix("ml.").unwrap_or(name);
+            let Some((family, size)) = bare.split_once('.') else { continue };
+            let sizes: Vec<&str> = instance::all()
+                .iter()
+                .filter(|it| it.name.split('.').next() == Some(family))
+                .map(|it| it.name.as_str())
+                .collect();
+            let written = size.ends_with("xlarge") && !name.contains(['$', '{', '<']);
+            if sizes.is_empty()
+                || !written
+                || instance::find(name).is_some()
+                || catalogue::find(name).is_some()
+            {
+                continue;
+            }
+            let message = format!("there is no {name}; of {family} there is {}", sizes.join(", "));
+            flaws.push(Flaw::new(file, place, message).confidence(Confidence::Likely));
+        }
+    }
+    flaws
+}
+
+#[cfg(test)]
+mod tests {
+    use super::RULE;
+    use crate::lint::devices::testing::pod;
+    use crate::lint::testing::{flaws, quiet};
+
+    #[test]
+    fn fires_for_a_size_that_is_not_made() {
+        let found = flaws(&RULE, &pod("p4d.48xlarge", "nvidia.com/gpu: 8"));
+        assert_eq!(found[0].message, "there is no p4d.48xlarge; of p4d there is p4d.24xlarge");
+    }
+
+    #[test]
+    fn quiet_for_what_exists_and_for_other_families() {
+        for name in [
+            "p4d.24xlarge",
+            "ml.p5.48xlarge",
+            "m5.large",
+            "trn1.32xlarge",
+            "g5g.metal",
+            "${TYPE}",
+            "g5.metal",
+        ] {
+            quiet(&RULE, &pod(name, "nvidia.com/gpu: 8"));
+        }
+    }
+}

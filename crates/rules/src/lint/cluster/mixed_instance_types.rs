@@ -1,0 +1,115 @@
+//! p4d or p4de in one job with other types.
+
+use fabric::instance::Instance;
+
+use crate::lint::devices::ask::{Ask, asks};
+use crate::lint::{Context, Flaw, LintRule};
+use crate::{Confidence, Severity};
+
+/// See the module documentation.
+pub(super) static RULE: LintRule = LintRule {
+    id: "mixed-instance-types",
+    title: "p4d or p4de together with other instance types in one job",
+    severity: Severity::Error,
+    why: "EFA between p4d or p4de and any other instance type is not supported: ranks on the two do not reach each other.",
+    fix: "Choose one instance type for all pods with GPUs of the job.",
+    references: &["https://docs.aws.amazon.com/AWSEC2/latest/UserGuide/efa.html"],
+    check,
+};
+
+fn check(context: &Context<'_>) -> Vec<Flaw> {
+    let asks: Vec<Ask<'_>> = asks(context).into_iter().filter(Ask::wants_gpus).collect();
+    let mut flaws = Vec::new();
+    let mut done = Vec::new();
+    for ask in asks.iter().filter(|it| it.is_networked()) {
+        if done.contains(&(ask.file, ask.root)) {
+            continue;
+        }
+        done.push((ask.file, ask.root));
+        let job: Vec<&Ask<'_>> =
+            asks.iter().filter(|it| (it.file, it.root) == (ask.file, ask.root)).collect();
+        flaws.extend(flaw(&job));
+    }
+    flaws
+}
+
+fn is_p4(instance: &Instance) -> bool {
+    instance.name.starts_with("p4d")
+}
+
+fn flaw(job: &[&Ask<'_>]) -> Option<Flaw> {
+    let find = |p4: bool| {
+        job.iter()
+            .find_map(|ask| Some((*ask, ask.types.known.iter().find(|it| is_p4(it) == p4 && it.efa())?)))
+    };
+    let ((p4_ask, p4), (ask, other)) = (find(true)?, find(false)?);
+    let place = ask.types.place.as_ref().or(p4_ask.types.place.as_ref())?;
+    // Pods of their own types are sure to differ; of a list, the scheduler may take one type only.
+    let pinned = p4_ask.types.known.iter().all(|it| is_p4(it)) && ask.types.known.iter().all(|it| !is_p4(it));
+    let (how, severity, confidence) = if pinned {
+        ("run", Severity::Error, Confidence::Certain)
+    } else {
+        ("may run", Severity::Warning, Confidence::Possible)
+    };
+    let message = format!(
+        "pods of one job {how} on {} and on {}, which do not talk EFA with each other",
+        p4.name, other.name
+    );
+    let flaw = Flaw::new(ask.file, place, message)
+        .label(ask.types.names())
+        .severity(severity)
+        .confidence(confidence);
+    Some(match p4_ask.types.place.as_ref().filter(|it| *it != place) {
+        Some(p4_place) => flaw.also(p4_place, p4_ask.types.names()),
+        None => flaw,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::RULE;
+    use crate::Severity;
+    use crate::lint::testing::{flaws, quiet};
+
+    fn job(master: &str, worker: &str) -> String {
+        let pod = |role: &str, instance: &str| {
+            format!(
+                "    {role}:\n      replicas: 1\n      template:\n        spec:\n          affinity:\n            nodeAffinity:\n              \
+                 requiredDuringSchedulingIgnoredDuringExecution:\n                nodeSelectorTerms:\n                - matchExpressions:\n                  \
+                 - {{key: node.kubernetes.io/instance-type, operator: In, values: [{instance}]}}\n          containers:\n          - name: pytorch\n            \
+                 resources: {{limits: {{nvidia.com/gpu: 8, vpc.amazonaws.com/efa: 4}}}}\n"
+            )
+        };
+        format!(
+            "kind: PyTorchJob\nspec:\n  pytorchReplicaSpecs:\n{}{}",
+            pod("Master", master),
+            pod("Worker", worker)
+        )
+    }
+
+    #[test]
+    fn fires_with_both_places() {
+        let found = flaws(&RULE, &job("p4d.24xlarge", "p5.48xlarge"));
+        assert_eq!(found.len(), 1);
+        assert_eq!(
+            found[0].message,
+            "pods of one job run on p4d.24xlarge and on p5.48xlarge, which do not talk EFA with each other"
+        );
+        assert_eq!((found[0].severity, found[0].places.len()), (Some(Severity::Error), 2));
+        let list = "p4d.24xlarge, p5.48xlarge";
+        assert_eq!(flaws(&RULE, &job(list, list))[0].severity, Some(Severity::Warning));
+    }
+
+    #[test]
+    fn quiet_with_one_type_and_with_types_that_talk() {
+        quiet(&RULE, &job("p4d.24xlarge", "p4d.24xlarge"));
+        quiet(&RULE, &job("p4d.24xlarge", "p4de.24xlarge"));
+        quiet(&RULE, &job("p5.48xlarge", "p5e.48xlarge"));
+        quiet(&RULE, &job("p4d.24xlarge", "x9.huge"));
+        quiet(
+            &RULE,
+            &job("p4d.24xlarge", "p5.48xlarge")
+                .replace("nvidia.com/gpu: 8, vpc.amazonaws.com/efa: 4", "cpu: 4"),
+        );
+    }
+}

@@ -1,0 +1,91 @@
+//! Node pools of Karpenter, as far as they say which machines they start.
+
+use evidence::submission::Submission;
+use evidence::yaml::{NodeId, Span};
+use fabric::instance::{self, Instance};
+
+use super::spread_over_zones::is_zone;
+use crate::lint::Context;
+use crate::lint::devices::ask::Ask;
+
+/// A `NodePool`.
+pub(super) struct NodePool<'a> {
+    /// The file.
+    pub(super) file: usize,
+    /// Its name.
+    pub(super) name: &'a str,
+    /// The machines it may start; none where it does not say.
+    pub(super) types: Option<Vec<&'static Instance>>,
+    /// Where it says so.
+    pub(super) place: Option<Span>,
+    /// The zones it is limited to, and where it says so.
+    pub(super) zones: Option<(Vec<&'a str>, Span)>,
+}
+
+/// All node pools of the files.
+pub(super) fn node_pools<'a>(context: &Context<'a>) -> Vec<NodePool<'a>> {
+    let mut all = Vec::new();
+    for (file, submission) in context.files.iter().enumerate() {
+        let pools = submission.objects.iter().filter(|it| matches!(&*it.kind, "NodePool" | "Provisioner"));
+        for object in pools {
+            let name = object.name.as_deref().unwrap_or_default();
+            all.push(read(file, submission, object.root, name));
+        }
+    }
+    all
+}
+
+fn read<'a>(file: usize, submission: &'a Submission, root: NodeId, name: &'a str) -> NodePool<'a> {
+    let tree = &submission.tree;
+    let mut pool = NodePool { file, name, types: None, place: None, zones: None };
+    let list = tree
+        .at(root, &["spec", "template", "spec", "requirements"])
+        .or_else(|| tree.at(root, &["spec", "requirements"]));
+    let mut unknown = false;
+    for item in list.map(|it| tree.items(it)).unwrap_or_default() {
+        let text = |name: &str| tree.get(*item, name).and_then(|it| tree.text(it));
+        let (Some(key), Some("In")) = (text("key"), text("operator")) else { continue };
+        let Some(node) = tree.get(*item, "values") else { continue };
+        let values: Vec<&str> = tree.items(node).iter().filter_map(|it| tree.text(*it)).collect();
+        let span = tree.node(node).span.clone();
+        let named = key.ends_with("kubernetes.io/instance-type");
+        let family = matches!(key, "karpenter.k8s.aws/instance-family" | "eks.amazonaws.com/instance-family");
+        if is_zone(key) {
+            pool.zones = Some((values, span));
+        } else if named || family {
+            let mut types: Vec<&'static Instance> = Vec::new();
+            for value in &values {
+                let before = types.len();
+                let same = |it: &&Instance| {
+                    if named { it.name == *value } else { it.name.split('.').next() == Some(value) }
+                };
+                types.extend(instance::all().iter().filter(same));
+                unknown |= types.len() == before;
+            }
+            // Two requirements hold both.
+            pool.types = Some(match pool.types.take() {
+                Some(before) => {
+                    before.into_iter().filter(|it| types.iter().any(|other| other.name == it.name)).collect()
+                }
+                None => types,
+            });
+            pool.place = Some(span);
+        }
+    }
+    if unknown || pool.types.as_ref().is_some_and(Vec::is_empty) {
+        pool.types = None;
+    }
+    pool
+}
+
+/// The pools that a job can use: the one it names; else all there are.
+pub(super) fn of_job<'p, 'a>(ask: &Ask<'_>, pools: &'p [NodePool<'a>]) -> Vec<&'p NodePool<'a>> {
+    let selectors = ask.pod.map(|it| it.selectors.as_slice()).unwrap_or_default();
+    let chosen = selectors.iter().find(|it| &*it.0 == "karpenter.sh/nodepool");
+    match chosen {
+        Some((_, names, _)) => {
+            pools.iter().filter(|it| names.iter().any(|name| &**name == it.name)).collect()
+        }
+        None => pools.iter().collect(),
+    }
+}

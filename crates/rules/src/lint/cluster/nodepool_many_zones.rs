@@ -1,0 +1,89 @@
+//! A node pool of an EFA job that starts machines in several zones.
+
+use super::node_pool::{node_pools, of_job};
+use super::spread_over_zones::is_zone;
+use crate::lint::devices::ask::{Ask, asks};
+use crate::lint::{Context, Flaw, LintRule};
+use crate::{Confidence, Severity};
+
+/// See the module documentation.
+pub(super) static RULE: LintRule = LintRule {
+    id: "nodepool-many-zones",
+    title: "the node pool of an EFA job starts machines in several zones",
+    severity: Severity::Warning,
+    why: "Karpenter takes the zone that has machines. The nodes of one job may come from two, and EFA does not cross them: \
+          the job then goes over TCP or does not start.",
+    fix: "Name one zone in the requirements of the node pool; or keep the pods together with podAffinity on \
+          `topology.kubernetes.io/zone`.",
+    references: &[
+        "https://docs.aws.amazon.com/AWSEC2/latest/UserGuide/efa.html",
+        "https://karpenter.sh/docs/concepts/nodepools/",
+    ],
+    check,
+};
+
+fn check(context: &Context<'_>) -> Vec<Flaw> {
+    let pools = node_pools(context);
+    let mut flaws: Vec<Flaw> = Vec::new();
+    if pools.is_empty() {
+        return flaws;
+    }
+    for ask in asks(context).iter().filter(|it| it.wants_efa() && it.is_multi_node() && !is_kept(it)) {
+        let usable = of_job(ask, &pools);
+        // With several pools it is not known which one serves the job.
+        let [pool] = usable.as_slice() else { continue };
+        let Some((zones, place)) = pool.zones.as_ref().filter(|it| it.0.len() > 1) else { continue };
+        let message = format!(
+            "node pool {} starts machines in {} zones, and {} pods of one EFA job may be divided among them",
+            pool.name,
+            zones.len(),
+            ask.job.pods
+        );
+        let flaw =
+            Flaw::new(pool.file, place, message).label(zones.join(", ")).confidence(Confidence::Likely);
+        if !flaws.contains(&flaw) {
+            flaws.push(flaw);
+        }
+    }
+    flaws
+}
+
+/// Whether the pods are kept in one zone by themselves.
+fn is_kept(ask: &Ask<'_>) -> bool {
+    let tree = &ask.submission.tree;
+    let Some(pod) = ask.pod else { return true };
+    pod.selectors.iter().any(|it| is_zone(&it.0) && it.1.len() == 1)
+        || tree.at(pod.spec, &["affinity", "podAffinity"]).is_some()
+        || ask.labels().iter().any(|it| it.contains("topology"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::RULE;
+    use crate::lint::devices::testing::{job, job_with};
+    use crate::lint::testing::{flaws, quiet};
+
+    const POOL: &str = "---\nkind: NodePool\nmetadata:\n  name: gpu\nspec:\n  template:\n    spec:\n      requirements:\n      - key: \
+                        topology.kubernetes.io/zone\n        operator: In\n        values: [us-east-1a, us-east-1b]\n";
+    const EFA: &str = "nvidia.com/gpu: 8\nvpc.amazonaws.com/efa: 4";
+
+    #[test]
+    fn fires_with_the_zones() {
+        let found = flaws(&RULE, &format!("{}{POOL}", job(2, "p4d.24xlarge", EFA)));
+        assert_eq!(
+            found[0].message,
+            "node pool gpu starts machines in 2 zones, and 2 pods of one EFA job may be divided among them"
+        );
+        assert_eq!(found[0].places[0].text, "us-east-1a, us-east-1b");
+    }
+
+    #[test]
+    fn quiet_with_one_zone_without_efa_and_alone() {
+        quiet(&RULE, &format!("{}{}", job(2, "p4d.24xlarge", EFA), POOL.replace(", us-east-1b", "")));
+        quiet(&RULE, &format!("{}{POOL}", job(2, "p4d.24xlarge", "nvidia.com/gpu: 8")));
+        quiet(&RULE, &format!("{}{POOL}", job(1, "p4d.24xlarge", EFA)));
+        quiet(&RULE, POOL.trim_start_matches("---\n"));
+        let kept = "affinity:\n  podAffinity:\n    requiredDuringSchedulingIgnoredDuringExecution:\n    - topologyKey: topology.kubernetes.io/zone";
+        quiet(&RULE, &format!("{}{POOL}", job_with(2, "p4d.24xlarge", EFA, kept)));
+    }
+}

@@ -1,0 +1,119 @@
+//! The node pools beside a job start no machine with the EFA interfaces it asks for.
+
+use super::node_pool::{node_pools, of_job};
+use crate::lint::devices::ask::asks;
+use crate::lint::{Context, Flaw, LintRule};
+use crate::{Confidence, Severity};
+
+/// See the module documentation.
+pub(super) static RULE: LintRule = LintRule {
+    id: "nodepool-without-efa",
+    title: "no node pool here starts machines with the EFA interfaces a job asks for",
+    severity: Severity::Error,
+    why: "Karpenter starts a node for a pod only if an instance type that the pool allows has all that the pod asks for. Here none has, \
+          and the pod waits for ever.",
+    fix: "Allow an instance type with enough EFA interfaces in the requirements of the node pool.",
+    references: &[
+        "https://karpenter.sh/docs/concepts/nodepools/",
+        "https://karpenter.sh/docs/reference/instance-types/",
+    ],
+    check,
+};
+
+fn check(context: &Context<'_>) -> Vec<Flaw> {
+    let pools = node_pools(context);
+    let mut flaws = Vec::new();
+    if pools.is_empty() {
+        return flaws;
+    }
+    for ask in asks(context) {
+        let Some(efa) = ask.efa() else { continue };
+        let usable = of_job(&ask, &pools);
+        let named = usable.len() < pools.len() || pools.len() == 1;
+        let short = |it: &&super::node_pool::NodePool<'_>| {
+            it.types.as_ref().is_some_and(|types| types.iter().all(|it| u64::from(it.nics) < efa))
+        };
+        // A pool that says nothing may start anything.
+        if usable.is_empty() || !usable.iter().all(short) {
+            continue;
+        }
+        let Some(pool) = usable.first() else { continue };
+        let Some(place) = &pool.place else { continue };
+        let most = pool.types.iter().flatten().max_by_key(|it| it.nics);
+        let Some(most) = most else { continue };
+        let has = if most.nics == 0 { "none".to_owned() } else { format!("at most {}", most.nics) };
+        let message = format!(
+            "node pool {} starts machines with {has} EFA interfaces, and a pod asks for {efa}",
+            pool.name
+        )
+        .replace("with none EFA interfaces", "without EFA");
+        let confidence = if named { Confidence::Likely } else { Confidence::Possible };
+        let severity = if named { Severity::Error } else { Severity::Warning };
+        let mut flaw = Flaw::new(pool.file, place, message).confidence(confidence).severity(severity);
+        if let Some(asked) = ask.efa_place().filter(|_| ask.file == pool.file) {
+            flaw = flaw.also(&asked, "asked for here");
+        }
+        flaws.push(flaw);
+    }
+    flaws
+}
+
+#[cfg(test)]
+mod tests {
+    use super::RULE;
+    use crate::lint::devices::testing::job;
+    use crate::lint::testing::{flaws, quiet};
+
+    fn with_pool(types: &str, limits: &str) -> String {
+        format!(
+            "{}---\nkind: NodePool\nmetadata:\n  name: gpu\nspec:\n  template:\n    spec:\n      requirements:\n      - key: {types}\n",
+            job(2, "", limits)
+        )
+    }
+    const EFA: &str = "nvidia.com/gpu: 1\nvpc.amazonaws.com/efa: 1";
+
+    #[test]
+    fn fires_where_no_type_has_it() {
+        let found = flaws(
+            &RULE,
+            &with_pool(
+                "node.kubernetes.io/instance-type\n        operator: In\n        values: [g5.xlarge, g5.2xlarge]",
+                EFA,
+            ),
+        );
+        assert_eq!(found[0].message, "node pool gpu starts machines without EFA, and a pod asks for 1");
+        assert_eq!(found[0].places.len(), 2);
+        let many = "nvidia.com/gpu: 8\nvpc.amazonaws.com/efa: 32";
+        let family = "karpenter.k8s.aws/instance-family\n        operator: In\n        values: [p4d]";
+        assert!(flaws(&RULE, &with_pool(family, many))[0].message.contains("at most 4"));
+    }
+
+    #[test]
+    fn quiet_where_a_type_has_it_or_nothing_is_said() {
+        quiet(
+            &RULE,
+            &with_pool(
+                "node.kubernetes.io/instance-type\n        operator: In\n        values: [g5.xlarge, g5.8xlarge]",
+                EFA,
+            ),
+        );
+        quiet(
+            &RULE,
+            &with_pool("karpenter.sh/capacity-type\n        operator: In\n        values: [on-demand]", EFA),
+        );
+        quiet(
+            &RULE,
+            &with_pool(
+                "node.kubernetes.io/instance-type\n        operator: In\n        values: [g5.xlarge]",
+                "nvidia.com/gpu: 1",
+            ),
+        );
+        quiet(
+            &RULE,
+            &with_pool(
+                "node.kubernetes.io/instance-type\n        operator: In\n        values: [trn1.32xlarge]",
+                EFA,
+            ),
+        );
+    }
+}

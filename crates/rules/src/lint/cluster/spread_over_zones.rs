@@ -1,0 +1,174 @@
+//! Pods of one EFA job in different availability zones.
+
+use evidence::yaml::{NodeId, Span};
+
+use crate::lint::devices::ask::{Ask, asks};
+use crate::lint::{Context, Flaw, LintRule};
+use crate::{Confidence, Severity};
+
+/// See the module documentation.
+pub(super) static RULE: LintRule = LintRule {
+    id: "spread-over-zones",
+    title: "pods of an EFA job are spread over availability zones",
+    severity: Severity::Error,
+    why: "EFA does not cross availability zones: pods in two zones cannot reach each other over it, and TCP between zones is slow and \
+          charged.",
+    fix: "Remove the spreading, and keep the job in one zone: podAffinity with `topologyKey: topology.kubernetes.io/zone`, or a node \
+          selector for one zone.",
+    references: &[
+        "https://docs.aws.amazon.com/AWSEC2/latest/UserGuide/efa.html",
+        "https://kubernetes.io/docs/concepts/scheduling-eviction/topology-spread-constraints/",
+    ],
+    check,
+};
+
+/// The label of a zone.
+pub(super) fn is_zone(key: &str) -> bool {
+    matches!(
+        key,
+        "topology.kubernetes.io/zone"
+            | "failure-domain.beta.kubernetes.io/zone"
+            | "topology.k8s.aws/zone-id"
+            | "topology.ebs.csi.aws.com/zone"
+    )
+}
+
+fn check(context: &Context<'_>) -> Vec<Flaw> {
+    let mut flaws = Vec::new();
+    for ask in asks(context) {
+        let efa = ask.wants_efa() || (ask.wants_gpus() && ask.types.all(fabric::instance::Instance::efa));
+        if efa && ask.is_multi_node() {
+            flaws.extend(constraints(&ask));
+            flaws.extend(apart(&ask));
+            flaws.extend(several(&ask));
+        }
+    }
+    flaws
+}
+
+/// `topologySpreadConstraints`
+fn constraints(ask: &Ask<'_>) -> Vec<Flaw> {
+    let tree = &ask.submission.tree;
+    let list = ask.pod.and_then(|it| tree.get(it.spec, "topologySpreadConstraints"));
+    let text = |node: NodeId, name: &str| tree.get(node, name).and_then(|it| tree.text(it));
+    let mut flaws = Vec::new();
+    for item in list.map(|it| tree.items(it)).unwrap_or_default() {
+        let skew = tree.get(*item, "maxSkew").and_then(|it| tree.integer(it)).unwrap_or(1);
+        if !text(*item, "topologyKey").is_some_and(is_zone) || skew >= ask.job.pods {
+            continue;
+        }
+        // The word of Kubernetes for a wish.
+        let wish = text(*item, "whenUnsatisfiable") == Some("ScheduleAnyway");
+        flaws.push(flaw(ask, &key_span(ask, *item, "topologyKey"), wish, "topologySpreadConstraints spread"));
+    }
+    flaws
+}
+
+/// `podAntiAffinity`
+fn apart(ask: &Ask<'_>) -> Vec<Flaw> {
+    let tree = &ask.submission.tree;
+    let Some(spec) = ask.pod.map(|it| it.spec) else { return Vec::new() };
+    let terms = |name: &str| {
+        let list = tree.at(spec, &["affinity", "podAntiAffinity", name]);
+        list.map(|it| tree.items(it)).unwrap_or_default()
+    };
+    let required = terms("requiredDuringSchedulingIgnoredDuringExecution").iter().map(|it| (*it, false));
+    let preferred = terms("preferredDuringSchedulingIgnoredDuringExecution")
+        .iter()
+        .filter_map(|it| Some((tree.get(*it, "podAffinityTerm")?, true)));
+    required
+        .chain(preferred)
+        .filter(|it| tree.get(it.0, "topologyKey").and_then(|it| tree.text(it)).is_some_and(is_zone))
+        .map(|(term, wish)| flaw(ask, &key_span(ask, term, "topologyKey"), wish, "podAntiAffinity puts"))
+        .collect()
+}
+
+/// Several zones in a selector, and nothing that keeps the pods together.
+fn several(ask: &Ask<'_>) -> Option<Flaw> {
+    let pod = ask.pod?;
+    let (_, zones, place) = pod.selectors.iter().find(|it| is_zone(&it.0) && it.1.len() > 1)?;
+    let tree = &ask.submission.tree;
+    if tree.at(pod.spec, &["affinity", "podAffinity"]).is_some()
+        || ask.labels().iter().any(|it| it.contains("topology"))
+    {
+        return None;
+    }
+    let message = format!(
+        "{} pods of one job may run in {} zones, and EFA does not cross them",
+        ask.job.pods,
+        zones.len()
+    );
+    Some(
+        Flaw::new(ask.file, place, message)
+            .severity(Severity::Info)
+            .confidence(Confidence::Possible)
+            .label(zones.join(", "))
+            .fix("Name one zone, or add podAffinity with `topologyKey: topology.kubernetes.io/zone`."),
+    )
+}
+
+fn flaw(ask: &Ask<'_>, place: &Span, wish: bool, how: &str) -> Flaw {
+    let message =
+        format!("{how} {} pods of one EFA job over zones, and EFA does not cross them", ask.job.pods);
+    let severity = if wish { Severity::Warning } else { Severity::Error };
+    Flaw::new(ask.file, place, message).severity(severity).confidence(Confidence::Likely)
+}
+
+fn key_span(ask: &Ask<'_>, node: NodeId, name: &str) -> Span {
+    let tree = &ask.submission.tree;
+    let value = tree.get(node, name).unwrap_or(node);
+    tree.node(value).span.clone()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::RULE;
+    use crate::Severity;
+    use crate::lint::devices::testing::job_with;
+    use crate::lint::testing::{flaws, quiet};
+
+    const EFA: &str = "nvidia.com/gpu: 8\nvpc.amazonaws.com/efa: 4";
+    const SPREAD: &str = "topologySpreadConstraints:\n- maxSkew: 1\n  topologyKey: topology.kubernetes.io/zone\n  whenUnsatisfiable: DoNotSchedule";
+    const APART: &str = "affinity:\n  podAntiAffinity:\n    requiredDuringSchedulingIgnoredDuringExecution:\n    - topologyKey: topology.kubernetes.io/zone";
+
+    #[test]
+    fn fires_for_spreading_and_for_keeping_apart() {
+        let found = flaws(&RULE, &job_with(4, "p4d.24xlarge", EFA, SPREAD));
+        assert_eq!(
+            found[0].message,
+            "topologySpreadConstraints spread 4 pods of one EFA job over zones, and EFA does not cross them"
+        );
+        assert_eq!(found[0].severity, Some(Severity::Error));
+        let wish = SPREAD.replace("DoNotSchedule", "ScheduleAnyway");
+        assert_eq!(flaws(&RULE, &job_with(4, "", EFA, &wish))[0].severity, Some(Severity::Warning));
+        assert_eq!(flaws(&RULE, &job_with(4, "p5.48xlarge", "nvidia.com/gpu: 8", APART)).len(), 1);
+    }
+
+    #[test]
+    fn several_zones_are_told() {
+        let zones = "affinity: {nodeAffinity: {requiredDuringSchedulingIgnoredDuringExecution: {nodeSelectorTerms: [{matchExpressions: [{key: \
+                     topology.kubernetes.io/zone, operator: In, values: [a, b]}]}]}}}";
+        assert_eq!(flaws(&RULE, &job_with(4, "p4d.24xlarge", EFA, zones))[0].severity, Some(Severity::Info));
+        quiet(&RULE, &job_with(4, "p4d.24xlarge", EFA, &zones.replace("[a, b]", "[a]")));
+    }
+
+    #[test]
+    fn quiet_by_host_without_efa_and_for_one_pod() {
+        quiet(
+            &RULE,
+            &job_with(
+                4,
+                "p4d.24xlarge",
+                EFA,
+                &SPREAD.replace("topology.kubernetes.io/zone", "kubernetes.io/hostname"),
+            ),
+        );
+        quiet(&RULE, &job_with(4, "g5.xlarge", "nvidia.com/gpu: 1", SPREAD));
+        quiet(&RULE, &job_with(1, "p4d.24xlarge", EFA, SPREAD));
+        quiet(&RULE, &job_with(4, "p4d.24xlarge", EFA, &APART.replace("podAntiAffinity", "podAffinity")));
+        quiet(
+            &RULE,
+            &job_with(4, "p4d.24xlarge", "nvidia.com/gpu: 8", SPREAD).replace("PyTorchJob", "Deployment"),
+        );
+    }
+}

@@ -1,0 +1,83 @@
+//! `"auto"` where nothing fills it in.
+
+use evidence::submission::{Launcher, Submission};
+
+use super::config::{REFERENCE, configs};
+use crate::lint::{Context, Flaw, LintRule};
+use crate::{Confidence, Severity};
+
+/// See the module documentation.
+pub(super) static RULE: LintRule = LintRule {
+    id: "auto-without-trainer",
+    title: "\"auto\" where nothing may fill it in",
+    severity: Severity::Info,
+    why: "\"auto\" is a word of the Hugging Face Trainer and of Accelerate, which replace it by their own arguments. DeepSpeed itself \
+          does not know it and ends with an error about the type of the value.",
+    fix: "Write the values, or start the training through the Trainer or Accelerate.",
+    references: &["https://huggingface.co/docs/transformers/main/en/deepspeed", REFERENCE],
+    check,
+};
+
+/// Words of a command or script behind which the Trainer or Accelerate stand.
+const FILLERS: [&str; 12] = [
+    "accelerate",
+    "transformers",
+    "trainer",
+    "trl",
+    "sft",
+    "llamafactory",
+    "llama_factory",
+    "axolotl",
+    "swift",
+    "hf_",
+    "huggingface",
+    "finetune",
+];
+
+fn check(context: &Context<'_>) -> Vec<Flaw> {
+    let starts = |it: &Submission| {
+        it.launches.iter().any(|it| matches!(it.launcher, Launcher::DeepSpeed | Launcher::Torchrun))
+    };
+    let fills = |it: &Submission| {
+        let text = it.text.to_ascii_lowercase();
+        FILLERS.iter().any(|word| text.contains(word))
+    };
+    // Only beside a launch, and one that names none of them.
+    if !context.files.iter().any(starts) || context.files.iter().any(fills) {
+        return Vec::new();
+    }
+    let mut flaws = Vec::new();
+    for config in configs(context) {
+        let autos = config.autos();
+        if let Some((name, span)) = autos.first() {
+            let names = match autos.len() {
+                1 => format!("{name} is"),
+                n => format!("{name} and {} more are", n - 1),
+            };
+            let message =
+                format!("{names} \"auto\", and the launch names neither the Trainer nor Accelerate");
+            flaws.push(Flaw::new(config.file, span, message).confidence(Confidence::Possible));
+        }
+    }
+    flaws
+}
+
+#[cfg(test)]
+mod tests {
+    use super::RULE;
+    use crate::lint::deepspeed::config::testing::{beside, job};
+    use crate::lint::testing::quiet;
+
+    #[test]
+    fn auto_beside_a_plain_launch_is_told() {
+        let text = "{\"train_batch_size\": \"auto\", \"zero_optimization\": {\"stage\": 3, \"reduce_bucket_size\": \"auto\"}}";
+        let found = beside(&RULE, text, &job(2, "p5.48xlarge"));
+        assert_eq!(
+            found[0].message,
+            "train_batch_size and 1 more are \"auto\", and the launch names neither the Trainer nor Accelerate"
+        );
+        assert!(beside(&RULE, text, &job(2, "p5.48xlarge").replace("t.py", "run_trainer.py")).is_empty());
+        assert!(beside(&RULE, &text.replace("\"auto\"", "8"), &job(2, "p5.48xlarge")).is_empty());
+        quiet(&RULE, text);
+    }
+}

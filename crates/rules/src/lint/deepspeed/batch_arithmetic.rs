@@ -1,0 +1,125 @@
+//! Batch sizes that do not multiply.
+
+use super::config::{Config, REFERENCE, configs, place};
+use crate::lint::{Context, Flaw, LintRule};
+use crate::{Confidence, Severity};
+
+/// See the module documentation.
+pub(super) static RULE: LintRule = LintRule {
+    id: "batch-arithmetic",
+    title: "batch sizes that do not multiply",
+    severity: Severity::Error,
+    why: "train_batch_size is train_micro_batch_size_per_gpu x gradient_accumulation_steps x data-parallel ranks. DeepSpeed checks it \
+          and ends with \"Check batch related parameters\".",
+    fix: "Leave train_batch_size out: DeepSpeed computes it from the other two, for any number of GPUs.",
+    references: &[
+        REFERENCE,
+        "https://github.com/deepspeedai/DeepSpeed/blob/master/deepspeed/runtime/config.py",
+    ],
+    check,
+};
+
+const ALL: [&str; 1] = ["train_batch_size"];
+const MICRO: [&str; 1] = ["train_micro_batch_size_per_gpu"];
+const STEPS: [&str; 1] = ["gradient_accumulation_steps"];
+
+fn check(context: &Context<'_>) -> Vec<Flaw> {
+    configs(context).iter().filter_map(|it| one(context, it)).collect()
+}
+
+fn one(context: &Context<'_>, config: &Config<'_>) -> Option<Flaw> {
+    let all = config.integer(&ALL)?;
+    let micro = config.integer(&MICRO);
+    let steps = config.integer(&STEPS);
+    let each = match (micro, steps) {
+        (Some(micro), Some(steps)) => micro.checked_mul(steps)?,
+        // What is not given is computed and must be whole.
+        (Some(one), None) | (None, Some(one)) => one,
+        (None, None) => return None,
+    };
+    let fits = |parts: u64| parts > 0 && all.is_multiple_of(parts);
+    let product = match (micro, steps) {
+        (Some(micro), Some(steps)) => format!("{micro} x {steps}"),
+        _ => each.to_string(),
+    };
+    let flaw = |message: String| {
+        let mut flaw = Flaw::new(config.file, &config.span(&ALL).unwrap_or_default(), message);
+        for path in [&MICRO, &STEPS] {
+            if let Some(span) = config.integer(path).and_then(|_| config.span(path)) {
+                flaw = flaw.also(&span, "");
+            }
+        }
+        flaw
+    };
+    if !fits(each) {
+        return Some(flaw(format!(
+            "train_batch_size {all} is no multiple of {product}, so no number of GPUs fits"
+        )));
+    }
+    let place = place(context)?;
+    let world = place.world();
+    let whole = match (micro, steps) {
+        (Some(_), Some(_)) => all / each == world,
+        _ => fits(each.saturating_mul(world)),
+    };
+    if whole || world == 0 {
+        return None;
+    }
+    let wanted = each.saturating_mul(world);
+    let told = format!("{} nodes with {} GPUs are {world} ranks", place.nodes, place.gpus);
+    let message = match (micro, steps) {
+        (Some(_), Some(_)) => {
+            format!("train_batch_size is {all}, and {told}: {product} x {world} = {wanted}")
+        }
+        _ => format!("train_batch_size {all} is no multiple of {product} x {world} ranks ({told})"),
+    };
+    // Tensor or pipeline parallel ranks share a batch.
+    let shared = world.is_multiple_of((all / each).max(1));
+    let flaw = flaw(message).confidence(if shared { Confidence::Possible } else { Confidence::Likely });
+    Some(if shared { flaw.severity(Severity::Warning) } else { flaw })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::RULE;
+    use crate::lint::deepspeed::config::testing::{beside, job};
+    use crate::lint::testing::{flaws, quiet};
+
+    fn settings(all: u64, micro: u64, steps: u64) -> String {
+        format!(
+            "{{\"train_batch_size\": {all}, \"train_micro_batch_size_per_gpu\": {micro}, \"gradient_accumulation_steps\": {steps}}}"
+        )
+    }
+
+    #[test]
+    fn what_no_number_of_gpus_fits_is_found() {
+        let found = flaws(&RULE, &settings(100, 4, 4));
+        assert_eq!(
+            found[0].message,
+            "train_batch_size 100 is no multiple of 4 x 4, so no number of GPUs fits"
+        );
+        assert_eq!(found[0].places.len(), 3);
+        quiet(&RULE, &settings(128, 4, 4));
+        quiet(&RULE, "{\"train_batch_size\": \"auto\", \"train_micro_batch_size_per_gpu\": 3}");
+        quiet(&RULE, "{\"train_batch_size\": 32, \"steps_per_print\": 10}");
+    }
+
+    #[test]
+    fn the_job_beside_tells_the_ranks() {
+        let job = job(2, "p5.48xlarge");
+        let found = beside(&RULE, &settings(512, 4, 4), &job);
+        assert_eq!(
+            found[0].message,
+            "train_batch_size is 512, and 2 nodes with 8 GPUs are 16 ranks: 4 x 4 x 16 = 256"
+        );
+        assert!(beside(&RULE, &settings(256, 4, 4), &job).is_empty());
+        assert_eq!(
+            beside(&RULE, "{\"train_batch_size\": 100, \"train_micro_batch_size_per_gpu\": 4}", &job).len(),
+            1
+        );
+        assert!(
+            beside(&RULE, "{\"train_batch_size\": 128, \"train_micro_batch_size_per_gpu\": 4}", &job)
+                .is_empty()
+        );
+    }
+}

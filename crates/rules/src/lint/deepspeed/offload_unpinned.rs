@@ -1,0 +1,52 @@
+//! Offload to host memory that is not pinned.
+
+use super::config::{REFERENCE, configs};
+use crate::lint::{Context, Flaw, LintRule};
+use crate::{Confidence, Severity};
+
+/// See the module documentation.
+pub(super) static RULE: LintRule = LintRule {
+    id: "offload-unpinned",
+    title: "offload to host memory that is not pinned",
+    severity: Severity::Info,
+    why: "A GPU copies from and to host memory directly only where it is pinned; otherwise the driver copies every piece once more, and \
+          the copy does not run beside computation.",
+    fix: "Add `\"pin_memory\": true` beside \"device\", where the host has the memory to spare.",
+    references: &[REFERENCE],
+    check,
+};
+
+fn check(context: &Context<'_>) -> Vec<Flaw> {
+    let mut flaws = Vec::new();
+    for config in configs(context) {
+        for name in ["offload_optimizer", "offload_param"] {
+            let of = |last: &'static str| ["zero_optimization", name, last];
+            let pinned = config.bool(&of("pin_memory")).unwrap_or(false);
+            if config.text(&of("device")) != Some("cpu") || pinned {
+                continue;
+            }
+            let place = config.span(&of("pin_memory")).or_else(|| config.span(&of("device")));
+            let message = format!("{name} copies to host memory that is not pinned");
+            let flaw = Flaw::new(config.file, &place.unwrap_or_default(), message);
+            flaws.push(flaw.confidence(Confidence::Likely));
+        }
+    }
+    flaws
+}
+
+#[cfg(test)]
+mod tests {
+    use super::RULE;
+    use crate::lint::testing::{flaws, quiet};
+
+    #[test]
+    fn pinned_memory_is_quiet() {
+        let text = "{\"zero_optimization\": {\"stage\": 3, \"offload_param\": {\"device\": \"cpu\", \"pin_memory\": false}}}";
+        let found = flaws(&RULE, text);
+        assert_eq!(found[0].message, "offload_param copies to host memory that is not pinned");
+        assert_eq!(&text[found[0].places[0].span.range.clone()], "\"pin_memory\": false");
+        quiet(&RULE, &text.replace("false", "true"));
+        quiet(&RULE, &text.replace("cpu", "none"));
+        assert_eq!(flaws(&RULE, &text.replace(", \"pin_memory\": false", "")).len(), 1);
+    }
+}

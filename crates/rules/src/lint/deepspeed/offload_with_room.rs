@@ -1,0 +1,68 @@
+//! Offload to the host where the GPUs have much memory.
+
+use super::config::{Place, REFERENCE, configs, place};
+use crate::lint::{Context, Flaw, LintRule};
+use crate::{Confidence, Severity};
+
+/// See the module documentation.
+pub(super) static RULE: LintRule = LintRule {
+    id: "offload-with-room",
+    title: "offload to the host where the GPUs may have room",
+    severity: Severity::Info,
+    why: "With offload, parameters or optimizer states cross PCIe in every step and Adam runs on the CPU, where torchrun leaves one \
+          thread to each process. Where the states fit into the memory of all GPUs together, training without it is several times faster.",
+    fix: "Try without offload_param first, then without offload_optimizer; keep them only if memory runs out.",
+    references: &[REFERENCE, "https://arxiv.org/abs/1910.02054"],
+    check,
+};
+
+/// Bytes of a parameter in mixed precision with Adam: 2 + 2 for weights and gradients, 12 for the optimizer (`ZeRO`, section 3.1).
+const BYTES_PER_PARAMETER: f64 = 16.0;
+/// The part of GPU memory that may be taken by states; the rest is for activations and buffers.
+const SHARE: f64 = 0.5;
+
+fn check(context: &Context<'_>) -> Vec<Flaw> {
+    let Some(place) = place(context) else { return Vec::new() };
+    let Some(memory) = memory(&place) else { return Vec::new() };
+    let mut flaws = Vec::new();
+    for config in configs(context).iter().filter(|it| it.stage() == Some(3)) {
+        let offloaded = ["offload_param", "offload_optimizer"].into_iter().find_map(|name| {
+            let path = ["zero_optimization", name, "device"];
+            config.span(&path).filter(|_| config.text(&path) == Some("cpu")).map(|it| (name, it))
+        });
+        let Some((name, span)) = offloaded else { continue };
+        let billions = memory * SHARE * 1.073_741_824 / BYTES_PER_PARAMETER;
+        let machine = place.instance.map(|it| it.name.as_str()).unwrap_or_default();
+        let message = format!(
+            "{name} goes to the host, and {} x {machine} have {memory:.0} GiB of GPU memory: half of it holds the states of {billions:.0} billion parameters",
+            place.nodes
+        );
+        flaws.push(Flaw::new(config.file, &span, message).confidence(Confidence::Possible));
+    }
+    flaws
+}
+
+/// GiB of all GPUs.
+#[expect(clippy::cast_precision_loss, reason = "GPUs of a job are few")]
+fn memory(place: &Place) -> Option<f64> {
+    Some(place.instance?.gpu_mem_gib?.0 * place.world() as f64)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::RULE;
+    use crate::lint::deepspeed::config::testing::{beside, job};
+    use crate::lint::testing::quiet;
+
+    #[test]
+    fn the_memory_of_the_job_is_named() {
+        let text = "{\"zero_optimization\": {\"stage\": 3, \"offload_param\": {\"device\": \"cpu\", \"pin_memory\": true}}}";
+        let found = beside(&RULE, text, &job(2, "p5.48xlarge"));
+        assert_eq!(
+            found[0].message,
+            "offload_param goes to the host, and 2 x p5.48xlarge have 1280 GiB of GPU memory: half of it holds the states of 43 billion parameters"
+        );
+        assert!(beside(&RULE, &text.replace("cpu", "none"), &job(2, "p5.48xlarge")).is_empty());
+        quiet(&RULE, text);
+    }
+}

@@ -1,0 +1,88 @@
+//! A pod asks for more EFA interfaces than its machine has.
+
+use super::ask::{Ask, asks};
+use crate::Severity;
+use crate::lint::{Context, Flaw, LintRule};
+
+/// See the module documentation.
+pub(super) static RULE: LintRule = LintRule {
+    id: "efa-count-impossible",
+    title: "a pod asks for more EFA interfaces than its instance type has",
+    severity: Severity::Error,
+    why: "A pod runs on one node. No node of this type offers so many EFA interfaces, and the pod waits for ever.",
+    fix: "Ask for the number of EFA interfaces that the instance type has.",
+    references: &[
+        "https://docs.aws.amazon.com/AWSEC2/latest/UserGuide/efa-acc-inst-types.html",
+        "https://karpenter.sh/docs/reference/instance-types/",
+    ],
+    check,
+};
+
+fn check(context: &Context<'_>) -> Vec<Flaw> {
+    asks(context).iter().filter_map(flaw).collect()
+}
+
+fn flaw(ask: &Ask<'_>) -> Option<Flaw> {
+    let (efa, place) = (ask.efa()?, ask.efa_place()?);
+    let most = ask.types.most(|it| it.nics).filter(|it| it.efa() && efa > u64::from(it.nics))?;
+    // The interfaces of p6e-gb200 can be cut in two.
+    if most.name.starts_with("p6e-gb200") && efa <= u64::from(most.nics) * 2 {
+        return None;
+    }
+    let message = format!("{efa} EFA interfaces in one pod, and {} has {}", most.name, most.nics);
+    let share = ask.gpus().filter(|it| *it < u64::from(most.gpus));
+    let right = share.map_or(u64::from(most.nics), |gpus| {
+        (u64::from(most.nics) * gpus).checked_div(u64::from(most.gpus)).unwrap_or(1).max(1)
+    });
+    let flaw = Flaw::new(ask.file, &place, message)
+        .label(format!("at most {}", most.nics))
+        .fix(format!("Write `vpc.amazonaws.com/efa: {right}`."));
+    Some(match &ask.types.place {
+        Some(types) => flaw.also(types, ask.types.names()),
+        None => flaw,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::RULE;
+    use crate::lint::devices::testing::{job, pod};
+    use crate::lint::testing::{flaws, quiet};
+
+    #[test]
+    fn fires_above_what_the_type_has() {
+        let found = flaws(&RULE, &job(2, "p6-b300.48xlarge", "nvidia.com/gpu: 8\nvpc.amazonaws.com/efa: 17"));
+        assert_eq!(found[0].message, "17 EFA interfaces in one pod, and p6-b300.48xlarge has 16");
+        assert_eq!(found[0].fix.as_deref(), Some("Write `vpc.amazonaws.com/efa: 16`."));
+        assert_eq!(
+            flaws(&RULE, &pod("p4d.24xlarge", "nvidia.com/gpu: 8\nvpc.amazonaws.com/efa: 8")).len(),
+            1
+        );
+    }
+
+    #[test]
+    fn quiet_where_they_fit_or_nothing_is_known() {
+        for (instance, efa) in [
+            ("p4d.24xlarge", 4),
+            ("p5.48xlarge", 32),
+            ("p5en.48xlarge", 16),
+            ("p6e-gb200.36xlarge", 8),
+            ("", 64),
+            ("trn1.32xlarge", 8),
+        ] {
+            quiet(&RULE, &job(2, instance, &format!("nvidia.com/gpu: 1\nvpc.amazonaws.com/efa: {efa}")));
+        }
+        quiet(&RULE, &job(2, "p4d.24xlarge", "nvidia.com/gpu: 8"));
+    }
+
+    #[test]
+    fn of_several_types_the_largest_counts() {
+        let text = job(2, "", "nvidia.com/gpu: 8\nvpc.amazonaws.com/efa: 32").replace(
+            "          containers:",
+            "          affinity: {nodeAffinity: {requiredDuringSchedulingIgnoredDuringExecution: {nodeSelectorTerms: [{matchExpressions: [{key: \
+             node.kubernetes.io/instance-type, operator: In, values: [p5.48xlarge, p4d.24xlarge]}]}]}}}\n          containers:",
+        );
+        quiet(&RULE, &text);
+        assert_eq!(flaws(&RULE, &text.replace("efa: 32", "efa: 33")).len(), 1);
+    }
+}

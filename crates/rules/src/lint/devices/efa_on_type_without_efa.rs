@@ -1,0 +1,66 @@
+//! EFA is asked for on a machine that has none.
+
+use super::ask::asks;
+use crate::Severity;
+use crate::lint::{Context, Flaw, LintRule};
+
+/// See the module documentation.
+pub(super) static RULE: LintRule = LintRule {
+    id: "efa-on-type-without-efa",
+    title: "EFA is asked for on an instance type without EFA",
+    severity: Severity::Error,
+    why: "Nodes of this type offer no `vpc.amazonaws.com/efa`, and the pod waits for ever.",
+    fix: "Remove `vpc.amazonaws.com/efa`, or choose an instance type that has EFA.",
+    references: &["https://docs.aws.amazon.com/AWSEC2/latest/UserGuide/efa.html"],
+    check,
+};
+
+fn check(context: &Context<'_>) -> Vec<Flaw> {
+    let mut flaws = Vec::new();
+    for ask in asks(context) {
+        let Some(place) = ask.efa_place().filter(|_| ask.wants_efa()) else { continue };
+        if !ask.types.all(|it| !it.efa()) {
+            continue;
+        }
+        let message = format!("EFA is asked for, and {} has none", ask.types.names());
+        let family = ask.types.known.first().and_then(|it| it.name.split('.').next()).unwrap_or_default();
+        let larger: Vec<&str> = fabric::instance::all()
+            .iter()
+            .filter(|it| it.efa() && it.name.split('.').next() == Some(family))
+            .map(|it| it.name.as_str())
+            .collect();
+        let mut flaw = Flaw::new(ask.file, &place, message).label("no node has it");
+        if let Some(smallest) = larger.first() {
+            flaw = flaw.fix(format!(
+                "Remove `vpc.amazonaws.com/efa`, or choose {smallest}, the smallest {family} with EFA."
+            ));
+        }
+        flaws.push(match &ask.types.place {
+            Some(types) => flaw.also(types, ask.types.names()),
+            None => flaw,
+        });
+    }
+    flaws
+}
+
+#[cfg(test)]
+mod tests {
+    use super::RULE;
+    use crate::lint::devices::testing::job;
+    use crate::lint::testing::{flaws, quiet};
+
+    #[test]
+    fn fires_on_small_types() {
+        let found = flaws(&RULE, &job(2, "g5.4xlarge", "nvidia.com/gpu: 1\nvpc.amazonaws.com/efa: 1"));
+        assert_eq!(found[0].message, "EFA is asked for, and g5.4xlarge has none");
+        assert!(found[0].fix.as_ref().is_some_and(|it| it.contains("g5.8xlarge")), "{:?}", found[0].fix);
+    }
+
+    #[test]
+    fn quiet_with_efa_without_and_unknown() {
+        quiet(&RULE, &job(2, "g5.8xlarge", "nvidia.com/gpu: 1\nvpc.amazonaws.com/efa: 1"));
+        quiet(&RULE, &job(2, "g5.4xlarge", "nvidia.com/gpu: 1"));
+        quiet(&RULE, &job(2, "hpc7a.96xlarge", "vpc.amazonaws.com/efa: 2"));
+        quiet(&RULE, &job(2, "", "vpc.amazonaws.com/efa: 2"));
+    }
+}

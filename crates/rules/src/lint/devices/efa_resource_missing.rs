@@ -1,0 +1,139 @@
+//! Several nodes on machines with EFA, and the pods do not ask for it.
+
+use evidence::submission::VolumeSource;
+
+use super::ask::{Ask, asks};
+use super::cost;
+use crate::lint::{Context, Flaw, LintRule};
+use crate::{Confidence, Severity};
+
+/// See the module documentation.
+pub(super) static RULE: LintRule = LintRule {
+    id: "efa-resource-missing",
+    title: "pods of a multi-node job on EFA machines ask for no EFA",
+    severity: Severity::Error,
+    why: "A pod sees the EFA devices it asks for and no others. Without any, aws-ofi-nccl finds no provider and NCCL goes over TCP.",
+    fix: "Add `vpc.amazonaws.com/efa` to the limits of the container with the GPUs, in the number its instance type has.",
+    references: &[
+        "https://docs.aws.amazon.com/eks/latest/userguide/node-efa.html",
+        "https://docs.aws.amazon.com/AWSEC2/latest/UserGuide/efa.html",
+    ],
+    check,
+};
+
+fn check(context: &Context<'_>) -> Vec<Flaw> {
+    asks(context).iter().filter_map(flaw).collect()
+}
+
+fn flaw(ask: &Ask<'_>) -> Option<Flaw> {
+    let place = ask.gpu_place().filter(|_| ask.wants_gpus())?;
+    if ask.wants_efa()
+        || ask.claims()
+        || !ask.is_multi_node()
+        || !ask.types.all(fabric::instance::Instance::efa)
+    {
+        return None;
+    }
+    if on_purpose(ask) {
+        return None;
+    }
+    let best = ask.types.most(|it| it.nics)?;
+    let pods = ask.job.pods;
+    let each =
+        if best.nics == 1 { "1 EFA interface".to_owned() } else { format!("{} EFA interfaces", best.nics) };
+    let message = format!(
+        "{pods} pods with GPUs on {}, which has {each}, and they ask for none: NCCL goes over TCP",
+        ask.types.names()
+    );
+    // Without GPUDirect RDMA, and more so without RDMA, TCP is not as far behind.
+    let severity = if ask.types.all(|it| it.gpudirect_rdma == Some(true)) {
+        Severity::Error
+    } else if ask.types.all(|it| it.rdma_read == Some(true)) {
+        Severity::Warning
+    } else {
+        Severity::Info
+    };
+    let share = ask.gpus().map_or(u64::from(best.nics), |it| {
+        (u64::from(best.nics) * it)
+            .checked_div(u64::from(best.gpus))
+            .unwrap_or(1)
+            .clamp(1, u64::from(best.nics))
+    });
+    let mut flaw = Flaw::new(ask.file, &place, message)
+        .label("no vpc.amazonaws.com/efa beside it")
+        .severity(severity)
+        .confidence(Confidence::Likely)
+        .fix(format!("Add `vpc.amazonaws.com/efa: {share}` to these limits."));
+    if let Some(cost) = cost::over_tcp(best, pods) {
+        flaw = flaw.why(format!("{} {cost}", RULE.why));
+    }
+    Some(match &ask.types.place {
+        Some(types) => flaw.also(types, ask.types.names()),
+        None => flaw,
+    })
+}
+
+/// Whether the pod reaches EFA in another way, or says that it wants none.
+fn on_purpose(ask: &Ask<'_>) -> bool {
+    let is = |name: &str, values: &[&str]| {
+        ask.setting(name).is_some_and(|it| values.contains(&it.to_lowercase().as_str()))
+    };
+    let no_efa = is("NCCL_NET", &["socket"])
+        || is("NCCL_NET_PLUGIN", &["none"])
+        || is("FI_PROVIDER", &["tcp", "sockets"]);
+    let Some(pod) = ask.pod else { return no_efa };
+    let mounted = |it: &evidence::submission::Volume| matches!(&it.source, VolumeSource::HostPath(path) if path.starts_with("/dev/infiniband") || &**path == "/dev");
+    // A privileged container sees every device of the node.
+    no_efa || pod.containers.iter().any(|it| it.privileged.is_some()) || pod.volumes.iter().any(mounted)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::RULE;
+    use crate::Severity;
+    use crate::lint::devices::testing::{job, job_with, pod};
+    use crate::lint::testing::{flaws, quiet};
+
+    #[test]
+    fn fires_on_several_nodes() {
+        let found = flaws(&RULE, &job(2, "p5.48xlarge", "nvidia.com/gpu: 8"));
+        assert_eq!(
+            found[0].message,
+            "2 pods with GPUs on p5.48xlarge, which has 32 EFA interfaces, and they ask for none: NCCL goes over TCP"
+        );
+        assert_eq!(found[0].fix.as_deref(), Some("Add `vpc.amazonaws.com/efa: 32` to these limits."));
+        assert!(found[0].why.as_ref().is_some_and(|it| it.contains("times less")), "{:?}", found[0].why);
+        let found = flaws(&RULE, &job(2, "g6e.12xlarge", "nvidia.com/gpu: 4"));
+        assert_eq!(found[0].severity, Some(Severity::Warning));
+        let found = flaws(&RULE, &job(2, "g5.12xlarge", "nvidia.com/gpu: 4"));
+        assert_eq!(found[0].severity, Some(Severity::Info));
+    }
+
+    #[test]
+    fn quiet_where_efa_is_there_or_not_wanted() {
+        quiet(&RULE, &job(2, "p5.48xlarge", "nvidia.com/gpu: 8\nvpc.amazonaws.com/efa: 32"));
+        quiet(&RULE, &job(2, "p5.48xlarge", "nvidia.com/gpu: 8\nvpc.amazonaws.com: 32"));
+        quiet(&RULE, &job_with(2, "p5.48xlarge", "nvidia.com/gpu: 8", "resourceClaims:\n- name: efa"));
+        quiet(
+            &RULE,
+            &job_with(
+                2,
+                "p5.48xlarge",
+                "nvidia.com/gpu: 8",
+                "volumes:\n- name: ib\n  hostPath: {path: /dev/infiniband}",
+            ),
+        );
+    }
+
+    #[test]
+    fn quiet_where_it_does_not_apply() {
+        quiet(&RULE, &job(1, "p5.48xlarge", "nvidia.com/gpu: 8"));
+        quiet(&RULE, &job(2, "", "nvidia.com/gpu: 8"));
+        quiet(&RULE, &job(2, "g5.xlarge", "nvidia.com/gpu: 1"));
+        quiet(&RULE, &job(2, "p5.48xlarge", "cpu: 8"));
+        quiet(&RULE, &pod("p5.48xlarge", "nvidia.com/gpu: 8"));
+        // Eight copies of a service are no job.
+        let service = job(8, "p5.48xlarge", "nvidia.com/gpu: 8").replace("PyTorchJob", "Deployment");
+        quiet(&RULE, &service);
+    }
+}

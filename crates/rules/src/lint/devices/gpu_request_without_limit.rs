@@ -1,0 +1,157 @@
+//! A device is requested, and there is no limit for it.
+
+use evidence::submission::Resource;
+use evidence::yaml::{Kind, NodeId, Tree};
+
+use super::ask::{Ask, Wants, asks, place};
+use super::name;
+use crate::Severity;
+use crate::lint::{Context, Edit, Flaw, LintRule};
+
+/// See the module documentation.
+pub(super) static RULE: LintRule = LintRule {
+    id: "gpu-request-without-limit",
+    title: "a device is requested without a limit",
+    severity: Severity::Error,
+    why: "Kubernetes takes devices from `limits`. A request for one without a limit is refused: a limit must be set for what cannot be \
+          promised twice.",
+    fix: "Move it to `limits`, or write the same number in both.",
+    references: &[
+        "https://kubernetes.io/docs/tasks/manage-gpus/scheduling-gpus/",
+        "kubernetes pkg/apis/core/validation/validation.go (ValidateResourceRequirements)",
+    ],
+    check,
+};
+
+fn check(context: &Context<'_>) -> Vec<Flaw> {
+    let mut flaws = Vec::new();
+    for ask in asks(context) {
+        for container in &ask.containers {
+            let counted = |it: &&Resource| name::is_extended(&it.name) || it.name.starts_with("hugepages-");
+            let limited = |it: &Resource| container.limits.iter().any(|limit| limit.name == it.name);
+            let missing: Vec<&Resource> =
+                container.requests.iter().filter(counted).filter(|it| !limited(it)).collect();
+            // What is merged from elsewhere may hold the limit.
+            let tree = &ask.submission.tree;
+            let merged = container.node.is_some_and(|it| tree.get(it, "<<").is_some());
+            if merged || container.limits.iter().any(|it| &*it.name == "<<") {
+                continue;
+            }
+            let mut edit = addition(&ask, container, &missing);
+            for request in missing {
+                let message =
+                    format!("{} is requested and has no limit: Kubernetes refuses the pod", request.name);
+                let fix = format!("Write `{}` under `limits`, with the same number.", request.name);
+                let mut flaw = Flaw::new(ask.file, &place(request), message).label("no limit").fix(fix);
+                flaw.edits.extend(edit.take());
+                flaws.push(flaw);
+            }
+        }
+    }
+    flaws
+}
+
+/// All that is missing, put before the first limit; or a mapping `limits` before `requests`.
+fn addition(ask: &Ask<'_>, container: &Wants, missing: &[&Resource]) -> Option<Edit> {
+    let text = &*ask.submission.text;
+    let tree = &ask.submission.tree;
+    let first = missing.first()?;
+    let lines: Option<Vec<&str>> = missing.iter().map(|it| text.get(place(it).range)).collect();
+    let lines = lines?;
+    if lines.iter().any(|it| it.contains(['\n', '&', '*'])) {
+        return None;
+    }
+    indent(text, first.key.range.start)?;
+    let resources = container.node?;
+    if let Some(limit) = container.limits.first() {
+        let indent = indent(text, limit.key.range.start)?;
+        let at = limit.key.range.start;
+        let between = format!("\n{indent}");
+        let text = lines.join(&between) + &between;
+        return Some(Edit { range: at..at, text });
+    }
+    if tree.get(resources, "limits").is_some() {
+        return None;
+    }
+    let (key, _) = block_entry(tree, resources, "requests")?;
+    let at = tree.node(key).span.range.start;
+    let (outer, inner) = (indent(text, at)?, indent(text, first.key.range.start)?);
+    let body = lines.join(&format!("\n{inner}"));
+    Some(Edit { range: at..at, text: format!("limits:\n{inner}{body}\n{outer}") })
+}
+
+fn block_entry(tree: &Tree, node: NodeId, name: &str) -> Option<(NodeId, NodeId)> {
+    tree.entry(node, name).filter(|it| matches!(tree.node(it.1).kind, Kind::Mapping(_)))
+}
+
+/// What stands before a key on its line, if it is nothing but blanks.
+fn indent(text: &str, at: usize) -> Option<&str> {
+    let before = text.get(..at)?;
+    let line = before.rfind('\n').map_or(0, |it| it + 1);
+    before.get(line..).filter(|it| !it.is_empty() && it.bytes().all(|it| it == b' '))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::RULE;
+    use crate::lint::testing::{fixed, flaws, quiet};
+
+    fn pod(resources: &str) -> String {
+        format!("kind: Pod\nspec:\n  containers:\n  - name: a\n    resources:\n{resources}    image: x\n")
+    }
+
+    #[test]
+    fn fires_and_adds_limits() {
+        let text = pod(
+            "      requests:\n        cpu: 1 # one\n        nvidia.com/gpu: 8 # all\n        vpc.amazonaws.com/efa: \"4\"\n",
+        );
+        let found = flaws(&RULE, &text);
+        assert_eq!(found.len(), 2);
+        assert_eq!(
+            found[0].message,
+            "nvidia.com/gpu is requested and has no limit: Kubernetes refuses the pod"
+        );
+        let after = fixed(&RULE, &text);
+        let limits = "      limits:\n        nvidia.com/gpu: 8\n        vpc.amazonaws.com/efa: \"4\"\n      requests:\n";
+        assert_eq!(after, text.replace("      requests:\n", limits));
+    }
+
+    #[test]
+    fn limits_that_are_there_are_kept() {
+        let text = pod(
+            "      limits:\n        # much\n        memory: 1Gi\n      requests:\n        nvidia.com/gpu: 8\n",
+        );
+        let after = fixed(&RULE, &text);
+        assert_eq!(after, text.replace("memory: 1Gi", "nvidia.com/gpu: 8\n        memory: 1Gi"));
+    }
+
+    #[test]
+    fn what_is_written_in_one_line_is_left_to_a_person() {
+        let text = pod("      requests: {nvidia.com/gpu: 8}\n");
+        let found = flaws(&RULE, &text);
+        assert!(found.len() == 1 && found[0].edits.is_empty());
+    }
+
+    #[test]
+    fn quiet_where_limits_are_merged() {
+        quiet(
+            &RULE,
+            &pod("      <<: *all\n      requests:\n        nvidia.com/gpu: 8\n")
+                .replace("kind:", "x: &all {limits: {nvidia.com/gpu: 8}}\nkind:"),
+        );
+    }
+
+    #[test]
+    fn quiet_with_limits_and_for_cpu() {
+        quiet(
+            &RULE,
+            &pod(
+                "      limits:\n        nvidia.com/gpu: 8\n      requests:\n        cpu: 4\n        memory: 1Gi\n",
+            ),
+        );
+        quiet(
+            &RULE,
+            &pod("      limits:\n        nvidia.com/gpu: 8\n      requests:\n        nvidia.com/gpu: 8\n"),
+        );
+    }
+}

@@ -1,0 +1,63 @@
+//! EFA without huge pages.
+
+use super::ask::asks;
+use crate::Severity;
+use crate::lint::{Context, Flaw, LintRule};
+
+/// See the module documentation.
+pub(super) static RULE: LintRule = LintRule {
+    id: "hugepages-missing",
+    title: "EFA is asked for without huge pages",
+    severity: Severity::Info,
+    why: "libfabric puts the buffers of EFA into huge pages where it may have them. Nodes with the EFA driver keep 5128 pages of 2 MiB \
+          for that, and a pod that does not ask for them gets none: it works, with ordinary pages.",
+    fix: "Add `hugepages-2Mi: 5120Mi` to requests and limits, as the manifests of AWS do. Leave it away where data loaders fork and run out \
+          of memory.",
+    references: &[
+        "https://docs.aws.amazon.com/eks/latest/userguide/node-efa.html",
+        "https://kubernetes.io/docs/tasks/manage-hugepages/scheduling-hugepages/",
+    ],
+    check,
+};
+
+fn check(context: &Context<'_>) -> Vec<Flaw> {
+    let mut flaws = Vec::new();
+    for ask in asks(context) {
+        let Some(place) =
+            ask.efa_place().filter(|_| ask.wants_efa() && ask.wants_gpus() && ask.is_networked())
+        else {
+            continue;
+        };
+        let lists = ask.containers.iter().flat_map(|it| it.limits.iter().chain(&it.requests));
+        let has = lists.into_iter().any(|it| it.name.starts_with("hugepages-"));
+        let turned_off = ask.setting("FI_EFA_USE_HUGE_PAGE") == Some("0");
+        if !has && !turned_off {
+            let message = "EFA is asked for, and no `hugepages-2Mi` beside it";
+            flaws.push(Flaw::new(ask.file, &place, message));
+        }
+    }
+    flaws
+}
+
+#[cfg(test)]
+mod tests {
+    use super::RULE;
+    use crate::lint::devices::testing::job;
+    use crate::lint::testing::{flaws, quiet};
+
+    #[test]
+    fn fires_beside_efa() {
+        let found = flaws(&RULE, &job(2, "p5.48xlarge", "nvidia.com/gpu: 8\nvpc.amazonaws.com/efa: 32"));
+        assert_eq!(found[0].message, "EFA is asked for, and no `hugepages-2Mi` beside it");
+    }
+
+    #[test]
+    fn quiet_with_them_and_without_efa() {
+        let healthy = "nvidia.com/gpu: 8\nhugepages-2Mi: 5120Mi\nvpc.amazonaws.com/efa: 32\nmemory: 32000Mi";
+        quiet(&RULE, &job(2, "p5.48xlarge", healthy));
+        quiet(&RULE, &job(2, "p5.48xlarge", "nvidia.com/gpu: 8"));
+        let off = job(2, "", "nvidia.com/gpu: 1\nvpc.amazonaws.com/efa: 1")
+            .replace("  image:", "  env: [{name: FI_EFA_USE_HUGE_PAGE, value: \"0\"}]\n            image:");
+        quiet(&RULE, &off);
+    }
+}

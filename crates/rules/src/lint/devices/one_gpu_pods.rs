@@ -1,0 +1,132 @@
+//! Pods of one job that share a machine with NVLink and cannot use it.
+
+use super::ask::{Ask, asks};
+use super::cost;
+use crate::lint::{Context, Flaw, LintRule};
+use crate::{Confidence, Severity};
+
+/// See the module documentation.
+pub(super) static RULE: LintRule = LintRule {
+    id: "one-gpu-pods",
+    title: "pods with few GPUs each on machines whose GPUs are joined by NVLink",
+    severity: Severity::Warning,
+    why: "Every pod is a host of its own to NCCL. GPUs of one machine in different pods talk over the network, not over NVLink.",
+    fix: "Start one pod a node with all its GPUs and EFA interfaces, and one process for each GPU in it (torchrun --nproc-per-node).",
+    references: &[
+        "NCCL src/misc/utils.cc (host hash)",
+        "https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/env.html",
+        "https://github.com/gnosia93/training-on-eks appendix (one pod against several on p4d, p5 and g6e)",
+    ],
+    check,
+};
+
+fn check(context: &Context<'_>) -> Vec<Flaw> {
+    asks(context).iter().filter_map(flaw).collect()
+}
+
+fn flaw(ask: &Ask<'_>) -> Option<Flaw> {
+    let (gpus, place) = (ask.gpus()?, ask.gpu_place()?);
+    let pods = ask.pods.max(ask.job.pods);
+    if !ask.is_multi_node() || ask.setting("NCCL_HOSTID").is_some() {
+        return None;
+    }
+    let each = if gpus == 1 { "1 GPU".to_owned() } else { format!("{gpus} GPUs") };
+    if ask.types.known.is_empty() {
+        // Whoever asks for EFA has large machines in mind, and there are some with one GPU.
+        // A test of two pods is no matter.
+        if gpus > 1 || pods < 4 || !ask.wants_efa() || ask.claims() {
+            return None;
+        }
+        let message = format!(
+            "{pods} pods with {each} each: on machines with NVLink their GPUs would talk over the network instead"
+        );
+        return Some(
+            Flaw::new(ask.file, &place, message).severity(Severity::Info).confidence(Confidence::Possible),
+        );
+    }
+    // Two of them have to fit on one machine. Where NVLink joins several machines, pods have it too.
+    let joined = |it: &fabric::instance::Instance| {
+        let domain = fabric::catalogue::wiring(&it.name).and_then(|it| it.domain).unwrap_or(1);
+        it.nvlink == Some(true) && gpus * 2 <= u64::from(it.gpus) && domain < 2
+    };
+    if !ask.types.all(joined) {
+        return None;
+    }
+    let instance = ask.types.most(|it| it.gpus)?;
+    let message = format!(
+        "{pods} pods with {each} each on {}, whose {} GPUs are joined by NVLink: pods that share a machine do not use it",
+        ask.types.names(),
+        instance.gpus
+    );
+    let nodes = pods.saturating_mul(gpus).div_ceil(u64::from(instance.gpus));
+    let whole = pods.saturating_mul(gpus).min(u64::from(instance.gpus));
+    let wants_efa = if ask.wants_efa() && whole == u64::from(instance.gpus) {
+        format!(" and `vpc.amazonaws.com/efa: {}`", instance.nics)
+    } else {
+        String::new()
+    };
+    let pods_word = if nodes == 1 { "pod" } else { "pods" };
+    let fix = format!(
+        "Start {nodes} {pods_word} with `nvidia.com/gpu: {whole}`{wants_efa}, and {whole} processes in each (torchrun --nproc-per-node={whole})."
+    );
+    let confidence = if gpus == 1 { Confidence::Likely } else { Confidence::Possible };
+    let mut flaw = Flaw::new(ask.file, &place, message)
+        .label(format!("{} has {}", instance.name, instance.gpus))
+        .confidence(confidence)
+        .fix(fix);
+    if let Some(cost) = cost::in_pods(instance, pods, gpus, ask.efa()) {
+        flaw = flaw.why(format!("{} {cost}", RULE.why));
+    }
+    Some(match &ask.types.place {
+        Some(types) => flaw.also(types, ask.types.names()),
+        None => flaw,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::RULE;
+    use crate::Severity;
+    use crate::lint::devices::testing::{job, job_with, pod};
+    use crate::lint::testing::{flaws, quiet};
+
+    #[test]
+    fn fires_with_what_it_costs() {
+        let found = flaws(&RULE, &job(16, "p4d.24xlarge", "nvidia.com/gpu: 1\nvpc.amazonaws.com/efa: 1"));
+        assert_eq!(
+            found[0].message,
+            "16 pods with 1 GPU each on p4d.24xlarge, whose 8 GPUs are joined by NVLink: pods that share a machine do not use it"
+        );
+        let why = found[0].why.as_ref().expect("a why of its own");
+        assert!(why.contains("instead of NVLink at 240.0 GB/s") && why.contains("times less"), "{why}");
+        assert_eq!(
+            found[0].fix.as_deref(),
+            Some(
+                "Start 2 pods with `nvidia.com/gpu: 8` and `vpc.amazonaws.com/efa: 4`, and 8 processes in each (torchrun --nproc-per-node=8)."
+            )
+        );
+    }
+
+    #[test]
+    fn a_train_job_without_a_machine_is_told_with_care() {
+        let text = "trainer:\n  numNodes: 16\n  numProcPerNode: 1\n  resourcesPerNode:\n    limits:\n      nvidia.com: \"1\"\n      vpc.amazonaws.com: \"1\"\n";
+        let found = flaws(&RULE, text);
+        assert_eq!(found[0].severity, Some(Severity::Info));
+        assert!(found[0].message.starts_with("16 pods with 1 GPU each"), "{}", found[0].message);
+    }
+
+    #[test]
+    fn quiet_where_nothing_is_lost() {
+        quiet(&RULE, &job(2, "p4d.24xlarge", "nvidia.com/gpu: 8"));
+        quiet(&RULE, &job(2, "p4d.24xlarge", "nvidia.com/gpu: 6"));
+        quiet(&RULE, &job(16, "g6e.12xlarge", "nvidia.com/gpu: 1"));
+        quiet(&RULE, &job(4, "p5.4xlarge", "nvidia.com/gpu: 1\nvpc.amazonaws.com/efa: 1"));
+        quiet(&RULE, &job(4, "p6e-gb200.36xlarge", "nvidia.com/gpu: 1\nvpc.amazonaws.com/efa: 1"));
+        quiet(&RULE, &job(1, "p4d.24xlarge", "nvidia.com/gpu: 1"));
+        quiet(&RULE, &job(4, "", "nvidia.com/gpu: 1"));
+        quiet(&RULE, &job(2, "", "nvidia.com/gpu: 1\nvpc.amazonaws.com/efa: 1"));
+        quiet(&RULE, &pod("p4d.24xlarge", "nvidia.com/gpu: 1"));
+        quiet(&RULE, &job(8, "p5.48xlarge", "nvidia.com/gpu: 1").replace("PyTorchJob", "Deployment"));
+        quiet(&RULE, &job_with(8, "p5.48xlarge", "cpu: 1", ""));
+    }
+}

@@ -1,0 +1,74 @@
+//! Some GPUs of a machine with some of its EFA interfaces: which hang together is chance.
+
+use super::ask::{Ask, asks};
+use crate::lint::{Context, Flaw, LintRule};
+use crate::{Confidence, Severity};
+
+/// See the module documentation.
+pub(super) static RULE: LintRule = LintRule {
+    id: "partial-node-affinity",
+    title: "fewer than all GPUs of a machine with EFA: the near interfaces are not guaranteed",
+    severity: Severity::Info,
+    why: "GPUs and EFA interfaces are handed out by two device plugins that may not know of each other. A GPU whose interface hangs at another \
+          PCIe switch loses GPUDirect RDMA: on p4d, one GPU a pod, 11.4 GB/s with the near interface and 6.0 GB/s with another. The EFA \
+          device plugin aligns them on EKS AMIs with AL2023; the DRA driver does so everywhere.",
+    fix: "Ask for all GPUs and EFA interfaces of the machine, or claim both with the DRA driver for EFA (EKS 1.34 and later).",
+    references: &[
+        "https://docs.aws.amazon.com/eks/latest/userguide/device-management-efa.html",
+        "https://dranet.dev (EKS example: two pods with one A100 and one EFA each)",
+    ],
+    check,
+};
+
+fn check(context: &Context<'_>) -> Vec<Flaw> {
+    asks(context).iter().filter_map(flaw).collect()
+}
+
+fn flaw(ask: &Ask<'_>) -> Option<Flaw> {
+    let (gpus, place) = (ask.gpus()?, ask.gpu_place()?);
+    let partial = |it: &fabric::instance::Instance| {
+        it.gpudirect_rdma == Some(true) && it.nics > 1 && gpus < u64::from(it.gpus)
+    };
+    if !ask.wants_efa() || ask.claims() || !ask.is_networked() || !ask.types.all(partial) {
+        return None;
+    }
+    let instance = ask.types.most(|it| it.gpus)?;
+    // All interfaces are the near ones too.
+    if ask.efa().is_none_or(|it| it >= u64::from(instance.nics)) {
+        return None;
+    }
+    let message = format!(
+        "{gpus} of the {} GPUs of {} with {} of its {} EFA interfaces: nothing here makes them the near ones",
+        instance.gpus,
+        instance.name,
+        ask.efa()?,
+        instance.nics
+    );
+    Some(Flaw::new(ask.file, &place, message).confidence(Confidence::Possible))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::RULE;
+    use crate::lint::devices::testing::{job, job_with};
+    use crate::lint::testing::{flaws, quiet};
+
+    #[test]
+    fn fires_with_a_part_of_a_machine() {
+        let found = flaws(&RULE, &job(4, "p4d.24xlarge", "nvidia.com/gpu: 1\nvpc.amazonaws.com/efa: 1"));
+        assert_eq!(
+            found[0].message,
+            "1 of the 8 GPUs of p4d.24xlarge with 1 of its 4 EFA interfaces: nothing here makes them the near ones"
+        );
+    }
+
+    #[test]
+    fn quiet_with_whole_machines_claims_and_one_interface() {
+        quiet(&RULE, &job(4, "p4d.24xlarge", "nvidia.com/gpu: 8\nvpc.amazonaws.com/efa: 4"));
+        quiet(&RULE, &job(4, "p4d.24xlarge", "nvidia.com/gpu: 4"));
+        quiet(&RULE, &job(4, "g6e.12xlarge", "nvidia.com/gpu: 1\nvpc.amazonaws.com/efa: 1"));
+        quiet(&RULE, &job(4, "", "nvidia.com/gpu: 1\nvpc.amazonaws.com/efa: 1"));
+        let claims = "resourceClaims:\n- name: efa";
+        quiet(&RULE, &job_with(4, "p4d.24xlarge", "nvidia.com/gpu: 1\nvpc.amazonaws.com/efa: 1", claims));
+    }
+}

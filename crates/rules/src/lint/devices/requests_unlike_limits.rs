@@ -1,0 +1,110 @@
+//! A device is requested in another number than its limit.
+
+use super::ask::{asks, place};
+use super::name;
+use crate::Severity;
+use crate::lint::{Context, Flaw, LintRule};
+
+/// See the module documentation.
+pub(super) static RULE: LintRule = LintRule {
+    id: "requests-unlike-limits",
+    title: "request and limit of a device or of huge pages differ",
+    severity: Severity::Error,
+    why: "Devices and huge pages cannot be promised twice. Kubernetes refuses a pod whose request for them is not its limit.",
+    fix: "Write the same number under `requests` and `limits`, or leave the request away: the limit is the request then.",
+    references: &[
+        "https://kubernetes.io/docs/tasks/manage-gpus/scheduling-gpus/",
+        "https://kubernetes.io/docs/tasks/manage-hugepages/scheduling-hugepages/",
+        "kubernetes pkg/apis/core/validation/validation.go (ValidateResourceRequirements)",
+    ],
+    check,
+};
+
+fn check(context: &Context<'_>) -> Vec<Flaw> {
+    let mut flaws = Vec::new();
+    for ask in asks(context) {
+        for container in &ask.containers {
+            let counted = |it: &&evidence::submission::Resource| {
+                name::is_extended(&it.name) || it.name.starts_with("hugepages-")
+            };
+            for request in container.requests.iter().filter(counted) {
+                let Some(limit) = container.limits.iter().find(|it| it.name == request.name) else {
+                    continue;
+                };
+                let (Some(asked), Some(most)) = (request.quantity, limit.quantity) else { continue };
+                if asked == most {
+                    continue;
+                }
+                let text = |it: &evidence::submission::Resource| {
+                    ask.submission.text.get(it.value.range.clone()).unwrap_or_default().trim().to_owned()
+                };
+                let (asked, most) = (text(request), text(limit));
+                let plain = |it: &str| it.trim_matches(['"', '\'']).to_owned();
+                let message = format!(
+                    "{} is requested {} and limited to {}: Kubernetes refuses the pod",
+                    request.name,
+                    plain(&asked),
+                    plain(&most)
+                );
+                let flaw = Flaw::new(ask.file, &place(request), message)
+                    .label(format!("requests {}", plain(&asked)))
+                    .also(&place(limit), format!("limit {}", plain(&most)))
+                    .fix(format!(
+                        "Write `{}: {most}` under `requests` too, or remove it there.",
+                        request.name
+                    ));
+                // An alias stands for what is written elsewhere, maybe for others too.
+                let between = ask.submission.text.get(request.key.range.end..request.value.range.start);
+                let here = between.is_some_and(|it| it.bytes().all(|it| matches!(it, b':' | b' ')));
+                flaws.push(if here { flaw.edit(request.value.range.clone(), most) } else { flaw });
+            }
+        }
+    }
+    flaws
+}
+
+#[cfg(test)]
+mod tests {
+    use super::RULE;
+    use crate::lint::testing::{fixed, flaws, quiet};
+
+    fn pod(requests: &str) -> String {
+        format!(
+            "kind: Pod\nspec:\n  containers:\n  - name: a\n    resources:\n      requests:\n{requests}      limits:\n        \
+             nvidia.com/gpu: 8\n        hugepages-2Mi: 5120Mi\n        memory: 32000Mi\n"
+        )
+    }
+
+    #[test]
+    fn fires_and_makes_them_equal() {
+        let text = pod("        nvidia.com/gpu: 4 # half\n        hugepages-2Mi: 1Gi\n        memory: 1Gi\n");
+        let found = flaws(&RULE, &text);
+        assert_eq!(found.len(), 2);
+        assert_eq!(
+            found[0].message,
+            "nvidia.com/gpu is requested 4 and limited to 8: Kubernetes refuses the pod"
+        );
+        assert_eq!(found[0].places.len(), 2);
+        assert!(
+            fixed(&RULE, &text)
+                .contains("nvidia.com/gpu: 8 # half\n        hugepages-2Mi: 5120Mi\n        memory: 1Gi")
+        );
+    }
+
+    #[test]
+    fn an_alias_is_left_to_a_person() {
+        let text = format!("x: &few 4\n{}", pod("        nvidia.com/gpu: *few\n"));
+        let found = flaws(&RULE, &text);
+        assert!(found.len() == 1 && found[0].edits.is_empty());
+    }
+
+    #[test]
+    fn quiet_where_they_are_equal_or_may_differ() {
+        quiet(
+            &RULE,
+            &pod("        nvidia.com/gpu: \"8\"\n        hugepages-2Mi: 5Gi\n        memory: 1Gi\n"),
+        );
+        quiet(&RULE, &pod("        cpu: 8\n"));
+        quiet(&RULE, &pod("        nvidia.com/gpu: $GPUS\n"));
+    }
+}

@@ -1,0 +1,138 @@
+//! The name of a resource that nothing offers.
+
+use evidence::submission::Resource;
+
+use super::ask::{Ask, asks};
+use super::name;
+use crate::lint::{Context, Flaw, LintRule};
+use crate::{Confidence, Severity};
+
+/// See the module documentation.
+pub(super) static RULE: LintRule = LintRule {
+    id: "resource-misspelt",
+    title: "a resource is asked for by a name that no device plugin offers",
+    severity: Severity::Error,
+    why: "Kubernetes refuses a resource without a domain and `/` that it does not know itself. A name with a domain it takes, and the pod \
+          waits for ever, because no node has such a resource.",
+    fix: "Write `nvidia.com/gpu` for GPUs and `vpc.amazonaws.com/efa` for EFA interfaces.",
+    references: &[
+        "https://kubernetes.io/docs/tasks/configure-pod-container/extended-resource/",
+        "https://kubernetes.io/docs/tasks/manage-gpus/scheduling-gpus/",
+        "https://docs.aws.amazon.com/eks/latest/userguide/node-efa.html",
+    ],
+    check,
+};
+
+fn check(context: &Context<'_>) -> Vec<Flaw> {
+    let mut flaws = Vec::new();
+    for ask in asks(context) {
+        for container in &ask.containers {
+            for list in [&container.limits, &container.requests] {
+                flaws.extend(list.iter().filter_map(|it| flaw(&ask, it, list)));
+            }
+        }
+    }
+    flaws
+}
+
+fn flaw(ask: &Ask<'_>, resource: &Resource, list: &[Resource]) -> Option<Flaw> {
+    let name = &*resource.name;
+    // A template is filled in later.
+    if name.is_empty() || name.contains(['$', '{', '<', '%']) {
+        return None;
+    }
+    let Some(meant) = name::meant(name) else {
+        if name.contains('/') || name::is_standard(name) {
+            return None;
+        }
+        let message = format!(
+            "`{name}` is no resource: Kubernetes knows none of this name, and devices have a domain and `/`"
+        );
+        return Some(Flaw::new(ask.file, &resource.key, message));
+    };
+    if meant == name {
+        return None;
+    }
+    let slash = if name.contains('/') {
+        "no device plugin offers it, and the pod waits for ever"
+    } else {
+        "Kubernetes refuses it"
+    };
+    let message = format!("`{name}` is not `{meant}`: {slash}");
+    let mut flaw = Flaw::new(ask.file, &resource.key, message)
+        .label(format!("`{meant}` is meant"))
+        .fix(format!("Write `{meant}` instead of `{name}`."));
+    if name.contains('/') {
+        flaw = flaw.confidence(Confidence::Likely);
+    }
+    // The name may stand in quotes; and a mapping has each name once.
+    let range = resource.key.range.clone();
+    let source = ask.submission.text.get(range.clone())?;
+    let twice = list.iter().filter(|it| name::meant(&it.name) == Some(meant)).count() > 1;
+    match source.find(name) {
+        Some(at) if !twice => {
+            let start = range.start + at;
+            Some(flaw.edit(start..start + name.len(), meant))
+        }
+        _ => Some(flaw),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::RULE;
+    use crate::lint::testing::{fixed, flaws, quiet};
+
+    const TRAIN_JOB: &str = "kind: TrainJob\nspec:\n  trainer:\n    numNodes: 16\n    resourcesPerNode:\n      limits:\n        nvidia.com: \"1\"   # one GPU\n        'vpc.amazonaws.com': \"1\"\n";
+
+    #[test]
+    fn fires_where_the_slash_is_missing() {
+        let found = flaws(&RULE, TRAIN_JOB);
+        assert_eq!(found.len(), 2);
+        assert_eq!(found[0].message, "`nvidia.com` is not `nvidia.com/gpu`: Kubernetes refuses it");
+        assert_eq!((found[0].places[0].span.line, found[1].places[0].span.line), (7, 8));
+    }
+
+    #[test]
+    fn the_name_alone_is_changed() {
+        let after = fixed(&RULE, TRAIN_JOB);
+        assert_eq!(
+            after,
+            TRAIN_JOB
+                .replace("nvidia.com:", "nvidia.com/gpu:")
+                .replace("'vpc.amazonaws.com'", "'vpc.amazonaws.com/efa'")
+        );
+    }
+
+    #[test]
+    fn near_names_are_meant() {
+        let pod = |name: &str| {
+            format!(
+                "kind: Pod\nspec:\n  containers:\n  - name: a\n    resources:\n      limits: {{{name}: 8}}\n"
+            )
+        };
+        for name in ["nvidia.com/gpus", "nvidia.com/GPU", "vpc.amazonaws.com/efas", "amazonaws.com/efa"] {
+            assert_eq!(flaws(&RULE, &pod(name)).len(), 1, "{name}");
+        }
+        let found = flaws(&RULE, &pod("gpus"));
+        assert!(found[0].message.contains("no resource") && found[0].edits.is_empty());
+        for name in [
+            "nvidia.com/gpu",
+            "cpu",
+            "nvidia.com/mig-1g.5gb",
+            "amd.com/gpu",
+            "hugepages-2Mi",
+            "rdma/ib",
+            "\"{{ .gpu }}\"",
+        ] {
+            quiet(&RULE, &pod(name));
+        }
+    }
+
+    #[test]
+    fn a_name_that_is_there_already_is_not_written_twice() {
+        let text = "kind: Pod\nspec:\n  containers:\n  - name: a\n    resources:\n      limits:\n        nvidia.com/gpu: 8\n        nvidia.com/gpus: 8\n";
+        let found = flaws(&RULE, text);
+        assert!(found.len() == 1 && found[0].edits.is_empty());
+    }
+}

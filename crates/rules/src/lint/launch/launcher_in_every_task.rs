@@ -1,0 +1,87 @@
+//! torchrun in each of several tasks of a node.
+
+use evidence::submission::Launcher;
+
+use super::scene::{Scene, scenes};
+use crate::lint::{Context, Flaw, LintRule};
+use crate::{Confidence, Severity};
+
+/// See the module documentation.
+pub(super) static RULE: LintRule = LintRule {
+    id: "launcher-in-every-task",
+    title: "a launcher of ranks in each of several tasks of a node",
+    severity: Severity::Error,
+    why: "srun and mpirun start the command once for each task, and torchrun starts processes of its own each time: 8 tasks with 8 \
+          processes are 64 on a node, and they contend for the same GPUs and the same port.",
+    fix: "One task a node for torchrun, accelerate and deepspeed: `--ntasks-per-node=1`; or srun python itself, one task a GPU.",
+    references: &[
+        "https://docs.pytorch.org/docs/stable/elastic/run.html",
+        "https://slurm.schedmd.com/srun.html",
+    ],
+    check,
+};
+
+fn check(context: &Context<'_>) -> Vec<Flaw> {
+    scenes(context).iter().filter_map(one).collect()
+}
+
+fn one(scene: &Scene<'_>) -> Option<Flaw> {
+    let name = match scene.launch.launcher {
+        Launcher::Torchrun => "torchrun",
+        Launcher::Accelerate => "accelerate launch",
+        _ => return None,
+    };
+    let outer = scene.outer()?;
+    // Behind a variable srun may be told another number.
+    let variable = outer.launch.own().iter().any(|it| it.text.starts_with('$'));
+    let tasks = outer.processes().filter(|it| it.value > 1 && !variable)?;
+    let each = scene.processes().filter(|it| it.value > 1);
+    let message = match &each {
+        Some(each) => format!(
+            "{name} with {} processes in each of {} tasks: {} processes on a node",
+            each.value,
+            tasks.value,
+            each.value.saturating_mul(tasks.value)
+        ),
+        None if scene.literal(&["--nproc-per-node"]) == Some("1") => return None,
+        None => format!("{name} is started by each of {} tasks of a node", tasks.value),
+    };
+    let flaw = Flaw::new(scene.file, &tasks.span, message)
+        .label(format!("{} tasks a node", tasks.value))
+        .also(&scene.span(), "started by each");
+    Some(match each {
+        Some(each) => flaw.also(&each.span, format!("{} processes", each.value)),
+        None => flaw.confidence(Confidence::Likely),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::RULE;
+    use crate::lint::testing::{flaws, quiet};
+
+    fn script(tasks: u64, command: &str) -> String {
+        format!("#!/bin/bash\n#SBATCH --nodes=4\n#SBATCH --ntasks-per-node={tasks}\n{command}\n")
+    }
+
+    #[test]
+    fn sixty_four_processes_on_a_node() {
+        let found = flaws(&RULE, &script(8, "srun torchrun --nnodes 4 --nproc-per-node=8 t.py"));
+        assert_eq!(found[0].message, "torchrun with 8 processes in each of 8 tasks: 64 processes on a node");
+        assert_eq!(found[0].places.len(), 3);
+        assert_eq!(
+            flaws(&RULE, &script(1, "srun --ntasks-per-node 8 torchrun --nproc-per-node=gpu t.py")).len(),
+            1
+        );
+    }
+
+    #[test]
+    fn one_task_a_node_is_quiet() {
+        quiet(&RULE, &script(1, "srun torchrun --nproc-per-node=8 t.py"));
+        quiet(&RULE, &script(8, "srun --ntasks-per-node=1 torchrun --nproc-per-node=8 t.py"));
+        quiet(&RULE, &script(8, "srun -n 4 torchrun --nproc-per-node=8 t.py"));
+        quiet(&RULE, &script(8, "srun $ARGS torchrun --nproc-per-node=8 t.py"));
+        quiet(&RULE, &script(8, "srun python t.py"));
+        quiet(&RULE, &script(8, "torchrun --nproc-per-node=8 t.py"));
+    }
+}

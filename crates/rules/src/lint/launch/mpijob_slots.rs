@@ -1,0 +1,172 @@
+//! Slots of an `MPIJob` against the GPUs of its workers and the command.
+
+use evidence::submission::{Launcher, Submission, Workload};
+
+use super::scene::{Count, Scene, gpus_of, nodes_of, scenes, workers};
+use crate::lint::{Context, Flaw, LintRule};
+use crate::{Confidence, Severity};
+
+/// See the module documentation.
+pub(super) static RULE: LintRule = LintRule {
+    id: "mpijob-slots",
+    title: "slots of an MPIJob unlike its GPUs or its command",
+    severity: Severity::Error,
+    why: "slotsPerWorker goes into the host file: it is how many ranks mpirun places on a worker, 1 if not given. Open MPI refuses a \
+          command that asks for more (\"not enough slots available\").",
+    fix: "Set `slotsPerWorker` to the GPUs of a worker.",
+    references: &[
+        "https://www.kubeflow.org/docs/components/trainer/legacy-v1/user-guides/mpi/",
+        "https://www.open-mpi.org/doc/v4.1/man1/mpirun.1.php",
+    ],
+    check,
+};
+
+fn check(context: &Context<'_>) -> Vec<Flaw> {
+    let of_mpijob = |it: &Scene<'_>| {
+        let (workload, ..) = it.around.filter(|it| &*it.0.kind == "MPIJob")?;
+        let slots = slots(it.submission, workload)?;
+        match it.launch.launcher {
+            Launcher::Mpirun => of_mpirun(it, workload, &slots),
+            _ => None,
+        }
+    };
+    scenes(context).iter().filter_map(of_mpijob).collect()
+}
+
+/// The slots of a worker, and where they are given: at the kind's name where they are left out.
+fn slots(submission: &Submission, workload: &Workload) -> Option<Count> {
+    let tree = &submission.tree;
+    let place = tree.at(workload.root, &["spec", "slotsPerWorker"]);
+    match place {
+        Some(node) => Some(Count { value: tree.integer(node)?, span: tree.node(node).span.clone() }),
+        None => Some(Count { value: 1, span: tree.node(tree.get(workload.root, "kind")?).span.clone() }),
+    }
+}
+
+fn of_mpirun(scene: &Scene<'_>, workload: &Workload, slots: &Count) -> Option<Flaw> {
+    let own = scene.launch.own();
+    // A host list or other makes of MPI count slots in their own way.
+    let other = [
+        "--oversubscribe",
+        "-oversubscribe",
+        "--host",
+        "-host",
+        "-H",
+        "--hostfile",
+        "-hostfile",
+        "--machinefile",
+        "-f",
+        "-ppn",
+        "-perhost",
+    ];
+    let oversubscribed = own.iter().any(|it| it.text.contains("oversubscribe"));
+    if oversubscribed || scene.launch.has(&other) || scene.hidden() {
+        return None;
+    }
+    let gpus =
+        workers(workload).into_iter().flat_map(|it| it.containers.iter().filter_map(gpus_of)).next()?;
+    let left_out = scene.submission.tree.at(workload.root, &["spec", "slotsPerWorker"]).is_none();
+    let label = if left_out {
+        "no slotsPerWorker: its default is 1".to_owned()
+    } else {
+        format!("{} slots a worker", slots.value)
+    };
+    let fix = format!("Write `slotsPerWorker: {}`.", gpus.value);
+    if let Some(each) = scene.processes().filter(|it| it.value > slots.value) {
+        let message =
+            format!("mpirun asks for {} ranks a worker, which has {} slots", each.value, slots.value);
+        return Some(
+            Flaw::new(scene.file, &slots.span, message)
+                .label(label)
+                .also(&each.span, format!("{} ranks a worker", each.value))
+                .confidence(Confidence::Likely)
+                .fix(fix),
+        );
+    }
+    let nodes = nodes_of(scene.submission, workload)?;
+    let all = nodes.value.saturating_mul(slots.value);
+    let counted = scene.launch.has(&[
+        "-np",
+        "-n",
+        "--np",
+        "-c",
+        "-N",
+        "-npernode",
+        "--npernode",
+        "--map-by",
+        "-map-by",
+    ]);
+    if let Some(ranks) =
+        scene.number(&["-np", "-n", "--np", "-c"]).filter(|it| it.value > all && scene.processes().is_none())
+    {
+        let message = format!(
+            "mpirun asks for {} ranks, and {} workers with {} slots hold {all}",
+            ranks.value, nodes.value, slots.value
+        );
+        return Some(
+            Flaw::new(scene.file, &slots.span, message)
+                .label(label)
+                .also(&ranks.span, format!("{} ranks", ranks.value))
+                .also(&nodes.span, format!("{} workers", nodes.value))
+                .confidence(Confidence::Likely)
+                .fix(fix),
+        );
+    }
+    let program = own.len() < scene.launch.words.len()
+        && scene.inner().is_none()
+        && scene.launch.nccl_tests().is_none();
+    (!counted && program && slots.value != gpus.value).then(|| {
+        let more = slots.value > gpus.value;
+        let message = format!(
+            "mpirun starts {} ranks on a worker, one a slot, and a worker has {} GPUs",
+            slots.value, gpus.value
+        );
+        Flaw::new(scene.file, &slots.span, message)
+            .label(label)
+            .also(&gpus.span, format!("{} GPUs", gpus.value))
+            .severity(if more { Severity::Error } else { Severity::Warning })
+            .confidence(Confidence::Likely)
+            .fix(fix)
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::RULE;
+    use crate::lint::testing::{flaws, quiet};
+
+    fn job(slots: &str, command: &str) -> String {
+        format!(
+            "kind: MPIJob\nspec:\n  {slots}\n  mpiReplicaSpecs:\n    Launcher:\n      template:\n        spec:\n          containers:\n          - command: [sh, -c, \"{command}\"]\n    Worker:\n      replicas: 2\n      template:\n        spec:\n          containers:\n          - resources: {{limits: {{nvidia.com/gpu: 8}}}}\n"
+        )
+    }
+
+    #[test]
+    fn slots_that_are_too_few_are_found() {
+        let found = flaws(&RULE, &job("slotsPerWorker: 1", "mpirun -np 16 -N 8 all_reduce_perf -g 1"));
+        assert_eq!(found[0].message, "mpirun asks for 8 ranks a worker, which has 1 slots");
+        let found = flaws(&RULE, &job("slotsPerWorker: 4", "mpirun -np 16 all_reduce_perf -g 1"));
+        assert_eq!(found[0].message, "mpirun asks for 16 ranks, and 2 workers with 4 slots hold 8");
+        let found = flaws(&RULE, &job("cleanPodPolicy: All", "mpirun python train.py"));
+        assert_eq!(
+            found[0].message,
+            "mpirun starts 1 ranks on a worker, one a slot, and a worker has 8 GPUs"
+        );
+        assert!(found[0].places[0].text.contains("default"));
+    }
+
+    #[test]
+    fn slots_that_fit_are_quiet() {
+        for command in [
+            "mpirun -np 16 -N 8 all_reduce_perf -g 1",
+            "mpirun python train.py",
+            "mpirun -np 2 -N 1 all_reduce_perf -g 8",
+            "mpirun -np $N python train.py",
+            "deepspeed train.py",
+        ] {
+            quiet(&RULE, &job("slotsPerWorker: 8", command));
+        }
+        quiet(&RULE, &job("slotsPerWorker: 1", "mpirun --oversubscribe -np 16 -N 8 all_reduce_perf"));
+        quiet(&RULE, "#!/bin/sh\nmpirun -np 16 -N 8 all_reduce_perf -g 1\n");
+    }
+}

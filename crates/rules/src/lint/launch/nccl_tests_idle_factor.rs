@@ -1,0 +1,78 @@
+//! A step factor where nccl-tests measure one size.
+
+use std::ops::Range;
+
+use evidence::submission::{Launch, Word};
+
+use super::scene::{Scene, scenes};
+use crate::Severity;
+use crate::lint::{Context, Flaw, LintRule};
+
+/// See the module documentation.
+pub(super) static RULE: LintRule = LintRule {
+    id: "nccl-tests-idle-factor",
+    title: "a step factor where only one size is measured",
+    severity: Severity::Info,
+    why: "With -b equal to -e nccl-tests measure one size, and the factor between sizes (-f) does nothing. A single size hides whether \
+          latency or bandwidth is wrong.",
+    fix: "Leave -f out, or measure a range: `-b 8 -e 8G -f 2`.",
+    references: &["https://github.com/NVIDIA/nccl-tests#readme"],
+    check,
+};
+
+fn check(context: &Context<'_>) -> Vec<Flaw> {
+    scenes(context).iter().filter_map(one).collect()
+}
+
+fn one(scene: &Scene<'_>) -> Option<Flaw> {
+    let tests = scene.launch.nccl_tests()?;
+    let inner = Scene { launch: &tests, ..*scene };
+    let size = |names: &[&str]| inner.literal(names).map(str::to_ascii_uppercase);
+    let (from, to) = (size(&["-b", "--minbytes"])?, size(&["-e", "--maxbytes"])?);
+    let factor = tests.option(&["-f", "--stepfactor"]).filter(|_| from == to)?;
+    let flaw =
+        Flaw::new(scene.file, &inner.word(factor), format!("-f does nothing: only {from} is measured"));
+    Some(match removable(&tests, factor, &scene.submission.text) {
+        Some(range) => flaw.edit(range, ""),
+        None => flaw,
+    })
+}
+
+/// The option and its value with the blanks before, where they stand in one line of a shell.
+fn removable(tests: &Launch, value: &Word, text: &str) -> Option<Range<usize>> {
+    let option = tests.words.iter().find(|it| &*it.text == "-f")?;
+    let between = text.get(option.range.end..value.range.start)?;
+    let before = text.get(..option.range.start)?;
+    let start = before.trim_end_matches([' ', '\t']).len();
+    let after = text.get(value.range.end..)?;
+    let blanks = !between.is_empty() && between.bytes().all(|it| it == b' ');
+    let ends = after.is_empty() || after.starts_with([' ', '\n', '\r', '"', '\'', ';']);
+    let inside = start < option.range.start && !before[..start].ends_with('\n');
+    (blanks && ends && inside).then_some(start..value.range.end)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::RULE;
+    use crate::lint::testing::{fixed, flaws, quiet};
+
+    #[test]
+    fn an_idle_factor_is_taken_out() {
+        let text =
+            "#!/bin/sh\n# big\nmpirun -np 16 -N 8 \\\n  ./all_reduce_perf -b 8G -e 8g -f 2 -g 1 # once\n";
+        assert_eq!(flaws(&RULE, text)[0].message, "-f does nothing: only 8G is measured");
+        assert_eq!(fixed(&RULE, text), text.replace(" -f 2", ""));
+        let list =
+            "kind: Pod\nspec:\n  containers:\n  - command: [all_reduce_perf, -b, 8G, -e, 8G, -f, \"2\"]\n";
+        assert_eq!((flaws(&RULE, list).len(), flaws(&RULE, list)[0].edits.len()), (1, 0));
+    }
+
+    #[test]
+    fn a_range_is_quiet() {
+        quiet(
+            &RULE,
+            "#!/bin/sh\n./all_reduce_perf -b 8 -e 8G -f 2 -g 8\n./all_reduce_perf -b 8G -e 8G -g 8\n",
+        );
+        quiet(&RULE, "#!/bin/sh\n./other -b 8 -e 8 -f 2\n");
+    }
+}

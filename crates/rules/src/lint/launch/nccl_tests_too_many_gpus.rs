@@ -1,0 +1,150 @@
+//! nccl-tests that ask for more GPUs than there are.
+
+use evidence::submission::Launcher;
+
+use super::scene::{Scene, scenes};
+use crate::Confidence;
+use crate::lint::{Context, Flaw, LintRule};
+
+/// See the module documentation.
+pub(super) static RULE: LintRule = LintRule {
+    id: "nccl-tests-too-many-gpus",
+    title: "nccl-tests ask for more GPUs than there are",
+    severity: crate::Severity::Error,
+    why: "`-g` of nccl-tests is GPUs per thread, not GPUs per node: a test uses processes x threads (-t) x GPUs (-g). Asked for more \
+          than a node has, it ends with an error before it measures anything.",
+    fix: "One process a GPU: `-np NODES*GPUS -N GPUS ... -g 1`.",
+    references: &[
+        "https://github.com/NVIDIA/nccl-tests#readme",
+        "https://github.com/awslabs/awsome-distributed-ai/blob/main/micro-benchmarks/nccl-tests/kubernetes/nccl-tests.yaml",
+    ],
+    check,
+};
+
+fn check(context: &Context<'_>) -> Vec<Flaw> {
+    scenes(context).iter().filter_map(|it| one(context, it)).collect()
+}
+
+fn one(context: &Context<'_>, scene: &Scene<'_>) -> Option<Flaw> {
+    let tests = scene.launch.nccl_tests()?;
+    let inner = Scene { launch: &tests, ..*scene };
+    let count =
+        |names: &[&str]| if tests.has(names) { inner.number(names).map(|it| it.value) } else { Some(1) };
+    let (gpus, threads) = (count(&["-g", "--ngpus"])?, count(&["-t", "--nthreads"])?);
+    let each = gpus.saturating_mul(threads);
+    let place = tests.option(&["-g", "--ngpus"]).or_else(|| tests.option(&["-t", "--nthreads"]));
+    let place = place.map_or_else(|| inner.span(), |it| inner.word(it));
+    let direct = scene.launch.launcher == Launcher::NcclTests;
+    let per_node = if direct { None } else { scene.processes() };
+    let ranks = if direct { None } else { scene.number(&["-np", "-n", "--np", "--ntasks"]) };
+
+    // What one node has: asked for, told by the type, or at most what any type has.
+    let asked = scene.gpus();
+    let types = scene.around.map(|it| context.instances(it.0, it.1)).unwrap_or_default();
+    let given = context.given.instance.as_deref().and_then(fabric::instance::find);
+    let of_type = types.into_iter().chain(given).map(|it| u64::from(it.gpus)).max();
+    let most = fabric::instance::all().iter().map(|it| u64::from(it.gpus)).max()?;
+    let there = asked.as_ref().map(|it| it.value).or(of_type);
+    let limit = there.unwrap_or(most);
+
+    let on_a_node = per_node.as_ref().map_or(1, |it| it.value).saturating_mul(each);
+    let all = ranks.as_ref().map(|it| it.value.saturating_mul(each));
+    let capacity = there.zip(scene.nodes()).map(|it| it.0.saturating_mul(it.1.value));
+    let too_many = all.zip(capacity).filter(|(all, capacity)| all > capacity);
+    if on_a_node <= limit && too_many.is_none() {
+        return None;
+    }
+    let total = all.map(|all| {
+        format!("; -np {} x {each} are {all} GPUs in all", ranks.as_ref().map_or(0, |it| it.value))
+    });
+    let message = match (&per_node, too_many) {
+        (Some(processes), _) if on_a_node > limit => format!(
+            "{} processes a node with {each} GPUs each ask for {on_a_node} GPUs on a node{}{}",
+            processes.value,
+            match there {
+                Some(there) => format!(", which has {there}"),
+                None => format!(", more than the {limit} that any known instance type has"),
+            },
+            total.unwrap_or_default()
+        ),
+        (_, Some((all, capacity))) => format!(
+            "{} processes with {each} GPUs each ask for {all} GPUs, and the job has {capacity}",
+            ranks.as_ref().map_or(1, |it| it.value)
+        ),
+        _ => format!("one process asks for {each} GPUs, and there are {limit}"),
+    };
+    let mut flaw = Flaw::new(scene.file, &place, message).label("GPUs per thread, not per node");
+    for (count, text) in
+        [(&per_node, "processes a node"), (&ranks, "processes in all"), (&asked, "GPUs a node")]
+    {
+        if let Some(count) = count {
+            flaw = flaw.also(&count.span, format!("{} {text}", count.value));
+        }
+    }
+    let nodes = scene.nodes().map(|it| it.value);
+    let fix = match (direct, there, nodes) {
+        (true, ..) => format!("Write `-g {limit}`."),
+        (_, Some(there), Some(nodes)) => {
+            format!("Write `-np {} -N {there}` and `-g 1`.", nodes.saturating_mul(there))
+        }
+        (_, Some(there), None) => format!("Write `-np` nodes x {there}, `-N {there}` and `-g 1`."),
+        _ => "Write `-np` nodes x GPUs of a node, `-N` GPUs of a node, and `-g 1`.".to_owned(),
+    };
+    flaw = flaw.fix(fix);
+    Some(if there.is_some() { flaw } else { flaw.confidence(Confidence::Likely) })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::RULE;
+    use crate::Confidence;
+    use crate::lint::Given;
+    use crate::lint::testing::{flaws, flaws_given, quiet};
+
+    fn job(command: &str) -> String {
+        format!(
+            "kind: MPIJob\nspec:\n  slotsPerWorker: 8\n  mpiReplicaSpecs:\n    Launcher:\n      template:\n        spec:\n          containers:\n          - command: [sh, -c, \"{command}\"]\n    Worker:\n      replicas: 2\n      template:\n        spec:\n          containers:\n          - resources: {{limits: {{nvidia.com/gpu: 8}}}}\n"
+        )
+    }
+
+    #[test]
+    fn the_commands_of_the_notes_ask_for_too_much() {
+        let found = flaws(
+            &RULE,
+            "#!/bin/sh\nmpirun -np 16 \\\n  -N 2 \\\n  --hostfile hostfile \\\n  ./all_reduce_perf -b 1G -e 1G -g 8\n",
+        );
+        assert_eq!(
+            found[0].message,
+            "2 processes a node with 8 GPUs each ask for 16 GPUs on a node, more than the 8 that any known instance type has; -np 16 x 8 are 128 GPUs in all"
+        );
+        assert_eq!((found.len(), found[0].confidence), (1, Confidence::Likely));
+        let found = flaws(&RULE, "#!/bin/sh\nmpirun -np 640 -N 80 ./all_reduce_perf -b 8G -e 8G -f 2 -g 8\n");
+        assert!(found[0].message.ends_with("-np 640 x 8 are 5120 GPUs in all"));
+    }
+
+    #[test]
+    fn a_job_says_how_many_there_are() {
+        let found = flaws(&RULE, &job("mpirun -np 16 -N 2 /opt/all_reduce_perf -b 8 -e 1G -g 8"));
+        assert!(found[0].message.contains("on a node, which has 8"), "{}", found[0].message);
+        assert_eq!(found[0].fix.as_deref(), Some("Write `-np 16 -N 8` and `-g 1`."));
+        let found = flaws(&RULE, &job("mpirun -np 16 /opt/all_reduce_perf -g 8"));
+        assert_eq!(found[0].message, "16 processes with 8 GPUs each ask for 128 GPUs, and the job has 16");
+        let given = Given { instance: Some("g6e.12xlarge".to_owned()), ..Given::default() };
+        let found = flaws_given(&RULE, "#!/bin/sh\n./all_reduce_perf -g 8\n", &given);
+        assert_eq!(found[0].message, "one process asks for 8 GPUs, and there are 4");
+    }
+
+    #[test]
+    fn right_ones_are_quiet() {
+        quiet(
+            &RULE,
+            &job("mpirun -np 16 -N 8 --bind-to none /opt/all_reduce_perf -b 8 -e 16G -f 2 -g 1 -c 1 -n 100"),
+        );
+        quiet(&RULE, &job("mpirun -np 2 -N 1 /opt/all_reduce_perf -b 8 -e 16G -f 2 -g 8"));
+        quiet(
+            &RULE,
+            "#!/bin/sh\n./all_reduce_perf -b 8 -e 8G -f 2 -g 8\nmpirun -np $N -N 8 all_reduce_perf -g 1\nmpirun -np 8 all_reduce_perf -g 8\n",
+        );
+        quiet(&RULE, "#!/bin/sh\nmpirun -np 640 -N 80 ./simulation -g 8\n");
+    }
+}

@@ -1,0 +1,84 @@
+//! nccl-tests started alone in each of several pods or on the first of several nodes.
+
+use evidence::submission::{Kind, Launcher};
+
+use super::scene::{Scene, scenes};
+use crate::lint::{Context, Flaw, LintRule};
+use crate::{Confidence, Severity};
+
+/// See the module documentation.
+pub(super) static RULE: LintRule = LintRule {
+    id: "nccl-tests-without-mpi",
+    title: "the ranks of nccl-tests run apart from each other",
+    severity: Severity::Warning,
+    why: "nccl-tests know of other nodes only through MPI. Started without it, each process measures the GPUs it sees: the numbers \
+          are those of NVLink or PCIe, and no byte crosses the network.",
+    fix: "Start it with mpirun or `srun --mpi=pmix`, from a build with MPI=1: `mpirun -np NODES*GPUS -N GPUS all_reduce_perf -g 1`.",
+    references: &["https://github.com/NVIDIA/nccl-tests#readme"],
+    check,
+};
+
+fn check(context: &Context<'_>) -> Vec<Flaw> {
+    scenes(context).iter().filter_map(one).collect()
+}
+
+fn one(scene: &Scene<'_>) -> Option<Flaw> {
+    if scene.launch.launcher != Launcher::NcclTests {
+        return None;
+    }
+    // Behind a variable or a wrapper there may be a launcher after all.
+    let elsewhere = ["mpirun", "mpiexec", "srun", "orterun"];
+    let launched = match scene.around {
+        Some(_) => {
+            let same = |it: &&evidence::submission::Launch| it.owner == scene.launch.owner;
+            scene.submission.launches.iter().filter(same).any(|it| it.launcher != Launcher::NcclTests)
+        }
+        None => {
+            scene.submission.kind != Kind::Sbatch
+                || elsewhere.iter().any(|it| scene.submission.text.contains(it))
+        }
+    };
+    let nodes = scene.nodes().filter(|it| it.value > 1 && !launched)?;
+    let name = scene.launch.words.first().map(|it| it.text.rsplit('/').next().unwrap_or_default())?;
+    let message = match scene.around {
+        Some(_) => format!("{name} runs alone in each of {} pods", nodes.value),
+        None => format!("{name} runs on the first of {} nodes only", nodes.value),
+    };
+    let efa = |it: &&str| scene.around.is_some_and(|around| around.1.limit(it).is_some());
+    let network = scene.around.is_none() || efa(&"vpc.amazonaws.com/efa");
+    let flaw = Flaw::new(scene.file, &scene.span(), message)
+        .label("no mpirun or srun before it")
+        .also(&nodes.span, format!("{} nodes", nodes.value))
+        .confidence(Confidence::Likely);
+    // Without a network to measure, a check of each node may be what is wanted.
+    Some(if network { flaw } else { flaw.severity(Severity::Info) })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::RULE;
+    use crate::lint::testing::{flaws, quiet};
+
+    fn job(pods: u64, command: &str) -> String {
+        format!(
+            "kind: Job\nspec:\n  parallelism: {pods}\n  template:\n    spec:\n      containers:\n      - command: {command}\n        resources: {{limits: {{nvidia.com/gpu: 8, vpc.amazonaws.com/efa: 32}}}}\n"
+        )
+    }
+
+    #[test]
+    fn pods_that_measure_alone_are_found() {
+        let found = flaws(&RULE, &job(4, "[/opt/nccl-tests/build/all_reduce_perf, -g, \"8\"]"));
+        assert_eq!(found[0].message, "all_reduce_perf runs alone in each of 4 pods");
+        let found = flaws(&RULE, "#!/bin/sh\n#SBATCH --nodes=2\n./all_reduce_perf -g 8\n");
+        assert_eq!(found[0].message, "all_reduce_perf runs on the first of 2 nodes only");
+    }
+
+    #[test]
+    fn one_node_or_a_launcher_is_quiet() {
+        quiet(&RULE, &job(1, "[all_reduce_perf, -g, \"8\"]"));
+        quiet(&RULE, &job(4, "[mpirun, -np, \"32\", all_reduce_perf]"));
+        quiet(&RULE, "#!/bin/sh\n#SBATCH --nodes=2\nsrun --mpi=pmix ./all_reduce_perf -g 1\n");
+        quiet(&RULE, "#!/bin/sh\n./all_reduce_perf -g 8\n");
+        quiet(&RULE, &job(4, "[python, t.py]"));
+    }
+}

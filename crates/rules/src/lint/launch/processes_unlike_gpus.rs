@@ -1,0 +1,203 @@
+//! A launcher that starts more or fewer processes on a node than the node's GPUs.
+
+use evidence::submission::Launcher;
+
+use super::scene::{Count, Scene, gpus_of, scenes};
+use crate::lint::{Context, Flaw, LintRule};
+use crate::{Confidence, Severity};
+
+/// See the module documentation.
+pub(super) static RULE: LintRule = LintRule {
+    id: "processes-unlike-gpus",
+    title: "processes per node unlike the GPUs of the node",
+    severity: Severity::Error,
+    why: "Each rank drives one GPU. With more ranks than GPUs two of them take the same one, and NCCL ends with \"Duplicate GPU \
+          detected\". With fewer, GPUs that the job holds stand idle.",
+    fix: "Start as many processes as the pod or node has GPUs; torchrun finds the number itself with `--nproc-per-node=gpu`.",
+    references: &[
+        "https://docs.pytorch.org/docs/stable/elastic/run.html",
+        "https://github.com/NVIDIA/nccl/blob/master/src/init.cc",
+    ],
+    check,
+};
+
+fn check(context: &Context<'_>) -> Vec<Flaw> {
+    let mut flaws: Vec<Flaw> = scenes(context).iter().filter_map(of_launch).collect();
+    flaws.extend(of_fields(context));
+    flaws
+}
+
+fn of_launch(scene: &Scene<'_>) -> Option<Flaw> {
+    let launch = scene.launch;
+    // One task a node that starts the ranks; nccl-tests have GPUs per process, which another rule counts.
+    if launch.launcher == Launcher::NcclTests || launch.nccl_tests().is_some() || scene.inner().is_some() {
+        return None;
+    }
+    let gpus = scene.gpus()?;
+    let shared = scene.sets("CUDA_VISIBLE_DEVICES");
+    let Some(processes) = scene.processes() else {
+        return left_to_default(scene, &gpus).filter(|_| !shared);
+    };
+    let mpi = matches!(launch.launcher, Launcher::Mpirun | Launcher::Srun);
+    let python = launch
+        .words
+        .iter()
+        .any(|it| it.text.ends_with(".py") || it.text.rsplit('/').next() == Some("python"));
+    // One process a node may start others; a count of tasks says little of programs that are no training.
+    if mpi && (!python || processes.value <= 1) {
+        return None;
+    }
+    let flaw = compare(scene.file, name(launch.launcher), &processes, &gpus)?;
+    let fewer = processes.value < gpus.value;
+    (!(fewer && shared)).then_some(flaw)
+}
+
+/// torchrun starts one process where nobody says how many.
+fn left_to_default(scene: &Scene<'_>, gpus: &Count) -> Option<Flaw> {
+    let said = scene.launch.has(&["--nproc-per-node"]) || scene.sets("PET_NPROC_PER_NODE");
+    let program = scene.launch.own().len() < scene.launch.words.len();
+    if scene.launch.launcher != Launcher::Torchrun || said || !program || scene.hidden() || gpus.value < 2 {
+        return None;
+    }
+    let message = format!("torchrun starts one process, and the container has {} GPUs", gpus.value);
+    let flaw = Flaw::new(scene.file, &scene.span(), message).label("no --nproc-per-node: its default is 1");
+    Some(
+        flaw.also(&gpus.span, format!("{} GPUs", gpus.value))
+            .severity(Severity::Warning)
+            .confidence(Confidence::Likely)
+            .fix("Add `--nproc-per-node=gpu`."),
+    )
+}
+
+/// `nprocPerNode` of a `PyTorchJob`, `numProcPerNode` of a `TrainJob`.
+fn of_fields(context: &Context<'_>) -> Vec<Flaw> {
+    let mut flaws = Vec::new();
+    for (file, workload, pod) in context.pods() {
+        let Some(submission) = context.files.get(file) else { continue };
+        let tree = &submission.tree;
+        let path: &[&str] = match &*workload.kind {
+            "PyTorchJob" => &["spec", "nprocPerNode"],
+            "TrainJob" => &["spec", "trainer", "numProcPerNode"],
+            _ => continue,
+        };
+        let field = tree
+            .at(workload.root, path)
+            .and_then(|it| Some(Count { value: tree.integer(it)?, span: tree.node(it).span.clone() }));
+        let Some((processes, gpus)) = field.zip(pod.containers.iter().find_map(gpus_of)) else { continue };
+        let name = path.last().copied().unwrap_or_default();
+        flaws.extend(compare(file, name, &processes, &gpus));
+    }
+    flaws
+}
+
+fn compare(file: usize, name: &str, processes: &Count, gpus: &Count) -> Option<Flaw> {
+    let (ranks, there) = (processes.value, gpus.value);
+    if ranks == there {
+        return None;
+    }
+    let count = |n: u64, unit: &str, units: &str| format!("{n} {}", if n == 1 { unit } else { units });
+    let message = format!(
+        "{name} starts {} on a node, which has {}",
+        count(ranks, "process", "processes"),
+        count(there, "GPU", "GPUs")
+    );
+    let flaw = Flaw::new(file, &processes.span, message)
+        .label(count(ranks, "process", "processes"))
+        .also(&gpus.span, count(there, "GPU", "GPUs"))
+        .fix(format!("Start {there} processes on each node, or ask for {ranks} GPUs."));
+    Some(if ranks > there {
+        flaw
+    } else {
+        let why = format!(
+            "{} of each node are held by the job and do nothing.",
+            count(there - ranks, "GPU", "GPUs")
+        );
+        flaw.severity(Severity::Warning).confidence(Confidence::Likely).why(why)
+    })
+}
+
+fn name(launcher: Launcher) -> &'static str {
+    match launcher {
+        Launcher::Torchrun => "torchrun",
+        Launcher::Mpirun => "mpirun",
+        Launcher::Srun => "srun",
+        Launcher::DeepSpeed => "deepspeed",
+        Launcher::Accelerate => "accelerate",
+        Launcher::NcclTests => "nccl-tests",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::RULE;
+    use crate::Severity;
+    use crate::lint::testing::{flaws, quiet};
+
+    fn pod(command: &str, gpus: u64) -> String {
+        format!(
+            "kind: Pod\nspec:\n  containers:\n  - name: a\n    command: [sh, -c, \"{command}\"]\n    resources: {{limits: {{nvidia.com/gpu: {gpus}}}}}\n"
+        )
+    }
+
+    #[test]
+    fn more_processes_than_gpus_fail() {
+        let found = flaws(&RULE, &pod("torchrun --nproc_per_node=8 t.py", 4));
+        assert_eq!(found[0].message, "torchrun starts 8 processes on a node, which has 4 GPUs");
+        assert_eq!((found.len(), found[0].severity, found[0].places.len()), (1, None, 2));
+        assert_eq!(flaws(&RULE, &pod("deepspeed --num_gpus 8 t.py", 1)).len(), 1);
+        assert_eq!(flaws(&RULE, &pod("export N=8; torchrun --nproc_per_node=$N t.py", 4)).len(), 1);
+    }
+
+    #[test]
+    fn fewer_leave_gpus_idle() {
+        let found = flaws(&RULE, &pod("torchrun --nproc_per_node=4 t.py", 8));
+        assert_eq!(found[0].severity, Some(Severity::Warning));
+        assert!(found[0].why.as_deref().is_some_and(|it| it.starts_with("4 GPUs")));
+        assert!(flaws(&RULE, &pod("torchrun t.py", 8))[0].message.contains("starts one process"));
+        assert_eq!(
+            flaws(&RULE, &pod("accelerate launch --num_machines 4 --num_processes 8 t.py", 8)).len(),
+            1
+        );
+    }
+
+    #[test]
+    fn what_fits_or_is_not_told_is_quiet() {
+        for command in [
+            "torchrun --nproc_per_node=8 t.py",
+            "torchrun --nproc_per_node=gpu t.py",
+            "torchrun --nproc_per_node=$GPUS t.py",
+            "torchrun ${ARGS} t.py",
+            "accelerate launch --num_machines 4 --num_processes 32 t.py",
+            "pip install deepspeed",
+            "CUDA_VISIBLE_DEVICES=0 torchrun --nproc_per_node=1 t.py",
+            "torchrun --help",
+        ] {
+            quiet(&RULE, &pod(command, 8));
+        }
+        quiet(&RULE, "kind: Pod\nspec:\n  containers:\n  - command: [torchrun, --nproc-per-node=8, t.py]\n");
+        let job = "kind: PyTorchJob\nspec:\n  nprocPerNode: \"8\"\n  pytorchReplicaSpecs:\n    Worker:\n      replicas: 2\n      template:\n        spec:\n          containers:\n          - command: [torchrun, t.py]\n            resources: {limits: {nvidia.com/gpu: 8}}\n";
+        quiet(&RULE, job);
+        assert_eq!(
+            flaws(&RULE, &job.replace("gpu: 8", "gpu: 4"))[0].message,
+            "nprocPerNode starts 8 processes on a node, which has 4 GPUs"
+        );
+    }
+
+    #[test]
+    fn tasks_of_slurm_are_processes() {
+        let script = |lines: &str, command: &str| format!("#!/bin/bash\n#SBATCH {lines}\n{command}\n");
+        let found =
+            flaws(&RULE, &script("--nodes=2 --ntasks-per-node=4 --gres=gpu:8", "srun python train.py"));
+        assert_eq!(found[0].message, "srun starts 4 processes on a node, which has 8 GPUs");
+        quiet(&RULE, &script("--nodes=2 --ntasks-per-node=8 --gres=gpu:8", "srun python train.py"));
+        quiet(
+            &RULE,
+            &script(
+                "--nodes=2 --ntasks-per-node=1 --gres=gpu:8",
+                "srun torchrun --nproc-per-node 8 train.py",
+            ),
+        );
+        quiet(&RULE, &script("--nodes=2 --ntasks-per-node=1 --gres=gpu:8", "srun python train.py"));
+        quiet(&RULE, &script("--nodes=2 --ntasks-per-node=64 --gres=gpu:8", "srun ./simulation"));
+    }
+}

@@ -1,0 +1,224 @@
+//! A launch for another number of nodes than the job has.
+
+use evidence::submission::{Kind, Launcher, Submission, Written};
+
+use super::sbatch;
+use super::scene::{Count, Scene, gpus_of, nodes_of, scenes, workers};
+use crate::lint::{Context, Flaw, LintRule};
+use crate::{Confidence, Severity};
+
+/// See the module documentation.
+pub(super) static RULE: LintRule = LintRule {
+    id: "ranks-unlike-nodes",
+    title: "a launch for another number of nodes than the job has",
+    severity: Severity::Error,
+    why: "A launch for more nodes than there are waits for the missing ones until it times out. One for fewer leaves nodes idle or \
+          turns them away.",
+    fix: "Give the launcher the number of pods or nodes that the job asks for.",
+    references: &[
+        "https://docs.pytorch.org/docs/stable/elastic/run.html",
+        "https://www.open-mpi.org/doc/v4.1/man1/mpirun.1.php",
+        "https://slurm.schedmd.com/sbatch.html",
+    ],
+    check,
+};
+
+fn check(context: &Context<'_>) -> Vec<Flaw> {
+    let mut flaws = Vec::new();
+    for scene in scenes(context) {
+        flaws.extend(match scene.launch.launcher {
+            Launcher::Torchrun | Launcher::DeepSpeed | Launcher::Accelerate => nodes(&scene),
+            Launcher::Mpirun => ranks(&scene),
+            Launcher::Srun | Launcher::NcclTests => None,
+        });
+    }
+    for (file, submission) in context.files.iter().enumerate() {
+        flaws.extend(tasks(file, submission));
+        flaws.extend(world_size(file, submission));
+    }
+    flaws
+}
+
+/// `--nnodes` against the pods or nodes.
+fn nodes(scene: &Scene<'_>) -> Option<Flaw> {
+    let names = ["--nnodes", "--num_nodes", "--num_machines"];
+    let asked = if scene.launch.has(&names) {
+        scene.number(&names)
+    } else {
+        scene.setting_number("PET_NNODES").filter(|_| scene.launch.launcher == Launcher::Torchrun)
+    }?;
+    let there = scene.nodes()?;
+    // A template of several may be a job of its own.
+    let own = scene.around.and_then(|it| it.1.replicas);
+    if asked.value == there.value || own == Some(asked.value) {
+        return None;
+    }
+    let unit = if scene.around.is_some() { "pods with GPUs" } else { "nodes" };
+    let message = format!("the launch is for {} nodes, and the job has {} {unit}", asked.value, there.value);
+    let flaw = Flaw::new(scene.file, &asked.span, message)
+        .label(format!("{} nodes", asked.value))
+        .also(&there.span, format!("{} {unit}", there.value))
+        .fix(format!("Launch for {} nodes, or ask for {}.", there.value, asked.value));
+    Some(if asked.value > there.value {
+        flaw
+    } else {
+        flaw.severity(Severity::Warning).confidence(Confidence::Likely)
+    })
+}
+
+/// `-np` against `-N` and the nodes.
+fn ranks(scene: &Scene<'_>) -> Option<Flaw> {
+    let ranks = scene.number(&["-np", "-n", "--np", "-c"])?;
+    let each = scene.processes().filter(|it| it.value > 0)?;
+    let label = |flaw: Flaw| {
+        flaw.label(format!("{} ranks", ranks.value)).also(&each.span, format!("{} a node", each.value))
+    };
+    if let Some(there) = scene.nodes() {
+        let all = there.value.saturating_mul(each.value);
+        if ranks.value == all {
+            return None;
+        }
+        // A smaller test on some of the nodes is a test.
+        if ranks.value < all && ranks.value % each.value == 0 {
+            return None;
+        }
+        let message = format!(
+            "{} ranks are asked for, and {} nodes with {} each are {all}",
+            ranks.value, there.value, each.value
+        );
+        let flaw = label(Flaw::new(scene.file, &ranks.span, message))
+            .also(&there.span, format!("{} nodes", there.value));
+        let flaw = flaw.fix(format!("Write `-np {all} -N {}`.", each.value));
+        return Some(if ranks.value > all { flaw } else { flaw.severity(Severity::Warning) });
+    }
+    let uneven = ranks.value > each.value && ranks.value % each.value != 0;
+    uneven.then(|| {
+        let rest = ranks.value % each.value;
+        let message = format!("{} ranks with {} a node leave {rest} on the last node", ranks.value, each.value);
+        label(Flaw::new(scene.file, &ranks.span, message))
+            .severity(Severity::Warning)
+            .confidence(Confidence::Likely)
+            .why("Ranks that are not spread evenly leave GPUs of a node idle, and rings cross nodes at other places on each.")
+            .fix(format!("Make -np a multiple of {}.", each.value))
+    })
+}
+
+/// `--ntasks` against `--nodes` and `--ntasks-per-node`.
+fn tasks(file: usize, submission: &Submission) -> Option<Flaw> {
+    if submission.kind != Kind::Sbatch {
+        return None;
+    }
+    let all = sbatch::number(submission, "ntasks")?;
+    let (nodes, each) = (sbatch::nodes(submission)?, sbatch::number(submission, "ntasks-per-node")?);
+    let product = nodes.value.saturating_mul(each.value);
+    (all.value > product).then(|| {
+        let message = format!(
+            "{} tasks are asked for, and {} nodes with at most {} each hold {product}",
+            all.value, nodes.value, each.value
+        );
+        Flaw::new(file, &all.span, message)
+            .label(format!("{} tasks", all.value))
+            .also(&nodes.span, format!("{} nodes", nodes.value))
+            .also(&each.span, format!("at most {} a node", each.value))
+            .confidence(Confidence::Likely)
+            .why("With --ntasks, --ntasks-per-node is the most that a node takes, so the request cannot be met.")
+            .fix(format!("Write `--ntasks={product}`, or leave it out."))
+    })
+}
+
+/// A `WORLD_SIZE` that is neither the nodes nor the GPUs of the job.
+fn world_size(file: usize, submission: &Submission) -> Vec<Flaw> {
+    let mut flaws = Vec::new();
+    let written = |name: &str| name == "WORLD_SIZE";
+    for setting in submission.settings.iter().filter(|it| written(&it.name) && it.written == Written::Env) {
+        let Some(owner) = setting.owner else { continue };
+        let Some((workload, _, container)) = submission.owner(owner) else { continue };
+        let value: Option<u64> = setting.value.as_deref().and_then(|it| it.trim().parse().ok());
+        let there = nodes_of(submission, workload).zip(gpus_of(container));
+        let (Some(value), Some((nodes, gpus))) = (value, there) else { continue };
+        let Count { value: each, .. } = gpus;
+        let all = nodes.value.saturating_mul(each);
+        let even = workers(workload)
+            .iter()
+            .all(|it| it.containers.iter().filter_map(gpus_of).all(|it| it.value == each));
+        // Launchers that start the ranks set it themselves.
+        let launched = submission.launches.iter().any(|it| it.owner == Some(owner));
+        if launched || !even || value == all || value == nodes.value {
+            continue;
+        }
+        let message = format!(
+            "WORLD_SIZE is {value}, and the job has {} pods with {each} GPUs each: {all} ranks",
+            nodes.value
+        );
+        let span = setting.value_span.as_ref().unwrap_or(&setting.span);
+        flaws.push(
+            Flaw::new(file, span, message)
+                .also(&nodes.span, format!("{} pods", nodes.value))
+                .confidence(Confidence::Likely)
+                .severity(if value > all { Severity::Error } else { Severity::Warning })
+                .fix(format!("Write \"{all}\" for one rank a GPU, or leave it to the operator or launcher.")),
+        );
+    }
+    flaws
+}
+
+#[cfg(test)]
+mod tests {
+    use super::RULE;
+    use crate::Severity;
+    use crate::lint::testing::{flaws, quiet};
+
+    const JOB: &str = "kind: PyTorchJob\nspec:\n  pytorchReplicaSpecs:\n    Master:\n      replicas: 1\n      template: &t\n        spec:\n          containers:\n          - name: pytorch\n            command: [torchrun, --nnodes=NODES, --nproc-per-node=8, t.py]\n            resources: {limits: {nvidia.com/gpu: 8}}\n    Worker:\n      replicas: 3\n      template: *t\n";
+
+    #[test]
+    fn nodes_of_the_launch_are_those_of_the_job() {
+        let found = flaws(&RULE, &JOB.replace("NODES", "8"));
+        assert_eq!(found[0].message, "the launch is for 8 nodes, and the job has 4 pods with GPUs");
+        assert_eq!(found[0].places[1].text, "4 pods with GPUs");
+        assert_eq!(flaws(&RULE, &JOB.replace("NODES", "2"))[0].severity, Some(Severity::Warning));
+        for nodes in ["4", "1:4", "$NODES"] {
+            quiet(&RULE, &JOB.replace("NODES", nodes));
+        }
+    }
+
+    #[test]
+    fn ranks_of_mpirun_fill_the_nodes() {
+        let job = "kind: MPIJob\nspec:\n  slotsPerWorker: 8\n  mpiReplicaSpecs:\n    Launcher:\n      replicas: 1\n      template:\n        spec:\n          containers:\n          - command: [mpirun, -np, \"NP\", -N, \"8\", python, t.py]\n    Worker:\n      replicas: 2\n      template:\n        spec:\n          containers:\n          - resources: {limits: {nvidia.com/gpu: 8}}\n";
+        let found = flaws(&RULE, &job.replace("NP", "32"));
+        assert_eq!(found[0].message, "32 ranks are asked for, and 2 nodes with 8 each are 16");
+        assert_eq!(flaws(&RULE, &job.replace("NP", "12"))[0].severity, Some(Severity::Warning));
+        quiet(&RULE, &job.replace("NP", "16"));
+        quiet(&RULE, &job.replace("NP", "8"));
+        assert_eq!(flaws(&RULE, "#!/bin/sh\nmpirun -np 20 -N 8 ./a\n").len(), 1);
+        quiet(&RULE, "#!/bin/sh\nmpirun -np 2 -N 8 ./a\nmpirun -np 640 -N 8 ./a\n");
+    }
+
+    #[test]
+    fn tasks_of_a_script_fit() {
+        let found = flaws(&RULE, "#!/bin/sh\n#SBATCH --nodes=2 --ntasks=32 --ntasks-per-node=8\nsrun ./a\n");
+        assert_eq!(found[0].message, "32 tasks are asked for, and 2 nodes with at most 8 each hold 16");
+        quiet(&RULE, "#!/bin/sh\n#SBATCH --nodes=2 --ntasks=16 --ntasks-per-node=8\nsrun ./a\n");
+        let found = flaws(&RULE, "#!/bin/sh\n#SBATCH --nodes=2\nsrun torchrun --nnodes 4 t.py\n");
+        assert_eq!(found[0].message, "the launch is for 4 nodes, and the job has 2 nodes");
+    }
+
+    #[test]
+    fn a_world_size_is_pods_or_ranks() {
+        let job = "kind: JobSet\nspec:\n  replicatedJobs:\n  - name: w\n    replicas: 1\n    template:\n      spec:\n        parallelism: 2\n        template:\n          spec:\n            containers:\n            - env:\n              - {name: WORLD_SIZE, value: \"N\"}\n              command: [python, t.py]\n              resources: {limits: {nvidia.com/gpu: 8}}\n";
+        assert_eq!(flaws(&RULE, &job.replace("\"N\"", "\"8\"")).len(), 1);
+        quiet(&RULE, &job.replace("\"N\"", "\"16\""));
+        quiet(&RULE, &job.replace("\"N\"", "\"2\""));
+    }
+
+    #[test]
+    fn one_of_several_objects_is_not_judged() {
+        quiet(
+            &RULE,
+            "kind: Job\nspec:\n  template:\n    spec:\n      containers:\n      - command: [torchrun, --nnodes=2, --node-rank=0, t.py]\n        resources: {limits: {nvidia.com/gpu: 8}}\n",
+        );
+        quiet(
+            &RULE,
+            "kind: Pod\nspec:\n  containers:\n  - command: [torchrun, --nnodes=2, t.py]\n    resources: {limits: {nvidia.com/gpu: 8}}\n",
+        );
+    }
+}

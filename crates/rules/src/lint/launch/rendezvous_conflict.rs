@@ -1,0 +1,255 @@
+//! Settings of torchrun by which its nodes cannot find each other.
+
+use evidence::submission::{Launcher, Submission};
+use evidence::yaml::Span;
+
+use super::sbatch;
+use super::scene::{Scene, nodes_of, scenes};
+use crate::lint::{Context, Flaw, LintRule};
+use crate::{Confidence, Severity};
+
+/// See the module documentation.
+pub(super) static RULE: LintRule = LintRule {
+    id: "rendezvous-conflict",
+    title: "nodes that cannot find each other",
+    severity: Severity::Error,
+    why: "The nodes of a job meet at one address and agree on their ranks there. Where each is told to meet at itself, or none is told \
+          its number, every node waits for the others until it times out.",
+    fix: "Give all nodes the same endpoint, on one of them: `--rdzv-backend=c10d --rdzv-endpoint=HOST:29500`.",
+    references: &[
+        "https://docs.pytorch.org/docs/stable/elastic/run.html",
+        "https://github.com/pytorch/pytorch/blob/main/torch/distributed/run.py",
+    ],
+    check,
+};
+
+fn check(context: &Context<'_>) -> Vec<Flaw> {
+    let mut flaws = Vec::new();
+    for scene in scenes(context).iter().filter(|it| it.launch.launcher == Launcher::Torchrun) {
+        flaws.extend(meeting(scene));
+        flaws.extend(contradictions(scene));
+    }
+    for (file, submission) in context.files.iter().enumerate() {
+        flaws.extend(local_master(file, submission));
+    }
+    flaws
+}
+
+/// The first thing that keeps the nodes of one launch apart.
+fn meeting(scene: &Scene<'_>) -> Option<Flaw> {
+    let launch = scene.launch;
+    let given = scene.number(&["--nnodes"]).or_else(|| scene.setting_number("PET_NNODES"));
+    let nodes = match given.filter(|it| it.value > 1) {
+        Some(nodes) => nodes,
+        None if launch.has(&["--standalone"]) && !launch.has(&["--nnodes"]) => return standalone(scene),
+        None => return None,
+    };
+    let flaw = |span: &Span, message: String| {
+        Flaw::new(scene.file, span, message).also(&nodes.span, format!("{} nodes", nodes.value))
+    };
+    if let Some(word) = launch.own().iter().find(|it| &*it.text == "--standalone") {
+        let message = format!("--standalone makes each of {} nodes meet at itself", nodes.value);
+        return Some(
+            flaw(&scene.word(word), message)
+                .fix("Replace --standalone by a backend and an endpoint that all share."),
+        );
+    }
+    for option in ["--rdzv-endpoint", "--master-addr"] {
+        if scene.literal(&[option]).is_some_and(is_local) {
+            let word = launch.option(&[option])?;
+            let message =
+                format!("{option} is this machine itself, and the launch is for {} nodes", nodes.value);
+            return Some(flaw(&scene.word(word), message));
+        }
+    }
+    if scene.hidden() {
+        return None;
+    }
+    let backend = if launch.has(&["--rdzv-backend"]) {
+        scene.literal(&["--rdzv-backend"])?
+    } else {
+        scene.setting("PET_RDZV_BACKEND").map_or(Some("static"), |it| it.value.as_deref())?
+    };
+    let endpoint = launch.has(&["--rdzv-endpoint"]) || scene.sets("PET_RDZV_ENDPOINT");
+    match backend {
+        "c10d" if !endpoint => {
+            let place = launch.option(&["--rdzv-backend"]).map_or_else(|| scene.span(), |it| scene.word(it));
+            let message =
+                format!("c10d without an endpoint: each of {} nodes meets at its own localhost", nodes.value);
+            let flaw =
+                flaw(&place, message).fix("Add `--rdzv-endpoint=HOST:29500`, HOST being one of the nodes.");
+            let master = launch.option(&["--master-addr"]);
+            Some(match master {
+                Some(word) => flaw.also(&scene.word(word), "only read by the static backend"),
+                None => flaw,
+            })
+        }
+        "static"
+            if !launch.has(&["--node-rank", "--rdzv-conf"])
+                && !scene.sets("PET_NODE_RANK")
+                && !scene.sets("PET_RDZV_CONF") =>
+        {
+            let message = format!("{} nodes, and no --node-rank: each takes itself for node 0", nodes.value);
+            Some(
+                flaw(&scene.span(), message)
+                    .label("the static backend counts nodes by --node-rank, which is 0 if not given")
+                    .fix("Add `--node-rank` with the node's own number, or use `--rdzv-backend=c10d --rdzv-endpoint=HOST:29500`, which finds it."),
+            )
+        }
+        _ => None,
+    }
+}
+
+/// `--standalone` in a job of several pods: each trains for itself.
+fn standalone(scene: &Scene<'_>) -> Option<Flaw> {
+    let whole = scene.around.is_some_and(|it| matches!(&*it.0.kind, "PyTorchJob" | "JobSet" | "TrainJob"));
+    let nodes = scene.nodes().filter(|it| it.value > 1 && whole)?;
+    let word = scene.launch.own().iter().find(|it| &*it.text == "--standalone")?;
+    let message = format!("--standalone in a job of {} pods: each trains for itself", nodes.value);
+    Some(
+        Flaw::new(scene.file, &scene.word(word), message)
+            .also(&nodes.span, format!("{} pods", nodes.value))
+            .severity(Severity::Warning)
+            .confidence(Confidence::Likely)
+            .why("--standalone makes a rendezvous inside the pod. The pods do not know of each other, and no gradient is shared.")
+            .fix("Leave --standalone out and give all pods one endpoint, or make it a job of one pod."),
+    )
+}
+
+/// An option and a variable that say different things.
+fn contradictions(scene: &Scene<'_>) -> Vec<Flaw> {
+    const BOTH: [(&str, &str); 8] = [
+        ("--nnodes", "PET_NNODES"),
+        ("--nproc-per-node", "PET_NPROC_PER_NODE"),
+        ("--rdzv-backend", "PET_RDZV_BACKEND"),
+        ("--rdzv-endpoint", "PET_RDZV_ENDPOINT"),
+        ("--rdzv-id", "PET_RDZV_ID"),
+        ("--node-rank", "PET_NODE_RANK"),
+        ("--master-addr", "PET_MASTER_ADDR"),
+        ("--master-port", "PET_MASTER_PORT"),
+    ];
+    let mut flaws = Vec::new();
+    for (option, variable) in BOTH {
+        let setting = scene.setting(variable);
+        let Some((setting, value)) = setting.and_then(|it| Some((it, it.value.as_deref()?))) else {
+            continue;
+        };
+        let Some((text, word)) = scene.literal(&[option]).zip(scene.launch.option(&[option])) else {
+            continue;
+        };
+        if text != value {
+            let message = format!("{option} is {text} and {variable} is {value}: the option counts");
+            flaws.push(
+                Flaw::new(scene.file, &scene.word(word), message)
+                    .also(&setting.span, "has no effect")
+                    .severity(Severity::Warning)
+                    .why("torchrun reads PET_ variables as defaults of its options. Of two, the option counts, and whoever changes the variable changes nothing.")
+                    .fix(format!("Leave one of the two: {option} or {variable}.")),
+            );
+        }
+    }
+    flaws
+}
+
+/// `MASTER_ADDR=localhost` in a job of several nodes.
+fn local_master(file: usize, submission: &Submission) -> Vec<Flaw> {
+    let mut flaws = Vec::new();
+    for setting in &submission.settings {
+        if !matches!(&*setting.name, "MASTER_ADDR" | "PET_MASTER_ADDR")
+            || !setting.value.as_deref().is_some_and(is_local)
+        {
+            continue;
+        }
+        let nodes = match setting.owner.and_then(|it| submission.owner(it)) {
+            Some((workload, ..)) => nodes_of(submission, workload),
+            None => sbatch::nodes(submission),
+        };
+        if let Some(nodes) = nodes.filter(|it| it.value > 1) {
+            let message =
+                format!("{} is this machine itself, and the job has {} nodes", setting.name, nodes.value);
+            let span = setting.value_span.as_ref().unwrap_or(&setting.span);
+            flaws.push(
+                Flaw::new(file, span, message)
+                    .also(&nodes.span, format!("{} nodes", nodes.value))
+                    .confidence(Confidence::Likely)
+                    .fix("Set it to the first node: in Slurm `$(scontrol show hostnames $SLURM_JOB_NODELIST | head -n1)`, in Kubernetes the name of pod 0 in its headless service."),
+            );
+        }
+    }
+    flaws
+}
+
+fn is_local(address: &str) -> bool {
+    let host = address.rsplit_once(':').map_or(address, |it| it.0);
+    matches!(host, "localhost" | "127.0.0.1") || address == "localhost"
+}
+
+#[cfg(test)]
+mod tests {
+    use super::RULE;
+    use crate::Severity;
+    use crate::lint::testing::{flaws, quiet};
+
+    fn script(command: &str) -> String {
+        format!("#!/bin/bash\n#SBATCH --nodes=4\n{command}\n")
+    }
+
+    fn message(text: &str) -> String {
+        let found = flaws(&RULE, text);
+        assert_eq!(found.len(), 1, "{found:#?}");
+        found.into_iter().map(|it| it.message).collect()
+    }
+
+    #[test]
+    fn nodes_that_meet_at_themselves_are_found() {
+        let it = message(&script("srun torchrun --standalone --nnodes=4 t.py"));
+        assert_eq!(it, "--standalone makes each of 4 nodes meet at itself");
+        let it = message(&script(
+            "srun torchrun --nnodes=4 --rdzv_backend=c10d --rdzv_endpoint=localhost:29500 t.py",
+        ));
+        assert_eq!(it, "--rdzv-endpoint is this machine itself, and the launch is for 4 nodes");
+        let it = message(&script("srun torchrun --nnodes=4 --rdzv_backend=c10d --master_addr=$HEAD t.py"));
+        assert_eq!(it, "c10d without an endpoint: each of 4 nodes meets at its own localhost");
+        let it = message(&script("srun torchrun --nnodes=4 --master_addr=$HEAD t.py"));
+        assert_eq!(it, "4 nodes, and no --node-rank: each takes itself for node 0");
+        let it = message(&script("export MASTER_ADDR=127.0.0.1\nsrun python t.py"));
+        assert_eq!(it, "MASTER_ADDR is this machine itself, and the job has 4 nodes");
+    }
+
+    #[test]
+    fn options_and_variables_agree() {
+        let pod = "kind: Pod\nspec:\n  containers:\n  - env:\n    - {name: PET_NPROC_PER_NODE, value: \"4\"}\n    command: [torchrun, --nproc_per_node=8, t.py]\n";
+        let found = flaws(&RULE, pod);
+        assert_eq!(found[0].message, "--nproc-per-node is 8 and PET_NPROC_PER_NODE is 4: the option counts");
+        assert_eq!(found[0].severity, Some(Severity::Warning));
+        quiet(&RULE, &pod.replace("=8", "=4"));
+        quiet(&RULE, &pod.replace("=8", "=$N"));
+    }
+
+    #[test]
+    fn a_job_of_pods_is_no_standalone() {
+        let job = "kind: PyTorchJob\nspec:\n  pytorchReplicaSpecs:\n    Worker:\n      replicas: 2\n      template:\n        spec:\n          containers:\n          - command: [torchrun, FLAG, --nproc_per_node=8, t.py]\n            resources: {limits: {nvidia.com/gpu: 8}}\n";
+        assert_eq!(
+            message(&job.replace("FLAG", "--standalone")),
+            "--standalone in a job of 2 pods: each trains for itself"
+        );
+        // The operator gives number and address.
+        quiet(&RULE, &job.replace("FLAG", "--nnodes=2"));
+        quiet(&RULE, &job.replace("FLAG", "--standalone").replace("replicas: 2", "replicas: 1"));
+    }
+
+    #[test]
+    fn right_ones_and_unknown_ones_are_quiet() {
+        for command in [
+            "srun torchrun --nnodes=4 --rdzv_backend=c10d --rdzv_endpoint=$HEAD:29500 t.py",
+            "srun torchrun --nnodes=4 --node_rank=$SLURM_NODEID --master_addr=$HEAD t.py",
+            "srun torchrun \"${ARGS[@]}\" --nnodes=4 t.py",
+            "torchrun --standalone --nproc_per_node=8 t.py",
+            "torchrun --standalone --nnodes=1 t.py",
+            "export MASTER_ADDR=$(scontrol show hostnames $SLURM_JOB_NODELIST | head -n1)\nsrun python t.py",
+        ] {
+            quiet(&RULE, &script(command));
+        }
+        quiet(&RULE, "#!/bin/sh\nexport MASTER_ADDR=localhost\npython t.py\n");
+    }
+}

@@ -1,0 +1,80 @@
+//! A Slurm job that starts ranks and asks for no GPU.
+
+use evidence::submission::{Kind, Launcher};
+
+use super::sbatch;
+use crate::lint::{Context, Flaw, LintRule};
+use crate::{Confidence, Severity};
+
+/// See the module documentation.
+pub(super) static RULE: LintRule = LintRule {
+    id: "sbatch-without-gpus",
+    title: "a Slurm job that asks for no GPUs",
+    severity: Severity::Info,
+    why: "Where Slurm counts GPUs, a job sees only those it asks for, and without --exclusive others share the node, its GPUs and its \
+          EFA interfaces, which Slurm does not count at all.",
+    fix: "Add `#SBATCH --gpus-per-node=8`, and `#SBATCH --exclusive` where the job shall have the network to itself.",
+    references: &["https://slurm.schedmd.com/gres.html", "https://slurm.schedmd.com/sbatch.html"],
+    check,
+};
+
+fn check(context: &Context<'_>) -> Vec<Flaw> {
+    let mut flaws = Vec::new();
+    for (file, submission) in context.files.iter().enumerate() {
+        if submission.kind != Kind::Sbatch {
+            continue;
+        }
+        let directives = sbatch::directives(submission);
+        let asks = directives.iter().any(|it| {
+            it.name.contains("gpu")
+                || matches!(
+                    &*it.name,
+                    "gres"
+                        | "exclusive"
+                        | "tres-per-node"
+                        | "tres-per-task"
+                        | "partition"
+                        | "qos"
+                        | "constraint"
+                )
+        });
+        let trains = |it: &&evidence::submission::Launch| {
+            matches!(it.launcher, Launcher::Torchrun | Launcher::DeepSpeed | Launcher::Accelerate)
+                || it.nccl_tests().is_some()
+        };
+        let launch = submission.launches.iter().find(trains);
+        let several = sbatch::nodes(submission).filter(|it| it.value > 1);
+        let text = &submission.text;
+        let asked_elsewhere = ["--gpus", "--gres", "--exclusive"].iter().any(|it| text.contains(it));
+        if let (false, false, Some(launch), Some(nodes)) = (asks, asked_elsewhere, launch, several) {
+            let place = launch.words.first().map_or(0..0, |it| it.range.clone());
+            let message =
+                format!("{} nodes are asked for, and neither GPUs nor the whole of them", nodes.value);
+            flaws.push(
+                Flaw::new(file, &nodes.span, message)
+                    .also(&submission.span(place), "needs GPUs")
+                    .confidence(Confidence::Possible),
+            );
+        }
+    }
+    flaws
+}
+
+#[cfg(test)]
+mod tests {
+    use super::RULE;
+    use crate::lint::testing::{flaws, quiet};
+
+    #[test]
+    fn a_job_without_gpus_is_told() {
+        let text = "#!/bin/bash\n#SBATCH --nodes=2\nsrun torchrun --nproc-per-node=8 t.py\n";
+        assert_eq!(
+            flaws(&RULE, text)[0].message,
+            "2 nodes are asked for, and neither GPUs nor the whole of them"
+        );
+        quiet(&RULE, &text.replace("--nodes=2", "--nodes=2 --exclusive"));
+        quiet(&RULE, &text.replace("--nodes=2", "--nodes=2 --gres=gpu:8"));
+        quiet(&RULE, &text.replace("--nodes=2", "--nodes=2 -p gpu"));
+        quiet(&RULE, &text.replace("torchrun", "./simulation"));
+    }
+}

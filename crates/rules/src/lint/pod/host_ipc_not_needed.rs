@@ -1,0 +1,88 @@
+//! `hostIPC` for GPUs of one pod.
+
+use super::{asking, flag, shm};
+use crate::lint::{Context, Flaw, LintRule};
+use crate::{Confidence, Severity};
+
+/// See the module documentation.
+pub(super) static RULE: LintRule = LintRule {
+    id: "host-ipc-not-needed",
+    title: "hostIPC where the GPUs are in one pod",
+    severity: Severity::Warning,
+    why: "With hostIPC the pod can read and write the shared memory, semaphores and queues of every process on the node. The GPUs of \
+          one container reach each other without it. It does not join pods either: for peer-to-peer or shared memory between pods NCCL \
+          also asks for the same host identity and the same /dev/shm.",
+    fix: "Remove `hostIPC: true` and mount an emptyDir with `medium: Memory` at /dev/shm.",
+    references: &[
+        "https://kubernetes.io/docs/concepts/security/pod-security-standards/",
+        "https://github.com/NVIDIA/nccl/blob/v2.27.3-1/src/misc/utils.cc",
+    ],
+    check,
+};
+
+fn check(context: &Context<'_>) -> Vec<Flaw> {
+    let mut flaws = Vec::new();
+    for it in asking(context) {
+        let Some(on) = flag(it.pod, "hostIPC") else { continue };
+        // Joined on purpose.
+        let joined = context
+            .files
+            .get(it.file)
+            .is_some_and(|it| it.settings.iter().any(|it| &*it.name == "NCCL_HOSTID"));
+        if joined {
+            continue;
+        }
+        flaws.push(match shm(it.pod, it.container) {
+            Some((mount, _)) => Flaw::new(
+                it.file,
+                &on.span,
+                "hostIPC opens the shared memory of the node to the pod, which has its own at /dev/shm",
+            )
+            .also(&mount.span, "all that the ranks need"),
+            None => {
+                let message = "hostIPC opens the shared memory of the node to the pod; its only use here is a /dev/shm above 64 MiB";
+                Flaw::new(it.file, &on.span, message).severity(Severity::Info).confidence(Confidence::Likely)
+            }
+        });
+    }
+    flaws.dedup_by(|a, b| a.file == b.file && a.places.first() == b.places.first());
+    flaws
+}
+
+#[cfg(test)]
+mod tests {
+    use super::RULE;
+    use crate::Severity;
+    use crate::lint::testing::{flaws, quiet};
+
+    fn pod(more: &str) -> String {
+        format!(
+            "kind: Pod\nspec:\n{more}  containers:\n  - name: train\n    resources:\n      limits: {{nvidia.com/gpu: 8}}\n    volumeMounts:\n    - {{name: dshm, mountPath: /dev/shm}}\n"
+        )
+    }
+
+    #[test]
+    fn beside_its_own_shared_memory() {
+        let found = flaws(&RULE, &pod("  hostIPC: true\n"));
+        assert_eq!(found.len(), 1);
+        assert_eq!((found[0].severity, found[0].places[0].span.line, found[0].places.len()), (None, 3, 2));
+        assert!(found[0].message.starts_with("hostIPC opens the shared memory of the node"));
+    }
+
+    #[test]
+    fn instead_of_shared_memory_it_is_only_told() {
+        let found = flaws(&RULE, &pod("  hostIPC: true\n").replace("/dev/shm", "/data"));
+        assert_eq!(found[0].severity, Some(Severity::Info));
+    }
+
+    #[test]
+    fn quiet_elsewhere() {
+        quiet(&RULE, &pod(""));
+        quiet(&RULE, &pod("  hostIPC: false\n"));
+        quiet(&RULE, &pod("  hostIPC: true\n").replace("nvidia.com/gpu: 8", "cpu: 1"));
+        quiet(
+            &RULE,
+            &format!("{}    env:\n    - {{name: NCCL_HOSTID, value: a}}\n", pod("  hostIPC: true\n")),
+        );
+    }
+}

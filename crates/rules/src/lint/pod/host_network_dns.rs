@@ -1,0 +1,173 @@
+//! `hostNetwork` with the resolver of the node while ranks meet by the names of the cluster.
+
+use evidence::submission::{Owner, Submission};
+use evidence::yaml::Span;
+
+use super::{asking, beside, flag, place, pods_at_least};
+use crate::lint::{Context, Edit, Flaw, LintRule};
+use crate::{Confidence, Severity};
+
+/// See the module documentation.
+pub(super) static RULE: LintRule = LintRule {
+    id: "host-network-dns",
+    title: "hostNetwork without the DNS of the cluster",
+    severity: Severity::Error,
+    why: "A pod with hostNetwork resolves names as its node does unless `dnsPolicy` is ClusterFirstWithHostNet. The node does not know the \
+          names of pods and services, so the ranks never meet: `Name or service not known`, or a timeout of the rendezvous.",
+    fix: "Add `dnsPolicy: ClusterFirstWithHostNet` beside `hostNetwork: true`, or remove `hostNetwork`.",
+    references: &[
+        "https://kubernetes.io/docs/concepts/services-networking/dns-pod-service/#pod-s-dns-policy",
+    ],
+    check,
+};
+
+fn check(context: &Context<'_>) -> Vec<Flaw> {
+    let mut flaws: Vec<Flaw> = Vec::new();
+    for it in asking(context) {
+        let Some(on) = flag(it.pod, "hostNetwork") else { continue };
+        let Some(file) = context.files.get(it.file) else { continue };
+        let tree = &file.tree;
+        let policy = tree.get(it.pod.spec, "dnsPolicy").and_then(|it| tree.text(it));
+        if !matches!(policy, None | Some("ClusterFirst")) || tree.get(it.pod.spec, "dnsConfig").is_some() {
+            continue;
+        }
+        // The operator gives the pods of a PyTorchJob a name of the cluster as MASTER_ADDR; that of MPIJob sets the policy itself.
+        let operator = &*it.workload.kind == "PyTorchJob" && pods_at_least(it.workload) > 1;
+        let name = cluster_name(file, it.workload.root);
+        let (message, other) = match (&name, operator) {
+            (Some((text, span)), _) => (
+                format!(
+                    "hostNetwork without ClusterFirstWithHostNet: `{text}` is a name of the cluster, the node does not know it"
+                ),
+                Some(span),
+            ),
+            (None, true) => {
+                let message = "hostNetwork without ClusterFirstWithHostNet: MASTER_ADDR of a PyTorchJob is a name of the cluster, the node does not know it";
+                (message.to_owned(), None)
+            }
+            (None, false) => continue,
+        };
+        let mut flaw = Flaw::new(it.file, &on.span, message).confidence(Confidence::Likely);
+        if let Some(span) = other {
+            flaw = flaw.also(span, "resolved by the node");
+        }
+        flaw.edits.push(
+            match place(tree, it.pod.spec, "dnsPolicy").zip(tree.get(it.pod.spec, "dnsPolicy")) {
+                Some((_, value)) => {
+                    let range = tree.node(value).span.range.clone();
+                    let quoted = file.text.get(range.clone()).is_some_and(|it| it.starts_with('"'));
+                    let text = if quoted { "\"ClusterFirstWithHostNet\"" } else { "ClusterFirstWithHostNet" };
+                    Edit { range, text: text.to_owned() }
+                }
+                None => beside(&file.text, &on.span, "dnsPolicy", "ClusterFirstWithHostNet"),
+            },
+        );
+        if !flaws.iter().any(|it| it.file == flaw.file && it.places.first() == flaw.places.first()) {
+            flaws.push(flaw);
+        }
+    }
+    flaws
+}
+
+/// The name by which ranks of a workload meet, where it is one of the cluster.
+fn cluster_name(file: &Submission, root: evidence::yaml::NodeId) -> Option<(String, Span)> {
+    let inside =
+        |owner: Option<Owner>| owner.and_then(|it| file.owner(it)).is_some_and(|it| it.0.root == root);
+    let settings = file.settings.iter().filter(|it| matches!(&*it.name, "MASTER_ADDR" | "PET_MASTER_ADDR"));
+    let settings =
+        settings.filter(|it| inside(it.owner)).filter_map(|it| Some((it.value.as_deref()?, it.span.clone())));
+    let options = ["--master-addr", "--rdzv-endpoint"];
+    let launches = file.launches.iter().filter(|it| inside(it.owner)).filter_map(|it| {
+        let word = it.option(&options)?;
+        Some((it.value(&options)?, file.span(word.range.clone())))
+    });
+    let found = settings.chain(launches).find(|it| is_cluster_name(it.0));
+    found.map(|it| (it.0.to_owned(), it.1))
+}
+
+/// `pod.subdomain`, `service.namespace.svc.cluster.local`. A name of one part may be that of a node; a name of the world ends otherwise.
+fn is_cluster_name(value: &str) -> bool {
+    let host = value.rsplit_once(':').map_or(value, |it| it.0).trim_end_matches('.');
+    let labels: Vec<&str> = host.split('.').collect();
+    let plain =
+        host.bytes().all(|it| it.is_ascii_lowercase() || it.is_ascii_digit() || it == b'-' || it == b'.');
+    let address = labels.iter().all(|it| it.bytes().all(|it| it.is_ascii_digit()));
+    let cluster =
+        labels.len() == 2 || labels.ends_with(&["svc"]) || labels.ends_with(&["svc", "cluster", "local"]);
+    plain && !address && cluster && labels.iter().all(|it| !it.is_empty())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{RULE, is_cluster_name};
+    use crate::lint::testing::{fixed, flaws, quiet};
+
+    const JOB: &str = "kind: Job\nmetadata: {name: train}\nspec:\n  template:\n    spec:\n      # fast?\n      hostNetwork: true  # yes\n      subdomain: train\n\
+                       \x20     containers:\n      - name: a\n        env:\n        - name: MASTER_ADDR\n          value: train-0.train\n        resources: {limits: {nvidia.com/gpu: 8}}\n";
+
+    #[test]
+    fn a_name_the_node_does_not_know() {
+        let found = flaws(&RULE, JOB);
+        assert_eq!(
+            found[0].message,
+            "hostNetwork without ClusterFirstWithHostNet: `train-0.train` is a name of the cluster, the node does not know it"
+        );
+        assert_eq!((found[0].places[0].span.line, found[0].places[1].span.line), (7, 12));
+    }
+
+    #[test]
+    fn the_policy_is_added() {
+        let line = "hostNetwork: true  # yes\n";
+        assert_eq!(
+            fixed(&RULE, JOB),
+            JOB.replace(line, &format!("{line}      dnsPolicy: ClusterFirstWithHostNet\n"))
+        );
+        let other = JOB.replace(line, "hostNetwork: true\n      dnsPolicy: ClusterFirst # !\n");
+        assert_eq!(fixed(&RULE, &other), other.replace("ClusterFirst #", "ClusterFirstWithHostNet #"));
+    }
+
+    #[test]
+    fn a_pytorchjob_meets_by_name() {
+        let replica = |role: &str| {
+            format!(
+                "    {role}:\n      replicas: 1\n      template:\n        spec:\n          hostNetwork: true\n          containers:\n          - name: pytorch\n            resources: {{limits: {{nvidia.com/gpu: 8}}}}\n"
+            )
+        };
+        let job = format!(
+            "kind: PyTorchJob\nspec:\n  pytorchReplicaSpecs:\n{}{}",
+            replica("Master"),
+            replica("Worker")
+        );
+        assert_eq!(flaws(&RULE, &job).len(), 2);
+        quiet(&RULE, &format!("kind: PyTorchJob\nspec:\n  pytorchReplicaSpecs:\n{}", replica("Master")));
+    }
+
+    #[test]
+    fn quiet_elsewhere() {
+        quiet(&RULE, &JOB.replace("hostNetwork: true", "hostNetwork: false"));
+        quiet(&RULE, &JOB.replace("subdomain: train", "dnsPolicy: ClusterFirstWithHostNet"));
+        quiet(&RULE, &JOB.replace("train-0.train", "10.0.0.4"));
+        quiet(&RULE, &JOB.replace("nvidia.com/gpu", "cpu"));
+        quiet(&RULE, &JOB.replace("MASTER_ADDR", "OTHER_ADDR"));
+    }
+
+    #[test]
+    fn names_of_the_cluster() {
+        for name in ["a-0.a", "a.b.svc", "a-0.a.ns.svc.cluster.local:29500"] {
+            assert!(is_cluster_name(name), "{name}");
+        }
+        for name in [
+            "node7",
+            "10.0.0.1",
+            "10.0.0.1:29500",
+            "a.example.com",
+            "$X.y",
+            "localhost",
+            "localhost:0",
+            "a..b",
+            "",
+        ] {
+            assert!(!is_cluster_name(name), "{name}");
+        }
+    }
+}

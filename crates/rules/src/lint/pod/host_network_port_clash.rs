@@ -1,0 +1,99 @@
+//! Pods of one job that want the same port of one node.
+
+use evidence::yaml::Tree;
+
+use super::{Asking, asking, counted, entry, flag, pods_at_least};
+use crate::Severity;
+use crate::lint::{Context, Flaw, LintRule};
+
+/// The port the operator gives to the container `pytorch` of every replica that names none (`PyTorchJobDefaultPort`,
+/// Kubeflow training-operator 1.9).
+const PYTORCHJOB_PORT: u64 = 23456;
+
+/// See the module documentation.
+pub(super) static RULE: LintRule = LintRule {
+    id: "host-network-port-clash",
+    title: "pods of one job want the same port of a node",
+    severity: Severity::Warning,
+    why: "With hostNetwork a container port is a port of the node. The scheduler puts no second pod with the same port on a node: the others \
+          wait (`didn't have free ports`) or take a node each, whose other GPUs stay idle.",
+    fix: "Remove `hostNetwork`, or let one pod take all GPUs of the node and start one process for each.",
+    references: &[
+        "https://kubernetes.io/docs/concepts/security/pod-security-standards/",
+        "https://github.com/kubeflow/trainer/blob/v1.9.0/pkg/apis/kubeflow.org/v1/pytorch_defaults.go",
+    ],
+    check,
+};
+
+fn check(context: &Context<'_>) -> Vec<Flaw> {
+    let mut flaws: Vec<Flaw> = Vec::new();
+    for it in asking(context) {
+        let Some(on) = flag(it.pod, "hostNetwork") else { continue };
+        let Some(file) = context.files.get(it.file) else { continue };
+        let pods = pods_at_least(it.workload);
+        let instances = context.instances(it.workload, it.pod);
+        let smallest = instances.iter().min_by_key(|it| it.gpus);
+        let Some(instance) = smallest.filter(|node| u64::from(node.gpus) >= it.gpus.saturating_mul(2)) else {
+            continue;
+        };
+        let Some(port) = port(&file.tree, &it) else { continue };
+        if pods < 2 || &*it.workload.kind == "DaemonSet" {
+            continue;
+        }
+        let message = format!(
+            "hostNetwork makes {port} a port of the node: of {pods} pods with {} each only one fits a {} with {}",
+            counted(it.gpus),
+            instance.name,
+            instance.gpus
+        );
+        let flaw = Flaw::new(it.file, &on.span, message).also(&entry(it.resource), "a part of the node");
+        if !flaws.iter().any(|it| it.file == flaw.file && it.message == flaw.message) {
+            flaws.push(flaw);
+        }
+    }
+    flaws
+}
+
+/// A port that every pod of the template has.
+fn port(tree: &Tree, asking: &Asking<'_>) -> Option<u64> {
+    let ports = tree.get(asking.container.node, "ports").map(|it| tree.items(it)).unwrap_or_default();
+    let own = ports.iter().find_map(|it| tree.get(*it, "containerPort").and_then(|it| tree.integer(it)));
+    let operator =
+        &*asking.workload.kind == "PyTorchJob" && asking.container.name.as_deref() == Some("pytorch");
+    own.or(operator.then_some(PYTORCHJOB_PORT))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::RULE;
+    use crate::lint::testing::{flaws, quiet};
+
+    fn job(gpus: u32, replicas: u32, more: &str) -> String {
+        format!(
+            "kind: PyTorchJob\nspec:\n  pytorchReplicaSpecs:\n    Worker:\n      replicas: {replicas}\n      template:\n        spec:\n\
+             \x20         nodeSelector: {{node.kubernetes.io/instance-type: p4d.24xlarge}}\n          hostNetwork: true\n          containers:\n\
+             \x20         - name: pytorch\n            resources: {{limits: {{nvidia.com/gpu: {gpus}}}}}\n{more}"
+        )
+    }
+
+    #[test]
+    fn one_pod_a_node() {
+        let found = flaws(&RULE, &job(1, 4, ""));
+        assert_eq!(
+            found[0].message,
+            "hostNetwork makes 23456 a port of the node: of 4 pods with 1 GPU each only one fits a p4d.24xlarge with 8"
+        );
+        let found = flaws(&RULE, &job(4, 2, "            ports: [{containerPort: 29500}]\n"));
+        assert!(found[0].message.starts_with("hostNetwork makes 29500"));
+    }
+
+    #[test]
+    fn quiet_elsewhere() {
+        quiet(&RULE, &job(8, 4, ""));
+        quiet(&RULE, &job(1, 1, ""));
+        quiet(&RULE, &job(1, 4, "").replace("hostNetwork: true", "hostNetwork: false"));
+        quiet(&RULE, &job(1, 4, "").replace("p4d.24xlarge", "unknown.type"));
+        // Only rank 0 listens; nothing tells the scheduler of a port.
+        quiet(&RULE, &job(1, 4, "").replace("PyTorchJob", "JobSet"));
+    }
+}

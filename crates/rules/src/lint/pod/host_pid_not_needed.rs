@@ -1,0 +1,59 @@
+//! `hostPID` for a job.
+
+use super::{asking, flag};
+use crate::Severity;
+use crate::lint::{Context, Flaw, LintRule};
+
+/// See the module documentation.
+pub(super) static RULE: LintRule = LintRule {
+    id: "host-pid-not-needed",
+    title: "hostPID in a job that uses GPUs",
+    severity: Severity::Warning,
+    why: "With hostPID the pod sees all processes of the node, their commands and, as root, their environment with its secrets, and can \
+          end them. NCCL tells processes apart by their namespace as well and needs none of it.",
+    fix: "Remove `hostPID: true`. A profiler or debugger that needs it belongs in a pod of its own.",
+    references: &["https://kubernetes.io/docs/concepts/security/pod-security-standards/"],
+    check,
+};
+
+fn check(context: &Context<'_>) -> Vec<Flaw> {
+    let mut flaws = Vec::new();
+    // A DaemonSet looks after nodes.
+    for it in asking(context).into_iter().filter(|it| &*it.workload.kind != "DaemonSet") {
+        if let Some(on) = flag(it.pod, "hostPID") {
+            let message = "hostPID shows all processes of the node to the pod; ranks do not need it";
+            flaws.push(Flaw::new(it.file, &on.span, message));
+        }
+    }
+    flaws.dedup_by(|a, b| a.file == b.file && a.places.first() == b.places.first());
+    flaws
+}
+
+#[cfg(test)]
+mod tests {
+    use super::RULE;
+    use crate::lint::testing::{flaws, quiet};
+
+    fn pod(kind: &str, resource: &str, on: &str) -> String {
+        format!(
+            "kind: {kind}\nspec:\n  hostPID: {on}\n  containers:\n  - name: a\n    resources: {{limits: {{{resource}: 8}}}}\n  - name: b\n    resources: {{limits: {{{resource}: 8}}}}\n"
+        )
+    }
+
+    #[test]
+    fn a_job_sees_the_processes_of_its_node() {
+        let found = flaws(&RULE, &pod("Job", "nvidia.com/gpu", "true"));
+        assert_eq!(found.len(), 1);
+        assert_eq!(
+            found[0].message,
+            "hostPID shows all processes of the node to the pod; ranks do not need it"
+        );
+    }
+
+    #[test]
+    fn quiet_elsewhere() {
+        quiet(&RULE, &pod("Job", "nvidia.com/gpu", "false"));
+        quiet(&RULE, &pod("Job", "cpu", "true"));
+        quiet(&RULE, &pod("DaemonSet", "nvidia.com/gpu", "true"));
+    }
+}

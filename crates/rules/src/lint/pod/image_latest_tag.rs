@@ -1,0 +1,90 @@
+//! An image that is another one tomorrow.
+
+use super::{asking, called, pods_at_least};
+use crate::Severity;
+use crate::lint::{Context, Flaw, LintRule};
+
+/// See the module documentation.
+pub(super) static RULE: LintRule = LintRule {
+    id: "image-latest-tag",
+    title: "a training image without a fixed tag",
+    severity: Severity::Info,
+    why: "Nodes pull what the tag means at that moment. A job that starts or restarts on a new node can run other releases of NCCL, the EFA \
+          plugin and PyTorch than its other ranks: NCCL refuses ranks of different releases, and measurements of two days cannot be compared.",
+    fix: "Name a release or a digest: `image: NAME:TAG` or `image: NAME@sha256:...`.",
+    references: &["https://kubernetes.io/docs/concepts/containers/images/#image-names"],
+    check,
+};
+
+fn check(context: &Context<'_>) -> Vec<Flaw> {
+    let mut flaws: Vec<Flaw> = Vec::new();
+    for it in asking(context) {
+        let service =
+            matches!(&*it.workload.kind, "Deployment" | "ReplicaSet" | "DaemonSet" | "InferenceService");
+        let Some((image, span)) = it.container.image.as_ref().filter(|it| !service && is_loose(&it.0)) else {
+            continue;
+        };
+        let pods = pods_at_least(it.workload);
+        let among = if pods > 1 { format!("; {pods} pods pull it on their own") } else { String::new() };
+        let message = format!("{} runs `{image}`, which is not one release{among}", called(it.container));
+        let flaw = Flaw::new(it.file, span, message);
+        if !flaws.iter().any(|it| it.file == flaw.file && it.message == flaw.message) {
+            flaws.push(flaw);
+        }
+    }
+    flaws
+}
+
+/// No tag or `latest`, and no digest. What is filled in later is not judged.
+fn is_loose(image: &str) -> bool {
+    if image.is_empty() || image.contains(['@', '$', '{', '<', ' ']) {
+        return false;
+    }
+    let name = image.rsplit('/').next().unwrap_or_default();
+    let written =
+        image.bytes().all(|it| it.is_ascii_lowercase() || it.is_ascii_digit() || b"/:._-".contains(&it));
+    match name.split_once(':') {
+        Some((_, tag)) => tag == "latest",
+        // A word in capitals is a gap to fill.
+        None => written,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::RULE;
+    use crate::lint::testing::{flaws, quiet};
+
+    fn pod(image: &str) -> String {
+        format!(
+            "kind: Pod\nspec:\n  containers:\n  - name: train\n    image: {image}\n    resources: {{limits: {{nvidia.com/gpu: 8}}}}\n"
+        )
+    }
+
+    #[test]
+    fn no_tag_or_latest() {
+        let found = flaws(&RULE, &pod("pytorch/pytorch:latest"));
+        assert_eq!(
+            found[0].message,
+            "container `train` runs `pytorch/pytorch:latest`, which is not one release"
+        );
+        assert_eq!(found[0].places[0].span.line, 5);
+        assert_eq!(flaws(&RULE, &pod("registry:5000/train")).len(), 1);
+    }
+
+    #[test]
+    fn quiet_elsewhere() {
+        for image in [
+            "pytorch/pytorch:2.8.0-cuda12.9-cudnn9-runtime",
+            "a@sha256:00",
+            "registry:5000/a:1",
+            "${IMAGE}",
+            "<image>",
+            "IMAGE_URI",
+        ] {
+            quiet(&RULE, &pod(image));
+        }
+        quiet(&RULE, &pod("pytorch/pytorch").replace("nvidia.com/gpu", "cpu"));
+        quiet(&RULE, &pod("vllm/vllm-openai:latest").replace("kind: Pod", "kind: Deployment"));
+    }
+}

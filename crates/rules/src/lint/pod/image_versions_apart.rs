@@ -1,0 +1,109 @@
+//! Releases told by variables that the image does not have.
+
+use crate::lint::{Context, Flaw, LintRule};
+use crate::{Confidence, Severity};
+
+/// See the module documentation.
+pub(super) static RULE: LintRule = LintRule {
+    id: "image-versions-apart",
+    title: "variables and image of different releases",
+    severity: Severity::Warning,
+    why: "A variable does not install anything: the release in the image is what runs. Scripts and people that read the variable are misled, \
+          and libraries built for the other release fail to load or are left out.",
+    fix: "Remove the variable, or take the image it was written for.",
+    references: &["https://docs.nvidia.com/deeplearning/frameworks/support-matrix/index.html"],
+    check,
+};
+
+/// A variable and how tags of images write the same release.
+const RELEASES: &[(&str, &[&str])] = &[
+    ("CUDA_VERSION", &["cuda"]),
+    ("NCCL_VERSION", &["ncclv", "nccl"]),
+    ("EFA_INSTALLER_VERSION", &["efa"]),
+    ("EFA_VERSION", &["efa"]),
+    ("AWS_OFI_NCCL_VERSION", &["ofi"]),
+];
+
+fn check(context: &Context<'_>) -> Vec<Flaw> {
+    let mut flaws = Vec::new();
+    for (at, file) in context.files.iter().enumerate() {
+        for setting in &file.settings {
+            let Some((_, marks)) = RELEASES.iter().find(|it| it.0 == &*setting.name) else { continue };
+            let Some((_, _, container)) = setting.owner.and_then(|it| file.owner(it)) else { continue };
+            let (Some((image, span)), Some(value)) = (&container.image, setting.value.as_deref()) else {
+                continue;
+            };
+            let Some((_, tag)) = image.rsplit('/').next().and_then(|it| it.split_once(':')) else { continue };
+            let Some(theirs) = marks.iter().find_map(|it| release(tag, it)) else { continue };
+            let ours = parts(value.trim_start_matches('v'));
+            if ours.is_empty() || ours.iter().zip(&theirs).all(|it| it.0 == it.1) {
+                continue;
+            }
+            let shown: Vec<String> = theirs.iter().map(u64::to_string).collect();
+            let message =
+                format!("{}={value}, but the tag of the image says {}", setting.name, shown.join("."));
+            flaws.push(
+                Flaw::new(at, &setting.span, message)
+                    .also(span, "what is installed")
+                    .confidence(Confidence::Likely),
+            );
+        }
+    }
+    flaws
+}
+
+/// The release after a word in a tag: `cuda12.8.1-efa1.43.2-ofi1.16.3-ncclv2.27.7-1`; `cu129` is 12.9.
+fn release(tag: &str, mark: &str) -> Option<Vec<u64>> {
+    for part in tag.split(['-', '_', '+']) {
+        let found = part.strip_prefix(mark).map(parts).filter(|it| it.len() > 1);
+        if found.is_some() {
+            return found;
+        }
+        let short = part.strip_prefix("cu").filter(|it| mark == "cuda" && it.len() == 3);
+        if let Some(number) = short.and_then(|it| it.parse::<u64>().ok()) {
+            return Some(vec![number / 10, number % 10]);
+        }
+    }
+    None
+}
+
+/// `2.27.3-1` is 2, 27, 3: what stands behind a mark is a build.
+fn parts(text: &str) -> Vec<u64> {
+    let end = text.find(|it: char| !it.is_ascii_digit() && it != '.').unwrap_or(text.len());
+    text.get(..end).unwrap_or_default().split('.').map_while(|it| it.parse().ok()).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::RULE;
+    use crate::lint::testing::{flaws, quiet};
+
+    fn pod(tag: &str, name: &str, value: &str) -> String {
+        format!(
+            "kind: Pod\nspec:\n  containers:\n  - name: a\n    image: public.ecr.aws/x/y:{tag}\n    env:\n    - name: {name}\n      value: \"{value}\"\n"
+        )
+    }
+    const TAG: &str = "cuda12.8.1-efa1.43.2-ofi1.16.3-ncclv2.27.7-1-testsv2.16.9";
+
+    #[test]
+    fn the_tag_says_another_release() {
+        let found = flaws(&RULE, &pod(TAG, "NCCL_VERSION", "2.23.4-1"));
+        assert_eq!(found[0].message, "NCCL_VERSION=2.23.4-1, but the tag of the image says 2.27.7");
+        assert_eq!((found[0].places[0].span.line, found[0].places[1].span.line), (7, 5));
+        assert_eq!(flaws(&RULE, &pod(TAG, "EFA_INSTALLER_VERSION", "1.30.0")).len(), 1);
+        assert_eq!(
+            flaws(&RULE, &pod("2.8.0-gpu-py312-cu129-ubuntu22.04-ec2", "CUDA_VERSION", "12.4")).len(),
+            1
+        );
+    }
+
+    #[test]
+    fn quiet_elsewhere() {
+        quiet(&RULE, &pod(TAG, "NCCL_VERSION", "v2.27.7-1"));
+        quiet(&RULE, &pod(TAG, "CUDA_VERSION", "12.8"));
+        quiet(&RULE, &pod(TAG, "OTHER_VERSION", "1.0"));
+        quiet(&RULE, &pod("latest", "NCCL_VERSION", "2.23.4"));
+        quiet(&RULE, &pod("2.8.0-gpu-py312-cu129-ubuntu22.04-ec2", "CUDA_VERSION", "12.9.1"));
+        quiet(&RULE, &pod(TAG, "NCCL_VERSION", "$(X)"));
+    }
+}

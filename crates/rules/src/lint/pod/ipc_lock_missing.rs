@@ -1,0 +1,94 @@
+//! RDMA without the right to lock memory.
+
+use evidence::submission::{Container, Resource};
+
+use super::{called, command, efa, entry, is_whole};
+use crate::lint::{Context, Flaw, LintRule};
+use crate::{Confidence, Severity};
+
+/// See the module documentation.
+pub(super) static RULE: LintRule = LintRule {
+    id: "ipc-lock-missing",
+    title: "RDMA without IPC_LOCK",
+    severity: Severity::Info,
+    why: "Buffers of an RDMA device are locked in memory. Without the capability IPC_LOCK the limit of the container runtime for locked \
+          memory (`ulimit -l`) counts. Where it is unlimited, nothing is missing: AWS's own nccl-tests manifest for EKS does without. \
+          Where the runtime has the default of systemd (8 MiB, 64 KiB on older systems), registration fails with `Cannot allocate memory`.",
+    fix: "Look at `ulimit -l` inside a container on these nodes. If it is not `unlimited`, add `securityContext: {capabilities: {add: \
+          [IPC_LOCK]}}` to the container or raise `LimitMEMLOCK` of the container runtime.",
+    references: &[
+        "https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/troubleshooting.html#infiniband",
+        "https://github.com/aws-samples/awsome-distributed-training/blob/main/micro-benchmarks/nccl-tests/kubernetes/nccl-tests.yaml",
+    ],
+    check,
+};
+
+fn check(context: &Context<'_>) -> Vec<Flaw> {
+    let mut flaws = Vec::new();
+    for (at, _, pod) in context.pods().filter(|it| is_whole(it.1)) {
+        let Some(file) = context.files.get(at) else { continue };
+        for container in &pod.containers {
+            let locks = |it: &str| matches!(it.trim_start_matches("CAP_"), "IPC_LOCK" | "SYS_ADMIN" | "ALL");
+            let allowed =
+                container.privileged.is_some() || container.capabilities.iter().any(|it| locks(&it.0));
+            let Some(device) = efa(container).or_else(|| rdma(container)) else { continue };
+            if allowed || command(&file.tree, container).contains("ulimit -l") {
+                continue;
+            }
+            let message = format!(
+                "{} asks for {} without IPC_LOCK: it depends on the nodes whether its buffers can be locked",
+                called(container),
+                device.name
+            );
+            flaws.push(
+                Flaw::new(at, &entry(device), message)
+                    .label("needs locked memory")
+                    .confidence(Confidence::Possible),
+            );
+            // The pods of a job are alike: once is enough.
+            break;
+        }
+    }
+    flaws.dedup_by(|a, b| a.file == b.file && a.message == b.message);
+    flaws
+}
+
+/// An RDMA device of another device plugin: `rdma/hca`, `nvidia.com/rdma_shared`, `openshift.io/rdma0`.
+fn rdma(container: &Container) -> Option<&Resource> {
+    let is_rdma = |it: &&Resource| {
+        it.name.contains('/')
+            && it.name.to_ascii_lowercase().contains("rdma")
+            && it.quantity.is_some_and(|it| it.0 > 0.0)
+    };
+    container.limits.iter().chain(&container.requests).find(is_rdma)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::RULE;
+    use crate::lint::testing::{flaws, quiet};
+
+    fn pod(device: &str, more: &str) -> String {
+        format!(
+            "kind: Pod\nspec:\n  containers:\n  - name: train\n    resources:\n      limits: {{nvidia.com/gpu: 8{device}}}\n{more}"
+        )
+    }
+
+    #[test]
+    fn a_device_without_the_capability() {
+        let found = flaws(&RULE, &pod(", rdma/hca: 1", ""));
+        assert_eq!(
+            found[0].message,
+            "container `train` asks for rdma/hca without IPC_LOCK: it depends on the nodes whether its buffers can be locked"
+        );
+        assert_eq!(flaws(&RULE, &pod(", vpc.amazonaws.com/efa: 32", "")).len(), 1);
+    }
+
+    #[test]
+    fn quiet_elsewhere() {
+        quiet(&RULE, &pod("", ""));
+        quiet(&RULE, &pod(", rdma/hca: 1", "    securityContext: {capabilities: {add: [IPC_LOCK]}}\n"));
+        quiet(&RULE, &pod(", rdma/hca: 1", "    securityContext: {privileged: true}\n"));
+        quiet(&RULE, &pod(", rdma/hca: 1", "    command: [sh, -c, ulimit -l unlimited; train]\n"));
+    }
+}

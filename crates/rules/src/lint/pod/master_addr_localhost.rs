@@ -1,0 +1,139 @@
+//! Ranks of several nodes that look for each other at home.
+
+use evidence::submission::{Launch, Owner, Submission};
+use evidence::yaml::Span;
+
+use super::pods_at_least;
+use crate::lint::{Context, Flaw, LintRule};
+use crate::{Confidence, Severity};
+
+/// See the module documentation.
+pub(super) static RULE: LintRule = LintRule {
+    id: "master-addr-localhost",
+    title: "several nodes meet at localhost",
+    severity: Severity::Error,
+    why: "Every node waits at its own address for the others: each starts a rendezvous of its own, and the job ends with a timeout, or runs \
+          as many small jobs that know nothing of each other.",
+    fix: "Give the name of the first pod or node that the others can resolve: for an Indexed Job `JOB-0.SERVICE` with a headless Service, in \
+          Slurm `$(scontrol show hostnames $SLURM_JOB_NODELIST | head -n1)`; operators such as PyTorchJob set MASTER_ADDR themselves.",
+    references: &["https://docs.pytorch.org/docs/stable/elastic/run.html"],
+    check,
+};
+
+/// Where the address of the first rank stands on a command line.
+const ADDRESSES: &[&str] = &["--master-addr", "--rdzv-endpoint", "--main-process-ip"];
+
+fn check(context: &Context<'_>) -> Vec<Flaw> {
+    let mut flaws = Vec::new();
+    for (at, file) in context.files.iter().enumerate() {
+        // On the command line of torchrun it counts before the environment.
+        for launch in file.launches.iter().filter(|it| it.value(ADDRESSES).is_some_and(is_here)) {
+            let (Some(word), Some(nodes)) = (launch.option(ADDRESSES), nodes(launch)) else { continue };
+            if nodes > 1 && alone(file, launch.owner) {
+                flaws.push(flaw(
+                    at,
+                    &file.span(word.range.clone()),
+                    launch.value(ADDRESSES).unwrap_or_default(),
+                    nodes,
+                ));
+            }
+        }
+        let named = file.settings.iter().filter(|it| matches!(&*it.name, "MASTER_ADDR" | "PET_MASTER_ADDR"));
+        for setting in named.filter(|it| it.value.as_deref().is_some_and(is_here)) {
+            let launches = || file.launches.iter().filter(|it| it.owner == setting.owner);
+            let told = launches().filter(|it| !it.has(ADDRESSES)).find_map(nodes);
+            // PET_NNODES stands beside it; an operator starts as many pods as its replicas.
+            let nodes =
+                told.or_else(|| environment(file, setting.owner)).or_else(|| pods(file, setting.owner));
+            if let Some(nodes) = nodes.filter(|it| *it > 1 && alone(file, setting.owner)) {
+                flaws.push(flaw(at, &setting.span, setting.value.as_deref().unwrap_or_default(), nodes));
+            }
+        }
+    }
+    flaws
+}
+
+fn flaw(file: usize, span: &Span, address: &str, nodes: u64) -> Flaw {
+    Flaw::new(file, span, format!("{nodes} nodes are told to meet at {address}: each finds only itself"))
+        .confidence(Confidence::Likely)
+}
+
+fn is_here(value: &str) -> bool {
+    let host = value.rsplit_once(':').map_or(value, |it| it.0);
+    matches!(host, "localhost" | "127.0.0.1" | "0.0.0.0" | "[::1]")
+}
+
+/// How many nodes a launcher is told of: `--nnodes 4`, `--nnodes 2:4`.
+fn nodes(launch: &Launch) -> Option<u64> {
+    let value = launch.value(&["--nnodes", "--num-machines", "--num-nodes"])?;
+    value.rsplit(':').next()?.parse().ok()
+}
+
+fn environment(file: &Submission, owner: Option<Owner>) -> Option<u64> {
+    let of = |it: &&evidence::submission::Setting| {
+        it.owner == owner && matches!(&*it.name, "PET_NNODES" | "NNODES")
+    };
+    file.settings.iter().find(of)?.value.as_deref()?.rsplit(':').next()?.parse().ok()
+}
+
+/// The pods of a job that is one job: replicas of other kinds may each be a job of their own.
+fn pods(file: &Submission, owner: Option<Owner>) -> Option<u64> {
+    let (workload, _, _) = file.owner(owner?)?;
+    (&*workload.kind == "PyTorchJob").then(|| pods_at_least(workload))
+}
+
+/// Whether this address is for all: the first rank may well meet the others at home.
+fn alone(file: &Submission, owner: Option<Owner>) -> bool {
+    let role = owner.and_then(|it| file.owner(it)).and_then(|it| it.1.role.as_deref()).unwrap_or_default();
+    let role = role.to_ascii_lowercase();
+    let first = ["master", "leader", "launcher", "head", "chief"].iter().any(|it| role.contains(it));
+    let addresses =
+        file.settings.iter().filter(|it| it.owner == owner && it.name.ends_with("MASTER_ADDR")).count();
+    let launches = file.launches.iter().filter(|it| it.owner == owner && it.has(ADDRESSES)).count();
+    !first && addresses + launches == 1
+}
+
+#[cfg(test)]
+mod tests {
+    use super::RULE;
+    use crate::lint::testing::{flaws, quiet};
+
+    fn job(command: &str, env: &str) -> String {
+        format!(
+            "kind: Job\nspec:\n  parallelism: 2\n  template:\n    spec:\n      containers:\n      - name: a\n        command: [{command}]\n        env:\n{env}        resources: {{limits: {{nvidia.com/gpu: 8}}}}\n"
+        )
+    }
+    const HERE: &str = "        - {name: MASTER_ADDR, value: localhost}\n";
+
+    #[test]
+    fn each_finds_only_itself() {
+        let found = flaws(&RULE, &job("torchrun, --nnodes=2, --rdzv-endpoint=localhost:29500, train.py", ""));
+        assert_eq!(found[0].message, "2 nodes are told to meet at localhost:29500: each finds only itself");
+        assert_eq!(found[0].places[0].span.line, 8);
+        let found = flaws(&RULE, &job("torchrun, --nnodes, 2, train.py", HERE));
+        assert_eq!((found.len(), found[0].places[0].span.line), (1, 10));
+        let env = format!("{HERE}        - {{name: PET_NNODES, value: \"4\"}}\n");
+        assert!(flaws(&RULE, &job("torchrun, train.py", &env))[0].message.starts_with("4 nodes"));
+        let script = "#!/bin/bash\n#SBATCH --nodes=2\nexport MASTER_ADDR=127.0.0.1\nsrun torchrun --nnodes 2 --nproc_per_node 8 train.py\n";
+        assert_eq!(flaws(&RULE, script).len(), 1);
+    }
+
+    #[test]
+    fn quiet_where_it_is_one_node() {
+        quiet(&RULE, &job("torchrun, --nnodes=1, --master-addr=localhost, train.py", ""));
+        quiet(&RULE, &job("torchrun, --standalone, train.py", HERE));
+        // Two pods may be two jobs.
+        quiet(&RULE, &job("python, train.py", HERE));
+    }
+
+    #[test]
+    fn quiet_where_only_the_first_is_told() {
+        quiet(&RULE, &job("torchrun, --nnodes=2, --rdzv-endpoint=train-0.train:29500, train.py", ""));
+        let script = "#!/bin/sh\nif first; then\nMASTER_ADDR=localhost\nelse\nMASTER_ADDR=node0\nfi\ntorchrun --nnodes 2 train.py\n";
+        quiet(&RULE, script);
+        let master = "kind: PyTorchJob\nspec:\n  pytorchReplicaSpecs:\n    Master:\n      replicas: 1\n      template:\n        spec:\n          containers:\n\
+                      \x20         - name: pytorch\n            env: [{name: MASTER_ADDR, value: localhost}]\n            resources: {limits: {nvidia.com/gpu: 8}}\n\
+                      \x20   Worker:\n      replicas: 3\n      template:\n        spec:\n          containers:\n          - name: pytorch\n            resources: {limits: {nvidia.com/gpu: 8}}\n";
+        quiet(&RULE, master);
+    }
+}

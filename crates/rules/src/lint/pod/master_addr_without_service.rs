@@ -1,0 +1,158 @@
+//! An address of the first rank that no name server will know.
+
+use evidence::submission::{Pod, Setting, Submission, Workload};
+use evidence::yaml::{NodeId, Tree};
+
+use crate::lint::{Context, Flaw, LintRule};
+use crate::{Confidence, Severity};
+
+/// See the module documentation.
+pub(super) static RULE: LintRule = LintRule {
+    id: "master-addr-without-service",
+    title: "the address of the first rank is no name of the cluster",
+    severity: Severity::Error,
+    why: "A pod has a name that others can resolve only in the form POD.SERVICE, where SERVICE is a headless Service (`clusterIP: None`) and \
+          also the `subdomain` of the pod (`serviceName` of a StatefulSet). Without it all ranks but the first wait for a name that never \
+          resolves.",
+    fix: "Add a Service with `clusterIP: None` that selects the pods, set `subdomain` of the pod template to its name, and give \
+          POD.SERVICE as the address.",
+    references: &[
+        "https://kubernetes.io/docs/concepts/services-networking/dns-pod-service/#pod-s-hostname-and-subdomain-fields",
+        "https://kubernetes.io/docs/tasks/job/job-with-pod-to-pod-communication/",
+    ],
+    check,
+};
+
+fn check(context: &Context<'_>) -> Vec<Flaw> {
+    let mut flaws = Vec::new();
+    for (at, file) in context.files.iter().enumerate() {
+        for setting in &file.settings {
+            if !matches!(&*setting.name, "MASTER_ADDR" | "PET_MASTER_ADDR") {
+                continue;
+            }
+            let Some((workload, pod, _)) = setting.owner.and_then(|it| file.owner(it)) else { continue };
+            flaws.extend(wrong(context, file, workload, pod, setting).map(|message| {
+                let certain = if message.1 { Confidence::Certain } else { Confidence::Likely };
+                Flaw::new(at, &setting.span, message.0).confidence(certain)
+            }));
+        }
+    }
+    flaws
+}
+
+/// Why a name does not resolve, and whether the files alone tell.
+fn wrong(
+    context: &Context<'_>,
+    file: &Submission,
+    workload: &Workload,
+    pod: &Pod,
+    setting: &Setting,
+) -> Option<(String, bool)> {
+    let tree = &file.tree;
+    // Operators make their own services; so do those that made this pod.
+    let plain = matches!(&*workload.kind, "Job" | "StatefulSet") && !is_volcano(tree, workload.root);
+    let alone = pod.replicas.is_none_or(|it| it < 2);
+    if !plain || alone {
+        return None;
+    }
+    let value = setting.value.as_deref()?;
+    let name = workload.name.as_deref()?;
+    let mut labels = value.split('.');
+    let (host, domain) = (labels.next()?, labels.next());
+    // Only the names of its own pods, `train-0`: others may be anywhere.
+    let index = host.strip_prefix(name)?.strip_prefix('-')?;
+    if index.is_empty() || !index.bytes().all(|it| it.is_ascii_digit()) || service(context, host).is_some() {
+        return None;
+    }
+    let key = if &*workload.kind == "StatefulSet" { "serviceName" } else { "subdomain" };
+    let holder = if &*workload.kind == "StatefulSet" { tree.get(workload.root, "spec")? } else { pod.spec };
+    let own = tree.get(holder, key).and_then(|it| tree.text(it));
+    let Some(domain) = domain else {
+        let form = own.unwrap_or("SERVICE");
+        return Some((
+            format!("`{host}` is a pod, and pods have no name of one part: `{host}.{form}` has"),
+            false,
+        ));
+    };
+    if own != Some(domain) {
+        let known = service(context, domain).is_some();
+        let message = match own {
+            Some(other) => format!("`{value}` asks for the service `{domain}`, but {key} is `{other}`"),
+            None => format!(
+                "`{value}` has no {key} to stand for: the pods of {} `{name}` set none",
+                workload.kind
+            ),
+        };
+        return Some((message, known));
+    }
+    let (services, root) = service(context, domain)?;
+    let address = services.at(root, &["spec", "clusterIP"]).and_then(|it| services.text(it));
+    (address != Some("None") && services.at(root, &["spec", "type"]).is_none_or(|it| services.text(it) == Some("ClusterIP")))
+        .then(|| (format!("`{value}` names a pod of the service `{domain}`, which is not headless: pods have no names in it"), true))
+}
+
+/// A Service of this name among the files.
+fn service<'a>(context: &Context<'a>, name: &str) -> Option<(&'a Tree, NodeId)> {
+    context.files.iter().find_map(|file| {
+        let found =
+            file.objects.iter().find(|it| &*it.kind == "Service" && it.name.as_deref() == Some(name))?;
+        Some((&file.tree, found.root))
+    })
+}
+
+fn is_volcano(tree: &Tree, root: NodeId) -> bool {
+    tree.get(root, "apiVersion").and_then(|it| tree.text(it)).is_some_and(|it| it.contains("volcano"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::RULE;
+    use crate::lint::testing::{flaws, quiet};
+
+    fn job(address: &str, spec: &str) -> String {
+        format!(
+            "apiVersion: batch/v1\nkind: Job\nmetadata: {{name: train}}\nspec:\n  parallelism: 2\n  completionMode: Indexed\n  template:\n    spec:\n{spec}\
+             \x20     containers:\n      - name: a\n        env:\n        - {{name: MASTER_ADDR, value: {address}}}\n        resources: {{limits: {{nvidia.com/gpu: 8}}}}\n"
+        )
+    }
+    const SERVICE: &str = "---\nkind: Service\nmetadata: {name: train-svc}\nspec:\n  clusterIP: None\n  selector: {job-name: train}\n";
+
+    #[test]
+    fn a_name_without_subdomain() {
+        let found = flaws(&RULE, &job("train-0.train-svc", ""));
+        assert_eq!(
+            found[0].message,
+            "`train-0.train-svc` has no subdomain to stand for: the pods of Job `train` set none"
+        );
+        let found = flaws(&RULE, &job("train-0", "      subdomain: train-svc\n"));
+        assert_eq!(
+            found[0].message,
+            "`train-0` is a pod, and pods have no name of one part: `train-0.train-svc` has"
+        );
+        let found = flaws(&RULE, &job("train-0.other.ns.svc", "      subdomain: train-svc\n"));
+        assert!(found[0].message.ends_with("but subdomain is `train-svc`"));
+        let open = SERVICE.replace("  clusterIP: None\n", "");
+        let found = flaws(&RULE, &(job("train-0.train-svc", "      subdomain: train-svc\n") + &open));
+        assert!(found[0].message.contains("not headless"));
+    }
+
+    #[test]
+    fn quiet_where_it_resolves() {
+        quiet(&RULE, &(job("train-0.train-svc", "      subdomain: train-svc\n") + SERVICE));
+        // The service may have been there before.
+        quiet(&RULE, &job("train-0.train-svc", "      subdomain: train-svc\n"));
+        let set = job("train-0.train", "")
+            .replace("kind: Job", "kind: StatefulSet")
+            .replace("parallelism: 2", "replicas: 2\n  serviceName: train");
+        quiet(&RULE, &set);
+    }
+
+    #[test]
+    fn quiet_where_nothing_is_known() {
+        quiet(&RULE, &job("10.0.0.1", ""));
+        quiet(&RULE, &job("master.training", ""));
+        quiet(&RULE, &job("train-0.train", "").replace("parallelism: 2", "parallelism: 1"));
+        quiet(&RULE, &job("train-0.train", "").replace("kind: Job", "kind: PyTorchJob"));
+        quiet(&RULE, &(job("train-0", "") + &SERVICE.replace("train-svc", "train-0")));
+    }
+}

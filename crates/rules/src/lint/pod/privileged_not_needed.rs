@@ -1,0 +1,113 @@
+//! A privileged container beside devices that a device plugin hands out.
+
+use evidence::submission::{Pod, VolumeSource};
+
+use super::{asking, called, counted, efa, entry};
+use crate::lint::{Context, Flaw, LintRule};
+use crate::{Confidence, Severity};
+
+/// See the module documentation.
+pub(super) static RULE: LintRule = LintRule {
+    id: "privileged-not-needed",
+    title: "a privileged container where a device plugin hands out the devices",
+    severity: Severity::Warning,
+    why: "A privileged container sees every device of the node, whatever its limits say: aws-ofi-nccl then opens all EFA interfaces, \
+          those of the neighbours too, and NCCL plans with NICs that others use. It can also write to the disks, load kernel modules \
+          and leave the container. NCCL and EFA need none of it: the device plugin brings /dev/infiniband/uverbs* into the container.",
+    fix: "Remove `privileged: true`. If memory cannot be locked, add `capabilities: {add: [IPC_LOCK]}` instead.",
+    references: &[
+        "https://docs.aws.amazon.com/eks/latest/userguide/node-efa.html",
+        "https://kubernetes.io/docs/concepts/security/pod-security-standards/",
+    ],
+    check,
+};
+
+fn check(context: &Context<'_>) -> Vec<Flaw> {
+    let mut flaws = Vec::new();
+    for it in asking(context) {
+        let Some(span) = &it.container.privileged else { continue };
+        let instances = context.instances(it.workload, it.pod);
+        let most = instances.iter().map(|it| it.nics).max();
+        let (message, asked) = if let Some(efa) = efa(it.container) {
+            let count = efa.quantity.map(|it| it.0).unwrap_or_default();
+            let all = most.filter(|it| f64::from(*it) > count);
+            let all = all.map_or_else(
+                || "every EFA interface of the node".to_owned(),
+                |it| format!("all {it} of the node"),
+            );
+            (format!("{} asks for {count} EFA and, being privileged, sees {all}", called(it.container)), efa)
+        } else {
+            // RDMA by other means may need it.
+            if reaches_devices(it.pod) {
+                continue;
+            }
+            let message = format!(
+                "{} asks for {} and, being privileged, sees every device of the node",
+                called(it.container),
+                counted(it.gpus)
+            );
+            (message, it.resource)
+        };
+        let flaw = Flaw::new(it.file, span, message).also(&entry(asked), "handed out by a device plugin");
+        flaws.push(if efa(it.container).is_some() {
+            flaw
+        } else {
+            flaw.severity(Severity::Info).confidence(Confidence::Likely).why(
+                "A privileged container sees every device of the node, the GPUs of its neighbours too, can write to the disks, load \
+                 kernel modules and leave the container. NCCL needs none of it where a device plugin hands out the devices.",
+            )
+        });
+    }
+    flaws
+}
+
+/// Whether a pod takes devices or parts of the node that no plugin hands out.
+fn reaches_devices(pod: &Pod) -> bool {
+    pod.volumes.iter().any(|it| match &it.source {
+        VolumeSource::HostPath(path) => {
+            &**path == "/"
+                || (["/dev", "/sys", "/proc", "/run", "/var/run", "/lib/modules"]
+                    .iter()
+                    .any(|it| path.starts_with(it))
+                    && &**path != "/dev/shm")
+        }
+        VolumeSource::EmptyDir { .. } | VolumeSource::Other => false,
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::RULE;
+    use crate::Severity;
+    use crate::lint::testing::{flaws, quiet};
+
+    fn pod(devices: &str, more: &str) -> String {
+        format!(
+            "kind: Pod\nspec:\n  nodeSelector: {{node.kubernetes.io/instance-type: p4d.24xlarge}}\n  containers:\n  - name: train\n\
+             \x20   resources:\n      limits: {{{devices}}}\n{more}"
+        )
+    }
+    const PRIVILEGED: &str = "    securityContext:\n      privileged: true\n";
+
+    #[test]
+    fn it_sees_all_interfaces() {
+        let found = flaws(&RULE, &pod("nvidia.com/gpu: 1, vpc.amazonaws.com/efa: 1", PRIVILEGED));
+        assert_eq!(
+            found[0].message,
+            "container `train` asks for 1 EFA and, being privileged, sees all 4 of the node"
+        );
+        assert_eq!((found[0].severity, found[0].places[0].span.line), (None, 9));
+        let found = flaws(&RULE, &pod("nvidia.com/gpu: 8, vpc.amazonaws.com/efa: 4", PRIVILEGED));
+        assert!(found[0].message.ends_with("sees every EFA interface of the node"));
+        assert_eq!(flaws(&RULE, &pod("nvidia.com/gpu: 8", PRIVILEGED))[0].severity, Some(Severity::Info));
+    }
+
+    #[test]
+    fn quiet_elsewhere() {
+        quiet(&RULE, &pod("nvidia.com/gpu: 8, vpc.amazonaws.com/efa: 4", ""));
+        quiet(&RULE, &pod("nvidia.com/gpu: 8", "    securityContext: {privileged: false}\n"));
+        quiet(&RULE, &pod("cpu: 1", PRIVILEGED));
+        let own = format!("{PRIVILEGED}  volumes:\n  - name: ib\n    hostPath: {{path: /dev/infiniband}}\n");
+        quiet(&RULE, &pod("nvidia.com/gpu: 8", &own));
+    }
+}

@@ -1,0 +1,69 @@
+//! A `/dev/shm` larger than the memory it is taken from.
+
+use super::{asking, called, entry, shm_limit, source};
+use crate::Severity;
+use crate::lint::{Context, Flaw, LintRule};
+
+/// See the module documentation.
+pub(super) static RULE: LintRule = LintRule {
+    id: "shm-counts-as-memory",
+    title: "/dev/shm larger than the memory of the container",
+    severity: Severity::Warning,
+    why: "An emptyDir in memory is no memory of its own: what is written there counts against the memory limit of the container that \
+          wrote it. Before /dev/shm is full, the container is killed for its memory (exit code 137), and the processes need their own \
+          share as well.",
+    fix: "Raise the memory limit above `sizeLimit` and what the processes need, or lower `sizeLimit`.",
+    references: &["https://kubernetes.io/docs/concepts/storage/volumes/#emptydir"],
+    check,
+};
+
+fn check(context: &Context<'_>) -> Vec<Flaw> {
+    let mut flaws = Vec::new();
+    for it in asking(context) {
+        let Some((bytes, span)) = shm_limit(it.pod, it.container) else { continue };
+        let Some(file) = context.files.get(it.file) else { continue };
+        let Some(limit) = it.container.limits.iter().find(|it| &*it.name == "memory") else { continue };
+        if limit.quantity.is_none_or(|it| bytes <= it.0) {
+            continue;
+        }
+        let message = format!(
+            "/dev/shm may grow to {}, {} has {} of memory for it and all else",
+            source(file, span),
+            called(it.container),
+            source(file, &limit.value)
+        );
+        flaws.push(Flaw::new(it.file, span, message).also(&entry(limit), "the limit it counts against"));
+    }
+    flaws
+}
+
+#[cfg(test)]
+mod tests {
+    use super::RULE;
+    use crate::lint::testing::{flaws, quiet};
+
+    fn pod(memory: &str, limit: &str) -> String {
+        format!(
+            "kind: Pod\nspec:\n  containers:\n  - name: train\n    resources:\n      limits:\n        nvidia.com/gpu: 8\n{memory}    volumeMounts:\n\
+             \x20   - {{name: dshm, mountPath: /dev/shm}}\n  volumes:\n  - name: dshm\n    emptyDir: {{medium: Memory{limit}}}\n"
+        )
+    }
+
+    #[test]
+    fn more_than_there_is() {
+        let found = flaws(&RULE, &pod("        memory: 32Gi\n", ", sizeLimit: 64Gi"));
+        assert_eq!(
+            found[0].message,
+            "/dev/shm may grow to 64Gi, container `train` has 32Gi of memory for it and all else"
+        );
+        assert_eq!((found[0].places[0].span.line, found[0].places[1].span.line), (13, 8));
+    }
+
+    #[test]
+    fn quiet_elsewhere() {
+        quiet(&RULE, &pod("        memory: 64Gi\n", ", sizeLimit: 64Gi"));
+        quiet(&RULE, &pod("        memory: 32Gi\n", ""));
+        quiet(&RULE, &pod("", ", sizeLimit: 64Gi"));
+        quiet(&RULE, &pod("        memory: 32Gi\n", ", sizeLimit: 64Gi").replace("/dev/shm", "/scratch"));
+    }
+}

@@ -1,0 +1,123 @@
+//! A pod with several GPUs and the 64 MiB of `/dev/shm` that a runtime gives.
+
+use evidence::submission::VolumeSource;
+
+use super::{asking, called, command, counted, entry, flag, is_whole, shm};
+use crate::lint::{Context, Flaw, LintRule};
+use crate::{Confidence, Severity};
+
+/// See the module documentation.
+pub(super) static RULE: LintRule = LintRule {
+    id: "shm-missing",
+    title: "several GPUs with the default /dev/shm of 64 MiB",
+    severity: Severity::Warning,
+    why: "Without a mount, /dev/shm of a container has 64 MiB. Data loaders with workers pass their batches through it and die with \
+          a bus error; where GPUs have no peer-to-peer path, NCCL keeps about 9.2 MiB a channel and direction there (unless CUDA host \
+          memory takes its place) and fails with `No space left on device`.",
+    fix: "Under `volumes`: `- {name: dshm, emptyDir: {medium: Memory}}`. Under `volumeMounts` of the container: `- {name: dshm, \
+          mountPath: /dev/shm}`. What is stored there counts as memory of the container.",
+    references: &[
+        "https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/troubleshooting.html#shared-memory",
+        "https://github.com/pytorch/pytorch/issues/5040",
+    ],
+    check,
+};
+
+fn check(context: &Context<'_>) -> Vec<Flaw> {
+    let mut flaws = Vec::new();
+    // What a TrainJob mounts may be meant for the runtime beside it.
+    let overridden = context.pods().any(|(_, workload, pod)| {
+        &*workload.kind == "TrainJob" && pod.containers.iter().any(|it| shm(pod, it).is_some())
+    });
+    for it in asking(context) {
+        let runtime = it.workload.kind.ends_with("TrainingRuntime");
+        let dev = it.container.mounts.iter().any(|it| it.path.trim_end_matches('/') == "/dev");
+        // With `hostIPC` it is the /dev/shm of the node.
+        let other = dev || flag(it.pod, "hostIPC").is_some() || shm(it.pod, it.container).is_some();
+        if it.gpus < 2 || other || !is_whole(it.workload) || (runtime && overridden) {
+            continue;
+        }
+        let Some(file) = context.files.get(it.file) else { continue };
+        if only_shows(&command(&file.tree, it.container)) {
+            continue;
+        }
+        let message = format!(
+            "{} asks for {} and mounts nothing at /dev/shm: it gets 64 MiB",
+            called(it.container),
+            counted(it.gpus)
+        );
+        let mut flaw = Flaw::new(it.file, &entry(it.resource), message)
+            .label("no mount at /dev/shm beside them")
+            .confidence(Confidence::Likely);
+        let in_memory = |it: &&evidence::submission::Volume| {
+            matches!(it.source, VolumeSource::EmptyDir { memory: true, .. })
+        };
+        let unused = it.pod.volumes.iter().filter(in_memory).find(|volume| {
+            !it.pod.containers.iter().any(|it| it.mounts.iter().any(|mount| mount.volume == volume.name))
+        });
+        if let Some(volume) = unused {
+            flaw = flaw.also(&volume.span, "in memory, but no container mounts it").fix(format!(
+                "Under `volumeMounts` of the container: `- {{name: {}, mountPath: /dev/shm}}`.",
+                volume.name
+            ));
+        }
+        flaws.push(flaw);
+    }
+    flaws
+}
+
+/// A command that looks at the GPUs and starts nothing on them.
+fn only_shows(command: &str) -> bool {
+    let program = command.trim().rsplit(' ').find(|it| !it.starts_with('-')).unwrap_or_default();
+    matches!(program.rsplit('/').next(), Some("nvidia-smi" | "rocm-smi"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::RULE;
+    use crate::lint::testing::{flaws, quiet};
+
+    fn pod(gpus: u32, more: &str) -> String {
+        format!(
+            "kind: Pod\nspec:\n  containers:\n  - name: train\n    resources:\n      limits: {{nvidia.com/gpu: {gpus}}}\n{more}"
+        )
+    }
+
+    #[test]
+    fn several_gpus_without_a_mount() {
+        let found = flaws(&RULE, &pod(8, ""));
+        assert_eq!(
+            found[0].message,
+            "container `train` asks for 8 GPUs and mounts nothing at /dev/shm: it gets 64 MiB"
+        );
+        assert_eq!(found[0].places[0].span.line, 6);
+        let found = flaws(&RULE, &pod(4, "  volumes:\n  - name: dshm\n    emptyDir: {medium: Memory}\n"));
+        assert!(found[0].fix.as_deref().unwrap().contains("name: dshm"), "{found:?}");
+        assert_eq!(found[0].places.len(), 2);
+    }
+
+    #[test]
+    fn quiet_where_there_is_shared_memory() {
+        quiet(
+            &RULE,
+            &pod(
+                8,
+                "    volumeMounts:\n    - {name: shmem, mountPath: /dev/shm/}\n  volumes:\n  - name: shmem\n    hostPath: {path: /dev/shm}\n",
+            ),
+        );
+        quiet(&RULE, &pod(8, "  hostIPC: true\n"));
+    }
+
+    #[test]
+    fn quiet_where_it_does_not_apply() {
+        quiet(&RULE, &pod(1, ""));
+        quiet(&RULE, &pod(0, ""));
+        quiet(&RULE, &pod(8, "    command: [/usr/bin/nvidia-smi, -L]\n"));
+        // The operator of Ray mounts one itself.
+        quiet(&RULE, &pod(8, "").replace("kind: Pod", "kind: RayCluster"));
+        quiet(
+            &RULE,
+            "kind: TrainJob\nspec:\n  podTemplateOverrides:\n  - spec:\n      containers:\n      - name: node\n        resources: {limits: {nvidia.com/gpu: 8}}\n",
+        );
+    }
+}

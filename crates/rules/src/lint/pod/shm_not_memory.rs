@@ -1,0 +1,163 @@
+//! A `/dev/shm` on the disk of the node.
+
+use evidence::submission::{Submission, VolumeSource};
+use evidence::yaml::{NodeId, Span};
+
+use super::{Asking, asking, beside, is_mapping, place, shm};
+use crate::Severity;
+use crate::lint::{Context, Edit, Flaw, LintRule};
+
+/// See the module documentation.
+pub(super) static RULE: LintRule = LintRule {
+    id: "shm-not-memory",
+    title: "/dev/shm on the disk of the node",
+    severity: Severity::Warning,
+    why: "An emptyDir without `medium: Memory` is a directory on the disk of the node. What ranks and data loaders write to /dev/shm is \
+          then written back to that disk, which costs its bandwidth and counts as ephemeral storage, for which pods are evicted.",
+    fix: "Add `medium: Memory` to the emptyDir.",
+    references: &["https://kubernetes.io/docs/concepts/storage/volumes/#emptydir"],
+    check,
+};
+
+fn check(context: &Context<'_>) -> Vec<Flaw> {
+    let mut flaws: Vec<Flaw> = Vec::new();
+    for it in asking(context) {
+        let Some((mount, Some(volume))) = shm(it.pod, it.container) else { continue };
+        let VolumeSource::EmptyDir { memory: false, limit, node } = &volume.source else { continue };
+        let Some(file) = context.files.get(it.file) else { continue };
+        let medium = file.tree.get(*node, "medium").and_then(|it| file.tree.text(it)).unwrap_or_default();
+        if medium.starts_with("HugePages") || medium.contains(['{', '$']) {
+            continue;
+        }
+        let span = place(&file.tree, *node, "medium").unwrap_or_else(|| file.tree.node(*node).span.clone());
+        let span = if span.range.is_empty() { volume.span.clone() } else { span };
+        let flaw = if medium.is_empty() {
+            let message = format!(
+                "volume `{}` at /dev/shm is on the disk of the node: medium is not Memory",
+                volume.name
+            );
+            Flaw::new(it.file, &span, message).label("no `medium: Memory`")
+        } else {
+            Flaw::new(it.file, &span, format!("`{medium}` is no medium: the kubelet refuses to mount /dev/shm"))
+                .label("should be `Memory`")
+                .severity(Severity::Error)
+                .why("The kubelet knows the media ``, `Memory` and `HugePages`, in exactly this spelling. The pod never starts: `unknown storage medium`.")
+                .fix("Write `medium: Memory`.")
+        };
+        let mut flaw = flaw.also(&mount.span, "mounted here");
+        // A limit above the memory of the container was meant for a disk; then a person decides.
+        let fits = match (limit, memory(&it)) {
+            (Some((limit, _)), Some(memory)) => limit.0 <= memory,
+            _ => true,
+        };
+        flaw.edits.extend(edit(file, *node, &span).filter(|_| fits));
+        if !flaws.iter().any(|it| it.file == flaw.file && it.places.first() == flaw.places.first()) {
+            flaws.push(flaw);
+        }
+    }
+    flaws
+}
+
+fn memory(asking: &Asking<'_>) -> Option<f64> {
+    let limit = asking.container.limits.iter().find(|it| &*it.name == "memory")?;
+    limit.quantity.map(|it| it.0)
+}
+
+fn edit(file: &Submission, node: NodeId, span: &Span) -> Option<Edit> {
+    let tree = &file.tree;
+    if let Some(medium) = tree.get(node, "medium") {
+        let range = tree.node(medium).span.range.clone();
+        let quoted = file.text.get(range.clone())?.starts_with(['"', '\'']);
+        let text = if quoted { "\"Memory\"" } else { "Memory" };
+        return (!range.is_empty()).then(|| Edit { range, text: text.to_owned() });
+    }
+    if !is_mapping(tree, node) {
+        return None;
+    }
+    // `{}` and `{ }`; all others have an entry to stand beside.
+    let Some((first, _)) = tree.entries(node).first() else {
+        let source = file.text.get(span.range.clone())?;
+        let open = source.starts_with('{').then_some(span.range.start + 1)?;
+        let close = file.text.get(open..)?.find('}')? + open;
+        let empty = file.text.get(open..close)?.trim().is_empty();
+        // In JSON names stand in quotes.
+        let before = file.text.get(..span.range.start)?.trim_end();
+        let json = before.strip_suffix(':').is_some_and(|it| it.trim_end().ends_with('"'));
+        let text = if json { "\"medium\": \"Memory\"" } else { "medium: Memory" };
+        return empty.then(|| Edit { range: open..close, text: text.to_owned() });
+    };
+    let name = tree.text(*first)?;
+    Some(beside(&file.text, &place(tree, node, name)?, "medium", "Memory"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::RULE;
+    use crate::Severity;
+    use crate::lint::testing::{fixed, flaws, quiet};
+
+    fn pod(volume: &str) -> String {
+        format!(
+            "kind: Pod\nspec:\n  containers:\n  - name: train\n    resources:\n      limits: {{nvidia.com/gpu: 8, memory: 64Gi}}\n    volumeMounts:\n\
+             \x20   - {{name: dshm, mountPath: /dev/shm}}\n  volumes:\n  - name: dshm\n{volume}"
+        )
+    }
+
+    #[test]
+    fn a_directory_on_disk() {
+        let found = flaws(&RULE, &pod("    emptyDir: {}\n"));
+        assert_eq!(
+            found[0].message,
+            "volume `dshm` at /dev/shm is on the disk of the node: medium is not Memory"
+        );
+        assert_eq!(found[0].places[0].span.line, 11);
+        let found = flaws(&RULE, &pod("    emptyDir:\n      medium: memory\n"));
+        assert_eq!(found[0].severity, Some(Severity::Error));
+        assert_eq!(flaws(&RULE, &pod("    emptyDir:\n")).len(), 1);
+    }
+
+    #[test]
+    fn the_medium_is_added() {
+        for (before, after) in [
+            ("    emptyDir: {}  # small\n", "    emptyDir: {medium: Memory}  # small\n"),
+            ("    emptyDir: {sizeLimit: 8Gi}\n", "    emptyDir: {sizeLimit: 8Gi, medium: Memory}\n"),
+            (
+                "    emptyDir:\n      # enough\n      sizeLimit: 8Gi # GiB\n  - name: data\n    emptyDir: {}\n",
+                "    emptyDir:\n      # enough\n      sizeLimit: 8Gi # GiB\n      medium: Memory\n  - name: data\n    emptyDir: {}\n",
+            ),
+            ("    emptyDir:\n      medium: \"\"\n", "    emptyDir:\n      medium: \"Memory\"\n"),
+            ("    emptyDir:\n      medium: memory\n", "    emptyDir:\n      medium: Memory\n"),
+        ] {
+            assert_eq!(fixed(&RULE, &pod(before)), pod(after));
+        }
+        assert_eq!(
+            fixed(&RULE, &pod("    emptyDir:\n      sizeLimit: 8Gi\n").replace('\n', "\r\n")),
+            pod("    emptyDir:\n      sizeLimit: 8Gi\n      medium: Memory\n").replace('\n', "\r\n")
+        );
+        let json = |dir: &str| {
+            format!(
+                "{{\"kind\": \"Pod\", \"spec\": {{\"containers\": [{{\"name\": \"a\", \"resources\": {{\"limits\": {{\"nvidia.com/gpu\": 8}}}}, \
+             \"volumeMounts\": [{{\"name\": \"s\", \"mountPath\": \"/dev/shm\"}}]}}], \"volumes\": [{{\"name\": \"s\", \"emptyDir\": {dir}}}]}}}}"
+            )
+        };
+        assert_eq!(fixed(&RULE, &json("{}")), json("{\"medium\": \"Memory\"}"));
+        assert_eq!(
+            fixed(&RULE, &json("{\"sizeLimit\": \"1Gi\"}")),
+            json("{\"sizeLimit\": \"1Gi\", \"medium\": \"Memory\"}")
+        );
+    }
+
+    #[test]
+    fn a_limit_for_a_disk_is_left_to_a_person() {
+        let found = flaws(&RULE, &pod("    emptyDir: {sizeLimit: 500Gi}\n"));
+        assert!(found[0].edits.is_empty());
+    }
+
+    #[test]
+    fn quiet_elsewhere() {
+        quiet(&RULE, &pod("    emptyDir:\n      medium: Memory\n"));
+        quiet(&RULE, &pod("    hostPath: {path: /dev/shm}\n"));
+        quiet(&RULE, &pod("    emptyDir: {}\n").replace("/dev/shm", "/scratch"));
+        quiet(&RULE, &pod("    emptyDir: {}\n").replace("nvidia.com/gpu: 8, ", ""));
+    }
+}

@@ -1,0 +1,113 @@
+//! A `/dev/shm` that is too small for the ranks that share it.
+
+use super::{asking, called, counted, entry, shm_limit, source};
+use crate::lint::{Context, Flaw, LintRule};
+use crate::{Confidence, Severity};
+
+/// What NCCL keeps in shared memory for a channel in one direction: the buffers of LL (512 KiB), LL128 (4.69 MiB) and Simple
+/// (4 MiB); `src/init.cc` and `src/transport/shm.cc` of NCCL 2.27.
+const CHANNEL_MIB: f64 = 9.2;
+const MIB: f64 = 1_048_576.0;
+
+/// See the module documentation.
+pub(super) static RULE: LintRule = LintRule {
+    id: "shm-small",
+    title: "/dev/shm too small for the ranks",
+    severity: Severity::Warning,
+    why: "All ranks of the container share it. Where GPUs have no peer-to-peer path, NCCL keeps about 9.2 MiB a channel and direction \
+          there (unless CUDA host memory takes its place) and fails with `No space left on device`; data loaders with workers pass \
+          whole batches through it and die with a bus error.",
+    fix: "Raise `sizeLimit` to 1Gi or more, or leave it out: then the memory of the container is the limit. Only what is used counts.",
+    references: &[
+        "https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/troubleshooting.html#shared-memory",
+        "https://kubernetes.io/docs/concepts/storage/volumes/#emptydir",
+    ],
+    check,
+};
+
+fn check(context: &Context<'_>) -> Vec<Flaw> {
+    let mut flaws = Vec::new();
+    for it in asking(context) {
+        let Some((bytes, span)) = shm_limit(it.pod, it.container) else { continue };
+        let Some(file) = context.files.get(it.file) else { continue };
+        let tiny = it.gpus >= 2 && bytes < 128.0 * MIB;
+        let small = it.gpus >= 4 && bytes < 1024.0 * MIB;
+        if !(tiny || small) {
+            continue;
+        }
+        // Over NVLink little of NCCL's data passes through it; data loaders remain.
+        let instances = context.instances(it.workload, it.pod);
+        let linked = !instances.is_empty() && instances.iter().all(|it| it.nvlink == Some(true));
+        let severity = match (tiny, linked) {
+            (true, false) => Severity::Error,
+            (true, true) | (false, false) => Severity::Warning,
+            (false, true) => Severity::Info,
+        };
+        let message = format!(
+            "/dev/shm of {} for {} in {}: without peer-to-peer access two channels of NCCL alone take about {:.0} MiB",
+            source(file, span),
+            counted(it.gpus),
+            called(it.container),
+            needed(it.gpus)
+        );
+        flaws.push(
+            Flaw::new(it.file, span, message)
+                .label("shared by all ranks of the container")
+                .also(&entry(it.resource), "one rank for each")
+                .severity(severity)
+                .confidence(Confidence::Likely),
+        );
+    }
+    flaws
+}
+
+/// Two channels, both directions, every rank.
+#[expect(clippy::cast_precision_loss, reason = "GPUs of a pod are few")]
+fn needed(ranks: u64) -> f64 {
+    ranks as f64 * 2.0 * 2.0 * CHANNEL_MIB
+}
+
+#[cfg(test)]
+mod tests {
+    use super::RULE;
+    use crate::Severity;
+    use crate::lint::testing::{flaws, quiet};
+
+    fn pod(gpus: u32, limit: &str, more: &str) -> String {
+        format!(
+            "kind: Pod\nspec:\n{more}  containers:\n  - name: train\n    resources:\n      limits: {{nvidia.com/gpu: {gpus}}}\n    volumeMounts:\n\
+             \x20   - {{name: dshm, mountPath: /dev/shm}}\n  volumes:\n  - name: dshm\n    emptyDir:\n      medium: Memory\n{limit}"
+        )
+    }
+
+    #[test]
+    fn a_small_limit() {
+        let found = flaws(&RULE, &pod(8, "      sizeLimit: 64Mi\n", ""));
+        assert_eq!(
+            found[0].message,
+            "/dev/shm of 64Mi for 8 GPUs in container `train`: without peer-to-peer access two channels of NCCL alone take about 294 MiB"
+        );
+        assert_eq!((found[0].severity, found[0].places[0].span.line), (Some(Severity::Error), 13));
+        let found = flaws(&RULE, &pod(4, "      sizeLimit: \"512Mi\"\n", ""));
+        assert_eq!(found[0].severity, Some(Severity::Warning));
+        let nvlink = "  nodeSelector: {node.kubernetes.io/instance-type: p5.48xlarge}\n";
+        assert_eq!(
+            flaws(&RULE, &pod(8, "      sizeLimit: 512Mi\n", nvlink))[0].severity,
+            Some(Severity::Info)
+        );
+    }
+
+    #[test]
+    fn quiet_where_it_is_enough() {
+        quiet(&RULE, &pod(8, "      sizeLimit: 1Gi\n", ""));
+        quiet(&RULE, &pod(8, "", ""));
+        quiet(&RULE, &pod(2, "      sizeLimit: 512Mi\n", ""));
+    }
+
+    #[test]
+    fn quiet_where_it_does_not_apply() {
+        quiet(&RULE, &pod(1, "      sizeLimit: 64Mi\n", ""));
+        quiet(&RULE, &pod(8, "      sizeLimit: 64Mi\n", "").replace("/dev/shm", "/tmp"));
+        quiet(&RULE, &pod(8, "      sizeLimit: \"{{ .Values.shm }}\"\n", ""));
+    }
+}

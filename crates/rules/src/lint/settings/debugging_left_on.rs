@@ -1,0 +1,87 @@
+//! Settings for looking into a fault, left on.
+
+use super::place::{self, Place};
+use crate::Severity;
+use crate::lint::{Context, Flaw, LintRule};
+
+/// See the module documentation.
+pub(super) static RULE: LintRule = LintRule {
+    id: "debugging-left-on",
+    title: "a setting for looking into a fault, left on",
+    severity: Severity::Info,
+    why: "It makes every step slower or the log long, and is of use only while somebody looks.",
+    fix: "Remove it before training.",
+    references: &[
+        "https://docs.nvidia.com/cuda/cuda-c-programming-guide/index.html#env-vars",
+        "https://pytorch.org/docs/stable/distributed.html#torch-distributed-debug",
+        "https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/env.html#nccl-debug",
+    ],
+    check,
+};
+
+const NAMES: &[&str] =
+    &["CUDA_LAUNCH_BLOCKING", "TORCH_DISTRIBUTED_DEBUG", "NCCL_DEBUG", "NCCL_DEBUG_SUBSYS", "FI_LOG_LEVEL"];
+
+fn check(context: &Context<'_>) -> Vec<Flaw> {
+    place::named(context, NAMES).filter_map(|it| flaw(&it)).collect()
+}
+
+fn flaw(place: &Place<'_>) -> Option<Flaw> {
+    let (name, value) = (place.name(), place.value()?.trim());
+    let upper = value.to_ascii_uppercase();
+    let (severity, what) = match name {
+        "CUDA_LAUNCH_BLOCKING" if place.number().is_some_and(|it| it != 0) => (
+            Severity::Warning,
+            "every kernel waits for the one before, and communication does not overlap with computation",
+        ),
+        "TORCH_DISTRIBUTED_DEBUG" if upper == "DETAIL" => {
+            (Severity::Info, "every collective gets a barrier and a comparison of shapes before it")
+        }
+        "NCCL_DEBUG" if upper == "TRACE" => {
+            (Severity::Info, "every call is logged; INFO says what NCCL chose")
+        }
+        "NCCL_DEBUG_SUBSYS" if upper.split(',').any(|it| matches!(it.trim(), "ALL" | "COLL" | "CALL")) => {
+            (Severity::Info, "every collective of every rank is logged")
+        }
+        "FI_LOG_LEVEL" if matches!(upper.as_str(), "DEBUG" | "TRACE") => {
+            (Severity::Info, "libfabric logs every operation")
+        }
+        _ => return None,
+    };
+    let flaw = Flaw::new(place.file, &place.setting.span, format!("{name}={value}: {what}"));
+    Some(flaw.severity(severity).fix(format!("Remove {name} before training.")))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::RULE;
+    use crate::Severity;
+    use crate::lint::settings::testing::pod;
+    use crate::lint::testing::{flaws, quiet};
+
+    #[test]
+    fn what_slows_every_step_is_a_warning() {
+        let env = [
+            ("CUDA_LAUNCH_BLOCKING", "1"),
+            ("TORCH_DISTRIBUTED_DEBUG", "DETAIL"),
+            ("NCCL_DEBUG_SUBSYS", "ALL"),
+        ];
+        let found = flaws(&RULE, &pod(&env));
+        let severities: Vec<Option<Severity>> = found.iter().map(|it| it.severity).collect();
+        assert_eq!(severities, [Some(Severity::Warning), Some(Severity::Info), Some(Severity::Info)]);
+        assert!(found[0].message.starts_with("CUDA_LAUNCH_BLOCKING=1: every kernel waits"));
+    }
+
+    #[test]
+    fn a_plain_log_is_left_alone() {
+        quiet(
+            &RULE,
+            &pod(&[
+                ("NCCL_DEBUG", "INFO"),
+                ("NCCL_DEBUG_SUBSYS", "INIT,NET"),
+                ("CUDA_LAUNCH_BLOCKING", "0"),
+                ("TORCH_DISTRIBUTED_DEBUG", "INFO"),
+            ]),
+        );
+    }
+}

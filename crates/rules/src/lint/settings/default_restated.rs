@@ -1,0 +1,64 @@
+//! A switch set to what it is anyway.
+
+use fabric::variable;
+
+use super::place;
+use crate::Severity;
+use crate::lint::{Context, Flaw, LintRule};
+
+/// See the module documentation.
+pub(super) static RULE: LintRule = LintRule {
+    id: "default-restated",
+    title: "a variable set to its default",
+    severity: Severity::Info,
+    why: "It changes nothing today, reads as if it did, and stays when a later release would choose better.",
+    fix: "Remove it.",
+    references: &["https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/env.html"],
+    check,
+};
+
+fn check(context: &Context<'_>) -> Vec<Flaw> {
+    place::all(context)
+        .filter_map(|it| {
+            let variable =
+                variable::find(it.name()).filter(|it| it.read_by == "nccl" && it.kind == "bool")?;
+            // Only switches that have had one default in all releases, written as a plain number.
+            let default: i64 = variable.default.parse().ok()?;
+            let once = !variable.default_history.contains(';');
+            let (name, value) = (it.name(), it.value()?.trim());
+            if !once || value.parse() != Ok(default) {
+                return None;
+            }
+            let span = it.setting.value_span.as_ref()?;
+            let message = format!("{name} is {default} anyway");
+            Some(Flaw::new(it.file, span, message).fix(format!("Remove {name}.")))
+        })
+        .collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::RULE;
+    use crate::lint::settings::testing::pod;
+    use crate::lint::testing::{flaws, quiet};
+
+    #[test]
+    fn a_switch_at_its_default_is_shown() {
+        let found = flaws(&RULE, &pod(&[("NCCL_P2P_DISABLE", "0"), ("NCCL_IB_DISABLE", "0")]));
+        assert_eq!(found[0].message, "NCCL_P2P_DISABLE is 0 anyway");
+        assert_eq!(found.len(), 2);
+    }
+
+    #[test]
+    fn other_values_and_other_kinds_are_left_alone() {
+        quiet(
+            &RULE,
+            &pod(&[
+                ("NCCL_P2P_DISABLE", "1"),
+                ("NCCL_BUFFSIZE", "4194304"),
+                ("NCCL_CUMEM_ENABLE", "0"),
+                ("NCCL_NVLS_ENABLE", "2"),
+            ]),
+        );
+    }
+}

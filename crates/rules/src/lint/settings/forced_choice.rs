@@ -1,0 +1,89 @@
+//! Algorithm or protocol chosen by hand.
+
+use fabric::Version;
+
+use super::place::{self, Place};
+use crate::Severity;
+use crate::lint::{Context, Flaw, LintRule};
+
+/// See the module documentation.
+pub(super) static RULE: LintRule = LintRule {
+    id: "forced-choice",
+    title: "algorithm or protocol of NCCL chosen by hand",
+    severity: Severity::Info,
+    why: "NCCL and the tuner of the plugin choose by size, number of nodes and topology; a fixed list is right for one size at best \
+          and stays when the hardware changes.",
+    fix: "Remove it, unless it works around a fault you know.",
+    references: &[
+        "https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/env.html#nccl-algo",
+        "https://github.com/aws/aws-ofi-nccl/blob/master/doc/efa-env-var.md",
+    ],
+    check,
+};
+
+fn check(context: &Context<'_>) -> Vec<Flaw> {
+    place::named(context, &["NCCL_ALGO", "NCCL_PROTO"]).filter_map(|it| flaw(&it)).collect()
+}
+
+fn flaw(place: &Place<'_>) -> Option<Flaw> {
+    let (name, value) = (place.name(), place.value()?.trim());
+    if value.is_empty() {
+        return None;
+    }
+    let new =
+        |message: String| Flaw::new(place.file, &place.setting.span, message).fix(format!("Remove {name}."));
+    let plugin = place.versions().plugin;
+    // The types the tuner of the plugin knows are those with LL and LL128 over EFA.
+    if place.efa() && place.everywhere(|it| it.ofi_tuner) {
+        if let Some(plugin) = plugin.filter(|it| *it < Version::new(1, 20, 0)) {
+            let message =
+                format!("{name}={value}{}: the tuner of aws-ofi-nccl {plugin} can crash with it", place.on());
+            return Some(new(message).severity(Severity::Warning));
+        }
+        if name == "NCCL_PROTO" && value.eq_ignore_ascii_case("simple") {
+            let flaw = new(format!("{name}={value} takes LL and LL128 away{}", place.on()));
+            return Some(if plugin.is_some() { flaw.severity(Severity::Warning) } else { flaw });
+        }
+    }
+    if name == "NCCL_PROTO" && value.eq_ignore_ascii_case("simple") && place.efa() {
+        if plugin.is_some_and(|it| it < Version::new(1, 6, 0)) {
+            return None;
+        }
+        return Some(new(format!(
+            "{name}={value}: aws-ofi-nccl 1.6.0 and newer choose it by themselves where it is needed"
+        )));
+    }
+    Some(new(format!("{name}={value} is chosen by hand")))
+}
+
+#[cfg(test)]
+mod tests {
+    use fabric::Version;
+
+    use super::RULE;
+    use crate::Severity;
+    use crate::lint::Given;
+    use crate::lint::settings::testing::{job, pod};
+    use crate::lint::testing::{flaws, flaws_given, quiet};
+
+    #[test]
+    fn the_release_of_the_plugin_decides() {
+        let text = job("p5.48xlarge", 2, &[("NCCL_PROTO", "simple")]);
+        let given = |minor| Given { plugin: Some(Version::new(1, minor, 0)), ..Given::default() };
+        assert!(flaws_given(&RULE, &text, &given(16))[0].message.contains("can crash"));
+        let newer = flaws_given(&RULE, &text, &given(20));
+        assert!(newer[0].message.contains("LL128") && newer[0].severity == Some(Severity::Warning));
+        assert_eq!(flaws(&RULE, &text)[0].severity, None);
+        let old = job("p4d.24xlarge", 2, &[("NCCL_PROTO", "simple")]);
+        assert!(flaws_given(&RULE, &old, &given(5)).is_empty());
+    }
+
+    #[test]
+    fn it_is_worth_knowing_elsewhere() {
+        assert_eq!(
+            flaws(&RULE, &pod(&[("NCCL_ALGO", "Ring")]))[0].message,
+            "NCCL_ALGO=Ring is chosen by hand"
+        );
+        quiet(&RULE, &pod(&[("NCCL_ALGO", ""), ("NCCL_DEBUG", "INFO")]));
+    }
+}

@@ -1,0 +1,75 @@
+//! GPUDirect RDMA turned off where the hardware has it.
+
+use super::place::{self, Place};
+use crate::lint::{Context, Flaw, LintRule};
+use crate::{Confidence, Severity};
+
+/// See the module documentation.
+pub(super) static RULE: LintRule = LintRule {
+    id: "gpudirect-turned-off",
+    title: "GPUDirect RDMA turned off by a variable",
+    severity: Severity::Warning,
+    why: "NICs then read and write host memory, and every byte between nodes crosses PCIe and memory twice more.",
+    fix: "Remove the variable. It is good for one test, when ACS or the IOMMU is suspected.",
+    references: &[
+        "https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/env.html#nccl-net-gdr-level",
+        "https://github.com/awslabs/awsome-distributed-ai/pull/1106",
+    ],
+    check,
+};
+
+fn check(context: &Context<'_>) -> Vec<Flaw> {
+    place::named(
+        context,
+        &["NCCL_NET_GDR_LEVEL", "FI_HMEM_DISABLE_P2P", "OFI_NCCL_DISABLE_GDR_REQUIRED_CHECK"],
+    )
+    .filter_map(|it| flaw(&it))
+    .collect()
+}
+
+fn flaw(place: &Place<'_>) -> Option<Flaw> {
+    let (name, value) = (place.name(), place.value()?.trim());
+    let off = match name {
+        "NCCL_NET_GDR_LEVEL" => matches!(value, "LOC" | "0"),
+        _ => matches!(value, "1" | "true" | "yes" | "on"),
+    };
+    // Where there is none, nothing is lost.
+    if !off || place.everywhere(|it| it.gpudirect_rdma == Some(false)) {
+        return None;
+    }
+    let fix = format!("Remove {name}.");
+    if name == "OFI_NCCL_DISABLE_GDR_REQUIRED_CHECK" {
+        let message = format!("{name}={value} hides that GPUDirect RDMA does not work");
+        return Some(Flaw::new(place.file, &place.setting.span, message).severity(Severity::Info).fix(fix));
+    }
+    let known = place.everywhere(|it| it.gpudirect_rdma == Some(true));
+    let message = format!("{name}={value} turns GPUDirect RDMA off{}", place.on());
+    let flaw = Flaw::new(place.file, &place.setting.span, message).fix(fix);
+    Some(if known { flaw } else { flaw.severity(Severity::Info).confidence(Confidence::Likely) })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::RULE;
+    use crate::Severity;
+    use crate::lint::settings::testing::{job, pod};
+    use crate::lint::testing::{flaws, quiet};
+
+    #[test]
+    fn the_type_decides() {
+        for (name, value) in
+            [("NCCL_NET_GDR_LEVEL", "LOC"), ("NCCL_NET_GDR_LEVEL", "0"), ("FI_HMEM_DISABLE_P2P", "1")]
+        {
+            let found = flaws(&RULE, &job("p5.48xlarge", 2, &[(name, value)]));
+            assert_eq!(found[0].message, format!("{name}={value} turns GPUDirect RDMA off on p5.48xlarge"));
+            assert_eq!(found[0].severity, None);
+            quiet(&RULE, &job("g5.48xlarge", 2, &[(name, value)]));
+            assert_eq!(flaws(&RULE, &pod(&[(name, value)]))[0].severity, Some(Severity::Info));
+        }
+    }
+
+    #[test]
+    fn other_levels_are_left_alone() {
+        quiet(&RULE, &job("p5.48xlarge", 2, &[("NCCL_NET_GDR_LEVEL", "PHB"), ("FI_HMEM_DISABLE_P2P", "0")]));
+    }
+}

@@ -1,0 +1,101 @@
+//! An interface list that lets the loopback interface in.
+
+use super::place::{self, Place};
+use crate::lint::{Context, Flaw, LintRule};
+use crate::{Confidence, Severity};
+
+/// See the module documentation.
+pub(super) static RULE: LintRule = LintRule {
+    id: "loopback-interface",
+    title: "an interface list that lets lo in",
+    severity: Severity::Error,
+    why: "Ranks then tell each other 127.0.0.1 as their address, and those of other nodes cannot reach them.",
+    fix: "Write ^lo,docker, or name the interface.",
+    references: &["https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/env.html#nccl-socket-ifname"],
+    check,
+};
+
+fn check(context: &Context<'_>) -> Vec<Flaw> {
+    place::named(context, &["NCCL_SOCKET_IFNAME", "GLOO_SOCKET_IFNAME"]).filter_map(|it| flaw(&it)).collect()
+}
+
+fn flaw(place: &Place<'_>) -> Option<Flaw> {
+    let (name, value) = (place.name(), place.value()?.trim());
+    let several = place.several_nodes();
+    if value.is_empty() || several == Some(false) {
+        return None;
+    }
+    let span = place.setting.value_span.as_ref()?;
+    if let Some(list) = value.strip_prefix('^') {
+        // Gloo takes one name and knows no ^.
+        if name != "NCCL_SOCKET_IFNAME" {
+            return None;
+        }
+        let exact = list.starts_with('=');
+        let out = list.trim_start_matches('=').split(',').map(str::trim);
+        let excluded = |it: &str| it == "lo" || (!exact && !it.is_empty() && "lo".starts_with(it));
+        if out.into_iter().any(excluded) {
+            return None;
+        }
+        let message = format!(
+            "{name}={value} lets lo in: with a list of your own NCCL does not leave it out by itself"
+        );
+        let flaw = Flaw::new(place.file, span, message)
+            .label("lo is not in the list")
+            .confidence(Confidence::Likely)
+            .fix(format!("Write ^lo,{list}."));
+        let severity = if several == Some(true) { Severity::Warning } else { Severity::Info };
+        return Some(flaw.severity(severity));
+    }
+    let list = value.trim_start_matches('=');
+    if !list.split(',').all(|it| it.trim() == "lo") {
+        return None;
+    }
+    let flaw = Flaw::new(
+        place.file,
+        span,
+        format!("{name}={value}: ranks of other nodes cannot be reached over lo"),
+    )
+    .label("this machine only");
+    Some(if several == Some(true) {
+        flaw
+    } else {
+        flaw.severity(Severity::Info).confidence(Confidence::Possible)
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::RULE;
+    use crate::Severity;
+    use crate::lint::settings::testing::{job, pod};
+    use crate::lint::testing::{flaws, quiet};
+
+    #[test]
+    fn a_list_without_lo_lets_it_in() {
+        let found = flaws(&RULE, &job("p5.48xlarge", 2, &[("NCCL_SOCKET_IFNAME", "^docker0")]));
+        assert_eq!(found[0].severity, Some(Severity::Warning));
+        assert_eq!(found[0].fix.as_deref(), Some("Write ^lo,docker0."));
+        assert_eq!(
+            flaws(&RULE, &pod(&[("NCCL_SOCKET_IFNAME", "^docker0")]))[0].severity,
+            Some(Severity::Info)
+        );
+        let found = flaws(&RULE, &job("p5.48xlarge", 2, &[("NCCL_SOCKET_IFNAME", "lo")]));
+        assert_eq!(found[0].severity, None);
+    }
+
+    #[test]
+    fn other_lists_and_one_node_are_left_alone() {
+        for value in ["^lo,docker", "^docker,lo,veth", "^lo", "eth0", "=eth0", "en,eth", "^l"] {
+            quiet(&RULE, &job("p5.48xlarge", 2, &[("NCCL_SOCKET_IFNAME", value)]));
+        }
+        quiet(&RULE, &job("p5.48xlarge", 1, &[("NCCL_SOCKET_IFNAME", "lo")]));
+    }
+
+    #[test]
+    fn nodes_are_counted_in_scripts_too() {
+        let text = "#!/bin/bash\n#SBATCH --nodes=4\nexport NCCL_SOCKET_IFNAME=^docker0\nsrun train\n";
+        assert_eq!(flaws(&RULE, text)[0].severity, Some(Severity::Warning));
+        quiet(&RULE, &text.replace("=4", "=1"));
+    }
+}

@@ -1,0 +1,93 @@
+//! Ways between the GPUs of one machine turned off.
+
+use super::place::{self, Place};
+use crate::lint::{Context, Flaw, LintRule};
+use crate::{Confidence, Severity};
+
+/// See the module documentation.
+pub(super) static RULE: LintRule = LintRule {
+    id: "p2p-turned-off",
+    title: "a way between the GPUs of one machine turned off",
+    severity: Severity::Warning,
+    why: "Without peer to peer the GPUs of a machine talk through host memory, without SHM over the network, and NVLink is idle.",
+    fix: "Remove the variable. It is good for one test.",
+    references: &[
+        "https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/env.html#nccl-p2p-disable",
+        "https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/env.html#nccl-shm-disable",
+    ],
+    check,
+};
+
+fn check(context: &Context<'_>) -> Vec<Flaw> {
+    place::named(context, &["NCCL_P2P_DISABLE", "NCCL_SHM_DISABLE", "NCCL_P2P_LEVEL", "NCCL_NVLS_ENABLE"])
+        .filter_map(|it| flaw(&it))
+        .collect()
+}
+
+fn flaw(place: &Place<'_>) -> Option<Flaw> {
+    let (name, value) = (place.name(), place.value()?.trim());
+    let off = match name {
+        "NCCL_P2P_LEVEL" => matches!(value, "LOC" | "0"),
+        "NCCL_NVLS_ENABLE" => value == "0" && place.everywhere(|it| it.nvlink_gen.is_some_and(|it| it >= 4)),
+        _ => place.number() == Some(1),
+    };
+    // One GPU in a pod has nobody to talk to.
+    if !off || place.gpus().is_some_and(|it| it <= 1.0) || place.everywhere(|it| it.gpus == 1) {
+        return None;
+    }
+    let new =
+        |message: String| Flaw::new(place.file, &place.setting.span, message).fix(format!("Remove {name}."));
+    let nvlink = place.everywhere(|it| it.nvlink == Some(true));
+    Some(match name {
+        "NCCL_NVLS_ENABLE" => {
+            new(format!("{name}={value} takes reduction in the NVSwitch away{}", place.on()))
+                .severity(Severity::Info)
+        }
+        "NCCL_SHM_DISABLE" => {
+            // With NVLink everywhere nobody asks for SHM.
+            let message =
+                format!("{name}={value}: GPUs of one machine without P2P then talk over the network");
+            new(message).severity(Severity::Info).confidence(Confidence::Likely)
+        }
+        _ if nvlink => {
+            new(format!("{name}={value} leaves NVLink idle{}", place.on())).label("NVLink is not used")
+        }
+        _ => {
+            let message = format!("{name}={value}: the GPUs of a machine then talk through host memory");
+            new(message).severity(Severity::Info).confidence(Confidence::Likely)
+        }
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::RULE;
+    use crate::Severity;
+    use crate::lint::settings::testing::{job, pod};
+    use crate::lint::testing::{flaws, quiet};
+
+    #[test]
+    fn nvlink_is_not_left_idle() {
+        let found = flaws(&RULE, &job("p4d.24xlarge", 2, &[("NCCL_P2P_DISABLE", "1")]));
+        assert_eq!(found[0].message, "NCCL_P2P_DISABLE=1 leaves NVLink idle on p4d.24xlarge");
+        assert_eq!(found[0].severity, None);
+        for env in [("NCCL_P2P_DISABLE", "1"), ("NCCL_SHM_DISABLE", "1")] {
+            assert_eq!(flaws(&RULE, &pod(&[env]))[0].severity, Some(Severity::Info));
+        }
+        assert_eq!(flaws(&RULE, &job("p5.48xlarge", 2, &[("NCCL_NVLS_ENABLE", "0")])).len(), 1);
+    }
+
+    #[test]
+    fn what_turns_nothing_off_is_left_alone() {
+        quiet(
+            &RULE,
+            &job(
+                "p4d.24xlarge",
+                2,
+                &[("NCCL_P2P_DISABLE", "0"), ("NCCL_P2P_LEVEL", "NVL"), ("NCCL_NVLS_ENABLE", "0")],
+            ),
+        );
+        let one = job("p4d.24xlarge", 2, &[("NCCL_P2P_DISABLE", "1")]).replace("gpu: 8", "gpu: 1");
+        quiet(&RULE, &one);
+    }
+}

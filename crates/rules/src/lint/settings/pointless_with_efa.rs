@@ -1,0 +1,112 @@
+//! Variables of old guides that EFA does not need.
+
+use fabric::variable;
+
+use super::place::{self, Place};
+use crate::lint::{Context, Flaw, LintRule};
+use crate::{Confidence, Severity};
+
+/// See the module documentation.
+pub(super) static RULE: LintRule = LintRule {
+    id: "pointless-with-efa",
+    title: "a variable that EFA does not need",
+    severity: Severity::Info,
+    why: "It comes from a guide for older releases. The plugin does the same by itself, or the variable is about another network; \
+          what is set by hand stays when the plugin would choose better.",
+    fix: "Remove it.",
+    references: &[
+        "https://github.com/aws/aws-ofi-nccl/blob/master/doc/efa-env-var.md",
+        "https://github.com/awslabs/awsome-distributed-ai/blob/main/1.architectures/efa-cheatsheet.md",
+    ],
+    check,
+};
+
+/// Names with a reason in advice.csv that begins as given, and the values it is about; none is any value.
+const NAMES: &[(&str, &str, &[&str])] = &[
+    ("FI_EFA_ENABLE_SHM_TRANSFER", "Not needed", &[]),
+    ("FI_EFA_FORK_SAFE", "Not needed", &["1", "true"]),
+    ("FI_EFA_SET_CUDA_SYNC_MEMOPS", "Not needed", &[]),
+    ("FI_EFA_USE_DEVICE_RDMA", "Not needed", &["1", "true", "yes", "on"]),
+    ("FI_PROVIDER", "Not needed", &["efa"]),
+    ("IBV_FORK_SAFE", "Not with EFA", &[]),
+    ("NCCL_IB_DISABLE", "Not to force EFA", &["1"]),
+    ("NCCL_NSOCKS_PERTHREAD", "Not for EFA", &[]),
+    ("NCCL_SOCKET_NTHREADS", "Not for EFA", &[]),
+    ("NCCL_TUNER_PLUGIN", "Not needed", &[]),
+    ("RDMAV_FORK_SAFE", "Not with EFA", &[]),
+    ("RDMAV_HUGEPAGES_SAFE", "Not with EFA", &[]),
+];
+
+fn check(context: &Context<'_>) -> Vec<Flaw> {
+    place::all(context).filter_map(|it| flaw(&it)).collect()
+}
+
+fn flaw(place: &Place<'_>) -> Option<Flaw> {
+    let (name, begin, values) = NAMES.iter().find(|it| it.0 == place.name())?;
+    let value = place.value()?.trim();
+    if !(values.is_empty() || values.contains(&value)) || !place.efa() {
+        return None;
+    }
+    // Where it aborts, another rule speaks.
+    if *name == "FI_EFA_USE_DEVICE_RDMA" && place.everywhere(|it| it.rdma_read == Some(false)) {
+        return None;
+    }
+    let advice = variable::find(name)?.advice.iter().find(|it| it.when_not_to_set.starts_with(begin))?;
+    let versions = place.versions();
+    let applies = advice.applies(|it| versions.component(it));
+    if applies == Some(false) {
+        return None;
+    }
+    let mut message = format!("{name}={value}: {}", lower(advice.when_not_to_set.trim_end_matches('.')));
+    if applies.is_none() {
+        let ranges: Vec<String> = advice.versions.iter().map(ToString::to_string).collect();
+        message.push_str(&format!(" (with {}; which release runs here is not known)", ranges.join(" and ")));
+    }
+    let flaw = Flaw::new(place.file, &place.setting.span, message).fix(format!("Remove {name}."));
+    Some(if applies.is_none() { flaw.confidence(Confidence::Likely) } else { flaw })
+}
+
+fn lower(text: &str) -> String {
+    let mut letters = text.chars();
+    letters.next().map_or_else(String::new, |it| it.to_lowercase().chain(letters).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use fabric::Version;
+    use fabric::variable;
+
+    use super::{NAMES, RULE};
+    use crate::lint::Given;
+    use crate::lint::settings::testing::{job, pod};
+    use crate::lint::testing::{flaws, flaws_given, quiet};
+
+    #[test]
+    fn every_name_has_its_reason() {
+        for (name, begin, _) in NAMES {
+            let advice = &variable::find(name).unwrap().advice;
+            assert!(advice.iter().any(|it| it.when_not_to_set.starts_with(begin)), "{name}");
+        }
+    }
+
+    #[test]
+    fn the_release_of_the_plugin_decides() {
+        let text = job("p5.48xlarge", 2, &[("FI_PROVIDER", "efa")]);
+        let given = |minor| Given { plugin: Some(Version::new(1, minor, 0)), ..Given::default() };
+        assert!(flaws_given(&RULE, &text, &given(5)).is_empty());
+        let found = flaws_given(&RULE, &text, &given(16));
+        assert!(found[0].message.starts_with("FI_PROVIDER=efa: not needed: the plugin asks for efa itself"));
+        assert!(!found[0].message.contains("not known"));
+        assert!(
+            flaws(&RULE, &text)[0]
+                .message
+                .contains("aws-ofi-nccl 1.6.0 and newer; which release runs here is not known")
+        );
+    }
+
+    #[test]
+    fn jobs_without_efa_and_other_values_are_left_alone() {
+        quiet(&RULE, &pod(&[("NCCL_SOCKET_NTHREADS", "4"), ("NCCL_IB_DISABLE", "1")]));
+        quiet(&RULE, &job("p5.48xlarge", 2, &[("NCCL_IB_DISABLE", "0"), ("FI_EFA_USE_HUGE_PAGE", "0")]));
+    }
+}

@@ -1,0 +1,128 @@
+//! A setting that ends the process.
+
+use fabric::variable;
+
+use super::place::{self, Place};
+use crate::lint::{Context, Flaw, LintRule};
+use crate::{Confidence, Severity};
+
+/// See the module documentation.
+pub(super) static RULE: LintRule = LintRule {
+    id: "setting-aborts",
+    title: "a setting that ends the process",
+    severity: Severity::Error,
+    why: "libfabric or the plugin refuses to start with it: every rank ends in its first moments.",
+    fix: "Remove it.",
+    references: &[
+        "https://github.com/ofiwg/libfabric/blob/main/prov/efa/src/efa_env.c",
+        "https://github.com/ofiwg/libfabric/blob/main/man/fi_efa.7.md",
+        "https://github.com/aws/aws-ofi-nccl/blob/master/doc/efa-env-var.md",
+    ],
+    check,
+};
+
+/// Names that newer releases refuse, whatever the value.
+const REFUSED: &[&str] = &[
+    "FI_EFA_MTU_SIZE",
+    "FI_EFA_RX_IOV_LIMIT",
+    "FI_EFA_TX_IOV_LIMIT",
+    "OFI_NCCL_RDMA_MAX_POSTED_BOUNCE_BUFFERS",
+    "OFI_NCCL_RDMA_MIN_POSTED_BOUNCE_BUFFERS",
+];
+
+fn check(context: &Context<'_>) -> Vec<Flaw> {
+    place::all(context).filter_map(|it| flaw(&it)).collect()
+}
+
+fn flaw(place: &Place<'_>) -> Option<Flaw> {
+    let (name, value) = (place.name(), place.value().map(str::trim));
+    let new =
+        |message: String| Flaw::new(place.file, &place.setting.span, message).fix(format!("Remove {name}."));
+    match (name, value) {
+        ("FI_EFA_USE_DEVICE_RDMA", Some(value)) if on(value) => {
+            // g4dn is too old for the catalogue; its EFA has no RDMA read either.
+            let selected = place.pod().map(evidence::submission::Pod::instances).unwrap_or_default();
+            let g4dn = !selected.is_empty() && selected.iter().all(|it| it.0.starts_with("g4dn."));
+            if !g4dn && !place.everywhere(|it| it.rdma_read == Some(false)) {
+                return None;
+            }
+            let types = if g4dn { " on g4dn".to_owned() } else { place.on() };
+            Some(
+                new(format!(
+                    "{name}={value}{types}: its EFA has no RDMA read, and libfabric aborts the process"
+                ))
+                .label("demands what the device does not have"),
+            )
+        }
+        ("OFI_NCCL_PROTOCOL", Some(value)) if value.eq_ignore_ascii_case("RDMA") => {
+            place.everywhere(|it| it.rdma_write == Some(false)).then(|| {
+                new(format!("{name}={value}{}: its EFA has no RDMA write, and the plugin fails", place.on()))
+                    .label("demands what the device does not have")
+            })
+        }
+        ("FI_EFA_TX_MIN_CREDITS", Some(_)) if place.number().is_some_and(|it| it <= 0) => {
+            Some(new(format!("{name} must be more than 0: libfabric aborts the process")))
+        }
+        ("FI_EFA_IFACE", Some("")) => by_release(place, new),
+        _ if REFUSED.contains(&name) => by_release(place, new),
+        _ => None,
+    }
+}
+
+/// The data knows from which release on.
+fn by_release(place: &Place<'_>, new: impl Fn(String) -> Flaw) -> Option<Flaw> {
+    let versions = place.versions();
+    let advice = variable::find(place.name())?.advice.first()?;
+    let name = place.name();
+    let range = advice.versions.first().map(ToString::to_string).unwrap_or_default();
+    match advice.applies(|it| versions.component(it)) {
+        Some(false) => None,
+        Some(true) => Some(new(format!("{name} ends the process with {range}"))),
+        None => Some(
+            new(format!("{name} ends the process with {range}; which release runs here is not known"))
+                .severity(Severity::Warning)
+                .confidence(Confidence::Possible),
+        ),
+    }
+}
+
+/// What libfabric reads as yes.
+fn on(value: &str) -> bool {
+    ["1", "true", "yes", "on"].iter().any(|it| it.eq_ignore_ascii_case(value))
+}
+
+#[cfg(test)]
+mod tests {
+    use fabric::Version;
+
+    use super::RULE;
+    use crate::Severity;
+    use crate::lint::Given;
+    use crate::lint::settings::testing::{job, pod};
+    use crate::lint::testing::{flaws, flaws_given, quiet};
+
+    #[test]
+    fn rdma_is_not_demanded_where_there_is_none() {
+        let env: &[(&str, &str)] = &[("FI_EFA_USE_DEVICE_RDMA", "1")];
+        for instance in ["g5.48xlarge", "p3dn.24xlarge", "g4dn.metal"] {
+            let found = flaws(&RULE, &job(instance, 2, env));
+            assert_eq!(found.len(), 1, "{instance}");
+            assert!(found[0].message.contains("aborts"), "{}", found[0].message);
+        }
+        quiet(&RULE, &job("p5.48xlarge", 2, env));
+        quiet(&RULE, &job("g5.48xlarge", 2, &[("FI_EFA_USE_DEVICE_RDMA", "0")]));
+        quiet(&RULE, &pod(env));
+        assert_eq!(flaws(&RULE, &job("p4d.24xlarge", 2, &[("OFI_NCCL_PROTOCOL", "RDMA")])).len(), 1);
+        quiet(&RULE, &job("p5.48xlarge", 2, &[("OFI_NCCL_PROTOCOL", "RDMA")]));
+    }
+
+    #[test]
+    fn the_release_decides() {
+        let text = pod(&[("FI_EFA_MTU_SIZE", "8900")]);
+        let given = |minor| Given { libfabric: Some(Version::new(1, minor, 0)), ..Given::default() };
+        let found = flaws_given(&RULE, &text, &given(22));
+        assert_eq!((found.len(), found[0].severity), (1, None));
+        assert!(flaws_given(&RULE, &text, &given(18)).is_empty());
+        assert_eq!(flaws(&RULE, &text)[0].severity, Some(Severity::Warning));
+    }
+}

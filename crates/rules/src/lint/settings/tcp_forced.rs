@@ -1,0 +1,86 @@
+//! EFA is there and a variable chooses TCP.
+
+use super::place::{self, Place};
+use crate::Severity;
+use crate::lint::{Context, Flaw, LintRule};
+
+/// See the module documentation.
+pub(super) static RULE: LintRule = LintRule {
+    id: "tcp-forced",
+    title: "a variable that chooses TCP beside EFA",
+    severity: Severity::Error,
+    why: "All traffic between nodes goes through TCP sockets of one interface, and the EFA interfaces are idle.",
+    fix: "Remove the variable: with the plugin in the image NCCL finds EFA by itself.",
+    references: &[
+        "https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/env.html#nccl-net",
+        "https://github.com/aws/aws-ofi-nccl/blob/master/doc/efa-env-var.md",
+    ],
+    check,
+};
+
+fn check(context: &Context<'_>) -> Vec<Flaw> {
+    place::named(context, &["NCCL_NET", "NCCL_NET_PLUGIN", "FI_PROVIDER"])
+        .filter_map(|it| flaw(&it))
+        .collect()
+}
+
+fn flaw(place: &Place<'_>) -> Option<Flaw> {
+    let (name, value) = (place.name(), place.value()?.trim());
+    let tcp = match name {
+        "NCCL_NET" => value.eq_ignore_ascii_case("Socket"),
+        "NCCL_NET_PLUGIN" => value == "none",
+        // A list that leaves EFA out, or excludes it.
+        _ => {
+            let out = value.strip_prefix('^');
+            let has = |list: &str| list.split([',', ';']).any(|it| it.trim().starts_with("efa"));
+            !value.is_empty() && out.map_or_else(|| !has(value), has)
+        }
+    };
+    if !tcp || !(place.asks_for_efa() || place.everywhere(fabric::instance::Instance::efa)) {
+        return None;
+    }
+    if place.several_nodes() == Some(false) {
+        return None;
+    }
+    let message = format!("{name}={value} keeps NCCL away from EFA{}", place.on());
+    let flaw = Flaw::new(place.file, &place.setting.span, message).fix(format!("Remove {name}."));
+    // Without the resource there is no EFA to lose here; another rule says so.
+    Some(if place.asks_for_efa() { flaw } else { flaw.severity(Severity::Warning) })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::RULE;
+    use crate::lint::settings::testing::{job, pod};
+    use crate::lint::testing::{flaws, quiet};
+
+    #[test]
+    fn sockets_beside_efa_are_an_error() {
+        for env in [
+            ("NCCL_NET", "Socket"),
+            ("NCCL_NET_PLUGIN", "none"),
+            ("FI_PROVIDER", "tcp"),
+            ("FI_PROVIDER", "^efa"),
+        ] {
+            let found = flaws(&RULE, &job("p5.48xlarge", 2, &[env]));
+            assert_eq!(
+                found[0].message,
+                format!("{}={} keeps NCCL away from EFA on p5.48xlarge", env.0, env.1)
+            );
+        }
+    }
+
+    #[test]
+    fn efa_itself_and_jobs_without_it_are_left_alone() {
+        quiet(
+            &RULE,
+            &job(
+                "p5.48xlarge",
+                2,
+                &[("FI_PROVIDER", "efa"), ("NCCL_NET", "AWS Libfabric"), ("NCCL_NET_PLUGIN", "ofi")],
+            ),
+        );
+        quiet(&RULE, &job("p5.48xlarge", 1, &[("NCCL_NET", "Socket")]));
+        quiet(&RULE, &pod(&[("NCCL_NET", "Socket")]));
+    }
+}

@@ -1,0 +1,228 @@
+//! A value that is not read as it is written.
+
+use fabric::{Version, variable};
+
+use super::place::{self, Place, number};
+use crate::Severity;
+use crate::lint::{Context, Flaw, LintRule};
+
+/// See the module documentation.
+pub(super) static RULE: LintRule = LintRule {
+    id: "value-ignored",
+    title: "a value that is not read as it is written",
+    severity: Severity::Warning,
+    why: "NCCL compares the names of levels letter by letter and reads numbers up to the first other character. What it cannot \
+          read it takes for 0 or ignores, at most with a line in the log.",
+    fix: "Write a value that is read.",
+    references: &[
+        "https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/env.html",
+        "https://github.com/NVIDIA/nccl/blob/v2.27.3-1/src/misc/param.cc",
+    ],
+    check,
+};
+
+/// What variables.csv calls values that NCCL reads with `strtoll`.
+const NUMBERS: &[&str] = &[
+    "bool", "int", "bytes", "int64", "ms", "us", "ns", "int ms", "0/1/2", "0/1", "0-8", "0-7", "0-31",
+    "1-128", "1/2", "1/2/3",
+];
+
+const LEVELS: &[&str] = &["LOC", "NVL", "NVB", "C2C", "PIX", "PXB", "PXN", "P2C", "PHB", "SYS"];
+const SUBSYSTEMS: &[&str] = &[
+    "INIT",
+    "COLL",
+    "P2P",
+    "SHM",
+    "NET",
+    "GRAPH",
+    "TUNING",
+    "ENV",
+    "ALLOC",
+    "CALL",
+    "PROXY",
+    "NVLS",
+    "BOOTSTRAP",
+    "REG",
+    "PROFILE",
+    "RAS",
+    "DESTROY",
+    "ALL",
+];
+const ALGORITHMS: &[&str] =
+    &["tree", "ring", "collnetdirect", "collnetchain", "collnet", "nvls", "nvlstree", "pat"];
+const PROTOCOLS: &[&str] = &["ll", "ll128", "simple"];
+
+fn check(context: &Context<'_>) -> Vec<Flaw> {
+    place::all(context).filter_map(|it| flaw(&it)).collect()
+}
+
+fn flaw(place: &Place<'_>) -> Option<Flaw> {
+    let (name, value) = (place.name(), place.value()?.trim());
+    let span = place.setting.value_span.as_ref().unwrap_or(&place.setting.span);
+    let new = |message: String| Flaw::new(place.file, span, message);
+    // Nothing is like unset; what a template fills in is not known.
+    if value.is_empty() || value.contains("{{") || value.contains("$(") {
+        return None;
+    }
+    match name {
+        "NCCL_P2P_LEVEL" | "NCCL_NET_GDR_LEVEL" => {
+            if LEVELS.contains(&value) || value.starts_with(|it: char| it.is_ascii_digit() || it == '-') {
+                return None;
+            }
+            let upper = value.to_ascii_uppercase();
+            let flaw = new(format!("{name}={value} is ignored: NCCL knows {}", LEVELS.join(" ")));
+            if !LEVELS.contains(&upper.as_str()) {
+                return Some(flaw.label("no level").fix("Write one of these names, or remove the variable."));
+            }
+            let flaw = flaw.label("names are compared letter by letter").fix(format!("Write {upper}."));
+            // Only the letters change, not the quotes around them.
+            let text = place.submission().text.get(span.range.clone()).unwrap_or_default();
+            let at = text.find(value).map(|it| span.range.start + it);
+            Some(match at {
+                Some(at) => flaw.edit(at..at + value.len(), upper),
+                None => flaw,
+            })
+        }
+        "NCCL_DEBUG" => {
+            let known = ["VERSION", "WARN", "INFO", "ABORT", "TRACE", "NONE"];
+            let other = !known.iter().any(|it| it.eq_ignore_ascii_case(value));
+            other.then(|| {
+                new(format!("NCCL_DEBUG={value} is no level, and nothing is logged: NCCL knows VERSION, WARN, INFO, ABORT and TRACE"))
+                    .severity(Severity::Info)
+                    .fix("Write WARN, or INFO to see what NCCL chose.")
+            })
+        }
+        "NCCL_DEBUG_SUBSYS" => {
+            let list = value.strip_prefix('^').unwrap_or(value);
+            let other = list.split(',').map(|it| it.trim().trim_start_matches('^')).find(|word| {
+                !word.is_empty() && !SUBSYSTEMS.iter().any(|it| it.eq_ignore_ascii_case(word))
+            })?;
+            let message =
+                format!("`{other}` is no part of NCCL that logs: it knows {}", SUBSYSTEMS.join(" "));
+            Some(new(message).severity(Severity::Info).fix(format!("Remove {other} from the list.")))
+        }
+        "NCCL_ALGO" | "NCCL_PROTO" => {
+            let known = if name == "NCCL_ALGO" { ALGORITHMS } else { PROTOCOLS };
+            let other = value.split(';').find_map(|part| {
+                let list = part.rsplit_once(':').map_or(part, |it| it.1);
+                let mut words = list.trim_start_matches('^').split(',').map(str::trim);
+                words.find(|word| !known.iter().any(|it| it.eq_ignore_ascii_case(word)))
+            })?;
+            let message = format!("{name}: `{other}` is none of {}", known.join(" "));
+            let strict = place.versions().nccl.is_some_and(|it| it >= Version::new(2, 24, 0));
+            let flaw = new(message).fix("Remove the variable: NCCL chooses by size and topology.");
+            Some(if strict {
+                flaw.severity(Severity::Error)
+                    .why("NCCL 2.24 and newer refuse a list with an unknown word: the job fails.")
+            } else {
+                flaw
+            })
+        }
+        "TORCH_DISTRIBUTED_DEBUG" => {
+            let other = !["OFF", "INFO", "DETAIL"].iter().any(|it| it.eq_ignore_ascii_case(value));
+            other.then(|| {
+                new(format!("TORCH_DISTRIBUTED_DEBUG={value}: PyTorch takes OFF, INFO or DETAIL and refuses anything else"))
+                    .severity(Severity::Error)
+                    .why("PyTorch raises an error when it reads it, and the job does not start.")
+                    .fix("Write OFF, INFO or DETAIL.")
+            })
+        }
+        _ => as_number(place, value, new),
+    }
+}
+
+fn as_number(place: &Place<'_>, value: &str, new: impl Fn(String) -> Flaw) -> Option<Flaw> {
+    let name = place.name();
+    let variable =
+        variable::find(name).filter(|it| it.read_by == "nccl" && NUMBERS.contains(&it.kind.as_str()))?;
+    // Names of 2.30 and newer are read by another parser.
+    if Version::parse(&variable.first_seen).is_none_or(|it| it >= Version::new(2, 30, 0)) {
+        return None;
+    }
+    let (read, whole) = number(value)?;
+    if whole {
+        return None;
+    }
+    let digits = value.trim_start_matches(['-', '+']).starts_with(|it: char| it.is_ascii_digit());
+    let message = if digits {
+        format!("{name}={value} is read as {read}: NCCL stops at the first character that is no digit")
+    } else {
+        format!("{name}={value} is read as {read}: NCCL wants a number here")
+    };
+    let meant = match value.to_ascii_lowercase().as_str() {
+        "true" | "yes" | "on" | "enable" | "enabled" => Some(1),
+        "false" | "no" | "off" | "disable" | "disabled" => Some(0),
+        _ => None,
+    };
+    let flaw = new(message).label(format!("read as {read}"));
+    Some(match meant {
+        // What is read is what is meant.
+        Some(0) => flaw.severity(Severity::Info).fix("Write 0."),
+        Some(one) => flaw.fix(format!("Write {one}.")),
+        None => flaw.fix("Write the number in full."),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use fabric::Version;
+
+    use super::RULE;
+    use crate::Severity;
+    use crate::lint::Given;
+    use crate::lint::settings::testing::pod;
+    use crate::lint::testing::{fixed, flaws, flaws_given, quiet};
+
+    #[test]
+    fn words_for_numbers_are_read_as_nothing() {
+        let found = flaws(
+            &RULE,
+            &pod(&[("NCCL_IB_DISABLE", "true"), ("NCCL_BUFFSIZE", "8M"), ("NCCL_P2P_DISABLE", "false")]),
+        );
+        let messages: Vec<&str> = found.iter().map(|it| it.message.as_str()).collect();
+        assert_eq!(messages[0], "NCCL_IB_DISABLE=true is read as 0: NCCL wants a number here");
+        assert!(messages[1].starts_with("NCCL_BUFFSIZE=8M is read as 8:"), "{messages:?}");
+        assert_eq!(found[2].severity, Some(Severity::Info));
+    }
+
+    #[test]
+    fn levels_are_compared_letter_by_letter() {
+        let text = pod(&[("NCCL_P2P_LEVEL", "nvl")]);
+        assert!(flaws(&RULE, &text)[0].message.starts_with("NCCL_P2P_LEVEL=nvl is ignored"));
+        assert_eq!(fixed(&RULE, &text), text.replace("nvl", "NVL"));
+        assert!(flaws(&RULE, &pod(&[("NCCL_P2P_LEVEL", "nvlink")]))[0].edits.is_empty());
+    }
+
+    #[test]
+    fn lists_have_known_words() {
+        let text =
+            pod(&[("NCCL_ALGO", "Ring,Star"), ("NCCL_DEBUG_SUBSYS", "INIT,FOO"), ("NCCL_DEBUG", "error")]);
+        let found = flaws(&RULE, &text);
+        assert_eq!(found.len(), 3, "{found:#?}");
+        assert!(found[0].message.contains("`Star`"));
+        let given = Given { nccl: Some(Version::new(2, 27, 3)), ..Given::default() };
+        assert_eq!(flaws_given(&RULE, &text, &given)[0].severity, Some(Severity::Error));
+    }
+
+    #[test]
+    fn what_is_read_is_left_alone() {
+        quiet(
+            &RULE,
+            &pod(&[
+                ("NCCL_DEBUG", "info"),
+                ("NCCL_DEBUG_SUBSYS", "^INIT,ENV"),
+                ("NCCL_ALGO", "ring"),
+                ("NCCL_PROTO", "^LL128"),
+                ("NCCL_IB_DISABLE", "1"),
+                ("NCCL_BUFFSIZE", "0x400000"),
+                ("NCCL_P2P_LEVEL", "NVL"),
+                ("NCCL_NET_GDR_LEVEL", "5"),
+                ("NCCL_P2P_DISABLE", ""),
+                ("FI_EFA_USE_HUGE_PAGE", "false"),
+                ("TORCH_NCCL_BLOCKING_WAIT", "true"),
+                ("NCCL_NVLS_ENABLE", "$(NVLS)"),
+                ("NCCL_ALGO", "allreduce:tree;broadcast:ring"),
+            ]),
+        );
+    }
+}

@@ -1,0 +1,94 @@
+//! A name that the release at hand does not read any more.
+
+use fabric::variable::{self, Variable};
+
+use super::place::{self, Place};
+use crate::lint::{Context, Flaw, LintRule};
+use crate::{Confidence, Severity};
+
+/// See the module documentation.
+pub(super) static RULE: LintRule = LintRule {
+    id: "variable-removed",
+    title: "a variable that is not read any more",
+    severity: Severity::Warning,
+    why: "The release at hand ignores it without a word: what it once did does not happen.",
+    fix: "Remove it, or set what took its place.",
+    references: &["https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/env.html"],
+    check,
+};
+
+fn check(context: &Context<'_>) -> Vec<Flaw> {
+    place::all(context).filter_map(|it| flaw(&it, variable::find(it.name())?)).collect()
+}
+
+fn flaw(place: &Place<'_>, variable: &Variable) -> Option<Flaw> {
+    let name = place.name();
+    let new = |message: String| {
+        let flaw = Flaw::new(place.file, &place.setting.name_span, message);
+        match &variable.instead {
+            Some(instead) => flaw.fix(format!("Set {instead} instead, or remove {name}.")),
+            None => flaw.fix(format!("Remove {name}.")),
+        }
+    };
+    if variable.status == "deprecated" {
+        let instead = variable.instead.as_deref()?;
+        let message = format!("{name} is an old name; the one that stays is {instead}");
+        return Some(new(message).severity(Severity::Info));
+    }
+    if let Some(first) = variable.status.strip_prefix("removed before ") {
+        return Some(new(format!("{name} is read by no release since {first}")).label("not read any more"));
+    }
+    let last = variable.removed_after()?;
+    let reader = match variable.read_by.as_str() {
+        "nccl" => "NCCL",
+        other => other,
+    };
+    match place.versions().component(&variable.read_by) {
+        Some(at_hand) if at_hand <= last => None,
+        Some(at_hand) => {
+            let message =
+                format!("{reader} {at_hand} does not read {name}: the last release that did is {last}");
+            Some(new(message).label("not read any more"))
+        }
+        None => {
+            let message =
+                format!("{name} is read by {reader} up to {last} only; which release runs here is not known");
+            Some(new(message).severity(Severity::Info).confidence(Confidence::Possible))
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use fabric::Version;
+
+    use super::RULE;
+    use crate::Severity;
+    use crate::lint::Given;
+    use crate::lint::settings::testing::pod;
+    use crate::lint::testing::{flaws, flaws_given, quiet};
+
+    #[test]
+    fn the_release_decides() {
+        let text = pod(&[("NCCL_SHM_USE_CUDA_MEMCPY", "1")]);
+        let given = |minor, patch| Given { nccl: Some(Version::new(2, minor, patch)), ..Given::default() };
+        let found = flaws_given(&RULE, &text, &given(30, 7));
+        assert!(found[0].message.contains("NCCL 2.30.7 does not read"), "{}", found[0].message);
+        assert!(flaws_given(&RULE, &text, &given(27, 3)).is_empty());
+        let unknown = flaws(&RULE, &text);
+        assert_eq!(unknown[0].severity, Some(Severity::Info));
+        assert!(unknown[0].message.contains("not known"));
+    }
+
+    #[test]
+    fn old_names_are_worth_knowing() {
+        let found = flaws(&RULE, &pod(&[("NCCL_ASYNC_ERROR_HANDLING", "1")]));
+        assert_eq!(found[0].severity, Some(Severity::Info));
+        assert!(found[0].message.contains("TORCH_NCCL_ASYNC_ERROR_HANDLING"));
+    }
+
+    #[test]
+    fn current_ones_are_left_alone() {
+        quiet(&RULE, &pod(&[("NCCL_DEBUG", "INFO"), ("NCCL_TIMEOUT", "1"), ("PATH", "/bin")]));
+    }
+}

@@ -1,0 +1,162 @@
+//! A name that no release reads.
+
+use evidence::submission::Written;
+use fabric::variable;
+
+use super::place::{self, Place};
+use crate::lint::{Context, Flaw, LintRule};
+use crate::{Confidence, Severity};
+
+/// See the module documentation.
+pub(super) static RULE: LintRule = LintRule {
+    id: "variable-unknown",
+    title: "a variable that no release reads",
+    severity: Severity::Warning,
+    why: "NCCL, the plugin and libfabric never complain about a name they do not know: the setting does nothing, and what was \
+          wanted does not happen.",
+    fix: "Remove it, or write the name that is meant.",
+    references: &[
+        "https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/env.html",
+        "https://github.com/aws/aws-ofi-nccl/blob/master/include/nccl_ofi_param.h",
+    ],
+    check,
+};
+
+const FAMILIES: &[&str] = &["NCCL_", "OFI_NCCL_", "FI_EFA_", "TORCH_NCCL_", "NCLL_", "NCL_", "NCCI_"];
+
+/// Other programs that read `NCCL_` names: plugins of other networks, forks, and what build scripts call their own.
+const OTHERS: &[&str] = &[
+    "NCCL_FASTRAK_",
+    "NCCL_GPUDIRECTTCPX_",
+    "NCCL_GPU_DIRECT_TCPX_",
+    "NCCL_TCPX",
+    "NCCL_DYNAMIC_CHUNK_SIZE",
+    "NCCL_SHARP_",
+    "NCCL_IBEXT_",
+    "NCCL_UCX_",
+    "NCCL_PLUGIN_",
+    "NCCL_SHIMNET_",
+    "NCCL_TELEMETRY_",
+    "NCCL_TUNER_CONFIG",
+    "NCCL_CTRAN_",
+    "NCCL_TEST",
+    "NCCL_BENCH",
+    "NCCL_PROFILER_",
+];
+
+/// How names of places, releases and switches of build scripts end.
+const OWN: &[&str] = &[
+    "_VERSION", "_VER", "_DIR", "_PATH", "_HOME", "_ROOT", "_TAG", "_URL", "_BRANCH", "_PREFIX", "_SHA",
+    "_COMMIT", "_LIB", "_LIBRARY", "_INCLUDE", "_REPO", "_IMAGE", "_NAME", "_INSTALL", "_BUILD", "_SRC",
+    "_REF", "_OPTS", "_ARGS", "_ENV",
+];
+
+fn check(context: &Context<'_>) -> Vec<Flaw> {
+    place::all(context).filter_map(|it| flaw(&it)).collect()
+}
+
+fn flaw(place: &Place<'_>) -> Option<Flaw> {
+    let name = place.name();
+    let upper = name.to_ascii_uppercase();
+    // Lower-case names in scripts are variables of the script.
+    let foreign = upper != name && place.setting.written != Written::Env;
+    if foreign || !FAMILIES.iter().any(|it| upper.starts_with(it)) {
+        return None;
+    }
+    let known = variable::find(name);
+    if known.is_some_and(variable::Variable::is_variable) || OTHERS.iter().any(|it| upper.starts_with(it)) {
+        return None;
+    }
+    let meant = variable::suggest(name);
+    let at = &place.setting.name_span;
+    if let Some(known) = known {
+        let flaw = Flaw::new(place.file, at, format!("{name} is no variable: {}", known.effect))
+            .label("nothing reads this");
+        return Some(match meant {
+            Some(meant) => flaw.fix(format!("Remove {name}, or set {} if that is meant.", meant.name)),
+            None => flaw.fix(format!("Remove {name}.")),
+        });
+    }
+    if let Some(meant) = meant {
+        let message =
+            format!("no release reads {name}; {} is the nearest name: {}", meant.name, meant.effect);
+        return Some(
+            Flaw::new(place.file, at, message)
+                .label("nothing reads this")
+                .confidence(Confidence::Likely)
+                .fix(format!("Write {}, or remove {name}.", meant.name)),
+        );
+    }
+    // PyTorch brings names faster than any list, and scripts have names of their own.
+    let own = OWN.iter().any(|it| upper.ends_with(it)) || place.setting.written == Written::Command;
+    if own || upper.starts_with("TORCH_") {
+        return None;
+    }
+    let message = format!("{name} is read by no release of NCCL, aws-ofi-nccl or libfabric that plumb knows");
+    Some(
+        Flaw::new(place.file, at, message)
+            .confidence(Confidence::Possible)
+            .severity(Severity::Info)
+            .fix(format!("Remove {name}, unless your own program reads it.")),
+    )
+}
+
+#[cfg(test)]
+mod tests {
+    use super::RULE;
+    use crate::lint::settings::testing::pod;
+    use crate::lint::testing::{flaws, quiet};
+    use crate::{Confidence, Severity};
+
+    #[test]
+    fn invented_names_are_named() {
+        let found = flaws(
+            &RULE,
+            &pod(&[("NCCL_P2P_DIRECT_READ", "0"), ("NCCL_TIMEOUT", "1800"), ("NCCL_DEBUGG", "INFO")]),
+        );
+        assert_eq!(found.len(), 3);
+        assert!(
+            found[0].message.starts_with("NCCL_P2P_DIRECT_READ is no variable: "),
+            "{}",
+            found[0].message
+        );
+        assert!(found[0].fix.as_ref().unwrap().contains("NCCL_P2P_READ_ENABLE"));
+        assert!(found[1].message.contains("init_process_group"));
+        assert!(found[2].message.contains("NCCL_DEBUG is the nearest"));
+        assert_eq!(found[2].confidence, Confidence::Likely);
+    }
+
+    #[test]
+    fn what_is_like_nothing_is_only_worth_knowing() {
+        let found = flaws(&RULE, &pod(&[("NCCL_WHATEVER_ELSE", "0")]));
+        assert_eq!((found.len(), found[0].severity), (1, Some(Severity::Info)));
+    }
+
+    #[test]
+    fn variables_of_a_script_are_its_own() {
+        quiet(&RULE, "#!/bin/bash\nNCCL_TIMEOUT=30\necho $NCCL_TIMEOUT\n");
+        for text in [
+            "#!/bin/bash\nexport NCCL_TIMEOUT=30\n",
+            "#!/bin/bash\nNCCL_TIMEOUT=30 python x.py\n",
+            "NCCL_TIMEOUT=30\n",
+        ] {
+            assert_eq!(flaws(&RULE, text).len(), 1, "{text}");
+        }
+    }
+
+    #[test]
+    fn names_of_others_are_left_alone() {
+        quiet(
+            &RULE,
+            &pod(&[
+                ("NCCL_DEBUG", "INFO"),
+                ("NCCL_VERSION", "2.27.3"),
+                ("NCCL_FASTRAK_CTRL_DEV", "eth0"),
+                ("NCCL_HOME", "/opt"),
+                ("TORCH_NCCL_USE_COMM_NONBLOCKING", "1"),
+                ("MY_NCCL", "1"),
+                ("PATH", "/bin"),
+            ]),
+        );
+    }
+}

@@ -1,0 +1,71 @@
+//! Nothing but Kubernetes: an indexed Job, and a headless Service that gives its pods names.
+
+use super::plan::Plan;
+use super::pod::{self, Shape};
+use super::program;
+use super::text::indent;
+
+pub(super) fn write(plan: &Plan) -> Result<String, String> {
+    let name = &plan.name;
+    let several = plan.nodes > 1;
+    let command = torchrun(plan, &format!("{name}-0.{name}"))?;
+    let shape = Shape {
+        container: "node",
+        command: &command,
+        subdomain: several.then_some(name.as_str()),
+        restart: Some("Never"),
+        environment: true,
+    };
+    let service = if several {
+        format!(
+            "apiVersion: v1\nkind: Service\nmetadata:\n{}spec:\n  clusterIP: None  # Headless: the name of a pod is its address.\n  \
+             publishNotReadyAddresses: true  # Ranks look for the first before it is ready.\n  selector:\n    app.kubernetes.io/name: {name}\n---\n",
+            pod::metadata(plan, name)
+        )
+    } else {
+        String::new()
+    };
+    // A plain Job has nothing of its own for it. The person is told below, and lint need not repeat it.
+    let allow = if several && plan.queue.is_none() {
+        "  # plumb: allow no-gang-scheduling (to be removed once a queue is named below)"
+    } else {
+        ""
+    };
+    Ok(format!(
+        "{}{}{service}apiVersion: batch/v1\nkind: Job{allow}\nmetadata:\n{}{}{}",
+        plan.head(),
+        pod::domain(plan),
+        pod::metadata(plan, name),
+        pod::queue(plan),
+        indexed(plan, shape)
+    ))
+}
+
+/// `spec` of an indexed Job.
+pub(super) fn indexed(plan: &Plan, shape: Shape<'_>) -> String {
+    let nodes = plan.nodes;
+    format!(
+        "spec:\n  completionMode: Indexed  # The index of a pod is its node rank.\n  completions: {nodes}\n  parallelism: {nodes}\n  \
+         backoffLimit: 0  # One rank alone cannot rejoin: the job ends with the first that fails.\n  template:\n{}",
+        indent(&pod::template(plan, shape), 4)
+    )
+}
+
+/// torchrun on every pod of an indexed job whose first has this address.
+pub(super) fn torchrun(plan: &Plan, first: &str) -> Result<Vec<String>, String> {
+    let mut words = vec![
+        "torchrun".to_owned(),
+        format!("--nnodes={}", plan.nodes),
+        format!("--nproc-per-node={}", plan.gpus),
+    ];
+    if plan.nodes > 1 {
+        // Kubernetes fills the index in.
+        words.push("--node-rank=$(JOB_COMPLETION_INDEX)".to_owned());
+        words.push(format!("--master-addr={first}"));
+        words.push("--master-port=29500".to_owned());
+    } else {
+        words.push("--standalone".to_owned());
+    }
+    words.extend(pod::literal(&program::torchrun(&plan.command)?));
+    Ok(words)
+}

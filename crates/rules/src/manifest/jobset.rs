@@ -1,0 +1,30 @@
+//! A `JobSet` of one indexed job; its controller makes the service.
+
+use super::job;
+use super::plan::Plan;
+use super::pod::{self, Shape};
+use super::text::indent;
+
+pub(super) fn write(plan: &Plan) -> Result<String, String> {
+    let name = &plan.name;
+    let command = job::torchrun(plan, &format!("{name}-node-0-0.{name}"))?;
+    let shape = Shape {
+        container: "node",
+        command: &command,
+        subdomain: None,
+        restart: Some("Never"),
+        environment: true,
+    };
+    Ok(format!(
+        "{}{}apiVersion: jobset.x-k8s.io/v1alpha2\nkind: JobSet\nmetadata:\n{}{}spec:\n  network:\n    \
+         enableDNSHostnames: true  # Pods are called {name}-node-0-INDEX.{name}.\n    \
+         publishNotReadyAddresses: true  # Ranks look for the first before it is ready.\n  failurePolicy:\n    \
+         maxRestarts: 0  # Raise it for a program that resumes from checkpoints: all pods start anew together.\n  \
+         replicatedJobs:\n  - name: node\n    replicas: 1\n    template:\n{}",
+        plan.head(),
+        pod::domain(plan),
+        pod::metadata(plan, name),
+        pod::queue(plan),
+        indent(&job::indexed(plan, shape), 6)
+    ))
+}

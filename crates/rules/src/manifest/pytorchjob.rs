@@ -1,0 +1,33 @@
+//! A `PyTorchJob` of workers alone: they meet at the first, and every pod is written once.
+
+use super::plan::Plan;
+use super::pod::{self, Shape};
+use super::program;
+use super::text::indent;
+
+pub(super) fn write(plan: &Plan) -> Result<String, String> {
+    let Plan { name, nodes, gpus, .. } = plan;
+    let mut command = vec!["torchrun".to_owned(), format!("--nproc-per-node={gpus}")];
+    command.extend(pod::literal(&program::torchrun(&plan.command)?));
+    let shape =
+        Shape { container: "pytorch", command: &command, subdomain: None, restart: None, environment: true };
+    let gang = if *nodes > 1 {
+        format!(
+            "    # All pods or none, where the operator runs with --gang-scheduler-name:\n    # schedulingPolicy:\n    #   minAvailable: {nodes}\n"
+        )
+    } else {
+        String::new()
+    };
+    Ok(format!(
+        "{head}{domain}apiVersion: kubeflow.org/v1\nkind: PyTorchJob\nmetadata:\n{metadata}{queue}spec:\n  nprocPerNode: \"{gpus}\"\n  \
+         elasticPolicy:  # Hands nodes and the address of the first worker to torchrun (PET_...).\n    rdzvBackend: c10d\n    \
+         minReplicas: {nodes}\n    maxReplicas: {nodes}\n    maxRestarts: 0\n  runPolicy:\n    cleanPodPolicy: Running\n    \
+         backoffLimit: 0  # One rank alone cannot rejoin: the job ends with the first that fails.\n{gang}  pytorchReplicaSpecs:\n    Worker:\n      \
+         replicas: {nodes}\n      restartPolicy: Never\n      template:\n{pod}",
+        head = plan.head(),
+        domain = pod::domain(plan),
+        metadata = pod::metadata(plan, name),
+        queue = pod::queue(plan),
+        pod = indent(&pod::template(plan, shape), 8),
+    ))
+}

@@ -1,0 +1,97 @@
+//! A script for Slurm: one torchrun a node, or one task a rank for MPI programs.
+
+use super::plan::Plan;
+use super::program;
+use super::text::shell;
+
+pub(super) fn write(plan: &Plan) -> Result<String, String> {
+    let Plan { name, nodes, gpus, .. } = plan;
+    let tasks = if plan.nccl_tests { *gpus } else { 1 };
+    let mut text =
+        format!("#!/bin/bash\n{}#SBATCH --job-name={name}\n#SBATCH --nodes={nodes}\n", plan.head());
+    text.push_str(if plan.nccl_tests {
+        "# One task a rank.\n"
+    } else {
+        "# One task a node: torchrun starts its ranks.\n"
+    });
+    text.push_str(&format!("#SBATCH --ntasks-per-node={tasks}\n#SBATCH --gpus-per-node={gpus}\n"));
+    if plan.whole() {
+        text.push_str("# Whole nodes with all their memory: neighbours would share the network.\n#SBATCH --exclusive\n#SBATCH --mem=0\n");
+    }
+    if plan.hardware.aws {
+        text.push_str(&format!(
+            "# Where nodes carry their type as a feature, as on AWS ParallelCluster, remove one #:\n##SBATCH --constraint={}\n",
+            plan.hardware.name
+        ));
+    }
+    text.push_str("#SBATCH --output=%x-%j.log\n\nset -euo pipefail\n\n");
+    if plan.nodes > 1 && (plan.efa > 0 || plan.hardware.infiniband > 0) {
+        text.push_str(
+            "# NICs lock memory, and Slurm hands this shell's limit on to the ranks.\n\
+             ulimit -l unlimited 2>/dev/null || echo \"memlock is limited to $(ulimit -l) KiB: raise it for slurmd\" >&2\n\n",
+        );
+    }
+    text.push_str("# No variable is needed. To see transports and NICs with plumb doctor:\n# export NCCL_DEBUG=INFO\n\n");
+    let container = plan
+        .image
+        .as_deref()
+        .map(container)
+        .map_or_else(String::new, |it| format!(" --container-image={it}"));
+    if plan.image.is_some() {
+        text.push_str(
+            "# The image needs pyxis. For files outside it add --container-mounts=/fsx:/fsx to srun.\n",
+        );
+    }
+    let program = |words: Vec<String>| words.iter().map(|it| shell(it)).collect::<Vec<_>>().join(" ");
+    if plan.nccl_tests {
+        text.push_str(&format!(
+            "srun --mpi=pmix --cpu-bind=none --kill-on-bad-exit=1{container} \\\n  {}\n",
+            program(program::rank(&plan.command)?)
+        ));
+        return Ok(text);
+    }
+    let torchrun = program(program::torchrun(&plan.command)?);
+    let srun = format!("srun --cpu-bind=none --kill-on-bad-exit=1{container} \\\n");
+    if plan.nodes == 1 {
+        text.push_str(&format!(
+            "{srun}  torchrun --standalone --nnodes=1 --nproc-per-node={gpus} \\\n  {torchrun}\n"
+        ));
+        return Ok(text);
+    }
+    text.push_str(&format!(
+        "# The ranks meet at the first node.\nFIRST_NODE=$(scontrol show hostnames \"$SLURM_JOB_NODELIST\" | sed -n 1p)\n\
+         {srun}  torchrun --nnodes={nodes} --nproc-per-node={gpus} \\\n    --rdzv-id=\"$SLURM_JOB_ID\" --rdzv-backend=c10d \
+         --rdzv-endpoint=\"$FIRST_NODE:29500\" \\\n  {torchrun}\n"
+    ));
+    Ok(text)
+}
+
+/// As enroot wants it: `#` after the registry. A file stays a file.
+fn container(image: &str) -> String {
+    let registry = image.split_once('/').filter(|(host, _)| {
+        !host.is_empty() && !host.starts_with('.') && (host.contains(['.', ':']) || *host == "localhost")
+    });
+    let file = image.starts_with(['/', '.']) || image.contains('#');
+    match registry.filter(|_| !file) {
+        Some((host, rest)) => shell(&format!("{host}#{rest}")),
+        None => shell(image),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::container;
+
+    #[test]
+    fn images_are_written_for_enroot() {
+        for (image, want) in [
+            ("nvcr.io/nvidia/pytorch:25.06-py3", "'nvcr.io#nvidia/pytorch:25.06-py3'"),
+            ("nvcr.io#nvidia/pytorch", "'nvcr.io#nvidia/pytorch'"),
+            ("pytorch/pytorch:2.8.0", "pytorch/pytorch:2.8.0"),
+            ("/fsx/image.sqsh", "/fsx/image.sqsh"),
+            ("localhost/a", "'localhost#a'"),
+        ] {
+            assert_eq!(container(image), want);
+        }
+    }
+}

@@ -1,0 +1,39 @@
+//! Kubeflow Trainer v2: a runtime with everything about the machines, and a `TrainJob` that says what to run on it.
+
+use super::plan::Plan;
+use super::pod::{self, Shape};
+use super::program;
+use super::text::{indent, list};
+
+pub(super) fn write(plan: &Plan) -> Result<String, String> {
+    let name = &plan.name;
+    let mut command = vec!["torchrun".to_owned()];
+    command.extend(pod::literal(&program::torchrun(&plan.command)?));
+    let shape =
+        Shape { container: "node", command: &[], subdomain: None, restart: Some("Never"), environment: true };
+    let gang = if plan.nodes > 1 {
+        "  # All pods or none, where the coscheduling plugin of the scheduler is installed:\n  # podGroupPolicy:\n  #   \
+         coscheduling:\n  #     scheduleTimeoutSeconds: 300\n"
+    } else {
+        ""
+    };
+    Ok(format!(
+        "{head}{domain}# The machines. It needs rights on the cluster; without them write kind TrainingRuntime here and in runtimeRef.\n\
+         apiVersion: trainer.kubeflow.org/v1alpha1\nkind: ClusterTrainingRuntime\nmetadata:\n  name: {name}\n  labels:\n    \
+         trainer.kubeflow.org/framework: torch\nspec:\n  mlPolicy:\n    numNodes: {nodes}\n    torch: {{}}\n{gang}  template:\n    spec:\n      \
+         replicatedJobs:\n      - name: node\n        template:\n          metadata:\n            labels:\n              \
+         trainer.kubeflow.org/trainjob-ancestor-step: trainer  # The TrainJob fills this one in.\n          spec:\n            \
+         backoffLimit: 0  # One rank alone cannot rejoin: the job ends with the first that fails.\n            template:\n{pod}---\n\
+         # The job.\napiVersion: trainer.kubeflow.org/v1alpha1\nkind: TrainJob\nmetadata:\n{metadata}{queue}spec:\n  runtimeRef:\n    \
+         apiGroup: trainer.kubeflow.org\n    kind: ClusterTrainingRuntime\n    name: {name}\n  trainer:\n    numNodes: {nodes}\n    \
+         numProcPerNode: {gpus}  # Trainer hands both to torchrun, with node rank and address (PET_...).\n    command:\n{command}",
+        head = plan.head(),
+        domain = pod::domain(plan),
+        nodes = plan.nodes,
+        gpus = plan.gpus,
+        pod = indent(&pod::template(plan, shape), 14),
+        metadata = pod::metadata(plan, name),
+        queue = pod::queue(plan),
+        command = indent(&list(&command), 4),
+    ))
+}
