@@ -1,6 +1,6 @@
 //! `hostPID` for a job.
 
-use super::{asking, flag};
+use super::{asking, flag, pods_at_least};
 use crate::Severity;
 use crate::lint::{Context, Flaw, LintRule};
 
@@ -22,7 +22,11 @@ fn check(context: &Context<'_>) -> Vec<Flaw> {
     for it in asking(context).into_iter().filter(|it| &*it.workload.kind != "DaemonSet") {
         if let Some(on) = flag(it.pod, "hostPID") {
             let message = "hostPID shows all processes of the node to the pod; ranks do not need it";
-            flaws.push(Flaw::new(it.file, &on.span, message));
+            // One GPU has no ranks to speak of; someone looks at the node.
+            let jobs = &*it.workload.kind == "Deployment" || pods_at_least(it.workload) < 2;
+            let single = it.gpus == 1 && jobs;
+            let flaw = Flaw::new(it.file, &on.span, message);
+            flaws.push(if single { flaw.severity(Severity::Info) } else { flaw });
         }
     }
     flaws.dedup_by(|a, b| a.file == b.file && a.places.first() == b.places.first());
@@ -32,6 +36,7 @@ fn check(context: &Context<'_>) -> Vec<Flaw> {
 #[cfg(test)]
 mod tests {
     use super::RULE;
+    use crate::Severity;
     use crate::lint::testing::{flaws, quiet};
 
     fn pod(kind: &str, resource: &str, on: &str) -> String {
@@ -48,6 +53,12 @@ mod tests {
             found[0].message,
             "hostPID shows all processes of the node to the pod; ranks do not need it"
         );
+    }
+
+    #[test]
+    fn with_one_gpu_it_is_only_told() {
+        let pod = "kind: Pod\nspec:\n  hostPID: true\n  containers:\n  - name: a\n    resources: {limits: {nvidia.com/gpu: 1}}\n";
+        assert_eq!(flaws(&RULE, pod)[0].severity, Some(Severity::Info));
     }
 
     #[test]

@@ -50,7 +50,8 @@ fn check(context: &Context<'_>) -> Vec<Flaw> {
         };
         let flaw = Flaw::new(it.file, span, message).also(&entry(asked), "handed out by a device plugin");
         flaws.push(if efa(it.container).is_some() {
-            flaw
+            // No device plugin hands out GDRCopy; what is mounted of it needs rights.
+            if host_paths(it.pod).any(|it| it.starts_with("/dev/gdr")) { flaw.severity(Severity::Info) } else { flaw }
         } else {
             flaw.severity(Severity::Info).confidence(Confidence::Likely).why(
                 "A privileged container sees every device of the node, the GPUs of its neighbours too, can write to the disks, load \
@@ -63,15 +64,15 @@ fn check(context: &Context<'_>) -> Vec<Flaw> {
 
 /// Whether a pod takes devices or parts of the node that no plugin hands out.
 fn reaches_devices(pod: &Pod) -> bool {
-    pod.volumes.iter().any(|it| match &it.source {
-        VolumeSource::HostPath(path) => {
-            &**path == "/"
-                || (["/dev", "/sys", "/proc", "/run", "/var/run", "/lib/modules"]
-                    .iter()
-                    .any(|it| path.starts_with(it))
-                    && &**path != "/dev/shm")
-        }
-        VolumeSource::EmptyDir { .. } | VolumeSource::Other => false,
+    let parts = ["/dev", "/sys", "/proc", "/run", "/var/run", "/lib/modules"];
+    host_paths(pod)
+        .any(|path| path == "/" || (path != "/dev/shm" && parts.iter().any(|it| path.starts_with(it))))
+}
+
+fn host_paths(pod: &Pod) -> impl Iterator<Item = &str> {
+    pod.volumes.iter().filter_map(|it| match &it.source {
+        VolumeSource::HostPath(path) => Some(&**path),
+        VolumeSource::EmptyDir { .. } | VolumeSource::Other => None,
     })
 }
 
@@ -109,5 +110,8 @@ mod tests {
         quiet(&RULE, &pod("cpu: 1", PRIVILEGED));
         let own = format!("{PRIVILEGED}  volumes:\n  - name: ib\n    hostPath: {{path: /dev/infiniband}}\n");
         quiet(&RULE, &pod("nvidia.com/gpu: 8", &own));
+        let copy = own.replace("/dev/infiniband", "/dev/gdrdrv");
+        let found = flaws(&RULE, &pod("nvidia.com/gpu: 8, vpc.amazonaws.com/efa: 4", &copy));
+        assert_eq!(found[0].severity, Some(Severity::Info));
     }
 }

@@ -1,6 +1,6 @@
 //! A pod with several GPUs and the 64 MiB of `/dev/shm` that a runtime gives.
 
-use evidence::submission::VolumeSource;
+use evidence::submission::{Container, VolumeSource};
 
 use super::{asking, called, command, counted, entry, flag, is_whole, shm};
 use crate::lint::{Context, Flaw, LintRule};
@@ -38,7 +38,8 @@ fn check(context: &Context<'_>) -> Vec<Flaw> {
             continue;
         }
         let Some(file) = context.files.get(it.file) else { continue };
-        if only_shows(&command(&file.tree, it.container)) {
+        let command = command(&file.tree, it.container);
+        if only_shows(it.container, &command) {
             continue;
         }
         let message = format!(
@@ -49,6 +50,12 @@ fn check(context: &Context<'_>) -> Vec<Flaw> {
         let mut flaw = Flaw::new(it.file, &entry(it.resource), message)
             .label("no mount at /dev/shm beside them")
             .confidence(Confidence::Likely);
+        // Tests load no data; only GPUs without a path between them need it there. To a runtime a job may add it.
+        let instances = context.instances(it.workload, it.pod);
+        let apart = instances.iter().any(|it| it.nvlink == Some(false));
+        if runtime || (is_benchmark(it.container, &command) && !apart) {
+            flaw = flaw.severity(Severity::Info).confidence(Confidence::Possible);
+        }
         let in_memory = |it: &&evidence::submission::Volume| {
             matches!(it.source, VolumeSource::EmptyDir { memory: true, .. })
         };
@@ -66,15 +73,27 @@ fn check(context: &Context<'_>) -> Vec<Flaw> {
     flaws
 }
 
-/// A command that looks at the GPUs and starts nothing on them.
-fn only_shows(command: &str) -> bool {
+/// A container that holds or shows the GPUs and starts nothing on them.
+fn only_shows(container: &Container, command: &str) -> bool {
     let program = command.trim().rsplit(' ').find(|it| !it.starts_with('-')).unwrap_or_default();
-    matches!(program.rsplit('/').next(), Some("nvidia-smi" | "rocm-smi"))
+    let image = container.image.as_ref().and_then(|it| it.0.rsplit('/').next()).unwrap_or_default();
+    let holds = matches!(image.split([':', '@']).next(), Some("pause" | "busybox"));
+    holds || matches!(program.rsplit('/').next(), Some("nvidia-smi" | "rocm-smi"))
+}
+
+/// A test of GPUs by name, image or command.
+fn is_benchmark(container: &Container, command: &str) -> bool {
+    let image = container.image.as_ref().map(|it| &*it.0).unwrap_or_default();
+    let name = container.name.as_deref().unwrap_or_default();
+    let tests = ["nccl-test", "rccl-test", "gpu-burn", "dcgm"];
+    let named = |it: &&str| tests.iter().any(|test| it.contains(test));
+    [name, image, command].iter().any(named) || command.contains("_perf ")
 }
 
 #[cfg(test)]
 mod tests {
     use super::RULE;
+    use crate::Severity;
     use crate::lint::testing::{flaws, quiet};
 
     fn pod(gpus: u32, more: &str) -> String {
@@ -97,6 +116,16 @@ mod tests {
     }
 
     #[test]
+    fn nccl_tests_may_do_without() {
+        let tests = pod(8, "").replace("name: train", "name: nccl-tests");
+        assert_eq!(flaws(&RULE, &tests)[0].severity, Some(Severity::Info));
+        let apart = "  nodeSelector: {node.kubernetes.io/instance-type: g6e.12xlarge}\n";
+        assert_eq!(flaws(&RULE, &format!("{tests}{apart}"))[0].severity, None);
+        let runtime = pod(8, "").replace("kind: Pod", "kind: ClusterTrainingRuntime");
+        assert_eq!(flaws(&RULE, &runtime)[0].severity, Some(Severity::Info));
+    }
+
+    #[test]
     fn quiet_where_there_is_shared_memory() {
         quiet(
             &RULE,
@@ -113,6 +142,7 @@ mod tests {
         quiet(&RULE, &pod(1, ""));
         quiet(&RULE, &pod(0, ""));
         quiet(&RULE, &pod(8, "    command: [/usr/bin/nvidia-smi, -L]\n"));
+        quiet(&RULE, &pod(8, "    image: registry.k8s.io/pause:3.9\n"));
         // The operator of Ray mounts one itself.
         quiet(&RULE, &pod(8, "").replace("kind: Pod", "kind: RayCluster"));
         quiet(
