@@ -270,7 +270,7 @@ fn bandwidth(text: &str) -> Result<f64, String> {
     let number = text.trim().trim_end_matches("GB/s").trim_end().parse::<f64>();
     number
         .ok()
-        .filter(|it| it.is_finite() && *it >= 0.0)
+        .filter(|it| (0.0..=1e6).contains(it))
         .ok_or_else(|| format!("`{text}` is no bandwidth in GB/s"))
 }
 

@@ -48,6 +48,8 @@ fn main() -> ExitCode {
 
 /// Says something beside the answer.
 fn complain(text: &str) {
+    // Names of files and lines of them may hold anything.
+    let text: String = text.chars().filter(|it| *it == '\n' || !it.is_control()).collect();
     let _ = writeln!(io::stderr(), "{text}");
 }
 

@@ -5,7 +5,7 @@ use std::io::{self, BufWriter, Read as _, Write};
 use std::path::Path;
 
 use evidence::{Case, topology};
-use fabric::machine::{Nic, NvEnd, Place};
+use fabric::machine::{Nic, NvEnd, PciLink, Place};
 use fabric::{Machine, gpu};
 use nccl::{Layout, Settings};
 use report::Style;
@@ -79,6 +79,8 @@ fn subject(args: &args::Topo) -> Result<Subject, String> {
         for gpu in &mut subject.machine.gpus {
             gpu.model = Some(model.name.as_str().into());
             gpu.compute = Some(model.compute);
+            let link = model.pcie_gen.and_then(PciLink::generation);
+            gpu.link = gpu.link.or(link.map(|it| PciLink { width: model.pcie_lanes, ..it }));
         }
     }
     guess_compute(&mut subject);
@@ -263,7 +265,11 @@ fn ask(args: &args::Topo, subject: Subject) -> Result<Topo, String> {
         layout,
         collective: args.collective.unwrap_or(fabric::Collective::AllReduce),
         sizes: if args.collective.is_some() { many } else { few },
-        overlay: subject.overlay,
+        // Several machines are drawn side by side, with or without a ring.
+        overlay: subject.overlay.or_else(|| {
+            let nodes = nodes.filter(|it| *it > 1)?;
+            Some(TopoOverlay { name: String::new(), nodes, edges: Vec::new() })
+        }),
         graphs: subject.graphs,
         notes: subject.notes,
     };

@@ -117,8 +117,27 @@ impl Tree {
     }
 
     /// The key and value of this name. Of several the last counts, as in Kubernetes.
+    ///
+    /// What is merged in by `<<` counts where the mapping itself does not have the name.
     pub fn entry(&self, id: NodeId, name: &str) -> Option<(NodeId, NodeId)> {
-        self.entries(id).iter().rev().find(|it| self.text(it.0) == Some(name)).copied()
+        let mut open = vec![id];
+        // Merged mappings can merge others; no manifest goes this far.
+        for _ in 0..64 {
+            let id = open.pop()?;
+            let own =
+                |name: &str| self.entries(id).iter().rev().find(|it| self.text(it.0) == Some(name)).copied();
+            if let Some(found) = own(name) {
+                return Some(found);
+            }
+            if let Some((_, merged)) = own("<<") {
+                // Of several the first counts, so it is looked at first.
+                match &self.node(merged).kind {
+                    Kind::Sequence(items) => open.extend(items.iter().rev()),
+                    _ => open.push(merged),
+                }
+            }
+        }
+        None
     }
 
     /// The value of this name.
@@ -291,6 +310,15 @@ mod tests {
         let tree = Tree::read(&text).unwrap();
         assert_eq!(tree.items(tree.get(tree.documents[0], "a59").unwrap()).len(), 10);
         assert!(tree.nodes.len() < 1000);
+    }
+
+    #[test]
+    fn merged_mappings_count_where_there_is_nothing_else() {
+        let text = "base: &base {a: 1, b: 2}\nmore: &more {c: 3, a: 9}\nuse:\n  <<: [*base, *more]\n  b: 4\n";
+        let tree = Tree::read(text).unwrap();
+        let used = tree.get(tree.documents[0], "use").unwrap();
+        let number = |name| tree.get(used, name).and_then(|it| tree.integer(it));
+        assert_eq!((number("a"), number("b"), number("c"), number("d")), (Some(1), Some(4), Some(3), None));
     }
 
     #[test]

@@ -97,7 +97,18 @@ pub(crate) fn ways(collective: Collective, cluster: &Cluster) -> Vec<Way> {
         return Vec::new();
     }
     match collective {
-        Collective::AllReduce => job.all_reduce(),
+        Collective::AllReduce => {
+            let allowed = cluster.allowed;
+            let all = job.all_reduce();
+            let wanted = |it: &Way| match it.algorithm {
+                Algorithm::Ring => allowed.ring,
+                Algorithm::Tree => allowed.tree,
+                Algorithm::Nvls | Algorithm::NvlsTree => allowed.nvls,
+                Algorithm::Pairs => true,
+            };
+            // Where nothing asked for is possible, as a tree inside one node, NCCL takes the ring here.
+            if all.iter().any(wanted) { all.into_iter().filter(|it| wanted(it)).collect() } else { all }
+        }
         Collective::AllGather | Collective::ReduceScatter => vec![job.ring(1.0, true)],
         Collective::Broadcast | Collective::Reduce => vec![job.ring(1.0, false)],
         Collective::AllToAll => vec![job.pairs()],
@@ -288,8 +299,8 @@ fn inside(cluster: &Cluster) -> (f64, Ceiling, bool) {
 
 fn pci(cluster: &Cluster, peer_to_peer: bool) -> (f64, Ceiling, bool) {
     let ring = &constants().ring;
-    // Generation 4 where nobody tells.
-    let link = cluster.pci.unwrap_or(24.0);
+    // A mesh whose GPUs no ring joins, of unknown links: as slow as generation 3.
+    let link = cluster.pci.unwrap_or(12.0);
     if peer_to_peer {
         (link * ring.peer, Ceiling::Pci, false)
     } else {

@@ -3,8 +3,8 @@
 use std::ops::RangeInclusive;
 
 use fabric::machine::{Machine, NicKind, NvEnd, NvLink};
-use fabric::{Transport, link};
-use nccl::{Job, Layout, Paths, Settings};
+use fabric::{Transport, Version, link};
+use nccl::{Job, Layout, Network, Paths, Settings};
 
 use crate::rings::{self, Mesh, Rings};
 
@@ -29,6 +29,45 @@ pub struct Cluster {
     pub pci: Option<f64>,
     /// How machines are joined.
     pub between: Option<Between>,
+    /// What the release and the variables of NCCL allow.
+    pub allowed: Allowed,
+}
+
+/// Which algorithms NCCL may take.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Allowed {
+    /// Rings.
+    pub ring: bool,
+    /// Trees.
+    pub tree: bool,
+    /// Sums in the switches.
+    pub nvls: bool,
+}
+
+impl Default for Allowed {
+    fn default() -> Self {
+        Self { ring: true, tree: true, nvls: true }
+    }
+}
+
+impl Allowed {
+    /// By release, `NCCL_ALGO` and `NCCL_NVLS_ENABLE`. A list that names nothing known forbids nothing: other collectives use it.
+    fn new(settings: &Settings) -> Self {
+        let mut allowed = Self::default();
+        if let Some(list) = settings.text("NCCL_ALGO").filter(|it| !it.contains([':', ';'])) {
+            let (list, not) = list.strip_prefix('^').map_or((list, false), |it| (it, true));
+            let named = |name: &str| list.split(',').any(|it| it.trim().eq_ignore_ascii_case(name)) != not;
+            let asked =
+                Self { ring: named("ring"), tree: named("tree"), nvls: named("nvls") || named("nvlstree") };
+            if asked.ring || asked.tree || asked.nvls {
+                allowed = asked;
+            }
+        }
+        let off = settings.text("NCCL_NVLS_ENABLE").is_some_and(|it| it.trim() == "0");
+        // NVLS came with 2.17.
+        allowed.nvls &= !off && settings.version >= Version::new(2, 17, 0);
+        allowed
+    }
 }
 
 /// How the GPUs of one machine are joined.
@@ -115,16 +154,21 @@ impl Cluster {
             });
             Inside::Mesh { links: ends.collect(), bandwidth }
         };
+        let socket = settings.network(machine) == Network::Socket;
         let between = machine.nics.first().and_then(|nic| {
             let rate = nic.rate?;
             Some(Between {
-                kind: nic.kind,
+                // NCCL_NET=Socket: the plugin and InfiniBand are not asked.
+                kind: if socket { NicKind::Ethernet } else { nic.kind },
                 nics: u32::try_from(machine.nics.len()).unwrap_or(u32::MAX),
                 gbps: rate.0,
-                gpudirect: nic.gpudirect.unwrap_or(false) && gpudirect(machine, settings),
+                gpudirect: !socket && nic.gpudirect.unwrap_or(false) && gpudirect(machine, settings),
                 efa: instance.and_then(|it| it.efa_version),
             })
         });
+        if matches!(inside, Inside::Pci { .. }) && gpus > 1 && first.link.is_none() {
+            return Err(Impossible("the PCI Express links of the GPUs are not told".to_owned()));
+        }
         let cluster = Self {
             machine: name,
             nodes,
@@ -135,6 +179,7 @@ impl Cluster {
             inside,
             pci: first.link.map(link::pci).filter(|it| it.is_finite() && *it > 0.0),
             between,
+            allowed: Allowed::new(settings),
         };
         cluster.checked()
     }

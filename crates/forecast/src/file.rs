@@ -193,9 +193,10 @@ fn kind(kind: Kind) -> NicKind {
     }
 }
 
-/// `nvlink4`, `pcie5`, `shm`; without a word, what the GPU is built for.
+/// `nvlink4`, `pcie` (cards below one switch), `shm` (cards at the CPU); without a word, what the GPU is built for.
 fn intra(word: Option<&str>, model: &gpu::GpuModel) -> Result<Intra, Impossible> {
-    let word = word.unwrap_or(if model.nvlink.is_some() { "nvlink" } else { "pcie" }).to_lowercase();
+    // Cards mostly hang at the CPU, where NCCL goes through host memory.
+    let word = word.unwrap_or(if model.nvlink.is_some() { "nvlink" } else { "shm" }).to_lowercase();
     if word == "shm" {
         return Ok(Intra::SharedMemory);
     }

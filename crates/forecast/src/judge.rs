@@ -188,5 +188,8 @@ fn explain(collective: Collective, cluster: &Cluster, bytes: u64, measured: f64)
     }
     found.dedup();
     found.truncate(3);
+    if found.is_empty() {
+        found.push("nothing that plumb models gives this number: run with NCCL_DEBUG=INFO and give the log to `plumb doctor`".to_owned());
+    }
     found
 }

@@ -9,7 +9,7 @@ mod normal;
 mod rings;
 
 pub use algorithm::{Algorithm, Ceiling};
-pub use cluster::{Between, Cluster, Impossible, Inside};
+pub use cluster::{Allowed, Between, Cluster, Impossible, Inside};
 pub use file::{Description, describe_file, known, parse_pods, read};
 pub use judge::{Judgement, Verdict, describe, judge};
 pub use normal::{Normal, normal};

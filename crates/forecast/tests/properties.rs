@@ -2,7 +2,7 @@
 
 use fabric::machine::NicKind;
 use fabric::{Collective, Version, catalogue, gpu};
-use forecast::{Between, Cluster, Inside, Normal, Verdict, describe, judge, normal, read};
+use forecast::{Allowed, Between, Cluster, Inside, Normal, Verdict, describe, judge, normal, read};
 use nccl::Settings;
 use proptest::prelude::*;
 use proptest::sample::select;
@@ -54,7 +54,7 @@ fn cluster() -> impl Strategy<Value = Cluster> {
             let gpus_there = pods * gpus + more;
             let between = Some(between);
             let machine = "machine".to_owned();
-            Cluster { machine, nodes, pods, gpus, gpus_there, compute, inside, pci, between }.checked().ok()
+            Cluster { machine, nodes, pods, gpus, gpus_there, compute, inside, pci, between, allowed: Allowed::default() }.checked().ok()
         },
     )
 }

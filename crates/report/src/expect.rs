@@ -104,7 +104,12 @@ impl Expect {
 
     /// For people.
     pub fn text(&self, style: Style, out: &mut impl Write) -> io::Result<()> {
-        let bold = |text: &str| if style.colour { format!("\x1b[1m{text}\x1b[0m") } else { text.to_owned() };
+        let colour = match self.verdict.as_deref() {
+            Some("normal") => "\x1b[1;32m",
+            Some(_) => "\x1b[1;33m",
+            None => "\x1b[1m",
+        };
+        let bold = |text: &str| if style.colour { format!("{colour}{text}\x1b[0m") } else { text.to_owned() };
         let head = match (self.verdict.as_deref(), self.measured) {
             (Some("normal"), Some(measured)) => format!("yes: {measured} GB/s is normal"),
             (Some("low"), Some(measured)) => format!("low: {measured} GB/s is less than this hardware gives"),
@@ -169,7 +174,7 @@ impl Expect {
 }
 
 /// Four digits tell all that is known.
-fn rounded(number: f64) -> f64 {
+pub(crate) fn rounded(number: f64) -> f64 {
     rounded_to(number, 4)
 }
 

@@ -520,7 +520,15 @@ pub(crate) fn bytes(n: u64) -> String {
 
 /// Without control characters: a log must not command the terminal.
 pub(crate) fn clean(text: &str) -> String {
-    text.chars().map(|it| if it == '\t' { ' ' } else { it }).filter(|it| !it.is_control()).collect()
+    text.chars()
+        .map(|it| if it == '\t' { ' ' } else { it })
+        .filter(|it| !it.is_control() && !turns(*it))
+        .collect()
+}
+
+/// Whether a character changes the direction in which the others are shown.
+fn turns(character: char) -> bool {
+    matches!(character, '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
 }
 
 pub(crate) fn width(text: &str) -> usize {
@@ -584,6 +592,7 @@ mod tests {
     #[test]
     fn logs_do_not_command_the_terminal() {
         assert_eq!(clean("a\u{1b}[31mb\tc\u{7}"), "a[31mb c");
+        assert_eq!(clean("a\u{202e}gnp\u{2066}"), "agnp");
     }
 
     #[test]

@@ -99,7 +99,14 @@ impl Launch {
             let module = self.launcher == Launcher::Torchrun && matches!(name.as_str(), "-m" | "--module");
             starts || module || it.text.ends_with(".py") || name.ends_with("_perf") || name == "--"
         };
-        let end = self.words.iter().skip(1).position(program).map_or(self.words.len(), |it| it + 1);
+        // A path that is no option's value is the program too.
+        let path = |at: usize, it: &Word| {
+            let before = at.checked_sub(1).and_then(|it| self.words.get(it));
+            it.text.starts_with(['/', '.'])
+                && before.is_some_and(|it| !it.text.starts_with('-') || it.text.contains('='))
+        };
+        let ends = |(at, it): &(usize, &Word)| program(it) || path(*at, it);
+        let end = self.words.iter().enumerate().skip(1).find(ends).map_or(self.words.len(), |it| it.0);
         self.words.get(..end).unwrap_or_default()
     }
 
@@ -208,14 +215,34 @@ fn launcher(words: &[Word]) -> Option<(Launcher, usize)> {
     None
 }
 
-/// Takes the variables and launches of one text of a shell.
+/// Takes the variables and launches of one text of a shell, and of the text that it gives to another: `srun bash -c "..."`.
 pub(super) fn take(submission: &mut Submission, text: &str, base: usize, owner: Option<Owner>) {
     for command in words(text, base) {
-        assignments(submission, &command, owner);
-        if let Some((launcher, at)) = launcher(&command) {
-            push(submission, launcher, command.get(at..).unwrap_or_default(), owner);
+        take_command(submission, &command, owner);
+        if let Some((inner, base)) = quoted(submission, &command) {
+            for command in words(&inner, base) {
+                take_command(submission, &command, owner);
+            }
         }
     }
+}
+
+fn take_command(submission: &mut Submission, command: &[Word], owner: Option<Owner>) {
+    assignments(submission, command, owner);
+    if let Some((launcher, at)) = launcher(command) {
+        push(submission, launcher, command.get(at..).unwrap_or_default(), owner);
+    }
+}
+
+/// The text after `bash -c`, as it stands in the file, with its beginning.
+fn quoted(submission: &Submission, command: &[Word]) -> Option<(String, usize)> {
+    let name = |it: &Word| it.text.rsplit('/').next().unwrap_or_default().to_owned();
+    let shell = command.iter().position(|it| matches!(name(it).as_str(), "bash" | "sh"))?;
+    let rest = command.get(shell + 1..)?;
+    let flag = rest.iter().take(3).position(|it| it.text.starts_with('-') && it.text.ends_with('c'))?;
+    let range = rest.get(flag + 1)?.range.clone();
+    let source = submission.text.get(range.clone())?;
+    source.starts_with(['"', '\'']).then(|| inner(source, range.start))
 }
 
 /// A launch, and the one that it starts in its turn: `srun torchrun ...`.
@@ -374,6 +401,17 @@ mod tests {
             (it.launches[0].has(&["--nproc-per-node"]), it.launches[1].has(&["--nnodes"])),
             (false, false)
         );
+    }
+
+    #[test]
+    fn a_text_given_to_another_shell_is_read() {
+        let text = "#!/bin/sh\nsrun -N 2 bash -lc 'export NCCL_DEBUG=INFO; torchrun \\\n --nnodes=2 /app/train --nnodes=9'\npython -c 'import torchrun'\n";
+        let it = Submission::read("job.sh", text).unwrap();
+        let all: Vec<Launcher> = it.launches.iter().map(|it| it.launcher).collect();
+        assert_eq!(all, [Launcher::Srun, Launcher::Torchrun]);
+        assert_eq!((it.launches[1].number(&["--nnodes"]), it.launches[1].own().len()), (Some(2), 2));
+        let place = it.launches[1].words[0].range.clone();
+        assert_eq!((&text[place], &*it.settings[0].name), ("torchrun", "NCCL_DEBUG"));
     }
 
     #[test]

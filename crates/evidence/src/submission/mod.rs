@@ -7,6 +7,7 @@
 //! The pod template is found in one place, [`pod`], whatever kind of object carries it.
 
 mod command;
+mod config_map;
 mod pod;
 mod quantity;
 mod script;
@@ -135,6 +136,7 @@ impl Submission {
         }
         it.tree = Tree::read(text)?;
         pod::read(&mut it);
+        config_map::read(&mut it);
         if it.workloads.is_empty() && it.objects.iter().all(|object| object.kind.is_empty()) {
             let settings = ["zero_optimization", "train_batch_size", "train_micro_batch_size_per_gpu"];
             let deepspeed = it

@@ -69,7 +69,9 @@ fn links((compute, most): (u32, u32), version: Version, bandwidth: f64) -> Optio
 
 /// The links of `n` GPUs, given the number for each pair.
 pub(super) fn of_pairs(n: usize, pair: &dyn Fn(usize, usize) -> u32, notes: &mut Vec<String>) -> Vec<NvLink> {
-    let widest = |gpu: usize| (0..n).filter(|it| *it != gpu).map(|it| pair(gpu, it)).max().unwrap_or(0);
+    let most_of = |gpu: usize| (0..n).filter(|it| *it != gpu).map(|it| pair(gpu, it)).max().unwrap_or(0);
+    let all: Vec<u32> = (0..n).map(most_of).collect();
+    let widest = |gpu: usize| all.get(gpu).copied().unwrap_or(0);
     let total =
         |gpu: usize| (0..n).filter(|it| *it != gpu).fold(0_u32, |sum, it| sum.saturating_add(pair(gpu, it)));
     if switched(n, &widest, &total, pair, notes) {

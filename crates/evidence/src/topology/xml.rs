@@ -30,6 +30,9 @@ const MOST_BRIDGES: usize = 4096;
 /// The longest text an attribute is read with. NCCL's own limit is 255.
 const LONGEST: usize = 4096;
 
+/// The most attributes of a tag. NCCL itself stops at some dozen.
+const MOST_ATTRIBUTES: usize = 256;
+
 /// The longest document. NCCL itself stops at some thousand tags.
 const LONGEST_TEXT: usize = 64 << 20;
 
@@ -49,7 +52,13 @@ pub(super) fn read(text: &[u8], line: u64) -> Result<Topology, Trouble> {
     if length > LONGEST_TEXT {
         return Err(Trouble::at(line, "the XML is larger than 64 MiB"));
     }
-    let text = String::from_utf8_lossy(text.get(..length).unwrap_or_default());
+    let text = text.get(..length).unwrap_or_default();
+    // Attributes are compared with each other: a million of them in one tag would take hours.
+    if let Some(at) = crowded_tag(text) {
+        let before = memchr::memchr_iter(b'\n', text.get(..at).unwrap_or_default()).count();
+        return Err(Trouble::at(line + before as u64, "more than 256 attributes in a tag"));
+    }
+    let text = String::from_utf8_lossy(text);
     let options = ParsingOptions { nodes_limit: MOST_NODES, ..ParsingOptions::default() };
     let document = Document::parse_with_options(&text, options).map_err(|it| {
         let at = line + u64::from(it.pos().row).saturating_sub(1);
@@ -67,6 +76,20 @@ pub(super) fn read(text: &[u8], line: u64) -> Result<Topology, Trouble> {
         Kind::GraphXml => graph_xml::read(root, line),
         _ => system(root, line, &place),
     }
+}
+
+/// Where a tag begins that has more attributes than any that NCCL writes.
+fn crowded_tag(text: &[u8]) -> Option<usize> {
+    let mut begin = 0;
+    for end in memchr::memchr_iter(b'>', text).chain([text.len()]) {
+        let tag = text.get(begin..end).unwrap_or_default();
+        let at = memchr::memchr(b'<', tag).unwrap_or(tag.len());
+        if memchr::memchr_iter(b'=', tag).count() > MOST_ATTRIBUTES {
+            return Some(begin + at);
+        }
+        begin = end + 1;
+    }
+    None
 }
 
 /// A tag and what it hangs below.
@@ -237,7 +260,7 @@ fn nic(node: Node<'_, '_>, at: Place, pci: Option<Node<'_, '_>>, order: usize) -
         bus: pci.and_then(|it| attribute(it, "busid")).and_then(BusId::parse),
         link: pci.and_then(pci_link),
         rate: number::<f64>(node, "speed")
-            .filter(|it| it.is_finite() && *it > 0.0)
+            .filter(|it| (1.0..=1e8).contains(it))
             .map(|it| GigabitsPerSecond(it / 1000.0)),
         gpudirect: number::<i32>(node, "gdr").map(|it| it != 0),
         latency: number::<f64>(node, "latency").filter(|it| it.is_finite() && *it > 0.0),
@@ -269,6 +292,9 @@ fn nvlinks(
             _ => None,
         };
         let count = number::<u32>(*node, "count").unwrap_or(1);
+        if count == 0 {
+            continue;
+        }
         match to {
             Some(to) => {
                 let sum = counts.entry((*from, to)).or_default();

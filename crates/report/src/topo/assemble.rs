@@ -13,6 +13,7 @@ use super::model::{
     TopoOrder, TopoOverlay, TopoPath, TopoSocket, TopoTransport,
 };
 use super::overlay;
+use crate::expect::rounded;
 
 /// More GPUs than this have no matrix: nobody reads one, and it grows with the square.
 const MATRIX: usize = 64;
@@ -57,6 +58,18 @@ impl Topo {
                 Vec::new()
             }
         };
+        if groups_nics(machine) && seen.nics.len() < machine.nics.len() {
+            let each = machine.nics.len() / seen.nics.len().max(1);
+            notes.push(format!(
+                "aws-ofi-nccl makes one device of {each} NICs beside a GPU: NCCL sees {}, named by the first of each.",
+                seen.nics.len()
+            ));
+        }
+        if machine.sockets.iter().all(|it| it.maker == Maker::Unknown) && far(&job, &layout) {
+            unknown.push(
+                "Who made the CPU is not told: NCCL allows P2P through it on some AMD machines.".to_owned(),
+            );
+        }
         if normal.iter().any(|it| !it.calibrated) {
             notes.push(
                 "No published measurement of such a machine stands behind these bandwidths: their intervals are wide."
@@ -131,6 +144,12 @@ fn predict(job: &Job, edge: &mut TopoEdge) {
             transport.family().clone_into(&mut edge.family);
         }
     }
+}
+
+/// Whether GPUs are too far apart for P2P by NCCL's own rule.
+fn far(job: &Job, layout: &Layout) -> bool {
+    let local = layout.ranks_per_node().min(MATRIX as u64);
+    (1..local).any(|it| matches!(job.transport(0, it).map(|it| it.reason), Some(nccl::Reason::TooFar { .. })))
 }
 
 fn groups_nics(machine: &Machine) -> bool {
@@ -458,10 +477,10 @@ fn normal(
         Some(TopoNormal {
             collective: collective.name().to_owned(),
             bytes: *bytes,
-            low: it.low,
-            expected: it.expected,
-            high: it.high,
-            time_us: it.time,
+            low: rounded(it.low),
+            expected: rounded(it.expected),
+            high: rounded(it.high),
+            time_us: rounded(it.time),
             algorithm: algorithm.to_owned(),
             ceiling: ceiling.to_owned(),
             calibrated: it.measured,

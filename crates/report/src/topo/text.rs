@@ -35,7 +35,7 @@ pub fn text(topo: &Topo, style: Style, out: &mut impl Write) -> io::Result<()> {
         page.job(job, out)?;
     }
     page.graphs(&topo.graphs, out)?;
-    if let Some(overlay) = &topo.overlay {
+    if let Some(overlay) = topo.overlay.as_ref().filter(|it| !it.edges.is_empty()) {
         page.overlay(topo, overlay, out)?;
     }
     page.normal(&topo.normal, out)?;

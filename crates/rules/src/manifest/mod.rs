@@ -80,7 +80,7 @@ pub struct Request {
     pub namespace: Option<String>,
     /// The availability zone, or none for any one.
     pub zone: Option<String>,
-    /// The queue of Kueue, which starts all pods or none.
+    /// The queue of Kueue, which starts all pods or none; for Slurm the partition.
     pub queue: Option<String>,
     /// nccl-tests instead of training. A command then replaces `all_reduce_perf` with its usual sizes.
     pub nccl_tests: bool,

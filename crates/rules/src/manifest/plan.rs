@@ -37,7 +37,12 @@ impl Plan {
         let name = label("name", request.name.as_deref().unwrap_or(usual), 50)?;
         let namespace = request.namespace.as_deref().map(|it| label("namespace", it, 63)).transpose()?;
         let zone = request.zone.as_deref().map(|it| label("zone", it, 63)).transpose()?;
-        let queue = request.queue.as_deref().map(|it| label("queue", it, 63)).transpose()?;
+        let queue = request.queue.as_deref().map(|it| queue(it, request.kind)).transpose()?;
+        if request.kind == Kind::Sbatch && (namespace.is_some() || zone.is_some()) {
+            return Err(
+                "a script for Slurm has no namespace and no zone: name a partition as its queue".to_owned()
+            );
+        }
         let image = request.image.as_deref().map(|it| image(it, request.kind)).transpose()?;
         if image.is_none() && request.kind != Kind::Sbatch {
             return Err("a pod needs an image: --image REGISTRY/NAME:TAG".to_owned());
@@ -166,6 +171,18 @@ fn label(what: &str, text: &str, most: usize) -> Result<String, String> {
     Err(format!(
         "{what} {text:?}: take at most {most} lowercase letters, digits and hyphens, the first a letter, the last no hyphen"
     ))
+}
+
+/// A queue of Kueue, or a partition of Slurm.
+fn queue(text: &str, kind: Kind) -> Result<String, String> {
+    if kind != Kind::Sbatch {
+        return label("queue", text, 63);
+    }
+    let letters = text.bytes().all(|it| it.is_ascii_alphanumeric() || b"_.-".contains(&it));
+    if letters && text.starts_with(|it: char| it.is_ascii_alphanumeric()) && text.len() <= 63 {
+        return Ok(text.to_owned());
+    }
+    Err(format!("queue {text:?}: take the name of a partition"))
 }
 
 /// A reference to an image. A script may also name a file for enroot.

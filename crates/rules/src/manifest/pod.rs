@@ -93,7 +93,7 @@ fn fabric(plan: &Plan) -> bool {
     plan.nodes > 1 && plan.hardware.domain.is_some()
 }
 
-/// What lets a pod onto nodes with GPUs; `also` are other taints.
+/// What lets a pod onto nodes with GPUs: the usual taints.
 pub(super) fn tolerations(plan: &Plan) -> String {
     let mut keys = vec!["nvidia.com/gpu"];
     if plan.efa > 0 {
@@ -203,7 +203,8 @@ fn container(plan: &Plan, shape: Shape<'_>) -> String {
     text
 }
 
-/// What is requested and limited alike.
+/// What is requested and limited alike. The huge pages are those of AWS's own manifests
+/// (awsome-distributed-ai, `micro-benchmarks/nccl-tests/kubernetes/nccl-tests.yaml`); nodes with the driver of EFA keep 5128 of them.
 fn resources(plan: &Plan) -> String {
     let mut text = String::new();
     if let Some(memory) = plan.memory() {

@@ -18,6 +18,9 @@ pub(super) fn write(plan: &Plan) -> Result<String, String> {
     if plan.whole() {
         text.push_str("# Whole nodes with all their memory: neighbours would share the network.\n#SBATCH --exclusive\n#SBATCH --mem=0\n");
     }
+    if let Some(partition) = &plan.queue {
+        text.push_str(&format!("#SBATCH --partition={partition}\n"));
+    }
     if plan.hardware.aws {
         text.push_str(&format!(
             "# Where nodes carry their type as a feature, as on AWS ParallelCluster, remove one #:\n##SBATCH --constraint={}\n",

@@ -225,6 +225,18 @@ fn a_queue_makes_it_a_gang() {
 }
 
 #[test]
+fn a_queue_of_slurm_is_a_partition() {
+    let slurm =
+        |queue: &str| Request { queue: Some(queue.to_owned()), ..request(Kind::Sbatch, "p5.48xlarge", 4) };
+    assert!(read(&slurm("gpu_large")).text.contains("\n#SBATCH --partition=gpu_large\n"));
+    for queue in ["", "a b", "a\n#SBATCH --nodes=9", "-x"] {
+        write(&slurm(queue)).unwrap_err();
+    }
+    let error = write(&Request { namespace: Some("a".to_owned()), ..slurm("gpu") }).unwrap_err();
+    assert!(error.contains("no namespace"), "{error}");
+}
+
+#[test]
 fn namespace_and_zone_are_written() {
     for kind in Kind::ALL.into_iter().filter(|it| *it != Kind::Sbatch) {
         let it = Request {

@@ -1,6 +1,6 @@
 //! Communication that waits for computation to end.
 
-use super::config::{REFERENCE, configs};
+use super::config::{REFERENCE, configs, place};
 use crate::lint::{Context, Flaw, LintRule};
 use crate::{Confidence, Severity};
 
@@ -23,7 +23,10 @@ fn check(context: &Context<'_>) -> Vec<Flaw> {
         let stage = config.stage().filter(|it| *it > 0);
         if let (Some(stage), Some(false), Some(span)) = (stage, config.bool(&path), config.span(&path)) {
             let message = format!("overlap_comm is off in stage {stage}");
-            flaws.push(Flaw::new(config.file, &span, message).confidence(Confidence::Likely));
+            // Inside one node it costs little.
+            let far = place(context).is_some_and(|it| it.nodes > 1);
+            let confidence = if far { Confidence::Likely } else { Confidence::Possible };
+            flaws.push(Flaw::new(config.file, &span, message).confidence(confidence));
         }
     }
     flaws

@@ -187,7 +187,8 @@ pub(in crate::lint) fn asks<'a>(context: &Context<'a>) -> Vec<Ask<'a>> {
     for (file, submission) in context.files.iter().enumerate() {
         for (index, workload) in submission.workloads.iter().enumerate() {
             let mut asks: Vec<Ask<'a>> = Vec::new();
-            for pod in &workload.pods {
+            // What a trainer asks for is read below, with what its runtime and overrides say.
+            for pod in workload.pods.iter().filter(|it| !it.partial) {
                 asks.push(of_pod(context, (file, submission), workload, pod));
             }
             asks.extend(of_trainer(context, (file, submission), &workload.kind, workload.root));

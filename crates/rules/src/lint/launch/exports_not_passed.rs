@@ -30,7 +30,8 @@ fn one(scene: &Scene<'_>) -> Option<Flaw> {
         None => {
             let it =
                 sbatch::directive(submission, "export").filter(|it| it.value.eq_ignore_ascii_case("none"))?;
-            (it.value.into(), it.span)
+            let span = it.span(submission);
+            (it.value.into(), span)
         }
     };
     let all = value.to_ascii_uppercase().split(',').any(|it| it == "ALL") || value.contains('$');

@@ -77,6 +77,7 @@ mod tests {
 
     #[test]
     fn one_task_a_node_is_quiet() {
+        quiet(&RULE, &script(8, "srun --ntasks-per-node=1 bash -c 'torchrun --nproc-per-node=8 t.py'"));
         quiet(&RULE, &script(1, "srun torchrun --nproc-per-node=8 t.py"));
         quiet(&RULE, &script(8, "srun --ntasks-per-node=1 torchrun --nproc-per-node=8 t.py"));
         quiet(&RULE, &script(8, "srun -n 4 torchrun --nproc-per-node=8 t.py"));

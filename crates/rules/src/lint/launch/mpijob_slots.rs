@@ -97,7 +97,7 @@ fn of_mpirun(scene: &Scene<'_>, workload: &Workload, slots: &Count) -> Option<Fl
         "-map-by",
     ]);
     if let Some(ranks) =
-        scene.number(&["-np", "-n", "--np", "-c"]).filter(|it| it.value > all && scene.processes().is_none())
+        scene.number(&["-np", "-n", "--np"]).filter(|it| it.value > all && scene.processes().is_none())
     {
         let message = format!(
             "mpirun asks for {} ranks, and {} workers with {} slots hold {all}",

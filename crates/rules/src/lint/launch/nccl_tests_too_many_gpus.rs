@@ -34,9 +34,11 @@ fn one(context: &Context<'_>, scene: &Scene<'_>) -> Option<Flaw> {
     let each = gpus.saturating_mul(threads);
     let place = tests.option(&["-g", "--ngpus"]).or_else(|| tests.option(&["-t", "--nthreads"]));
     let place = place.map_or_else(|| inner.span(), |it| inner.word(it));
-    let direct = scene.launch.launcher == Launcher::NcclTests;
-    let per_node = if direct { None } else { scene.processes() };
-    let ranks = if direct { None } else { scene.number(&["-np", "-n", "--np", "--ntasks"]) };
+    // `mpirun bash -c "all_reduce_perf ..."` is started by mpirun too.
+    let starter = if scene.launch.launcher == Launcher::NcclTests { scene.outer() } else { Some(*scene) };
+    let direct = starter.is_none();
+    let per_node = starter.and_then(|it| it.processes());
+    let ranks = starter.and_then(|it| it.number(&["-np", "-n", "--np", "--ntasks"]));
 
     // What one node has: asked for, told by the type, or at most what any type has.
     let asked = scene.gpus();
@@ -132,6 +134,13 @@ mod tests {
         let given = Given { instance: Some("g6e.12xlarge".to_owned()), ..Given::default() };
         let found = flaws_given(&RULE, "#!/bin/sh\n./all_reduce_perf -g 8\n", &given);
         assert_eq!(found[0].message, "one process asks for 8 GPUs, and there are 4");
+    }
+
+    #[test]
+    fn a_shell_between_changes_nothing() {
+        let text = "#!/bin/sh\nmpirun -np 16 -N 2 bash -c 'all_reduce_perf -b 8 -e 1G -g 8'\n";
+        assert!(flaws(&RULE, text)[0].message.contains("16 GPUs on a node"));
+        quiet(&RULE, &text.replace("-g 8", "-g 1"));
     }
 
     #[test]

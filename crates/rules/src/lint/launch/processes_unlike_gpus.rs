@@ -168,6 +168,7 @@ mod tests {
             "torchrun --nproc_per_node=$GPUS t.py",
             "torchrun ${ARGS} t.py",
             "accelerate launch --num_machines 4 --num_processes 32 t.py",
+            "accelerate launch --config_file c.yaml --num_processes 32 t.py",
             "pip install deepspeed",
             "CUDA_VISIBLE_DEVICES=0 torchrun --nproc_per_node=1 t.py",
             "torchrun --help",

@@ -68,7 +68,7 @@ fn nodes(scene: &Scene<'_>) -> Option<Flaw> {
 
 /// `-np` against `-N` and the nodes.
 fn ranks(scene: &Scene<'_>) -> Option<Flaw> {
-    let ranks = scene.number(&["-np", "-n", "--np", "-c"])?;
+    let ranks = scene.number(&["-np", "-n", "--np"])?;
     let each = scene.processes().filter(|it| it.value > 0)?;
     let label = |flaw: Flaw| {
         flaw.label(format!("{} ranks", ranks.value)).also(&each.span, format!("{} a node", each.value))

@@ -1,5 +1,7 @@
 //! What a script asks of Slurm: its `#SBATCH` lines.
 
+use std::ops::Range;
+
 use evidence::submission::{Kind, Submission, words};
 use evidence::yaml::Span;
 
@@ -12,9 +14,19 @@ pub(super) struct Directive {
     pub(super) name: Box<str>,
     /// Its value; empty where it has none.
     pub(super) value: Box<str>,
-    /// Its place.
-    pub(super) span: Span,
+    /// Its bytes.
+    range: Range<usize>,
 }
+
+impl Directive {
+    /// Its place.
+    pub(super) fn span(&self, submission: &Submission) -> Span {
+        submission.span(self.range.clone())
+    }
+}
+
+/// The most options that are read.
+const MOST: usize = 200;
 
 /// All options, up to the first command, where Slurm ends too. A job of several kinds of nodes has none that hold for all.
 pub(super) fn directives(submission: &Submission) -> Vec<Directive> {
@@ -24,13 +36,16 @@ pub(super) fn directives(submission: &Submission) -> Vec<Directive> {
     }
     let mut at = 0;
     for line in submission.text.split_inclusive('\n') {
+        if all.len() >= MOST {
+            break;
+        }
         let start = at;
         at += line.len();
         if let Some(rest) = line.strip_prefix("#SBATCH").filter(|it| it.starts_with([' ', '\t'])) {
             if rest.trim() == "hetjob" || rest.trim() == "packjob" {
                 return Vec::new();
             }
-            options(submission, rest, start + "#SBATCH".len(), &mut all);
+            options(rest, start + "#SBATCH".len(), &mut all);
         } else if !line.trim().is_empty() && !line.trim_start().starts_with('#') {
             break;
         }
@@ -38,7 +53,7 @@ pub(super) fn directives(submission: &Submission) -> Vec<Directive> {
     all
 }
 
-fn options(submission: &Submission, text: &str, base: usize, all: &mut Vec<Directive>) {
+fn options(text: &str, base: usize, all: &mut Vec<Directive>) {
     let mut words = words(text, base).into_iter().flatten().peekable();
     while let Some(word) = words.next() {
         let (name, value) = match word.text.strip_prefix("--") {
@@ -56,7 +71,8 @@ fn options(submission: &Submission, text: &str, base: usize, all: &mut Vec<Direc
             range.end = next.range.end;
             value = next.text;
         }
-        all.push(Directive { name: name.into(), value, span: submission.span(range) });
+        let name = if name == "tasks-per-node" { "ntasks-per-node" } else { name };
+        all.push(Directive { name: name.into(), value, range });
     }
 }
 
@@ -79,7 +95,7 @@ pub(super) fn directive(submission: &Submission, name: &str) -> Option<Directive
 /// An option that is a number.
 pub(super) fn number(submission: &Submission, name: &str) -> Option<Count> {
     let it = directive(submission, name)?;
-    Some(Count { value: it.value.parse().ok()?, span: it.span })
+    Some(Count { value: it.value.parse().ok()?, span: it.span(submission) })
 }
 
 /// How many nodes it asks for.
@@ -92,12 +108,12 @@ pub(super) fn gpus(submission: &Submission) -> Option<Count> {
     // `8`, `h100:8`
     let last = |text: &str| text.rsplit(':').next().and_then(|it| it.parse::<u64>().ok());
     if let Some(it) = directive(submission, "gpus-per-node") {
-        return Some(Count { value: last(&it.value)?, span: it.span });
+        return Some(Count { value: last(&it.value)?, span: it.span(submission) });
     }
     if let Some(it) = directive(submission, "gres") {
         let gpu = it.value.split(',').find(|it| it.split(':').next() == Some("gpu"))?;
         let value = if gpu == "gpu" { 1 } else { last(gpu)? };
-        return Some(Count { value, span: it.span });
+        return Some(Count { value, span: it.span(submission) });
     }
     let (per, count) = match directive(submission, "gpus-per-task") {
         Some(it) => (number(submission, "ntasks-per-node")?.value, it),
@@ -105,11 +121,11 @@ pub(super) fn gpus(submission: &Submission) -> Option<Count> {
     };
     let value = last(&count.value)?;
     if &*count.name == "gpus-per-task" {
-        return Some(Count { value: value.saturating_mul(per), span: count.span });
+        return Some(Count { value: value.saturating_mul(per), span: count.span(submission) });
     }
     let nodes = nodes(submission)?.value;
     let each = value.checked_div(nodes).filter(|_| value % nodes == 0)?;
-    Some(Count { value: each, span: count.span })
+    Some(Count { value: each, span: count.span(submission) })
 }
 
 #[cfg(test)]
@@ -128,7 +144,7 @@ mod tests {
         for (line, expected) in [
             ("--nodes=2 --gpus=16", Some(8)),
             ("--gpus-per-node=h100:4", Some(4)),
-            ("--ntasks-per-node=2 --gpus-per-task=4", Some(8)),
+            ("--tasks-per-node=2 --gpus-per-task=4", Some(8)),
             ("-G 8", None),
             ("--gres=shard:2", None),
         ] {

@@ -9,6 +9,9 @@ use crate::lint::Context;
 /// The resource of NVIDIA's device plugin.
 const GPU: &str = "nvidia.com/gpu";
 
+/// The most launches of a file that are judged.
+const MOST: usize = 1000;
+
 /// A number and where it is written.
 #[derive(Debug, Clone)]
 pub(in crate::lint) struct Count {
@@ -34,7 +37,7 @@ pub(in crate::lint) struct Scene<'a> {
 /// All launches of all files.
 pub(in crate::lint) fn scenes<'a>(context: &Context<'a>) -> Vec<Scene<'a>> {
     let of_file = |(file, submission): (usize, &'a Submission)| {
-        submission.launches.iter().map(move |launch| Scene {
+        submission.launches.iter().take(MOST).map(move |launch| Scene {
             file,
             submission,
             launch,
@@ -118,8 +121,8 @@ impl<'a> Scene<'a> {
     /// The launch that starts this one: `srun` of `srun torchrun`.
     pub(super) fn outer(&self) -> Option<Scene<'a>> {
         let start = self.launch.words.first()?.range.start;
-        let contains = |it: &&Launch| it.words.iter().skip(1).any(|word| word.range.start == start);
-        let launch = self.submission.launches.iter().find(contains)?;
+        let contains = |it: &&Launch| it.words.iter().skip(1).any(|word| word.range.contains(&start));
+        let launch = self.submission.launches.iter().take(MOST).find(contains)?;
         Some(Self { launch, ..*self })
     }
 
@@ -127,9 +130,9 @@ impl<'a> Scene<'a> {
     pub(super) fn inner(&self) -> Option<Scene<'a>> {
         let mine = |it: &&Launch| {
             let start = it.words.first().map(|it| it.range.start);
-            self.launch.words.iter().skip(1).any(|word| Some(word.range.start) == start)
+            self.launch.words.iter().skip(1).any(|word| start.is_some_and(|it| word.range.contains(&it)))
         };
-        let launch = self.submission.launches.iter().find(mine)?;
+        let launch = self.submission.launches.iter().take(MOST).find(mine)?;
         Some(Self { launch, ..*self })
     }
 
@@ -168,16 +171,20 @@ impl<'a> Scene<'a> {
             }
             Launcher::DeepSpeed => self.number(&["--num_gpus"]),
             Launcher::Mpirun => self.per_node(),
-            Launcher::Srun => match self.launch.has(&["--ntasks-per-node"]) {
-                true => self.number(&["--ntasks-per-node"]),
+            Launcher::Srun => match self.launch.has(&["--ntasks-per-node", "--tasks-per-node"]) {
+                true => self.number(&["--ntasks-per-node", "--tasks-per-node"]),
                 // A count of its own changes what the script asks for.
                 false if self.launch.has(&["-n", "--ntasks", "-N", "--nodes"]) => None,
                 false => sbatch::number(self.submission, "ntasks-per-node"),
             },
+            // A file of settings may say how many machines there are.
+            Launcher::Accelerate if self.launch.has(&["--config_file"]) || self.hidden() => None,
             Launcher::Accelerate => {
                 let all = self.number(&["--num_processes"])?;
                 let machines = if self.launch.has(&["--num_machines"]) {
                     self.number(&["--num_machines"])?.value
+                } else if self.nodes().is_some_and(|it| it.value > 1) {
+                    return None;
                 } else {
                     1
                 };
