@@ -25,6 +25,10 @@ pub(crate) enum Command {
     Doctor(Doctor),
     /// Check manifests, scripts and settings before they are submitted.
     Lint(Lint),
+    /// Write a manifest or script for a job on a machine.
+    Manifest(Manifest),
+    /// Tell which environment variables to set, to leave alone and to remove.
+    Env(Env),
     /// Show how a machine is wired, which paths NCCL takes and what speed is normal.
     Topo(Topo),
     /// Tell which bandwidth is normal for a collective, and whether a measured one is.
@@ -131,6 +135,94 @@ pub(crate) struct Lint {
     /// The severity from which the exit code is 1.
     #[arg(long, value_enum, default_value_t = FailOn::Error, value_name = "SEVERITY")]
     pub(crate) fail_on: FailOn,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Manifest {
+    /// What to write: trainjob, pytorchjob, mpijob, jobset, job or sbatch.
+    #[arg(long, value_name = "KIND")]
+    pub(crate) kind: String,
+
+    /// The machine by its name: p5.48xlarge, dgx-h100.
+    #[arg(long, value_name = "NAME")]
+    pub(crate) instance: String,
+
+    /// How many of them, which is how many pods.
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=100_000))]
+    pub(crate) nodes: u32,
+
+    /// GPUs of a pod; without it, all of the machine.
+    #[arg(long, value_name = "N")]
+    pub(crate) gpus: Option<u32>,
+
+    /// The container image.
+    #[arg(long, value_name = "IMAGE")]
+    pub(crate) image: Option<String>,
+
+    /// The name of the job.
+    #[arg(long, value_name = "NAME")]
+    pub(crate) name: Option<String>,
+
+    /// The namespace.
+    #[arg(long, value_name = "NAME")]
+    pub(crate) namespace: Option<String>,
+
+    /// The availability zone; without it, any single one.
+    #[arg(long, value_name = "ZONE")]
+    pub(crate) zone: Option<String>,
+
+    /// The Kueue queue, or the Slurm partition.
+    #[arg(long, value_name = "NAME")]
+    pub(crate) queue: Option<String>,
+
+    /// For nccl-tests instead of training: mpijob and sbatch.
+    #[arg(long)]
+    pub(crate) nccl_tests: bool,
+
+    /// What every rank runs, after `--`.
+    #[arg(last = true, value_name = "COMMAND")]
+    pub(crate) command: Vec<String>,
+}
+
+#[derive(Debug, Args)]
+pub(crate) struct Env {
+    /// The instance type: g6e.12xlarge.
+    #[arg(long, value_name = "NAME")]
+    pub(crate) instance: Option<String>,
+
+    /// The release of NCCL.
+    #[arg(long, value_parser = version, value_name = "VERSION")]
+    pub(crate) nccl: Option<fabric::Version>,
+
+    /// The release of aws-ofi-nccl.
+    #[arg(long, value_parser = version, value_name = "VERSION")]
+    pub(crate) plugin: Option<fabric::Version>,
+
+    /// Files of a job whose settings are judged: manifests, scripts, settings. Can be given several times.
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
+    pub(crate) job: Vec<PathBuf>,
+
+    /// How to write the answer.
+    #[arg(long, short, value_enum, default_value_t = EnvFormat::Text)]
+    pub(crate) format: EnvFormat,
+
+    /// Name the sources.
+    #[arg(long, short)]
+    pub(crate) verbose: bool,
+}
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
+pub(crate) enum EnvFormat {
+    /// For people.
+    Text,
+    /// Lines for a shell.
+    Sh,
+    /// A list for `env:` of a container.
+    Yaml,
+    /// For programs: schema plumb.env/1.
+    Json,
+    /// Lines for a Dockerfile.
+    Dockerfile,
 }
 
 #[derive(Debug, Args)]

@@ -111,7 +111,7 @@ fn files(paths: &[PathBuf]) -> Vec<PathBuf> {
     all
 }
 
-fn open(path: &Path) -> Result<Submission, (String, Trouble)> {
+pub(crate) fn open(path: &Path) -> Result<Submission, (String, Trouble)> {
     let name = input::name(path);
     let failed = |text: String| (name.clone(), Trouble { line: 1, column: 1, text });
     let mut bytes = Vec::new();

@@ -2,10 +2,12 @@
 
 mod args;
 mod doctor;
+mod env;
 mod expect;
 mod input;
 mod lint;
 mod live;
+mod manifest;
 mod topo;
 
 use std::io::{self, Write};
@@ -28,6 +30,8 @@ fn main() -> ExitCode {
     let result = match &plumb.command {
         Command::Doctor(args) => doctor::run(args, plumb.color, &mut out),
         Command::Lint(args) => lint::run(args, plumb.color, &mut out),
+        Command::Manifest(args) => manifest::run(args, &mut out),
+        Command::Env(args) => env::run(args, plumb.color, &mut out),
         Command::Topo(args) => topo::run(args, plumb.color, &mut out),
         Command::Expect(args) => expect::run(args, plumb.color, &mut out),
         Command::Explain { what } => explain(&what.join(" "), &mut out),

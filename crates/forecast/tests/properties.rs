@@ -54,7 +54,20 @@ fn cluster() -> impl Strategy<Value = Cluster> {
             let gpus_there = pods * gpus + more;
             let between = Some(between);
             let machine = "machine".to_owned();
-            Cluster { machine, nodes, pods, gpus, gpus_there, compute, inside, pci, between, allowed: Allowed::default() }.checked().ok()
+            Cluster {
+                machine,
+                nodes,
+                pods,
+                gpus,
+                gpus_there,
+                compute,
+                inside,
+                pci,
+                between,
+                allowed: Allowed::default(),
+            }
+            .checked()
+            .ok()
         },
     )
 }

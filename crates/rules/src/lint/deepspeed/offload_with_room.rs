@@ -10,7 +10,7 @@ pub(super) static RULE: LintRule = LintRule {
     title: "offload to the host where the GPUs may have room",
     severity: Severity::Info,
     why: "With offload, parameters or optimizer states cross PCIe in every step and Adam runs on the CPU, where torchrun leaves one \
-          thread to each process. Where the states fit into the memory of all GPUs together, training without it is several times faster.",
+          thread to each process. Where the states fit into the memory of all GPUs together, training without it is faster.",
     fix: "Try without offload_param first, then without offload_optimizer; keep them only if memory runs out.",
     references: &[REFERENCE, "https://arxiv.org/abs/1910.02054"],
     check,

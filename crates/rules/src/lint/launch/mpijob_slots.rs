@@ -15,7 +15,7 @@ pub(super) static RULE: LintRule = LintRule {
           command that asks for more (\"not enough slots available\").",
     fix: "Set `slotsPerWorker` to the GPUs of a worker.",
     references: &[
-        "https://www.kubeflow.org/docs/components/trainer/legacy-v1/user-guides/mpi/",
+        "https://github.com/kubeflow/mpi-operator",
         "https://www.open-mpi.org/doc/v4.1/man1/mpirun.1.php",
     ],
     check,
@@ -74,7 +74,7 @@ fn of_mpirun(scene: &Scene<'_>, workload: &Workload, slots: &Count) -> Option<Fl
     let fix = format!("Write `slotsPerWorker: {}`.", gpus.value);
     if let Some(each) = scene.processes().filter(|it| it.value > slots.value) {
         let message =
-            format!("mpirun asks for {} ranks a worker, which has {} slots", each.value, slots.value);
+            format!("mpirun asks for {} ranks a worker, and slotsPerWorker is {}", each.value, slots.value);
         return Some(
             Flaw::new(scene.file, &slots.span, message)
                 .label(label)
@@ -118,7 +118,7 @@ fn of_mpirun(scene: &Scene<'_>, workload: &Workload, slots: &Count) -> Option<Fl
     (!counted && program && slots.value != gpus.value).then(|| {
         let more = slots.value > gpus.value;
         let message = format!(
-            "mpirun starts {} ranks on a worker, one a slot, and a worker has {} GPUs",
+            "slotsPerWorker is {}, so mpirun starts as many ranks on a worker, which has {} GPUs",
             slots.value, gpus.value
         );
         Flaw::new(scene.file, &slots.span, message)
@@ -144,13 +144,13 @@ mod tests {
     #[test]
     fn slots_that_are_too_few_are_found() {
         let found = flaws(&RULE, &job("slotsPerWorker: 1", "mpirun -np 16 -N 8 all_reduce_perf -g 1"));
-        assert_eq!(found[0].message, "mpirun asks for 8 ranks a worker, which has 1 slots");
+        assert_eq!(found[0].message, "mpirun asks for 8 ranks a worker, and slotsPerWorker is 1");
         let found = flaws(&RULE, &job("slotsPerWorker: 4", "mpirun -np 16 all_reduce_perf -g 1"));
         assert_eq!(found[0].message, "mpirun asks for 16 ranks, and 2 workers with 4 slots hold 8");
         let found = flaws(&RULE, &job("cleanPodPolicy: All", "mpirun python train.py"));
         assert_eq!(
             found[0].message,
-            "mpirun starts 1 ranks on a worker, one a slot, and a worker has 8 GPUs"
+            "slotsPerWorker is 1, so mpirun starts as many ranks on a worker, which has 8 GPUs"
         );
         assert!(found[0].places[0].text.contains("default"));
     }

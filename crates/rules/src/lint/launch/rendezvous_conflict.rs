@@ -62,7 +62,9 @@ fn meeting(scene: &Scene<'_>) -> Option<Flaw> {
             return Some(flaw(&scene.word(word), message));
         }
     }
-    if scene.hidden() {
+    // Without srun only one node starts it, which another rule says.
+    let alone = scene.around.is_none() && scene.outer().is_none();
+    if alone || scene.hidden() {
         return None;
     }
     let backend = if launch.has(&["--rdzv-backend"]) {
@@ -244,12 +246,14 @@ mod tests {
             "srun torchrun --nnodes=4 --rdzv_backend=c10d --rdzv_endpoint=$HEAD:29500 t.py",
             "srun torchrun --nnodes=4 --node_rank=$SLURM_NODEID --master_addr=$HEAD t.py",
             "srun torchrun \"${ARGS[@]}\" --nnodes=4 t.py",
+            "torchrun --nnodes=4 t.py",
             "torchrun --standalone --nproc_per_node=8 t.py",
             "torchrun --standalone --nnodes=1 t.py",
             "export MASTER_ADDR=$(scontrol show hostnames $SLURM_JOB_NODELIST | head -n1)\nsrun python t.py",
         ] {
             quiet(&RULE, &script(command));
         }
+        quiet(&RULE, "#!/bin/sh\ntorchrun --nnodes=4 --rdzv_backend=c10d t.py\n");
         quiet(&RULE, "#!/bin/sh\nexport MASTER_ADDR=localhost\npython t.py\n");
     }
 }

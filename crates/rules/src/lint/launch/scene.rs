@@ -108,7 +108,9 @@ impl<'a> Scene<'a> {
             .iter()
             .enumerate()
             .any(|(at, it)| it.text.starts_with(['$', '`', '{', '@']) && !value_of_option(at));
-        let from_elsewhere = self.around.is_some_and(|it| it.2.env_from);
+        // A plain script is started by something that may set variables.
+        let script = self.around.is_none() && self.submission.kind != Kind::Sbatch;
+        let from_elsewhere = script || self.around.is_some_and(|it| it.2.env_from);
         variable || from_elsewhere || self.operator()
     }
 
