@@ -160,7 +160,8 @@ fn change(
                 continue;
             }
             // An edit that breaks the file would be a mistake of ours: leave the file as it is.
-            let Ok(again) = Submission::read(&submission.name, &after) else { continue };
+            let Ok(mut again) = Submission::read(&submission.name, &after) else { continue };
+            again.byte_order_mark = submission.byte_order_mark;
             *submission = again;
             changed = true;
         }
@@ -177,12 +178,14 @@ fn change(
             write!(out, "{}", report::lint::diff(&it.name, &before, &it.text))?;
         }
         if args.fix {
+            let mark = if it.byte_order_mark { "\u{feff}" } else { "" };
+            let text = format!("{mark}{}", it.text);
             if path.as_os_str() == "-" {
-                out.write_all(it.text.as_bytes())?;
+                out.write_all(text.as_bytes())?;
             } else {
                 let named =
                     |error: io::Error| io::Error::new(error.kind(), format!("{}: {error}", path.display()));
-                fs::write(path, it.text.as_bytes()).map_err(named)?;
+                fs::write(path, text.as_bytes()).map_err(named)?;
                 complain(&format!("changed {}", path.display()));
             }
         }

@@ -37,6 +37,14 @@ pub struct Line {
     pub source: String,
 }
 
+/// The reason without the assignment it begins with: that stands above it.
+fn without_name(it: &Recommendation) -> String {
+    let assignment = format!("{}={}: ", it.name, it.value.as_deref().unwrap_or_default());
+    let Some(rest) = it.reason.strip_prefix(&assignment) else { return it.reason.clone() };
+    let mut chars = rest.chars();
+    chars.next().map(|first| first.to_uppercase().chain(chars).collect()).unwrap_or_default()
+}
+
 impl Env {
     /// The answer for what was asked.
     pub fn new(
@@ -49,7 +57,7 @@ impl Env {
             name: it.name.clone(),
             value: it.value.clone(),
             action: it.action.name(),
-            reason: it.reason.clone(),
+            reason: without_name(it),
             source: it.source.clone(),
         };
         Self {

@@ -242,7 +242,7 @@ fn quoted(submission: &Submission, command: &[Word]) -> Option<(String, usize)> 
     let flag = rest.iter().take(3).position(|it| it.text.starts_with('-') && it.text.ends_with('c'))?;
     let range = rest.get(flag + 1)?.range.clone();
     let source = submission.text.get(range.clone())?;
-    source.starts_with(['"', '\'']).then(|| inner(source, range.start))
+    source.starts_with(['"', '\'']).then(|| unquoted(source, range.start))
 }
 
 /// A launch, and the one that it starts in its turn: `srun torchrun ...`.
@@ -359,25 +359,89 @@ pub(super) fn of_containers(submission: &mut Submission, commands: &[(NodeId, Ow
     }
 }
 
-/// Without the quotes or the block mark around a scalar.
-fn inner(source: &str, base: usize) -> (String, usize) {
-    let first = source.as_bytes().first();
-    match first {
+/// Without the quotes around a word of a shell.
+fn unquoted(source: &str, base: usize) -> (String, usize) {
+    match source.as_bytes().first() {
         Some(b'"' | b'\'') if source.len() >= 2 => {
             (source.get(1..source.len() - 1).unwrap_or_default().replace("\\\"", " \""), base + 1)
         }
-        Some(b'|' | b'>') => {
-            let end = source.find('\n').map_or(source.len(), |it| it + 1);
-            (source.get(end..).unwrap_or_default().to_owned(), base + end)
-        }
         _ => (source.to_owned(), base),
     }
+}
+
+/// A scalar as a shell gets it, without the quotes or the block mark around it. Every byte keeps its place.
+fn inner(source: &str, base: usize) -> (String, usize) {
+    match source.as_bytes().first() {
+        Some(b'"') if source.len() >= 2 => {
+            let text = source.get(1..source.len() - 1).unwrap_or_default();
+            let text = folded(text);
+            // A line end, after a backslash that joins lines or not, and quotes.
+            (text.replace("\\\\\\n", "  \\\n").replace("\\n", " \n").replace("\\\"", " \""), base + 1)
+        }
+        Some(b'\'') if source.len() >= 2 => {
+            (folded(source.get(1..source.len() - 1).unwrap_or_default()), base + 1)
+        }
+        Some(b'|' | b'>') => {
+            let end = source.find('\n').map_or(source.len(), |it| it + 1);
+            let text = source.get(end..).unwrap_or_default();
+            let text = if source.starts_with('>') { folded(text) } else { text.to_owned() };
+            (text, base + end)
+        }
+        _ => (folded(source), base),
+    }
+}
+
+/// With a blank for a line end, as YAML reads it outside of `|`; a blank line stays one.
+fn folded(text: &str) -> String {
+    let bytes = text.as_bytes();
+    let blank_after = |at: usize| {
+        let rest = bytes.get(at + 1..).unwrap_or_default();
+        rest.iter().find(|it| !matches!(it, b' ' | b'\t' | b'\r')).is_none_or(|it| *it == b'\n')
+    };
+    let mut out = text.to_owned().into_bytes();
+    let mut kept = false;
+    for (at, byte) in bytes.iter().enumerate() {
+        if *byte == b'\n' {
+            // The line ends around a blank line stay.
+            let keep = blank_after(at);
+            if !keep && !kept {
+                out[at] = b' ';
+            }
+            kept = keep;
+        }
+    }
+    String::from_utf8(out).unwrap_or_else(|_| text.to_owned())
 }
 
 #[cfg(test)]
 mod tests {
     use super::{Launcher, words};
     use crate::submission::Submission;
+
+    #[test]
+    fn scalars_are_read_as_yaml_folds_them() {
+        for args in [
+            "    - >-\n      torchrun --nnodes=2\n      --nproc-per-node=4 t.py\n",
+            "    - torchrun --nnodes=2\n      --nproc-per-node=4 t.py\n",
+            "    - \"torchrun --nnodes=2\n      --nproc-per-node=4 t.py\"\n",
+            "    - \"export A=1\\ntorchrun --nnodes=2 --nproc-per-node=4 t.py\"\n",
+            "    - |\n      torchrun --nnodes=2 \\\n      --nproc-per-node=4 t.py\n",
+        ] {
+            let text = format!(
+                "kind: Pod\nspec:\n  containers:\n  - name: a\n    command: [bash, -c]\n    args:\n{args}"
+            );
+            let it = Submission::read("pod.yaml", &text).unwrap();
+            assert_eq!(it.launches.len(), 1, "{args}");
+            let launch = &it.launches[0];
+            assert_eq!(
+                (launch.number(&["--nnodes"]), launch.number(&["--nproc-per-node"])),
+                (Some(2), Some(4)),
+                "{args}"
+            );
+            let word = launch.option(&["--nproc-per-node"]).unwrap();
+            assert_eq!(&text[word.range.clone()], "--nproc-per-node=4", "{args}");
+        }
+    }
 
     #[test]
     fn a_shell_text_is_commands_of_words() {

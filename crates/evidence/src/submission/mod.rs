@@ -38,6 +38,10 @@ pub struct Submission {
     pub settings: Vec<Setting>,
     /// Commands that start ranks, wherever they stand.
     pub launches: Vec<Launch>,
+    /// Whether the file begins with a byte order mark, which the text is without.
+    pub byte_order_mark: bool,
+    /// Where each line begins.
+    lines: Vec<usize>,
 }
 
 /// What a file is.
@@ -116,7 +120,9 @@ pub enum Written {
 impl Submission {
     /// Reads a text. The error says where it cannot be read.
     pub fn read(name: &str, text: &str) -> Result<Self, Trouble> {
-        let text = text.strip_prefix('\u{feff}').unwrap_or(text);
+        let without = text.strip_prefix('\u{feff}');
+        let byte_order_mark = without.is_some();
+        let text = without.unwrap_or(text);
         let mut it = Self {
             name: name.into(),
             text: text.into(),
@@ -126,6 +132,8 @@ impl Submission {
             objects: Vec::new(),
             settings: Vec::new(),
             launches: Vec::new(),
+            byte_order_mark,
+            lines: std::iter::once(0).chain(text.match_indices('\n').map(|it| it.0 + 1)).collect(),
         };
         match it.kind {
             Kind::Sbatch | Kind::Script | Kind::Dockerfile | Kind::Environment => {
@@ -165,10 +173,9 @@ impl Submission {
 
     /// The place of a part of the text, by its bytes.
     pub fn span(&self, range: std::ops::Range<usize>) -> Span {
-        let before = self.text.get(..range.start).unwrap_or(&self.text);
-        let line_start = before.rfind('\n').map_or(0, |it| it + 1);
-        let line = before.bytes().filter(|it| *it == b'\n').count() + 1;
-        let column = before.get(line_start..).unwrap_or_default().chars().count() + 1;
+        let line = self.lines.partition_point(|it| *it <= range.start).max(1);
+        let begin = self.lines.get(line - 1).copied().unwrap_or(0);
+        let column = self.text.get(begin..range.start).unwrap_or_default().chars().count() + 1;
         Span { range, line, column }
     }
 }

@@ -6,6 +6,7 @@
 mod cluster;
 mod deepspeed;
 mod devices;
+mod document;
 mod launch;
 mod pod;
 mod settings;
@@ -216,8 +217,15 @@ impl Linted {
 }
 
 /// The families, each a list of rules.
-static FAMILIES: &[&[&LintRule]] =
-    &[cluster::RULES, deepspeed::RULES, devices::RULES, launch::RULES, pod::RULES, settings::RULES];
+static FAMILIES: &[&[&LintRule]] = &[
+    cluster::RULES,
+    deepspeed::RULES,
+    devices::RULES,
+    document::RULES,
+    launch::RULES,
+    pod::RULES,
+    settings::RULES,
+];
 
 /// All rules, sorted by id.
 pub fn all() -> Vec<&'static LintRule> {

@@ -1,0 +1,92 @@
+//! A key that is given twice.
+
+use std::collections::BTreeMap;
+
+use evidence::submission::{Kind, Submission};
+use evidence::yaml::{Kind as Value, NodeId};
+
+use crate::Severity;
+use crate::lint::{Context, Flaw, LintRule};
+
+/// See the module documentation.
+pub(super) static RULE: LintRule = LintRule {
+    id: "duplicate-key",
+    title: "a key is given twice in one mapping",
+    severity: Severity::Error,
+    why: "YAML forbids it, and readers differ: most take the last and drop the others without a word, Kubernetes with strict validation \
+          refuses the object. Two `env:` or two `resources:` of a container are the usual case, and one of them is lost.",
+    fix: "Join the two, or remove one.",
+    references: &[
+        "https://yaml.org/spec/1.2.2/#mapping",
+        "https://kubernetes.io/docs/reference/using-api/api-concepts/#setting-the-field-validation-level",
+    ],
+    check,
+};
+
+fn check(context: &Context<'_>) -> Vec<Flaw> {
+    let files = context.files.iter().enumerate();
+    files
+        .filter(|it| matches!(it.1.kind, Kind::Kubernetes | Kind::DeepSpeed))
+        .flat_map(|(at, it)| of_file(at, it))
+        .collect()
+}
+
+fn of_file(at: usize, file: &Submission) -> Vec<Flaw> {
+    let tree = &file.tree;
+    let mut flaws = Vec::new();
+    let mut open: Vec<NodeId> = tree.documents.clone();
+    let mut seen = std::collections::BTreeSet::new();
+    while let Some(node) = open.pop() {
+        // What several aliases stand for is looked at once.
+        if !seen.insert(node) {
+            continue;
+        }
+        match &tree.node(node).kind {
+            Value::Sequence(items) => open.extend(items),
+            Value::Mapping(entries) => {
+                let mut first: BTreeMap<&str, NodeId> = BTreeMap::new();
+                for (key, value) in entries {
+                    open.push(*value);
+                    let Some(name) = tree.text(*key).filter(|it| *it != "<<") else { continue };
+                    if let Some(before) = first.insert(name, *key) {
+                        let message = format!("`{name}` is given twice in one mapping");
+                        flaws.push(
+                            Flaw::new(at, &tree.node(*key).span, message)
+                                .label("again")
+                                .also(&tree.node(before).span, "first here"),
+                        );
+                    }
+                }
+            }
+            Value::Scalar { .. } => {}
+        }
+    }
+    flaws
+}
+
+#[cfg(test)]
+mod tests {
+    use super::RULE;
+    use crate::lint::testing::{flaws, quiet};
+
+    #[test]
+    fn the_second_is_named_and_the_first_shown() {
+        let text = "kind: Pod\nspec:\n  containers:\n  - name: a\n    env: []\n    image: x\n    env: []\n";
+        let found = flaws(&RULE, text);
+        assert_eq!(found.len(), 1);
+        assert_eq!((found[0].places[0].span.line, found[0].places[1].span.line), (7, 5));
+    }
+
+    #[test]
+    fn equal_keys_of_different_mappings_and_merges_are_right() {
+        quiet(
+            &RULE,
+            "a: &a {x: 1}\nb: &b {x: 2}\nkind: Pod\nspec:\n  <<: *a\n  containers:\n  - {name: a}\n  - {name: b}\n",
+        );
+    }
+
+    #[test]
+    fn other_files_are_left_alone() {
+        quiet(&RULE, "a: 1\na: 2\n");
+    }
+}
