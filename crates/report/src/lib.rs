@@ -46,10 +46,10 @@ pub fn rules(as_json: bool, out: &mut impl Write) -> io::Result<()> {
                 "why": it.why, "fix": it.fix, "references": it.references,
             })
         });
-        let list: Vec<serde_json::Value> = doctor.chain(lint).collect();
+        let all: Vec<serde_json::Value> = doctor.chain(lint).collect();
         serde_json::to_writer_pretty(
             &mut *out,
-            &serde_json::json!({ "schema": "plumb.rules/1", "rules": list }),
+            &serde_json::json!({ "schema": "plumb.rules/1", "rules": all }),
         )?;
         return writeln!(out);
     }

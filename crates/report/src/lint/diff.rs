@@ -16,16 +16,14 @@ pub fn diff(name: &str, before: &str, after: &str) -> String {
     }
     let mut out = format!("--- {name}\n+++ {name}\n");
     // Changes are few and far between: each run of equal lines longer than twice the context ends a hunk.
-    let mut hunks: Vec<Vec<Line<'_>>> = Vec::new();
     let mut line = Vec::new();
     let head = start.saturating_sub(AROUND);
     line.extend(a[head..start].iter().map(|it| Line::Same(it)));
     let script = align(old, new);
     line.extend(script);
     line.extend(a[a.len() - end..].iter().take(AROUND).map(|it| Line::Same(it)));
-    hunks.push(line);
     let (mut at_old, mut at_new) = (head, head);
-    for hunk in split(hunks.remove(0)) {
+    for hunk in split(&line) {
         let (skipped, lines) = hunk;
         at_old += skipped;
         at_new += skipped;
@@ -87,7 +85,7 @@ fn align<'a>(old: &[&'a str], new: &[&'a str]) -> Vec<Line<'a>> {
 }
 
 /// Cuts at long runs of equal lines: how many lines are left out before each part, and the part.
-fn split(lines: Vec<Line<'_>>) -> Vec<(usize, Vec<Line<'_>>)> {
+fn split<'a>(lines: &[Line<'a>]) -> Vec<(usize, Vec<Line<'a>>)> {
     let is_same = |it: &Line<'_>| matches!(it, Line::Same(_));
     let mut parts: Vec<(usize, Vec<Line<'_>>)> = vec![(0, Vec::new())];
     let mut at = 0;
@@ -116,7 +114,7 @@ mod tests {
 
     #[test]
     fn a_changed_line_stands_in_its_context() {
-        let text: String = (1..=12).map(|it| format!("line {it}\n")).collect();
+        let text = (1..=12).map(|it| format!("line {it}")).collect::<Vec<_>>().join("\n") + "\n";
         let after = text.replace("line 6\n", "line six\n");
         let expected = "--- f\n+++ f\n@@ -3,7 +3,7 @@\n line 3\n line 4\n line 5\n-line 6\n+line six\n line 7\n line 8\n line 9\n";
         assert_eq!(diff("f", &text, &after), expected);
@@ -124,7 +122,7 @@ mod tests {
 
     #[test]
     fn distant_changes_are_two_hunks() {
-        let text: String = (1..=40).map(|it| format!("{it}\n")).collect();
+        let text = (1..=40).map(|it: u32| it.to_string()).collect::<Vec<_>>().join("\n") + "\n";
         let after = text.replace("\n5\n", "\nfive\n").replace("\n30\n", "\n");
         let shown = diff("f", &text, &after);
         assert_eq!(shown.matches("@@ -").count(), 2, "{shown}");

@@ -15,7 +15,7 @@ pub fn text(lint: &Lint, style: Style, out: &mut impl Write) -> io::Result<()> {
         page.finding(it, out)?;
         writeln!(out)?;
     }
-    page.foot(lint, out)
+    foot(lint, out)
 }
 
 struct Page {
@@ -91,35 +91,34 @@ impl Page {
         }
         Ok(())
     }
+}
 
-    fn foot(&self, lint: &Lint, out: &mut impl Write) -> io::Result<()> {
-        for it in &lint.files {
-            if let Some(problem) = &it.problem {
-                writeln!(
-                    out,
-                    "{}:{}:{}: not read: {}",
-                    clean(&it.file),
-                    problem.line,
-                    problem.column,
-                    clean(&problem.text)
-                )?;
-            }
+fn foot(lint: &Lint, out: &mut impl Write) -> io::Result<()> {
+    for it in &lint.files {
+        if let Some(problem) = &it.problem {
+            writeln!(
+                out,
+                "{}:{}:{}: not read: {}",
+                clean(&it.file),
+                problem.line,
+                problem.column,
+                clean(&problem.text)
+            )?;
         }
-        let read = lint.files.iter().filter(|it| it.problem.is_none()).count();
-        let sum = |of: fn(&super::LintFile) -> usize| lint.files.iter().map(of).sum::<usize>();
-        let fixable = lint.findings.iter().filter(|it| it.fixable).count();
-        let fixable =
-            if fixable == 0 { String::new() } else { format!(" ({fixable} can be changed by --fix)") };
-        writeln!(
-            out,
-            "{}, {}, {}{fixable}: {} read, with {}, {} and {}",
-            counted(lint.count("error"), "error"),
-            counted(lint.count("warning"), "warning"),
-            counted(lint.count("info"), "note"),
-            counted(read, "file"),
-            counted(sum(|it| it.pods), "pod"),
-            counted(sum(|it| it.settings), "variable"),
-            counted(sum(|it| it.launches), "launch command"),
-        )
     }
+    let read = lint.files.iter().filter(|it| it.problem.is_none()).count();
+    let sum = |of: fn(&super::LintFile) -> usize| lint.files.iter().map(of).sum::<usize>();
+    let fixable = lint.findings.iter().filter(|it| it.fixable).count();
+    let fixable = if fixable == 0 { String::new() } else { format!(" ({fixable} can be changed by --fix)") };
+    writeln!(
+        out,
+        "{}, {}, {}{fixable}: {} read, with {}, {} and {}",
+        counted(lint.count("error"), "error"),
+        counted(lint.count("warning"), "warning"),
+        counted(lint.count("info"), "note"),
+        counted(read, "file"),
+        counted(sum(|it| it.pods), "pod"),
+        counted(sum(|it| it.settings), "variable"),
+        counted(sum(|it| it.launches), "launch command"),
+    )
 }
