@@ -34,14 +34,14 @@ pub(crate) fn run(args: &args::Lint, colour: Colour, out: &mut impl Write) -> io
     let submissions: Vec<Submission> = read.iter().filter_map(|it| it.as_ref().ok().cloned()).collect();
     let found = rules::lint::lint(&submissions, &given);
     let mut next = submissions.iter();
-    let list: Vec<Result<&Submission, (String, Trouble)>> = read
+    let outcomes: Vec<Result<&Submission, (String, Trouble)>> = read
         .iter()
         .filter_map(|it| match it {
             Ok(_) => next.next().map(Ok),
             Err(error) => Some(Err(error.clone())),
         })
         .collect();
-    let lint = Lint::new(&list, &found);
+    let lint = Lint::new(&outcomes, &found);
     for file in &lint.files {
         if let Some(problem) = &file.problem {
             complain(&format!("error: {}:{}:{}: {}", file.file, problem.line, problem.column, problem.text));

@@ -12,7 +12,8 @@ use serde_json::Value;
 
 fn manifests(kind: &str) -> Vec<PathBuf> {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/manifests").join(kind);
-    let mut all: Vec<PathBuf> = fs::read_dir(folder).unwrap().map(|it| it.unwrap().path()).collect();
+    let mut all: Vec<PathBuf> =
+        fs::read_dir(folder).expect("the manifests").map(|it| it.expect("an entry").path()).collect();
     all.sort();
     all
 }
@@ -27,11 +28,13 @@ fn json(path: &Path) -> Value {
 
 /// Ids with their severity and line.
 fn found(json: &Value) -> Vec<(String, String, u64)> {
-    let findings = json["findings"].as_array().unwrap();
-    let text = |it: &Value| it.as_str().unwrap().to_owned();
+    let findings = json["findings"].as_array().expect("a list");
+    let text = |it: &Value| it.as_str().expect("a text").to_owned();
     findings
         .iter()
-        .map(|it| (text(&it["id"]), text(&it["severity"]), it["places"][0]["line"].as_u64().unwrap()))
+        .map(|it| {
+            (text(&it["id"]), text(&it["severity"]), it["places"][0]["line"].as_u64().expect("a number"))
+        })
         .collect()
 }
 
