@@ -4,7 +4,7 @@
 //! text -> kind, by content -> Tree (YAML, JSON) or lines (scripts) -> Submission: pods, settings, commands, each with its place
 //! ```
 //!
-//! The pod template is found in one place, [`pod`], whatever kind of object carries it.
+//! The pod template is found in one place, `pod`, whatever kind of object carries it.
 
 mod command;
 mod config_map;
