@@ -236,7 +236,7 @@ pub(crate) struct Topo {
     #[arg(long, value_name = "NAME")]
     pub(crate) instance: Option<String>,
 
-    /// A file with a [cluster] table that describes any other machine.
+    /// A file with a `[cluster]` table that describes any other machine.
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath, conflicts_with_all = ["file", "instance"])]
     pub(crate) cluster: Option<PathBuf>,
 
@@ -329,7 +329,7 @@ pub(crate) struct Machines {
     #[arg(long, value_name = "NAME", conflicts_with = "cluster")]
     pub(crate) instance: Option<String>,
 
-    /// A file with a [cluster] table that describes any other machine.
+    /// A file with a `[cluster]` table that describes any other machine.
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub(crate) cluster: Option<PathBuf>,
 
