@@ -8,6 +8,7 @@ use std::cell::OnceCell;
 
 use evidence::{Case, Member, Quote, topology};
 use fabric::machine::NicKind;
+use fabric::machine::PciLink;
 use fabric::{Collective, Machine, catalogue};
 use forecast::{Between, Cluster, Inside, Normal, normal};
 use nccl::{Decision, Job, Layout, Path, PathType, Paths, Settings};
@@ -156,6 +157,14 @@ impl<'a> Expectation<'a> {
         Cluster::of_machine(&self.plain, nodes, &self.bare).ok()?.with_pods(1, gpus).ok()
     }
 
+    /// The same with PCI Express links of some generation where none is told.
+    fn with_some_links(mut self) -> Self {
+        for gpu in &mut self.plain.gpus {
+            gpu.link = gpu.link.or_else(|| PciLink::generation(4));
+        }
+        self
+    }
+
     /// The GPUs of one machine in use by this job; all, where the input does not tell.
     pub(crate) fn inside(&self, case: &Case) -> Option<Cluster> {
         let local = case.world().and_then(evidence::Communicator::local_ranks);
@@ -246,8 +255,16 @@ pub(crate) fn loss_across(case: &Case, change: impl FnOnce(&Cluster) -> Cluster)
 
 /// The same inside one machine.
 pub(crate) fn loss_inside(case: &Case, change: impl FnOnce(&Cluster) -> Cluster) -> Option<String> {
-    let best = Expectation::of(case)?.inside(case)?;
-    loss(&best, &change(&best))
+    let expectation = Expectation::of(case)?;
+    if let Some(best) = expectation.inside(case) {
+        return loss(&best, &change(&best));
+    }
+    // Links nobody told cancel out of a ratio.
+    let best = expectation.with_some_links().inside(case)?;
+    let factor = usual(&best)?.expected / usual(&change(&best))?.expected;
+    (factor >= 1.15).then(|| {
+        format!("Expected loss: about {} times less than from GPU to GPU; the rates of the PCIe links are not told.", number(factor))
+    })
 }
 
 /// With so many of its network devices.

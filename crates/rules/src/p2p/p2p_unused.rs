@@ -43,9 +43,7 @@ fn check(case: &Case) -> Result<Vec<Finding>, Missing> {
         first.1,
         expectation.name
     );
-    let inside = expectation.inside(case);
-    let loss =
-        inside.and_then(|it| expectation::loss(&expectation::over_pci(&it), &expectation::through_host(&it)));
+    let loss = expectation::loss_inside(case, expectation::through_host);
     let finding = Finding::new(Confidence::Likely, message).seen_all(pairs.iter().map(|it| it.1));
     let finding = finding.seen_all(expectation.told).with_numbers(&RULE, loss);
     Ok(vec![finding.or("gpu-isolation-per-process").or("vm-no-topology")])
