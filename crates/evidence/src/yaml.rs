@@ -3,9 +3,13 @@
 //! A text is read once into [`Tree`]: nodes in one list, by number. An alias is the number of the node it stands for, so that
 //! a hundred aliases of aliases cost a hundred numbers. Nothing is copied, nothing recurses.
 
+mod indented;
+
 use std::ops::Range;
 
-use saphyr_parser::{Event, Parser, ScalarStyle};
+use saphyr_parser::{Event, Parser, ScalarStyle, ScanError};
+
+use indented::Indented;
 
 /// All documents of a text.
 #[derive(Debug, Clone, Default, PartialEq)]
@@ -84,7 +88,19 @@ impl Tree {
                 text: format!("{size} MiB of YAML; at most {} are read", LONGEST >> 20),
             });
         }
-        Builder::new(text).read()
+        let mut indented = Indented::new(text);
+        loop {
+            match Builder::new(&indented).read() {
+                Ok(tree) => return Ok(tree),
+                Err(Failure::Refused(trouble)) => return Err(trouble),
+                Err(Failure::NoYaml(error)) => {
+                    let (line, column) = indented.place(&error);
+                    if !indented.cure(&error) {
+                        return Err(Trouble { line, column, text: error.info().to_owned() });
+                    }
+                }
+            }
+        }
     }
 
     /// A node.
@@ -173,8 +189,16 @@ impl Tree {
     }
 }
 
+/// Why a tree could not be built.
+enum Failure {
+    /// The parser's word.
+    NoYaml(ScanError),
+    /// Ours.
+    Refused(Trouble),
+}
+
 struct Builder<'a> {
-    text: &'a str,
+    text: &'a Indented,
     tree: Tree,
     /// Open lists and mappings: the node and, in a mapping, the key that waits for its value.
     open: Vec<(NodeId, Option<NodeId>)>,
@@ -185,19 +209,18 @@ struct Builder<'a> {
 }
 
 impl<'a> Builder<'a> {
-    fn new(text: &'a str) -> Self {
-        let bytes = if text.is_ascii() { Vec::new() } else { text.char_indices().map(|it| it.0).collect() };
+    fn new(text: &'a Indented) -> Self {
+        let given = &text.text;
+        let bytes = if given.is_ascii() { Vec::new() } else { given.char_indices().map(|it| it.0).collect() };
         Self { text, tree: Tree::default(), open: Vec::new(), anchors: Vec::new(), bytes }
     }
 
-    fn read(mut self) -> Result<Tree, Trouble> {
-        for event in Parser::new_from_str(self.text) {
-            let (event, span) = event.map_err(|error| {
-                let at = error.marker();
-                Trouble { line: at.line(), column: at.col() + 1, text: error.info().to_owned() }
-            })?;
+    fn read(mut self) -> Result<Tree, Failure> {
+        for event in Parser::new_from_str(&self.text.text) {
+            let (event, span) = event.map_err(Failure::NoYaml)?;
             let place = self.place(span);
-            let failed = |text: String| Trouble { line: place.line, column: place.column, text };
+            let failed =
+                |text: String| Failure::Refused(Trouble { line: place.line, column: place.column, text });
             if self.tree.nodes.len() >= MOST_NODES {
                 return Err(failed(format!("more than {MOST_NODES} values")));
             }
@@ -238,10 +261,13 @@ impl<'a> Builder<'a> {
     fn place(&self, span: saphyr_parser::Span) -> Span {
         let byte = |index: usize| {
             let found = if self.bytes.is_empty() { Some(index) } else { self.bytes.get(index).copied() };
-            found.unwrap_or(self.text.len()).min(self.text.len())
+            found.unwrap_or(self.text.text.len()).min(self.text.text.len())
         };
         let (start, end) = (byte(span.start.index()), byte(span.end.index()));
-        Span { range: start..end.max(start), line: span.start.line(), column: span.start.col() + 1 }
+        let line = byte(span.start.index().saturating_sub(span.start.col()));
+        let column = self.text.column(line, span.start.col()) + 1;
+        let (start, end) = (self.text.original(start), self.text.original(end));
+        Span { range: start..end.max(start), line: span.start.line(), column }
     }
 
     fn add(&mut self, kind: Kind, span: Span, anchor: usize) -> NodeId {
@@ -256,10 +282,10 @@ impl<'a> Builder<'a> {
         id
     }
 
-    fn begin(&mut self, kind: Kind, place: Span, anchor: usize) -> Result<(), Trouble> {
+    fn begin(&mut self, kind: Kind, place: Span, anchor: usize) -> Result<(), Failure> {
         if self.open.len() >= DEEPEST {
             let text = format!("nested more than {DEEPEST} deep");
-            return Err(Trouble { line: place.line, column: place.column, text });
+            return Err(Failure::Refused(Trouble { line: place.line, column: place.column, text }));
         }
         let id = self.add(kind, place, anchor);
         self.open.push((id, None));

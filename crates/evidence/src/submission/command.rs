@@ -177,7 +177,8 @@ fn word(text: &str, start: usize) -> (String, usize) {
 
 fn is_nccl_test(word: &str) -> bool {
     let name = word.rsplit('/').next().unwrap_or_default();
-    name.ends_with("_perf") && name.len() > 5
+    // A sentence about it is no program.
+    name.ends_with("_perf") && name.len() > 5 && !word.contains(char::is_whitespace)
 }
 
 fn launcher(words: &[Word]) -> Option<(Launcher, usize)> {
@@ -267,8 +268,10 @@ fn assignments(submission: &mut Submission, command: &[Word], owner: Option<Owne
     for word in command {
         let wanted = leading || matches!(previous, "-x" | "--env" | "-e" | "--genv" | "-genv");
         let exported = word.text.strip_prefix("--export=");
-        if let Some(list) = exported {
-            let mut at = word.range.start + "--export=".len();
+        // torchx takes several at once, as Slurm does.
+        let several = previous == "--env" && word.text.split(',').all(|it| it.contains('='));
+        if let Some(list) = exported.or_else(|| several.then_some(&*word.text)) {
+            let mut at = word.range.start + (word.text.len() - list.len());
             for part in list.split(',') {
                 assignment(submission, part, at..at + part.len(), owner);
                 at += part.len() + 1;
@@ -457,6 +460,7 @@ mod tests {
     #[test]
     fn what_is_only_spoken_of_is_no_launch() {
         let text = "#!/bin/sh\npip install deepspeed torch\necho torchrun\nwhich mpirun\nX=/opt/torchrun\n\
+                    log \"starting all_reduce_perf\"\n\
                     srun -N 2 torchrun --nproc-per-node=8 -m train --nnodes=9\n";
         let it = Submission::read("job.sh", text).unwrap();
         let all: Vec<Launcher> = it.launches.iter().map(|it| it.launcher).collect();

@@ -142,7 +142,7 @@ impl Submission {
             }
             Kind::Kubernetes | Kind::DeepSpeed | Kind::Other => {}
         }
-        it.tree = Tree::read(text)?;
+        it.tree = Tree::read(text).map_err(|trouble| template(text, trouble))?;
         pod::read(&mut it);
         config_map::read(&mut it);
         if it.workloads.is_empty() && it.objects.iter().all(|object| object.kind.is_empty()) {
@@ -178,4 +178,15 @@ impl Submission {
         let column = self.text.get(begin..range.start).unwrap_or_default().chars().count() + 1;
         Span { range, line, column }
     }
+}
+
+/// Says so where what cannot be read is a template that nobody filled in yet.
+fn template(text: &str, mut trouble: Trouble) -> Trouble {
+    let line = text.lines().nth(trouble.line.saturating_sub(1)).unwrap_or_default();
+    if text.contains("{{") || line.contains("${") || line.contains("%{") {
+        trouble
+            .text
+            .push_str("; it looks like a template: render it first and give the result to `plumb lint -`");
+    }
+    trouble
 }

@@ -129,4 +129,33 @@ mod tests {
         );
         assert_eq!(it.launches[0].launcher, Launcher::Mpirun);
     }
+
+    #[test]
+    fn variables_come_one_or_several_at_once() {
+        let text = "#!/bin/sh\ntorchx run ddp --env NCCL_P2P_DISABLE=1,SEED=2 --gpu 1\ndocker run --env NCCL_ALGO=Ring,Tree x\n\
+                    sbatch --export=ALL,NCCL_DEBUG=INFO job\n";
+        let it = Submission::read("job.sh", text).unwrap();
+        let all: Vec<(&str, Option<&str>, &str)> = it
+            .settings
+            .iter()
+            .map(|it| (&*it.name, it.value.as_deref(), &text[it.span.range.clone()]))
+            .collect();
+        assert_eq!(
+            all,
+            [
+                ("NCCL_P2P_DISABLE", Some("1"), "NCCL_P2P_DISABLE=1"),
+                ("SEED", Some("2"), "SEED=2"),
+                ("NCCL_ALGO", Some("Ring,Tree"), "NCCL_ALGO=Ring,Tree"),
+                ("NCCL_DEBUG", Some("INFO"), "NCCL_DEBUG=INFO"),
+            ]
+        );
+    }
+
+    #[test]
+    fn a_template_that_cannot_be_read_is_called_one() {
+        let said = |text: &str| Submission::read("pod.yaml", text).unwrap_err().text.contains("template");
+        assert!(said("metadata: {name: ${NAME}, namespace: a}\n"));
+        assert!(said("spec:\n{{- if .Values.gpu }}\n  a: b\n{{- end }}\n"));
+        assert!(!said("a: \"${A}\"\nb: [1, 2\nc: 3\n"));
+    }
 }

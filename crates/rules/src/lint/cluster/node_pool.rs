@@ -1,6 +1,6 @@
 //! Node pools of Karpenter, as far as they say which machines they start.
 
-use evidence::submission::Submission;
+use evidence::submission::{Object, Submission};
 use evidence::yaml::{NodeId, Span};
 use fabric::instance::{self, Instance};
 
@@ -20,6 +20,20 @@ pub(super) struct NodePool<'a> {
     pub(super) place: Option<Span>,
     /// The zones it is limited to, and where it says so.
     pub(super) zones: Option<(Vec<&'a str>, Span)>,
+    /// The `EC2NodeClass` it refers to.
+    pub(super) class: Option<&'a str>,
+}
+
+/// Subnets that an `EC2NodeClass` names one by one: the file, the subnets, where they stand.
+pub(super) fn subnets<'a>(context: &Context<'a>, class: &str) -> Option<(usize, Vec<&'a str>, Span)> {
+    context.files.iter().enumerate().find_map(|(file, submission)| {
+        let wanted = |it: &&Object| &*it.kind == "EC2NodeClass" && it.name.as_deref() == Some(class);
+        let object = submission.objects.iter().find(wanted)?;
+        let tree = &submission.tree;
+        let terms = tree.at(object.root, &["spec", "subnetSelectorTerms"])?;
+        let ids = tree.items(terms).iter().filter_map(|it| tree.text(tree.get(*it, "id")?)).collect();
+        Some((file, ids, tree.node(terms).span.clone()))
+    })
 }
 
 /// All node pools of the files.
@@ -37,7 +51,9 @@ pub(super) fn node_pools<'a>(context: &Context<'a>) -> Vec<NodePool<'a>> {
 
 fn read<'a>(file: usize, submission: &'a Submission, root: NodeId, name: &'a str) -> NodePool<'a> {
     let tree = &submission.tree;
-    let mut pool = NodePool { file, name, types: None, place: None, zones: None };
+    let class =
+        tree.at(root, &["spec", "template", "spec", "nodeClassRef", "name"]).and_then(|it| tree.text(it));
+    let mut pool = NodePool { file, name, types: None, place: None, zones: None, class };
     let list = tree
         .at(root, &["spec", "template", "spec", "requirements"])
         .or_else(|| tree.at(root, &["spec", "requirements"]));

@@ -1,6 +1,6 @@
 //! A node pool of an EFA job that starts machines in several zones.
 
-use super::node_pool::{node_pools, of_job};
+use super::node_pool::{NodePool, node_pools, of_job, subnets};
 use super::spread_over_zones::is_zone;
 use crate::lint::devices::ask::{Ask, asks};
 use crate::lint::{Context, Flaw, LintRule};
@@ -32,6 +32,10 @@ fn check(context: &Context<'_>) -> Vec<Flaw> {
         let usable = of_job(ask, &pools);
         // With several pools it is not known which one serves the job.
         let [pool] = usable.as_slice() else { continue };
+        if pool.zones.is_none() {
+            let found = many_subnets(context, pool, ask).filter(|it| !flaws.contains(it));
+            flaws.extend(found);
+        }
         let Some((zones, place)) = pool.zones.as_ref().filter(|it| it.0.len() > 1) else { continue };
         let message = format!(
             "node pool {} starts machines in {} zones, and {} pods of one EFA job may be divided among them",
@@ -46,6 +50,20 @@ fn check(context: &Context<'_>) -> Vec<Flaw> {
         }
     }
     flaws
+}
+
+/// A pool without a zone takes any subnet of its class. Which zones they are in is not told here.
+fn many_subnets(context: &Context<'_>, pool: &NodePool<'_>, ask: &Ask<'_>) -> Option<Flaw> {
+    let (file, subnets, place) =
+        pool.class.and_then(|it| subnets(context, it)).filter(|it| it.1.len() > 1)?;
+    let message = format!(
+        "node pool {} names no zone and its node class {} subnets: {} pods of one EFA job may be divided among zones",
+        pool.name,
+        subnets.len(),
+        ask.job.pods
+    );
+    let flaw = Flaw::new(file, &place, message).label(subnets.join(", "));
+    Some(flaw.severity(Severity::Info).confidence(Confidence::Possible))
 }
 
 /// Whether the pods are kept in one zone by themselves.
@@ -75,6 +93,22 @@ mod tests {
             "node pool gpu starts machines in 2 zones, and 2 pods of one EFA job may be divided among them"
         );
         assert_eq!(found[0].places[0].text, "us-east-1a, us-east-1b");
+    }
+
+    #[test]
+    fn subnets_of_the_node_class_count_where_no_zone_is_named() {
+        let pool = "---\nkind: NodePool\nmetadata: {name: gpu}\nspec: {template: {spec: {nodeClassRef: {name: efa}, requirements: []}}}\n";
+        let class = |ids: &str| {
+            format!(
+                "---\nkind: EC2NodeClass\nmetadata: {{name: efa}}\nspec:\n  subnetSelectorTerms: [{ids}]\n"
+            )
+        };
+        let text = |ids: &str| format!("{}{pool}{}", job(2, "p4d.24xlarge", EFA), class(ids));
+        let found = flaws(&RULE, &text("{id: subnet-1}, {id: subnet-2}"));
+        assert_eq!((found.len(), found[0].severity), (1, Some(crate::Severity::Info)));
+        assert_eq!(found[0].places[0].text, "subnet-1, subnet-2");
+        quiet(&RULE, &text("{id: subnet-1}"));
+        quiet(&RULE, &text("{tags: {role: gpu}}"));
     }
 
     #[test]

@@ -44,17 +44,18 @@ fn of_file(at: usize, file: &Submission) -> Vec<Flaw> {
         match &tree.node(node).kind {
             Value::Sequence(items) => open.extend(items),
             Value::Mapping(entries) => {
-                let mut first: BTreeMap<&str, NodeId> = BTreeMap::new();
+                let mut first: BTreeMap<&str, (NodeId, NodeId)> = BTreeMap::new();
                 for (key, value) in entries {
                     open.push(*value);
                     let Some(name) = tree.text(*key).filter(|it| *it != "<<") else { continue };
-                    if let Some(before) = first.insert(name, *key) {
+                    if let Some((before, other)) = first.insert(name, (*key, *value)) {
                         let message = format!("`{name}` is given twice in one mapping");
-                        flaws.push(
-                            Flaw::new(at, &tree.node(*key).span, message)
-                                .label("again")
-                                .also(&tree.node(before).span, "first here"),
-                        );
+                        let flaw = Flaw::new(at, &tree.node(*key).span, message)
+                            .label("again")
+                            .also(&tree.node(before).span, "first here");
+                        // Nothing is lost where both say the same.
+                        let same = tree.text(*value).is_some() && tree.text(*value) == tree.text(other);
+                        flaws.push(if same { flaw.severity(Severity::Info) } else { flaw });
                     }
                 }
             }
@@ -67,6 +68,7 @@ fn of_file(at: usize, file: &Submission) -> Vec<Flaw> {
 #[cfg(test)]
 mod tests {
     use super::RULE;
+    use crate::Severity;
     use crate::lint::testing::{flaws, quiet};
 
     #[test]
@@ -75,6 +77,14 @@ mod tests {
         let found = flaws(&RULE, text);
         assert_eq!(found.len(), 1);
         assert_eq!((found[0].places[0].span.line, found[0].places[1].span.line), (7, 5));
+    }
+
+    #[test]
+    fn twice_the_same_is_only_worth_knowing() {
+        let text =
+            "kind: Pod\nspec:\n  restartPolicy: Never\n  containers: [{name: a}]\n  restartPolicy: Never\n";
+        assert_eq!(flaws(&RULE, text)[0].severity, Some(Severity::Info));
+        assert_eq!(flaws(&RULE, &text.replacen("Never", "Always", 1))[0].severity, None);
     }
 
     #[test]

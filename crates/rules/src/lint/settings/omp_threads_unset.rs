@@ -21,10 +21,11 @@ pub(super) static RULE: LintRule = LintRule {
 };
 
 fn check(context: &Context<'_>) -> Vec<Flaw> {
-    let Some(offload) = context.files.iter().find_map(offload) else { return Vec::new() };
+    let offloads: Vec<&str> = context.files.iter().filter_map(offload).collect();
     let mut found = Vec::new();
     for (file, submission) in context.files.iter().enumerate() {
         for launch in submission.launches.iter().filter(|it| it.launcher == Launcher::Torchrun) {
+            let Some(offload) = offloads.iter().find(|it| belongs(it, submission, launch)) else { continue };
             let set = |name: &str| {
                 submission.settings.iter().find(|it| &*it.name == name && it.owner == launch.owner)
             };
@@ -47,6 +48,15 @@ fn check(context: &Context<'_>) -> Vec<Flaw> {
 
 fn ranks(launch: &Launch) -> Option<u64> {
     launch.number(&["--nproc-per-node"])
+}
+
+/// Whether a launch uses a file of settings: it names it, or both stand in one folder.
+fn belongs(settings: &str, submission: &Submission, launch: &Launch) -> bool {
+    let split = |path: &str| {
+        path.rsplit_once('/').map_or((String::new(), path.to_owned()), |it| (it.0.into(), it.1.into()))
+    };
+    let (folder, name) = split(settings);
+    launch.words.iter().any(|it| it.text.ends_with(&name)) || split(&submission.name).0 == folder
 }
 
 /// The name of a DeepSpeed file that offloads the optimizer to the CPU.
@@ -84,6 +94,16 @@ mod tests {
                 .message
                 .starts_with("ds.json offloads to the CPU, and torchrun gives each of 8 ranks one thread")
         );
+    }
+
+    #[test]
+    fn settings_of_another_folder_count_where_they_are_named() {
+        let count = |job: &str| {
+            let files = files(&[("a/job.yaml", job), ("b/ds.json", OFFLOAD)]);
+            (RULE.check)(&Context { files: &files, given: &Given::default() }).len()
+        };
+        assert_eq!(count(JOB), 0);
+        assert_eq!(count(&JOB.replace("train.py", "train.py, --deepspeed, /b/ds.json")), 1);
     }
 
     #[test]

@@ -45,9 +45,11 @@ impl<'a> Place<'a> {
         &self.setting.name
     }
 
-    /// Its value, where it is literal.
+    /// Its value, where it is literal: what Kubernetes, envsubst or a template fills in is not known.
     pub(super) fn value(&self) -> Option<&'a str> {
-        self.setting.value.as_deref()
+        let filled =
+            |it: &str| it.starts_with('$') || ["$(", "${", "{{"].iter().any(|sign| it.contains(sign));
+        self.setting.value.as_deref().filter(|it| !filled(it))
     }
 
     /// Its value as NCCL reads numbers.

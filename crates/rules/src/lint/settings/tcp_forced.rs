@@ -80,6 +80,7 @@ mod tests {
                 &[("FI_PROVIDER", "efa"), ("NCCL_NET", "AWS Libfabric"), ("NCCL_NET_PLUGIN", "ofi")],
             ),
         );
+        quiet(&RULE, &job("p5.48xlarge", 2, &[("FI_PROVIDER", "${FI_PROVIDER}")]));
         quiet(&RULE, &job("p5.48xlarge", 1, &[("NCCL_NET", "Socket")]));
         quiet(&RULE, &pod(&[("NCCL_NET", "Socket")]));
     }

@@ -60,8 +60,8 @@ fn flaw(place: &Place<'_>) -> Option<Flaw> {
     let (name, value) = (place.name(), place.value()?.trim());
     let span = place.setting.value_span.as_ref().unwrap_or(&place.setting.span);
     let new = |message: String| Flaw::new(place.file, span, message);
-    // Nothing is like unset; what a template fills in is not known.
-    if value.is_empty() || value.contains("{{") || value.contains("$(") {
+    // Nothing is like unset.
+    if value.is_empty() {
         return None;
     }
     match name {
@@ -221,6 +221,8 @@ mod tests {
                 ("FI_EFA_USE_HUGE_PAGE", "false"),
                 ("TORCH_NCCL_BLOCKING_WAIT", "true"),
                 ("NCCL_NVLS_ENABLE", "$(NVLS)"),
+                ("NCCL_DEBUG", "${NCCL_DEBUG}"),
+                ("NCCL_DEBUG_SUBSYS", "$SUBSYSTEMS"),
                 ("NCCL_ALGO", "allreduce:tree;broadcast:ring"),
             ]),
         );
