@@ -343,7 +343,8 @@ pub(super) fn of_containers(submission: &mut Submission, commands: &[(NodeId, Ow
                     let span = submission.tree.node(*node).span.clone();
                     // As it stands in the file, so that places are right; the marks of a block are no words.
                     let source = submission.text.get(span.range.clone()).unwrap_or_default().to_owned();
-                    let (source, base) = inner(&source, span.range.start);
+                    let before = submission.text.get(..span.range.start).unwrap_or_default();
+                    let (source, base) = inner(&source, span.range.start, block(before));
                     take(submission, &source, base, Some(owner));
                 }
             }
@@ -372,23 +373,29 @@ fn unquoted(source: &str, base: usize) -> (String, usize) {
     }
 }
 
-/// A scalar as a shell gets it, without the quotes or the block mark around it. Every byte keeps its place.
-fn inner(source: &str, base: usize) -> (String, usize) {
+/// The mark of a block, `|` or `>`, from the text before its first line.
+fn block(before: &str) -> Option<char> {
+    let head = before.trim_end_matches([' ', '\t']).strip_suffix('\n')?.trim_end();
+    let line = head.rsplit('\n').next()?.split(" #").next()?.trim_end();
+    let word = line.rsplit([' ', '\t']).next()?;
+    let plain = word.trim_end_matches(|it: char| matches!(it, '-' | '+') || it.is_ascii_digit());
+    plain.parse().ok().filter(|it| matches!(it, '|' | '>'))
+}
+
+/// A scalar as a shell gets it, without the quotes around it. Every byte keeps its place.
+fn inner(source: &str, base: usize, block: Option<char>) -> (String, usize) {
+    if block == Some('|') {
+        return (source.to_owned(), base);
+    }
     match source.as_bytes().first() {
-        Some(b'"') if source.len() >= 2 => {
+        Some(b'"') if source.len() >= 2 && block.is_none() => {
             let text = source.get(1..source.len() - 1).unwrap_or_default();
             let text = folded(text);
             // A line end, after a backslash that joins lines or not, and quotes.
             (text.replace("\\\\\\n", "  \\\n").replace("\\n", " \n").replace("\\\"", " \""), base + 1)
         }
-        Some(b'\'') if source.len() >= 2 => {
+        Some(b'\'') if source.len() >= 2 && block.is_none() => {
             (folded(source.get(1..source.len() - 1).unwrap_or_default()), base + 1)
-        }
-        Some(b'|' | b'>') => {
-            let end = source.find('\n').map_or(source.len(), |it| it + 1);
-            let text = source.get(end..).unwrap_or_default();
-            let text = if source.starts_with('>') { folded(text) } else { text.to_owned() };
-            (text, base + end)
         }
         _ => (folded(source), base),
     }

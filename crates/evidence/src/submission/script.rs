@@ -158,4 +158,13 @@ mod tests {
         assert!(said("spec:\n{{- if .Values.gpu }}\n  a: b\n{{- end }}\n"));
         assert!(!said("a: \"${A}\"\nb: [1, 2\nc: 3\n"));
     }
+
+    #[test]
+    fn lines_of_a_block_are_commands_of_their_own() {
+        let text = "kind: Pod\nspec:\n  containers:\n  - command: [bash, -c]\n    args:\n    - |\n      sleep 3\n      echo all_reduce_perf\n      true\n";
+        let it = Submission::read("pod.yaml", text).unwrap();
+        assert!(it.launches.is_empty(), "{:?}", it.launches);
+        let folded = Submission::read("pod.yaml", &text.replace("- |", "- >-  # one")).unwrap();
+        assert_eq!(folded.launches.len(), 1);
+    }
 }
