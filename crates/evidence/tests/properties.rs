@@ -112,29 +112,37 @@ impl fmt::Debug for Log {
 
 /// Windows of recordings, mixed line by line, and edited.
 fn log() -> impl Strategy<Value = Log> {
-    let mixed = prop::collection::vec(window(), 1..3).prop_flat_map(|windows| {
+    log_of(1..3, edit().boxed())
+}
+
+/// The same with the lines of each thread in their order, as a log has them. Out of order it is not told what belongs to
+/// which communicator, and a guess may depend on where a file is cut.
+fn log_in_order() -> impl Strategy<Value = Log> {
+    log_of(1..2, edit().prop_filter("lines keep their order", |it| !matches!(it, Edit::Swap(..))).boxed())
+}
+
+fn log_of(windows: std::ops::Range<usize>, edit: BoxedStrategy<Edit>) -> impl Strategy<Value = Log> {
+    let mixed = prop::collection::vec(window(), windows).prop_flat_map(|windows| {
         let n: usize = windows.iter().map(Vec::len).sum();
         (Just(windows), prop::collection::vec(any::<bool>(), n))
     });
-    (mixed, prop::collection::vec(edit(), 0..6), any::<bool>()).prop_map(
-        |((windows, turns), edits, ended)| {
-            let mut sources: Vec<_> = windows.into_iter().map(Vec::into_iter).collect();
-            let mut lines = Vec::new();
-            for turn in turns {
-                let at = usize::from(turn).min(sources.len() - 1);
-                lines.extend(sources[at].next());
-            }
-            lines.extend(sources.into_iter().flatten());
-            for it in &edits {
-                apply(&mut lines, it);
-            }
-            let mut bytes = lines.join(&b'\n');
-            if ended {
-                bytes.push(b'\n');
-            }
-            Log(bytes)
-        },
-    )
+    (mixed, prop::collection::vec(edit, 0..6), any::<bool>()).prop_map(|((windows, turns), edits, ended)| {
+        let mut sources: Vec<_> = windows.into_iter().map(Vec::into_iter).collect();
+        let mut lines = Vec::new();
+        for turn in turns {
+            let at = usize::from(turn).min(sources.len() - 1);
+            lines.extend(sources[at].next());
+        }
+        lines.extend(sources.into_iter().flatten());
+        for it in &edits {
+            apply(&mut lines, it);
+        }
+        let mut bytes = lines.join(&b'\n');
+        if ended {
+            bytes.push(b'\n');
+        }
+        Log(bytes)
+    })
 }
 
 /// Whether what a file is must be told by its first bytes: it is a document, or it may be no text at all.
@@ -280,7 +288,7 @@ proptest! {
     }
 
     #[test]
-    fn regions_change_nothing(Log(bytes) in log(), picks in prop::collection::vec(any::<Index>(), 1..4)) {
+    fn regions_change_nothing(Log(bytes) in log_in_order(), picks in prop::collection::vec(any::<Index>(), 1..4)) {
         prop_assume!(!needs_its_beginning(&bytes));
         check_same(&whole(&bytes), &read_in_regions(&bytes, &cuts(&bytes, &picks), CHUNK));
     }
