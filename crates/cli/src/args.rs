@@ -377,8 +377,8 @@ fn version(text: &str) -> Result<fabric::Version, String> {
 }
 
 fn pods(text: &str) -> Result<(u32, u32), String> {
-    forecast::parse_pods(text)
-        .ok_or_else(|| "is written as 1x8: pods on each machine, and GPUs in each".to_owned())
+    let layout = nccl::Layout::parse(text).map_err(|it| it.to_string())?;
+    Ok((layout.pods_per_node, layout.gpus_per_pod))
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]

@@ -1,7 +1,7 @@
 //! The ways a collective can be done on a cluster, each with its latency and its ceiling.
 
-use fabric::Collective;
-use fabric::machine::NicKind;
+use fabric::machine::{NicKind, PciLink};
+use fabric::{Collective, link};
 
 use crate::cluster::{Between, Cluster, Inside};
 use crate::constants::constants;
@@ -111,9 +111,9 @@ pub(crate) fn ways(collective: Collective, cluster: &Cluster) -> Vec<Way> {
         }
         Collective::AllGather | Collective::ReduceScatter => vec![job.ring(1.0, true)],
         Collective::Broadcast | Collective::Reduce => vec![job.ring(1.0, false)],
-        Collective::AllToAll => vec![job.pairs()],
+        // One that sends to all, or all to one, has the same share of its links leave the node.
+        Collective::AllToAll | Collective::Gather | Collective::Scatter => vec![job.pairs()],
         Collective::SendRecv => vec![job.neighbours()],
-        Collective::Gather | Collective::Scatter => vec![job.one_to_all()],
     }
 }
 
@@ -207,12 +207,13 @@ impl<'a> Job<'a> {
         // In a tree of two nodes each NIC carries every byte once; in a larger one, as in a ring, nearly twice.
         let factor = Collective::AllReduce.bus_factor(self.ranks);
         let share = if self.nodes == 2 { factor * network.tree } else { factor / 2.0 * network.deep_tree };
-        let chain = f64::from(self.local - 1) * self.step.0;
-        let steps = 2.0 * (chain + depth * self.step.1);
+        let hops = f64::from(self.local - 1) * self.step.0;
+        let steps = 2.0 * (hops + depth * self.step.1);
         let mut limit = self.limit(share);
         // A chain carries every byte up and down again.
-        if self.local > 1 && limit.0 > self.inside.0 * 0.92 {
-            limit = (self.inside.0 * 0.92, self.inside.1, self.inside.2);
+        let chain = self.inside.0 * constants().ring.chain;
+        if self.local > 1 && limit.0 > chain {
+            limit = (chain, self.inside.1, self.inside.2);
         }
         ways.push(self.way(Algorithm::Tree, 0.0, steps, limit));
         if let (Some(inside), Some((outside, why, measured))) = (nvls, self.outside) {
@@ -259,15 +260,6 @@ impl<'a> Job<'a> {
         let steps = self.step.0 + if self.nodes > 1 { self.step.1 } else { 0.0 };
         Way { measured: false, ..self.way(Algorithm::Pairs, 0.0, steps, self.limit(share)) }
     }
-
-    /// One rank sends to or receives from all.
-    fn one_to_all(&self) -> Way {
-        let (ranks, local) = (f64::from(self.ranks), f64::from(self.local));
-        let away = (ranks - local) / (ranks - 1.0);
-        let share = if away > 0.0 { 1.0 / (local * away) } else { 1.0 };
-        let steps = 2.0 * self.step.0 + if self.nodes > 1 { 2.0 * self.step.1 } else { 0.0 };
-        Way { measured: false, ..self.way(Algorithm::Pairs, 0.0, steps, self.limit(share)) }
-    }
 }
 
 /// A ring over the GPUs of one node.
@@ -299,8 +291,8 @@ fn inside(cluster: &Cluster) -> (f64, Ceiling, bool) {
 
 fn pci(cluster: &Cluster, peer_to_peer: bool) -> (f64, Ceiling, bool) {
     let ring = &constants().ring;
-    // A mesh whose GPUs no ring joins, of unknown links: as slow as generation 3.
-    let link = cluster.pci.unwrap_or(12.0);
+    // Of a link nobody told, NCCL takes its lowest.
+    let link = cluster.pci.unwrap_or_else(|| link::pci(PciLink { gigatransfers: 0.0, width: 0 }));
     if peer_to_peer {
         (link * ring.peer, Ceiling::Pci, false)
     } else {

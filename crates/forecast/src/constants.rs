@@ -32,7 +32,7 @@ macro_rules! groups {
 }
 
 groups! {
-    ring: Ring { share, small, mesh, detour, peer, shared_memory },
+    ring: Ring { share, chain, small, mesh, detour, peer, shared_memory },
     nvls: Nvls { share, hopper, blackwell, hopper_from, blackwell_from },
     network: Network { share, tree, deep_tree, pci, host, tcp, tcp_most },
     latency: Latency { launch, nvlink, pci, nvls, nvls_step, infiniband, efa_1, efa, tcp },

@@ -90,9 +90,8 @@ pub fn read(text: &str, settings: &Settings) -> Result<Cluster, Impossible> {
 }
 
 /// Reads `1x8`: pods on each node, and GPUs in each.
-pub fn parse_pods(text: &str) -> Option<(u32, u32)> {
-    let (pods, gpus) = text.trim().split_once(['x', 'X'])?;
-    Some((pods.trim().parse().ok()?, gpus.trim().parse().ok()?))
+fn parse_pods(text: &str) -> Option<(u32, u32)> {
+    nccl::Layout::parse(text).ok().map(|it| (it.pods_per_node, it.gpus_per_pod))
 }
 
 fn wrong<T>(text: impl Into<String>) -> Result<T, Impossible> {

@@ -10,6 +10,6 @@ mod rings;
 
 pub use algorithm::{Algorithm, Ceiling};
 pub use cluster::{Allowed, Between, Cluster, Impossible, Inside};
-pub use file::{Description, describe_file, known, parse_pods, read};
+pub use file::{Description, describe_file, known, read};
 pub use judge::{Judgement, Verdict, describe, judge};
 pub use normal::{Normal, normal};
