@@ -9,6 +9,8 @@
 //! whole, in pieces, or by several threads gives the same [`Case`]. Nothing here
 //! judges, and nothing here opens a file.
 
+#![forbid(unsafe_code)]
+
 mod absent;
 mod case;
 mod chunk;

@@ -4,6 +4,8 @@
 //! Nothing here reads a file or knows a log format. Every number from outside
 //! stands in `data/` with its source.
 
+#![forbid(unsafe_code)]
+
 mod assembly;
 pub mod catalogue;
 pub mod collective;

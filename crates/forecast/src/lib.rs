@@ -1,5 +1,7 @@
 //! From decisions to numbers: the bandwidth that is normal.
 
+#![forbid(unsafe_code)]
+
 mod algorithm;
 mod cluster;
 pub mod constants;

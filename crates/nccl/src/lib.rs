@@ -8,6 +8,8 @@
 //! The files are named after what NCCL's own `src/graph` and `src/transport` decide. Paths are compared with the logs of
 //! real NCCL line by line; see `cases/oracle-*`.
 
+#![forbid(unsafe_code)]
+
 mod detour;
 mod gpudirect;
 mod graph;

@@ -3,6 +3,8 @@
 //! Everything is put into [`Doctor`] first, with owned texts; every format is
 //! written from that, and [`redact`] changes it once for all of them.
 
+#![forbid(unsafe_code)]
+
 mod assemble;
 mod env;
 mod expect;

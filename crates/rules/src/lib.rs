@@ -4,6 +4,8 @@
 //! only: it does no I/O, holds no state and never formats for a screen. To add
 //! one, write the file and enter it in its family's list; see CONTRIBUTING.md.
 
+#![forbid(unsafe_code)]
+
 pub mod application;
 pub mod blocked;
 pub mod efa;

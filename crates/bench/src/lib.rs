@@ -1,0 +1,1 @@
+//! Runs a collective on an engine, verifies, times and fits it.

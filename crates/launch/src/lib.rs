@@ -1,0 +1,1 @@
+//! Where ranks run: started here, or inside what torchrun, mpirun or srun started.
