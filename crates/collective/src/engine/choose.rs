@@ -1,0 +1,269 @@
+//! Choosing: what was measured when a collective came for the first time decides how it is done later.
+
+use std::time::Instant;
+
+use super::{Engine, Halt, usual};
+use crate::call::Call;
+use crate::model::{Method, Times, pick};
+use crate::schedule::Kind;
+use crate::shm::{Direct, SMALL};
+use crate::{Algorithm, DataType, Operation};
+
+/// Sizes that are measured, until one takes too long.
+const SIZES: [usize; 7] = [64, 1 << 10, 8 << 10, 32 << 10, 256 << 10, 1 << 20, 4 << 20];
+/// Seconds from which no larger size is measured.
+const LONG: f64 = 0.02;
+/// Timed runs of a method at a size.
+const RUNS: usize = 5;
+/// The largest size that ranges are made for; beyond it the last one holds.
+const LARGEST: usize = 1 << 30;
+
+/// What was decided for one collective.
+#[derive(Debug, Clone, Default)]
+struct Choice {
+    /// Up to so many bytes, one shot.
+    one_shot: usize,
+    /// Private buffers that can be reached.
+    crossing: Vec<(usize, Method)>,
+    /// Private buffers that cannot.
+    private: Vec<(usize, Method)>,
+    /// Between hosts.
+    messages: Vec<(usize, Method)>,
+}
+
+/// What was decided so far.
+#[derive(Debug, Default)]
+pub(super) struct Choices {
+    /// One shot up to so many bytes, by collective: looked at in every call.
+    one_shot: [usize; KINDS],
+    by_kind: [Option<Choice>; KINDS],
+}
+
+const KINDS: usize = 10;
+
+/// A collective's place in tables.
+#[inline]
+fn index(kind: Kind) -> usize {
+    match kind {
+        Kind::AllReduce => 0,
+        Kind::AllGather => 1,
+        Kind::ReduceScatter => 2,
+        Kind::Broadcast => 3,
+        Kind::Reduce => 4,
+        Kind::AllToAll => 5,
+        Kind::Gather => 6,
+        Kind::Scatter => 7,
+        Kind::SendReceive { .. } => 8,
+        Kind::Barrier => 9,
+    }
+}
+
+impl Choices {
+    #[inline]
+    pub(super) fn one_shot(&self, kind: Kind) -> usize {
+        self.one_shot[index(kind)]
+    }
+
+    pub(super) fn known(&self, kind: Kind) -> bool {
+        self.by_kind[index(kind)].is_some()
+    }
+
+    fn set(&mut self, kind: Kind, choice: Choice) {
+        self.one_shot[index(kind)] = choice.one_shot;
+        self.by_kind[index(kind)] = Some(choice);
+    }
+
+    fn range(&self, kind: Kind, bytes: usize, of: impl Fn(&Choice) -> &Vec<(usize, Method)>) -> Method {
+        self.by_kind[index(kind)]
+            .as_ref()
+            .and_then(|it| pick(of(it), bytes))
+            .unwrap_or(Method::Messages(usual(kind)))
+    }
+
+    pub(super) fn crossing(&self, kind: Kind, bytes: usize) -> Method {
+        self.range(kind, bytes, |it| &it.crossing)
+    }
+
+    pub(super) fn private(&self, kind: Kind, bytes: usize) -> Method {
+        self.range(kind, bytes, |it| &it.private)
+    }
+
+    pub(super) fn messages(&self, kind: Kind, bytes: usize) -> Method {
+        self.range(kind, bytes, |it| &it.messages)
+    }
+}
+
+impl Engine {
+    /// Measures the ways to do a collective and decides; all ranks come here in the same call.
+    pub(super) fn calibrate(&mut self, kind: Kind) -> Result<(), Halt> {
+        let by_messages: Vec<Method> =
+            Algorithm::ALL.into_iter().filter(|it| it.by_messages(kind)).map(Method::Messages).collect();
+        let mut methods = Vec::new();
+        if let Some(direct) = &self.direct {
+            methods.push(Method::OneShot);
+            methods.push(Method::Registered);
+            if direct.crosses() {
+                methods.push(Method::Cross);
+            }
+            if kind == Kind::AllReduce {
+                methods.push(Method::Staged);
+            } else if !direct.crosses() {
+                methods.extend(&by_messages);
+            }
+        } else {
+            methods.extend(&by_messages);
+        }
+        let times = if kind == Kind::Barrier || methods.len() == 1 {
+            Times::default()
+        } else {
+            self.measure(kind, &methods)?
+        };
+        let mut choice = Choice::default();
+        if self.direct.is_some() {
+            let shared = times.ranges(&[Method::OneShot, Method::Registered], SMALL);
+            choice.one_shot = match shared.first() {
+                // A barrier: nothing is larger than nothing.
+                None => SMALL,
+                Some((upto, Method::OneShot)) => (*upto).min(SMALL),
+                Some(_) => 0,
+            };
+            let all = if kind == Kind::AllReduce { &[Method::Staged][..] } else { &by_messages };
+            let crossing: Vec<Method> = [Method::Cross].iter().chain(all).copied().collect();
+            choice.crossing = small_first(&times, times.ranges(&crossing, LARGEST));
+            choice.private = small_first(&times, times.ranges(all, LARGEST));
+        } else {
+            choice.messages = times.ranges(&by_messages, LARGEST);
+        }
+        self.log.choice(kind, &choice.describe());
+        self.choices.set(kind, choice);
+        Ok(())
+    }
+
+    /// Times every method at growing sizes. What rank 0 sees counts for all.
+    fn measure(&mut self, kind: Kind, methods: &[Method]) -> Result<Times, Halt> {
+        let mut times = Times::default();
+        let largest = SIZES[SIZES.len() - 1];
+        let size = self.size();
+        let mut private = (vec![0_u8; largest], vec![0_u8; largest]);
+        let shared = match self.direct {
+            Some(_) => {
+                let send = self.register_new(largest).map_err(Halt::Error)?;
+                Some((send, self.register_new(largest).map_err(Halt::Error)?))
+            }
+            None => None,
+        };
+        // Everyone sends to the next, as good as any.
+        let kind = match kind {
+            Kind::SendReceive { .. } => {
+                let rank = self.rank();
+                Kind::SendReceive { to: (rank + 1) % size, from: (rank + size - 1) % size }
+            }
+            other => other,
+        };
+        for bytes in SIZES {
+            let divided = matches!(
+                kind,
+                Kind::ReduceScatter | Kind::AllToAll | Kind::Scatter | Kind::AllGather | Kind::Gather
+            );
+            let count = if divided { bytes / size } else { bytes };
+            if count == 0 {
+                continue;
+            }
+            let mut row = Vec::new();
+            let mut told = Vec::new();
+            for method in methods {
+                let (send, receive) = match (&shared, method) {
+                    (Some((send, receive)), Method::Registered) => (send.start(), receive.start()),
+                    _ => (private.0.as_mut_ptr(), private.1.as_mut_ptr()),
+                };
+                let call = Call {
+                    kind,
+                    data: DataType::Uint8,
+                    operation: Operation::Max,
+                    root: 0,
+                    count,
+                    send: send.cast_const(),
+                    receive,
+                };
+                if *method == Method::OneShot && !Direct::fits(&call, size) {
+                    continue;
+                }
+                let mut best = f64::INFINITY;
+                for run in 0..=RUNS {
+                    let begin = Instant::now();
+                    self.by(&call, *method)?;
+                    let took = begin.elapsed().as_secs_f64();
+                    // The first finds cold memory and makes connections.
+                    if run > 0 {
+                        best = best.min(took);
+                    }
+                }
+                row.push(*method);
+                told.extend(best.to_le_bytes());
+            }
+            let all = self.session.share(&told, "calibration").map_err(Halt::Error)?;
+            let seconds: Vec<f64> = all
+                .first()
+                .map(|it| {
+                    it.chunks_exact(8).filter_map(|it| it.try_into().ok().map(f64::from_le_bytes)).collect()
+                })
+                .unwrap_or_default();
+            let longest = seconds.iter().copied().fold(0.0, f64::max);
+            times.add(bytes, row.into_iter().zip(seconds).collect());
+            if longest > LONG {
+                break;
+            }
+        }
+        Ok(times)
+    }
+}
+
+/// Puts one shot before other methods where it is faster and fits.
+fn small_first(times: &Times, ranges: Vec<(usize, Method)>) -> Vec<(usize, Method)> {
+    let mut small = 0;
+    let mut bytes = 8;
+    while bytes <= SMALL {
+        let Some(other) = pick(&ranges, bytes) else { break };
+        if times.fastest(&[Method::OneShot, other], bytes) != Some(Method::OneShot) {
+            break;
+        }
+        small = bytes;
+        bytes *= 2;
+    }
+    let mut all = ranges;
+    if small > 0 {
+        all.retain(|(upto, _)| *upto > small);
+        all.insert(0, (small, Method::OneShot));
+    }
+    all
+}
+
+impl Choice {
+    /// For the log: `oneshot to 2048, twoshot above`.
+    fn describe(&self) -> String {
+        let ranges = |of: &[(usize, Method)]| -> String {
+            let parts: Vec<String> = of
+                .iter()
+                .map(|(upto, method)| {
+                    let name = match method {
+                        Method::Cross => "twoshot by cross-memory attach",
+                        Method::Staged => "twoshot through staging",
+                        other => other.algorithm().name(),
+                    };
+                    if *upto == usize::MAX { name.to_owned() } else { format!("{name} to {upto} bytes") }
+                })
+                .collect();
+            parts.join(", ")
+        };
+        if !self.messages.is_empty() {
+            return ranges(&self.messages);
+        }
+        let mut text = format!("oneshot to {} bytes, twoshot on registered buffers", self.one_shot);
+        for (name, of) in [("reachable private", &self.crossing), ("private", &self.private)] {
+            if !of.is_empty() {
+                text.push_str(&format!("; {name} buffers: {}", ranges(of)));
+            }
+        }
+        text
+    }
+}

@@ -1,0 +1,102 @@
+//! Who is where: which ranks share a machine, and how many cores they have together.
+
+use std::fs;
+
+use rustix::thread::CpuSet;
+
+/// The machine a rank runs on, as far as others need to know it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Host {
+    /// Equal for ranks that can share memory: host name, boot and network namespace, or what the user said.
+    pub(crate) identity: String,
+    /// Equal for ranks that reach each other over the loopback interface.
+    pub(crate) machine: String,
+    /// The name for people.
+    pub(crate) name: String,
+    /// The cores this rank may run on.
+    pub(crate) cores: Vec<usize>,
+    /// Cores' worth of time it may use, where a quota gives less.
+    pub(crate) quota: usize,
+}
+
+impl Host {
+    /// This one. `identity` overrides what is found.
+    pub(crate) fn here(identity: Option<&str>) -> Self {
+        let name = rustix::system::uname().nodename().to_string_lossy().into_owned();
+        let boot = fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default();
+        let network = fs::read_link("/proc/self/ns/net").unwrap_or_default();
+        let machine = format!("{} {}", boot.trim(), network.display());
+        let cores = rustix::thread::sched_getaffinity(None)
+            .map_or_else(|_| vec![0], |set| (0..CpuSet::MAX_CPU).filter(|it| set.is_set(*it)).collect());
+        let quota = std::thread::available_parallelism().map_or(1, std::num::NonZero::get);
+        let identity = identity.map_or_else(|| format!("{name} {machine}"), |it| format!("{it} {machine}"));
+        Self { identity, machine, name, cores, quota }
+    }
+
+    /// As text for the others.
+    pub(crate) fn to_text(&self) -> String {
+        let cores: Vec<String> = self.cores.iter().map(ToString::to_string).collect();
+        [&self.identity, &self.machine, &self.name, &cores.join(","), &self.quota.to_string()]
+            .map(|it| it.replace('\n', " "))
+            .join("\n")
+    }
+
+    /// From the text of another.
+    pub(crate) fn from_text(text: &str) -> Option<Self> {
+        let mut lines = text.lines();
+        let mut next = || lines.next().map(str::to_owned);
+        let (identity, machine, name) = (next()?, next()?, next()?);
+        let cores = next()?.split(',').map(|it| it.parse().ok()).collect::<Option<Vec<usize>>>()?;
+        let quota = next()?.parse().ok()?;
+        Some(Self { identity, machine, name, cores, quota })
+    }
+}
+
+/// Cores that ranks of one host have together.
+pub(crate) fn cores_of<'a>(ranks: impl Iterator<Item = &'a Host>) -> usize {
+    let mut cores: Vec<usize> = Vec::new();
+    let mut quota = 0;
+    for host in ranks {
+        cores.extend(&host.cores);
+        // A rank bound to one core has a quota of one; what counts is whether the quota is below the binding.
+        quota += if host.quota < host.cores.len() { host.quota } else { host.cores.len() };
+    }
+    cores.sort_unstable();
+    cores.dedup();
+    cores.len().min(quota).max(1)
+}
+
+/// Bytes of a core's own cache, beyond which it pays to write past it.
+pub(crate) fn cache() -> usize {
+    fs::read_to_string("/sys/devices/system/cpu/cpu0/cache/index2/size")
+        .ok()
+        .and_then(|it| it.trim().strip_suffix('K')?.parse::<usize>().ok())
+        .map_or(1 << 20, |it| it << 10)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_host_is_read_as_written() {
+        let host = Host::here(None);
+        assert_eq!(Host::from_text(&host.to_text()), Some(host.clone()));
+        assert_ne!(Host::here(Some("other")).identity, host.identity);
+        for bad in ["", "a\nb\nc", "a\nb\nc\nx\n1", "a\nb\nc\n1,2\n-1"] {
+            assert_eq!(Host::from_text(bad), None, "{bad:?}");
+        }
+    }
+
+    #[test]
+    fn cores_are_counted_once_and_quotas_kept() {
+        let rank = |cores: &[usize], quota| Host { cores: cores.to_vec(), quota, ..Host::here(None) };
+        assert_eq!(cores_of([rank(&[0], 1), rank(&[1], 1)].iter()), 2, "bound to one each");
+        assert_eq!(cores_of([rank(&[0, 1], 2), rank(&[0, 1], 2)].iter()), 2, "free on two");
+        assert_eq!(
+            cores_of([rank(&[0, 1, 2, 3], 1), rank(&[0, 1, 2, 3], 1)].iter()),
+            2,
+            "a quota of one each"
+        );
+    }
+}

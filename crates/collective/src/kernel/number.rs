@@ -1,0 +1,132 @@
+//! How two numbers become one, and how a number is divided.
+
+#![expect(
+    clippy::inline_always,
+    reason = "only inlined are they compiled for the vector units of their caller"
+)]
+
+/// An operation on two numbers, the earlier one first.
+pub(super) trait Combine<T> {
+    fn combine(first: T, second: T) -> T;
+}
+
+/// The sum; integers wrap.
+pub(super) struct Sum;
+/// The product; integers wrap.
+pub(super) struct Prod;
+/// The smaller one; the first where they cannot be compared.
+pub(super) struct Min;
+/// The larger one; the first where they cannot be compared.
+pub(super) struct Max;
+
+/// A number that can be divided by a number of ranks; 0 counts as 1.
+pub(super) trait Divide: Copy {
+    /// The quotient; of integers, rounded towards zero.
+    fn divide(self, ranks: usize) -> Self;
+}
+
+macro_rules! orders {
+    ($($number:ty),*) => {
+        $(
+            impl Combine<$number> for Min {
+                #[inline(always)]
+                fn combine(first: $number, second: $number) -> $number {
+                    if second < first { second } else { first }
+                }
+            }
+
+            impl Combine<$number> for Max {
+                #[inline(always)]
+                fn combine(first: $number, second: $number) -> $number {
+                    if second > first { second } else { first }
+                }
+            }
+        )*
+    };
+}
+
+macro_rules! wrapping {
+    ($($number:ty),*) => {
+        $(
+            impl Combine<$number> for Sum {
+                #[inline(always)]
+                fn combine(first: $number, second: $number) -> $number {
+                    first.wrapping_add(second)
+                }
+            }
+
+            impl Combine<$number> for Prod {
+                #[inline(always)]
+                fn combine(first: $number, second: $number) -> $number {
+                    first.wrapping_mul(second)
+                }
+            }
+        )*
+    };
+}
+
+macro_rules! floats {
+    ($($number:ty),*) => {
+        $(
+            impl Combine<$number> for Sum {
+                #[inline(always)]
+                fn combine(first: $number, second: $number) -> $number {
+                    first + second
+                }
+            }
+
+            impl Combine<$number> for Prod {
+                #[inline(always)]
+                fn combine(first: $number, second: $number) -> $number {
+                    first * second
+                }
+            }
+
+            impl Divide for $number {
+                #[inline(always)]
+                #[expect(clippy::cast_precision_loss, reason = "the nearest float is what a float is divided by")]
+                fn divide(self, ranks: usize) -> $number {
+                    self / ranks.max(1) as $number
+                }
+            }
+        )*
+    };
+}
+
+/// Integers divided as floats: a quotient of integers that the float holds exactly is never rounded across an
+/// integer, so that cutting its fraction off gives the quotient of the integers. Vector units have no division of
+/// integers.
+macro_rules! divided_as {
+    ($($number:ty => $float:ty),*) => {
+        $(
+            impl Divide for $number {
+                #[inline(always)]
+                #[expect(clippy::cast_precision_loss, reason = "with so many ranks the quotient is 0 all the same")]
+                fn divide(self, ranks: usize) -> $number {
+                    let quotient = <$float>::from(self) / ranks.max(1) as $float;
+                    // SAFETY: the divisor is 1 or more, so that the quotient is between 0 and the number.
+                    unsafe { quotient.to_int_unchecked() }
+                }
+            }
+        )*
+    };
+}
+
+orders!(i8, u8, i32, u32, i64, u64, f32, f64);
+wrapping!(u8, u32, u64);
+floats!(f32, f64);
+divided_as!(i8 => f32, u8 => f32, i32 => f64, u32 => f64);
+
+impl Divide for u64 {
+    #[inline(always)]
+    fn divide(self, ranks: usize) -> u64 {
+        self / (ranks.max(1) as u64)
+    }
+}
+
+impl Divide for i64 {
+    #[inline(always)]
+    fn divide(self, ranks: usize) -> i64 {
+        self / i64::try_from(ranks.max(1)).unwrap_or(i64::MAX)
+    }
+}

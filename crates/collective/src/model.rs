@@ -1,0 +1,138 @@
+//! Which way is fastest, from times that were measured on this job.
+
+use crate::Algorithm;
+
+/// A way to run a call.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Method {
+    /// Over the desks, at once.
+    OneShot,
+    /// In the memory of all ranks: registered buffers.
+    Registered,
+    /// In the memory of all ranks: private buffers, by cross-memory attach.
+    Cross,
+    /// Private buffers, over the desks, block by block.
+    Staged,
+    /// By messages.
+    Messages(Algorithm),
+}
+
+impl Method {
+    /// The algorithm it is, as users name it.
+    pub(crate) fn algorithm(self) -> Algorithm {
+        match self {
+            Self::OneShot => Algorithm::OneShot,
+            Self::Registered | Self::Cross | Self::Staged => Algorithm::TwoShot,
+            Self::Messages(algorithm) => algorithm,
+        }
+    }
+}
+
+/// Measured times of one collective: for every size, seconds by each method.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Times {
+    rows: Vec<(usize, Vec<(Method, f64)>)>,
+}
+
+impl Times {
+    /// Adds what was measured at a size. Sizes grow.
+    pub(crate) fn add(&mut self, bytes: usize, times: Vec<(Method, f64)>) {
+        self.rows.push((bytes, times));
+    }
+
+    /// What a method would take: straight between measured sizes, and as the last two tell beyond them.
+    fn predict(&self, method: Method, bytes: usize) -> Option<f64> {
+        let points = || {
+            self.rows.iter().filter_map(|(size, times)| {
+                times.iter().find(|(it, _)| *it == method).map(|(_, seconds)| (to_f64(*size), *seconds))
+            })
+        };
+        let wanted = to_f64(bytes);
+        let mut last: Option<(f64, f64)> = None;
+        let mut slope = 0.0;
+        for (size, seconds) in points() {
+            if let Some((before, then)) = last {
+                slope = ((seconds - then) / (size - before)).max(0.0);
+                if wanted <= size {
+                    return Some(then + slope * (wanted - before));
+                }
+            } else if wanted <= size {
+                return Some(seconds);
+            }
+            last = Some((size, seconds));
+        }
+        last.map(|(size, seconds)| seconds + slope * (wanted - size))
+    }
+
+    /// The fastest of some methods at a size.
+    pub(crate) fn fastest(&self, methods: &[Method], bytes: usize) -> Option<Method> {
+        methods
+            .iter()
+            .filter_map(|it| Some((*it, self.predict(*it, bytes)?)))
+            .min_by(|one, other| one.1.total_cmp(&other.1))
+            .map(|(method, _)| method)
+    }
+
+    /// The best methods of some for every size: up to so many bytes, this one.
+    pub(crate) fn ranges(&self, methods: &[Method], most: usize) -> Vec<(usize, Method)> {
+        let mut ranges: Vec<(usize, Method)> = Vec::new();
+        let mut bytes = 8;
+        while bytes <= most {
+            let Some(method) = self.fastest(methods, bytes) else { break };
+            match ranges.last_mut() {
+                Some((upto, last)) if *last == method => *upto = bytes,
+                _ => ranges.push((bytes, method)),
+            }
+            bytes *= 2;
+        }
+        if let Some((upto, _)) = ranges.last_mut() {
+            *upto = usize::MAX;
+        }
+        ranges
+    }
+}
+
+/// The method for a size among ranges.
+pub(crate) fn pick(ranges: &[(usize, Method)], bytes: usize) -> Option<Method> {
+    ranges.iter().find(|(upto, _)| bytes <= *upto).map(|(_, method)| *method)
+}
+
+#[expect(clippy::cast_precision_loss, reason = "sizes and times, not counts")]
+fn to_f64(bytes: usize) -> f64 {
+    bytes as f64
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const RING: Method = Method::Messages(Algorithm::Ring);
+    const TREE: Method = Method::Messages(Algorithm::Tree);
+
+    fn times() -> Times {
+        let mut times = Times::default();
+        for bytes in [8, 1 << 10, 64 << 10, 1 << 20] {
+            let size = to_f64(bytes);
+            times.add(bytes, vec![(RING, 20e-6 + size * 1e-10), (TREE, 5e-6 + size * 3e-10)]);
+        }
+        times
+    }
+
+    #[test]
+    fn the_faster_changes_where_the_lines_cross() {
+        let ranges = times().ranges(&[RING, TREE], 1 << 30);
+        assert_eq!(ranges.len(), 2, "{ranges:?}");
+        assert_eq!(ranges[0].1, TREE);
+        // 15 us at 2e-10 s a byte: 75,000 bytes.
+        assert!((32 << 10..=128 << 10).contains(&ranges[0].0), "{ranges:?}");
+        assert_eq!(pick(&ranges, 8), Some(TREE));
+        assert_eq!(pick(&ranges, 1 << 40), Some(RING));
+    }
+
+    #[test]
+    fn what_was_not_measured_is_not_chosen() {
+        assert_eq!(times().fastest(&[Method::Cross, RING], 8), Some(RING));
+        assert_eq!(Times::default().fastest(&[RING], 8), None);
+        assert!(Times::default().ranges(&[RING], 1 << 20).is_empty());
+    }
+}

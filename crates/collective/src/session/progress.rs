@@ -1,0 +1,159 @@
+//! What the user's thread is doing, for the others to ask.
+
+use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
+
+/// A call that ranks make together.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[repr(u8)]
+pub(crate) enum Kind {
+    AllReduce,
+    AllGather,
+    ReduceScatter,
+    Broadcast,
+    Reduce,
+    AllToAll,
+    Gather,
+    Scatter,
+    SendReceive,
+    Barrier,
+    Share,
+    Buffer,
+}
+
+impl Kind {
+    const ALL: [Self; 12] = [
+        Self::AllReduce,
+        Self::AllGather,
+        Self::ReduceScatter,
+        Self::Broadcast,
+        Self::Reduce,
+        Self::AllToAll,
+        Self::Gather,
+        Self::Scatter,
+        Self::SendReceive,
+        Self::Barrier,
+        Self::Share,
+        Self::Buffer,
+    ];
+
+    /// Its name for people.
+    pub(crate) fn name(self) -> &'static str {
+        match self {
+            Self::AllReduce => "all_reduce",
+            Self::AllGather => "all_gather",
+            Self::ReduceScatter => "reduce_scatter",
+            Self::Broadcast => "broadcast",
+            Self::Reduce => "reduce",
+            Self::AllToAll => "alltoall",
+            Self::Gather => "gather",
+            Self::Scatter => "scatter",
+            Self::SendReceive => "sendrecv",
+            Self::Barrier => "barrier",
+            Self::Share => "share",
+            Self::Buffer => "buffer",
+        }
+    }
+}
+
+/// The calls of this rank: written by the user's thread, read by the monitor.
+///
+/// Costs three plain stores a call.
+#[derive(Debug, Default)]
+pub(crate) struct Progress {
+    /// Odd inside a call, even between calls: grows by two a call.
+    place: AtomicU64,
+    kind: AtomicU8,
+    bytes: AtomicU64,
+}
+
+impl Progress {
+    /// A call begins. `bytes` is the same on every rank that makes the same call.
+    #[inline]
+    pub(crate) fn begin(&self, kind: Kind, bytes: usize) {
+        self.kind.store(kind as u8, Ordering::Relaxed);
+        self.bytes.store(bytes as u64, Ordering::Relaxed);
+        let place = self.place.load(Ordering::Relaxed);
+        self.place.store((place + 1) | 1, Ordering::Relaxed);
+    }
+
+    /// The call that began has ended.
+    #[inline]
+    pub(crate) fn end(&self) {
+        let place = self.place.load(Ordering::Relaxed);
+        self.place.store((place + 1) & !1, Ordering::Relaxed);
+    }
+
+    /// As it is now.
+    pub(crate) fn now(&self) -> Place {
+        let kind = usize::from(self.kind.load(Ordering::Relaxed));
+        let place = self.place.load(Ordering::Relaxed);
+        Place { place, kind: Kind::ALL.get(kind).copied(), bytes: self.bytes.load(Ordering::Relaxed) }
+    }
+}
+
+/// One look at a rank's progress.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Place {
+    /// Odd inside a call, even between calls: whoever has less is behind.
+    pub(crate) place: u64,
+    /// The call, if this release knows it.
+    pub(crate) kind: Option<Kind>,
+    /// Its size.
+    pub(crate) bytes: u64,
+}
+
+impl Place {
+    /// From what a rank answered.
+    pub(crate) fn of(place: u64, kind: u8, bytes: u64) -> Self {
+        Self { place, kind: Kind::ALL.get(usize::from(kind)).copied(), bytes }
+    }
+
+    /// Whether the user's thread is inside a call.
+    pub(crate) fn inside(self) -> bool {
+        self.place % 2 == 1
+    }
+
+    /// The number of the call, from 1; 0 before the first.
+    pub(crate) fn serial(self) -> u64 {
+        self.place / 2 + self.place % 2
+    }
+
+    /// The call in words: `all_reduce of 1048576 bytes`.
+    pub(crate) fn call(self) -> String {
+        match self.kind {
+            _ if self.place == 0 => "no call yet".to_owned(),
+            Some(kind @ (Kind::Barrier | Kind::Share)) => kind.name().to_owned(),
+            Some(kind) => format!("{} of {} bytes", kind.name(), self.bytes),
+            None => "an unknown call".to_owned(),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_call_has_a_number_and_an_end() {
+        let progress = Progress::default();
+        assert_eq!((progress.now().serial(), progress.now().inside()), (0, false));
+        assert_eq!(progress.now().call(), "no call yet");
+        progress.begin(Kind::AllReduce, 8);
+        assert_eq!((progress.now().serial(), progress.now().inside()), (1, true));
+        assert_eq!(progress.now().call(), "all_reduce of 8 bytes");
+        progress.end();
+        progress.end();
+        assert_eq!((progress.now().serial(), progress.now().inside()), (1, false));
+        progress.begin(Kind::Barrier, 0);
+        progress.begin(Kind::Broadcast, 4);
+        assert_eq!((progress.now().serial(), progress.now().inside()), (3, true));
+    }
+
+    #[test]
+    fn kinds_survive_the_wire() {
+        for kind in Kind::ALL {
+            assert_eq!(Place::of(1, kind as u8, 0).kind, Some(kind));
+        }
+        assert_eq!(Place::of(1, 200, 0).call(), "an unknown call");
+    }
+}

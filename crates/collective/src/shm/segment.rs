@@ -1,0 +1,180 @@
+//! Memory that several processes map, and that vanishes with the last of them.
+//!
+//! It never has a name: it is a memfd, or an unlinked file of a folder, and travels as a descriptor over a Unix socket.
+//! A rank that is killed leaves nothing behind.
+
+use std::os::fd::{AsFd, OwnedFd};
+use std::path::Path;
+use std::ptr::{self, NonNull};
+
+use rustix::fs::{self, MemfdFlags, Mode, OFlags, SealFlags};
+use rustix::io::Errno;
+use rustix::mm::{self, Advice, MapFlags, ProtFlags};
+
+use crate::{Cause, Error};
+
+/// The stage named in errors.
+const STAGE: &str = "shared memory";
+/// What memory comes in.
+const PAGE: usize = 4096;
+
+/// A mapped piece of shared memory.
+#[derive(Debug)]
+pub(crate) struct Segment {
+    start: NonNull<u8>,
+    len: usize,
+}
+
+// SAFETY: a segment is a range of addresses that stays mapped until it is dropped; what is in it is only reached through
+// atomics and raw pointers whose users keep their own order.
+unsafe impl Send for Segment {}
+// SAFETY: as above.
+unsafe impl Sync for Segment {}
+
+impl Segment {
+    /// Makes a segment of zeros and the descriptor others open it by.
+    ///
+    /// With a folder, an unlinked file there is used in place of a memfd: where those are forbidden.
+    pub(crate) fn create(len: usize, folder: Option<&Path>) -> Result<(Self, OwnedFd), Error> {
+        let len = len.max(1).next_multiple_of(PAGE);
+        let fd = match folder {
+            Some(folder) => {
+                let flags = OFlags::TMPFILE | OFlags::RDWR | OFlags::CLOEXEC;
+                fs::open(folder, flags, Mode::RUSR | Mode::WUSR)
+                    .map_err(|it| refused(it, &format!("no file in {}", folder.display())))?
+            }
+            None => fs::memfd_create(c"plumb", MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING)
+                .map_err(|it| refused(it, "no memfd"))?,
+        };
+        let wanted = u64::try_from(len).unwrap_or(u64::MAX);
+        fs::ftruncate(&fd, wanted).map_err(|it| out_of_memory(it, len, folder))?;
+        if folder.is_none() {
+            // Nobody can make it shorter under our feet. A kernel without seals is no reason to stop.
+            let _ = fs::fcntl_add_seals(&fd, SealFlags::SHRINK | SealFlags::GROW | SealFlags::SEAL);
+        }
+        let segment = Self::map(&fd, len)?;
+        segment.populate(&fd, folder)?;
+        Ok((segment, fd))
+    }
+
+    /// Maps what another rank made.
+    pub(crate) fn open(fd: OwnedFd, len: usize) -> Result<Self, Error> {
+        let len = len.max(1).next_multiple_of(PAGE);
+        let there = fs::fstat(&fd).map_err(|it| refused(it, "fstat"))?.st_size;
+        if usize::try_from(there).unwrap_or(0) < len {
+            return Err(Error::new(
+                Cause::System,
+                STAGE,
+                format!("a segment of {there} bytes where {len} were told"),
+            ));
+        }
+        let segment = Self::map(&fd, len)?;
+        segment.populate(&fd, None)?;
+        Ok(segment)
+    }
+
+    fn map(fd: &OwnedFd, len: usize) -> Result<Self, Error> {
+        // SAFETY: a fresh mapping at a place the kernel chooses touches nothing that exists.
+        let start = unsafe {
+            mm::mmap(
+                ptr::null_mut(),
+                len,
+                ProtFlags::READ | ProtFlags::WRITE,
+                MapFlags::SHARED,
+                fd.as_fd(),
+                0,
+            )
+        }
+        .map_err(|it| out_of_memory(it, len, None))?;
+        let Some(start) = NonNull::new(start.cast()) else {
+            return Err(refused(Errno::NOMEM, "mmap"));
+        };
+        let segment = Self { start, len };
+        // Larger pages where the system offers them; it may not, and that is fine.
+        // SAFETY: the range was mapped just now, and the advice changes no content.
+        let _ = unsafe { mm::madvise(segment.start.as_ptr().cast(), len, Advice::LinuxHugepage) };
+        Ok(segment)
+    }
+
+    /// Has the kernel find the pages now: later it could only answer a lack of them with a signal.
+    fn populate(&self, fd: &OwnedFd, folder: Option<&Path>) -> Result<(), Error> {
+        // SAFETY: the range is this segment's own; populating writes nothing.
+        match unsafe { mm::madvise(self.start.as_ptr().cast(), self.len, Advice::LinuxPopulateWrite) } {
+            Ok(()) => Ok(()),
+            // Before Linux 5.14.
+            Err(Errno::INVAL) => {
+                let len = u64::try_from(self.len).unwrap_or(u64::MAX);
+                fs::fallocate(fd, fs::FallocateFlags::empty(), 0, len)
+                    .map_err(|it| out_of_memory(it, self.len, folder))
+            }
+            Err(error) => Err(out_of_memory(error, self.len, folder)),
+        }
+    }
+
+    /// Its first byte.
+    pub(crate) fn start(&self) -> *mut u8 {
+        self.start.as_ptr()
+    }
+
+    /// Bytes in it.
+    pub(crate) fn len(&self) -> usize {
+        self.len
+    }
+}
+
+impl Drop for Segment {
+    fn drop(&mut self) {
+        // SAFETY: the mapping is this segment's own, and nobody can have a pointer into it that outlives it: pointers are
+        // made from a segment that is borrowed or counted.
+        let _ = unsafe { mm::munmap(self.start.as_ptr().cast(), self.len) };
+    }
+}
+
+fn refused(error: Errno, what: &str) -> Error {
+    Error::system(STAGE, what, error)
+}
+
+fn out_of_memory(error: Errno, len: usize, folder: Option<&Path>) -> Error {
+    let place = folder.map_or_else(String::new, |it| format!(" in {}", it.display()));
+    Error::new(Cause::NoMemory, STAGE, format!("no space for {len} bytes of shared memory{place}: {error}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn two_mappings_show_the_same_bytes() {
+        let (mine, fd) = Segment::create(10_000, None).expect("memory");
+        assert_eq!(mine.len(), 12_288, "whole pages");
+        let theirs = Segment::open(fd, 10_000).expect("a mapping");
+        // SAFETY: both mappings are at least 10,000 bytes long and no one else knows them.
+        unsafe {
+            mine.start().add(9_999).write(7);
+            assert_eq!(theirs.start().add(9_999).read(), 7);
+        }
+    }
+
+    #[test]
+    fn a_segment_shorter_than_told_is_refused() {
+        let (_mine, fd) = Segment::create(PAGE, None).expect("memory");
+        let error = Segment::open(fd, 3 * PAGE).expect_err("too short");
+        assert!(error.to_string().contains("4096"), "{error}");
+    }
+
+    #[test]
+    fn a_folder_serves_too_and_keeps_no_file() {
+        let folder = std::env::temp_dir().join(format!("plumb-segment-{}", std::process::id()));
+        std::fs::create_dir_all(&folder).expect("a folder");
+        let (segment, _fd) = Segment::create(PAGE, Some(&folder)).expect("memory");
+        assert_eq!(std::fs::read_dir(&folder).expect("the folder").count(), 0);
+        drop(segment);
+        std::fs::remove_dir(&folder).expect("empty");
+    }
+
+    #[test]
+    fn more_than_there_is_is_an_error() {
+        let error = Segment::create(1 << 60, None).expect_err("an exbibyte");
+        assert_eq!(error.cause, Cause::NoMemory, "{error}");
+    }
+}
