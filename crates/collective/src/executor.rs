@@ -4,7 +4,6 @@
 
 use std::io;
 use std::marker::PhantomData;
-use std::ops::Range;
 
 use crate::kernel::{self, Store};
 use crate::link::Links;
@@ -27,9 +26,20 @@ pub(crate) struct Memory<'a> {
     lent: PhantomData<&'a mut [u8]>,
 }
 
+impl Memory<'_> {
+    /// Two buffers by their addresses and lengths.
+    ///
+    /// # Safety
+    /// Both are valid for `'a`, and nobody else writes the first or touches the second meanwhile.
+    pub(crate) unsafe fn raw(send: (*const u8, usize), receive: (*mut u8, usize)) -> Self {
+        Self { send, receive, lent: PhantomData }
+    }
+}
+
+#[cfg(test)]
 impl<'a> Memory<'a> {
     /// Two buffers.
-    pub(crate) fn apart(send: &'a [u8], receive: &'a mut [u8]) -> Self {
+    fn apart(send: &'a [u8], receive: &'a mut [u8]) -> Self {
         Self {
             send: (send.as_ptr(), send.len()),
             receive: (receive.as_mut_ptr(), receive.len()),
@@ -38,20 +48,16 @@ impl<'a> Memory<'a> {
     }
 
     /// Two parts of one buffer; nothing where they are not within it.
-    pub(crate) fn within(data: &'a mut [u8], send: &Range<usize>, receive: &Range<usize>) -> Option<Self> {
+    fn within(
+        data: &'a mut [u8],
+        send: &std::ops::Range<usize>,
+        receive: &std::ops::Range<usize>,
+    ) -> Option<Self> {
         let (send_len, receive_len) = (data.get(send.clone())?.len(), data.get(receive.clone())?.len());
         let start = data.as_mut_ptr();
         // SAFETY: both ranges are within `data`, as was just seen.
         let (send, receive) = unsafe { (start.add(send.start), start.add(receive.start)) };
         Some(Self { send: (send, send_len), receive: (receive, receive_len), lent: PhantomData })
-    }
-
-    /// Two buffers by their addresses and lengths.
-    ///
-    /// # Safety
-    /// Both are valid for `'a`, and nobody else writes the first or touches the second meanwhile.
-    pub(crate) unsafe fn raw(send: (*const u8, usize), receive: (*mut u8, usize)) -> Self {
-        Self { send, receive, lent: PhantomData }
     }
 }
 

@@ -1,67 +1,18 @@
 //! Every algorithm against a plain reference: all ranks in one thread, over streams that hold next to nothing.
 
+mod wires;
+
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use proptest::prelude::*;
 
+use self::wires::{Ends, Random, Shared, Wires};
 use super::*;
 use crate::Error;
 use crate::schedule::{Algorithm, CHUNK, Kind, Layout, Shape};
 use crate::watch::{Alarm, Patience};
-
-/// Streams between all ranks. How much moves at a time is random, but never nothing when something could.
-struct Wires {
-    size: usize,
-    capacity: usize,
-    streams: Vec<VecDeque<u8>>,
-    random: Random,
-}
-
-struct Random(u64);
-
-impl Random {
-    fn below(&mut self, end: usize) -> usize {
-        self.0 ^= self.0 << 13;
-        self.0 ^= self.0 >> 7;
-        self.0 ^= self.0 << 17;
-        usize::try_from(self.0 >> 11).expect("64 bits") % end
-    }
-}
-
-impl Wires {
-    fn new(size: usize, capacity: usize, seed: u64) -> Self {
-        let streams = vec![VecDeque::new(); size * size];
-        Self { size, capacity, streams, random: Random(seed | 1) }
-    }
-}
-
-/// One rank's ends.
-struct Ends<'a> {
-    rank: usize,
-    wires: &'a mut Wires,
-}
-
-impl Links for Ends<'_> {
-    fn send(&mut self, peer: usize, bytes: &[u8]) -> io::Result<usize> {
-        let stream = &mut self.wires.streams[self.rank * self.wires.size + peer];
-        let room = (self.wires.capacity - stream.len()).min(bytes.len());
-        let taken = if room == 0 { 0 } else { 1 + self.wires.random.below(room) };
-        stream.extend(&bytes[..taken]);
-        Ok(taken)
-    }
-
-    fn receive(&mut self, peer: usize, into: &mut [u8]) -> io::Result<usize> {
-        let stream = &mut self.wires.streams[peer * self.wires.size + self.rank];
-        let there = stream.len().min(into.len());
-        let got = if there == 0 { 0 } else { 1 + self.wires.random.below(there) };
-        for (to, from) in into.iter_mut().zip(stream.drain(..got)) {
-            *to = from;
-        }
-        Ok(got)
-    }
-}
 
 #[derive(Debug, Clone)]
 struct Case {
@@ -139,19 +90,20 @@ impl Case {
     }
 
     fn encoded(&self, values: impl IntoIterator<Item = usize>) -> Vec<u8> {
-        let one = |value: usize| {
-            let small = u16::try_from(value & 0xffff).expect("16 bits");
+        let mut bytes = Vec::new();
+        for value in values {
+            let value = u16::try_from(value).expect("small");
             match self.what.0 {
-                DataType::Int8 | DataType::Uint8 => small.to_ne_bytes()[..1].to_vec(),
-                DataType::Int32 | DataType::Uint32 => u32::from(small).to_ne_bytes().to_vec(),
-                DataType::Int64 | DataType::Uint64 => u64::from(small).to_ne_bytes().to_vec(),
-                DataType::Half => crate::f16::from_f32(f32::from(small)).to_ne_bytes().to_vec(),
-                DataType::Bfloat16 => crate::bf16::from_f32(f32::from(small)).to_ne_bytes().to_vec(),
-                DataType::Float => f32::from(small).to_ne_bytes().to_vec(),
-                DataType::Double => f64::from(small).to_ne_bytes().to_vec(),
+                DataType::Int8 | DataType::Uint8 => bytes.push(value.to_le_bytes()[0]),
+                DataType::Int32 | DataType::Uint32 => bytes.extend(u32::from(value).to_ne_bytes()),
+                DataType::Int64 | DataType::Uint64 => bytes.extend(u64::from(value).to_ne_bytes()),
+                DataType::Half => bytes.extend(crate::f16::from_f32(f32::from(value)).to_ne_bytes()),
+                DataType::Bfloat16 => bytes.extend(crate::bf16::from_f32(f32::from(value)).to_ne_bytes()),
+                DataType::Float => bytes.extend(f32::from(value).to_ne_bytes()),
+                DataType::Double => bytes.extend(f64::from(value).to_ne_bytes()),
             }
-        };
-        values.into_iter().flat_map(one).collect()
+        }
+        bytes
     }
 
     /// Runs it on all ranks and compares.
@@ -257,11 +209,13 @@ fn sweep(kind: Kind) {
     for algorithm in algorithms(kind) {
         for size in (1..=9).chain([16, 17]) {
             for hosts in groupings(size) {
-                for count in [0, 1, 2, 3, 5, 17, 1000] {
-                    let roots = if matches!(kind, Kind::AllReduce | Kind::AllGather | Kind::AllToAll) {
-                        vec![0]
-                    } else {
-                        vec![0, size / 2, size - 1]
+                for count in [0, 1, 2, 3, 5, 17, if size < 9 { 1000 } else { 100 }] {
+                    let roots = match kind {
+                        Kind::Reduce | Kind::Broadcast | Kind::Gather | Kind::Scatter => {
+                            vec![0, size / 2, size - 1]
+                        }
+                        Kind::SendReceive { .. } => vec![0, 1 % size, size - 1],
+                        _ => vec![0],
                     };
                     for root in roots {
                         for in_place in [false, true] {
@@ -399,22 +353,6 @@ fn all_reduce_floats(algorithm: Algorithm, operation: Operation, inputs: &[Vec<f
             .collect();
         ranks.into_iter().map(|it| it.join().expect("no panic")).collect()
     })
-}
-
-/// One rank's ends, among threads.
-struct Shared<'a> {
-    rank: usize,
-    wires: &'a Mutex<Wires>,
-}
-
-impl Links for Shared<'_> {
-    fn send(&mut self, peer: usize, bytes: &[u8]) -> io::Result<usize> {
-        Ends { rank: self.rank, wires: &mut self.wires.lock().expect("no panic") }.send(peer, bytes)
-    }
-
-    fn receive(&mut self, peer: usize, into: &mut [u8]) -> io::Result<usize> {
-        Ends { rank: self.rank, wires: &mut self.wires.lock().expect("no panic") }.receive(peer, into)
-    }
 }
 
 fn watch(timeout: Duration) -> Watch {

@@ -48,8 +48,7 @@ impl Algorithm {
             Self::Tree => matches!(kind, AllReduce | Broadcast | Reduce | Gather | Scatter),
             Self::Doubling => matches!(kind, AllReduce | AllGather | Barrier),
             Self::Halving => matches!(kind, AllReduce | ReduceScatter),
-            Self::Linear => kind != Barrier,
-            Self::OneShot | Self::TwoShot => kind == AllReduce,
+            Self::Linear | Self::OneShot | Self::TwoShot => kind != Barrier,
         }
     }
 }

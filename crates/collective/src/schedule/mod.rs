@@ -87,6 +87,7 @@ impl Shape {
     }
 
     /// Where in one buffer the two lie when the call is in place: sent, received.
+    #[cfg(test)]
     pub(crate) fn in_place(&self, size: usize) -> (Range<usize>, Range<usize>) {
         let (send, receive) = self.lengths(size);
         let own = self.rank * self.bytes();

@@ -149,7 +149,7 @@ fn attempt(
     alarm: &Alarm,
 ) -> Result<Line, Setback> {
     let mut last = format!("`{host}` has no address");
-    for address in resolve(host, port, until).map_err(Setback::Again)? {
+    for address in resolve(host, port, until, alarm).map_err(Setback::Again)? {
         let left = until.saturating_duration_since(Instant::now()).min(CONNECT);
         if left.is_zero() {
             break;
@@ -235,7 +235,7 @@ fn no_place(place: &str) -> Error {
 }
 
 /// The addresses of a host. The system's resolver may take longer than we want to wait.
-fn resolve(host: &str, port: u16, until: Instant) -> Result<Vec<SocketAddr>, String> {
+fn resolve(host: &str, port: u16, until: Instant, alarm: &Alarm) -> Result<Vec<SocketAddr>, String> {
     if let Ok(address) = host.parse::<IpAddr>() {
         return Ok(vec![SocketAddr::new(address, port)]);
     }
@@ -249,10 +249,13 @@ fn resolve(host: &str, port: u16, until: Instant) -> Result<Vec<SocketAddr>, Str
             let _ = sender.send(found);
         })
         .map_err(|error| error.to_string())?;
-    match answer.recv_timeout(until.saturating_duration_since(Instant::now())) {
-        Ok(Ok(addresses)) => Ok(addresses),
-        Ok(Err(error)) => Err(format!("`{host}` does not resolve: {error}")),
-        Err(_) => Err(format!("`{host}` does not resolve: no answer")),
+    loop {
+        match answer.recv_timeout(GLANCE) {
+            Ok(Ok(addresses)) => return Ok(addresses),
+            Ok(Err(error)) => return Err(format!("`{host}` does not resolve: {error}")),
+            Err(mpsc::RecvTimeoutError::Timeout) if Instant::now() < until && !alarm.is_raised() => {}
+            Err(_) => return Err(format!("`{host}` does not resolve: no answer")),
+        }
     }
 }
 

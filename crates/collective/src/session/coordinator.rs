@@ -30,7 +30,8 @@ const LINGER: Duration = Duration::from_millis(500);
 /// One rank that came.
 #[derive(Debug)]
 struct Seat {
-    slot: usize,
+    /// Its connection, while there is one.
+    slot: Option<usize>,
     host: String,
     pid: u32,
     card: Option<Vec<u8>>,
@@ -87,7 +88,7 @@ impl Coordinator {
         own: Socket,
     ) -> io::Result<Self> {
         let mut crowd = Crowd::new(door, size, timeout)?;
-        let slot = crowd.seat(own, 0)?;
+        let slot = Some(crowd.seat(own, 0)?);
         let mut seats: Vec<Option<Seat>> = (0..size).map(|_| None).collect();
         let seat =
             Seat { slot, host: first.host, pid: first.pid, card: Some(first.card), piece: None, left: false };
@@ -120,7 +121,7 @@ impl Coordinator {
             }
             self.clock(Instant::now());
             if let Phase::Over(until) = self.phase
-                && (self.seats.iter().flatten().all(|it| !self.crowd.has(it.slot)) || Instant::now() >= until)
+                && (self.seats.iter().flatten().all(|it| it.slot.is_none()) || Instant::now() >= until)
             {
                 return;
             }
@@ -172,13 +173,10 @@ impl Coordinator {
                         Ok(Some(frame)) => Request::read(frame),
                         Err(Garbage) => Err(Garbage),
                     };
-                    match request.and_then(|it| self.request(rank, it)) {
-                        Ok(()) => {}
-                        Err(Garbage) => {
-                            let error = Error::new(Cause::System, "", "sent what cannot be read");
-                            self.crowd.remove(slot);
-                            return self.abort(self.about(rank, error));
-                        }
+                    if request.and_then(|it| self.request(rank, it)).is_err() {
+                        let error = Error::new(Cause::System, "", "sent what cannot be read");
+                        self.hang_up(slot);
+                        return self.abort(self.about(rank, error));
                     }
                 }
             }
@@ -194,7 +192,7 @@ impl Coordinator {
         let step = match reception::hear(stage, inflow, outflow, &self.token, &nonce) {
             Step::Admit(claim, welcome) => match self.seat_of(&claim) {
                 Ok(rank) => {
-                    self.admit(slot, rank, claim, &welcome);
+                    self.admit(slot, rank, &claim, &welcome);
                     return true;
                 }
                 Err(detail) => match self.crowd.guest(slot) {
@@ -229,9 +227,15 @@ impl Coordinator {
         }
     }
 
-    fn admit(&mut self, slot: usize, rank: usize, claim: Claim, welcome: &Answer) {
-        let seat =
-            Seat { slot, host: clean(&claim.host), pid: claim.pid, card: None, piece: None, left: false };
+    fn admit(&mut self, slot: usize, rank: usize, claim: &Claim, welcome: &Answer) {
+        let seat = Seat {
+            slot: Some(slot),
+            host: clean(&claim.host),
+            pid: claim.pid,
+            card: None,
+            piece: None,
+            left: false,
+        };
         if let Some(free) = self.seats.get_mut(rank) {
             *free = Some(seat);
             self.crowd.admit(slot, rank);
@@ -291,7 +295,7 @@ impl Coordinator {
             Ok(key) => {
                 members.extend(Answer::Begin { key }.frame());
                 self.phase = Phase::Running;
-                self.tell(members.into());
+                self.tell(&members.into());
             }
             Err(error) => self.abort(self.about(0, error)),
         }
@@ -327,7 +331,7 @@ impl Coordinator {
                 parts.extend(Answer::Part { serial, rank, bytes }.frame());
             }
         }
-        self.tell(parts.into());
+        self.tell(&parts.into());
     }
 
     fn goodbye(&mut self, rank: usize) {
@@ -338,7 +342,7 @@ impl Coordinator {
             return self.abort(self.about(rank, error));
         }
         if self.seats.iter().flatten().all(|it| it.left) {
-            self.finish(Answer::Farewell.frame().into());
+            self.finish(&Answer::Farewell.frame().into());
         }
     }
 
@@ -353,9 +357,11 @@ impl Coordinator {
         if self.inquiry.is_none() {
             self.inquiries += 1;
             let number = self.inquiries;
-            let answers = vec![None; self.seats.len()];
+            // Who left and is gone is no longer asked: it was ahead of all.
+            let ahead = |it: &Seat| it.slot.is_none().then(|| Place::of(u64::MAX, u8::MAX, 0));
+            let answers = self.seats.iter().map(|it| it.as_ref().and_then(ahead)).collect();
             self.inquiry = Some(Inquiry { reporter: rank, error, number, answers, began: Instant::now() });
-            self.tell(Answer::Ping { number }.frame().into());
+            self.tell(&Answer::Ping { number }.frame().into());
         }
     }
 
@@ -384,7 +390,7 @@ impl Coordinator {
 
     /// A connection ended.
     fn ended(&mut self, slot: usize, how: Option<&io::Error>) {
-        let Some(guest) = self.crowd.remove(slot) else { return };
+        let Some(guest) = self.hang_up(slot) else { return };
         match guest.who {
             Who::Stranger(_) => self.refusals.note(&guest.address, "it left during the handshake"),
             Who::Refused => {}
@@ -415,10 +421,10 @@ impl Coordinator {
         if self.phase == Phase::Gathering && error.stage.is_empty() {
             "rendezvous".clone_into(&mut error.stage);
         }
-        self.finish(Answer::Abort(error).frame().into());
+        self.finish(&Answer::Abort(error).frame().into());
     }
 
-    fn finish(&mut self, last: Arc<[u8]>) {
+    fn finish(&mut self, last: &Arc<[u8]>) {
         if matches!(self.phase, Phase::Over(_)) {
             return;
         }
@@ -426,14 +432,14 @@ impl Coordinator {
         self.inquiry = None;
         self.crowd.lock();
         self.tell(last);
-        for seat in self.seats.iter().flatten() {
-            self.crowd.finish(seat.slot);
+        for slot in self.seats.iter().flatten().filter_map(|it| it.slot) {
+            self.crowd.finish(slot);
         }
     }
 
-    fn tell(&mut self, bytes: Arc<[u8]>) {
-        for seat in self.seats.iter().flatten() {
-            self.crowd.send(seat.slot, Arc::clone(&bytes));
+    fn tell(&mut self, bytes: &Arc<[u8]>) {
+        for slot in self.seats.iter().flatten().filter_map(|it| it.slot) {
+            self.crowd.send(slot, Arc::clone(bytes));
         }
     }
 
@@ -443,9 +449,19 @@ impl Coordinator {
         Error { rank: Some(rank), host: error.host.or(host), ..error }
     }
 
+    fn hang_up(&mut self, slot: usize) -> Option<Guest> {
+        let guest = self.crowd.remove(slot)?;
+        if let Who::Rank(rank) = guest.who
+            && let Some(seat) = self.seats.get_mut(rank).and_then(Option::as_mut)
+        {
+            seat.slot = None;
+        }
+        Some(guest)
+    }
+
     fn turn_away(&mut self, slot: usize, reason: &str) {
         self.note(slot, reason);
-        self.crowd.remove(slot);
+        self.hang_up(slot);
     }
 
     fn note(&mut self, slot: usize, reason: &str) {

@@ -60,6 +60,8 @@ pub(super) enum Event {
 pub(super) struct Crowd {
     epoll: OwnedFd,
     door: Option<Door>,
+    /// Whether somebody waits at the door.
+    knocked: bool,
     /// Until when nobody is let in.
     resting: Option<Instant>,
     timeout: Duration,
@@ -77,6 +79,7 @@ impl Crowd {
         Ok(Self {
             epoll,
             door: Some(door),
+            knocked: false,
             resting: None,
             timeout,
             slots: Vec::new(),
@@ -87,6 +90,10 @@ impl Crowd {
 
     /// Waits until something happens, or the time comes.
     pub(super) fn wait(&mut self, until: Option<Instant>) -> io::Result<Vec<Event>> {
+        // Only now, when no event is left that is about a slot: a slot may change hands here.
+        if std::mem::take(&mut self.knocked) {
+            self.let_in();
+        }
         let until = [until, self.resting].into_iter().flatten().min();
         let mut ready = Vec::with_capacity(EVENTS);
         match epoll::wait(
@@ -102,7 +109,7 @@ impl Crowd {
             // The fields of a packed structure are copied before use.
             let data = event.data;
             match usize::try_from(data.u64()) {
-                _ if data.u64() == LISTENER => self.let_in(),
+                _ if data.u64() == LISTENER => self.knocked = true,
                 Ok(slot) => events.extend(self.look(slot)),
                 Err(_) => {}
             }
@@ -116,10 +123,6 @@ impl Crowd {
 
     pub(super) fn guest(&mut self, slot: usize) -> Option<&mut Guest> {
         self.slots.get_mut(slot).and_then(Option::as_mut)
-    }
-
-    pub(super) fn has(&self, slot: usize) -> bool {
-        self.slots.get(slot).is_some_and(Option::is_some)
     }
 
     /// Adds a rank that needs no handshake.

@@ -44,6 +44,9 @@ const VERDICT: Duration = Duration::from_millis(1500);
 /// How much longer than itself a rank lets the coordinator wait for the others.
 const GRACE: Duration = Duration::from_secs(2);
 
+/// The longest timeout: times must stay within what clocks can count.
+const LONGEST: Duration = Duration::from_secs(30 * 24 * 3600);
+
 /// One rank of a job, as the others know it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Member {
@@ -92,6 +95,7 @@ impl Session {
     /// Meets the others: proves the token, exchanges cards and starts the threads.
     pub(crate) fn join(entry: Entry, card: Vec<u8>, alarm: Arc<Alarm>) -> Result<Self, Error> {
         let Entry { rank, size, meeting, token, timeout, host } = entry;
+        let timeout = timeout.min(LONGEST);
         let usage = |detail: String| Err(Error::new(Cause::Usage, "rendezvous", detail));
         if rank >= size || u32::try_from(size).is_err() {
             return usage(format!("there is no rank {rank} of {size}"));
@@ -105,7 +109,7 @@ impl Session {
             key: [0; 32],
             timeout,
             serial: 0,
-            alarm: Arc::clone(&alarm),
+            alarm,
             progress: Arc::default(),
             post: None,
             monitor: None,
@@ -129,7 +133,7 @@ impl Session {
             Meeting::At(place) if rank > 0 => {
                 let number = |it: usize| u32::try_from(it).unwrap_or(u32::MAX);
                 let claim = Claim { rank: number(rank), size: number(size), pid, host: short_host(&host) };
-                let mut line = arrival::arrive(&place, &claim, &token, timeout, &alarm)?;
+                let mut line = arrival::arrive(&place, &claim, &token, timeout, &session.alarm)?;
                 line.outflow.push(Request::Card(card).frame());
                 line
             }
@@ -194,9 +198,14 @@ impl Session {
     /// Without a rank in it the error is about this rank. Causes `Silent`, `Reset` and `Died`
     /// are taken as a complaint about another: the coordinator asks everyone first.
     pub(crate) fn fail(&self, error: Error) -> Error {
+        let stage = error.stage.clone();
         let verdict = self.verdict(error);
         self.alarm.raise(verdict.clone());
-        self.alarm.verdict().unwrap_or(verdict)
+        let mut verdict = self.alarm.verdict().unwrap_or(verdict);
+        if verdict.stage.is_empty() {
+            verdict.stage = stage;
+        }
+        verdict
     }
 
     /// Says goodbye, and waits until all have.

@@ -61,7 +61,7 @@ impl Kind {
 #[derive(Debug, Default)]
 pub(crate) struct Progress {
     /// Odd inside a call, even between calls: grows by two a call.
-    place: AtomicU64,
+    step: AtomicU64,
     kind: AtomicU8,
     bytes: AtomicU64,
 }
@@ -72,22 +72,22 @@ impl Progress {
     pub(crate) fn begin(&self, kind: Kind, bytes: usize) {
         self.kind.store(kind as u8, Ordering::Relaxed);
         self.bytes.store(bytes as u64, Ordering::Relaxed);
-        let place = self.place.load(Ordering::Relaxed);
-        self.place.store((place + 1) | 1, Ordering::Relaxed);
+        let step = self.step.load(Ordering::Relaxed);
+        self.step.store((step + 1) | 1, Ordering::Relaxed);
     }
 
     /// The call that began has ended.
     #[inline]
     pub(crate) fn end(&self) {
-        let place = self.place.load(Ordering::Relaxed);
-        self.place.store((place + 1) & !1, Ordering::Relaxed);
+        let step = self.step.load(Ordering::Relaxed);
+        self.step.store((step + 1) & !1, Ordering::Relaxed);
     }
 
     /// As it is now.
     pub(crate) fn now(&self) -> Place {
         let kind = usize::from(self.kind.load(Ordering::Relaxed));
-        let place = self.place.load(Ordering::Relaxed);
-        Place { place, kind: Kind::ALL.get(kind).copied(), bytes: self.bytes.load(Ordering::Relaxed) }
+        let step = self.step.load(Ordering::Relaxed);
+        Place { step, kind: Kind::ALL.get(kind).copied(), bytes: self.bytes.load(Ordering::Relaxed) }
     }
 }
 
@@ -95,7 +95,7 @@ impl Progress {
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Place {
     /// Odd inside a call, even between calls: whoever has less is behind.
-    pub(crate) place: u64,
+    pub(crate) step: u64,
     /// The call, if this release knows it.
     pub(crate) kind: Option<Kind>,
     /// Its size.
@@ -104,24 +104,24 @@ pub(crate) struct Place {
 
 impl Place {
     /// From what a rank answered.
-    pub(crate) fn of(place: u64, kind: u8, bytes: u64) -> Self {
-        Self { place, kind: Kind::ALL.get(usize::from(kind)).copied(), bytes }
+    pub(crate) fn of(step: u64, kind: u8, bytes: u64) -> Self {
+        Self { step, kind: Kind::ALL.get(usize::from(kind)).copied(), bytes }
     }
 
     /// Whether the user's thread is inside a call.
     pub(crate) fn inside(self) -> bool {
-        self.place % 2 == 1
+        self.step % 2 == 1
     }
 
     /// The number of the call, from 1; 0 before the first.
     pub(crate) fn serial(self) -> u64 {
-        self.place / 2 + self.place % 2
+        self.step / 2 + self.step % 2
     }
 
     /// The call in words: `all_reduce of 1048576 bytes`.
     pub(crate) fn call(self) -> String {
         match self.kind {
-            _ if self.place == 0 => "no call yet".to_owned(),
+            _ if self.step == 0 => "no call yet".to_owned(),
             Some(kind @ (Kind::Barrier | Kind::Share)) => kind.name().to_owned(),
             Some(kind) => format!("{} of {} bytes", kind.name(), self.bytes),
             None => "an unknown call".to_owned(),

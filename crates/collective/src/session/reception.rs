@@ -10,8 +10,8 @@ use crate::Cause;
 pub(super) enum Stage {
     /// It has not said who it is.
     Greeting,
-    /// It has said what it speaks, and has our greeting.
-    Claim { theirs: [u8; GREETING], ours: [u8; GREETING] },
+    /// It has said what it speaks, and has our greeting: both, theirs first.
+    Claim(Box<[[u8; GREETING]; 2]>),
 }
 
 /// What to do with a stranger now.
@@ -47,10 +47,11 @@ pub(super) fn hear(
                         return Step::Refuse(other_release(&greeting));
                     }
                     let Some(theirs) = inflow.greeting() else { return Step::Wait };
-                    *stage = Stage::Claim { theirs, ours };
+                    *stage = Stage::Claim(Box::new([theirs, ours]));
                 }
             },
-            Stage::Claim { theirs, ours } => {
+            Stage::Claim(greetings) => {
+                let [theirs, ours] = &**greetings;
                 let request = match inflow.frame(STRANGERS_FRAME) {
                     Ok(None) => return Step::Wait,
                     Ok(Some(frame)) => Request::read(frame),

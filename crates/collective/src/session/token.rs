@@ -34,8 +34,7 @@ impl Token {
 
     /// A new one of 128 random bits.
     pub fn random() -> Result<Self, Error> {
-        let bytes: [u8; 16] = random()?;
-        Ok(Self(bytes.iter().map(|it| format!("{it:02x}")).collect()))
+        Ok(Self(format!("{:032x}", u128::from_ne_bytes(random()?))))
     }
 
     /// The secret itself, to give to the other ranks.

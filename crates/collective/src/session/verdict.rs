@@ -140,9 +140,9 @@ fn absent(witnesses: &[Witness], meeting: &str) -> Option<Blame> {
 /// Who is behind the reporter, or in another call than it.
 fn behind(reporter: usize, witnesses: &[Witness]) -> Option<Blame> {
     let mine = witnesses.get(reporter)?.answer?;
-    let least = witnesses.iter().filter_map(|it| it.answer).min_by_key(|it| it.place)?;
-    if least.place < mine.place {
-        let ranks = ranks_where(witnesses, |it| it.answer.is_some_and(|it| it.place == least.place));
+    let least = witnesses.iter().filter_map(|it| it.answer).min_by_key(|it| it.step)?;
+    if least.step < mine.step {
+        let ranks = ranks_where(witnesses, |it| it.answer.is_some_and(|it| it.step == least.step));
         let detail = if least.inside() {
             format!(
                 "is still in call {}, {}, while others are in call {}",
@@ -157,11 +157,11 @@ fn behind(reporter: usize, witnesses: &[Witness]) -> Option<Blame> {
     }
     // The same call by number: is it the same by name?
     let other = |it: &Witness| {
-        it.answer.is_some_and(|it| it.place == mine.place && (it.kind, it.bytes) != (mine.kind, mine.bytes))
+        it.answer.is_some_and(|it| it.step == mine.step && (it.kind, it.bytes) != (mine.kind, mine.bytes))
     };
     let others = ranks_where(witnesses, other);
     let alike = ranks_where(witnesses, |it| {
-        it.answer.is_some_and(|it| (it.place, it.kind, it.bytes) == (mine.place, mine.kind, mine.bytes))
+        it.answer.is_some_and(|it| (it.step, it.kind, it.bytes) == (mine.step, mine.kind, mine.bytes))
     });
     let (few, many) = if others.len() <= alike.len() { (others, alike) } else { (alike, others) };
     let (theirs, usual) = (witnesses.get(*few.first()?)?.answer?, witnesses.get(*many.first()?)?.answer?);

@@ -157,7 +157,7 @@ impl Request {
             Self::Fail(error) => Writer::frame(4).error(error).end(),
             Self::Pong { number, place } => Writer::frame(5)
                 .number(*number)
-                .long(place.place)
+                .long(place.step)
                 .raw(&[place.kind.map_or(u8::MAX, |it| it as u8)])
                 .long(place.bytes)
                 .end(),

@@ -1,11 +1,10 @@
 //! Sessions over real sockets: ranks are threads, or processes where one must be killed.
 
-use std::io::{BufRead, BufReader, Read, Write};
-use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener, TcpStream};
-use std::process::{Child, Command, Stdio};
-use std::thread::{Scope, ScopedJoinHandle};
+mod processes;
 
-use rustix::process::{Pid, Signal, kill_process};
+use std::io::{Read, Write};
+use std::net::{IpAddr, Ipv4Addr, Ipv6Addr, SocketAddr, TcpListener, TcpStream};
+use std::thread::{Scope, ScopedJoinHandle};
 
 use super::wire::{Greeting, VERSION};
 use super::*;
@@ -32,7 +31,7 @@ fn guest(rank: usize, size: usize, place: SocketAddr, timeout: Duration) -> Resu
 }
 
 fn join(entry: Entry) -> Result<Session, Error> {
-    let card = vec![u8::try_from(entry.rank).expect("few ranks"); entry.rank];
+    let card = vec![7; entry.rank];
     Session::join(entry, card, Arc::default())
 }
 
@@ -315,9 +314,13 @@ fn who_gives_up_without_a_word_is_named() {
 
 #[test]
 fn the_alarm_has_the_verdict_and_the_stage() {
+    let gate = std::sync::Barrier::new(2);
     job(2, LONG, |session| {
-        if session.rank() == 1 {
+        if session.rank() == 0 {
+            gate.wait();
+        } else {
             session.progress().begin(Kind::AllReduce, 64);
+            gate.wait();
             let alarm = Arc::clone(&session.alarm);
             while !alarm.is_raised() {
                 std::thread::yield_now();
@@ -393,139 +396,4 @@ fn one_rank_needs_nobody() {
     let error = Error::new(Cause::NoMemory, "buffer", "none");
     assert_eq!(session.fail(error.clone()), error);
     session.leave().expect("leaves");
-}
-
-/// What a rank does that is a process of its own.
-const CHILD: &str = "PLUMB_TEST_CHILD";
-
-/// Not a test of its own: the body of the child processes.
-#[test]
-fn child() {
-    let Ok(what) = std::env::var(CHILD) else { return };
-    let words: Vec<&str> = what.split(' ').collect();
-    let [rank, size, place] = words[..] else { panic!("three words") };
-    let (rank, size) = (rank.parse().expect("a rank"), size.parse().expect("a size"));
-    let meeting = if rank == 0 {
-        let door = Door::open(LOCAL, 0).expect("loopback");
-        println!("\ndoor {}", door.address());
-        Meeting::Open(door)
-    } else {
-        Meeting::At(place.to_owned())
-    };
-    let mut session = join(entry(rank, size, meeting, LONG)).expect("joins");
-    println!("\njoined");
-    let end = session.share(&[], "a share that the test does not come to");
-    println!("end {}", end.expect_err("the job fails"));
-}
-
-struct Process {
-    child: Child,
-    lines: std::io::Lines<BufReader<std::process::ChildStdout>>,
-}
-
-impl Process {
-    fn start(rank: usize, size: usize, place: &str) -> Self {
-        let mut child = Command::new(std::env::current_exe().expect("this test"))
-            .args(["--exact", "session::tests::child", "--nocapture", "--test-threads=1"])
-            .env(CHILD, format!("{rank} {size} {place}"))
-            .stdout(Stdio::piped())
-            .spawn()
-            .expect("starts");
-        let lines = BufReader::new(child.stdout.take().expect("piped")).lines();
-        Self { child, lines }
-    }
-
-    /// The rest of the next line that begins so.
-    fn line(&mut self, prefix: &str) -> String {
-        let mut lines = self.lines.by_ref().map(|it| it.expect("text"));
-        lines.find_map(|it| it.strip_prefix(prefix).map(str::to_owned)).expect("such a line")
-    }
-
-    fn signal(&self, signal: Signal) {
-        let pid = Pid::from_raw(self.child.id().cast_signed()).expect("a process");
-        kill_process(pid, signal).expect("it lives");
-    }
-}
-
-impl Drop for Process {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
-    }
-}
-
-#[test]
-fn a_killed_rank_is_named_within_two_seconds() {
-    let (door, place) = door();
-    std::thread::scope(|scope| {
-        let first = first(scope, door, 3, LONG);
-        let mut victim = Process::start(1, 3, &place.to_string());
-        let mut other = Process::start(2, 3, &place.to_string());
-        let session = first.join().expect("no panic").expect("joins");
-        victim.line("joined");
-        other.line("joined");
-        victim.signal(Signal::KILL);
-        let began = Instant::now();
-        while !session.alarm.is_raised() {
-            assert!(began.elapsed() < Duration::from_secs(2), "too late");
-            std::thread::yield_now();
-        }
-        let error = session.alarm.verdict().expect("raised");
-        assert_eq!((error.cause, error.rank), (Cause::Died, Some(1)));
-        assert!(other.line("end ").starts_with("rank 1 on node1: its process ended"));
-        assert!(other.child.wait().expect("ends").success());
-    });
-}
-
-#[test]
-fn a_killed_rank_0_is_named_by_all() {
-    let mut first = Process::start(0, 3, "here");
-    let place: SocketAddr = first.line("door ").parse().expect("an address");
-    let mut other = Process::start(2, 3, &place.to_string());
-    let mut session = guest(1, 3, place, LONG).expect("joins");
-    first.line("joined");
-    other.line("joined");
-    first.signal(Signal::KILL);
-    let error = session.share(&[], "a share that the test does not come to").expect_err("rank 0 is dead");
-    let wanted = "rank 0 on node0: its process ended (a share that the test does not come to)";
-    assert_eq!((error.cause, error.to_string().as_str()), (Cause::Died, wanted));
-    assert_eq!(other.line("end "), wanted);
-}
-
-#[test]
-fn a_stopped_rank_is_named_as_silent() {
-    let (door, place) = door();
-    std::thread::scope(|scope| {
-        let first = first(scope, door, 3, LONG);
-        let mut victim = Process::start(1, 3, &place.to_string());
-        let mut other = Process::start(2, 3, &place.to_string());
-        let session = first.join().expect("no panic").expect("joins");
-        victim.line("joined");
-        other.line("joined");
-        victim.signal(Signal::STOP);
-        let late = Error::new(Cause::Silent, "all_reduce of 8 bytes", "sent nothing for 60 s").of(2, "node2");
-        let error = session.fail(late);
-        let wanted =
-            "rank 1 on node1: does not answer: stopped, or its machine is gone (all_reduce of 8 bytes)";
-        assert_eq!((error.cause, error.to_string().as_str()), (Cause::Silent, wanted));
-        assert_eq!(other.line("end "), wanted);
-        // Once it goes on it learns its fate.
-        victim.signal(Signal::CONT);
-        assert_eq!(victim.line("end "), wanted);
-    });
-}
-
-#[test]
-fn a_stopped_rank_0_is_named_by_who_complains() {
-    let mut first = Process::start(0, 2, "here");
-    let place: SocketAddr = first.line("door ").parse().expect("an address");
-    let session = guest(1, 2, place, LONG).expect("joins");
-    first.line("joined");
-    first.signal(Signal::STOP);
-    let late = Error::new(Cause::Silent, "barrier", "sent nothing for 60 s").of(0, "node0");
-    let error = session.fail(late);
-    assert_eq!(
-        error.to_string(),
-        "rank 0 on node0: does not answer: stopped, or its machine is gone (barrier)"
-    );
 }

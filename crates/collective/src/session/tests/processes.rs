@@ -1,0 +1,157 @@
+//! Ranks that are processes, killed and stopped: the test program starts itself again.
+
+use std::io::{BufRead, BufReader};
+use std::process::{Child, Command, Stdio};
+
+use rustix::process::{Pid, Signal, kill_process};
+
+use super::*;
+
+/// What a rank does that is a process of its own.
+const CHILD: &str = "PLUMB_TEST_CHILD";
+
+/// Not a test of its own: the body of the child processes.
+#[test]
+fn child() {
+    let Ok(what) = std::env::var(CHILD) else { return };
+    let words: Vec<&str> = what.split(' ').collect();
+    let [rank, size, place] = words[..] else { panic!("three words") };
+    let (rank, size) = (rank.parse().expect("a rank"), size.parse().expect("a size"));
+    let meeting = if rank == 0 {
+        let door = Door::open(LOCAL, 0).expect("loopback");
+        println!("\ndoor {}", door.address());
+        Meeting::Open(door)
+    } else {
+        Meeting::At(place.to_owned())
+    };
+    let mut session = join(entry(rank, size, meeting, LONG)).expect("joins");
+    println!("\njoined");
+    let end = session.share(&[], "a share that the test does not come to");
+    println!("end {}", end.expect_err("the job fails"));
+}
+
+struct Process {
+    child: Child,
+    lines: std::io::Lines<BufReader<std::process::ChildStdout>>,
+}
+
+impl Process {
+    fn start(rank: usize, size: usize, place: &str) -> Self {
+        let mut child = Command::new(std::env::current_exe().expect("this test"))
+            .args(["--exact", "session::tests::processes::child", "--nocapture", "--test-threads=1"])
+            .env(CHILD, format!("{rank} {size} {place}"))
+            .stdout(Stdio::piped())
+            .spawn()
+            .expect("starts");
+        let lines = BufReader::new(child.stdout.take().expect("piped")).lines();
+        Self { child, lines }
+    }
+
+    /// The rest of the next line that begins so.
+    fn line(&mut self, prefix: &str) -> String {
+        let mut lines = self.lines.by_ref().map(|it| it.expect("text"));
+        lines.find_map(|it| it.strip_prefix(prefix).map(str::to_owned)).expect("such a line")
+    }
+
+    /// Stops it, and waits until all its threads have.
+    fn stop(&self) {
+        self.signal(Signal::STOP);
+        let tasks = format!("/proc/{}/task", self.child.id());
+        let stopped = |task: std::io::Result<std::fs::DirEntry>| {
+            let stat =
+                std::fs::read_to_string(task.expect("a thread").path().join("stat")).expect("it lives");
+            stat.rsplit(')').next().is_some_and(|it| it.starts_with(" T"))
+        };
+        while !std::fs::read_dir(&tasks).expect("it lives").all(stopped) {
+            std::thread::yield_now();
+        }
+    }
+
+    fn signal(&self, signal: Signal) {
+        let pid = Pid::from_raw(self.child.id().cast_signed()).expect("a process");
+        kill_process(pid, signal).expect("it lives");
+    }
+}
+
+impl Drop for Process {
+    fn drop(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+}
+
+#[test]
+fn a_killed_rank_is_named_within_two_seconds() {
+    let (door, place) = door();
+    std::thread::scope(|scope| {
+        let first = first(scope, door, 3, LONG);
+        let mut victim = Process::start(1, 3, &place.to_string());
+        let mut other = Process::start(2, 3, &place.to_string());
+        let session = first.join().expect("no panic").expect("joins");
+        victim.line("joined");
+        other.line("joined");
+        victim.signal(Signal::KILL);
+        let began = Instant::now();
+        while !session.alarm.is_raised() {
+            assert!(began.elapsed() < Duration::from_secs(2), "too late");
+            std::thread::yield_now();
+        }
+        let error = session.alarm.verdict().expect("raised");
+        assert_eq!((error.cause, error.rank), (Cause::Died, Some(1)));
+        assert!(other.line("end ").starts_with("rank 1 on node1: its process ended"));
+        assert!(other.child.wait().expect("ends").success());
+    });
+}
+
+#[test]
+fn a_killed_rank_0_is_named_by_all() {
+    let mut first = Process::start(0, 3, "here");
+    let place: SocketAddr = first.line("door ").parse().expect("an address");
+    let mut other = Process::start(2, 3, &place.to_string());
+    let mut session = guest(1, 3, place, LONG).expect("joins");
+    first.line("joined");
+    other.line("joined");
+    first.signal(Signal::KILL);
+    let error = session.share(&[], "a share that the test does not come to").expect_err("rank 0 is dead");
+    let wanted = "rank 0 on node0: its process ended (a share that the test does not come to)";
+    assert_eq!((error.cause, error.to_string().as_str()), (Cause::Died, wanted));
+    assert_eq!(other.line("end "), wanted);
+}
+
+#[test]
+fn a_stopped_rank_is_named_as_silent() {
+    let (door, place) = door();
+    std::thread::scope(|scope| {
+        let first = first(scope, door, 3, LONG);
+        let mut victim = Process::start(1, 3, &place.to_string());
+        let mut other = Process::start(2, 3, &place.to_string());
+        let session = first.join().expect("no panic").expect("joins");
+        victim.line("joined");
+        other.line("joined");
+        victim.stop();
+        let late = Error::new(Cause::Silent, "all_reduce of 8 bytes", "sent nothing for 60 s").of(2, "node2");
+        let error = session.fail(late);
+        let wanted =
+            "rank 1 on node1: does not answer: stopped, or its machine is gone (all_reduce of 8 bytes)";
+        assert_eq!((error.cause, error.to_string().as_str()), (Cause::Silent, wanted));
+        assert_eq!(other.line("end "), wanted);
+        // Once it goes on it learns its fate.
+        victim.signal(Signal::CONT);
+        assert_eq!(victim.line("end "), wanted);
+    });
+}
+
+#[test]
+fn a_stopped_rank_0_is_named_by_who_complains() {
+    let mut first = Process::start(0, 2, "here");
+    let place: SocketAddr = first.line("door ").parse().expect("an address");
+    let session = guest(1, 2, place, LONG).expect("joins");
+    first.line("joined");
+    first.stop();
+    let late = Error::new(Cause::Silent, "barrier", "sent nothing for 60 s").of(0, "node0");
+    let error = session.fail(late);
+    assert_eq!(
+        error.to_string(),
+        "rank 0 on node0: does not answer: stopped, or its machine is gone (barrier)"
+    );
+}
