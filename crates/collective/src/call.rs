@@ -108,9 +108,6 @@ impl Call {
         hash = hash.wrapping_mul(0x9e37_79b9_7f4a_7c15);
         hash ^= kind | (self.data as u64) << 8 | (self.operation as u64) << 16 | (self.root as u64) << 24;
         hash = hash.wrapping_mul(0x9e37_79b9_7f4a_7c15);
-        #[expect(clippy::cast_possible_truncation, reason = "a hash")]
-        {
-            (hash >> 48) as u16
-        }
+        (hash >> 48) as u16
     }
 }

@@ -145,9 +145,10 @@ impl Engine {
                 })
                 .collect();
             let rings = shared.then(|| Rings::new(place, desks.clone(), channel));
-            let streams = match by_tcp {
-                true => Some(Streams::new(u32::try_from(channel).unwrap_or(0), self.size())?),
-                false => None,
+            let streams = if by_tcp {
+                Some(Streams::new(u32::try_from(channel).unwrap_or(0), self.size())?)
+            } else {
+                None
             };
             self.channels
                 .push(Channel { wires: Wires::new(ways, rings, streams), executor: Executor::new() });
@@ -162,7 +163,7 @@ impl Engine {
         let (_, fd) = Segment::create(layout.bytes(), self.folder.as_deref())?;
         let mut desks = Vec::with_capacity(local.len());
         for fd in relay.exchange(fd, &self.watch)? {
-            desks.push(Desk::new(Segment::open(fd, layout.bytes())?, layout));
+            desks.push(Desk::new(Segment::open(&fd, layout.bytes())?, layout));
         }
         self.relay = Some(relay);
         Ok(desks)

@@ -156,7 +156,7 @@ impl Engine {
             for retired in told.get(16..).unwrap_or_default().chunks_exact(4) {
                 direct.retire(rank, u32::from_le_bytes([retired[0], retired[1], retired[2], retired[3]]));
             }
-            let here = Segment::open(fd, usize::try_from(len).unwrap_or(usize::MAX))?;
+            let here = Segment::open(&fd, usize::try_from(len).unwrap_or(usize::MAX))?;
             segments.push((there, here));
         }
         direct.register(number, segments);
@@ -208,6 +208,9 @@ impl Engine {
         if call.count == 0 && call.kind != Kind::Barrier {
             return Ok(());
         }
+        if let Some(algorithm) = self.algorithm {
+            serves(algorithm, call.kind)?;
+        }
         self.session.progress().begin(call.kind.into(), call.bytes());
         let result = self.attempt(call);
         self.session.progress().end();
@@ -236,7 +239,7 @@ impl Engine {
 
     /// Every way but the shortest.
     fn decide(&mut self, call: &Call) -> Result<(), Halt> {
-        if let Some(algorithm) = self.algorithm.filter(|it| it.serves(call.kind)) {
+        if let Some(algorithm) = self.algorithm.filter(|_| call.kind != Kind::Barrier) {
             return self.forced(call, algorithm);
         }
         if !self.choices.known(call.kind) {
@@ -508,6 +511,15 @@ fn usual(kind: Kind) -> Algorithm {
         Kind::Barrier => Algorithm::Doubling,
         Kind::AllToAll | Kind::Gather | Kind::Scatter | Kind::SendReceive { .. } => Algorithm::Linear,
     }
+}
+
+/// A forced algorithm is used or refused, not replaced. Refusing ends nothing: every rank refuses alike.
+#[inline]
+fn serves(algorithm: Algorithm, kind: Kind) -> Result<(), Error> {
+    if kind == Kind::Barrier || algorithm.serves(kind) {
+        return Ok(());
+    }
+    Err(Error::new(Cause::Usage, "", format!("{algorithm} cannot do {}", kind.name())))
 }
 
 fn no_direct() -> Halt {

@@ -88,6 +88,7 @@ impl Desk {
         unsafe { self.segment.start().add(offset) }
     }
 
+    #[expect(clippy::cast_ptr_alignment, reason = "pages and offsets are multiples of 8")]
     fn word(&self, offset: usize) -> &AtomicU64 {
         // SAFETY: in bounds as above, aligned to 8 because segments are aligned to pages and offsets to 8, and every
         // process reaches these words as atomics only.

@@ -48,8 +48,8 @@ impl Relay {
         }
         // The name does not tell the key.
         let digest = Sha256::new().chain_update(b"plumb relay").chain_update(key).finalize();
-        let name: String = digest.iter().take(16).map(|it| format!("{it:02x}")).collect();
-        let address = SocketAddrUnix::new_abstract_name(format!("plumb-{name}-{first}").as_bytes())
+        let name = digest.iter().take(16).fold(0_u128, |all, it| all << 8 | u128::from(*it));
+        let address = SocketAddrUnix::new_abstract_name(format!("plumb-{name:032x}-{first}").as_bytes())
             .map_err(|it| refused("address", it))?;
         let peers = if place == 0 {
             accept(&address, key, size, watch)?

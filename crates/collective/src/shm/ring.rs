@@ -89,21 +89,21 @@ mod tests {
         let desks: Vec<Desk> = (0..2)
             .map(|_| Desk::new(Segment::create(layout.bytes(), None).expect("memory").0, layout))
             .collect();
-        let mut sender = Rings::new(0, desks.clone(), 0);
-        let mut receiver = Rings::new(1, desks, 0);
-        let source: Vec<u8> = (0..3_000_000_u32).map(|it| (it % 251) as u8).collect();
-        let mut got = vec![0_u8; source.len()];
+        let mut one = Rings::new(0, desks.clone(), 0);
+        let mut other = Rings::new(1, desks, 0);
+        let bytes: Vec<u8> = (0..3_000_000_u32).map(|it| (it % 251) as u8).collect();
+        let mut got = vec![0_u8; bytes.len()];
         let (mut sent, mut received) = (0, 0);
         let mut step = 1;
         while received < got.len() {
             step = step * 7 % 100_003 + 1;
-            let end = (sent + step).min(source.len());
-            sent += sender.send(1, &source[sent..end]).expect("a ring");
+            let end = (sent + step).min(bytes.len());
+            sent += one.send(1, &bytes[sent..end]).expect("a ring");
             let end = (received + step / 2 + 1).min(got.len());
-            received += receiver.receive(0, &mut got[received..end]).expect("a ring");
+            received += other.receive(0, &mut got[received..end]).expect("a ring");
         }
-        assert!(got == source);
-        assert_eq!(receiver.receive(0, &mut [0; 4]).expect("a ring"), 0, "nothing is left");
+        assert!(got == bytes);
+        assert_eq!(other.receive(0, &mut [0; 4]).expect("a ring"), 0, "nothing is left");
     }
 
     #[test]

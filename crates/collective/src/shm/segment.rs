@@ -58,9 +58,9 @@ impl Segment {
     }
 
     /// Maps what another rank made.
-    pub(crate) fn open(fd: OwnedFd, len: usize) -> Result<Self, Error> {
+    pub(crate) fn open(fd: &OwnedFd, len: usize) -> Result<Self, Error> {
         let len = len.max(1).next_multiple_of(PAGE);
-        let there = fs::fstat(&fd).map_err(|it| refused(it, "fstat"))?.st_size;
+        let there = fs::fstat(fd).map_err(|it| refused(it, "fstat"))?.st_size;
         if usize::try_from(there).unwrap_or(0) < len {
             return Err(Error::new(
                 Cause::System,
@@ -68,8 +68,8 @@ impl Segment {
                 format!("a segment of {there} bytes where {len} were told"),
             ));
         }
-        let segment = Self::map(&fd, len)?;
-        segment.populate(&fd, None)?;
+        let segment = Self::map(fd, len)?;
+        segment.populate(fd, None)?;
         Ok(segment)
     }
 
@@ -147,7 +147,7 @@ mod tests {
     fn two_mappings_show_the_same_bytes() {
         let (mine, fd) = Segment::create(10_000, None).expect("memory");
         assert_eq!(mine.len(), 12_288, "whole pages");
-        let theirs = Segment::open(fd, 10_000).expect("a mapping");
+        let theirs = Segment::open(&fd, 10_000).expect("a mapping");
         // SAFETY: both mappings are at least 10,000 bytes long and no one else knows them.
         unsafe {
             mine.start().add(9_999).write(7);
@@ -158,7 +158,7 @@ mod tests {
     #[test]
     fn a_segment_shorter_than_told_is_refused() {
         let (_mine, fd) = Segment::create(PAGE, None).expect("memory");
-        let error = Segment::open(fd, 3 * PAGE).expect_err("too short");
+        let error = Segment::open(&fd, 3 * PAGE).expect_err("too short");
         assert!(error.to_string().contains("4096"), "{error}");
     }
 

@@ -1,5 +1,7 @@
 //! Ranks that are processes, killed and stopped: the test program starts itself again.
 
+#![allow(clippy::print_stdout, reason = "a rank that is a process tells its test how far it is")]
+
 use std::io::{BufRead, BufReader};
 use std::process::{Child, Command, Stdio};
 
