@@ -16,8 +16,8 @@ pub struct Call {
     pub operation: Operation,
     /// Who sends, or has the result, where it is one.
     pub root: usize,
-    /// Elements, counted as NCCL's argument does: what a rank sends in all_gather, gather and alltoall (to each), what it
-    /// receives in reduce_scatter and scatter, the whole in the others.
+    /// Elements, counted as NCCL's argument does: what a rank sends in `all_gather`, gather and alltoall (to each), what it
+    /// receives in `reduce_scatter` and scatter, the whole in the others.
     pub count: usize,
     /// Whether the data is sent from the receive buffer, at the place NCCL asks for.
     pub in_place: bool,

@@ -33,6 +33,8 @@ pub(crate) enum Command {
     Topo(Topo),
     /// Tell which bandwidth is normal for a collective, and whether a measured one is.
     Expect(Expect),
+    /// Measure a collective, on host memory or with NCCL on GPUs, and verify it.
+    Bench(Box<crate::bench::Bench>),
     /// Explain a rule, a variable, a word, a machine, a GPU or a line of a log.
     Explain {
         /// A rule's id, a variable, a word, a machine, a GPU, or a line of a log in quotes.
@@ -343,7 +345,7 @@ pub(crate) struct Machines {
 }
 
 /// Bytes with K, M, G or T, which are powers of two, as nccl-tests has them.
-fn size(text: &str) -> Result<u64, String> {
+pub(crate) fn size(text: &str) -> Result<u64, String> {
     let plain = text.trim().trim_end_matches(['b', 'B']).trim_end_matches(['i', 'I']);
     let digits = plain.trim_end_matches(|it: char| it.is_ascii_alphabetic());
     let shift = match plain.get(digits.len()..).unwrap_or_default() {

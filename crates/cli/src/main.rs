@@ -1,6 +1,7 @@
 //! The binary `plumb`: arguments in, exit code out. The work is done in the other crates.
 
 mod args;
+mod bench;
 mod doctor;
 mod env;
 mod expect;
@@ -34,6 +35,7 @@ fn main() -> ExitCode {
         Command::Env(args) => env::run(args, plumb.color, &mut out),
         Command::Topo(args) => topo::run(args, plumb.color, &mut out),
         Command::Expect(args) => expect::run(args, plumb.color, &mut out),
+        Command::Bench(args) => bench::run(args, plumb.color, &mut out),
         Command::Explain { what } => explain(&what.join(" "), &mut out),
         Command::Rules { format } => list_rules(*format, &mut out),
         Command::Completions { shell } => completions(*shell, &mut out),

@@ -309,6 +309,11 @@ impl Communicator {
         self.engine.abort(reason)
     }
 
+    /// Ends the job because others are waited for outside of a call here; they are asked, and who does not answer is named.
+    pub fn late(&mut self, stage: &str) -> Error {
+        self.engine.late(stage)
+    }
+
     /// Whether the job has ended because of a failure.
     pub fn failure(&self) -> Option<Error> {
         self.engine.failure()

@@ -188,7 +188,7 @@ fn rounded_to(number: f64, digits: u8) -> f64 {
 }
 
 /// `4.59 ms`
-fn time(microseconds: f64) -> String {
+pub(crate) fn time(microseconds: f64) -> String {
     match microseconds {
         it if it >= 1e6 => format!("{} s", shown(it / 1e6)),
         it if it >= 1e3 => format!("{} ms", shown(it / 1e3)),

@@ -6,6 +6,7 @@
 #![forbid(unsafe_code)]
 
 mod assemble;
+pub mod bench;
 mod env;
 mod expect;
 pub mod explain;

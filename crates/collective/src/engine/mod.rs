@@ -175,6 +175,11 @@ impl Engine {
         self.broken(Error::new(Cause::Interrupted, "", reason).of(rank, host))
     }
 
+    pub(crate) fn late(&mut self, stage: &str) -> Error {
+        let seconds = self.watch.timeout.as_secs_f64();
+        self.broken(Error::new(Cause::Silent, stage, format!("no sign of the others for {seconds} s")))
+    }
+
     pub(crate) fn leave(self) -> Result<(), Error> {
         match self.failure {
             Some(error) => Err(error),

@@ -6,7 +6,7 @@ mod json;
 mod matrix;
 mod model;
 mod overlay;
-mod svg;
+pub(crate) mod svg;
 mod text;
 mod tree;
 mod words;

@@ -2,7 +2,7 @@
 //!
 //! One file that needs nothing else: no font, no script. Colours follow the reader's light or dark mode.
 
-mod canvas;
+pub(crate) mod canvas;
 mod layout;
 mod legend;
 mod machine;

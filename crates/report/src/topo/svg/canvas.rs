@@ -2,66 +2,66 @@
 
 /// A rectangle.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
-pub(super) struct Rect {
-    pub(super) x: f64,
-    pub(super) y: f64,
-    pub(super) width: f64,
-    pub(super) height: f64,
+pub(crate) struct Rect {
+    pub(crate) x: f64,
+    pub(crate) y: f64,
+    pub(crate) width: f64,
+    pub(crate) height: f64,
 }
 
 impl Rect {
-    pub(super) fn right(self) -> f64 {
+    pub(crate) fn right(self) -> f64 {
         self.x + self.width
     }
 
-    pub(super) fn bottom(self) -> f64 {
+    pub(crate) fn bottom(self) -> f64 {
         self.y + self.height
     }
 
-    pub(super) fn centre(self) -> f64 {
+    pub(crate) fn centre(self) -> f64 {
         self.x + self.width / 2.0
     }
 
     /// The same, elsewhere.
-    pub(super) fn moved(self, (x, y): Point) -> Self {
+    pub(crate) fn moved(self, (x, y): Point) -> Self {
         Self { x: self.x + x, y: self.y + y, ..self }
     }
 }
 
 /// A place: to the right, and down.
-pub(super) type Point = (f64, f64);
+pub(crate) type Point = (f64, f64);
 
 /// The text of an SVG that is being drawn.
 #[derive(Debug, Default)]
-pub(super) struct Canvas {
-    pub(super) text: String,
+pub(crate) struct Canvas {
+    pub(crate) text: String,
 }
 
 impl Canvas {
-    pub(super) fn rect(&mut self, it: Rect, radius: f64, class: &str) {
+    pub(crate) fn rect(&mut self, it: Rect, radius: f64, class: &str) {
         let [x, y, width, height, radius] = [it.x, it.y, it.width, it.height, radius].map(short);
         self.text.push_str(&format!(
             "<rect class=\"{class}\" x=\"{x}\" y=\"{y}\" width=\"{width}\" height=\"{height}\" rx=\"{radius}\"/>\n"
         ));
     }
 
-    pub(super) fn line(&mut self, from: Point, to: Point, class: &str) {
+    pub(crate) fn line(&mut self, from: Point, to: Point, class: &str) {
         self.path(&format!("M{} {}L{} {}", short(from.0), short(from.1), short(to.0), short(to.1)), class);
     }
 
-    pub(super) fn path(&mut self, path: &str, class: &str) {
+    pub(crate) fn path(&mut self, path: &str, class: &str) {
         self.text.push_str(&format!("<path class=\"{class}\" d=\"{path}\"/>\n"));
     }
 
     /// A text that begins, is centred or ends at a place, as its class says.
-    pub(super) fn words(&mut self, (x, y): Point, class: &str, words: &str) {
+    pub(crate) fn words(&mut self, (x, y): Point, class: &str, words: &str) {
         let [x, y] = [x, y].map(short);
         self.text
             .push_str(&format!("<text class=\"{class}\" x=\"{x}\" y=\"{y}\">{}</text>\n", escaped(words)));
     }
 
     /// What a browser shows for what is drawn inside.
-    pub(super) fn named(&mut self, title: &str, draw: impl FnOnce(&mut Self)) {
+    pub(crate) fn named(&mut self, title: &str, draw: impl FnOnce(&mut Self)) {
         self.text.push_str(&format!("<g><title>{}</title>\n", escaped(title)));
         draw(self);
         self.text.push_str("</g>\n");
@@ -69,13 +69,13 @@ impl Canvas {
 }
 
 /// A number with one digit after the point at most.
-pub(super) fn short(value: f64) -> String {
+pub(crate) fn short(value: f64) -> String {
     let text = format!("{value:.1}");
     text.strip_suffix(".0").map_or_else(|| text.clone(), ToOwned::to_owned)
 }
 
 /// A path along points, with round corners.
-pub(super) fn rounded(points: &[Point], radius: f64) -> String {
+pub(crate) fn rounded(points: &[Point], radius: f64) -> String {
     let Some(first) = points.first() else { return String::new() };
     let mut path = format!("M{} {}", short(first.0), short(first.1));
     for it in points.windows(3) {
@@ -109,7 +109,7 @@ fn towards(from: Point, to: Point, way: f64) -> Point {
 }
 
 /// Text that means nothing to XML. What XML cannot hold, and what turns the direction of writing, is left out.
-pub(super) fn escaped(text: &str) -> String {
+pub(crate) fn escaped(text: &str) -> String {
     let mut safe = String::with_capacity(text.len());
     for it in text.chars() {
         match it {
@@ -128,12 +128,12 @@ pub(super) fn escaped(text: &str) -> String {
 }
 
 /// About how wide a text of 12 pixels is.
-pub(super) fn length(text: &str) -> f64 {
+pub(crate) fn length(text: &str) -> f64 {
     text.chars().map(|it| if it.is_ascii_uppercase() { 8.2 } else { 6.7 }).sum()
 }
 
 /// A text that fits, cut if need be.
-pub(super) fn fitting(text: &str, room: f64) -> String {
+pub(crate) fn fitting(text: &str, room: f64) -> String {
     if length(text) <= room {
         return text.to_owned();
     }

@@ -1,0 +1,211 @@
+//! The engine over host memory.
+
+use std::collections::BTreeMap;
+use std::time::Instant;
+
+use collective::{Buffer, Communicator, DataType, Element, bf16, f16};
+use fabric::Collective;
+
+use crate::engine::{Call, Device, Engine, Failure, Side};
+
+/// Ranks that are processes and buffers in their memory.
+pub struct Host {
+    communicator: Communicator,
+    devices: Vec<Device>,
+    private: bool,
+    send: Memory,
+    receive: Memory,
+}
+
+/// A buffer: known to the other ranks, or of this process alone.
+enum Memory {
+    Registered(Buffer<u64>),
+    Private(Vec<u64>),
+}
+
+impl Memory {
+    fn words(&self) -> &[u64] {
+        match self {
+            Self::Registered(it) => it,
+            Self::Private(it) => it,
+        }
+    }
+
+    fn words_mut(&mut self) -> &mut [u64] {
+        match self {
+            Self::Registered(it) => it,
+            Self::Private(it) => it,
+        }
+    }
+}
+
+impl Host {
+    /// An engine for these ranks; `private` buffers are not registered, as those of most programs are not.
+    pub fn new(communicator: Communicator, private: bool) -> Self {
+        let mut places: BTreeMap<String, usize> = BTreeMap::new();
+        let mut devices = Vec::new();
+        for it in communicator.members() {
+            let place = places.entry(it.host.clone()).or_default();
+            devices.push(Device {
+                rank: it.rank,
+                pid: it.pid,
+                host: it.host.clone(),
+                device: *place,
+                bus: None,
+                name: "host memory".to_owned(),
+            });
+            *place += 1;
+        }
+        let none = || Memory::Private(Vec::new());
+        Self { communicator, devices, private, send: none(), receive: none() }
+    }
+
+    /// Ends the job in good order.
+    pub fn leave(self) -> Result<(), Failure> {
+        let Self { communicator, send, receive, .. } = self;
+        drop((send, receive));
+        communicator.leave().map_err(Failure::from)
+    }
+
+    fn call<T: Element>(&mut self, call: &Call) -> Result<(), Failure> {
+        let Self { communicator, send, receive, .. } = self;
+        let (rank, ranks) = (communicator.rank(), communicator.size());
+        let (count, all) = (call.count, call.count.saturating_mul(ranks));
+        let (operation, root) = (call.operation, call.root);
+        let send = elements::<T>(send.words());
+        let receive = elements_mut::<T>(receive.words_mut());
+        let short = || Failure(format!("{} of {count} elements does not fit the buffers", call.collective));
+        macro_rules! send {
+            ($n:expr) => {
+                send.get(..$n).ok_or_else(short)?
+            };
+        }
+        macro_rules! receive {
+            ($n:expr) => {
+                receive.get_mut(..$n).ok_or_else(short)?
+            };
+        }
+        match (call.collective, call.in_place) {
+            (Collective::AllReduce, false) => {
+                communicator.all_reduce(send!(count), receive!(count), operation)
+            }
+            (Collective::AllReduce, true) => communicator.all_reduce_in_place(receive!(count), operation),
+            (Collective::AllGather, false) => communicator.all_gather(send!(count), receive!(all)),
+            (Collective::AllGather, true) => communicator.all_gather_in_place(receive!(all)),
+            (Collective::ReduceScatter, false) => {
+                communicator.reduce_scatter(send!(all), receive!(count), operation)
+            }
+            (Collective::ReduceScatter, true) => {
+                communicator.reduce_scatter_in_place(receive!(all), operation)
+            }
+            (Collective::Broadcast, false) => {
+                communicator.broadcast_from(send!(count), receive!(count), root)
+            }
+            (Collective::Broadcast, true) => communicator.broadcast(receive!(count), root),
+            (Collective::Reduce, false) => {
+                communicator.reduce(send!(count), receive!(count), operation, root)
+            }
+            (Collective::Reduce, true) => communicator.reduce_in_place(receive!(count), operation, root),
+            (Collective::Gather, false) => communicator.gather(send!(count), receive!(all), root),
+            (Collective::Gather, true) => communicator.gather_in_place(receive!(all), root),
+            (Collective::Scatter, false) => communicator.scatter(send!(all), receive!(count), root),
+            (Collective::Scatter, true) => communicator.scatter_in_place(receive!(all), root),
+            (Collective::AllToAll, _) => communicator.all_to_all(send!(all), receive!(all)),
+            (Collective::SendRecv, _) => {
+                let (next, before) = ((rank + 1) % ranks, (rank + ranks - 1) % ranks);
+                communicator.send_receive(send!(count), next, receive!(count), before)
+            }
+        }
+        .map_err(Failure::from)
+    }
+}
+
+impl Engine for Host {
+    fn name(&self) -> &'static str {
+        "host"
+    }
+
+    fn version(&self) -> String {
+        format!("plumb {}", env!("CARGO_PKG_VERSION"))
+    }
+
+    fn devices(&self) -> &[Device] {
+        &self.devices
+    }
+
+    fn control(&mut self) -> &mut Communicator {
+        &mut self.communicator
+    }
+
+    fn allocate(&mut self, bytes: usize) -> Result<(), Failure> {
+        let words = bytes.div_ceil(size_of::<u64>());
+        for memory in [&mut self.send, &mut self.receive] {
+            // The old one goes before the new one comes.
+            *memory = Memory::Private(Vec::new());
+            *memory = if self.private {
+                let mut own = Vec::new();
+                own.try_reserve_exact(words)
+                    .map_err(|_| Failure(format!("there is no memory for a buffer of {bytes} bytes")))?;
+                own.resize(words, 0);
+                Memory::Private(own)
+            } else {
+                Memory::Registered(self.communicator.buffer(words)?)
+            };
+        }
+        Ok(())
+    }
+
+    fn write(&mut self, side: Side, offset: usize, bytes: &[u8]) -> Result<(), Failure> {
+        let memory = if side == Side::Send { &mut self.send } else { &mut self.receive };
+        let place = offset
+            .checked_add(bytes.len())
+            .and_then(|end| elements_mut(memory.words_mut()).get_mut(offset..end));
+        place.ok_or_else(outside)?.copy_from_slice(bytes);
+        Ok(())
+    }
+
+    fn read(&mut self, side: Side, offset: usize, into: &mut [u8]) -> Result<(), Failure> {
+        let memory = if side == Side::Send { &self.send } else { &self.receive };
+        let place = offset.checked_add(into.len()).and_then(|end| elements(memory.words()).get(offset..end));
+        into.copy_from_slice(place.ok_or_else(outside)?);
+        Ok(())
+    }
+
+    fn run(&mut self, call: &Call, repeat: usize) -> Result<f64, Failure> {
+        let one = match call.data_type {
+            DataType::Int8 => Self::call::<i8>,
+            DataType::Uint8 => Self::call::<u8>,
+            DataType::Int32 => Self::call::<i32>,
+            DataType::Uint32 => Self::call::<u32>,
+            DataType::Int64 => Self::call::<i64>,
+            DataType::Uint64 => Self::call::<u64>,
+            DataType::Half => Self::call::<f16>,
+            DataType::Float => Self::call::<f32>,
+            DataType::Double => Self::call::<f64>,
+            DataType::Bfloat16 => Self::call::<bf16>,
+        };
+        let start = Instant::now();
+        for _ in 0..repeat {
+            one(self, call)?;
+        }
+        Ok(start.elapsed().as_secs_f64())
+    }
+}
+
+fn outside() -> Failure {
+    Failure("the place is outside of the buffer".to_owned())
+}
+
+/// The same memory as elements of another type.
+#[expect(unsafe_code, reason = "numbers are read as other numbers, without a copy")]
+fn elements<T: Element>(words: &[u64]) -> &[T] {
+    // SAFETY: elements are plain numbers, of which every pattern of bits is one; none needs more alignment than u64.
+    unsafe { words.align_to::<T>().1 }
+}
+
+/// The same memory as elements of another type.
+#[expect(unsafe_code, reason = "numbers are written as other numbers, without a copy")]
+fn elements_mut<T: Element>(words: &mut [u64]) -> &mut [T] {
+    // SAFETY: as above, and every number is a u64 when it is read again.
+    unsafe { words.align_to_mut::<T>().1 }
+}

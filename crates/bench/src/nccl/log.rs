@@ -1,0 +1,138 @@
+//! NCCL's own log, kept in a file beside the result, so that a slow result comes with its reason.
+//!
+//! NCCL takes these settings from its environment alone, when it starts. Whoever starts the ranks gives them what
+//! [`settings`] says; a process that is a rank already calls [`apply`] before it has a second thread.
+#![allow(unsafe_code, reason = "NCCL reads its settings from the environment, and changing that is unsafe")]
+
+use std::ffi::OsString;
+use std::io;
+use std::path::{Path, PathBuf};
+use std::{env, fs};
+
+use crate::engine::Failure;
+
+const LEVEL: &str = "NCCL_DEBUG";
+const PARTS: &str = "NCCL_DEBUG_SUBSYS";
+const FILE: &str = "NCCL_DEBUG_FILE";
+
+/// What the log speaks of. Not of `TUNING` and `COLL`, which write a line for every collective and so slow them.
+const WANTED: &str = "INIT,BOOTSTRAP,ENV,NET,GRAPH";
+
+/// The variables that make NCCL write its log into a folder, one file a process: none if the user has asked for a log.
+pub fn settings(folder: &Path) -> Vec<(&'static str, OsString)> {
+    settings_where(folder, |it| env::var_os(it).is_some())
+}
+
+/// Sets variables in this process.
+///
+/// Refuses if it has other threads, which might be reading the environment.
+pub fn apply(settings: Vec<(&'static str, OsString)>) -> Result<(), Failure> {
+    if settings.is_empty() {
+        return Ok(());
+    }
+    let threads = fs::read_dir("/proc/self/task").map(Iterator::count);
+    if !matches!(threads, Ok(1)) {
+        return Err(Failure("NCCL's log is not captured: the process has several threads already".into()));
+    }
+    for (name, value) in settings {
+        // SAFETY: this is the only thread, as was just seen: nobody else reads or writes the environment.
+        unsafe { env::set_var(name, value) };
+    }
+    Ok(())
+}
+
+/// The file this process' NCCL writes to, if it writes to one.
+pub fn file() -> Option<PathBuf> {
+    env::var_os(LEVEL)?;
+    let pattern = env::var(FILE).ok()?;
+    let host = fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
+    Some(expanded(&pattern, host.trim(), std::process::id()))
+}
+
+/// A new folder that nobody else can write into, below the one for temporary files.
+pub fn folder() -> io::Result<PathBuf> {
+    use std::os::unix::fs::DirBuilderExt;
+
+    let parent = env::temp_dir();
+    let mut attempt = 0;
+    loop {
+        let folder = parent.join(format!("plumb-nccl-{}-{attempt}", std::process::id()));
+        // An existing folder may be someone else's: it is an error, never used.
+        match fs::DirBuilder::new().mode(0o700).create(&folder) {
+            Err(error) if error.kind() == io::ErrorKind::AlreadyExists && attempt < 1_000 => attempt += 1,
+            done => return done.map(|()| folder),
+        }
+    }
+}
+
+fn settings_where(folder: &Path, is_set: impl Fn(&str) -> bool) -> Vec<(&'static str, OsString)> {
+    if is_set(LEVEL) {
+        return Vec::new();
+    }
+    let file = folder.join("nccl.%h.%p.log").into_os_string();
+    [(LEVEL, OsString::from("INFO")), (PARTS, OsString::from(WANTED)), (FILE, file)]
+        .into_iter()
+        .filter(|(name, _)| !is_set(name))
+        .collect()
+}
+
+/// NCCL's `%h` is the host's name up to a dot, `%p` the process, `%%` a percent sign; others stay.
+fn expanded(pattern: &str, host: &str, process: u32) -> PathBuf {
+    let mut text = String::new();
+    let mut letters = pattern.chars();
+    while let Some(letter) = letters.next() {
+        match (letter, if letter == '%' { letters.next() } else { None }) {
+            ('%', Some('%')) => text.push('%'),
+            ('%', Some('h')) => text.push_str(host.split('.').next().unwrap_or(host)),
+            ('%', Some('p')) => text.push_str(&process.to_string()),
+            (_, Some(other)) => text.extend(['%', other]),
+            (letter, None) => text.push(letter),
+        }
+    }
+    text.into()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_log_the_user_asked_for_stays_as_it_is() {
+        assert!(settings_where(Path::new("/x"), |it| it == LEVEL).is_empty());
+        let names = |set: &'static str| {
+            settings_where(Path::new("/x"), |it| it == set).into_iter().map(|it| it.0).collect::<Vec<_>>()
+        };
+        assert_eq!(names(FILE), [LEVEL, PARTS]);
+        assert_eq!(names(PARTS), [LEVEL, FILE]);
+        assert_eq!(
+            settings_where(Path::new("/x"), |_| false).last(),
+            Some(&(FILE, OsString::from("/x/nccl.%h.%p.log")))
+        );
+    }
+
+    #[test]
+    fn names_of_files_are_made_as_nccl_makes_them() {
+        let path = |pattern| expanded(pattern, "node-1.example.org", 42).display().to_string();
+        assert_eq!(path("/tmp/nccl.%h.%p.log"), "/tmp/nccl.node-1.42.log");
+        assert_eq!(path("a%%b%q%"), "a%b%q%");
+    }
+
+    #[test]
+    fn threads_forbid_changing_the_environment() {
+        // The test harness itself runs several.
+        let failure = std::thread::scope(|it| it.spawn(|| apply(vec![(PARTS, "INIT".into())])).join())
+            .expect("no panic");
+        assert!(failure.expect_err("there are two threads").0.contains("several threads"));
+    }
+
+    #[test]
+    fn folders_are_new_and_private() {
+        use std::os::unix::fs::PermissionsExt;
+
+        let (one, two) = (folder().expect("a folder"), folder().expect("another"));
+        let mode = fs::metadata(&one).expect("it is there").permissions().mode() & 0o777;
+        fs::remove_dir(&one).and(fs::remove_dir(&two)).expect("they are empty");
+        assert_ne!(one, two);
+        assert_eq!(mode, 0o700);
+    }
+}

@@ -1,0 +1,573 @@
+//! Inputs whose results are known exactly.
+//!
+//! Every value is a whole number that its type holds exactly, and so is every sum or product of any part of the ranks, in any
+//! order: whoever adds first, the result is the same to the bit. Values differ by rank, by index and by seed, so that a part
+//! that is missing, doubled, shifted or left from an earlier run is seen. What comes out at an index is told without a look
+//! at the ranks:
+//!
+//! - sum, avg: one rank, the *owner* of the index, gives a number of its own; the others stand in a window that turns with
+//!   the index, give 1, 2, 3, ... units there and 0 outside of it. With few ranks all of them are in the window.
+//! - prod: the owner gives a small number, ranks in the window give 2, the others 1.
+//! - max, min: the owner has the outermost value.
+//!
+//! The one exception: an average of floats where the number of ranks is no power of two. NCCL multiplies by its inverse
+//! before it adds, which rounds; there a few units in the last place are allowed.
+
+use collective::{DataType, Operation, bf16, f16};
+
+/// The values of one run.
+#[derive(Debug, Clone, Copy)]
+pub struct Pattern {
+    data_type: DataType,
+    kind: Kind,
+    ranks: u64,
+    seed: u64,
+}
+
+#[derive(Debug, Clone, Copy)]
+enum Kind {
+    Copied,
+    Sum { window: Window, unit: i64, average: bool },
+    Prod { window: Window },
+    Extreme { least: bool },
+}
+
+/// Of every `period` ranks in a row, `width` are inside.
+#[derive(Debug, Clone, Copy)]
+struct Window {
+    period: u64,
+    width: u64,
+}
+
+/// What a buffer holds before a result is written to it: no pattern has this value.
+pub const POISON: u8 = 0x80;
+
+impl Pattern {
+    /// Values that are only moved.
+    pub fn copied(data_type: DataType, seed: u64) -> Self {
+        Self { data_type, kind: Kind::Copied, ranks: 1, seed }
+    }
+
+    /// Values of which so many ranks' are combined.
+    pub fn reduced(data_type: DataType, operation: Operation, ranks: usize, seed: u64) -> Self {
+        let ranks = ranks.max(1) as u64;
+        let kind = match operation {
+            Operation::Sum | Operation::Avg => {
+                let room = limit(data_type) / 2;
+                let window = Window::of_sum(ranks, room.unsigned_abs());
+                let unit = room / window.most(ranks).cast_signed();
+                Kind::Sum { window, unit, average: operation == Operation::Avg }
+            }
+            Operation::Prod => {
+                let width = (factors(data_type).1 / 2).max(1);
+                Kind::Prod { window: Window { period: ranks.div_ceil(2).max(width + 1), width } }
+            }
+            Operation::Max | Operation::Min => Kind::Extreme { least: operation == Operation::Min },
+        };
+        Self { data_type, kind, ranks, seed }
+    }
+
+    /// Writes what a rank sends, from an index on.
+    pub fn inputs(&self, rank: usize, from: usize, out: &mut [u8]) {
+        let rank = rank as u64;
+        fill(self.data_type, out, |it| self.input(rank, (from + it) as u64));
+    }
+
+    /// Writes what is received, from an index on; of values that are only moved, what this rank had sent.
+    pub fn results(&self, source: usize, from: usize, out: &mut [u8]) {
+        match self.kind {
+            Kind::Copied => self.inputs(source, from, out),
+            Kind::Sum { average: true, .. } if is_float(self.data_type) => {
+                let ranks = real(self.ranks.cast_signed());
+                fill_reals(self.data_type, out, |it| real(self.result((from + it) as u64)) / ranks);
+            }
+            Kind::Sum { average: true, .. } => {
+                let ranks = self.ranks.cast_signed();
+                fill(self.data_type, out, |it| self.result((from + it) as u64) / ranks);
+            }
+            _ => fill(self.data_type, out, |it| self.result((from + it) as u64)),
+        }
+    }
+
+    /// How far a result may be off, relative to it: 0 almost always.
+    pub fn tolerance(&self) -> f64 {
+        let Kind::Sum { window, average: true, .. } = self.kind else { return 0.0 };
+        // Inverses of powers of two are exact, as long as nothing becomes subnormal.
+        if self.ranks.is_power_of_two() && (self.data_type != DataType::Half || self.ranks <= 1 << 13) {
+            return 0.0;
+        }
+        let digits = match self.data_type {
+            DataType::Half => 11,
+            DataType::Bfloat16 => 8,
+            DataType::Float => 24,
+            DataType::Double => 53,
+            _ => return 0.0,
+        };
+        let terms = self.ranks.min(self.ranks.div_ceil(window.period) * window.width + 1);
+        real(terms.cast_signed() + 3) * 0.5_f64.powi(digits)
+    }
+
+    fn input(&self, rank: u64, index: u64) -> i64 {
+        match self.kind {
+            Kind::Copied => {
+                let bits = mixed(index, self.seed.wrapping_add(rank << 32));
+                self.signed(bits, within(bits >> 1, limit(self.data_type)))
+            }
+            Kind::Sum { window, unit, .. } => {
+                let bits = mixed(index, self.seed);
+                let owned = if rank == self.owner(bits) { self.owned(bits) } else { 0 };
+                self.signed(bits, window.value(rank, bits) * unit + owned)
+            }
+            Kind::Prod { window } => {
+                let bits = mixed(index, self.seed);
+                let two = if window.value(rank, bits) > 0 { 2 } else { 1 };
+                if rank == self.owner(bits) { self.signed(bits, self.factor(bits)) * two } else { two }
+            }
+            Kind::Extreme { least } => {
+                let bits = mixed(index, self.seed);
+                let half = limit(self.data_type) / 2;
+                if rank == self.owner(bits) {
+                    self.outermost(bits, least)
+                } else {
+                    let bits = mixed(index, self.seed.wrapping_add((rank + 1) << 32));
+                    let inner = self.signed(bits, within(bits >> 1, half));
+                    if !least {
+                        inner
+                    } else if is_unsigned(self.data_type) {
+                        inner + half
+                    } else {
+                        -inner
+                    }
+                }
+            }
+        }
+    }
+
+    fn result(&self, index: u64) -> i64 {
+        let bits = mixed(index, self.seed);
+        match self.kind {
+            Kind::Copied => 0,
+            Kind::Sum { window, unit, .. } => {
+                self.signed(bits, window.sum(self.ranks, bits) * unit + self.owned(bits))
+            }
+            Kind::Prod { window } => self.signed(bits, self.factor(bits)) << window.inside(self.ranks, bits),
+            Kind::Extreme { least } => self.outermost(bits, least),
+        }
+    }
+
+    /// The rank that gives something of its own at an index.
+    fn owner(&self, bits: u64) -> u64 {
+        ((bits & 0xffff_ffff) * self.ranks) >> 32
+    }
+
+    /// What it gives to a sum.
+    fn owned(&self, bits: u64) -> i64 {
+        within(remixed(bits), limit(self.data_type) / 2)
+    }
+
+    /// What it gives to a product.
+    fn factor(&self, bits: u64) -> i64 {
+        1 + within(remixed(bits), factors(self.data_type).0 - 1)
+    }
+
+    /// What it has where the largest or smallest counts.
+    fn outermost(&self, bits: u64, least: bool) -> i64 {
+        let half = limit(self.data_type) / 2;
+        let above = half + 1 + within(remixed(bits), half - 1);
+        if !least {
+            above
+        } else if is_unsigned(self.data_type) {
+            limit(self.data_type) - 1 - above
+        } else {
+            -above
+        }
+    }
+
+    fn signed(&self, bits: u64, value: i64) -> i64 {
+        if bits & 1 == 1 && !is_unsigned(self.data_type) { -value } else { value }
+    }
+}
+
+impl Window {
+    /// As wide as possible, so that no sum exceeds the room; at least 4, and then with gaps.
+    fn of_sum(ranks: u64, room: u64) -> Self {
+        let fits = |it: &Self| it.most(ranks) <= room;
+        let closed = (5..=61).rev().map(|it| Self { period: it, width: it }).find(fits);
+        closed.unwrap_or_else(|| Self { period: ranks.div_ceil((room / 10).max(1)).max(4), width: 4 })
+    }
+
+    /// No sum of values is larger.
+    fn most(self, ranks: u64) -> u64 {
+        ranks.div_ceil(self.period) * triangle(self.width)
+    }
+
+    /// Where the window stands at an index.
+    fn turn(self, bits: u64) -> u64 {
+        ((bits >> 32) * self.period) >> 32
+    }
+
+    /// 1, 2, 3, ... inside; 0 outside.
+    fn value(self, rank: u64, bits: u64) -> i64 {
+        let place = (rank + self.turn(bits)) % self.period;
+        if place < self.width { (place + 1).cast_signed() } else { 0 }
+    }
+
+    /// The sum of all ranks' values.
+    fn sum(self, ranks: u64, bits: u64) -> i64 {
+        self.total(ranks, bits, |it| triangle(it.min(self.width))).cast_signed()
+    }
+
+    /// How many ranks are inside.
+    fn inside(self, ranks: u64, bits: u64) -> u64 {
+        self.total(ranks, bits, |it| it.min(self.width))
+    }
+
+    /// Whole periods, and what is left: from the turn to the end of a period, and from its start.
+    fn total(self, ranks: u64, bits: u64, before: impl Fn(u64) -> u64) -> u64 {
+        let (turn, left) = (self.turn(bits), ranks % self.period);
+        let end = turn + left;
+        let first = before(end.min(self.period)) - before(turn);
+        ranks / self.period * before(self.period) + first + before(end.saturating_sub(self.period))
+    }
+}
+
+/// 1 + 2 + ... + n
+fn triangle(n: u64) -> u64 {
+    n * (n + 1) / 2
+}
+
+/// The largest whole number up to which all are exact; of integers, what leaves [`POISON`] outside.
+fn limit(data_type: DataType) -> i64 {
+    match data_type {
+        DataType::Int8 | DataType::Uint8 => 127,
+        DataType::Bfloat16 => 1 << 8,
+        DataType::Half => 1 << 11,
+        DataType::Float => 1 << 24,
+        DataType::Int32 | DataType::Uint32 => 1 << 30,
+        DataType::Double => 1 << 53,
+        DataType::Int64 | DataType::Uint64 => 1 << 62,
+    }
+}
+
+/// The largest factor of an owner, and how many twos fit beside it.
+fn factors(data_type: DataType) -> (i64, u64) {
+    match data_type {
+        DataType::Int8 | DataType::Uint8 => (7, 4),
+        DataType::Half => (1023, 5),
+        DataType::Bfloat16 => (255, 30),
+        DataType::Int32 | DataType::Uint32 => (1 << 15, 14),
+        DataType::Float => (1 << 20, 20),
+        DataType::Int64 | DataType::Uint64 => (1 << 31, 30),
+        DataType::Double => (1 << 40, 12),
+    }
+}
+
+fn is_unsigned(data_type: DataType) -> bool {
+    matches!(data_type, DataType::Uint8 | DataType::Uint32 | DataType::Uint64)
+}
+
+/// Whether the type has a fraction.
+pub(crate) fn is_float(data_type: DataType) -> bool {
+    matches!(data_type, DataType::Half | DataType::Bfloat16 | DataType::Float | DataType::Double)
+}
+
+/// 64 bits that look like chance, made of an index and a seed (Steele, Lea and Flood's `SplitMix`).
+fn mixed(index: u64, seed: u64) -> u64 {
+    remixed(index.wrapping_mul(0x9e37_79b9_7f4a_7c15).wrapping_add(seed.wrapping_mul(0xd1b5_4a32_d192_ed03)))
+}
+
+fn remixed(bits: u64) -> u64 {
+    let bits = (bits ^ (bits >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+    let bits = (bits ^ (bits >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    bits ^ (bits >> 31)
+}
+
+/// Bits as a number from 0 to a highest.
+fn within(bits: u64, highest: i64) -> i64 {
+    let number = (u128::from(bits << 1) * (u128::from(highest.unsigned_abs()) + 1)) >> 64;
+    i64::try_from(number).unwrap_or(highest)
+}
+
+#[expect(clippy::cast_precision_loss, reason = "sums of floats, which are exact, and counts of ranks")]
+fn real(value: i64) -> f64 {
+    value as f64
+}
+
+macro_rules! each_type {
+    ($data_type:expr, $out:expr, $value:expr, { $($name:ident => $number:ty, $convert:expr;)* }) => {
+        match $data_type {
+            $(DataType::$name => {
+                let convert: fn(_) -> $number = $convert;
+                for (i, it) in $out.chunks_exact_mut(size_of::<$number>()).enumerate() {
+                    it.copy_from_slice(&convert($value(i)).to_le_bytes());
+                }
+            })*
+        }
+    };
+}
+
+/// Numbers as elements of a type, which holds them.
+#[expect(
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
+    clippy::cast_precision_loss,
+    reason = "patterns keep to what each type holds exactly"
+)]
+fn fill(data_type: DataType, out: &mut [u8], value: impl Fn(usize) -> i64) {
+    each_type!(data_type, out, value, {
+        Int8 => i8, |it: i64| it as i8;
+        Uint8 => u8, |it: i64| it as u8;
+        Int32 => i32, |it: i64| it as i32;
+        Uint32 => u32, |it: i64| it as u32;
+        Int64 => i64, |it: i64| it;
+        Uint64 => u64, |it: i64| it as u64;
+        Half => f16, |it: i64| f16::from_f32(it as f32);
+        Bfloat16 => bf16, |it: i64| bf16::from_f32(it as f32);
+        Float => f32, |it: i64| it as f32;
+        Double => f64, |it: i64| it as f64;
+    });
+}
+
+#[expect(
+    clippy::cast_possible_truncation,
+    reason = "rounded to the nearest that the type holds, as a result is"
+)]
+fn fill_reals(data_type: DataType, out: &mut [u8], value: impl Fn(usize) -> f64) {
+    for (i, it) in out.chunks_exact_mut(data_type.size()).enumerate() {
+        match data_type {
+            DataType::Half => it.copy_from_slice(&f16::from_f64(value(i)).to_le_bytes()),
+            DataType::Bfloat16 => it.copy_from_slice(&bf16::from_f64(value(i)).to_le_bytes()),
+            DataType::Float => it.copy_from_slice(&(value(i) as f32).to_le_bytes()),
+            _ => it.copy_from_slice(&value(i).to_le_bytes()),
+        }
+    }
+}
+
+/// An element as a number; of the longest integers, nearly.
+#[expect(clippy::cast_precision_loss, reason = "to be shown")]
+pub(crate) fn number(data_type: DataType, element: &[u8]) -> f64 {
+    macro_rules! from_bytes {
+        ($number:ty) => {
+            element.try_into().map(<$number>::from_le_bytes).unwrap_or_default()
+        };
+    }
+    match data_type {
+        DataType::Int8 => f64::from(from_bytes!(i8)),
+        DataType::Uint8 => f64::from(from_bytes!(u8)),
+        DataType::Int32 => f64::from(from_bytes!(i32)),
+        DataType::Uint32 => f64::from(from_bytes!(u32)),
+        DataType::Int64 => from_bytes!(i64) as f64,
+        DataType::Uint64 => from_bytes!(u64) as f64,
+        DataType::Half => f64::from(from_bytes!(f16)),
+        DataType::Bfloat16 => f64::from(from_bytes!(bf16)),
+        DataType::Float => f64::from(from_bytes!(f32)),
+        DataType::Double => from_bytes!(f64),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{POISON, Pattern, number};
+    use collective::{DataType, Operation, bf16, f16};
+    use proptest::prelude::*;
+
+    const LENGTH: usize = 40;
+
+    fn inputs(pattern: &Pattern, data_type: DataType, rank: usize) -> Vec<u8> {
+        let mut out = vec![0; LENGTH * data_type.size()];
+        pattern.inputs(rank, 0, &mut out);
+        out
+    }
+
+    /// Two elements combined as a processor does it, rounded to their type.
+    fn combined(data_type: DataType, operation: Operation, a: &[u8], b: &[u8]) -> Vec<u8> {
+        macro_rules! whole {
+            ($number:ty) => {{
+                let [a, b] = [a, b].map(|it| <$number>::from_le_bytes(it.try_into().expect("its size")));
+                let it = match operation {
+                    Operation::Sum | Operation::Avg => a.wrapping_add(b),
+                    Operation::Prod => a.wrapping_mul(b),
+                    Operation::Min => a.min(b),
+                    Operation::Max => a.max(b),
+                };
+                it.to_le_bytes().to_vec()
+            }};
+        }
+        macro_rules! real {
+            ($number:ty) => {{
+                let [a, b] = [a, b].map(|it| <$number>::from_le_bytes(it.try_into().expect("its size")));
+                let it = match operation {
+                    Operation::Sum | Operation::Avg => a + b,
+                    Operation::Prod => a * b,
+                    Operation::Min => {
+                        if b < a {
+                            b
+                        } else {
+                            a
+                        }
+                    }
+                    Operation::Max => {
+                        if b > a {
+                            b
+                        } else {
+                            a
+                        }
+                    }
+                };
+                it.to_le_bytes().to_vec()
+            }};
+        }
+        match data_type {
+            DataType::Int8 => whole!(i8),
+            DataType::Uint8 => whole!(u8),
+            DataType::Int32 => whole!(i32),
+            DataType::Uint32 => whole!(u32),
+            DataType::Int64 => whole!(i64),
+            DataType::Uint64 => whole!(u64),
+            DataType::Half => real!(f16),
+            DataType::Bfloat16 => real!(bf16),
+            DataType::Float => real!(f32),
+            DataType::Double => real!(f64),
+        }
+    }
+
+    #[expect(
+        clippy::cast_possible_truncation,
+        clippy::cast_possible_wrap,
+        clippy::cast_precision_loss,
+        reason = "the numbers are small"
+    )]
+    /// All ranks, beginning with one and going round in steps: an order as rings and trees have it.
+    fn reduced(
+        pattern: &Pattern,
+        data_type: DataType,
+        operation: Operation,
+        ranks: usize,
+        first: usize,
+        back: bool,
+    ) -> Vec<u8> {
+        let width = data_type.size();
+        let order = (0..ranks).map(|it| (first + if back { ranks - it } else { it }) % ranks);
+        let all = order.map(|it| inputs(pattern, data_type, it));
+        let mut sum = all
+            .reduce(|a, b| {
+                let pairs = a.chunks(width).zip(b.chunks(width));
+                pairs.flat_map(|(a, b)| combined(data_type, operation, a, b)).collect()
+            })
+            .expect("a rank");
+        if operation == Operation::Avg {
+            for it in sum.chunks_mut(width) {
+                let value = number(data_type, it) / ranks as f64;
+                match data_type {
+                    DataType::Half => it.copy_from_slice(&f16::from_f64(value).to_le_bytes()),
+                    DataType::Bfloat16 => it.copy_from_slice(&bf16::from_f64(value).to_le_bytes()),
+                    DataType::Float => it.copy_from_slice(&(value as f32).to_le_bytes()),
+                    DataType::Double => it.copy_from_slice(&value.to_le_bytes()),
+                    DataType::Int64 | DataType::Uint64 => {
+                        let whole = i64::from_le_bytes((&*it).try_into().expect("8 bytes")) / ranks as i64;
+                        it.copy_from_slice(&whole.to_le_bytes());
+                    }
+                    _ => it.copy_from_slice(&(value.trunc() as i64).to_le_bytes()[..width]),
+                }
+            }
+        }
+        sum
+    }
+
+    fn check(data_type: DataType, operation: Operation, ranks: usize, seed: u64, first: usize, back: bool) {
+        let pattern = Pattern::reduced(data_type, operation, ranks, seed);
+        let mut expected = vec![0; LENGTH * data_type.size()];
+        pattern.results(0, 0, &mut expected);
+        let got = reduced(&pattern, data_type, operation, ranks, first % ranks, back);
+        assert_eq!(expected, got, "{data_type} {operation} of {ranks} ranks");
+        let poison = vec![POISON; data_type.size()];
+        assert!(expected.chunks(data_type.size()).all(|it| it != poison));
+    }
+
+    #[test]
+    fn results_of_few_ranks_are_what_plain_arithmetic_gives() {
+        for data_type in DataType::ALL {
+            for operation in Operation::ALL {
+                for ranks in [1, 2, 3, 5, 8, 9] {
+                    check(data_type, operation, ranks, 3, 1, false);
+                }
+            }
+        }
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig { cases: 120, ..ProptestConfig::default() })]
+        #[test]
+        fn results_of_many_ranks_are_what_plain_arithmetic_gives(
+            data_type in prop::sample::select(&DataType::ALL[..]), operation in prop::sample::select(&Operation::ALL[..]),
+            ranks in 1..=1000_usize, seed: u64, first in 0..1000_usize, back: bool,
+        ) {
+            check(data_type, operation, ranks, seed, first, back);
+        }
+    }
+
+    #[test]
+    fn values_of_thousands_of_ranks_stay_small() {
+        for ranks in [4096, 100_000] {
+            for data_type in [DataType::Bfloat16, DataType::Int8, DataType::Half] {
+                let pattern = Pattern::reduced(data_type, Operation::Sum, ranks, 7);
+                let total: i64 = (0..ranks as u64).map(|it| pattern.input(it, 3)).sum();
+                assert_eq!(total, pattern.result(3));
+            }
+        }
+    }
+
+    #[test]
+    fn a_shift_another_seed_and_another_rank_are_seen() {
+        let distinct = |a: &[u8], b: &[u8], width: usize| {
+            a.chunks(width).zip(b.chunks(width)).filter(|(a, b)| a != b).count()
+        };
+        for data_type in DataType::ALL {
+            let width = data_type.size();
+            for operation in Operation::ALL {
+                for ranks in [1, 2, 3, 8, 44, 256, 1000] {
+                    let results = |seed, from| {
+                        let mut out = vec![0; LENGTH * width];
+                        Pattern::reduced(data_type, operation, ranks, seed).results(0, from, &mut out);
+                        out
+                    };
+                    let at = format!("{data_type} {operation} of {ranks}");
+                    // Averages of many in a small type are few different numbers.
+                    let least = if operation == Operation::Avg && ranks > 8 { 0 } else { LENGTH / 2 };
+                    assert!(distinct(&results(1, 0), &results(1, 1), width) >= least, "{at}: shift");
+                    assert!(distinct(&results(1, 0), &results(2, 0), width) >= least, "{at}: seed");
+                }
+            }
+            let copied = Pattern::copied(data_type, 5);
+            let [a, b] = [0, 1].map(|it| inputs(&copied, data_type, it));
+            assert!(distinct(&a, &b, width) > LENGTH * 9 / 10, "{data_type}: rank");
+        }
+    }
+
+    #[test]
+    fn every_rank_gives_something() {
+        for ranks in [2, 9, 300] {
+            for operation in [Operation::Sum, Operation::Max, Operation::Prod] {
+                let pattern = Pattern::reduced(DataType::Bfloat16, operation, ranks, 1);
+                for rank in 0..ranks as u64 {
+                    let neutral = i64::from(operation == Operation::Prod);
+                    assert!((0..10_000).any(|it| pattern.input(rank, it) != neutral), "{rank} of {ranks}");
+                }
+            }
+        }
+    }
+
+    #[test]
+    fn only_uneven_averages_of_floats_are_inexact() {
+        let tolerance =
+            |data_type, operation, ranks| Pattern::reduced(data_type, operation, ranks, 0).tolerance();
+        assert!(tolerance(DataType::Half, Operation::Avg, 3) > 0.0);
+        for (data_type, operation, ranks) in [
+            (DataType::Half, Operation::Avg, 8),
+            (DataType::Int32, Operation::Avg, 3),
+            (DataType::Float, Operation::Sum, 3),
+        ] {
+            assert!(tolerance(data_type, operation, ranks).abs() < 1e-300);
+        }
+    }
+}

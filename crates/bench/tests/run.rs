@@ -1,0 +1,216 @@
+//! The loop over an engine that answers with chosen times, and one that makes mistakes.
+
+#![expect(clippy::cast_precision_loss, reason = "the numbers are small")]
+
+use std::net::Ipv4Addr;
+
+use bench::{Average, Call, Device, Engine, Event, Failure, Plan, Run, Side, Sizes, Step};
+use collective::{Communicator, DataType, Door, Meeting, Operation, Options, Token};
+use fabric::Collective;
+
+/// One rank, which receives what it sends.
+struct Fake {
+    control: Communicator,
+    devices: Vec<Device>,
+    send: Vec<u8>,
+    receive: Vec<u8>,
+    /// The call after which the last byte of the result is changed.
+    mistake: Option<usize>,
+    calls: Vec<(Call, usize)>,
+}
+
+impl Fake {
+    fn new(mistake: Option<usize>) -> Self {
+        let door = Door::open(Ipv4Addr::LOCALHOST.into(), 0).expect("a port");
+        let options = Options::new(0, 1, Meeting::Open(door), Token::random().expect("chance"));
+        let control = Communicator::join(options).expect("one rank meets itself");
+        let device =
+            Device { rank: 0, pid: 1, host: "here".into(), device: 0, bus: None, name: "nothing".into() };
+        Self {
+            control,
+            devices: vec![device],
+            send: Vec::new(),
+            receive: Vec::new(),
+            mistake,
+            calls: Vec::new(),
+        }
+    }
+}
+
+impl Engine for Fake {
+    fn name(&self) -> &'static str {
+        "fake"
+    }
+
+    fn version(&self) -> String {
+        "fake 1".to_owned()
+    }
+
+    fn devices(&self) -> &[Device] {
+        &self.devices
+    }
+
+    fn control(&mut self) -> &mut Communicator {
+        &mut self.control
+    }
+
+    fn allocate(&mut self, bytes: usize) -> Result<(), Failure> {
+        (self.send, self.receive) = (vec![0; bytes], vec![0; bytes]);
+        Ok(())
+    }
+
+    fn write(&mut self, side: Side, offset: usize, bytes: &[u8]) -> Result<(), Failure> {
+        let memory = if side == Side::Send { &mut self.send } else { &mut self.receive };
+        memory[offset..offset + bytes.len()].copy_from_slice(bytes);
+        Ok(())
+    }
+
+    fn read(&mut self, side: Side, offset: usize, into: &mut [u8]) -> Result<(), Failure> {
+        let memory = if side == Side::Send { &self.send } else { &self.receive };
+        into.copy_from_slice(&memory[offset..offset + into.len()]);
+        Ok(())
+    }
+
+    fn run(&mut self, call: &Call, repeat: usize) -> Result<f64, Failure> {
+        let bytes = call.count * call.data_type.size();
+        if !call.in_place {
+            self.receive[..bytes].copy_from_slice(&self.send[..bytes]);
+        }
+        self.calls.push((*call, repeat));
+        if self.mistake.is_some_and(|it| self.calls.len() >= it) && bytes > 0 {
+            self.receive[bytes - 1] ^= 0x40;
+        }
+        Ok((1e-6 + bytes as f64 / 1e9) * repeat as f64)
+    }
+}
+
+fn plan(collective: Collective) -> Plan {
+    let mut plan = Plan::new(collective);
+    plan.sizes = Sizes { from: 8, to: 4096, step: Step::Factor(8) };
+    plan
+}
+
+fn run(plan: &Plan, fake: &mut Fake) -> Run {
+    bench::run(plan, fake, &mut |_| {}).expect("a run")
+}
+
+#[test]
+fn times_are_those_of_the_engine() {
+    let mut fake = Fake::new(None);
+    let mut seen = Vec::new();
+    let mut tell = |it: Event<'_>| match it {
+        Event::Ready(devices) => assert_eq!(devices.len(), 1),
+        Event::Size(bytes, done, all) => seen.push((bytes, done, all)),
+        Event::Row(row) => assert_eq!(row.bytes, seen.last().expect("a size").0),
+    };
+    let run = bench::run(&plan(Collective::AllReduce), &mut fake, &mut tell).expect("a run");
+    assert_eq!(seen, [(8, 0, 4), (64, 1, 4), (512, 2, 4), (4096, 3, 4)]);
+    assert_eq!(run.wrong, None);
+    for row in &run.rows {
+        for timing in [&row.out_of_place, &row.in_place].map(|it| it.as_ref().expect("both")) {
+            let expected = 1e-6 + row.bytes as f64 / 1e9;
+            assert!((timing.seconds / expected - 1.0).abs() < 1e-9);
+            assert!((timing.median() / expected - 1.0).abs() < 1e-9);
+            assert_eq!((timing.wrong, timing.slowest(), timing.ranks.len()), (Some(0), Some(0), 1));
+            assert!(timing.iterations >= 20 && timing.seconds * timing.iterations as f64 >= 0.019);
+        }
+    }
+}
+
+#[test]
+fn every_collective_type_and_operation_is_right_on_one_rank() {
+    for collective in Collective::ALL {
+        let mut plan = plan(collective);
+        plan.sizes = Sizes { from: 0, to: 128, step: Step::Bytes(64) };
+        plan.data_types = DataType::ALL.to_vec();
+        plan.operations = Operation::ALL.to_vec();
+        plan.iterations = Some(2);
+        plan.check = 2;
+        let run = run(&plan, &mut Fake::new(None));
+        assert_eq!(run.wrong, None, "{collective}");
+        let series = plan.series(1).len();
+        assert_eq!(run.rows.len(), series * 3);
+        assert!(run.rows.iter().all(|it| it.in_place.is_some() == bench::works_in_place(collective)));
+    }
+}
+
+#[test]
+fn one_wrong_element_is_found() {
+    let mut plan = plan(Collective::AllReduce);
+    plan.iterations = Some(1);
+    let run = run(&plan, &mut Fake::new(Some(1)));
+    let wrong = run.wrong.expect("a mistake");
+    assert_eq!((wrong.rank, wrong.bytes, wrong.in_place, wrong.element.index), (0, 8, false, 1));
+    assert_ne!(wrong.element.got, wrong.element.expected);
+    assert!(run.rows.iter().all(|it| it.out_of_place.as_ref().is_some_and(|it| it.wrong == Some(1))));
+}
+
+#[test]
+fn a_result_that_is_never_written_is_found() {
+    struct Lazy(Fake);
+    impl Engine for Lazy {
+        fn name(&self) -> &'static str {
+            "lazy"
+        }
+        fn version(&self) -> String {
+            String::new()
+        }
+        fn devices(&self) -> &[Device] {
+            self.0.devices()
+        }
+        fn control(&mut self) -> &mut Communicator {
+            self.0.control()
+        }
+        fn allocate(&mut self, bytes: usize) -> Result<(), Failure> {
+            self.0.allocate(bytes)
+        }
+        fn write(&mut self, side: Side, offset: usize, bytes: &[u8]) -> Result<(), Failure> {
+            self.0.write(side, offset, bytes)
+        }
+        fn read(&mut self, side: Side, offset: usize, into: &mut [u8]) -> Result<(), Failure> {
+            self.0.read(side, offset, into)
+        }
+        fn run(&mut self, _: &Call, _: usize) -> Result<f64, Failure> {
+            Ok(1.0)
+        }
+    }
+    let run =
+        bench::run(&plan(Collective::Broadcast), &mut Lazy(Fake::new(None)), &mut |_| {}).expect("a run");
+    let wrong = run.wrong.expect("nothing was written");
+    assert_eq!((wrong.element.index, wrong.element.got.as_str()), (0, "nothing (never written)"));
+    assert_eq!(run.rows[0].out_of_place.as_ref().and_then(|it| it.wrong), Some(2));
+}
+
+#[test]
+fn iterations_are_as_asked() {
+    let mut plan = plan(Collective::Broadcast);
+    plan.sizes = Sizes { from: 64, to: 64, step: Step::Factor(2) };
+    plan.iterations = Some(6);
+    plan.warm_up = 3;
+    plan.check = 0;
+    plan.average = Average::Longest;
+    let calls = |plan: &Plan| {
+        let mut fake = Fake::new(None);
+        let run = run(plan, &mut fake);
+        assert_eq!(run.rows[0].out_of_place.as_ref().and_then(|it| it.wrong), None);
+        fake.calls.iter().filter(|it| !it.0.in_place).map(|it| it.1).collect::<Vec<_>>()
+    };
+    assert_eq!(calls(&plan), [3, 6]);
+    plan.per_iteration = true;
+    assert_eq!(calls(&plan), [3, 1, 1, 1, 1, 1, 1]);
+    plan.per_iteration = false;
+    plan.aggregate = 4;
+    assert_eq!(calls(&plan), [12, 24]);
+    plan.warm_up = 0;
+    plan.aggregate = 1;
+    plan.cycles = 2;
+    assert_eq!(calls(&plan).len(), 14);
+}
+
+#[test]
+fn a_root_that_is_not_there_is_an_error() {
+    let mut plan = plan(Collective::Broadcast);
+    plan.root = Some(1);
+    let failure = bench::run(&plan, &mut Fake::new(None), &mut |_| {}).expect_err("no such rank");
+    assert_eq!(failure.0, "there is no rank 1 to be the root");
+}

@@ -1,0 +1,167 @@
+//! `plumb bench`: finds its place among the ranks, or starts them, and runs a collective.
+
+mod answer;
+mod args;
+mod compare;
+mod join;
+
+pub(crate) use args::Bench;
+
+use std::io::{self, Write};
+
+use ::bench::nccl::{self, Nccl};
+use ::bench::{Engine, Failure, Host, Plan, Run};
+use launch::{Place, Start};
+
+use crate::args::Colour;
+use crate::{CLEAN, FINDINGS, UNDECIDED, complain};
+use answer::Answer;
+use args::Kind;
+
+/// Ranks that are started where nobody says how many: one a core, but no more than these.
+const MOST: usize = 8;
+
+pub(crate) fn run(args: &Bench, colour: Colour, out: &mut impl Write) -> io::Result<u8> {
+    if let [old, new] = args.compare.as_slice() {
+        return compare::run(args, old, new, colour, out);
+    }
+    let Some(collective) = args.collective else { return Ok(UNDECIDED) };
+    let plan = match args.plan(collective) {
+        Ok(it) => it,
+        Err(reason) => {
+            complain(&format!("error: {reason}"));
+            return Ok(UNDECIDED);
+        }
+    };
+    let place = match Place::find(&|name| std::env::var(name).ok()) {
+        Ok(it) => it,
+        Err(error) => return Ok(failed(&error)),
+    };
+    let to_start = match &place {
+        None => Some(Start::new(args.ranks().unwrap_or_else(|| usual(args.engine)))),
+        Some(it) => Start::here(it),
+    };
+    if let Some(start) = to_start {
+        // Said once, not by every rank.
+        note(args);
+        return Ok(match launch::start(&start) {
+            Ok(it) => it.code(),
+            Err(error) => failed(&error),
+        });
+    }
+    match place {
+        Some(place) => rank(args, &plan, place, colour, out),
+        None => Ok(UNDECIDED),
+    }
+}
+
+/// One rank, from the meeting to the answer.
+fn rank(args: &Bench, plan: &Plan, place: Place, colour: Colour, out: &mut impl Write) -> io::Result<u8> {
+    let (number, local) = (place.rank, place.local_rank.unwrap_or(0));
+    let mut answer = match Answer::new(args, plan, number, colour, out) {
+        Ok(it) => it,
+        Err(reason) => return Ok(failed(&reason)),
+    };
+    if place.launcher != launch::Launcher::Plumb && number == 0 {
+        note(args);
+        if args.ranks().is_some_and(|it| it != place.size) {
+            let launcher = place.launcher;
+            complain(&format!(
+                "note: {} ranks were started by {launcher}; --ranks changes nothing",
+                place.size
+            ));
+        }
+    }
+    let folder = if args.engine == Kind::Host { None } else { nccl_log() };
+    let run = join::join(args, place).and_then(|communicator| match engine(args, communicator, local)? {
+        Opened::Host(mut it) => {
+            let run = measure(plan, &mut *it, &mut answer);
+            run.and_then(|run| it.leave().map(|()| run))
+        }
+        Opened::Nccl(mut it) => {
+            it.set_blocking(args.blocking > 0);
+            let run = measure(plan, &mut *it, &mut answer);
+            run.and_then(|run| it.close()?.leave().map_err(Failure::from).map(|()| run))
+        }
+    });
+    let code = match run {
+        Ok(run) => answer.end(&run, folder.as_deref())?,
+        Err(failure) => failed(&failure),
+    };
+    if let Some(folder) = folder.filter(|_| code == CLEAN || number > 0) {
+        let _ = std::fs::remove_dir_all(folder);
+    }
+    Ok(code)
+}
+
+fn measure(
+    plan: &Plan,
+    engine: &mut dyn Engine,
+    answer: &mut Answer<'_, impl Write>,
+) -> Result<Run, Failure> {
+    let (name, version) = (engine.name(), engine.version());
+    let mut broken = None;
+    let run = ::bench::run(plan, engine, &mut |event| {
+        if let Err(error) = answer.tell(name, &version, &event) {
+            broken.get_or_insert(error);
+        }
+    })?;
+    broken.map_or(Ok(run), |error| Err(Failure(error.to_string())))
+}
+
+enum Opened {
+    Host(Box<Host>),
+    Nccl(Box<Nccl>),
+}
+
+/// The engine that was asked for; of `auto`, NCCL where every rank has a GPU and the library.
+fn engine(args: &Bench, mut control: collective::Communicator, local: usize) -> Result<Opened, Failure> {
+    let wanted = match args.engine {
+        Kind::Host => false,
+        Kind::Nccl => true,
+        Kind::Auto => {
+            let here = u8::from(nccl::present(None).is_ok());
+            control.share(&[here])?.iter().all(|it| it.as_slice() == [1])
+        }
+    };
+    if !wanted {
+        return Ok(Opened::Host(Box::new(Host::new(control, args.private))));
+    }
+    let settings = nccl::Settings { local_rank: local, library: None, timeout: args.timeout() };
+    Nccl::open(control, &settings).map(|it| Opened::Nccl(Box::new(it)))
+}
+
+/// One rank a GPU, or one a core.
+fn usual(engine: Kind) -> usize {
+    let cores = std::thread::available_parallelism().map_or(2, Into::into);
+    let gpus = if engine == Kind::Host { None } else { nccl::present(None).ok().map(|it| it.gpus) };
+    gpus.unwrap_or_else(|| cores.clamp(2, MOST))
+}
+
+/// Makes NCCL write its log into a folder of this process.
+fn nccl_log() -> Option<std::path::PathBuf> {
+    let folder = nccl::log::folder().ok()?;
+    let settings = nccl::log::settings(&folder);
+    if settings.is_empty() || nccl::log::apply(settings).is_err() {
+        let _ = std::fs::remove_dir(&folder);
+        return None;
+    }
+    Some(folder)
+}
+
+fn note(args: &Bench) {
+    let idle = args.idle();
+    if !idle.is_empty() {
+        complain(&format!("note: {} of nccl-tests changes nothing here", idle.join(", ")));
+    }
+}
+
+fn failed(reason: &dyn std::fmt::Display) -> u8 {
+    complain(&format!("error: {reason}"));
+    UNDECIDED
+}
+
+/// 1 where a result is wrong.
+fn code(wrong: bool) -> u8 {
+    if wrong { FINDINGS } else { CLEAN }
+}

@@ -1,0 +1,48 @@
+//! `plumb bench --compare OLD NEW`
+
+use std::io::{self, Read as _, Write};
+use std::path::Path;
+
+use ::bench::Verdict;
+use report::Style;
+
+use super::Bench;
+use crate::args::{Colour, ListFormat};
+use crate::{CLEAN, FINDINGS, UNDECIDED, complain, doctor, input};
+
+/// No result is longer.
+const LONGEST: u64 = 256 << 20;
+
+pub(super) fn run(
+    args: &Bench,
+    old: &Path,
+    new: &Path,
+    colour: Colour,
+    out: &mut impl Write,
+) -> io::Result<u8> {
+    let both = read(old).and_then(|old| Ok((old, read(new)?)));
+    let compared = both.and_then(|(old, new)| report::bench::compare(&old, &new));
+    let comparison = match compared {
+        Ok(it) => it,
+        Err(reason) => {
+            complain(&format!("error: {reason}"));
+            return Ok(UNDECIDED);
+        }
+    };
+    let style = Style { colour: doctor::coloured(colour), width: doctor::width(), verbose: false };
+    match args.format.first() {
+        Some(ListFormat::Json) => comparison.json(out)?,
+        _ => comparison.text(style, out)?,
+    }
+    Ok(if comparison.count(Verdict::Slower) > 0 { FINDINGS } else { CLEAN })
+}
+
+fn read(path: &Path) -> Result<report::bench::Bench, String> {
+    let named = |reason: &dyn std::fmt::Display| format!("{}: {reason}", input::name(path));
+    let mut text = String::new();
+    let length = input::open_whole(path).and_then(|it| it.take(LONGEST + 1).read_to_string(&mut text));
+    if length.map_err(|error| named(&error))? as u64 > LONGEST {
+        return Err(named(&"is too long for a result"));
+    }
+    report::bench::read(&text).map_err(|reason| named(&reason))
+}

@@ -1,0 +1,60 @@
+//! From a place to a communicator.
+
+use std::fs::File;
+
+use ::bench::Failure;
+use collective::{Communicator, Door, Interface, Meeting, Options, Token};
+use launch::{Met, Place};
+
+use super::Bench;
+
+/// Meets the other ranks.
+pub(super) fn join(args: &Bench, place: Place) -> Result<Communicator, Failure> {
+    let (rank, size, alone) = (place.rank, place.size, place.is_one_host());
+    let net = args.net.as_deref();
+    let met = place.meet(args.timeout(), |listen| -> Result<(Door, String), Trouble> {
+        let address = match listen.address {
+            Some(it) => it,
+            None => Interface::choose(net, alone)?.socket(0).ip(),
+        };
+        let door = Door::open(address, listen.port)?;
+        let address = door.address().to_string();
+        Ok((door, address))
+    });
+    let (meeting, token) = match met.map_err(|it| it.0)? {
+        Met::Open(door, token) => (Meeting::Open(door), token),
+        Met::At(point) => (Meeting::At(point.address()), point.token),
+    };
+    let mut options = Options::new(rank, size, meeting, Token::new(&token)?);
+    options.timeout = args.timeout();
+    options.transport = args.transport;
+    options.network.clone_from(&args.net);
+    options.algorithm = args.algo;
+    if let Some(it) = args.channels() {
+        options.channels = it;
+    }
+    if let Some(path) = &args.log {
+        let path = match rank {
+            0 => path.clone(),
+            it => format!("{}.{it}", path.display()).into(),
+        };
+        let file = File::create(&path).map_err(|error| Failure(format!("{}: {error}", path.display())))?;
+        options.log = Some(Box::new(file));
+    }
+    Communicator::join(options).map_err(Failure::from)
+}
+
+/// What both crates complain of.
+struct Trouble(Failure);
+
+impl From<launch::Error> for Trouble {
+    fn from(error: launch::Error) -> Self {
+        Self(Failure(error.to_string()))
+    }
+}
+
+impl From<collective::Error> for Trouble {
+    fn from(error: collective::Error) -> Self {
+        Self(error.into())
+    }
+}

@@ -1,0 +1,220 @@
+//! What `plumb bench` writes, of a run with chosen times.
+
+#![expect(clippy::cast_precision_loss, reason = "the numbers are small")]
+
+use std::path::Path;
+
+use bench::{Average, Device, Element, Plan, Row, Run, Series, Timing, Wrong};
+use collective::{DataType, Operation};
+use fabric::Collective;
+use report::bench::{Bench, BenchConfig, Context};
+use report::{Style, bench as written};
+use serde_json::Value;
+
+const RANKS: usize = 4;
+
+fn timing(seconds: f64) -> Timing {
+    let samples: Vec<f64> = (0..20).map(|it| seconds * (0.98 + 0.002 * f64::from(it * 7 % 20))).collect();
+    let ranks: Vec<f64> = (0..RANKS).map(|it| seconds * if it == 2 { 1.3 } else { 0.9 }).collect();
+    let longest = samples.iter().map(|it| it * 1.3).collect();
+    Timing { seconds: Average::Mean.of(&ranks), iterations: 20, samples, longest, ranks, wrong: Some(0) }
+}
+
+fn run(collective: Collective, slower: f64) -> (Run, BenchConfig) {
+    let plan = Plan::new(collective);
+    let series = Series { data_type: DataType::Float, operation: Operation::Sum, root: 0 };
+    let row = |bytes: u64| {
+        let seconds = (2e-6 + bytes as f64 / 1e10) * slower;
+        let in_place = bench::works_in_place(collective).then(|| timing(seconds * 1.1));
+        Row {
+            series,
+            bytes,
+            count: bytes / 4,
+            cycle: 0,
+            out_of_place: Some(timing(seconds)),
+            in_place,
+            time: 1_794_732_748,
+        }
+    };
+    let device = |rank: usize| Device {
+        rank,
+        pid: 100 + u32::try_from(rank).expect("few"),
+        host: format!("node-{}", rank / 2),
+        device: rank % 2,
+        bus: None,
+        name: "host memory".to_owned(),
+    };
+    let run = Run {
+        collective,
+        engine: "host".to_owned(),
+        version: "plumb 0.1.0".to_owned(),
+        devices: (0..RANKS).map(device).collect(),
+        rows: plan.sizes.all().map(row).collect(),
+        crowded: Some(bench::Crowded { host: "node-0".to_owned(), ranks: 2, cores: 1 }),
+        wrong: None,
+    };
+    (run, BenchConfig::new(&plan))
+}
+
+fn answer(collective: Collective, slower: f64) -> Bench {
+    let (run, config) = run(collective, slower);
+    Bench::new(&run, config, Context { started: 1_794_732_740, ended: 1_794_732_750, cluster: None })
+}
+
+fn table(bench: &Bench) -> String {
+    let mut out = Vec::new();
+    written::header(bench, &mut out).expect("memory");
+    for row in &bench.results {
+        written::row(&bench.config, row, &mut out).expect("memory");
+    }
+    written::footer(bench, &mut out).expect("memory");
+    String::from_utf8(out).expect("text")
+}
+
+fn text(write: impl FnOnce(&mut Vec<u8>) -> std::io::Result<()>) -> String {
+    let mut out = Vec::new();
+    write(&mut out).expect("memory");
+    String::from_utf8(out).expect("text")
+}
+
+fn json(bench: &Bench) -> Value {
+    serde_json::from_str(&text(|out| written::json(bench, out))).expect("JSON")
+}
+
+#[test]
+fn the_text_as_a_person_sees_it() {
+    let bench = answer(Collective::AllReduce, 1.0);
+    let summary = text(|out| written::summary(&bench, Style { width: 80, ..Style::default() }, out));
+    let plots = [true, false].map(|it| text(|out| written::plot(&bench, it, out))).concat();
+    assert!(plots.lines().all(|it| it.chars().count() <= 80));
+    insta::assert_snapshot!("bench_text", format!("{}{summary}{plots}", table(&bench)));
+}
+
+#[test]
+fn the_picture() {
+    let bench = answer(Collective::AllReduce, 1.0);
+    let svg = text(|out| written::svg(&bench, out));
+    roxmltree::Document::parse(&svg).expect("XML");
+    insta::assert_snapshot!("bench_svg", svg);
+    // Nothing to draw is drawn too.
+    let (mut run, config) = run(Collective::AllReduce, 1.0);
+    run.rows.clear();
+    let bench = Bench::new(&run, config, Context::default());
+    roxmltree::Document::parse(&text(|out| written::svg(&bench, out))).expect("XML");
+    assert_eq!(text(|out| written::plot(&bench, true, out)), "");
+}
+
+#[test]
+fn what_reads_nccl_tests_reads_the_table() {
+    for collective in Collective::ALL {
+        let bench = answer(collective, 1.0);
+        let case = evidence::read_texts([("bench.log", table(&bench).as_bytes())]);
+        let [test] = case.tests.as_slice() else { panic!("{collective}: {} runs", case.tests.len()) };
+        assert_eq!(test.program.as_deref(), Some(format!("{collective}_perf").as_str()));
+        assert_eq!((test.devices.len(), test.rows.len()), (RANKS, bench.results.len()));
+        assert_eq!(test.out_of_bounds, Some(0));
+        assert!((test.average_bus_bandwidth.expect("a mean") / bench.average - 1.0).abs() < 1e-3);
+        for (read, row) in test.rows.iter().zip(&bench.results) {
+            assert_eq!((read.size, read.count), (row.bytes, row.count));
+            for (read, measure) in [(read.out_of_place, &row.out_of_place), (read.in_place, &row.in_place)] {
+                assert_eq!(read.is_some(), measure.is_some(), "{collective}");
+                let (Some(read), Some(measure)) = (read, measure) else { continue };
+                assert!((read.time - measure.time_us).abs() <= 0.006_f64.max(measure.time_us * 1e-3));
+                assert!((read.busbw - measure.bus_bandwidth).abs() < 0.006);
+                assert_eq!(read.wrong, Some(0.0));
+            }
+        }
+    }
+}
+
+#[test]
+fn nccl_tests_own_json_has_its_shape() {
+    let bench = answer(Collective::AllReduce, 1.0);
+    let arguments = ["all_reduce_perf".to_owned()];
+    let told = text(|out| written::nccl_tests(&bench, &arguments, out));
+    let value: Value = serde_json::from_str(&told).expect("JSON");
+    assert_eq!((&value["env"], &value["version"]), (&Value::Array(Vec::new()), &Value::from(3)));
+    let case = evidence::read_texts([("bench.json", told.as_bytes())]);
+    let test = case.tests.first().expect("a run");
+    assert_eq!((test.rows.len(), test.devices.len()), (bench.results.len(), RANKS));
+    assert_eq!(test.program.as_deref(), Some("all_reduce_perf"));
+    let read = written::read(&told).expect("a result");
+    assert_eq!((read.collective.as_str(), read.results.len()), ("all_reduce", bench.results.len()));
+}
+
+#[test]
+fn the_schema_describes_every_answer() {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/bench.schema.json");
+    let schema: Value =
+        serde_json::from_str(&std::fs::read_to_string(path).expect("the schema")).expect("JSON");
+    let validator = jsonschema::validator_for(&schema).expect("a schema");
+    let (mut run, config) = run(Collective::AllReduce, 1.0);
+    let element = Element { index: 7, got: "1".to_owned(), expected: "2".to_owned() };
+    let series = run.rows[0].series;
+    run.wrong = Some(Wrong { rank: 3, bytes: 8, in_place: true, series, element });
+    let cluster =
+        forecast::read("[cluster]\ninstance = \"p5.48xlarge\"\nnodes = 2", &nccl::Settings::default());
+    let cluster = cluster.expect("a cluster");
+    let full = Bench::new(&run, config, Context { cluster: Some(&cluster), ..Context::default() });
+    for bench in [full, answer(Collective::AllToAll, 1.0), answer(Collective::Broadcast, 1.0)] {
+        let value = json(&bench);
+        assert!(
+            validator.is_valid(&value),
+            "{:?}",
+            validator.iter_errors(&value).map(|it| it.to_string()).collect::<Vec<_>>()
+        );
+        for (part, properties) in [
+            (&value, &schema["properties"]),
+            (&value["config"], &schema["properties"]["config"]["properties"]),
+            (&value["results"][0], &schema["properties"]["results"]["items"]["properties"]),
+            (&value["results"][0]["out_of_place"], &schema["$defs"]["measure"]["properties"]),
+            (&value["fits"][0], &schema["properties"]["fits"]["items"]["properties"]),
+        ] {
+            for key in part.as_object().expect("an object").keys() {
+                assert!(properties.get(key).is_some(), "the schema does not describe {key}");
+            }
+        }
+        assert_eq!(written::read(&value.to_string()).expect("its own"), bench);
+    }
+}
+
+#[test]
+fn what_changed_is_told() {
+    let check = |slower: f64| {
+        written::compare(&answer(Collective::AllReduce, 1.0), &answer(Collective::AllReduce, slower))
+            .expect("the same")
+    };
+    let all = check(1.0).lines.len();
+    assert_eq!(check(1.0).count(bench::Verdict::Same), all);
+    assert_eq!(check(1.02).count(bench::Verdict::Same), all);
+    assert_eq!(check(1.2).count(bench::Verdict::Slower), all);
+    assert_eq!(check(0.7).count(bench::Verdict::Faster), all);
+    assert_eq!(
+        check(1.2).sentence(),
+        "slower in 48 of 48 measurements, faster in none; times +20.0 % in the mean"
+    );
+    let shown = text(|out| check(1.2).text(Style::default(), out));
+    insta::assert_snapshot!("bench_compare", shown);
+    serde_json::from_str::<Value>(&text(|out| check(0.7).json(out))).expect("JSON");
+}
+
+#[test]
+fn what_cannot_be_compared_is_refused() {
+    let other = answer(Collective::AllGather, 1.0);
+    let error =
+        written::compare(&answer(Collective::AllReduce, 1.0), &other).expect_err("another collective");
+    assert_eq!(error, "one is of all_reduce, the other of all_gather");
+    for (text, reason) in [
+        ("", "is no JSON"),
+        ("{}", "is no result"),
+        ("[1]", "is no result"),
+        (r#"{"schema":"plumb.doctor/1"}"#, "has the schema plumb.doctor/1"),
+        (r#"{"schema":"plumb.bench/2"}"#, "newer than this plumb"),
+        (r#"{"schema":"plumb.bench/1"}"#, "is damaged"),
+        (r#"{"results":[],"args":["x"]}"#, "does not tell which collective"),
+        (r#"{"results":[{}],"args":["all_reduce_perf"]}"#, "has a row without"),
+    ] {
+        let error = written::read(text).expect_err(text);
+        assert!(error.contains(reason), "{text}: {error}");
+    }
+}
