@@ -1,7 +1,6 @@
 //! Runs a collective on an engine, verifies, times and fits it.
 
 mod compare;
-mod cores;
 pub mod engine;
 mod fit;
 mod host;
@@ -13,8 +12,8 @@ mod run;
 pub mod statistics;
 mod verify;
 
+pub use collective::Crowd;
 pub use compare::{Change, Verdict, change};
-pub use cores::Crowded;
 pub use engine::{Call, Device, Engine, Failure, Side};
 pub use fit::{CEILING, FLOOR, Fit, Point, Regime, Regimes, fit};
 pub use host::Host;

@@ -2,10 +2,9 @@
 
 use std::time::SystemTime;
 
-use collective::Communicator;
+use collective::{Communicator, Crowd};
 use fabric::Collective;
 
-use crate::cores::{self, Crowded};
 use crate::engine::{Call, Device, Engine, Failure};
 use crate::layout::{Layout, works_in_place};
 use crate::plan::{LEAST_ITERATIONS, LEAST_SECONDS, Plan, Series};
@@ -26,7 +25,7 @@ pub struct Run {
     /// The measurements.
     pub rows: Vec<Row>,
     /// A host on which ranks wait for cores.
-    pub crowded: Option<Crowded>,
+    pub crowded: Option<Crowd>,
     /// The first wrong element.
     pub wrong: Option<Wrong>,
 }
@@ -142,15 +141,15 @@ pub fn run(plan: &Plan, engine: &mut dyn Engine, tell: &mut dyn FnMut(Event<'_>)
     let largest = plan.sizes.all().last().unwrap_or_default();
     let largest =
         usize::try_from(largest).map_err(|_| Failure("the largest size is too large".to_owned()))?;
-    let told = share(engine.control(), cores::mine().as_bytes())?;
-    let told: Vec<String> = told.iter().map(|it| String::from_utf8_lossy(it).into_owned()).collect();
+    // On GPUs nothing waits for a core.
+    let crowded = if engine.name() == "host" { engine.control().crowd().cloned() } else { None };
     let mut run = Run {
         collective: plan.collective,
         engine: engine.name().to_owned(),
         version: engine.version(),
         devices: engine.devices().to_vec(),
         rows: Vec::new(),
-        crowded: if engine.name() == "host" { cores::crowded(engine.devices(), &told) } else { None },
+        crowded,
         wrong: None,
     };
     tell(Event::Ready(&run.devices));

@@ -5,6 +5,7 @@ use std::fmt;
 use crate::buffer::Buffer;
 use crate::call::Call;
 use crate::engine::Engine;
+use crate::host::Crowd;
 use crate::schedule::Kind;
 use crate::session::Member;
 use crate::{Cause, DataType, Element, Error, Operation, Options};
@@ -40,9 +41,9 @@ impl Communicator {
         self.engine.members()
     }
 
-    /// Whether ranks of some host outnumber its cores: times then include waiting for a core.
-    pub fn oversubscribed(&self) -> bool {
-        self.engine.oversubscribed()
+    /// The first host on which ranks outnumber cores: times then include waiting for a core.
+    pub fn crowd(&self) -> Option<&Crowd> {
+        self.engine.crowd()
     }
 
     /// What ranks use between them, for people: `shared memory`, `TCP over eth0`.

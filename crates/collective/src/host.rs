@@ -55,15 +55,46 @@ impl Host {
 /// Cores that ranks of one host have together.
 pub(crate) fn cores_of<'a>(ranks: impl Iterator<Item = &'a Host>) -> usize {
     let mut cores: Vec<usize> = Vec::new();
-    let mut quota = 0;
+    let mut quota = usize::MAX;
     for host in ranks {
         cores.extend(&host.cores);
-        // A rank bound to one core has a quota of one; what counts is whether the quota is below the binding.
-        quota += if host.quota < host.cores.len() { host.quota } else { host.cores.len() };
+        // Less time than cores is a limit, as containers have it: one for all ranks in the container.
+        if host.quota < host.cores.len() {
+            quota = quota.min(host.quota);
+        }
     }
     cores.sort_unstable();
     cores.dedup();
     cores.len().min(quota).max(1)
+}
+
+/// A host with more ranks than cores: times there include waiting for a core.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Crowd {
+    /// Its name.
+    pub host: String,
+    /// Ranks on it.
+    pub ranks: usize,
+    /// Cores they may use together.
+    pub cores: usize,
+}
+
+/// Gives the calling thread a core of its own, where nobody else has given it one.
+///
+/// Ranks that spin on one core while another is idle find out only after milliseconds.
+pub(crate) fn bind(local: &[&Host], place: usize) {
+    let Some(mine) = local.get(place) else { return };
+    let free = local.iter().all(|it| it.cores == mine.cores && it.quota >= it.cores.len());
+    if !free || mine.cores.len() < local.len() {
+        return;
+    }
+    // Spread over the cores, so that neighbours share as little as can be.
+    if let Some(core) = mine.cores.get(place * (mine.cores.len() / local.len())) {
+        let mut set = CpuSet::new();
+        set.set(*core);
+        // Where it is forbidden, ranks run as before.
+        let _ = rustix::thread::sched_setaffinity(None, &set);
+    }
 }
 
 /// Bytes of a core's own cache, beyond which it pays to write past it.
@@ -93,10 +124,6 @@ mod tests {
         let rank = |cores: &[usize], quota| Host { cores: cores.to_vec(), quota, ..Host::here(None) };
         assert_eq!(cores_of([rank(&[0], 1), rank(&[1], 1)].iter()), 2, "bound to one each");
         assert_eq!(cores_of([rank(&[0, 1], 2), rank(&[0, 1], 2)].iter()), 2, "free on two");
-        assert_eq!(
-            cores_of([rank(&[0, 1, 2, 3], 1), rank(&[0, 1, 2, 3], 1)].iter()),
-            2,
-            "a quota of one each"
-        );
+        assert_eq!(cores_of([rank(&[0, 1, 2, 3], 2), rank(&[0, 1, 2, 3], 2)].iter()), 2, "a limit in time");
     }
 }

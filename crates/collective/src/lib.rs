@@ -41,6 +41,7 @@ pub use buffer::Buffer;
 pub use communicator::Communicator;
 pub use data::{DataType, Element, Operation, bf16, f16};
 pub use error::{Cause, Error};
+pub use host::Crowd;
 pub use options::{Options, Transport};
 pub use schedule::Algorithm;
 pub use session::{Door, Meeting, Member, Token};

@@ -7,7 +7,7 @@ use super::log::Log;
 use super::wires::{Way, Wires};
 use super::{Channel, Engine};
 use crate::executor::Executor;
-use crate::host::{self, Host};
+use crate::host::{self, Crowd, Host};
 use crate::schedule::Layout;
 use crate::session::{Entry, Session};
 use crate::shm::{self, Desk, Direct, Relay, Rings, Segment, Trouble};
@@ -42,7 +42,7 @@ impl Engine {
             watch: watch.clone(),
             hosts: vec![here],
             layout: Layout::new(&[0]),
-            oversubscribed: false,
+            crowd: None,
             relay: None,
             direct: None,
             network: None,
@@ -59,8 +59,13 @@ impl Engine {
         };
         if engine.size() > 1 {
             let channels = options.channels.clamp(1, CHANNELS);
-            let result =
-                engine.find_paths(&mut watch, channels, options.network.as_deref(), options.cross_memory);
+            let result = engine.find_paths(
+                &mut watch,
+                channels,
+                options.network.as_deref(),
+                options.cross_memory,
+                options.bind,
+            );
             result.map_err(|error| engine.broken(error))?;
         }
         engine.describe();
@@ -74,6 +79,7 @@ impl Engine {
         channels: usize,
         network: Option<&str>,
         cross_memory: bool,
+        bind: bool,
     ) -> Result<(), Error> {
         let own = settings(self.transport, self.algorithm, channels);
         let mut hosts = Vec::with_capacity(self.size());
@@ -102,12 +108,17 @@ impl Engine {
         let place = local.iter().position(|it| *it == rank).unwrap_or(0);
 
         // Patience is a matter of the own host; whether to tell people, of all.
-        let crowded = |group: usize| {
+        let crowd = |group: usize| {
             let ranks = || (0..groups.len()).filter(|it| groups[*it] == group);
-            host::cores_of(ranks().map(|it| &self.hosts[it])) < ranks().count()
+            let (count, cores) = (ranks().count(), host::cores_of(ranks().map(|it| &self.hosts[it])));
+            (cores < count).then(|| Crowd { host: self.hosts[group].name.clone(), ranks: count, cores })
         };
-        self.oversubscribed = groups.iter().any(|it| crowded(*it));
-        let mine = crowded(groups[rank]);
+        let (mine, any) = (crowd(groups[rank]).is_some(), groups.iter().find_map(|it| crowd(*it)));
+        self.crowd = any;
+        if bind {
+            let ranks: Vec<&Host> = local.iter().map(|it| &self.hosts[*it]).collect();
+            host::bind(&ranks, place);
+        }
         watch.patience = if mine { Patience::Yield } else { Patience::Spin };
         self.watch.patience = watch.patience;
 

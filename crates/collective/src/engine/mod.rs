@@ -12,7 +12,7 @@ use std::sync::Arc;
 
 use crate::call::Call;
 use crate::executor::{Executor, Memory, Stopped};
-use crate::host::Host;
+use crate::host::{Crowd, Host};
 use crate::kernel;
 use crate::model::Method;
 use crate::schedule::{CHUNK, Kind, Layout, Schedule, Shape, Space};
@@ -71,7 +71,7 @@ pub(crate) struct Engine {
     watch: Watch,
     hosts: Vec<Host>,
     layout: Layout,
-    oversubscribed: bool,
+    crowd: Option<Crowd>,
     /// Descriptors to the ranks of this host.
     relay: Option<Relay>,
     /// Direct work, where all ranks share memory.
@@ -105,8 +105,8 @@ impl Engine {
         self.session.members()
     }
 
-    pub(crate) fn oversubscribed(&self) -> bool {
-        self.oversubscribed
+    pub(crate) fn crowd(&self) -> Option<&Crowd> {
+        self.crowd.as_ref()
     }
 
     pub(crate) fn failure(&self) -> Option<Error> {
