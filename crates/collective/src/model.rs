@@ -40,6 +40,11 @@ impl Times {
         self.rows.push((bytes, times));
     }
 
+    /// The longest time measured.
+    pub(crate) fn longest(&self) -> f64 {
+        self.rows.iter().flat_map(|(_, times)| times).map(|(_, seconds)| *seconds).fold(0.0, f64::max)
+    }
+
     /// What a method would take: straight between measured sizes, and as the last two tell beyond them.
     fn predict(&self, method: Method, bytes: usize) -> Option<f64> {
         let points = || {

@@ -61,7 +61,7 @@ pub(crate) struct Watch {
     pub(crate) timeout: Duration,
 }
 
-/// Pauses before the first look at the clock: about 50 us.
+/// Looks before the first one at the clock: about 50 us.
 const SPINS: u32 = 2_000;
 /// Pauses before giving way where ranks share cores.
 const SHARED_SPINS: u32 = 20;

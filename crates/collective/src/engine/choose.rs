@@ -9,12 +9,16 @@ use crate::schedule::Kind;
 use crate::shm::{Direct, SMALL};
 use crate::{Algorithm, DataType, Operation};
 
-/// Sizes that are measured, until one takes too long.
+/// Sizes that are measured when a collective comes for the first time, until one takes too long.
 const SIZES: [usize; 7] = [64, 1 << 10, 8 << 10, 32 << 10, 256 << 10, 1 << 20, 4 << 20];
+/// The size that is measured when more than the largest of those comes: far beyond every cache.
+const HUGE: [usize; 1] = [32 << 20];
 /// Seconds from which no larger size is measured.
 const LONG: f64 = 0.02;
 /// Timed runs of a method at a size.
 const RUNS: usize = 5;
+/// The same at a size that takes milliseconds.
+const HUGE_RUNS: usize = 3;
 /// The largest size that ranges are made for; beyond it the last one holds.
 const LARGEST: usize = 1 << 30;
 
@@ -31,9 +35,22 @@ struct Choice {
     messages: Vec<(usize, Method)>,
 }
 
+/// How far a collective has been measured.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
+pub(super) enum Extent {
+    #[default]
+    Nothing,
+    /// Up to the largest of the usual sizes.
+    Usual,
+    /// As far as it pays.
+    All,
+}
+
 /// What was decided so far.
 #[derive(Debug, Default)]
 pub(super) struct Choices {
+    times: [Times; KINDS],
+    extent: [Extent; KINDS],
     /// One shot up to so many bytes, by collective: looked at in every call.
     one_shot: [usize; KINDS],
     by_kind: [Option<Choice>; KINDS],
@@ -64,8 +81,10 @@ impl Choices {
         self.one_shot[index(kind)]
     }
 
-    pub(super) fn known(&self, kind: Kind) -> bool {
-        self.by_kind[index(kind)].is_some()
+    /// How far a size needs measuring that has not been done.
+    pub(super) fn unknown(&self, kind: Kind, bytes: usize) -> Option<Extent> {
+        let wanted = if bytes > SIZES[SIZES.len() - 1] { Extent::All } else { Extent::Usual };
+        (self.extent[index(kind)] < wanted).then_some(wanted)
     }
 
     fn set(&mut self, kind: Kind, choice: Choice) {
@@ -95,7 +114,7 @@ impl Choices {
 
 impl Engine {
     /// Measures the ways to do a collective and decides; all ranks come here in the same call.
-    pub(super) fn calibrate(&mut self, kind: Kind) -> Result<(), Halt> {
+    pub(super) fn calibrate(&mut self, kind: Kind, extent: Extent) -> Result<(), Halt> {
         let by_messages: Vec<Method> =
             Algorithm::ALL.into_iter().filter(|it| it.by_messages(kind)).map(Method::Messages).collect();
         let mut methods = Vec::new();
@@ -113,11 +132,19 @@ impl Engine {
         } else {
             methods.extend(&by_messages);
         }
-        let times = if kind == Kind::Barrier || methods.len() == 1 {
-            Times::default()
-        } else {
-            self.measure(kind, &methods)?
-        };
+        if kind != Kind::Barrier && methods.len() > 1 {
+            if self.choices.extent[index(kind)] == Extent::Nothing {
+                self.measure(kind, &methods, &SIZES, RUNS)?;
+            }
+            let slow = self.choices.times[index(kind)].longest() > LONG;
+            if extent == Extent::All && !slow {
+                // Registered buffers have one way only at these sizes.
+                methods.retain(|it| !matches!(it, Method::OneShot | Method::Registered));
+                self.measure(kind, &methods, &HUGE, HUGE_RUNS)?;
+            }
+        }
+        self.choices.extent[index(kind)] = extent;
+        let times = &self.choices.times[index(kind)];
         let mut choice = Choice::default();
         if self.direct.is_some() {
             let shared = times.ranges(&[Method::OneShot, Method::Registered], SMALL);
@@ -129,8 +156,8 @@ impl Engine {
             };
             let all = if kind == Kind::AllReduce { &[Method::Staged][..] } else { &by_messages };
             let crossing: Vec<Method> = [Method::Cross].iter().chain(all).copied().collect();
-            choice.crossing = small_first(&times, times.ranges(&crossing, LARGEST));
-            choice.private = small_first(&times, times.ranges(all, LARGEST));
+            choice.crossing = small_first(times, times.ranges(&crossing, LARGEST));
+            choice.private = small_first(times, times.ranges(all, LARGEST));
         } else {
             choice.messages = times.ranges(&by_messages, LARGEST);
         }
@@ -140,18 +167,17 @@ impl Engine {
     }
 
     /// Times every method at growing sizes. What rank 0 sees counts for all.
-    fn measure(&mut self, kind: Kind, methods: &[Method]) -> Result<Times, Halt> {
-        let mut times = Times::default();
-        let largest = SIZES[SIZES.len() - 1];
+    fn measure(&mut self, kind: Kind, methods: &[Method], sizes: &[usize], runs: usize) -> Result<(), Halt> {
+        let largest = sizes.iter().copied().max().unwrap_or(0);
         let size = self.size();
         let mut private = (vec![0_u8; largest], vec![0_u8; largest]);
-        let shared = match self.direct {
-            Some(_) => {
-                let send = self.register_new(largest).map_err(Halt::Error)?;
-                Some((send, self.register_new(largest).map_err(Halt::Error)?))
-            }
-            None => None,
+        let shared = if methods.contains(&Method::Registered) {
+            let send = self.register_new(largest).map_err(Halt::Error)?;
+            Some((send, self.register_new(largest).map_err(Halt::Error)?))
+        } else {
+            None
         };
+        let place = index(kind);
         // Everyone sends to the next, as good as any.
         let kind = match kind {
             Kind::SendReceive { .. } => {
@@ -160,7 +186,7 @@ impl Engine {
             }
             other => other,
         };
-        for bytes in SIZES {
+        for &bytes in sizes {
             let divided = matches!(
                 kind,
                 Kind::ReduceScatter | Kind::AllToAll | Kind::Scatter | Kind::AllGather | Kind::Gather
@@ -189,7 +215,7 @@ impl Engine {
                     continue;
                 }
                 let mut best = f64::INFINITY;
-                for run in 0..=RUNS {
+                for run in 0..=runs {
                     let begin = Instant::now();
                     self.by(&call, *method)?;
                     let took = begin.elapsed().as_secs_f64();
@@ -209,12 +235,12 @@ impl Engine {
                 })
                 .unwrap_or_default();
             let longest = seconds.iter().copied().fold(0.0, f64::max);
-            times.add(bytes, row.into_iter().zip(seconds).collect());
+            self.choices.times[place].add(bytes, row.into_iter().zip(seconds).collect());
             if longest > LONG {
                 break;
             }
         }
-        Ok(times)
+        Ok(())
     }
 }
 

@@ -247,10 +247,11 @@ impl Engine {
         if let Some(algorithm) = self.algorithm.filter(|_| call.kind != Kind::Barrier) {
             return self.forced(call, algorithm);
         }
-        if !self.choices.known(call.kind) {
-            self.calibrate(call.kind)?;
-        }
         let bytes = call.largest(self.size());
+        let first = if self.direct.is_some() { 0 } else { bytes };
+        if let Some(extent) = self.choices.unknown(call.kind, first) {
+            self.calibrate(call.kind, extent)?;
+        }
         if self.direct.is_none() {
             let method = self.choices.messages(call.kind, bytes);
             return self.by(call, method);
@@ -258,7 +259,14 @@ impl Engine {
         if bytes <= self.choices.one_shot(call.kind) {
             return self.by(call, Method::OneShot);
         }
-        match self.meet(call)? {
+        let reach = self.meet(call)?;
+        if reach != Reach::Registered
+            && let Some(extent) = self.choices.unknown(call.kind, bytes)
+        {
+            self.calibrate(call.kind, extent)?;
+            return self.decide(call);
+        }
+        match reach {
             Reach::Registered => self.two_shot(call, Reach::Registered),
             Reach::Cross => match self.choices.crossing(call.kind, bytes) {
                 Method::Cross => self.two_shot(call, Reach::Cross),

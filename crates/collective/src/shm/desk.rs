@@ -20,14 +20,20 @@ pub(crate) const TINY: usize = LINE - 8;
 /// One side of the staging space.
 pub(crate) const STAGE: usize = 256 << 10;
 
+/// Places for the marks of calls, used in turn.
+///
+/// Two would do for correctness. With four, a place is free long before it is written again, and its owner can take the
+/// line back from those who read it while it waits for something else.
+pub(crate) const TURNS: usize = 4;
+
 const POSTS: usize = 0;
-const DONE: usize = 2 * APART;
-const STAGED: usize = 3 * APART;
-const REDUCED: usize = 4 * APART;
-const PROBE: usize = 5 * APART;
+const DONE: usize = POSTS + TURNS * APART;
+const STAGED: usize = DONE + TURNS * APART;
+const REDUCED: usize = STAGED + APART;
+const PROBE: usize = REDUCED + APART;
 const SMALLS: usize = 4096;
 const SMALL_SPACE: usize = LINE + SMALL;
-const STAGES: usize = (SMALLS + 2 * SMALL_SPACE).next_multiple_of(4096);
+const STAGES: usize = (SMALLS + TURNS * SMALL_SPACE).next_multiple_of(4096);
 const RINGS: usize = STAGES + 4 * STAGE;
 
 /// Where things lie on a desk, the same on all of a host.
@@ -95,10 +101,10 @@ impl Desk {
         unsafe { &*self.at(offset).cast::<AtomicU64>() }
     }
 
-    /// Counts finished collectives.
+    /// The last collective that was finished in this turn.
     #[inline]
-    pub(crate) fn done(&self) -> &AtomicU64 {
-        self.word(DONE)
+    pub(crate) fn done(&self, turn: usize) -> &AtomicU64 {
+        self.word(DONE + turn * APART)
     }
 
     /// Counts blocks laid into the staging space.
@@ -125,8 +131,8 @@ impl Desk {
 
     /// Says where the buffers of a call are. `mark` goes last and makes it valid.
     #[inline]
-    pub(crate) fn write_post(&self, parity: usize, mark: u64, post: Post) {
-        let base = POSTS + parity * APART;
+    pub(crate) fn write_post(&self, turn: usize, mark: u64, post: Post) {
+        let base = POSTS + turn * APART;
         self.word(base + 8).store(post.send, Ordering::Relaxed);
         self.word(base + 16).store(post.receive, Ordering::Relaxed);
         let segments = u64::from(post.send_segment) << 32 | u64::from(post.receive_segment);
@@ -136,15 +142,15 @@ impl Desk {
 
     /// The mark of the owner's post.
     #[inline]
-    pub(crate) fn post_mark(&self, parity: usize) -> &AtomicU64 {
-        self.word(POSTS + parity * APART)
+    pub(crate) fn post_mark(&self, turn: usize) -> &AtomicU64 {
+        self.word(POSTS + turn * APART)
     }
 
     /// The post, once its mark was seen.
     #[inline]
     #[expect(clippy::cast_possible_truncation, reason = "two halves of a word")]
-    pub(crate) fn read_post(&self, parity: usize) -> Post {
-        let base = POSTS + parity * APART;
+    pub(crate) fn read_post(&self, turn: usize) -> Post {
+        let base = POSTS + turn * APART;
         let segments = self.word(base + 24).load(Ordering::Relaxed);
         Post {
             send: self.word(base + 8).load(Ordering::Relaxed),
@@ -156,14 +162,14 @@ impl Desk {
 
     /// The mark of a small message.
     #[inline]
-    pub(crate) fn small_mark(&self, parity: usize) -> &AtomicU64 {
-        self.word(SMALLS + parity * SMALL_SPACE)
+    pub(crate) fn small_mark(&self, turn: usize) -> &AtomicU64 {
+        self.word(SMALLS + turn * SMALL_SPACE)
     }
 
     /// Where a small message of so many bytes lies.
     #[inline]
-    pub(crate) fn small(&self, parity: usize, bytes: usize) -> *mut u8 {
-        let base = SMALLS + parity * SMALL_SPACE;
+    pub(crate) fn small(&self, turn: usize, bytes: usize) -> *mut u8 {
+        let base = SMALLS + turn * SMALL_SPACE;
         self.at(if bytes <= TINY { base + 8 } else { base + LINE })
     }
 
@@ -175,6 +181,19 @@ impl Desk {
     /// Staging space for results.
     pub(crate) fn stage_out(&self, parity: usize) -> *mut u8 {
         self.at(STAGES + (2 + parity) * STAGE)
+    }
+
+    /// Takes back the lines that the owner will write in a turn from those who have read them, without waiting.
+    #[inline]
+    pub(crate) fn reclaim_small(&self, turn: usize) {
+        reclaim(self.small_mark(turn));
+    }
+
+    /// The same for posts.
+    #[inline]
+    pub(crate) fn reclaim_post(&self, turn: usize) {
+        reclaim(self.post_mark(turn));
+        reclaim(self.done(turn));
     }
 
     fn ring_start(&self, from: usize) -> usize {
@@ -206,6 +225,18 @@ impl Desk {
     }
 }
 
+/// Asks for a line to be writable soon.
+#[inline]
+fn reclaim(word: &AtomicU64) {
+    #[cfg(target_arch = "x86_64")]
+    // SAFETY: a hint about an address that is mapped; processors without it do nothing.
+    unsafe {
+        std::arch::asm!("prefetchw [{0}]", in(reg) word.as_ptr(), options(nostack, preserves_flags, readonly));
+    }
+    #[cfg(not(target_arch = "x86_64"))]
+    let _ = word;
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -220,16 +251,17 @@ mod tests {
             let len = segment.len();
             let desk = Desk::new(segment, layout);
             let mut ends: Vec<(usize, usize)> = Vec::new();
+            for turn in 0..TURNS {
+                ends.push((desk.post_mark(turn).as_ptr() as usize, 32));
+                ends.push((desk.small_mark(turn).as_ptr() as usize, 8));
+                ends.push((desk.small(turn, SMALL) as usize, SMALL));
+                ends.push((desk.done(turn).as_ptr() as usize, 8));
+            }
             for parity in [0, 1] {
-                ends.push((desk.post_mark(parity).as_ptr() as usize, 32));
-                ends.push((desk.small_mark(parity).as_ptr() as usize, 8));
-                ends.push((desk.small(parity, SMALL) as usize, SMALL));
                 ends.push((desk.stage_in(parity) as usize, STAGE));
                 ends.push((desk.stage_out(parity) as usize, STAGE));
             }
-            for word in
-                [desk.done(), desk.staged(), desk.reduced(), desk.probe(), desk.bait().0, desk.bait().1]
-            {
+            for word in [desk.staged(), desk.reduced(), desk.probe(), desk.bait().0, desk.bait().1] {
                 ends.push((word.as_ptr() as usize, 8));
             }
             for from in 0..ranks {

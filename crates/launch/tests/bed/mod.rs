@@ -1,6 +1,8 @@
 //! What the tests of real launchers stand on: our examples, Debian's packages, waiting.
 #![allow(dead_code, reason = "each test file uses a part")]
 
+pub(crate) mod slurm;
+
 use std::fs::File;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command};

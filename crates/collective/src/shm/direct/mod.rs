@@ -14,7 +14,7 @@ mod twoshot;
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use super::desk::{Desk, Post};
+use super::desk::{Desk, Post, TURNS};
 use super::{SMALL, Segment};
 use crate::call::Call;
 use crate::watch::{Outcome, Watch};
@@ -128,7 +128,7 @@ impl Direct {
     #[inline]
     fn begin(&mut self, call: &Call) -> (u64, usize) {
         self.serial += 1;
-        (self.serial << 16 | u64::from(call.signature()), (self.serial & 1) as usize)
+        (self.serial << 16 | u64::from(call.signature()), turn(self.serial))
     }
 
     /// Waits until each other rank's word has the mark.
@@ -139,6 +139,9 @@ impl Direct {
                 continue;
             }
             let word = word(desk);
+            // A look that comes too early takes the line from the other rank just as it writes, and costs more than it
+            // could win.
+            std::hint::spin_loop();
             let mut seen = word.load(Ordering::Acquire);
             if seen >> 16 != mark >> 16 {
                 let outcome = self.watch.until(|| {
@@ -173,17 +176,19 @@ impl Direct {
 
     /// Tells all ranks where the buffers of a call are, learns theirs, and how they can be reached.
     pub(crate) fn meet(&mut self, call: &Call, send: u32, receive: u32) -> Result<Reach, Trouble> {
-        let (mark, parity) = self.begin(call);
+        let (mark, turn) = self.begin(call);
         let post = Post {
             send: call.send as u64,
             receive: call.receive as u64,
             send_segment: send,
             receive_segment: receive,
         };
-        self.desks[self.place].write_post(parity, mark, post);
-        self.await_marks(mark, |it| it.post_mark(parity))?;
+        let desk = &self.desks[self.place];
+        desk.write_post(turn, mark, post);
+        desk.reclaim_post(next(turn));
+        self.await_marks(mark, |it| it.post_mark(turn))?;
         for (post, desk) in self.posts.iter_mut().zip(&self.desks) {
-            *post = desk.read_post(parity);
+            *post = desk.read_post(turn);
         }
         let registered = self.posts.iter().zip(&self.registered).all(|(post, table)| {
             let known = |number: u32, address: u64| address == 0 || table.contains_key(&number);
@@ -198,14 +203,27 @@ impl Direct {
 
     /// Waits until all ranks are through with the call: until then others may work on this rank's buffers.
     fn part(&self) -> Result<(), Trouble> {
-        self.desks[self.place].done().store(self.serial, Ordering::Release);
-        self.await_count(self.serial, Desk::done)
+        let turn = turn(self.serial);
+        self.desks[self.place].done(turn).store(self.serial, Ordering::Release);
+        self.await_count(self.serial, |it| it.done(turn))
     }
 
     /// Whether a message is small enough for one shot.
     pub(crate) fn fits(call: &Call, size: usize) -> bool {
         call.largest(size) <= SMALL
     }
+}
+
+/// The turn of a call.
+#[inline]
+fn turn(serial: u64) -> usize {
+    (serial % TURNS as u64) as usize
+}
+
+/// The turn after it.
+#[inline]
+fn next(turn: usize) -> usize {
+    (turn + 1) % TURNS
 }
 
 #[inline]

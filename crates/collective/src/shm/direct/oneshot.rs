@@ -2,7 +2,7 @@
 
 use std::sync::atomic::Ordering;
 
-use super::{Direct, Trouble};
+use super::{Direct, Trouble, next};
 use crate::Operation;
 use crate::call::Call;
 use crate::kernel::{self, Store};
@@ -11,21 +11,22 @@ use crate::schedule::Kind;
 impl Direct {
     /// Runs a call whose data fits on a desk.
     ///
-    /// A desk has two places for messages, used in turn. A rank writes to one again two calls later, and by then every
-    /// other rank has given a sign of the call between, which it does only after it has read this one.
+    /// A desk has several places for messages, used in turn. A rank writes to one again two calls later or more, and by
+    /// then every other rank has given a sign of a call between, which it does only after it has read this one.
     #[inline]
     pub(crate) fn one_shot(&mut self, call: &Call) -> Result<(), Trouble> {
-        let (mark, parity) = self.begin(call);
+        let (mark, turn) = self.begin(call);
         let (place, size) = (self.place, self.size());
         let gives = call.gives(place, size);
         let desk = &self.desks[place];
         // SAFETY: the caller lends `gives` bytes at `send`, and they fit on the desk (`Direct::fits`).
-        unsafe { std::ptr::copy_nonoverlapping(call.send, desk.small(parity, gives), gives) };
-        desk.small_mark(parity).store(mark, Ordering::Release);
-        self.await_marks(mark, |it| it.small_mark(parity))?;
+        unsafe { std::ptr::copy_nonoverlapping(call.send, desk.small(turn, gives), gives) };
+        desk.small_mark(turn).store(mark, Ordering::Release);
+        desk.reclaim_small(next(turn));
+        self.await_marks(mark, |it| it.small_mark(turn))?;
 
         let part = call.bytes();
-        let theirs = |peer: usize| self.desks[peer].small(parity, call.gives(peer, size)).cast_const();
+        let theirs = |peer: usize| self.desks[peer].small(turn, call.gives(peer, size)).cast_const();
         let finish = (call.operation == Operation::Avg).then_some(size);
         // SAFETY: messages lie on the desks as long as `gives` says and stay until two calls later; the caller lends
         // `receive` for what the call writes, and nothing else reads or writes it.

@@ -1,0 +1,92 @@
+//! Ranks of `plumb bench`, by hand or by a launcher, and what they say.
+
+use std::io::{BufRead as _, BufReader};
+use std::process::{Child, Command, Output, Stdio};
+
+use serde_json::Value;
+
+use crate::hosts::Host;
+
+pub(crate) const PLUMB: &str = env!("CARGO_BIN_EXE_plumb");
+
+/// Ranks started by hand.
+pub(crate) struct Job(pub(crate) Vec<Child>);
+
+impl Job {
+    /// A rank on each of these hosts, a host several times if it has several; they meet there.
+    pub(crate) fn start(places: &[&Host], meeting: &str, arguments: &[&str]) -> Self {
+        let rank = |(rank, host): (usize, &&Host)| {
+            let mut command = host.command(PLUMB);
+            command.arg("bench").args(arguments);
+            command.env("PLUMB_RANK", rank.to_string()).env("PLUMB_SIZE", places.len().to_string());
+            command.env("PLUMB_MEETING", meeting).env("PLUMB_TOKEN", "of-this-test");
+            command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("nsenter")
+        };
+        Self(places.iter().enumerate().map(rank).collect())
+    }
+
+    /// The same of a launcher's command.
+    #[track_caller]
+    pub(crate) fn running(mut command: Command) -> Self {
+        let launcher = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("a launcher");
+        Self(vec![launcher]).in_the_middle()
+    }
+
+    /// When rank 0 has shown the first row of its table.
+    #[track_caller]
+    pub(crate) fn in_the_middle(mut self) -> Self {
+        let mut lines = BufReader::new(self.0[0].stdout.take().expect("a pipe")).lines();
+        let row = |it: std::io::Result<String>| it.is_ok_and(|it| it.contains("float") && it.contains("sum"));
+        assert!(lines.by_ref().take(100).any(row), "rank 0 shows no row: {:?}", self.end());
+        // What else it has to say is nobody's concern, but has to go somewhere.
+        std::thread::spawn(move || lines.for_each(drop));
+        self
+    }
+
+    /// What each rank said, when all have ended.
+    pub(crate) fn end(self) -> Vec<Output> {
+        self.0.into_iter().map(|it| it.wait_with_output().expect("a rank")).collect()
+    }
+
+    /// The JSON of rank 0, when all have ended well.
+    #[track_caller]
+    pub(crate) fn answer(self) -> Value {
+        let outputs = self.end();
+        for (rank, output) in outputs.iter().enumerate() {
+            let said = String::from_utf8_lossy(&output.stderr);
+            assert_eq!(output.status.code(), Some(0), "rank {rank}: {said}");
+        }
+        json(&outputs[0])
+    }
+}
+
+/// What a launcher's command answers, which succeeds.
+#[track_caller]
+pub(crate) fn answer(command: &mut Command) -> Value {
+    let output = command.output().expect("a launcher");
+    let said = String::from_utf8_lossy(&output.stderr);
+    assert_eq!(output.status.code(), Some(0), "{command:?}: {said}");
+    json(&output)
+}
+
+#[track_caller]
+fn json(output: &Output) -> Value {
+    let text = String::from_utf8_lossy(&output.stdout);
+    serde_json::from_str(&text).unwrap_or_else(|error| panic!("no JSON: {error}: {text}"))
+}
+
+/// Every result was checked and right, in so many rows, on these hosts by rank.
+#[track_caller]
+pub(crate) fn check(answer: &Value, rows: usize, hosts: &[&str]) {
+    let devices = answer["devices"].as_array().expect("devices");
+    let found: Vec<&str> = devices.iter().filter_map(|it| it["host"].as_str()).collect();
+    assert_eq!(found, hosts);
+    let results = answer["results"].as_array().expect("results");
+    assert_eq!(results.len(), rows, "{answer}");
+    for row in results {
+        for way in ["out_of_place", "in_place"] {
+            let timing = &row[way];
+            assert!(timing.is_null() && way == "in_place" || timing["wrong"] == 0, "{row}");
+        }
+    }
+}

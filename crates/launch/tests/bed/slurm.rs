@@ -1,0 +1,107 @@
+//! A private Slurm, with a munge of its own.
+
+use std::path::{Path, PathBuf};
+use std::process::Command;
+
+use super::{Daemon, need, until};
+
+/// A node of it.
+pub(crate) struct Node {
+    /// As Slurm calls it.
+    pub(crate) name: String,
+    /// The name of the machine it runs on.
+    pub(crate) host: String,
+    /// Where it is reached.
+    pub(crate) address: String,
+    /// Where its daemon listens.
+    pub(crate) port: u16,
+}
+
+/// Slurm, which ends with the test.
+pub(crate) struct Slurm {
+    settings: PathBuf,
+    _daemons: Vec<Daemon>,
+}
+
+impl Slurm {
+    /// Starts it, with its files in this folder. `on` makes the command of a program on the node with this index; the
+    /// controller, which listens at this port, is on the first.
+    pub(crate) fn start(
+        folder: &Path,
+        nodes: &[Node],
+        controller: u16,
+        on: &dyn Fn(usize, &str) -> Command,
+    ) -> Self {
+        need("slurmctld", &["slurm-wlm", "slurm-client"]);
+        need("munged", &["munge"]);
+        let folder = folder.join("slurm");
+        let path = folder.to_str().expect("a path");
+        let create = |name: &str| std::fs::create_dir_all(folder.join(name)).expect("a folder");
+        create("state");
+        create("munge");
+        let settings = folder.join("slurm.conf");
+        let mut lines = format!(
+            "ClusterName=test\nSlurmctldHost={}({})\nSlurmctldPort={controller}\nSlurmUser=root\nSlurmdUser=root\n\
+             AuthType=auth/munge\nAuthInfo=socket={path}/munge/socket\nCredType=cred/munge\n\
+             StateSaveLocation={path}/state\nSlurmdSpoolDir={path}/spool/%n\nSlurmctldPidFile={path}/controller.pid\n\
+             SlurmdPidFile={path}/%n.pid\nSlurmctldLogFile={path}/controller.log\nSlurmdLogFile={path}/%n.log\n\
+             TmpFS={path}/tmp/%n\nProctrackType=proctrack/linuxproc\nTaskPlugin=task/none\n\
+             JobAcctGatherType=jobacct_gather/none\nMpiDefault=none\nReturnToService=2\n\
+             SlurmdParameters=config_overrides\nSelectType=select/cons_tres\nSelectTypeParameters=CR_CPU\n\
+             PartitionName=all Nodes=ALL Default=YES State=UP\n",
+            nodes[0].host, nodes[0].address
+        );
+        for Node { name, host, address, port } in nodes {
+            create(&format!("spool/{name}"));
+            create(&format!("tmp/{name}"));
+            lines += &format!("NodeName={name} NodeHostname={host} NodeAddr={address} Port={port} CPUs=8\n");
+        }
+        std::fs::write(&settings, lines).expect("settings");
+        std::fs::write(folder.join("munge/key"), [7; 1024]).expect("a key");
+        let private = [folder.join("munge"), folder.join("munge/key")];
+        Command::new("chmod").arg("go=").args(private).status().expect("chmod");
+
+        let daemon = |node: usize, program: &str, arguments: &[&str]| {
+            let mut daemon = on(node, &format!("/usr/sbin/{program}"));
+            let output = std::fs::File::create(folder.join(format!("{program}.out"))).expect("a file");
+            daemon.args(arguments).env("SLURM_CONF", &settings).stderr(output);
+            Daemon(daemon.spawn().expect(program))
+        };
+        let file = |option: &str, name: &str| format!("--{option}={path}/munge/{name}");
+        let mut daemons = vec![daemon(
+            0,
+            "munged",
+            &[
+                "--foreground",
+                "--force",
+                &file("key-file", "key"),
+                &file("socket", "socket"),
+                &file("pid-file", "pid"),
+                &file("log-file", "log"),
+                &file("seed-file", "seed"),
+            ],
+        )];
+        until("munge is up", || folder.join("munge/socket").exists());
+        let conf = settings.to_str().expect("a path");
+        for (index, node) in nodes.iter().enumerate() {
+            daemons.push(daemon(index, "slurmd", &["-D", "-N", &node.name, "-f", conf]));
+        }
+        daemons.push(daemon(0, "slurmctld", &["-D", "-c", "-f", conf]));
+        // What needs munge ends before it.
+        daemons.reverse();
+        until("all nodes are idle", || {
+            let mut sinfo = on(0, "sinfo");
+            let output = sinfo.args(["-h", "-N", "-o", "%t"]).env("SLURM_CONF", &settings).output();
+            let output = output.expect("sinfo").stdout;
+            String::from_utf8_lossy(&output).split_whitespace().filter(|it| *it == "idle").count()
+                == nodes.len()
+        });
+        Self { settings, _daemons: daemons }
+    }
+
+    /// Makes a program talk to this Slurm.
+    pub(crate) fn of(&self, mut command: Command) -> Command {
+        command.env("SLURM_CONF", &self.settings);
+        command
+    }
+}
