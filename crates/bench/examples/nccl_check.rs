@@ -10,6 +10,7 @@
 
 use std::env;
 use std::net::IpAddr;
+use std::ops::ControlFlow;
 use std::process::ExitCode;
 use std::str::FromStr;
 use std::time::{Duration, Instant};
@@ -102,7 +103,7 @@ fn verify(engine: &mut Nccl, rank: usize) -> Result<(), Failure> {
             warm_up: 1,
             ..Plan::new(collective)
         };
-        let run = bench::run(&plan, engine, &mut |_| {})?;
+        let run = bench::run(&plan, engine, &mut |_| ControlFlow::Continue(()))?;
         let timings = run.rows.iter().flat_map(|it| [&it.out_of_place, &it.in_place]).flatten();
         let (checked, bad) =
             timings.fold((0, 0), |(all, bad), it| (all + 1, bad + usize::from(it.wrong != Some(0))));
@@ -129,6 +130,7 @@ fn time(engine: &mut Nccl, plan: &Plan, rank: usize) -> Result<(), Failure> {
                 microseconds(&row.in_place)
             );
         }
+        ControlFlow::Continue(())
     })?;
     Ok(())
 }

@@ -7,6 +7,7 @@ use collective::{Buffer, Communicator, DataType, Element, bf16, f16};
 use fabric::Collective;
 
 use crate::engine::{Call, Device, Engine, Failure, Side};
+use crate::memory;
 
 /// Ranks that are processes and buffers in their memory.
 pub struct Host {
@@ -65,6 +66,28 @@ impl Host {
         let Self { communicator, send, receive, .. } = self;
         drop((send, receive));
         communicator.leave().map_err(Failure::from)
+    }
+
+    /// Makes sure that the buffers of all ranks fit the memory of each host.
+    fn ask_for_memory(&mut self, bytes: usize) -> Result<(), Failure> {
+        let here = memory::available().unwrap_or(u64::MAX);
+        let told = self.communicator.share(&here.to_le_bytes())?;
+        let available = |rank: usize| told.get(rank)?.first_chunk().map(|it| u64::from_le_bytes(*it));
+        for first in self.devices.iter().filter(|it| it.device == 0) {
+            let ranks = || self.devices.iter().filter(|it| it.host == first.host);
+            let needed = ranks().fold(0, |all: u64, _| all.saturating_add((bytes as u64).saturating_mul(2)));
+            let there = ranks().filter_map(|it| available(it.rank)).min().unwrap_or(u64::MAX);
+            if needed > there {
+                let (count, rank, host) = (ranks().count(), first.rank, &first.host);
+                let (needed, there) = (memory::amount(needed), memory::amount(there));
+                let s = if count == 1 { " needs" } else { "s need" };
+                return Err(Failure(format!(
+                    "rank {rank} on {host}: {count} rank{s} {needed} for buffers and {there} are free: take a smaller -e or \
+                     fewer ranks (memory)"
+                )));
+            }
+        }
+        Ok(())
     }
 
     fn call<T: Element>(&mut self, call: &Call) -> Result<(), Failure> {
@@ -138,14 +161,17 @@ impl Engine for Host {
     }
 
     fn allocate(&mut self, bytes: usize) -> Result<(), Failure> {
+        self.ask_for_memory(bytes)?;
         let words = bytes.div_ceil(size_of::<u64>());
         for memory in [&mut self.send, &mut self.receive] {
             // The old one goes before the new one comes.
             *memory = Memory::Private(Vec::new());
             *memory = if self.private {
                 let mut own = Vec::new();
-                own.try_reserve_exact(words)
-                    .map_err(|_| Failure(format!("there is no memory for a buffer of {bytes} bytes")))?;
+                if own.try_reserve_exact(words).is_err() {
+                    let reason = format!("there is no memory for a buffer of {bytes} bytes");
+                    return Err(self.communicator.abort(&reason).into());
+                }
                 own.resize(words, 0);
                 Memory::Private(own)
             } else {

@@ -1,10 +1,12 @@
 //! Runs a collective on an engine, verifies, times and fits it.
 
+mod agree;
 mod compare;
 pub mod engine;
 mod fit;
 mod host;
 mod layout;
+mod memory;
 pub mod nccl;
 mod pattern;
 mod plan;
@@ -12,6 +14,7 @@ mod run;
 pub mod statistics;
 mod verify;
 
+pub use agree::agree;
 pub use collective::Crowd;
 pub use compare::{Change, Verdict, change};
 pub use engine::{Call, Device, Engine, Failure, Side};

@@ -62,6 +62,35 @@ impl Plan {
         }
     }
 
+    /// As one would write it: what all ranks must have alike.
+    pub fn flags(&self) -> Vec<String> {
+        fn list<T: ToString>(all: &[T]) -> String {
+            all.iter().map(T::to_string).collect::<Vec<_>>().join(",")
+        }
+        let step = match self.sizes.step {
+            Step::Factor(it) => format!("-f {it}"),
+            Step::Bytes(it) => format!("-i {it}"),
+        };
+        vec![
+            self.collective.to_string(),
+            format!("-b {}", self.sizes.from),
+            format!("-e {}", self.sizes.to),
+            step,
+            format!("-d {}", list(&self.data_types)),
+            format!("-o {}", list(&self.operations)),
+            format!("-r {}", self.root.map_or_else(|| "all".to_owned(), |it| it.to_string())),
+            self.iterations.map_or_else(|| "no -n".to_owned(), |it| format!("-n {it}")),
+            format!("-w {}", self.warm_up),
+            format!("-m {}", self.aggregate),
+            format!("-N {}", self.cycles),
+            format!("-c {}", self.check),
+            format!("-a {}", self.average.name()),
+            format!("-z {}", u8::from(self.blocking)),
+            format!("-I {}", u8::from(self.per_iteration)),
+            format!("-K {}", self.skip),
+        ]
+    }
+
     /// Types, operations and roots, one after the other, in the order of nccl-tests.
     pub fn series(&self, ranks: usize) -> Vec<Series> {
         let mut operations = self.operations.clone();

@@ -1,5 +1,6 @@
 //! The loop: warm up, time, verify, and tell every rank what all of them saw.
 
+use std::ops::ControlFlow;
 use std::time::SystemTime;
 
 use collective::{Communicator, Crowd};
@@ -24,6 +25,8 @@ pub struct Run {
     pub devices: Vec<Device>,
     /// The measurements.
     pub rows: Vec<Row>,
+    /// What the ranks use between them, where the engine tells: `shared memory`.
+    pub paths: Option<String>,
     /// A host on which ranks wait for cores.
     pub crowded: Option<Crowd>,
     /// The first wrong element.
@@ -133,7 +136,13 @@ pub enum Event<'a> {
 }
 
 /// Runs it all. Every rank calls this with the same plan.
-pub fn run(plan: &Plan, engine: &mut dyn Engine, tell: &mut dyn FnMut(Event<'_>)) -> Result<Run, Failure> {
+///
+/// Where `tell` breaks on one rank, all end before the next size.
+pub fn run(
+    plan: &Plan,
+    engine: &mut dyn Engine,
+    tell: &mut dyn FnMut(Event<'_>) -> ControlFlow<()>,
+) -> Result<Run, Failure> {
     let ranks = engine.control().size();
     if plan.root.is_some_and(|it| it >= ranks) {
         return Err(Failure(format!("there is no rank {} to be the root", plan.root.unwrap_or_default())));
@@ -141,25 +150,29 @@ pub fn run(plan: &Plan, engine: &mut dyn Engine, tell: &mut dyn FnMut(Event<'_>)
     let largest = plan.sizes.all().last().unwrap_or_default();
     let largest =
         usize::try_from(largest).map_err(|_| Failure("the largest size is too large".to_owned()))?;
-    // On GPUs nothing waits for a core.
-    let crowded = if engine.name() == "host" { engine.control().crowd().cloned() } else { None };
+    // On GPUs nothing waits for a core, and NCCL's own log tells the paths.
+    let (paths, crowded) = match engine.name() {
+        "host" => (Some(engine.control().paths()), engine.control().crowd().cloned()),
+        _ => (None, None),
+    };
     let mut run = Run {
         collective: plan.collective,
         engine: engine.name().to_owned(),
         version: engine.version(),
         devices: engine.devices().to_vec(),
         rows: Vec::new(),
+        paths,
         crowded,
         wrong: None,
     };
-    tell(Event::Ready(&run.devices));
+    let mut enough = tell(Event::Ready(&run.devices)).is_break();
     engine.allocate(largest.max(64))?;
     let all = plan.series(ranks);
     let sizes = plan.sizes.all().count();
-    let total = all.len() * sizes * plan.cycles.max(1);
+    let total = all.len().saturating_mul(sizes).saturating_mul(plan.cycles.max(1));
     let mut bench = Bench { plan, engine, ranks, seed: 0, wrong: None };
     let mut done = 0;
-    for series in all {
+    'all: for series in all {
         let mut cycle = 0;
         loop {
             if plan.cycles == 0 {
@@ -167,9 +180,12 @@ pub fn run(plan: &Plan, engine: &mut dyn Engine, tell: &mut dyn FnMut(Event<'_>)
                 run.rows.clear();
             }
             for bytes in plan.sizes.all() {
-                tell(Event::Size(bytes, done, total));
+                enough |= tell(Event::Size(bytes, done, total)).is_break();
+                if share(bench.engine.control(), &[u8::from(enough)])?.iter().any(|it| it.as_slice() == [1]) {
+                    break 'all;
+                }
                 let row = bench.row(series, bytes, cycle)?;
-                tell(Event::Row(&row));
+                enough |= tell(Event::Row(&row)).is_break();
                 run.rows.push(row);
                 done += 1;
             }
@@ -257,17 +273,23 @@ impl Bench<'_> {
         let alone = plan.blocking || plan.per_iteration;
         self.engine.control().barrier()?;
         let warm_up = plan.warm_up * plan.aggregate;
-        let mut one = self.engine.run(call, warm_up)? / count(warm_up.max(1));
+        let own = self.engine.run(call, warm_up)? / count(warm_up.max(1));
+        let mut one = self.longest(own)?;
         if plan.iterations.is_none() && one < 1e-3 {
             // The first calls are slow: look again.
             self.engine.control().barrier()?;
-            one = self.engine.run(call, 5)? / 5.0;
+            let own = self.engine.run(call, 5)? / 5.0;
+            one = self.longest(own)?;
         }
-        let one = self.exchange(&[one])?.iter().flatten().copied().fold(0.0, f64::max);
         let iterations = plan.iterations.unwrap_or_else(|| needed(one * count(plan.aggregate)));
         let iteration = if plan.warm_up == 0 { f64::INFINITY } else { one * count(plan.aggregate) };
         let batches = if alone { iterations } else { batches(iterations, iteration) };
         Ok((batches, (iterations / batches.max(1)).max(1) * plan.aggregate))
+    }
+
+    /// The longest of all ranks' times: what is decided by it, all decide alike.
+    fn longest(&mut self, seconds: f64) -> Result<f64, Failure> {
+        Ok(self.exchange(&[seconds])?.into_iter().flatten().fold(0.0, f64::max))
     }
 
     /// What all ranks measured.

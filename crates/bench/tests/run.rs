@@ -3,6 +3,7 @@
 #![expect(clippy::cast_precision_loss, reason = "the numbers are small")]
 
 use std::net::Ipv4Addr;
+use std::ops::ControlFlow;
 
 use bench::{Average, Call, Device, Engine, Event, Failure, Plan, Run, Side, Sizes, Step};
 use collective::{Communicator, DataType, Door, Meeting, Operation, Options, Token};
@@ -23,7 +24,10 @@ impl Fake {
     fn new(mistake: Option<usize>) -> Self {
         let door = Door::open(Ipv4Addr::LOCALHOST.into(), 0).expect("a port");
         let options = Options::new(0, 1, Meeting::Open(door), Token::random().expect("chance"));
-        let control = Communicator::join(options).expect("one rank meets itself");
+        Self::over(Communicator::join(options).expect("one rank meets itself"), mistake)
+    }
+
+    fn over(control: Communicator, mistake: Option<usize>) -> Self {
         let device =
             Device { rank: 0, pid: 1, host: "here".into(), device: 0, bus: None, name: "nothing".into() };
         Self {
@@ -91,17 +95,20 @@ fn plan(collective: Collective) -> Plan {
 }
 
 fn run(plan: &Plan, fake: &mut Fake) -> Run {
-    bench::run(plan, fake, &mut |_| {}).expect("a run")
+    bench::run(plan, fake, &mut |_| ControlFlow::Continue(())).expect("a run")
 }
 
 #[test]
 fn times_are_those_of_the_engine() {
     let mut fake = Fake::new(None);
     let mut seen = Vec::new();
-    let mut tell = |it: Event<'_>| match it {
-        Event::Ready(devices) => assert_eq!(devices.len(), 1),
-        Event::Size(bytes, done, all) => seen.push((bytes, done, all)),
-        Event::Row(row) => assert_eq!(row.bytes, seen.last().expect("a size").0),
+    let mut tell = |it: Event<'_>| {
+        match it {
+            Event::Ready(devices) => assert_eq!(devices.len(), 1),
+            Event::Size(bytes, done, all) => seen.push((bytes, done, all)),
+            Event::Row(row) => assert_eq!(row.bytes, seen.last().expect("a size").0),
+        }
+        ControlFlow::Continue(())
     };
     let run = bench::run(&plan(Collective::AllReduce), &mut fake, &mut tell).expect("a run");
     assert_eq!(seen, [(8, 0, 4), (64, 1, 4), (512, 2, 4), (4096, 3, 4)]);
@@ -174,8 +181,10 @@ fn a_result_that_is_never_written_is_found() {
             Ok(1.0)
         }
     }
-    let run =
-        bench::run(&plan(Collective::Broadcast), &mut Lazy(Fake::new(None)), &mut |_| {}).expect("a run");
+    let run = bench::run(&plan(Collective::Broadcast), &mut Lazy(Fake::new(None)), &mut |_| {
+        ControlFlow::Continue(())
+    })
+    .expect("a run");
     let wrong = run.wrong.expect("nothing was written");
     assert_eq!((wrong.element.index, wrong.element.got.as_str()), (0, "nothing (never written)"));
     assert_eq!(run.rows[0].out_of_place.as_ref().and_then(|it| it.wrong), Some(2));
@@ -211,6 +220,99 @@ fn iterations_are_as_asked() {
 fn a_root_that_is_not_there_is_an_error() {
     let mut plan = plan(Collective::Broadcast);
     plan.root = Some(1);
-    let failure = bench::run(&plan, &mut Fake::new(None), &mut |_| {}).expect_err("no such rank");
+    let failure = bench::run(&plan, &mut Fake::new(None), &mut |_| ControlFlow::Continue(()))
+        .expect_err("no such rank");
     assert_eq!(failure.0, "there is no rank 1 to be the root");
+}
+
+/// Each rank takes a millisecond more than the one before it.
+struct Uneven(Fake);
+
+impl Engine for Uneven {
+    fn name(&self) -> &'static str {
+        self.0.name()
+    }
+    fn version(&self) -> String {
+        self.0.version()
+    }
+    fn devices(&self) -> &[Device] {
+        self.0.devices()
+    }
+    fn control(&mut self) -> &mut Communicator {
+        self.0.control()
+    }
+    fn allocate(&mut self, bytes: usize) -> Result<(), Failure> {
+        self.0.allocate(bytes)
+    }
+    fn write(&mut self, side: Side, offset: usize, bytes: &[u8]) -> Result<(), Failure> {
+        self.0.write(side, offset, bytes)
+    }
+    fn read(&mut self, side: Side, offset: usize, into: &mut [u8]) -> Result<(), Failure> {
+        self.0.read(side, offset, into)
+    }
+    fn run(&mut self, call: &Call, repeat: usize) -> Result<f64, Failure> {
+        let more = 1e-3 * self.0.control.rank() as f64 * repeat as f64;
+        self.0.run(call, repeat).map(|it| it + more)
+    }
+}
+
+#[test]
+fn ranks_that_measure_different_times_stay_together() {
+    let door = Door::open(Ipv4Addr::LOCALHOST.into(), 0).expect("a port");
+    let place = door.address().to_string();
+    let token = || Token::new("secret").expect("a token");
+    let run = |meeting: Meeting, rank: usize| {
+        let control = Communicator::join(Options::new(rank, 2, meeting, token())).expect("two ranks meet");
+        let plan = Plan { check: 0, ..plan(Collective::Broadcast) };
+        bench::run(&plan, &mut Uneven(Fake::over(control, None)), &mut |_| ControlFlow::Continue(()))
+    };
+    let [first, second] = std::thread::scope(|scope| {
+        let other = scope.spawn(|| run(Meeting::At(place), 1));
+        [run(Meeting::Open(door), 0), other.join().expect("no panic")]
+    });
+    let (first, second) = (first.expect("a run"), second.expect("a run"));
+    assert_eq!(first.rows.len(), 4);
+    for (a, b) in first.rows.iter().zip(&second.rows) {
+        assert_eq!((&a.out_of_place, &a.in_place), (&b.out_of_place, &b.in_place));
+    }
+}
+
+#[test]
+fn it_ends_when_nobody_wants_more() {
+    let mut rows = 0;
+    let mut tell = |it: Event<'_>| {
+        rows += usize::from(matches!(it, Event::Row(_)));
+        if rows < 2 { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
+    };
+    let run = bench::run(&plan(Collective::AllReduce), &mut Fake::new(None), &mut tell).expect("a run");
+    assert_eq!((run.rows.len(), rows), (2, 2));
+}
+
+#[test]
+fn flags_are_as_one_would_write_them() {
+    let mut plan = plan(Collective::Reduce);
+    plan.data_types = vec![DataType::Half, DataType::Float];
+    let flags = plan.flags();
+    assert_eq!(flags[..6], ["reduce", "-b 8", "-e 4096", "-f 8", "-d half,float", "-o sum"]);
+    // Every field is among them.
+    let changed: [fn(&mut Plan); 13] = [
+        |it| it.sizes.from = 1,
+        |it| it.sizes.to = 1,
+        |it| it.sizes.step = Step::Bytes(8),
+        |it| it.operations = vec![Operation::Max],
+        |it| it.root = None,
+        |it| it.iterations = Some(3),
+        |it| it.warm_up = 3,
+        |it| it.aggregate = 3,
+        |it| it.cycles = 3,
+        |it| it.check = 3,
+        |it| it.average = Average::Longest,
+        |it| it.blocking = true,
+        |it| (it.per_iteration, it.skip) = (true, 3),
+    ];
+    for change in changed {
+        let mut other = plan.clone();
+        change(&mut other);
+        assert_ne!(other.flags(), flags, "{other:?}");
+    }
 }

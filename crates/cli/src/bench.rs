@@ -8,6 +8,7 @@ mod join;
 pub(crate) use args::Bench;
 
 use std::io::{self, Write};
+use std::ops::ControlFlow;
 
 use ::bench::nccl::{self, Nccl};
 use ::bench::{Engine, Failure, Host, Plan, Run};
@@ -33,6 +34,9 @@ pub(crate) fn run(args: &Bench, colour: Colour, out: &mut impl Write) -> io::Res
             return Ok(UNDECIDED);
         }
     };
+    if let Err(reason) = args.places() {
+        return Ok(failed(&reason));
+    }
     let place = match Place::find(&|name| std::env::var(name).ok()) {
         Ok(it) => it,
         Err(error) => return Ok(failed(&error)),
@@ -73,19 +77,23 @@ fn rank(args: &Bench, plan: &Plan, place: Place, colour: Colour, out: &mut impl 
         }
     }
     let folder = if args.engine == Kind::Host { None } else { nccl_log() };
-    let run = join::join(args, place).and_then(|communicator| match engine(args, communicator, local)? {
-        Opened::Host(mut it) => {
-            let run = measure(plan, &mut *it, &mut answer);
-            run.and_then(|run| it.leave().map(|()| run))
-        }
-        Opened::Nccl(mut it) => {
-            it.set_blocking(args.blocking > 0);
-            let run = measure(plan, &mut *it, &mut answer);
-            run.and_then(|run| it.close()?.leave().map_err(Failure::from).map(|()| run))
+    let run = join::join(args, place).and_then(|mut communicator| {
+        ::bench::agree(&mut communicator, &args.flags(plan))?;
+        match engine(args, communicator, local)? {
+            Opened::Host(mut it) => {
+                let run = measure(plan, &mut *it, &mut answer);
+                run.and_then(|run| it.leave().map(|()| run))
+            }
+            Opened::Nccl(mut it) => {
+                it.set_blocking(args.blocking > 0);
+                let run = measure(plan, &mut *it, &mut answer);
+                run.and_then(|run| it.close()?.leave().map_err(Failure::from).map(|()| run))
+            }
         }
     });
     let code = match run {
-        Ok(run) => answer.end(&run, folder.as_deref())?,
+        Ok((run, Ok(()))) => answer.end(&run, folder.as_deref())?,
+        Ok((_, Err(error))) => return Err(error),
         Err(failure) => failed(&failure),
     };
     if let Some(folder) = folder.filter(|_| code == CLEAN || number > 0) {
@@ -94,19 +102,21 @@ fn rank(args: &Bench, plan: &Plan, place: Place, colour: Colour, out: &mut impl 
     Ok(code)
 }
 
+/// Runs it on all ranks, as long as the answer can be written: second is whether it could.
 fn measure(
     plan: &Plan,
     engine: &mut dyn Engine,
     answer: &mut Answer<'_, impl Write>,
-) -> Result<Run, Failure> {
+) -> Result<(Run, io::Result<()>), Failure> {
     let (name, version) = (engine.name(), engine.version());
-    let mut broken = None;
+    let mut written = Ok(());
     let run = ::bench::run(plan, engine, &mut |event| {
-        if let Err(error) = answer.tell(name, &version, &event) {
-            broken.get_or_insert(error);
+        if written.is_ok() {
+            written = answer.tell(name, &version, &event);
         }
+        if written.is_ok() { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
     })?;
-    broken.map_or(Ok(run), |error| Err(Failure(error.to_string())))
+    Ok((run, written))
 }
 
 enum Opened {

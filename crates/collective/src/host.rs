@@ -1,5 +1,6 @@
 //! Who is where: which ranks share a machine, and how many cores they have together.
 
+use std::collections::BTreeMap;
 use std::fs;
 
 use rustix::thread::CpuSet;
@@ -33,6 +34,11 @@ impl Host {
         Self { identity, machine, name, cores, quota }
     }
 
+    /// Equal for ranks that share cores, in whatever containers they are.
+    pub(crate) fn boot(&self) -> &str {
+        self.machine.split(' ').next().unwrap_or_default()
+    }
+
     /// As text for the others.
     pub(crate) fn to_text(&self) -> String {
         let cores: Vec<String> = self.cores.iter().map(ToString::to_string).collect();
@@ -52,17 +58,18 @@ impl Host {
     }
 }
 
-/// Cores that ranks of one host have together.
+/// Cores that ranks of one machine have together.
 pub(crate) fn cores_of<'a>(ranks: impl Iterator<Item = &'a Host>) -> usize {
     let mut cores: Vec<usize> = Vec::new();
-    let mut quota = usize::MAX;
+    let mut quotas: BTreeMap<&str, usize> = BTreeMap::new();
     for host in ranks {
         cores.extend(&host.cores);
         // Less time than cores is a limit, as containers have it: one for all ranks in the container.
-        if host.quota < host.cores.len() {
-            quota = quota.min(host.quota);
-        }
+        let quota = if host.quota < host.cores.len() { host.quota } else { usize::MAX };
+        let limit = quotas.entry(&host.identity).or_insert(usize::MAX);
+        *limit = quota.min(*limit);
     }
+    let quota = quotas.values().copied().fold(0, usize::saturating_add);
     cores.sort_unstable();
     cores.dedup();
     cores.len().min(quota).max(1)
@@ -125,5 +132,11 @@ mod tests {
         assert_eq!(cores_of([rank(&[0], 1), rank(&[1], 1)].iter()), 2, "bound to one each");
         assert_eq!(cores_of([rank(&[0, 1], 2), rank(&[0, 1], 2)].iter()), 2, "free on two");
         assert_eq!(cores_of([rank(&[0, 1, 2, 3], 2), rank(&[0, 1, 2, 3], 2)].iter()), 2, "a limit in time");
+        let pod = |name: &str| Host { identity: name.to_owned(), ..rank(&[0, 1, 2, 3], 1) };
+        assert_eq!(
+            cores_of([pod("a"), pod("b"), pod("b")].iter()),
+            2,
+            "two containers with a limit of one each"
+        );
     }
 }

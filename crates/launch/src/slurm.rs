@@ -33,7 +33,9 @@ pub(crate) fn step(variables: Variables<'_>) -> Result<Option<Found>, Error> {
     let identity = format!("slurm-{job}.{step}");
     let pmix = variables.text("PMIX_NAMESPACE").filter(|it| it.starts_with("slurm.pmix.")).map(Way::Pmix);
     let mut ways: Vec<Way> = pmix.into_iter().chain([Way::Loopback]).collect();
-    if let Some(host) = first_node(variables)? {
+    // Otherwise rank 0 is on the first node.
+    let arbitrary = variables.text("SLURM_DISTRIBUTION").is_some_and(|it| it.starts_with("arbitrary"));
+    if let Some(host) = first_node(variables)?.filter(|_| !arbitrary) {
         ways.push(Way::At(host, port_of(&identity)));
     }
     Ok(Some(Found {
@@ -45,8 +47,8 @@ pub(crate) fn step(variables: Variables<'_>) -> Result<Option<Found>, Error> {
         start_here: 1,
         identity,
         ways,
-        advice: "SLURM_STEP_NODELIST is not set; export MASTER_ADDR=HOST MASTER_PORT=29500 before srun, \
-                 with the host of rank 0",
+        advice: "SLURM_STEP_NODELIST is not set, or the distribution is arbitrary; use srun --mpi=pmix, or export \
+                 MASTER_ADDR=HOST MASTER_PORT=29500 before srun, with the host of rank 0",
     }))
 }
 

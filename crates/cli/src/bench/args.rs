@@ -252,6 +252,27 @@ impl Bench {
         Ok(plan)
     }
 
+    /// What all ranks must have alike.
+    pub(crate) fn flags(&self, plan: &Plan) -> Vec<String> {
+        let engine = self.engine.to_possible_value().map_or_else(String::new, |it| it.get_name().to_owned());
+        let mut flags = plan.flags();
+        flags.push(format!("--engine {engine}"));
+        flags.push(if self.private { "--private" } else { "no --private" }.to_owned());
+        flags
+    }
+
+    /// Makes sure that the folders of all files to write are there, before it takes its time.
+    pub(crate) fn places(&self) -> Result<(), String> {
+        let files = self.output.iter().chain(&self.plot).chain(&self.json).chain(&self.log);
+        for path in files {
+            let folder = path.parent().filter(|it| !it.as_os_str().is_empty());
+            if let Some(folder) = folder.filter(|it| !it.is_dir()) {
+                return Err(format!("{}: there is no folder {}", path.display(), folder.display()));
+            }
+        }
+        Ok(())
+    }
+
     /// How many ranks to start, where that was said.
     pub(crate) fn ranks(&self) -> Option<usize> {
         let product = self.other.threads * self.other.gpus;

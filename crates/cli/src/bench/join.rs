@@ -4,7 +4,7 @@ use std::fs::File;
 
 use ::bench::Failure;
 use collective::{Communicator, Door, Interface, Meeting, Options, Token};
-use launch::{Met, Place};
+use launch::{Listen, Met, Place};
 
 use super::Bench;
 
@@ -13,13 +13,10 @@ pub(super) fn join(args: &Bench, place: Place) -> Result<Communicator, Failure> 
     let (rank, size, alone) = (place.rank, place.size, place.is_one_host());
     let net = args.net.as_deref();
     let met = place.meet(args.timeout(), |listen| -> Result<(Door, String), Trouble> {
-        let address = match listen.address {
-            Some(it) => it,
-            None => Interface::choose(net, alone)?.socket(0).ip(),
-        };
-        let door = Door::open(address, listen.port)?;
-        let address = door.address().to_string();
-        Ok((door, address))
+        open(listen, net, alone).map_err(|error| {
+            let host = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
+            Trouble(Failure(format!("rank {rank} on {}: {error}", host.trim())))
+        })
     });
     let (meeting, token) = match met.map_err(|it| it.0)? {
         Met::Open(door, token) => (Meeting::Open(door), token),
@@ -47,17 +44,22 @@ pub(super) fn join(args: &Bench, place: Place) -> Result<Communicator, Failure> 
     Communicator::join(options).map_err(Failure::from)
 }
 
+/// Opens the door that the others come to, and says where it is.
+fn open(listen: Listen, net: Option<&str>, alone: bool) -> Result<(Door, String), collective::Error> {
+    let address = match listen.address {
+        Some(it) => it,
+        None => Interface::choose(net, alone)?.socket(0).ip(),
+    };
+    let door = Door::open(address, listen.port)?;
+    let address = door.address().to_string();
+    Ok((door, address))
+}
+
 /// What both crates complain of.
 struct Trouble(Failure);
 
 impl From<launch::Error> for Trouble {
     fn from(error: launch::Error) -> Self {
         Self(Failure(error.to_string()))
-    }
-}
-
-impl From<collective::Error> for Trouble {
-    fn from(error: collective::Error) -> Self {
-        Self(error.into())
     }
 }

@@ -13,8 +13,8 @@ use crate::{Algorithm, DataType, Operation};
 const SIZES: [usize; 7] = [64, 1 << 10, 8 << 10, 32 << 10, 256 << 10, 1 << 20, 4 << 20];
 /// The size that is measured when more than the largest of those comes: far beyond every cache.
 const HUGE: [usize; 1] = [32 << 20];
-/// Seconds from which no larger size is measured.
-const LONG: f64 = 0.02;
+/// Seconds that no run may take; a size that would is not measured.
+const LONG: f64 = 0.05;
 /// Timed runs of a method at a size.
 const RUNS: usize = 5;
 /// The same at a size that takes milliseconds.
@@ -136,7 +136,7 @@ impl Engine {
             if self.choices.extent[index(kind)] == Extent::Nothing {
                 self.measure(kind, &methods, &SIZES, RUNS)?;
             }
-            let slow = self.choices.times[index(kind)].longest() > LONG;
+            let slow = 8.0 * self.choices.times[index(kind)].longest() > LONG;
             if extent == Extent::All && !slow {
                 // Registered buffers have one way only at these sizes.
                 methods.retain(|it| !matches!(it, Method::OneShot | Method::Registered));
@@ -161,7 +161,9 @@ impl Engine {
         } else {
             choice.messages = times.ranges(&by_messages, LARGEST);
         }
-        self.log.choice(kind, &choice.describe());
+        if kind != Kind::Barrier {
+            self.log.choice(kind, &choice.describe());
+        }
         self.choices.set(kind, choice);
         Ok(())
     }
@@ -236,7 +238,8 @@ impl Engine {
                 .unwrap_or_default();
             let longest = seconds.iter().copied().fold(0.0, f64::max);
             self.choices.times[place].add(bytes, row.into_iter().zip(seconds).collect());
-            if longest > LONG {
+            // The next size is about four times as large.
+            if 4.0 * longest > LONG {
                 break;
             }
         }

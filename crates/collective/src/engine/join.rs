@@ -107,18 +107,26 @@ impl Engine {
         let local: Vec<usize> = (0..self.size()).filter(|it| groups[*it] == groups[rank]).collect();
         let place = local.iter().position(|it| *it == rank).unwrap_or(0);
 
-        // Patience is a matter of the own host; whether to tell people, of all.
-        let crowd = |group: usize| {
-            let ranks = || (0..groups.len()).filter(|it| groups[*it] == group);
-            let (count, cores) = (ranks().count(), host::cores_of(ranks().map(|it| &self.hosts[it])));
-            (cores < count).then(|| Crowd { host: self.hosts[group].name.clone(), ranks: count, cores })
+        // Containers on one machine are hosts of their own, but share its cores. Patience is a matter of the own
+        // machine; whether to tell people, of all.
+        let neighbours = |of: usize| -> Vec<&Host> {
+            self.hosts.iter().filter(|it| it.boot() == self.hosts[of].boot()).collect()
         };
-        let (mine, any) = (crowd(groups[rank]).is_some(), groups.iter().find_map(|it| crowd(*it)));
-        self.crowd = any;
+        let crowd = |of: usize| {
+            let ranks = neighbours(of);
+            let cores = host::cores_of(ranks.iter().copied());
+            (cores < ranks.len()).then(|| Crowd {
+                host: self.hosts[of].name.clone(),
+                ranks: ranks.len(),
+                cores,
+            })
+        };
+        let (mine, any) = (crowd(rank).is_some(), (0..self.size()).find_map(crowd));
         if bind {
-            let ranks: Vec<&Host> = local.iter().map(|it| &self.hosts[*it]).collect();
-            host::bind(&ranks, place);
+            let before = self.hosts[..rank].iter().filter(|it| it.boot() == self.hosts[rank].boot()).count();
+            host::bind(&neighbours(rank), before);
         }
+        self.crowd = any;
         watch.patience = if mine { Patience::Yield } else { Patience::Spin };
         self.watch.patience = watch.patience;
 

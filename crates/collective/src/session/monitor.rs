@@ -125,7 +125,11 @@ impl Post {
     pub(super) fn stage(&self) -> String {
         let stage = self.inbox().stage.clone();
         let place = self.progress.now();
-        if stage.is_empty() && place.inside() { place.call() } else { stage }
+        match (stage.is_empty(), place.inside()) {
+            (true, true) => place.call(),
+            (true, false) if place.serial() > 0 => format!("after {}", place.call()),
+            _ => stage,
+        }
     }
 
     /// Ends the monitor.

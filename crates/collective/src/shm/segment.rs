@@ -107,6 +107,8 @@ impl Segment {
                 fs::fallocate(fd, fs::FallocateFlags::empty(), 0, len)
                     .map_err(|it| out_of_memory(it, self.len, folder))
             }
+            // What the kernel says where it would send a signal: the file system is full.
+            Err(Errno::FAULT) => Err(out_of_memory(Errno::NOSPC, self.len, folder)),
             Err(error) => Err(out_of_memory(error, self.len, folder)),
         }
     }

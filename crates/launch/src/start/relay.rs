@@ -27,7 +27,8 @@ pub(super) struct Relay {
     seen: Seen,
 }
 
-/// What was said, by whom.
+/// What was said. Ranks that learn of one failure at different stages say the same but for the stage, which stands in
+/// brackets at the end.
 #[derive(Default)]
 struct Seen(BTreeSet<Vec<u8>>);
 
@@ -114,6 +115,7 @@ fn show(out: &[u8]) {
 
 impl Seen {
     fn is_new(&mut self, line: &[u8]) -> bool {
+        let line = without_stage(line);
         if self.0.contains(line) {
             return false;
         }
@@ -122,6 +124,13 @@ impl Seen {
         }
         true
     }
+}
+
+/// `error: rank 1 on node7: its process ended (barrier)` without what follows `ended`.
+fn without_stage(line: &[u8]) -> &[u8] {
+    let line = line.trim_ascii_end();
+    let stage = line.windows(2).rposition(|it| it == b" (").filter(|_| line.ends_with(b")"));
+    stage.and_then(|it| line.get(..it)).unwrap_or(line)
 }
 
 impl Lines {
@@ -186,6 +195,13 @@ mod tests {
         check(&[(0, "err"), (1, "error: a\n"), (0, "or: a\n")], "error: a\n");
         check(&[(0, "error: a"), (1, "error: a")], "error: a");
         check(&[(0, "error: a\nhint: b\n"), (1, "error: a\nhint: b\n")], "error: a\nhint: b\n");
+    }
+
+    #[test]
+    fn the_same_at_another_stage_is_the_same() {
+        check(&[(0, "error: a (barrier)\n"), (1, "error: a\n")], "error: a (barrier)\n");
+        check(&[(0, "error: a (barrier)\n"), (1, "error: a (gather)\n")], "error: a (barrier)\n");
+        check(&[(0, "error: (x)\n"), (1, "error: (y) z\n")], "error: (x)\nerror: (y) z\n");
     }
 
     #[test]

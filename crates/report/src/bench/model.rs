@@ -41,6 +41,9 @@ pub struct Bench {
     pub wrong: Option<u64>,
     /// The first of them.
     pub first_wrong: Option<BenchWrong>,
+    /// What the ranks used between them, where the engine tells: `shared memory`, `TCP over eth0`.
+    #[serde(default)]
+    pub paths: Option<String>,
     /// A host on which ranks wait for cores.
     pub crowded: Option<BenchCrowded>,
     /// The machines that the expectation is of.
@@ -277,6 +280,7 @@ impl Bench {
             average: 0.0,
             wrong: None,
             first_wrong: None,
+            paths: None,
             crowded: None,
             machine: None,
         }
@@ -301,6 +305,7 @@ impl Bench {
             got: it.element.got.clone(),
             expected: it.element.expected.clone(),
         });
+        it.paths.clone_from(&run.paths);
         it.crowded = run.crowded.as_ref().map(|it| BenchCrowded {
             host: it.host.clone(),
             ranks: it.ranks,

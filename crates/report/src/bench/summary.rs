@@ -33,6 +33,7 @@ pub fn summary(bench: &Bench, style: Style, out: &mut impl Write) -> io::Result<
     }
     lines.extend(expectation(bench));
     lines.extend(slowest(bench));
+    lines.extend(bench.paths.as_ref().map(|it| format!("paths: {}", clean(it))));
     lines.extend(bench.crowded.as_ref().map(|it| {
         let on = if bench.hosts > 1 { format!(" of {}", clean(&it.host)) } else { String::new() };
         let cores = if it.cores == 1 { "core".to_owned() } else { format!("{} cores", it.cores) };
