@@ -78,8 +78,9 @@ fn join(rank: usize, timeout: Duration) -> Result<Communicator, Failure> {
         0 => Meeting::Open(Door::open(address, port)?),
         _ => Meeting::At(std::net::SocketAddr::new(address, port).to_string()),
     };
-    let options = Options::new(rank, variable("WORLD_SIZE", 1), meeting, Token::new("nccl-check")?);
-    Ok(Communicator::join(Options { timeout, ..options })?)
+    let mut options = Options::new(rank, variable("WORLD_SIZE", 1), meeting, Token::new("nccl-check")?);
+    options.timeout = timeout;
+    Ok(Communicator::join(options)?)
 }
 
 /// Before this release NCCL leaves the last elements of an average unwritten where there is one rank: `oneRankReduce` in its

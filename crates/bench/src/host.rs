@@ -43,6 +43,7 @@ impl Memory {
 impl Host {
     /// An engine for these ranks; `private` buffers are not registered, as those of most programs are not.
     pub fn new(communicator: Communicator, private: bool) -> Self {
+        communicator.bind();
         let mut places: BTreeMap<String, usize> = BTreeMap::new();
         let mut devices = Vec::new();
         for it in communicator.members() {

@@ -39,7 +39,7 @@ impl<T: Element> Deref for Buffer<T> {
 
 impl<T: Element> DerefMut for Buffer<T> {
     fn deref_mut(&mut self) -> &mut [T] {
-        // SAFETY: as above; the buffer is the segment's only way in from this process.
+        // SAFETY: as above; outside of calls nothing else in this process reaches the segment.
         unsafe { std::slice::from_raw_parts_mut(self.segment.start().cast(), self.len) }
     }
 }

@@ -78,6 +78,21 @@ impl Call {
         }
     }
 
+    /// Bytes this rank gets.
+    pub(crate) fn takes(&self, rank: usize, size: usize) -> usize {
+        match self.kind {
+            Kind::AllReduce
+            | Kind::ReduceScatter
+            | Kind::Broadcast
+            | Kind::Scatter
+            | Kind::SendReceive { .. } => self.bytes(),
+            Kind::AllGather | Kind::AllToAll => self.bytes() * size,
+            Kind::Reduce if self.root == rank => self.bytes(),
+            Kind::Gather if self.root == rank => self.bytes() * size,
+            Kind::Reduce | Kind::Gather | Kind::Barrier => 0,
+        }
+    }
+
     /// Bytes that the rank with most to give gives: the same on every rank.
     #[inline]
     pub(crate) fn largest(&self, size: usize) -> usize {

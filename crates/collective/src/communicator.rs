@@ -12,8 +12,9 @@ use crate::{Cause, DataType, Element, Error, Operation, Options};
 
 /// One rank's membership in a job.
 ///
-/// All ranks make the same calls in the same order, with the same number of elements, type, operation and root. An error
-/// ends the job for all ranks: each learns which rank, host and stage it was about, and every later call returns it again.
+/// All ranks make the same calls in the same order, with the same number of elements, type, operation and root. A call that
+/// cannot be (`Cause::Usage`) is refused before it begins. Any other error ends the job for all ranks: each learns which
+/// rank, host and stage it was about, and every later call returns it again.
 ///
 /// Slices of a [`Buffer`] are registered: collectives on them need no copies inside a host. Any other slice works too.
 pub struct Communicator {
@@ -44,6 +45,14 @@ impl Communicator {
     /// The first host on which ranks outnumber cores: times then include waiting for a core.
     pub fn crowd(&self) -> Option<&Crowd> {
         self.engine.crowd()
+    }
+
+    /// Binds the calling thread to a core of its own, where the ranks of its machine fit and nobody has bound them.
+    ///
+    /// Ranks that spin on one core while another is idle find out only after milliseconds. With several channels nothing
+    /// is bound: their threads would all be on that core.
+    pub fn bind(&self) {
+        self.engine.bind();
     }
 
     /// What ranks use between them, for people: `shared memory`, `TCP over eth0`.

@@ -4,6 +4,7 @@ use std::fmt;
 
 /// Why a job ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+#[non_exhaustive]
 pub enum Cause {
     /// A rank's process ended without saying goodbye.
     Died,
@@ -33,6 +34,7 @@ pub enum Cause {
 
 /// One failure: what, whose fault, when.
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Error {
     /// The kind.
     pub cause: Cause,

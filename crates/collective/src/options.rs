@@ -46,6 +46,7 @@ impl FromStr for Transport {
 }
 
 /// What a rank says when it joins. All ranks say the same, but for their number.
+#[non_exhaustive]
 pub struct Options {
     /// This rank's number, from 0.
     pub rank: usize,
@@ -67,8 +68,6 @@ pub struct Options {
     pub channels: usize,
     /// A name for this rank's host: ranks with different names do not share memory.
     pub host: Option<String>,
-    /// Whether a rank may bind its thread to a core of its own, where the ranks of its host fit and are not bound yet.
-    pub bind: bool,
     /// Whether private buffers may be reached by cross-memory attach.
     pub cross_memory: bool,
     /// A folder for shared memory, in place of memory without a name.
@@ -91,7 +90,6 @@ impl Options {
             algorithm: None,
             channels: 1,
             host: None,
-            bind: false,
             cross_memory: true,
             folder: None,
             log: None,

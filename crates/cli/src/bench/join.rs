@@ -27,7 +27,6 @@ pub(super) fn join(args: &Bench, place: Place) -> Result<Communicator, Failure> 
     options.transport = args.transport;
     options.network.clone_from(&args.net);
     options.algorithm = args.algo;
-    options.bind = true;
     options.host = std::env::var("PLUMB_HOSTID").ok();
     options.folder = std::env::var_os("PLUMB_SHM_DIR").map(Into::into);
     if let Some(it) = args.channels() {

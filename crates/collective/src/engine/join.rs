@@ -2,14 +2,15 @@
 
 use std::sync::Arc;
 
+use super::Engine;
 use super::choose::Choices;
 use super::log::Log;
+use super::messages::Channel;
 use super::wires::{Way, Wires};
-use super::{Channel, Engine};
 use crate::executor::Executor;
 use crate::host::{self, Crowd, Host};
 use crate::schedule::Layout;
-use crate::session::{Entry, Session};
+use crate::session::{self, Entry, Session};
 use crate::shm::{self, Desk, Direct, Relay, Rings, Segment, Trouble};
 use crate::tcp::{Interface, Network, Port, Streams};
 use crate::watch::{Alarm, Patience, Watch};
@@ -32,9 +33,12 @@ impl Engine {
             timeout: options.timeout,
             host: here.name.clone(),
         };
-        let mut card = settings(options.transport, options.algorithm, options.channels);
+        let channels = options.channels.clamp(1, CHANNELS);
+        let mut card = settings(options.transport, options.algorithm, channels);
         card.push('\n');
         card.push_str(&here.to_text());
+        // Every rank may come to have a connection to every other on every channel.
+        session::allow_files(options.size.saturating_mul(1 + channels));
         let session = Session::join(entry, card.into_bytes(), alarm)?;
         let mut engine = Self {
             log: Log::new(options.log, &here.name, options.rank),
@@ -58,14 +62,8 @@ impl Engine {
             failure: None,
         };
         if engine.size() > 1 {
-            let channels = options.channels.clamp(1, CHANNELS);
-            let result = engine.find_paths(
-                &mut watch,
-                channels,
-                options.network.as_deref(),
-                options.cross_memory,
-                options.bind,
-            );
+            let result =
+                engine.find_paths(&mut watch, channels, options.network.as_deref(), options.cross_memory);
             result.map_err(|error| engine.broken(error))?;
         }
         engine.describe();
@@ -79,7 +77,6 @@ impl Engine {
         channels: usize,
         network: Option<&str>,
         cross_memory: bool,
-        bind: bool,
     ) -> Result<(), Error> {
         let own = settings(self.transport, self.algorithm, channels);
         let mut hosts = Vec::with_capacity(self.size());
@@ -122,10 +119,6 @@ impl Engine {
             })
         };
         let (mine, any) = (crowd(rank).is_some(), (0..self.size()).find_map(crowd));
-        if bind {
-            let before = self.hosts[..rank].iter().filter(|it| it.boot() == self.hosts[rank].boot()).count();
-            host::bind(&neighbours(rank), before);
-        }
         self.crowd = any;
         watch.patience = if mine { Patience::Yield } else { Patience::Spin };
         self.watch.patience = watch.patience;
@@ -173,6 +166,18 @@ impl Engine {
                 .push(Channel { wires: Wires::new(ways, rings, streams), executor: Executor::new() });
         }
         Ok(())
+    }
+
+    /// Gives this thread a core of its own; see [`host::bind`].
+    pub(crate) fn bind(&self) {
+        let (rank, channels) = (self.rank(), self.channels.len());
+        // Threads inherit the core of the one that starts them.
+        if channels > 1 || self.hosts.len() != self.size() {
+            return;
+        }
+        let near = |it: &&Host| it.boot() == self.hosts[rank].boot();
+        let ranks: Vec<&Host> = self.hosts.iter().filter(near).collect();
+        host::bind(&ranks, self.hosts[..rank].iter().filter(|it| near(it)).count());
     }
 
     /// Every rank of a host makes a desk and gets those of the others.
@@ -272,6 +277,9 @@ impl Engine {
                     "Channel {channel:02}/0 : {rank}[{rank}] -> {next}[{next}]{send} via {way}"
                 ));
             }
+        }
+        if let Some(algorithm) = self.algorithm {
+            lines.push(format!("plumb: all by {algorithm}, as asked"));
         }
         for line in lines {
             self.log.line(&line);

@@ -5,17 +5,18 @@
 mod choose;
 mod join;
 mod log;
+mod messages;
 mod wires;
 
 use std::io;
 use std::sync::Arc;
 
 use crate::call::Call;
-use crate::executor::{Executor, Memory, Stopped};
+use crate::executor::Stopped;
 use crate::host::{Crowd, Host};
 use crate::kernel;
 use crate::model::Method;
-use crate::schedule::{CHUNK, Kind, Layout, Schedule, Shape, Space};
+use crate::schedule::{Kind, Layout, Schedule, Shape};
 use crate::session::{Member, Session};
 use crate::shm::{Direct, Reach, Relay, SMALL, Segment, Trouble};
 use crate::tcp::Network;
@@ -23,25 +24,13 @@ use crate::watch::Watch;
 use crate::{Algorithm, Cause, Error, Operation, Transport};
 use choose::Choices;
 use log::Log;
-use wires::Wires;
-
-/// Schedules kept for calls that come again.
-const KEPT: usize = 32;
-/// Bytes from which a call is divided among channels.
-const DIVIDED: usize = 1 << 20;
+use messages::Channel;
 
 /// A registered buffer of this rank.
 #[derive(Debug)]
 struct Own {
     number: u32,
     segment: Arc<Segment>,
-}
-
-/// One channel: its streams and what runs schedules over them. Belongs to one thread at a time.
-#[derive(Debug)]
-struct Channel {
-    wires: Wires,
-    executor: Executor,
 }
 
 /// Why a call could not be finished.
@@ -51,6 +40,8 @@ enum Halt {
     Messages(Stopped),
     /// Known already.
     Error(Error),
+    /// Nothing was done, on any rank.
+    Refused(Error),
 }
 
 impl From<Trouble> for Halt {
@@ -132,13 +123,13 @@ impl Engine {
     }
 
     fn register_new(&mut self, bytes: usize) -> Result<Arc<Segment>, Error> {
+        let retired: Vec<u32> =
+            self.own.iter().filter(|it| Arc::strong_count(&it.segment) == 1).map(|it| it.number).collect();
+        self.own.retain(|it| Arc::strong_count(&it.segment) > 1);
         let (segment, fd) = Segment::create(bytes, self.folder.as_deref())?;
         let segment = Arc::new(segment);
         self.registered += 1;
         let number = self.registered;
-        let retired: Vec<u32> =
-            self.own.iter().filter(|it| Arc::strong_count(&it.segment) == 1).map(|it| it.number).collect();
-        self.own.retain(|it| Arc::strong_count(&it.segment) > 1);
         self.own.push(Own { number, segment: Arc::clone(&segment) });
         // What others need to know: how long, where, and which are gone.
         let mut told = Vec::new();
@@ -214,13 +205,14 @@ impl Engine {
             return Ok(());
         }
         if let Some(algorithm) = self.algorithm {
-            serves(algorithm, call.kind)?;
+            serves(algorithm, call, self.size())?;
         }
         self.session.progress().begin(call.kind.into(), call.bytes());
         let result = self.attempt(call);
         self.session.progress().end();
         match result {
             Ok(()) => Ok(()),
+            Err(Halt::Refused(error)) => Err(error),
             Err(halt) => {
                 let error = self.explain(call, halt);
                 Err(self.broken(error))
@@ -285,8 +277,10 @@ impl Engine {
             Algorithm::OneShot => self.by(call, Method::OneShot),
             Algorithm::TwoShot => match self.meet(call)? {
                 Reach::No if call.kind == Kind::AllReduce => self.by(call, Method::Staged),
-                Reach::No if Direct::fits(call, self.size()) => self.by(call, Method::OneShot),
-                Reach::No => self.by(call, Method::Messages(usual(call.kind))),
+                Reach::No => {
+                    let what = format!("{} on private buffers without cross-memory attach", call.kind.name());
+                    Err(Halt::Refused(cannot(algorithm, &what)))
+                }
                 reach => self.two_shot(call, reach),
             },
             _ => self.by(call, Method::Messages(algorithm)),
@@ -329,11 +323,6 @@ impl Engine {
         if Direct::fits(call, size) {
             return Ok(direct.one_shot(call)?);
         }
-        let whole =
-            matches!(call.kind, Kind::AllReduce | Kind::Reduce | Kind::Broadcast | Kind::SendReceive { .. });
-        if !whole {
-            return self.messages(call, usual(call.kind));
-        }
         let most = SMALL / call.data.size();
         let mut done = 0;
         while done < call.count {
@@ -357,82 +346,6 @@ impl Engine {
             .map_or(0, |it| it.number)
     }
 
-    /// Runs a call over the streams, on as many channels as it is worth.
-    fn messages(&mut self, call: &Call, algorithm: Algorithm) -> Result<(), Halt> {
-        let divisible =
-            matches!(call.kind, Kind::AllReduce | Kind::Reduce | Kind::Broadcast | Kind::SendReceive { .. });
-        let parts = if divisible && call.bytes() >= DIVIDED { self.channels.len() } else { 1 };
-        let each = call.count.div_ceil(parts);
-        let mut work = Vec::with_capacity(parts);
-        for part in 0..parts {
-            let start = (part * each).min(call.count);
-            let call = piece(call, start, each.min(call.count - start));
-            let schedule = self.schedule(&call, algorithm)?;
-            self.connect(part, &schedule)?;
-            work.push((call, schedule));
-        }
-        let watch = &self.watch;
-        let mut pairs = self.channels.iter_mut().zip(&work);
-        let Some((first, (call, schedule))) = pairs.next() else { return Ok(()) };
-        if parts == 1 {
-            return Ok(first.run(call, schedule, watch)?);
-        }
-        let results: Vec<Result<(), Stopped>> = std::thread::scope(|scope| {
-            let others: Vec<_> = pairs
-                .map(|(channel, (call, schedule))| {
-                    let call = Lent(*call);
-                    scope.spawn(move || {
-                        let call = call;
-                        channel.run(&call.0, schedule, watch)
-                    })
-                })
-                .collect();
-            let mut results = vec![first.run(call, schedule, watch)];
-            results.extend(others.into_iter().map(|it| it.join().unwrap_or(Err(Stopped::Alarm))));
-            results
-        });
-        results.into_iter().collect::<Result<(), Stopped>>()?;
-        Ok(())
-    }
-
-    /// The schedule of a call, made now or kept from before.
-    fn schedule(&mut self, call: &Call, algorithm: Algorithm) -> Result<Arc<Schedule>, Halt> {
-        let shape = Shape {
-            kind: call.kind,
-            algorithm,
-            rank: self.rank(),
-            root: call.root,
-            count: call.count,
-            width: call.data.size(),
-            chunk: CHUNK,
-        };
-        if let Some((_, schedule)) = self.schedules.iter().rev().find(|(it, _)| *it == shape) {
-            return Ok(Arc::clone(schedule));
-        }
-        let Some(schedule) = Schedule::new(&shape, &self.layout) else {
-            let detail = format!("{algorithm} cannot do {}", call.kind.name());
-            return Err(Halt::Error(Error::new(Cause::Usage, "", detail)));
-        };
-        let schedule = Arc::new(schedule);
-        if self.schedules.len() == KEPT {
-            self.schedules.remove(0);
-        }
-        self.schedules.push((shape, Arc::clone(&schedule)));
-        Ok(schedule)
-    }
-
-    /// Makes the connections that a schedule needs and that are not there yet.
-    fn connect(&mut self, channel: usize, schedule: &Schedule) -> Result<(), Halt> {
-        let Some(network) = &mut self.network else { return Ok(()) };
-        let Some(channel) = self.channels.get_mut(channel) else { return Ok(()) };
-        let missing = channel.wires.missing(schedule);
-        if missing.is_empty() {
-            return Ok(());
-        }
-        let Some(streams) = channel.wires.streams() else { return Ok(()) };
-        network.connect(streams, &missing, &self.watch).map_err(Halt::Error)
-    }
-
     /// Says what a halt was about.
     #[cold]
     fn explain(&self, call: &Call, halt: Halt) -> Error {
@@ -452,12 +365,16 @@ impl Engine {
                 .unwrap_or_else(|| Error::new(Cause::Interrupted, &stage, "the job was ended"))
         };
         match halt {
-            Halt::Error(error) => error,
+            Halt::Error(error) | Halt::Refused(error) => error,
             Halt::Direct(Trouble::Alarm) | Halt::Messages(Stopped::Alarm) => ended(),
             Halt::Direct(Trouble::Late(peer)) | Halt::Messages(Stopped::Late { peer }) => late(peer),
             Halt::Direct(Trouble::Mismatch(peer)) => {
                 let detail = format!("called something else where rank {} called this", self.rank());
                 Error::new(Cause::Mismatch, stage, detail).of(peer, self.host(peer))
+            }
+            // Its memory goes before its connections do.
+            Halt::Direct(Trouble::Unreachable(peer, libc::ESRCH)) => {
+                Error::new(Cause::Reset, stage, "its memory is gone").of(peer, self.host(peer))
             }
             Halt::Direct(Trouble::Unreachable(peer, number)) => {
                 let error = io::Error::from_raw_os_error(number);
@@ -475,23 +392,6 @@ impl Engine {
         self.hosts.get(rank).map_or_else(|| "an unknown host".to_owned(), |it| it.name.clone())
     }
 }
-
-impl Channel {
-    fn run(&mut self, call: &Call, schedule: &Schedule, watch: &Watch) -> Result<(), Stopped> {
-        let lengths = (schedule.needs(Space::Send), schedule.needs(Space::Receive));
-        // SAFETY: the caller lends both buffers for the call, as long as its schedule needs, which was made from the
-        // same call.
-        let memory = unsafe { Memory::raw((call.send, lengths.0), (call.receive, lengths.1)) };
-        self.executor.run(schedule, memory, (call.data, call.operation), &mut self.wires, watch)
-    }
-}
-
-/// A call on its way to a thread that ends before the call does.
-struct Lent(Call);
-
-// SAFETY: the slices behind the pointers are lent to the call, which waits for its threads; each thread has a part of
-// its own.
-unsafe impl Send for Lent {}
 
 /// Elements `start` and so many of a call that can be cut anywhere.
 fn piece(call: &Call, start: usize, count: usize) -> Call {
@@ -528,11 +428,27 @@ fn usual(kind: Kind) -> Algorithm {
 
 /// A forced algorithm is used or refused, not replaced. Refusing ends nothing: every rank refuses alike.
 #[inline]
-fn serves(algorithm: Algorithm, kind: Kind) -> Result<(), Error> {
-    if kind == Kind::Barrier || algorithm.serves(kind) {
+fn serves(algorithm: Algorithm, call: &Call, size: usize) -> Result<(), Error> {
+    if call.kind == Kind::Barrier {
         return Ok(());
     }
-    Err(Error::new(Cause::Usage, "", format!("{algorithm} cannot do {}", kind.name())))
+    if !algorithm.serves(call.kind) {
+        return Err(cannot(algorithm, call.kind.name()));
+    }
+    if algorithm == Algorithm::OneShot && !divisible(call.kind) && !Direct::fits(call, size) {
+        return Err(cannot(algorithm, &format!("{} of more than {SMALL} bytes in all", call.kind.name())));
+    }
+    Ok(())
+}
+
+#[cold]
+fn cannot(algorithm: Algorithm, what: &str) -> Error {
+    Error::new(Cause::Usage, "", format!("{algorithm} cannot do {what}"))
+}
+
+/// Whether a call can be cut anywhere.
+fn divisible(kind: Kind) -> bool {
+    matches!(kind, Kind::AllReduce | Kind::Reduce | Kind::Broadcast | Kind::SendReceive { .. })
 }
 
 fn no_direct() -> Halt {

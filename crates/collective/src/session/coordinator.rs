@@ -87,7 +87,7 @@ impl Coordinator {
         first: Member,
         own: Socket,
     ) -> io::Result<Self> {
-        let mut crowd = Crowd::new(door, size, timeout)?;
+        let mut crowd = Crowd::new(door, timeout)?;
         let slot = Some(crowd.seat(own, 0)?);
         let mut seats: Vec<Option<Seat>> = (0..size).map(|_| None).collect();
         let seat =

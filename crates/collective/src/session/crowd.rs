@@ -72,8 +72,7 @@ pub(super) struct Crowd {
 }
 
 impl Crowd {
-    pub(super) fn new(door: Door, size: usize, timeout: Duration) -> io::Result<Self> {
-        allow_files(size);
+    pub(super) fn new(door: Door, timeout: Duration) -> io::Result<Self> {
         let epoll = epoll::create(CreateFlags::CLOEXEC)?;
         epoll::add(&epoll, door.listener(), EventData::new_u64(LISTENER), EventFlags::IN)?;
         Ok(Self {
@@ -294,7 +293,7 @@ impl Crowd {
 }
 
 /// Lets this process have a connection for every rank, as far as the system allows.
-fn allow_files(size: usize) {
+pub(crate) fn allow_files(size: usize) {
     let wanted = (size + STRANGERS + 256) as u64;
     let limit = getrlimit(Resource::Nofile);
     if limit.current.is_some_and(|it| it < wanted) {

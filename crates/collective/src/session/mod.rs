@@ -35,6 +35,7 @@ use monitor::Post;
 use verdict::seconds;
 use wire::{Answer, Claim, LARGEST_CARD, LARGEST_FRAME, LARGEST_SHARE, Request};
 
+pub(crate) use crowd::allow_files;
 pub use door::{Door, Meeting};
 pub(crate) use progress::{Kind, Progress};
 pub use token::Token;

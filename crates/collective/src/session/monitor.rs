@@ -128,6 +128,7 @@ impl Post {
         match (stage.is_empty(), place.inside()) {
             (true, true) => place.call(),
             (true, false) if place.serial() > 0 => format!("after {}", place.call()),
+            (true, false) => "before the first call".to_owned(),
             _ => stage,
         }
     }

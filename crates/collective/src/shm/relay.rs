@@ -149,6 +149,14 @@ fn connect(
     if let Some(error) = failure {
         return Err(refused("connect", error));
     }
+    // The name is for everybody to see; the key is not.
+    if !net::sockopt::socket_peercred(&fd).is_ok_and(|it| it.uid == rustix::process::geteuid()) {
+        return Err(Error::new(
+            Cause::Token,
+            STAGE,
+            "another user listens where the first rank of this host should",
+        ));
+    }
     let mut hello = [0_u8; HELLO];
     hello[..32].copy_from_slice(key);
     hello[32..].copy_from_slice(&u32::try_from(place).unwrap_or(u32::MAX).to_le_bytes());
@@ -230,5 +238,8 @@ fn ended(outcome: Outcome, watch: &Watch, late: &str) -> Result<(), Error> {
 }
 
 fn refused(what: &str, error: Errno) -> Error {
+    if matches!(error, Errno::CONNRESET | Errno::PIPE) {
+        return Error::new(Cause::Reset, STAGE, "a rank of this host hung up");
+    }
     Error::system(STAGE, what, error)
 }

@@ -36,7 +36,7 @@ impl Segment {
     ///
     /// With a folder, an unlinked file there is used in place of a memfd: where those are forbidden.
     pub(crate) fn create(len: usize, folder: Option<&Path>) -> Result<(Self, OwnedFd), Error> {
-        let len = len.max(1).next_multiple_of(PAGE);
+        let len = pages(len)?;
         let fd = match folder {
             Some(folder) => {
                 let flags = OFlags::TMPFILE | OFlags::RDWR | OFlags::CLOEXEC;
@@ -59,7 +59,7 @@ impl Segment {
 
     /// Maps what another rank made.
     pub(crate) fn open(fd: &OwnedFd, len: usize) -> Result<Self, Error> {
-        let len = len.max(1).next_multiple_of(PAGE);
+        let len = pages(len)?;
         let there = fs::fstat(fd).map_err(|it| refused(it, "fstat"))?.st_size;
         if usize::try_from(there).unwrap_or(0) < len {
             return Err(Error::new(
@@ -130,6 +130,11 @@ impl Drop for Segment {
         // made from a segment that is borrowed or counted.
         let _ = unsafe { mm::munmap(self.start.as_ptr().cast(), self.len) };
     }
+}
+
+/// Whole pages for so many bytes.
+fn pages(len: usize) -> Result<usize, Error> {
+    len.max(1).checked_next_multiple_of(PAGE).ok_or_else(|| out_of_memory(Errno::NOMEM, len, None))
 }
 
 fn refused(error: Errno, what: &str) -> Error {

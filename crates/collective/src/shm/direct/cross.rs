@@ -6,15 +6,12 @@ use super::super::desk::Desk;
 use super::{Trouble, ended};
 use crate::watch::Watch;
 
-/// What ranks try to read in each other, to learn whether they may.
-static BAIT: AtomicU64 = AtomicU64::new(0);
-
 /// The way into the private memory of all ranks.
 #[derive(Debug)]
 pub(super) struct Cross {
     pids: Vec<libc::pid_t>,
     /// Room to bring pieces of the others to, one piece a rank.
-    scratch: Vec<u8>,
+    scratch: Vec<u64>,
 }
 
 /// Bytes brought over at once: a piece of each rank stays in the cache until it is combined.
@@ -30,12 +27,15 @@ impl Cross {
         allowed: bool,
     ) -> Result<Option<Self>, Trouble> {
         let pids: Vec<libc::pid_t> = pids.iter().map(|it| libc::pid_t::try_from(*it).unwrap_or(-1)).collect();
-        let secret = u64::from(std::process::id()) << 32 | 0x706c_756d;
-        BAIT.store(secret, Ordering::SeqCst);
+        // What the others try to read here. It is random: a process of the same number in another container, or this
+        // one itself, does not have it there.
+        let mut secret = [0_u8; 8];
+        let random = rustix::rand::getrandom(&mut secret[..], rustix::rand::GetRandomFlags::empty());
+        let bait = Box::new(AtomicU64::new(u64::from_ne_bytes(secret)));
         let (address, content) = desks[place].bait();
-        content.store(secret, Ordering::Relaxed);
-        address.store(BAIT.as_ptr() as u64, Ordering::Release);
-        let mut reachable = allowed;
+        content.store(bait.load(Ordering::Relaxed), Ordering::Relaxed);
+        address.store(bait.as_ptr() as u64, Ordering::Release);
+        let mut reachable = allowed && random == Ok(8);
         for (peer, desk) in desks.iter().enumerate() {
             let (address, content) = desk.bait();
             ended(watch.until(|| address.load(Ordering::Acquire) != 0), peer)?;
@@ -54,13 +54,13 @@ impl Cross {
             ended(watch.until(|| desk.probe().load(Ordering::Acquire) != 0), peer)?;
             reachable &= desk.probe().load(Ordering::Acquire) == 2;
         }
-        let scratch = if reachable { vec![0; PIECE * pids.len()] } else { Vec::new() };
+        let scratch = if reachable { vec![0; PIECE / 8 * pids.len()] } else { Vec::new() };
         Ok(reachable.then_some(Self { pids, scratch }))
     }
 
     /// Room for a piece of `rank`.
     pub(super) fn room(&mut self, rank: usize) -> *mut u8 {
-        self.scratch[rank * PIECE..(rank + 1) * PIECE].as_mut_ptr()
+        self.scratch[rank * PIECE / 8..(rank + 1) * PIECE / 8].as_mut_ptr().cast()
     }
 
     /// Brings bytes of `rank` here.

@@ -13,12 +13,16 @@ mod twoshot;
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
+use std::time::{Duration, Instant};
 
 use super::desk::{Desk, Post, TURNS};
 use super::{SMALL, Segment};
 use crate::call::Call;
 use crate::watch::{Outcome, Watch};
 use cross::Cross;
+
+/// How long a rank whose call failed waits for those who may still write to its buffers.
+const LINGER: Duration = Duration::from_secs(1);
 
 /// Why a direct collective could not be finished.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -50,6 +54,14 @@ struct Registered {
     /// Its address in the owner's memory.
     there: u64,
     here: Segment,
+}
+
+impl Registered {
+    /// Whether so many bytes at an address of the owner's are within it.
+    fn holds(&self, address: u64, bytes: usize) -> bool {
+        let end = address.wrapping_sub(self.there).checked_add(bytes as u64);
+        end.is_some_and(|it| it <= self.here.len() as u64)
+    }
 }
 
 /// One rank's view of the memory of all ranks.
@@ -190,10 +202,23 @@ impl Direct {
         for (post, desk) in self.posts.iter_mut().zip(&self.desks) {
             *post = desk.read_post(turn);
         }
-        let registered = self.posts.iter().zip(&self.registered).all(|(post, table)| {
-            let known = |number: u32, address: u64| address == 0 || table.contains_key(&number);
-            known(post.send_segment, post.send) && known(post.receive_segment, post.receive)
-        });
+        let size = self.size();
+        let mut registered = true;
+        for (rank, (post, table)) in self.posts.iter().zip(&self.registered).enumerate() {
+            let buffers = [
+                (post.send_segment, post.send, call.gives(rank, size)),
+                (post.receive_segment, post.receive, call.takes(rank, size)),
+            ];
+            for (number, address, bytes) in buffers {
+                match table.get(&number) {
+                    _ if address == 0 => {}
+                    None => registered = false,
+                    Some(it) if it.holds(address, bytes) => {}
+                    // A call of another size, by chance with the same mark.
+                    Some(_) => return Err(Trouble::Mismatch(rank)),
+                }
+            }
+        }
         Ok(match (registered, &self.cross) {
             (true, _) => Reach::Registered,
             (false, Some(_)) => Reach::Cross,
@@ -202,10 +227,21 @@ impl Direct {
     }
 
     /// Waits until all ranks are through with the call: until then others may work on this rank's buffers.
-    fn part(&self) -> Result<(), Trouble> {
+    ///
+    /// After a failure too, for a while: those who live notice the end of the job and say that they are through. One that
+    /// is stopped in the middle of its work may go on later; nothing can be done about that.
+    fn part(&self, result: Result<(), Trouble>) -> Result<(), Trouble> {
         let turn = turn(self.serial);
         self.desks[self.place].done(turn).store(self.serial, Ordering::Release);
-        self.await_count(self.serial, |it| it.done(turn))
+        let result = result.and_then(|()| self.await_count(self.serial, |it| it.done(turn)));
+        if result.is_err() {
+            let until = Instant::now() + LINGER;
+            let through = || self.desks.iter().all(|it| it.done(turn).load(Ordering::Acquire) >= self.serial);
+            while !through() && Instant::now() < until {
+                std::thread::sleep(Duration::from_millis(1));
+            }
+        }
+        result
     }
 
     /// Whether a message is small enough for one shot.
@@ -216,6 +252,7 @@ impl Direct {
 
 /// The turn of a call.
 #[inline]
+#[expect(clippy::cast_possible_truncation, reason = "less than the number of turns")]
 fn turn(serial: u64) -> usize {
     (serial % TURNS as u64) as usize
 }

@@ -7,6 +7,9 @@ use crate::call::Call;
 use crate::kernel::{self, Store};
 use crate::schedule::Kind;
 
+/// Bytes that are moved without a look at the alarm.
+const STEP: usize = 16 << 20;
+
 /// One of a rank's two buffers.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Side {
@@ -16,7 +19,15 @@ enum Side {
 
 impl Direct {
     /// Runs a call whose buffers [`Direct::meet`] found reachable.
+    ///
+    /// Others work on this rank's buffers until they say that they are through, so it stays until then, whatever happens.
     pub(crate) fn two_shot(&mut self, call: &Call, reach: Reach) -> Result<(), Trouble> {
+        let result = self.work(call, reach);
+        self.part(result)
+    }
+
+    /// This rank's share of the work.
+    fn work(&mut self, call: &Call, reach: Reach) -> Result<(), Trouble> {
         let (place, size, part) = (self.place, self.size(), call.bytes());
         match call.kind {
             Kind::AllReduce => {
@@ -48,7 +59,7 @@ impl Direct {
             Kind::SendReceive { from, .. } => self.pull(call, reach, from, 0, 0, part)?,
             Kind::Barrier => {}
         }
-        self.part()
+        Ok(())
     }
 
     /// Whether so many bytes, written by each rank, are more than its caches keep.
@@ -64,8 +75,7 @@ impl Direct {
             Side::Receive => (post.receive_segment, post.receive),
         };
         match self.registered[rank].get(&number) {
-            // The owner's word is trusted no further than its segment goes: `meet` checked that the number is known,
-            // and an address outside of it would be a fault in the owner's own process first.
+            // `meet` has seen that the buffer lies within the segment.
             Some(it) => {
                 it.here.start().wrapping_add(usize::try_from(address.wrapping_sub(it.there)).unwrap_or(0))
             }
@@ -121,6 +131,10 @@ impl Direct {
         let mut result = Ok(());
         let mut done = range.start;
         while done < range.end && result.is_ok() {
+            if self.watch.alarm.is_raised() {
+                result = Err(Trouble::Alarm);
+                break;
+            }
             let count = (range.end - done).min(PIECE / element);
             let (offset, bytes) = (done * element, count * element);
             result = (|| {
@@ -158,6 +172,24 @@ impl Direct {
         result
     }
 
+    /// Moves many bytes in steps between which the end of the job is noticed.
+    fn in_steps(
+        &self,
+        bytes: usize,
+        mut step: impl FnMut(usize, usize) -> Result<(), Trouble>,
+    ) -> Result<(), Trouble> {
+        let mut done = 0;
+        while done < bytes {
+            if self.watch.alarm.is_raised() {
+                return Err(Trouble::Alarm);
+            }
+            let count = STEP.min(bytes - done);
+            step(done, count)?;
+            done += count;
+        }
+        Ok(())
+    }
+
     /// Writes this rank's data to a place in another's receive buffer.
     fn push(
         &self,
@@ -179,9 +211,10 @@ impl Direct {
                 unsafe { kernel::copy(into, call.send, bytes, store) };
                 Ok(())
             }
-            (_, Some(cross)) => {
-                cross.write(rank, self.posts[rank].receive.wrapping_add(offset as u64), call.send, bytes)
-            }
+            (_, Some(cross)) => self.in_steps(bytes, |done, count| {
+                let there = self.posts[rank].receive.wrapping_add((offset + done) as u64);
+                cross.write(rank, there, call.send.wrapping_add(done), count)
+            }),
             _ => Err(Trouble::Unreachable(rank, libc::EPERM)),
         }
     }
@@ -209,9 +242,10 @@ impl Direct {
                 unsafe { kernel::copy(into, from, bytes, store) };
                 Ok(())
             }
-            (_, Some(cross)) => {
-                cross.read(rank, self.posts[rank].send.wrapping_add(offset as u64), into, bytes)
-            }
+            (_, Some(cross)) => self.in_steps(bytes, |done, count| {
+                let there = self.posts[rank].send.wrapping_add((offset + done) as u64);
+                cross.read(rank, there, into.wrapping_add(done), count)
+            }),
             _ => Err(Trouble::Unreachable(rank, libc::EPERM)),
         }
     }

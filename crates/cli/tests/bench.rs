@@ -1,0 +1,245 @@
+//! `plumb bench` as a user runs it, where nothing goes wrong.
+
+#[expect(dead_code, reason = "other tests use the rest")]
+mod common;
+#[expect(dead_code, reason = "other tests use the rest")]
+mod job;
+
+use std::fs;
+use std::io::{BufRead as _, BufReader};
+use std::path::{Path, PathBuf};
+use std::process::Stdio;
+
+use common::{Answer, command, folder, plumb, root};
+use job::{ENDLESS, Job, LONG, SOON, free_port};
+use serde_json::Value;
+
+const COLLECTIVES: [&str; 9] = [
+    "all_reduce",
+    "all_gather",
+    "reduce_scatter",
+    "broadcast",
+    "reduce",
+    "alltoall",
+    "gather",
+    "scatter",
+    "sendrecv",
+];
+
+/// A short run with these flags.
+#[track_caller]
+fn bench(flags: &[&str]) -> Answer {
+    let answer = plumb(["bench", "all_reduce", "--ranks", "2", "-e", "4K", "-f", "8"].iter().chain(flags));
+    assert_eq!(answer.code, Some(0), "{answer:?}");
+    answer
+}
+
+fn json(path: &Path) -> Value {
+    serde_json::from_str(&fs::read_to_string(path).expect("a file")).expect("JSON")
+}
+
+fn text(path: &Path) -> &str {
+    path.to_str().expect("UTF-8")
+}
+
+#[test]
+fn every_collective_is_right() {
+    for collective in COLLECTIVES {
+        for transport in ["shm", "tcp"] {
+            let flags = ["--ranks", "3", "-b", "1", "-e", "100K", "-f", "37", "--transport", transport];
+            let answer = plumb(["bench", collective, "--format", "json"].iter().chain(&flags));
+            assert_eq!((answer.code, answer.stderr.as_str()), (Some(0), ""), "{collective} {transport}");
+            let json = answer.json();
+            assert_eq!(json["wrong"], 0, "{collective} {transport}");
+            assert_eq!((json["collective"].as_str(), json["ranks"].as_u64()), (Some(collective), Some(3)));
+            assert_eq!(json["results"].as_array().map(Vec::len), Some(4));
+        }
+    }
+}
+
+#[test]
+fn the_table_goes_to_stdout_and_the_rest_to_stderr() {
+    let answer = bench(&["-p", "1"]);
+    assert_eq!(answer.stderr, "note: -p of nccl-tests changes nothing here\n");
+    assert!(
+        answer.stdout.contains("# Out of bounds values : 0 OK\n# Avg bus bandwidth    : "),
+        "{}",
+        answer.stdout
+    );
+    let rows: Vec<&str> = answer.stdout.lines().filter(|it| it.contains("float")).collect();
+    let sizes: Vec<&str> = rows.iter().filter_map(|it| it.split_whitespace().next()).collect();
+    assert_eq!(sizes, ["8", "64", "512", "4096"]);
+    assert!(rows.iter().all(|it| it.split_whitespace().count() == 13), "{rows:?}");
+    // No terminal: no colour, no progress.
+    assert!(!answer.stdout.contains('\x1b') && !answer.stdout.contains('\r'));
+}
+
+#[test]
+fn colour_is_a_matter_of_choice() {
+    let coloured = |flags: &[&str], variable: Option<&str>| {
+        let mut command = command(["bench", "all_reduce", "--ranks", "2", "-e", "64"].iter().chain(flags));
+        command.envs(variable.map(|it| (it, "1")));
+        common::finish(command).stdout.contains('\x1b')
+    };
+    assert!(!coloured(&[], None));
+    assert!(!coloured(&[], Some("NO_COLOR")));
+    assert!(!coloured(&["--color", "never"], None));
+}
+
+#[test]
+fn nccl_tests_json_is_read_and_holds_no_environment() {
+    let folder = folder("bench_nccl_tests_json");
+    let path = folder.join("result.json");
+    let run = |path: &Path| {
+        let mut command =
+            command(["bench", "all_reduce", "--ranks", "2", "-e", "4K", "-f", "8", "-J", text(path)]);
+        command.env("AWS_SECRET_ACCESS_KEY", "hunter2").env("NCCL_DEBUG", "WARN");
+        let answer = common::finish(command);
+        assert_eq!(answer.code, Some(0), "{answer:?}");
+        answer
+    };
+    let answer = run(&path);
+    assert!(answer.stderr.contains("result.json"), "{}", answer.stderr);
+    let written = fs::read_to_string(&path).expect("the result");
+    assert!(!written.contains("hunter2") && !written.contains("AWS_SECRET"), "{written}");
+    let value = json(&path);
+    assert_eq!(value["results"].as_array().map(Vec::len), Some(4));
+    // A second run does not overwrite the first.
+    run(&path);
+    assert_eq!(fs::read_to_string(&path).expect("the first"), written);
+    assert!(folder.join("result.json.0").exists());
+    let doctor = plumb(["doctor", "--format", "json", text(&path)]);
+    assert!(doctor.json()["unread"].as_array().is_none_or(Vec::is_empty), "{}", doctor.stdout);
+    assert!(doctor.stdout.contains("all_reduce"), "{}", doctor.stdout);
+}
+
+#[test]
+fn the_answer_fits_the_schema() {
+    let schema = json(&root().join("docs/bench.schema.json"));
+    let validator = jsonschema::validator_for(&schema).expect("a schema");
+    for flags in
+        [&[][..], &["-d", "half", "-o", "max", "-I", "1", "-n", "5"], &["-c", "0", "-S", "1", "-N", "2"]]
+    {
+        let value = bench(&[&["--format", "json"], flags].concat()).json();
+        let errors: Vec<String> = validator.iter_errors(&value).map(|it| it.to_string()).collect();
+        assert_eq!(errors, Vec::<String>::new(), "{flags:?}");
+    }
+}
+
+#[test]
+fn each_format_has_its_file() {
+    let folder = folder("bench_formats");
+    let [result, plot] = ["result.json", "plot.svg"].map(|it| folder.join(it));
+    let answer =
+        bench(&["--format", "json", "--output", text(&result), "--format", "text", "--plot", text(&plot)]);
+    assert!(answer.stdout.contains("# Avg bus bandwidth"), "{}", answer.stdout);
+    assert_eq!(json(&result)["schema"], "plumb.bench/1");
+    let svg = fs::read_to_string(plot).expect("the plot");
+    assert!(svg.starts_with("<svg") && svg.trim_end().ends_with("</svg>"), "{svg}");
+}
+
+/// A result, and the same with all times multiplied.
+fn results(folder: &Path, factor: f64) -> [PathBuf; 2] {
+    let [old, new] = ["old.json", "new.json"].map(|it| folder.join(it));
+    let flags = ["-b", "64K", "-e", "1M", "-n", "200", "--format", "json", "--output", text(&old)];
+    let answer = plumb(["bench", "all_reduce", "--ranks", "2"].iter().chain(&flags));
+    assert_eq!(answer.code, Some(0), "{answer:?}");
+    let mut value = json(&old);
+    for row in value["results"].as_array_mut().expect("rows") {
+        for place in ["out_of_place", "in_place"] {
+            for (name, it) in row[place].as_object_mut().expect("a measurement") {
+                if name.ends_with("_us") {
+                    multiply(it, factor);
+                }
+            }
+        }
+    }
+    fs::write(&new, value.to_string()).expect("a file");
+    [old, new]
+}
+
+fn multiply(value: &mut Value, factor: f64) {
+    match value {
+        Value::Array(all) => all.iter_mut().for_each(|it| multiply(it, factor)),
+        it => *it = (it.as_f64().expect("a time") * factor).into(),
+    }
+}
+
+#[test]
+fn comparing_tells_by_its_exit_code() {
+    let folder = folder("bench_compare");
+    // Three times as long is beyond what the busiest machine does to the samples of one run.
+    let [old, new] = results(&folder, 3.0);
+    let compare = |old: &Path, new: &Path| plumb(["bench", "--compare", text(old), text(new)]);
+    let same = compare(&old, &old);
+    assert_eq!((same.code, same.stderr.as_str()), (Some(0), ""));
+    assert!(same.stdout.starts_with("the same within noise in all 10 measurements"), "{}", same.stdout);
+    let slower = compare(&old, &new);
+    assert_eq!(slower.code, Some(1), "{}", slower.stdout);
+    assert!(slower.stdout.starts_with("slower in "), "{}", slower.stdout);
+    assert_eq!(compare(&new, &old).code, Some(0), "faster is no failure");
+    let broken = folder.join("broken.json");
+    for content in ["", "{", "[]", "{}", "{\"schema\": \"plumb.bench/9\"}", "{\"schema\": \"plumb.bench/1\"}"]
+    {
+        fs::write(&broken, content).expect("a file");
+        let answer = compare(&old, &broken);
+        assert_eq!((answer.code, answer.stdout.as_str()), (Some(2), ""), "{content}");
+        assert!(answer.stderr.contains("broken.json: "), "{}", answer.stderr);
+    }
+}
+
+/// The doctor's answer about the logs of two ranks, each with its own idea of the host.
+fn diagnosed(test: &str, hosts: [&str; 2]) -> Answer {
+    let log = folder(test).join("log");
+    let port = free_port();
+    let arguments = ["bench", "all_reduce", "-e", "1M", "--log", text(&log)];
+    let ranks = [0, 1].map(|it| Job::rank_with(it, 2, port, &arguments, &[("PLUMB_HOSTID", hosts[it])]));
+    for rank in ranks {
+        rank.end(LONG).succeeded();
+    }
+    let other = log.with_file_name("log.1");
+    let answer = plumb(["doctor", "--format", "json", text(&log), text(&other)]);
+    let text = plumb(["doctor", text(&log), text(&other)]);
+    assert!(!text.stdout.contains("not understood"), "{}", text.stdout);
+    answer
+}
+
+#[test]
+fn the_doctor_reads_its_logs() {
+    let near = diagnosed("bench_log_near", ["a", "a"]);
+    let far = diagnosed("bench_log_far", ["a", "b"]);
+    let verdict = |it: &Answer| it.json()["verdict"]["text"].as_str().expect("a verdict").to_lowercase();
+    assert!(verdict(&near).contains("shared memory"), "{}", verdict(&near));
+    assert!(verdict(&far).contains("socket") || verdict(&far).contains("tcp"), "{}", verdict(&far));
+    assert!(!verdict(&far).contains("shared memory"), "{}", verdict(&far));
+}
+
+#[test]
+fn whoever_has_read_enough_ends_it() {
+    let mut command = command(ENDLESS.iter().chain(&["--ranks", "3"]));
+    let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("plumb");
+    let mut first = String::new();
+    // Reads a line and closes the pipe, as `head -1` does.
+    BufReader::new(child.stdout.take().expect("piped")).read_line(&mut first).expect("a line");
+    let output = child.wait_with_output().expect("its end");
+    assert!(first.starts_with("# "), "{first}");
+    assert_eq!((output.status.code(), output.stderr.as_slice()), (Some(0), &b""[..]));
+}
+
+#[test]
+fn a_full_disk_is_told() {
+    let full = fs::OpenOptions::new().write(true).open("/dev/full").expect("/dev/full");
+    let mut command = command(["bench", "all_reduce", "--ranks", "2", "-e", "8"]);
+    let output = command.stdout(full).output().expect("plumb");
+    let stderr = String::from_utf8(output.stderr).expect("UTF-8");
+    assert_eq!(
+        (output.status.code(), stderr.as_str()),
+        (Some(2), "error: No space left on device (os error 28)\n")
+    );
+}
+
+#[test]
+fn one_rank_alone_works() {
+    let job = Job::start(["bench", "all_reduce", "--ranks", "1", "-e", "1K"], &[]);
+    job.end(SOON).succeeded();
+}

@@ -1,0 +1,115 @@
+//! Calls by messages: a schedule, run over the streams of one channel or several.
+
+use std::sync::Arc;
+
+use super::wires::Wires;
+use super::{Engine, Halt, cannot, divisible, piece};
+use crate::Algorithm;
+use crate::call::Call;
+use crate::executor::{Executor, Memory, Stopped};
+use crate::schedule::{CHUNK, Schedule, Shape, Space};
+use crate::watch::Watch;
+
+/// Schedules kept for calls that come again.
+const KEPT: usize = 32;
+/// Bytes from which a call is divided among channels.
+const DIVIDED: usize = 1 << 20;
+
+/// One channel: its streams and what runs schedules over them. Belongs to one thread at a time.
+#[derive(Debug)]
+pub(super) struct Channel {
+    pub(super) wires: Wires,
+    pub(super) executor: Executor,
+}
+
+impl Engine {
+    /// Runs a call over the streams, on as many channels as it is worth.
+    pub(super) fn messages(&mut self, call: &Call, algorithm: Algorithm) -> Result<(), Halt> {
+        let parts = if divisible(call.kind) && call.bytes() >= DIVIDED { self.channels.len() } else { 1 };
+        let each = call.count.div_ceil(parts);
+        let mut work = Vec::with_capacity(parts);
+        for part in 0..parts {
+            let start = (part * each).min(call.count);
+            let call = piece(call, start, each.min(call.count - start));
+            let schedule = self.schedule(&call, algorithm)?;
+            self.connect(part, &schedule)?;
+            work.push((call, schedule));
+        }
+        let watch = &self.watch;
+        let mut pairs = self.channels.iter_mut().zip(&work);
+        let Some((first, (call, schedule))) = pairs.next() else { return Ok(()) };
+        if parts == 1 {
+            return Ok(first.run(call, schedule, watch)?);
+        }
+        let results: Vec<Result<(), Stopped>> = std::thread::scope(|scope| {
+            let others: Vec<_> = pairs
+                .map(|(channel, (call, schedule))| {
+                    let call = Lent(*call);
+                    scope.spawn(move || {
+                        let call = call;
+                        channel.run(&call.0, schedule, watch)
+                    })
+                })
+                .collect();
+            let mut results = vec![first.run(call, schedule, watch)];
+            results.extend(others.into_iter().map(|it| it.join().unwrap_or(Err(Stopped::Alarm))));
+            results
+        });
+        results.into_iter().collect::<Result<(), Stopped>>()?;
+        Ok(())
+    }
+
+    /// The schedule of a call, made now or kept from before.
+    fn schedule(&mut self, call: &Call, algorithm: Algorithm) -> Result<Arc<Schedule>, Halt> {
+        let shape = Shape {
+            kind: call.kind,
+            algorithm,
+            rank: self.rank(),
+            root: call.root,
+            count: call.count,
+            width: call.data.size(),
+            chunk: CHUNK,
+        };
+        if let Some((_, schedule)) = self.schedules.iter().rev().find(|(it, _)| *it == shape) {
+            return Ok(Arc::clone(schedule));
+        }
+        let Some(schedule) = Schedule::new(&shape, &self.layout) else {
+            return Err(Halt::Refused(cannot(algorithm, call.kind.name())));
+        };
+        let schedule = Arc::new(schedule);
+        if self.schedules.len() == KEPT {
+            self.schedules.remove(0);
+        }
+        self.schedules.push((shape, Arc::clone(&schedule)));
+        Ok(schedule)
+    }
+
+    /// Makes the connections that a schedule needs and that are not there yet.
+    fn connect(&mut self, channel: usize, schedule: &Schedule) -> Result<(), Halt> {
+        let Some(network) = &mut self.network else { return Ok(()) };
+        let Some(channel) = self.channels.get_mut(channel) else { return Ok(()) };
+        let missing = channel.wires.missing(schedule);
+        if missing.is_empty() {
+            return Ok(());
+        }
+        let Some(streams) = channel.wires.streams() else { return Ok(()) };
+        network.connect(streams, &missing, &self.watch).map_err(Halt::Error)
+    }
+}
+
+impl Channel {
+    fn run(&mut self, call: &Call, schedule: &Schedule, watch: &Watch) -> Result<(), Stopped> {
+        let lengths = (schedule.needs(Space::Send), schedule.needs(Space::Receive));
+        // SAFETY: the caller lends both buffers for the call, as long as its schedule needs, which was made from the
+        // same call.
+        let memory = unsafe { Memory::raw((call.send, lengths.0), (call.receive, lengths.1)) };
+        self.executor.run(schedule, memory, (call.data, call.operation), &mut self.wires, watch)
+    }
+}
+
+/// A call on its way to a thread that ends before the call does.
+struct Lent(Call);
+
+// SAFETY: the slices behind the pointers are lent to the call, which waits for its threads; each thread has a part of
+// its own.
+unsafe impl Send for Lent {}
