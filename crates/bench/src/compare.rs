@@ -37,29 +37,80 @@ pub struct Change {
 
 /// Changes below this are not worth telling: two runs of the same differ by as much.
 const SMALLEST: f64 = 0.05;
+/// The same in microseconds: where memory lies and how fast the clock runs change short calls by as much.
+const SHORTEST: f64 = 0.5;
 /// The same where there are too few samples to see how they vary.
 const UNSAMPLED: f64 = 0.1;
 /// Fewer samples show no variation.
 const FEWEST: usize = 5;
 /// How often chance alone may give a difference, over all comparisons made together.
 const CHANCE: f64 = 0.01;
+/// Calls below so many microseconds drift in another way than those above.
+const SHORT: f64 = 10.0;
+/// So many times its usual size, drift is no longer drift.
+const DRIFTS: f64 = 3.0;
+/// Sizes between neighbours that show how much there is.
+const NEIGHBOURS: usize = 4;
 
-/// Compares times of a call, old and new, as one of so many comparisons.
+/// How much two runs differ by the moment at which each size was measured, which the samples of one size, all of the same
+/// moment, do not show.
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
+pub struct Drift {
+    short: f64,
+    long: f64,
+}
+
+impl Drift {
+    /// From medians in microseconds, old and new, of one series of sizes after the other.
+    ///
+    /// What changed for a reason changed neighbours alike, so drift is how far a size is from the middle of its neighbours;
+    /// by the median, so that a step or a few real changes do not count.
+    pub fn between(series: &[Vec<(f64, f64)>]) -> Self {
+        let mut apart: Vec<(bool, f64)> = Vec::new();
+        for medians in series {
+            let known = medians.iter().filter(|it| it.0 > 0.0 && it.1 > 0.0);
+            let logs: Vec<(f64, f64)> = known.map(|it| (it.0, (it.1 / it.0).ln())).collect();
+            apart.extend(
+                logs.windows(3)
+                    .map(|it| (it[1].0 < SHORT, (it[1].1 - f64::midpoint(it[0].1, it[2].1)).abs())),
+            );
+        }
+        let usual = |wanted: &dyn Fn(bool) -> bool| {
+            let all: Vec<f64> = apart.iter().filter(|it| wanted(it.0)).map(|it| it.1).collect();
+            // From the median of absolute values to a standard deviation, and from three sizes to one.
+            (all.len() >= NEIGHBOURS).then(|| 1.4826 * median(&all) / 1.5_f64.sqrt())
+        };
+        let all = usual(&|_| true).unwrap_or(0.0);
+        Self { short: usual(&|it| it).unwrap_or(all), long: usual(&|it| !it).unwrap_or(all) }
+    }
+
+    fn of(self, time: f64) -> f64 {
+        DRIFTS * if time < SHORT { self.short } else { self.long }
+    }
+}
+
+/// Compares times of a call in microseconds, old and new, as one of so many comparisons.
 ///
 /// A change counts if it is larger than what the samples of one run vary by (half of the distance from p10 to p90, of the
-/// wider run) and if chance would rarely give it (Mann and Whitney's test).
-pub fn change(old: &[f64], new: &[f64], comparisons: usize) -> Change {
+/// wider run), than what short calls vary by, and than drift; if p10 changed as far as the median did; and if chance would
+/// rarely give it (Mann and Whitney's test).
+pub fn change(old: &[f64], new: &[f64], comparisons: usize, drift: Drift) -> Change {
     let (before, after) = (median(old), median(new));
     let ratio = if before > 0.0 { after / before } else { 1.0 };
     let sampled = old.len() >= FEWEST && new.len() >= FEWEST;
-    let noise = if sampled { [old, new].map(spread).into_iter().fold(SMALLEST, f64::max) } else { UNSAMPLED };
+    let seen = if sampled { [old, new].map(spread).into_iter().fold(SMALLEST, f64::max) } else { UNSAMPLED };
+    let shortest = before.min(after);
+    let absolute = if shortest > 0.0 { SHORTEST / shortest } else { 0.0 };
+    let noise = seen.max(absolute).max(drift.of(before));
     let chance = CHANCE / crate::statistics::count(comparisons.max(1));
     // With few samples even sets without overlap are not rare enough for many comparisons: then that is asked for.
     let apart = !sampled || same_source(old, new) < chance.max(least(old.len(), new.len()));
     // As a factor, so that twice as fast and half as fast are equally far.
-    let far = ratio.max(1.0 / ratio) > 1.0 + noise;
+    let far = |ratio: f64| if ratio > 1.0 { ratio } else { -1.0 / ratio.max(f64::MIN_POSITIVE) };
+    let low = quantile(new, 0.1) / quantile(old, 0.1).max(f64::MIN_POSITIVE);
+    let both = if ratio > 1.0 { far(ratio).min(far(low)) } else { -far(ratio).max(far(low)) };
     let verdict = match ratio > 1.0 {
-        _ if !apart || !far => Verdict::Same,
+        _ if !apart || both <= 1.0 + noise => Verdict::Same,
         true => Verdict::Slower,
         false => Verdict::Faster,
     };
@@ -81,35 +132,85 @@ fn least(n: usize, m: usize) -> f64 {
 
 #[cfg(test)]
 mod tests {
-    use super::{Verdict, change};
+    use super::{Drift, Verdict, change};
 
     fn samples(middle: f64, spread: f64) -> Vec<f64> {
         (0..20).map(|it| middle * (1.0 + spread * (f64::from(it * 7 % 20) / 10.0 - 0.95))).collect()
     }
 
     fn check(old: (f64, f64), new: (f64, f64)) -> Verdict {
-        change(&samples(old.0, old.1), &samples(new.0, new.1), 48).verdict
+        change(&samples(old.0, old.1), &samples(new.0, new.1), 48, Drift::default()).verdict
     }
 
     #[test]
     fn changes_within_noise_are_none() {
-        assert_eq!(check((1.0, 0.02), (1.03, 0.02)), Verdict::Same);
-        assert_eq!(check((1.0, 0.5), (1.2, 0.5)), Verdict::Same);
-        assert_eq!(check((1.0, 0.1), (1.0, 0.1)), Verdict::Same);
+        assert_eq!(check((100.0, 0.02), (103.0, 0.02)), Verdict::Same);
+        assert_eq!(check((100.0, 0.5), (120.0, 0.5)), Verdict::Same);
+        assert_eq!(check((100.0, 0.1), (100.0, 0.1)), Verdict::Same);
     }
 
     #[test]
     fn changes_beyond_it_are_told() {
-        assert_eq!(check((1.0, 0.02), (1.1, 0.02)), Verdict::Slower);
-        assert_eq!(check((1.0, 0.02), (0.8, 0.05)), Verdict::Faster);
-        assert_eq!(check((1.0, 0.3), (3.0, 0.3)), Verdict::Slower);
+        assert_eq!(check((100.0, 0.02), (110.0, 0.02)), Verdict::Slower);
+        assert_eq!(check((100.0, 0.02), (80.0, 0.05)), Verdict::Faster);
+        assert_eq!(check((100.0, 0.3), (300.0, 0.3)), Verdict::Slower);
+    }
+
+    #[test]
+    fn short_calls_vary_by_a_part_of_a_microsecond() {
+        assert_eq!(check((1.0, 0.02), (1.28, 0.02)), Verdict::Same);
+        assert_eq!(check((1.28, 0.02), (1.0, 0.02)), Verdict::Same);
+        assert_eq!(check((1.0, 0.02), (2.0, 0.02)), Verdict::Slower);
+    }
+
+    #[test]
+    fn the_fast_samples_must_change_too() {
+        // More than half of the new samples met something else on the machine.
+        let old = samples(100.0, 0.02);
+        let new: Vec<f64> =
+            old.iter().enumerate().map(|(i, it)| if i % 3 == 0 { *it } else { it * 1.5 }).collect();
+        assert_eq!(change(&old, &new, 1, Drift::default()).verdict, Verdict::Same);
     }
 
     #[test]
     fn without_samples_only_large_changes_are_told() {
-        assert_eq!(change(&[1.0], &[1.08], 1).verdict, Verdict::Same);
-        assert_eq!(change(&[1.0], &[1.2], 1).verdict, Verdict::Slower);
-        assert_eq!(change(&[1.0; 5], &[1.2, 1.21, 1.22, 1.23, 1.24], 100).verdict, Verdict::Slower);
-        assert_eq!(change(&[], &[1.0], 1).verdict, Verdict::Same);
+        let verdict = |old: &[f64], new: &[f64], all| change(old, new, all, Drift::default()).verdict;
+        assert_eq!(verdict(&[100.0], &[108.0], 1), Verdict::Same);
+        assert_eq!(verdict(&[100.0], &[120.0], 1), Verdict::Slower);
+        assert_eq!(verdict(&[100.0; 5], &[120.0, 121.0, 122.0, 123.0, 124.0], 100), Verdict::Slower);
+        assert_eq!(verdict(&[], &[100.0], 1), Verdict::Same);
+        assert_eq!(verdict(&[0.0; 5], &[0.0; 5], 1), Verdict::Same);
+    }
+
+    /// Sizes from 20 us on, each new time its old one multiplied.
+    fn series(factors: &[f64]) -> Vec<(f64, f64)> {
+        let mut old = 10.0;
+        let next = |it: &f64| {
+            old *= 2.0;
+            (old, old * it)
+        };
+        factors.iter().map(next).collect()
+    }
+
+    #[test]
+    fn neighbours_that_disagree_are_drift() {
+        let verdict = |factors: &[f64], at: usize| {
+            let all = series(factors);
+            let drift = Drift::between(std::slice::from_ref(&all));
+            change(&samples(all[at].0, 0.02), &samples(all[at].1, 0.02), all.len(), drift).verdict
+        };
+        let restless = [1.2, 0.85, 1.3, 0.9, 1.15, 0.8, 1.28, 0.9];
+        assert_eq!(verdict(&restless, 2), Verdict::Same);
+        // What all or a part of the sizes have in common is none, and one change among quiet neighbours is none.
+        assert_eq!(verdict(&[1.3; 8], 3), Verdict::Slower);
+        assert_eq!(verdict(&[1.0, 1.0, 1.0, 1.0, 1.3, 1.3, 1.3, 1.3], 5), Verdict::Slower);
+        assert_eq!(verdict(&[1.0, 1.0, 1.0, 1.0, 1.3, 1.0, 1.0, 1.0, 1.0, 1.0], 4), Verdict::Slower);
+        assert_eq!(verdict(&[1.0, 1.0, 1.3], 2), Verdict::Slower, "too few to see drift");
+    }
+
+    #[test]
+    fn times_that_cannot_be_are_no_drift() {
+        let broken = vec![(0.0, 1.0), (1.0, 0.0), (-1.0, 2.0), (1.0, 1.0)];
+        assert_eq!(Drift::between(&[broken, Vec::new()]), Drift::default());
     }
 }

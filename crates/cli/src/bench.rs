@@ -175,3 +175,13 @@ fn failed(reason: &dyn std::fmt::Display) -> u8 {
 fn code(wrong: bool) -> u8 {
     if wrong { FINDINGS } else { CLEAN }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::code;
+
+    #[test]
+    fn one_wrong_element_is_an_exit_code() {
+        assert_eq!([code(false), code(true)], [0, 1]);
+    }
+}

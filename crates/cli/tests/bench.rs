@@ -109,8 +109,11 @@ fn nccl_tests_json_is_read_and_holds_no_environment() {
     assert_eq!(fs::read_to_string(&path).expect("the first"), written);
     assert!(folder.join("result.json.0").exists());
     let doctor = plumb(["doctor", "--format", "json", text(&path)]);
-    assert!(doctor.json()["unread"].as_array().is_none_or(Vec::is_empty), "{}", doctor.stdout);
-    assert!(doctor.stdout.contains("all_reduce"), "{}", doctor.stdout);
+    let input = &doctor.json()["inputs"][0];
+    assert_eq!((&input["kind"], &input["understood"]), (&"nccl-tests".into(), &input["lines"]), "{input}");
+    assert!(input["lines"].as_u64().is_some_and(|it| it > 10), "{input}");
+    let told = plumb(["doctor", text(&path)]).stdout;
+    assert!(told.contains("measured all_reduce_perf on 2 GPUs: 4 rows"), "{told}");
 }
 
 #[test]
@@ -199,8 +202,13 @@ fn diagnosed(test: &str, hosts: [&str; 2]) -> Answer {
     }
     let other = log.with_file_name("log.1");
     let answer = plumb(["doctor", "--format", "json", text(&log), text(&other)]);
-    let text = plumb(["doctor", text(&log), text(&other)]);
-    assert!(!text.stdout.contains("not understood"), "{}", text.stdout);
+    for (path, input) in [&log, &other].into_iter().zip(answer.json()["inputs"].as_array().expect("inputs")) {
+        // Of its lines only the choice of algorithms is no line of NCCL.
+        let written = fs::read_to_string(path).expect("a log");
+        let own = written.lines().filter(|it| it.contains(" NCCL INFO plumb: ")).count() as u64;
+        let unread = input["lines"].as_u64().zip(input["understood"].as_u64()).map(|(all, read)| all - read);
+        assert_eq!((input["kind"].as_str(), unread), (Some("nccl-log"), Some(own)), "{written}");
+    }
     answer
 }
 

@@ -200,7 +200,9 @@ fn two_ranks_with_one_number_are_told() {
     let ends = twins.map(|it| it.end(SOON));
     let taken = |it: &&job::End| it.stderr.contains(": refused this rank: rank 1 is taken by process ");
     assert_eq!(ends.iter().filter(taken).count(), 1, "{ends:?}");
-    ends.iter().for_each(|it| it.failed_with(&["rank", "(rendezvous)"]));
+    for end in &ends {
+        end.failed_with(&["rank", "(rendezvous)"]);
+    }
     first.end(SOON).failed_with(&["rank 2: never arrived", "rank 1 is taken by process"]);
 }
 

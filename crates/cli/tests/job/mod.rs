@@ -21,12 +21,15 @@ pub(crate) const LONG: Duration = Duration::from_secs(120);
 pub(crate) const ENDLESS: [&str; 10] =
     ["bench", "all_reduce", "-b", "64K", "-e", "64K", "-n", "50", "-N", "0"];
 
+/// What came over a pipe so far, and the thread that reads it.
+type Said = (Arc<Mutex<Vec<u8>>>, Option<JoinHandle<()>>);
+
 /// A process that was started, with what it says.
 pub(crate) struct Job {
     child: Child,
     /// A variable that all its descendants have.
     mark: String,
-    said: [(Arc<Mutex<Vec<u8>>>, Option<JoinHandle<()>>); 2],
+    said: [Said; 2],
 }
 
 /// How it ended.
@@ -228,7 +231,7 @@ fn state(pid: u32) -> Option<char> {
     stat.rsplit_once(')')?.1.trim_start().chars().next()
 }
 
-fn collect(mut from: impl Read + Send + 'static) -> (Arc<Mutex<Vec<u8>>>, Option<JoinHandle<()>>) {
+fn collect(mut from: impl Read + Send + 'static) -> Said {
     let all = Arc::new(Mutex::new(Vec::new()));
     let into = Arc::clone(&all);
     let thread = std::thread::spawn(move || {

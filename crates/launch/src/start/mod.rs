@@ -143,8 +143,13 @@ fn look_after(
     let mut next = Next::Nothing;
     loop {
         if let Some(failure) = family.reap() {
-            if outcome.failure.is_none() {
-                outcome.failure = Some(failure);
+            // A rank that is killed may take longer to end than those who noticed. Once we send signals they say nothing.
+            let ours = matches!(next, Next::Kill(_)) || outcome.interrupted.is_some();
+            let killed = matches!(failure.1, Ending::Signal(_)) && !ours;
+            match outcome.failure {
+                Some((_, Ending::Signal(_))) => {}
+                Some((_, Ending::Code(_))) if !killed => {}
+                _ => outcome.failure = Some(failure),
             }
             if matches!(next, Next::Nothing) {
                 next = Next::Ask(Instant::now() + plan.grace);

@@ -133,6 +133,18 @@ pub fn compare(old: &Bench, new: &Bench) -> Result<Comparison, String> {
     if pairs.is_empty() {
         return Err("they have no size, type and operation in common".to_owned());
     }
+    // Sizes of one kind follow each other, as they were measured.
+    let mut series: Vec<(_, Vec<(f64, f64)>)> = Vec::new();
+    for (row, in_place, old, new) in &pairs {
+        let kind = (row.series(), *in_place);
+        let medians = (bench::statistics::median(old), bench::statistics::median(new));
+        match series.iter_mut().find(|it| it.0 == kind) {
+            Some((_, all)) => all.push(medians),
+            None => series.push((kind, vec![medians])),
+        }
+    }
+    let series: Vec<Vec<(f64, f64)>> = series.into_iter().map(|it| it.1).collect();
+    let drift = bench::Drift::between(&series);
     let lines: Vec<Line> = pairs
         .iter()
         .map(|(row, in_place, old, new)| Line {
@@ -145,7 +157,7 @@ pub fn compare(old: &Bench, new: &Bench) -> Result<Comparison, String> {
             in_place: *in_place,
             old_us: bench::statistics::median(old),
             new_us: bench::statistics::median(new),
-            change: bench::change(old, new, pairs.len()),
+            change: bench::change(old, new, pairs.len(), drift),
         })
         .collect();
     let missing = |a: &Bench, b: &Bench| {
