@@ -49,7 +49,17 @@ pub(crate) fn run(args: &Bench, colour: Colour, out: &mut impl Write) -> io::Res
         // Said once, not by every rank.
         note(args);
         return Ok(match launch::start(&start) {
-            Ok(it) => it.code(),
+            Ok(it) => {
+                // Ranks that fail tell why; those that a signal ends cannot.
+                match (it.interrupted, &it.failure) {
+                    (Some(_), _) => complain("error: interrupted"),
+                    (None, Some((rank, launch::Ending::Signal(number)))) if start.ranks == 1 => {
+                        complain(&format!("error: rank {rank} was ended by signal {number}"));
+                    }
+                    _ => {}
+                }
+                it.code()
+            }
             Err(error) => failed(&error),
         });
     }
@@ -96,10 +106,21 @@ fn rank(args: &Bench, plan: &Plan, place: Place, colour: Colour, out: &mut impl 
         Ok((_, Err(error))) => return Err(error),
         Err(failure) => failed(&failure),
     };
-    if let Some(folder) = folder.filter(|_| code == CLEAN || number > 0) {
-        let _ = std::fs::remove_dir_all(folder);
+    match folder {
+        // Rank 0's is of use to whoever looks for the reason.
+        Some(folder) if code != CLEAN && number == 0 && has_files(&folder) => {
+            complain(&format!("note: NCCL's log is in {}", folder.display()));
+        }
+        Some(folder) => {
+            let _ = std::fs::remove_dir_all(folder);
+        }
+        None => {}
     }
     Ok(code)
+}
+
+fn has_files(folder: &std::path::Path) -> bool {
+    std::fs::read_dir(folder).is_ok_and(|mut it| it.next().is_some())
 }
 
 /// Runs it on all ranks, as long as the answer can be written: second is whether it could.
@@ -130,22 +151,33 @@ fn engine(args: &Bench, mut control: collective::Communicator, local: usize) -> 
         Kind::Host => false,
         Kind::Nccl => true,
         Kind::Auto => {
-            let here = u8::from(nccl::present(None).is_ok());
+            let here = u8::from(nccl::present(args.nccl_library.as_deref()).is_ok());
             control.share(&[here])?.iter().all(|it| it.as_slice() == [1])
         }
     };
     if !wanted {
         return Ok(Opened::Host(Box::new(Host::new(control, args.private))));
     }
-    let settings = nccl::Settings { local_rank: local, library: None, timeout: args.timeout() };
+    let settings = nccl::Settings { local_rank: local, library: args.nccl_library.clone(), timeout: args.timeout() };
     Nccl::open(control, &settings).map(|it| Opened::Nccl(Box::new(it)))
 }
 
 /// One rank a GPU, or one a core.
 fn usual(engine: Kind) -> usize {
     let cores = std::thread::available_parallelism().map_or(2, Into::into);
-    let gpus = if engine == Kind::Host { None } else { nccl::present(None).ok().map(|it| it.gpus) };
-    gpus.unwrap_or_else(|| cores.clamp(2, MOST))
+    let visible = std::env::var("CUDA_VISIBLE_DEVICES").ok();
+    match (engine, visible_of(launch::gpus(), visible.as_deref())) {
+        (Kind::Host, _) | (_, 0) => cores.clamp(2, MOST),
+        (_, gpus) => gpus,
+    }
+}
+
+/// GPUs that `CUDA_VISIBLE_DEVICES` leaves of those that are there.
+fn visible_of(gpus: usize, visible: Option<&str>) -> usize {
+    let Some(visible) = visible else { return gpus };
+    // What follows a number that is no device is not seen.
+    let named = visible.split(',').take_while(|it| !it.trim().is_empty() && !it.trim().starts_with('-'));
+    named.count().min(gpus)
 }
 
 /// Makes NCCL write its log into a folder of this process.

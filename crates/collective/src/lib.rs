@@ -17,6 +17,17 @@
 //! job.leave()?;
 //! # Ok::<(), collective::Error>(())
 //! ```
+//!
+//! # What to know
+//!
+//! - All ranks make the same calls in the same order. [`Cause::Usage`] refuses a call; any other error ends the job for all
+//!   ranks, and names the rank, host and stage it is about.
+//! - The first call of a collective is slow: the ways to do it are timed then. [`Options::algorithm`] forces one.
+//! - [`Communicator::buffer`] gives registered memory. Other slices go by cross-memory attach, or through shared memory
+//!   where that is forbidden.
+//! - The [`Token`] keeps strangers out who can connect. Nothing is encrypted.
+//! - Shared memory has no name: nothing is left behind. Linux only.
+//! - Parts of unequal length, groups within a job and calls that return before they are done are not there.
 
 mod buffer;
 mod call;

@@ -1,6 +1,10 @@
 //! Which way is fastest, from times that were measured on this job.
 
 use crate::Algorithm;
+use crate::shm::SMALL;
+
+/// Times that differ by less are taken for alike: they are measured once, and the next time it is the other way round.
+const ALIKE: f64 = 1.08;
 
 /// A way to run a call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -69,13 +73,28 @@ impl Times {
         last.map(|(size, seconds)| seconds + slope * (wanted - size))
     }
 
-    /// The fastest of some methods at a size.
+    /// Up to which size one shot is as good as working on registered buffers, which have to be told first.
+    ///
+    /// What is not much slower counts as good: private buffers would be told for nothing.
+    pub(crate) fn one_shot(&self) -> usize {
+        let mut upto = 0;
+        let mut bytes = 8;
+        while bytes <= SMALL {
+            let times = self.predict(Method::OneShot, bytes).zip(self.predict(Method::Registered, bytes));
+            if times.is_some_and(|(one, other)| one > 1.2 * other) {
+                break;
+            }
+            upto = bytes;
+            bytes *= 2;
+        }
+        upto
+    }
+
+    /// The fastest of some methods at a size; of several that are about as fast, the first.
     pub(crate) fn fastest(&self, methods: &[Method], bytes: usize) -> Option<Method> {
-        methods
-            .iter()
-            .filter_map(|it| Some((*it, self.predict(*it, bytes)?)))
-            .min_by(|one, other| one.1.total_cmp(&other.1))
-            .map(|(method, _)| method)
+        let times = || methods.iter().filter_map(|it| Some((*it, self.predict(*it, bytes)?)));
+        let least = times().map(|it| it.1).min_by(f64::total_cmp)?;
+        times().find(|it| it.1 <= ALIKE * least).map(|(method, _)| method)
     }
 
     /// The best methods of some for every size: up to so many bytes, this one.

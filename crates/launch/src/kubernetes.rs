@@ -100,8 +100,8 @@ fn per_node(variables: Variables<'_>) -> Result<usize, Error> {
     }
 }
 
-/// The GPUs whose device files are here.
-fn gpus() -> usize {
+/// The GPUs whose device files are here. The driver is not asked: it would start threads, and some launchers fork.
+pub fn gpus() -> usize {
     let Ok(files) = std::fs::read_dir("/dev") else { return 0 };
     let names = files.filter_map(|it| it.ok()?.file_name().into_string().ok());
     let number = |it: &str| it.strip_prefix("nvidia").is_some_and(|it| it.parse::<u32>().is_ok());

@@ -45,6 +45,7 @@ mod variables;
 pub use board::Board;
 pub use error::Error;
 pub use hostlist::expand;
+pub use kubernetes::gpus;
 pub use launcher::Launcher;
 pub use meeting::{Listen, Meeting, Met, Point};
 pub use place::Place;

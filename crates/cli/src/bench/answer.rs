@@ -86,7 +86,7 @@ impl<'a, W: Write> Answer<'a, W> {
         }
         match event {
             Event::Ready(devices) => {
-                self.cluster = self.expected(devices);
+                self.cluster = self.expected(engine, devices);
                 if self.live() {
                     let head =
                         Report::begun(self.plan.collective, self.config.clone(), (engine, version), devices);
@@ -122,9 +122,13 @@ impl<'a, W: Write> Answer<'a, W> {
     }
 
     /// The machines that were named, if the ranks fit them.
-    fn expected(&self, devices: &[::bench::Device]) -> Option<Cluster> {
+    fn expected(&self, engine: &str, devices: &[::bench::Device]) -> Option<Cluster> {
         let machines = &self.args.machines;
         if machines.instance.is_none() && machines.cluster.is_none() {
+            return None;
+        }
+        if engine != "nccl" {
+            complain("note: nothing is expected: what is normal is known of NCCL on GPUs, not of host memory");
             return None;
         }
         let mut hosts: Vec<&str> = devices.iter().map(|it| it.host.as_str()).collect();

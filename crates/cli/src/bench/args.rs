@@ -122,6 +122,10 @@ pub(crate) struct Bench {
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=64), help_heading = "Where and how")]
     channels: Option<u64>,
 
+    /// NCCL's file, where it is not in a usual place: libnccl.so.2.
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath, help_heading = "Where and how")]
+    pub(crate) nccl_library: Option<PathBuf>,
+
     /// Buffers that are not registered with the engine, as those of most programs.
     #[arg(long, help_heading = "Where and how")]
     pub(crate) private: bool,

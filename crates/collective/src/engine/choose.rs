@@ -16,7 +16,7 @@ const HUGE: [usize; 1] = [32 << 20];
 /// Seconds that no run may take; a size that would is not measured.
 const LONG: f64 = 0.05;
 /// Timed runs of a method at a size.
-const RUNS: usize = 5;
+const RUNS: usize = 9;
 /// The same at a size that takes milliseconds.
 const HUGE_RUNS: usize = 3;
 /// The largest size that ranges are made for; beyond it the last one holds.
@@ -147,13 +147,7 @@ impl Engine {
         let times = &self.choices.times[index(kind)];
         let mut choice = Choice::default();
         if self.direct.is_some() {
-            let shared = times.ranges(&[Method::OneShot, Method::Registered], SMALL);
-            choice.one_shot = match shared.first() {
-                // A barrier: nothing is larger than nothing.
-                None => SMALL,
-                Some((upto, Method::OneShot)) => (*upto).min(SMALL),
-                Some(_) => 0,
-            };
+            choice.one_shot = times.one_shot();
             let all = if kind == Kind::AllReduce { &[Method::Staged][..] } else { &by_messages };
             let crossing: Vec<Method> = [Method::Cross].iter().chain(all).copied().collect();
             choice.crossing = small_first(times, times.ranges(&crossing, LARGEST));
@@ -172,7 +166,8 @@ impl Engine {
     fn measure(&mut self, kind: Kind, methods: &[Method], sizes: &[usize], runs: usize) -> Result<(), Halt> {
         let largest = sizes.iter().copied().max().unwrap_or(0);
         let size = self.size();
-        let mut private = (vec![0_u8; largest], vec![0_u8; largest]);
+        // Written to: pages that never were are all the same one, and read too fast.
+        let mut private = (vec![1_u8; largest], vec![1_u8; largest]);
         let shared = if methods.contains(&Method::Registered) {
             let send = self.register_new(largest).map_err(Halt::Error)?;
             Some((send, self.register_new(largest).map_err(Halt::Error)?))
@@ -216,18 +211,18 @@ impl Engine {
                 if *method == Method::OneShot && !Direct::fits(&call, size) {
                     continue;
                 }
-                let mut best = f64::INFINITY;
+                let mut took = Vec::with_capacity(runs);
                 for run in 0..=runs {
                     let begin = Instant::now();
                     self.by(&call, *method)?;
-                    let took = begin.elapsed().as_secs_f64();
                     // The first finds cold memory and makes connections.
                     if run > 0 {
-                        best = best.min(took);
+                        took.push(begin.elapsed().as_secs_f64());
                     }
                 }
+                took.sort_by(f64::total_cmp);
                 row.push(*method);
-                told.extend(best.to_le_bytes());
+                told.extend(took[runs / 2].to_le_bytes());
             }
             let all = self.session.share(&told, "calibration").map_err(Halt::Error)?;
             let seconds: Vec<f64> = all

@@ -278,6 +278,9 @@ impl Engine {
                 ));
             }
         }
+        lines.push(format!(
+            "ncclCommInitRank comm {identity:#x} rank {rank} nranks {size} cudaDev {before} nvmlDev {before} busId 0 commId {identity:#x} - Init COMPLETE"
+        ));
         if let Some(algorithm) = self.algorithm {
             lines.push(format!("plumb: all by {algorithm}, as asked"));
         }

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 use std::io::Write as _;
 use std::os::fd::{AsFd as _, OwnedFd};
-use std::time::Instant;
+use std::time::{Duration, Instant};
 
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fs::{OFlags, fcntl_getfl, fcntl_setfl};
@@ -11,6 +11,9 @@ use rustix::io::Errno;
 
 use super::signals::Signals;
 use crate::Error;
+
+/// How long the ends of ranks may go unnoticed: another thread of this process may get the signal that tells of one.
+const LOOK: Duration = Duration::from_millis(250);
 
 /// Lines that are shown once.
 const ONCE: [&str; 3] = ["error:", "hint:", "warning:"];
@@ -53,14 +56,11 @@ impl Relay {
 
     /// Waits for signals or lines, and passes the lines on.
     pub(super) fn wait(&mut self, signals: &Signals, until: Option<Instant>) -> Result<(), Error> {
-        let left = until.map(|it| it.saturating_duration_since(Instant::now()));
-        let left = left.map(|it| Timespec {
-            tv_sec: it.as_secs().min(86_400).cast_signed(),
-            tv_nsec: it.subsec_nanos().into(),
-        });
+        let left = until.map_or(LOOK, |it| it.saturating_duration_since(Instant::now()).min(LOOK));
+        let left = Timespec { tv_sec: left.as_secs().cast_signed(), tv_nsec: left.subsec_nanos().into() };
         let mut files = vec![PollFd::from_borrowed_fd(signals.as_fd(), PollFlags::IN)];
         files.extend(self.ends.iter().map(|(it, _)| PollFd::new(it, PollFlags::IN)));
-        match poll(&mut files, left.as_ref()) {
+        match poll(&mut files, Some(&left)) {
             Ok(_) | Err(Errno::INTR) => {}
             Err(error) => return Err(Error::start("cannot wait for the ranks", error)),
         }

@@ -40,7 +40,9 @@ pub fn plot(bench: &Bench, braille: bool, out: &mut impl Write) -> io::Result<()
             }
         }
     }
-    writeln!(out, "\n  bus bandwidth (GB/s) by size")?;
+    // One rank has no bus.
+    let what = if bench.ranks > 1 { "bus bandwidth" } else { "bandwidth" };
+    writeln!(out, "\n  {what} (GB/s) by size")?;
     for line in 0..HEIGHT {
         let label = match line {
             0 => shown(top),

@@ -15,7 +15,7 @@ pub(super) struct Cross {
 }
 
 /// Bytes brought over at once: a piece of each rank stays in the cache until it is combined.
-pub(super) const PIECE: usize = 128 << 10;
+pub(super) const PIECE: usize = 256 << 10;
 
 impl Cross {
     /// Tries it with every rank, and uses it only if it works for all.

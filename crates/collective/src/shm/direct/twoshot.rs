@@ -129,6 +129,8 @@ impl Direct {
         }
         let Some(mut cross) = self.cross.take() else { return Err(Trouble::Unreachable(place, libc::EPERM)) };
         let mut result = Ok(());
+        let apart = matches!(*target, Target::All) && call.send != call.receive.cast_const();
+        let first = if apart { usize::from(place == 0) } else { usize::MAX };
         let mut done = range.start;
         while done < range.end && result.is_ok() {
             if self.watch.alarm.is_raised() {
@@ -143,7 +145,9 @@ impl Direct {
                     if rank == place {
                         self.from.push(call.send.wrapping_add(skip + offset));
                     } else {
-                        let room = cross.room(rank);
+                        // The first is brought where the result will be: one line less for the cache to fetch.
+                        let room =
+                            if rank == first { call.receive.wrapping_add(offset) } else { cross.room(rank) };
                         let there = self.posts[rank].send.wrapping_add((skip + offset) as u64);
                         cross.read(rank, there, room, bytes)?;
                         self.from.push(room.cast_const());
