@@ -158,7 +158,8 @@ fn engine(args: &Bench, mut control: collective::Communicator, local: usize) -> 
     if !wanted {
         return Ok(Opened::Host(Box::new(Host::new(control, args.private))));
     }
-    let settings = nccl::Settings { local_rank: local, library: args.nccl_library.clone(), timeout: args.timeout() };
+    let settings =
+        nccl::Settings { local_rank: local, library: args.nccl_library.clone(), timeout: args.timeout() };
     Nccl::open(control, &settings).map(|it| Opened::Nccl(Box::new(it)))
 }
 

@@ -128,7 +128,9 @@ impl<'a, W: Write> Answer<'a, W> {
             return None;
         }
         if engine != "nccl" {
-            complain("note: nothing is expected: what is normal is known of NCCL on GPUs, not of host memory");
+            complain(
+                "note: nothing is expected: what is normal is known of NCCL on GPUs, not of host memory",
+            );
             return None;
         }
         let mut hosts: Vec<&str> = devices.iter().map(|it| it.host.as_str()).collect();
