@@ -105,7 +105,9 @@ pub(crate) fn command(program: impl AsRef<std::ffi::OsStr>) -> Command {
         let names = std::env::vars_os().filter_map(|(name, _)| name.into_string().ok());
         names.filter(|name| prefixes.iter().any(|it| name.starts_with(it)) || name == "RANK").collect()
     });
-    let mut command = Command::new(program);
+    // Whoever started the tests may ignore signals, as nohup does; what is tested does not.
+    let mut command = Command::new("env");
+    command.arg("--default-signal=HUP,INT,TERM,TSTP").arg(program);
     OUTER.iter().for_each(|it| {
         command.env_remove(it);
     });
