@@ -294,7 +294,7 @@ fn an_interrupt_ends_all_ranks() {
         job.signal_group(name);
         let end = job.end(SOON);
         assert_eq!(end.code, Some(128 + number), "{end:?}");
-        assert_eq!(end.stderr, "", "whoever interrupts knows");
+        assert_eq!(end.stderr, "error: interrupted\n", "{end:?}");
     }
 }
 
