@@ -295,7 +295,8 @@ fn every_type(size: usize, setup: Setup) {
 
 fn every_size(size: usize, setup: Setup) {
     job(size, setup, |job| {
-        for count in COUNTS {
+        // Many ranks on few cores take their time: they leave out the largest.
+        for count in COUNTS.into_iter().filter(|it| size <= 4 || *it < 20_000) {
             for registered in [true, false] {
                 all_collectives::<f32>(job, count, Operation::Sum, registered);
             }

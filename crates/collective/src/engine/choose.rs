@@ -17,7 +17,7 @@ const HUGE: [usize; 1] = [32 << 20];
 const LONG: f64 = 0.05;
 /// Timed runs of a method at a size.
 const RUNS: usize = 9;
-/// The same at a size that takes milliseconds.
+/// The same where a run takes milliseconds.
 const HUGE_RUNS: usize = 3;
 /// The largest size that ranges are made for; beyond it the last one holds.
 const LARGEST: usize = 1 << 30;
@@ -134,7 +134,9 @@ impl Engine {
         }
         if kind != Kind::Barrier && methods.len() > 1 {
             if self.choices.extent[index(kind)] == Extent::Nothing {
-                self.measure(kind, &methods, &SIZES, RUNS)?;
+                // Where ranks wait for cores a run takes long; all ranks know whether they do.
+                let runs = if self.crowd.is_some() { HUGE_RUNS } else { RUNS };
+                self.measure(kind, &methods, &SIZES, runs)?;
             }
             let slow = 8.0 * self.choices.times[index(kind)].longest() > LONG;
             if extent == Extent::All && !slow {
