@@ -201,11 +201,11 @@ impl Engine {
     #[inline]
     pub(crate) fn run(&mut self, call: &Call) -> Result<(), Error> {
         self.intact()?;
-        if call.count == 0 && call.kind != Kind::Barrier {
-            return Ok(());
-        }
         if let Some(algorithm) = self.algorithm {
             serves(algorithm, call, self.size())?;
+        }
+        if call.count == 0 && call.kind != Kind::Barrier {
+            return Ok(());
         }
         self.session.progress().begin(call.kind.into(), call.bytes());
         let result = self.attempt(call);
