@@ -87,20 +87,16 @@ impl Figures {
     pub(crate) fn repeat(&mut self, effort: &Effort) -> io::Result<()> {
         let count = self.case.engines.len();
         let mut groups = Vec::new();
+        let mut failures = Vec::new();
         for engine in &self.case.engines {
-            groups.push(Group::start(engine, self.case.ranks).map_err(|it| it.to_string()));
+            // One after the other: several of them try out at their start what suits the machine.
+            let group = Group::start(engine, self.case.ranks).map_err(|it| it.to_string());
+            let group = group.and_then(|mut it| it.meet().map(|()| it));
+            groups.push(group.inspect_err(|it| failures.push(it.clone())).ok());
         }
-        for group in &mut groups {
-            if let Ok(it) = group
-                && let Err(failure) = it.meet()
-            {
-                *group = Err(failure);
-            }
+        for failure in failures {
+            self.note(&failure)?;
         }
-        for failure in groups.iter().filter_map(|it| it.as_ref().err()) {
-            self.note(failure)?;
-        }
-        let mut groups: Vec<_> = groups.into_iter().map(Result::ok).collect();
         self.limits.measure(&self.case)?;
         for bytes in self.sizes.clone() {
             if Some(&bytes) == self.sizes.last() {

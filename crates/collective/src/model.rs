@@ -122,7 +122,7 @@ pub(crate) fn pick(ranges: &[(usize, Method)], bytes: usize) -> Option<Method> {
 }
 
 #[expect(clippy::cast_precision_loss, reason = "sizes and times, not counts")]
-fn to_f64(bytes: usize) -> f64 {
+pub(crate) fn to_f64(bytes: usize) -> f64 {
     bytes as f64
 }
 

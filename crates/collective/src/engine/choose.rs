@@ -4,23 +4,41 @@ use std::time::Instant;
 
 use super::{Engine, Halt, usual};
 use crate::call::Call;
-use crate::model::{Method, Times, pick};
+use crate::model::{Method, Times, pick, to_f64};
 use crate::schedule::Kind;
 use crate::shm::{Direct, SMALL};
 use crate::{Algorithm, DataType, Operation};
 
 /// Sizes that are measured when a collective comes for the first time, until one takes too long.
 const SIZES: [usize; 7] = [64, 1 << 10, 8 << 10, 32 << 10, 256 << 10, 1 << 20, 4 << 20];
-/// The size that is measured when more than the largest of those comes: far beyond every cache.
-const HUGE: [usize; 1] = [32 << 20];
+/// What is measured when more than the largest of those comes: the last cache may keep it.
+const LARGE: usize = 16 << 20;
+/// What is measured when more than twice that comes: no cache keeps it.
+const HUGE: usize = 64 << 20;
 /// Seconds that no run may take; a size that would is not measured.
 const LONG: f64 = 0.05;
 /// Timed runs of a method at a size.
-const RUNS: usize = 9;
-/// The same where a run takes milliseconds.
-const HUGE_RUNS: usize = 3;
+const RUNS: Runs = Runs { rounds: 3, warm: 1, each: 3 };
+/// The same where ranks wait for cores or sizes are huge, and a run takes long.
+const FEW_RUNS: Runs = Runs { rounds: 1, warm: 1, each: 3 };
+/// The same in memory that is beyond a core's own cache. The last cache takes it in only when it was seen several times,
+/// and methods that write past it would throw it out in every round.
+const WARM_RUNS: Runs = Runs { rounds: 1, warm: 8, each: 5 };
+/// Bytes from which that matters.
+const CACHED: usize = 1 << 20;
+/// Bytes that a run should move, and the most calls it makes for that: a call of a few bytes is too short to time.
+const RUN: usize = 16 << 10;
+const CALLS: usize = 8;
 /// The largest size that ranges are made for; beyond it the last one holds.
 const LARGEST: usize = 1 << 30;
+
+/// How often to time: in every round each method has some runs to warm up, and some that count.
+#[derive(Debug, Clone, Copy)]
+struct Runs {
+    rounds: usize,
+    warm: usize,
+    each: usize,
+}
 
 /// What was decided for one collective.
 #[derive(Debug, Clone, Default)]
@@ -42,8 +60,10 @@ pub(super) enum Extent {
     Nothing,
     /// Up to the largest of the usual sizes.
     Usual,
+    /// And where the last cache matters.
+    Large,
     /// As far as it pays.
-    All,
+    Huge,
 }
 
 /// What was decided so far.
@@ -83,7 +103,11 @@ impl Choices {
 
     /// How far a size needs measuring that has not been done.
     pub(super) fn unknown(&self, kind: Kind, bytes: usize) -> Option<Extent> {
-        let wanted = if bytes > SIZES[SIZES.len() - 1] { Extent::All } else { Extent::Usual };
+        let wanted = match bytes {
+            _ if bytes > 2 * LARGE => Extent::Huge,
+            _ if bytes > SIZES[SIZES.len() - 1] => Extent::Large,
+            _ => Extent::Usual,
+        };
         (self.extent[index(kind)] < wanted).then_some(wanted)
     }
 
@@ -133,16 +157,18 @@ impl Engine {
             methods.extend(&by_messages);
         }
         if kind != Kind::Barrier && methods.len() > 1 {
-            if self.choices.extent[index(kind)] == Extent::Nothing {
-                // Where ranks wait for cores a run takes long; all ranks know whether they do.
-                let runs = if self.crowd.is_some() { HUGE_RUNS } else { RUNS };
-                self.measure(kind, &methods, &SIZES, runs)?;
+            let known = self.choices.extent[index(kind)];
+            if known < Extent::Usual {
+                self.measure(kind, &methods, &SIZES)?;
             }
-            let slow = 8.0 * self.choices.times[index(kind)].longest() > LONG;
-            if extent == Extent::All && !slow {
-                // Registered buffers have one way only at these sizes.
-                methods.retain(|it| !matches!(it, Method::OneShot | Method::Registered));
-                self.measure(kind, &methods, &HUGE, HUGE_RUNS)?;
+            // Registered buffers have one way only at the sizes that follow.
+            methods.retain(|it| !matches!(it, Method::OneShot | Method::Registered));
+            for (step, bytes) in [(Extent::Large, LARGE), (Extent::Huge, HUGE)] {
+                // About four times as large as the one before.
+                let slow = 4.0 * self.choices.times[index(kind)].longest() > LONG;
+                if known < step && step <= extent && !slow {
+                    self.measure(kind, &methods, &[bytes])?;
+                }
             }
         }
         self.choices.extent[index(kind)] = extent;
@@ -164,8 +190,19 @@ impl Engine {
         Ok(())
     }
 
+    /// How often to time a size. All ranks know the same about each other, and so answer the same.
+    fn runs(&self, bytes: usize) -> Runs {
+        match bytes {
+            _ if self.crowd.is_some() => FEW_RUNS,
+            _ if bytes < CACHED => RUNS,
+            _ if bytes <= LARGE && self.direct.is_some() => WARM_RUNS,
+            _ if bytes < LARGE => RUNS,
+            _ => FEW_RUNS,
+        }
+    }
+
     /// Times every method at growing sizes. What rank 0 sees counts for all.
-    fn measure(&mut self, kind: Kind, methods: &[Method], sizes: &[usize], runs: usize) -> Result<(), Halt> {
+    fn measure(&mut self, kind: Kind, methods: &[Method], sizes: &[usize]) -> Result<(), Halt> {
         let largest = sizes.iter().copied().max().unwrap_or(0);
         let size = self.size();
         // Written to: pages that never were are all the same one, and read too fast.
@@ -194,8 +231,7 @@ impl Engine {
             if count == 0 {
                 continue;
             }
-            let mut row = Vec::new();
-            let mut told = Vec::new();
+            let mut tries = Vec::new();
             for method in methods {
                 let (send, receive) = match (&shared, method) {
                     (Some((send, receive)), Method::Registered) => (send.start(), receive.start()),
@@ -210,21 +246,34 @@ impl Engine {
                     send: send.cast_const(),
                     receive,
                 };
-                if *method == Method::OneShot && !Direct::fits(&call, size) {
-                    continue;
+                if *method != Method::OneShot || Direct::fits(&call, size) {
+                    tries.push((*method, call, Vec::new()));
                 }
-                let mut took = Vec::with_capacity(runs);
-                for run in 0..=runs {
-                    let begin = Instant::now();
-                    self.by(&call, *method)?;
+            }
+            let runs = self.runs(bytes);
+            let calls = (RUN / bytes).clamp(1, CALLS);
+            // Round by round, so that what disturbs this machine for a while disturbs all methods.
+            for _ in 0..runs.rounds {
+                for (method, call, took) in &mut tries {
                     // The first finds cold memory and makes connections.
-                    if run > 0 {
-                        took.push(begin.elapsed().as_secs_f64());
+                    for run in 0..runs.warm + runs.each {
+                        let begin = Instant::now();
+                        for _ in 0..calls {
+                            self.by(call, *method)?;
+                        }
+                        if run >= runs.warm {
+                            took.push(begin.elapsed().as_secs_f64() / to_f64(calls));
+                        }
                     }
                 }
+            }
+            let mut row = Vec::new();
+            let mut told = Vec::new();
+            for (method, _, mut took) in tries {
                 took.sort_by(f64::total_cmp);
-                row.push(*method);
-                told.extend(took[runs / 2].to_le_bytes());
+                row.push(method);
+                // Below the middle: a run is made longer by others, never shorter.
+                told.extend(took[took.len() / 3].to_le_bytes());
             }
             let all = self.session.share(&told, "calibration").map_err(Halt::Error)?;
             let seconds: Vec<f64> = all
