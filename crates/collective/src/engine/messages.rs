@@ -26,6 +26,12 @@ impl Engine {
     /// Runs a call over the streams, on as many channels as it is worth.
     pub(super) fn messages(&mut self, call: &Call, algorithm: Algorithm) -> Result<(), Halt> {
         let parts = if divisible(call.kind) && call.bytes() >= DIVIDED { self.channels.len() } else { 1 };
+        if parts == 1 {
+            let schedule = self.schedule(call, algorithm)?;
+            self.connect(0, &schedule)?;
+            let Some(channel) = self.channels.first_mut() else { return Ok(()) };
+            return Ok(channel.run(call, &schedule, &self.watch)?);
+        }
         let each = call.count.div_ceil(parts);
         let mut work = Vec::with_capacity(parts);
         for part in 0..parts {
@@ -38,9 +44,6 @@ impl Engine {
         let watch = &self.watch;
         let mut pairs = self.channels.iter_mut().zip(&work);
         let Some((first, (call, schedule))) = pairs.next() else { return Ok(()) };
-        if parts == 1 {
-            return Ok(first.run(call, schedule, watch)?);
-        }
         let results: Vec<Result<(), Stopped>> = std::thread::scope(|scope| {
             let others: Vec<_> = pairs
                 .map(|(channel, (call, schedule))| {
