@@ -84,6 +84,8 @@ pub struct Nccl {
     bytes: usize,
     blocking: bool,
     clock: Clock,
+    /// Repetitions since something was written: the next goes beside the last.
+    since: usize,
     over: Option<Failure>,
 }
 
@@ -117,6 +119,7 @@ impl Nccl {
             bytes: 0,
             blocking: false,
             clock: Clock::default(),
+            since: 0,
             over: None,
         };
         match joined {
@@ -215,6 +218,7 @@ impl Engine for Nccl {
     }
 
     fn write(&mut self, side: Side, offset: usize, bytes: &[u8]) -> Result<(), Failure> {
+        self.since = 0;
         self.memory(side)?.write(offset, bytes)
     }
 
@@ -222,13 +226,15 @@ impl Engine for Nccl {
         self.memory(side)?.read(offset, into)
     }
 
-    /// Repetitions go through the buffers, each beside the one before, as in nccl-tests: the data of the first lies at their
-    /// beginning.
+    /// Repetitions go through the buffers, each beside the one before, as in nccl-tests: of the first after a `write` the data
+    /// lies at their beginning. So they go on from one run to the next: otherwise the GPU's cache would hold what runs of a few
+    /// repetitions move, and a quarter less time be measured at a few MiB.
     fn run(&mut self, call: &Call, repeat: usize) -> Result<f64, Failure> {
         let addresses = (self.memory(Side::Send)?.address(), self.memory(Side::Receive)?.address());
         let place = (self.control.rank(), self.control.size());
         let layout = Layout::of(call, place, addresses, self.bytes)?;
-        let row = Row { call: *call, layout, repeat, blocking: self.blocking };
+        let row = Row { call: *call, layout, first: self.since, repeat, blocking: self.blocking };
+        self.since += repeat;
         let control = &self.control;
         match self.worker.run(row, || look(control)) {
             Ok(seconds) => Ok(match self.clock {

@@ -38,6 +38,8 @@ pub(super) struct Seconds {
 pub(super) struct Row {
     pub(super) call: Call,
     pub(super) layout: Layout,
+    /// The number of its first repetition.
+    pub(super) first: usize,
     pub(super) repeat: usize,
     /// Whether each is waited for before the next is started.
     pub(super) blocking: bool,
@@ -244,7 +246,7 @@ impl Shared {
             if self.over.load(Ordering::Relaxed) {
                 return Err(ended());
             }
-            let at = row.layout.at(repetition);
+            let at = row.layout.at(row.first + repetition);
             self.library.start(&row.call, at, self.place, communicator, self.gpu.stream())?;
             if repetition == 0 && !known {
                 self.first.record()?;
