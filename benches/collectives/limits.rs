@@ -33,7 +33,14 @@ pub(crate) struct Limits {
     pub(crate) hop: Times,
     /// Seconds one way of 8 bytes over TCP on loopback, polling.
     pub(crate) tcp: Times,
+    /// Seconds in which two threads send each other a small message over TCP, and nothing else.
+    pub(crate) swap_small: Times,
+    /// The same with half of a large one, and again: what an `all_reduce` of two ranks must move.
+    pub(crate) swap_large: Times,
 }
+
+/// The small message that is swapped, and the large one.
+pub(crate) const SWAPPED: [usize; 2] = [512, 1 << 20];
 
 impl Limits {
     /// Measures those that matter to a case, once more.
@@ -46,6 +53,8 @@ impl Limits {
             self.hop.extend(hop());
         } else {
             self.tcp.extend(tcp()?);
+            self.swap_small.extend(swap(SWAPPED[0], 1)?);
+            self.swap_large.extend(swap(SWAPPED[1] / 2, 2)?);
         }
         Ok(())
     }
@@ -198,16 +207,71 @@ fn hop() -> Vec<f64> {
     })
 }
 
-/// Seconds one way, for each batch.
-fn tcp() -> io::Result<Vec<f64>> {
-    const TURNS: usize = 100;
+/// Two connected sockets on loopback, which never wait.
+fn pair() -> io::Result<[TcpStream; 2]> {
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0))?;
-    let mut one = TcpStream::connect(listener.local_addr()?)?;
-    let (mut other, _) = listener.accept()?;
+    let one = TcpStream::connect(listener.local_addr()?)?;
+    let (other, _) = listener.accept()?;
     for end in [&one, &other] {
         end.set_nodelay(true)?;
         end.set_nonblocking(true)?;
+        // The least that is in the way; where it is not allowed, what the system has.
+        let _ = rustix::net::sockopt::set_tcp_congestion(end, "reno");
     }
+    Ok([one, other])
+}
+
+/// Seconds in which both ends send so many bytes and receive as many, so many times, for each batch.
+fn swap(bytes: usize, times: usize) -> io::Result<Vec<f64>> {
+    let swaps = if bytes < 4096 { 100 } else { 1 };
+    let both = std::thread::scope(|scope| {
+        let threads: Vec<_> = (0..)
+            .zip(pair()?)
+            .map(|(core, mut end)| {
+                scope.spawn(move || -> io::Result<Vec<f64>> {
+                    pin(core);
+                    let (out, mut into) = (vec![1; bytes], vec![1; bytes]);
+                    let mut seconds = Vec::new();
+                    for _ in 0..=BATCHES {
+                        let start = Instant::now();
+                        for _ in 0..swaps * times {
+                            let (mut sent, mut came) = (0, 0);
+                            while sent < bytes || came < bytes {
+                                if sent < bytes {
+                                    sent += now(end.write(&out[sent..]))?;
+                                }
+                                if came < bytes {
+                                    came += now(end.read(&mut into[came..]))?;
+                                }
+                            }
+                        }
+                        seconds.push(start.elapsed().as_secs_f64() / swaps as f64);
+                    }
+                    // The first batch warms up.
+                    seconds.remove(0);
+                    Ok(seconds)
+                })
+            })
+            .collect();
+        let joined = threads.into_iter().map(|it| it.join().unwrap_or_else(|_| Ok(Vec::new())));
+        joined.collect::<io::Result<Vec<_>>>()
+    })?;
+    Ok(both.into_iter().next().unwrap_or_default())
+}
+
+/// What moved now: perhaps nothing, but an end is an error.
+fn now(result: io::Result<usize>) -> io::Result<usize> {
+    match result {
+        Ok(0) => Err(io::ErrorKind::UnexpectedEof.into()),
+        Err(error) if error.kind() == io::ErrorKind::WouldBlock => Ok(0),
+        other => other,
+    }
+}
+
+/// Seconds one way, for each batch.
+fn tcp() -> io::Result<Vec<f64>> {
+    const TURNS: usize = 100;
+    let [mut one, mut other] = pair()?;
     std::thread::scope(|scope| {
         scope.spawn(move || {
             pin(1);

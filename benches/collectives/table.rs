@@ -6,6 +6,7 @@ use serde_json::{Value, json};
 
 use crate::case::Target;
 use crate::figures::{Figures, Row, Times};
+use crate::limits::SWAPPED;
 
 /// The machine and the versions, in a sentence or two.
 pub(crate) fn machine(versions: &[(String, String)]) -> String {
@@ -114,11 +115,16 @@ fn everyone(out: &mut String, figures: &Figures) {
 fn limits(out: &mut String, figures: &Figures) {
     let limits = &figures.limits;
     let all = format!("copy past the caches, {} threads", limits.threads);
+    let [small, large] = SWAPPED;
+    let small = format!("{} both ways at once over TCP, bare", size(small));
+    let large = format!("{} both ways at once over TCP, twice, bare", size(large / 2));
     let rows = [
         ("copy past the caches, 1 thread", &limits.copy_one, rate as fn(f64) -> String),
         (&all, &limits.copy_all, rate),
         ("one word to another core, polling", &limits.hop, time),
         ("8 B one way over TCP, polling", &limits.tcp, time),
+        (&small, &limits.swap_small, time),
+        (&large, &limits.swap_large, time),
     ];
     let _ = writeln!(out, "| limit of the machine | median | p10 |\n| --- | --- | --- |");
     for (name, times, format) in rows {
@@ -165,6 +171,7 @@ fn case(figures: &Figures) -> Value {
             "copy_one_s_per_byte": limit(&figures.limits.copy_one),
             "copy_all_s_per_byte": limit(&figures.limits.copy_all),
             "hop_s": limit(&figures.limits.hop), "tcp_s": limit(&figures.limits.tcp),
+            "tcp_swap_512_s": limit(&figures.limits.swap_small), "tcp_swap_1m_s": limit(&figures.limits.swap_large),
         },
         "others": figures.load.others(), "stolen": figures.load.stolen(), "failures": figures.failures,
     })
