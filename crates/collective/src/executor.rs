@@ -12,7 +12,7 @@ use crate::watch::{Outcome, Watch};
 use crate::{DataType, Operation};
 
 /// Bytes received for a combination at a time: they stay in the cache until they are combined.
-const BOUNCE: usize = 256 << 10;
+const BOUNCE: usize = 512 << 10;
 /// Bytes given to a stream, taken from one, or copied at a time, so that all streams get their turns.
 const PIECE: usize = 512 << 10;
 /// Bytes of something that still arrives are sent on when there are so many of them: each sending has its price.
@@ -292,36 +292,35 @@ impl Executor {
             Action::Combine { into, own, hand, last, .. } => {
                 let cursor = &mut self.cursors[stream];
                 let cut = cursor.cut_len;
-                let room = &mut self.bounce.bytes()[..(limit - done).min(BOUNCE)];
-                if room.len() <= cut {
+                let room = (limit - done).min(BOUNCE);
+                if room <= cut {
                     return Ok(Went::NOWHERE);
                 }
-                room[..cut].copy_from_slice(&cursor.cut[..cut]);
-                let got = receive(&mut room[cut..])?.min(room.len() - cut);
+                let target = spaces.write(into, done);
+                let own = spaces.read(own, done);
+                // Where the result goes elsewhere than what it is made from, it can come there right away: those lines
+                // have to be brought into the cache anyway.
+                let came = if own == target.cast_const() { self.bounce.start() } else { target };
+                // SAFETY: the bytes are within the buffer, as `turn` saw, or within the bounce, and nothing else is lent
+                // meanwhile.
+                let space = unsafe { std::slice::from_raw_parts_mut(came, room) };
+                space[..cut].copy_from_slice(&cursor.cut[..cut]);
+                let got = receive(&mut space[cut..])?.min(room - cut);
                 let count = (cut + got) / schedule.width();
                 let whole = count * schedule.width();
-                let rest = &room[whole..cut + got];
+                let rest = &space[whole..cut + got];
                 cursor.cut[..rest.len()].copy_from_slice(rest);
                 cursor.cut_len = rest.len();
                 if count > 0 {
-                    let (own, came) = (spaces.read(own, done), room.as_ptr());
+                    let came = came.cast_const();
                     let from = match hand {
                         Hand::Left => [own, came],
                         Hand::Right => [came, own],
                     };
                     let finish = finish(what, last, schedule);
-                    // SAFETY: the elements are within the buffers, as `turn` saw; `into` is `own`, or apart from it, by
-                    // the schedule; the bounce is apart from both.
-                    unsafe {
-                        kernel::reduce_all(
-                            what,
-                            &[spaces.write(into, done)],
-                            &from,
-                            count,
-                            finish,
-                            Store::Plain,
-                        );
-                    }
+                    // SAFETY: the elements are within the buffers, as `turn` saw; `target` is `own` or `came`, and apart
+                    // from the other, by the schedule and by the choice above.
+                    unsafe { kernel::reduce_all(what, &[target], &from, count, finish, Store::Plain) };
                     self.done[number] += whole;
                 }
                 got
