@@ -97,12 +97,15 @@ impl Times {
         times().find(|it| it.1 <= ALIKE * least).map(|(method, _)| method)
     }
 
-    /// The best methods of some for every size: up to so many bytes, this one.
+    /// The best methods of some for every size: up to so many bytes, this one. A method stays while it is about as fast as the
+    /// fastest.
     pub(crate) fn ranges(&self, methods: &[Method], most: usize) -> Vec<(usize, Method)> {
         let mut ranges: Vec<(usize, Method)> = Vec::new();
         let mut bytes = 8;
         while bytes <= most {
-            let Some(method) = self.fastest(methods, bytes) else { break };
+            let last = ranges.last().map(|it| it.1);
+            let ordered: Vec<Method> = last.into_iter().chain(methods.iter().copied()).collect();
+            let Some(method) = self.fastest(&ordered, bytes) else { break };
             match ranges.last_mut() {
                 Some((upto, last)) if *last == method => *upto = bytes,
                 _ => ranges.push((bytes, method)),
@@ -151,6 +154,20 @@ mod tests {
         assert!((32 << 10..=128 << 10).contains(&ranges[0].0), "{ranges:?}");
         assert_eq!(pick(&ranges, 8), Some(TREE));
         assert_eq!(pick(&ranges, 1 << 40), Some(RING));
+    }
+
+    #[test]
+    fn a_method_stays_while_it_is_about_as_fast() {
+        let mut times = Times::default();
+        for (bytes, ring, tree) in
+            [(64, 3.0, 3.1), (1 << 10, 3.1, 3.0), (1 << 20, 6.0, 5.7), (1 << 24, 9.0, 7.0)]
+        {
+            times.add(bytes, vec![(RING, ring), (TREE, tree)]);
+        }
+        let ranges = times.ranges(&[TREE, RING], 1 << 20);
+        assert_eq!(ranges, [(usize::MAX, TREE)]);
+        let ranges = times.ranges(&[RING, TREE], 1 << 30);
+        assert_eq!((ranges.len(), ranges[0].1, ranges[1]), (2, RING, (usize::MAX, TREE)));
     }
 
     #[test]

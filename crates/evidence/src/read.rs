@@ -191,7 +191,7 @@ impl Reader {
         let facts = &mut owner.facts;
         let Some(thread) = owner.threads.get_mut(thread) else { return false };
         match message {
-            Message::Routine => {}
+            Message::Routine | Message::Choice(_) => {}
             Message::Link(mut found) => {
                 // The way is compared as it is kept.
                 let readable;

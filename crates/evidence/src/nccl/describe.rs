@@ -284,6 +284,11 @@ static KINDS: &[LineKind] = &[
         meaning: "How many channels the communicator uses. All ranks must agree on the first number.",
     },
     LineKind {
+        example: "plumb: all_reduce by doubling to 65536 bytes, ring",
+        since: "plumb bench --log",
+        meaning: "Not NCCL's: which algorithms the host engine of plumb bench takes for a collective, by size. It timed them in this job.",
+    },
+    LineKind {
         example: "Enabled NCCL Func/Proto/Algo Matrix:",
         since: "2.24 and later, when NCCL_ALGO or NCCL_PROTO is set",
         meaning: "What the environment allows, not what the hardware supports.",
