@@ -300,9 +300,13 @@ impl Executor {
                 let own = spaces.read(own, done);
                 // Where the result goes elsewhere than what it is made from, it can come there right away: those lines
                 // have to be brought into the cache anyway.
-                let came = if own == target.cast_const() { self.bounce.start() } else { target };
-                // SAFETY: the bytes are within the buffer, as `turn` saw, or within the bounce, and nothing else is lent
-                // meanwhile.
+                let came = if own == target.cast_const() {
+                    self.bounce.bytes()[..room].as_mut_ptr()
+                } else {
+                    target
+                };
+                // SAFETY: the bytes are within the buffer, as `turn` saw, or within the bounce; all are
+                // initialised, and nothing else is lent meanwhile.
                 let space = unsafe { std::slice::from_raw_parts_mut(came, room) };
                 space[..cut].copy_from_slice(&cursor.cut[..cut]);
                 let got = receive(&mut space[cut..])?.min(room - cut);

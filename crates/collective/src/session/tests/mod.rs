@@ -307,7 +307,13 @@ fn who_gives_up_without_a_word_is_named() {
             );
         for error in errors.into_iter().flatten() {
             assert_eq!((error.cause, error.rank), (Cause::Died, Some(culprit)));
-            assert_eq!(error.to_string(), format!("rank {culprit} on node{culprit}: gave up (setup)"));
+            // Whether the others had come to the setup by then is up to the scheduler.
+            let text = error.to_string();
+            let who = format!("rank {culprit} on node{culprit}: gave up");
+            assert!(
+                ["setup", "before the first call"].iter().any(|it| text == format!("{who} ({it})")),
+                "{text}"
+            );
         }
     }
 }
