@@ -1,6 +1,8 @@
 //! What goes wrong with ranks, for real: every other rank ends soon, one message names the rank, the host and the stage, and
 //! nothing is left behind.
 
+#[path = "../../launch/tests/bed/mod.rs"]
+mod bed;
 #[expect(dead_code, reason = "other tests use the rest")]
 mod common;
 #[expect(dead_code, reason = "other tests use the rest")]
@@ -11,6 +13,7 @@ use std::net::{Ipv4Addr, TcpListener, TcpStream};
 use std::process::Command;
 use std::time::Duration;
 
+use bed::need;
 use common::{folder, plumb};
 use job::{ENDLESS, Job, LONG, SOON, free_port, host, signal, wait_for};
 
@@ -55,6 +58,45 @@ fn ranks_started_by_hand_learn_of_a_death_too() {
             assert_eq!(end.code, Some(2), "{end:?}");
         }
         assert_eq!(dead.end(SOON).code, None);
+    }
+}
+
+/// The TCP connections of a process: both ends of each.
+fn connections(pid: u32) -> Vec<[String; 2]> {
+    let list = Command::new("ss").args(["-tnpH", "state", "established"]).output().expect("ss of iproute2");
+    let owner = format!("pid={pid},");
+    let list = String::from_utf8_lossy(&list.stdout).into_owned();
+    let ends = |line: &str| {
+        let mut words = line.split_whitespace().skip(2).map(str::to_owned);
+        Some([words.next()?, words.next()?])
+    };
+    list.lines().filter(|it| it.contains(&owner)).filter_map(ends).collect()
+}
+
+#[test]
+fn a_connection_that_is_reset_is_told() {
+    need("ss", &["iproute2"]);
+    // To rank 0's door, and between the ranks for data.
+    for door in [false, true] {
+        let port = free_port();
+        let endless = [&ENDLESS[..], &["--transport", "tcp"]].concat();
+        let ranks = [0, 1].map(|it| Job::rank(it, 2, port, &endless));
+        ranks[0].wait_for_rows();
+        let all = connections(ranks[1].pid());
+        assert_eq!(all.len(), 2, "{all:?}");
+        let is_door = |ends: &&[String; 2]| ends[1].ends_with(&format!(":{port}")) == door;
+        let [here, there] = all.iter().find(is_door).expect("one of each");
+        // The kernel resets it: both ends get an error, the processes live.
+        let mut kill = Command::new("ss");
+        kill.args(["-K", "src", here, "dst", there]).output().expect("ss of iproute2");
+        for rank in ranks {
+            let end = rank.end(SOON);
+            end.failed_with(&["error: rank ", &format!(" on {}: ", host()), "("]);
+            assert_eq!(end.code, Some(2), "{end:?}");
+            if !door {
+                assert!(end.stderr.contains("the connection to it broke: "), "{end:?}");
+            }
+        }
     }
 }
 
