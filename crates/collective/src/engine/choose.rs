@@ -6,6 +6,7 @@ use super::{Engine, Halt, usual};
 use crate::call::Call;
 use crate::model::{Method, Times, pick, to_f64};
 use crate::schedule::Kind;
+use crate::session::Kind as Stage;
 use crate::shm::{Direct, SMALL};
 use crate::{Algorithm, DataType, Operation};
 
@@ -76,23 +77,12 @@ pub(super) struct Choices {
     by_kind: [Option<Choice>; KINDS],
 }
 
-const KINDS: usize = 10;
+const KINDS: usize = Stage::ALL.len();
 
 /// A collective's place in tables.
 #[inline]
 fn index(kind: Kind) -> usize {
-    match kind {
-        Kind::AllReduce => 0,
-        Kind::AllGather => 1,
-        Kind::ReduceScatter => 2,
-        Kind::Broadcast => 3,
-        Kind::Reduce => 4,
-        Kind::AllToAll => 5,
-        Kind::Gather => 6,
-        Kind::Scatter => 7,
-        Kind::SendReceive { .. } => 8,
-        Kind::Barrier => 9,
-    }
+    Stage::from(kind) as usize
 }
 
 impl Choices {

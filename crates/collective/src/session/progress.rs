@@ -16,12 +16,10 @@ pub(crate) enum Kind {
     Scatter,
     SendReceive,
     Barrier,
-    Share,
-    Buffer,
 }
 
 impl Kind {
-    const ALL: [Self; 12] = [
+    pub(crate) const ALL: [Self; 10] = [
         Self::AllReduce,
         Self::AllGather,
         Self::ReduceScatter,
@@ -32,8 +30,6 @@ impl Kind {
         Self::Scatter,
         Self::SendReceive,
         Self::Barrier,
-        Self::Share,
-        Self::Buffer,
     ];
 
     /// Its name for people.
@@ -49,8 +45,6 @@ impl Kind {
             Self::Scatter => "scatter",
             Self::SendReceive => "sendrecv",
             Self::Barrier => "barrier",
-            Self::Share => "share",
-            Self::Buffer => "buffer",
         }
     }
 }
@@ -122,7 +116,7 @@ impl Place {
     pub(crate) fn call(self) -> String {
         match self.kind {
             _ if self.step == 0 => "no call yet".to_owned(),
-            Some(kind @ (Kind::Barrier | Kind::Share)) => kind.name().to_owned(),
+            Some(Kind::Barrier) => Kind::Barrier.name().to_owned(),
             Some(kind) => format!("{} of {} bytes", kind.name(), self.bytes),
             None => "an unknown call".to_owned(),
         }
