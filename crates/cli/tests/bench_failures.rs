@@ -84,11 +84,14 @@ fn a_connection_that_is_reset_is_told() {
         ranks[0].wait_for_rows();
         let all = connections(ranks[1].pid());
         assert_eq!(all.len(), 2, "{all:?}");
-        let is_door = |ends: &&[String; 2]| ends[1].ends_with(&format!(":{port}")) == door;
-        let [here, there] = all.iter().find(is_door).expect("one of each");
+        let is_wanted = |ends: &&[String; 2]| ends[1].ends_with(&format!(":{port}")) == door;
+        let wanted = all.iter().find(is_wanted).expect("one of each");
+        let [here, there] = wanted;
         // The kernel resets it: both ends get an error, the processes live.
         let mut kill = Command::new("ss");
         kill.args(["-K", "src", here, "dst", there]).output().expect("ss of iproute2");
+        let left = connections(ranks[1].pid());
+        assert!(!left.contains(wanted), "the kernel did not reset it: {left:?}");
         for rank in ranks {
             let end = rank.end(SOON);
             end.failed_with(&["error: rank ", &format!(" on {}: ", host()), "("]);

@@ -148,6 +148,11 @@ impl Executor {
         }
     }
 
+    /// Gives back what the largest schedule so far has needed.
+    pub(crate) fn shrink(&mut self) {
+        self.scratch = Lines::default();
+    }
+
     /// Begins a schedule.
     fn begin(&mut self, schedule: &Schedule) {
         self.done.clear();

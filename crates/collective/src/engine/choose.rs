@@ -156,7 +156,8 @@ impl Engine {
             for (step, bytes) in [(Extent::Large, LARGE), (Extent::Huge, HUGE)] {
                 // About four times as large as the one before.
                 let slow = 4.0 * self.choices.times[index(kind)].longest() > LONG;
-                if known < step && step <= extent && !slow {
+                // Where there is one way only, nothing is to be decided.
+                if methods.len() > 1 && known < step && step <= extent && !slow {
                     self.measure(kind, &methods, &[bytes])?;
                 }
             }
@@ -191,7 +192,7 @@ impl Engine {
         }
     }
 
-    /// Times every method at growing sizes. What rank 0 sees counts for all.
+    /// Times every method at growing sizes. The slowest rank counts: a root is done when it has sent, which says little.
     fn measure(&mut self, kind: Kind, methods: &[Method], sizes: &[usize]) -> Result<(), Halt> {
         let largest = sizes.iter().copied().max().unwrap_or(0);
         let size = self.size();
@@ -221,21 +222,23 @@ impl Engine {
             if count == 0 {
                 continue;
             }
+            let plain = Call {
+                kind,
+                data: DataType::Uint8,
+                operation: Operation::Max,
+                root: 0,
+                count,
+                send: std::ptr::null(),
+                receive: std::ptr::null_mut(),
+            };
+            let barrier = Call { kind: Kind::Barrier, count: 0, ..plain };
             let mut tries = Vec::new();
             for method in methods {
                 let (send, receive) = match (&shared, method) {
                     (Some((send, receive)), Method::Registered) => (send.start(), receive.start()),
                     _ => (private.0.as_mut_ptr(), private.1.as_mut_ptr()),
                 };
-                let call = Call {
-                    kind,
-                    data: DataType::Uint8,
-                    operation: Operation::Max,
-                    root: 0,
-                    count,
-                    send: send.cast_const(),
-                    receive,
-                };
+                let call = Call { send: send.cast_const(), receive, ..plain };
                 if *method != Method::OneShot || Direct::fits(&call, size) {
                     tries.push((*method, call, Vec::new()));
                 }
@@ -245,6 +248,8 @@ impl Engine {
             // Round by round, so that what disturbs this machine for a while disturbs all methods.
             for _ in 0..runs.rounds {
                 for (method, call, took) in &mut tries {
+                    // Nobody begins while another still has work from before.
+                    self.attempt(&barrier)?;
                     // The first finds cold memory and makes connections.
                     for run in 0..runs.warm + runs.each {
                         let begin = Instant::now();
@@ -266,18 +271,22 @@ impl Engine {
                 told.extend(took[took.len() / 3].to_le_bytes());
             }
             let all = self.session.share(&told, "calibration").map_err(Halt::Error)?;
-            let seconds: Vec<f64> = all
-                .first()
-                .map(|it| {
-                    it.chunks_exact(8).filter_map(|it| it.try_into().ok().map(f64::from_le_bytes)).collect()
-                })
-                .unwrap_or_default();
+            let mut seconds = vec![0.0_f64; row.len()];
+            for told in &all {
+                for (most, own) in seconds.iter_mut().zip(told.chunks_exact(8)) {
+                    *most = most.max(own.try_into().map_or(0.0, f64::from_le_bytes));
+                }
+            }
             let longest = seconds.iter().copied().fold(0.0, f64::max);
-            self.choices.times[place].add(bytes, row.into_iter().zip(seconds).collect());
+            self.choices.times[place].add(plain.largest(size), row.into_iter().zip(seconds).collect());
             // The next size is about four times as large.
             if 4.0 * longest > LONG {
                 break;
             }
+        }
+        // Algorithms that were only tried may have needed much.
+        for channel in &mut self.channels {
+            channel.executor.shrink();
         }
         Ok(())
     }

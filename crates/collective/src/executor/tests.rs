@@ -190,6 +190,31 @@ const MOVING: [Kind; 7] = [
     Kind::Barrier,
 ];
 
+/// More than is combined at a time, in one step.
+#[test]
+fn large_steps_are_combined_in_pieces() {
+    for kind in REDUCING {
+        for algorithm in algorithms(kind) {
+            for (ranks, in_place) in [(2, false), (2, true), (3, false)] {
+                Case {
+                    kind,
+                    algorithm,
+                    hosts: (0..ranks).collect(),
+                    root: 0,
+                    count: (3 * BOUNCE + 1000) / 4 + 3,
+                    what: (DataType::Float, Operation::Sum),
+                    in_place,
+                    chunk: 4 * BOUNCE,
+                    capacity: BOUNCE + 12_345,
+                    grain: GRAIN,
+                    seed: 7,
+                }
+                .check();
+            }
+        }
+    }
+}
+
 /// One host, a host a rank, ranks dealt to two hosts, uneven hosts.
 fn groupings(size: usize) -> Vec<Vec<usize>> {
     let mut all = vec![vec![0; size]];
