@@ -82,7 +82,8 @@ pub fn fit(points: &[Point]) -> Result<Fit, String> {
     };
     if points.len() < FEWEST || size(last) / size(first) < NARROWEST {
         return Err(format!(
-            "not enough sizes to fit: at least {FEWEST}, and the largest {NARROWEST} times the smallest"
+            "nothing to fit: of {} sizes above 0, where {FEWEST} are needed, the largest {NARROWEST} times the smallest",
+            points.len()
         ));
     }
     let smooth = rising(&points);
@@ -95,11 +96,12 @@ pub fn fit(points: &[Point]) -> Result<Fit, String> {
         median(&near)
     });
 
-    // The largest: a factor of 4, at least two.
-    let top = points.iter().position(|it| size(it) * 4.0 >= size(last)).unwrap_or(0).min(points.len() - 2);
+    // The largest: a factor of 4. How the time grows takes two.
+    let large = points.iter().position(|it| size(it) * 4.0 >= size(last)).unwrap_or(0);
+    let top = large.min(points.len() - 2);
     let growth = (smooth[points.len() - 1] / smooth[top]).ln() / (size(last) / size(&points[top])).ln();
     let bandwidth = (growth >= CEILING && flat < points.len()).then(|| {
-        let rates: Vec<f64> = points[top..]
+        let rates: Vec<f64> = points[large..]
             .iter()
             .map(|it| size(it) / (it.seconds - latency.unwrap_or(0.0)).max(it.seconds / 2.0))
             .collect();

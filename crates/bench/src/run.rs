@@ -273,16 +273,24 @@ impl Bench<'_> {
         let alone = plan.blocking || plan.per_iteration;
         self.engine.control().barrier()?;
         let warm_up = plan.warm_up * plan.aggregate;
-        let own = self.engine.run(call, warm_up)? / count(warm_up.max(1));
-        let mut one = self.longest(own)?;
-        if plan.iterations.is_none() && one < 1e-3 {
-            // The first calls are slow: look again.
-            self.engine.control().barrier()?;
-            let own = self.engine.run(call, 5)? / 5.0;
-            one = self.longest(own)?;
+        // The very first call may try out how it is done best, so it says nothing about the others.
+        let mut one = f64::INFINITY;
+        for calls in [warm_up.min(1), warm_up.saturating_sub(1)] {
+            if calls > 0 {
+                let own = self.engine.run(call, calls)? / count(calls);
+                one = self.longest(own)?;
+            }
+        }
+        // Whatever disturbed the machine meanwhile is not to decide either: look again, and take the shortest.
+        for _ in 0..2 {
+            if plan.iterations.is_none() && (one < 1e-2 || one == f64::INFINITY) {
+                self.engine.control().barrier()?;
+                let own = self.engine.run(call, 5)? / 5.0;
+                one = self.longest(own)?.min(one);
+            }
         }
         let iterations = plan.iterations.unwrap_or_else(|| needed(one * count(plan.aggregate)));
-        let iteration = if plan.warm_up == 0 { f64::INFINITY } else { one * count(plan.aggregate) };
+        let iteration = one * count(plan.aggregate);
         let batches = if alone { iterations } else { batches(iterations, iteration) };
         Ok((batches, (iterations / batches.max(1)).max(1) * plan.aggregate))
     }

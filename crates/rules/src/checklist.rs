@@ -347,7 +347,7 @@ impl<'a> List<'a> {
                     n => format!(", {n} devices in use"),
                 };
                 let words = self.summary.networks.first().map_or(*name, String::as_str);
-                if case_is_single(self.case) {
+                if case_is_single(self.case) && used.is_empty() {
                     note("network", format!("{words}, not used: all ranks are on one node"), Some(quote))
                 } else {
                     ok(

@@ -3,7 +3,7 @@
 use std::fs::{File, OpenOptions};
 use std::io::{self, BufWriter, IsTerminal as _, Write};
 use std::path::{Path, PathBuf};
-use std::time::{Instant, SystemTime};
+use std::time::{Duration, Instant, SystemTime};
 
 use ::bench::{Event, Plan, Run};
 use forecast::Cluster;
@@ -109,15 +109,20 @@ impl<'a, W: Write> Answer<'a, W> {
 
     /// On a terminal, and only if it takes long.
     fn progress(&mut self, bytes: u64, done: usize, all: usize) {
-        if self.terminal && self.clock.elapsed().as_secs() >= 1 {
-            let _ = write!(io::stderr(), "\r\x1b[Kmeasuring {bytes} bytes, {} of {all}", done + 1);
+        if self.terminal && self.clock.elapsed() >= Duration::from_secs(1) {
+            // An endless run has no total.
+            let of = if done < all { format!(", {} of {all}", done + 1) } else { String::new() };
+            let _ = write!(io::stderr(), "\r\x1b[Kmeasuring {bytes} bytes{of}");
             self.shown = true;
+            self.clock = Instant::now();
         }
     }
 
     fn clear(&mut self) {
         if std::mem::take(&mut self.shown) {
             let _ = write!(io::stderr(), "\r\x1b[K");
+            // The row goes another way to the same terminal, through whoever started this rank, and is not to overtake this.
+            std::thread::sleep(Duration::from_millis(10));
         }
     }
 

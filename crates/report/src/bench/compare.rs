@@ -108,7 +108,7 @@ fn foreign(value: &Value) -> Result<Bench, String> {
     let results: Option<Vec<BenchRow>> = rows.iter().map(row).collect();
     let collective: fabric::Collective =
         program.parse().map_err(|_| "does not tell which collective it is of".to_owned())?;
-    let mut bench = Bench::begun(collective, super::BenchConfig::default(), ("nccl", ""), &[]);
+    let mut bench = Bench::begun(collective, super::BenchConfig::default(), ("", ""), &[]);
     bench.results = results.ok_or("has a row without its size, count or type")?;
     bench.ranks = value["config"]["devices"].as_array().map_or(0, Vec::len);
     Ok(bench)
@@ -119,6 +119,8 @@ pub fn compare(old: &Bench, new: &Bench) -> Result<Comparison, String> {
     if old.collective != new.collective {
         return Err(format!("one is of {}, the other of {}", old.collective, new.collective));
     }
+    // Means are held against means.
+    let means = [old, new].into_iter().any(unsampled);
     let pairs: Vec<(&BenchRow, bool, Vec<f64>, Vec<f64>)> = old
         .results
         .iter()
@@ -126,7 +128,7 @@ pub fn compare(old: &Bench, new: &Bench) -> Result<Comparison, String> {
         .filter(|(i, row)| !old.results.iter().take(*i).any(|it| same(it, row)))
         .flat_map(|(_, row)| [(row, false), (row, true)])
         .filter_map(|(row, in_place)| {
-            let [old, new] = [old, new].map(|it| samples(it, row, in_place));
+            let [old, new] = [old, new].map(|it| samples(it, row, in_place, means));
             (!old.is_empty() && !new.is_empty()).then_some((row, in_place, old, new))
         })
         .collect();
@@ -166,7 +168,9 @@ pub fn compare(old: &Bench, new: &Bench) -> Result<Comparison, String> {
     let unmatched = missing(old, new) + missing(new, old);
     let told = |name: &str, a: &dyn ToString, b: &dyn ToString| {
         let (a, b) = (a.to_string(), b.to_string());
-        (a != b).then(|| format!("{name}: {a}, then {b}"))
+        // What one of them does not tell is no difference.
+        let known = |it: &str| !matches!(it, "" | "0");
+        (a != b && known(&a) && known(&b)).then(|| format!("{name}: {a}, then {b}"))
     };
     let option = |it: &Option<String>| it.clone().unwrap_or_else(|| "by itself".to_owned());
     let differences = [
@@ -177,15 +181,23 @@ pub fn compare(old: &Bench, new: &Bench) -> Result<Comparison, String> {
         told("private buffers", &old.config.private, &new.config.private),
         told("transport", &option(&old.config.transport), &option(&new.config.transport)),
         told("algorithm", &option(&old.config.algorithm), &option(&new.config.algorithm)),
+        means.then(|| "means are compared: one has no other times (nccl-tests -J without -I 1)".to_owned()),
     ];
     Ok(Comparison { lines, unmatched, differences: differences.into_iter().flatten().collect() })
 }
 
-/// The samples of a size, of all times it was run.
-fn samples(bench: &Bench, row: &BenchRow, in_place: bool) -> Vec<f64> {
+/// Whether it was read from a file that has nothing but means.
+fn unsampled(bench: &Bench) -> bool {
+    let measures = || bench.results.iter().flat_map(|it| [&it.out_of_place, &it.in_place]).flatten();
+    bench.version.is_empty() && measures().all(|it| it.samples_us == [it.time_us])
+}
+
+/// The samples of a size, of all times it was run; or the mean of each time.
+fn samples(bench: &Bench, row: &BenchRow, in_place: bool, means: bool) -> Vec<f64> {
     let same = bench.results.iter().filter(|it| same(it, row));
-    let all = same.filter_map(|it| it.measure(in_place)).flat_map(|it| it.samples_us.iter().copied());
-    all.filter(|it| it.is_finite() && *it > 0.0).collect()
+    let all = same.filter_map(|it| it.measure(in_place));
+    let times = all.flat_map(|it| if means { std::slice::from_ref(&it.time_us) } else { &it.samples_us });
+    times.copied().filter(|it| it.is_finite() && *it > 0.0).collect()
 }
 
 fn same(a: &BenchRow, b: &BenchRow) -> bool {

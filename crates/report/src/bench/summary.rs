@@ -77,7 +77,10 @@ fn times(bench: &Bench, rows: &[BenchRow], in_place: bool, out: &mut impl Write)
             Some(rank) if bench.ranks > 1 => format!("   {rank}, {:+.0} %", it.slowest_lag_percent),
             _ => String::new(),
         };
-        let [median, p10, p99] = [it.median_us, it.p10_us, it.p99_us].map(time);
+        let median = time(it.median_us);
+        // One batch does not show how times vary.
+        let [p10, p99] =
+            [it.p10_us, it.p99_us].map(|at| if it.samples_us.len() > 1 { time(at) } else { "-".into() });
         writeln!(out, "  {:>12}  {median:>9}  {p10:>9}  {p99:>9}{slowest}", bytes(row.bytes))?;
     }
     Ok(())
