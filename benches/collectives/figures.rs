@@ -187,7 +187,8 @@ impl Row {
 /// Finds out how many calls and batches fit in a turn.
 fn plan(group: &mut Group, bytes: usize, effort: &Effort) -> Result<Task, String> {
     if bytes >= LARGE {
-        let batches = ((256 << 20) / bytes).clamp(3, 20);
+        // Enough that most find caches as calls before them left them: memory comes into the last one only by and by.
+        let batches = ((1 << 30) / bytes).clamp(5, 40);
         return Ok(Task { bytes, iterations: 1, batches });
     }
     let mut times = Times::default();
