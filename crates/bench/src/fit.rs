@@ -218,6 +218,15 @@ mod tests {
     }
 
     #[test]
+    fn the_rate_of_large_sizes_is_that_of_the_largest_where_steps_are_wide() {
+        // 32 KiB at 32 GB/s from a cache, 2 MiB at 22.
+        let times = [(8, 0.4e-6), (512, 0.4e-6), (32 << 10, 1.02e-6), (2 << 20, 93e-6)];
+        let it = found(&times.map(|(bytes, seconds)| Point { bytes, seconds }));
+        assert!(within(it.bandwidth, 22.6e9, 0.01), "{it:?}");
+        assert_eq!(it.peak.map(|it| it.bytes), Some(32 << 10), "{it:?}");
+    }
+
+    #[test]
     fn few_points_say_nothing() {
         assert!(fit(&[]).is_err());
         assert!(fit(&points(3..=5, |_| 1.0)).is_err());

@@ -375,7 +375,7 @@ fn needed(iteration: f64) -> usize {
 }
 
 /// In how many batches they are timed: enough to see how times vary, few enough that what a batch begins with does not
-/// show: the clock, the barrier, and some 20 us until a GPU that was idle has work in store.
+/// show: the clock, the barrier, and the time until a GPU that was idle has work in store.
 fn batches(iterations: usize, iteration: f64) -> usize {
     let shortest = 1e-3;
     let fitting = (count(iterations) * iteration / shortest).clamp(1.0, 50.0);

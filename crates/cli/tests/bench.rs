@@ -14,18 +14,6 @@ use common::{Answer, command, folder, plumb, root};
 use job::{ENDLESS, Job, LONG, SOON, free_port};
 use serde_json::Value;
 
-const COLLECTIVES: [&str; 9] = [
-    "all_reduce",
-    "all_gather",
-    "reduce_scatter",
-    "broadcast",
-    "reduce",
-    "alltoall",
-    "gather",
-    "scatter",
-    "sendrecv",
-];
-
 /// A short run with these flags.
 #[track_caller]
 fn bench(flags: &[&str]) -> Answer {
@@ -44,7 +32,7 @@ fn text(path: &Path) -> &str {
 
 #[test]
 fn every_collective_is_right() {
-    for collective in COLLECTIVES {
+    for collective in fabric::Collective::ALL.map(fabric::Collective::name) {
         for transport in ["shm", "tcp"] {
             let flags = ["--ranks", "3", "-b", "1", "-e", "100K", "-f", "37", "--transport", transport];
             let answer = plumb(["bench", collective, "--format", "json"].iter().chain(&flags));
@@ -192,10 +180,10 @@ fn comparing_tells_by_its_exit_code() {
 }
 
 /// The doctor's answer about the logs of two ranks, each with its own idea of the host.
-fn diagnosed(test: &str, hosts: [&str; 2]) -> Answer {
+fn diagnosed(test: &str, hosts: [&str; 2], more: &[&str]) -> Answer {
     let log = folder(test).join("log");
     let port = free_port();
-    let arguments = ["bench", "all_reduce", "-e", "1M", "--log", text(&log)];
+    let arguments = [&["bench", "all_reduce", "-e", "1M", "--log", text(&log)], more].concat();
     let ranks = [0, 1].map(|it| Job::rank_with(it, 2, port, &arguments, &[("PLUMB_HOSTID", hosts[it])]));
     for rank in ranks {
         rank.end(LONG).succeeded();
@@ -214,12 +202,14 @@ fn diagnosed(test: &str, hosts: [&str; 2]) -> Answer {
 
 #[test]
 fn the_doctor_reads_its_logs() {
-    let near = diagnosed("bench_log_near", ["a", "a"]);
-    let far = diagnosed("bench_log_far", ["a", "b"]);
+    let near = diagnosed("bench_log_near", ["a", "a"], &[]);
+    let far = diagnosed("bench_log_far", ["a", "b"], &[]);
     let verdict = |it: &Answer| it.json()["verdict"]["text"].as_str().expect("a verdict").to_lowercase();
     assert!(verdict(&near).contains("shared memory"), "{}", verdict(&near));
     assert!(verdict(&far).contains("socket") || verdict(&far).contains("tcp"), "{}", verdict(&far));
     assert!(!verdict(&far).contains("shared memory"), "{}", verdict(&far));
+    let inside = diagnosed("bench_log_inside", ["a", "a"], &["--transport", "tcp"]);
+    assert!(!inside.json().to_string().contains("not used"), "{}", inside.json());
 }
 
 #[test]

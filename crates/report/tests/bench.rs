@@ -204,6 +204,22 @@ fn what_changed_is_told() {
 }
 
 #[test]
+fn means_are_held_against_means() {
+    // The same run, once with every time and once as nccl-tests writes it, with means alone.
+    let mut bench = answer(Collective::AllReduce, 1.0);
+    for it in bench.results.iter_mut().flat_map(|it| [&mut it.out_of_place, &mut it.in_place]).flatten() {
+        it.time_us *= 2.0;
+    }
+    let means = text(|out| written::nccl_tests(&bench, &["all_reduce_perf".to_owned()], out));
+    let means = written::read(&means).expect("nccl-tests' JSON");
+    let comparison = written::compare(&bench, &means).expect("the same");
+    assert_eq!(comparison.count(bench::Verdict::Same), comparison.lines.len());
+    // What that file does not tell is no difference.
+    assert_eq!(comparison.differences.len(), 1, "{:?}", comparison.differences);
+    assert!(comparison.differences[0].starts_with("means are compared"), "{:?}", comparison.differences);
+}
+
+#[test]
 fn what_cannot_be_compared_is_refused() {
     let other = answer(Collective::AllGather, 1.0);
     let error =

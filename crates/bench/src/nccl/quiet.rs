@@ -4,7 +4,7 @@ use std::os::fd::{AsFd as _, OwnedFd};
 
 use rustix::stdio::dup2_stdout;
 
-/// While it lives, what is written to the standard output comes out as an error's text does.
+/// While it lives, what is written to the standard output goes to the standard error.
 ///
 /// NCCL 2.18 prints its release there when it joins, whatever file it was told to log to; and a user who sets `NCCL_DEBUG`
 /// without a file has its log there.

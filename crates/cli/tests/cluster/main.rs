@@ -64,18 +64,7 @@ fn ranks_by_hand() {
 fn every_collective() {
     let hosts = Hosts::new(2);
     let on = [&hosts[1], &hosts[1], &hosts[2]];
-    let all = [
-        "all_reduce",
-        "all_gather",
-        "reduce_scatter",
-        "broadcast",
-        "reduce",
-        "alltoall",
-        "gather",
-        "scatter",
-        "sendrecv",
-    ];
-    for collective in all {
+    for collective in fabric::Collective::ALL.map(fabric::Collective::name) {
         let arguments = [collective, "-b", "1000", "-e", "100K", "-f", "10", "-n", "5", "--format", "json"];
         check(&Job::start(&on, V4, &arguments).answer(), 3, &["h1", "h1", "h2"]);
     }
