@@ -12,6 +12,14 @@ use super::*;
 /// What a rank does that is a process of its own.
 const CHILD: &str = "PLUMB_TEST_CHILD";
 
+/// Where the ranks wait for the one that will not come.
+const WAITS: &str = "a share that the test does not come to";
+
+/// Whatever happens from here on finds the rank waiting, however late it comes to `share`.
+fn goes_to_wait(session: &Session) {
+    session.post.as_ref().expect("more than one rank").inbox().set_stage(WAITS);
+}
+
 /// Not a test of its own: the body of the child processes.
 #[test]
 fn child() {
@@ -27,8 +35,9 @@ fn child() {
         Meeting::At(place.to_owned())
     };
     let mut session = join(entry(rank, size, meeting, LONG)).expect("joins");
+    goes_to_wait(&session);
     println!("\njoined");
-    let end = session.share(&[], "a share that the test does not come to");
+    let end = session.share(&[], WAITS);
     println!("end {}", end.expect_err("the job fails"));
 }
 
@@ -113,10 +122,11 @@ fn a_killed_rank_0_is_named_by_all() {
     let mut session = guest(1, 3, place, LONG).expect("joins");
     first.line("joined");
     other.line("joined");
+    goes_to_wait(&session);
     first.signal(Signal::KILL);
-    let error = session.share(&[], "a share that the test does not come to").expect_err("rank 0 is dead");
-    let wanted = "rank 0 on node0: its process ended (a share that the test does not come to)";
-    assert_eq!((error.cause, error.to_string().as_str()), (Cause::Died, wanted));
+    let error = session.share(&[], WAITS).expect_err("rank 0 is dead");
+    let wanted = format!("rank 0 on node0: its process ended ({WAITS})");
+    assert_eq!((error.cause, error.to_string()), (Cause::Died, wanted.clone()));
     assert_eq!(other.line("end "), wanted);
 }
 
