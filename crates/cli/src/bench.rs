@@ -9,13 +9,15 @@ pub(crate) use args::Bench;
 
 use std::io::{self, Write};
 use std::ops::ControlFlow;
+use std::path::{Path, PathBuf};
 
 use ::bench::nccl::{self, Nccl};
 use ::bench::{Engine, Failure, Host, Plan, Run};
 use launch::{Place, Start};
+use report::Style;
 
 use crate::args::Colour;
-use crate::{CLEAN, FINDINGS, UNDECIDED, complain};
+use crate::{CLEAN, FINDINGS, UNDECIDED, complain, doctor};
 use answer::Answer;
 use args::Kind;
 
@@ -70,9 +72,17 @@ pub(crate) fn run(args: &Bench, colour: Colour, out: &mut impl Write) -> io::Res
 }
 
 /// One rank, from the meeting to the answer.
-fn rank(args: &Bench, plan: &Plan, place: Place, colour: Colour, out: &mut impl Write) -> io::Result<u8> {
+fn rank(args: &Bench, plan: &Plan, place: Place, colour: Colour, out: &mut dyn Write) -> io::Result<u8> {
     let (number, local) = (place.rank, place.local_rank.unwrap_or(0));
-    let mut answer = match Answer::new(args, plan, number, colour, out) {
+    // Asked while the standard output is still where the answer goes.
+    let style = Style { colour: doctor::coloured(colour), width: doctor::width(), verbose: false };
+    let mut kept =
+        if args.engine == Kind::Host { None } else { nccl::output::take().ok().map(io::BufWriter::new) };
+    let out: &mut dyn Write = match &mut kept {
+        Some(it) => it,
+        None => out,
+    };
+    let mut answer = match Answer::new(args, plan, number, (colour, style), out) {
         Ok(it) => it,
         Err(reason) => return Ok(failed(&reason)),
     };
@@ -86,10 +96,11 @@ fn rank(args: &Bench, plan: &Plan, place: Place, colour: Colour, out: &mut impl 
             ));
         }
     }
-    let folder = if args.engine == Kind::Host { None } else { nccl_log() };
+    // Rank 0's is read; NCCL writes each its own.
+    let folder = if args.engine == Kind::Host || number > 0 { None } else { nccl_log() };
     let run = join::join(args, place).and_then(|mut communicator| {
         ::bench::agree(&mut communicator, &args.flags(plan))?;
-        match engine(args, communicator, local)? {
+        match engine(args, communicator, local, folder.as_deref())? {
             Opened::Host(mut it) => {
                 let run = measure(plan, &mut *it, &mut answer);
                 run.and_then(|run| it.leave().map(|()| run))
@@ -107,8 +118,7 @@ fn rank(args: &Bench, plan: &Plan, place: Place, colour: Colour, out: &mut impl 
         Err(failure) => failed(&failure),
     };
     match folder {
-        // Rank 0's is of use to whoever looks for the reason.
-        Some(folder) if code != CLEAN && number == 0 && has_files(&folder) => {
+        Some(folder) if code != CLEAN && has_files(&folder) => {
             complain(&format!("note: NCCL's log is in {}", folder.display()));
         }
         Some(folder) => {
@@ -119,7 +129,7 @@ fn rank(args: &Bench, plan: &Plan, place: Place, colour: Colour, out: &mut impl 
     Ok(code)
 }
 
-fn has_files(folder: &std::path::Path) -> bool {
+fn has_files(folder: &Path) -> bool {
     std::fs::read_dir(folder).is_ok_and(|mut it| it.next().is_some())
 }
 
@@ -127,7 +137,7 @@ fn has_files(folder: &std::path::Path) -> bool {
 fn measure(
     plan: &Plan,
     engine: &mut dyn Engine,
-    answer: &mut Answer<'_, impl Write>,
+    answer: &mut Answer<'_>,
 ) -> Result<(Run, io::Result<()>), Failure> {
     let (name, version) = (engine.name(), engine.version());
     let mut written = Ok(());
@@ -146,7 +156,12 @@ enum Opened {
 }
 
 /// The engine that was asked for; of `auto`, NCCL where every rank has a GPU and the library.
-fn engine(args: &Bench, mut control: collective::Communicator, local: usize) -> Result<Opened, Failure> {
+fn engine(
+    args: &Bench,
+    mut control: collective::Communicator,
+    local: usize,
+    log: Option<&Path>,
+) -> Result<Opened, Failure> {
     let wanted = match args.engine {
         Kind::Host => false,
         Kind::Nccl => true,
@@ -157,6 +172,9 @@ fn engine(args: &Bench, mut control: collective::Communicator, local: usize) -> 
     };
     if !wanted {
         return Ok(Opened::Host(Box::new(Host::new(control, args.private))));
+    }
+    if let Some(Err(error)) = log.map(nccl::log::create) {
+        complain(&format!("note: NCCL's log is not kept: {error}"));
     }
     let settings =
         nccl::Settings { local_rank: local, library: args.nccl_library.clone(), timeout: args.timeout() };
@@ -181,15 +199,11 @@ fn visible_of(gpus: usize, visible: Option<&str>) -> usize {
     named.count().min(gpus)
 }
 
-/// Makes NCCL write its log into a folder of this process.
-fn nccl_log() -> Option<std::path::PathBuf> {
-    let folder = nccl::log::folder().ok()?;
+/// Makes NCCL write its log into a folder of this process, which is not there yet.
+fn nccl_log() -> Option<PathBuf> {
+    let folder = nccl::log::folder()?;
     let settings = nccl::log::settings(&folder);
-    if settings.is_empty() || nccl::log::apply(settings).is_err() {
-        let _ = std::fs::remove_dir(&folder);
-        return None;
-    }
-    Some(folder)
+    (!settings.is_empty() && nccl::log::apply(settings).is_ok()).then_some(folder)
 }
 
 fn note(args: &Bench) {

@@ -6,8 +6,12 @@
 
 use std::ffi::OsString;
 use std::io;
+use std::os::unix::fs::DirBuilderExt as _;
 use std::path::{Path, PathBuf};
 use std::{env, fs};
+
+use rustix::fs::{Access, access};
+use rustix::rand::{GetRandomFlags, getrandom};
 
 use crate::engine::Failure;
 
@@ -49,20 +53,20 @@ pub fn file() -> Option<PathBuf> {
     Some(expanded(&pattern, host.trim(), std::process::id()))
 }
 
-/// A new folder that nobody else can write into, below the one for temporary files.
-pub fn folder() -> io::Result<PathBuf> {
-    use std::os::unix::fs::DirBuilderExt;
-
+/// A name for a folder below the one for temporary files, which nobody can foresee; none where nothing can be written there.
+///
+/// NCCL's settings need the name before the engine is known, the folder itself only once NCCL is: see [`create`].
+pub fn folder() -> Option<PathBuf> {
     let parent = env::temp_dir();
-    let mut attempt = 0;
-    loop {
-        let folder = parent.join(format!("plumb-nccl-{}-{attempt}", std::process::id()));
-        // An existing folder may be someone else's: it is an error, never used.
-        match fs::DirBuilder::new().mode(0o700).create(&folder) {
-            Err(error) if error.kind() == io::ErrorKind::AlreadyExists && attempt < 1_000 => attempt += 1,
-            done => return done.map(|()| folder),
-        }
-    }
+    access(&parent, Access::WRITE_OK | Access::EXEC_OK).ok()?;
+    let mut random = [0_u8; 8];
+    getrandom(&mut random, GetRandomFlags::empty()).ok().filter(|it| *it == random.len())?;
+    Some(parent.join(format!("plumb-nccl-{:016x}", u64::from_ne_bytes(random))))
+}
+
+/// Makes a folder that nobody else can write into. One that is there already is someone else's: an error.
+pub fn create(folder: &Path) -> io::Result<()> {
+    fs::DirBuilder::new().mode(0o700).create(folder)
 }
 
 fn settings_where(folder: &Path, is_set: impl Fn(&str) -> bool) -> Vec<(&'static str, OsString)> {
@@ -129,10 +133,14 @@ mod tests {
     fn folders_are_new_and_private() {
         use std::os::unix::fs::PermissionsExt;
 
-        let (one, two) = (folder().expect("a folder"), folder().expect("another"));
-        let mode = fs::metadata(&one).expect("it is there").permissions().mode() & 0o777;
-        fs::remove_dir(&one).and(fs::remove_dir(&two)).expect("they are empty");
+        let (one, two) = (folder().expect("a name"), folder().expect("another"));
         assert_ne!(one, two);
+        assert!(!one.exists(), "a name alone leaves nothing behind");
+        create(&one).expect("it is new");
+        let mode = fs::metadata(&one).expect("it is there").permissions().mode() & 0o777;
+        let again = create(&one);
+        fs::remove_dir(&one).expect("it is empty");
         assert_eq!(mode, 0o700);
+        assert_eq!(again.expect_err("it was there").kind(), io::ErrorKind::AlreadyExists);
     }
 }

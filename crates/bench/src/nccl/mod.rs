@@ -8,7 +8,7 @@ mod driver;
 mod layout;
 mod library;
 pub mod log;
-mod quiet;
+pub mod output;
 mod symbols;
 mod worker;
 
@@ -25,7 +25,6 @@ use self::card::{Card, Told};
 use self::driver::{Driver, Gpu, Memory};
 use self::layout::Layout;
 use self::library::Library;
-use self::quiet::Quiet;
 use self::worker::{Row, Worker};
 use crate::engine::{Call, Device, Engine, Failure, Side};
 
@@ -110,10 +109,7 @@ impl Nccl {
         let (library, gpu, _) = prepared?;
         let version = library.version();
         let worker = Worker::start(library, &gpu, place, settings.timeout)?;
-        let joined = {
-            let _quiet = Quiet::begin();
-            worker.join(meeting, || look(&control))
-        };
+        let joined = worker.join(meeting, || look(&control));
         let mut engine = Self {
             control,
             worker,

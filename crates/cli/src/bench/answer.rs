@@ -13,15 +13,16 @@ use report::{Doctor, Options, Style};
 
 use super::Bench;
 use crate::args::{Colour, ListFormat, Machines};
-use crate::{complain, doctor, expect, input};
+use crate::{complain, expect, input};
 
 /// The answer of a run.
-pub(super) struct Answer<'a, W: Write> {
+pub(super) struct Answer<'a> {
     args: &'a Bench,
     plan: &'a Plan,
     rank: usize,
     colour: Colour,
-    out: &'a mut W,
+    style: Style,
+    out: &'a mut dyn Write,
     config: BenchConfig,
     started: u64,
     clock: Instant,
@@ -31,13 +32,13 @@ pub(super) struct Answer<'a, W: Write> {
     cluster: Option<Cluster>,
 }
 
-impl<'a, W: Write> Answer<'a, W> {
+impl<'a> Answer<'a> {
     pub(super) fn new(
         args: &'a Bench,
         plan: &'a Plan,
         rank: usize,
-        colour: Colour,
-        out: &'a mut W,
+        (colour, style): (Colour, Style),
+        out: &'a mut dyn Write,
     ) -> Result<Self, String> {
         let formats = args.format.len().max(1);
         if args.output.len() > formats {
@@ -60,6 +61,7 @@ impl<'a, W: Write> Answer<'a, W> {
             plan,
             rank,
             colour,
+            style,
             out,
             config,
             started: now(),
@@ -90,7 +92,7 @@ impl<'a, W: Write> Answer<'a, W> {
                 if self.live() {
                     let head =
                         Report::begun(self.plan.collective, self.config.clone(), (engine, version), devices);
-                    bench::header(&head, self.out)?;
+                    bench::header(&head, &mut self.out)?;
                     self.out.flush()?;
                 }
             }
@@ -99,7 +101,7 @@ impl<'a, W: Write> Answer<'a, W> {
                 self.clear();
                 if self.live() {
                     let row = BenchRow::new(self.plan.collective, row, None);
-                    bench::row(&self.config, &row, self.out)?;
+                    bench::row(&self.config, &row, &mut self.out)?;
                     self.out.flush()?;
                 }
             }
@@ -172,15 +174,16 @@ impl<'a, W: Write> Answer<'a, W> {
         for (i, format) in formats.iter().enumerate() {
             match self.args.output.get(i) {
                 Some(path) => {
-                    let colour = self.colour == Colour::Always;
-                    to_file(path, |out| write(&report, *format, false, colour, out))?;
+                    let style = Style { colour: self.colour == Colour::Always, ..self.style };
+                    to_file(path, |out| write(&report, *format, false, style, out))?;
                 }
-                None => write(&report, *format, live, doctor::coloured(self.colour), self.out)?,
+                None => write(&report, *format, live, self.style, self.out)?,
             }
         }
         if live && run.engine == "nccl" {
             self.reasons(log)?;
         }
+        self.out.flush()?;
         if let Some(path) = &self.args.plot {
             to_file(path, |out| bench::svg(&report, out))?;
         }
@@ -217,7 +220,7 @@ fn write(
     report: &Report,
     format: ListFormat,
     live: bool,
-    colour: bool,
+    style: Style,
     mut out: &mut dyn Write,
 ) -> io::Result<()> {
     if format == ListFormat::Json {
@@ -230,7 +233,7 @@ fn write(
         }
     }
     bench::footer(report, &mut out)?;
-    bench::summary(report, Style { colour, width: doctor::width(), verbose: false }, &mut out)?;
+    bench::summary(report, style, &mut out)?;
     bench::plot(report, unicode(), &mut out)
 }
 

@@ -5,7 +5,7 @@ use std::fs;
 use std::io::Read;
 use std::net::{Ipv4Addr, TcpListener};
 use std::os::unix::process::CommandExt as _;
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::{Arc, Mutex};
@@ -29,6 +29,8 @@ pub(crate) struct Job {
     child: Child,
     /// A variable that all its descendants have.
     mark: String,
+    /// Its folder for temporary files.
+    folder: PathBuf,
     said: [Said; 2],
 }
 
@@ -64,12 +66,14 @@ impl Job {
         if let Some(profile) = std::env::var_os("LLVM_PROFILE_FILE") {
             command.env("LLVM_PROFILE_FILE", profile);
         }
-        command.envs(variables.iter().copied());
+        let folder = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(&mark);
+        fs::create_dir_all(&folder).expect("a folder of this job");
+        command.env("TMPDIR", &folder).envs(variables.iter().copied());
         command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).process_group(0);
         let mut child = command.spawn().expect("plumb can be started");
         let stdout = collect(child.stdout.take().expect("piped"));
         let stderr = collect(child.stderr.take().expect("piped"));
-        Self { child, mark, said: [stdout, stderr] }
+        Self { child, mark, folder, said: [stdout, stderr] }
     }
 
     /// One rank of a job that is started by hand.
@@ -146,6 +150,7 @@ impl Job {
         let end = End { code, stdout: text(&self.said[0].0), stderr: text(&self.said[1].0), after };
         assert!(!end.stderr.contains("panicked"), "{end:?}");
         assert_eq!(shared_memory(), Vec::<String>::new(), "{end:?}");
+        fs::remove_dir(&self.folder).expect("no temporary file is left");
         end
     }
 }
