@@ -12,7 +12,7 @@ use std::process::Stdio;
 
 use common::{Answer, command, folder, plumb, root};
 use job::{ENDLESS, Job, LONG, SOON, free_port};
-use serde_json::Value;
+use serde_json::{Value, json};
 
 /// A short run with these flags.
 #[track_caller]
@@ -204,6 +204,15 @@ fn diagnosed(test: &str, hosts: [&str; 2], more: &[&str]) -> Answer {
 fn the_doctor_reads_its_logs() {
     let near = diagnosed("bench_log_near", ["a", "a"], &[]);
     let far = diagnosed("bench_log_far", ["a", "b"], &[]);
+    for answer in [&near, &far] {
+        let answer = answer.json();
+        assert_eq!(
+            (&answer["findings"], &answer["not_checked"]),
+            (&json!([]), &json!([])),
+            "no GPU, no advice"
+        );
+        assert_eq!(answer["facts"]["ranks"][1]["cuda_device"], json!(null));
+    }
     let verdict = |it: &Answer| it.json()["verdict"]["text"].as_str().expect("a verdict").to_lowercase();
     assert!(verdict(&near).contains("shared memory"), "{}", verdict(&near));
     assert!(verdict(&far).contains("socket") || verdict(&far).contains("tcp"), "{}", verdict(&far));

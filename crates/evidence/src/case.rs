@@ -153,6 +153,11 @@ impl Case {
         })
     }
 
+    /// Whether no GPU takes part: all processes are of plumb's own engine, whose data is in host memory.
+    pub fn is_in_host_memory(&self) -> bool {
+        !self.processes.is_empty() && self.processes.iter().all(|it| it.facts.host_memory.first().is_some())
+    }
+
     /// How many nodes NCCL counts, or how many hosts were seen.
     pub fn n_nodes(&self) -> Option<u32> {
         self.world().and_then(Communicator::n_nodes).or_else(|| {

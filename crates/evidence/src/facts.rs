@@ -58,6 +58,8 @@ pub struct ProcessFacts {
     pub propagated: Distinct<u32>,
     /// `Using network Libfabric`, by any of its communicators.
     pub networks: Distinct<Arc<str>>,
+    /// `plumb: data in host memory, no GPU`
+    pub host_memory: Distinct<()>,
 }
 
 /// The first warnings of a process.
@@ -109,6 +111,7 @@ impl ProcessFacts {
             warnings,
             propagated,
             networks,
+            host_memory,
         } = later;
         self.version.merge(version);
         self.cuda_driver.merge(cuda_driver);
@@ -130,6 +133,7 @@ impl ProcessFacts {
         self.warnings.merge(warnings);
         self.propagated.merge(propagated);
         self.networks.merge(networks);
+        self.host_memory.merge(host_memory);
     }
 }
 

@@ -192,6 +192,7 @@ impl Reader {
         let Some(thread) = owner.threads.get_mut(thread) else { return false };
         match message {
             Message::Routine | Message::Choice(_) => {}
+            Message::HostMemory => facts.host_memory.note((), quote),
             Message::Link(mut found) => {
                 // The way is compared as it is kept.
                 let readable;

@@ -342,6 +342,10 @@ impl Page {
             let number = |it: Option<u32>| it.map_or("-".to_owned(), |it| it.to_string());
             let bus = it.bus_id.as_deref().unwrap_or("-");
             let state = if it.complete { "" } else { "   setup not completed" };
+            if it.cuda_device.is_none() && it.bus_id.is_none() {
+                writeln!(out, "  {:>5}  {:<28} pid {}{state}", it.rank, clean(&it.host), it.pid)?;
+                continue;
+            }
             writeln!(
                 out,
                 "  {:>5}  {:<28} pid {:<8} CUDA device {:<3} NVML {:<3} PCI {bus}{state}",

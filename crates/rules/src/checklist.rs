@@ -75,6 +75,17 @@ pub fn checklist(case: &Case, diagnosis: &Diagnosis) -> Vec<Check> {
         list.ras(),
     ];
     let mut checks: Vec<Check> = checks.into_iter().collect();
+    if summary.host_memory {
+        for check in &mut checks {
+            let foreign = matches!(check.id, "gpudirect" | "protocols" | "tuner" | "environment");
+            if foreign || check.state == State::NotChecked {
+                *check = not_checked(check.id, "the log is one of plumb's own engine, on host memory");
+            } else if check.id == "inside" {
+                // A compromise between GPUs; without them there is nothing better.
+                check.state = State::Ok;
+            }
+        }
+    }
     for check in &mut checks {
         if let Some(found) = related(check.id, diagnosis) {
             check.state = State::Problem(found.severity());

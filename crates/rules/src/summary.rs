@@ -22,6 +22,8 @@ pub struct Summary {
     pub nccl: Option<String>,
     /// The driver's CUDA level.
     pub cuda_driver: Option<String>,
+    /// No GPU takes part: the engine of `plumb bench` on host memory.
+    pub host_memory: bool,
     /// The aws-ofi-nccl release.
     pub plugin: Option<String>,
     /// The libfabric release.
@@ -50,6 +52,7 @@ pub fn summary(case: &Case) -> Summary {
         ranks_seen: world.map(|it| it.members.keys().copied().collect()).unwrap_or_default(),
         nccl: case.processes.iter().find_map(|it| it.facts.version.value()).map(ToString::to_string),
         cuda_driver: case.processes.iter().find_map(|it| it.facts.cuda_driver.value()).map(|it| driver(*it)),
+        host_memory: case.is_in_host_memory(),
         plugin: case.processes.iter().find_map(|it| it.facts.ofi.version.value()).map(ToString::to_string),
         libfabric: case
             .processes

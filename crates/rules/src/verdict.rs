@@ -102,7 +102,7 @@ fn size(summary: &Summary) -> Option<String> {
     let ranks = if n == 1 { "1 rank".to_owned() } else { format!("{n} ranks") };
     Some(match (summary.n_nodes, summary.ranks_per_node) {
         (Some(1), _) => format!("{ranks} on 1 node"),
-        (Some(nodes), Some(local)) if nodes.checked_mul(local) == Some(n) => {
+        (Some(nodes), Some(local)) if nodes.checked_mul(local) == Some(n) && !summary.host_memory => {
             format!("{ranks} on {nodes} nodes with {local} GPU{} each", if local == 1 { "" } else { "s" })
         }
         (Some(nodes), _) => format!("{ranks} on {nodes} nodes"),
@@ -112,6 +112,9 @@ fn size(summary: &Summary) -> Option<String> {
 
 fn stack(summary: &Summary) -> Vec<String> {
     let mut parts = Vec::new();
+    if summary.host_memory {
+        parts.push("host memory".to_owned());
+    }
     if let Some(nccl) = &summary.nccl {
         parts.push(format!("NCCL {}", nccl.split('+').next().unwrap_or(nccl)));
     }

@@ -248,7 +248,7 @@ impl Engine {
             })
             .count();
         let identity = self.session.key().iter().take(8).fold(0_u64, |all, it| all << 8 | u64::from(*it));
-        let mut lines = Vec::new();
+        let mut lines = vec!["plumb: data in host memory, no GPU".to_owned()];
         if self.network.is_some() {
             lines.push(format!("NET/Socket : Using [0]{}", self.interface));
             lines.push("Using network Socket".to_owned());
@@ -279,7 +279,7 @@ impl Engine {
             }
         }
         lines.push(format!(
-            "ncclCommInitRank comm {identity:#x} rank {rank} nranks {size} cudaDev {before} nvmlDev {before} busId 0 commId {identity:#x} - Init COMPLETE"
+            "ncclCommInitRank comm {identity:#x} rank {rank} nranks {size} commId {identity:#x} - Init COMPLETE"
         ));
         if let Some(algorithm) = self.algorithm {
             lines.push(format!("plumb: all by {algorithm}, as asked"));

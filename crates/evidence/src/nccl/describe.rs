@@ -284,6 +284,11 @@ static KINDS: &[LineKind] = &[
         meaning: "How many channels the communicator uses. All ranks must agree on the first number.",
     },
     LineKind {
+        example: "plumb: data in host memory, no GPU",
+        since: "plumb bench --log",
+        meaning: "Not NCCL's: the log is one of the host engine of plumb bench, so nothing in it is about GPUs.",
+    },
+    LineKind {
         example: "plumb: all_reduce by doubling to 65536 bytes, ring",
         since: "plumb bench --log",
         meaning: "Not NCCL's: which algorithms the host engine of plumb bench takes for a collective, by size. It timed them in this job.",

@@ -99,7 +99,9 @@ pub enum Message<'a> {
     },
     /// `NCCL_TOPO_FILE set by environment to ...` is an environment line; this is `Loading topology file ...`.
     TopologyFile(&'a [u8]),
-    /// `plumb: all_reduce by oneshot to 512 bytes, ...`: in the log of plumb's own engine, how it does a collective.
+    /// `plumb: data in host memory, no GPU`: not NCCL's log, but that of plumb's own engine.
+    HostMemory,
+    /// `plumb: all_reduce by oneshot to 512 bytes, ...`: how that engine does a collective.
     Choice(&'a [u8]),
     /// Known and of no interest to anyone but a reader of the whole log.
     Routine,
@@ -164,6 +166,7 @@ pub fn parse(message: &[u8]) -> Message<'_> {
             .map(Message::InitTimings)
             .or_else(|| starts(message, &["Initialized NET plugin", "Init timings"])),
         b'D' => after(message, "DMA-BUF is available on GPU device").map(|_| Message::DmaBuf),
+        b'p' if message.starts_with(b"plumb: data in host memory") => Some(Message::HostMemory),
         b'p' => after(message, "plumb: ").map(Message::Choice),
         b'P' => starts(message, &["P2P Chunksize set to", "Pattern ", "P2P plugin", "Plugin Path"])
             .or_else(|| network::plugin(message)),

@@ -34,7 +34,7 @@ fn check(case: &Case) -> Result<Vec<Finding>, Missing> {
     let machine = nvlink(case);
     // Another rule speaks where NVLink should carry this, or where the driver or a setting refused.
     let refused = case.first_of(&[&P2P_OFF, &P2P_NOT_ENABLED]).is_some() || p2p_off(case).is_some();
-    if pairs.is_empty() || machine == Some(Nvlink::Full) || refused {
+    if pairs.is_empty() || machine == Some(Nvlink::Full) || refused || case.is_in_host_memory() {
         return Ok(Vec::new());
     }
     let name = case.instance_name().map(|it| it.0);
@@ -68,6 +68,11 @@ mod tests {
         assert!(findings(&RULE, &format!("{g6e}{SHM}"))[0].message.contains("expected on g6e.12xlarge"));
         let old = "n:1:1 [0] NCCL INFO Ring 00 : 2[3d000] -> 3[3e000] via direct shared memory\n";
         assert_eq!(findings(&RULE, old).len(), 1);
+    }
+
+    #[test]
+    fn says_nothing_where_no_gpu_takes_part() {
+        quiet(&RULE, &format!("n:1:1 [0] NCCL INFO plumb: data in host memory, no GPU\n{SHM}"));
     }
 
     #[test]
