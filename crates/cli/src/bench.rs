@@ -54,7 +54,10 @@ pub(crate) fn run(args: &Bench, colour: Colour, out: &mut impl Write) -> io::Res
             Ok(it) => {
                 // Ranks that fail tell why; those that a signal ends cannot.
                 match (it.interrupted, &it.failure) {
-                    (Some(_), _) => complain("error: interrupted"),
+                    (Some(_), _) => {
+                        answer::clear_line();
+                        complain("error: interrupted");
+                    }
                     (None, Some((rank, launch::Ending::Signal(number)))) if start.ranks == 1 => {
                         complain(&format!("error: rank {rank} was ended by signal {number}"));
                     }
@@ -102,10 +105,12 @@ fn rank(args: &Bench, plan: &Plan, place: Place, colour: Colour, out: &mut dyn W
         ::bench::agree(&mut communicator, &args.flags(plan))?;
         match engine(args, communicator, local, folder.as_deref())? {
             Opened::Host(mut it) => {
+                idle(number, &args.idle_on_host(), "NCCL");
                 let run = measure(plan, &mut *it, &mut answer);
                 run.and_then(|run| it.leave().map(|()| run))
             }
             Opened::Nccl(mut it) => {
+                idle(number, &args.idle_on_nccl(), "the host engine");
                 it.set_blocking(args.blocking > 0);
                 let run = measure(plan, &mut *it, &mut answer);
                 run.and_then(|run| it.close()?.leave().map_err(Failure::from).map(|()| run))
@@ -210,6 +215,13 @@ fn note(args: &Bench) {
     let idle = args.idle();
     if !idle.is_empty() {
         complain(&format!("note: {} of nccl-tests changes nothing here", idle.join(", ")));
+    }
+}
+
+/// Says once what was asked for in vain, as the other engine runs.
+fn idle(rank: usize, flags: &[&str], of: &str) {
+    if rank == 0 && !flags.is_empty() {
+        complain(&format!("note: {} of {of} changes nothing here", flags.join(", ")));
     }
 }
 

@@ -46,6 +46,16 @@ fn every_collective_is_right() {
 }
 
 #[test]
+fn what_was_asked_in_vain_is_told_once() {
+    let told = |flags: &[&str]| bench(flags).stderr;
+    assert_eq!(told(&["--nccl-library", "/nowhere"]), "note: --nccl-library of NCCL changes nothing here\n");
+    assert_eq!(
+        told(&["--nodes", "4"]),
+        "note: nothing is expected: --nodes and --pods need --instance or --cluster\n"
+    );
+}
+
+#[test]
 fn the_table_goes_to_stdout_and_the_rest_to_stderr() {
     let answer = bench(&["-p", "1"]);
     assert_eq!(answer.stderr, "note: -p of nccl-tests changes nothing here\n");

@@ -15,6 +15,16 @@ use super::Bench;
 use crate::args::{Colour, ListFormat, Machines};
 use crate::{complain, expect, input};
 
+/// Back to the beginning of the line, and away with what stands there.
+const CLEAR: &str = "\r\x1b[K";
+
+/// Takes away what a rank has left on the terminal.
+pub(super) fn clear_line() {
+    if io::stderr().is_terminal() {
+        let _ = write!(io::stderr(), "{CLEAR}");
+    }
+}
+
 /// The answer of a run.
 pub(super) struct Answer<'a> {
     args: &'a Bench,
@@ -114,7 +124,7 @@ impl<'a> Answer<'a> {
         if self.terminal && self.clock.elapsed() >= Duration::from_secs(1) {
             // An endless run has no total.
             let of = if done < all { format!(", {} of {all}", done + 1) } else { String::new() };
-            let _ = write!(io::stderr(), "\r\x1b[Kmeasuring {bytes} bytes{of}");
+            let _ = write!(io::stderr(), "{CLEAR}measuring {bytes} bytes{of}");
             self.shown = true;
             self.clock = Instant::now();
         }
@@ -122,7 +132,7 @@ impl<'a> Answer<'a> {
 
     fn clear(&mut self) {
         if std::mem::take(&mut self.shown) {
-            let _ = write!(io::stderr(), "\r\x1b[K");
+            let _ = write!(io::stderr(), "{CLEAR}");
             // The row goes another way to the same terminal, through whoever started this rank, and is not to overtake this.
             std::thread::sleep(Duration::from_millis(10));
         }
@@ -132,6 +142,9 @@ impl<'a> Answer<'a> {
     fn expected(&self, engine: &str, devices: &[::bench::Device]) -> Option<Cluster> {
         let machines = &self.args.machines;
         if machines.instance.is_none() && machines.cluster.is_none() {
+            if machines.nodes.is_some() || machines.pods.is_some() {
+                complain("note: nothing is expected: --nodes and --pods need --instance or --cluster");
+            }
             return None;
         }
         if engine != "nccl" {

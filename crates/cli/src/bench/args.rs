@@ -296,6 +296,22 @@ impl Bench {
         self.timestamps == 1
     }
 
+    /// Flags of the host engine, which change nothing with NCCL.
+    pub(crate) fn idle_on_nccl(&self) -> Vec<&'static str> {
+        given(&[
+            ("--transport", self.transport.is_some()),
+            ("--algo", self.algo.is_some()),
+            ("--channels", self.channels.is_some()),
+            ("--private", self.private),
+            ("--log", self.log.is_some()),
+        ])
+    }
+
+    /// Flags of NCCL, which change nothing in host memory.
+    pub(crate) fn idle_on_host(&self) -> Vec<&'static str> {
+        given(&[("--nccl-library", self.nccl_library.is_some())])
+    }
+
     /// Flags that change nothing.
     pub(crate) fn idle(&self) -> Vec<&'static str> {
         let it = &self.other;
@@ -311,8 +327,13 @@ impl Bench {
             ("-M", it.memory),
             ("-u", it.unalign),
         ];
-        all.into_iter().filter(|it| it.1 > 0).map(|it| it.0).collect()
+        given(&all.map(|(name, value)| (name, value > 0)))
     }
+}
+
+/// The names of those that are.
+fn given(flags: &[(&'static str, bool)]) -> Vec<&'static str> {
+    flags.iter().filter(|it| it.1).map(|it| it.0).collect()
 }
 
 fn operations(text: &str) -> Result<Several<Operation>, String> {
