@@ -1,0 +1,138 @@
+//! Which way the bytes take: network, interface, GPUDirect, and inside a node.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use evidence::{Case, Source};
+
+use super::{Check, List, lacks, not_checked, note, ok};
+
+impl List<'_> {
+    pub(super) fn network(&self) -> Check {
+        let values: BTreeMap<_, _> = self.case.networks().map(|it| (it.0, it.2)).collect();
+        match values.first_key_value() {
+            Some((name, quote)) if values.len() == 1 => {
+                let used: BTreeSet<u32> =
+                    self.case.links().filter_map(|it| Some(it.3.transport()?.network()?.1)).collect();
+                let devices = match used.len() {
+                    0 => String::new(),
+                    1 => ", 1 device in use".to_owned(),
+                    n => format!(", {n} devices in use"),
+                };
+                let words = self.summary.networks.first().map_or(*name, String::as_str);
+                if case_is_single(self.case) && used.is_empty() {
+                    note("network", format!("{words}, not used: all ranks are on one node"), Some(quote))
+                } else {
+                    ok(
+                        "network",
+                        format!("{words} (`{name}`) chosen by every communicator seen{devices}"),
+                        Some(quote),
+                    )
+                }
+            }
+            Some((_, quote)) => {
+                let list: Vec<&str> = values.keys().copied().collect();
+                note("network", format!("different networks: {}", list.join(", ")), Some(quote))
+            }
+            None => lacks("network", Source::NcclLog),
+        }
+    }
+
+    pub(super) fn interface(&self) -> Check {
+        let (values, said) = self.values(|it| {
+            let seen = it.facts.bootstrap.first()?;
+            Some((seen.value.first()?.name.to_string(), &seen.quote))
+        });
+        match values.first_key_value() {
+            Some((_, quote)) => {
+                let names: Vec<&str> = values.keys().map(String::as_str).collect();
+                ok(
+                    "interface",
+                    format!("setup over {} in {}", names.join(", "), self.everyone(said)),
+                    Some(quote),
+                )
+            }
+            None => lacks("interface", Source::NcclLog),
+        }
+    }
+
+    pub(super) fn gpudirect(&self) -> Check {
+        let net = || {
+            self.case
+                .links()
+                .map(|it| it.3)
+                .filter(|it| it.transport().is_some_and(fabric::Transport::is_net))
+        };
+        let first = |wanted: bool| {
+            net()
+                .find(|it| {
+                    it.transport().and_then(fabric::Transport::network).is_some_and(|it| it.2 == wanted)
+                })
+                .map(|it| &it.quote)
+        };
+        match self.summary.gpudirect {
+            (0, 0) => match self.case.processes.iter().find_map(|it| it.facts.ofi.gpudirect_off.first()) {
+                Some(seen) => {
+                    note("gpudirect", "off: the plugin says it cannot be used here", Some(&seen.quote))
+                }
+                None if case_is_single(self.case) => {
+                    not_checked("gpudirect", "all ranks are on one node: nothing crosses a network")
+                }
+                None => lacks("gpudirect", Source::Connections),
+            },
+            (n, 0) => ok("gpudirect", format!("on {} seen, all of them", connections(n)), first(true)),
+            (0, n) if self.summary.networks == ["TCP sockets"] => note(
+                "gpudirect",
+                format!("none on {}: TCP copies through host memory", connections(n)),
+                first(false),
+            ),
+            (0, n) => note(
+                "gpudirect",
+                format!(
+                    "off on {}, all that were seen: bytes are copied through host memory",
+                    connections(n)
+                ),
+                first(false),
+            ),
+            (with, without) => {
+                note("gpudirect", format!("on {with}, off on {without} network connections"), first(false))
+            }
+        }
+    }
+
+    pub(super) fn inside(&self) -> Check {
+        let ways: Vec<String> =
+            self.summary.inside.iter().map(|(way, n)| format!("{way} on {}", connections(*n))).collect();
+        let first = self
+            .case
+            .links()
+            .map(|it| it.3)
+            .find(|it| it.transport().is_some_and(|it| !it.is_net()))
+            .map(|it| &it.quote);
+        if !ways.is_empty() {
+            return if self.summary.inside.contains_key("SHM") {
+                note("inside", ways.join(", "), first)
+            } else {
+                ok("inside", ways.join(", "), first)
+            };
+        }
+        match self.case.world().and_then(evidence::Communicator::local_ranks) {
+            Some(1) => not_checked("inside", "every rank is alone on its node, as NCCL counts nodes"),
+            _ => lacks("inside", Source::Connections),
+        }
+    }
+
+    pub(super) fn transport_protocol(&self) -> Check {
+        match self.case.processes.iter().find_map(|it| it.facts.ofi.protocol.first()) {
+            Some(seen) => ok("transport", format!("plugin protocol {}", seen.value), Some(&seen.quote)),
+            None => not_checked("transport", "printed by aws-ofi-nccl only"),
+        }
+    }
+}
+
+fn connections(n: u32) -> String {
+    if n == 1 { "1 connection".to_owned() } else { format!("{n} connections") }
+}
+
+fn case_is_single(case: &Case) -> bool {
+    case.spans_nodes() == Some(false)
+}

@@ -1,0 +1,118 @@
+//! How the job is laid out: ranks, channels, rings, trees, and what they may use.
+
+use std::collections::BTreeSet;
+
+use evidence::Source;
+
+use super::{Check, List, lacks, not_checked, note, ok};
+
+impl List<'_> {
+    pub(super) fn ranks(&self) -> Check {
+        let Some(world) = self.case.world() else { return lacks("ranks", Source::NcclLog) };
+        let n = world.n_ranks.unwrap_or(0);
+        let seen = world.members.len();
+        let quote =
+            world.members.values().find_map(|it| it.facts.start.as_ref().or(it.facts.complete.as_ref()));
+        let incomplete = world.members.values().filter(|it| !it.is_complete()).count();
+        let absent = world.absent();
+        let mut text = format!("{seen} of {n} ranks seen");
+        if incomplete > 0 {
+            text.push_str(&format!(", {incomplete} without `Init COMPLETE`"));
+        }
+        if absent.is_empty() {
+            return if incomplete == 0 { ok("ranks", text, quote) } else { note("ranks", text, quote) };
+        }
+        let plural = if absent.len() == 1 { "" } else { "s" };
+        text.push_str(&format!("; nothing was read of rank{plural} {absent}"));
+        note("ranks", text, quote)
+    }
+
+    pub(super) fn protocols(&self) -> Check {
+        let forced = self.case.processes.iter().find_map(|it| it.facts.ofi.forced_simple.first());
+        if let Some(seen) = forced {
+            return note(
+                "protocols",
+                format!("Simple only: forced by the plugin ({} not supported), rightly", seen.value),
+                Some(&seen.quote),
+            );
+        }
+        let set = ["NCCL_PROTO", "NCCL_ALGO"].iter().find_map(|name| {
+            let (value, _, quote) = self.case.variable(name).find(|it| it.1.is_some())?;
+            Some((format!("{name}={value}"), quote))
+        });
+        match set {
+            Some((text, quote)) => note("protocols", format!("restricted by {text}"), Some(quote)),
+            None if self.case.processes.is_empty() => lacks("protocols", Source::NcclLog),
+            None if !self.set_up() => lacks("protocols", Source::NcclLog),
+            None => ok("protocols", "none forced in what was read", None),
+        }
+    }
+
+    pub(super) fn nvls(&self) -> Check {
+        match self.case.processes.iter().find_map(|it| it.facts.nvls.first()) {
+            Some(seen) if seen.value => ok("nvls", "NVLink SHARP is available", Some(&seen.quote)),
+            Some(seen) => {
+                note("nvls", "no NVLink SHARP: normal before Hopper and without NVSwitch", Some(&seen.quote))
+            }
+            None => not_checked("nvls", "printed with more than 2 local GPUs and NVLS enabled"),
+        }
+    }
+
+    pub(super) fn channels(&self) -> Check {
+        let Some(world) = self.case.world() else { return lacks("channels", Source::NcclLog) };
+        let seen = world.members.values().find_map(|it| it.facts.channels.as_ref());
+        match seen {
+            Some(seen) => {
+                let p2p = seen.value.p2p.map(|it| format!(", {it} for send/recv")).unwrap_or_default();
+                let nvls =
+                    seen.value.nvls.filter(|it| *it > 0).map(|it| format!(", {it} NVLS")).unwrap_or_default();
+                ok("channels", format!("{} for collectives{p2p}{nvls}", seen.value.coll), Some(&seen.quote))
+            }
+            None => lacks("channels", Source::NcclLog),
+        }
+    }
+
+    pub(super) fn rings(&self) -> Check {
+        let rings = self.case.communicators.iter().find_map(|communicator| {
+            communicator.members.values().find(|it| !it.facts.rings.is_empty()).map(|it| (communicator, it))
+        });
+        let Some((communicator, member)) = rings else {
+            return not_checked("rings", "needs the log of rank 0");
+        };
+        let rings = &member.facts.rings;
+        let quote = member.facts.ring_quote.as_ref();
+        let whole = rings
+            .iter()
+            .filter(|it| !it.cut && Some(it.order.len()) == communicator.n_ranks.map(|it| it as usize));
+        let right = whole
+            .clone()
+            .filter(|it| it.order.iter().collect::<BTreeSet<_>>().len() == it.order.len())
+            .count();
+        let cut = rings.iter().filter(|it| it.cut).count();
+        if right == rings.len() {
+            let rings = if right == 1 { "1 ring".to_owned() } else { format!("{right} rings, each") };
+            ok("rings", format!("{rings} through all ranks once"), quote)
+        } else if cut > 0 {
+            note("rings", format!("{} rings, {cut} of them cut by NCCL in the log", rings.len()), quote)
+        } else {
+            note("rings", format!("{} rings, {right} of them through all ranks once", rings.len()), quote)
+        }
+    }
+
+    pub(super) fn trees(&self) -> Check {
+        let Some(world) = self.case.world() else { return lacks("trees", Source::NcclLog) };
+        let seen = world.members.values().find_map(|it| it.facts.trees.as_ref());
+        match seen {
+            Some(seen) => {
+                let ranks = world.members.values().filter(|it| it.facts.trees.is_some()).count();
+                let ranks = if ranks == 1 {
+                    "the place of 1 rank".to_owned()
+                } else {
+                    format!("the places of {ranks} ranks")
+                };
+                ok("trees", format!("{} trees, {ranks} seen", seen.value.len()), Some(&seen.quote))
+            }
+            None => lacks("trees", Source::NcclLog),
+        }
+    }
+}

@@ -1,0 +1,142 @@
+//! What is installed: NCCL, the driver, the plugin, its provider and its tuner.
+
+use evidence::Source;
+
+use super::{Check, List, lacks, note, ok};
+use crate::summary::driver;
+
+impl List<'_> {
+    pub(super) fn nccl(&self) -> Check {
+        let (values, said) = self.values(|it| it.facts.version.first().map(|it| (&*it.value, &it.quote)));
+        match values.first_key_value() {
+            Some((version, quote)) if values.len() == 1 && said == 1 => {
+                ok("nccl", version.to_string(), Some(quote))
+            }
+            Some((version, quote)) if values.len() == 1 => {
+                ok("nccl", format!("{version}, the same in {}", self.everyone(said)), Some(quote))
+            }
+            Some((_, quote)) => {
+                let list: Vec<&str> = values.keys().copied().collect();
+                note("nccl", format!("different releases: {}", list.join(", ")), Some(quote))
+            }
+            None => match self.case.nccl_version() {
+                Some((version, quote)) => ok("nccl", version.to_string(), Some(quote)),
+                None => lacks("nccl", Source::NcclLog),
+            },
+        }
+    }
+
+    pub(super) fn driver(&self) -> Check {
+        let (values, said) = self.values(|it| it.facts.cuda_driver.first().map(|it| (it.value, &it.quote)));
+        match values.first_key_value() {
+            Some((version, quote)) if values.len() == 1 => {
+                ok("driver", format!("CUDA {} in {}", driver(*version), self.everyone(said)), Some(quote))
+            }
+            Some((_, quote)) => {
+                let list: Vec<String> = values.keys().map(|it| driver(*it)).collect();
+                note("driver", format!("different CUDA levels: {}", list.join(", ")), Some(quote))
+            }
+            None => lacks("driver", Source::NcclLog),
+        }
+    }
+
+    pub(super) fn plugin(&self) -> Check {
+        let (values, said) = self.values(|it| it.facts.ofi.version.first().map(|it| (&*it.value, &it.quote)));
+        if let Some((version, quote)) = values.first_key_value() {
+            let libfabric =
+                self.summary.libfabric.as_ref().map(|it| format!(", libfabric {it}")).unwrap_or_default();
+            return ok(
+                "plugin",
+                format!("aws-ofi-nccl {version}{libfabric}, loaded by {}", self.everyone(said)),
+                Some(quote),
+            );
+        }
+        let events = self.case.processes.iter().flat_map(|it| it.facts.plugins.iter());
+        for seen in events {
+            match &seen.value {
+                evidence::nccl::PluginEvent::Network { name } => {
+                    return ok("plugin", format!("{name} loaded"), Some(&seen.quote));
+                }
+                evidence::nccl::PluginEvent::NotFound { role, .. } if &**role == "NET" => {
+                    return note(
+                        "plugin",
+                        "none loaded: NCCL uses its own InfiniBand or socket transport",
+                        Some(&seen.quote),
+                    );
+                }
+                evidence::nccl::PluginEvent::Internal => {
+                    return note(
+                        "plugin",
+                        "none: NCCL uses its own InfiniBand or socket transport",
+                        Some(&seen.quote),
+                    );
+                }
+                _ => {}
+            }
+        }
+        lacks("plugin", Source::NcclLog)
+    }
+
+    pub(super) fn provider(&self) -> Check {
+        let (values, said) = self.values(|it| {
+            let seen = it.facts.ofi.provider.first()?;
+            let fabric = seen.value.fabric.as_deref().map(|it| format!(", fabric {it}")).unwrap_or_default();
+            let nics = seen
+                .value
+                .nics
+                .map(|it| format!(", {it} NIC{} found", if it == 1 { "" } else { "s" }))
+                .unwrap_or_default();
+            Some((format!("{}{fabric}{nics}", seen.value.name), &seen.quote))
+        });
+        match values.first_key_value() {
+            Some((text, quote)) if values.len() == 1 => {
+                ok("provider", format!("{text} ({})", self.everyone(said)), Some(quote))
+            }
+            Some((_, quote)) => {
+                let list: Vec<&str> = values.keys().map(String::as_str).collect();
+                note("provider", format!("processes differ: {}", list.join("; ")), Some(quote))
+            }
+            None => {
+                let hcas = self
+                    .case
+                    .processes
+                    .iter()
+                    .find_map(|it| it.facts.hcas.iter().find(|it| !it.value.is_empty()));
+                match hcas {
+                    Some(seen) => {
+                        let names: Vec<String> =
+                            seen.value.iter().map(|it| format!("{}/{}", it.name, it.layer)).collect();
+                        ok(
+                            "provider",
+                            format!("{} adapters: {}", names.len(), names.join(" ")),
+                            Some(&seen.quote),
+                        )
+                    }
+                    None => match self.case.processes.iter().find_map(|it| it.facts.no_ib_device.first()) {
+                        Some(seen) => {
+                            note("provider", "no InfiniBand or RoCE adapter found by NCCL", Some(&seen.quote))
+                        }
+                        None => lacks("provider", Source::NcclLog),
+                    },
+                }
+            }
+        }
+    }
+
+    pub(super) fn tuner(&self) -> Check {
+        if let Some(seen) = self.case.processes.iter().find_map(|it| it.facts.ofi.tuner.first()) {
+            let text = if seen.value.contains("not available") {
+                "the plugin has no tables for this machine, NCCL's own tuner is used: normal"
+            } else {
+                "the plugin's tables are used"
+            };
+            return ok("tuner", text, Some(&seen.quote));
+        }
+        match self.case.processes.iter().find_map(|it| it.facts.tuner.first()) {
+            Some(seen) => ok("tuner", seen.value.to_string(), Some(&seen.quote)),
+            None if self.case.processes.is_empty() => lacks("tuner", Source::NcclLog),
+            None if !self.set_up() => lacks("tuner", Source::NcclLog),
+            None => ok("tuner", "no tuner plugin: NCCL's own", None),
+        }
+    }
+}
