@@ -16,7 +16,7 @@ mod verify;
 
 pub use agree::agree;
 pub use collective::Crowd;
-pub use compare::{Change, Drift, Verdict, change};
+pub use compare::{Change, Drift, Times, Verdict, change};
 pub use engine::{Call, Device, Engine, Failure, Side};
 pub use fit::{CEILING, FLOOR, Fit, Point, Regime, Regimes, fit};
 pub use host::Host;

@@ -24,6 +24,8 @@ pub struct Plan {
     pub aggregate: usize,
     /// How often all sizes are run (`-N`); 0 is without end.
     pub cycles: usize,
+    /// How often each size is looked at again once all have been run, to see how times drift.
+    pub looks: usize,
     /// Runs whose results are verified (`-c`).
     pub check: usize,
     /// Which rank's time counts (`-a`).
@@ -41,6 +43,11 @@ pub const LEAST_ITERATIONS: usize = 20;
 /// And how long they take together.
 pub const LEAST_SECONDS: f64 = 0.02;
 
+/// Seconds of a look, where a call is shorter.
+pub(crate) const LOOK_SECONDS: f64 = 0.004;
+/// What takes longer than these seconds in all shows its drift by itself.
+pub(crate) const LONG_SECONDS: f64 = 1.0;
+
 impl Plan {
     /// What a collective is run with where nothing is said.
     pub fn new(collective: Collective) -> Self {
@@ -54,6 +61,7 @@ impl Plan {
             warm_up: 5,
             aggregate: 1,
             cycles: 1,
+            looks: 0,
             check: 1,
             average: Average::Mean,
             blocking: false,
@@ -83,6 +91,7 @@ impl Plan {
             format!("-w {}", self.warm_up),
             format!("-m {}", self.aggregate),
             format!("-N {}", self.cycles),
+            format!("--looks {}", self.looks),
             format!("-c {}", self.check),
             format!("-a {}", self.average.name()),
             format!("-z {}", u8::from(self.blocking)),

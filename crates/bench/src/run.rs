@@ -8,7 +8,7 @@ use fabric::Collective;
 
 use crate::engine::{Call, Device, Engine, Failure};
 use crate::layout::{Layout, works_in_place};
-use crate::plan::{LEAST_ITERATIONS, LEAST_SECONDS, Plan, Series};
+use crate::plan::{LEAST_ITERATIONS, LEAST_SECONDS, LONG_SECONDS, LOOK_SECONDS, Plan, Series};
 use crate::statistics::{count, mean, median, quantile};
 use crate::verify::{Element, Found, Verified};
 
@@ -67,6 +67,8 @@ pub struct Timing {
     pub ranks: Vec<f64>,
     /// Wrong elements on all ranks, if they were looked for.
     pub wrong: Option<u64>,
+    /// Seconds of a call when the size was looked at again later: the samples are all of one moment.
+    pub looks: Vec<f64>,
 }
 
 impl Timing {
@@ -133,6 +135,8 @@ pub enum Event<'a> {
     Size(u64, usize, usize),
     /// A size is measured.
     Row(&'a Row),
+    /// All sizes are looked at again: which time, from 0, and how often in all.
+    Look(usize, usize),
 }
 
 /// Runs it all. Every rank calls this with the same plan.
@@ -172,6 +176,7 @@ pub fn run(
     let total = all.len().saturating_mul(sizes).saturating_mul(plan.cycles.max(1));
     let mut bench = Bench { plan, engine, ranks, seed: 0, wrong: None };
     let mut done = 0;
+    let mut stopped = false;
     'all: for series in all {
         let mut cycle = 0;
         loop {
@@ -181,7 +186,8 @@ pub fn run(
             }
             for bytes in plan.sizes.all() {
                 enough |= tell(Event::Size(bytes, done, total)).is_break();
-                if share(bench.engine.control(), &[u8::from(enough)])?.iter().any(|it| it.as_slice() == [1]) {
+                stopped = bench.is_enough_for_one(enough)?;
+                if stopped {
                     break 'all;
                 }
                 let row = bench.row(series, bytes, cycle)?;
@@ -194,6 +200,9 @@ pub fn run(
                 break;
             }
         }
+    }
+    if !stopped && plan.cycles > 0 {
+        bench.look_again(&mut run.rows, enough, tell)?;
     }
     run.wrong = bench.wrong;
     Ok(run)
@@ -208,7 +217,13 @@ struct Bench<'a> {
 }
 
 impl Bench<'_> {
-    fn row(&mut self, series: Series, bytes: u64, cycle: usize) -> Result<Row, Failure> {
+    /// Whether a rank has enough; all of them ask together.
+    fn is_enough_for_one(&mut self, enough: bool) -> Result<bool, Failure> {
+        Ok(share(self.engine.control(), &[u8::from(enough)])?.iter().any(|it| it.as_slice() == [1]))
+    }
+
+    /// A size of a series, out of place.
+    fn call(&self, series: Series, bytes: u64) -> Result<(Call, Layout), Failure> {
         let collective = self.plan.collective;
         let size = usize::try_from(bytes).map_err(|_| Failure(format!("{bytes} bytes are too many")))?;
         let layout = Layout::new(collective, size, series.data_type, self.ranks);
@@ -220,8 +235,58 @@ impl Bench<'_> {
             count: layout.count,
             in_place: false,
         };
+        Ok((call, layout))
+    }
+
+    /// Comes back to all sizes, so that what drifts shows: the samples of a row are all of one moment.
+    fn look_again(
+        &mut self,
+        rows: &mut [Row],
+        mut enough: bool,
+        tell: &mut dyn FnMut(Event<'_>) -> ControlFlow<()>,
+    ) -> Result<(), Failure> {
+        for look in 0..self.plan.looks {
+            enough |= tell(Event::Look(look, self.plan.looks)).is_break();
+            for row in rows.iter_mut().filter(|it| it.cycle == 0) {
+                if self.is_enough_for_one(enough)? {
+                    return Ok(());
+                }
+                let (call, _) = self.call(row.series, row.bytes)?;
+                for (timing, in_place) in [(&mut row.out_of_place, false), (&mut row.in_place, true)] {
+                    let brief = |it: &&mut Timing| it.seconds * count(it.iterations) < LONG_SECONDS;
+                    if let Some(timing) = timing.as_mut().filter(brief) {
+                        let seconds = self.look(&Call { in_place, ..call }, timing.seconds)?;
+                        timing.looks.push(seconds);
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// The middle of a few batches, where a call takes about `one`, which all ranks must say alike.
+    fn look(&mut self, call: &Call, one: f64) -> Result<f64, Failure> {
+        let batches = 3;
+        let alone = self.plan.blocking || self.plan.per_iteration;
+        let long_enough = whole(LOOK_SECONDS / count(batches) / one.max(1e-8));
+        let size = if alone { self.plan.aggregate } else { long_enough };
+        self.engine.control().barrier()?;
+        self.engine.run(call, 1)?;
+        let mut seconds = Vec::with_capacity(batches);
+        for _ in 0..batches {
+            self.engine.control().barrier()?;
+            seconds.push(self.engine.run(call, size)? / count(size));
+        }
+        let all = self.exchange(&seconds)?;
+        let column = |i: usize| all.iter().map(|it| it[i]).collect::<Vec<f64>>();
+        let batches: Vec<f64> = (0..batches).map(|it| self.plan.average.of(&column(it))).collect();
+        Ok(median(&batches))
+    }
+
+    fn row(&mut self, series: Series, bytes: u64, cycle: usize) -> Result<Row, Failure> {
+        let (call, layout) = self.call(series, bytes)?;
         let out_of_place = self.timing(&call, &layout, series)?;
-        let in_place = if works_in_place(collective) {
+        let in_place = if works_in_place(self.plan.collective) {
             Some(self.timing(&Call { in_place: true, ..call }, &layout, series)?)
         } else {
             None
@@ -264,6 +329,7 @@ impl Bench<'_> {
             longest: samples.iter().map(|it| it.iter().copied().fold(0.0, f64::max)).collect(),
             ranks,
             wrong,
+            looks: Vec::new(),
         })
     }
 
@@ -366,12 +432,15 @@ fn share(control: &mut Communicator, bytes: &[u8]) -> Result<Vec<Vec<u8>>, Failu
 
 /// Iterations that take long enough to be timed well.
 fn needed(iteration: f64) -> usize {
-    let wanted = LEAST_SECONDS / iteration.max(1e-8);
-    let most = 1e6;
-    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "between 1 and a million")]
-    let wanted = wanted.clamp(1.0, most).ceil() as usize;
     // A round number, which can be cut into batches.
-    wanted.next_multiple_of(LEAST_ITERATIONS)
+    whole(LEAST_SECONDS / iteration.max(1e-8)).next_multiple_of(LEAST_ITERATIONS)
+}
+
+/// So many calls, and no part of one.
+fn whole(calls: f64) -> usize {
+    #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "between 1 and a million")]
+    let whole = calls.clamp(1.0, 1e6).ceil() as usize;
+    whole
 }
 
 /// In how many batches they are timed: enough to see how times vary, few enough that what a batch begins with does not

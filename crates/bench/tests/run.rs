@@ -107,6 +107,7 @@ fn times_are_those_of_the_engine() {
             Event::Ready(devices) => assert_eq!(devices.len(), 1),
             Event::Size(bytes, done, all) => seen.push((bytes, done, all)),
             Event::Row(row) => assert_eq!(row.bytes, seen.last().expect("a size").0),
+            Event::Look(..) => panic!("nobody asked for it"),
         }
         ControlFlow::Continue(())
     };
@@ -122,6 +123,53 @@ fn times_are_those_of_the_engine() {
             assert!(timing.iterations >= 20 && timing.seconds * timing.iterations as f64 >= 0.019);
         }
     }
+}
+
+#[test]
+fn sizes_are_looked_at_again_after_all_of_them() {
+    for collective in Collective::ALL {
+        let mut plan = plan(collective);
+        (plan.looks, plan.cycles, plan.iterations) = (3, 2, Some(20));
+        let mut fake = Fake::new(None);
+        let mut told = Vec::new();
+        let mut tell = |it: Event<'_>| {
+            match it {
+                Event::Look(number, all) => told.push((number, all)),
+                Event::Row(_) => assert!(told.is_empty(), "rows come first"),
+                _ => {}
+            }
+            ControlFlow::Continue(())
+        };
+        let run = bench::run(&plan, &mut fake, &mut tell).expect("a run");
+        assert_eq!(told, [(0, 3), (1, 3), (2, 3)]);
+        for row in &run.rows {
+            for timing in [&row.out_of_place, &row.in_place].into_iter().flatten() {
+                let wanted = if row.cycle == 0 { vec![timing.seconds; 3] } else { Vec::new() };
+                assert_eq!(timing.looks.len(), wanted.len(), "{collective}");
+                assert!(timing.looks.iter().zip(&wanted).all(|it| (it.0 / it.1 - 1.0).abs() < 1e-9));
+            }
+        }
+        // The same calls as in the rows.
+        let sorted = |mut calls: Vec<String>| {
+            calls.sort();
+            calls.dedup();
+            calls
+        };
+        let calls = |all: &[(Call, usize)]| sorted(all.iter().map(|it| format!("{:?}", it.0)).collect());
+        let looks = plan.looks * 4 * if bench::works_in_place(collective) { 2 } else { 1 } * 4;
+        let (before, after) = fake.calls.split_at(fake.calls.len() - looks);
+        assert_eq!(calls(before), calls(after), "{collective}");
+    }
+}
+
+#[test]
+fn what_takes_long_is_not_looked_at_again() {
+    let mut plan = plan(Collective::AllReduce);
+    (plan.looks, plan.iterations) = (1, Some(400_000));
+    let run = run(&plan, &mut Fake::new(None));
+    let looks: Vec<usize> =
+        run.rows.iter().map(|it| it.out_of_place.as_ref().expect("measured").looks.len()).collect();
+    assert_eq!(looks, [1, 1, 1, 0], "4096 bytes take 2 s in all");
 }
 
 #[test]

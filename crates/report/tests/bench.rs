@@ -17,7 +17,15 @@ fn timing(seconds: f64) -> Timing {
     let samples: Vec<f64> = (0..20).map(|it| seconds * (0.98 + 0.002 * f64::from(it * 7 % 20))).collect();
     let ranks: Vec<f64> = (0..RANKS).map(|it| seconds * if it == 2 { 1.3 } else { 0.9 }).collect();
     let longest = samples.iter().map(|it| it * 1.3).collect();
-    Timing { seconds: Average::Mean.of(&ranks), iterations: 20, samples, longest, ranks, wrong: Some(0) }
+    Timing {
+        seconds: Average::Mean.of(&ranks),
+        iterations: 20,
+        samples,
+        longest,
+        ranks,
+        wrong: Some(0),
+        looks: [1.0, 1.02, 0.985, 1.01].map(|it| it * seconds).to_vec(),
+    }
 }
 
 fn run(collective: Collective, slower: f64) -> (Run, BenchConfig) {
@@ -201,6 +209,24 @@ fn what_changed_is_told() {
     let shown = text(|out| check(1.2).text(Style::default(), out));
     insta::assert_snapshot!("bench_compare", shown);
     serde_json::from_str::<Value>(&text(|out| check(0.7).json(out))).expect("JSON");
+    assert_eq!(check(1.4).differences, Vec::<String>::new());
+}
+
+#[test]
+fn changes_without_looks_are_told_with_a_doubt() {
+    let at_once = |slower: f64| {
+        let mut bench = answer(Collective::AllReduce, slower);
+        for it in bench.results.iter_mut().flat_map(|it| [&mut it.out_of_place, &mut it.in_place]).flatten() {
+            it.looks_us.clear();
+        }
+        bench
+    };
+    let told = |old: &Bench, new: &Bench| written::compare(old, new).expect("the same").differences;
+    for (old, new) in [(at_once(1.0), at_once(1.4)), (answer(Collective::AllReduce, 1.0), at_once(1.4))] {
+        let differences = told(&old, &new);
+        assert!(differences.len() == 1 && differences[0].contains("do not show drift"), "{differences:?}");
+    }
+    assert_eq!(told(&at_once(1.0), &at_once(1.0)), Vec::<String>::new(), "nothing was told");
 }
 
 #[test]

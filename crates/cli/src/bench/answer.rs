@@ -106,7 +106,12 @@ impl<'a> Answer<'a> {
                     self.out.flush()?;
                 }
             }
-            Event::Size(bytes, done, all) => self.progress(*bytes, *done, *all),
+            Event::Size(bytes, done, all) => {
+                // An endless run has no total.
+                let of = if done < all { format!(", {} of {all}", done + 1) } else { String::new() };
+                self.progress(&format!("measuring {bytes} bytes{of}"));
+            }
+            Event::Look(number, all) => self.progress(&format!("looking again, {} of {all}", number + 1)),
             Event::Row(row) => {
                 self.clear();
                 if self.live() {
@@ -120,11 +125,9 @@ impl<'a> Answer<'a> {
     }
 
     /// On a terminal, and only if it takes long.
-    fn progress(&mut self, bytes: u64, done: usize, all: usize) {
+    fn progress(&mut self, text: &str) {
         if self.terminal && self.clock.elapsed() >= Duration::from_secs(1) {
-            // An endless run has no total.
-            let of = if done < all { format!(", {} of {all}", done + 1) } else { String::new() };
-            let _ = write!(io::stderr(), "{CLEAR}measuring {bytes} bytes{of}");
+            let _ = write!(io::stderr(), "{CLEAR}{text}");
             self.shown = true;
             self.clock = Instant::now();
         }

@@ -54,6 +54,10 @@ pub(crate) struct Bench {
     #[arg(short = 'N', long = "run_cycles", value_name = "N", default_value_t = 1)]
     cycles: usize,
 
+    /// How often each size is looked at again after all have been run, so that --compare can tell changes from drift; 0 for never. Without it 4, fewer with -N.
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(0..=1000))]
+    looks: Option<u64>,
+
     /// How many runs of each size are verified, every element of them; 0 verifies nothing.
     #[arg(short = 'c', long = "check", value_name = "N", default_value_t = 1)]
     check: usize,
@@ -243,6 +247,7 @@ impl Bench {
             warm_up: self.warm_up.min(1_000_000),
             aggregate: self.aggregate,
             cycles: self.cycles,
+            looks: self.looks(),
             check: self.check,
             average: Average::ALL.get(usize::from(self.average)).copied().unwrap_or(Average::Mean),
             blocking: matches!(self.blocking, 1 | 3),
@@ -282,6 +287,15 @@ impl Bench {
         let product = self.other.threads * self.other.gpus;
         let told = self.ranks.or((product > 1).then_some(product));
         told.and_then(|it| usize::try_from(it).ok())
+    }
+
+    /// Every size is measured at five moments, if nobody says otherwise.
+    fn looks(&self) -> usize {
+        match self.looks {
+            Some(it) => usize::try_from(it).unwrap_or(usize::MAX),
+            None if self.cycles == 0 => 0,
+            None => 5_usize.saturating_sub(self.cycles),
+        }
     }
 
     pub(crate) fn channels(&self) -> Option<usize> {

@@ -2,9 +2,11 @@
 
 use std::io::{self, Write};
 
-use bench::Verdict;
+use bench::statistics::median;
+use bench::{Times, Verdict};
 use serde_json::Value;
 
+use super::model::usable;
 use super::{Bench, BenchMeasure, BenchRow};
 use crate::Style;
 use crate::expect::time;
@@ -76,7 +78,7 @@ fn foreign(value: &Value) -> Result<Bench, String> {
             bus_bandwidth: number(&it["bus_bw"]).unwrap_or_default(),
             wrong: None,
             iterations: 0,
-            median_us: bench::statistics::median(&samples),
+            median_us: median(&samples),
             p10_us: bench::statistics::quantile(&samples, 0.1),
             p99_us: bench::statistics::quantile(&samples, 0.99),
             samples_us: samples,
@@ -84,6 +86,7 @@ fn foreign(value: &Value) -> Result<Bench, String> {
             ranks_us: Vec::new(),
             slowest_rank: None,
             slowest_lag_percent: 0.0,
+            looks_us: Vec::new(),
         })
     };
     let row = |it: &Value| {
@@ -121,15 +124,15 @@ pub fn compare(old: &Bench, new: &Bench) -> Result<Comparison, String> {
     }
     // Means are held against means.
     let means = [old, new].into_iter().any(unsampled);
-    let pairs: Vec<(&BenchRow, bool, Vec<f64>, Vec<f64>)> = old
+    let pairs: Vec<(&BenchRow, bool, Times, Times)> = old
         .results
         .iter()
         .enumerate()
         .filter(|(i, row)| !old.results.iter().take(*i).any(|it| same(it, row)))
         .flat_map(|(_, row)| [(row, false), (row, true)])
         .filter_map(|(row, in_place)| {
-            let [old, new] = [old, new].map(|it| samples(it, row, in_place, means));
-            (!old.is_empty() && !new.is_empty()).then_some((row, in_place, old, new))
+            let [old, new] = [old, new].map(|it| times(it, row, in_place, means));
+            (!old.samples.is_empty() && !new.samples.is_empty()).then_some((row, in_place, old, new))
         })
         .collect();
     if pairs.is_empty() {
@@ -139,7 +142,7 @@ pub fn compare(old: &Bench, new: &Bench) -> Result<Comparison, String> {
     let mut series: Vec<(_, Vec<(f64, f64)>)> = Vec::new();
     for (row, in_place, old, new) in &pairs {
         let kind = (row.series(), *in_place);
-        let medians = (bench::statistics::median(old), bench::statistics::median(new));
+        let medians = (median(&old.samples), median(&new.samples));
         match series.iter_mut().find(|it| it.0 == kind) {
             Some((_, all)) => all.push(medians),
             None => series.push((kind, vec![medians])),
@@ -149,19 +152,27 @@ pub fn compare(old: &Bench, new: &Bench) -> Result<Comparison, String> {
     let drift = bench::Drift::between(&series);
     let lines: Vec<Line> = pairs
         .iter()
-        .map(|(row, in_place, old, new)| Line {
-            bytes: row.bytes,
-            what: format!(
-                "{}{}",
-                row.data_type,
-                row.operation.as_ref().map(|it| format!(" {it}")).unwrap_or_default()
-            ),
-            in_place: *in_place,
-            old_us: bench::statistics::median(old),
-            new_us: bench::statistics::median(new),
-            change: bench::change(old, new, pairs.len(), drift),
+        .map(|(row, in_place, old, new)| {
+            let moments = old.shows_drift() && new.shows_drift();
+            let middle = |it: &Times| median(if moments { &it.moments } else { &it.samples });
+            Line {
+                bytes: row.bytes,
+                what: format!(
+                    "{}{}",
+                    row.data_type,
+                    row.operation.as_ref().map(|it| format!(" {it}")).unwrap_or_default()
+                ),
+                in_place: *in_place,
+                old_us: middle(old),
+                new_us: middle(new),
+                change: bench::change(old, new, pairs.len(), drift),
+            }
         })
         .collect();
+    let hasty = !means
+        && lines.iter().zip(&pairs).any(|(line, (_, _, old, new))| {
+            line.change.verdict != Verdict::Same && !(old.shows_drift() && new.shows_drift())
+        });
     let missing = |a: &Bench, b: &Bench| {
         a.results.iter().filter(|row| !b.results.iter().any(|it| same(it, row))).count()
     };
@@ -181,6 +192,10 @@ pub fn compare(old: &Bench, new: &Bench) -> Result<Comparison, String> {
         told("private buffers", &old.config.private, &new.config.private),
         told("transport", &option(&old.config.transport), &option(&new.config.transport)),
         told("algorithm", &option(&old.config.algorithm), &option(&new.config.algorithm)),
+        hasty.then(|| {
+            "a change was told by times of one moment, which do not show drift: measure both again, with --looks 4 or -N 5"
+                .to_owned()
+        }),
         means.then(|| "means are compared: one has no other times (nccl-tests -J without -I 1)".to_owned()),
     ];
     Ok(Comparison { lines, unmatched, differences: differences.into_iter().flatten().collect() })
@@ -192,12 +207,16 @@ fn unsampled(bench: &Bench) -> bool {
     bench.version.is_empty() && measures().all(|it| it.samples_us == [it.time_us])
 }
 
-/// The samples of a size, of all times it was run; or the mean of each time.
-fn samples(bench: &Bench, row: &BenchRow, in_place: bool, means: bool) -> Vec<f64> {
+/// The times of a size, of all times it was run; or the mean of each time.
+fn times(bench: &Bench, row: &BenchRow, in_place: bool, means: bool) -> Times {
+    let mut times = Times::default();
     let same = bench.results.iter().filter(|it| same(it, row));
-    let all = same.filter_map(|it| it.measure(in_place));
-    let times = all.flat_map(|it| if means { std::slice::from_ref(&it.time_us) } else { &it.samples_us });
-    times.copied().filter(|it| it.is_finite() && *it > 0.0).collect()
+    for it in same.filter_map(|it| it.measure(in_place)) {
+        let samples = if means { std::slice::from_ref(&it.time_us) } else { &it.samples_us };
+        times.samples.extend(samples.iter().copied().filter(|it| usable(*it)));
+        times.moments.extend(it.moments());
+    }
+    times
 }
 
 fn same(a: &BenchRow, b: &BenchRow) -> bool {

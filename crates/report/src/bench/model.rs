@@ -70,6 +70,9 @@ pub struct BenchConfig {
     pub aggregate: usize,
     /// How often all sizes were run.
     pub cycles: usize,
+    /// How often each was looked at again.
+    #[serde(default)]
+    pub looks: usize,
     /// Runs that were verified.
     pub check: usize,
     /// Which rank's time counts: `mean`, `rank0`, `min`, `max`.
@@ -166,6 +169,9 @@ pub struct BenchMeasure {
     pub slowest_rank: Option<usize>,
     /// How much longer it took than the middle one, in percent.
     pub slowest_lag_percent: f64,
+    /// Microseconds of a call when the size was looked at again later.
+    #[serde(default)]
+    pub looks_us: Vec<f64>,
 }
 
 /// A normal interval.
@@ -332,6 +338,7 @@ impl BenchConfig {
             warm_up: plan.warm_up,
             aggregate: plan.aggregate,
             cycles: plan.cycles,
+            looks: plan.looks,
             check: plan.check,
             average: plan.average.name().to_owned(),
             blocking: plan.blocking,
@@ -359,6 +366,7 @@ impl BenchRow {
             ranks_us: microseconds(&it.ranks),
             slowest_rank: it.slowest(),
             slowest_lag_percent: rounded(it.lag() * 100.0),
+            looks_us: microseconds(&it.looks),
         };
         let normal = cluster.and_then(|it| forecast::normal(collective, it, row.bytes));
         let operation = bench::shown_operation(collective, row.series.operation);
@@ -392,11 +400,24 @@ impl BenchRow {
 }
 
 impl BenchMeasure {
+    /// Its time at each moment it was measured, in microseconds.
+    pub(super) fn moments(&self) -> Vec<f64> {
+        std::iter::once(self.median_us)
+            .chain(self.looks_us.iter().copied())
+            .filter(|it| usable(*it))
+            .collect()
+    }
+
     /// GB/s at the median time: of the bus, or of the algorithm where one rank has no bus.
     pub(super) fn median_rate(&self, ranks: usize) -> f64 {
         let rate = if ranks > 1 { self.bus_bandwidth } else { self.algorithm_bandwidth };
         if self.median_us > 0.0 { rate * self.time_us / self.median_us } else { 0.0 }
     }
+}
+
+/// Files may hold anything.
+pub(super) fn usable(microseconds: f64) -> bool {
+    microseconds.is_finite() && microseconds > 0.0
 }
 
 fn device(it: &bench::Device) -> BenchDevice {

@@ -33,6 +33,7 @@ pub fn summary(bench: &Bench, style: Style, out: &mut impl Write) -> io::Result<
     }
     lines.extend(expectation(bench));
     lines.extend(slowest(bench));
+    lines.extend(drift(bench));
     lines.extend(bench.paths.as_ref().map(|it| format!("paths: {}", clean(it))));
     lines.extend(bench.crowded.as_ref().map(|it| {
         let on = if bench.hosts > 1 { format!(" of {}", clean(&it.host)) } else { String::new() };
@@ -143,6 +144,26 @@ fn expectation(bench: &Bench) -> Option<String> {
         bytes(row.bytes),
         shown(measured)
     ))
+}
+
+/// How far times move by themselves within a run.
+fn drift(bench: &Bench) -> Option<String> {
+    let range = |row: &BenchRow| {
+        let moments = row.out_of_place.as_ref().filter(|it| !it.looks_us.is_empty())?.moments();
+        let [low, high] = [0.0, 1.0].map(|at| bench::statistics::quantile(&moments, at));
+        Some((row.bytes, (high / low - 1.0) * 100.0)).filter(|it| it.1.is_finite())
+    };
+    let all: Vec<(u64, f64)> = bench.results.iter().filter_map(range).collect();
+    let (size, most) = all.iter().copied().max_by(|a, b| a.1.total_cmp(&b.1))?;
+    let middle = bench::statistics::median(&all.iter().map(|it| it.1).collect::<Vec<_>>());
+    let looks = bench.config.looks + 1;
+    Some(match all.len() {
+        1 => format!("drift: over {looks} looks the time moved by {most:.0} %"),
+        _ => format!(
+            "drift: over {looks} looks at each size times moved by {middle:.0} % in the middle, by {most:.0} % at {}",
+            bytes(size)
+        ),
+    })
 }
 
 /// A rank that is behind at most sizes.
