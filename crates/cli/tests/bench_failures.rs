@@ -115,9 +115,9 @@ fn ranks_do_not_outlive_their_starter() {
 fn a_rank_that_is_stopped_is_named_and_ended() {
     for transport in TRANSPORTS {
         for rank in [0, 2] {
-            let job = running(&["--transport", transport, "--timeout", "2"]);
+            let job = running(&["--transport", transport, "--timeout", "3"]);
             signal(&job.pid_of(rank).to_string(), "STOP");
-            // 2 s of silence, 2 s to ask everyone, 2 s for the stopped one to end.
+            // 3 s of silence, up to 3 s to ask everyone, 2 s for the stopped one to end.
             let end = job.end(3 * SOON);
             end.failed_with(&[&format!("rank {rank} on {}: does not answer: stopped", host()), "("]);
         }
@@ -126,15 +126,15 @@ fn a_rank_that_is_stopped_is_named_and_ended() {
 
 #[test]
 fn a_rank_that_never_arrives_is_named() {
-    let arguments = [&SHORT[..4], &["--timeout", "2"]].concat();
+    let arguments = [&SHORT[..4], &["--timeout", "5"]].concat();
     let port = free_port();
     let ranks = [0, 1].map(|it| Job::rank(it, 3, port, &arguments));
     for rank in ranks {
-        rank.end(SOON).failed_with(&["rank 2: never arrived within 2 s; 2 of 3 ranks came (rendezvous)"]);
+        rank.end(3 * SOON).failed_with(&["rank 2: never arrived within 5 s; 2 of 3 ranks came (rendezvous)"]);
     }
     let place = free_port();
     for rank in [1, 2].map(|it| Job::rank(it, 3, place, &arguments)) {
-        rank.end(SOON).failed_with(&["rank 0: cannot be reached at 127.0.0.1:", "(rendezvous)"]);
+        rank.end(3 * SOON).failed_with(&["rank 0: cannot be reached at 127.0.0.1:", "(rendezvous)"]);
     }
 }
 
@@ -200,11 +200,11 @@ fn strangers_at_the_rendezvous_do_no_harm() {
 #[test]
 fn a_wrong_token_is_told() {
     let port = free_port();
-    let first = Job::rank(0, 2, port, &[&SHORT[..4], &["--timeout", "3"]].concat());
+    let first = Job::rank(0, 2, port, &[&SHORT[..4], &["--timeout", "5"]].concat());
     let second = Job::rank_with(1, 2, port, &SHORT, &[("PLUMB_TOKEN", "guess")]);
     let end = second.end(SOON);
     end.failed_with(&[&format!("rank 0 on 127.0.0.1:{port}: refused this rank: wrong token (rendezvous)")]);
-    let end = first.end(SOON);
+    let end = first.end(3 * SOON);
     end.failed_with(&["rank 1: never arrived", "1 connection from 127.0.0.1 was refused: wrong token"]);
     assert!(!end.stderr.contains("guess") && !end.stderr.contains("secret"), "{end:?}");
 }
@@ -221,9 +221,10 @@ fn another_release_is_told() {
     rank.end(SOON).failed_with(&["rank 0 on 127.0.0.1:", "is plumb 99999 ", "this rank is plumb 0.1.0"]);
     // As another rank.
     let port = free_port();
-    let rank = Job::rank(0, 2, port, &[&SHORT[..4], &["--timeout", "2"]].concat());
+    let rank = Job::rank(0, 2, port, &[&SHORT[..4], &["--timeout", "5"]].concat());
     knock(port).write_all(&other).expect("it listens");
-    rank.end(SOON).failed_with(&["rank 1: never arrived", "refused: plumb 99999, not 0.1.0 (rendezvous)"]);
+    rank.end(3 * SOON)
+        .failed_with(&["rank 1: never arrived", "refused: plumb 99999, not 0.1.0 (rendezvous)"]);
 }
 
 #[test]
@@ -237,18 +238,18 @@ fn a_port_in_use_is_told_at_once() {
 #[test]
 fn two_ranks_with_one_number_are_told() {
     let port = free_port();
-    let first = Job::rank(0, 3, port, &[&SHORT[..4], &["--timeout", "4"]].concat());
+    let first = Job::rank(0, 3, port, &[&SHORT[..4], &["--timeout", "8"]].concat());
     let twins = [(); 2].map(|()| Job::rank(1, 3, port, &SHORT));
     // One of both is told at once, the others when the rank that is missing did not come.
     wait_for("one of both to end", || twins.iter().any(Job::has_ended));
     assert!(!first.has_ended(), "the job waits for rank 2");
-    let ends = twins.map(|it| it.end(SOON));
+    let ends = twins.map(|it| it.end(3 * SOON));
     let taken = |it: &&job::End| it.stderr.contains(": refused this rank: rank 1 is taken by process ");
     assert_eq!(ends.iter().filter(taken).count(), 1, "{ends:?}");
     for end in &ends {
         end.failed_with(&["rank", "(rendezvous)"]);
     }
-    first.end(SOON).failed_with(&["rank 2: never arrived", "rank 1 is taken by process"]);
+    first.end(3 * SOON).failed_with(&["rank 2: never arrived", "rank 1 is taken by process"]);
 }
 
 #[test]

@@ -3,6 +3,7 @@
 mod bed;
 
 use std::process::{Command, Output};
+use std::sync::{Mutex, PoisonError};
 
 use bed::slurm::{Node, Slurm};
 use bed::{Folder, check_lines, command, example, need};
@@ -15,6 +16,13 @@ const PMIX: &str = "a PMIx process manager";
 fn check(output: &Output, ranks: usize, launcher: &str, meeting: &str) {
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
     check_lines(&output.stdout, ranks, launcher, meeting);
+}
+
+/// Open MPI 4 makes a folder in /tmp that all its jobs of a host share, and removes it at the end: one after the other.
+fn alone(mpirun: &mut Command) -> Output {
+    static ONE: Mutex<()> = Mutex::new(());
+    let _one = ONE.lock().unwrap_or_else(PoisonError::into_inner);
+    mpirun.output().expect("mpirun")
 }
 
 fn mpirun(ranks: usize) -> Command {
@@ -33,14 +41,14 @@ fn mpiexec(ranks: usize) -> Command {
 
 #[test]
 fn open_mpi() {
-    check(&mpirun(3).arg(example("whoami")).output().expect("mpirun"), 3, OPEN_MPI, "Board");
+    check(&alone(mpirun(3).arg(example("whoami"))), 3, OPEN_MPI, "Board");
 }
 
 #[test]
 fn open_mpi_without_pmix() {
     let mut mpirun = mpirun(3);
     mpirun.args(["env", "-u", "PMIX_RANK"]).arg(example("whoami"));
-    check(&mpirun.output().expect("mpirun"), 3, OPEN_MPI, "Point");
+    check(&alone(&mut mpirun), 3, OPEN_MPI, "Point");
 }
 
 #[test]
@@ -48,14 +56,14 @@ fn open_mpi_with_an_address() {
     let port = bed::free_port().to_string();
     let mut mpirun = mpirun(3);
     mpirun.args(["-x", "MASTER_ADDR=127.0.0.1", "-x", &format!("MASTER_PORT={port}")]).arg(example("whoami"));
-    check(&mpirun.output().expect("mpirun"), 3, OPEN_MPI, "Point");
+    check(&alone(&mut mpirun), 3, OPEN_MPI, "Point");
 }
 
 #[test]
 fn pmix_alone() {
     let mut mpirun = mpirun(3);
     mpirun.args(["env", "-u", "OMPI_COMM_WORLD_RANK"]).arg(example("whoami"));
-    check(&mpirun.output().expect("mpirun"), 3, PMIX, "Board");
+    check(&alone(&mut mpirun), 3, PMIX, "Board");
 }
 
 #[test]
@@ -70,7 +78,7 @@ fn mpich_with_a_port() {
 
 #[test]
 fn one_rank() {
-    check(&mpirun(1).arg(example("whoami")).output().expect("mpirun"), 1, OPEN_MPI, "Point");
+    check(&alone(mpirun(1).arg(example("whoami"))), 1, OPEN_MPI, "Point");
     check(&mpiexec(1).arg(example("whoami")).output().expect("mpiexec"), 1, PMI, "Point");
 }
 

@@ -81,7 +81,8 @@ fn a_link_limits_the_bandwidth() {
             ["all_reduce", "-b", "64K", "-e", "4M", "-f", "4", "-n", "3", "-w", "1", "--format", "json"];
         let answer = Job::start(&[&hosts[1], &hosts[2]], V4, &arguments).answer();
         check(&answer, 4, &["h1", "h2"]);
-        let number = |it: &serde_json::Value| it.as_f64().expect("a number");
+        // There is no bandwidth to tell if the machine was too busy for the link to be the limit.
+        let number = |it: &serde_json::Value| it.as_f64().unwrap_or(0.0);
         let largest = &answer["results"][3];
         let found = ["out_of_place", "in_place"].map(|it| number(&largest[it]["busbw_GBps"]));
         [found[0], found[1], number(&answer["fits"][0]["bandwidth_GBps"])]
@@ -89,8 +90,11 @@ fn a_link_limits_the_bandwidth() {
     let limits = 0.6 * LINK..1.02 * LINK;
     let near = |found: &[f64; 3]| found.iter().all(|it| limits.contains(it));
     // Others may have taken all cores for a while: once more.
-    let found = Some(measure()).filter(near).unwrap_or_else(measure);
-    assert!(near(&found), "{found:?} GB/s, of {LINK}");
+    let mut found = Vec::new();
+    while found.len() < 4 && !found.last().is_some_and(near) {
+        found.push(measure());
+    }
+    assert!(found.last().is_some_and(near), "{found:?} GB/s, of {LINK}");
 }
 
 #[test]
@@ -193,13 +197,13 @@ fn a_host_that_vanishes() {
     let hosts = Hosts::new(3);
     let on = [&hosts[1], &hosts[2], &hosts[3]];
     for (lost, named) in [(3, "rank 2 on h3"), (1, "rank 0 on h1")] {
-        let arguments = [&ENDLESS[..], &["--timeout", "2"]].concat();
+        let arguments = [&ENDLESS[..], &["--timeout", "4"]].concat();
         let job = Job::start(&on, V4, &arguments).in_the_middle();
         let start = Instant::now();
         hosts[lost].ip("link set eth0 down");
         let outputs = job.end();
         let took = start.elapsed();
-        assert!(took < Duration::from_secs(15), "{took:?}");
+        assert!(took < Duration::from_secs(30), "{took:?}");
         for (rank, output) in outputs.iter().enumerate() {
             let said = String::from_utf8_lossy(&output.stderr);
             assert_eq!(output.status.code(), Some(2), "rank {rank}: {said}");

@@ -184,12 +184,13 @@ impl Engine {
     fn lay_desks(&mut self, local: &[usize], place: usize, channels: usize) -> Result<Vec<Desk>, Error> {
         let layout = shm::Layout::new(local.len(), channels);
         let relay = Relay::open(self.session.key(), local[0], place, local.len(), &self.watch)?;
+        // Kept even if there is no memory: whoever sees it close before the reason is known would tell another one.
+        let relay = self.relay.insert(relay);
         let (_, fd) = Segment::create(layout.bytes(), self.folder.as_deref())?;
         let mut desks = Vec::with_capacity(local.len());
         for fd in relay.exchange(fd, &self.watch)? {
             desks.push(Desk::new(Segment::open(&fd, layout.bytes())?, layout));
         }
-        self.relay = Some(relay);
         Ok(desks)
     }
 

@@ -114,17 +114,24 @@ pub(super) fn arrive(
     let (host, port) = split(place)?;
     let until = Instant::now() + timeout;
     let mut rest = RESTS[0];
+    let mut failure = None;
     loop {
-        let failure = match attempt(host, port, claim, token, timeout, until, alarm) {
+        match attempt(host, port, claim, token, timeout, until, alarm) {
             Ok(line) => return Ok(line),
             Err(Setback::Final(error)) => return Err(error),
-            Err(Setback::Again(failure)) => failure,
-        };
+            // What the end of the time cut short says less than what went wrong before.
+            Err(Setback::Again(it)) if failure.is_none() || Instant::now() < until => failure = Some(it),
+            Err(Setback::Again(_)) => {}
+        }
         if let Some(error) = alarm.verdict() {
             return Err(error);
         }
         if Instant::now() + rest >= until {
-            let detail = format!("cannot be reached at {place} within {} s: {failure}", seconds(timeout));
+            let detail = format!(
+                "cannot be reached at {place} within {} s: {}",
+                seconds(timeout),
+                failure.unwrap_or_default()
+            );
             return Err(Error { rank: Some(0), ..Error::new(Cause::NeverArrived, STAGE, detail) });
         }
         std::thread::sleep(rest);
@@ -261,6 +268,8 @@ fn resolve(host: &str, port: u16, until: Instant, alarm: &Alarm) -> Result<Vec<S
 
 #[cfg(test)]
 mod tests {
+    use rustix::net::{AddressFamily, SocketType};
+
     use super::*;
     use std::io::{Read, Write};
     use std::net::TcpListener;
@@ -301,8 +310,12 @@ mod tests {
 
     #[test]
     fn says_what_failed_last() {
-        let free = TcpListener::bind("127.0.0.1:0").expect("loopback").local_addr().expect("bound");
-        let error = arrive_at(&free.to_string(), 300);
+        // Bound, so that nobody else gets the port, and deaf.
+        let deaf = rustix::net::socket(AddressFamily::INET, SocketType::STREAM, None).expect("a socket");
+        rustix::net::bind(&deaf, &SocketAddr::from(([127, 0, 0, 1], 0))).expect("loopback");
+        let place =
+            SocketAddr::try_from(rustix::net::getsockname(&deaf).expect("bound")).expect("an address");
+        let error = arrive_at(&place.to_string(), 300);
         assert_eq!((error.cause, error.rank), (Cause::NeverArrived, Some(0)));
         assert!(error.detail.contains("refused"), "{error}");
         let error = arrive_at("no-such-host.invalid:29500", 300);

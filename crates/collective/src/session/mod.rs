@@ -40,8 +40,9 @@ pub use door::{Door, Meeting};
 pub(crate) use progress::{Kind, Progress};
 pub use token::Token;
 
-/// How long a verdict may take: the coordinator asks everyone for a second.
-const VERDICT: Duration = Duration::from_millis(1500);
+/// How long a verdict may take: the coordinator asks everyone for a second, and may have to wait for a core. Who gives up on it
+/// too early takes it for the culprit, and is then taken for one itself.
+const VERDICT: Duration = Duration::from_secs(3);
 /// How much longer than itself a rank lets the coordinator wait for the others.
 const GRACE: Duration = Duration::from_secs(2);
 

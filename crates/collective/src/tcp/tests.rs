@@ -172,6 +172,7 @@ fn strangers_are_dropped_and_keep_nobody_waiting() {
 
 #[test]
 fn a_crowd_of_silent_callers_gives_way() {
+    crate::session::allow_files(2048);
     let mut ranks = job(2, "127.0.0.1");
     let crowd: Vec<TcpStream> = (0..300).map(|_| caller(&ranks[0])).collect();
     let (mut low, mut high) = (streams(0, 2), streams(0, 2));
@@ -294,6 +295,10 @@ fn a_peer_whose_port_is_closed_is_named() {
     let mut high = ranks.pop().expect("rank 1");
     let address = ranks[0].job.peers[0].address;
     drop(ranks);
+    // A process that another test starts has our sockets until it becomes another program.
+    while TcpStream::connect(address).is_ok() {
+        thread::yield_now();
+    }
     let error = high.connect(&mut streams(0, 2), &[0], &patient()).expect_err("nobody listens");
     assert_eq!((error.cause, error.rank), (Cause::Reset, Some(0)));
     assert!(error.detail.starts_with(&format!("no data connection with {address}: ")), "{error}");

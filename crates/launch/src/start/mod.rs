@@ -184,6 +184,8 @@ fn look_after(
                         next = Next::Kill(Instant::now());
                     } else {
                         outcome.interrupted = Some(signal.as_raw());
+                        // The ranks do not get it in the same moment: one may complain of another's end.
+                        relay.mute();
                         family.signal(signal);
                         next = Next::Ask(Instant::now() + plan.grace);
                     }

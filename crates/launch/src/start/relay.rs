@@ -33,7 +33,11 @@ pub(super) struct Relay {
 /// What was said. Ranks that learn of one failure at different stages say the same but for the stage, which stands in
 /// brackets at the end.
 #[derive(Default)]
-struct Seen(BTreeSet<Vec<u8>>);
+struct Seen {
+    lines: BTreeSet<Vec<u8>>,
+    /// Nothing is new any more.
+    muted: bool,
+}
 
 /// One rank's lines.
 #[derive(Default)]
@@ -52,6 +56,11 @@ impl Relay {
             }
         }
         Self { ends: ends.into_iter().map(|it| (it, Lines::default())).collect(), seen: Seen::default() }
+    }
+
+    /// From now on passes on no `error:`, `hint:` or `warning:`.
+    pub(super) fn mute(&mut self) {
+        self.seen.muted = true;
     }
 
     /// Waits for signals or lines, and passes the lines on.
@@ -116,11 +125,11 @@ fn show(out: &[u8]) {
 impl Seen {
     fn is_new(&mut self, line: &[u8]) -> bool {
         let line = without_stage(line);
-        if self.0.contains(line) {
+        if self.muted || self.lines.contains(line) {
             return false;
         }
-        if self.0.len() < MAX_REMEMBERED {
-            self.0.insert(line.to_vec());
+        if self.lines.len() < MAX_REMEMBERED {
+            self.lines.insert(line.to_vec());
         }
         true
     }
@@ -187,6 +196,16 @@ mod tests {
             rank.end(&mut seen, &mut out);
         }
         assert_eq!(String::from_utf8(out).expect("text"), shown);
+    }
+
+    #[test]
+    fn after_an_interruption_nobody_complains() {
+        let (mut rank, mut seen, mut out) = (Lines::default(), Seen::default(), Vec::new());
+        rank.take(b"error: a\n", &mut seen, &mut out);
+        seen.muted = true;
+        rank.take(b"error: rank 0 on n: its process ended (barrier)\nNCCL INFO b\n", &mut seen, &mut out);
+        rank.end(&mut seen, &mut out);
+        assert_eq!(String::from_utf8(out).expect("text"), "error: a\nNCCL INFO b\n");
     }
 
     #[test]

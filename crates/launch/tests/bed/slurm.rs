@@ -41,7 +41,7 @@ impl Slurm {
         create("munge");
         let settings = folder.join("slurm.conf");
         let mut lines = format!(
-            "ClusterName=test\nSlurmctldHost={}({})\nSlurmctldPort={controller}\nSlurmUser=root\nSlurmdUser=root\n\
+            "ClusterName=test\nFirstJobId={}\nSlurmctldHost={}({})\nSlurmctldPort={controller}\nSlurmUser=root\nSlurmdUser=root\n\
              AuthType=auth/munge\nAuthInfo=socket={path}/munge/socket\nCredType=cred/munge\n\
              StateSaveLocation={path}/state\nSlurmdSpoolDir={path}/spool/%n\nSlurmctldPidFile={path}/controller.pid\n\
              SlurmdPidFile={path}/%n.pid\nSlurmctldLogFile={path}/controller.log\nSlurmdLogFile={path}/%n.log\n\
@@ -49,7 +49,10 @@ impl Slurm {
              JobAcctGatherType=jobacct_gather/none\nMpiDefault=none\nReturnToService=2\n\
              SlurmdParameters=config_overrides\nSelectType=select/cons_tres\nSelectTypeParameters=CR_CPU\n\
              PartitionName=all Nodes=ALL Default=YES State=UP\n",
-            nodes[0].host, nodes[0].address
+            // Jobs of another Slurm on this machine have other numbers, and so other ports.
+            std::process::id(),
+            nodes[0].host,
+            nodes[0].address
         );
         for Node { name, host, address, port } in nodes {
             create(&format!("spool/{name}"));

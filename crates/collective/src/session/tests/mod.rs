@@ -118,7 +118,15 @@ fn others_wait_for_a_late_door() {
         let guest = scope.spawn(move || guest(1, 2, place, LONG));
         drop(nobody.accept().expect("the guest"));
         drop(nobody);
-        let door = Door::open(LOCAL, place.port()).expect("free again");
+        let until = Instant::now() + LONG;
+        let door = loop {
+            match Door::open(LOCAL, place.port()) {
+                Ok(door) => break door,
+                // A process that another test starts has our sockets until it becomes another program.
+                Err(error) => assert!(Instant::now() < until, "{error}"),
+            }
+            std::thread::yield_now();
+        };
         let first = first(scope, door, 2, LONG).join().expect("no panic").expect("joins");
         let guest = guest.join().expect("no panic").expect("joins");
         let end = scope.spawn(move || guest.leave());
@@ -131,7 +139,7 @@ fn others_wait_for_a_late_door() {
 fn a_wrong_token_is_told_on_both_sides() {
     let (door, place) = door();
     std::thread::scope(|scope| {
-        let first = first(scope, door, 2, Duration::from_millis(800));
+        let first = first(scope, door, 2, Duration::from_secs(3));
         let mut wrong = entry(1, 2, Meeting::At(place.to_string()), LONG);
         wrong.token = Token::new("guess").expect("valid");
         let error = join(wrong).expect_err("refused");
@@ -139,7 +147,7 @@ fn a_wrong_token_is_told_on_both_sides() {
         let error = first.join().expect("no panic").expect_err("alone");
         assert_eq!(
             error.to_string(),
-            "rank 1: never arrived within 0.8 s; 1 of 2 ranks came; 1 connection from 127.0.0.1 was refused: wrong \
+            "rank 1: never arrived within 3 s; 1 of 2 ranks came; 1 connection from 127.0.0.1 was refused: wrong \
              token (rendezvous)"
         );
     });
@@ -149,7 +157,7 @@ fn a_wrong_token_is_told_on_both_sides() {
 fn another_version_is_told_on_both_sides() {
     let (door, place) = door();
     std::thread::scope(|scope| {
-        let first = first(scope, door, 2, Duration::from_millis(800));
+        let first = first(scope, door, 2, Duration::from_secs(3));
         let mut old = TcpStream::connect(place).expect("listening");
         old.write_all(&Greeting::bytes(1, "0.0.1", &[3; 32])).expect("sent");
         let mut answer = Vec::new();
@@ -204,16 +212,17 @@ fn entries_that_cannot_be_are_refused_here() {
 fn who_came_is_told_who_did_not() {
     let (door, place) = door();
     std::thread::scope(|scope| {
-        let first = first(scope, door, 4, Duration::from_millis(700));
+        let first = first(scope, door, 4, Duration::from_secs(3));
         let error = guest(2, 4, place, LONG).expect_err("not all came");
         assert_eq!(error.cause, Cause::NeverArrived);
-        assert_eq!(error.detail, "ranks 1, 3 never arrived within 0.7 s; 2 of 4 ranks came");
+        assert_eq!(error.detail, "ranks 1, 3 never arrived within 3 s; 2 of 4 ranks came");
         assert_eq!(first.join().expect("no panic").expect_err("not all came"), error);
     });
 }
 
 #[test]
 fn garbage_at_the_door_disturbs_nobody() {
+    allow_files(2048);
     let (door, place) = door();
     let connect = || TcpStream::connect(place).expect("listening");
     let oversize = [&Greeting::ours(&[1; 32])[..], &u32::MAX.to_le_bytes(), &[0; 64]].concat();
@@ -329,7 +338,7 @@ fn the_alarm_has_the_verdict_and_the_stage() {
             gate.wait();
             let alarm = Arc::clone(&session.alarm);
             while !alarm.is_raised() {
-                std::thread::yield_now();
+                std::thread::sleep(Duration::from_millis(1));
             }
             let error = alarm.verdict().expect("raised");
             assert_eq!(error.to_string(), "rank 0 on node0: gave up (all_reduce of 64 bytes)");
@@ -366,7 +375,7 @@ fn who_is_behind_is_named_after_a_vain_wait() {
             return session.fail(late);
         }
         while !session.alarm.is_raised() {
-            std::thread::yield_now();
+            std::thread::sleep(Duration::from_millis(1));
         }
         session.alarm.verdict().expect("raised")
     });
@@ -381,7 +390,9 @@ fn who_is_behind_is_named_after_a_vain_wait() {
 #[test]
 fn who_does_not_come_to_a_share_is_named() {
     let gate = std::sync::Barrier::new(3);
-    let errors = job(3, Duration::from_millis(300), |mut session| {
+    let errors = job(3, LONG, |mut session| {
+        session.timeout = Duration::from_secs(1);
+        gate.wait();
         let error = if session.rank() == 1 { None } else { session.share(&[], "setup").err() };
         gate.wait();
         error
