@@ -382,6 +382,7 @@ fn arguments_that_cannot_be_are_told() {
         ),
         ("all_reduce --format json --format text", "only one --format can go to standard output"),
         ("all_reduce -e 8 -J /nowhere/file", "/nowhere/file: there is no folder /nowhere"),
+        ("all_reduce -e 8 --plot plot.png", "--plot draws an SVG: name it plot.svg"),
         ("all_reduce -e 8 --log /nowhere/file", "/nowhere/file: there is no folder /nowhere"),
         ("all_reduce -e 8 --plot /nowhere/file", "/nowhere/file: there is no folder /nowhere"),
         ("--compare /nowhere/a /nowhere/b", "/nowhere/a: No such file"),

@@ -279,6 +279,11 @@ impl Bench {
                 return Err(format!("{}: there is no folder {}", path.display(), folder.display()));
             }
         }
+        if let Some(path) = &self.plot
+            && !path.extension().is_some_and(|it| it.eq_ignore_ascii_case("svg"))
+        {
+            return Err(format!("--plot draws an SVG: name it {}.svg", path.with_extension("").display()));
+        }
         Ok(())
     }
 
