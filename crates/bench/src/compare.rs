@@ -53,6 +53,8 @@ const DRIFTS: f64 = 3.0;
 const NEIGHBOURS: usize = 4;
 /// Moments of each run that show what a time does by itself.
 const MOMENTS: usize = 4;
+/// The more there are, the farther apart the outermost are: of so many, a tenth is left out at each end.
+const MANY: usize = 10;
 /// So many times as far as a time has moved from moment to moment, a change is none by itself.
 ///
 /// Of 34 pairs of runs of the same (`-N 5`) on a restless machine, 24 measurements each, none was then taken for a change; with
@@ -64,29 +66,26 @@ const MOVED: f64 = 1.5;
 pub struct Times {
     /// Of the batches.
     pub samples: Vec<f64>,
-    /// Of each moment at which the size was measured, seconds apart.
+    /// Of each moment at which the size was measured, a part of a second or more apart.
     pub moments: Vec<f64>,
 }
 
 impl Times {
-    /// Times of one moment.
-    pub fn of_one_moment(samples: &[f64]) -> Self {
-        Self { samples: samples.to_vec(), moments: Vec::new() }
-    }
-
     /// Whether there are enough moments to see how far a time moves by itself.
     pub fn shows_drift(&self) -> bool {
         self.moments.len() >= MOMENTS
     }
 
-    /// How far it moved from moment to moment, relative to the middle of them.
+    /// Between which times it moved from moment to moment; of many moments, all but the outermost.
+    fn ends(&self) -> [f64; 2] {
+        let outer = if self.moments.len() < MANY { 0.0 } else { 0.1 };
+        [outer, 1.0 - outer].map(|at| quantile(&self.moments, at))
+    }
+
+    /// How far that is, relative to the middle of them.
     fn range(&self) -> f64 {
-        let middle = median(&self.moments);
-        if middle > 0.0 {
-            (quantile(&self.moments, 1.0) - quantile(&self.moments, 0.0)) / middle
-        } else {
-            0.0
-        }
+        let (middle, [low, high]) = (median(&self.moments), self.ends());
+        if middle > 0.0 { (high - low) / middle } else { 0.0 }
     }
 }
 
@@ -129,8 +128,8 @@ impl Drift {
 
 /// Compares times of a call, old and new, as one of so many comparisons.
 ///
-/// Where both runs came back to the size a few times, a change counts if all times of one are beyond all of the other, and
-/// the middle ones by more than either has moved by itself, and than what short calls vary by. Otherwise a change counts if it is larger than what the samples of one run vary by (half of the distance from p10 to p90, of the
+/// Where both runs came back to the size a few times, a change counts if all times of one are beyond all of the other, and the
+/// middle ones by more than either has moved by itself, and than what short calls vary by. Otherwise a change counts if it is larger than what the samples of one run vary by (half of the distance from p10 to p90, of the
 /// wider run), than what short calls vary by, and than drift; if p10 changed as far as the median did; and if chance would
 /// rarely give it (Mann and Whitney's test).
 pub fn change(old: &Times, new: &Times, comparisons: usize, drift: Drift) -> Change {
@@ -163,10 +162,10 @@ fn between_moments(old: &Times, new: &Times) -> Change {
     let ratio = if before > 0.0 { after / before } else { 1.0 };
     let moved = MOVED * old.range().max(new.range());
     let noise = moved.max(SMALLEST).max(absolute(before, after));
-    let [low, high] = [0.0, 1.0].map(|at| [old, new].map(|it| quantile(&it.moments, at)));
+    let (old, new) = (old.ends(), new.ends());
     let verdict = match ratio > 1.0 {
-        true if low[1] > high[0] && ratio > 1.0 + noise => Verdict::Slower,
-        false if high[1] < low[0] && 1.0 / ratio.max(f64::MIN_POSITIVE) > 1.0 + noise => Verdict::Faster,
+        true if new[0] > old[1] && ratio > 1.0 + noise => Verdict::Slower,
+        false if new[1] < old[0] && 1.0 / ratio.max(f64::MIN_POSITIVE) > 1.0 + noise => Verdict::Faster,
         _ => Verdict::Same,
     };
     Change { ratio, noise, verdict }
@@ -196,7 +195,7 @@ mod tests {
     use super::{Drift, Times, Verdict, change};
 
     fn now(samples: &[f64]) -> Times {
-        Times::of_one_moment(samples)
+        Times { samples: samples.to_vec(), moments: Vec::new() }
     }
 
     fn samples(middle: f64, spread: f64) -> Vec<f64> {
@@ -300,6 +299,10 @@ mod tests {
         );
         assert_eq!(verdict(&[1.0; 5], &[1.4; 5]), Verdict::Same, "a part of a microsecond");
         assert_eq!(verdict(&[0.0; 5], &[0.0; 5]), Verdict::Same);
+        let mut many: Vec<f64> = steady.repeat(8);
+        many[7] = 300.0;
+        let slower: Vec<f64> = many.iter().map(|it| it * 1.1).collect();
+        assert_eq!(verdict(&many, &slower), Verdict::Slower, "one of forty decides nothing");
     }
 
     #[test]

@@ -1,5 +1,7 @@
 //! What to run: the meaning of nccl-tests' flags.
 
+use std::time::Duration;
+
 use collective::{DataType, Operation};
 use fabric::Collective;
 
@@ -26,6 +28,8 @@ pub struct Plan {
     pub cycles: usize,
     /// How often each size is looked at again once all have been run, to see how times drift.
     pub looks: usize,
+    /// From one such time to the next at least: what drifts lasts longer than a few sizes take.
+    pub apart: Duration,
     /// Runs whose results are verified (`-c`).
     pub check: usize,
     /// Which rank's time counts (`-a`).
@@ -45,7 +49,7 @@ pub const LEAST_SECONDS: f64 = 0.02;
 
 /// Seconds of a look, where a call is shorter.
 pub(crate) const LOOK_SECONDS: f64 = 0.004;
-/// What takes longer than these seconds in all shows its drift by itself.
+/// What took longer than these seconds in all is not looked at again: that would take too long.
 pub(crate) const LONG_SECONDS: f64 = 1.0;
 
 impl Plan {
@@ -62,6 +66,7 @@ impl Plan {
             aggregate: 1,
             cycles: 1,
             looks: 0,
+            apart: Duration::from_millis(400),
             check: 1,
             average: Average::Mean,
             blocking: false,

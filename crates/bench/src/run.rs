@@ -1,7 +1,7 @@
 //! The loop: warm up, time, verify, and tell every rank what all of them saw.
 
 use std::ops::ControlFlow;
-use std::time::SystemTime;
+use std::time::{Instant, SystemTime};
 
 use collective::{Communicator, Crowd};
 use fabric::Collective;
@@ -245,7 +245,10 @@ impl Bench<'_> {
         mut enough: bool,
         tell: &mut dyn FnMut(Event<'_>) -> ControlFlow<()>,
     ) -> Result<(), Failure> {
+        let mut last = Instant::now();
         for look in 0..self.plan.looks {
+            std::thread::sleep(self.plan.apart.saturating_sub(last.elapsed()));
+            last = Instant::now();
             enough |= tell(Event::Look(look, self.plan.looks)).is_break();
             for row in rows.iter_mut().filter(|it| it.cycle == 0) {
                 if self.is_enough_for_one(enough)? {
@@ -253,10 +256,10 @@ impl Bench<'_> {
                 }
                 let (call, _) = self.call(row.series, row.bytes)?;
                 for (timing, in_place) in [(&mut row.out_of_place, false), (&mut row.in_place, true)] {
-                    let brief = |it: &&mut Timing| it.seconds * count(it.iterations) < LONG_SECONDS;
-                    if let Some(timing) = timing.as_mut().filter(brief) {
-                        let seconds = self.look(&Call { in_place, ..call }, timing.seconds)?;
-                        timing.looks.push(seconds);
+                    let Some(timing) = timing else { continue };
+                    let one = timing.ranks.iter().copied().fold(0.0, f64::max);
+                    if one * count(timing.iterations) < LONG_SECONDS {
+                        timing.looks.push(self.look(&Call { in_place, ..call }, one)?);
                     }
                 }
             }
@@ -266,10 +269,14 @@ impl Bench<'_> {
 
     /// The middle of a few batches, where a call takes about `one`, which all ranks must say alike.
     fn look(&mut self, call: &Call, one: f64) -> Result<f64, Failure> {
-        let batches = 3;
+        let long_enough = whole(LOOK_SECONDS / one.max(1e-8));
+        let aggregate = self.plan.aggregate;
         let alone = self.plan.blocking || self.plan.per_iteration;
-        let long_enough = whole(LOOK_SECONDS / count(batches) / one.max(1e-8));
-        let size = if alone { self.plan.aggregate } else { long_enough };
+        let (batches, size) = if alone {
+            ((long_enough / aggregate).clamp(3, 50), aggregate)
+        } else {
+            (3, long_enough.div_ceil(3))
+        };
         self.engine.control().barrier()?;
         self.engine.run(call, 1)?;
         let mut seconds = Vec::with_capacity(batches);

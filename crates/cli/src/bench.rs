@@ -100,10 +100,11 @@ fn rank(args: &Bench, plan: &Plan, place: Place, colour: Colour, out: &mut dyn W
         }
     }
     // Rank 0's is read; NCCL writes each its own.
-    let folder = if args.engine == Kind::Host || number > 0 { None } else { nccl_log() };
+    let mut folder = if args.engine == Kind::Host || number > 0 { None } else { nccl_log() };
+    let log = join::log(args, number);
     let run = join::join(args, place).and_then(|mut communicator| {
         ::bench::agree(&mut communicator, &args.flags(plan))?;
-        match engine(args, communicator, local, folder.as_deref())? {
+        match engine(args, communicator, local, &mut folder)? {
             Opened::Host(mut it) => {
                 idle(number, &args.idle_on_host(), "NCCL");
                 let run = measure(plan, &mut *it, &mut answer);
@@ -111,6 +112,10 @@ fn rank(args: &Bench, plan: &Plan, place: Place, colour: Colour, out: &mut dyn W
             }
             Opened::Nccl(mut it) => {
                 idle(number, &args.idle_on_nccl(), "the host engine");
+                // Where that was not known at first, it tells of the ranks' own connections, not of NCCL.
+                if let (Kind::Auto, Some(path)) = (args.engine, &log) {
+                    let _ = std::fs::remove_file(path);
+                }
                 it.set_blocking(args.blocking > 0);
                 let run = measure(plan, &mut *it, &mut answer);
                 run.and_then(|run| it.close()?.leave().map_err(Failure::from).map(|()| run))
@@ -118,12 +123,15 @@ fn rank(args: &Bench, plan: &Plan, place: Place, colour: Colour, out: &mut dyn W
         }
     });
     let code = match run {
-        Ok((run, Ok(()))) => answer.end(&run, folder.as_deref())?,
-        Ok((_, Err(error))) => return Err(error),
-        Err(failure) => failed(&failure),
+        Ok((run, Ok(()))) => answer.end(&run, folder.as_deref()),
+        Ok((_, Err(error))) => Err(error),
+        Err(failure) => {
+            answer.clear();
+            Ok(failed(&failure))
+        }
     };
     match folder {
-        Some(folder) if code != CLEAN && has_files(&folder) => {
+        Some(folder) if matches!(code, Ok(it) if it != CLEAN) && has_files(&folder) => {
             complain(&format!("note: NCCL's log is in {}", folder.display()));
         }
         Some(folder) => {
@@ -131,7 +139,7 @@ fn rank(args: &Bench, plan: &Plan, place: Place, colour: Colour, out: &mut dyn W
         }
         None => {}
     }
-    Ok(code)
+    code
 }
 
 fn has_files(folder: &Path) -> bool {
@@ -165,7 +173,7 @@ fn engine(
     args: &Bench,
     mut control: collective::Communicator,
     local: usize,
-    log: Option<&Path>,
+    log: &mut Option<PathBuf>,
 ) -> Result<Opened, Failure> {
     let wanted = match args.engine {
         Kind::Host => false,
@@ -178,8 +186,9 @@ fn engine(
     if !wanted {
         return Ok(Opened::Host(Box::new(Host::new(control, args.private))));
     }
-    if let Some(Err(error)) = log.map(nccl::log::create) {
-        complain(&format!("note: NCCL's log is not kept: {error}"));
+    if let Some(Err(error)) = log.as_deref().map(nccl::log::create) {
+        complain(&format!("note: NCCL's log has no folder, and goes where NCCL likes: {error}"));
+        *log = None;
     }
     let settings =
         nccl::Settings { local_rank: local, library: args.nccl_library.clone(), timeout: args.timeout() };

@@ -17,7 +17,9 @@ use serde_json::{Value, json};
 /// A short run with these flags.
 #[track_caller]
 fn bench(flags: &[&str]) -> Answer {
-    let answer = plumb(["bench", "all_reduce", "--ranks", "2", "-e", "4K", "-f", "8"].iter().chain(flags));
+    let short = ["bench", "all_reduce", "--ranks", "2", "-e", "4K", "-f", "8"];
+    let looks = if flags.contains(&"--looks") { &[][..] } else { &["--looks", "0"] };
+    let answer = plumb(short.iter().chain(looks).chain(flags));
     assert_eq!(answer.code, Some(0), "{answer:?}");
     answer
 }
@@ -35,7 +37,8 @@ fn every_collective_is_right() {
     for collective in fabric::Collective::ALL.map(fabric::Collective::name) {
         for transport in ["shm", "tcp"] {
             let flags = ["--ranks", "3", "-b", "1", "-e", "100K", "-f", "37", "--transport", transport];
-            let answer = plumb(["bench", collective, "--format", "json"].iter().chain(&flags));
+            let answer =
+                plumb(["bench", collective, "--looks", "0", "--format", "json"].iter().chain(&flags));
             assert_eq!((answer.code, answer.stderr.as_str()), (Some(0), ""), "{collective} {transport}");
             let json = answer.json();
             assert_eq!(json["wrong"], 0, "{collective} {transport}");
@@ -75,7 +78,8 @@ fn the_table_goes_to_stdout_and_the_rest_to_stderr() {
 #[test]
 fn colour_is_a_matter_of_choice() {
     let coloured = |flags: &[&str], variable: Option<&str>| {
-        let mut command = command(["bench", "all_reduce", "--ranks", "2", "-e", "64"].iter().chain(flags));
+        let mut command =
+            command(["bench", "all_reduce", "--ranks", "2", "--looks", "0", "-e", "64"].iter().chain(flags));
         command.envs(variable.map(|it| (it, "1")));
         common::finish(command).stdout.contains('\x1b')
     };
@@ -89,8 +93,20 @@ fn nccl_tests_json_is_read_and_holds_no_environment() {
     let folder = folder("bench_nccl_tests_json");
     let path = folder.join("result.json");
     let run = |path: &Path| {
-        let mut command =
-            command(["bench", "all_reduce", "--ranks", "2", "-e", "4K", "-f", "8", "-J", text(path)]);
+        let mut command = command([
+            "bench",
+            "all_reduce",
+            "--ranks",
+            "2",
+            "-e",
+            "4K",
+            "-f",
+            "8",
+            "--looks",
+            "0",
+            "-J",
+            text(path),
+        ]);
         command.env("AWS_SECRET_ACCESS_KEY", "hunter2").env("NCCL_DEBUG", "WARN");
         let answer = common::finish(command);
         assert_eq!(answer.code, Some(0), "{answer:?}");
@@ -118,12 +134,16 @@ fn nccl_tests_json_is_read_and_holds_no_environment() {
 fn the_answer_fits_the_schema() {
     let schema = json(&root().join("docs/bench.schema.json"));
     let validator = jsonschema::validator_for(&schema).expect("a schema");
-    for flags in
-        [&[][..], &["-d", "half", "-o", "max", "-I", "1", "-n", "5"], &["-c", "0", "-S", "1", "-N", "2"]]
-    {
+    for flags in [
+        &["--looks", "1"][..],
+        &["-d", "half", "-o", "max", "-I", "1", "-n", "5"],
+        &["-c", "0", "-S", "1", "-N", "2"],
+    ] {
         let value = bench(&[&["--format", "json"], flags].concat()).json();
         let errors: Vec<String> = validator.iter_errors(&value).map(|it| it.to_string()).collect();
         assert_eq!(errors, Vec::<String>::new(), "{flags:?}");
+        let looks = value["results"][0]["in_place"]["looks_us"].as_array().map(Vec::len);
+        assert_eq!(looks, Some(usize::from(flags.contains(&"--looks"))));
     }
 }
 
@@ -193,7 +213,8 @@ fn comparing_tells_by_its_exit_code() {
 fn diagnosed(test: &str, hosts: [&str; 2], more: &[&str]) -> Answer {
     let log = folder(test).join("log");
     let port = free_port();
-    let arguments = [&["bench", "all_reduce", "-e", "1M", "--log", text(&log)], more].concat();
+    let arguments =
+        [&["bench", "all_reduce", "-e", "1M", "--looks", "0", "--log", text(&log)], more].concat();
     let ranks = [0, 1].map(|it| Job::rank_with(it, 2, port, &arguments, &[("PLUMB_HOSTID", hosts[it])]));
     for rank in ranks {
         rank.end(LONG).succeeded();
@@ -246,7 +267,7 @@ fn whoever_has_read_enough_ends_it() {
 #[test]
 fn a_full_disk_is_told() {
     let full = fs::OpenOptions::new().write(true).open("/dev/full").expect("/dev/full");
-    let mut command = command(["bench", "all_reduce", "--ranks", "2", "-e", "8"]);
+    let mut command = command(["bench", "all_reduce", "--ranks", "2", "-e", "8", "--looks", "0"]);
     let output = command.stdout(full).output().expect("plumb");
     let stderr = String::from_utf8(output.stderr).expect("UTF-8");
     assert_eq!(
@@ -257,6 +278,6 @@ fn a_full_disk_is_told() {
 
 #[test]
 fn one_rank_alone_works() {
-    let job = Job::start(["bench", "all_reduce", "--ranks", "1", "-e", "1K"], &[]);
+    let job = Job::start(["bench", "all_reduce", "--ranks", "1", "-e", "1K", "--looks", "0"], &[]);
     job.end(SOON).succeeded();
 }

@@ -17,7 +17,7 @@ use bed::need;
 use common::{folder, plumb};
 use job::{ENDLESS, Job, LONG, SOON, free_port, host, signal, wait_for};
 
-const SHORT: [&str; 6] = ["bench", "all_reduce", "-e", "1K", "--timeout", "60"];
+const SHORT: [&str; 8] = ["bench", "all_reduce", "-e", "1K", "--timeout", "60", "--looks", "0"];
 
 /// Three ranks in the middle of their work.
 fn running(more: &[&str]) -> Job {
@@ -382,7 +382,7 @@ fn arguments_that_cannot_be_are_told() {
         ),
         ("all_reduce --format json --format text", "only one --format can go to standard output"),
         ("all_reduce -e 8 -J /nowhere/file", "/nowhere/file: there is no folder /nowhere"),
-        ("all_reduce -e 8 --plot plot.png", "--plot draws an SVG: name it plot.svg"),
+        ("all_reduce -e 8 --plot plot.png", "--plot draws an SVG: name it plot.png.svg"),
         ("all_reduce -e 8 --log /nowhere/file", "/nowhere/file: there is no folder /nowhere"),
         ("all_reduce -e 8 --plot /nowhere/file", "/nowhere/file: there is no folder /nowhere"),
         ("--compare /nowhere/a /nowhere/b", "/nowhere/a: No such file"),
@@ -413,6 +413,21 @@ fn unusual_arguments_are_served() {
     job.wait_for_rows();
     job.signal_group("TERM");
     assert_eq!(job.end(SOON).code, Some(143));
+}
+
+#[test]
+fn flags_of_the_host_engine_leave_nccl_alone() {
+    let log = folder("bench_nccl_log").join("log");
+    std::fs::write(&log, "mine").expect("a file");
+    let flags = ["--engine", "nccl", "--nccl-library", "/nowhere", "--log", log.to_str().expect("UTF-8")];
+    let hosts = [[("PLUMB_HOSTID", "a")], [("PLUMB_HOSTID", "b")]];
+    let port = free_port();
+    let arguments = [&SHORT[..], &flags, &["--transport", "shm", "--algo", "oneshot"]].concat();
+    // They meet all the same, and find that there is no NCCL.
+    for rank in [0, 1].map(|it| Job::rank_with(it, 2, port, &arguments, &hosts[it])) {
+        rank.end(SOON).failed_with(&["NCCL engine: "]);
+    }
+    assert_eq!(std::fs::read_to_string(log).expect("the file"), "mine");
 }
 
 #[test]

@@ -34,7 +34,8 @@ pub struct Paths {
 pub fn of(case: &Case, communicator: &Communicator) -> Paths {
     let mut ways: BTreeMap<(u32, u32, String), (u64, String)> = BTreeMap::new();
     for (_, link) in communicator.links() {
-        let entry = ways.entry((link.from, link.to, way(link))).or_insert_with(|| (0, kind(link)));
+        let entry = ways.entry((link.from, link.to, way(link)));
+        let entry = entry.or_insert_with(|| (0, kind(link, case.is_in_host_memory())));
         entry.0 |= link.channels;
     }
     let mut paths = Paths::default();
@@ -69,9 +70,10 @@ fn way(link: &Link) -> String {
 }
 
 /// The way without its device.
-fn kind(link: &Link) -> String {
+fn kind(link: &Link, in_host_memory: bool) -> String {
     match link.transport() {
         Some(it) => match it.network() {
+            Some((network, ..)) if in_host_memory => format!("{}/{network}", it.family()),
             Some((network, _, gpudirect)) => {
                 format!("{}/{network} {} GPUDirect", it.family(), if gpudirect { "with" } else { "without" })
             }

@@ -15,8 +15,8 @@ use super::Bench;
 use crate::args::{Colour, ListFormat, Machines};
 use crate::{complain, expect, input};
 
-/// Back to the beginning of the line, and away with what stands there.
-const CLEAR: &str = "\r\x1b[K";
+/// Away with what stands in the line, and back to its beginning: last, as for whoever passes lines on the next one begins there.
+const CLEAR: &str = "\x1b[2K\r";
 
 /// Takes away what a rank has left on the terminal.
 pub(super) fn clear_line() {
@@ -133,7 +133,8 @@ impl<'a> Answer<'a> {
         }
     }
 
-    fn clear(&mut self) {
+    /// Takes the progress away.
+    pub(super) fn clear(&mut self) {
         if std::mem::take(&mut self.shown) {
             let _ = write!(io::stderr(), "{CLEAR}");
             // The row goes another way to the same terminal, through whoever started this rank, and is not to overtake this.

@@ -282,7 +282,7 @@ impl Bench {
         if let Some(path) = &self.plot
             && !path.extension().is_some_and(|it| it.eq_ignore_ascii_case("svg"))
         {
-            return Err(format!("--plot draws an SVG: name it {}.svg", path.with_extension("").display()));
+            return Err(format!("--plot draws an SVG: name it {}.svg", path.display()));
         }
         Ok(())
     }

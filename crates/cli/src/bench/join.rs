@@ -1,12 +1,14 @@
 //! From a place to a communicator.
 
 use std::fs::File;
+use std::path::PathBuf;
 
 use ::bench::Failure;
 use collective::{Communicator, Door, Interface, Meeting, Options, Token};
 use launch::{Listen, Met, Place};
 
 use super::Bench;
+use super::args::Kind;
 
 /// Meets the other ranks.
 pub(super) fn join(args: &Bench, place: Place) -> Result<Communicator, Failure> {
@@ -24,23 +26,27 @@ pub(super) fn join(args: &Bench, place: Place) -> Result<Communicator, Failure> 
     };
     let mut options = Options::new(rank, size, meeting, Token::new(&token)?);
     options.timeout = args.timeout();
-    options.transport = args.transport;
     options.network.clone_from(&args.net);
-    options.algorithm = args.algo;
     options.host = std::env::var("PLUMB_HOSTID").ok();
     options.folder = std::env::var_os("PLUMB_SHM_DIR").map(Into::into);
-    if let Some(it) = args.channels() {
-        options.channels = it;
-    }
-    if let Some(path) = &args.log {
-        let path = match rank {
-            0 => path.clone(),
-            it => format!("{}.{it}", path.display()).into(),
-        };
-        let file = File::create(&path).map_err(|error| Failure(format!("{}: {error}", path.display())))?;
-        options.log = Some(Box::new(file));
+    // With NCCL, the ranks' own connections carry a few words.
+    if args.engine != Kind::Nccl {
+        options.transport = args.transport;
+        options.algorithm = args.algo;
+        options.channels = args.channels().unwrap_or(options.channels);
+        if let Some(path) = log(args, rank) {
+            let file =
+                File::create(&path).map_err(|error| Failure(format!("{}: {error}", path.display())))?;
+            options.log = Some(Box::new(file));
+        }
     }
     Communicator::join(options).map_err(Failure::from)
+}
+
+/// The log of a rank's engine, if one is wanted.
+pub(super) fn log(args: &Bench, rank: usize) -> Option<PathBuf> {
+    let path = args.log.as_ref()?;
+    Some(if rank == 0 { path.clone() } else { format!("{}.{rank}", path.display()).into() })
 }
 
 /// Opens the door that the others come to, and says where it is.

@@ -11,7 +11,8 @@ use bed::need;
 use hosts::{Host, Hosts};
 use job::{Job, PLUMB, answer, check};
 
-const SMALL: [&str; 9] = ["all_reduce", "-b", "8", "-e", "512K", "-f", "16", "--format", "json"];
+const SMALL: [&str; 11] =
+    ["all_reduce", "-b", "8", "-e", "512K", "-f", "16", "--looks", "0", "--format", "json"];
 /// Rows of it.
 const ROWS: usize = 5;
 

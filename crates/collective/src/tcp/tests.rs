@@ -296,7 +296,9 @@ fn a_peer_whose_port_is_closed_is_named() {
     let address = ranks[0].job.peers[0].address;
     drop(ranks);
     // A process that another test starts has our sockets until it becomes another program.
+    let until = Instant::now() + Duration::from_secs(60);
     while TcpStream::connect(address).is_ok() {
+        assert!(Instant::now() < until, "{address} stays open");
         thread::yield_now();
     }
     let error = high.connect(&mut streams(0, 2), &[0], &patient()).expect_err("nobody listens");

@@ -212,6 +212,8 @@ mod tests {
     fn errors_are_shown_once() {
         check(&[(0, "error: a\n"), (1, "error: a\n"), (2, "error: b\n")], "error: a\nerror: b\n");
         check(&[(0, "err"), (1, "error: a\n"), (0, "or: a\n")], "error: a\n");
+        check(&[(0, "half\x1b[2K\rerror: a\n"), (1, "error: a\n")], "half\x1b[2K\rerror: a\n");
+        check(&[(1, "error: a\n"), (0, "half\x1b[2K\rerror: a\n")], "error: a\nhalf\x1b[2K\r");
         check(&[(0, "error: a"), (1, "error: a")], "error: a");
         check(&[(0, "error: a\nhint: b\n"), (1, "error: a\nhint: b\n")], "error: a\nhint: b\n");
     }

@@ -32,7 +32,7 @@ pub struct Line {
     pub what: String,
     /// Whether in place.
     pub in_place: bool,
-    /// The old median, in microseconds.
+    /// The old time, in microseconds: the median of all moments, or of the samples where there is one moment.
     pub old_us: f64,
     /// The new one.
     pub new_us: f64,
@@ -193,7 +193,7 @@ pub fn compare(old: &Bench, new: &Bench) -> Result<Comparison, String> {
         told("transport", &option(&old.config.transport), &option(&new.config.transport)),
         told("algorithm", &option(&old.config.algorithm), &option(&new.config.algorithm)),
         hasty.then(|| {
-            "a change was told by times of one moment, which do not show drift: measure both again, with --looks 4 or -N 5"
+            "a change was told by times of one moment, which do not show drift: measure both again, with -N 5"
                 .to_owned()
         }),
         means.then(|| "means are compared: one has no other times (nccl-tests -J without -I 1)".to_owned()),
@@ -214,7 +214,11 @@ fn times(bench: &Bench, row: &BenchRow, in_place: bool, means: bool) -> Times {
     for it in same.filter_map(|it| it.measure(in_place)) {
         let samples = if means { std::slice::from_ref(&it.time_us) } else { &it.samples_us };
         times.samples.extend(samples.iter().copied().filter(|it| usable(*it)));
-        times.moments.extend(it.moments());
+        if means {
+            times.moments.extend(Some(it.time_us).filter(|it| usable(*it)));
+        } else {
+            times.moments.extend(it.moments());
+        }
     }
     times
 }

@@ -1,8 +1,11 @@
 //! What the table does not say: how times vary, latency, bandwidth, regimes, and what to think of them.
 
+use std::collections::BTreeMap;
 use std::io::{self, Write};
 
-use super::{Bench, BenchFit, BenchRow};
+use bench::statistics::{median, quantile};
+
+use super::{Bench, BenchFit, BenchMeasure, BenchRow};
 use crate::Style;
 use crate::expect::{shown, time};
 use crate::text::{bytes, clean, counted, wrap};
@@ -146,21 +149,25 @@ fn expectation(bench: &Bench) -> Option<String> {
     ))
 }
 
-/// How far times move by themselves within a run.
+/// How far times move by themselves within a run, out of place.
 fn drift(bench: &Bench) -> Option<String> {
-    let range = |row: &BenchRow| {
-        let moments = row.out_of_place.as_ref().filter(|it| !it.looks_us.is_empty())?.moments();
-        let [low, high] = [0.0, 1.0].map(|at| bench::statistics::quantile(&moments, at));
-        Some((row.bytes, (high / low - 1.0) * 100.0)).filter(|it| it.1.is_finite())
+    let mut sizes: BTreeMap<_, Vec<f64>> = BTreeMap::new();
+    for row in bench.results.iter().filter(|it| it.bytes > 0) {
+        let moments = row.out_of_place.iter().flat_map(BenchMeasure::moments);
+        sizes.entry((row.series(), row.bytes)).or_default().extend(moments);
+    }
+    let range = |((_, size), moments): (&(_, u64), &Vec<f64>)| {
+        let [low, high] = [0.0, 1.0].map(|at| quantile(moments, at));
+        (moments.len() > 1 && low > 0.0).then(|| (*size, (high / low - 1.0) * 100.0))
     };
-    let all: Vec<(u64, f64)> = bench.results.iter().filter_map(range).collect();
-    let (size, most) = all.iter().copied().max_by(|a, b| a.1.total_cmp(&b.1))?;
-    let middle = bench::statistics::median(&all.iter().map(|it| it.1).collect::<Vec<_>>());
-    let looks = bench.config.looks + 1;
-    Some(match all.len() {
-        1 => format!("drift: over {looks} looks the time moved by {most:.0} %"),
+    let moved: Vec<(u64, f64)> = sizes.iter().filter_map(range).collect();
+    let (size, most) = moved.iter().copied().max_by(|a, b| a.1.total_cmp(&b.1))?;
+    let middle = median(&moved.iter().map(|it| it.1).collect::<Vec<_>>());
+    let moments = sizes.values().map(Vec::len).max()?;
+    Some(match moved.len() {
+        1 => format!("drift: over {moments} moments the time moved by {most:.0} %"),
         _ => format!(
-            "drift: over {looks} looks at each size times moved by {middle:.0} % in the middle, by {most:.0} % at {}",
+            "drift: over {moments} moments times moved by {middle:.0} % in the middle of all sizes, by {most:.0} % at {}",
             bytes(size)
         ),
     })
@@ -184,7 +191,7 @@ fn slowest(bench: &Bench) -> Option<String> {
         .max_by_key(|it| it.1.len())?;
     let behind = lags.len();
     lags.retain(|it| it.is_finite());
-    let lag = bench::statistics::median(&lags);
+    let lag = median(&lags);
     (behind * 2 > all.len() && behind > 2 && lag >= STANDS_OUT).then(|| {
         format!(
             "rank {} on {} was the slowest at {} of {}, by {lag:.0} % in the middle",
