@@ -47,10 +47,11 @@ impl Communicator {
         self.engine.crowd()
     }
 
-    /// Binds the calling thread to a core of its own, where the ranks of its machine fit and nobody has bound them.
+    /// Binds the calling thread to a core, where nobody has and all ranks of its machine get the same share: one of its own, or
+    /// one with as many others as all have.
     ///
-    /// Ranks that spin on one core while another is idle find out only after milliseconds. With several channels nothing
-    /// is bound: their threads would all be on that core.
+    /// Ranks that wait on one core while another is idle find out only after milliseconds. With several channels nothing is
+    /// bound: their threads would all be on that core.
     pub fn bind(&self) {
         self.engine.bind();
     }

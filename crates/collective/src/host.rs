@@ -86,22 +86,31 @@ pub struct Crowd {
     pub cores: usize,
 }
 
-/// Gives the calling thread a core of its own, where nobody else has given it one.
+/// Gives the calling thread a core, where nobody else has given it one.
 ///
-/// Ranks that spin on one core while another is idle find out only after milliseconds.
+/// Ranks that wait on one core while another is idle find out only after milliseconds.
 pub(crate) fn bind(local: &[&Host], place: usize) {
-    let Some(mine) = local.get(place) else { return };
-    let free = local.iter().all(|it| it.cores == mine.cores && it.quota >= it.cores.len());
-    if !free || mine.cores.len() < local.len() {
-        return;
-    }
-    // Spread over the cores, so that neighbours share as little as can be.
-    if let Some(core) = mine.cores.get(place * (mine.cores.len() / local.len())) {
+    if let Some(core) = core_for(local, place) {
         let mut set = CpuSet::new();
-        set.set(*core);
+        set.set(core);
         // Where it is forbidden, ranks run as before.
         let _ = rustix::thread::sched_setaffinity(None, &set);
     }
+}
+
+/// The core of a rank among those of its machine; none where they are bound or limited already, or would not all get the same share.
+fn core_for(local: &[&Host], place: usize) -> Option<usize> {
+    let (cores, ranks) = (&local.get(place)?.cores, local.len());
+    let free = local.iter().all(|it| it.cores == *cores && it.quota >= cores.len());
+    let index = match cores.len() {
+        _ if !free => return None,
+        // Spread over the cores, so that neighbours share as little as can be.
+        count if ranks <= count => place * (count / ranks),
+        0 => return None,
+        count if ranks.is_multiple_of(count) => place % count,
+        _ => return None,
+    };
+    cores.get(index).copied()
 }
 
 /// Bytes of a core's own cache, beyond which it pays to write past it.
@@ -124,6 +133,23 @@ mod tests {
         for bad in ["", "a\nb\nc", "a\nb\nc\nx\n1", "a\nb\nc\n1,2\n-1"] {
             assert_eq!(Host::from_text(bad), None, "{bad:?}");
         }
+    }
+
+    #[test]
+    fn ranks_get_the_same_share_of_cores_or_none() {
+        let given = |ranks: usize, cores: &[usize], quota| {
+            let host = Host { cores: cores.to_vec(), quota, ..Host::here(None) };
+            let local = vec![&host; ranks];
+            (0..ranks).map(|it| core_for(&local, it)).collect::<Option<Vec<_>>>()
+        };
+        assert_eq!(given(2, &[0, 1, 4, 5], 4), Some(vec![0, 4]));
+        assert_eq!(given(4, &[0, 1, 4, 5], 4), Some(vec![0, 1, 4, 5]));
+        assert_eq!(given(3, &[0, 1], 2), None);
+        assert_eq!(given(4, &[3, 7], 2), Some(vec![3, 7, 3, 7]));
+        assert_eq!(given(4, &[3, 7], 1), None, "a limit in time");
+        assert_eq!(given(1, &[], 0), None);
+        let apart = [0, 1].map(|it| Host { cores: vec![it], quota: 1, ..Host::here(None) });
+        assert_eq!(core_for(&[&apart[0], &apart[1]], 0), None, "bound already");
     }
 
     #[test]
