@@ -4,6 +4,8 @@
 mod common;
 #[expect(dead_code, reason = "other tests use the rest")]
 mod job;
+#[path = "../../launch/tests/bed/port.rs"]
+mod port;
 
 use std::fs;
 use std::io::{BufRead as _, BufReader};
@@ -11,7 +13,8 @@ use std::path::{Path, PathBuf};
 use std::process::Stdio;
 
 use common::{Answer, command, folder, plumb, root};
-use job::{ENDLESS, Job, LONG, SOON, free_port};
+use job::{ENDLESS, Job, LONG, SOON};
+use port::free_port;
 use serde_json::{Value, json};
 
 /// A short run with these flags.

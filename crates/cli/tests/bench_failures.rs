@@ -14,8 +14,9 @@ use std::process::Command;
 use std::time::Duration;
 
 use bed::need;
+use bed::port::free_port;
 use common::{folder, plumb};
-use job::{ENDLESS, Job, LONG, SOON, free_port, host, signal, wait_for};
+use job::{ENDLESS, Job, LONG, SOON, host, signal, wait_for};
 
 const SHORT: [&str; 8] = ["bench", "all_reduce", "-e", "1K", "--timeout", "60", "--looks", "0"];
 

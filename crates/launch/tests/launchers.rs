@@ -53,7 +53,7 @@ fn open_mpi_without_pmix() {
 
 #[test]
 fn open_mpi_with_an_address() {
-    let port = bed::free_port().to_string();
+    let port = bed::port::free_port().to_string();
     let mut mpirun = mpirun(3);
     mpirun.args(["-x", "MASTER_ADDR=127.0.0.1", "-x", &format!("MASTER_PORT={port}")]).arg(example("whoami"));
     check(&alone(&mut mpirun), 3, OPEN_MPI, "Point");
@@ -89,9 +89,9 @@ fn slurm_here(folder: &Folder) -> Slurm {
         name: name.to_owned(),
         host: host.clone(),
         address: "127.0.0.1".to_owned(),
-        port: bed::free_port(),
+        port: bed::port::free_port(),
     };
-    Slurm::start(&folder.0, &[node("n1"), node("n2")], bed::free_port(), &|_, program| command(program))
+    Slurm::start(&folder.0, &[node("n1"), node("n2")], bed::port::free_port(), &|_, program| command(program))
 }
 
 #[test]
@@ -105,7 +105,7 @@ fn slurm() {
     check(&srun(&["-N1", "-n3"]), 3, "srun", "Point");
     check(&srun(&["-N2", "-n3", "--mpi=pmix"]), 3, "srun", "Board");
     check(&srun(&["-N2", "-n3", "--mpi=pmi2"]), 3, PMI, "Board");
-    let meeting = format!("--export=ALL,PLUMB_MEETING=127.0.0.1:{}", bed::free_port());
+    let meeting = format!("--export=ALL,PLUMB_MEETING=127.0.0.1:{}", bed::port::free_port());
     check(&srun(&["-N2", "-n5", &meeting]), 5, "srun", "Point");
     // A shell in an allocation is no rank.
     let whoami = example("whoami");

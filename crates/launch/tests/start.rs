@@ -193,7 +193,7 @@ fn ranks_meet_over_the_pipe() {
 
 #[test]
 fn pods_start_their_ranks() {
-    let port = bed::free_port();
+    let port = bed::port::free_port();
     let pods: Vec<_> = (0..2)
         .map(|node: usize| {
             let mut pod = command(example("whoami"));

@@ -3,8 +3,6 @@
 use std::ffi::OsStr;
 use std::fs;
 use std::io::Read;
-use std::net::{Ipv4Addr, SocketAddr};
-use std::os::fd::IntoRawFd as _;
 use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
@@ -186,19 +184,6 @@ impl End {
 /// The name of this machine.
 pub(crate) fn host() -> String {
     fs::read_to_string("/proc/sys/kernel/hostname").expect("a name").trim().to_owned()
-}
-
-/// A port that nobody else gets: it stays bound until this program ends. Nobody listens, and whoever names the port can.
-pub(crate) fn free_port() -> u16 {
-    use rustix::net::{AddressFamily, SocketFlags, SocketType, bind, getsockname, socket_with, sockopt};
-
-    let held = socket_with(AddressFamily::INET, SocketType::STREAM, SocketFlags::CLOEXEC, None);
-    let held = held.expect("a socket");
-    sockopt::set_socket_reuseaddr(&held, true).expect("an option of every socket");
-    bind(&held, &SocketAddr::from((Ipv4Addr::LOCALHOST, 0))).expect("loopback");
-    let port = SocketAddr::try_from(getsockname(&held).expect("bound")).expect("an address").port();
-    let _ = held.into_raw_fd();
-    port
 }
 
 /// Waits for a condition.

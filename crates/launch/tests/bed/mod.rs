@@ -1,11 +1,10 @@
 //! What the tests of real launchers stand on: our examples, Debian's packages, waiting.
 #![allow(dead_code, reason = "each test file uses a part")]
 
+pub(crate) mod port;
 pub(crate) mod slurm;
 
 use std::fs::File;
-use std::net::{Ipv4Addr, SocketAddr};
-use std::os::fd::IntoRawFd as _;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command};
 use std::sync::{LazyLock, OnceLock};
@@ -114,19 +113,6 @@ pub(crate) fn command(program: impl AsRef<std::ffi::OsStr>) -> Command {
         command.env_remove(it);
     });
     command
-}
-
-/// A port that nobody else gets: it stays bound until this program ends. Nobody listens, and whoever names the port can.
-pub(crate) fn free_port() -> u16 {
-    use rustix::net::{AddressFamily, SocketFlags, SocketType, bind, getsockname, socket_with, sockopt};
-
-    let held = socket_with(AddressFamily::INET, SocketType::STREAM, SocketFlags::CLOEXEC, None);
-    let held = held.expect("a socket");
-    sockopt::set_socket_reuseaddr(&held, true).expect("an option of every socket");
-    bind(&held, &SocketAddr::from((Ipv4Addr::LOCALHOST, 0))).expect("loopback");
-    let port = SocketAddr::try_from(getsockname(&held).expect("bound")).expect("an address").port();
-    let _ = held.into_raw_fd();
-    port
 }
 
 /// The lines of all ranks of `whoami` are there, and all have the same token.

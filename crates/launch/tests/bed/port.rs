@@ -1,0 +1,17 @@
+//! Ports for the jobs of tests.
+
+use std::net::{Ipv4Addr, SocketAddr};
+use std::os::fd::IntoRawFd as _;
+
+use rustix::net::{AddressFamily, SocketFlags, SocketType, bind, getsockname, socket_with, sockopt};
+
+/// A port that nobody else gets: it stays bound until this program ends. Nobody listens, and whoever names the port can.
+pub(crate) fn free_port() -> u16 {
+    let held = socket_with(AddressFamily::INET, SocketType::STREAM, SocketFlags::CLOEXEC, None);
+    let held = held.expect("a socket");
+    sockopt::set_socket_reuseaddr(&held, true).expect("an option of every socket");
+    bind(&held, &SocketAddr::from((Ipv4Addr::LOCALHOST, 0))).expect("loopback");
+    let port = SocketAddr::try_from(getsockname(&held).expect("bound")).expect("an address").port();
+    let _ = held.into_raw_fd();
+    port
+}
