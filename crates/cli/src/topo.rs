@@ -188,7 +188,7 @@ fn of_file(args: &args::Topo, path: &Path) -> Result<Subject, String> {
 fn told(case: &Case) -> Option<Settings> {
     let mut settings = Settings::new(case.nccl_version()?.0);
     for it in case.processes.iter().flat_map(|it| it.facts.environment.iter()) {
-        settings = settings.with(&it.value.0, &it.value.1);
+        settings = settings.with(&it.value.name, &it.value.value);
     }
     Some(settings)
 }

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 use std::hash::BuildHasher as _;
+use std::sync::Arc;
 
 use fabric::{Version, instance};
 use rustc_hash::{FxBuildHasher, FxHashMap};
@@ -13,7 +14,7 @@ use crate::plain::{Blocks, Loose, Manifest, NcclTests, Protocols, TopologyMatrix
 use crate::read::Facts;
 use crate::segment::ThreadFacts;
 use crate::signals::{Sighting, Signal};
-use crate::source::{Distinct, File, Kind, Quote, Sources, Spot, Tally};
+use crate::source::{Distinct, File, Kind, Quote, Seen, Sources, Spot, Tally};
 
 /// A process that wrote NCCL lines.
 #[derive(Debug, Clone, PartialEq)]
@@ -46,7 +47,7 @@ impl Process {
 
     /// Who put a variable into the environment: the plugin, or someone before it.
     pub fn added_by_plugin(&self, name: &str) -> bool {
-        self.facts.ofi.added.iter().any(|it| &*it.value.0 == name)
+        self.facts.ofi.added.iter().any(|it| &*it.value.name == name)
     }
 }
 
@@ -187,20 +188,18 @@ impl Case {
         (hosts.len() > 1).then_some(true)
     }
 
-    /// All connections of all communicators, with the member that printed each.
-    pub fn links(&self) -> impl Iterator<Item = (&Communicator, u32, &Member, &Link)> {
+    /// All connections of all communicators.
+    pub fn links(&self) -> impl Iterator<Item = MemberLink<'_>> {
         self.communicators.iter().flat_map(|communicator| {
-            communicator.members.iter().flat_map(move |(rank, member)| {
-                member.facts.links.iter().map(move |link| (communicator, *rank, member, link))
+            communicator.members.iter().flat_map(move |(&rank, member)| {
+                member.facts.links.iter().map(move |link| MemberLink { communicator, rank, member, link })
             })
         })
     }
 
-    /// The networks that communicators chose, with the process and the line.
-    pub fn networks(&self) -> impl Iterator<Item = (&str, &Process, &Quote)> {
-        self.processes
-            .iter()
-            .flat_map(|process| process.facts.networks.iter().map(move |it| (&*it.value, process, &it.quote)))
+    /// The networks that communicators chose, by name: `Libfabric`, `IB`, `Socket`.
+    pub fn networks(&self) -> impl Iterator<Item = &Seen<Arc<str>>> {
+        self.processes.iter().flat_map(|process| process.facts.networks.iter())
     }
 
     /// The name of the machine, as the plugin, a manifest or a note tells it.
@@ -249,14 +248,14 @@ impl Case {
         let logged = self.processes.iter().flat_map(move |process| {
             let environment = process.facts.environment.iter();
             environment
-                .filter(move |it| &*it.value.0 == name)
-                .map(move |it| (&*it.value.1, Some(process), &it.quote))
+                .filter(move |it| &*it.value.name == name)
+                .map(move |it| (&*it.value.value, Some(process), &it.quote))
         });
         let written = self.manifests.iter().flat_map(move |it| {
             it.environment
                 .iter()
-                .filter(move |it| &*it.value.0 == name)
-                .map(|it| (&*it.value.1, None, &it.quote))
+                .filter(move |it| &*it.value.name == name)
+                .map(|it| (&*it.value.value, None, &it.quote))
         });
         let pasted = self.sightings_of(&crate::signals::notes::ASSIGNMENT).filter(move |it| {
             // `NCCL_IB_HCA=mlx5` is read as name `IB_HCA` after its fixed beginning.
@@ -274,8 +273,8 @@ impl Case {
 
     /// The process a sighting came from.
     pub fn process_of(&self, sighting: &Sighting) -> Option<&Process> {
-        let (host, pid) = sighting.process.as_ref()?;
-        self.processes.iter().find(|it| it.pid == *pid && it.host == *host)
+        let id = sighting.process.as_ref()?;
+        self.processes.iter().find(|it| it.pid == id.pid && it.host == id.host)
     }
 
     /// The rank a sighting came from, by its label or by its process.
@@ -289,7 +288,20 @@ impl Case {
     }
 }
 
-/// The problem of a file that is no text.
+/// A connection, and the member of a communicator that printed it.
+#[derive(Debug, Clone, Copy)]
+pub struct MemberLink<'a> {
+    /// The communicator.
+    pub communicator: &'a Communicator,
+    /// The rank that printed it.
+    pub rank: u32,
+    /// Its part of the communicator.
+    pub member: &'a Member,
+    /// The connection.
+    pub link: &'a Link,
+}
+
+/// The problem of a file that is not text.
 pub const BINARY: &str = "is binary, not text: left out";
 
 /// Puts a [`Case`] together from regions, in the order of the input.

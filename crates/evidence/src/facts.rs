@@ -22,8 +22,8 @@ pub struct ProcessFacts {
     pub version: Distinct<Box<str>>,
     /// `cudaDriverVersion 13000`
     pub cuda_driver: Distinct<u32>,
-    /// Variables NCCL read: name and value.
-    pub environment: Distinct<(Box<str>, Box<str>)>,
+    /// Variables NCCL read.
+    pub environment: Distinct<Assignment>,
     /// `Comm config Blocking set to 1`
     pub comm_config: Distinct<Box<str>>,
     /// The interface of the setup messages.
@@ -34,8 +34,8 @@ pub struct ProcessFacts {
     pub hcas: Distinct<Vec<Hca>>,
     /// `NET/IB : No device found.`
     pub no_ib_device: Distinct<()>,
-    /// GPUDirect by adapter: name and whether it is enabled.
-    pub hca_gpudirect: Distinct<(Box<str>, bool)>,
+    /// GPUDirect by adapter.
+    pub hca_gpudirect: Distinct<AdapterGpuDirect>,
     /// GPUDirect refused or granted by distance.
     pub gpudirect_by_distance: Distinct<bool>,
     /// Plugins that were loaded, not found, asked for.
@@ -62,11 +62,38 @@ pub struct ProcessFacts {
     pub host_memory: Distinct<()>,
 }
 
+/// A name and its value.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Assignment {
+    /// `NCCL_DEBUG`
+    pub name: Box<str>,
+    /// `INFO`
+    pub value: Box<str>,
+}
+
+/// Whether an adapter can use GPUDirect RDMA.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct AdapterGpuDirect {
+    /// `mlx5_0`
+    pub adapter: Box<str>,
+    /// Whether NCCL enabled it.
+    pub enabled: bool,
+}
+
+/// A warning of NCCL.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Warning {
+    /// The line.
+    pub quote: Quote,
+    /// Its time, where it has one.
+    pub time: Option<Box<str>>,
+}
+
 /// The first warnings of a process.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Warnings {
-    /// The first few, with their time where there is one.
-    pub first: Vec<(Quote, Option<Box<str>>)>,
+    /// The first few.
+    pub first: Vec<Warning>,
     /// All of them.
     pub count: u64,
 }
@@ -77,7 +104,7 @@ impl Warnings {
     pub(crate) fn note(&mut self, time: Option<&str>, quote: impl FnOnce() -> Quote) {
         self.count += 1;
         if self.first.len() < Self::LIMIT {
-            self.first.push((quote(), time.map(Into::into)));
+            self.first.push(Warning { quote: quote(), time: time.map(Into::into) });
         }
     }
 
@@ -182,8 +209,14 @@ pub(crate) fn way(text: &[u8]) -> Way {
     (Arc::from(&*text), transport(&text).map(Arc::new))
 }
 
-/// `use ring PXN a GDR b`, printed since 2.24.
-pub type RingSummary = Option<(bool, bool)>;
+/// `use ring PXN a GDR b`, printed since 2.24: whether all ranks of the ring have each.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct RingSummary {
+    /// Some rank sends through another GPU's NIC.
+    pub pxn: bool,
+    /// Every network connection has GPUDirect RDMA.
+    pub gpudirect: bool,
+}
 
 /// Connections that are made, as a set.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
@@ -251,7 +284,7 @@ pub struct CommFacts {
     /// The connections this rank made.
     pub links: Vec<Link>,
     /// `Connected all rings[, use ring PXN a GDR b]`
-    pub rings_connected: Option<Seen<RingSummary>>,
+    pub rings_connected: Option<Seen<Option<RingSummary>>>,
     /// `Connected all trees`, `Connected NVLS tree`, ...
     pub connected: Connected,
 }

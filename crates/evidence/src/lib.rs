@@ -32,12 +32,12 @@ pub mod topology;
 pub mod yaml;
 
 pub use absent::Absent;
-pub use case::{BINARY, Case, CaseBuilder, Process};
+pub use case::{BINARY, Case, CaseBuilder, MemberLink, Process};
 pub use chunk::{Chunk, Chunks};
 pub use communicator::{Communicator, Member};
 pub use needs::{Missing, Source};
 pub use read::{Facts, Reader, is_binary};
-pub use signals::{Sighting, Signal};
+pub use signals::{ProcessId, Sighting, Signal};
 pub use source::{Distinct, File, Kind, Quote, Seen, Sources, Spot, Tally};
 
 /// Reads texts that are already in memory, each as a file of its own.

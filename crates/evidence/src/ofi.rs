@@ -1,5 +1,6 @@
 //! What the aws-ofi-nccl plugin says: `NET/OFI ...`, releases 1.0 to 1.21.
 
+use crate::facts::Assignment;
 use crate::scan::{between, word_after};
 use crate::source::{Distinct, Quote};
 
@@ -27,7 +28,7 @@ pub struct Ofi {
     /// `NCCL_OFI_TUNER is not available for platform ...` and its opposites.
     pub tuner: Distinct<Box<str>>,
     /// `Adding X=Y to environment`
-    pub added: Distinct<(Box<str>, Box<str>)>,
+    pub added: Distinct<Assignment>,
     /// `NIC group 0 device #0 0000:31:00.0`
     pub nic_group: Distinct<Box<str>>,
 }
@@ -93,7 +94,7 @@ impl Ofi {
             else {
                 return Known::No;
             };
-            self.added.note((name.into(), value.into()), quote);
+            self.added.note(Assignment { name: name.into(), value: value.into() }, quote);
         } else if let Some(platform) = word_after(message, "TUNER is not available for platform : ")
             .or_else(|| word_after(message, "Tuner is chosen for platform: "))
         {
@@ -199,6 +200,7 @@ fn instance_name(platform: &str) -> Box<str> {
 #[cfg(test)]
 mod tests {
     use super::{Known, Ofi};
+    use crate::facts::Assignment;
     use crate::source::{Quote, Spot};
 
     fn read(lines: &[&str]) -> Ofi {
@@ -254,6 +256,9 @@ mod tests {
     #[test]
     fn what_the_plugin_adds() {
         let ofi = read(&["Adding NCCL_BUFFSIZE=8388608 to environment"]);
-        assert_eq!(ofi.added.value(), Some(&("NCCL_BUFFSIZE".into(), "8388608".into())));
+        assert_eq!(
+            ofi.added.value(),
+            Some(&Assignment { name: "NCCL_BUFFSIZE".into(), value: "8388608".into() })
+        );
     }
 }

@@ -6,14 +6,14 @@ use std::sync::Arc;
 use rustc_hash::{FxBuildHasher, FxHashMap};
 
 use crate::chunk::Chunks;
-use crate::facts::{Connected, ProcessFacts, Way, way};
+use crate::facts::{AdapterGpuDirect, Assignment, Connected, ProcessFacts, Way, way};
 use crate::nccl::{self, Message, Phase, PluginEvent};
 use crate::ofi::Known;
 use crate::plain::{self, Loose, Plain};
 use crate::prefix::{self, Anchor, Level, Line};
 use crate::scan::text;
 use crate::segment::{About, Life, ThreadFacts};
-use crate::signals::{self, Sighting};
+use crate::signals::{self, ProcessId, Sighting};
 use crate::source::{Kind, Quote, Spot, Tally};
 
 /// What one region says.
@@ -234,8 +234,9 @@ impl Reader {
             Message::Version(it) => facts.version.note_if_new(|old| is(old, it), || text(it), quote),
             Message::CudaDriver(it) => facts.cuda_driver.note(it, quote),
             Message::Environment { name, value } => {
-                let same = |old: &(Box<str>, Box<str>)| is(&old.0, name) && is(&old.1, value);
-                facts.environment.note_if_new(same, || (text(name), text(value)), quote);
+                let same = |old: &Assignment| is(&old.name, name) && is(&old.value, value);
+                let new = || Assignment { name: text(name), value: text(value) };
+                facts.environment.note_if_new(same, new, quote);
             }
             Message::CommConfig(it) => facts.comm_config.note_if_new(|old| is(old, it), || text(it), quote),
             Message::Bootstrap(it) => facts.bootstrap.note(it, quote),
@@ -243,8 +244,9 @@ impl Reader {
             Message::Hcas(it) => facts.hcas.note(it, quote),
             Message::NoIbDevice => facts.no_ib_device.note((), quote),
             Message::HcaGpuDirect { enabled, hca } => {
-                let same = |old: &(Box<str>, bool)| old.1 == enabled && is(&old.0, hca);
-                facts.hca_gpudirect.note_if_new(same, || (text(hca), enabled), quote);
+                let same = |old: &AdapterGpuDirect| old.enabled == enabled && is(&old.adapter, hca);
+                let new = || AdapterGpuDirect { adapter: text(hca), enabled };
+                facts.hca_gpudirect.note_if_new(same, new, quote);
             }
             Message::GpuDirectByDistance { enabled } => facts.gpudirect_by_distance.note(enabled, quote),
             Message::Nvls(it) => facts.nvls.note(it, quote),
@@ -283,7 +285,7 @@ impl Reader {
         &mut self,
         line: &[u8],
         before: &[u8],
-        process: Option<&(Box<str>, u32)>,
+        process: Option<&ProcessId>,
         warning: bool,
         spot: Spot,
     ) -> Option<Kind> {
@@ -370,7 +372,7 @@ fn is(old: &str, new: &[u8]) -> bool {
 }
 
 impl RawProcess {
-    fn id(&self) -> Option<(Box<str>, u32)> {
-        (!self.host.is_empty()).then(|| (self.host.clone(), self.pid))
+    fn id(&self) -> Option<ProcessId> {
+        (!self.host.is_empty()).then(|| ProcessId { host: self.host.clone(), pid: self.pid })
     }
 }

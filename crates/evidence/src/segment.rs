@@ -219,7 +219,7 @@ impl ThreadFacts {
 #[derive(Debug, Clone, Default, PartialEq)]
 pub(crate) struct Connections {
     pub(crate) links: Vec<Link>,
-    pub(crate) rings: Option<Box<Seen<RingSummary>>>,
+    pub(crate) rings: Option<Box<Seen<Option<RingSummary>>>>,
     pub(crate) connected: Connected,
 }
 
@@ -261,7 +261,7 @@ impl Connections {
         }
     }
 
-    pub(crate) fn rings(&mut self, summary: Option<(bool, bool)>, quote: impl FnOnce() -> Quote) {
+    pub(crate) fn rings(&mut self, summary: Option<RingSummary>, quote: impl FnOnce() -> Quote) {
         match &mut self.rings {
             Some(seen) => seen.count += 1,
             None => self.rings = Some(Box::new(Seen { value: summary, count: 1, quote: quote() })),

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use evidence::facts::Assignment;
 use evidence::{Case, Quote, paths};
 use rules::{Diagnosed, Diagnosis, Role, State, checklist, diagnose, first_failure, summary, verdict};
 
@@ -201,20 +202,20 @@ fn environment(case: &Case) -> Vec<Environment> {
     let mut all: BTreeMap<(String, String, &'static str), (usize, &Quote)> = BTreeMap::new();
     for process in &case.processes {
         for seen in &process.facts.environment {
-            let set_by = if process.added_by_plugin(&seen.value.0) { "plugin" } else { "job" };
-            let key = (seen.value.0.to_string(), seen.value.1.to_string(), set_by);
+            let set_by = if process.added_by_plugin(&seen.value.name) { "plugin" } else { "job" };
+            let key = (seen.value.name.to_string(), seen.value.value.to_string(), set_by);
             all.entry(key).or_insert((0, &seen.quote)).0 += 1;
         }
         // Some variables are read by others than NCCL: only the plugin tells of them.
         for seen in &process.facts.ofi.added {
-            let (name, value) = &seen.value;
-            if !process.facts.environment.iter().any(|it| it.value.0 == *name) {
+            let Assignment { name, value } = &seen.value;
+            if !process.facts.environment.iter().any(|it| it.value.name == *name) {
                 all.entry((name.to_string(), value.to_string(), "plugin")).or_insert((0, &seen.quote)).0 += 1;
             }
         }
     }
     for seen in case.manifests.iter().flat_map(|it| it.environment.iter()) {
-        let (name, value) = &seen.value;
+        let Assignment { name, value } = &seen.value;
         if ["NCCL_", "FI_", "OFI_", "RDMAV_"].iter().any(|it| name.starts_with(it)) {
             all.entry((name.to_string(), value.to_string(), "manifest")).or_insert((0, &seen.quote));
         }
@@ -231,15 +232,17 @@ fn training(case: &Case) -> Option<Training> {
     if it.is_empty() {
         return None;
     }
-    #[expect(clippy::cast_precision_loss, reason = "a count of steps is far below 2^52")]
-    let mean = it.step_times.map(|(n, sum, _, _)| sum / n as f64);
     Some(Training {
-        settings: it.settings.iter().map(|it| (it.value.0.to_string(), it.value.1.to_string())).collect(),
-        runtime_seconds: it.runtime_seconds.as_ref().map(|it| it.0),
+        settings: it
+            .settings
+            .iter()
+            .map(|it| (it.value.name.to_string(), it.value.value.to_string()))
+            .collect(),
+        runtime_seconds: it.runtime_seconds.as_ref().map(|it| it.value),
         loss_lines: it.loss_lines,
-        mean_step_ms: mean,
-        gpu_memory_max_gb: it.memory.gpu_max.as_ref().map(|it| it.0),
-        host_memory_max_percent: it.memory.host_percent.as_ref().map(|it| it.0),
+        mean_step_ms: it.step_times.map(|it| it.mean()),
+        gpu_memory_max_gb: it.memory.gpu_max.as_ref().map(|it| it.value),
+        host_memory_max_percent: it.memory.host_percent.as_ref().map(|it| it.value),
     })
 }
 

@@ -9,6 +9,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 
+use evidence::facts::Warning;
 use evidence::signals::application::{
     CLOSED, CRASH, ELASTIC_EXIT, ELASTIC_FAILED, ELASTIC_RANK, ELASTIC_ROOT, FINGERPRINT, GLOO_CLOSED,
     MPI_CODE, MPI_FAILED, MPI_PROCESS, MPI_SIGNAL, MPI_SIGNAL_NAME, OUT_OF_MEMORY, RANK_EXCEPTION,
@@ -137,7 +138,7 @@ static KERNEL: &[&str] =
 fn candidates(case: &Case) -> Vec<Candidate> {
     let mut all = Vec::new();
     for process in &case.processes {
-        for (quote, time) in &process.facts.warnings.first {
+        for Warning { quote, time } in &process.facts.warnings.first {
             if HARMLESS.iter().any(|it| quote.text.contains(it)) {
                 continue;
             }
@@ -169,7 +170,7 @@ fn candidates(case: &Case) -> Vec<Candidate> {
         };
         all.push(Candidate {
             rank: case.rank_of(sighting),
-            host: sighting.process.as_ref().map(|it| it.0.to_string()),
+            host: sighting.process.as_ref().map(|it| it.host.to_string()),
             time: sighting.time.as_deref().map(str::to_owned),
             what,
             quote: sighting.quote.clone(),
@@ -249,7 +250,7 @@ pub(crate) fn silent_peer<'a>(case: &'a Case, lost: &[&Sighting]) -> Option<&'a 
         let here: Vec<usize> = (0..case.processes.len()).filter(|at| is_peer(&case.processes[*at])).collect();
         // Several processes of one host cannot be told apart by its name.
         if let [one] = here.as_slice() {
-            let reporter = sighting.process.as_ref().map_or("", |it| &*it.0);
+            let reporter = sighting.process.as_ref().map_or("", |it| &*it.host);
             votes.entry(*one).or_default().insert(reporter);
         }
     }

@@ -6,6 +6,7 @@
 
 use std::cell::OnceCell;
 
+use evidence::facts::Assignment;
 use evidence::{Case, Member, Quote, topology};
 use fabric::machine::NicKind;
 use fabric::machine::PciLink;
@@ -190,7 +191,7 @@ fn settings(case: &Case) -> Settings {
     let mut settings = case.nccl_version().map_or_else(Settings::default, |it| Settings::new(it.0));
     let logged = case.processes.iter().flat_map(|it| it.facts.environment.iter());
     let written = case.manifests.iter().flat_map(|it| it.environment.iter());
-    for (name, value) in logged.chain(written).map(|it| &it.value) {
+    for Assignment { name, value } in logged.chain(written).map(|it| &it.value) {
         let value = value.trim_matches(|it: char| it.is_whitespace() || matches!(it, '.' | '"' | '\'' | ','));
         settings.environment.entry(name.to_string()).or_insert_with(|| value.to_owned());
     }

@@ -207,7 +207,7 @@ impl Finding {
                 None => it,
             };
             match &sighting.process {
-                Some((host, _)) => it.about("host", host),
+                Some(id) => it.about("host", &id.host),
                 None => it,
             }
         })

@@ -2,7 +2,7 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use evidence::{Case, Quote};
+use evidence::{Case, MemberLink, Quote};
 use fabric::{Transport, Version};
 
 /// What is known of the job as a whole. Everything may be unknown.
@@ -70,7 +70,7 @@ pub fn summary(case: &Case) -> Summary {
     let hosts: BTreeSet<&str> =
         case.processes.iter().map(|it| &*it.host).filter(|it| !it.is_empty()).collect();
     summary.hosts = hosts.into_iter().map(str::to_owned).collect();
-    for (_, _, _, link) in case.links() {
+    for MemberLink { link, .. } in case.links() {
         let Some(transport) = link.transport() else { continue };
         match transport {
             Transport::Net { gpudirect: true, .. } | Transport::CollNet { gpudirect: true, .. } => {
@@ -106,8 +106,8 @@ fn machine(it: &fabric::instance::Instance) -> String {
 /// The networks in words: `EFA`, `InfiniBand`, `RoCE`, `TCP sockets`, or a plugin's name.
 fn networks(case: &Case) -> Vec<String> {
     let mut names: Vec<String> = Vec::new();
-    let chosen = case.networks().map(|it| it.0.to_owned());
-    let used = case.links().filter_map(|it| it.3.transport()?.network().map(|it| it.0.to_owned()));
+    let chosen = case.networks().map(|it| it.value.to_string());
+    let used = case.links().filter_map(|it| it.link.transport()?.network().map(|it| it.0.to_owned()));
     for name in chosen.chain(used) {
         let name = network_name(case, &name);
         if !names.contains(&name) {

@@ -142,7 +142,12 @@ fn topology(case: &Case) -> Option<String> {
 
 fn ring_without_gpudirect(case: &Case) -> bool {
     let mut members = case.communicators.iter().flat_map(|it| it.members.values());
-    members.any(|it| it.facts.rings_connected.as_ref().is_some_and(|it| matches!(it.value, Some((_, false)))))
+    members.any(|it| {
+        it.facts
+            .rings_connected
+            .as_ref()
+            .is_some_and(|it| matches!(it.value, Some(evidence::facts::RingSummary { gpudirect: false, .. })))
+    })
 }
 
 /// Which way the bytes go.

@@ -17,6 +17,7 @@ pub use describe::{LineKind, describe, kinds};
 pub use network::{Hca, Interface, PluginEvent};
 pub use timings::{BootstrapTimings, InitTimings};
 
+use crate::facts::RingSummary;
 use crate::scan::{after, number, text};
 
 /// One message, understood.
@@ -37,7 +38,7 @@ pub enum Message<'a> {
     /// `Connected all rings, use ring PXN 0 GDR 0`
     RingsConnected {
         /// The PXN and GDR flags, printed since 2.24.
-        summary: Option<(bool, bool)>,
+        summary: Option<RingSummary>,
     },
     /// `Connected all trees`, `Connected binomial trees`, `Connected NVLS tree`, ...
     Connected(&'a [u8]),
@@ -195,9 +196,10 @@ fn starts<'a>(message: &[u8], prefixes: &[&str]) -> Option<Message<'a>> {
 
 fn other_c(message: &[u8]) -> Option<Message<'_>> {
     if let Some(rest) = after(message, "Connected all rings") {
-        let summary = after(rest, ", use ring PXN ")
-            .and_then(number)
-            .and_then(|(pxn, rest)| Some((pxn != 0, number(after(rest, " GDR ")?)?.0 != 0)));
+        let summary = after(rest, ", use ring PXN ").and_then(number).and_then(|(pxn, rest)| {
+            let (gpudirect, _) = number(after(rest, " GDR ")?)?;
+            Some(RingSummary { pxn: pxn != 0, gpudirect: gpudirect != 0 })
+        });
         return Some(Message::RingsConnected { summary });
     }
     if message.starts_with(b"Connected to proxy") {
@@ -368,6 +370,7 @@ pub(crate) fn owned(bytes: &[u8]) -> Box<str> {
 #[cfg(test)]
 mod tests {
     use super::{ChannelCounts, Message, parse};
+    use crate::facts::RingSummary;
 
     #[test]
     fn channel_counts_of_every_age() {
@@ -420,7 +423,7 @@ mod tests {
         assert_eq!(parse(b"Connected all rings"), Message::RingsConnected { summary: None });
         assert_eq!(
             parse(b"Connected all rings, use ring PXN 0 GDR 1"),
-            Message::RingsConnected { summary: Some((false, true)) }
+            Message::RingsConnected { summary: Some(RingSummary { pxn: false, gpudirect: true }) }
         );
     }
 

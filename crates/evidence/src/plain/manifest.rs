@@ -1,5 +1,6 @@
 //! Kubernetes manifests, as far as rules about logs need them.
 
+use crate::facts::Assignment;
 use crate::source::{Distinct, Quote};
 
 /// What a manifest says about a job's interconnect. Full reading is the work of a linter.
@@ -8,7 +9,7 @@ pub struct Manifest {
     /// `kind: Pod`
     pub kind: Option<Box<str>>,
     /// Environment variables with a literal value.
-    pub environment: Distinct<(Box<str>, Box<str>)>,
+    pub environment: Distinct<Assignment>,
     /// `nvidia.com/gpu: "4"`
     pub gpus: Distinct<u32>,
     /// `vpc.amazonaws.com/efa: "4"`
@@ -34,7 +35,7 @@ pub(super) fn take(all: &mut Vec<Manifest>, open: &mut bool, quote: &Quote) {
         "name" => manifest.name = Some(value.into()),
         "value" => {
             if let Some(name) = manifest.name.take() {
-                manifest.environment.note((name, value.into()), || quote.clone());
+                manifest.environment.note(Assignment { name, value: value.into() }, || quote.clone());
             }
         }
         "nvidia.com/gpu" => {
@@ -57,6 +58,7 @@ pub(super) fn take(all: &mut Vec<Manifest>, open: &mut bool, quote: &Quote) {
 #[cfg(test)]
 mod tests {
     use super::take;
+    use crate::facts::Assignment;
     use crate::source::{Quote, Spot};
 
     #[test]
@@ -70,7 +72,10 @@ mod tests {
         }
         let it = &all[0];
         assert_eq!(it.kind.as_deref(), Some("Pod"));
-        assert_eq!(it.environment.value(), Some(&("NCCL_P2P_LEVEL".into(), "NVL".into())));
+        assert_eq!(
+            it.environment.value(),
+            Some(&Assignment { name: "NCCL_P2P_LEVEL".into(), value: "NVL".into() })
+        );
         assert_eq!((it.gpus.value(), it.efa.value()), (Some(&4), Some(&4)));
         assert_eq!(it.instance.value().map(|it| &**it), Some("p4d.24xlarge"));
     }

@@ -10,31 +10,66 @@
 //! iter 83593: loss 2.6294, time: 6669.64ms
 //! ```
 
+use crate::facts::Assignment;
 use crate::scan::word_after;
-use crate::source::{Distinct, Quote};
+use crate::source::{Distinct, Quote, Seen};
 
 /// A training run, as its log tells it.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Training {
     /// `Num examples = 36,718` and the other settings, by their printed name.
-    pub settings: Distinct<(Box<str>, Box<str>)>,
+    pub settings: Distinct<Assignment>,
     /// `train_runtime`, in seconds.
-    pub runtime_seconds: Option<(f64, Quote)>,
+    pub runtime_seconds: Option<Seen<f64>>,
     /// How many lines with a loss were read.
     pub loss_lines: u64,
-    /// Step times in milliseconds, where they are printed: count, sum, smallest, largest.
-    pub step_times: Option<(u64, f64, f64, f64)>,
+    /// Step times, where they are printed.
+    pub step_times: Option<StepTimes>,
     /// The largest memory seen.
     pub memory: Memory,
+}
+
+/// Step times in milliseconds.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct StepTimes {
+    /// How many were printed.
+    pub count: u64,
+    /// Their sum.
+    pub sum: f64,
+    /// The shortest.
+    pub shortest: f64,
+    /// The longest.
+    pub longest: f64,
+}
+
+impl StepTimes {
+    fn one(milliseconds: f64) -> Self {
+        Self { count: 1, sum: milliseconds, shortest: milliseconds, longest: milliseconds }
+    }
+
+    fn join(self, other: Self) -> Self {
+        Self {
+            count: self.count + other.count,
+            sum: self.sum + other.sum,
+            shortest: self.shortest.min(other.shortest),
+            longest: self.longest.max(other.longest),
+        }
+    }
+
+    /// The mean.
+    #[expect(clippy::cast_precision_loss, reason = "a count of steps is far below 2^52")]
+    pub fn mean(&self) -> f64 {
+        self.sum / self.count as f64
+    }
 }
 
 /// Memory in GB as printed by DeepSpeed.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Memory {
     /// GPU memory allocated at most.
-    pub gpu_max: Option<(f64, Quote)>,
+    pub gpu_max: Option<Seen<f64>>,
     /// Host memory used, in percent.
-    pub host_percent: Option<(f64, Quote)>,
+    pub host_percent: Option<Seen<f64>>,
 }
 
 static SETTINGS: &[&str] = &[
@@ -112,7 +147,7 @@ impl Training {
             if let Some(seconds) =
                 rest.split([',', '}']).next().and_then(|it| it.trim().trim_matches(['\'', '"']).parse().ok())
             {
-                self.runtime_seconds.get_or_insert_with(|| (seconds, quote()));
+                self.runtime_seconds.get_or_insert_with(|| Seen { value: seconds, count: 1, quote: quote() });
             }
         } else if line.starts_with("{'loss':") {
             self.loss_lines += 1;
@@ -127,13 +162,13 @@ impl Training {
             self.loss_lines += 1;
             let ms = word_after(line, "time: ").and_then(|it| it.trim_end_matches("ms").parse::<f64>().ok());
             if let Some(ms) = ms.filter(|it| it.is_finite()) {
-                let (n, sum, low, high) = self.step_times.unwrap_or((0, 0.0, ms, ms));
-                self.step_times = Some((n + 1, sum + ms, low.min(ms), high.max(ms)));
+                let one = StepTimes::one(ms);
+                self.step_times = Some(self.step_times.map_or(one, |it| it.join(one)));
             }
         } else if let Some((name, value)) = line.split_once(" = ")
             && SETTINGS.iter().any(|it| line.starts_with(it))
         {
-            self.settings.note((name.trim().into(), value.trim().into()), quote);
+            self.settings.note(Assignment { name: name.trim().into(), value: value.trim().into() }, quote);
         }
     }
 
@@ -142,24 +177,22 @@ impl Training {
         self.runtime_seconds = self.runtime_seconds.take().or(later.runtime_seconds);
         self.loss_lines += later.loss_lines;
         self.step_times = match (self.step_times, later.step_times) {
-            (Some((n, sum, low, high)), Some((m, more, lower, higher))) => {
-                Some((n + m, sum + more, low.min(lower), high.max(higher)))
-            }
+            (Some(mine), Some(later)) => Some(mine.join(later)),
             (mine, later) => mine.or(later),
         };
         for (mine, later) in [
             (&mut self.memory.gpu_max, later.memory.gpu_max),
             (&mut self.memory.host_percent, later.memory.host_percent),
         ] {
-            if let Some((value, quote)) = later {
-                keep_largest(mine, Some(value), &|| quote.clone());
+            if let Some(later) = later {
+                keep_largest(mine, Some(later.value), &|| later.quote.clone());
             }
         }
     }
 
     /// A setting by its printed name.
-    pub fn setting(&self, name: &str) -> Option<(&str, &Quote)> {
-        self.settings.iter().find(|it| &*it.value.0 == name).map(|it| (&*it.value.1, &it.quote))
+    pub fn setting(&self, name: &str) -> Option<&Seen<Assignment>> {
+        self.settings.iter().find(|it| &*it.value.name == name)
     }
 
     /// Whether anything was read.
@@ -174,9 +207,9 @@ fn unlabelled(line: &[u8]) -> &[u8] {
     inner.strip_prefix(b"[transformers] ").unwrap_or(inner).trim_ascii_start()
 }
 
-fn keep_largest(slot: &mut Option<(f64, Quote)>, value: Option<f64>, quote: &impl Fn() -> Quote) {
-    if let Some(value) = value.filter(|value| slot.as_ref().is_none_or(|it| *value > it.0)) {
-        *slot = Some((value, quote()));
+fn keep_largest(slot: &mut Option<Seen<f64>>, value: Option<f64>, quote: &impl Fn() -> Quote) {
+    if let Some(value) = value.filter(|value| slot.as_ref().is_none_or(|it| *value > it.value)) {
+        *slot = Some(Seen { value, count: 1, quote: quote() });
     }
 }
 
@@ -199,9 +232,9 @@ mod tests {
             assert!(is_line(line.as_bytes()), "{line}");
             it.take(line.as_bytes(), || Quote::new(Spot { region: 0, line: 0 }, line.as_bytes()));
         }
-        assert_eq!(it.setting("Gradient Accumulation steps").map(|it| it.0), Some("4"));
-        assert_eq!(it.runtime_seconds.as_ref().map(|it| it.0), Some(2441.04));
-        assert_eq!(it.memory.gpu_max.as_ref().map(|it| it.0), Some(1.99));
-        assert_eq!(it.step_times.map(|it| it.0), Some(1));
+        assert_eq!(it.setting("Gradient Accumulation steps").map(|it| &*it.value.value), Some("4"));
+        assert_eq!(it.runtime_seconds.as_ref().map(|it| it.value), Some(2441.04));
+        assert_eq!(it.memory.gpu_max.as_ref().map(|it| it.value), Some(1.99));
+        assert_eq!(it.step_times.map(|it| it.count), Some(1));
     }
 }

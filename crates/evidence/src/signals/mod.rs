@@ -58,6 +58,15 @@ impl PartialEq for Signal {
 
 impl Eq for Signal {}
 
+/// The name of a process: ids are only unique on their host.
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct ProcessId {
+    /// The host; empty where the line had lost its prefix.
+    pub host: Box<str>,
+    /// The process id there.
+    pub pid: u32,
+}
+
 /// A signal met in the input.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Sighting {
@@ -70,7 +79,7 @@ pub struct Sighting {
     /// How many lines were the same in all that is kept here.
     pub count: u64,
     /// The host and process that wrote it, if the line says so.
-    pub process: Option<(Box<str>, u32)>,
+    pub process: Option<ProcessId>,
     /// The rank that wrote it, if a launcher or PyTorch says so (`[rank3]:`).
     pub rank: Option<u32>,
     /// The time of the line, as written.

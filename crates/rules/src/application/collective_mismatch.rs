@@ -155,7 +155,7 @@ fn compared(works: &[Work<'_>]) -> Option<Finding> {
 fn settings_differ(case: &Case) -> bool {
     let of = |at: usize| -> BTreeSet<(&str, &str)> {
         let all = case.processes[at].facts.environment.iter();
-        all.map(|it| (&*it.value.0, &*it.value.1))
+        all.map(|it| (&*it.value.name, &*it.value.value))
             .filter(|it| !it.0.contains("HOSTID") && !it.0.contains("DEBUG"))
             .collect()
     };

@@ -45,7 +45,7 @@ fn check(case: &Case) -> Result<Vec<Finding>, Missing> {
     }
     let given = settings(case);
     let read = case.processes.iter().flat_map(|process| process.facts.environment.iter());
-    let read = read.map(|it| (&*it.value.0, &*it.value.1, &it.quote, true));
+    let read = read.map(|it| (&*it.value.name, &*it.value.value, &it.quote, true));
     for (name, value, quote, logged) in
         given.iter().map(|it| (it.name, it.value, it.quote, false)).chain(read)
     {

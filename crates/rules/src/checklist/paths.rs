@@ -8,11 +8,11 @@ use super::{Check, List, lacks, not_checked, note, ok};
 
 impl List<'_> {
     pub(super) fn network(&self) -> Check {
-        let values: BTreeMap<_, _> = self.case.networks().map(|it| (it.0, it.2)).collect();
+        let values: BTreeMap<_, _> = self.case.networks().map(|it| (&*it.value, &it.quote)).collect();
         match values.first_key_value() {
             Some((name, quote)) if values.len() == 1 => {
                 let used: BTreeSet<u32> =
-                    self.case.links().filter_map(|it| Some(it.3.transport()?.network()?.1)).collect();
+                    self.case.links().filter_map(|it| Some(it.link.transport()?.network()?.1)).collect();
                 let devices = match used.len() {
                     0 => String::new(),
                     1 => ", 1 device in use".to_owned(),
@@ -59,7 +59,7 @@ impl List<'_> {
         let net = || {
             self.case
                 .links()
-                .map(|it| it.3)
+                .map(|it| it.link)
                 .filter(|it| it.transport().is_some_and(fabric::Transport::is_net))
         };
         let first = |wanted: bool| {
@@ -105,7 +105,7 @@ impl List<'_> {
         let first = self
             .case
             .links()
-            .map(|it| it.3)
+            .map(|it| it.link)
             .find(|it| it.transport().is_some_and(|it| !it.is_net()))
             .map(|it| &it.quote);
         if !ways.is_empty() {

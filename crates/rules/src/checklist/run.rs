@@ -64,7 +64,7 @@ impl List<'_> {
         let mut names: BTreeMap<&str, (bool, &Quote)> = BTreeMap::new();
         for process in &self.case.processes {
             for seen in &process.facts.environment {
-                let name = &*seen.value.0;
+                let name = &*seen.value.name;
                 let by_plugin = process.added_by_plugin(name);
                 names.entry(name).or_insert((by_plugin, &seen.quote));
             }

@@ -61,7 +61,8 @@ fn check(case: &Case) -> Result<Vec<Finding>, Missing> {
 fn refused(communicator: &Communicator) -> Option<(u32, &evidence::Quote)> {
     communicator.members.iter().find_map(|(rank, member)| {
         let seen = member.facts.rings_connected.as_ref()?;
-        matches!(seen.value, Some((_, false))).then_some((*rank, &seen.quote))
+        matches!(seen.value, Some(evidence::facts::RingSummary { gpudirect: false, .. }))
+            .then_some((*rank, &seen.quote))
     })
 }
 

@@ -52,8 +52,8 @@ fn check(case: &Case) -> Result<Vec<Finding>, Missing> {
         return Ok(vec![finding.with_numbers(&RULE, loss()).or("ofi-plugin-lib-mismatch")]);
     }
     // Connections for send and receive may go to a far NIC by right.
-    let collective = || case.links().filter(|it| !it.3.point_to_point);
-    let links = || collective().filter_map(|it| Some((it.1, it.3, it.3.transport()?.network()?)));
+    let collective = || case.links().filter(|it| !it.link.point_to_point);
+    let links = || collective().filter_map(|it| Some((it.rank, it.link, it.link.transport()?.network()?)));
     let over_efa = || links().filter(|it| it.2.0.contains("Libfabric"));
     let (all, without) = (over_efa().count(), over_efa().filter(|it| !it.2.2).count());
     let Some((_, first, _)) = over_efa().find(|it| !it.2.2) else { return Ok(Vec::new()) };

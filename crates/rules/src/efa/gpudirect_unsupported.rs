@@ -32,8 +32,8 @@ fn check(case: &Case) -> Result<Vec<Finding>, Missing> {
     let said = processes.iter().find_map(|it| it.facts.ofi.gpudirect_off.first()).map(|it| &it.quote);
     let link = || {
         case.links().find_map(|it| {
-            let (network, _, gpudirect) = it.3.transport()?.network()?;
-            (network.contains("Libfabric") && !gpudirect).then_some(&it.3.quote)
+            let (network, _, gpudirect) = it.link.transport()?.network()?;
+            (network.contains("Libfabric") && !gpudirect).then_some(&it.link.quote)
         })
     };
     let Some(shown) = said.or_else(link) else { return Ok(Vec::new()) };

@@ -123,21 +123,21 @@ fn network_of(link: &Link) -> Option<&str> {
 /// Whether some rank got as far as using EFA.
 pub(crate) fn efa_in_use(case: &Case) -> bool {
     let libfabric = |name: &str| name.contains("Libfabric");
-    case.networks().any(|it| libfabric(it.0))
+    case.networks().any(|it| libfabric(&it.value))
         || case.sightings_of(&NETWORK_QUOTED).any(|it| libfabric(it.get("name")))
-        || case.links().any(|it| network_of(it.3).is_some_and(libfabric))
+        || case.links().any(|it| network_of(it.link).is_some_and(libfabric))
 }
 
 /// The line that shows that a rank chose TCP sockets.
 pub(crate) fn socket_chosen(case: &Case) -> Option<&Quote> {
-    let chosen = case.networks().find(|it| it.0.starts_with("Socket")).map(|it| it.2);
+    let chosen = case.networks().find(|it| it.value.starts_with("Socket")).map(|it| &it.quote);
     let quoted = || {
         case.sightings_of(&NETWORK_QUOTED).find(|it| it.get("name").starts_with("Socket")).map(|it| &it.quote)
     };
     let link = || {
         case.links()
-            .find(|it| network_of(it.3).is_some_and(|it| it.starts_with("Socket")))
-            .map(|it| &it.3.quote)
+            .find(|it| network_of(it.link).is_some_and(|it| it.starts_with("Socket")))
+            .map(|it| &it.link.quote)
     };
     chosen.or_else(quoted).or_else(link).or_else(|| {
         // NCCL sets up its sockets last: where it did, and no other network is named, they are used.

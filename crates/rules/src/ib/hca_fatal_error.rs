@@ -34,7 +34,8 @@ fn check(case: &Case) -> Result<Vec<Finding>, Missing> {
     if fatal.is_empty() {
         return Ok(Vec::new());
     }
-    let hosts: BTreeSet<&str> = fatal.iter().filter_map(|it| it.process.as_ref()).map(|it| &*it.0).collect();
+    let hosts: BTreeSet<&str> =
+        fatal.iter().filter_map(|it| it.process.as_ref()).map(|it| &*it.host).collect();
     let message = if hosts.is_empty() {
         "an adapter reports a catastrophic error".to_owned()
     } else {

@@ -29,7 +29,7 @@ fn check(case: &Case) -> Result<Vec<Finding>, Missing> {
     let found = case.look_for(&[&UNABLE_TO_OPEN, &NO_USER_DRIVER, &NETWORK_REFUSED], Source::NcclLog)?;
     let closed: Vec<_> = found.iter().copied().filter(|it| *it.signal == UNABLE_TO_OPEN).collect();
     let uses_rdma = case.processes.iter().any(|it| it.facts.hcas.iter().any(|it| !it.value.is_empty()))
-        || case.networks().any(|it| it.0 != "Socket");
+        || case.networks().any(|it| &*it.value != "Socket");
     if uses_rdma {
         // Adapters that cannot be opened beside ones that can are those of other containers.
         return Ok(Vec::new());
@@ -38,7 +38,7 @@ fn check(case: &Case) -> Result<Vec<Finding>, Missing> {
         let device = if first.get("device").is_empty() { "an adapter" } else { first.get("device") };
         let finding = Finding::new(Confidence::Likely, format!("{device} is there but cannot be opened"))
             .by(case, &closed);
-        let fallback = case.networks().find(|it| it.0 == "Socket").map(|it| it.2);
+        let fallback = case.networks().find(|it| &*it.value == "Socket").map(|it| &it.quote);
         return Ok(vec![finding.seen_all(fallback).about("nic", first.get("device"))]);
     }
     if let Some(finding) = without_driver(case).or_else(|| refused(case)) {
@@ -113,7 +113,7 @@ fn check(case: &Case) -> Result<Vec<Finding>, Missing> {
     };
     let finding = Finding::new(Confidence::Possible, message).severity(Severity::Warning).seen_all(quote);
     let finding = finding.seen_all(started.map(|it| &it.quote));
-    Ok(vec![finding.seen_all(case.networks().next().map(|it| it.2))])
+    Ok(vec![finding.seen_all(case.networks().next().map(|it| &it.quote))])
 }
 
 /// The verbs library finds an adapter and cannot use it, and a tool finds none.

@@ -40,7 +40,8 @@ fn check(case: &Case) -> Result<Vec<Finding>, Missing> {
     if adapter || (events.is_empty() && (times == 0 || (failed.is_none() && !again))) {
         return Ok(Vec::new());
     }
-    let hosts: BTreeSet<&str> = events.iter().filter_map(|it| it.process.as_ref()).map(|it| &*it.0).collect();
+    let hosts: BTreeSet<&str> =
+        events.iter().filter_map(|it| it.process.as_ref()).map(|it| &*it.host).collect();
     let message = match (events.is_empty(), hosts.len()) {
         (true, _) => format!("the kernel reports that links went down ({times} in all)"),
         (false, 0) => "a port of an adapter went down".to_owned(),

@@ -74,7 +74,7 @@ pub(crate) fn listed(case: &Case) -> Vec<(&Quote, &str)> {
     {
         let listed = sighting.get("name") == "lo"
             || sighting.get("list").split_whitespace().any(|it| it.starts_with("lo("));
-        if let (true, Some((host, _))) = (listed, &sighting.process) {
+        if let (true, Some(evidence::ProcessId { host, .. })) = (listed, &sighting.process) {
             lo.push((&sighting.quote, host));
         }
     }

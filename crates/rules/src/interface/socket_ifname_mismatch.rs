@@ -51,7 +51,7 @@ pub(crate) fn mismatch(case: &Case) -> Option<(&str, BTreeSet<&str>)> {
     let lacking = case.sightings_of(&NO_SOCKET_INTERFACE).filter_map(|it| it.process.as_ref());
     let has: BTreeSet<&str> =
         announced(case).iter().map(|it| &*it.process.host).filter(|it| !it.is_empty()).collect();
-    let lacking: BTreeSet<&str> = lacking.map(|it| &*it.0).filter(|it| !has.contains(it)).collect();
+    let lacking: BTreeSet<&str> = lacking.map(|it| &*it.host).filter(|it| !has.contains(it)).collect();
     (!has.is_empty() && !lacking.is_empty()).then_some((value, lacking))
 }
 

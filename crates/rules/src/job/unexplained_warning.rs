@@ -32,7 +32,7 @@ pub(crate) fn check_last(case: &Case, _: &Diagnosis) -> Vec<Finding> {
     let unknown: Vec<_> = case
         .processes
         .iter()
-        .flat_map(|process| process.facts.warnings.first.iter().map(move |warning| (process, &warning.0)))
+        .flat_map(|process| process.facts.warnings.first.iter().map(move |warning| (process, &warning.quote)))
         .filter(|(_, quote)| {
             !known.contains(&quote.spot)
                 && !evidence::signals::book().find(quote.text.as_bytes()).iter().any(|it| telling(it.signal))

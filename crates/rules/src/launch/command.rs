@@ -103,8 +103,8 @@ pub(crate) fn settings(case: &Case) -> Vec<Setting<'_>> {
     let mut all = Vec::new();
     for manifest in &case.manifests {
         all.extend(manifest.environment.iter().map(|it| Setting {
-            name: &it.value.0,
-            value: &it.value.1,
+            name: &it.value.name,
+            value: &it.value.value,
             quote: &it.quote,
         }));
     }

@@ -35,7 +35,7 @@ fn check(case: &Case) -> Result<Vec<Finding>, Missing> {
     let diverted: Vec<_> =
         case.sightings_of(&ACS_CONTROL).filter(|it| it.get("flags").contains("Redir+")).collect();
     let network: Vec<bool> =
-        case.links().filter_map(|it| it.3.transport()?.network().map(|it| it.2)).collect();
+        case.links().filter_map(|it| it.link.transport()?.network().map(|it| it.2)).collect();
     let without_gdr = !network.is_empty() && !network.contains(&true);
     let (confidence, tail) = if !diverted.is_empty() {
         (Confidence::Certain, "and a PCIe bridge has ACS on")

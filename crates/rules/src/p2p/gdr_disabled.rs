@@ -5,7 +5,7 @@ use std::collections::BTreeMap;
 use evidence::signals::p2p::{
     CONNECTION_QUOTED, GPU_REGISTRATION_FAILED, HCA_WITHOUT_GPUDIRECT, PEERMEM_NOT_REGISTERED,
 };
-use evidence::{Case, Missing, Quote, Source};
+use evidence::{Case, MemberLink, Missing, Quote, Source};
 use fabric::Version;
 
 use crate::expectation;
@@ -48,8 +48,8 @@ fn check(case: &Case) -> Result<Vec<Finding>, Missing> {
                 && !quote.text.contains("(distance ")
                 && (!is_libfabric(quote) || libfabric_can(case))
         };
-        if !seen.iter().any(|it| it.value.1) {
-            hcas.extend(seen.iter().filter(|it| counts(&it.quote)).map(|it| (&*it.value.0, &it.quote)));
+        if !seen.iter().any(|it| it.value.enabled) {
+            hcas.extend(seen.iter().filter(|it| counts(&it.quote)).map(|it| (&*it.value.adapter, &it.quote)));
         }
     }
     hcas.extend(case.sightings_of(&HCA_WITHOUT_GPUDIRECT).map(|it| (it.get("hca"), &it.quote)));
@@ -106,7 +106,7 @@ fn of_adapters(case: &Case, hcas: &[(&str, &Quote)]) -> Finding {
 /// Some nodes use GPUDirect over InfiniBand, others do not.
 fn on_other_nodes(case: &Case) -> Option<Finding> {
     let mut by_host: BTreeMap<&str, (bool, &Quote)> = BTreeMap::new();
-    for (_, _, member, link) in case.links() {
+    for MemberLink { member, link, .. } in case.links() {
         let Some((name, _, gpudirect)) = link.transport().and_then(|it| it.network()) else { continue };
         let host = case.processes.get(member.process).map_or("", |it| &*it.host);
         if name.starts_with("IB") && !host.is_empty() {
@@ -139,7 +139,7 @@ fn copied_on_infiniband(case: &Case, peermem: &[&Quote]) -> Vec<Finding> {
         .iter()
         .any(|it| !it.facts.hca_gpudirect.is_empty() || !it.facts.gpudirect_by_distance.is_empty());
     let mut copied = Vec::new();
-    for (_, _, _, link) in case.links() {
+    for MemberLink { link, .. } in case.links() {
         match link.transport().and_then(|it| it.network()) {
             Some((_, _, true)) => return Vec::new(),
             Some((name, _, false)) if name.starts_with("IB") => copied.push(&link.quote),

@@ -30,7 +30,8 @@ fn check(case: &Case) -> Result<Vec<Finding>, Missing> {
     let by_process = case.processes.iter().flat_map(|it| it.facts.gpudirect_by_distance.iter());
     // Up to 2.5 the line begins with the network and is read as one about the adapter.
     let adapters = case.processes.iter().flat_map(|it| it.facts.hca_gpudirect.iter());
-    let old = adapters.filter(|it| it.quote.text.contains("(distance ")).map(|it| (it.value.1, &it.quote));
+    let old =
+        adapters.filter(|it| it.quote.text.contains("(distance ")).map(|it| (it.value.enabled, &it.quote));
     let told: Vec<(bool, &Quote)> = by_process
         .map(|it| (it.value, &it.quote))
         .chain(old)

@@ -64,7 +64,7 @@ type Gpus<'a> = (BTreeSet<u64>, Vec<&'a Quote>);
 /// without peer access. The host, how many, and the lines.
 fn isolated(case: &Case, bound: bool) -> Option<(&str, usize, Vec<&Quote>)> {
     let is_p2p = |it: &Transport| matches!(it, Transport::P2p { .. });
-    let mut transports = case.links().filter_map(|it| it.3.transport()).peekable();
+    let mut transports = case.links().filter_map(|it| it.link.transport()).peekable();
     transports.peek()?;
     let world = case.world().filter(|_| !transports.any(is_p2p))?;
     // Before 2.18 NCCL does not tell what NVML sees, and CUDA's first GPU says little by itself.

@@ -76,7 +76,7 @@ fn check(case: &Case) -> Result<Vec<Finding>, Missing> {
 /// The line of a first collective that timed out, where GPUs that are known to have no NVLink use peer to peer.
 fn hang_over_pcie(case: &Case) -> Option<&Quote> {
     let timeout = case.first_of(&[&FIRST_COLLECTIVE_TIMEOUT])?;
-    let peer_to_peer = case.links().any(|it| matches!(it.3.transport(), Some(Transport::P2p { .. })));
+    let peer_to_peer = case.links().any(|it| matches!(it.link.transport(), Some(Transport::P2p { .. })));
     (peer_to_peer && nvlink(case) == Some(Nvlink::Absent)).then_some(&timeout.quote)
 }
 

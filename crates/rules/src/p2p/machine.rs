@@ -1,6 +1,6 @@
 //! What is known of the paths between the GPUs of a node.
 
-use evidence::{Case, Quote};
+use evidence::{Case, MemberLink, Quote};
 use fabric::{P2pKind, Transport};
 
 /// How NVLink joins the GPUs of a node.
@@ -62,7 +62,7 @@ fn log(case: &Case) -> Option<Nvlink> {
     }
     // NCCL reads over NVLink between two A100, and over nothing else.
     let reads = |it: Option<&Transport>| matches!(it, Some(Transport::P2p { read: true, .. }));
-    case.links().any(|it| reads(it.3.transport())).then_some(Nvlink::Partial)
+    case.links().any(|it| reads(it.link.transport())).then_some(Nvlink::Partial)
 }
 
 /// Models that never had an NVLink connector.
@@ -119,7 +119,7 @@ pub(super) fn p2p_off(case: &Case) -> Option<(&'static str, &Quote)> {
 /// The ranks that exchange through host memory, with the first line: from, to.
 pub(super) fn host_memory_pairs(case: &Case) -> Vec<((u32, u32), &Quote)> {
     let mut pairs: Vec<((u32, u32), &Quote)> = Vec::new();
-    for (_, _, _, link) in case.links().filter(|it| it.3.transport() == Some(&Transport::Shm)) {
+    for MemberLink { link, .. } in case.links().filter(|it| it.link.transport() == Some(&Transport::Shm)) {
         let pair = (link.from.min(link.to), link.from.max(link.to));
         if !pairs.iter().any(|it| it.0 == pair) {
             pairs.push((pair, &link.quote));
@@ -131,7 +131,7 @@ pub(super) fn host_memory_pairs(case: &Case) -> Vec<((u32, u32), &Quote)> {
 /// The ranks that reach each other directly by writing, none by reading, with the first line: from, to.
 pub(super) fn unread_pairs(case: &Case) -> Vec<((u32, u32), &Quote)> {
     let mut pairs: Vec<((u32, u32), &Quote)> = Vec::new();
-    for (_, _, _, link) in case.links() {
+    for MemberLink { link, .. } in case.links() {
         match link.transport() {
             Some(Transport::P2p { read: true, .. }) => return Vec::new(),
             Some(Transport::P2p { kind: P2pKind::Ipc | P2pKind::Cumem | P2pKind::DirectPointer, .. })

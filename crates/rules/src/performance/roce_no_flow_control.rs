@@ -36,7 +36,7 @@ fn check(case: &Case) -> Result<Vec<Finding>, Missing> {
     });
     if let Some((best, row, busbw)) = fallen {
         // Other networks have falls of their own; on RoCE this one has a usual cause.
-        let verbs = case.networks().all(|it| it.0.starts_with("IB") || it.0.starts_with("UCX"));
+        let verbs = case.networks().all(|it| it.value.starts_with("IB") || it.value.starts_with("UCX"));
         let infiniband = case
             .processes
             .iter()

@@ -28,7 +28,7 @@ fn check(case: &Case) -> Result<Vec<Finding>, Missing> {
     let written = case.manifests.iter().flat_map(|it| it.environment.iter());
     let written = written
         .into_iter()
-        .find(|it| &*it.value.0 == "NCCL_TOPO_FILE" && it.value.1.is_empty())
+        .find(|it| &*it.value.name == "NCCL_TOPO_FILE" && it.value.value.is_empty())
         .map(|it| &it.quote);
     let logged =
         found.iter().flatten().find(|it| it.get("file").trim_end_matches('.').is_empty()).map(|it| &it.quote);

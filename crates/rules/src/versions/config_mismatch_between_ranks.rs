@@ -97,8 +97,8 @@ struct Settings<'a> {
 }
 
 fn settings(process: &Process) -> Settings<'_> {
-    let shared = process.facts.environment.iter().filter(|it| SHARED.contains(&&*it.value.0));
-    Settings { process, values: shared.map(|it| (&*it.value.0, (&*it.value.1, &it.quote))).collect() }
+    let shared = process.facts.environment.iter().filter(|it| SHARED.contains(&&*it.value.name));
+    Settings { process, values: shared.map(|it| (&*it.value.name, (&*it.value.value, &it.quote))).collect() }
 }
 
 /// A variable with two values, or one that decides sizes and is set on some ranks only.
@@ -165,7 +165,7 @@ fn channels(communicator: &Communicator) -> Option<Finding> {
 /// A warning of a truncated message on a socket.
 fn truncated(case: &Case) -> Option<&Quote> {
     let warnings = case.processes.iter().flat_map(|it| &it.facts.warnings.first);
-    warnings.map(|it| &it.0).find(|it| it.text.contains("message truncated : receiving"))
+    warnings.map(|it| &it.quote).find(|it| it.text.contains("message truncated : receiving"))
 }
 
 #[cfg(test)]
