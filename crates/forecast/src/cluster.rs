@@ -3,8 +3,9 @@
 use std::ops::RangeInclusive;
 
 use fabric::machine::{Machine, NicKind, NvEnd, NvLink};
-use fabric::{Transport, Version, link};
-use nccl::{Job, Layout, Network, Paths, Settings};
+use fabric::settings::Network;
+use fabric::{Layout, Settings, Transport, Version, link};
+use nccl::{Decisions, Paths};
 
 use crate::rings::{self, Mesh, Rings};
 
@@ -265,11 +266,11 @@ impl Cluster {
 
 /// Whether NCCL lets each GPU reach the next one directly.
 fn peer_to_peer(machine: &Machine, settings: &Settings) -> Result<bool, Impossible> {
-    let job =
-        Job::new(machine, settings, &Layout::whole(machine)).map_err(|it| Impossible(it.to_string()))?;
+    let decisions = Decisions::new(machine, settings, &Layout::whole(machine))
+        .map_err(|it| Impossible(it.to_string()))?;
     let last = machine.gpus.len().saturating_sub(1) as u64;
     let direct = |rank: u64| {
-        let decision = job.transport(rank, rank + 1);
+        let decision = decisions.transport(rank, rank + 1);
         decision.is_some_and(|it| matches!(it.transport, Some(Transport::P2p { .. })))
     };
     Ok((0..last).all(direct))

@@ -1,21 +1,21 @@
 //! Ways that lead elsewhere than the wires: through the CPU where peer access or GPUDirect cannot be used, through the GPU
 //! next to a NIC where that is better (PXN).
 
-use crate::path_type::merge;
-use crate::paths::{Device, places};
+use crate::path::merge;
+use crate::paths::{Device, positions};
 use crate::{GpuDirect, Path, PathType, Paths};
 
 impl Paths {
     /// GPUs that are too far apart for peer access exchange through the memory of the CPU next to the receiver.
     pub(crate) fn lead_peers_through_cpu(&mut self) {
-        let level = self.settings.p2p_level(self.about.cpu, self.seats().len()).kind;
-        let seats = self.seats().to_vec();
-        for to in &seats {
-            let Some(socket) = self.local_socket(to.place) else { continue };
-            for from in &seats {
-                if !self.gpu_to_gpu(from.place, to.place).kind.within(level, self.version()) {
-                    self.lead(Device::Gpu(from.place), Device::Socket(socket), Device::Gpu(to.place));
-                    self.set_by(from.place, Device::Gpu(to.place), None);
+        let level = self.settings.p2p_level(self.about.cpu, self.gpus().len()).kind;
+        let gpus = self.gpus().to_vec();
+        for to in &gpus {
+            let Some(socket) = self.local_socket(to.position) else { continue };
+            for from in &gpus {
+                if !self.gpu_to_gpu(from.position, to.position).kind.within(level, self.version()) {
+                    self.lead(Device::Gpu(from.position), Device::Socket(socket), Device::Gpu(to.position));
+                    self.set_by(from.position, Device::Gpu(to.position), None);
                 }
             }
         }
@@ -35,11 +35,11 @@ impl Paths {
             return;
         }
         let version = self.version();
-        for nic in places(self.nics()) {
-            for seat in self.seats().to_vec() {
-                let Some(socket) = self.local_socket(seat.place) else { continue };
-                let to_cpu = self.gpu_to_socket(seat.place, socket).kind;
-                let way = self.gpu_to_nic(seat.place, nic).kind;
+        for nic in positions(self.nics()) {
+            for gpu in self.gpus().to_vec() {
+                let Some(socket) = self.local_socket(gpu.position) else { continue };
+                let to_cpu = self.gpu_to_socket(gpu.position, socket).kind;
+                let way = self.gpu_to_nic(gpu.position, nic).kind;
                 let chip = if self.settings.since(2, 27, 5) {
                     let nic_to_cpu = self.between(Device::Nic(nic), Device::Socket(socket)).kind;
                     merge(to_cpu, nic_to_cpu, version) == PathType::P2c
@@ -49,9 +49,10 @@ impl Paths {
                 if !chip {
                     continue;
                 }
-                for (from, to) in
-                    [(Device::Gpu(seat.place), Device::Nic(nic)), (Device::Nic(nic), Device::Gpu(seat.place))]
-                {
+                for (from, to) in [
+                    (Device::Gpu(gpu.position), Device::Nic(nic)),
+                    (Device::Nic(nic), Device::Gpu(gpu.position)),
+                ] {
                     let mut path = self.between(from, to);
                     if path.is_connected() && PathType::P2c.within(path.kind, version) {
                         path.kind = PathType::P2c;
@@ -64,9 +65,9 @@ impl Paths {
 
     /// PXN, and through the CPU where GPUDirect is not possible.
     pub(crate) fn lead_to_nics(&mut self) {
-        for nic in places(self.nics()) {
+        for nic in positions(self.nics()) {
             let mut neighbour = self.local_gpu(nic);
-            for gpu in places(self.seats()) {
+            for gpu in positions(self.gpus()) {
                 let mut changed = false;
                 if self.settings.pxn()
                     && let Some(peer) = neighbour.filter(|it| *it != gpu)

@@ -2,7 +2,9 @@
 
 use std::fmt;
 
-use crate::{Level, Origin, PathType, Paths};
+use fabric::settings::{Level, Origin};
+
+use crate::{PathType, Paths};
 
 /// Whether GPUDirect RDMA is used between a GPU and a NIC, and why not.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -106,9 +108,9 @@ impl Paths {
     fn reads_badly(&self, gpu: usize) -> bool {
         let compute = self.about.compute.get(gpu).copied().flatten().unwrap_or(80);
         let old = compute < 80 || !self.settings.since(2, 19, 0);
-        let others = self.seats().iter().filter(|it| it.place != gpu);
-        let alone = self.seats().len() == 1;
-        let nvlink = others.map(|it| self.gpu_to_gpu(gpu, it.place).kind).any(|it| it == PathType::Nvl);
+        let others = self.gpus().iter().filter(|it| it.position != gpu);
+        let alone = self.gpus().len() == 1;
+        let nvlink = others.map(|it| self.gpu_to_gpu(gpu, it.position).kind).any(|it| it == PathType::Nvl);
         old && !alone && !nvlink
     }
 }

@@ -8,7 +8,7 @@ use crate::{PathType, Settings};
 /// A node of the graph.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Node {
-    /// A GPU, by its place in the machine.
+    /// A GPU, by its position in the machine.
     Gpu(usize),
     /// The board a GPU is on; NCCL has it since 2.30.
     Board(usize),
@@ -16,11 +16,11 @@ pub(crate) enum Node {
     Bridge,
     /// The plane of `NVSwitch`es.
     Switch,
-    /// A socket, by its place in the machine.
+    /// A socket, by its position in the machine.
     Socket(usize),
     /// A network card, which may have several ports.
     Card,
-    /// A port of it, by its place in the machine.
+    /// A port of it, by its position in the machine.
     Nic(usize),
 }
 
@@ -56,7 +56,7 @@ pub(crate) struct Graph {
 }
 
 impl LinkKind {
-    /// The type of a path of this link alone. A NIC and its port count as one place.
+    /// The type of a path of this link alone. A NIC and its port count as one.
     pub(crate) fn path(self) -> PathType {
         match self {
             Self::Local | Self::Port => PathType::Loc,
@@ -83,12 +83,12 @@ impl Graph {
         }
         let bridges: Vec<usize> = machine.bridges.iter().map(|_| graph.add(Node::Bridge)).collect();
         let mut above = vec![None; graph.nodes.len()];
-        let place = |graph: &Self, at: Place| match at {
+        let node_at = |graph: &Self, at: Place| match at {
             Place::Socket(socket) => graph.sockets.get(socket).copied().flatten(),
             Place::Bridge(bridge) => bridges.get(bridge).copied(),
         };
         for (bridge, &node) in machine.bridges.iter().zip(&bridges) {
-            let parent = place(&graph, bridge.at).filter(|it| *it != node);
+            let parent = node_at(&graph, bridge.at).filter(|it| *it != node);
             graph.hang(node, parent, pci(bridge.link), &mut above);
         }
         for &index in gpus {
@@ -103,10 +103,10 @@ impl Graph {
                 node
             };
             graph.boards[index] = Some(board);
-            let parent = place(&graph, gpu.at);
+            let parent = node_at(&graph, gpu.at);
             graph.hang(board, parent, pci(gpu.link), &mut above);
         }
-        graph.add_nics(machine, nics, &place, &mut above);
+        graph.add_nics(machine, nics, &node_at, &mut above);
         graph.add_nvlinks(machine, settings);
         graph.add_chip_links(machine, settings, gpus);
         graph.join_sockets(machine, settings);
@@ -141,14 +141,14 @@ impl Graph {
         }
         let links = &mut self.links[from];
         let known = links.iter().position(|it| it.to == to && it.kind == kind);
-        let mut place = known.unwrap_or(links.len());
+        let mut row = known.unwrap_or(links.len());
         match known {
             Some(known) => links[known].bandwidth += bandwidth,
             None => links.push(Link { to, kind, bandwidth }),
         }
-        while place > 0 && links[place - 1].bandwidth < links[place].bandwidth {
-            links.swap(place - 1, place);
-            place -= 1;
+        while row > 0 && links[row - 1].bandwidth < links[row].bandwidth {
+            links.swap(row - 1, row);
+            row -= 1;
         }
     }
 
@@ -156,7 +156,7 @@ impl Graph {
         &mut self,
         machine: &Machine,
         nics: &[usize],
-        place: &dyn Fn(&Self, Place) -> Option<usize>,
+        node_at: &dyn Fn(&Self, Place) -> Option<usize>,
         above: &mut Vec<Option<usize>>,
     ) {
         // The ports of a card share its bus id. One without is a card of its own, or, straight at a socket and with no
@@ -172,7 +172,7 @@ impl Graph {
                 None => {
                     let card = self.add(Node::Card);
                     let bandwidth = if is_virtual { link::local() } else { pci(nic.link) };
-                    let parent = place(self, nic.at);
+                    let parent = node_at(self, nic.at);
                     self.hang(card, parent, bandwidth, above);
                     cards.push((key, card));
                     card

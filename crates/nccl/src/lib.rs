@@ -1,8 +1,9 @@
 //! What NCCL decides on a machine, by release and environment.
 //!
 //! ```text
-//! Machine, Settings -> graph -> search -> detour -> Paths     the way between any two devices
-//! Paths, Layout     -> Job -> transport, near_nics, losses    what ranks do with them
+//! Machine, Settings -> graph -> search -> detour -> Paths           the path between any two devices
+//! Paths, Layout     -> Decisions -> transport, near_nics, losses    what ranks do with them
+//! Decisions         -> Survey                                       all of it for one machine, as plain data
 //! ```
 //!
 //! The files are named after what NCCL's own `src/graph` and `src/transport` decide. Paths are compared with the logs of
@@ -10,25 +11,22 @@
 
 #![forbid(unsafe_code)]
 
+mod decisions;
 mod detour;
 mod gpudirect;
 mod graph;
-mod job;
-mod layout;
 mod losses;
 mod nics;
-mod path_type;
+mod path;
 mod paths;
 mod search;
-mod settings;
 mod transport;
 
+pub use decisions::{Decisions, Undecidable};
+pub use fabric::{Layout, PathType, Settings};
 pub use gpudirect::GpuDirect;
-pub use job::Job;
-pub use layout::{Layout, Unfit};
 pub use losses::Loss;
 pub use nics::NearNics;
-pub use path_type::{Path, PathType};
-pub use paths::{Device, Paths, Scope, Seat, TooLarge};
-pub use settings::{Level, Network, Origin, Settings};
+pub use path::Path;
+pub use paths::{Device, Paths, TooLarge, VisibleDevice, VisibleDevices};
 pub use transport::{Decision, Reason};

@@ -2,8 +2,7 @@
 
 use std::fmt;
 
-use crate::job::Job;
-use crate::{GpuDirect, PathType};
+use crate::{Decisions, GpuDirect, PathType};
 
 /// Something the machine has and the layout does not use, with its numbers.
 #[derive(Debug, Clone, PartialEq)]
@@ -127,7 +126,7 @@ impl fmt::Display for Loss {
     }
 }
 
-impl Job {
+impl Decisions {
     /// What this layout gives away of the machine, most important first.
     pub fn losses(&self) -> Vec<Loss> {
         let mut losses = Vec::new();
@@ -136,7 +135,7 @@ impl Job {
         losses.extend(self.far_nics());
         losses.extend(self.shared_nics());
         losses.extend(self.unused_nics());
-        let (used, of) = (self.ranks_here().len(), self.whole.seats().len());
+        let (used, of) = (self.ranks_here().len(), self.whole.gpus().len());
         if used < of {
             losses.push(Loss::Gpus { used, of });
         }
@@ -153,8 +152,8 @@ impl Job {
         let ranks = self.ranks_here();
         let mut pairs = 0;
         let mut best = crate::Path::NONE;
-        for (place, &(one, gpu)) in ranks.iter().enumerate() {
-            for &(other, other_gpu) in &ranks[place + 1..] {
+        for (row, &(one, gpu)) in ranks.iter().enumerate() {
+            for &(other, other_gpu) in &ranks[row + 1..] {
                 let path = self.whole.gpu_to_gpu(gpu, other_gpu);
                 let net = self.transport(one, other).and_then(|it| it.transport).is_none_or(|it| it.is_net());
                 // Where the network is the better way for the whole machine too, nothing is lost.
@@ -180,7 +179,7 @@ impl Job {
 
     /// How many ranks of a machine use these NICs, in all pods.
     fn sharing(&self, nics: &[usize]) -> usize {
-        self.parts.iter().map(|it| it.gpus_at(nics)).sum::<usize>().max(1)
+        self.nodes.iter().map(|it| it.gpus_at(nics)).sum::<usize>().max(1)
     }
 
     fn shared_nics(&self) -> Option<Loss> {
@@ -205,7 +204,7 @@ impl Job {
         let version = self.settings.version;
         for (rank, gpu) in self.ranks_here() {
             let nearest = |paths: &crate::Paths| {
-                let kinds = paths.nics().iter().map(|it| paths.nic_wires(gpu, it.place).kind);
+                let kinds = paths.nics().iter().map(|it| paths.nic_wires(gpu, it.position).kind);
                 kinds.min_by_key(|it| it.order(version))
             };
             let (Some(here), Some(best)) = (self.paths(rank).and_then(nearest), nearest(&self.whole)) else {
@@ -245,8 +244,8 @@ impl Job {
         used.sort_unstable();
         used.dedup();
         let all = self.whole.nics();
-        let unused = all.iter().filter(|it| !used.contains(&it.place));
-        let bandwidth = unused.filter_map(|it| self.nics.get(it.place)).sum();
+        let unused = all.iter().filter(|it| !used.contains(&it.position));
+        let bandwidth = unused.filter_map(|it| self.nics.get(it.position)).sum();
         (used.len() < all.len()).then_some(Loss::Nics { used: used.len(), of: all.len(), bandwidth })
     }
 }

@@ -2,12 +2,12 @@
 
 use fabric::machine::Machine;
 
-use crate::{GpuDirect, Path, Paths, Seat};
+use crate::{GpuDirect, Path, Paths, VisibleDevice};
 
 /// The NICs next to a GPU.
 #[derive(Debug, Clone, PartialEq)]
 pub struct NearNics {
-    /// By their places in the machine, in NCCL's order.
+    /// By their positions in the machine, in NCCL's order.
     pub nics: Vec<usize>,
     /// The way to them; it is the same to all.
     pub path: Path,
@@ -21,7 +21,7 @@ pub struct NearNics {
     pub share: f64,
 }
 
-/// Who is nearest to whom, by their places in the machine.
+/// Who is nearest to whom, by their positions in the machine.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub(crate) struct Near {
     /// Of each GPU the NICs, in NCCL's order.
@@ -62,7 +62,7 @@ impl Paths {
 
     /// The NIC a GPU sends and receives by on a channel, as long as no other GPU sends for it.
     pub fn nic_for_channel(&self, gpu: usize, channel: usize) -> Option<usize> {
-        self.local_nic(self.seat_of(gpu)?, channel)
+        self.local_nic(self.visible_gpu(gpu)?, channel)
     }
 
     /// How many GPUs have one of these NICs next to them.
@@ -71,27 +71,27 @@ impl Paths {
         for nic in nics {
             wanted[*nic] = true;
         }
-        let uses = |it: &&Seat| self.near.nics[it.place].iter().any(|nic| wanted[*nic]);
-        self.seats().iter().filter(uses).count()
+        let uses = |it: &&VisibleDevice| self.near.nics[it.position].iter().any(|nic| wanted[*nic]);
+        self.gpus().iter().filter(uses).count()
     }
 
     /// The NIC a GPU sends and receives by on a channel.
-    pub(crate) fn local_nic(&self, seat: Seat, channel: usize) -> Option<usize> {
-        let near = self.near.nics.get(seat.place)?;
+    pub(crate) fn local_nic(&self, gpu: VisibleDevice, channel: usize) -> Option<usize> {
+        let near = self.near.nics.get(gpu.position)?;
         let sharing = self.near.gpus.get(*near.first()?)?.len();
-        let mut number = usize::try_from(seat.number).unwrap_or(0);
+        let mut number = usize::try_from(gpu.number).unwrap_or(0);
         if self.settings.since(2, 30, 7) {
             number %= sharing.max(1);
         }
         if near.len().is_power_of_two() {
             number = mirror(number, near.len());
         }
-        near.get(number.wrapping_add(channel % self.nics_each(seat)) % near.len()).copied()
+        near.get(number.wrapping_add(channel % self.nics_each(gpu)) % near.len()).copied()
     }
 
     /// How many of the NICs next to a GPU are its own.
-    fn nics_each(&self, seat: Seat) -> usize {
-        let near = self.near.nics.get(seat.place).map_or(&[][..], Vec::as_slice);
+    fn nics_each(&self, gpu: VisibleDevice) -> usize {
+        let near = self.near.nics.get(gpu.position).map_or(&[][..], Vec::as_slice);
         let sharing = near.first().and_then(|it| self.near.gpus.get(*it)).map_or(0, Vec::len);
         self.settings.nics_of_gpu(near.len(), sharing).max(1)
     }
@@ -99,13 +99,13 @@ impl Paths {
     /// The GPU that NCCL takes for the neighbour of a NIC: the first that would choose it.
     pub fn local_gpu(&self, nic: usize) -> Option<usize> {
         let near = self.near.gpus.get(nic)?;
-        let seats: Vec<Seat> = near.iter().filter_map(|it| self.seat_of(*it)).collect();
+        let gpus: Vec<VisibleDevice> = near.iter().filter_map(|it| self.visible_gpu(*it)).collect();
         // From there on the choices repeat.
-        let channels = seats.iter().map(|it| self.nics_each(*it)).max()?.min(CHANNELS);
+        let channels = gpus.iter().map(|it| self.nics_each(*it)).max()?.min(CHANNELS);
         (0..channels)
-            .flat_map(|channel| seats.iter().map(move |seat| (channel, *seat)))
-            .find(|(channel, seat)| self.local_nic(*seat, *channel) == Some(nic))
-            .map(|it| it.1.place)
+            .flat_map(|channel| gpus.iter().map(move |gpu| (channel, *gpu)))
+            .find(|(channel, gpu)| self.local_nic(*gpu, *channel) == Some(nic))
+            .map(|it| it.1.position)
     }
 }
 

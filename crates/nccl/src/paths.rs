@@ -13,35 +13,35 @@ use crate::nics::Near;
 use crate::search::{middle, search};
 use crate::{Path, Settings};
 
-/// One end of a path, by its place in the machine.
+/// One end of a path, by its position in the machine.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Device {
-    /// A GPU, by its place in [`Machine::gpus`].
+    /// A GPU, by its position in [`Machine::gpus`].
     Gpu(usize),
     /// The plane of `NVSwitch`es.
     Switch,
-    /// A socket, by its place in [`Machine::sockets`].
+    /// A socket, by its position in [`Machine::sockets`].
     Socket(usize),
-    /// A network device, by its place in [`Machine::nics`].
+    /// A network device, by its position in [`Machine::nics`].
     Nic(usize),
 }
 
 /// A GPU or a NIC that ranks can use.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
-pub struct Seat {
-    /// Its place in [`Machine::gpus`] or [`Machine::nics`].
-    pub place: usize,
-    /// The number it has where the ranks run: in a pod, counted from 0 among the pod's own.
+pub struct VisibleDevice {
+    /// Its position in [`Machine::gpus`] or [`Machine::nics`].
+    pub position: usize,
+    /// The number it has for the ranks: in a pod, counted from 0 among the pod's own.
     pub number: u32,
 }
 
-/// What ranks that are one node to NCCL have of a machine.
+/// The devices that ranks see which are one node to NCCL.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Scope {
-    /// Their GPUs.
-    pub gpus: Vec<Seat>,
-    /// Their NICs.
-    pub nics: Vec<Seat>,
+pub struct VisibleDevices {
+    /// In the order of the machine.
+    pub gpus: Vec<VisibleDevice>,
+    /// In the order of the machine.
+    pub nics: Vec<VisibleDevice>,
 }
 
 /// A machine that is larger than NCCL can hold.
@@ -59,8 +59,8 @@ pub struct TooLarge {
 #[derive(Debug, Clone, PartialEq)]
 pub struct Paths {
     pub(crate) settings: Settings,
-    seats: Vec<Seat>,
-    nics: Vec<Seat>,
+    gpus: Vec<VisibleDevice>,
+    nics: Vec<VisibleDevice>,
     rows: Rows,
     matrix: Vec<Path>,
     /// From GPUs to GPUs and NICs by the wires alone: before some are led through the CPU or another GPU.
@@ -116,14 +116,14 @@ impl TooLarge {
     }
 }
 
-impl Scope {
+impl VisibleDevices {
     /// The whole machine.
     pub fn whole(machine: &Machine) -> Self {
         let gpus = machine.gpus.iter().enumerate();
         let nics = machine.nics.iter().enumerate();
         Self {
-            gpus: gpus.map(|(place, it)| Seat { place, number: it.index }).collect(),
-            nics: nics.map(|(place, it)| Seat { place, number: it.index }).collect(),
+            gpus: gpus.map(|(position, it)| VisibleDevice { position, number: it.index }).collect(),
+            nics: nics.map(|(position, it)| VisibleDevice { position, number: it.index }).collect(),
         }
     }
 }
@@ -140,14 +140,18 @@ impl Paths {
 
     /// The ways on a machine whose GPUs all belong to one job.
     pub fn new(machine: &Machine, settings: &Settings) -> Result<Self, TooLarge> {
-        Self::within(machine, settings, &Scope::whole(machine))
+        Self::within(machine, settings, &VisibleDevices::whole(machine))
     }
 
     /// The ways as ranks see them that have only a part of the machine: the rest is not there for NCCL.
-    pub fn within(machine: &Machine, settings: &Settings, scope: &Scope) -> Result<Self, TooLarge> {
+    pub fn within(
+        machine: &Machine,
+        settings: &Settings,
+        visible: &VisibleDevices,
+    ) -> Result<Self, TooLarge> {
         TooLarge::check(machine)?;
-        let mut paths = Self::empty(machine, settings, scope);
-        let graph = Graph::new(machine, settings, &places(&paths.seats), &places(&paths.nics));
+        let mut paths = Self::empty(machine, settings, visible);
+        let graph = Graph::new(machine, settings, &positions(&paths.gpus), &positions(&paths.nics));
         paths.search_all(&graph);
         paths.local_sockets = (0..machine.gpus.len()).map(|it| paths.find_local_socket(it)).collect();
         paths.find_chip_ways();
@@ -158,22 +162,22 @@ impl Paths {
         Ok(paths)
     }
 
-    fn empty(machine: &Machine, settings: &Settings, scope: &Scope) -> Self {
-        let mut seats = once_each(&scope.gpus, machine.gpus.len());
-        seats.sort_by_key(|it| it.place);
-        let nics = nics_in_order(machine, settings, once_each(&scope.nics, machine.nics.len()));
-        let rows = Rows::new(machine, &seats, &nics);
-        let used = used_sockets(machine, &places(&seats), &places(&nics));
+    fn empty(machine: &Machine, settings: &Settings, visible: &VisibleDevices) -> Self {
+        let mut gpus = once_each(&visible.gpus, machine.gpus.len());
+        gpus.sort_by_key(|it| it.position);
+        let nics = nics_in_order(machine, settings, once_each(&visible.nics, machine.nics.len()));
+        let rows = Rows::new(machine, &gpus, &nics);
+        let used = used_sockets(machine, &positions(&gpus), &positions(&nics));
         let first = machine.sockets.iter().zip(used).find(|it| it.1);
         Self {
             settings: settings.clone(),
             matrix: vec![Path::NONE; rows.all() * rows.all()],
             wires: Vec::new(),
-            by: vec![None; seats.len() * rows.devices],
+            by: vec![None; gpus.len() * rows.devices],
             local_sockets: Vec::new(),
             near: Near::default(),
             rows,
-            seats,
+            gpus,
             nics,
             about: About {
                 cpu: first.map_or(Maker::Unknown, |it| it.0.maker),
@@ -230,16 +234,16 @@ impl Paths {
     }
 
     /// The GPUs that take part, in the order of the machine.
-    pub fn seats(&self) -> &[Seat] {
-        &self.seats
+    pub fn gpus(&self) -> &[VisibleDevice] {
+        &self.gpus
     }
 
-    pub(crate) fn seat_of(&self, gpu: usize) -> Option<Seat> {
-        self.rows.of(Device::Gpu(gpu)).and_then(|it| self.seats.get(it)).copied()
+    pub(crate) fn visible_gpu(&self, gpu: usize) -> Option<VisibleDevice> {
+        self.rows.of(Device::Gpu(gpu)).and_then(|it| self.gpus.get(it)).copied()
     }
 
     /// The NICs that the network of the job drives, in the order in which NCCL meets them.
-    pub fn nics(&self) -> &[Seat] {
+    pub fn nics(&self) -> &[VisibleDevice] {
         &self.nics
     }
 
@@ -250,7 +254,7 @@ impl Paths {
 
     /// The number a NIC has where the ranks run.
     pub fn nic_number(&self, nic: usize) -> Option<u32> {
-        self.nics.iter().find(|it| it.place == nic).map(|it| it.number)
+        self.nics.iter().find(|it| it.position == nic).map(|it| it.number)
     }
 
     /// The socket nearest to a GPU.
@@ -273,14 +277,14 @@ impl Paths {
 
     /// The GPUs nearest to a NIC.
     pub(crate) fn nearest_gpus(&self, nic: usize) -> Vec<usize> {
-        let columns = self.nearest(Device::Nic(nic), 0..self.seats.len());
-        columns.into_iter().map(|it| self.seats[it].place).collect()
+        let columns = self.nearest(Device::Nic(nic), 0..self.gpus.len());
+        columns.into_iter().map(|it| self.gpus[it].position).collect()
     }
 
     /// The NICs nearest to a GPU, in NCCL's order.
     pub(crate) fn nearest_nics(&self, gpu: usize) -> Vec<usize> {
-        let columns = self.nearest(Device::Gpu(gpu), self.seats.len()..self.rows.devices);
-        columns.into_iter().map(|it| self.nics[it - self.seats.len()].place).collect()
+        let columns = self.nearest(Device::Gpu(gpu), self.gpus.len()..self.rows.devices);
+        columns.into_iter().map(|it| self.nics[it - self.gpus.len()].position).collect()
     }
 
     /// Of some columns of a device those with the nearest ones: the largest bandwidth, then the nearest type.
@@ -337,13 +341,13 @@ impl Paths {
 
     fn keep_wires(&mut self) {
         let all = self.rows.all();
-        let rows = (0..self.seats.len()).map(|row| &self.matrix[row * all..row * all + self.rows.devices]);
+        let rows = (0..self.gpus.len()).map(|row| &self.matrix[row * all..row * all + self.rows.devices]);
         self.wires = rows.flatten().copied().collect();
     }
 
     fn search_all(&mut self, graph: &Graph) {
-        let gpus = self.seats.iter().map(|it| Device::Gpu(it.place));
-        let nics = self.nics.iter().map(|it| Device::Nic(it.place));
+        let gpus = self.gpus.iter().map(|it| Device::Gpu(it.position));
+        let nics = self.nics.iter().map(|it| Device::Nic(it.position));
         let sockets = (0..self.rows.sockets).map(Device::Socket);
         let devices: Vec<(Device, usize)> = gpus
             .chain([Device::Switch])
@@ -365,18 +369,18 @@ impl Paths {
 }
 
 impl Rows {
-    fn new(machine: &Machine, gpus: &[Seat], nics: &[Seat]) -> Self {
+    fn new(machine: &Machine, gpus: &[VisibleDevice], nics: &[VisibleDevice]) -> Self {
         let mut rows = Self {
             gpus: vec![None; machine.gpus.len()],
             nics: vec![None; machine.nics.len()],
             sockets: machine.sockets.len(),
             devices: gpus.len() + nics.len(),
         };
-        for (row, seat) in gpus.iter().enumerate() {
-            rows.gpus[seat.place] = Some(row);
+        for (row, device) in gpus.iter().enumerate() {
+            rows.gpus[device.position] = Some(row);
         }
-        for (row, seat) in nics.iter().enumerate() {
-            rows.nics[seat.place] = Some(gpus.len() + row);
+        for (row, device) in nics.iter().enumerate() {
+            rows.nics[device.position] = Some(gpus.len() + row);
         }
         rows
     }
@@ -406,31 +410,32 @@ impl Graph {
     }
 }
 
-pub(crate) fn places(seats: &[Seat]) -> Vec<usize> {
-    seats.iter().map(|it| it.place).collect()
+pub(crate) fn positions(devices: &[VisibleDevice]) -> Vec<usize> {
+    devices.iter().map(|it| it.position).collect()
 }
 
 /// Those that exist, each once.
-fn once_each(seats: &[Seat], limit: usize) -> Vec<Seat> {
+fn once_each(devices: &[VisibleDevice], limit: usize) -> Vec<VisibleDevice> {
     let mut seen = vec![false; limit];
-    let new = |it: &&Seat| seen.get_mut(it.place).is_some_and(|seen| !std::mem::replace(seen, true));
-    seats.iter().filter(new).copied().collect()
+    let new =
+        |it: &&VisibleDevice| seen.get_mut(it.position).is_some_and(|seen| !std::mem::replace(seen, true));
+    devices.iter().filter(new).copied().collect()
 }
 
 /// The NICs the network drives, in the order of the tree: by socket, by switch, by index.
-fn nics_in_order(machine: &Machine, settings: &Settings, seats: Vec<Seat>) -> Vec<Seat> {
+fn nics_in_order(machine: &Machine, settings: &Settings, visible: Vec<VisibleDevice>) -> Vec<VisibleDevice> {
     let network = settings.network(machine);
-    let mut nics: Vec<(Vec<usize>, u32, Seat)> = Vec::new();
-    for seat in seats {
-        let Some(nic) = machine.nics.get(seat.place).filter(|it| network.drives(it)) else { continue };
-        let mut way = machine.bridges_above(nic.at);
-        let top = way.last().and_then(|it| machine.bridges.get(*it)).map_or(nic.at, |it| it.at);
-        way.push(match top {
+    let mut nics: Vec<(Vec<usize>, u32, VisibleDevice)> = Vec::new();
+    for device in visible {
+        let Some(nic) = machine.nics.get(device.position).filter(|it| network.drives(it)) else { continue };
+        let mut above = machine.bridges_above(nic.at);
+        let top = above.last().and_then(|it| machine.bridges.get(*it)).map_or(nic.at, |it| it.at);
+        above.push(match top {
             Place::Socket(socket) => socket,
             Place::Bridge(_) => usize::MAX,
         });
-        way.reverse();
-        nics.push((way, nic.index, seat));
+        above.reverse();
+        nics.push((above, nic.index, device));
     }
     nics.sort();
     nics.into_iter().map(|it| it.2).collect()

@@ -4,10 +4,11 @@
 
 use std::fmt;
 
+use fabric::settings::{Level, Origin};
 use fabric::{P2pKind, Transport, Version};
 
-use crate::job::{Job, Place};
-use crate::{Level, Origin, Path, PathType, Paths, Seat};
+use crate::decisions::LocalRank;
+use crate::{Decisions, Path, PathType, Paths, VisibleDevice};
 
 /// How one rank reaches another.
 #[derive(Debug, Clone, PartialEq)]
@@ -116,11 +117,11 @@ impl fmt::Display for Reason {
     }
 }
 
-impl Job {
+impl Decisions {
     /// How one rank reaches another. `None` for a rank that does not exist, and for a rank and itself.
     pub fn transport(&self, from: u64, to: u64) -> Option<Decision> {
-        let (machine, here) = self.place(from)?;
-        let (other_machine, there) = self.place(to)?;
+        let (machine, here) = self.local_rank(from)?;
+        let (other_machine, there) = self.local_rank(to)?;
         if from == to {
             return None;
         }
@@ -137,10 +138,10 @@ impl Job {
         if here.pod != there.pod && !self.layout.shared_memory {
             return net(Reason::OtherSharedMemory);
         }
-        let level = |paths: &Paths| self.settings.p2p_level(paths.about.cpu, paths.seats().len());
-        let (one, other) = (here.seat.place, there.seat.place);
-        let paths = self.parts.get(here.part)?;
-        if here.part != there.part {
+        let level = |paths: &Paths| self.settings.p2p_level(paths.about.cpu, paths.gpus().len());
+        let (one, other) = (here.gpu.position, there.gpu.position);
+        let paths = self.nodes.get(here.node)?;
+        if here.node != there.node {
             // The node was cut between them.
             let reason = match net_is_faster(&self.whole, one, other, true) {
                 Some((net, direct)) => Reason::NetFaster { net, direct },
@@ -196,20 +197,21 @@ impl Job {
         !self.settings.p2p_copy_engine() && self.settings.p2p_read().unwrap_or(default)
     }
 
-    fn over_net(&self, machine: u64, here: Place, there: Place, reason: Reason) -> Option<Decision> {
-        let paths = self.parts.get(here.part)?;
-        let sent = paths.nic_to_send(here.seat, there.seat.number, 0);
+    fn over_net(&self, machine: u64, here: LocalRank, there: LocalRank, reason: Reason) -> Option<Decision> {
+        let paths = self.nodes.get(here.node)?;
+        let sent = paths.nic_to_send(here.gpu, there.gpu.number, 0);
         let (nic, relay) = sent.unzip();
         let through = relay.flatten().and_then(|it| self.rank_of(machine, it));
-        let gpudirect = nic.is_some_and(|nic| paths.gpudirect(here.seat.place, nic, true).is_on());
+        let gpudirect = nic.is_some_and(|nic| paths.gpudirect(here.gpu.position, nic, true).is_on());
         let transport = self.net(paths, nic, gpudirect, through);
-        let their_paths = self.parts.get(there.part)?;
-        let their_nic = their_paths.local_nic(there.seat, 0);
-        let theirs = their_nic.is_some_and(|nic| their_paths.gpudirect(there.seat.place, nic, false).is_on());
+        let their_paths = self.nodes.get(there.node)?;
+        let their_nic = their_paths.local_nic(there.gpu, 0);
+        let theirs =
+            their_nic.is_some_and(|nic| their_paths.gpudirect(there.gpu.position, nic, false).is_on());
         Some(Decision {
             transport: Some(transport),
             received: Some(self.net(their_paths, their_nic, theirs, None)),
-            path: nic.map(|nic| paths.gpu_to_nic(here.seat.place, nic)),
+            path: nic.map(|nic| paths.gpu_to_nic(here.gpu.position, nic)),
             reason,
         })
     }
@@ -243,27 +245,27 @@ impl Paths {
     /// The NIC a GPU sends by to a peer of this number on another node, and the GPU that sends for it (PXN).
     pub(crate) fn nic_to_send(
         &self,
-        seat: Seat,
+        gpu: VisibleDevice,
         peer_number: u32,
         channel: usize,
     ) -> Option<(usize, Option<usize>)> {
-        let own = self.local_nic(seat, channel)?;
+        let own = self.local_nic(gpu, channel)?;
         let level = self.settings.p2p_pxn_level();
         if self.settings.cross_nic() != 0 && level == 0 {
             return Some((own, None));
         }
         // The NIC that our GPU of the peer's number uses: the peer most likely receives by its twin.
-        let twin = self.seats().iter().find(|it| it.number == peer_number);
+        let twin = self.gpus().iter().find(|it| it.number == peer_number);
         let Some(nic) = twin.and_then(|it| self.local_nic(*it, channel)) else { return Some((own, None)) };
         let fallback = if self.settings.cross_nic() == 0 { nic } else { own };
-        if level == 1 && self.gpu_to_nic(seat.place, nic).kind.within(PathType::Pxn, self.version()) {
-            return Some((nic, self.relay(seat.place, nic)));
+        if level == 1 && self.gpu_to_nic(gpu.position, nic).kind.within(PathType::Pxn, self.version()) {
+            return Some((nic, self.relay(gpu.position, nic)));
         }
         if level == 2
             && let Some(peer) = self.local_gpu(nic)
-            && self.may_relay(peer, seat.place, nic)
+            && self.may_relay(peer, gpu.position, nic)
         {
-            return Some((nic, Some(peer).filter(|it| *it != seat.place)));
+            return Some((nic, Some(peer).filter(|it| *it != gpu.position)));
         }
         Some((fallback, None))
     }
@@ -271,7 +273,7 @@ impl Paths {
 
 /// Whether two GPUs are near enough for peer access.
 pub(crate) fn p2p_is_allowed(paths: &Paths, from: usize, to: usize) -> bool {
-    let level = paths.settings.p2p_level(paths.about.cpu, paths.seats().len()).kind;
+    let level = paths.settings.p2p_level(paths.about.cpu, paths.gpus().len()).kind;
     paths.gpu_to_gpu(from, to).kind.within(level, paths.version())
 }
 
@@ -286,7 +288,7 @@ pub(crate) fn net_is_faster(paths: &Paths, from: usize, to: usize, plain: bool) 
         let way = |nic: usize| {
             if plain { paths.nic_wires(gpu, nic) } else { paths.gpu_to_nic(gpu, nic) }
         };
-        let near = paths.nics().iter().map(|it| way(it.place));
+        let near = paths.nics().iter().map(|it| way(it.position));
         near.filter(|it| it.kind.within(PathType::Pxb, paths.version()))
             .map(|it| it.bandwidth)
             .fold(0.0, f64::max)

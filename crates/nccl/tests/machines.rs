@@ -6,7 +6,7 @@ use common::oracle_machine;
 use fabric::machine::{Gpu, Machine, Maker, Nic, NicKind, NvEnd, NvLink, PciLink, Place, Socket};
 use fabric::units::GigabitsPerSecond;
 use fabric::{P2pKind, Transport, Version};
-use nccl::{GpuDirect, Job, Layout, PathType, Paths, Reason, Settings};
+use nccl::{Decisions, GpuDirect, Layout, PathType, Paths, Reason, Settings};
 
 fn gpu(index: u32, at: Place, generation: u8, compute: u32) -> Gpu {
     Gpu {
@@ -88,7 +88,7 @@ fn nvlink_through_another_gpu() {
         assert_eq!((paths.gpu_to_gpu(0, 5).kind, paths.middle(0, 4)), (PathType::Nvb, None));
         // GPU 0 and 5 have GPU 1 and 4 in common.
         assert!(matches!(paths.middle(0, 5), Some(1 | 4)));
-        let job = Job::new(&cube_mesh(), &settings, &Layout::new(1, 8)).expect("a job that fits");
+        let job = Decisions::new(&cube_mesh(), &settings, &Layout::new(1, 8)).expect("a job that fits");
         let decision = job.transport(0, 5).expect("two ranks");
         assert_eq!(decision.transport, Some(Transport::P2p { kind: P2pKind::Indirect, read: false }));
         assert!(matches!(decision.reason, Reason::ThroughGpu { .. }));

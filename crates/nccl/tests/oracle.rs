@@ -49,8 +49,8 @@ fn compare(recording: &Recording) -> (usize, Vec<String>) {
         let gpus: Vec<Device> =
             tos.iter().filter(|it| it.0.starts_with("GPU/")).map(|it| device(&machine, it.0)).collect();
         let seats =
-            |it: &&Paths| -> Vec<Device> { it.seats().iter().map(|it| Device::Gpu(it.place)).collect() };
-        let Some(paths) = job.parts().iter().find(|it| seats(it) == gpus) else {
+            |it: &&Paths| -> Vec<Device> { it.gpus().iter().map(|it| Device::Gpu(it.position)).collect() };
+        let Some(paths) = job.nodes_of_machine().iter().find(|it| seats(it) == gpus) else {
             wrong.push(format!("{}: NCCL has a node with {gpus:?}", recording.name));
             continue;
         };
@@ -78,14 +78,14 @@ fn nccl_counts_as_many_nodes() {
         assert!(!lines.is_empty(), "{}", recording.name);
         for line in lines {
             assert_eq!(
-                job.nodes(),
+                job.n_nodes(),
                 number(line, "nNodes"),
                 "{} {}: {line}",
                 recording.machine,
                 recording.name
             );
             let paths = job.paths(number(line, " rank ")).expect("a rank of the job");
-            let local = u64::try_from(paths.seats().len()).expect("few");
+            let local = u64::try_from(paths.gpus().len()).expect("few");
             assert_eq!(local, number(line, "localRanks"), "{} {}: {line}", recording.machine, recording.name);
         }
     }

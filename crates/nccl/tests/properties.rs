@@ -3,7 +3,7 @@
 use fabric::Version;
 use fabric::machine::{Bridge, Gpu, Machine, Maker, Nic, NicKind, NvEnd, NvLink, PciLink, Place, Socket};
 use fabric::units::GigabitsPerSecond;
-use nccl::{Job, Layout, PathType, Paths, Settings};
+use nccl::{Decisions, Layout, PathType, Paths, Settings};
 use proptest::collection::vec;
 use proptest::prelude::*;
 
@@ -216,7 +216,7 @@ proptest! {
             None => settings,
         };
         let layout = Layout { nics_per_pod: nics, same_host: same, shared_memory: same, ..Layout::new(pods, gpus).on(2) };
-        if let Ok(job) = Job::new(&machine, &settings, &layout) {
+        if let Ok(job) = Decisions::new(&machine, &settings, &layout) {
             for one in 0..=job.layout().ranks() {
                 for other in 0..=job.layout().ranks() {
                     let decision = job.transport(one, other);
@@ -252,7 +252,7 @@ fn a_machine_of_ten_thousand_gpus_is_refused() {
     let error = Paths::new(&machine, &Settings::default()).expect_err("too large");
     assert_eq!(error.to_string(), "a machine with 10000 GPUs and NICs: at most 384 are possible");
     let layout = Layout::whole(&machine);
-    assert!(Job::new(&machine, &Settings::default(), &layout).is_err());
+    assert!(Decisions::new(&machine, &Settings::default(), &layout).is_err());
 }
 
 /// The largest machine there can be, everything at one switch and without GPUDirect.
@@ -267,7 +267,7 @@ fn the_largest_machine_takes_seconds_at_most() {
         nics: (0..half).map(|it| nic(Place::Bridge(0), it, link, 400.0, Some(false))).collect(),
         ..Machine::default()
     };
-    let job =
-        Job::new(&machine, &Settings::default(), &Layout::whole(&machine)).expect("a machine at the limit");
+    let job = Decisions::new(&machine, &Settings::default(), &Layout::whole(&machine))
+        .expect("a machine at the limit");
     assert!(job.losses().len() < 10);
 }

@@ -8,10 +8,10 @@ use common::{case, cases, oracle_machine};
 use evidence::nccl::{Direction, Message, parse, transport};
 use fabric::machine::{Gpu, Machine, NicKind, Place, Socket};
 use fabric::{P2pKind, Transport, Version};
-use nccl::{Job, Layout, Loss, PathType, Reason, Settings};
+use nccl::{Decisions, Layout, Loss, PathType, Reason, Settings};
 
 /// Compares all connections in a text with what the job would take, and tells how many there are.
-fn compare(name: &str, text: &str, job: &Job) -> usize {
+fn compare(name: &str, text: &str, job: &Decisions) -> usize {
     let mut seen = 0;
     for line in text.lines() {
         let Some((_, message)) = line.split_once(" NCCL INFO ") else { continue };
@@ -37,8 +37,8 @@ fn machine(name: &str, kind: NicKind) -> Machine {
     machine
 }
 
-fn job(machine: &Machine, settings: &Settings, layout: &Layout) -> Job {
-    Job::new(machine, settings, layout).expect("a job that fits")
+fn job(machine: &Machine, settings: &Settings, layout: &Layout) -> Decisions {
+    Decisions::new(machine, settings, layout).expect("a job that fits")
 }
 
 fn release(minor: u16, patch: u16) -> Settings {
@@ -61,7 +61,7 @@ fn four_pods_on_a_p4d() {
     let layout = Layout { nics_per_pod: Some(1), ..Layout::new(4, 1) };
     let job = job(&machine("p4d", NicKind::Efa), &release(27, 3), &layout);
     assert!(compare("p4d-4-pods", &case("p4d-4-pods/rank0.log"), &job) > 10);
-    assert_eq!(job.nodes(), 4);
+    assert_eq!(job.n_nodes(), 4);
     assert_eq!(
         job.transport(0, 1).expect("two ranks").reason.to_string(),
         "the pods have different host names, so NCCL takes them for two nodes"
@@ -162,7 +162,7 @@ fn a_node_is_cut_where_its_nics_are_faster() {
     let machine = machine("pcie8", NicKind::InfiniBand);
     let job = |settings: &Settings| job(&machine, settings, &Layout::whole(&machine));
     let cut = job(&release(28, 9));
-    assert_eq!(cut.nodes(), 2);
+    assert_eq!(cut.n_nodes(), 2);
     let between = cut.transport(3, 4).expect("two ranks");
     assert_eq!(between.reason, Reason::NetFaster { net: 25.0, direct: 22.0 });
     assert!(
@@ -170,7 +170,7 @@ fn a_node_is_cut_where_its_nics_are_faster() {
         "{between:?}"
     );
     assert_eq!(job(&release(30, 7)).transport(3, 4).expect("two ranks").transport, Some(Transport::Shm));
-    assert_eq!(job(&release(28, 9).with("NCCL_NET_DISABLE_INTRA", "1")).nodes(), 1);
+    assert_eq!(job(&release(28, 9).with("NCCL_NET_DISABLE_INTRA", "1")).n_nodes(), 1);
 }
 
 #[test]

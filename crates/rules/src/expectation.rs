@@ -12,7 +12,7 @@ use fabric::machine::NicKind;
 use fabric::machine::PciLink;
 use fabric::{Collective, Machine, catalogue};
 use forecast::{Between, Cluster, Inside, Normal, normal};
-use nccl::{Decision, Job, Layout, Path, PathType, Paths, Settings};
+use nccl::{Decision, Decisions, Layout, Path, PathType, Paths, Settings};
 
 use crate::{Finding, Rule, efa};
 
@@ -33,7 +33,7 @@ pub(crate) struct Expectation<'a> {
     /// Whether it is known which device hangs where.
     pub(crate) wired: bool,
     /// All its GPUs in one job, with the variables the case shows; made when it is asked for.
-    job: OnceCell<Option<Job>>,
+    job: OnceCell<Option<Decisions>>,
     settings: Settings,
     /// The ways of the machine, whatever variables allow.
     paths: OnceCell<Option<Paths>>,
@@ -65,9 +65,9 @@ impl<'a> Expectation<'a> {
         Some(Self { machine, name, told, wired, job, settings, paths, plain, bare })
     }
 
-    fn job(&self) -> Option<&Job> {
+    fn job(&self) -> Option<&Decisions> {
         let layout = || Layout::whole(&self.machine);
-        self.job.get_or_init(|| Job::new(&self.machine, &self.settings, &layout()).ok()).as_ref()
+        self.job.get_or_init(|| Decisions::new(&self.machine, &self.settings, &layout()).ok()).as_ref()
     }
 
     fn paths(&self) -> Option<&Paths> {
@@ -141,10 +141,10 @@ impl<'a> Expectation<'a> {
     }
 
     /// One machine cut into pods of one GPU, each with so many NICs.
-    pub(crate) fn pods(&self, pods: u32, nics: Option<u32>) -> Option<Job> {
+    pub(crate) fn pods(&self, pods: u32, nics: Option<u32>) -> Option<Decisions> {
         let fits = nics.filter(|it| it.saturating_mul(pods) as usize <= self.machine.nics.len());
         let layout = Layout { nics_per_pod: fits, ..Layout::new(pods, 1) };
-        Job::new(&self.machine, &self.bare, &layout).ok()
+        Decisions::new(&self.machine, &self.bare, &layout).ok()
     }
 
     /// How many interfaces one network device of NCCL is.

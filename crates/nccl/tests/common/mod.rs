@@ -8,7 +8,7 @@ use evidence::topology;
 use fabric::Version;
 use fabric::machine::Machine;
 use fabric::units::GigabitsPerSecond;
-use nccl::{Job, Layout, Settings};
+use nccl::{Decisions, Layout, Settings};
 
 /// A log of real NCCL on a described machine.
 pub(crate) struct Recording {
@@ -57,7 +57,7 @@ pub(crate) fn case(name: &str) -> String {
 
 impl Recording {
     /// The job it is of: `2x4-sys` is two nodes with four GPUs each.
-    pub(crate) fn job(&self) -> Job {
+    pub(crate) fn job(&self) -> Decisions {
         let mut settings = Settings::new(Version::new(2, 28, 9)).with("NCCL_NET", "Libfabric");
         for (name, value) in self.environment {
             settings = settings.with(name, value);
@@ -65,7 +65,7 @@ impl Recording {
         let size = self.name.split('-').next().unwrap_or(self.name);
         let (nodes, gpus) = size.split_once('x').expect("nodes and GPUs");
         let layout = Layout::new(1, gpus.parse().expect("a number")).on(nodes.parse().expect("a number"));
-        Job::new(&oracle_machine(self.machine), &settings, &layout).expect("a job that fits")
+        Decisions::new(&oracle_machine(self.machine), &settings, &layout).expect("a job that fits")
     }
 }
 

@@ -6,7 +6,7 @@ use evidence::topology::Graph;
 use fabric::machine::{Gpu, Machine, Maker, NicKind, NvEnd, Place};
 use fabric::{Collective, Transport, Version, link};
 use forecast::Cluster;
-use nccl::{Job, Layout, PathType, Paths, Settings};
+use nccl::{Decisions, Layout, PathType, Paths, Settings};
 
 use super::model::{
     Topo, TopoEdge, TopoGraph, TopoJob, TopoNicUse, TopoNode, TopoNormal, TopoNvlink, TopoNvswitch,
@@ -41,13 +41,13 @@ pub struct Question {
 
 impl Topo {
     /// The answer.
-    pub fn new(machine: &Machine, question: Question) -> Result<Self, nccl::Unfit> {
+    pub fn new(machine: &Machine, question: Question) -> Result<Self, nccl::Undecidable> {
         let Question { source, settings, layout, collective, sizes, mut overlay, graphs, mut notes } =
             question;
         // The plugin joins the NICs next to a GPU into one device: that is what NCCL sees.
         let seen = if groups_nics(machine) { machine.grouped() } else { machine.clone() };
-        let job = Job::new(&seen, &settings, &layout)?;
-        let paths = Paths::new(&seen, &settings).map_err(nccl::Unfit::TooLarge)?;
+        let job = Decisions::new(&seen, &settings, &layout)?;
+        let paths = Paths::new(&seen, &settings)?;
         overlay.iter_mut().flat_map(|it| &mut it.edges).for_each(|it| predict(&job, it));
         notes.extend(job.losses().iter().map(|it| sentence(&it.to_string())));
         let mut unknown = machine.unknown.clone();
@@ -137,7 +137,7 @@ fn graph(machine: &Machine, it: &Graph) -> TopoGraph {
 }
 
 /// A connection of which no line was read is made as NCCL would make it.
-fn predict(job: &Job, edge: &mut TopoEdge) {
+fn predict(job: &Decisions, edge: &mut TopoEdge) {
     if edge.family == overlay::INSIDE {
         let decision = job.transport(edge.from.1.into(), edge.to.1.into());
         if let Some(transport) = decision.and_then(|it| it.transport) {
@@ -147,7 +147,7 @@ fn predict(job: &Job, edge: &mut TopoEdge) {
 }
 
 /// Whether GPUs are too far apart for P2P by NCCL's own rule.
-fn far(job: &Job, layout: &Layout) -> bool {
+fn far(job: &Decisions, layout: &Layout) -> bool {
     let local = layout.ranks_per_node().min(MATRIX as u64);
     (1..local).any(|it| matches!(job.transport(0, it).map(|it| it.reason), Some(nccl::Reason::TooFar { .. })))
 }
@@ -405,7 +405,7 @@ fn kind_of(transport: Option<&Transport>) -> String {
     }
 }
 
-fn transports(job: &Job, layout: &Layout) -> Vec<TopoTransport> {
+fn transports(job: &Decisions, layout: &Layout) -> Vec<TopoTransport> {
     let local = layout.ranks_per_node();
     let mut found: Vec<TopoTransport> = Vec::new();
     let mut add = |from: u64, to: u64, between: &str, weight: u64| {

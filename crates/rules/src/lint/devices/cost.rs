@@ -3,7 +3,7 @@
 use fabric::catalogue;
 use fabric::instance::Instance;
 use forecast::Cluster;
-use nccl::{Job, Layout, Loss, Settings};
+use nccl::{Decisions, Layout, Loss, Settings};
 
 use crate::expectation;
 
@@ -43,7 +43,7 @@ pub(super) fn in_pods(instance: &Instance, pods: u64, gpus: u64, nics: Option<u6
         machine.nics.len() == instance.nics as usize && it.saturating_mul(here) <= instance.nics
     });
     let layout = Layout { nics_per_pod: nics, ..Layout::new(here, gpus) };
-    let job = Job::new(&machine, &Settings::default(), &layout).ok();
+    let job = Decisions::new(&machine, &Settings::default(), &layout).ok();
     let network = job.and_then(|it| it.losses().into_iter().find(|it| matches!(it, Loss::Network { .. })));
     Some(match network {
         Some(network) => format!("With {here} pods on one machine, {network}. {loss}"),

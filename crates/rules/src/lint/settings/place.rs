@@ -4,6 +4,7 @@ use std::ops::Range;
 
 use evidence::submission::{Kind, Launcher, Pod, Setting, Submission, Workload, Written};
 use fabric::instance::Instance;
+use fabric::settings::c_integer;
 
 use super::versions::Versions;
 use crate::lint::Context;
@@ -206,27 +207,8 @@ impl<'a> Place<'a> {
 
 /// What `strtoll` with base 0 makes of a text: the number, and whether all of the text was read. None for no text at all.
 pub(super) fn number(text: &str) -> Option<(i64, bool)> {
-    let text = text.trim_start();
-    if text.is_empty() {
-        return None;
-    }
-    let (sign, rest) = match text.as_bytes().first() {
-        Some(b'-') => (-1, &text[1..]),
-        Some(b'+') => (1, &text[1..]),
-        _ => (1, text),
-    };
-    let lower = rest.to_ascii_lowercase();
-    let (base, digits) = match lower.strip_prefix("0x") {
-        Some(hex) if hex.starts_with(|it: char| it.is_ascii_hexdigit()) => (16, hex),
-        _ if lower.starts_with('0') => (8, lower.as_str()),
-        _ => (10, lower.as_str()),
-    };
-    let length = digits.bytes().take_while(|it| char::from(*it).is_digit(base)).count();
-    let value = match digits.get(..length) {
-        Some("") | None => return Some((0, false)),
-        Some(digits) => i64::from_str_radix(digits, base).unwrap_or(i64::MAX),
-    };
-    Some((sign * value, length == digits.trim_end().len()))
+    let read = c_integer(text);
+    (!text.trim_start().is_empty()).then_some((read.value, read.whole))
 }
 
 #[cfg(test)]

@@ -2,9 +2,7 @@
 
 use std::fmt;
 
-use fabric::machine::Machine;
-
-use crate::{Scope, Seat};
+use crate::Machine;
 
 /// How a job is laid out. All machines are alike, and ranks go by machine, by pod, by GPU.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
@@ -49,8 +47,6 @@ pub enum Unfit {
     },
     /// More ranks than NCCL can number.
     Ranks(u64),
-    /// The machine is too large.
-    TooLarge(crate::TooLarge),
 }
 
 impl fmt::Display for Unfit {
@@ -67,7 +63,6 @@ impl fmt::Display for Unfit {
                 write!(f, "the pods of a machine ask for {asked} NICs and it has {has}")
             }
             Self::Ranks(count) => write!(f, "{count} ranks are more than a job can have"),
-            Self::TooLarge(it) => it.fmt(f),
         }
     }
 }
@@ -136,18 +131,8 @@ impl Layout {
         self.ranks_per_node().saturating_mul(u64::from(self.nodes))
     }
 
-    /// The GPUs of each pod of a machine.
-    pub(crate) fn gpus_of_pods(&self, machine: &Machine) -> Vec<Vec<Seat>> {
-        let mut places: Vec<usize> = (0..machine.gpus.len()).collect();
-        places.sort_by_key(|it| machine.gpus[*it].index);
-        let each = usize::try_from(self.gpus_per_pod).unwrap_or(usize::MAX).max(1);
-        let pods = usize::try_from(self.pods_per_node).unwrap_or(usize::MAX);
-        let seats = |part: &[usize]| (0..).zip(part).map(|(number, &place)| Seat { place, number }).collect();
-        places.chunks_exact(each).take(pods).map(seats).collect()
-    }
-
     /// Whether ranks of two pods of a machine can be one node to NCCL.
-    pub(crate) fn pods_are_one_node(&self) -> bool {
+    pub fn pods_are_one_node(&self) -> bool {
         self.same_host && self.shared_memory
     }
 }
@@ -169,16 +154,10 @@ impl fmt::Display for Layout {
     }
 }
 
-/// What some pods of a machine have together. In one pod alone NICs are counted from 0 as GPUs are.
-pub(crate) fn join(pods: &[Scope]) -> Scope {
-    let all = |of: fn(&Scope) -> &Vec<Seat>| pods.iter().flat_map(|it| of(it).iter().copied()).collect();
-    Scope { gpus: all(|it| &it.gpus), nics: all(|it| &it.nics) }
-}
-
 #[cfg(test)]
 mod tests {
     use super::{Layout, Unfit};
-    use fabric::machine::Machine;
+    use crate::Machine;
 
     #[test]
     fn pods_by_gpus() {

@@ -1,13 +1,11 @@
-//! The release of NCCL and the variables it reads, as far as paths and transports depend on them.
+//! The release of NCCL and its variables, as NCCL reads them.
 
 use std::collections::BTreeMap;
 
-use fabric::Version;
-use fabric::machine::{Machine, Maker, Nic, NicKind};
+use crate::machine::{Machine, Maker, Nic, NicKind};
+use crate::{PathType, Version};
 
-use crate::PathType;
-
-/// What NCCL is told.
+/// The release of NCCL and the variables in its environment.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Settings {
     /// The release.
@@ -75,11 +73,11 @@ impl Settings {
 
     /// A variable as NCCL reads numbers: as C does, with the default for an empty text or one that does not fit.
     pub fn number(&self, name: &str, default: i64) -> i64 {
-        self.text(name).filter(|it| !it.is_empty()).map_or(default, |it| c_integer(it).unwrap_or(default))
+        self.text(name).filter(|it| !it.is_empty()).and_then(|it| c_integer(it).fitting()).unwrap_or(default)
     }
 
     /// Whether the release is this one or newer.
-    pub(crate) fn since(&self, major: u16, minor: u16, patch: u16) -> bool {
+    pub fn since(&self, major: u16, minor: u16, patch: u16) -> bool {
         self.version >= Version::new(major, minor, patch)
     }
 
@@ -189,14 +187,14 @@ impl Settings {
     }
 
     /// How many NICs a GPU uses of the number that is near it (`NCCL_NETDEVS_POLICY`, 2.28 and newer).
-    pub(crate) fn nics_of_gpu(&self, near: usize, sharing: usize) -> usize {
+    pub fn nics_of_gpu(&self, near: usize, sharing: usize) -> usize {
         let fair = near.div_ceil(sharing.max(1));
         let policy = self.text("NCCL_NETDEVS_POLICY").filter(|_| self.since(2, 28, 0)).unwrap_or("AUTO");
         if policy.eq_ignore_ascii_case("ALL") {
             return near;
         }
         let most = policy.get(..4).filter(|it| it.eq_ignore_ascii_case("MAX:")).and_then(|_| policy.get(4..));
-        match most.and_then(c_integer).and_then(|it| usize::try_from(it).ok()) {
+        match most.and_then(|it| usize::try_from(c_integer(it).fitting()?).ok()) {
             Some(most) if most > 0 => most.min(near),
             _ => fair,
         }
@@ -245,10 +243,27 @@ impl Network {
     }
 }
 
-/// Reads a whole number as C's `strtoll` does with base 0: `0x10`, `010`, `-2`, `7seven`. No digits are 0; a number that
-/// does not fit is `None`.
-pub(crate) fn c_integer(text: &str) -> Option<i64> {
-    let text = text.trim_start();
+/// What C's `strtoll` with base 0 makes of a text: NCCL reads numbers so.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct CInteger {
+    /// The number; 0 without any digit, and the largest or smallest there is for one that does not fit.
+    pub value: i64,
+    /// Whether it fits.
+    pub fits: bool,
+    /// Whether the text has digits and nothing behind them but white space.
+    pub whole: bool,
+}
+
+impl CInteger {
+    /// The number, where it fits.
+    pub fn fitting(self) -> Option<i64> {
+        self.fits.then_some(self.value)
+    }
+}
+
+/// Reads a whole number as C does: `0x10`, `010`, `-2`, `7seven`.
+pub fn c_integer(text: &str) -> CInteger {
+    let text = text.trim();
     let (negative, text) = match text.strip_prefix('-') {
         Some(rest) => (true, rest),
         None => (false, text.strip_prefix('+').unwrap_or(text)),
@@ -259,34 +274,47 @@ pub(crate) fn c_integer(text: &str) -> Option<i64> {
         _ if text.starts_with('0') => (8, text),
         _ => (10, text),
     };
+    let length = digits.bytes().take_while(|it| char::from(*it).is_digit(radix)).count();
+    let whole = length > 0 && length == digits.len();
     let mut value = 0_i64;
-    for digit in digits.chars().map_while(|it| it.to_digit(radix)) {
-        value = value.checked_mul(i64::from(radix))?.checked_add(i64::from(digit))?;
+    for digit in digits.chars().take(length).filter_map(|it| it.to_digit(radix)) {
+        let next = value.checked_mul(i64::from(radix)).and_then(|it| it.checked_add(i64::from(digit)));
+        match next {
+            Some(next) => value = next,
+            None => {
+                return CInteger { value: if negative { i64::MIN } else { i64::MAX }, fits: false, whole };
+            }
+        }
     }
-    Some(if negative { -value } else { value })
+    CInteger { value: if negative { -value } else { value }, fits: true, whole }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{Origin, Settings, c_integer};
-    use crate::PathType;
-    use fabric::Version;
-    use fabric::machine::Maker;
+    use super::{CInteger, Origin, Settings, c_integer};
+    use crate::machine::Maker;
+    use crate::{PathType, Version};
 
     #[test]
     fn numbers_as_c_reads_them() {
-        for (text, want) in [
-            ("0x10", Some(16)),
-            ("010", Some(8)),
-            (" -2", Some(-2)),
-            ("7seven", Some(7)),
-            ("yes", Some(0)),
-            ("", Some(0)),
-            ("0x", Some(0)),
-            ("99999999999999999999", None),
+        for (text, value, whole) in [
+            ("1", 1, true),
+            ("0x10", 16, true),
+            ("010", 8, true),
+            (" -2 ", -2, true),
+            ("+3", 3, true),
+            ("7seven", 7, false),
+            ("8M", 8, false),
+            ("yes", 0, false),
+            ("-", 0, false),
+            ("", 0, false),
+            ("0x", 0, false),
         ] {
-            assert_eq!(c_integer(text), want, "{text}");
+            assert_eq!(c_integer(text), CInteger { value, fits: true, whole }, "{text}");
         }
+        let large = CInteger { value: i64::MAX, fits: false, whole: true };
+        assert_eq!(c_integer("99999999999999999999"), large);
+        assert_eq!(c_integer("-99999999999999999999").value, i64::MIN);
     }
 
     #[test]

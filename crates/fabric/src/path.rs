@@ -3,7 +3,8 @@
 use std::cmp::Ordering;
 use std::fmt;
 
-use fabric::Version;
+use crate::Version;
+use crate::settings::c_integer;
 
 /// The worst thing on the way between two devices.
 ///
@@ -35,17 +36,6 @@ pub enum PathType {
     Net,
     /// Not connected. Since 2.18.
     Dis,
-}
-
-/// A way between two devices of one machine, as NCCL sees it.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Path {
-    /// The worst thing on it.
-    pub kind: PathType,
-    /// The bandwidth NCCL reckons with, in GB/s one way: that of the slowest link.
-    pub bandwidth: f64,
-    /// How many links it has.
-    pub hops: u32,
 }
 
 impl PathType {
@@ -125,7 +115,7 @@ impl PathType {
         if named.is_some() || !text.starts_with(|it: char| it.is_ascii_digit()) {
             return named;
         }
-        Some(match crate::settings::c_integer(text) {
+        Some(match c_integer(text).fitting() {
             Some(0) => Self::Loc,
             Some(1) => Self::Pix,
             Some(2) => Self::Pxb,
@@ -206,45 +196,10 @@ impl fmt::Display for PathType {
     }
 }
 
-impl Path {
-    /// The way to nowhere.
-    pub const NONE: Self = Self { kind: PathType::Dis, bandwidth: 0.0, hops: 0 };
-
-    /// Whether there is a way at all.
-    pub fn is_connected(&self) -> bool {
-        self.kind != PathType::Dis
-    }
-
-    /// This way and then `next`.
-    pub(crate) fn then(self, next: Self, version: Version) -> Self {
-        Self {
-            kind: merge(self.kind, next.kind, version),
-            bandwidth: self.bandwidth.min(next.bandwidth),
-            hops: self.hops.saturating_add(next.hops),
-        }
-    }
-}
-
-impl fmt::Display for Path {
-    /// `2/240.0/NVL`, as NCCL's log has it.
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{}/{:.1}/{}", self.hops, self.bandwidth, self.kind)
-    }
-}
-
-/// The type of two ways one after the other; chip-to-chip and then the host bridge is P2C since 2.27.5.
-pub(crate) fn merge(one: PathType, other: PathType, version: Version) -> PathType {
-    let pair = [one, other];
-    if version >= Version::new(2, 27, 5) && pair.contains(&PathType::C2c) && pair.contains(&PathType::Phb) {
-        return PathType::P2c;
-    }
-    one.farther(other, version)
-}
-
 #[cfg(test)]
 mod tests {
     use super::PathType;
-    use fabric::Version;
+    use crate::Version;
 
     const NEW: Version = Version::new(2, 30, 7);
 
