@@ -12,8 +12,19 @@
 
 #![forbid(unsafe_code)]
 
+pub mod failure;
 pub mod known;
+pub mod rank;
 pub mod settings;
+pub mod size;
+mod variables;
+pub mod watchdog;
 
+#[cfg(test)]
+mod testing;
+
+pub use failure::FirstFailure;
 pub use known::{Conflict, Known, Source};
+pub use rank::{GpuIds, Rank};
 pub use settings::{Scope, Setter, Settings, Variable};
+pub use size::Size;

@@ -1,4 +1,4 @@
-//! What PyTorch's watchdog tells about collectives that did not end.
+//! What PyTorch's watchdog reports about collectives that did not end.
 
 use std::collections::BTreeMap;
 
@@ -9,17 +9,23 @@ use evidence::{Case, Sighting};
 ///
 /// `SeqNum=4, OpType=ALLREDUCE, NumelIn=65536, NumelOut=65536, Timeout(ms)=15000`
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Work<'a> {
-    pub(crate) rank: Option<u32>,
-    pub(crate) sequence: Option<u64>,
-    pub(crate) operation: &'a str,
-    pub(crate) elements: Option<u64>,
-    pub(crate) timeout_ms: Option<u64>,
-    pub(crate) sighting: &'a Sighting,
+pub struct Work<'a> {
+    /// The rank that reported it.
+    pub rank: Option<u32>,
+    /// `SeqNum`: the same number is the same collective on every rank.
+    pub sequence: Option<u64>,
+    /// `ALLREDUCE`
+    pub operation: &'a str,
+    /// `NumelIn`
+    pub elements: Option<u64>,
+    /// The time limit in milliseconds.
+    pub timeout_ms: Option<u64>,
+    /// The line.
+    pub sighting: &'a Sighting,
 }
 
 /// The collectives that timed out, in the order of the input.
-pub(crate) fn timeouts(case: &Case) -> Vec<Work<'_>> {
+pub fn timeouts(case: &Case) -> Vec<Work<'_>> {
     let read = |sighting| {
         let text = Sighting::get(sighting, "work");
         let field = |name: &str| {
@@ -40,14 +46,16 @@ pub(crate) fn timeouts(case: &Case) -> Vec<Work<'_>> {
 
 /// How far a rank had come.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Status<'a> {
-    pub(crate) enqueued: i64,
-    pub(crate) sighting: &'a Sighting,
+pub struct Progress<'a> {
+    /// The number of the last collective it had enqueued.
+    pub enqueued: i64,
+    /// The line.
+    pub sighting: &'a Sighting,
 }
 
-/// How far each rank had come when it first told, in the process group that most ranks tell about.
-pub(crate) fn statuses(case: &Case) -> BTreeMap<u32, Status<'_>> {
-    let mut groups: BTreeMap<&str, BTreeMap<u32, Status<'_>>> = BTreeMap::new();
+/// How far each rank had come at its first report, in the process group that most ranks report about.
+pub fn progress(case: &Case) -> BTreeMap<u32, Progress<'_>> {
+    let mut groups: BTreeMap<&str, BTreeMap<u32, Progress<'_>>> = BTreeMap::new();
     for sighting in
         case.sightings.iter().filter(|it| *it.signal == WORK_STATUS || *it.signal == TIMEOUT_STATUS)
     {
@@ -58,7 +66,7 @@ pub(crate) fn statuses(case: &Case) -> BTreeMap<u32, Status<'_>> {
             .entry(group(&sighting.quote.text))
             .or_default()
             .entry(rank)
-            .or_insert(Status { enqueued, sighting });
+            .or_insert(Progress { enqueued, sighting });
     }
     groups.into_values().max_by_key(BTreeMap::len).unwrap_or_default()
 }
@@ -76,16 +84,9 @@ fn group(text: &str) -> &str {
     text.split_once("[PG ").and_then(|it| it.1.split_once(" Rank ")).map_or("", |it| it.0)
 }
 
-/// `rank 3`, `ranks 1, 2 and 5 more`
-pub(crate) fn list(ranks: &[u32]) -> String {
-    let shown: Vec<String> = ranks.iter().take(8).map(u32::to_string).collect();
-    let more = if ranks.len() > 8 { format!(" and {} more", ranks.len() - 8) } else { String::new() };
-    format!("{} {}{more}", if ranks.len() == 1 { "rank" } else { "ranks" }, shown.join(", "))
-}
-
 #[cfg(test)]
 mod tests {
-    use super::{list, statuses, timeouts};
+    use super::{progress, timeouts};
     use crate::testing::case;
 
     #[test]
@@ -118,13 +119,7 @@ mod tests {
             "[rank7]:[E1129 11:56:57.6 ProcessGroupNCCL.cpp:1834] [PG ID 0 PG GUID 0(default_pg) Rank 7] Timeout at NCCL work: 6, last enqueued NCCL work: 6, last completed NCCL work: 5.\n\
              [rank3]:[E1115 02:53:17.3 ProcessGroupNCCL.cpp:1914] [PG ID 0 PG GUID 0(default_pg) Rank 3] Received a dump signal due to a collective timeout from  rank 1 and we will try our best to dump the debug info. Last enqueued NCCL work: 3, last completed NCCL work: 3.This is most likely\n",
         );
-        let all = statuses(&case);
+        let all = progress(&case);
         assert_eq!((all[&7].enqueued, all[&3].enqueued), (6, 3));
-    }
-
-    #[test]
-    fn lists_ranks() {
-        assert_eq!(list(&[3]), "rank 3");
-        assert_eq!(list(&[1, 2]), "ranks 1, 2");
     }
 }

@@ -17,7 +17,7 @@ use evidence::signals::application::{
 };
 use evidence::{Case, Kind, Process, Quote, Sighting};
 
-use crate::application::watchdog::statuses;
+use crate::watchdog::progress;
 
 /// The earliest failure of a job.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -52,13 +52,13 @@ pub fn first_failure(case: &Case) -> Option<FirstFailure> {
         candidates.retain(|it| !it.messenger || it.time.is_some());
     }
     let first = candidates.first()?;
-    let moments: Option<Vec<Moment>> =
-        candidates.iter().map(|it| it.time.as_deref().and_then(moment)).collect();
-    let timed = moments.filter(|all| all.iter().all(|it| it.day.is_some() == all[0].day.is_some()));
+    let timestamps: Option<Vec<Timestamp>> =
+        candidates.iter().map(|it| it.time.as_deref().and_then(timestamp)).collect();
+    let timed = timestamps.filter(|all| all.iter().all(|it| it.day.is_some() == all[0].day.is_some()));
     let one_file = candidates.iter().all(|it| case.locate(&it.quote).0 == case.locate(&first.quote).0);
-    let (chosen, certain) = if let Some(moments) = timed {
-        // Of equal moments the line that is no messenger is the earlier one.
-        let order = |at: &usize| (moments[*at], candidates[*at].messenger, candidates[*at].quote.spot);
+    let (chosen, certain) = if let Some(timestamps) = timed {
+        // Of equal timestamps the line that is not a messenger is the earlier one.
+        let order = |at: &usize| (timestamps[*at], candidates[*at].messenger, candidates[*at].quote.spot);
         let at = (0..candidates.len()).min_by_key(order)?;
         (&candidates[at], true)
     } else if one_file {
@@ -182,14 +182,14 @@ fn candidates(case: &Case) -> Vec<Candidate> {
 }
 
 /// Whether a text only tells of another's failure.
-pub(crate) fn is_messenger(text: &str) -> bool {
+pub fn is_messenger(text: &str) -> bool {
     MESSENGERS.iter().any(|it| text.contains(it))
 }
 
 /// A failure that only others tell of: of a process that ended, of one that is silent, of one that did not come.
 fn absent(case: &Case) -> Option<FirstFailure> {
     if let Some(exit) = exits(case).into_iter().find(Exit::is_own) {
-        let what = format!("ended with {}", exit.how());
+        let what = format!("ended with {}", exit.describe());
         return Some(FirstFailure {
             rank: exit.rank,
             host: exit.host,
@@ -214,7 +214,7 @@ fn absent(case: &Case) -> Option<FirstFailure> {
             certain: false,
         });
     }
-    let all = statuses(case);
+    let all = progress(case);
     let last = all.values().map(|it| it.enqueued).max()?;
     let behind: Vec<_> = all.iter().filter(|it| it.1.enqueued < last).collect();
     let [(rank, status)] = behind.as_slice() else { return None };
@@ -229,14 +229,14 @@ fn absent(case: &Case) -> Option<FirstFailure> {
 }
 
 /// The peer's name or address in a line about it: ` node-2<53964>`, ` from 10.0.0.1<5>`.
-pub(crate) fn peer(sighting: &Sighting) -> Option<&str> {
+pub fn peer(sighting: &Sighting) -> Option<&str> {
     let text = sighting.get("peer").trim().trim_start_matches("from ").trim_start_matches("to ");
     let end = text.find(['<', ' ', ']']).unwrap_or(text.len());
     text.get(..end).filter(|it| !it.is_empty())
 }
 
 /// The process that most others lost and that itself says nothing.
-pub(crate) fn silent_peer<'a>(case: &'a Case, lost: &[&Sighting]) -> Option<&'a Process> {
+pub fn silent_peer<'a>(case: &'a Case, lost: &[&Sighting]) -> Option<&'a Process> {
     let mut votes: BTreeMap<usize, BTreeSet<&str>> = BTreeMap::new();
     for sighting in lost {
         let Some(peer) = peer(sighting) else { continue };
@@ -267,7 +267,7 @@ pub(crate) fn silent_peer<'a>(case: &'a Case, lost: &[&Sighting]) -> Option<&'a 
 }
 
 /// The text of an exception that ended a rank, unless it is NCCL's own or PyTorch's word for one.
-pub(crate) fn exception(sighting: &Sighting) -> Option<String> {
+pub fn exception(sighting: &Sighting) -> Option<String> {
     let (kind, text) = (sighting.get("error"), sighting.get("text"));
     let is_name = kind.chars().all(|it| it.is_ascii_alphanumeric() || it == '.' || it == '_');
     if !is_name || kind.contains("ChildFailed") || names_nccl(kind) || names_nccl(text) {
@@ -282,7 +282,7 @@ pub(crate) fn exception(sighting: &Sighting) -> Option<String> {
 }
 
 /// Whether an exception only passes on what NCCL, the store or the network reported.
-pub(crate) fn names_nccl(text: &str) -> bool {
+pub fn names_nccl(text: &str) -> bool {
     [
         "DistBackend",
         "DistNetwork",
@@ -314,24 +314,27 @@ pub(crate) fn names_nccl(text: &str) -> bool {
     .any(|it| text.contains(it))
 }
 
-/// How a process ended, as a launcher tells it.
+/// How a process ended, as its launcher reports it.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Exit {
-    pub(crate) rank: Option<u32>,
-    pub(crate) host: Option<String>,
+pub struct Exit {
+    /// The rank, where the launcher names it.
+    pub rank: Option<u32>,
+    /// The host, where the launcher names it.
+    pub host: Option<String>,
     /// The exit code; negative for a signal.
-    pub(crate) code: i32,
-    pub(crate) quote: Quote,
+    pub code: i32,
+    /// The launcher's line.
+    pub quote: Quote,
 }
 
 impl Exit {
     /// Whether it ended by itself, rather than because others had.
-    pub(crate) fn is_own(&self) -> bool {
+    pub fn is_own(&self) -> bool {
         !matches!(self.code, 0 | -15 | 143 | -6 | 134)
     }
 
     /// The signal that ended it.
-    pub(crate) fn signal(&self) -> Option<i32> {
+    pub fn signal(&self) -> Option<i32> {
         match self.code {
             -64..=-1 => Some(-self.code),
             129..=192 => Some(self.code - 128),
@@ -340,7 +343,7 @@ impl Exit {
     }
 
     /// `signal 9 (SIGKILL)`, `exit code 1`
-    pub(crate) fn how(&self) -> String {
+    pub fn describe(&self) -> String {
         match self.signal() {
             Some(4) => "signal 4 (SIGILL)".to_owned(),
             Some(6) => "signal 6 (SIGABRT)".to_owned(),
@@ -355,7 +358,7 @@ impl Exit {
 }
 
 /// How processes ended, the first failure first where the launcher says which that was.
-pub(crate) fn exits(case: &Case) -> Vec<Exit> {
+pub fn exits(case: &Case) -> Vec<Exit> {
     let number = |text: &str| text.trim().trim_end_matches('.').parse::<i32>().ok();
     let mut all = Vec::new();
     // torchrun's table: each `rank` line is followed by its `exitcode` line.
@@ -421,25 +424,34 @@ pub(crate) fn exits(case: &Case) -> Vec<Exit> {
     all
 }
 
+/// A day of a year that logs leave out.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Day {
+    /// 1 to 12.
+    pub month: u32,
+    /// 1 to 31.
+    pub day: u32,
+}
+
 /// A time of day, with its day where the text has one.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub(crate) struct Moment {
-    /// Month and day.
-    pub(crate) day: Option<(u32, u32)>,
+pub struct Timestamp {
+    /// The day, where the text has one.
+    pub day: Option<Day>,
     /// Since midnight.
-    pub(crate) nanoseconds: u64,
+    pub nanoseconds: u64,
 }
 
 /// Reads `2025-10-16 22:16:08`, `1129 11:56:57.642513817`, `12:34:56`.
-pub(crate) fn moment(text: &str) -> Option<Moment> {
+pub fn timestamp(text: &str) -> Option<Timestamp> {
     let (date, time) = match text.rsplit_once([' ', 'T', '_']) {
         Some((date, time)) => (date, time),
         None => ("", text),
     };
     let digits = |text: &str| text.parse::<u32>().ok();
     let day = match date.len() {
-        10 => Some((digits(date.get(5..7)?)?, digits(date.get(8..10)?)?)),
-        4 => Some((digits(date.get(..2)?)?, digits(date.get(2..)?)?)),
+        10 => Some(Day { month: digits(date.get(5..7)?)?, day: digits(date.get(8..10)?)? }),
+        4 => Some(Day { month: digits(date.get(..2)?)?, day: digits(date.get(2..)?)? }),
         _ => None,
     };
     let (clock, fraction) = time.split_once(['.', ',']).unwrap_or((time, ""));
@@ -449,12 +461,12 @@ pub(crate) fn moment(text: &str) -> Option<Moment> {
     }
     let fraction: String = fraction.chars().chain("000000000".chars()).take(9).collect();
     let nanoseconds = seconds.checked_mul(1_000_000_000)?.checked_add(digits(&fraction)?.into())?;
-    Some(Moment { day, nanoseconds })
+    Some(Timestamp { day, nanoseconds })
 }
 
 /// Whether one sighting came before another: by time, or by place where times cannot tell.
-pub(crate) fn precedes(one: &Sighting, other: &Sighting) -> bool {
-    let time = |it: &Sighting| it.time.as_deref().and_then(moment);
+pub fn precedes(one: &Sighting, other: &Sighting) -> bool {
+    let time = |it: &Sighting| it.time.as_deref().and_then(timestamp);
     match (time(one), time(other)) {
         (Some(a), Some(b)) if a.day.is_some() == b.day.is_some() => {
             // NCCL's times have no fraction: within one second the place decides.
@@ -469,7 +481,7 @@ pub(crate) fn precedes(one: &Sighting, other: &Sighting) -> bool {
 mod tests {
     use evidence::read_texts;
 
-    use super::{exits, first_failure, moment};
+    use super::{exits, first_failure, timestamp};
     use crate::testing::case;
 
     #[test]
@@ -530,7 +542,7 @@ mod tests {
                      rank      : 2 (local_rank: 2)\n  exitcode  : -9 (pid: 3)\n";
         let all = exits(&case(table));
         assert_eq!(
-            (all[0].rank, all[0].how().as_str(), all[0].is_own()),
+            (all[0].rank, all[0].describe().as_str(), all[0].is_own()),
             (Some(2), "signal 9 (SIGKILL)", true)
         );
         assert!(!all[1].is_own());
@@ -553,9 +565,9 @@ mod tests {
     }
 
     #[test]
-    fn moments_compare() {
-        assert!(moment("2025-11-29 11:56:57") < moment("1129 11:56:57.642513817"));
-        assert!(moment("12:34:56") < moment("12:34:56,5"));
-        assert_eq!(moment("x"), None);
+    fn timestamps_compare() {
+        assert!(timestamp("2025-11-29 11:56:57") < timestamp("1129 11:56:57.642513817"));
+        assert!(timestamp("12:34:56") < timestamp("12:34:56,5"));
+        assert_eq!(timestamp("x"), None);
     }
 }
