@@ -51,7 +51,11 @@ impl Size {
 fn ranks(case: &Case, world: Option<&Communicator>) -> Option<Known<u32>> {
     let logged = world.and_then(|world| {
         let quote = world.members.values().find_map(|it| {
-            it.facts.start.as_ref().or(it.facts.complete.as_ref()).or(it.facts.layout.as_ref().map(|it| &it.quote))
+            it.facts.start.as_ref().or(it.facts.complete.as_ref()).or(it
+                .facts
+                .layout
+                .as_ref()
+                .map(|it| &it.quote))
         });
         Some(Known::new(world.n_ranks?, quote.map_or(Source::Default, |it| Source::Line(it.clone()))))
     });
@@ -68,7 +72,8 @@ fn nodes(case: &Case, world: Option<&Communicator>, hosts: &BTreeSet<Box<str>>) 
     }
     // Hosts count only where no rank is missing: the others may be on more of them.
     let (n, source) = if hosts.is_empty() {
-        let tested: BTreeSet<&str> = case.tests.iter().flat_map(|it| &it.devices).map(|it| &*it.host).collect();
+        let tested: BTreeSet<&str> =
+            case.tests.iter().flat_map(|it| &it.devices).map(|it| &*it.host).collect();
         (tested.len(), case.tests.first().map_or(Source::Default, |it| Source::Line(it.quote.clone())))
     } else if world.is_some_and(|it| it.absent().is_empty()) {
         (hosts.len(), Source::Default)
@@ -100,7 +105,9 @@ mod tests {
     #[test]
     fn hosts_count_where_no_rank_is_missing() {
         let init = |host: &str, rank: u32, n: u32| {
-            format!("{host}:1:2 [0] NCCL INFO comm 0x1 rank {rank} nranks {n} cudaDev 0 busId 1000 - Init COMPLETE\n")
+            format!(
+                "{host}:1:2 [0] NCCL INFO comm 0x1 rank {rank} nranks {n} cudaDev 0 busId 1000 - Init COMPLETE\n"
+            )
         };
         let whole = Size::of_case(&case(&(init("a", 0, 2) + &init("b", 1, 2))));
         assert_eq!(whole.nodes.map(|it| it.value), Some(2));

@@ -20,7 +20,9 @@ impl Settings {
             }
             // libfabric and the plugin read some variables that NCCL never prints.
             let only_plugin = process.facts.ofi.added.iter();
-            for seen in only_plugin.filter(|it| !environment.iter().any(|read| read.value.name == it.value.name)) {
+            for seen in
+                only_plugin.filter(|it| !environment.iter().any(|read| read.value.name == it.value.name))
+            {
                 variables.push(assigned(seen, Setter::Plugin, Scope::Process(at)));
             }
         }
@@ -79,7 +81,8 @@ fn pairs(line: &str) -> Vec<Pair<'_>> {
             },
             _ => after,
         };
-        let start = before.rfind(|it: char| !(it.is_ascii_alphanumeric() || it == '_')).map_or(0, |it| it + 1);
+        let start =
+            before.rfind(|it: char| !(it.is_ascii_alphanumeric() || it == '_')).map_or(0, |it| it + 1);
         let name = before.get(start..).unwrap_or_default();
         let is_name = name.contains('_')
             && name.bytes().all(|it| it.is_ascii_uppercase() || it.is_ascii_digit() || it == b'_')
@@ -102,7 +105,8 @@ mod tests {
     fn all(text: &str) -> Vec<(String, String, Setter)> {
         let found = Settings::of_case(&case(text));
         let it = found.variables.iter();
-        it.map(|it| (it.name.to_string(), it.value.as_deref().unwrap_or_default().to_owned(), it.setter)).collect()
+        it.map(|it| (it.name.to_string(), it.value.as_deref().unwrap_or_default().to_owned(), it.setter))
+            .collect()
     }
 
     #[test]
@@ -122,6 +126,9 @@ mod tests {
         let names: Vec<(&str, &str)> = command.iter().map(|it| (&*it.0, &*it.1)).collect();
         assert_eq!(names, [("NCCL_DEBUG", "INFO"), ("NCCL_P2P_LEVEL", "5")]);
         let yaml = all("NCCL_IB_HCA: mlx5_0 \n");
-        assert_eq!((yaml[0].0.as_str(), yaml[0].1.as_str(), yaml[0].2), ("NCCL_IB_HCA", "mlx5_0", Setter::Note));
+        assert_eq!(
+            (yaml[0].0.as_str(), yaml[0].1.as_str(), yaml[0].2),
+            ("NCCL_IB_HCA", "mlx5_0", Setter::Note)
+        );
     }
 }

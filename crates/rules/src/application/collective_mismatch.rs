@@ -6,11 +6,13 @@ use evidence::signals::application::{
     BOOTSTRAP_TRUNCATED, FINGERPRINT, MESSAGE_TRUNCATED, MISMATCHED_COLLECTIVE, RECORDED_MISMATCH,
     SIZE_MISMATCH,
 };
-use evidence::{Case, Missing, Sighting, Source};
+use evidence::{Case, Sighting, Source};
 
-use super::watchdog::{Work, list, timeouts};
-use crate::culprit::moment;
-use crate::{Confidence, Finding, Role, Rule, Severity};
+use job::watchdog::{Work, timeouts};
+
+use crate::sentence::list_of_ranks;
+use crate::{Check, Checked, Confidence, Finding, Role, Rule, Severity};
+use job::failure::timestamp;
 
 /// See the module documentation.
 pub static RULE: Rule = Rule {
@@ -28,10 +30,10 @@ pub static RULE: Rule = Rule {
         "https://pytorch.org/docs/stable/distributed.html#debugging-torch-distributed-applications",
         "https://github.com/NVIDIA/nccl/issues/296",
     ],
-    check,
+    checks: &[Check::Log(check)],
 };
 
-fn check(case: &Case) -> Result<Vec<Finding>, Missing> {
+fn check(case: &Case) -> Checked {
     let signals = [
         &FINGERPRINT,
         &RECORDED_MISMATCH,
@@ -106,15 +108,16 @@ fn fingerprints(sighting: &Sighting) -> String {
     }
 }
 
-/// Ranks that time out at the same moment in different operations.
+/// Ranks that time out at the same timestamp in different operations.
 fn compared(works: &[Work<'_>]) -> Option<Finding> {
     // Only the first of each rank: what comes later comes of it.
     let mut first: BTreeMap<u32, Work<'_>> = BTreeMap::new();
     for work in works {
         first.entry(work.rank?).or_insert(*work);
     }
-    let seconds =
-        |it: &Work<'_>| it.sighting.time.as_deref().and_then(moment).map(|it| it.nanoseconds / 1_000_000_000);
+    let seconds = |it: &Work<'_>| {
+        it.sighting.time.as_deref().and_then(timestamp).map(|it| it.nanoseconds / 1_000_000_000)
+    };
     for (rank, a) in &first {
         for (other, b) in &first {
             let (Some(x), Some(y)) = (a.sequence, b.sequence) else { continue };
@@ -141,7 +144,13 @@ fn compared(works: &[Work<'_>]) -> Option<Finding> {
                 ranks.map(|it| *it.0).collect::<Vec<_>>()
             };
             let (ours, theirs) = (like(a), like(b));
-            let message = format!("{} in {}, {} in {}", list(&ours), describe(a), list(&theirs), describe(b));
+            let message = format!(
+                "{} in {}, {} in {}",
+                list_of_ranks(&ours),
+                describe(a),
+                list_of_ranks(&theirs),
+                describe(b)
+            );
             let finding =
                 Finding::new(Confidence::Likely, message).seen(&a.sighting.quote).seen(&b.sighting.quote);
             let fewer = if ours.len() < theirs.len() { ours } else { theirs };

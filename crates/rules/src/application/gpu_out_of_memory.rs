@@ -3,10 +3,10 @@
 use std::collections::BTreeSet;
 
 use evidence::signals::application::OUT_OF_MEMORY;
-use evidence::{Case, Missing, Source};
+use evidence::{Case, Source};
 
-use super::watchdog::list;
-use crate::{Confidence, Finding, Role, Rule, Severity};
+use crate::sentence::list_of_ranks;
+use crate::{Check, Checked, Confidence, Finding, Role, Rule, Severity};
 
 /// See the module documentation.
 pub static RULE: Rule = Rule {
@@ -22,10 +22,10 @@ pub static RULE: Rule = Rule {
           PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True against fragmentation. If a rank has less free memory than the others, look \
           for a second process on its GPU (`nvidia-smi`).",
     references: &["https://pytorch.org/docs/stable/notes/cuda.html#memory-management"],
-    check,
+    checks: &[Check::Log(check)],
 };
 
-fn check(case: &Case) -> Result<Vec<Finding>, Missing> {
+fn check(case: &Case) -> Checked {
     let found = case.look_for(&[&OUT_OF_MEMORY], Source::JobOutput)?;
     let Some(first) = found.first() else { return Ok(Vec::new()) };
     let size: String = first
@@ -40,7 +40,7 @@ fn check(case: &Case) -> Result<Vec<Finding>, Missing> {
         .into();
     let ranks: BTreeSet<u32> = found.iter().filter_map(|it| case.rank_of(it)).collect();
     let ranks: Vec<u32> = ranks.into_iter().collect();
-    let who = if ranks.is_empty() { "a rank".to_owned() } else { list(&ranks) };
+    let who = if ranks.is_empty() { "a rank".to_owned() } else { list_of_ranks(&ranks) };
     let finding =
         Finding::new(Confidence::Certain, format!("{who} found no GPU memory for {size}")).by(case, &found);
     // Nobody needs an exabyte: the size came out of a message that was meant for something else.

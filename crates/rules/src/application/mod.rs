@@ -11,7 +11,6 @@ pub mod timeout_rank0_save;
 pub mod timeout_undetermined;
 pub mod unknown_variable;
 pub mod variable_value_misread;
-pub(crate) mod watchdog;
 
 use crate::Rule;
 

@@ -7,11 +7,13 @@ use evidence::signals::application::{
     STORE_TIMEOUT, TIMEOUT_STATUS, WATCHDOG_STUCK, WATCHDOG_TIMEOUT,
 };
 use evidence::signals::launch::UNIQUE_ID_WAIT;
-use evidence::{Case, Missing, Sighting, Source};
+use evidence::{Case, Sighting, Source};
 
-use super::watchdog::{list, statuses, timeouts};
-use crate::culprit::precedes;
-use crate::{Confidence, Finding, Role, Rule, Severity};
+use job::watchdog::{progress, timeouts};
+
+use crate::sentence::list_of_ranks;
+use crate::{Check, Checked, Confidence, Finding, Role, Rule, Severity};
+use job::failure::precedes;
 
 /// See the module documentation.
 pub static RULE: Rule = Rule {
@@ -29,10 +31,10 @@ pub static RULE: Rule = Rule {
         "https://pytorch.org/tutorials/unstable/flight_recorder_tutorial.html",
         "PyTorch torch/csrc/distributed/c10d/ProcessGroupNCCL.cpp",
     ],
-    check,
+    checks: &[Check::Log(check)],
 };
 
-fn check(case: &Case) -> Result<Vec<Finding>, Missing> {
+fn check(case: &Case) -> Checked {
     let signals = [
         &WATCHDOG_TIMEOUT,
         &TIMEOUT_STATUS,
@@ -75,7 +77,7 @@ fn check(case: &Case) -> Result<Vec<Finding>, Missing> {
             let waiting: BTreeSet<u32> = same.filter_map(|it| it.rank).collect();
             let waiting: Vec<u32> = waiting.into_iter().collect();
             let after = work.timeout_ms.map(|it| format!(" after {} s", it / 1000)).unwrap_or_default();
-            let who = if waiting.is_empty() { "a rank".to_owned() } else { list(&waiting) };
+            let who = if waiting.is_empty() { "a rank".to_owned() } else { list_of_ranks(&waiting) };
             format!(
                 "{who} timed out{after} in {}{number}",
                 if work.operation.is_empty() { "a collective" } else { work.operation }
@@ -101,15 +103,16 @@ fn check(case: &Case) -> Result<Vec<Finding>, Missing> {
     let mut finding;
     if let Some(named) = named {
         let ranks = named_ranks(named);
-        finding = Finding::new(Confidence::Likely, format!("{what}; {} did not join it", list(&ranks)));
+        finding =
+            Finding::new(Confidence::Likely, format!("{what}; {} did not join it", list_of_ranks(&ranks)));
         finding = ranks.iter().take(16).fold(finding.seen(&named.quote), |it, rank| it.about("rank", rank));
     } else {
-        let all = statuses(case);
+        let all = progress(case);
         let last = all.values().map(|it| it.enqueued).max().unwrap_or_default();
         let behind: Vec<u32> = all.iter().filter(|it| it.1.enqueued < last).map(|it| *it.0).collect();
         let few = behind.len() * 2 < all.len();
         let blame = match (behind.is_empty(), few) {
-            (false, true) => format!("; {} had not enqueued number {last}", list(&behind)),
+            (false, true) => format!("; {} had not enqueued number {last}", list_of_ranks(&behind)),
             (false, false) => {
                 format!("; {} of {} ranks had not enqueued number {last}", behind.len(), all.len())
             }

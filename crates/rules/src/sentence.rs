@@ -1,0 +1,20 @@
+//! Parts of sentences that several rules write.
+
+/// `rank 3`, `ranks 1, 2 and 5 more`
+pub(crate) fn list_of_ranks(ranks: &[u32]) -> String {
+    let shown: Vec<String> = ranks.iter().take(8).map(u32::to_string).collect();
+    let more = if ranks.len() > 8 { format!(" and {} more", ranks.len() - 8) } else { String::new() };
+    format!("{} {}{more}", if ranks.len() == 1 { "rank" } else { "ranks" }, shown.join(", "))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::list_of_ranks;
+
+    #[test]
+    fn lists_ranks() {
+        assert_eq!(list_of_ranks(&[3]), "rank 3");
+        assert_eq!(list_of_ranks(&[1, 2]), "ranks 1, 2");
+        assert_eq!(list_of_ranks(&(0..10).collect::<Vec<_>>()), "ranks 0, 1, 2, 3, 4, 5, 6, 7 and 2 more");
+    }
+}
