@@ -39,6 +39,16 @@ impl Size {
         Self { ranks, nodes, ranks_per_node, hosts }
     }
 
+    /// Ranks, where their number is known.
+    pub fn n_ranks(&self) -> Option<u32> {
+        self.ranks.as_ref().map(|it| it.value)
+    }
+
+    /// Nodes, where their number is known.
+    pub fn n_nodes(&self) -> Option<u32> {
+        self.nodes.as_ref().map(|it| it.value)
+    }
+
     /// Whether the job is known to run on several nodes, or on one.
     pub fn spans_nodes(&self) -> Option<bool> {
         match &self.nodes {

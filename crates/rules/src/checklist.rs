@@ -7,10 +7,10 @@ mod stack;
 
 use std::collections::BTreeMap;
 
-use evidence::{Case, Process, Quote, Source};
+use evidence::{Process, Quote, Source};
 use serde::Serialize;
 
-use crate::{Found, Severity, Summary};
+use crate::{Found, Log, Severity, Summary};
 
 /// The state of an item of the list.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
@@ -56,8 +56,8 @@ impl State {
 }
 
 /// Goes through the list.
-pub(crate) fn checklist(case: &Case, summary: &Summary, findings: &[Found]) -> Vec<ChecklistItem> {
-    let list = List { case, summary };
+pub(crate) fn checklist(log: &Log, summary: &Summary, findings: &[Found]) -> Vec<ChecklistItem> {
+    let list = List { log, summary };
     let checks = [
         list.nccl(),
         list.driver(),
@@ -179,7 +179,7 @@ fn related<'a>(check: &str, findings: &'a [Found]) -> Option<&'a Found> {
 }
 
 struct List<'a> {
-    case: &'a Case,
+    log: &'a Log,
     summary: &'a Summary,
 }
 
@@ -208,7 +208,7 @@ impl<'a> List<'a> {
     ) -> (BTreeMap<T, &'a Quote>, usize) {
         let mut values = BTreeMap::new();
         let mut said = 0;
-        for process in &self.case.processes {
+        for process in &self.log.case.processes {
             if let Some((value, quote)) = of(process) {
                 said += 1;
                 values.entry(value).or_insert(quote);
@@ -219,12 +219,12 @@ impl<'a> List<'a> {
 
     /// Whether a setup was read to the point where channels are counted: what was not said until then is not so.
     fn set_up(&self) -> bool {
-        let mut members = self.case.communicators.iter().flat_map(|it| it.members.values());
+        let mut members = self.log.case.communicators.iter().flat_map(|it| it.members.values());
         members.any(|it| it.facts.channels.is_some() || it.is_complete())
     }
 
     fn everyone(&self, said: usize) -> String {
-        match self.case.processes.len() {
+        match self.log.case.processes.len() {
             1 => "the one process seen".to_owned(),
             2 if said == 2 => "both processes".to_owned(),
             all if said == all => format!("all {all} processes"),
@@ -237,11 +237,11 @@ impl<'a> List<'a> {
 mod tests {
     use super::State;
     use crate::diagnose;
-    use crate::testing::case;
+    use crate::testing::read;
 
     #[test]
     fn nothing_read_is_not_checked() {
-        let checks = diagnose(&case("")).checklist;
+        let checks = diagnose(&read("")).checklist;
         assert!(checks.iter().all(|it| it.state == State::NotChecked), "{checks:#?}");
     }
 }

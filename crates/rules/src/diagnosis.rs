@@ -2,15 +2,13 @@
 
 use std::cmp::Reverse;
 
-use evidence::{Case, Missing};
-
-use job::failure::first_failure;
+use evidence::Missing;
 
 use crate::checklist::checklist;
 use crate::general::{initialisation_failed, unexplained_warning};
 use crate::verdict::verdict;
 use crate::{
-    ChecklistItem, Confidence, Finding, FirstFailure, Found, Role, Rule, Severity, Summary, Verdict, all,
+    ChecklistItem, Confidence, Finding, FirstFailure, Found, Log, Role, Rule, Severity, Summary, Verdict, all,
     summary,
 };
 
@@ -56,15 +54,15 @@ pub(crate) fn count(findings: &[Found], severity: Severity) -> usize {
     findings.iter().filter(|it| it.severity() == severity).count()
 }
 
-/// Runs every rule over `case`.
-pub fn diagnose(case: &Case) -> Diagnosis {
+/// Runs every rule about logs.
+pub fn diagnose(log: &Log) -> Diagnosis {
     let (mut findings, mut unchecked) = (Vec::new(), Vec::new());
     for rule in all() {
         let Some(check) = rule.log() else { continue };
-        match check(case) {
+        match check(log) {
             Ok(found) => findings.extend(found.into_iter().map(|finding| Found { rule, finding })),
             // Sources that only a job on GPUs has are not missing from a job in host memory.
-            Err(_) if case.is_in_host_memory() => {}
+            Err(_) if log.case.is_in_host_memory() => {}
             Err(missing) => unchecked.push(Unchecked { rule, missing }),
         }
     }
@@ -72,11 +70,11 @@ pub fn diagnose(case: &Case) -> Diagnosis {
     for (rule, check) in [
         (
             &initialisation_failed::RULE,
-            initialisation_failed::check_last as fn(&Case, &[Found]) -> Vec<Finding>,
+            initialisation_failed::check_last as fn(&Log, &[Found]) -> Vec<Finding>,
         ),
         (&unexplained_warning::RULE, unexplained_warning::check_last),
     ] {
-        let found = check(case, &findings);
+        let found = check(log, &findings);
         findings.extend(found.into_iter().map(|finding| Found { rule, finding }));
     }
     findings.sort_by_key(|it| {
@@ -90,11 +88,11 @@ pub fn diagnose(case: &Case) -> Diagnosis {
             it.rule.id,
         )
     });
-    let summary = summary(case);
+    let summary = summary(log);
     Diagnosis {
-        checklist: checklist(case, &summary, &findings),
-        verdict: verdict(case, &summary, &findings),
-        first_failure: first_failure(case),
+        checklist: checklist(log, &summary, &findings),
+        verdict: verdict(log, &summary, &findings),
+        first_failure: log.job.first_failure.clone(),
         findings,
         unchecked,
         summary,

@@ -3,9 +3,9 @@
 use std::ops::Range;
 
 use evidence::yaml::Span;
-use evidence::{Case, Quote, Sighting};
+use evidence::{Quote, Sighting};
 
-use crate::{Confidence, Rule, Severity};
+use crate::{Confidence, Log, Rule, Severity};
 
 /// One problem, as its rule states it.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -213,10 +213,10 @@ impl Finding {
 
     /// Adds the rank and host of each sighting.
     #[must_use]
-    pub fn by(self, case: &Case, sightings: &[&Sighting]) -> Self {
+    pub fn by(self, log: &Log, sightings: &[&Sighting]) -> Self {
         sightings.iter().fold(self, |it, sighting| {
             let it = it.seen(&sighting.quote);
-            let it = match case.rank_of(sighting) {
+            let it = match log.case.rank_of(sighting) {
                 Some(rank) => it.about("rank", rank),
                 None => it,
             };

@@ -25,8 +25,9 @@ pub mod versions;
 
 mod checklist;
 mod diagnosis;
-mod expectation;
+mod expected;
 mod finding;
+mod log;
 mod rule;
 mod sentence;
 mod summary;
@@ -41,6 +42,7 @@ pub use checklist::{ChecklistItem, State};
 pub use diagnosis::{Diagnosis, Unchecked, diagnose};
 pub use finding::{Edit, Entity, Evidence, Finding, Found};
 pub use job::FirstFailure;
+pub use log::Log;
 pub use rule::{Check, Checked, Confidence, Role, Rule, Severity, Text};
 pub use summary::{Summary, driver, summary};
 pub use verdict::{Level, Verdict};
@@ -100,7 +102,7 @@ mod tests {
 
     use evidence::Case;
 
-    use super::{Check, all, find, text};
+    use super::{Check, Log, all, find, text};
 
     #[test]
     fn ids_are_unique_and_kebab_case() {
@@ -129,7 +131,7 @@ mod tests {
     fn rules_say_not_checked_when_they_see_nothing() {
         for rule in all() {
             let Some(check) = rule.log() else { continue };
-            let Err(missing) = check(&Case::default()) else {
+            let Err(missing) = check(&Log::new(Case::default())) else {
                 panic!("{} passes an empty case: return Missing instead", rule.id);
             };
             assert!(

@@ -1,9 +1,9 @@
 //! A rule: its text, how much it matters, what it reads and how it is checked.
 
-use evidence::{Case, Missing, Source};
+use evidence::{Missing, Source};
 use serde::Serialize;
 
-use crate::Finding;
+use crate::{Finding, Log};
 use crate::lint::Context;
 
 /// A rule.
@@ -33,7 +33,7 @@ pub struct Rule {
 #[derive(Debug, Clone, Copy)]
 pub enum Check {
     /// Logs and other output of a job.
-    Log(fn(&Case) -> Checked),
+    Log(fn(&Log) -> Checked),
     /// Files that are submitted: manifests, scripts, settings.
     Submission(fn(&Context<'_>) -> Checked),
 }
@@ -43,7 +43,7 @@ pub type Checked = Result<Vec<Finding>, Missing>;
 
 impl Rule {
     /// The check of logs, if there is one.
-    pub fn log(&self) -> Option<fn(&Case) -> Checked> {
+    pub fn log(&self) -> Option<fn(&Log) -> Checked> {
         self.checks.iter().find_map(|it| match it {
             Check::Log(check) => Some(*check),
             Check::Submission(_) => None,

@@ -2,8 +2,10 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use evidence::{Case, MemberLink, Quote};
+use evidence::{MemberLink, Quote};
 use fabric::{Transport, Version};
+
+use crate::Log;
 
 /// What is known of the job as a whole. Everything may be unknown.
 #[derive(Debug, Clone, Default, PartialEq)]
@@ -41,36 +43,35 @@ pub struct Summary {
 }
 
 /// Sums a case up.
-pub fn summary(case: &Case) -> Summary {
-    let world = case.world();
+pub fn summary(log: &Log) -> Summary {
+    let world = log.case.world();
     let mut summary = Summary {
-        n_ranks: case.n_ranks(),
-        n_nodes: case.n_nodes(),
+        n_ranks: log.job.size.n_ranks(),
+        n_nodes: log.job.size.n_nodes(),
         ranks_per_node: world
             .and_then(evidence::Communicator::local_ranks)
-            .or_else(|| case.n_ranks()?.checked_div(case.n_nodes()?)),
+            .or_else(|| log.job.size.n_ranks()?.checked_div(log.job.size.n_nodes()?)),
         ranks_seen: world.map(|it| it.members.keys().copied().collect()).unwrap_or_default(),
-        nccl: case.processes.iter().find_map(|it| it.facts.version.value()).map(ToString::to_string),
-        cuda_driver: case.processes.iter().find_map(|it| it.facts.cuda_driver.value()).map(|it| driver(*it)),
-        host_memory: case.is_in_host_memory(),
-        plugin: case.processes.iter().find_map(|it| it.facts.ofi.version.value()).map(ToString::to_string),
-        libfabric: case
-            .processes
+        nccl: log.case.processes.iter().find_map(|it| it.facts.version.value()).map(ToString::to_string),
+        cuda_driver: log.case.processes.iter().find_map(|it| it.facts.cuda_driver.value()).map(|it| driver(*it)),
+        host_memory: log.case.is_in_host_memory(),
+        plugin: log.case.processes.iter().find_map(|it| it.facts.ofi.version.value()).map(ToString::to_string),
+        libfabric: log.case.processes
             .iter()
             .find_map(|it| it.facts.ofi.libfabric.value())
             .map(ToString::to_string),
-        instance: case.instance_name().map(|it| it.0.to_owned()),
-        machine: case.instance().map(machine),
-        networks: networks(case),
+        instance: log.case.instance_name().map(|it| it.0.to_owned()),
+        machine: log.job.instance().map(machine),
+        networks: networks(log),
         ..Summary::default()
     };
     if summary.nccl.is_none() {
-        summary.nccl = case.nccl_version().map(|it: (Version, &Quote)| it.0.to_string());
+        summary.nccl = log.case.nccl_version().map(|it: (Version, &Quote)| it.0.to_string());
     }
     let hosts: BTreeSet<&str> =
-        case.processes.iter().map(|it| &*it.host).filter(|it| !it.is_empty()).collect();
+        log.case.processes.iter().map(|it| &*it.host).filter(|it| !it.is_empty()).collect();
     summary.hosts = hosts.into_iter().map(str::to_owned).collect();
-    for MemberLink { link, .. } in case.links() {
+    for MemberLink { link, .. } in log.case.links() {
         let Some(transport) = link.transport() else { continue };
         match transport {
             Transport::Net { gpudirect: true, .. } | Transport::CollNet { gpudirect: true, .. } => {
@@ -104,12 +105,12 @@ fn machine(it: &fabric::instance::Instance) -> String {
 }
 
 /// The networks in words: `EFA`, `InfiniBand`, `RoCE`, `TCP sockets`, or a plugin's name.
-fn networks(case: &Case) -> Vec<String> {
+fn networks(log: &Log) -> Vec<String> {
     let mut names: Vec<String> = Vec::new();
-    let chosen = case.networks().map(|it| it.value.to_string());
-    let used = case.links().filter_map(|it| it.link.transport()?.network().map(|it| it.0.to_owned()));
+    let chosen = log.case.networks().map(|it| it.value.to_string());
+    let used = log.case.links().filter_map(|it| it.link.transport()?.network().map(|it| it.0.to_owned()));
     for name in chosen.chain(used) {
-        let name = network_name(case, &name);
+        let name = network_name(log, &name);
         if !names.contains(&name) {
             names.push(name);
         }
@@ -117,11 +118,11 @@ fn networks(case: &Case) -> Vec<String> {
     names
 }
 
-fn network_name(case: &Case, name: &str) -> String {
+fn network_name(log: &Log, name: &str) -> String {
     match name {
         "Socket" => "TCP sockets".to_owned(),
         "Libfabric" | "AWS Libfabric" => {
-            let provider = case.processes.iter().find_map(|it| it.facts.ofi.provider.value());
+            let provider = log.case.processes.iter().find_map(|it| it.facts.ofi.provider.value());
             match provider {
                 Some(it) if &*it.name == "efa" => "EFA".to_owned(),
                 Some(it) => format!("libfabric ({})", it.name),
@@ -129,8 +130,7 @@ fn network_name(case: &Case, name: &str) -> String {
             }
         }
         "IB" | "IBext" => {
-            let roce = case
-                .processes
+            let roce = log.case.processes
                 .iter()
                 .flat_map(|it| it.facts.hcas.iter())
                 .any(|it| it.value.iter().any(|hca| &*hca.layer == "RoCE"));

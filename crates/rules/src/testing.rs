@@ -1,35 +1,35 @@
 //! Short words for tests of rules.
 
-use evidence::{Case, read_texts};
+use evidence::read_texts;
 
-use crate::{Checked, Finding, Rule, diagnose};
+use crate::{Checked, Finding, Log, Rule, diagnose};
 
-/// The case a text makes.
-pub(crate) fn case(text: &str) -> Case {
-    read_texts([("test.log", text.as_bytes())])
+/// The logs that a text makes.
+pub(crate) fn read(text: &str) -> Log {
+    Log::new(read_texts([("test.log", text.as_bytes())]))
 }
 
-/// Runs one rule over a case.
+/// Runs one rule over logs.
 #[track_caller]
-pub(crate) fn check(rule: &Rule, case: &Case) -> Checked {
-    rule.log().expect("a rule about logs")(case)
+pub(crate) fn check(rule: &Rule, log: &Log) -> Checked {
+    rule.log().expect("a rule about logs")(log)
 }
 
 /// What one rule finds in a text; panics when it says it could not check.
 #[track_caller]
 pub(crate) fn findings(rule: &Rule, text: &str) -> Vec<Finding> {
-    check(rule, &case(text)).unwrap_or_else(|missing| panic!("{} was not checked: {missing:?}", rule.id))
+    check(rule, &read(text)).unwrap_or_else(|missing| panic!("{} was not checked: {missing:?}", rule.id))
 }
 
 /// Asserts that a rule is quiet on a text, checked or not.
 #[track_caller]
 pub(crate) fn quiet(rule: &Rule, text: &str) {
-    if let Ok(findings) = check(rule, &case(text)) {
+    if let Ok(findings) = check(rule, &read(text)) {
         assert!(findings.is_empty(), "{}: {findings:#?}", rule.id);
     }
 }
 
 /// The ids of all findings in a text, in order.
 pub(crate) fn ids(text: &str) -> Vec<&'static str> {
-    diagnose(&case(text)).findings.iter().map(|it| it.rule.id).collect()
+    diagnose(&read(text)).findings.iter().map(|it| it.rule.id).collect()
 }

@@ -2,11 +2,10 @@
 
 use std::collections::BTreeSet;
 
-use evidence::Case;
 use serde::Serialize;
 
 use crate::diagnosis::count;
-use crate::{Confidence, Found, Severity, Summary};
+use crate::{Confidence, Found, Log, Severity, Summary};
 
 /// How the job stands.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
@@ -47,7 +46,7 @@ impl Level {
 }
 
 /// Sums the findings up.
-pub(crate) fn verdict(case: &Case, summary: &Summary, findings: &[Found]) -> Verdict {
+pub(crate) fn verdict(log: &Log, summary: &Summary, findings: &[Found]) -> Verdict {
     let level = match findings.iter().map(Found::severity).max() {
         Some(Severity::Error) => Level::Error,
         Some(Severity::Warning) => Level::Warning,
@@ -55,8 +54,8 @@ pub(crate) fn verdict(case: &Case, summary: &Summary, findings: &[Found]) -> Ver
         // Silence is no success: without a network chosen, a path seen or a test run, nothing was judged.
         None if summary.networks.is_empty()
             && summary.inside.is_empty()
-            && case.tests.is_empty()
-            && case.matrices.is_empty() =>
+            && log.case.tests.is_empty()
+            && log.case.matrices.is_empty() =>
         {
             Level::Unknown
         }
@@ -65,13 +64,13 @@ pub(crate) fn verdict(case: &Case, summary: &Summary, findings: &[Found]) -> Ver
     let mut parts: Vec<String> = Vec::new();
     parts.extend(size(summary));
     parts.extend(stack(summary));
-    let path = path(case, summary);
+    let path = path(log, summary);
     let head = parts.join(", ");
     let mut text = match (head.is_empty(), path.is_empty()) {
         (false, false) => format!("{head}: {path}"),
         (false, true) => head,
         (true, false) => path,
-        (true, true) => topology(case).unwrap_or_else(|| "no NCCL setup was read".to_owned()),
+        (true, true) => topology(log).unwrap_or_else(|| "no NCCL setup was read".to_owned()),
     };
     // What broke comes first: the line is there to be pasted.
     let broken = findings.first().filter(|it| it.severity() == Severity::Error);
@@ -129,8 +128,8 @@ fn stack(summary: &Summary) -> Vec<String> {
 }
 
 /// `8 GPUs, NV18 between all of them`
-fn topology(case: &Case) -> Option<String> {
-    let matrix = case.matrices.first()?;
+fn topology(log: &Log) -> Option<String> {
+    let matrix = log.case.matrices.first()?;
     let paths: BTreeSet<&str> = matrix.gpu_paths().map(|it| it.2).collect();
     let gpus = matrix.n_gpus();
     let paths: Vec<&str> = paths.into_iter().collect();
@@ -141,8 +140,8 @@ fn topology(case: &Case) -> Option<String> {
     })
 }
 
-fn ring_without_gpudirect(case: &Case) -> bool {
-    let mut members = case.communicators.iter().flat_map(|it| it.members.values());
+fn ring_without_gpudirect(log: &Log) -> bool {
+    let mut members = log.case.communicators.iter().flat_map(|it| it.members.values());
     members.any(|it| {
         it.facts
             .rings_connected
@@ -152,15 +151,15 @@ fn ring_without_gpudirect(case: &Case) -> bool {
 }
 
 /// Which way the bytes go.
-fn path(case: &Case, summary: &Summary) -> String {
+fn path(log: &Log, summary: &Summary) -> String {
     let mut parts = Vec::new();
-    let several = case.spans_nodes() != Some(false);
+    let several = log.job.size.spans_nodes() != Some(false);
     if several && !summary.networks.is_empty() {
         let network = summary.networks.join(" and ");
         parts.push(match summary.gpudirect {
             (0, 0) => format!("{network} between nodes"),
             // The ring's summary is taken over all ranks, also those whose logs are not here.
-            (_, 0) if ring_without_gpudirect(case) => {
+            (_, 0) if ring_without_gpudirect(log) => {
                 format!("{network} between nodes, with GPUDirect on the ranks seen but not on all")
             }
             (_, 0) => format!("{network} between nodes with GPUDirect"),

@@ -6,12 +6,12 @@ use evidence::signals::application::{
     BOOTSTRAP_TRUNCATED, FINGERPRINT, MESSAGE_TRUNCATED, MISMATCHED_COLLECTIVE, RECORDED_MISMATCH,
     SIZE_MISMATCH,
 };
-use evidence::{Case, Sighting, Source};
+use evidence::{Sighting, Source};
 
 use job::watchdog::{Work, timeouts};
 
 use crate::sentence::list_of_ranks;
-use crate::{Check, Checked, Confidence, Finding, Role, Rule, Severity};
+use crate::{Check, Checked, Confidence, Finding, Log, Role, Rule, Severity};
 use job::failure::timestamp;
 
 /// See the module documentation.
@@ -33,7 +33,7 @@ pub static RULE: Rule = Rule {
     checks: &[Check::Log(check)],
 };
 
-fn check(case: &Case) -> Checked {
+fn check(log: &Log) -> Checked {
     let signals = [
         &FINGERPRINT,
         &RECORDED_MISMATCH,
@@ -42,10 +42,10 @@ fn check(case: &Case) -> Checked {
         &SIZE_MISMATCH,
         &BOOTSTRAP_TRUNCATED,
     ];
-    let found = case.look_for(&signals, Source::JobOutput)?;
+    let found = log.look_for(&signals, Source::JobOutput)?;
     let of = |signal| found.iter().copied().filter(|it| it.signal == signal).collect::<Vec<_>>();
     if let Some(first) = of(&FINGERPRINT).first() {
-        return Ok(vec![Finding::new(Confidence::Certain, fingerprints(first)).by(case, &of(&FINGERPRINT))]);
+        return Ok(vec![Finding::new(Confidence::Certain, fingerprints(first)).by(log, &of(&FINGERPRINT))]);
     }
     if let Some(first) = of(&RECORDED_MISMATCH).first() {
         let message = "the flight recorder shows ranks in different collectives";
@@ -53,18 +53,18 @@ fn check(case: &Case) -> Checked {
     }
     if let Some(first) = of(&MISMATCHED_COLLECTIVE).first() {
         let message = format!("NCCL saw different collectives at and around rank {}", first.get("rank"));
-        let finding = Finding::new(Confidence::Likely, message).by(case, &of(&MISMATCHED_COLLECTIVE));
+        let finding = Finding::new(Confidence::Likely, message).by(log, &of(&MISMATCHED_COLLECTIVE));
         return Ok(vec![finding.about("rank", first.get("rank"))]);
     }
-    if let Some(finding) = compared(&timeouts(case)) {
+    if let Some(finding) = compared(&timeouts(&log.case)) {
         return Ok(vec![finding.seen_all(of(&MESSAGE_TRUNCATED).iter().map(|it| &it.quote))]);
     }
-    let differs = settings_differ(case);
+    let differs = settings_differ(log);
     if let Some(first) = of(&MESSAGE_TRUNCATED).first() {
         let (got, want) = (first.get("got"), first.get("want").trim_end_matches('.'));
         let message = format!("a rank received {got} bytes where it expected {want}");
         let confidence = if differs { Confidence::Possible } else { Confidence::Likely };
-        let finding = Finding::new(confidence, message).by(case, &of(&MESSAGE_TRUNCATED));
+        let finding = Finding::new(confidence, message).by(log, &of(&MESSAGE_TRUNCATED));
         return Ok(vec![finding.or("config-mismatch-between-ranks")]);
     }
     if let Some(first) = of(&SIZE_MISMATCH).first() {
@@ -72,7 +72,7 @@ fn check(case: &Case) -> Checked {
             "a rank's message does not have the size its peer expects ({})",
             first.get("sizes").trim_matches([',', ' '])
         );
-        let finding = Finding::new(Confidence::Possible, message).by(case, &of(&SIZE_MISMATCH));
+        let finding = Finding::new(Confidence::Possible, message).by(log, &of(&SIZE_MISMATCH));
         return Ok(vec![finding.or("config-mismatch-between-ranks").or("nic-relaxed-ordering-forced")]);
     }
     if let Some(first) = of(&BOOTSTRAP_TRUNCATED).first() {
@@ -80,7 +80,7 @@ fn check(case: &Case) -> Checked {
         let message = format!(
             "a setup message had {got} bytes where {want} were expected: ranks make communicators in another order"
         );
-        let finding = Finding::new(Confidence::Possible, message).by(case, &of(&BOOTSTRAP_TRUNCATED));
+        let finding = Finding::new(Confidence::Possible, message).by(log, &of(&BOOTSTRAP_TRUNCATED));
         return Ok(vec![finding.or("nccl-version-mismatch")]);
     }
     Ok(Vec::new())
@@ -161,14 +161,14 @@ fn compared(works: &[Work<'_>]) -> Option<Finding> {
 }
 
 /// Whether processes read different values of one variable, or one of them none.
-fn settings_differ(case: &Case) -> bool {
+fn settings_differ(log: &Log) -> bool {
     let of = |at: usize| -> BTreeSet<(&str, &str)> {
-        let all = case.processes[at].facts.environment.iter();
+        let all = log.case.processes[at].facts.environment.iter();
         all.map(|it| (&*it.value.name, &*it.value.value))
             .filter(|it| !it.0.contains("HOSTID") && !it.0.contains("DEBUG"))
             .collect()
     };
-    (1..case.processes.len()).any(|at| of(at) != of(0))
+    (1..log.case.processes.len()).any(|at| of(at) != of(0))
 }
 
 #[cfg(test)]

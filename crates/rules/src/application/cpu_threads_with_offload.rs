@@ -2,9 +2,9 @@
 
 use evidence::signals::application::CPU_OPTIMIZER;
 use evidence::signals::launch::ONE_THREAD;
-use evidence::{Case, Source};
+use evidence::Source;
 
-use crate::{Check, Checked, Confidence, Finding, Role, Rule, Severity};
+use crate::{Check, Checked, Confidence, Finding, Log, Role, Rule, Severity};
 
 /// See the module documentation.
 pub static RULE: Rule = Rule {
@@ -21,16 +21,16 @@ pub static RULE: Rule = Rule {
     checks: &[Check::Log(check)],
 };
 
-fn check(case: &Case) -> Checked {
-    let found = case.look_for(&[&CPU_OPTIMIZER], Source::JobOutput)?;
+fn check(log: &Log) -> Checked {
+    let found = log.look_for(&[&CPU_OPTIMIZER], Source::JobOutput)?;
     let Some(offload) = found.first() else { return Ok(Vec::new()) };
-    let told = case.sightings_of(&ONE_THREAD).next();
+    let told = log.case.sightings_of(&ONE_THREAD).next();
     if let Some(told) = told.filter(|it| it.get("n") == "1") {
         let message = "the optimizer runs on the CPU and torchrun gave each process one thread";
         return Ok(vec![Finding::new(Confidence::Likely, message).seen(&told.quote).seen(&offload.quote)]);
     }
-    let several = case.world().and_then(evidence::Communicator::local_ranks).is_some_and(|it| it > 1);
-    if case.variable("OMP_NUM_THREADS").next().is_some() || told.is_some() || !several {
+    let several = log.case.world().and_then(evidence::Communicator::local_ranks).is_some_and(|it| it > 1);
+    if log.job.settings.named("OMP_NUM_THREADS").next().is_some() || told.is_some() || !several {
         return Ok(Vec::new());
     }
     let message =

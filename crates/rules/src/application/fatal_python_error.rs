@@ -1,9 +1,9 @@
 //! One rank ended with an error of the program, and the others noticed.
 
 use evidence::signals::application::{CLOSED, CRASH, EXCEPTION, RANK_EXCEPTION, REMOTE_ERROR};
-use evidence::{Case, Sighting, Source};
+use evidence::{Sighting, Source};
 
-use crate::{Check, Checked, Confidence, Finding, Role, Rule, Severity};
+use crate::{Check, Checked, Confidence, Finding, Log, Role, Rule, Severity};
 use job::failure::{Exit, exception, exits, names_nccl};
 
 /// See the module documentation.
@@ -21,16 +21,16 @@ pub static RULE: Rule = Rule {
     checks: &[Check::Log(check)],
 };
 
-fn check(case: &Case) -> Checked {
-    let found = case.look_for(&[&RANK_EXCEPTION, &EXCEPTION, &CRASH], Source::JobOutput)?;
+fn check(log: &Log) -> Checked {
+    let found = log.look_for(&[&RANK_EXCEPTION, &EXCEPTION, &CRASH], Source::JobOutput)?;
     let own: Vec<(&Sighting, String)> = found
         .iter()
         .filter(|it| *it.signal == RANK_EXCEPTION)
         .filter_map(|it| Some((*it, exception(it)?)))
         .collect();
     let crashed = found.iter().copied().find(|it| *it.signal == CRASH && is_crash(it));
-    let ended: Vec<Exit> = exits(case).into_iter().filter(Exit::is_own).collect();
-    let noticed = !ended.is_empty() || case.first_of(&[&CLOSED, &REMOTE_ERROR]).is_some();
+    let ended: Vec<Exit> = exits(&log.case).into_iter().filter(Exit::is_own).collect();
+    let noticed = !ended.is_empty() || log.case.first_of(&[&CLOSED, &REMOTE_ERROR]).is_some();
     // Without PyTorch's mark an exception counts only where something ended.
     let plain = || {
         let first =
@@ -43,7 +43,7 @@ fn check(case: &Case) -> Checked {
     else {
         return Ok(Vec::new());
     };
-    let rank = case.rank_of(sighting).or_else(|| ended.first().and_then(|it| it.rank));
+    let rank = log.case.rank_of(sighting).or_else(|| ended.first().and_then(|it| it.rank));
     let who = rank.map_or_else(|| "a rank".to_owned(), |it| format!("rank {it}"));
     let same = own.iter().filter(|it| it.1 == what).count();
     let others = if same > 1 { format!(", and {} more with the same", same - 1) } else { String::new() };

@@ -3,10 +3,10 @@
 use std::collections::BTreeSet;
 
 use evidence::signals::application::OUT_OF_MEMORY;
-use evidence::{Case, Source};
+use evidence::Source;
 
 use crate::sentence::list_of_ranks;
-use crate::{Check, Checked, Confidence, Finding, Role, Rule, Severity};
+use crate::{Check, Checked, Confidence, Finding, Log, Role, Rule, Severity};
 
 /// See the module documentation.
 pub static RULE: Rule = Rule {
@@ -25,8 +25,8 @@ pub static RULE: Rule = Rule {
     checks: &[Check::Log(check)],
 };
 
-fn check(case: &Case) -> Checked {
-    let found = case.look_for(&[&OUT_OF_MEMORY], Source::JobOutput)?;
+fn check(log: &Log) -> Checked {
+    let found = log.look_for(&[&OUT_OF_MEMORY], Source::JobOutput)?;
     let Some(first) = found.first() else { return Ok(Vec::new()) };
     let size: String = first
         .get("size")
@@ -38,11 +38,11 @@ fn check(case: &Case) -> Checked {
         .unwrap_or_default()
         .trim_end_matches('.')
         .into();
-    let ranks: BTreeSet<u32> = found.iter().filter_map(|it| case.rank_of(it)).collect();
+    let ranks: BTreeSet<u32> = found.iter().filter_map(|it| log.case.rank_of(it)).collect();
     let ranks: Vec<u32> = ranks.into_iter().collect();
     let who = if ranks.is_empty() { "a rank".to_owned() } else { list_of_ranks(&ranks) };
     let finding =
-        Finding::new(Confidence::Certain, format!("{who} found no GPU memory for {size}")).by(case, &found);
+        Finding::new(Confidence::Certain, format!("{who} found no GPU memory for {size}")).by(log, &found);
     // Nobody needs an exabyte: the size came out of a message that was meant for something else.
     Ok(vec![if size.contains("EB") || size.contains("PB") || size.contains("PiB") {
         finding.or("collective-mismatch")

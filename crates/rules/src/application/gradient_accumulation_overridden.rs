@@ -1,9 +1,9 @@
 //! DeepSpeed's configuration overrides the trainer's gradient accumulation.
 
 use evidence::signals::application::ACCUMULATION_MISMATCH;
-use evidence::{Case, Source};
+use evidence::Source;
 
-use crate::{Check, Checked, Confidence, Finding, Role, Rule, Severity};
+use crate::{Check, Checked, Confidence, Finding, Log, Role, Rule, Severity};
 
 /// See the module documentation.
 pub static RULE: Rule = Rule {
@@ -19,8 +19,8 @@ pub static RULE: Rule = Rule {
     checks: &[Check::Log(check)],
 };
 
-fn check(case: &Case) -> Checked {
-    let found = case.look_for(&[&ACCUMULATION_MISMATCH], Source::JobOutput)?;
+fn check(log: &Log) -> Checked {
+    let found = log.look_for(&[&ACCUMULATION_MISMATCH], Source::JobOutput)?;
     let Some(first) = found.first() else { return Ok(Vec::new()) };
     let (plugin, config) = (first.get("plugin"), first.get("config"));
     let message =

@@ -6,10 +6,10 @@ use evidence::signals::application::{
     CLOSED, GLOO_CLOSED, PEER_DIED, PROXY_FAILED, REMOTE_ERROR, SOCKET_CALL, TIMEOUT_STATUS, WATCHDOG_TIMEOUT,
 };
 use evidence::signals::launch::UNIQUE_ID_WAIT;
-use evidence::{Case, Sighting, Source};
+use evidence::{Sighting, Source};
 
 use crate::launch::rank_never_joined::lost_the_store;
-use crate::{Check, Checked, Confidence, Finding, Role, Rule, Severity};
+use crate::{Check, Checked, Confidence, Finding, Log, Role, Rule, Severity};
 use job::failure::{Exit, exits, first_failure, is_messenger, peer, precedes, silent_peer};
 
 /// See the module documentation.
@@ -28,31 +28,31 @@ pub static RULE: Rule = Rule {
     checks: &[Check::Log(check)],
 };
 
-fn check(case: &Case) -> Checked {
+fn check(log: &Log) -> Checked {
     let signals =
         [&CLOSED, &SOCKET_CALL, &REMOTE_ERROR, &GLOO_CLOSED, &PEER_DIED, &PROXY_FAILED, &UNIQUE_ID_WAIT];
-    let found = case.look_for(&signals, Source::JobOutput)?;
+    let found = log.look_for(&signals, Source::JobOutput)?;
     let lost: Vec<&Sighting> = found.into_iter().filter(|it| is_end_of_peer(it)).collect();
     let told = lost.iter().any(|it| *it.signal != PROXY_FAILED);
-    let ended: Vec<Exit> = exits(case).into_iter().filter(Exit::is_own).collect();
+    let ended: Vec<Exit> = exits(&log.case).into_iter().filter(Exit::is_own).collect();
     let killed = ended.iter().find(|it| it.signal().is_some());
     if !told && killed.is_none() {
         return Ok(Vec::new());
     }
     // The text of the error speaks of a network fault too; a warning that names one explains it.
-    let first = first_failure(case);
+    let first = log.job.first_failure.as_ref();
     let only_text = lost.iter().all(|it| *it.signal == REMOTE_ERROR) && killed.is_none();
     if only_text && first.as_ref().is_some_and(|it| !is_messenger(&it.quote.text)) {
         return Ok(Vec::new());
     }
-    let ranks: BTreeSet<u32> = lost.iter().filter_map(|it| case.rank_of(it)).collect();
+    let ranks: BTreeSet<u32> = lost.iter().filter_map(|it| log.case.rank_of(it)).collect();
     let who_lost = match ranks.len() {
         0 => "a rank".to_owned(),
         1 => "1 rank".to_owned(),
         n => format!("{n} ranks"),
     };
     let exit = killed.or(ended.first());
-    let suspect = silent_peer(case, &lost);
+    let suspect = silent_peer(&log.case, &lost);
     let message = if let Some(exit) = exit {
         let name = name(exit.rank, exit.host.as_deref());
         if told {
@@ -71,7 +71,7 @@ fn check(case: &Case) -> Checked {
         format!("{who_lost} lost the connection to a process{at} that ended")
     };
     // A watchdog that ends its process after a timeout closes connections too.
-    let timeout = case.first_of(&[&WATCHDOG_TIMEOUT, &TIMEOUT_STATUS]);
+    let timeout = log.case.first_of(&[&WATCHDOG_TIMEOUT, &TIMEOUT_STATUS]);
     let after_timeout =
         timeout.is_some_and(|timeout| !lost.iter().any(|it| precedes(it, timeout)) && killed.is_none());
     let confidence = if after_timeout { Confidence::Possible } else { Confidence::Likely };

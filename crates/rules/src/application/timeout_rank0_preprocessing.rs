@@ -5,9 +5,9 @@ use evidence::signals::application::{
     WATCHDOG_TIMEOUT,
 };
 use evidence::signals::launch::{MONITORED_BARRIER, STORE_BARRIER_TIMEOUT, UNIQUE_ID_WAIT};
-use evidence::{Case, Sighting, Source};
+use evidence::{Sighting, Source};
 
-use crate::{Check, Checked, Confidence, Finding, Role, Rule, Severity};
+use crate::{Check, Checked, Confidence, Finding, Log, Role, Rule, Severity};
 use job::watchdog::timeouts;
 
 /// See the module documentation.
@@ -29,11 +29,11 @@ pub static RULE: Rule = Rule {
     checks: &[Check::Log(check)],
 };
 
-fn check(case: &Case) -> Checked {
+fn check(log: &Log) -> Checked {
     let preparing =
-        case.look_for(&[&PREPARING_DATA, &DATA_PROGRESS, &MAIN_PROCESS_FIRST], Source::JobOutput)?;
+        log.look_for(&[&PREPARING_DATA, &DATA_PROGRESS, &MAIN_PROCESS_FIRST], Source::JobOutput)?;
     let Some(progress) = unfinished(&preparing) else { return Ok(Vec::new()) };
-    let waited = case.first_of(&[
+    let waited = log.case.first_of(&[
         &WATCHDOG_TIMEOUT,
         &TIMEOUT_STATUS,
         &STORE_TIMEOUT,
@@ -51,8 +51,8 @@ fn check(case: &Case) -> Checked {
         return Ok(Vec::new());
     }
     // After thousands of collectives, or once there is a loss, the data was ready.
-    let works = timeouts(case);
-    let training = case.training.loss_lines > 0
+    let works = timeouts(&log.case);
+    let training = log.case.training.loss_lines > 0
         || (!works.is_empty() && works.iter().all(|it| it.sequence.is_some_and(|it| it > 100)));
     if training {
         return Ok(Vec::new());

@@ -3,9 +3,9 @@
 use evidence::signals::application::{
     GLOO_TIMEOUT, SAVE_FRAME, SAVING, STORE_TIMEOUT, TIMEOUT_STATUS, WATCHDOG_TIMEOUT,
 };
-use evidence::{Case, Sighting, Source};
+use evidence::{Sighting, Source};
 
-use crate::{Check, Checked, Confidence, Finding, Role, Rule, Severity};
+use crate::{Check, Checked, Confidence, Finding, Log, Role, Rule, Severity};
 
 /// See the module documentation.
 pub static RULE: Rule = Rule {
@@ -30,15 +30,15 @@ pub static RULE: Rule = Rule {
 /// How many lines may stand between the last word about saving and the first about a timeout.
 const NEAR: u64 = 60;
 
-fn check(case: &Case) -> Checked {
-    let saving = case.look_for(&[&SAVING, &SAVE_FRAME], Source::JobOutput)?;
-    let Some(timeout) = case.first_of(&[&WATCHDOG_TIMEOUT, &TIMEOUT_STATUS, &STORE_TIMEOUT, &GLOO_TIMEOUT])
+fn check(log: &Log) -> Checked {
+    let saving = log.look_for(&[&SAVING, &SAVE_FRAME], Source::JobOutput)?;
+    let Some(timeout) = log.case.first_of(&[&WATCHDOG_TIMEOUT, &TIMEOUT_STATUS, &STORE_TIMEOUT, &GLOO_TIMEOUT])
     else {
         return Ok(Vec::new());
     };
     let frame = saving.iter().copied().find(|it| *it.signal == SAVE_FRAME);
     let last = saving.iter().copied().rfind(|it| *it.signal == SAVING && it.quote.spot <= timeout.quote.spot);
-    let near = last.filter(|it| is_near(case, it, timeout));
+    let near = last.filter(|it| is_near(log, it, timeout));
     let Some(chosen) = near.or(frame).or(last) else { return Ok(Vec::new()) };
     let (confidence, message) = if near.is_some() {
         (Confidence::Likely, "a checkpoint was being written when other ranks timed out")
@@ -50,9 +50,9 @@ fn check(case: &Case) -> Checked {
     Ok(vec![Finding::new(confidence, message).seen(&chosen.quote).seen(&timeout.quote)])
 }
 
-fn is_near(case: &Case, saving: &Sighting, timeout: &Sighting) -> bool {
-    let (file, line) = case.locate(&saving.quote);
-    let (other, end) = case.locate(&timeout.quote);
+fn is_near(log: &Log, saving: &Sighting, timeout: &Sighting) -> bool {
+    let (file, line) = log.case.locate(&saving.quote);
+    let (other, end) = log.case.locate(&timeout.quote);
     file == other && end.saturating_sub(line) <= NEAR
 }
 

@@ -7,12 +7,12 @@ use evidence::signals::application::{
     STORE_TIMEOUT, TIMEOUT_STATUS, WATCHDOG_STUCK, WATCHDOG_TIMEOUT,
 };
 use evidence::signals::launch::UNIQUE_ID_WAIT;
-use evidence::{Case, Sighting, Source};
+use evidence::{Sighting, Source};
 
 use job::watchdog::{progress, timeouts};
 
 use crate::sentence::list_of_ranks;
-use crate::{Check, Checked, Confidence, Finding, Role, Rule, Severity};
+use crate::{Check, Checked, Confidence, Finding, Log, Role, Rule, Severity};
 use job::failure::precedes;
 
 /// See the module documentation.
@@ -34,7 +34,7 @@ pub static RULE: Rule = Rule {
     checks: &[Check::Log(check)],
 };
 
-fn check(case: &Case) -> Checked {
+fn check(log: &Log) -> Checked {
     let signals = [
         &WATCHDOG_TIMEOUT,
         &TIMEOUT_STATUS,
@@ -46,9 +46,9 @@ fn check(case: &Case) -> Checked {
         &OPERATIONS_FAILED,
         &STORE_TIMEOUT,
     ];
-    let found = case.look_for(&signals, Source::JobOutput)?;
+    let found = log.look_for(&signals, Source::JobOutput)?;
     let of = |signal| found.iter().copied().filter(|it| it.signal == signal).collect::<Vec<&Sighting>>();
-    let works = timeouts(case);
+    let works = timeouts(&log.case);
     let named = of(&DESYNC).into_iter().chain(of(&MISSING_RANKS)).next();
     let main = [
         &WATCHDOG_TIMEOUT,
@@ -63,8 +63,8 @@ fn check(case: &Case) -> Checked {
     // Who waits for the id of a communicator is told by another rule, as is the error that ends a process.
     let only_store = works.is_empty() && evidence.iter().all(|it| *it.signal == STORE_TIMEOUT);
     let not_a_timeout = evidence.iter().all(|it| *it.signal == OPERATIONS_FAILED)
-        && case.first_of(&[&CLOSED, &REMOTE_ERROR, &SOCKET_CALL]).is_some();
-    if (only_store && (evidence.is_empty() || case.first_of(&[&UNIQUE_ID_WAIT]).is_some()) && named.is_none())
+        && log.case.first_of(&[&CLOSED, &REMOTE_ERROR, &SOCKET_CALL]).is_some();
+    if (only_store && (evidence.is_empty() || log.case.first_of(&[&UNIQUE_ID_WAIT]).is_some()) && named.is_none())
         || (not_a_timeout && named.is_none())
     {
         return Ok(Vec::new());
@@ -107,7 +107,7 @@ fn check(case: &Case) -> Checked {
             Finding::new(Confidence::Likely, format!("{what}; {} did not join it", list_of_ranks(&ranks)));
         finding = ranks.iter().take(16).fold(finding.seen(&named.quote), |it, rank| it.about("rank", rank));
     } else {
-        let all = progress(case);
+        let all = progress(&log.case);
         let last = all.values().map(|it| it.enqueued).max().unwrap_or_default();
         let behind: Vec<u32> = all.iter().filter(|it| it.1.enqueued < last).map(|it| *it.0).collect();
         let few = behind.len() * 2 < all.len();
@@ -133,7 +133,7 @@ fn check(case: &Case) -> Checked {
         finding = finding.or("collective-mismatch");
     }
     // A connection that closed before is the earlier sign.
-    let closed = case.sightings_of(&CLOSED).next();
+    let closed = log.case.sightings_of(&CLOSED).next();
     if closed.is_some_and(|closed| evidence.iter().all(|it| precedes(closed, it))) {
         finding.confidence = Confidence::Possible;
     }

@@ -1,11 +1,11 @@
 //! A variable is set that nothing reads.
 
 use evidence::signals::notes::ASSIGNMENT;
-use evidence::{Case, Missing, Source};
+use evidence::{Missing, Source};
 use fabric::variable;
 
 use crate::launch::command::settings;
-use crate::{Check, Checked, Confidence, Finding, Role, Rule, Severity};
+use crate::{Check, Checked, Confidence, Finding, Log, Role, Rule, Severity};
 
 /// See the module documentation.
 pub static RULE: Rule = Rule {
@@ -45,12 +45,12 @@ static OTHERS: &[&str] = &[
     "NCCL_TAG",
 ];
 
-fn check(case: &Case) -> Checked {
-    if case.manifests.is_empty() && case.first_of(&[&ASSIGNMENT]).is_none() {
+fn check(log: &Log) -> Checked {
+    if log.case.manifests.is_empty() && log.case.first_of(&[&ASSIGNMENT]).is_none() {
         return Err(Missing(Source::LaunchCommand));
     }
     let mut findings: Vec<Finding> = Vec::new();
-    for setting in settings(case) {
+    for setting in settings(log) {
         let name = setting.name;
         let nccl = name.to_ascii_uppercase().starts_with("NCCL_") || name.starts_with("NCLL_");
         if !nccl || OTHERS.iter().any(|it| name.starts_with(it)) {

@@ -2,11 +2,11 @@
 
 use evidence::signals::application::INVALID_VALUE;
 use evidence::signals::notes::ASSIGNMENT;
-use evidence::{Case, Missing, Source};
+use evidence::{Missing, Source};
 use fabric::variable;
 
 use crate::launch::command::settings;
-use crate::{Check, Checked, Confidence, Finding, Role, Rule, Severity};
+use crate::{Check, Checked, Confidence, Finding, Log, Role, Rule, Severity};
 
 /// See the module documentation.
 pub static RULE: Rule = Rule {
@@ -27,12 +27,12 @@ pub static RULE: Rule = Rule {
 
 static LEVELS: &[&str] = &["LOC", "NVL", "NVB", "C2C", "PIX", "PXB", "PXN", "P2C", "PHB", "SYS"];
 
-fn check(case: &Case) -> Checked {
-    if case.manifests.is_empty() && case.processes.is_empty() && case.first_of(&[&ASSIGNMENT]).is_none() {
+fn check(log: &Log) -> Checked {
+    if log.case.manifests.is_empty() && log.case.processes.is_empty() && log.case.first_of(&[&ASSIGNMENT]).is_none() {
         return Err(Missing(Source::LaunchCommand));
     }
     let mut findings = Vec::new();
-    for it in case.sightings_of(&INVALID_VALUE) {
+    for it in log.case.sightings_of(&INVALID_VALUE) {
         let (name, value) = (it.get("name"), it.get("value"));
         let message = format!(
             "{name}={value} was not understood; NCCL uses its default {}",
@@ -43,13 +43,13 @@ fn check(case: &Case) -> Checked {
             Finding::new(Confidence::Certain, message).seen(&it.quote).about("variable", name),
         );
     }
-    let given = settings(case);
-    let read = case.processes.iter().flat_map(|process| process.facts.environment.iter());
+    let given = settings(log);
+    let read = log.case.processes.iter().flat_map(|process| process.facts.environment.iter());
     let read = read.map(|it| (&*it.value.name, &*it.value.value, &it.quote, true));
     for (name, value, quote, logged) in
         given.iter().map(|it| (it.name, it.value, it.quote, false)).chain(read)
     {
-        if let Some(message) = misread(case, name, value, logged) {
+        if let Some(message) = misread(log, name, value, logged) {
             add(&mut findings, Finding::new(Confidence::Likely, message).seen(quote).about("variable", name));
         }
     }
@@ -63,13 +63,13 @@ fn add(all: &mut Vec<Finding>, finding: Finding) {
 }
 
 /// What is wrong with a value, if something is. What NCCL printed is already a number or a level.
-fn misread(case: &Case, name: &str, value: &str, logged: bool) -> Option<String> {
+fn misread(log: &Log, name: &str, value: &str, logged: bool) -> Option<String> {
     let number = value.parse::<i64>().ok();
     if name == "NCCL_P2P_LEVEL" || name == "NCCL_NET_GDR_LEVEL" {
         let off = value == "LOC" || value == "0";
         if off
             && name == "NCCL_NET_GDR_LEVEL"
-            && case.instance().is_some_and(|it| it.gpudirect_rdma == Some(true))
+            && log.job.instance().is_some_and(|it| it.gpudirect_rdma == Some(true))
         {
             return Some(format!("{name}={value} turns GPUDirect off on a machine that has it"));
         }

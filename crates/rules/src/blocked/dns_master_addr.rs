@@ -6,11 +6,11 @@ use evidence::signals::blocked::{
 };
 use evidence::signals::interface::GLOO_NO_INTERFACE;
 use evidence::signals::launch::CLIENTS_JOINED;
-use evidence::{Case, Sighting, Source};
+use evidence::{Sighting, Source};
 
 use crate::interface::address::{got_through, ipv4, is_number, without_port};
 use crate::interface::socket_ifname_not_found::is_interface;
-use crate::{Check, Checked, Confidence, Finding, Role, Rule, Severity};
+use crate::{Check, Checked, Confidence, Finding, Log, Role, Rule, Severity};
 
 /// See the module documentation.
 pub static RULE: Rule = Rule {
@@ -31,7 +31,7 @@ pub static RULE: Rule = Rule {
     checks: &[Check::Log(check)],
 };
 
-fn check(case: &Case) -> Checked {
+fn check(log: &Log) -> Checked {
     let signals = [
         &NAME_NOT_RESOLVED,
         &HOST_NOT_FOUND,
@@ -40,19 +40,19 @@ fn check(case: &Case) -> Checked {
         &GLOO_NO_INTERFACE,
         &CLIENT_FAILED,
     ];
-    let found = case.look_for(&signals, Source::JobOutput)?;
+    let found = log.look_for(&signals, Source::JobOutput)?;
     let gave_up: Vec<&Sighting> = found.iter().copied().filter(|it| *it.signal == HOST_NOT_FOUND).collect();
     if let Some(first) = gave_up.first() {
         let message = match first.get("host") {
             "" => "the master's name could not be resolved, and the program gave up".to_owned(),
             host => format!("{host} could not be resolved, and the program gave up"),
         };
-        return Ok(vec![Finding::new(Confidence::Certain, message).by(case, &gave_up)]);
+        return Ok(vec![Finding::new(Confidence::Certain, message).by(log, &gave_up)]);
     }
-    let own = |it: &&Sighting| *it.signal == GLOO_NO_INTERFACE && !is_interface(case, it.get("name"));
+    let own = |it: &&Sighting| *it.signal == GLOO_NO_INTERFACE && !is_interface(log, it.get("name"));
     if let Some(first) = found.iter().copied().find(own) {
         let message = format!("Gloo finds no address for {}, the host's own name", first.get("name"));
-        let finding = Finding::new(Confidence::Likely, message).by(case, &[first]);
+        let finding = Finding::new(Confidence::Likely, message).by(log, &[first]);
         return Ok(vec![finding.or("socket-ifname-not-found").fix(
             "Let the host's name stand for its address (/etc/hosts or the name server; `getent hosts $(hostname)` tells), or set \
              GLOO_SOCKET_IFNAME to the interface that has it.",
@@ -66,7 +66,7 @@ fn check(case: &Case) -> Checked {
     if let Some(first) = numbers.first() {
         let address = without_port(first.get("peer"));
         let message = format!("the master's name is made of digits and was read as the address {address}");
-        let finding = Finding::new(Confidence::Likely, message).by(case, &numbers);
+        let finding = Finding::new(Confidence::Likely, message).by(log, &numbers);
         return Ok(vec![finding.fix(
             "Give the host a name with a letter in it, or set MASTER_ADDR to its address; on one node: `torchrun --master-addr 127.0.0.1` \
              or `--rdzv-endpoint=localhost:0` in place of `--standalone`.",
@@ -82,22 +82,22 @@ fn check(case: &Case) -> Checked {
         // Downloads fail in the same words, so a bare error of Python says little.
         let message = "a name could not be resolved: the master's, or that of a server for downloads";
         let bare: Vec<&Sighting> =
-            found.into_iter().filter(|it| *it.signal == GAI_ERROR && !got_through(case)).collect();
+            found.into_iter().filter(|it| *it.signal == GAI_ERROR && !got_through(log)).collect();
         return Ok(if bare.is_empty() {
             Vec::new()
         } else {
-            vec![Finding::new(Confidence::Possible, message).severity(Severity::Warning).by(case, &bare)]
+            vec![Finding::new(Confidence::Possible, message).severity(Severity::Warning).by(log, &bare)]
         });
     };
     let host = first.get("host");
     let lines: u64 = waiting.iter().map(|it| it.count).sum();
-    let died = died(case, host);
+    let died = died(log, host);
     // A container that waits for the master's name before the job begins asks in vain for a while.
     let asks = *first.signal == NAME_NOT_RESOLVED;
-    let named = case.sightings_of(&MASTER_ADDR).find(|it| asks && names(it.get("host"), host));
+    let named = log.case.sightings_of(&MASTER_ADDR).find(|it| asks && names(it.get("host"), host));
     let quotes = waiting.iter().map(|it| &it.quote);
     // An address needs no name server, and `localhost` only lacks an IPv6 address: harmless.
-    let harmless = host == "localhost" || ipv4(host).is_some() || got_through(case);
+    let harmless = host == "localhost" || ipv4(host).is_some() || got_through(log);
     if harmless || (died.is_none() && named.is_none()) {
         let message = format!(
             "{host} had no address when a rank asked for it (lines: {lines}); jobs wait for that and then go on"
@@ -123,8 +123,8 @@ fn check(case: &Case) -> Checked {
 }
 
 /// The line that says that the master at `host` was given up.
-fn died<'a>(case: &'a Case, host: &str) -> Option<&'a Sighting> {
-    case.sightings.iter().find(|it| {
+fn died<'a>(log: &'a Log, host: &str) -> Option<&'a Sighting> {
+    log.case.sightings.iter().find(|it| {
         let timed_out = [&CLIENT_TIMED_OUT, &CLIENT_GAVE_UP].contains(&it.signal) && it.get("host") == host;
         // The store of the master counted who came.
         let alone = *it.signal == CLIENTS_JOINED;

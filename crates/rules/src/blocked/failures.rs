@@ -10,13 +10,15 @@ use evidence::signals::blocked::{
     OTHER_CONNECT_FAILED,
 };
 use evidence::signals::interface::OLD_INTERFACE;
-use evidence::{Case, Quote, Sighting};
+use evidence::{Quote, Sighting};
 
 use crate::interface::address::{
     got_through, is_bridge, is_bridge_address, is_ipoib, is_link_local, is_loopback, is_number, is_side_road,
     owners, without_port,
 };
 use crate::interface::loopback_interface_used::listed;
+
+use crate::Log;
 
 /// Why a connection failed, by the operating system.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -68,23 +70,23 @@ struct Context<'a> {
 }
 
 /// The failed connections, by cause.
-pub(crate) fn verdict(case: &Case) -> Vec<Verdict<'_>> {
+pub(crate) fn verdict(log: &Log) -> Vec<Verdict<'_>> {
     let signals =
         [&CONNECT_FAILED, &CONNECT_RETRIED, &CONNECTION_LOST, &OTHER_CONNECT_FAILED, &CLIENT_FAILED];
-    let told: Vec<&Sighting> = case.sightings.iter().filter(|it| signals.contains(&it.signal)).collect();
+    let told: Vec<&Sighting> = log.case.sightings.iter().filter(|it| signals.contains(&it.signal)).collect();
     if told.is_empty() {
         return Vec::new();
     }
     let context = Context {
-        got_through: got_through(case),
-        chosen: case.variable("NCCL_SOCKET_IFNAME").next().is_some(),
-        loopback: !listed(case).is_empty(),
-        gave_up: case.first_of(&[&CLIENT_TIMED_OUT, &CLIENT_GAVE_UP]),
-        owners: owners(case),
+        got_through: got_through(log),
+        chosen: log.job.settings.named("NCCL_SOCKET_IFNAME").next().is_some(),
+        loopback: !listed(log).is_empty(),
+        gave_up: log.case.first_of(&[&CLIENT_TIMED_OUT, &CLIENT_GAVE_UP]),
+        owners: owners(log),
     };
     let mut verdicts: Vec<Verdict<'_>> = Vec::new();
     for sighting in told {
-        let Some(reason) = failure(case, &context, sighting) else { continue };
+        let Some(reason) = failure(log, &context, sighting) else { continue };
         let peer = without_port(sighting.get("peer"));
         if is_number(peer) {
             // A name that was read as a number: the rule on names tells.
@@ -95,7 +97,7 @@ pub(crate) fn verdict(case: &Case) -> Vec<Verdict<'_>> {
         let name = match interface {
             Some((interface, _)) => &interface.name,
             // Where the line does not name the peer, the own interface tells which network it is.
-            None if peer.is_empty() => own_interface(case, sighting).unwrap_or_default(),
+            None if peer.is_empty() => own_interface(log, sighting).unwrap_or_default(),
             None => "",
         };
         let blamed = blame(&context, (reason, lost), peer, name);
@@ -120,7 +122,7 @@ pub(crate) fn verdict(case: &Case) -> Vec<Verdict<'_>> {
 }
 
 /// Why this line says that a connection failed for good, if it does.
-fn failure(case: &Case, context: &Context<'_>, sighting: &Sighting) -> Option<Reason> {
+fn failure(log: &Log, context: &Context<'_>, sighting: &Sighting) -> Option<Reason> {
     let signal = sighting.signal;
     let reason = reason(sighting);
     if *signal == CONNECT_FAILED || *signal == OTHER_CONNECT_FAILED {
@@ -135,17 +137,17 @@ fn failure(case: &Case, context: &Context<'_>, sighting: &Sighting) -> Option<Re
         // One attempt of PyTorch to reach the master means nothing; over IPv6 the network may well be unreachable.
         let gave_up = sighting.count >= 3 || context.gave_up.is_some();
         return reason
-            .filter(|it| *it != Reason::Unreachable && hard && gave_up && case.processes.is_empty());
+            .filter(|it| *it != Reason::Unreachable && hard && gave_up && log.case.processes.is_empty());
     }
     let often = sighting.number("attempt").map_or(sighting.count >= 3, |it| it >= 10);
     reason.filter(|_| !context.got_through && (hard || often))
 }
 
 /// The name of the interface that the writer of a line uses.
-fn own_interface<'a>(case: &'a Case, sighting: &Sighting) -> Option<&'a str> {
-    let list = case.process_of(sighting).and_then(|it| it.facts.bootstrap.first());
+fn own_interface<'a>(log: &'a Log, sighting: &Sighting) -> Option<&'a str> {
+    let list = log.case.process_of(sighting).and_then(|it| it.facts.bootstrap.first());
     let old = || {
-        case.sightings_of(&OLD_INTERFACE).find(|it| it.process == sighting.process).map(|it| it.get("name"))
+        log.case.sightings_of(&OLD_INTERFACE).find(|it| it.process == sighting.process).map(|it| it.get("name"))
     };
     list.and_then(|it| it.value.first()).map(|it| &*it.name).or_else(old)
 }

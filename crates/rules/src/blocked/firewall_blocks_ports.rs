@@ -1,10 +1,10 @@
 //! A packet filter between the nodes blocks the ports of NCCL.
 
 use evidence::signals::blocked::{CONNECT_FAILED, FIREWALL_RULE};
-use evidence::{Case, Source};
+use evidence::Source;
 
 use super::failures::{Cause, Reason, verdict};
-use crate::{Check, Checked, Confidence, Finding, Role, Rule, Severity};
+use crate::{Check, Checked, Confidence, Finding, Log, Role, Rule, Severity};
 
 /// See the module documentation.
 pub static RULE: Rule = Rule {
@@ -24,10 +24,10 @@ pub static RULE: Rule = Rule {
     checks: &[Check::Log(check)],
 };
 
-fn check(case: &Case) -> Checked {
-    case.look_for(&[&CONNECT_FAILED], Source::JobOutput)?;
-    let rules: Vec<_> = case.sightings_of(&FIREWALL_RULE).collect();
-    let verdict = verdict(case);
+fn check(log: &Log) -> Checked {
+    log.look_for(&[&CONNECT_FAILED], Source::JobOutput)?;
+    let rules: Vec<_> = log.case.sightings_of(&FIREWALL_RULE).collect();
+    let verdict = verdict(log);
     let Some(it) = verdict.iter().find(|it| matches!(it.cause, Cause::Firewall | Cause::Unreachable)) else {
         return Ok(Vec::new());
     };
@@ -46,7 +46,7 @@ fn check(case: &Case) -> Checked {
         Reason::NoRoute => "are rejected on the way",
         _ => "fail",
     };
-    let finding = Finding::new(confidence, format!("connections to {peer} {what}")).by(case, &it.sightings);
+    let finding = Finding::new(confidence, format!("connections to {peer} {what}")).by(log, &it.sightings);
     Ok(vec![finding.seen_all(rules.iter().map(|it| &it.quote)).or("peer-unreachable")])
 }
 

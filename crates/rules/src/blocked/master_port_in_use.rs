@@ -3,9 +3,9 @@
 use std::collections::BTreeSet;
 
 use evidence::signals::blocked::PORT_IN_USE;
-use evidence::{Case, Source};
+use evidence::Source;
 
-use crate::{Check, Checked, Confidence, Finding, Role, Rule, Severity};
+use crate::{Check, Checked, Confidence, Finding, Log, Role, Rule, Severity};
 
 /// See the module documentation.
 pub static RULE: Rule = Rule {
@@ -25,8 +25,8 @@ pub static RULE: Rule = Rule {
     checks: &[Check::Log(check)],
 };
 
-fn check(case: &Case) -> Checked {
-    let found = case.look_for(&[&PORT_IN_USE], Source::JobOutput)?;
+fn check(log: &Log) -> Checked {
+    let found = log.look_for(&[&PORT_IN_USE], Source::JobOutput)?;
     if found.is_empty() {
         return Ok(Vec::new());
     }
@@ -37,7 +37,7 @@ fn check(case: &Case) -> Checked {
         [port] => format!("port {port} is taken by another process"),
         ref ports => format!("ports {} are taken by other processes", ports.join(", ")),
     };
-    Ok(vec![Finding::new(Confidence::Certain, message).by(case, &found)])
+    Ok(vec![Finding::new(Confidence::Certain, message).by(log, &found)])
 }
 
 /// The digits after the last colon: `29500`, `[::]:29500`, `0.0.0.0:29500`.

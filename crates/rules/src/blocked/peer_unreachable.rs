@@ -4,11 +4,11 @@ use evidence::signals::blocked::{
     CLIENT_FAILED, CLIENT_GAVE_UP, CLIENT_TIMED_OUT, CONNECT_FAILED, HOST_NOT_FOUND, LOOK_UP_FAILED,
     NAME_NOT_RESOLVED, PORT_IN_USE,
 };
-use evidence::{Case, Source};
+use evidence::Source;
 
 use super::failures::{Cause, Reason, verdict};
 use crate::interface::address::{is_number, without_port};
-use crate::{Check, Checked, Confidence, Finding, Role, Rule, Severity};
+use crate::{Check, Checked, Confidence, Finding, Log, Role, Rule, Severity};
 
 /// See the module documentation.
 pub static RULE: Rule = Rule {
@@ -29,10 +29,10 @@ pub static RULE: Rule = Rule {
     checks: &[Check::Log(check)],
 };
 
-fn check(case: &Case) -> Checked {
+fn check(log: &Log) -> Checked {
     let timed_out =
-        case.look_for(&[&CLIENT_TIMED_OUT, &CLIENT_GAVE_UP, &CONNECT_FAILED], Source::JobOutput)?;
-    let verdict = verdict(case);
+        log.look_for(&[&CLIENT_TIMED_OUT, &CLIENT_GAVE_UP, &CONNECT_FAILED], Source::JobOutput)?;
+    let verdict = verdict(log);
     if let Some(it) = verdict.iter().find(|it| matches!(it.cause, Cause::Firewall | Cause::Unreachable)) {
         let confidence =
             if it.cause == Cause::Unreachable { Confidence::Likely } else { Confidence::Possible };
@@ -45,7 +45,7 @@ fn check(case: &Case) -> Checked {
             Reason::Unknown => "NCCL does not tell the reason",
         };
         let finding =
-            Finding::new(confidence, format!("{peer} cannot be reached: {what}")).by(case, &it.sightings);
+            Finding::new(confidence, format!("{peer} cannot be reached: {what}")).by(log, &it.sightings);
         let finding = finding.seen_all(it.interface.iter().map(|it| it.1));
         return Ok(vec![match it.reason {
             Reason::Refused => finding.or("peer-process-died").or("docker-bridge-network"),
@@ -55,8 +55,8 @@ fn check(case: &Case) -> Checked {
     }
     // PyTorch's own rendezvous: a name that is not known and a port that is taken have rules of their own.
     let explained =
-        case.first_of(&[&NAME_NOT_RESOLVED, &HOST_NOT_FOUND, &LOOK_UP_FAILED, &PORT_IN_USE]).is_some()
-            || case.sightings_of(&CLIENT_FAILED).any(|it| is_number(without_port(it.get("peer"))));
+        log.case.first_of(&[&NAME_NOT_RESOLVED, &HOST_NOT_FOUND, &LOOK_UP_FAILED, &PORT_IN_USE]).is_some()
+            || log.case.sightings_of(&CLIENT_FAILED).any(|it| is_number(without_port(it.get("peer"))));
     let clients: Vec<_> = timed_out.into_iter().filter(|it| *it.signal != CONNECT_FAILED).collect();
     let named = clients.iter().find(|it| !it.get("host").is_empty());
     let Some(first) = named.or(clients.first()).filter(|_| !explained && verdict.is_empty()) else {
@@ -67,7 +67,7 @@ fn check(case: &Case) -> Checked {
         (host, "") => format!("the master at {host}:{} was not reached", first.get("port")),
         (host, time) => format!("the master at {host}:{} was not reached within {time}", first.get("port")),
     };
-    let finding = Finding::new(Confidence::Possible, message).by(case, &clients);
+    let finding = Finding::new(Confidence::Possible, message).by(log, &clients);
     Ok(vec![finding.or("firewall-blocks-ports").or("rank-never-joined").fix(
         "Check that rank 0 was started and listens there (`ss -ltn` on its node), that MASTER_ADDR and MASTER_PORT are the same on all \
          nodes, and that the port is open: `nc -zv MASTER_ADDR MASTER_PORT` from another node.",

@@ -2,24 +2,26 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use evidence::{Case, Source};
+use evidence::Source;
 
 use super::{ChecklistItem, List, lacks, not_checked, note, ok};
 
+use crate::Log;
+
 impl List<'_> {
     pub(super) fn network(&self) -> ChecklistItem {
-        let values: BTreeMap<_, _> = self.case.networks().map(|it| (&*it.value, &it.quote)).collect();
+        let values: BTreeMap<_, _> = self.log.case.networks().map(|it| (&*it.value, &it.quote)).collect();
         match values.first_key_value() {
             Some((name, quote)) if values.len() == 1 => {
                 let used: BTreeSet<u32> =
-                    self.case.links().filter_map(|it| Some(it.link.transport()?.network()?.1)).collect();
+                    self.log.case.links().filter_map(|it| Some(it.link.transport()?.network()?.1)).collect();
                 let devices = match used.len() {
                     0 => String::new(),
                     1 => ", 1 device in use".to_owned(),
                     n => format!(", {n} devices in use"),
                 };
                 let words = self.summary.networks.first().map_or(*name, String::as_str);
-                if case_is_single(self.case) && used.is_empty() {
+                if case_is_single(self.log) && used.is_empty() {
                     note("network", format!("{words}, not used: all ranks are on one node"), Some(quote))
                 } else {
                     ok(
@@ -57,8 +59,7 @@ impl List<'_> {
 
     pub(super) fn gpudirect(&self) -> ChecklistItem {
         let net = || {
-            self.case
-                .links()
+            self.log.case.links()
                 .map(|it| it.link)
                 .filter(|it| it.transport().is_some_and(fabric::Transport::is_net))
         };
@@ -70,11 +71,11 @@ impl List<'_> {
                 .map(|it| &it.quote)
         };
         match self.summary.gpudirect {
-            (0, 0) => match self.case.processes.iter().find_map(|it| it.facts.ofi.gpudirect_off.first()) {
+            (0, 0) => match self.log.case.processes.iter().find_map(|it| it.facts.ofi.gpudirect_off.first()) {
                 Some(seen) => {
                     note("gpudirect", "off: the plugin says it cannot be used here", Some(&seen.quote))
                 }
-                None if case_is_single(self.case) => {
+                None if case_is_single(self.log) => {
                     not_checked("gpudirect", "all ranks are on one node: nothing crosses a network")
                 }
                 None => lacks("gpudirect", Source::Connections),
@@ -103,8 +104,7 @@ impl List<'_> {
         let ways: Vec<String> =
             self.summary.inside.iter().map(|(way, n)| format!("{way} on {}", connections(*n))).collect();
         let first = self
-            .case
-            .links()
+            .log.case.links()
             .map(|it| it.link)
             .find(|it| it.transport().is_some_and(|it| !it.is_net()))
             .map(|it| &it.quote);
@@ -115,14 +115,14 @@ impl List<'_> {
                 ok("inside", ways.join(", "), first)
             };
         }
-        match self.case.world().and_then(evidence::Communicator::local_ranks) {
+        match self.log.case.world().and_then(evidence::Communicator::local_ranks) {
             Some(1) => not_checked("inside", "every rank is alone on its node, as NCCL counts nodes"),
             _ => lacks("inside", Source::Connections),
         }
     }
 
     pub(super) fn transport_protocol(&self) -> ChecklistItem {
-        match self.case.processes.iter().find_map(|it| it.facts.ofi.protocol.first()) {
+        match self.log.case.processes.iter().find_map(|it| it.facts.ofi.protocol.first()) {
             Some(seen) => ok("transport", format!("plugin protocol {}", seen.value), Some(&seen.quote)),
             None => not_checked("transport", "printed by aws-ofi-nccl only"),
         }
@@ -133,6 +133,6 @@ fn connections(n: u32) -> String {
     if n == 1 { "1 connection".to_owned() } else { format!("{n} connections") }
 }
 
-fn case_is_single(case: &Case) -> bool {
-    case.spans_nodes() == Some(false)
+fn case_is_single(log: &Log) -> bool {
+    log.job.size.spans_nodes() == Some(false)
 }

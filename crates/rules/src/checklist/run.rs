@@ -6,31 +6,31 @@ use evidence::{Quote, Source};
 use forecast::Verdict;
 
 use super::{ChecklistItem, List, lacks, not_checked, note, ok};
-use crate::expectation::{self, Expectation};
+use crate::expected::{self, Expected};
 use crate::performance::bandwidth::{measured, size};
 
 impl List<'_> {
     pub(super) fn bandwidth(&self) -> ChecklistItem {
-        let measured = measured(self.case);
+        let measured = measured(self.log);
         if let Some((run, largest)) = measured.iter().flatten().find_map(|it| Some((it, it.rows.first()?))) {
             let text = format!(
                 "{} of {} reached {} GB/s; {} is normal on {}",
                 run.collective,
                 size(largest.row.size),
-                expectation::number(largest.rate),
-                expectation::interval(&largest.normal),
-                expectation::layout(&run.cluster)
+                expected::number(largest.rate),
+                expected::interval(&largest.normal),
+                expected::layout(&run.cluster)
             );
             let state = if run.verdict() == Verdict::Normal { ok } else { note };
             return state("bandwidth", text, Some(&largest.row.quote));
         }
-        let expectation = Expectation::of(self.case);
-        let cluster = expectation.as_ref().and_then(|it| {
-            if self.case.spans_nodes()? { it.across(self.case) } else { it.inside(self.case) }
+        let expected = self.log.expected();
+        let cluster = expected.as_ref().and_then(|it| {
+            if self.log.job.size.spans_nodes()? { it.across(self.log) } else { it.inside(self.log) }
         });
-        match cluster.filter(|_| self.set_up()).and_then(|it| expectation::is_normal(&it)) {
+        match cluster.filter(|_| self.set_up()).and_then(|it| expected::is_normal(&it)) {
             Some(text) => {
-                let told = expectation.as_ref().and_then(|it| it.told);
+                let named_by = expected.and_then(|it| it.named_by.as_ref());
                 note("bandwidth", format!("not measured. {text}"), told)
             }
             None => lacks("bandwidth", Source::NcclTests),
@@ -39,8 +39,7 @@ impl List<'_> {
 
     pub(super) fn start(&self) -> ChecklistItem {
         let timings = self
-            .case
-            .communicators
+            .log.case.communicators
             .iter()
             .flat_map(|it| it.members.values())
             .filter_map(|it| it.facts.init_timings.as_ref());
@@ -62,7 +61,7 @@ impl List<'_> {
 
     pub(super) fn environment(&self) -> ChecklistItem {
         let mut names: BTreeMap<&str, (bool, &Quote)> = BTreeMap::new();
-        for process in &self.case.processes {
+        for process in &self.log.case.processes {
             for seen in &process.facts.environment {
                 let name = &*seen.value.name;
                 let by_plugin = process.added_by_plugin(name);
@@ -89,7 +88,7 @@ impl List<'_> {
     }
 
     pub(super) fn ras(&self) -> ChecklistItem {
-        match self.case.processes.iter().find_map(|it| it.facts.ras.first()) {
+        match self.log.case.processes.iter().find_map(|it| it.facts.ras.first()) {
             Some(seen) => {
                 ok("ras", format!("while it runs, the job answers at {}", seen.value), Some(&seen.quote))
             }

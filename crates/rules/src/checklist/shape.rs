@@ -8,7 +8,7 @@ use super::{ChecklistItem, List, lacks, not_checked, note, ok};
 
 impl List<'_> {
     pub(super) fn ranks(&self) -> ChecklistItem {
-        let Some(world) = self.case.world() else { return lacks("ranks", Source::NcclLog) };
+        let Some(world) = self.log.case.world() else { return lacks("ranks", Source::NcclLog) };
         let n = world.n_ranks.unwrap_or(0);
         let seen = world.members.len();
         let quote =
@@ -28,7 +28,7 @@ impl List<'_> {
     }
 
     pub(super) fn protocols(&self) -> ChecklistItem {
-        let forced = self.case.processes.iter().find_map(|it| it.facts.ofi.forced_simple.first());
+        let forced = self.log.case.processes.iter().find_map(|it| it.facts.ofi.forced_simple.first());
         if let Some(seen) = forced {
             return note(
                 "protocols",
@@ -37,19 +37,19 @@ impl List<'_> {
             );
         }
         let set = ["NCCL_PROTO", "NCCL_ALGO"].iter().find_map(|name| {
-            let (value, _, quote) = self.case.variable(name).find(|it| it.1.is_some())?;
+            let (value, _, quote) = self.log.job.settings.named(name).find(|it| it.is_logged())?;
             Some((format!("{name}={value}"), quote))
         });
         match set {
             Some((text, quote)) => note("protocols", format!("restricted by {text}"), Some(quote)),
-            None if self.case.processes.is_empty() => lacks("protocols", Source::NcclLog),
+            None if self.log.case.processes.is_empty() => lacks("protocols", Source::NcclLog),
             None if !self.set_up() => lacks("protocols", Source::NcclLog),
             None => ok("protocols", "none forced in what was read", None),
         }
     }
 
     pub(super) fn nvls(&self) -> ChecklistItem {
-        match self.case.processes.iter().find_map(|it| it.facts.nvls.first()) {
+        match self.log.case.processes.iter().find_map(|it| it.facts.nvls.first()) {
             Some(seen) if seen.value => ok("nvls", "NVLink SHARP is available", Some(&seen.quote)),
             Some(seen) => {
                 note("nvls", "no NVLink SHARP: normal before Hopper and without NVSwitch", Some(&seen.quote))
@@ -59,7 +59,7 @@ impl List<'_> {
     }
 
     pub(super) fn channels(&self) -> ChecklistItem {
-        let Some(world) = self.case.world() else { return lacks("channels", Source::NcclLog) };
+        let Some(world) = self.log.case.world() else { return lacks("channels", Source::NcclLog) };
         let seen = world.members.values().find_map(|it| it.facts.channels.as_ref());
         match seen {
             Some(seen) => {
@@ -73,7 +73,7 @@ impl List<'_> {
     }
 
     pub(super) fn rings(&self) -> ChecklistItem {
-        let rings = self.case.communicators.iter().find_map(|communicator| {
+        let rings = self.log.case.communicators.iter().find_map(|communicator| {
             communicator.members.values().find(|it| !it.facts.rings.is_empty()).map(|it| (communicator, it))
         });
         let Some((communicator, member)) = rings else {
@@ -100,7 +100,7 @@ impl List<'_> {
     }
 
     pub(super) fn trees(&self) -> ChecklistItem {
-        let Some(world) = self.case.world() else { return lacks("trees", Source::NcclLog) };
+        let Some(world) = self.log.case.world() else { return lacks("trees", Source::NcclLog) };
         let seen = world.members.values().find_map(|it| it.facts.trees.as_ref());
         match seen {
             Some(seen) => {

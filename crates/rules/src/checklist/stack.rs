@@ -19,7 +19,7 @@ impl List<'_> {
                 let list: Vec<&str> = values.keys().copied().collect();
                 note("nccl", format!("different releases: {}", list.join(", ")), Some(quote))
             }
-            None => match self.case.nccl_version() {
+            None => match self.log.case.nccl_version() {
                 Some((version, quote)) => ok("nccl", version.to_string(), Some(quote)),
                 None => lacks("nccl", Source::NcclLog),
             },
@@ -51,7 +51,7 @@ impl List<'_> {
                 Some(quote),
             );
         }
-        let events = self.case.processes.iter().flat_map(|it| it.facts.plugins.iter());
+        let events = self.log.case.processes.iter().flat_map(|it| it.facts.plugins.iter());
         for seen in events {
             match &seen.value {
                 evidence::nccl::PluginEvent::Network { name } => {
@@ -98,8 +98,7 @@ impl List<'_> {
             }
             None => {
                 let hcas = self
-                    .case
-                    .processes
+                    .log.case.processes
                     .iter()
                     .find_map(|it| it.facts.hcas.iter().find(|it| !it.value.is_empty()));
                 match hcas {
@@ -112,7 +111,7 @@ impl List<'_> {
                             Some(&seen.quote),
                         )
                     }
-                    None => match self.case.processes.iter().find_map(|it| it.facts.no_ib_device.first()) {
+                    None => match self.log.case.processes.iter().find_map(|it| it.facts.no_ib_device.first()) {
                         Some(seen) => {
                             note("provider", "no InfiniBand or RoCE adapter found by NCCL", Some(&seen.quote))
                         }
@@ -124,7 +123,7 @@ impl List<'_> {
     }
 
     pub(super) fn tuner(&self) -> ChecklistItem {
-        if let Some(seen) = self.case.processes.iter().find_map(|it| it.facts.ofi.tuner.first()) {
+        if let Some(seen) = self.log.case.processes.iter().find_map(|it| it.facts.ofi.tuner.first()) {
             let text = if seen.value.contains("not available") {
                 "the plugin has no tables for this machine, NCCL's own tuner is used: normal"
             } else {
@@ -132,9 +131,9 @@ impl List<'_> {
             };
             return ok("tuner", text, Some(&seen.quote));
         }
-        match self.case.processes.iter().find_map(|it| it.facts.tuner.first()) {
+        match self.log.case.processes.iter().find_map(|it| it.facts.tuner.first()) {
             Some(seen) => ok("tuner", seen.value.to_string(), Some(&seen.quote)),
-            None if self.case.processes.is_empty() => lacks("tuner", Source::NcclLog),
+            None if self.log.case.processes.is_empty() => lacks("tuner", Source::NcclLog),
             None if !self.set_up() => lacks("tuner", Source::NcclLog),
             None => ok("tuner", "no tuner plugin: NCCL's own", None),
         }

@@ -1,10 +1,10 @@
 //! Libfabric sees no EFA device, mostly because the container was not given one.
 
 use evidence::signals::efa::{NO_EFA_DEVICE, NO_PROVIDER};
-use evidence::{Case, Source};
+use evidence::Source;
 
 use super::{container_without_devices, efa_in_use, machine};
-use crate::{Check, Checked, Confidence, Finding, Role, Rule, Severity};
+use crate::{Check, Checked, Confidence, Finding, Log, Role, Rule, Severity};
 
 /// See the module documentation.
 pub static RULE: Rule = Rule {
@@ -27,20 +27,20 @@ pub static RULE: Rule = Rule {
     checks: &[Check::Log(check)],
 };
 
-fn check(case: &Case) -> Checked {
-    let found = case.look_for(&[&NO_EFA_DEVICE, &NO_PROVIDER], Source::JobOutput)?;
+fn check(log: &Log) -> Checked {
+    let found = log.look_for(&[&NO_EFA_DEVICE, &NO_PROVIDER], Source::JobOutput)?;
     // Where the plugin tries two protocols, one may find nothing while the other works.
-    if found.is_empty() || efa_in_use(case) {
+    if found.is_empty() || efa_in_use(log) {
         return Ok(Vec::new());
     }
-    if let Some((machine, quote)) = machine(case).filter(|it| !it.0.efa()) {
+    if let Some((machine, quote)) = machine(log).filter(|it| !it.0.efa()) {
         let message = format!("{} has no EFA, and the EFA plugin was loaded", machine.name);
-        let finding = Finding::new(Confidence::Certain, message).by(case, &found).seen(quote);
+        let finding = Finding::new(Confidence::Certain, message).by(log, &found).seen(quote);
         return Ok(vec![finding.fix("Take the plugin out of LD_LIBRARY_PATH here, or use a type with EFA.")]);
     }
-    if let Some(quote) = container_without_devices(case) {
+    if let Some(quote) = container_without_devices(log) {
         let message = "the container was started without EFA devices, and libfabric finds none";
-        return Ok(vec![Finding::new(Confidence::Likely, message).by(case, &found).seen(quote)]);
+        return Ok(vec![Finding::new(Confidence::Likely, message).by(log, &found).seen(quote)]);
     }
     // Old plugins say no more than that there is no provider, which has other reasons too.
     let none: Vec<_> = found.into_iter().filter(|it| *it.signal == NO_EFA_DEVICE).collect();
@@ -48,7 +48,7 @@ fn check(case: &Case) -> Checked {
         return Ok(Vec::new());
     }
     let message = "libfabric finds no EFA device (-61, no data available)";
-    Ok(vec![Finding::new(Confidence::Likely, message).by(case, &none).or("efa-provider-not-found")])
+    Ok(vec![Finding::new(Confidence::Likely, message).by(log, &none).or("efa-provider-not-found")])
 }
 
 #[cfg(test)]

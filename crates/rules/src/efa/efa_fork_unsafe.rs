@@ -1,9 +1,9 @@
 //! The EFA provider ends a process that calls `fork()` without its protection.
 
 use evidence::signals::efa::{FORK_UNSAFE, WORKER_CRASHED};
-use evidence::{Case, Source};
+use evidence::Source;
 
-use crate::{Check, Checked, Confidence, Finding, Role, Rule, Severity};
+use crate::{Check, Checked, Confidence, Finding, Log, Role, Rule, Severity};
 
 /// See the module documentation.
 pub static RULE: Rule = Rule {
@@ -24,27 +24,27 @@ pub static RULE: Rule = Rule {
     checks: &[Check::Log(check)],
 };
 
-fn check(case: &Case) -> Checked {
-    let found = case.look_for(&[&FORK_UNSAFE], Source::JobOutput)?;
-    let Some(first) = found.first() else { return Ok(crashed(case).into_iter().collect()) };
+fn check(log: &Log) -> Checked {
+    let found = log.look_for(&[&FORK_UNSAFE], Source::JobOutput)?;
+    let Some(first) = found.first() else { return Ok(crashed(log).into_iter().collect()) };
     let message = if first.quote.text.contains("huge page") {
         "fork support and huge pages are both asked of the EFA provider, which cannot do both"
     } else {
         "a process forked while the EFA provider was in use without fork support, and was ended"
     };
-    Ok(vec![Finding::new(Confidence::Certain, message).by(case, &found)])
+    Ok(vec![Finding::new(Confidence::Certain, message).by(log, &found)])
 }
 
 /// A worker that crashed where EFA reads by RDMA and nothing makes it safe to fork.
-fn crashed(case: &Case) -> Option<Finding> {
-    let crashed: Vec<_> = case.sightings_of(&WORKER_CRASHED).collect();
-    let rdma = case.variable("FI_EFA_USE_DEVICE_RDMA").find(|it| it.0 == "1")?;
+fn crashed(log: &Log) -> Option<Finding> {
+    let crashed: Vec<_> = log.case.sightings_of(&WORKER_CRASHED).collect();
+    let rdma = log.job.settings.named("FI_EFA_USE_DEVICE_RDMA").find(|it| it.text() == "1")?;
     let safe = ["FI_EFA_FORK_SAFE", "RDMAV_FORK_SAFE", "IBV_FORK_SAFE"];
-    if crashed.is_empty() || safe.iter().any(|it| case.variable(it).next().is_some()) {
+    if crashed.is_empty() || safe.iter().any(|it| log.job.settings.named(it).next().is_some()) {
         return None;
     }
     let message = "a forked worker crashed while EFA's RDMA is on and nothing makes it safe to fork";
-    Some(Finding::new(Confidence::Likely, message).by(case, &crashed).seen(rdma.2).or("host-oom-kill"))
+    Some(Finding::new(Confidence::Likely, message).by(log, &crashed).seen(rdma.2).or("host-oom-kill"))
 }
 
 #[cfg(test)]

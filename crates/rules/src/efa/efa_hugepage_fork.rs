@@ -1,10 +1,10 @@
 //! Data loaders cannot fork because EFA holds the machine's huge pages.
 
 use evidence::signals::efa::{FORK_CALL, FORK_NO_MEMORY};
-use evidence::{Case, Source};
+use evidence::Source;
 
 use super::{efa_in_use, sign_of_efa};
-use crate::{Check, Checked, Confidence, Finding, Role, Rule, Severity};
+use crate::{Check, Checked, Confidence, Finding, Log, Role, Rule, Severity};
 
 /// See the module documentation.
 pub static RULE: Rule = Rule {
@@ -24,14 +24,14 @@ pub static RULE: Rule = Rule {
     checks: &[Check::Log(check)],
 };
 
-fn check(case: &Case) -> Checked {
-    let found = case.look_for(&[&FORK_NO_MEMORY], Source::JobOutput)?;
-    if found.is_empty() || case.variable("FI_EFA_USE_HUGE_PAGE").any(|it| it.0 == "0") {
+fn check(log: &Log) -> Checked {
+    let found = log.look_for(&[&FORK_NO_MEMORY], Source::JobOutput)?;
+    if found.is_empty() || log.job.settings.named("FI_EFA_USE_HUGE_PAGE").any(|it| it.text() == "0") {
         return Ok(Vec::new());
     }
-    let forked: Vec<_> = case.sightings_of(&FORK_CALL).collect();
-    let efa = sign_of_efa(case);
-    let finding = if efa.is_some() || efa_in_use(case) {
+    let forked: Vec<_> = log.case.sightings_of(&FORK_CALL).collect();
+    let efa = sign_of_efa(log);
+    let finding = if efa.is_some() || efa_in_use(log) {
         Finding::new(
             Confidence::Likely,
             "fork() found no memory in a job that uses EFA, whose buffers hold the huge pages",
@@ -42,7 +42,7 @@ fn check(case: &Case) -> Checked {
             "fork() found no memory; on EFA instances the provider's huge pages are the usual cause",
         )
     };
-    let finding = finding.by(case, &found).seen_all(forked.iter().map(|it| &it.quote)).seen_all(efa);
+    let finding = finding.by(log, &found).seen_all(forked.iter().map(|it| &it.quote)).seen_all(efa);
     Ok(vec![finding.or("host-oom-kill")])
 }
 

@@ -1,10 +1,10 @@
 //! NCCL 2.19 and later allocate with cuMem, which an old libfabric cannot register.
 
 use evidence::signals::efa::{REGISTER_FAILED, SYNC_MEMOPS};
-use evidence::{Case, Source};
+use evidence::Source;
 use fabric::Version;
 
-use crate::{Check, Checked, Confidence, Finding, Role, Rule, Severity};
+use crate::{Check, Checked, Confidence, Finding, Log, Role, Rule, Severity};
 
 /// See the module documentation.
 pub static RULE: Rule = Rule {
@@ -23,15 +23,15 @@ pub static RULE: Rule = Rule {
     checks: &[Check::Log(check)],
 };
 
-fn check(case: &Case) -> Checked {
-    let found = case.look_for(&[&SYNC_MEMOPS, &REGISTER_FAILED], Source::JobOutput)?;
+fn check(log: &Log) -> Checked {
+    let found = log.look_for(&[&SYNC_MEMOPS, &REGISTER_FAILED], Source::JobOutput)?;
     let memops: Vec<_> = found.iter().copied().filter(|it| *it.signal == SYNC_MEMOPS).collect();
     if !memops.is_empty() {
         let message =
             "libfabric cannot set the synchronous attribute on NCCL's GPU memory and refuses to register it";
         return Ok(vec![
             Finding::new(Confidence::Likely, message)
-                .by(case, &memops)
+                .by(log, &memops)
                 .seen_all(found.iter().map(|it| &it.quote)),
         ]);
     }
@@ -39,17 +39,17 @@ fn check(case: &Case) -> Checked {
     let refused: Vec<_> =
         found.into_iter().filter(|it| it.get("type") == "2" && it.get("code") == "-22").collect();
     let Some(first) = refused.first() else { return Ok(Vec::new()) };
-    let libfabric = case.processes.iter().find_map(|it| it.facts.ofi.libfabric.first());
+    let libfabric = log.case.processes.iter().find_map(|it| it.facts.ofi.libfabric.first());
     let fixed =
         libfabric.and_then(|it| Version::parse(&it.value)).is_some_and(|it| it >= Version::new(1, 20, 0));
-    let older_nccl = case.nccl_version().is_some_and(|it| it.0 < Version::new(2, 19, 0));
+    let older_nccl = log.case.nccl_version().is_some_and(|it| it.0 < Version::new(2, 19, 0));
     let confidence = if fixed || older_nccl { Confidence::Possible } else { Confidence::Likely };
     let message = format!(
         "libfabric refused to register GPU memory for EFA device {} (-22, invalid argument)",
         first.get("device")
     );
     let finding =
-        Finding::new(confidence, message).by(case, &refused).seen_all(libfabric.map(|it| &it.quote));
+        Finding::new(confidence, message).by(log, &refused).seen_all(libfabric.map(|it| &it.quote));
     Ok(vec![finding.about("nic", first.get("device"))])
 }
 

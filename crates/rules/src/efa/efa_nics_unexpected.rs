@@ -1,10 +1,10 @@
 //! The plugin found another number of EFA devices than the machine or the pod has.
 
-use evidence::{Case, Missing, Source};
+use evidence::{Missing, Source};
 
 use super::machine;
-use crate::expectation;
-use crate::{Check, Checked, Confidence, Finding, Role, Rule, Severity};
+use crate::expected;
+use crate::{Check, Checked, Confidence, Finding, Log, Role, Rule, Severity};
 
 /// See the module documentation.
 pub static RULE: Rule = Rule {
@@ -23,11 +23,11 @@ pub static RULE: Rule = Rule {
     checks: &[Check::Log(check)],
 };
 
-fn check(case: &Case) -> Checked {
-    let processes = case.nccl_log()?;
-    let (machine, _) = machine(case).filter(|it| it.0.efa()).ok_or(Missing(Source::Instance))?;
-    let local = case.communicators.iter().filter_map(evidence::Communicator::local_ranks).max();
-    let requested = case.manifests.iter().find_map(|it| it.efa.first());
+fn check(log: &Log) -> Checked {
+    let processes = log.nccl_log()?;
+    let (machine, _) = machine(log).filter(|it| it.0.efa()).ok_or(Missing(Source::Instance))?;
+    let local = log.case.communicators.iter().filter_map(evidence::Communicator::local_ranks).max();
+    let requested = log.case.manifests.iter().find_map(|it| it.efa.first());
     for process in processes {
         let Some(seen) =
             process.facts.ofi.provider.iter().find(|it| &*it.value.name == "efa" && it.value.nics.is_some())
@@ -48,7 +48,7 @@ fn check(case: &Case) -> Checked {
                 machine.nics - nics,
                 machine.nics
             );
-            let loss = expectation::loss_across(case, expectation::with_nics(nics));
+            let loss = expected::loss_across(log, expected::with_nics(nics));
             let finding = Finding::new(Confidence::Certain, message).seen(&seen.quote).why(share);
             let finding = finding.with_numbers(&RULE, loss);
             return Ok(vec![
@@ -76,7 +76,7 @@ fn check(case: &Case) -> Checked {
 mod tests {
     use super::RULE;
     use crate::Severity;
-    use crate::testing::{case, findings, quiet};
+    use crate::testing::{findings, quiet, read};
 
     fn log(nics: u32, local: u32) -> String {
         format!(
@@ -110,7 +110,7 @@ mod tests {
         assert!(
             crate::testing::check(
                 &RULE,
-                &case("a:1:2 [0] NCCL INFO NET/OFI Selected provider is efa, fabric is efa (found 1 nics)\n")
+                &read("a:1:2 [0] NCCL INFO NET/OFI Selected provider is efa, fabric is efa (found 1 nics)\n")
             )
             .is_err()
         );

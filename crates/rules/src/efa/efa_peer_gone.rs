@@ -1,9 +1,9 @@
 //! A peer answered over EFA and does not any more: it ended first.
 
 use evidence::signals::efa::EFA_PEER_GONE;
-use evidence::{Case, Source};
+use evidence::Source;
 
-use crate::{Check, Checked, Confidence, Finding, Role, Rule, Severity};
+use crate::{Check, Checked, Confidence, Finding, Log, Role, Rule, Severity};
 
 /// See the module documentation.
 pub static RULE: Rule = Rule {
@@ -19,13 +19,13 @@ pub static RULE: Rule = Rule {
     checks: &[Check::Log(check)],
 };
 
-fn check(case: &Case) -> Checked {
-    let found = case.look_for(&[&EFA_PEER_GONE], Source::JobOutput)?;
+fn check(log: &Log) -> Checked {
+    let found = log.look_for(&[&EFA_PEER_GONE], Source::JobOutput)?;
     if found.is_empty() {
         return Ok(Vec::new());
     }
     let message = "EFA lost a peer that had answered before: its process ended or its machine failed";
-    Ok(vec![Finding::new(Confidence::Likely, message).by(case, &found).or("peer-process-died")])
+    Ok(vec![Finding::new(Confidence::Likely, message).by(log, &found).or("peer-process-died")])
 }
 
 #[cfg(test)]

@@ -3,10 +3,10 @@
 use evidence::signals::efa::{
     GPUDIRECT_REFUSED, LIBFABRIC_TOO_OLD, NO_EFA_DEVICE, NO_PROVIDER, PLUGIN_FAILED, REGISTER_FAILED,
 };
-use evidence::{Case, Sighting, Signal, Source};
+use evidence::{Sighting, Signal, Source};
 
 use super::{container_without_devices, efa_in_use, providers, sign_of_efa};
-use crate::{Check, Checked, Confidence, Finding, Role, Rule, Severity};
+use crate::{Check, Checked, Confidence, Finding, Log, Role, Rule, Severity};
 
 /// See the module documentation.
 pub static RULE: Rule = Rule {
@@ -30,36 +30,36 @@ pub static RULE: Rule = Rule {
 /// Providers that nobody takes by choice where RDMA is to be had.
 static TCP: &[&str] = &["tcp", "sockets", "udp", "net", "shm"];
 
-fn check(case: &Case) -> Checked {
-    let found = case.look_for(&[&NO_PROVIDER, &PLUGIN_FAILED], Source::JobOutput)?;
+fn check(log: &Log) -> Checked {
+    let found = log.look_for(&[&NO_PROVIDER, &PLUGIN_FAILED], Source::JobOutput)?;
     let of = |signal: &Signal| -> Vec<&Sighting> {
         found.iter().copied().filter(|it| it.signal == signal).collect()
     };
     let none = of(&NO_PROVIDER);
     if !none.is_empty() {
-        if container_without_devices(case).is_some() {
+        if container_without_devices(log).is_some() {
             return Ok(Vec::new());
         }
         let message = "the plugin was loaded and libfabric has no EFA provider for it";
         return Ok(vec![
-            Finding::new(Confidence::Likely, message).by(case, &none).or("efa-device-not-in-container"),
+            Finding::new(Confidence::Likely, message).by(log, &none).or("efa-device-not-in-container"),
         ]);
     }
     let base = |name: &str| TCP.contains(&name.split(';').next().unwrap_or_default());
-    if let Some((name, quote)) = providers(case).find(|it| base(it.0)) {
+    if let Some((name, quote)) = providers(log).find(|it| base(it.0)) {
         let message = format!("the plugin took the libfabric provider {name}, which is TCP and not EFA");
-        let finding = Finding::new(Confidence::Likely, message).seen(quote).seen_all(sign_of_efa(case));
+        let finding = Finding::new(Confidence::Likely, message).seen(quote).seen_all(sign_of_efa(log));
         return Ok(vec![finding.or("efa-device-not-in-container")]);
     }
     let failed = of(&PLUGIN_FAILED);
     let explained = [&NO_EFA_DEVICE, &LIBFABRIC_TOO_OLD, &GPUDIRECT_REFUSED, &REGISTER_FAILED];
-    if failed.is_empty() || efa_in_use(case) || case.first_of(&explained).is_some() {
+    if failed.is_empty() || efa_in_use(log) || log.case.first_of(&explained).is_some() {
         return Ok(Vec::new());
     }
     let message = "aws-ofi-nccl could not start: mostly because libfabric offers it no EFA";
     Ok(vec![
         Finding::new(Confidence::Likely, message)
-            .by(case, &failed)
+            .by(log, &failed)
             .or("efa-device-not-in-container")
             .or("ofi-plugin-lib-mismatch"),
     ])

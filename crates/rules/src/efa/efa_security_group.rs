@@ -1,9 +1,9 @@
 //! The security group drops EFA packets between the nodes.
 
 use evidence::signals::efa::{EFA_PEER_GONE, EFA_REQUEST_FAILED, EFA_UNREACHABLE, SECURITY_GROUP_SAID};
-use evidence::{Case, Sighting, Signal, Source};
+use evidence::{Sighting, Signal, Source};
 
-use crate::{Check, Checked, Confidence, Finding, Role, Rule, Severity};
+use crate::{Check, Checked, Confidence, Finding, Log, Role, Rule, Severity};
 
 /// See the module documentation.
 pub static RULE: Rule = Rule {
@@ -25,9 +25,9 @@ pub static RULE: Rule = Rule {
     checks: &[Check::Log(check)],
 };
 
-fn check(case: &Case) -> Checked {
+fn check(log: &Log) -> Checked {
     let found =
-        case.look_for(&[&SECURITY_GROUP_SAID, &EFA_UNREACHABLE, &EFA_REQUEST_FAILED], Source::JobOutput)?;
+        log.look_for(&[&SECURITY_GROUP_SAID, &EFA_UNREACHABLE, &EFA_REQUEST_FAILED], Source::JobOutput)?;
     let of = |signal: &Signal| -> Vec<&Sighting> {
         found.iter().copied().filter(|it| it.signal == signal).collect()
     };
@@ -37,11 +37,11 @@ fn check(case: &Case) -> Checked {
         let certain = first.quote.text.contains("This error indicates");
         let confidence = if certain { Confidence::Certain } else { Confidence::Likely };
         let message = "EFA cannot reach a peer, and the library names the security group as the reason";
-        let finding = Finding::new(confidence, message).by(case, &said).by(case, &unreachable);
+        let finding = Finding::new(confidence, message).by(log, &said).by(log, &unreachable);
         return Ok(vec![finding]);
     }
     // Once a job has trained, a silent peer has died rather than been shut out.
-    let worked = case.training.loss_lines > 0 || case.first_of(&[&EFA_PEER_GONE]).is_some();
+    let worked = log.case.training.loss_lines > 0 || log.case.first_of(&[&EFA_PEER_GONE]).is_some();
     let Some(first) = unreachable.first() else {
         let failed = of(&EFA_REQUEST_FAILED);
         if failed.is_empty() || worked {
@@ -50,7 +50,7 @@ fn check(case: &Case) -> Checked {
         let message = "a transfer over EFA failed before the job worked; where it is the first between the nodes, see the security group";
         return Ok(vec![
             Finding::new(Confidence::Possible, message)
-                .by(case, &failed)
+                .by(log, &failed)
                 .or("efa-peer-gone")
                 .or("peer-process-died"),
         ]);
@@ -62,7 +62,7 @@ fn check(case: &Case) -> Checked {
         "a message over EFA never reached its peer, as when the security group drops EFA traffic"
     };
     Ok(vec![
-        Finding::new(confidence, message).by(case, &unreachable).or("efa-peer-gone").or("peer-process-died"),
+        Finding::new(confidence, message).by(log, &unreachable).or("efa-peer-gone").or("peer-process-died"),
     ])
 }
 

@@ -1,10 +1,10 @@
 //! The ring has no GPUDirect although every connection of this log has it.
 
-use evidence::{Case, Communicator, Source};
+use evidence::{Communicator, Source};
 
 use super::machine;
-use crate::expectation;
-use crate::{Check, Checked, Confidence, Finding, Role, Rule, Severity};
+use crate::expected;
+use crate::{Check, Checked, Confidence, Finding, Log, Role, Rule, Severity};
 
 /// See the module documentation.
 pub static RULE: Rule = Rule {
@@ -25,8 +25,8 @@ pub static RULE: Rule = Rule {
     checks: &[Check::Log(check)],
 };
 
-fn check(case: &Case) -> Checked {
-    for communicator in case.connections()? {
+fn check(log: &Log) -> Checked {
+    for communicator in log.connections()? {
         let Some((rank, summary)) = refused(communicator) else { continue };
         let net = || {
             communicator.links().filter_map(|(rank, link)| Some((rank, link, link.transport()?.network()?)))
@@ -51,8 +51,8 @@ fn check(case: &Case) -> Checked {
         };
         let link = own().next().map(|it| &it.1.quote);
         let finding = finding.seen(summary).seen_all(link);
-        let loss = expectation::loss_across(case, expectation::without_gpudirect);
-        return Ok(vec![finding.seen_all(machine(case).map(|it| it.1)).with_numbers(&RULE, loss)]);
+        let loss = expected::loss_across(log, expected::without_gpudirect);
+        return Ok(vec![finding.seen_all(machine(log).map(|it| it.1)).with_numbers(&RULE, loss)]);
     }
     Ok(Vec::new())
 }

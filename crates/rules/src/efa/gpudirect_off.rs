@@ -1,11 +1,11 @@
 //! EFA does not reach GPU memory on a machine that can do it.
 
 use evidence::signals::efa::GPUDIRECT_REFUSED;
-use evidence::{Case, Missing, Source};
+use evidence::{Missing, Source};
 
 use super::machine;
-use crate::expectation;
-use crate::{Check, Checked, Confidence, Finding, Role, Rule, Severity};
+use crate::expected;
+use crate::{Check, Checked, Confidence, Finding, Log, Role, Rule, Severity};
 
 /// See the module documentation.
 pub static RULE: Rule = Rule {
@@ -26,8 +26,8 @@ pub static RULE: Rule = Rule {
     checks: &[Check::Log(check)],
 };
 
-fn check(case: &Case) -> Checked {
-    let refused: Vec<_> = case.sightings_of(&GPUDIRECT_REFUSED).collect();
+fn check(log: &Log) -> Checked {
+    let refused: Vec<_> = log.case.sightings_of(&GPUDIRECT_REFUSED).collect();
     if let Some(first) = refused.first() {
         let on = first.get("type");
         let on = if on.is_empty() { String::new() } else { format!(" on {on}") };
@@ -35,15 +35,15 @@ fn check(case: &Case) -> Checked {
         let message =
             format!("the EFA driver may offer no GPUDirect RDMA{on}, so the plugin refuses to go on");
         return Ok(vec![
-            Finding::new(Confidence::Possible, message).by(case, &refused).or("ofi-plugin-lib-mismatch"),
+            Finding::new(Confidence::Possible, message).by(log, &refused).or("ofi-plugin-lib-mismatch"),
         ]);
     }
-    let processes = case.nccl_log()?;
-    let (machine, named) = machine(case).ok_or(Missing(Source::Instance))?;
+    let processes = log.nccl_log()?;
+    let (machine, named) = machine(log).ok_or(Missing(Source::Instance))?;
     if machine.gpudirect_rdma != Some(true) {
         return Ok(Vec::new());
     }
-    let loss = || expectation::loss_across(case, expectation::without_gpudirect);
+    let loss = || expected::loss_across(log, expected::without_gpudirect);
     if let Some((process, seen)) =
         processes.iter().find_map(|it| Some((it, it.facts.ofi.gpudirect_off.first()?)))
     {
@@ -52,7 +52,7 @@ fn check(case: &Case) -> Checked {
         return Ok(vec![finding.with_numbers(&RULE, loss()).or("ofi-plugin-lib-mismatch")]);
     }
     // Connections for send and receive may go to a far NIC by right.
-    let collective = || case.links().filter(|it| !it.link.point_to_point);
+    let collective = || log.case.links().filter(|it| !it.link.point_to_point);
     let links = || collective().filter_map(|it| Some((it.rank, it.link, it.link.transport()?.network()?)));
     let over_efa = || links().filter(|it| it.2.0.contains("Libfabric"));
     let (all, without) = (over_efa().count(), over_efa().filter(|it| !it.2.2).count());

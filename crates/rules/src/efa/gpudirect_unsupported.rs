@@ -1,10 +1,10 @@
 //! This machine's EFA cannot reach GPU memory: a limit, not a fault.
 
-use evidence::{Case, Missing, Source};
+use evidence::{Missing, Source};
 
 use super::machine;
-use crate::expectation::{self, Expectation};
-use crate::{Check, Checked, Confidence, Finding, Role, Rule, Severity};
+use crate::expected::{self, Expected};
+use crate::{Check, Checked, Confidence, Finding, Log, Role, Rule, Severity};
 
 /// See the module documentation.
 pub static RULE: Rule = Rule {
@@ -23,15 +23,15 @@ pub static RULE: Rule = Rule {
     checks: &[Check::Log(check)],
 };
 
-fn check(case: &Case) -> Checked {
-    let processes = case.nccl_log()?;
-    let (machine, named) = machine(case).ok_or(Missing(Source::Instance))?;
+fn check(log: &Log) -> Checked {
+    let processes = log.nccl_log()?;
+    let (machine, named) = machine(log).ok_or(Missing(Source::Instance))?;
     if machine.gpudirect_rdma != Some(false) || !machine.efa() {
         return Ok(Vec::new());
     }
     let said = processes.iter().find_map(|it| it.facts.ofi.gpudirect_off.first()).map(|it| &it.quote);
     let link = || {
-        case.links().find_map(|it| {
+        log.case.links().find_map(|it| {
             let (network, _, gpudirect) = it.link.transport()?.network()?;
             (network.contains("Libfabric") && !gpudirect).then_some(&it.link.quote)
         })
@@ -39,8 +39,8 @@ fn check(case: &Case) -> Checked {
     let Some(shown) = said.or_else(link) else { return Ok(Vec::new()) };
     let message = format!("EFA copies through host memory here: {} cannot do GPUDirect RDMA", machine.name);
     let finding = Finding::new(Confidence::Certain, message).seen(shown).seen(named);
-    let across = Expectation::of(case).and_then(|it| it.across(case));
-    Ok(vec![finding.with_numbers(&RULE, across.and_then(|it| expectation::is_normal(&it)))])
+    let across = log.expected().and_then(|it| it.across(log));
+    Ok(vec![finding.with_numbers(&RULE, across.and_then(|it| expected::is_normal(&it)))])
 }
 
 #[cfg(test)]

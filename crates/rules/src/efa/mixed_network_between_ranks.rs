@@ -3,9 +3,9 @@
 use std::collections::BTreeMap;
 
 use evidence::signals::efa::{INVALID_TAG, MIXED_DEVICE_COUNTS, NETWORK_QUOTED, RAILS_DIFFER, WRONG_SOCKET};
-use evidence::{Case, Quote, Source};
+use evidence::{Quote, Source};
 
-use crate::{Check, Checked, Confidence, Finding, Role, Rule, Severity};
+use crate::{Check, Checked, Confidence, Finding, Log, Role, Rule, Severity};
 
 /// See the module documentation.
 pub static RULE: Rule = Rule {
@@ -26,11 +26,10 @@ pub static RULE: Rule = Rule {
     checks: &[Check::Log(check)],
 };
 
-fn check(case: &Case) -> Checked {
-    let found = case
-        .look_for(&[&INVALID_TAG, &RAILS_DIFFER, &WRONG_SOCKET, &MIXED_DEVICE_COUNTS], Source::JobOutput)?;
-    if let Some(finding) = networks(case) {
-        return Ok(vec![finding.by(case, &found)]);
+fn check(log: &Log) -> Checked {
+    let found = log.look_for(&[&INVALID_TAG, &RAILS_DIFFER, &WRONG_SOCKET, &MIXED_DEVICE_COUNTS], Source::JobOutput)?;
+    if let Some(finding) = networks(log) {
+        return Ok(vec![finding.by(log, &found)]);
     }
     // A socket of NET/IB (4) met a listener of NET/Socket (3), or the other way round.
     let types = |got: &str, want: &str| matches!((got, want), ("3", "4") | ("4", "3"));
@@ -41,30 +40,30 @@ fn check(case: &Case) -> Checked {
         .collect();
     if !met.is_empty() {
         let message = "a rank that uses InfiniBand and one that uses TCP sockets tried to connect";
-        return Ok(vec![Finding::new(Confidence::Certain, message).by(case, &met)]);
+        return Ok(vec![Finding::new(Confidence::Certain, message).by(log, &met)]);
     }
     let tags: Vec<_> = found.iter().copied().filter(|it| *it.signal == INVALID_TAG).collect();
     if !tags.is_empty() {
         let message = "a peer's EFA address is not one of this plugin: the peer uses another network, protocol or plugin release";
-        return Ok(vec![Finding::new(Confidence::Likely, message).by(case, &tags)]);
+        return Ok(vec![Finding::new(Confidence::Likely, message).by(log, &tags)]);
     }
     let rails: Vec<_> = found.iter().copied().filter(|it| *it.signal == RAILS_DIFFER).collect();
     if !rails.is_empty() {
         let message = "a peer joins another number of EFA devices than this rank: its devices, plugin or settings differ";
-        return Ok(vec![Finding::new(Confidence::Likely, message).by(case, &rails)]);
+        return Ok(vec![Finding::new(Confidence::Likely, message).by(log, &rails)]);
     }
     if let Some(first) = found.iter().find(|it| *it.signal == MIXED_DEVICE_COUNTS) {
         let message =
             format!("some ranks see {} network devices and others {}", first.get("min"), first.get("max"));
         let severity = if first.warning { Severity::Error } else { Severity::Warning };
-        return Ok(vec![Finding::new(Confidence::Certain, message).severity(severity).by(case, &[first])]);
+        return Ok(vec![Finding::new(Confidence::Certain, message).severity(severity).by(log, &[first])]);
     }
-    Ok(plugins(case).into_iter().collect())
+    Ok(plugins(log).into_iter().collect())
 }
 
 /// Ranks of one communicator that named different networks.
-fn networks(case: &Case) -> Option<Finding> {
-    let chosen = case.communicators.iter().map(|communicator| {
+fn networks(log: &Log) -> Option<Finding> {
+    let chosen = log.case.communicators.iter().map(|communicator| {
         communicator
             .members
             .values()
@@ -72,7 +71,7 @@ fn networks(case: &Case) -> Option<Finding> {
             .map(|it| (&*it.value, &it.quote))
             .collect()
     });
-    let quoted = case.sightings_of(&NETWORK_QUOTED).map(|it| (it.get("name"), &it.quote)).collect::<Vec<_>>();
+    let quoted = log.case.sightings_of(&NETWORK_QUOTED).map(|it| (it.get("name"), &it.quote)).collect::<Vec<_>>();
     chosen.chain([quoted]).find_map(|group| {
         let mut networks: BTreeMap<&str, (usize, &Quote)> = BTreeMap::new();
         for (name, quote) in group {
@@ -87,9 +86,9 @@ fn networks(case: &Case) -> Option<Finding> {
 }
 
 /// Plugins of one job should be of one release: their messages are not the same over releases.
-fn plugins(case: &Case) -> Option<Finding> {
+fn plugins(log: &Log) -> Option<Finding> {
     let mut releases: BTreeMap<&str, (usize, &Quote)> = BTreeMap::new();
-    for seen in case.processes.iter().filter_map(|it| it.facts.ofi.version.first()) {
+    for seen in log.case.processes.iter().filter_map(|it| it.facts.ofi.version.first()) {
         releases.entry(&seen.value).or_insert((0, &seen.quote)).0 += 1;
     }
     let list: Vec<String> = releases.iter().map(|(release, (n, _))| format!("{release} in {n}")).collect();

@@ -25,10 +25,10 @@ use evidence::signals::efa::{
     DOCKER_RUN, EFA_SETTING, FAMILY_NAMED, MACHINE_NAMED, NETWORK_QUOTED, PLATFORM_QUOTED, PROVIDER,
     SOCKET_QUOTED,
 };
-use evidence::{Case, Quote};
+use evidence::Quote;
 use fabric::instance::{self, Instance};
 
-use crate::Rule;
+use crate::{Log, Rule};
 
 /// The rules of this family.
 pub static RULES: &[&Rule] = &[
@@ -54,18 +54,18 @@ pub static RULES: &[&Rule] = &[
 ];
 
 /// The machine, as a log, a manifest or a note names it, and the line that does.
-pub(crate) fn machine(case: &Case) -> Option<(&'static Instance, &Quote)> {
-    if let Some((name, quote)) = case.instance_name()
+pub(crate) fn machine(log: &Log) -> Option<(&'static Instance, &Quote)> {
+    if let Some((name, quote)) = log.case.instance_name()
         && let Some(found) = instance::find(name.trim_start_matches("ml."))
     {
         return Some((found, quote));
     }
-    if let Some(seen) = case.sightings_of(&PLATFORM_QUOTED).next()
+    if let Some(seen) = log.case.sightings_of(&PLATFORM_QUOTED).next()
         && let Some(found) = by_old_name(seen.get("type"))
     {
         return Some((found, &seen.quote));
     }
-    let named = case.sightings_of(&MACHINE_NAMED).next()?;
+    let named = log.case.sightings_of(&MACHINE_NAMED).next()?;
     // Of `p5.48xlarge` and `p5en.48xlarge` the longer is meant where both fit.
     let fits = instance::all().iter().filter(|it| named.quote.text.contains(&it.name));
     Some((fits.max_by_key(|it| it.name.len())?, &named.quote))
@@ -77,32 +77,30 @@ fn by_old_name(name: &str) -> Option<&'static Instance> {
 }
 
 /// The libfabric providers that were taken, with their lines.
-pub(crate) fn providers(case: &Case) -> impl Iterator<Item = (&str, &Quote)> {
-    let logged = case
-        .processes
+pub(crate) fn providers(log: &Log) -> impl Iterator<Item = (&str, &Quote)> {
+    let logged = log.case.processes
         .iter()
         .flat_map(|it| it.facts.ofi.provider.iter())
         .map(|it| (&*it.value.name, &it.quote));
-    let quoted = case.sightings_of(&PROVIDER).map(|it| (it.get("name").trim_end_matches('*'), &it.quote));
+    let quoted = log.case.sightings_of(&PROVIDER).map(|it| (it.get("name").trim_end_matches('*'), &it.quote));
     logged.chain(quoted)
 }
 
 /// The line that shows that the machine has EFA, or that EFA was meant to be used.
-pub(crate) fn sign_of_efa(case: &Case) -> Option<&Quote> {
-    if let Some((machine, quote)) = machine(case) {
+pub(crate) fn sign_of_efa(log: &Log) -> Option<&Quote> {
+    if let Some((machine, quote)) = machine(log) {
         return machine.efa().then_some(quote);
     }
-    if let Some((_, quote)) = providers(case).find(|it| it.0 == "efa") {
+    if let Some((_, quote)) = providers(log).find(|it| it.0 == "efa") {
         return Some(quote);
     }
-    if let Some(seen) = case.sightings_of(&EFA_SETTING).next() {
+    if let Some(seen) = log.case.sightings_of(&EFA_SETTING).next() {
         return Some(&seen.quote);
     }
-    if let Some(seen) = case.manifests.iter().flat_map(|it| it.efa.iter()).find(|it| it.value > 0) {
+    if let Some(seen) = log.case.manifests.iter().flat_map(|it| it.efa.iter()).find(|it| it.value > 0) {
         return Some(&seen.quote);
     }
-    let family = case
-        .sightings_of(&FAMILY_NAMED)
+    let family = log.case.sightings_of(&FAMILY_NAMED)
         .find(|it| it.get("types").split([',', ' ', '(']).any(always_has_efa));
     family.map(|it| &it.quote)
 }
@@ -121,55 +119,55 @@ fn network_of(link: &Link) -> Option<&str> {
 }
 
 /// Whether some rank got as far as using EFA.
-pub(crate) fn efa_in_use(case: &Case) -> bool {
+pub(crate) fn efa_in_use(log: &Log) -> bool {
     let libfabric = |name: &str| name.contains("Libfabric");
-    case.networks().any(|it| libfabric(&it.value))
-        || case.sightings_of(&NETWORK_QUOTED).any(|it| libfabric(it.get("name")))
-        || case.links().any(|it| network_of(it.link).is_some_and(libfabric))
+    log.case.networks().any(|it| libfabric(&it.value))
+        || log.case.sightings_of(&NETWORK_QUOTED).any(|it| libfabric(it.get("name")))
+        || log.case.links().any(|it| network_of(it.link).is_some_and(libfabric))
 }
 
 /// The line that shows that a rank chose TCP sockets.
-pub(crate) fn socket_chosen(case: &Case) -> Option<&Quote> {
-    let chosen = case.networks().find(|it| it.value.starts_with("Socket")).map(|it| &it.quote);
+pub(crate) fn socket_chosen(log: &Log) -> Option<&Quote> {
+    let chosen = log.case.networks().find(|it| it.value.starts_with("Socket")).map(|it| &it.quote);
     let quoted = || {
-        case.sightings_of(&NETWORK_QUOTED).find(|it| it.get("name").starts_with("Socket")).map(|it| &it.quote)
+        log.case.sightings_of(&NETWORK_QUOTED).find(|it| it.get("name").starts_with("Socket")).map(|it| &it.quote)
     };
     let link = || {
-        case.links()
+        log.case.links()
             .find(|it| network_of(it.link).is_some_and(|it| it.starts_with("Socket")))
             .map(|it| &it.link.quote)
     };
     chosen.or_else(quoted).or_else(link).or_else(|| {
         // NCCL sets up its sockets last: where it did, and no other network is named, they are used.
-        let set_up = case.sightings_of(&SOCKET_QUOTED).next()?;
-        (case.networks().next().is_none() && !efa_in_use(case)).then_some(&set_up.quote)
+        let set_up = log.case.sightings_of(&SOCKET_QUOTED).next()?;
+        (log.case.networks().next().is_none() && !efa_in_use(log)).then_some(&set_up.quote)
     })
 }
 
 /// Whether the job can be one that leaves its machine: inside one, the network carries nothing.
-pub(crate) fn leaves_machine(case: &Case) -> bool {
-    case.spans_nodes().unwrap_or_else(|| {
+pub(crate) fn leaves_machine(log: &Log) -> bool {
+    log.job.size.spans_nodes().unwrap_or_else(|| {
         // Old releases do not count nodes; ranks that fit into one machine, seen on one host, need no network.
         let fits =
-            machine(case).zip(case.n_ranks()).is_some_and(|((machine, _), ranks)| ranks <= machine.gpus);
+            machine(log).zip(log.job.size.n_ranks()).is_some_and(|((machine, _), ranks)| ranks <= machine.gpus);
         !fits
     })
 }
 
 /// Whether the plugin wrote anything at all.
-pub(crate) fn plugin_spoke(case: &Case) -> bool {
-    case.processes.iter().any(|it| !it.facts.ofi.version.is_empty() || !it.facts.ofi.provider.is_empty())
-        || case.sightings.iter().any(|it| it.quote.text.contains("NET/OFI "))
+pub(crate) fn plugin_spoke(log: &Log) -> bool {
+    log.case.processes.iter().any(|it| !it.facts.ofi.version.is_empty() || !it.facts.ofi.provider.is_empty())
+        || log.case.sightings.iter().any(|it| it.quote.text.contains("NET/OFI "))
 }
 
 /// The line that shows that a container was started without EFA devices.
-pub(crate) fn container_without_devices(case: &Case) -> Option<&Quote> {
-    let mut run = case.sightings_of(&DOCKER_RUN).map(|it| &it.quote);
+pub(crate) fn container_without_devices(log: &Log) -> Option<&Quote> {
+    let mut run = log.case.sightings_of(&DOCKER_RUN).map(|it| &it.quote);
     let given = |it: &&Quote| ["/dev/infiniband", "--privileged"].iter().any(|word| it.text.contains(word));
     if let Some(quote) = run.find(|it| !given(it)) {
         return Some(quote);
     }
-    let asked_for = case.manifests.iter().any(|it| !it.efa.is_empty());
-    let pod = case.manifests.iter().find(|it| !it.gpus.is_empty() && it.efa.is_empty())?;
+    let asked_for = log.case.manifests.iter().any(|it| !it.efa.is_empty());
+    let pod = log.case.manifests.iter().find(|it| !it.gpus.is_empty() && it.efa.is_empty())?;
     (!asked_for).then(|| pod.gpus.first().map(|it| &it.quote)).flatten()
 }

@@ -1,11 +1,11 @@
 //! Several GPUs share one EFA device: worth knowing when bandwidth is judged.
 
-use evidence::{Case, Missing, Source};
+use evidence::{Missing, Source};
 use fabric::units::GigabytesPerSecond;
 
 use super::machine;
-use crate::expectation;
-use crate::{Check, Checked, Confidence, Finding, Role, Rule, Severity};
+use crate::expected;
+use crate::{Check, Checked, Confidence, Finding, Log, Role, Rule, Severity};
 
 /// See the module documentation.
 pub static RULE: Rule = Rule {
@@ -22,19 +22,19 @@ pub static RULE: Rule = Rule {
     checks: &[Check::Log(check)],
 };
 
-fn check(case: &Case) -> Checked {
-    let processes = case.nccl_log()?;
-    let (machine, _) = machine(case).filter(|it| it.0.efa()).ok_or(Missing(Source::Instance))?;
+fn check(log: &Log) -> Checked {
+    let processes = log.nccl_log()?;
+    let (machine, _) = machine(log).filter(|it| it.0.efa()).ok_or(Missing(Source::Instance))?;
     let found = processes.iter().find_map(|process| {
         let seen = process.facts.ofi.provider.iter().find(|it| &*it.value.name == "efa")?;
         Some((seen.value.nics?, &seen.quote))
     });
     let Some((nics, quote)) = found else { return Ok(Vec::new()) };
-    let Some(world) = case.world() else { return Ok(Vec::new()) };
+    let Some(world) = log.case.world() else { return Ok(Vec::new()) };
     let (Some(local), Some(each)) = (world.local_ranks(), machine.nic_gbps_each) else {
         return Ok(Vec::new());
     };
-    if local <= nics || nics == 0 || case.spans_nodes() != Some(true) {
+    if local <= nics || nics == 0 || log.job.size.spans_nodes() != Some(true) {
         return Ok(Vec::new());
     }
     let all = GigabytesPerSecond::from(each).0 * f64::from(nics);
@@ -53,7 +53,7 @@ fn check(case: &Case) -> Checked {
     }
     let share = u64::from(nics) * u64::from(machine.gpus) / u64::from(local);
     let share = u32::try_from(share).unwrap_or(u32::MAX);
-    let loss = expectation::loss_across(case, expectation::with_nics(share));
+    let loss = expected::loss_across(log, expected::with_nics(share));
     let why = format!(
         "The machine has {} EFA devices for its {} GPUs: {fair} fall to {local} of them.",
         machine.nics, machine.gpus

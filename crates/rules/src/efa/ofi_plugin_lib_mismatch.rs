@@ -4,10 +4,10 @@ use evidence::signals::efa::{
     ENDPOINT_FAILED, GPUDIRECT_REFUSED, LIBFABRIC_TOO_OLD, LIBRARY_MISSING, LIBRARY_SYMBOL, LIBRARY_VERSION,
     PLUGIN_LOAD,
 };
-use evidence::{Case, Sighting, Source};
+use evidence::{Sighting, Source};
 
 use super::providers;
-use crate::{Check, Checked, Confidence, Finding, Role, Rule, Severity};
+use crate::{Check, Checked, Confidence, Finding, Log, Role, Rule, Severity};
 
 /// See the module documentation.
 pub static RULE: Rule = Rule {
@@ -29,7 +29,7 @@ pub static RULE: Rule = Rule {
     checks: &[Check::Log(check)],
 };
 
-fn check(case: &Case) -> Checked {
+fn check(log: &Log) -> Checked {
     let signals = [
         &LIBRARY_VERSION,
         &LIBRARY_MISSING,
@@ -39,19 +39,19 @@ fn check(case: &Case) -> Checked {
         &GPUDIRECT_REFUSED,
         &ENDPOINT_FAILED,
     ];
-    let found = case.look_for(&signals, Source::JobOutput)?;
+    let found = log.look_for(&signals, Source::JobOutput)?;
     let told: Vec<(&Sighting, Confidence, String)> = found
         .iter()
-        .filter_map(|it| told(case, it).map(|(confidence, message)| (*it, confidence, message)))
+        .filter_map(|it| told(log, it).map(|(confidence, message)| (*it, confidence, message)))
         .collect();
     let Some(best) = told.iter().map(|it| it.1).max() else { return Ok(Vec::new()) };
     let lines: Vec<_> = told.iter().filter(|it| it.1 == best).map(|it| it.0).collect();
     let message = told.iter().find(|it| it.1 == best).map_or("", |it| &it.2);
-    Ok(vec![Finding::new(best, message).by(case, &lines)])
+    Ok(vec![Finding::new(best, message).by(log, &lines)])
 }
 
 /// What a line says about the libraries, if anything.
-fn told(case: &Case, line: &Sighting) -> Option<(Confidence, String)> {
+fn told(log: &Log, line: &Sighting) -> Option<(Confidence, String)> {
     let symbol = line.get("symbol");
     if *line.signal == LIBRARY_VERSION {
         let library = line.get("library").rsplit('/').next().unwrap_or_default();
@@ -90,7 +90,7 @@ fn told(case: &Case, line: &Sighting) -> Option<(Confidence, String)> {
         return Some((confidence, message.to_owned()));
     }
     // With a provider other than EFA the options of EFA are unknown by right.
-    let other = providers(case).any(|it| it.0 != "efa");
+    let other = providers(log).any(|it| it.0 != "efa");
     if line.quote.text.contains("CUDA Runtime") {
         return Some((
             Confidence::Likely,

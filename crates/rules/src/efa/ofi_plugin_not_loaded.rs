@@ -4,10 +4,10 @@ use evidence::nccl::PluginEvent;
 use evidence::signals::efa::{
     LIBRARY_PATH, LIBRARY_VERSION, NETWORK_REFUSED, NO_PLUGIN, NO_VERBS, PLUGIN_LOAD,
 };
-use evidence::{Case, Source};
+use evidence::Source;
 
 use super::{efa_in_use, leaves_machine, plugin_spoke, sign_of_efa, socket_chosen};
-use crate::{Check, Checked, Confidence, Finding, Role, Rule, Severity};
+use crate::{Check, Checked, Confidence, Finding, Log, Role, Rule, Severity};
 
 /// See the module documentation.
 pub static RULE: Rule = Rule {
@@ -29,32 +29,31 @@ pub static RULE: Rule = Rule {
     checks: &[Check::Log(check)],
 };
 
-fn check(case: &Case) -> Checked {
-    let found = case.look_for(&[&NO_PLUGIN, &PLUGIN_LOAD, &NETWORK_REFUSED], Source::JobOutput)?;
+fn check(log: &Log) -> Checked {
+    let found = log.look_for(&[&NO_PLUGIN, &PLUGIN_LOAD, &NETWORK_REFUSED], Source::JobOutput)?;
     let absent: Vec<_> =
         found.iter().copied().filter(|it| *it.signal != NETWORK_REFUSED && is_plugin(it)).collect();
     let refused: Vec<_> = found.iter().copied().filter(|it| *it.signal == NETWORK_REFUSED).collect();
-    let asked = case.variable("NCCL_NET").find(|it| it.0.contains("Libfabric") || it.0 == "AWS");
+    let asked = log.job.settings.named("NCCL_NET").find(|it| it.text().contains("Libfabric") || it.text() == "AWS");
     if !refused.is_empty()
         && (asked.is_some() || refused.iter().any(|it| it.get("name").contains("Libfabric")))
     {
         let message = "NCCL_NET asks for the network of aws-ofi-nccl, and no plugin gives it";
-        let finding = Finding::new(Confidence::Certain, message).by(case, &refused).by(case, &absent);
+        let finding = Finding::new(Confidence::Certain, message).by(log, &refused).by(log, &absent);
         return Ok(vec![finding.seen_all(asked.map(|it| it.2))]);
     }
-    if plugin_spoke(case) || efa_in_use(case) || case.first_of(&[&LIBRARY_VERSION]).is_some() {
+    if plugin_spoke(log) || efa_in_use(log) || log.case.first_of(&[&LIBRARY_VERSION]).is_some() {
         return Ok(Vec::new());
     }
     // Somebody who names a plugin wants it, on EFA or not.
     let named =
-        case.variable("NCCL_NET_PLUGIN").find(|it| !it.0.is_empty() && !it.0.eq_ignore_ascii_case("none"));
-    let not_found = case
-        .processes
+        log.job.settings.named("NCCL_NET_PLUGIN").find(|it| !it.text().is_empty() && !it.text().eq_ignore_ascii_case("none"));
+    let not_found = log.case.processes
         .iter()
         .flat_map(|it| it.facts.plugins.iter())
         .find(|it| matches!(&it.value, PluginEvent::NotFound { role, .. } if &**role == "NET"));
     // NCCL 2.21 to 2.25 tell of the name in a line of their own.
-    let asked = case.processes.iter().flat_map(|it| it.facts.plugins.iter()).find_map(|it| match &it.value {
+    let asked = log.case.processes.iter().flat_map(|it| it.facts.plugins.iter()).find_map(|it| match &it.value {
         PluginEvent::Asked { role, library } if &**role == "NET" && !library.eq_ignore_ascii_case("none") => {
             Some((&**library, &it.quote))
         }
@@ -65,8 +64,8 @@ fn check(case: &Case) -> Checked {
         let finding = Finding::new(Confidence::Certain, message)
             .seen(&seen.quote)
             .seen(quote)
-            .seen_all(socket_chosen(case));
-        let efa = name.contains("ofi") || name == "libnccl-net.so" || sign_of_efa(case).is_some();
+            .seen_all(socket_chosen(log));
+        let efa = name.contains("ofi") || name == "libnccl-net.so" || sign_of_efa(log).is_some();
         return Ok(vec![if efa {
             finding
         } else {
@@ -75,20 +74,19 @@ fn check(case: &Case) -> Checked {
                 .fix("Install the plugin in the image and put its folder on LD_LIBRARY_PATH, give its full path, or unset NCCL_NET_PLUGIN.")
         }]);
     }
-    let Some(efa) = sign_of_efa(case).filter(|_| leaves_machine(case)) else { return Ok(Vec::new()) };
-    let path = case
-        .sightings_of(&LIBRARY_PATH)
+    let Some(efa) = sign_of_efa(log).filter(|_| leaves_machine(log)) else { return Ok(Vec::new()) };
+    let path = log.case.sightings_of(&LIBRARY_PATH)
         .find(|it| !["ofi", "amazon"].iter().any(|word| it.get("path").contains(word)));
     let finding = if !absent.is_empty() {
         let message = "NCCL found no network plugin, on a machine or with settings meant for EFA";
-        Finding::new(Confidence::Likely, message).by(case, &absent)
-    } else if let Some(quote) = socket_chosen(case) {
+        Finding::new(Confidence::Likely, message).by(log, &absent)
+    } else if let Some(quote) = socket_chosen(log) {
         let message = "NCCL uses TCP sockets on a machine with EFA, and the EFA plugin wrote nothing";
         Finding::new(Confidence::Likely, message).seen(quote)
     } else {
         return Ok(Vec::new());
     };
-    let verbs = case.sightings_of(&NO_VERBS).map(|it| &it.quote);
+    let verbs = log.case.sightings_of(&NO_VERBS).map(|it| &it.quote);
     Ok(vec![finding.seen(efa).seen_all(path.map(|it| &it.quote)).seen_all(verbs)])
 }
 

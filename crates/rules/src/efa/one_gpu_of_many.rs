@@ -2,11 +2,11 @@
 
 use std::collections::BTreeSet;
 
-use evidence::{Case, Missing, Source};
+use evidence::{Missing, Source};
 use nccl::Loss;
 
-use crate::expectation::{self, Expectation};
-use crate::{Check, Checked, Confidence, Finding, Role, Rule, Severity};
+use crate::expected::{self, Expected};
+use crate::{Check, Checked, Confidence, Finding, Log, Role, Rule, Severity};
 
 /// See the module documentation.
 pub static RULE: Rule = Rule {
@@ -27,14 +27,14 @@ pub static RULE: Rule = Rule {
     checks: &[Check::Log(check)],
 };
 
-fn check(case: &Case) -> Checked {
-    case.nccl_log()?;
-    let expectation = Expectation::of(case).ok_or(Missing(Source::Instance))?;
-    let gpus = expectation.gpus();
-    if gpus < 2 || expectation.machine.nvlinks.is_empty() {
+fn check(log: &Log) -> Checked {
+    log.nccl_log()?;
+    let expected = log.expected().ok_or(Missing(Source::Instance))?;
+    let gpus = expected.gpus();
+    if gpus < 2 || expected.machine.nvlinks.is_empty() {
         return Ok(Vec::new());
     }
-    let Some(world) = case.world() else { return Ok(Vec::new()) };
+    let Some(world) = log.case.world() else { return Ok(Vec::new()) };
     let Some(layout) = world.members.values().find_map(|it| it.facts.layout.as_ref()) else {
         return Ok(Vec::new());
     };
@@ -44,7 +44,7 @@ fn check(case: &Case) -> Checked {
     }
     let message = format!(
         "{} ranks are {} nodes of one GPU each, on {}, which has {} GPUs joined by NVLink: ranks that share a machine do not use it",
-        it.n_ranks, it.n_nodes, expectation.name, gpus
+        it.n_ranks, it.n_nodes, expected.name, gpus
     );
     // Pods of one machine have different GPUs; ranks on machines of their own mostly have the same.
     let buses: BTreeSet<u64> = world.members.values().filter_map(|it| it.line()?.bus_id).collect();
@@ -54,22 +54,22 @@ fn check(case: &Case) -> Checked {
         n if all_seen && n == world.members.len() => Confidence::Likely,
         _ => Confidence::Possible,
     };
-    let finding = Finding::new(confidence, message).seen(&layout.quote).seen_all(expectation.told);
-    Ok(vec![finding.with_numbers(&RULE, lost(case, &expectation, it.n_ranks))])
+    let finding = Finding::new(confidence, message).seen(&layout.quote).seen_all(expected.named_by.as_ref());
+    Ok(vec![finding.with_numbers(&RULE, lost(log, &expected, it.n_ranks))])
 }
 
 /// What pods of one GPU lose against one pod with as many GPUs of the same machines.
-fn lost(case: &Case, expectation: &Expectation<'_>, ranks: u32) -> Option<String> {
-    let (nodes, gpus) = match ranks.checked_div(expectation.gpus())? {
+fn lost(log: &Log, expected: &Expected, ranks: u32) -> Option<String> {
+    let (nodes, gpus) = match ranks.checked_div(expected.gpus())? {
         0 => (1, ranks),
-        nodes => (nodes, expectation.gpus()),
+        nodes => (nodes, expected.gpus()),
     };
-    let together = expectation.cluster(nodes, gpus)?;
+    let together = expected.cluster(nodes, gpus)?;
     let apart = together.clone().with_pods(gpus, 1).ok()?;
-    let loss = expectation::loss(&together, &apart)?;
-    let nics = case.processes.iter().find_map(|it| it.facts.ofi.provider.first()?.value.nics);
+    let loss = expected::loss(&together, &apart)?;
+    let nics = log.case.processes.iter().find_map(|it| it.facts.ofi.provider.first()?.value.nics);
     let network =
-        expectation.pods(gpus, nics)?.losses().into_iter().find(|it| matches!(it, Loss::Network { .. }));
+        expected.pods(gpus, nics)?.losses().into_iter().find(|it| matches!(it, Loss::Network { .. }));
     let network = network.map(|it| format!("If the pods share a machine, {it}. ")).unwrap_or_default();
     Some(format!("{network}{loss}"))
 }

@@ -1,10 +1,10 @@
 //! The plugin is older than its support for this machine.
 
-use evidence::{Case, Missing, Source};
+use evidence::{Missing, Source};
 use fabric::Version;
 
 use super::machine;
-use crate::{Check, Checked, Confidence, Finding, Role, Rule, Severity};
+use crate::{Check, Checked, Confidence, Finding, Log, Role, Rule, Severity};
 
 /// See the module documentation.
 pub static RULE: Rule = Rule {
@@ -36,10 +36,10 @@ static SUPPORT: &[(&str, Version)] = &[
     ("g5.48xlarge", Version::new(1, 8, 0)),
 ];
 
-fn check(case: &Case) -> Checked {
-    case.nccl_log()?;
-    let (machine, named) = machine(case).ok_or(Missing(Source::Instance))?;
-    let Some((plugin, quote)) = case.plugin_version() else { return Ok(Vec::new()) };
+fn check(log: &Log) -> Checked {
+    log.nccl_log()?;
+    let (machine, named) = machine(log).ok_or(Missing(Source::Instance))?;
+    let Some((plugin, quote)) = log.case.plugin_version() else { return Ok(Vec::new()) };
     let first = SUPPORT.iter().find(|it| it.0 == machine.name).map(|it| it.1);
     let Some(first) = first.filter(|it| plugin < *it) else { return Ok(Vec::new()) };
     let message = format!("aws-ofi-nccl {plugin} does not know {}; support began with {first}", machine.name);

@@ -1,9 +1,9 @@
 //! Only NCCL's Simple protocol is allowed: by the plugin, rightly; or by the user.
 
-use evidence::{Case, Source};
+use evidence::Source;
 
 use super::machine;
-use crate::{Check, Checked, Confidence, Finding, Role, Rule, Severity};
+use crate::{Check, Checked, Confidence, Finding, Log, Role, Rule, Severity};
 
 /// See the module documentation.
 pub static RULE: Rule = Rule {
@@ -19,14 +19,14 @@ pub static RULE: Rule = Rule {
     checks: &[Check::Log(check)],
 };
 
-fn check(case: &Case) -> Checked {
-    let processes = case.nccl_log()?;
+fn check(log: &Log) -> Checked {
+    let processes = log.nccl_log()?;
     let forced = processes.iter().find_map(|it| it.facts.ofi.forced_simple.first());
     let by_plugin = forced.is_some() || processes.iter().any(|it| it.added_by_plugin("NCCL_PROTO"));
-    let by_user = case.variable("NCCL_PROTO").find(|it| it.1.is_none() || !by_plugin);
+    let by_user = log.job.settings.named("NCCL_PROTO").find(|it| !it.is_logged() || !by_plugin);
     if let Some((value, _, quote)) = by_user
         && let Some((machine, named)) =
-            machine(case).filter(|it| it.0.ofi_protocol.as_deref() == Some("RDMA"))
+            machine(log).filter(|it| it.0.ofi_protocol.as_deref() == Some("RDMA"))
     {
         let message = format!(
             "NCCL_PROTO={value} is set by hand on {}, where the plugin lets NCCL choose",

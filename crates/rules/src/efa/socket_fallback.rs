@@ -1,11 +1,11 @@
 //! NCCL runs over TCP sockets although the machine has something better.
 
 use evidence::signals::efa::{NO_EFA_DEVICE, NO_PROVIDER, PLUGIN_FAILED};
-use evidence::{Case, Quote, Source};
+use evidence::{Quote, Source};
 
 use super::{efa_in_use, leaves_machine, machine, plugin_spoke, sign_of_efa, socket_chosen};
-use crate::expectation;
-use crate::{Check, Checked, Confidence, Finding, Role, Rule, Severity};
+use crate::expected;
+use crate::{Check, Checked, Confidence, Finding, Log, Role, Rule, Severity};
 
 /// See the module documentation.
 pub static RULE: Rule = Rule {
@@ -26,21 +26,21 @@ pub static RULE: Rule = Rule {
     checks: &[Check::Log(check)],
 };
 
-fn check(case: &Case) -> Checked {
-    let failed = case.look_for(&[&PLUGIN_FAILED, &NO_EFA_DEVICE, &NO_PROVIDER], Source::JobOutput)?;
-    let Some(socket) = socket_chosen(case) else { return Ok(Vec::new()) };
+fn check(log: &Log) -> Checked {
+    let failed = log.look_for(&[&PLUGIN_FAILED, &NO_EFA_DEVICE, &NO_PROVIDER], Source::JobOutput)?;
+    let Some(socket) = socket_chosen(log) else { return Ok(Vec::new()) };
     // Inside one node the network carries nothing; and ranks that differ are another matter.
-    if !leaves_machine(case) || efa_in_use(case) {
+    if !leaves_machine(log) || efa_in_use(log) {
         return Ok(Vec::new());
     }
-    let efa = sign_of_efa(case);
-    if efa.is_none() && failed.is_empty() && !plugin_spoke(case) {
-        return Ok(large_machine(case)
-            .map(|sign| on_a_large_machine(case, socket, sign))
+    let efa = sign_of_efa(log);
+    if efa.is_none() && failed.is_empty() && !plugin_spoke(log) {
+        return Ok(large_machine(log)
+            .map(|sign| on_a_large_machine(log, socket, sign))
             .into_iter()
             .collect());
     }
-    let message = match (machine(case).filter(|it| it.0.efa()), efa) {
+    let message = match (machine(log).filter(|it| it.0.efa()), efa) {
         (Some((machine, _)), _) => {
             format!("NCCL uses TCP sockets on {}, whose EFA has {}", machine.name, machine.net_gbps_total)
         }
@@ -49,18 +49,18 @@ fn check(case: &Case) -> Checked {
             "NCCL uses TCP sockets although the plugin for a faster network was loaded".to_owned()
         }
     };
-    let loss = expectation::loss_across(case, expectation::over_tcp);
-    let finding = Finding::new(Confidence::Certain, message).seen(socket).seen_all(efa).by(case, &failed);
+    let loss = expected::loss_across(log, expected::over_tcp);
+    let finding = Finding::new(Confidence::Certain, message).seen(socket).seen_all(efa).by(log, &failed);
     Ok(vec![finding.with_numbers(&RULE, loss)])
 }
 
 /// A line that shows GPUs joined by an NVSwitch: such machines are built with a fast network.
-fn large_machine(case: &Case) -> Option<&Quote> {
-    case.processes.iter().find_map(|it| it.facts.nvls.iter().find(|it| it.value)).map(|it| &it.quote)
+fn large_machine(log: &Log) -> Option<&Quote> {
+    log.case.processes.iter().find_map(|it| it.facts.nvls.iter().find(|it| it.value)).map(|it| &it.quote)
 }
 
-fn on_a_large_machine(case: &Case, socket: &Quote, sign: &Quote) -> Finding {
-    let off = case.variable("NCCL_IB_DISABLE").find(|it| it.1.is_some() && it.0 == "1").map(|it| it.2);
+fn on_a_large_machine(log: &Log, socket: &Quote, sign: &Quote) -> Finding {
+    let off = log.job.settings.named("NCCL_IB_DISABLE").find(|it| it.is_logged() && it.text() == "1").and_then(Variable::quote);
     let reason = if off.is_some() { ": NCCL_IB_DISABLE=1 turns InfiniBand and RoCE off" } else { "" };
     let message = format!("NCCL uses TCP sockets between nodes whose GPUs are joined by an NVSwitch{reason}");
     Finding::new(Confidence::Likely, message)

@@ -1,8 +1,8 @@
 //! NCCL returned an error and no rule knows why.
 
-use evidence::{Case, Source};
+use evidence::Source;
 
-use crate::{Check, Checked, Confidence, Finding, Found, Role, Rule, Severity};
+use crate::{Check, Checked, Confidence, Finding, Found, Log, Role, Rule, Severity};
 
 /// See the module documentation.
 pub static RULE: Rule = Rule {
@@ -19,18 +19,18 @@ pub static RULE: Rule = Rule {
 };
 
 /// The rule speaks in [`check_last`], after all others.
-fn check(case: &Case) -> Checked {
-    case.nccl_log().map(|_| Vec::new())
+fn check(log: &Log) -> Checked {
+    log.nccl_log().map(|_| Vec::new())
 }
 
 /// An error on its way up (`FILE:LINE -> CODE`), and no finding of severity error.
-pub(crate) fn check_last(case: &Case, findings: &[Found]) -> Vec<Finding> {
+pub(crate) fn check_last(log: &Log, findings: &[Found]) -> Vec<Finding> {
     if findings.iter().any(|it| it.severity() == Severity::Error) {
         return Vec::new();
     }
-    let failed = case.processes.iter().enumerate().find_map(|(place, process)| {
+    let failed = log.case.processes.iter().enumerate().find_map(|(place, process)| {
         let seen = process.facts.propagated.iter().find(|it| matches!(it.value, 1..=6 | 8))?;
-        let in_passing = matches!(seen.value, 2 | 3) && went_well(case, place);
+        let in_passing = matches!(seen.value, 2 | 3) && went_well(log, place);
         (!in_passing).then_some((process, seen))
     });
     let Some((process, seen)) = failed else { return Vec::new() };
@@ -49,9 +49,9 @@ pub(crate) fn check_last(case: &Case, findings: &[Found]) -> Vec<Finding> {
 
 /// Whether the process made its communicators: a plugin or network that was tried and left aside,
 /// and the sockets that close at the end, leave such errors behind.
-fn went_well(case: &Case, place: usize) -> bool {
+fn went_well(log: &Log, place: usize) -> bool {
     let members =
-        case.communicators.iter().flat_map(|it| it.members.values()).filter(|it| it.process == place);
+        log.case.communicators.iter().flat_map(|it| it.members.values()).filter(|it| it.process == place);
     members.clone().count() > 0 && members.clone().all(evidence::Member::is_complete)
 }
 

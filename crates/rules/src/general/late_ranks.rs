@@ -1,10 +1,10 @@
 //! Some ranks came late to a communicator, and the others waited.
 
 use evidence::signals::application::COMPILING;
-use evidence::{Case, Communicator, Quote, Source};
+use evidence::{Communicator, Quote, Source};
 
 use crate::sentence::list_of_ranks;
-use crate::{Check, Checked, Confidence, Finding, Role, Rule, Severity};
+use crate::{Check, Checked, Confidence, Finding, Log, Role, Rule, Severity};
 
 /// See the module documentation.
 pub static RULE: Rule = Rule {
@@ -29,9 +29,9 @@ const USUAL: f64 = 5.0;
 /// Seconds from which it is worth a warning.
 const LONG: f64 = 60.0;
 
-fn check(case: &Case) -> Checked {
-    case.nccl_log()?;
-    let worst = case.communicators.iter().filter_map(|it| Some((it, waits(it)?)));
+fn check(log: &Log) -> Checked {
+    log.nccl_log()?;
+    let worst = log.case.communicators.iter().filter_map(|it| Some((it, waits(it)?)));
     let worst = worst.max_by(|a, b| a.1.longest().0.total_cmp(&b.1.longest().0));
     let Some((communicator, waits)) = worst.filter(|it| it.1.longest().0 >= USUAL) else {
         return Ok(Vec::new());
@@ -53,7 +53,7 @@ fn check(case: &Case) -> Checked {
     );
     let finding = Finding::new(Confidence::Likely, message).seen(quote);
     let finding = late.iter().take(16).fold(finding, |it, rank| it.about("rank", rank));
-    let compiling = case.sightings_of(&COMPILING).next();
+    let compiling = log.case.sightings_of(&COMPILING).next();
     let finding = finding.seen_all(compiling.map(|it| &it.quote));
     Ok(vec![if longest >= LONG { finding.severity(Severity::Warning) } else { finding }])
 }

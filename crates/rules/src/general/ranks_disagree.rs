@@ -3,10 +3,10 @@
 use std::collections::BTreeMap;
 
 use evidence::signals::launch::{BOOTSTRAP_MISMATCH, RANK_TWICE};
-use evidence::{Case, Quote, Source};
+use evidence::{Quote, Source};
 
 use crate::sentence::list_of_ranks;
-use crate::{Check, Checked, Confidence, Finding, Role, Rule, Severity};
+use crate::{Check, Checked, Confidence, Finding, Log, Role, Rule, Severity};
 
 /// See the module documentation.
 pub static RULE: Rule = Rule {
@@ -23,22 +23,22 @@ pub static RULE: Rule = Rule {
     checks: &[Check::Log(check)],
 };
 
-fn check(case: &Case) -> Checked {
-    case.nccl_log()?;
+fn check(log: &Log) -> Checked {
+    log.nccl_log()?;
     let mut findings = Vec::new();
-    if let Some(first) = case.sightings_of(&BOOTSTRAP_MISMATCH).next() {
+    if let Some(first) = log.case.sightings_of(&BOOTSTRAP_MISMATCH).next() {
         let message =
             format!("ranks told the root different {}s: {}", first.get("what"), first.get("counts"));
         findings.push(Finding::new(Confidence::Certain, message).seen(&first.quote));
     }
-    if let Some(first) = case.sightings_of(&RANK_TWICE).next() {
+    if let Some(first) = log.case.sightings_of(&RANK_TWICE).next() {
         let message = format!("two processes claim to be rank {} of {}", first.get("rank"), first.get("n"));
         findings.push(
             Finding::new(Confidence::Certain, message).seen(&first.quote).about("rank", first.get("rank")),
         );
     }
     let mut sizes: BTreeMap<&str, BTreeMap<u32, &Quote>> = BTreeMap::new();
-    for communicator in case.communicators.iter().filter(|it| it.name.starts_with("0x")) {
+    for communicator in log.case.communicators.iter().filter(|it| it.name.starts_with("0x")) {
         let quote = communicator
             .members
             .values()
@@ -52,7 +52,7 @@ fn check(case: &Case) -> Checked {
         let message = format!("ranks give communicator {name} different sizes: {}", list.join(", "));
         findings.push(Finding::new(Confidence::Certain, message).seen_all(sizes.values().copied()));
     }
-    for communicator in &case.communicators {
+    for communicator in &log.case.communicators {
         let mut counts: BTreeMap<u32, (Vec<u32>, &Quote)> = BTreeMap::new();
         for (rank, member) in communicator.members.iter().filter(|it| !it.1.guessed) {
             if let Some(channels) = &member.facts.channels {

@@ -2,9 +2,9 @@
 
 use std::collections::BTreeSet;
 
-use evidence::{Case, Communicator, Source};
+use evidence::{Communicator, Source};
 
-use crate::{Check, Checked, Confidence, Finding, Role, Rule, Severity};
+use crate::{Check, Checked, Confidence, Finding, Log, Role, Rule, Severity};
 
 /// See the module documentation.
 pub static RULE: Rule = Rule {
@@ -19,8 +19,8 @@ pub static RULE: Rule = Rule {
     checks: &[Check::Log(check)],
 };
 
-fn check(case: &Case) -> Checked {
-    case.nccl_log()?;
+fn check(log: &Log) -> Checked {
+    log.nccl_log()?;
     let processes =
         |it: &Communicator| -> BTreeSet<usize> { it.members.values().map(|it| it.process).collect() };
     let whole = |it: &&Communicator| {
@@ -28,14 +28,14 @@ fn check(case: &Case) -> Checked {
     };
     // Two communicators of which all ranks were seen and that share no process, each larger than one rank.
     let all: Vec<(&Communicator, BTreeSet<usize>)> =
-        case.communicators.iter().filter(whole).map(|it| (it, processes(it))).collect();
+        log.case.communicators.iter().filter(whole).map(|it| (it, processes(it))).collect();
     let sets: Vec<&(&Communicator, BTreeSet<usize>)> =
         all.iter().filter(|it| it.1.len() > 1).take(64).collect();
     let bridged = |a: &BTreeSet<usize>, b: &BTreeSet<usize>| {
-        case.communicators.iter().map(processes).any(|it| !it.is_disjoint(a) && !it.is_disjoint(b))
+        log.case.communicators.iter().map(processes).any(|it| !it.is_disjoint(a) && !it.is_disjoint(b))
     };
     let kinds: BTreeSet<&str> =
-        case.processes.iter().filter_map(|it| Some(&**it.facts.ofi.instance.value()?)).collect();
+        log.case.processes.iter().filter_map(|it| Some(&**it.facts.ofi.instance.value()?)).collect();
     let apart = sets.iter().enumerate().find_map(|(i, a)| {
         let b = sets.iter().skip(i + 1).find(|b| a.1.is_disjoint(&b.1) && !bridged(&a.1, &b.1))?;
         Some((a.0, b.0))

@@ -2,9 +2,9 @@
 
 use std::collections::BTreeSet;
 
-use evidence::{Case, Kind, Source};
+use evidence::{Kind, Source};
 
-use crate::{Check, Checked, Confidence, Finding, Found, Role, Rule, Severity};
+use crate::{Check, Checked, Confidence, Finding, Found, Log, Role, Rule, Severity};
 
 /// See the module documentation.
 pub static RULE: Rule = Rule {
@@ -20,17 +20,16 @@ pub static RULE: Rule = Rule {
 };
 
 /// The rule speaks in [`check_last`], after all others.
-fn check(case: &Case) -> Checked {
-    case.nccl_log().map(|_| Vec::new())
+fn check(log: &Log) -> Checked {
+    log.nccl_log().map(|_| Vec::new())
 }
 
 /// Warnings that are not evidence of a finding and in which no signal was seen.
-pub(crate) fn check_last(case: &Case, _: &[Found]) -> Vec<Finding> {
+pub(crate) fn check_last(log: &Log, _: &[Found]) -> Vec<Finding> {
     let telling = |it: &evidence::Signal| it.kind != Kind::Notes;
     let known: BTreeSet<_> =
-        case.sightings.iter().filter(|it| telling(it.signal)).map(|it| it.quote.spot).collect();
-    let unknown: Vec<_> = case
-        .processes
+        log.case.sightings.iter().filter(|it| telling(it.signal)).map(|it| it.quote.spot).collect();
+    let unknown: Vec<_> = log.case.processes
         .iter()
         .flat_map(|process| process.facts.warnings.first.iter().map(move |warning| (process, &warning.quote)))
         .filter(|(_, quote)| {

@@ -1,10 +1,10 @@
 //! Memory of a GPU is broken.
 
 use evidence::signals::hardware::{ECC_COUNTER, ROW_REMAPPING, UNCORRECTABLE_ECC};
-use evidence::{Case, Source};
+use evidence::Source;
 
 use super::xid::{self, Class};
-use crate::{Check, Checked, Confidence, Finding, Role, Rule, Severity};
+use crate::{Check, Checked, Confidence, Finding, Log, Role, Rule, Severity};
 
 /// See the module documentation.
 pub static RULE: Rule = Rule {
@@ -24,11 +24,11 @@ pub static RULE: Rule = Rule {
     checks: &[Check::Log(check)],
 };
 
-fn check(case: &Case) -> Checked {
-    let said = case.look_for(&[&UNCORRECTABLE_ECC], Source::JobOutput);
-    let kernel: Vec<_> = xid::of_class(case, &[Class::Memory]).collect();
+fn check(log: &Log) -> Checked {
+    let said = log.look_for(&[&UNCORRECTABLE_ECC], Source::JobOutput);
+    let kernel: Vec<_> = xid::of_class(log, &[Class::Memory]).collect();
     if kernel.is_empty() {
-        if let Some(finding) = said.as_ref().map_or(true, Vec::is_empty).then(|| counted(case)).flatten() {
+        if let Some(finding) = said.as_ref().map_or(true, Vec::is_empty).then(|| counted(log)).flatten() {
             return Ok(vec![finding]);
         }
         let said = said?;
@@ -36,7 +36,7 @@ fn check(case: &Case) -> Checked {
             return Ok(Vec::new());
         }
         let message = "CUDA met an uncorrectable ECC error in GPU memory";
-        return Ok(vec![Finding::new(Confidence::Certain, message).by(case, &said)]);
+        return Ok(vec![Finding::new(Confidence::Certain, message).by(log, &said)]);
     }
     let mut finding = None;
     for (it, meaning) in &kernel {
@@ -44,19 +44,19 @@ fn check(case: &Case) -> Checked {
         let next = finding.unwrap_or_else(|| Finding::new(Confidence::Certain, message()));
         finding = Some(next.seen(&it.quote).about("gpu", xid::gpu(it)));
     }
-    let finding = finding.map(|it| it.by(case, &said.unwrap_or_default()));
+    let finding = finding.map(|it| it.by(log, &said.unwrap_or_default()));
     // Single bit errors are corrected; they only announce worse.
     let mild = kernel.iter().all(|it| it.1.xid == 92);
     Ok(finding.map(|it| if mild { it.severity(Severity::Warning) } else { it }).into_iter().collect())
 }
 
 /// What notes and the counters of `nvidia-smi -q` tell, where nobody reports an error.
-fn counted(case: &Case) -> Option<Finding> {
-    if let Some((it, meaning)) = xid::named(case, &[Class::Memory]) {
+fn counted(log: &Log) -> Option<Finding> {
+    if let Some((it, meaning)) = xid::named(log, &[Class::Memory]) {
         let message = format!("Xid {} is mentioned: {}", meaning.xid, meaning.text);
         return Some(Finding::new(Confidence::Likely, message).seen(&it.quote));
     }
-    let remapping: Vec<_> = case.sightings_of(&ROW_REMAPPING).collect();
+    let remapping: Vec<_> = log.case.sightings_of(&ROW_REMAPPING).collect();
     if let Some(first) = remapping.first() {
         let spent = remapping.iter().any(|it| it.quote.text.contains("Failure"));
         let (message, severity) = if spent {
@@ -66,7 +66,7 @@ fn counted(case: &Case) -> Option<Finding> {
         };
         return Some(Finding::new(Confidence::Likely, message).severity(severity).seen(&first.quote));
     }
-    let hit = case.sightings_of(&ECC_COUNTER).find(|it| {
+    let hit = log.case.sightings_of(&ECC_COUNTER).find(|it| {
         let count = it.get("count").rsplit(':').next().unwrap_or_default();
         count.trim().parse::<u64>().is_ok_and(|it| it > 0)
     })?;

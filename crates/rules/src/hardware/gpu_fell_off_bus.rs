@@ -1,10 +1,10 @@
 //! The driver has lost a GPU.
 
 use evidence::signals::hardware::{FALLEN_OFF_BUS, GPU_INIT_FAILED, PCIE_AER};
-use evidence::{Case, Source};
+use evidence::Source;
 
 use super::xid::{self, Class};
-use crate::{Check, Checked, Confidence, Finding, Role, Rule, Severity};
+use crate::{Check, Checked, Confidence, Finding, Log, Role, Rule, Severity};
 
 /// See the module documentation.
 pub static RULE: Rule = Rule {
@@ -24,24 +24,24 @@ pub static RULE: Rule = Rule {
     checks: &[Check::Log(check)],
 };
 
-fn check(case: &Case) -> Checked {
-    let kernel: Vec<_> = xid::of_class(case, &[Class::Lost]).collect();
-    let found = match case.look_for(&[&FALLEN_OFF_BUS, &GPU_INIT_FAILED], Source::JobOutput) {
-        Err(missing) if kernel.is_empty() && xid::named(case, &[Class::Lost]).is_none() => {
+fn check(log: &Log) -> Checked {
+    let kernel: Vec<_> = xid::of_class(log, &[Class::Lost]).collect();
+    let found = match log.look_for(&[&FALLEN_OFF_BUS, &GPU_INIT_FAILED], Source::JobOutput) {
+        Err(missing) if kernel.is_empty() && xid::named(log, &[Class::Lost]).is_none() => {
             return Err(missing);
         }
         found => found.unwrap_or_default(),
     };
     let found: Vec<_> = found.into_iter().filter(|it| *it.signal == FALLEN_OFF_BUS).collect();
     if found.is_empty() && kernel.is_empty() {
-        if let Some((it, meaning)) = xid::named(case, &[Class::Lost]) {
+        if let Some((it, meaning)) = xid::named(log, &[Class::Lost]) {
             let message = format!("Xid {} is mentioned: {}", meaning.xid, meaning.text);
             return Ok(vec![Finding::new(Confidence::Likely, message).seen(&it.quote)]);
         }
-        let Some(first) = case.first_of(&[&GPU_INIT_FAILED]) else { return Ok(Vec::new()) };
+        let Some(first) = log.case.first_of(&[&GPU_INIT_FAILED]) else { return Ok(Vec::new()) };
         let message = format!("the driver could not start the GPU at {}", first.get("bus"));
         return Ok(vec![
-            Finding::new(Confidence::Possible, message).by(case, &[first]).about("gpu", first.get("bus")),
+            Finding::new(Confidence::Possible, message).by(log, &[first]).about("gpu", first.get("bus")),
         ]);
     }
     let gpu = kernel
@@ -52,10 +52,10 @@ fn check(case: &Case) -> Checked {
         Some(gpu) => format!("the GPU at {gpu} does not answer any more"),
         None => "a GPU does not answer any more".to_owned(),
     };
-    let errors: Vec<_> = case.sightings_of(&PCIE_AER).map(|it| &it.quote).collect();
+    let errors: Vec<_> = log.case.sightings_of(&PCIE_AER).map(|it| &it.quote).collect();
     let finding = Finding::new(Confidence::Certain, message)
         .seen_all(kernel.iter().map(|it| &it.0.quote))
-        .by(case, &found);
+        .by(log, &found);
     Ok(vec![finding.seen_all(errors).about("gpu", gpu.unwrap_or_default())])
 }
 

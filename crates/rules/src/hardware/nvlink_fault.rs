@@ -2,10 +2,10 @@
 
 use evidence::plain::TopologyMatrix;
 use evidence::signals::hardware::{GPU_LISTED, NVLINK_DOWN, NVLINK_UNCORRECTABLE, NVLINK_UP, SXID};
-use evidence::{Case, Source};
+use evidence::Source;
 
 use super::xid::{self, Class};
-use crate::{Check, Checked, Confidence, Finding, Role, Rule, Severity};
+use crate::{Check, Checked, Confidence, Finding, Log, Role, Rule, Severity};
 
 /// See the module documentation.
 pub static RULE: Rule = Rule {
@@ -26,10 +26,10 @@ pub static RULE: Rule = Rule {
     checks: &[Check::Log(check)],
 };
 
-fn check(case: &Case) -> Checked {
-    let kernel: Vec<_> = xid::of_class(case, &[Class::Link]).collect();
-    let switches: Vec<_> = case.sightings_of(&SXID).filter(|it| it.get("class") == "Fatal").collect();
-    let said: Vec<_> = case.sightings_of(&NVLINK_UNCORRECTABLE).collect();
+fn check(log: &Log) -> Checked {
+    let kernel: Vec<_> = xid::of_class(log, &[Class::Link]).collect();
+    let switches: Vec<_> = log.case.sightings_of(&SXID).filter(|it| it.get("class") == "Fatal").collect();
+    let said: Vec<_> = log.case.sightings_of(&NVLINK_UNCORRECTABLE).collect();
     let message = if let Some((it, meaning)) = kernel.first() {
         Some(format!("the GPU at {} reports Xid {}: {}", xid::gpu(it), meaning.xid, meaning.text))
     } else if let Some(it) = switches.first() {
@@ -46,30 +46,30 @@ fn check(case: &Case) -> Checked {
             && switches.is_empty()
             && kernel.iter().all(|it| it.0.get("text").contains("Nonfatal"));
         let finding = if harmless { finding.severity(Severity::Warning) } else { finding };
-        return Ok(vec![finding.seen_all(switches.iter().map(|it| &it.quote)).by(case, &said)]);
+        return Ok(vec![finding.seen_all(switches.iter().map(|it| &it.quote)).by(log, &said)]);
     }
-    if let Some((it, meaning)) = xid::named(case, &[Class::Link]) {
+    if let Some((it, meaning)) = xid::named(log, &[Class::Link]) {
         let message = format!("Xid {} is mentioned: {}", meaning.xid, meaning.text);
         return Ok(vec![Finding::new(Confidence::Likely, message).seen(&it.quote)]);
     }
-    let mut missing: Vec<Finding> = case.matrices.iter().filter_map(missing_links).collect();
-    missing.extend(link_down(case));
-    if missing.is_empty() && case.matrices.is_empty() {
-        case.look_for(&[&NVLINK_UNCORRECTABLE], Source::JobOutput)?;
+    let mut missing: Vec<Finding> = log.case.matrices.iter().filter_map(missing_links).collect();
+    missing.extend(link_down(log));
+    if missing.is_empty() && log.case.matrices.is_empty() {
+        log.look_for(&[&NVLINK_UNCORRECTABLE], Source::JobOutput)?;
     }
     Ok(missing)
 }
 
 /// A link that is down on one GPU and up on another, among GPUs that a switch joins.
-fn link_down(case: &Case) -> Option<Finding> {
+fn link_down(log: &Log) -> Option<Finding> {
     // Cards with bridges use some of their connectors, and a card without a partner none.
     const ON_A_SWITCH: &[&str] = &["SXM", "HBM3", "H200", "H800", "H20", "B200", "B300"];
-    let model = case.sightings_of(&GPU_LISTED).next()?.get("model");
+    let model = log.case.sightings_of(&GPU_LISTED).next()?.get("model");
     if model.contains("PCIe") || !ON_A_SWITCH.iter().any(|it| model.contains(it)) {
         return None;
     }
-    let up: Vec<&str> = case.sightings_of(&NVLINK_UP).map(|it| it.get("link")).collect();
-    let down = case.sightings_of(&NVLINK_DOWN).find(|it| up.contains(&it.get("link")))?;
+    let up: Vec<&str> = log.case.sightings_of(&NVLINK_UP).map(|it| it.get("link")).collect();
+    let down = log.case.sightings_of(&NVLINK_DOWN).find(|it| up.contains(&it.get("link")))?;
     let message = format!("NVLink {} is down on one GPU and up on another", down.get("link"));
     Some(Finding::new(Confidence::Possible, message).seen(&down.quote).severity(Severity::Warning))
 }

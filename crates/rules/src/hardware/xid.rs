@@ -4,7 +4,9 @@
 //! 2025-10-29), and the Xid manual, <https://docs.nvidia.com/deploy/xid-errors/index.html>.
 
 use evidence::signals::hardware::{XID, XID_NAMED};
-use evidence::{Case, Sighting};
+use evidence::Sighting;
+
+use crate::Log;
 
 /// What an Xid tells about.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -96,10 +98,10 @@ pub(super) fn meaning(xid: u64) -> Option<&'static Meaning> {
 
 /// The Xid lines of some classes, each with its meaning.
 pub(super) fn of_class<'a>(
-    case: &'a Case,
+    log: &'a Log,
     classes: &'a [Class],
 ) -> impl Iterator<Item = (&'a Sighting, &'static Meaning)> {
-    case.sightings_of(&XID).filter_map(move |it| {
+    log.case.sightings_of(&XID).filter_map(move |it| {
         let meaning = meaning(number(it)?).filter(|it| classes.contains(&it.class))?;
         Some((it, meaning))
     })
@@ -112,8 +114,8 @@ pub(super) fn number(sighting: &Sighting) -> Option<u64> {
 }
 
 /// The first note that names an Xid of some classes, where no line of the driver does.
-pub(super) fn named<'a>(case: &'a Case, classes: &[Class]) -> Option<(&'a Sighting, &'static Meaning)> {
-    case.sightings_of(&XID_NAMED).find_map(|it| {
+pub(super) fn named<'a>(log: &'a Log, classes: &[Class]) -> Option<(&'a Sighting, &'static Meaning)> {
+    log.case.sightings_of(&XID_NAMED).find_map(|it| {
         let text = it.quote.text.to_ascii_lowercase();
         // `No Xid 79 was seen` is good news, and a line of the driver is read as such.
         let denied = ["no xid", "not xid", "without xid", "nvrm: xid"].iter().any(|word| text.contains(word));

@@ -3,10 +3,10 @@
 use std::collections::BTreeMap;
 
 use evidence::signals::hardware::XID;
-use evidence::{Case, Quote, Source};
+use evidence::{Quote, Source};
 
 use super::xid::{self, Class};
-use crate::{Check, Checked, Confidence, Finding, Role, Rule, Severity};
+use crate::{Check, Checked, Confidence, Finding, Log, Role, Rule, Severity};
 
 /// See the module documentation.
 pub static RULE: Rule = Rule {
@@ -27,8 +27,8 @@ pub static RULE: Rule = Rule {
     checks: &[Check::Log(check)],
 };
 
-fn check(case: &Case) -> Checked {
-    let found = case.look_for(&[&XID], Source::KernelLog)?;
+fn check(log: &Log) -> Checked {
+    let found = log.look_for(&[&XID], Source::KernelLog)?;
     let mut by_number: BTreeMap<u64, (u64, Vec<&str>, Vec<&Quote>)> = BTreeMap::new();
     for it in found {
         let Some(number) = xid::number(it) else { continue };

@@ -7,8 +7,10 @@ use evidence::signals::ib::{
     ASYNC_EVENT, COMPLETION, GID_ENTRY, GID_TABLE_CHANGED, HCA_HEALTH, LINK_DOWN, MODIFY_QP_FAILED,
     RETRY_EXCEEDED,
 };
-use evidence::{Case, Sighting};
+use evidence::Sighting;
 use fabric::Version;
+
+use crate::Log;
 
 /// Whom to blame.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -76,8 +78,8 @@ fn reason(sighting: &Sighting) -> &str {
 }
 
 /// The network by the list of adapters, else by the GIDs that a failure shows.
-pub(crate) fn layer(case: &Case) -> Layer {
-    let adapters = case.processes.iter().flat_map(|it| it.facts.hcas.iter()).flat_map(|it| &it.value);
+pub(crate) fn layer(log: &Log) -> Layer {
+    let adapters = log.case.processes.iter().flat_map(|it| it.facts.hcas.iter()).flat_map(|it| &it.value);
     let (mut ib, mut roce) = (false, false);
     for it in adapters {
         ib |= &*it.layer == "IB";
@@ -88,8 +90,7 @@ pub(crate) fn layer(case: &Case) -> Layer {
         (true, false) => Layer::InfiniBand,
         (false, true) => Layer::Roce,
         (false, false) => {
-            let mut texts = case
-                .sightings
+            let mut texts = log.case.sightings
                 .iter()
                 .filter(|it| [&COMPLETION, &MODIFY_QP_FAILED, &RETRY_EXCEEDED].contains(&it.signal))
                 .map(|it| &it.quote.text);
@@ -106,46 +107,46 @@ pub(crate) fn layer(case: &Case) -> Layer {
 }
 
 /// How many adapters a process sees at most.
-fn adapters(case: &Case) -> usize {
-    case.processes.iter().flat_map(|it| it.facts.hcas.iter()).map(|it| it.value.len()).max().unwrap_or(0)
+fn adapters(log: &Log) -> usize {
+    log.case.processes.iter().flat_map(|it| it.facts.hcas.iter()).map(|it| it.value.len()).max().unwrap_or(0)
 }
 
 /// The failures and whom to blame, if adapters failed to reach each other.
-pub(crate) fn blame(case: &Case) -> Option<Blame<'_>> {
-    let completions: Vec<&Sighting> = case.sightings_of(&COMPLETION).collect();
+pub(crate) fn blame(log: &Log) -> Option<Blame<'_>> {
+    let completions: Vec<&Sighting> = log.case.sightings_of(&COMPLETION).collect();
     // A flushed request (5) follows from an earlier error; the first other status tells.
     let first = completions.iter().copied().find(|it| status(it) != Some(5));
     let timed_out = first.is_some_and(|it| status(it) == Some(12));
     let mut sightings: Vec<&Sighting> =
-        case.sightings_of(&MODIFY_QP_FAILED).filter(|it| !it.quote.text.contains("retrying")).collect();
+        log.case.sightings_of(&MODIFY_QP_FAILED).filter(|it| !it.quote.text.contains("retrying")).collect();
     if sightings.is_empty() && timed_out {
         sightings = completions.into_iter().filter(|it| status(it) == Some(12)).collect();
     }
     if sightings.is_empty() && first.is_none() {
-        sightings = case.sightings_of(&RETRY_EXCEEDED).collect();
+        sightings = log.case.sightings_of(&RETRY_EXCEEDED).collect();
     }
     let refused = sightings.first().filter(|it| *it.signal == MODIFY_QP_FAILED).map(|it| reason(it));
-    let layer = layer(case);
+    let layer = layer(log);
     let (suspect, other, because) = if sightings.is_empty() {
         return None;
-    } else if case.first_of(&[&HCA_HEALTH]).is_some()
-        || case.sightings.iter().any(|it| is_event(it, "local catastrophic error"))
+    } else if log.case.first_of(&[&HCA_HEALTH]).is_some()
+        || log.case.sightings.iter().any(|it| is_event(it, "local catastrophic error"))
     {
         (Suspect::HcaFatal, None, String::new())
-    } else if case.first_of(&[&LINK_DOWN]).is_some()
-        || case.sightings.iter().any(|it| is_event(it, "port error"))
+    } else if log.case.first_of(&[&LINK_DOWN]).is_some()
+        || log.case.sightings.iter().any(|it| is_event(it, "port error"))
     {
         (Suspect::LinkFlap, None, String::new())
     } else if layer == Layer::Mixed {
         (Suspect::HcaSelection, None, "InfiniBand and RoCE adapters are used together".to_owned())
-    } else if refused.is_some() && adapters(case) > 16 {
+    } else if refused.is_some() && adapters(log) > 16 {
         // More adapters than any node uses: the virtual functions of other containers.
         (
             Suspect::HcaSelection,
             Some(Suspect::GidIndex),
-            format!("the process sees {} adapters, those of other containers among them", adapters(case)),
+            format!("the process sees {} adapters, those of other containers among them", adapters(log)),
         )
-    } else if let Some(because) = gid(case, layer, refused, &sightings) {
+    } else if let Some(because) = gid(log, layer, refused, &sightings) {
         (
             Suspect::GidIndex,
             Some(if layer == Layer::InfiniBand { Suspect::IbFabric } else { Suspect::RoceFabric }),
@@ -159,7 +160,7 @@ pub(crate) fn blame(case: &Case) -> Option<Blame<'_>> {
         )
     } else if layer == Layer::InfiniBand {
         (Suspect::IbFabric, None, String::new())
-    } else if layer == Layer::Unknown && is_old_form(case, &sightings) {
+    } else if layer == Layer::Unknown && is_old_form(log, &sightings) {
         (
             Suspect::GidIndex,
             Some(Suspect::RoceFabric),
@@ -174,13 +175,13 @@ pub(crate) fn blame(case: &Case) -> Option<Blame<'_>> {
 }
 
 /// Whether the wording is that of releases before 2.19, which do not look for the right GID, and none is set.
-fn is_old_form(case: &Case, sightings: &[&Sighting]) -> bool {
+fn is_old_form(log: &Log, sightings: &[&Sighting]) -> bool {
     let old = sightings.iter().all(|it| it.quote.text.contains(" with error 12, opcode "));
-    old && case.variable("NCCL_IB_GID_INDEX").next().is_none()
+    old && log.job.settings.named("NCCL_IB_GID_INDEX").next().is_none()
 }
 
 /// What speaks for a wrong GID, if anything does.
-fn gid(case: &Case, layer: Layer, refused: Option<&str>, sightings: &[&Sighting]) -> Option<String> {
+fn gid(log: &Log, layer: Layer, refused: Option<&str>, sightings: &[&Sighting]) -> Option<String> {
     if layer == Layer::InfiniBand {
         return None;
     }
@@ -189,18 +190,18 @@ fn gid(case: &Case, layer: Layer, refused: Option<&str>, sightings: &[&Sighting]
     if sightings.iter().any(link_local) {
         return Some("the local GID is a link-local address, which is not routed".to_owned());
     }
-    if case.first_of(&[&GID_TABLE_CHANGED]).is_some()
-        || case.sightings.iter().any(|it| is_event(it, "GID table change"))
+    if log.case.first_of(&[&GID_TABLE_CHANGED]).is_some()
+        || log.case.sightings.iter().any(|it| is_event(it, "GID table change"))
     {
         return Some("the GID table changed while the job ran".to_owned());
     }
     let refused_address =
         refused.is_some_and(|it| it.contains("No such device") || it.contains("Invalid argument"));
     let index =
-        case.variable("NCCL_IB_GID_INDEX").find_map(|it| it.0.trim_end_matches('.').parse::<i32>().ok());
+        log.job.settings.named("NCCL_IB_GID_INDEX").find_map(|it| it.text().trim_end_matches('.').parse::<i32>().ok());
     match index {
         Some(index) => {
-            let entry = case.sightings_of(&GID_ENTRY).find(|it| it.get("index").trim() == index.to_string());
+            let entry = log.case.sightings_of(&GID_ENTRY).find(|it| it.get("index").trim() == index.to_string());
             if let Some(entry) = entry {
                 let gid = entry.get("gid");
                 if gid.starts_with("fe80") || gid.contains("v1") {
@@ -221,7 +222,7 @@ fn gid(case: &Case, layer: Layer, refused: Option<&str>, sightings: &[&Sighting]
             Some("the address of the peer was refused".to_owned())
         }
         None => {
-            let (version, _) = case.nccl_version()?;
+            let (version, _) = log.case.nccl_version()?;
             // These two errors have other causes.
             let unrouted = refused
                 .is_some_and(|it| it.contains("Network is unreachable") || it.contains("No such device"));

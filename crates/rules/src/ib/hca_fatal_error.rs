@@ -3,10 +3,10 @@
 use std::collections::BTreeSet;
 
 use evidence::signals::ib::{ASYNC_EVENT, HCA_HEALTH};
-use evidence::{Case, Source};
+use evidence::Source;
 
 use super::blame::is_event;
-use crate::{Check, Checked, Confidence, Finding, Role, Rule, Severity};
+use crate::{Check, Checked, Confidence, Finding, Log, Role, Rule, Severity};
 
 /// See the module documentation.
 pub static RULE: Rule = Rule {
@@ -25,8 +25,8 @@ pub static RULE: Rule = Rule {
     checks: &[Check::Log(check)],
 };
 
-fn check(case: &Case) -> Checked {
-    let found = case.look_for(&[&ASYNC_EVENT, &HCA_HEALTH], Source::JobOutput)?;
+fn check(log: &Log) -> Checked {
+    let found = log.look_for(&[&ASYNC_EVENT, &HCA_HEALTH], Source::JobOutput)?;
     let fatal: Vec<_> = found
         .into_iter()
         .filter(|it| *it.signal == HCA_HEALTH || is_event(it, "local catastrophic error"))
@@ -44,7 +44,7 @@ fn check(case: &Case) -> Checked {
             hosts.into_iter().collect::<Vec<_>>().join(", ")
         )
     };
-    Ok(vec![Finding::new(Confidence::Certain, message).by(case, &fatal)])
+    Ok(vec![Finding::new(Confidence::Certain, message).by(log, &fatal)])
 }
 
 #[cfg(test)]

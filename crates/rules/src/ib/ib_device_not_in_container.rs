@@ -4,10 +4,10 @@ use evidence::nccl::PluginEvent;
 use evidence::signals::efa::NETWORK_REFUSED;
 use evidence::signals::ib::{NO_ADAPTERS, NO_USER_DRIVER, UNABLE_TO_OPEN};
 use evidence::signals::interface::DOCKER_RUN;
-use evidence::{Case, Process, Source};
+use evidence::{Process, Source};
 
 use crate::interface::address::{is_ipoib, several_hosts};
-use crate::{Check, Checked, Confidence, Finding, Role, Rule, Severity};
+use crate::{Check, Checked, Confidence, Finding, Log, Role, Rule, Severity};
 
 /// See the module documentation.
 pub static RULE: Rule = Rule {
@@ -25,11 +25,11 @@ pub static RULE: Rule = Rule {
     checks: &[Check::Log(check)],
 };
 
-fn check(case: &Case) -> Checked {
-    let found = case.look_for(&[&UNABLE_TO_OPEN, &NO_USER_DRIVER, &NETWORK_REFUSED], Source::NcclLog)?;
+fn check(log: &Log) -> Checked {
+    let found = log.look_for(&[&UNABLE_TO_OPEN, &NO_USER_DRIVER, &NETWORK_REFUSED], Source::NcclLog)?;
     let closed: Vec<_> = found.iter().copied().filter(|it| *it.signal == UNABLE_TO_OPEN).collect();
-    let uses_rdma = case.processes.iter().any(|it| it.facts.hcas.iter().any(|it| !it.value.is_empty()))
-        || case.networks().any(|it| &*it.value != "Socket");
+    let uses_rdma = log.case.processes.iter().any(|it| it.facts.hcas.iter().any(|it| !it.value.is_empty()))
+        || log.case.networks().any(|it| &*it.value != "Socket");
     if uses_rdma {
         // Adapters that cannot be opened beside ones that can are those of other containers.
         return Ok(Vec::new());
@@ -37,26 +37,26 @@ fn check(case: &Case) -> Checked {
     if let Some(first) = closed.iter().find(|it| !it.get("device").is_empty()).or(closed.first()) {
         let device = if first.get("device").is_empty() { "an adapter" } else { first.get("device") };
         let finding = Finding::new(Confidence::Likely, format!("{device} is there but cannot be opened"))
-            .by(case, &closed);
-        let fallback = case.networks().find(|it| &*it.value == "Socket").map(|it| &it.quote);
+            .by(log, &closed);
+        let fallback = log.case.networks().find(|it| &*it.value == "Socket").map(|it| &it.quote);
         return Ok(vec![finding.seen_all(fallback).about("nic", first.get("device"))]);
     }
-    if let Some(finding) = without_driver(case).or_else(|| refused(case)) {
+    if let Some(finding) = without_driver(log).or_else(|| refused(log)) {
         return Ok(vec![finding]);
     }
-    let disabled = case.variable("NCCL_IB_DISABLE").any(|it| it.0 != "0");
-    let without = case.processes.iter().find(|it| !it.facts.no_ib_device.is_empty());
-    let Some(process) = without.filter(|_| !disabled && several_hosts_or_unknown(case)) else {
+    let disabled = log.job.settings.named("NCCL_IB_DISABLE").any(|it| it.text() != "0");
+    let without = log.case.processes.iter().find(|it| !it.facts.no_ib_device.is_empty());
+    let Some(process) = without.filter(|_| !disabled && several_hosts_or_unknown(log)) else {
         return Ok(Vec::new());
     };
     let quote = process.facts.no_ib_device.first().map(|it| &it.quote);
-    if let Some((value, _, asked)) = case.variable("NCCL_IB_HCA").find(|it| !it.0.starts_with('^')) {
+    if let Some((value, _, asked)) = log.job.settings.named("NCCL_IB_HCA").find(|it| !it.text().starts_with('^')) {
         let message = format!("NCCL_IB_HCA={value} asks for adapters, and {} finds none", process.name());
         let finding =
             Finding::new(Confidence::Likely, message).severity(Severity::Warning).seen_all(quote).seen(asked);
         return Ok(vec![finding.or("ib-hca-selection")]);
     }
-    if let Some(tool) = case.sightings_of(&NO_ADAPTERS).next() {
+    if let Some(tool) = log.case.sightings_of(&NO_ADAPTERS).next() {
         let message = format!("{} finds no RDMA device, and neither does ibv_devinfo", process.name());
         return Ok(vec![
             Finding::new(Confidence::Likely, message)
@@ -79,8 +79,8 @@ fn check(case: &Case) -> Checked {
         ]);
     }
     let settings = ["NCCL_IB_DISABLE", "NCCL_IB_GID_INDEX", "NCCL_IB_TC"];
-    let set = || settings.iter().find_map(|name| case.variable(name).next().map(|it| (name, it)));
-    if let Some((name, it)) = several_hosts(case).then(set).flatten() {
+    let set = || settings.iter().find_map(|name| log.job.settings.named(name).next().map(|it| (name, it)));
+    if let Some((name, it)) = several_hosts(log).then(set).flatten() {
         let message = format!(
             "{name}={} is set as if there were RDMA adapters, and {} finds none",
             it.0,
@@ -97,7 +97,7 @@ fn check(case: &Case) -> Checked {
     if !has_rdma_plugin(process) {
         return Ok(Vec::new());
     }
-    let started = case.sightings_of(&DOCKER_RUN).find(|it| {
+    let started = log.case.sightings_of(&DOCKER_RUN).find(|it| {
         let arguments = it.get("arguments");
         !arguments.contains("/dev/infiniband") && !arguments.contains("--privileged")
     });
@@ -113,16 +113,16 @@ fn check(case: &Case) -> Checked {
     };
     let finding = Finding::new(Confidence::Possible, message).severity(Severity::Warning).seen_all(quote);
     let finding = finding.seen_all(started.map(|it| &it.quote));
-    Ok(vec![finding.seen_all(case.networks().next().map(|it| &it.quote))])
+    Ok(vec![finding.seen_all(log.case.networks().next().map(|it| &it.quote))])
 }
 
 /// The verbs library finds an adapter and cannot use it, and a tool finds none.
-fn without_driver(case: &Case) -> Option<Finding> {
-    let missing: Vec<_> = case.sightings_of(&NO_USER_DRIVER).collect();
-    let tool = case.sightings_of(&NO_ADAPTERS).next()?;
+fn without_driver(log: &Log) -> Option<Finding> {
+    let missing: Vec<_> = log.case.sightings_of(&NO_USER_DRIVER).collect();
+    let tool = log.case.sightings_of(&NO_ADAPTERS).next()?;
     let path = missing.first()?.get("path").trim_end_matches([':', '.']);
     let message = format!("/sys shows {path}, and no adapter can be used");
-    let finding = Finding::new(Confidence::Likely, message).by(case, &missing).seen(&tool.quote);
+    let finding = Finding::new(Confidence::Likely, message).by(log, &missing).seen(&tool.quote);
     Some(finding.severity(Severity::Warning).fix(
         "Put the user-space drivers (rdma-core or MLNX_OFED, of a release that knows the adapter) into the image, and pass /dev/infiniband \
          to the container; `ibv_devinfo` inside it must list the ports.",
@@ -130,11 +130,11 @@ fn without_driver(case: &Case) -> Option<Finding> {
 }
 
 /// `NCCL_NET=IB`, or adapters named in `NCCL_IB_HCA`, where NCCL then has no network at all.
-fn refused(case: &Case) -> Option<Finding> {
-    let refused = case.sightings_of(&NETWORK_REFUSED).next()?;
+fn refused(log: &Log) -> Option<Finding> {
+    let refused = log.case.sightings_of(&NETWORK_REFUSED).next()?;
     let named = refused.get("name").starts_with("IB");
-    let asked = case.variable("NCCL_NET").find(|it| it.0.starts_with("IB"));
-    let asked = asked.or_else(|| case.variable("NCCL_IB_HCA").find(|it| !it.0.starts_with('^')));
+    let asked = log.job.settings.named("NCCL_NET").find(|it| it.text().starts_with("IB"));
+    let asked = asked.or_else(|| log.job.settings.named("NCCL_IB_HCA").find(|it| !it.text().starts_with('^')));
     if !named && asked.is_none() {
         return None;
     }
@@ -151,8 +151,8 @@ fn ipoib(process: &Process) -> Option<(&str, &evidence::Quote)> {
 }
 
 /// On one node no network is needed.
-fn several_hosts_or_unknown(case: &Case) -> bool {
-    several_hosts(case) || case.spans_nodes().is_none()
+fn several_hosts_or_unknown(log: &Log) -> bool {
+    several_hosts(log) || log.job.size.spans_nodes().is_none()
 }
 
 fn has_rdma_plugin(process: &Process) -> bool {

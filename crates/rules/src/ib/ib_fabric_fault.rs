@@ -1,10 +1,10 @@
 //! The `InfiniBand` fabric does not carry a transfer.
 
 use evidence::signals::ib::{COMPLETION, MODIFY_QP_FAILED, RETRY_EXCEEDED};
-use evidence::{Case, Source};
+use evidence::Source;
 
 use super::blame::{Suspect, blame};
-use crate::{Check, Checked, Confidence, Finding, Role, Rule, Severity};
+use crate::{Check, Checked, Confidence, Finding, Log, Role, Rule, Severity};
 
 /// See the module documentation.
 pub static RULE: Rule = Rule {
@@ -25,9 +25,9 @@ pub static RULE: Rule = Rule {
     checks: &[Check::Log(check)],
 };
 
-fn check(case: &Case) -> Checked {
-    case.look_for(&[&COMPLETION, &MODIFY_QP_FAILED, &RETRY_EXCEEDED], Source::JobOutput)?;
-    let Some(blame) = blame(case) else { return Ok(Vec::new()) };
+fn check(log: &Log) -> Checked {
+    log.look_for(&[&COMPLETION, &MODIFY_QP_FAILED, &RETRY_EXCEEDED], Source::JobOutput)?;
+    let Some(blame) = blame(log) else { return Ok(Vec::new()) };
     let confidence = if blame.suspect == Suspect::IbFabric {
         Confidence::Likely
     } else if blame.other == Some(Suspect::IbFabric) {
@@ -42,7 +42,7 @@ fn check(case: &Case) -> Checked {
     };
     Ok(vec![
         Finding::new(confidence, message)
-            .by(case, &blame.sightings)
+            .by(log, &blame.sightings)
             .or("ib-link-flap")
             .or("peer-process-died"),
     ])

@@ -1,10 +1,10 @@
 //! Adapters are used that are not this job's, or that do not belong together.
 
 use evidence::signals::ib::{COMPLETION, INCOMPATIBLE_DEVICES, MODIFY_QP_FAILED, RETRY_EXCEEDED};
-use evidence::{Case, Source};
+use evidence::Source;
 
 use super::blame::{Suspect, blame};
-use crate::{Check, Checked, Confidence, Finding, Role, Rule, Severity};
+use crate::{Check, Checked, Confidence, Finding, Log, Role, Rule, Severity};
 
 /// See the module documentation.
 pub static RULE: Rule = Rule {
@@ -24,8 +24,8 @@ pub static RULE: Rule = Rule {
     checks: &[Check::Log(check)],
 };
 
-fn check(case: &Case) -> Checked {
-    let found = case.look_for(
+fn check(log: &Log) -> Checked {
+    let found = log.look_for(
         &[&INCOMPATIBLE_DEVICES, &COMPLETION, &MODIFY_QP_FAILED, &RETRY_EXCEEDED],
         Source::JobOutput,
     )?;
@@ -36,16 +36,16 @@ fn check(case: &Case) -> Checked {
             "adapters of different kinds were to work together: {}",
             devices.split(". Try").next().unwrap_or_default()
         );
-        return Ok(vec![Finding::new(Confidence::Certain, message).by(case, &incompatible)]);
+        return Ok(vec![Finding::new(Confidence::Certain, message).by(log, &incompatible)]);
     }
-    let Some(blame) = blame(case) else { return Ok(Vec::new()) };
+    let Some(blame) = blame(log) else { return Ok(Vec::new()) };
     if blame.suspect != Suspect::HcaSelection {
         return Ok(Vec::new());
     }
     let message = format!("{}: {}", blame.what(), blame.because);
-    let adapters = case.processes.iter().find_map(|it| it.facts.hcas.first());
+    let adapters = log.case.processes.iter().find_map(|it| it.facts.hcas.first());
     let finding = Finding::new(Confidence::Likely, message)
-        .by(case, &blame.sightings)
+        .by(log, &blame.sightings)
         .seen_all(adapters.map(|it| &it.quote));
     Ok(vec![finding.or("roce-gid-index").about("variable", "NCCL_IB_HCA")])
 }

@@ -3,10 +3,10 @@
 use std::collections::BTreeSet;
 
 use evidence::signals::ib::{ASYNC_EVENT, HCA_HEALTH, LINK_DOWN};
-use evidence::{Case, Source};
+use evidence::Source;
 
 use super::blame::{Suspect, blame, is_event};
-use crate::{Check, Checked, Confidence, Finding, Role, Rule, Severity};
+use crate::{Check, Checked, Confidence, Finding, Log, Role, Rule, Severity};
 
 /// See the module documentation.
 pub static RULE: Rule = Rule {
@@ -26,11 +26,11 @@ pub static RULE: Rule = Rule {
     checks: &[Check::Log(check)],
 };
 
-fn check(case: &Case) -> Checked {
-    let found = case.look_for(&[&ASYNC_EVENT, &LINK_DOWN], Source::JobOutput)?;
-    let failed = blame(case);
+fn check(log: &Log) -> Checked {
+    let found = log.look_for(&[&ASYNC_EVENT, &LINK_DOWN], Source::JobOutput)?;
+    let failed = blame(log);
     // A port that fails with its adapter is the adapter's failure.
-    let adapter = case.first_of(&[&HCA_HEALTH]).is_some()
+    let adapter = log.case.first_of(&[&HCA_HEALTH]).is_some()
         || found.iter().any(|it| is_event(it, "local catastrophic error"));
     let events: Vec<_> = found.iter().copied().filter(|it| is_event(it, "port error")).collect();
     let kernel: Vec<_> = found.iter().copied().filter(|it| *it.signal == LINK_DOWN).collect();
@@ -53,7 +53,7 @@ fn check(case: &Case) -> Checked {
         (true, true) | (false, false) => (Confidence::Likely, Severity::Error),
         (false, true) => (Confidence::Possible, Severity::Warning),
     };
-    let finding = Finding::new(confidence, message).severity(severity).by(case, &events).by(case, &kernel);
+    let finding = Finding::new(confidence, message).severity(severity).by(log, &events).by(log, &kernel);
     Ok(vec![finding.seen_all(felt.iter().flat_map(|it| &it.sightings).map(|it| &it.quote))])
 }
 

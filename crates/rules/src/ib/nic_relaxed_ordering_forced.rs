@@ -1,9 +1,9 @@
 //! An adapter reorders writes that NCCL counts on being in order.
 
 use evidence::signals::ib::{SIZE_MISMATCH, WRITE_ORDERING};
-use evidence::{Case, Sighting, Source};
+use evidence::{Sighting, Source};
 
-use crate::{Check, Checked, Confidence, Finding, Role, Rule, Severity};
+use crate::{Check, Checked, Confidence, Finding, Log, Role, Rule, Severity};
 
 /// See the module documentation.
 pub static RULE: Rule = Rule {
@@ -20,8 +20,8 @@ pub static RULE: Rule = Rule {
     checks: &[Check::Log(check)],
 };
 
-fn check(case: &Case) -> Checked {
-    let found = case.look_for(&[&SIZE_MISMATCH, &WRITE_ORDERING], Source::JobOutput)?;
+fn check(log: &Log) -> Checked {
+    let found = log.look_for(&[&SIZE_MISMATCH, &WRITE_ORDERING], Source::JobOutput)?;
     let torn: Vec<&Sighting> = found.iter().copied().filter(|it| is_torn(it)).collect();
     let forced = found.iter().find(|it| *it.signal == WRITE_ORDERING && is_forced(it.get("value")));
     if let Some(forced) = forced {
@@ -38,7 +38,7 @@ fn check(case: &Case) -> Checked {
             Finding::new(Confidence::Certain, message)
                 .severity(severity)
                 .seen(&forced.quote)
-                .by(case, &failed),
+                .by(log, &failed),
         ]);
     }
     let Some(first) = torn.first() else { return Ok(Vec::new()) };
@@ -48,7 +48,7 @@ fn check(case: &Case) -> Checked {
     );
     Ok(vec![
         Finding::new(Confidence::Likely, message)
-            .by(case, &torn)
+            .by(log, &torn)
             .or("config-mismatch-between-ranks")
             .or("collective-mismatch"),
     ])

@@ -1,10 +1,10 @@
 //! `RoCE` adapters have no way to each other.
 
 use evidence::signals::ib::{COMPLETION, MODIFY_QP_FAILED, RETRY_EXCEEDED};
-use evidence::{Case, Source};
+use evidence::Source;
 
 use super::blame::{Layer, Suspect, blame, layer};
-use crate::{Check, Checked, Confidence, Finding, Role, Rule, Severity};
+use crate::{Check, Checked, Confidence, Finding, Log, Role, Rule, Severity};
 
 /// See the module documentation.
 pub static RULE: Rule = Rule {
@@ -26,9 +26,9 @@ pub static RULE: Rule = Rule {
     checks: &[Check::Log(check)],
 };
 
-fn check(case: &Case) -> Checked {
-    case.look_for(&[&COMPLETION, &MODIFY_QP_FAILED, &RETRY_EXCEEDED], Source::JobOutput)?;
-    let Some(blame) = blame(case) else { return Ok(Vec::new()) };
+fn check(log: &Log) -> Checked {
+    log.look_for(&[&COMPLETION, &MODIFY_QP_FAILED, &RETRY_EXCEEDED], Source::JobOutput)?;
+    let Some(blame) = blame(log) else { return Ok(Vec::new()) };
     let confidence = if blame.suspect == Suspect::RoceFabric {
         Confidence::Likely
     } else if blame.other == Some(Suspect::RoceFabric) {
@@ -36,8 +36,8 @@ fn check(case: &Case) -> Checked {
     } else {
         return Ok(Vec::new());
     };
-    let finding = Finding::new(confidence, blame.what()).by(case, &blame.sightings).or("roce-gid-index");
-    Ok(vec![if layer(case) == Layer::Unknown {
+    let finding = Finding::new(confidence, blame.what()).by(log, &blame.sightings).or("roce-gid-index");
+    Ok(vec![if layer(log) == Layer::Unknown {
         finding.or("ib-fabric-fault")
     } else {
         finding.or("ib-link-flap")

@@ -1,11 +1,11 @@
 //! The wrong entry of the GID table is used.
 
 use evidence::signals::ib::{ASYNC_EVENT, COMPLETION, GID_UNREADABLE, MODIFY_QP_FAILED, RETRY_EXCEEDED};
-use evidence::{Case, Source};
+use evidence::Source;
 
 use super::blame::{Layer, Suspect, blame, layer};
 use crate::interface::address::got_through;
-use crate::{Check, Checked, Confidence, Finding, Role, Rule, Severity};
+use crate::{Check, Checked, Confidence, Finding, Log, Role, Rule, Severity};
 
 /// See the module documentation.
 pub static RULE: Rule = Rule {
@@ -27,19 +27,19 @@ pub static RULE: Rule = Rule {
     checks: &[Check::Log(check)],
 };
 
-fn check(case: &Case) -> Checked {
+fn check(log: &Log) -> Checked {
     let signals = [&COMPLETION, &MODIFY_QP_FAILED, &RETRY_EXCEEDED, &ASYNC_EVENT, &GID_UNREADABLE];
-    let mut found = case.look_for(&signals, Source::JobOutput)?;
+    let mut found = log.look_for(&signals, Source::JobOutput)?;
     found.retain(|it| *it.signal == GID_UNREADABLE);
-    if !found.is_empty() && !got_through(case) {
+    if !found.is_empty() && !got_through(log) {
         let message =
             "NCCL cannot read the GID table: entries of other containers stand between this one's own";
-        return Ok(vec![Finding::new(Confidence::Likely, message).by(case, &found).fix(
+        return Ok(vec![Finding::new(Confidence::Likely, message).by(log, &found).fix(
             "Use NCCL 2.26 or later, which passes over such entries, or set NCCL_IB_GID_INDEX in each container to the RoCE v2 entry that \
              `show_gids` lists there.",
         )]);
     }
-    let Some(blame) = blame(case) else { return Ok(Vec::new()) };
+    let Some(blame) = blame(log) else { return Ok(Vec::new()) };
     let (confidence, message) = if blame.suspect == Suspect::GidIndex {
         (Confidence::Likely, format!("{}: {}", blame.what(), blame.because))
     } else if blame.other == Some(Suspect::GidIndex) {
@@ -47,10 +47,10 @@ fn check(case: &Case) -> Checked {
     } else {
         return Ok(Vec::new());
     };
-    let quotes = case.variable("NCCL_IB_GID_INDEX").map(|it| it.2);
-    let finding = Finding::new(confidence, message).by(case, &blame.sightings).seen_all(quotes);
+    let quotes = log.job.settings.named("NCCL_IB_GID_INDEX").filter_map(Variable::quote);
+    let finding = Finding::new(confidence, message).by(log, &blame.sightings).seen_all(quotes);
     let finding = finding.or("roce-fabric-unreachable").about("variable", "NCCL_IB_GID_INDEX");
-    Ok(vec![if layer(case) == Layer::Unknown { finding.or("ib-fabric-fault") } else { finding }])
+    Ok(vec![if layer(log) == Layer::Unknown { finding.or("ib-fabric-fault") } else { finding }])
 }
 
 #[cfg(test)]

@@ -3,7 +3,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use evidence::nccl::Interface;
-use evidence::{Case, Process, Quote};
+use evidence::{Process, Quote};
+
+use crate::Log;
 
 /// An interface that a process uses for the setup.
 #[derive(Debug, Clone, Copy)]
@@ -14,9 +16,8 @@ pub(crate) struct Announced<'a> {
 }
 
 /// The interfaces of the setup. Where several are listed, NCCL takes the first.
-pub(crate) fn announced(case: &Case) -> Vec<Announced<'_>> {
-    let lists = case
-        .processes
+pub(crate) fn announced(log: &Log) -> Vec<Announced<'_>> {
+    let lists = log.case.processes
         .iter()
         .flat_map(|process| process.facts.bootstrap.iter().map(move |seen| (process, seen)));
     lists
@@ -27,8 +28,8 @@ pub(crate) fn announced(case: &Case) -> Vec<Announced<'_>> {
 }
 
 /// The interfaces by address, from the setup's lines and from those of the socket network.
-pub(crate) fn owners(case: &Case) -> BTreeMap<&str, (&Interface, &Quote)> {
-    let lists = case.processes.iter().flat_map(|it| it.facts.bootstrap.iter().chain(it.facts.sockets.iter()));
+pub(crate) fn owners(log: &Log) -> BTreeMap<&str, (&Interface, &Quote)> {
+    let lists = log.case.processes.iter().flat_map(|it| it.facts.bootstrap.iter().chain(it.facts.sockets.iter()));
     let mut owners = BTreeMap::new();
     for (interface, quote) in lists.flat_map(|seen| seen.value.iter().map(|it| (it, &seen.quote))) {
         owners.entry(&*interface.address).or_insert((interface, quote));
@@ -37,18 +38,18 @@ pub(crate) fn owners(case: &Case) -> BTreeMap<&str, (&Interface, &Quote)> {
 }
 
 /// The hosts that wrote lines.
-pub(crate) fn hosts(case: &Case) -> BTreeSet<&str> {
-    case.processes.iter().map(|it| &*it.host).filter(|it| !it.is_empty()).collect()
+pub(crate) fn hosts(log: &Log) -> BTreeSet<&str> {
+    log.case.processes.iter().map(|it| &*it.host).filter(|it| !it.is_empty()).collect()
 }
 
 /// Whether the job is known to run on several hosts.
-pub(crate) fn several_hosts(case: &Case) -> bool {
-    hosts(case).len() > 1 || case.spans_nodes() == Some(true)
+pub(crate) fn several_hosts(log: &Log) -> bool {
+    hosts(log).len() > 1 || log.job.size.spans_nodes() == Some(true)
 }
 
 /// Whether some rank got past the setup, so that the hosts did reach each other.
-pub(crate) fn got_through(case: &Case) -> bool {
-    let mut members = case.communicators.iter().flat_map(|it| it.members.values());
+pub(crate) fn got_through(log: &Log) -> bool {
+    let mut members = log.case.communicators.iter().flat_map(|it| it.members.values());
     let through = members.any(|it| {
         let facts = &it.facts;
         it.is_complete()
@@ -56,7 +57,7 @@ pub(crate) fn got_through(case: &Case) -> bool {
             || facts.layout.is_some()
             || facts.bootstrap_timings.is_some()
     });
-    through || case.training.loss_lines > 0
+    through || log.case.training.loss_lines > 0
 }
 
 /// An address without its port: `10.0.0.4<56849>`, `[10.0.0.4]:29500`, `10.0.0.4:1024`.

@@ -3,14 +3,14 @@
 use evidence::signals::application::GLOO_CLOSED;
 use evidence::signals::blocked::{CLIENT_FAILED, OTHER_CONNECT_FAILED};
 use evidence::signals::interface::{GLOO_LOOPBACK, GLOO_MESH_FAILED, NO_INTERFACE_IN_SUBNET};
-use evidence::{Case, Source};
+use evidence::Source;
 
 use super::address::{
     announced, got_through, is_ipoib, is_link_local, is_loopback, is_side_road, several_hosts,
 };
 use super::docker_bridge_network::in_a_container_network;
 use crate::blocked::failures::{Cause, verdict};
-use crate::{Check, Checked, Confidence, Finding, Role, Rule, Severity};
+use crate::{Check, Checked, Confidence, Finding, Log, Role, Rule, Severity};
 
 /// See the module documentation.
 pub static RULE: Rule = Rule {
@@ -30,11 +30,11 @@ pub static RULE: Rule = Rule {
     checks: &[Check::Log(check)],
 };
 
-fn check(case: &Case) -> Checked {
+fn check(log: &Log) -> Checked {
     let signals = [&NO_INTERFACE_IN_SUBNET, &GLOO_MESH_FAILED, &OTHER_CONNECT_FAILED, &CLIENT_FAILED];
-    let mut subnet = case.look_for(&signals, Source::NcclLog)?;
+    let mut subnet = log.look_for(&signals, Source::NcclLog)?;
     subnet.retain(|it| *it.signal == NO_INTERFACE_IN_SUBNET);
-    let verdict = verdict(case);
+    let verdict = verdict(log);
     if let Some(it) = verdict.iter().find(|it| it.cause == Cause::WrongInterface) {
         let message = match &it.interface {
             Some((interface, _)) => {
@@ -44,23 +44,23 @@ fn check(case: &Case) -> Checked {
             None => format!("connections to {} fail, an address that holds on one link only", it.peer),
         };
         let finding =
-            Finding::new(Confidence::Likely, message).by(case, &it.sightings).or("peer-unreachable");
+            Finding::new(Confidence::Likely, message).by(log, &it.sightings).or("peer-unreachable");
         return Ok(vec![finding.seen_all(it.interface.iter().map(|it| it.1))]);
     }
-    if !subnet.is_empty() && !in_a_container_network(case) {
+    if !subnet.is_empty() && !in_a_container_network(log) {
         let address =
             subnet.iter().map(|it| it.get("address")).find(|it| !it.is_empty()).unwrap_or("in NCCL_COMM_ID");
         let message = format!("no interface is in the subnet of the address {address}");
-        let finding = Finding::new(Confidence::Likely, message).by(case, &subnet).or("docker-bridge-network");
+        let finding = Finding::new(Confidence::Likely, message).by(log, &subnet).or("docker-bridge-network");
         return Ok(vec![finding.fix(
             "With NCCL_COMM_ID, NCCL looks for an interface in the subnet of that address. Let NCCL_COMM_ID name an address of \
              rank 0 in a subnet that all nodes share, or do not set it (PyTorch and MPI do not need it).",
         )]);
     }
     // Gloo takes the address of the host name, or of GLOO_SOCKET_IFNAME; which of them is wrong it does not say.
-    if let Some(mesh) = case.sightings_of(&GLOO_MESH_FAILED).next()
+    if let Some(mesh) = log.case.sightings_of(&GLOO_MESH_FAILED).next()
         && verdict.is_empty()
-        && case.first_of(&[&GLOO_LOOPBACK, &GLOO_CLOSED]).is_none()
+        && log.case.first_of(&[&GLOO_LOOPBACK, &GLOO_CLOSED]).is_none()
     {
         let message = "Gloo's ranks do not reach each other at the addresses they announce";
         let finding = Finding::new(Confidence::Possible, message).seen(&mesh.quote);
@@ -70,15 +70,15 @@ fn check(case: &Case) -> Checked {
         )]);
     }
     // A setup that ends well proves that the interface serves; many clusters do use IP over InfiniBand.
-    if !verdict.is_empty() || got_through(case) {
+    if !verdict.is_empty() || got_through(log) {
         return Ok(Vec::new());
     }
-    let doubtful = announced(case).into_iter().find(|it| {
+    let doubtful = announced(log).into_iter().find(|it| {
         let (name, address) = (&*it.interface.name, &*it.interface.address);
         is_ipoib(name) || is_side_road(name) || (is_link_local(address) && !is_loopback(address))
     });
     let Some(it) = doubtful else { return Ok(Vec::new()) };
-    let alone = !several_hosts(case) && case.n_ranks().is_some_and(|it| it == 1);
+    let alone = !several_hosts(log) && log.job.size.n_ranks().is_some_and(|it| it == 1);
     if alone {
         return Ok(Vec::new());
     }

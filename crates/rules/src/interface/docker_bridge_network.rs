@@ -4,14 +4,14 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use evidence::signals::blocked::{CLIENT_FAILED, OTHER_CONNECT_FAILED};
 use evidence::signals::interface::{DOCKER_RUN, NO_INTERFACE_IN_SUBNET};
-use evidence::{Case, Source};
+use evidence::Source;
 
 use super::address::{
     Announced, announced, got_through, is_bridge, is_bridge_address, is_link_local, is_loopback,
     several_hosts,
 };
 use crate::blocked::failures::{Cause, verdict};
-use crate::{Check, Checked, Confidence, Finding, Role, Rule, Severity};
+use crate::{Check, Checked, Confidence, Finding, Log, Role, Rule, Severity};
 
 /// See the module documentation.
 pub static RULE: Rule = Rule {
@@ -32,11 +32,11 @@ pub static RULE: Rule = Rule {
     checks: &[Check::Log(check)],
 };
 
-fn check(case: &Case) -> Checked {
+fn check(log: &Log) -> Checked {
     let signals = [&NO_INTERFACE_IN_SUBNET, &OTHER_CONNECT_FAILED, &CLIENT_FAILED];
-    let mut subnet = case.look_for(&signals, Source::NcclLog)?;
+    let mut subnet = log.look_for(&signals, Source::NcclLog)?;
     subnet.retain(|it| *it.signal == NO_INTERFACE_IN_SUBNET);
-    let verdict = verdict(case);
+    let verdict = verdict(log);
     if let Some(it) = verdict.iter().find(|it| it.cause == Cause::Bridge) {
         let message = match &it.interface {
             Some((interface, _)) => format!(
@@ -46,19 +46,19 @@ fn check(case: &Case) -> Checked {
             None if it.peer.is_empty() => "connections over a container bridge fail".to_owned(),
             None => format!("connections to {} fail, an address of a container network", it.peer),
         };
-        let finding = Finding::new(Confidence::Likely, message).by(case, &it.sightings);
+        let finding = Finding::new(Confidence::Likely, message).by(log, &it.sightings);
         return Ok(vec![
             finding.seen_all(it.interface.iter().map(|it| it.1)).seen_all(subnet.iter().map(|it| &it.quote)),
         ]);
     }
-    if !subnet.is_empty() && in_a_container_network(case) {
+    if !subnet.is_empty() && in_a_container_network(log) {
         let message = "a container does not have the address that NCCL_COMM_ID names";
-        return Ok(vec![Finding::new(Confidence::Likely, message).by(case, &subnet)]);
+        return Ok(vec![Finding::new(Confidence::Likely, message).by(log, &subnet)]);
     }
-    if got_through(case) || !several_hosts(case) {
+    if got_through(log) || !several_hosts(log) {
         return Ok(Vec::new());
     }
-    let announced = announced(case);
+    let announced = announced(log);
     if let Some((address, shared)) = shared_address(&announced) {
         let message = format!("{} hosts announce the same address {address}", shared.len());
         return Ok(vec![
@@ -76,10 +76,10 @@ fn check(case: &Case) -> Checked {
 }
 
 /// Whether something shows that ranks run in containers with a network of their own.
-pub(crate) fn in_a_container_network(case: &Case) -> bool {
+pub(crate) fn in_a_container_network(log: &Log) -> bool {
     let bridge =
         |it: &Announced<'_>| is_bridge(&it.interface.name) || is_bridge_address(&it.interface.address);
-    let published = case.sightings_of(&DOCKER_RUN).any(|it| {
+    let published = log.case.sightings_of(&DOCKER_RUN).any(|it| {
         let arguments = it.get("arguments");
         let host = ["--network host", "--network=host", "--net host", "--net=host"]
             .iter()
@@ -87,8 +87,8 @@ pub(crate) fn in_a_container_network(case: &Case) -> bool {
         (arguments.contains("-p ") || arguments.contains("--publish")) && !host
     });
     published
-        || announced(case).iter().any(bridge)
-        || verdict(case).iter().any(|it| is_bridge_address(it.peer))
+        || announced(log).iter().any(bridge)
+        || verdict(log).iter().any(|it| is_bridge_address(it.peer))
 }
 
 /// An address that several hosts say is theirs, with one line of each.

@@ -3,10 +3,10 @@
 use std::collections::BTreeMap;
 
 use evidence::signals::launch::DUPLICATE_GPU;
-use evidence::{Case, Quote, Source};
+use evidence::{Quote, Source};
 
 use super::address::{announced, got_through, is_bridge, is_link_local, is_loopback};
-use crate::{Check, Checked, Confidence, Finding, Role, Rule, Severity};
+use crate::{Check, Checked, Confidence, Finding, Log, Role, Rule, Severity};
 
 /// See the module documentation.
 pub static RULE: Rule = Rule {
@@ -27,11 +27,11 @@ pub static RULE: Rule = Rule {
     checks: &[Check::Log(check)],
 };
 
-fn check(case: &Case) -> Checked {
-    case.nccl_log()?;
+fn check(log: &Log) -> Checked {
+    log.nccl_log()?;
     // For each host, the addresses of one and the same interface.
     let mut addresses: BTreeMap<(&str, &str), BTreeMap<&str, &Quote>> = BTreeMap::new();
-    for it in announced(case) {
+    for it in announced(log) {
         let (name, address) = (&*it.interface.name, &*it.interface.address);
         if it.process.host.is_empty() || is_loopback(address) || is_bridge(name) || is_link_local(address) {
             continue;
@@ -41,9 +41,9 @@ fn check(case: &Case) -> Checked {
     let Some(((host, interface), found)) = addresses.iter().find(|it| it.1.len() > 1) else {
         return Ok(Vec::new());
     };
-    let duplicates: Vec<_> = case.sightings_of(&DUPLICATE_GPU).collect();
-    let failed = case.processes.iter().any(|it| !it.facts.propagated.is_empty());
-    let confidence = match (duplicates.is_empty(), failed && !got_through(case)) {
+    let duplicates: Vec<_> = log.case.sightings_of(&DUPLICATE_GPU).collect();
+    let failed = log.case.processes.iter().any(|it| !it.facts.propagated.is_empty());
+    let confidence = match (duplicates.is_empty(), failed && !got_through(log)) {
         (false, _) => Confidence::Certain,
         // A name that nobody chose is the same on every machine.
         (true, true) if *host == "localhost" => Confidence::Likely,

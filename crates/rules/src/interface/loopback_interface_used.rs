@@ -3,11 +3,11 @@
 use std::collections::BTreeSet;
 
 use evidence::signals::interface::{GLOO_LOOPBACK, GLOO_MESH_FAILED, OLD_INTERFACE, OLD_INTERFACES};
-use evidence::{Case, Quote, Source};
+use evidence::{Quote, Source};
 
 use super::address::{announced, got_through, is_loopback, several_hosts};
 use crate::blocked::failures::{Cause, verdict};
-use crate::{Check, Checked, Confidence, Finding, Role, Rule, Severity};
+use crate::{Check, Checked, Confidence, Finding, Log, Role, Rule, Severity};
 
 /// See the module documentation.
 pub static RULE: Rule = Rule {
@@ -28,32 +28,32 @@ pub static RULE: Rule = Rule {
     checks: &[Check::Log(check)],
 };
 
-fn check(case: &Case) -> Checked {
-    let gloo = case.look_for(&[&GLOO_LOOPBACK], Source::JobOutput)?;
-    if let Some(it) = verdict(case).into_iter().find(|it| it.cause == Cause::Loopback) {
+fn check(log: &Log) -> Checked {
+    let gloo = log.look_for(&[&GLOO_LOOPBACK], Source::JobOutput)?;
+    if let Some(it) = verdict(log).into_iter().find(|it| it.cause == Cause::Loopback) {
         // On one host a refused 127.0.0.1 only says that the other process is gone.
         let chosen =
-            case.variable("NCCL_SOCKET_IFNAME").any(|it| it.0 == "lo") && case.spans_nodes() != Some(false);
-        let sure = several_hosts(case) || !gloo.is_empty() || chosen;
+            log.job.settings.named("NCCL_SOCKET_IFNAME").any(|it| it.text() == "lo") && log.job.size.spans_nodes() != Some(false);
+        let sure = several_hosts(log) || !gloo.is_empty() || chosen;
         let confidence = if sure { Confidence::Likely } else { Confidence::Possible };
         let peer = if it.peer.is_empty() { "127.0.0.1" } else { it.peer };
         let message = format!("connections to {peer} fail, which is each host itself");
         let finding = Finding::new(confidence, message)
-            .by(case, &it.sightings)
+            .by(log, &it.sightings)
             .seen_all(gloo.iter().map(|it| &it.quote));
         let finding =
-            finding.seen_all(it.interface.iter().map(|it| it.1)).seen_all(listed(case).iter().map(|it| it.0));
+            finding.seen_all(it.interface.iter().map(|it| it.1)).seen_all(listed(log).iter().map(|it| it.0));
         return Ok(vec![if confidence == Confidence::Possible {
             finding.or("peer-process-died")
         } else {
             finding
         }]);
     }
-    if let (Some(first), Some(mesh)) = (gloo.first(), case.sightings_of(&GLOO_MESH_FAILED).next()) {
+    if let (Some(first), Some(mesh)) = (gloo.first(), log.case.sightings_of(&GLOO_MESH_FAILED).next()) {
         let message = "Gloo announces 127.0.0.1 for want of an address of the host name, and its ranks do not reach each other";
         return Ok(vec![Finding::new(Confidence::Likely, message).seen(&first.quote).seen(&mesh.quote)]);
     }
-    let lo = listed(case);
+    let lo = listed(log);
     let hosts: BTreeSet<&str> = lo.iter().map(|it| it.1).collect();
     if hosts.is_empty() {
         return Ok(Vec::new());
@@ -64,13 +64,13 @@ fn check(case: &Case) -> Checked {
 }
 
 /// Lines that list the loopback interface, with their hosts, of a job that needs another and has not got through.
-pub(crate) fn listed(case: &Case) -> Vec<(&Quote, &str)> {
-    if !several_hosts(case) || got_through(case) {
+pub(crate) fn listed(log: &Log) -> Vec<(&Quote, &str)> {
+    if !several_hosts(log) || got_through(log) {
         return Vec::new();
     }
-    let announced = announced(case).into_iter().filter(|it| is_loopback(&it.interface.address));
+    let announced = announced(log).into_iter().filter(|it| is_loopback(&it.interface.address));
     let mut lo: Vec<(&Quote, &str)> = announced.map(|it| (it.quote, &*it.process.host)).collect();
-    for sighting in case.sightings.iter().filter(|it| [&OLD_INTERFACE, &OLD_INTERFACES].contains(&it.signal))
+    for sighting in log.case.sightings.iter().filter(|it| [&OLD_INTERFACE, &OLD_INTERFACES].contains(&it.signal))
     {
         let listed = sighting.get("name") == "lo"
             || sighting.get("list").split_whitespace().any(|it| it.starts_with("lo("));

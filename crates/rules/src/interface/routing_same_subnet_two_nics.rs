@@ -3,11 +3,11 @@
 use std::collections::BTreeMap;
 
 use evidence::signals::interface::{INTERFACE_ADDRESS, LINK_ROUTE};
-use evidence::{Case, Quote, Source};
+use evidence::{Quote, Source};
 
 use super::address::{announced, ipv4, is_bridge};
 use crate::blocked::failures::verdict;
-use crate::{Check, Checked, Confidence, Finding, Role, Rule, Severity};
+use crate::{Check, Checked, Confidence, Finding, Log, Role, Rule, Severity};
 
 /// See the module documentation.
 pub static RULE: Rule = Rule {
@@ -26,8 +26,8 @@ pub static RULE: Rule = Rule {
     checks: &[Check::Log(check)],
 };
 
-fn check(case: &Case) -> Checked {
-    let seen = case.look_for(&[&LINK_ROUTE, &INTERFACE_ADDRESS], Source::JobOutput)?;
+fn check(log: &Log) -> Checked {
+    let seen = log.look_for(&[&LINK_ROUTE, &INTERFACE_ADDRESS], Source::JobOutput)?;
     let mut subnets: BTreeMap<(u32, u32), BTreeMap<&str, &Quote>> = BTreeMap::new();
     for sighting in &seen {
         let (subnet, device) = if *sighting.signal == LINK_ROUTE {
@@ -42,7 +42,7 @@ fn check(case: &Case) -> Checked {
             subnets.entry(subnet).or_default().entry(device).or_insert(&sighting.quote);
         }
     }
-    let failed = !verdict(case).is_empty();
+    let failed = !verdict(log).is_empty();
     if let Some(((network, bits), devices)) = subnets.iter().find(|it| it.1.len() > 1) {
         let names: Vec<&str> = devices.keys().copied().collect();
         let message = format!("{} are all in {}/{bits}", names.join(" and "), dotted(*network));
@@ -51,12 +51,12 @@ fn check(case: &Case) -> Checked {
             Finding::new(Confidence::Likely, message).severity(severity).seen_all(devices.values().copied());
         return Ok(vec![names.iter().fold(finding, |it, name| it.about("nic", name))]);
     }
-    Ok(if failed { from_the_log(case) } else { Vec::new() })
+    Ok(if failed { from_the_log(log) } else { Vec::new() })
 }
 
 /// A log does not show netmasks. Interfaces whose addresses differ in the last number only are a hint, once something failed.
-fn from_the_log(case: &Case) -> Vec<Finding> {
-    for process in &case.processes {
+fn from_the_log(log: &Log) -> Vec<Finding> {
+    for process in &log.case.processes {
         let Some(list) = process.facts.sockets.first() else { continue };
         let mut nets: BTreeMap<[u8; 3], Vec<&str>> = BTreeMap::new();
         let mut addresses = Vec::new();
@@ -77,7 +77,7 @@ fn from_the_log(case: &Case) -> Vec<Finding> {
             return vec![
                 Finding::new(Confidence::Possible, message)
                     .seen(&list.quote)
-                    .seen_all(announced(case).first().map(|it| it.quote)),
+                    .seen_all(announced(log).first().map(|it| it.quote)),
             ];
         }
     }

@@ -3,10 +3,10 @@
 use std::collections::BTreeSet;
 
 use evidence::signals::interface::NO_SOCKET_INTERFACE;
-use evidence::{Case, Source};
+use evidence::Source;
 
 use super::address::announced;
-use crate::{Check, Checked, Confidence, Finding, Role, Rule, Severity};
+use crate::{Check, Checked, Confidence, Finding, Log, Role, Rule, Severity};
 
 /// See the module documentation.
 pub static RULE: Rule = Rule {
@@ -26,31 +26,31 @@ pub static RULE: Rule = Rule {
     checks: &[Check::Log(check)],
 };
 
-fn check(case: &Case) -> Checked {
-    let failed = case.look_for(&[&NO_SOCKET_INTERFACE], Source::NcclLog)?;
-    Ok(mismatch(case).map_or_else(Vec::new, |(value, lacking)| {
-        let has: BTreeSet<&str> = announced(case).iter().map(|it| &*it.process.host).collect();
+fn check(log: &Log) -> Checked {
+    let failed = log.look_for(&[&NO_SOCKET_INTERFACE], Source::NcclLog)?;
+    Ok(mismatch(log).map_or_else(Vec::new, |(value, lacking)| {
+        let has: BTreeSet<&str> = announced(log).iter().map(|it| &*it.process.host).collect();
         let message = format!(
             "NCCL_SOCKET_IFNAME={value} fits {} and not {}",
             has.into_iter().collect::<Vec<_>>().join(", "),
             lacking.into_iter().collect::<Vec<_>>().join(", ")
         );
-        let finding = Finding::new(Confidence::Certain, message).by(case, &failed);
+        let finding = Finding::new(Confidence::Certain, message).by(log, &failed);
         vec![
             finding
-                .seen_all(announced(case).first().map(|it| it.quote))
+                .seen_all(announced(log).first().map(|it| it.quote))
                 .about("variable", "NCCL_SOCKET_IFNAME"),
         ]
     }))
 }
 
 /// The value that all hosts were given, and the hosts that have no such interface while others do.
-pub(crate) fn mismatch(case: &Case) -> Option<(&str, BTreeSet<&str>)> {
-    let values: BTreeSet<&str> = case.variable("NCCL_SOCKET_IFNAME").map(|it| it.0).collect();
+pub(crate) fn mismatch(log: &Log) -> Option<(&str, BTreeSet<&str>)> {
+    let values: BTreeSet<&str> = log.job.settings.named("NCCL_SOCKET_IFNAME").map(|it| it.text()).collect();
     let [value] = values.into_iter().collect::<Vec<_>>()[..] else { return None };
-    let lacking = case.sightings_of(&NO_SOCKET_INTERFACE).filter_map(|it| it.process.as_ref());
+    let lacking = log.case.sightings_of(&NO_SOCKET_INTERFACE).filter_map(|it| it.process.as_ref());
     let has: BTreeSet<&str> =
-        announced(case).iter().map(|it| &*it.process.host).filter(|it| !it.is_empty()).collect();
+        announced(log).iter().map(|it| &*it.process.host).filter(|it| !it.is_empty()).collect();
     let lacking: BTreeSet<&str> = lacking.map(|it| &*it.host).filter(|it| !has.contains(it)).collect();
     (!has.is_empty() && !lacking.is_empty()).then_some((value, lacking))
 }

@@ -2,10 +2,10 @@
 
 use evidence::signals::interface::{GLOO_NO_INTERFACE, NO_SOCKET_INTERFACE};
 use evidence::signals::versions::{BAD_ADDRESS_FAMILY, MISMATCHED_VERSION};
-use evidence::{Case, Source};
+use evidence::Source;
 
 use super::socket_ifname_mismatch::mismatch;
-use crate::{Check, Checked, Confidence, Finding, Role, Rule, Severity};
+use crate::{Check, Checked, Confidence, Finding, Log, Role, Rule, Severity};
 
 /// See the module documentation.
 pub static RULE: Rule = Rule {
@@ -25,18 +25,18 @@ pub static RULE: Rule = Rule {
     checks: &[Check::Log(check)],
 };
 
-fn check(case: &Case) -> Checked {
+fn check(log: &Log) -> Checked {
     let found =
-        case.look_for(&[&NO_SOCKET_INTERFACE, &GLOO_NO_INTERFACE, &BAD_ADDRESS_FAMILY], Source::JobOutput)?;
-    if found.is_empty() || mismatch(case).is_some() {
+        log.look_for(&[&NO_SOCKET_INTERFACE, &GLOO_NO_INTERFACE, &BAD_ADDRESS_FAMILY], Source::JobOutput)?;
+    if found.is_empty() || mismatch(log).is_some() {
         return Ok(Vec::new());
     }
     if let Some(gloo) =
-        found.iter().find(|it| *it.signal == GLOO_NO_INTERFACE && is_interface(case, it.get("name")))
+        found.iter().find(|it| *it.signal == GLOO_NO_INTERFACE && is_interface(log, it.get("name")))
     {
         let message = format!("Gloo finds no interface {} with an address", gloo.get("name"));
         let finding = Finding::new(Confidence::Certain, message)
-            .by(case, &[gloo])
+            .by(log, &[gloo])
             .about("variable", "GLOO_SOCKET_IFNAME");
         return Ok(vec![finding.fix(
             "Set GLOO_SOCKET_IFNAME (and NCCL_SOCKET_IFNAME) to the interface that carries the node's address; Gloo takes exact names, \
@@ -46,31 +46,31 @@ fn check(case: &Case) -> Checked {
     let said: Vec<_> = found.iter().copied().filter(|it| *it.signal == NO_SOCKET_INTERFACE).collect();
     // The value of a process that failed, before values of others.
     let failing = |process: &evidence::Process| {
-        said.iter().any(|it| case.process_of(it).is_some_and(|it| it == process))
+        said.iter().any(|it| log.case.process_of(it).is_some_and(|it| it == process))
     };
-    let mut values: Vec<_> = case.variable("NCCL_SOCKET_IFNAME").collect();
+    let mut values: Vec<_> = log.job.settings.named("NCCL_SOCKET_IFNAME").collect();
     values.sort_by_key(|it| !it.1.is_some_and(failing));
     let value = values.first();
     if said.is_empty() {
         // A nonsense family comes from another NCCL release as well.
-        let Some((name, _, quote)) = value.filter(|_| case.first_of(&[&MISMATCHED_VERSION]).is_none()) else {
+        let Some((name, _, quote)) = value.filter(|_| log.case.first_of(&[&MISMATCHED_VERSION]).is_none()) else {
             return Ok(Vec::new());
         };
         let message =
             format!("no address was found for NCCL_SOCKET_IFNAME={name}, and a rank was told a nonsense one");
         let finding = Finding::new(Confidence::Likely, message)
-            .by(case, &found)
+            .by(log, &found)
             .seen(quote)
             .about("variable", "NCCL_SOCKET_IFNAME");
         return Ok(vec![finding.or("nccl-version-mismatch")]);
     }
     let Some((name, _, quote)) = value else {
         let message = "NCCL found no interface with an address";
-        return Ok(vec![Finding::new(Confidence::Likely, message).by(case, &said)]);
+        return Ok(vec![Finding::new(Confidence::Likely, message).by(log, &said)]);
     };
     let message = format!("NCCL_SOCKET_IFNAME={name} leaves no interface with an address");
     let finding = Finding::new(Confidence::Certain, message)
-        .by(case, &said)
+        .by(log, &said)
         .seen(quote)
         .about("variable", "NCCL_SOCKET_IFNAME");
     let advice = if name.starts_with('^') {
@@ -84,8 +84,8 @@ fn check(case: &Case) -> Checked {
 }
 
 /// Whether Gloo was asked for an interface; without the variable it looks up the host's own name.
-pub(crate) fn is_interface(case: &Case, name: &str) -> bool {
-    let asked = case.variable("GLOO_SOCKET_IFNAME").next().is_some();
+pub(crate) fn is_interface(log: &Log, name: &str) -> bool {
+    let asked = log.job.settings.named("GLOO_SOCKET_IFNAME").next().is_some();
     // `bond0.100` is an interface, `node-1.example` a host.
     let (first, rest) = name.trim_end_matches('.').split_once('.').unwrap_or((name, ""));
     let usual = ["eth", "en", "ib", "bond", "br", "net", "team", "vlan", "wl"];

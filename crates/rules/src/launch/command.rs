@@ -1,7 +1,9 @@
 //! Commands that start a job, as they are pasted beside a log.
 
 use evidence::signals::notes::{ASSIGNMENT, COMMAND, PROCESSES};
-use evidence::{Case, Quote};
+use evidence::Quote;
+
+use crate::Log;
 
 /// A command line.
 #[derive(Debug, Clone, Copy)]
@@ -14,8 +16,8 @@ pub(crate) struct Command<'a> {
 }
 
 /// The commands of a case.
-pub(crate) fn commands(case: &Case) -> impl Iterator<Item = Command<'_>> {
-    case.sightings_of(&COMMAND).chain(case.sightings_of(&PROCESSES)).map(|it| {
+pub(crate) fn commands(log: &Log) -> impl Iterator<Item = Command<'_>> {
+    log.case.sightings_of(&COMMAND).chain(log.case.sightings_of(&PROCESSES)).map(|it| {
         let line = &*it.quote.text;
         match line.split_once("_perf") {
             Some((launcher, test)) => Command { launcher, test: Some(test), quote: &it.quote },
@@ -99,16 +101,16 @@ pub(crate) struct Setting<'a> {
 }
 
 /// The variables that manifests, commands and pasted settings give.
-pub(crate) fn settings(case: &Case) -> Vec<Setting<'_>> {
+pub(crate) fn settings(log: &Log) -> Vec<Setting<'_>> {
     let mut all = Vec::new();
-    for manifest in &case.manifests {
+    for manifest in &log.case.manifests {
         all.extend(manifest.environment.iter().map(|it| Setting {
             name: &it.value.name,
             value: &it.value.value,
             quote: &it.quote,
         }));
     }
-    for sighting in case.sightings_of(&ASSIGNMENT).chain(case.sightings_of(&COMMAND)) {
+    for sighting in log.case.sightings_of(&ASSIGNMENT).chain(log.case.sightings_of(&COMMAND)) {
         for word in sighting.quote.text.split([' ', '\t', ';', ',', '"', '\'', '`']) {
             let Some((name, value)) = word.split_once('=') else { continue };
             let is_name =
@@ -125,15 +127,15 @@ pub(crate) fn settings(case: &Case) -> Vec<Setting<'_>> {
 #[cfg(test)]
 mod tests {
     use super::{commands, settings};
-    use crate::testing::case;
+    use crate::testing::read;
 
     #[test]
     fn reads_what_a_command_asks_for() {
-        let it = case("mpirun -np 16 -N 8 all_reduce_perf -b 128M -e 2048M -f 2 -t 2 -g 4 -n 20\n");
+        let it = read("mpirun -np 16 -N 8 all_reduce_perf -b 128M -e 2048M -f 2 -t 2 -g 4 -n 20\n");
         let it = commands(&it).next().unwrap();
         assert_eq!((it.ranks(), it.ranks_per_node(), it.gpus_each()), (Some(16), Some(8), Some(8)));
         assert!(it.binds_by_default());
-        let it = case("mpirun --bind-to none --map-by ppr:4:node --np=8 ./train\n");
+        let it = read("mpirun --bind-to none --map-by ppr:4:node --np=8 ./train\n");
         let it = commands(&it).next().unwrap();
         assert_eq!(
             (it.ranks(), it.ranks_per_node(), it.gpus_each(), it.binds_by_default()),
@@ -144,13 +146,13 @@ mod tests {
     #[test]
     fn prose_is_no_command() {
         let it =
-            case("mpirun detected that one or more processes exited with non-zero status, thus causing\n");
+            read("mpirun detected that one or more processes exited with non-zero status, thus causing\n");
         assert_eq!(commands(&it).count(), 0);
     }
 
     #[test]
     fn reads_all_settings_of_a_line() {
-        let it = case("mpirun -np 2 -x NCCL_DEBUG=INFO -x NCCL_P2P_LEVEL=5 ./a\n");
+        let it = read("mpirun -np 2 -x NCCL_DEBUG=INFO -x NCCL_P2P_LEVEL=5 ./a\n");
         let all = settings(&it);
         assert_eq!(
             all.iter().map(|it| (it.name, it.value)).collect::<Vec<_>>(),

@@ -2,10 +2,10 @@
 
 use evidence::signals::launch::BOUND;
 use evidence::signals::notes::BINDING;
-use evidence::{Case, Missing, Source};
+use evidence::{Missing, Source};
 
 use super::command::commands;
-use crate::{Check, Checked, Confidence, Finding, Role, Rule, Severity};
+use crate::{Check, Checked, Confidence, Finding, Log, Role, Rule, Severity};
 
 /// See the module documentation.
 pub static RULE: Rule = Rule {
@@ -24,23 +24,23 @@ pub static RULE: Rule = Rule {
 /// Bus bandwidth of large messages, in GB/s, below which the processor may be what limits.
 const SLOW: f64 = 10.0;
 
-fn check(case: &Case) -> Checked {
-    if let Some(one) = case.sightings_of(&BOUND).find(|it| is_one_core(it.get("where"))) {
+fn check(log: &Log) -> Checked {
+    if let Some(one) = log.case.sightings_of(&BOUND).find(|it| is_one_core(it.get("where"))) {
         let message = format!("rank {} is bound to one core, with all threads of NCCL", one.get("rank"));
         let finding = Finding::new(Confidence::Likely, message).severity(Severity::Warning);
         return Ok(vec![finding.seen(&one.quote).about("rank", one.get("rank"))]);
     }
-    if case.tests.is_empty() {
+    if log.case.tests.is_empty() {
         return Err(Missing(Source::NcclTests));
     }
-    let Some(command) = commands(case).find(|it| it.text().contains("mpirun ")) else {
+    let Some(command) = commands(log).find(|it| it.text().contains("mpirun ")) else {
         return Err(Missing(Source::LaunchCommand));
     };
-    let bound = case.first_of(&[&BINDING]).is_some() || !command.binds_by_default();
+    let bound = log.case.first_of(&[&BINDING]).is_some() || !command.binds_by_default();
     if bound || command.ranks().is_none_or(|it| it < 2) {
         return Ok(Vec::new());
     }
-    let large = case.tests.iter().flat_map(|it| &it.rows).filter(|it| it.size >= 16 << 20);
+    let large = log.case.tests.iter().flat_map(|it| &it.rows).filter(|it| it.size >= 16 << 20);
     let speeds = large.filter_map(|it| Some((it.out_of_place?.busbw, &it.quote)));
     let Some((best, quote)) = speeds.max_by(|a, b| a.0.total_cmp(&b.0)) else { return Ok(Vec::new()) };
     if best <= 0.0 || best >= SLOW {

@@ -3,9 +3,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use evidence::signals::launch::DUPLICATE_GPU;
-use evidence::{Case, Source};
+use evidence::Source;
 
-use crate::{Check, Checked, Confidence, Finding, Role, Rule, Severity};
+use crate::{Check, Checked, Confidence, Finding, Log, Role, Rule, Severity};
 
 /// See the module documentation.
 pub static RULE: Rule = Rule {
@@ -23,8 +23,8 @@ pub static RULE: Rule = Rule {
     checks: &[Check::Log(check)],
 };
 
-fn check(case: &Case) -> Checked {
-    let found = case.look_for(&[&DUPLICATE_GPU], Source::JobOutput)?;
+fn check(log: &Log) -> Checked {
+    let found = log.look_for(&[&DUPLICATE_GPU], Source::JobOutput)?;
     let Some(first) = found.first() else { return Ok(Vec::new()) };
     let (a, b, bus) = (first.get("a"), first.get("b"), first.get("bus"));
     let ranks: BTreeSet<&str> =
@@ -36,19 +36,19 @@ fn check(case: &Case) -> Checked {
     } else {
         format!("{} ranks share a GPU with another, ranks {a} and {b} the one at PCI {bus}", ranks.len())
     };
-    let finding = if two_machines_of_one_name(case) {
+    let finding = if two_machines_of_one_name(log) {
         // NCCL then takes two machines for one, and their GPUs for the same.
         Finding::new(Confidence::Possible, message).or("hostname-collision")
     } else {
         Finding::new(Confidence::Certain, message)
     };
-    Ok(vec![finding.by(case, &found).about("gpu", bus)])
+    Ok(vec![finding.by(log, &found).about("gpu", bus)])
 }
 
 /// Whether processes of one host name have different addresses.
-fn two_machines_of_one_name(case: &Case) -> bool {
+fn two_machines_of_one_name(log: &Log) -> bool {
     let mut addresses: BTreeMap<&str, BTreeSet<&str>> = BTreeMap::new();
-    for process in &case.processes {
+    for process in &log.case.processes {
         for interface in process.facts.bootstrap.value().into_iter().flatten().take(1) {
             addresses.entry(&process.host).or_default().insert(&interface.address);
         }

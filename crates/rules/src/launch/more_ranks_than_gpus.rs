@@ -3,10 +3,10 @@
 use std::collections::BTreeSet;
 
 use evidence::signals::launch::{INVALID_DEVICE, TOO_FEW_GPUS, TOO_FEW_SLOTS};
-use evidence::{Case, Missing, Source};
+use evidence::{Missing, Source};
 
 use super::command::{Command, commands};
-use crate::{Check, Checked, Confidence, Finding, Role, Rule, Severity};
+use crate::{Check, Checked, Confidence, Finding, Log, Role, Rule, Severity};
 
 /// See the module documentation.
 pub static RULE: Rule = Rule {
@@ -27,10 +27,10 @@ pub static RULE: Rule = Rule {
     checks: &[Check::Log(check)],
 };
 
-fn check(case: &Case) -> Checked {
-    let counted: Vec<_> = case.sightings_of(&TOO_FEW_GPUS).collect();
-    let refused: Vec<_> = case.sightings_of(&INVALID_DEVICE).collect();
-    let command = commands(case).find(|it| it.ranks().or(it.ranks_per_node()).is_some());
+fn check(log: &Log) -> Checked {
+    let counted: Vec<_> = log.case.sightings_of(&TOO_FEW_GPUS).collect();
+    let refused: Vec<_> = log.case.sightings_of(&INVALID_DEVICE).collect();
+    let command = commands(log).find(|it| it.ranks().or(it.ranks_per_node()).is_some());
     if let Some(first) = counted.first() {
         let (asked, found) = (first.get("asked"), first.get("found"));
         let message = if asked.is_empty() {
@@ -38,7 +38,7 @@ fn check(case: &Case) -> Checked {
         } else {
             format!("{asked} GPUs are asked for on a host where a process sees {found}")
         };
-        let finding = Finding::new(Confidence::Certain, message).by(case, &counted);
+        let finding = Finding::new(Confidence::Certain, message).by(log, &counted);
         // A process that sees one GPU of many was given only its own.
         return Ok(vec![if found == "1" { finding.or("gpu-isolation-per-process") } else { finding }]);
     }
@@ -55,13 +55,13 @@ fn check(case: &Case) -> Checked {
         };
         let asked = command.map(|it| asked(&it)).unwrap_or_default();
         let message = format!("a rank asked for a GPU number that it does not see{at}{asked}");
-        let mut finding = Finding::new(Confidence::Likely, message).by(case, &refused);
+        let mut finding = Finding::new(Confidence::Likely, message).by(log, &refused);
         if let Some(command) = command {
             finding = finding.seen(command.quote);
         }
         return Ok(vec![hosts.iter().fold(finding, |it, host| it.about("host", host))]);
     }
-    if let Some(first) = case.sightings_of(&TOO_FEW_SLOTS).next() {
+    if let Some(first) = log.case.sightings_of(&TOO_FEW_SLOTS).next() {
         let message = format!(
             "mpirun was asked for {} processes and its hosts have fewer slots",
             first.get("n").trim_end_matches(':')
@@ -73,7 +73,7 @@ fn check(case: &Case) -> Checked {
              than there are slots.",
         )]);
     }
-    if let (Some(instance), Some(command)) = (case.instance(), command) {
+    if let (Some(instance), Some(command)) = (log.job.instance(), command) {
         let each = command.gpus_each().unwrap_or(1);
         if let Some(here) = command.ranks_per_node().filter(|it| it.saturating_mul(each) > instance.gpus) {
             let asked = here.saturating_mul(each);
@@ -84,7 +84,7 @@ fn check(case: &Case) -> Checked {
             return Ok(vec![Finding::new(Confidence::Likely, message).seen(command.quote)]);
         }
     }
-    if case.has(Source::JobOutput) { Ok(Vec::new()) } else { Err(Missing(Source::JobOutput)) }
+    if log.has(Source::JobOutput) { Ok(Vec::new()) } else { Err(Missing(Source::JobOutput)) }
 }
 
 /// What the command asks for, as the end of a sentence.

@@ -4,11 +4,11 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use evidence::plain::NcclTests;
 use evidence::signals::launch::TEST_AVERAGE;
-use evidence::{Case, Missing, Quote, Source};
+use evidence::{Missing, Quote, Source};
 
 use super::command::commands;
 use crate::lint::launch::nccl_tests_without_mpi as submitted;
-use crate::{Check, Checked, Confidence, Finding, Role, Rule, Severity};
+use crate::{Check, Checked, Confidence, Finding, Log, Role, Rule, Severity};
 
 /// See the module documentation.
 pub static RULE: Rule = Rule {
@@ -29,35 +29,35 @@ pub static RULE: Rule = Rule {
     checks: &[Check::Log(check), Check::Submission(submitted::check)],
 };
 
-fn check(case: &Case) -> Checked {
-    if case.tests.is_empty() {
+fn check(log: &Log) -> Checked {
+    if log.case.tests.is_empty() {
         return Err(Missing(Source::NcclTests));
     }
     // This variable makes groups on purpose.
-    if case.variable("NCCL_TESTS_SPLIT").next().is_some()
-        || case.variable("NCCL_TESTS_SPLIT_MASK").next().is_some()
+    if log.job.settings.named("NCCL_TESTS_SPLIT").next().is_some()
+        || log.job.settings.named("NCCL_TESTS_SPLIT_MASK").next().is_some()
     {
         return Ok(Vec::new());
     }
-    let command = commands(case).find_map(|it| Some((it.ranks()?, it)));
-    if let Some((ranks, quote)) = case.tests.iter().find_map(repeated_ranks) {
+    let command = commands(log).find_map(|it| Some((it.ranks()?, it)));
+    if let Some((ranks, quote)) = log.case.tests.iter().find_map(repeated_ranks) {
         let message =
             format!("rank {ranks} is listed more than once in one output: each process is a job of its own");
         return Ok(vec![
             Finding::new(Confidence::Certain, message).seen(quote).seen_all(command.map(|it| it.1.quote)),
         ]);
     }
-    let alone: Vec<&Quote> = case.tests.iter().flat_map(one_rank_rows).collect();
+    let alone: Vec<&Quote> = log.case.tests.iter().flat_map(one_rank_rows).collect();
     if let Some((n, command)) = command.filter(|it| it.0 > 1) {
         let processes: BTreeSet<_> =
-            case.tests.iter().flat_map(|it| &it.devices).map(|it| (&it.host, it.pid)).collect();
+            log.case.tests.iter().flat_map(|it| &it.devices).map(|it| (&it.host, it.pid)).collect();
         let one_process_each = !processes.is_empty()
-            && case.tests.iter().all(|it| {
+            && log.case.tests.iter().all(|it| {
                 let own: BTreeSet<_> = it.devices.iter().map(|it| (&it.host, it.pid)).collect();
                 own.len() <= 1 && (it.devices.is_empty() || it.devices.iter().any(|it| it.rank == 0))
             });
-        let finished = case.tests.iter().any(|it| !it.rows.is_empty());
-        let several_tables = case.tests.iter().any(|it| repeats_sizes(it) > 1) || repeated_footers(case, n);
+        let finished = log.case.tests.iter().any(|it| !it.rows.is_empty());
+        let several_tables = log.case.tests.iter().any(|it| repeats_sizes(it) > 1) || repeated_footers(log, n);
         if !alone.is_empty() || (one_process_each && finished) || several_tables {
             let what = if several_tables {
                 "and each prints a table of its own"
@@ -66,12 +66,12 @@ fn check(case: &Case) -> Checked {
             };
             let message = format!("{n} processes are started, {what}");
             let finding = Finding::new(Confidence::Likely, message).seen_all(alone.iter().copied().take(2));
-            return Ok(vec![finding.seen(command.quote).seen_all(case.tests.first().map(|it| &it.quote))]);
+            return Ok(vec![finding.seen(command.quote).seen_all(log.case.tests.first().map(|it| &it.quote))]);
         }
         return Ok(Vec::new());
     }
     // Without the command: several tables of one rank each, line by line into each other.
-    let interleaved = case.tests.iter().find(|it| repeats_sizes(it) > 0 && !one_rank_rows(it).is_empty());
+    let interleaved = log.case.tests.iter().find(|it| repeats_sizes(it) > 0 && !one_rank_rows(it).is_empty());
     let Some(run) = interleaved else { return Ok(Vec::new()) };
     let message = "several processes print the same sizes with a bus bandwidth of 0: each runs alone";
     Ok(vec![Finding::new(Confidence::Likely, message).seen_all(one_rank_rows(run).into_iter().take(3))])
@@ -102,12 +102,12 @@ fn repeats_sizes(run: &NcclTests) -> usize {
 }
 
 /// Whether each of `n` processes printed its own average, and all nearly the same.
-fn repeated_footers(case: &Case, n: u32) -> bool {
-    let footers: Vec<_> = case.sightings_of(&TEST_AVERAGE).collect();
+fn repeated_footers(log: &Log, n: u32) -> bool {
+    let footers: Vec<_> = log.case.sightings_of(&TEST_AVERAGE).collect();
     let count: u64 = footers.iter().map(|it| it.count).sum();
     let values: Vec<f64> = footers.iter().filter_map(|it| it.get("value").parse().ok()).collect();
     let near = values.iter().all(|it| (it - values[0]).abs() <= 0.05 * values[0].abs());
-    case.tests.len() == 1 && count == u64::from(n) && near
+    log.case.tests.len() == 1 && count == u64::from(n) && near
 }
 
 #[cfg(test)]

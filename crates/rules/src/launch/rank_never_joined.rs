@@ -7,9 +7,9 @@ use evidence::signals::launch::{
     CLIENTS_JOINED, MONITORED_BARRIER, RENDEZVOUS_TIMEOUT, STORE_BARRIER, STORE_BARRIER_DONE,
     STORE_BARRIER_TIMEOUT, TASKS_ABSENT, UNIQUE_ID_WAIT,
 };
-use evidence::{Absent, Case, Communicator, Quote, Sighting, Source};
+use evidence::{Absent, Communicator, Quote, Sighting, Source};
 
-use crate::{Check, Checked, Confidence, Finding, Role, Rule, Severity};
+use crate::{Check, Checked, Confidence, Finding, Log, Role, Rule, Severity};
 
 /// See the module documentation.
 pub static RULE: Rule = Rule {
@@ -26,7 +26,7 @@ pub static RULE: Rule = Rule {
     checks: &[Check::Log(check)],
 };
 
-fn check(case: &Case) -> Checked {
+fn check(log: &Log) -> Checked {
     let signals = [
         &STORE_BARRIER,
         &STORE_BARRIER_TIMEOUT,
@@ -36,28 +36,28 @@ fn check(case: &Case) -> Checked {
         &UNIQUE_ID_WAIT,
         &TASKS_ABSENT,
     ];
-    let found = case.look_for(&signals, Source::JobOutput)?;
+    let found = log.look_for(&signals, Source::JobOutput)?;
     let of = |signal| found.iter().copied().filter(|it| it.signal == signal).collect::<Vec<_>>();
-    let waiting = unfinished(case, &of(&STORE_BARRIER));
+    let waiting = unfinished(log, &of(&STORE_BARRIER));
     let timed_out = of(&STORE_BARRIER_TIMEOUT);
     let joined = of(&CLIENTS_JOINED);
     let barrier = of(&MONITORED_BARRIER);
     let finding = if !waiting.is_empty() || !timed_out.is_empty() {
-        store_barrier(case, &[timed_out, waiting].concat())
+        store_barrier(log, &[timed_out, waiting].concat())
     } else if let Some(first) = joined.first() {
         let (present, world) = (first.get("joined"), first.get("world"));
         let message =
-            format!("{present} of {world} ranks connected to rank 0's store{}", named(&silent(case, first)));
+            format!("{present} of {world} ranks connected to rank 0's store{}", named(&silent(log, first)));
         // A name without an address is the reason, and a rule of its own tells it.
-        let named = case.first_of(&[&LOOK_UP_FAILED, &NAME_NOT_RESOLVED]).is_some();
+        let named = log.case.first_of(&[&LOOK_UP_FAILED, &NAME_NOT_RESOLVED]).is_some();
         let confidence = if named { Confidence::Possible } else { Confidence::Certain };
-        about(Finding::new(confidence, message).by(case, &joined), silent(case, first).iter())
+        about(Finding::new(confidence, message).by(log, &joined), silent(log, first).iter())
     } else if let Some(first) = barrier.first() {
         let ranks = first.get("ranks");
         let message = format!("rank {ranks} did not reach a barrier within {} ms", first.get("ms"));
         let ranks = ranks.split([',', ' ']).filter_map(|it| it.parse().ok());
         about(Finding::new(Confidence::Certain, message).seen_all(barrier.iter().map(|it| &it.quote)), ranks)
-    } else if let Some(finding) = case.communicators.iter().find_map(|it| half_begun(case, it)) {
+    } else if let Some(finding) = log.case.communicators.iter().find_map(|it| half_begun(log, it)) {
         finding
     } else if let Some(first) = of(&RENDEZVOUS_TIMEOUT).first() {
         let message = "the nodes did not all come to the rendezvous in time";
@@ -66,13 +66,13 @@ fn check(case: &Case) -> Checked {
             .or("peer-unreachable")
             .or("dns-master-addr")
     } else if let Some(first) = of(&TASKS_ABSENT).first() {
-        tasks(case, first, &of(&TASKS_ABSENT))
+        tasks(log, first, &of(&TASKS_ABSENT))
     } else if let Some(first) = of(&UNIQUE_ID_WAIT).iter().find(|it| !lost_the_store(it)) {
         let message = format!(
             "rank {} did not offer the communicator's id while others waited for it",
             first.get("from")
         );
-        let finding = Finding::new(Confidence::Possible, message).by(case, &of(&UNIQUE_ID_WAIT));
+        let finding = Finding::new(Confidence::Possible, message).by(log, &of(&UNIQUE_ID_WAIT));
         finding.about("rank", first.get("from")).or("timeout-rank0-preprocessing").or("peer-process-died")
     } else {
         return Ok(Vec::new());
@@ -87,7 +87,7 @@ pub(crate) fn lost_the_store(sighting: &Sighting) -> bool {
 }
 
 /// Processes of JAX that did not come to a barrier. All but that of the beginning say only that some are late.
-fn tasks(case: &Case, first: &Sighting, found: &[&Sighting]) -> Finding {
+fn tasks(log: &Log, first: &Sighting, found: &[&Sighting]) -> Finding {
     let barrier = found.iter().map(|it| it.get("barrier")).find(|it| !it.is_empty()).unwrap_or_default();
     let beginning = ["PjRT_Client_Connect", "Wait_for_all_tasks_to_register", "WaitForAllTasks"];
     let sure = first.get("barrier").is_empty() || beginning.iter().any(|it| barrier.contains(it));
@@ -96,16 +96,16 @@ fn tasks(case: &Case, first: &Sighting, found: &[&Sighting]) -> Finding {
         _ => format!("not all processes came to the barrier {barrier} in time"),
     };
     let confidence = if sure { Confidence::Likely } else { Confidence::Possible };
-    Finding::new(confidence, message).by(case, found).or("peer-process-died")
+    Finding::new(confidence, message).by(log, found).or("peer-process-died")
 }
 
 /// Waits at a barrier that no later line calls complete.
-fn unfinished<'a>(case: &Case, waiting: &[&'a Sighting]) -> Vec<&'a Sighting> {
-    let done: BTreeSet<&str> = case.sightings_of(&STORE_BARRIER_DONE).map(|it| it.get("key")).collect();
+fn unfinished<'a>(log: &Log, waiting: &[&'a Sighting]) -> Vec<&'a Sighting> {
+    let done: BTreeSet<&str> = log.case.sightings_of(&STORE_BARRIER_DONE).map(|it| it.get("key")).collect();
     waiting.iter().copied().filter(|it| !done.contains(it.get("key"))).collect()
 }
 
-fn store_barrier(case: &Case, found: &[&Sighting]) -> Finding {
+fn store_barrier(log: &Log, found: &[&Sighting]) -> Finding {
     let number = |it: &Sighting, name: &str| it.get(name).trim_matches([':', ' ']).parse::<u32>().ok();
     let world = found.iter().filter_map(|it| number(it, "world")).max().unwrap_or_default();
     let count = found.iter().filter_map(|it| number(it, "count")).max().unwrap_or_default();
@@ -115,7 +115,7 @@ fn store_barrier(case: &Case, found: &[&Sighting]) -> Finding {
         let message = format!(
             "{count} workers joined a job of {world}: a second launch shares its store, or the world size is wrong"
         );
-        let finding = Finding::new(Confidence::Likely, message).by(case, found);
+        let finding = Finding::new(Confidence::Likely, message).by(log, found);
         return finding
             .why("The store counts more workers than the world size: two launches with the same address and port, a restart that found \
                   the store file of the last run, or processes started once by the launcher and once by the program.")
@@ -128,7 +128,7 @@ fn store_barrier(case: &Case, found: &[&Sighting]) -> Finding {
     // Lines that only tell of waiting may be followed by the rank that was late.
     let sure = gave_up || (found.len() > 1 && count < world);
     about(
-        Finding::new(if sure { Confidence::Likely } else { Confidence::Possible }, message).by(case, found),
+        Finding::new(if sure { Confidence::Likely } else { Confidence::Possible }, message).by(log, found),
         absent.iter(),
     )
 }
@@ -149,19 +149,19 @@ fn about(finding: Finding, ranks: impl Iterator<Item = u32>) -> Finding {
 }
 
 /// Ranks of which no line tells, when as many are missing as the store says.
-fn silent(case: &Case, joined: &Sighting) -> Absent {
+fn silent(log: &Log, joined: &Sighting) -> Absent {
     let (Some(present), Some(world)) = (joined.number("joined"), joined.number("world")) else {
         return Absent::default();
     };
     let Ok(size) = u32::try_from(world) else { return Absent::default() };
-    let mut seen: BTreeSet<u32> = case.sightings.iter().filter_map(|it| case.rank_of(it)).collect();
+    let mut seen: BTreeSet<u32> = log.case.sightings.iter().filter_map(|it| log.case.rank_of(it)).collect();
     seen.insert(0);
     let silent = Absent::new(size, seen);
     if silent.len() == world - present.min(world) { silent } else { Absent::default() }
 }
 
 /// A communicator that some ranks began to make, none finished, and some never began.
-fn half_begun(case: &Case, communicator: &Communicator) -> Option<Finding> {
+fn half_begun(log: &Log, communicator: &Communicator) -> Option<Finding> {
     let absent = communicator.absent();
     let members = communicator.members.values();
     // Whoever knows the layout, has met all others.
@@ -178,7 +178,7 @@ fn half_begun(case: &Case, communicator: &Communicator) -> Option<Finding> {
     let enough = communicator.members.len() >= 2
         && absent.len() < communicator.members.len() as u64
         && !absent.is_empty();
-    let failed = case.processes.iter().any(|it| it.facts.warnings.count > 0);
+    let failed = log.case.processes.iter().any(|it| it.facts.warnings.count > 0);
     if !stuck || !enough || failed {
         return None;
     }

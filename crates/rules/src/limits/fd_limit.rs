@@ -1,9 +1,9 @@
 //! The limit of open files is reached.
 
 use evidence::signals::limits::{OPEN_FILE_LIMIT, PROXY_POLL_FAILED, TOO_MANY_OPEN_FILES};
-use evidence::{Case, Source};
+use evidence::Source;
 
-use crate::{Check, Checked, Confidence, Finding, Role, Rule, Severity};
+use crate::{Check, Checked, Confidence, Finding, Log, Role, Rule, Severity};
 
 /// See the module documentation.
 pub static RULE: Rule = Rule {
@@ -24,19 +24,19 @@ pub static RULE: Rule = Rule {
     checks: &[Check::Log(check)],
 };
 
-fn check(case: &Case) -> Checked {
-    let found = case.look_for(&[&TOO_MANY_OPEN_FILES], Source::JobOutput)?;
+fn check(log: &Log) -> Checked {
+    let found = log.look_for(&[&TOO_MANY_OPEN_FILES], Source::JobOutput)?;
     let Some(first) = found.first() else { return Ok(Vec::new()) };
-    let limit = case.sightings_of(&OPEN_FILE_LIMIT).find(|it| it.number("value").is_some());
-    let who = case.process_of(first).map_or("a process".to_owned(), evidence::Process::name);
+    let limit = log.case.sightings_of(&OPEN_FILE_LIMIT).find(|it| it.number("value").is_some());
+    let who = log.case.process_of(first).map_or("a process".to_owned(), evidence::Process::name);
     let message = match limit.and_then(|it| it.number("value")) {
         Some(limit) => format!("{who} could open no more files; the limit is {limit}"),
         None => format!("{who} could open no more files"),
     };
     let sure = first.quote.text.contains("oo many open files");
     let confidence = if sure { Confidence::Certain } else { Confidence::Likely };
-    let polls = case.sightings_of(&PROXY_POLL_FAILED).map(|it| &it.quote);
-    let finding = Finding::new(confidence, message).by(case, &found).seen_all(limit.map(|it| &it.quote));
+    let polls = log.case.sightings_of(&PROXY_POLL_FAILED).map(|it| &it.quote);
+    let finding = Finding::new(confidence, message).by(log, &found).seen_all(limit.map(|it| &it.quote));
     Ok(vec![finding.seen_all(polls)])
 }
 

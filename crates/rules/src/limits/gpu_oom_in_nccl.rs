@@ -1,9 +1,9 @@
 //! NCCL found no room in GPU memory.
 
 use evidence::signals::limits::{GPU_OOM_IN_NCCL, GPU_OOM_IN_TESTS};
-use evidence::{Case, Source};
+use evidence::Source;
 
-use crate::{Check, Checked, Confidence, Finding, Role, Rule, Severity};
+use crate::{Check, Checked, Confidence, Finding, Log, Role, Rule, Severity};
 
 /// See the module documentation.
 pub static RULE: Rule = Rule {
@@ -24,11 +24,10 @@ pub static RULE: Rule = Rule {
     checks: &[Check::Log(check)],
 };
 
-fn check(case: &Case) -> Checked {
-    let found = case.look_for(&[&GPU_OOM_IN_NCCL, &GPU_OOM_IN_TESTS], Source::JobOutput)?;
+fn check(log: &Log) -> Checked {
+    let found = log.look_for(&[&GPU_OOM_IN_NCCL, &GPU_OOM_IN_TESTS], Source::JobOutput)?;
     let Some(first) = found.first() else { return Ok(Vec::new()) };
-    let who = case
-        .process_of(first)
+    let who = log.case.process_of(first)
         .map(evidence::Process::name)
         .or_else(|| first.rank.map(|it| format!("rank {it}")));
     let who = who.unwrap_or_else(|| "a rank".to_owned());
@@ -40,7 +39,7 @@ fn check(case: &Case) -> Checked {
         }
         None => format!("{who} found no GPU memory for NCCL"),
     };
-    Ok(vec![Finding::new(Confidence::Certain, message).by(case, &found)])
+    Ok(vec![Finding::new(Confidence::Certain, message).by(log, &found)])
 }
 
 #[cfg(test)]

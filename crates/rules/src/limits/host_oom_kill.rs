@@ -1,9 +1,9 @@
 //! A process was killed because the host had no memory left.
 
 use evidence::signals::limits::{HOST_OOM, KILLED_ALONE, LAUNCHER_ENDED, SIGKILL};
-use evidence::{Case, Source};
+use evidence::Source;
 
-use crate::{Check, Checked, Confidence, Finding, Role, Rule, Severity};
+use crate::{Check, Checked, Confidence, Finding, Log, Role, Rule, Severity};
 
 /// See the module documentation.
 pub static RULE: Rule = Rule {
@@ -24,8 +24,8 @@ pub static RULE: Rule = Rule {
     checks: &[Check::Log(check)],
 };
 
-fn check(case: &Case) -> Checked {
-    let said = case.look_for(&[&HOST_OOM, &SIGKILL, &KILLED_ALONE], Source::JobOutput)?;
+fn check(log: &Log) -> Checked {
+    let said = log.look_for(&[&HOST_OOM, &SIGKILL, &KILLED_ALONE], Source::JobOutput)?;
     let denied = |text: &str| {
         ["OOMKilled: false", "OOMKilled\": false", "OOMKilled\":false"].iter().any(|it| text.contains(it))
     };
@@ -44,12 +44,12 @@ fn check(case: &Case) -> Checked {
             }
             None => "the host ran out of memory".to_owned(),
         };
-        return Ok(vec![Finding::new(Confidence::Certain, message).by(case, &certain).by(case, &killed)]);
+        return Ok(vec![Finding::new(Confidence::Certain, message).by(log, &certain).by(log, &killed)]);
     }
     // After another failure the launcher itself kills what is left.
-    let other_first = case.sightings_of(&LAUNCHER_ENDED).any(|it| !matches!(it.get("code"), "" | "-9"));
-    let forced = case.sightings_of(&LAUNCHER_ENDED).any(|it| it.get("signal").starts_with("SIGKILL"));
-    let first_killed = case.sightings_of(&LAUNCHER_ENDED).any(|it| it.get("code") == "-9");
+    let other_first = log.case.sightings_of(&LAUNCHER_ENDED).any(|it| !matches!(it.get("code"), "" | "-9"));
+    let forced = log.case.sightings_of(&LAUNCHER_ENDED).any(|it| it.get("signal").starts_with("SIGKILL"));
+    let first_killed = log.case.sightings_of(&LAUNCHER_ENDED).any(|it| it.get("code") == "-9");
     if other_first || (forced && !first_killed) {
         return Ok(Vec::new());
     }
@@ -60,7 +60,7 @@ fn check(case: &Case) -> Checked {
         (local, _) => format!("local rank {local}"),
     };
     let message = format!("{who} was killed (SIGKILL), mostly a sign that the host ran out of memory");
-    Ok(vec![Finding::new(Confidence::Possible, message).by(case, &killed).or("peer-process-died")])
+    Ok(vec![Finding::new(Confidence::Possible, message).by(log, &killed).or("peer-process-died")])
 }
 
 #[cfg(test)]

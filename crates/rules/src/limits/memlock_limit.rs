@@ -3,9 +3,9 @@
 use evidence::signals::limits::{
     LOCKED_MEMORY_LIMIT, LOCKED_MEMORY_REFUSED, REGISTRATION_WITHOUT_MEMORY, VERBS_REFUSED,
 };
-use evidence::{Case, Sighting, Source};
+use evidence::{Sighting, Source};
 
-use crate::{Check, Checked, Confidence, Finding, Role, Rule, Severity};
+use crate::{Check, Checked, Confidence, Finding, Log, Role, Rule, Severity};
 
 /// See the module documentation.
 pub static RULE: Rule = Rule {
@@ -27,13 +27,13 @@ pub static RULE: Rule = Rule {
     checks: &[Check::Log(check)],
 };
 
-fn check(case: &Case) -> Checked {
-    let found = case.look_for(
+fn check(log: &Log) -> Checked {
+    let found = log.look_for(
         &[&LOCKED_MEMORY_REFUSED, &REGISTRATION_WITHOUT_MEMORY, &VERBS_REFUSED],
         Source::JobOutput,
     )?;
-    let limit = case.sightings_of(&LOCKED_MEMORY_LIMIT).find(|it| is_low(it));
-    let unlimited = case.sightings_of(&LOCKED_MEMORY_LIMIT).any(|it| it.get("value").contains("unlimited"));
+    let limit = log.case.sightings_of(&LOCKED_MEMORY_LIMIT).find(|it| is_low(it));
+    let unlimited = log.case.sightings_of(&LOCKED_MEMORY_LIMIT).any(|it| it.get("value").contains("unlimited"));
     // Where the line gives another reason, or the limit is known to be off, it is something else.
     let counts = |it: &&Sighting| match it.signal.name {
         "verbs-refused" => !it.quote.text.contains("failed with") && (limit.is_some() || !unlimited),
@@ -66,7 +66,7 @@ fn check(case: &Case) -> Checked {
     };
     // libibverbs only warns that the limit is low.
     let warned = found.iter().all(|it| it.quote.text.contains("RLIMIT_MEMLOCK"));
-    let finding = Finding::new(confidence, message).by(case, &found).seen_all(limit.map(|it| &it.quote));
+    let finding = Finding::new(confidence, message).by(log, &found).seen_all(limit.map(|it| &it.quote));
     Ok(vec![if warned { finding.severity(Severity::Warning) } else { finding }])
 }
 

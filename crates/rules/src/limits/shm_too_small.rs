@@ -4,9 +4,9 @@ use evidence::signals::efa::DOCKER_RUN;
 use evidence::signals::limits::{
     NO_SPACE, SHARED_MEMORY_FRAME, SHM_BUS_ERROR, SHM_FULL, SHM_FULL_BY_DF, SHM_SMALL_FOR_RAY,
 };
-use evidence::{Case, Quote, Source};
+use evidence::{Quote, Source};
 
-use crate::{Check, Checked, Confidence, Finding, Role, Rule, Severity};
+use crate::{Check, Checked, Confidence, Finding, Log, Role, Rule, Severity};
 
 /// See the module documentation.
 pub static RULE: Rule = Rule {
@@ -28,9 +28,9 @@ pub static RULE: Rule = Rule {
     checks: &[Check::Log(check)],
 };
 
-fn check(case: &Case) -> Checked {
+fn check(log: &Log) -> Checked {
     let found =
-        case.look_for(&[&SHM_FULL, &SHM_BUS_ERROR, &SHM_SMALL_FOR_RAY, &SHM_FULL_BY_DF], Source::JobOutput)?;
+        log.look_for(&[&SHM_FULL, &SHM_BUS_ERROR, &SHM_SMALL_FOR_RAY, &SHM_FULL_BY_DF], Source::JobOutput)?;
     // A file that may not be made is another matter than one that does not fit.
     let other_reason =
         |why: &str| !why.is_empty() && !why.contains("No space left") && !why.contains("Success");
@@ -45,7 +45,7 @@ fn check(case: &Case) -> Checked {
         };
         let message = if space { format!("{message}: no space left") } else { message };
         let confidence = if space { Confidence::Certain } else { Confidence::Likely };
-        return Ok(vec![Finding::new(confidence, message).by(case, &full)]);
+        return Ok(vec![Finding::new(confidence, message).by(log, &full)]);
     }
     let died: Vec<_> = found.iter().copied().filter(|it| *it.signal == SHM_BUS_ERROR).collect();
     if !died.is_empty() {
@@ -58,29 +58,29 @@ fn check(case: &Case) -> Checked {
         } else {
             "a process died of a bus error, as when there is no room in /dev/shm"
         };
-        return Ok(vec![Finding::new(Confidence::Likely, message).by(case, &died)]);
+        return Ok(vec![Finding::new(Confidence::Likely, message).by(log, &died)]);
     }
     if let Some(full) = found.iter().find(|it| *it.signal == SHM_FULL_BY_DF) {
         let message = "/dev/shm is full";
         return Ok(vec![Finding::new(Confidence::Likely, message).seen(&full.quote)]);
     }
-    if let Some((full, shown)) = unnamed(case) {
+    if let Some((full, shown)) = unnamed(log) {
         let message = "Python found no room, as when /dev/shm of a container is too small";
         return Ok(vec![Finding::new(Confidence::Likely, message).seen(full).seen(shown)]);
     }
     let Some(ray) = found.first() else { return Ok(Vec::new()) };
     let message = format!("/dev/shm has only {} bytes, too few for Ray's object store", ray.get("bytes"));
-    Ok(vec![Finding::new(Confidence::Certain, message).by(case, &found).severity(Severity::Warning)])
+    Ok(vec![Finding::new(Confidence::Certain, message).by(log, &found).severity(Severity::Warning)])
 }
 
 /// A lack of room without a path, and what shows that it is shared memory: a frame, or a container without more.
-fn unnamed(case: &Case) -> Option<(&Quote, &Quote)> {
-    let full = case.sightings_of(&NO_SPACE).find(|it| !it.quote.text.contains("device: "))?;
-    let frame = case.sightings_of(&SHARED_MEMORY_FRAME).next();
+fn unnamed(log: &Log) -> Option<(&Quote, &Quote)> {
+    let full = log.case.sightings_of(&NO_SPACE).find(|it| !it.quote.text.contains("device: "))?;
+    let frame = log.case.sightings_of(&SHARED_MEMORY_FRAME).next();
     let small = || {
         let given =
             |it: &evidence::Sighting| ["--shm-size", "--ipc"].iter().any(|word| it.quote.text.contains(word));
-        case.sightings_of(&DOCKER_RUN).find(|it| !given(it))
+        log.case.sightings_of(&DOCKER_RUN).find(|it| !given(it))
     };
     Some((&full.quote, &frame.or_else(small)?.quote))
 }

@@ -4,9 +4,9 @@ use evidence::signals::nvswitch::{
     FABRIC_IN_PROGRESS, FABRIC_MANAGER_FAILED, FABRIC_MANAGER_MISMATCH, FABRIC_MANAGER_STATUS, NO_NVSWITCH,
     NVLS_BIND_FAILED, SERVICE_DOWN, SYSTEM_NOT_READY,
 };
-use evidence::{Case, Source};
+use evidence::Source;
 
-use crate::{Check, Checked, Confidence, Finding, Role, Rule, Severity};
+use crate::{Check, Checked, Confidence, Finding, Log, Role, Rule, Severity};
 
 /// See the module documentation.
 pub static RULE: Rule = Rule {
@@ -28,8 +28,8 @@ pub static RULE: Rule = Rule {
     checks: &[Check::Log(check)],
 };
 
-fn check(case: &Case) -> Checked {
-    let found = case.look_for(
+fn check(log: &Log) -> Checked {
+    let found = log.look_for(
         &[
             &SYSTEM_NOT_READY,
             &FABRIC_MANAGER_MISMATCH,
@@ -45,12 +45,12 @@ fn check(case: &Case) -> Checked {
             it.get("manager"),
             it.get("driver").trim_end_matches('.')
         );
-        return Ok(vec![Finding::new(Confidence::Certain, message).by(case, &found)]);
+        return Ok(vec![Finding::new(Confidence::Certain, message).by(log, &found)]);
     }
     let waiting: Vec<_> = found.iter().copied().filter(|it| *it.signal == SYSTEM_NOT_READY).collect();
     let mut failed: Vec<_> = found.iter().copied().filter(|it| *it.signal == FABRIC_MANAGER_FAILED).collect();
-    if case.first_of(&[&FABRIC_MANAGER_STATUS]).is_some() {
-        failed.extend(case.sightings_of(&SERVICE_DOWN));
+    if log.case.first_of(&[&FABRIC_MANAGER_STATUS]).is_some() {
+        failed.extend(log.case.sightings_of(&SERVICE_DOWN));
     }
     if !waiting.is_empty() {
         let (confidence, tail) = if failed.is_empty() {
@@ -59,31 +59,30 @@ fn check(case: &Case) -> Checked {
             (Confidence::Certain, "and the Fabric Manager did not start")
         };
         let message = format!("CUDA says that the system is not yet initialized (802): {tail}");
-        return Ok(vec![Finding::new(confidence, message).by(case, &waiting).by(case, &failed)]);
+        return Ok(vec![Finding::new(confidence, message).by(log, &waiting).by(log, &failed)]);
     }
-    let needless = case.first_of(&[&NO_NVSWITCH]).is_some();
+    let needless = log.case.first_of(&[&NO_NVSWITCH]).is_some();
     if !failed.is_empty() && !needless {
         let finding = Finding::new(Confidence::Likely, "the service nvidia-fabricmanager does not run")
-            .by(case, &failed);
+            .by(log, &failed);
         // A status alone can be of a machine without NVSwitch, where it never runs.
         let told = failed.iter().any(|it| *it.signal == FABRIC_MANAGER_FAILED);
         return Ok(vec![if told { finding } else { finding.severity(Severity::Warning) }]);
     }
-    let waiting: Vec<_> = case.sightings_of(&FABRIC_IN_PROGRESS).collect();
+    let waiting: Vec<_> = log.case.sightings_of(&FABRIC_IN_PROGRESS).collect();
     if !waiting.is_empty() {
         let message = "a GPU has not joined the NVLink fabric (state In Progress)";
-        return Ok(vec![Finding::new(Confidence::Likely, message).by(case, &waiting)]);
+        return Ok(vec![Finding::new(Confidence::Likely, message).by(log, &waiting)]);
     }
     // The same words come from a running manager whose fabric is broken, which is likelier.
-    let refused: Vec<_> = case
-        .sightings_of(&NVLS_BIND_FAILED)
+    let refused: Vec<_> = log.case.sightings_of(&NVLS_BIND_FAILED)
         .filter(|it| !it.quote.text.contains("Proceeding without"))
         .collect();
     if refused.is_empty() {
         return Ok(Vec::new());
     }
     let message = "the NVSwitches refuse a multicast group, as when the Fabric Manager does not run";
-    Ok(vec![Finding::new(Confidence::Possible, message).by(case, &refused).or("nvls-fabric-state")])
+    Ok(vec![Finding::new(Confidence::Possible, message).by(log, &refused).or("nvls-fabric-state")])
 }
 
 #[cfg(test)]

@@ -1,9 +1,9 @@
 //! NVLink SHARP fails because the fabric is in a bad state.
 
 use evidence::signals::nvswitch::{NVLS_BIND_FAILED, NVLS_CUDA_FAILURE, SYSTEM_NOT_READY};
-use evidence::{Case, Sighting, Source};
+use evidence::{Sighting, Source};
 
-use crate::{Check, Checked, Confidence, Finding, Role, Rule, Severity};
+use crate::{Check, Checked, Confidence, Finding, Log, Role, Rule, Severity};
 
 /// See the module documentation.
 pub static RULE: Rule = Rule {
@@ -29,11 +29,11 @@ pub static RULE: Rule = Rule {
 const ELSEWHERE: &[&str] =
     &["out of memory", "system not yet initialized", "initialization error", "ECC", "NVLink"];
 
-fn check(case: &Case) -> Checked {
-    let found = case.look_for(&[&NVLS_BIND_FAILED, &NVLS_CUDA_FAILURE], Source::JobOutput)?;
+fn check(log: &Log) -> Checked {
+    let found = log.look_for(&[&NVLS_BIND_FAILED, &NVLS_CUDA_FAILURE], Source::JobOutput)?;
     let elsewhere = |it: &&Sighting| ELSEWHERE.iter().any(|word| it.get("what").contains(word));
     let found: Vec<_> = found.into_iter().filter(|it| !elsewhere(it)).collect();
-    if case.first_of(&[&SYSTEM_NOT_READY]).is_some() {
+    if log.case.first_of(&[&SYSTEM_NOT_READY]).is_some() {
         return Ok(Vec::new());
     }
     let fatal: Vec<_> =
@@ -45,14 +45,14 @@ fn check(case: &Case) -> Checked {
             what => format!("a multicast group could not be made in the NVSwitches ({what})"),
         };
         return Ok(vec![
-            Finding::new(Confidence::Likely, message).by(case, &fatal).or("fabric-manager-not-running"),
+            Finding::new(Confidence::Likely, message).by(log, &fatal).or("fabric-manager-not-running"),
         ]);
     }
     if found.is_empty() {
         return Ok(Vec::new());
     }
     let message = "NVLink SHARP could not be set up, and NCCL goes on without it";
-    Ok(vec![Finding::new(Confidence::Likely, message).by(case, &found).severity(Severity::Warning)])
+    Ok(vec![Finding::new(Confidence::Likely, message).by(log, &found).severity(Severity::Warning)])
 }
 
 #[cfg(test)]

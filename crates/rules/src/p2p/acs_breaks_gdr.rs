@@ -1,9 +1,9 @@
 //! PCIe access control sends GPUDirect traffic the wrong way.
 
 use evidence::signals::p2p::{ACS_CONTROL, ACS_HINT, IB_LOCAL_PROTECTION};
-use evidence::{Case, Source};
+use evidence::Source;
 
-use crate::{Check, Checked, Confidence, Finding, Role, Rule, Severity};
+use crate::{Check, Checked, Confidence, Finding, Log, Role, Rule, Severity};
 
 /// See the module documentation.
 pub static RULE: Rule = Rule {
@@ -27,15 +27,15 @@ pub static RULE: Rule = Rule {
     checks: &[Check::Log(check)],
 };
 
-fn check(case: &Case) -> Checked {
-    let found = case.look_for(&[&IB_LOCAL_PROTECTION, &ACS_HINT], Source::JobOutput)?;
+fn check(log: &Log) -> Checked {
+    let found = log.look_for(&[&IB_LOCAL_PROTECTION, &ACS_HINT], Source::JobOutput)?;
     if found.is_empty() {
         return Ok(Vec::new());
     }
     let diverted: Vec<_> =
-        case.sightings_of(&ACS_CONTROL).filter(|it| it.get("flags").contains("Redir+")).collect();
+        log.case.sightings_of(&ACS_CONTROL).filter(|it| it.get("flags").contains("Redir+")).collect();
     let network: Vec<bool> =
-        case.links().filter_map(|it| it.link.transport()?.network().map(|it| it.2)).collect();
+        log.case.links().filter_map(|it| it.link.transport()?.network().map(|it| it.2)).collect();
     let without_gdr = !network.is_empty() && !network.contains(&true);
     let (confidence, tail) = if !diverted.is_empty() {
         (Confidence::Certain, "and a PCIe bridge has ACS on")
@@ -47,7 +47,7 @@ fn check(case: &Case) -> Checked {
     };
     let message = format!("an HCA could not reach local memory (completion status 4), {tail}");
     let finding =
-        Finding::new(confidence, message).by(case, &found).seen_all(diverted.iter().map(|it| &it.quote));
+        Finding::new(confidence, message).by(log, &found).seen_all(diverted.iter().map(|it| &it.quote));
     Ok(vec![finding.or("nic-relaxed-ordering-forced")])
 }
 

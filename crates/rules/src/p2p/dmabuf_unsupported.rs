@@ -1,9 +1,9 @@
 //! GPU memory cannot be registered as DMA-BUF.
 
 use evidence::signals::p2p::DMABUF_FAILED;
-use evidence::{Case, Source};
+use evidence::Source;
 
-use crate::{Check, Checked, Confidence, Finding, Role, Rule, Severity};
+use crate::{Check, Checked, Confidence, Finding, Log, Role, Rule, Severity};
 
 /// See the module documentation.
 pub static RULE: Rule = Rule {
@@ -23,15 +23,15 @@ pub static RULE: Rule = Rule {
     checks: &[Check::Log(check)],
 };
 
-fn check(case: &Case) -> Checked {
-    let found = case.look_for(&[&DMABUF_FAILED], Source::JobOutput)?;
+fn check(log: &Log) -> Checked {
+    let found = log.look_for(&[&DMABUF_FAILED], Source::JobOutput)?;
     let Some(first) = found.first() else { return Ok(Vec::new()) };
     let why = first.get("why").trim_start().trim_start_matches("with error ").trim_matches([':', ' ', '.']);
     let message = match why {
         "" => "registering GPU memory as DMA-BUF failed".to_owned(),
         why => format!("registering GPU memory as DMA-BUF failed: {why}"),
     };
-    Ok(vec![Finding::new(Confidence::Likely, message).by(case, &found)])
+    Ok(vec![Finding::new(Confidence::Likely, message).by(log, &found)])
 }
 
 #[cfg(test)]

@@ -5,11 +5,11 @@ use std::collections::BTreeMap;
 use evidence::signals::p2p::{
     CONNECTION_QUOTED, GPU_REGISTRATION_FAILED, HCA_WITHOUT_GPUDIRECT, PEERMEM_NOT_REGISTERED,
 };
-use evidence::{Case, MemberLink, Quote, Source};
+use evidence::{MemberLink, Quote, Source};
 use fabric::Version;
 
-use crate::expectation;
-use crate::{Check, Checked, Confidence, Finding, Role, Rule, Severity};
+use crate::expected;
+use crate::{Check, Checked, Confidence, Finding, Log, Role, Rule, Severity};
 
 /// See the module documentation.
 pub static RULE: Rule = Rule {
@@ -31,43 +31,43 @@ pub static RULE: Rule = Rule {
     checks: &[Check::Log(check)],
 };
 
-fn check(case: &Case) -> Checked {
-    let unregistered: Vec<_> = case.sightings_of(&GPU_REGISTRATION_FAILED).collect();
+fn check(log: &Log) -> Checked {
+    let unregistered: Vec<_> = log.case.sightings_of(&GPU_REGISTRATION_FAILED).collect();
     if !unregistered.is_empty() {
         let message = "the HCA could not register GPU memory (Bad address): no driver offers it";
         let finding =
-            Finding::new(Confidence::Likely, message).by(case, &unregistered).severity(Severity::Error);
+            Finding::new(Confidence::Likely, message).by(log, &unregistered).severity(Severity::Error);
         return Ok(vec![finding.or("dmabuf-unsupported")]);
     }
     let mut hcas: Vec<(&str, &Quote)> = Vec::new();
-    for process in &case.processes {
+    for process in &log.case.processes {
         let seen = &process.facts.hca_gpudirect;
         let counts = |quote: &Quote| {
             // Up to 2.5, lines about the distance look the same.
             !quote.text.contains("NET/Socket")
                 && !quote.text.contains("(distance ")
-                && (!is_libfabric(quote) || libfabric_can(case))
+                && (!is_libfabric(quote) || libfabric_can(log))
         };
         if !seen.iter().any(|it| it.value.enabled) {
             hcas.extend(seen.iter().filter(|it| counts(&it.quote)).map(|it| (&*it.value.adapter, &it.quote)));
         }
     }
-    hcas.extend(case.sightings_of(&HCA_WITHOUT_GPUDIRECT).map(|it| (it.get("hca"), &it.quote)));
-    let peermem: Vec<_> = case.sightings_of(&PEERMEM_NOT_REGISTERED).collect();
-    let loss = || expectation::loss_across(case, expectation::without_gpudirect);
+    hcas.extend(log.case.sightings_of(&HCA_WITHOUT_GPUDIRECT).map(|it| (it.get("hca"), &it.quote)));
+    let peermem: Vec<_> = log.case.sightings_of(&PEERMEM_NOT_REGISTERED).collect();
+    let loss = || expected::loss_across(log, expected::without_gpudirect);
     if !hcas.is_empty() {
-        let finding = of_adapters(case, &hcas).seen_all(peermem.iter().map(|it| &it.quote));
+        let finding = of_adapters(log, &hcas).seen_all(peermem.iter().map(|it| &it.quote));
         return Ok(vec![finding.with_numbers(&RULE, loss())]);
     }
-    if let Some(finding) = on_other_nodes(case).or_else(|| on_one_side(case)) {
+    if let Some(finding) = on_other_nodes(log).or_else(|| on_one_side(log)) {
         return Ok(vec![finding.with_numbers(&RULE, loss())]);
     }
-    if let Some(first) = peermem.first().filter(|_| !case.has(Source::NcclLog)) {
+    if let Some(first) = peermem.first().filter(|_| !log.has(Source::NcclLog)) {
         let message = "the module that offers GPU memory to network adapters is not there";
-        return Ok(vec![Finding::new(Confidence::Likely, message).seen(&first.quote).by(case, &peermem)]);
+        return Ok(vec![Finding::new(Confidence::Likely, message).seen(&first.quote).by(log, &peermem)]);
     }
-    case.nccl_log()?;
-    let copied = copied_on_infiniband(case, &peermem.iter().map(|it| &it.quote).collect::<Vec<_>>());
+    log.nccl_log()?;
+    let copied = copied_on_infiniband(log, &peermem.iter().map(|it| &it.quote).collect::<Vec<_>>());
     Ok(copied.into_iter().map(|it| it.with_numbers(&RULE, loss())).collect())
 }
 
@@ -76,11 +76,11 @@ fn is_libfabric(quote: &Quote) -> bool {
 }
 
 /// On most G instances EFA has no GPUDirect, and all is well.
-fn libfabric_can(case: &Case) -> bool {
-    case.instance().is_some_and(|it| it.gpudirect_rdma == Some(true))
+fn libfabric_can(log: &Log) -> bool {
+    log.job.instance().is_some_and(|it| it.gpudirect_rdma == Some(true))
 }
 
-fn of_adapters(case: &Case, hcas: &[(&str, &Quote)]) -> Finding {
+fn of_adapters(log: &Log, hcas: &[(&str, &Quote)]) -> Finding {
     let mut names: Vec<&str> = hcas.iter().map(|it| it.0).filter(|it| !it.is_empty()).collect();
     names.sort_unstable();
     names.dedup();
@@ -90,25 +90,25 @@ fn of_adapters(case: &Case, hcas: &[(&str, &Quote)]) -> Finding {
     );
     let finding = Finding::new(Confidence::Certain, message).seen_all(hcas.iter().map(|it| it.1));
     let finding = names.iter().fold(finding, |it, name| it.about("nic", name));
-    let finding = match case.nccl_version() {
+    let finding = match log.case.nccl_version() {
         Some((version, quote)) if version < Version::new(2, 23, 0) => finding.seen(quote).fix(
             "NCCL before 2.23 looks for /sys/kernel/mm/memory_peers/nv_mem only and does not see a newer nvidia_peermem: use NCCL 2.23 or \
              later. Otherwise load nvidia_peermem and check that it registered there.",
         ),
         _ => finding,
     };
-    match case.spans_nodes() {
+    match log.job.size.spans_nodes() {
         Some(false) => finding.severity(Severity::Info),
         _ => finding,
     }
 }
 
 /// Some nodes use GPUDirect over InfiniBand, others do not.
-fn on_other_nodes(case: &Case) -> Option<Finding> {
+fn on_other_nodes(log: &Log) -> Option<Finding> {
     let mut by_host: BTreeMap<&str, (bool, &Quote)> = BTreeMap::new();
-    for MemberLink { member, link, .. } in case.links() {
+    for MemberLink { member, link, .. } in log.case.links() {
         let Some((name, _, gpudirect)) = link.transport().and_then(|it| it.network()) else { continue };
-        let host = case.processes.get(member.process).map_or("", |it| &*it.host);
+        let host = log.case.processes.get(member.process).map_or("", |it| &*it.host);
         if name.starts_with("IB") && !host.is_empty() {
             by_host.entry(host).or_insert((false, &link.quote)).0 |= gpudirect;
         }
@@ -124,22 +124,21 @@ fn on_other_nodes(case: &Case) -> Option<Finding> {
 }
 
 /// Quoted connections of which some use GPUDirect and some do not.
-fn on_one_side(case: &Case) -> Option<Finding> {
+fn on_one_side(log: &Log) -> Option<Finding> {
     let (with, without): (Vec<_>, Vec<_>) =
-        case.sightings_of(&CONNECTION_QUOTED).partition(|it| it.get("device").contains("GDRDMA"));
+        log.case.sightings_of(&CONNECTION_QUOTED).partition(|it| it.get("device").contains("GDRDMA"));
     let (with, without) = (with.first()?, without.first()?);
     let message = "some connections over InfiniBand use GPUDirect RDMA and others do not";
     Some(Finding::new(Confidence::Likely, message).seen(&without.quote).seen(&with.quote))
 }
 
 /// Connections over InfiniBand that copy through the host, where nothing says why.
-fn copied_on_infiniband(case: &Case, peermem: &[&Quote]) -> Vec<Finding> {
-    let asked = case
-        .processes
+fn copied_on_infiniband(log: &Log, peermem: &[&Quote]) -> Vec<Finding> {
+    let asked = log.case.processes
         .iter()
         .any(|it| !it.facts.hca_gpudirect.is_empty() || !it.facts.gpudirect_by_distance.is_empty());
     let mut copied = Vec::new();
-    for MemberLink { link, .. } in case.links() {
+    for MemberLink { link, .. } in log.case.links() {
         match link.transport().and_then(|it| it.network()) {
             Some((_, _, true)) => return Vec::new(),
             Some((name, _, false)) if name.starts_with("IB") => copied.push(&link.quote),
@@ -151,7 +150,7 @@ fn copied_on_infiniband(case: &Case, peermem: &[&Quote]) -> Vec<Finding> {
     }
     let message = format!("no connection over InfiniBand uses GPUDirect ({} seen)", copied.len());
     // GPUs behind an NVSwitch can do it, and their adapters are bought for it.
-    let switch = case.processes.iter().any(|it| it.facts.nvls.iter().any(|it| it.value));
+    let switch = log.case.processes.iter().any(|it| it.facts.nvls.iter().any(|it| it.value));
     let (confidence, severity) =
         if switch { (Confidence::Likely, Severity::Warning) } else { (Confidence::Possible, Severity::Info) };
     let finding = Finding::new(confidence, message)

@@ -1,10 +1,10 @@
 //! GPUDirect RDMA is refused because adapter and GPU are far apart.
 
 use evidence::signals::p2p::GPUDIRECT_TOO_FAR;
-use evidence::{Case, Missing, Quote, Source};
+use evidence::{Missing, Quote, Source};
 
-use crate::expectation;
-use crate::{Check, Checked, Confidence, Finding, Role, Rule, Severity};
+use crate::expected;
+use crate::{Check, Checked, Confidence, Finding, Log, Role, Rule, Severity};
 
 /// See the module documentation.
 pub static RULE: Rule = Rule {
@@ -25,11 +25,11 @@ pub static RULE: Rule = Rule {
     checks: &[Check::Log(check)],
 };
 
-fn check(case: &Case) -> Checked {
-    let bare: Vec<&Quote> = case.sightings_of(&GPUDIRECT_TOO_FAR).map(|it| &it.quote).collect();
-    let by_process = case.processes.iter().flat_map(|it| it.facts.gpudirect_by_distance.iter());
+fn check(log: &Log) -> Checked {
+    let bare: Vec<&Quote> = log.case.sightings_of(&GPUDIRECT_TOO_FAR).map(|it| &it.quote).collect();
+    let by_process = log.case.processes.iter().flat_map(|it| it.facts.gpudirect_by_distance.iter());
     // Up to 2.5 the line begins with the network and is read as one about the adapter.
-    let adapters = case.processes.iter().flat_map(|it| it.facts.hca_gpudirect.iter());
+    let adapters = log.case.processes.iter().flat_map(|it| it.facts.hca_gpudirect.iter());
     let old =
         adapters.filter(|it| it.quote.text.contains("(distance ")).map(|it| (it.value.enabled, &it.quote));
     let told: Vec<(bool, &Quote)> = by_process
@@ -38,15 +38,14 @@ fn check(case: &Case) -> Checked {
         .chain(bare.into_iter().map(|it| (false, it)))
         .collect();
     if told.is_empty() {
-        return if case.has(Source::GraphLines) { Ok(Vec::new()) } else { Err(Missing(Source::GraphLines)) };
+        return if log.has(Source::GraphLines) { Ok(Vec::new()) } else { Err(Missing(Source::GraphLines)) };
     }
     // A far adapter beside a near one is how every machine with several adapters looks.
     if told.iter().any(|it| it.0) {
         return Ok(Vec::new());
     }
-    let off = case
-        .variable("NCCL_NET_GDR_LEVEL")
-        .find(|it| matches!(it.0.trim_matches(['.', '"', ',']), "LOC" | "0"));
+    let off = log.job.settings.named("NCCL_NET_GDR_LEVEL")
+        .find(|it| matches!(it.text().trim_matches(['.', '"', ',']), "LOC" | "0"));
     let message = if off.is_some() {
         "NCCL_NET_GDR_LEVEL turns GPUDirect RDMA off".to_owned()
     } else {
@@ -60,8 +59,8 @@ fn check(case: &Case) -> Checked {
     let finding = Finding::new(Confidence::Likely, message)
         .seen_all(told.iter().map(|it| it.1))
         .seen_all(off.iter().map(|it| it.2));
-    let finding = if case.spans_nodes() == Some(false) { finding.severity(Severity::Info) } else { finding };
-    let loss = expectation::loss_across(case, expectation::without_gpudirect);
+    let finding = if log.job.size.spans_nodes() == Some(false) { finding.severity(Severity::Info) } else { finding };
+    let loss = expected::loss_across(log, expected::without_gpudirect);
     Ok(vec![finding.with_numbers(&RULE, loss).or("vm-no-topology")])
 }
 

@@ -3,12 +3,12 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use evidence::signals::p2p::{GPU_BOUND_TO_TASK, IPC_OPEN_FAILED, PEER_GPU_INVISIBLE};
-use evidence::{Case, Quote, Source};
+use evidence::{Quote, Source};
 use fabric::Transport;
 
 use super::machine::{Nvlink, nvlink};
-use crate::expectation;
-use crate::{Check, Checked, Confidence, Finding, Role, Rule, Severity};
+use crate::expected;
+use crate::{Check, Checked, Confidence, Finding, Log, Role, Rule, Severity};
 
 /// See the module documentation.
 pub static RULE: Rule = Rule {
@@ -30,31 +30,31 @@ pub static RULE: Rule = Rule {
     checks: &[Check::Log(check)],
 };
 
-fn check(case: &Case) -> Checked {
-    let invisible = case.look_for(&[&PEER_GPU_INVISIBLE], Source::JobOutput)?;
+fn check(log: &Log) -> Checked {
+    let invisible = log.look_for(&[&PEER_GPU_INVISIBLE], Source::JobOutput)?;
     // A wrong device of the program itself has this text too, before any peer is looked at.
     let invisible: Vec<_> = invisible.into_iter().filter(|it| !it.quote.text.contains("init.cc")).collect();
-    let bound: Vec<&Quote> = case.sightings_of(&GPU_BOUND_TO_TASK).map(|it| &it.quote).collect();
+    let bound: Vec<&Quote> = log.case.sightings_of(&GPU_BOUND_TO_TASK).map(|it| &it.quote).collect();
     if !invisible.is_empty() {
         let message = "a process was to map the memory of a GPU that it may not see";
-        let finding = Finding::new(Confidence::Likely, message).by(case, &invisible).seen_all(bound);
+        let finding = Finding::new(Confidence::Likely, message).by(log, &invisible).seen_all(bound);
         return Ok(vec![finding.or("imex-channel-missing")]);
     }
-    if let Some((host, n, quotes)) = isolated(case, !bound.is_empty()) {
+    if let Some((host, n, quotes)) = isolated(log, !bound.is_empty()) {
         let message = format!("{n} ranks of {host} each see one GPU only, and none reaches another directly");
         let finding =
             Finding::new(Confidence::Likely, message).seen_all(quotes).seen_all(bound).about("host", host);
         // Where there is no NVLink to lose, little is lost.
-        let severity = if nvlink(case) == Some(Nvlink::Absent) { Severity::Info } else { Severity::Warning };
-        let loss = expectation::loss_inside(case, expectation::through_host);
+        let severity = if nvlink(log) == Some(Nvlink::Absent) { Severity::Info } else { Severity::Warning };
+        let loss = expected::loss_inside(log, expected::through_host);
         return Ok(vec![finding.severity(severity).with_numbers(&RULE, loss)]);
     }
     let refused: Vec<_> =
-        case.sightings_of(&IPC_OPEN_FAILED).filter(|it| !it.get("why").contains("peer access")).collect();
+        log.case.sightings_of(&IPC_OPEN_FAILED).filter(|it| !it.get("why").contains("peer access")).collect();
     let Some(first) = refused.first() else { return Ok(Vec::new()) };
     let confidence = if bound.is_empty() { Confidence::Possible } else { Confidence::Likely };
     let message = format!("a process could not map the memory of another's GPU ({})", first.get("why"));
-    Ok(vec![Finding::new(confidence, message).by(case, &refused).seen_all(bound).or("p2p-not-supported")])
+    Ok(vec![Finding::new(confidence, message).by(log, &refused).seen_all(bound).or("p2p-not-supported")])
 }
 
 /// The GPUs of a host's ranks, and the lines that tell.
@@ -62,16 +62,16 @@ type Gpus<'a> = (BTreeSet<u64>, Vec<&'a Quote>);
 
 /// Ranks of one host that all call their GPU the first one there is, though the GPUs differ, and that exchange
 /// without peer access. The host, how many, and the lines.
-fn isolated(case: &Case, bound: bool) -> Option<(&str, usize, Vec<&Quote>)> {
+fn isolated(log: &Log, bound: bool) -> Option<(&str, usize, Vec<&Quote>)> {
     let is_p2p = |it: &Transport| matches!(it, Transport::P2p { .. });
-    let mut transports = case.links().filter_map(|it| it.link.transport()).peekable();
+    let mut transports = log.case.links().filter_map(|it| it.link.transport()).peekable();
     transports.peek()?;
-    let world = case.world().filter(|_| !transports.any(is_p2p))?;
+    let world = log.case.world().filter(|_| !transports.any(is_p2p))?;
     // Before 2.18 NCCL does not tell what NVML sees, and CUDA's first GPU says little by itself.
-    let suspicious = bound || matches!(nvlink(case), Some(Nvlink::Full | Nvlink::Partial));
+    let suspicious = bound || matches!(nvlink(log), Some(Nvlink::Full | Nvlink::Partial));
     let mut hosts: BTreeMap<&str, Option<Gpus<'_>>> = BTreeMap::new();
     for member in world.members.values() {
-        let Some(process) = case.processes.get(member.process).filter(|it| !it.host.is_empty()) else {
+        let Some(process) = log.case.processes.get(member.process).filter(|it| !it.host.is_empty()) else {
             continue;
         };
         let seen = hosts.entry(&process.host).or_insert_with(|| Some((BTreeSet::new(), Vec::new())));

@@ -3,9 +3,9 @@
 use evidence::signals::nvswitch::{
     FABRIC_HANDLE_REFUSED, FABRIC_IMPORT_FAILED, IMEX_CHANNEL_ABSENT, IMEX_NOT_WORKING,
 };
-use evidence::{Case, Source};
+use evidence::Source;
 
-use crate::{Check, Checked, Confidence, Finding, Role, Rule, Severity};
+use crate::{Check, Checked, Confidence, Finding, Log, Role, Rule, Severity};
 
 /// See the module documentation.
 pub static RULE: Rule = Rule {
@@ -28,17 +28,17 @@ pub static RULE: Rule = Rule {
     checks: &[Check::Log(check)],
 };
 
-fn check(case: &Case) -> Checked {
-    let found = case.look_for(&[&IMEX_NOT_WORKING, &FABRIC_HANDLE_REFUSED], Source::JobOutput)?;
+fn check(log: &Log) -> Checked {
+    let found = log.look_for(&[&IMEX_NOT_WORKING, &FABRIC_HANDLE_REFUSED], Source::JobOutput)?;
     if found.is_empty() {
-        let refused: Vec<_> = case.sightings_of(&FABRIC_IMPORT_FAILED).collect();
+        let refused: Vec<_> = log.case.sightings_of(&FABRIC_IMPORT_FAILED).collect();
         if refused.is_empty() {
             return Ok(Vec::new());
         }
         let message = "memory could not be handed over NVLink: the IMEX daemons or channels do not fit";
-        return Ok(vec![Finding::new(Confidence::Possible, message).by(case, &refused)]);
+        return Ok(vec![Finding::new(Confidence::Possible, message).by(log, &refused)]);
     }
-    let absent: Vec<_> = case.sightings_of(&IMEX_CHANNEL_ABSENT).map(|it| &it.quote).collect();
+    let absent: Vec<_> = log.case.sightings_of(&IMEX_CHANNEL_ABSENT).map(|it| &it.quote).collect();
     let said = found.iter().find(|it| *it.signal == IMEX_NOT_WORKING);
     let confidence =
         if said.is_some() || !absent.is_empty() { Confidence::Certain } else { Confidence::Likely };
@@ -48,7 +48,7 @@ fn check(case: &Case) -> Checked {
         }
         None => "memory that can be exported over NVLink was refused (operation not permitted)".to_owned(),
     };
-    Ok(vec![Finding::new(confidence, message).by(case, &found).seen_all(absent)])
+    Ok(vec![Finding::new(confidence, message).by(log, &found).seen_all(absent)])
 }
 
 #[cfg(test)]

@@ -3,11 +3,11 @@
 use evidence::signals::p2p::{
     ACS_CONTROL, ACS_HINT, FIRST_COLLECTIVE_TIMEOUT, IB_LOCAL_PROTECTION, IOMMU_ADVICE, IOMMU_FAULT,
 };
-use evidence::{Case, Quote, Source};
+use evidence::{Quote, Source};
 use fabric::Transport;
 
 use super::machine::{Nvlink, nvlink, p2p_off};
-use crate::{Check, Checked, Confidence, Finding, Role, Rule, Severity};
+use crate::{Check, Checked, Confidence, Finding, Log, Role, Rule, Severity};
 
 /// See the module documentation.
 pub static RULE: Rule = Rule {
@@ -29,22 +29,22 @@ pub static RULE: Rule = Rule {
     checks: &[Check::Log(check)],
 };
 
-fn check(case: &Case) -> Checked {
+fn check(log: &Log) -> Checked {
     let seen = [&ACS_CONTROL, &IOMMU_FAULT, &IOMMU_ADVICE];
-    let found = case.look_for(&seen, Source::JobOutput)?;
+    let found = log.look_for(&seen, Source::JobOutput)?;
     // With a completion error the same bridges break GPUDirect, and that rule speaks.
-    if case.first_of(&[&IB_LOCAL_PROTECTION, &ACS_HINT]).is_some() {
+    if log.case.first_of(&[&IB_LOCAL_PROTECTION, &ACS_HINT]).is_some() {
         return Ok(Vec::new());
     }
     let of = |signal: &'static evidence::Signal| found.iter().copied().filter(move |it| it.signal == signal);
     let faults: Vec<_> = of(&IOMMU_FAULT).collect();
     if !faults.is_empty() {
         let message = "the IOMMU stopped a device: peer to peer over PCIe does not work";
-        return Ok(vec![Finding::new(Confidence::Possible, message).by(case, &faults)]);
+        return Ok(vec![Finding::new(Confidence::Possible, message).by(log, &faults)]);
     }
     let diverted: Vec<_> = of(&ACS_CONTROL).filter(|it| it.get("flags").contains("Redir+")).collect();
     let enabled: Vec<_> = of(&ACS_CONTROL).filter(|it| it.get("flags").contains("SrcValid+")).collect();
-    let hung = hang_over_pcie(case);
+    let hung = hang_over_pcie(log);
     if !diverted.is_empty() || !enabled.is_empty() {
         let (bridges, what) = if diverted.is_empty() {
             (&enabled, "ACS is on")
@@ -52,7 +52,7 @@ fn check(case: &Case) -> Checked {
             (&diverted, "ACS diverts peer to peer")
         };
         let finding = Finding::new(Confidence::Possible, format!("{what} on a PCIe bridge (lspci ACSCtl)"))
-            .by(case, bridges);
+            .by(log, bridges);
         let finding = finding.seen_all(hung);
         return Ok(vec![if diverted.is_empty() { finding.severity(Severity::Warning) } else { finding }]);
     }
@@ -66,18 +66,18 @@ fn check(case: &Case) -> Checked {
         return Ok(Vec::new());
     }
     // Who turns peer to peer off as well has met the hang.
-    let setting = p2p_off(case).map(|it| it.1);
+    let setting = p2p_off(log).map(|it| it.1);
     let severity = if setting.is_some() { Severity::Warning } else { Severity::Info };
     let message = "RCCL advises `iommu=pt`: without it peer to peer can hang";
-    let finding = Finding::new(Confidence::Possible, message).by(case, &advice).severity(severity);
+    let finding = Finding::new(Confidence::Possible, message).by(log, &advice).severity(severity);
     Ok(vec![finding.seen_all(setting)])
 }
 
 /// The line of a first collective that timed out, where GPUs that are known to have no NVLink use peer to peer.
-fn hang_over_pcie(case: &Case) -> Option<&Quote> {
-    let timeout = case.first_of(&[&FIRST_COLLECTIVE_TIMEOUT])?;
-    let peer_to_peer = case.links().any(|it| matches!(it.link.transport(), Some(Transport::P2p { .. })));
-    (peer_to_peer && nvlink(case) == Some(Nvlink::Absent)).then_some(&timeout.quote)
+fn hang_over_pcie(log: &Log) -> Option<&Quote> {
+    let timeout = log.case.first_of(&[&FIRST_COLLECTIVE_TIMEOUT])?;
+    let peer_to_peer = log.case.links().any(|it| matches!(it.link.transport(), Some(Transport::P2p { .. })));
+    (peer_to_peer && nvlink(log) == Some(Nvlink::Absent)).then_some(&timeout.quote)
 }
 
 #[cfg(test)]

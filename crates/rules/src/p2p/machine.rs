@@ -1,7 +1,9 @@
 //! What is known of the paths between the GPUs of a node.
 
-use evidence::{Case, MemberLink, Quote};
+use evidence::{MemberLink, Quote};
 use fabric::{P2pKind, Transport};
+
+use crate::Log;
 
 /// How NVLink joins the GPUs of a node.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -16,12 +18,12 @@ pub(super) enum Nvlink {
 
 /// NVLink as `nvidia-smi topo -m`, the instance type, the names of the GPUs or the log itself tell it.
 /// `None`: nothing tells.
-pub(super) fn nvlink(case: &Case) -> Option<Nvlink> {
-    matrix(case).or_else(|| instance(case)).or_else(|| names(case)).or_else(|| log(case))
+pub(super) fn nvlink(log: &Log) -> Option<Nvlink> {
+    matrix(log).or_else(|| instance(log)).or_else(|| names(log)).or_else(|| by_reads(log))
 }
 
-fn matrix(case: &Case) -> Option<Nvlink> {
-    let matrix = case.matrices.iter().find(|it| it.n_gpus() > 1)?;
+fn matrix(log: &Log) -> Option<Nvlink> {
+    let matrix = log.case.matrices.iter().find(|it| it.n_gpus() > 1)?;
     let paths: Vec<&str> = matrix.gpu_paths().map(|it| it.2).collect();
     let joined = paths.iter().filter(|it| it.starts_with("NV")).count();
     Some(match joined {
@@ -31,8 +33,8 @@ fn matrix(case: &Case) -> Option<Nvlink> {
     })
 }
 
-fn instance(case: &Case) -> Option<Nvlink> {
-    let instance = case.instance().filter(|it| it.gpus > 1)?;
+fn instance(log: &Log) -> Option<Nvlink> {
+    let instance = log.job.instance().filter(|it| it.gpus > 1)?;
     if no_nvlink_model(&instance.gpu) {
         return Some(Nvlink::Absent);
     }
@@ -44,8 +46,8 @@ fn instance(case: &Case) -> Option<Nvlink> {
     }
 }
 
-fn names(case: &Case) -> Option<Nvlink> {
-    let name = case.tests.iter().flat_map(|it| &it.devices).map(|it| &*it.name).find(|it| !it.is_empty())?;
+fn names(log: &Log) -> Option<Nvlink> {
+    let name = log.case.tests.iter().flat_map(|it| &it.devices).map(|it| &*it.name).find(|it| !it.is_empty())?;
     if no_nvlink_model(name) {
         return Some(Nvlink::Absent);
     }
@@ -56,13 +58,13 @@ fn names(case: &Case) -> Option<Nvlink> {
     (full && !name.contains("PCIe")).then_some(Nvlink::Full)
 }
 
-fn log(case: &Case) -> Option<Nvlink> {
-    if case.processes.iter().any(|it| it.facts.nvls.iter().any(|it| it.value)) {
+fn by_reads(log: &Log) -> Option<Nvlink> {
+    if log.case.processes.iter().any(|it| it.facts.nvls.iter().any(|it| it.value)) {
         return Some(Nvlink::Full);
     }
     // NCCL reads over NVLink between two A100, and over nothing else.
     let reads = |it: Option<&Transport>| matches!(it, Some(Transport::P2p { read: true, .. }));
-    case.links().any(|it| reads(it.link.transport())).then_some(Nvlink::Partial)
+    log.case.links().any(|it| reads(it.link.transport())).then_some(Nvlink::Partial)
 }
 
 /// Models that never had an NVLink connector.
@@ -102,24 +104,23 @@ fn no_nvlink_model(name: &str) -> bool {
 }
 
 /// Whether peer access over PCIe or NVLink was turned off by a setting, with the words for it and the line.
-pub(super) fn p2p_off(case: &Case) -> Option<(&'static str, &Quote)> {
+pub(super) fn p2p_off(log: &Log) -> Option<(&'static str, &Quote)> {
     let value = |text: &str| text.trim_matches(|it: char| !it.is_ascii_alphanumeric()).to_owned();
-    let disable = case
-        .variable("NCCL_P2P_DISABLE")
-        .find(|it| value(it.0) == "1")
+    let disable = log.job.settings.named("NCCL_P2P_DISABLE")
+        .find(|it| value(it.text()) == "1")
         .map(|it| ("NCCL_P2P_DISABLE=1", it.2));
     // Up to 2.25, NCCL prints NCCL_P2P_DISABLE=1 as this level.
     let level = || {
-        let found = case.variable("NCCL_P2P_LEVEL").find(|it| matches!(&*value(it.0), "LOC" | "0"));
+        let found = log.job.settings.named("NCCL_P2P_LEVEL").find(|it| matches!(&*value(it.text()), "LOC" | "0"));
         found.map(|it| ("NCCL_P2P_LEVEL=LOC (or NCCL_P2P_DISABLE=1)", it.2))
     };
     disable.or_else(level)
 }
 
 /// The ranks that exchange through host memory, with the first line: from, to.
-pub(super) fn host_memory_pairs(case: &Case) -> Vec<((u32, u32), &Quote)> {
+pub(super) fn host_memory_pairs(log: &Log) -> Vec<((u32, u32), &Quote)> {
     let mut pairs: Vec<((u32, u32), &Quote)> = Vec::new();
-    for MemberLink { link, .. } in case.links().filter(|it| it.link.transport() == Some(&Transport::Shm)) {
+    for MemberLink { link, .. } in log.case.links().filter(|it| it.link.transport() == Some(&Transport::Shm)) {
         let pair = (link.from.min(link.to), link.from.max(link.to));
         if !pairs.iter().any(|it| it.0 == pair) {
             pairs.push((pair, &link.quote));
@@ -129,9 +130,9 @@ pub(super) fn host_memory_pairs(case: &Case) -> Vec<((u32, u32), &Quote)> {
 }
 
 /// The ranks that reach each other directly by writing, none by reading, with the first line: from, to.
-pub(super) fn unread_pairs(case: &Case) -> Vec<((u32, u32), &Quote)> {
+pub(super) fn unread_pairs(log: &Log) -> Vec<((u32, u32), &Quote)> {
     let mut pairs: Vec<((u32, u32), &Quote)> = Vec::new();
-    for MemberLink { link, .. } in case.links() {
+    for MemberLink { link, .. } in log.case.links() {
         match link.transport() {
             Some(Transport::P2p { read: true, .. }) => return Vec::new(),
             Some(Transport::P2p { kind: P2pKind::Ipc | P2pKind::Cumem | P2pKind::DirectPointer, .. })
@@ -153,7 +154,7 @@ pub(super) fn counted(n: usize, word: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::{Nvlink, no_nvlink_model, nvlink};
-    use crate::testing::case;
+    use crate::testing::read;
 
     #[test]
     fn models() {
@@ -180,9 +181,9 @@ mod tests {
     #[test]
     fn the_matrix_knows_best() {
         let pairs = "\tGPU0\tGPU1\tGPU2\nGPU0\t X \tNV4\tSYS\nGPU1\tNV4\t X \tSYS\nGPU2\tSYS\tSYS\t X \n";
-        assert_eq!(nvlink(&case(pairs)), Some(Nvlink::Partial));
+        assert_eq!(nvlink(&read(pairs)), Some(Nvlink::Partial));
         let none = "\tGPU0\tGPU1\nGPU0\t X \tPHB\nGPU1\tPHB\t X \n";
-        assert_eq!(nvlink(&case(none)), Some(Nvlink::Absent));
-        assert_eq!(nvlink(&case("")), None);
+        assert_eq!(nvlink(&read(none)), Some(Nvlink::Absent));
+        assert_eq!(nvlink(&read("")), None);
     }
 }

@@ -1,11 +1,11 @@
 //! The machine has NVLink, and the ranks do not use it.
 
-use evidence::{Case, Source};
+use evidence::Source;
 use fabric::Transport;
 
 use super::machine::{Nvlink, counted, host_memory_pairs, nvlink, p2p_off, unread_pairs};
-use crate::expectation::{self, Expectation};
-use crate::{Check, Checked, Confidence, Finding, Role, Rule, Severity};
+use crate::expected::{self, Expected};
+use crate::{Check, Checked, Confidence, Finding, Log, Role, Rule, Severity};
 
 /// See the module documentation.
 pub static RULE: Rule = Rule {
@@ -30,39 +30,39 @@ pub static RULE: Rule = Rule {
 const LINKS: &str = "Look at `nvidia-smi topo -m` and `nvidia-smi nvlink --status` inside the container, and at the Fabric Manager on the \
                      host.";
 
-fn check(case: &Case) -> Checked {
-    if let Some(finding) = not_shown(case) {
+fn check(log: &Log) -> Checked {
+    if let Some(finding) = not_shown(log) {
         return Ok(vec![finding]);
     }
-    case.connections()?;
-    let expectation = Expectation::of(case);
-    let mut pairs = host_memory_pairs(case);
-    match nvlink(case) {
+    log.connections()?;
+    let expected = log.expected();
+    let mut pairs = host_memory_pairs(log);
+    match nvlink(log) {
         Some(Nvlink::Full) => {}
         // Of some pairs it is known that NVLink joins them.
         Some(Nvlink::Partial) => {
-            pairs.retain(|it| expectation.as_ref().and_then(|e| e.nvlink(case, it.0)).is_some());
+            pairs.retain(|it| expected.as_ref().and_then(|e| e.nvlink(log, it.0)).is_some());
         }
         _ => return Ok(Vec::new()),
     }
-    let name = case.instance_name().map_or("this machine", |it| it.0);
+    let name = log.case.instance_name().map_or("this machine", |it| it.0);
     let Some((first, _)) = pairs.first() else {
-        return Ok(expectation.and_then(|it| over_pci(case, &it)).into_iter().collect());
+        return Ok(expected.and_then(|it| over_pci(log, &it)).into_iter().collect());
     };
-    let setting = p2p_off(case);
+    let setting = p2p_off(log);
     let (confidence, reason) = match setting {
         Some((setting, _)) => (Confidence::Certain, format!("{setting} turns peer access off")),
         None => (Confidence::Likely, "nothing in the input says why".to_owned()),
     };
-    let path = expectation.as_ref().and_then(|it| it.nvlink(case, *first));
-    let rate = path.map(|it| format!(" of {} GB/s", expectation::number(it.bandwidth))).unwrap_or_default();
+    let path = expected.as_ref().and_then(|it| it.nvlink(log, *first));
+    let rate = path.map(|it| format!(" of {} GB/s", expected::number(it.bandwidth))).unwrap_or_default();
     let message = format!(
         "{} of ranks (first {} and {}) exchange through host memory although {name} has NVLink{rate}: {reason}",
         counted(pairs.len(), "pair"),
         first.0,
         first.1
     );
-    let loss = expectation::loss_inside(case, expectation::through_host);
+    let loss = expected::loss_inside(log, expected::through_host);
     let finding =
         Finding::new(confidence, message).seen_all(setting.map(|it| it.1)).with_numbers(&RULE, loss);
     Ok(vec![finding.seen_all(pairs.iter().map(|it| it.1)).or("gpu-isolation-per-process")])
@@ -70,37 +70,37 @@ fn check(case: &Case) -> Checked {
 
 /// Ranks that reach each other directly, but not as NCCL does over the NVLink that joins them: two A100 read over
 /// NVLink and write over PCIe.
-fn over_pci(case: &Case, expectation: &Expectation<'_>) -> Option<Finding> {
-    let pairs = unread_pairs(case);
+fn over_pci(log: &Log, expected: &Expected) -> Option<Finding> {
+    let pairs = unread_pairs(log);
     let reads = |it: &(u32, u32)| {
-        let (one, other) = expectation.seats(case, *it)?;
-        let transport = expectation.between(one, other)?.transport?;
+        let (one, other) = expected.gpus_of(log, *it)?;
+        let transport = expected.between(one, other)?.transport?;
         matches!(transport, Transport::P2p { read: true, .. }).then_some(())
     };
     let (first, _) = pairs.iter().find(|it| reads(&it.0).is_some())?;
-    let rate = expectation::number(expectation.nvlink(case, *first)?.bandwidth);
+    let rate = expected::number(expected.nvlink(log, *first)?.bandwidth);
     let message = format!(
         "ranks {} and {} reach each other over PCIe (`via P2P` without `/read`), although {} has NVLink of {rate} GB/s",
-        first.0, first.1, expectation.name
+        first.0, first.1, expected.name
     );
     let finding = Finding::new(Confidence::Likely, message)
-        .with_numbers(&RULE, expectation::loss_inside(case, expectation::over_pci))
+        .with_numbers(&RULE, expected::loss_inside(log, expected::over_pci))
         .fix(LINKS);
     Some(finding.seen_all(pairs.iter().map(|it| it.1)).or("nvlink-fault").or("fabric-manager-not-running"))
 }
 
 /// `nvidia-smi` shows GPUs without the NVLink that this machine is known to have.
-fn not_shown(case: &Case) -> Option<Finding> {
-    let expectation = Expectation::of(case).filter(|it| it.told.is_some() && it.machine.has_nvswitch())?;
-    let matrix = case.matrices.iter().find(|it| it.n_gpus() > 1)?;
+fn not_shown(log: &Log) -> Option<Finding> {
+    let expected = log.expected().filter(|it| it.named_by.is_some() && it.machine.has_nvswitch())?;
+    let matrix = log.case.matrices.iter().find(|it| it.n_gpus() > 1)?;
     let (one, other, path) = matrix.gpu_paths().find(|it| !it.2.starts_with("NV"))?;
     let message = format!(
         "`nvidia-smi topo -m` shows {path} between {one} and {other}, although {} has NVLink of {} GB/s",
-        expectation.name,
-        expectation::number(expectation.wires(0, 1)?.bandwidth)
+        expected.name,
+        expected::number(expected.wires(0, 1)?.bandwidth)
     );
-    let finding = Finding::new(Confidence::Likely, message).seen(&matrix.quote).seen_all(expectation.told);
-    let loss = expectation::loss_inside(case, expectation::over_pci);
+    let finding = Finding::new(Confidence::Likely, message).seen(&matrix.quote).seen_all(expected.named_by.as_ref());
+    let loss = expected::loss_inside(log, expected::over_pci);
     Some(finding.with_numbers(&RULE, loss).fix(LINKS).or("nvlink-fault").or("fabric-manager-not-running"))
 }
 

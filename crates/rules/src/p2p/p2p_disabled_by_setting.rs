@@ -1,10 +1,10 @@
 //! A fast way between GPUs or nodes is turned off by a variable.
 
-use evidence::{Case, Quote, Source};
+use evidence::{Quote, Source};
 
 use super::machine::{Nvlink, host_memory_pairs, nvlink, p2p_off};
-use crate::expectation;
-use crate::{Check, Checked, Confidence, Finding, Role, Rule, Severity};
+use crate::expected;
+use crate::{Check, Checked, Confidence, Finding, Log, Role, Rule, Severity};
 
 /// See the module documentation.
 pub static RULE: Rule = Rule {
@@ -24,13 +24,13 @@ pub static RULE: Rule = Rule {
     checks: &[Check::Log(check)],
 };
 
-fn check(case: &Case) -> Checked {
-    let one_gpu_a_node = case.world().and_then(evidence::Communicator::local_ranks) == Some(1);
-    let nvlink = nvlink(case);
+fn check(log: &Log) -> Checked {
+    let one_gpu_a_node = log.case.world().and_then(evidence::Communicator::local_ranks) == Some(1);
+    let nvlink = nvlink(log);
     let mut findings = Vec::new();
-    if let Some((setting, quote)) = p2p_off(case) {
+    if let Some((setting, quote)) = p2p_off(log) {
         // What the log shows of it is told by another rule.
-        let told = nvlink == Some(Nvlink::Full) && !host_memory_pairs(case).is_empty();
+        let told = nvlink == Some(Nvlink::Full) && !host_memory_pairs(log).is_empty();
         if !told && !one_gpu_a_node {
             let joined = matches!(nvlink, Some(Nvlink::Full | Nvlink::Partial));
             let message = format!(
@@ -38,27 +38,27 @@ fn check(case: &Case) -> Checked {
                 if joined { ", and these have NVLink" } else { "" }
             );
             let severity = if joined { Severity::Warning } else { Severity::Info };
-            let loss = joined.then(|| expectation::loss_inside(case, expectation::through_host)).flatten();
+            let loss = joined.then(|| expected::loss_inside(log, expected::through_host)).flatten();
             let finding =
                 said(message, quote, "NCCL_P2P_DISABLE").severity(severity).with_numbers(&RULE, loss);
             findings.push(finding.or("iommu-acs-p2p-hang"));
         }
     }
-    if let Some(quote) = set_to_one(case, "NCCL_SHM_DISABLE").filter(|_| !one_gpu_a_node) {
+    if let Some(quote) = set_to_one(log, "NCCL_SHM_DISABLE").filter(|_| !one_gpu_a_node) {
         let message =
             "NCCL_SHM_DISABLE=1: GPUs of a node that cannot reach each other directly use the network"
                 .to_owned();
         findings.push(said(message, quote, "NCCL_SHM_DISABLE").or("shm-too-small"));
     }
     if let Some(quote) =
-        set_to_one(case, "NCCL_IB_DISABLE").filter(|_| has_hcas(case) && case.spans_nodes() != Some(false))
+        set_to_one(log, "NCCL_IB_DISABLE").filter(|_| has_hcas(log) && log.job.size.spans_nodes() != Some(false))
     {
         let message = "NCCL_IB_DISABLE=1 although there are InfiniBand or RoCE adapters: nodes talk over TCP"
             .to_owned();
         findings.push(said(message, quote, "NCCL_IB_DISABLE").severity(Severity::Warning));
     }
     if findings.is_empty() {
-        case.nccl_log()?;
+        log.nccl_log()?;
     }
     Ok(findings)
 }
@@ -67,14 +67,14 @@ fn said(message: String, quote: &Quote, variable: &str) -> Finding {
     Finding::new(Confidence::Certain, message).seen(quote).about("variable", variable)
 }
 
-fn set_to_one<'a>(case: &'a Case, name: &'a str) -> Option<&'a Quote> {
-    case.variable(name).find(|it| it.0.trim_matches(['.', '"', '\'', ',']) == "1").map(|it| it.2)
+fn set_to_one<'a>(log: &'a Log, name: &'a str) -> Option<&'a Quote> {
+    log.job.settings.named(name).find(|it| it.text().trim_matches(['.', '"', '\'', ',']) == "1").and_then(Variable::quote)
 }
 
 /// Adapters that some process uses, or that the topology shows. EFA is not one of them: NCCL's own transport never takes it.
-fn has_hcas(case: &Case) -> bool {
-    let used = case.processes.iter().any(|it| it.facts.hcas.iter().any(|it| !it.value.is_empty()));
-    used || case.matrices.iter().any(|it| it.columns.iter().any(|it| it.starts_with("mlx5")))
+fn has_hcas(log: &Log) -> bool {
+    let used = log.case.processes.iter().any(|it| it.facts.hcas.iter().any(|it| !it.value.is_empty()));
+    used || log.case.matrices.iter().any(|it| it.columns.iter().any(|it| it.starts_with("mlx5")))
 }
 
 #[cfg(test)]

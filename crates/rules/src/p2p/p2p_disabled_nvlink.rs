@@ -3,11 +3,11 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use evidence::signals::p2p::{P2P_OFF, P2P_OFF_ON_NVLINK};
-use evidence::{Case, Source};
+use evidence::Source;
 
 use super::machine::{Nvlink, counted, nvlink};
-use crate::expectation;
-use crate::{Check, Checked, Confidence, Finding, Role, Rule, Severity};
+use crate::expected;
+use crate::{Check, Checked, Confidence, Finding, Log, Role, Rule, Severity};
 
 /// See the module documentation.
 pub static RULE: Rule = Rule {
@@ -28,8 +28,8 @@ pub static RULE: Rule = Rule {
     checks: &[Check::Log(check)],
 };
 
-fn check(case: &Case) -> Checked {
-    let found = case.look_for(&[&P2P_OFF_ON_NVLINK], Source::JobOutput)?;
+fn check(log: &Log) -> Checked {
+    let found = log.look_for(&[&P2P_OFF_ON_NVLINK], Source::JobOutput)?;
     if let Some(first) = found.first() {
         let message = format!(
             "the driver refuses peer access between GPUs {} and {}, which NVLink joins",
@@ -38,16 +38,16 @@ fn check(case: &Case) -> Checked {
         );
         return Ok(vec![
             Finding::new(Confidence::Certain, message)
-                .by(case, &found)
-                .with_numbers(&RULE, expectation::loss_inside(case, expectation::through_host))
+                .by(log, &found)
+                .with_numbers(&RULE, expected::loss_inside(log, expected::through_host))
                 .or("nvlink-fault")
                 .or("fabric-manager-not-running"),
         ]);
     }
-    if !takes(case) {
+    if !takes(log) {
         return Ok(Vec::new());
     }
-    let near: Vec<_> = case.sightings_of(&P2P_OFF).collect();
+    let near: Vec<_> = log.case.sightings_of(&P2P_OFF).collect();
     let pairs: BTreeSet<(&str, &str)> =
         near.iter().map(|it| (it.get("a").min(it.get("b")), it.get("a").max(it.get("b")))).collect();
     let names: Vec<String> = pairs.iter().take(4).map(|it| format!("{}-{}", it.0, it.1)).collect();
@@ -58,9 +58,9 @@ fn check(case: &Case) -> Checked {
     );
     Ok(vec![
         Finding::new(Confidence::Likely, message)
-            .by(case, &near)
+            .by(log, &near)
             .severity(Severity::Warning)
-            .with_numbers(&RULE, expectation::loss_inside(case, expectation::through_host))
+            .with_numbers(&RULE, expected::loss_inside(log, expected::through_host))
             .or("p2p-not-available-vm"),
     ])
 }
@@ -68,9 +68,9 @@ fn check(case: &Case) -> Checked {
 /// Whether the refused pairs are joined by NVLink: the machine is known to have it, or, where nothing is
 /// known of it, each GPU is refused one partner only, as with bridges. Without NVLink every GPU of a
 /// socket is refused to every other.
-pub(super) fn takes(case: &Case) -> bool {
+pub(super) fn takes(log: &Log) -> bool {
     let mut partners: BTreeMap<&str, Vec<&str>> = BTreeMap::new();
-    for it in case.sightings_of(&P2P_OFF) {
+    for it in log.case.sightings_of(&P2P_OFF) {
         for (a, b) in [(it.get("a"), it.get("b")), (it.get("b"), it.get("a"))] {
             let known = partners.entry(a).or_default();
             if !known.contains(&b) {
@@ -78,7 +78,7 @@ pub(super) fn takes(case: &Case) -> bool {
             }
         }
     }
-    match nvlink(case) {
+    match nvlink(log) {
         _ if partners.is_empty() => false,
         Some(Nvlink::Absent) => false,
         Some(Nvlink::Full | Nvlink::Partial) => true,

@@ -2,10 +2,10 @@
 
 use evidence::signals::p2p::{P2P_NOT_ENABLED, P2P_OFF, P2P_OFF_ON_NVLINK, PEER_MATRIX_REFUSED};
 use evidence::signals::topology_file::VIRTUAL_MACHINE;
-use evidence::{Case, Source};
+use evidence::Source;
 
 use super::p2p_disabled_nvlink;
-use crate::{Check, Checked, Confidence, Finding, Role, Rule, Severity};
+use crate::{Check, Checked, Confidence, Finding, Log, Role, Rule, Severity};
 
 /// See the module documentation.
 pub static RULE: Rule = Rule {
@@ -26,9 +26,9 @@ pub static RULE: Rule = Rule {
     checks: &[Check::Log(check)],
 };
 
-fn check(case: &Case) -> Checked {
-    let found = case.look_for(&[&P2P_OFF, &P2P_NOT_ENABLED, &PEER_MATRIX_REFUSED], Source::NcclLog)?;
-    if found.is_empty() || case.first_of(&[&P2P_OFF_ON_NVLINK]).is_some() || p2p_disabled_nvlink::takes(case)
+fn check(log: &Log) -> Checked {
+    let found = log.look_for(&[&P2P_OFF, &P2P_NOT_ENABLED, &PEER_MATRIX_REFUSED], Source::NcclLog)?;
+    if found.is_empty() || log.case.first_of(&[&P2P_OFF_ON_NVLINK]).is_some() || p2p_disabled_nvlink::takes(log)
     {
         return Ok(Vec::new());
     }
@@ -37,7 +37,7 @@ fn check(case: &Case) -> Checked {
     pairs.retain(|it| !it.0.is_empty());
     pairs.sort_unstable();
     pairs.dedup();
-    let message = match expected(case) {
+    let message = match expected(log) {
         Some(machine) => {
             format!("GPUs of {machine} have no peer access and exchange through host memory: normal there")
         }
@@ -49,21 +49,21 @@ fn check(case: &Case) -> Checked {
             listed(&pairs)
         ),
     };
-    let finding = Finding::new(Confidence::Certain, message).by(case, &found);
-    if expected(case).is_some() {
+    let finding = Finding::new(Confidence::Certain, message).by(log, &found);
+    if expected(log).is_some() {
         return Ok(vec![finding.severity(Severity::Info)]);
     }
     // Cards on PCIe mostly have no peer access, and nothing is wrong; in a virtual machine something is kept back.
-    let virtual_machine = case.sightings_of(&VIRTUAL_MACHINE).next().map(|it| &it.quote);
+    let virtual_machine = log.case.sightings_of(&VIRTUAL_MACHINE).next().map(|it| &it.quote);
     let severity = if virtual_machine.is_some() { Severity::Warning } else { Severity::Info };
     Ok(vec![finding.severity(severity).seen_all(virtual_machine).or("p2p-disabled-nvlink")])
 }
 
 /// A machine or model that is known to have no peer access.
-fn expected(case: &Case) -> Option<&str> {
-    let instance = case.instance().filter(|it| it.nvlink != Some(true)).map(|it| it.name.as_str());
+fn expected(log: &Log) -> Option<&str> {
+    let instance = log.job.instance().filter(|it| it.nvlink != Some(true)).map(|it| it.name.as_str());
     instance.or_else(|| {
-        case.tests.iter().flat_map(|it| &it.devices).map(|it| &*it.name).find(|it| it.contains("GeForce"))
+        log.case.tests.iter().flat_map(|it| &it.devices).map(|it| &*it.name).find(|it| it.contains("GeForce"))
     })
 }
 

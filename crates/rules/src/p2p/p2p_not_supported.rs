@@ -1,9 +1,9 @@
 //! A program maps a peer's memory where the hardware or the isolation does not allow it.
 
 use evidence::signals::p2p::{GPU_BOUND_TO_TASK, PEER_NOT_SUPPORTED};
-use evidence::{Case, Source};
+use evidence::Source;
 
-use crate::{Check, Checked, Confidence, Finding, Role, Rule, Severity};
+use crate::{Check, Checked, Confidence, Finding, Log, Role, Rule, Severity};
 
 /// See the module documentation.
 pub static RULE: Rule = Rule {
@@ -25,19 +25,19 @@ pub static RULE: Rule = Rule {
     checks: &[Check::Log(check)],
 };
 
-fn check(case: &Case) -> Checked {
-    let found = case.look_for(&[&PEER_NOT_SUPPORTED], Source::JobOutput)?;
+fn check(log: &Log) -> Checked {
+    let found = log.look_for(&[&PEER_NOT_SUPPORTED], Source::JobOutput)?;
     // Some programs only remark it and go on.
     let found: Vec<_> =
         found.into_iter().filter(|it| !it.quote.text.to_ascii_lowercase().contains("warning:")).collect();
     if found.is_empty() {
         return Ok(Vec::new());
     }
-    let bound: Vec<_> = case.sightings_of(&GPU_BOUND_TO_TASK).map(|it| &it.quote).collect();
+    let bound: Vec<_> = log.case.sightings_of(&GPU_BOUND_TO_TASK).map(|it| &it.quote).collect();
     let message = "CUDA refused to let one GPU reach another's memory (peer access is not supported)";
     Ok(vec![
         Finding::new(Confidence::Likely, message)
-            .by(case, &found)
+            .by(log, &found)
             .seen_all(bound)
             .or("gpu-isolation-per-process"),
     ])

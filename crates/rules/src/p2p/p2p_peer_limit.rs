@@ -1,9 +1,9 @@
 //! A GPU has more peers than the driver allows.
 
 use evidence::signals::p2p::TOO_MANY_PEERS;
-use evidence::{Case, Source};
+use evidence::Source;
 
-use crate::{Check, Checked, Confidence, Finding, Role, Rule, Severity};
+use crate::{Check, Checked, Confidence, Finding, Log, Role, Rule, Severity};
 
 /// See the module documentation.
 pub static RULE: Rule = Rule {
@@ -24,17 +24,17 @@ pub static RULE: Rule = Rule {
     checks: &[Check::Log(check)],
 };
 
-fn check(case: &Case) -> Checked {
-    let found = case.look_for(&[&TOO_MANY_PEERS], Source::JobOutput)?;
+fn check(log: &Log) -> Checked {
+    let found = log.look_for(&[&TOO_MANY_PEERS], Source::JobOutput)?;
     if found.is_empty() {
         return Ok(Vec::new());
     }
-    let gpus = case.tests.iter().filter_map(|it| it.n_gpus).max().filter(|it| *it > 8);
+    let gpus = log.case.tests.iter().filter_map(|it| it.n_gpus).max().filter(|it| *it > 8);
     let message = match gpus {
         Some(n) => format!("peer mapping resources are exhausted with {n} GPUs in one process"),
         None => "peer mapping resources are exhausted".to_owned(),
     };
-    Ok(vec![Finding::new(Confidence::Likely, message).by(case, &found)])
+    Ok(vec![Finding::new(Confidence::Likely, message).by(log, &found)])
 }
 
 #[cfg(test)]

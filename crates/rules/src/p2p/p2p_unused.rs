@@ -1,13 +1,13 @@
 //! GPUs below one PCIe switch exchange through host memory.
 
 use evidence::signals::p2p::{P2P_NOT_ENABLED, P2P_OFF};
-use evidence::{Case, Source};
+use evidence::Source;
 use fabric::Transport;
 use nccl::PathType;
 
 use super::machine::{counted, host_memory_pairs};
-use crate::expectation::{self, Expectation};
-use crate::{Check, Checked, Confidence, Finding, Role, Rule, Severity};
+use crate::expected::{self, Expected};
+use crate::{Check, Checked, Confidence, Finding, Log, Role, Rule, Severity};
 
 /// See the module documentation.
 pub static RULE: Rule = Rule {
@@ -27,37 +27,37 @@ pub static RULE: Rule = Rule {
     checks: &[Check::Log(check)],
 };
 
-fn check(case: &Case) -> Checked {
-    case.connections()?;
-    let mut pairs = host_memory_pairs(case);
+fn check(log: &Log) -> Checked {
+    log.connections()?;
+    let mut pairs = host_memory_pairs(log);
     if pairs.is_empty() {
         return Ok(Vec::new());
     }
-    let Some(expectation) = Expectation::of(case) else { return Ok(Vec::new()) };
-    pairs.retain(|it| takes(case, &expectation, it.0));
+    let Some(expected) = log.expected() else { return Ok(Vec::new()) };
+    pairs.retain(|it| takes(log, &expected, it.0));
     let Some((first, _)) = pairs.first() else { return Ok(Vec::new()) };
     let message = format!(
         "{} of ranks (first {} and {}) exchange through host memory, although their GPUs meet below a PCIe switch of {}",
         counted(pairs.len(), "pair"),
         first.0,
         first.1,
-        expectation.name
+        expected.name
     );
-    let loss = expectation::loss_inside(case, expectation::through_host);
+    let loss = expected::loss_inside(log, expected::through_host);
     let finding = Finding::new(Confidence::Likely, message).seen_all(pairs.iter().map(|it| it.1));
-    let finding = finding.seen_all(expectation.told).with_numbers(&RULE, loss);
+    let finding = finding.seen_all(expected.named_by.as_ref()).with_numbers(&RULE, loss);
     Ok(vec![finding.or("gpu-isolation-per-process").or("vm-no-topology")])
 }
 
 /// Whether two ranks should reach each other over PCIe here, and nothing that was said explains why they do not.
-pub(super) fn takes(case: &Case, expectation: &Expectation<'_>, ranks: (u32, u32)) -> bool {
-    if !expectation.wired || case.first_of(&[&P2P_OFF, &P2P_NOT_ENABLED]).is_some() {
+pub(super) fn takes(log: &Log, expected: &Expected, ranks: (u32, u32)) -> bool {
+    if !expected.wired || log.case.first_of(&[&P2P_OFF, &P2P_NOT_ENABLED]).is_some() {
         return false;
     }
-    let Some((one, other)) = expectation.seats(case, ranks) else { return false };
+    let Some((one, other)) = expected.gpus_of(log, ranks) else { return false };
     let near =
-        expectation.wires(one, other).is_some_and(|it| matches!(it.kind, PathType::Pix | PathType::Pxb));
-    let should = expectation.between(one, other).and_then(|it| it.transport);
+        expected.wires(one, other).is_some_and(|it| matches!(it.kind, PathType::Pix | PathType::Pxb));
+    let should = expected.between(one, other).and_then(|it| it.transport);
     near && matches!(should, Some(Transport::P2p { .. }))
 }
 

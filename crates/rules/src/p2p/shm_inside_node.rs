@@ -1,12 +1,12 @@
 //! Ranks of one node exchange through host memory.
 
 use evidence::signals::p2p::{P2P_NOT_ENABLED, P2P_OFF};
-use evidence::{Case, Source};
+use evidence::Source;
 
 use super::machine::{Nvlink, counted, host_memory_pairs, nvlink, p2p_off};
 use super::p2p_unused;
-use crate::expectation::{self, Expectation};
-use crate::{Check, Checked, Confidence, Finding, Role, Rule, Severity};
+use crate::expected::{self, Expected};
+use crate::{Check, Checked, Confidence, Finding, Log, Role, Rule, Severity};
 
 /// See the module documentation.
 pub static RULE: Rule = Rule {
@@ -26,18 +26,18 @@ pub static RULE: Rule = Rule {
     checks: &[Check::Log(check)],
 };
 
-fn check(case: &Case) -> Checked {
-    case.connections()?;
-    let expectation = Expectation::of(case);
-    let mut pairs = host_memory_pairs(case);
-    pairs.retain(|it| !expectation.as_ref().is_some_and(|e| p2p_unused::takes(case, e, it.0)));
-    let machine = nvlink(case);
+fn check(log: &Log) -> Checked {
+    log.connections()?;
+    let expected = log.expected();
+    let mut pairs = host_memory_pairs(log);
+    pairs.retain(|it| !expected.as_ref().is_some_and(|e| p2p_unused::takes(log, e, it.0)));
+    let machine = nvlink(log);
     // Another rule speaks where NVLink should carry this, or where the driver or a setting refused.
-    let refused = case.first_of(&[&P2P_OFF, &P2P_NOT_ENABLED]).is_some() || p2p_off(case).is_some();
-    if pairs.is_empty() || machine == Some(Nvlink::Full) || refused || case.is_in_host_memory() {
+    let refused = log.case.first_of(&[&P2P_OFF, &P2P_NOT_ENABLED]).is_some() || p2p_off(log).is_some();
+    if pairs.is_empty() || machine == Some(Nvlink::Full) || refused || log.case.is_in_host_memory() {
         return Ok(Vec::new());
     }
-    let name = case.instance_name().map(|it| it.0);
+    let name = log.case.instance_name().map(|it| it.0);
     let tail = match (machine, name) {
         (Some(Nvlink::Absent), Some(name)) => {
             format!(": expected on {name}, whose GPUs have neither NVLink nor a common PCIe switch")
@@ -50,8 +50,8 @@ fn check(case: &Case) -> Checked {
         format!("{} of ranks inside a node exchange through host memory{tail}", counted(pairs.len(), "pair"));
     let confidence = if machine.is_some() { Confidence::Certain } else { Confidence::Likely };
     let finding = Finding::new(confidence, message).seen_all(pairs.iter().map(|it| it.1));
-    let inside = expectation.and_then(|it| it.inside(case)).filter(|_| machine == Some(Nvlink::Absent));
-    let normal = inside.and_then(|it| expectation::is_normal(&expectation::through_host(&it)));
+    let inside = expected.and_then(|it| it.inside(log)).filter(|_| machine == Some(Nvlink::Absent));
+    let normal = inside.and_then(|it| expected::is_normal(&expected::through_host(&it)));
     Ok(vec![finding.with_numbers(&RULE, normal)])
 }
 

@@ -3,12 +3,14 @@
 use std::collections::BTreeMap;
 
 use evidence::plain::{NcclTests, Row};
-use evidence::{Case, Missing, Source};
+use evidence::{Missing, Source};
 use fabric::{Collective, catalogue, gpu};
 use forecast::{Cluster, Judgement, Normal, Verdict, judge, normal};
 use nccl::Settings;
 
-use crate::expectation::Expectation;
+use crate::expected::Expected;
+
+use crate::Log;
 
 /// Below this, latency has a say, and that differs between hosts more than bandwidth does.
 const SMALLEST: u64 = 64 << 20;
@@ -44,24 +46,24 @@ impl Measured<'_> {
 }
 
 /// The runs that can be judged: machine, ranks and collective are known, and sizes are large.
-pub(crate) fn measured(case: &Case) -> Result<Vec<Measured<'_>>, Missing> {
-    if case.tests.is_empty() {
+pub(crate) fn measured(log: &Log) -> Result<Vec<Measured<'_>>, Missing> {
+    if log.case.tests.is_empty() {
         return Err(Missing(Source::NcclTests));
     }
-    let expectation = Expectation::of(case);
-    let judged: Vec<_> = case.tests.iter().filter_map(|it| of_run(it, case, expectation.as_ref())).collect();
-    if judged.is_empty() && expectation.is_none() { Err(Missing(Source::Instance)) } else { Ok(judged) }
+    let expected = log.expected();
+    let judged: Vec<_> = log.case.tests.iter().filter_map(|it| of_run(it, log, expected)).collect();
+    if judged.is_empty() && expected.is_none() { Err(Missing(Source::Instance)) } else { Ok(judged) }
 }
 
 fn of_run<'a>(
     run: &'a NcclTests,
-    case: &Case,
-    expectation: Option<&Expectation<'_>>,
+    log: &Log,
+    expected: Option<&Expected>,
 ) -> Option<Measured<'a>> {
-    let (nodes, local) = ranks(run, case)?;
-    let cluster = match expectation {
+    let (nodes, local) = ranks(run, log)?;
+    let cluster = match expected {
         Some(it) => it.cluster(nodes, local).filter(|_| same_model(run, it))?,
-        None => board(run, case).filter(|_| nodes == 1 && local == 8)?,
+        None => board(run, log).filter(|_| nodes == 1 && local == 8)?,
     };
     let mut rows: Vec<&Row> = run.rows.iter().filter(|it| it.size >= SMALLEST).collect();
     rows.sort_by_key(|it| std::cmp::Reverse(it.size));
@@ -83,7 +85,7 @@ fn judged<'a>(row: &'a Row, collective: Collective, cluster: &Cluster) -> Option
 }
 
 /// Nodes and ranks on each, if all have as many.
-fn ranks(run: &NcclTests, case: &Case) -> Option<(u32, u32)> {
+fn ranks(run: &NcclTests, log: &Log) -> Option<(u32, u32)> {
     let mut hosts: BTreeMap<&str, u32> = BTreeMap::new();
     for device in &run.devices {
         *hosts.entry(&device.host).or_default() += 1;
@@ -92,7 +94,7 @@ fn ranks(run: &NcclTests, case: &Case) -> Option<(u32, u32)> {
         let nodes = u32::try_from(hosts.len()).ok()?;
         return hosts.values().all(|it| it == local).then_some((nodes, *local));
     }
-    let world = case.world()?;
+    let world = log.case.world()?;
     let (nodes, local) = (world.n_nodes()?, world.local_ranks()?);
     (nodes.checked_mul(local) == world.n_ranks).then_some((nodes, local))
 }
@@ -113,15 +115,15 @@ fn collective(run: &NcclTests, row: &Row, ranks: u32) -> Option<Collective> {
 }
 
 /// Whether the GPUs of the run are those of the machine, as far as both tell.
-fn same_model(run: &NcclTests, expectation: &Expectation<'_>) -> bool {
+fn same_model(run: &NcclTests, expected: &Expected) -> bool {
     let here = run.devices.iter().find_map(|it| gpu::find(&it.name));
-    let there = expectation.machine.gpus.first().and_then(|it| gpu::find(it.model.as_deref()?));
+    let there = expected.machine.gpus.first().and_then(|it| gpu::find(it.model.as_deref()?));
     // A description without models lets no bandwidth be told.
     there.is_some() && here.is_none_or(|here| there.is_some_and(|it| it.family == here.family))
 }
 
 /// Eight equal GPUs that are sold on one board with an `NVSwitch` only.
-fn board(run: &NcclTests, case: &Case) -> Option<Cluster> {
+fn board(run: &NcclTests, log: &Log) -> Option<Cluster> {
     let name = &run.devices.first()?.name;
     let model = run.devices.iter().all(|it| it.name == *name).then(|| gpu::find(name)).flatten()?;
     let fits = |name: &&str| {
@@ -131,7 +133,7 @@ fn board(run: &NcclTests, case: &Case) -> Option<Cluster> {
     };
     let mut machine = catalogue::machine(catalogue::names().find(fits)?)?;
     machine.name = None;
-    let settings = case.nccl_version().map_or_else(Settings::default, |it| Settings::new(it.0));
+    let settings = log.case.nccl_version().map_or_else(Settings::default, |it| Settings::new(it.0));
     Cluster::of_machine(&machine, 1, &settings).ok()
 }
 

@@ -1,11 +1,11 @@
 //! nccl-tests measured less than this hardware gives.
 
-use evidence::{Case, Source};
+use evidence::Source;
 use forecast::Verdict;
 
 use super::bandwidth::{Measured, measured, size};
-use crate::expectation::{interval, layout, number};
-use crate::{Check, Checked, Confidence, Finding, Role, Rule, Severity};
+use crate::expected::{interval, layout, number};
+use crate::{Check, Checked, Confidence, Finding, Log, Role, Rule, Severity};
 
 /// See the module documentation.
 pub static RULE: Rule = Rule {
@@ -25,8 +25,8 @@ pub static RULE: Rule = Rule {
     checks: &[Check::Log(check)],
 };
 
-fn check(case: &Case) -> Checked {
-    let low = measured(case)?.into_iter().filter(|it| it.verdict() == Verdict::Low);
+fn check(log: &Log) -> Checked {
+    let low = measured(log)?.into_iter().filter(|it| it.verdict() == Verdict::Low);
     Ok(low.filter_map(|it| finding(&it)).take(4).collect())
 }
 
@@ -59,7 +59,7 @@ fn finding(it: &Measured<'_>) -> Option<Finding> {
 #[cfg(test)]
 mod tests {
     use super::RULE;
-    use crate::testing::{case, findings, quiet};
+    use crate::testing::{findings, quiet, read};
     use crate::{Confidence, Severity};
 
     /// Two nodes of eight H100 as nccl-tests prints them, with so many GB/s at 512 MiB and 1 GiB.
@@ -126,6 +126,6 @@ mod tests {
         assert_eq!(findings(&RULE, &unnamed([40.0, 42.0])).len(), 1);
         quiet(&RULE, &unnamed([460.0, 476.0]));
         let nodes = run(2, [40.0, 42.0]).replace("instance-type: p5.48xlarge\n", "");
-        assert!(crate::testing::check(&RULE, &case(&nodes)).is_err());
+        assert!(crate::testing::check(&RULE, &read(&nodes)).is_err());
     }
 }

@@ -1,11 +1,11 @@
 //! nccl-tests measured more than this hardware can give.
 
-use evidence::{Case, Source};
+use evidence::Source;
 use forecast::Verdict;
 
 use super::bandwidth::{Measured, measured, size};
-use crate::expectation::{interval, layout, number};
-use crate::{Check, Checked, Confidence, Finding, Role, Rule, Severity};
+use crate::expected::{interval, layout, number};
+use crate::{Check, Checked, Confidence, Finding, Log, Role, Rule, Severity};
 
 /// See the module documentation.
 pub static RULE: Rule = Rule {
@@ -22,8 +22,8 @@ pub static RULE: Rule = Rule {
     checks: &[Check::Log(check)],
 };
 
-fn check(case: &Case) -> Checked {
-    let high = measured(case)?.into_iter().filter(|it| it.verdict() == Verdict::TooGood);
+fn check(log: &Log) -> Checked {
+    let high = measured(log)?.into_iter().filter(|it| it.verdict() == Verdict::TooGood);
     Ok(high.filter_map(|it| finding(&it)).take(4).collect())
 }
 

@@ -1,10 +1,10 @@
 //! A GPU uses a NIC that is not the one next to it.
 
-use evidence::{Case, Process, Source};
+use evidence::{Process, Source};
 use nccl::{Path, PathType};
 
-use crate::expectation::{self, Expectation};
-use crate::{Check, Checked, Confidence, Finding, Role, Rule, Severity};
+use crate::expected::{self, Expected};
+use crate::{Check, Checked, Confidence, Finding, Log, Role, Rule, Severity};
 
 /// See the module documentation.
 pub static RULE: Rule = Rule {
@@ -24,36 +24,36 @@ pub static RULE: Rule = Rule {
     checks: &[Check::Log(check)],
 };
 
-fn check(case: &Case) -> Checked {
-    let communicators = case.connections()?;
-    let Some(expectation) = Expectation::of(case).filter(|it| it.wired) else { return Ok(Vec::new()) };
+fn check(log: &Log) -> Checked {
+    let communicators = log.connections()?;
+    let Some(expected) = log.expected().filter(|it| it.wired) else { return Ok(Vec::new()) };
     let mut findings = Vec::new();
     for (rank, member) in communicators.iter().flat_map(|it| &it.members) {
         // A pod with some of the NICs numbers them by itself.
         let sees_all =
-            case.processes.get(member.process).and_then(nics_seen) == Some(expectation.machine.nics.len());
-        let Some(gpu) = expectation.seat(member).filter(|_| sees_all) else { continue };
+            log.case.processes.get(member.process).and_then(nics_seen) == Some(expected.machine.nics.len());
+        let Some(gpu) = expected.gpu_of(member).filter(|_| sees_all) else { continue };
         // Connections for send and receive may go to a far NIC by right.
         for link in member.facts.links.iter().filter(|it| !it.point_to_point) {
             let Some((network, device, false)) = link.transport().and_then(|it| it.network()) else {
                 continue;
             };
-            let nic = expectation.machine.nics.iter().position(|it| it.index == device);
-            let Some((used, best)) = nic.and_then(|nic| far(&expectation, gpu, nic)) else { continue };
+            let nic = expected.machine.nics.iter().position(|it| it.index == device);
+            let Some((used, best)) = nic.and_then(|nic| far(&expected, gpu, nic)) else { continue };
             if network.starts_with("Socket") || !findings.is_empty() {
                 continue;
             }
             let message = format!(
                 "rank {rank} on GPU {} uses {network} device {device}, which is {} away ({} GB/s); next to it is one at {} ({} GB/s)",
-                expectation.machine.gpus[gpu].index,
+                expected.machine.gpus[gpu].index,
                 used.kind,
-                expectation::number(used.bandwidth),
+                expected::number(used.bandwidth),
                 best.kind,
-                expectation::number(best.bandwidth)
+                expected::number(best.bandwidth)
             );
-            let loss = expectation::loss_across(case, expectation::without_gpudirect);
+            let loss = expected::loss_across(log, expected::without_gpudirect);
             let finding =
-                Finding::new(Confidence::Likely, message).seen(&link.quote).seen_all(expectation.told);
+                Finding::new(Confidence::Likely, message).seen(&link.quote).seen_all(expected.named_by.as_ref());
             let finding = finding.about("rank", rank).about("nic", device).with_numbers(&RULE, loss);
             findings.push(finding.or("topo-file-missing").or("vm-no-topology"));
         }
@@ -62,9 +62,9 @@ fn check(case: &Case) -> Checked {
 }
 
 /// The way to the NIC and to the one next to the GPU, where the first crosses a CPU and the other does not.
-fn far(expectation: &Expectation<'_>, gpu: usize, nic: usize) -> Option<(Path, Path)> {
-    let near = *expectation.nics(gpu)?.nics.first()?;
-    let (used, best) = (expectation.to_nic(gpu, nic)?, expectation.to_nic(gpu, near)?);
+fn far(expected: &Expected, gpu: usize, nic: usize) -> Option<(Path, Path)> {
+    let near = *expected.nics(gpu)?.nics.first()?;
+    let (used, best) = (expected.to_nic(gpu, nic)?, expected.to_nic(gpu, near)?);
     let crosses = |it: &Path| matches!(it.kind, PathType::Phb | PathType::Sys);
     (crosses(&used) && !crosses(&best)).then_some((used, best))
 }

@@ -15,9 +15,9 @@ use std::collections::BTreeSet;
 
 use evidence::plain::{NcclTests, Row};
 use evidence::signals::performance::ROCE_NAMED;
-use evidence::{Case, Quote};
+use evidence::Quote;
 
-use crate::Rule;
+use crate::{Log, Rule};
 
 /// The rules of this family.
 pub static RULES: &[&Rule] = &[
@@ -33,11 +33,11 @@ pub static RULES: &[&Rule] = &[
 ];
 
 /// The line that shows that RDMA runs over Ethernet.
-pub(crate) fn sign_of_roce(case: &Case) -> Option<&Quote> {
-    let adapters = case.processes.iter().flat_map(|it| it.facts.hcas.iter());
+pub(crate) fn sign_of_roce(log: &Log) -> Option<&Quote> {
+    let adapters = log.case.processes.iter().flat_map(|it| it.facts.hcas.iter());
     let adapter = adapters.into_iter().find(|it| it.value.iter().any(|hca| &*hca.layer == "RoCE"));
-    let named = || case.sightings_of(&ROCE_NAMED).next().map(|it| &it.quote);
-    let gid = || case.variable("NCCL_IB_GID_INDEX").next().map(|it| it.2);
+    let named = || log.case.sightings_of(&ROCE_NAMED).next().map(|it| &it.quote);
+    let gid = || log.job.settings.named("NCCL_IB_GID_INDEX").next().and_then(Variable::quote);
     adapter.map(|it| &it.quote).or_else(named).or_else(gid)
 }
 

@@ -2,10 +2,10 @@
 
 use std::collections::BTreeSet;
 
-use evidence::{Case, Communicator, Source};
+use evidence::{Communicator, Source};
 
-use crate::expectation::{self, Expectation};
-use crate::{Check, Checked, Confidence, Finding, Role, Rule, Severity};
+use crate::expected::{self, Expected};
+use crate::{Check, Checked, Confidence, Finding, Log, Role, Rule, Severity};
 
 /// See the module documentation.
 pub static RULE: Rule = Rule {
@@ -25,13 +25,13 @@ pub static RULE: Rule = Rule {
     checks: &[Check::Log(check)],
 };
 
-fn check(case: &Case) -> Checked {
-    let communicators = case.connections()?;
-    let Some(expectation) = Expectation::of(case).filter(|it| it.wired && it.machine.has_nvswitch()) else {
+fn check(log: &Log) -> Checked {
+    let communicators = log.connections()?;
+    let Some(expected) = log.expected().filter(|it| it.wired && it.machine.has_nvswitch()) else {
         return Ok(Vec::new());
     };
-    let all = u32::try_from(expectation.machine.nics.len()).unwrap_or(0);
-    for communicator in communicators.iter().filter(|it| whole_nodes(it, expectation.gpus())) {
+    let all = u32::try_from(expected.machine.nics.len()).unwrap_or(0);
+    for communicator in communicators.iter().filter(|it| whole_nodes(it, expected.gpus())) {
         let links = || communicator.links().filter(|it| !it.1.point_to_point);
         let used: BTreeSet<u32> = links()
             .filter_map(|it| it.1.transport()?.network())
@@ -46,16 +46,16 @@ fn check(case: &Case) -> Checked {
         }
         let message = format!(
             "what leaves a node uses {n} of the {all} network devices of {}, in {channels} channels",
-            expectation.name
+            expected.name
         );
         let quotes = links()
             .filter(|it| it.1.transport().is_some_and(fabric::Transport::is_net))
             .map(|it| &it.1.quote);
-        let loss = expectation::loss_across(
-            case,
-            expectation::with_nics(n.saturating_mul(expectation.interfaces())),
+        let loss = expected::loss_across(
+            log,
+            expected::with_nics(n.saturating_mul(expected.interfaces())),
         );
-        let finding = Finding::new(Confidence::Likely, message).seen_all(quotes).seen_all(expectation.told);
+        let finding = Finding::new(Confidence::Likely, message).seen_all(quotes).seen_all(expected.named_by.as_ref());
         return Ok(vec![finding.with_numbers(&RULE, loss).or("topo-file-missing").or("efa-nics-unexpected")]);
     }
     Ok(Vec::new())

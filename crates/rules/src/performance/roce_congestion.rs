@@ -1,10 +1,10 @@
 //! Flows share links of a RoCE network and slow each other down.
 
 use evidence::signals::performance::{CONGESTION_COUNTERS, LOST_PACKETS};
-use evidence::{Case, Missing, Source};
+use evidence::{Missing, Source};
 
 use super::{deepest_fall, on_one_host, sign_of_roce};
-use crate::{Check, Checked, Confidence, Finding, Role, Rule, Severity};
+use crate::{Check, Checked, Confidence, Finding, Log, Role, Rule, Severity};
 
 /// See the module documentation.
 pub static RULE: Rule = Rule {
@@ -26,20 +26,20 @@ pub static RULE: Rule = Rule {
 const SLOW: f64 = 0.6;
 const COLLAPSED: f64 = 1.0 / 3.0;
 
-fn check(case: &Case) -> Checked {
+fn check(log: &Log) -> Checked {
     let busy: Vec<_> =
-        case.sightings_of(&CONGESTION_COUNTERS).filter(|it| it.number("count") > Some(1000)).collect();
-    let lost = case.sightings_of(&LOST_PACKETS).any(|it| it.number("count") > Some(0));
+        log.case.sightings_of(&CONGESTION_COUNTERS).filter(|it| it.number("count") > Some(1000)).collect();
+    let lost = log.case.sightings_of(&LOST_PACKETS).any(|it| it.number("count") > Some(0));
     if let Some(first) = busy.first() {
         let count = first.number("count").unwrap_or_default();
         let message =
             format!("the NIC counts {count} signs of congestion (marked packets, notifications or pauses)");
         // Counters run since the start of the machine: they show that it happened, not when.
         let confidence = if lost { Confidence::Possible } else { Confidence::Likely };
-        return Ok(vec![Finding::new(confidence, message).by(case, &busy).seen_all(sign_of_roce(case))]);
+        return Ok(vec![Finding::new(confidence, message).by(log, &busy).seen_all(sign_of_roce(log))]);
     }
-    let roce = sign_of_roce(case);
-    for run in case.tests.iter().filter(|it| !on_one_host(it)) {
+    let roce = sign_of_roce(log);
+    for run in log.case.tests.iter().filter(|it| !on_one_host(it)) {
         let Some((best, row, busbw)) = deepest_fall(run) else { continue };
         let share = busbw / best;
         if roce.is_some() && (COLLAPSED..SLOW).contains(&share) {
@@ -55,7 +55,7 @@ fn check(case: &Case) -> Checked {
             ]);
         }
     }
-    if case.tests.is_empty() && case.first_of(&[&CONGESTION_COUNTERS]).is_none() {
+    if log.case.tests.is_empty() && log.case.first_of(&[&CONGESTION_COUNTERS]).is_none() {
         return Err(Missing(Source::FabricDiagnostics));
     }
     Ok(Vec::new())

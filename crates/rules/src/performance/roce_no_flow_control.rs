@@ -2,10 +2,10 @@
 
 use evidence::plain::{NcclTests, Row};
 use evidence::signals::performance::{FLOW_CONTROL_OFF, LOST_PACKETS};
-use evidence::{Case, Missing, Source};
+use evidence::{Missing, Source};
 
 use super::{deepest_fall, on_one_host, sign_of_roce};
-use crate::{Check, Checked, Confidence, Finding, Role, Rule, Severity};
+use crate::{Check, Checked, Confidence, Finding, Log, Role, Rule, Severity};
 
 /// See the module documentation.
 pub static RULE: Rule = Rule {
@@ -26,19 +26,18 @@ pub static RULE: Rule = Rule {
 /// A larger message that reaches less than this share of the best bandwidth before it.
 const COLLAPSED: f64 = 1.0 / 3.0;
 
-fn check(case: &Case) -> Checked {
-    let lost: Vec<_> = case.sightings_of(&LOST_PACKETS).filter(|it| it.number("count") > Some(0)).collect();
-    let off: Vec<_> = case.sightings_of(&FLOW_CONTROL_OFF).collect();
-    let roce = sign_of_roce(case);
-    let fallen = case.tests.iter().filter(|it| !on_one_host(it)).find_map(|run| {
+fn check(log: &Log) -> Checked {
+    let lost: Vec<_> = log.case.sightings_of(&LOST_PACKETS).filter(|it| it.number("count") > Some(0)).collect();
+    let off: Vec<_> = log.case.sightings_of(&FLOW_CONTROL_OFF).collect();
+    let roce = sign_of_roce(log);
+    let fallen = log.case.tests.iter().filter(|it| !on_one_host(it)).find_map(|run| {
         let fall = deepest_fall(run)?;
         (fall.2 / fall.0 < COLLAPSED).then_some(fall)
     });
     if let Some((best, row, busbw)) = fallen {
         // Other networks have falls of their own; on RoCE this one has a usual cause.
-        let verbs = case.networks().all(|it| it.value.starts_with("IB") || it.value.starts_with("UCX"));
-        let infiniband = case
-            .processes
+        let verbs = log.case.networks().all(|it| it.value.starts_with("IB") || it.value.starts_with("UCX"));
+        let infiniband = log.case.processes
             .iter()
             .flat_map(|it| it.facts.hcas.iter())
             .any(|it| it.value.iter().any(|hca| &*hca.layer == "IB"));
@@ -52,9 +51,9 @@ fn check(case: &Case) -> Checked {
         );
         let finding = Finding::new(if sure { Confidence::Likely } else { Confidence::Possible }, message)
             .seen(&row.quote);
-        return Ok(vec![finding.by(case, &lost).by(case, &off).seen_all(roce).or("roce-congestion")]);
+        return Ok(vec![finding.by(log, &lost).by(log, &off).seen_all(roce).or("roce-congestion")]);
     }
-    let slow = case.tests.iter().filter(|it| !on_one_host(it)).find_map(all_slow);
+    let slow = log.case.tests.iter().filter(|it| !on_one_host(it)).find_map(all_slow);
     if let Some((row, best)) = slow.filter(|_| roce.is_some()) {
         let message =
             format!("large messages reach {best:.2} GB/s at most on RoCE, as when packets are dropped");
@@ -65,16 +64,16 @@ fn check(case: &Case) -> Checked {
     if let Some(first) = off.first().filter(|_| roce.is_some()) {
         let message = "flow control is off on a RoCE network";
         return Ok(vec![
-            Finding::new(Confidence::Likely, message).seen(&first.quote).by(case, &lost).seen_all(roce),
+            Finding::new(Confidence::Likely, message).seen(&first.quote).by(log, &lost).seen_all(roce),
         ]);
     }
     if let Some(first) = lost.first() {
         let message = format!("the NIC counts {} packets lost or out of order", first.get("count"));
         return Ok(vec![
-            Finding::new(Confidence::Likely, message).by(case, &lost).seen_all(roce).or("roce-congestion"),
+            Finding::new(Confidence::Likely, message).by(log, &lost).seen_all(roce).or("roce-congestion"),
         ]);
     }
-    let looked = case.first_of(&[&LOST_PACKETS, &FLOW_CONTROL_OFF]).is_some() || !case.tests.is_empty();
+    let looked = log.case.first_of(&[&LOST_PACKETS, &FLOW_CONTROL_OFF]).is_some() || !log.case.tests.is_empty();
     if looked { Ok(Vec::new()) } else { Err(Missing(Source::FabricDiagnostics)) }
 }
 

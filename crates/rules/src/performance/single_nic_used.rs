@@ -2,11 +2,11 @@
 
 use std::collections::BTreeSet;
 
-use evidence::{Case, Communicator, Quote, Source};
+use evidence::{Communicator, Quote, Source};
 
 use crate::efa::machine;
-use crate::expectation::{self, Expectation};
-use crate::{Check, Checked, Confidence, Finding, Role, Rule, Severity};
+use crate::expected::{self, Expected};
+use crate::{Check, Checked, Confidence, Finding, Log, Role, Rule, Severity};
 
 /// See the module documentation.
 pub static RULE: Rule = Rule {
@@ -22,16 +22,16 @@ pub static RULE: Rule = Rule {
     checks: &[Check::Log(check)],
 };
 
-fn check(case: &Case) -> Checked {
-    for communicator in case.connections()? {
+fn check(log: &Log) -> Checked {
+    for communicator in log.connections()? {
         let Some(used) = only_device(communicator) else { continue };
         let seen_by_plugin =
-            case.processes.iter().filter_map(|it| it.facts.ofi.provider.first()?.value.nics).max();
+            log.case.processes.iter().filter_map(|it| it.facts.ofi.provider.first()?.value.nics).max();
         let adapters =
-            case.processes.iter().filter_map(|it| it.facts.hcas.first().map(|it| it.value.len())).max();
+            log.case.processes.iter().filter_map(|it| it.facts.hcas.first().map(|it| it.value.len())).max();
         let (count, named, confidence) = if used.network.contains("Libfabric") {
             // A pod that was given one device uses one.
-            let known = machine(case);
+            let known = machine(log);
             let count = match (known, seen_by_plugin) {
                 (Some((machine, _)), Some(seen)) => seen.min(machine.nics),
                 (Some((machine, _)), None) => machine.nics,
@@ -53,8 +53,8 @@ fn check(case: &Case) -> Checked {
             Finding::new(confidence, message).seen(used.quote).seen_all(used.counts).seen_all(named);
         let finding =
             if confidence == Confidence::Possible { finding.severity(Severity::Info) } else { finding };
-        let interfaces = Expectation::of(case).map_or(1, |it| it.interfaces());
-        let loss = expectation::loss_across(case, expectation::with_nics(interfaces));
+        let interfaces = log.expected().map_or(1, |it| it.interfaces());
+        let loss = expected::loss_across(log, expected::with_nics(interfaces));
         let finding = finding.with_numbers(&RULE, loss);
         return Ok(vec![finding.about("nic", used.device).or("topo-file-missing")]);
     }

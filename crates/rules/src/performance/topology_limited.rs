@@ -1,10 +1,10 @@
 //! The machine itself limits what its GPUs can say to each other.
 
 use evidence::plain::TopologyMatrix;
-use evidence::{Case, Missing, Source};
+use evidence::{Missing, Source};
 
-use crate::expectation::Expectation;
-use crate::{Check, Checked, Confidence, Finding, Role, Rule, Severity};
+use crate::expected::Expected;
+use crate::{Check, Checked, Confidence, Finding, Log, Role, Rule, Severity};
 
 /// See the module documentation.
 pub static RULE: Rule = Rule {
@@ -23,15 +23,15 @@ pub static RULE: Rule = Rule {
     checks: &[Check::Log(check)],
 };
 
-fn check(case: &Case) -> Checked {
-    if case.matrices.is_empty() {
+fn check(log: &Log) -> Checked {
+    if log.case.matrices.is_empty() {
         return Err(Missing(Source::TopologyMatrix));
     }
     // A machine that is known to have NVLink everywhere has lost it, and another rule says so.
-    if Expectation::of(case).is_some_and(|it| it.told.is_some() && it.machine.has_nvswitch()) {
+    if log.expected().is_some_and(|it| it.named_by.is_some() && it.machine.has_nvswitch()) {
         return Ok(Vec::new());
     }
-    Ok(case.matrices.iter().find_map(limited).into_iter().collect())
+    Ok(log.case.matrices.iter().find_map(limited).into_iter().collect())
 }
 
 fn limited(matrix: &TopologyMatrix) -> Option<Finding> {

@@ -1,8 +1,8 @@
 //! nccl-tests found wrong values.
 
-use evidence::{Case, Missing, Source};
+use evidence::{Missing, Source};
 
-use crate::{Check, Checked, Confidence, Finding, Role, Rule, Severity};
+use crate::{Check, Checked, Confidence, Finding, Log, Role, Rule, Severity};
 
 /// See the module documentation.
 pub static RULE: Rule = Rule {
@@ -22,12 +22,12 @@ pub static RULE: Rule = Rule {
     checks: &[Check::Log(check)],
 };
 
-fn check(case: &Case) -> Checked {
-    if case.tests.is_empty() {
+fn check(log: &Log) -> Checked {
+    if log.case.tests.is_empty() {
         return Err(Missing(Source::NcclTests));
     }
     let mut findings = Vec::new();
-    for run in &case.tests {
+    for run in &log.case.tests {
         let wrong = |it: &evidence::plain::Row| {
             [it.out_of_place, it.in_place].iter().flatten().any(|it| it.wrong.is_some_and(|it| it >= 1.0))
         };

@@ -1,10 +1,10 @@
 //! An empty `NCCL_TOPO_FILE` keeps the plugin from giving its topology.
 
 use evidence::signals::topology_file::FILE_GIVEN;
-use evidence::{Case, Missing, Quote, Source};
+use evidence::{Missing, Quote, Source};
 
 use crate::efa::machine;
-use crate::{Check, Checked, Confidence, Finding, Role, Rule, Severity};
+use crate::{Check, Checked, Confidence, Finding, Log, Role, Rule, Severity};
 
 /// See the module documentation.
 pub static RULE: Rule = Rule {
@@ -23,9 +23,9 @@ pub static RULE: Rule = Rule {
     checks: &[Check::Log(check)],
 };
 
-fn check(case: &Case) -> Checked {
-    let found = case.look_for(&[&FILE_GIVEN], Source::JobOutput);
-    let written = case.manifests.iter().flat_map(|it| it.environment.iter());
+fn check(log: &Log) -> Checked {
+    let found = log.look_for(&[&FILE_GIVEN], Source::JobOutput);
+    let written = log.case.manifests.iter().flat_map(|it| it.environment.iter());
     let written = written
         .into_iter()
         .find(|it| &*it.value.name == "NCCL_TOPO_FILE" && it.value.value.is_empty())
@@ -33,7 +33,7 @@ fn check(case: &Case) -> Checked {
     let logged =
         found.iter().flatten().find(|it| it.get("file").trim_end_matches('.').is_empty()).map(|it| &it.quote);
     let Some(quote): Option<&Quote> = logged.or(written) else { return found.map(|_| Vec::new()) };
-    let (machine, named) = machine(case).ok_or(Missing(Source::Instance))?;
+    let (machine, named) = machine(log).ok_or(Missing(Source::Instance))?;
     // Only where the plugin has a file, or makes one, is something lost.
     let gives_one = machine.ofi_topo_file.is_some() || machine.ofi_protocol.as_deref() == Some("RDMA");
     if !gives_one {

@@ -1,9 +1,9 @@
 //! The topology file, or the graph file, does not fit the machine.
 
 use evidence::signals::topology_file::{ATTRIBUTE_MISSING, GRAPH_BROKEN, XML_BROKEN};
-use evidence::{Case, Sighting, Signal, Source};
+use evidence::{Sighting, Signal, Source};
 
-use crate::{Check, Checked, Confidence, Finding, Role, Rule, Severity};
+use crate::{Check, Checked, Confidence, Finding, Log, Role, Rule, Severity};
 
 /// See the module documentation.
 pub static RULE: Rule = Rule {
@@ -24,12 +24,12 @@ pub static RULE: Rule = Rule {
     checks: &[Check::Log(check)],
 };
 
-fn check(case: &Case) -> Checked {
-    let found = case.look_for(&[&XML_BROKEN, &ATTRIBUTE_MISSING, &GRAPH_BROKEN], Source::JobOutput)?;
+fn check(log: &Log) -> Checked {
+    let found = log.look_for(&[&XML_BROKEN, &ATTRIBUTE_MISSING, &GRAPH_BROKEN], Source::JobOutput)?;
     let of = |signal: &Signal| -> Vec<&Sighting> {
         found.iter().copied().filter(|it| it.signal == signal).collect()
     };
-    let given = case.variable("NCCL_TOPO_FILE").next();
+    let given = log.job.settings.named("NCCL_TOPO_FILE").next();
     let broken: Vec<_> =
         of(&XML_BROKEN).into_iter().filter(|it| !it.get("problem").starts_with("Ignoring extra")).collect();
     // At level INFO an attribute is only looked for; and other XML than a topology has nodes of its own.
@@ -54,19 +54,19 @@ fn check(case: &Case) -> Checked {
             (false, "nic") => Confidence::Possible,
             (false, _) => Confidence::Likely,
         };
-        Finding::new(confidence, message).by(case, &missing)
+        Finding::new(confidence, message).by(log, &missing)
     } else if let Some(first) = graph.first() {
         let message = match first.get("device") {
             "" => "NCCL cannot use the file that NCCL_GRAPH_FILE names".to_owned(),
             device => format!("the graph file names GPU {device}, which is not in this job"),
         };
         let fix = "Unset NCCL_GRAPH_FILE (look in /etc/nccl.conf and ~/.nccl.conf too): a graph fits one set of GPUs only.";
-        Finding::new(Confidence::Certain, message).by(case, &graph).fix(fix)
+        Finding::new(Confidence::Certain, message).by(log, &graph).fix(fix)
     } else if let Some(first) = broken.first() {
         let problem = first.get("problem").trim_end_matches('.');
         let detail = if problem.is_empty() { String::new() } else { format!(" ({problem})") };
         Finding::new(Confidence::Certain, format!("the topology file is not XML that NCCL can read{detail}"))
-            .by(case, &broken)
+            .by(log, &broken)
     } else {
         return Ok(Vec::new());
     };

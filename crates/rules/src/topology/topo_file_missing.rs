@@ -1,10 +1,10 @@
 //! NCCL has no topology file where it needs one.
 
 use evidence::signals::topology_file::{FILE_NOT_OPENED, NO_PATH};
-use evidence::{Case, Source};
+use evidence::Source;
 
 use crate::efa::{efa_in_use, machine, providers};
-use crate::{Check, Checked, Confidence, Finding, Role, Rule, Severity};
+use crate::{Check, Checked, Confidence, Finding, Log, Role, Rule, Severity};
 
 /// See the module documentation.
 pub static RULE: Rule = Rule {
@@ -22,13 +22,13 @@ pub static RULE: Rule = Rule {
     checks: &[Check::Log(check)],
 };
 
-fn check(case: &Case) -> Checked {
-    let found = case.look_for(&[&FILE_NOT_OPENED, &NO_PATH], Source::JobOutput)?;
+fn check(log: &Log) -> Checked {
+    let found = log.look_for(&[&FILE_NOT_OPENED, &NO_PATH], Source::JobOutput)?;
     let unopened: Vec<_> = found.iter().copied().filter(|it| *it.signal == FILE_NOT_OPENED).collect();
     if let Some(first) = unopened.first() {
         let file = first.get("file");
         // The default place of a hypervisor's file is tried on every machine.
-        let named = case.variable("NCCL_TOPO_FILE").next().is_some() || !file.contains("nvidia-topologyd");
+        let named = log.job.settings.named("NCCL_TOPO_FILE").next().is_some() || !file.contains("nvidia-topologyd");
         if !named || file.is_empty() {
             return Ok(Vec::new());
         }
@@ -36,23 +36,22 @@ fn check(case: &Case) -> Checked {
             "the topology file {file} cannot be opened ({}); NCCL goes on without it",
             first.get("reason")
         );
-        return Ok(vec![Finding::new(Confidence::Certain, message).by(case, &unopened).about("file", file)]);
+        return Ok(vec![Finding::new(Confidence::Certain, message).by(log, &unopened).about("file", file)]);
     }
     // EFA in use, no word of a topology, and a search that failed: the machine's topology is unknown to NCCL.
-    let known = case
-        .processes
+    let known = log.case.processes
         .iter()
         .any(|it| !it.facts.ofi.topology_file.is_empty() || !it.facts.topology_file.is_empty())
-        || case.variable("NCCL_TOPO_FILE").next().is_some();
-    let expected = machine(case).is_none_or(|it| it.0.ofi_topo_file.is_some());
-    if found.is_empty() || known || !efa_in_use(case) || !expected {
+        || log.job.settings.named("NCCL_TOPO_FILE").next().is_some();
+    let expected = machine(log).is_none_or(|it| it.0.ofi_topo_file.is_some());
+    if found.is_empty() || known || !efa_in_use(log) || !expected {
         return Ok(Vec::new());
     }
     let message = "NCCL found no path for its rings, and nothing gave it the topology of this EFA machine";
-    let provider = providers(case).next().map(|it| it.1);
+    let provider = providers(log).next().map(|it| it.1);
     let finding = Finding::new(Confidence::Likely, message)
         .severity(Severity::Error)
-        .by(case, &found)
+        .by(log, &found)
         .seen_all(provider);
     Ok(vec![finding.or("vm-no-topology")])
 }

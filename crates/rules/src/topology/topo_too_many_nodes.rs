@@ -1,9 +1,9 @@
 //! The machine has more devices than NCCL's topology has room for.
 
 use evidence::signals::topology_file::TOO_MANY;
-use evidence::{Case, Source};
+use evidence::Source;
 
-use crate::{Check, Checked, Confidence, Finding, Role, Rule, Severity};
+use crate::{Check, Checked, Confidence, Finding, Log, Role, Rule, Severity};
 
 /// See the module documentation.
 pub static RULE: Rule = Rule {
@@ -24,14 +24,14 @@ pub static RULE: Rule = Rule {
     checks: &[Check::Log(check)],
 };
 
-fn check(case: &Case) -> Checked {
-    let found = case.look_for(&[&TOO_MANY], Source::JobOutput)?;
+fn check(log: &Log) -> Checked {
+    let found = log.look_for(&[&TOO_MANY], Source::JobOutput)?;
     let Some(first) = found.first() else { return Ok(Vec::new()) };
     let message = match first.get("max") {
         "" => "NCCL's topology ran out of room for devices of one kind".to_owned(),
         max => format!("the machine's topology does not fit into the {max} entries NCCL has for it"),
     };
-    Ok(vec![Finding::new(Confidence::Certain, message).by(case, &found)])
+    Ok(vec![Finding::new(Confidence::Certain, message).by(log, &found)])
 }
 
 #[cfg(test)]

@@ -2,10 +2,10 @@
 
 use evidence::plain::{TopologyMatrix, TopologyXml};
 use evidence::signals::topology_file::{NO_PATH, VIRTUAL_MACHINE};
-use evidence::{Case, Missing, Source};
+use evidence::{Missing, Source};
 
 use crate::efa::efa_in_use;
-use crate::{Check, Checked, Confidence, Finding, Role, Rule, Severity};
+use crate::{Check, Checked, Confidence, Finding, Log, Role, Rule, Severity};
 
 /// See the module documentation.
 pub static RULE: Rule = Rule {
@@ -27,23 +27,23 @@ pub static RULE: Rule = Rule {
     checks: &[Check::Log(check)],
 };
 
-fn check(case: &Case) -> Checked {
-    if let Some(finding) = case.xml.iter().find_map(flat) {
+fn check(log: &Log) -> Checked {
+    if let Some(finding) = log.case.xml.iter().find_map(flat) {
         return Ok(vec![finding]);
     }
-    let virtual_machine = case.sightings_of(&VIRTUAL_MACHINE).next();
-    if let Some((machine, matrix)) = virtual_machine.zip(case.matrices.iter().find(|it| through_cpu(it))) {
+    let virtual_machine = log.case.sightings_of(&VIRTUAL_MACHINE).next();
+    if let Some((machine, matrix)) = virtual_machine.zip(log.case.matrices.iter().find(|it| through_cpu(it))) {
         let message =
             format!("{} GPUs of a virtual machine reach each other only through the CPU", matrix.n_gpus());
         return Ok(vec![Finding::new(Confidence::Likely, message).seen(&matrix.quote).seen(&machine.quote)]);
     }
     // Old releases warn of it; newer ones try patterns that need not exist, and say so at level INFO.
-    let no_path: Vec<_> = case.sightings_of(&NO_PATH).filter(|it| it.warning).collect();
-    if !no_path.is_empty() && !efa_in_use(case) {
+    let no_path: Vec<_> = log.case.sightings_of(&NO_PATH).filter(|it| it.warning).collect();
+    if !no_path.is_empty() && !efa_in_use(log) {
         let message = "NCCL found no path for its rings, as where a virtual machine hides the PCIe topology";
-        return Ok(vec![Finding::new(Confidence::Possible, message).by(case, &no_path)]);
+        return Ok(vec![Finding::new(Confidence::Possible, message).by(log, &no_path)]);
     }
-    if case.xml.is_empty() && case.matrices.is_empty() {
+    if log.case.xml.is_empty() && log.case.matrices.is_empty() {
         Err(Missing(Source::TopologyXml))
     } else {
         Ok(Vec::new())
@@ -91,7 +91,7 @@ fn through_cpu(matrix: &TopologyMatrix) -> bool {
 #[cfg(test)]
 mod tests {
     use super::RULE;
-    use crate::testing::{case, findings, quiet};
+    use crate::testing::{findings, quiet, read};
 
     fn xml(numa: &str, width: &str) -> String {
         format!(
@@ -118,6 +118,6 @@ mod tests {
 
     #[test]
     fn a_log_alone_cannot_show_it() {
-        assert!(crate::testing::check(&RULE, &case("a:1:2 [0] NCCL INFO Using network Socket\n")).is_err());
+        assert!(crate::testing::check(&RULE, &read("a:1:2 [0] NCCL INFO Using network Socket\n")).is_err());
     }
 }

@@ -3,10 +3,10 @@
 use std::collections::BTreeMap;
 
 use evidence::signals::ib::SIZE_MISMATCH;
-use evidence::{Case, Communicator, Process, Quote, Sighting, Source};
+use evidence::{Communicator, Process, Quote, Sighting, Source};
 
 use crate::ib::nic_relaxed_ordering_forced::is_torn;
-use crate::{Check, Checked, Confidence, Finding, Role, Rule, Severity};
+use crate::{Check, Checked, Confidence, Finding, Log, Role, Rule, Severity};
 
 /// See the module documentation.
 pub static RULE: Rule = Rule {
@@ -69,14 +69,14 @@ static SIZES: &[&str] = &[
     "NCCL_P2P_NET_CHUNKSIZE",
 ];
 
-fn check(case: &Case) -> Checked {
-    let refused = case.look_for(&[&SIZE_MISMATCH], Source::NcclLog)?;
+fn check(log: &Log) -> Checked {
+    let refused = log.look_for(&[&SIZE_MISMATCH], Source::NcclLog)?;
     let refused: Vec<&Sighting> = refused.into_iter().filter(|it| !is_torn(it)).collect();
-    let truncated = truncated(case);
+    let truncated = truncated(log);
     let failed = !refused.is_empty() || truncated.is_some();
     let quotes = || refused.iter().map(|it| &it.quote).chain(truncated);
-    let settings: Vec<Settings<'_>> = case.processes.iter().map(settings).collect();
-    for communicator in &case.communicators {
+    let settings: Vec<Settings<'_>> = log.case.processes.iter().map(settings).collect();
+    for communicator in &log.case.communicators {
         let members: Vec<&Settings<'_>> =
             communicator.members.values().filter_map(|it| settings.get(it.process)).collect();
         if let Some(finding) = differing(&members, failed).or_else(|| channels(communicator)) {
@@ -86,7 +86,7 @@ fn check(case: &Case) -> Checked {
     let Some(first) = refused.first() else { return Ok(Vec::new()) };
     let message =
         format!("a rank sends {} bytes where its peer expects {}", first.get("local"), first.get("remote"));
-    let finding = Finding::new(Confidence::Likely, message).by(case, &refused).or("collective-mismatch");
+    let finding = Finding::new(Confidence::Likely, message).by(log, &refused).or("collective-mismatch");
     Ok(vec![finding.or("nccl-version-mismatch").or("nic-relaxed-ordering-forced")])
 }
 
@@ -163,8 +163,8 @@ fn channels(communicator: &Communicator) -> Option<Finding> {
 }
 
 /// A warning of a truncated message on a socket.
-fn truncated(case: &Case) -> Option<&Quote> {
-    let warnings = case.processes.iter().flat_map(|it| &it.facts.warnings.first);
+fn truncated(log: &Log) -> Option<&Quote> {
+    let warnings = log.case.processes.iter().flat_map(|it| &it.facts.warnings.first);
     warnings.map(|it| &it.quote).find(|it| it.text.contains("message truncated : receiving"))
 }
 

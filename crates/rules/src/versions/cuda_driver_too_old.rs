@@ -1,9 +1,9 @@
 //! The driver is older than the CUDA release of the program.
 
 use evidence::signals::versions::{DRIVER_TOO_OLD, DRIVER_VERSION};
-use evidence::{Case, Quote, Source};
+use evidence::{Quote, Source};
 
-use crate::{Check, Checked, Confidence, Finding, Role, Rule, Severity};
+use crate::{Check, Checked, Confidence, Finding, Log, Role, Rule, Severity};
 
 /// See the module documentation.
 pub static RULE: Rule = Rule {
@@ -22,14 +22,14 @@ pub static RULE: Rule = Rule {
     checks: &[Check::Log(check)],
 };
 
-fn check(case: &Case) -> Checked {
-    let found = case.look_for(&[&DRIVER_TOO_OLD], Source::JobOutput)?;
+fn check(log: &Log) -> Checked {
+    let found = log.look_for(&[&DRIVER_TOO_OLD], Source::JobOutput)?;
     let driver =
-        case.processes.iter().find_map(|it| it.facts.cuda_driver.first()).map(|it| (it.value, &it.quote));
+        log.case.processes.iter().find_map(|it| it.facts.cuda_driver.first()).map(|it| (it.value, &it.quote));
     if found.is_empty() {
-        return Ok(compared(case, driver));
+        return Ok(compared(log, driver));
     }
-    let noted = case.sightings_of(&DRIVER_VERSION).next();
+    let noted = log.case.sightings_of(&DRIVER_VERSION).next();
     let stated =
         found.iter().map(|it| it.get("driver")).find(|it| !it.is_empty()).and_then(|it| it.parse().ok());
     let message = match (stated.or(driver.map(|it| it.0)), noted) {
@@ -43,19 +43,19 @@ fn check(case: &Case) -> Checked {
     let doubtful = ["non supported HW", "cuda driver combination"];
     let sure = found.iter().any(|it| !doubtful.iter().any(|text| it.quote.text.contains(text)));
     let confidence = if sure { Confidence::Certain } else { Confidence::Likely };
-    let finding = Finding::new(confidence, message).by(case, &found).seen_all(driver.map(|it| it.1));
+    let finding = Finding::new(confidence, message).by(log, &found).seen_all(driver.map(|it| it.1));
     Ok(vec![finding.seen_all(noted.map(|it| &it.quote))])
 }
 
 /// `NCCL version 2.21.5+cuda12.4` beside `cudaDriverVersion 11070`: minor steps are compatible, major ones are not.
-fn compared(case: &Case, driver: Option<(u32, &Quote)>) -> Vec<Finding> {
-    let built = case.nccl_version().and_then(|(_, quote)| {
+fn compared(log: &Log, driver: Option<(u32, &Quote)>) -> Vec<Finding> {
+    let built = log.case.nccl_version().and_then(|(_, quote)| {
         let (_, rest) = quote.text.split_once("+cuda")?;
         let digits = rest.bytes().take_while(u8::is_ascii_digit).count();
         Some((rest.get(..digits)?.parse::<u32>().ok()?, quote))
     });
     let (Some((driver, line)), Some((built, quote))) = (driver, built) else { return Vec::new() };
-    let worked = case.communicators.iter().any(|it| it.members.values().any(evidence::Member::is_complete));
+    let worked = log.case.communicators.iter().any(|it| it.members.values().any(evidence::Member::is_complete));
     if worked || driver / 1000 >= built {
         return Vec::new();
     }

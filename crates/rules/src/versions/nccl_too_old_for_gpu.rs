@@ -4,10 +4,10 @@ use evidence::signals::versions::{
     ERROR_VERSION, GPU_MODEL, GPU_NOT_IN_BUILD, NO_CODE_FOR_GPU, NO_KERNEL_IMAGE, NO_REVERSE_PATH,
     OLD_CAPABILITY,
 };
-use evidence::{Case, Source};
+use evidence::Source;
 use fabric::Version;
 
-use crate::{Check, Checked, Confidence, Finding, Role, Rule, Severity};
+use crate::{Check, Checked, Confidence, Finding, Log, Role, Rule, Severity};
 
 /// See the module documentation.
 pub static RULE: Rule = Rule {
@@ -42,18 +42,18 @@ static FIRST: &[(&str, Version)] = &[
     ("RTX 50", Version::new(2, 25, 1)),
 ];
 
-fn check(case: &Case) -> Checked {
-    let found = case.look_for(
+fn check(log: &Log) -> Checked {
+    let found = log.look_for(
         &[&NO_CODE_FOR_GPU, &GPU_NOT_IN_BUILD, &NO_KERNEL_IMAGE, &NO_REVERSE_PATH, &OLD_CAPABILITY],
         Source::JobOutput,
     )?;
     // An error of PyTorch names the release as well.
     let reported = || {
-        let sighting = case.sightings_of(&ERROR_VERSION).next()?;
+        let sighting = log.case.sightings_of(&ERROR_VERSION).next()?;
         Some((Version::parse(sighting.get("version"))?, &sighting.quote))
     };
-    let version = case.nccl_version().or_else(reported);
-    let old = version.and_then(|(version, quote)| too_old(case, version).map(|gpu| (version, gpu, quote)));
+    let version = log.case.nccl_version().or_else(reported);
+    let old = version.and_then(|(version, quote)| too_old(log, version).map(|gpu| (version, gpu, quote)));
     let failed: Vec<_> = found
         .iter()
         .copied()
@@ -70,7 +70,7 @@ fn check(case: &Case) -> Checked {
         };
         let confidence = if old.is_some() { Confidence::Certain } else { Confidence::Likely };
         return Ok(vec![
-            Finding::new(confidence, message).by(case, &failed).seen_all(version.map(|it| it.1)),
+            Finding::new(confidence, message).by(log, &failed).seen_all(version.map(|it| it.1)),
         ]);
     }
     if let Some(first) = found.iter().find(|it| *it.signal == NO_KERNEL_IMAGE) {
@@ -83,7 +83,7 @@ fn check(case: &Case) -> Checked {
         let confidence = if old.is_some() { Confidence::Likely } else { Confidence::Possible };
         return Ok(vec![Finding::new(confidence, message).seen(&first.quote)]);
     }
-    let worked = case.communicators.iter().any(|it| it.members.values().any(evidence::Member::is_complete));
+    let worked = log.case.communicators.iter().any(|it| it.members.values().any(evidence::Member::is_complete));
     // 2.4 prints the generation of the GPUs: 8 is Ampere, which came with 2.7.
     let ampere = found
         .iter()
@@ -95,13 +95,13 @@ fn check(case: &Case) -> Checked {
         ]);
     }
     let Some((version, gpu, quote)) = old else { return Ok(Vec::new()) };
-    let cuda_failed = case.processes.iter().any(|it| it.facts.propagated.iter().any(|it| it.value == 1));
+    let cuda_failed = log.case.processes.iter().any(|it| it.facts.propagated.iter().any(|it| it.value == 1));
     let misread: Vec<_> = found.iter().copied().filter(|it| *it.signal == NO_REVERSE_PATH).collect();
     let message = format!("NCCL {version} is older than the {gpu}");
     Ok(if !misread.is_empty() {
         vec![
             Finding::new(Confidence::Likely, format!("{message} and misreads its links"))
-                .by(case, &misread)
+                .by(log, &misread)
                 .seen(quote),
         ]
     } else if worked {
@@ -114,10 +114,10 @@ fn check(case: &Case) -> Checked {
 }
 
 /// The GPU that this release does not know, if nccl-tests or a note names one.
-fn too_old(case: &Case, version: Version) -> Option<&'static str> {
+fn too_old(log: &Log, version: Version) -> Option<&'static str> {
     let tested =
-        case.tests.iter().filter(|it| it.rows.is_empty()).flat_map(|it| &it.devices).map(|it| &*it.name);
-    let noted = case.sightings_of(&GPU_MODEL).map(|it| &*it.quote.text);
+        log.case.tests.iter().filter(|it| it.rows.is_empty()).flat_map(|it| &it.devices).map(|it| &*it.name);
+    let noted = log.case.sightings_of(&GPU_MODEL).map(|it| &*it.quote.text);
     for name in tested.chain(noted) {
         let known = FIRST.iter().find(|it| name.contains(it.0) && version < it.1);
         if let Some((gpu, _)) = known {

@@ -5,9 +5,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use evidence::signals::versions::{
     BAD_ADDRESS_FAMILY, ERROR_VERSION, MISMATCHED_VERSION, NCCL_PACKAGE, SETUP_TRUNCATED,
 };
-use evidence::{Case, Process, Quote, Sighting, Signal, Source};
+use evidence::{Process, Quote, Sighting, Signal, Source};
 
-use crate::{Check, Checked, Confidence, Finding, Role, Rule, Severity};
+use crate::{Check, Checked, Confidence, Finding, Log, Role, Rule, Severity};
 
 /// See the module documentation.
 pub static RULE: Rule = Rule {
@@ -27,21 +27,21 @@ pub static RULE: Rule = Rule {
     checks: &[Check::Log(check)],
 };
 
-fn check(case: &Case) -> Checked {
-    let said = case.look_for(
+fn check(log: &Log) -> Checked {
+    let said = log.look_for(
         &[&MISMATCHED_VERSION, &BAD_ADDRESS_FAMILY, &SETUP_TRUNCATED, &ERROR_VERSION, &NCCL_PACKAGE],
         Source::JobOutput,
     )?;
     let of =
         |signal: &Signal| said.iter().copied().filter(|it| *it.signal == *signal).collect::<Vec<&Sighting>>();
     let stated = of(&MISMATCHED_VERSION);
-    let together = one_job(case);
+    let together = one_job(log);
     let versions = loaded(&together);
     if versions.len() > 1 {
         let list: Vec<String> =
             versions.iter().map(|(version, (n, _))| format!("{version} in {n}")).collect();
         let message = format!("processes loaded different NCCL releases: {}", list.join(", "));
-        let confidence = if stated.is_empty() && !shares_communicator(case) {
+        let confidence = if stated.is_empty() && !shares_communicator(log) {
             Confidence::Likely
         } else {
             Confidence::Certain
@@ -52,7 +52,7 @@ fn check(case: &Case) -> Checked {
     if let Some(first) = stated.first() {
         let (x, y) = (readable(first.get("x")), readable(first.get("y")));
         let message = format!("NCCL says so itself: one rank has {x}, another {y}");
-        return Ok(vec![Finding::new(Confidence::Certain, message).by(case, &stated)]);
+        return Ok(vec![Finding::new(Confidence::Certain, message).by(log, &stated)]);
     }
     // What is installed and what vLLM brings along may well differ; each is compared with its like.
     let (used, installed) = of(&NCCL_PACKAGE).into_iter().partition(|it| it.quote.text.contains("is using"));
@@ -65,7 +65,7 @@ fn check(case: &Case) -> Checked {
         if different.len() > 1 {
             let list: Vec<&str> = different.into_iter().collect();
             let message = format!("the nodes have different NCCL releases: {}", list.join(" and "));
-            let finding = Finding::new(Confidence::Likely, message).by(case, &found);
+            let finding = Finding::new(Confidence::Likely, message).by(log, &found);
             return Ok(vec![finding.seen_all(of(&BAD_ADDRESS_FAMILY).iter().map(|it| &it.quote))]);
         }
     }
@@ -78,10 +78,10 @@ fn check(case: &Case) -> Checked {
             "a rank sent {received} bytes in the setup where {expected} were expected, as from another release"
         );
         return Ok(vec![
-            Finding::new(Confidence::Possible, message).by(case, &truncated).or("collective-mismatch"),
+            Finding::new(Confidence::Possible, message).by(log, &truncated).or("collective-mismatch"),
         ]);
     }
-    let named_interface = case.variable("NCCL_SOCKET_IFNAME").next().is_some();
+    let named_interface = log.job.settings.named("NCCL_SOCKET_IFNAME").next().is_some();
     if nonsense.is_empty() || named_interface {
         return Ok(Vec::new());
     }
@@ -89,34 +89,33 @@ fn check(case: &Case) -> Checked {
         Confidence::Likely,
         "a rank received an address with a nonsense family, as from another NCCL release",
     );
-    Ok(vec![finding.by(case, &nonsense).or("socket-ifname-not-found")])
+    Ok(vec![finding.by(log, &nonsense).or("socket-ifname-not-found")])
 }
 
 /// Processes that are known to belong together; where no communicator shows it, all.
-fn one_job(case: &Case) -> Vec<&Process> {
-    let shared = case.communicators.iter().find(|it| {
+fn one_job(log: &Log) -> Vec<&Process> {
+    let shared = log.case.communicators.iter().find(|it| {
         let members: Vec<&Process> =
-            it.members.values().filter_map(|it| case.processes.get(it.process)).collect();
+            it.members.values().filter_map(|it| log.case.processes.get(it.process)).collect();
         loaded(&members).len() > 1
     });
     match shared {
-        Some(it) => it.members.values().filter_map(|it| case.processes.get(it.process)).collect(),
+        Some(it) => it.members.values().filter_map(|it| log.case.processes.get(it.process)).collect(),
         // Several jobs in one input may well differ: only a job that did not get going is suspected.
-        None if case
-            .communicators
+        None if log.case.communicators
             .iter()
             .any(|it| it.members.values().any(evidence::Member::is_complete)) =>
         {
             Vec::new()
         }
-        None => case.processes.iter().collect(),
+        None => log.case.processes.iter().collect(),
     }
 }
 
-fn shares_communicator(case: &Case) -> bool {
-    case.communicators.iter().any(|it| {
+fn shares_communicator(log: &Log) -> bool {
+    log.case.communicators.iter().any(|it| {
         let members: Vec<&Process> =
-            it.members.values().filter_map(|it| case.processes.get(it.process)).collect();
+            it.members.values().filter_map(|it| log.case.processes.get(it.process)).collect();
         loaded(&members).len() > 1
     })
 }

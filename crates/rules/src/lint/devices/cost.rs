@@ -5,7 +5,7 @@ use fabric::instance::Instance;
 use forecast::Cluster;
 use nccl::{Decisions, Layout, Loss, Settings};
 
-use crate::expectation;
+use crate::expected;
 
 /// Machines of this type with all GPUs in use.
 fn cluster(instance: &Instance, nodes: u64) -> Option<Cluster> {
@@ -17,14 +17,14 @@ fn cluster(instance: &Instance, nodes: u64) -> Option<Cluster> {
 /// Over TCP instead of EFA.
 pub(super) fn over_tcp(instance: &Instance, nodes: u64) -> Option<String> {
     let best = cluster(instance, nodes.max(2))?;
-    expectation::loss(&best, &expectation::over_tcp(&best))
+    expected::loss(&best, &expected::over_tcp(&best))
 }
 
 /// With some of its EFA interfaces.
 pub(super) fn with_nics(instance: &Instance, nodes: u64, nics: u64) -> Option<String> {
     let best = cluster(instance, nodes.max(2))?;
-    let fewer = expectation::with_nics(u32::try_from(nics).ok()?)(&best);
-    expectation::loss(&best, &fewer)
+    let fewer = expected::with_nics(u32::try_from(nics).ok()?)(&best);
+    expected::loss(&best, &fewer)
 }
 
 /// Cut into pods instead of one a machine.
@@ -35,7 +35,7 @@ pub(super) fn in_pods(instance: &Instance, pods: u64, gpus: u64, nics: Option<u6
     let together =
         cluster(instance, pods.div_ceil(u64::from(here.max(1))))?.with_pods(1, here * gpus).ok()?;
     let apart = together.clone().with_pods(here, gpus).ok()?;
-    let loss = expectation::loss(&together, &apart)?;
+    let loss = expected::loss(&together, &apart)?;
     let machine = catalogue::machine(&instance.name)?;
     let machine = if catalogue::groups_nics(&instance.name) { machine.grouped() } else { machine };
     // What the plugin joins is one NIC: a share of a group is not told.

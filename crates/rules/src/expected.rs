@@ -1,20 +1,19 @@
-//! What this machine and this NCCL should do: what a case is held against.
+//! What NCCL should do on the job's machine, and which bandwidth is normal there: what a log is compared with.
 //!
-//! The machine is the one the input names, if the catalogue has it; else the one that a topology XML or
-//! `nvidia-smi topo -m` among the inputs shows. Crate `nccl` says what NCCL does there, crate `forecast` which
-//! bandwidth that gives. A rule takes its numbers from here and has none of its own.
+//! Crate `job` says which machine it is, crate `nccl` what NCCL does there, crate `forecast` which bandwidth that gives. A rule
+//! takes its numbers from here and has none of its own.
 
 use std::cell::OnceCell;
 
-use evidence::facts::Assignment;
-use evidence::{Case, Member, Quote, topology};
-use fabric::machine::NicKind;
-use fabric::machine::PciLink;
-use fabric::{Collective, Machine, catalogue};
+use evidence::{Member, Quote};
+use fabric::machine::{NicKind, PciLink};
+use fabric::{Collective, Machine};
 use forecast::{Between, Cluster, Inside, Normal, normal};
+use job::Job;
+use job::machine::seen_by_nccl;
 use nccl::{Decision, Decisions, Layout, Path, PathType, Paths, Settings};
 
-use crate::{Finding, Rule, efa};
+use crate::{Finding, Log, Rule};
 
 /// The size at which bandwidths are compared, and its name.
 const SIZE: (u64, &str) = (1 << 30, "1 GiB");
@@ -22,52 +21,53 @@ const SIZE: (u64, &str) = (1 << 30, "1 GiB");
 /// The most GPUs and NICs of a machine that is judged: far more than any has, and the work grows with its cube.
 const DEVICES: usize = 128;
 
-/// A machine, and what NCCL should do on it.
-pub(crate) struct Expectation<'a> {
-    /// The machine as NCCL sees it: what the plugin joins is one NIC.
+/// What is expected of one machine.
+#[derive(Debug)]
+pub(crate) struct Expected {
+    /// The machine as NCCL sees it: NICs that the plugin joins are one.
     pub(crate) machine: Machine,
     /// What people call it.
     pub(crate) name: String,
-    /// The line that tells which machine it is.
-    pub(crate) told: Option<&'a Quote>,
-    /// Whether it is known which device hangs where.
+    /// The line that names it; none where a matrix or XML describes it.
+    pub(crate) named_by: Option<Quote>,
+    /// Whether it is known which device hangs below which switch.
     pub(crate) wired: bool,
-    /// All its GPUs in one job, with the variables the case shows; made when it is asked for.
-    job: OnceCell<Option<Decisions>>,
     settings: Settings,
-    /// The ways of the machine, whatever variables allow.
+    /// What NCCL decides with these settings for one rank per GPU.
+    decisions: OnceCell<Option<Decisions>>,
+    /// The paths of the machine, whatever the settings allow.
     paths: OnceCell<Option<Paths>>,
-    /// The machine with every interface by itself, for bandwidths.
+    /// The machine with every NIC by itself, for bandwidths.
     plain: Machine,
     /// The release without any variable: what the hardware allows.
     bare: Settings,
 }
 
-impl<'a> Expectation<'a> {
-    /// `None`: nothing tells which machine it is, or nothing is known of it.
-    pub(crate) fn of(case: &'a Case) -> Option<Self> {
-        let named = || {
-            let by_plugin = efa::machine(case).map(|(machine, quote)| (&*machine.name, quote));
-            let (name, quote) = by_plugin.or_else(|| case.instance_name())?;
-            let wired = catalogue::wiring(name).is_some_and(|it| it.unknown.is_empty());
-            Some((catalogue::machine(name)?, Some(quote), wired))
-        };
-        let shown = || topology::of_case(case).map(|it| (it.machine, None, true));
-        let (plain, told, wired) = named().or_else(shown)?;
+impl Expected {
+    /// `None` where it is not known which machine it is.
+    pub(crate) fn of(job: &Job) -> Option<Self> {
+        let known = job.machines.first()?;
+        let plain = known.value.clone();
         if plain.gpus.len().saturating_add(plain.nics.len()) > DEVICES {
             return None;
         }
-        let settings = settings(case);
-        let name = plain.name.as_deref().unwrap_or("this machine").to_owned();
-        let machine = if catalogue::groups_nics(&name) { plain.grouped() } else { plain.clone() };
-        let bare = Settings::new(settings.version);
-        let (job, paths) = (OnceCell::new(), OnceCell::new());
-        Some(Self { machine, name, told, wired, job, settings, paths, plain, bare })
+        let settings = job.effective_settings();
+        Some(Self {
+            machine: seen_by_nccl(&plain),
+            name: plain.name.as_deref().unwrap_or("this machine").to_owned(),
+            named_by: job.model.as_ref().and_then(|it| it.source.quote()).cloned(),
+            wired: job.wired,
+            bare: Settings::new(settings.version),
+            settings,
+            decisions: OnceCell::new(),
+            paths: OnceCell::new(),
+            plain,
+        })
     }
 
-    fn job(&self) -> Option<&Decisions> {
+    fn decisions(&self) -> Option<&Decisions> {
         let layout = || Layout::whole(&self.machine);
-        self.job.get_or_init(|| Decisions::new(&self.machine, &self.settings, &layout()).ok()).as_ref()
+        self.decisions.get_or_init(|| Decisions::new(&self.machine, &self.settings, &layout()).ok()).as_ref()
     }
 
     fn paths(&self) -> Option<&Paths> {
@@ -80,7 +80,7 @@ impl<'a> Expectation<'a> {
     }
 
     /// The GPU of a rank by its place in the machine, if its bus id is one of the machine's or all GPUs are in use.
-    pub(crate) fn seat(&self, member: &Member) -> Option<usize> {
+    pub(crate) fn gpu_of(&self, member: &Member) -> Option<usize> {
         let line = member.line()?;
         let by_bus =
             self.machine.gpus.iter().position(|it| it.bus.is_some_and(|it| Some(it.0) == line.bus_id));
@@ -94,12 +94,12 @@ impl<'a> Expectation<'a> {
     }
 
     /// The GPUs of two ranks. Where all pairs of GPUs are alike, any pair stands for them.
-    pub(crate) fn seats(&self, case: &Case, ranks: (u32, u32)) -> Option<(usize, usize)> {
-        let seat = |rank| {
-            let mut members = case.communicators.iter().filter_map(|it| it.members.get(&rank));
-            members.find_map(|it| self.seat(it))
+    pub(crate) fn gpus_of(&self, log: &Log, ranks: (u32, u32)) -> Option<(usize, usize)> {
+        let gpu_of = |rank| {
+            let mut members = log.case.communicators.iter().filter_map(|it| it.members.get(&rank));
+            members.find_map(|it| self.gpu_of(it))
         };
-        if let (Some(one), Some(other)) = (seat(ranks.0), seat(ranks.1)) {
+        if let (Some(one), Some(other)) = (gpu_of(ranks.0), gpu_of(ranks.1)) {
             return (one != other).then_some((one, other));
         }
         let places = 0..self.machine.gpus.len();
@@ -113,16 +113,16 @@ impl<'a> Expectation<'a> {
     }
 
     /// The NVLink that joins the GPUs of two ranks.
-    pub(crate) fn nvlink(&self, case: &Case, ranks: (u32, u32)) -> Option<Path> {
-        let (one, other) = self.seats(case, ranks)?;
+    pub(crate) fn nvlink(&self, log: &Log, ranks: (u32, u32)) -> Option<Path> {
+        let (one, other) = self.gpus_of(log, ranks)?;
         self.wires(one, other).filter(|it| matches!(it.kind, PathType::Nvl | PathType::Nvb))
     }
 
     /// What NCCL should do between two GPUs, by their places in the machine.
     pub(crate) fn between(&self, one: usize, other: usize) -> Option<Decision> {
-        let job = self.job()?;
-        let rank = |gpu| (0..job.layout().ranks()).find(|it| job.gpu(*it) == Some(gpu));
-        job.transport(rank(one)?, rank(other)?)
+        let decisions = self.decisions()?;
+        let rank = |gpu| (0..decisions.layout().ranks()).find(|it| decisions.gpu(*it) == Some(gpu));
+        decisions.transport(rank(one)?, rank(other)?)
     }
 
     /// The way between two GPUs by the wires, whatever variables allow.
@@ -155,26 +155,35 @@ impl<'a> Expectation<'a> {
 
     /// Machines with so many GPUs of each in use, as the hardware allows it.
     pub(crate) fn cluster(&self, nodes: u32, gpus: u32) -> Option<Cluster> {
-        Cluster::of_machine(&self.plain, nodes, &self.bare).ok()?.with_pods(1, gpus).ok()
+        self.cluster_of(&self.plain, nodes, gpus)
     }
 
-    /// The same with PCI Express links of some generation where none is told.
-    fn with_some_links(mut self) -> Self {
-        for gpu in &mut self.plain.gpus {
+    fn cluster_of(&self, machine: &Machine, nodes: u32, gpus: u32) -> Option<Cluster> {
+        Cluster::of_machine(machine, nodes, &self.bare).ok()?.with_pods(1, gpus).ok()
+    }
+
+    /// The GPUs of one machine in use by this job; all, where the input does not show it.
+    pub(crate) fn inside(&self, log: &Log) -> Option<Cluster> {
+        self.cluster(1, self.gpus_in_use(log))
+    }
+
+    /// The same with PCI Express links of some generation where none is known: their rate cancels out of a ratio.
+    fn inside_with_some_links(&self, log: &Log) -> Option<Cluster> {
+        let mut machine = self.plain.clone();
+        for gpu in &mut machine.gpus {
             gpu.link = gpu.link.or_else(|| PciLink::generation(4));
         }
-        self
+        self.cluster_of(&machine, 1, self.gpus_in_use(log))
     }
 
-    /// The GPUs of one machine in use by this job; all, where the input does not tell.
-    pub(crate) fn inside(&self, case: &Case) -> Option<Cluster> {
-        let local = case.world().and_then(evidence::Communicator::local_ranks);
-        self.cluster(1, local.filter(|it| (2..=self.gpus()).contains(it)).unwrap_or(self.gpus()))
+    fn gpus_in_use(&self, log: &Log) -> u32 {
+        let local = log.case.world().and_then(evidence::Communicator::local_ranks);
+        local.filter(|it| (2..=self.gpus()).contains(it)).unwrap_or(self.gpus())
     }
 
     /// The job as NCCL counts its nodes; two whole machines, where the input does not tell.
-    pub(crate) fn across(&self, case: &Case) -> Option<Cluster> {
-        let world = case.world();
+    pub(crate) fn across(&self, log: &Log) -> Option<Cluster> {
+        let world = log.case.world();
         let told = world.and_then(|it| Some((it.n_nodes()?, it.local_ranks()?, it.n_ranks?)));
         match told {
             Some((nodes, local, ranks)) if nodes.checked_mul(local) == Some(ranks) && nodes > 1 => {
@@ -184,18 +193,6 @@ impl<'a> Expectation<'a> {
             None => self.cluster(2, self.gpus()),
         }
     }
-}
-
-/// The release and the variables that the case shows.
-fn settings(case: &Case) -> Settings {
-    let mut settings = case.nccl_version().map_or_else(Settings::default, |it| Settings::new(it.0));
-    let logged = case.processes.iter().flat_map(|it| it.facts.environment.iter());
-    let written = case.manifests.iter().flat_map(|it| it.environment.iter());
-    for Assignment { name, value } in logged.chain(written).map(|it| &it.value) {
-        let value = value.trim_matches(|it: char| it.is_whitespace() || matches!(it, '.' | '"' | '\'' | ','));
-        settings.environment.entry(name.to_string()).or_insert_with(|| value.to_owned());
-    }
-    settings
 }
 
 /// The same cluster with another network.
@@ -249,19 +246,18 @@ pub(crate) fn loss(best: &Cluster, now: &Cluster) -> Option<String> {
 }
 
 /// What this job loses between nodes by a change of what its machines could do, in a sentence.
-pub(crate) fn loss_across(case: &Case, change: impl FnOnce(&Cluster) -> Cluster) -> Option<String> {
-    let best = Expectation::of(case)?.across(case)?;
+pub(crate) fn loss_across(log: &Log, change: impl FnOnce(&Cluster) -> Cluster) -> Option<String> {
+    let best = log.expected()?.across(log)?;
     loss(&best, &change(&best))
 }
 
 /// The same inside one machine.
-pub(crate) fn loss_inside(case: &Case, change: impl FnOnce(&Cluster) -> Cluster) -> Option<String> {
-    let expectation = Expectation::of(case)?;
-    if let Some(best) = expectation.inside(case) {
+pub(crate) fn loss_inside(log: &Log, change: impl FnOnce(&Cluster) -> Cluster) -> Option<String> {
+    let expected = log.expected()?;
+    if let Some(best) = expected.inside(log) {
         return loss(&best, &change(&best));
     }
-    // Links nobody told cancel out of a ratio.
-    let best = expectation.with_some_links().inside(case)?;
+    let best = expected.inside_with_some_links(log)?;
     let factor = usual(&best)?.expected / usual(&change(&best))?.expected;
     (factor >= 1.15).then(|| {
         format!("Expected loss: about {} times less than from GPU to GPU; the rates of the PCIe links are not told.", number(factor))
@@ -321,34 +317,34 @@ impl Finding {
 
 #[cfg(test)]
 mod tests {
-    use super::{Expectation, is_normal, layout, loss, number, through_host, without_gpudirect};
-    use crate::testing::case;
+    use super::{Expected, is_normal, layout, loss, number, through_host, without_gpudirect};
+    use crate::testing::read;
 
     const P4D: &str =
         "a:1:2 [0] NCCL INFO NET/OFI Running on p4d.24xlarge platform, topology file /x/p4d.xml\n";
 
     #[test]
     fn the_machine_is_the_one_named_or_shown() {
-        let named = case(P4D);
-        let named = Expectation::of(&named).unwrap();
+        let named = read(P4D);
+        let named = Expected::of(&named).unwrap();
         assert_eq!((&*named.name, named.gpus(), named.wired), ("p4d.24xlarge", 8, true));
-        let shown = case("\tGPU0\tGPU1\nGPU0\t X \tNV12\nGPU1\tNV12\t X \n");
-        let shown = Expectation::of(&shown).unwrap();
+        let shown = read("\tGPU0\tGPU1\nGPU0\t X \tNV12\nGPU1\tNV12\t X \n");
+        let shown = Expected::of(&shown).unwrap();
         assert_eq!((shown.gpus(), shown.told), (2, None));
-        assert!(Expectation::of(&case("")).is_none());
-        assert!(Expectation::of(&case("instance-type: x9.huge\n")).is_none());
+        assert!(Expected::of(&read("")).is_none());
+        assert!(Expected::of(&read("instance-type: x9.huge\n")).is_none());
     }
 
     #[test]
     fn nics_that_the_plugin_joins_are_one() {
-        let p5 = case("instance-type: p5.48xlarge\n");
-        assert_eq!(Expectation::of(&p5).unwrap().machine.nics.len(), 8);
+        let p5 = read("instance-type: p5.48xlarge\n");
+        assert_eq!(Expected::of(&p5).unwrap().machine.nics.len(), 8);
     }
 
     #[test]
     fn losses_have_numbers() {
-        let case = case(P4D);
-        let p4d = Expectation::of(&case).unwrap();
+        let case = read(P4D);
+        let p4d = Expected::of(&case).unwrap();
         let one = p4d.inside(&case).unwrap();
         let text = loss(&one, &through_host(&one)).unwrap();
         assert!(text.contains("on 8 GPUs of one p4d.24xlarge normally gives about 2"), "{text}");
@@ -364,8 +360,8 @@ mod tests {
     fn variables_of_the_case_count() {
         let log = format!("{P4D}a:1:2 [0] NCCL INFO NCCL_P2P_DISABLE set by environment to 1.\n");
         let transport = |log: &str| {
-            let case = case(log);
-            Expectation::of(&case).unwrap().between(0, 1).unwrap().transport.unwrap().family()
+            let case = read(log);
+            Expected::of(&case).unwrap().between(0, 1).unwrap().transport.unwrap().family()
         };
         assert_eq!(transport(P4D), "P2P");
         assert_eq!(transport(&log), "SHM");

@@ -1,0 +1,63 @@
+//! What a rule about logs sees: the facts, the job they show, and what NCCL and its speed should be there.
+
+use std::cell::OnceCell;
+
+use evidence::{Case, Communicator, Missing, Process, Sighting, Signal, Source};
+use job::Job;
+
+use crate::expected::Expected;
+
+/// The logs of a job.
+#[derive(Debug)]
+pub struct Log {
+    /// The facts.
+    pub case: Case,
+    /// The job that they show.
+    pub job: Job,
+    expected: OnceCell<Option<Expected>>,
+}
+
+impl Log {
+    /// The job of these facts, ready to be judged.
+    pub fn new(case: Case) -> Self {
+        let job = Job::of_case(&case);
+        Self { case, job, expected: OnceCell::new() }
+    }
+
+    /// What the machine and this NCCL should do. `None` where it is not known which machine it is.
+    pub(crate) fn expected(&self) -> Option<&Expected> {
+        self.expected.get_or_init(|| Expected::of(&self.job)).as_ref()
+    }
+
+    /// The processes, if there are NCCL lines.
+    pub(crate) fn nccl_log(&self) -> Result<&[Process], Missing> {
+        if self.case.processes.is_empty() { Err(Missing(Source::NcclLog)) } else { Ok(&self.case.processes) }
+    }
+
+    /// The communicators, if there are lines that show connections.
+    pub(crate) fn connections(&self) -> Result<&[Communicator], Missing> {
+        self.nccl_log()?;
+        if self.case.communicators.iter().any(|it| it.links().next().is_some()) {
+            Ok(&self.case.communicators)
+        } else {
+            Err(Missing(Source::Connections))
+        }
+    }
+
+    /// The sightings of any of these signals. If there is none, `source` must have been given for the answer to be
+    /// "nothing found" rather than "not checked".
+    pub(crate) fn look_for(&self, signals: &[&Signal], source: Source) -> Result<Vec<&Sighting>, Missing> {
+        let found: Vec<&Sighting> =
+            self.case.sightings.iter().filter(|it| signals.contains(&it.signal)).collect();
+        if found.is_empty() && !self.has(source) { Err(Missing(source)) } else { Ok(found) }
+    }
+
+    /// Whether a source was given.
+    pub(crate) fn has(&self, source: Source) -> bool {
+        match source {
+            Source::Instance => self.job.model().is_some(),
+            Source::Connections => self.connections().is_ok(),
+            other => self.case.has(other),
+        }
+    }
+}
