@@ -100,12 +100,7 @@ fn wrong<T>(text: impl Into<String>) -> Result<T, Impossible> {
 
 /// A machine of the catalogue.
 pub fn known(name: &str) -> Result<Machine, Impossible> {
-    catalogue::machine(name).ok_or_else(|| {
-        let near = catalogue::suggest(name);
-        let hint =
-            if near.is_empty() { String::new() } else { format!("; did you mean {}?", near.join(" or ")) };
-        Impossible(format!("`{name}` is no machine that plumb knows{hint}"))
-    })
+    catalogue::resolve(name).map(catalogue::Model::machine).map_err(|it| Impossible(it.to_string()))
 }
 
 fn of_instance(name: &str, table: &Table) -> Result<Machine, Impossible> {
