@@ -24,7 +24,7 @@ use fabric::instance::{self, Instance};
 
 use crate::{Confidence, Severity};
 
-pub use settings::{Action, Recommendation, recommend};
+pub use settings::{Objection, objections};
 pub use silence::UNUSED_ALLOW;
 
 /// A rule about what is submitted.
