@@ -3,6 +3,7 @@
 use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand, ValueEnum, ValueHint};
+use fabric::catalogue::{self, Model, UnknownMachine};
 
 /// Which path every byte of a training job really takes, and what to change.
 #[derive(Debug, Parser)]
@@ -35,15 +36,21 @@ pub(crate) enum Command {
     Expect(Expect),
     /// Measure a collective, on host memory or with NCCL on GPUs, and verify it.
     Bench(Box<crate::bench::Bench>),
-    /// Explain a rule, a variable, a word, a machine, a GPU or a line of a log.
+    /// Explain a rule, a variable, a term, a machine, a GPU or a line of a log.
     Explain {
-        /// A rule's id, a variable, a word, a machine, a GPU, or a line of a log in quotes.
+        /// A rule's id, a variable, a term, a machine, a GPU, or a line of a log in quotes.
         #[arg(required = true, value_name = "WHAT")]
         what: Vec<String>,
     },
     /// List all rules.
     Rules {
         /// How to print them.
+        #[arg(long, value_enum, default_value_t = ListFormat::Text)]
+        format: ListFormat,
+    },
+    /// List all machines that --instance takes.
+    Machines {
+        /// How to print them; JSON has the schema plumb.machines/1.
         #[arg(long, value_enum, default_value_t = ListFormat::Text)]
         format: ListFormat,
     },
@@ -110,9 +117,9 @@ pub(crate) struct Lint {
     #[arg(long)]
     pub(crate) diff: bool,
 
-    /// The instance type, where no file names it.
-    #[arg(long, value_name = "NAME")]
-    pub(crate) instance: Option<String>,
+    /// The machine, where no file names it: p5.48xlarge, dgx-h100. `plumb machines` lists all.
+    #[arg(long, value_name = "NAME", value_parser = machine)]
+    pub(crate) instance: Option<&'static Model>,
 
     /// The release of NCCL, where no image tells it.
     #[arg(long, value_parser = version, value_name = "VERSION")]
@@ -145,9 +152,9 @@ pub(crate) struct Manifest {
     #[arg(long, value_name = "KIND")]
     pub(crate) kind: String,
 
-    /// The machine by its name: p5.48xlarge, dgx-h100.
-    #[arg(long, value_name = "NAME")]
-    pub(crate) instance: String,
+    /// The machine by its name: p5.48xlarge, dgx-h100. `plumb machines` lists all.
+    #[arg(long, value_name = "NAME", value_parser = machine)]
+    pub(crate) instance: &'static Model,
 
     /// How many of them, which is how many pods.
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=100_000))]
@@ -188,9 +195,9 @@ pub(crate) struct Manifest {
 
 #[derive(Debug, Args)]
 pub(crate) struct Env {
-    /// The instance type: g6e.12xlarge.
-    #[arg(long, value_name = "NAME")]
-    pub(crate) instance: Option<String>,
+    /// The machine by its name: g6e.12xlarge, dgx-h100. `plumb machines` lists all.
+    #[arg(long, value_name = "NAME", value_parser = machine)]
+    pub(crate) instance: Option<&'static Model>,
 
     /// The release of NCCL.
     #[arg(long, value_parser = version, value_name = "VERSION")]
@@ -235,8 +242,8 @@ pub(crate) struct Topo {
     pub(crate) file: Option<PathBuf>,
 
     /// A machine by its name: p5.48xlarge, dgx-h100. With a FILE, what the file leaves open is taken from it.
-    #[arg(long, value_name = "NAME")]
-    pub(crate) instance: Option<String>,
+    #[arg(long, value_name = "NAME", value_parser = machine)]
+    pub(crate) instance: Option<&'static Model>,
 
     /// A file with a `[cluster]` table that describes any other machine.
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath, conflicts_with_all = ["file", "instance"])]
@@ -328,8 +335,8 @@ pub(crate) struct Expect {
 #[derive(Debug, Args)]
 pub(crate) struct Machines {
     /// A machine by its name: p5.48xlarge, dgx-h100.
-    #[arg(long, value_name = "NAME", conflicts_with = "cluster")]
-    pub(crate) instance: Option<String>,
+    #[arg(long, value_name = "NAME", value_parser = machine, conflicts_with = "cluster")]
+    pub(crate) instance: Option<&'static Model>,
 
     /// A file with a `[cluster]` table that describes any other machine.
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
@@ -342,6 +349,11 @@ pub(crate) struct Machines {
     /// Pods on each machine and GPUs in each: 1x8, 8x1.
     #[arg(long, value_name = "PODSxGPUS", value_parser = pods)]
     pub(crate) pods: Option<(u32, u32)>,
+}
+
+/// A machine of the catalogue: the one function that reads `--instance`, for every command.
+fn machine(name: &str) -> Result<&'static Model, UnknownMachine> {
+    catalogue::resolve(name)
 }
 
 /// Bytes with K, M, G or T, which are powers of two, as nccl-tests has them.

@@ -2,28 +2,15 @@
 
 use std::io::{self, Write};
 
+use ::manifest::environment;
 use evidence::submission::Submission;
-use fabric::instance;
 use report::{Env, Style};
+use rules::lint::Given;
 
 use crate::args::{self, Colour, EnvFormat};
 use crate::{CLEAN, UNDECIDED, complain, doctor, lint};
 
 pub(crate) fn run(args: &args::Env, colour: Colour, out: &mut impl Write) -> io::Result<u8> {
-    let machine = match args.instance.as_deref().map(|name| (name, instance::find(name))) {
-        Some((name, None)) => {
-            let near = fabric::catalogue::suggest(name);
-            let hint = if near.is_empty() {
-                String::new()
-            } else {
-                format!("; did you mean {}?", near.join(" or "))
-            };
-            complain(&format!("error: `{name}` is no instance type that plumb knows{hint}"));
-            return Ok(UNDECIDED);
-        }
-        Some((_, found)) => found,
-        None => None,
-    };
     let mut files: Vec<Submission> = Vec::new();
     for path in &args.job {
         match lint::open(path) {
@@ -34,8 +21,12 @@ pub(crate) fn run(args: &args::Env, colour: Colour, out: &mut impl Write) -> io:
             }
         }
     }
-    let advice = rules::lint::recommend(machine, args.nccl, args.plugin, &files);
-    let env = Env::new(args.instance.as_deref(), args.nccl, args.plugin, &advice);
+    let name = args.instance.map(|it| it.name);
+    let given =
+        Given { nccl: args.nccl, plugin: args.plugin, libfabric: None, instance: name.map(str::to_owned) };
+    let objections = rules::lint::objections(&files, &given).into_iter().map(objection).collect();
+    let advice = environment::recommend(args.instance, args.nccl, args.plugin, objections);
+    let env = Env::new(name, args.nccl, args.plugin, &advice);
     match args.format {
         EnvFormat::Text => {
             let style =
@@ -48,4 +39,9 @@ pub(crate) fn run(args: &args::Env, colour: Colour, out: &mut impl Write) -> io:
         EnvFormat::Dockerfile => env.dockerfile(out)?,
     }
     Ok(CLEAN)
+}
+
+fn objection(it: rules::lint::Objection) -> environment::Objection {
+    let rules::lint::Objection { name, value, reason, source } = it;
+    environment::Objection { name, value, reason, source }
 }

@@ -49,7 +49,7 @@ pub(crate) fn run(args: &args::Expect, colour: Colour, out: &mut impl Write) -> 
 /// The cluster that the arguments describe.
 pub(crate) fn cluster(args: &args::Machines, settings: &Settings) -> Result<Cluster, Impossible> {
     let mut cluster = match (&args.instance, &args.cluster) {
-        (Some(name), _) => Cluster::of_machine(&forecast::known(name)?, args.nodes.unwrap_or(1), settings)?,
+        (Some(model), _) => Cluster::of_machine(&model.machine(), args.nodes.unwrap_or(1), settings)?,
         (None, Some(path)) => {
             let text = read_text(path).map_err(Impossible)?;
             let read = forecast::read(&text, settings);

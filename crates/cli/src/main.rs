@@ -38,6 +38,7 @@ fn main() -> ExitCode {
         Command::Bench(args) => bench::run(args, plumb.color, &mut out),
         Command::Explain { what } => explain(&what.join(" "), &mut out),
         Command::Rules { format } => list_rules(*format, &mut out),
+        Command::Machines { format } => list_machines(*format, &mut out),
         Command::Completions { shell } => completions(*shell, &mut out),
         Command::Man { command } => man(command.as_deref(), &mut out),
     };
@@ -60,12 +61,13 @@ fn complain(text: &str) {
 }
 
 fn explain(what: &str, out: &mut impl Write) -> io::Result<u8> {
-    if let Some(text) = report::explain::explain(what) {
-        write!(out, "{text}")?;
+    let found = ::explain::explain(what);
+    if !found.is_empty() {
+        report::explanations(&found, out)?;
         return Ok(CLEAN);
     }
-    complain(&format!("error: `{what}` is no rule, variable, word, machine, GPU or line that plumb knows"));
-    let similar = report::explain::similar(what);
+    complain(&format!("error: plumb knows no rule, variable, term, machine, GPU or log line `{what}`"));
+    let similar = ::explain::similar(what);
     if !similar.is_empty() {
         complain(&format!("hint: did you mean {}?", similar.join(", ")));
     }
@@ -74,6 +76,15 @@ fn explain(what: &str, out: &mut impl Write) -> io::Result<u8> {
 
 fn list_rules(format: ListFormat, out: &mut impl Write) -> io::Result<u8> {
     report::rules(format == ListFormat::Json, out)?;
+    Ok(CLEAN)
+}
+
+fn list_machines(format: ListFormat, out: &mut impl Write) -> io::Result<u8> {
+    let machines = report::Machines::of_catalogue();
+    match format {
+        ListFormat::Text => machines.text(out)?,
+        ListFormat::Json => machines.json(out)?,
+    }
     Ok(CLEAN)
 }
 

@@ -1,15 +1,15 @@
-//! `plumb manifest`: a right manifest, written.
+//! `plumb manifest`: writes a manifest or script that lint accepts.
 
 use std::io::{self, Write};
 
-use rules::manifest::{self, Kind, Request};
+use ::manifest::{Kind, Request};
 
 use crate::{CLEAN, UNDECIDED, args, complain};
 
 pub(crate) fn run(args: &args::Manifest, out: &mut impl Write) -> io::Result<u8> {
     let Some(kind) = Kind::find(&args.kind) else {
         let kinds: Vec<&str> = Kind::ALL.iter().map(|it| it.name()).collect();
-        complain(&format!("error: `{}` is no kind: {}", args.kind, kinds.join(", ")));
+        complain(&format!("error: `{}` is not a kind: {}", args.kind, kinds.join(", ")));
         return Ok(UNDECIDED);
     };
     let request = Request {
@@ -21,9 +21,9 @@ pub(crate) fn run(args: &args::Manifest, out: &mut impl Write) -> io::Result<u8>
         queue: args.queue.clone(),
         nccl_tests: args.nccl_tests,
         command: args.command.clone(),
-        ..Request::new(kind, args.instance.clone(), args.nodes)
+        ..Request::new(kind, args.instance, args.nodes)
     };
-    match manifest::write(&request) {
+    match ::manifest::write(&request) {
         Ok(text) => {
             out.write_all(text.as_bytes())?;
             Ok(CLEAN)

@@ -65,8 +65,8 @@ fn subject(args: &args::Topo) -> Result<Subject, String> {
     let mut subject = match (&args.file, &args.cluster, &args.instance) {
         (Some(path), ..) => of_file(args, path)?,
         (None, Some(path), _) => of_description(path)?,
-        (None, None, Some(name)) => {
-            Subject { machine: known(name)?, source: "the catalogue".to_owned(), ..Subject::default() }
+        (None, None, Some(model)) => {
+            Subject { machine: model.machine(), source: "the catalogue".to_owned(), ..Subject::default() }
         }
         (None, None, None) => {
             let live = live::read();
@@ -145,8 +145,8 @@ fn of_file(args: &args::Topo, path: &Path) -> Result<Subject, String> {
     match topology::read(&text) {
         Ok(found) => {
             let mut machine = found.machine;
-            if let Some(instance) = &args.instance {
-                fill(&mut machine, &known(instance)?);
+            if let Some(model) = args.instance {
+                fill(&mut machine, &model.machine());
             }
             let overlay = match found.kind {
                 _ if !wants_overlay => None,
@@ -170,7 +170,7 @@ fn of_file(args: &args::Topo, path: &Path) -> Result<Subject, String> {
                 return Err(unreadable());
             }
             let case = case();
-            let instance = args.instance.as_deref().or_else(|| case.instance_name().map(|it| it.0));
+            let instance = args.instance.map(|it| it.name).or_else(|| case.instance_name().map(|it| it.0));
             let Some(instance) = instance else { return Err(unreadable()) };
             let machine = known(instance)?;
             let overlay = if wants_overlay {

@@ -7,18 +7,19 @@ use std::path::{Path, PathBuf};
 use std::process::Command;
 
 use evidence::submission::Submission;
+use manifest::{Kind, Request, write};
 use proptest::prelude::*;
-use rules::manifest::{Kind, Request, write};
 
 /// Words that would leave their place if they were pasted.
 const HOSTILE: [&str; 9] =
     ["train.py", "a b", "$(id)", "$HOME", "`id`", "it's", "\"", "#SBATCH --nodes=9", "\n---\nkind: Pod\n"];
 
-fn request(kind: Kind, instance: &str, nodes: u32) -> Request {
+fn request(kind: Kind, machine: &str, nodes: u32) -> Request {
+    let machine = fabric::catalogue::find(machine).expect("a machine of the catalogue");
     Request {
         image: Some("nvcr.io/nvidia/pytorch:25.06-py3".to_owned()),
         command: HOSTILE.map(str::to_owned).to_vec(),
-        ..Request::new(kind, instance, nodes)
+        ..Request::new(kind, machine, nodes)
     }
 }
 

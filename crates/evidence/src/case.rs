@@ -1,20 +1,18 @@
 //! Everything known about one job.
 
-use std::collections::BTreeSet;
 use std::hash::BuildHasher as _;
 use std::sync::Arc;
 
-use fabric::{Version, instance};
+use fabric::Version;
 use rustc_hash::{FxBuildHasher, FxHashMap};
 
 use crate::communicator::{self, Communicator, Member};
 use crate::facts::{Link, ProcessFacts};
-use crate::needs::{Missing, Source};
 use crate::plain::{Blocks, Loose, Manifest, NcclTests, Protocols, TopologyMatrix, TopologyXml, Training};
 use crate::read::Facts;
 use crate::segment::ThreadFacts;
 use crate::signals::{Sighting, Signal};
-use crate::source::{Distinct, File, Kind, Quote, Seen, Sources, Spot, Tally};
+use crate::source::{Distinct, File, Quote, Seen, Sources, Spot, Tally};
 
 /// A process that wrote NCCL lines.
 #[derive(Debug, Clone, PartialEq)]
@@ -84,21 +82,6 @@ impl Case {
         self.sources.tally().understood() == 0
     }
 
-    /// The processes, if there are NCCL lines.
-    pub fn nccl_log(&self) -> Result<&[Process], Missing> {
-        if self.processes.is_empty() { Err(Missing(Source::NcclLog)) } else { Ok(&self.processes) }
-    }
-
-    /// The communicators, if there are lines that show connections.
-    pub fn connections(&self) -> Result<&[Communicator], Missing> {
-        self.nccl_log()?;
-        if self.communicators.iter().any(|it| it.links().next().is_some()) {
-            Ok(&self.communicators)
-        } else {
-            Err(Missing(Source::Connections))
-        }
-    }
-
     /// The sightings of a signal, in the order of the input.
     pub fn sightings_of<'a>(&'a self, signal: &'a Signal) -> impl Iterator<Item = &'a Sighting> {
         self.sightings.iter().filter(move |it| it.signal == signal)
@@ -109,83 +92,15 @@ impl Case {
         self.sightings.iter().find(|it| signals.contains(&it.signal))
     }
 
-    /// The sightings of any of these signals. If there is none, `source` must
-    /// have been given for the answer to be "nothing found" rather than "not looked".
-    pub fn look_for(&self, signals: &[&Signal], source: Source) -> Result<Vec<&Sighting>, Missing> {
-        let found: Vec<&Sighting> = self.sightings.iter().filter(|it| signals.contains(&it.signal)).collect();
-        if found.is_empty() && !self.has(source) { Err(Missing(source)) } else { Ok(found) }
-    }
-
-    /// Whether a source was given.
-    pub fn has(&self, source: Source) -> bool {
-        let tally = self.sources.tally();
-        let lines = |kind: Kind| tally.by_kind.get(kind as usize).copied().unwrap_or_default() > 0;
-        match source {
-            Source::JobOutput => lines(Kind::NcclLog) || lines(Kind::TrainingLog) || lines(Kind::NcclTests),
-            Source::NcclLog => !self.processes.is_empty(),
-            Source::Connections => self.connections().is_ok(),
-            Source::AllRanks => self.world().is_some_and(|it| it.absent().is_empty()),
-            Source::GraphLines => self
-                .processes
-                .iter()
-                .any(|it| !it.facts.gpudirect_by_distance.is_empty() || !it.facts.hca_gpudirect.is_empty()),
-            Source::KernelLog => lines(Kind::KernelLog),
-            Source::TopologyMatrix => !self.matrices.is_empty(),
-            Source::TopologyXml => !self.xml.is_empty(),
-            Source::Instance => self.instance().is_some(),
-            Source::NcclTests => !self.tests.is_empty(),
-            Source::LaunchCommand => !self.manifests.is_empty(),
-            Source::TrainingLog => !self.training.is_empty(),
-            Source::FabricDiagnostics | Source::Limits => false,
-        }
-    }
-
     /// The communicator of the whole job: the largest, the first of several.
     pub fn world(&self) -> Option<&Communicator> {
         let largest = self.communicators.iter().filter_map(|it| it.n_ranks).max()?;
         self.communicators.iter().find(|it| it.n_ranks == Some(largest))
     }
 
-    /// How many ranks the job has.
-    pub fn n_ranks(&self) -> Option<u32> {
-        self.world().and_then(|it| it.n_ranks).or_else(|| {
-            let devices = self.tests.iter().map(|it| it.devices.len()).max().filter(|it| *it > 0)?;
-            u32::try_from(devices).ok()
-        })
-    }
-
     /// Whether no GPU takes part: all processes are of plumb's own engine, whose data is in host memory.
     pub fn is_in_host_memory(&self) -> bool {
         !self.processes.is_empty() && self.processes.iter().all(|it| it.facts.host_memory.first().is_some())
-    }
-
-    /// How many nodes NCCL counts, or how many hosts were seen.
-    pub fn n_nodes(&self) -> Option<u32> {
-        self.world().and_then(Communicator::n_nodes).or_else(|| {
-            let hosts: BTreeSet<&str> =
-                self.processes.iter().map(|it| &*it.host).filter(|it| !it.is_empty()).collect();
-            let tested: BTreeSet<&str> =
-                self.tests.iter().flat_map(|it| &it.devices).map(|it| &*it.host).collect();
-            let complete = self.world().is_some_and(|it| it.absent().is_empty());
-            let n = if hosts.is_empty() {
-                tested.len()
-            } else if complete {
-                hosts.len()
-            } else {
-                return None;
-            };
-            u32::try_from(n).ok().filter(|it| *it > 0)
-        })
-    }
-
-    /// Whether the job is known to span hosts.
-    pub fn spans_nodes(&self) -> Option<bool> {
-        if let Some(n) = self.n_nodes() {
-            return Some(n > 1);
-        }
-        let hosts: BTreeSet<&str> =
-            self.processes.iter().map(|it| &*it.host).filter(|it| !it.is_empty()).collect();
-        (hosts.len() > 1).then_some(true)
     }
 
     /// All connections of all communicators.
@@ -200,75 +115,6 @@ impl Case {
     /// The networks that communicators chose, by name: `Libfabric`, `IB`, `Socket`.
     pub fn networks(&self) -> impl Iterator<Item = &Seen<Arc<str>>> {
         self.processes.iter().flat_map(|process| process.facts.networks.iter())
-    }
-
-    /// The name of the machine, as the plugin, a manifest or a note tells it.
-    pub fn instance_name(&self) -> Option<(&str, &Quote)> {
-        let plugin = self.processes.iter().find_map(|it| it.facts.ofi.instance.first());
-        let manifest = || self.manifests.iter().find_map(|it| it.instance.first());
-        plugin.or_else(manifest).map(|it| (&*it.value, &it.quote)).or_else(|| {
-            let note = self.sightings_of(&crate::signals::notes::INSTANCE_TYPE).next()?;
-            Some((note.get("type"), &note.quote))
-        })
-    }
-
-    /// The machine, if it is in the catalogue.
-    pub fn instance(&self) -> Option<&'static instance::Instance> {
-        instance::find(self.instance_name()?.0)
-    }
-
-    /// The NCCL release, by any process or banner.
-    pub fn nccl_version(&self) -> Option<(Version, &Quote)> {
-        let logged = self.processes.iter().find_map(|it| {
-            let seen = it.facts.version.first()?;
-            Some((Version::parse(&seen.value)?, &seen.quote))
-        });
-        logged.or_else(|| {
-            self.banners.iter().find_map(|it| {
-                let (_, rest) = it.value.split_once("NCCL version ")?;
-                Some((Version::parse(rest)?, &it.quote))
-            })
-        })
-    }
-
-    /// The plugin's release.
-    pub fn plugin_version(&self) -> Option<(Version, &Quote)> {
-        self.processes.iter().find_map(|it| {
-            let seen = it.facts.ofi.version.first()?;
-            Some((Version::parse(&seen.value)?, &seen.quote))
-        })
-    }
-
-    /// A variable as NCCL read it: value, process and line, for each process that printed it;
-    /// then as manifests and pasted settings give it, without a process.
-    pub fn variable<'a>(
-        &'a self,
-        name: &'a str,
-    ) -> impl Iterator<Item = (&'a str, Option<&'a Process>, &'a Quote)> {
-        let logged = self.processes.iter().flat_map(move |process| {
-            let environment = process.facts.environment.iter();
-            environment
-                .filter(move |it| &*it.value.name == name)
-                .map(move |it| (&*it.value.value, Some(process), &it.quote))
-        });
-        let written = self.manifests.iter().flat_map(move |it| {
-            it.environment
-                .iter()
-                .filter(move |it| &*it.value.name == name)
-                .map(|it| (&*it.value.value, None, &it.quote))
-        });
-        let pasted = self.sightings_of(&crate::signals::notes::ASSIGNMENT).filter(move |it| {
-            // `NCCL_IB_HCA=mlx5` is read as name `IB_HCA` after its fixed beginning.
-            it.quote.text.contains(&format!("{name}=")) || it.quote.text.contains(&format!("{name}: "))
-        });
-        let pasted = pasted.map(move |it| {
-            let text = &it.quote.text;
-            let start = text.find(&format!("{name}=")).or_else(|| text.find(&format!("{name}: ")));
-            let value = start.and_then(|at| text.get(at + name.len() + 1..)).unwrap_or_default().trim_start();
-            let end = value.find([' ', ';', '"', '\'', '\t']).unwrap_or(value.len());
-            (value.get(..end).unwrap_or_default(), None, &it.quote)
-        });
-        logged.chain(written).chain(pasted)
     }
 
     /// The process a sighting came from.

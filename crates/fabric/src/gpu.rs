@@ -1,6 +1,7 @@
 //! GPU models: memory, peak speeds and links, as NVIDIA publishes them.
 //!
-//! The numbers stand in `data/gpus.json`, each model with its sources. Peaks are those of dense matrices: the
+//! The numbers stand in `data/gpus.json`, each model with its sources. Of models that are not there,
+//! `data/nvlink.csv` says whether NVLink joins them. Peaks are those of dense matrices: the
 //! doubled figures for sparse ones, which data sheets print first, are never used.
 
 use std::sync::OnceLock;
@@ -103,6 +104,20 @@ pub struct NvLinkPort {
     pub by: NvLinkBy,
 }
 
+/// What NVLink of a GPU leads to, also of a GPU without any.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum NvLinkKind {
+    /// It has no NVLink.
+    None,
+    /// A bridge to one neighbour, where one is fitted.
+    Bridge,
+    /// Wires from GPU to GPU; not every pair is joined.
+    Wires,
+    /// Switches that join all GPUs of the machine.
+    Switch,
+}
+
 /// What NVLink leads to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
@@ -176,7 +191,62 @@ pub fn find(name: &str) -> Option<&'static GpuModel> {
     all().iter().find(exact).or_else(|| all().iter().find(|it| it.fits(&words)))
 }
 
+/// The model that a text names among other words, as a driver's name of a device does: `NVIDIA A100-SXM4-40GB MIG 1g.5gb`.
+///
+/// The longest run of words that [`find`] knows decides.
+pub fn by_name_in_text(text: &str) -> Option<&'static GpuModel> {
+    /// No name of a model has more words.
+    const LONGEST: usize = 8;
+    if text.len() > 1000 {
+        return None;
+    }
+    let words = words(text);
+    (1..=words.len().min(LONGEST))
+        .rev()
+        .find_map(|length| words.windows(length).find_map(|run| find(&run.join(" "))))
+}
+
+/// What NVLink of the GPU that a text names leads to; none where no source says so.
+pub fn nvlink_in_text(text: &str) -> Option<NvLinkKind> {
+    if let Some(model) = by_name_in_text(text) {
+        return Some(model.nvlink_kind());
+    }
+    let words = words(text);
+    let named = |it: &&NvLinkRow| self::words(&it.words).iter().all(|word| words.contains(word));
+    nvlink_rows().iter().find(named).map(|it| it.nvlink)
+}
+
+/// A row of `data/nvlink.csv`: GPUs whose names have all these words. The first row that fits counts.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct NvLinkRow {
+    words: String,
+    nvlink: NvLinkKind,
+    #[cfg_attr(not(test), expect(dead_code, reason = "a test holds that every row has one"))]
+    source: String,
+}
+
+fn nvlink_rows() -> &'static [NvLinkRow] {
+    static ALL: OnceLock<Vec<NvLinkRow>> = OnceLock::new();
+    // The data is part of the binary and a test reads it: no error can happen here.
+    ALL.get_or_init(|| read_nvlink().unwrap_or_default())
+}
+
+fn read_nvlink() -> csv::Result<Vec<NvLinkRow>> {
+    csv::Reader::from_reader(include_bytes!("../data/nvlink.csv").as_slice()).deserialize().collect()
+}
+
 impl GpuModel {
+    /// What its NVLink leads to.
+    pub fn nvlink_kind(&self) -> NvLinkKind {
+        match self.nvlink.map(|it| it.by) {
+            None => NvLinkKind::None,
+            Some(NvLinkBy::Bridge) => NvLinkKind::Bridge,
+            Some(NvLinkBy::Wires) => NvLinkKind::Wires,
+            Some(NvLinkBy::Switch) => NvLinkKind::Switch,
+        }
+    }
+
     fn fits(&self, words: &[String]) -> bool {
         let family = self::words(&self.family);
         family.iter().all(|part| words.contains(part))
@@ -227,7 +297,9 @@ fn read() -> serde_json::Result<Vec<GpuModel>> {
 mod tests {
     use std::collections::BTreeSet;
 
-    use super::{Form, NvLinkBy, all, find, read};
+    use super::{
+        Form, NvLinkBy, NvLinkKind, all, by_name_in_text, find, nvlink_in_text, read, read_nvlink, words,
+    };
 
     #[test]
     fn the_data_can_be_read_and_is_sourced() {
@@ -290,6 +362,51 @@ mod tests {
             assert_eq!(find(name).map(|it| &it.name), None, "{name}");
         }
         assert!(find(&"A100 ".repeat(1000)).is_none());
+    }
+
+    #[test]
+    fn finds_a_model_among_other_words() {
+        for (text, want) in [
+            ("NVIDIA A100-SXM4-40GB MIG 1g.5gb", Some("A100-SXM4-40GB")),
+            ("NVIDIA A100-SXM-64GB", Some("A100-SXM4-80GB")),
+            ("NVIDIA RTX PRO 6000 Blackwell Workstation Edition", Some("RTX-PRO-6000-Blackwell-SE")),
+            ("NVIDIA H100 80GB HBM3", Some("H100-SXM5-80GB")),
+            ("AMD Instinct MI300X", None),
+            ("", None),
+        ] {
+            assert_eq!(by_name_in_text(text).map(|it| it.name.as_str()), want, "{text}");
+        }
+    }
+
+    #[test]
+    fn nvlink_is_known_of_models_outside_the_list() {
+        let rows = read_nvlink().unwrap();
+        for (row, earlier) in rows.iter().enumerate().map(|(at, row)| (row, &rows[..at])) {
+            assert!(!row.source.is_empty() && !words(&row.words).is_empty(), "{}", row.words);
+            assert!(by_name_in_text(&row.words).is_none(), "{} is in gpus.json", row.words);
+            let hidden =
+                |it: &&super::NvLinkRow| words(&it.words).iter().all(|word| words(&row.words).contains(word));
+            assert!(!earlier.iter().any(|it| hidden(&it)), "{} is never reached", row.words);
+        }
+        for (text, want) in [
+            ("NVIDIA A10G", Some(NvLinkKind::None)),
+            ("Tesla T4", Some(NvLinkKind::None)),
+            ("NVIDIA GeForce RTX 4090", Some(NvLinkKind::None)),
+            ("NVIDIA GeForce GTX 1080 Ti", Some(NvLinkKind::None)),
+            ("NVIDIA GeForce RTX 3080 Ti", Some(NvLinkKind::None)),
+            ("NVIDIA RTX 6000 Ada Generation", Some(NvLinkKind::None)),
+            ("NVIDIA A40", Some(NvLinkKind::Bridge)),
+            ("NVIDIA A100 80GB PCIe", Some(NvLinkKind::Bridge)),
+            ("NVIDIA H800 PCIe", Some(NvLinkKind::Bridge)),
+            ("NVIDIA H200 NVL", Some(NvLinkKind::Bridge)),
+            ("Tesla V100-SXM2-32GB", Some(NvLinkKind::Wires)),
+            ("NVIDIA H800", Some(NvLinkKind::Switch)),
+            ("NVIDIA H20", Some(NvLinkKind::Switch)),
+            ("NVIDIA GB200", Some(NvLinkKind::Switch)),
+            ("NVIDIA Z9", None),
+        ] {
+            assert_eq!(nvlink_in_text(text), want, "{text}");
+        }
     }
 
     #[test]

@@ -4,6 +4,7 @@
 //! of them tells everything: what is not known is `None`, and [`Machine::unknown`] says so in words.
 
 use std::fmt;
+use std::ops::RangeInclusive;
 
 use crate::units::GigabitsPerSecond;
 
@@ -121,6 +122,11 @@ pub struct Nic {
     pub latency: Option<f64>,
     /// What network it is on.
     pub kind: NicKind,
+}
+
+impl Nic {
+    /// Rates that a NIC can have, in Gbit/s.
+    pub const RATES: RangeInclusive<f64> = 1e-3..=1e5;
 }
 
 /// A kind of network.

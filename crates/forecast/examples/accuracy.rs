@@ -3,8 +3,8 @@
 use std::fmt::Write as _;
 use std::io::{self, Write as _};
 
-use fabric::Collective;
-use nccl::Settings;
+use fabric::{Collective, Settings};
+use forecast::Cluster;
 use serde::Deserialize;
 
 /// One published measurement.
@@ -69,13 +69,19 @@ fn score<'a>(outcomes: impl Iterator<Item = &'a Outcome>) -> Score {
     }
 }
 
+fn cluster(text: &str) -> Cluster {
+    let file = job::cluster_file::read(text, "cluster.toml").expect("a cluster file");
+    Cluster::of_layout(&file.machine.machine.value, &file.layout.value, &Settings::default())
+        .expect("a cluster")
+}
+
 fn outcomes() -> Vec<Outcome> {
     let lines = include_str!("../tests/data/collectives.jsonl").lines();
     lines
         .map(|line| {
             let point: Point = serde_json::from_str(line).expect("a measurement");
             let collective: Collective = point.collective.parse().expect("a collective");
-            let cluster = forecast::read(&point.cluster, &Settings::default()).expect("a cluster");
+            let cluster = cluster(&point.cluster);
             let normal = forecast::normal(collective, &cluster, point.bytes).expect("two ranks");
             Outcome { point, normal }
         })
@@ -131,7 +137,7 @@ pub(crate) fn page() -> String {
          | source | collective | ranks and bytes | measured | normal | |\n| --- | --- | --- | --- | --- | --- |\n"
     );
     for it in all.iter().filter(|it| !it.is_inside()) {
-        let cluster = forecast::read(&it.point.cluster, &Settings::default()).expect("a cluster");
+        let cluster = cluster(&it.point.cluster);
         let _ = writeln!(
             out,
             "| {} | {} | {}, {} MiB | {} | {:.1} to {:.1} | {} |",

@@ -1,8 +1,9 @@
 //! A cluster as far as bandwidth depends on it.
 
+use std::fmt;
 use std::ops::RangeInclusive;
 
-use fabric::machine::{Machine, NicKind, NvEnd, NvLink};
+use fabric::machine::{Machine, Nic, NicKind, NvEnd, NvLink};
 use fabric::settings::Network;
 use fabric::{Layout, Settings, Transport, Version, link};
 use nccl::{Decisions, Paths};
@@ -112,15 +113,20 @@ pub struct Between {
     pub efa: Option<u8>,
 }
 
-/// Rates that a NIC can have, in Gbit/s.
-pub(crate) const NIC_RATES: RangeInclusive<f64> = 1e-3..=1e5;
-
 /// Bandwidths that the NVLinks of a GPU can have together, in GB/s one way.
 const NVLINK_BANDWIDTHS: RangeInclusive<f64> = 1.0..=1e4;
 
-/// A description that cannot be, in words.
+/// Why nothing can be expected of a cluster, in words.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Impossible(pub String);
+
+impl fmt::Display for Impossible {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl std::error::Error for Impossible {}
 
 impl Cluster {
     /// Machines of this kind with all GPUs in one pod, joined as NCCL would join them.
@@ -130,7 +136,7 @@ impl Cluster {
             return Err(Impossible("the machine has no GPU".to_owned()));
         };
         if first.compute.is_none() && !machine.nvlinks.is_empty() {
-            return Err(Impossible("the model of the GPUs is not told".to_owned()));
+            return Err(Impossible("the model of the GPUs is not known".to_owned()));
         }
         let bandwidth = link::nvlink(first.compute.unwrap_or(80), settings.version);
         let to_switch = machine.nvlinks.iter().find(|it| it.from == 0 && it.to == NvEnd::Switch);
@@ -168,7 +174,7 @@ impl Cluster {
             })
         });
         if matches!(inside, Inside::Pci { .. }) && gpus > 1 && first.link.is_none() {
-            return Err(Impossible("the PCI Express links of the GPUs are not told".to_owned()));
+            return Err(Impossible("the PCI Express links of the GPUs are not known".to_owned()));
         }
         let cluster = Self {
             machine: name,
@@ -185,6 +191,16 @@ impl Cluster {
         cluster.checked()
     }
 
+    /// Machines of this kind with this layout. Pods with one host name and one `/dev/shm` are one node to NCCL.
+    pub fn of_layout(machine: &Machine, layout: &Layout, settings: &Settings) -> Result<Self, Impossible> {
+        let cluster = Self::of_machine(machine, layout.nodes, settings)?;
+        if layout.pods_are_one_node() {
+            cluster.with_pods(1, layout.pods_per_node.saturating_mul(layout.gpus_per_pod))
+        } else {
+            cluster.with_pods(layout.pods_per_node, layout.gpus_per_pod)
+        }
+    }
+
     /// The same cluster with another layout, as in `1x8`: pods on each machine, and GPUs in each.
     pub fn with_pods(mut self, pods: u32, gpus: u32) -> Result<Self, Impossible> {
         (self.pods, self.gpus) = (pods, gpus);
@@ -198,8 +214,8 @@ impl Cluster {
             return wrong("a job needs at least one node, one pod and one GPU".to_owned());
         }
         // A file can say anything.
-        if let Some(between) = self.between.filter(|it| !NIC_RATES.contains(&it.gbps)) {
-            return wrong(format!("{:?} Gbps is no rate of a NIC", between.gbps));
+        if let Some(between) = self.between.filter(|it| !Nic::RATES.contains(&it.gbps)) {
+            return wrong(format!("{:?} Gbps is not a NIC rate", between.gbps));
         }
         let nvlink = match self.inside {
             Inside::Switch { links, bandwidth, .. } => Some((links, bandwidth)),
@@ -207,7 +223,7 @@ impl Cluster {
             Inside::Pci { .. } => None,
         };
         if let Some((links, _)) = nvlink.filter(|it| !NVLINK_BANDWIDTHS.contains(&it.1)) {
-            return wrong(format!("a GPU with {links} NVLinks to switches cannot be"));
+            return wrong(format!("no GPU has {links} NVLinks to switches"));
         }
         match self.pods.checked_mul(self.gpus) {
             Some(used) if used <= self.gpus_there => {}
@@ -222,7 +238,7 @@ impl Cluster {
             return wrong(format!("{} nodes are too many", self.nodes));
         }
         if self.between.is_none() && self.groups() > 1 {
-            return wrong(format!("{} nodes, and nothing is known of a network between them", self.groups()));
+            return wrong(format!("{} nodes, and the network between them is not known", self.groups()));
         }
         Ok(self)
     }

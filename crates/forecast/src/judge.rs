@@ -2,6 +2,7 @@
 
 use fabric::Collective;
 use fabric::machine::NicKind;
+use serde::Serialize;
 
 use crate::algorithm::{Algorithm, Ceiling};
 use crate::cluster::{Between, Cluster, Inside};
@@ -19,7 +20,8 @@ pub struct Judgement {
 }
 
 /// What a number is.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
 pub enum Verdict {
     /// As it should be.
     Normal,

@@ -5,13 +5,13 @@
 mod algorithm;
 mod cluster;
 pub mod constants;
-mod file;
+mod expected;
 mod judge;
 mod normal;
 mod rings;
 
 pub use algorithm::{Algorithm, Ceiling};
 pub use cluster::{Allowed, Between, Cluster, Impossible, Inside};
-pub use file::{Description, describe_file, known, read};
+pub use expected::{Expected, expect};
 pub use judge::{Judgement, Verdict, describe, judge};
-pub use normal::{Normal, normal};
+pub use normal::{Normal, NormalAt, normal, table};

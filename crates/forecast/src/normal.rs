@@ -29,9 +29,24 @@ pub struct Normal {
     pub measured: bool,
 }
 
-/// What is normal; `None` for a single rank, which has nobody to talk to.
+/// What is normal; `None` for a single rank, which sends nothing.
 pub fn normal(collective: Collective, cluster: &Cluster, bytes: u64) -> Option<Normal> {
     normal_by(collective, cluster, bytes, |_| true)
+}
+
+/// What is normal at one of several sizes.
+#[derive(Debug, Clone, PartialEq)]
+pub struct NormalAt {
+    /// Bytes, as nccl-tests counts them.
+    pub bytes: u64,
+    /// What is normal.
+    pub normal: Normal,
+}
+
+/// What is normal by size; empty for a single rank.
+pub fn table(collective: Collective, cluster: &Cluster, sizes: &[u64]) -> Vec<NormalAt> {
+    let at = |&bytes: &u64| Some(NormalAt { bytes, normal: normal(collective, cluster, bytes)? });
+    sizes.iter().filter_map(at).collect()
 }
 
 /// The same, of some algorithms only.

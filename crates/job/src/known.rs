@@ -1,6 +1,9 @@
 //! Values and where they come from.
 
+use std::fmt;
+
 use evidence::Quote;
+use evidence::topology::Kind;
 use evidence::yaml::Span;
 
 /// A value and its source.
@@ -16,6 +19,11 @@ impl<T> Known<T> {
     /// A value of this source.
     pub fn new(value: T, source: Source) -> Self {
         Self { value, source }
+    }
+
+    /// The line of a log that says so, where it is one.
+    pub fn quote(&self) -> Option<&Quote> {
+        self.source.quote()
     }
 
     /// Another value that follows from this one, with the same source.
@@ -36,6 +44,15 @@ pub enum Source {
         file: usize,
         /// The part.
         span: Span,
+    },
+    /// A description of a machine: a matrix, XML or the GRAPH lines of a log.
+    Topology {
+        /// The file.
+        file: Box<str>,
+        /// The line at which it begins.
+        line: u64,
+        /// What it is.
+        kind: Kind,
     },
     /// A flag of the command line: `--instance`.
     Flag(&'static str),
@@ -59,6 +76,22 @@ impl Source {
     }
 }
 
+impl fmt::Display for Source {
+    /// As a sentence names it; a line of a log by its text.
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Line(quote) => write!(f, "`{}`", quote.text),
+            Self::Span { span, .. } => write!(f, "line {} of the file", span.line),
+            Self::Topology { file, line, kind } => write!(f, "{file}:{line} ({})", kind.name()),
+            Self::Flag(name) => f.write_str(name),
+            Self::ClusterFile(name) => f.write_str(name),
+            Self::Catalogue(name) => write!(f, "the catalogue's {name}"),
+            Self::LiveNode => f.write_str("this machine"),
+            Self::Default => f.write_str("the default"),
+        }
+    }
+}
+
 /// Sources that disagree about one thing.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Conflict {
@@ -66,4 +99,16 @@ pub struct Conflict {
     pub subject: Box<str>,
     /// What each of them says, the one that counts first.
     pub values: Vec<Known<Box<str>>>,
+}
+
+impl fmt::Display for Conflict {
+    /// `Sources disagree about the number of GPUs: topo.txt:1 (nvidia-smi topo -m) says 2, the catalogue's g6e.12xlarge says
+    /// 4. The first counts.`
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "Sources disagree about the {}:", self.subject)?;
+        for (index, it) in self.values.iter().enumerate() {
+            write!(f, "{} {} says {}", if index == 0 { "" } else { "," }, it.source, it.value)?;
+        }
+        f.write_str(". The first counts.")
+    }
 }

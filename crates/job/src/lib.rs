@@ -12,9 +12,14 @@
 
 #![forbid(unsafe_code)]
 
+pub mod channel;
+pub mod cluster_file;
 pub mod failure;
 pub mod known;
+mod logged;
+pub mod machine;
 pub mod rank;
+mod releases;
 pub mod settings;
 pub mod size;
 mod variables;
@@ -23,8 +28,57 @@ pub mod watchdog;
 #[cfg(test)]
 mod testing;
 
+use fabric::catalogue::Model;
+use fabric::instance::Instance;
+use fabric::{Layout, Machine};
+
 pub use failure::FirstFailure;
 pub use known::{Conflict, Known, Source};
 pub use rank::{GpuIds, Rank};
+pub use releases::Releases;
 pub use settings::{Scope, Setter, Settings, Variable};
 pub use size::Size;
+
+/// What runs where, with which settings.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Job {
+    /// Its machines, as far as they differ; one stands for all that are like it.
+    pub machines: Vec<Known<Machine>>,
+    /// What its sources call the machine, whether the catalogue has it or not.
+    pub machine_name: Option<Known<Box<str>>>,
+    /// The catalogue's entry of the first machine, where a source names one.
+    pub model: Option<Known<&'static Model>>,
+    /// Whether it is known which device of the first machine hangs below which switch.
+    pub wired: bool,
+    /// How its ranks lie on them.
+    pub layout: Option<Known<Layout>>,
+    /// How many ranks, nodes and hosts it has.
+    pub size: Size,
+    /// The ranks whose lines were read.
+    pub ranks: Vec<Rank>,
+    /// Its environment variables.
+    pub settings: Settings,
+    /// The software it runs.
+    pub releases: Releases,
+    /// The earliest failure, where something failed.
+    pub first_failure: Option<FirstFailure>,
+    /// What its sources disagree about.
+    pub conflicts: Vec<Conflict>,
+}
+
+impl Job {
+    /// What NCCL sees of the settings.
+    pub fn effective_settings(&self) -> fabric::Settings {
+        self.settings.effective(self.releases.nccl.as_ref().map(|it| it.value))
+    }
+
+    /// The AWS instance type of its machine, where it is one.
+    pub fn instance(&self) -> Option<&'static Instance> {
+        self.model()?.instance
+    }
+
+    /// The catalogue's entry of its machine.
+    pub fn model(&self) -> Option<&'static Model> {
+        self.model.as_ref().map(|it| it.value)
+    }
+}

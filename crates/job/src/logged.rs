@@ -10,11 +10,11 @@ impl Job {
     /// The job that logs and what was given beside them show.
     pub fn of_case(case: &Case) -> Self {
         let found = machine::of_case(case);
-        let (machines, wired, conflicts) = found
-            .map(|it| (vec![it.machine], it.wired, it.conflicts))
-            .unwrap_or_default();
+        let (machines, wired, conflicts) =
+            found.map(|it| (vec![it.machine], it.wired, it.conflicts)).unwrap_or_default();
         Self {
             machines,
+            machine_name: machine::name_in(case),
             model: machine::named_in(case),
             wired,
             layout: None,

@@ -87,9 +87,12 @@ fn pairs(line: &str) -> Vec<Pair<'_>> {
         let is_name = name.contains('_')
             && name.bytes().all(|it| it.is_ascii_uppercase() || it.is_ascii_digit() || it == b'_')
             && name.starts_with(|it: char| it.is_ascii_uppercase());
-        let end = after.find([' ', ';', '"', '\'', '\t', '`']).unwrap_or(after.len());
-        let value = after.get(..end).unwrap_or_default();
-        if is_name && !value.is_empty() {
+        let quote = after.chars().next().filter(|it| matches!(it, '"' | '\''));
+        let value = match quote {
+            Some(quote) => after.get(1..).and_then(|it| it.split(quote).next()).unwrap_or_default(),
+            None => after.split([' ', ';', '"', '\'', '\t', '`']).next().unwrap_or_default(),
+        };
+        if is_name && (quote.is_some() || !value.is_empty()) {
             all.push(Pair { name, value });
         }
     }
@@ -125,6 +128,7 @@ mod tests {
         let command = all("mpirun -np 2 -x NCCL_DEBUG=INFO -x NCCL_P2P_LEVEL=5 ./a\n");
         let names: Vec<(&str, &str)> = command.iter().map(|it| (&*it.0, &*it.1)).collect();
         assert_eq!(names, [("NCCL_DEBUG", "INFO"), ("NCCL_P2P_LEVEL", "5")]);
+        assert_eq!(all("NCCL_TESTS_SPLIT=\"DIV 2\"\n")[0].1, "DIV 2");
         let yaml = all("NCCL_IB_HCA: mlx5_0 \n");
         assert_eq!(
             (yaml[0].0.as_str(), yaml[0].1.as_str(), yaml[0].2),

@@ -20,6 +20,7 @@ mod nics;
 mod path;
 mod paths;
 mod search;
+mod survey;
 mod transport;
 
 pub use decisions::{Decisions, Undecidable};
@@ -29,4 +30,5 @@ pub use losses::Loss;
 pub use nics::NearNics;
 pub use path::Path;
 pub use paths::{Device, Paths, TooLarge, VisibleDevice, VisibleDevices};
+pub use survey::{Between, NicUse, Survey, SurveyedPath, TransportUse};
 pub use transport::{Decision, Reason};

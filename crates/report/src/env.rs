@@ -2,7 +2,7 @@
 
 use std::io::{self, Write};
 
-use rules::lint::{Action, Recommendation};
+use manifest::environment::{Action, Recommendation};
 use serde::Serialize;
 
 use crate::text::{Style, wrap};
@@ -196,14 +196,14 @@ fn shell(value: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use fabric::{Version, instance};
-    use rules::lint::recommend;
+    use fabric::{Version, catalogue};
+    use manifest::environment::recommend;
 
     use super::{Env, shell};
     use crate::text::Style;
 
     fn env(plugin: Version) -> Env {
-        let all = recommend(instance::find("p4d.24xlarge"), None, Some(plugin), &[]);
+        let all = recommend(catalogue::find("p4d.24xlarge"), None, Some(plugin), Vec::new());
         Env::new(Some("p4d.24xlarge"), None, Some(plugin), &all)
     }
 

@@ -2,7 +2,7 @@
 
 use std::io::{self, Write};
 
-use forecast::{Cluster, Judgement, Normal};
+use forecast::{Cluster, Expected, Verdict};
 use serde::Serialize;
 
 use crate::text::{Style, bytes, wrap};
@@ -54,7 +54,7 @@ pub struct Expect {
     #[serde(rename = "measured_GBps")]
     pub measured: Option<f64>,
     /// `normal`, `low`, `too_good`; none without a measured number.
-    pub verdict: Option<String>,
+    pub verdict: Option<Verdict>,
     /// Why.
     pub reason: String,
     /// What would explain a low number, likeliest first.
@@ -63,19 +63,8 @@ pub struct Expect {
 
 impl Expect {
     /// Puts the answer together.
-    pub fn new(
-        collective: fabric::Collective,
-        cluster: &Cluster,
-        bytes: u64,
-        normal: &Normal,
-        judgement: Option<(f64, Judgement)>,
-    ) -> Self {
-        let (measured, judgement) = judgement.unzip();
-        let verdict = judgement.as_ref().map(|it| it.verdict.name().to_owned());
-        let (reason, explanations) = match judgement {
-            Some(it) => (it.reason, it.explanations),
-            None => (forecast::describe(collective, cluster, normal), Vec::new()),
-        };
+    pub fn new(cluster: &Cluster, expected: Expected) -> Self {
+        let Expected { collective, bytes, normal, measured, verdict, reason, explanations } = expected;
         Self {
             schema: "plumb.expect/1",
             collective: collective.name().to_owned(),
@@ -104,16 +93,18 @@ impl Expect {
 
     /// For people.
     pub fn text(&self, style: Style, out: &mut impl Write) -> io::Result<()> {
-        let colour = match self.verdict.as_deref() {
-            Some("normal") => "\x1b[1;32m",
+        let colour = match self.verdict {
+            Some(Verdict::Normal) => "\x1b[1;32m",
             Some(_) => "\x1b[1;33m",
             None => "\x1b[1m",
         };
         let bold = |text: &str| if style.colour { format!("{colour}{text}\x1b[0m") } else { text.to_owned() };
-        let head = match (self.verdict.as_deref(), self.measured) {
-            (Some("normal"), Some(measured)) => format!("yes: {measured} GB/s is normal"),
-            (Some("low"), Some(measured)) => format!("low: {measured} GB/s is less than this hardware gives"),
-            (Some(_), Some(measured)) => format!("too good to be true: {measured} GB/s"),
+        let head = match (self.verdict, self.measured) {
+            (Some(Verdict::Normal), Some(measured)) => format!("yes: {measured} GB/s is normal"),
+            (Some(Verdict::Low), Some(measured)) => {
+                format!("low: {measured} GB/s is less than this hardware gives")
+            }
+            (Some(Verdict::TooGood), Some(measured)) => format!("too good to be true: {measured} GB/s"),
             // Of short messages the time tells more.
             _ if self.latency_us > 0.9 * self.time_us => format!(
                 "{} a call is normal, {} to {}",

@@ -9,10 +9,11 @@ mod assemble;
 pub mod bench;
 mod env;
 mod expect;
-pub mod explain;
+mod explanation;
 mod json;
 mod junit;
 pub mod lint;
+mod machines;
 mod model;
 mod picture;
 mod redact;
@@ -22,8 +23,10 @@ pub mod topo;
 
 pub use env::Env;
 pub use expect::Expect;
+pub use explanation::explanations;
 pub use json::json;
 pub use junit::junit;
+pub use machines::Machines;
 pub use model::{
     Check, Communicator, Doctor, Edge, Entity, Environment, Evidence, Facts, Finding, FirstFailure, Input,
     Job, NodePair, NotChecked, Options, Rank, Ring, Stack, Test, Training, TreePlace, Verdict,

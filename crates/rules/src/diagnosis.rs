@@ -8,8 +8,8 @@ use crate::checklist::checklist;
 use crate::general::{initialisation_failed, unexplained_warning};
 use crate::verdict::verdict;
 use crate::{
-    ChecklistItem, Confidence, Finding, FirstFailure, Found, Log, Role, Rule, Severity, Summary, Verdict, all,
-    summary,
+    ChecklistItem, Confidence, Finding, FirstFailure, Found, Log, Role, Rule, Severity, Summary, Verdict,
+    all, summary,
 };
 
 /// Everything that the rules say about a job.

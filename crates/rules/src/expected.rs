@@ -326,25 +326,25 @@ mod tests {
     #[test]
     fn the_machine_is_the_one_named_or_shown() {
         let named = read(P4D);
-        let named = Expected::of(&named).unwrap();
+        let named = Expected::of(&named.job).unwrap();
         assert_eq!((&*named.name, named.gpus(), named.wired), ("p4d.24xlarge", 8, true));
         let shown = read("\tGPU0\tGPU1\nGPU0\t X \tNV12\nGPU1\tNV12\t X \n");
-        let shown = Expected::of(&shown).unwrap();
-        assert_eq!((shown.gpus(), shown.told), (2, None));
-        assert!(Expected::of(&read("")).is_none());
-        assert!(Expected::of(&read("instance-type: x9.huge\n")).is_none());
+        let shown = Expected::of(&shown.job).unwrap();
+        assert_eq!((shown.gpus(), shown.named_by), (2, None));
+        assert!(Expected::of(&read("").job).is_none());
+        assert!(Expected::of(&read("instance-type: x9.huge\n").job).is_none());
     }
 
     #[test]
     fn nics_that_the_plugin_joins_are_one() {
         let p5 = read("instance-type: p5.48xlarge\n");
-        assert_eq!(Expected::of(&p5).unwrap().machine.nics.len(), 8);
+        assert_eq!(Expected::of(&p5.job).unwrap().machine.nics.len(), 8);
     }
 
     #[test]
     fn losses_have_numbers() {
         let case = read(P4D);
-        let p4d = Expected::of(&case).unwrap();
+        let p4d = Expected::of(&case.job).unwrap();
         let one = p4d.inside(&case).unwrap();
         let text = loss(&one, &through_host(&one)).unwrap();
         assert!(text.contains("on 8 GPUs of one p4d.24xlarge normally gives about 2"), "{text}");
@@ -361,7 +361,7 @@ mod tests {
         let log = format!("{P4D}a:1:2 [0] NCCL INFO NCCL_P2P_DISABLE set by environment to 1.\n");
         let transport = |log: &str| {
             let case = read(log);
-            Expected::of(&case).unwrap().between(0, 1).unwrap().transport.unwrap().family()
+            Expected::of(&case.job).unwrap().between(0, 1).unwrap().transport.unwrap().family()
         };
         assert_eq!(transport(P4D), "P2P");
         assert_eq!(transport(&log), "SHM");

@@ -16,7 +16,6 @@ pub mod interface;
 pub mod launch;
 pub mod limits;
 pub mod lint;
-pub mod manifest;
 pub mod nvswitch;
 pub mod p2p;
 pub mod performance;

@@ -2,7 +2,7 @@
 
 use std::cell::OnceCell;
 
-use evidence::{Case, Communicator, Missing, Process, Sighting, Signal, Source};
+use evidence::{Case, Communicator, Kind, Missing, Process, Sighting, Signal, Source};
 use job::Job;
 
 use crate::expected::Expected;
@@ -54,10 +54,26 @@ impl Log {
 
     /// Whether a source was given.
     pub(crate) fn has(&self, source: Source) -> bool {
+        let case = &self.case;
+        let tally = case.sources.tally();
+        let lines = |kind: Kind| tally.by_kind.get(kind as usize).copied().unwrap_or_default() > 0;
         match source {
-            Source::Instance => self.job.model().is_some(),
+            Source::JobOutput => lines(Kind::NcclLog) || lines(Kind::TrainingLog) || lines(Kind::NcclTests),
+            Source::NcclLog => !case.processes.is_empty(),
             Source::Connections => self.connections().is_ok(),
-            other => self.case.has(other),
+            Source::AllRanks => case.world().is_some_and(|it| it.absent().is_empty()),
+            Source::GraphLines => case
+                .processes
+                .iter()
+                .any(|it| !it.facts.gpudirect_by_distance.is_empty() || !it.facts.hca_gpudirect.is_empty()),
+            Source::KernelLog => lines(Kind::KernelLog),
+            Source::TopologyMatrix => !case.matrices.is_empty(),
+            Source::TopologyXml => !case.xml.is_empty(),
+            Source::Instance => self.job.instance().is_some(),
+            Source::NcclTests => !case.tests.is_empty(),
+            Source::LaunchCommand => !case.manifests.is_empty(),
+            Source::TrainingLog => !case.training.is_empty(),
+            Source::FabricDiagnostics | Source::Limits => false,
         }
     }
 }

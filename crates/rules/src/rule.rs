@@ -3,8 +3,8 @@
 use evidence::{Missing, Source};
 use serde::Serialize;
 
-use crate::{Finding, Log};
 use crate::lint::Context;
+use crate::{Finding, Log};
 
 /// A rule.
 #[derive(Debug)]

@@ -1,9 +1,9 @@
 //! The job in a few facts, for the head of an answer.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
-use evidence::{MemberLink, Quote};
-use fabric::{Transport, Version};
+use evidence::MemberLink;
+use fabric::Transport;
 
 use crate::Log;
 
@@ -48,29 +48,37 @@ pub fn summary(log: &Log) -> Summary {
     let mut summary = Summary {
         n_ranks: log.job.size.n_ranks(),
         n_nodes: log.job.size.n_nodes(),
-        ranks_per_node: world
-            .and_then(evidence::Communicator::local_ranks)
-            .or_else(|| log.job.size.n_ranks()?.checked_div(log.job.size.n_nodes()?)),
+        ranks_per_node: log.job.size.ranks_per_node.as_ref().map(|it| it.value),
         ranks_seen: world.map(|it| it.members.keys().copied().collect()).unwrap_or_default(),
         nccl: log.case.processes.iter().find_map(|it| it.facts.version.value()).map(ToString::to_string),
-        cuda_driver: log.case.processes.iter().find_map(|it| it.facts.cuda_driver.value()).map(|it| driver(*it)),
+        cuda_driver: log
+            .case
+            .processes
+            .iter()
+            .find_map(|it| it.facts.cuda_driver.value())
+            .map(|it| driver(*it)),
         host_memory: log.case.is_in_host_memory(),
-        plugin: log.case.processes.iter().find_map(|it| it.facts.ofi.version.value()).map(ToString::to_string),
-        libfabric: log.case.processes
+        plugin: log
+            .case
+            .processes
+            .iter()
+            .find_map(|it| it.facts.ofi.version.value())
+            .map(ToString::to_string),
+        libfabric: log
+            .case
+            .processes
             .iter()
             .find_map(|it| it.facts.ofi.libfabric.value())
             .map(ToString::to_string),
-        instance: log.case.instance_name().map(|it| it.0.to_owned()),
+        instance: log.job.machine_name.as_ref().map(|it| it.value.to_string()),
         machine: log.job.instance().map(machine),
         networks: networks(log),
         ..Summary::default()
     };
     if summary.nccl.is_none() {
-        summary.nccl = log.case.nccl_version().map(|it: (Version, &Quote)| it.0.to_string());
+        summary.nccl = log.job.releases.nccl.as_ref().map(|it| it.value.to_string());
     }
-    let hosts: BTreeSet<&str> =
-        log.case.processes.iter().map(|it| &*it.host).filter(|it| !it.is_empty()).collect();
-    summary.hosts = hosts.into_iter().map(str::to_owned).collect();
+    summary.hosts = log.job.size.hosts.iter().map(ToString::to_string).collect();
     for MemberLink { link, .. } in log.case.links() {
         let Some(transport) = link.transport() else { continue };
         match transport {
@@ -130,7 +138,9 @@ fn network_name(log: &Log, name: &str) -> String {
             }
         }
         "IB" | "IBext" => {
-            let roce = log.case.processes
+            let roce = log
+                .case
+                .processes
                 .iter()
                 .flat_map(|it| it.facts.hcas.iter())
                 .any(|it| it.value.iter().any(|hca| &*hca.layer == "RoCE"));

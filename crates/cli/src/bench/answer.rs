@@ -163,7 +163,7 @@ impl<'a> Answer<'a> {
         let nodes = machines.nodes.or(u32::try_from(hosts.len()).ok());
         let each = devices.len().checked_div(hosts.len()).and_then(|it| u32::try_from(it).ok());
         let machines = Machines {
-            instance: machines.instance.clone(),
+            instance: machines.instance,
             cluster: machines.cluster.clone(),
             nodes,
             pods: machines.pods.or(each.map(|it| (1, it))),

@@ -7,7 +7,7 @@ use super::{Wiring, suggest, wirings};
 use crate::assembly;
 use crate::gpu::{self, GpuModel};
 use crate::instance::{self, Instance};
-use crate::machine::{Machine, NicKind};
+use crate::machine::{Machine, Maker, NicKind};
 use crate::units::GigabitsPerSecond;
 
 /// A machine that can be named: an instance type of AWS, or another maker's machine.
@@ -46,8 +46,10 @@ pub enum Inside {
     /// There is one GPU.
     OneGpu,
     /// NVLink to switches that join all GPUs.
+    #[serde(rename = "nvswitch")]
     NvSwitch,
     /// NVLink from GPU to GPU; not every pair has to be joined.
+    #[serde(rename = "nvlink_mesh")]
     NvLinkMesh,
     /// PCI Express or host memory.
     Pcie,
@@ -92,6 +94,12 @@ impl Model {
     /// Whether aws-ofi-nccl joins NICs on this machine: it does with its RDMA protocol, see [`Machine::grouped`].
     pub fn groups_nics(&self) -> bool {
         self.instance.is_some_and(|it| it.ofi_protocol.as_deref() == Some("RDMA"))
+    }
+
+    /// Who made its CPU.
+    pub fn cpu(&self) -> Maker {
+        let wired = self.wiring.and_then(|it| it.cpu.as_ref()).map(|it| it.maker);
+        wired.or(self.instance.map(|it| it.cpu)).unwrap_or(Maker::Unknown)
     }
 
     /// The machine, device by device, with what is known of its wiring.
@@ -239,6 +247,7 @@ mod tests {
             let fast = machine.nics.iter().filter(|nic| nic.kind != NicKind::Ethernet).count();
             assert_eq!(it.nics as usize, fast, "{}", it.name);
             assert_eq!(machine.nics[0].kind, it.network, "{}", it.name);
+            assert!(machine.sockets.iter().all(|socket| socket.maker == it.cpu()), "{}", it.name);
             assert_eq!(machine.has_nvswitch(), it.inside == Inside::NvSwitch, "{}", it.name);
             let nvlink = matches!(it.inside, Inside::NvSwitch | Inside::NvLinkMesh);
             assert_eq!(!machine.nvlinks.is_empty(), nvlink, "{}", it.name);

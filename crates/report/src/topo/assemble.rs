@@ -1,103 +1,123 @@
-//! Puts the answer of `plumb topo` together: the machine, what NCCL decides on it, what is normal there.
+//! Puts the answer of `plumb topo` together from the job, NCCL's decisions and what is normal.
 
 use std::collections::BTreeMap;
 
 use evidence::topology::Graph;
-use fabric::machine::{Gpu, Machine, Maker, NicKind, NvEnd, Place};
+use fabric::machine::{Machine, Maker, NicKind, NvEnd, Place};
 use fabric::{Collective, Transport, Version, link};
-use forecast::Cluster;
-use nccl::{Decisions, Layout, PathType, Paths, Settings};
+use forecast::{Impossible, NormalAt};
+use job::Job;
+use job::channel::{Channel, Connection};
+use nccl::{Between, Device, Reason, Survey};
 
 use super::model::{
     Topo, TopoEdge, TopoGraph, TopoJob, TopoNicUse, TopoNode, TopoNormal, TopoNvlink, TopoNvswitch,
     TopoOrder, TopoOverlay, TopoPath, TopoSocket, TopoTransport,
 };
-use super::overlay;
 use crate::expect::rounded;
 
-/// More GPUs than this have no matrix: nobody reads one, and it grows with the square.
-const MATRIX: usize = 64;
-
-/// What is asked of a machine.
+/// What the answer is put together from.
 #[derive(Debug, Clone)]
-pub struct Question {
-    /// Where the description comes from: a file and line, the catalogue, this machine.
+pub struct TopoParts<'a> {
+    /// The job; its first machine is the one to show.
+    pub job: &'a Job,
+    /// Where the machine comes from: a file and line, the catalogue, this machine.
     pub source: String,
-    /// The release of NCCL and its variables.
-    pub settings: Settings,
-    /// The job.
-    pub layout: Layout,
-    /// For which collective to tell what is normal.
+    /// The machine as NCCL sees it.
+    pub seen_by_nccl: &'a Machine,
+    /// What NCCL decides on it.
+    pub survey: &'a Survey,
+    /// What is normal, by size, or why that is not known.
+    pub normal: Result<Vec<NormalAt>, Impossible>,
+    /// Of which collective.
     pub collective: Collective,
-    /// At which sizes.
-    pub sizes: Vec<u64>,
     /// A ring or tree to draw on top.
-    pub overlay: Option<TopoOverlay>,
+    pub channel: Option<&'a Channel>,
     /// What NCCL's search found, where the source tells it.
-    pub graphs: Vec<Graph>,
+    pub graphs: &'a [Graph],
     /// What is odd about the source.
     pub notes: Vec<String>,
 }
 
 impl Topo {
-    /// The answer.
-    pub fn new(machine: &Machine, question: Question) -> Result<Self, nccl::Undecidable> {
-        let Question { source, settings, layout, collective, sizes, mut overlay, graphs, mut notes } =
-            question;
-        // The plugin joins the NICs next to a GPU into one device: that is what NCCL sees.
-        let seen = if groups_nics(machine) { machine.grouped() } else { machine.clone() };
-        let job = Decisions::new(&seen, &settings, &layout)?;
-        let paths = Paths::new(&seen, &settings)?;
-        overlay.iter_mut().flat_map(|it| &mut it.edges).for_each(|it| predict(&job, it));
-        notes.extend(job.losses().iter().map(|it| sentence(&it.to_string())));
+    /// The answer; empty for a job without machines.
+    pub fn new(parts: TopoParts<'_>) -> Self {
+        let TopoParts { job, source, seen_by_nccl, survey, normal, collective, channel, graphs, mut notes } =
+            parts;
+        let Some(machine) = job.machines.first().map(|it| &it.value) else { return Self::default() };
+        let layout = job.layout.as_ref().map(|it| it.value).unwrap_or_default();
+        let version = job.effective_settings().version;
+        notes.extend(job.conflicts.iter().map(ToString::to_string));
+        notes.extend(survey.losses.iter().map(|it| sentence(&it.to_string())));
         let mut unknown = machine.unknown.clone();
-        let normal = match normal(machine, &layout, &settings, collective, &sizes) {
-            Ok(it) => it,
-            Err(reason) => {
-                unknown.push(format!("What bandwidth is normal: {reason}."));
-                Vec::new()
-            }
-        };
-        if groups_nics(machine) && seen.nics.len() < machine.nics.len() {
-            let each = machine.nics.len() / seen.nics.len().max(1);
+        let normal = normal.unwrap_or_else(|reason| {
+            unknown.push(format!("What bandwidth is normal: {reason}."));
+            Vec::new()
+        });
+        if seen_by_nccl.nics.len() < machine.nics.len() {
+            let each = machine.nics.len() / seen_by_nccl.nics.len().max(1);
             notes.push(format!(
                 "aws-ofi-nccl makes one device of {each} NICs beside a GPU: NCCL sees {}, named by the first of each.",
-                seen.nics.len()
+                seen_by_nccl.nics.len()
             ));
         }
-        if machine.sockets.iter().all(|it| it.maker == Maker::Unknown) && far(&job, &layout) {
+        let far = survey.transports.iter().any(|it| matches!(it.reason, Reason::TooFar { .. }));
+        if machine.sockets.iter().all(|it| it.maker == Maker::Unknown) && far {
             unknown.push(
-                "Who made the CPU is not told: NCCL allows P2P through it on some AMD machines.".to_owned(),
+                "The maker of the CPU is not known: NCCL allows P2P through it on some AMD machines."
+                    .to_owned(),
             );
         }
-        if normal.iter().any(|it| !it.calibrated) {
+        if normal.iter().any(|it| !it.normal.measured) {
             notes.push(
                 "No published measurement of such a machine stands behind these bandwidths: their intervals are wide."
                     .to_owned(),
             );
         }
-        Ok(Self {
+        Self {
             schema: "plumb.topo/1",
             name: machine.name.as_deref().map(str::to_owned),
             summary: summary(machine),
             source,
-            sockets: sockets(machine, &seen),
-            nvlinks: nvlinks(machine, settings.version),
-            nvswitch: nvswitch(machine, settings.version),
-            paths: matrix(&seen, &paths),
-            nics: nic_use(&seen, &paths),
+            sockets: sockets(machine, seen_by_nccl),
+            nvlinks: nvlinks(machine, version),
+            nvswitch: nvswitch(machine, version),
+            paths: survey.paths.iter().map(|it| path(seen_by_nccl, it)).collect(),
+            nics: survey.nics.iter().map(|it| nic_use(seen_by_nccl, it)).collect(),
             job: Some(TopoJob {
-                nccl: settings.version.to_string(),
+                nccl: version.to_string(),
                 nodes: layout.nodes,
                 pods: format!("{}x{}", layout.pods_per_node, layout.gpus_per_pod),
-                transports: transports(&job, &layout),
+                transports: survey.transports.iter().map(transport).collect(),
             }),
-            normal,
+            normal: normal.iter().map(|it| normal_at(collective, it)).collect(),
             graphs: graphs.iter().filter(|it| it.n_channels > 0).map(|it| graph(machine, it)).collect(),
-            overlay,
+            // Several machines are drawn side by side, with or without a ring.
+            overlay: channel.map(overlay).or_else(|| {
+                let several = layout.nodes > 1;
+                several.then(|| TopoOverlay { nodes: layout.nodes, ..TopoOverlay::default() })
+            }),
             notes,
             unknown,
-        })
+        }
+    }
+}
+
+fn overlay(channel: &Channel) -> TopoOverlay {
+    TopoOverlay {
+        name: format!("{} {}", channel.shape.name(), channel.number),
+        nodes: channel.nodes,
+        edges: channel.connections.iter().map(edge).collect(),
+    }
+}
+
+fn edge(it: &Connection) -> TopoEdge {
+    let unknown = if it.from.node == it.to.node { "inside" } else { "NET" };
+    TopoEdge {
+        from: (it.from.node, it.from.local_rank),
+        to: (it.to.node, it.to.local_rank),
+        family: it.transport.unwrap_or(unknown).to_owned(),
+        nic: it.nic.clone(),
     }
 }
 
@@ -134,26 +154,6 @@ fn graph(machine: &Machine, it: &Graph) -> TopoGraph {
         path_to_nic: it.type_inter.to_string(),
         orders,
     }
-}
-
-/// A connection of which no line was read is made as NCCL would make it.
-fn predict(job: &Decisions, edge: &mut TopoEdge) {
-    if edge.family == overlay::INSIDE {
-        let decision = job.transport(edge.from.1.into(), edge.to.1.into());
-        if let Some(transport) = decision.and_then(|it| it.transport) {
-            transport.family().clone_into(&mut edge.family);
-        }
-    }
-}
-
-/// Whether GPUs are too far apart for P2P by NCCL's own rule.
-fn far(job: &Decisions, layout: &Layout) -> bool {
-    let local = layout.ranks_per_node().min(MATRIX as u64);
-    (1..local).any(|it| matches!(job.transport(0, it).map(|it| it.reason), Some(nccl::Reason::TooFar { .. })))
-}
-
-fn groups_nics(machine: &Machine) -> bool {
-    machine.name.as_deref().is_some_and(fabric::catalogue::groups_nics)
 }
 
 fn sentence(text: &str) -> String {
@@ -320,76 +320,58 @@ fn smi(machine: &Machine, from: usize, to: usize, wires: nccl::Path) -> String {
     }
 }
 
-/// Whether a bandwidth rests on what is known of the machine, or on what NCCL takes where nothing is.
-struct Told<'a> {
-    machine: &'a Machine,
+fn gpu_name(machine: &Machine, position: usize) -> String {
+    machine.gpus.get(position).map(|it| format!("GPU{}", it.index)).unwrap_or_default()
 }
 
-impl Told<'_> {
-    fn gpus(&self, kind: PathType, from: usize, to: usize) -> bool {
-        let all =
-            |test: fn(&Gpu) -> bool| [from, to].iter().all(|it| self.machine.gpus.get(*it).is_some_and(test));
-        match kind {
-            PathType::Nvl | PathType::Nvb => all(|it| it.compute.is_some()),
-            _ => all(|it| it.link.is_some()),
-        }
-    }
+fn nic_name(machine: &Machine, position: usize) -> String {
+    machine.nics.get(position).map(|it| it.name.to_string()).unwrap_or_default()
+}
 
-    fn nic(&self, gpu: usize, nic: usize) -> bool {
-        let nic = self.machine.nics.get(nic).is_some_and(|it| it.rate.is_some());
-        nic && self.machine.gpus.get(gpu).is_some_and(|it| it.link.is_some() || it.c2c.is_some())
+fn path(machine: &Machine, it: &nccl::SurveyedPath) -> TopoPath {
+    let (to, smi) = match it.to {
+        Device::Gpu(to) => (gpu_name(machine, to), smi(machine, it.from, to, it.wires)),
+        Device::Nic(to) => (nic_name(machine, to), it.wires.kind.smi().unwrap_or("-").to_owned()),
+        Device::Switch | Device::Socket(_) => (String::new(), "-".to_owned()),
+    };
+    TopoPath {
+        from: gpu_name(machine, it.from),
+        to,
+        kind: it.path.kind.to_string(),
+        smi,
+        bandwidth: it.known.then_some(it.path.bandwidth),
     }
 }
 
-fn matrix(machine: &Machine, paths: &Paths) -> Vec<TopoPath> {
-    let n = machine.gpus.len();
-    if n > MATRIX {
-        return Vec::new();
+fn nic_use(machine: &Machine, it: &nccl::NicUse) -> TopoNicUse {
+    TopoNicUse {
+        gpu: gpu_name(machine, it.gpu),
+        nics: it.near.nics.iter().map(|&nic| nic_name(machine, nic)).collect(),
+        path: it.near.path.kind.to_string(),
+        gpudirect: it.near.sending.is_on() && it.near.receiving.is_on(),
+        shared_by: u32::try_from(it.near.shared_by).unwrap_or(u32::MAX),
+        share: it.known.then_some(it.near.share),
     }
-    let gpu = |place: usize| format!("GPU{}", machine.gpus[place].index);
-    let told = Told { machine };
-    let mut all = Vec::new();
-    for from in 0..n {
-        for to in (0..n).filter(|it| *it != from) {
-            let path = paths.gpu_to_gpu(from, to);
-            all.push(TopoPath {
-                from: gpu(from),
-                to: gpu(to),
-                kind: path.kind.to_string(),
-                smi: smi(machine, from, to, paths.gpu_wires(from, to)),
-                bandwidth: Some(path.bandwidth).filter(|_| told.gpus(path.kind, from, to)),
-            });
-        }
-        for (to, nic) in machine.nics.iter().enumerate() {
-            let path = paths.gpu_to_nic(from, to);
-            all.push(TopoPath {
-                from: gpu(from),
-                to: nic.name.to_string(),
-                kind: path.kind.to_string(),
-                smi: paths.nic_wires(from, to).kind.smi().unwrap_or("-").to_owned(),
-                bandwidth: Some(path.bandwidth).filter(|_| told.nic(from, to)),
-            });
-        }
-    }
-    all
 }
 
-fn nic_use(machine: &Machine, paths: &Paths) -> Vec<TopoNicUse> {
-    let told = Told { machine };
-    let gpus = machine.gpus.iter().enumerate();
-    gpus.filter_map(|(place, gpu)| {
-        let near = paths.near_nics(place)?;
-        let name = |it: &usize| machine.nics.get(*it).map(|it| it.name.to_string());
-        Some(TopoNicUse {
-            gpu: format!("GPU{}", gpu.index),
-            nics: near.nics.iter().filter_map(name).collect(),
-            path: near.path.kind.to_string(),
-            gpudirect: near.sending.is_on() && near.receiving.is_on(),
-            shared_by: u32::try_from(near.shared_by).unwrap_or(u32::MAX),
-            share: Some(near.share).filter(|_| near.nics.iter().all(|nic| told.nic(place, *nic))),
-        })
-    })
-    .collect()
+fn transport(it: &nccl::TransportUse) -> TopoTransport {
+    let rank = |it: u64| u32::try_from(it).unwrap_or(u32::MAX);
+    let between = match it.between {
+        Between::InsidePod => "inside a pod",
+        Between::Pods => "between pods of a machine",
+        Between::Machines => "between machines",
+    };
+    TopoTransport {
+        between: between.to_owned(),
+        pairs: it.pairs,
+        example: (rank(it.from), rank(it.to)),
+        transport: kind_of(it.transport.as_ref()),
+        reason: match it.reason {
+            // Which one it is differs from pair to pair.
+            Reason::ThroughGpu { .. } => "the GPUs are joined by NVLink through another GPU".to_owned(),
+            other => other.to_string(),
+        },
+    }
 }
 
 /// As NCCL prints it, without the number of the device: pairs of one kind stand together.
@@ -405,86 +387,17 @@ fn kind_of(transport: Option<&Transport>) -> String {
     }
 }
 
-fn transports(job: &Decisions, layout: &Layout) -> Vec<TopoTransport> {
-    let local = layout.ranks_per_node();
-    let mut found: Vec<TopoTransport> = Vec::new();
-    let mut add = |from: u64, to: u64, between: &str, weight: u64| {
-        let Some(decision) = job.transport(from, to) else { return };
-        let transport = kind_of(decision.transport.as_ref());
-        let reason = match decision.reason {
-            // Which one it is differs from pair to pair.
-            nccl::Reason::ThroughGpu { .. } => "the GPUs are joined by NVLink through another GPU".to_owned(),
-            other => other.to_string(),
-        };
-        let same = |it: &&mut TopoTransport| {
-            it.between == between && it.transport == transport && it.reason == reason
-        };
-        match found.iter_mut().find(same) {
-            Some(known) => known.pairs = known.pairs.saturating_add(weight),
-            None => {
-                let rank = |it: u64| u32::try_from(it).unwrap_or(u32::MAX);
-                let example = (rank(from), rank(to));
-                found.push(TopoTransport {
-                    between: between.to_owned(),
-                    pairs: weight,
-                    example,
-                    transport,
-                    reason,
-                });
-            }
-        }
-    };
-    let nodes = u64::from(layout.nodes);
-    let pod = |rank: u64| rank / u64::from(layout.gpus_per_pod.max(1));
-    for from in 0..local.min(MATRIX as u64) {
-        for to in (0..local.min(MATRIX as u64)).filter(|it| *it != from) {
-            let between = if pod(from) == pod(to) { "inside a pod" } else { "between pods of a machine" };
-            add(from, to, between, nodes);
-        }
+fn normal_at(collective: Collective, NormalAt { bytes, normal }: &NormalAt) -> TopoNormal {
+    let mostly_latency = normal.overhead > normal.time / 2.0;
+    TopoNormal {
+        collective: collective.name().to_owned(),
+        bytes: *bytes,
+        low: rounded(normal.low),
+        expected: rounded(normal.expected),
+        high: rounded(normal.high),
+        time_us: rounded(normal.time),
+        algorithm: normal.algorithm.name().to_owned(),
+        ceiling: if mostly_latency { "latency" } else { normal.ceiling.describe() }.to_owned(),
+        calibrated: normal.measured,
     }
-    if nodes > 1 {
-        // All machines are alike: the first two stand for every two.
-        for from in 0..local.min(MATRIX as u64) {
-            for to in 0..local.min(MATRIX as u64) {
-                add(from, local + to, "between machines", nodes.saturating_mul(nodes - 1));
-            }
-        }
-    }
-    found
-}
-
-fn normal(
-    machine: &Machine,
-    layout: &Layout,
-    settings: &Settings,
-    collective: Collective,
-    sizes: &[u64],
-) -> Result<Vec<TopoNormal>, String> {
-    let cluster = Cluster::of_machine(machine, layout.nodes, settings)
-        .and_then(|it| {
-            // Pods with one host name and one /dev/shm are one node to NCCL.
-            if layout.same_host && layout.shared_memory {
-                it.with_pods(1, layout.pods_per_node * layout.gpus_per_pod)
-            } else {
-                it.with_pods(layout.pods_per_node, layout.gpus_per_pod)
-            }
-        })
-        .map_err(|it| it.0)?;
-    let at = |bytes: &u64| {
-        let it = forecast::normal(collective, &cluster, *bytes)?;
-        let algorithm = it.algorithm.name();
-        let ceiling = if it.overhead > it.time / 2.0 { "latency" } else { it.ceiling.describe() };
-        Some(TopoNormal {
-            collective: collective.name().to_owned(),
-            bytes: *bytes,
-            low: rounded(it.low),
-            expected: rounded(it.expected),
-            high: rounded(it.high),
-            time_us: rounded(it.time),
-            algorithm: algorithm.to_owned(),
-            ceiling: ceiling.to_owned(),
-            calibrated: it.measured,
-        })
-    };
-    Ok(sizes.iter().filter_map(at).collect())
 }

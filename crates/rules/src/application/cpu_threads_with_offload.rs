@@ -1,8 +1,8 @@
 //! The optimizer runs on the CPU, perhaps with one thread.
 
+use evidence::Source;
 use evidence::signals::application::CPU_OPTIMIZER;
 use evidence::signals::launch::ONE_THREAD;
-use evidence::Source;
 
 use crate::{Check, Checked, Confidence, Finding, Log, Role, Rule, Severity};
 

@@ -2,8 +2,8 @@
 
 use std::collections::BTreeSet;
 
-use evidence::signals::application::OUT_OF_MEMORY;
 use evidence::Source;
+use evidence::signals::application::OUT_OF_MEMORY;
 
 use crate::sentence::list_of_ranks;
 use crate::{Check, Checked, Confidence, Finding, Log, Role, Rule, Severity};

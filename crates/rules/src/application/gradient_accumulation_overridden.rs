@@ -1,7 +1,7 @@
 //! DeepSpeed's configuration overrides the trainer's gradient accumulation.
 
-use evidence::signals::application::ACCUMULATION_MISMATCH;
 use evidence::Source;
+use evidence::signals::application::ACCUMULATION_MISMATCH;
 
 use crate::{Check, Checked, Confidence, Finding, Log, Role, Rule, Severity};
 

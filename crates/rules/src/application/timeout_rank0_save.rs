@@ -32,7 +32,8 @@ const NEAR: u64 = 60;
 
 fn check(log: &Log) -> Checked {
     let saving = log.look_for(&[&SAVING, &SAVE_FRAME], Source::JobOutput)?;
-    let Some(timeout) = log.case.first_of(&[&WATCHDOG_TIMEOUT, &TIMEOUT_STATUS, &STORE_TIMEOUT, &GLOO_TIMEOUT])
+    let Some(timeout) =
+        log.case.first_of(&[&WATCHDOG_TIMEOUT, &TIMEOUT_STATUS, &STORE_TIMEOUT, &GLOO_TIMEOUT])
     else {
         return Ok(Vec::new());
     };

@@ -64,7 +64,9 @@ fn check(log: &Log) -> Checked {
     let only_store = works.is_empty() && evidence.iter().all(|it| *it.signal == STORE_TIMEOUT);
     let not_a_timeout = evidence.iter().all(|it| *it.signal == OPERATIONS_FAILED)
         && log.case.first_of(&[&CLOSED, &REMOTE_ERROR, &SOCKET_CALL]).is_some();
-    if (only_store && (evidence.is_empty() || log.case.first_of(&[&UNIQUE_ID_WAIT]).is_some()) && named.is_none())
+    if (only_store
+        && (evidence.is_empty() || log.case.first_of(&[&UNIQUE_ID_WAIT]).is_some())
+        && named.is_none())
         || (not_a_timeout && named.is_none())
     {
         return Ok(Vec::new());

@@ -28,7 +28,10 @@ pub static RULE: Rule = Rule {
 static LEVELS: &[&str] = &["LOC", "NVL", "NVB", "C2C", "PIX", "PXB", "PXN", "P2C", "PHB", "SYS"];
 
 fn check(log: &Log) -> Checked {
-    if log.case.manifests.is_empty() && log.case.processes.is_empty() && log.case.first_of(&[&ASSIGNMENT]).is_none() {
+    if log.case.manifests.is_empty()
+        && log.case.processes.is_empty()
+        && log.case.first_of(&[&ASSIGNMENT]).is_none()
+    {
         return Err(Missing(Source::LaunchCommand));
     }
     let mut findings = Vec::new();

@@ -147,7 +147,10 @@ fn failure(log: &Log, context: &Context<'_>, sighting: &Sighting) -> Option<Reas
 fn own_interface<'a>(log: &'a Log, sighting: &Sighting) -> Option<&'a str> {
     let list = log.case.process_of(sighting).and_then(|it| it.facts.bootstrap.first());
     let old = || {
-        log.case.sightings_of(&OLD_INTERFACE).find(|it| it.process == sighting.process).map(|it| it.get("name"))
+        log.case
+            .sightings_of(&OLD_INTERFACE)
+            .find(|it| it.process == sighting.process)
+            .map(|it| it.get("name"))
     };
     list.and_then(|it| it.value.first()).map(|it| &*it.name).or_else(old)
 }

@@ -1,7 +1,7 @@
 //! A packet filter between the nodes blocks the ports of NCCL.
 
-use evidence::signals::blocked::{CONNECT_FAILED, FIREWALL_RULE};
 use evidence::Source;
+use evidence::signals::blocked::{CONNECT_FAILED, FIREWALL_RULE};
 
 use super::failures::{Cause, Reason, verdict};
 use crate::{Check, Checked, Confidence, Finding, Log, Role, Rule, Severity};

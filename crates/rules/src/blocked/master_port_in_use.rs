@@ -2,8 +2,8 @@
 
 use std::collections::BTreeSet;
 
-use evidence::signals::blocked::PORT_IN_USE;
 use evidence::Source;
+use evidence::signals::blocked::PORT_IN_USE;
 
 use crate::{Check, Checked, Confidence, Finding, Log, Role, Rule, Severity};
 

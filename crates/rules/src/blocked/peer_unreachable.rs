@@ -1,10 +1,10 @@
 //! A node cannot be reached at the address it announced.
 
+use evidence::Source;
 use evidence::signals::blocked::{
     CLIENT_FAILED, CLIENT_GAVE_UP, CLIENT_TIMED_OUT, CONNECT_FAILED, HOST_NOT_FOUND, LOOK_UP_FAILED,
     NAME_NOT_RESOLVED, PORT_IN_USE,
 };
-use evidence::Source;
 
 use super::failures::{Cause, Reason, verdict};
 use crate::interface::address::{is_number, without_port};

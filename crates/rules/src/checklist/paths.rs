@@ -59,7 +59,9 @@ impl List<'_> {
 
     pub(super) fn gpudirect(&self) -> ChecklistItem {
         let net = || {
-            self.log.case.links()
+            self.log
+                .case
+                .links()
                 .map(|it| it.link)
                 .filter(|it| it.transport().is_some_and(fabric::Transport::is_net))
         };
@@ -71,15 +73,17 @@ impl List<'_> {
                 .map(|it| &it.quote)
         };
         match self.summary.gpudirect {
-            (0, 0) => match self.log.case.processes.iter().find_map(|it| it.facts.ofi.gpudirect_off.first()) {
-                Some(seen) => {
-                    note("gpudirect", "off: the plugin says it cannot be used here", Some(&seen.quote))
+            (0, 0) => {
+                match self.log.case.processes.iter().find_map(|it| it.facts.ofi.gpudirect_off.first()) {
+                    Some(seen) => {
+                        note("gpudirect", "off: the plugin says it cannot be used here", Some(&seen.quote))
+                    }
+                    None if case_is_single(self.log) => {
+                        not_checked("gpudirect", "all ranks are on one node: nothing crosses a network")
+                    }
+                    None => lacks("gpudirect", Source::Connections),
                 }
-                None if case_is_single(self.log) => {
-                    not_checked("gpudirect", "all ranks are on one node: nothing crosses a network")
-                }
-                None => lacks("gpudirect", Source::Connections),
-            },
+            }
             (n, 0) => ok("gpudirect", format!("on {} seen, all of them", connections(n)), first(true)),
             (0, n) if self.summary.networks == ["TCP sockets"] => note(
                 "gpudirect",
@@ -104,7 +108,9 @@ impl List<'_> {
         let ways: Vec<String> =
             self.summary.inside.iter().map(|(way, n)| format!("{way} on {}", connections(*n))).collect();
         let first = self
-            .log.case.links()
+            .log
+            .case
+            .links()
             .map(|it| it.link)
             .find(|it| it.transport().is_some_and(|it| !it.is_net()))
             .map(|it| &it.quote);

@@ -6,7 +6,7 @@ use evidence::{Quote, Source};
 use forecast::Verdict;
 
 use super::{ChecklistItem, List, lacks, not_checked, note, ok};
-use crate::expected::{self, Expected};
+use crate::expected;
 use crate::performance::bandwidth::{measured, size};
 
 impl List<'_> {
@@ -25,13 +25,13 @@ impl List<'_> {
             return state("bandwidth", text, Some(&largest.row.quote));
         }
         let expected = self.log.expected();
-        let cluster = expected.as_ref().and_then(|it| {
+        let cluster = expected.and_then(|it| {
             if self.log.job.size.spans_nodes()? { it.across(self.log) } else { it.inside(self.log) }
         });
         match cluster.filter(|_| self.set_up()).and_then(|it| expected::is_normal(&it)) {
             Some(text) => {
                 let named_by = expected.and_then(|it| it.named_by.as_ref());
-                note("bandwidth", format!("not measured. {text}"), told)
+                note("bandwidth", format!("not measured. {text}"), named_by)
             }
             None => lacks("bandwidth", Source::NcclTests),
         }
@@ -39,7 +39,9 @@ impl List<'_> {
 
     pub(super) fn start(&self) -> ChecklistItem {
         let timings = self
-            .log.case.communicators
+            .log
+            .case
+            .communicators
             .iter()
             .flat_map(|it| it.members.values())
             .filter_map(|it| it.facts.init_timings.as_ref());

@@ -37,8 +37,8 @@ impl List<'_> {
             );
         }
         let set = ["NCCL_PROTO", "NCCL_ALGO"].iter().find_map(|name| {
-            let (value, _, quote) = self.log.job.settings.named(name).find(|it| it.is_logged())?;
-            Some((format!("{name}={value}"), quote))
+            let set = self.log.job.settings.named(name).find(|it| it.is_logged())?;
+            Some((format!("{name}={}", set.text()), set.quote()?))
         });
         match set {
             Some((text, quote)) => note("protocols", format!("restricted by {text}"), Some(quote)),

@@ -19,8 +19,8 @@ impl List<'_> {
                 let list: Vec<&str> = values.keys().copied().collect();
                 note("nccl", format!("different releases: {}", list.join(", ")), Some(quote))
             }
-            None => match self.log.case.nccl_version() {
-                Some((version, quote)) => ok("nccl", version.to_string(), Some(quote)),
+            None => match &self.log.job.releases.nccl {
+                Some(nccl) => ok("nccl", nccl.value.to_string(), nccl.quote()),
                 None => lacks("nccl", Source::NcclLog),
             },
         }
@@ -98,7 +98,9 @@ impl List<'_> {
             }
             None => {
                 let hcas = self
-                    .log.case.processes
+                    .log
+                    .case
+                    .processes
                     .iter()
                     .find_map(|it| it.facts.hcas.iter().find(|it| !it.value.is_empty()));
                 match hcas {
@@ -111,7 +113,8 @@ impl List<'_> {
                             Some(&seen.quote),
                         )
                     }
-                    None => match self.log.case.processes.iter().find_map(|it| it.facts.no_ib_device.first()) {
+                    None => match self.log.case.processes.iter().find_map(|it| it.facts.no_ib_device.first())
+                    {
                         Some(seen) => {
                             note("provider", "no InfiniBand or RoCE adapter found by NCCL", Some(&seen.quote))
                         }

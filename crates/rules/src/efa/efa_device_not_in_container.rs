@@ -1,7 +1,7 @@
 //! Libfabric sees no EFA device, mostly because the container was not given one.
 
-use evidence::signals::efa::{NO_EFA_DEVICE, NO_PROVIDER};
 use evidence::Source;
+use evidence::signals::efa::{NO_EFA_DEVICE, NO_PROVIDER};
 
 use super::{container_without_devices, efa_in_use, machine};
 use crate::{Check, Checked, Confidence, Finding, Log, Role, Rule, Severity};

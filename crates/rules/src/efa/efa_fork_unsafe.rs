@@ -1,7 +1,7 @@
 //! The EFA provider ends a process that calls `fork()` without its protection.
 
-use evidence::signals::efa::{FORK_UNSAFE, WORKER_CRASHED};
 use evidence::Source;
+use evidence::signals::efa::{FORK_UNSAFE, WORKER_CRASHED};
 
 use crate::{Check, Checked, Confidence, Finding, Log, Role, Rule, Severity};
 
@@ -44,7 +44,12 @@ fn crashed(log: &Log) -> Option<Finding> {
         return None;
     }
     let message = "a forked worker crashed while EFA's RDMA is on and nothing makes it safe to fork";
-    Some(Finding::new(Confidence::Likely, message).by(log, &crashed).seen(rdma.2).or("host-oom-kill"))
+    Some(
+        Finding::new(Confidence::Likely, message)
+            .by(log, &crashed)
+            .seen_all(rdma.quote())
+            .or("host-oom-kill"),
+    )
 }
 
 #[cfg(test)]

@@ -1,7 +1,7 @@
 //! Data loaders cannot fork because EFA holds the machine's huge pages.
 
-use evidence::signals::efa::{FORK_CALL, FORK_NO_MEMORY};
 use evidence::Source;
+use evidence::signals::efa::{FORK_CALL, FORK_NO_MEMORY};
 
 use super::{efa_in_use, sign_of_efa};
 use crate::{Check, Checked, Confidence, Finding, Log, Role, Rule, Severity};

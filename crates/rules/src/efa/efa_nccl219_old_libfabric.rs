@@ -1,7 +1,7 @@
 //! NCCL 2.19 and later allocate with cuMem, which an old libfabric cannot register.
 
-use evidence::signals::efa::{REGISTER_FAILED, SYNC_MEMOPS};
 use evidence::Source;
+use evidence::signals::efa::{REGISTER_FAILED, SYNC_MEMOPS};
 use fabric::Version;
 
 use crate::{Check, Checked, Confidence, Finding, Log, Role, Rule, Severity};
@@ -42,14 +42,13 @@ fn check(log: &Log) -> Checked {
     let libfabric = log.case.processes.iter().find_map(|it| it.facts.ofi.libfabric.first());
     let fixed =
         libfabric.and_then(|it| Version::parse(&it.value)).is_some_and(|it| it >= Version::new(1, 20, 0));
-    let older_nccl = log.case.nccl_version().is_some_and(|it| it.0 < Version::new(2, 19, 0));
+    let older_nccl = log.job.releases.nccl.as_ref().is_some_and(|it| it.value < Version::new(2, 19, 0));
     let confidence = if fixed || older_nccl { Confidence::Possible } else { Confidence::Likely };
     let message = format!(
         "libfabric refused to register GPU memory for EFA device {} (-22, invalid argument)",
         first.get("device")
     );
-    let finding =
-        Finding::new(confidence, message).by(log, &refused).seen_all(libfabric.map(|it| &it.quote));
+    let finding = Finding::new(confidence, message).by(log, &refused).seen_all(libfabric.map(|it| &it.quote));
     Ok(vec![finding.about("nic", first.get("device"))])
 }
 

@@ -101,7 +101,7 @@ mod tests {
     fn a_pod_that_sees_all_is_privileged() {
         let manifest = "apiVersion: v1\nkind: Pod\nspec:\n  limits:\n    vpc.amazonaws.com/efa: 1\n";
         let case = evidence::read_texts([("a.log", log(4, 1).as_bytes()), ("pod.yaml", manifest.as_bytes())]);
-        let found = crate::testing::check(&RULE, &case).unwrap();
+        let found = crate::testing::check(&RULE, &crate::Log::new(case)).unwrap();
         assert_eq!(found[0].severity, Some(Severity::Info));
     }
 

@@ -1,7 +1,7 @@
 //! A peer answered over EFA and does not any more: it ended first.
 
-use evidence::signals::efa::EFA_PEER_GONE;
 use evidence::Source;
+use evidence::signals::efa::EFA_PEER_GONE;
 
 use crate::{Check, Checked, Confidence, Finding, Log, Role, Rule, Severity};
 

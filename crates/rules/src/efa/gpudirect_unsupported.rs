@@ -3,7 +3,7 @@
 use evidence::{Missing, Source};
 
 use super::machine;
-use crate::expected::{self, Expected};
+use crate::expected;
 use crate::{Check, Checked, Confidence, Finding, Log, Role, Rule, Severity};
 
 /// See the module documentation.

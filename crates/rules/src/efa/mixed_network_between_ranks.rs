@@ -27,7 +27,8 @@ pub static RULE: Rule = Rule {
 };
 
 fn check(log: &Log) -> Checked {
-    let found = log.look_for(&[&INVALID_TAG, &RAILS_DIFFER, &WRONG_SOCKET, &MIXED_DEVICE_COUNTS], Source::JobOutput)?;
+    let found =
+        log.look_for(&[&INVALID_TAG, &RAILS_DIFFER, &WRONG_SOCKET, &MIXED_DEVICE_COUNTS], Source::JobOutput)?;
     if let Some(finding) = networks(log) {
         return Ok(vec![finding.by(log, &found)]);
     }
@@ -71,7 +72,8 @@ fn networks(log: &Log) -> Option<Finding> {
             .map(|it| (&*it.value, &it.quote))
             .collect()
     });
-    let quoted = log.case.sightings_of(&NETWORK_QUOTED).map(|it| (it.get("name"), &it.quote)).collect::<Vec<_>>();
+    let quoted =
+        log.case.sightings_of(&NETWORK_QUOTED).map(|it| (it.get("name"), &it.quote)).collect::<Vec<_>>();
     chosen.chain([quoted]).find_map(|group| {
         let mut networks: BTreeMap<&str, (usize, &Quote)> = BTreeMap::new();
         for (name, quote) in group {

@@ -20,12 +20,11 @@ pub mod plugin_too_old;
 pub mod protocol_forced_simple;
 pub mod socket_fallback;
 
+use evidence::Quote;
 use evidence::facts::Link;
 use evidence::signals::efa::{
-    DOCKER_RUN, EFA_SETTING, FAMILY_NAMED, MACHINE_NAMED, NETWORK_QUOTED, PLATFORM_QUOTED, PROVIDER,
-    SOCKET_QUOTED,
+    DOCKER_RUN, EFA_SETTING, FAMILY_NAMED, NETWORK_QUOTED, PROVIDER, SOCKET_QUOTED,
 };
-use evidence::Quote;
 use fabric::instance::{self, Instance};
 
 use crate::{Log, Rule};
@@ -53,32 +52,17 @@ pub static RULES: &[&Rule] = &[
     &socket_fallback::RULE,
 ];
 
-/// The machine, as a log, a manifest or a note names it, and the line that does.
+/// The AWS instance type that a log, a manifest or a note names, and the line that does.
 pub(crate) fn machine(log: &Log) -> Option<(&'static Instance, &Quote)> {
-    if let Some((name, quote)) = log.case.instance_name()
-        && let Some(found) = instance::find(name.trim_start_matches("ml."))
-    {
-        return Some((found, quote));
-    }
-    if let Some(seen) = log.case.sightings_of(&PLATFORM_QUOTED).next()
-        && let Some(found) = by_old_name(seen.get("type"))
-    {
-        return Some((found, &seen.quote));
-    }
-    let named = log.case.sightings_of(&MACHINE_NAMED).next()?;
-    // Of `p5.48xlarge` and `p5en.48xlarge` the longer is meant where both fit.
-    let fits = instance::all().iter().filter(|it| named.quote.text.contains(&it.name));
-    Some((fits.max_by_key(|it| it.name.len())?, &named.quote))
-}
-
-/// Early plugins say `P4d` for the instance type.
-fn by_old_name(name: &str) -> Option<&'static Instance> {
-    instance::find(name).or_else(|| instance::find(&format!("{name}.24xlarge")))
+    let known = log.job.model.as_ref()?;
+    Some((known.value.instance?, known.quote()?))
 }
 
 /// The libfabric providers that were taken, with their lines.
 pub(crate) fn providers(log: &Log) -> impl Iterator<Item = (&str, &Quote)> {
-    let logged = log.case.processes
+    let logged = log
+        .case
+        .processes
         .iter()
         .flat_map(|it| it.facts.ofi.provider.iter())
         .map(|it| (&*it.value.name, &it.quote));
@@ -100,7 +84,9 @@ pub(crate) fn sign_of_efa(log: &Log) -> Option<&Quote> {
     if let Some(seen) = log.case.manifests.iter().flat_map(|it| it.efa.iter()).find(|it| it.value > 0) {
         return Some(&seen.quote);
     }
-    let family = log.case.sightings_of(&FAMILY_NAMED)
+    let family = log
+        .case
+        .sightings_of(&FAMILY_NAMED)
         .find(|it| it.get("types").split([',', ' ', '(']).any(always_has_efa));
     family.map(|it| &it.quote)
 }
@@ -130,10 +116,14 @@ pub(crate) fn efa_in_use(log: &Log) -> bool {
 pub(crate) fn socket_chosen(log: &Log) -> Option<&Quote> {
     let chosen = log.case.networks().find(|it| it.value.starts_with("Socket")).map(|it| &it.quote);
     let quoted = || {
-        log.case.sightings_of(&NETWORK_QUOTED).find(|it| it.get("name").starts_with("Socket")).map(|it| &it.quote)
+        log.case
+            .sightings_of(&NETWORK_QUOTED)
+            .find(|it| it.get("name").starts_with("Socket"))
+            .map(|it| &it.quote)
     };
     let link = || {
-        log.case.links()
+        log.case
+            .links()
             .find(|it| network_of(it.link).is_some_and(|it| it.starts_with("Socket")))
             .map(|it| &it.link.quote)
     };
@@ -148,8 +138,9 @@ pub(crate) fn socket_chosen(log: &Log) -> Option<&Quote> {
 pub(crate) fn leaves_machine(log: &Log) -> bool {
     log.job.size.spans_nodes().unwrap_or_else(|| {
         // Old releases do not count nodes; ranks that fit into one machine, seen on one host, need no network.
-        let fits =
-            machine(log).zip(log.job.size.n_ranks()).is_some_and(|((machine, _), ranks)| ranks <= machine.gpus);
+        let fits = machine(log)
+            .zip(log.job.size.n_ranks())
+            .is_some_and(|((machine, _), ranks)| ranks <= machine.gpus);
         !fits
     })
 }

@@ -1,10 +1,10 @@
 //! NCCL did not find the EFA plugin on a machine with EFA.
 
+use evidence::Source;
 use evidence::nccl::PluginEvent;
 use evidence::signals::efa::{
     LIBRARY_PATH, LIBRARY_VERSION, NETWORK_REFUSED, NO_PLUGIN, NO_VERBS, PLUGIN_LOAD,
 };
-use evidence::Source;
 
 use super::{efa_in_use, leaves_machine, plugin_spoke, sign_of_efa, socket_chosen};
 use crate::{Check, Checked, Confidence, Finding, Log, Role, Rule, Severity};
@@ -34,32 +34,43 @@ fn check(log: &Log) -> Checked {
     let absent: Vec<_> =
         found.iter().copied().filter(|it| *it.signal != NETWORK_REFUSED && is_plugin(it)).collect();
     let refused: Vec<_> = found.iter().copied().filter(|it| *it.signal == NETWORK_REFUSED).collect();
-    let asked = log.job.settings.named("NCCL_NET").find(|it| it.text().contains("Libfabric") || it.text() == "AWS");
+    let asked =
+        log.job.settings.named("NCCL_NET").find(|it| it.text().contains("Libfabric") || it.text() == "AWS");
     if !refused.is_empty()
         && (asked.is_some() || refused.iter().any(|it| it.get("name").contains("Libfabric")))
     {
         let message = "NCCL_NET asks for the network of aws-ofi-nccl, and no plugin gives it";
         let finding = Finding::new(Confidence::Certain, message).by(log, &refused).by(log, &absent);
-        return Ok(vec![finding.seen_all(asked.map(|it| it.2))]);
+        return Ok(vec![finding.seen_all(asked.and_then(job::Variable::quote))]);
     }
     if plugin_spoke(log) || efa_in_use(log) || log.case.first_of(&[&LIBRARY_VERSION]).is_some() {
         return Ok(Vec::new());
     }
     // Somebody who names a plugin wants it, on EFA or not.
-    let named =
-        log.job.settings.named("NCCL_NET_PLUGIN").find(|it| !it.text().is_empty() && !it.text().eq_ignore_ascii_case("none"));
-    let not_found = log.case.processes
+    let named = log
+        .job
+        .settings
+        .named("NCCL_NET_PLUGIN")
+        .find(|it| !it.text().is_empty() && !it.text().eq_ignore_ascii_case("none"));
+    let not_found = log
+        .case
+        .processes
         .iter()
         .flat_map(|it| it.facts.plugins.iter())
         .find(|it| matches!(&it.value, PluginEvent::NotFound { role, .. } if &**role == "NET"));
     // NCCL 2.21 to 2.25 tell of the name in a line of their own.
-    let asked = log.case.processes.iter().flat_map(|it| it.facts.plugins.iter()).find_map(|it| match &it.value {
-        PluginEvent::Asked { role, library } if &**role == "NET" && !library.eq_ignore_ascii_case("none") => {
-            Some((&**library, &it.quote))
-        }
-        _ => None,
-    });
-    if let (Some((name, quote)), Some(seen)) = (named.map(|it| (it.0, it.2)).or(asked), not_found) {
+    let asked =
+        log.case.processes.iter().flat_map(|it| it.facts.plugins.iter()).find_map(|it| match &it.value {
+            PluginEvent::Asked { role, library }
+                if &**role == "NET" && !library.eq_ignore_ascii_case("none") =>
+            {
+                Some((&**library, &it.quote))
+            }
+            _ => None,
+        });
+    if let (Some((name, quote)), Some(seen)) =
+        (named.and_then(|it| Some((it.text(), it.quote()?))).or(asked), not_found)
+    {
         let message = format!("the network plugin {name}, which NCCL_NET_PLUGIN names, was not found");
         let finding = Finding::new(Confidence::Certain, message)
             .seen(&seen.quote)
@@ -75,7 +86,9 @@ fn check(log: &Log) -> Checked {
         }]);
     }
     let Some(efa) = sign_of_efa(log).filter(|_| leaves_machine(log)) else { return Ok(Vec::new()) };
-    let path = log.case.sightings_of(&LIBRARY_PATH)
+    let path = log
+        .case
+        .sightings_of(&LIBRARY_PATH)
         .find(|it| !["ofi", "amazon"].iter().any(|word| it.get("path").contains(word)));
     let finding = if !absent.is_empty() {
         let message = "NCCL found no network plugin, on a machine or with settings meant for EFA";

@@ -39,11 +39,12 @@ static SUPPORT: &[(&str, Version)] = &[
 fn check(log: &Log) -> Checked {
     log.nccl_log()?;
     let (machine, named) = machine(log).ok_or(Missing(Source::Instance))?;
-    let Some((plugin, quote)) = log.case.plugin_version() else { return Ok(Vec::new()) };
+    let Some(plugin) = &log.job.releases.plugin else { return Ok(Vec::new()) };
     let first = SUPPORT.iter().find(|it| it.0 == machine.name).map(|it| it.1);
-    let Some(first) = first.filter(|it| plugin < *it) else { return Ok(Vec::new()) };
-    let message = format!("aws-ofi-nccl {plugin} does not know {}; support began with {first}", machine.name);
-    Ok(vec![Finding::new(Confidence::Certain, message).seen(quote).seen(named)])
+    let Some(first) = first.filter(|it| plugin.value < *it) else { return Ok(Vec::new()) };
+    let message =
+        format!("aws-ofi-nccl {} does not know {}; support began with {first}", plugin.value, machine.name);
+    Ok(vec![Finding::new(Confidence::Certain, message).seen_all(plugin.quote()).seen(named)])
 }
 
 #[cfg(test)]

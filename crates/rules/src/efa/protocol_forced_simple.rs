@@ -24,16 +24,18 @@ fn check(log: &Log) -> Checked {
     let forced = processes.iter().find_map(|it| it.facts.ofi.forced_simple.first());
     let by_plugin = forced.is_some() || processes.iter().any(|it| it.added_by_plugin("NCCL_PROTO"));
     let by_user = log.job.settings.named("NCCL_PROTO").find(|it| !it.is_logged() || !by_plugin);
-    if let Some((value, _, quote)) = by_user
-        && let Some((machine, named)) =
-            machine(log).filter(|it| it.0.ofi_protocol.as_deref() == Some("RDMA"))
+    if let Some(set) = by_user
+        && let Some((machine, named)) = machine(log).filter(|it| it.0.ofi_protocol.as_deref() == Some("RDMA"))
     {
         let message = format!(
-            "NCCL_PROTO={value} is set by hand on {}, where the plugin lets NCCL choose",
+            "NCCL_PROTO={} is set by hand on {}, where the plugin lets NCCL choose",
+            set.text(),
             machine.name
         );
-        let finding =
-            Finding::new(Confidence::Certain, message).severity(Severity::Warning).seen(quote).seen(named);
+        let finding = Finding::new(Confidence::Certain, message)
+            .severity(Severity::Warning)
+            .seen_all(set.quote())
+            .seen(named);
         let why =
             "It takes LL and LL128 away from small messages, and the plugin's tuner does not run with it.";
         return Ok(vec![finding.why(why).fix("Unset NCCL_PROTO.").about("variable", "NCCL_PROTO")]);

@@ -60,7 +60,12 @@ fn large_machine(log: &Log) -> Option<&Quote> {
 }
 
 fn on_a_large_machine(log: &Log, socket: &Quote, sign: &Quote) -> Finding {
-    let off = log.job.settings.named("NCCL_IB_DISABLE").find(|it| it.is_logged() && it.text() == "1").and_then(Variable::quote);
+    let off = log
+        .job
+        .settings
+        .named("NCCL_IB_DISABLE")
+        .find(|it| it.is_logged() && it.text() == "1")
+        .and_then(job::Variable::quote);
     let reason = if off.is_some() { ": NCCL_IB_DISABLE=1 turns InfiniBand and RoCE off" } else { "" };
     let message = format!("NCCL uses TCP sockets between nodes whose GPUs are joined by an NVSwitch{reason}");
     Finding::new(Confidence::Likely, message)

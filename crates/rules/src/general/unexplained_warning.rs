@@ -29,7 +29,9 @@ pub(crate) fn check_last(log: &Log, _: &[Found]) -> Vec<Finding> {
     let telling = |it: &evidence::Signal| it.kind != Kind::Notes;
     let known: BTreeSet<_> =
         log.case.sightings.iter().filter(|it| telling(it.signal)).map(|it| it.quote.spot).collect();
-    let unknown: Vec<_> = log.case.processes
+    let unknown: Vec<_> = log
+        .case
+        .processes
         .iter()
         .flat_map(|process| process.facts.warnings.first.iter().map(move |warning| (process, &warning.quote)))
         .filter(|(_, quote)| {

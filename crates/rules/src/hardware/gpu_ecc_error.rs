@@ -1,7 +1,7 @@
 //! Memory of a GPU is broken.
 
-use evidence::signals::hardware::{ECC_COUNTER, ROW_REMAPPING, UNCORRECTABLE_ECC};
 use evidence::Source;
+use evidence::signals::hardware::{ECC_COUNTER, ROW_REMAPPING, UNCORRECTABLE_ECC};
 
 use super::xid::{self, Class};
 use crate::{Check, Checked, Confidence, Finding, Log, Role, Rule, Severity};

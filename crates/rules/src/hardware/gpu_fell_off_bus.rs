@@ -1,7 +1,7 @@
 //! The driver has lost a GPU.
 
-use evidence::signals::hardware::{FALLEN_OFF_BUS, GPU_INIT_FAILED, PCIE_AER};
 use evidence::Source;
+use evidence::signals::hardware::{FALLEN_OFF_BUS, GPU_INIT_FAILED, PCIE_AER};
 
 use super::xid::{self, Class};
 use crate::{Check, Checked, Confidence, Finding, Log, Role, Rule, Severity};

@@ -1,8 +1,9 @@
 //! An NVLink or NVSwitch fails.
 
+use evidence::Source;
 use evidence::plain::TopologyMatrix;
 use evidence::signals::hardware::{GPU_LISTED, NVLINK_DOWN, NVLINK_UNCORRECTABLE, NVLINK_UP, SXID};
-use evidence::Source;
+use fabric::gpu::{self, NvLinkKind};
 
 use super::xid::{self, Class};
 use crate::{Check, Checked, Confidence, Finding, Log, Role, Rule, Severity};
@@ -60,12 +61,11 @@ fn check(log: &Log) -> Checked {
     Ok(missing)
 }
 
-/// A link that is down on one GPU and up on another, among GPUs that a switch joins.
+/// A link that is down on one GPU and up on another, among GPUs that are built to use all of them.
 fn link_down(log: &Log) -> Option<Finding> {
-    // Cards with bridges use some of their connectors, and a card without a partner none.
-    const ON_A_SWITCH: &[&str] = &["SXM", "HBM3", "H200", "H800", "H20", "B200", "B300"];
+    // Modules use all their links; cards with bridges some of them, and a card without a partner none.
     let model = log.case.sightings_of(&GPU_LISTED).next()?.get("model");
-    if model.contains("PCIe") || !ON_A_SWITCH.iter().any(|it| model.contains(it)) {
+    if !matches!(gpu::nvlink_in_text(model)?, NvLinkKind::Switch | NvLinkKind::Wires) {
         return None;
     }
     let up: Vec<&str> = log.case.sightings_of(&NVLINK_UP).map(|it| it.get("link")).collect();

@@ -3,8 +3,8 @@
 //! From NVIDIA's Xid catalogue, <https://docs.nvidia.com/deploy/xid-errors/analyzing-xid-catalog.html> (read in its state of
 //! 2025-10-29), and the Xid manual, <https://docs.nvidia.com/deploy/xid-errors/index.html>.
 
-use evidence::signals::hardware::{XID, XID_NAMED};
 use evidence::Sighting;
+use evidence::signals::hardware::{XID, XID_NAMED};
 
 use crate::Log;
 

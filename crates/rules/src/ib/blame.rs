@@ -3,11 +3,11 @@
 //! A timeout (completion status 12) or a connection that cannot be set up says only that two adapters do not talk.
 //! The rules ask here, so that each failure is blamed on one cause first.
 
+use evidence::Sighting;
 use evidence::signals::ib::{
     ASYNC_EVENT, COMPLETION, GID_ENTRY, GID_TABLE_CHANGED, HCA_HEALTH, LINK_DOWN, MODIFY_QP_FAILED,
     RETRY_EXCEEDED,
 };
-use evidence::Sighting;
 use fabric::Version;
 
 use crate::Log;
@@ -90,7 +90,9 @@ pub(crate) fn layer(log: &Log) -> Layer {
         (true, false) => Layer::InfiniBand,
         (false, true) => Layer::Roce,
         (false, false) => {
-            let mut texts = log.case.sightings
+            let mut texts = log
+                .case
+                .sightings
                 .iter()
                 .filter(|it| [&COMPLETION, &MODIFY_QP_FAILED, &RETRY_EXCEEDED].contains(&it.signal))
                 .map(|it| &it.quote.text);
@@ -197,11 +199,15 @@ fn gid(log: &Log, layer: Layer, refused: Option<&str>, sightings: &[&Sighting]) 
     }
     let refused_address =
         refused.is_some_and(|it| it.contains("No such device") || it.contains("Invalid argument"));
-    let index =
-        log.job.settings.named("NCCL_IB_GID_INDEX").find_map(|it| it.text().trim_end_matches('.').parse::<i32>().ok());
+    let index = log
+        .job
+        .settings
+        .named("NCCL_IB_GID_INDEX")
+        .find_map(|it| it.text().trim_end_matches('.').parse::<i32>().ok());
     match index {
         Some(index) => {
-            let entry = log.case.sightings_of(&GID_ENTRY).find(|it| it.get("index").trim() == index.to_string());
+            let entry =
+                log.case.sightings_of(&GID_ENTRY).find(|it| it.get("index").trim() == index.to_string());
             if let Some(entry) = entry {
                 let gid = entry.get("gid");
                 if gid.starts_with("fe80") || gid.contains("v1") {
@@ -222,7 +228,7 @@ fn gid(log: &Log, layer: Layer, refused: Option<&str>, sightings: &[&Sighting]) 
             Some("the address of the peer was refused".to_owned())
         }
         None => {
-            let (version, _) = log.case.nccl_version()?;
+            let version = log.job.releases.nccl.as_ref()?.value;
             // These two errors have other causes.
             let unrouted = refused
                 .is_some_and(|it| it.contains("Network is unreachable") || it.contains("No such device"));

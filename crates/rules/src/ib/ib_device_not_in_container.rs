@@ -50,10 +50,13 @@ fn check(log: &Log) -> Checked {
         return Ok(Vec::new());
     };
     let quote = process.facts.no_ib_device.first().map(|it| &it.quote);
-    if let Some((value, _, asked)) = log.job.settings.named("NCCL_IB_HCA").find(|it| !it.text().starts_with('^')) {
-        let message = format!("NCCL_IB_HCA={value} asks for adapters, and {} finds none", process.name());
-        let finding =
-            Finding::new(Confidence::Likely, message).severity(Severity::Warning).seen_all(quote).seen(asked);
+    if let Some(asked) = log.job.settings.named("NCCL_IB_HCA").find(|it| !it.text().starts_with('^')) {
+        let message =
+            format!("NCCL_IB_HCA={} asks for adapters, and {} finds none", asked.text(), process.name());
+        let finding = Finding::new(Confidence::Likely, message)
+            .severity(Severity::Warning)
+            .seen_all(quote)
+            .seen_all(asked.quote());
         return Ok(vec![finding.or("ib-hca-selection")]);
     }
     if let Some(tool) = log.case.sightings_of(&NO_ADAPTERS).next() {
@@ -83,14 +86,14 @@ fn check(log: &Log) -> Checked {
     if let Some((name, it)) = several_hosts(log).then(set).flatten() {
         let message = format!(
             "{name}={} is set as if there were RDMA adapters, and {} finds none",
-            it.0,
+            it.text(),
             process.name()
         );
         return Ok(vec![
             Finding::new(Confidence::Possible, message)
                 .severity(Severity::Warning)
                 .seen_all(quote)
-                .seen(it.2),
+                .seen_all(it.quote()),
         ]);
     }
     // The plugin of HPC-X is in many images; together with ports of fast adapters it is a hint.
@@ -134,13 +137,14 @@ fn refused(log: &Log) -> Option<Finding> {
     let refused = log.case.sightings_of(&NETWORK_REFUSED).next()?;
     let named = refused.get("name").starts_with("IB");
     let asked = log.job.settings.named("NCCL_NET").find(|it| it.text().starts_with("IB"));
-    let asked = asked.or_else(|| log.job.settings.named("NCCL_IB_HCA").find(|it| !it.text().starts_with('^')));
+    let asked =
+        asked.or_else(|| log.job.settings.named("NCCL_IB_HCA").find(|it| !it.text().starts_with('^')));
     if !named && asked.is_none() {
         return None;
     }
     let message = "the InfiniBand network was asked for, and no adapter can be used here";
     let finding = Finding::new(Confidence::Likely, message).seen(&refused.quote);
-    Some(finding.seen_all(asked.map(|it| it.2)).or("ib-hca-selection"))
+    Some(finding.seen_all(asked.and_then(job::Variable::quote)).or("ib-hca-selection"))
 }
 
 /// An interface of IP over `InfiniBand`, which exists only where there is an adapter.

@@ -1,7 +1,7 @@
 //! The `InfiniBand` fabric does not carry a transfer.
 
-use evidence::signals::ib::{COMPLETION, MODIFY_QP_FAILED, RETRY_EXCEEDED};
 use evidence::Source;
+use evidence::signals::ib::{COMPLETION, MODIFY_QP_FAILED, RETRY_EXCEEDED};
 
 use super::blame::{Suspect, blame};
 use crate::{Check, Checked, Confidence, Finding, Log, Role, Rule, Severity};

@@ -1,7 +1,7 @@
 //! Adapters are used that are not this job's, or that do not belong together.
 
-use evidence::signals::ib::{COMPLETION, INCOMPATIBLE_DEVICES, MODIFY_QP_FAILED, RETRY_EXCEEDED};
 use evidence::Source;
+use evidence::signals::ib::{COMPLETION, INCOMPATIBLE_DEVICES, MODIFY_QP_FAILED, RETRY_EXCEEDED};
 
 use super::blame::{Suspect, blame};
 use crate::{Check, Checked, Confidence, Finding, Log, Role, Rule, Severity};

@@ -2,8 +2,8 @@
 
 use std::collections::BTreeSet;
 
-use evidence::signals::ib::{ASYNC_EVENT, HCA_HEALTH, LINK_DOWN};
 use evidence::Source;
+use evidence::signals::ib::{ASYNC_EVENT, HCA_HEALTH, LINK_DOWN};
 
 use super::blame::{Suspect, blame, is_event};
 use crate::{Check, Checked, Confidence, Finding, Log, Role, Rule, Severity};

@@ -1,7 +1,7 @@
 //! `RoCE` adapters have no way to each other.
 
-use evidence::signals::ib::{COMPLETION, MODIFY_QP_FAILED, RETRY_EXCEEDED};
 use evidence::Source;
+use evidence::signals::ib::{COMPLETION, MODIFY_QP_FAILED, RETRY_EXCEEDED};
 
 use super::blame::{Layer, Suspect, blame, layer};
 use crate::{Check, Checked, Confidence, Finding, Log, Role, Rule, Severity};

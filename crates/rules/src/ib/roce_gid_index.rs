@@ -1,7 +1,7 @@
 //! The wrong entry of the GID table is used.
 
-use evidence::signals::ib::{ASYNC_EVENT, COMPLETION, GID_UNREADABLE, MODIFY_QP_FAILED, RETRY_EXCEEDED};
 use evidence::Source;
+use evidence::signals::ib::{ASYNC_EVENT, COMPLETION, GID_UNREADABLE, MODIFY_QP_FAILED, RETRY_EXCEEDED};
 
 use super::blame::{Layer, Suspect, blame, layer};
 use crate::interface::address::got_through;
@@ -47,7 +47,7 @@ fn check(log: &Log) -> Checked {
     } else {
         return Ok(Vec::new());
     };
-    let quotes = log.job.settings.named("NCCL_IB_GID_INDEX").filter_map(Variable::quote);
+    let quotes = log.job.settings.named("NCCL_IB_GID_INDEX").filter_map(job::Variable::quote);
     let finding = Finding::new(confidence, message).by(log, &blame.sightings).seen_all(quotes);
     let finding = finding.or("roce-fabric-unreachable").about("variable", "NCCL_IB_GID_INDEX");
     Ok(vec![if layer(log) == Layer::Unknown { finding.or("ib-fabric-fault") } else { finding }])

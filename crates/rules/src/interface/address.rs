@@ -17,7 +17,9 @@ pub(crate) struct Announced<'a> {
 
 /// The interfaces of the setup. Where several are listed, NCCL takes the first.
 pub(crate) fn announced(log: &Log) -> Vec<Announced<'_>> {
-    let lists = log.case.processes
+    let lists = log
+        .case
+        .processes
         .iter()
         .flat_map(|process| process.facts.bootstrap.iter().map(move |seen| (process, seen)));
     lists
@@ -29,7 +31,8 @@ pub(crate) fn announced(log: &Log) -> Vec<Announced<'_>> {
 
 /// The interfaces by address, from the setup's lines and from those of the socket network.
 pub(crate) fn owners(log: &Log) -> BTreeMap<&str, (&Interface, &Quote)> {
-    let lists = log.case.processes.iter().flat_map(|it| it.facts.bootstrap.iter().chain(it.facts.sockets.iter()));
+    let lists =
+        log.case.processes.iter().flat_map(|it| it.facts.bootstrap.iter().chain(it.facts.sockets.iter()));
     let mut owners = BTreeMap::new();
     for (interface, quote) in lists.flat_map(|seen| seen.value.iter().map(|it| (it, &seen.quote))) {
         owners.entry(&*interface.address).or_insert((interface, quote));

@@ -1,9 +1,9 @@
 //! The setup runs over an interface that does not lead to the other nodes.
 
+use evidence::Source;
 use evidence::signals::application::GLOO_CLOSED;
 use evidence::signals::blocked::{CLIENT_FAILED, OTHER_CONNECT_FAILED};
 use evidence::signals::interface::{GLOO_LOOPBACK, GLOO_MESH_FAILED, NO_INTERFACE_IN_SUBNET};
-use evidence::Source;
 
 use super::address::{
     announced, got_through, is_ipoib, is_link_local, is_loopback, is_side_road, several_hosts,
@@ -43,8 +43,7 @@ fn check(log: &Log) -> Checked {
             None if it.peer.is_empty() => "connections over the interface of the setup fail".to_owned(),
             None => format!("connections to {} fail, an address that holds on one link only", it.peer),
         };
-        let finding =
-            Finding::new(Confidence::Likely, message).by(log, &it.sightings).or("peer-unreachable");
+        let finding = Finding::new(Confidence::Likely, message).by(log, &it.sightings).or("peer-unreachable");
         return Ok(vec![finding.seen_all(it.interface.iter().map(|it| it.1))]);
     }
     if !subnet.is_empty() && !in_a_container_network(log) {

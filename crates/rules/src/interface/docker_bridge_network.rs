@@ -2,9 +2,9 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
+use evidence::Source;
 use evidence::signals::blocked::{CLIENT_FAILED, OTHER_CONNECT_FAILED};
 use evidence::signals::interface::{DOCKER_RUN, NO_INTERFACE_IN_SUBNET};
-use evidence::Source;
 
 use super::address::{
     Announced, announced, got_through, is_bridge, is_bridge_address, is_link_local, is_loopback,
@@ -86,9 +86,7 @@ pub(crate) fn in_a_container_network(log: &Log) -> bool {
             .any(|it| arguments.contains(it));
         (arguments.contains("-p ") || arguments.contains("--publish")) && !host
     });
-    published
-        || announced(log).iter().any(bridge)
-        || verdict(log).iter().any(|it| is_bridge_address(it.peer))
+    published || announced(log).iter().any(bridge) || verdict(log).iter().any(|it| is_bridge_address(it.peer))
 }
 
 /// An address that several hosts say is theirs, with one line of each.

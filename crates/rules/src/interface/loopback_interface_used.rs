@@ -32,8 +32,8 @@ fn check(log: &Log) -> Checked {
     let gloo = log.look_for(&[&GLOO_LOOPBACK], Source::JobOutput)?;
     if let Some(it) = verdict(log).into_iter().find(|it| it.cause == Cause::Loopback) {
         // On one host a refused 127.0.0.1 only says that the other process is gone.
-        let chosen =
-            log.job.settings.named("NCCL_SOCKET_IFNAME").any(|it| it.text() == "lo") && log.job.size.spans_nodes() != Some(false);
+        let chosen = log.job.settings.named("NCCL_SOCKET_IFNAME").any(|it| it.text() == "lo")
+            && log.job.size.spans_nodes() != Some(false);
         let sure = several_hosts(log) || !gloo.is_empty() || chosen;
         let confidence = if sure { Confidence::Likely } else { Confidence::Possible };
         let peer = if it.peer.is_empty() { "127.0.0.1" } else { it.peer };
@@ -70,7 +70,8 @@ pub(crate) fn listed(log: &Log) -> Vec<(&Quote, &str)> {
     }
     let announced = announced(log).into_iter().filter(|it| is_loopback(&it.interface.address));
     let mut lo: Vec<(&Quote, &str)> = announced.map(|it| (it.quote, &*it.process.host)).collect();
-    for sighting in log.case.sightings.iter().filter(|it| [&OLD_INTERFACE, &OLD_INTERFACES].contains(&it.signal))
+    for sighting in
+        log.case.sightings.iter().filter(|it| [&OLD_INTERFACE, &OLD_INTERFACES].contains(&it.signal))
     {
         let listed = sighting.get("name") == "lo"
             || sighting.get("list").split_whitespace().any(|it| it.starts_with("lo("));

@@ -2,8 +2,8 @@
 
 use std::collections::BTreeSet;
 
-use evidence::signals::interface::NO_SOCKET_INTERFACE;
 use evidence::Source;
+use evidence::signals::interface::NO_SOCKET_INTERFACE;
 
 use super::address::announced;
 use crate::{Check, Checked, Confidence, Finding, Log, Role, Rule, Severity};

@@ -1,10 +1,12 @@
 //! No interface has the name that was asked for.
 
+use evidence::Source;
 use evidence::signals::interface::{GLOO_NO_INTERFACE, NO_SOCKET_INTERFACE};
 use evidence::signals::versions::{BAD_ADDRESS_FAMILY, MISMATCHED_VERSION};
-use evidence::Source;
 
 use super::socket_ifname_mismatch::mismatch;
+use job::Scope;
+
 use crate::{Check, Checked, Confidence, Finding, Log, Role, Rule, Severity};
 
 /// See the module documentation.
@@ -49,33 +51,38 @@ fn check(log: &Log) -> Checked {
         said.iter().any(|it| log.case.process_of(it).is_some_and(|it| it == process))
     };
     let mut values: Vec<_> = log.job.settings.named("NCCL_SOCKET_IFNAME").collect();
-    values.sort_by_key(|it| !it.1.is_some_and(failing));
+    values.sort_by_key(|it| match it.scope {
+        Scope::Process(at) => !log.case.processes.get(at).is_some_and(failing),
+        _ => true,
+    });
     let value = values.first();
     if said.is_empty() {
         // A nonsense family comes from another NCCL release as well.
-        let Some((name, _, quote)) = value.filter(|_| log.case.first_of(&[&MISMATCHED_VERSION]).is_none()) else {
+        let Some(set) = value.filter(|_| log.case.first_of(&[&MISMATCHED_VERSION]).is_none()) else {
             return Ok(Vec::new());
         };
-        let message =
-            format!("no address was found for NCCL_SOCKET_IFNAME={name}, and a rank was told a nonsense one");
+        let message = format!(
+            "no address was found for NCCL_SOCKET_IFNAME={}, and a rank got a nonsense one",
+            set.text()
+        );
         let finding = Finding::new(Confidence::Likely, message)
             .by(log, &found)
-            .seen(quote)
+            .seen_all(set.quote())
             .about("variable", "NCCL_SOCKET_IFNAME");
         return Ok(vec![finding.or("nccl-version-mismatch")]);
     }
-    let Some((name, _, quote)) = value else {
+    let Some(set) = value else {
         let message = "NCCL found no interface with an address";
         return Ok(vec![Finding::new(Confidence::Likely, message).by(log, &said)]);
     };
-    let message = format!("NCCL_SOCKET_IFNAME={name} leaves no interface with an address");
+    let message = format!("NCCL_SOCKET_IFNAME={} leaves no interface with an address", set.text());
     let finding = Finding::new(Confidence::Certain, message)
         .by(log, &said)
-        .seen(quote)
+        .seen_all(set.quote())
         .about("variable", "NCCL_SOCKET_IFNAME");
-    let advice = if name.starts_with('^') {
+    let advice = if set.text().starts_with('^') {
         "The value excludes names; what is left has no address of its own. Name the interface that has it (`ip -br addr`) instead of excluding the others."
-    } else if name.starts_with('=') {
+    } else if set.text().starts_with('=') {
         "The `=` asks for exactly this name. Leave it out: NCCL_SOCKET_IFNAME then takes a prefix, and check the name with `ip -br addr` inside the container."
     } else {
         return Ok(vec![finding]);

@@ -1,7 +1,7 @@
 //! Commands that start a job, as they are pasted beside a log.
 
-use evidence::signals::notes::{ASSIGNMENT, COMMAND, PROCESSES};
 use evidence::Quote;
+use evidence::signals::notes::{ASSIGNMENT, COMMAND, PROCESSES};
 
 use crate::Log;
 

@@ -2,8 +2,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use evidence::signals::launch::DUPLICATE_GPU;
 use evidence::Source;
+use evidence::signals::launch::DUPLICATE_GPU;
 
 use crate::{Check, Checked, Confidence, Finding, Log, Role, Rule, Severity};
 

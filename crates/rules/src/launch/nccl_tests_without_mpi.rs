@@ -57,7 +57,8 @@ fn check(log: &Log) -> Checked {
                 own.len() <= 1 && (it.devices.is_empty() || it.devices.iter().any(|it| it.rank == 0))
             });
         let finished = log.case.tests.iter().any(|it| !it.rows.is_empty());
-        let several_tables = log.case.tests.iter().any(|it| repeats_sizes(it) > 1) || repeated_footers(log, n);
+        let several_tables =
+            log.case.tests.iter().any(|it| repeats_sizes(it) > 1) || repeated_footers(log, n);
         if !alone.is_empty() || (one_process_each && finished) || several_tables {
             let what = if several_tables {
                 "and each prints a table of its own"
@@ -66,7 +67,9 @@ fn check(log: &Log) -> Checked {
             };
             let message = format!("{n} processes are started, {what}");
             let finding = Finding::new(Confidence::Likely, message).seen_all(alone.iter().copied().take(2));
-            return Ok(vec![finding.seen(command.quote).seen_all(log.case.tests.first().map(|it| &it.quote))]);
+            return Ok(vec![
+                finding.seen(command.quote).seen_all(log.case.tests.first().map(|it| &it.quote)),
+            ]);
         }
         return Ok(Vec::new());
     }

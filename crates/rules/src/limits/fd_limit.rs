@@ -1,7 +1,7 @@
 //! The limit of open files is reached.
 
-use evidence::signals::limits::{OPEN_FILE_LIMIT, PROXY_POLL_FAILED, TOO_MANY_OPEN_FILES};
 use evidence::Source;
+use evidence::signals::limits::{OPEN_FILE_LIMIT, PROXY_POLL_FAILED, TOO_MANY_OPEN_FILES};
 
 use crate::{Check, Checked, Confidence, Finding, Log, Role, Rule, Severity};
 

@@ -1,7 +1,7 @@
 //! NCCL found no room in GPU memory.
 
-use evidence::signals::limits::{GPU_OOM_IN_NCCL, GPU_OOM_IN_TESTS};
 use evidence::Source;
+use evidence::signals::limits::{GPU_OOM_IN_NCCL, GPU_OOM_IN_TESTS};
 
 use crate::{Check, Checked, Confidence, Finding, Log, Role, Rule, Severity};
 
@@ -27,7 +27,9 @@ pub static RULE: Rule = Rule {
 fn check(log: &Log) -> Checked {
     let found = log.look_for(&[&GPU_OOM_IN_NCCL, &GPU_OOM_IN_TESTS], Source::JobOutput)?;
     let Some(first) = found.first() else { return Ok(Vec::new()) };
-    let who = log.case.process_of(first)
+    let who = log
+        .case
+        .process_of(first)
         .map(evidence::Process::name)
         .or_else(|| first.rank.map(|it| format!("rank {it}")));
     let who = who.unwrap_or_else(|| "a rank".to_owned());

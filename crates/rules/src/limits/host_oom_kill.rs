@@ -1,7 +1,7 @@
 //! A process was killed because the host had no memory left.
 
-use evidence::signals::limits::{HOST_OOM, KILLED_ALONE, LAUNCHER_ENDED, SIGKILL};
 use evidence::Source;
+use evidence::signals::limits::{HOST_OOM, KILLED_ALONE, LAUNCHER_ENDED, SIGKILL};
 
 use crate::{Check, Checked, Confidence, Finding, Log, Role, Rule, Severity};
 

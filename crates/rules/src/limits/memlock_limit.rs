@@ -33,7 +33,8 @@ fn check(log: &Log) -> Checked {
         Source::JobOutput,
     )?;
     let limit = log.case.sightings_of(&LOCKED_MEMORY_LIMIT).find(|it| is_low(it));
-    let unlimited = log.case.sightings_of(&LOCKED_MEMORY_LIMIT).any(|it| it.get("value").contains("unlimited"));
+    let unlimited =
+        log.case.sightings_of(&LOCKED_MEMORY_LIMIT).any(|it| it.get("value").contains("unlimited"));
     // Where the line gives another reason, or the limit is known to be off, it is something else.
     let counts = |it: &&Sighting| match it.signal.name {
         "verbs-refused" => !it.quote.text.contains("failed with") && (limit.is_some() || !unlimited),

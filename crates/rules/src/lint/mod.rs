@@ -21,7 +21,7 @@ use fabric::instance::{self, Instance};
 
 use crate::{Edit, Found, all};
 
-pub use settings::{Action, Recommendation, recommend};
+pub use settings::{Objection, objections};
 
 /// All that is known.
 #[derive(Debug, Clone, Copy)]

@@ -1,10 +1,10 @@
 //! The Fabric Manager does not run, or is not the driver's.
 
+use evidence::Source;
 use evidence::signals::nvswitch::{
     FABRIC_IN_PROGRESS, FABRIC_MANAGER_FAILED, FABRIC_MANAGER_MISMATCH, FABRIC_MANAGER_STATUS, NO_NVSWITCH,
     NVLS_BIND_FAILED, SERVICE_DOWN, SYSTEM_NOT_READY,
 };
-use evidence::Source;
 
 use crate::{Check, Checked, Confidence, Finding, Log, Role, Rule, Severity};
 
@@ -75,7 +75,9 @@ fn check(log: &Log) -> Checked {
         return Ok(vec![Finding::new(Confidence::Likely, message).by(log, &waiting)]);
     }
     // The same words come from a running manager whose fabric is broken, which is likelier.
-    let refused: Vec<_> = log.case.sightings_of(&NVLS_BIND_FAILED)
+    let refused: Vec<_> = log
+        .case
+        .sightings_of(&NVLS_BIND_FAILED)
         .filter(|it| !it.quote.text.contains("Proceeding without"))
         .collect();
     if refused.is_empty() {

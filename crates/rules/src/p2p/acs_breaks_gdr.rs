@@ -1,7 +1,7 @@
 //! PCIe access control sends GPUDirect traffic the wrong way.
 
-use evidence::signals::p2p::{ACS_CONTROL, ACS_HINT, IB_LOCAL_PROTECTION};
 use evidence::Source;
+use evidence::signals::p2p::{ACS_CONTROL, ACS_HINT, IB_LOCAL_PROTECTION};
 
 use crate::{Check, Checked, Confidence, Finding, Log, Role, Rule, Severity};
 

@@ -1,7 +1,7 @@
 //! GPU memory cannot be registered as DMA-BUF.
 
-use evidence::signals::p2p::DMABUF_FAILED;
 use evidence::Source;
+use evidence::signals::p2p::DMABUF_FAILED;
 
 use crate::{Check, Checked, Confidence, Finding, Log, Role, Rule, Severity};
 

@@ -90,8 +90,8 @@ fn of_adapters(log: &Log, hcas: &[(&str, &Quote)]) -> Finding {
     );
     let finding = Finding::new(Confidence::Certain, message).seen_all(hcas.iter().map(|it| it.1));
     let finding = names.iter().fold(finding, |it, name| it.about("nic", name));
-    let finding = match log.case.nccl_version() {
-        Some((version, quote)) if version < Version::new(2, 23, 0) => finding.seen(quote).fix(
+    let finding = match &log.job.releases.nccl {
+        Some(nccl) if nccl.value < Version::new(2, 23, 0) => finding.seen_all(nccl.quote()).fix(
             "NCCL before 2.23 looks for /sys/kernel/mm/memory_peers/nv_mem only and does not see a newer nvidia_peermem: use NCCL 2.23 or \
              later. Otherwise load nvidia_peermem and check that it registered there.",
         ),
@@ -134,7 +134,9 @@ fn on_one_side(log: &Log) -> Option<Finding> {
 
 /// Connections over InfiniBand that copy through the host, where nothing says why.
 fn copied_on_infiniband(log: &Log, peermem: &[&Quote]) -> Vec<Finding> {
-    let asked = log.case.processes
+    let asked = log
+        .case
+        .processes
         .iter()
         .any(|it| !it.facts.hca_gpudirect.is_empty() || !it.facts.gpudirect_by_distance.is_empty());
     let mut copied = Vec::new();

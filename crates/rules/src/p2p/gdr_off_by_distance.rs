@@ -44,7 +44,10 @@ fn check(log: &Log) -> Checked {
     if told.iter().any(|it| it.0) {
         return Ok(Vec::new());
     }
-    let off = log.job.settings.named("NCCL_NET_GDR_LEVEL")
+    let off = log
+        .job
+        .settings
+        .named("NCCL_NET_GDR_LEVEL")
         .find(|it| matches!(it.text().trim_matches(['.', '"', ',']), "LOC" | "0"));
     let message = if off.is_some() {
         "NCCL_NET_GDR_LEVEL turns GPUDirect RDMA off".to_owned()
@@ -58,8 +61,9 @@ fn check(log: &Log) -> Checked {
     };
     let finding = Finding::new(Confidence::Likely, message)
         .seen_all(told.iter().map(|it| it.1))
-        .seen_all(off.iter().map(|it| it.2));
-    let finding = if log.job.size.spans_nodes() == Some(false) { finding.severity(Severity::Info) } else { finding };
+        .seen_all(off.and_then(job::Variable::quote));
+    let finding =
+        if log.job.size.spans_nodes() == Some(false) { finding.severity(Severity::Info) } else { finding };
     let loss = expected::loss_across(log, expected::without_gpudirect);
     Ok(vec![finding.with_numbers(&RULE, loss).or("vm-no-topology")])
 }

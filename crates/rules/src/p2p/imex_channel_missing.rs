@@ -1,9 +1,9 @@
 //! GPU memory cannot be shared across nodes: there is no IMEX channel.
 
+use evidence::Source;
 use evidence::signals::nvswitch::{
     FABRIC_HANDLE_REFUSED, FABRIC_IMPORT_FAILED, IMEX_CHANNEL_ABSENT, IMEX_NOT_WORKING,
 };
-use evidence::Source;
 
 use crate::{Check, Checked, Confidence, Finding, Log, Role, Rule, Severity};
 

@@ -45,7 +45,7 @@ fn check(log: &Log) -> Checked {
         }
         _ => return Ok(Vec::new()),
     }
-    let name = log.case.instance_name().map_or("this machine", |it| it.0);
+    let name = log.job.machine_name.as_ref().map_or("this machine", |it| &*it.value);
     let Some((first, _)) = pairs.first() else {
         return Ok(expected.and_then(|it| over_pci(log, &it)).into_iter().collect());
     };
@@ -99,7 +99,8 @@ fn not_shown(log: &Log) -> Option<Finding> {
         expected.name,
         expected::number(expected.wires(0, 1)?.bandwidth)
     );
-    let finding = Finding::new(Confidence::Likely, message).seen(&matrix.quote).seen_all(expected.named_by.as_ref());
+    let finding =
+        Finding::new(Confidence::Likely, message).seen(&matrix.quote).seen_all(expected.named_by.as_ref());
     let loss = expected::loss_inside(log, expected::over_pci);
     Some(finding.with_numbers(&RULE, loss).fix(LINKS).or("nvlink-fault").or("fabric-manager-not-running"))
 }

@@ -50,8 +50,8 @@ fn check(log: &Log) -> Checked {
                 .to_owned();
         findings.push(said(message, quote, "NCCL_SHM_DISABLE").or("shm-too-small"));
     }
-    if let Some(quote) =
-        set_to_one(log, "NCCL_IB_DISABLE").filter(|_| has_hcas(log) && log.job.size.spans_nodes() != Some(false))
+    if let Some(quote) = set_to_one(log, "NCCL_IB_DISABLE")
+        .filter(|_| has_hcas(log) && log.job.size.spans_nodes() != Some(false))
     {
         let message = "NCCL_IB_DISABLE=1 although there are InfiniBand or RoCE adapters: nodes talk over TCP"
             .to_owned();
@@ -68,7 +68,11 @@ fn said(message: String, quote: &Quote, variable: &str) -> Finding {
 }
 
 fn set_to_one<'a>(log: &'a Log, name: &'a str) -> Option<&'a Quote> {
-    log.job.settings.named(name).find(|it| it.text().trim_matches(['.', '"', '\'', ',']) == "1").and_then(Variable::quote)
+    log.job
+        .settings
+        .named(name)
+        .find(|it| it.text().trim_matches(['.', '"', '\'', ',']) == "1")
+        .and_then(job::Variable::quote)
 }
 
 /// Adapters that some process uses, or that the topology shows. EFA is not one of them: NCCL's own transport never takes it.

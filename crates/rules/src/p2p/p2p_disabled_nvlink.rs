@@ -2,8 +2,8 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use evidence::signals::p2p::{P2P_OFF, P2P_OFF_ON_NVLINK};
 use evidence::Source;
+use evidence::signals::p2p::{P2P_OFF, P2P_OFF_ON_NVLINK};
 
 use super::machine::{Nvlink, counted, nvlink};
 use crate::expected;

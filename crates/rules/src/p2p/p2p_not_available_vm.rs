@@ -1,8 +1,8 @@
 //! The GPUs cannot reach each other: a virtual machine or a model without peer access.
 
+use evidence::Source;
 use evidence::signals::p2p::{P2P_NOT_ENABLED, P2P_OFF, P2P_OFF_ON_NVLINK, PEER_MATRIX_REFUSED};
 use evidence::signals::topology_file::VIRTUAL_MACHINE;
-use evidence::Source;
 
 use super::p2p_disabled_nvlink;
 use crate::{Check, Checked, Confidence, Finding, Log, Role, Rule, Severity};
@@ -28,7 +28,9 @@ pub static RULE: Rule = Rule {
 
 fn check(log: &Log) -> Checked {
     let found = log.look_for(&[&P2P_OFF, &P2P_NOT_ENABLED, &PEER_MATRIX_REFUSED], Source::NcclLog)?;
-    if found.is_empty() || log.case.first_of(&[&P2P_OFF_ON_NVLINK]).is_some() || p2p_disabled_nvlink::takes(log)
+    if found.is_empty()
+        || log.case.first_of(&[&P2P_OFF_ON_NVLINK]).is_some()
+        || p2p_disabled_nvlink::takes(log)
     {
         return Ok(Vec::new());
     }

@@ -1,7 +1,7 @@
 //! A program maps a peer's memory where the hardware or the isolation does not allow it.
 
-use evidence::signals::p2p::{GPU_BOUND_TO_TASK, PEER_NOT_SUPPORTED};
 use evidence::Source;
+use evidence::signals::p2p::{GPU_BOUND_TO_TASK, PEER_NOT_SUPPORTED};
 
 use crate::{Check, Checked, Confidence, Finding, Log, Role, Rule, Severity};
 

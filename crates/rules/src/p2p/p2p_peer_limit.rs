@@ -1,7 +1,7 @@
 //! A GPU has more peers than the driver allows.
 
-use evidence::signals::p2p::TOO_MANY_PEERS;
 use evidence::Source;
+use evidence::signals::p2p::TOO_MANY_PEERS;
 
 use crate::{Check, Checked, Confidence, Finding, Log, Role, Rule, Severity};
 

@@ -1,7 +1,7 @@
 //! GPUs below one PCIe switch exchange through host memory.
 
-use evidence::signals::p2p::{P2P_NOT_ENABLED, P2P_OFF};
 use evidence::Source;
+use evidence::signals::p2p::{P2P_NOT_ENABLED, P2P_OFF};
 use fabric::Transport;
 use nccl::PathType;
 
@@ -55,8 +55,7 @@ pub(super) fn takes(log: &Log, expected: &Expected, ranks: (u32, u32)) -> bool {
         return false;
     }
     let Some((one, other)) = expected.gpus_of(log, ranks) else { return false };
-    let near =
-        expected.wires(one, other).is_some_and(|it| matches!(it.kind, PathType::Pix | PathType::Pxb));
+    let near = expected.wires(one, other).is_some_and(|it| matches!(it.kind, PathType::Pix | PathType::Pxb));
     let should = expected.between(one, other).and_then(|it| it.transport);
     near && matches!(should, Some(Transport::P2p { .. }))
 }

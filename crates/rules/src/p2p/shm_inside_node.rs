@@ -1,11 +1,11 @@
 //! Ranks of one node exchange through host memory.
 
-use evidence::signals::p2p::{P2P_NOT_ENABLED, P2P_OFF};
 use evidence::Source;
+use evidence::signals::p2p::{P2P_NOT_ENABLED, P2P_OFF};
 
 use super::machine::{Nvlink, counted, host_memory_pairs, nvlink, p2p_off};
 use super::p2p_unused;
-use crate::expected::{self, Expected};
+use crate::expected;
 use crate::{Check, Checked, Confidence, Finding, Log, Role, Rule, Severity};
 
 /// See the module documentation.
@@ -37,7 +37,7 @@ fn check(log: &Log) -> Checked {
     if pairs.is_empty() || machine == Some(Nvlink::Full) || refused || log.case.is_in_host_memory() {
         return Ok(Vec::new());
     }
-    let name = log.case.instance_name().map(|it| it.0);
+    let name = log.job.machine_name.as_ref().map(|it| &*it.value);
     let tail = match (machine, name) {
         (Some(Nvlink::Absent), Some(name)) => {
             format!(": expected on {name}, whose GPUs have neither NVLink nor a common PCIe switch")

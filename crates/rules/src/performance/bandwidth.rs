@@ -55,11 +55,7 @@ pub(crate) fn measured(log: &Log) -> Result<Vec<Measured<'_>>, Missing> {
     if judged.is_empty() && expected.is_none() { Err(Missing(Source::Instance)) } else { Ok(judged) }
 }
 
-fn of_run<'a>(
-    run: &'a NcclTests,
-    log: &Log,
-    expected: Option<&Expected>,
-) -> Option<Measured<'a>> {
+fn of_run<'a>(run: &'a NcclTests, log: &Log, expected: Option<&Expected>) -> Option<Measured<'a>> {
     let (nodes, local) = ranks(run, log)?;
     let cluster = match expected {
         Some(it) => it.cluster(nodes, local).filter(|_| same_model(run, it))?,
@@ -133,7 +129,8 @@ fn board(run: &NcclTests, log: &Log) -> Option<Cluster> {
     };
     let mut machine = catalogue::machine(catalogue::names().find(fits)?)?;
     machine.name = None;
-    let settings = log.case.nccl_version().map_or_else(Settings::default, |it| Settings::new(it.0));
+    let settings =
+        log.job.releases.nccl.as_ref().map_or_else(Settings::default, |it| Settings::new(it.value));
     Cluster::of_machine(&machine, 1, &settings).ok()
 }
 

@@ -52,8 +52,9 @@ fn check(log: &Log) -> Checked {
                 expected::number(best.bandwidth)
             );
             let loss = expected::loss_across(log, expected::without_gpudirect);
-            let finding =
-                Finding::new(Confidence::Likely, message).seen(&link.quote).seen_all(expected.named_by.as_ref());
+            let finding = Finding::new(Confidence::Likely, message)
+                .seen(&link.quote)
+                .seen_all(expected.named_by.as_ref());
             let finding = finding.about("rank", rank).about("nic", device).with_numbers(&RULE, loss);
             findings.push(finding.or("topo-file-missing").or("vm-no-topology"));
         }

@@ -13,9 +13,9 @@ pub mod wrong_results;
 
 use std::collections::BTreeSet;
 
+use evidence::Quote;
 use evidence::plain::{NcclTests, Row};
 use evidence::signals::performance::ROCE_NAMED;
-use evidence::Quote;
 
 use crate::{Log, Rule};
 
@@ -37,7 +37,7 @@ pub(crate) fn sign_of_roce(log: &Log) -> Option<&Quote> {
     let adapters = log.case.processes.iter().flat_map(|it| it.facts.hcas.iter());
     let adapter = adapters.into_iter().find(|it| it.value.iter().any(|hca| &*hca.layer == "RoCE"));
     let named = || log.case.sightings_of(&ROCE_NAMED).next().map(|it| &it.quote);
-    let gid = || log.job.settings.named("NCCL_IB_GID_INDEX").next().and_then(Variable::quote);
+    let gid = || log.job.settings.named("NCCL_IB_GID_INDEX").next().and_then(job::Variable::quote);
     adapter.map(|it| &it.quote).or_else(named).or_else(gid)
 }
 

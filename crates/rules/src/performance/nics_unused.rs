@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use evidence::{Communicator, Source};
 
-use crate::expected::{self, Expected};
+use crate::expected;
 use crate::{Check, Checked, Confidence, Finding, Log, Role, Rule, Severity};
 
 /// See the module documentation.
@@ -51,11 +51,9 @@ fn check(log: &Log) -> Checked {
         let quotes = links()
             .filter(|it| it.1.transport().is_some_and(fabric::Transport::is_net))
             .map(|it| &it.1.quote);
-        let loss = expected::loss_across(
-            log,
-            expected::with_nics(n.saturating_mul(expected.interfaces())),
-        );
-        let finding = Finding::new(Confidence::Likely, message).seen_all(quotes).seen_all(expected.named_by.as_ref());
+        let loss = expected::loss_across(log, expected::with_nics(n.saturating_mul(expected.interfaces())));
+        let finding =
+            Finding::new(Confidence::Likely, message).seen_all(quotes).seen_all(expected.named_by.as_ref());
         return Ok(vec![finding.with_numbers(&RULE, loss).or("topo-file-missing").or("efa-nics-unexpected")]);
     }
     Ok(Vec::new())

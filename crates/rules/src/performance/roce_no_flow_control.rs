@@ -27,7 +27,8 @@ pub static RULE: Rule = Rule {
 const COLLAPSED: f64 = 1.0 / 3.0;
 
 fn check(log: &Log) -> Checked {
-    let lost: Vec<_> = log.case.sightings_of(&LOST_PACKETS).filter(|it| it.number("count") > Some(0)).collect();
+    let lost: Vec<_> =
+        log.case.sightings_of(&LOST_PACKETS).filter(|it| it.number("count") > Some(0)).collect();
     let off: Vec<_> = log.case.sightings_of(&FLOW_CONTROL_OFF).collect();
     let roce = sign_of_roce(log);
     let fallen = log.case.tests.iter().filter(|it| !on_one_host(it)).find_map(|run| {
@@ -37,7 +38,9 @@ fn check(log: &Log) -> Checked {
     if let Some((best, row, busbw)) = fallen {
         // Other networks have falls of their own; on RoCE this one has a usual cause.
         let verbs = log.case.networks().all(|it| it.value.starts_with("IB") || it.value.starts_with("UCX"));
-        let infiniband = log.case.processes
+        let infiniband = log
+            .case
+            .processes
             .iter()
             .flat_map(|it| it.facts.hcas.iter())
             .any(|it| it.value.iter().any(|hca| &*hca.layer == "IB"));
@@ -73,7 +76,8 @@ fn check(log: &Log) -> Checked {
             Finding::new(Confidence::Likely, message).by(log, &lost).seen_all(roce).or("roce-congestion"),
         ]);
     }
-    let looked = log.case.first_of(&[&LOST_PACKETS, &FLOW_CONTROL_OFF]).is_some() || !log.case.tests.is_empty();
+    let looked =
+        log.case.first_of(&[&LOST_PACKETS, &FLOW_CONTROL_OFF]).is_some() || !log.case.tests.is_empty();
     if looked { Ok(Vec::new()) } else { Err(Missing(Source::FabricDiagnostics)) }
 }
 

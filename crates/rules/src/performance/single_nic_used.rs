@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use evidence::{Communicator, Quote, Source};
 
 use crate::efa::machine;
-use crate::expected::{self, Expected};
+use crate::expected;
 use crate::{Check, Checked, Confidence, Finding, Log, Role, Rule, Severity};
 
 /// See the module documentation.

@@ -3,7 +3,6 @@
 use evidence::plain::TopologyMatrix;
 use evidence::{Missing, Source};
 
-use crate::expected::Expected;
 use crate::{Check, Checked, Confidence, Finding, Log, Role, Rule, Severity};
 
 /// See the module documentation.

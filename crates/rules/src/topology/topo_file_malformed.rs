@@ -71,7 +71,7 @@ fn check(log: &Log) -> Checked {
         return Ok(Vec::new());
     };
     let finding = match given {
-        Some((file, _, quote)) => finding.seen(quote).about("file", file),
+        Some(set) => finding.seen_all(set.quote()).about("file", set.text()),
         None => finding,
     };
     Ok(vec![finding])

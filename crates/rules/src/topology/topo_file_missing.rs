@@ -1,7 +1,7 @@
 //! NCCL has no topology file where it needs one.
 
-use evidence::signals::topology_file::{FILE_NOT_OPENED, NO_PATH};
 use evidence::Source;
+use evidence::signals::topology_file::{FILE_NOT_OPENED, NO_PATH};
 
 use crate::efa::{efa_in_use, machine, providers};
 use crate::{Check, Checked, Confidence, Finding, Log, Role, Rule, Severity};
@@ -28,7 +28,8 @@ fn check(log: &Log) -> Checked {
     if let Some(first) = unopened.first() {
         let file = first.get("file");
         // The default place of a hypervisor's file is tried on every machine.
-        let named = log.job.settings.named("NCCL_TOPO_FILE").next().is_some() || !file.contains("nvidia-topologyd");
+        let named =
+            log.job.settings.named("NCCL_TOPO_FILE").next().is_some() || !file.contains("nvidia-topologyd");
         if !named || file.is_empty() {
             return Ok(Vec::new());
         }
@@ -39,7 +40,9 @@ fn check(log: &Log) -> Checked {
         return Ok(vec![Finding::new(Confidence::Certain, message).by(log, &unopened).about("file", file)]);
     }
     // EFA in use, no word of a topology, and a search that failed: the machine's topology is unknown to NCCL.
-    let known = log.case.processes
+    let known = log
+        .case
+        .processes
         .iter()
         .any(|it| !it.facts.ofi.topology_file.is_empty() || !it.facts.topology_file.is_empty())
         || log.job.settings.named("NCCL_TOPO_FILE").next().is_some();

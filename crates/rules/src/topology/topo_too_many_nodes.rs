@@ -1,7 +1,7 @@
 //! The machine has more devices than NCCL's topology has room for.
 
-use evidence::signals::topology_file::TOO_MANY;
 use evidence::Source;
+use evidence::signals::topology_file::TOO_MANY;
 
 use crate::{Check, Checked, Confidence, Finding, Log, Role, Rule, Severity};
 

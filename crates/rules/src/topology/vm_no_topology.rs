@@ -32,7 +32,8 @@ fn check(log: &Log) -> Checked {
         return Ok(vec![finding]);
     }
     let virtual_machine = log.case.sightings_of(&VIRTUAL_MACHINE).next();
-    if let Some((machine, matrix)) = virtual_machine.zip(log.case.matrices.iter().find(|it| through_cpu(it))) {
+    if let Some((machine, matrix)) = virtual_machine.zip(log.case.matrices.iter().find(|it| through_cpu(it)))
+    {
         let message =
             format!("{} GPUs of a virtual machine reach each other only through the CPU", matrix.n_gpus());
         return Ok(vec![Finding::new(Confidence::Likely, message).seen(&matrix.quote).seen(&machine.quote)]);

@@ -49,13 +49,15 @@ fn check(log: &Log) -> Checked {
 
 /// `NCCL version 2.21.5+cuda12.4` beside `cudaDriverVersion 11070`: minor steps are compatible, major ones are not.
 fn compared(log: &Log, driver: Option<(u32, &Quote)>) -> Vec<Finding> {
-    let built = log.case.nccl_version().and_then(|(_, quote)| {
+    let built = log.job.releases.nccl.as_ref().and_then(|nccl| {
+        let quote = nccl.quote()?;
         let (_, rest) = quote.text.split_once("+cuda")?;
         let digits = rest.bytes().take_while(u8::is_ascii_digit).count();
         Some((rest.get(..digits)?.parse::<u32>().ok()?, quote))
     });
     let (Some((driver, line)), Some((built, quote))) = (driver, built) else { return Vec::new() };
-    let worked = log.case.communicators.iter().any(|it| it.members.values().any(evidence::Member::is_complete));
+    let worked =
+        log.case.communicators.iter().any(|it| it.members.values().any(evidence::Member::is_complete));
     if worked || driver / 1000 >= built {
         return Vec::new();
     }

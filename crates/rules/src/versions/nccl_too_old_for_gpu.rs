@@ -1,10 +1,10 @@
 //! The NCCL release has no code for the GPU.
 
+use evidence::Source;
 use evidence::signals::versions::{
     ERROR_VERSION, GPU_MODEL, GPU_NOT_IN_BUILD, NO_CODE_FOR_GPU, NO_KERNEL_IMAGE, NO_REVERSE_PATH,
     OLD_CAPABILITY,
 };
-use evidence::Source;
 use fabric::Version;
 
 use crate::{Check, Checked, Confidence, Finding, Log, Role, Rule, Severity};
@@ -52,7 +52,8 @@ fn check(log: &Log) -> Checked {
         let sighting = log.case.sightings_of(&ERROR_VERSION).next()?;
         Some((Version::parse(sighting.get("version"))?, &sighting.quote))
     };
-    let version = log.case.nccl_version().or_else(reported);
+    let logged = log.job.releases.nccl.as_ref().and_then(|it| Some((it.value, it.quote()?)));
+    let version = logged.or_else(reported);
     let old = version.and_then(|(version, quote)| too_old(log, version).map(|gpu| (version, gpu, quote)));
     let failed: Vec<_> = found
         .iter()
@@ -69,9 +70,7 @@ fn check(log: &Log) -> Checked {
             (None, None, None) => "this build of NCCL has no kernels for the GPU".to_owned(),
         };
         let confidence = if old.is_some() { Confidence::Certain } else { Confidence::Likely };
-        return Ok(vec![
-            Finding::new(confidence, message).by(log, &failed).seen_all(version.map(|it| it.1)),
-        ]);
+        return Ok(vec![Finding::new(confidence, message).by(log, &failed).seen_all(version.map(|it| it.1))]);
     }
     if let Some(first) = found.iter().find(|it| *it.signal == NO_KERNEL_IMAGE) {
         let message = match &old {
@@ -83,7 +82,8 @@ fn check(log: &Log) -> Checked {
         let confidence = if old.is_some() { Confidence::Likely } else { Confidence::Possible };
         return Ok(vec![Finding::new(confidence, message).seen(&first.quote)]);
     }
-    let worked = log.case.communicators.iter().any(|it| it.members.values().any(evidence::Member::is_complete));
+    let worked =
+        log.case.communicators.iter().any(|it| it.members.values().any(evidence::Member::is_complete));
     // 2.4 prints the generation of the GPUs: 8 is Ampere, which came with 2.7.
     let ampere = found
         .iter()

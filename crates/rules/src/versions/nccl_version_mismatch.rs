@@ -102,7 +102,9 @@ fn one_job(log: &Log) -> Vec<&Process> {
     match shared {
         Some(it) => it.members.values().filter_map(|it| log.case.processes.get(it.process)).collect(),
         // Several jobs in one input may well differ: only a job that did not get going is suspected.
-        None if log.case.communicators
+        None if log
+            .case
+            .communicators
             .iter()
             .any(|it| it.members.values().any(evidence::Member::is_complete)) =>
         {

@@ -1,7 +1,7 @@
 //! An NCCL release that does not know the Windows Subsystem for Linux.
 
-use evidence::signals::versions::{NO_PCI_PATH, WSL};
 use evidence::Source;
+use evidence::signals::versions::{NO_PCI_PATH, WSL};
 use fabric::Version;
 
 use crate::{Check, Checked, Confidence, Finding, Log, Role, Rule, Severity};
@@ -25,16 +25,18 @@ pub static RULE: Rule = Rule {
 
 fn check(log: &Log) -> Checked {
     let found = log.look_for(&[&NO_PCI_PATH], Source::NcclLog)?;
-    let version = log.case.nccl_version();
+    let version = log.job.releases.nccl.as_ref();
     let wsl = log.case.sightings_of(&WSL).next();
-    let old = version.is_some_and(|it| it.0 < Version::new(2, 11, 0));
+    let old = version.is_some_and(|it| it.value < Version::new(2, 11, 0));
     let failed = log.case.processes.iter().any(|it| !it.facts.propagated.is_empty());
     if (version.is_some() && !old) || (found.is_empty() && !(wsl.is_some() && old && failed)) {
         return Ok(Vec::new());
     }
-    let release = version.map_or_else(|| "this release".to_owned(), |it| format!("NCCL {}", it.0));
+    let release = version.map_or_else(|| "this release".to_owned(), |it| format!("NCCL {}", it.value));
     let message = format!("the GPU is not in /sys, as in WSL, and {release} needs it there");
-    let finding = Finding::new(Confidence::Likely, message).by(log, &found).seen_all(version.map(|it| it.1));
+    let finding = Finding::new(Confidence::Likely, message)
+        .by(log, &found)
+        .seen_all(version.and_then(job::Known::quote));
     let finding = finding.seen_all(wsl.map(|it| &it.quote));
     Ok(vec![if wsl.is_some() { finding } else { finding.or("vm-no-topology") }])
 }

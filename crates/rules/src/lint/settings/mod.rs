@@ -1,12 +1,12 @@
 //! Environment variables, wherever they are set: names nothing reads, values that mean something else, settings that cost or break.
 
-mod advice;
 mod debugging_left_on;
 mod default_restated;
 mod duplicate_variable;
 mod forced_choice;
 mod gpudirect_turned_off;
 mod loopback_interface;
+mod objections;
 mod omp_threads_unset;
 mod p2p_turned_off;
 mod place;
@@ -22,7 +22,7 @@ mod variable_too_new;
 mod variable_unknown;
 mod versions;
 
-pub use advice::{Action, Recommendation, recommend};
+pub use objections::{Objection, objections};
 
 use crate::Rule;
 

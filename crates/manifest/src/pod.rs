@@ -1,25 +1,25 @@
 //! The pod that runs ranks: the same in every kind.
 
-use super::plan::Plan;
-use super::text::{indent, list, unexpanded, yaml};
+use crate::plan::Plan;
+use crate::text::{indent, list, unexpanded, yaml};
 
 /// What differs between kinds.
 #[derive(Debug, Clone, Copy, Default)]
-pub(super) struct Shape<'a> {
+pub(crate) struct Shape<'a> {
     /// The name the operator expects of the container.
-    pub(super) container: &'a str,
+    pub(crate) container: &'a str,
     /// What it runs; empty to leave that to the image or the operator.
-    pub(super) command: &'a [String],
+    pub(crate) command: &'a [String],
     /// The headless service its name belongs to.
-    pub(super) subdomain: Option<&'a str>,
+    pub(crate) subdomain: Option<&'a str>,
     /// `restartPolicy`, where the pod says it itself.
-    pub(super) restart: Option<&'a str>,
+    pub(crate) restart: Option<&'a str>,
     /// Whether ranks see the environment of the pod.
-    pub(super) environment: bool,
+    pub(crate) environment: bool,
 }
 
 /// `metadata` and `spec` of a template, at the left margin.
-pub(super) fn template(plan: &Plan, shape: Shape<'_>) -> String {
+pub(crate) fn template(plan: &Plan, shape: Shape<'_>) -> String {
     let mut spec = String::new();
     if let Some(restart) = shape.restart {
         spec.push_str(&format!("restartPolicy: {restart}\n"));
@@ -47,12 +47,12 @@ pub(super) fn template(plan: &Plan, shape: Shape<'_>) -> String {
 }
 
 /// The words of a command, safe from what Kubernetes replaces in them.
-pub(super) fn literal(words: &[String]) -> Vec<String> {
+pub(crate) fn literal(words: &[String]) -> Vec<String> {
     words.iter().map(|it| unexpanded(it)).collect()
 }
 
 /// `name` and, where it was asked for, `namespace`, for `metadata`.
-pub(super) fn metadata(plan: &Plan, name: &str) -> String {
+pub(crate) fn metadata(plan: &Plan, name: &str) -> String {
     match &plan.namespace {
         Some(namespace) => format!("  name: {name}\n  namespace: {namespace}\n"),
         None => format!("  name: {name}\n"),
@@ -60,7 +60,7 @@ pub(super) fn metadata(plan: &Plan, name: &str) -> String {
 }
 
 /// `labels` with the queue that starts all pods or none; a note where none is known.
-pub(super) fn queue(plan: &Plan) -> String {
+pub(crate) fn queue(plan: &Plan) -> String {
     match &plan.queue {
         Some(queue) => {
             format!("  labels:\n    kueue.x-k8s.io/queue-name: {queue}  # Kueue starts all pods or none.\n")
@@ -75,7 +75,7 @@ pub(super) fn queue(plan: &Plan) -> String {
 }
 
 /// Machines whose `NVLink` reaches beyond one node need a domain and a channel for it.
-pub(super) fn domain(plan: &Plan) -> String {
+pub(crate) fn domain(plan: &Plan) -> String {
     if !fabric(plan) {
         return String::new();
     }
@@ -94,7 +94,7 @@ fn fabric(plan: &Plan) -> bool {
 }
 
 /// What lets a pod onto nodes with GPUs: the usual taints.
-pub(super) fn tolerations(plan: &Plan) -> String {
+pub(crate) fn tolerations(plan: &Plan) -> String {
     let mut keys = vec!["nvidia.com/gpu"];
     if plan.efa > 0 {
         keys.push("vpc.amazonaws.com/efa");

@@ -1,22 +1,22 @@
-//! Every kind on every machine.
+//! Every kind on every machine: what is written is read back, and lint has nothing to say.
 
 use std::collections::BTreeMap;
 
 use evidence::submission::{Kind as Read, Launcher, Submission, VolumeSource};
-use fabric::{catalogue, instance};
-
-use super::{Kind, Request, write};
-use crate::lint::{Given, lint};
+use fabric::catalogue::{self, Model};
+use manifest::{Kind, Request, write};
+use rules::lint::{Given, lint};
 
 const IMAGE: &str =
     "public.ecr.aws/deep-learning-containers/pytorch-training:2.8.0-gpu-py312-cu129-ubuntu22.04-ec2-v1.0";
 
-fn request(kind: Kind, instance: &str, nodes: u32) -> Request {
+fn request(kind: Kind, machine: &str, nodes: u32) -> Request {
+    let machine = catalogue::find(machine).expect("a machine of the catalogue");
     Request {
         image: Some(IMAGE.to_owned()),
         name: Some("llama".to_owned()),
         command: ["train.py", "--steps", "100"].map(str::to_owned).to_vec(),
-        ..Request::new(kind, instance, nodes)
+        ..Request::new(kind, machine, nodes)
     }
 }
 
@@ -47,18 +47,17 @@ fn counts_are_right_on_every_machine() {
     for request in requests().iter().filter(|it| it.kind != Kind::Sbatch) {
         let it = read(request);
         assert_eq!(it.kind, Read::Kubernetes);
-        let known = instance::find(&request.instance);
+        let Model { name, gpus, instance, .. } = *request.machine;
         let pods: Vec<_> = it.pods().filter(|it| it.1.limit("nvidia.com/gpu").is_some()).collect();
         let [(_, pod)] = pods.as_slice() else { panic!("{} pods with GPUs: {}", pods.len(), it.text) };
-        let gpus = u32::try_from(catalogue::machine(&request.instance).unwrap().gpus.len()).unwrap();
         assert_eq!(pod.limit("nvidia.com/gpu"), Some(f64::from(gpus)));
         if request.kind != Kind::TrainJob {
             assert_eq!(pod.replicas, Some(u64::from(request.nodes)), "{}", it.text);
         }
-        let efa = known.filter(|it| it.efa() && request.nodes > 1).map(|it| f64::from(it.nics));
+        let efa = (request.nodes > 1 && request.machine.efa()).then(|| f64::from(request.machine.nics));
         assert_eq!(pod.limit("vpc.amazonaws.com/efa"), efa, "{}", it.text);
         assert_eq!(pod.limit("hugepages-2Mi").is_some(), efa.is_some());
-        assert_eq!(pod.instances().first().map(|it| it.0), known.map(|it| it.name.as_str()));
+        assert_eq!(pod.instances().first().map(|it| it.0), instance.map(|_| name));
         let container = &pod.containers[0];
         for limit in &container.limits {
             let requested = container.requests.iter().find(|it| it.name == limit.name).unwrap();
@@ -71,8 +70,8 @@ fn counts_are_right_on_every_machine() {
             panic!("{:?}", pod.volumes)
         };
         assert!(pod.limit("memory").is_none_or(|memory| size.0 <= memory / 4.0), "{}", it.text);
-        if let (Some(known), Some(memory)) = (known, pod.limit("memory")) {
-            let all = known.mem_gib.0 * f64::from(1 << 30);
+        if let (Some(instance), Some(memory)) = (instance, pod.limit("memory")) {
+            let all = instance.mem_gib.0 * f64::from(1 << 30);
             assert!(memory <= 0.75 * all && memory >= 0.6 * all, "{}", it.text);
         }
         assert!(it.settings.iter().all(|it| it.name.starts_with("PET_")), "{:?}", it.settings);
@@ -83,7 +82,7 @@ fn counts_are_right_on_every_machine() {
 fn ranks_are_one_a_gpu() {
     for request in requests() {
         let it = read(&request);
-        let gpus = catalogue::machine(&request.instance).unwrap().gpus.len() as u64;
+        let gpus = u64::from(request.machine.gpus);
         let nodes = u64::from(request.nodes);
         let text = &it.text;
         match (request.kind, request.nccl_tests) {
@@ -119,8 +118,8 @@ fn what_is_written_lints_clean() {
     for request in requests() {
         let file = read(&request);
         for it in lint(std::slice::from_ref(&file), &Given::default()) {
-            let Request { kind, instance, nodes, .. } = &request;
-            let place = format!("{} on {nodes} x {instance}: {}", kind.name(), it.finding.message);
+            let Request { kind, machine, nodes, .. } = &request;
+            let place = format!("{} on {nodes} x {}: {}", kind.name(), machine.name, it.finding.message);
             bad.entry(it.rule.id).or_default().push(place);
         }
     }
@@ -161,7 +160,6 @@ fn what_cannot_be_is_refused_in_words() {
         write(&it).unwrap_err()
     };
     for (error, part) in [
-        (with(|it| it.instance = "p5.24xlarge".to_owned()), "did you mean"),
         (with(|it| it.nodes = 0), "1 to 9999"),
         (with(|it| it.gpus = Some(9)), "p5.48xlarge has 8"),
         (with(|it| it.gpus = Some(0)), "0 GPUs"),

@@ -1,11 +1,11 @@
 //! An `MPIJob`: a launcher without GPUs, and workers that run ssh servers until ranks are started on them.
 
-use super::plan::Plan;
-use super::pod::{self, Shape};
-use super::program;
-use super::text::{indent, list, yaml};
+use crate::plan::Plan;
+use crate::pod::{self, Shape};
+use crate::program;
+use crate::text::{indent, list, yaml};
 
-pub(super) fn write(plan: &Plan) -> Result<String, String> {
+pub(crate) fn write(plan: &Plan) -> Result<String, String> {
     let Plan { name, nodes, gpus, .. } = plan;
     let worker =
         Shape { container: "worker", command: &[], subdomain: None, restart: None, environment: false };

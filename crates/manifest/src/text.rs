@@ -3,7 +3,7 @@
 use std::fmt::Write as _;
 
 /// A scalar of YAML that reads back as this text, on one line.
-pub(super) fn yaml(text: &str) -> String {
+pub(crate) fn yaml(text: &str) -> String {
     if is_plain(text) {
         return text.to_owned();
     }
@@ -43,7 +43,7 @@ fn is_plain(text: &str) -> bool {
 }
 
 /// Kubernetes replaces `$(X)` and `$$` in commands; this is the text that becomes the given one.
-pub(super) fn unexpanded(text: &str) -> String {
+pub(crate) fn unexpanded(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     let mut letters = text.chars().peekable();
     while let Some(letter) = letters.next() {
@@ -56,7 +56,7 @@ pub(super) fn unexpanded(text: &str) -> String {
 }
 
 /// One word of a shell.
-pub(super) fn shell(text: &str) -> String {
+pub(crate) fn shell(text: &str) -> String {
     let plain = |it: u8| it.is_ascii_alphanumeric() || b"._/:@%+=,-".contains(&it);
     // `a=b` at the head of a command would be an assignment; quoted it is a word.
     if !text.is_empty() && text.bytes().all(plain) {
@@ -66,7 +66,7 @@ pub(super) fn shell(text: &str) -> String {
 }
 
 /// Words as a list of YAML, one a line.
-pub(super) fn list<S: AsRef<str>>(words: &[S]) -> String {
+pub(crate) fn list<S: AsRef<str>>(words: &[S]) -> String {
     let mut out = String::new();
     for word in words {
         out.push_str("- ");
@@ -77,7 +77,7 @@ pub(super) fn list<S: AsRef<str>>(words: &[S]) -> String {
 }
 
 /// Every line moved to the right.
-pub(super) fn indent(text: &str, by: usize) -> String {
+pub(crate) fn indent(text: &str, by: usize) -> String {
     let line = |it: &str| if it.trim().is_empty() { it.to_owned() } else { format!("{:by$}{it}", "") };
     text.split_inclusive('\n').map(line).collect()
 }

@@ -1,11 +1,11 @@
 //! Nothing but Kubernetes: an indexed Job, and a headless Service that gives its pods names.
 
-use super::plan::Plan;
-use super::pod::{self, Shape};
-use super::program;
-use super::text::indent;
+use crate::plan::Plan;
+use crate::pod::{self, Shape};
+use crate::program;
+use crate::text::indent;
 
-pub(super) fn write(plan: &Plan) -> Result<String, String> {
+pub(crate) fn write(plan: &Plan) -> Result<String, String> {
     let name = &plan.name;
     let several = plan.nodes > 1;
     let command = torchrun(plan, &format!("{name}-0.{name}"))?;
@@ -42,7 +42,7 @@ pub(super) fn write(plan: &Plan) -> Result<String, String> {
 }
 
 /// `spec` of an indexed Job.
-pub(super) fn indexed(plan: &Plan, shape: Shape<'_>) -> String {
+pub(crate) fn indexed(plan: &Plan, shape: Shape<'_>) -> String {
     let nodes = plan.nodes;
     format!(
         "spec:\n  completionMode: Indexed  # The index of a pod is its node rank.\n  completions: {nodes}\n  parallelism: {nodes}\n  \
@@ -52,7 +52,7 @@ pub(super) fn indexed(plan: &Plan, shape: Shape<'_>) -> String {
 }
 
 /// torchrun on every pod of an indexed job whose first has this address.
-pub(super) fn torchrun(plan: &Plan, first: &str) -> Result<Vec<String>, String> {
+pub(crate) fn torchrun(plan: &Plan, first: &str) -> Result<Vec<String>, String> {
     let mut words = vec![
         "torchrun".to_owned(),
         format!("--nnodes={}", plan.nodes),

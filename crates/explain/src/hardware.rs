@@ -1,122 +1,95 @@
-//! What a machine or a GPU is, in people's words.
+//! Machines and GPUs of the catalogue.
 
-use fabric::catalogue::{self, Wiring};
-use fabric::gpu::{self, GpuModel, NvLinkBy, NvLinkPort};
-use fabric::instance::{self, Instance};
+use fabric::catalogue::{self, Inside, Model};
+use fabric::gpu::{self, NvLinkBy, NvLinkPort};
+use fabric::instance::Instance;
 use fabric::machine::{Machine, Maker, NicKind, NvEnd, Place};
 use fabric::units::GigabytesPerSecond;
 
-use super::Page;
+use crate::{Explanation, Kind, paragraphs};
 
 /// The machine of this name.
-pub(super) fn machine(name: &str) -> Option<String> {
-    let name = catalogue::find(name)?;
-    let machine = catalogue::machine(name)?;
-    let wiring = catalogue::wiring(name);
-    let instance = instance::find(name);
-    let model = machine.gpus.first().and_then(|it| gpu::find(it.model.as_deref()?));
-
-    let title = match (instance, wiring.and_then(|it| it.title.as_deref())) {
-        (Some(_), _) => format!("{name} (instance type of AWS)"),
-        (None, title) => format!("{name} ({})", title.unwrap_or("machine")),
+pub(crate) fn machine(name: &str) -> Option<Explanation> {
+    let model = catalogue::find(name)?;
+    let machine = model.machine();
+    let Model { name, gpu, instance, wiring, .. } = *model;
+    let title = match instance {
+        Some(_) => format!("{name} (instance type of AWS)"),
+        None => format!("{name} ({})", model.title.unwrap_or("machine")),
     };
-    let mut page = Page::new(title);
-    page.add("GPUs", gpus(&machine, model, instance));
-    page.add("NVLink", nvlink(&machine, model, wiring, instance));
-    page.add("network", network(&machine, instance));
-    page.add("GPUDirect", gpudirect(&machine));
-    page.add("host", host(&machine, instance));
+    let mut it = Explanation::new(Kind::Machine, title);
+    it.add("GPUs", gpus(model));
+    it.add("NVLink", nvlink(model, &machine));
+    it.add("network", network(&machine, instance));
+    it.add("GPUDirect", gpudirect(&machine));
+    it.add("host", host(model, &machine));
     if wiring.is_some() {
-        page.add("wiring", wired(&machine));
+        it.add("wiring", wired(&machine));
     }
     if let Some(instance) = instance.filter(|it| it.efa()) {
-        page.add_all("plugin", plugin(instance, &machine));
+        it.add_all("plugin", plugin(instance, &machine));
     }
-    page.add_all("not known", &machine.unknown);
+    it.add_all("not known", &machine.unknown);
     let notes = instance.into_iter().flat_map(|it| &it.notes);
-    page.add_all("notes", notes.chain(wiring.into_iter().flat_map(|it| &it.notes)));
-    if let Some(model) = model {
-        page.add("see", format!("plumb topo --instance {name}, plumb explain {}", model.name));
-    }
-    let mut sources: Vec<&String> = instance.into_iter().flat_map(|it| &it.source).collect();
-    for source in wiring.into_iter().flat_map(|it| &it.source) {
-        if !sources.contains(&source) {
-            sources.push(source);
-        }
-    }
-    page.add_all("sources", sources);
-    Some(page.to_string())
+    it.add_all("notes", notes.chain(wiring.into_iter().flat_map(|it| &it.notes)));
+    it.add("see", format!("plumb topo --instance {name}, plumb explain {}", gpu.name));
+    it.sources = paragraphs(model.sources());
+    Some(it)
 }
 
 /// The GPU model of this name.
-pub(super) fn gpu(name: &str) -> Option<String> {
-    let it = gpu::find(name)?;
-    let mut page = Page::new(format!("{} (GPU, {})", it.name, it.form.name()));
-    let reported = it.memory.map(|it| format!(" ({it} as reported)")).unwrap_or_default();
-    let bandwidth = it.memory_bandwidth;
-    page.add("memory", format!("{} GB {}{reported}, {bandwidth}", it.memory_gigabytes, it.memory_kind));
-    let peaks: Vec<String> = it.peak.known().map(|(name, peak)| format!("{name} {peak}")).collect();
+pub(crate) fn gpu(name: &str) -> Option<Explanation> {
+    let model = gpu::find(name)?;
+    let mut it = Explanation::new(Kind::Gpu, format!("{} (GPU, {})", model.name, model.form.name()));
+    let reported = model.memory.map(|it| format!(" ({it} as reported)")).unwrap_or_default();
+    let bandwidth = model.memory_bandwidth;
+    it.add("memory", format!("{} GB {}{reported}, {bandwidth}", model.memory_gigabytes, model.memory_kind));
+    let peaks: Vec<String> = model.peak.known().map(|(name, peak)| format!("{name} {peak}")).collect();
     if !peaks.is_empty() {
-        page.add("peak", format!("{}; TFLOPS, dense matrices", peaks.join(", ")));
+        it.add("peak", format!("{}; TFLOPS, dense matrices", peaks.join(", ")));
     }
-    page.add("NVLink", it.nvlink.map_or_else(|| "none".to_owned(), |port| port_of(&port, it.nvls)));
-    if let Some(c2c) = it.c2c {
-        page.add("to its CPU", format!("NVLink-C2C, {c2c} one way"));
+    it.add("NVLink", model.nvlink.map_or_else(|| "none".to_owned(), |port| port_of(&port, model.nvls)));
+    if let Some(c2c) = model.c2c {
+        it.add("to its CPU", format!("NVLink-C2C, {c2c} one way"));
     }
-    if let Some(generation) = it.pcie_gen {
-        page.add("PCIe", format!("Gen{generation} x{}", it.pcie_lanes));
+    if let Some(generation) = model.pcie_gen {
+        it.add("PCIe", format!("Gen{generation} x{}", model.pcie_lanes));
     }
-    page.add("compute", format!("capability {}.{}", it.compute / 10, it.compute % 10));
-    let others = gpu::all().iter().filter(|other| other.family == it.family && other.name != it.name);
-    page.add("also", others.map(|it| it.name.as_str()).collect::<Vec<_>>().join(", "));
-    page.add("found in", machines_with(it).join(", "));
-    page.add_all("sources", &it.source);
-    Some(page.to_string())
+    it.add("compute", format!("capability {}.{}", model.compute / 10, model.compute % 10));
+    let others = gpu::all().iter().filter(|other| other.family == model.family && other.name != model.name);
+    it.add("also", others.map(|it| it.name.as_str()).collect::<Vec<_>>().join(", "));
+    let found_in = catalogue::all().iter().filter(|it| it.gpu == model).map(|it| it.name);
+    it.add("found in", found_in.collect::<Vec<_>>().join(", "));
+    it.sources = paragraphs(&model.source);
+    Some(it)
 }
 
-fn gpus(machine: &Machine, model: Option<&GpuModel>, instance: Option<&Instance>) -> String {
-    let count = machine.gpus.len();
-    let Some(model) = model else {
-        return instance.map_or_else(|| count.to_string(), |it| format!("{count} x {}", it.gpu));
-    };
-    let memory = match instance.and_then(|it| it.gpu_mem_gib) {
+fn gpus(machine: &Model) -> String {
+    let Model { gpu, gpus, .. } = *machine;
+    let memory = match machine.instance.and_then(|it| it.gpu_mem_gib) {
         Some(memory) => memory.to_string(),
-        None => format!("{} GB", model.memory_gigabytes),
+        None => format!("{} GB", gpu.memory_gigabytes),
     };
-    let kind = &model.memory_kind;
-    let each = if count > 1 { " each" } else { "" };
-    format!("{count} x {}, {memory} {kind} at {}{each}", model.name, model.memory_bandwidth)
+    let each = if gpus > 1 { " each" } else { "" };
+    format!("{gpus} x {}, {memory} {} at {}{each}", gpu.name, gpu.memory_kind, gpu.memory_bandwidth)
 }
 
-fn nvlink(
-    machine: &Machine,
-    model: Option<&GpuModel>,
-    wiring: Option<&Wiring>,
-    instance: Option<&Instance>,
-) -> String {
-    let count = machine.gpus.len();
-    if count == 1 {
-        return "none: one GPU".to_owned();
-    }
-    let Some(port) = model.and_then(|it| it.nvlink).filter(|_| !machine.nvlinks.is_empty()) else {
-        return match instance.map(|it| it.nvlink) {
-            Some(None) => "not known".to_owned(),
-            _ => "none: GPUs reach each other over PCIe or through host memory".to_owned(),
-        };
-    };
-    let mut text = rates(&port);
-    if machine.has_nvswitch() {
-        text += &format!("; NVSwitch joins all {count}");
-        if model.is_some_and(|it| it.nvls) {
-            text += " and can reduce (NVLS)";
+fn nvlink(model: &Model, machine: &Machine) -> String {
+    let Model { gpu, gpus, domain, .. } = *model;
+    let joined = match model.inside {
+        Inside::OneGpu => return "none: one GPU".to_owned(),
+        Inside::Unknown => return "not known".to_owned(),
+        Inside::Pcie => return "none: GPUs reach each other over PCIe or through host memory".to_owned(),
+        Inside::NvSwitch if gpu.nvls => format!("NVSwitch joins all {gpus} and can reduce (NVLS)"),
+        Inside::NvSwitch => format!("NVSwitch joins all {gpus}"),
+        Inside::NvLinkMesh => {
+            let of_first = machine.nvlinks.iter().filter(|it| it.from == 0 && it.to != NvEnd::Switch);
+            format!("wired from GPU to GPU, each to {} of the other {}", of_first.count(), gpus - 1)
         }
-    } else {
-        let from_first = machine.nvlinks.iter().filter(|it| it.from == 0 && it.to != NvEnd::Switch).count();
-        text += &format!("; wired from GPU to GPU, each to {from_first} of the other {}", count - 1);
-    }
-    if let Some(machines) = wiring.and_then(|it| it.domain) {
-        let gpus = machines as usize * count;
-        text += &format!("; {machines} such machines form one domain of {gpus} GPUs");
+    };
+    let mut text = gpu.nvlink.map(|it| format!("{}; ", rates(&it))).unwrap_or_default() + &joined;
+    if domain > 1 {
+        text += &format!("; {domain} such machines form one domain of {} GPUs", domain * gpus);
     }
     text
 }
@@ -188,18 +161,18 @@ fn gpudirect(machine: &Machine) -> &'static str {
     }
 }
 
-fn host(machine: &Machine, instance: Option<&Instance>) -> String {
-    let maker = match machine.sockets.first().map(|it| it.maker) {
-        Some(Maker::Intel) => "Intel",
-        Some(Maker::Amd) => "AMD",
-        Some(Maker::Arm) => "Arm",
-        Some(Maker::Power) => "Power",
-        Some(Maker::Zhaoxin) => "Zhaoxin",
-        Some(Maker::Unknown) | None => "unknown",
+fn host(model: &Model, machine: &Machine) -> String {
+    let maker = match model.cpu() {
+        Maker::Intel => "Intel",
+        Maker::Amd => "AMD",
+        Maker::Arm => "Arm",
+        Maker::Power => "Power",
+        Maker::Zhaoxin => "Zhaoxin",
+        Maker::Unknown => "unknown",
     };
     let link =
         machine.gpus.first().and_then(|it| it.link).map(|it| format!(", PCIe {it}")).unwrap_or_default();
-    match instance {
+    match model.instance {
         Some(it) => format!("{maker} CPU, {} vCPU, {}{link}", it.vcpus, it.mem_gib),
         None => format!("{maker} CPU{link}"),
     }
@@ -299,12 +272,4 @@ fn plugin(instance: &Instance, machine: &Machine) -> Vec<String> {
         "its tuner does not know this type: NCCL's own model chooses".to_owned()
     });
     lines
-}
-
-fn machines_with(model: &GpuModel) -> Vec<&'static str> {
-    let has = |name: &&str| {
-        let machine = catalogue::machine(name);
-        machine.and_then(|it| it.gpus.first()?.model.clone()).as_deref() == Some(&model.name)
-    };
-    catalogue::names().filter(has).collect()
 }

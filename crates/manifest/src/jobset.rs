@@ -1,11 +1,11 @@
 //! A `JobSet` of one indexed job; its controller makes the service.
 
 use super::job;
-use super::plan::Plan;
-use super::pod::{self, Shape};
-use super::text::indent;
+use crate::plan::Plan;
+use crate::pod::{self, Shape};
+use crate::text::indent;
 
-pub(super) fn write(plan: &Plan) -> Result<String, String> {
+pub(crate) fn write(plan: &Plan) -> Result<String, String> {
     let name = &plan.name;
     let command = job::torchrun(plan, &format!("{name}-node-0-0.{name}"))?;
     let shape = Shape {

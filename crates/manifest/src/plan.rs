@@ -1,31 +1,31 @@
 //! A request, checked, with the numbers of its hardware.
 
-use super::hardware::Hardware;
-use super::{Kind, Request, program};
+use crate::hardware::Hardware;
+use crate::{Kind, Request, program};
 
 /// What all kinds are written from. Names and the image are safe to stand anywhere; the program is not.
 #[derive(Debug, Clone, PartialEq)]
-pub(super) struct Plan {
-    pub(super) kind: Kind,
-    pub(super) hardware: Hardware,
-    pub(super) nodes: u32,
+pub(crate) struct Plan {
+    pub(crate) kind: Kind,
+    pub(crate) hardware: Hardware,
+    pub(crate) nodes: u32,
     /// Of a pod.
-    pub(super) gpus: u32,
+    pub(crate) gpus: u32,
     /// Of a pod; zero where there is none or one node needs none.
-    pub(super) efa: u32,
-    pub(super) image: Option<String>,
-    pub(super) name: String,
-    pub(super) namespace: Option<String>,
-    pub(super) zone: Option<String>,
-    pub(super) queue: Option<String>,
-    pub(super) nccl_tests: bool,
+    pub(crate) efa: u32,
+    pub(crate) image: Option<String>,
+    pub(crate) name: String,
+    pub(crate) namespace: Option<String>,
+    pub(crate) zone: Option<String>,
+    pub(crate) queue: Option<String>,
+    pub(crate) nccl_tests: bool,
     /// The program of a rank, as it was given.
-    pub(super) command: Vec<String>,
+    pub(crate) command: Vec<String>,
 }
 
 impl Plan {
-    pub(super) fn new(request: &Request) -> Result<Self, String> {
-        let hardware = Hardware::find(&request.instance)?;
+    pub(crate) fn new(request: &Request) -> Result<Self, String> {
+        let hardware = Hardware::of(request.machine);
         if !(1..=9999).contains(&request.nodes) {
             return Err(format!("{} nodes: ask for 1 to 9999", request.nodes));
         }
@@ -81,40 +81,40 @@ impl Plan {
     }
 
     /// Whether a pod takes the machine whole.
-    pub(super) fn whole(&self) -> bool {
+    pub(crate) fn whole(&self) -> bool {
         self.gpus == self.hardware.gpus
     }
 
     /// Ranks of the job.
-    pub(super) fn ranks(&self) -> u64 {
+    pub(crate) fn ranks(&self) -> u64 {
         u64::from(self.nodes) * u64::from(self.gpus)
     }
 
     /// Three quarters of the host's memory in GiB, by share: the rest is for huge pages, the system and daemons.
-    pub(super) fn memory(&self) -> Option<u64> {
+    pub(crate) fn memory(&self) -> Option<u64> {
         self.hardware
             .memory
             .map(|it| (it * 3 / 4 * u64::from(self.gpus) / u64::from(self.hardware.gpus)).max(1))
     }
 
     /// Three quarters of the CPUs, by share.
-    pub(super) fn cpus(&self) -> Option<u32> {
+    pub(crate) fn cpus(&self) -> Option<u32> {
         self.hardware.vcpus.map(|it| (it * 3 / 4 * self.gpus / self.hardware.gpus).max(1))
     }
 
     /// GiB of `/dev/shm`: four a GPU, a quarter of the memory at most.
-    pub(super) fn shm(&self) -> u64 {
+    pub(crate) fn shm(&self) -> u64 {
         let wanted = u64::from(self.gpus) * 4;
         self.memory().map_or(wanted, |it| wanted.min(it / 4).max(1))
     }
 
     /// The container image; a plan for pods has one.
-    pub(super) fn image(&self) -> &str {
+    pub(crate) fn image(&self) -> &str {
         self.image.as_deref().unwrap_or_default()
     }
 
     /// The first lines of every file.
-    pub(super) fn head(&self) -> String {
+    pub(crate) fn head(&self) -> String {
         let Self { nodes, gpus, hardware, .. } = self;
         let kind = self.kind.name();
         let nodes_word = if *nodes == 1 { "node" } else { "nodes" };

@@ -1,10 +1,10 @@
 //! A script for Slurm: one torchrun a node, or one task a rank for MPI programs.
 
-use super::plan::Plan;
-use super::program;
-use super::text::shell;
+use crate::plan::Plan;
+use crate::program;
+use crate::text::shell;
 
-pub(super) fn write(plan: &Plan) -> Result<String, String> {
+pub(crate) fn write(plan: &Plan) -> Result<String, String> {
     let Plan { name, nodes, gpus, .. } = plan;
     let tasks = if plan.nccl_tests { *gpus } else { 1 };
     let mut text =

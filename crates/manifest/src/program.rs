@@ -1,7 +1,7 @@
 //! How ranks are started: by torchrun or by MPI.
 
 /// Words after torchrun's own options: `train.py --steps 100`, `-m package`, `--no-python ./program`.
-pub(super) fn torchrun(command: &[String]) -> Result<Vec<String>, String> {
+pub(crate) fn torchrun(command: &[String]) -> Result<Vec<String>, String> {
     let words: Vec<&str> = command.iter().map(String::as_str).collect();
     let owned = |words: &[&str]| words.iter().map(|it| (*it).to_owned()).collect::<Vec<_>>();
     let name = base(words.first().copied().unwrap_or_default());
@@ -30,7 +30,7 @@ pub(super) fn torchrun(command: &[String]) -> Result<Vec<String>, String> {
 }
 
 /// Words for one rank of MPI or Slurm.
-pub(super) fn rank(command: &[String]) -> Result<Vec<String>, String> {
+pub(crate) fn rank(command: &[String]) -> Result<Vec<String>, String> {
     let words: Vec<&str> = command.iter().map(String::as_str).collect();
     starts_ranks(&words)?;
     let script = words.first().is_some_and(|it| is_script(it));
@@ -39,7 +39,7 @@ pub(super) fn rank(command: &[String]) -> Result<Vec<String>, String> {
 }
 
 /// `all_reduce_perf` over sizes that fit a GPU of so many GiB: three buffers of the largest message.
-pub(super) fn nccl_tests(gpu_memory: Option<f64>) -> Vec<String> {
+pub(crate) fn nccl_tests(gpu_memory: Option<f64>) -> Vec<String> {
     let largest = match gpu_memory {
         Some(it) if it >= 128.0 => "16G",
         Some(it) if it >= 64.0 => "8G",

@@ -1,4 +1,4 @@
-//! Manifests that are right from the start: what `plumb manifest` writes.
+//! Manifests, batch scripts and environments that are right from the start: what `plumb manifest` and `plumb env` write.
 //!
 //! ```text
 //! Request -> Plan (checked, with the hardware's numbers) -> text of one kind
@@ -7,6 +7,9 @@
 //! The text is YAML or a script with short comments that say why. Counts come from the catalogue; what a person gave is checked or
 //! quoted, never pasted.
 
+#![forbid(unsafe_code)]
+
+pub mod environment;
 mod hardware;
 mod job;
 mod jobset;
@@ -18,6 +21,8 @@ mod pytorchjob;
 mod sbatch;
 mod text;
 mod trainjob;
+
+use fabric::catalogue::Model;
 
 use plan::Plan;
 
@@ -66,8 +71,8 @@ impl Kind {
 pub struct Request {
     /// What is submitted.
     pub kind: Kind,
-    /// `p5.48xlarge`, `dgx-h100`: a name of the catalogue.
-    pub instance: String,
+    /// The machine, from [`fabric::catalogue::resolve`].
+    pub machine: &'static Model,
     /// How many nodes, which is how many pods.
     pub nodes: u32,
     /// GPUs of a pod; all of the machine's where none is said.
@@ -90,10 +95,10 @@ pub struct Request {
 
 impl Request {
     /// A request of a kind for some machines; everything else is left open.
-    pub fn new(kind: Kind, instance: impl Into<String>, nodes: u32) -> Self {
+    pub fn new(kind: Kind, machine: &'static Model, nodes: u32) -> Self {
         Self {
             kind,
-            instance: instance.into(),
+            machine,
             nodes,
             gpus: None,
             image: None,
@@ -119,6 +124,3 @@ pub fn write(request: &Request) -> Result<String, String> {
         Kind::Sbatch => sbatch::write(&plan),
     }
 }
-
-#[cfg(test)]
-mod tests;

@@ -1,11 +1,11 @@
 //! A `PyTorchJob` of workers alone: they meet at the first, and every pod is written once.
 
-use super::plan::Plan;
-use super::pod::{self, Shape};
-use super::program;
-use super::text::indent;
+use crate::plan::Plan;
+use crate::pod::{self, Shape};
+use crate::program;
+use crate::text::indent;
 
-pub(super) fn write(plan: &Plan) -> Result<String, String> {
+pub(crate) fn write(plan: &Plan) -> Result<String, String> {
     let Plan { name, nodes, gpus, .. } = plan;
     let mut command = vec!["torchrun".to_owned(), format!("--nproc-per-node={gpus}")];
     command.extend(pod::literal(&program::torchrun(&plan.command)?));

@@ -1,11 +1,11 @@
 //! Kubeflow Trainer v2: a runtime with everything about the machines, and a `TrainJob` that says what to run on it.
 
-use super::plan::Plan;
-use super::pod::{self, Shape};
-use super::program;
-use super::text::{indent, list};
+use crate::plan::Plan;
+use crate::pod::{self, Shape};
+use crate::program;
+use crate::text::{indent, list};
 
-pub(super) fn write(plan: &Plan) -> Result<String, String> {
+pub(crate) fn write(plan: &Plan) -> Result<String, String> {
     let name = &plan.name;
     let mut command = vec!["torchrun".to_owned()];
     command.extend(pod::literal(&program::torchrun(&plan.command)?));

@@ -1,0 +1,370 @@
+//! Which machine this is.
+//!
+//! ```text
+//! a name in a log, manifest or note, --instance -> catalogue              \
+//! nvidia-smi topo -m, topology XML, GRAPH lines -> Topology (+ catalogue)  > Resolved
+//! cluster file, live node                                                 /
+//! ```
+//!
+//! A case that names a machine of the catalogue has that machine; otherwise it has the one that its first topology XML or
+//! matrix describes. Names and descriptions that disagree are kept as conflicts.
+
+use evidence::signals::efa::{MACHINE_NAMED, PLATFORM_QUOTED};
+use evidence::signals::notes::INSTANCE_TYPE;
+use evidence::topology::{self, Topology};
+use evidence::{Case, Quote};
+use fabric::Machine;
+use fabric::catalogue::{self, Model};
+use fabric::gpu::{self, GpuModel, NvLinkBy};
+use fabric::machine::{Maker, Nic, NvEnd, PciLink, Place};
+
+use crate::known::{Conflict, Known, Source};
+
+/// A machine and what was found on the way to it.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Resolved {
+    /// The machine with every NIC by itself.
+    pub machine: Known<Machine>,
+    /// The catalogue's entry, where the machine has one.
+    pub model: Option<&'static Model>,
+    /// Whether it is known which device hangs below which switch.
+    pub wired: bool,
+    /// What is odd about the source, in sentences.
+    pub notes: Vec<String>,
+    /// Sources that disagree.
+    pub conflicts: Vec<Conflict>,
+}
+
+impl Resolved {
+    /// `p5.48xlarge`, or `this machine`.
+    pub fn title(&self) -> &str {
+        self.machine.value.name.as_deref().unwrap_or("this machine")
+    }
+
+    /// The machine as NCCL sees it, see [`seen_by_nccl`].
+    pub fn seen_by_nccl(&self) -> Machine {
+        seen_by_nccl(&self.machine.value)
+    }
+
+    /// Gives every GPU this model, whatever its source said.
+    pub fn set_gpu_model(&mut self, model: &GpuModel) {
+        let link = link_of(model);
+        for gpu in &mut self.machine.value.gpus {
+            gpu.model = Some(model.name.as_str().into());
+            gpu.compute = Some(model.compute);
+            gpu.link = gpu.link.or(link);
+        }
+    }
+
+    /// Deduces the generation of GPUs of unknown model from their number of NVLinks, where only one generation has so many.
+    pub fn deduce_generation(&mut self) {
+        let machine = &mut self.machine.value;
+        if machine.gpus.iter().any(|it| it.compute.is_some()) {
+            return;
+        }
+        let Some(links) = machine.nvlinks.iter().find(|it| it.to == NvEnd::Switch).map(|it| it.count) else {
+            return;
+        };
+        let fits =
+            |it: &&GpuModel| it.nvlink.is_some_and(|port| port.links == links && port.by == NvLinkBy::Switch);
+        let models: Vec<&GpuModel> = gpu::all().iter().filter(fits).collect();
+        let Some(first) = models.first() else { return };
+        if models.iter().all(|it| it.compute == first.compute) {
+            for gpu in &mut machine.gpus {
+                gpu.compute = Some(first.compute);
+            }
+            self.notes.push(format!("{links} NVLinks to a switch: the GPUs are {}.", first.family));
+        } else {
+            let mut families: Vec<&str> = models.iter().map(|it| it.family.as_str()).collect();
+            families.dedup();
+            machine.unknown.push(format!(
+                "The model of the GPUs is not known: {links} NVLinks fit {}. Give it with --gpu {}.",
+                families.join(", "),
+                first.family
+            ));
+        }
+    }
+}
+
+/// The machine as NCCL sees it: NICs that aws-ofi-nccl joins are one.
+pub fn seen_by_nccl(machine: &Machine) -> Machine {
+    let model = machine.name.as_deref().and_then(catalogue::find);
+    if model.is_some_and(Model::groups_nics) { machine.grouped() } else { machine.clone() }
+}
+
+/// The machine of a case. `None`: nothing names or describes one that is known.
+pub fn of_case(case: &Case) -> Option<Resolved> {
+    let described = topology::of_case(case);
+    let Some(named) = named_in(case) else {
+        let described = described?;
+        let source = source_of(case, &described);
+        return Some(of_topology(&described, source, None));
+    };
+    let mut resolved = of_model(named.value, named.source);
+    resolved.conflicts.extend(names_that_differ(case));
+    if let Some(described) = described {
+        let other = Known::new(described.machine.clone(), source_of(case, &described));
+        resolved.conflicts.extend(contradictions(&resolved.machine, &other));
+    }
+    Some(resolved)
+}
+
+/// The machine of the catalogue that a case names, and the line that does.
+pub fn named_in(case: &Case) -> Option<Known<&'static Model>> {
+    if let Some(first) = names(case).into_iter().next() {
+        return Some(first);
+    }
+    let known = |model, quote: &Quote| Known::new(model, Source::Line(quote.clone()));
+    if let Some(seen) = case.sightings_of(&PLATFORM_QUOTED).next()
+        && let Some(model) = by_old_name(seen.get("type"))
+    {
+        return Some(known(model, &seen.quote));
+    }
+    let prose = case.sightings_of(&MACHINE_NAMED).next()?;
+    // Of `p5.48xlarge` and `p5en.48xlarge` the longer is meant where both fit.
+    let fits =
+        catalogue::all().iter().filter(|it| it.instance.is_some() && prose.quote.text.contains(it.name));
+    Some(known(fits.max_by_key(|it| it.name.len())?, &prose.quote))
+}
+
+/// What the plugin, manifests and notes call the machine, as far as the catalogue has it; the first of each, in this order.
+fn names(case: &Case) -> Vec<Known<&'static Model>> {
+    let known = |it: Known<Box<str>>| Some(Known::new(catalogue::find(&it.value)?, it.source));
+    written_names(case).filter_map(known).collect()
+}
+
+/// What a case calls the machine first, whether the catalogue has it or not.
+pub fn name_in(case: &Case) -> Option<Known<Box<str>>> {
+    written_names(case).next()
+}
+
+fn written_names(case: &Case) -> impl Iterator<Item = Known<Box<str>>> {
+    let plugin = case.processes.iter().find_map(|it| it.facts.ofi.instance.first());
+    let manifest = case.manifests.iter().find_map(|it| it.instance.first());
+    let note = case.sightings_of(&INSTANCE_TYPE).next();
+    let line = |name: &str, quote: &Quote| Known::new(name.into(), Source::Line(quote.clone()));
+    let written = [plugin, manifest].into_iter().flatten().map(move |it| line(&it.value, &it.quote));
+    written.chain(note.map(move |it| line(it.get("type"), &it.quote)))
+}
+
+/// Early plugins say `P4d` for the instance type.
+fn by_old_name(name: &str) -> Option<&'static Model> {
+    catalogue::find(name).or_else(|| catalogue::find(&format!("{name}.24xlarge")))
+}
+
+fn names_that_differ(case: &Case) -> Option<Conflict> {
+    let names = names(case);
+    let first = names.first()?.value;
+    let values = names.iter().map(|it| it.clone().map(|model| Box::from(model.name))).collect();
+    names.iter().any(|it| it.value != first).then(|| Conflict { subject: "instance type".into(), values })
+}
+
+/// Where a topology of a case stands.
+fn source_of(case: &Case, topology: &Topology) -> Source {
+    let quotes =
+        case.xml.iter().filter_map(|it| it.quote.as_ref()).chain(case.matrices.iter().map(|it| &it.quote));
+    let located = quotes.map(|it| case.locate(it)).find(|(_, line)| *line == topology.line);
+    Source::Topology {
+        file: located.map(|(file, _)| file).unwrap_or_default().into(),
+        line: topology.line,
+        kind: topology.kind,
+    }
+}
+
+/// A machine of the catalogue.
+pub fn of_model(model: &'static Model, source: Source) -> Resolved {
+    Resolved {
+        machine: Known::new(model.machine(), source),
+        model: Some(model),
+        wired: model.wiring.is_some_and(|it| it.unknown.is_empty()),
+        notes: Vec::new(),
+        conflicts: Vec::new(),
+    }
+}
+
+/// A described machine, completed by what its instance type is known to have, where one is named.
+pub fn of_topology(topology: &Topology, source: Source, instance: Option<&'static Model>) -> Resolved {
+    let mut machine = Known::new(topology.machine.clone(), source);
+    let mut conflicts = Vec::new();
+    if let Some(model) = instance {
+        let known = Known::new(model.machine(), Source::Catalogue(model.name.into()));
+        conflicts = contradictions(&machine, &known);
+        complete(&mut machine.value, &known.value);
+    }
+    Resolved { machine, model: instance, wired: true, notes: topology.notes.clone(), conflicts }
+}
+
+/// The machine plumb runs on.
+pub fn of_live_node(machine: Machine, notes: Vec<String>) -> Resolved {
+    Resolved {
+        model: machine.name.as_deref().and_then(catalogue::find),
+        machine: Known::new(machine, Source::LiveNode),
+        wired: true,
+        notes,
+        conflicts: Vec::new(),
+    }
+}
+
+/// What two sources say differently about one machine, the first being the one that counts.
+fn contradictions(one: &Known<Machine>, other: &Known<Machine>) -> Vec<Conflict> {
+    let mut found = Vec::new();
+    let mut compare = |subject: &str, value: &dyn Fn(&Machine) -> Option<String>| {
+        let (Some(first), Some(second)) = (value(&one.value), value(&other.value)) else { return };
+        if first != second {
+            let values = vec![
+                Known::new(first.into(), one.source.clone()),
+                Known::new(second.into(), other.source.clone()),
+            ];
+            found.push(Conflict { subject: subject.into(), values });
+        }
+    };
+    compare("number of GPUs", &|it| Some(it.gpus.len().to_string()));
+    compare("GPU model", &|it| {
+        let name = it.gpus.first()?.model.as_deref()?;
+        Some(gpu::find(name).map_or(name, |model| &model.name).to_owned())
+    });
+    found
+}
+
+/// Gives a described machine what the catalogue knows of it.
+fn complete(machine: &mut Machine, known: &Machine) {
+    machine.name.clone_from(&known.name);
+    if machine.gpus.len() == known.gpus.len() {
+        for (gpu, known) in machine.gpus.iter_mut().zip(&known.gpus) {
+            gpu.model = gpu.model.take().or_else(|| known.model.clone());
+            gpu.compute = gpu.compute.or(known.compute);
+            gpu.link = gpu.link.or(known.link);
+            gpu.gpudirect = gpu.gpudirect.or(known.gpudirect);
+        }
+    }
+    if machine.nics.is_empty() && !machine.sockets.is_empty() {
+        for nic in &known.nics {
+            let socket = known.socket_of(nic.at).unwrap_or(0).min(machine.sockets.len() - 1);
+            machine.nics.push(Nic { at: Place::Socket(socket), ..nic.clone() });
+        }
+        machine.unknown.push(
+            "The NICs are those of the instance type; which switch each is below is not known.".to_owned(),
+        );
+    }
+    for nic in &mut machine.nics {
+        if let Some(known) = known.nics.first() {
+            nic.rate = nic.rate.or(known.rate);
+            nic.gpudirect = nic.gpudirect.or(known.gpudirect);
+            nic.latency = nic.latency.or(known.latency);
+        }
+    }
+    for (socket, known) in machine.sockets.iter_mut().zip(&known.sockets) {
+        if socket.maker == Maker::Unknown {
+            socket.maker = known.maker;
+            socket.model = known.model;
+        }
+    }
+}
+
+/// The PCI Express link that a GPU of this model is built with.
+pub(crate) fn link_of(model: &GpuModel) -> Option<PciLink> {
+    model.pcie_gen.and_then(PciLink::generation).map(|it| PciLink { width: model.pcie_lanes, ..it })
+}
+
+#[cfg(test)]
+mod tests {
+    use evidence::{Case, read_texts, topology};
+    use fabric::catalogue;
+
+    use super::{named_in, of_case, of_live_node, of_model, of_topology};
+    use crate::known::Source;
+
+    const PLATFORM: &str =
+        "a:1:2 [0] NCCL INFO NET/OFI Running on p4d.24xlarge platform, topology file /x/p4d.xml\n";
+    const MATRIX: &str = "\tGPU0\tGPU1\nGPU0\t X \tNV12\nGPU1\tNV12\t X \n";
+
+    fn case(text: &str) -> Case {
+        read_texts([("job.log", text.as_bytes())])
+    }
+
+    #[test]
+    fn a_name_comes_before_a_description() {
+        let named = of_case(&case(PLATFORM)).unwrap();
+        assert_eq!((named.title(), named.wired), ("p4d.24xlarge", true));
+        assert!(named.machine.source.quote().is_some_and(|it| it.text.contains("Running on")));
+        assert!(named.conflicts.is_empty());
+        let described = of_case(&case(MATRIX)).unwrap();
+        assert_eq!((described.title(), described.machine.value.gpus.len()), ("this machine", 2));
+        assert!(
+            matches!(&described.machine.source, Source::Topology { file, line: 1, .. } if &**file == "job.log")
+        );
+        assert!(of_case(&case("")).is_none());
+        assert!(of_case(&case("instance-type: x9.huge\n")).is_none());
+    }
+
+    #[test]
+    fn names_as_people_and_old_plugins_write_them() {
+        for (text, want) in [
+            ("instance-type: ml.p5.48xlarge\n", "p5.48xlarge"),
+            ("instance-type: dgx-h100\n", "dgx-h100"),
+            ("> NET/OFI Running on P4d platform, Setting NCCL_TOPO_FILE\n", "p4d.24xlarge"),
+            ("we run on p5en.48xlarge nodes\n", "p5en.48xlarge"),
+        ] {
+            assert_eq!(named_in(&case(text)).map(|it| it.value.name), Some(want), "{text}");
+        }
+    }
+
+    #[test]
+    fn what_disagrees_is_kept() {
+        let conflicts = |text: &str| {
+            let all = of_case(&case(text)).unwrap().conflicts;
+            all.iter()
+                .map(|it| (it.subject.to_string(), it.values.iter().map(|it| it.value.to_string()).collect()))
+                .collect::<Vec<(String, Vec<String>)>>()
+        };
+        let pair = |subject: &str, one: &str, other: &str| {
+            (subject.to_owned(), vec![one.to_owned(), other.to_owned()])
+        };
+        assert_eq!(
+            conflicts(&format!("{PLATFORM}instance-type: p5.48xlarge\n")),
+            [pair("instance type", "p4d.24xlarge", "p5.48xlarge")]
+        );
+        assert_eq!(conflicts(&format!("{PLATFORM}{MATRIX}")), [pair("number of GPUs", "8", "2")]);
+    }
+
+    #[test]
+    fn a_description_is_completed_by_its_instance_type() {
+        let topology = topology::read(MATRIX.as_bytes()).unwrap();
+        let resolved = of_topology(&topology, Source::LiveNode, catalogue::find("g6e.12xlarge"));
+        assert_eq!((resolved.title(), resolved.machine.value.gpus.len()), ("g6e.12xlarge", 2));
+        assert_eq!(&*resolved.conflicts[0].subject, "number of GPUs");
+        let p4d = catalogue::find("p4d.24xlarge").unwrap();
+        let eight = topology::Topology { machine: p4d.machine(), ..topology };
+        let resolved = of_topology(&eight, Source::LiveNode, Some(p4d));
+        assert!(resolved.conflicts.is_empty());
+        assert_eq!(resolved.machine.value.gpus[0].compute, Some(80));
+        let other = of_topology(&eight, Source::LiveNode, catalogue::find("p5.48xlarge"));
+        assert_eq!(&*other.conflicts[0].subject, "GPU model");
+    }
+
+    #[test]
+    fn nvlinks_tell_the_generation() {
+        let mut machine = catalogue::find("p4d.24xlarge").unwrap().machine();
+        for gpu in &mut machine.gpus {
+            (gpu.model, gpu.compute) = (None, None);
+        }
+        let mut resolved = of_live_node(machine.clone(), Vec::new());
+        resolved.deduce_generation();
+        assert_eq!(resolved.machine.value.gpus[0].compute, Some(80));
+        assert_eq!(resolved.notes, ["12 NVLinks to a switch: the GPUs are A100."]);
+        machine.nvlinks.iter_mut().for_each(|it| it.count = 18);
+        let mut resolved = of_live_node(machine, Vec::new());
+        resolved.deduce_generation();
+        assert_eq!(resolved.machine.value.gpus[0].compute, None);
+        let last = resolved.machine.value.unknown.last().unwrap();
+        assert!(last.ends_with("Give it with --gpu H100."), "{last}");
+    }
+
+    #[test]
+    fn nics_that_the_plugin_joins_are_one() {
+        let p5 = of_model(catalogue::find("p5.48xlarge").unwrap(), Source::Flag("--instance"));
+        assert_eq!((p5.machine.value.nics.len(), p5.seen_by_nccl().nics.len()), (32, 8));
+        let p4d = of_model(catalogue::find("p4d.24xlarge").unwrap(), Source::Flag("--instance"));
+        assert_eq!(p4d.seen_by_nccl(), p4d.machine.value);
+    }
+}

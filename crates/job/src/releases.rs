@@ -1,0 +1,79 @@
+//! Which releases of which software a job runs.
+
+use evidence::{Case, Distinct, Process};
+use fabric::Version;
+
+use crate::known::{Known, Source};
+
+/// The releases that are known.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Releases {
+    /// NCCL.
+    pub nccl: Option<Known<Version>>,
+    /// The network plugin aws-ofi-nccl.
+    pub plugin: Option<Known<Version>>,
+    /// libfabric, below the plugin.
+    pub libfabric: Option<Known<Version>>,
+    /// What the NVIDIA driver supports of CUDA.
+    pub cuda_driver: Option<Known<Version>>,
+}
+
+impl Releases {
+    /// The releases that a case shows, each by the first process that prints it.
+    pub fn of_case(case: &Case) -> Self {
+        let version = |it: &Box<str>| Version::parse(it);
+        Self {
+            nccl: first(case, |it| &it.facts.version, version).or_else(|| banner(case)),
+            plugin: first(case, |it| &it.facts.ofi.version, version),
+            libfabric: first(case, |it| &it.facts.ofi.libfabric, version),
+            cuda_driver: first(case, |it| &it.facts.cuda_driver, |it| cuda(*it)),
+        }
+    }
+}
+
+/// What the first process says that says anything readable.
+fn first<T: PartialEq>(
+    case: &Case,
+    facts: impl Fn(&Process) -> &Distinct<T>,
+    read: impl Fn(&T) -> Option<Version>,
+) -> Option<Known<Version>> {
+    case.processes.iter().find_map(|process| {
+        let seen = facts(process).first()?;
+        Some(Known::new(read(&seen.value)?, Source::Line(seen.quote.clone())))
+    })
+}
+
+/// `NCCL version 2.21.5+cuda12.4` without a prefix, as programs print it at their start.
+fn banner(case: &Case) -> Option<Known<Version>> {
+    case.banners.iter().find_map(|it| {
+        let (_, rest) = it.value.split_once("NCCL version ")?;
+        Some(Known::new(Version::parse(rest)?, Source::Line(it.quote.clone())))
+    })
+}
+
+/// CUDA's number for a release: `12090` is 12.9.
+fn cuda(number: u32) -> Option<Version> {
+    Some(Version::new(u16::try_from(number / 1000).ok()?, u16::try_from(number % 1000 / 10).ok()?, 0))
+}
+
+#[cfg(test)]
+mod tests {
+    use fabric::Version;
+
+    use super::Releases;
+
+    #[test]
+    fn releases_with_their_lines() {
+        let log = "a:1:2 [0] NCCL INFO cudaDriverVersion 12090\n\
+                   a:1:2 [0] NCCL INFO NCCL version 2.27.3+cuda12.9\n\
+                   a:1:2 [0] NCCL INFO NET/OFI Initializing aws-ofi-nccl 1.16.2\n\
+                   a:1:2 [0] NCCL INFO NET/OFI Using Libfabric version 2.1\n";
+        let found = Releases::of_case(&evidence::read_texts([("a.log", log.as_bytes())]));
+        let versions = [found.nccl, found.plugin, found.libfabric, found.cuda_driver].map(|it| it.unwrap());
+        assert!(versions.iter().all(|it| it.source.quote().is_some()));
+        assert_eq!(
+            versions.map(|it| it.value),
+            [Version::new(2, 27, 3), Version::new(1, 16, 2), Version::new(2, 1, 0), Version::new(12, 9, 0)]
+        );
+    }
+}

@@ -1,0 +1,73 @@
+//! What the rules of this family say against variables that a job sets.
+
+use evidence::submission::{Setting, Submission};
+
+use super::RULES;
+use crate::lint::{Context, Given};
+
+/// A variable that a job sets and should not.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Objection {
+    /// The variable.
+    pub name: String,
+    /// The value it has now.
+    pub value: Option<String>,
+    /// What is wrong with it, in a sentence.
+    pub reason: String,
+    /// Where that is written.
+    pub source: String,
+}
+
+/// One objection to each variable: the first rule that speaks against a name is enough.
+pub fn objections(files: &[Submission], given: &Given) -> Vec<Objection> {
+    let context = Context { files, given };
+    let mut all: Vec<Objection> = Vec::new();
+    // A secret is not repeated and stays where it is needed; of a duplicate, one has to stay.
+    for rule in RULES.iter().filter(|it| !matches!(it.id, "secret-in-env" | "duplicate-variable")) {
+        let found = rule.submission().and_then(|check| check(&context).ok()).unwrap_or_default();
+        for finding in found {
+            let Some((file, start)) = finding.file().zip(finding.start()) else { continue };
+            let settings = files.get(file).map(|it| it.settings.as_slice()).unwrap_or_default();
+            let at = |it: &&Setting| {
+                let range = &it.span.range;
+                range.start <= start && start < range.end.max(range.start + 1)
+            };
+            // Nested entries begin later: the innermost is the one that is meant.
+            let Some(setting) = settings.iter().filter(at).max_by_key(|it| it.span.range.start) else {
+                continue;
+            };
+            if all.iter().any(|it| *it.name == *setting.name) {
+                continue;
+            }
+            all.push(Objection {
+                name: setting.name.to_string(),
+                value: setting.value.as_ref().map(ToString::to_string),
+                reason: format!("{}.", finding.message.trim_end_matches('.')),
+                source: rule.references.first().copied().unwrap_or_default().to_owned(),
+            });
+        }
+    }
+    all
+}
+
+#[cfg(test)]
+mod tests {
+    use super::objections;
+    use crate::lint::Given;
+    use crate::lint::settings::testing::job;
+    use crate::lint::testing::files;
+
+    #[test]
+    fn what_the_job_should_not_set() {
+        let text = job(
+            "p4d.24xlarge",
+            2,
+            &[("NCCL_TOPO_FILE", ""), ("NCCL_DEBUG", "INFO"), ("NCCL_P2P_DIRECT_READ", "0")],
+        );
+        let all = objections(&files(&[("job.yaml", &text)]), &Given::default());
+        let mut names: Vec<&str> = all.iter().map(|it| it.name.as_str()).collect();
+        names.sort_unstable();
+        assert_eq!(names, ["NCCL_P2P_DIRECT_READ", "NCCL_TOPO_FILE"]);
+        assert!(all.iter().all(|it| it.reason.ends_with('.') && !it.source.is_empty()), "{all:#?}");
+    }
+}
