@@ -81,7 +81,7 @@ impl Settings {
     }
 
     /// The variables that NCCL printed, of each process.
-    pub fn printed(case: &Case) -> Self {
+    pub fn of_case(case: &Case) -> Self {
         let all = case.processes.iter().enumerate().flat_map(|(process, it)| {
             it.facts.environment.iter().map(move |seen| Variable {
                 name: seen.value.name.clone(),
