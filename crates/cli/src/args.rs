@@ -366,9 +366,9 @@ pub(crate) fn size(text: &str) -> Result<u64, String> {
         "m" | "M" => 20,
         "g" | "G" => 30,
         "t" | "T" => 40,
-        _ => return Err(format!("`{text}` is no size: 8, 4K, 1M, 1G")),
+        _ => return Err(format!("`{text}` is not a size: 8, 4K, 1M, 1G")),
     };
-    let number: u64 = digits.parse().map_err(|_| format!("`{text}` is no size: 8, 4K, 1M, 1G"))?;
+    let number: u64 = digits.parse().map_err(|_| format!("`{text}` is not a size: 8, 4K, 1M, 1G"))?;
     number.checked_mul(1 << shift).filter(|it| *it < 1 << 50).ok_or_else(|| format!("`{text}` is too large"))
 }
 
@@ -377,7 +377,7 @@ fn bandwidth(text: &str) -> Result<f64, String> {
     number
         .ok()
         .filter(|it| (0.0..=1e6).contains(it))
-        .ok_or_else(|| format!("`{text}` is no bandwidth in GB/s"))
+        .ok_or_else(|| format!("`{text}` is not a bandwidth in GB/s"))
 }
 
 fn variable(text: &str) -> Result<(String, String), String> {
@@ -387,11 +387,11 @@ fn variable(text: &str) -> Result<(String, String), String> {
 }
 
 fn version(text: &str) -> Result<fabric::Version, String> {
-    fabric::Version::parse(text).ok_or_else(|| format!("`{text}` is no release: 2.27.3"))
+    fabric::Version::parse(text).ok_or_else(|| format!("`{text}` is not a release: 2.27.3"))
 }
 
 fn pods(text: &str) -> Result<(u32, u32), String> {
-    let layout = nccl::Layout::parse(text).map_err(|it| it.to_string())?;
+    let layout = fabric::Layout::parse(text).map_err(|it| it.to_string())?;
     Ok((layout.pods_per_node, layout.gpus_per_pod))
 }
 

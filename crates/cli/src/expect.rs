@@ -4,36 +4,34 @@ use std::fmt::Display;
 use std::io::{self, Read as _, Write};
 use std::path::Path;
 
-use forecast::{Cluster, Impossible};
-use nccl::Settings;
+use fabric::{Layout, Settings};
+use forecast::{Cluster, Impossible, Verdict};
+use job::cluster_file;
 use report::{Expect, Style};
 
 use crate::args::{self, Colour, ListFormat};
 use crate::{CLEAN, FINDINGS, UNDECIDED, complain, doctor, input};
 
-/// More than anyone writes into a description.
+/// More than anyone writes into a cluster file.
 const LONGEST: u64 = 1 << 20;
 
 pub(crate) fn run(args: &args::Expect, colour: Colour, out: &mut impl Write) -> io::Result<u8> {
-    let mut settings = Settings::new(args.nccl.unwrap_or(Settings::NEWEST));
+    let mut settings = job::Settings::default();
     for (name, value) in &args.env {
-        settings = settings.with(name, value);
+        settings.add_flag("--env", name, value);
     }
-    let cluster = match cluster(&args.machines, &settings) {
+    let cluster = match cluster(&args.machines, &settings.effective(args.nccl)) {
         Ok(it) => it,
-        Err(Impossible(reason)) => {
+        Err(reason) => {
             complain(&format!("error: {reason}"));
             return Ok(UNDECIDED);
         }
     };
-    let Some(normal) = forecast::normal(args.collective, &cluster, args.size) else {
-        complain("error: one rank has nobody to talk to: give more --nodes or GPUs");
+    let Some(expected) = forecast::expect(args.collective, &cluster, args.size, args.measured) else {
+        complain("error: a collective needs at least two ranks: give more --nodes or GPUs");
         return Ok(UNDECIDED);
     };
-    let judgement = args
-        .measured
-        .map(|measured| (measured, forecast::judge(args.collective, &cluster, args.size, measured, &normal)));
-    let expect = Expect::new(args.collective, &cluster, args.size, &normal, judgement);
+    let expect = Expect::new(&cluster, expected);
     match args.format {
         ListFormat::Text => {
             expect.text(
@@ -43,33 +41,39 @@ pub(crate) fn run(args: &args::Expect, colour: Colour, out: &mut impl Write) -> 
         }
         ListFormat::Json => expect.json(out)?,
     }
-    Ok(if matches!(expect.verdict.as_deref(), None | Some("normal")) { CLEAN } else { FINDINGS })
+    Ok(if matches!(expect.verdict, None | Some(Verdict::Normal)) { CLEAN } else { FINDINGS })
 }
 
 /// The cluster that the arguments describe.
 pub(crate) fn cluster(args: &args::Machines, settings: &Settings) -> Result<Cluster, Impossible> {
-    let mut cluster = match (&args.instance, &args.cluster) {
-        (Some(model), _) => Cluster::of_machine(&model.machine(), args.nodes.unwrap_or(1), settings)?,
+    let (machine, mut layout) = match (args.instance, &args.cluster) {
+        (Some(model), _) => {
+            let machine = model.machine();
+            let layout = Layout::whole(&machine);
+            (machine, layout)
+        }
         (None, Some(path)) => {
+            let name = input::name(path);
             let text = read_text(path).map_err(Impossible)?;
-            let read = forecast::read(&text, settings);
-            let mut cluster = read.map_err(|it| Impossible(format!("{}: {}", input::name(path), it.0)))?;
-            if let Some(nodes) = args.nodes {
-                cluster.nodes = nodes;
-            }
-            cluster
+            let read = cluster_file::read(&text, &name);
+            let file = read.map_err(|error| Impossible(format!("{name}: {error}")))?;
+            (file.machine.machine.value, file.layout.value)
         }
         (None, None) => {
-            return Err(Impossible("say which machine: --instance NAME or --cluster FILE".to_owned()));
+            return Err(Impossible("name the machine with --instance NAME or --cluster FILE".to_owned()));
         }
     };
     if let Some((pods, gpus)) = args.pods {
-        (cluster.pods, cluster.gpus) = (pods, gpus);
+        (layout.pods_per_node, layout.gpus_per_pod) = (pods, gpus);
     }
-    cluster.checked()
+    layout.nodes = args.nodes.unwrap_or(layout.nodes);
+    Cluster::of_layout(&machine, &layout, settings).map_err(|error| match &args.cluster {
+        Some(path) => Impossible(format!("{}: {error}", input::name(path))),
+        None => error,
+    })
 }
 
-/// A description of a cluster; the error names the file.
+/// The text of a cluster file; the error names the file.
 pub(crate) fn read_text(path: &Path) -> Result<String, String> {
     let named = |reason: &dyn Display| format!("{}: {reason}", input::name(path));
     let mut bytes = Vec::new();

@@ -4,38 +4,50 @@ use std::fs::File;
 use std::io::{self, BufWriter, Read as _, Write};
 use std::path::Path;
 
-use evidence::{Case, topology};
-use fabric::machine::{Nic, NvEnd, PciLink, Place};
-use fabric::{Machine, gpu};
-use nccl::{Layout, Settings};
+use evidence::topology::{self, Graph};
+use fabric::{Collective, Layout, catalogue, gpu};
+use forecast::Cluster;
+use job::channel::{self, Channel, Connection, Shape};
+use job::machine::{self, Resolved};
+use job::{Job, Known, Releases, Settings, Source, cluster_file};
+use nccl::Decisions;
 use report::Style;
-use report::topo::{Question, Shape, Topo, TopoOverlay};
+use report::topo::{Topo, TopoParts};
 
 use crate::args::{self, Colour, ListFormat};
 use crate::{CLEAN, UNDECIDED, complain, doctor, expect, input, live};
 
-/// Where a machine comes from.
-#[derive(Default)]
-struct Subject {
-    machine: Machine,
+/// What was read: the machine, and what a file says beside it.
+struct Read {
+    machine: Resolved,
+    /// For people: a file and line, the catalogue, this machine.
     source: String,
-    notes: Vec<String>,
-    overlay: Option<TopoOverlay>,
-    /// What a log tells of the release and of variables.
-    settings: Option<Settings>,
-    /// The job, where it is described with the machine.
-    nodes: Option<u32>,
-    pods: Option<(u32, u32)>,
-    /// What NCCL's search found.
-    graphs: Vec<topology::Graph>,
+    layout: Option<Known<Layout>>,
+    settings: Settings,
+    releases: Releases,
+    channel: Option<Channel>,
+    graphs: Vec<Graph>,
+}
+
+impl Read {
+    fn new(machine: Resolved, source: impl Into<String>) -> Self {
+        Self {
+            machine,
+            source: source.into(),
+            layout: None,
+            settings: Settings::default(),
+            releases: Releases::default(),
+            channel: None,
+            graphs: Vec::new(),
+        }
+    }
 }
 
 /// More of a file is not read: a topology stands at the beginning of a log.
 const MOST: u64 = 1 << 28;
 
 pub(crate) fn run(args: &args::Topo, colour: Colour, out: &mut impl Write) -> io::Result<u8> {
-    let answer = subject(args).and_then(|subject| ask(args, subject));
-    let topo = match answer {
+    let topo = match read(args).and_then(|it| answer(args, it)) {
         Ok(topo) => topo,
         Err(reason) => {
             complain(&format!("error: {reason}"));
@@ -57,140 +69,97 @@ pub(crate) fn run(args: &args::Topo, colour: Colour, out: &mut impl Write) -> io
     Ok(CLEAN)
 }
 
-/// The machine that is asked about.
-fn subject(args: &args::Topo) -> Result<Subject, String> {
+fn read(args: &args::Topo) -> Result<Read, String> {
     if args.file.is_none() && (args.channel.is_some() || args.tree) {
-        return Err("--channel and --tree draw what a log tells: give the FILE of one".to_owned());
+        return Err("--channel and --tree draw what a log shows: give the log as FILE".to_owned());
     }
-    let mut subject = match (&args.file, &args.cluster, &args.instance) {
+    let mut read = match (&args.file, &args.cluster, args.instance) {
         (Some(path), ..) => of_file(args, path)?,
-        (None, Some(path), _) => of_description(path)?,
+        (None, Some(path), _) => of_cluster_file(path)?,
         (None, None, Some(model)) => {
-            Subject { machine: model.machine(), source: "the catalogue".to_owned(), ..Subject::default() }
+            Read::new(machine::of_model(model, Source::Flag("--instance")), "the catalogue")
         }
         (None, None, None) => {
             let live = live::read();
-            let source = "this machine".to_owned();
-            Subject { machine: live.machine, source, notes: live.said, ..Subject::default() }
+            Read::new(machine::of_live_node(live.machine, live.said), "this machine")
         }
     };
     if let Some(name) = &args.gpu {
-        let model = gpu::find(name).ok_or_else(|| format!("`{name}` is no GPU that plumb knows"))?;
-        for gpu in &mut subject.machine.gpus {
-            gpu.model = Some(model.name.as_str().into());
-            gpu.compute = Some(model.compute);
-            let link = model.pcie_gen.and_then(PciLink::generation);
-            gpu.link = gpu.link.or(link.map(|it| PciLink { width: model.pcie_lanes, ..it }));
-        }
+        let model = gpu::find(name).ok_or_else(|| format!("plumb knows no GPU `{name}`"))?;
+        read.machine.set_gpu_model(model);
     }
-    guess_compute(&mut subject);
-    Ok(subject)
-}
-
-/// Where only the number of NVLinks is told, it tells the generation if only one has so many.
-fn guess_compute(subject: &mut Subject) {
-    let machine = &mut subject.machine;
-    if machine.gpus.iter().any(|it| it.compute.is_some()) {
-        return;
+    read.machine.deduce_generation();
+    if let Some(version) = args.nccl {
+        read.releases.nccl = Some(Known::new(version, Source::Flag("--nccl")));
     }
-    let Some(links) = machine.nvlinks.iter().find(|it| it.to == NvEnd::Switch).map(|it| it.count) else {
-        return;
-    };
-    let fits =
-        |it: &&gpu::GpuModel| it.nvlink.is_some_and(|it| it.links == links && it.by == gpu::NvLinkBy::Switch);
-    let models: Vec<&gpu::GpuModel> = gpu::all().iter().filter(fits).collect();
-    let Some(first) = models.first() else { return };
-    if models.iter().all(|it| it.compute == first.compute) {
-        for gpu in &mut machine.gpus {
-            gpu.compute = Some(first.compute);
-        }
-        subject.notes.push(format!("{links} NVLinks to a switch: the GPUs are {}.", first.family));
-    } else {
-        let mut families: Vec<&str> = models.iter().map(|it| it.family.as_str()).collect();
-        families.dedup();
-        machine.unknown.push(format!(
-            "The model of the GPUs is not told: {links} NVLinks fit {}. Say which: --gpu {}.",
-            families.join(", "),
-            first.family
-        ));
+    for (name, value) in &args.env {
+        read.settings.add_flag("--env", name, value);
     }
+    Ok(read)
 }
 
-fn known(name: &str) -> Result<Machine, String> {
-    forecast::known(name).map_err(|it| it.0)
-}
-
-fn of_description(path: &Path) -> Result<Subject, String> {
-    let text = expect::read_text(path)?;
-    let found = forecast::describe_file(&text).map_err(|it| format!("{}: {}", input::name(path), it.0))?;
-    let source = input::name(path);
-    Ok(Subject {
-        machine: found.machine,
-        source,
-        nodes: Some(found.nodes),
-        pods: found.pods,
-        ..Subject::default()
-    })
-}
-
-fn of_file(args: &args::Topo, path: &Path) -> Result<Subject, String> {
+fn of_cluster_file(path: &Path) -> Result<Read, String> {
     let name = input::name(path);
-    let text = contents(path).map_err(|error| format!("{name}: {error}"))?;
-    let wants_overlay = args.channel.is_some() || args.tree;
-    let channel = args.channel.unwrap_or(0);
-    let shape = if args.tree { Shape::Tree } else { Shape::Ring };
-    let named = |reason: String| format!("{name}: {reason}");
-    // Rings, trees and the name of the machine are told by any log.
-    let case = || evidence::read_texts([(name.as_str(), text.as_slice())]);
-    match topology::read(&text) {
-        Ok(found) => {
-            let mut machine = found.machine;
-            if let Some(model) = args.instance {
-                fill(&mut machine, &model.machine());
-            }
-            let overlay = match found.kind {
-                _ if !wants_overlay => None,
-                topology::Kind::GraphXml => {
-                    Some(report::topo::overlay_of_graph(&found.graphs, channel, shape).map_err(named)?)
-                }
-                _ => Some(report::topo::overlay(&case(), &machine, channel, shape).map_err(named)?),
-            };
-            let source = format!("{name}:{} ({})", found.line, found.kind.name());
-            let settings = (found.kind == topology::Kind::Log).then(|| told(&case())).flatten();
-            let (notes, graphs) = (found.notes, found.graphs);
-            Ok(Subject { machine, source, notes, overlay, settings, graphs, ..Subject::default() })
-        }
-        Err(trouble) => {
-            let unreadable = || match trouble.line {
-                Some(line) => format!("{name}:{line}: {}", trouble.text),
-                None => format!("{name}: {}", trouble.text),
-            };
-            // A description that is broken is not replaced by a guess.
-            if trouble.line.is_some() {
-                return Err(unreadable());
-            }
-            let case = case();
-            let instance = args.instance.map(|it| it.name).or_else(|| case.instance_name().map(|it| it.0));
-            let Some(instance) = instance else { return Err(unreadable()) };
-            let machine = known(instance)?;
-            let overlay = if wants_overlay {
-                Some(report::topo::overlay(&case, &machine, channel, shape).map_err(named)?)
-            } else {
-                None
-            };
-            let source = format!("the catalogue; {name} names {instance}");
-            Ok(Subject { machine, source, overlay, settings: told(&case), ..Subject::default() })
-        }
-    }
+    let text = expect::read_text(path)?;
+    let file = cluster_file::read(&text, &name).map_err(|error| format!("{name}: {error}"))?;
+    Ok(Read { layout: Some(file.layout), ..Read::new(file.machine, name) })
 }
 
-/// The release and the variables of a job, as its log tells them.
-fn told(case: &Case) -> Option<Settings> {
-    let mut settings = Settings::new(case.nccl_version()?.0);
-    for it in case.processes.iter().flat_map(|it| it.facts.environment.iter()) {
-        settings = settings.with(&it.value.name, &it.value.value);
+fn of_file(args: &args::Topo, path: &Path) -> Result<Read, String> {
+    let name = input::name(path);
+    let named = |reason: String| format!("{name}: {reason}");
+    let text = contents(path).map_err(|error| named(error.to_string()))?;
+    let channel = (args.channel.is_some() || args.tree).then_some(args.channel.unwrap_or(0));
+    let shape = if args.tree { Shape::Tree } else { Shape::Ring };
+    // Rings, trees and the name of the machine are in any log.
+    let case = || evidence::read_texts([(name.as_str(), text.as_slice())]);
+    let trouble = match topology::read(&text) {
+        Ok(found) => {
+            let source =
+                Source::Topology { file: name.as_str().into(), line: found.line, kind: found.kind };
+            let mut read = Read::new(machine::of_topology(&found, source.clone(), args.instance), source.to_string());
+            read.channel = match channel {
+                None => None,
+                Some(number) if found.kind == topology::Kind::GraphXml => {
+                    Some(channel::of_graphs(&found.graphs, number, shape).map_err(named)?)
+                }
+                Some(number) => {
+                    let machine = &read.machine.machine.value;
+                    Some(channel::of_case(&case(), machine, number, shape).map_err(named)?)
+                }
+            };
+            if found.kind == topology::Kind::Log {
+                let case = case();
+                (read.settings, read.releases) = (Settings::of_case(&case), Releases::of_case(&case));
+            }
+            read.graphs = found.graphs;
+            return Ok(read);
+        }
+        Err(trouble) => trouble,
+    };
+    // A description that is broken is not replaced by a guess.
+    if let Some(line) = trouble.line {
+        return Err(format!("{name}:{line}: {}", trouble.text));
     }
-    Some(settings)
+    let case = case();
+    let (model, source, shown) = match (args.instance, machine::named_in(&case), case.instance_name()) {
+        (Some(model), ..) => (model, Source::Flag("--instance"), "the catalogue".to_owned()),
+        (None, Some(known), _) => {
+            (known.value, known.source, format!("the catalogue; {name} names {}", known.value.name))
+        }
+        (None, None, Some((unknown, _))) => {
+            let model = catalogue::resolve(unknown).map_err(|it| named(it.to_string()))?;
+            (model, Source::Default, "the catalogue".to_owned())
+        }
+        (None, None, None) => return Err(named(trouble.text)),
+    };
+    let mut read = Read::new(machine::of_model(model, source), shown);
+    if let Some(number) = channel {
+        let machine = &read.machine.machine.value;
+        read.channel = Some(channel::of_case(&case, machine, number, shape).map_err(named)?);
+    }
+    (read.settings, read.releases) = (Settings::of_case(&case), Releases::of_case(&case));
+    Ok(read)
 }
 
 /// The beginning of a file, whatever it is compressed with.
@@ -200,81 +169,70 @@ fn contents(path: &Path) -> io::Result<Vec<u8>> {
     Ok(text)
 }
 
-/// Gives a described machine what its instance type is known to have.
-fn fill(machine: &mut Machine, known: &Machine) {
-    machine.name.clone_from(&known.name);
-    if machine.gpus.len() == known.gpus.len() {
-        for (gpu, known) in machine.gpus.iter_mut().zip(&known.gpus) {
-            gpu.model = gpu.model.take().or_else(|| known.model.clone());
-            gpu.compute = gpu.compute.or(known.compute);
-            gpu.link = gpu.link.or(known.link);
-            gpu.gpudirect = gpu.gpudirect.or(known.gpudirect);
-        }
+fn answer(args: &args::Topo, read: Read) -> Result<Topo, String> {
+    let Read { machine, source, layout, settings, releases, mut channel, graphs } = read;
+    let Resolved { machine, notes, conflicts, .. } = machine;
+    if machine.value.gpus.is_empty() {
+        let reasons = notes.iter().chain(&machine.value.unknown).map(String::as_str);
+        let reasons: Vec<&str> = std::iter::once("").chain(reasons).collect();
+        return Err(format!("{source}: no GPU found{}", reasons.join("\n  - ")));
     }
-    if machine.nics.is_empty() && !machine.sockets.is_empty() {
-        for nic in &known.nics {
-            let socket = known.socket_of(nic.at).unwrap_or(0).min(machine.sockets.len() - 1);
-            machine.nics.push(Nic { at: Place::Socket(socket), ..nic.clone() });
+    let layout = self::layout(args, layout, &machine, channel.as_ref());
+    let job = Job { machines: vec![machine], layout: Some(layout), settings, releases, conflicts };
+    let machine = &job.machines[0].value;
+    let (seen, settings) = (machine::seen_by_nccl(machine), job.effective_settings());
+    let layout = job.layout.as_ref().map(|it| it.value).unwrap_or_default();
+    let decisions = Decisions::new(&seen, &settings, &layout).map_err(|error| {
+        match args.file.as_ref().or(args.cluster.as_ref()) {
+            Some(path) => format!("{}: {error}", input::name(path)),
+            None => error.to_string(),
         }
-        machine.unknown.push(
-            "The NICs are those of the instance type; below which switch they are is not told.".to_owned(),
-        );
+    })?;
+    for it in channel.iter_mut().flat_map(|it| &mut it.connections) {
+        it.transport = it.transport.or_else(|| inside_machine(&decisions, it));
     }
-    for nic in &mut machine.nics {
-        if let Some(known) = known.nics.first() {
-            nic.rate = nic.rate.or(known.rate);
-            nic.gpudirect = nic.gpudirect.or(known.gpudirect);
-            nic.latency = nic.latency.or(known.latency);
-        }
-    }
-    for (socket, known) in machine.sockets.iter_mut().zip(&known.sockets) {
-        if socket.maker == fabric::machine::Maker::Unknown {
-            socket.maker = known.maker;
-            socket.model = known.model;
-        }
-    }
+    let collective = args.collective.unwrap_or(Collective::AllReduce);
+    let sizes: Vec<u64> = match args.collective {
+        Some(_) => (10..=34).step_by(2).map(|it| 1 << it).collect(),
+        None => [20, 24, 28, 30, 33].map(|it| 1 << it).into(),
+    };
+    let cluster = Cluster::of_layout(machine, &layout, &settings);
+    Ok(Topo::new(TopoParts {
+        job: &job,
+        source,
+        seen_by_nccl: &seen,
+        survey: &decisions.survey(&seen),
+        normal: cluster.map(|it| forecast::table(collective, &it, &sizes)),
+        collective,
+        channel: channel.as_ref(),
+        graphs: &graphs,
+        notes,
+    }))
 }
 
-fn ask(args: &args::Topo, subject: Subject) -> Result<Topo, String> {
-    if subject.machine.gpus.is_empty() {
-        let said = subject.notes.iter().chain(&subject.machine.unknown).map(String::as_str);
-        let said: Vec<&str> = std::iter::once("").chain(said).collect();
-        return Err(format!("{}: no GPU is seen{}", subject.source, said.join("\n  - ")));
-    }
-    let mut settings = subject.settings.unwrap_or_default();
-    if let Some(version) = args.nccl {
-        settings.version = version;
-    }
-    for (name, value) in &args.env {
-        settings = settings.with(name, value);
-    }
-    let nodes = args.nodes.or(subject.nodes).or(subject.overlay.as_ref().map(|it| it.nodes));
-    let mut layout = match args.pods.or(subject.pods) {
-        Some((pods, gpus)) => Layout::new(pods, gpus),
-        None => Layout::whole(&subject.machine),
-    }
-    .on(nodes.unwrap_or(1));
-    layout.same_host = args.same_host;
-    layout.shared_memory = args.shared_shm;
-    layout.nics_per_pod = args.nics_per_pod;
-    let few: Vec<u64> = [20, 24, 28, 30, 33].into_iter().map(|it| 1 << it).collect();
-    let many = (10..=34).step_by(2).map(|it| 1 << it).collect();
-    let question = Question {
-        source: subject.source,
-        settings,
-        layout,
-        collective: args.collective.unwrap_or(fabric::Collective::AllReduce),
-        sizes: if args.collective.is_some() { many } else { few },
-        // Several machines are drawn side by side, with or without a ring.
-        overlay: subject.overlay.or_else(|| {
-            let nodes = nodes.filter(|it| *it > 1)?;
-            Some(TopoOverlay { name: String::new(), nodes, edges: Vec::new() })
-        }),
-        graphs: subject.graphs,
-        notes: subject.notes,
+/// What flags say of the layout, then what was read; without either, one pod with the whole machine.
+fn layout(
+    args: &args::Topo,
+    read: Option<Known<Layout>>,
+    machine: &Known<fabric::Machine>,
+    channel: Option<&Channel>,
+) -> Known<Layout> {
+    let nodes = args.nodes.or(read.as_ref().map(|it| it.value.nodes)).or(channel.map(|it| it.nodes));
+    let mut layout = match (args.pods, read) {
+        (Some((pods, gpus)), _) => Known::new(Layout::new(pods, gpus), Source::Flag("--pods")),
+        (None, Some(read)) => read,
+        (None, None) => Known::new(Layout::whole(&machine.value), Source::Default),
     };
-    Topo::new(&subject.machine, question).map_err(|it| match args.file.as_ref().or(args.cluster.as_ref()) {
-        Some(path) => format!("{}: {it}", input::name(path)),
-        None => it.to_string(),
-    })
+    layout.value.nodes = nodes.unwrap_or(1);
+    layout.value.same_host = args.same_host;
+    layout.value.shared_memory = args.shared_shm;
+    layout.value.nics_per_pod = args.nics_per_pod;
+    layout
+}
+
+/// The transport that NCCL takes for a connection inside a machine.
+fn inside_machine(decisions: &Decisions, it: &Connection) -> Option<&'static str> {
+    let same = it.from.node == it.to.node;
+    let decision = decisions.transport(it.from.local_rank.into(), it.to.local_rank.into());
+    decision.filter(|_| same)?.transport.map(|it| it.family())
 }

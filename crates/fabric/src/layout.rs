@@ -53,7 +53,7 @@ impl fmt::Display for Unfit {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Unreadable(text) => {
-                write!(f, "`{text}` is no layout: write pods x GPUs, as in 1x8 or 8x1")
+                write!(f, "`{text}` is not a layout: write pods x GPUs, as in 1x8 or 8x1")
             }
             Self::Nothing => f.write_str("a layout without a node, a pod or a GPU"),
             Self::Gpus { asked, has } => {
