@@ -383,6 +383,11 @@ fn essential(line: &str, room: usize) -> String {
     }
 }
 
+/// A text with blanks after it, up to a width.
+pub(crate) fn padded(text: &str, columns: usize) -> String {
+    format!("{text}{}", " ".repeat(columns.saturating_sub(width(text))))
+}
+
 pub(crate) fn cut(text: &str, room: usize) -> String {
     if width(text) <= room {
         return text.to_owned();
