@@ -1,26 +1,28 @@
-//! From a case to the answer.
+//! From the logs of a job and their diagnosis to the answer.
 
 use std::collections::BTreeMap;
 
-use evidence::facts::Assignment;
 use evidence::{Case, Quote, paths};
-use rules::{Diagnosis, Found, Role};
+use job::Setter;
+use rules::{Diagnosis, Found, Log, Severity};
 
 use crate::{
     Check, Communicator, Doctor, Edge, Entity, Environment, Evidence, Facts, Finding, FirstFailure, Input,
-    Job, NodePair, NotChecked, Options, Rank, Ring, Stack, Test, Training, TreePlace, Verdict,
+    Job, NodePair, NotChecked, Options, Rank, Ring, SetBy, Stack, Test, Training, TreePlace, Verdict,
 };
 
 impl Doctor {
     /// Puts the answer together.
-    pub fn new(case: &Case, diagnosis: &Diagnosis, options: Options) -> Self {
+    pub fn new(log: &Log, diagnosis: &Diagnosis, options: Options) -> Self {
+        let case = &log.case;
         Self {
             schema: "plumb.doctor/1".to_owned(),
-            verdict: Verdict {
-                level: diagnosis.verdict.level.name().to_owned(),
-                text: diagnosis.verdict.text.clone(),
-            },
-            findings: diagnosis.findings.iter().map(|it| finding(case, it)).collect(),
+            verdict: Verdict { level: diagnosis.verdict.level, text: diagnosis.verdict.text.clone() },
+            findings: diagnosis
+                .findings
+                .iter()
+                .map(|it| Finding::new(it, it.finding.quotes().map(|it| evidence(case, it)).collect()))
+                .collect(),
             checks: checks(case, diagnosis),
             not_checked: diagnosis
                 .unchecked
@@ -30,7 +32,7 @@ impl Doctor {
                     needs: it.missing.0.how_to_get().to_owned(),
                 })
                 .collect(),
-            facts: facts(case, diagnosis, options),
+            facts: facts(log, diagnosis, options),
             inputs: case
                 .sources
                 .files
@@ -48,36 +50,41 @@ impl Doctor {
         }
     }
 
-    /// Findings of a severity.
-    pub fn count(&self, severity: &str) -> usize {
+    /// How many findings have this severity.
+    pub fn count(&self, severity: Severity) -> usize {
         self.findings.iter().filter(|it| it.severity == severity).count()
     }
 }
 
 fn evidence(case: &Case, quote: &Quote) -> Evidence {
     let (file, line) = case.locate(quote);
-    Evidence { file: file.to_owned(), line, text: quote.text.to_string() }
+    Evidence { file: file.to_owned(), line, text: quote.text.to_string(), span: None }
 }
 
-fn finding(case: &Case, it: &Found) -> Finding {
-    Finding {
-        id: it.rule.id.to_owned(),
-        severity: it.severity().name().to_owned(),
-        confidence: it.finding.confidence.name().to_owned(),
-        role: if it.rule.role == Role::Cause { "cause" } else { "consequence" }.to_owned(),
-        title: it.rule.title.to_owned(),
-        message: it.finding.message.clone(),
-        evidence: it.finding.quotes().map(|it| evidence(case, it)).collect(),
-        why: it.why().to_owned(),
-        fix: it.fix().to_owned(),
-        references: it.rule.references.iter().map(|it| (*it).to_owned()).collect(),
-        entities: it
-            .finding
-            .entities
-            .iter()
-            .map(|it| Entity { kind: it.kind.to_owned(), name: it.name.clone() })
-            .collect(),
-        also: it.finding.also.iter().map(|it| (*it).to_owned()).collect(),
+impl Finding {
+    /// A finding of a rule, with its evidence.
+    pub(crate) fn new(it: &Found, evidence: Vec<Evidence>) -> Self {
+        let text = it.rule.text();
+        Self {
+            id: it.rule.id.to_owned(),
+            severity: it.severity(),
+            confidence: it.finding.confidence,
+            role: it.rule.role,
+            title: text.title.to_owned(),
+            message: it.finding.message.clone(),
+            evidence,
+            why: it.why().to_owned(),
+            fix: it.fix().to_owned(),
+            references: it.rule.references.iter().map(|it| (*it).to_owned()).collect(),
+            entities: it
+                .finding
+                .entities
+                .iter()
+                .map(|it| Entity { kind: it.kind.to_owned(), name: it.name.clone() })
+                .collect(),
+            also: it.finding.also.iter().map(|it| (*it).to_owned()).collect(),
+            fixable: !it.finding.edits.is_empty(),
+        }
     }
 }
 
@@ -87,14 +94,15 @@ fn checks(case: &Case, diagnosis: &Diagnosis) -> Vec<Check> {
         .iter()
         .map(|it| Check {
             id: it.id.to_owned(),
-            state: it.state.name().to_owned(),
+            state: it.state,
             text: it.text.clone(),
             evidence: it.evidence.as_ref().map(|quote| evidence(case, quote)),
         })
         .collect()
 }
 
-fn facts(case: &Case, diagnosis: &Diagnosis, options: Options) -> Facts {
+fn facts(log: &Log, diagnosis: &Diagnosis, options: Options) -> Facts {
+    let case = &log.case;
     let summary = diagnosis.summary.clone();
     Facts {
         job: Job {
@@ -124,31 +132,26 @@ fn facts(case: &Case, diagnosis: &Diagnosis, options: Options) -> Facts {
             what: it.what,
             certain: it.certain,
         }),
-        ranks: ranks(case),
+        ranks: ranks(&log.job),
         communicators: case.communicators.iter().map(|it| communicator(case, it, options)).collect(),
-        environment: environment(case),
+        environment: environment(log),
         protocols: case.protocols.allowed().map(|it| it.into_iter().map(str::to_owned).collect()),
         training: training(case),
         tests: case.tests.iter().map(|it| test(case, it)).collect(),
     }
 }
 
-fn ranks(case: &Case) -> Vec<Rank> {
-    let Some(world) = case.world() else { return Vec::new() };
-    let rank = |(rank, member): (&u32, &evidence::Member)| {
-        let process = case.processes.get(member.process)?;
-        let line = member.line();
-        Some(Rank {
-            rank: *rank,
-            host: process.host.to_string(),
-            pid: process.pid,
-            cuda_device: line.and_then(|it| it.cuda_device),
-            nvml_device: line.and_then(|it| it.nvml_device),
-            bus_id: line.and_then(|it| it.bus_id).map(|it| format!("{it:x}")),
-            complete: member.is_complete(),
-        })
+fn ranks(job: &job::Job) -> Vec<Rank> {
+    let rank = |it: &job::Rank| Rank {
+        rank: it.rank,
+        host: it.host.to_string(),
+        pid: it.pid,
+        cuda_device: it.gpu.cuda_device,
+        nvml_device: it.gpu.nvml_device,
+        bus_id: it.gpu.bus_id.map(|it| format!("{it:x}")),
+        complete: it.complete,
     };
-    world.members.iter().filter_map(rank).collect()
+    job.ranks.iter().map(rank).collect()
 }
 
 fn communicator(case: &Case, it: &evidence::Communicator, options: Options) -> Communicator {
@@ -199,32 +202,32 @@ fn communicator(case: &Case, it: &evidence::Communicator, options: Options) -> C
     }
 }
 
-fn environment(case: &Case) -> Vec<Environment> {
-    let mut all: BTreeMap<(String, String, &'static str), (usize, &Quote)> = BTreeMap::new();
-    for process in &case.processes {
-        for seen in &process.facts.environment {
-            let set_by = if process.added_by_plugin(&seen.value.name) { "plugin" } else { "job" };
-            let key = (seen.value.name.to_string(), seen.value.value.to_string(), set_by);
-            all.entry(key).or_insert((0, &seen.quote)).0 += 1;
-        }
-        // Some variables are read by others than NCCL: only the plugin tells of them.
-        for seen in &process.facts.ofi.added {
-            let Assignment { name, value } = &seen.value;
-            if !process.facts.environment.iter().any(|it| it.value.name == *name) {
-                all.entry((name.to_string(), value.to_string(), "plugin")).or_insert((0, &seen.quote)).0 += 1;
-            }
-        }
+/// The variables of the job; of submitted files only those that communication depends on.
+fn environment(log: &Log) -> Vec<Environment> {
+    struct Use<'a> {
+        processes: usize,
+        quote: &'a Quote,
     }
-    for seen in case.manifests.iter().flat_map(|it| it.environment.iter()) {
-        let Assignment { name, value } = &seen.value;
-        if ["NCCL_", "FI_", "OFI_", "RDMAV_"].iter().any(|it| name.starts_with(it)) {
-            all.entry((name.to_string(), value.to_string(), "manifest")).or_insert((0, &seen.quote));
-        }
-    }
-    let variable =
-        |((name, value, set_by), (processes, quote)): ((String, String, &str), (usize, &Quote))| {
-            Environment { name, value, set_by: set_by.to_owned(), processes, evidence: evidence(case, quote) }
+    let mut all: BTreeMap<(&str, &str, SetBy), Use<'_>> = BTreeMap::new();
+    for it in &log.job.settings.variables {
+        let set_by = match it.setter {
+            Setter::Job => SetBy::Job,
+            Setter::Plugin => SetBy::Plugin,
+            Setter::Submission => SetBy::Manifest,
+            Setter::Note | Setter::Flag => continue,
         };
+        let communication = ["NCCL_", "FI_", "OFI_", "RDMAV_"].iter().any(|prefix| it.name.starts_with(prefix));
+        let Some(quote) = it.quote().filter(|_| set_by != SetBy::Manifest || communication) else { continue };
+        let entry = all.entry((&it.name, it.text(), set_by)).or_insert(Use { processes: 0, quote });
+        entry.processes += usize::from(it.is_logged());
+    }
+    let variable = |((name, value, set_by), it): ((&str, &str, SetBy), Use<'_>)| Environment {
+        name: name.to_owned(),
+        value: value.to_owned(),
+        set_by,
+        processes: it.processes,
+        evidence: evidence(&log.case, it.quote),
+    };
     all.into_iter().map(variable).collect()
 }
 

@@ -29,7 +29,7 @@ pub use junit::junit;
 pub use machines::Machines;
 pub use model::{
     Check, Communicator, Doctor, Edge, Entity, Environment, Evidence, Facts, Finding, FirstFailure, Input,
-    Job, NodePair, NotChecked, Options, Rank, Ring, Stack, Test, Training, TreePlace, Verdict,
+    Job, NodePair, NotChecked, Options, Rank, Ring, SetBy, Span, Stack, Test, Training, TreePlace, Verdict,
 };
 pub use redact::redact;
 pub use sarif::sarif;
