@@ -270,7 +270,8 @@ fn env_and_manifest() {
         assert_eq!(answer.code, Some(0), "{answer:?}");
         assert!(answer.stdout.contains("NCCL_P2P_DIRECT_READ"), "{format}: {}", answer.stdout);
     }
-    assert_eq!(plumb(["env", "--instance", "p5.84xlarge"]).code, Some(2));
+    let dgx = plumb(["env", "--instance", "DGX H100"]);
+    assert!(dgx.stdout.starts_with("dgx-h100: nothing to set"), "{dgx:?}");
     let folder = folder("lint-manifest");
     for kind in ["trainjob", "pytorchjob", "mpijob", "jobset", "job", "sbatch"] {
         let answer = plumb([
@@ -295,4 +296,37 @@ fn env_and_manifest() {
     let refused = plumb(["manifest", "--kind", "cronjob", "--instance", "p5.48xlarge"]);
     assert_eq!(refused.code, Some(2));
     assert!(refused.stderr.contains("trainjob"), "{}", refused.stderr);
+}
+
+#[test]
+fn an_unknown_machine_is_an_error_in_every_command() {
+    for arguments in [
+        "lint --instance p5.84xlarge crates/cli/tests/manifests/bad/settings.env",
+        "env --instance p5.84xlarge",
+        "manifest --kind job --instance p5.84xlarge -- train.py",
+        "topo --instance p5.84xlarge",
+        "expect all_reduce --instance p5.84xlarge",
+        "bench all_reduce --instance p5.84xlarge",
+    ] {
+        let answer = plumb(arguments.split(' '));
+        assert_eq!(answer.code, Some(2), "{arguments}: {answer:?}");
+        assert!(answer.stdout.is_empty(), "{arguments}: {answer:?}");
+        let sentence = "plumb knows no machine `p5.84xlarge`; did you mean p5.4xlarge or p5.48xlarge";
+        assert!(answer.stderr.contains(sentence), "{arguments}: {}", answer.stderr);
+    }
+}
+
+#[test]
+fn machines_are_listed() {
+    let text = plumb(["machines"]);
+    assert_eq!(text.code, Some(0), "{text:?}");
+    let json = plumb(["machines", "--format", "json"]).json();
+    let machines = json["machines"].as_array().unwrap();
+    assert_eq!(json["schema"], "plumb.machines/1");
+    assert_eq!(text.stdout.lines().count(), machines.len() + 1);
+    for machine in machines {
+        let name = machine["name"].as_str().unwrap();
+        assert!(fabric::catalogue::find(name).is_some(), "{name}");
+        assert!(text.stdout.lines().any(|it| it.starts_with(&format!("{name} "))), "{name}");
+    }
 }

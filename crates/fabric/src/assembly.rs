@@ -44,7 +44,7 @@ pub(crate) fn of_instance(instance: &Instance, wiring: Option<&Wiring>) -> Machi
         };
         builder.add_nic(Place::Socket(0));
     }
-    if instance.nvlink.is_none() {
+    if instance.nvlink.is_none() && model.is_none_or(|it| it.nvlink.is_some()) {
         let text = "Whether NVLink joins its GPUs is not published: none is assumed.";
         builder.machine.unknown.push(text.to_owned());
     }
