@@ -6,7 +6,7 @@ use std::io::{self, BufRead as _, BufReader, BufWriter, IsTerminal as _, Write};
 use std::path::{Path, PathBuf};
 
 use report::{Doctor, Evidence, Options, Style};
-use rules::Level;
+use rules::{Level, Log};
 
 use crate::args::{self, Colour, FailOn, Format};
 use crate::{CLEAN, FINDINGS, UNDECIDED, complain, input};
@@ -26,10 +26,11 @@ pub(crate) fn run(args: &args::Doctor, colour: Colour, out: &mut impl Write) -> 
         complain(&format!("error: {}: {}", it.name, it.reason));
     }
     let tally = inputs.case.sources.tally();
-    let diagnosis = rules::diagnose(&inputs.case);
-    let mut doctor = Doctor::new(&inputs.case, &diagnosis, Options { matrix: args.matrix });
+    let log = Log::new(inputs.case);
+    let diagnosis = rules::diagnose(&log);
+    let mut doctor = Doctor::new(&log, &diagnosis, Options { matrix: args.matrix });
     // What was read can be large, and the process ends soon: leave it to the system.
-    std::mem::forget(inputs.case);
+    std::mem::forget(log);
     fill_in(&mut doctor);
     // A core dump or a picture beside the logs is left out, and the answer stands without it.
     let broken = |it: &report::Input| it.problem.as_deref().is_some_and(|it| it != evidence::BINARY);

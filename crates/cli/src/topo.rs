@@ -115,9 +115,9 @@ fn of_file(args: &args::Topo, path: &Path) -> Result<Read, String> {
     let case = || evidence::read_texts([(name.as_str(), text.as_slice())]);
     let trouble = match topology::read(&text) {
         Ok(found) => {
-            let source =
-                Source::Topology { file: name.as_str().into(), line: found.line, kind: found.kind };
-            let mut read = Read::new(machine::of_topology(&found, source.clone(), args.instance), source.to_string());
+            let source = Source::Topology { file: name.as_str().into(), line: found.line, kind: found.kind };
+            let mut read =
+                Read::new(machine::of_topology(&found, source.clone(), args.instance), source.to_string());
             read.channel = match channel {
                 None => None,
                 Some(number) if found.kind == topology::Kind::GraphXml => {
@@ -142,13 +142,13 @@ fn of_file(args: &args::Topo, path: &Path) -> Result<Read, String> {
         return Err(format!("{name}:{line}: {}", trouble.text));
     }
     let case = case();
-    let (model, source, shown) = match (args.instance, machine::named_in(&case), case.instance_name()) {
+    let (model, source, shown) = match (args.instance, machine::named_in(&case), machine::name_in(&case)) {
         (Some(model), ..) => (model, Source::Flag("--instance"), "the catalogue".to_owned()),
         (None, Some(known), _) => {
             (known.value, known.source, format!("the catalogue; {name} names {}", known.value.name))
         }
-        (None, None, Some((unknown, _))) => {
-            let model = catalogue::resolve(unknown).map_err(|it| named(it.to_string()))?;
+        (None, None, Some(unknown)) => {
+            let model = catalogue::resolve(&unknown.value).map_err(|it| named(it.to_string()))?;
             (model, Source::Default, "the catalogue".to_owned())
         }
         (None, None, None) => return Err(named(trouble.text)),
@@ -178,7 +178,14 @@ fn answer(args: &args::Topo, read: Read) -> Result<Topo, String> {
         return Err(format!("{source}: no GPU found{}", reasons.join("\n  - ")));
     }
     let layout = self::layout(args, layout, &machine, channel.as_ref());
-    let job = Job { machines: vec![machine], layout: Some(layout), settings, releases, conflicts };
+    let job = Job {
+        machines: vec![machine],
+        layout: Some(layout),
+        settings,
+        releases,
+        conflicts,
+        ..Job::default()
+    };
     let machine = &job.machines[0].value;
     let (seen, settings) = (machine::seen_by_nccl(machine), job.effective_settings());
     let layout = job.layout.as_ref().map(|it| it.value).unwrap_or_default();

@@ -216,7 +216,8 @@ fn environment(log: &Log) -> Vec<Environment> {
             Setter::Submission => SetBy::Manifest,
             Setter::Note | Setter::Flag => continue,
         };
-        let communication = ["NCCL_", "FI_", "OFI_", "RDMAV_"].iter().any(|prefix| it.name.starts_with(prefix));
+        let communication =
+            ["NCCL_", "FI_", "OFI_", "RDMAV_"].iter().any(|prefix| it.name.starts_with(prefix));
         let Some(quote) = it.quote().filter(|_| set_by != SetBy::Manifest || communication) else { continue };
         let entry = all.entry((&it.name, it.text(), set_by)).or_insert(Use { processes: 0, quote });
         entry.processes += usize::from(it.is_logged());

@@ -8,8 +8,8 @@ use std::time::{Duration, Instant, SystemTime};
 use ::bench::{Event, Plan, Run};
 use forecast::Cluster;
 use nccl::Settings;
+use report::Style;
 use report::bench::{self, Bench as Report, BenchConfig, BenchRow, Context};
-use report::{Doctor, Options, Style};
 
 use super::Bench;
 use crate::args::{Colour, ListFormat, Machines};
@@ -227,9 +227,9 @@ impl<'a> Answer<'a> {
         let Some(path) = folder.and_then(|_| ::bench::nccl::log::file()).filter(|it| it.exists()) else {
             return Ok(());
         };
-        let inputs = input::read(std::slice::from_ref(&path));
-        let doctor = Doctor::new(&inputs.case, &rules::diagnose(&inputs.case), Options { matrix: false });
-        writeln!(self.out, "  NCCL's log: {}: {}", doctor.verdict.level.name(), doctor.verdict.text)
+        let log = rules::Log::new(input::read(std::slice::from_ref(&path)).case);
+        let verdict = rules::diagnose(&log).verdict;
+        writeln!(self.out, "  NCCL's log: {}: {}", verdict.level.name(), verdict.text)
     }
 }
 
