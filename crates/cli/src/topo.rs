@@ -115,9 +115,9 @@ fn of_file(args: &args::Topo, path: &Path) -> Result<Read, String> {
     let case = || evidence::read_texts([(name.as_str(), text.as_slice())]);
     let trouble = match topology::read(&text) {
         Ok(found) => {
-            let source =
-                Source::Topology { file: name.as_str().into(), line: found.line, kind: found.kind };
-            let mut read = Read::new(machine::of_topology(&found, source.clone(), args.instance), source.to_string());
+            let source = Source::Topology { file: name.as_str().into(), line: found.line, kind: found.kind };
+            let mut read =
+                Read::new(machine::of_topology(&found, source.clone(), args.instance), source.to_string());
             read.channel = match channel {
                 None => None,
                 Some(number) if found.kind == topology::Kind::GraphXml => {

@@ -201,9 +201,9 @@ pub fn by_name_in_text(text: &str) -> Option<&'static GpuModel> {
         return None;
     }
     let words = words(text);
-    (1..=words.len().min(LONGEST)).rev().find_map(|length| {
-        words.windows(length).find_map(|run| find(&run.join(" ")))
-    })
+    (1..=words.len().min(LONGEST))
+        .rev()
+        .find_map(|length| words.windows(length).find_map(|run| find(&run.join(" "))))
 }
 
 /// What NVLink of the GPU that a text names leads to; none where no source says so.
@@ -384,9 +384,8 @@ mod tests {
         for (row, earlier) in rows.iter().enumerate().map(|(at, row)| (row, &rows[..at])) {
             assert!(!row.source.is_empty() && !words(&row.words).is_empty(), "{}", row.words);
             assert!(by_name_in_text(&row.words).is_none(), "{} is in gpus.json", row.words);
-            let hidden = |it: &&super::NvLinkRow| {
-                words(&it.words).iter().all(|word| words(&row.words).contains(word))
-            };
+            let hidden =
+                |it: &&super::NvLinkRow| words(&it.words).iter().all(|word| words(&row.words).contains(word));
             assert!(!earlier.iter().any(|it| hidden(&it)), "{} is never reached", row.words);
         }
         for (text, want) in [

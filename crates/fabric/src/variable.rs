@@ -181,7 +181,9 @@ pub fn suggest(name: &str) -> Option<&'static Variable> {
             let (its_family, _) = it.name.split_once('_')?;
             let distance = if sorted_words(&it.name) == words {
                 0
-            } else if it.name.len().abs_diff(upper.len()) > allowed || strsim::osa_distance(family, its_family) > 1 {
+            } else if it.name.len().abs_diff(upper.len()) > allowed
+                || strsim::osa_distance(family, its_family) > 1
+            {
                 return None;
             } else {
                 strsim::osa_distance(&upper, &it.name)

@@ -71,7 +71,8 @@ fn score<'a>(outcomes: impl Iterator<Item = &'a Outcome>) -> Score {
 
 fn cluster(text: &str) -> Cluster {
     let file = job::cluster_file::read(text, "cluster.toml").expect("a cluster file");
-    Cluster::of_layout(&file.machine.machine.value, &file.layout.value, &Settings::default()).expect("a cluster")
+    Cluster::of_layout(&file.machine.machine.value, &file.layout.value, &Settings::default())
+        .expect("a cluster")
 }
 
 fn outcomes() -> Vec<Outcome> {

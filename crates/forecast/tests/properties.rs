@@ -263,8 +263,7 @@ fn every_machine_has_an_expectation() {
     }
     for model in gpu::all() {
         let text = format!("[cluster]\ngpu = \"{}\"\ngpus_per_node = 8\n", model.name);
-        let cluster =
-            read(&text).unwrap_or_else(|error| panic!("{}: {error:?}", model.name));
+        let cluster = read(&text).unwrap_or_else(|error| panic!("{}: {error:?}", model.name));
         assert!(normal(Collective::AllReduce, &cluster, LONG).is_some(), "{}", model.name);
     }
 }

@@ -65,9 +65,8 @@ impl Resolved {
         let Some(links) = machine.nvlinks.iter().find(|it| it.to == NvEnd::Switch).map(|it| it.count) else {
             return;
         };
-        let fits = |it: &&GpuModel| {
-            it.nvlink.is_some_and(|port| port.links == links && port.by == NvLinkBy::Switch)
-        };
+        let fits =
+            |it: &&GpuModel| it.nvlink.is_some_and(|port| port.links == links && port.by == NvLinkBy::Switch);
         let models: Vec<&GpuModel> = gpu::all().iter().filter(fits).collect();
         let Some(first) = models.first() else { return };
         if models.iter().all(|it| it.compute == first.compute) {
@@ -123,7 +122,8 @@ pub fn named_in(case: &Case) -> Option<Known<&'static Model>> {
     }
     let prose = case.sightings_of(&MACHINE_NAMED).next()?;
     // Of `p5.48xlarge` and `p5en.48xlarge` the longer is meant where both fit.
-    let fits = catalogue::all().iter().filter(|it| it.instance.is_some() && prose.quote.text.contains(it.name));
+    let fits =
+        catalogue::all().iter().filter(|it| it.instance.is_some() && prose.quote.text.contains(it.name));
     Some(known(fits.max_by_key(|it| it.name.len())?, &prose.quote))
 }
 
@@ -153,7 +153,8 @@ fn names_that_differ(case: &Case) -> Option<Conflict> {
 
 /// Where a topology of a case stands.
 fn source_of(case: &Case, topology: &Topology) -> Source {
-    let quotes = case.xml.iter().filter_map(|it| it.quote.as_ref()).chain(case.matrices.iter().map(|it| &it.quote));
+    let quotes =
+        case.xml.iter().filter_map(|it| it.quote.as_ref()).chain(case.matrices.iter().map(|it| &it.quote));
     let located = quotes.map(|it| case.locate(it)).find(|(_, line)| *line == topology.line);
     Source::Topology {
         file: located.map(|(file, _)| file).unwrap_or_default().into(),
@@ -265,7 +266,8 @@ mod tests {
     use super::{named_in, of_case, of_live_node, of_model, of_topology};
     use crate::known::Source;
 
-    const PLATFORM: &str = "a:1:2 [0] NCCL INFO NET/OFI Running on p4d.24xlarge platform, topology file /x/p4d.xml\n";
+    const PLATFORM: &str =
+        "a:1:2 [0] NCCL INFO NET/OFI Running on p4d.24xlarge platform, topology file /x/p4d.xml\n";
     const MATRIX: &str = "\tGPU0\tGPU1\nGPU0\t X \tNV12\nGPU1\tNV12\t X \n";
 
     fn case(text: &str) -> Case {
@@ -280,7 +282,9 @@ mod tests {
         assert!(named.conflicts.is_empty());
         let described = of_case(&case(MATRIX)).unwrap();
         assert_eq!((described.title(), described.machine.value.gpus.len()), ("this machine", 2));
-        assert!(matches!(&described.machine.source, Source::Topology { file, line: 1, .. } if &**file == "job.log"));
+        assert!(
+            matches!(&described.machine.source, Source::Topology { file, line: 1, .. } if &**file == "job.log")
+        );
         assert!(of_case(&case("")).is_none());
         assert!(of_case(&case("instance-type: x9.huge\n")).is_none());
     }

@@ -21,8 +21,7 @@ pub struct Releases {
 impl Releases {
     /// The releases that a case shows, each by the first process that prints it.
     pub fn of_case(case: &Case) -> Self {
-        let line =
-            |(version, quote): (Version, &Quote)| Known::new(version, Source::Line(quote.clone()));
+        let line = |(version, quote): (Version, &Quote)| Known::new(version, Source::Line(quote.clone()));
         let libfabric = |it: &Box<str>| Version::parse(it);
         Self {
             nccl: case.nccl_version().map(line),

@@ -208,10 +208,10 @@ mod tests {
         let all = recommend(catalogue::find("dgx-h100"), None, None, Vec::new());
         assert_eq!(names(&all, Action::Leave), ["NCCL_ALGO", "NCCL_IB_DISABLE", "NCCL_P2P_DISABLE"]);
         assert!(all[1].reason.contains("InfiniBand"), "{}", all[1].reason);
-        assert_eq!(names(&recommend(None, None, None, Vec::new()), Action::Leave), [
-            "NCCL_ALGO",
-            "NCCL_P2P_DISABLE"
-        ]);
+        assert_eq!(
+            names(&recommend(None, None, None, Vec::new()), Action::Leave),
+            ["NCCL_ALGO", "NCCL_P2P_DISABLE"]
+        );
     }
 
     #[test]

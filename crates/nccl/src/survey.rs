@@ -164,7 +164,13 @@ fn transports(decisions: &Decisions) -> Vec<TransportUse> {
         // All machines are alike: the first two stand for every two.
         for from in 0..shown {
             for to in 0..shown {
-                add(&mut found, decisions, (from, local + to), Between::Machines, nodes.saturating_mul(nodes - 1));
+                add(
+                    &mut found,
+                    decisions,
+                    (from, local + to),
+                    Between::Machines,
+                    nodes.saturating_mul(nodes - 1),
+                );
             }
         }
     }

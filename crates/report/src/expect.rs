@@ -101,7 +101,9 @@ impl Expect {
         let bold = |text: &str| if style.colour { format!("{colour}{text}\x1b[0m") } else { text.to_owned() };
         let head = match (self.verdict, self.measured) {
             (Some(Verdict::Normal), Some(measured)) => format!("yes: {measured} GB/s is normal"),
-            (Some(Verdict::Low), Some(measured)) => format!("low: {measured} GB/s is less than this hardware gives"),
+            (Some(Verdict::Low), Some(measured)) => {
+                format!("low: {measured} GB/s is less than this hardware gives")
+            }
             (Some(Verdict::TooGood), Some(measured)) => format!("too good to be true: {measured} GB/s"),
             // Of short messages the time tells more.
             _ if self.latency_us > 0.9 * self.time_us => format!(

@@ -31,7 +31,8 @@ pub fn explanations(all: &[Explanation], out: &mut impl Write) -> io::Result<()>
 fn columns(it: &Explanation, out: &mut impl Write) -> io::Result<()> {
     let heading = if it.kind == Kind::Variable { "source" } else { "sources" };
     let sources = Section { heading, paragraphs: it.sources.clone() };
-    let sections: Vec<&Section> = it.sections.iter().chain((!it.sources.is_empty()).then_some(&sources)).collect();
+    let sections: Vec<&Section> =
+        it.sections.iter().chain((!it.sources.is_empty()).then_some(&sources)).collect();
     let column = sections.iter().map(|it| it.heading.len()).max().unwrap_or_default();
     let room = WIDTH.saturating_sub(column + 4);
     for Section { heading, paragraphs } in sections {

@@ -64,7 +64,8 @@ impl Topo {
         let far = survey.transports.iter().any(|it| matches!(it.reason, Reason::TooFar { .. }));
         if machine.sockets.iter().all(|it| it.maker == Maker::Unknown) && far {
             unknown.push(
-                "The maker of the CPU is not known: NCCL allows P2P through it on some AMD machines.".to_owned(),
+                "The maker of the CPU is not known: NCCL allows P2P through it on some AMD machines."
+                    .to_owned(),
             );
         }
         if normal.iter().any(|it| !it.normal.measured) {
