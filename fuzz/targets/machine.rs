@@ -3,7 +3,11 @@
 
 use fabric::machine::{Bridge, BusId, Gpu, Machine, Maker, Nic, NicKind, NvEnd, NvLink, PciLink, Place, Socket};
 use fabric::units::GigabitsPerSecond;
-use report::topo::{Question, Topo};
+use fabric::{Collective, Layout, Version};
+use forecast::Cluster;
+use job::{Job, Known, Releases, Source};
+use nccl::Decisions;
+use report::topo::{Topo, TopoParts};
 
 /// The bytes one after the other; zeros when they are used up.
 struct Dice<'a>(std::slice::Iter<'a, u8>);
@@ -86,23 +90,34 @@ impl Dice<'_> {
 libfuzzer_sys::fuzz_target!(|bytes: &[u8]| {
     let mut dice = Dice(bytes.iter());
     let machine = dice.machine();
-    let mut layout = nccl::Layout::new(dice.pick(&[1, 2, 8, 0]), dice.pick(&[1, 2, 4, 8, 0, u32::MAX]));
+    let mut layout = Layout::new(dice.pick(&[1, 2, 8, 0]), dice.pick(&[1, 2, 4, 8, 0, u32::MAX]));
     layout.nodes = dice.pick(&[1, 2, 1_000_000, u32::MAX, 0]);
     layout.nics_per_pod = dice.pick(&[None, Some(0), Some(1), Some(u32::MAX)]);
     layout.same_host = dice.up_to(1) == 1;
     layout.shared_memory = dice.up_to(1) == 1;
     let version = dice.pick(&[(2, 3, 0), (2, 18, 1), (2, 27, 3), (99, 9, 9)]);
-    let question = Question {
-        source: String::new(),
-        settings: nccl::Settings::new(fabric::Version::new(version.0, version.1, version.2)),
-        layout,
-        collective: dice.pick(&[fabric::Collective::AllReduce, fabric::Collective::AllToAll]),
-        sizes: vec![0, 1 << 20, 1 << 49],
-        overlay: None,
-        graphs: Vec::new(),
-        notes: Vec::new(),
+    let version = Known::new(Version::new(version.0, version.1, version.2), Source::Default);
+    let collective = dice.pick(&[Collective::AllReduce, Collective::AllToAll]);
+    let job = Job {
+        machines: vec![Known::new(machine.clone(), Source::LiveNode)],
+        layout: Some(Known::new(layout, Source::Default)),
+        releases: Releases { nccl: Some(version), ..Releases::default() },
+        ..Job::default()
     };
-    let Ok(topo) = Topo::new(&machine, question) else { return };
+    let (seen, settings) = (job::machine::seen_by_nccl(&machine), job.effective_settings());
+    let Ok(decisions) = Decisions::new(&seen, &settings, &layout) else { return };
+    let cluster = Cluster::of_layout(&machine, &layout, &settings);
+    let topo = Topo::new(TopoParts {
+        job: &job,
+        source: String::new(),
+        seen_by_nccl: &seen,
+        survey: &decisions.survey(&seen),
+        normal: cluster.map(|it| forecast::table(collective, &it, &[0, 1 << 20, 1 << 49])),
+        collective,
+        channel: None,
+        graphs: &[],
+        notes: Vec::new(),
+    });
     assert!(topo.normal.iter().all(|it| 0.0 < it.low && it.low <= it.high && it.high.is_finite()), "{:?}", topo.normal);
     let mut json = Vec::new();
     report::topo::json(&topo, &mut json).expect("memory takes all");

@@ -1,21 +1,39 @@
 //! A description of a machine through everything: reading, paths, transports, what is normal, every format.
 #![no_main]
 
-use report::topo::{Question, Shape, Topo};
+use fabric::{Collective, Layout};
+use forecast::Cluster;
+use job::channel::{self, Shape};
+use job::{Job, Known, Source, machine};
+use nccl::Decisions;
+use report::topo::{Topo, TopoParts};
 
 libfuzzer_sys::fuzz_target!(|bytes: &[u8]| {
     let Ok(found) = evidence::topology::read(bytes) else { return };
-    let question = Question {
-        source: "topo.txt".to_owned(),
-        settings: nccl::Settings::default(),
-        layout: nccl::Layout::whole(&found.machine).on(2),
-        collective: fabric::Collective::AllReduce,
-        sizes: vec![0, 1 << 20, 1 << 33],
-        overlay: report::topo::overlay_of_graph(&found.graphs, 0, Shape::Ring).ok(),
-        graphs: found.graphs,
-        notes: found.notes,
+    let source = Source::Topology { file: "topo.txt".into(), line: found.line, kind: found.kind };
+    let mut resolved = machine::of_topology(&found, source, fabric::catalogue::find("p5.48xlarge"));
+    resolved.deduce_generation();
+    let layout = Layout::whole(&found.machine).on(2);
+    let (seen, settings) = (resolved.seen_by_nccl(), fabric::Settings::default());
+    let Ok(decisions) = Decisions::new(&seen, &settings, &layout) else { return };
+    let cluster = Cluster::of_layout(&resolved.machine.value, &layout, &settings);
+    let job = Job {
+        machines: vec![resolved.machine],
+        layout: Some(Known::new(layout, Source::Default)),
+        conflicts: resolved.conflicts,
+        ..Job::default()
     };
-    let Ok(topo) = Topo::new(&found.machine, question) else { return };
+    let topo = Topo::new(TopoParts {
+        job: &job,
+        source: "topo.txt".to_owned(),
+        seen_by_nccl: &seen,
+        survey: &decisions.survey(&seen),
+        normal: cluster.map(|it| forecast::table(Collective::AllReduce, &it, &[0, 1 << 20, 1 << 33])),
+        collective: Collective::AllReduce,
+        channel: channel::of_graphs(&found.graphs, 0, Shape::Ring).ok().as_ref(),
+        graphs: &found.graphs,
+        notes: resolved.notes,
+    });
     let (mut json, mut text, mut svg) = (Vec::new(), Vec::new(), Vec::new());
     let style = report::Style { colour: false, width: 80, verbose: true };
     report::topo::json(&topo, &mut json).expect("memory takes all");

@@ -161,9 +161,9 @@ fn the_schema_describes_every_answer() {
     let element = Element { index: 7, got: "1".to_owned(), expected: "2".to_owned() };
     let series = run.rows[0].series;
     run.wrong = Some(Wrong { rank: 3, bytes: 8, in_place: true, series, element });
+    let machine = fabric::catalogue::machine("p5.48xlarge").expect("in the catalogue");
     let cluster =
-        forecast::read("[cluster]\ninstance = \"p5.48xlarge\"\nnodes = 2", &nccl::Settings::default());
-    let cluster = cluster.expect("a cluster");
+        forecast::Cluster::of_machine(&machine, 2, &fabric::Settings::default()).expect("a cluster");
     let full = Bench::new(&run, config, Context { cluster: Some(&cluster), ..Context::default() });
     for bench in [full, answer(Collective::AllToAll, 1.0), answer(Collective::Broadcast, 1.0)] {
         let value = json(&bench);

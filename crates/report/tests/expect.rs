@@ -2,21 +2,17 @@
 
 use std::path::Path;
 
-use fabric::Collective;
+use fabric::{Collective, Settings, catalogue};
+use forecast::Cluster;
 use report::Expect;
 use serde_json::Value;
 
 fn answer(measured: Option<f64>) -> Value {
-    let cluster =
-        forecast::read("[cluster]\ninstance = \"p5.48xlarge\"\nnodes = 2", &nccl::Settings::default())
-            .expect("a cluster");
-    let normal = forecast::normal(Collective::AllReduce, &cluster, 1 << 30).expect("two ranks");
-    let judged =
-        measured.map(|it| (it, forecast::judge(Collective::AllReduce, &cluster, 1 << 30, it, &normal)));
+    let machine = catalogue::machine("p5.48xlarge").expect("in the catalogue");
+    let cluster = Cluster::of_machine(&machine, 2, &Settings::default()).expect("a cluster");
+    let expected = forecast::expect(Collective::AllReduce, &cluster, 1 << 30, measured).expect("two nodes");
     let mut json = Vec::new();
-    Expect::new(Collective::AllReduce, &cluster, 1 << 30, &normal, judged)
-        .json(&mut json)
-        .expect("memory takes all");
+    Expect::new(&cluster, expected).json(&mut json).expect("memory takes all");
     serde_json::from_slice(&json).expect("JSON")
 }
 
