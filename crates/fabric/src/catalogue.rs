@@ -4,13 +4,16 @@
 //! machines, in `data/machines.json`. Where the wiring is not published, the machine is built with all devices
 //! at one socket and says so in [`Machine::unknown`].
 
+mod model;
+
 use std::sync::OnceLock;
 
 use serde::Deserialize;
 
-use crate::assembly;
 use crate::instance;
 use crate::machine::{Machine, Maker};
+
+pub use model::{Inside, Model, UnknownMachine, all, find, resolve};
 
 /// How a machine is wired, and, where it is no instance type, what it is made of.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
@@ -89,16 +92,7 @@ pub(crate) struct SwitchPlan {
 
 /// The names of all machines: instance types, then the others.
 pub fn names() -> impl Iterator<Item = &'static str> {
-    let others = wirings().iter().filter(|it| it.gpu.is_some());
-    instance::all().iter().map(|it| it.name.as_str()).chain(others.map(|it| it.name.as_str()))
-}
-
-/// The machine's name as the catalogue has it: `ML.P5.48xlarge` is `p5.48xlarge`, `DGX H100` is `dgx-h100`.
-pub fn find(name: &str) -> Option<&'static str> {
-    match instance::find(name.trim()) {
-        Some(it) => Some(&it.name),
-        None => wiring(name).map(|it| it.name.as_str()),
-    }
+    all().iter().map(|it| it.name)
 }
 
 /// How the machine is wired, if that is known.
@@ -117,30 +111,35 @@ pub fn wiring(name: &str) -> Option<&'static Wiring> {
 
 /// Names of machines that may have been meant, nearest first, six at most.
 pub fn suggest(name: &str) -> Vec<&'static str> {
-    let name = name.trim().trim_start_matches("ml.").to_ascii_lowercase();
+    let name = name.trim().to_ascii_lowercase();
+    let name = name.trim_start_matches("ml.");
     let family = |it: &str| it.split(['.', ' ']).next().unwrap_or_default().to_owned();
-    let shared = |it: &str| it.bytes().zip(name.bytes()).take_while(|(a, b)| a == b).count();
-    // Two letters in common are chance; of a family, all are near.
-    let near = |it: &&str| family(it) == family(&name) || shared(it) >= 3;
-    let mut found: Vec<&'static str> = names().filter(near).collect();
-    found.sort_by_key(|it| (family(it) != family(&name), std::cmp::Reverse(shared(it))));
-    found.truncate(6);
-    found
+    let own = family(name);
+    let asked = plain(name);
+    // One letter in five may be wrong: more finds machines that have nothing in common with the name.
+    let allowed = asked.len() / 5;
+    let mut found: Vec<(bool, usize, &'static str)> = Vec::new();
+    for known in names() {
+        let other_family = family(known) != own;
+        let letters = plain(known);
+        let distance = strsim::osa_distance(&asked, &letters);
+        let begins = asked.len() >= 3 && letters.starts_with(&asked);
+        if !other_family || begins || distance <= allowed {
+            found.push((other_family, distance, known));
+        }
+    }
+    found.sort_by_key(|&(other_family, distance, _)| (other_family, distance));
+    found.into_iter().take(6).map(|(_, _, known)| known).collect()
 }
 
 /// The machine of this name, with what is known of its wiring.
 pub fn machine(name: &str) -> Option<Machine> {
-    let wiring = wiring(name);
-    let machine = match instance::find(name.trim()) {
-        Some(instance) => assembly::of_instance(instance, wiring),
-        None => assembly::of_wiring(wiring?),
-    };
-    Some(machine)
+    find(name).map(Model::machine)
 }
 
-/// Whether aws-ofi-nccl joins NICs on this machine: it does with its RDMA protocol, see [`Machine::grouped`].
+/// Whether aws-ofi-nccl joins NICs on this machine: see [`Model::groups_nics`].
 pub fn groups_nics(name: &str) -> bool {
-    instance::find(name.trim()).is_some_and(|it| it.ofi_protocol.as_deref() == Some("RDMA"))
+    find(name).is_some_and(Model::groups_nics)
 }
 
 fn wirings() -> &'static [Wiring] {
@@ -191,7 +190,7 @@ mod tests {
             ("DGX-1", "dgx-1v"),
             ("GB200 NVL72", "gb200-nvl72"),
         ] {
-            assert_eq!(find(name), Some(want), "{name}");
+            assert_eq!(find(name).map(|it| it.name), Some(want), "{name}");
             assert_eq!(machine(name).unwrap().name.as_deref(), Some(want));
         }
         for name in ["", "p5", "dgx", "p4d.48xlarge", "H100"] {
@@ -205,6 +204,7 @@ mod tests {
         assert_eq!(suggest("p4d.48xlarge")[0], "p4d.24xlarge");
         assert_eq!(suggest("ml.p5.24xlarge")[..2], ["p5.4xlarge", "p5.48xlarge"]);
         assert_eq!(suggest("dgx-h10")[0], "dgx-h100");
+        assert_eq!(suggest("dgx").len(), 5);
         assert!(suggest("moon").is_empty());
         assert!(suggest("").is_empty());
     }

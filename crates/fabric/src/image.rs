@@ -4,21 +4,28 @@
 
 use std::sync::OnceLock;
 
+use serde::{Deserialize, Deserializer};
+
 use crate::Version;
-use crate::variable::{Malformed, table};
 
 /// The releases in an image or an installer.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct Releases {
     /// The repository of the image without its host, or the release of the installer.
+    #[serde(alias = "image", alias = "installer")]
     name: String,
     /// What the tag begins with; empty for an installer.
+    #[serde(default)]
     tag: String,
     /// NCCL.
+    #[serde(default, deserialize_with = "release")]
     pub nccl: Option<Version>,
     /// aws-ofi-nccl.
+    #[serde(deserialize_with = "release")]
     pub plugin: Option<Version>,
     /// libfabric.
+    #[serde(deserialize_with = "release")]
     pub libfabric: Option<Version>,
     /// Where that is written.
     pub source: String,
@@ -58,31 +65,19 @@ fn installers() -> &'static [Releases] {
     ALL.get_or_init(|| read_installers().unwrap_or_default())
 }
 
-fn read_images() -> Result<Vec<Releases>, Malformed> {
-    let header = ["image", "tag", "nccl", "plugin", "libfabric", "source"];
-    let rows = table(include_str!("../data/images.csv"), header)?;
-    let release = |(_, [name, tag, nccl, plugin, libfabric, source]): (usize, [String; 6])| Releases {
-        name,
-        tag,
-        nccl: Version::parse(&nccl),
-        plugin: Version::parse(&plugin),
-        libfabric: Version::parse(&libfabric),
-        source,
-    };
-    Ok(rows.into_iter().map(release).collect())
+fn read_images() -> csv::Result<Vec<Releases>> {
+    csv::Reader::from_reader(include_bytes!("../data/images.csv").as_slice()).deserialize().collect()
 }
 
-fn read_installers() -> Result<Vec<Releases>, Malformed> {
-    let rows = table(include_str!("../data/installers.csv"), ["installer", "plugin", "libfabric", "source"])?;
-    let release = |(_, [name, plugin, libfabric, source]): (usize, [String; 4])| Releases {
-        name,
-        tag: String::new(),
-        nccl: None,
-        plugin: Version::parse(&plugin),
-        libfabric: Version::parse(&libfabric),
-        source,
-    };
-    Ok(rows.into_iter().map(release).collect())
+fn read_installers() -> csv::Result<Vec<Releases>> {
+    csv::Reader::from_reader(include_bytes!("../data/installers.csv").as_slice()).deserialize().collect()
+}
+
+/// A release, or nothing where the field is empty.
+fn release<'de, D: Deserializer<'de>>(from: D) -> Result<Option<Version>, D::Error> {
+    let Some(text) = Option::<String>::deserialize(from)? else { return Ok(None) };
+    let wrong = || serde::de::Error::custom(format!("`{text}` is not a release"));
+    Version::parse(&text).map(Some).ok_or_else(wrong)
 }
 
 #[cfg(test)]

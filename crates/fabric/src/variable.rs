@@ -7,13 +7,17 @@
 //! NCCL never complains about a name it does not know.
 
 use std::collections::BTreeMap;
+use std::error::Error;
 use std::fmt;
 use std::sync::OnceLock;
+
+use serde::Deserialize;
 
 use crate::Version;
 
 /// One environment variable, or a name that is taken for one.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct Variable {
     /// The name, case-sensitive.
     pub name: String,
@@ -40,12 +44,15 @@ pub struct Variable {
     /// The program that reads it: `nccl`, `libfabric`, `pytorch`, ...
     pub read_by: String,
     /// When not to set it; empty where nothing speaks against it.
+    #[serde(skip)]
     pub advice: Vec<Advice>,
 }
 
 /// A reason not to set a variable.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Advice {
+    /// What code picks it by; no two of one variable are alike.
+    pub id: String,
     /// When not to set it, and why.
     pub when_not_to_set: String,
     /// The releases it is about: all of these must hold; empty means every release.
@@ -69,6 +76,11 @@ impl Variable {
     /// Whether some program reads or once read it.
     pub fn is_variable(&self) -> bool {
         self.status != "not a variable"
+    }
+
+    /// The advice of this id.
+    pub fn find_advice(&self, id: &str) -> Option<&Advice> {
+        self.advice.iter().find(|it| it.id == id)
     }
 
     /// The last release that reads it, where it is gone and that is known.
@@ -169,10 +181,10 @@ pub fn suggest(name: &str) -> Option<&'static Variable> {
             let (its_family, _) = it.name.split_once('_')?;
             let distance = if sorted_words(&it.name) == words {
                 0
-            } else if it.name.len().abs_diff(upper.len()) > allowed || edits(family, its_family) > 1 {
+            } else if it.name.len().abs_diff(upper.len()) > allowed || strsim::osa_distance(family, its_family) > 1 {
                 return None;
             } else {
-                edits(&upper, &it.name)
+                strsim::osa_distance(&upper, &it.name)
             };
             (distance <= allowed).then_some((distance, upper.len() - common_prefix(&upper, &it.name), it))
         })
@@ -190,85 +202,35 @@ fn common_prefix(a: &str, b: &str) -> usize {
     a.bytes().zip(b.bytes()).take_while(|(x, y)| x == y).count()
 }
 
-/// How many letters must be put in, taken out, replaced or swapped with their neighbour.
-fn edits(a: &str, b: &str) -> usize {
-    let (a, b) = (a.as_bytes(), b.as_bytes());
-    // Three rows of the usual table: swaps look back two.
-    let mut before = vec![0; b.len() + 1];
-    let mut above: Vec<usize> = (0..=b.len()).collect();
-    for (i, x) in a.iter().enumerate() {
-        let mut row = vec![i + 1; b.len() + 1];
-        for (j, y) in b.iter().enumerate() {
-            let mut best = (above[j] + usize::from(x != y)).min(above[j + 1] + 1).min(row[j] + 1);
-            if i > 0 && j > 0 && *x == b[j - 1] && a[i - 1] == *y {
-                best = best.min(before[j - 1] + 1);
-            }
-            row[j + 1] = best;
-        }
-        before = std::mem::replace(&mut above, row);
-    }
-    above[b.len()]
+/// A row of `data/advice.csv`.
+#[derive(Deserialize)]
+#[serde(deny_unknown_fields)]
+struct AdviceRow {
+    name: String,
+    id: String,
+    when_not_to_set: String,
+    versions: String,
+    source: String,
 }
 
-fn read() -> Result<Vec<Variable>, Malformed> {
+fn read() -> Result<Vec<Variable>, Box<dyn Error>> {
     let mut advice: BTreeMap<String, Vec<Advice>> = BTreeMap::new();
-    let rows = table(include_str!("../data/advice.csv"), ["name", "when_not_to_set", "versions", "source"])?;
-    for (line, [name, when_not_to_set, versions, source]) in rows {
-        let versions = read_versions(&versions).ok_or(Malformed { line, what: "not a list of releases" })?;
-        advice.entry(name).or_default().push(Advice { when_not_to_set, versions, source });
+    for row in csv::Reader::from_reader(include_bytes!("../data/advice.csv").as_slice()).deserialize() {
+        let AdviceRow { name, id, when_not_to_set, versions, source } = row?;
+        let Some(versions) = read_versions(&versions) else {
+            return Err(format!("`{versions}` is not a list of releases").into());
+        };
+        advice.entry(name).or_default().push(Advice { id, when_not_to_set, versions, source });
     }
-    let header = [
-        "name",
-        "kind",
-        "default",
-        "since",
-        "first_seen",
-        "last_seen",
-        "status",
-        "instead",
-        "default_history",
-        "effect",
-        "source",
-        "read_by",
-    ];
-    let rows = table(include_str!("../data/variables.csv"), header)?;
-    let variables = rows.into_iter().map(|(_, row)| {
-        let [
-            name,
-            kind,
-            default,
-            since,
-            first_seen,
-            last_seen,
-            status,
-            instead,
-            default_history,
-            effect,
-            source,
-            read_by,
-        ] = row;
-        Variable {
-            advice: advice.remove(&name).unwrap_or_default(),
-            instead: (!instead.is_empty()).then_some(instead),
-            name,
-            kind,
-            default,
-            since,
-            first_seen,
-            last_seen,
-            status,
-            default_history,
-            effect,
-            source,
-            read_by,
-        }
-    });
-    let variables = variables.collect();
-    // What is left would be advice about nothing.
-    if advice.is_empty() {
-        Ok(variables)
-    } else {
-        Err(Malformed { line: 0, what: "advice on an unknown variable" })
+    let mut variables: Vec<Variable> = Vec::new();
+    for row in csv::Reader::from_reader(include_bytes!("../data/variables.csv").as_slice()).deserialize() {
+        let mut variable: Variable = row?;
+        variable.advice = advice.remove(&variable.name).unwrap_or_default();
+        variables.push(variable);
+    }
+    match advice.into_keys().next() {
+        Some(name) => Err(format!("advice on {name}, which the table of variables lacks").into()),
+        None => Ok(variables),
     }
 }
 
@@ -277,97 +239,11 @@ fn read_versions(text: &str) -> Option<Vec<Range>> {
     if text == "all" { Some(Vec::new()) } else { text.split(';').map(Range::parse).collect() }
 }
 
-/// What is wrong with a table, and in which line.
-#[derive(Debug, PartialEq, Eq)]
-pub(crate) struct Malformed {
-    line: usize,
-    what: &'static str,
-}
-
-/// The rows of a CSV file (RFC 4180) under this header, each with its line.
-///
-/// Strict, because the data is ours: a row with too few or too many fields or
-/// a stray quote is a mistake to be seen, not to be guessed around.
-pub(crate) fn table<const N: usize>(
-    text: &str,
-    header: [&str; N],
-) -> Result<Vec<(usize, [String; N])>, Malformed> {
-    let mut rows = records(text)?.into_iter().map(|(line, fields)| {
-        let row = <[String; N]>::try_from(fields)
-            .map_err(|_| Malformed { line, what: "wrong number of fields" })?;
-        Ok((line, row))
-    });
-    match rows.next() {
-        Some(Ok((_, row))) if row == header => rows.collect(),
-        Some(Err(error)) => Err(error),
-        _ => Err(Malformed { line: 1, what: "not the expected header" }),
-    }
-}
-
-fn records(text: &str) -> Result<Vec<(usize, Vec<String>)>, Malformed> {
-    let mut records = Vec::new();
-    let mut line = 1;
-    let mut rest = text;
-    while !rest.is_empty() {
-        let start = line;
-        let mut fields = Vec::new();
-        loop {
-            let (field, after) = match rest.strip_prefix('"') {
-                Some(quoted) => {
-                    quoted_field(quoted).ok_or(Malformed { line, what: "a quote is not closed" })?
-                }
-                None => plain_field(rest),
-            };
-            line += field.matches('\n').count();
-            if !rest.starts_with('"') && field.contains(['"', '\r']) {
-                return Err(Malformed { line, what: "a quote or a carriage return outside of quotes" });
-            }
-            fields.push(field);
-            if let Some(next) = after.strip_prefix(',') {
-                rest = next;
-            } else if let Some(next) = after.strip_prefix("\r\n").or_else(|| after.strip_prefix('\n')) {
-                rest = next;
-                line += 1;
-                break;
-            } else if after.is_empty() {
-                rest = after;
-                break;
-            } else {
-                return Err(Malformed { line, what: "text after a closing quote" });
-            }
-        }
-        records.push((start, fields));
-    }
-    Ok(records)
-}
-
-/// A field up to its comma or line end, and what follows.
-fn plain_field(text: &str) -> (String, &str) {
-    let end = text.find([',', '\n']).unwrap_or(text.len());
-    let (field, after) = text.split_at(end);
-    match field.strip_suffix('\r') {
-        Some(field) if after.starts_with('\n') => (field.to_owned(), after),
-        _ => (field.to_owned(), after),
-    }
-}
-
-/// A field whose opening quote is read already, and what follows its closing quote.
-fn quoted_field(text: &str) -> Option<(String, &str)> {
-    let mut field = String::new();
-    let mut rest = text;
-    loop {
-        let (part, after) = rest.split_once('"')?;
-        field.push_str(part);
-        // Two quotes stand for one; one alone ends the field.
-        let Some(next) = after.strip_prefix('"') else { return Some((field, after)) };
-        field.push('"');
-        rest = next;
-    }
-}
-
 #[cfg(test)]
 mod tests {
-    use super::{Malformed, Range, all, edits, find, read, records, suggest, table};
+    use std::collections::BTreeSet;
+
+    use super::{Range, all, find, read, suggest};
     use crate::Version;
 
     #[test]
@@ -407,7 +283,11 @@ mod tests {
             if let Some(instead) = &it.instead {
                 assert!(find(instead).is_some_and(super::Variable::is_current), "{name} sends to {instead}");
             }
+            let ids: BTreeSet<_> = it.advice.iter().map(|it| &it.id).collect();
+            assert_eq!(ids.len(), it.advice.len(), "{name}: two pieces of advice with one id");
             for advice in &it.advice {
+                let kebab = |it: u8| it == b'-' || it.is_ascii_lowercase() || it.is_ascii_digit();
+                assert!(!advice.id.is_empty() && advice.id.bytes().all(kebab), "{name}: {}", advice.id);
                 assert!(advice.when_not_to_set.starts_with('N'), "{name}: say when not to set it");
                 assert!(advice.when_not_to_set.ends_with('.'), "{name}: a full sentence");
                 assert!(!advice.source.is_empty(), "{name}");
@@ -462,22 +342,8 @@ mod tests {
     }
 
     #[test]
-    fn counts_edits() {
-        for (a, b, want) in [
-            ("", "", 0),
-            ("", "AB", 2),
-            ("AB", "", 2),
-            ("ABC", "ABC", 0),
-            ("ABC", "ACB", 1),
-            ("KITTEN", "SITTING", 3),
-        ] {
-            assert_eq!(edits(a, b), want, "{a} {b}");
-        }
-    }
-
-    #[test]
     fn advice_depends_on_the_release() {
-        let advice = &find("FI_PROVIDER").unwrap().advice[0];
+        let advice = find("FI_PROVIDER").unwrap().find_advice("not-needed").unwrap();
         assert_eq!(advice.versions[0].to_string(), "aws-ofi-nccl 1.6.0 and newer");
         let plugin = |version| move |component: &str| (component == "aws-ofi-nccl").then_some(version);
         assert_eq!(advice.applies(plugin(Version::new(1, 16, 2))), Some(true));
@@ -493,35 +359,6 @@ mod tests {
         assert!(!range.contains(Version::new(2, 29, 0)));
         for text in ["", "nccl", "nccl 2.1", "nccl >2.1", "nccl >=x"] {
             assert!(Range::parse(text).is_none(), "{text}");
-        }
-    }
-
-    #[test]
-    fn reads_csv_as_written() {
-        let text = "a,b\r\n1,\"x, \"\"y\"\"\nz\"\r\n\"\",\n";
-        let rows = table(text, ["a", "b"]).unwrap();
-        assert_eq!(
-            rows,
-            [(2, ["1".to_owned(), "x, \"y\"\nz".to_owned()]), (4, [String::new(), String::new()]),]
-        );
-        assert_eq!(table("a\n1", ["a"]).unwrap(), [(2, ["1".to_owned()])]);
-        assert_eq!(records("").unwrap(), []);
-    }
-
-    #[test]
-    fn refuses_csv_that_is_wrong() {
-        for (text, line, what) in [
-            ("a,b\n1\n", 2, "wrong number of fields"),
-            ("a,b\n1,2,3\n", 2, "wrong number of fields"),
-            ("a,b\n\n", 2, "wrong number of fields"),
-            ("a,c\n", 1, "not the expected header"),
-            ("", 1, "not the expected header"),
-            ("a,b\n1,\"2\n", 2, "a quote is not closed"),
-            ("a,b\n1,\"2\"3\n", 2, "text after a closing quote"),
-            ("a,b\n1,2\"\n", 2, "a quote or a carriage return outside of quotes"),
-            ("a,b\n1\r,2\n", 2, "a quote or a carriage return outside of quotes"),
-        ] {
-            assert_eq!(table(text, ["a", "b"]).unwrap_err(), Malformed { line, what }, "{text:?}");
         }
     }
 }

@@ -21,20 +21,20 @@ pub(super) static RULE: LintRule = LintRule {
     check,
 };
 
-/// Names with a reason in advice.csv that begins as given, and the values it is about; none is any value.
+/// Names with the id of the reason in advice.csv, and the values it is about; none is any value.
 const NAMES: &[(&str, &str, &[&str])] = &[
-    ("FI_EFA_ENABLE_SHM_TRANSFER", "Not needed", &[]),
-    ("FI_EFA_FORK_SAFE", "Not needed", &["1", "true"]),
-    ("FI_EFA_SET_CUDA_SYNC_MEMOPS", "Not needed", &[]),
-    ("FI_EFA_USE_DEVICE_RDMA", "Not needed", &["1", "true", "yes", "on"]),
-    ("FI_PROVIDER", "Not needed", &["efa"]),
-    ("IBV_FORK_SAFE", "Not with EFA", &[]),
-    ("NCCL_IB_DISABLE", "Not to force EFA", &["1"]),
-    ("NCCL_NSOCKS_PERTHREAD", "Not for EFA", &[]),
-    ("NCCL_SOCKET_NTHREADS", "Not for EFA", &[]),
-    ("NCCL_TUNER_PLUGIN", "Not needed", &[]),
-    ("RDMAV_FORK_SAFE", "Not with EFA", &[]),
-    ("RDMAV_HUGEPAGES_SAFE", "Not with EFA", &[]),
+    ("FI_EFA_ENABLE_SHM_TRANSFER", "not-needed-with-plugin", &[]),
+    ("FI_EFA_FORK_SAFE", "not-needed", &["1", "true"]),
+    ("FI_EFA_SET_CUDA_SYNC_MEMOPS", "no-effect", &[]),
+    ("FI_EFA_USE_DEVICE_RDMA", "not-needed", &["1", "true", "yes", "on"]),
+    ("FI_PROVIDER", "not-needed", &["efa"]),
+    ("IBV_FORK_SAFE", "use-plugin-setting", &[]),
+    ("NCCL_IB_DISABLE", "forcing-efa", &["1"]),
+    ("NCCL_NSOCKS_PERTHREAD", "sockets-only", &[]),
+    ("NCCL_SOCKET_NTHREADS", "sockets-only", &[]),
+    ("NCCL_TUNER_PLUGIN", "not-needed", &[]),
+    ("RDMAV_FORK_SAFE", "use-plugin-setting", &[]),
+    ("RDMAV_HUGEPAGES_SAFE", "provider-refuses", &[]),
 ];
 
 fn check(context: &Context<'_>) -> Vec<Flaw> {
@@ -42,7 +42,7 @@ fn check(context: &Context<'_>) -> Vec<Flaw> {
 }
 
 fn flaw(place: &Place<'_>) -> Option<Flaw> {
-    let (name, begin, values) = NAMES.iter().find(|it| it.0 == place.name())?;
+    let (name, id, values) = NAMES.iter().find(|it| it.0 == place.name())?;
     let value = place.value()?.trim();
     if !(values.is_empty() || values.contains(&value)) || !place.efa() {
         return None;
@@ -51,7 +51,7 @@ fn flaw(place: &Place<'_>) -> Option<Flaw> {
     if *name == "FI_EFA_USE_DEVICE_RDMA" && place.everywhere(|it| it.rdma_read == Some(false)) {
         return None;
     }
-    let advice = variable::find(name)?.advice.iter().find(|it| it.when_not_to_set.starts_with(begin))?;
+    let advice = variable::find(name)?.find_advice(id)?;
     let versions = place.versions();
     let applies = advice.applies(|it| versions.component(it));
     if applies == Some(false) {
@@ -83,9 +83,8 @@ mod tests {
 
     #[test]
     fn every_name_has_its_reason() {
-        for (name, begin, _) in NAMES {
-            let advice = &variable::find(name).unwrap().advice;
-            assert!(advice.iter().any(|it| it.when_not_to_set.starts_with(begin)), "{name}");
+        for (name, id, _) in NAMES {
+            assert!(variable::find(name).unwrap().find_advice(id).is_some(), "{name}");
         }
     }
 
