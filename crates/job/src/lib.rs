@@ -14,6 +14,7 @@
 
 pub mod known;
 pub mod settings;
+pub mod submitted;
 
 pub use known::{Conflict, Known, Source};
 pub use settings::{Scope, Setter, Settings, Variable};
