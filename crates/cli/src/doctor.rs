@@ -25,7 +25,8 @@ pub(crate) fn run(args: &args::Doctor, colour: Colour, out: &mut impl Write) -> 
         complain(&format!("error: {}: {}", it.name, it.reason));
     }
     let tally = inputs.case.sources.tally();
-    let mut doctor = Doctor::new(&inputs.case, Options { matrix: args.matrix });
+    let diagnosis = rules::diagnose(&inputs.case);
+    let mut doctor = Doctor::new(&inputs.case, &diagnosis, Options { matrix: args.matrix });
     // What was read can be large, and the process ends soon: leave it to the system.
     std::mem::forget(inputs.case);
     fill_in(&mut doctor);

@@ -8,7 +8,8 @@ use evidence::submission::Submission;
 use evidence::yaml::Trouble;
 use report::Style;
 use report::lint::Lint;
-use rules::lint::{Edit, Given};
+use rules::Edit;
+use rules::lint::Given;
 
 use crate::args::{self, Colour, FailOn, Format};
 use crate::{CLEAN, FINDINGS, UNDECIDED, complain, doctor, input};
@@ -151,8 +152,8 @@ fn change(
             let Ok(submission) = it else { continue };
             let edits: Vec<Edit> = found
                 .iter()
-                .filter(|it| it.flaw.file == number)
-                .flat_map(|it| it.flaw.edits.iter().cloned())
+                .filter(|it| it.finding.file() == Some(number))
+                .flat_map(|it| it.finding.edits.iter().cloned())
                 .collect();
             number += 1;
             let after = rules::lint::apply(&submission.text, &edits);

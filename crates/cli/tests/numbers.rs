@@ -81,7 +81,7 @@ fn replaced(line: &str, nth: usize, number: &str) -> String {
 /// Reads, judges and writes.
 fn run(text: &str) {
     let case = evidence::read_texts([("job.log", text.as_bytes())]);
-    let doctor = report::Doctor::new(&case, report::Options { matrix: true });
+    let doctor = report::Doctor::new(&case, &rules::diagnose(&case), report::Options { matrix: true });
     let style = report::Style { colour: false, width: 100, verbose: true };
     let mut out = Vec::new();
     report::text(&doctor, style, &mut out).expect("memory takes all");

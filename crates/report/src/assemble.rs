@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use evidence::{Case, Quote, paths};
-use rules::{Diagnosed, Diagnosis, Role, State, checklist, diagnose, first_failure, summary, verdict};
+use rules::{Diagnosis, Found, Role};
 
 use crate::{
     Check, Communicator, Doctor, Edge, Entity, Environment, Evidence, Facts, Finding, FirstFailure, Input,
@@ -11,24 +11,25 @@ use crate::{
 };
 
 impl Doctor {
-    /// Judges a case and puts the answer together.
-    pub fn new(case: &Case, options: Options) -> Self {
-        let diagnosis = diagnose(case);
-        let verdict = verdict(case, &diagnosis);
+    /// Puts the answer together.
+    pub fn new(case: &Case, diagnosis: &Diagnosis, options: Options) -> Self {
         Self {
             schema: "plumb.doctor/1".to_owned(),
-            verdict: Verdict { level: verdict.level.name().to_owned(), text: verdict.text },
+            verdict: Verdict {
+                level: diagnosis.verdict.level.name().to_owned(),
+                text: diagnosis.verdict.text.clone(),
+            },
             findings: diagnosis.findings.iter().map(|it| finding(case, it)).collect(),
-            checks: checks(case, &diagnosis),
+            checks: checks(case, diagnosis),
             not_checked: diagnosis
                 .unchecked
                 .iter()
-                .map(|(rule, missing)| NotChecked {
-                    id: rule.id.to_owned(),
-                    needs: missing.0.how_to_get().to_owned(),
+                .map(|it| NotChecked {
+                    id: it.rule.id.to_owned(),
+                    needs: it.missing.0.how_to_get().to_owned(),
                 })
                 .collect(),
-            facts: facts(case, options),
+            facts: facts(case, diagnosis, options),
             inputs: case
                 .sources
                 .files
@@ -57,7 +58,7 @@ fn evidence(case: &Case, quote: &Quote) -> Evidence {
     Evidence { file: file.to_owned(), line, text: quote.text.to_string() }
 }
 
-fn finding(case: &Case, it: &Diagnosed) -> Finding {
+fn finding(case: &Case, it: &Found) -> Finding {
     Finding {
         id: it.rule.id.to_owned(),
         severity: it.severity().name().to_owned(),
@@ -65,7 +66,7 @@ fn finding(case: &Case, it: &Diagnosed) -> Finding {
         role: if it.rule.role == Role::Cause { "cause" } else { "consequence" }.to_owned(),
         title: it.rule.title.to_owned(),
         message: it.finding.message.clone(),
-        evidence: it.finding.evidence.iter().map(|it| evidence(case, it)).collect(),
+        evidence: it.finding.quotes().map(|it| evidence(case, it)).collect(),
         why: it.why().to_owned(),
         fix: it.fix().to_owned(),
         references: it.rule.references.iter().map(|it| (*it).to_owned()).collect(),
@@ -80,20 +81,20 @@ fn finding(case: &Case, it: &Diagnosed) -> Finding {
 }
 
 fn checks(case: &Case, diagnosis: &Diagnosis) -> Vec<Check> {
-    let state = |state: State| state.name().to_owned();
-    checklist(case, diagnosis)
-        .into_iter()
+    diagnosis
+        .checklist
+        .iter()
         .map(|it| Check {
             id: it.id.to_owned(),
-            state: state(it.state),
-            text: it.text,
-            evidence: it.evidence.map(|quote| evidence(case, &quote)),
+            state: it.state.name().to_owned(),
+            text: it.text.clone(),
+            evidence: it.evidence.as_ref().map(|quote| evidence(case, quote)),
         })
         .collect()
 }
 
-fn facts(case: &Case, options: Options) -> Facts {
-    let summary = summary(case);
+fn facts(case: &Case, diagnosis: &Diagnosis, options: Options) -> Facts {
+    let summary = diagnosis.summary.clone();
     Facts {
         job: Job {
             ranks: summary.n_ranks,
@@ -114,7 +115,7 @@ fn facts(case: &Case, options: Options) -> Facts {
             plugin: summary.plugin,
             libfabric: summary.libfabric,
         },
-        first_failure: first_failure(case).map(|it| FirstFailure {
+        first_failure: diagnosis.first_failure.clone().map(|it| FirstFailure {
             evidence: evidence(case, &it.quote),
             rank: it.rank,
             host: it.host,

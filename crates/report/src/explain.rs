@@ -33,8 +33,7 @@ pub fn similar(asked: &str) -> Vec<String> {
     if asked.len() < 3 {
         return Vec::new();
     }
-    let lint = rules::lint::all().into_iter().map(|it| it.id.to_owned());
-    let rules = rules::all().into_iter().map(|it| it.id.to_owned()).chain(lint);
+    let rules = rules::all().iter().map(|it| it.id.to_owned());
     let words = glossary::all().iter().map(|it| it.name.to_owned());
     let models = gpu::all().iter().map(|it| it.name.clone());
     let machines = catalogue::suggest(&asked).into_iter().map(str::to_owned);
@@ -45,20 +44,13 @@ pub fn similar(asked: &str) -> Vec<String> {
 }
 
 fn rule(id: &str) -> Option<String> {
-    let Some(rule) = rules::find(id) else { return lint_rule(id) };
-    let mut page = Page::new(format!("{}: {} (rule, {})", rule.id, rule.title, rule.severity.name()));
-    page.add("why", rule.why);
-    page.add("fix", rule.fix);
+    let rule = rules::find(id)?;
+    let text = rule.text();
+    let kind = if rule.log().is_some() { "rule" } else { "rule of lint" };
+    let mut page = Page::new(format!("{}: {} ({kind}, {})", rule.id, text.title, rule.severity.name()));
+    page.add("why", text.why);
+    page.add("fix", text.fix);
     page.add_all("reads", rule.needs.iter().map(|it| it.how_to_get()));
-    page.add_all("sources", rule.references.iter().copied());
-    Some(page.to_string())
-}
-
-fn lint_rule(id: &str) -> Option<String> {
-    let rule = rules::lint::find(id)?;
-    let mut page = Page::new(format!("{}: {} (rule of lint, {})", rule.id, rule.title, rule.severity.name()));
-    page.add("why", rule.why);
-    page.add("fix", rule.fix);
     page.add_all("sources", rule.references.iter().copied());
     Some(page.to_string())
 }

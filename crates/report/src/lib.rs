@@ -34,35 +34,36 @@ pub use text::{Style, text};
 
 use std::io::{self, Write};
 
-/// Writes the list of all rules, those of `doctor` and those of `lint`.
+/// Writes the list of all rules, by the command that checks them.
 pub fn rules(as_json: bool, out: &mut impl Write) -> io::Result<()> {
+    let doctor = rules::all().iter().filter(|it| it.log().is_some());
+    let lint = rules::all().iter().filter(|it| it.submission().is_some());
     if as_json {
-        let doctor = rules::all().into_iter().map(|it| {
+        let entry = |command: &str, it: &rules::Rule| {
+            let text = it.text();
             serde_json::json!({
-                "id": it.id, "command": "doctor", "title": it.title, "severity": it.severity.name(),
-                "why": it.why, "fix": it.fix, "references": it.references,
+                "id": it.id, "command": command, "title": text.title, "severity": it.severity,
+                "why": text.why, "fix": text.fix, "references": it.references,
             })
-        });
-        let lint = rules::lint::all().into_iter().map(|it| {
-            serde_json::json!({
-                "id": it.id, "command": "lint", "title": it.title, "severity": it.severity.name(),
-                "why": it.why, "fix": it.fix, "references": it.references,
-            })
-        });
-        let all: Vec<serde_json::Value> = doctor.chain(lint).collect();
+        };
+        let all = doctor.map(|it| entry("doctor", it)).chain(lint.map(|it| entry("lint", it)));
+        let all: Vec<serde_json::Value> = all.collect();
         serde_json::to_writer_pretty(
             &mut *out,
             &serde_json::json!({ "schema": "plumb.rules/1", "rules": all }),
         )?;
         return writeln!(out);
     }
+    let row = |rule: &rules::Rule, out: &mut dyn Write| {
+        writeln!(out, "  {:<8} {:<36} {}", rule.severity.name(), rule.id, rule.text().title)
+    };
     writeln!(out, "plumb doctor")?;
-    for rule in rules::all() {
-        writeln!(out, "  {:<8} {:<36} {}", rule.severity.name(), rule.id, rule.title)?;
+    for rule in doctor {
+        row(rule, out)?;
     }
     writeln!(out, "\nplumb lint")?;
-    for rule in rules::lint::all() {
-        writeln!(out, "  {:<8} {:<36} {}", rule.severity.name(), rule.id, rule.title)?;
+    for rule in lint {
+        row(rule, out)?;
     }
     Ok(())
 }

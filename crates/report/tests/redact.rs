@@ -14,10 +14,8 @@ use report::{
 };
 
 fn read(texts: &[(&str, &str)]) -> Doctor {
-    Doctor::new(
-        &read_texts(texts.iter().map(|(name, text)| (*name, text.as_bytes()))),
-        Options { matrix: true },
-    )
+    let case = read_texts(texts.iter().map(|(name, text)| (*name, text.as_bytes())));
+    Doctor::new(&case, &rules::diagnose(&case), Options { matrix: true })
 }
 
 fn evidence(file: &str, text: &str) -> Evidence {
@@ -597,8 +595,8 @@ fn nothing_survives_in_the_recorded_cases() {
     assert!(files.len() > 50, "{} files", files.len());
     for file in files {
         let (name, bytes) = (file.display().to_string(), fs::read(&file).unwrap());
-        let mut doctor =
-            Doctor::new(&read_texts([(name.as_str(), bytes.as_slice())]), Options { matrix: true });
+        let case = read_texts([(name.as_str(), bytes.as_slice())]);
+        let mut doctor = Doctor::new(&case, &rules::diagnose(&case), Options { matrix: true });
         let (before, hosts) = (written(&doctor), doctor.facts.job.hosts.clone());
         redact(&mut doctor);
         let after = written(&doctor);

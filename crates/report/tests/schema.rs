@@ -26,7 +26,8 @@ fn value(doctor: &Doctor) -> Value {
 }
 
 fn read(texts: &[(&str, &[u8])]) -> Doctor {
-    Doctor::new(&read_texts(texts.iter().copied()), Options { matrix: true })
+    let case = read_texts(texts.iter().copied());
+    Doctor::new(&case, &rules::diagnose(&case), Options { matrix: true })
 }
 
 /// Small texts, each for something that the recorded cases may lack.

@@ -8,27 +8,31 @@ mod stack;
 use std::collections::BTreeMap;
 
 use evidence::{Case, Process, Quote, Source};
+use serde::Serialize;
 
-use crate::summary::{Summary, summary};
-use crate::{Diagnosed, Diagnosis, Severity};
+use crate::{Found, Severity, Summary};
 
-/// How a line of the list stands.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+/// The state of an item of the list.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "lowercase")]
 pub enum State {
-    /// Looked at, and as it should be.
+    /// Checked, and as it should be.
     Ok,
-    /// Looked at, worth knowing.
+    /// Checked, worth knowing.
     Note,
-    /// Looked at, and wrong.
-    Problem(Severity),
-    /// Not looked at: the input does not tell.
+    /// Checked, costs performance.
+    Warning,
+    /// Checked, broken.
+    Error,
+    /// The input does not say.
+    #[serde(rename = "not checked")]
     NotChecked,
 }
 
-/// A line of the list.
+/// An item of the list.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Check {
-    /// What is looked at: `plugin`, `network`, ...
+pub struct ChecklistItem {
+    /// What is checked: `plugin`, `network`, ...
     pub id: &'static str,
     /// How it stands.
     pub state: State,
@@ -44,16 +48,16 @@ impl State {
         match self {
             Self::Ok => "ok",
             Self::Note => "note",
-            Self::Problem(severity) => severity.name(),
+            Self::Warning => "warning",
+            Self::Error => "error",
             Self::NotChecked => "not checked",
         }
     }
 }
 
 /// Goes through the list.
-pub fn checklist(case: &Case, diagnosis: &Diagnosis) -> Vec<Check> {
-    let summary = summary(case);
-    let list = List { case, summary: &summary };
+pub(crate) fn checklist(case: &Case, summary: &Summary, findings: &[Found]) -> Vec<ChecklistItem> {
+    let list = List { case, summary };
     let checks = [
         list.nccl(),
         list.driver(),
@@ -76,7 +80,7 @@ pub fn checklist(case: &Case, diagnosis: &Diagnosis) -> Vec<Check> {
         list.environment(),
         list.ras(),
     ];
-    let mut checks: Vec<Check> = checks.into_iter().collect();
+    let mut checks: Vec<ChecklistItem> = checks.into_iter().collect();
     if summary.host_memory {
         for check in &mut checks {
             let foreign = matches!(check.id, "gpudirect" | "protocols" | "tuner" | "environment");
@@ -89,10 +93,10 @@ pub fn checklist(case: &Case, diagnosis: &Diagnosis) -> Vec<Check> {
         }
     }
     for check in &mut checks {
-        if let Some(found) = related(check.id, diagnosis) {
-            check.state = State::Problem(found.severity());
+        if let Some(found) = related(check.id, findings) {
+            check.state = if found.severity() == Severity::Error { State::Error } else { State::Warning };
             check.text.clone_from(&found.finding.message);
-            if let Some(quote) = found.finding.evidence.first() {
+            if let Some(quote) = found.finding.quotes().next() {
                 check.evidence = Some(quote.clone());
             }
         }
@@ -101,7 +105,7 @@ pub fn checklist(case: &Case, diagnosis: &Diagnosis) -> Vec<Check> {
 }
 
 /// The worst finding that speaks about a line of the list.
-fn related<'a>(check: &str, diagnosis: &'a Diagnosis) -> Option<&'a Diagnosed> {
+fn related<'a>(check: &str, findings: &'a [Found]) -> Option<&'a Found> {
     let ids: &[&str] = match check {
         "nccl" => &["nccl-version-mismatch", "nccl-too-old-for-gpu", "wsl-unsupported-nccl"],
         "driver" => &["cuda-driver-too-old", "fabric-manager-not-running"],
@@ -170,10 +174,7 @@ fn related<'a>(check: &str, diagnosis: &'a Diagnosis) -> Option<&'a Diagnosed> {
         ],
         _ => &[],
     };
-    let found = diagnosis
-        .findings
-        .iter()
-        .filter(|it| ids.contains(&it.rule.id) && it.severity() >= Severity::Warning);
+    let found = findings.iter().filter(|it| ids.contains(&it.rule.id) && it.severity() >= Severity::Warning);
     found.max_by_key(|it| (it.severity(), it.finding.confidence))
 }
 
@@ -182,20 +183,20 @@ struct List<'a> {
     summary: &'a Summary,
 }
 
-fn ok(id: &'static str, text: impl Into<String>, evidence: Option<&Quote>) -> Check {
-    Check { id, state: State::Ok, text: text.into(), evidence: evidence.cloned() }
+fn ok(id: &'static str, text: impl Into<String>, evidence: Option<&Quote>) -> ChecklistItem {
+    ChecklistItem { id, state: State::Ok, text: text.into(), evidence: evidence.cloned() }
 }
 
-fn note(id: &'static str, text: impl Into<String>, evidence: Option<&Quote>) -> Check {
-    Check { id, state: State::Note, text: text.into(), evidence: evidence.cloned() }
+fn note(id: &'static str, text: impl Into<String>, evidence: Option<&Quote>) -> ChecklistItem {
+    ChecklistItem { id, state: State::Note, text: text.into(), evidence: evidence.cloned() }
 }
 
-fn not_checked(id: &'static str, text: impl Into<String>) -> Check {
-    Check { id, state: State::NotChecked, text: text.into(), evidence: None }
+fn not_checked(id: &'static str, text: impl Into<String>) -> ChecklistItem {
+    ChecklistItem { id, state: State::NotChecked, text: text.into(), evidence: None }
 }
 
 /// `needs` of a source, as a line of the list.
-fn lacks(id: &'static str, source: Source) -> Check {
+fn lacks(id: &'static str, source: Source) -> ChecklistItem {
     not_checked(id, format!("needs {}", source.how_to_get()))
 }
 
@@ -234,14 +235,13 @@ impl<'a> List<'a> {
 
 #[cfg(test)]
 mod tests {
-    use super::{State, checklist};
+    use super::State;
     use crate::diagnose;
     use crate::testing::case;
 
     #[test]
     fn nothing_read_is_not_checked() {
-        let case = case("");
-        let checks = checklist(&case, &diagnose(&case));
+        let checks = diagnose(&case("")).checklist;
         assert!(checks.iter().all(|it| it.state == State::NotChecked), "{checks:#?}");
     }
 }

@@ -1,56 +1,47 @@
-//! Runs every rule and puts the findings in order: the first cause first.
+//! Runs every rule over the logs of a job and puts the findings in order: the first cause first.
 
 use std::cmp::Reverse;
 
 use evidence::{Case, Missing};
 
+use crate::checklist::checklist;
 use crate::job::{initialisation_failed, unexplained_warning};
-use crate::{Confidence, Finding, Role, Rule, Severity, all};
+use crate::verdict::verdict;
+use crate::{
+    ChecklistItem, Confidence, Finding, FirstFailure, Found, Role, Rule, Severity, Summary, Verdict, all,
+    first_failure, summary,
+};
 
-/// What came of running the rules over a case.
-#[derive(Debug, Default)]
+/// Everything that the rules say about a job.
+#[derive(Debug, Clone)]
 pub struct Diagnosis {
-    /// Findings with the rule each came from, the first cause first.
-    pub findings: Vec<Diagnosed>,
-    /// Rules that could not be checked and what each lacked.
-    pub unchecked: Vec<(&'static Rule, Missing)>,
+    /// The first cause first.
+    pub findings: Vec<Found>,
+    /// Rules that could not be checked.
+    pub unchecked: Vec<Unchecked>,
+    /// What an engineer looks for in a log by hand.
+    pub checklist: Vec<ChecklistItem>,
+    /// The answer in one line.
+    pub verdict: Verdict,
+    /// The job in a few facts.
+    pub summary: Summary,
+    /// The earliest failure, where something failed.
+    pub first_failure: Option<FirstFailure>,
 }
 
-/// A finding and its rule.
-#[derive(Debug, Clone)]
-pub struct Diagnosed {
+/// A rule that could not be checked.
+#[derive(Debug, Clone, Copy)]
+pub struct Unchecked {
     /// The rule.
     pub rule: &'static Rule,
-    /// What it found.
-    pub finding: Finding,
-}
-
-impl Diagnosed {
-    /// The severity of the finding.
-    pub fn severity(&self) -> Severity {
-        self.finding.severity.unwrap_or(self.rule.severity)
-    }
-
-    /// Why it matters.
-    pub fn why(&self) -> &str {
-        self.finding.why.as_deref().unwrap_or(self.rule.why)
-    }
-
-    /// What to do.
-    pub fn fix(&self) -> &str {
-        self.finding.fix.as_deref().unwrap_or(self.rule.fix)
-    }
+    /// What it lacked.
+    pub missing: Missing,
 }
 
 impl Diagnosis {
     /// How many findings have this severity.
     pub fn count(&self, severity: Severity) -> usize {
-        self.findings.iter().filter(|it| it.severity() == severity).count()
-    }
-
-    /// The highest severity.
-    pub fn worst(&self) -> Option<Severity> {
-        self.findings.iter().map(Diagnosed::severity).max()
+        count(&self.findings, severity)
     }
 
     /// Whether a rule found something.
@@ -59,45 +50,56 @@ impl Diagnosis {
     }
 }
 
+pub(crate) fn count(findings: &[Found], severity: Severity) -> usize {
+    findings.iter().filter(|it| it.severity() == severity).count()
+}
+
 /// Runs every rule over `case`.
 pub fn diagnose(case: &Case) -> Diagnosis {
-    let mut diagnosis = Diagnosis::default();
+    let (mut findings, mut unchecked) = (Vec::new(), Vec::new());
     for rule in all() {
-        match (rule.check)(case) {
-            Ok(findings) => {
-                diagnosis.findings.extend(findings.into_iter().map(|finding| Diagnosed { rule, finding }));
-            }
-            // What a GPU's job would have beside says nothing of one without.
+        let Some(check) = rule.log() else { continue };
+        match check(case) {
+            Ok(found) => findings.extend(found.into_iter().map(|finding| Found { rule, finding })),
+            // Sources that only a job on GPUs has are not missing from a job in host memory.
             Err(_) if case.is_in_host_memory() => {}
-            Err(missing) => diagnosis.unchecked.push((rule, missing)),
+            Err(missing) => unchecked.push(Unchecked { rule, missing }),
         }
     }
-    // These two speak only where the others are silent: nothing that failed may pass unmentioned.
+    // These two report what the other rules left unexplained: no failure may go unmentioned.
     for (rule, check) in [
         (
             &initialisation_failed::RULE,
-            initialisation_failed::check_last as fn(&Case, &Diagnosis) -> Vec<Finding>,
+            initialisation_failed::check_last as fn(&Case, &[Found]) -> Vec<Finding>,
         ),
         (&unexplained_warning::RULE, unexplained_warning::check_last),
     ] {
-        let findings = check(case, &diagnosis);
-        diagnosis.findings.extend(findings.into_iter().map(|finding| Diagnosed { rule, finding }));
+        let found = check(case, &findings);
+        findings.extend(found.into_iter().map(|finding| Found { rule, finding }));
     }
-    diagnosis.findings.sort_by_key(|it| {
-        let first = it.finding.evidence.iter().map(|it| it.spot).min();
+    findings.sort_by_key(|it| {
+        let first = it.finding.quotes().map(|it| it.spot).min();
         (
             Reverse(it.severity()),
-            Reverse(sure(it)),
+            Reverse(is_sure(it)),
             it.rule.role,
             Reverse(it.finding.confidence),
             first,
             it.rule.id,
         )
     });
-    diagnosis
+    let summary = summary(case);
+    Diagnosis {
+        checklist: checklist(case, &summary, &findings),
+        verdict: verdict(case, &summary, &findings),
+        first_failure: first_failure(case),
+        findings,
+        unchecked,
+        summary,
+    }
 }
 
 /// Among findings of one severity, a consequence that is only possible comes last.
-fn sure(it: &Diagnosed) -> bool {
+fn is_sure(it: &Found) -> bool {
     it.finding.confidence > Confidence::Possible || it.rule.role == Role::Cause
 }

@@ -1,4 +1,4 @@
-//! Rules that read a [`Case`] and report [`Finding`]s.
+//! Rules that read a job's logs or what is submitted, and report [`Finding`]s.
 //!
 //! A rule is one file with one [`Rule`] static and one function. It sees facts
 //! only: it does no I/O, holds no state and never formats for a screen. To add
@@ -27,192 +27,23 @@ mod checklist;
 mod culprit;
 mod diagnosis;
 mod expectation;
+mod finding;
+mod rule;
 mod summary;
 mod verdict;
 
 #[cfg(test)]
 mod testing;
 
-use evidence::{Case, Missing, Quote, Sighting, Source};
+use std::sync::LazyLock;
 
-pub use checklist::{Check, State, checklist};
+pub use checklist::{ChecklistItem, State};
 pub use culprit::{FirstFailure, first_failure};
-pub use diagnosis::{Diagnosed, Diagnosis, diagnose};
+pub use diagnosis::{Diagnosis, Unchecked, diagnose};
+pub use finding::{Edit, Entity, Evidence, Finding, Found};
+pub use rule::{Check, Checked, Confidence, Role, Rule, Severity, Text};
 pub use summary::{Summary, driver, summary};
-pub use verdict::{Level, Verdict, problems, verdict};
-
-/// A rule: what it is, why it matters, what to do, and how it is checked.
-#[derive(Debug)]
-pub struct Rule {
-    /// Stable kebab-case name. It is printed and linked to.
-    pub id: &'static str,
-    /// One line, lowercase, naming the problem rather than the remedy.
-    pub title: &'static str,
-    /// The severity of its findings unless one says otherwise.
-    pub severity: Severity,
-    /// Whether it names a cause or what follows from one.
-    pub role: Role,
-    /// The facts it reads.
-    pub needs: &'static [Source],
-    /// What is wrong and what it costs.
-    pub why: &'static str,
-    /// What to do about it: the exact setting or command.
-    pub fix: &'static str,
-    /// Where this is documented by others.
-    pub references: &'static [&'static str],
-    /// Reads the case. `Missing` means not checked, never "fine".
-    pub check: fn(&Case) -> Result<Vec<Finding>, Missing>,
-}
-
-/// How much a finding matters.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Severity {
-    /// Worth knowing; nothing is wrong.
-    Info,
-    /// Costs performance, or will cost it.
-    Warning,
-    /// Breaks the job or wastes most of the hardware.
-    Error,
-}
-
-/// How sure a finding is.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Confidence {
-    /// One of several explanations; the input cannot decide.
-    Possible,
-    /// The usual cause of what was seen.
-    Likely,
-    /// The input says so itself.
-    Certain,
-}
-
-/// Causes are reported before what follows from them.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Role {
-    /// Something to repair.
-    Cause,
-    /// What others notice when something broke.
-    Consequence,
-}
-
-/// One problem, with the evidence that shows it.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Finding {
-    /// The sentence that states the problem with its numbers.
-    pub message: String,
-    /// Where this finding differs from its rule's severity.
-    pub severity: Option<Severity>,
-    /// How sure it is.
-    pub confidence: Confidence,
-    /// Lines that show it, the most telling first.
-    pub evidence: Vec<Quote>,
-    /// Why it matters here, where that is more exact than the rule's text.
-    pub why: Option<String>,
-    /// What to do here, where that is more exact than the rule's text.
-    pub fix: Option<String>,
-    /// What it is about.
-    pub entities: Vec<Entity>,
-    /// Ids of other rules whose cause the same lines can have.
-    pub also: Vec<&'static str>,
-}
-
-/// What a finding is about.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Entity {
-    /// `rank`, `host`, `gpu`, `nic`, `variable`, `communicator`, ...
-    pub kind: &'static str,
-    /// Its name.
-    pub name: String,
-}
-
-impl Finding {
-    /// A finding without evidence yet.
-    pub fn new(confidence: Confidence, message: impl Into<String>) -> Self {
-        Self {
-            message: message.into(),
-            severity: None,
-            confidence,
-            evidence: Vec::new(),
-            why: None,
-            fix: None,
-            entities: Vec::new(),
-            also: Vec::new(),
-        }
-    }
-
-    /// How many lines of evidence a finding carries at most.
-    pub const EVIDENCE_LIMIT: usize = 5;
-
-    /// Adds a line of evidence.
-    #[must_use]
-    pub fn seen(mut self, quote: &Quote) -> Self {
-        if self.evidence.len() < Self::EVIDENCE_LIMIT && !self.evidence.contains(quote) {
-            self.evidence.push(quote.clone());
-        }
-        self
-    }
-
-    /// Adds lines of evidence.
-    #[must_use]
-    pub fn seen_all<'a>(self, quotes: impl IntoIterator<Item = &'a Quote>) -> Self {
-        quotes.into_iter().fold(self, Self::seen)
-    }
-
-    /// Sets the severity.
-    #[must_use]
-    pub fn severity(mut self, severity: Severity) -> Self {
-        self.severity = Some(severity);
-        self
-    }
-
-    /// Sets why it matters here.
-    #[must_use]
-    pub fn why(mut self, why: impl Into<String>) -> Self {
-        self.why = Some(why.into());
-        self
-    }
-
-    /// Sets what to do here.
-    #[must_use]
-    pub fn fix(mut self, fix: impl Into<String>) -> Self {
-        self.fix = Some(fix.into());
-        self
-    }
-
-    /// Adds what it is about.
-    #[must_use]
-    #[expect(clippy::needless_pass_by_value, reason = "numbers and texts are given as they come")]
-    pub fn about(mut self, kind: &'static str, name: impl ToString) -> Self {
-        let entity = Entity { kind, name: name.to_string() };
-        if !entity.name.is_empty() && self.entities.len() < 64 && !self.entities.contains(&entity) {
-            self.entities.push(entity);
-        }
-        self
-    }
-
-    /// Adds another cause the same lines can have.
-    #[must_use]
-    pub fn or(mut self, id: &'static str) -> Self {
-        self.also.push(id);
-        self
-    }
-
-    /// Adds the rank and host of each sighting.
-    #[must_use]
-    pub fn by(self, case: &Case, sightings: &[&Sighting]) -> Self {
-        sightings.iter().fold(self, |it, sighting| {
-            let it = it.seen(&sighting.quote);
-            let it = match case.rank_of(sighting) {
-                Some(rank) => it.about("rank", rank),
-                None => it,
-            };
-            match &sighting.process {
-                Some((host, _)) => it.about("host", host),
-                None => it,
-            }
-        })
-    }
-}
+pub use verdict::{Level, Verdict};
 
 /// Every family of rules.
 static FAMILIES: &[&[&Rule]] = &[
@@ -225,6 +56,14 @@ static FAMILIES: &[&[&Rule]] = &[
     job::RULES,
     launch::RULES,
     limits::RULES,
+    lint::cluster::RULES,
+    lint::deepspeed::RULES,
+    lint::devices::RULES,
+    lint::document::RULES,
+    lint::launch::RULES,
+    lint::pod::RULES,
+    lint::settings::RULES,
+    lint::silence::RULES,
     nvswitch::RULES,
     p2p::RULES,
     performance::RULES,
@@ -232,38 +71,27 @@ static FAMILIES: &[&[&Rule]] = &[
     versions::RULES,
 ];
 
-/// Every rule, sorted by id.
-pub fn all() -> Vec<&'static Rule> {
+/// Sorted by id.
+static REGISTRY: LazyLock<Vec<&'static Rule>> = LazyLock::new(|| {
     let mut rules: Vec<&Rule> = FAMILIES.iter().flat_map(|it| it.iter().copied()).collect();
     rules.sort_by_key(|it| it.id);
     rules
+});
+
+/// Every rule, sorted by id.
+pub fn all() -> &'static [&'static Rule] {
+    &REGISTRY
 }
 
 /// The rule with this id.
 pub fn find(id: &str) -> Option<&'static Rule> {
-    all().into_iter().find(|it| it.id == id)
+    let at = REGISTRY.binary_search_by(|it| it.id.cmp(id)).ok()?;
+    REGISTRY.get(at).copied()
 }
 
-impl Severity {
-    /// The word used in output.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Info => "info",
-            Self::Warning => "warning",
-            Self::Error => "error",
-        }
-    }
-}
-
-impl Confidence {
-    /// The word used in output.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Possible => "possible",
-            Self::Likely => "likely",
-            Self::Certain => "certain",
-        }
-    }
+/// The text of the rule with this id. Only English is written so far.
+pub fn text(id: &str) -> Option<Text> {
+    find(id).map(Rule::text)
 }
 
 #[cfg(test)]
@@ -272,7 +100,7 @@ mod tests {
 
     use evidence::Case;
 
-    use super::all;
+    use super::{Check, all, find, text};
 
     #[test]
     fn ids_are_unique_and_kebab_case() {
@@ -288,9 +116,20 @@ mod tests {
     }
 
     #[test]
+    fn a_rule_has_one_check_for_each_kind_of_input() {
+        for rule in all() {
+            let logs = rule.checks.iter().filter(|it| matches!(it, Check::Log(_))).count();
+            assert!(logs <= 1 && rule.checks.len() - logs <= 1 && !rule.checks.is_empty(), "{}", rule.id);
+            assert!(std::ptr::eq(find(rule.id).unwrap(), *rule) && text(rule.id) == Some(rule.text()));
+        }
+        assert!(find("no-such-rule").is_none());
+    }
+
+    #[test]
     fn rules_say_not_checked_when_they_see_nothing() {
         for rule in all() {
-            let Err(missing) = (rule.check)(&Case::default()) else {
+            let Some(check) = rule.log() else { continue };
+            let Err(missing) = check(&Case::default()) else {
                 panic!("{} passes an empty case: return Missing instead", rule.id);
             };
             assert!(
@@ -306,8 +145,8 @@ mod tests {
     fn rules_are_documented() {
         for rule in all() {
             assert!(rule.why.len() > 40, "{}: say why it matters", rule.id);
-            assert!(rule.fix.len() > 20, "{}: say what to do", rule.id);
-            assert!(!rule.references.is_empty(), "{}: name a source", rule.id);
+            assert!(rule.fix.len() >= 10, "{}: say what to do", rule.id);
+            assert!(rule.id == "unused-allow" || !rule.references.is_empty(), "{}: name a source", rule.id);
             assert!(
                 !rule.title.ends_with('.') && rule.title.len() <= 90,
                 "{}: a title is a short phrase",
@@ -337,7 +176,7 @@ mod tests {
                 let text = std::fs::read_to_string(&path).unwrap();
                 for id in text.split(".or(\"").skip(1).filter_map(|it| it.split('"').next()) {
                     named += 1;
-                    assert!(super::find(id).is_some(), "{}: no rule is called {id}", path.display());
+                    assert!(find(id).is_some(), "{}: no rule is called {id}", path.display());
                 }
             }
         }

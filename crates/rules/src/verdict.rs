@@ -3,12 +3,14 @@
 use std::collections::BTreeSet;
 
 use evidence::Case;
+use serde::Serialize;
 
-use crate::summary::{Summary, summary};
-use crate::{Confidence, Diagnosis, Severity};
+use crate::diagnosis::count;
+use crate::{Confidence, Found, Severity, Summary};
 
-/// How it stands.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+/// How the job stands.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "lowercase")]
 pub enum Level {
     /// Nothing that was read allows an answer.
     Unknown,
@@ -25,7 +27,7 @@ pub enum Level {
 /// The answer.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Verdict {
-    /// How it stands.
+    /// How the job stands.
     pub level: Level,
     /// The line.
     pub text: String,
@@ -44,10 +46,9 @@ impl Level {
     }
 }
 
-/// Sums the diagnosis up.
-pub fn verdict(case: &Case, diagnosis: &Diagnosis) -> Verdict {
-    let summary = summary(case);
-    let level = match diagnosis.worst() {
+/// Sums the findings up.
+pub(crate) fn verdict(case: &Case, summary: &Summary, findings: &[Found]) -> Verdict {
+    let level = match findings.iter().map(Found::severity).max() {
         Some(Severity::Error) => Level::Error,
         Some(Severity::Warning) => Level::Warning,
         Some(Severity::Info) => Level::Info,
@@ -62,9 +63,9 @@ pub fn verdict(case: &Case, diagnosis: &Diagnosis) -> Verdict {
         None => Level::Ok,
     };
     let mut parts: Vec<String> = Vec::new();
-    parts.extend(size(&summary));
-    parts.extend(stack(&summary));
-    let path = path(case, &summary);
+    parts.extend(size(summary));
+    parts.extend(stack(summary));
+    let path = path(case, summary);
     let head = parts.join(", ");
     let mut text = match (head.is_empty(), path.is_empty()) {
         (false, false) => format!("{head}: {path}"),
@@ -73,27 +74,27 @@ pub fn verdict(case: &Case, diagnosis: &Diagnosis) -> Verdict {
         (true, true) => topology(case).unwrap_or_else(|| "no NCCL setup was read".to_owned()),
     };
     // What broke comes first: the line is there to be pasted.
-    let broken = diagnosis.findings.first().filter(|it| it.severity() == Severity::Error);
+    let broken = findings.first().filter(|it| it.severity() == Severity::Error);
     if let Some(first) = broken {
         let sure = if first.finding.confidence == Confidence::Possible { "possibly " } else { "" };
         text = format!("{sure}{}; {text}", first.finding.message);
     }
     text.push_str("; ");
-    text.push_str(&problems(diagnosis));
+    text.push_str(&problems(findings));
     Verdict { level, text }
 }
 
 /// `2 errors, 1 warning`, or that there are none.
-pub fn problems(diagnosis: &Diagnosis) -> String {
-    let count = |severity, one: &str| {
-        let n = diagnosis.count(severity);
+fn problems(findings: &[Found]) -> String {
+    let counted = |severity, one: &str| {
+        let n = count(findings, severity);
         format!("{n} {one}{}", if n == 1 { "" } else { "s" })
     };
     format!(
         "{}, {}, {}",
-        count(Severity::Error, "error"),
-        count(Severity::Warning, "warning"),
-        count(Severity::Info, "note")
+        counted(Severity::Error, "error"),
+        counted(Severity::Warning, "warning"),
+        counted(Severity::Info, "note")
     )
 }
 

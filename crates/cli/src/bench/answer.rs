@@ -228,7 +228,7 @@ impl<'a> Answer<'a> {
             return Ok(());
         };
         let inputs = input::read(std::slice::from_ref(&path));
-        let doctor = Doctor::new(&inputs.case, Options { matrix: false });
+        let doctor = Doctor::new(&inputs.case, &rules::diagnose(&inputs.case), Options { matrix: false });
         writeln!(self.out, "  NCCL's log: {}: {}", doctor.verdict.level, doctor.verdict.text)
     }
 }

@@ -9,7 +9,7 @@ use std::io::{self, Write};
 
 use evidence::submission::Submission;
 use evidence::yaml::Trouble;
-use rules::lint::{Label, Linted};
+use rules::{Evidence, Found};
 use serde::Serialize;
 
 pub use diff::diff;
@@ -102,7 +102,7 @@ pub struct LintPlace {
 
 impl Lint {
     /// The answer for files that were read, and those that could not be, in the order they were given.
-    pub fn new(read: &[Result<&Submission, (String, Trouble)>], found: &[Linted]) -> Self {
+    pub fn new(read: &[Result<&Submission, (String, Trouble)>], found: &[Found]) -> Self {
         let submissions: Vec<&Submission> = read.iter().filter_map(|it| it.as_ref().ok().copied()).collect();
         let files = read.iter().map(|it| match it {
             Ok(it) => LintFile {
@@ -126,7 +126,7 @@ impl Lint {
                 }),
             },
         });
-        let findings = found.iter().filter_map(|it| Some(finding(submissions.get(it.flaw.file)?, it)));
+        let findings = found.iter().filter_map(|it| Some(finding(submissions.get(it.finding.file()?)?, it)));
         Self { schema: "plumb.lint/1", files: files.collect(), findings: findings.collect() }
     }
 
@@ -142,36 +142,36 @@ impl Lint {
     }
 }
 
-fn finding(file: &Submission, it: &Linted) -> LintFinding {
-    let (rule, flaw) = (it.rule, &it.flaw);
+fn finding(file: &Submission, it: &Found) -> LintFinding {
+    let (rule, finding) = (it.rule, &it.finding);
     LintFinding {
         id: rule.id.to_owned(),
         severity: it.severity().name().to_owned(),
-        confidence: flaw.confidence.name().to_owned(),
+        confidence: finding.confidence.name().to_owned(),
         title: rule.title.to_owned(),
-        message: flaw.message.clone(),
+        message: finding.message.clone(),
         file: file.name.to_string(),
-        places: flaw.places.iter().map(|it| place(file, it)).collect(),
-        why: flaw.why.clone().unwrap_or_else(|| rule.why.to_owned()),
-        fix: flaw.fix.clone().unwrap_or_else(|| rule.fix.to_owned()),
-        fixable: !flaw.edits.is_empty(),
+        places: finding.evidence.iter().filter_map(|it| place(file, it)).collect(),
+        why: it.why().to_owned(),
+        fix: it.fix().to_owned(),
+        fixable: !finding.edits.is_empty(),
         references: rule.references.iter().map(|it| (*it).to_owned()).collect(),
     }
 }
 
-fn place(file: &Submission, label: &Label) -> LintPlace {
-    let span = &label.span;
+fn place(file: &Submission, evidence: &Evidence) -> Option<LintPlace> {
+    let Evidence::Span { span, label, .. } = evidence else { return None };
     let text = &*file.text;
     let end =
         text.get(span.range.clone()).map_or(span.range.start, |it| span.range.start + it.trim_end().len());
     let end = file.span(end.max(span.range.start)..end.max(span.range.start));
     let source = text.lines().nth(span.line.saturating_sub(1)).unwrap_or_default();
-    LintPlace {
+    Some(LintPlace {
         line: span.line,
         column: span.column,
         end_line: end.line,
         end_column: end.column,
-        text: label.text.clone(),
+        text: label.clone(),
         source: source.chars().take(400).collect(),
-    }
+    })
 }

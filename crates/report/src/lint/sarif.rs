@@ -56,7 +56,7 @@ fn level(severity: &str) -> &'static str {
 
 fn rule(it: &LintFinding) -> Value {
     // A finding may know more than its rule; what belongs to the rule is the same in every run.
-    let known = rules::lint::find(&it.id);
+    let known = rules::find(&it.id);
     let (why, fix) = known.map_or((it.why.as_str(), it.fix.as_str()), |it| (it.why, it.fix));
     let severity = known.map_or(it.severity.as_str(), |it| it.severity.name());
     json!({

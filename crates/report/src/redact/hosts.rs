@@ -175,8 +175,8 @@ pub(super) fn vocabulary() -> BTreeSet<&'static str> {
     static MORE: &str = "all and channel comm container cpu cuda device error file from gpu head host info init job \
         line main master memory nccl net network nic node not pid pod process rank ring root send \
         server socket test the trainer training tree version via warning worker";
-    let all = rules::all();
-    let texts = all.iter().flat_map(|it| [it.title, it.why, it.fix]);
+    let all = rules::all().iter().filter(|it| it.log().is_some());
+    let texts = all.flat_map(|it| [it.title, it.why, it.fix]);
     texts
         .flat_map(|it| it.split(|it: char| !it.is_ascii_alphabetic()))
         .chain(MORE.split_ascii_whitespace())

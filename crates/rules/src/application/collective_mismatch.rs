@@ -6,11 +6,11 @@ use evidence::signals::application::{
     BOOTSTRAP_TRUNCATED, FINGERPRINT, MESSAGE_TRUNCATED, MISMATCHED_COLLECTIVE, RECORDED_MISMATCH,
     SIZE_MISMATCH,
 };
-use evidence::{Case, Missing, Sighting, Source};
+use evidence::{Case, Sighting, Source};
 
 use super::watchdog::{Work, list, timeouts};
 use crate::culprit::moment;
-use crate::{Confidence, Finding, Role, Rule, Severity};
+use crate::{Check, Checked, Confidence, Finding, Role, Rule, Severity};
 
 /// See the module documentation.
 pub static RULE: Rule = Rule {
@@ -28,10 +28,10 @@ pub static RULE: Rule = Rule {
         "https://pytorch.org/docs/stable/distributed.html#debugging-torch-distributed-applications",
         "https://github.com/NVIDIA/nccl/issues/296",
     ],
-    check,
+    checks: &[Check::Log(check)],
 };
 
-fn check(case: &Case) -> Result<Vec<Finding>, Missing> {
+fn check(case: &Case) -> Checked {
     let signals = [
         &FINGERPRINT,
         &RECORDED_MISMATCH,

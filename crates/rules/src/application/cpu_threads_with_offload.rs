@@ -2,9 +2,9 @@
 
 use evidence::signals::application::CPU_OPTIMIZER;
 use evidence::signals::launch::ONE_THREAD;
-use evidence::{Case, Missing, Source};
+use evidence::{Case, Source};
 
-use crate::{Confidence, Finding, Role, Rule, Severity};
+use crate::{Check, Checked, Confidence, Finding, Role, Rule, Severity};
 
 /// See the module documentation.
 pub static RULE: Rule = Rule {
@@ -18,10 +18,10 @@ pub static RULE: Rule = Rule {
     fix: "Set OMP_NUM_THREADS to the node's physical cores divided by its ranks, in the environment of torchrun. To see what a rank has: \
           `tr '\\0' '\\n' < /proc/PID/environ | grep OMP` or `python -c 'import torch; print(torch.get_num_threads())'` in it.",
     references: &["PyTorch torch/distributed/run.py", "https://www.deepspeed.ai/tutorials/zero-offload/"],
-    check,
+    checks: &[Check::Log(check)],
 };
 
-fn check(case: &Case) -> Result<Vec<Finding>, Missing> {
+fn check(case: &Case) -> Checked {
     let found = case.look_for(&[&CPU_OPTIMIZER], Source::JobOutput)?;
     let Some(offload) = found.first() else { return Ok(Vec::new()) };
     let told = case.sightings_of(&ONE_THREAD).next();

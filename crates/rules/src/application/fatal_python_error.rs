@@ -1,10 +1,10 @@
 //! One rank ended with an error of the program, and the others noticed.
 
 use evidence::signals::application::{CLOSED, CRASH, EXCEPTION, RANK_EXCEPTION, REMOTE_ERROR};
-use evidence::{Case, Missing, Sighting, Source};
+use evidence::{Case, Sighting, Source};
 
 use crate::culprit::{Exit, exception, exits, names_nccl};
-use crate::{Confidence, Finding, Role, Rule, Severity};
+use crate::{Check, Checked, Confidence, Finding, Role, Rule, Severity};
 
 /// See the module documentation.
 pub static RULE: Rule = Rule {
@@ -18,10 +18,10 @@ pub static RULE: Rule = Rule {
           ranks follow from it.",
     fix: "Repair what the exception says; the traceback above it shows where. The other ranks' messages need no attention.",
     references: &["https://pytorch.org/docs/stable/elastic/errors.html"],
-    check,
+    checks: &[Check::Log(check)],
 };
 
-fn check(case: &Case) -> Result<Vec<Finding>, Missing> {
+fn check(case: &Case) -> Checked {
     let found = case.look_for(&[&RANK_EXCEPTION, &EXCEPTION, &CRASH], Source::JobOutput)?;
     let own: Vec<(&Sighting, String)> = found
         .iter()

@@ -3,10 +3,10 @@
 use std::collections::BTreeSet;
 
 use evidence::signals::application::OUT_OF_MEMORY;
-use evidence::{Case, Missing, Source};
+use evidence::{Case, Source};
 
 use super::watchdog::list;
-use crate::{Confidence, Finding, Role, Rule, Severity};
+use crate::{Check, Checked, Confidence, Finding, Role, Rule, Severity};
 
 /// See the module documentation.
 pub static RULE: Rule = Rule {
@@ -22,10 +22,10 @@ pub static RULE: Rule = Rule {
           PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True against fragmentation. If a rank has less free memory than the others, look \
           for a second process on its GPU (`nvidia-smi`).",
     references: &["https://pytorch.org/docs/stable/notes/cuda.html#memory-management"],
-    check,
+    checks: &[Check::Log(check)],
 };
 
-fn check(case: &Case) -> Result<Vec<Finding>, Missing> {
+fn check(case: &Case) -> Checked {
     let found = case.look_for(&[&OUT_OF_MEMORY], Source::JobOutput)?;
     let Some(first) = found.first() else { return Ok(Vec::new()) };
     let size: String = first

@@ -1,9 +1,9 @@
 //! DeepSpeed's configuration overrides the trainer's gradient accumulation.
 
 use evidence::signals::application::ACCUMULATION_MISMATCH;
-use evidence::{Case, Missing, Source};
+use evidence::{Case, Source};
 
-use crate::{Confidence, Finding, Role, Rule, Severity};
+use crate::{Check, Checked, Confidence, Finding, Role, Rule, Severity};
 
 /// See the module documentation.
 pub static RULE: Rule = Rule {
@@ -16,10 +16,10 @@ pub static RULE: Rule = Rule {
           the learning rate that fits it, and how often gradients cross the network are not what the trainer's arguments say.",
     fix: "Set `\"gradient_accumulation_steps\": \"auto\"` in the DeepSpeed file, so that the trainer's value is used, or make both equal.",
     references: &["https://huggingface.co/docs/accelerate/usage_guides/deepspeed"],
-    check,
+    checks: &[Check::Log(check)],
 };
 
-fn check(case: &Case) -> Result<Vec<Finding>, Missing> {
+fn check(case: &Case) -> Checked {
     let found = case.look_for(&[&ACCUMULATION_MISMATCH], Source::JobOutput)?;
     let Some(first) = found.first() else { return Ok(Vec::new()) };
     let (plugin, config) = (first.get("plugin"), first.get("config"));

@@ -6,11 +6,11 @@ use evidence::signals::application::{
     CLOSED, GLOO_CLOSED, PEER_DIED, PROXY_FAILED, REMOTE_ERROR, SOCKET_CALL, TIMEOUT_STATUS, WATCHDOG_TIMEOUT,
 };
 use evidence::signals::launch::UNIQUE_ID_WAIT;
-use evidence::{Case, Missing, Sighting, Source};
+use evidence::{Case, Sighting, Source};
 
 use crate::culprit::{Exit, exits, first_failure, is_messenger, peer, precedes, silent_peer};
 use crate::launch::rank_never_joined::lost_the_store;
-use crate::{Confidence, Finding, Role, Rule, Severity};
+use crate::{Check, Checked, Confidence, Finding, Role, Rule, Severity};
 
 /// See the module documentation.
 pub static RULE: Rule = Rule {
@@ -25,10 +25,10 @@ pub static RULE: Rule = Rule {
           nothing it was killed: look at `dmesg -T | grep -i -E 'oom|killed process|xid'` on its node, at the pod's last state \
           (`kubectl describe pod`: OOMKilled, Evicted) or at `sacct`.",
     references: &["https://github.com/NVIDIA/nccl/issues/795", "NCCL src/misc/socket.cc"],
-    check,
+    checks: &[Check::Log(check)],
 };
 
-fn check(case: &Case) -> Result<Vec<Finding>, Missing> {
+fn check(case: &Case) -> Checked {
     let signals =
         [&CLOSED, &SOCKET_CALL, &REMOTE_ERROR, &GLOO_CLOSED, &PEER_DIED, &PROXY_FAILED, &UNIQUE_ID_WAIT];
     let found = case.look_for(&signals, Source::JobOutput)?;

@@ -5,10 +5,10 @@ use evidence::signals::application::{
     WATCHDOG_TIMEOUT,
 };
 use evidence::signals::launch::{MONITORED_BARRIER, STORE_BARRIER_TIMEOUT, UNIQUE_ID_WAIT};
-use evidence::{Case, Missing, Sighting, Source};
+use evidence::{Case, Sighting, Source};
 
 use super::watchdog::timeouts;
-use crate::{Confidence, Finding, Role, Rule, Severity};
+use crate::{Check, Checked, Confidence, Finding, Role, Rule, Severity};
 
 /// See the module documentation.
 pub static RULE: Rule = Rule {
@@ -26,10 +26,10 @@ pub static RULE: Rule = Rule {
         "https://github.com/hiyouga/LlamaFactory/issues/2424",
         "https://github.com/huggingface/accelerate/issues/314",
     ],
-    check,
+    checks: &[Check::Log(check)],
 };
 
-fn check(case: &Case) -> Result<Vec<Finding>, Missing> {
+fn check(case: &Case) -> Checked {
     let preparing =
         case.look_for(&[&PREPARING_DATA, &DATA_PROGRESS, &MAIN_PROCESS_FIRST], Source::JobOutput)?;
     let Some(progress) = unfinished(&preparing) else { return Ok(Vec::new()) };

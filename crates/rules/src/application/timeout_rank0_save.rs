@@ -3,9 +3,9 @@
 use evidence::signals::application::{
     GLOO_TIMEOUT, SAVE_FRAME, SAVING, STORE_TIMEOUT, TIMEOUT_STATUS, WATCHDOG_TIMEOUT,
 };
-use evidence::{Case, Missing, Sighting, Source};
+use evidence::{Case, Sighting, Source};
 
-use crate::{Confidence, Finding, Role, Rule, Severity};
+use crate::{Check, Checked, Confidence, Finding, Role, Rule, Severity};
 
 /// See the module documentation.
 pub static RULE: Rule = Rule {
@@ -24,13 +24,13 @@ pub static RULE: Rule = Rule {
         "https://github.com/meta-pytorch/torchtune/issues/2093",
         "https://github.com/huggingface/accelerate/issues/3512",
     ],
-    check,
+    checks: &[Check::Log(check)],
 };
 
 /// How many lines may stand between the last word about saving and the first about a timeout.
 const NEAR: u64 = 60;
 
-fn check(case: &Case) -> Result<Vec<Finding>, Missing> {
+fn check(case: &Case) -> Checked {
     let saving = case.look_for(&[&SAVING, &SAVE_FRAME], Source::JobOutput)?;
     let Some(timeout) = case.first_of(&[&WATCHDOG_TIMEOUT, &TIMEOUT_STATUS, &STORE_TIMEOUT, &GLOO_TIMEOUT])
     else {

@@ -7,11 +7,11 @@ use evidence::signals::application::{
     STORE_TIMEOUT, TIMEOUT_STATUS, WATCHDOG_STUCK, WATCHDOG_TIMEOUT,
 };
 use evidence::signals::launch::UNIQUE_ID_WAIT;
-use evidence::{Case, Missing, Sighting, Source};
+use evidence::{Case, Sighting, Source};
 
 use super::watchdog::{list, statuses, timeouts};
 use crate::culprit::precedes;
-use crate::{Confidence, Finding, Role, Rule, Severity};
+use crate::{Check, Checked, Confidence, Finding, Role, Rule, Severity};
 
 /// See the module documentation.
 pub static RULE: Rule = Rule {
@@ -29,10 +29,10 @@ pub static RULE: Rule = Rule {
         "https://pytorch.org/tutorials/unstable/flight_recorder_tutorial.html",
         "PyTorch torch/csrc/distributed/c10d/ProcessGroupNCCL.cpp",
     ],
-    check,
+    checks: &[Check::Log(check)],
 };
 
-fn check(case: &Case) -> Result<Vec<Finding>, Missing> {
+fn check(case: &Case) -> Checked {
     let signals = [
         &WATCHDOG_TIMEOUT,
         &TIMEOUT_STATUS,

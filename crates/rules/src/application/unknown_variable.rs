@@ -5,7 +5,7 @@ use evidence::{Case, Missing, Source};
 use fabric::variable;
 
 use crate::launch::command::settings;
-use crate::{Confidence, Finding, Role, Rule, Severity};
+use crate::{Check, Checked, Confidence, Finding, Role, Rule, Severity};
 
 /// See the module documentation.
 pub static RULE: Rule = Rule {
@@ -18,7 +18,7 @@ pub static RULE: Rule = Rule {
           that it does.",
     fix: "Remove it, or write the name that is meant. `plumb explain NAME` tells what a variable does.",
     references: &["https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/env.html"],
-    check,
+    checks: &[Check::Log(check)],
 };
 
 /// Names that builds, images and tests use.
@@ -45,7 +45,7 @@ static OTHERS: &[&str] = &[
     "NCCL_TAG",
 ];
 
-fn check(case: &Case) -> Result<Vec<Finding>, Missing> {
+fn check(case: &Case) -> Checked {
     if case.manifests.is_empty() && case.first_of(&[&ASSIGNMENT]).is_none() {
         return Err(Missing(Source::LaunchCommand));
     }

@@ -6,7 +6,7 @@ use evidence::{Case, Missing, Source};
 use fabric::variable;
 
 use crate::launch::command::settings;
-use crate::{Confidence, Finding, Role, Rule, Severity};
+use crate::{Check, Checked, Confidence, Finding, Role, Rule, Severity};
 
 /// See the module documentation.
 pub static RULE: Rule = Rule {
@@ -22,12 +22,12 @@ pub static RULE: Rule = Rule {
         "https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/env.html",
         "NCCL src/graph/paths.cc, src/misc/param.cc",
     ],
-    check,
+    checks: &[Check::Log(check)],
 };
 
 static LEVELS: &[&str] = &["LOC", "NVL", "NVB", "C2C", "PIX", "PXB", "PXN", "P2C", "PHB", "SYS"];
 
-fn check(case: &Case) -> Result<Vec<Finding>, Missing> {
+fn check(case: &Case) -> Checked {
     if case.manifests.is_empty() && case.processes.is_empty() && case.first_of(&[&ASSIGNMENT]).is_none() {
         return Err(Missing(Source::LaunchCommand));
     }

@@ -6,11 +6,11 @@ use evidence::signals::blocked::{
 };
 use evidence::signals::interface::GLOO_NO_INTERFACE;
 use evidence::signals::launch::CLIENTS_JOINED;
-use evidence::{Case, Missing, Sighting, Source};
+use evidence::{Case, Sighting, Source};
 
 use crate::interface::address::{got_through, ipv4, is_number, without_port};
 use crate::interface::socket_ifname_not_found::is_interface;
-use crate::{Confidence, Finding, Role, Rule, Severity};
+use crate::{Check, Checked, Confidence, Finding, Role, Rule, Severity};
 
 /// See the module documentation.
 pub static RULE: Rule = Rule {
@@ -28,10 +28,10 @@ pub static RULE: Rule = Rule {
         "https://github.com/kubeflow/pytorch-operator/issues/333",
         "https://kubernetes.io/docs/concepts/services-networking/dns-pod-service/",
     ],
-    check,
+    checks: &[Check::Log(check)],
 };
 
-fn check(case: &Case) -> Result<Vec<Finding>, Missing> {
+fn check(case: &Case) -> Checked {
     let signals = [
         &NAME_NOT_RESOLVED,
         &HOST_NOT_FOUND,

@@ -1,10 +1,10 @@
 //! A packet filter between the nodes blocks the ports of NCCL.
 
 use evidence::signals::blocked::{CONNECT_FAILED, FIREWALL_RULE};
-use evidence::{Case, Missing, Source};
+use evidence::{Case, Source};
 
 use super::failures::{Cause, Reason, verdict};
-use crate::{Confidence, Finding, Role, Rule, Severity};
+use crate::{Check, Checked, Confidence, Finding, Role, Rule, Severity};
 
 /// See the module documentation.
 pub static RULE: Rule = Rule {
@@ -21,10 +21,10 @@ pub static RULE: Rule = Rule {
         "https://github.com/sgl-project/sglang/issues/3820",
         "https://github.com/NVIDIA/nccl/issues/352",
     ],
-    check,
+    checks: &[Check::Log(check)],
 };
 
-fn check(case: &Case) -> Result<Vec<Finding>, Missing> {
+fn check(case: &Case) -> Checked {
     case.look_for(&[&CONNECT_FAILED], Source::JobOutput)?;
     let rules: Vec<_> = case.sightings_of(&FIREWALL_RULE).collect();
     let verdict = verdict(case);

@@ -3,9 +3,9 @@
 use std::collections::BTreeSet;
 
 use evidence::signals::blocked::PORT_IN_USE;
-use evidence::{Case, Missing, Source};
+use evidence::{Case, Source};
 
-use crate::{Confidence, Finding, Role, Rule, Severity};
+use crate::{Check, Checked, Confidence, Finding, Role, Rule, Severity};
 
 /// See the module documentation.
 pub static RULE: Rule = Rule {
@@ -22,10 +22,10 @@ pub static RULE: Rule = Rule {
         "https://github.com/pytorch/pytorch/issues/73320",
         "https://pytorch.org/docs/stable/elastic/run.html",
     ],
-    check,
+    checks: &[Check::Log(check)],
 };
 
-fn check(case: &Case) -> Result<Vec<Finding>, Missing> {
+fn check(case: &Case) -> Checked {
     let found = case.look_for(&[&PORT_IN_USE], Source::JobOutput)?;
     if found.is_empty() {
         return Ok(Vec::new());

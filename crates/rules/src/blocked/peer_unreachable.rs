@@ -4,11 +4,11 @@ use evidence::signals::blocked::{
     CLIENT_FAILED, CLIENT_GAVE_UP, CLIENT_TIMED_OUT, CONNECT_FAILED, HOST_NOT_FOUND, LOOK_UP_FAILED,
     NAME_NOT_RESOLVED, PORT_IN_USE,
 };
-use evidence::{Case, Missing, Source};
+use evidence::{Case, Source};
 
 use super::failures::{Cause, Reason, verdict};
 use crate::interface::address::{is_number, without_port};
-use crate::{Confidence, Finding, Role, Rule, Severity};
+use crate::{Check, Checked, Confidence, Finding, Role, Rule, Severity};
 
 /// See the module documentation.
 pub static RULE: Rule = Rule {
@@ -26,10 +26,10 @@ pub static RULE: Rule = Rule {
         "https://github.com/NVIDIA/nccl/issues/1515",
         "https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/troubleshooting.html#networking-issues",
     ],
-    check,
+    checks: &[Check::Log(check)],
 };
 
-fn check(case: &Case) -> Result<Vec<Finding>, Missing> {
+fn check(case: &Case) -> Checked {
     let timed_out =
         case.look_for(&[&CLIENT_TIMED_OUT, &CLIENT_GAVE_UP, &CONNECT_FAILED], Source::JobOutput)?;
     let verdict = verdict(case);

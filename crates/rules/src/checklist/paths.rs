@@ -4,10 +4,10 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use evidence::{Case, Source};
 
-use super::{Check, List, lacks, not_checked, note, ok};
+use super::{ChecklistItem, List, lacks, not_checked, note, ok};
 
 impl List<'_> {
-    pub(super) fn network(&self) -> Check {
+    pub(super) fn network(&self) -> ChecklistItem {
         let values: BTreeMap<_, _> = self.case.networks().map(|it| (it.0, it.2)).collect();
         match values.first_key_value() {
             Some((name, quote)) if values.len() == 1 => {
@@ -37,7 +37,7 @@ impl List<'_> {
         }
     }
 
-    pub(super) fn interface(&self) -> Check {
+    pub(super) fn interface(&self) -> ChecklistItem {
         let (values, said) = self.values(|it| {
             let seen = it.facts.bootstrap.first()?;
             Some((seen.value.first()?.name.to_string(), &seen.quote))
@@ -55,7 +55,7 @@ impl List<'_> {
         }
     }
 
-    pub(super) fn gpudirect(&self) -> Check {
+    pub(super) fn gpudirect(&self) -> ChecklistItem {
         let net = || {
             self.case
                 .links()
@@ -99,7 +99,7 @@ impl List<'_> {
         }
     }
 
-    pub(super) fn inside(&self) -> Check {
+    pub(super) fn inside(&self) -> ChecklistItem {
         let ways: Vec<String> =
             self.summary.inside.iter().map(|(way, n)| format!("{way} on {}", connections(*n))).collect();
         let first = self
@@ -121,7 +121,7 @@ impl List<'_> {
         }
     }
 
-    pub(super) fn transport_protocol(&self) -> Check {
+    pub(super) fn transport_protocol(&self) -> ChecklistItem {
         match self.case.processes.iter().find_map(|it| it.facts.ofi.protocol.first()) {
             Some(seen) => ok("transport", format!("plugin protocol {}", seen.value), Some(&seen.quote)),
             None => not_checked("transport", "printed by aws-ofi-nccl only"),

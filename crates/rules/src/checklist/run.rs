@@ -5,12 +5,12 @@ use std::collections::BTreeMap;
 use evidence::{Quote, Source};
 use forecast::Verdict;
 
-use super::{Check, List, lacks, not_checked, note, ok};
+use super::{ChecklistItem, List, lacks, not_checked, note, ok};
 use crate::expectation::{self, Expectation};
 use crate::performance::bandwidth::{measured, size};
 
 impl List<'_> {
-    pub(super) fn bandwidth(&self) -> Check {
+    pub(super) fn bandwidth(&self) -> ChecklistItem {
         let measured = measured(self.case);
         if let Some((run, largest)) = measured.iter().flatten().find_map(|it| Some((it, it.rows.first()?))) {
             let text = format!(
@@ -37,7 +37,7 @@ impl List<'_> {
         }
     }
 
-    pub(super) fn start(&self) -> Check {
+    pub(super) fn start(&self) -> ChecklistItem {
         let timings = self
             .case
             .communicators
@@ -60,7 +60,7 @@ impl List<'_> {
         }
     }
 
-    pub(super) fn environment(&self) -> Check {
+    pub(super) fn environment(&self) -> ChecklistItem {
         let mut names: BTreeMap<&str, (bool, &Quote)> = BTreeMap::new();
         for process in &self.case.processes {
             for seen in &process.facts.environment {
@@ -88,7 +88,7 @@ impl List<'_> {
         ok("environment", text, Some(quote))
     }
 
-    pub(super) fn ras(&self) -> Check {
+    pub(super) fn ras(&self) -> ChecklistItem {
         match self.case.processes.iter().find_map(|it| it.facts.ras.first()) {
             Some(seen) => {
                 ok("ras", format!("while it runs, the job answers at {}", seen.value), Some(&seen.quote))

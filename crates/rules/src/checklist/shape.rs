@@ -4,10 +4,10 @@ use std::collections::BTreeSet;
 
 use evidence::Source;
 
-use super::{Check, List, lacks, not_checked, note, ok};
+use super::{ChecklistItem, List, lacks, not_checked, note, ok};
 
 impl List<'_> {
-    pub(super) fn ranks(&self) -> Check {
+    pub(super) fn ranks(&self) -> ChecklistItem {
         let Some(world) = self.case.world() else { return lacks("ranks", Source::NcclLog) };
         let n = world.n_ranks.unwrap_or(0);
         let seen = world.members.len();
@@ -27,7 +27,7 @@ impl List<'_> {
         note("ranks", text, quote)
     }
 
-    pub(super) fn protocols(&self) -> Check {
+    pub(super) fn protocols(&self) -> ChecklistItem {
         let forced = self.case.processes.iter().find_map(|it| it.facts.ofi.forced_simple.first());
         if let Some(seen) = forced {
             return note(
@@ -48,7 +48,7 @@ impl List<'_> {
         }
     }
 
-    pub(super) fn nvls(&self) -> Check {
+    pub(super) fn nvls(&self) -> ChecklistItem {
         match self.case.processes.iter().find_map(|it| it.facts.nvls.first()) {
             Some(seen) if seen.value => ok("nvls", "NVLink SHARP is available", Some(&seen.quote)),
             Some(seen) => {
@@ -58,7 +58,7 @@ impl List<'_> {
         }
     }
 
-    pub(super) fn channels(&self) -> Check {
+    pub(super) fn channels(&self) -> ChecklistItem {
         let Some(world) = self.case.world() else { return lacks("channels", Source::NcclLog) };
         let seen = world.members.values().find_map(|it| it.facts.channels.as_ref());
         match seen {
@@ -72,7 +72,7 @@ impl List<'_> {
         }
     }
 
-    pub(super) fn rings(&self) -> Check {
+    pub(super) fn rings(&self) -> ChecklistItem {
         let rings = self.case.communicators.iter().find_map(|communicator| {
             communicator.members.values().find(|it| !it.facts.rings.is_empty()).map(|it| (communicator, it))
         });
@@ -99,7 +99,7 @@ impl List<'_> {
         }
     }
 
-    pub(super) fn trees(&self) -> Check {
+    pub(super) fn trees(&self) -> ChecklistItem {
         let Some(world) = self.case.world() else { return lacks("trees", Source::NcclLog) };
         let seen = world.members.values().find_map(|it| it.facts.trees.as_ref());
         match seen {

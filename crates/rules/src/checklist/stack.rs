@@ -2,11 +2,11 @@
 
 use evidence::Source;
 
-use super::{Check, List, lacks, note, ok};
+use super::{ChecklistItem, List, lacks, note, ok};
 use crate::summary::driver;
 
 impl List<'_> {
-    pub(super) fn nccl(&self) -> Check {
+    pub(super) fn nccl(&self) -> ChecklistItem {
         let (values, said) = self.values(|it| it.facts.version.first().map(|it| (&*it.value, &it.quote)));
         match values.first_key_value() {
             Some((version, quote)) if values.len() == 1 && said == 1 => {
@@ -26,7 +26,7 @@ impl List<'_> {
         }
     }
 
-    pub(super) fn driver(&self) -> Check {
+    pub(super) fn driver(&self) -> ChecklistItem {
         let (values, said) = self.values(|it| it.facts.cuda_driver.first().map(|it| (it.value, &it.quote)));
         match values.first_key_value() {
             Some((version, quote)) if values.len() == 1 => {
@@ -40,7 +40,7 @@ impl List<'_> {
         }
     }
 
-    pub(super) fn plugin(&self) -> Check {
+    pub(super) fn plugin(&self) -> ChecklistItem {
         let (values, said) = self.values(|it| it.facts.ofi.version.first().map(|it| (&*it.value, &it.quote)));
         if let Some((version, quote)) = values.first_key_value() {
             let libfabric =
@@ -77,7 +77,7 @@ impl List<'_> {
         lacks("plugin", Source::NcclLog)
     }
 
-    pub(super) fn provider(&self) -> Check {
+    pub(super) fn provider(&self) -> ChecklistItem {
         let (values, said) = self.values(|it| {
             let seen = it.facts.ofi.provider.first()?;
             let fabric = seen.value.fabric.as_deref().map(|it| format!(", fabric {it}")).unwrap_or_default();
@@ -123,7 +123,7 @@ impl List<'_> {
         }
     }
 
-    pub(super) fn tuner(&self) -> Check {
+    pub(super) fn tuner(&self) -> ChecklistItem {
         if let Some(seen) = self.case.processes.iter().find_map(|it| it.facts.ofi.tuner.first()) {
             let text = if seen.value.contains("not available") {
                 "the plugin has no tables for this machine, NCCL's own tuner is used: normal"

@@ -1,10 +1,10 @@
 //! Libfabric sees no EFA device, mostly because the container was not given one.
 
 use evidence::signals::efa::{NO_EFA_DEVICE, NO_PROVIDER};
-use evidence::{Case, Missing, Source};
+use evidence::{Case, Source};
 
 use super::{container_without_devices, efa_in_use, machine};
-use crate::{Confidence, Finding, Role, Rule, Severity};
+use crate::{Check, Checked, Confidence, Finding, Role, Rule, Severity};
 
 /// See the module documentation.
 pub static RULE: Rule = Rule {
@@ -24,10 +24,10 @@ pub static RULE: Rule = Rule {
         "https://github.com/aws/aws-ofi-nccl/issues/879",
         "https://docs.aws.amazon.com/eks/latest/userguide/device-management-efa.html",
     ],
-    check,
+    checks: &[Check::Log(check)],
 };
 
-fn check(case: &Case) -> Result<Vec<Finding>, Missing> {
+fn check(case: &Case) -> Checked {
     let found = case.look_for(&[&NO_EFA_DEVICE, &NO_PROVIDER], Source::JobOutput)?;
     // Where the plugin tries two protocols, one may find nothing while the other works.
     if found.is_empty() || efa_in_use(case) {

@@ -1,9 +1,9 @@
 //! The EFA provider ends a process that calls `fork()` without its protection.
 
 use evidence::signals::efa::{FORK_UNSAFE, WORKER_CRASHED};
-use evidence::{Case, Missing, Source};
+use evidence::{Case, Source};
 
-use crate::{Confidence, Finding, Role, Rule, Severity};
+use crate::{Check, Checked, Confidence, Finding, Role, Rule, Severity};
 
 /// See the module documentation.
 pub static RULE: Rule = Rule {
@@ -21,10 +21,10 @@ pub static RULE: Rule = Rule {
         "libfabric prov/efa/src/efa_fork_support.c",
         "https://ofiwg.github.io/libfabric/main/man/fi_efa.7.html",
     ],
-    check,
+    checks: &[Check::Log(check)],
 };
 
-fn check(case: &Case) -> Result<Vec<Finding>, Missing> {
+fn check(case: &Case) -> Checked {
     let found = case.look_for(&[&FORK_UNSAFE], Source::JobOutput)?;
     let Some(first) = found.first() else { return Ok(crashed(case).into_iter().collect()) };
     let message = if first.quote.text.contains("huge page") {

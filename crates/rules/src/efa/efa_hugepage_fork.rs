@@ -1,10 +1,10 @@
 //! Data loaders cannot fork because EFA holds the machine's huge pages.
 
 use evidence::signals::efa::{FORK_CALL, FORK_NO_MEMORY};
-use evidence::{Case, Missing, Source};
+use evidence::{Case, Source};
 
 use super::{efa_in_use, sign_of_efa};
-use crate::{Confidence, Finding, Role, Rule, Severity};
+use crate::{Check, Checked, Confidence, Finding, Role, Rule, Severity};
 
 /// See the module documentation.
 pub static RULE: Rule = Rule {
@@ -21,10 +21,10 @@ pub static RULE: Rule = Rule {
         "https://github.com/aws/aws-ofi-nccl/issues/179",
         "https://github.com/aws/aws-ofi-nccl/blob/master/doc/efa-env-var.md",
     ],
-    check,
+    checks: &[Check::Log(check)],
 };
 
-fn check(case: &Case) -> Result<Vec<Finding>, Missing> {
+fn check(case: &Case) -> Checked {
     let found = case.look_for(&[&FORK_NO_MEMORY], Source::JobOutput)?;
     if found.is_empty() || case.variable("FI_EFA_USE_HUGE_PAGE").any(|it| it.0 == "0") {
         return Ok(Vec::new());

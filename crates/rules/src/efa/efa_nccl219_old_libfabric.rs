@@ -1,10 +1,10 @@
 //! NCCL 2.19 and later allocate with cuMem, which an old libfabric cannot register.
 
 use evidence::signals::efa::{REGISTER_FAILED, SYNC_MEMOPS};
-use evidence::{Case, Missing, Source};
+use evidence::{Case, Source};
 use fabric::Version;
 
-use crate::{Confidence, Finding, Role, Rule, Severity};
+use crate::{Check, Checked, Confidence, Finding, Role, Rule, Severity};
 
 /// See the module documentation.
 pub static RULE: Rule = Rule {
@@ -20,10 +20,10 @@ pub static RULE: Rule = Rule {
         "https://github.com/aws/aws-ofi-nccl/issues/584",
         "https://github.com/awslabs/awsome-distributed-ai/issues/278",
     ],
-    check,
+    checks: &[Check::Log(check)],
 };
 
-fn check(case: &Case) -> Result<Vec<Finding>, Missing> {
+fn check(case: &Case) -> Checked {
     let found = case.look_for(&[&SYNC_MEMOPS, &REGISTER_FAILED], Source::JobOutput)?;
     let memops: Vec<_> = found.iter().copied().filter(|it| *it.signal == SYNC_MEMOPS).collect();
     if !memops.is_empty() {

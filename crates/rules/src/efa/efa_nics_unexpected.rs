@@ -4,7 +4,7 @@ use evidence::{Case, Missing, Source};
 
 use super::machine;
 use crate::expectation;
-use crate::{Confidence, Finding, Role, Rule, Severity};
+use crate::{Check, Checked, Confidence, Finding, Role, Rule, Severity};
 
 /// See the module documentation.
 pub static RULE: Rule = Rule {
@@ -20,10 +20,10 @@ pub static RULE: Rule = Rule {
         "https://docs.aws.amazon.com/AWSEC2/latest/UserGuide/efa-acc-inst-types.html",
         "https://docs.aws.amazon.com/eks/latest/userguide/node-efa.html",
     ],
-    check,
+    checks: &[Check::Log(check)],
 };
 
-fn check(case: &Case) -> Result<Vec<Finding>, Missing> {
+fn check(case: &Case) -> Checked {
     let processes = case.nccl_log()?;
     let (machine, _) = machine(case).filter(|it| it.0.efa()).ok_or(Missing(Source::Instance))?;
     let local = case.communicators.iter().filter_map(evidence::Communicator::local_ranks).max();
@@ -101,16 +101,17 @@ mod tests {
     fn a_pod_that_sees_all_is_privileged() {
         let manifest = "apiVersion: v1\nkind: Pod\nspec:\n  limits:\n    vpc.amazonaws.com/efa: 1\n";
         let case = evidence::read_texts([("a.log", log(4, 1).as_bytes()), ("pod.yaml", manifest.as_bytes())]);
-        let found = (RULE.check)(&case).unwrap();
+        let found = crate::testing::check(&RULE, &case).unwrap();
         assert_eq!(found[0].severity, Some(Severity::Info));
     }
 
     #[test]
     fn without_the_machine_nothing_can_be_said() {
         assert!(
-            (RULE.check)(&case(
-                "a:1:2 [0] NCCL INFO NET/OFI Selected provider is efa, fabric is efa (found 1 nics)\n"
-            ))
+            crate::testing::check(
+                &RULE,
+                &case("a:1:2 [0] NCCL INFO NET/OFI Selected provider is efa, fabric is efa (found 1 nics)\n")
+            )
             .is_err()
         );
     }

@@ -1,9 +1,9 @@
 //! A peer answered over EFA and does not any more: it ended first.
 
 use evidence::signals::efa::EFA_PEER_GONE;
-use evidence::{Case, Missing, Source};
+use evidence::{Case, Source};
 
-use crate::{Confidence, Finding, Role, Rule, Severity};
+use crate::{Check, Checked, Confidence, Finding, Role, Rule, Severity};
 
 /// See the module documentation.
 pub static RULE: Rule = Rule {
@@ -16,10 +16,10 @@ pub static RULE: Rule = Rule {
           failed; this rank only noticed.",
     fix: "Look at the logs of the other ranks for the one that stopped first, and at the kernel's messages of its node.",
     references: &["libfabric prov/efa/src/efa_strerror.c", "https://github.com/ofiwg/libfabric/pull/9666"],
-    check,
+    checks: &[Check::Log(check)],
 };
 
-fn check(case: &Case) -> Result<Vec<Finding>, Missing> {
+fn check(case: &Case) -> Checked {
     let found = case.look_for(&[&EFA_PEER_GONE], Source::JobOutput)?;
     if found.is_empty() {
         return Ok(Vec::new());

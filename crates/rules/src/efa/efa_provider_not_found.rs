@@ -3,10 +3,10 @@
 use evidence::signals::efa::{
     GPUDIRECT_REFUSED, LIBFABRIC_TOO_OLD, NO_EFA_DEVICE, NO_PROVIDER, PLUGIN_FAILED, REGISTER_FAILED,
 };
-use evidence::{Case, Missing, Sighting, Signal, Source};
+use evidence::{Case, Sighting, Signal, Source};
 
 use super::{container_without_devices, efa_in_use, providers, sign_of_efa};
-use crate::{Confidence, Finding, Role, Rule, Severity};
+use crate::{Check, Checked, Confidence, Finding, Role, Rule, Severity};
 
 /// See the module documentation.
 pub static RULE: Rule = Rule {
@@ -24,13 +24,13 @@ pub static RULE: Rule = Rule {
         "https://github.com/aws/aws-ofi-nccl/issues/67",
         "https://github.com/NVIDIA/nccl/issues/229",
     ],
-    check,
+    checks: &[Check::Log(check)],
 };
 
 /// Providers that nobody takes by choice where RDMA is to be had.
 static TCP: &[&str] = &["tcp", "sockets", "udp", "net", "shm"];
 
-fn check(case: &Case) -> Result<Vec<Finding>, Missing> {
+fn check(case: &Case) -> Checked {
     let found = case.look_for(&[&NO_PROVIDER, &PLUGIN_FAILED], Source::JobOutput)?;
     let of = |signal: &Signal| -> Vec<&Sighting> {
         found.iter().copied().filter(|it| it.signal == signal).collect()

@@ -1,9 +1,9 @@
 //! The security group drops EFA packets between the nodes.
 
 use evidence::signals::efa::{EFA_PEER_GONE, EFA_REQUEST_FAILED, EFA_UNREACHABLE, SECURITY_GROUP_SAID};
-use evidence::{Case, Missing, Sighting, Signal, Source};
+use evidence::{Case, Sighting, Signal, Source};
 
-use crate::{Confidence, Finding, Role, Rule, Severity};
+use crate::{Check, Checked, Confidence, Finding, Role, Rule, Severity};
 
 /// See the module documentation.
 pub static RULE: Rule = Rule {
@@ -22,10 +22,10 @@ pub static RULE: Rule = Rule {
         "https://github.com/aws/aws-ofi-nccl/issues/156",
         "https://docs.aws.amazon.com/AWSEC2/latest/UserGuide/efa-start-nccl.html",
     ],
-    check,
+    checks: &[Check::Log(check)],
 };
 
-fn check(case: &Case) -> Result<Vec<Finding>, Missing> {
+fn check(case: &Case) -> Checked {
     let found =
         case.look_for(&[&SECURITY_GROUP_SAID, &EFA_UNREACHABLE, &EFA_REQUEST_FAILED], Source::JobOutput)?;
     let of = |signal: &Signal| -> Vec<&Sighting> {

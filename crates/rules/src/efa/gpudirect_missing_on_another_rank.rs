@@ -1,10 +1,10 @@
 //! The ring has no GPUDirect although every connection of this log has it.
 
-use evidence::{Case, Communicator, Missing, Source};
+use evidence::{Case, Communicator, Source};
 
 use super::machine;
 use crate::expectation;
-use crate::{Confidence, Finding, Role, Rule, Severity};
+use crate::{Check, Checked, Confidence, Finding, Role, Rule, Severity};
 
 /// See the module documentation.
 pub static RULE: Rule = Rule {
@@ -22,10 +22,10 @@ pub static RULE: Rule = Rule {
         "NCCL src/transport/generic.cc",
         "https://docs.aws.amazon.com/eks/latest/userguide/device-management-efa.html",
     ],
-    check,
+    checks: &[Check::Log(check)],
 };
 
-fn check(case: &Case) -> Result<Vec<Finding>, Missing> {
+fn check(case: &Case) -> Checked {
     for communicator in case.connections()? {
         let Some((rank, summary)) = refused(communicator) else { continue };
         let net = || {

@@ -5,7 +5,7 @@ use evidence::{Case, Missing, Source};
 
 use super::machine;
 use crate::expectation;
-use crate::{Confidence, Finding, Role, Rule, Severity};
+use crate::{Check, Checked, Confidence, Finding, Role, Rule, Severity};
 
 /// See the module documentation.
 pub static RULE: Rule = Rule {
@@ -23,10 +23,10 @@ pub static RULE: Rule = Rule {
         "https://github.com/aws/aws-ofi-nccl/issues/889",
         "https://github.com/aws/aws-ofi-nccl/pull/286",
     ],
-    check,
+    checks: &[Check::Log(check)],
 };
 
-fn check(case: &Case) -> Result<Vec<Finding>, Missing> {
+fn check(case: &Case) -> Checked {
     let refused: Vec<_> = case.sightings_of(&GPUDIRECT_REFUSED).collect();
     if let Some(first) = refused.first() {
         let on = first.get("type");

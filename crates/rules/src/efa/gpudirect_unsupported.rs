@@ -4,7 +4,7 @@ use evidence::{Case, Missing, Source};
 
 use super::machine;
 use crate::expectation::{self, Expectation};
-use crate::{Confidence, Finding, Role, Rule, Severity};
+use crate::{Check, Checked, Confidence, Finding, Role, Rule, Severity};
 
 /// See the module documentation.
 pub static RULE: Rule = Rule {
@@ -20,10 +20,10 @@ pub static RULE: Rule = Rule {
         "https://github.com/aws/aws-ofi-nccl/issues/547",
         "https://github.com/aws/aws-ofi-nccl/pull/1057",
     ],
-    check,
+    checks: &[Check::Log(check)],
 };
 
-fn check(case: &Case) -> Result<Vec<Finding>, Missing> {
+fn check(case: &Case) -> Checked {
     let processes = case.nccl_log()?;
     let (machine, named) = machine(case).ok_or(Missing(Source::Instance))?;
     if machine.gpudirect_rdma != Some(false) || !machine.efa() {

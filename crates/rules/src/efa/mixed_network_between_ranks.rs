@@ -3,9 +3,9 @@
 use std::collections::BTreeMap;
 
 use evidence::signals::efa::{INVALID_TAG, MIXED_DEVICE_COUNTS, NETWORK_QUOTED, RAILS_DIFFER, WRONG_SOCKET};
-use evidence::{Case, Missing, Quote, Source};
+use evidence::{Case, Quote, Source};
 
-use crate::{Confidence, Finding, Role, Rule, Severity};
+use crate::{Check, Checked, Confidence, Finding, Role, Rule, Severity};
 
 /// See the module documentation.
 pub static RULE: Rule = Rule {
@@ -23,10 +23,10 @@ pub static RULE: Rule = Rule {
         "https://github.com/NVIDIA/nccl-tests/issues/188",
         "NCCL src/include/socket.h (socket types)",
     ],
-    check,
+    checks: &[Check::Log(check)],
 };
 
-fn check(case: &Case) -> Result<Vec<Finding>, Missing> {
+fn check(case: &Case) -> Checked {
     let found = case
         .look_for(&[&INVALID_TAG, &RAILS_DIFFER, &WRONG_SOCKET, &MIXED_DEVICE_COUNTS], Source::JobOutput)?;
     if let Some(finding) = networks(case) {

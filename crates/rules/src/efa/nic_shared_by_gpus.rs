@@ -5,7 +5,7 @@ use fabric::units::GigabytesPerSecond;
 
 use super::machine;
 use crate::expectation;
-use crate::{Confidence, Finding, Role, Rule, Severity};
+use crate::{Check, Checked, Confidence, Finding, Role, Rule, Severity};
 
 /// See the module documentation.
 pub static RULE: Rule = Rule {
@@ -19,10 +19,10 @@ pub static RULE: Rule = Rule {
     fix: "None needed. Keep traffic inside the node where you can (tensor parallel inside, data parallel between nodes), or choose a \
           type with more EFA devices for each GPU.",
     references: &["https://docs.aws.amazon.com/AWSEC2/latest/UserGuide/efa-acc-inst-types.html"],
-    check,
+    checks: &[Check::Log(check)],
 };
 
-fn check(case: &Case) -> Result<Vec<Finding>, Missing> {
+fn check(case: &Case) -> Checked {
     let processes = case.nccl_log()?;
     let (machine, _) = machine(case).filter(|it| it.0.efa()).ok_or(Missing(Source::Instance))?;
     let found = processes.iter().find_map(|process| {

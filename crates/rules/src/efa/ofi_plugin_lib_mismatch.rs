@@ -4,10 +4,10 @@ use evidence::signals::efa::{
     ENDPOINT_FAILED, GPUDIRECT_REFUSED, LIBFABRIC_TOO_OLD, LIBRARY_MISSING, LIBRARY_SYMBOL, LIBRARY_VERSION,
     PLUGIN_LOAD,
 };
-use evidence::{Case, Missing, Sighting, Source};
+use evidence::{Case, Sighting, Source};
 
 use super::providers;
-use crate::{Confidence, Finding, Role, Rule, Severity};
+use crate::{Check, Checked, Confidence, Finding, Role, Rule, Severity};
 
 /// See the module documentation.
 pub static RULE: Rule = Rule {
@@ -26,10 +26,10 @@ pub static RULE: Rule = Rule {
         "https://github.com/PrimeIntellect-ai/prime-rl/pull/3452",
         "https://github.com/aws/aws-ofi-nccl/issues/241",
     ],
-    check,
+    checks: &[Check::Log(check)],
 };
 
-fn check(case: &Case) -> Result<Vec<Finding>, Missing> {
+fn check(case: &Case) -> Checked {
     let signals = [
         &LIBRARY_VERSION,
         &LIBRARY_MISSING,

@@ -4,10 +4,10 @@ use evidence::nccl::PluginEvent;
 use evidence::signals::efa::{
     LIBRARY_PATH, LIBRARY_VERSION, NETWORK_REFUSED, NO_PLUGIN, NO_VERBS, PLUGIN_LOAD,
 };
-use evidence::{Case, Missing, Source};
+use evidence::{Case, Source};
 
 use super::{efa_in_use, leaves_machine, plugin_spoke, sign_of_efa, socket_chosen};
-use crate::{Confidence, Finding, Role, Rule, Severity};
+use crate::{Check, Checked, Confidence, Finding, Role, Rule, Severity};
 
 /// See the module documentation.
 pub static RULE: Rule = Rule {
@@ -26,10 +26,10 @@ pub static RULE: Rule = Rule {
         "https://github.com/NVIDIA-NeMo/RL/issues/1973",
         "https://github.com/NVIDIA/nccl/issues/959",
     ],
-    check,
+    checks: &[Check::Log(check)],
 };
 
-fn check(case: &Case) -> Result<Vec<Finding>, Missing> {
+fn check(case: &Case) -> Checked {
     let found = case.look_for(&[&NO_PLUGIN, &PLUGIN_LOAD, &NETWORK_REFUSED], Source::JobOutput)?;
     let absent: Vec<_> =
         found.iter().copied().filter(|it| *it.signal != NETWORK_REFUSED && is_plugin(it)).collect();

@@ -6,7 +6,7 @@ use evidence::{Case, Missing, Source};
 use nccl::Loss;
 
 use crate::expectation::{self, Expectation};
-use crate::{Confidence, Finding, Role, Rule, Severity};
+use crate::{Check, Checked, Confidence, Finding, Role, Rule, Severity};
 
 /// See the module documentation.
 pub static RULE: Rule = Rule {
@@ -24,10 +24,10 @@ pub static RULE: Rule = Rule {
         "NCCL src/misc/utils.cc (host hash)",
         "https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/env.html",
     ],
-    check,
+    checks: &[Check::Log(check)],
 };
 
-fn check(case: &Case) -> Result<Vec<Finding>, Missing> {
+fn check(case: &Case) -> Checked {
     case.nccl_log()?;
     let expectation = Expectation::of(case).ok_or(Missing(Source::Instance))?;
     let gpus = expectation.gpus();

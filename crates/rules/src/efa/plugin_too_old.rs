@@ -4,7 +4,7 @@ use evidence::{Case, Missing, Source};
 use fabric::Version;
 
 use super::machine;
-use crate::{Confidence, Finding, Role, Rule, Severity};
+use crate::{Check, Checked, Confidence, Finding, Role, Rule, Severity};
 
 /// See the module documentation.
 pub static RULE: Rule = Rule {
@@ -17,7 +17,7 @@ pub static RULE: Rule = Rule {
           on defaults, slower or not at all.",
     fix: "Update the EFA software in the image (the installer brings the plugin since early 2025), or build a newer release.",
     references: &["https://github.com/aws/aws-ofi-nccl/releases"],
-    check,
+    checks: &[Check::Log(check)],
 };
 
 /// The first release that knows a family: from its release notes and `platform-aws` of each tag.
@@ -36,7 +36,7 @@ static SUPPORT: &[(&str, Version)] = &[
     ("g5.48xlarge", Version::new(1, 8, 0)),
 ];
 
-fn check(case: &Case) -> Result<Vec<Finding>, Missing> {
+fn check(case: &Case) -> Checked {
     case.nccl_log()?;
     let (machine, named) = machine(case).ok_or(Missing(Source::Instance))?;
     let Some((plugin, quote)) = case.plugin_version() else { return Ok(Vec::new()) };

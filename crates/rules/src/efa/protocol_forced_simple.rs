@@ -1,9 +1,9 @@
 //! Only NCCL's Simple protocol is allowed: by the plugin, rightly; or by the user.
 
-use evidence::{Case, Missing, Source};
+use evidence::{Case, Source};
 
 use super::machine;
-use crate::{Confidence, Finding, Role, Rule, Severity};
+use crate::{Check, Checked, Confidence, Finding, Role, Rule, Severity};
 
 /// See the module documentation.
 pub static RULE: Rule = Rule {
@@ -16,10 +16,10 @@ pub static RULE: Rule = Rule {
           elsewhere the plugin allows Simple alone: right, and no setting of yours.",
     fix: "Nothing. Do not set NCCL_PROTO yourself: the plugin knows when Simple is needed.",
     references: &["https://github.com/aws/aws-ofi-nccl/blob/master/doc/efa-env-var.md"],
-    check,
+    checks: &[Check::Log(check)],
 };
 
-fn check(case: &Case) -> Result<Vec<Finding>, Missing> {
+fn check(case: &Case) -> Checked {
     let processes = case.nccl_log()?;
     let forced = processes.iter().find_map(|it| it.facts.ofi.forced_simple.first());
     let by_plugin = forced.is_some() || processes.iter().any(|it| it.added_by_plugin("NCCL_PROTO"));

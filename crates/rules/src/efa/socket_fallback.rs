@@ -1,11 +1,11 @@
 //! NCCL runs over TCP sockets although the machine has something better.
 
 use evidence::signals::efa::{NO_EFA_DEVICE, NO_PROVIDER, PLUGIN_FAILED};
-use evidence::{Case, Missing, Quote, Source};
+use evidence::{Case, Quote, Source};
 
 use super::{efa_in_use, leaves_machine, machine, plugin_spoke, sign_of_efa, socket_chosen};
 use crate::expectation;
-use crate::{Confidence, Finding, Role, Rule, Severity};
+use crate::{Check, Checked, Confidence, Finding, Role, Rule, Severity};
 
 /// See the module documentation.
 pub static RULE: Rule = Rule {
@@ -23,10 +23,10 @@ pub static RULE: Rule = Rule {
         "https://docs.aws.amazon.com/AWSEC2/latest/UserGuide/ec2-instance-network-bandwidth.html",
         "https://github.com/aws/sagemaker-hyperpod-cli/issues/306",
     ],
-    check,
+    checks: &[Check::Log(check)],
 };
 
-fn check(case: &Case) -> Result<Vec<Finding>, Missing> {
+fn check(case: &Case) -> Checked {
     let failed = case.look_for(&[&PLUGIN_FAILED, &NO_EFA_DEVICE, &NO_PROVIDER], Source::JobOutput)?;
     let Some(socket) = socket_chosen(case) else { return Ok(Vec::new()) };
     // Inside one node the network carries nothing; and ranks that differ are another matter.

@@ -1,10 +1,10 @@
 //! Memory of a GPU is broken.
 
 use evidence::signals::hardware::{ECC_COUNTER, ROW_REMAPPING, UNCORRECTABLE_ECC};
-use evidence::{Case, Missing, Source};
+use evidence::{Case, Source};
 
 use super::xid::{self, Class};
-use crate::{Confidence, Finding, Role, Rule, Severity};
+use crate::{Check, Checked, Confidence, Finding, Role, Rule, Severity};
 
 /// See the module documentation.
 pub static RULE: Rule = Rule {
@@ -21,10 +21,10 @@ pub static RULE: Rule = Rule {
         "https://docs.nvidia.com/deploy/a100-gpu-mem-error-mgmt/index.html",
         "https://docs.nvidia.com/deploy/xid-errors/analyzing-xid-catalog.html",
     ],
-    check,
+    checks: &[Check::Log(check)],
 };
 
-fn check(case: &Case) -> Result<Vec<Finding>, Missing> {
+fn check(case: &Case) -> Checked {
     let said = case.look_for(&[&UNCORRECTABLE_ECC], Source::JobOutput);
     let kernel: Vec<_> = xid::of_class(case, &[Class::Memory]).collect();
     if kernel.is_empty() {

@@ -1,10 +1,10 @@
 //! The driver has lost a GPU.
 
 use evidence::signals::hardware::{FALLEN_OFF_BUS, GPU_INIT_FAILED, PCIE_AER};
-use evidence::{Case, Missing, Source};
+use evidence::{Case, Source};
 
 use super::xid::{self, Class};
-use crate::{Confidence, Finding, Role, Rule, Severity};
+use crate::{Check, Checked, Confidence, Finding, Role, Rule, Severity};
 
 /// See the module documentation.
 pub static RULE: Rule = Rule {
@@ -21,10 +21,10 @@ pub static RULE: Rule = Rule {
         "https://docs.nvidia.com/deploy/xid-errors/analyzing-xid-catalog.html",
         "https://github.com/NVIDIA/open-gpu-kernel-modules/issues/507",
     ],
-    check,
+    checks: &[Check::Log(check)],
 };
 
-fn check(case: &Case) -> Result<Vec<Finding>, Missing> {
+fn check(case: &Case) -> Checked {
     let kernel: Vec<_> = xid::of_class(case, &[Class::Lost]).collect();
     let found = match case.look_for(&[&FALLEN_OFF_BUS, &GPU_INIT_FAILED], Source::JobOutput) {
         Err(missing) if kernel.is_empty() && xid::named(case, &[Class::Lost]).is_none() => {

@@ -2,10 +2,10 @@
 
 use evidence::plain::TopologyMatrix;
 use evidence::signals::hardware::{GPU_LISTED, NVLINK_DOWN, NVLINK_UNCORRECTABLE, NVLINK_UP, SXID};
-use evidence::{Case, Missing, Source};
+use evidence::{Case, Source};
 
 use super::xid::{self, Class};
-use crate::{Confidence, Finding, Role, Rule, Severity};
+use crate::{Check, Checked, Confidence, Finding, Role, Rule, Severity};
 
 /// See the module documentation.
 pub static RULE: Rule = Rule {
@@ -23,10 +23,10 @@ pub static RULE: Rule = Rule {
         "https://docs.nvidia.com/datacenter/tesla/fabric-manager-user-guide/index.html",
         "https://github.com/pytorch/pytorch/issues/58155",
     ],
-    check,
+    checks: &[Check::Log(check)],
 };
 
-fn check(case: &Case) -> Result<Vec<Finding>, Missing> {
+fn check(case: &Case) -> Checked {
     let kernel: Vec<_> = xid::of_class(case, &[Class::Link]).collect();
     let switches: Vec<_> = case.sightings_of(&SXID).filter(|it| it.get("class") == "Fatal").collect();
     let said: Vec<_> = case.sightings_of(&NVLINK_UNCORRECTABLE).collect();

@@ -3,10 +3,10 @@
 use std::collections::BTreeMap;
 
 use evidence::signals::hardware::XID;
-use evidence::{Case, Missing, Quote, Source};
+use evidence::{Case, Quote, Source};
 
 use super::xid::{self, Class};
-use crate::{Confidence, Finding, Role, Rule, Severity};
+use crate::{Check, Checked, Confidence, Finding, Role, Rule, Severity};
 
 /// See the module documentation.
 pub static RULE: Rule = Rule {
@@ -24,10 +24,10 @@ pub static RULE: Rule = Rule {
         "https://docs.nvidia.com/deploy/xid-errors/analyzing-xid-catalog.html",
         "https://docs.nvidia.com/deploy/xid-errors/index.html",
     ],
-    check,
+    checks: &[Check::Log(check)],
 };
 
-fn check(case: &Case) -> Result<Vec<Finding>, Missing> {
+fn check(case: &Case) -> Checked {
     let found = case.look_for(&[&XID], Source::KernelLog)?;
     let mut by_number: BTreeMap<u64, (u64, Vec<&str>, Vec<&Quote>)> = BTreeMap::new();
     for it in found {

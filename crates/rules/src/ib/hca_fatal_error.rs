@@ -3,10 +3,10 @@
 use std::collections::BTreeSet;
 
 use evidence::signals::ib::{ASYNC_EVENT, HCA_HEALTH};
-use evidence::{Case, Missing, Source};
+use evidence::{Case, Source};
 
 use super::blame::is_event;
-use crate::{Confidence, Finding, Role, Rule, Severity};
+use crate::{Check, Checked, Confidence, Finding, Role, Rule, Severity};
 
 /// See the module documentation.
 pub static RULE: Rule = Rule {
@@ -22,10 +22,10 @@ pub static RULE: Rule = Rule {
         "https://github.com/NVIDIA/nccl/issues/230",
         "Linux drivers/net/ethernet/mellanox/mlx5/core/health.c",
     ],
-    check,
+    checks: &[Check::Log(check)],
 };
 
-fn check(case: &Case) -> Result<Vec<Finding>, Missing> {
+fn check(case: &Case) -> Checked {
     let found = case.look_for(&[&ASYNC_EVENT, &HCA_HEALTH], Source::JobOutput)?;
     let fatal: Vec<_> = found
         .into_iter()

@@ -4,10 +4,10 @@ use evidence::nccl::PluginEvent;
 use evidence::signals::efa::NETWORK_REFUSED;
 use evidence::signals::ib::{NO_ADAPTERS, NO_USER_DRIVER, UNABLE_TO_OPEN};
 use evidence::signals::interface::DOCKER_RUN;
-use evidence::{Case, Missing, Process, Source};
+use evidence::{Case, Process, Source};
 
 use crate::interface::address::{is_ipoib, several_hosts};
-use crate::{Confidence, Finding, Role, Rule, Severity};
+use crate::{Check, Checked, Confidence, Finding, Role, Rule, Severity};
 
 /// See the module documentation.
 pub static RULE: Rule = Rule {
@@ -22,10 +22,10 @@ pub static RULE: Rule = Rule {
           Kubernetes request the device plugin's resource (rdma/..., nvidia.com/...) and add the capability IPC_LOCK. `ibv_devinfo` inside \
           the container must list the ports.",
     references: &["https://github.com/NVIDIA/nccl/issues/451", "https://github.com/NVIDIA/nccl/issues/941"],
-    check,
+    checks: &[Check::Log(check)],
 };
 
-fn check(case: &Case) -> Result<Vec<Finding>, Missing> {
+fn check(case: &Case) -> Checked {
     let found = case.look_for(&[&UNABLE_TO_OPEN, &NO_USER_DRIVER, &NETWORK_REFUSED], Source::NcclLog)?;
     let closed: Vec<_> = found.iter().copied().filter(|it| *it.signal == UNABLE_TO_OPEN).collect();
     let uses_rdma = case.processes.iter().any(|it| it.facts.hcas.iter().any(|it| !it.value.is_empty()))

@@ -1,10 +1,10 @@
 //! Adapters are used that are not this job's, or that do not belong together.
 
 use evidence::signals::ib::{COMPLETION, INCOMPATIBLE_DEVICES, MODIFY_QP_FAILED, RETRY_EXCEEDED};
-use evidence::{Case, Missing, Source};
+use evidence::{Case, Source};
 
 use super::blame::{Suspect, blame};
-use crate::{Confidence, Finding, Role, Rule, Severity};
+use crate::{Check, Checked, Confidence, Finding, Role, Rule, Severity};
 
 /// See the module documentation.
 pub static RULE: Rule = Rule {
@@ -21,10 +21,10 @@ pub static RULE: Rule = Rule {
         "https://github.com/NVIDIA/nccl/issues/925",
         "https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/env.html#nccl-ib-hca",
     ],
-    check,
+    checks: &[Check::Log(check)],
 };
 
-fn check(case: &Case) -> Result<Vec<Finding>, Missing> {
+fn check(case: &Case) -> Checked {
     let found = case.look_for(
         &[&INCOMPATIBLE_DEVICES, &COMPLETION, &MODIFY_QP_FAILED, &RETRY_EXCEEDED],
         Source::JobOutput,

@@ -3,10 +3,10 @@
 use std::collections::BTreeSet;
 
 use evidence::signals::ib::{ASYNC_EVENT, HCA_HEALTH, LINK_DOWN};
-use evidence::{Case, Missing, Source};
+use evidence::{Case, Source};
 
 use super::blame::{Suspect, blame, is_event};
-use crate::{Confidence, Finding, Role, Rule, Severity};
+use crate::{Check, Checked, Confidence, Finding, Role, Rule, Severity};
 
 /// See the module documentation.
 pub static RULE: Rule = Rule {
@@ -23,10 +23,10 @@ pub static RULE: Rule = Rule {
         "https://github.com/NVIDIA/nccl/issues/905",
         "https://github.com/Lightning-AI/lit-llama/issues/380",
     ],
-    check,
+    checks: &[Check::Log(check)],
 };
 
-fn check(case: &Case) -> Result<Vec<Finding>, Missing> {
+fn check(case: &Case) -> Checked {
     let found = case.look_for(&[&ASYNC_EVENT, &LINK_DOWN], Source::JobOutput)?;
     let failed = blame(case);
     // A port that fails with its adapter is the adapter's failure.

@@ -1,9 +1,9 @@
 //! An adapter reorders writes that NCCL counts on being in order.
 
 use evidence::signals::ib::{SIZE_MISMATCH, WRITE_ORDERING};
-use evidence::{Case, Missing, Sighting, Source};
+use evidence::{Case, Sighting, Source};
 
-use crate::{Confidence, Finding, Role, Rule, Severity};
+use crate::{Check, Checked, Confidence, Finding, Role, Rule, Severity};
 
 /// See the module documentation.
 pub static RULE: Rule = Rule {
@@ -17,10 +17,10 @@ pub static RULE: Rule = Rule {
     fix: "`mst start; mlxconfig -d DEVICE set PCI_WR_ORDERING=per_mkey`, then reset the adapter or reboot. NCCL 2.12 and later ask for relaxed \
           ordering themselves where it is safe (`[RO]` in the list of adapters).",
     references: &["https://github.com/NVIDIA/nccl/issues/531", "https://github.com/NVIDIA/nccl/issues/615"],
-    check,
+    checks: &[Check::Log(check)],
 };
 
-fn check(case: &Case) -> Result<Vec<Finding>, Missing> {
+fn check(case: &Case) -> Checked {
     let found = case.look_for(&[&SIZE_MISMATCH, &WRITE_ORDERING], Source::JobOutput)?;
     let torn: Vec<&Sighting> = found.iter().copied().filter(|it| is_torn(it)).collect();
     let forced = found.iter().find(|it| *it.signal == WRITE_ORDERING && is_forced(it.get("value")));

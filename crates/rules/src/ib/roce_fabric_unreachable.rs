@@ -1,10 +1,10 @@
 //! `RoCE` adapters have no way to each other.
 
 use evidence::signals::ib::{COMPLETION, MODIFY_QP_FAILED, RETRY_EXCEEDED};
-use evidence::{Case, Missing, Source};
+use evidence::{Case, Source};
 
 use super::blame::{Layer, Suspect, blame, layer};
-use crate::{Confidence, Finding, Role, Rule, Severity};
+use crate::{Check, Checked, Confidence, Finding, Role, Rule, Severity};
 
 /// See the module documentation.
 pub static RULE: Rule = Rule {
@@ -23,10 +23,10 @@ pub static RULE: Rule = Rule {
         "https://github.com/NVIDIA/nccl-tests/issues/185",
         "https://github.com/NVIDIA/nccl/issues/2013",
     ],
-    check,
+    checks: &[Check::Log(check)],
 };
 
-fn check(case: &Case) -> Result<Vec<Finding>, Missing> {
+fn check(case: &Case) -> Checked {
     case.look_for(&[&COMPLETION, &MODIFY_QP_FAILED, &RETRY_EXCEEDED], Source::JobOutput)?;
     let Some(blame) = blame(case) else { return Ok(Vec::new()) };
     let confidence = if blame.suspect == Suspect::RoceFabric {

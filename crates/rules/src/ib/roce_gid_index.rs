@@ -1,11 +1,11 @@
 //! The wrong entry of the GID table is used.
 
 use evidence::signals::ib::{ASYNC_EVENT, COMPLETION, GID_UNREADABLE, MODIFY_QP_FAILED, RETRY_EXCEEDED};
-use evidence::{Case, Missing, Source};
+use evidence::{Case, Source};
 
 use super::blame::{Layer, Suspect, blame, layer};
 use crate::interface::address::got_through;
-use crate::{Confidence, Finding, Role, Rule, Severity};
+use crate::{Check, Checked, Confidence, Finding, Role, Rule, Severity};
 
 /// See the module documentation.
 pub static RULE: Rule = Rule {
@@ -24,10 +24,10 @@ pub static RULE: Rule = Rule {
         "https://github.com/NVIDIA/nccl/issues/718",
         "https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/env.html#nccl-ib-gid-index",
     ],
-    check,
+    checks: &[Check::Log(check)],
 };
 
-fn check(case: &Case) -> Result<Vec<Finding>, Missing> {
+fn check(case: &Case) -> Checked {
     let signals = [&COMPLETION, &MODIFY_QP_FAILED, &RETRY_EXCEEDED, &ASYNC_EVENT, &GID_UNREADABLE];
     let mut found = case.look_for(&signals, Source::JobOutput)?;
     found.retain(|it| *it.signal == GID_UNREADABLE);

@@ -3,14 +3,14 @@
 use evidence::signals::application::GLOO_CLOSED;
 use evidence::signals::blocked::{CLIENT_FAILED, OTHER_CONNECT_FAILED};
 use evidence::signals::interface::{GLOO_LOOPBACK, GLOO_MESH_FAILED, NO_INTERFACE_IN_SUBNET};
-use evidence::{Case, Missing, Source};
+use evidence::{Case, Source};
 
 use super::address::{
     announced, got_through, is_ipoib, is_link_local, is_loopback, is_side_road, several_hosts,
 };
 use super::docker_bridge_network::in_a_container_network;
 use crate::blocked::failures::{Cause, verdict};
-use crate::{Confidence, Finding, Role, Rule, Severity};
+use crate::{Check, Checked, Confidence, Finding, Role, Rule, Severity};
 
 /// See the module documentation.
 pub static RULE: Rule = Rule {
@@ -27,10 +27,10 @@ pub static RULE: Rule = Rule {
         "https://github.com/NVIDIA/nccl/issues/1000",
         "https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/env.html#nccl-socket-ifname",
     ],
-    check,
+    checks: &[Check::Log(check)],
 };
 
-fn check(case: &Case) -> Result<Vec<Finding>, Missing> {
+fn check(case: &Case) -> Checked {
     let signals = [&NO_INTERFACE_IN_SUBNET, &GLOO_MESH_FAILED, &OTHER_CONNECT_FAILED, &CLIENT_FAILED];
     let mut subnet = case.look_for(&signals, Source::NcclLog)?;
     subnet.retain(|it| *it.signal == NO_INTERFACE_IN_SUBNET);

@@ -4,14 +4,14 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use evidence::signals::blocked::{CLIENT_FAILED, OTHER_CONNECT_FAILED};
 use evidence::signals::interface::{DOCKER_RUN, NO_INTERFACE_IN_SUBNET};
-use evidence::{Case, Missing, Source};
+use evidence::{Case, Source};
 
 use super::address::{
     Announced, announced, got_through, is_bridge, is_bridge_address, is_link_local, is_loopback,
     several_hosts,
 };
 use crate::blocked::failures::{Cause, verdict};
-use crate::{Confidence, Finding, Role, Rule, Severity};
+use crate::{Check, Checked, Confidence, Finding, Role, Rule, Severity};
 
 /// See the module documentation.
 pub static RULE: Rule = Rule {
@@ -29,10 +29,10 @@ pub static RULE: Rule = Rule {
         "https://github.com/NVIDIA/nccl/issues/331",
         "https://docs.docker.com/engine/network/drivers/host/",
     ],
-    check,
+    checks: &[Check::Log(check)],
 };
 
-fn check(case: &Case) -> Result<Vec<Finding>, Missing> {
+fn check(case: &Case) -> Checked {
     let signals = [&NO_INTERFACE_IN_SUBNET, &OTHER_CONNECT_FAILED, &CLIENT_FAILED];
     let mut subnet = case.look_for(&signals, Source::NcclLog)?;
     subnet.retain(|it| *it.signal == NO_INTERFACE_IN_SUBNET);

@@ -3,10 +3,10 @@
 use std::collections::BTreeMap;
 
 use evidence::signals::launch::DUPLICATE_GPU;
-use evidence::{Case, Missing, Quote, Source};
+use evidence::{Case, Quote, Source};
 
 use super::address::{announced, got_through, is_bridge, is_link_local, is_loopback};
-use crate::{Confidence, Finding, Role, Rule, Severity};
+use crate::{Check, Checked, Confidence, Finding, Role, Rule, Severity};
 
 /// See the module documentation.
 pub static RULE: Rule = Rule {
@@ -24,10 +24,10 @@ pub static RULE: Rule = Rule {
         "https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/env.html#nccl-hostid",
         "NCCL src/misc/utils.cc (getHostHash)",
     ],
-    check,
+    checks: &[Check::Log(check)],
 };
 
-fn check(case: &Case) -> Result<Vec<Finding>, Missing> {
+fn check(case: &Case) -> Checked {
     case.nccl_log()?;
     // For each host, the addresses of one and the same interface.
     let mut addresses: BTreeMap<(&str, &str), BTreeMap<&str, &Quote>> = BTreeMap::new();

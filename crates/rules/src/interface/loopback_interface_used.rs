@@ -3,11 +3,11 @@
 use std::collections::BTreeSet;
 
 use evidence::signals::interface::{GLOO_LOOPBACK, GLOO_MESH_FAILED, OLD_INTERFACE, OLD_INTERFACES};
-use evidence::{Case, Missing, Quote, Source};
+use evidence::{Case, Quote, Source};
 
 use super::address::{announced, got_through, is_loopback, several_hosts};
 use crate::blocked::failures::{Cause, verdict};
-use crate::{Confidence, Finding, Role, Rule, Severity};
+use crate::{Check, Checked, Confidence, Finding, Role, Rule, Severity};
 
 /// See the module documentation.
 pub static RULE: Rule = Rule {
@@ -25,10 +25,10 @@ pub static RULE: Rule = Rule {
         "https://github.com/NVIDIA/nccl/issues/286",
         "https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/env.html#nccl-socket-ifname",
     ],
-    check,
+    checks: &[Check::Log(check)],
 };
 
-fn check(case: &Case) -> Result<Vec<Finding>, Missing> {
+fn check(case: &Case) -> Checked {
     let gloo = case.look_for(&[&GLOO_LOOPBACK], Source::JobOutput)?;
     if let Some(it) = verdict(case).into_iter().find(|it| it.cause == Cause::Loopback) {
         // On one host a refused 127.0.0.1 only says that the other process is gone.

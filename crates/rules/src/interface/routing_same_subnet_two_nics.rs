@@ -3,11 +3,11 @@
 use std::collections::BTreeMap;
 
 use evidence::signals::interface::{INTERFACE_ADDRESS, LINK_ROUTE};
-use evidence::{Case, Missing, Quote, Source};
+use evidence::{Case, Quote, Source};
 
 use super::address::{announced, ipv4, is_bridge};
 use crate::blocked::failures::verdict;
-use crate::{Confidence, Finding, Role, Rule, Severity};
+use crate::{Check, Checked, Confidence, Finding, Role, Rule, Severity};
 
 /// See the module documentation.
 pub static RULE: Rule = Rule {
@@ -23,10 +23,10 @@ pub static RULE: Rule = Rule {
           that NCCL shall not use (`ip route change SUBNET dev NIC metric 200`). Several fast interfaces in one subnet need \
           a routing table for each (`ip rule`) and arp_ignore=2.",
     references: &["https://github.com/NVIDIA/nccl/issues/1581", "https://github.com/NVIDIA/nccl/issues/1269"],
-    check,
+    checks: &[Check::Log(check)],
 };
 
-fn check(case: &Case) -> Result<Vec<Finding>, Missing> {
+fn check(case: &Case) -> Checked {
     let seen = case.look_for(&[&LINK_ROUTE, &INTERFACE_ADDRESS], Source::JobOutput)?;
     let mut subnets: BTreeMap<(u32, u32), BTreeMap<&str, &Quote>> = BTreeMap::new();
     for sighting in &seen {

@@ -3,10 +3,10 @@
 use std::collections::BTreeSet;
 
 use evidence::signals::interface::NO_SOCKET_INTERFACE;
-use evidence::{Case, Missing, Source};
+use evidence::{Case, Source};
 
 use super::address::announced;
-use crate::{Confidence, Finding, Role, Rule, Severity};
+use crate::{Check, Checked, Confidence, Finding, Role, Rule, Severity};
 
 /// See the module documentation.
 pub static RULE: Rule = Rule {
@@ -23,10 +23,10 @@ pub static RULE: Rule = Rule {
         "https://github.com/NVIDIA/nccl/issues/286",
         "https://github.com/NVIDIA/nccl-tests/issues/219",
     ],
-    check,
+    checks: &[Check::Log(check)],
 };
 
-fn check(case: &Case) -> Result<Vec<Finding>, Missing> {
+fn check(case: &Case) -> Checked {
     let failed = case.look_for(&[&NO_SOCKET_INTERFACE], Source::NcclLog)?;
     Ok(mismatch(case).map_or_else(Vec::new, |(value, lacking)| {
         let has: BTreeSet<&str> = announced(case).iter().map(|it| &*it.process.host).collect();

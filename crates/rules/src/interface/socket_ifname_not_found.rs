@@ -2,10 +2,10 @@
 
 use evidence::signals::interface::{GLOO_NO_INTERFACE, NO_SOCKET_INTERFACE};
 use evidence::signals::versions::{BAD_ADDRESS_FAMILY, MISMATCHED_VERSION};
-use evidence::{Case, Missing, Source};
+use evidence::{Case, Source};
 
 use super::socket_ifname_mismatch::mismatch;
-use crate::{Confidence, Finding, Role, Rule, Severity};
+use crate::{Check, Checked, Confidence, Finding, Role, Rule, Severity};
 
 /// See the module documentation.
 pub static RULE: Rule = Rule {
@@ -22,10 +22,10 @@ pub static RULE: Rule = Rule {
         "https://github.com/NVIDIA/nccl/issues/1837",
         "https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/env.html#nccl-socket-ifname",
     ],
-    check,
+    checks: &[Check::Log(check)],
 };
 
-fn check(case: &Case) -> Result<Vec<Finding>, Missing> {
+fn check(case: &Case) -> Checked {
     let found =
         case.look_for(&[&NO_SOCKET_INTERFACE, &GLOO_NO_INTERFACE, &BAD_ADDRESS_FAMILY], Source::JobOutput)?;
     if found.is_empty() || mismatch(case).is_some() {

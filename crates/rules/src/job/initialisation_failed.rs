@@ -1,8 +1,8 @@
 //! NCCL returned an error and no rule knows why.
 
-use evidence::{Case, Missing, Source};
+use evidence::{Case, Source};
 
-use crate::{Confidence, Diagnosis, Finding, Role, Rule, Severity};
+use crate::{Check, Checked, Confidence, Finding, Found, Role, Rule, Severity};
 
 /// See the module documentation.
 pub static RULE: Rule = Rule {
@@ -15,17 +15,17 @@ pub static RULE: Rule = Rule {
     fix: "Collect the logs of all ranks with NCCL_DEBUG=INFO, from the start of the job, and give plumb all of them: the rank that \
           failed first knows the cause.",
     references: &["https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/troubleshooting.html"],
-    check,
+    checks: &[Check::Log(check)],
 };
 
 /// The rule speaks in [`check_last`], after all others.
-fn check(case: &Case) -> Result<Vec<Finding>, Missing> {
+fn check(case: &Case) -> Checked {
     case.nccl_log().map(|_| Vec::new())
 }
 
 /// An error on its way up (`FILE:LINE -> CODE`), and no finding of severity error.
-pub(crate) fn check_last(case: &Case, diagnosis: &Diagnosis) -> Vec<Finding> {
-    if diagnosis.worst() == Some(Severity::Error) {
+pub(crate) fn check_last(case: &Case, findings: &[Found]) -> Vec<Finding> {
+    if findings.iter().any(|it| it.severity() == Severity::Error) {
         return Vec::new();
     }
     let failed = case.processes.iter().enumerate().find_map(|(place, process)| {

@@ -1,10 +1,10 @@
 //! Some ranks came late to a communicator, and the others waited.
 
 use evidence::signals::application::COMPILING;
-use evidence::{Case, Communicator, Missing, Quote, Source};
+use evidence::{Case, Communicator, Quote, Source};
 
 use crate::application::watchdog::list;
-use crate::{Confidence, Finding, Role, Rule, Severity};
+use crate::{Check, Checked, Confidence, Finding, Role, Rule, Severity};
 
 /// See the module documentation.
 pub static RULE: Rule = Rule {
@@ -21,7 +21,7 @@ pub static RULE: Rule = Rule {
         "NCCL src/init.cc (Init timings, 2.22+)",
         "NCCL src/bootstrap.cc (Bootstrap timings, 2.23+)",
     ],
-    check,
+    checks: &[Check::Log(check)],
 };
 
 /// Seconds below which a start is as usual.
@@ -29,7 +29,7 @@ const USUAL: f64 = 5.0;
 /// Seconds from which it is worth a warning.
 const LONG: f64 = 60.0;
 
-fn check(case: &Case) -> Result<Vec<Finding>, Missing> {
+fn check(case: &Case) -> Checked {
     case.nccl_log()?;
     let worst = case.communicators.iter().filter_map(|it| Some((it, waits(it)?)));
     let worst = worst.max_by(|a, b| a.1.longest().0.total_cmp(&b.1.longest().0));

@@ -3,10 +3,10 @@
 use std::collections::BTreeMap;
 
 use evidence::signals::launch::{BOOTSTRAP_MISMATCH, RANK_TWICE};
-use evidence::{Case, Missing, Quote, Source};
+use evidence::{Case, Quote, Source};
 
 use crate::application::watchdog::list;
-use crate::{Confidence, Finding, Role, Rule, Severity};
+use crate::{Check, Checked, Confidence, Finding, Role, Rule, Severity};
 
 /// See the module documentation.
 pub static RULE: Rule = Rule {
@@ -20,10 +20,10 @@ pub static RULE: Rule = Rule {
     fix: "Give all ranks the same WORLD_SIZE, each its own RANK, and the same NCCL release and NCCL_* variables; a second job on the \
           same MASTER_ADDR and MASTER_PORT also mixes ranks up.",
     references: &["NCCL src/bootstrap.cc", "NCCL src/init.cc"],
-    check,
+    checks: &[Check::Log(check)],
 };
 
-fn check(case: &Case) -> Result<Vec<Finding>, Missing> {
+fn check(case: &Case) -> Checked {
     case.nccl_log()?;
     let mut findings = Vec::new();
     if let Some(first) = case.sightings_of(&BOOTSTRAP_MISMATCH).next() {

@@ -2,9 +2,9 @@
 
 use std::collections::BTreeSet;
 
-use evidence::{Case, Communicator, Missing, Source};
+use evidence::{Case, Communicator, Source};
 
-use crate::{Confidence, Finding, Role, Rule, Severity};
+use crate::{Check, Checked, Confidence, Finding, Role, Rule, Severity};
 
 /// See the module documentation.
 pub static RULE: Rule = Rule {
@@ -16,10 +16,10 @@ pub static RULE: Rule = Rule {
     why: "All inputs are taken for one job. Ranks, nodes and paths of several are then mixed, and what holds for one is told of all.",
     fix: "Give plumb the logs of one job at a time.",
     references: &["plumb docs/doctor.md, what it reads"],
-    check,
+    checks: &[Check::Log(check)],
 };
 
-fn check(case: &Case) -> Result<Vec<Finding>, Missing> {
+fn check(case: &Case) -> Checked {
     case.nccl_log()?;
     let processes =
         |it: &Communicator| -> BTreeSet<usize> { it.members.values().map(|it| it.process).collect() };

@@ -2,9 +2,9 @@
 
 use std::collections::BTreeSet;
 
-use evidence::{Case, Kind, Missing, Source};
+use evidence::{Case, Kind, Source};
 
-use crate::{Confidence, Diagnosis, Finding, Role, Rule, Severity};
+use crate::{Check, Checked, Confidence, Finding, Found, Role, Rule, Severity};
 
 /// See the module documentation.
 pub static RULE: Rule = Rule {
@@ -16,16 +16,16 @@ pub static RULE: Rule = Rule {
     why: "A warning of NCCL mostly means that something failed. No rule knows this one, so it is shown rather than passed over.",
     fix: "Read the lines around it, and the earliest warning of the job first: later ones are often consequences.",
     references: &["https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/troubleshooting.html"],
-    check,
+    checks: &[Check::Log(check)],
 };
 
 /// The rule speaks in [`check_last`], after all others.
-fn check(case: &Case) -> Result<Vec<Finding>, Missing> {
+fn check(case: &Case) -> Checked {
     case.nccl_log().map(|_| Vec::new())
 }
 
 /// Warnings that are not evidence of a finding and in which no signal was seen.
-pub(crate) fn check_last(case: &Case, _: &Diagnosis) -> Vec<Finding> {
+pub(crate) fn check_last(case: &Case, _: &[Found]) -> Vec<Finding> {
     let telling = |it: &evidence::Signal| it.kind != Kind::Notes;
     let known: BTreeSet<_> =
         case.sightings.iter().filter(|it| telling(it.signal)).map(|it| it.quote.spot).collect();

@@ -5,7 +5,7 @@ use evidence::signals::notes::BINDING;
 use evidence::{Case, Missing, Source};
 
 use super::command::commands;
-use crate::{Confidence, Finding, Role, Rule, Severity};
+use crate::{Check, Checked, Confidence, Finding, Role, Rule, Severity};
 
 /// See the module documentation.
 pub static RULE: Rule = Rule {
@@ -18,13 +18,13 @@ pub static RULE: Rule = Rule {
           on one core they take time from each other and from the thread that launches kernels. No log line shows it.",
     fix: "Run again with `mpirun --bind-to none` (or `--bind-to numa`) and compare; `mpirun --report-bindings` prints what is in force.",
     references: &["https://github.com/NVIDIA/nccl/issues/644"],
-    check,
+    checks: &[Check::Log(check)],
 };
 
 /// Bus bandwidth of large messages, in GB/s, below which the processor may be what limits.
 const SLOW: f64 = 10.0;
 
-fn check(case: &Case) -> Result<Vec<Finding>, Missing> {
+fn check(case: &Case) -> Checked {
     if let Some(one) = case.sightings_of(&BOUND).find(|it| is_one_core(it.get("where"))) {
         let message = format!("rank {} is bound to one core, with all threads of NCCL", one.get("rank"));
         let finding = Finding::new(Confidence::Likely, message).severity(Severity::Warning);

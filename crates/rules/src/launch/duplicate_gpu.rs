@@ -3,9 +3,9 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use evidence::signals::launch::DUPLICATE_GPU;
-use evidence::{Case, Missing, Source};
+use evidence::{Case, Source};
 
-use crate::{Confidence, Finding, Role, Rule, Severity};
+use crate::{Check, Checked, Confidence, Finding, Role, Rule, Severity};
 
 /// See the module documentation.
 pub static RULE: Rule = Rule {
@@ -20,10 +20,10 @@ pub static RULE: Rule = Rule {
           on a node as `nvidia-smi -L` lists there (`--nproc-per-node`, `-N`, `slots`). Look for a GPU fixed in the code or a \
           `CUDA_VISIBLE_DEVICES` that is the same for all ranks.",
     references: &["https://github.com/NVIDIA/nccl/issues/1241", "NCCL src/init.cc"],
-    check,
+    checks: &[Check::Log(check)],
 };
 
-fn check(case: &Case) -> Result<Vec<Finding>, Missing> {
+fn check(case: &Case) -> Checked {
     let found = case.look_for(&[&DUPLICATE_GPU], Source::JobOutput)?;
     let Some(first) = found.first() else { return Ok(Vec::new()) };
     let (a, b, bus) = (first.get("a"), first.get("b"), first.get("bus"));

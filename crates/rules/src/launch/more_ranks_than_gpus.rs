@@ -6,7 +6,7 @@ use evidence::signals::launch::{INVALID_DEVICE, TOO_FEW_GPUS, TOO_FEW_SLOTS};
 use evidence::{Case, Missing, Source};
 
 use super::command::{Command, commands};
-use crate::{Confidence, Finding, Role, Rule, Severity};
+use crate::{Check, Checked, Confidence, Finding, Role, Rule, Severity};
 
 /// See the module documentation.
 pub static RULE: Rule = Rule {
@@ -24,10 +24,10 @@ pub static RULE: Rule = Rule {
         "https://github.com/NVIDIA/nccl-tests/issues/165",
         "https://github.com/NVIDIA/nccl-tests/issues/263",
     ],
-    check,
+    checks: &[Check::Log(check)],
 };
 
-fn check(case: &Case) -> Result<Vec<Finding>, Missing> {
+fn check(case: &Case) -> Checked {
     let counted: Vec<_> = case.sightings_of(&TOO_FEW_GPUS).collect();
     let refused: Vec<_> = case.sightings_of(&INVALID_DEVICE).collect();
     let command = commands(case).find(|it| it.ranks().or(it.ranks_per_node()).is_some());

@@ -7,7 +7,8 @@ use evidence::signals::launch::TEST_AVERAGE;
 use evidence::{Case, Missing, Quote, Source};
 
 use super::command::commands;
-use crate::{Confidence, Finding, Role, Rule, Severity};
+use crate::lint::launch::nccl_tests_without_mpi as submitted;
+use crate::{Check, Checked, Confidence, Finding, Role, Rule, Severity};
 
 /// See the module documentation.
 pub static RULE: Rule = Rule {
@@ -23,11 +24,12 @@ pub static RULE: Rule = Rule {
     references: &[
         "https://github.com/NVIDIA/nccl-tests/issues/294",
         "https://github.com/NVIDIA/nccl-tests/issues/27",
+        "https://github.com/NVIDIA/nccl-tests#readme",
     ],
-    check,
+    checks: &[Check::Log(check), Check::Submission(submitted::check)],
 };
 
-fn check(case: &Case) -> Result<Vec<Finding>, Missing> {
+fn check(case: &Case) -> Checked {
     if case.tests.is_empty() {
         return Err(Missing(Source::NcclTests));
     }

@@ -7,9 +7,9 @@ use evidence::signals::launch::{
     CLIENTS_JOINED, MONITORED_BARRIER, RENDEZVOUS_TIMEOUT, STORE_BARRIER, STORE_BARRIER_DONE,
     STORE_BARRIER_TIMEOUT, TASKS_ABSENT, UNIQUE_ID_WAIT,
 };
-use evidence::{Absent, Case, Communicator, Missing, Quote, Sighting, Source};
+use evidence::{Absent, Case, Communicator, Quote, Sighting, Source};
 
-use crate::{Confidence, Finding, Role, Rule, Severity};
+use crate::{Check, Checked, Confidence, Finding, Role, Rule, Severity};
 
 /// See the module documentation.
 pub static RULE: Rule = Rule {
@@ -23,10 +23,10 @@ pub static RULE: Rule = Rule {
     fix: "Look at the log of the ranks named here: were they started (`kubectl get pods`, `squeue`, the hostfile), did they end with \
           a traceback, and do they have the same WORLD_SIZE, MASTER_ADDR and MASTER_PORT as the others?",
     references: &["https://pytorch.org/docs/stable/distributed.html", "NCCL src/bootstrap.cc"],
-    check,
+    checks: &[Check::Log(check)],
 };
 
-fn check(case: &Case) -> Result<Vec<Finding>, Missing> {
+fn check(case: &Case) -> Checked {
     let signals = [
         &STORE_BARRIER,
         &STORE_BARRIER_TIMEOUT,

@@ -1,9 +1,9 @@
 //! The limit of open files is reached.
 
 use evidence::signals::limits::{OPEN_FILE_LIMIT, PROXY_POLL_FAILED, TOO_MANY_OPEN_FILES};
-use evidence::{Case, Missing, Source};
+use evidence::{Case, Source};
 
-use crate::{Confidence, Finding, Role, Rule, Severity};
+use crate::{Check, Checked, Confidence, Finding, Role, Rule, Severity};
 
 /// See the module documentation.
 pub static RULE: Rule = Rule {
@@ -21,10 +21,10 @@ pub static RULE: Rule = Rule {
         "https://github.com/NVIDIA/nccl/issues/550",
         "https://pytorch.org/docs/stable/multiprocessing.html#sharing-strategies",
     ],
-    check,
+    checks: &[Check::Log(check)],
 };
 
-fn check(case: &Case) -> Result<Vec<Finding>, Missing> {
+fn check(case: &Case) -> Checked {
     let found = case.look_for(&[&TOO_MANY_OPEN_FILES], Source::JobOutput)?;
     let Some(first) = found.first() else { return Ok(Vec::new()) };
     let limit = case.sightings_of(&OPEN_FILE_LIMIT).find(|it| it.number("value").is_some());

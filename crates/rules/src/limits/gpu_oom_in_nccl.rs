@@ -1,9 +1,9 @@
 //! NCCL found no room in GPU memory.
 
 use evidence::signals::limits::{GPU_OOM_IN_NCCL, GPU_OOM_IN_TESTS};
-use evidence::{Case, Missing, Source};
+use evidence::{Case, Source};
 
-use crate::{Confidence, Finding, Role, Rule, Severity};
+use crate::{Check, Checked, Confidence, Finding, Role, Rule, Severity};
 
 /// See the module documentation.
 pub static RULE: Rule = Rule {
@@ -21,10 +21,10 @@ pub static RULE: Rule = Rule {
         "https://github.com/NVIDIA/nccl/issues/1235",
         "https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/env.html#nccl-buffsize",
     ],
-    check,
+    checks: &[Check::Log(check)],
 };
 
-fn check(case: &Case) -> Result<Vec<Finding>, Missing> {
+fn check(case: &Case) -> Checked {
     let found = case.look_for(&[&GPU_OOM_IN_NCCL, &GPU_OOM_IN_TESTS], Source::JobOutput)?;
     let Some(first) = found.first() else { return Ok(Vec::new()) };
     let who = case

@@ -1,9 +1,9 @@
 //! A process was killed because the host had no memory left.
 
 use evidence::signals::limits::{HOST_OOM, KILLED_ALONE, LAUNCHER_ENDED, SIGKILL};
-use evidence::{Case, Missing, Source};
+use evidence::{Case, Source};
 
-use crate::{Confidence, Finding, Role, Rule, Severity};
+use crate::{Check, Checked, Confidence, Finding, Role, Rule, Severity};
 
 /// See the module documentation.
 pub static RULE: Rule = Rule {
@@ -21,10 +21,10 @@ pub static RULE: Rule = Rule {
         "https://docs.kernel.org/admin-guide/mm/concepts.html#oom-killer",
         "https://kubernetes.io/docs/concepts/configuration/manage-resources-containers/",
     ],
-    check,
+    checks: &[Check::Log(check)],
 };
 
-fn check(case: &Case) -> Result<Vec<Finding>, Missing> {
+fn check(case: &Case) -> Checked {
     let said = case.look_for(&[&HOST_OOM, &SIGKILL, &KILLED_ALONE], Source::JobOutput)?;
     let denied = |text: &str| {
         ["OOMKilled: false", "OOMKilled\": false", "OOMKilled\":false"].iter().any(|it| text.contains(it))

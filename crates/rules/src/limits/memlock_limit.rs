@@ -3,9 +3,9 @@
 use evidence::signals::limits::{
     LOCKED_MEMORY_LIMIT, LOCKED_MEMORY_REFUSED, REGISTRATION_WITHOUT_MEMORY, VERBS_REFUSED,
 };
-use evidence::{Case, Missing, Sighting, Source};
+use evidence::{Case, Sighting, Source};
 
-use crate::{Confidence, Finding, Role, Rule, Severity};
+use crate::{Check, Checked, Confidence, Finding, Role, Rule, Severity};
 
 /// See the module documentation.
 pub static RULE: Rule = Rule {
@@ -24,10 +24,10 @@ pub static RULE: Rule = Rule {
         "https://github.com/openucx/ucx/issues/8229",
         "https://github.com/NVIDIA/nccl-tests/issues/206",
     ],
-    check,
+    checks: &[Check::Log(check)],
 };
 
-fn check(case: &Case) -> Result<Vec<Finding>, Missing> {
+fn check(case: &Case) -> Checked {
     let found = case.look_for(
         &[&LOCKED_MEMORY_REFUSED, &REGISTRATION_WITHOUT_MEMORY, &VERBS_REFUSED],
         Source::JobOutput,

@@ -4,9 +4,9 @@ use evidence::signals::efa::DOCKER_RUN;
 use evidence::signals::limits::{
     NO_SPACE, SHARED_MEMORY_FRAME, SHM_BUS_ERROR, SHM_FULL, SHM_FULL_BY_DF, SHM_SMALL_FOR_RAY,
 };
-use evidence::{Case, Missing, Quote, Source};
+use evidence::{Case, Quote, Source};
 
-use crate::{Confidence, Finding, Role, Rule, Severity};
+use crate::{Check, Checked, Confidence, Finding, Role, Rule, Severity};
 
 /// See the module documentation.
 pub static RULE: Rule = Rule {
@@ -25,10 +25,10 @@ pub static RULE: Rule = Rule {
         "https://github.com/NVIDIA/nccl/issues/290",
         "https://github.com/pytorch/pytorch/issues/5040",
     ],
-    check,
+    checks: &[Check::Log(check)],
 };
 
-fn check(case: &Case) -> Result<Vec<Finding>, Missing> {
+fn check(case: &Case) -> Checked {
     let found =
         case.look_for(&[&SHM_FULL, &SHM_BUS_ERROR, &SHM_SMALL_FOR_RAY, &SHM_FULL_BY_DF], Source::JobOutput)?;
     // A file that may not be made is another matter than one that does not fit.

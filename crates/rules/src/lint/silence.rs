@@ -6,24 +6,28 @@
 use evidence::submission::Submission;
 use evidence::yaml::{NodeId, Span};
 
-use super::{Context, Flaw, LintRule, Linted, find};
-use crate::Severity;
+use super::Context;
+use crate::{Check, Checked, Finding, Found, Role, Rule, Severity, find};
 
-/// See the module documentation.
-pub static UNUSED_ALLOW: LintRule = LintRule {
+/// The rules of this file.
+pub(crate) static RULES: &[&Rule] = &[&UNUSED_ALLOW];
+
+static UNUSED_ALLOW: Rule = Rule {
     id: "unused-allow",
     title: "a silence that silences nothing",
     severity: Severity::Info,
+    role: Role::Cause,
+    needs: &[],
     why: "A comment or annotation allows a finding that is not there: it was cured, the id is misspelt, or the comment stands at \
           another place. Left as it is, it would hide the next one unseen.",
     fix: "Remove it, or correct the id (`plumb rules` lists them).",
     references: &[],
-    check: nothing,
+    checks: &[Check::Submission(check)],
 };
 
-/// What is unused shows only when all rules have spoken.
-fn nothing(_: &Context<'_>) -> Vec<Flaw> {
-    Vec::new()
+/// [`apply`] reports them: what is unused shows only after all rules have run.
+fn check(_: &Context<'_>) -> Checked {
+    Ok(Vec::new())
 }
 
 /// One silence.
@@ -37,22 +41,20 @@ struct Silence {
 }
 
 /// Takes away what is silenced, and adds what silenced nothing.
-pub(super) fn apply(files: &[Submission], found: Vec<Linted>) -> Vec<Linted> {
+pub(super) fn apply(files: &[Submission], found: Vec<Found>) -> Vec<Found> {
     let mut silences: Vec<Silence> = files.iter().enumerate().flat_map(|(at, it)| of_file(at, it)).collect();
-    let mut left: Vec<Linted> = Vec::new();
-    for linted in found {
+    let mut left: Vec<Found> = Vec::new();
+    for found in found {
         let covered = |silence: &&mut Silence| {
-            let place = linted.flaw.places.first().map(|it| &it.span.range);
-            silence.file == linted.flaw.file
-                && silence.id == linted.rule.id
-                && place.is_some_and(|it| {
-                    it.start >= silence.covers.start
-                        && it.start < silence.covers.end.max(silence.covers.start + 1)
+            Some(silence.file) == found.finding.file()
+                && silence.id == found.rule.id
+                && found.finding.start().is_some_and(|it| {
+                    it >= silence.covers.start && it < silence.covers.end.max(silence.covers.start + 1)
                 })
         };
         match silences.iter_mut().find(covered) {
             Some(silence) => silence.used = true,
-            None => left.push(linted),
+            None => left.push(found),
         }
     }
     for silence in silences.iter().filter(|it| !it.used) {
@@ -60,7 +62,7 @@ pub(super) fn apply(files: &[Submission], found: Vec<Linted>) -> Vec<Linted> {
             Some(_) => format!("nothing here is called {} by plumb", silence.id),
             None => format!("`{}` is no rule", silence.id),
         };
-        left.push(Linted { rule: &UNUSED_ALLOW, flaw: Flaw::new(silence.file, &silence.span, message) });
+        left.push(Found { rule: &UNUSED_ALLOW, finding: Finding::at(silence.file, &silence.span, message) });
     }
     left
 }

@@ -120,7 +120,7 @@ fn what_is_written_lints_clean() {
         let file = read(&request);
         for it in lint(std::slice::from_ref(&file), &Given::default()) {
             let Request { kind, instance, nodes, .. } = &request;
-            let place = format!("{} on {nodes} x {instance}: {}", kind.name(), it.flaw.message);
+            let place = format!("{} on {nodes} x {instance}: {}", kind.name(), it.finding.message);
             bad.entry(it.rule.id).or_default().push(place);
         }
     }

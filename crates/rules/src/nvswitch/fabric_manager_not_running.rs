@@ -4,9 +4,9 @@ use evidence::signals::nvswitch::{
     FABRIC_IN_PROGRESS, FABRIC_MANAGER_FAILED, FABRIC_MANAGER_MISMATCH, FABRIC_MANAGER_STATUS, NO_NVSWITCH,
     NVLS_BIND_FAILED, SERVICE_DOWN, SYSTEM_NOT_READY,
 };
-use evidence::{Case, Missing, Source};
+use evidence::{Case, Source};
 
-use crate::{Confidence, Finding, Role, Rule, Severity};
+use crate::{Check, Checked, Confidence, Finding, Role, Rule, Severity};
 
 /// See the module documentation.
 pub static RULE: Rule = Rule {
@@ -25,10 +25,10 @@ pub static RULE: Rule = Rule {
         "https://github.com/NVIDIA/nccl-tests/issues/264",
         "https://github.com/pytorch/pytorch/issues/35710",
     ],
-    check,
+    checks: &[Check::Log(check)],
 };
 
-fn check(case: &Case) -> Result<Vec<Finding>, Missing> {
+fn check(case: &Case) -> Checked {
     let found = case.look_for(
         &[
             &SYSTEM_NOT_READY,

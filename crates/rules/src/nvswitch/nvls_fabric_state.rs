@@ -1,9 +1,9 @@
 //! NVLink SHARP fails because the fabric is in a bad state.
 
 use evidence::signals::nvswitch::{NVLS_BIND_FAILED, NVLS_CUDA_FAILURE, SYSTEM_NOT_READY};
-use evidence::{Case, Missing, Sighting, Source};
+use evidence::{Case, Sighting, Source};
 
-use crate::{Confidence, Finding, Role, Rule, Severity};
+use crate::{Check, Checked, Confidence, Finding, Role, Rule, Severity};
 
 /// See the module documentation.
 pub static RULE: Rule = Rule {
@@ -21,7 +21,7 @@ pub static RULE: Rule = Rule {
         "https://github.com/NVIDIA/nccl/issues/1488",
         "https://docs.nvidia.com/datacenter/tesla/fabric-manager-user-guide/index.html",
     ],
-    check,
+    checks: &[Check::Log(check)],
 };
 
 /// Memory that is full, a fabric that is not up and broken hardware are told by others; and a CUDA that did not start,
@@ -29,7 +29,7 @@ pub static RULE: Rule = Rule {
 const ELSEWHERE: &[&str] =
     &["out of memory", "system not yet initialized", "initialization error", "ECC", "NVLink"];
 
-fn check(case: &Case) -> Result<Vec<Finding>, Missing> {
+fn check(case: &Case) -> Checked {
     let found = case.look_for(&[&NVLS_BIND_FAILED, &NVLS_CUDA_FAILURE], Source::JobOutput)?;
     let elsewhere = |it: &&Sighting| ELSEWHERE.iter().any(|word| it.get("what").contains(word));
     let found: Vec<_> = found.into_iter().filter(|it| !elsewhere(it)).collect();

@@ -1,9 +1,9 @@
 //! PCIe access control sends GPUDirect traffic the wrong way.
 
 use evidence::signals::p2p::{ACS_CONTROL, ACS_HINT, IB_LOCAL_PROTECTION};
-use evidence::{Case, Missing, Source};
+use evidence::{Case, Source};
 
-use crate::{Confidence, Finding, Role, Rule, Severity};
+use crate::{Check, Checked, Confidence, Finding, Role, Rule, Severity};
 
 /// See the module documentation.
 pub static RULE: Rule = Rule {
@@ -24,10 +24,10 @@ pub static RULE: Rule = Rule {
         "https://github.com/NVIDIA/nccl/issues/928",
         "https://github.com/NVIDIA/nccl/issues/214",
     ],
-    check,
+    checks: &[Check::Log(check)],
 };
 
-fn check(case: &Case) -> Result<Vec<Finding>, Missing> {
+fn check(case: &Case) -> Checked {
     let found = case.look_for(&[&IB_LOCAL_PROTECTION, &ACS_HINT], Source::JobOutput)?;
     if found.is_empty() {
         return Ok(Vec::new());

@@ -1,9 +1,9 @@
 //! GPU memory cannot be registered as DMA-BUF.
 
 use evidence::signals::p2p::DMABUF_FAILED;
-use evidence::{Case, Missing, Source};
+use evidence::{Case, Source};
 
-use crate::{Confidence, Finding, Role, Rule, Severity};
+use crate::{Check, Checked, Confidence, Finding, Role, Rule, Severity};
 
 /// See the module documentation.
 pub static RULE: Rule = Rule {
@@ -20,10 +20,10 @@ pub static RULE: Rule = Rule {
         "https://github.com/NVIDIA/nccl/issues/778",
         "NCCL src/misc/ibvwrap.cc (ibv_reg_dmabuf_mr)",
     ],
-    check,
+    checks: &[Check::Log(check)],
 };
 
-fn check(case: &Case) -> Result<Vec<Finding>, Missing> {
+fn check(case: &Case) -> Checked {
     let found = case.look_for(&[&DMABUF_FAILED], Source::JobOutput)?;
     let Some(first) = found.first() else { return Ok(Vec::new()) };
     let why = first.get("why").trim_start().trim_start_matches("with error ").trim_matches([':', ' ', '.']);

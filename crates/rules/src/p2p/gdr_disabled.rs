@@ -5,11 +5,11 @@ use std::collections::BTreeMap;
 use evidence::signals::p2p::{
     CONNECTION_QUOTED, GPU_REGISTRATION_FAILED, HCA_WITHOUT_GPUDIRECT, PEERMEM_NOT_REGISTERED,
 };
-use evidence::{Case, Missing, Quote, Source};
+use evidence::{Case, Quote, Source};
 use fabric::Version;
 
 use crate::expectation;
-use crate::{Confidence, Finding, Role, Rule, Severity};
+use crate::{Check, Checked, Confidence, Finding, Role, Rule, Severity};
 
 /// See the module documentation.
 pub static RULE: Rule = Rule {
@@ -28,10 +28,10 @@ pub static RULE: Rule = Rule {
         "https://github.com/NVIDIA/nccl/issues/1939",
         "https://docs.nvidia.com/cuda/gpudirect-rdma/index.html",
     ],
-    check,
+    checks: &[Check::Log(check)],
 };
 
-fn check(case: &Case) -> Result<Vec<Finding>, Missing> {
+fn check(case: &Case) -> Checked {
     let unregistered: Vec<_> = case.sightings_of(&GPU_REGISTRATION_FAILED).collect();
     if !unregistered.is_empty() {
         let message = "the HCA could not register GPU memory (Bad address): no driver offers it";

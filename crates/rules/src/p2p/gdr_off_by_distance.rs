@@ -4,7 +4,7 @@ use evidence::signals::p2p::GPUDIRECT_TOO_FAR;
 use evidence::{Case, Missing, Quote, Source};
 
 use crate::expectation;
-use crate::{Confidence, Finding, Role, Rule, Severity};
+use crate::{Check, Checked, Confidence, Finding, Role, Rule, Severity};
 
 /// See the module documentation.
 pub static RULE: Rule = Rule {
@@ -22,10 +22,10 @@ pub static RULE: Rule = Rule {
         "https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/env.html#nccl-net-gdr-level-formerly-nccl-ib-gdr-level",
         "https://github.com/NVIDIA/nccl/issues/1151",
     ],
-    check,
+    checks: &[Check::Log(check)],
 };
 
-fn check(case: &Case) -> Result<Vec<Finding>, Missing> {
+fn check(case: &Case) -> Checked {
     let bare: Vec<&Quote> = case.sightings_of(&GPUDIRECT_TOO_FAR).map(|it| &it.quote).collect();
     let by_process = case.processes.iter().flat_map(|it| it.facts.gpudirect_by_distance.iter());
     // Up to 2.5 the line begins with the network and is read as one about the adapter.

@@ -3,12 +3,12 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use evidence::signals::p2p::{GPU_BOUND_TO_TASK, IPC_OPEN_FAILED, PEER_GPU_INVISIBLE};
-use evidence::{Case, Missing, Quote, Source};
+use evidence::{Case, Quote, Source};
 use fabric::Transport;
 
 use super::machine::{Nvlink, nvlink};
 use crate::expectation;
-use crate::{Confidence, Finding, Role, Rule, Severity};
+use crate::{Check, Checked, Confidence, Finding, Role, Rule, Severity};
 
 /// See the module documentation.
 pub static RULE: Rule = Rule {
@@ -27,10 +27,10 @@ pub static RULE: Rule = Rule {
         "https://github.com/NVIDIA/nccl/issues/1948",
         "https://github.com/NVIDIA/pyxis/issues/73",
     ],
-    check,
+    checks: &[Check::Log(check)],
 };
 
-fn check(case: &Case) -> Result<Vec<Finding>, Missing> {
+fn check(case: &Case) -> Checked {
     let invisible = case.look_for(&[&PEER_GPU_INVISIBLE], Source::JobOutput)?;
     // A wrong device of the program itself has this text too, before any peer is looked at.
     let invisible: Vec<_> = invisible.into_iter().filter(|it| !it.quote.text.contains("init.cc")).collect();

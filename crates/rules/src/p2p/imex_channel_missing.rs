@@ -3,9 +3,9 @@
 use evidence::signals::nvswitch::{
     FABRIC_HANDLE_REFUSED, FABRIC_IMPORT_FAILED, IMEX_CHANNEL_ABSENT, IMEX_NOT_WORKING,
 };
-use evidence::{Case, Missing, Source};
+use evidence::{Case, Source};
 
-use crate::{Confidence, Finding, Role, Rule, Severity};
+use crate::{Check, Checked, Confidence, Finding, Role, Rule, Severity};
 
 /// See the module documentation.
 pub static RULE: Rule = Rule {
@@ -25,10 +25,10 @@ pub static RULE: Rule = Rule {
         "https://github.com/NVIDIA/nccl/issues/1925",
         "NCCL src/mnnvl.cc",
     ],
-    check,
+    checks: &[Check::Log(check)],
 };
 
-fn check(case: &Case) -> Result<Vec<Finding>, Missing> {
+fn check(case: &Case) -> Checked {
     let found = case.look_for(&[&IMEX_NOT_WORKING, &FABRIC_HANDLE_REFUSED], Source::JobOutput)?;
     if found.is_empty() {
         let refused: Vec<_> = case.sightings_of(&FABRIC_IMPORT_FAILED).collect();

@@ -3,11 +3,11 @@
 use evidence::signals::p2p::{
     ACS_CONTROL, ACS_HINT, FIRST_COLLECTIVE_TIMEOUT, IB_LOCAL_PROTECTION, IOMMU_ADVICE, IOMMU_FAULT,
 };
-use evidence::{Case, Missing, Quote, Source};
+use evidence::{Case, Quote, Source};
 use fabric::Transport;
 
 use super::machine::{Nvlink, nvlink, p2p_off};
-use crate::{Confidence, Finding, Role, Rule, Severity};
+use crate::{Check, Checked, Confidence, Finding, Role, Rule, Severity};
 
 /// See the module documentation.
 pub static RULE: Rule = Rule {
@@ -26,10 +26,10 @@ pub static RULE: Rule = Rule {
         "https://github.com/NVIDIA/nccl/issues/2079",
         "https://github.com/NVIDIA/nccl/issues/257",
     ],
-    check,
+    checks: &[Check::Log(check)],
 };
 
-fn check(case: &Case) -> Result<Vec<Finding>, Missing> {
+fn check(case: &Case) -> Checked {
     let seen = [&ACS_CONTROL, &IOMMU_FAULT, &IOMMU_ADVICE];
     let found = case.look_for(&seen, Source::JobOutput)?;
     // With a completion error the same bridges break GPUDirect, and that rule speaks.

@@ -1,11 +1,11 @@
 //! The machine has NVLink, and the ranks do not use it.
 
-use evidence::{Case, Missing, Source};
+use evidence::{Case, Source};
 use fabric::Transport;
 
 use super::machine::{Nvlink, counted, host_memory_pairs, nvlink, p2p_off, unread_pairs};
 use crate::expectation::{self, Expectation};
-use crate::{Confidence, Finding, Role, Rule, Severity};
+use crate::{Check, Checked, Confidence, Finding, Role, Rule, Severity};
 
 /// See the module documentation.
 pub static RULE: Rule = Rule {
@@ -23,14 +23,14 @@ pub static RULE: Rule = Rule {
         "https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/env.html#nccl-p2p-level",
         "NCCL src/misc/utils.cc (getHostHash), src/transport/p2p.cc",
     ],
-    check,
+    checks: &[Check::Log(check)],
 };
 
 /// What to look at where the links themselves are missing.
 const LINKS: &str = "Look at `nvidia-smi topo -m` and `nvidia-smi nvlink --status` inside the container, and at the Fabric Manager on the \
                      host.";
 
-fn check(case: &Case) -> Result<Vec<Finding>, Missing> {
+fn check(case: &Case) -> Checked {
     if let Some(finding) = not_shown(case) {
         return Ok(vec![finding]);
     }

@@ -1,10 +1,10 @@
 //! A fast way between GPUs or nodes is turned off by a variable.
 
-use evidence::{Case, Missing, Quote, Source};
+use evidence::{Case, Quote, Source};
 
 use super::machine::{Nvlink, host_memory_pairs, nvlink, p2p_off};
 use crate::expectation;
-use crate::{Confidence, Finding, Role, Rule, Severity};
+use crate::{Check, Checked, Confidence, Finding, Role, Rule, Severity};
 
 /// See the module documentation.
 pub static RULE: Rule = Rule {
@@ -21,10 +21,10 @@ pub static RULE: Rule = Rule {
         "https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/env.html",
         "https://github.com/NVIDIA/nccl-tests/issues/228",
     ],
-    check,
+    checks: &[Check::Log(check)],
 };
 
-fn check(case: &Case) -> Result<Vec<Finding>, Missing> {
+fn check(case: &Case) -> Checked {
     let one_gpu_a_node = case.world().and_then(evidence::Communicator::local_ranks) == Some(1);
     let nvlink = nvlink(case);
     let mut findings = Vec::new();

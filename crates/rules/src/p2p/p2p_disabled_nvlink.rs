@@ -3,11 +3,11 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use evidence::signals::p2p::{P2P_OFF, P2P_OFF_ON_NVLINK};
-use evidence::{Case, Missing, Source};
+use evidence::{Case, Source};
 
 use super::machine::{Nvlink, counted, nvlink};
 use crate::expectation;
-use crate::{Confidence, Finding, Role, Rule, Severity};
+use crate::{Check, Checked, Confidence, Finding, Role, Rule, Severity};
 
 /// See the module documentation.
 pub static RULE: Rule = Rule {
@@ -25,10 +25,10 @@ pub static RULE: Rule = Rule {
         "https://github.com/NVIDIA/nccl/issues/2329",
         "NCCL src/graph/paths.cc",
     ],
-    check,
+    checks: &[Check::Log(check)],
 };
 
-fn check(case: &Case) -> Result<Vec<Finding>, Missing> {
+fn check(case: &Case) -> Checked {
     let found = case.look_for(&[&P2P_OFF_ON_NVLINK], Source::JobOutput)?;
     if let Some(first) = found.first() {
         let message = format!(

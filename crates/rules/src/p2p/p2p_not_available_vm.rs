@@ -2,10 +2,10 @@
 
 use evidence::signals::p2p::{P2P_NOT_ENABLED, P2P_OFF, P2P_OFF_ON_NVLINK, PEER_MATRIX_REFUSED};
 use evidence::signals::topology_file::VIRTUAL_MACHINE;
-use evidence::{Case, Missing, Source};
+use evidence::{Case, Source};
 
 use super::p2p_disabled_nvlink;
-use crate::{Confidence, Finding, Role, Rule, Severity};
+use crate::{Check, Checked, Confidence, Finding, Role, Rule, Severity};
 
 /// See the module documentation.
 pub static RULE: Rule = Rule {
@@ -23,10 +23,10 @@ pub static RULE: Rule = Rule {
         "https://github.com/NVIDIA/nccl/issues/1516",
         "NCCL src/transport/p2p.cc (p2pCanConnect)",
     ],
-    check,
+    checks: &[Check::Log(check)],
 };
 
-fn check(case: &Case) -> Result<Vec<Finding>, Missing> {
+fn check(case: &Case) -> Checked {
     let found = case.look_for(&[&P2P_OFF, &P2P_NOT_ENABLED, &PEER_MATRIX_REFUSED], Source::NcclLog)?;
     if found.is_empty() || case.first_of(&[&P2P_OFF_ON_NVLINK]).is_some() || p2p_disabled_nvlink::takes(case)
     {

@@ -1,9 +1,9 @@
 //! A program maps a peer's memory where the hardware or the isolation does not allow it.
 
 use evidence::signals::p2p::{GPU_BOUND_TO_TASK, PEER_NOT_SUPPORTED};
-use evidence::{Case, Missing, Source};
+use evidence::{Case, Source};
 
-use crate::{Confidence, Finding, Role, Rule, Severity};
+use crate::{Check, Checked, Confidence, Finding, Role, Rule, Severity};
 
 /// See the module documentation.
 pub static RULE: Rule = Rule {
@@ -22,10 +22,10 @@ pub static RULE: Rule = Rule {
         "https://github.com/ray-project/ray_lightning/issues/24",
         "https://github.com/rapidsai/dask-cuda/issues/639",
     ],
-    check,
+    checks: &[Check::Log(check)],
 };
 
-fn check(case: &Case) -> Result<Vec<Finding>, Missing> {
+fn check(case: &Case) -> Checked {
     let found = case.look_for(&[&PEER_NOT_SUPPORTED], Source::JobOutput)?;
     // Some programs only remark it and go on.
     let found: Vec<_> =

@@ -1,9 +1,9 @@
 //! A GPU has more peers than the driver allows.
 
 use evidence::signals::p2p::TOO_MANY_PEERS;
-use evidence::{Case, Missing, Source};
+use evidence::{Case, Source};
 
-use crate::{Confidence, Finding, Role, Rule, Severity};
+use crate::{Check, Checked, Confidence, Finding, Role, Rule, Severity};
 
 /// See the module documentation.
 pub static RULE: Rule = Rule {
@@ -21,10 +21,10 @@ pub static RULE: Rule = Rule {
         "https://github.com/NVIDIA/nccl/issues/51",
         "https://github.com/NVIDIA/nccl/issues/1874",
     ],
-    check,
+    checks: &[Check::Log(check)],
 };
 
-fn check(case: &Case) -> Result<Vec<Finding>, Missing> {
+fn check(case: &Case) -> Checked {
     let found = case.look_for(&[&TOO_MANY_PEERS], Source::JobOutput)?;
     if found.is_empty() {
         return Ok(Vec::new());

@@ -1,13 +1,13 @@
 //! GPUs below one PCIe switch exchange through host memory.
 
 use evidence::signals::p2p::{P2P_NOT_ENABLED, P2P_OFF};
-use evidence::{Case, Missing, Source};
+use evidence::{Case, Source};
 use fabric::Transport;
 use nccl::PathType;
 
 use super::machine::{counted, host_memory_pairs};
 use crate::expectation::{self, Expectation};
-use crate::{Confidence, Finding, Role, Rule, Severity};
+use crate::{Check, Checked, Confidence, Finding, Role, Rule, Severity};
 
 /// See the module documentation.
 pub static RULE: Rule = Rule {
@@ -24,10 +24,10 @@ pub static RULE: Rule = Rule {
         "https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/env.html#nccl-p2p-level",
         "NCCL src/graph/paths.cc (ncclTopoCheckP2p)",
     ],
-    check,
+    checks: &[Check::Log(check)],
 };
 
-fn check(case: &Case) -> Result<Vec<Finding>, Missing> {
+fn check(case: &Case) -> Checked {
     case.connections()?;
     let mut pairs = host_memory_pairs(case);
     if pairs.is_empty() {

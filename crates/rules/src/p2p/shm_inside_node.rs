@@ -1,12 +1,12 @@
 //! Ranks of one node exchange through host memory.
 
 use evidence::signals::p2p::{P2P_NOT_ENABLED, P2P_OFF};
-use evidence::{Case, Missing, Source};
+use evidence::{Case, Source};
 
 use super::machine::{Nvlink, counted, host_memory_pairs, nvlink, p2p_off};
 use super::p2p_unused;
 use crate::expectation::{self, Expectation};
-use crate::{Confidence, Finding, Role, Rule, Severity};
+use crate::{Check, Checked, Confidence, Finding, Role, Rule, Severity};
 
 /// See the module documentation.
 pub static RULE: Rule = Rule {
@@ -23,10 +23,10 @@ pub static RULE: Rule = Rule {
         "https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/env.html#nccl-p2p-level",
         "NCCL src/graph/paths.cc (ncclTopoCheckP2p)",
     ],
-    check,
+    checks: &[Check::Log(check)],
 };
 
-fn check(case: &Case) -> Result<Vec<Finding>, Missing> {
+fn check(case: &Case) -> Checked {
     case.connections()?;
     let expectation = Expectation::of(case);
     let mut pairs = host_memory_pairs(case);

@@ -1,11 +1,11 @@
 //! nccl-tests measured less than this hardware gives.
 
-use evidence::{Case, Missing, Source};
+use evidence::{Case, Source};
 use forecast::Verdict;
 
 use super::bandwidth::{Measured, measured, size};
 use crate::expectation::{interval, layout, number};
-use crate::{Confidence, Finding, Role, Rule, Severity};
+use crate::{Check, Checked, Confidence, Finding, Role, Rule, Severity};
 
 /// See the module documentation.
 pub static RULE: Rule = Rule {
@@ -22,10 +22,10 @@ pub static RULE: Rule = Rule {
         "https://github.com/NVIDIA/nccl-tests/blob/master/doc/PERFORMANCE.md",
         "https://github.com/NVIDIA/nccl-tests/issues/290",
     ],
-    check,
+    checks: &[Check::Log(check)],
 };
 
-fn check(case: &Case) -> Result<Vec<Finding>, Missing> {
+fn check(case: &Case) -> Checked {
     let low = measured(case)?.into_iter().filter(|it| it.verdict() == Verdict::Low);
     Ok(low.filter_map(|it| finding(&it)).take(4).collect())
 }
@@ -126,6 +126,6 @@ mod tests {
         assert_eq!(findings(&RULE, &unnamed([40.0, 42.0])).len(), 1);
         quiet(&RULE, &unnamed([460.0, 476.0]));
         let nodes = run(2, [40.0, 42.0]).replace("instance-type: p5.48xlarge\n", "");
-        assert!((RULE.check)(&case(&nodes)).is_err());
+        assert!(crate::testing::check(&RULE, &case(&nodes)).is_err());
     }
 }

@@ -1,11 +1,11 @@
 //! nccl-tests measured more than this hardware can give.
 
-use evidence::{Case, Missing, Source};
+use evidence::{Case, Source};
 use forecast::Verdict;
 
 use super::bandwidth::{Measured, measured, size};
 use crate::expectation::{interval, layout, number};
-use crate::{Confidence, Finding, Role, Rule, Severity};
+use crate::{Check, Checked, Confidence, Finding, Role, Rule, Severity};
 
 /// See the module documentation.
 pub static RULE: Rule = Rule {
@@ -19,10 +19,10 @@ pub static RULE: Rule = Rule {
     fix: "Look at the list of devices in the output, run with `-c 1` so that results are checked (`#wrong` must be 0), and compare the bus \
           bandwidth in GB/s, not the algorithm bandwidth or Gbit/s.",
     references: &["https://github.com/NVIDIA/nccl-tests/blob/master/doc/PERFORMANCE.md"],
-    check,
+    checks: &[Check::Log(check)],
 };
 
-fn check(case: &Case) -> Result<Vec<Finding>, Missing> {
+fn check(case: &Case) -> Checked {
     let high = measured(case)?.into_iter().filter(|it| it.verdict() == Verdict::TooGood);
     Ok(high.filter_map(|it| finding(&it)).take(4).collect())
 }

@@ -1,10 +1,10 @@
 //! A GPU uses a NIC that is not the one next to it.
 
-use evidence::{Case, Missing, Process, Source};
+use evidence::{Case, Process, Source};
 use nccl::{Path, PathType};
 
 use crate::expectation::{self, Expectation};
-use crate::{Confidence, Finding, Role, Rule, Severity};
+use crate::{Check, Checked, Confidence, Finding, Role, Rule, Severity};
 
 /// See the module documentation.
 pub static RULE: Rule = Rule {
@@ -21,10 +21,10 @@ pub static RULE: Rule = Rule {
         "https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/env.html#nccl-ib-hca",
         "NCCL src/graph/topo.cc (ncclTopoGetLocalNet)",
     ],
-    check,
+    checks: &[Check::Log(check)],
 };
 
-fn check(case: &Case) -> Result<Vec<Finding>, Missing> {
+fn check(case: &Case) -> Checked {
     let communicators = case.connections()?;
     let Some(expectation) = Expectation::of(case).filter(|it| it.wired) else { return Ok(Vec::new()) };
     let mut findings = Vec::new();

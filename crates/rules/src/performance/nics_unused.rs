@@ -2,10 +2,10 @@
 
 use std::collections::BTreeSet;
 
-use evidence::{Case, Communicator, Missing, Source};
+use evidence::{Case, Communicator, Source};
 
 use crate::expectation::{self, Expectation};
-use crate::{Confidence, Finding, Role, Rule, Severity};
+use crate::{Check, Checked, Confidence, Finding, Role, Rule, Severity};
 
 /// See the module documentation.
 pub static RULE: Rule = Rule {
@@ -22,10 +22,10 @@ pub static RULE: Rule = Rule {
         "https://github.com/NVIDIA/nccl/issues/1519",
         "https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/env.html#nccl-ib-hca",
     ],
-    check,
+    checks: &[Check::Log(check)],
 };
 
-fn check(case: &Case) -> Result<Vec<Finding>, Missing> {
+fn check(case: &Case) -> Checked {
     let communicators = case.connections()?;
     let Some(expectation) = Expectation::of(case).filter(|it| it.wired && it.machine.has_nvswitch()) else {
         return Ok(Vec::new());

@@ -4,7 +4,7 @@ use evidence::signals::performance::{CONGESTION_COUNTERS, LOST_PACKETS};
 use evidence::{Case, Missing, Source};
 
 use super::{deepest_fall, on_one_host, sign_of_roce};
-use crate::{Confidence, Finding, Role, Rule, Severity};
+use crate::{Check, Checked, Confidence, Finding, Role, Rule, Severity};
 
 /// See the module documentation.
 pub static RULE: Rule = Rule {
@@ -19,14 +19,14 @@ pub static RULE: Rule = Rule {
           adaptive routing (NCCL_IB_ADAPTIVE_ROUTING=1), more queue pairs (NCCL_IB_QPS_PER_CONNECTION=4), a rail-aligned network, and \
           DSCP and ECN settings that are the same on NICs (NCCL_IB_TC) and switches.",
     references: &["https://github.com/NVIDIA/nccl/issues/1531", "https://github.com/NVIDIA/nccl/issues/173"],
-    check,
+    checks: &[Check::Log(check)],
 };
 
 /// Below this share of the best bandwidth a larger message is called slow, above the other it is called collapsed.
 const SLOW: f64 = 0.6;
 const COLLAPSED: f64 = 1.0 / 3.0;
 
-fn check(case: &Case) -> Result<Vec<Finding>, Missing> {
+fn check(case: &Case) -> Checked {
     let busy: Vec<_> =
         case.sightings_of(&CONGESTION_COUNTERS).filter(|it| it.number("count") > Some(1000)).collect();
     let lost = case.sightings_of(&LOST_PACKETS).any(|it| it.number("count") > Some(0));

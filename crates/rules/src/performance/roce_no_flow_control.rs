@@ -5,7 +5,7 @@ use evidence::signals::performance::{FLOW_CONTROL_OFF, LOST_PACKETS};
 use evidence::{Case, Missing, Source};
 
 use super::{deepest_fall, on_one_host, sign_of_roce};
-use crate::{Confidence, Finding, Role, Rule, Severity};
+use crate::{Check, Checked, Confidence, Finding, Role, Rule, Severity};
 
 /// See the module documentation.
 pub static RULE: Rule = Rule {
@@ -20,13 +20,13 @@ pub static RULE: Rule = Rule {
           and let NCCL use that class (NCCL_IB_TC). Check `ethtool -S IF | grep -E 'discard|pause'` and out_of_sequence in hw_counters \
           before and after a run.",
     references: &["https://github.com/NVIDIA/nccl/issues/378", "https://github.com/NVIDIA/nccl/issues/306"],
-    check,
+    checks: &[Check::Log(check)],
 };
 
 /// A larger message that reaches less than this share of the best bandwidth before it.
 const COLLAPSED: f64 = 1.0 / 3.0;
 
-fn check(case: &Case) -> Result<Vec<Finding>, Missing> {
+fn check(case: &Case) -> Checked {
     let lost: Vec<_> = case.sightings_of(&LOST_PACKETS).filter(|it| it.number("count") > Some(0)).collect();
     let off: Vec<_> = case.sightings_of(&FLOW_CONTROL_OFF).collect();
     let roce = sign_of_roce(case);

@@ -2,11 +2,11 @@
 
 use std::collections::BTreeSet;
 
-use evidence::{Case, Communicator, Missing, Quote, Source};
+use evidence::{Case, Communicator, Quote, Source};
 
 use crate::efa::machine;
 use crate::expectation::{self, Expectation};
-use crate::{Confidence, Finding, Role, Rule, Severity};
+use crate::{Check, Checked, Confidence, Finding, Role, Rule, Severity};
 
 /// See the module documentation.
 pub static RULE: Rule = Rule {
@@ -19,10 +19,10 @@ pub static RULE: Rule = Rule {
     fix: "Check that all devices are attached and visible (`fi_info -p efa -t FI_EP_RDM`, `ibv_devices`, `vpc.amazonaws.com/efa: N`), that the \
           topology file fits (p4d-24xl-topo.xml), that NCCL_IB_HCA does not name one only, and that NCCL_MAX_NCHANNELS is not set low.",
     references: &["https://github.com/NVIDIA/nccl/issues/527", "https://github.com/NVIDIA/nccl/issues/1519"],
-    check,
+    checks: &[Check::Log(check)],
 };
 
-fn check(case: &Case) -> Result<Vec<Finding>, Missing> {
+fn check(case: &Case) -> Checked {
     for communicator in case.connections()? {
         let Some(used) = only_device(communicator) else { continue };
         let seen_by_plugin =

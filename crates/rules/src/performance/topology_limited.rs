@@ -4,7 +4,7 @@ use evidence::plain::TopologyMatrix;
 use evidence::{Case, Missing, Source};
 
 use crate::expectation::Expectation;
-use crate::{Confidence, Finding, Role, Rule, Severity};
+use crate::{Check, Checked, Confidence, Finding, Role, Rule, Severity};
 
 /// See the module documentation.
 pub static RULE: Rule = Rule {
@@ -20,10 +20,10 @@ pub static RULE: Rule = Rule {
         "https://github.com/NVIDIA/nccl-tests/issues/178",
         "https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/troubleshooting.html",
     ],
-    check,
+    checks: &[Check::Log(check)],
 };
 
-fn check(case: &Case) -> Result<Vec<Finding>, Missing> {
+fn check(case: &Case) -> Checked {
     if case.matrices.is_empty() {
         return Err(Missing(Source::TopologyMatrix));
     }

@@ -2,7 +2,7 @@
 
 use evidence::{Case, Missing, Source};
 
-use crate::{Confidence, Finding, Role, Rule, Severity};
+use crate::{Check, Checked, Confidence, Finding, Role, Rule, Severity};
 
 /// See the module documentation.
 pub static RULE: Rule = Rule {
@@ -19,10 +19,10 @@ pub static RULE: Rule = Rule {
         "NVIDIA nccl-tests README (-c, check correctness)",
         "https://github.com/NVIDIA/nccl-tests/blob/master/doc/PERFORMANCE.md",
     ],
-    check,
+    checks: &[Check::Log(check)],
 };
 
-fn check(case: &Case) -> Result<Vec<Finding>, Missing> {
+fn check(case: &Case) -> Checked {
     if case.tests.is_empty() {
         return Err(Missing(Source::NcclTests));
     }

@@ -4,7 +4,7 @@ use evidence::signals::topology_file::FILE_GIVEN;
 use evidence::{Case, Missing, Quote, Source};
 
 use crate::efa::machine;
-use crate::{Confidence, Finding, Role, Rule, Severity};
+use crate::{Check, Checked, Confidence, Finding, Role, Rule, Severity};
 
 /// See the module documentation.
 pub static RULE: Rule = Rule {
@@ -20,10 +20,10 @@ pub static RULE: Rule = Rule {
         "aws-ofi-nccl src/platform-aws.cpp",
         "https://github.com/aws/aws-ofi-nccl/blob/master/doc/efa-env-var.md",
     ],
-    check,
+    checks: &[Check::Log(check)],
 };
 
-fn check(case: &Case) -> Result<Vec<Finding>, Missing> {
+fn check(case: &Case) -> Checked {
     let found = case.look_for(&[&FILE_GIVEN], Source::JobOutput);
     let written = case.manifests.iter().flat_map(|it| it.environment.iter());
     let written = written

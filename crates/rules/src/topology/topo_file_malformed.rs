@@ -1,9 +1,9 @@
 //! The topology file, or the graph file, does not fit the machine.
 
 use evidence::signals::topology_file::{ATTRIBUTE_MISSING, GRAPH_BROKEN, XML_BROKEN};
-use evidence::{Case, Missing, Sighting, Signal, Source};
+use evidence::{Case, Sighting, Signal, Source};
 
-use crate::{Confidence, Finding, Role, Rule, Severity};
+use crate::{Check, Checked, Confidence, Finding, Role, Rule, Severity};
 
 /// See the module documentation.
 pub static RULE: Rule = Rule {
@@ -21,10 +21,10 @@ pub static RULE: Rule = Rule {
         "https://github.com/NVIDIA/nccl/issues/379",
         "https://github.com/NVIDIA/nccl/issues/1008",
     ],
-    check,
+    checks: &[Check::Log(check)],
 };
 
-fn check(case: &Case) -> Result<Vec<Finding>, Missing> {
+fn check(case: &Case) -> Checked {
     let found = case.look_for(&[&XML_BROKEN, &ATTRIBUTE_MISSING, &GRAPH_BROKEN], Source::JobOutput)?;
     let of = |signal: &Signal| -> Vec<&Sighting> {
         found.iter().copied().filter(|it| it.signal == signal).collect()

@@ -1,10 +1,10 @@
 //! NCCL has no topology file where it needs one.
 
 use evidence::signals::topology_file::{FILE_NOT_OPENED, NO_PATH};
-use evidence::{Case, Missing, Source};
+use evidence::{Case, Source};
 
 use crate::efa::{efa_in_use, machine, providers};
-use crate::{Confidence, Finding, Role, Rule, Severity};
+use crate::{Check, Checked, Confidence, Finding, Role, Rule, Severity};
 
 /// See the module documentation.
 pub static RULE: Rule = Rule {
@@ -19,10 +19,10 @@ pub static RULE: Rule = Rule {
           aws-ofi-nccl with its xml folder (/opt/amazon/ofi-nccl/share/aws-ofi-nccl/xml): it sets the variable itself; on p5 and later \
           it makes the topology at run time.",
     references: &["https://github.com/aws/aws-ofi-nccl/issues/64", "NCCL src/graph/xml.cc"],
-    check,
+    checks: &[Check::Log(check)],
 };
 
-fn check(case: &Case) -> Result<Vec<Finding>, Missing> {
+fn check(case: &Case) -> Checked {
     let found = case.look_for(&[&FILE_NOT_OPENED, &NO_PATH], Source::JobOutput)?;
     let unopened: Vec<_> = found.iter().copied().filter(|it| *it.signal == FILE_NOT_OPENED).collect();
     if let Some(first) = unopened.first() {

@@ -1,9 +1,9 @@
 //! The machine has more devices than NCCL's topology has room for.
 
 use evidence::signals::topology_file::TOO_MANY;
-use evidence::{Case, Missing, Source};
+use evidence::{Case, Source};
 
-use crate::{Confidence, Finding, Role, Rule, Severity};
+use crate::{Check, Checked, Confidence, Finding, Role, Rule, Severity};
 
 /// See the module documentation.
 pub static RULE: Rule = Rule {
@@ -21,10 +21,10 @@ pub static RULE: Rule = Rule {
         "https://github.com/NVIDIA/nccl/pull/2386",
         "NCCL src/graph/xml.h",
     ],
-    check,
+    checks: &[Check::Log(check)],
 };
 
-fn check(case: &Case) -> Result<Vec<Finding>, Missing> {
+fn check(case: &Case) -> Checked {
     let found = case.look_for(&[&TOO_MANY], Source::JobOutput)?;
     let Some(first) = found.first() else { return Ok(Vec::new()) };
     let message = match first.get("max") {

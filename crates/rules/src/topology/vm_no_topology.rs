@@ -5,7 +5,7 @@ use evidence::signals::topology_file::{NO_PATH, VIRTUAL_MACHINE};
 use evidence::{Case, Missing, Source};
 
 use crate::efa::efa_in_use;
-use crate::{Confidence, Finding, Role, Rule, Severity};
+use crate::{Check, Checked, Confidence, Finding, Role, Rule, Severity};
 
 /// See the module documentation.
 pub static RULE: Rule = Rule {
@@ -24,10 +24,10 @@ pub static RULE: Rule = Rule {
         "https://github.com/NVIDIA/nccl/issues/1843",
         "https://github.com/NVIDIA/nccl-tests/issues/86",
     ],
-    check,
+    checks: &[Check::Log(check)],
 };
 
-fn check(case: &Case) -> Result<Vec<Finding>, Missing> {
+fn check(case: &Case) -> Checked {
     if let Some(finding) = case.xml.iter().find_map(flat) {
         return Ok(vec![finding]);
     }
@@ -118,6 +118,6 @@ mod tests {
 
     #[test]
     fn a_log_alone_cannot_show_it() {
-        assert!((RULE.check)(&case("a:1:2 [0] NCCL INFO Using network Socket\n")).is_err());
+        assert!(crate::testing::check(&RULE, &case("a:1:2 [0] NCCL INFO Using network Socket\n")).is_err());
     }
 }

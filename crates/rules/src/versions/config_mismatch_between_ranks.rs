@@ -3,10 +3,10 @@
 use std::collections::BTreeMap;
 
 use evidence::signals::ib::SIZE_MISMATCH;
-use evidence::{Case, Communicator, Missing, Process, Quote, Sighting, Source};
+use evidence::{Case, Communicator, Process, Quote, Sighting, Source};
 
 use crate::ib::nic_relaxed_ordering_forced::is_torn;
-use crate::{Confidence, Finding, Role, Rule, Severity};
+use crate::{Check, Checked, Confidence, Finding, Role, Rule, Severity};
 
 /// See the module documentation.
 pub static RULE: Rule = Rule {
@@ -20,7 +20,7 @@ pub static RULE: Rule = Rule {
     fix: "Give all ranks the same NCCL_* variables: pass them through the launcher (`mpirun -x`, `srun --export`, the pod template), and look \
           for /etc/nccl.conf and ~/.nccl.conf on single nodes.",
     references: &["https://github.com/NVIDIA/nccl/issues/969", "https://github.com/NVIDIA/nccl/issues/1328"],
-    check,
+    checks: &[Check::Log(check)],
 };
 
 /// Variables that decide how two ranks talk, and so must be equal.
@@ -69,7 +69,7 @@ static SIZES: &[&str] = &[
     "NCCL_P2P_NET_CHUNKSIZE",
 ];
 
-fn check(case: &Case) -> Result<Vec<Finding>, Missing> {
+fn check(case: &Case) -> Checked {
     let refused = case.look_for(&[&SIZE_MISMATCH], Source::NcclLog)?;
     let refused: Vec<&Sighting> = refused.into_iter().filter(|it| !is_torn(it)).collect();
     let truncated = truncated(case);

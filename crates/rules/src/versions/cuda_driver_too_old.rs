@@ -1,9 +1,9 @@
 //! The driver is older than the CUDA release of the program.
 
 use evidence::signals::versions::{DRIVER_TOO_OLD, DRIVER_VERSION};
-use evidence::{Case, Missing, Quote, Source};
+use evidence::{Case, Quote, Source};
 
-use crate::{Confidence, Finding, Role, Rule, Severity};
+use crate::{Check, Checked, Confidence, Finding, Role, Rule, Severity};
 
 /// See the module documentation.
 pub static RULE: Rule = Rule {
@@ -19,10 +19,10 @@ pub static RULE: Rule = Rule {
         "https://docs.nvidia.com/deploy/cuda-compatibility/minor-version-compatibility.html",
         "https://github.com/NVIDIA/nccl-tests/issues/12",
     ],
-    check,
+    checks: &[Check::Log(check)],
 };
 
-fn check(case: &Case) -> Result<Vec<Finding>, Missing> {
+fn check(case: &Case) -> Checked {
     let found = case.look_for(&[&DRIVER_TOO_OLD], Source::JobOutput)?;
     let driver =
         case.processes.iter().find_map(|it| it.facts.cuda_driver.first()).map(|it| (it.value, &it.quote));

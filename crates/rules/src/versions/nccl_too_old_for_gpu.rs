@@ -4,10 +4,10 @@ use evidence::signals::versions::{
     ERROR_VERSION, GPU_MODEL, GPU_NOT_IN_BUILD, NO_CODE_FOR_GPU, NO_KERNEL_IMAGE, NO_REVERSE_PATH,
     OLD_CAPABILITY,
 };
-use evidence::{Case, Missing, Source};
+use evidence::{Case, Source};
 use fabric::Version;
 
-use crate::{Confidence, Finding, Role, Rule, Severity};
+use crate::{Check, Checked, Confidence, Finding, Role, Rule, Severity};
 
 /// See the module documentation.
 pub static RULE: Rule = Rule {
@@ -25,7 +25,7 @@ pub static RULE: Rule = Rule {
         "https://github.com/NVIDIA/nccl/issues/1372",
         "https://docs.nvidia.com/deeplearning/nccl/release-notes/",
     ],
-    check,
+    checks: &[Check::Log(check)],
 };
 
 /// GPUs by name, with the first release that is built for their generation (NCCL makefiles/common.mk).
@@ -42,7 +42,7 @@ static FIRST: &[(&str, Version)] = &[
     ("RTX 50", Version::new(2, 25, 1)),
 ];
 
-fn check(case: &Case) -> Result<Vec<Finding>, Missing> {
+fn check(case: &Case) -> Checked {
     let found = case.look_for(
         &[&NO_CODE_FOR_GPU, &GPU_NOT_IN_BUILD, &NO_KERNEL_IMAGE, &NO_REVERSE_PATH, &OLD_CAPABILITY],
         Source::JobOutput,

@@ -5,9 +5,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use evidence::signals::versions::{
     BAD_ADDRESS_FAMILY, ERROR_VERSION, MISMATCHED_VERSION, NCCL_PACKAGE, SETUP_TRUNCATED,
 };
-use evidence::{Case, Missing, Process, Quote, Sighting, Signal, Source};
+use evidence::{Case, Process, Quote, Sighting, Signal, Source};
 
-use crate::{Confidence, Finding, Role, Rule, Severity};
+use crate::{Check, Checked, Confidence, Finding, Role, Rule, Severity};
 
 /// See the module documentation.
 pub static RULE: Rule = Rule {
@@ -24,10 +24,10 @@ pub static RULE: Rule = Rule {
         "https://github.com/NVIDIA/nccl/issues/1267",
         "NCCL src/init.cc (Mismatched NCCL version detected, 2.23+)",
     ],
-    check,
+    checks: &[Check::Log(check)],
 };
 
-fn check(case: &Case) -> Result<Vec<Finding>, Missing> {
+fn check(case: &Case) -> Checked {
     let said = case.look_for(
         &[&MISMATCHED_VERSION, &BAD_ADDRESS_FAMILY, &SETUP_TRUNCATED, &ERROR_VERSION, &NCCL_PACKAGE],
         Source::JobOutput,

@@ -1,10 +1,10 @@
 //! An NCCL release that does not know the Windows Subsystem for Linux.
 
 use evidence::signals::versions::{NO_PCI_PATH, WSL};
-use evidence::{Case, Missing, Source};
+use evidence::{Case, Source};
 use fabric::Version;
 
-use crate::{Confidence, Finding, Role, Rule, Severity};
+use crate::{Check, Checked, Confidence, Finding, Role, Rule, Severity};
 
 /// See the module documentation.
 pub static RULE: Rule = Rule {
@@ -20,10 +20,10 @@ pub static RULE: Rule = Rule {
         "https://github.com/NVIDIA/nccl/issues/442",
         "https://docs.nvidia.com/cuda/wsl-user-guide/index.html",
     ],
-    check,
+    checks: &[Check::Log(check)],
 };
 
-fn check(case: &Case) -> Result<Vec<Finding>, Missing> {
+fn check(case: &Case) -> Checked {
     let found = case.look_for(&[&NO_PCI_PATH], Source::NcclLog)?;
     let version = case.nccl_version();
     let wsl = case.sightings_of(&WSL).next();

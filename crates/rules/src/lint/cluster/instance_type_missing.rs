@@ -2,15 +2,17 @@
 
 use fabric::instance::{self, Instance};
 
+use crate::lint::Context;
 use crate::lint::devices::ask::{Ask, asks};
-use crate::lint::{Context, Flaw, LintRule};
-use crate::{Confidence, Severity};
+use crate::{Check, Checked, Confidence, Finding, Role, Rule, Severity};
 
 /// See the module documentation.
-pub(super) static RULE: LintRule = LintRule {
+pub(super) static RULE: Rule = Rule {
     id: "instance-type-missing",
     title: "EFA is asked for and nothing says which instance type",
     severity: Severity::Info,
+    role: Role::Cause,
+    needs: &[],
     why: "Any node with enough GPUs and EFA interfaces will do for the scheduler. In a cluster with several types the pods of one job may get \
           different ones; the slowest sets the pace, and p4d and p4de do not talk EFA with others at all.",
     fix: "Add `nodeSelector: {node.kubernetes.io/instance-type: ...}` to the pods, or say the type with --instance where the cluster has one only.",
@@ -18,14 +20,14 @@ pub(super) static RULE: LintRule = LintRule {
         "https://kubernetes.io/docs/concepts/scheduling-eviction/assign-pod-node/",
         "https://docs.aws.amazon.com/AWSEC2/latest/UserGuide/efa.html",
     ],
-    check,
+    checks: &[Check::Submission(check)],
 };
 
-fn check(context: &Context<'_>) -> Vec<Flaw> {
-    asks(context).iter().filter_map(flaw).collect()
+fn check(context: &Context<'_>) -> Checked {
+    Ok(asks(context).iter().filter_map(finding).collect())
 }
 
-fn flaw(ask: &Ask<'_>) -> Option<Flaw> {
+fn finding(ask: &Ask<'_>) -> Option<Finding> {
     let (gpus, efa, place) = (ask.gpus()?, ask.efa()?, ask.efa_place()?);
     // A `TrainJob` without a pod leaves it to its runtime.
     let pod = ask.pod?;
@@ -46,7 +48,7 @@ fn flaw(ask: &Ask<'_>) -> Option<Flaw> {
         first.name,
         last.name
     );
-    Some(Flaw::new(ask.file, &place, message).confidence(Confidence::Possible))
+    Some(Finding::at(ask.file, &place, message).confidence(Confidence::Possible))
 }
 
 /// Whether anything else chooses the nodes: a selector of another kind, affinity, a queue with flavors.
@@ -61,11 +63,11 @@ fn chosen(ask: &Ask<'_>, pod: &evidence::submission::Pod) -> bool {
 mod tests {
     use super::RULE;
     use crate::lint::devices::testing::{job, job_with};
-    use crate::lint::testing::{flaws, quiet};
+    use crate::lint::testing::{findings, quiet};
 
     #[test]
     fn fires_where_many_types_would_do() {
-        let found = flaws(&RULE, &job(2, "", "nvidia.com/gpu: 8\nvpc.amazonaws.com/efa: 4"));
+        let found = findings(&RULE, &job(2, "", "nvidia.com/gpu: 8\nvpc.amazonaws.com/efa: 4"));
         assert!(
             found[0].message.starts_with("8 GPUs and 4 EFA interfaces a pod, on any node"),
             "{}",

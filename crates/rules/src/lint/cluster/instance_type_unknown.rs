@@ -2,22 +2,24 @@
 
 use fabric::{catalogue, instance};
 
-use crate::lint::{Context, Flaw, LintRule};
-use crate::{Confidence, Severity};
+use crate::lint::Context;
+use crate::{Check, Checked, Confidence, Finding, Role, Rule, Severity};
 
 /// See the module documentation.
-pub(super) static RULE: LintRule = LintRule {
+pub(super) static RULE: Rule = Rule {
     id: "instance-type-unknown",
     title: "a node selector names an instance type that does not exist",
     severity: Severity::Warning,
+    role: Role::Cause,
+    needs: &[],
     why: "No node has this label, and the pod waits for ever.",
     fix: "Write an instance type of this family that exists.",
     references: &["https://karpenter.sh/docs/reference/instance-types/"],
-    check,
+    checks: &[Check::Submission(check)],
 };
 
-fn check(context: &Context<'_>) -> Vec<Flaw> {
-    let mut flaws = Vec::new();
+fn check(context: &Context<'_>) -> Checked {
+    let mut findings = Vec::new();
     for (file, _, pod) in context.pods() {
         for (name, place) in pod.instances() {
             let bare = name.strip_prefix("ml.").unwrap_or(name);
@@ -36,21 +38,21 @@ fn check(context: &Context<'_>) -> Vec<Flaw> {
                 continue;
             }
             let message = format!("there is no {name}; of {family} there is {}", sizes.join(", "));
-            flaws.push(Flaw::new(file, place, message).confidence(Confidence::Likely));
+            findings.push(Finding::at(file, place, message).confidence(Confidence::Likely));
         }
     }
-    flaws
+    Ok(findings)
 }
 
 #[cfg(test)]
 mod tests {
     use super::RULE;
     use crate::lint::devices::testing::pod;
-    use crate::lint::testing::{flaws, quiet};
+    use crate::lint::testing::{findings, quiet};
 
     #[test]
     fn fires_for_a_size_that_is_not_made() {
-        let found = flaws(&RULE, &pod("p4d.48xlarge", "nvidia.com/gpu: 8"));
+        let found = findings(&RULE, &pod("p4d.48xlarge", "nvidia.com/gpu: 8"));
         assert_eq!(found[0].message, "there is no p4d.48xlarge; of p4d there is p4d.24xlarge");
     }
 

@@ -2,24 +2,26 @@
 
 use fabric::instance::Instance;
 
+use crate::lint::Context;
 use crate::lint::devices::ask::{Ask, asks};
-use crate::lint::{Context, Flaw, LintRule};
-use crate::{Confidence, Severity};
+use crate::{Check, Checked, Confidence, Finding, Role, Rule, Severity};
 
 /// See the module documentation.
-pub(super) static RULE: LintRule = LintRule {
+pub(super) static RULE: Rule = Rule {
     id: "mixed-instance-types",
     title: "p4d or p4de together with other instance types in one job",
     severity: Severity::Error,
+    role: Role::Cause,
+    needs: &[],
     why: "EFA between p4d or p4de and any other instance type is not supported: ranks on the two do not reach each other.",
     fix: "Choose one instance type for all pods with GPUs of the job.",
     references: &["https://docs.aws.amazon.com/AWSEC2/latest/UserGuide/efa.html"],
-    check,
+    checks: &[Check::Submission(check)],
 };
 
-fn check(context: &Context<'_>) -> Vec<Flaw> {
+fn check(context: &Context<'_>) -> Checked {
     let asks: Vec<Ask<'_>> = asks(context).into_iter().filter(Ask::wants_gpus).collect();
-    let mut flaws = Vec::new();
+    let mut findings = Vec::new();
     let mut done = Vec::new();
     for ask in asks.iter().filter(|it| it.is_networked()) {
         if done.contains(&(ask.file, ask.root)) {
@@ -28,16 +30,16 @@ fn check(context: &Context<'_>) -> Vec<Flaw> {
         done.push((ask.file, ask.root));
         let job: Vec<&Ask<'_>> =
             asks.iter().filter(|it| (it.file, it.root) == (ask.file, ask.root)).collect();
-        flaws.extend(flaw(&job));
+        findings.extend(finding(&job));
     }
-    flaws
+    Ok(findings)
 }
 
 fn is_p4(instance: &Instance) -> bool {
     instance.name.starts_with("p4d")
 }
 
-fn flaw(job: &[&Ask<'_>]) -> Option<Flaw> {
+fn finding(job: &[&Ask<'_>]) -> Option<Finding> {
     let find = |p4: bool| {
         job.iter()
             .find_map(|ask| Some((*ask, ask.types.known.iter().find(|it| is_p4(it) == p4 && it.efa())?)))
@@ -55,13 +57,13 @@ fn flaw(job: &[&Ask<'_>]) -> Option<Flaw> {
         "pods of one job {how} on {} and on {}, which do not talk EFA with each other",
         p4.name, other.name
     );
-    let flaw = Flaw::new(ask.file, place, message)
+    let finding = Finding::at(ask.file, place, message)
         .label(ask.types.names())
         .severity(severity)
         .confidence(confidence);
     Some(match p4_ask.types.place.as_ref().filter(|it| *it != place) {
-        Some(p4_place) => flaw.also(p4_place, p4_ask.types.names()),
-        None => flaw,
+        Some(p4_place) => finding.also_at(p4_place, p4_ask.types.names()),
+        None => finding,
     })
 }
 
@@ -69,7 +71,7 @@ fn flaw(job: &[&Ask<'_>]) -> Option<Flaw> {
 mod tests {
     use super::RULE;
     use crate::Severity;
-    use crate::lint::testing::{flaws, quiet};
+    use crate::lint::testing::{findings, quiet};
 
     fn job(master: &str, worker: &str) -> String {
         let pod = |role: &str, instance: &str| {
@@ -89,15 +91,15 @@ mod tests {
 
     #[test]
     fn fires_with_both_places() {
-        let found = flaws(&RULE, &job("p4d.24xlarge", "p5.48xlarge"));
+        let found = findings(&RULE, &job("p4d.24xlarge", "p5.48xlarge"));
         assert_eq!(found.len(), 1);
         assert_eq!(
             found[0].message,
             "pods of one job run on p4d.24xlarge and on p5.48xlarge, which do not talk EFA with each other"
         );
-        assert_eq!((found[0].severity, found[0].places.len()), (Some(Severity::Error), 2));
+        assert_eq!((found[0].severity, found[0].evidence.len()), (Some(Severity::Error), 2));
         let list = "p4d.24xlarge, p5.48xlarge";
-        assert_eq!(flaws(&RULE, &job(list, list))[0].severity, Some(Severity::Warning));
+        assert_eq!(findings(&RULE, &job(list, list))[0].severity, Some(Severity::Warning));
     }
 
     #[test]

@@ -1,7 +1,5 @@
 //! Rules about where pods run: instance types, zones, node pools, scheduling of many pods at once.
 
-use super::LintRule;
-
 mod instance_type_missing;
 mod instance_type_unknown;
 mod mixed_instance_types;
@@ -11,8 +9,10 @@ mod nodepool_many_zones;
 mod nodepool_without_efa;
 mod spread_over_zones;
 
+use crate::Rule;
+
 /// All of them.
-pub(super) static RULES: &[&LintRule] = &[
+pub(crate) static RULES: &[&Rule] = &[
     &instance_type_missing::RULE,
     &instance_type_unknown::RULE,
     &mixed_instance_types::RULE,

@@ -1,14 +1,16 @@
 //! Pods that need each other, started one by one.
 
+use crate::lint::Context;
 use crate::lint::devices::ask::{Ask, asks};
-use crate::lint::{Context, Flaw, LintRule};
-use crate::{Confidence, Severity};
+use crate::{Check, Checked, Confidence, Finding, Role, Rule, Severity};
 
 /// See the module documentation.
-pub(super) static RULE: LintRule = LintRule {
+pub(super) static RULE: Rule = Rule {
     id: "no-gang-scheduling",
     title: "pods that need each other are scheduled one by one",
     severity: Severity::Info,
+    role: Role::Cause,
+    needs: &[],
     why: "Kubernetes starts each pod as soon as it finds a node for it. When nodes are short, some pods of the job hold their GPUs and wait for \
           the others until the rendezvous times out; two such jobs can block each other for ever.",
     fix: "Submit it through a queue that admits all pods or none: Kueue (label `kueue.x-k8s.io/queue-name`), Volcano or the coscheduling \
@@ -18,11 +20,11 @@ pub(super) static RULE: LintRule = LintRule {
         "https://volcano.sh/en/docs/plugins/#gang",
         "https://github.com/kubernetes-sigs/scheduler-plugins/tree/master/pkg/coscheduling",
     ],
-    check,
+    checks: &[Check::Submission(check)],
 };
 
-fn check(context: &Context<'_>) -> Vec<Flaw> {
-    let mut flaws: Vec<Flaw> = Vec::new();
+fn check(context: &Context<'_>) -> Checked {
+    let mut findings: Vec<Finding> = Vec::new();
     let mut done = Vec::new();
     for ask in asks(context) {
         // Operators have settings of their own for it, and clusters that have them mostly a queue.
@@ -38,9 +40,9 @@ fn check(context: &Context<'_>) -> Vec<Flaw> {
         let Some((_, place)) = tree.entry(ask.root, "kind") else { continue };
         let message =
             format!("{} pods of a {} need each other and are scheduled one by one", ask.pods, ask.kind);
-        flaws.push(Flaw::new(ask.file, &tree.node(place).span, message).confidence(Confidence::Likely));
+        findings.push(Finding::at(ask.file, &tree.node(place).span, message).confidence(Confidence::Likely));
     }
-    flaws
+    Ok(findings)
 }
 
 fn has_gang(ask: &Ask<'_>) -> bool {
@@ -58,7 +60,7 @@ fn has_gang(ask: &Ask<'_>) -> bool {
 #[cfg(test)]
 mod tests {
     use super::RULE;
-    use crate::lint::testing::{flaws, quiet};
+    use crate::lint::testing::{findings, quiet};
 
     fn job(kind: &str, more: &str, limits: &str) -> String {
         format!(
@@ -70,9 +72,9 @@ mod tests {
 
     #[test]
     fn fires_for_plain_kinds() {
-        let found = flaws(&RULE, &job("Job", "", EFA));
+        let found = findings(&RULE, &job("Job", "", EFA));
         assert_eq!(found[0].message, "4 pods of a Job need each other and are scheduled one by one");
-        assert_eq!(found[0].places[0].span.line, 2);
+        assert_eq!(found[0].evidence[0].at().line, 2);
     }
 
     #[test]

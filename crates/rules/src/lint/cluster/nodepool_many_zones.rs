@@ -2,15 +2,17 @@
 
 use super::node_pool::{NodePool, node_pools, of_job, subnets};
 use super::spread_over_zones::is_zone;
+use crate::lint::Context;
 use crate::lint::devices::ask::{Ask, asks};
-use crate::lint::{Context, Flaw, LintRule};
-use crate::{Confidence, Severity};
+use crate::{Check, Checked, Confidence, Finding, Role, Rule, Severity};
 
 /// See the module documentation.
-pub(super) static RULE: LintRule = LintRule {
+pub(super) static RULE: Rule = Rule {
     id: "nodepool-many-zones",
     title: "the node pool of an EFA job starts machines in several zones",
     severity: Severity::Warning,
+    role: Role::Cause,
+    needs: &[],
     why: "Karpenter takes the zone that has machines. The nodes of one job may come from two, and EFA does not cross them: \
           the job then goes over TCP or does not start.",
     fix: "Name one zone in the requirements of the node pool; or keep the pods together with podAffinity on \
@@ -19,22 +21,22 @@ pub(super) static RULE: LintRule = LintRule {
         "https://docs.aws.amazon.com/AWSEC2/latest/UserGuide/efa.html",
         "https://karpenter.sh/docs/concepts/nodepools/",
     ],
-    check,
+    checks: &[Check::Submission(check)],
 };
 
-fn check(context: &Context<'_>) -> Vec<Flaw> {
+fn check(context: &Context<'_>) -> Checked {
     let pools = node_pools(context);
-    let mut flaws: Vec<Flaw> = Vec::new();
+    let mut findings: Vec<Finding> = Vec::new();
     if pools.is_empty() {
-        return flaws;
+        return Ok(findings);
     }
     for ask in asks(context).iter().filter(|it| it.wants_efa() && it.is_multi_node() && !is_kept(it)) {
         let usable = of_job(ask, &pools);
         // With several pools it is not known which one serves the job.
         let [pool] = usable.as_slice() else { continue };
         if pool.zones.is_none() {
-            let found = many_subnets(context, pool, ask).filter(|it| !flaws.contains(it));
-            flaws.extend(found);
+            let found = many_subnets(context, pool, ask).filter(|it| !findings.contains(it));
+            findings.extend(found);
         }
         let Some((zones, place)) = pool.zones.as_ref().filter(|it| it.0.len() > 1) else { continue };
         let message = format!(
@@ -43,17 +45,17 @@ fn check(context: &Context<'_>) -> Vec<Flaw> {
             zones.len(),
             ask.job.pods
         );
-        let flaw =
-            Flaw::new(pool.file, place, message).label(zones.join(", ")).confidence(Confidence::Likely);
-        if !flaws.contains(&flaw) {
-            flaws.push(flaw);
+        let finding =
+            Finding::at(pool.file, place, message).label(zones.join(", ")).confidence(Confidence::Likely);
+        if !findings.contains(&finding) {
+            findings.push(finding);
         }
     }
-    flaws
+    Ok(findings)
 }
 
 /// A pool without a zone takes any subnet of its class. Which zones they are in is not told here.
-fn many_subnets(context: &Context<'_>, pool: &NodePool<'_>, ask: &Ask<'_>) -> Option<Flaw> {
+fn many_subnets(context: &Context<'_>, pool: &NodePool<'_>, ask: &Ask<'_>) -> Option<Finding> {
     let (file, subnets, place) =
         pool.class.and_then(|it| subnets(context, it)).filter(|it| it.1.len() > 1)?;
     let message = format!(
@@ -62,8 +64,8 @@ fn many_subnets(context: &Context<'_>, pool: &NodePool<'_>, ask: &Ask<'_>) -> Op
         subnets.len(),
         ask.job.pods
     );
-    let flaw = Flaw::new(file, &place, message).label(subnets.join(", "));
-    Some(flaw.severity(Severity::Info).confidence(Confidence::Possible))
+    let finding = Finding::at(file, &place, message).label(subnets.join(", "));
+    Some(finding.severity(Severity::Info).confidence(Confidence::Possible))
 }
 
 /// Whether the pods are kept in one zone by themselves.
@@ -79,7 +81,7 @@ fn is_kept(ask: &Ask<'_>) -> bool {
 mod tests {
     use super::RULE;
     use crate::lint::devices::testing::{job, job_with};
-    use crate::lint::testing::{flaws, quiet};
+    use crate::lint::testing::{findings, quiet};
 
     const POOL: &str = "---\nkind: NodePool\nmetadata:\n  name: gpu\nspec:\n  template:\n    spec:\n      requirements:\n      - key: \
                         topology.kubernetes.io/zone\n        operator: In\n        values: [us-east-1a, us-east-1b]\n";
@@ -87,12 +89,12 @@ mod tests {
 
     #[test]
     fn fires_with_the_zones() {
-        let found = flaws(&RULE, &format!("{}{POOL}", job(2, "p4d.24xlarge", EFA)));
+        let found = findings(&RULE, &format!("{}{POOL}", job(2, "p4d.24xlarge", EFA)));
         assert_eq!(
             found[0].message,
             "node pool gpu starts machines in 2 zones, and 2 pods of one EFA job may be divided among them"
         );
-        assert_eq!(found[0].places[0].text, "us-east-1a, us-east-1b");
+        assert_eq!(found[0].evidence[0].label(), "us-east-1a, us-east-1b");
     }
 
     #[test]
@@ -104,9 +106,9 @@ mod tests {
             )
         };
         let text = |ids: &str| format!("{}{pool}{}", job(2, "p4d.24xlarge", EFA), class(ids));
-        let found = flaws(&RULE, &text("{id: subnet-1}, {id: subnet-2}"));
+        let found = findings(&RULE, &text("{id: subnet-1}, {id: subnet-2}"));
         assert_eq!((found.len(), found[0].severity), (1, Some(crate::Severity::Info)));
-        assert_eq!(found[0].places[0].text, "subnet-1, subnet-2");
+        assert_eq!(found[0].evidence[0].label(), "subnet-1, subnet-2");
         quiet(&RULE, &text("{id: subnet-1}"));
         quiet(&RULE, &text("{tags: {role: gpu}}"));
     }

@@ -1,15 +1,17 @@
 //! The node pools beside a job start no machine with the EFA interfaces it asks for.
 
 use super::node_pool::{node_pools, of_job};
+use crate::lint::Context;
 use crate::lint::devices::ask::asks;
-use crate::lint::{Context, Flaw, LintRule};
-use crate::{Confidence, Severity};
+use crate::{Check, Checked, Confidence, Finding, Role, Rule, Severity};
 
 /// See the module documentation.
-pub(super) static RULE: LintRule = LintRule {
+pub(super) static RULE: Rule = Rule {
     id: "nodepool-without-efa",
     title: "no node pool here starts machines with the EFA interfaces a job asks for",
     severity: Severity::Error,
+    role: Role::Cause,
+    needs: &[],
     why: "Karpenter starts a node for a pod only if an instance type that the pool allows has all that the pod asks for. Here none has, \
           and the pod waits for ever.",
     fix: "Allow an instance type with enough EFA interfaces in the requirements of the node pool.",
@@ -17,14 +19,14 @@ pub(super) static RULE: LintRule = LintRule {
         "https://karpenter.sh/docs/concepts/nodepools/",
         "https://karpenter.sh/docs/reference/instance-types/",
     ],
-    check,
+    checks: &[Check::Submission(check)],
 };
 
-fn check(context: &Context<'_>) -> Vec<Flaw> {
+fn check(context: &Context<'_>) -> Checked {
     let pools = node_pools(context);
-    let mut flaws = Vec::new();
+    let mut findings = Vec::new();
     if pools.is_empty() {
-        return flaws;
+        return Ok(findings);
     }
     for ask in asks(context) {
         let Some(efa) = ask.efa() else { continue };
@@ -49,20 +51,20 @@ fn check(context: &Context<'_>) -> Vec<Flaw> {
         .replace("with none EFA interfaces", "without EFA");
         let confidence = if named { Confidence::Likely } else { Confidence::Possible };
         let severity = if named { Severity::Error } else { Severity::Warning };
-        let mut flaw = Flaw::new(pool.file, place, message).confidence(confidence).severity(severity);
+        let mut finding = Finding::at(pool.file, place, message).confidence(confidence).severity(severity);
         if let Some(asked) = ask.efa_place().filter(|_| ask.file == pool.file) {
-            flaw = flaw.also(&asked, "asked for here");
+            finding = finding.also_at(&asked, "asked for here");
         }
-        flaws.push(flaw);
+        findings.push(finding);
     }
-    flaws
+    Ok(findings)
 }
 
 #[cfg(test)]
 mod tests {
     use super::RULE;
     use crate::lint::devices::testing::job;
-    use crate::lint::testing::{flaws, quiet};
+    use crate::lint::testing::{findings, quiet};
 
     fn with_pool(types: &str, limits: &str) -> String {
         format!(
@@ -74,7 +76,7 @@ mod tests {
 
     #[test]
     fn fires_where_no_type_has_it() {
-        let found = flaws(
+        let found = findings(
             &RULE,
             &with_pool(
                 "node.kubernetes.io/instance-type\n        operator: In\n        values: [g5.xlarge, g5.2xlarge]",
@@ -82,10 +84,10 @@ mod tests {
             ),
         );
         assert_eq!(found[0].message, "node pool gpu starts machines without EFA, and a pod asks for 1");
-        assert_eq!(found[0].places.len(), 2);
+        assert_eq!(found[0].evidence.len(), 2);
         let many = "nvidia.com/gpu: 8\nvpc.amazonaws.com/efa: 32";
         let family = "karpenter.k8s.aws/instance-family\n        operator: In\n        values: [p4d]";
-        assert!(flaws(&RULE, &with_pool(family, many))[0].message.contains("at most 4"));
+        assert!(findings(&RULE, &with_pool(family, many))[0].message.contains("at most 4"));
     }
 
     #[test]

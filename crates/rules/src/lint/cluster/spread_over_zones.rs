@@ -2,15 +2,17 @@
 
 use evidence::yaml::{NodeId, Span};
 
+use crate::lint::Context;
 use crate::lint::devices::ask::{Ask, asks};
-use crate::lint::{Context, Flaw, LintRule};
-use crate::{Confidence, Severity};
+use crate::{Check, Checked, Confidence, Finding, Role, Rule, Severity};
 
 /// See the module documentation.
-pub(super) static RULE: LintRule = LintRule {
+pub(super) static RULE: Rule = Rule {
     id: "spread-over-zones",
     title: "pods of an EFA job are spread over availability zones",
     severity: Severity::Error,
+    role: Role::Cause,
+    needs: &[],
     why: "EFA does not cross availability zones: pods in two zones cannot reach each other over it, and TCP between zones is slow and \
           charged.",
     fix: "Remove the spreading, and keep the job in one zone: podAffinity with `topologyKey: topology.kubernetes.io/zone`, or a node \
@@ -19,7 +21,7 @@ pub(super) static RULE: LintRule = LintRule {
         "https://docs.aws.amazon.com/AWSEC2/latest/UserGuide/efa.html",
         "https://kubernetes.io/docs/concepts/scheduling-eviction/topology-spread-constraints/",
     ],
-    check,
+    checks: &[Check::Submission(check)],
 };
 
 /// The label of a zone.
@@ -33,25 +35,25 @@ pub(super) fn is_zone(key: &str) -> bool {
     )
 }
 
-fn check(context: &Context<'_>) -> Vec<Flaw> {
-    let mut flaws = Vec::new();
+fn check(context: &Context<'_>) -> Checked {
+    let mut findings = Vec::new();
     for ask in asks(context) {
         let efa = ask.wants_efa() || (ask.wants_gpus() && ask.types.all(fabric::instance::Instance::efa));
         if efa && ask.is_multi_node() {
-            flaws.extend(constraints(&ask));
-            flaws.extend(apart(&ask));
-            flaws.extend(several(&ask));
+            findings.extend(constraints(&ask));
+            findings.extend(apart(&ask));
+            findings.extend(several(&ask));
         }
     }
-    flaws
+    Ok(findings)
 }
 
 /// `topologySpreadConstraints`
-fn constraints(ask: &Ask<'_>) -> Vec<Flaw> {
+fn constraints(ask: &Ask<'_>) -> Vec<Finding> {
     let tree = &ask.submission.tree;
     let list = ask.pod.and_then(|it| tree.get(it.spec, "topologySpreadConstraints"));
     let text = |node: NodeId, name: &str| tree.get(node, name).and_then(|it| tree.text(it));
-    let mut flaws = Vec::new();
+    let mut findings = Vec::new();
     for item in list.map(|it| tree.items(it)).unwrap_or_default() {
         let skew = tree.get(*item, "maxSkew").and_then(|it| tree.integer(it)).unwrap_or(1);
         if !text(*item, "topologyKey").is_some_and(is_zone) || skew >= ask.job.pods {
@@ -59,13 +61,18 @@ fn constraints(ask: &Ask<'_>) -> Vec<Flaw> {
         }
         // The word of Kubernetes for a wish.
         let wish = text(*item, "whenUnsatisfiable") == Some("ScheduleAnyway");
-        flaws.push(flaw(ask, &key_span(ask, *item, "topologyKey"), wish, "topologySpreadConstraints spread"));
+        findings.push(finding(
+            ask,
+            &key_span(ask, *item, "topologyKey"),
+            wish,
+            "topologySpreadConstraints spread",
+        ));
     }
-    flaws
+    findings
 }
 
 /// `podAntiAffinity`
-fn apart(ask: &Ask<'_>) -> Vec<Flaw> {
+fn apart(ask: &Ask<'_>) -> Vec<Finding> {
     let tree = &ask.submission.tree;
     let Some(spec) = ask.pod.map(|it| it.spec) else { return Vec::new() };
     let terms = |name: &str| {
@@ -79,12 +86,12 @@ fn apart(ask: &Ask<'_>) -> Vec<Flaw> {
     required
         .chain(preferred)
         .filter(|it| tree.get(it.0, "topologyKey").and_then(|it| tree.text(it)).is_some_and(is_zone))
-        .map(|(term, wish)| flaw(ask, &key_span(ask, term, "topologyKey"), wish, "podAntiAffinity puts"))
+        .map(|(term, wish)| finding(ask, &key_span(ask, term, "topologyKey"), wish, "podAntiAffinity puts"))
         .collect()
 }
 
 /// Several zones in a selector, and nothing that keeps the pods together.
-fn several(ask: &Ask<'_>) -> Option<Flaw> {
+fn several(ask: &Ask<'_>) -> Option<Finding> {
     let pod = ask.pod?;
     let (_, zones, place) = pod.selectors.iter().find(|it| is_zone(&it.0) && it.1.len() > 1)?;
     let tree = &ask.submission.tree;
@@ -99,7 +106,7 @@ fn several(ask: &Ask<'_>) -> Option<Flaw> {
         zones.len()
     );
     Some(
-        Flaw::new(ask.file, place, message)
+        Finding::at(ask.file, place, message)
             .severity(Severity::Info)
             .confidence(Confidence::Possible)
             .label(zones.join(", "))
@@ -107,11 +114,11 @@ fn several(ask: &Ask<'_>) -> Option<Flaw> {
     )
 }
 
-fn flaw(ask: &Ask<'_>, place: &Span, wish: bool, how: &str) -> Flaw {
+fn finding(ask: &Ask<'_>, place: &Span, wish: bool, how: &str) -> Finding {
     let message =
         format!("{how} {} pods of one EFA job over zones, and EFA does not cross them", ask.job.pods);
     let severity = if wish { Severity::Warning } else { Severity::Error };
-    Flaw::new(ask.file, place, message).severity(severity).confidence(Confidence::Likely)
+    Finding::at(ask.file, place, message).severity(severity).confidence(Confidence::Likely)
 }
 
 fn key_span(ask: &Ask<'_>, node: NodeId, name: &str) -> Span {
@@ -125,7 +132,7 @@ mod tests {
     use super::RULE;
     use crate::Severity;
     use crate::lint::devices::testing::job_with;
-    use crate::lint::testing::{flaws, quiet};
+    use crate::lint::testing::{findings, quiet};
 
     const EFA: &str = "nvidia.com/gpu: 8\nvpc.amazonaws.com/efa: 4";
     const SPREAD: &str = "topologySpreadConstraints:\n- maxSkew: 1\n  topologyKey: topology.kubernetes.io/zone\n  whenUnsatisfiable: DoNotSchedule";
@@ -133,22 +140,25 @@ mod tests {
 
     #[test]
     fn fires_for_spreading_and_for_keeping_apart() {
-        let found = flaws(&RULE, &job_with(4, "p4d.24xlarge", EFA, SPREAD));
+        let found = findings(&RULE, &job_with(4, "p4d.24xlarge", EFA, SPREAD));
         assert_eq!(
             found[0].message,
             "topologySpreadConstraints spread 4 pods of one EFA job over zones, and EFA does not cross them"
         );
         assert_eq!(found[0].severity, Some(Severity::Error));
         let wish = SPREAD.replace("DoNotSchedule", "ScheduleAnyway");
-        assert_eq!(flaws(&RULE, &job_with(4, "", EFA, &wish))[0].severity, Some(Severity::Warning));
-        assert_eq!(flaws(&RULE, &job_with(4, "p5.48xlarge", "nvidia.com/gpu: 8", APART)).len(), 1);
+        assert_eq!(findings(&RULE, &job_with(4, "", EFA, &wish))[0].severity, Some(Severity::Warning));
+        assert_eq!(findings(&RULE, &job_with(4, "p5.48xlarge", "nvidia.com/gpu: 8", APART)).len(), 1);
     }
 
     #[test]
     fn several_zones_are_told() {
         let zones = "affinity: {nodeAffinity: {requiredDuringSchedulingIgnoredDuringExecution: {nodeSelectorTerms: [{matchExpressions: [{key: \
                      topology.kubernetes.io/zone, operator: In, values: [a, b]}]}]}}}";
-        assert_eq!(flaws(&RULE, &job_with(4, "p4d.24xlarge", EFA, zones))[0].severity, Some(Severity::Info));
+        assert_eq!(
+            findings(&RULE, &job_with(4, "p4d.24xlarge", EFA, zones))[0].severity,
+            Some(Severity::Info)
+        );
         quiet(&RULE, &job_with(4, "p4d.24xlarge", EFA, &zones.replace("[a, b]", "[a]")));
     }
 

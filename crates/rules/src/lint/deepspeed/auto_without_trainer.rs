@@ -3,19 +3,21 @@
 use evidence::submission::{Launcher, Submission};
 
 use super::config::{REFERENCE, configs};
-use crate::lint::{Context, Flaw, LintRule};
-use crate::{Confidence, Severity};
+use crate::lint::Context;
+use crate::{Check, Checked, Confidence, Finding, Role, Rule, Severity};
 
 /// See the module documentation.
-pub(super) static RULE: LintRule = LintRule {
+pub(super) static RULE: Rule = Rule {
     id: "auto-without-trainer",
     title: "\"auto\" where nothing may fill it in",
     severity: Severity::Info,
+    role: Role::Cause,
+    needs: &[],
     why: "\"auto\" is a word of the Hugging Face Trainer and of Accelerate, which replace it by their own arguments. DeepSpeed itself \
           does not know it and ends with an error about the type of the value.",
     fix: "Write the values, or start the training through the Trainer or Accelerate.",
     references: &["https://huggingface.co/docs/transformers/main/en/deepspeed", REFERENCE],
-    check,
+    checks: &[Check::Submission(check)],
 };
 
 /// Words of a command or script behind which the Trainer or Accelerate stand.
@@ -34,7 +36,7 @@ const FILLERS: [&str; 12] = [
     "finetune",
 ];
 
-fn check(context: &Context<'_>) -> Vec<Flaw> {
+fn check(context: &Context<'_>) -> Checked {
     let starts = |it: &Submission| {
         it.launches.iter().any(|it| matches!(it.launcher, Launcher::DeepSpeed | Launcher::Torchrun))
     };
@@ -44,9 +46,9 @@ fn check(context: &Context<'_>) -> Vec<Flaw> {
     };
     // Only beside a launch, and one that names none of them.
     if !context.files.iter().any(starts) || context.files.iter().any(fills) {
-        return Vec::new();
+        return Ok(Vec::new());
     }
-    let mut flaws = Vec::new();
+    let mut findings = Vec::new();
     for config in configs(context) {
         let autos = config.autos();
         if let Some((name, span)) = autos.first() {
@@ -56,10 +58,10 @@ fn check(context: &Context<'_>) -> Vec<Flaw> {
             };
             let message =
                 format!("{names} \"auto\", and the launch names neither the Trainer nor Accelerate");
-            flaws.push(Flaw::new(config.file, span, message).confidence(Confidence::Possible));
+            findings.push(Finding::at(config.file, span, message).confidence(Confidence::Possible));
         }
     }
-    flaws
+    Ok(findings)
 }
 
 #[cfg(test)]

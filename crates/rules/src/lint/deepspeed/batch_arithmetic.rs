@@ -1,14 +1,16 @@
 //! Batch sizes that do not multiply.
 
 use super::config::{Config, REFERENCE, configs, place};
-use crate::lint::{Context, Flaw, LintRule};
-use crate::{Confidence, Severity};
+use crate::lint::Context;
+use crate::{Check, Checked, Confidence, Finding, Role, Rule, Severity};
 
 /// See the module documentation.
-pub(super) static RULE: LintRule = LintRule {
+pub(super) static RULE: Rule = Rule {
     id: "batch-arithmetic",
     title: "batch sizes that do not multiply",
     severity: Severity::Error,
+    role: Role::Cause,
+    needs: &[],
     why: "train_batch_size is train_micro_batch_size_per_gpu x gradient_accumulation_steps x data-parallel ranks. DeepSpeed checks it \
           and ends with \"Check batch related parameters\".",
     fix: "Leave train_batch_size out: DeepSpeed computes it from the other two, for any number of GPUs.",
@@ -16,18 +18,18 @@ pub(super) static RULE: LintRule = LintRule {
         REFERENCE,
         "https://github.com/deepspeedai/DeepSpeed/blob/master/deepspeed/runtime/config.py",
     ],
-    check,
+    checks: &[Check::Submission(check)],
 };
 
 const ALL: [&str; 1] = ["train_batch_size"];
 const MICRO: [&str; 1] = ["train_micro_batch_size_per_gpu"];
 const STEPS: [&str; 1] = ["gradient_accumulation_steps"];
 
-fn check(context: &Context<'_>) -> Vec<Flaw> {
-    configs(context).iter().filter_map(|it| one(context, it)).collect()
+fn check(context: &Context<'_>) -> Checked {
+    Ok(configs(context).iter().filter_map(|it| one(context, it)).collect())
 }
 
-fn one(context: &Context<'_>, config: &Config<'_>) -> Option<Flaw> {
+fn one(context: &Context<'_>, config: &Config<'_>) -> Option<Finding> {
     let all = config.integer(&ALL)?;
     let micro = config.integer(&MICRO);
     let steps = config.integer(&STEPS);
@@ -42,17 +44,17 @@ fn one(context: &Context<'_>, config: &Config<'_>) -> Option<Flaw> {
         (Some(micro), Some(steps)) => format!("{micro} x {steps}"),
         _ => each.to_string(),
     };
-    let flaw = |message: String| {
-        let mut flaw = Flaw::new(config.file, &config.span(&ALL).unwrap_or_default(), message);
+    let finding = |message: String| {
+        let mut finding = Finding::at(config.file, &config.span(&ALL).unwrap_or_default(), message);
         for path in [&MICRO, &STEPS] {
             if let Some(span) = config.integer(path).and_then(|_| config.span(path)) {
-                flaw = flaw.also(&span, "");
+                finding = finding.also_at(&span, "");
             }
         }
-        flaw
+        finding
     };
     if !fits(each) {
-        return Some(flaw(format!(
+        return Some(finding(format!(
             "train_batch_size {all} is no multiple of {product}, so no number of GPUs fits"
         )));
     }
@@ -75,15 +77,15 @@ fn one(context: &Context<'_>, config: &Config<'_>) -> Option<Flaw> {
     };
     // Tensor or pipeline parallel ranks share a batch.
     let shared = world.is_multiple_of((all / each).max(1));
-    let flaw = flaw(message).confidence(if shared { Confidence::Possible } else { Confidence::Likely });
-    Some(if shared { flaw.severity(Severity::Warning) } else { flaw })
+    let finding = finding(message).confidence(if shared { Confidence::Possible } else { Confidence::Likely });
+    Some(if shared { finding.severity(Severity::Warning) } else { finding })
 }
 
 #[cfg(test)]
 mod tests {
     use super::RULE;
     use crate::lint::deepspeed::config::testing::{beside, job};
-    use crate::lint::testing::{flaws, quiet};
+    use crate::lint::testing::{findings, quiet};
 
     fn settings(all: u64, micro: u64, steps: u64) -> String {
         format!(
@@ -93,12 +95,12 @@ mod tests {
 
     #[test]
     fn what_no_number_of_gpus_fits_is_found() {
-        let found = flaws(&RULE, &settings(100, 4, 4));
+        let found = findings(&RULE, &settings(100, 4, 4));
         assert_eq!(
             found[0].message,
             "train_batch_size 100 is no multiple of 4 x 4, so no number of GPUs fits"
         );
-        assert_eq!(found[0].places.len(), 3);
+        assert_eq!(found[0].evidence.len(), 3);
         quiet(&RULE, &settings(128, 4, 4));
         quiet(&RULE, "{\"train_batch_size\": \"auto\", \"train_micro_batch_size_per_gpu\": 3}");
         quiet(&RULE, "{\"train_batch_size\": 32, \"steps_per_print\": 10}");

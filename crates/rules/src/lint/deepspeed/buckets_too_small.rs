@@ -3,14 +3,16 @@
 use fabric::Collective;
 
 use super::config::{Config, REFERENCE, configs, place, time};
-use crate::lint::{Context, Flaw, LintRule};
-use crate::{Confidence, Severity};
+use crate::lint::Context;
+use crate::{Check, Checked, Confidence, Finding, Role, Rule, Severity};
 
 /// See the module documentation.
-pub(super) static RULE: LintRule = LintRule {
+pub(super) static RULE: Rule = Rule {
     id: "buckets-too-small",
     title: "buckets too small for the network",
     severity: Severity::Info,
+    role: Role::Cause,
+    needs: &[],
     why: "A bucket is one collective. Small ones spend their time in latency, and the bandwidth of the network is never reached; it needs \
           tens of megabytes.",
     fix: "Leave the bucket sizes at their defaults (5e8 elements, 5e7 for prefetch), or \"auto\" with the Trainer.",
@@ -18,7 +20,7 @@ pub(super) static RULE: LintRule = LintRule {
         REFERENCE,
         "https://github.com/deepspeedai/DeepSpeed/blob/master/deepspeed/runtime/zero/config.py",
     ],
-    check,
+    checks: &[Check::Submission(check)],
 };
 
 /// Setting, its default, and the elements from which on it is enough.
@@ -30,16 +32,16 @@ const BUCKETS: [(&str, f64, f64); 3] = [
 /// Bytes of an element in 16 bits.
 const BYTES: f64 = 2.0;
 
-fn check(context: &Context<'_>) -> Vec<Flaw> {
+fn check(context: &Context<'_>) -> Checked {
     let all = configs(context);
-    all.iter().flat_map(|it| BUCKETS.iter().filter_map(|bucket| one(context, it, *bucket))).collect()
+    Ok(all.iter().flat_map(|it| BUCKETS.iter().filter_map(|bucket| one(context, it, *bucket))).collect())
 }
 
 fn one(
     context: &Context<'_>,
     config: &Config<'_>,
     (name, default, enough): (&str, f64, f64),
-) -> Option<Flaw> {
+) -> Option<Finding> {
     let path = ["zero_optimization", name];
     let stage = config.stage().filter(|it| *it > 0)?;
     // Prefetch of 0 turns it off; the two others belong to other stages.
@@ -56,7 +58,7 @@ fn one(
         message
             .push_str(&format!("; the network reaches {share:.0}% of the bandwidth it has with the default"));
     }
-    Some(Flaw::new(config.file, &span, message).confidence(Confidence::Likely))
+    Some(Finding::at(config.file, &span, message).confidence(Confidence::Likely))
 }
 
 /// Percent of the default's bandwidth.
@@ -75,13 +77,13 @@ fn share(context: &Context<'_>, elements: f64, default: f64) -> Option<f64> {
 mod tests {
     use super::RULE;
     use crate::lint::deepspeed::config::testing::{beside, job};
-    use crate::lint::testing::{flaws, quiet};
+    use crate::lint::testing::{findings, quiet};
 
     #[test]
     fn small_buckets_are_told_with_their_cost() {
         let text = "{\"zero_optimization\": {\"stage\": 2, \"reduce_bucket_size\": 1e5}}";
         assert_eq!(
-            flaws(&RULE, text)[0].message,
+            findings(&RULE, text)[0].message,
             "reduce_bucket_size is 100000 elements, 0.20 MB in 16 bits"
         );
         let found = beside(&RULE, text, &job(4, "p5.48xlarge"));

@@ -132,8 +132,9 @@ pub(super) fn time(collective: fabric::Collective, place: &Place, bytes: u64) ->
 
 #[cfg(test)]
 pub(super) mod testing {
-    use crate::lint::testing::files;
-    use crate::lint::{Context, Flaw, Given, LintRule};
+    use crate::lint::testing::{check, files};
+    use crate::lint::{Context, Given};
+    use crate::{Finding, Rule};
 
     /// A job of nodes with eight GPUs each.
     pub(crate) fn job(nodes: u64, instance: &str) -> String {
@@ -143,8 +144,8 @@ pub(super) mod testing {
     }
 
     /// What a rule says of settings beside a job.
-    pub(crate) fn beside(rule: &LintRule, settings: &str, job: &str) -> Vec<Flaw> {
+    pub(crate) fn beside(rule: &Rule, settings: &str, job: &str) -> Vec<Finding> {
         let files = files(&[("ds.json", settings), ("job.yaml", job)]);
-        (rule.check)(&Context { files: &files, given: &Given::default() })
+        check(rule, &Context { files: &files, given: &Given::default() })
     }
 }

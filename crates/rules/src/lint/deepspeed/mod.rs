@@ -11,10 +11,10 @@ mod offload_with_room;
 mod overlap_comm_off;
 mod stage_3_per_microbatch;
 
-use super::LintRule;
+use crate::Rule;
 
 /// All of them.
-pub(super) static RULES: &[&LintRule] = &[
+pub(crate) static RULES: &[&Rule] = &[
     &auto_without_trainer::RULE,
     &batch_arithmetic::RULE,
     &buckets_too_small::RULE,

@@ -1,14 +1,16 @@
 //! Parameters offloaded where they are not partitioned.
 
 use super::config::{REFERENCE, configs};
-use crate::Severity;
-use crate::lint::{Context, Flaw, LintRule};
+use crate::lint::Context;
+use crate::{Check, Checked, Finding, Role, Rule, Severity};
 
 /// See the module documentation.
-pub(super) static RULE: LintRule = LintRule {
+pub(super) static RULE: Rule = Rule {
     id: "offload-below-stage-3",
     title: "parameters offloaded below stage 3",
     severity: Severity::Warning,
+    role: Role::Cause,
+    needs: &[],
     why: "offload_param is valid with stage 3 only: below it every GPU keeps all parameters, and the memory that was meant to be freed \
           is not.",
     fix: "Take offload_param out, or set stage 3.",
@@ -16,12 +18,12 @@ pub(super) static RULE: LintRule = LintRule {
         REFERENCE,
         "https://github.com/deepspeedai/DeepSpeed/blob/master/deepspeed/runtime/zero/config.py",
     ],
-    check,
+    checks: &[Check::Submission(check)],
 };
 
-fn check(context: &Context<'_>) -> Vec<Flaw> {
+fn check(context: &Context<'_>) -> Checked {
     let path = ["zero_optimization", "offload_param"];
-    let mut flaws = Vec::new();
+    let mut findings = Vec::new();
     for config in configs(context) {
         let device = config.text(&["zero_optimization", "offload_param", "device"]);
         let used = device.is_some_and(|it| matches!(it, "cpu" | "nvme"));
@@ -29,23 +31,23 @@ fn check(context: &Context<'_>) -> Vec<Flaw> {
             (config.stage().filter(|it| *it < 3), config.key(&path), used)
         {
             let message = format!("offload_param has no effect in stage {stage}");
-            let flaw = Flaw::new(config.file, &span, message);
+            let finding = Finding::at(config.file, &span, message);
             let stage = config.span(&["zero_optimization", "stage"]);
-            flaws.push(stage.into_iter().fold(flaw, |it, span| it.also(&span, "")));
+            findings.push(stage.into_iter().fold(finding, |it, span| it.also_at(&span, "")));
         }
     }
-    flaws
+    Ok(findings)
 }
 
 #[cfg(test)]
 mod tests {
     use super::RULE;
-    use crate::lint::testing::{flaws, quiet};
+    use crate::lint::testing::{findings, quiet};
 
     #[test]
     fn only_stage_3_offloads_parameters() {
         let text = "{\"zero_optimization\": {\"stage\": 2, \"offload_param\": {\"device\": \"cpu\"}}}";
-        assert_eq!(flaws(&RULE, text)[0].message, "offload_param has no effect in stage 2");
+        assert_eq!(findings(&RULE, text)[0].message, "offload_param has no effect in stage 2");
         quiet(&RULE, &text.replace('2', "3"));
         quiet(&RULE, &text.replace("cpu", "none"));
         quiet(&RULE, &text.replace("_param", "_optimizer"));

@@ -1,23 +1,25 @@
 //! Offload to host memory that is not pinned.
 
 use super::config::{REFERENCE, configs};
-use crate::lint::{Context, Flaw, LintRule};
-use crate::{Confidence, Severity};
+use crate::lint::Context;
+use crate::{Check, Checked, Confidence, Finding, Role, Rule, Severity};
 
 /// See the module documentation.
-pub(super) static RULE: LintRule = LintRule {
+pub(super) static RULE: Rule = Rule {
     id: "offload-unpinned",
     title: "offload to host memory that is not pinned",
     severity: Severity::Info,
+    role: Role::Cause,
+    needs: &[],
     why: "A GPU copies from and to host memory directly only where it is pinned; otherwise the driver copies every piece once more, and \
           the copy does not run beside computation.",
     fix: "Add `\"pin_memory\": true` beside \"device\", where the host has the memory to spare.",
     references: &[REFERENCE],
-    check,
+    checks: &[Check::Submission(check)],
 };
 
-fn check(context: &Context<'_>) -> Vec<Flaw> {
-    let mut flaws = Vec::new();
+fn check(context: &Context<'_>) -> Checked {
+    let mut findings = Vec::new();
     for config in configs(context) {
         for name in ["offload_optimizer", "offload_param"] {
             let of = |last: &'static str| ["zero_optimization", name, last];
@@ -27,26 +29,26 @@ fn check(context: &Context<'_>) -> Vec<Flaw> {
             }
             let place = config.span(&of("pin_memory")).or_else(|| config.span(&of("device")));
             let message = format!("{name} copies to host memory that is not pinned");
-            let flaw = Flaw::new(config.file, &place.unwrap_or_default(), message);
-            flaws.push(flaw.confidence(Confidence::Likely));
+            let finding = Finding::at(config.file, &place.unwrap_or_default(), message);
+            findings.push(finding.confidence(Confidence::Likely));
         }
     }
-    flaws
+    Ok(findings)
 }
 
 #[cfg(test)]
 mod tests {
     use super::RULE;
-    use crate::lint::testing::{flaws, quiet};
+    use crate::lint::testing::{findings, quiet};
 
     #[test]
     fn pinned_memory_is_quiet() {
         let text = "{\"zero_optimization\": {\"stage\": 3, \"offload_param\": {\"device\": \"cpu\", \"pin_memory\": false}}}";
-        let found = flaws(&RULE, text);
+        let found = findings(&RULE, text);
         assert_eq!(found[0].message, "offload_param copies to host memory that is not pinned");
-        assert_eq!(&text[found[0].places[0].span.range.clone()], "\"pin_memory\": false");
+        assert_eq!(&text[found[0].evidence[0].at().range.clone()], "\"pin_memory\": false");
         quiet(&RULE, &text.replace("false", "true"));
         quiet(&RULE, &text.replace("cpu", "none"));
-        assert_eq!(flaws(&RULE, &text.replace(", \"pin_memory\": false", "")).len(), 1);
+        assert_eq!(findings(&RULE, &text.replace(", \"pin_memory\": false", "")).len(), 1);
     }
 }

@@ -1,19 +1,21 @@
 //! Offload to the host where the GPUs have much memory.
 
 use super::config::{Place, REFERENCE, configs, place};
-use crate::lint::{Context, Flaw, LintRule};
-use crate::{Confidence, Severity};
+use crate::lint::Context;
+use crate::{Check, Checked, Confidence, Finding, Role, Rule, Severity};
 
 /// See the module documentation.
-pub(super) static RULE: LintRule = LintRule {
+pub(super) static RULE: Rule = Rule {
     id: "offload-with-room",
     title: "offload to the host where the GPUs may have room",
     severity: Severity::Info,
+    role: Role::Cause,
+    needs: &[],
     why: "With offload, parameters or optimizer states cross PCIe in every step and Adam runs on the CPU, where torchrun leaves one \
           thread to each process. Where the states fit into the memory of all GPUs together, training without it is faster.",
     fix: "Try without offload_param first, then without offload_optimizer; keep them only if memory runs out.",
     references: &[REFERENCE, "https://arxiv.org/abs/1910.02054"],
-    check,
+    checks: &[Check::Submission(check)],
 };
 
 /// Bytes of a parameter in mixed precision with Adam: 2 + 2 for weights and gradients, 12 for the optimizer (`ZeRO`, section 3.1).
@@ -21,10 +23,10 @@ const BYTES_PER_PARAMETER: f64 = 16.0;
 /// The part of GPU memory that may be taken by states; the rest is for activations and buffers.
 const SHARE: f64 = 0.5;
 
-fn check(context: &Context<'_>) -> Vec<Flaw> {
-    let Some(place) = place(context) else { return Vec::new() };
-    let Some(memory) = memory(&place) else { return Vec::new() };
-    let mut flaws = Vec::new();
+fn check(context: &Context<'_>) -> Checked {
+    let Some(place) = place(context) else { return Ok(Vec::new()) };
+    let Some(memory) = memory(&place) else { return Ok(Vec::new()) };
+    let mut findings = Vec::new();
     for config in configs(context).iter().filter(|it| it.stage() == Some(3)) {
         let offloaded = ["offload_param", "offload_optimizer"].into_iter().find_map(|name| {
             let path = ["zero_optimization", name, "device"];
@@ -37,9 +39,9 @@ fn check(context: &Context<'_>) -> Vec<Flaw> {
             "{name} goes to the host, and {} x {machine} have {memory:.0} GiB of GPU memory: half of it holds the states of {billions:.0} billion parameters",
             place.nodes
         );
-        flaws.push(Flaw::new(config.file, &span, message).confidence(Confidence::Possible));
+        findings.push(Finding::at(config.file, &span, message).confidence(Confidence::Possible));
     }
-    flaws
+    Ok(findings)
 }
 
 /// GiB of all GPUs.

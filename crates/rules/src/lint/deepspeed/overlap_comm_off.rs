@@ -1,24 +1,26 @@
 //! Communication that waits for computation to end.
 
 use super::config::{REFERENCE, configs, place};
-use crate::lint::{Context, Flaw, LintRule};
-use crate::{Confidence, Severity};
+use crate::lint::Context;
+use crate::{Check, Checked, Confidence, Finding, Role, Rule, Severity};
 
 /// See the module documentation.
-pub(super) static RULE: LintRule = LintRule {
+pub(super) static RULE: Rule = Rule {
     id: "overlap-comm-off",
     title: "gradients are not sent while they are computed",
     severity: Severity::Info,
+    role: Role::Cause,
+    needs: &[],
     why: "With overlap_comm false the backward pass stops for each reduction of gradients: the time on the network is added to every \
           step instead of hidden behind it. It costs less memory, 4.5 times the bucket size with it.",
     fix: "Set `overlap_comm` to true unless memory is short; then make the buckets smaller first.",
     references: &[REFERENCE, "https://huggingface.co/docs/transformers/main/en/deepspeed"],
-    check,
+    checks: &[Check::Submission(check)],
 };
 
-fn check(context: &Context<'_>) -> Vec<Flaw> {
+fn check(context: &Context<'_>) -> Checked {
     let path = ["zero_optimization", "overlap_comm"];
-    let mut flaws = Vec::new();
+    let mut findings = Vec::new();
     for config in configs(context) {
         let stage = config.stage().filter(|it| *it > 0);
         if let (Some(stage), Some(false), Some(span)) = (stage, config.bool(&path), config.span(&path)) {
@@ -26,21 +28,21 @@ fn check(context: &Context<'_>) -> Vec<Flaw> {
             // Inside one node it costs little.
             let far = place(context).is_some_and(|it| it.nodes > 1);
             let confidence = if far { Confidence::Likely } else { Confidence::Possible };
-            flaws.push(Flaw::new(config.file, &span, message).confidence(confidence));
+            findings.push(Finding::at(config.file, &span, message).confidence(confidence));
         }
     }
-    flaws
+    Ok(findings)
 }
 
 #[cfg(test)]
 mod tests {
     use super::RULE;
-    use crate::lint::testing::{flaws, quiet};
+    use crate::lint::testing::{findings, quiet};
 
     #[test]
     fn only_what_is_turned_off_is_told() {
         let text = "{\"zero_optimization\": {\"stage\": 3, \"overlap_comm\": false}}";
-        assert_eq!(flaws(&RULE, text)[0].message, "overlap_comm is off in stage 3");
+        assert_eq!(findings(&RULE, text)[0].message, "overlap_comm is off in stage 3");
         quiet(&RULE, &text.replace("false", "true"));
         quiet(&RULE, &text.replace('3', "0"));
         quiet(&RULE, "{\"zero_optimization\": {\"stage\": 3}}");

@@ -3,21 +3,23 @@
 use fabric::Collective;
 
 use super::config::{Config, Place, REFERENCE, configs, place, time};
-use crate::lint::{Context, Flaw, LintRule};
-use crate::{Confidence, Severity};
+use crate::lint::Context;
+use crate::{Check, Checked, Confidence, Finding, Role, Rule, Severity};
 
 /// See the module documentation.
-pub(super) static RULE: LintRule = LintRule {
+pub(super) static RULE: Rule = Rule {
     id: "stage-3-per-microbatch",
     title: "parameters gathered anew for each micro-batch",
     severity: Severity::Info,
+    role: Role::Cause,
+    needs: &[],
     why: "Stage 3 gathers the parameters in the forward and again in the backward pass and reduces the gradients, for every micro-batch: \
           accumulation does not save network traffic as it does in stage 1. Over a network that is slow for its GPUs this decides the time \
           of a step.",
     fix: "Use a larger micro-batch and fewer steps of accumulation; or stage 1 or 2 where the model fits; or keep the gathering inside a \
           node with `zero_hpz_partition_size` set to its GPUs.",
     references: &[REFERENCE, "https://arxiv.org/abs/1910.02054", "https://arxiv.org/abs/2306.10209"],
-    check,
+    checks: &[Check::Submission(check)],
 };
 
 /// Gbit/s for one GPU, from which on a network is called fast: EFA of p5 and later has 400.
@@ -25,16 +27,16 @@ const FAST: f64 = 100.0;
 /// A model to give a number for.
 const PARAMETERS: u64 = 8_000_000_000;
 
-fn check(context: &Context<'_>) -> Vec<Flaw> {
-    let Some(place) = place(context).filter(|it| it.nodes > 1 && slow(it)) else { return Vec::new() };
-    configs(context).iter().filter_map(|it| one(&place, it)).collect()
+fn check(context: &Context<'_>) -> Checked {
+    let Some(place) = place(context).filter(|it| it.nodes > 1 && slow(it)) else { return Ok(Vec::new()) };
+    Ok(configs(context).iter().filter_map(|it| one(&place, it)).collect())
 }
 
 fn slow(place: &Place) -> bool {
     place.instance.is_some_and(|it| it.net_gbps_total.0 / f64::from(it.gpus.max(1)) < FAST)
 }
 
-fn one(place: &Place, config: &Config<'_>) -> Option<Flaw> {
+fn one(place: &Place, config: &Config<'_>) -> Option<Finding> {
     let path = ["gradient_accumulation_steps"];
     let steps = config.integer(&path).filter(|it| *it > 1)?;
     let inside = config.integer(&["zero_optimization", "zero_hpz_partition_size"]).is_some_and(|it| it > 1);
@@ -48,9 +50,9 @@ fn one(place: &Place, config: &Config<'_>) -> Option<Flaw> {
         "stage 3 with {steps} steps of accumulation on {} x {name}: for 8 billion parameters about {seconds:.1} s of network for each of the {steps} micro-batches",
         place.nodes
     );
-    let flaw = Flaw::new(config.file, &span, message).confidence(Confidence::Likely);
+    let finding = Finding::at(config.file, &span, message).confidence(Confidence::Likely);
     let stage = config.span(&["zero_optimization", "stage"]);
-    Some(stage.into_iter().fold(flaw, |it, span| it.also(&span, "stage 3")))
+    Some(stage.into_iter().fold(finding, |it, span| it.also_at(&span, "stage 3")))
 }
 
 #[cfg(test)]

@@ -1,28 +1,30 @@
 //! A pod asks for more EFA interfaces than its machine has.
 
 use super::ask::{Ask, asks};
-use crate::Severity;
-use crate::lint::{Context, Flaw, LintRule};
+use crate::lint::Context;
+use crate::{Check, Checked, Finding, Role, Rule, Severity};
 
 /// See the module documentation.
-pub(super) static RULE: LintRule = LintRule {
+pub(super) static RULE: Rule = Rule {
     id: "efa-count-impossible",
     title: "a pod asks for more EFA interfaces than its instance type has",
     severity: Severity::Error,
+    role: Role::Cause,
+    needs: &[],
     why: "A pod runs on one node. No node of this type offers so many EFA interfaces, and the pod waits for ever.",
     fix: "Ask for the number of EFA interfaces that the instance type has.",
     references: &[
         "https://docs.aws.amazon.com/AWSEC2/latest/UserGuide/efa-acc-inst-types.html",
         "https://karpenter.sh/docs/reference/instance-types/",
     ],
-    check,
+    checks: &[Check::Submission(check)],
 };
 
-fn check(context: &Context<'_>) -> Vec<Flaw> {
-    asks(context).iter().filter_map(flaw).collect()
+fn check(context: &Context<'_>) -> Checked {
+    Ok(asks(context).iter().filter_map(finding).collect())
 }
 
-fn flaw(ask: &Ask<'_>) -> Option<Flaw> {
+fn finding(ask: &Ask<'_>) -> Option<Finding> {
     let (efa, place) = (ask.efa()?, ask.efa_place()?);
     let most = ask.types.most(|it| it.nics).filter(|it| it.efa() && efa > u64::from(it.nics))?;
     // The interfaces of p6e-gb200 can be cut in two.
@@ -34,12 +36,12 @@ fn flaw(ask: &Ask<'_>) -> Option<Flaw> {
     let right = share.map_or(u64::from(most.nics), |gpus| {
         (u64::from(most.nics) * gpus).checked_div(u64::from(most.gpus)).unwrap_or(1).max(1)
     });
-    let flaw = Flaw::new(ask.file, &place, message)
+    let finding = Finding::at(ask.file, &place, message)
         .label(format!("at most {}", most.nics))
         .fix(format!("Write `vpc.amazonaws.com/efa: {right}`."));
     Some(match &ask.types.place {
-        Some(types) => flaw.also(types, ask.types.names()),
-        None => flaw,
+        Some(types) => finding.also_at(types, ask.types.names()),
+        None => finding,
     })
 }
 
@@ -47,15 +49,16 @@ fn flaw(ask: &Ask<'_>) -> Option<Flaw> {
 mod tests {
     use super::RULE;
     use crate::lint::devices::testing::{job, pod};
-    use crate::lint::testing::{flaws, quiet};
+    use crate::lint::testing::{findings, quiet};
 
     #[test]
     fn fires_above_what_the_type_has() {
-        let found = flaws(&RULE, &job(2, "p6-b300.48xlarge", "nvidia.com/gpu: 8\nvpc.amazonaws.com/efa: 17"));
+        let found =
+            findings(&RULE, &job(2, "p6-b300.48xlarge", "nvidia.com/gpu: 8\nvpc.amazonaws.com/efa: 17"));
         assert_eq!(found[0].message, "17 EFA interfaces in one pod, and p6-b300.48xlarge has 16");
         assert_eq!(found[0].fix.as_deref(), Some("Write `vpc.amazonaws.com/efa: 16`."));
         assert_eq!(
-            flaws(&RULE, &pod("p4d.24xlarge", "nvidia.com/gpu: 8\nvpc.amazonaws.com/efa: 8")).len(),
+            findings(&RULE, &pod("p4d.24xlarge", "nvidia.com/gpu: 8\nvpc.amazonaws.com/efa: 8")).len(),
             1
         );
     }
@@ -83,6 +86,6 @@ mod tests {
              node.kubernetes.io/instance-type, operator: In, values: [p5.48xlarge, p4d.24xlarge]}]}]}}}\n          containers:",
         );
         quiet(&RULE, &text);
-        assert_eq!(flaws(&RULE, &text.replace("efa: 32", "efa: 33")).len(), 1);
+        assert_eq!(findings(&RULE, &text.replace("efa: 32", "efa: 33")).len(), 1);
     }
 }

@@ -2,14 +2,16 @@
 
 use super::ask::{Ask, asks};
 use super::cost;
-use crate::Severity;
-use crate::lint::{Context, Flaw, LintRule};
+use crate::lint::Context;
+use crate::{Check, Checked, Finding, Role, Rule, Severity};
 
 /// See the module documentation.
-pub(super) static RULE: LintRule = LintRule {
+pub(super) static RULE: Rule = Rule {
     id: "efa-count-low",
     title: "all GPUs of a machine with fewer than all its EFA interfaces",
     severity: Severity::Warning,
+    role: Role::Cause,
+    needs: &[],
     why: "The pod has all GPUs of the node, so nobody else can use the other EFA interfaces, and the bandwidth between nodes falls with their \
           number.",
     fix: "Ask for all EFA interfaces of the instance type.",
@@ -17,14 +19,14 @@ pub(super) static RULE: LintRule = LintRule {
         "https://docs.aws.amazon.com/AWSEC2/latest/UserGuide/efa-acc-inst-types.html",
         "https://github.com/awslabs/awsome-distributed-ai micro-benchmarks/nccl-tests/kubernetes/nccl-tests.yaml",
     ],
-    check,
+    checks: &[Check::Submission(check)],
 };
 
-fn check(context: &Context<'_>) -> Vec<Flaw> {
-    asks(context).iter().filter_map(flaw).collect()
+fn check(context: &Context<'_>) -> Checked {
+    Ok(asks(context).iter().filter_map(finding).collect())
 }
 
-fn flaw(ask: &Ask<'_>) -> Option<Flaw> {
+fn finding(ask: &Ask<'_>) -> Option<Finding> {
     let (efa, gpus, place) = (ask.efa()?, ask.gpus()?, ask.efa_place()?);
     if !ask.is_networked() || !ask.types.all(|it| efa < u64::from(it.nics) && gpus == u64::from(it.gpus)) {
         return None;
@@ -32,24 +34,24 @@ fn flaw(ask: &Ask<'_>) -> Option<Flaw> {
     let least = ask.types.known.iter().min_by_key(|it| it.nics)?;
     let message =
         format!("{efa} of the {} EFA interfaces of {} for all its {gpus} GPUs", least.nics, least.name);
-    let mut flaw = Flaw::new(ask.file, &place, message)
+    let mut finding = Finding::at(ask.file, &place, message)
         .label(format!("{} has {}", least.name, least.nics))
         .fix(format!("Write `vpc.amazonaws.com/efa: {}`.", least.nics));
     if let Some(cost) = cost::with_nics(least, ask.job.pods, efa) {
-        flaw = flaw.why(format!("{} {cost}", RULE.why));
+        finding = finding.why(format!("{} {cost}", RULE.why));
     }
-    Some(flaw)
+    Some(finding)
 }
 
 #[cfg(test)]
 mod tests {
     use super::RULE;
     use crate::lint::devices::testing::job;
-    use crate::lint::testing::{flaws, quiet};
+    use crate::lint::testing::{findings, quiet};
 
     #[test]
     fn fires_with_what_it_costs() {
-        let found = flaws(&RULE, &job(4, "p5.48xlarge", "nvidia.com/gpu: 8\nvpc.amazonaws.com/efa: 4"));
+        let found = findings(&RULE, &job(4, "p5.48xlarge", "nvidia.com/gpu: 8\nvpc.amazonaws.com/efa: 4"));
         assert_eq!(found[0].message, "4 of the 32 EFA interfaces of p5.48xlarge for all its 8 GPUs");
         assert!(found[0].why.as_ref().is_some_and(|it| it.contains("times less")), "{:?}", found[0].why);
     }

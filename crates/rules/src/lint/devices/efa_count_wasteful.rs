@@ -1,14 +1,16 @@
 //! More EFA interfaces than the GPUs of a pod can use.
 
 use super::ask::{Ask, asks};
-use crate::Severity;
-use crate::lint::{Context, Flaw, LintRule};
+use crate::lint::Context;
+use crate::{Check, Checked, Finding, Role, Rule, Severity};
 
 /// See the module documentation.
-pub(super) static RULE: LintRule = LintRule {
+pub(super) static RULE: Rule = Rule {
     id: "efa-count-wasteful",
     title: "more EFA interfaces than belong to the GPUs of the pod",
     severity: Severity::Info,
+    role: Role::Cause,
+    needs: &[],
     why: "EFA interfaces are given to one pod at a time. Those that a pod takes beyond its share are missing for the other GPUs of the node, \
           whose pods then wait; and they hang at other PCIe switches than the pod's GPUs.",
     fix: "Ask for the share of the EFA interfaces that goes with the GPUs, or for all GPUs.",
@@ -16,19 +18,19 @@ pub(super) static RULE: LintRule = LintRule {
         "aws-ofi-nccl topology/p4d-24xl-topo.xml",
         "https://docs.aws.amazon.com/AWSEC2/latest/UserGuide/efa-acc-inst-types.html",
     ],
-    check,
+    checks: &[Check::Submission(check)],
 };
 
-fn check(context: &Context<'_>) -> Vec<Flaw> {
-    asks(context).iter().filter_map(flaw).collect()
+fn check(context: &Context<'_>) -> Checked {
+    Ok(asks(context).iter().filter_map(finding).collect())
 }
 
-fn flaw(ask: &Ask<'_>) -> Option<Flaw> {
+fn finding(ask: &Ask<'_>) -> Option<Finding> {
     let (efa, gpus, place) = (ask.efa()?, ask.gpus()?, ask.efa_place()?);
     if ask.job.single && ask.job.pods <= 1 {
         let message = format!("{efa} EFA interfaces for a job of one node, which does not use them");
         return Some(
-            Flaw::new(ask.file, &place, message)
+            Finding::at(ask.file, &place, message)
                 .fix("Remove `vpc.amazonaws.com/efa`: GPUs of one pod talk over NVLink or PCIe.")
                 .why("Inside a pod NCCL uses NVLink, PCIe or shared memory. EFA interfaces held by it are missing for other pods."),
         );
@@ -52,13 +54,13 @@ fn flaw(ask: &Ask<'_>) -> Option<Flaw> {
         if ask.is_multi_node() && fit * gpus < all_gpus { Severity::Warning } else { Severity::Info };
     let left = all_gpus.saturating_sub(fit * gpus);
     let why = format!("{} Here {left} GPUs of every node are left without EFA.", RULE.why);
-    let flaw = Flaw::new(ask.file, &place, message)
+    let finding = Finding::at(ask.file, &place, message)
         .label(format!("{share} for {gpus} GPUs"))
         .severity(severity)
         .fix(format!(
             "Write `vpc.amazonaws.com/efa: {share}`, or ask for all {all_gpus} GPUs with all {all_nics} EFA interfaces."
         ));
-    Some(if left > 0 { flaw.why(why) } else { flaw })
+    Some(if left > 0 { finding.why(why) } else { finding })
 }
 
 #[cfg(test)]
@@ -66,17 +68,17 @@ mod tests {
     use super::RULE;
     use crate::Severity;
     use crate::lint::devices::testing::{job, pod};
-    use crate::lint::testing::{flaws, quiet};
+    use crate::lint::testing::{findings, quiet};
 
     #[test]
     fn fires_with_the_share() {
-        let found = flaws(&RULE, &job(2, "p4d.24xlarge", "nvidia.com/gpu: 4\nvpc.amazonaws.com/efa: 4"));
+        let found = findings(&RULE, &job(2, "p4d.24xlarge", "nvidia.com/gpu: 4\nvpc.amazonaws.com/efa: 4"));
         assert_eq!(
             found[0].message,
             "4 of the 4 EFA interfaces of p4d.24xlarge with 4 of its 8 GPUs; 2 belong to them"
         );
         assert_eq!(found[0].severity, Some(Severity::Warning));
-        let found = flaws(&RULE, &pod("p4d.24xlarge", "nvidia.com/gpu: 4\nvpc.amazonaws.com/efa: 4"));
+        let found = findings(&RULE, &pod("p4d.24xlarge", "nvidia.com/gpu: 4\nvpc.amazonaws.com/efa: 4"));
         assert_eq!(found[0].severity, Some(Severity::Info));
     }
 
@@ -84,7 +86,7 @@ mod tests {
     fn one_node_needs_none() {
         let text = pod("", "nvidia.com/gpu: 4\nvpc.amazonaws.com/efa: 4")
             .replace("    image:", "    env: [{name: PET_NNODES, value: \"1\"}]\n    image:");
-        assert!(flaws(&RULE, &text)[0].message.contains("a job of one node"));
+        assert!(findings(&RULE, &text)[0].message.contains("a job of one node"));
     }
 
     #[test]

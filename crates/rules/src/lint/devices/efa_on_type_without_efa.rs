@@ -1,22 +1,24 @@
 //! EFA is asked for on a machine that has none.
 
 use super::ask::asks;
-use crate::Severity;
-use crate::lint::{Context, Flaw, LintRule};
+use crate::lint::Context;
+use crate::{Check, Checked, Finding, Role, Rule, Severity};
 
 /// See the module documentation.
-pub(super) static RULE: LintRule = LintRule {
+pub(super) static RULE: Rule = Rule {
     id: "efa-on-type-without-efa",
     title: "EFA is asked for on an instance type without EFA",
     severity: Severity::Error,
+    role: Role::Cause,
+    needs: &[],
     why: "Nodes of this type offer no `vpc.amazonaws.com/efa`, and the pod waits for ever.",
     fix: "Remove `vpc.amazonaws.com/efa`, or choose an instance type that has EFA.",
     references: &["https://docs.aws.amazon.com/AWSEC2/latest/UserGuide/efa.html"],
-    check,
+    checks: &[Check::Submission(check)],
 };
 
-fn check(context: &Context<'_>) -> Vec<Flaw> {
-    let mut flaws = Vec::new();
+fn check(context: &Context<'_>) -> Checked {
+    let mut findings = Vec::new();
     for ask in asks(context) {
         let Some(place) = ask.efa_place().filter(|_| ask.wants_efa()) else { continue };
         if !ask.types.all(|it| !it.efa()) {
@@ -29,29 +31,29 @@ fn check(context: &Context<'_>) -> Vec<Flaw> {
             .filter(|it| it.efa() && it.name.split('.').next() == Some(family))
             .map(|it| it.name.as_str())
             .collect();
-        let mut flaw = Flaw::new(ask.file, &place, message).label("no node has it");
+        let mut finding = Finding::at(ask.file, &place, message).label("no node has it");
         if let Some(smallest) = larger.first() {
-            flaw = flaw.fix(format!(
+            finding = finding.fix(format!(
                 "Remove `vpc.amazonaws.com/efa`, or choose {smallest}, the smallest {family} with EFA."
             ));
         }
-        flaws.push(match &ask.types.place {
-            Some(types) => flaw.also(types, ask.types.names()),
-            None => flaw,
+        findings.push(match &ask.types.place {
+            Some(types) => finding.also_at(types, ask.types.names()),
+            None => finding,
         });
     }
-    flaws
+    Ok(findings)
 }
 
 #[cfg(test)]
 mod tests {
     use super::RULE;
     use crate::lint::devices::testing::job;
-    use crate::lint::testing::{flaws, quiet};
+    use crate::lint::testing::{findings, quiet};
 
     #[test]
     fn fires_on_small_types() {
-        let found = flaws(&RULE, &job(2, "g5.4xlarge", "nvidia.com/gpu: 1\nvpc.amazonaws.com/efa: 1"));
+        let found = findings(&RULE, &job(2, "g5.4xlarge", "nvidia.com/gpu: 1\nvpc.amazonaws.com/efa: 1"));
         assert_eq!(found[0].message, "EFA is asked for, and g5.4xlarge has none");
         assert!(found[0].fix.as_ref().is_some_and(|it| it.contains("g5.8xlarge")), "{:?}", found[0].fix);
     }

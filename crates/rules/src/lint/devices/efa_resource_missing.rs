@@ -4,28 +4,30 @@ use evidence::submission::VolumeSource;
 
 use super::ask::{Ask, asks};
 use super::cost;
-use crate::lint::{Context, Flaw, LintRule};
-use crate::{Confidence, Severity};
+use crate::lint::Context;
+use crate::{Check, Checked, Confidence, Finding, Role, Rule, Severity};
 
 /// See the module documentation.
-pub(super) static RULE: LintRule = LintRule {
+pub(super) static RULE: Rule = Rule {
     id: "efa-resource-missing",
     title: "pods of a multi-node job on EFA machines ask for no EFA",
     severity: Severity::Error,
+    role: Role::Cause,
+    needs: &[],
     why: "A pod sees the EFA devices it asks for and no others. Without any, aws-ofi-nccl finds no provider and NCCL goes over TCP.",
     fix: "Add `vpc.amazonaws.com/efa` to the limits of the container with the GPUs, in the number its instance type has.",
     references: &[
         "https://docs.aws.amazon.com/eks/latest/userguide/node-efa.html",
         "https://docs.aws.amazon.com/AWSEC2/latest/UserGuide/efa.html",
     ],
-    check,
+    checks: &[Check::Submission(check)],
 };
 
-fn check(context: &Context<'_>) -> Vec<Flaw> {
-    asks(context).iter().filter_map(flaw).collect()
+fn check(context: &Context<'_>) -> Checked {
+    Ok(asks(context).iter().filter_map(finding).collect())
 }
 
-fn flaw(ask: &Ask<'_>) -> Option<Flaw> {
+fn finding(ask: &Ask<'_>) -> Option<Finding> {
     let place = ask.gpu_place().filter(|_| ask.wants_gpus())?;
     if ask.wants_efa()
         || ask.claims()
@@ -59,17 +61,17 @@ fn flaw(ask: &Ask<'_>) -> Option<Flaw> {
             .unwrap_or(1)
             .clamp(1, u64::from(best.nics))
     });
-    let mut flaw = Flaw::new(ask.file, &place, message)
+    let mut finding = Finding::at(ask.file, &place, message)
         .label("no vpc.amazonaws.com/efa beside it")
         .severity(severity)
         .confidence(Confidence::Likely)
         .fix(format!("Add `vpc.amazonaws.com/efa: {share}` to these limits."));
     if let Some(cost) = cost::over_tcp(best, pods) {
-        flaw = flaw.why(format!("{} {cost}", RULE.why));
+        finding = finding.why(format!("{} {cost}", RULE.why));
     }
     Some(match &ask.types.place {
-        Some(types) => flaw.also(types, ask.types.names()),
-        None => flaw,
+        Some(types) => finding.also_at(types, ask.types.names()),
+        None => finding,
     })
 }
 
@@ -92,20 +94,20 @@ mod tests {
     use super::RULE;
     use crate::Severity;
     use crate::lint::devices::testing::{job, job_with, pod};
-    use crate::lint::testing::{flaws, quiet};
+    use crate::lint::testing::{findings, quiet};
 
     #[test]
     fn fires_on_several_nodes() {
-        let found = flaws(&RULE, &job(2, "p5.48xlarge", "nvidia.com/gpu: 8"));
+        let found = findings(&RULE, &job(2, "p5.48xlarge", "nvidia.com/gpu: 8"));
         assert_eq!(
             found[0].message,
             "2 pods with GPUs on p5.48xlarge, which has 32 EFA interfaces, and they ask for none: NCCL goes over TCP"
         );
         assert_eq!(found[0].fix.as_deref(), Some("Add `vpc.amazonaws.com/efa: 32` to these limits."));
         assert!(found[0].why.as_ref().is_some_and(|it| it.contains("times less")), "{:?}", found[0].why);
-        let found = flaws(&RULE, &job(2, "g6e.12xlarge", "nvidia.com/gpu: 4"));
+        let found = findings(&RULE, &job(2, "g6e.12xlarge", "nvidia.com/gpu: 4"));
         assert_eq!(found[0].severity, Some(Severity::Warning));
-        let found = flaws(&RULE, &job(2, "g5.12xlarge", "nvidia.com/gpu: 4"));
+        let found = findings(&RULE, &job(2, "g5.12xlarge", "nvidia.com/gpu: 4"));
         assert_eq!(found[0].severity, Some(Severity::Info));
     }
 

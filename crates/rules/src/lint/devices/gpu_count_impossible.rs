@@ -1,25 +1,27 @@
 //! A pod asks for more GPUs than its machine has.
 
 use super::ask::asks;
-use crate::Severity;
-use crate::lint::{Context, Flaw, LintRule};
+use crate::lint::Context;
+use crate::{Check, Checked, Finding, Role, Rule, Severity};
 
 /// See the module documentation.
-pub(super) static RULE: LintRule = LintRule {
+pub(super) static RULE: Rule = Rule {
     id: "gpu-count-impossible",
     title: "a pod asks for more GPUs than its instance type has",
     severity: Severity::Error,
+    role: Role::Cause,
+    needs: &[],
     why: "A pod runs on one node. No node of this type has so many GPUs, and the pod waits for ever.",
     fix: "Ask for at most the GPUs of one machine, and start more pods.",
     references: &[
         "https://karpenter.sh/docs/reference/instance-types/",
         "https://kubernetes.io/docs/tasks/manage-gpus/scheduling-gpus/",
     ],
-    check,
+    checks: &[Check::Submission(check)],
 };
 
-fn check(context: &Context<'_>) -> Vec<Flaw> {
-    let mut flaws = Vec::new();
+fn check(context: &Context<'_>) -> Checked {
+    let mut findings = Vec::new();
     for ask in asks(context) {
         let (Some(gpus), Some(place)) = (ask.gpus(), ask.gpu_place()) else { continue };
         let Some(most) = ask.types.most(|it| it.gpus).filter(|it| gpus > u64::from(it.gpus)) else {
@@ -27,13 +29,13 @@ fn check(context: &Context<'_>) -> Vec<Flaw> {
         };
         let message = format!("{gpus} GPUs in one pod, and {} has {}", most.name, most.gpus);
         let fix = format!("Ask for {} GPUs a pod and start more pods, or choose a larger type.", most.gpus);
-        let flaw = Flaw::new(ask.file, &place, message).label(format!("at most {}", most.gpus)).fix(fix);
-        flaws.push(match &ask.types.place {
-            Some(type_place) => flaw.also(type_place, ask.types.names()),
-            None => flaw,
+        let finding = Finding::at(ask.file, &place, message).label(format!("at most {}", most.gpus)).fix(fix);
+        findings.push(match &ask.types.place {
+            Some(type_place) => finding.also_at(type_place, ask.types.names()),
+            None => finding,
         });
     }
-    flaws
+    Ok(findings)
 }
 
 #[cfg(test)]
@@ -41,15 +43,15 @@ mod tests {
     use super::RULE;
     use crate::lint::Given;
     use crate::lint::devices::testing::pod;
-    use crate::lint::testing::{flaws, flaws_given, quiet};
+    use crate::lint::testing::{findings, findings_given, quiet};
 
     #[test]
     fn fires_with_both_places() {
-        let found = flaws(&RULE, &pod("g6e.12xlarge", "nvidia.com/gpu: 8"));
+        let found = findings(&RULE, &pod("g6e.12xlarge", "nvidia.com/gpu: 8"));
         assert_eq!(found[0].message, "8 GPUs in one pod, and g6e.12xlarge has 4");
-        assert_eq!(found[0].places.len(), 2);
+        assert_eq!(found[0].evidence.len(), 2);
         let given = Given { instance: Some("g5.xlarge".to_owned()), ..Given::default() };
-        assert_eq!(flaws_given(&RULE, &pod("", "nvidia.com/gpu: 2"), &given).len(), 1);
+        assert_eq!(findings_given(&RULE, &pod("", "nvidia.com/gpu: 2"), &given).len(), 1);
     }
 
     #[test]

@@ -5,14 +5,16 @@ use evidence::yaml::{Kind, NodeId, Tree};
 
 use super::ask::{Ask, Wants, asks, place};
 use super::name;
-use crate::Severity;
-use crate::lint::{Context, Edit, Flaw, LintRule};
+use crate::lint::Context;
+use crate::{Check, Checked, Edit, Finding, Role, Rule, Severity};
 
 /// See the module documentation.
-pub(super) static RULE: LintRule = LintRule {
+pub(super) static RULE: Rule = Rule {
     id: "gpu-request-without-limit",
     title: "a device is requested without a limit",
     severity: Severity::Error,
+    role: Role::Cause,
+    needs: &[],
     why: "Kubernetes takes devices from `limits`. A request for one without a limit is refused: a limit must be set for what cannot be \
           promised twice.",
     fix: "Move it to `limits`, or write the same number in both.",
@@ -20,11 +22,11 @@ pub(super) static RULE: LintRule = LintRule {
         "https://kubernetes.io/docs/tasks/manage-gpus/scheduling-gpus/",
         "kubernetes pkg/apis/core/validation/validation.go (ValidateResourceRequirements)",
     ],
-    check,
+    checks: &[Check::Submission(check)],
 };
 
-fn check(context: &Context<'_>) -> Vec<Flaw> {
-    let mut flaws = Vec::new();
+fn check(context: &Context<'_>) -> Checked {
+    let mut findings = Vec::new();
     for ask in asks(context) {
         for container in &ask.containers {
             let counted = |it: &&Resource| name::is_extended(&it.name) || it.name.starts_with("hugepages-");
@@ -42,13 +44,13 @@ fn check(context: &Context<'_>) -> Vec<Flaw> {
                 let message =
                     format!("{} is requested and has no limit: Kubernetes refuses the pod", request.name);
                 let fix = format!("Write `{}` under `limits`, with the same number.", request.name);
-                let mut flaw = Flaw::new(ask.file, &place(request), message).label("no limit").fix(fix);
-                flaw.edits.extend(edit.take());
-                flaws.push(flaw);
+                let mut finding = Finding::at(ask.file, &place(request), message).label("no limit").fix(fix);
+                finding.edits.extend(edit.take());
+                findings.push(finding);
             }
         }
     }
-    flaws
+    Ok(findings)
 }
 
 /// All that is missing, put before the first limit; or a mapping `limits` before `requests`.
@@ -94,7 +96,7 @@ fn indent(text: &str, at: usize) -> Option<&str> {
 #[cfg(test)]
 mod tests {
     use super::RULE;
-    use crate::lint::testing::{fixed, flaws, quiet};
+    use crate::lint::testing::{findings, fixed, quiet};
 
     fn pod(resources: &str) -> String {
         format!("kind: Pod\nspec:\n  containers:\n  - name: a\n    resources:\n{resources}    image: x\n")
@@ -105,7 +107,7 @@ mod tests {
         let text = pod(
             "      requests:\n        cpu: 1 # one\n        nvidia.com/gpu: 8 # all\n        vpc.amazonaws.com/efa: \"4\"\n",
         );
-        let found = flaws(&RULE, &text);
+        let found = findings(&RULE, &text);
         assert_eq!(found.len(), 2);
         assert_eq!(
             found[0].message,
@@ -128,7 +130,7 @@ mod tests {
     #[test]
     fn what_is_written_in_one_line_is_left_to_a_person() {
         let text = pod("      requests: {nvidia.com/gpu: 8}\n");
-        let found = flaws(&RULE, &text);
+        let found = findings(&RULE, &text);
         assert!(found.len() == 1 && found[0].edits.is_empty());
     }
 

@@ -1,14 +1,16 @@
 //! EFA without huge pages.
 
 use super::ask::asks;
-use crate::Severity;
-use crate::lint::{Context, Flaw, LintRule};
+use crate::lint::Context;
+use crate::{Check, Checked, Finding, Role, Rule, Severity};
 
 /// See the module documentation.
-pub(super) static RULE: LintRule = LintRule {
+pub(super) static RULE: Rule = Rule {
     id: "hugepages-missing",
     title: "EFA is asked for without huge pages",
     severity: Severity::Info,
+    role: Role::Cause,
+    needs: &[],
     why: "libfabric puts the buffers of EFA into huge pages where it may have them. Nodes with the EFA driver keep 5128 pages of 2 MiB \
           for that, and a pod that does not ask for them gets none: it works, with ordinary pages.",
     fix: "Add `hugepages-2Mi: 5120Mi` to requests and limits, as the manifests of AWS do. Leave it away where data loaders fork and run out \
@@ -17,11 +19,11 @@ pub(super) static RULE: LintRule = LintRule {
         "https://docs.aws.amazon.com/eks/latest/userguide/node-efa.html",
         "https://kubernetes.io/docs/tasks/manage-hugepages/scheduling-hugepages/",
     ],
-    check,
+    checks: &[Check::Submission(check)],
 };
 
-fn check(context: &Context<'_>) -> Vec<Flaw> {
-    let mut flaws = Vec::new();
+fn check(context: &Context<'_>) -> Checked {
+    let mut findings = Vec::new();
     for ask in asks(context) {
         let Some(place) =
             ask.efa_place().filter(|_| ask.wants_efa() && ask.wants_gpus() && ask.is_networked())
@@ -33,21 +35,21 @@ fn check(context: &Context<'_>) -> Vec<Flaw> {
         let turned_off = ask.setting("FI_EFA_USE_HUGE_PAGE") == Some("0");
         if !has && !turned_off {
             let message = "EFA is asked for, and no `hugepages-2Mi` beside it";
-            flaws.push(Flaw::new(ask.file, &place, message));
+            findings.push(Finding::at(ask.file, &place, message));
         }
     }
-    flaws
+    Ok(findings)
 }
 
 #[cfg(test)]
 mod tests {
     use super::RULE;
     use crate::lint::devices::testing::job;
-    use crate::lint::testing::{flaws, quiet};
+    use crate::lint::testing::{findings, quiet};
 
     #[test]
     fn fires_beside_efa() {
-        let found = flaws(&RULE, &job(2, "p5.48xlarge", "nvidia.com/gpu: 8\nvpc.amazonaws.com/efa: 32"));
+        let found = findings(&RULE, &job(2, "p5.48xlarge", "nvidia.com/gpu: 8\nvpc.amazonaws.com/efa: 32"));
         assert_eq!(found[0].message, "EFA is asked for, and no `hugepages-2Mi` beside it");
     }
 

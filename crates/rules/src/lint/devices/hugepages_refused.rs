@@ -1,14 +1,16 @@
 //! Huge pages that Kubernetes does not give.
 
 use super::ask::{asks, place};
-use crate::Severity;
-use crate::lint::{Context, Flaw, LintRule};
+use crate::lint::Context;
+use crate::{Check, Checked, Finding, Role, Rule, Severity};
 
 /// See the module documentation.
-pub(super) static RULE: LintRule = LintRule {
+pub(super) static RULE: Rule = Rule {
     id: "hugepages-refused",
     title: "huge pages are asked for in a way that Kubernetes refuses",
     severity: Severity::Error,
+    role: Role::Cause,
+    needs: &[],
     why: "A container that asks for huge pages has to ask for memory or CPU too, and for a whole number of pages. Else Kubernetes refuses \
           the pod.",
     fix: "Add `memory` to the limits beside `hugepages-2Mi`, and ask for a multiple of 2Mi.",
@@ -16,45 +18,45 @@ pub(super) static RULE: LintRule = LintRule {
         "https://kubernetes.io/docs/tasks/manage-hugepages/scheduling-hugepages/",
         "https://github.com/kubernetes/kubernetes/pull/98515",
     ],
-    check,
+    checks: &[Check::Submission(check)],
 };
 
-fn check(context: &Context<'_>) -> Vec<Flaw> {
+fn check(context: &Context<'_>) -> Checked {
     const PAGE: u64 = 2 << 20;
-    let mut flaws = Vec::new();
+    let mut findings = Vec::new();
     for ask in asks(context) {
         for container in &ask.containers {
             let all = || container.limits.iter().chain(&container.requests);
             let Some(pages) = all().find(|it| it.name.starts_with("hugepages-")) else { continue };
             if !all().any(|it| matches!(&*it.name, "memory" | "cpu")) {
                 let message = format!("{} without memory or cpu: Kubernetes refuses the pod", pages.name);
-                flaws.push(Flaw::new(ask.file, &place(pages), message).label("no memory beside it"));
+                findings.push(Finding::at(ask.file, &place(pages), message).label("no memory beside it"));
             }
             for odd in all().filter(|it| &*it.name == "hugepages-2Mi") {
                 let bytes = odd.quantity.and_then(evidence::submission::Quantity::whole);
                 if bytes.is_some_and(|it| it % PAGE != 0) {
                     let message = "hugepages-2Mi is no multiple of 2Mi: Kubernetes refuses the pod";
-                    flaws.push(Flaw::new(ask.file, &place(odd), message));
+                    findings.push(Finding::at(ask.file, &place(odd), message));
                 }
             }
         }
     }
-    flaws
+    Ok(findings)
 }
 
 #[cfg(test)]
 mod tests {
     use super::RULE;
     use crate::lint::devices::testing::job;
-    use crate::lint::testing::{flaws, quiet};
+    use crate::lint::testing::{findings, quiet};
 
     #[test]
     fn fires_without_memory_and_with_parts_of_pages() {
-        let found = flaws(&RULE, &job(2, "", "nvidia.com/gpu: 8\nhugepages-2Mi: 5120Mi"));
+        let found = findings(&RULE, &job(2, "", "nvidia.com/gpu: 8\nhugepages-2Mi: 5120Mi"));
         assert_eq!(found[0].message, "hugepages-2Mi without memory or cpu: Kubernetes refuses the pod");
-        let found = flaws(&RULE, &job(2, "", "memory: 1Gi\nhugepages-2Mi: 3Mi"));
+        let found = findings(&RULE, &job(2, "", "memory: 1Gi\nhugepages-2Mi: 3Mi"));
         assert_eq!(found[0].message, "hugepages-2Mi is no multiple of 2Mi: Kubernetes refuses the pod");
-        assert_eq!(flaws(&RULE, &job(2, "", "memory: 1Gi\nhugepages-2Mi: 5120")).len(), 1);
+        assert_eq!(findings(&RULE, &job(2, "", "memory: 1Gi\nhugepages-2Mi: 5120")).len(), 1);
     }
 
     #[test]

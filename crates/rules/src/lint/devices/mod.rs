@@ -1,7 +1,5 @@
 //! Rules about what pods ask for: GPUs, EFA interfaces, huge pages, and how they fit the machine.
 
-use super::LintRule;
-
 pub(super) mod ask;
 mod cost;
 mod efa_count_impossible;
@@ -22,8 +20,10 @@ mod resource_misspelt;
 #[cfg(test)]
 pub(super) mod testing;
 
+use crate::Rule;
+
 /// All of them.
-pub(super) static RULES: &[&LintRule] = &[
+pub(crate) static RULES: &[&Rule] = &[
     &efa_count_impossible::RULE,
     &efa_count_low::RULE,
     &efa_count_wasteful::RULE,
@@ -43,7 +43,7 @@ pub(super) static RULES: &[&LintRule] = &[
 mod tests {
     use super::RULES;
     use super::testing::job;
-    use crate::lint::testing::{flaws, quiet};
+    use crate::lint::testing::{findings, quiet};
     use crate::lint::{cluster, devices};
 
     #[test]
@@ -64,7 +64,7 @@ mod tests {
     fn a_part_of_a_train_job_has_its_known_faults() {
         let text = "trainer:\n  numNodes: 16\n  numProcPerNode: 1\n  resourcesPerNode:\n    limits:\n      nvidia.com: \"1\"\n      vpc.amazonaws.com: \"1\"\n";
         let found: Vec<&str> =
-            RULES.iter().flat_map(|rule| flaws(rule, text).into_iter().map(|_| rule.id)).collect();
+            RULES.iter().flat_map(|rule| findings(rule, text).into_iter().map(|_| rule.id)).collect();
         assert_eq!(found, ["hugepages-missing", "one-gpu-pods", "resource-misspelt", "resource-misspelt"]);
     }
 
@@ -72,7 +72,7 @@ mod tests {
     fn the_pod_of_the_notes_has_its_known_faults() {
         let text = include_str!("../../../../../cases/p4d-pod-spec/pod.yaml");
         let found: Vec<&str> =
-            RULES.iter().flat_map(|rule| flaws(rule, text).into_iter().map(|_| rule.id)).collect();
+            RULES.iter().flat_map(|rule| findings(rule, text).into_iter().map(|_| rule.id)).collect();
         assert_eq!(found, ["efa-count-wasteful"]);
     }
 }

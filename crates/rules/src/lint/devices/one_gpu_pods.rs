@@ -2,14 +2,16 @@
 
 use super::ask::{Ask, asks};
 use super::cost;
-use crate::lint::{Context, Flaw, LintRule};
-use crate::{Confidence, Severity};
+use crate::lint::Context;
+use crate::{Check, Checked, Confidence, Finding, Role, Rule, Severity};
 
 /// See the module documentation.
-pub(super) static RULE: LintRule = LintRule {
+pub(super) static RULE: Rule = Rule {
     id: "one-gpu-pods",
     title: "pods with few GPUs each on machines whose GPUs are joined by NVLink",
     severity: Severity::Warning,
+    role: Role::Cause,
+    needs: &[],
     why: "Every pod is a host of its own to NCCL. GPUs of one machine in different pods talk over the network, not over NVLink.",
     fix: "Start one pod a node with all its GPUs and EFA interfaces, and one process for each GPU in it (torchrun --nproc-per-node).",
     references: &[
@@ -17,14 +19,14 @@ pub(super) static RULE: LintRule = LintRule {
         "https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/env.html",
         "https://github.com/gnosia93/training-on-eks appendix (one pod against several on p4d, p5 and g6e)",
     ],
-    check,
+    checks: &[Check::Submission(check)],
 };
 
-fn check(context: &Context<'_>) -> Vec<Flaw> {
-    asks(context).iter().filter_map(flaw).collect()
+fn check(context: &Context<'_>) -> Checked {
+    Ok(asks(context).iter().filter_map(finding).collect())
 }
 
-fn flaw(ask: &Ask<'_>) -> Option<Flaw> {
+fn finding(ask: &Ask<'_>) -> Option<Finding> {
     let (gpus, place) = (ask.gpus()?, ask.gpu_place()?);
     let pods = ask.pods.max(ask.job.pods);
     if !ask.is_multi_node() || ask.setting("NCCL_HOSTID").is_some() {
@@ -41,7 +43,7 @@ fn flaw(ask: &Ask<'_>) -> Option<Flaw> {
             "{pods} pods with {each} each: on machines with NVLink their GPUs would talk over the network instead"
         );
         return Some(
-            Flaw::new(ask.file, &place, message).severity(Severity::Info).confidence(Confidence::Possible),
+            Finding::at(ask.file, &place, message).severity(Severity::Info).confidence(Confidence::Possible),
         );
     }
     // Two of them have to fit on one machine. Where NVLink joins several machines, pods have it too.
@@ -70,16 +72,16 @@ fn flaw(ask: &Ask<'_>) -> Option<Flaw> {
         "Start {nodes} {pods_word} with `nvidia.com/gpu: {whole}`{wants_efa}, and {whole} processes in each (torchrun --nproc-per-node={whole})."
     );
     let confidence = if gpus == 1 { Confidence::Likely } else { Confidence::Possible };
-    let mut flaw = Flaw::new(ask.file, &place, message)
+    let mut finding = Finding::at(ask.file, &place, message)
         .label(format!("{} has {}", instance.name, instance.gpus))
         .confidence(confidence)
         .fix(fix);
     if let Some(cost) = cost::in_pods(instance, pods, gpus, ask.efa()) {
-        flaw = flaw.why(format!("{} {cost}", RULE.why));
+        finding = finding.why(format!("{} {cost}", RULE.why));
     }
     Some(match &ask.types.place {
-        Some(types) => flaw.also(types, ask.types.names()),
-        None => flaw,
+        Some(types) => finding.also_at(types, ask.types.names()),
+        None => finding,
     })
 }
 
@@ -88,11 +90,11 @@ mod tests {
     use super::RULE;
     use crate::Severity;
     use crate::lint::devices::testing::{job, job_with, pod};
-    use crate::lint::testing::{flaws, quiet};
+    use crate::lint::testing::{findings, quiet};
 
     #[test]
     fn fires_with_what_it_costs() {
-        let found = flaws(&RULE, &job(16, "p4d.24xlarge", "nvidia.com/gpu: 1\nvpc.amazonaws.com/efa: 1"));
+        let found = findings(&RULE, &job(16, "p4d.24xlarge", "nvidia.com/gpu: 1\nvpc.amazonaws.com/efa: 1"));
         assert_eq!(
             found[0].message,
             "16 pods with 1 GPU each on p4d.24xlarge, whose 8 GPUs are joined by NVLink: pods that share a machine do not use it"
@@ -110,7 +112,7 @@ mod tests {
     #[test]
     fn a_train_job_without_a_machine_is_told_with_care() {
         let text = "trainer:\n  numNodes: 16\n  numProcPerNode: 1\n  resourcesPerNode:\n    limits:\n      nvidia.com: \"1\"\n      vpc.amazonaws.com: \"1\"\n";
-        let found = flaws(&RULE, text);
+        let found = findings(&RULE, text);
         assert_eq!(found[0].severity, Some(Severity::Info));
         assert!(found[0].message.starts_with("16 pods with 1 GPU each"), "{}", found[0].message);
     }

@@ -1,14 +1,16 @@
 //! Some GPUs of a machine with some of its EFA interfaces: which hang together is chance.
 
 use super::ask::{Ask, asks};
-use crate::lint::{Context, Flaw, LintRule};
-use crate::{Confidence, Severity};
+use crate::lint::Context;
+use crate::{Check, Checked, Confidence, Finding, Role, Rule, Severity};
 
 /// See the module documentation.
-pub(super) static RULE: LintRule = LintRule {
+pub(super) static RULE: Rule = Rule {
     id: "partial-node-affinity",
     title: "fewer than all GPUs of a machine with EFA: the near interfaces are not guaranteed",
     severity: Severity::Info,
+    role: Role::Cause,
+    needs: &[],
     why: "GPUs and EFA interfaces are handed out by two device plugins that may not know of each other. A GPU whose interface hangs at another \
           PCIe switch loses GPUDirect RDMA: on p4d, one GPU a pod, 11.4 GB/s with the near interface and 6.0 GB/s with another. The EFA \
           device plugin aligns them on EKS AMIs with AL2023; the DRA driver does so everywhere.",
@@ -17,14 +19,14 @@ pub(super) static RULE: LintRule = LintRule {
         "https://docs.aws.amazon.com/eks/latest/userguide/device-management-efa.html",
         "https://dranet.dev (EKS example: two pods with one A100 and one EFA each)",
     ],
-    check,
+    checks: &[Check::Submission(check)],
 };
 
-fn check(context: &Context<'_>) -> Vec<Flaw> {
-    asks(context).iter().filter_map(flaw).collect()
+fn check(context: &Context<'_>) -> Checked {
+    Ok(asks(context).iter().filter_map(finding).collect())
 }
 
-fn flaw(ask: &Ask<'_>) -> Option<Flaw> {
+fn finding(ask: &Ask<'_>) -> Option<Finding> {
     let (gpus, place) = (ask.gpus()?, ask.gpu_place()?);
     let partial = |it: &fabric::instance::Instance| {
         it.gpudirect_rdma == Some(true) && it.nics > 1 && gpus < u64::from(it.gpus)
@@ -44,18 +46,18 @@ fn flaw(ask: &Ask<'_>) -> Option<Flaw> {
         ask.efa()?,
         instance.nics
     );
-    Some(Flaw::new(ask.file, &place, message).confidence(Confidence::Possible))
+    Some(Finding::at(ask.file, &place, message).confidence(Confidence::Possible))
 }
 
 #[cfg(test)]
 mod tests {
     use super::RULE;
     use crate::lint::devices::testing::{job, job_with};
-    use crate::lint::testing::{flaws, quiet};
+    use crate::lint::testing::{findings, quiet};
 
     #[test]
     fn fires_with_a_part_of_a_machine() {
-        let found = flaws(&RULE, &job(4, "p4d.24xlarge", "nvidia.com/gpu: 1\nvpc.amazonaws.com/efa: 1"));
+        let found = findings(&RULE, &job(4, "p4d.24xlarge", "nvidia.com/gpu: 1\nvpc.amazonaws.com/efa: 1"));
         assert_eq!(
             found[0].message,
             "1 of the 8 GPUs of p4d.24xlarge with 1 of its 4 EFA interfaces: nothing here makes them the near ones"

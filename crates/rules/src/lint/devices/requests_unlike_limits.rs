@@ -2,14 +2,16 @@
 
 use super::ask::{asks, place};
 use super::name;
-use crate::Severity;
-use crate::lint::{Context, Flaw, LintRule};
+use crate::lint::Context;
+use crate::{Check, Checked, Finding, Role, Rule, Severity};
 
 /// See the module documentation.
-pub(super) static RULE: LintRule = LintRule {
+pub(super) static RULE: Rule = Rule {
     id: "requests-unlike-limits",
     title: "request and limit of a device or of huge pages differ",
     severity: Severity::Error,
+    role: Role::Cause,
+    needs: &[],
     why: "Devices and huge pages cannot be promised twice. Kubernetes refuses a pod whose request for them is not its limit.",
     fix: "Write the same number under `requests` and `limits`, or leave the request away: the limit is the request then.",
     references: &[
@@ -17,11 +19,11 @@ pub(super) static RULE: LintRule = LintRule {
         "https://kubernetes.io/docs/tasks/manage-hugepages/scheduling-hugepages/",
         "kubernetes pkg/apis/core/validation/validation.go (ValidateResourceRequirements)",
     ],
-    check,
+    checks: &[Check::Submission(check)],
 };
 
-fn check(context: &Context<'_>) -> Vec<Flaw> {
-    let mut flaws = Vec::new();
+fn check(context: &Context<'_>) -> Checked {
+    let mut findings = Vec::new();
     for ask in asks(context) {
         for container in &ask.containers {
             let counted = |it: &&evidence::submission::Resource| {
@@ -46,9 +48,9 @@ fn check(context: &Context<'_>) -> Vec<Flaw> {
                     plain(&asked),
                     plain(&most)
                 );
-                let flaw = Flaw::new(ask.file, &place(request), message)
+                let finding = Finding::at(ask.file, &place(request), message)
                     .label(format!("requests {}", plain(&asked)))
-                    .also(&place(limit), format!("limit {}", plain(&most)))
+                    .also_at(&place(limit), format!("limit {}", plain(&most)))
                     .fix(format!(
                         "Write `{}: {most}` under `requests` too, or remove it there.",
                         request.name
@@ -56,17 +58,17 @@ fn check(context: &Context<'_>) -> Vec<Flaw> {
                 // An alias stands for what is written elsewhere, maybe for others too.
                 let between = ask.submission.text.get(request.key.range.end..request.value.range.start);
                 let here = between.is_some_and(|it| it.bytes().all(|it| matches!(it, b':' | b' ')));
-                flaws.push(if here { flaw.edit(request.value.range.clone(), most) } else { flaw });
+                findings.push(if here { finding.edit(request.value.range.clone(), most) } else { finding });
             }
         }
     }
-    flaws
+    Ok(findings)
 }
 
 #[cfg(test)]
 mod tests {
     use super::RULE;
-    use crate::lint::testing::{fixed, flaws, quiet};
+    use crate::lint::testing::{findings, fixed, quiet};
 
     fn pod(requests: &str) -> String {
         format!(
@@ -78,13 +80,13 @@ mod tests {
     #[test]
     fn fires_and_makes_them_equal() {
         let text = pod("        nvidia.com/gpu: 4 # half\n        hugepages-2Mi: 1Gi\n        memory: 1Gi\n");
-        let found = flaws(&RULE, &text);
+        let found = findings(&RULE, &text);
         assert_eq!(found.len(), 2);
         assert_eq!(
             found[0].message,
             "nvidia.com/gpu is requested 4 and limited to 8: Kubernetes refuses the pod"
         );
-        assert_eq!(found[0].places.len(), 2);
+        assert_eq!(found[0].evidence.len(), 2);
         assert!(
             fixed(&RULE, &text)
                 .contains("nvidia.com/gpu: 8 # half\n        hugepages-2Mi: 5120Mi\n        memory: 1Gi")
@@ -94,7 +96,7 @@ mod tests {
     #[test]
     fn an_alias_is_left_to_a_person() {
         let text = format!("x: &few 4\n{}", pod("        nvidia.com/gpu: *few\n"));
-        let found = flaws(&RULE, &text);
+        let found = findings(&RULE, &text);
         assert!(found.len() == 1 && found[0].edits.is_empty());
     }
 

@@ -4,14 +4,16 @@ use evidence::submission::Resource;
 
 use super::ask::{Ask, asks};
 use super::name;
-use crate::lint::{Context, Flaw, LintRule};
-use crate::{Confidence, Severity};
+use crate::lint::Context;
+use crate::{Check, Checked, Confidence, Finding, Role, Rule, Severity};
 
 /// See the module documentation.
-pub(super) static RULE: LintRule = LintRule {
+pub(super) static RULE: Rule = Rule {
     id: "resource-misspelt",
     title: "a resource is asked for by a name that no device plugin offers",
     severity: Severity::Error,
+    role: Role::Cause,
+    needs: &[],
     why: "Kubernetes refuses a resource without a domain and `/` that it does not know itself. A name with a domain it takes, and the pod \
           waits for ever, because no node has such a resource.",
     fix: "Write `nvidia.com/gpu` for GPUs and `vpc.amazonaws.com/efa` for EFA interfaces.",
@@ -20,22 +22,22 @@ pub(super) static RULE: LintRule = LintRule {
         "https://kubernetes.io/docs/tasks/manage-gpus/scheduling-gpus/",
         "https://docs.aws.amazon.com/eks/latest/userguide/node-efa.html",
     ],
-    check,
+    checks: &[Check::Submission(check)],
 };
 
-fn check(context: &Context<'_>) -> Vec<Flaw> {
-    let mut flaws = Vec::new();
+fn check(context: &Context<'_>) -> Checked {
+    let mut findings = Vec::new();
     for ask in asks(context) {
         for container in &ask.containers {
             for list in [&container.limits, &container.requests] {
-                flaws.extend(list.iter().filter_map(|it| flaw(&ask, it, list)));
+                findings.extend(list.iter().filter_map(|it| finding(&ask, it, list)));
             }
         }
     }
-    flaws
+    Ok(findings)
 }
 
-fn flaw(ask: &Ask<'_>, resource: &Resource, list: &[Resource]) -> Option<Flaw> {
+fn finding(ask: &Ask<'_>, resource: &Resource, list: &[Resource]) -> Option<Finding> {
     let name = &*resource.name;
     // A template is filled in later.
     if name.is_empty() || name.contains(['$', '{', '<', '%']) {
@@ -48,7 +50,7 @@ fn flaw(ask: &Ask<'_>, resource: &Resource, list: &[Resource]) -> Option<Flaw> {
         let message = format!(
             "`{name}` is no resource: Kubernetes knows none of this name, and devices have a domain and `/`"
         );
-        return Some(Flaw::new(ask.file, &resource.key, message));
+        return Some(Finding::at(ask.file, &resource.key, message));
     };
     if meant == name {
         return None;
@@ -59,11 +61,11 @@ fn flaw(ask: &Ask<'_>, resource: &Resource, list: &[Resource]) -> Option<Flaw> {
         "Kubernetes refuses it"
     };
     let message = format!("`{name}` is not `{meant}`: {slash}");
-    let mut flaw = Flaw::new(ask.file, &resource.key, message)
+    let mut finding = Finding::at(ask.file, &resource.key, message)
         .label(format!("`{meant}` is meant"))
         .fix(format!("Write `{meant}` instead of `{name}`."));
     if name.contains('/') {
-        flaw = flaw.confidence(Confidence::Likely);
+        finding = finding.confidence(Confidence::Likely);
     }
     // The name may stand in quotes; and a mapping has each name once.
     let range = resource.key.range.clone();
@@ -72,25 +74,25 @@ fn flaw(ask: &Ask<'_>, resource: &Resource, list: &[Resource]) -> Option<Flaw> {
     match source.find(name) {
         Some(at) if !twice => {
             let start = range.start + at;
-            Some(flaw.edit(start..start + name.len(), meant))
+            Some(finding.edit(start..start + name.len(), meant))
         }
-        _ => Some(flaw),
+        _ => Some(finding),
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::RULE;
-    use crate::lint::testing::{fixed, flaws, quiet};
+    use crate::lint::testing::{findings, fixed, quiet};
 
     const TRAIN_JOB: &str = "kind: TrainJob\nspec:\n  trainer:\n    numNodes: 16\n    resourcesPerNode:\n      limits:\n        nvidia.com: \"1\"   # one GPU\n        'vpc.amazonaws.com': \"1\"\n";
 
     #[test]
     fn fires_where_the_slash_is_missing() {
-        let found = flaws(&RULE, TRAIN_JOB);
+        let found = findings(&RULE, TRAIN_JOB);
         assert_eq!(found.len(), 2);
         assert_eq!(found[0].message, "`nvidia.com` is not `nvidia.com/gpu`: Kubernetes refuses it");
-        assert_eq!((found[0].places[0].span.line, found[1].places[0].span.line), (7, 8));
+        assert_eq!((found[0].evidence[0].at().line, found[1].evidence[0].at().line), (7, 8));
     }
 
     #[test]
@@ -112,9 +114,9 @@ mod tests {
             )
         };
         for name in ["nvidia.com/gpus", "nvidia.com/GPU", "vpc.amazonaws.com/efas", "amazonaws.com/efa"] {
-            assert_eq!(flaws(&RULE, &pod(name)).len(), 1, "{name}");
+            assert_eq!(findings(&RULE, &pod(name)).len(), 1, "{name}");
         }
-        let found = flaws(&RULE, &pod("gpus"));
+        let found = findings(&RULE, &pod("gpus"));
         assert!(found[0].message.contains("no resource") && found[0].edits.is_empty());
         for name in [
             "nvidia.com/gpu",
@@ -132,7 +134,7 @@ mod tests {
     #[test]
     fn a_name_that_is_there_already_is_not_written_twice() {
         let text = "kind: Pod\nspec:\n  containers:\n  - name: a\n    resources:\n      limits:\n        nvidia.com/gpu: 8\n        nvidia.com/gpus: 8\n";
-        let found = flaws(&RULE, text);
+        let found = findings(&RULE, text);
         assert!(found.len() == 1 && found[0].edits.is_empty());
     }
 }

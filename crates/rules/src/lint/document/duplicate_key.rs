@@ -5,14 +5,16 @@ use std::collections::BTreeMap;
 use evidence::submission::{Kind, Submission};
 use evidence::yaml::{Kind as Value, NodeId};
 
-use crate::Severity;
-use crate::lint::{Context, Flaw, LintRule};
+use crate::lint::Context;
+use crate::{Check, Checked, Finding, Role, Rule, Severity};
 
 /// See the module documentation.
-pub(super) static RULE: LintRule = LintRule {
+pub(super) static RULE: Rule = Rule {
     id: "duplicate-key",
     title: "a key is given twice in one mapping",
     severity: Severity::Error,
+    role: Role::Cause,
+    needs: &[],
     why: "YAML forbids it, and readers differ: most take the last and drop the others without a word, Kubernetes with strict validation \
           refuses the object. Two `env:` or two `resources:` of a container are the usual case, and one of them is lost.",
     fix: "Join the two, or remove one.",
@@ -20,20 +22,20 @@ pub(super) static RULE: LintRule = LintRule {
         "https://yaml.org/spec/1.2.2/#mapping",
         "https://kubernetes.io/docs/reference/using-api/api-concepts/#setting-the-field-validation-level",
     ],
-    check,
+    checks: &[Check::Submission(check)],
 };
 
-fn check(context: &Context<'_>) -> Vec<Flaw> {
+fn check(context: &Context<'_>) -> Checked {
     let files = context.files.iter().enumerate();
-    files
+    Ok(files
         .filter(|it| matches!(it.1.kind, Kind::Kubernetes | Kind::DeepSpeed))
         .flat_map(|(at, it)| of_file(at, it))
-        .collect()
+        .collect())
 }
 
-fn of_file(at: usize, file: &Submission) -> Vec<Flaw> {
+fn of_file(at: usize, file: &Submission) -> Vec<Finding> {
     let tree = &file.tree;
-    let mut flaws = Vec::new();
+    let mut findings = Vec::new();
     let mut open: Vec<NodeId> = tree.documents.clone();
     let mut seen = std::collections::BTreeSet::new();
     while let Some(node) = open.pop() {
@@ -50,41 +52,41 @@ fn of_file(at: usize, file: &Submission) -> Vec<Flaw> {
                     let Some(name) = tree.text(*key).filter(|it| *it != "<<") else { continue };
                     if let Some((before, other)) = first.insert(name, (*key, *value)) {
                         let message = format!("`{name}` is given twice in one mapping");
-                        let flaw = Flaw::new(at, &tree.node(*key).span, message)
+                        let finding = Finding::at(at, &tree.node(*key).span, message)
                             .label("again")
-                            .also(&tree.node(before).span, "first here");
+                            .also_at(&tree.node(before).span, "first here");
                         // Nothing is lost where both say the same.
                         let same = tree.text(*value).is_some() && tree.text(*value) == tree.text(other);
-                        flaws.push(if same { flaw.severity(Severity::Info) } else { flaw });
+                        findings.push(if same { finding.severity(Severity::Info) } else { finding });
                     }
                 }
             }
             Value::Scalar { .. } => {}
         }
     }
-    flaws
+    findings
 }
 
 #[cfg(test)]
 mod tests {
     use super::RULE;
     use crate::Severity;
-    use crate::lint::testing::{flaws, quiet};
+    use crate::lint::testing::{findings, quiet};
 
     #[test]
     fn the_second_is_named_and_the_first_shown() {
         let text = "kind: Pod\nspec:\n  containers:\n  - name: a\n    env: []\n    image: x\n    env: []\n";
-        let found = flaws(&RULE, text);
+        let found = findings(&RULE, text);
         assert_eq!(found.len(), 1);
-        assert_eq!((found[0].places[0].span.line, found[0].places[1].span.line), (7, 5));
+        assert_eq!((found[0].evidence[0].at().line, found[0].evidence[1].at().line), (7, 5));
     }
 
     #[test]
     fn twice_the_same_is_only_worth_knowing() {
         let text =
             "kind: Pod\nspec:\n  restartPolicy: Never\n  containers: [{name: a}]\n  restartPolicy: Never\n";
-        assert_eq!(flaws(&RULE, text)[0].severity, Some(Severity::Info));
-        assert_eq!(flaws(&RULE, &text.replacen("Never", "Always", 1))[0].severity, None);
+        assert_eq!(findings(&RULE, text)[0].severity, Some(Severity::Info));
+        assert_eq!(findings(&RULE, &text.replacen("Never", "Always", 1))[0].severity, None);
     }
 
     #[test]

@@ -2,7 +2,7 @@
 
 mod duplicate_key;
 
-use super::LintRule;
+use crate::Rule;
 
 /// All of them.
-pub(super) static RULES: &[&LintRule] = &[&duplicate_key::RULE];
+pub(crate) static RULES: &[&Rule] = &[&duplicate_key::RULE];

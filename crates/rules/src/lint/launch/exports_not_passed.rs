@@ -4,26 +4,28 @@ use evidence::submission::{Kind, Launcher, Submission};
 
 use super::sbatch;
 use super::scene::{Scene, scenes};
-use crate::Severity;
-use crate::lint::{Context, Flaw, LintRule};
+use crate::lint::Context;
+use crate::{Check, Checked, Finding, Role, Rule, Severity};
 
 /// See the module documentation.
-pub(super) static RULE: LintRule = LintRule {
+pub(super) static RULE: Rule = Rule {
     id: "exports-not-passed",
     title: "variables that do not reach the tasks",
     severity: Severity::Warning,
+    role: Role::Cause,
+    needs: &[],
     why: "With --export=NONE, or with a list that does not begin with ALL, srun starts its tasks without the variables that the script \
           has set. sbatch --export=NONE holds for every srun inside, by SLURM_EXPORT_ENV.",
     fix: "Write `--export=ALL` on srun, or `unset SLURM_EXPORT_ENV` before it.",
     references: &["https://slurm.schedmd.com/srun.html", "https://slurm.schedmd.com/sbatch.html"],
-    check,
+    checks: &[Check::Submission(check)],
 };
 
-fn check(context: &Context<'_>) -> Vec<Flaw> {
-    scenes(context).iter().filter(|it| it.launch.launcher == Launcher::Srun).filter_map(one).collect()
+fn check(context: &Context<'_>) -> Checked {
+    Ok(scenes(context).iter().filter(|it| it.launch.launcher == Launcher::Srun).filter_map(one).collect())
 }
 
-fn one(scene: &Scene<'_>) -> Option<Flaw> {
+fn one(scene: &Scene<'_>) -> Option<Finding> {
     let submission = scene.submission;
     let (value, span) = match scene.launch.option(&["--export"]) {
         Some(word) => (scene.launch.value(&["--export"])?.to_owned(), scene.word(word)),
@@ -44,7 +46,7 @@ fn one(scene: &Scene<'_>) -> Option<Flaw> {
     let names = if others == 0 { first.clone() } else { format!("{first} and {others} more") };
     let verb = if others == 0 { "does" } else { "do" };
     let message = format!("{names} {verb} not reach the tasks of srun: --export={value}");
-    Some(Flaw::new(scene.file, &span, message).also(span_of_first, "set here"))
+    Some(Finding::at(scene.file, &span, message).also_at(span_of_first, "set here"))
 }
 
 /// What the script sets for NCCL, libfabric or the rendezvous, and the list does not name.
@@ -70,22 +72,22 @@ fn lost(submission: &Submission, export: &str) -> Vec<(String, evidence::yaml::S
 #[cfg(test)]
 mod tests {
     use super::RULE;
-    use crate::lint::testing::{flaws, quiet};
+    use crate::lint::testing::{findings, quiet};
 
     #[test]
     fn a_list_without_all_drops_the_rest() {
         let text = "#!/bin/bash\n#SBATCH --nodes=2\nexport NCCL_DEBUG=INFO\nexport FI_PROVIDER=efa\nsrun --export=NONE python t.py\n";
         assert_eq!(
-            flaws(&RULE, text)[0].message,
+            findings(&RULE, text)[0].message,
             "NCCL_DEBUG and 1 more do not reach the tasks of srun: --export=NONE"
         );
         let list = text.replace("NONE", "NCCL_DEBUG");
         assert_eq!(
-            flaws(&RULE, &list)[0].message,
+            findings(&RULE, &list)[0].message,
             "FI_PROVIDER does not reach the tasks of srun: --export=NCCL_DEBUG"
         );
         let whole = text.replace(" --export=NONE", "").replace("--nodes=2", "--nodes=2 --export=NONE");
-        assert_eq!(flaws(&RULE, &whole).len(), 1);
+        assert_eq!(findings(&RULE, &whole).len(), 1);
         quiet(&RULE, &whole.replace("export NCCL", "unset SLURM_EXPORT_ENV\nexport NCCL"));
     }
 

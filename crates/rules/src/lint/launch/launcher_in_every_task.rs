@@ -3,14 +3,16 @@
 use evidence::submission::Launcher;
 
 use super::scene::{Scene, scenes};
-use crate::lint::{Context, Flaw, LintRule};
-use crate::{Confidence, Severity};
+use crate::lint::Context;
+use crate::{Check, Checked, Confidence, Finding, Role, Rule, Severity};
 
 /// See the module documentation.
-pub(super) static RULE: LintRule = LintRule {
+pub(super) static RULE: Rule = Rule {
     id: "launcher-in-every-task",
     title: "a launcher of ranks in each of several tasks of a node",
     severity: Severity::Error,
+    role: Role::Cause,
+    needs: &[],
     why: "srun and mpirun start the command once for each task, and torchrun starts processes of its own each time: 8 tasks with 8 \
           processes are 64 on a node, and they contend for the same GPUs and the same port.",
     fix: "One task a node for torchrun, accelerate and deepspeed: `--ntasks-per-node=1`; or srun python itself, one task a GPU.",
@@ -18,14 +20,14 @@ pub(super) static RULE: LintRule = LintRule {
         "https://docs.pytorch.org/docs/stable/elastic/run.html",
         "https://slurm.schedmd.com/srun.html",
     ],
-    check,
+    checks: &[Check::Submission(check)],
 };
 
-fn check(context: &Context<'_>) -> Vec<Flaw> {
-    scenes(context).iter().filter_map(one).collect()
+fn check(context: &Context<'_>) -> Checked {
+    Ok(scenes(context).iter().filter_map(one).collect())
 }
 
-fn one(scene: &Scene<'_>) -> Option<Flaw> {
+fn one(scene: &Scene<'_>) -> Option<Finding> {
     let name = match scene.launch.launcher {
         Launcher::Torchrun => "torchrun",
         Launcher::Accelerate => "accelerate launch",
@@ -46,19 +48,19 @@ fn one(scene: &Scene<'_>) -> Option<Flaw> {
         None if scene.literal(&["--nproc-per-node"]) == Some("1") => return None,
         None => format!("{name} is started by each of {} tasks of a node", tasks.value),
     };
-    let flaw = Flaw::new(scene.file, &tasks.span, message)
+    let finding = Finding::at(scene.file, &tasks.span, message)
         .label(format!("{} tasks a node", tasks.value))
-        .also(&scene.span(), "started by each");
+        .also_at(&scene.span(), "started by each");
     Some(match each {
-        Some(each) => flaw.also(&each.span, format!("{} processes", each.value)),
-        None => flaw.confidence(Confidence::Likely),
+        Some(each) => finding.also_at(&each.span, format!("{} processes", each.value)),
+        None => finding.confidence(Confidence::Likely),
     })
 }
 
 #[cfg(test)]
 mod tests {
     use super::RULE;
-    use crate::lint::testing::{flaws, quiet};
+    use crate::lint::testing::{findings, quiet};
 
     fn script(tasks: u64, command: &str) -> String {
         format!("#!/bin/bash\n#SBATCH --nodes=4\n#SBATCH --ntasks-per-node={tasks}\n{command}\n")
@@ -66,11 +68,11 @@ mod tests {
 
     #[test]
     fn sixty_four_processes_on_a_node() {
-        let found = flaws(&RULE, &script(8, "srun torchrun --nnodes 4 --nproc-per-node=8 t.py"));
+        let found = findings(&RULE, &script(8, "srun torchrun --nnodes 4 --nproc-per-node=8 t.py"));
         assert_eq!(found[0].message, "torchrun with 8 processes in each of 8 tasks: 64 processes on a node");
-        assert_eq!(found[0].places.len(), 3);
+        assert_eq!(found[0].evidence.len(), 3);
         assert_eq!(
-            flaws(&RULE, &script(1, "srun --ntasks-per-node 8 torchrun --nproc-per-node=gpu t.py")).len(),
+            findings(&RULE, &script(1, "srun --ntasks-per-node 8 torchrun --nproc-per-node=gpu t.py")).len(),
             1
         );
     }

@@ -4,14 +4,16 @@ use evidence::submission::{Kind, Launcher};
 
 use super::sbatch;
 use super::scene::{Scene, scenes};
-use crate::Severity;
-use crate::lint::{Context, Flaw, LintRule};
+use crate::lint::Context;
+use crate::{Check, Checked, Finding, Role, Rule, Severity};
 
 /// See the module documentation.
-pub(super) static RULE: LintRule = LintRule {
+pub(super) static RULE: Rule = Rule {
     id: "launcher-on-one-node",
     title: "a launch for several nodes that one node starts",
     severity: Severity::Error,
+    role: Role::Cause,
+    needs: &[],
     why: "Slurm runs the script on the first node only. torchrun without srun before it starts there alone, waits for the other nodes, \
           and times out.",
     fix: "Write `srun --ntasks-per-node=1 torchrun ...`.",
@@ -19,14 +21,14 @@ pub(super) static RULE: LintRule = LintRule {
         "https://slurm.schedmd.com/sbatch.html",
         "https://docs.pytorch.org/docs/stable/elastic/run.html",
     ],
-    check,
+    checks: &[Check::Submission(check)],
 };
 
-fn check(context: &Context<'_>) -> Vec<Flaw> {
-    scenes(context).iter().filter_map(one).collect()
+fn check(context: &Context<'_>) -> Checked {
+    Ok(scenes(context).iter().filter_map(one).collect())
 }
 
-fn one(scene: &Scene<'_>) -> Option<Flaw> {
+fn one(scene: &Scene<'_>) -> Option<Finding> {
     if scene.launch.launcher != Launcher::Torchrun || scene.submission.kind != Kind::Sbatch {
         return None;
     }
@@ -43,22 +45,25 @@ fn one(scene: &Scene<'_>) -> Option<Flaw> {
     };
     several.then(|| {
         let message = format!("torchrun for several nodes runs on the first of {} only", nodes.value);
-        Flaw::new(scene.file, &scene.span(), message)
+        Finding::at(scene.file, &scene.span(), message)
             .label("no srun before it")
-            .also(&nodes.span, format!("{} nodes", nodes.value))
+            .also_at(&nodes.span, format!("{} nodes", nodes.value))
     })
 }
 
 #[cfg(test)]
 mod tests {
     use super::RULE;
-    use crate::lint::testing::{flaws, quiet};
+    use crate::lint::testing::{findings, quiet};
 
     #[test]
     fn a_launch_without_srun_is_found() {
         let text =
             "#!/bin/bash\n#SBATCH --nodes=4\ntorchrun --nnodes=$SLURM_NNODES --nproc-per-node=8 t.py\n";
-        assert_eq!(flaws(&RULE, text)[0].message, "torchrun for several nodes runs on the first of 4 only");
+        assert_eq!(
+            findings(&RULE, text)[0].message,
+            "torchrun for several nodes runs on the first of 4 only"
+        );
         quiet(&RULE, &text.replace("torchrun", "srun torchrun"));
         quiet(&RULE, &text.replace("--nodes=4", "--nodes=1"));
         quiet(&RULE, &text.replace("--nnodes=$SLURM_NNODES", "--nnodes=1"));

@@ -6,7 +6,7 @@ mod launcher_on_one_node;
 mod mpijob_slots;
 mod nccl_tests_idle_factor;
 mod nccl_tests_too_many_gpus;
-mod nccl_tests_without_mpi;
+pub(crate) mod nccl_tests_without_mpi;
 mod processes_unlike_gpus;
 mod ranks_unlike_nodes;
 mod rendezvous_conflict;
@@ -14,17 +14,16 @@ mod sbatch;
 mod sbatch_without_gpus;
 pub(super) mod scene;
 
-use super::LintRule;
+use crate::Rule;
 
 /// All of them.
-pub(super) static RULES: &[&LintRule] = &[
+pub(crate) static RULES: &[&Rule] = &[
     &exports_not_passed::RULE,
     &launcher_in_every_task::RULE,
     &launcher_on_one_node::RULE,
     &mpijob_slots::RULE,
     &nccl_tests_idle_factor::RULE,
     &nccl_tests_too_many_gpus::RULE,
-    &nccl_tests_without_mpi::RULE,
     &processes_unlike_gpus::RULE,
     &ranks_unlike_nodes::RULE,
     &rendezvous_conflict::RULE,

@@ -3,14 +3,16 @@
 use evidence::submission::{Launcher, Submission, Workload};
 
 use super::scene::{Count, Scene, gpus_of, nodes_of, scenes, workers};
-use crate::lint::{Context, Flaw, LintRule};
-use crate::{Confidence, Severity};
+use crate::lint::Context;
+use crate::{Check, Checked, Confidence, Finding, Role, Rule, Severity};
 
 /// See the module documentation.
-pub(super) static RULE: LintRule = LintRule {
+pub(super) static RULE: Rule = Rule {
     id: "mpijob-slots",
     title: "slots of an MPIJob unlike its GPUs or its command",
     severity: Severity::Error,
+    role: Role::Cause,
+    needs: &[],
     why: "slotsPerWorker goes into the host file: it is how many ranks mpirun places on a worker, 1 if not given. Open MPI refuses a \
           command that asks for more (\"not enough slots available\").",
     fix: "Set `slotsPerWorker` to the GPUs of a worker.",
@@ -18,10 +20,10 @@ pub(super) static RULE: LintRule = LintRule {
         "https://github.com/kubeflow/mpi-operator",
         "https://www.open-mpi.org/doc/v4.1/man1/mpirun.1.php",
     ],
-    check,
+    checks: &[Check::Submission(check)],
 };
 
-fn check(context: &Context<'_>) -> Vec<Flaw> {
+fn check(context: &Context<'_>) -> Checked {
     let of_mpijob = |it: &Scene<'_>| {
         let (workload, ..) = it.around.filter(|it| &*it.0.kind == "MPIJob")?;
         let slots = slots(it.submission, workload)?;
@@ -30,7 +32,7 @@ fn check(context: &Context<'_>) -> Vec<Flaw> {
             _ => None,
         }
     };
-    scenes(context).iter().filter_map(of_mpijob).collect()
+    Ok(scenes(context).iter().filter_map(of_mpijob).collect())
 }
 
 /// The slots of a worker, and where they are given: at the kind's name where they are left out.
@@ -43,7 +45,7 @@ fn slots(submission: &Submission, workload: &Workload) -> Option<Count> {
     }
 }
 
-fn of_mpirun(scene: &Scene<'_>, workload: &Workload, slots: &Count) -> Option<Flaw> {
+fn of_mpirun(scene: &Scene<'_>, workload: &Workload, slots: &Count) -> Option<Finding> {
     let own = scene.launch.own();
     // A host list or other makes of MPI count slots in their own way.
     let other = [
@@ -76,9 +78,9 @@ fn of_mpirun(scene: &Scene<'_>, workload: &Workload, slots: &Count) -> Option<Fl
         let message =
             format!("mpirun asks for {} ranks a worker, and slotsPerWorker is {}", each.value, slots.value);
         return Some(
-            Flaw::new(scene.file, &slots.span, message)
+            Finding::at(scene.file, &slots.span, message)
                 .label(label)
-                .also(&each.span, format!("{} ranks a worker", each.value))
+                .also_at(&each.span, format!("{} ranks a worker", each.value))
                 .confidence(Confidence::Likely)
                 .fix(fix),
         );
@@ -104,10 +106,10 @@ fn of_mpirun(scene: &Scene<'_>, workload: &Workload, slots: &Count) -> Option<Fl
             ranks.value, nodes.value, slots.value
         );
         return Some(
-            Flaw::new(scene.file, &slots.span, message)
+            Finding::at(scene.file, &slots.span, message)
                 .label(label)
-                .also(&ranks.span, format!("{} ranks", ranks.value))
-                .also(&nodes.span, format!("{} workers", nodes.value))
+                .also_at(&ranks.span, format!("{} ranks", ranks.value))
+                .also_at(&nodes.span, format!("{} workers", nodes.value))
                 .confidence(Confidence::Likely)
                 .fix(fix),
         );
@@ -121,9 +123,9 @@ fn of_mpirun(scene: &Scene<'_>, workload: &Workload, slots: &Count) -> Option<Fl
             "slotsPerWorker is {}, so mpirun starts as many ranks on a worker, which has {} GPUs",
             slots.value, gpus.value
         );
-        Flaw::new(scene.file, &slots.span, message)
+        Finding::at(scene.file, &slots.span, message)
             .label(label)
-            .also(&gpus.span, format!("{} GPUs", gpus.value))
+            .also_at(&gpus.span, format!("{} GPUs", gpus.value))
             .severity(if more { Severity::Error } else { Severity::Warning })
             .confidence(Confidence::Likely)
             .fix(fix)
@@ -133,7 +135,7 @@ fn of_mpirun(scene: &Scene<'_>, workload: &Workload, slots: &Count) -> Option<Fl
 #[cfg(test)]
 mod tests {
     use super::RULE;
-    use crate::lint::testing::{flaws, quiet};
+    use crate::lint::testing::{findings, quiet};
 
     fn job(slots: &str, command: &str) -> String {
         format!(
@@ -143,16 +145,16 @@ mod tests {
 
     #[test]
     fn slots_that_are_too_few_are_found() {
-        let found = flaws(&RULE, &job("slotsPerWorker: 1", "mpirun -np 16 -N 8 all_reduce_perf -g 1"));
+        let found = findings(&RULE, &job("slotsPerWorker: 1", "mpirun -np 16 -N 8 all_reduce_perf -g 1"));
         assert_eq!(found[0].message, "mpirun asks for 8 ranks a worker, and slotsPerWorker is 1");
-        let found = flaws(&RULE, &job("slotsPerWorker: 4", "mpirun -np 16 all_reduce_perf -g 1"));
+        let found = findings(&RULE, &job("slotsPerWorker: 4", "mpirun -np 16 all_reduce_perf -g 1"));
         assert_eq!(found[0].message, "mpirun asks for 16 ranks, and 2 workers with 4 slots hold 8");
-        let found = flaws(&RULE, &job("cleanPodPolicy: All", "mpirun python train.py"));
+        let found = findings(&RULE, &job("cleanPodPolicy: All", "mpirun python train.py"));
         assert_eq!(
             found[0].message,
             "slotsPerWorker is 1, so mpirun starts as many ranks on a worker, which has 8 GPUs"
         );
-        assert!(found[0].places[0].text.contains("default"));
+        assert!(found[0].evidence[0].label().contains("default"));
     }
 
     #[test]

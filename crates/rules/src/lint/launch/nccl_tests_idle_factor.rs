@@ -5,36 +5,38 @@ use std::ops::Range;
 use evidence::submission::{Launch, Word};
 
 use super::scene::{Scene, scenes};
-use crate::Severity;
-use crate::lint::{Context, Flaw, LintRule};
+use crate::lint::Context;
+use crate::{Check, Checked, Finding, Role, Rule, Severity};
 
 /// See the module documentation.
-pub(super) static RULE: LintRule = LintRule {
+pub(super) static RULE: Rule = Rule {
     id: "nccl-tests-idle-factor",
     title: "a step factor where only one size is measured",
     severity: Severity::Info,
+    role: Role::Cause,
+    needs: &[],
     why: "With -b equal to -e nccl-tests measure one size, and the factor between sizes (-f) does nothing. A single size hides whether \
           latency or bandwidth is wrong.",
     fix: "Leave -f out, or measure a range: `-b 8 -e 8G -f 2`.",
     references: &["https://github.com/NVIDIA/nccl-tests#readme"],
-    check,
+    checks: &[Check::Submission(check)],
 };
 
-fn check(context: &Context<'_>) -> Vec<Flaw> {
-    scenes(context).iter().filter_map(one).collect()
+fn check(context: &Context<'_>) -> Checked {
+    Ok(scenes(context).iter().filter_map(one).collect())
 }
 
-fn one(scene: &Scene<'_>) -> Option<Flaw> {
+fn one(scene: &Scene<'_>) -> Option<Finding> {
     let tests = scene.launch.nccl_tests()?;
     let inner = Scene { launch: &tests, ..*scene };
     let size = |names: &[&str]| inner.literal(names).map(str::to_ascii_uppercase);
     let (from, to) = (size(&["-b", "--minbytes"])?, size(&["-e", "--maxbytes"])?);
     let factor = tests.option(&["-f", "--stepfactor"]).filter(|_| from == to)?;
-    let flaw =
-        Flaw::new(scene.file, &inner.word(factor), format!("-f does nothing: only {from} is measured"));
+    let finding =
+        Finding::at(scene.file, &inner.word(factor), format!("-f does nothing: only {from} is measured"));
     Some(match removable(&tests, factor, &scene.submission.text) {
-        Some(range) => flaw.edit(range, ""),
-        None => flaw,
+        Some(range) => finding.edit(range, ""),
+        None => finding,
     })
 }
 
@@ -54,17 +56,17 @@ fn removable(tests: &Launch, value: &Word, text: &str) -> Option<Range<usize>> {
 #[cfg(test)]
 mod tests {
     use super::RULE;
-    use crate::lint::testing::{fixed, flaws, quiet};
+    use crate::lint::testing::{findings, fixed, quiet};
 
     #[test]
     fn an_idle_factor_is_taken_out() {
         let text =
             "#!/bin/sh\n# big\nmpirun -np 16 -N 8 \\\n  ./all_reduce_perf -b 8G -e 8g -f 2 -g 1 # once\n";
-        assert_eq!(flaws(&RULE, text)[0].message, "-f does nothing: only 8G is measured");
+        assert_eq!(findings(&RULE, text)[0].message, "-f does nothing: only 8G is measured");
         assert_eq!(fixed(&RULE, text), text.replace(" -f 2", ""));
         let list =
             "kind: Pod\nspec:\n  containers:\n  - command: [all_reduce_perf, -b, 8G, -e, 8G, -f, \"2\"]\n";
-        assert_eq!((flaws(&RULE, list).len(), flaws(&RULE, list)[0].edits.len()), (1, 0));
+        assert_eq!((findings(&RULE, list).len(), findings(&RULE, list)[0].edits.len()), (1, 0));
     }
 
     #[test]

@@ -3,14 +3,16 @@
 use evidence::submission::Launcher;
 
 use super::scene::{Scene, scenes};
-use crate::Confidence;
-use crate::lint::{Context, Flaw, LintRule};
+use crate::lint::Context;
+use crate::{Check, Checked, Confidence, Finding, Role, Rule};
 
 /// See the module documentation.
-pub(super) static RULE: LintRule = LintRule {
+pub(super) static RULE: Rule = Rule {
     id: "nccl-tests-too-many-gpus",
     title: "nccl-tests ask for more GPUs than there are",
     severity: crate::Severity::Error,
+    role: Role::Cause,
+    needs: &[],
     why: "`-g` of nccl-tests is GPUs per thread, not GPUs per node: a test uses processes x threads (-t) x GPUs (-g). Asked for more \
           than a node has, it ends with an error before it measures anything.",
     fix: "One process a GPU: `-np NODES*GPUS -N GPUS ... -g 1`.",
@@ -18,14 +20,14 @@ pub(super) static RULE: LintRule = LintRule {
         "https://github.com/NVIDIA/nccl-tests#readme",
         "https://github.com/awslabs/awsome-distributed-ai/blob/main/micro-benchmarks/nccl-tests/kubernetes/nccl-tests.yaml",
     ],
-    check,
+    checks: &[Check::Submission(check)],
 };
 
-fn check(context: &Context<'_>) -> Vec<Flaw> {
-    scenes(context).iter().filter_map(|it| one(context, it)).collect()
+fn check(context: &Context<'_>) -> Checked {
+    Ok(scenes(context).iter().filter_map(|it| one(context, it)).collect())
 }
 
-fn one(context: &Context<'_>, scene: &Scene<'_>) -> Option<Flaw> {
+fn one(context: &Context<'_>, scene: &Scene<'_>) -> Option<Finding> {
     let tests = scene.launch.nccl_tests()?;
     let inner = Scene { launch: &tests, ..*scene };
     let count =
@@ -75,12 +77,12 @@ fn one(context: &Context<'_>, scene: &Scene<'_>) -> Option<Flaw> {
         ),
         _ => format!("one process asks for {each} GPUs, and there are {limit}"),
     };
-    let mut flaw = Flaw::new(scene.file, &place, message).label("GPUs per thread, not per node");
+    let mut finding = Finding::at(scene.file, &place, message).label("GPUs per thread, not per node");
     for (count, text) in
         [(&per_node, "processes a node"), (&ranks, "processes in all"), (&asked, "GPUs a node")]
     {
         if let Some(count) = count {
-            flaw = flaw.also(&count.span, format!("{} {text}", count.value));
+            finding = finding.also_at(&count.span, format!("{} {text}", count.value));
         }
     }
     let nodes = scene.nodes().map(|it| it.value);
@@ -92,8 +94,8 @@ fn one(context: &Context<'_>, scene: &Scene<'_>) -> Option<Flaw> {
         (_, Some(there), None) => format!("Write `-np` nodes x {there}, `-N {there}` and `-g 1`."),
         _ => "Write `-np` nodes x GPUs of a node, `-N` GPUs of a node, and `-g 1`.".to_owned(),
     };
-    flaw = flaw.fix(fix);
-    Some(if there.is_some() { flaw } else { flaw.confidence(Confidence::Likely) })
+    finding = finding.fix(fix);
+    Some(if there.is_some() { finding } else { finding.confidence(Confidence::Likely) })
 }
 
 #[cfg(test)]
@@ -101,7 +103,7 @@ mod tests {
     use super::RULE;
     use crate::Confidence;
     use crate::lint::Given;
-    use crate::lint::testing::{flaws, flaws_given, quiet};
+    use crate::lint::testing::{findings, findings_given, quiet};
 
     fn job(command: &str) -> String {
         format!(
@@ -111,7 +113,7 @@ mod tests {
 
     #[test]
     fn the_commands_of_the_notes_ask_for_too_much() {
-        let found = flaws(
+        let found = findings(
             &RULE,
             "#!/bin/sh\nmpirun -np 16 \\\n  -N 2 \\\n  --hostfile hostfile \\\n  ./all_reduce_perf -b 1G -e 1G -g 8\n",
         );
@@ -120,26 +122,27 @@ mod tests {
             "2 processes a node with 8 GPUs each ask for 16 GPUs on a node, more than the 8 that any known instance type has; -np 16 x 8 are 128 GPUs in all"
         );
         assert_eq!((found.len(), found[0].confidence), (1, Confidence::Likely));
-        let found = flaws(&RULE, "#!/bin/sh\nmpirun -np 640 -N 80 ./all_reduce_perf -b 8G -e 8G -f 2 -g 8\n");
+        let found =
+            findings(&RULE, "#!/bin/sh\nmpirun -np 640 -N 80 ./all_reduce_perf -b 8G -e 8G -f 2 -g 8\n");
         assert!(found[0].message.ends_with("-np 640 x 8 are 5120 GPUs in all"));
     }
 
     #[test]
     fn a_job_says_how_many_there_are() {
-        let found = flaws(&RULE, &job("mpirun -np 16 -N 2 /opt/all_reduce_perf -b 8 -e 1G -g 8"));
+        let found = findings(&RULE, &job("mpirun -np 16 -N 2 /opt/all_reduce_perf -b 8 -e 1G -g 8"));
         assert!(found[0].message.contains("on a node, which has 8"), "{}", found[0].message);
         assert_eq!(found[0].fix.as_deref(), Some("Write `-np 16 -N 8` and `-g 1`."));
-        let found = flaws(&RULE, &job("mpirun -np 16 /opt/all_reduce_perf -g 8"));
+        let found = findings(&RULE, &job("mpirun -np 16 /opt/all_reduce_perf -g 8"));
         assert_eq!(found[0].message, "16 processes with 8 GPUs each ask for 128 GPUs, and the job has 16");
         let given = Given { instance: Some("g6e.12xlarge".to_owned()), ..Given::default() };
-        let found = flaws_given(&RULE, "#!/bin/sh\n./all_reduce_perf -g 8\n", &given);
+        let found = findings_given(&RULE, "#!/bin/sh\n./all_reduce_perf -g 8\n", &given);
         assert_eq!(found[0].message, "one process asks for 8 GPUs, and there are 4");
     }
 
     #[test]
     fn a_shell_between_changes_nothing() {
         let text = "#!/bin/sh\nmpirun -np 16 -N 2 bash -c 'all_reduce_perf -b 8 -e 1G -g 8'\n";
-        assert!(flaws(&RULE, text)[0].message.contains("16 GPUs on a node"));
+        assert!(findings(&RULE, text)[0].message.contains("16 GPUs on a node"));
         quiet(&RULE, &text.replace("-g 8", "-g 1"));
     }
 

@@ -3,26 +3,19 @@
 use evidence::submission::{Kind, Launcher};
 
 use super::scene::{Scene, scenes};
-use crate::lint::{Context, Flaw, LintRule};
-use crate::{Confidence, Severity};
+use crate::lint::Context;
+use crate::{Checked, Confidence, Finding, Severity};
 
-/// See the module documentation.
-pub(super) static RULE: LintRule = LintRule {
-    id: "nccl-tests-without-mpi",
-    title: "the ranks of nccl-tests run apart from each other",
-    severity: Severity::Warning,
-    why: "nccl-tests know of other nodes only through MPI. Started without it, each process measures the GPUs it sees: the numbers \
-          are those of NVLink or PCIe, and no byte crosses the network.",
-    fix: "Start it with mpirun or `srun --mpi=pmix`, from a build with MPI=1: `mpirun -np NODES*GPUS -N GPUS all_reduce_perf -g 1`.",
-    references: &["https://github.com/NVIDIA/nccl-tests#readme"],
-    check,
-};
+const WHY: &str = "nccl-tests know of other nodes only through MPI. Started without it, each process measures the GPUs it sees: the numbers \
+                   are those of NVLink or PCIe, and no byte crosses the network.";
+const FIX: &str = "Start it with mpirun or `srun --mpi=pmix`, from a build with MPI=1: `mpirun -np NODES*GPUS -N GPUS all_reduce_perf -g 1`.";
 
-fn check(context: &Context<'_>) -> Vec<Flaw> {
-    scenes(context).iter().filter_map(one).collect()
+/// The check of [`crate::launch::nccl_tests_without_mpi::RULE`] before the job runs.
+pub(crate) fn check(context: &Context<'_>) -> Checked {
+    Ok(scenes(context).iter().filter_map(one).collect())
 }
 
-fn one(scene: &Scene<'_>) -> Option<Flaw> {
+fn one(scene: &Scene<'_>) -> Option<Finding> {
     if scene.launch.launcher != Launcher::NcclTests {
         return None;
     }
@@ -46,18 +39,21 @@ fn one(scene: &Scene<'_>) -> Option<Flaw> {
     };
     let efa = |it: &&str| scene.around.is_some_and(|around| around.1.limit(it).is_some());
     let network = scene.around.is_none() || efa(&"vpc.amazonaws.com/efa");
-    let flaw = Flaw::new(scene.file, &scene.span(), message)
+    let finding = Finding::at(scene.file, &scene.span(), message)
         .label("no mpirun or srun before it")
-        .also(&nodes.span, format!("{} nodes", nodes.value))
-        .confidence(Confidence::Likely);
+        .also_at(&nodes.span, format!("{} nodes", nodes.value))
+        .confidence(Confidence::Likely)
+        .severity(Severity::Warning)
+        .why(WHY)
+        .fix(FIX);
     // Without a network to measure, a check of each node may be what is wanted.
-    Some(if network { flaw } else { flaw.severity(Severity::Info) })
+    Some(if network { finding } else { finding.severity(Severity::Info) })
 }
 
 #[cfg(test)]
 mod tests {
-    use super::RULE;
-    use crate::lint::testing::{flaws, quiet};
+    use crate::launch::nccl_tests_without_mpi::RULE;
+    use crate::lint::testing::{findings, quiet};
 
     fn job(pods: u64, command: &str) -> String {
         format!(
@@ -67,9 +63,9 @@ mod tests {
 
     #[test]
     fn pods_that_measure_alone_are_found() {
-        let found = flaws(&RULE, &job(4, "[/opt/nccl-tests/build/all_reduce_perf, -g, \"8\"]"));
+        let found = findings(&RULE, &job(4, "[/opt/nccl-tests/build/all_reduce_perf, -g, \"8\"]"));
         assert_eq!(found[0].message, "all_reduce_perf runs alone in each of 4 pods");
-        let found = flaws(&RULE, "#!/bin/sh\n#SBATCH --nodes=2\n./all_reduce_perf -g 8\n");
+        let found = findings(&RULE, "#!/bin/sh\n#SBATCH --nodes=2\n./all_reduce_perf -g 8\n");
         assert_eq!(found[0].message, "all_reduce_perf runs on the first of 2 nodes only");
     }
 

@@ -3,14 +3,16 @@
 use evidence::submission::Launcher;
 
 use super::scene::{Count, Scene, gpus_of, scenes};
-use crate::lint::{Context, Flaw, LintRule};
-use crate::{Confidence, Severity};
+use crate::lint::Context;
+use crate::{Check, Checked, Confidence, Finding, Role, Rule, Severity};
 
 /// See the module documentation.
-pub(super) static RULE: LintRule = LintRule {
+pub(super) static RULE: Rule = Rule {
     id: "processes-unlike-gpus",
     title: "processes per node unlike the GPUs of the node",
     severity: Severity::Error,
+    role: Role::Cause,
+    needs: &[],
     why: "Each rank drives one GPU. With more ranks than GPUs two of them take the same one, and NCCL ends with \"Duplicate GPU \
           detected\". With fewer, GPUs that the job holds stand idle.",
     fix: "Start as many processes as the pod or node has GPUs; torchrun finds the number itself with `--nproc-per-node=gpu`.",
@@ -18,16 +20,16 @@ pub(super) static RULE: LintRule = LintRule {
         "https://docs.pytorch.org/docs/stable/elastic/run.html",
         "https://github.com/NVIDIA/nccl/blob/master/src/init.cc",
     ],
-    check,
+    checks: &[Check::Submission(check)],
 };
 
-fn check(context: &Context<'_>) -> Vec<Flaw> {
-    let mut flaws: Vec<Flaw> = scenes(context).iter().filter_map(of_launch).collect();
-    flaws.extend(of_fields(context));
-    flaws
+fn check(context: &Context<'_>) -> Checked {
+    let mut findings: Vec<Finding> = scenes(context).iter().filter_map(of_launch).collect();
+    findings.extend(of_fields(context));
+    Ok(findings)
 }
 
-fn of_launch(scene: &Scene<'_>) -> Option<Flaw> {
+fn of_launch(scene: &Scene<'_>) -> Option<Finding> {
     let launch = scene.launch;
     // One task a node that starts the ranks; nccl-tests have GPUs per process, which another rule counts.
     if launch.launcher == Launcher::NcclTests || launch.nccl_tests().is_some() || scene.inner().is_some() {
@@ -47,22 +49,24 @@ fn of_launch(scene: &Scene<'_>) -> Option<Flaw> {
     if mpi && (!python || processes.value <= 1) {
         return None;
     }
-    let flaw = compare(scene.file, name(launch.launcher), &processes, &gpus)?;
+    let finding = compare(scene.file, name(launch.launcher), &processes, &gpus)?;
     let fewer = processes.value < gpus.value;
-    (!(fewer && shared)).then_some(flaw)
+    (!(fewer && shared)).then_some(finding)
 }
 
 /// torchrun starts one process where nobody says how many.
-fn left_to_default(scene: &Scene<'_>, gpus: &Count) -> Option<Flaw> {
+fn left_to_default(scene: &Scene<'_>, gpus: &Count) -> Option<Finding> {
     let said = scene.launch.has(&["--nproc-per-node"]) || scene.sets("PET_NPROC_PER_NODE");
     let program = scene.launch.own().len() < scene.launch.words.len();
     if scene.launch.launcher != Launcher::Torchrun || said || !program || scene.hidden() || gpus.value < 2 {
         return None;
     }
     let message = format!("torchrun starts one process, and the container has {} GPUs", gpus.value);
-    let flaw = Flaw::new(scene.file, &scene.span(), message).label("no --nproc-per-node: its default is 1");
+    let finding =
+        Finding::at(scene.file, &scene.span(), message).label("no --nproc-per-node: its default is 1");
     Some(
-        flaw.also(&gpus.span, format!("{} GPUs", gpus.value))
+        finding
+            .also_at(&gpus.span, format!("{} GPUs", gpus.value))
             .severity(Severity::Warning)
             .confidence(Confidence::Likely)
             .fix("Add `--nproc-per-node=gpu`."),
@@ -70,8 +74,8 @@ fn left_to_default(scene: &Scene<'_>, gpus: &Count) -> Option<Flaw> {
 }
 
 /// `nprocPerNode` of a `PyTorchJob`, `numProcPerNode` of a `TrainJob`.
-fn of_fields(context: &Context<'_>) -> Vec<Flaw> {
-    let mut flaws = Vec::new();
+fn of_fields(context: &Context<'_>) -> Vec<Finding> {
+    let mut findings = Vec::new();
     for (file, workload, pod) in context.pods() {
         let Some(submission) = context.files.get(file) else { continue };
         let tree = &submission.tree;
@@ -85,12 +89,12 @@ fn of_fields(context: &Context<'_>) -> Vec<Flaw> {
             .and_then(|it| Some(Count { value: tree.integer(it)?, span: tree.node(it).span.clone() }));
         let Some((processes, gpus)) = field.zip(pod.containers.iter().find_map(gpus_of)) else { continue };
         let name = path.last().copied().unwrap_or_default();
-        flaws.extend(compare(file, name, &processes, &gpus));
+        findings.extend(compare(file, name, &processes, &gpus));
     }
-    flaws
+    findings
 }
 
-fn compare(file: usize, name: &str, processes: &Count, gpus: &Count) -> Option<Flaw> {
+fn compare(file: usize, name: &str, processes: &Count, gpus: &Count) -> Option<Finding> {
     let (ranks, there) = (processes.value, gpus.value);
     if ranks == there {
         return None;
@@ -101,18 +105,18 @@ fn compare(file: usize, name: &str, processes: &Count, gpus: &Count) -> Option<F
         count(ranks, "process", "processes"),
         count(there, "GPU", "GPUs")
     );
-    let flaw = Flaw::new(file, &processes.span, message)
+    let finding = Finding::at(file, &processes.span, message)
         .label(count(ranks, "process", "processes"))
-        .also(&gpus.span, count(there, "GPU", "GPUs"))
+        .also_at(&gpus.span, count(there, "GPU", "GPUs"))
         .fix(format!("Start {there} processes on each node, or ask for {ranks} GPUs."));
     Some(if ranks > there {
-        flaw
+        finding
     } else {
         let why = format!(
             "{} of each node are held by the job and do nothing.",
             count(there - ranks, "GPU", "GPUs")
         );
-        flaw.severity(Severity::Warning).confidence(Confidence::Likely).why(why)
+        finding.severity(Severity::Warning).confidence(Confidence::Likely).why(why)
     })
 }
 
@@ -131,7 +135,7 @@ fn name(launcher: Launcher) -> &'static str {
 mod tests {
     use super::RULE;
     use crate::Severity;
-    use crate::lint::testing::{flaws, quiet};
+    use crate::lint::testing::{findings, quiet};
 
     fn pod(command: &str, gpus: u64) -> String {
         format!(
@@ -141,21 +145,21 @@ mod tests {
 
     #[test]
     fn more_processes_than_gpus_fail() {
-        let found = flaws(&RULE, &pod("torchrun --nproc_per_node=8 t.py", 4));
+        let found = findings(&RULE, &pod("torchrun --nproc_per_node=8 t.py", 4));
         assert_eq!(found[0].message, "torchrun starts 8 processes on a node, which has 4 GPUs");
-        assert_eq!((found.len(), found[0].severity, found[0].places.len()), (1, None, 2));
-        assert_eq!(flaws(&RULE, &pod("deepspeed --num_gpus 8 t.py", 1)).len(), 1);
-        assert_eq!(flaws(&RULE, &pod("export N=8; torchrun --nproc_per_node=$N t.py", 4)).len(), 1);
+        assert_eq!((found.len(), found[0].severity, found[0].evidence.len()), (1, None, 2));
+        assert_eq!(findings(&RULE, &pod("deepspeed --num_gpus 8 t.py", 1)).len(), 1);
+        assert_eq!(findings(&RULE, &pod("export N=8; torchrun --nproc_per_node=$N t.py", 4)).len(), 1);
     }
 
     #[test]
     fn fewer_leave_gpus_idle() {
-        let found = flaws(&RULE, &pod("torchrun --nproc_per_node=4 t.py", 8));
+        let found = findings(&RULE, &pod("torchrun --nproc_per_node=4 t.py", 8));
         assert_eq!(found[0].severity, Some(Severity::Warning));
         assert!(found[0].why.as_deref().is_some_and(|it| it.starts_with("4 GPUs")));
-        assert!(flaws(&RULE, &pod("torchrun t.py", 8))[0].message.contains("starts one process"));
+        assert!(findings(&RULE, &pod("torchrun t.py", 8))[0].message.contains("starts one process"));
         assert_eq!(
-            flaws(&RULE, &pod("accelerate launch --num_machines 4 --num_processes 8 t.py", 8)).len(),
+            findings(&RULE, &pod("accelerate launch --num_machines 4 --num_processes 8 t.py", 8)).len(),
             1
         );
     }
@@ -179,7 +183,7 @@ mod tests {
         let job = "kind: PyTorchJob\nspec:\n  nprocPerNode: \"8\"\n  pytorchReplicaSpecs:\n    Worker:\n      replicas: 2\n      template:\n        spec:\n          containers:\n          - command: [torchrun, t.py]\n            resources: {limits: {nvidia.com/gpu: 8}}\n";
         quiet(&RULE, job);
         assert_eq!(
-            flaws(&RULE, &job.replace("gpu: 8", "gpu: 4"))[0].message,
+            findings(&RULE, &job.replace("gpu: 8", "gpu: 4"))[0].message,
             "nprocPerNode starts 8 processes on a node, which has 4 GPUs"
         );
     }
@@ -188,7 +192,7 @@ mod tests {
     fn tasks_of_slurm_are_processes() {
         let script = |lines: &str, command: &str| format!("#!/bin/bash\n#SBATCH {lines}\n{command}\n");
         let found =
-            flaws(&RULE, &script("--nodes=2 --ntasks-per-node=4 --gres=gpu:8", "srun python train.py"));
+            findings(&RULE, &script("--nodes=2 --ntasks-per-node=4 --gres=gpu:8", "srun python train.py"));
         assert_eq!(found[0].message, "srun starts 4 processes on a node, which has 8 GPUs");
         quiet(&RULE, &script("--nodes=2 --ntasks-per-node=8 --gres=gpu:8", "srun python train.py"));
         quiet(

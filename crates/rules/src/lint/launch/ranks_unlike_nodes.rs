@@ -4,14 +4,16 @@ use evidence::submission::{Kind, Launcher, Submission, Written};
 
 use super::sbatch;
 use super::scene::{Count, Scene, gpus_of, nodes_of, scenes, workers};
-use crate::lint::{Context, Flaw, LintRule};
-use crate::{Confidence, Severity};
+use crate::lint::Context;
+use crate::{Check, Checked, Confidence, Finding, Role, Rule, Severity};
 
 /// See the module documentation.
-pub(super) static RULE: LintRule = LintRule {
+pub(super) static RULE: Rule = Rule {
     id: "ranks-unlike-nodes",
     title: "a launch for another number of nodes than the job has",
     severity: Severity::Error,
+    role: Role::Cause,
+    needs: &[],
     why: "A launch for more nodes than there are waits for the missing ones until it times out. One for fewer leaves nodes idle or \
           turns them away.",
     fix: "Give the launcher the number of pods or nodes that the job asks for.",
@@ -20,27 +22,27 @@ pub(super) static RULE: LintRule = LintRule {
         "https://www.open-mpi.org/doc/v4.1/man1/mpirun.1.php",
         "https://slurm.schedmd.com/sbatch.html",
     ],
-    check,
+    checks: &[Check::Submission(check)],
 };
 
-fn check(context: &Context<'_>) -> Vec<Flaw> {
-    let mut flaws = Vec::new();
+fn check(context: &Context<'_>) -> Checked {
+    let mut findings = Vec::new();
     for scene in scenes(context) {
-        flaws.extend(match scene.launch.launcher {
+        findings.extend(match scene.launch.launcher {
             Launcher::Torchrun | Launcher::DeepSpeed | Launcher::Accelerate => nodes(&scene),
             Launcher::Mpirun => ranks(&scene),
             Launcher::Srun | Launcher::NcclTests => None,
         });
     }
     for (file, submission) in context.files.iter().enumerate() {
-        flaws.extend(tasks(file, submission));
-        flaws.extend(world_size(file, submission));
+        findings.extend(tasks(file, submission));
+        findings.extend(world_size(file, submission));
     }
-    flaws
+    Ok(findings)
 }
 
 /// `--nnodes` against the pods or nodes.
-fn nodes(scene: &Scene<'_>) -> Option<Flaw> {
+fn nodes(scene: &Scene<'_>) -> Option<Finding> {
     let names = ["--nnodes", "--num_nodes", "--num_machines"];
     let asked = if scene.launch.has(&names) {
         scene.number(&names)
@@ -55,23 +57,23 @@ fn nodes(scene: &Scene<'_>) -> Option<Flaw> {
     }
     let unit = if scene.around.is_some() { "pods with GPUs" } else { "nodes" };
     let message = format!("the launch is for {} nodes, and the job has {} {unit}", asked.value, there.value);
-    let flaw = Flaw::new(scene.file, &asked.span, message)
+    let finding = Finding::at(scene.file, &asked.span, message)
         .label(format!("{} nodes", asked.value))
-        .also(&there.span, format!("{} {unit}", there.value))
+        .also_at(&there.span, format!("{} {unit}", there.value))
         .fix(format!("Launch for {} nodes, or ask for {}.", there.value, asked.value));
     Some(if asked.value > there.value {
-        flaw
+        finding
     } else {
-        flaw.severity(Severity::Warning).confidence(Confidence::Likely)
+        finding.severity(Severity::Warning).confidence(Confidence::Likely)
     })
 }
 
 /// `-np` against `-N` and the nodes.
-fn ranks(scene: &Scene<'_>) -> Option<Flaw> {
+fn ranks(scene: &Scene<'_>) -> Option<Finding> {
     let ranks = scene.number(&["-np", "-n", "--np"])?;
     let each = scene.processes().filter(|it| it.value > 0)?;
-    let label = |flaw: Flaw| {
-        flaw.label(format!("{} ranks", ranks.value)).also(&each.span, format!("{} a node", each.value))
+    let label = |finding: Finding| {
+        finding.label(format!("{} ranks", ranks.value)).also_at(&each.span, format!("{} a node", each.value))
     };
     if let Some(there) = scene.nodes() {
         let all = there.value.saturating_mul(each.value);
@@ -86,16 +88,16 @@ fn ranks(scene: &Scene<'_>) -> Option<Flaw> {
             "{} ranks are asked for, and {} nodes with {} each are {all}",
             ranks.value, there.value, each.value
         );
-        let flaw = label(Flaw::new(scene.file, &ranks.span, message))
-            .also(&there.span, format!("{} nodes", there.value));
-        let flaw = flaw.fix(format!("Write `-np {all} -N {}`.", each.value));
-        return Some(if ranks.value > all { flaw } else { flaw.severity(Severity::Warning) });
+        let finding = label(Finding::at(scene.file, &ranks.span, message))
+            .also_at(&there.span, format!("{} nodes", there.value));
+        let finding = finding.fix(format!("Write `-np {all} -N {}`.", each.value));
+        return Some(if ranks.value > all { finding } else { finding.severity(Severity::Warning) });
     }
     let uneven = ranks.value > each.value && ranks.value % each.value != 0;
     uneven.then(|| {
         let rest = ranks.value % each.value;
         let message = format!("{} ranks with {} a node leave {rest} on the last node", ranks.value, each.value);
-        label(Flaw::new(scene.file, &ranks.span, message))
+        label(Finding::at(scene.file, &ranks.span, message))
             .severity(Severity::Warning)
             .confidence(Confidence::Likely)
             .why("Ranks that are not spread evenly leave GPUs of a node idle, and rings cross nodes at other places on each.")
@@ -104,7 +106,7 @@ fn ranks(scene: &Scene<'_>) -> Option<Flaw> {
 }
 
 /// `--ntasks` against `--nodes` and `--ntasks-per-node`.
-fn tasks(file: usize, submission: &Submission) -> Option<Flaw> {
+fn tasks(file: usize, submission: &Submission) -> Option<Finding> {
     if submission.kind != Kind::Sbatch {
         return None;
     }
@@ -116,10 +118,10 @@ fn tasks(file: usize, submission: &Submission) -> Option<Flaw> {
             "{} tasks are asked for, and {} nodes with at most {} each hold {product}",
             all.value, nodes.value, each.value
         );
-        Flaw::new(file, &all.span, message)
+        Finding::at(file, &all.span, message)
             .label(format!("{} tasks", all.value))
-            .also(&nodes.span, format!("{} nodes", nodes.value))
-            .also(&each.span, format!("at most {} a node", each.value))
+            .also_at(&nodes.span, format!("{} nodes", nodes.value))
+            .also_at(&each.span, format!("at most {} a node", each.value))
             .confidence(Confidence::Likely)
             .why("With --ntasks, --ntasks-per-node is the most that a node takes, so the request cannot be met.")
             .fix(format!("Write `--ntasks={product}`, or leave it out."))
@@ -127,8 +129,8 @@ fn tasks(file: usize, submission: &Submission) -> Option<Flaw> {
 }
 
 /// A `WORLD_SIZE` that is neither the nodes nor the GPUs of the job.
-fn world_size(file: usize, submission: &Submission) -> Vec<Flaw> {
-    let mut flaws = Vec::new();
+fn world_size(file: usize, submission: &Submission) -> Vec<Finding> {
+    let mut findings = Vec::new();
     let written = |name: &str| name == "WORLD_SIZE";
     for setting in submission.settings.iter().filter(|it| written(&it.name) && it.written == Written::Env) {
         let Some(owner) = setting.owner else { continue };
@@ -151,31 +153,31 @@ fn world_size(file: usize, submission: &Submission) -> Vec<Flaw> {
             nodes.value
         );
         let span = setting.value_span.as_ref().unwrap_or(&setting.span);
-        flaws.push(
-            Flaw::new(file, span, message)
-                .also(&nodes.span, format!("{} pods", nodes.value))
+        findings.push(
+            Finding::at(file, span, message)
+                .also_at(&nodes.span, format!("{} pods", nodes.value))
                 .confidence(Confidence::Likely)
                 .severity(if value > all { Severity::Error } else { Severity::Warning })
                 .fix(format!("Write \"{all}\" for one rank a GPU, or leave it to the operator or launcher.")),
         );
     }
-    flaws
+    findings
 }
 
 #[cfg(test)]
 mod tests {
     use super::RULE;
     use crate::Severity;
-    use crate::lint::testing::{flaws, quiet};
+    use crate::lint::testing::{findings, quiet};
 
     const JOB: &str = "kind: PyTorchJob\nspec:\n  pytorchReplicaSpecs:\n    Master:\n      replicas: 1\n      template: &t\n        spec:\n          containers:\n          - name: pytorch\n            command: [torchrun, --nnodes=NODES, --nproc-per-node=8, t.py]\n            resources: {limits: {nvidia.com/gpu: 8}}\n    Worker:\n      replicas: 3\n      template: *t\n";
 
     #[test]
     fn nodes_of_the_launch_are_those_of_the_job() {
-        let found = flaws(&RULE, &JOB.replace("NODES", "8"));
+        let found = findings(&RULE, &JOB.replace("NODES", "8"));
         assert_eq!(found[0].message, "the launch is for 8 nodes, and the job has 4 pods with GPUs");
-        assert_eq!(found[0].places[1].text, "4 pods with GPUs");
-        assert_eq!(flaws(&RULE, &JOB.replace("NODES", "2"))[0].severity, Some(Severity::Warning));
+        assert_eq!(found[0].evidence[1].label(), "4 pods with GPUs");
+        assert_eq!(findings(&RULE, &JOB.replace("NODES", "2"))[0].severity, Some(Severity::Warning));
         for nodes in ["4", "1:4", "$NODES"] {
             quiet(&RULE, &JOB.replace("NODES", nodes));
         }
@@ -184,28 +186,29 @@ mod tests {
     #[test]
     fn ranks_of_mpirun_fill_the_nodes() {
         let job = "kind: MPIJob\nspec:\n  slotsPerWorker: 8\n  mpiReplicaSpecs:\n    Launcher:\n      replicas: 1\n      template:\n        spec:\n          containers:\n          - command: [mpirun, -np, \"NP\", -N, \"8\", python, t.py]\n    Worker:\n      replicas: 2\n      template:\n        spec:\n          containers:\n          - resources: {limits: {nvidia.com/gpu: 8}}\n";
-        let found = flaws(&RULE, &job.replace("NP", "32"));
+        let found = findings(&RULE, &job.replace("NP", "32"));
         assert_eq!(found[0].message, "32 ranks are asked for, and 2 nodes with 8 each are 16");
-        assert_eq!(flaws(&RULE, &job.replace("NP", "12"))[0].severity, Some(Severity::Warning));
+        assert_eq!(findings(&RULE, &job.replace("NP", "12"))[0].severity, Some(Severity::Warning));
         quiet(&RULE, &job.replace("NP", "16"));
         quiet(&RULE, &job.replace("NP", "8"));
-        assert_eq!(flaws(&RULE, "#!/bin/sh\nmpirun -np 20 -N 8 ./a\n").len(), 1);
+        assert_eq!(findings(&RULE, "#!/bin/sh\nmpirun -np 20 -N 8 ./a\n").len(), 1);
         quiet(&RULE, "#!/bin/sh\nmpirun -np 2 -N 8 ./a\nmpirun -np 640 -N 8 ./a\n");
     }
 
     #[test]
     fn tasks_of_a_script_fit() {
-        let found = flaws(&RULE, "#!/bin/sh\n#SBATCH --nodes=2 --ntasks=32 --ntasks-per-node=8\nsrun ./a\n");
+        let found =
+            findings(&RULE, "#!/bin/sh\n#SBATCH --nodes=2 --ntasks=32 --ntasks-per-node=8\nsrun ./a\n");
         assert_eq!(found[0].message, "32 tasks are asked for, and 2 nodes with at most 8 each hold 16");
         quiet(&RULE, "#!/bin/sh\n#SBATCH --nodes=2 --ntasks=16 --ntasks-per-node=8\nsrun ./a\n");
-        let found = flaws(&RULE, "#!/bin/sh\n#SBATCH --nodes=2\nsrun torchrun --nnodes 4 t.py\n");
+        let found = findings(&RULE, "#!/bin/sh\n#SBATCH --nodes=2\nsrun torchrun --nnodes 4 t.py\n");
         assert_eq!(found[0].message, "the launch is for 4 nodes, and the job has 2 nodes");
     }
 
     #[test]
     fn a_world_size_is_pods_or_ranks() {
         let job = "kind: JobSet\nspec:\n  replicatedJobs:\n  - name: w\n    replicas: 1\n    template:\n      spec:\n        parallelism: 2\n        template:\n          spec:\n            containers:\n            - env:\n              - {name: WORLD_SIZE, value: \"N\"}\n              command: [python, t.py]\n              resources: {limits: {nvidia.com/gpu: 8}}\n";
-        assert_eq!(flaws(&RULE, &job.replace("\"N\"", "\"8\"")).len(), 1);
+        assert_eq!(findings(&RULE, &job.replace("\"N\"", "\"8\"")).len(), 1);
         quiet(&RULE, &job.replace("\"N\"", "\"16\""));
         quiet(&RULE, &job.replace("\"N\"", "\"2\""));
     }

@@ -5,14 +5,16 @@ use evidence::yaml::Span;
 
 use super::sbatch;
 use super::scene::{Scene, nodes_of, scenes};
-use crate::lint::{Context, Flaw, LintRule};
-use crate::{Confidence, Severity};
+use crate::lint::Context;
+use crate::{Check, Checked, Confidence, Finding, Role, Rule, Severity};
 
 /// See the module documentation.
-pub(super) static RULE: LintRule = LintRule {
+pub(super) static RULE: Rule = Rule {
     id: "rendezvous-conflict",
     title: "nodes that cannot find each other",
     severity: Severity::Error,
+    role: Role::Cause,
+    needs: &[],
     why: "The nodes of a job meet at one address and agree on their ranks there. Where each is told to meet at itself, or none is told \
           its number, every node waits for the others until it times out.",
     fix: "Give all nodes the same endpoint, on one of them: `--rdzv-backend=c10d --rdzv-endpoint=HOST:29500`.",
@@ -20,23 +22,23 @@ pub(super) static RULE: LintRule = LintRule {
         "https://docs.pytorch.org/docs/stable/elastic/run.html",
         "https://github.com/pytorch/pytorch/blob/main/torch/distributed/run.py",
     ],
-    check,
+    checks: &[Check::Submission(check)],
 };
 
-fn check(context: &Context<'_>) -> Vec<Flaw> {
-    let mut flaws = Vec::new();
+fn check(context: &Context<'_>) -> Checked {
+    let mut findings = Vec::new();
     for scene in scenes(context).iter().filter(|it| it.launch.launcher == Launcher::Torchrun) {
-        flaws.extend(meeting(scene));
-        flaws.extend(contradictions(scene));
+        findings.extend(meeting(scene));
+        findings.extend(contradictions(scene));
     }
     for (file, submission) in context.files.iter().enumerate() {
-        flaws.extend(local_master(file, submission));
+        findings.extend(local_master(file, submission));
     }
-    flaws
+    Ok(findings)
 }
 
 /// The first thing that keeps the nodes of one launch apart.
-fn meeting(scene: &Scene<'_>) -> Option<Flaw> {
+fn meeting(scene: &Scene<'_>) -> Option<Finding> {
     let launch = scene.launch;
     let given = scene.number(&["--nnodes"]).or_else(|| scene.setting_number("PET_NNODES"));
     let nodes = match given.filter(|it| it.value > 1) {
@@ -44,13 +46,13 @@ fn meeting(scene: &Scene<'_>) -> Option<Flaw> {
         None if launch.has(&["--standalone"]) && !launch.has(&["--nnodes"]) => return standalone(scene),
         None => return None,
     };
-    let flaw = |span: &Span, message: String| {
-        Flaw::new(scene.file, span, message).also(&nodes.span, format!("{} nodes", nodes.value))
+    let finding = |span: &Span, message: String| {
+        Finding::at(scene.file, span, message).also_at(&nodes.span, format!("{} nodes", nodes.value))
     };
     if let Some(word) = launch.own().iter().find(|it| &*it.text == "--standalone") {
         let message = format!("--standalone makes each of {} nodes meet at itself", nodes.value);
         return Some(
-            flaw(&scene.word(word), message)
+            finding(&scene.word(word), message)
                 .fix("Replace --standalone by a backend and an endpoint that all share."),
         );
     }
@@ -59,7 +61,7 @@ fn meeting(scene: &Scene<'_>) -> Option<Flaw> {
             let word = launch.option(&[option])?;
             let message =
                 format!("{option} is this machine itself, and the launch is for {} nodes", nodes.value);
-            return Some(flaw(&scene.word(word), message));
+            return Some(finding(&scene.word(word), message));
         }
     }
     // Without srun only one node starts it, which another rule says.
@@ -78,12 +80,12 @@ fn meeting(scene: &Scene<'_>) -> Option<Flaw> {
             let place = launch.option(&["--rdzv-backend"]).map_or_else(|| scene.span(), |it| scene.word(it));
             let message =
                 format!("c10d without an endpoint: each of {} nodes meets at its own localhost", nodes.value);
-            let flaw =
-                flaw(&place, message).fix("Add `--rdzv-endpoint=HOST:29500`, HOST being one of the nodes.");
+            let finding = finding(&place, message)
+                .fix("Add `--rdzv-endpoint=HOST:29500`, HOST being one of the nodes.");
             let master = launch.option(&["--master-addr"]);
             Some(match master {
-                Some(word) => flaw.also(&scene.word(word), "only read by the static backend"),
-                None => flaw,
+                Some(word) => finding.also_at(&scene.word(word), "only read by the static backend"),
+                None => finding,
             })
         }
         "static"
@@ -93,7 +95,7 @@ fn meeting(scene: &Scene<'_>) -> Option<Flaw> {
         {
             let message = format!("{} nodes, and no --node-rank: each takes itself for node 0", nodes.value);
             Some(
-                flaw(&scene.span(), message)
+                finding(&scene.span(), message)
                     .label("the static backend counts nodes by --node-rank, which is 0 if not given")
                     .fix("Add `--node-rank` with the node's own number, or use `--rdzv-backend=c10d --rdzv-endpoint=HOST:29500`, which finds it."),
             )
@@ -103,14 +105,14 @@ fn meeting(scene: &Scene<'_>) -> Option<Flaw> {
 }
 
 /// `--standalone` in a job of several pods: each trains for itself.
-fn standalone(scene: &Scene<'_>) -> Option<Flaw> {
+fn standalone(scene: &Scene<'_>) -> Option<Finding> {
     let whole = scene.around.is_some_and(|it| matches!(&*it.0.kind, "PyTorchJob" | "JobSet" | "TrainJob"));
     let nodes = scene.nodes().filter(|it| it.value > 1 && whole)?;
     let word = scene.launch.own().iter().find(|it| &*it.text == "--standalone")?;
     let message = format!("--standalone in a job of {} pods: each trains for itself", nodes.value);
     Some(
-        Flaw::new(scene.file, &scene.word(word), message)
-            .also(&nodes.span, format!("{} pods", nodes.value))
+        Finding::at(scene.file, &scene.word(word), message)
+            .also_at(&nodes.span, format!("{} pods", nodes.value))
             .severity(Severity::Warning)
             .confidence(Confidence::Likely)
             .why("--standalone makes a rendezvous inside the pod. The pods do not know of each other, and no gradient is shared.")
@@ -119,7 +121,7 @@ fn standalone(scene: &Scene<'_>) -> Option<Flaw> {
 }
 
 /// An option and a variable that say different things.
-fn contradictions(scene: &Scene<'_>) -> Vec<Flaw> {
+fn contradictions(scene: &Scene<'_>) -> Vec<Finding> {
     const BOTH: [(&str, &str); 8] = [
         ("--nnodes", "PET_NNODES"),
         ("--nproc-per-node", "PET_NPROC_PER_NODE"),
@@ -130,7 +132,7 @@ fn contradictions(scene: &Scene<'_>) -> Vec<Flaw> {
         ("--master-addr", "PET_MASTER_ADDR"),
         ("--master-port", "PET_MASTER_PORT"),
     ];
-    let mut flaws = Vec::new();
+    let mut findings = Vec::new();
     for (option, variable) in BOTH {
         let setting = scene.setting(variable);
         let Some((setting, value)) = setting.and_then(|it| Some((it, it.value.as_deref()?))) else {
@@ -141,21 +143,21 @@ fn contradictions(scene: &Scene<'_>) -> Vec<Flaw> {
         };
         if text != value {
             let message = format!("{option} is {text} and {variable} is {value}: the option counts");
-            flaws.push(
-                Flaw::new(scene.file, &scene.word(word), message)
-                    .also(&setting.span, "has no effect")
+            findings.push(
+                Finding::at(scene.file, &scene.word(word), message)
+                    .also_at(&setting.span, "has no effect")
                     .severity(Severity::Warning)
                     .why("torchrun reads PET_ variables as defaults of its options. Of two, the option counts, and whoever changes the variable changes nothing.")
                     .fix(format!("Leave one of the two: {option} or {variable}.")),
             );
         }
     }
-    flaws
+    findings
 }
 
 /// `MASTER_ADDR=localhost` in a job of several nodes.
-fn local_master(file: usize, submission: &Submission) -> Vec<Flaw> {
-    let mut flaws = Vec::new();
+fn local_master(file: usize, submission: &Submission) -> Vec<Finding> {
+    let mut findings = Vec::new();
     for setting in &submission.settings {
         if !matches!(&*setting.name, "MASTER_ADDR" | "PET_MASTER_ADDR")
             || !setting.value.as_deref().is_some_and(is_local)
@@ -170,15 +172,15 @@ fn local_master(file: usize, submission: &Submission) -> Vec<Flaw> {
             let message =
                 format!("{} is this machine itself, and the job has {} nodes", setting.name, nodes.value);
             let span = setting.value_span.as_ref().unwrap_or(&setting.span);
-            flaws.push(
-                Flaw::new(file, span, message)
-                    .also(&nodes.span, format!("{} nodes", nodes.value))
+            findings.push(
+                Finding::at(file, span, message)
+                    .also_at(&nodes.span, format!("{} nodes", nodes.value))
                     .confidence(Confidence::Likely)
                     .fix("Set it to the first node: in Slurm `$(scontrol show hostnames $SLURM_JOB_NODELIST | head -n1)`, in Kubernetes the name of pod 0 in its headless service."),
             );
         }
     }
-    flaws
+    findings
 }
 
 fn is_local(address: &str) -> bool {
@@ -190,14 +192,14 @@ fn is_local(address: &str) -> bool {
 mod tests {
     use super::RULE;
     use crate::Severity;
-    use crate::lint::testing::{flaws, quiet};
+    use crate::lint::testing::{findings, quiet};
 
     fn script(command: &str) -> String {
         format!("#!/bin/bash\n#SBATCH --nodes=4\n{command}\n")
     }
 
     fn message(text: &str) -> String {
-        let found = flaws(&RULE, text);
+        let found = findings(&RULE, text);
         assert_eq!(found.len(), 1, "{found:#?}");
         found.into_iter().map(|it| it.message).collect()
     }
@@ -221,7 +223,7 @@ mod tests {
     #[test]
     fn options_and_variables_agree() {
         let pod = "kind: Pod\nspec:\n  containers:\n  - env:\n    - {name: PET_NPROC_PER_NODE, value: \"4\"}\n    command: [torchrun, --nproc_per_node=8, t.py]\n";
-        let found = flaws(&RULE, pod);
+        let found = findings(&RULE, pod);
         assert_eq!(found[0].message, "--nproc-per-node is 8 and PET_NPROC_PER_NODE is 4: the option counts");
         assert_eq!(found[0].severity, Some(Severity::Warning));
         quiet(&RULE, &pod.replace("=8", "=4"));

@@ -3,23 +3,25 @@
 use evidence::submission::{Kind, Launcher};
 
 use super::sbatch;
-use crate::lint::{Context, Flaw, LintRule};
-use crate::{Confidence, Severity};
+use crate::lint::Context;
+use crate::{Check, Checked, Confidence, Finding, Role, Rule, Severity};
 
 /// See the module documentation.
-pub(super) static RULE: LintRule = LintRule {
+pub(super) static RULE: Rule = Rule {
     id: "sbatch-without-gpus",
     title: "a Slurm job that asks for no GPUs",
     severity: Severity::Info,
+    role: Role::Cause,
+    needs: &[],
     why: "Where Slurm counts GPUs, a job sees only those it asks for, and without --exclusive others share the node, its GPUs and its \
           EFA interfaces, which Slurm does not count at all.",
     fix: "Add `#SBATCH --gpus-per-node=8`, and `#SBATCH --exclusive` where the job shall have the network to itself.",
     references: &["https://slurm.schedmd.com/gres.html", "https://slurm.schedmd.com/sbatch.html"],
-    check,
+    checks: &[Check::Submission(check)],
 };
 
-fn check(context: &Context<'_>) -> Vec<Flaw> {
-    let mut flaws = Vec::new();
+fn check(context: &Context<'_>) -> Checked {
+    let mut findings = Vec::new();
     for (file, submission) in context.files.iter().enumerate() {
         if submission.kind != Kind::Sbatch {
             continue;
@@ -50,26 +52,26 @@ fn check(context: &Context<'_>) -> Vec<Flaw> {
             let place = launch.words.first().map_or(0..0, |it| it.range.clone());
             let message =
                 format!("{} nodes are asked for, and neither GPUs nor the whole of them", nodes.value);
-            flaws.push(
-                Flaw::new(file, &nodes.span, message)
-                    .also(&submission.span(place), "needs GPUs")
+            findings.push(
+                Finding::at(file, &nodes.span, message)
+                    .also_at(&submission.span(place), "needs GPUs")
                     .confidence(Confidence::Possible),
             );
         }
     }
-    flaws
+    Ok(findings)
 }
 
 #[cfg(test)]
 mod tests {
     use super::RULE;
-    use crate::lint::testing::{flaws, quiet};
+    use crate::lint::testing::{findings, quiet};
 
     #[test]
     fn a_job_without_gpus_is_told() {
         let text = "#!/bin/bash\n#SBATCH --nodes=2\nsrun torchrun --nproc-per-node=8 t.py\n";
         assert_eq!(
-            flaws(&RULE, text)[0].message,
+            findings(&RULE, text)[0].message,
             "2 nodes are asked for, and neither GPUs nor the whole of them"
         );
         quiet(&RULE, &text.replace("--nodes=2", "--nodes=2 --exclusive"));

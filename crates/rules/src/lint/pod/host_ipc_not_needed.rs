@@ -1,14 +1,16 @@
 //! `hostIPC` for GPUs of one pod.
 
 use super::{asking, flag, shm};
-use crate::lint::{Context, Flaw, LintRule};
-use crate::{Confidence, Severity};
+use crate::lint::Context;
+use crate::{Check, Checked, Confidence, Finding, Role, Rule, Severity};
 
 /// See the module documentation.
-pub(super) static RULE: LintRule = LintRule {
+pub(super) static RULE: Rule = Rule {
     id: "host-ipc-not-needed",
     title: "hostIPC where the GPUs are in one pod",
     severity: Severity::Warning,
+    role: Role::Cause,
+    needs: &[],
     why: "With hostIPC the pod can read and write the shared memory, semaphores and queues of every process on the node. The GPUs of \
           one container reach each other without it. It does not join pods either: for peer-to-peer or shared memory between pods NCCL \
           also asks for the same host identity and the same /dev/shm.",
@@ -17,11 +19,11 @@ pub(super) static RULE: LintRule = LintRule {
         "https://kubernetes.io/docs/concepts/security/pod-security-standards/",
         "https://github.com/NVIDIA/nccl/blob/v2.27.3-1/src/misc/utils.cc",
     ],
-    check,
+    checks: &[Check::Submission(check)],
 };
 
-fn check(context: &Context<'_>) -> Vec<Flaw> {
-    let mut flaws = Vec::new();
+fn check(context: &Context<'_>) -> Checked {
+    let mut findings = Vec::new();
     for it in asking(context) {
         let Some(on) = flag(it.pod, "hostIPC") else { continue };
         // Joined on purpose.
@@ -32,28 +34,28 @@ fn check(context: &Context<'_>) -> Vec<Flaw> {
         if joined {
             continue;
         }
-        flaws.push(match shm(it.pod, it.container) {
-            Some((mount, _)) => Flaw::new(
+        findings.push(match shm(it.pod, it.container) {
+            Some((mount, _)) => Finding::at(
                 it.file,
                 &on.span,
                 "hostIPC opens the shared memory of the node to the pod, which has its own at /dev/shm",
             )
-            .also(&mount.span, "all that the ranks need"),
+            .also_at(&mount.span, "all that the ranks need"),
             None => {
                 let message = "hostIPC opens the shared memory of the node to the pod; its only use here is a /dev/shm above 64 MiB";
-                Flaw::new(it.file, &on.span, message).severity(Severity::Info).confidence(Confidence::Likely)
+                Finding::at(it.file, &on.span, message).severity(Severity::Info).confidence(Confidence::Likely)
             }
         });
     }
-    flaws.dedup_by(|a, b| a.file == b.file && a.places.first() == b.places.first());
-    flaws
+    findings.dedup_by(|a, b| a.evidence.first() == b.evidence.first());
+    Ok(findings)
 }
 
 #[cfg(test)]
 mod tests {
     use super::RULE;
     use crate::Severity;
-    use crate::lint::testing::{flaws, quiet};
+    use crate::lint::testing::{findings, quiet};
 
     fn pod(more: &str) -> String {
         format!(
@@ -63,15 +65,18 @@ mod tests {
 
     #[test]
     fn beside_its_own_shared_memory() {
-        let found = flaws(&RULE, &pod("  hostIPC: true\n"));
+        let found = findings(&RULE, &pod("  hostIPC: true\n"));
         assert_eq!(found.len(), 1);
-        assert_eq!((found[0].severity, found[0].places[0].span.line, found[0].places.len()), (None, 3, 2));
+        assert_eq!(
+            (found[0].severity, found[0].evidence[0].at().line, found[0].evidence.len()),
+            (None, 3, 2)
+        );
         assert!(found[0].message.starts_with("hostIPC opens the shared memory of the node"));
     }
 
     #[test]
     fn instead_of_shared_memory_it_is_only_told() {
-        let found = flaws(&RULE, &pod("  hostIPC: true\n").replace("/dev/shm", "/data"));
+        let found = findings(&RULE, &pod("  hostIPC: true\n").replace("/dev/shm", "/data"));
         assert_eq!(found[0].severity, Some(Severity::Info));
     }
 

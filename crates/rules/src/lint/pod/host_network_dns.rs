@@ -4,25 +4,27 @@ use evidence::submission::{Owner, Submission};
 use evidence::yaml::Span;
 
 use super::{asking, beside, flag, place, pods_at_least};
-use crate::lint::{Context, Edit, Flaw, LintRule};
-use crate::{Confidence, Severity};
+use crate::lint::Context;
+use crate::{Check, Checked, Confidence, Edit, Finding, Role, Rule, Severity};
 
 /// See the module documentation.
-pub(super) static RULE: LintRule = LintRule {
+pub(super) static RULE: Rule = Rule {
     id: "host-network-dns",
     title: "hostNetwork without the DNS of the cluster",
     severity: Severity::Error,
+    role: Role::Cause,
+    needs: &[],
     why: "A pod with hostNetwork resolves names as its node does unless `dnsPolicy` is ClusterFirstWithHostNet. The node does not know the \
           names of pods and services, so the ranks never meet: `Name or service not known`, or a timeout of the rendezvous.",
     fix: "Add `dnsPolicy: ClusterFirstWithHostNet` beside `hostNetwork: true`, or remove `hostNetwork`.",
     references: &[
         "https://kubernetes.io/docs/concepts/services-networking/dns-pod-service/#pod-s-dns-policy",
     ],
-    check,
+    checks: &[Check::Submission(check)],
 };
 
-fn check(context: &Context<'_>) -> Vec<Flaw> {
-    let mut flaws: Vec<Flaw> = Vec::new();
+fn check(context: &Context<'_>) -> Checked {
+    let mut findings: Vec<Finding> = Vec::new();
     for it in asking(context) {
         let Some(on) = flag(it.pod, "hostNetwork") else { continue };
         let Some(file) = context.files.get(it.file) else { continue };
@@ -47,11 +49,11 @@ fn check(context: &Context<'_>) -> Vec<Flaw> {
             }
             (None, false) => continue,
         };
-        let mut flaw = Flaw::new(it.file, &on.span, message).confidence(Confidence::Likely);
+        let mut finding = Finding::at(it.file, &on.span, message).confidence(Confidence::Likely);
         if let Some(span) = other {
-            flaw = flaw.also(span, "resolved by the node");
+            finding = finding.also_at(span, "resolved by the node");
         }
-        flaw.edits.push(
+        finding.edits.push(
             match place(tree, it.pod.spec, "dnsPolicy").zip(tree.get(it.pod.spec, "dnsPolicy")) {
                 Some((_, value)) => {
                     let range = tree.node(value).span.range.clone();
@@ -62,11 +64,11 @@ fn check(context: &Context<'_>) -> Vec<Flaw> {
                 None => beside(&file.text, &on.span, "dnsPolicy", "ClusterFirstWithHostNet"),
             },
         );
-        if !flaws.iter().any(|it| it.file == flaw.file && it.places.first() == flaw.places.first()) {
-            flaws.push(flaw);
+        if !findings.iter().any(|it| it.evidence.first() == finding.evidence.first()) {
+            findings.push(finding);
         }
     }
-    flaws
+    Ok(findings)
 }
 
 /// The name by which ranks of a workload meet, where it is one of the cluster.
@@ -100,19 +102,19 @@ fn is_cluster_name(value: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::{RULE, is_cluster_name};
-    use crate::lint::testing::{fixed, flaws, quiet};
+    use crate::lint::testing::{findings, fixed, quiet};
 
     const JOB: &str = "kind: Job\nmetadata: {name: train}\nspec:\n  template:\n    spec:\n      # fast?\n      hostNetwork: true  # yes\n      subdomain: train\n\
                        \x20     containers:\n      - name: a\n        env:\n        - name: MASTER_ADDR\n          value: train-0.train\n        resources: {limits: {nvidia.com/gpu: 8}}\n";
 
     #[test]
     fn a_name_the_node_does_not_know() {
-        let found = flaws(&RULE, JOB);
+        let found = findings(&RULE, JOB);
         assert_eq!(
             found[0].message,
             "hostNetwork without ClusterFirstWithHostNet: `train-0.train` is a name of the cluster, the node does not know it"
         );
-        assert_eq!((found[0].places[0].span.line, found[0].places[1].span.line), (7, 12));
+        assert_eq!((found[0].evidence[0].at().line, found[0].evidence[1].at().line), (7, 12));
     }
 
     #[test]
@@ -138,7 +140,7 @@ mod tests {
             replica("Master"),
             replica("Worker")
         );
-        assert_eq!(flaws(&RULE, &job).len(), 2);
+        assert_eq!(findings(&RULE, &job).len(), 2);
         quiet(&RULE, &format!("kind: PyTorchJob\nspec:\n  pytorchReplicaSpecs:\n{}", replica("Master")));
     }
 

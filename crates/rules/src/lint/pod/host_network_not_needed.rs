@@ -1,14 +1,16 @@
 //! `hostNetwork` for EFA.
 
 use super::{asking, entry, flag, pod_efa};
-use crate::Severity;
-use crate::lint::{Context, Flaw, LintRule};
+use crate::lint::Context;
+use crate::{Check, Checked, Finding, Role, Rule, Severity};
 
 /// See the module documentation.
-pub(super) static RULE: LintRule = LintRule {
+pub(super) static RULE: Rule = Rule {
     id: "host-network-not-needed",
     title: "hostNetwork in a pod with EFA",
     severity: Severity::Warning,
+    role: Role::Cause,
+    needs: &[],
     why: "EFA bypasses the operating system through /dev/infiniband/uverbs*: neither the CNI nor the pod's network namespace is in the \
           path, so hostNetwork makes no collective faster. It gives the pod the ports and services of the node and the credentials of its \
           role at the metadata address, takes it out of network policies, and lets ports clash.",
@@ -17,38 +19,38 @@ pub(super) static RULE: LintRule = LintRule {
         "https://docs.aws.amazon.com/eks/latest/userguide/node-efa.html",
         "https://kubernetes.io/docs/concepts/security/pod-security-standards/",
     ],
-    check,
+    checks: &[Check::Submission(check)],
 };
 
-fn check(context: &Context<'_>) -> Vec<Flaw> {
-    let mut flaws = Vec::new();
+fn check(context: &Context<'_>) -> Checked {
+    let mut findings = Vec::new();
     for it in asking(context) {
         if let (Some(on), Some(efa)) = (flag(it.pod, "hostNetwork"), pod_efa(it.pod)) {
             let message = "hostNetwork gives the pod the network of the node; EFA does not pass through it";
-            flaws.push(
-                Flaw::new(it.file, &on.span, message).also(&entry(efa), "bypasses the operating system"),
+            findings.push(
+                Finding::at(it.file, &on.span, message).also_at(&entry(efa), "bypasses the operating system"),
             );
         }
     }
-    flaws.dedup_by(|a, b| a.file == b.file && a.places.first() == b.places.first());
-    flaws
+    findings.dedup_by(|a, b| a.evidence.first() == b.evidence.first());
+    Ok(findings)
 }
 
 #[cfg(test)]
 mod tests {
     use super::RULE;
-    use crate::lint::testing::{flaws, quiet};
+    use crate::lint::testing::{findings, quiet};
 
     const POD: &str = "kind: Pod\nspec:\n  hostNetwork: true\n  containers:\n  - name: a\n    resources: {limits: {nvidia.com/gpu: 8, vpc.amazonaws.com/efa: 4}}\n";
 
     #[test]
     fn efa_does_not_need_it() {
-        let found = flaws(&RULE, POD);
+        let found = findings(&RULE, POD);
         assert_eq!(
             found[0].message,
             "hostNetwork gives the pod the network of the node; EFA does not pass through it"
         );
-        assert_eq!((found[0].places[0].span.line, found[0].places[1].span.line), (3, 6));
+        assert_eq!((found[0].evidence[0].at().line, found[0].evidence[1].at().line), (3, 6));
     }
 
     #[test]

@@ -3,18 +3,20 @@
 use evidence::yaml::Tree;
 
 use super::{Asking, asking, counted, entry, flag, pods_at_least};
-use crate::Severity;
-use crate::lint::{Context, Flaw, LintRule};
+use crate::lint::Context;
+use crate::{Check, Checked, Finding, Role, Rule, Severity};
 
 /// The port the operator gives to the container `pytorch` of every replica that names none (`PyTorchJobDefaultPort`,
 /// Kubeflow training-operator 1.9).
 const PYTORCHJOB_PORT: u64 = 23456;
 
 /// See the module documentation.
-pub(super) static RULE: LintRule = LintRule {
+pub(super) static RULE: Rule = Rule {
     id: "host-network-port-clash",
     title: "pods of one job want the same port of a node",
     severity: Severity::Warning,
+    role: Role::Cause,
+    needs: &[],
     why: "With hostNetwork a container port is a port of the node. The scheduler puts no second pod with the same port on a node: the others \
           wait (`didn't have free ports`) or take a node each, whose other GPUs stay idle.",
     fix: "Remove `hostNetwork`, or let one pod take all GPUs of the node and start one process for each.",
@@ -22,11 +24,11 @@ pub(super) static RULE: LintRule = LintRule {
         "https://kubernetes.io/docs/concepts/security/pod-security-standards/",
         "https://github.com/kubeflow/trainer/blob/v1.9.0/pkg/apis/kubeflow.org/v1/pytorch_defaults.go",
     ],
-    check,
+    checks: &[Check::Submission(check)],
 };
 
-fn check(context: &Context<'_>) -> Vec<Flaw> {
-    let mut flaws: Vec<Flaw> = Vec::new();
+fn check(context: &Context<'_>) -> Checked {
+    let mut findings: Vec<Finding> = Vec::new();
     for it in asking(context) {
         let Some(on) = flag(it.pod, "hostNetwork") else { continue };
         let Some(file) = context.files.get(it.file) else { continue };
@@ -46,12 +48,13 @@ fn check(context: &Context<'_>) -> Vec<Flaw> {
             instance.name,
             instance.gpus
         );
-        let flaw = Flaw::new(it.file, &on.span, message).also(&entry(it.resource), "a part of the node");
-        if !flaws.iter().any(|it| it.file == flaw.file && it.message == flaw.message) {
-            flaws.push(flaw);
+        let finding =
+            Finding::at(it.file, &on.span, message).also_at(&entry(it.resource), "a part of the node");
+        if !findings.iter().any(|it| it.file() == finding.file() && it.message == finding.message) {
+            findings.push(finding);
         }
     }
-    flaws
+    Ok(findings)
 }
 
 /// A port that every pod of the template has.
@@ -66,7 +69,7 @@ fn port(tree: &Tree, asking: &Asking<'_>) -> Option<u64> {
 #[cfg(test)]
 mod tests {
     use super::RULE;
-    use crate::lint::testing::{flaws, quiet};
+    use crate::lint::testing::{findings, quiet};
 
     fn job(gpus: u32, replicas: u32, more: &str) -> String {
         format!(
@@ -78,12 +81,12 @@ mod tests {
 
     #[test]
     fn one_pod_a_node() {
-        let found = flaws(&RULE, &job(1, 4, ""));
+        let found = findings(&RULE, &job(1, 4, ""));
         assert_eq!(
             found[0].message,
             "hostNetwork makes 23456 a port of the node: of 4 pods with 1 GPU each only one fits a p4d.24xlarge with 8"
         );
-        let found = flaws(&RULE, &job(4, 2, "            ports: [{containerPort: 29500}]\n"));
+        let found = findings(&RULE, &job(4, 2, "            ports: [{containerPort: 29500}]\n"));
         assert!(found[0].message.starts_with("hostNetwork makes 29500"));
     }
 

@@ -1,23 +1,25 @@
 //! `hostPID` for a job.
 
 use super::{asking, flag, pods_at_least};
-use crate::Severity;
-use crate::lint::{Context, Flaw, LintRule};
+use crate::lint::Context;
+use crate::{Check, Checked, Finding, Role, Rule, Severity};
 
 /// See the module documentation.
-pub(super) static RULE: LintRule = LintRule {
+pub(super) static RULE: Rule = Rule {
     id: "host-pid-not-needed",
     title: "hostPID in a job that uses GPUs",
     severity: Severity::Warning,
+    role: Role::Cause,
+    needs: &[],
     why: "With hostPID the pod sees all processes of the node, their commands and, as root, their environment with its secrets, and can \
           end them. NCCL tells processes apart by their namespace as well and needs none of it.",
     fix: "Remove `hostPID: true`. A profiler or debugger that needs it belongs in a pod of its own.",
     references: &["https://kubernetes.io/docs/concepts/security/pod-security-standards/"],
-    check,
+    checks: &[Check::Submission(check)],
 };
 
-fn check(context: &Context<'_>) -> Vec<Flaw> {
-    let mut flaws = Vec::new();
+fn check(context: &Context<'_>) -> Checked {
+    let mut findings = Vec::new();
     // A DaemonSet looks after nodes.
     for it in asking(context).into_iter().filter(|it| &*it.workload.kind != "DaemonSet") {
         if let Some(on) = flag(it.pod, "hostPID") {
@@ -25,19 +27,19 @@ fn check(context: &Context<'_>) -> Vec<Flaw> {
             // One GPU has no ranks to speak of; someone looks at the node.
             let jobs = &*it.workload.kind == "Deployment" || pods_at_least(it.workload) < 2;
             let single = it.gpus == 1 && jobs;
-            let flaw = Flaw::new(it.file, &on.span, message);
-            flaws.push(if single { flaw.severity(Severity::Info) } else { flaw });
+            let finding = Finding::at(it.file, &on.span, message);
+            findings.push(if single { finding.severity(Severity::Info) } else { finding });
         }
     }
-    flaws.dedup_by(|a, b| a.file == b.file && a.places.first() == b.places.first());
-    flaws
+    findings.dedup_by(|a, b| a.evidence.first() == b.evidence.first());
+    Ok(findings)
 }
 
 #[cfg(test)]
 mod tests {
     use super::RULE;
     use crate::Severity;
-    use crate::lint::testing::{flaws, quiet};
+    use crate::lint::testing::{findings, quiet};
 
     fn pod(kind: &str, resource: &str, on: &str) -> String {
         format!(
@@ -47,7 +49,7 @@ mod tests {
 
     #[test]
     fn a_job_sees_the_processes_of_its_node() {
-        let found = flaws(&RULE, &pod("Job", "nvidia.com/gpu", "true"));
+        let found = findings(&RULE, &pod("Job", "nvidia.com/gpu", "true"));
         assert_eq!(found.len(), 1);
         assert_eq!(
             found[0].message,
@@ -58,7 +60,7 @@ mod tests {
     #[test]
     fn with_one_gpu_it_is_only_told() {
         let pod = "kind: Pod\nspec:\n  hostPID: true\n  containers:\n  - name: a\n    resources: {limits: {nvidia.com/gpu: 1}}\n";
-        assert_eq!(flaws(&RULE, pod)[0].severity, Some(Severity::Info));
+        assert_eq!(findings(&RULE, pod)[0].severity, Some(Severity::Info));
     }
 
     #[test]

@@ -1,23 +1,25 @@
 //! An image that is another one tomorrow.
 
 use super::{asking, called, pods_at_least};
-use crate::Severity;
-use crate::lint::{Context, Flaw, LintRule};
+use crate::lint::Context;
+use crate::{Check, Checked, Finding, Role, Rule, Severity};
 
 /// See the module documentation.
-pub(super) static RULE: LintRule = LintRule {
+pub(super) static RULE: Rule = Rule {
     id: "image-latest-tag",
     title: "a training image without a fixed tag",
     severity: Severity::Info,
+    role: Role::Cause,
+    needs: &[],
     why: "Nodes pull what the tag means at that moment. A job that starts or restarts on a new node can run other releases of NCCL, the EFA \
           plugin and PyTorch than its other ranks: NCCL refuses ranks of different releases, and measurements of two days cannot be compared.",
     fix: "Name a release or a digest: `image: NAME:TAG` or `image: NAME@sha256:...`.",
     references: &["https://kubernetes.io/docs/concepts/containers/images/#image-names"],
-    check,
+    checks: &[Check::Submission(check)],
 };
 
-fn check(context: &Context<'_>) -> Vec<Flaw> {
-    let mut flaws: Vec<Flaw> = Vec::new();
+fn check(context: &Context<'_>) -> Checked {
+    let mut findings: Vec<Finding> = Vec::new();
     for it in asking(context) {
         let service =
             matches!(&*it.workload.kind, "Deployment" | "ReplicaSet" | "DaemonSet" | "InferenceService");
@@ -27,12 +29,12 @@ fn check(context: &Context<'_>) -> Vec<Flaw> {
         let pods = pods_at_least(it.workload);
         let among = if pods > 1 { format!("; {pods} pods pull it on their own") } else { String::new() };
         let message = format!("{} runs `{image}`, which is not one release{among}", called(it.container));
-        let flaw = Flaw::new(it.file, span, message);
-        if !flaws.iter().any(|it| it.file == flaw.file && it.message == flaw.message) {
-            flaws.push(flaw);
+        let finding = Finding::at(it.file, span, message);
+        if !findings.iter().any(|it| it.file() == finding.file() && it.message == finding.message) {
+            findings.push(finding);
         }
     }
-    flaws
+    Ok(findings)
 }
 
 /// No tag or `latest`, and no digest. What is filled in later is not judged.
@@ -53,7 +55,7 @@ fn is_loose(image: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::RULE;
-    use crate::lint::testing::{flaws, quiet};
+    use crate::lint::testing::{findings, quiet};
 
     fn pod(image: &str) -> String {
         format!(
@@ -63,13 +65,13 @@ mod tests {
 
     #[test]
     fn no_tag_or_latest() {
-        let found = flaws(&RULE, &pod("pytorch/pytorch:latest"));
+        let found = findings(&RULE, &pod("pytorch/pytorch:latest"));
         assert_eq!(
             found[0].message,
             "container `train` runs `pytorch/pytorch:latest`, which is not one release"
         );
-        assert_eq!(found[0].places[0].span.line, 5);
-        assert_eq!(flaws(&RULE, &pod("registry:5000/train")).len(), 1);
+        assert_eq!(found[0].evidence[0].at().line, 5);
+        assert_eq!(findings(&RULE, &pod("registry:5000/train")).len(), 1);
     }
 
     #[test]

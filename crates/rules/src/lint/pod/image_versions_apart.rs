@@ -1,18 +1,20 @@
 //! Releases told by variables that the image does not have.
 
-use crate::lint::{Context, Flaw, LintRule};
-use crate::{Confidence, Severity};
+use crate::lint::Context;
+use crate::{Check, Checked, Confidence, Finding, Role, Rule, Severity};
 
 /// See the module documentation.
-pub(super) static RULE: LintRule = LintRule {
+pub(super) static RULE: Rule = Rule {
     id: "image-versions-apart",
     title: "variables and image of different releases",
     severity: Severity::Warning,
+    role: Role::Cause,
+    needs: &[],
     why: "A variable does not install anything: the release in the image is what runs. Scripts and people that read the variable are misled, \
           and libraries built for the other release fail to load or are left out.",
     fix: "Remove the variable, or take the image it was written for.",
     references: &["https://docs.nvidia.com/deeplearning/frameworks/support-matrix/index.html"],
-    check,
+    checks: &[Check::Submission(check)],
 };
 
 /// A variable and how tags of images write the same release.
@@ -24,8 +26,8 @@ const RELEASES: &[(&str, &[&str])] = &[
     ("AWS_OFI_NCCL_VERSION", &["ofi"]),
 ];
 
-fn check(context: &Context<'_>) -> Vec<Flaw> {
-    let mut flaws = Vec::new();
+fn check(context: &Context<'_>) -> Checked {
+    let mut findings = Vec::new();
     for (at, file) in context.files.iter().enumerate() {
         for setting in &file.settings {
             let Some((_, marks)) = RELEASES.iter().find(|it| it.0 == &*setting.name) else { continue };
@@ -42,14 +44,14 @@ fn check(context: &Context<'_>) -> Vec<Flaw> {
             let shown: Vec<String> = theirs.iter().map(u64::to_string).collect();
             let message =
                 format!("{}={value}, but the tag of the image says {}", setting.name, shown.join("."));
-            flaws.push(
-                Flaw::new(at, &setting.span, message)
-                    .also(span, "what is installed")
+            findings.push(
+                Finding::at(at, &setting.span, message)
+                    .also_at(span, "what is installed")
                     .confidence(Confidence::Likely),
             );
         }
     }
-    flaws
+    Ok(findings)
 }
 
 /// The release after a word in a tag: `cuda12.8.1-efa1.43.2-ofi1.16.3-ncclv2.27.7-1`; `cu129` is 12.9.
@@ -76,7 +78,7 @@ fn parts(text: &str) -> Vec<u64> {
 #[cfg(test)]
 mod tests {
     use super::RULE;
-    use crate::lint::testing::{flaws, quiet};
+    use crate::lint::testing::{findings, quiet};
 
     fn pod(tag: &str, name: &str, value: &str) -> String {
         format!(
@@ -87,12 +89,12 @@ mod tests {
 
     #[test]
     fn the_tag_says_another_release() {
-        let found = flaws(&RULE, &pod(TAG, "NCCL_VERSION", "2.23.4-1"));
+        let found = findings(&RULE, &pod(TAG, "NCCL_VERSION", "2.23.4-1"));
         assert_eq!(found[0].message, "NCCL_VERSION=2.23.4-1, but the tag of the image says 2.27.7");
-        assert_eq!((found[0].places[0].span.line, found[0].places[1].span.line), (7, 5));
-        assert_eq!(flaws(&RULE, &pod(TAG, "EFA_INSTALLER_VERSION", "1.30.0")).len(), 1);
+        assert_eq!((found[0].evidence[0].at().line, found[0].evidence[1].at().line), (7, 5));
+        assert_eq!(findings(&RULE, &pod(TAG, "EFA_INSTALLER_VERSION", "1.30.0")).len(), 1);
         assert_eq!(
-            flaws(&RULE, &pod("2.8.0-gpu-py312-cu129-ubuntu22.04-ec2", "CUDA_VERSION", "12.4")).len(),
+            findings(&RULE, &pod("2.8.0-gpu-py312-cu129-ubuntu22.04-ec2", "CUDA_VERSION", "12.4")).len(),
             1
         );
     }

@@ -3,14 +3,16 @@
 use evidence::submission::{Container, Resource};
 
 use super::{called, command, efa, entry, is_whole};
-use crate::lint::{Context, Flaw, LintRule};
-use crate::{Confidence, Severity};
+use crate::lint::Context;
+use crate::{Check, Checked, Confidence, Finding, Role, Rule, Severity};
 
 /// See the module documentation.
-pub(super) static RULE: LintRule = LintRule {
+pub(super) static RULE: Rule = Rule {
     id: "ipc-lock-missing",
     title: "RDMA without IPC_LOCK",
     severity: Severity::Info,
+    role: Role::Cause,
+    needs: &[],
     why: "Buffers of an RDMA device are locked in memory. Without the capability IPC_LOCK the limit of the container runtime for locked \
           memory (`ulimit -l`) counts. Where it is unlimited, nothing is missing: AWS's own nccl-tests manifest for EKS does without. \
           Where the runtime has the default of systemd (8 MiB, 64 KiB on older systems), registration fails with `Cannot allocate memory`.",
@@ -20,11 +22,11 @@ pub(super) static RULE: LintRule = LintRule {
         "https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/troubleshooting.html#infiniband",
         "https://github.com/aws-samples/awsome-distributed-training/blob/main/micro-benchmarks/nccl-tests/kubernetes/nccl-tests.yaml",
     ],
-    check,
+    checks: &[Check::Submission(check)],
 };
 
-fn check(context: &Context<'_>) -> Vec<Flaw> {
-    let mut flaws = Vec::new();
+fn check(context: &Context<'_>) -> Checked {
+    let mut findings = Vec::new();
     for (at, _, pod) in context.pods().filter(|it| is_whole(it.1)) {
         let Some(file) = context.files.get(at) else { continue };
         for container in &pod.containers {
@@ -40,8 +42,8 @@ fn check(context: &Context<'_>) -> Vec<Flaw> {
                 called(container),
                 device.name
             );
-            flaws.push(
-                Flaw::new(at, &entry(device), message)
+            findings.push(
+                Finding::at(at, &entry(device), message)
                     .label("needs locked memory")
                     .confidence(Confidence::Possible),
             );
@@ -49,8 +51,8 @@ fn check(context: &Context<'_>) -> Vec<Flaw> {
             break;
         }
     }
-    flaws.dedup_by(|a, b| a.file == b.file && a.message == b.message);
-    flaws
+    findings.dedup_by(|a, b| a.file() == b.file() && a.message == b.message);
+    Ok(findings)
 }
 
 /// An RDMA device of another device plugin: `rdma/hca`, `nvidia.com/rdma_shared`, `openshift.io/rdma0`.
@@ -66,7 +68,7 @@ fn rdma(container: &Container) -> Option<&Resource> {
 #[cfg(test)]
 mod tests {
     use super::RULE;
-    use crate::lint::testing::{flaws, quiet};
+    use crate::lint::testing::{findings, quiet};
 
     fn pod(device: &str, more: &str) -> String {
         format!(
@@ -76,12 +78,12 @@ mod tests {
 
     #[test]
     fn a_device_without_the_capability() {
-        let found = flaws(&RULE, &pod(", rdma/hca: 1", ""));
+        let found = findings(&RULE, &pod(", rdma/hca: 1", ""));
         assert_eq!(
             found[0].message,
             "container `train` asks for rdma/hca without IPC_LOCK: it depends on the nodes whether its buffers can be locked"
         );
-        assert_eq!(flaws(&RULE, &pod(", vpc.amazonaws.com/efa: 32", "")).len(), 1);
+        assert_eq!(findings(&RULE, &pod(", vpc.amazonaws.com/efa: 32", "")).len(), 1);
     }
 
     #[test]

@@ -4,33 +4,35 @@ use evidence::submission::{Launch, Owner, Submission};
 use evidence::yaml::Span;
 
 use super::pods_at_least;
-use crate::lint::{Context, Flaw, LintRule};
-use crate::{Confidence, Severity};
+use crate::lint::Context;
+use crate::{Check, Checked, Confidence, Finding, Role, Rule, Severity};
 
 /// See the module documentation.
-pub(super) static RULE: LintRule = LintRule {
+pub(super) static RULE: Rule = Rule {
     id: "master-addr-localhost",
     title: "several nodes meet at localhost",
     severity: Severity::Error,
+    role: Role::Cause,
+    needs: &[],
     why: "Every node waits at its own address for the others: each starts a rendezvous of its own, and the job ends with a timeout, or runs \
           as many small jobs that know nothing of each other.",
     fix: "Give the name of the first pod or node that the others can resolve: for an Indexed Job `JOB-0.SERVICE` with a headless Service, in \
           Slurm `$(scontrol show hostnames $SLURM_JOB_NODELIST | head -n1)`; operators such as PyTorchJob set MASTER_ADDR themselves.",
     references: &["https://docs.pytorch.org/docs/stable/elastic/run.html"],
-    check,
+    checks: &[Check::Submission(check)],
 };
 
 /// Where the address of the first rank stands on a command line.
 const ADDRESSES: &[&str] = &["--master-addr", "--rdzv-endpoint", "--main-process-ip"];
 
-fn check(context: &Context<'_>) -> Vec<Flaw> {
-    let mut flaws = Vec::new();
+fn check(context: &Context<'_>) -> Checked {
+    let mut findings = Vec::new();
     for (at, file) in context.files.iter().enumerate() {
         // On the command line of torchrun it counts before the environment.
         for launch in file.launches.iter().filter(|it| it.value(ADDRESSES).is_some_and(is_here)) {
             let (Some(word), Some(nodes)) = (launch.option(ADDRESSES), nodes(launch)) else { continue };
             if nodes > 1 && alone(file, launch.owner) {
-                flaws.push(flaw(
+                findings.push(finding(
                     at,
                     &file.span(word.range.clone()),
                     launch.value(ADDRESSES).unwrap_or_default(),
@@ -46,15 +48,20 @@ fn check(context: &Context<'_>) -> Vec<Flaw> {
             let nodes =
                 told.or_else(|| environment(file, setting.owner)).or_else(|| pods(file, setting.owner));
             if let Some(nodes) = nodes.filter(|it| *it > 1 && alone(file, setting.owner)) {
-                flaws.push(flaw(at, &setting.span, setting.value.as_deref().unwrap_or_default(), nodes));
+                findings.push(finding(
+                    at,
+                    &setting.span,
+                    setting.value.as_deref().unwrap_or_default(),
+                    nodes,
+                ));
             }
         }
     }
-    flaws
+    Ok(findings)
 }
 
-fn flaw(file: usize, span: &Span, address: &str, nodes: u64) -> Flaw {
-    Flaw::new(file, span, format!("{nodes} nodes are told to meet at {address}: each finds only itself"))
+fn finding(file: usize, span: &Span, address: &str, nodes: u64) -> Finding {
+    Finding::at(file, span, format!("{nodes} nodes are told to meet at {address}: each finds only itself"))
         .confidence(Confidence::Likely)
 }
 
@@ -96,7 +103,7 @@ fn alone(file: &Submission, owner: Option<Owner>) -> bool {
 #[cfg(test)]
 mod tests {
     use super::RULE;
-    use crate::lint::testing::{flaws, quiet};
+    use crate::lint::testing::{findings, quiet};
 
     fn job(command: &str, env: &str) -> String {
         format!(
@@ -107,15 +114,16 @@ mod tests {
 
     #[test]
     fn each_finds_only_itself() {
-        let found = flaws(&RULE, &job("torchrun, --nnodes=2, --rdzv-endpoint=localhost:29500, train.py", ""));
+        let found =
+            findings(&RULE, &job("torchrun, --nnodes=2, --rdzv-endpoint=localhost:29500, train.py", ""));
         assert_eq!(found[0].message, "2 nodes are told to meet at localhost:29500: each finds only itself");
-        assert_eq!(found[0].places[0].span.line, 8);
-        let found = flaws(&RULE, &job("torchrun, --nnodes, 2, train.py", HERE));
-        assert_eq!((found.len(), found[0].places[0].span.line), (1, 10));
+        assert_eq!(found[0].evidence[0].at().line, 8);
+        let found = findings(&RULE, &job("torchrun, --nnodes, 2, train.py", HERE));
+        assert_eq!((found.len(), found[0].evidence[0].at().line), (1, 10));
         let env = format!("{HERE}        - {{name: PET_NNODES, value: \"4\"}}\n");
-        assert!(flaws(&RULE, &job("torchrun, train.py", &env))[0].message.starts_with("4 nodes"));
+        assert!(findings(&RULE, &job("torchrun, train.py", &env))[0].message.starts_with("4 nodes"));
         let script = "#!/bin/bash\n#SBATCH --nodes=2\nexport MASTER_ADDR=127.0.0.1\nsrun torchrun --nnodes 2 --nproc_per_node 8 train.py\n";
-        assert_eq!(flaws(&RULE, script).len(), 1);
+        assert_eq!(findings(&RULE, script).len(), 1);
     }
 
     #[test]

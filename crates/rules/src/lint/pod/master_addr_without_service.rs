@@ -3,14 +3,16 @@
 use evidence::submission::{Pod, Setting, Submission, Workload};
 use evidence::yaml::{NodeId, Tree};
 
-use crate::lint::{Context, Flaw, LintRule};
-use crate::{Confidence, Severity};
+use crate::lint::Context;
+use crate::{Check, Checked, Confidence, Finding, Role, Rule, Severity};
 
 /// See the module documentation.
-pub(super) static RULE: LintRule = LintRule {
+pub(super) static RULE: Rule = Rule {
     id: "master-addr-without-service",
     title: "the address of the first rank is no name of the cluster",
     severity: Severity::Error,
+    role: Role::Cause,
+    needs: &[],
     why: "A pod has a name that others can resolve only in the form POD.SERVICE, where SERVICE is a headless Service (`clusterIP: None`) and \
           also the `subdomain` of the pod (`serviceName` of a StatefulSet). Without it all ranks but the first wait for a name that never \
           resolves.",
@@ -20,24 +22,24 @@ pub(super) static RULE: LintRule = LintRule {
         "https://kubernetes.io/docs/concepts/services-networking/dns-pod-service/#pod-s-hostname-and-subdomain-fields",
         "https://kubernetes.io/docs/tasks/job/job-with-pod-to-pod-communication/",
     ],
-    check,
+    checks: &[Check::Submission(check)],
 };
 
-fn check(context: &Context<'_>) -> Vec<Flaw> {
-    let mut flaws = Vec::new();
+fn check(context: &Context<'_>) -> Checked {
+    let mut findings = Vec::new();
     for (at, file) in context.files.iter().enumerate() {
         for setting in &file.settings {
             if !matches!(&*setting.name, "MASTER_ADDR" | "PET_MASTER_ADDR") {
                 continue;
             }
             let Some((workload, pod, _)) = setting.owner.and_then(|it| file.owner(it)) else { continue };
-            flaws.extend(wrong(context, file, workload, pod, setting).map(|message| {
+            findings.extend(wrong(context, file, workload, pod, setting).map(|message| {
                 let certain = if message.1 { Confidence::Certain } else { Confidence::Likely };
-                Flaw::new(at, &setting.span, message.0).confidence(certain)
+                Finding::at(at, &setting.span, message.0).confidence(certain)
             }));
         }
     }
-    flaws
+    Ok(findings)
 }
 
 /// Why a name does not resolve, and whether the files alone tell.
@@ -107,7 +109,7 @@ fn is_volcano(tree: &Tree, root: NodeId) -> bool {
 #[cfg(test)]
 mod tests {
     use super::RULE;
-    use crate::lint::testing::{flaws, quiet};
+    use crate::lint::testing::{findings, quiet};
 
     fn job(address: &str, spec: &str) -> String {
         format!(
@@ -119,20 +121,20 @@ mod tests {
 
     #[test]
     fn a_name_without_subdomain() {
-        let found = flaws(&RULE, &job("train-0.train-svc", ""));
+        let found = findings(&RULE, &job("train-0.train-svc", ""));
         assert_eq!(
             found[0].message,
             "`train-0.train-svc` has no subdomain to stand for: the pods of Job `train` set none"
         );
-        let found = flaws(&RULE, &job("train-0", "      subdomain: train-svc\n"));
+        let found = findings(&RULE, &job("train-0", "      subdomain: train-svc\n"));
         assert_eq!(
             found[0].message,
             "`train-0` is a pod, and pods have no name of one part: `train-0.train-svc` has"
         );
-        let found = flaws(&RULE, &job("train-0.other.ns.svc", "      subdomain: train-svc\n"));
+        let found = findings(&RULE, &job("train-0.other.ns.svc", "      subdomain: train-svc\n"));
         assert!(found[0].message.ends_with("but subdomain is `train-svc`"));
         let open = SERVICE.replace("  clusterIP: None\n", "");
-        let found = flaws(&RULE, &(job("train-0.train-svc", "      subdomain: train-svc\n") + &open));
+        let found = findings(&RULE, &(job("train-0.train-svc", "      subdomain: train-svc\n") + &open));
         assert!(found[0].message.contains("not headless"));
     }
 

@@ -24,10 +24,11 @@ use evidence::submission::{
 };
 use evidence::yaml::{Kind, NodeId, Span, Tree};
 
-use super::{Context, Edit, LintRule};
+use super::Context;
+use crate::{Edit, Rule};
 
 /// All of them.
-pub(super) static RULES: &[&LintRule] = &[
+pub(crate) static RULES: &[&Rule] = &[
     &host_ipc_not_needed::RULE,
     &host_network_dns::RULE,
     &host_network_not_needed::RULE,

@@ -3,14 +3,16 @@
 use evidence::submission::{Pod, VolumeSource};
 
 use super::{asking, called, counted, efa, entry};
-use crate::lint::{Context, Flaw, LintRule};
-use crate::{Confidence, Severity};
+use crate::lint::Context;
+use crate::{Check, Checked, Confidence, Finding, Role, Rule, Severity};
 
 /// See the module documentation.
-pub(super) static RULE: LintRule = LintRule {
+pub(super) static RULE: Rule = Rule {
     id: "privileged-not-needed",
     title: "a privileged container where a device plugin hands out the devices",
     severity: Severity::Warning,
+    role: Role::Cause,
+    needs: &[],
     why: "A privileged container sees every device of the node, whatever its limits say: aws-ofi-nccl then opens all EFA interfaces, \
           those of the neighbours too, and NCCL plans with NICs that others use. It can also write to the disks, load kernel modules \
           and leave the container. NCCL and EFA need none of it: the device plugin brings /dev/infiniband/uverbs* into the container.",
@@ -19,11 +21,11 @@ pub(super) static RULE: LintRule = LintRule {
         "https://docs.aws.amazon.com/eks/latest/userguide/node-efa.html",
         "https://kubernetes.io/docs/concepts/security/pod-security-standards/",
     ],
-    check,
+    checks: &[Check::Submission(check)],
 };
 
-fn check(context: &Context<'_>) -> Vec<Flaw> {
-    let mut flaws = Vec::new();
+fn check(context: &Context<'_>) -> Checked {
+    let mut findings = Vec::new();
     for it in asking(context) {
         let Some(span) = &it.container.privileged else { continue };
         let instances = context.instances(it.workload, it.pod);
@@ -48,18 +50,19 @@ fn check(context: &Context<'_>) -> Vec<Flaw> {
             );
             (message, it.resource)
         };
-        let flaw = Flaw::new(it.file, span, message).also(&entry(asked), "handed out by a device plugin");
-        flaws.push(if efa(it.container).is_some() {
+        let finding =
+            Finding::at(it.file, span, message).also_at(&entry(asked), "handed out by a device plugin");
+        findings.push(if efa(it.container).is_some() {
             // No device plugin hands out GDRCopy; what is mounted of it needs rights.
-            if host_paths(it.pod).any(|it| it.starts_with("/dev/gdr")) { flaw.severity(Severity::Info) } else { flaw }
+            if host_paths(it.pod).any(|it| it.starts_with("/dev/gdr")) { finding.severity(Severity::Info) } else { finding }
         } else {
-            flaw.severity(Severity::Info).confidence(Confidence::Likely).why(
+            finding.severity(Severity::Info).confidence(Confidence::Likely).why(
                 "A privileged container sees every device of the node, the GPUs of its neighbours too, can write to the disks, load \
                  kernel modules and leave the container. NCCL needs none of it where a device plugin hands out the devices.",
             )
         });
     }
-    flaws
+    Ok(findings)
 }
 
 /// Whether a pod takes devices or parts of the node that no plugin hands out.
@@ -80,7 +83,7 @@ fn host_paths(pod: &Pod) -> impl Iterator<Item = &str> {
 mod tests {
     use super::RULE;
     use crate::Severity;
-    use crate::lint::testing::{flaws, quiet};
+    use crate::lint::testing::{findings, quiet};
 
     fn pod(devices: &str, more: &str) -> String {
         format!(
@@ -92,15 +95,15 @@ mod tests {
 
     #[test]
     fn it_sees_all_interfaces() {
-        let found = flaws(&RULE, &pod("nvidia.com/gpu: 1, vpc.amazonaws.com/efa: 1", PRIVILEGED));
+        let found = findings(&RULE, &pod("nvidia.com/gpu: 1, vpc.amazonaws.com/efa: 1", PRIVILEGED));
         assert_eq!(
             found[0].message,
             "container `train` asks for 1 EFA and, being privileged, sees all 4 of the node"
         );
-        assert_eq!((found[0].severity, found[0].places[0].span.line), (None, 9));
-        let found = flaws(&RULE, &pod("nvidia.com/gpu: 8, vpc.amazonaws.com/efa: 4", PRIVILEGED));
+        assert_eq!((found[0].severity, found[0].evidence[0].at().line), (None, 9));
+        let found = findings(&RULE, &pod("nvidia.com/gpu: 8, vpc.amazonaws.com/efa: 4", PRIVILEGED));
         assert!(found[0].message.ends_with("sees every EFA interface of the node"));
-        assert_eq!(flaws(&RULE, &pod("nvidia.com/gpu: 8", PRIVILEGED))[0].severity, Some(Severity::Info));
+        assert_eq!(findings(&RULE, &pod("nvidia.com/gpu: 8", PRIVILEGED))[0].severity, Some(Severity::Info));
     }
 
     #[test]
@@ -111,7 +114,7 @@ mod tests {
         let own = format!("{PRIVILEGED}  volumes:\n  - name: ib\n    hostPath: {{path: /dev/infiniband}}\n");
         quiet(&RULE, &pod("nvidia.com/gpu: 8", &own));
         let copy = own.replace("/dev/infiniband", "/dev/gdrdrv");
-        let found = flaws(&RULE, &pod("nvidia.com/gpu: 8, vpc.amazonaws.com/efa: 4", &copy));
+        let found = findings(&RULE, &pod("nvidia.com/gpu: 8, vpc.amazonaws.com/efa: 4", &copy));
         assert_eq!(found[0].severity, Some(Severity::Info));
     }
 }

@@ -1,46 +1,48 @@
 //! `shareProcessNamespace` for GPUs.
 
 use super::{asking, flag};
-use crate::Severity;
-use crate::lint::{Context, Flaw, LintRule};
+use crate::lint::Context;
+use crate::{Check, Checked, Finding, Role, Rule, Severity};
 
 /// See the module documentation.
-pub(super) static RULE: LintRule = LintRule {
+pub(super) static RULE: Rule = Rule {
     id: "share-process-namespace-not-needed",
     title: "shareProcessNamespace in a pod with GPUs",
     severity: Severity::Info,
+    role: Role::Cause,
+    needs: &[],
     why: "It shows the processes of each container to all others of the pod, with their environment and, through /proc, their files. It \
           plays no part in how NCCL connects GPUs. The container's own process is no longer number 1, which some images and signal \
           handlers count on.",
     fix: "Remove `shareProcessNamespace: true`, unless a container of the pod watches or stops the others.",
     references: &["https://kubernetes.io/docs/tasks/configure-pod-container/share-process-namespace/"],
-    check,
+    checks: &[Check::Submission(check)],
 };
 
-fn check(context: &Context<'_>) -> Vec<Flaw> {
-    let mut flaws = Vec::new();
+fn check(context: &Context<'_>) -> Checked {
+    let mut findings = Vec::new();
     // Between several containers it may well be wanted.
     for it in asking(context).into_iter().filter(|it| it.pod.containers.len() == 1) {
         if let Some(on) = flag(it.pod, "shareProcessNamespace") {
             let message = "shareProcessNamespace in a pod of one container: there is nobody to share with, and NCCL does not ask for it";
-            flaws.push(Flaw::new(it.file, &on.span, message));
+            findings.push(Finding::at(it.file, &on.span, message));
         }
     }
-    flaws
+    Ok(findings)
 }
 
 #[cfg(test)]
 mod tests {
     use super::RULE;
-    use crate::lint::testing::{flaws, quiet};
+    use crate::lint::testing::{findings, quiet};
 
     const POD: &str = "kind: Pod\nspec:\n  shareProcessNamespace: true\n  containers:\n  - name: a\n    resources: {limits: {nvidia.com/gpu: 8}}\n";
 
     #[test]
     fn one_container_shares_with_nobody() {
-        let found = flaws(&RULE, POD);
+        let found = findings(&RULE, POD);
         assert!(found[0].message.starts_with("shareProcessNamespace in a pod of one container"));
-        assert_eq!(found[0].places[0].span.line, 3);
+        assert_eq!(found[0].evidence[0].at().line, 3);
     }
 
     #[test]

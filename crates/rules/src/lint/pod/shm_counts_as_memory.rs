@@ -1,24 +1,26 @@
 //! A `/dev/shm` larger than the memory it is taken from.
 
 use super::{asking, called, entry, shm_limit, source};
-use crate::Severity;
-use crate::lint::{Context, Flaw, LintRule};
+use crate::lint::Context;
+use crate::{Check, Checked, Finding, Role, Rule, Severity};
 
 /// See the module documentation.
-pub(super) static RULE: LintRule = LintRule {
+pub(super) static RULE: Rule = Rule {
     id: "shm-counts-as-memory",
     title: "/dev/shm larger than the memory of the container",
     severity: Severity::Warning,
+    role: Role::Cause,
+    needs: &[],
     why: "An emptyDir in memory is no memory of its own: what is written there counts against the memory limit of the container that \
           wrote it. Before /dev/shm is full, the container is killed for its memory (exit code 137), and the processes need their own \
           share as well.",
     fix: "Raise the memory limit above `sizeLimit` and what the processes need, or lower `sizeLimit`.",
     references: &["https://kubernetes.io/docs/concepts/storage/volumes/#emptydir"],
-    check,
+    checks: &[Check::Submission(check)],
 };
 
-fn check(context: &Context<'_>) -> Vec<Flaw> {
-    let mut flaws = Vec::new();
+fn check(context: &Context<'_>) -> Checked {
+    let mut findings = Vec::new();
     for it in asking(context) {
         let Some((bytes, span)) = shm_limit(it.pod, it.container) else { continue };
         let Some(file) = context.files.get(it.file) else { continue };
@@ -32,15 +34,16 @@ fn check(context: &Context<'_>) -> Vec<Flaw> {
             called(it.container),
             source(file, &limit.value)
         );
-        flaws.push(Flaw::new(it.file, span, message).also(&entry(limit), "the limit it counts against"));
+        findings
+            .push(Finding::at(it.file, span, message).also_at(&entry(limit), "the limit it counts against"));
     }
-    flaws
+    Ok(findings)
 }
 
 #[cfg(test)]
 mod tests {
     use super::RULE;
-    use crate::lint::testing::{flaws, quiet};
+    use crate::lint::testing::{findings, quiet};
 
     fn pod(memory: &str, limit: &str) -> String {
         format!(
@@ -51,12 +54,12 @@ mod tests {
 
     #[test]
     fn more_than_there_is() {
-        let found = flaws(&RULE, &pod("        memory: 32Gi\n", ", sizeLimit: 64Gi"));
+        let found = findings(&RULE, &pod("        memory: 32Gi\n", ", sizeLimit: 64Gi"));
         assert_eq!(
             found[0].message,
             "/dev/shm may grow to 64Gi, container `train` has 32Gi of memory for it and all else"
         );
-        assert_eq!((found[0].places[0].span.line, found[0].places[1].span.line), (13, 8));
+        assert_eq!((found[0].evidence[0].at().line, found[0].evidence[1].at().line), (13, 8));
     }
 
     #[test]

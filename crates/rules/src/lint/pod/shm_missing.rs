@@ -3,14 +3,16 @@
 use evidence::submission::{Container, VolumeSource};
 
 use super::{asking, called, command, counted, entry, flag, is_whole, shm};
-use crate::lint::{Context, Flaw, LintRule};
-use crate::{Confidence, Severity};
+use crate::lint::Context;
+use crate::{Check, Checked, Confidence, Finding, Role, Rule, Severity};
 
 /// See the module documentation.
-pub(super) static RULE: LintRule = LintRule {
+pub(super) static RULE: Rule = Rule {
     id: "shm-missing",
     title: "several GPUs with the default /dev/shm of 64 MiB",
     severity: Severity::Warning,
+    role: Role::Cause,
+    needs: &[],
     why: "Without a mount, /dev/shm of a container has 64 MiB. Data loaders with workers pass their batches through it and die with \
           a bus error; where GPUs have no peer-to-peer path, NCCL keeps about 9.2 MiB a channel and direction there (unless CUDA host \
           memory takes its place) and fails with `No space left on device`.",
@@ -20,11 +22,11 @@ pub(super) static RULE: LintRule = LintRule {
         "https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/troubleshooting.html#shared-memory",
         "https://github.com/pytorch/pytorch/issues/5040",
     ],
-    check,
+    checks: &[Check::Submission(check)],
 };
 
-fn check(context: &Context<'_>) -> Vec<Flaw> {
-    let mut flaws = Vec::new();
+fn check(context: &Context<'_>) -> Checked {
+    let mut findings = Vec::new();
     // What a TrainJob mounts may be meant for the runtime beside it.
     let overridden = context.pods().any(|(_, workload, pod)| {
         &*workload.kind == "TrainJob" && pod.containers.iter().any(|it| shm(pod, it).is_some())
@@ -47,14 +49,14 @@ fn check(context: &Context<'_>) -> Vec<Flaw> {
             called(it.container),
             counted(it.gpus)
         );
-        let mut flaw = Flaw::new(it.file, &entry(it.resource), message)
+        let mut finding = Finding::at(it.file, &entry(it.resource), message)
             .label("no mount at /dev/shm beside them")
             .confidence(Confidence::Likely);
         // Tests load no data; only GPUs without a path between them need it there. To a runtime a job may add it.
         let instances = context.instances(it.workload, it.pod);
         let apart = instances.iter().any(|it| it.nvlink == Some(false));
         if runtime || (is_benchmark(it.container, &command) && !apart) {
-            flaw = flaw.severity(Severity::Info).confidence(Confidence::Possible);
+            finding = finding.severity(Severity::Info).confidence(Confidence::Possible);
         }
         let in_memory = |it: &&evidence::submission::Volume| {
             matches!(it.source, VolumeSource::EmptyDir { memory: true, .. })
@@ -63,14 +65,14 @@ fn check(context: &Context<'_>) -> Vec<Flaw> {
             !it.pod.containers.iter().any(|it| it.mounts.iter().any(|mount| mount.volume == volume.name))
         });
         if let Some(volume) = unused {
-            flaw = flaw.also(&volume.span, "in memory, but no container mounts it").fix(format!(
+            finding = finding.also_at(&volume.span, "in memory, but no container mounts it").fix(format!(
                 "Under `volumeMounts` of the container: `- {{name: {}, mountPath: /dev/shm}}`.",
                 volume.name
             ));
         }
-        flaws.push(flaw);
+        findings.push(finding);
     }
-    flaws
+    Ok(findings)
 }
 
 /// A container that holds or shows the GPUs and starts nothing on them.
@@ -94,7 +96,7 @@ fn is_benchmark(container: &Container, command: &str) -> bool {
 mod tests {
     use super::RULE;
     use crate::Severity;
-    use crate::lint::testing::{flaws, quiet};
+    use crate::lint::testing::{findings, quiet};
 
     fn pod(gpus: u32, more: &str) -> String {
         format!(
@@ -104,25 +106,25 @@ mod tests {
 
     #[test]
     fn several_gpus_without_a_mount() {
-        let found = flaws(&RULE, &pod(8, ""));
+        let found = findings(&RULE, &pod(8, ""));
         assert_eq!(
             found[0].message,
             "container `train` asks for 8 GPUs and mounts nothing at /dev/shm: it gets 64 MiB"
         );
-        assert_eq!(found[0].places[0].span.line, 6);
-        let found = flaws(&RULE, &pod(4, "  volumes:\n  - name: dshm\n    emptyDir: {medium: Memory}\n"));
+        assert_eq!(found[0].evidence[0].at().line, 6);
+        let found = findings(&RULE, &pod(4, "  volumes:\n  - name: dshm\n    emptyDir: {medium: Memory}\n"));
         assert!(found[0].fix.as_deref().unwrap().contains("name: dshm"), "{found:?}");
-        assert_eq!(found[0].places.len(), 2);
+        assert_eq!(found[0].evidence.len(), 2);
     }
 
     #[test]
     fn nccl_tests_may_do_without() {
         let tests = pod(8, "").replace("name: train", "name: nccl-tests");
-        assert_eq!(flaws(&RULE, &tests)[0].severity, Some(Severity::Info));
+        assert_eq!(findings(&RULE, &tests)[0].severity, Some(Severity::Info));
         let apart = "  nodeSelector: {node.kubernetes.io/instance-type: g6e.12xlarge}\n";
-        assert_eq!(flaws(&RULE, &format!("{tests}{apart}"))[0].severity, None);
+        assert_eq!(findings(&RULE, &format!("{tests}{apart}"))[0].severity, None);
         let runtime = pod(8, "").replace("kind: Pod", "kind: ClusterTrainingRuntime");
-        assert_eq!(flaws(&RULE, &runtime)[0].severity, Some(Severity::Info));
+        assert_eq!(findings(&RULE, &runtime)[0].severity, Some(Severity::Info));
     }
 
     #[test]

@@ -4,23 +4,25 @@ use evidence::submission::{Submission, VolumeSource};
 use evidence::yaml::{NodeId, Span};
 
 use super::{Asking, asking, beside, is_mapping, place, shm};
-use crate::Severity;
-use crate::lint::{Context, Edit, Flaw, LintRule};
+use crate::lint::Context;
+use crate::{Check, Checked, Edit, Finding, Role, Rule, Severity};
 
 /// See the module documentation.
-pub(super) static RULE: LintRule = LintRule {
+pub(super) static RULE: Rule = Rule {
     id: "shm-not-memory",
     title: "/dev/shm on the disk of the node",
     severity: Severity::Warning,
+    role: Role::Cause,
+    needs: &[],
     why: "An emptyDir without `medium: Memory` is a directory on the disk of the node. What ranks and data loaders write to /dev/shm is \
           then written back to that disk, which costs its bandwidth and counts as ephemeral storage, for which pods are evicted.",
     fix: "Add `medium: Memory` to the emptyDir.",
     references: &["https://kubernetes.io/docs/concepts/storage/volumes/#emptydir"],
-    check,
+    checks: &[Check::Submission(check)],
 };
 
-fn check(context: &Context<'_>) -> Vec<Flaw> {
-    let mut flaws: Vec<Flaw> = Vec::new();
+fn check(context: &Context<'_>) -> Checked {
+    let mut findings: Vec<Finding> = Vec::new();
     for it in asking(context) {
         let Some((mount, Some(volume))) = shm(it.pod, it.container) else { continue };
         let VolumeSource::EmptyDir { memory: false, limit, node } = &volume.source else { continue };
@@ -31,31 +33,31 @@ fn check(context: &Context<'_>) -> Vec<Flaw> {
         }
         let span = place(&file.tree, *node, "medium").unwrap_or_else(|| file.tree.node(*node).span.clone());
         let span = if span.range.is_empty() { volume.span.clone() } else { span };
-        let flaw = if medium.is_empty() {
+        let finding = if medium.is_empty() {
             let message = format!(
                 "volume `{}` at /dev/shm is on the disk of the node: medium is not Memory",
                 volume.name
             );
-            Flaw::new(it.file, &span, message).label("no `medium: Memory`")
+            Finding::at(it.file, &span, message).label("no `medium: Memory`")
         } else {
-            Flaw::new(it.file, &span, format!("`{medium}` is no medium: the kubelet refuses to mount /dev/shm"))
+            Finding::at(it.file, &span, format!("`{medium}` is no medium: the kubelet refuses to mount /dev/shm"))
                 .label("should be `Memory`")
                 .severity(Severity::Error)
                 .why("The kubelet knows the media ``, `Memory` and `HugePages`, in exactly this spelling. The pod never starts: `unknown storage medium`.")
                 .fix("Write `medium: Memory`.")
         };
-        let mut flaw = flaw.also(&mount.span, "mounted here");
+        let mut finding = finding.also_at(&mount.span, "mounted here");
         // A limit above the memory of the container was meant for a disk; then a person decides.
         let fits = match (limit, memory(&it)) {
             (Some((limit, _)), Some(memory)) => limit.0 <= memory,
             _ => true,
         };
-        flaw.edits.extend(edit(file, *node, &span).filter(|_| fits));
-        if !flaws.iter().any(|it| it.file == flaw.file && it.places.first() == flaw.places.first()) {
-            flaws.push(flaw);
+        finding.edits.extend(edit(file, *node, &span).filter(|_| fits));
+        if !findings.iter().any(|it| it.evidence.first() == finding.evidence.first()) {
+            findings.push(finding);
         }
     }
-    flaws
+    Ok(findings)
 }
 
 fn memory(asking: &Asking<'_>) -> Option<f64> {
@@ -94,7 +96,7 @@ fn edit(file: &Submission, node: NodeId, span: &Span) -> Option<Edit> {
 mod tests {
     use super::RULE;
     use crate::Severity;
-    use crate::lint::testing::{fixed, flaws, quiet};
+    use crate::lint::testing::{findings, fixed, quiet};
 
     fn pod(volume: &str) -> String {
         format!(
@@ -105,15 +107,15 @@ mod tests {
 
     #[test]
     fn a_directory_on_disk() {
-        let found = flaws(&RULE, &pod("    emptyDir: {}\n"));
+        let found = findings(&RULE, &pod("    emptyDir: {}\n"));
         assert_eq!(
             found[0].message,
             "volume `dshm` at /dev/shm is on the disk of the node: medium is not Memory"
         );
-        assert_eq!(found[0].places[0].span.line, 11);
-        let found = flaws(&RULE, &pod("    emptyDir:\n      medium: memory\n"));
+        assert_eq!(found[0].evidence[0].at().line, 11);
+        let found = findings(&RULE, &pod("    emptyDir:\n      medium: memory\n"));
         assert_eq!(found[0].severity, Some(Severity::Error));
-        assert_eq!(flaws(&RULE, &pod("    emptyDir:\n")).len(), 1);
+        assert_eq!(findings(&RULE, &pod("    emptyDir:\n")).len(), 1);
     }
 
     #[test]
@@ -149,7 +151,7 @@ mod tests {
 
     #[test]
     fn a_limit_for_a_disk_is_left_to_a_person() {
-        let found = flaws(&RULE, &pod("    emptyDir: {sizeLimit: 500Gi}\n"));
+        let found = findings(&RULE, &pod("    emptyDir: {sizeLimit: 500Gi}\n"));
         assert!(found[0].edits.is_empty());
     }
 

@@ -1,8 +1,8 @@
 //! A `/dev/shm` that is too small for the ranks that share it.
 
 use super::{asking, called, counted, entry, shm_limit, source};
-use crate::lint::{Context, Flaw, LintRule};
-use crate::{Confidence, Severity};
+use crate::lint::Context;
+use crate::{Check, Checked, Confidence, Finding, Role, Rule, Severity};
 
 /// What NCCL keeps in shared memory for a channel in one direction: the buffers of LL (512 KiB), LL128 (4.69 MiB) and Simple
 /// (4 MiB); `src/init.cc` and `src/transport/shm.cc` of NCCL 2.27.
@@ -10,10 +10,12 @@ const CHANNEL_MIB: f64 = 9.2;
 const MIB: f64 = 1_048_576.0;
 
 /// See the module documentation.
-pub(super) static RULE: LintRule = LintRule {
+pub(super) static RULE: Rule = Rule {
     id: "shm-small",
     title: "/dev/shm too small for the ranks",
     severity: Severity::Warning,
+    role: Role::Cause,
+    needs: &[],
     why: "All ranks of the container share it. Where GPUs have no peer-to-peer path, NCCL keeps about 9.2 MiB a channel and direction \
           there (unless CUDA host memory takes its place) and fails with `No space left on device`; data loaders with workers pass \
           whole batches through it and die with a bus error.",
@@ -22,11 +24,11 @@ pub(super) static RULE: LintRule = LintRule {
         "https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/troubleshooting.html#shared-memory",
         "https://kubernetes.io/docs/concepts/storage/volumes/#emptydir",
     ],
-    check,
+    checks: &[Check::Submission(check)],
 };
 
-fn check(context: &Context<'_>) -> Vec<Flaw> {
-    let mut flaws = Vec::new();
+fn check(context: &Context<'_>) -> Checked {
+    let mut findings = Vec::new();
     for it in asking(context) {
         let Some((bytes, span)) = shm_limit(it.pod, it.container) else { continue };
         let Some(file) = context.files.get(it.file) else { continue };
@@ -50,15 +52,15 @@ fn check(context: &Context<'_>) -> Vec<Flaw> {
             called(it.container),
             needed(it.gpus)
         );
-        flaws.push(
-            Flaw::new(it.file, span, message)
+        findings.push(
+            Finding::at(it.file, span, message)
                 .label("shared by all ranks of the container")
-                .also(&entry(it.resource), "one rank for each")
+                .also_at(&entry(it.resource), "one rank for each")
                 .severity(severity)
                 .confidence(Confidence::Likely),
         );
     }
-    flaws
+    Ok(findings)
 }
 
 /// Two channels, both directions, every rank.
@@ -71,7 +73,7 @@ fn needed(ranks: u64) -> f64 {
 mod tests {
     use super::RULE;
     use crate::Severity;
-    use crate::lint::testing::{flaws, quiet};
+    use crate::lint::testing::{findings, quiet};
 
     fn pod(gpus: u32, limit: &str, more: &str) -> String {
         format!(
@@ -82,17 +84,17 @@ mod tests {
 
     #[test]
     fn a_small_limit() {
-        let found = flaws(&RULE, &pod(8, "      sizeLimit: 64Mi\n", ""));
+        let found = findings(&RULE, &pod(8, "      sizeLimit: 64Mi\n", ""));
         assert_eq!(
             found[0].message,
             "/dev/shm of 64Mi for 8 GPUs in container `train`: without peer-to-peer access two channels of NCCL alone take about 294 MiB"
         );
-        assert_eq!((found[0].severity, found[0].places[0].span.line), (Some(Severity::Error), 13));
-        let found = flaws(&RULE, &pod(4, "      sizeLimit: \"512Mi\"\n", ""));
+        assert_eq!((found[0].severity, found[0].evidence[0].at().line), (Some(Severity::Error), 13));
+        let found = findings(&RULE, &pod(4, "      sizeLimit: \"512Mi\"\n", ""));
         assert_eq!(found[0].severity, Some(Severity::Warning));
         let nvlink = "  nodeSelector: {node.kubernetes.io/instance-type: p5.48xlarge}\n";
         assert_eq!(
-            flaws(&RULE, &pod(8, "      sizeLimit: 512Mi\n", nvlink))[0].severity,
+            findings(&RULE, &pod(8, "      sizeLimit: 512Mi\n", nvlink))[0].severity,
             Some(Severity::Info)
         );
     }

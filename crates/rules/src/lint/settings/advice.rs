@@ -134,12 +134,12 @@ fn remove(files: &[Submission], given: &Given) -> Vec<Recommendation> {
     let context = Context { files, given };
     let mut all: Vec<Recommendation> = Vec::new();
     for rule in RULES {
-        for flaw in (rule.check)(&context) {
-            let Some(span) = flaw.places.first().map(|it| &it.span.range) else { continue };
-            let settings = files.get(flaw.file).map(|it| it.settings.as_slice()).unwrap_or_default();
+        let found = rule.submission().and_then(|check| check(&context).ok()).unwrap_or_default();
+        for finding in found {
+            let Some((file, start)) = finding.file().zip(finding.start()) else { continue };
+            let settings = files.get(file).map(|it| it.settings.as_slice()).unwrap_or_default();
             let at = |it: &&evidence::submission::Setting| {
-                it.span.range.start <= span.start
-                    && span.start < it.span.range.end.max(it.span.range.start + 1)
+                it.span.range.start <= start && start < it.span.range.end.max(it.span.range.start + 1)
             };
             // Nested entries begin later: the innermost is the one that is meant.
             let Some(setting) = settings.iter().filter(at).max_by_key(|it| it.span.range.start) else {
@@ -156,7 +156,7 @@ fn remove(files: &[Submission], given: &Given) -> Vec<Recommendation> {
                 name: setting.name.to_string(),
                 value: setting.value.as_ref().map(ToString::to_string),
                 action: Action::Remove,
-                reason: format!("{}.", flaw.message.trim_end_matches('.')),
+                reason: format!("{}.", finding.message.trim_end_matches('.')),
                 source: rule.references.first().copied().unwrap_or_default().to_owned(),
             });
         }

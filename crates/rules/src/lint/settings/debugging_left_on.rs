@@ -1,14 +1,16 @@
 //! Settings for looking into a fault, left on.
 
 use super::place::{self, Place};
-use crate::Severity;
-use crate::lint::{Context, Flaw, LintRule};
+use crate::lint::Context;
+use crate::{Check, Checked, Finding, Role, Rule, Severity};
 
 /// See the module documentation.
-pub(super) static RULE: LintRule = LintRule {
+pub(super) static RULE: Rule = Rule {
     id: "debugging-left-on",
     title: "a setting for looking into a fault, left on",
     severity: Severity::Info,
+    role: Role::Cause,
+    needs: &[],
     why: "It makes every step slower or the log long, and is of use only while somebody looks.",
     fix: "Remove it before training.",
     references: &[
@@ -16,17 +18,17 @@ pub(super) static RULE: LintRule = LintRule {
         "https://pytorch.org/docs/stable/distributed.html#torch-distributed-debug",
         "https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/env.html#nccl-debug",
     ],
-    check,
+    checks: &[Check::Submission(check)],
 };
 
 const NAMES: &[&str] =
     &["CUDA_LAUNCH_BLOCKING", "TORCH_DISTRIBUTED_DEBUG", "NCCL_DEBUG", "NCCL_DEBUG_SUBSYS", "FI_LOG_LEVEL"];
 
-fn check(context: &Context<'_>) -> Vec<Flaw> {
-    place::named(context, NAMES).filter_map(|it| flaw(&it)).collect()
+fn check(context: &Context<'_>) -> Checked {
+    Ok(place::named(context, NAMES).filter_map(|it| finding(&it)).collect())
 }
 
-fn flaw(place: &Place<'_>) -> Option<Flaw> {
+fn finding(place: &Place<'_>) -> Option<Finding> {
     let (name, value) = (place.name(), place.value()?.trim());
     let upper = value.to_ascii_uppercase();
     let (severity, what) = match name {
@@ -48,8 +50,8 @@ fn flaw(place: &Place<'_>) -> Option<Flaw> {
         }
         _ => return None,
     };
-    let flaw = Flaw::new(place.file, &place.setting.span, format!("{name}={value}: {what}"));
-    Some(flaw.severity(severity).fix(format!("Remove {name} before training.")))
+    let finding = Finding::at(place.file, &place.setting.span, format!("{name}={value}: {what}"));
+    Some(finding.severity(severity).fix(format!("Remove {name} before training.")))
 }
 
 #[cfg(test)]
@@ -57,7 +59,7 @@ mod tests {
     use super::RULE;
     use crate::Severity;
     use crate::lint::settings::testing::pod;
-    use crate::lint::testing::{flaws, quiet};
+    use crate::lint::testing::{findings, quiet};
 
     #[test]
     fn what_slows_every_step_is_a_warning() {
@@ -66,7 +68,7 @@ mod tests {
             ("TORCH_DISTRIBUTED_DEBUG", "DETAIL"),
             ("NCCL_DEBUG_SUBSYS", "ALL"),
         ];
-        let found = flaws(&RULE, &pod(&env));
+        let found = findings(&RULE, &pod(&env));
         let severities: Vec<Option<Severity>> = found.iter().map(|it| it.severity).collect();
         assert_eq!(severities, [Some(Severity::Warning), Some(Severity::Info), Some(Severity::Info)]);
         assert!(found[0].message.starts_with("CUDA_LAUNCH_BLOCKING=1: every kernel waits"));

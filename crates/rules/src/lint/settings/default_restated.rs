@@ -3,22 +3,24 @@
 use fabric::variable;
 
 use super::place;
-use crate::Severity;
-use crate::lint::{Context, Flaw, LintRule};
+use crate::lint::Context;
+use crate::{Check, Checked, Finding, Role, Rule, Severity};
 
 /// See the module documentation.
-pub(super) static RULE: LintRule = LintRule {
+pub(super) static RULE: Rule = Rule {
     id: "default-restated",
     title: "a variable set to its default",
     severity: Severity::Info,
+    role: Role::Cause,
+    needs: &[],
     why: "It changes nothing today, reads as if it did, and stays when a later release would choose better.",
     fix: "Remove it.",
     references: &["https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/env.html"],
-    check,
+    checks: &[Check::Submission(check)],
 };
 
-fn check(context: &Context<'_>) -> Vec<Flaw> {
-    place::all(context)
+fn check(context: &Context<'_>) -> Checked {
+    Ok(place::all(context)
         .filter_map(|it| {
             let variable =
                 variable::find(it.name()).filter(|it| it.read_by == "nccl" && it.kind == "bool")?;
@@ -31,20 +33,20 @@ fn check(context: &Context<'_>) -> Vec<Flaw> {
             }
             let span = it.setting.value_span.as_ref()?;
             let message = format!("{name} is {default} anyway");
-            Some(Flaw::new(it.file, span, message).fix(format!("Remove {name}.")))
+            Some(Finding::at(it.file, span, message).fix(format!("Remove {name}.")))
         })
-        .collect()
+        .collect())
 }
 
 #[cfg(test)]
 mod tests {
     use super::RULE;
     use crate::lint::settings::testing::pod;
-    use crate::lint::testing::{flaws, quiet};
+    use crate::lint::testing::{findings, quiet};
 
     #[test]
     fn a_switch_at_its_default_is_shown() {
-        let found = flaws(&RULE, &pod(&[("NCCL_P2P_DISABLE", "0"), ("NCCL_IB_DISABLE", "0")]));
+        let found = findings(&RULE, &pod(&[("NCCL_P2P_DISABLE", "0"), ("NCCL_IB_DISABLE", "0")]));
         assert_eq!(found[0].message, "NCCL_P2P_DISABLE is 0 anyway");
         assert_eq!(found.len(), 2);
     }

@@ -2,23 +2,25 @@
 
 use evidence::submission::Written;
 
-use crate::Severity;
-use crate::lint::{Context, Flaw, LintRule};
+use crate::lint::Context;
+use crate::{Check, Checked, Finding, Role, Rule, Severity};
 
 /// See the module documentation.
-pub(super) static RULE: LintRule = LintRule {
+pub(super) static RULE: Rule = Rule {
     id: "duplicate-variable",
     title: "a variable set twice in one container",
     severity: Severity::Warning,
+    role: Role::Cause,
+    needs: &[],
     why: "Kubernetes takes the last one; the first is read by people only.",
     fix: "Keep one of them.",
     references: &[
         "https://kubernetes.io/docs/reference/kubernetes-api/workload-resources/pod-v1/#environment-variables",
     ],
-    check,
+    checks: &[Check::Submission(check)],
 };
 
-fn check(context: &Context<'_>) -> Vec<Flaw> {
+fn check(context: &Context<'_>) -> Checked {
     let mut found = Vec::new();
     for (file, submission) in context.files.iter().enumerate() {
         // Sorted by container and name, the later one after the earlier.
@@ -33,27 +35,27 @@ fn check(context: &Context<'_>) -> Vec<Flaw> {
                 let name = &last.name;
                 let message = format!("{name} is set twice: the later value counts");
                 found.push(
-                    Flaw::new(file, &first.span, message)
+                    Finding::at(file, &first.span, message)
                         .label("does not count")
-                        .also(&last.span, "counts")
+                        .also_at(&last.span, "counts")
                         .fix(format!("Keep one {name}.")),
                 );
             }
         }
     }
-    found
+    Ok(found)
 }
 
 #[cfg(test)]
 mod tests {
     use super::RULE;
     use crate::lint::settings::testing::pod;
-    use crate::lint::testing::{flaws, quiet};
+    use crate::lint::testing::{findings, quiet};
 
     #[test]
     fn two_values_are_shown_with_both_places() {
-        let found = flaws(&RULE, &pod(&[("NCCL_DEBUG", "INFO"), ("A", "1"), ("NCCL_DEBUG", "WARN")]));
-        assert_eq!((found.len(), found[0].places.len()), (1, 2));
+        let found = findings(&RULE, &pod(&[("NCCL_DEBUG", "INFO"), ("A", "1"), ("NCCL_DEBUG", "WARN")]));
+        assert_eq!((found.len(), found[0].evidence.len()), (1, 2));
         assert_eq!(found[0].message, "NCCL_DEBUG is set twice: the later value counts");
     }
 

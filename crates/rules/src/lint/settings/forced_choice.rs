@@ -3,14 +3,16 @@
 use fabric::Version;
 
 use super::place::{self, Place};
-use crate::Severity;
-use crate::lint::{Context, Flaw, LintRule};
+use crate::lint::Context;
+use crate::{Check, Checked, Finding, Role, Rule, Severity};
 
 /// See the module documentation.
-pub(super) static RULE: LintRule = LintRule {
+pub(super) static RULE: Rule = Rule {
     id: "forced-choice",
     title: "algorithm or protocol of NCCL chosen by hand",
     severity: Severity::Info,
+    role: Role::Cause,
+    needs: &[],
     why: "NCCL and the tuner of the plugin choose by size, number of nodes and topology; a fixed list is right for one size at best \
           and stays when the hardware changes.",
     fix: "Remove it, unless it works around a fault you know.",
@@ -18,20 +20,21 @@ pub(super) static RULE: LintRule = LintRule {
         "https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/env.html#nccl-algo",
         "https://github.com/aws/aws-ofi-nccl/blob/master/doc/efa-env-var.md",
     ],
-    check,
+    checks: &[Check::Submission(check)],
 };
 
-fn check(context: &Context<'_>) -> Vec<Flaw> {
-    place::named(context, &["NCCL_ALGO", "NCCL_PROTO"]).filter_map(|it| flaw(&it)).collect()
+fn check(context: &Context<'_>) -> Checked {
+    Ok(place::named(context, &["NCCL_ALGO", "NCCL_PROTO"]).filter_map(|it| finding(&it)).collect())
 }
 
-fn flaw(place: &Place<'_>) -> Option<Flaw> {
+fn finding(place: &Place<'_>) -> Option<Finding> {
     let (name, value) = (place.name(), place.value()?.trim());
     if value.is_empty() {
         return None;
     }
-    let new =
-        |message: String| Flaw::new(place.file, &place.setting.span, message).fix(format!("Remove {name}."));
+    let new = |message: String| {
+        Finding::at(place.file, &place.setting.span, message).fix(format!("Remove {name}."))
+    };
     let plugin = place.versions().plugin;
     // The types the tuner of the plugin knows are those with LL and LL128 over EFA.
     if place.efa() && place.everywhere(|it| it.ofi_tuner) {
@@ -41,8 +44,8 @@ fn flaw(place: &Place<'_>) -> Option<Flaw> {
             return Some(new(message).severity(Severity::Warning));
         }
         if name == "NCCL_PROTO" && value.eq_ignore_ascii_case("simple") {
-            let flaw = new(format!("{name}={value} takes LL and LL128 away{}", place.on()));
-            return Some(if plugin.is_some() { flaw.severity(Severity::Warning) } else { flaw });
+            let finding = new(format!("{name}={value} takes LL and LL128 away{}", place.on()));
+            return Some(if plugin.is_some() { finding.severity(Severity::Warning) } else { finding });
         }
     }
     if name == "NCCL_PROTO" && value.eq_ignore_ascii_case("simple") && place.efa() {
@@ -64,24 +67,24 @@ mod tests {
     use crate::Severity;
     use crate::lint::Given;
     use crate::lint::settings::testing::{job, pod};
-    use crate::lint::testing::{flaws, flaws_given, quiet};
+    use crate::lint::testing::{findings, findings_given, quiet};
 
     #[test]
     fn the_release_of_the_plugin_decides() {
         let text = job("p5.48xlarge", 2, &[("NCCL_PROTO", "simple")]);
         let given = |minor| Given { plugin: Some(Version::new(1, minor, 0)), ..Given::default() };
-        assert!(flaws_given(&RULE, &text, &given(16))[0].message.contains("can crash"));
-        let newer = flaws_given(&RULE, &text, &given(20));
+        assert!(findings_given(&RULE, &text, &given(16))[0].message.contains("can crash"));
+        let newer = findings_given(&RULE, &text, &given(20));
         assert!(newer[0].message.contains("LL128") && newer[0].severity == Some(Severity::Warning));
-        assert_eq!(flaws(&RULE, &text)[0].severity, None);
+        assert_eq!(findings(&RULE, &text)[0].severity, None);
         let old = job("p4d.24xlarge", 2, &[("NCCL_PROTO", "simple")]);
-        assert!(flaws_given(&RULE, &old, &given(5)).is_empty());
+        assert!(findings_given(&RULE, &old, &given(5)).is_empty());
     }
 
     #[test]
     fn it_is_worth_knowing_elsewhere() {
         assert_eq!(
-            flaws(&RULE, &pod(&[("NCCL_ALGO", "Ring")]))[0].message,
+            findings(&RULE, &pod(&[("NCCL_ALGO", "Ring")]))[0].message,
             "NCCL_ALGO=Ring is chosen by hand"
         );
         quiet(&RULE, &pod(&[("NCCL_ALGO", ""), ("NCCL_DEBUG", "INFO")]));

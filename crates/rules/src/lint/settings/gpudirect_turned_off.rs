@@ -1,33 +1,35 @@
 //! GPUDirect RDMA turned off where the hardware has it.
 
 use super::place::{self, Place};
-use crate::lint::{Context, Flaw, LintRule};
-use crate::{Confidence, Severity};
+use crate::lint::Context;
+use crate::{Check, Checked, Confidence, Finding, Role, Rule, Severity};
 
 /// See the module documentation.
-pub(super) static RULE: LintRule = LintRule {
+pub(super) static RULE: Rule = Rule {
     id: "gpudirect-turned-off",
     title: "GPUDirect RDMA turned off by a variable",
     severity: Severity::Warning,
+    role: Role::Cause,
+    needs: &[],
     why: "NICs then read and write host memory, and every byte between nodes crosses PCIe and memory twice more.",
     fix: "Remove the variable. It is good for one test, when ACS or the IOMMU is suspected.",
     references: &[
         "https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/env.html#nccl-net-gdr-level",
         "https://github.com/awslabs/awsome-distributed-ai/pull/1106",
     ],
-    check,
+    checks: &[Check::Submission(check)],
 };
 
-fn check(context: &Context<'_>) -> Vec<Flaw> {
-    place::named(
+fn check(context: &Context<'_>) -> Checked {
+    Ok(place::named(
         context,
         &["NCCL_NET_GDR_LEVEL", "FI_HMEM_DISABLE_P2P", "OFI_NCCL_DISABLE_GDR_REQUIRED_CHECK"],
     )
-    .filter_map(|it| flaw(&it))
-    .collect()
+    .filter_map(|it| finding(&it))
+    .collect())
 }
 
-fn flaw(place: &Place<'_>) -> Option<Flaw> {
+fn finding(place: &Place<'_>) -> Option<Finding> {
     let (name, value) = (place.name(), place.value()?.trim());
     let off = match name {
         "NCCL_NET_GDR_LEVEL" => matches!(value, "LOC" | "0"),
@@ -40,12 +42,12 @@ fn flaw(place: &Place<'_>) -> Option<Flaw> {
     let fix = format!("Remove {name}.");
     if name == "OFI_NCCL_DISABLE_GDR_REQUIRED_CHECK" {
         let message = format!("{name}={value} hides that GPUDirect RDMA does not work");
-        return Some(Flaw::new(place.file, &place.setting.span, message).severity(Severity::Info).fix(fix));
+        return Some(Finding::at(place.file, &place.setting.span, message).severity(Severity::Info).fix(fix));
     }
     let known = place.everywhere(|it| it.gpudirect_rdma == Some(true));
     let message = format!("{name}={value} turns GPUDirect RDMA off{}", place.on());
-    let flaw = Flaw::new(place.file, &place.setting.span, message).fix(fix);
-    Some(if known { flaw } else { flaw.severity(Severity::Info).confidence(Confidence::Likely) })
+    let finding = Finding::at(place.file, &place.setting.span, message).fix(fix);
+    Some(if known { finding } else { finding.severity(Severity::Info).confidence(Confidence::Likely) })
 }
 
 #[cfg(test)]
@@ -53,18 +55,18 @@ mod tests {
     use super::RULE;
     use crate::Severity;
     use crate::lint::settings::testing::{job, pod};
-    use crate::lint::testing::{flaws, quiet};
+    use crate::lint::testing::{findings, quiet};
 
     #[test]
     fn the_type_decides() {
         for (name, value) in
             [("NCCL_NET_GDR_LEVEL", "LOC"), ("NCCL_NET_GDR_LEVEL", "0"), ("FI_HMEM_DISABLE_P2P", "1")]
         {
-            let found = flaws(&RULE, &job("p5.48xlarge", 2, &[(name, value)]));
+            let found = findings(&RULE, &job("p5.48xlarge", 2, &[(name, value)]));
             assert_eq!(found[0].message, format!("{name}={value} turns GPUDirect RDMA off on p5.48xlarge"));
             assert_eq!(found[0].severity, None);
             quiet(&RULE, &job("g5.48xlarge", 2, &[(name, value)]));
-            assert_eq!(flaws(&RULE, &pod(&[(name, value)]))[0].severity, Some(Severity::Info));
+            assert_eq!(findings(&RULE, &pod(&[(name, value)]))[0].severity, Some(Severity::Info));
         }
     }
 

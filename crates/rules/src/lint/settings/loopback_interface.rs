@@ -1,25 +1,29 @@
 //! An interface list that lets the loopback interface in.
 
 use super::place::{self, Place};
-use crate::lint::{Context, Flaw, LintRule};
-use crate::{Confidence, Severity};
+use crate::lint::Context;
+use crate::{Check, Checked, Confidence, Finding, Role, Rule, Severity};
 
 /// See the module documentation.
-pub(super) static RULE: LintRule = LintRule {
+pub(super) static RULE: Rule = Rule {
     id: "loopback-interface",
     title: "an interface list that lets lo in",
     severity: Severity::Error,
+    role: Role::Cause,
+    needs: &[],
     why: "Ranks then tell each other 127.0.0.1 as their address, and those of other nodes cannot reach them.",
     fix: "Write ^lo,docker, or name the interface.",
     references: &["https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/env.html#nccl-socket-ifname"],
-    check,
+    checks: &[Check::Submission(check)],
 };
 
-fn check(context: &Context<'_>) -> Vec<Flaw> {
-    place::named(context, &["NCCL_SOCKET_IFNAME", "GLOO_SOCKET_IFNAME"]).filter_map(|it| flaw(&it)).collect()
+fn check(context: &Context<'_>) -> Checked {
+    Ok(place::named(context, &["NCCL_SOCKET_IFNAME", "GLOO_SOCKET_IFNAME"])
+        .filter_map(|it| finding(&it))
+        .collect())
 }
 
-fn flaw(place: &Place<'_>) -> Option<Flaw> {
+fn finding(place: &Place<'_>) -> Option<Finding> {
     let (name, value) = (place.name(), place.value()?.trim());
     let several = place.several_nodes();
     if value.is_empty() || several == Some(false) {
@@ -40,27 +44,27 @@ fn flaw(place: &Place<'_>) -> Option<Flaw> {
         let message = format!(
             "{name}={value} lets lo in: with a list of your own NCCL does not leave it out by itself"
         );
-        let flaw = Flaw::new(place.file, span, message)
+        let finding = Finding::at(place.file, span, message)
             .label("lo is not in the list")
             .confidence(Confidence::Likely)
             .fix(format!("Write ^lo,{list}."));
         let severity = if several == Some(true) { Severity::Warning } else { Severity::Info };
-        return Some(flaw.severity(severity));
+        return Some(finding.severity(severity));
     }
     let list = value.trim_start_matches('=');
     if !list.split(',').all(|it| it.trim() == "lo") {
         return None;
     }
-    let flaw = Flaw::new(
+    let finding = Finding::at(
         place.file,
         span,
         format!("{name}={value}: ranks of other nodes cannot be reached over lo"),
     )
     .label("this machine only");
     Some(if several == Some(true) {
-        flaw
+        finding
     } else {
-        flaw.severity(Severity::Info).confidence(Confidence::Possible)
+        finding.severity(Severity::Info).confidence(Confidence::Possible)
     })
 }
 
@@ -69,18 +73,18 @@ mod tests {
     use super::RULE;
     use crate::Severity;
     use crate::lint::settings::testing::{job, pod};
-    use crate::lint::testing::{flaws, quiet};
+    use crate::lint::testing::{findings, quiet};
 
     #[test]
     fn a_list_without_lo_lets_it_in() {
-        let found = flaws(&RULE, &job("p5.48xlarge", 2, &[("NCCL_SOCKET_IFNAME", "^docker0")]));
+        let found = findings(&RULE, &job("p5.48xlarge", 2, &[("NCCL_SOCKET_IFNAME", "^docker0")]));
         assert_eq!(found[0].severity, Some(Severity::Warning));
         assert_eq!(found[0].fix.as_deref(), Some("Write ^lo,docker0."));
         assert_eq!(
-            flaws(&RULE, &pod(&[("NCCL_SOCKET_IFNAME", "^docker0")]))[0].severity,
+            findings(&RULE, &pod(&[("NCCL_SOCKET_IFNAME", "^docker0")]))[0].severity,
             Some(Severity::Info)
         );
-        let found = flaws(&RULE, &job("p5.48xlarge", 2, &[("NCCL_SOCKET_IFNAME", "lo")]));
+        let found = findings(&RULE, &job("p5.48xlarge", 2, &[("NCCL_SOCKET_IFNAME", "lo")]));
         assert_eq!(found[0].severity, None);
     }
 
@@ -95,7 +99,7 @@ mod tests {
     #[test]
     fn nodes_are_counted_in_scripts_too() {
         let text = "#!/bin/bash\n#SBATCH --nodes=4\nexport NCCL_SOCKET_IFNAME=^docker0\nsrun train\n";
-        assert_eq!(flaws(&RULE, text)[0].severity, Some(Severity::Warning));
+        assert_eq!(findings(&RULE, text)[0].severity, Some(Severity::Warning));
         quiet(&RULE, &text.replace("=4", "=1"));
     }
 }

@@ -24,10 +24,10 @@ mod versions;
 
 pub use advice::{Action, Recommendation, recommend};
 
-use super::LintRule;
+use crate::Rule;
 
 /// All of them.
-pub(super) static RULES: &[&LintRule] = &[
+pub(crate) static RULES: &[&Rule] = &[
     &debugging_left_on::RULE,
     &default_restated::RULE,
     &duplicate_variable::RULE,

@@ -2,14 +2,16 @@
 
 use evidence::submission::{Kind, Launch, Launcher, Submission};
 
-use crate::Severity;
-use crate::lint::{Context, Flaw, LintRule};
+use crate::lint::Context;
+use crate::{Check, Checked, Finding, Role, Rule, Severity};
 
 /// See the module documentation.
-pub(super) static RULE: LintRule = LintRule {
+pub(super) static RULE: Rule = Rule {
     id: "omp-threads-unset",
     title: "CPU offload with one thread a rank",
     severity: Severity::Warning,
+    role: Role::Cause,
+    needs: &[],
     why: "torchrun sets OMP_NUM_THREADS to 1 where it starts several ranks and nobody has set it. The optimizer that DeepSpeed \
           runs on the CPU then has one core a rank, and GPUs wait for it.",
     fix: "Set OMP_NUM_THREADS to the cores of the pod divided by its ranks.",
@@ -17,10 +19,10 @@ pub(super) static RULE: LintRule = LintRule {
         "https://github.com/pytorch/pytorch/blob/main/torch/distributed/run.py",
         "https://www.deepspeed.ai/tutorials/zero-offload/",
     ],
-    check,
+    checks: &[Check::Submission(check)],
 };
 
-fn check(context: &Context<'_>) -> Vec<Flaw> {
+fn check(context: &Context<'_>) -> Checked {
     let offloads: Vec<&str> = context.files.iter().filter_map(offload).collect();
     let mut found = Vec::new();
     for (file, submission) in context.files.iter().enumerate() {
@@ -39,11 +41,11 @@ fn check(context: &Context<'_>) -> Vec<Flaw> {
                 let message = format!(
                     "{offload} offloads to the CPU, and torchrun gives each of {ranks} ranks one thread: OMP_NUM_THREADS is not set"
                 );
-                found.push(Flaw::new(file, &span, message).label(format!("starts {ranks} ranks")));
+                found.push(Finding::at(file, &span, message).label(format!("starts {ranks} ranks")));
             }
         }
     }
-    found
+    Ok(found)
 }
 
 fn ranks(launch: &Launch) -> Option<u64> {
@@ -73,12 +75,13 @@ fn offload(file: &Submission) -> Option<&str> {
 #[cfg(test)]
 mod tests {
     use super::RULE;
+    use crate::Finding;
     use crate::lint::testing::files;
-    use crate::lint::{Context, Flaw, Given};
+    use crate::lint::{Context, Given};
 
-    fn found(job: &str, settings: &str) -> Vec<Flaw> {
+    fn found(job: &str, settings: &str) -> Vec<Finding> {
         let files = files(&[("job.yaml", job), ("ds.json", settings)]);
-        (RULE.check)(&Context { files: &files, given: &Given::default() })
+        crate::lint::testing::check(&RULE, &Context { files: &files, given: &Given::default() })
     }
 
     const JOB: &str = "kind: Pod\nspec:\n  containers:\n  - command: [torchrun, --nproc_per_node=8, train.py]\n    env: [{name: A, value: x}]\n";
@@ -100,7 +103,7 @@ mod tests {
     fn settings_of_another_folder_count_where_they_are_named() {
         let count = |job: &str| {
             let files = files(&[("a/job.yaml", job), ("b/ds.json", OFFLOAD)]);
-            (RULE.check)(&Context { files: &files, given: &Given::default() }).len()
+            crate::lint::testing::check(&RULE, &Context { files: &files, given: &Given::default() }).len()
         };
         assert_eq!(count(JOB), 0);
         assert_eq!(count(&JOB.replace("train.py", "train.py, --deepspeed, /b/ds.json")), 1);

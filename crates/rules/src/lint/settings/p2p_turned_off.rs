@@ -1,30 +1,32 @@
 //! Ways between the GPUs of one machine turned off.
 
 use super::place::{self, Place};
-use crate::lint::{Context, Flaw, LintRule};
-use crate::{Confidence, Severity};
+use crate::lint::Context;
+use crate::{Check, Checked, Confidence, Finding, Role, Rule, Severity};
 
 /// See the module documentation.
-pub(super) static RULE: LintRule = LintRule {
+pub(super) static RULE: Rule = Rule {
     id: "p2p-turned-off",
     title: "a way between the GPUs of one machine turned off",
     severity: Severity::Warning,
+    role: Role::Cause,
+    needs: &[],
     why: "Without peer to peer the GPUs of a machine talk through host memory, without SHM over the network, and NVLink is idle.",
     fix: "Remove the variable. It is good for one test.",
     references: &[
         "https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/env.html#nccl-p2p-disable",
         "https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/env.html#nccl-shm-disable",
     ],
-    check,
+    checks: &[Check::Submission(check)],
 };
 
-fn check(context: &Context<'_>) -> Vec<Flaw> {
-    place::named(context, &["NCCL_P2P_DISABLE", "NCCL_SHM_DISABLE", "NCCL_P2P_LEVEL", "NCCL_NVLS_ENABLE"])
-        .filter_map(|it| flaw(&it))
-        .collect()
+fn check(context: &Context<'_>) -> Checked {
+    Ok(place::named(context, &["NCCL_P2P_DISABLE", "NCCL_SHM_DISABLE", "NCCL_P2P_LEVEL", "NCCL_NVLS_ENABLE"])
+        .filter_map(|it| finding(&it))
+        .collect())
 }
 
-fn flaw(place: &Place<'_>) -> Option<Flaw> {
+fn finding(place: &Place<'_>) -> Option<Finding> {
     let (name, value) = (place.name(), place.value()?.trim());
     let off = match name {
         "NCCL_P2P_LEVEL" => matches!(value, "LOC" | "0"),
@@ -35,8 +37,9 @@ fn flaw(place: &Place<'_>) -> Option<Flaw> {
     if !off || place.gpus().is_some_and(|it| it <= 1.0) || place.everywhere(|it| it.gpus == 1) {
         return None;
     }
-    let new =
-        |message: String| Flaw::new(place.file, &place.setting.span, message).fix(format!("Remove {name}."));
+    let new = |message: String| {
+        Finding::at(place.file, &place.setting.span, message).fix(format!("Remove {name}."))
+    };
     let nvlink = place.everywhere(|it| it.nvlink == Some(true));
     Some(match name {
         "NCCL_NVLS_ENABLE" => {
@@ -64,17 +67,17 @@ mod tests {
     use super::RULE;
     use crate::Severity;
     use crate::lint::settings::testing::{job, pod};
-    use crate::lint::testing::{flaws, quiet};
+    use crate::lint::testing::{findings, quiet};
 
     #[test]
     fn nvlink_is_not_left_idle() {
-        let found = flaws(&RULE, &job("p4d.24xlarge", 2, &[("NCCL_P2P_DISABLE", "1")]));
+        let found = findings(&RULE, &job("p4d.24xlarge", 2, &[("NCCL_P2P_DISABLE", "1")]));
         assert_eq!(found[0].message, "NCCL_P2P_DISABLE=1 leaves NVLink idle on p4d.24xlarge");
         assert_eq!(found[0].severity, None);
         for env in [("NCCL_P2P_DISABLE", "1"), ("NCCL_SHM_DISABLE", "1")] {
-            assert_eq!(flaws(&RULE, &pod(&[env]))[0].severity, Some(Severity::Info));
+            assert_eq!(findings(&RULE, &pod(&[env]))[0].severity, Some(Severity::Info));
         }
-        assert_eq!(flaws(&RULE, &job("p5.48xlarge", 2, &[("NCCL_NVLS_ENABLE", "0")])).len(), 1);
+        assert_eq!(findings(&RULE, &job("p5.48xlarge", 2, &[("NCCL_NVLS_ENABLE", "0")])).len(), 1);
     }
 
     #[test]

@@ -3,14 +3,16 @@
 use fabric::variable;
 
 use super::place::{self, Place};
-use crate::lint::{Context, Flaw, LintRule};
-use crate::{Confidence, Severity};
+use crate::lint::Context;
+use crate::{Check, Checked, Confidence, Finding, Role, Rule, Severity};
 
 /// See the module documentation.
-pub(super) static RULE: LintRule = LintRule {
+pub(super) static RULE: Rule = Rule {
     id: "pointless-with-efa",
     title: "a variable that EFA does not need",
     severity: Severity::Info,
+    role: Role::Cause,
+    needs: &[],
     why: "It comes from a guide for older releases. The plugin does the same by itself, or the variable is about another network; \
           what is set by hand stays when the plugin would choose better.",
     fix: "Remove it.",
@@ -18,7 +20,7 @@ pub(super) static RULE: LintRule = LintRule {
         "https://github.com/aws/aws-ofi-nccl/blob/master/doc/efa-env-var.md",
         "https://github.com/awslabs/awsome-distributed-ai/blob/main/1.architectures/efa-cheatsheet.md",
     ],
-    check,
+    checks: &[Check::Submission(check)],
 };
 
 /// Names with the id of the reason in advice.csv, and the values it is about; none is any value.
@@ -37,11 +39,11 @@ const NAMES: &[(&str, &str, &[&str])] = &[
     ("RDMAV_HUGEPAGES_SAFE", "provider-refuses", &[]),
 ];
 
-fn check(context: &Context<'_>) -> Vec<Flaw> {
-    place::all(context).filter_map(|it| flaw(&it)).collect()
+fn check(context: &Context<'_>) -> Checked {
+    Ok(place::all(context).filter_map(|it| finding(&it)).collect())
 }
 
-fn flaw(place: &Place<'_>) -> Option<Flaw> {
+fn finding(place: &Place<'_>) -> Option<Finding> {
     let (name, id, values) = NAMES.iter().find(|it| it.0 == place.name())?;
     let value = place.value()?.trim();
     if !(values.is_empty() || values.contains(&value)) || !place.efa() {
@@ -62,8 +64,8 @@ fn flaw(place: &Place<'_>) -> Option<Flaw> {
         let ranges: Vec<String> = advice.versions.iter().map(ToString::to_string).collect();
         message.push_str(&format!(" (with {}; which release runs here is not known)", ranges.join(" and ")));
     }
-    let flaw = Flaw::new(place.file, &place.setting.span, message).fix(format!("Remove {name}."));
-    Some(if applies.is_none() { flaw.confidence(Confidence::Likely) } else { flaw })
+    let finding = Finding::at(place.file, &place.setting.span, message).fix(format!("Remove {name}."));
+    Some(if applies.is_none() { finding.confidence(Confidence::Likely) } else { finding })
 }
 
 fn lower(text: &str) -> String {
@@ -79,7 +81,7 @@ mod tests {
     use super::{NAMES, RULE};
     use crate::lint::Given;
     use crate::lint::settings::testing::{job, pod};
-    use crate::lint::testing::{flaws, flaws_given, quiet};
+    use crate::lint::testing::{findings, findings_given, quiet};
 
     #[test]
     fn every_name_has_its_reason() {
@@ -92,12 +94,12 @@ mod tests {
     fn the_release_of_the_plugin_decides() {
         let text = job("p5.48xlarge", 2, &[("FI_PROVIDER", "efa")]);
         let given = |minor| Given { plugin: Some(Version::new(1, minor, 0)), ..Given::default() };
-        assert!(flaws_given(&RULE, &text, &given(5)).is_empty());
-        let found = flaws_given(&RULE, &text, &given(16));
+        assert!(findings_given(&RULE, &text, &given(5)).is_empty());
+        let found = findings_given(&RULE, &text, &given(16));
         assert!(found[0].message.starts_with("FI_PROVIDER=efa: not needed: the plugin asks for efa itself"));
         assert!(!found[0].message.contains("not known"));
         assert!(
-            flaws(&RULE, &text)[0]
+            findings(&RULE, &text)[0]
                 .message
                 .contains("aws-ofi-nccl 1.6.0 and newer; which release runs here is not known")
         );

@@ -1,18 +1,20 @@
 //! A key written into a file.
 
 use super::place;
-use crate::Severity;
-use crate::lint::{Context, Flaw, LintRule};
+use crate::lint::Context;
+use crate::{Check, Checked, Finding, Role, Rule, Severity};
 
 /// See the module documentation.
-pub(super) static RULE: LintRule = LintRule {
+pub(super) static RULE: Rule = Rule {
     id: "secret-in-env",
     title: "a key or token in plain text",
     severity: Severity::Warning,
+    role: Role::Cause,
+    needs: &[],
     why: "Everyone who can read the file, the object or the image has the key, and `kubectl describe` prints it.",
     fix: "Revoke it, put a new one into a Secret, and refer to it with valueFrom.secretKeyRef.",
     references: &["https://kubernetes.io/docs/concepts/configuration/secret/"],
-    check,
+    checks: &[Check::Submission(check)],
 };
 
 /// What a token begins with, what it is, and how many letters follow at least.
@@ -25,17 +27,17 @@ const TOKENS: &[(&str, &str, usize)] = &[
     ("glpat-", "a GitLab token", 20),
 ];
 
-fn check(context: &Context<'_>) -> Vec<Flaw> {
-    place::all(context)
+fn check(context: &Context<'_>) -> Checked {
+    Ok(place::all(context)
         .filter_map(|it| {
             let value = it.value()?.trim();
             let kind = TOKENS.iter().find(|(prefix, _, least)| is_token(value, prefix, *least))?.1;
             let span = it.setting.value_span.as_ref()?;
             let name = it.name();
             // The value itself is not repeated.
-            Some(Flaw::new(it.file, span, format!("{name} holds {kind} in plain text")).label(kind))
+            Some(Finding::at(it.file, span, format!("{name} holds {kind} in plain text")).label(kind))
         })
-        .collect()
+        .collect())
 }
 
 fn is_token(value: &str, prefix: &str, least: usize) -> bool {
@@ -57,15 +59,15 @@ fn is_token(value: &str, prefix: &str, least: usize) -> bool {
 mod tests {
     use super::RULE;
     use crate::lint::settings::testing::pod;
-    use crate::lint::testing::{flaws, quiet};
+    use crate::lint::testing::{findings, quiet};
 
     #[test]
     fn a_token_is_seen_and_not_repeated() {
         let token = format!("hf_{}", "aBcDeFgHiJkLmNoPqRsTuVwXyZ01234567");
-        let found = flaws(&RULE, &pod(&[("HF_TOKEN", &token)]));
+        let found = findings(&RULE, &pod(&[("HF_TOKEN", &token)]));
         assert_eq!(found[0].message, "HF_TOKEN holds a Hugging Face token in plain text");
         let key = format!("AKIA{}", "Q3EGRIZK7L2M9N4P");
-        assert_eq!(flaws(&RULE, &pod(&[("AWS_ACCESS_KEY_ID", &key)])).len(), 1);
+        assert_eq!(findings(&RULE, &pod(&[("AWS_ACCESS_KEY_ID", &key)])).len(), 1);
     }
 
     #[test]

@@ -3,14 +3,16 @@
 use fabric::variable;
 
 use super::place::{self, Place};
-use crate::lint::{Context, Flaw, LintRule};
-use crate::{Confidence, Severity};
+use crate::lint::Context;
+use crate::{Check, Checked, Confidence, Finding, Role, Rule, Severity};
 
 /// See the module documentation.
-pub(super) static RULE: LintRule = LintRule {
+pub(super) static RULE: Rule = Rule {
     id: "setting-aborts",
     title: "a setting that ends the process",
     severity: Severity::Error,
+    role: Role::Cause,
+    needs: &[],
     why: "libfabric or the plugin refuses to start with it: every rank ends in its first moments.",
     fix: "Remove it.",
     references: &[
@@ -18,7 +20,7 @@ pub(super) static RULE: LintRule = LintRule {
         "https://github.com/ofiwg/libfabric/blob/main/man/fi_efa.7.md",
         "https://github.com/aws/aws-ofi-nccl/blob/master/doc/efa-env-var.md",
     ],
-    check,
+    checks: &[Check::Submission(check)],
 };
 
 /// Names that newer releases refuse, whatever the value.
@@ -30,14 +32,15 @@ const REFUSED: &[&str] = &[
     "OFI_NCCL_RDMA_MIN_POSTED_BOUNCE_BUFFERS",
 ];
 
-fn check(context: &Context<'_>) -> Vec<Flaw> {
-    place::all(context).filter_map(|it| flaw(&it)).collect()
+fn check(context: &Context<'_>) -> Checked {
+    Ok(place::all(context).filter_map(|it| finding(&it)).collect())
 }
 
-fn flaw(place: &Place<'_>) -> Option<Flaw> {
+fn finding(place: &Place<'_>) -> Option<Finding> {
     let (name, value) = (place.name(), place.value().map(str::trim));
-    let new =
-        |message: String| Flaw::new(place.file, &place.setting.span, message).fix(format!("Remove {name}."));
+    let new = |message: String| {
+        Finding::at(place.file, &place.setting.span, message).fix(format!("Remove {name}."))
+    };
     match (name, value) {
         ("FI_EFA_USE_DEVICE_RDMA", Some(value)) if on(value) => {
             // g4dn is too old for the catalogue; its EFA has no RDMA read either.
@@ -70,7 +73,7 @@ fn flaw(place: &Place<'_>) -> Option<Flaw> {
 }
 
 /// The data knows from which release on.
-fn by_release(place: &Place<'_>, new: impl Fn(String) -> Flaw) -> Option<Flaw> {
+fn by_release(place: &Place<'_>, new: impl Fn(String) -> Finding) -> Option<Finding> {
     let versions = place.versions();
     let advice = variable::find(place.name())?.advice.first()?;
     let name = place.name();
@@ -99,20 +102,20 @@ mod tests {
     use crate::Severity;
     use crate::lint::Given;
     use crate::lint::settings::testing::{job, pod};
-    use crate::lint::testing::{flaws, flaws_given, quiet};
+    use crate::lint::testing::{findings, findings_given, quiet};
 
     #[test]
     fn rdma_is_not_demanded_where_there_is_none() {
         let env: &[(&str, &str)] = &[("FI_EFA_USE_DEVICE_RDMA", "1")];
         for instance in ["g5.48xlarge", "p3dn.24xlarge", "g4dn.metal"] {
-            let found = flaws(&RULE, &job(instance, 2, env));
+            let found = findings(&RULE, &job(instance, 2, env));
             assert_eq!(found.len(), 1, "{instance}");
             assert!(found[0].message.contains("aborts"), "{}", found[0].message);
         }
         quiet(&RULE, &job("p5.48xlarge", 2, env));
         quiet(&RULE, &job("g5.48xlarge", 2, &[("FI_EFA_USE_DEVICE_RDMA", "0")]));
         quiet(&RULE, &pod(env));
-        assert_eq!(flaws(&RULE, &job("p4d.24xlarge", 2, &[("OFI_NCCL_PROTOCOL", "RDMA")])).len(), 1);
+        assert_eq!(findings(&RULE, &job("p4d.24xlarge", 2, &[("OFI_NCCL_PROTOCOL", "RDMA")])).len(), 1);
         quiet(&RULE, &job("p5.48xlarge", 2, &[("OFI_NCCL_PROTOCOL", "RDMA")]));
     }
 
@@ -120,9 +123,9 @@ mod tests {
     fn the_release_decides() {
         let text = pod(&[("FI_EFA_MTU_SIZE", "8900")]);
         let given = |minor| Given { libfabric: Some(Version::new(1, minor, 0)), ..Given::default() };
-        let found = flaws_given(&RULE, &text, &given(22));
+        let found = findings_given(&RULE, &text, &given(22));
         assert_eq!((found.len(), found[0].severity), (1, None));
-        assert!(flaws_given(&RULE, &text, &given(18)).is_empty());
-        assert_eq!(flaws(&RULE, &text)[0].severity, Some(Severity::Warning));
+        assert!(findings_given(&RULE, &text, &given(18)).is_empty());
+        assert_eq!(findings(&RULE, &text)[0].severity, Some(Severity::Warning));
     }
 }

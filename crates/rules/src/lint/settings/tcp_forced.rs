@@ -1,30 +1,32 @@
 //! EFA is there and a variable chooses TCP.
 
 use super::place::{self, Place};
-use crate::Severity;
-use crate::lint::{Context, Flaw, LintRule};
+use crate::lint::Context;
+use crate::{Check, Checked, Finding, Role, Rule, Severity};
 
 /// See the module documentation.
-pub(super) static RULE: LintRule = LintRule {
+pub(super) static RULE: Rule = Rule {
     id: "tcp-forced",
     title: "a variable that chooses TCP beside EFA",
     severity: Severity::Error,
+    role: Role::Cause,
+    needs: &[],
     why: "All traffic between nodes goes through TCP sockets of one interface, and the EFA interfaces are idle.",
     fix: "Remove the variable: with the plugin in the image NCCL finds EFA by itself.",
     references: &[
         "https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/env.html#nccl-net",
         "https://github.com/aws/aws-ofi-nccl/blob/master/doc/efa-env-var.md",
     ],
-    check,
+    checks: &[Check::Submission(check)],
 };
 
-fn check(context: &Context<'_>) -> Vec<Flaw> {
-    place::named(context, &["NCCL_NET", "NCCL_NET_PLUGIN", "FI_PROVIDER"])
-        .filter_map(|it| flaw(&it))
-        .collect()
+fn check(context: &Context<'_>) -> Checked {
+    Ok(place::named(context, &["NCCL_NET", "NCCL_NET_PLUGIN", "FI_PROVIDER"])
+        .filter_map(|it| finding(&it))
+        .collect())
 }
 
-fn flaw(place: &Place<'_>) -> Option<Flaw> {
+fn finding(place: &Place<'_>) -> Option<Finding> {
     let (name, value) = (place.name(), place.value()?.trim());
     let tcp = match name {
         "NCCL_NET" => value.eq_ignore_ascii_case("Socket"),
@@ -43,16 +45,16 @@ fn flaw(place: &Place<'_>) -> Option<Flaw> {
         return None;
     }
     let message = format!("{name}={value} keeps NCCL away from EFA{}", place.on());
-    let flaw = Flaw::new(place.file, &place.setting.span, message).fix(format!("Remove {name}."));
+    let finding = Finding::at(place.file, &place.setting.span, message).fix(format!("Remove {name}."));
     // Without the resource there is no EFA to lose here; another rule says so.
-    Some(if place.asks_for_efa() { flaw } else { flaw.severity(Severity::Warning) })
+    Some(if place.asks_for_efa() { finding } else { finding.severity(Severity::Warning) })
 }
 
 #[cfg(test)]
 mod tests {
     use super::RULE;
     use crate::lint::settings::testing::{job, pod};
-    use crate::lint::testing::{flaws, quiet};
+    use crate::lint::testing::{findings, quiet};
 
     #[test]
     fn sockets_beside_efa_are_an_error() {
@@ -62,7 +64,7 @@ mod tests {
             ("FI_PROVIDER", "tcp"),
             ("FI_PROVIDER", "^efa"),
         ] {
-            let found = flaws(&RULE, &job("p5.48xlarge", 2, &[env]));
+            let found = findings(&RULE, &job("p5.48xlarge", 2, &[env]));
             assert_eq!(
                 found[0].message,
                 format!("{}={} keeps NCCL away from EFA on p5.48xlarge", env.0, env.1)

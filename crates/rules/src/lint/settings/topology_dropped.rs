@@ -1,30 +1,32 @@
 //! `NCCL_TOPO_FILE` set to nothing.
 
 use super::place;
-use crate::Severity;
-use crate::lint::{Context, Flaw, LintRule};
+use crate::lint::Context;
+use crate::{Check, Checked, Finding, Role, Rule, Severity};
 
 /// See the module documentation.
-pub(super) static RULE: LintRule = LintRule {
+pub(super) static RULE: Rule = Rule {
     id: "topology-dropped",
     title: "an empty NCCL_TOPO_FILE",
     severity: Severity::Warning,
+    role: Role::Cause,
+    needs: &[],
     why: "For the plugin an empty value is a value: it does not give NCCL the topology of the instance type, without a word. \
           NCCL then guesses which GPU is near which NIC.",
     fix: "Remove NCCL_TOPO_FILE: unset and empty are not the same.",
     references: &["https://github.com/aws/aws-ofi-nccl/blob/master/src/platform-aws.cpp"],
-    check,
+    checks: &[Check::Submission(check)],
 };
 
-fn check(context: &Context<'_>) -> Vec<Flaw> {
-    place::named(context, &["NCCL_TOPO_FILE"])
+fn check(context: &Context<'_>) -> Checked {
+    Ok(place::named(context, &["NCCL_TOPO_FILE"])
         .filter(|it| it.value() == Some(""))
         .map(|it| {
             let message = format!("NCCL_TOPO_FILE is set, to nothing{}", it.on());
-            let flaw = Flaw::new(it.file, &it.setting.span, message).label("empty is not unset");
-            let flaw = match it.removal() {
-                Some(range) => flaw.edit(range, ""),
-                None => flaw,
+            let finding = Finding::at(it.file, &it.setting.span, message).label("empty is not unset");
+            let finding = match it.removal() {
+                Some(range) => finding.edit(range, ""),
+                None => finding,
             };
             // The plugin hands one out for p4d, p4de and g5.48xlarge, and writes one where it bundles NICs.
             let given = |it: &fabric::instance::Instance| {
@@ -32,14 +34,14 @@ fn check(context: &Context<'_>) -> Vec<Flaw> {
                     || (it.ofi_protocol.as_deref() == Some("RDMA") && it.nics > it.gpus)
             };
             if it.everywhere(given) {
-                flaw.severity(Severity::Error)
+                finding.severity(Severity::Error)
             } else if it.everywhere(|it| !given(it)) {
-                flaw.severity(Severity::Info)
+                finding.severity(Severity::Info)
             } else {
-                flaw
+                finding
             }
         })
-        .collect()
+        .collect())
 }
 
 #[cfg(test)]
@@ -47,12 +49,12 @@ mod tests {
     use super::RULE;
     use crate::Severity;
     use crate::lint::settings::testing::{job, pod};
-    use crate::lint::testing::{fixed, flaws, quiet};
+    use crate::lint::testing::{findings, fixed, quiet};
 
     #[test]
     fn nothing_is_removed_with_its_line() {
         let text = job("p4d.24xlarge", 2, &[("A", "1"), ("NCCL_TOPO_FILE", ""), ("B", "2")]);
-        let found = flaws(&RULE, &text);
+        let found = findings(&RULE, &text);
         assert_eq!(found[0].message, "NCCL_TOPO_FILE is set, to nothing on p4d.24xlarge");
         assert_eq!(found[0].severity, Some(Severity::Error));
         let text = text.replace("value: \"1\"", "value: \"1\" # keep");
@@ -64,10 +66,10 @@ mod tests {
     #[test]
     fn the_type_decides_how_bad_it_is() {
         assert_eq!(
-            flaws(&RULE, &job("g6e.48xlarge", 2, &[("NCCL_TOPO_FILE", "")]))[0].severity,
+            findings(&RULE, &job("g6e.48xlarge", 2, &[("NCCL_TOPO_FILE", "")]))[0].severity,
             Some(Severity::Info)
         );
-        assert_eq!(flaws(&RULE, &pod(&[("NCCL_TOPO_FILE", "")]))[0].severity, None);
+        assert_eq!(findings(&RULE, &pod(&[("NCCL_TOPO_FILE", "")]))[0].severity, None);
     }
 
     #[test]

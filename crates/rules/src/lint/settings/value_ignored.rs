@@ -3,14 +3,16 @@
 use fabric::{Version, variable};
 
 use super::place::{self, Place, number};
-use crate::Severity;
-use crate::lint::{Context, Flaw, LintRule};
+use crate::lint::Context;
+use crate::{Check, Checked, Finding, Role, Rule, Severity};
 
 /// See the module documentation.
-pub(super) static RULE: LintRule = LintRule {
+pub(super) static RULE: Rule = Rule {
     id: "value-ignored",
     title: "a value that is not read as it is written",
     severity: Severity::Warning,
+    role: Role::Cause,
+    needs: &[],
     why: "NCCL compares the names of levels letter by letter and reads numbers up to the first other character. What it cannot \
           read it takes for 0 or ignores, at most with a line in the log.",
     fix: "Write a value that is read.",
@@ -18,7 +20,7 @@ pub(super) static RULE: LintRule = LintRule {
         "https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/env.html",
         "https://github.com/NVIDIA/nccl/blob/v2.27.3-1/src/misc/param.cc",
     ],
-    check,
+    checks: &[Check::Submission(check)],
 };
 
 /// What variables.csv calls values that NCCL reads with `strtoll`.
@@ -52,14 +54,14 @@ const ALGORITHMS: &[&str] =
     &["tree", "ring", "collnetdirect", "collnetchain", "collnet", "nvls", "nvlstree", "pat"];
 const PROTOCOLS: &[&str] = &["ll", "ll128", "simple"];
 
-fn check(context: &Context<'_>) -> Vec<Flaw> {
-    place::all(context).filter_map(|it| flaw(&it)).collect()
+fn check(context: &Context<'_>) -> Checked {
+    Ok(place::all(context).filter_map(|it| finding(&it)).collect())
 }
 
-fn flaw(place: &Place<'_>) -> Option<Flaw> {
+fn finding(place: &Place<'_>) -> Option<Finding> {
     let (name, value) = (place.name(), place.value()?.trim());
     let span = place.setting.value_span.as_ref().unwrap_or(&place.setting.span);
-    let new = |message: String| Flaw::new(place.file, span, message);
+    let new = |message: String| Finding::at(place.file, span, message);
     // Nothing is like unset.
     if value.is_empty() {
         return None;
@@ -70,17 +72,19 @@ fn flaw(place: &Place<'_>) -> Option<Flaw> {
                 return None;
             }
             let upper = value.to_ascii_uppercase();
-            let flaw = new(format!("{name}={value} is ignored: NCCL knows {}", LEVELS.join(" ")));
+            let finding = new(format!("{name}={value} is ignored: NCCL knows {}", LEVELS.join(" ")));
             if !LEVELS.contains(&upper.as_str()) {
-                return Some(flaw.label("no level").fix("Write one of these names, or remove the variable."));
+                return Some(
+                    finding.label("no level").fix("Write one of these names, or remove the variable."),
+                );
             }
-            let flaw = flaw.label("names are compared letter by letter").fix(format!("Write {upper}."));
+            let finding = finding.label("names are compared letter by letter").fix(format!("Write {upper}."));
             // Only the letters change, not the quotes around them.
             let text = place.submission().text.get(span.range.clone()).unwrap_or_default();
             let at = text.find(value).map(|it| span.range.start + it);
             Some(match at {
-                Some(at) => flaw.edit(at..at + value.len(), upper),
-                None => flaw,
+                Some(at) => finding.edit(at..at + value.len(), upper),
+                None => finding,
             })
         }
         "NCCL_DEBUG" => {
@@ -110,12 +114,13 @@ fn flaw(place: &Place<'_>) -> Option<Flaw> {
             })?;
             let message = format!("{name}: `{other}` is none of {}", known.join(" "));
             let strict = place.versions().nccl.is_some_and(|it| it >= Version::new(2, 24, 0));
-            let flaw = new(message).fix("Remove the variable: NCCL chooses by size and topology.");
+            let finding = new(message).fix("Remove the variable: NCCL chooses by size and topology.");
             Some(if strict {
-                flaw.severity(Severity::Error)
+                finding
+                    .severity(Severity::Error)
                     .why("NCCL 2.24 and newer refuse a list with an unknown word: the job fails.")
             } else {
-                flaw
+                finding
             })
         }
         "TORCH_DISTRIBUTED_DEBUG" => {
@@ -131,7 +136,7 @@ fn flaw(place: &Place<'_>) -> Option<Flaw> {
     }
 }
 
-fn as_number(place: &Place<'_>, value: &str, new: impl Fn(String) -> Flaw) -> Option<Flaw> {
+fn as_number(place: &Place<'_>, value: &str, new: impl Fn(String) -> Finding) -> Option<Finding> {
     let name = place.name();
     let variable =
         variable::find(name).filter(|it| it.read_by == "nccl" && NUMBERS.contains(&it.kind.as_str()))?;
@@ -154,12 +159,12 @@ fn as_number(place: &Place<'_>, value: &str, new: impl Fn(String) -> Flaw) -> Op
         "false" | "no" | "off" | "disable" | "disabled" => Some(0),
         _ => None,
     };
-    let flaw = new(message).label(format!("read as {read}"));
+    let finding = new(message).label(format!("read as {read}"));
     Some(match meant {
         // What is read is what is meant.
-        Some(0) => flaw.severity(Severity::Info).fix("Write 0."),
-        Some(one) => flaw.fix(format!("Write {one}.")),
-        None => flaw.fix("Write the number in full."),
+        Some(0) => finding.severity(Severity::Info).fix("Write 0."),
+        Some(one) => finding.fix(format!("Write {one}.")),
+        None => finding.fix("Write the number in full."),
     })
 }
 
@@ -171,11 +176,11 @@ mod tests {
     use crate::Severity;
     use crate::lint::Given;
     use crate::lint::settings::testing::pod;
-    use crate::lint::testing::{fixed, flaws, flaws_given, quiet};
+    use crate::lint::testing::{findings, findings_given, fixed, quiet};
 
     #[test]
     fn words_for_numbers_are_read_as_nothing() {
-        let found = flaws(
+        let found = findings(
             &RULE,
             &pod(&[("NCCL_IB_DISABLE", "true"), ("NCCL_BUFFSIZE", "8M"), ("NCCL_P2P_DISABLE", "false")]),
         );
@@ -188,20 +193,20 @@ mod tests {
     #[test]
     fn levels_are_compared_letter_by_letter() {
         let text = pod(&[("NCCL_P2P_LEVEL", "nvl")]);
-        assert!(flaws(&RULE, &text)[0].message.starts_with("NCCL_P2P_LEVEL=nvl is ignored"));
+        assert!(findings(&RULE, &text)[0].message.starts_with("NCCL_P2P_LEVEL=nvl is ignored"));
         assert_eq!(fixed(&RULE, &text), text.replace("nvl", "NVL"));
-        assert!(flaws(&RULE, &pod(&[("NCCL_P2P_LEVEL", "nvlink")]))[0].edits.is_empty());
+        assert!(findings(&RULE, &pod(&[("NCCL_P2P_LEVEL", "nvlink")]))[0].edits.is_empty());
     }
 
     #[test]
     fn lists_have_known_words() {
         let text =
             pod(&[("NCCL_ALGO", "Ring,Star"), ("NCCL_DEBUG_SUBSYS", "INIT,FOO"), ("NCCL_DEBUG", "error")]);
-        let found = flaws(&RULE, &text);
+        let found = findings(&RULE, &text);
         assert_eq!(found.len(), 3, "{found:#?}");
         assert!(found[0].message.contains("`Star`"));
         let given = Given { nccl: Some(Version::new(2, 27, 3)), ..Given::default() };
-        assert_eq!(flaws_given(&RULE, &text, &given)[0].severity, Some(Severity::Error));
+        assert_eq!(findings_given(&RULE, &text, &given)[0].severity, Some(Severity::Error));
     }
 
     #[test]

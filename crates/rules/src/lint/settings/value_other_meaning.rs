@@ -1,44 +1,48 @@
 //! A number that stands for another level than people think.
 
 use super::place;
-use crate::lint::{Context, Flaw, LintRule};
-use crate::{Confidence, Severity};
+use crate::lint::Context;
+use crate::{Check, Checked, Confidence, Finding, Role, Rule, Severity};
 
 /// See the module documentation.
-pub(super) static RULE: LintRule = LintRule {
+pub(super) static RULE: Rule = Rule {
     id: "value-other-meaning",
     title: "a number that stands for another level than it seems",
     severity: Severity::Info,
+    role: Role::Cause,
+    needs: &[],
     why: "The numbers of levels follow an order that is gone: 0 LOC, 1 PIX, 2 PXB, 3 PHB, 4 and more SYS. NVLink has no number.",
     fix: "Write the name of the level, or remove the variable.",
     references: &[
         "https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/env.html#nccl-p2p-level",
         "https://github.com/NVIDIA/nccl/blob/v2.27.3-1/src/graph/paths.cc#L209-L247",
     ],
-    check,
+    checks: &[Check::Submission(check)],
 };
 
-fn check(context: &Context<'_>) -> Vec<Flaw> {
-    place::named(context, &["NCCL_P2P_LEVEL", "NCCL_NET_GDR_LEVEL"])
+fn check(context: &Context<'_>) -> Checked {
+    Ok(place::named(context, &["NCCL_P2P_LEVEL", "NCCL_NET_GDR_LEVEL"])
         .filter_map(|it| {
             let value = it.value()?.trim();
             let number: u32 = value.parse().ok()?;
             let level = *["LOC", "PIX", "PXB", "PHB"].get(number as usize).unwrap_or(&"SYS");
             let name = it.name();
             let span = it.setting.value_span.as_ref()?;
-            let flaw = Flaw::new(it.file, span, format!("{name}={value} is {level}"))
+            let finding = Finding::at(it.file, span, format!("{name}={value} is {level}"))
                 .label(format!("this is {level}"))
                 .fix(format!("Write {level} if that is meant, or remove {name}: NCCL chooses by topology."));
             // 4 and 5 are taken for NVLink in notes; they allow P2P everywhere.
             Some(if name == "NCCL_P2P_LEVEL" && number > 3 {
-                let mut flaw = flaw.severity(Severity::Warning).confidence(Confidence::Likely);
-                flaw.message.push_str(", peer to peer everywhere, also between sockets; NVLink alone is NVL");
-                flaw
+                let mut finding = finding.severity(Severity::Warning).confidence(Confidence::Likely);
+                finding
+                    .message
+                    .push_str(", peer to peer everywhere, also between sockets; NVLink alone is NVL");
+                finding
             } else {
-                flaw
+                finding
             })
         })
-        .collect()
+        .collect())
 }
 
 #[cfg(test)]
@@ -46,11 +50,11 @@ mod tests {
     use super::RULE;
     use crate::Severity;
     use crate::lint::settings::testing::pod;
-    use crate::lint::testing::{flaws, quiet};
+    use crate::lint::testing::{findings, quiet};
 
     #[test]
     fn numbers_are_translated() {
-        let found = flaws(&RULE, &pod(&[("NCCL_P2P_LEVEL", "5"), ("NCCL_NET_GDR_LEVEL", "2")]));
+        let found = findings(&RULE, &pod(&[("NCCL_P2P_LEVEL", "5"), ("NCCL_NET_GDR_LEVEL", "2")]));
         assert!(found[0].message.starts_with("NCCL_P2P_LEVEL=5 is SYS"));
         assert_eq!(found[0].severity, Some(Severity::Warning));
         assert_eq!(found[1].message, "NCCL_NET_GDR_LEVEL=2 is PXB");

@@ -3,31 +3,33 @@
 use fabric::variable::{self, Variable};
 
 use super::place::{self, Place};
-use crate::lint::{Context, Flaw, LintRule};
-use crate::{Confidence, Severity};
+use crate::lint::Context;
+use crate::{Check, Checked, Confidence, Finding, Role, Rule, Severity};
 
 /// See the module documentation.
-pub(super) static RULE: LintRule = LintRule {
+pub(super) static RULE: Rule = Rule {
     id: "variable-removed",
     title: "a variable that is not read any more",
     severity: Severity::Warning,
+    role: Role::Cause,
+    needs: &[],
     why: "The release at hand ignores it without a word: what it once did does not happen.",
     fix: "Remove it, or set what took its place.",
     references: &["https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/env.html"],
-    check,
+    checks: &[Check::Submission(check)],
 };
 
-fn check(context: &Context<'_>) -> Vec<Flaw> {
-    place::all(context).filter_map(|it| flaw(&it, variable::find(it.name())?)).collect()
+fn check(context: &Context<'_>) -> Checked {
+    Ok(place::all(context).filter_map(|it| finding(&it, variable::find(it.name())?)).collect())
 }
 
-fn flaw(place: &Place<'_>, variable: &Variable) -> Option<Flaw> {
+fn finding(place: &Place<'_>, variable: &Variable) -> Option<Finding> {
     let name = place.name();
     let new = |message: String| {
-        let flaw = Flaw::new(place.file, &place.setting.name_span, message);
+        let finding = Finding::at(place.file, &place.setting.name_span, message);
         match &variable.instead {
-            Some(instead) => flaw.fix(format!("Set {instead} instead, or remove {name}.")),
-            None => flaw.fix(format!("Remove {name}.")),
+            Some(instead) => finding.fix(format!("Set {instead} instead, or remove {name}.")),
+            None => finding.fix(format!("Remove {name}.")),
         }
     };
     if variable.status == "deprecated" {
@@ -66,23 +68,23 @@ mod tests {
     use crate::Severity;
     use crate::lint::Given;
     use crate::lint::settings::testing::pod;
-    use crate::lint::testing::{flaws, flaws_given, quiet};
+    use crate::lint::testing::{findings, findings_given, quiet};
 
     #[test]
     fn the_release_decides() {
         let text = pod(&[("NCCL_SHM_USE_CUDA_MEMCPY", "1")]);
         let given = |minor, patch| Given { nccl: Some(Version::new(2, minor, patch)), ..Given::default() };
-        let found = flaws_given(&RULE, &text, &given(30, 7));
+        let found = findings_given(&RULE, &text, &given(30, 7));
         assert!(found[0].message.contains("NCCL 2.30.7 does not read"), "{}", found[0].message);
-        assert!(flaws_given(&RULE, &text, &given(27, 3)).is_empty());
-        let unknown = flaws(&RULE, &text);
+        assert!(findings_given(&RULE, &text, &given(27, 3)).is_empty());
+        let unknown = findings(&RULE, &text);
         assert_eq!(unknown[0].severity, Some(Severity::Info));
         assert!(unknown[0].message.contains("not known"));
     }
 
     #[test]
     fn old_names_are_worth_knowing() {
-        let found = flaws(&RULE, &pod(&[("NCCL_ASYNC_ERROR_HANDLING", "1")]));
+        let found = findings(&RULE, &pod(&[("NCCL_ASYNC_ERROR_HANDLING", "1")]));
         assert_eq!(found[0].severity, Some(Severity::Info));
         assert!(found[0].message.contains("TORCH_NCCL_ASYNC_ERROR_HANDLING"));
     }

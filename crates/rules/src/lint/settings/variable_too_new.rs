@@ -3,25 +3,27 @@
 use fabric::{Version, variable};
 
 use super::place::{self, Place};
-use crate::Severity;
-use crate::lint::{Context, Flaw, LintRule};
+use crate::lint::Context;
+use crate::{Check, Checked, Finding, Role, Rule, Severity};
 
 /// See the module documentation.
-pub(super) static RULE: LintRule = LintRule {
+pub(super) static RULE: Rule = Rule {
     id: "variable-too-new",
     title: "a variable that the release does not know yet",
     severity: Severity::Warning,
+    role: Role::Cause,
+    needs: &[],
     why: "It came with a later release than the one at hand, which ignores it without a word.",
     fix: "Use an image with a newer release, or remove the variable.",
     references: &["https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/env.html"],
-    check,
+    checks: &[Check::Submission(check)],
 };
 
-fn check(context: &Context<'_>) -> Vec<Flaw> {
-    place::all(context).filter_map(|it| flaw(&it)).collect()
+fn check(context: &Context<'_>) -> Checked {
+    Ok(place::all(context).filter_map(|it| finding(&it)).collect())
 }
 
-fn flaw(place: &Place<'_>) -> Option<Flaw> {
+fn finding(place: &Place<'_>) -> Option<Finding> {
     let variable = variable::find(place.name())?;
     let first = Version::parse(&variable.first_seen)?;
     let at_hand = place.versions().component(&variable.read_by)?;
@@ -31,7 +33,7 @@ fn flaw(place: &Place<'_>) -> Option<Flaw> {
     }
     let reader = if variable.read_by == "nccl" { "NCCL" } else { &variable.read_by };
     let message = format!("{reader} {at_hand} does not know {} yet: it is read since {first}", place.name());
-    Some(Flaw::new(place.file, &place.setting.name_span, message).label("not read yet"))
+    Some(Finding::at(place.file, &place.setting.name_span, message).label("not read yet"))
 }
 
 #[cfg(test)]
@@ -41,16 +43,16 @@ mod tests {
     use super::RULE;
     use crate::lint::Given;
     use crate::lint::settings::testing::pod;
-    use crate::lint::testing::{flaws_given, quiet};
+    use crate::lint::testing::{findings_given, quiet};
 
     #[test]
     fn the_release_decides() {
         let text = pod(&[("NCCL_NETDEVS_POLICY", "MAX:1"), ("NCCL_DEBUG", "INFO")]);
         let given = |minor| Given { nccl: Some(Version::new(2, minor, 3)), ..Given::default() };
-        let found = flaws_given(&RULE, &text, &given(27));
+        let found = findings_given(&RULE, &text, &given(27));
         assert_eq!(found.len(), 1);
         assert!(found[0].message.starts_with("NCCL 2.27.3 does not know NCCL_NETDEVS_POLICY yet"));
-        assert!(flaws_given(&RULE, &text, &given(28)).is_empty());
+        assert!(findings_given(&RULE, &text, &given(28)).is_empty());
         quiet(&RULE, &text);
     }
 }

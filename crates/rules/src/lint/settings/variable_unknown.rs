@@ -4,14 +4,16 @@ use evidence::submission::Written;
 use fabric::variable;
 
 use super::place::{self, Place};
-use crate::lint::{Context, Flaw, LintRule};
-use crate::{Confidence, Severity};
+use crate::lint::Context;
+use crate::{Check, Checked, Confidence, Finding, Role, Rule, Severity};
 
 /// See the module documentation.
-pub(super) static RULE: LintRule = LintRule {
+pub(super) static RULE: Rule = Rule {
     id: "variable-unknown",
     title: "a variable that no release reads",
     severity: Severity::Warning,
+    role: Role::Cause,
+    needs: &[],
     why: "NCCL, the plugin and libfabric never complain about a name they do not know: the setting does nothing, and what was \
           wanted does not happen.",
     fix: "Remove it, or write the name that is meant.",
@@ -19,7 +21,7 @@ pub(super) static RULE: LintRule = LintRule {
         "https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/env.html",
         "https://github.com/aws/aws-ofi-nccl/blob/master/include/nccl_ofi_param.h",
     ],
-    check,
+    checks: &[Check::Submission(check)],
 };
 
 const FAMILIES: &[&str] = &["NCCL_", "OFI_NCCL_", "FI_EFA_", "TORCH_NCCL_", "NCLL_", "NCL_", "NCCI_"];
@@ -51,11 +53,11 @@ const OWN: &[&str] = &[
     "_REF", "_OPTS", "_ARGS", "_ENV",
 ];
 
-fn check(context: &Context<'_>) -> Vec<Flaw> {
-    place::all(context).filter_map(|it| flaw(&it)).collect()
+fn check(context: &Context<'_>) -> Checked {
+    Ok(place::all(context).filter_map(|it| finding(&it)).collect())
 }
 
-fn flaw(place: &Place<'_>) -> Option<Flaw> {
+fn finding(place: &Place<'_>) -> Option<Finding> {
     let name = place.name();
     let upper = name.to_ascii_uppercase();
     // Lower-case names in scripts are variables of the script.
@@ -70,18 +72,18 @@ fn flaw(place: &Place<'_>) -> Option<Flaw> {
     let meant = variable::suggest(name);
     let at = &place.setting.name_span;
     if let Some(known) = known {
-        let flaw = Flaw::new(place.file, at, format!("{name} is no variable: {}", known.effect))
+        let finding = Finding::at(place.file, at, format!("{name} is no variable: {}", known.effect))
             .label("nothing reads this");
         return Some(match meant {
-            Some(meant) => flaw.fix(format!("Remove {name}, or set {} if that is meant.", meant.name)),
-            None => flaw.fix(format!("Remove {name}.")),
+            Some(meant) => finding.fix(format!("Remove {name}, or set {} if that is meant.", meant.name)),
+            None => finding.fix(format!("Remove {name}.")),
         });
     }
     if let Some(meant) = meant {
         let message =
             format!("no release reads {name}; {} is the nearest name: {}", meant.name, meant.effect);
         return Some(
-            Flaw::new(place.file, at, message)
+            Finding::at(place.file, at, message)
                 .label("nothing reads this")
                 .confidence(Confidence::Likely)
                 .fix(format!("Write {}, or remove {name}.", meant.name)),
@@ -94,7 +96,7 @@ fn flaw(place: &Place<'_>) -> Option<Flaw> {
     }
     let message = format!("{name} is read by no release of NCCL, aws-ofi-nccl or libfabric that plumb knows");
     Some(
-        Flaw::new(place.file, at, message)
+        Finding::at(place.file, at, message)
             .confidence(Confidence::Possible)
             .severity(Severity::Info)
             .fix(format!("Remove {name}, unless your own program reads it.")),
@@ -105,12 +107,12 @@ fn flaw(place: &Place<'_>) -> Option<Flaw> {
 mod tests {
     use super::RULE;
     use crate::lint::settings::testing::pod;
-    use crate::lint::testing::{flaws, quiet};
+    use crate::lint::testing::{findings, quiet};
     use crate::{Confidence, Severity};
 
     #[test]
     fn invented_names_are_named() {
-        let found = flaws(
+        let found = findings(
             &RULE,
             &pod(&[("NCCL_P2P_DIRECT_READ", "0"), ("NCCL_TIMEOUT", "1800"), ("NCCL_DEBUGG", "INFO")]),
         );
@@ -128,7 +130,7 @@ mod tests {
 
     #[test]
     fn what_is_like_nothing_is_only_worth_knowing() {
-        let found = flaws(&RULE, &pod(&[("NCCL_WHATEVER_ELSE", "0")]));
+        let found = findings(&RULE, &pod(&[("NCCL_WHATEVER_ELSE", "0")]));
         assert_eq!((found.len(), found[0].severity), (1, Some(Severity::Info)));
     }
 
@@ -140,7 +142,7 @@ mod tests {
             "#!/bin/bash\nNCCL_TIMEOUT=30 python x.py\n",
             "NCCL_TIMEOUT=30\n",
         ] {
-            assert_eq!(flaws(&RULE, text).len(), 1, "{text}");
+            assert_eq!(findings(&RULE, text).len(), 1, "{text}");
         }
     }
 

@@ -1,0 +1,255 @@
+//! A finding: one problem, with the evidence that shows it.
+
+use std::ops::Range;
+
+use evidence::yaml::Span;
+use evidence::{Case, Quote, Sighting};
+
+use crate::{Confidence, Rule, Severity};
+
+/// One problem, as its rule states it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Finding {
+    /// The sentence that states the problem with its numbers.
+    pub message: String,
+    /// Set where it differs from the rule's severity.
+    pub severity: Option<Severity>,
+    /// How sure it is.
+    pub confidence: Confidence,
+    /// What shows it, the most telling first.
+    pub evidence: Vec<Evidence>,
+    /// Why it matters here, where that is more exact than the rule's text.
+    pub why: Option<String>,
+    /// What to do here, where that is more exact than the rule's text.
+    pub fix: Option<String>,
+    /// What it is about.
+    pub entities: Vec<Entity>,
+    /// Ids of other rules whose cause the same lines can have.
+    pub also: Vec<&'static str>,
+    /// Changes of the file of the first span that repair it safely. Empty where a person must decide.
+    pub edits: Vec<Edit>,
+}
+
+/// What shows a problem.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Evidence {
+    /// A line of a log.
+    Line(Quote),
+    /// A part of a submitted file.
+    Span {
+        /// Index into [`Context::files`](crate::lint::Context::files).
+        file: usize,
+        /// Where in the file.
+        span: Span,
+        /// A few words on what is to be seen there; may be empty.
+        label: String,
+    },
+}
+
+/// What a finding is about.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Entity {
+    /// `rank`, `host`, `gpu`, `nic`, `variable`, `communicator`, ...
+    pub kind: &'static str,
+    /// Its name.
+    pub name: String,
+}
+
+/// A change of a text.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Edit {
+    /// Bytes to replace; empty to insert.
+    pub range: Range<usize>,
+    /// The new text.
+    pub text: String,
+}
+
+impl Evidence {
+    /// The line, if it is one.
+    pub fn quote(&self) -> Option<&Quote> {
+        match self {
+            Self::Line(quote) => Some(quote),
+            Self::Span { .. } => None,
+        }
+    }
+
+    /// The span, if it is one.
+    pub fn span(&self) -> Option<&Span> {
+        match self {
+            Self::Span { span, .. } => Some(span),
+            Self::Line(_) => None,
+        }
+    }
+}
+
+impl Finding {
+    /// A finding without evidence yet.
+    pub fn new(confidence: Confidence, message: impl Into<String>) -> Self {
+        Self {
+            message: message.into(),
+            severity: None,
+            confidence,
+            evidence: Vec::new(),
+            why: None,
+            fix: None,
+            entities: Vec::new(),
+            also: Vec::new(),
+            edits: Vec::new(),
+        }
+    }
+
+    /// A certain finding at a span of a submitted file.
+    pub fn at(file: usize, span: &Span, message: impl Into<String>) -> Self {
+        let span = Evidence::Span { file, span: span.clone(), label: String::new() };
+        Self { evidence: vec![span], ..Self::new(Confidence::Certain, message) }
+    }
+
+    /// The submitted file of the first span.
+    pub fn file(&self) -> Option<usize> {
+        self.evidence.iter().find_map(|it| match it {
+            Evidence::Span { file, .. } => Some(*file),
+            Evidence::Line(_) => None,
+        })
+    }
+
+    /// Where the first span begins in its file.
+    pub fn start(&self) -> Option<usize> {
+        self.evidence.iter().find_map(|it| Some(it.span()?.range.start))
+    }
+
+    /// The lines of logs that show it.
+    pub fn quotes(&self) -> impl Iterator<Item = &Quote> {
+        self.evidence.iter().filter_map(Evidence::quote)
+    }
+
+    /// How many lines of evidence a finding carries at most.
+    pub const EVIDENCE_LIMIT: usize = 5;
+
+    /// Adds a line of evidence.
+    #[must_use]
+    pub fn seen(mut self, quote: &Quote) -> Self {
+        if self.evidence.len() < Self::EVIDENCE_LIMIT && !self.quotes().any(|it| it == quote) {
+            self.evidence.push(Evidence::Line(quote.clone()));
+        }
+        self
+    }
+
+    /// Adds lines of evidence.
+    #[must_use]
+    pub fn seen_all<'a>(self, quotes: impl IntoIterator<Item = &'a Quote>) -> Self {
+        quotes.into_iter().fold(self, Self::seen)
+    }
+
+    /// Labels the first span.
+    #[must_use]
+    pub fn label(mut self, text: impl Into<String>) -> Self {
+        if let Some(Evidence::Span { label, .. }) = self.evidence.first_mut() {
+            *label = text.into();
+        }
+        self
+    }
+
+    /// Adds another span of the same file.
+    #[must_use]
+    pub fn also_at(mut self, span: &Span, label: impl Into<String>) -> Self {
+        if let Some(file) = self.file() {
+            self.evidence.push(Evidence::Span { file, span: span.clone(), label: label.into() });
+        }
+        self
+    }
+
+    /// Sets how sure it is.
+    #[must_use]
+    pub fn confidence(mut self, confidence: Confidence) -> Self {
+        self.confidence = confidence;
+        self
+    }
+
+    /// Sets the severity.
+    #[must_use]
+    pub fn severity(mut self, severity: Severity) -> Self {
+        self.severity = Some(severity);
+        self
+    }
+
+    /// Sets why it matters here.
+    #[must_use]
+    pub fn why(mut self, why: impl Into<String>) -> Self {
+        self.why = Some(why.into());
+        self
+    }
+
+    /// Sets what to do here.
+    #[must_use]
+    pub fn fix(mut self, fix: impl Into<String>) -> Self {
+        self.fix = Some(fix.into());
+        self
+    }
+
+    /// Adds a safe change: it repairs the problem, and nobody could want the text as it was.
+    #[must_use]
+    pub fn edit(mut self, range: Range<usize>, text: impl Into<String>) -> Self {
+        self.edits.push(Edit { range, text: text.into() });
+        self
+    }
+
+    /// Adds what it is about.
+    #[must_use]
+    #[expect(clippy::needless_pass_by_value, reason = "numbers and texts are given as they come")]
+    pub fn about(mut self, kind: &'static str, name: impl ToString) -> Self {
+        let entity = Entity { kind, name: name.to_string() };
+        if !entity.name.is_empty() && self.entities.len() < 64 && !self.entities.contains(&entity) {
+            self.entities.push(entity);
+        }
+        self
+    }
+
+    /// Adds another cause the same lines can have.
+    #[must_use]
+    pub fn or(mut self, id: &'static str) -> Self {
+        self.also.push(id);
+        self
+    }
+
+    /// Adds the rank and host of each sighting.
+    #[must_use]
+    pub fn by(self, case: &Case, sightings: &[&Sighting]) -> Self {
+        sightings.iter().fold(self, |it, sighting| {
+            let it = it.seen(&sighting.quote);
+            let it = match case.rank_of(sighting) {
+                Some(rank) => it.about("rank", rank),
+                None => it,
+            };
+            match &sighting.process {
+                Some((host, _)) => it.about("host", host),
+                None => it,
+            }
+        })
+    }
+}
+
+/// A finding and the rule it came from.
+#[derive(Debug, Clone)]
+pub struct Found {
+    /// The rule.
+    pub rule: &'static Rule,
+    /// What it found.
+    pub finding: Finding,
+}
+
+impl Found {
+    /// The severity: the finding's own, or the rule's.
+    pub fn severity(&self) -> Severity {
+        self.finding.severity.unwrap_or(self.rule.severity)
+    }
+
+    /// Why it matters: the finding's own text, or the rule's.
+    pub fn why(&self) -> &str {
+        self.finding.why.as_deref().unwrap_or(self.rule.text().why)
+    }
+
+    /// What to do: the finding's own text, or the rule's.
+    pub fn fix(&self) -> &str {
+        self.finding.fix.as_deref().unwrap_or(self.rule.text().fix)
+    }
+}

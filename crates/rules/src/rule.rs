@@ -1,0 +1,132 @@
+//! A rule: its text, how much it matters, what it reads and how it is checked.
+
+use evidence::{Case, Missing, Source};
+use serde::Serialize;
+
+use crate::Finding;
+use crate::lint::Context;
+
+/// A rule.
+#[derive(Debug)]
+pub struct Rule {
+    /// Stable kebab-case name. It is printed, linked to and written in `# plumb: allow` comments.
+    pub id: &'static str,
+    /// One line, lowercase, naming the problem rather than the remedy.
+    pub title: &'static str,
+    /// The severity of its findings unless one says otherwise.
+    pub severity: Severity,
+    /// Whether it names a cause or a consequence.
+    pub role: Role,
+    /// The facts that its check of a log reads.
+    pub needs: &'static [Source],
+    /// What is wrong and what it costs.
+    pub why: &'static str,
+    /// What to do about it: the exact setting or command.
+    pub fix: &'static str,
+    /// Documentation by others.
+    pub references: &'static [&'static str],
+    /// At most one for each kind of input.
+    pub checks: &'static [Check],
+}
+
+/// How a rule is checked, by what it reads.
+#[derive(Debug, Clone, Copy)]
+pub enum Check {
+    /// Logs and other output of a job.
+    Log(fn(&Case) -> Checked),
+    /// Files that are submitted: manifests, scripts, settings.
+    Submission(fn(&Context<'_>) -> Checked),
+}
+
+/// `Missing` means that the rule could not be checked, never that all is well.
+pub type Checked = Result<Vec<Finding>, Missing>;
+
+impl Rule {
+    /// The check of logs, if there is one.
+    pub fn log(&self) -> Option<fn(&Case) -> Checked> {
+        self.checks.iter().find_map(|it| match it {
+            Check::Log(check) => Some(*check),
+            Check::Submission(_) => None,
+        })
+    }
+
+    /// The check of submitted files, if there is one.
+    pub fn submission(&self) -> Option<fn(&Context<'_>) -> Checked> {
+        self.checks.iter().find_map(|it| match it {
+            Check::Submission(check) => Some(*check),
+            Check::Log(_) => None,
+        })
+    }
+
+    /// The English text.
+    pub fn text(&self) -> Text {
+        Text { title: self.title, why: self.why, fix: self.fix }
+    }
+}
+
+/// What a rule says, in one language.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Text {
+    /// See [`Rule::title`].
+    pub title: &'static str,
+    /// See [`Rule::why`].
+    pub why: &'static str,
+    /// See [`Rule::fix`].
+    pub fix: &'static str,
+}
+
+/// How much a finding matters.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Severity {
+    /// Worth knowing; nothing is wrong.
+    Info,
+    /// Costs performance, or will cost it.
+    Warning,
+    /// Breaks the job or wastes most of the hardware.
+    Error,
+}
+
+/// How sure a finding is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Confidence {
+    /// One of several explanations; the input cannot decide.
+    Possible,
+    /// The usual cause of what was seen.
+    Likely,
+    /// The input says so itself.
+    Certain,
+}
+
+/// Causes are reported before what follows from them.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Role {
+    /// Something to repair.
+    Cause,
+    /// What others notice when something broke.
+    Consequence,
+}
+
+impl Severity {
+    /// The word used in output.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Info => "info",
+            Self::Warning => "warning",
+            Self::Error => "error",
+        }
+    }
+}
+
+impl Confidence {
+    /// The word used in output.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Possible => "possible",
+            Self::Likely => "likely",
+            Self::Certain => "certain",
+        }
+    }
+}
