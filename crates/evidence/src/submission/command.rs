@@ -82,11 +82,13 @@ impl Launch {
 
     /// A command that somebody pasted beside a log: the first launch of the line, or a line of options that continues one.
     pub fn pasted(line: &str) -> Option<Self> {
-        let line = line.trim().trim_start_matches(['#', '$', '>', '+']).trim_end_matches('\\').replace('`', " ");
+        let line =
+            line.trim().trim_start_matches(['#', '$', '>', '+']).trim_end_matches('\\').replace('`', " ");
         // In prose the whole command may stand in quotes.
         let quoted = line.contains(['"', '\'']).then(|| line.replace(['"', '\''], " "));
         let texts = || std::iter::once(&line).chain(&quoted);
-        let found = texts().find_map(|text| words(text, 0).iter().find_map(|command| Self::of_command(command)));
+        let found =
+            texts().find_map(|text| words(text, 0).iter().find_map(|command| Self::of_command(command)));
         found.or_else(|| {
             let words: Vec<Word> = words(quoted.as_ref().unwrap_or(&line), 0).into_iter().flatten().collect();
             let begins = |name: &str| words.iter().any(|it| it.text.replace('_', "-").starts_with(name));
@@ -104,7 +106,8 @@ impl Launch {
         let rest = command.get(at..)?;
         // A sentence may name a test before the command that runs it.
         if found == Launcher::NcclTests
-            && let Some((other, later)) = rest.get(1..).and_then(launcher).filter(|it| it.0 != Launcher::NcclTests)
+            && let Some((other, later)) =
+                rest.get(1..).and_then(launcher).filter(|it| it.0 != Launcher::NcclTests)
         {
             return Some(Self::new(other, rest.get(later + 1..)?.to_vec(), None));
         }

@@ -156,22 +156,32 @@ mod tests {
     #[test]
     fn slips_are_understood() {
         let gpu = |vendor| ResourceKind::Gpu { vendor, misspelt: true };
-        for name in
-            ["nvidia.com", "nvidia.com/gpus", "nvidia.com/GPU", "nvdia.com/gpu", "nvidia.com.gpu", "nvidia/gpu"]
-        {
+        for name in [
+            "nvidia.com",
+            "nvidia.com/gpus",
+            "nvidia.com/GPU",
+            "nvdia.com/gpu",
+            "nvidia.com.gpu",
+            "nvidia/gpu",
+        ] {
             assert_eq!(ResourceKind::of(name), gpu(Vendor::Nvidia), "{name}");
         }
         for name in ["amd.com/gpus", "amd.com/GPU"] {
             assert_eq!(ResourceKind::of(name), gpu(Vendor::Amd), "{name}");
         }
-        for name in ["vpc.amazonaws.com", "vpc.amazonaws.com/efas", "amazonaws.com/efa", "vpc.amazonaws.com/EFA"] {
+        for name in
+            ["vpc.amazonaws.com", "vpc.amazonaws.com/efas", "amazonaws.com/efa", "vpc.amazonaws.com/EFA"]
+        {
             assert_eq!(ResourceKind::of(name), ResourceKind::Efa { misspelt: true }, "{name}");
         }
         assert_eq!(
             ResourceKind::of(NVIDIA_GPU),
             ResourceKind::Gpu { vendor: Vendor::Nvidia, misspelt: false }
         );
-        assert_eq!(ResourceKind::of("amd.com/gpu"), ResourceKind::Gpu { vendor: Vendor::Amd, misspelt: false });
+        assert_eq!(
+            ResourceKind::of("amd.com/gpu"),
+            ResourceKind::Gpu { vendor: Vendor::Amd, misspelt: false }
+        );
     }
 
     #[test]

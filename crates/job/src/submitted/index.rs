@@ -46,7 +46,9 @@ impl<'a> FileIndex<'a> {
             if setting.written == Written::Env {
                 *index.env_entries.entry(owner).or_default() += 1;
             }
-            if name.starts_with("FI_EFA_") || (name == "FI_PROVIDER" && setting.value.as_deref() == Some("efa")) {
+            if name.starts_with("FI_EFA_")
+                || (name == "FI_PROVIDER" && setting.value.as_deref() == Some("efa"))
+            {
                 index.efa.insert(owner);
             }
         }
@@ -71,10 +73,6 @@ impl<'a> FileIndex<'a> {
 
     pub(super) fn settings_of_workload(&self, workload: Option<usize>, name: &str) -> &[usize] {
         self.by_workload.get(&workload).and_then(|it| it.get(name)).map(Vec::as_slice).unwrap_or_default()
-    }
-
-    pub(super) fn first_of_workload(&self, workload: usize, name: &str) -> Option<usize> {
-        self.settings_of_workload(Some(workload), name).first().copied()
     }
 
     pub(super) fn is_set(&self, name: &str) -> bool {
@@ -136,7 +134,12 @@ impl<'a> FileIndex<'a> {
     }
 
     /// A variable that has one value, however often it is set.
-    pub(super) fn only_setting(&self, submission: &Submission, owner: Option<Owner>, name: &str) -> Option<usize> {
+    pub(super) fn only_setting(
+        &self,
+        submission: &Submission,
+        owner: Option<Owner>,
+        name: &str,
+    ) -> Option<usize> {
         let positions = self.settings_of(owner, name);
         let value = |position: &usize| submission.settings.get(*position).map(|it| &it.value);
         let first = positions.first()?;

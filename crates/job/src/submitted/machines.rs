@@ -21,7 +21,7 @@ pub struct Machines {
 
 impl Machines {
     pub(super) fn given(given: &Given) -> Self {
-        Self { known: given.machine.into_iter().collect(), ..Self::default() }
+        Self { known: given.instance.into_iter().collect(), ..Self::default() }
     }
 
     /// The machines a pod is tied to by its own selectors.
@@ -102,7 +102,8 @@ impl<'a> Runtimes<'a> {
     ) -> Machines {
         let tree = &submission.tree;
         let runtime = || {
-            let name = tree.at(workload.root, &["spec", "runtimeRef", "name"]).and_then(|it| tree.text(it))?;
+            let name =
+                tree.at(workload.root, &["spec", "runtimeRef", "name"]).and_then(|it| tree.text(it))?;
             self.0.get(name)
         };
         for pod in pods.iter_mut() {
@@ -125,14 +126,14 @@ impl<'a> Runtimes<'a> {
         if ranks.known.is_empty() && !ranks.unknown {
             ranks = joined(false);
         }
-        if ranks.known.is_empty() && given.machine.is_some() {
+        if ranks.known.is_empty() && given.instance.is_some() {
             ranks = Machines::given(given);
         }
         for pod in pods.iter_mut() {
             let serves = with_gpus && pod.gpus.is_none();
             if serves || (pod.machines.known.is_empty() && !pod.machines.unknown) {
                 pod.machines = ranks.clone();
-            } else if pod.machines.known.is_empty() && given.machine.is_some() {
+            } else if pod.machines.known.is_empty() && given.instance.is_some() {
                 pod.machines = Machines::given(given);
             }
         }

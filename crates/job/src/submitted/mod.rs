@@ -39,7 +39,7 @@ pub struct Given {
     /// The release of libfabric.
     pub libfabric: Option<Version>,
     /// The machine, where no file names it.
-    pub machine: Option<&'static Model>,
+    pub instance: Option<&'static Model>,
 }
 
 /// All jobs of all files.
@@ -86,7 +86,9 @@ impl<'a> Submitted<'a> {
         for (file, submission) in files.iter().enumerate() {
             let of_file = FileIndex::of(submission, &given, jobs.len());
             for (position, workload) in submission.workloads.iter().enumerate() {
-                jobs.push(SubmittedJob::of_workload(file, submission, position, workload, &of_file, &runtimes, &given));
+                jobs.push(SubmittedJob::of_workload(
+                    file, submission, position, workload, &of_file, &runtimes, &given,
+                ));
             }
             let script =
                 matches!(submission.kind, Kind::Sbatch | Kind::Script | Kind::Dockerfile | Kind::Environment);
@@ -117,7 +119,11 @@ impl<'a> Submitted<'a> {
     }
 
     /// The commands of one container, or of one script.
-    pub fn launches_of(&self, file: usize, owner: Option<Owner>) -> impl Iterator<Item = SubmittedLaunch<'_>> {
+    pub fn launches_of(
+        &self,
+        file: usize,
+        owner: Option<Owner>,
+    ) -> impl Iterator<Item = SubmittedLaunch<'_>> {
         let positions = self.index.get(file).map(|it| it.launches_of(owner)).unwrap_or_default();
         positions.iter().filter_map(move |position| SubmittedLaunch::new(self, file, *position))
     }
@@ -128,7 +134,10 @@ impl<'a> Submitted<'a> {
     }
 
     /// Every exported variable of one of these names.
-    pub fn variables_named<'s>(&'s self, names: &'static [&'static str]) -> impl Iterator<Item = SubmittedVariable<'s>> {
+    pub fn variables_named<'s>(
+        &'s self,
+        names: &'static [&'static str],
+    ) -> impl Iterator<Item = SubmittedVariable<'s>> {
         self.variables().filter(move |it| names.contains(&it.name()))
     }
 
@@ -141,7 +150,12 @@ impl<'a> Submitted<'a> {
     }
 
     /// The assignments of a name in one container, or in one script.
-    pub fn settings_of(&self, file: usize, owner: Option<Owner>, name: &str) -> impl DoubleEndedIterator<Item = &'a Setting> {
+    pub fn settings_of(
+        &self,
+        file: usize,
+        owner: Option<Owner>,
+        name: &str,
+    ) -> impl DoubleEndedIterator<Item = &'a Setting> {
         let positions = self.index.get(file).map(|it| it.settings_of(owner, name)).unwrap_or_default();
         let settings = self.files.get(file).map(|it| it.settings.as_slice()).unwrap_or_default();
         positions.iter().filter_map(|position| settings.get(*position))
@@ -152,11 +166,23 @@ impl<'a> Submitted<'a> {
         self.index.get(file).is_some_and(|it| it.is_set(name))
     }
 
-    /// The value of the first assignment of a name in any container of a job.
+    /// The assignments of a name in all containers of a job, or in its script.
+    pub fn settings_of_job(&self, job: &SubmittedJob<'a>, name: &str) -> impl Iterator<Item = &'a Setting> {
+        let positions = self.index.get(job.file).map(|it| it.settings_of_workload(job.position, name));
+        let settings = &job.submission.settings;
+        positions.unwrap_or_default().iter().filter_map(|position| settings.get(*position))
+    }
+
+    /// The value of the first of them.
     pub fn setting_of_job(&self, job: &SubmittedJob<'a>, name: &str) -> Option<&'a str> {
-        let index = self.index.get(job.file)?;
-        let position = index.first_of_workload(job.position?, name)?;
-        job.submission.settings.get(position)?.value.as_deref()
+        self.settings_of_job(job, name).next()?.value.as_deref()
+    }
+
+    /// The commands of a job.
+    pub fn launches_of_job(&self, job: &SubmittedJob<'a>) -> impl Iterator<Item = SubmittedLaunch<'_>> {
+        let (file, positions) =
+            (job.file, self.index.get(job.file).map(|it| it.launches_of_workload(job.position)));
+        positions.unwrap_or_default().iter().filter_map(move |it| SubmittedLaunch::new(self, file, *it))
     }
 
     /// The one job with GPUs of all files; none where there are several.
@@ -194,11 +220,22 @@ impl<'a> SubmittedJob<'a> {
             workload.pods.iter().map(|pod| PodTemplate::new(submission, workload, pod)).collect();
         let machines = runtimes.resolve(submission, workload, &mut pods, given);
         let nodes = nodes::of_workload(submission, position, workload, kind, &pods, index);
-        let mut counts = pods.iter().filter(|it| it.works).flat_map(|it| &it.containers).filter_map(|it| it.gpus);
+        let mut counts =
+            pods.iter().filter(|it| it.works).flat_map(|it| &it.containers).filter_map(|it| it.gpus);
         let first = counts.next();
         let alike = counts.all(|it| Some(it.count) == first.map(|it| it.count));
         let gpus_per_node = first.filter(|_| alike).and_then(|it| it.counted());
-        Self { file, submission, workload: Some(workload), kind, pods, nodes, gpus_per_node, machines, position: Some(position) }
+        Self {
+            file,
+            submission,
+            workload: Some(workload),
+            kind,
+            pods,
+            nodes,
+            gpus_per_node,
+            machines,
+            position: Some(position),
+        }
     }
 
     fn of_script(file: usize, submission: &'a Submission, index: &FileIndex<'a>, given: &Given) -> Self {

@@ -168,7 +168,12 @@ pub(super) fn of_workload(
 }
 
 /// How many pods of an object work together. None where the file does not say, or where its pods need not be one job.
-fn stated(submission: &Submission, workload: &Workload, kind: &str, pods: &[PodTemplate<'_>]) -> Option<Count> {
+fn stated(
+    submission: &Submission,
+    workload: &Workload,
+    kind: &str,
+    pods: &[PodTemplate<'_>],
+) -> Option<Count> {
     let tree = &submission.tree;
     if tree.at(workload.root, &["spec", "elasticPolicy"]).is_some() {
         return None;

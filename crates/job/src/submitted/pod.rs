@@ -66,8 +66,10 @@ pub struct Efa<'a> {
 pub struct GpuContainer<'s> {
     /// The job.
     pub job: &'s SubmittedJob<'s>,
-    /// The pod.
-    pub pod: &'s PodTemplate<'s>,
+    /// The pod template.
+    pub template: &'s PodTemplate<'s>,
+    /// The pod as it is written.
+    pub pod: &'s Pod,
     /// The container.
     pub container: &'s Container,
     /// Its EFA interfaces.
@@ -155,7 +157,15 @@ impl<'a> PodTemplate<'a> {
         self.containers.iter().filter_map(move |it| {
             let gpus = it.gpus?;
             let (container, efa, resource) = (it.container, it.efa, gpus.resource);
-            Some(GpuContainer { job, pod: self, container, efa, gpus: gpus.count?, resource })
+            Some(GpuContainer {
+                job,
+                template: self,
+                pod: self.pod,
+                container,
+                efa,
+                gpus: gpus.count?,
+                resource,
+            })
         })
     }
 }

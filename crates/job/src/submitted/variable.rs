@@ -95,7 +95,9 @@ impl<'s> SubmittedVariable<'s> {
     /// Whether it is about EFA: the job has it, its machines do, or its variables set libfabric up for it.
     pub fn is_about_efa(&self) -> bool {
         let index = self.submitted.index.get(self.file);
-        self.has_efa() || self.everywhere(Model::efa) || index.is_some_and(|it| it.sets_up_efa(self.setting.owner))
+        self.has_efa()
+            || self.everywhere(Model::efa)
+            || index.is_some_and(|it| it.sets_up_efa(self.setting.owner))
     }
 
     /// Whether the job runs on several nodes; none where the files do not say.

@@ -1,93 +1,55 @@
 //! Commands that start a job, as they are pasted beside a log.
 
 use evidence::signals::notes::{ASSIGNMENT, COMMAND, PROCESSES};
+use evidence::submission::{Launch, Launcher, OptionValue};
 use evidence::{Case, Quote};
 
 /// A command line.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone)]
 pub(crate) struct Command<'a> {
-    /// The launcher and its options.
-    launcher: &'a str,
-    /// What the test of nccl-tests was given, if it is one.
-    test: Option<&'a str>,
+    launch: Launch,
     pub(crate) quote: &'a Quote,
 }
 
 /// The commands of a case.
 pub(crate) fn commands(case: &Case) -> impl Iterator<Item = Command<'_>> {
-    case.sightings_of(&COMMAND).chain(case.sightings_of(&PROCESSES)).map(|it| {
-        let line = &*it.quote.text;
-        match line.split_once("_perf") {
-            Some((launcher, test)) => Command { launcher, test: Some(test), quote: &it.quote },
-            None => Command { launcher: line, test: None, quote: &it.quote },
-        }
-    })
+    let lines = case.sightings_of(&COMMAND).chain(case.sightings_of(&PROCESSES));
+    lines.filter_map(|it| Some(Command { launch: Launch::pasted(&it.quote.text)?, quote: &it.quote }))
 }
 
-impl<'a> Command<'a> {
+impl Command<'_> {
     /// How many processes are started.
     pub(crate) fn ranks(&self) -> Option<u32> {
-        number(option(self.launcher, &["-np", "--np", "-n", "--ntasks"]))
+        number(self.launch.processes())
     }
 
     /// How many of them on each node.
     pub(crate) fn ranks_per_node(&self) -> Option<u32> {
-        let names =
-            ["-N", "-npernode", "--npernode", "--ntasks-per-node", "--nproc_per_node", "--nproc-per-node"];
-        // `srun -N` counts nodes.
-        let names = if self.launcher.contains("srun ") { &names[1..] } else { &names };
-        number(option(self.launcher, names))
-            .or_else(|| {
-                let map = option(self.launcher, &["--map-by", "-map-by"])?;
-                number(map.strip_prefix("ppr:")?.split(':').next())
-            })
-            .or_else(|| {
-                // Without a number of ranks every slot gets one: `-H a:8,b:8`.
-                let hosts =
-                    option(self.launcher, &["-H", "--host", "-host"]).filter(|_| self.ranks().is_none())?;
-                hosts.split(',').filter_map(|it| number(it.split_once(':').map(|it| it.1))).max()
-            })
+        // Without a number of ranks every slot gets one: `-H a:8,b:8`.
+        let slots = || self.launch.slots_per_host().filter(|_| self.ranks().is_none())?.try_into().ok();
+        number(self.launch.processes_per_node()).or_else(slots)
     }
 
     /// How many GPUs each process of nccl-tests uses: threads times GPUs.
     pub(crate) fn gpus_each(&self) -> Option<u32> {
-        let test = self.test?;
-        let gpus = number(option(test, &["-g", "--ngpus"])).unwrap_or(1);
-        let threads = number(option(test, &["-t", "--nthreads"])).unwrap_or(1);
-        Some(gpus.saturating_mul(threads))
+        let test = self.launch.nccl_tests()?;
+        let gpus = number(test.gpus_per_thread()).unwrap_or(1);
+        Some(gpus.saturating_mul(number(test.threads()).unwrap_or(1)))
     }
 
-    /// Whether Open MPI starts it and nothing says how to bind processes.
+    /// Whether `mpirun` starts it.
+    pub(crate) fn is_mpirun(&self) -> bool {
+        self.launch.launcher == Launcher::Mpirun
+    }
+
+    /// Whether nothing says how mpirun shall bind processes.
     pub(crate) fn binds_by_default(&self) -> bool {
-        self.launcher.contains("mpirun ")
-            && !["bind-to", "map-by", "cpu-set", "rankfile"].iter().any(|it| self.launcher.contains(it))
-    }
-
-    /// The whole line.
-    pub(crate) fn text(&self) -> &'a str {
-        &self.quote.text
+        self.is_mpirun() && !self.launch.sets_binding()
     }
 }
 
-fn number(text: Option<&str>) -> Option<u32> {
-    text?.parse().ok()
-}
-
-/// The value of the first of these options that is there.
-fn option<'a>(text: &'a str, names: &[&str]) -> Option<&'a str> {
-    let mut words = text.split_ascii_whitespace();
-    while let Some(word) = words.next() {
-        let word = word.trim_matches(['"', '\'', '`', ';']);
-        if names.contains(&word) {
-            return words.next().map(|it| it.trim_matches(['"', '\'', '`', ';', '\\']));
-        }
-        if let Some((name, value)) = word.split_once('=')
-            && names.contains(&name)
-        {
-            return Some(value);
-        }
-    }
-    None
+fn number(option: Option<OptionValue<'_>>) -> Option<u32> {
+    option?.number()?.try_into().ok()
 }
 
 /// A variable that somebody set.

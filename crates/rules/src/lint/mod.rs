@@ -1,6 +1,6 @@
 //! Rules that read what is submitted, before it runs: manifests, scripts, settings.
 //!
-//! A rule reads all files together ([`Context`]). Its findings have spans of one file and, where a change is safe without asking
+//! A rule reads all files together ([`Submitted`]). Its findings have spans of one file and, where a change is safe without asking
 //! anyone, the edits that repair it. Suppressed findings are removed here, once for all rules.
 
 pub(crate) mod cluster;
@@ -15,68 +15,19 @@ pub(crate) mod silence;
 #[cfg(test)]
 pub(crate) mod testing;
 
-use evidence::submission::{Pod, Submission, Workload};
-use fabric::Version;
-use fabric::instance::{self, Instance};
+use evidence::submission::Submission;
 
 use crate::{Edit, Found, all};
 
+pub use job::submitted::{Given, Submitted};
 pub use settings::{Action, Recommendation, recommend};
-
-/// All that is known.
-#[derive(Debug, Clone, Copy)]
-pub struct Context<'a> {
-    /// The files, in the order they were given.
-    pub files: &'a [Submission],
-    /// What was said on the command line.
-    pub given: &'a Given,
-}
-
-impl<'a> Context<'a> {
-    /// All pods, with the file, the workload and the pod.
-    pub fn pods(&self) -> impl Iterator<Item = (usize, &'a Workload, &'a Pod)> {
-        self.files
-            .iter()
-            .enumerate()
-            .flat_map(|(at, file)| file.pods().map(move |(workload, pod)| (at, workload, pod)))
-    }
-
-    /// The instance types a pod can run on, as far as its selectors, its job's other pods or the command line tell. Types that plumb does
-    /// not know are left out.
-    pub fn instances(&self, workload: &Workload, pod: &Pod) -> Vec<&'static Instance> {
-        let named =
-            |pod: &Pod| pod.instances().iter().filter_map(|it| instance::find(it.0)).collect::<Vec<_>>();
-        let own = named(pod);
-        if !own.is_empty() {
-            return own;
-        }
-        let beside: Vec<&'static Instance> = workload.pods.iter().flat_map(named).collect();
-        if !beside.is_empty() {
-            return beside;
-        }
-        self.given.instance.as_deref().and_then(instance::find).into_iter().collect()
-    }
-}
-
-/// What a person says beside the files.
-#[derive(Debug, Clone, Default, PartialEq)]
-pub struct Given {
-    /// The release of NCCL.
-    pub nccl: Option<Version>,
-    /// The release of aws-ofi-nccl.
-    pub plugin: Option<Version>,
-    /// The release of libfabric.
-    pub libfabric: Option<Version>,
-    /// The instance type, where no file names it.
-    pub instance: Option<String>,
-}
 
 /// Runs every rule over the files, removes what is suppressed, and sorts by file and place.
 pub fn lint(files: &[Submission], given: &Given) -> Vec<Found> {
-    let context = Context { files, given };
+    let submitted = Submitted::new(files, *given);
     let mut found: Vec<Found> = Vec::new();
     for rule in all() {
-        let Some(Ok(findings)) = rule.submission().map(|check| check(&context)) else { continue };
+        let Some(Ok(findings)) = rule.submission().map(|check| check(&submitted)) else { continue };
         found.extend(findings.into_iter().map(|finding| Found { rule, finding }));
     }
     let mut found = silence::apply(files, found);

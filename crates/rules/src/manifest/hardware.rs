@@ -30,7 +30,7 @@ pub(super) struct Hardware {
 
 impl Hardware {
     pub(super) fn find(name: &str) -> Result<Self, String> {
-        let found = catalogue::find(name).and_then(|it| Some((it, catalogue::machine(it)?)));
+        let found = catalogue::find(name).map(|it| (it.name, it.machine()));
         let Some((known, machine)) = found else {
             let near = catalogue::suggest(name);
             let hint =

@@ -5,7 +5,7 @@ use fabric::instance::Instance;
 use fabric::{Version, variable};
 
 use super::RULES;
-use crate::lint::{Context, Given};
+use crate::lint::{Given, Submitted};
 
 /// What to do with a variable.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -71,7 +71,12 @@ pub fn recommend(
         "aws-ofi-nccl" => plugin,
         _ => None,
     };
-    let given = Given { nccl, plugin, libfabric: None, instance: instance.map(|it| it.name.clone()) };
+    let given = Given {
+        nccl,
+        plugin,
+        libfabric: None,
+        instance: instance.and_then(|it| fabric::catalogue::find(&it.name)),
+    };
     let mut all = set(instance, plugin);
     all.extend(remove(files, &given));
     let efa = instance.is_some_and(Instance::efa);
@@ -131,7 +136,7 @@ fn set(instance: Option<&Instance>, plugin: Option<Version>) -> Vec<Recommendati
 
 /// What the rules of this family say against variables of the job.
 fn remove(files: &[Submission], given: &Given) -> Vec<Recommendation> {
-    let context = Context { files, given };
+    let context = Submitted::new(files, *given);
     let mut all: Vec<Recommendation> = Vec::new();
     for rule in RULES {
         let found = rule.submission().and_then(|check| check(&context).ok()).unwrap_or_default();
