@@ -24,7 +24,7 @@ pub(crate) fn run(args: &args::Lint, colour: Colour, out: &mut impl Write) -> io
         nccl: args.nccl,
         plugin: args.plugin,
         libfabric: args.libfabric,
-        instance: args.instance.clone(),
+        instance: args.instance.as_deref().and_then(fabric::catalogue::find),
     };
     if args.fix || args.diff {
         change(args, &given, &mut read, &paths, out)?;

@@ -441,7 +441,7 @@ impl Pod {
         tied.flat_map(|(_, values, span)| values.iter().map(move |it| (&**it, span))).collect()
     }
 
-    /// A limit of any of its containers, all together; none where nobody asks for it.
+    /// The limits of all its containers under exactly this name; none where there is no such limit.
     pub fn limit(&self, name: &str) -> Option<f64> {
         let limits = self.containers.iter().flat_map(|it| &it.limits).filter(|it| &*it.name == name);
         let quantities: Vec<f64> = limits.filter_map(|it| it.quantity).map(|it| it.0).collect();

@@ -288,3 +288,121 @@ impl<'a> SubmittedJob<'a> {
         lists.flat_map(|it| tree.entries(it)).filter_map(|it| tree.text(it.0)).collect()
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use evidence::submission::{Submission, Vendor};
+    use fabric::catalogue;
+
+    use super::{Given, Submitted};
+
+    fn read(text: &str) -> [Submission; 1] {
+        [Submission::read("job", text).unwrap()]
+    }
+
+    fn pod(limits: &str, requests: &str) -> String {
+        format!(
+            "kind: Pod\nspec:\n  containers:\n  - resources: {{limits: {{{limits}}}, requests: {{{requests}}}}}\n"
+        )
+    }
+
+    #[test]
+    fn gpus_of_a_pod() {
+        let nvidia = |count| Some((Vendor::Nvidia, count));
+        for (limits, requests, expected) in [
+            ("nvidia.com/gpu: 8", "", nvidia(Some(8))),
+            ("nvidia.com/gpus: 8", "", nvidia(Some(8))),
+            ("nvidia.com/gpus: 8, nvidia.com/gpu: 4", "", nvidia(Some(4))),
+            ("", "nvidia.com/gpu: 2", nvidia(Some(2))),
+            ("nvidia.com/gpu: $GPUS", "", nvidia(None)),
+            ("amd.com/gpu: 8", "", Some((Vendor::Amd, Some(8)))),
+            ("nvidia.com/gpu: 0", "", None),
+            ("nvidia.com/mig-1g.5gb: 1", "", None),
+            ("cpu: 8", "", None),
+        ] {
+            let files = read(&pod(limits, requests));
+            let submitted = Submitted::new(&files, Given::default());
+            let gpus = submitted.jobs[0].pods[0].gpus;
+            assert_eq!(gpus.map(|it| (it.vendor, it.count)), expected, "{limits}");
+        }
+    }
+
+    fn mpijob(launcher: &str, worker: &str) -> String {
+        format!(
+            "kind: MPIJob\nspec:\n  mpiReplicaSpecs:\n    Launcher:\n      template:\n        spec:\n          {launcher}\n          containers: [{{resources: {{limits: {{nvidia.com/gpu: 1}}}}}}]\n    Worker:\n      replicas: 2\n      template:\n        spec:\n          {worker}\n          containers: [{{resources: {{limits: {{nvidia.com/gpu: 8}}}}}}]\n"
+        )
+    }
+
+    #[test]
+    fn the_launcher_of_an_mpijob_runs_no_ranks() {
+        let files = read(&mpijob("", ""));
+        let submitted = Submitted::new(&files, Given::default());
+        let job = &submitted.jobs[0];
+        assert_eq!((job.nodes.pods, job.node_count()), (2, Some(2)));
+        assert_eq!(job.gpus_per_node.as_ref().map(|it| it.value), Some(8));
+    }
+
+    #[test]
+    fn nodes_of_a_job() {
+        let job = |fields: &str, command: &str| {
+            format!(
+                "kind: Job\nspec:\n  {fields}\n  template:\n    spec:\n      containers:\n      - command: [{command}]\n        resources: {{limits: {{nvidia.com/gpu: 8}}}}\n"
+            )
+        };
+        let sbatch = |line: &str, command: &str| format!("#!/bin/sh\n#SBATCH {line}\n{command}\n");
+        for (text, multi, several) in [
+            (job("parallelism: 2", ""), false, Some(true)),
+            (job("parallelism: 2", "torchrun, --nnodes=2, a.py"), true, Some(true)),
+            (job("parallelism: 1", "a"), false, Some(false)),
+            (job("completions: 1", ""), false, None),
+            (job("completions: 1", "torchrun, --nnodes=1, a.py"), false, Some(false)),
+            (job("completions: 1", "torchrun, '--nnodes=1:4', a.py"), false, None),
+            (job("completions: 1", "torchrun, '--nnodes=2:4', a.py"), true, Some(true)),
+            (job("completions: 1", "torchrun, --nnodes=$N, a.py"), false, None),
+            (sbatch("-N 4", "srun -N 1 hostname"), true, Some(true)),
+            (sbatch("-N 1", "NNODES=3\ntorchrun --nnodes=$NNODES a.py"), true, Some(true)),
+            (sbatch("-p gpu", ""), false, None),
+        ] {
+            let files = read(&text);
+            let submitted = Submitted::new(&files, Given::default());
+            let nodes = &submitted.jobs[0].nodes;
+            assert_eq!((nodes.is_multi(), nodes.several()), (multi, several), "{text}");
+        }
+    }
+
+    #[test]
+    fn machines_come_from_the_pod_then_its_job_then_the_command_line() {
+        let on = |name: &str| format!("nodeSelector: {{node.kubernetes.io/instance-type: {name}}}");
+        let given = Given { instance: catalogue::find("g5.48xlarge"), ..Given::default() };
+        for (launcher, worker, expected) in [
+            (on("p4d.24xlarge"), on("p5.48xlarge"), ["p4d.24xlarge", "p5.48xlarge"]),
+            (String::new(), on("p5.48xlarge"), ["p5.48xlarge"; 2]),
+            (String::new(), on("mine.large"), ["g5.48xlarge"; 2]),
+            (String::new(), String::new(), ["g5.48xlarge"; 2]),
+        ] {
+            let files = read(&mpijob(&launcher, &worker));
+            let submitted = Submitted::new(&files, given);
+            let names: Vec<String> = submitted.jobs[0].pods.iter().map(|it| it.machines.names()).collect();
+            assert_eq!(names, expected, "{launcher} {worker}");
+        }
+        let text = mpijob(&on("c5.large"), &on("p5.48xlarge")).replacen("nvidia.com/gpu: 1", "cpu: 1", 1);
+        let files = read(&text);
+        let submitted = Submitted::new(&files, Given::default());
+        assert_eq!(submitted.jobs[0].pods[0].machines.names(), "p5.48xlarge");
+    }
+
+    #[test]
+    fn a_launch_sees_the_variables_of_its_own_container() {
+        let files = read(
+            "#!/bin/sh\n#SBATCH -N 2 --gpus-per-node=8\nexport GPUS=4\nPORT=1\nsrun torchrun --nproc-per-node=$GPUS a.py\n",
+        );
+        let submitted = Submitted::new(&files, Given::default());
+        let launches: Vec<_> = submitted.launches().collect();
+        assert_eq!(launches[1].processes_per_node().unwrap().value, 4);
+        assert_eq!(launches[1].gpus_per_node().unwrap().value, 8);
+        let (outer, inner) = (launches[1].outer().unwrap(), launches[0].inner().unwrap());
+        assert_eq!((outer.launch, inner.launch), (launches[0].launch, launches[1].launch));
+        let exported: Vec<&str> = submitted.variables().map(|it| it.name()).collect();
+        assert_eq!(exported, ["GPUS"]);
+    }
+}

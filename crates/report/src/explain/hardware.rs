@@ -10,7 +10,7 @@ use super::Page;
 
 /// The machine of this name.
 pub(super) fn machine(name: &str) -> Option<String> {
-    let name = catalogue::find(name)?;
+    let name = catalogue::find(name)?.name;
     let machine = catalogue::machine(name)?;
     let wiring = catalogue::wiring(name);
     let instance = instance::find(name);

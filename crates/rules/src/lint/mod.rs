@@ -58,7 +58,51 @@ pub fn apply(text: &str, edits: &[Edit]) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::{Edit, apply};
+    use std::collections::BTreeSet;
+
+    use evidence::submission::Submission;
+
+    use super::{Edit, Given, apply, lint};
+
+    /// A job with something for most families of rules to object to.
+    fn job(gpu: &str) -> String {
+        format!(
+            "kind: PyTorchJob\nmetadata: {{name: a}}\nspec:\n  nprocPerNode: 4\n  pytorchReplicaSpecs:\n    Worker:\n      replicas: 4\n      template:\n        spec:\n\
+             \x20         hostIPC: true\n          hostNetwork: true\n          hostPID: true\n          nodeSelector: {{node.kubernetes.io/instance-type: p5.48xlarge}}\n\
+             \x20         containers:\n          - name: pytorch\n            image: train:latest\n            securityContext: {{privileged: true}}\n            command: [torchrun, --nproc-per-node=4, --nnodes=2, train.py]\n\
+             \x20           env:\n            - {{name: NCCL_P2P_DISABLE, value: \"1\"}}\n            - {{name: NCCL_SOCKET_IFNAME, value: lo}}\n            - {{name: WORLD_SIZE, value: \"5\"}}\n\
+             \x20           resources:\n              limits: {{{gpu}: 2, vpc.amazonaws.com/efa: 16}}\n"
+        )
+    }
+
+    fn ids(text: &str) -> BTreeSet<&'static str> {
+        let file = Submission::read("job.yaml", text).unwrap();
+        lint(&[file], &Given::default()).into_iter().map(|it| it.rule.id).collect()
+    }
+
+    #[test]
+    fn all_rules_agree_that_a_misspelt_name_means_gpus() {
+        let mut expected = ids(&job("nvidia.com/gpu"));
+        assert!(expected.len() > 10, "{expected:?}");
+        expected.insert("resource-misspelt");
+        for name in ["nvidia.com/gpus", "nvidia.com"] {
+            assert_eq!(ids(&job(name)), expected, "{name}");
+        }
+    }
+
+    #[test]
+    fn gpus_of_another_vendor_are_gpus_and_not_nvidias() {
+        let (nvidia, amd) = (ids(&job("nvidia.com/gpu")), ids(&job("amd.com/gpu")));
+        assert!(amd.is_subset(&nvidia), "{amd:?}");
+        let silent: Vec<&str> = nvidia.difference(&amd).copied().collect();
+        assert_eq!(
+            silent,
+            ["efa-count-wasteful", "hugepages-missing", "one-gpu-pods", "partial-node-affinity"]
+        );
+        let mut misspelt = amd.clone();
+        misspelt.insert("resource-misspelt");
+        assert_eq!(ids(&job("amd.com/gpus")), misspelt);
+    }
 
     #[test]
     fn edits_that_overlap_are_not_mixed() {
