@@ -2,6 +2,7 @@
 
 use std::path::PathBuf;
 
+use clap::builder::{PossibleValuesParser, TypedValueParser};
 use clap::{Args, Parser, Subcommand, ValueEnum, ValueHint};
 
 /// Which path every byte of a training job really takes, and what to change.
@@ -127,7 +128,7 @@ pub(crate) struct Lint {
     pub(crate) libfabric: Option<fabric::Version>,
 
     /// How to write the answer. Can be given several times, each with its own --output.
-    #[arg(long, short, value_enum, value_name = "FORMAT")]
+    #[arg(long, short, value_parser = lint_format(), value_name = "FORMAT")]
     pub(crate) format: Vec<Format>,
 
     /// Where to write it: the first --output belongs to the first --format, and so on; without one, standard output.
@@ -395,6 +396,15 @@ pub(crate) enum Format {
     Junit,
 }
 
+/// [`Format`], with the help that names lint's schema.
+fn lint_format() -> impl TypedValueParser<Value = Format> {
+    let possible = Format::value_variants().iter().filter_map(|it| {
+        let value = it.to_possible_value()?;
+        Some(if *it == Format::Json { value.help("For programs: schema plumb.lint/1") } else { value })
+    });
+    PossibleValuesParser::new(possible.collect::<Vec<_>>()).try_map(|name| Format::from_str(&name, false))
+}
+
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
 pub(crate) enum ListFormat {
     /// For people.
@@ -409,6 +419,23 @@ pub(crate) enum FailOn {
     Warning,
     Error,
     Never,
+}
+
+impl FailOn {
+    /// The severity from which a finding is a failure.
+    pub(crate) fn severity(self) -> Option<rules::Severity> {
+        match self {
+            Self::Info => Some(rules::Severity::Info),
+            Self::Warning => Some(rules::Severity::Warning),
+            Self::Error => Some(rules::Severity::Error),
+            Self::Never => None,
+        }
+    }
+
+    /// Whether one of the findings is a failure.
+    pub(crate) fn is_reached(self, findings: &[report::Finding]) -> bool {
+        self.severity().is_some_and(|least| findings.iter().any(|it| it.severity >= least))
+    }
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]

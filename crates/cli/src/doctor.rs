@@ -6,6 +6,7 @@ use std::io::{self, BufRead as _, BufReader, BufWriter, IsTerminal as _, Write};
 use std::path::{Path, PathBuf};
 
 use report::{Doctor, Evidence, Options, Style};
+use rules::Level;
 
 use crate::args::{self, Colour, FailOn, Format};
 use crate::{CLEAN, FINDINGS, UNDECIDED, complain, input};
@@ -121,7 +122,7 @@ fn write(
         Format::Text => report::text(doctor, Style { colour, width: width(), verbose: args.verbose }, out),
         Format::Json => report::json(doctor, out),
         Format::Sarif => report::sarif(doctor, out),
-        Format::Junit => report::junit(doctor, out),
+        Format::Junit => report::junit(doctor, args.fail_on.severity(), out),
     }
 }
 
@@ -147,15 +148,9 @@ fn terminal_width() -> Option<usize> {
 }
 
 fn exit_code(doctor: &Doctor, fail_on: FailOn) -> u8 {
-    let counted: &[&str] = match fail_on {
-        FailOn::Never => &[],
-        FailOn::Error => &["error"],
-        FailOn::Warning => &["error", "warning"],
-        FailOn::Info => &["error", "warning", "info"],
-    };
-    if counted.iter().any(|it| doctor.count(it) > 0) {
+    if fail_on.is_reached(&doctor.findings) {
         FINDINGS
-    } else if doctor.verdict.level == "unknown" {
+    } else if doctor.verdict.level == Level::Unknown {
         UNDECIDED
     } else {
         CLEAN

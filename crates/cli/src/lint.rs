@@ -4,22 +4,21 @@ use std::fs;
 use std::io::{self, Read as _, Write};
 use std::path::{Path, PathBuf};
 
-use evidence::submission::Submission;
+use evidence::submission::{Kind, Submission};
 use evidence::yaml::Trouble;
 use report::Style;
-use report::lint::Lint;
+use report::lint::{Lint, Unread};
 use rules::Edit;
 use rules::lint::Given;
 
-use crate::args::{self, Colour, FailOn, Format};
+use crate::args::{self, Colour, Format};
 use crate::{CLEAN, FINDINGS, UNDECIDED, complain, doctor, input};
 
 /// More of a file is not read: no manifest is as long.
 const MOST: u64 = 64 << 20;
 
 pub(crate) fn run(args: &args::Lint, colour: Colour, out: &mut impl Write) -> io::Result<u8> {
-    let paths = files(&args.paths);
-    let mut read: Vec<Result<Submission, (String, Trouble)>> = paths.iter().map(|it| open(it)).collect();
+    let mut inputs = Inputs::read(files(&args.paths));
     let given = Given {
         nccl: args.nccl,
         plugin: args.plugin,
@@ -27,22 +26,13 @@ pub(crate) fn run(args: &args::Lint, colour: Colour, out: &mut impl Write) -> io
         instance: args.instance.as_deref().and_then(fabric::catalogue::find),
     };
     if args.fix || args.diff {
-        change(args, &given, &mut read, &paths, out)?;
+        change(args, &given, &mut inputs, out)?;
         if args.diff && !args.fix {
             return Ok(CLEAN);
         }
     }
-    let submissions: Vec<Submission> = read.iter().filter_map(|it| it.as_ref().ok().cloned()).collect();
-    let found = rules::lint::lint(&submissions, &given);
-    let mut next = submissions.iter();
-    let outcomes: Vec<Result<&Submission, (String, Trouble)>> = read
-        .iter()
-        .filter_map(|it| match it {
-            Ok(_) => next.next().map(Ok),
-            Err(error) => Some(Err(error.clone())),
-        })
-        .collect();
-    let lint = Lint::new(&outcomes, &found);
+    let found = rules::lint::lint(&inputs.files, &given);
+    let lint = Lint::new(&inputs.files, &inputs.unread, &found);
     for file in &lint.files {
         if let Some(problem) = &file.problem {
             complain(&format!("error: {}:{}:{}: {}", file.file, problem.line, problem.column, problem.text));
@@ -55,24 +45,16 @@ pub(crate) fn run(args: &args::Lint, colour: Colour, out: &mut impl Write) -> io
         }
         Format::Json => lint.json(&mut out),
         Format::Sarif => report::lint::sarif(&lint, &mut out),
-        Format::Junit => report::lint::junit(&lint, &mut out),
+        Format::Junit => report::lint::junit(&lint, args.fail_on.severity(), &mut out),
     })
     .map(|written| if written { code(args, &lint) } else { UNDECIDED })
 }
 
 fn code(args: &args::Lint, lint: &Lint) -> u8 {
-    let counted: &[&str] = match args.fail_on {
-        FailOn::Never => &[],
-        FailOn::Error => &["error"],
-        FailOn::Warning => &["error", "warning"],
-        FailOn::Info => &["error", "warning", "info"],
-    };
     let unread = lint.files.iter().any(|it| it.problem.is_some());
-    let nothing = lint
-        .files
-        .iter()
-        .all(|it| it.pods + it.settings + it.launches == 0 && it.kind.as_deref() == Some("other"));
-    if counted.iter().any(|it| lint.count(it) > 0) {
+    let nothing =
+        lint.files.iter().all(|it| it.pods + it.settings + it.launches == 0 && it.kind == Some(Kind::Other));
+    if args.fail_on.is_reached(&lint.findings) {
         FINDINGS
     } else if unread {
         UNDECIDED
@@ -81,6 +63,30 @@ fn code(args: &args::Lint, lint: &Lint) -> u8 {
         UNDECIDED
     } else {
         CLEAN
+    }
+}
+
+/// What was read, in the order it was given.
+struct Inputs {
+    files: Vec<Submission>,
+    /// Where each of `files` comes from.
+    paths: Vec<PathBuf>,
+    unread: Vec<Unread>,
+}
+
+impl Inputs {
+    fn read(all: Vec<PathBuf>) -> Self {
+        let (mut files, mut paths, mut unread) = (Vec::new(), Vec::new(), Vec::new());
+        for path in all {
+            match open(&path) {
+                Ok(file) => {
+                    files.push(file);
+                    paths.push(path);
+                }
+                Err((name, trouble)) => unread.push(Unread { position: files.len(), name, trouble }),
+            }
+        }
+        Self { files, paths, unread }
     }
 }
 
@@ -133,34 +139,23 @@ pub(crate) fn open(path: &Path) -> Result<Submission, (String, Trouble)> {
 }
 
 /// Applies the safe edits until there are none left, which a few rounds reach: an edit can uncover another.
-fn change(
-    args: &args::Lint,
-    given: &Given,
-    read: &mut [Result<Submission, (String, Trouble)>],
-    paths: &[PathBuf],
-    out: &mut impl Write,
-) -> io::Result<()> {
+fn change(args: &args::Lint, given: &Given, inputs: &mut Inputs, out: &mut impl Write) -> io::Result<()> {
     const ROUNDS: usize = 8;
-    let before: Vec<Option<Box<str>>> =
-        read.iter().map(|it| it.as_ref().ok().map(|it| it.text.clone())).collect();
+    let before: Vec<Box<str>> = inputs.files.iter().map(|it| it.text.clone()).collect();
     for _ in 0..ROUNDS {
-        let submissions: Vec<Submission> = read.iter().filter_map(|it| it.as_ref().ok().cloned()).collect();
-        let found = rules::lint::lint(&submissions, given);
+        let mut edits: Vec<Vec<Edit>> = vec![Vec::new(); inputs.files.len()];
+        for it in rules::lint::lint(&inputs.files, given) {
+            if let Some(edits) = it.finding.file().and_then(|file| edits.get_mut(file)) {
+                edits.extend(it.finding.edits);
+            }
+        }
         let mut changed = false;
-        let mut number = 0;
-        for it in read.iter_mut() {
-            let Ok(submission) = it else { continue };
-            let edits: Vec<Edit> = found
-                .iter()
-                .filter(|it| it.finding.file() == Some(number))
-                .flat_map(|it| it.finding.edits.iter().cloned())
-                .collect();
-            number += 1;
-            let after = rules::lint::apply(&submission.text, &edits);
+        for (submission, edits) in inputs.files.iter_mut().zip(&edits) {
+            let after = rules::lint::apply(&submission.text, edits);
             if after == *submission.text {
                 continue;
             }
-            // An edit that breaks the file would be a mistake of ours: leave the file as it is.
+            // An edit that breaks the file would be a mistake of plumb's: leave the file as it is.
             let Ok(mut again) = Submission::read(&submission.name, &after) else { continue };
             again.byte_order_mark = submission.byte_order_mark;
             *submission = again;
@@ -170,8 +165,7 @@ fn change(
             break;
         }
     }
-    for ((it, before), path) in read.iter().zip(before).zip(paths) {
-        let (Ok(it), Some(before)) = (it, before) else { continue };
+    for ((it, before), path) in inputs.files.iter().zip(before).zip(&inputs.paths) {
         if it.text == before {
             continue;
         }

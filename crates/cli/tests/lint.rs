@@ -174,7 +174,8 @@ fn formats_are_whole() {
     }
     let junit = lint(&["--format", "junit", path]).stdout;
     assert!(
-        junit.contains("<failure type=\"resource-misspelt\"") && junit.ends_with("</testsuites>\n"),
+        junit.contains("name=\"resource-misspelt\">\n      <failure type=\"error\"")
+            && junit.ends_with("</testsuites>\n"),
         "{junit}"
     );
     let schema: Value = serde_json::from_str(include_str!("../../../docs/lint.schema.json")).unwrap();

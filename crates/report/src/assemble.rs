@@ -3,11 +3,11 @@
 use std::collections::BTreeMap;
 
 use evidence::{Case, Quote, paths};
-use rules::{Diagnosis, Found, Role};
+use rules::{Diagnosis, Found, Severity};
 
 use crate::{
     Check, Communicator, Doctor, Edge, Entity, Environment, Evidence, Facts, Finding, FirstFailure, Input,
-    Job, NodePair, NotChecked, Options, Rank, Ring, Stack, Test, Training, TreePlace, Verdict,
+    Job, NodePair, NotChecked, Options, Rank, Ring, SetBy, Stack, Test, Training, TreePlace, Verdict,
 };
 
 impl Doctor {
@@ -15,11 +15,12 @@ impl Doctor {
     pub fn new(case: &Case, diagnosis: &Diagnosis, options: Options) -> Self {
         Self {
             schema: "plumb.doctor/1".to_owned(),
-            verdict: Verdict {
-                level: diagnosis.verdict.level.name().to_owned(),
-                text: diagnosis.verdict.text.clone(),
-            },
-            findings: diagnosis.findings.iter().map(|it| finding(case, it)).collect(),
+            verdict: Verdict { level: diagnosis.verdict.level, text: diagnosis.verdict.text.clone() },
+            findings: diagnosis
+                .findings
+                .iter()
+                .map(|it| Finding::new(it, it.finding.quotes().map(|it| evidence(case, it)).collect()))
+                .collect(),
             checks: checks(case, diagnosis),
             not_checked: diagnosis
                 .unchecked
@@ -47,36 +48,41 @@ impl Doctor {
         }
     }
 
-    /// Findings of a severity.
-    pub fn count(&self, severity: &str) -> usize {
+    /// How many findings have this severity.
+    pub fn count(&self, severity: Severity) -> usize {
         self.findings.iter().filter(|it| it.severity == severity).count()
     }
 }
 
 fn evidence(case: &Case, quote: &Quote) -> Evidence {
     let (file, line) = case.locate(quote);
-    Evidence { file: file.to_owned(), line, text: quote.text.to_string() }
+    Evidence { file: file.to_owned(), line, text: quote.text.to_string(), span: None }
 }
 
-fn finding(case: &Case, it: &Found) -> Finding {
-    Finding {
-        id: it.rule.id.to_owned(),
-        severity: it.severity().name().to_owned(),
-        confidence: it.finding.confidence.name().to_owned(),
-        role: if it.rule.role == Role::Cause { "cause" } else { "consequence" }.to_owned(),
-        title: it.rule.title.to_owned(),
-        message: it.finding.message.clone(),
-        evidence: it.finding.quotes().map(|it| evidence(case, it)).collect(),
-        why: it.why().to_owned(),
-        fix: it.fix().to_owned(),
-        references: it.rule.references.iter().map(|it| (*it).to_owned()).collect(),
-        entities: it
-            .finding
-            .entities
-            .iter()
-            .map(|it| Entity { kind: it.kind.to_owned(), name: it.name.clone() })
-            .collect(),
-        also: it.finding.also.iter().map(|it| (*it).to_owned()).collect(),
+impl Finding {
+    /// A finding of a rule, with its evidence.
+    pub(crate) fn new(it: &Found, evidence: Vec<Evidence>) -> Self {
+        let text = it.rule.text();
+        Self {
+            id: it.rule.id.to_owned(),
+            severity: it.severity(),
+            confidence: it.finding.confidence,
+            role: it.rule.role,
+            title: text.title.to_owned(),
+            message: it.finding.message.clone(),
+            evidence,
+            why: it.why().to_owned(),
+            fix: it.fix().to_owned(),
+            references: it.rule.references.iter().map(|it| (*it).to_owned()).collect(),
+            entities: it
+                .finding
+                .entities
+                .iter()
+                .map(|it| Entity { kind: it.kind.to_owned(), name: it.name.clone() })
+                .collect(),
+            also: it.finding.also.iter().map(|it| (*it).to_owned()).collect(),
+            fixable: !it.finding.edits.is_empty(),
+        }
     }
 }
 
@@ -86,7 +92,7 @@ fn checks(case: &Case, diagnosis: &Diagnosis) -> Vec<Check> {
         .iter()
         .map(|it| Check {
             id: it.id.to_owned(),
-            state: it.state.name().to_owned(),
+            state: it.state,
             text: it.text.clone(),
             evidence: it.evidence.as_ref().map(|quote| evidence(case, quote)),
         })
@@ -199,10 +205,10 @@ fn communicator(case: &Case, it: &evidence::Communicator, options: Options) -> C
 }
 
 fn environment(case: &Case) -> Vec<Environment> {
-    let mut all: BTreeMap<(String, String, &'static str), (usize, &Quote)> = BTreeMap::new();
+    let mut all: BTreeMap<(String, String, SetBy), (usize, &Quote)> = BTreeMap::new();
     for process in &case.processes {
         for seen in &process.facts.environment {
-            let set_by = if process.added_by_plugin(&seen.value.0) { "plugin" } else { "job" };
+            let set_by = if process.added_by_plugin(&seen.value.0) { SetBy::Plugin } else { SetBy::Job };
             let key = (seen.value.0.to_string(), seen.value.1.to_string(), set_by);
             all.entry(key).or_insert((0, &seen.quote)).0 += 1;
         }
@@ -210,19 +216,21 @@ fn environment(case: &Case) -> Vec<Environment> {
         for seen in &process.facts.ofi.added {
             let (name, value) = &seen.value;
             if !process.facts.environment.iter().any(|it| it.value.0 == *name) {
-                all.entry((name.to_string(), value.to_string(), "plugin")).or_insert((0, &seen.quote)).0 += 1;
+                all.entry((name.to_string(), value.to_string(), SetBy::Plugin))
+                    .or_insert((0, &seen.quote))
+                    .0 += 1;
             }
         }
     }
     for seen in case.manifests.iter().flat_map(|it| it.environment.iter()) {
         let (name, value) = &seen.value;
         if ["NCCL_", "FI_", "OFI_", "RDMAV_"].iter().any(|it| name.starts_with(it)) {
-            all.entry((name.to_string(), value.to_string(), "manifest")).or_insert((0, &seen.quote));
+            all.entry((name.to_string(), value.to_string(), SetBy::Manifest)).or_insert((0, &seen.quote));
         }
     }
     let variable =
-        |((name, value, set_by), (processes, quote)): ((String, String, &str), (usize, &Quote))| {
-            Environment { name, value, set_by: set_by.to_owned(), processes, evidence: evidence(case, quote) }
+        |((name, value, set_by), (processes, quote)): ((String, String, SetBy), (usize, &Quote))| {
+            Environment { name, value, set_by, processes, evidence: evidence(case, quote) }
         };
     all.into_iter().map(variable).collect()
 }

@@ -1,51 +1,89 @@
-//! `JUnit` XML, as CI systems show it: what was found fails, what was looked at passes, what was not is skipped.
+//! `JUnit` XML, as CI systems show it: what reaches `--fail-on` fails, what was checked passes, what was not is skipped.
 
 use std::io::{self, Write};
 
+use rules::{Severity, State};
+
+use crate::model::by_rule;
 use crate::{Check, Doctor, Evidence, Finding};
 
-/// Writes the answer as one test suite of `JUnit` XML.
-pub fn junit(doctor: &Doctor, out: &mut impl Write) -> io::Result<()> {
-    let mut cases = found(doctor);
-    cases.extend(doctor.checks.iter().map(|it| checked(it, doctor)));
-    let count = |wanted: fn(&Outcome) -> bool| cases.iter().filter(|it| wanted(&it.outcome)).count();
-    let failures = count(|it| matches!(it, Outcome::Failed { .. }));
-    let skipped = count(|it| matches!(it, Outcome::Skipped(_)));
-    let counts =
-        format!("tests=\"{}\" failures=\"{failures}\" errors=\"0\" skipped=\"{skipped}\"", cases.len());
+/// Writes the answer of `plumb doctor` as one test suite. Findings below `fail_on` are no failures; `None`: none is.
+pub fn junit(doctor: &Doctor, fail_on: Option<Severity>, out: &mut impl Write) -> io::Result<()> {
+    let suite = Suite {
+        command: "doctor",
+        properties: vec![
+            ("schema", &doctor.schema),
+            ("verdict.level", doctor.verdict.level.name()),
+            ("verdict.text", &doctor.verdict.text),
+        ],
+        findings: &doctor.findings,
+        fail_on,
+        others: doctor.checks.iter().map(|it| checked(it, doctor, fail_on)).collect(),
+    };
+    suite.write(out)
+}
 
-    writeln!(out, "<?xml version=\"1.0\" encoding=\"UTF-8\"?>")?;
-    writeln!(out, "<testsuites name=\"plumb\" {counts}>")?;
-    writeln!(out, "  <testsuite name=\"plumb doctor\" {counts}>")?;
-    writeln!(out, "    <properties>")?;
-    for (name, value) in [
-        ("schema", &doctor.schema),
-        ("verdict.level", &doctor.verdict.level),
-        ("verdict.text", &doctor.verdict.text),
-    ] {
-        writeln!(out, "      <property name=\"{name}\" value=\"{}\"/>", attribute(value))?;
-    }
-    writeln!(out, "    </properties>")?;
-    for case in &cases {
-        case.write(out)?;
-    }
-    writeln!(out, "  </testsuite>")?;
-    writeln!(out, "</testsuites>")
+/// The answer of a command as a test suite.
+pub(crate) struct Suite<'a> {
+    /// `doctor`, `lint`, ...
+    pub(crate) command: &'static str,
+    /// Names and values.
+    pub(crate) properties: Vec<(&'static str, &'a str)>,
+    pub(crate) findings: &'a [Finding],
+    /// The severity from which a finding is a failure.
+    pub(crate) fail_on: Option<Severity>,
+    /// Test cases beside those of the findings: a check list, the files.
+    pub(crate) others: Vec<TestCase>,
 }
 
 /// A test case.
-struct TestCase {
-    class: &'static str,
-    name: String,
-    outcome: Outcome,
-    /// What is worth knowing and no failure.
-    output: Vec<String>,
+pub(crate) struct TestCase {
+    pub(crate) class: &'static str,
+    pub(crate) name: String,
+    pub(crate) outcome: Outcome,
+    /// What is worth knowing and is not a failure.
+    pub(crate) output: Vec<String>,
 }
 
-enum Outcome {
+pub(crate) enum Outcome {
     Passed,
     Skipped(String),
-    Failed { severity: String, message: String, text: String },
+    Failed {
+        severity: Severity,
+        message: String,
+        text: String,
+    },
+    /// It could not be judged.
+    Broken(String),
+}
+
+impl Suite<'_> {
+    pub(crate) fn write(&self, out: &mut impl Write) -> io::Result<()> {
+        let found = by_rule(self.findings);
+        let found: Vec<TestCase> = found.iter().map(|(id, all)| about(id, all, self.fail_on)).collect();
+        let cases = || found.iter().chain(&self.others);
+        let count = |wanted: fn(&Outcome) -> bool| cases().filter(|it| wanted(&it.outcome)).count();
+        let counts = format!(
+            "tests=\"{}\" failures=\"{}\" errors=\"{}\" skipped=\"{}\"",
+            cases().count(),
+            count(|it| matches!(it, Outcome::Failed { .. })),
+            count(|it| matches!(it, Outcome::Broken(_))),
+            count(|it| matches!(it, Outcome::Skipped(_)))
+        );
+        writeln!(out, "<?xml version=\"1.0\" encoding=\"UTF-8\"?>")?;
+        writeln!(out, "<testsuites name=\"plumb\" {counts}>")?;
+        writeln!(out, "  <testsuite name=\"plumb {}\" {counts}>", self.command)?;
+        writeln!(out, "    <properties>")?;
+        for (name, value) in &self.properties {
+            writeln!(out, "      <property name=\"{name}\" value=\"{}\"/>", attribute(value))?;
+        }
+        writeln!(out, "    </properties>")?;
+        for case in cases() {
+            case.write(out)?;
+        }
+        writeln!(out, "  </testsuite>")?;
+        writeln!(out, "</testsuites>")
+    }
 }
 
 impl TestCase {
@@ -58,8 +96,9 @@ impl TestCase {
         match &self.outcome {
             Outcome::Passed => {}
             Outcome::Skipped(needs) => writeln!(out, "      <skipped message=\"{}\"/>", attribute(needs))?,
+            Outcome::Broken(problem) => writeln!(out, "      <error message=\"{}\"/>", attribute(problem))?,
             Outcome::Failed { severity, message, text } => {
-                let (severity, message, text) = (attribute(severity), attribute(message), escaped(text));
+                let (severity, message, text) = (severity.name(), attribute(message), escaped(text));
                 writeln!(out, "      <failure type=\"{severity}\" message=\"{message}\">{text}</failure>")?;
             }
         }
@@ -70,61 +109,53 @@ impl TestCase {
     }
 }
 
-/// A test case for each rule that found something.
-fn found(doctor: &Doctor) -> Vec<TestCase> {
-    let mut ids: Vec<&str> = Vec::new();
-    for finding in &doctor.findings {
-        if !ids.contains(&finding.id.as_str()) {
-            ids.push(&finding.id);
-        }
-    }
-    ids.into_iter().map(|id| about(id, doctor)).collect()
-}
-
-fn about(id: &str, doctor: &Doctor) -> TestCase {
-    let all = || doctor.findings.iter().filter(|it| it.id == id);
-    let failed: Vec<&Finding> = all().filter(|it| is_failure(&it.severity)).collect();
-    let outcome = match failed.as_slice() {
-        [] => Outcome::Passed,
-        [first, others @ ..] => {
-            let worst =
-                if failed.iter().any(|it| it.severity == "error") { "error" } else { &first.severity };
-            let more =
-                if others.is_empty() { String::new() } else { format!(" (and {} more)", others.len()) };
+/// The test case of a rule that found something.
+fn about(id: &str, all: &[&Finding], fail_on: Option<Severity>) -> TestCase {
+    let (failed, others): (Vec<&Finding>, Vec<&Finding>) =
+        all.iter().partition(|it| fails(it.severity, fail_on));
+    let worst = failed.iter().map(|it| it.severity).max();
+    let outcome = match (failed.as_slice(), worst) {
+        ([first, more @ ..], Some(severity)) => {
+            let more = if more.is_empty() { String::new() } else { format!(" (and {} more)", more.len()) };
             Outcome::Failed {
-                severity: worst.to_owned(),
+                severity,
                 message: format!("{}{more}", first.message),
                 text: failed.iter().map(|it| described(it)).collect::<Vec<_>>().join("\n\n"),
             }
         }
+        _ => Outcome::Passed,
     };
-    let output = all().filter(|it| !is_failure(&it.severity)).map(described).collect();
+    let output = others.into_iter().map(described).collect();
     TestCase { class: "plumb.finding", name: id.to_owned(), outcome, output }
 }
 
-fn checked(check: &Check, doctor: &Doctor) -> TestCase {
+fn checked(check: &Check, doctor: &Doctor, fail_on: Option<Severity>) -> TestCase {
     let place = check.evidence.iter().map(placed);
     let text = || std::iter::once(check.text.clone()).chain(place.clone()).collect::<Vec<_>>().join("\n");
-    let (outcome, output) = match check.state.as_str() {
-        "not checked" => (Outcome::Skipped(check.text.clone()), Vec::new()),
-        state if is_failure(state) => {
-            match doctor.findings.iter().find(|it| it.message == check.text && is_failure(&it.severity)) {
-                // One problem is one failure; nor does the check pass.
-                Some(finding) => (Outcome::Skipped(format!("reported as {}", finding.id)), Vec::new()),
-                None => (
-                    Outcome::Failed { severity: state.to_owned(), message: check.text.clone(), text: text() },
-                    Vec::new(),
-                ),
-            }
+    let severity = match check.state {
+        State::Error => Some(Severity::Error),
+        State::Warning => Some(Severity::Warning),
+        State::Ok | State::Note | State::NotChecked => None,
+    };
+    let (outcome, output) = match (check.state, severity.filter(|it| fails(*it, fail_on))) {
+        (State::NotChecked, _) => (Outcome::Skipped(check.text.clone()), Vec::new()),
+        (_, Some(severity)) => {
+            let same = |it: &&Finding| it.message == check.text && fails(it.severity, fail_on);
+            let outcome = match doctor.findings.iter().find(same) {
+                // One problem is one failure, and its check does not pass either.
+                Some(finding) => Outcome::Skipped(format!("reported as {}", finding.id)),
+                None => Outcome::Failed { severity, message: check.text.clone(), text: text() },
+            };
+            (outcome, Vec::new())
         }
-        "ok" => (Outcome::Passed, Vec::new()),
-        _ => (Outcome::Passed, vec![text()]),
+        (State::Ok, None) => (Outcome::Passed, Vec::new()),
+        (_, None) => (Outcome::Passed, vec![text()]),
     };
     TestCase { class: "plumb.check", name: check.id.clone(), outcome, output }
 }
 
-fn is_failure(severity: &str) -> bool {
-    matches!(severity, "error" | "warning")
+fn fails(severity: Severity, fail_on: Option<Severity>) -> bool {
+    fail_on.is_some_and(|it| severity >= it)
 }
 
 fn described(finding: &Finding) -> String {
@@ -137,7 +168,8 @@ fn described(finding: &Finding) -> String {
 
 /// `rank0.log:12: the line`
 fn placed(it: &Evidence) -> String {
-    format!("{}:{}: {}", it.file, it.line, it.text)
+    let column = it.span.as_ref().map(|it| format!(":{}", it.column)).unwrap_or_default();
+    format!("{}:{}{column}: {}", it.file, it.line, it.text)
 }
 
 /// Text as it may stand in an element. Characters that XML 1.0 cannot hold are dropped.
@@ -161,7 +193,7 @@ fn escaped(text: &str) -> String {
 }
 
 /// Text as it may stand in an attribute, where a reader would make spaces of line ends.
-pub(crate) fn attribute(text: &str) -> String {
+fn attribute(text: &str) -> String {
     escaped(text).replace('\n', "&#10;").replace('\t', "&#9;")
 }
 

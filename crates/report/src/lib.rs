@@ -26,7 +26,7 @@ pub use json::json;
 pub use junit::junit;
 pub use model::{
     Check, Communicator, Doctor, Edge, Entity, Environment, Evidence, Facts, Finding, FirstFailure, Input,
-    Job, NodePair, NotChecked, Options, Rank, Ring, Stack, Test, Training, TreePlace, Verdict,
+    Job, NodePair, NotChecked, Options, Rank, Ring, SetBy, Span, Stack, Test, Training, TreePlace, Verdict,
 };
 pub use redact::redact;
 pub use sarif::sarif;

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use rules::{Confidence, Level, Role, Severity, State};
 use serde::Serialize;
 
 /// The whole answer.
@@ -26,28 +27,28 @@ pub struct Doctor {
 /// The answer in one line.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Verdict {
-    /// `ok`, `info`, `warning`, `error` or `unknown`.
-    pub level: String,
+    /// How the job stands.
+    pub level: Level,
     /// The line.
     pub text: String,
 }
 
-/// A finding.
+/// A finding of any command: every format is written from it. Serialised, it is a finding of `plumb.doctor/1`.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Finding {
     /// The rule's id.
     pub id: String,
-    /// `error`, `warning` or `info`.
-    pub severity: String,
-    /// `certain`, `likely` or `possible`.
-    pub confidence: String,
-    /// `cause`, or `consequence` for what others notice when something broke.
-    pub role: String,
+    /// How much it matters.
+    pub severity: Severity,
+    /// How sure it is.
+    pub confidence: Confidence,
+    /// Whether it is a cause or follows from one.
+    pub role: Role,
     /// The problem in general.
     pub title: String,
     /// The problem here, with its numbers.
     pub message: String,
-    /// The lines that show it.
+    /// What shows it, the most telling first.
     pub evidence: Vec<Evidence>,
     /// Why it matters.
     pub why: String,
@@ -59,9 +60,12 @@ pub struct Finding {
     pub entities: Vec<Entity>,
     /// Other causes the same lines can have: ids of rules.
     pub also: Vec<String>,
+    /// Whether `plumb lint --fix` repairs it.
+    #[serde(skip)]
+    pub fixable: bool,
 }
 
-/// A line of the input.
+/// A line of the input, or a part of it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Evidence {
     /// The file.
@@ -70,6 +74,22 @@ pub struct Evidence {
     pub line: u64,
     /// The text; empty where a very large input was not kept.
     pub text: String,
+    /// The part that is meant; none where it is the whole line.
+    #[serde(skip)]
+    pub span: Option<Span>,
+}
+
+/// A part of a file that begins on a line of evidence. Columns count characters from 1.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Span {
+    /// Where it begins.
+    pub column: u64,
+    /// The line it ends on.
+    pub end_line: u64,
+    /// The column after its end.
+    pub end_column: u64,
+    /// A few words on what is to be seen there; may be empty.
+    pub label: String,
 }
 
 /// What a finding is about.
@@ -86,8 +106,8 @@ pub struct Entity {
 pub struct Check {
     /// What was looked at.
     pub id: String,
-    /// `ok`, `note`, `warning`, `error` or `not checked`.
-    pub state: String,
+    /// How it stands.
+    pub state: State,
     /// What was seen, or what would let it be checked.
     pub text: String,
     /// Where.
@@ -294,12 +314,24 @@ pub struct Environment {
     pub name: String,
     /// Its value.
     pub value: String,
-    /// `job` (user, image or launcher), `plugin`, or `manifest` where it is only written there.
-    pub set_by: String,
+    /// Who set it.
+    pub set_by: SetBy,
     /// How many processes printed it.
     pub processes: usize,
     /// Where first.
     pub evidence: Evidence,
+}
+
+/// Who set a variable.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum SetBy {
+    /// The user, the image or the launcher.
+    Job,
+    /// A manifest names it, and no process printed it.
+    Manifest,
+    /// The network plugin.
+    Plugin,
 }
 
 /// A training run.
@@ -357,6 +389,20 @@ pub struct Input {
     pub cut: u64,
     /// Why it could not be read to its end.
     pub problem: Option<String>,
+}
+
+/// Findings by rule, in the order in which the rules first appear.
+pub(crate) fn by_rule(findings: &[Finding]) -> Vec<(&str, Vec<&Finding>)> {
+    let mut places: BTreeMap<&str, usize> = BTreeMap::new();
+    let mut rules: Vec<(&str, Vec<&Finding>)> = Vec::new();
+    for finding in findings {
+        let at = *places.entry(&finding.id).or_insert(rules.len());
+        match rules.get_mut(at) {
+            Some((_, known)) => known.push(finding),
+            None => rules.push((&finding.id, vec![finding])),
+        }
+    }
+    rules
 }
 
 /// What goes into the answer.

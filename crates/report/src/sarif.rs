@@ -1,74 +1,160 @@
 //! SARIF 2.1.0, as GitHub code scanning reads it.
 //!
-//! GitHub refuses a whole file for one result without a place
+//! GitHub rejects a whole file for one result without a location
 //! (<https://github.com/github/codeql-action/issues/2459>), so a finding without a line is placed at the
 //! first input as a whole. It tells runs apart by `automationDetails`, and recognises a result in the next
-//! run by `primaryLocationLineHash`, which it cannot work out by itself for a file outside the repository.
+//! run by `primaryLocationLineHash`, which it cannot compute itself for a file outside the repository.
 
 use std::collections::BTreeMap;
 use std::io::{self, Write};
 
+use rules::{Confidence, Severity};
 use serde_json::{Map, Value, json};
 
+use crate::model::by_rule;
 use crate::{Doctor, Evidence, Finding};
 
-/// Writes the findings as SARIF 2.1.0, indented, with a final newline.
+/// Writes the findings of `plumb doctor` as SARIF 2.1.0, indented, with a final newline.
 pub fn sarif(doctor: &Doctor, out: &mut impl Write) -> io::Result<()> {
-    let rules = rule_ids(doctor);
-    let log = json!({
-        "$schema": "https://json.schemastore.org/sarif-2.1.0.json",
-        "version": "2.1.0",
-        "runs": [{
-            "tool": { "driver": {
-                "name": "plumb",
-                "version": env!("CARGO_PKG_VERSION"),
-                "semanticVersion": env!("CARGO_PKG_VERSION"),
-                "rules": rules.iter().map(|(_, finding)| rule(finding)).collect::<Vec<_>>(),
-            }},
-            "automationDetails": { "id": "plumb/doctor/" },
-            "columnKind": "unicodeCodePoints",
-            "invocations": [{
-                "executionSuccessful": true,
-                "toolExecutionNotifications": notifications(doctor),
-            }],
-            "results": results(doctor, &rules),
-            "properties": { "schema": doctor.schema, "verdict": { "level": doctor.verdict.level, "text": doctor.verdict.text } },
-        }],
-    });
-    serde_json::to_writer_pretty(&mut *out, &log)?;
-    writeln!(out)
+    let run = Run {
+        command: "doctor",
+        findings: &doctor.findings,
+        input: doctor.inputs.first().map(|it| it.file.as_str()),
+        successful: true,
+        notifications: notifications(doctor),
+        properties: json!({ "schema": doctor.schema, "verdict": doctor.verdict }),
+    };
+    run.write(out)
 }
 
-/// Each rule that found something, in the order of the findings, with its first finding.
-fn rule_ids(doctor: &Doctor) -> Vec<(&str, &Finding)> {
-    let mut rules: Vec<(&str, &Finding)> = Vec::new();
-    for finding in &doctor.findings {
-        if !rules.iter().any(|it| it.0 == finding.id) {
-            rules.push((&finding.id, finding));
+/// One run of a command.
+pub(crate) struct Run<'a> {
+    /// `doctor`, `lint`, ...
+    pub(crate) command: &'static str,
+    pub(crate) findings: &'a [Finding],
+    /// Where a finding without a line is placed.
+    pub(crate) input: Option<&'a str>,
+    /// Whether all of the input could be judged.
+    pub(crate) successful: bool,
+    /// What could not be read or checked.
+    pub(crate) notifications: Vec<Value>,
+    /// More about the run.
+    pub(crate) properties: Value,
+}
+
+impl Run<'_> {
+    /// Writes it, indented, with a final newline.
+    pub(crate) fn write(&self, out: &mut impl Write) -> io::Result<()> {
+        let rules = by_rule(self.findings);
+        let indices: BTreeMap<&str, usize> = rules.iter().enumerate().map(|(at, it)| (it.0, at)).collect();
+        let mut driver = json!({
+            "name": "plumb",
+            "version": env!("CARGO_PKG_VERSION"),
+            "semanticVersion": env!("CARGO_PKG_VERSION"),
+            "rules": rules.iter().filter_map(|it| it.1.first()).map(|it| rule(it)).collect::<Vec<_>>(),
+        });
+        if !env!("CARGO_PKG_REPOSITORY").is_empty() {
+            driver["informationUri"] = json!(env!("CARGO_PKG_REPOSITORY"));
         }
+        let log = json!({
+            "$schema": "https://json.schemastore.org/sarif-2.1.0.json",
+            "version": "2.1.0",
+            "runs": [{
+                "tool": { "driver": driver },
+                "automationDetails": { "id": format!("plumb/{}/", self.command) },
+                "columnKind": "unicodeCodePoints",
+                "invocations": [{
+                    "executionSuccessful": self.successful,
+                    "toolExecutionNotifications": self.notifications,
+                }],
+                "results": self.results(&indices),
+                "properties": self.properties,
+            }],
+        });
+        serde_json::to_writer_pretty(&mut *out, &log)?;
+        writeln!(out)
     }
-    rules
+
+    fn results(&self, indices: &BTreeMap<&str, usize>) -> Vec<Value> {
+        let mut seen: BTreeMap<u64, u32> = BTreeMap::new();
+        let result = |finding: &Finding| {
+            let file = finding.evidence.first().map_or("", |it| it.file.as_str());
+            let hash = fingerprint(&[&finding.id, &finding.message, file]);
+            let count = seen.entry(hash).or_default();
+            *count += 1;
+            self.result(finding, indices.get(finding.id.as_str()), &format!("{hash:016x}:{count}"))
+        };
+        self.findings.iter().map(result).collect()
+    }
+
+    fn result(&self, finding: &Finding, index: Option<&usize>, fingerprint: &str) -> Value {
+        let mut result = Map::new();
+        let mut put = |name: &str, value: Value| result.insert(name.to_owned(), value);
+        put("ruleId", json!(finding.id));
+        put("ruleIndex", json!(index));
+        put("level", json!(level(finding.severity)));
+        // A reviewer sees this text and nothing else beside the line.
+        let message = format!("{}. {}", finding.message.trim_end_matches('.'), finding.fix);
+        put("message", json!({ "text": message }));
+        put(
+            "partialFingerprints",
+            json!({ "primaryLocationLineHash": fingerprint, "plumbFinding/v1": fingerprint }),
+        );
+        match finding.evidence.split_first() {
+            Some((first, others)) => {
+                put("locations", json!([location(first)]));
+                if !others.is_empty() {
+                    put("relatedLocations", (1..).zip(others).map(|(id, it)| related(id, it)).collect());
+                }
+            }
+            None => {
+                let whole =
+                    |it: &str| json!([{ "physicalLocation": { "artifactLocation": { "uri": uri(it) } } }]);
+                if let Some(input) = self.input {
+                    put("locations", whole(input));
+                }
+            }
+        }
+        let mut properties = Map::new();
+        let mut put = |name: &str, value: Value| properties.insert(name.to_owned(), value);
+        put("confidence", json!(finding.confidence));
+        put("role", json!(finding.role));
+        put("entities", json!(finding.entities));
+        put("also", json!(finding.also));
+        put("fixable", json!(finding.fixable));
+        let text = rules::text(&finding.id);
+        if text.is_some_and(|it| it.why != finding.why) {
+            put("why", json!(finding.why));
+        }
+        if text.is_some_and(|it| it.fix != finding.fix) {
+            put("fix", json!(finding.fix));
+        }
+        result.insert("properties".to_owned(), Value::Object(properties));
+        Value::Object(result)
+    }
 }
 
 fn rule(finding: &Finding) -> Value {
-    // A finding may know more than its rule; what belongs to the rule is the same in every run.
-    let known = rules::find(&finding.id);
-    let severity = known.map_or(finding.severity.as_str(), |it| it.severity.name());
-    let (why, fix) = known.map_or((finding.why.as_str(), finding.fix.as_str()), |it| (it.why, it.fix));
+    // A finding may know more than its rule; what is written of a rule is the same in every run.
+    let severity = rules::find(&finding.id).map_or(finding.severity, |it| it.severity);
+    let (why, fix) =
+        rules::text(&finding.id).map_or((finding.why.as_str(), finding.fix.as_str()), |it| (it.why, it.fix));
     let sources: Vec<String> = finding.references.iter().map(|it| format!("- {it}")).collect();
+    let (mut text, mut markdown) = (fix.to_owned(), format!("{why}\n\n**What to do:** {fix}"));
+    if !sources.is_empty() {
+        text.push_str(&format!("\n\nSources:\n{}", sources.join("\n")));
+        markdown.push_str(&format!("\n\n**Sources**\n\n{}", linked(&finding.references)));
+    }
     json!({
         "id": finding.id,
         "name": finding.id,
         "shortDescription": { "text": finding.title },
         "fullDescription": { "text": why },
-        "help": {
-            "text": format!("{fix}\n\nSources:\n{}", sources.join("\n")),
-            "markdown": format!("{why}\n\n**What to do:** {fix}\n\n**Sources**\n\n{}", linked(&finding.references)),
-        },
+        "help": { "text": text, "markdown": markdown },
         "defaultConfiguration": { "level": level(severity) },
         "properties": {
             "tags": ["interconnect", "nccl"],
-            "precision": precision(&finding.confidence),
+            "precision": precision(finding.confidence),
             "problem.severity": problem(severity),
         },
     })
@@ -81,92 +167,55 @@ fn linked(references: &[String]) -> String {
     references.iter().map(line).collect::<Vec<_>>().join("\n")
 }
 
-fn level(severity: &str) -> &'static str {
+fn level(severity: Severity) -> &'static str {
     match severity {
-        "error" => "error",
-        "warning" => "warning",
-        _ => "note",
+        Severity::Error => "error",
+        Severity::Warning => "warning",
+        Severity::Info => "note",
     }
 }
 
-fn problem(severity: &str) -> &'static str {
-    match level(severity) {
-        "note" => "recommendation",
-        level => level,
+fn problem(severity: Severity) -> &'static str {
+    match severity {
+        Severity::Error => "error",
+        Severity::Warning => "warning",
+        Severity::Info => "recommendation",
     }
 }
 
-fn precision(confidence: &str) -> &'static str {
+fn precision(confidence: Confidence) -> &'static str {
     match confidence {
-        "certain" => "very-high",
-        "likely" => "high",
-        _ => "medium",
+        Confidence::Certain => "very-high",
+        Confidence::Likely => "high",
+        Confidence::Possible => "medium",
     }
 }
 
-fn results(doctor: &Doctor, rules: &[(&str, &Finding)]) -> Vec<Value> {
-    let mut seen: BTreeMap<u64, u32> = BTreeMap::new();
-    doctor
-        .findings
-        .iter()
-        .map(|finding| {
-            let file = finding.evidence.first().map_or("", |it| it.file.as_str());
-            let hash = fingerprint(&[&finding.id, &finding.message, file]);
-            let count = seen.entry(hash).or_default();
-            *count += 1;
-            result(doctor, finding, rules, &format!("{hash:016x}:{count}"))
-        })
-        .collect()
+fn location(it: &Evidence) -> Value {
+    let mut location = json!({ "physicalLocation": physical(it) });
+    if let Some(span) = it.span.as_ref().filter(|it| !it.label.is_empty()) {
+        location["message"] = json!({ "text": span.label });
+    }
+    location
 }
 
-fn result(doctor: &Doctor, finding: &Finding, rules: &[(&str, &Finding)], fingerprint: &str) -> Value {
-    let mut result = Map::new();
-    let mut put = |name: &str, value: Value| result.insert(name.to_owned(), value);
-    put("ruleId", json!(finding.id));
-    put("ruleIndex", json!(rules.iter().position(|it| it.0 == finding.id)));
-    put("level", json!(level(&finding.severity)));
-    put("message", json!({ "text": finding.message }));
-    put(
-        "partialFingerprints",
-        json!({ "primaryLocationLineHash": fingerprint, "plumbFinding/v1": fingerprint }),
-    );
-    let (first, others) = match finding.evidence.split_first() {
-        Some((first, others)) => (Some(physical(first)), others),
-        None => (
-            doctor.inputs.first().map(|it| json!({ "artifactLocation": { "uri": uri(&it.file) } })),
-            finding.evidence.as_slice(),
-        ),
+fn related(id: u32, it: &Evidence) -> Value {
+    let label = it.span.as_ref().map(|it| it.label.as_str()).filter(|it| !it.is_empty());
+    let text = match label {
+        Some(label) => label.to_owned(),
+        None if it.text.is_empty() => format!("line {} of {}", it.line, it.file),
+        None => it.text.clone(),
     };
-    if let Some(first) = first {
-        put("locations", json!([{ "physicalLocation": first }]));
-    }
-    if !others.is_empty() {
-        let related = (1..).zip(others).map(|(id, it): (u32, _)| {
-            let text =
-                if it.text.is_empty() { format!("line {} of {}", it.line, it.file) } else { it.text.clone() };
-            json!({ "id": id, "physicalLocation": physical(it), "message": { "text": text } })
-        });
-        put("relatedLocations", related.collect());
-    }
-    let mut properties = Map::new();
-    let mut put = |name: &str, value: Value| properties.insert(name.to_owned(), value);
-    put("confidence", json!(finding.confidence));
-    put("entities", json!(finding.entities));
-    put("also", json!(finding.also));
-    let known = rules::find(&finding.id);
-    if known.is_some_and(|it| it.why != finding.why) {
-        put("why", json!(finding.why));
-    }
-    if known.is_some_and(|it| it.fix != finding.fix) {
-        put("fix", json!(finding.fix));
-    }
-    result.insert("properties".to_owned(), Value::Object(properties));
-    Value::Object(result)
+    json!({ "id": id, "physicalLocation": physical(it), "message": { "text": text } })
 }
 
 fn physical(it: &Evidence) -> Value {
     let mut region = json!({ "startLine": it.line.max(1) });
-    if !it.text.is_empty() {
+    if let Some(span) = &it.span {
+        region["startColumn"] = json!(span.column.max(1));
+        region["endLine"] = json!(span.end_line.max(1));
+        region["endColumn"] = json!(span.end_column.max(1));
+    } else if !it.text.is_empty() {
         region["snippet"] = json!({ "text": it.text });
     }
     json!({ "artifactLocation": { "uri": uri(&it.file) }, "region": region })
@@ -183,12 +232,8 @@ fn notifications(doctor: &Doctor) -> Vec<Value> {
     }
     let unread = doctor.inputs.iter().filter_map(|input| {
         let problem = input.problem.as_ref()?;
-        Some(json!({
-            "level": "warning",
-            "message": { "text": format!("{} could not be read to its end: {problem}", input.file) },
-            "descriptor": { "id": "not-read" },
-            "locations": [{ "physicalLocation": { "artifactLocation": { "uri": uri(&input.file) } } }],
-        }))
+        let message = format!("{} could not be read to its end: {problem}", input.file);
+        Some(not_read("warning", &message, &input.file, None))
     });
     let unchecked = needs.iter().map(|(needs, ids)| {
         let n = ids.len();
@@ -200,6 +245,20 @@ fn notifications(doctor: &Doctor) -> Vec<Value> {
         })
     });
     unread.chain(unchecked).collect()
+}
+
+/// An input that could not be read, or not to its end.
+pub(crate) fn not_read(level: &str, message: &str, file: &str, region: Option<Value>) -> Value {
+    let mut place = json!({ "artifactLocation": { "uri": uri(file) } });
+    if let Some(region) = region {
+        place["region"] = region;
+    }
+    json!({
+        "level": level,
+        "message": { "text": message },
+        "descriptor": { "id": "not-read" },
+        "locations": [{ "physicalLocation": place }],
+    })
 }
 
 /// A path as a URI: relative, or with the scheme `file` where it is absolute.

@@ -3,14 +3,17 @@
 //! The verdict first, then what the job is, the check list, the findings, the
 //! paths, and what was not checked. Everything is understandable without colour.
 
+mod finding;
 mod paths;
 
 use std::collections::BTreeMap;
 use std::io::{self, Write};
 
 use anstyle::{AnsiColor, Style as Ansi};
+use rules::{Confidence, Level, Role, Severity, State};
+use unicode_width::{UnicodeWidthChar as _, UnicodeWidthStr as _};
 
-use crate::{Check, Doctor, Evidence, Finding};
+use crate::{Check, Doctor, Finding};
 
 /// How to write.
 #[derive(Debug, Clone, Copy)]
@@ -31,7 +34,7 @@ impl Default for Style {
 
 /// Writes the answer.
 pub fn text(doctor: &Doctor, style: Style, out: &mut impl Write) -> io::Result<()> {
-    let page = Page { style: Style { width: style.width.clamp(40, 160), ..style }, folder: folder(doctor) };
+    let page = Page::new(style, folder(doctor));
     page.verdict(doctor, out)?;
     page.head(doctor, out)?;
     page.checks(doctor, out)?;
@@ -41,36 +44,46 @@ pub fn text(doctor: &Doctor, style: Style, out: &mut impl Write) -> io::Result<(
     page.not_checked(doctor, out)
 }
 
-struct Page {
-    style: Style,
+/// The colour of what is said beside a finding.
+const NOTE: Ansi = Ansi::new().fg_color(Some(anstyle::Color::Ansi(AnsiColor::Cyan)));
+
+pub(crate) struct Page {
+    pub(crate) style: Style,
     /// What all file names begin with; it is not repeated at every line.
     folder: String,
 }
 
 impl Page {
-    fn place(&self, evidence: &Evidence) -> String {
-        // File names come from outside too.
-        let file = clean(&evidence.file);
-        format!("{}:{}", file.strip_prefix(&self.folder).unwrap_or(&file), evidence.line)
+    pub(crate) fn new(style: Style, folder: String) -> Self {
+        Self { style: Style { width: style.width.clamp(40, 160), ..style }, folder }
     }
 
     fn paint(&self, text: &str, ansi: Ansi) -> String {
         if self.style.colour { format!("{ansi}{text}{ansi:#}") } else { text.to_owned() }
     }
 
-    fn by_word(word: &str) -> Ansi {
-        let colour = |it: AnsiColor| Ansi::new().fg_color(Some(it.into()));
-        match word {
-            "error" => colour(AnsiColor::Red).bold(),
-            "warning" => colour(AnsiColor::Yellow).bold(),
-            "info" | "note" => colour(AnsiColor::Cyan),
-            "ok" => colour(AnsiColor::Green),
-            _ => Ansi::new().dimmed(),
+    fn by_level(level: Level) -> Ansi {
+        match level {
+            Level::Error => Self::by_severity(Severity::Error),
+            Level::Warning => Self::by_severity(Severity::Warning),
+            Level::Info => NOTE,
+            Level::Ok => Ansi::new().fg_color(Some(AnsiColor::Green.into())),
+            Level::Unknown => Ansi::new().dimmed(),
+        }
+    }
+
+    fn by_state(state: State) -> Ansi {
+        match state {
+            State::Error => Self::by_severity(Severity::Error),
+            State::Warning => Self::by_severity(Severity::Warning),
+            State::Note => NOTE,
+            State::Ok => Ansi::new().fg_color(Some(AnsiColor::Green.into())),
+            State::NotChecked => Ansi::new().dimmed(),
         }
     }
 
     fn verdict(&self, doctor: &Doctor, out: &mut impl Write) -> io::Result<()> {
-        let level = self.paint(&doctor.verdict.level, Self::by_word(&doctor.verdict.level));
+        let level = self.paint(doctor.verdict.level.name(), Self::by_level(doctor.verdict.level));
         // One line, however long: it is there to be pasted.
         writeln!(out, "{level}: {}", self.paint(&clean(&doctor.verdict.text), Ansi::new().bold()))
     }
@@ -201,7 +214,7 @@ impl Page {
 
     fn checks(&self, doctor: &Doctor, out: &mut impl Write) -> io::Result<()> {
         let (unseen, seen): (Vec<&Check>, Vec<&Check>) =
-            doctor.checks.iter().partition(|it| it.state == "not checked");
+            doctor.checks.iter().partition(|it| it.state == State::NotChecked);
         if seen.is_empty() {
             return Ok(());
         }
@@ -211,8 +224,9 @@ impl Page {
             let at = check.evidence.as_ref().map(|it| self.place(it)).unwrap_or_default();
             let lines = wrap(&check.text, room);
             for (i, line) in lines.iter().enumerate() {
-                let (state, id) = if i == 0 { (check.state.as_str(), check.id.as_str()) } else { ("", "") };
-                let state = self.paint(&format!("{state:<8}"), Self::by_word(state));
+                let (state, id) = if i == 0 { (check.state.name(), check.id.as_str()) } else { ("", "") };
+                let ansi = if i == 0 { Self::by_state(check.state) } else { Ansi::new().dimmed() };
+                let state = self.paint(&format!("{state:<8}"), ansi);
                 // The place stands at the end of the first line if there is room, else on a line of its own.
                 let fits = i + 1 == lines.len() && width(line) + width(&at) + 2 <= room;
                 let tail = if fits && !at.is_empty() {
@@ -249,76 +263,13 @@ impl Page {
 
     fn findings(&self, doctor: &Doctor, out: &mut impl Write) -> io::Result<()> {
         // What follows from a known cause is named, and not explained once more.
-        let explained =
-            |it: &Finding| it.severity == "error" && it.role == "cause" && it.confidence != "possible";
+        let explained = |it: &Finding| {
+            it.severity == Severity::Error && it.role == Role::Cause && it.confidence > Confidence::Possible
+        };
         let known = doctor.findings.iter().any(explained);
         for finding in &doctor.findings {
             writeln!(out)?;
-            self.finding(finding, known && finding.role == "consequence" && !self.style.verbose, out)?;
-        }
-        Ok(())
-    }
-
-    fn finding(&self, finding: &Finding, brief: bool, out: &mut impl Write) -> io::Result<()> {
-        let head = format!("{}[{}]", finding.severity, finding.id);
-        let sure = if finding.confidence == "certain" {
-            String::new()
-        } else {
-            format!(" ({})", finding.confidence)
-        };
-        let message = format!("{}{sure}", finding.message);
-        // The first line is shorter by the head.
-        let indent = "\u{a0}".repeat(width(&head));
-        let mut lines = wrap(&format!("{indent}{message}"), self.style.width - 2).into_iter();
-        let first = lines.next().unwrap_or_default().replace('\u{a0}', "");
-        let painted = self.paint(&head, Self::by_word(&finding.severity));
-        writeln!(out, "{painted}: {}", self.paint(&first, Ansi::new().bold()))?;
-        for line in lines {
-            writeln!(out, "  {}", self.paint(&line, Ansi::new().bold()))?;
-        }
-        let shown = if brief { 1 } else { 3 };
-        for evidence in finding.evidence.iter().take(shown) {
-            writeln!(out, "  {} {}", self.paint("-->", Self::by_word("note")), self.place(evidence))?;
-            if !evidence.text.is_empty() {
-                let line = clean(&evidence.text);
-                writeln!(
-                    out,
-                    "   {}  {}",
-                    self.paint("|", Self::by_word("note")),
-                    cut(&essential(&line, self.style.width - 6), self.style.width - 6)
-                )?;
-            }
-        }
-        if finding.evidence.len() > shown {
-            writeln!(
-                out,
-                "   {}  and {}",
-                self.paint("|", Self::by_word("note")),
-                counted(finding.evidence.len() - shown, "more line")
-            )?;
-        }
-        if brief {
-            return self.field(
-                out,
-                "see",
-                &format!("follows from what stands above; plumb explain {}", finding.id),
-            );
-        }
-        self.field(out, "why", &finding.why)?;
-        self.field(out, "fix", &finding.fix)?;
-        if !finding.also.is_empty() {
-            self.field(out, "or", &format!("the same lines can mean {}", finding.also.join(", ")))?;
-        }
-        self.field(out, "see", &format!("plumb explain {}", finding.id))
-    }
-
-    fn field(&self, out: &mut impl Write, name: &str, value: &str) -> io::Result<()> {
-        for (i, line) in wrap(value, self.style.width - 10).iter().enumerate() {
-            if i == 0 {
-                writeln!(out, "   {} {name}: {line}", self.paint("=", Self::by_word("note")))?;
-            } else {
-                writeln!(out, "     {}{line}", " ".repeat(name.len() + 2))?;
-            }
+            self.finding(finding, known && finding.role == Role::Consequence && !self.style.verbose, out)?;
         }
         Ok(())
     }
@@ -332,7 +283,7 @@ impl Page {
         writeln!(out)?;
         let what = if doctor.not_checked.len() == 1 { "rule was" } else { "rules were" };
         // After an error nobody reads a list of what else could be looked at.
-        if doctor.verdict.level == "error" && !self.style.verbose {
+        if doctor.verdict.level == Level::Error && !self.style.verbose {
             return writeln!(
                 out,
                 "{} {what} not checked; --verbose names them and what they need",
@@ -414,8 +365,9 @@ fn turns(character: char) -> bool {
     matches!(character, '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
 }
 
+/// Columns of a terminal: two for Hangul, Kanji and most emoji, none for combining marks.
 pub(crate) fn width(text: &str) -> usize {
-    text.chars().count()
+    text.width()
 }
 
 /// A long NCCL line without the beginning that says least: the host's name gives way to the message.
@@ -431,11 +383,23 @@ fn essential(line: &str, room: usize) -> String {
     }
 }
 
+/// A text with blanks after it, up to a width.
+pub(crate) fn padded(text: &str, columns: usize) -> String {
+    format!("{text}{}", " ".repeat(columns.saturating_sub(width(text))))
+}
+
 pub(crate) fn cut(text: &str, room: usize) -> String {
     if width(text) <= room {
         return text.to_owned();
     }
-    text.chars().take(room.saturating_sub(3)).chain("...".chars()).collect()
+    let mut left = room.saturating_sub(3);
+    let fits = |it: &char| {
+        let columns = it.width().unwrap_or(0);
+        let fits = columns <= left;
+        left = left.saturating_sub(columns);
+        fits
+    };
+    text.chars().take_while(fits).chain("...".chars()).collect()
 }
 
 /// Breaks a text at blanks.
@@ -470,6 +434,7 @@ mod tests {
     fn texts_are_wrapped_at_blanks() {
         assert_eq!(wrap("one two three four five six", 20), ["one two three four", "five six"]);
         assert_eq!(wrap("x".repeat(30).as_str(), 20).len(), 1);
+        assert_eq!(wrap("가나다라 마바사 아자차", 20), ["가나다라 마바사", "아자차"]);
     }
 
     #[test]
@@ -481,6 +446,7 @@ mod tests {
     #[test]
     fn lines_are_cut() {
         assert_eq!(cut("abcdefghij", 8), "abcde...");
+        assert_eq!(cut("가나다라마", 8), "가나...");
     }
 
     #[test]

@@ -6,7 +6,11 @@ use std::fs;
 use std::path::Path;
 
 use evidence::read_texts;
+use evidence::submission::Submission;
+use evidence::yaml::Trouble;
+use report::lint::{Lint, Unread};
 use report::{Check, Doctor, Evidence, Options, junit, sarif};
+use rules::{Severity, State};
 use serde_json::Value;
 
 const DUPLICATE: &str = "n-1:1:2 [0] init.cc:497 NCCL WARN Duplicate GPU detected : rank 2 and rank 0 both on CUDA device 1000\n\
@@ -26,7 +30,7 @@ fn as_sarif(doctor: &Doctor) -> Value {
 
 fn as_junit(doctor: &Doctor) -> String {
     let mut out = Vec::new();
-    junit(doctor, &mut out).unwrap();
+    junit(doctor, Some(Severity::Warning), &mut out).unwrap();
     String::from_utf8(out).unwrap()
 }
 
@@ -67,7 +71,8 @@ fn sarif_has_what_code_scanning_asks_for() {
     assert_eq!(result["ruleId"], "duplicate-gpu");
     assert_eq!(result["ruleIndex"], 0);
     assert_eq!(result["level"], "error");
-    assert_eq!(result["message"]["text"], doctor.findings[0].message.as_str());
+    let finding = &doctor.findings[0];
+    assert_eq!(result["message"]["text"], format!("{}. {}", finding.message, finding.fix));
     let place = &result["locations"][0]["physicalLocation"];
     assert_eq!(place["artifactLocation"]["uri"], "logs/rank%200.log");
     assert_eq!(place["region"]["startLine"], 1);
@@ -226,9 +231,13 @@ fn unescaped(text: &str) -> String {
     out
 }
 
-/// Checks the counts and returns the suite.
 fn suite(doctor: &Doctor) -> Element {
-    let mut suites = parse(&as_junit(doctor));
+    counted(&as_junit(doctor))
+}
+
+/// Checks the counts and returns the suite.
+fn counted(xml: &str) -> Element {
+    let mut suites = parse(xml);
     assert_eq!(suites.name, "testsuites");
     let suite = suites.children.pop().unwrap();
     assert!(suites.children.is_empty());
@@ -238,7 +247,7 @@ fn suite(doctor: &Doctor) -> Element {
         assert_eq!(it.number("tests"), cases.len());
         assert_eq!(it.number("failures"), having("failure"));
         assert_eq!(it.number("skipped"), having("skipped"));
-        assert_eq!(it.number("errors"), 0);
+        assert_eq!(it.number("errors"), having("error"));
     }
     assert!(cases.iter().all(|it| it.all("failure").len() + it.all("skipped").len() <= 1));
     let names: Vec<_> = cases.iter().map(|it| (it.attribute("classname"), it.attribute("name"))).collect();
@@ -267,7 +276,7 @@ fn junit_tells_failures_passes_and_skips() {
         Some("reported as duplicate-gpu")
     );
     assert_eq!(suite.number("failures"), 1);
-    let unchecked = doctor.checks.iter().find(|it| it.state == "not checked").unwrap();
+    let unchecked = doctor.checks.iter().find(|it| it.state == State::NotChecked).unwrap();
     assert_eq!(
         case(&suite, &unchecked.id).all("skipped")[0].attribute("message"),
         Some(unchecked.text.as_str())
@@ -280,7 +289,7 @@ fn junit_joins_the_findings_of_a_rule() {
     let mut second = doctor.findings[0].clone();
     second.message = "another".to_owned();
     let mut third = second.clone();
-    third.severity = "info".to_owned();
+    third.severity = Severity::Info;
     third.message = "worth knowing".to_owned();
     let mut other = third.clone();
     other.id = "other-rule".to_owned();
@@ -298,20 +307,83 @@ fn junit_joins_the_findings_of_a_rule() {
 #[test]
 fn junit_fails_a_check_that_no_finding_explains() {
     let mut doctor = read("a.log", "");
-    let evidence = Some(Evidence { file: "a.log".to_owned(), line: 3, text: "x".to_owned() });
-    let check = |id: &str, state: &str| Check {
+    let evidence = Some(Evidence { file: "a.log".to_owned(), line: 3, text: "x".to_owned(), span: None });
+    let check = |id: &str, state: State| Check {
         id: id.to_owned(),
-        state: state.to_owned(),
+        state,
         text: "what was seen".to_owned(),
         evidence: evidence.clone(),
     };
-    doctor.checks =
-        vec![check("one", "warning"), check("two", "ok"), check("three", "note"), check("four", "info")];
+    doctor.checks = vec![check("one", State::Warning), check("two", State::Ok), check("three", State::Note)];
     let suite = suite(&doctor);
     assert_eq!(case(&suite, "one").all("failure")[0].text, "what was seen\na.log:3: x");
     assert!(case(&suite, "two").children.is_empty());
     assert_eq!(case(&suite, "three").all("system-out").len(), 1);
     assert_eq!(suite.number("failures"), 1);
+}
+
+#[test]
+fn junit_fails_what_reaches_fail_on() {
+    let doctor = read("a.log", DUPLICATE);
+    let failures = |fail_on: Option<Severity>| {
+        let mut out = Vec::new();
+        junit(&doctor, fail_on, &mut out).unwrap();
+        counted(&String::from_utf8(out).unwrap()).number("failures")
+    };
+    let levels = [Some(Severity::Info), Some(Severity::Error), None];
+    assert_eq!(levels.map(failures), [1, 1, 0]);
+}
+
+/// Two files with a finding in the second, and one that could not be read between them.
+fn linted() -> Lint {
+    let pod = "kind: Pod\nspec:\n  containers:\n  - resources: {limits: {nvidia.com/gpus: 8}}\n";
+    let texts = [("good.yaml", "kind: Service\n"), ("a dir/bad.yaml", pod)];
+    let files: Vec<_> = texts.iter().map(|it| Submission::read(it.0, it.1).unwrap()).collect();
+    let trouble = Trouble { line: 3, column: 2, text: "is not YAML".to_owned() };
+    let unread = [Unread { position: 1, name: "broken.yaml".to_owned(), trouble }];
+    Lint::new(&files, &unread, &rules::lint::lint(&files, &rules::lint::Given::default()))
+}
+
+#[test]
+fn sarif_of_lint_is_like_that_of_doctor() {
+    let lint = linted();
+    let names: Vec<&str> = lint.files.iter().map(|it| it.file.as_str()).collect();
+    assert_eq!(names, ["good.yaml", "broken.yaml", "a dir/bad.yaml"]);
+    let mut out = Vec::new();
+    report::lint::sarif(&lint, &mut out).unwrap();
+    let log: Value = serde_json::from_slice(&out).unwrap();
+    let run = &log["runs"][0];
+    assert_eq!(run["automationDetails"]["id"], "plumb/lint/");
+    assert_eq!(run["invocations"][0]["executionSuccessful"], false);
+    let results = run["results"].as_array().unwrap();
+    assert_eq!(results.len(), lint.findings.len());
+    let result = results.iter().find(|it| it["ruleId"] == "resource-misspelt").unwrap();
+    let index = usize::try_from(result["ruleIndex"].as_u64().unwrap()).unwrap();
+    let rule = &run["tool"]["driver"]["rules"][index];
+    assert_eq!(rule["id"], "resource-misspelt");
+    assert!(rule["help"]["markdown"].as_str().unwrap().contains("**Sources**"));
+    assert!(result["partialFingerprints"]["primaryLocationLineHash"].is_string());
+    assert_eq!(result["properties"]["fixable"], true);
+    let place = &result["locations"][0]["physicalLocation"];
+    assert_eq!(place["artifactLocation"]["uri"], "a%20dir/bad.yaml");
+    assert_eq!((&place["region"]["startLine"], &place["region"]["startColumn"]), (&4.into(), &26.into()));
+}
+
+#[test]
+fn junit_of_lint_is_like_that_of_doctor() {
+    let lint = linted();
+    let written = |fail_on| {
+        let mut out = Vec::new();
+        report::lint::junit(&lint, fail_on, &mut out).unwrap();
+        counted(&String::from_utf8(out).unwrap())
+    };
+    let suite = written(Some(Severity::Error));
+    assert_eq!(suite.attribute("name"), Some("plumb lint"));
+    let misspelt = case(&suite, "resource-misspelt");
+    assert!(misspelt.all("failure")[0].text.contains("a dir/bad.yaml:4:26: "));
+    assert_eq!(case(&suite, "broken.yaml").all("error")[0].attribute("message"), Some("3:2: is not YAML"));
+    assert!(case(&suite, "good.yaml").children.is_empty());
+    assert_eq!(written(None).number("failures"), 0);
 }
 
 #[test]

@@ -19,15 +19,15 @@ fn read(texts: &[(&str, &str)]) -> Doctor {
 }
 
 fn evidence(file: &str, text: &str) -> Evidence {
-    Evidence { file: file.to_owned(), line: 1, text: text.to_owned() }
+    Evidence { file: file.to_owned(), line: 1, text: text.to_owned(), span: None }
 }
 
 fn finding(message: &str, lines: &[&str]) -> Finding {
     Finding {
         id: "test-rule".to_owned(),
-        severity: "warning".to_owned(),
-        confidence: "likely".to_owned(),
-        role: "cause".to_owned(),
+        severity: rules::Severity::Warning,
+        confidence: rules::Confidence::Likely,
+        role: rules::Role::Cause,
         title: "a title".to_owned(),
         message: message.to_owned(),
         evidence: lines.iter().map(|it| evidence("job.log", it)).collect(),
@@ -36,6 +36,7 @@ fn finding(message: &str, lines: &[&str]) -> Finding {
         references: vec!["https://example.org/home/someone".to_owned()],
         entities: Vec::new(),
         also: Vec::new(),
+        fixable: false,
     }
 }
 
@@ -341,7 +342,7 @@ fn a_secret_is_hidden_wherever_it_stands() {
     doctor.facts.environment.push(Environment {
         name: "MY_API_KEY".to_owned(),
         value: "correct-horse".to_owned(),
-        set_by: "manifest".to_owned(),
+        set_by: report::SetBy::Manifest,
         processes: 0,
         evidence: evidence("pod.yaml", "    value: \"correct-horse\""),
     });
@@ -490,7 +491,11 @@ fn the_texts_of_rules_stay() {
     assert_eq!(doctor.findings[0].evidence[0].file, "input-1.log");
     // What was not checked tells what is needed, in plumb's words.
     let needs = |it: &Doctor| {
-        it.checks.iter().filter(|it| it.state == "not checked").map(|it| it.text.clone()).collect::<Vec<_>>()
+        it.checks
+            .iter()
+            .filter(|it| it.state == rules::State::NotChecked)
+            .map(|it| it.text.clone())
+            .collect::<Vec<_>>()
     };
     assert_eq!(needs(&doctor), needs(&before));
 }

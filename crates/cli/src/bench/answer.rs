@@ -229,7 +229,7 @@ impl<'a> Answer<'a> {
         };
         let inputs = input::read(std::slice::from_ref(&path));
         let doctor = Doctor::new(&inputs.case, &rules::diagnose(&inputs.case), Options { matrix: false });
-        writeln!(self.out, "  NCCL's log: {}: {}", doctor.verdict.level, doctor.verdict.text)
+        writeln!(self.out, "  NCCL's log: {}: {}", doctor.verdict.level.name(), doctor.verdict.text)
     }
 }
 

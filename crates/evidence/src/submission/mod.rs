@@ -21,6 +21,8 @@ pub use quantity::Quantity;
 pub use resource::{Resource, ResourceKind, Vendor};
 pub use sbatch::{Directive, Directives};
 
+use serde::Serialize;
+
 use crate::yaml::{NodeId, Span, Tree, Trouble};
 
 /// One file, read.
@@ -60,7 +62,8 @@ pub struct Count {
 }
 
 /// What a file is.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
 pub enum Kind {
     /// Objects for Kubernetes.
     Kubernetes,
@@ -193,6 +196,16 @@ impl Submission {
         let begin = self.lines.get(line - 1).copied().unwrap_or(0);
         let column = self.text.get(begin..range.start).unwrap_or_default().chars().count() + 1;
         Span { range, line, column }
+    }
+
+    /// The text of a line, from 1, without its end.
+    pub fn line(&self, number: usize) -> &str {
+        let begin =
+            number.checked_sub(1).and_then(|it| self.lines.get(it)).copied().unwrap_or(self.text.len());
+        let end = self.lines.get(number).copied().unwrap_or(self.text.len());
+        let line = self.text.get(begin..end).unwrap_or_default();
+        let line = line.strip_suffix('\n').unwrap_or(line);
+        line.strip_suffix('\r').unwrap_or(line)
     }
 }
 

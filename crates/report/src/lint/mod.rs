@@ -1,4 +1,4 @@
-//! The answer of `plumb lint`, with owned texts: every format is written from it. Schema `plumb.lint/1`.
+//! The answer of `plumb lint`: every format is written from it. Schema `plumb.lint/1`.
 
 mod diff;
 mod junit;
@@ -7,10 +7,12 @@ mod text;
 
 use std::io::{self, Write};
 
-use evidence::submission::Submission;
+use evidence::submission::{Kind, Submission};
 use evidence::yaml::Trouble;
-use rules::{Evidence, Found};
-use serde::Serialize;
+use rules::{Confidence, Found, Severity};
+use serde::{Serialize, Serializer};
+
+use crate::{Evidence, Finding, Span};
 
 pub use diff::diff;
 pub use junit::junit;
@@ -25,7 +27,8 @@ pub struct Lint {
     /// The files, in the order they were given.
     pub files: Vec<LintFile>,
     /// What was found, by file and place.
-    pub findings: Vec<LintFinding>,
+    #[serde(serialize_with = "shapes")]
+    pub findings: Vec<Finding>,
 }
 
 /// A file.
@@ -33,8 +36,8 @@ pub struct Lint {
 pub struct LintFile {
     /// Its name.
     pub file: String,
-    /// `kubernetes`, `deepspeed`, `sbatch`, `script`, `dockerfile`, `environment`, `other`; none where it could not be read.
-    pub kind: Option<String>,
+    /// What it is; none where it could not be read.
+    pub kind: Option<Kind>,
     /// Pods found in it.
     pub pods: usize,
     /// Variables found in it.
@@ -56,82 +59,38 @@ pub struct LintProblem {
     pub text: String,
 }
 
-/// A finding.
-#[derive(Debug, Clone, PartialEq, Serialize)]
-pub struct LintFinding {
-    /// The rule.
-    pub id: String,
-    /// `error`, `warning`, `info`.
-    pub severity: String,
-    /// `certain`, `likely`, `possible`.
-    pub confidence: String,
-    /// What the rule is about.
-    pub title: String,
-    /// What is wrong here.
-    pub message: String,
-    /// The file.
-    pub file: String,
-    /// Where; the first is the most telling.
-    pub places: Vec<LintPlace>,
-    /// What it costs.
-    pub why: String,
-    /// What to change.
-    pub fix: String,
-    /// Whether `--fix` changes it.
-    pub fixable: bool,
-    /// Where this is documented by others.
-    pub references: Vec<String>,
-}
-
-/// A place.
-#[derive(Debug, Clone, PartialEq, Serialize)]
-pub struct LintPlace {
-    /// The line of its beginning, from 1.
-    pub line: usize,
-    /// The column of its beginning in characters, from 1.
-    pub column: usize,
-    /// The line of its end.
-    pub end_line: usize,
-    /// The column after its end.
-    pub end_column: usize,
-    /// What is to be seen there.
-    pub text: String,
-    /// The line as it stands in the file.
-    pub source: String,
+/// A file that could not be read.
+#[derive(Debug, Clone)]
+pub struct Unread {
+    /// How many files were read before it.
+    pub position: usize,
+    /// Its name.
+    pub name: String,
+    /// Why, and where.
+    pub trouble: Trouble,
 }
 
 impl Lint {
-    /// The answer for files that were read, and those that could not be, in the order they were given.
-    pub fn new(read: &[Result<&Submission, (String, Trouble)>], found: &[Found]) -> Self {
-        let submissions: Vec<&Submission> = read.iter().filter_map(|it| it.as_ref().ok().copied()).collect();
-        let files = read.iter().map(|it| match it {
-            Ok(it) => LintFile {
-                file: it.name.to_string(),
-                kind: Some(format!("{:?}", it.kind).to_lowercase()),
-                pods: it.pods().count(),
-                settings: it.settings.len(),
-                launches: it.launches.len(),
-                problem: None,
-            },
-            Err((name, trouble)) => LintFile {
-                file: name.clone(),
-                kind: None,
-                pods: 0,
-                settings: 0,
-                launches: 0,
-                problem: Some(LintProblem {
-                    line: trouble.line,
-                    column: trouble.column,
-                    text: trouble.text.clone(),
-                }),
-            },
-        });
-        let findings = found.iter().filter_map(|it| Some(finding(submissions.get(it.finding.file()?)?, it)));
-        Self { schema: "plumb.lint/1", files: files.collect(), findings: findings.collect() }
+    /// The answer for files that were read and those that could not be.
+    pub fn new(files: &[Submission], unread: &[Unread], found: &[Found]) -> Self {
+        let mut all = Vec::with_capacity(files.len() + unread.len());
+        let mut failed = unread.iter().peekable();
+        for (position, it) in files.iter().enumerate() {
+            while let Some(it) = failed.next_if(|it| it.position <= position) {
+                all.push(LintFile::unread(it));
+            }
+            all.push(LintFile::read(it));
+        }
+        all.extend(failed.map(LintFile::unread));
+        Self {
+            schema: "plumb.lint/1",
+            files: all,
+            findings: found.iter().map(|it| finding(files, it)).collect(),
+        }
     }
 
     /// How many findings have this severity.
-    pub fn count(&self, severity: &str) -> usize {
+    pub fn count(&self, severity: Severity) -> usize {
         self.findings.iter().filter(|it| it.severity == severity).count()
     }
 
@@ -142,36 +101,101 @@ impl Lint {
     }
 }
 
-fn finding(file: &Submission, it: &Found) -> LintFinding {
-    let (rule, finding) = (it.rule, &it.finding);
-    LintFinding {
-        id: rule.id.to_owned(),
-        severity: it.severity().name().to_owned(),
-        confidence: finding.confidence.name().to_owned(),
-        title: rule.title.to_owned(),
-        message: finding.message.clone(),
-        file: file.name.to_string(),
-        places: finding.evidence.iter().filter_map(|it| place(file, it)).collect(),
-        why: it.why().to_owned(),
-        fix: it.fix().to_owned(),
-        fixable: !finding.edits.is_empty(),
-        references: rule.references.iter().map(|it| (*it).to_owned()).collect(),
+impl LintFile {
+    fn read(it: &Submission) -> Self {
+        Self {
+            file: it.name.to_string(),
+            kind: Some(it.kind),
+            pods: it.pods().count(),
+            settings: it.settings.len(),
+            launches: it.launches.len(),
+            problem: None,
+        }
+    }
+
+    fn unread(Unread { name, trouble, .. }: &Unread) -> Self {
+        let problem = LintProblem { line: trouble.line, column: trouble.column, text: trouble.text.clone() };
+        Self { file: name.clone(), kind: None, pods: 0, settings: 0, launches: 0, problem: Some(problem) }
     }
 }
 
-fn place(file: &Submission, evidence: &Evidence) -> Option<LintPlace> {
-    let Evidence::Span { span, label, .. } = evidence else { return None };
-    let text = &*file.text;
-    let end =
-        text.get(span.range.clone()).map_or(span.range.start, |it| span.range.start + it.trim_end().len());
-    let end = file.span(end.max(span.range.start)..end.max(span.range.start));
-    let source = text.lines().nth(span.line.saturating_sub(1)).unwrap_or_default();
-    Some(LintPlace {
-        line: span.line,
+fn finding(files: &[Submission], it: &Found) -> Finding {
+    Finding::new(it, it.finding.evidence.iter().filter_map(|it| evidence(files, it)).collect())
+}
+
+fn evidence(files: &[Submission], it: &rules::Evidence) -> Option<Evidence> {
+    let rules::Evidence::Span { file, span, label } = it else { return None };
+    let file = files.get(*file)?;
+    let range = &span.range;
+    let end = file.text.get(range.clone()).map_or(range.start, |it| range.start + it.trim_end().len());
+    let end = file.span(end..end);
+    Some(Evidence {
+        file: file.name.to_string(),
+        line: span.line as u64,
+        text: file.line(span.line).chars().take(400).collect(),
+        span: Some(Span {
+            column: span.column as u64,
+            end_line: end.line as u64,
+            end_column: end.column as u64,
+            label: label.clone(),
+        }),
+    })
+}
+
+/// A finding in the shape of `plumb.lint/1`.
+#[derive(Serialize)]
+struct Shape<'a> {
+    id: &'a str,
+    severity: Severity,
+    confidence: Confidence,
+    title: &'a str,
+    message: &'a str,
+    /// Of the first place.
+    file: &'a str,
+    places: Vec<Place<'a>>,
+    why: &'a str,
+    fix: &'a str,
+    fixable: bool,
+    references: &'a [String],
+}
+
+/// A part of a file in the shape of `plumb.lint/1`. Lines and columns count from 1.
+#[derive(Serialize)]
+struct Place<'a> {
+    line: u64,
+    column: u64,
+    end_line: u64,
+    end_column: u64,
+    /// What is to be seen there.
+    text: &'a str,
+    /// The line as it stands in the file.
+    source: &'a str,
+}
+
+fn shapes<S: Serializer>(findings: &[Finding], serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.collect_seq(findings.iter().map(|it| Shape {
+        id: &it.id,
+        severity: it.severity,
+        confidence: it.confidence,
+        title: &it.title,
+        message: &it.message,
+        file: it.evidence.first().map_or("", |it| &it.file),
+        places: it.evidence.iter().filter_map(place).collect(),
+        why: &it.why,
+        fix: &it.fix,
+        fixable: it.fixable,
+        references: &it.references,
+    }))
+}
+
+fn place(it: &Evidence) -> Option<Place<'_>> {
+    let span = it.span.as_ref()?;
+    Some(Place {
+        line: it.line,
         column: span.column,
-        end_line: end.line,
-        end_column: end.column,
-        text: label.clone(),
-        source: source.chars().take(400).collect(),
+        end_line: span.end_line,
+        end_column: span.end_column,
+        text: &span.label,
+        source: &it.text,
     })
 }

@@ -2,96 +2,27 @@
 
 use std::io::{self, Write};
 
-use serde_json::{Value, json};
+use serde_json::json;
 
-use super::{Lint, LintFinding, LintPlace};
+use super::Lint;
+use crate::sarif::{Run, not_read};
 
-/// Writes the findings as SARIF 2.1.0, indented, with a final newline.
+/// Writes the findings of `plumb lint` as SARIF 2.1.0, indented, with a final newline.
 pub fn sarif(lint: &Lint, out: &mut impl Write) -> io::Result<()> {
-    let mut ids: Vec<&str> = lint.findings.iter().map(|it| it.id.as_str()).collect();
-    ids.sort_unstable();
-    ids.dedup();
-    let rules: Vec<Value> =
-        ids.iter().filter_map(|id| lint.findings.iter().find(|it| it.id == *id)).map(rule).collect();
-    let notifications: Vec<Value> = lint
-        .files
-        .iter()
-        .filter_map(|it| {
-            let problem = it.problem.as_ref()?;
+    let unread = lint.files.iter().filter_map(|it| Some((it, it.problem.as_ref()?)));
+    let notifications: Vec<_> = unread
+        .map(|(it, problem)| {
             let region = json!({ "startLine": problem.line.max(1), "startColumn": problem.column.max(1) });
-            Some(json!({
-                "level": "error",
-                "message": { "text": problem.text },
-                "locations": [{ "physicalLocation": { "artifactLocation": { "uri": it.file }, "region": region } }],
-            }))
+            not_read("error", &problem.text, &it.file, Some(region))
         })
         .collect();
-    let log = json!({
-        "$schema": "https://json.schemastore.org/sarif-2.1.0.json",
-        "version": "2.1.0",
-        "runs": [{
-            "tool": { "driver": {
-                "name": "plumb",
-                "version": env!("CARGO_PKG_VERSION"),
-                "semanticVersion": env!("CARGO_PKG_VERSION"),
-                "rules": rules,
-            }},
-            "automationDetails": { "id": "plumb/lint/" },
-            "columnKind": "unicodeCodePoints",
-            "invocations": [{ "executionSuccessful": notifications.is_empty(), "toolExecutionNotifications": notifications }],
-            "results": lint.findings.iter().map(|it| result(it, &ids)).collect::<Vec<_>>(),
-        }],
-    });
-    serde_json::to_writer_pretty(&mut *out, &log)?;
-    writeln!(out)
-}
-
-fn level(severity: &str) -> &'static str {
-    match severity {
-        "error" => "error",
-        "warning" => "warning",
-        _ => "note",
-    }
-}
-
-fn rule(it: &LintFinding) -> Value {
-    // A finding may know more than its rule; what belongs to the rule is the same in every run.
-    let known = rules::find(&it.id);
-    let (why, fix) = known.map_or((it.why.as_str(), it.fix.as_str()), |it| (it.why, it.fix));
-    let severity = known.map_or(it.severity.as_str(), |it| it.severity.name());
-    json!({
-        "id": it.id,
-        "name": it.id,
-        "shortDescription": { "text": it.title },
-        "fullDescription": { "text": why },
-        "help": { "text": format!("{fix}\n\nSources:\n{}", it.references.join("\n")) },
-        "defaultConfiguration": { "level": level(severity) },
-        "properties": { "tags": ["interconnect", "nccl"] },
-    })
-}
-
-fn result(it: &LintFinding, ids: &[&str]) -> Value {
-    let location = |place: &LintPlace| {
-        json!({
-            "physicalLocation": {
-                "artifactLocation": { "uri": it.file },
-                "region": {
-                    "startLine": place.line.max(1),
-                    "startColumn": place.column.max(1),
-                    "endLine": place.end_line.max(1),
-                    "endColumn": place.end_column.max(1),
-                },
-            },
-            "message": { "text": if place.text.is_empty() { it.message.clone() } else { place.text.clone() } },
-        })
+    let run = Run {
+        command: "lint",
+        findings: &lint.findings,
+        input: lint.files.first().map(|it| it.file.as_str()),
+        successful: notifications.is_empty(),
+        notifications,
+        properties: json!({ "schema": lint.schema }),
     };
-    json!({
-        "ruleId": it.id,
-        "ruleIndex": ids.iter().position(|id| *id == it.id),
-        "level": level(&it.severity),
-        "message": { "text": format!("{}. {}", it.message, it.fix) },
-        "locations": it.places.iter().take(1).map(location).collect::<Vec<_>>(),
-        "relatedLocations": it.places.iter().skip(1).map(location).collect::<Vec<_>>(),
-        "properties": { "confidence": it.confidence, "why": it.why, "fixable": it.fixable },
-    })
+    run.write(out)
 }

@@ -21,7 +21,7 @@ use names::Names;
 
 use crate::{
     Check, Communicator, Doctor, Edge, Entity, Environment, Evidence, Facts, Finding, FirstFailure, Input,
-    Job, NodePair, NotChecked, Rank, Ring, Stack, Test, Training, TreePlace, Verdict,
+    Job, NodePair, NotChecked, Rank, Ring, Span, Stack, Test, Training, TreePlace, Verdict,
 };
 
 /// Replaces host names, addresses, paths and secrets in every text of `doctor`.
@@ -72,7 +72,7 @@ fn walk(it: &mut Doctor, see: &mut See<'_>) {
         finding(it, see);
     }
     for Check { id: _, state, text, evidence: quote } in checks {
-        see(if state == "not checked" { Role::Advice } else { Role::Text }, text);
+        see(if *state == rules::State::NotChecked { Role::Advice } else { Role::Text }, text);
         if let Some(quote) = quote {
             evidence(quote, see);
         }
@@ -95,12 +95,13 @@ fn finding(it: &mut Finding, see: &mut See<'_>) {
         references: _,
         entities,
         also: _,
+        fixable: _,
     } = it;
     see(Role::Text, message);
     for it in quotes {
         evidence(it, see);
     }
-    let rule = rules::find(id);
+    let rule = rules::text(id);
     if rule.is_none_or(|it| it.why != *why) {
         see(Role::Advice, why);
     }
@@ -117,9 +118,12 @@ fn finding(it: &mut Finding, see: &mut See<'_>) {
 }
 
 fn evidence(it: &mut Evidence, see: &mut See<'_>) {
-    let Evidence { file, line: _, text } = it;
+    let Evidence { file, line: _, text, span } = it;
     see(Role::File, file);
     see(Role::Text, text);
+    if let Some(Span { column: _, end_line: _, end_column: _, label }) = span {
+        see(Role::Text, label);
+    }
 }
 
 fn walk_facts(it: &mut Facts, see: &mut See<'_>) {

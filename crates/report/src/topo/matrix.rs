@@ -6,7 +6,7 @@ use anstyle::{AnsiColor, Style as Ansi};
 
 use super::words::{names, number};
 use super::{Topo, TopoPath, tree};
-use crate::text::{clean, cut, width};
+use crate::text::{clean, cut, padded, width};
 
 /// More devices than this are shown in groups.
 const FEW: usize = 16;
@@ -285,12 +285,12 @@ impl Table {
             if start > 0 {
                 lines.push(Vec::new());
             }
-            let pad = |text: &str, column: usize| format!("  {text:<0$}", self.column_width(column));
+            let pad = |text: &str, column: usize| format!("  {}", padded(text, self.column_width(column)));
             let mut head = vec![(" ".repeat(first), Ansi::new())];
             head.extend((start..end).map(|it| (pad(&self.columns[it], it), Ansi::new().bold())));
             lines.push(head);
             for (name, cells) in self.rows.iter().zip(&self.cells) {
-                let mut line = vec![(format!("{name:<first$}"), Ansi::new().bold())];
+                let mut line = vec![(padded(name, first), Ansi::new().bold())];
                 line.extend((start..end).map(|it| (pad(&cells[it].0, it), cells[it].1)));
                 lines.push(line);
             }

@@ -12,7 +12,7 @@ use super::words::{bandwidth, names, number, shared, some_names, time};
 use super::{Topo, TopoGraph, TopoJob, TopoNode, TopoNormal, TopoOverlay, drawing, matrix, tree};
 use crate::Style;
 use crate::expect::shown;
-use crate::text::{bytes, clean, counted, cut, width, wrap};
+use crate::text::{bytes, clean, counted, cut, padded, width, wrap};
 
 /// How many kinds of connections are shown one by one.
 const TRANSPORTS: usize = 12;
@@ -73,7 +73,7 @@ impl Page {
         for (at, line) in lines.iter().map(|it| it.replace('\u{a0}', " ")).enumerate() {
             let name = if at == 0 && !alone { name } else { "" };
             let painted =
-                if name.is_empty() { " ".repeat(room) } else { self.paint(&format!("{name:<room$}"), ansi) };
+                if name.is_empty() { " ".repeat(room) } else { self.paint(&padded(name, room), ansi) };
             writeln!(out, "{}", format!("  {painted} {line}").trim_end())?;
         }
         Ok(())
@@ -176,8 +176,11 @@ impl Page {
                 None => String::new(),
             };
             let list = nics(it);
-            let text =
-                if it.nics.is_empty() { list } else { format!("{list:<wide$}  {}{each}", about.join(", ")) };
+            let text = if it.nics.is_empty() {
+                list
+            } else {
+                format!("{}  {}{each}", padded(&list, wide), about.join(", "))
+            };
             self.row(name, room + 1, &text, Ansi::new().bold(), out)?;
         }
         Ok(())

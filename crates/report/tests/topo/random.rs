@@ -7,6 +7,8 @@ use report::topo::{
     TopoPath, TopoSocket, TopoTransport,
 };
 
+use unicode_width::UnicodeWidthStr;
+
 use crate::{page, picture};
 
 /// A name as machines have it, or anything.
@@ -102,8 +104,8 @@ proptest! {
     fn no_line_is_too_long(topo in machine(), width in 40..120_usize, verbose in any::<bool>()) {
         for line in page(&topo, Style { width, verbose, ..Style::default() }).lines() {
             // A word that is longer than what is left of the line cannot be broken.
-            let word = line.split(' ').map(|it| it.chars().count()).max().unwrap_or(0);
-            prop_assert!(line.chars().count() <= width || word + 22 > width, "{width}: {line}");
+            let word = line.split(' ').map(UnicodeWidthStr::width).max().unwrap_or(0);
+            prop_assert!(line.width() <= width || word + 22 > width, "{width}: {line}");
         }
     }
 
