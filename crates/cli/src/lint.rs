@@ -23,7 +23,7 @@ pub(crate) fn run(args: &args::Lint, colour: Colour, out: &mut impl Write) -> io
         nccl: args.nccl,
         plugin: args.plugin,
         libfabric: args.libfabric,
-        instance: args.instance.map(|it| it.name.to_owned()),
+        instance: args.instance,
     };
     if args.fix || args.diff {
         change(args, &given, &mut inputs, out)?;

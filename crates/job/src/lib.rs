@@ -22,6 +22,7 @@ pub mod rank;
 mod releases;
 pub mod settings;
 pub mod size;
+pub mod submitted;
 mod variables;
 pub mod watchdog;
 

@@ -67,26 +67,27 @@ struct Pair<'a> {
     value: &'a str,
 }
 
-/// All `NAME=value` and `NAME: value` of a line, where the name is one that programs give variables: capitals and an underscore.
+/// All `NAME=value` and `NAME: value` of a line, where the name is one that programs give variables: with an underscore.
 fn pairs(line: &str) -> Vec<Pair<'_>> {
     let mut all = Vec::new();
     let mut from = 0;
     while let Some(at) = line.get(from..).and_then(|it| it.find(['=', ':'])).map(|it| from + it) {
         from = at + 1;
         let (before, after) = (line.get(..at).unwrap_or_default(), line.get(at + 1..).unwrap_or_default());
-        let after = match line.as_bytes().get(at) {
-            Some(b':') => match after.strip_prefix(' ') {
-                Some(rest) => rest.trim_start(),
-                None => continue,
-            },
+        let colon = line.as_bytes().get(at) == Some(&b':');
+        let after = match after.strip_prefix(' ') {
+            Some(rest) if colon => rest.trim_start(),
+            None if colon => continue,
             _ => after,
         };
         let start =
             before.rfind(|it: char| !(it.is_ascii_alphanumeric() || it == '_')).map_or(0, |it| it + 1);
         let name = before.get(start..).unwrap_or_default();
+        // `some_word: text` is prose.
+        let letter = |it: u8| it.is_ascii_uppercase() || (!colon && it.is_ascii_lowercase());
         let is_name = name.contains('_')
-            && name.bytes().all(|it| it.is_ascii_uppercase() || it.is_ascii_digit() || it == b'_')
-            && name.starts_with(|it: char| it.is_ascii_uppercase());
+            && name.bytes().all(|it| letter(it) || it.is_ascii_digit() || it == b'_')
+            && name.bytes().next().is_some_and(letter);
         let quote = after.chars().next().filter(|it| matches!(it, '"' | '\''));
         let value = match quote {
             Some(quote) => after.get(1..).and_then(|it| it.split(quote).next()).unwrap_or_default(),

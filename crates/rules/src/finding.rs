@@ -37,7 +37,7 @@ pub enum Evidence {
     Line(Quote),
     /// A part of a submitted file.
     Span {
-        /// Index into [`Context::files`](crate::lint::Context::files).
+        /// Index into [`Submitted::files`](job::submitted::Submitted::files).
         file: usize,
         /// Where in the file.
         span: Span,

@@ -1,9 +1,9 @@
 //! A rule: its text, how much it matters, what it reads and how it is checked.
 
 use evidence::{Missing, Source};
+use job::submitted::Submitted;
 use serde::Serialize;
 
-use crate::lint::Context;
 use crate::{Finding, Log};
 
 /// A rule.
@@ -35,7 +35,7 @@ pub enum Check {
     /// Logs and other output of a job.
     Log(fn(&Log) -> Checked),
     /// Files that are submitted: manifests, scripts, settings.
-    Submission(fn(&Context<'_>) -> Checked),
+    Submission(fn(&Submitted<'_>) -> Checked),
 }
 
 /// `Missing` means that the rule could not be checked, never that all is well.
@@ -51,7 +51,7 @@ impl Rule {
     }
 
     /// The check of submitted files, if there is one.
-    pub fn submission(&self) -> Option<fn(&Context<'_>) -> Checked> {
+    pub fn submission(&self) -> Option<fn(&Submitted<'_>) -> Checked> {
         self.checks.iter().find_map(|it| match it {
             Check::Submission(check) => Some(*check),
             Check::Log(_) => None,

@@ -2,6 +2,7 @@
 
 use crate::facts::Assignment;
 use crate::source::{Distinct, Quote};
+use crate::submission::{ResourceKind, Vendor};
 
 /// What a manifest says about a job's interconnect. Full reading is the work of a linter.
 #[derive(Debug, Clone, Default, PartialEq)]
@@ -38,18 +39,18 @@ pub(super) fn take(all: &mut Vec<Manifest>, open: &mut bool, quote: &Quote) {
                 manifest.environment.note(Assignment { name, value: value.into() }, || quote.clone());
             }
         }
-        "nvidia.com/gpu" => {
-            if let Ok(n) = value.parse() {
-                manifest.gpus.note(n, || quote.clone());
-            }
-        }
-        "vpc.amazonaws.com/efa" => {
-            if let Ok(n) = value.parse() {
-                manifest.efa.note(n, || quote.clone());
-            }
-        }
         "node.kubernetes.io/instance-type" | "beta.kubernetes.io/instance-type" if !value.is_empty() => {
             manifest.instance.note(value.into(), || quote.clone());
+        }
+        name if name.contains('/') => {
+            let list = match ResourceKind::of(name) {
+                ResourceKind::Gpu { vendor: Vendor::Nvidia, .. } => &mut manifest.gpus,
+                ResourceKind::Efa { .. } => &mut manifest.efa,
+                _ => return,
+            };
+            if let Ok(n) = value.parse() {
+                list.note(n, || quote.clone());
+            }
         }
         _ => {}
     }

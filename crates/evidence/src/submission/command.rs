@@ -14,6 +14,8 @@ pub struct Launch {
     pub words: Vec<Word>,
     /// The pod and container it stands in.
     pub owner: Option<Owner>,
+    /// How many of the words come before the program that is started.
+    own: usize,
 }
 
 /// What starts ranks.
@@ -33,6 +35,20 @@ pub enum Launcher {
     NcclTests,
 }
 
+impl Launcher {
+    /// The program's name, as messages print it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Torchrun => "torchrun",
+            Self::Mpirun => "mpirun",
+            Self::Srun => "srun",
+            Self::DeepSpeed => "deepspeed",
+            Self::Accelerate => "accelerate",
+            Self::NcclTests => "nccl-tests",
+        }
+    }
+}
+
 /// A word of a command.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Word {
@@ -42,22 +58,72 @@ pub struct Word {
     pub range: Range<usize>,
 }
 
+/// The value of an option.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct OptionValue<'a> {
+    /// The value alone: `4` of `--nnodes=4`, `8` of `ppr:8:node`.
+    pub text: &'a str,
+    /// The word it stands in.
+    pub word: &'a Word,
+}
+
+impl OptionValue<'_> {
+    /// As a number.
+    pub fn number(&self) -> Option<u64> {
+        self.text.parse().ok()
+    }
+}
+
 impl Launch {
-    /// The value of an option in any of its spellings: `--nnodes 4`, `--nnodes=4`, `-np 16`, `-N8`.
-    pub fn option(&self, names: &[&str]) -> Option<&Word> {
-        let mut words = self.own().iter().peekable();
+    fn new(launcher: Launcher, words: Vec<Word>, owner: Option<Owner>) -> Self {
+        let own = own_words(launcher, &words);
+        Self { launcher, words, owner, own }
+    }
+
+    /// A command that somebody pasted beside a log: the first launch of the line, or a line of options that continues one.
+    pub fn pasted(line: &str) -> Option<Self> {
+        let line =
+            line.trim().trim_start_matches(['#', '$', '>', '+']).trim_end_matches('\\').replace('`', " ");
+        // In prose the whole command may stand in quotes.
+        let quoted = line.contains(['"', '\'']).then(|| line.replace(['"', '\''], " "));
+        let texts = || std::iter::once(&line).chain(&quoted);
+        let found =
+            texts().find_map(|text| words(text, 0).iter().find_map(|command| Self::of_command(command)));
+        found.or_else(|| {
+            let words: Vec<Word> = words(quoted.as_ref().unwrap_or(&line), 0).into_iter().flatten().collect();
+            let begins = |name: &str| words.iter().any(|it| it.text.replace('_', "-").starts_with(name));
+            let launcher = match (begins("--nproc-per-node"), begins("-np")) {
+                (true, _) => Launcher::Torchrun,
+                (false, true) => Launcher::Mpirun,
+                (false, false) => return None,
+            };
+            Some(Self::new(launcher, words, None))
+        })
+    }
+
+    fn of_command(command: &[Word]) -> Option<Self> {
+        let (found, at) = launcher(command)?;
+        let rest = command.get(at..)?;
+        // A sentence may name a test before the command that runs it.
+        if found == Launcher::NcclTests
+            && let Some((other, later)) =
+                rest.get(1..).and_then(launcher).filter(|it| it.0 != Launcher::NcclTests)
+        {
+            return Some(Self::new(other, rest.get(later + 1..)?.to_vec(), None));
+        }
+        Some(Self::new(found, rest.to_vec(), None))
+    }
+
+    /// The value of an option in any of its spellings: `--nnodes 4`, `--nnodes=4`, `-np 16`.
+    pub fn option(&self, names: &[&str]) -> Option<OptionValue<'_>> {
+        let mut words = self.own().iter();
         while let Some(word) = words.next() {
-            for name in names {
-                // torchrun takes `-` and `_` alike.
-                let same = |it: &str| it.replace('_', "-") == name.replace('_', "-");
-                if same(&word.text) {
-                    return words.peek().copied();
-                }
-                if let Some((option, _)) = word.text.split_once('=').filter(|it| same(it.0)) {
-                    // The value is a part of the word; the word is the place.
-                    let _ = option;
-                    return Some(word);
-                }
+            if names.iter().any(|name| same_option(&word.text, name)) {
+                return words.next().map(|word| OptionValue { text: &word.text, word });
+            }
+            let assigned = word.text.split_once('=');
+            if let Some((_, text)) = assigned.filter(|it| names.iter().any(|name| same_option(it.0, name))) {
+                return Some(OptionValue { text, word });
             }
         }
         None
@@ -65,57 +131,124 @@ impl Launch {
 
     /// The value of an option as a text.
     pub fn value(&self, names: &[&str]) -> Option<&str> {
-        let word = self.option(names)?;
-        let same = |it: &str| names.iter().any(|name| it.replace('_', "-") == name.replace('_', "-"));
-        match word.text.split_once('=') {
-            Some((option, value)) if same(option) => Some(value),
-            _ => Some(&word.text),
-        }
+        self.option(names).map(|it| it.text)
     }
 
     /// The value of an option as a number.
     pub fn number(&self, names: &[&str]) -> Option<u64> {
-        self.value(names)?.parse().ok()
+        self.option(names)?.number()
     }
 
     /// Whether an option is given at all.
     pub fn has(&self, names: &[&str]) -> bool {
-        let same = |it: &str, name: &&str| it.replace('_', "-") == name.replace('_', "-");
-        self.own()
-            .iter()
-            .any(|it| names.iter().any(|name| same(it.text.split('=').next().unwrap_or_default(), name)))
+        let given = |it: &Word| {
+            let option = it.text.split('=').next().unwrap_or_default();
+            names.iter().any(|name| same_option(option, name))
+        };
+        self.own().iter().any(given)
+    }
+
+    /// How many nodes it is for.
+    pub fn nodes(&self) -> Option<OptionValue<'_>> {
+        match self.launcher {
+            Launcher::Torchrun => self.option(&["--nnodes"]),
+            Launcher::Srun => self.option(&["-N", "--nodes"]),
+            Launcher::DeepSpeed => self.option(&["--num_nodes"]),
+            Launcher::Accelerate => self.option(&["--num_machines"]),
+            Launcher::Mpirun | Launcher::NcclTests => None,
+        }
+    }
+
+    /// How many processes it starts on all nodes together.
+    pub fn processes(&self) -> Option<OptionValue<'_>> {
+        match self.launcher {
+            Launcher::Mpirun => self.option(&["-np", "-n", "--np"]),
+            Launcher::Srun => self.option(&["-n", "--ntasks"]),
+            Launcher::Accelerate => self.option(&["--num_processes"]),
+            Launcher::Torchrun | Launcher::DeepSpeed | Launcher::NcclTests => None,
+        }
+    }
+
+    /// How many processes it starts on one node.
+    pub fn processes_per_node(&self) -> Option<OptionValue<'_>> {
+        match self.launcher {
+            Launcher::Torchrun => self.option(&["--nproc-per-node"]),
+            Launcher::DeepSpeed => self.option(&["--num_gpus"]),
+            Launcher::Srun => self.option(&["--ntasks-per-node", "--tasks-per-node"]),
+            Launcher::Mpirun => {
+                let each = self.option(&["-N", "-npernode", "--npernode", "-ppn", "--ppn", "-perhost"]);
+                each.or_else(|| {
+                    let OptionValue { text, word } = self.option(&["--map-by", "-map-by"])?;
+                    let (count, unit) = text.strip_prefix("ppr:")?.split_once(':')?;
+                    unit.starts_with("node").then_some(OptionValue { text: count, word })
+                })
+            }
+            Launcher::Accelerate | Launcher::NcclTests => None,
+        }
+    }
+
+    /// The most slots that mpirun gets on one host: `-H a:8,b:8`.
+    pub fn slots_per_host(&self) -> Option<u64> {
+        let hosts = self.value(&["-H", "--host", "-host"]).filter(|_| self.launcher == Launcher::Mpirun)?;
+        hosts.split(',').filter_map(|it| it.split_once(':')?.1.parse().ok()).max()
+    }
+
+    /// Whether mpirun is told how to bind processes to cores.
+    pub fn sets_binding(&self) -> bool {
+        let about = ["bind-to", "map-by", "cpu-set", "rankfile"];
+        self.own().iter().any(|word| about.iter().any(|it| word.text.contains(it)))
     }
 
     /// The words up to the program that is started.
     pub fn own(&self) -> &[Word] {
-        if self.launcher == Launcher::NcclTests {
-            return &self.words;
-        }
-        let name = |it: &Word| it.text.rsplit('/').next().unwrap_or_default().to_owned();
-        let program = |it: &Word| {
-            let name = name(it);
-            let starts =
-                matches!(name.as_str(), "python" | "python3" | "bash" | "sh" | "torchrun" | "deepspeed");
-            let module = self.launcher == Launcher::Torchrun && matches!(name.as_str(), "-m" | "--module");
-            starts || module || it.text.ends_with(".py") || name.ends_with("_perf") || name == "--"
-        };
-        // A path that is no option's value is the program too.
-        let path = |at: usize, it: &Word| {
-            let before = at.checked_sub(1).and_then(|it| self.words.get(it));
-            it.text.starts_with(['/', '.'])
-                && before.is_some_and(|it| !it.text.starts_with('-') || it.text.contains('='))
-        };
-        let ends = |(at, it): &(usize, &Word)| program(it) || path(*at, it);
-        let end = self.words.iter().enumerate().skip(1).find(ends).map_or(self.words.len(), |it| it.0);
-        self.words.get(..end).unwrap_or_default()
+        self.words.get(..self.own).unwrap_or_default()
     }
 
     /// The program of nccl-tests that a launcher starts, as a command of its own.
     pub fn nccl_tests(&self) -> Option<Self> {
         let at = self.words.iter().position(|it| is_nccl_test(&it.text))?;
-        let words = self.words.get(at..)?.to_vec();
-        Some(Self { launcher: Launcher::NcclTests, words, owner: self.owner })
+        Some(Self::new(Launcher::NcclTests, self.words.get(at..)?.to_vec(), self.owner))
     }
+
+    /// How many GPUs a thread of nccl-tests uses.
+    pub fn gpus_per_thread(&self) -> Option<OptionValue<'_>> {
+        self.option(&["-g", "--ngpus"]).filter(|_| self.launcher == Launcher::NcclTests)
+    }
+
+    /// How many threads a process of nccl-tests starts.
+    pub fn threads(&self) -> Option<OptionValue<'_>> {
+        self.option(&["-t", "--nthreads"]).filter(|_| self.launcher == Launcher::NcclTests)
+    }
+}
+
+/// torchrun takes `-` and `_` alike.
+fn same_option(one: &str, other: &str) -> bool {
+    let plain = |it: u8| if it == b'_' { b'-' } else { it };
+    one.len() == other.len() && one.bytes().map(plain).eq(other.bytes().map(plain))
+}
+
+fn file_name(word: &str) -> &str {
+    word.rsplit('/').next().unwrap_or_default()
+}
+
+fn own_words(launcher: Launcher, words: &[Word]) -> usize {
+    if launcher == Launcher::NcclTests {
+        return words.len();
+    }
+    let program = |it: &Word| {
+        let name = file_name(&it.text);
+        let starts = matches!(name, "python" | "python3" | "bash" | "sh" | "torchrun" | "deepspeed");
+        let module = launcher == Launcher::Torchrun && matches!(name, "-m" | "--module");
+        starts || module || it.text.ends_with(".py") || name.ends_with("_perf") || name == "--"
+    };
+    // A path that is no option's value is the program too.
+    let path = |at: usize, it: &Word| {
+        let before = at.checked_sub(1).and_then(|it| words.get(it));
+        it.text.starts_with(['/', '.'])
+            && before.is_some_and(|it| !it.text.starts_with('-') || it.text.contains('='))
+    };
+    let ends = |(at, it): &(usize, &Word)| program(it) || path(*at, it);
+    words.iter().enumerate().skip(1).find(ends).map_or(words.len(), |it| it.0)
 }
 
 /// Cuts a part of a shell text into commands of words. It is no shell: it knows quotes, comments, `\` at line ends, `;`, `&&`, `||`,
@@ -176,17 +309,16 @@ fn word(text: &str, start: usize) -> (String, usize) {
 }
 
 fn is_nccl_test(word: &str) -> bool {
-    let name = word.rsplit('/').next().unwrap_or_default();
+    let name = file_name(word);
     // A sentence about it is no program.
     name.ends_with("_perf") && name.len() > 5 && !word.contains(char::is_whitespace)
 }
 
 fn launcher(words: &[Word]) -> Option<(Launcher, usize)> {
-    let name = |it: &Word| it.text.rsplit('/').next().unwrap_or_default().to_owned();
     // What is only spoken of, looked for or installed is not started.
-    let first = words.first().map(name).unwrap_or_default();
+    let first = words.first().map(|it| file_name(&it.text)).unwrap_or_default();
     if matches!(
-        first.as_str(),
+        first,
         "echo" | "printf" | "which" | "command" | "ls" | "cp" | "mv" | "cd" | "cat" | "test" | "[" | "[["
     ) {
         return None;
@@ -199,7 +331,7 @@ fn launcher(words: &[Word]) -> Option<(Launcher, usize)> {
             continue;
         }
         let next = |n: usize| words.get(at + n).map(|it| &*it.text).unwrap_or_default();
-        let found = match name(word).as_str() {
+        let found = match file_name(&word.text) {
             "torchrun" => Launcher::Torchrun,
             "python" | "python3" if next(1) == "-m" && next(2).starts_with("torch.distributed.") => {
                 return Some((Launcher::Torchrun, at + 2));
@@ -237,8 +369,7 @@ fn take_command(submission: &mut Submission, command: &[Word], owner: Option<Own
 
 /// The text after `bash -c`, as it stands in the file, with its beginning.
 fn quoted(submission: &Submission, command: &[Word]) -> Option<(String, usize)> {
-    let name = |it: &Word| it.text.rsplit('/').next().unwrap_or_default().to_owned();
-    let shell = command.iter().position(|it| matches!(name(it).as_str(), "bash" | "sh"))?;
+    let shell = command.iter().position(|it| matches!(file_name(&it.text), "bash" | "sh"))?;
     let rest = command.get(shell + 1..)?;
     let flag = rest.iter().take(3).position(|it| it.text.starts_with('-') && it.text.ends_with('c'))?;
     let range = rest.get(flag + 1)?.range.clone();
@@ -248,7 +379,7 @@ fn quoted(submission: &Submission, command: &[Word]) -> Option<(String, usize)> 
 
 /// A launch, and the one that it starts in its turn: `srun torchrun ...`.
 fn push(submission: &mut Submission, found: Launcher, words: &[Word], owner: Option<Owner>) {
-    submission.launches.push(Launch { launcher: found, words: words.to_vec(), owner });
+    submission.launches.push(Launch::new(found, words.to_vec(), owner));
     if !matches!(found, Launcher::Mpirun | Launcher::Srun) {
         return;
     }
@@ -257,7 +388,7 @@ fn push(submission: &mut Submission, found: Launcher, words: &[Word], owner: Opt
         inner
     {
         let words = rest.get(at..).unwrap_or_default().to_vec();
-        submission.launches.push(Launch { launcher, words, owner });
+        submission.launches.push(Launch::new(launcher, words, owner));
     }
 }
 
@@ -319,12 +450,10 @@ fn assignment(submission: &mut Submission, text: &str, range: Range<usize>, owne
 /// `command` and `args` of containers: a list of words, or a list that gives one text to a shell.
 pub(super) fn of_containers(submission: &mut Submission, commands: &[(NodeId, Owner)]) {
     // Both lists of a container are one command.
-    let mut owners: Vec<Owner> = commands.iter().map(|it| it.1).collect();
-    owners.dedup();
-    for owner in owners {
-        let nodes: Vec<NodeId> = commands
+    for lists in commands.chunk_by(|one, other| one.1 == other.1) {
+        let Some(owner) = lists.first().map(|it| it.1) else { continue };
+        let nodes: Vec<NodeId> = lists
             .iter()
-            .filter(|it| it.1 == owner)
             .flat_map(|it| match &submission.tree.node(it.0).kind {
                 Kind::Sequence(items) => items.clone(),
                 Kind::Scalar { .. } => vec![it.0],
@@ -425,7 +554,7 @@ fn folded(text: &str) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::{Launcher, words};
+    use super::{Launch, Launcher, words};
     use crate::submission::Submission;
 
     #[test]
@@ -448,7 +577,7 @@ mod tests {
                 (Some(2), Some(4)),
                 "{args}"
             );
-            let word = launch.option(&["--nproc-per-node"]).unwrap();
+            let word = launch.processes_per_node().unwrap().word;
             assert_eq!(&text[word.range.clone()], "--nproc-per-node=4", "{args}");
         }
     }
@@ -462,6 +591,27 @@ mod tests {
         assert_eq!(all[0], ["export", "A=1"]);
         assert_eq!(all[1], ["mpirun", "-np", "16", "-N", "8", "./all_reduce_perf", "-b", "8"]);
         assert_eq!((all[2].len(), all[3].len(), all[4].len()), (2, 1, 1));
+    }
+
+    #[test]
+    fn a_pasted_command_is_read_by_the_same_parser() {
+        let read = |line: &str| {
+            let it = Launch::pasted(line)?;
+            let number = |it: Option<super::OptionValue<'_>>| it.and_then(|it| it.number());
+            Some((it.launcher, number(it.processes()), number(it.processes_per_node())))
+        };
+        for (line, expected) in [
+            ("$ mpirun -np 16 -N 8 all_reduce_perf -n 20", (Launcher::Mpirun, Some(16), Some(8))),
+            ("`mpirun --map-by ppr:4:node --np=8 ./train`", (Launcher::Mpirun, Some(8), Some(4))),
+            ("I ran \"srun -N 2 -n 16 x\" there", (Launcher::Srun, Some(16), None)),
+            ("all_reduce_perf with mpirun -np 2 x", (Launcher::Mpirun, Some(2), None)),
+            ("    -np 16 -N 8 \\", (Launcher::Mpirun, Some(16), Some(8))),
+            ("  --nproc_per_node=8 train.py -np 3", (Launcher::Torchrun, None, Some(8))),
+        ] {
+            assert_eq!(read(line), Some(expected), "{line}");
+        }
+        assert_eq!(read("the job has 16 ranks"), None);
+        assert_eq!(Launch::pasted("mpirun -H a:4,b:8 x").unwrap().slots_per_host(), Some(8));
     }
 
     #[test]

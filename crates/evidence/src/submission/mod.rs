@@ -10,12 +10,16 @@ mod command;
 mod config_map;
 mod pod;
 mod quantity;
+pub mod resource;
+mod sbatch;
 mod script;
 mod trainjob;
 
-pub use command::{Launch, Launcher, Word, words};
-pub use pod::{Container, Flag, Mount, Pod, Resource, Toleration, Volume, VolumeSource, Workload};
+pub use command::{Launch, Launcher, OptionValue, Word, words};
+pub use pod::{Container, Flag, Mount, Pod, Toleration, Volume, VolumeSource, Workload};
 pub use quantity::Quantity;
+pub use resource::{Resource, ResourceKind, Vendor};
+pub use sbatch::{Directive, Directives};
 
 use serde::Serialize;
 
@@ -40,10 +44,21 @@ pub struct Submission {
     pub settings: Vec<Setting>,
     /// Commands that start ranks, wherever they stand.
     pub launches: Vec<Launch>,
+    /// `#SBATCH` options of a script for Slurm.
+    pub directives: Directives,
     /// Whether the file begins with a byte order mark, which the text is without.
     pub byte_order_mark: bool,
     /// Where each line begins.
     lines: Vec<usize>,
+}
+
+/// A number and where it is written.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Count {
+    /// The number.
+    pub value: u64,
+    /// Its place in the file.
+    pub span: Span,
 }
 
 /// What a file is.
@@ -135,6 +150,7 @@ impl Submission {
             objects: Vec::new(),
             settings: Vec::new(),
             launches: Vec::new(),
+            directives: Directives::default(),
             byte_order_mark,
             lines: std::iter::once(0).chain(text.match_indices('\n').map(|it| it.0 + 1)).collect(),
         };

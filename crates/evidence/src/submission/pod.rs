@@ -3,6 +3,7 @@
 //! A pod spec is a mapping with `containers`. It is found by its form wherever it stands, so that kinds nobody has told us of
 //! are read too; what runs how often comes from the fields around it.
 
+use super::resource::{Resource, ResourceKind};
 use super::{Object, Owner, Quantity, Setting, Submission, Written, command, trainjob};
 use crate::yaml::{Kind, NodeId, Span, Tree};
 
@@ -78,19 +79,6 @@ pub struct Container {
     pub capabilities: Vec<(Box<str>, Span)>,
     /// Whether variables come from a `ConfigMap` or `Secret` that may not be here.
     pub env_from: bool,
-}
-
-/// A quantity of something.
-#[derive(Debug, Clone, PartialEq)]
-pub struct Resource {
-    /// `nvidia.com/gpu`
-    pub name: Box<str>,
-    /// How much; none for what is no quantity.
-    pub quantity: Option<Quantity>,
-    /// Where the name stands.
-    pub key: Span,
-    /// Where the quantity stands.
-    pub value: Span,
 }
 
 /// A mount.
@@ -361,8 +349,10 @@ fn container(tree: &Tree, node: NodeId) -> Container {
 pub(super) fn resources(tree: &Tree, container: NodeId, path: &[&str]) -> Vec<Resource> {
     let entries = tree.at(container, path).map(|it| tree.entries(it)).unwrap_or_default();
     let resource = |(key, value): &(NodeId, NodeId)| {
+        let name = tree.text(*key)?;
         Some(Resource {
-            name: tree.text(*key)?.into(),
+            name: name.into(),
+            kind: ResourceKind::of(name),
             quantity: tree.text(*value).and_then(Quantity::parse),
             key: span(tree, *key),
             value: span(tree, *value),
@@ -451,7 +441,7 @@ impl Pod {
         tied.flat_map(|(_, values, span)| values.iter().map(move |it| (&**it, span))).collect()
     }
 
-    /// A limit of any of its containers, all together; none where nobody asks for it.
+    /// The limits of all its containers under exactly this name; none where there is no such limit.
     pub fn limit(&self, name: &str) -> Option<f64> {
         let limits = self.containers.iter().flat_map(|it| &it.limits).filter(|it| &*it.name == name);
         let quantities: Vec<f64> = limits.filter_map(|it| it.quantity).map(|it| it.0).collect();

@@ -1,6 +1,6 @@
 //! Files that are no YAML: scripts for Slurm or a shell, Dockerfiles, files of settings.
 
-use super::{Kind, Setting, Submission, Written, command};
+use super::{Directives, Kind, Setting, Submission, Written, command};
 
 /// What a file is, by its content; its name only where the content leaves it open.
 pub(super) fn kind(name: &str, text: &str) -> Kind {
@@ -35,6 +35,7 @@ pub(super) fn kind(name: &str, text: &str) -> Kind {
 
 pub(super) fn read(submission: &mut Submission) {
     let text = submission.text.clone();
+    submission.directives = Directives::read(submission);
     match submission.kind {
         Kind::Dockerfile => dockerfile(submission, &text),
         _ => command::take(submission, &text, 0, None),

@@ -42,7 +42,9 @@ mod tests {
         let it = Submission::read("t.yaml", text).unwrap();
         let (workload, pod) = it.pods().next().unwrap();
         assert_eq!((&*workload.kind, pod.partial, pod.replicas), ("TrainJob", true, Some(16)));
-        assert_eq!((pod.limit("nvidia.com/gpu"), pod.instances()[0].0), (Some(1.0), "p4d.24xlarge"));
+        let names: Vec<&str> = pod.containers[0].limits.iter().map(|it| &*it.name).collect();
+        assert_eq!(names, ["nvidia.com/gpu", "vpc.amazonaws.com/efa"]);
+        assert_eq!(pod.instances()[0].0, "p4d.24xlarge");
         assert_eq!((it.launches.len(), it.settings.len()), (1, 1));
     }
 }

@@ -4,7 +4,6 @@ use evidence::signals::notes::ASSIGNMENT;
 use evidence::{Missing, Source};
 use fabric::variable;
 
-use crate::launch::command::settings;
 use crate::{Check, Checked, Confidence, Finding, Log, Role, Rule, Severity};
 
 /// See the module documentation.
@@ -50,8 +49,8 @@ fn check(log: &Log) -> Checked {
         return Err(Missing(Source::LaunchCommand));
     }
     let mut findings: Vec<Finding> = Vec::new();
-    for setting in settings(log) {
-        let name = setting.name;
+    for setting in log.job.settings.variables.iter().filter(|it| !it.is_logged()) {
+        let name = &*setting.name;
         let nccl = name.to_ascii_uppercase().starts_with("NCCL_") || name.starts_with("NCLL_");
         if !nccl || OTHERS.iter().any(|it| name.starts_with(it)) {
             continue;

@@ -5,7 +5,8 @@ use evidence::signals::notes::ASSIGNMENT;
 use evidence::{Missing, Source};
 use fabric::variable;
 
-use crate::launch::command::settings;
+use job::Variable;
+
 use crate::{Check, Checked, Confidence, Finding, Log, Role, Rule, Severity};
 
 /// See the module documentation.
@@ -46,14 +47,11 @@ fn check(log: &Log) -> Checked {
             Finding::new(Confidence::Certain, message).seen(&it.quote).about("variable", name),
         );
     }
-    let given = settings(log);
-    let read = log.case.processes.iter().flat_map(|process| process.facts.environment.iter());
-    let read = read.map(|it| (&*it.value.name, &*it.value.value, &it.quote, true));
-    for (name, value, quote, logged) in
-        given.iter().map(|it| (it.name, it.value, it.quote, false)).chain(read)
-    {
-        if let Some(message) = misread(log, name, value, logged) {
-            add(&mut findings, Finding::new(Confidence::Likely, message).seen(quote).about("variable", name));
+    let (read, given): (Vec<_>, Vec<_>) = log.job.settings.variables.iter().partition(|it| it.is_logged());
+    for it in given.into_iter().chain(read) {
+        if let Some(message) = misread(log, it) {
+            let finding = Finding::new(Confidence::Likely, message).seen_all(it.quote());
+            add(&mut findings, finding.about("variable", &it.name));
         }
     }
     Ok(findings)
@@ -66,7 +64,8 @@ fn add(all: &mut Vec<Finding>, finding: Finding) {
 }
 
 /// What is wrong with a value, if something is. What NCCL printed is already a number or a level.
-fn misread(log: &Log, name: &str, value: &str, logged: bool) -> Option<String> {
+fn misread(log: &Log, variable: &Variable) -> Option<String> {
+    let (name, value, logged) = (&*variable.name, variable.text(), variable.is_logged());
     let number = value.parse::<i64>().ok();
     if name == "NCCL_P2P_LEVEL" || name == "NCCL_NET_GDR_LEVEL" {
         let off = value == "LOC" || value == "0";

@@ -4,7 +4,7 @@ use evidence::signals::launch::BOUND;
 use evidence::signals::notes::BINDING;
 use evidence::{Missing, Source};
 
-use super::command::commands;
+use super::command::{Command, commands};
 use crate::{Check, Checked, Confidence, Finding, Log, Role, Rule, Severity};
 
 /// See the module documentation.
@@ -33,7 +33,7 @@ fn check(log: &Log) -> Checked {
     if log.case.tests.is_empty() {
         return Err(Missing(Source::NcclTests));
     }
-    let Some(command) = commands(log).find(|it| it.text().contains("mpirun ")) else {
+    let Some(command) = commands(log).find(Command::is_mpirun) else {
         return Err(Missing(Source::LaunchCommand));
     };
     let bound = log.case.first_of(&[&BINDING]).is_some() || !command.binds_by_default();

@@ -53,7 +53,7 @@ fn check(log: &Log) -> Checked {
         } else {
             format!(" on {}", hosts.iter().copied().collect::<Vec<_>>().join(", "))
         };
-        let asked = command.map(|it| asked(&it)).unwrap_or_default();
+        let asked = command.as_ref().map(asked).unwrap_or_default();
         let message = format!("a rank asked for a GPU number that it does not see{at}{asked}");
         let mut finding = Finding::new(Confidence::Likely, message).by(log, &refused);
         if let Some(command) = command {

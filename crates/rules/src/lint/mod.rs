@@ -1,6 +1,6 @@
 //! Rules that read what is submitted, before it runs: manifests, scripts, settings.
 //!
-//! A rule reads all files together ([`Context`]). Its findings have spans of one file and, where a change is safe without asking
+//! A rule reads all files together ([`Submitted`]). Its findings have spans of one file and, where a change is safe without asking
 //! anyone, the edits that repair it. Suppressed findings are removed here, once for all rules.
 
 pub(crate) mod cluster;
@@ -15,68 +15,19 @@ pub(crate) mod silence;
 #[cfg(test)]
 pub(crate) mod testing;
 
-use evidence::submission::{Pod, Submission, Workload};
-use fabric::Version;
-use fabric::instance::{self, Instance};
+use evidence::submission::Submission;
 
 use crate::{Edit, Found, all};
 
+pub use job::submitted::{Given, Submitted};
 pub use settings::{Objection, objections};
-
-/// All that is known.
-#[derive(Debug, Clone, Copy)]
-pub struct Context<'a> {
-    /// The files, in the order they were given.
-    pub files: &'a [Submission],
-    /// What was said on the command line.
-    pub given: &'a Given,
-}
-
-impl<'a> Context<'a> {
-    /// All pods, with the file, the workload and the pod.
-    pub fn pods(&self) -> impl Iterator<Item = (usize, &'a Workload, &'a Pod)> {
-        self.files
-            .iter()
-            .enumerate()
-            .flat_map(|(at, file)| file.pods().map(move |(workload, pod)| (at, workload, pod)))
-    }
-
-    /// The instance types a pod can run on, as far as its selectors, its job's other pods or the command line tell. Types that plumb does
-    /// not know are left out.
-    pub fn instances(&self, workload: &Workload, pod: &Pod) -> Vec<&'static Instance> {
-        let named =
-            |pod: &Pod| pod.instances().iter().filter_map(|it| instance::find(it.0)).collect::<Vec<_>>();
-        let own = named(pod);
-        if !own.is_empty() {
-            return own;
-        }
-        let beside: Vec<&'static Instance> = workload.pods.iter().flat_map(named).collect();
-        if !beside.is_empty() {
-            return beside;
-        }
-        self.given.instance.as_deref().and_then(instance::find).into_iter().collect()
-    }
-}
-
-/// What a person says beside the files.
-#[derive(Debug, Clone, Default, PartialEq)]
-pub struct Given {
-    /// The release of NCCL.
-    pub nccl: Option<Version>,
-    /// The release of aws-ofi-nccl.
-    pub plugin: Option<Version>,
-    /// The release of libfabric.
-    pub libfabric: Option<Version>,
-    /// The instance type, where no file names it.
-    pub instance: Option<String>,
-}
 
 /// Runs every rule over the files, removes what is suppressed, and sorts by file and place.
 pub fn lint(files: &[Submission], given: &Given) -> Vec<Found> {
-    let context = Context { files, given };
+    let submitted = Submitted::new(files, *given);
     let mut found: Vec<Found> = Vec::new();
     for rule in all() {
-        let Some(Ok(findings)) = rule.submission().map(|check| check(&context)) else { continue };
+        let Some(Ok(findings)) = rule.submission().map(|check| check(&submitted)) else { continue };
         found.extend(findings.into_iter().map(|finding| Found { rule, finding }));
     }
     let mut found = silence::apply(files, found);
@@ -107,7 +58,51 @@ pub fn apply(text: &str, edits: &[Edit]) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::{Edit, apply};
+    use std::collections::BTreeSet;
+
+    use evidence::submission::Submission;
+
+    use super::{Edit, Given, apply, lint};
+
+    /// A job with something for most families of rules to object to.
+    fn job(gpu: &str) -> String {
+        format!(
+            "kind: PyTorchJob\nmetadata: {{name: a}}\nspec:\n  nprocPerNode: 4\n  pytorchReplicaSpecs:\n    Worker:\n      replicas: 4\n      template:\n        spec:\n\
+             \x20         hostIPC: true\n          hostNetwork: true\n          hostPID: true\n          nodeSelector: {{node.kubernetes.io/instance-type: p5.48xlarge}}\n\
+             \x20         containers:\n          - name: pytorch\n            image: train:latest\n            securityContext: {{privileged: true}}\n            command: [torchrun, --nproc-per-node=4, --nnodes=2, train.py]\n\
+             \x20           env:\n            - {{name: NCCL_P2P_DISABLE, value: \"1\"}}\n            - {{name: NCCL_SOCKET_IFNAME, value: lo}}\n            - {{name: WORLD_SIZE, value: \"5\"}}\n\
+             \x20           resources:\n              limits: {{{gpu}: 2, vpc.amazonaws.com/efa: 16}}\n"
+        )
+    }
+
+    fn ids(text: &str) -> BTreeSet<&'static str> {
+        let file = Submission::read("job.yaml", text).unwrap();
+        lint(&[file], &Given::default()).into_iter().map(|it| it.rule.id).collect()
+    }
+
+    #[test]
+    fn all_rules_agree_that_a_misspelt_name_means_gpus() {
+        let mut expected = ids(&job("nvidia.com/gpu"));
+        assert!(expected.len() > 10, "{expected:?}");
+        expected.insert("resource-misspelt");
+        for name in ["nvidia.com/gpus", "nvidia.com"] {
+            assert_eq!(ids(&job(name)), expected, "{name}");
+        }
+    }
+
+    #[test]
+    fn gpus_of_another_vendor_are_gpus_and_not_nvidias() {
+        let (nvidia, amd) = (ids(&job("nvidia.com/gpu")), ids(&job("amd.com/gpu")));
+        assert!(amd.is_subset(&nvidia), "{amd:?}");
+        let silent: Vec<&str> = nvidia.difference(&amd).copied().collect();
+        assert_eq!(
+            silent,
+            ["efa-count-wasteful", "hugepages-missing", "one-gpu-pods", "partial-node-affinity"]
+        );
+        let mut misspelt = amd.clone();
+        misspelt.insert("resource-misspelt");
+        assert_eq!(ids(&job("amd.com/gpus")), misspelt);
+    }
 
     #[test]
     fn edits_that_overlap_are_not_mixed() {

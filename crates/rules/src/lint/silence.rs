@@ -6,7 +6,7 @@
 use evidence::submission::Submission;
 use evidence::yaml::{NodeId, Span};
 
-use super::Context;
+use super::Submitted;
 use crate::{Check, Checked, Finding, Found, Role, Rule, Severity, find};
 
 /// The rules of this file.
@@ -26,7 +26,7 @@ static UNUSED_ALLOW: Rule = Rule {
 };
 
 /// [`apply`] reports them: what is unused shows only after all rules have run.
-fn check(_: &Context<'_>) -> Checked {
+fn check(_: &Submitted<'_>) -> Checked {
     Ok(Vec::new())
 }
 

@@ -3,7 +3,7 @@
 use evidence::submission::Submission;
 use evidence::yaml::Span;
 
-use super::{Context, Given, apply};
+use super::{Given, Submitted, apply};
 use crate::{Evidence, Finding, Rule};
 
 /// The files of a test: name and text.
@@ -22,14 +22,14 @@ pub(crate) fn findings(rule: &Rule, text: &str) -> Vec<Finding> {
 /// The same with releases or an instance type said on the command line.
 pub(crate) fn findings_given(rule: &Rule, text: &str, given: &Given) -> Vec<Finding> {
     let files = files(&[("job.yaml", text)]);
-    check(rule, &Context { files: &files, given })
+    check(rule, &Submitted::new(&files, *given))
 }
 
 /// What a rule finds in submitted files.
 #[track_caller]
-pub(crate) fn check(rule: &Rule, context: &Context<'_>) -> Vec<Finding> {
+pub(crate) fn check(rule: &Rule, submitted: &Submitted<'_>) -> Vec<Finding> {
     let check = rule.submission().expect("a rule about submitted files");
-    check(context).unwrap_or_else(|missing| panic!("{} was not checked: {missing:?}", rule.id))
+    check(submitted).unwrap_or_else(|missing| panic!("{} was not checked: {missing:?}", rule.id))
 }
 
 impl Evidence {

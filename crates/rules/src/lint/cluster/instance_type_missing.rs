@@ -1,10 +1,8 @@
 //! EFA is asked for, and nothing says on which machines.
 
-use fabric::instance::{self, Instance};
-
-use crate::lint::Context;
-use crate::lint::devices::ask::{Ask, asks};
 use crate::{Check, Checked, Confidence, Finding, Role, Rule, Severity};
+use fabric::catalogue::{self, Model};
+use job::submitted::{PodTemplate, Submitted, SubmittedJob};
 
 /// See the module documentation.
 pub(super) static RULE: Rule = Rule {
@@ -23,22 +21,21 @@ pub(super) static RULE: Rule = Rule {
     checks: &[Check::Submission(check)],
 };
 
-fn check(context: &Context<'_>) -> Checked {
-    Ok(asks(context).iter().filter_map(finding).collect())
+fn check(submitted: &Submitted<'_>) -> Checked {
+    Ok(submitted.pods().filter_map(|(job, pod)| finding(job, pod)).collect())
 }
 
-fn finding(ask: &Ask<'_>) -> Option<Finding> {
-    let (gpus, efa, place) = (ask.gpus()?, ask.efa()?, ask.efa_place()?);
+fn finding(job: &SubmittedJob<'_>, pod: &PodTemplate<'_>) -> Option<Finding> {
+    let (gpus, efa, place) = (pod.nvidia_gpus()?.count?, pod.efa?.count?, pod.efa?.span());
     // A `TrainJob` without a pod leaves it to its runtime.
-    let pod = ask.pod?;
-    if !ask.is_multi_node() || !ask.types.known.is_empty() || chosen(ask, pod) {
+    if pod.pod.partial || !job.nodes.is_multi() || !pod.machines.known.is_empty() || chosen(job, pod) {
         return None;
     }
-    let fits = |it: &&Instance| u64::from(it.gpus) >= gpus && u64::from(it.nics) >= efa;
-    let types: Vec<&Instance> = instance::all().iter().filter(fits).collect();
+    let fits = |it: &&Model| u64::from(it.gpus) >= gpus && u64::from(it.efa_nics()) >= efa;
+    let types: Vec<&Model> = catalogue::all().iter().filter(fits).collect();
     let (first, last) = (types.first()?, types.last()?);
-    let alike =
-        |it: &&Instance| (it.gpus, it.nics, it.efa_version) == (first.gpus, first.nics, first.efa_version);
+    let shape = |it: &Model| (it.gpus, it.efa_nics(), it.instance.and_then(|it| it.efa_version));
+    let alike = |it: &&Model| shape(it) == shape(first);
     if types.iter().all(alike) {
         return None;
     }
@@ -48,15 +45,15 @@ fn finding(ask: &Ask<'_>) -> Option<Finding> {
         first.name,
         last.name
     );
-    Some(Finding::at(ask.file, &place, message).confidence(Confidence::Possible))
+    Some(Finding::at(job.file, &place, message).confidence(Confidence::Possible))
 }
 
 /// Whether anything else chooses the nodes: a selector of another kind, affinity, a queue with flavors.
-fn chosen(ask: &Ask<'_>, pod: &evidence::submission::Pod) -> bool {
-    let tree = &ask.submission.tree;
+fn chosen(job: &SubmittedJob<'_>, pod: &PodTemplate<'_>) -> bool {
+    let tree = &job.submission.tree;
     let fields = ["nodeSelector", "affinity", "nodeName", "schedulerName"];
-    fields.iter().any(|it| tree.get(pod.spec, it).is_some())
-        || ask.labels().iter().any(|it| it.contains("kueue.x-k8s.io/") || it.contains("run.ai/"))
+    fields.iter().any(|it| tree.get(pod.pod.spec, it).is_some())
+        || job.labels(pod).iter().any(|it| it.contains("kueue.x-k8s.io/") || it.contains("run.ai/"))
 }
 
 #[cfg(test)]

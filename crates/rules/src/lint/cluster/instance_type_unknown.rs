@@ -2,8 +2,8 @@
 
 use fabric::{catalogue, instance};
 
-use crate::lint::Context;
 use crate::{Check, Checked, Confidence, Finding, Role, Rule, Severity};
+use job::submitted::Submitted;
 
 /// See the module documentation.
 pub(super) static RULE: Rule = Rule {
@@ -18,10 +18,10 @@ pub(super) static RULE: Rule = Rule {
     checks: &[Check::Submission(check)],
 };
 
-fn check(context: &Context<'_>) -> Checked {
+fn check(submitted: &Submitted<'_>) -> Checked {
     let mut findings = Vec::new();
-    for (file, _, pod) in context.pods() {
-        for (name, place) in pod.instances() {
+    for (job, pod) in submitted.pods() {
+        for (name, place) in pod.pod.instances() {
             let bare = name.strip_prefix("ml.").unwrap_or(name);
             let Some((family, size)) = bare.split_once('.') else { continue };
             let sizes: Vec<&str> = instance::all()
@@ -30,15 +30,11 @@ fn check(context: &Context<'_>) -> Checked {
                 .map(|it| it.name.as_str())
                 .collect();
             let written = size.ends_with("xlarge") && !name.contains(['$', '{', '<']);
-            if sizes.is_empty()
-                || !written
-                || instance::find(name).is_some()
-                || catalogue::find(name).is_some()
-            {
+            if sizes.is_empty() || !written || catalogue::find(name).is_some() {
                 continue;
             }
             let message = format!("there is no {name}; of {family} there is {}", sizes.join(", "));
-            findings.push(Finding::at(file, place, message).confidence(Confidence::Likely));
+            findings.push(Finding::at(job.file, place, message).confidence(Confidence::Likely));
         }
     }
     Ok(findings)

@@ -1,10 +1,8 @@
 //! p4d or p4de in one job with other types.
 
-use fabric::instance::Instance;
-
-use crate::lint::Context;
-use crate::lint::devices::ask::{Ask, asks};
 use crate::{Check, Checked, Confidence, Finding, Role, Rule, Severity};
+use fabric::catalogue::Model;
+use job::submitted::{PodTemplate, Submitted, SubmittedJob};
 
 /// See the module documentation.
 pub(super) static RULE: Rule = Rule {
@@ -19,35 +17,28 @@ pub(super) static RULE: Rule = Rule {
     checks: &[Check::Submission(check)],
 };
 
-fn check(context: &Context<'_>) -> Checked {
-    let asks: Vec<Ask<'_>> = asks(context).into_iter().filter(Ask::wants_gpus).collect();
-    let mut findings = Vec::new();
-    let mut done = Vec::new();
-    for ask in asks.iter().filter(|it| it.is_networked()) {
-        if done.contains(&(ask.file, ask.root)) {
-            continue;
-        }
-        done.push((ask.file, ask.root));
-        let job: Vec<&Ask<'_>> =
-            asks.iter().filter(|it| (it.file, it.root) == (ask.file, ask.root)).collect();
-        findings.extend(finding(&job));
-    }
-    Ok(findings)
+fn check(submitted: &Submitted<'_>) -> Checked {
+    Ok(submitted.jobs.iter().filter_map(finding).collect())
 }
 
-fn is_p4(instance: &Instance) -> bool {
+fn is_p4(instance: &Model) -> bool {
     instance.name.starts_with("p4d")
 }
 
-fn finding(job: &[&Ask<'_>]) -> Option<Finding> {
+fn finding(job: &SubmittedJob<'_>) -> Option<Finding> {
+    let pods: Vec<&PodTemplate<'_>> = job.pods.iter().filter(|it| it.nvidia_gpus().is_some()).collect();
+    if !pods.iter().any(|it| job.is_networked(it)) {
+        return None;
+    }
     let find = |p4: bool| {
-        job.iter()
-            .find_map(|ask| Some((*ask, ask.types.known.iter().find(|it| is_p4(it) == p4 && it.efa())?)))
+        pods.iter()
+            .find_map(|pod| Some((*pod, pod.machines.known.iter().find(|it| is_p4(it) == p4 && it.efa())?)))
     };
-    let ((p4_ask, p4), (ask, other)) = (find(true)?, find(false)?);
-    let place = ask.types.place.as_ref().or(p4_ask.types.place.as_ref())?;
+    let ((p4_pod, p4), (pod, other)) = (find(true)?, find(false)?);
+    let place = pod.machines.span.as_ref().or(p4_pod.machines.span.as_ref())?;
     // Pods of their own types are sure to differ; of a list, the scheduler may take one type only.
-    let pinned = p4_ask.types.known.iter().all(|it| is_p4(it)) && ask.types.known.iter().all(|it| !is_p4(it));
+    let pinned =
+        p4_pod.machines.known.iter().all(|it| is_p4(it)) && pod.machines.known.iter().all(|it| !is_p4(it));
     let (how, severity, confidence) = if pinned {
         ("run", Severity::Error, Confidence::Certain)
     } else {
@@ -57,12 +48,12 @@ fn finding(job: &[&Ask<'_>]) -> Option<Finding> {
         "pods of one job {how} on {} and on {}, which do not talk EFA with each other",
         p4.name, other.name
     );
-    let finding = Finding::at(ask.file, place, message)
-        .label(ask.types.names())
+    let finding = Finding::at(job.file, place, message)
+        .label(pod.machines.names())
         .severity(severity)
         .confidence(confidence);
-    Some(match p4_ask.types.place.as_ref().filter(|it| *it != place) {
-        Some(p4_place) => finding.also_at(p4_place, p4_ask.types.names()),
+    Some(match p4_pod.machines.span.as_ref().filter(|it| *it != place) {
+        Some(p4_place) => finding.also_at(p4_place, p4_pod.machines.names()),
         None => finding,
     })
 }

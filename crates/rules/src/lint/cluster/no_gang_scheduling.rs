@@ -1,8 +1,7 @@
 //! Pods that need each other, started one by one.
 
-use crate::lint::Context;
-use crate::lint::devices::ask::{Ask, asks};
 use crate::{Check, Checked, Confidence, Finding, Role, Rule, Severity};
+use job::submitted::{PodTemplate, Submitted, SubmittedJob};
 
 /// See the module documentation.
 pub(super) static RULE: Rule = Rule {
@@ -23,38 +22,35 @@ pub(super) static RULE: Rule = Rule {
     checks: &[Check::Submission(check)],
 };
 
-fn check(context: &Context<'_>) -> Checked {
-    let mut findings: Vec<Finding> = Vec::new();
-    let mut done = Vec::new();
-    for ask in asks(context) {
-        // Operators have settings of their own for it, and clusters that have them mostly a queue.
-        let plain = matches!(ask.kind, "Job" | "StatefulSet" | "Deployment" | "ReplicaSet");
-        if !plain || !ask.wants_gpus() || !ask.is_multi_node() || ask.pods < 2 || has_gang(&ask) {
-            continue;
-        }
-        if done.contains(&(ask.file, ask.root)) {
-            continue;
-        }
-        done.push((ask.file, ask.root));
-        let tree = &ask.submission.tree;
-        let Some((_, place)) = tree.entry(ask.root, "kind") else { continue };
-        let message =
-            format!("{} pods of a {} need each other and are scheduled one by one", ask.pods, ask.kind);
-        findings.push(Finding::at(ask.file, &tree.node(place).span, message).confidence(Confidence::Likely));
-    }
-    Ok(findings)
+fn check(submitted: &Submitted<'_>) -> Checked {
+    Ok(submitted.jobs.iter().filter_map(finding).collect())
 }
 
-fn has_gang(ask: &Ask<'_>) -> bool {
-    let tree = &ask.submission.tree;
-    let scheduler = ask.pod.and_then(|it| tree.get(it.spec, "schedulerName")).and_then(|it| tree.text(it));
+fn finding(job: &SubmittedJob<'_>) -> Option<Finding> {
+    // Operators have settings of their own for it, and clusters that have them mostly a queue.
+    let plain = matches!(job.kind, "Job" | "StatefulSet" | "Deployment" | "ReplicaSet");
+    if !plain || !job.nodes.is_multi() {
+        return None;
+    }
+    let alone = |pod: &&PodTemplate<'_>| pod.gpus.is_some() && pod.count > 1 && !has_gang(job, pod);
+    let pod = job.pods.iter().find(alone)?;
+    let tree = &job.submission.tree;
+    let (_, place) = tree.entry(job.root()?, "kind")?;
+    let message =
+        format!("{} pods of a {} need each other and are scheduled one by one", pod.count, job.kind);
+    Some(Finding::at(job.file, &tree.node(place).span, message).confidence(Confidence::Likely))
+}
+
+fn has_gang(job: &SubmittedJob<'_>, pod: &PodTemplate<'_>) -> bool {
+    let tree = &job.submission.tree;
+    let scheduler = tree.get(pod.pod.spec, "schedulerName").and_then(|it| tree.text(it));
     let marks = ["kueue.x-k8s.io", "pod-group", "group-name", "run.ai", "yunikorn", "gang"];
     scheduler.is_some_and(|it| it != "default-scheduler")
-        || tree
-            .get(ask.root, "apiVersion")
-            .and_then(|it| tree.text(it))
+        || job
+            .root()
+            .and_then(|it| tree.text(tree.get(it, "apiVersion")?))
             .is_some_and(|it| it.contains("volcano"))
-        || ask.labels().iter().any(|label| marks.iter().any(|it| label.contains(it)))
+        || job.labels(pod).iter().any(|label| marks.iter().any(|it| label.contains(it)))
 }
 
 #[cfg(test)]

@@ -2,11 +2,10 @@
 
 use evidence::submission::{Object, Submission};
 use evidence::yaml::{NodeId, Span};
-use fabric::instance::{self, Instance};
 
 use super::spread_over_zones::is_zone;
-use crate::lint::Context;
-use crate::lint::devices::ask::Ask;
+use fabric::catalogue::{self, Model};
+use job::submitted::{PodTemplate, Submitted};
 
 /// A `NodePool`.
 pub(super) struct NodePool<'a> {
@@ -15,7 +14,7 @@ pub(super) struct NodePool<'a> {
     /// Its name.
     pub(super) name: &'a str,
     /// The machines it may start; none where it does not say.
-    pub(super) types: Option<Vec<&'static Instance>>,
+    pub(super) types: Option<Vec<&'static Model>>,
     /// Where it says so.
     pub(super) place: Option<Span>,
     /// The zones it is limited to, and where it says so.
@@ -25,8 +24,8 @@ pub(super) struct NodePool<'a> {
 }
 
 /// Subnets that an `EC2NodeClass` names one by one: the file, the subnets, where they stand.
-pub(super) fn subnets<'a>(context: &Context<'a>, class: &str) -> Option<(usize, Vec<&'a str>, Span)> {
-    context.files.iter().enumerate().find_map(|(file, submission)| {
+pub(super) fn subnets<'a>(submitted: &Submitted<'a>, class: &str) -> Option<(usize, Vec<&'a str>, Span)> {
+    submitted.files.iter().enumerate().find_map(|(file, submission)| {
         let wanted = |it: &&Object| &*it.kind == "EC2NodeClass" && it.name.as_deref() == Some(class);
         let object = submission.objects.iter().find(wanted)?;
         let tree = &submission.tree;
@@ -37,9 +36,9 @@ pub(super) fn subnets<'a>(context: &Context<'a>, class: &str) -> Option<(usize, 
 }
 
 /// All node pools of the files.
-pub(super) fn node_pools<'a>(context: &Context<'a>) -> Vec<NodePool<'a>> {
+pub(super) fn node_pools<'a>(submitted: &Submitted<'a>) -> Vec<NodePool<'a>> {
     let mut all = Vec::new();
-    for (file, submission) in context.files.iter().enumerate() {
+    for (file, submission) in submitted.files.iter().enumerate() {
         let pools = submission.objects.iter().filter(|it| matches!(&*it.kind, "NodePool" | "Provisioner"));
         for object in pools {
             let name = object.name.as_deref().unwrap_or_default();
@@ -69,13 +68,13 @@ fn read<'a>(file: usize, submission: &'a Submission, root: NodeId, name: &'a str
         if is_zone(key) {
             pool.zones = Some((values, span));
         } else if named || family {
-            let mut types: Vec<&'static Instance> = Vec::new();
+            let mut types: Vec<&'static Model> = Vec::new();
             for value in &values {
                 let before = types.len();
-                let same = |it: &&Instance| {
+                let same = |it: &&Model| {
                     if named { it.name == *value } else { it.name.split('.').next() == Some(value) }
                 };
-                types.extend(instance::all().iter().filter(same));
+                types.extend(catalogue::all().iter().filter(same));
                 unknown |= types.len() == before;
             }
             // Two requirements hold both.
@@ -95,8 +94,8 @@ fn read<'a>(file: usize, submission: &'a Submission, root: NodeId, name: &'a str
 }
 
 /// The pools that a job can use: the one it names; else all there are.
-pub(super) fn of_job<'p, 'a>(ask: &Ask<'_>, pools: &'p [NodePool<'a>]) -> Vec<&'p NodePool<'a>> {
-    let selectors = ask.pod.map(|it| it.selectors.as_slice()).unwrap_or_default();
+pub(super) fn of_job<'p, 'a>(pod: &PodTemplate<'_>, pools: &'p [NodePool<'a>]) -> Vec<&'p NodePool<'a>> {
+    let selectors = pod.whole().map(|it| it.selectors.as_slice()).unwrap_or_default();
     let chosen = selectors.iter().find(|it| &*it.0 == "karpenter.sh/nodepool");
     match chosen {
         Some((_, names, _)) => {

@@ -2,9 +2,8 @@
 
 use super::node_pool::{NodePool, node_pools, of_job, subnets};
 use super::spread_over_zones::is_zone;
-use crate::lint::Context;
-use crate::lint::devices::ask::{Ask, asks};
 use crate::{Check, Checked, Confidence, Finding, Role, Rule, Severity};
+use job::submitted::{PodTemplate, Submitted, SubmittedJob};
 
 /// See the module documentation.
 pub(super) static RULE: Rule = Rule {
@@ -24,18 +23,19 @@ pub(super) static RULE: Rule = Rule {
     checks: &[Check::Submission(check)],
 };
 
-fn check(context: &Context<'_>) -> Checked {
-    let pools = node_pools(context);
+fn check(submitted: &Submitted<'_>) -> Checked {
+    let pools = node_pools(submitted);
     let mut findings: Vec<Finding> = Vec::new();
     if pools.is_empty() {
         return Ok(findings);
     }
-    for ask in asks(context).iter().filter(|it| it.wants_efa() && it.is_multi_node() && !is_kept(it)) {
-        let usable = of_job(ask, &pools);
+    let of_efa = submitted.pods().filter(|(job, pod)| pod.efa.is_some() && job.nodes.is_multi());
+    for (job, pod) in of_efa.filter(|(job, pod)| !is_kept(job, pod)) {
+        let usable = of_job(pod, &pools);
         // With several pools it is not known which one serves the job.
         let [pool] = usable.as_slice() else { continue };
         if pool.zones.is_none() {
-            let found = many_subnets(context, pool, ask).filter(|it| !findings.contains(it));
+            let found = many_subnets(submitted, pool, job).filter(|it| !findings.contains(it));
             findings.extend(found);
         }
         let Some((zones, place)) = pool.zones.as_ref().filter(|it| it.0.len() > 1) else { continue };
@@ -43,7 +43,7 @@ fn check(context: &Context<'_>) -> Checked {
             "node pool {} starts machines in {} zones, and {} pods of one EFA job may be divided among them",
             pool.name,
             zones.len(),
-            ask.job.pods
+            job.nodes.at_least()
         );
         let finding =
             Finding::at(pool.file, place, message).label(zones.join(", ")).confidence(Confidence::Likely);
@@ -55,26 +55,26 @@ fn check(context: &Context<'_>) -> Checked {
 }
 
 /// A pool without a zone takes any subnet of its class. Which zones they are in is not told here.
-fn many_subnets(context: &Context<'_>, pool: &NodePool<'_>, ask: &Ask<'_>) -> Option<Finding> {
+fn many_subnets(submitted: &Submitted<'_>, pool: &NodePool<'_>, job: &SubmittedJob<'_>) -> Option<Finding> {
     let (file, subnets, place) =
-        pool.class.and_then(|it| subnets(context, it)).filter(|it| it.1.len() > 1)?;
+        pool.class.and_then(|it| subnets(submitted, it)).filter(|it| it.1.len() > 1)?;
     let message = format!(
         "node pool {} names no zone and its node class {} subnets: {} pods of one EFA job may be divided among zones",
         pool.name,
         subnets.len(),
-        ask.job.pods
+        job.nodes.at_least()
     );
     let finding = Finding::at(file, &place, message).label(subnets.join(", "));
     Some(finding.severity(Severity::Info).confidence(Confidence::Possible))
 }
 
 /// Whether the pods are kept in one zone by themselves.
-fn is_kept(ask: &Ask<'_>) -> bool {
-    let tree = &ask.submission.tree;
-    let Some(pod) = ask.pod else { return true };
-    pod.selectors.iter().any(|it| is_zone(&it.0) && it.1.len() == 1)
-        || tree.at(pod.spec, &["affinity", "podAffinity"]).is_some()
-        || ask.labels().iter().any(|it| it.contains("topology"))
+fn is_kept(job: &SubmittedJob<'_>, pod: &PodTemplate<'_>) -> bool {
+    let tree = &job.submission.tree;
+    pod.pod.partial
+        || pod.pod.selectors.iter().any(|it| is_zone(&it.0) && it.1.len() == 1)
+        || tree.at(pod.pod.spec, &["affinity", "podAffinity"]).is_some()
+        || job.labels(pod).iter().any(|it| it.contains("topology"))
 }
 
 #[cfg(test)]

@@ -1,9 +1,8 @@
 //! The node pools beside a job start no machine with the EFA interfaces it asks for.
 
 use super::node_pool::{node_pools, of_job};
-use crate::lint::Context;
-use crate::lint::devices::ask::asks;
 use crate::{Check, Checked, Confidence, Finding, Role, Rule, Severity};
+use job::submitted::Submitted;
 
 /// See the module documentation.
 pub(super) static RULE: Rule = Rule {
@@ -22,18 +21,18 @@ pub(super) static RULE: Rule = Rule {
     checks: &[Check::Submission(check)],
 };
 
-fn check(context: &Context<'_>) -> Checked {
-    let pools = node_pools(context);
+fn check(submitted: &Submitted<'_>) -> Checked {
+    let pools = node_pools(submitted);
     let mut findings = Vec::new();
     if pools.is_empty() {
         return Ok(findings);
     }
-    for ask in asks(context) {
-        let Some(efa) = ask.efa() else { continue };
-        let usable = of_job(&ask, &pools);
+    for (job, pod) in submitted.pods() {
+        let Some(efa) = pod.efa.and_then(|it| it.count) else { continue };
+        let usable = of_job(pod, &pools);
         let named = usable.len() < pools.len() || pools.len() == 1;
         let short = |it: &&super::node_pool::NodePool<'_>| {
-            it.types.as_ref().is_some_and(|types| types.iter().all(|it| u64::from(it.nics) < efa))
+            it.types.as_ref().is_some_and(|types| types.iter().all(|it| u64::from(it.efa_nics()) < efa))
         };
         // A pool that says nothing may start anything.
         if usable.is_empty() || !usable.iter().all(short) {
@@ -41,9 +40,10 @@ fn check(context: &Context<'_>) -> Checked {
         }
         let Some(pool) = usable.first() else { continue };
         let Some(place) = &pool.place else { continue };
-        let most = pool.types.iter().flatten().max_by_key(|it| it.nics);
+        let most = pool.types.iter().flatten().max_by_key(|it| it.efa_nics());
         let Some(most) = most else { continue };
-        let has = if most.nics == 0 { "none".to_owned() } else { format!("at most {}", most.nics) };
+        let has =
+            if most.efa_nics() == 0 { "none".to_owned() } else { format!("at most {}", most.efa_nics()) };
         let message = format!(
             "node pool {} starts machines with {has} EFA interfaces, and a pod asks for {efa}",
             pool.name
@@ -52,7 +52,7 @@ fn check(context: &Context<'_>) -> Checked {
         let confidence = if named { Confidence::Likely } else { Confidence::Possible };
         let severity = if named { Severity::Error } else { Severity::Warning };
         let mut finding = Finding::at(pool.file, place, message).confidence(confidence).severity(severity);
-        if let Some(asked) = ask.efa_place().filter(|_| ask.file == pool.file) {
+        if let Some(asked) = pod.efa.map(|it| it.span()).filter(|_| job.file == pool.file) {
             finding = finding.also_at(&asked, "asked for here");
         }
         findings.push(finding);

@@ -2,9 +2,9 @@
 
 use evidence::yaml::{NodeId, Span};
 
-use crate::lint::Context;
-use crate::lint::devices::ask::{Ask, asks};
 use crate::{Check, Checked, Confidence, Finding, Role, Rule, Severity};
+use fabric::catalogue::Model;
+use job::submitted::{PodTemplate, Submitted, SubmittedJob};
 
 /// See the module documentation.
 pub(super) static RULE: Rule = Rule {
@@ -35,35 +35,35 @@ pub(super) fn is_zone(key: &str) -> bool {
     )
 }
 
-fn check(context: &Context<'_>) -> Checked {
+fn check(submitted: &Submitted<'_>) -> Checked {
     let mut findings = Vec::new();
-    for ask in asks(context) {
-        let efa = ask.wants_efa() || (ask.wants_gpus() && ask.types.all(fabric::instance::Instance::efa));
-        if efa && ask.is_multi_node() {
-            findings.extend(constraints(&ask));
-            findings.extend(apart(&ask));
-            findings.extend(several(&ask));
+    for (job, pod) in submitted.pods() {
+        let efa = pod.efa.is_some() || (pod.nvidia_gpus().is_some() && pod.machines.all(Model::efa));
+        if efa && job.nodes.is_multi() {
+            findings.extend(constraints(job, pod));
+            findings.extend(apart(job, pod));
+            findings.extend(several(job, pod));
         }
     }
     Ok(findings)
 }
 
 /// `topologySpreadConstraints`
-fn constraints(ask: &Ask<'_>) -> Vec<Finding> {
-    let tree = &ask.submission.tree;
-    let list = ask.pod.and_then(|it| tree.get(it.spec, "topologySpreadConstraints"));
+fn constraints(job: &SubmittedJob<'_>, pod: &PodTemplate<'_>) -> Vec<Finding> {
+    let tree = &job.submission.tree;
+    let list = pod.whole().and_then(|it| tree.get(it.spec, "topologySpreadConstraints"));
     let text = |node: NodeId, name: &str| tree.get(node, name).and_then(|it| tree.text(it));
     let mut findings = Vec::new();
     for item in list.map(|it| tree.items(it)).unwrap_or_default() {
         let skew = tree.get(*item, "maxSkew").and_then(|it| tree.integer(it)).unwrap_or(1);
-        if !text(*item, "topologyKey").is_some_and(is_zone) || skew >= ask.job.pods {
+        if !text(*item, "topologyKey").is_some_and(is_zone) || skew >= job.nodes.at_least() {
             continue;
         }
         // The word of Kubernetes for a wish.
         let wish = text(*item, "whenUnsatisfiable") == Some("ScheduleAnyway");
         findings.push(finding(
-            ask,
-            &key_span(ask, *item, "topologyKey"),
+            job,
+            &key_span(job, *item, "topologyKey"),
             wish,
             "topologySpreadConstraints spread",
         ));
@@ -72,9 +72,9 @@ fn constraints(ask: &Ask<'_>) -> Vec<Finding> {
 }
 
 /// `podAntiAffinity`
-fn apart(ask: &Ask<'_>) -> Vec<Finding> {
-    let tree = &ask.submission.tree;
-    let Some(spec) = ask.pod.map(|it| it.spec) else { return Vec::new() };
+fn apart(job: &SubmittedJob<'_>, pod: &PodTemplate<'_>) -> Vec<Finding> {
+    let tree = &job.submission.tree;
+    let Some(spec) = pod.whole().map(|it| it.spec) else { return Vec::new() };
     let terms = |name: &str| {
         let list = tree.at(spec, &["affinity", "podAntiAffinity", name]);
         list.map(|it| tree.items(it)).unwrap_or_default()
@@ -86,27 +86,26 @@ fn apart(ask: &Ask<'_>) -> Vec<Finding> {
     required
         .chain(preferred)
         .filter(|it| tree.get(it.0, "topologyKey").and_then(|it| tree.text(it)).is_some_and(is_zone))
-        .map(|(term, wish)| finding(ask, &key_span(ask, term, "topologyKey"), wish, "podAntiAffinity puts"))
+        .map(|(term, wish)| finding(job, &key_span(job, term, "topologyKey"), wish, "podAntiAffinity puts"))
         .collect()
 }
 
 /// Several zones in a selector, and nothing that keeps the pods together.
-fn several(ask: &Ask<'_>) -> Option<Finding> {
-    let pod = ask.pod?;
-    let (_, zones, place) = pod.selectors.iter().find(|it| is_zone(&it.0) && it.1.len() > 1)?;
-    let tree = &ask.submission.tree;
-    if tree.at(pod.spec, &["affinity", "podAffinity"]).is_some()
-        || ask.labels().iter().any(|it| it.contains("topology"))
+fn several(job: &SubmittedJob<'_>, pod: &PodTemplate<'_>) -> Option<Finding> {
+    let (_, zones, place) = pod.whole()?.selectors.iter().find(|it| is_zone(&it.0) && it.1.len() > 1)?;
+    let tree = &job.submission.tree;
+    if tree.at(pod.pod.spec, &["affinity", "podAffinity"]).is_some()
+        || job.labels(pod).iter().any(|it| it.contains("topology"))
     {
         return None;
     }
     let message = format!(
         "{} pods of one job may run in {} zones, and EFA does not cross them",
-        ask.job.pods,
+        job.nodes.at_least(),
         zones.len()
     );
     Some(
-        Finding::at(ask.file, place, message)
+        Finding::at(job.file, place, message)
             .severity(Severity::Info)
             .confidence(Confidence::Possible)
             .label(zones.join(", "))
@@ -114,15 +113,15 @@ fn several(ask: &Ask<'_>) -> Option<Finding> {
     )
 }
 
-fn finding(ask: &Ask<'_>, place: &Span, wish: bool, how: &str) -> Finding {
+fn finding(job: &SubmittedJob<'_>, place: &Span, wish: bool, how: &str) -> Finding {
     let message =
-        format!("{how} {} pods of one EFA job over zones, and EFA does not cross them", ask.job.pods);
+        format!("{how} {} pods of one EFA job over zones, and EFA does not cross them", job.nodes.at_least());
     let severity = if wish { Severity::Warning } else { Severity::Error };
-    Finding::at(ask.file, place, message).severity(severity).confidence(Confidence::Likely)
+    Finding::at(job.file, place, message).severity(severity).confidence(Confidence::Likely)
 }
 
-fn key_span(ask: &Ask<'_>, node: NodeId, name: &str) -> Span {
-    let tree = &ask.submission.tree;
+fn key_span(job: &SubmittedJob<'_>, node: NodeId, name: &str) -> Span {
+    let tree = &job.submission.tree;
     let value = tree.get(node, name).unwrap_or(node);
     tree.node(value).span.clone()
 }

@@ -3,8 +3,8 @@
 use evidence::submission::{Launcher, Submission};
 
 use super::config::{REFERENCE, configs};
-use crate::lint::Context;
 use crate::{Check, Checked, Confidence, Finding, Role, Rule, Severity};
+use job::submitted::Submitted;
 
 /// See the module documentation.
 pub(super) static RULE: Rule = Rule {
@@ -36,7 +36,7 @@ const FILLERS: [&str; 12] = [
     "finetune",
 ];
 
-fn check(context: &Context<'_>) -> Checked {
+fn check(submitted: &Submitted<'_>) -> Checked {
     let starts = |it: &Submission| {
         it.launches.iter().any(|it| matches!(it.launcher, Launcher::DeepSpeed | Launcher::Torchrun))
     };
@@ -45,11 +45,11 @@ fn check(context: &Context<'_>) -> Checked {
         FILLERS.iter().any(|word| text.contains(word))
     };
     // Only beside a launch, and one that names none of them.
-    if !context.files.iter().any(starts) || context.files.iter().any(fills) {
+    if !submitted.files.iter().any(starts) || submitted.files.iter().any(fills) {
         return Ok(Vec::new());
     }
     let mut findings = Vec::new();
-    for config in configs(context) {
+    for config in configs(submitted) {
         let autos = config.autos();
         if let Some((name, span)) = autos.first() {
             let names = match autos.len() {

@@ -1,8 +1,8 @@
 //! Batch sizes that do not multiply.
 
-use super::config::{Config, REFERENCE, configs, place};
-use crate::lint::Context;
+use super::config::{Config, REFERENCE, TrainingJob, configs};
 use crate::{Check, Checked, Confidence, Finding, Role, Rule, Severity};
+use job::submitted::Submitted;
 
 /// See the module documentation.
 pub(super) static RULE: Rule = Rule {
@@ -25,11 +25,11 @@ const ALL: [&str; 1] = ["train_batch_size"];
 const MICRO: [&str; 1] = ["train_micro_batch_size_per_gpu"];
 const STEPS: [&str; 1] = ["gradient_accumulation_steps"];
 
-fn check(context: &Context<'_>) -> Checked {
-    Ok(configs(context).iter().filter_map(|it| one(context, it)).collect())
+fn check(submitted: &Submitted<'_>) -> Checked {
+    Ok(configs(submitted).iter().filter_map(|it| one(submitted, it)).collect())
 }
 
-fn one(context: &Context<'_>, config: &Config<'_>) -> Option<Finding> {
+fn one(submitted: &Submitted<'_>, config: &Config<'_>) -> Option<Finding> {
     let all = config.integer(&ALL)?;
     let micro = config.integer(&MICRO);
     let steps = config.integer(&STEPS);
@@ -58,8 +58,8 @@ fn one(context: &Context<'_>, config: &Config<'_>) -> Option<Finding> {
             "train_batch_size {all} is no multiple of {product}, so no number of GPUs fits"
         )));
     }
-    let place = place(context)?;
-    let world = place.world();
+    let job = TrainingJob::of(submitted)?;
+    let world = job.world();
     let whole = match (micro, steps) {
         (Some(_), Some(_)) => all / each == world,
         _ => fits(each.saturating_mul(world)),
@@ -68,7 +68,7 @@ fn one(context: &Context<'_>, config: &Config<'_>) -> Option<Finding> {
         return None;
     }
     let wanted = each.saturating_mul(world);
-    let told = format!("{} nodes with {} GPUs are {world} ranks", place.nodes, place.gpus);
+    let told = format!("{} nodes with {} GPUs are {world} ranks", job.nodes, job.gpus);
     let message = match (micro, steps) {
         (Some(_), Some(_)) => {
             format!("train_batch_size is {all}, and {told}: {product} x {world} = {wanted}")

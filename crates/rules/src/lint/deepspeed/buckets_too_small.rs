@@ -2,9 +2,9 @@
 
 use fabric::Collective;
 
-use super::config::{Config, REFERENCE, configs, place, time};
-use crate::lint::Context;
+use super::config::{Config, REFERENCE, TrainingJob, configs};
 use crate::{Check, Checked, Confidence, Finding, Role, Rule, Severity};
+use job::submitted::Submitted;
 
 /// See the module documentation.
 pub(super) static RULE: Rule = Rule {
@@ -32,13 +32,13 @@ const BUCKETS: [(&str, f64, f64); 3] = [
 /// Bytes of an element in 16 bits.
 const BYTES: f64 = 2.0;
 
-fn check(context: &Context<'_>) -> Checked {
-    let all = configs(context);
-    Ok(all.iter().flat_map(|it| BUCKETS.iter().filter_map(|bucket| one(context, it, *bucket))).collect())
+fn check(submitted: &Submitted<'_>) -> Checked {
+    let all = configs(submitted);
+    Ok(all.iter().flat_map(|it| BUCKETS.iter().filter_map(|bucket| one(submitted, it, *bucket))).collect())
 }
 
 fn one(
-    context: &Context<'_>,
+    submitted: &Submitted<'_>,
     config: &Config<'_>,
     (name, default, enough): (&str, f64, f64),
 ) -> Option<Finding> {
@@ -54,7 +54,7 @@ fn one(
     let span = config.span(&path).filter(|_| applies)?;
     let megabytes = elements * BYTES / 1e6;
     let mut message = format!("{name} is {elements:.0} elements, {megabytes:.2} MB in 16 bits");
-    if let Some(share) = share(context, elements, default) {
+    if let Some(share) = share(submitted, elements, default) {
         message
             .push_str(&format!("; the network reaches {share:.0}% of the bandwidth it has with the default"));
     }
@@ -63,11 +63,11 @@ fn one(
 
 /// Percent of the default's bandwidth.
 #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "sizes are bounded before")]
-fn share(context: &Context<'_>, elements: f64, default: f64) -> Option<f64> {
-    let place = place(context)?;
+fn share(submitted: &Submitted<'_>, elements: f64, default: f64) -> Option<f64> {
+    let job = TrainingJob::of(submitted)?;
     let speed = |elements: f64| {
         let bytes = elements * BYTES;
-        Some(bytes / time(Collective::ReduceScatter, &place, bytes as u64)?)
+        Some(bytes / job.time(Collective::ReduceScatter, bytes as u64)?)
     };
     let share = 100.0 * speed(elements)? / speed(default)?;
     share.is_finite().then_some(share)

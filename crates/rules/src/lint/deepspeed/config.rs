@@ -2,10 +2,8 @@
 
 use evidence::submission::{Kind, Submission};
 use evidence::yaml::{NodeId, Span, Tree};
-use fabric::instance::Instance;
-
-use crate::lint::Context;
-use crate::lint::launch::scene;
+use fabric::catalogue::Model;
+use job::submitted::Submitted;
 
 /// The documentation of all settings.
 pub(super) const REFERENCE: &str = "https://www.deepspeed.ai/docs/config-json/";
@@ -20,12 +18,12 @@ pub(super) struct Config<'a> {
 }
 
 /// All files of settings.
-pub(super) fn configs<'a>(context: &Context<'a>) -> Vec<Config<'a>> {
+pub(super) fn configs<'a>(submitted: &Submitted<'a>) -> Vec<Config<'a>> {
     let of_file = |(file, it): (usize, &'a Submission)| {
         let roots = it.tree.documents.iter().filter(move |_| it.kind == Kind::DeepSpeed);
         roots.map(move |root| Config { file, tree: &it.tree, root: *root })
     };
-    context.files.iter().enumerate().flat_map(of_file).collect()
+    submitted.files.iter().enumerate().flat_map(of_file).collect()
 }
 
 impl<'a> Config<'a> {
@@ -89,51 +87,48 @@ impl<'a> Config<'a> {
     }
 }
 
-/// The job of all files together, and the machine it runs on, as far as they tell.
+/// The job of all files together, and the machine it runs on, as far as they say.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Place {
+pub(super) struct TrainingJob {
     /// Nodes or pods.
     pub(super) nodes: u64,
     /// GPUs of each.
     pub(super) gpus: u64,
     /// The machine.
-    pub(super) instance: Option<&'static Instance>,
+    pub(super) machine: Option<&'static Model>,
 }
 
-impl Place {
+impl TrainingJob {
+    /// The one job of all files.
+    pub(super) fn of(submitted: &Submitted<'_>) -> Option<Self> {
+        let job = submitted.only_job()?;
+        let machine = match job.machines.known.as_slice() {
+            [only] => Some(*only),
+            _ => None,
+        };
+        Some(Self { nodes: job.node_count()?, gpus: job.gpus_per_node.as_ref()?.value, machine })
+    }
+
     /// GPUs of all nodes.
     pub(super) fn world(&self) -> u64 {
         self.nodes.saturating_mul(self.gpus)
     }
-}
 
-/// Where the job runs.
-pub(super) fn place(context: &Context<'_>) -> Option<Place> {
-    let (nodes, gpus) = scene::only_job(context)?;
-    let mut types: Vec<&'static Instance> =
-        context.pods().flat_map(|(_, workload, pod)| context.instances(workload, pod)).collect();
-    types.extend(context.given.instance.as_deref().and_then(fabric::instance::find));
-    types.dedup_by_key(|it| it.name.clone());
-    let instance = match types.as_slice() {
-        [only] => Some(*only),
-        _ => None,
-    };
-    Some(Place { nodes, gpus, instance })
-}
-
-/// How long a collective takes on such nodes, in microseconds.
-pub(super) fn time(collective: fabric::Collective, place: &Place, bytes: u64) -> Option<f64> {
-    let machine = fabric::catalogue::machine(&place.instance?.name)?;
-    let nodes = u32::try_from(place.nodes).ok()?;
-    let cluster = forecast::Cluster::of_machine(&machine, nodes, &nccl::Settings::default()).ok()?;
-    let cluster = cluster.with_pods(1, u32::try_from(place.gpus).ok()?).ok()?;
-    Some(forecast::normal(collective, &cluster, bytes)?.time)
+    /// How long a collective takes, in microseconds.
+    pub(super) fn time(&self, collective: fabric::Collective, bytes: u64) -> Option<f64> {
+        let nodes = u32::try_from(self.nodes).ok()?;
+        let cluster =
+            forecast::Cluster::of_machine(&self.machine?.machine(), nodes, &nccl::Settings::default())
+                .ok()?;
+        let cluster = cluster.with_pods(1, u32::try_from(self.gpus).ok()?).ok()?;
+        Some(forecast::normal(collective, &cluster, bytes)?.time)
+    }
 }
 
 #[cfg(test)]
 pub(super) mod testing {
     use crate::lint::testing::{check, files};
-    use crate::lint::{Context, Given};
+    use crate::lint::{Given, Submitted};
     use crate::{Finding, Rule};
 
     /// A job of nodes with eight GPUs each.
@@ -146,6 +141,6 @@ pub(super) mod testing {
     /// What a rule says of settings beside a job.
     pub(crate) fn beside(rule: &Rule, settings: &str, job: &str) -> Vec<Finding> {
         let files = files(&[("ds.json", settings), ("job.yaml", job)]);
-        check(rule, &Context { files: &files, given: &Given::default() })
+        check(rule, &Submitted::new(&files, Given::default()))
     }
 }

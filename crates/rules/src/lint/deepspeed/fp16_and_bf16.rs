@@ -1,8 +1,8 @@
 //! Two formats of 16 bits at once.
 
 use super::config::{REFERENCE, configs};
-use crate::lint::Context;
 use crate::{Check, Checked, Finding, Role, Rule, Severity};
+use job::submitted::Submitted;
 
 /// See the module documentation.
 pub(super) static RULE: Rule = Rule {
@@ -20,9 +20,9 @@ pub(super) static RULE: Rule = Rule {
     checks: &[Check::Submission(check)],
 };
 
-fn check(context: &Context<'_>) -> Checked {
+fn check(submitted: &Submitted<'_>) -> Checked {
     let mut findings = Vec::new();
-    for config in configs(context) {
+    for config in configs(submitted) {
         let on = |name: &str| {
             config.span(&[name, "enabled"]).filter(|_| config.bool(&[name, "enabled"]) == Some(true))
         };

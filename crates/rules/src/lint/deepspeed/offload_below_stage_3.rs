@@ -1,8 +1,8 @@
 //! Parameters offloaded where they are not partitioned.
 
 use super::config::{REFERENCE, configs};
-use crate::lint::Context;
 use crate::{Check, Checked, Finding, Role, Rule, Severity};
+use job::submitted::Submitted;
 
 /// See the module documentation.
 pub(super) static RULE: Rule = Rule {
@@ -21,10 +21,10 @@ pub(super) static RULE: Rule = Rule {
     checks: &[Check::Submission(check)],
 };
 
-fn check(context: &Context<'_>) -> Checked {
+fn check(submitted: &Submitted<'_>) -> Checked {
     let path = ["zero_optimization", "offload_param"];
     let mut findings = Vec::new();
-    for config in configs(context) {
+    for config in configs(submitted) {
         let device = config.text(&["zero_optimization", "offload_param", "device"]);
         let used = device.is_some_and(|it| matches!(it, "cpu" | "nvme"));
         if let (Some(stage), Some(span), true) =

@@ -1,8 +1,8 @@
 //! Offload to host memory that is not pinned.
 
 use super::config::{REFERENCE, configs};
-use crate::lint::Context;
 use crate::{Check, Checked, Confidence, Finding, Role, Rule, Severity};
+use job::submitted::Submitted;
 
 /// See the module documentation.
 pub(super) static RULE: Rule = Rule {
@@ -18,9 +18,9 @@ pub(super) static RULE: Rule = Rule {
     checks: &[Check::Submission(check)],
 };
 
-fn check(context: &Context<'_>) -> Checked {
+fn check(submitted: &Submitted<'_>) -> Checked {
     let mut findings = Vec::new();
-    for config in configs(context) {
+    for config in configs(submitted) {
         for name in ["offload_optimizer", "offload_param"] {
             let of = |last: &'static str| ["zero_optimization", name, last];
             let pinned = config.bool(&of("pin_memory")).unwrap_or(false);

@@ -1,8 +1,8 @@
 //! Offload to the host where the GPUs have much memory.
 
-use super::config::{Place, REFERENCE, configs, place};
-use crate::lint::Context;
+use super::config::{REFERENCE, TrainingJob, configs};
 use crate::{Check, Checked, Confidence, Finding, Role, Rule, Severity};
+use job::submitted::Submitted;
 
 /// See the module documentation.
 pub(super) static RULE: Rule = Rule {
@@ -23,21 +23,21 @@ const BYTES_PER_PARAMETER: f64 = 16.0;
 /// The part of GPU memory that may be taken by states; the rest is for activations and buffers.
 const SHARE: f64 = 0.5;
 
-fn check(context: &Context<'_>) -> Checked {
-    let Some(place) = place(context) else { return Ok(Vec::new()) };
-    let Some(memory) = memory(&place) else { return Ok(Vec::new()) };
+fn check(submitted: &Submitted<'_>) -> Checked {
+    let Some(job) = TrainingJob::of(submitted) else { return Ok(Vec::new()) };
+    let Some(memory) = memory(&job) else { return Ok(Vec::new()) };
     let mut findings = Vec::new();
-    for config in configs(context).iter().filter(|it| it.stage() == Some(3)) {
+    for config in configs(submitted).iter().filter(|it| it.stage() == Some(3)) {
         let offloaded = ["offload_param", "offload_optimizer"].into_iter().find_map(|name| {
             let path = ["zero_optimization", name, "device"];
             config.span(&path).filter(|_| config.text(&path) == Some("cpu")).map(|it| (name, it))
         });
         let Some((name, span)) = offloaded else { continue };
         let billions = memory * SHARE * 1.073_741_824 / BYTES_PER_PARAMETER;
-        let machine = place.instance.map(|it| it.name.as_str()).unwrap_or_default();
+        let machine = job.machine.map(|it| it.name).unwrap_or_default();
         let message = format!(
             "{name} goes to the host, and {} x {machine} have {memory:.0} GiB of GPU memory: half of it holds the states of {billions:.0} billion parameters",
-            place.nodes
+            job.nodes
         );
         findings.push(Finding::at(config.file, &span, message).confidence(Confidence::Possible));
     }
@@ -46,8 +46,8 @@ fn check(context: &Context<'_>) -> Checked {
 
 /// GiB of all GPUs.
 #[expect(clippy::cast_precision_loss, reason = "GPUs of a job are few")]
-fn memory(place: &Place) -> Option<f64> {
-    Some(place.instance?.gpu_mem_gib?.0 * place.world() as f64)
+fn memory(job: &TrainingJob) -> Option<f64> {
+    Some(job.machine?.gpu.memory?.0 * job.world() as f64)
 }
 
 #[cfg(test)]

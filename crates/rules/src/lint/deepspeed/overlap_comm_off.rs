@@ -1,8 +1,8 @@
 //! Communication that waits for computation to end.
 
-use super::config::{REFERENCE, configs, place};
-use crate::lint::Context;
+use super::config::{REFERENCE, TrainingJob, configs};
 use crate::{Check, Checked, Confidence, Finding, Role, Rule, Severity};
+use job::submitted::Submitted;
 
 /// See the module documentation.
 pub(super) static RULE: Rule = Rule {
@@ -18,15 +18,15 @@ pub(super) static RULE: Rule = Rule {
     checks: &[Check::Submission(check)],
 };
 
-fn check(context: &Context<'_>) -> Checked {
+fn check(submitted: &Submitted<'_>) -> Checked {
     let path = ["zero_optimization", "overlap_comm"];
     let mut findings = Vec::new();
-    for config in configs(context) {
+    for config in configs(submitted) {
         let stage = config.stage().filter(|it| *it > 0);
         if let (Some(stage), Some(false), Some(span)) = (stage, config.bool(&path), config.span(&path)) {
             let message = format!("overlap_comm is off in stage {stage}");
             // Inside one node it costs little.
-            let far = place(context).is_some_and(|it| it.nodes > 1);
+            let far = TrainingJob::of(submitted).is_some_and(|it| it.nodes > 1);
             let confidence = if far { Confidence::Likely } else { Confidence::Possible };
             findings.push(Finding::at(config.file, &span, message).confidence(confidence));
         }

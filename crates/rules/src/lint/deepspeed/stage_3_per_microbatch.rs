@@ -2,9 +2,9 @@
 
 use fabric::Collective;
 
-use super::config::{Config, Place, REFERENCE, configs, place, time};
-use crate::lint::Context;
+use super::config::{Config, REFERENCE, TrainingJob, configs};
 use crate::{Check, Checked, Confidence, Finding, Role, Rule, Severity};
+use job::submitted::Submitted;
 
 /// See the module documentation.
 pub(super) static RULE: Rule = Rule {
@@ -27,28 +27,30 @@ const FAST: f64 = 100.0;
 /// A model to give a number for.
 const PARAMETERS: u64 = 8_000_000_000;
 
-fn check(context: &Context<'_>) -> Checked {
-    let Some(place) = place(context).filter(|it| it.nodes > 1 && slow(it)) else { return Ok(Vec::new()) };
-    Ok(configs(context).iter().filter_map(|it| one(&place, it)).collect())
+fn check(submitted: &Submitted<'_>) -> Checked {
+    let Some(job) = TrainingJob::of(submitted).filter(|it| it.nodes > 1 && slow(it)) else {
+        return Ok(Vec::new());
+    };
+    Ok(configs(submitted).iter().filter_map(|it| one(&job, it)).collect())
 }
 
-fn slow(place: &Place) -> bool {
-    place.instance.is_some_and(|it| it.net_gbps_total.0 / f64::from(it.gpus.max(1)) < FAST)
+fn slow(job: &TrainingJob) -> bool {
+    job.machine.is_some_and(|it| it.bandwidth.0 / f64::from(it.gpus.max(1)) < FAST)
 }
 
-fn one(place: &Place, config: &Config<'_>) -> Option<Finding> {
+fn one(job: &TrainingJob, config: &Config<'_>) -> Option<Finding> {
     let path = ["gradient_accumulation_steps"];
     let steps = config.integer(&path).filter(|it| *it > 1)?;
     let inside = config.integer(&["zero_optimization", "zero_hpz_partition_size"]).is_some_and(|it| it > 1);
     let span = config.span(&path).filter(|_| config.stage() == Some(3) && !inside)?;
     let bytes = PARAMETERS * 2;
-    let gather = time(Collective::AllGather, place, bytes)?;
-    let reduce = time(Collective::ReduceScatter, place, bytes)?;
+    let gather = job.time(Collective::AllGather, bytes)?;
+    let reduce = job.time(Collective::ReduceScatter, bytes)?;
     let seconds = (2.0 * gather + reduce) / 1e6;
-    let name = place.instance.map(|it| it.name.as_str()).unwrap_or_default();
+    let name = job.machine.map(|it| it.name).unwrap_or_default();
     let message = format!(
         "stage 3 with {steps} steps of accumulation on {} x {name}: for 8 billion parameters about {seconds:.1} s of network for each of the {steps} micro-batches",
-        place.nodes
+        job.nodes
     );
     let finding = Finding::at(config.file, &span, message).confidence(Confidence::Likely);
     let stage = config.span(&["zero_optimization", "stage"]);

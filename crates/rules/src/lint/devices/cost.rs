@@ -1,34 +1,33 @@
 //! What a job loses on a machine, in a sentence with numbers.
 
-use fabric::catalogue;
-use fabric::instance::Instance;
+use fabric::catalogue::Model;
 use forecast::Cluster;
 use nccl::{Decisions, Layout, Loss, Settings};
 
 use crate::expected;
 
 /// Machines of this type with all GPUs in use.
-fn cluster(instance: &Instance, nodes: u64) -> Option<Cluster> {
-    let machine = catalogue::machine(&instance.name)?;
+fn cluster(instance: &Model, nodes: u64) -> Option<Cluster> {
+    let machine = instance.machine();
     let nodes = u32::try_from(nodes.clamp(1, 1 << 16)).ok()?;
     Cluster::of_machine(&machine, nodes, &Settings::default()).ok()
 }
 
 /// Over TCP instead of EFA.
-pub(super) fn over_tcp(instance: &Instance, nodes: u64) -> Option<String> {
+pub(super) fn over_tcp(instance: &Model, nodes: u64) -> Option<String> {
     let best = cluster(instance, nodes.max(2))?;
     expected::loss(&best, &expected::over_tcp(&best))
 }
 
 /// With some of its EFA interfaces.
-pub(super) fn with_nics(instance: &Instance, nodes: u64, nics: u64) -> Option<String> {
+pub(super) fn with_nics(instance: &Model, nodes: u64, nics: u64) -> Option<String> {
     let best = cluster(instance, nodes.max(2))?;
     let fewer = expected::with_nics(u32::try_from(nics).ok()?)(&best);
     expected::loss(&best, &fewer)
 }
 
 /// Cut into pods instead of one a machine.
-pub(super) fn in_pods(instance: &Instance, pods: u64, gpus: u64, nics: Option<u64>) -> Option<String> {
+pub(super) fn in_pods(instance: &Model, pods: u64, gpus: u64, nics: Option<u64>) -> Option<String> {
     let gpus = u32::try_from(gpus).ok()?;
     let fit = instance.gpus.checked_div(gpus)?;
     let here = u32::try_from(pods).unwrap_or(u32::MAX).min(fit);
@@ -36,11 +35,10 @@ pub(super) fn in_pods(instance: &Instance, pods: u64, gpus: u64, nics: Option<u6
         cluster(instance, pods.div_ceil(u64::from(here.max(1))))?.with_pods(1, here * gpus).ok()?;
     let apart = together.clone().with_pods(here, gpus).ok()?;
     let loss = expected::loss(&together, &apart)?;
-    let machine = catalogue::machine(&instance.name)?;
-    let machine = if catalogue::groups_nics(&instance.name) { machine.grouped() } else { machine };
+    let machine = job::machine::seen_by_nccl(&instance.machine());
     // What the plugin joins is one NIC: a share of a group is not told.
     let nics = nics.and_then(|it| u32::try_from(it).ok()).filter(|it| {
-        machine.nics.len() == instance.nics as usize && it.saturating_mul(here) <= instance.nics
+        machine.nics.len() == instance.efa_nics() as usize && it.saturating_mul(here) <= instance.efa_nics()
     });
     let layout = Layout { nics_per_pod: nics, ..Layout::new(here, gpus) };
     let job = Decisions::new(&machine, &Settings::default(), &layout).ok();

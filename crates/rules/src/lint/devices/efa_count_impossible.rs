@@ -1,8 +1,7 @@
 //! A pod asks for more EFA interfaces than its machine has.
 
-use super::ask::{Ask, asks};
-use crate::lint::Context;
 use crate::{Check, Checked, Finding, Role, Rule, Severity};
+use job::submitted::{PodTemplate, Submitted, SubmittedJob};
 
 /// See the module documentation.
 pub(super) static RULE: Rule = Rule {
@@ -20,27 +19,28 @@ pub(super) static RULE: Rule = Rule {
     checks: &[Check::Submission(check)],
 };
 
-fn check(context: &Context<'_>) -> Checked {
-    Ok(asks(context).iter().filter_map(finding).collect())
+fn check(submitted: &Submitted<'_>) -> Checked {
+    Ok(submitted.pods().filter_map(|(job, pod)| finding(job, pod)).collect())
 }
 
-fn finding(ask: &Ask<'_>) -> Option<Finding> {
-    let (efa, place) = (ask.efa()?, ask.efa_place()?);
-    let most = ask.types.most(|it| it.nics).filter(|it| it.efa() && efa > u64::from(it.nics))?;
+fn finding(job: &SubmittedJob<'_>, pod: &PodTemplate<'_>) -> Option<Finding> {
+    let (efa, place) = (pod.efa?.count?, pod.efa?.span());
+    let most =
+        pod.machines.most(|it| it.efa_nics()).filter(|it| it.efa() && efa > u64::from(it.efa_nics()))?;
     // The interfaces of p6e-gb200 can be cut in two.
-    if most.name.starts_with("p6e-gb200") && efa <= u64::from(most.nics) * 2 {
+    if most.name.starts_with("p6e-gb200") && efa <= u64::from(most.efa_nics()) * 2 {
         return None;
     }
-    let message = format!("{efa} EFA interfaces in one pod, and {} has {}", most.name, most.nics);
-    let share = ask.gpus().filter(|it| *it < u64::from(most.gpus));
-    let right = share.map_or(u64::from(most.nics), |gpus| {
-        (u64::from(most.nics) * gpus).checked_div(u64::from(most.gpus)).unwrap_or(1).max(1)
+    let message = format!("{efa} EFA interfaces in one pod, and {} has {}", most.name, most.efa_nics());
+    let share = pod.nvidia_gpus().and_then(|it| it.count).filter(|it| *it < u64::from(most.gpus));
+    let right = share.map_or(u64::from(most.efa_nics()), |gpus| {
+        (u64::from(most.efa_nics()) * gpus).checked_div(u64::from(most.gpus)).unwrap_or(1).max(1)
     });
-    let finding = Finding::at(ask.file, &place, message)
-        .label(format!("at most {}", most.nics))
+    let finding = Finding::at(job.file, &place, message)
+        .label(format!("at most {}", most.efa_nics()))
         .fix(format!("Write `vpc.amazonaws.com/efa: {right}`."));
-    Some(match &ask.types.place {
-        Some(types) => finding.also_at(types, ask.types.names()),
+    Some(match &pod.machines.span {
+        Some(types) => finding.also_at(types, pod.machines.names()),
         None => finding,
     })
 }

@@ -1,9 +1,8 @@
 //! All GPUs of a machine and some of its EFA interfaces.
 
-use super::ask::{Ask, asks};
 use super::cost;
-use crate::lint::Context;
 use crate::{Check, Checked, Finding, Role, Rule, Severity};
+use job::submitted::{PodTemplate, Submitted, SubmittedJob};
 
 /// See the module documentation.
 pub(super) static RULE: Rule = Rule {
@@ -22,22 +21,24 @@ pub(super) static RULE: Rule = Rule {
     checks: &[Check::Submission(check)],
 };
 
-fn check(context: &Context<'_>) -> Checked {
-    Ok(asks(context).iter().filter_map(finding).collect())
+fn check(submitted: &Submitted<'_>) -> Checked {
+    Ok(submitted.pods().filter_map(|(job, pod)| finding(job, pod)).collect())
 }
 
-fn finding(ask: &Ask<'_>) -> Option<Finding> {
-    let (efa, gpus, place) = (ask.efa()?, ask.gpus()?, ask.efa_place()?);
-    if !ask.is_networked() || !ask.types.all(|it| efa < u64::from(it.nics) && gpus == u64::from(it.gpus)) {
+fn finding(job: &SubmittedJob<'_>, pod: &PodTemplate<'_>) -> Option<Finding> {
+    let (efa, gpus, place) = (pod.efa?.count?, pod.nvidia_gpus()?.count?, pod.efa?.span());
+    if !job.is_networked(pod)
+        || !pod.machines.all(|it| efa < u64::from(it.efa_nics()) && gpus == u64::from(it.gpus))
+    {
         return None;
     }
-    let least = ask.types.known.iter().min_by_key(|it| it.nics)?;
+    let least = pod.machines.known.iter().min_by_key(|it| it.efa_nics())?;
     let message =
-        format!("{efa} of the {} EFA interfaces of {} for all its {gpus} GPUs", least.nics, least.name);
-    let mut finding = Finding::at(ask.file, &place, message)
-        .label(format!("{} has {}", least.name, least.nics))
-        .fix(format!("Write `vpc.amazonaws.com/efa: {}`.", least.nics));
-    if let Some(cost) = cost::with_nics(least, ask.job.pods, efa) {
+        format!("{efa} of the {} EFA interfaces of {} for all its {gpus} GPUs", least.efa_nics(), least.name);
+    let mut finding = Finding::at(job.file, &place, message)
+        .label(format!("{} has {}", least.name, least.efa_nics()))
+        .fix(format!("Write `vpc.amazonaws.com/efa: {}`.", least.efa_nics()));
+    if let Some(cost) = cost::with_nics(least, job.nodes.at_least(), efa) {
         finding = finding.why(format!("{} {cost}", RULE.why));
     }
     Some(finding)

@@ -1,8 +1,7 @@
 //! More EFA interfaces than the GPUs of a pod can use.
 
-use super::ask::{Ask, asks};
-use crate::lint::Context;
 use crate::{Check, Checked, Finding, Role, Rule, Severity};
+use job::submitted::{PodTemplate, Submitted, SubmittedJob};
 
 /// See the module documentation.
 pub(super) static RULE: Rule = Rule {
@@ -21,24 +20,24 @@ pub(super) static RULE: Rule = Rule {
     checks: &[Check::Submission(check)],
 };
 
-fn check(context: &Context<'_>) -> Checked {
-    Ok(asks(context).iter().filter_map(finding).collect())
+fn check(submitted: &Submitted<'_>) -> Checked {
+    Ok(submitted.pods().filter_map(|(job, pod)| finding(job, pod)).collect())
 }
 
-fn finding(ask: &Ask<'_>) -> Option<Finding> {
-    let (efa, gpus, place) = (ask.efa()?, ask.gpus()?, ask.efa_place()?);
-    if ask.job.single && ask.job.pods <= 1 {
+fn finding(job: &SubmittedJob<'_>, pod: &PodTemplate<'_>) -> Option<Finding> {
+    let (efa, gpus, place) = (pod.efa?.count?, pod.nvidia_gpus()?.count?, pod.efa?.span());
+    if job.nodes.single && job.nodes.at_least() <= 1 {
         let message = format!("{efa} EFA interfaces for a job of one node, which does not use them");
         return Some(
-            Finding::at(ask.file, &place, message)
+            Finding::at(job.file, &place, message)
                 .fix("Remove `vpc.amazonaws.com/efa`: GPUs of one pod talk over NVLink or PCIe.")
                 .why("Inside a pod NCCL uses NVLink, PCIe or shared memory. EFA interfaces held by it are missing for other pods."),
         );
     }
     // With more than one machine in question, or one GPU of one, there is no share to speak of.
-    let [instance] = ask.types.known.as_slice() else { return None };
-    let (all_gpus, all_nics) = (u64::from(instance.gpus), u64::from(instance.nics));
-    if !ask.types.all(|it| it.nics > 1) || gpus >= all_gpus || efa > all_nics {
+    let [instance] = pod.machines.known.as_slice() else { return None };
+    let (all_gpus, all_nics) = (u64::from(instance.gpus), u64::from(instance.efa_nics()));
+    if !pod.machines.all(|it| it.efa_nics() > 1) || gpus >= all_gpus || efa > all_nics {
         return None;
     }
     let share = all_nics.checked_mul(gpus)?.div_ceil(all_gpus);
@@ -51,10 +50,10 @@ fn finding(ask: &Ask<'_>) -> Option<Finding> {
         instance.name
     );
     let severity =
-        if ask.is_multi_node() && fit * gpus < all_gpus { Severity::Warning } else { Severity::Info };
+        if job.nodes.is_multi() && fit * gpus < all_gpus { Severity::Warning } else { Severity::Info };
     let left = all_gpus.saturating_sub(fit * gpus);
     let why = format!("{} Here {left} GPUs of every node are left without EFA.", RULE.why);
-    let finding = Finding::at(ask.file, &place, message)
+    let finding = Finding::at(job.file, &place, message)
         .label(format!("{share} for {gpus} GPUs"))
         .severity(severity)
         .fix(format!(

@@ -1,8 +1,7 @@
 //! EFA is asked for on a machine that has none.
 
-use super::ask::asks;
-use crate::lint::Context;
 use crate::{Check, Checked, Finding, Role, Rule, Severity};
+use job::submitted::Submitted;
 
 /// See the module documentation.
 pub(super) static RULE: Rule = Rule {
@@ -17,28 +16,28 @@ pub(super) static RULE: Rule = Rule {
     checks: &[Check::Submission(check)],
 };
 
-fn check(context: &Context<'_>) -> Checked {
+fn check(submitted: &Submitted<'_>) -> Checked {
     let mut findings = Vec::new();
-    for ask in asks(context) {
-        let Some(place) = ask.efa_place().filter(|_| ask.wants_efa()) else { continue };
-        if !ask.types.all(|it| !it.efa()) {
+    for (job, pod) in submitted.pods() {
+        let Some(place) = pod.efa.map(|it| it.span()).filter(|_| pod.efa.is_some()) else { continue };
+        if !pod.machines.all(|it| !it.efa()) {
             continue;
         }
-        let message = format!("EFA is asked for, and {} has none", ask.types.names());
-        let family = ask.types.known.first().and_then(|it| it.name.split('.').next()).unwrap_or_default();
-        let larger: Vec<&str> = fabric::instance::all()
+        let message = format!("EFA is asked for, and {} has none", pod.machines.names());
+        let family = pod.machines.known.first().and_then(|it| it.name.split('.').next()).unwrap_or_default();
+        let larger: Vec<&str> = fabric::catalogue::all()
             .iter()
             .filter(|it| it.efa() && it.name.split('.').next() == Some(family))
-            .map(|it| it.name.as_str())
+            .map(|it| it.name)
             .collect();
-        let mut finding = Finding::at(ask.file, &place, message).label("no node has it");
+        let mut finding = Finding::at(job.file, &place, message).label("no node has it");
         if let Some(smallest) = larger.first() {
             finding = finding.fix(format!(
                 "Remove `vpc.amazonaws.com/efa`, or choose {smallest}, the smallest {family} with EFA."
             ));
         }
-        findings.push(match &ask.types.place {
-            Some(types) => finding.also_at(types, ask.types.names()),
+        findings.push(match &pod.machines.span {
+            Some(types) => finding.also_at(types, pod.machines.names()),
             None => finding,
         });
     }

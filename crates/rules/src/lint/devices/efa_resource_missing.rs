@@ -2,10 +2,10 @@
 
 use evidence::submission::VolumeSource;
 
-use super::ask::{Ask, asks};
 use super::cost;
-use crate::lint::Context;
 use crate::{Check, Checked, Confidence, Finding, Role, Rule, Severity};
+use fabric::catalogue::Model;
+use job::submitted::{PodTemplate, Submitted, SubmittedJob};
 
 /// See the module documentation.
 pub(super) static RULE: Rule = Rule {
@@ -23,45 +23,44 @@ pub(super) static RULE: Rule = Rule {
     checks: &[Check::Submission(check)],
 };
 
-fn check(context: &Context<'_>) -> Checked {
-    Ok(asks(context).iter().filter_map(finding).collect())
+fn check(submitted: &Submitted<'_>) -> Checked {
+    Ok(submitted.pods().filter_map(|(job, pod)| finding(submitted, job, pod)).collect())
 }
 
-fn finding(ask: &Ask<'_>) -> Option<Finding> {
-    let place = ask.gpu_place().filter(|_| ask.wants_gpus())?;
-    if ask.wants_efa()
-        || ask.claims()
-        || !ask.is_multi_node()
-        || !ask.types.all(fabric::instance::Instance::efa)
-    {
+fn finding(submitted: &Submitted<'_>, job: &SubmittedJob<'_>, pod: &PodTemplate<'_>) -> Option<Finding> {
+    let place = pod.nvidia_gpus()?.span();
+    if pod.efa.is_some() || pod.claims || !job.nodes.is_multi() || !pod.machines.all(Model::efa) {
         return None;
     }
-    if on_purpose(ask) {
+    if on_purpose(submitted, job, pod) {
         return None;
     }
-    let best = ask.types.most(|it| it.nics)?;
-    let pods = ask.job.pods;
-    let each =
-        if best.nics == 1 { "1 EFA interface".to_owned() } else { format!("{} EFA interfaces", best.nics) };
+    let best = pod.machines.most(|it| it.efa_nics())?;
+    let pods = job.nodes.at_least();
+    let each = if best.efa_nics() == 1 {
+        "1 EFA interface".to_owned()
+    } else {
+        format!("{} EFA interfaces", best.efa_nics())
+    };
     let message = format!(
         "{pods} pods with GPUs on {}, which has {each}, and they ask for none: NCCL goes over TCP",
-        ask.types.names()
+        pod.machines.names()
     );
     // Without GPUDirect RDMA, and more so without RDMA, TCP is not as far behind.
-    let severity = if ask.types.all(|it| it.gpudirect_rdma == Some(true)) {
+    let severity = if pod.machines.all(|it| it.gpudirect == Some(true)) {
         Severity::Error
-    } else if ask.types.all(|it| it.rdma_read == Some(true)) {
+    } else if pod.machines.all(|it| it.instance.is_some_and(|it| it.rdma_read == Some(true))) {
         Severity::Warning
     } else {
         Severity::Info
     };
-    let share = ask.gpus().map_or(u64::from(best.nics), |it| {
-        (u64::from(best.nics) * it)
+    let share = pod.nvidia_gpus().and_then(|it| it.count).map_or(u64::from(best.efa_nics()), |it| {
+        (u64::from(best.efa_nics()) * it)
             .checked_div(u64::from(best.gpus))
             .unwrap_or(1)
-            .clamp(1, u64::from(best.nics))
+            .clamp(1, u64::from(best.efa_nics()))
     });
-    let mut finding = Finding::at(ask.file, &place, message)
+    let mut finding = Finding::at(job.file, &place, message)
         .label("no vpc.amazonaws.com/efa beside it")
         .severity(severity)
         .confidence(Confidence::Likely)
@@ -69,21 +68,21 @@ fn finding(ask: &Ask<'_>) -> Option<Finding> {
     if let Some(cost) = cost::over_tcp(best, pods) {
         finding = finding.why(format!("{} {cost}", RULE.why));
     }
-    Some(match &ask.types.place {
-        Some(types) => finding.also_at(types, ask.types.names()),
+    Some(match &pod.machines.span {
+        Some(types) => finding.also_at(types, pod.machines.names()),
         None => finding,
     })
 }
 
 /// Whether the pod reaches EFA in another way, or says that it wants none.
-fn on_purpose(ask: &Ask<'_>) -> bool {
+fn on_purpose(submitted: &Submitted<'_>, job: &SubmittedJob<'_>, pod: &PodTemplate<'_>) -> bool {
     let is = |name: &str, values: &[&str]| {
-        ask.setting(name).is_some_and(|it| values.contains(&it.to_lowercase().as_str()))
+        submitted.setting_of_job(job, name).is_some_and(|it| values.contains(&it.to_lowercase().as_str()))
     };
     let no_efa = is("NCCL_NET", &["socket"])
         || is("NCCL_NET_PLUGIN", &["none"])
         || is("FI_PROVIDER", &["tcp", "sockets"]);
-    let Some(pod) = ask.pod else { return no_efa };
+    let Some(pod) = pod.whole() else { return no_efa };
     let mounted = |it: &evidence::submission::Volume| matches!(&it.source, VolumeSource::HostPath(path) if path.starts_with("/dev/infiniband") || &**path == "/dev");
     // A privileged container sees every device of the node.
     no_efa || pod.containers.iter().any(|it| it.privileged.is_some()) || pod.volumes.iter().any(mounted)

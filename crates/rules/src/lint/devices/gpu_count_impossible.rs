@@ -1,8 +1,7 @@
 //! A pod asks for more GPUs than its machine has.
 
-use super::ask::asks;
-use crate::lint::Context;
 use crate::{Check, Checked, Finding, Role, Rule, Severity};
+use job::submitted::Submitted;
 
 /// See the module documentation.
 pub(super) static RULE: Rule = Rule {
@@ -20,18 +19,22 @@ pub(super) static RULE: Rule = Rule {
     checks: &[Check::Submission(check)],
 };
 
-fn check(context: &Context<'_>) -> Checked {
+fn check(submitted: &Submitted<'_>) -> Checked {
     let mut findings = Vec::new();
-    for ask in asks(context) {
-        let (Some(gpus), Some(place)) = (ask.gpus(), ask.gpu_place()) else { continue };
-        let Some(most) = ask.types.most(|it| it.gpus).filter(|it| gpus > u64::from(it.gpus)) else {
+    for (job, pod) in submitted.pods() {
+        let (Some(gpus), Some(place)) =
+            (pod.nvidia_gpus().and_then(|it| it.count), pod.nvidia_gpus().map(|it| it.span()))
+        else {
+            continue;
+        };
+        let Some(most) = pod.machines.most(|it| it.gpus).filter(|it| gpus > u64::from(it.gpus)) else {
             continue;
         };
         let message = format!("{gpus} GPUs in one pod, and {} has {}", most.name, most.gpus);
         let fix = format!("Ask for {} GPUs a pod and start more pods, or choose a larger type.", most.gpus);
-        let finding = Finding::at(ask.file, &place, message).label(format!("at most {}", most.gpus)).fix(fix);
-        findings.push(match &ask.types.place {
-            Some(type_place) => finding.also_at(type_place, ask.types.names()),
+        let finding = Finding::at(job.file, &place, message).label(format!("at most {}", most.gpus)).fix(fix);
+        findings.push(match &pod.machines.span {
+            Some(type_place) => finding.also_at(type_place, pod.machines.names()),
             None => finding,
         });
     }
@@ -50,7 +53,7 @@ mod tests {
         let found = findings(&RULE, &pod("g6e.12xlarge", "nvidia.com/gpu: 8"));
         assert_eq!(found[0].message, "8 GPUs in one pod, and g6e.12xlarge has 4");
         assert_eq!(found[0].evidence.len(), 2);
-        let given = Given { instance: Some("g5.xlarge".to_owned()), ..Given::default() };
+        let given = Given { instance: fabric::catalogue::find("g5.xlarge"), ..Given::default() };
         assert_eq!(findings_given(&RULE, &pod("", "nvidia.com/gpu: 2"), &given).len(), 1);
     }
 

@@ -1,12 +1,11 @@
 //! A device is requested, and there is no limit for it.
 
-use evidence::submission::Resource;
+use evidence::submission::resource::is_extended;
+use evidence::submission::{Resource, ResourceKind, Submission};
 use evidence::yaml::{Kind, NodeId, Tree};
 
-use super::ask::{Ask, Wants, asks, place};
-use super::name;
-use crate::lint::Context;
 use crate::{Check, Checked, Edit, Finding, Role, Rule, Severity};
+use job::submitted::{ContainerTemplate, Submitted};
 
 /// See the module documentation.
 pub(super) static RULE: Rule = Rule {
@@ -25,26 +24,27 @@ pub(super) static RULE: Rule = Rule {
     checks: &[Check::Submission(check)],
 };
 
-fn check(context: &Context<'_>) -> Checked {
+fn check(submitted: &Submitted<'_>) -> Checked {
     let mut findings = Vec::new();
-    for ask in asks(context) {
-        for container in &ask.containers {
-            let counted = |it: &&Resource| name::is_extended(&it.name) || it.name.starts_with("hugepages-");
+    for (job, pod) in submitted.pods() {
+        for template in &pod.containers {
+            let container = template.container;
+            let counted = |it: &&Resource| is_extended(&it.name) || it.kind == ResourceKind::HugePages;
             let limited = |it: &Resource| container.limits.iter().any(|limit| limit.name == it.name);
             let missing: Vec<&Resource> =
                 container.requests.iter().filter(counted).filter(|it| !limited(it)).collect();
             // What is merged from elsewhere may hold the limit.
-            let tree = &ask.submission.tree;
-            let merged = container.node.is_some_and(|it| tree.get(it, "<<").is_some());
+            let tree = &job.submission.tree;
+            let merged = template.resources.is_some_and(|it| tree.get(it, "<<").is_some());
             if merged || container.limits.iter().any(|it| &*it.name == "<<") {
                 continue;
             }
-            let mut edit = addition(&ask, container, &missing);
+            let mut edit = addition(job.submission, template, &missing);
             for request in missing {
                 let message =
                     format!("{} is requested and has no limit: Kubernetes refuses the pod", request.name);
                 let fix = format!("Write `{}` under `limits`, with the same number.", request.name);
-                let mut finding = Finding::at(ask.file, &place(request), message).label("no limit").fix(fix);
+                let mut finding = Finding::at(job.file, &request.span(), message).label("no limit").fix(fix);
                 finding.edits.extend(edit.take());
                 findings.push(finding);
             }
@@ -54,18 +54,22 @@ fn check(context: &Context<'_>) -> Checked {
 }
 
 /// All that is missing, put before the first limit; or a mapping `limits` before `requests`.
-fn addition(ask: &Ask<'_>, container: &Wants, missing: &[&Resource]) -> Option<Edit> {
-    let text = &*ask.submission.text;
-    let tree = &ask.submission.tree;
+fn addition(
+    submission: &Submission,
+    template: &ContainerTemplate<'_>,
+    missing: &[&Resource],
+) -> Option<Edit> {
+    let text = &*submission.text;
+    let tree = &submission.tree;
     let first = missing.first()?;
-    let lines: Option<Vec<&str>> = missing.iter().map(|it| text.get(place(it).range)).collect();
+    let lines: Option<Vec<&str>> = missing.iter().map(|it| text.get(it.span().range)).collect();
     let lines = lines?;
     if lines.iter().any(|it| it.contains(['\n', '&', '*'])) {
         return None;
     }
     indent(text, first.key.range.start)?;
-    let resources = container.node?;
-    if let Some(limit) = container.limits.first() {
+    let resources = template.resources?;
+    if let Some(limit) = template.container.limits.first() {
         let indent = indent(text, limit.key.range.start)?;
         let at = limit.key.range.start;
         let between = format!("\n{indent}");

@@ -1,8 +1,8 @@
 //! EFA without huge pages.
 
-use super::ask::asks;
-use crate::lint::Context;
 use crate::{Check, Checked, Finding, Role, Rule, Severity};
+use evidence::submission::ResourceKind;
+use job::submitted::Submitted;
 
 /// See the module documentation.
 pub(super) static RULE: Rule = Rule {
@@ -22,20 +22,19 @@ pub(super) static RULE: Rule = Rule {
     checks: &[Check::Submission(check)],
 };
 
-fn check(context: &Context<'_>) -> Checked {
+fn check(submitted: &Submitted<'_>) -> Checked {
     let mut findings = Vec::new();
-    for ask in asks(context) {
-        let Some(place) =
-            ask.efa_place().filter(|_| ask.wants_efa() && ask.wants_gpus() && ask.is_networked())
-        else {
+    for (job, pod) in submitted.pods() {
+        let Some(efa) = pod.efa.filter(|_| pod.nvidia_gpus().is_some() && job.is_networked(pod)) else {
             continue;
         };
-        let lists = ask.containers.iter().flat_map(|it| it.limits.iter().chain(&it.requests));
-        let has = lists.into_iter().any(|it| it.name.starts_with("hugepages-"));
-        let turned_off = ask.setting("FI_EFA_USE_HUGE_PAGE") == Some("0");
+        let lists = pod.containers.iter().map(|it| it.container);
+        let mut resources = lists.flat_map(|it| it.limits.iter().chain(&it.requests));
+        let has = resources.any(|it| it.kind == ResourceKind::HugePages);
+        let turned_off = submitted.setting_of_job(job, "FI_EFA_USE_HUGE_PAGE") == Some("0");
         if !has && !turned_off {
             let message = "EFA is asked for, and no `hugepages-2Mi` beside it";
-            findings.push(Finding::at(ask.file, &place, message));
+            findings.push(Finding::at(job.file, &efa.span(), message));
         }
     }
     Ok(findings)

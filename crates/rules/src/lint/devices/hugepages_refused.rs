@@ -1,8 +1,8 @@
 //! Huge pages that Kubernetes does not give.
 
-use super::ask::{asks, place};
-use crate::lint::Context;
 use crate::{Check, Checked, Finding, Role, Rule, Severity};
+use evidence::submission::ResourceKind;
+use job::submitted::{ContainerTemplate, Submitted};
 
 /// See the module documentation.
 pub(super) static RULE: Rule = Rule {
@@ -21,22 +21,22 @@ pub(super) static RULE: Rule = Rule {
     checks: &[Check::Submission(check)],
 };
 
-fn check(context: &Context<'_>) -> Checked {
+fn check(submitted: &Submitted<'_>) -> Checked {
     const PAGE: u64 = 2 << 20;
     let mut findings = Vec::new();
-    for ask in asks(context) {
-        for container in &ask.containers {
+    for (job, pod) in submitted.pods() {
+        for ContainerTemplate { container, .. } in &pod.containers {
             let all = || container.limits.iter().chain(&container.requests);
-            let Some(pages) = all().find(|it| it.name.starts_with("hugepages-")) else { continue };
+            let Some(pages) = all().find(|it| it.kind == ResourceKind::HugePages) else { continue };
             if !all().any(|it| matches!(&*it.name, "memory" | "cpu")) {
                 let message = format!("{} without memory or cpu: Kubernetes refuses the pod", pages.name);
-                findings.push(Finding::at(ask.file, &place(pages), message).label("no memory beside it"));
+                findings.push(Finding::at(job.file, &pages.span(), message).label("no memory beside it"));
             }
             for odd in all().filter(|it| &*it.name == "hugepages-2Mi") {
                 let bytes = odd.quantity.and_then(evidence::submission::Quantity::whole);
                 if bytes.is_some_and(|it| it % PAGE != 0) {
                     let message = "hugepages-2Mi is no multiple of 2Mi: Kubernetes refuses the pod";
-                    findings.push(Finding::at(ask.file, &place(odd), message));
+                    findings.push(Finding::at(job.file, &odd.span(), message));
                 }
             }
         }

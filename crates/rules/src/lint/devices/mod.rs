@@ -1,6 +1,5 @@
 //! Rules about what pods ask for: GPUs, EFA interfaces, huge pages, and how they fit the machine.
 
-pub(super) mod ask;
 mod cost;
 mod efa_count_impossible;
 mod efa_count_low;
@@ -11,7 +10,6 @@ mod gpu_count_impossible;
 mod gpu_request_without_limit;
 mod hugepages_missing;
 mod hugepages_refused;
-pub(super) mod name;
 mod one_gpu_pods;
 mod partial_node_affinity;
 mod requests_unlike_limits;

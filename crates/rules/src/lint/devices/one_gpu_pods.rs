@@ -1,9 +1,9 @@
 //! Pods of one job that share a machine with NVLink and cannot use it.
 
-use super::ask::{Ask, asks};
 use super::cost;
-use crate::lint::Context;
 use crate::{Check, Checked, Confidence, Finding, Role, Rule, Severity};
+use fabric::catalogue::{Inside, Model};
+use job::submitted::{PodTemplate, Submitted, SubmittedJob};
 
 /// See the module documentation.
 pub(super) static RULE: Rule = Rule {
@@ -22,48 +22,48 @@ pub(super) static RULE: Rule = Rule {
     checks: &[Check::Submission(check)],
 };
 
-fn check(context: &Context<'_>) -> Checked {
-    Ok(asks(context).iter().filter_map(finding).collect())
+fn check(submitted: &Submitted<'_>) -> Checked {
+    Ok(submitted.pods().filter_map(|(job, pod)| finding(submitted, job, pod)).collect())
 }
 
-fn finding(ask: &Ask<'_>) -> Option<Finding> {
-    let (gpus, place) = (ask.gpus()?, ask.gpu_place()?);
-    let pods = ask.pods.max(ask.job.pods);
-    if !ask.is_multi_node() || ask.setting("NCCL_HOSTID").is_some() {
+fn finding(submitted: &Submitted<'_>, job: &SubmittedJob<'_>, pod: &PodTemplate<'_>) -> Option<Finding> {
+    let (gpus, place) = (pod.nvidia_gpus()?.count?, pod.nvidia_gpus()?.span());
+    let pods = pod.count.max(job.nodes.at_least());
+    if !job.nodes.is_multi() || submitted.setting_of_job(job, "NCCL_HOSTID").is_some() {
         return None;
     }
     let each = if gpus == 1 { "1 GPU".to_owned() } else { format!("{gpus} GPUs") };
-    if ask.types.known.is_empty() {
+    if pod.machines.known.is_empty() {
         // Whoever asks for EFA has large machines in mind, and there are some with one GPU.
         // A test of two pods is no matter.
-        if gpus > 1 || pods < 4 || !ask.wants_efa() || ask.claims() {
+        if gpus > 1 || pods < 4 || !pod.efa.is_some() || pod.claims {
             return None;
         }
         let message = format!(
             "{pods} pods with {each} each: on machines with NVLink their GPUs would talk over the network instead"
         );
         return Some(
-            Finding::at(ask.file, &place, message).severity(Severity::Info).confidence(Confidence::Possible),
+            Finding::at(job.file, &place, message).severity(Severity::Info).confidence(Confidence::Possible),
         );
     }
     // Two of them have to fit on one machine. Where NVLink joins several machines, pods have it too.
-    let joined = |it: &fabric::instance::Instance| {
-        let domain = fabric::catalogue::wiring(&it.name).and_then(|it| it.domain).unwrap_or(1);
-        it.nvlink == Some(true) && gpus * 2 <= u64::from(it.gpus) && domain < 2
+    let joined = |it: &Model| {
+        let linked = matches!(it.inside, Inside::NvSwitch | Inside::NvLinkMesh);
+        linked && gpus * 2 <= u64::from(it.gpus) && it.domain < 2
     };
-    if !ask.types.all(joined) {
+    if !pod.machines.all(joined) {
         return None;
     }
-    let instance = ask.types.most(|it| it.gpus)?;
+    let instance = pod.machines.most(|it| it.gpus)?;
     let message = format!(
         "{pods} pods with {each} each on {}, whose {} GPUs are joined by NVLink: pods that share a machine do not use it",
-        ask.types.names(),
+        pod.machines.names(),
         instance.gpus
     );
     let nodes = pods.saturating_mul(gpus).div_ceil(u64::from(instance.gpus));
     let whole = pods.saturating_mul(gpus).min(u64::from(instance.gpus));
-    let wants_efa = if ask.wants_efa() && whole == u64::from(instance.gpus) {
-        format!(" and `vpc.amazonaws.com/efa: {}`", instance.nics)
+    let wants_efa = if pod.efa.is_some() && whole == u64::from(instance.gpus) {
+        format!(" and `vpc.amazonaws.com/efa: {}`", instance.efa_nics())
     } else {
         String::new()
     };
@@ -72,15 +72,15 @@ fn finding(ask: &Ask<'_>) -> Option<Finding> {
         "Start {nodes} {pods_word} with `nvidia.com/gpu: {whole}`{wants_efa}, and {whole} processes in each (torchrun --nproc-per-node={whole})."
     );
     let confidence = if gpus == 1 { Confidence::Likely } else { Confidence::Possible };
-    let mut finding = Finding::at(ask.file, &place, message)
+    let mut finding = Finding::at(job.file, &place, message)
         .label(format!("{} has {}", instance.name, instance.gpus))
         .confidence(confidence)
         .fix(fix);
-    if let Some(cost) = cost::in_pods(instance, pods, gpus, ask.efa()) {
+    if let Some(cost) = cost::in_pods(instance, pods, gpus, pod.efa.and_then(|it| it.count)) {
         finding = finding.why(format!("{} {cost}", RULE.why));
     }
-    Some(match &ask.types.place {
-        Some(types) => finding.also_at(types, ask.types.names()),
+    Some(match &pod.machines.span {
+        Some(types) => finding.also_at(types, pod.machines.names()),
         None => finding,
     })
 }

@@ -1,8 +1,8 @@
 //! Some GPUs of a machine with some of its EFA interfaces: which hang together is chance.
 
-use super::ask::{Ask, asks};
-use crate::lint::Context;
 use crate::{Check, Checked, Confidence, Finding, Role, Rule, Severity};
+use fabric::catalogue::Model;
+use job::submitted::{PodTemplate, Submitted, SubmittedJob};
 
 /// See the module documentation.
 pub(super) static RULE: Rule = Rule {
@@ -22,31 +22,29 @@ pub(super) static RULE: Rule = Rule {
     checks: &[Check::Submission(check)],
 };
 
-fn check(context: &Context<'_>) -> Checked {
-    Ok(asks(context).iter().filter_map(finding).collect())
+fn check(submitted: &Submitted<'_>) -> Checked {
+    Ok(submitted.pods().filter_map(|(job, pod)| finding(job, pod)).collect())
 }
 
-fn finding(ask: &Ask<'_>) -> Option<Finding> {
-    let (gpus, place) = (ask.gpus()?, ask.gpu_place()?);
-    let partial = |it: &fabric::instance::Instance| {
-        it.gpudirect_rdma == Some(true) && it.nics > 1 && gpus < u64::from(it.gpus)
-    };
-    if !ask.wants_efa() || ask.claims() || !ask.is_networked() || !ask.types.all(partial) {
+fn finding(job: &SubmittedJob<'_>, pod: &PodTemplate<'_>) -> Option<Finding> {
+    let (gpus, place) = (pod.nvidia_gpus()?.count?, pod.nvidia_gpus()?.span());
+    let partial = |it: &Model| it.gpudirect == Some(true) && it.efa_nics() > 1 && gpus < u64::from(it.gpus);
+    if !pod.efa.is_some() || pod.claims || !job.is_networked(pod) || !pod.machines.all(partial) {
         return None;
     }
-    let instance = ask.types.most(|it| it.gpus)?;
+    let instance = pod.machines.most(|it| it.gpus)?;
     // All interfaces are the near ones too.
-    if ask.efa().is_none_or(|it| it >= u64::from(instance.nics)) {
+    if pod.efa.and_then(|it| it.count).is_none_or(|it| it >= u64::from(instance.efa_nics())) {
         return None;
     }
     let message = format!(
         "{gpus} of the {} GPUs of {} with {} of its {} EFA interfaces: nothing here makes them the near ones",
         instance.gpus,
         instance.name,
-        ask.efa()?,
-        instance.nics
+        pod.efa?.count?,
+        instance.efa_nics()
     );
-    Some(Finding::at(ask.file, &place, message).confidence(Confidence::Possible))
+    Some(Finding::at(job.file, &place, message).confidence(Confidence::Possible))
 }
 
 #[cfg(test)]

@@ -1,9 +1,9 @@
 //! A device is requested in another number than its limit.
 
-use super::ask::{asks, place};
-use super::name;
-use crate::lint::Context;
 use crate::{Check, Checked, Finding, Role, Rule, Severity};
+use evidence::submission::ResourceKind;
+use evidence::submission::resource::is_extended;
+use job::submitted::{ContainerTemplate, Submitted};
 
 /// See the module documentation.
 pub(super) static RULE: Rule = Rule {
@@ -22,12 +22,12 @@ pub(super) static RULE: Rule = Rule {
     checks: &[Check::Submission(check)],
 };
 
-fn check(context: &Context<'_>) -> Checked {
+fn check(submitted: &Submitted<'_>) -> Checked {
     let mut findings = Vec::new();
-    for ask in asks(context) {
-        for container in &ask.containers {
+    for (job, pod) in submitted.pods() {
+        for ContainerTemplate { container, .. } in &pod.containers {
             let counted = |it: &&evidence::submission::Resource| {
-                name::is_extended(&it.name) || it.name.starts_with("hugepages-")
+                is_extended(&it.name) || it.kind == ResourceKind::HugePages
             };
             for request in container.requests.iter().filter(counted) {
                 let Some(limit) = container.limits.iter().find(|it| it.name == request.name) else {
@@ -38,7 +38,7 @@ fn check(context: &Context<'_>) -> Checked {
                     continue;
                 }
                 let text = |it: &evidence::submission::Resource| {
-                    ask.submission.text.get(it.value.range.clone()).unwrap_or_default().trim().to_owned()
+                    job.submission.text.get(it.value.range.clone()).unwrap_or_default().trim().to_owned()
                 };
                 let (asked, most) = (text(request), text(limit));
                 let plain = |it: &str| it.trim_matches(['"', '\'']).to_owned();
@@ -48,15 +48,15 @@ fn check(context: &Context<'_>) -> Checked {
                     plain(&asked),
                     plain(&most)
                 );
-                let finding = Finding::at(ask.file, &place(request), message)
+                let finding = Finding::at(job.file, &request.span(), message)
                     .label(format!("requests {}", plain(&asked)))
-                    .also_at(&place(limit), format!("limit {}", plain(&most)))
+                    .also_at(&limit.span(), format!("limit {}", plain(&most)))
                     .fix(format!(
                         "Write `{}: {most}` under `requests` too, or remove it there.",
                         request.name
                     ));
                 // An alias stands for what is written elsewhere, maybe for others too.
-                let between = ask.submission.text.get(request.key.range.end..request.value.range.start);
+                let between = job.submission.text.get(request.key.range.end..request.value.range.start);
                 let here = between.is_some_and(|it| it.bytes().all(|it| matches!(it, b':' | b' ')));
                 findings.push(if here { finding.edit(request.value.range.clone(), most) } else { finding });
             }

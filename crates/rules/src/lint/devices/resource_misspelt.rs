@@ -1,11 +1,9 @@
 //! The name of a resource that nothing offers.
 
-use evidence::submission::Resource;
+use evidence::submission::{Resource, ResourceKind};
 
-use super::ask::{Ask, asks};
-use super::name;
-use crate::lint::Context;
 use crate::{Check, Checked, Confidence, Finding, Role, Rule, Severity};
+use job::submitted::{ContainerTemplate, Submitted, SubmittedJob};
 
 /// See the module documentation.
 pub(super) static RULE: Rule = Rule {
@@ -25,43 +23,38 @@ pub(super) static RULE: Rule = Rule {
     checks: &[Check::Submission(check)],
 };
 
-fn check(context: &Context<'_>) -> Checked {
+fn check(submitted: &Submitted<'_>) -> Checked {
     let mut findings = Vec::new();
-    for ask in asks(context) {
-        for container in &ask.containers {
+    for (job, pod) in submitted.pods() {
+        for ContainerTemplate { container, .. } in &pod.containers {
             for list in [&container.limits, &container.requests] {
-                findings.extend(list.iter().filter_map(|it| finding(&ask, it, list)));
+                findings.extend(list.iter().filter_map(|it| finding(job, it, list)));
             }
         }
     }
     Ok(findings)
 }
 
-fn finding(ask: &Ask<'_>, resource: &Resource, list: &[Resource]) -> Option<Finding> {
+fn finding(job: &SubmittedJob<'_>, resource: &Resource, list: &[Resource]) -> Option<Finding> {
     let name = &*resource.name;
     // A template is filled in later.
     if name.is_empty() || name.contains(['$', '{', '<', '%']) {
         return None;
     }
-    let Some(meant) = name::meant(name) else {
-        if name.contains('/') || name::is_standard(name) {
-            return None;
-        }
+    if resource.kind == ResourceKind::Unknown {
         let message = format!(
             "`{name}` is no resource: Kubernetes knows none of this name, and devices have a domain and `/`"
         );
-        return Some(Finding::at(ask.file, &resource.key, message));
-    };
-    if meant == name {
-        return None;
+        return Some(Finding::at(job.file, &resource.key, message));
     }
+    let meant = resource.kind.proper_name().filter(|_| resource.kind.is_misspelt())?;
     let slash = if name.contains('/') {
         "no device plugin offers it, and the pod waits for ever"
     } else {
         "Kubernetes refuses it"
     };
     let message = format!("`{name}` is not `{meant}`: {slash}");
-    let mut finding = Finding::at(ask.file, &resource.key, message)
+    let mut finding = Finding::at(job.file, &resource.key, message)
         .label(format!("`{meant}` is meant"))
         .fix(format!("Write `{meant}` instead of `{name}`."));
     if name.contains('/') {
@@ -69,8 +62,8 @@ fn finding(ask: &Ask<'_>, resource: &Resource, list: &[Resource]) -> Option<Find
     }
     // The name may stand in quotes; and a mapping has each name once.
     let range = resource.key.range.clone();
-    let source = ask.submission.text.get(range.clone())?;
-    let twice = list.iter().filter(|it| name::meant(&it.name) == Some(meant)).count() > 1;
+    let source = job.submission.text.get(range.clone())?;
+    let twice = list.iter().filter(|it| it.kind.proper_name() == Some(meant)).count() > 1;
     match source.find(name) {
         Some(at) if !twice => {
             let start = range.start + at;

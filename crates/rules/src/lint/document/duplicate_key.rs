@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 use evidence::submission::{Kind, Submission};
 use evidence::yaml::{Kind as Value, NodeId};
 
-use crate::lint::Context;
 use crate::{Check, Checked, Finding, Role, Rule, Severity};
+use job::submitted::Submitted;
 
 /// See the module documentation.
 pub(super) static RULE: Rule = Rule {
@@ -25,8 +25,8 @@ pub(super) static RULE: Rule = Rule {
     checks: &[Check::Submission(check)],
 };
 
-fn check(context: &Context<'_>) -> Checked {
-    let files = context.files.iter().enumerate();
+fn check(submitted: &Submitted<'_>) -> Checked {
+    let files = submitted.files.iter().enumerate();
     Ok(files
         .filter(|it| matches!(it.1.kind, Kind::Kubernetes | Kind::DeepSpeed))
         .flat_map(|(at, it)| of_file(at, it))

@@ -1,11 +1,11 @@
 //! Variables that a script sets and its tasks never see.
 
-use evidence::submission::{Kind, Launcher, Submission};
+use std::collections::BTreeSet;
 
-use super::sbatch;
-use super::scene::{Scene, scenes};
-use crate::lint::Context;
+use evidence::submission::{Kind, Launcher, Setting, Submission};
+
 use crate::{Check, Checked, Finding, Role, Rule, Severity};
+use job::submitted::{Submitted, SubmittedLaunch};
 
 /// See the module documentation.
 pub(super) static RULE: Rule = Rule {
@@ -21,52 +21,54 @@ pub(super) static RULE: Rule = Rule {
     checks: &[Check::Submission(check)],
 };
 
-fn check(context: &Context<'_>) -> Checked {
-    Ok(scenes(context).iter().filter(|it| it.launch.launcher == Launcher::Srun).filter_map(one).collect())
+fn check(submitted: &Submitted<'_>) -> Checked {
+    let mut findings = Vec::new();
+    for job in submitted.jobs.iter().filter(|it| it.submission.kind == Kind::Sbatch) {
+        if job.submission.text.contains("SLURM_EXPORT_ENV") {
+            continue;
+        }
+        let exported = exported(job.submission);
+        let sruns = submitted.launches_of_job(job).filter(|it| it.launch.launcher == Launcher::Srun);
+        findings.extend(sruns.filter_map(|it| finding(&it, &exported)));
+    }
+    Ok(findings)
 }
 
-fn one(scene: &Scene<'_>) -> Option<Finding> {
-    let submission = scene.submission;
-    let (value, span) = match scene.launch.option(&["--export"]) {
-        Some(word) => (scene.launch.value(&["--export"])?.to_owned(), scene.word(word)),
+fn finding(command: &SubmittedLaunch<'_>, exported: &[&Setting]) -> Option<Finding> {
+    let (value, span) = match command.launch.option(&["--export"]) {
+        Some(option) => (option.text, command.word_span(option.word)),
         None => {
-            let it =
-                sbatch::directive(submission, "export").filter(|it| it.value.eq_ignore_ascii_case("none"))?;
-            let span = it.span(submission);
-            (it.value.into(), span)
+            let export = command.submission.directives.find("export")?;
+            let none = export.value.eq_ignore_ascii_case("none");
+            (Some(&*export.value).filter(|_| none)?, export.span.clone())
         }
     };
-    let all = value.to_ascii_uppercase().split(',').any(|it| it == "ALL") || value.contains('$');
-    if submission.kind != Kind::Sbatch || all || submission.text.contains("SLURM_EXPORT_ENV") {
+    if value.to_ascii_uppercase().split(',').any(|it| it == "ALL") || value.contains('$') {
         return None;
     }
-    let lost = lost(submission, &value);
-    let (first, span_of_first) = lost.first()?;
-    let others = lost.len() - 1;
-    let names = if others == 0 { first.clone() } else { format!("{first} and {others} more") };
+    let passed = |name: &str| value.split(',').any(|it| it.split('=').next() == Some(name));
+    let mut lost = exported.iter().filter(|it| !passed(&it.name));
+    let first = lost.next()?;
+    let others = lost.count();
+    let names =
+        if others == 0 { first.name.to_string() } else { format!("{} and {others} more", first.name) };
     let verb = if others == 0 { "does" } else { "do" };
     let message = format!("{names} {verb} not reach the tasks of srun: --export={value}");
-    Some(Finding::at(scene.file, &span, message).also_at(span_of_first, "set here"))
+    Some(Finding::at(command.file, &span, message).also_at(&first.span, "set here"))
 }
 
-/// What the script sets for NCCL, libfabric or the rendezvous, and the list does not name.
-fn lost(submission: &Submission, export: &str) -> Vec<(String, evidence::yaml::Span)> {
-    let passed = |name: &str| export.split(',').any(|it| it.split('=').next() == Some(name));
-    let ours = |name: &str| {
-        let known = ["NCCL_", "FI_", "OFI_", "TORCH_", "PET_", "MASTER_"];
-        known.iter().any(|it| name.starts_with(it)) || name == "LD_LIBRARY_PATH"
-    };
-    let mut lost: Vec<(String, evidence::yaml::Span)> = Vec::new();
-    for setting in submission.settings.iter().filter(|it| ours(&it.name) && !passed(&it.name)) {
+/// What the script exports for NCCL, libfabric or the rendezvous, each name once.
+fn exported(submission: &Submission) -> Vec<&Setting> {
+    let known = ["NCCL_", "FI_", "OFI_", "TORCH_", "PET_", "MASTER_"];
+    let ours = |name: &str| known.iter().any(|it| name.starts_with(it)) || name == "LD_LIBRARY_PATH";
+    let mut names = BTreeSet::new();
+    let exported = |it: &&Setting| {
         // Those of srun's own list are no exports of the script.
-        let line = submission.text.get(..setting.span.range.start).unwrap_or_default();
+        let line = submission.text.get(..it.span.range.start).unwrap_or_default();
         let line = line.rsplit('\n').next().unwrap_or_default();
-        let exported = line.trim_start().starts_with("export ");
-        if exported && lost.iter().all(|it| *it.0 != *setting.name) {
-            lost.push((setting.name.as_ref().to_owned(), setting.span.clone()));
-        }
-    }
-    lost
+        ours(&it.name) && line.trim_start().starts_with("export ") && names.insert(it.name.clone())
+    };
+    submission.settings.iter().filter(exported).collect()
 }
 
 #[cfg(test)]

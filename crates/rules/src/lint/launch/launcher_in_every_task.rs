@@ -2,9 +2,8 @@
 
 use evidence::submission::Launcher;
 
-use super::scene::{Scene, scenes};
-use crate::lint::Context;
 use crate::{Check, Checked, Confidence, Finding, Role, Rule, Severity};
+use job::submitted::{Submitted, SubmittedLaunch};
 
 /// See the module documentation.
 pub(super) static RULE: Rule = Rule {
@@ -23,21 +22,21 @@ pub(super) static RULE: Rule = Rule {
     checks: &[Check::Submission(check)],
 };
 
-fn check(context: &Context<'_>) -> Checked {
-    Ok(scenes(context).iter().filter_map(one).collect())
+fn check(submitted: &Submitted<'_>) -> Checked {
+    Ok(submitted.launches().filter_map(|it| one(&it)).collect())
 }
 
-fn one(scene: &Scene<'_>) -> Option<Finding> {
-    let name = match scene.launch.launcher {
+fn one(command: &SubmittedLaunch<'_>) -> Option<Finding> {
+    let name = match command.launch.launcher {
         Launcher::Torchrun => "torchrun",
         Launcher::Accelerate => "accelerate launch",
         _ => return None,
     };
-    let outer = scene.outer()?;
+    let outer = command.outer()?;
     // Behind a variable srun may be told another number.
     let variable = outer.launch.own().iter().any(|it| it.text.starts_with('$'));
-    let tasks = outer.processes().filter(|it| it.value > 1 && !variable)?;
-    let each = scene.processes().filter(|it| it.value > 1);
+    let tasks = outer.processes_per_node().filter(|it| it.value > 1 && !variable)?;
+    let each = command.processes_per_node().filter(|it| it.value > 1);
     let message = match &each {
         Some(each) => format!(
             "{name} with {} processes in each of {} tasks: {} processes on a node",
@@ -45,12 +44,12 @@ fn one(scene: &Scene<'_>) -> Option<Finding> {
             tasks.value,
             each.value.saturating_mul(tasks.value)
         ),
-        None if scene.literal(&["--nproc-per-node"]) == Some("1") => return None,
+        None if command.literal(&["--nproc-per-node"]) == Some("1") => return None,
         None => format!("{name} is started by each of {} tasks of a node", tasks.value),
     };
-    let finding = Finding::at(scene.file, &tasks.span, message)
+    let finding = Finding::at(command.file, &tasks.span, message)
         .label(format!("{} tasks a node", tasks.value))
-        .also_at(&scene.span(), "started by each");
+        .also_at(&command.span(), "started by each");
     Some(match each {
         Some(each) => finding.also_at(&each.span, format!("{} processes", each.value)),
         None => finding.confidence(Confidence::Likely),

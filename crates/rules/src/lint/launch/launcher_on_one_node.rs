@@ -2,10 +2,8 @@
 
 use evidence::submission::{Kind, Launcher};
 
-use super::sbatch;
-use super::scene::{Scene, scenes};
-use crate::lint::Context;
 use crate::{Check, Checked, Finding, Role, Rule, Severity};
+use job::submitted::{NodeRange, Submitted, SubmittedJob, SubmittedLaunch};
 
 /// See the module documentation.
 pub(super) static RULE: Rule = Rule {
@@ -24,28 +22,27 @@ pub(super) static RULE: Rule = Rule {
     checks: &[Check::Submission(check)],
 };
 
-fn check(context: &Context<'_>) -> Checked {
-    Ok(scenes(context).iter().filter_map(one).collect())
-}
-
-fn one(scene: &Scene<'_>) -> Option<Finding> {
-    if scene.launch.launcher != Launcher::Torchrun || scene.submission.kind != Kind::Sbatch {
-        return None;
-    }
+fn check(submitted: &Submitted<'_>) -> Checked {
     // Anything that could carry it to the other nodes; a script that is written by this one may be started by all.
     let carriers = ["srun", "mpirun", "mpiexec", "pdsh", "ssh", "clush", "parallel", "<<"];
-    if carriers.iter().any(|it| scene.submission.text.contains(it)) {
-        return None;
-    }
-    let nodes = sbatch::nodes(scene.submission).filter(|it| it.value > 1)?;
-    let text = scene.launch.value(&["--nnodes"])?;
-    let several = match scene.number(&["--nnodes"]) {
+    let alone = |it: &&SubmittedJob<'_>| {
+        let submission = it.submission;
+        submission.kind == Kind::Sbatch && !carriers.iter().any(|it| submission.text.contains(it))
+    };
+    let scripts = submitted.jobs.iter().filter(alone);
+    Ok(scripts.flat_map(|it| submitted.launches_of_job(it)).filter_map(|it| finding(&it)).collect())
+}
+
+fn finding(command: &SubmittedLaunch<'_>) -> Option<Finding> {
+    let option = command.launch.nodes().filter(|_| command.launch.launcher == Launcher::Torchrun)?;
+    let nodes = command.job_nodes().filter(|it| it.value > 1)?;
+    let several = match command.nodes().and_then(NodeRange::exact) {
         Some(count) => count.value > 1,
-        None => text.contains("SLURM"),
+        None => option.text.contains("SLURM"),
     };
     several.then(|| {
         let message = format!("torchrun for several nodes runs on the first of {} only", nodes.value);
-        Finding::at(scene.file, &scene.span(), message)
+        Finding::at(command.file, &command.span(), message)
             .label("no srun before it")
             .also_at(&nodes.span, format!("{} nodes", nodes.value))
     })

@@ -10,9 +10,7 @@ pub(crate) mod nccl_tests_without_mpi;
 mod processes_unlike_gpus;
 mod ranks_unlike_nodes;
 mod rendezvous_conflict;
-mod sbatch;
 mod sbatch_without_gpus;
-pub(super) mod scene;
 
 use crate::Rule;
 

@@ -1,10 +1,9 @@
 //! Slots of an `MPIJob` against the GPUs of its workers and the command.
 
-use evidence::submission::{Launcher, Submission, Workload};
+use evidence::submission::{Count, Launcher};
 
-use super::scene::{Count, Scene, gpus_of, nodes_of, scenes, workers};
-use crate::lint::Context;
 use crate::{Check, Checked, Confidence, Finding, Role, Rule, Severity};
+use job::submitted::{Submitted, SubmittedJob, SubmittedLaunch};
 
 /// See the module documentation.
 pub(super) static RULE: Rule = Rule {
@@ -23,30 +22,25 @@ pub(super) static RULE: Rule = Rule {
     checks: &[Check::Submission(check)],
 };
 
-fn check(context: &Context<'_>) -> Checked {
-    let of_mpijob = |it: &Scene<'_>| {
-        let (workload, ..) = it.around.filter(|it| &*it.0.kind == "MPIJob")?;
-        let slots = slots(it.submission, workload)?;
-        match it.launch.launcher {
-            Launcher::Mpirun => of_mpirun(it, workload, &slots),
-            _ => None,
-        }
-    };
-    Ok(scenes(context).iter().filter_map(of_mpijob).collect())
+fn check(submitted: &Submitted<'_>) -> Checked {
+    let mpijobs = submitted.jobs.iter().filter(|it| it.kind == "MPIJob");
+    let of_job = |job| submitted.launches_of_job(job).filter_map(|it| of_mpirun(&it, it.job?));
+    Ok(mpijobs.flat_map(of_job).collect())
 }
 
 /// The slots of a worker, and where they are given: at the kind's name where they are left out.
-fn slots(submission: &Submission, workload: &Workload) -> Option<Count> {
-    let tree = &submission.tree;
-    let place = tree.at(workload.root, &["spec", "slotsPerWorker"]);
+fn slots(job: &SubmittedJob<'_>) -> Option<Count> {
+    let (tree, root) = (&job.submission.tree, job.root()?);
+    let place = tree.at(root, &["spec", "slotsPerWorker"]);
     match place {
         Some(node) => Some(Count { value: tree.integer(node)?, span: tree.node(node).span.clone() }),
-        None => Some(Count { value: 1, span: tree.node(tree.get(workload.root, "kind")?).span.clone() }),
+        None => Some(Count { value: 1, span: tree.node(tree.get(root, "kind")?).span.clone() }),
     }
 }
 
-fn of_mpirun(scene: &Scene<'_>, workload: &Workload, slots: &Count) -> Option<Finding> {
-    let own = scene.launch.own();
+fn of_mpirun(command: &SubmittedLaunch<'_>, job: &SubmittedJob<'_>) -> Option<Finding> {
+    let slots = slots(job).filter(|_| command.launch.launcher == Launcher::Mpirun)?;
+    let own = command.launch.own();
     // A host list or other makes of MPI count slots in their own way.
     let other = [
         "--oversubscribe",
@@ -62,32 +56,32 @@ fn of_mpirun(scene: &Scene<'_>, workload: &Workload, slots: &Count) -> Option<Fi
         "-perhost",
     ];
     let oversubscribed = own.iter().any(|it| it.text.contains("oversubscribe"));
-    if oversubscribed || scene.launch.has(&other) || scene.hidden() {
+    if oversubscribed || command.launch.has(&other) || command.has_hidden_options() {
         return None;
     }
-    let gpus =
-        workers(workload).into_iter().flat_map(|it| it.containers.iter().filter_map(gpus_of)).next()?;
-    let left_out = scene.submission.tree.at(workload.root, &["spec", "slotsPerWorker"]).is_none();
+    let mut workers = job.pods.iter().filter(|it| it.works).flat_map(|it| &it.containers);
+    let gpus = workers.find_map(|it| it.gpus?.counted())?;
+    let left_out = command.submission.tree.at(job.root()?, &["spec", "slotsPerWorker"]).is_none();
     let label = if left_out {
         "no slotsPerWorker: its default is 1".to_owned()
     } else {
         format!("{} slots a worker", slots.value)
     };
     let fix = format!("Write `slotsPerWorker: {}`.", gpus.value);
-    if let Some(each) = scene.processes().filter(|it| it.value > slots.value) {
+    if let Some(each) = command.processes_per_node().filter(|it| it.value > slots.value) {
         let message =
             format!("mpirun asks for {} ranks a worker, and slotsPerWorker is {}", each.value, slots.value);
         return Some(
-            Finding::at(scene.file, &slots.span, message)
+            Finding::at(command.file, &slots.span, message)
                 .label(label)
                 .also_at(&each.span, format!("{} ranks a worker", each.value))
                 .confidence(Confidence::Likely)
                 .fix(fix),
         );
     }
-    let nodes = nodes_of(scene.submission, workload)?;
+    let nodes = command.job_nodes()?;
     let all = nodes.value.saturating_mul(slots.value);
-    let counted = scene.launch.has(&[
+    let counted = command.launch.has(&[
         "-np",
         "-n",
         "--np",
@@ -99,14 +93,14 @@ fn of_mpirun(scene: &Scene<'_>, workload: &Workload, slots: &Count) -> Option<Fi
         "-map-by",
     ]);
     if let Some(ranks) =
-        scene.number(&["-np", "-n", "--np"]).filter(|it| it.value > all && scene.processes().is_none())
+        command.processes().filter(|it| it.value > all && command.processes_per_node().is_none())
     {
         let message = format!(
             "mpirun asks for {} ranks, and {} workers with {} slots hold {all}",
             ranks.value, nodes.value, slots.value
         );
         return Some(
-            Finding::at(scene.file, &slots.span, message)
+            Finding::at(command.file, &slots.span, message)
                 .label(label)
                 .also_at(&ranks.span, format!("{} ranks", ranks.value))
                 .also_at(&nodes.span, format!("{} workers", nodes.value))
@@ -114,16 +108,16 @@ fn of_mpirun(scene: &Scene<'_>, workload: &Workload, slots: &Count) -> Option<Fi
                 .fix(fix),
         );
     }
-    let program = own.len() < scene.launch.words.len()
-        && scene.inner().is_none()
-        && scene.launch.nccl_tests().is_none();
+    let program = own.len() < command.launch.words.len()
+        && command.inner().is_none()
+        && command.launch.nccl_tests().is_none();
     (!counted && program && slots.value != gpus.value).then(|| {
         let more = slots.value > gpus.value;
         let message = format!(
             "slotsPerWorker is {}, so mpirun starts as many ranks on a worker, which has {} GPUs",
             slots.value, gpus.value
         );
-        Finding::at(scene.file, &slots.span, message)
+        Finding::at(command.file, &slots.span, message)
             .label(label)
             .also_at(&gpus.span, format!("{} GPUs", gpus.value))
             .severity(if more { Severity::Error } else { Severity::Warning })

@@ -4,9 +4,8 @@ use std::ops::Range;
 
 use evidence::submission::{Launch, Word};
 
-use super::scene::{Scene, scenes};
-use crate::lint::Context;
 use crate::{Check, Checked, Finding, Role, Rule, Severity};
+use job::submitted::{Submitted, SubmittedLaunch};
 
 /// See the module documentation.
 pub(super) static RULE: Rule = Rule {
@@ -22,19 +21,22 @@ pub(super) static RULE: Rule = Rule {
     checks: &[Check::Submission(check)],
 };
 
-fn check(context: &Context<'_>) -> Checked {
-    Ok(scenes(context).iter().filter_map(one).collect())
+fn check(submitted: &Submitted<'_>) -> Checked {
+    Ok(submitted.launches().filter_map(|it| one(&it)).collect())
 }
 
-fn one(scene: &Scene<'_>) -> Option<Finding> {
-    let tests = scene.launch.nccl_tests()?;
-    let inner = Scene { launch: &tests, ..*scene };
+fn one(command: &SubmittedLaunch<'_>) -> Option<Finding> {
+    let tests = command.launch.nccl_tests()?;
+    let inner = command.with(&tests);
     let size = |names: &[&str]| inner.literal(names).map(str::to_ascii_uppercase);
     let (from, to) = (size(&["-b", "--minbytes"])?, size(&["-e", "--maxbytes"])?);
-    let factor = tests.option(&["-f", "--stepfactor"]).filter(|_| from == to)?;
-    let finding =
-        Finding::at(scene.file, &inner.word(factor), format!("-f does nothing: only {from} is measured"));
-    Some(match removable(&tests, factor, &scene.submission.text) {
+    let factor = tests.option(&["-f", "--stepfactor"]).filter(|_| from == to)?.word;
+    let finding = Finding::at(
+        command.file,
+        &inner.word_span(factor),
+        format!("-f does nothing: only {from} is measured"),
+    );
+    Some(match removable(&tests, factor, &command.submission.text) {
         Some(range) => finding.edit(range, ""),
         None => finding,
     })

@@ -2,9 +2,8 @@
 
 use evidence::submission::Launcher;
 
-use super::scene::{Scene, scenes};
-use crate::lint::Context;
 use crate::{Check, Checked, Confidence, Finding, Role, Rule};
+use job::submitted::{Submitted, SubmittedLaunch};
 
 /// See the module documentation.
 pub(super) static RULE: Rule = Rule {
@@ -23,37 +22,35 @@ pub(super) static RULE: Rule = Rule {
     checks: &[Check::Submission(check)],
 };
 
-fn check(context: &Context<'_>) -> Checked {
-    Ok(scenes(context).iter().filter_map(|it| one(context, it)).collect())
+fn check(submitted: &Submitted<'_>) -> Checked {
+    Ok(submitted.launches().filter_map(|it| one(&it)).collect())
 }
 
-fn one(context: &Context<'_>, scene: &Scene<'_>) -> Option<Finding> {
-    let tests = scene.launch.nccl_tests()?;
-    let inner = Scene { launch: &tests, ..*scene };
-    let count =
-        |names: &[&str]| if tests.has(names) { inner.number(names).map(|it| it.value) } else { Some(1) };
-    let (gpus, threads) = (count(&["-g", "--ngpus"])?, count(&["-t", "--nthreads"])?);
-    let each = gpus.saturating_mul(threads);
-    let place = tests.option(&["-g", "--ngpus"]).or_else(|| tests.option(&["-t", "--nthreads"]));
-    let place = place.map_or_else(|| inner.span(), |it| inner.word(it));
+fn one(command: &SubmittedLaunch<'_>) -> Option<Finding> {
+    let tests = command.launch.nccl_tests()?;
+    let inner = command.with(&tests);
+    let (gpus, threads) = (tests.gpus_per_thread(), tests.threads());
+    let count = |option: Option<_>| if option.is_some() { Some(inner.count(option)?.value) } else { Some(1) };
+    let each = count(gpus)?.saturating_mul(count(threads)?);
+    let place = gpus.or(threads).map_or_else(|| inner.span(), |it| inner.word_span(it.word));
     // `mpirun bash -c "all_reduce_perf ..."` is started by mpirun too.
-    let starter = if scene.launch.launcher == Launcher::NcclTests { scene.outer() } else { Some(*scene) };
+    let starter =
+        if command.launch.launcher == Launcher::NcclTests { command.outer() } else { Some(*command) };
     let direct = starter.is_none();
-    let per_node = starter.and_then(|it| it.processes());
-    let ranks = starter.and_then(|it| it.number(&["-np", "-n", "--np", "--ntasks"]));
+    let per_node = starter.and_then(|it| it.processes_per_node());
+    let ranks = starter.and_then(|it| it.processes());
 
     // What one node has: asked for, told by the type, or at most what any type has.
-    let asked = scene.gpus();
-    let types = scene.around.map(|it| context.instances(it.0, it.1)).unwrap_or_default();
-    let given = context.given.instance.as_deref().and_then(fabric::instance::find);
-    let of_type = types.into_iter().chain(given).map(|it| u64::from(it.gpus)).max();
-    let most = fabric::instance::all().iter().map(|it| u64::from(it.gpus)).max()?;
+    let asked = command.gpus_per_node();
+    let machines = command.pod.map(|it| &it.machines).or_else(|| command.job.map(|it| &it.machines));
+    let of_type = machines.and_then(|it| it.known.iter().map(|it| u64::from(it.gpus)).max());
+    let most = fabric::catalogue::all().iter().map(|it| u64::from(it.gpus)).max()?;
     let there = asked.as_ref().map(|it| it.value).or(of_type);
     let limit = there.unwrap_or(most);
 
     let on_a_node = per_node.as_ref().map_or(1, |it| it.value).saturating_mul(each);
     let all = ranks.as_ref().map(|it| it.value.saturating_mul(each));
-    let capacity = there.zip(scene.nodes()).map(|it| it.0.saturating_mul(it.1.value));
+    let capacity = there.zip(command.job_nodes()).map(|it| it.0.saturating_mul(it.1.value));
     let too_many = all.zip(capacity).filter(|(all, capacity)| all > capacity);
     if on_a_node <= limit && too_many.is_none() {
         return None;
@@ -77,7 +74,7 @@ fn one(context: &Context<'_>, scene: &Scene<'_>) -> Option<Finding> {
         ),
         _ => format!("one process asks for {each} GPUs, and there are {limit}"),
     };
-    let mut finding = Finding::at(scene.file, &place, message).label("GPUs per thread, not per node");
+    let mut finding = Finding::at(command.file, &place, message).label("GPUs per thread, not per node");
     for (count, text) in
         [(&per_node, "processes a node"), (&ranks, "processes in all"), (&asked, "GPUs a node")]
     {
@@ -85,7 +82,7 @@ fn one(context: &Context<'_>, scene: &Scene<'_>) -> Option<Finding> {
             finding = finding.also_at(&count.span, format!("{} {text}", count.value));
         }
     }
-    let nodes = scene.nodes().map(|it| it.value);
+    let nodes = command.job_nodes().map(|it| it.value);
     let fix = match (direct, there, nodes) {
         (true, ..) => format!("Write `-g {limit}`."),
         (_, Some(there), Some(nodes)) => {
@@ -134,7 +131,7 @@ mod tests {
         assert_eq!(found[0].fix.as_deref(), Some("Write `-np 16 -N 8` and `-g 1`."));
         let found = findings(&RULE, &job("mpirun -np 16 /opt/all_reduce_perf -g 8"));
         assert_eq!(found[0].message, "16 processes with 8 GPUs each ask for 128 GPUs, and the job has 16");
-        let given = Given { instance: Some("g6e.12xlarge".to_owned()), ..Given::default() };
+        let given = Given { instance: fabric::catalogue::find("g6e.12xlarge"), ..Given::default() };
         let found = findings_given(&RULE, "#!/bin/sh\n./all_reduce_perf -g 8\n", &given);
         assert_eq!(found[0].message, "one process asks for 8 GPUs, and there are 4");
     }

@@ -2,44 +2,41 @@
 
 use evidence::submission::{Kind, Launcher};
 
-use super::scene::{Scene, scenes};
-use crate::lint::Context;
 use crate::{Checked, Confidence, Finding, Severity};
+use job::submitted::{Submitted, SubmittedLaunch};
 
 const WHY: &str = "nccl-tests know of other nodes only through MPI. Started without it, each process measures the GPUs it sees: the numbers \
                    are those of NVLink or PCIe, and no byte crosses the network.";
 const FIX: &str = "Start it with mpirun or `srun --mpi=pmix`, from a build with MPI=1: `mpirun -np NODES*GPUS -N GPUS all_reduce_perf -g 1`.";
 
 /// The check of [`crate::launch::nccl_tests_without_mpi::RULE`] before the job runs.
-pub(crate) fn check(context: &Context<'_>) -> Checked {
-    Ok(scenes(context).iter().filter_map(one).collect())
+pub(crate) fn check(submitted: &Submitted<'_>) -> Checked {
+    Ok(submitted.launches().filter_map(|it| one(submitted, &it)).collect())
 }
 
-fn one(scene: &Scene<'_>) -> Option<Finding> {
-    if scene.launch.launcher != Launcher::NcclTests {
+fn one(submitted: &Submitted<'_>, command: &SubmittedLaunch<'_>) -> Option<Finding> {
+    if command.launch.launcher != Launcher::NcclTests {
         return None;
     }
     // Behind a variable or a wrapper there may be a launcher after all.
     let elsewhere = ["mpirun", "mpiexec", "srun", "orterun"];
-    let launched = match scene.around {
-        Some(_) => {
-            let same = |it: &&evidence::submission::Launch| it.owner == scene.launch.owner;
-            scene.submission.launches.iter().filter(same).any(|it| it.launcher != Launcher::NcclTests)
-        }
-        None => {
-            scene.submission.kind != Kind::Sbatch
-                || elsewhere.iter().any(|it| scene.submission.text.contains(it))
+    let launched = match command.in_pod() {
+        true => submitted
+            .launches_of(command.file, command.launch.owner)
+            .any(|it| it.launch.launcher != Launcher::NcclTests),
+        false => {
+            command.submission.kind != Kind::Sbatch
+                || elsewhere.iter().any(|it| command.submission.text.contains(it))
         }
     };
-    let nodes = scene.nodes().filter(|it| it.value > 1 && !launched)?;
-    let name = scene.launch.words.first().map(|it| it.text.rsplit('/').next().unwrap_or_default())?;
-    let message = match scene.around {
-        Some(_) => format!("{name} runs alone in each of {} pods", nodes.value),
-        None => format!("{name} runs on the first of {} nodes only", nodes.value),
+    let nodes = command.job_nodes().filter(|it| it.value > 1 && !launched)?;
+    let name = command.launch.words.first().map(|it| it.text.rsplit('/').next().unwrap_or_default())?;
+    let message = match command.in_pod() {
+        true => format!("{name} runs alone in each of {} pods", nodes.value),
+        false => format!("{name} runs on the first of {} nodes only", nodes.value),
     };
-    let efa = |it: &&str| scene.around.is_some_and(|around| around.1.limit(it).is_some());
-    let network = scene.around.is_none() || efa(&"vpc.amazonaws.com/efa");
-    let finding = Finding::at(scene.file, &scene.span(), message)
+    let network = !command.in_pod() || command.pod.is_some_and(|it| it.efa.is_some());
+    let finding = Finding::at(command.file, &command.span(), message)
         .label("no mpirun or srun before it")
         .also_at(&nodes.span, format!("{} nodes", nodes.value))
         .confidence(Confidence::Likely)

@@ -1,10 +1,9 @@
 //! A launcher that starts more or fewer processes on a node than the node's GPUs.
 
-use evidence::submission::Launcher;
+use evidence::submission::{Count, Launcher};
 
-use super::scene::{Count, Scene, gpus_of, scenes};
-use crate::lint::Context;
 use crate::{Check, Checked, Confidence, Finding, Role, Rule, Severity};
+use job::submitted::{Submitted, SubmittedLaunch};
 
 /// See the module documentation.
 pub(super) static RULE: Rule = Rule {
@@ -23,22 +22,22 @@ pub(super) static RULE: Rule = Rule {
     checks: &[Check::Submission(check)],
 };
 
-fn check(context: &Context<'_>) -> Checked {
-    let mut findings: Vec<Finding> = scenes(context).iter().filter_map(of_launch).collect();
-    findings.extend(of_fields(context));
+fn check(submitted: &Submitted<'_>) -> Checked {
+    let mut findings: Vec<Finding> = submitted.launches().filter_map(|it| of_launch(&it)).collect();
+    findings.extend(of_fields(submitted));
     Ok(findings)
 }
 
-fn of_launch(scene: &Scene<'_>) -> Option<Finding> {
-    let launch = scene.launch;
+fn of_launch(command: &SubmittedLaunch<'_>) -> Option<Finding> {
+    let launch = command.launch;
     // One task a node that starts the ranks; nccl-tests have GPUs per process, which another rule counts.
-    if launch.launcher == Launcher::NcclTests || launch.nccl_tests().is_some() || scene.inner().is_some() {
+    if launch.launcher == Launcher::NcclTests || launch.nccl_tests().is_some() || command.inner().is_some() {
         return None;
     }
-    let gpus = scene.gpus()?;
-    let shared = scene.sets("CUDA_VISIBLE_DEVICES");
-    let Some(processes) = scene.processes() else {
-        return left_to_default(scene, &gpus).filter(|_| !shared);
+    let gpus = command.gpus_per_node()?;
+    let shared = command.sets("CUDA_VISIBLE_DEVICES");
+    let Some(processes) = command.processes_per_node() else {
+        return left_to_default(command, &gpus).filter(|_| !shared);
     };
     let mpi = matches!(launch.launcher, Launcher::Mpirun | Launcher::Srun);
     let python = launch
@@ -49,21 +48,26 @@ fn of_launch(scene: &Scene<'_>) -> Option<Finding> {
     if mpi && (!python || processes.value <= 1) {
         return None;
     }
-    let finding = compare(scene.file, name(launch.launcher), &processes, &gpus)?;
+    let finding = compare(command.file, launch.launcher.name(), &processes, &gpus)?;
     let fewer = processes.value < gpus.value;
     (!(fewer && shared)).then_some(finding)
 }
 
 /// torchrun starts one process where nobody says how many.
-fn left_to_default(scene: &Scene<'_>, gpus: &Count) -> Option<Finding> {
-    let said = scene.launch.has(&["--nproc-per-node"]) || scene.sets("PET_NPROC_PER_NODE");
-    let program = scene.launch.own().len() < scene.launch.words.len();
-    if scene.launch.launcher != Launcher::Torchrun || said || !program || scene.hidden() || gpus.value < 2 {
+fn left_to_default(command: &SubmittedLaunch<'_>, gpus: &Count) -> Option<Finding> {
+    let said = command.launch.has(&["--nproc-per-node"]) || command.sets("PET_NPROC_PER_NODE");
+    let program = command.launch.own().len() < command.launch.words.len();
+    if command.launch.launcher != Launcher::Torchrun
+        || said
+        || !program
+        || command.has_hidden_options()
+        || gpus.value < 2
+    {
         return None;
     }
     let message = format!("torchrun starts one process, and the container has {} GPUs", gpus.value);
     let finding =
-        Finding::at(scene.file, &scene.span(), message).label("no --nproc-per-node: its default is 1");
+        Finding::at(command.file, &command.span(), message).label("no --nproc-per-node: its default is 1");
     Some(
         finding
             .also_at(&gpus.span, format!("{} GPUs", gpus.value))
@@ -74,22 +78,25 @@ fn left_to_default(scene: &Scene<'_>, gpus: &Count) -> Option<Finding> {
 }
 
 /// `nprocPerNode` of a `PyTorchJob`, `numProcPerNode` of a `TrainJob`.
-fn of_fields(context: &Context<'_>) -> Vec<Finding> {
+fn of_fields(submitted: &Submitted<'_>) -> Vec<Finding> {
     let mut findings = Vec::new();
-    for (file, workload, pod) in context.pods() {
-        let Some(submission) = context.files.get(file) else { continue };
-        let tree = &submission.tree;
-        let path: &[&str] = match &*workload.kind {
+    for (job, pod) in submitted.pods() {
+        let tree = &job.submission.tree;
+        let path: &[&str] = match job.kind {
             "PyTorchJob" => &["spec", "nprocPerNode"],
             "TrainJob" => &["spec", "trainer", "numProcPerNode"],
             _ => continue,
         };
-        let field = tree
-            .at(workload.root, path)
+        let field = job
+            .root()
+            .and_then(|it| tree.at(it, path))
             .and_then(|it| Some(Count { value: tree.integer(it)?, span: tree.node(it).span.clone() }));
-        let Some((processes, gpus)) = field.zip(pod.containers.iter().find_map(gpus_of)) else { continue };
+        let Some((processes, gpus)) = field.zip(pod.containers.iter().find_map(|it| it.gpus?.counted()))
+        else {
+            continue;
+        };
         let name = path.last().copied().unwrap_or_default();
-        findings.extend(compare(file, name, &processes, &gpus));
+        findings.extend(compare(job.file, name, &processes, &gpus));
     }
     findings
 }
@@ -118,17 +125,6 @@ fn compare(file: usize, name: &str, processes: &Count, gpus: &Count) -> Option<F
         );
         finding.severity(Severity::Warning).confidence(Confidence::Likely).why(why)
     })
-}
-
-fn name(launcher: Launcher) -> &'static str {
-    match launcher {
-        Launcher::Torchrun => "torchrun",
-        Launcher::Mpirun => "mpirun",
-        Launcher::Srun => "srun",
-        Launcher::DeepSpeed => "deepspeed",
-        Launcher::Accelerate => "accelerate",
-        Launcher::NcclTests => "nccl-tests",
-    }
 }
 
 #[cfg(test)]

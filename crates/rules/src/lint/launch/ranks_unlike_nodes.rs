@@ -1,11 +1,9 @@
 //! A launch for another number of nodes than the job has.
 
-use evidence::submission::{Kind, Launcher, Submission, Written};
+use evidence::submission::{Launcher, Written};
 
-use super::sbatch;
-use super::scene::{Count, Scene, gpus_of, nodes_of, scenes, workers};
-use crate::lint::Context;
 use crate::{Check, Checked, Confidence, Finding, Role, Rule, Severity};
+use job::submitted::{Submitted, SubmittedJob, SubmittedLaunch, SubmittedVariable};
 
 /// See the module documentation.
 pub(super) static RULE: Rule = Rule {
@@ -25,39 +23,32 @@ pub(super) static RULE: Rule = Rule {
     checks: &[Check::Submission(check)],
 };
 
-fn check(context: &Context<'_>) -> Checked {
+fn check(submitted: &Submitted<'_>) -> Checked {
     let mut findings = Vec::new();
-    for scene in scenes(context) {
-        findings.extend(match scene.launch.launcher {
-            Launcher::Torchrun | Launcher::DeepSpeed | Launcher::Accelerate => nodes(&scene),
-            Launcher::Mpirun => ranks(&scene),
+    for command in submitted.launches() {
+        findings.extend(match command.launch.launcher {
+            Launcher::Torchrun | Launcher::DeepSpeed | Launcher::Accelerate => nodes(&command),
+            Launcher::Mpirun => ranks(&command),
             Launcher::Srun | Launcher::NcclTests => None,
         });
     }
-    for (file, submission) in context.files.iter().enumerate() {
-        findings.extend(tasks(file, submission));
-        findings.extend(world_size(file, submission));
-    }
+    findings.extend(submitted.jobs.iter().filter_map(tasks));
+    findings.extend(submitted.settings().filter_map(|it| world_size(submitted, &it)));
     Ok(findings)
 }
 
 /// `--nnodes` against the pods or nodes.
-fn nodes(scene: &Scene<'_>) -> Option<Finding> {
-    let names = ["--nnodes", "--num_nodes", "--num_machines"];
-    let asked = if scene.launch.has(&names) {
-        scene.number(&names)
-    } else {
-        scene.setting_number("PET_NNODES").filter(|_| scene.launch.launcher == Launcher::Torchrun)
-    }?;
-    let there = scene.nodes()?;
+fn nodes(command: &SubmittedLaunch<'_>) -> Option<Finding> {
+    let asked = command.nodes()?.exact()?;
+    let there = command.job_nodes()?;
     // A template of several may be a job of its own.
-    let own = scene.around.and_then(|it| it.1.replicas);
+    let own = command.pod.and_then(|it| it.pod.replicas);
     if asked.value == there.value || own == Some(asked.value) {
         return None;
     }
-    let unit = if scene.around.is_some() { "pods with GPUs" } else { "nodes" };
+    let unit = if command.in_pod() { "pods with GPUs" } else { "nodes" };
     let message = format!("the launch is for {} nodes, and the job has {} {unit}", asked.value, there.value);
-    let finding = Finding::at(scene.file, &asked.span, message)
+    let finding = Finding::at(command.file, &asked.span, message)
         .label(format!("{} nodes", asked.value))
         .also_at(&there.span, format!("{} {unit}", there.value))
         .fix(format!("Launch for {} nodes, or ask for {}.", there.value, asked.value));
@@ -69,13 +60,13 @@ fn nodes(scene: &Scene<'_>) -> Option<Finding> {
 }
 
 /// `-np` against `-N` and the nodes.
-fn ranks(scene: &Scene<'_>) -> Option<Finding> {
-    let ranks = scene.number(&["-np", "-n", "--np"])?;
-    let each = scene.processes().filter(|it| it.value > 0)?;
+fn ranks(command: &SubmittedLaunch<'_>) -> Option<Finding> {
+    let ranks = command.processes()?;
+    let each = command.processes_per_node().filter(|it| it.value > 0)?;
     let label = |finding: Finding| {
         finding.label(format!("{} ranks", ranks.value)).also_at(&each.span, format!("{} a node", each.value))
     };
-    if let Some(there) = scene.nodes() {
+    if let Some(there) = command.job_nodes() {
         let all = there.value.saturating_mul(each.value);
         if ranks.value == all {
             return None;
@@ -88,7 +79,7 @@ fn ranks(scene: &Scene<'_>) -> Option<Finding> {
             "{} ranks are asked for, and {} nodes with {} each are {all}",
             ranks.value, there.value, each.value
         );
-        let finding = label(Finding::at(scene.file, &ranks.span, message))
+        let finding = label(Finding::at(command.file, &ranks.span, message))
             .also_at(&there.span, format!("{} nodes", there.value));
         let finding = finding.fix(format!("Write `-np {all} -N {}`.", each.value));
         return Some(if ranks.value > all { finding } else { finding.severity(Severity::Warning) });
@@ -97,7 +88,7 @@ fn ranks(scene: &Scene<'_>) -> Option<Finding> {
     uneven.then(|| {
         let rest = ranks.value % each.value;
         let message = format!("{} ranks with {} a node leave {rest} on the last node", ranks.value, each.value);
-        label(Finding::at(scene.file, &ranks.span, message))
+        label(Finding::at(command.file, &ranks.span, message))
             .severity(Severity::Warning)
             .confidence(Confidence::Likely)
             .why("Ranks that are not spread evenly leave GPUs of a node idle, and rings cross nodes at other places on each.")
@@ -106,19 +97,17 @@ fn ranks(scene: &Scene<'_>) -> Option<Finding> {
 }
 
 /// `--ntasks` against `--nodes` and `--ntasks-per-node`.
-fn tasks(file: usize, submission: &Submission) -> Option<Finding> {
-    if submission.kind != Kind::Sbatch {
-        return None;
-    }
-    let all = sbatch::number(submission, "ntasks")?;
-    let (nodes, each) = (sbatch::nodes(submission)?, sbatch::number(submission, "ntasks-per-node")?);
+fn tasks(job: &SubmittedJob<'_>) -> Option<Finding> {
+    let directives = &job.submission.directives;
+    let (all, nodes) = (directives.number("ntasks")?, directives.nodes()?);
+    let each = directives.number("ntasks-per-node")?;
     let product = nodes.value.saturating_mul(each.value);
     (all.value > product).then(|| {
         let message = format!(
             "{} tasks are asked for, and {} nodes with at most {} each hold {product}",
             all.value, nodes.value, each.value
         );
-        Finding::at(file, &all.span, message)
+        Finding::at(job.file, &all.span, message)
             .label(format!("{} tasks", all.value))
             .also_at(&nodes.span, format!("{} nodes", nodes.value))
             .also_at(&each.span, format!("at most {} a node", each.value))
@@ -129,39 +118,33 @@ fn tasks(file: usize, submission: &Submission) -> Option<Finding> {
 }
 
 /// A `WORLD_SIZE` that is neither the nodes nor the GPUs of the job.
-fn world_size(file: usize, submission: &Submission) -> Vec<Finding> {
-    let mut findings = Vec::new();
-    let written = |name: &str| name == "WORLD_SIZE";
-    for setting in submission.settings.iter().filter(|it| written(&it.name) && it.written == Written::Env) {
-        let Some(owner) = setting.owner else { continue };
-        let Some((workload, _, container)) = submission.owner(owner) else { continue };
-        let value: Option<u64> = setting.value.as_deref().and_then(|it| it.trim().parse().ok());
-        let there = nodes_of(submission, workload).zip(gpus_of(container));
-        let (Some(value), Some((nodes, gpus))) = (value, there) else { continue };
-        let Count { value: each, .. } = gpus;
-        let all = nodes.value.saturating_mul(each);
-        let even = workers(workload)
-            .iter()
-            .all(|it| it.containers.iter().filter_map(gpus_of).all(|it| it.value == each));
-        // Launchers that start the ranks set it themselves.
-        let launched = submission.launches.iter().any(|it| it.owner == Some(owner));
-        if launched || !even || value == all || value == nodes.value {
-            continue;
-        }
-        let message = format!(
-            "WORLD_SIZE is {value}, and the job has {} pods with {each} GPUs each: {all} ranks",
-            nodes.value
-        );
-        let span = setting.value_span.as_ref().unwrap_or(&setting.span);
-        findings.push(
-            Finding::at(file, span, message)
-                .also_at(&nodes.span, format!("{} pods", nodes.value))
-                .confidence(Confidence::Likely)
-                .severity(if value > all { Severity::Error } else { Severity::Warning })
-                .fix(format!("Write \"{all}\" for one rank a GPU, or leave it to the operator or launcher.")),
-        );
+fn world_size(submitted: &Submitted<'_>, it: &SubmittedVariable<'_>) -> Option<Finding> {
+    let setting = it.setting;
+    if it.name() != "WORLD_SIZE" || setting.written != Written::Env {
+        return None;
     }
-    findings
+    let value: u64 = setting.value.as_deref()?.trim().parse().ok()?;
+    let (job, container) = (it.job?, it.pod?.containers.get(setting.owner?.container)?);
+    let (nodes, each) = (job.nodes.stated.as_ref()?, container.gpus?.count?);
+    let all = nodes.value.saturating_mul(each);
+    let even = job.gpus_per_node.as_ref().is_some_and(|it| it.value == each);
+    // Launchers that start the ranks set it themselves.
+    let launched = submitted.launches_of(it.file, setting.owner).next().is_some();
+    if launched || !even || value == all || value == nodes.value {
+        return None;
+    }
+    let message = format!(
+        "WORLD_SIZE is {value}, and the job has {} pods with {each} GPUs each: {all} ranks",
+        nodes.value
+    );
+    let finding = Finding::at(it.file, setting.value_span.as_ref().unwrap_or(&setting.span), message);
+    Some(
+        finding
+            .also_at(&nodes.span, format!("{} pods", nodes.value))
+            .confidence(Confidence::Likely)
+            .severity(if value > all { Severity::Error } else { Severity::Warning })
+            .fix(format!("Write \"{all}\" for one rank a GPU, or leave it to the operator or launcher.")),
+    )
 }
 
 #[cfg(test)]

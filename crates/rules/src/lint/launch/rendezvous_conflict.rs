@@ -1,12 +1,10 @@
 //! Settings of torchrun by which its nodes cannot find each other.
 
-use evidence::submission::{Launcher, Submission};
+use evidence::submission::Launcher;
 use evidence::yaml::Span;
 
-use super::sbatch;
-use super::scene::{Scene, nodes_of, scenes};
-use crate::lint::Context;
 use crate::{Check, Checked, Confidence, Finding, Role, Rule, Severity};
+use job::submitted::{NodeRange, Submitted, SubmittedLaunch, SubmittedVariable};
 
 /// See the module documentation.
 pub(super) static RULE: Rule = Rule {
@@ -25,77 +23,77 @@ pub(super) static RULE: Rule = Rule {
     checks: &[Check::Submission(check)],
 };
 
-fn check(context: &Context<'_>) -> Checked {
+fn check(submitted: &Submitted<'_>) -> Checked {
     let mut findings = Vec::new();
-    for scene in scenes(context).iter().filter(|it| it.launch.launcher == Launcher::Torchrun) {
-        findings.extend(meeting(scene));
-        findings.extend(contradictions(scene));
+    for command in submitted.launches().filter(|it| it.launch.launcher == Launcher::Torchrun) {
+        findings.extend(meeting(&command));
+        findings.extend(contradictions(&command));
     }
-    for (file, submission) in context.files.iter().enumerate() {
-        findings.extend(local_master(file, submission));
-    }
+    findings.extend(submitted.settings().filter_map(|it| local_master(&it)));
     Ok(findings)
 }
 
 /// The first thing that keeps the nodes of one launch apart.
-fn meeting(scene: &Scene<'_>) -> Option<Finding> {
-    let launch = scene.launch;
-    let given = scene.number(&["--nnodes"]).or_else(|| scene.setting_number("PET_NNODES"));
+fn meeting(command: &SubmittedLaunch<'_>) -> Option<Finding> {
+    let launch = command.launch;
+    let given = command.nodes().and_then(NodeRange::exact);
     let nodes = match given.filter(|it| it.value > 1) {
         Some(nodes) => nodes,
-        None if launch.has(&["--standalone"]) && !launch.has(&["--nnodes"]) => return standalone(scene),
+        None if launch.has(&["--standalone"]) && !launch.has(&["--nnodes"]) => return standalone(command),
         None => return None,
     };
     let finding = |span: &Span, message: String| {
-        Finding::at(scene.file, span, message).also_at(&nodes.span, format!("{} nodes", nodes.value))
+        Finding::at(command.file, span, message).also_at(&nodes.span, format!("{} nodes", nodes.value))
     };
     if let Some(word) = launch.own().iter().find(|it| &*it.text == "--standalone") {
         let message = format!("--standalone makes each of {} nodes meet at itself", nodes.value);
         return Some(
-            finding(&scene.word(word), message)
+            finding(&command.word_span(word), message)
                 .fix("Replace --standalone by a backend and an endpoint that all share."),
         );
     }
     for option in ["--rdzv-endpoint", "--master-addr"] {
-        if scene.literal(&[option]).is_some_and(is_local) {
-            let word = launch.option(&[option])?;
+        if command.literal(&[option]).is_some_and(is_local) {
+            let word = launch.option(&[option])?.word;
             let message =
                 format!("{option} is this machine itself, and the launch is for {} nodes", nodes.value);
-            return Some(finding(&scene.word(word), message));
+            return Some(finding(&command.word_span(word), message));
         }
     }
     // Without srun only one node starts it, which another rule says.
-    let alone = scene.around.is_none() && scene.outer().is_none();
-    if alone || scene.hidden() {
+    let alone = !command.in_pod() && command.outer().is_none();
+    if alone || command.has_hidden_options() {
         return None;
     }
     let backend = if launch.has(&["--rdzv-backend"]) {
-        scene.literal(&["--rdzv-backend"])?
+        command.literal(&["--rdzv-backend"])?
     } else {
-        scene.setting("PET_RDZV_BACKEND").map_or(Some("static"), |it| it.value.as_deref())?
+        command.setting("PET_RDZV_BACKEND").map_or(Some("static"), |it| it.value.as_deref())?
     };
-    let endpoint = launch.has(&["--rdzv-endpoint"]) || scene.sets("PET_RDZV_ENDPOINT");
+    let endpoint = launch.has(&["--rdzv-endpoint"]) || command.sets("PET_RDZV_ENDPOINT");
     match backend {
         "c10d" if !endpoint => {
-            let place = launch.option(&["--rdzv-backend"]).map_or_else(|| scene.span(), |it| scene.word(it));
+            let place = launch
+                .option(&["--rdzv-backend"])
+                .map_or_else(|| command.span(), |it| command.word_span(it.word));
             let message =
                 format!("c10d without an endpoint: each of {} nodes meets at its own localhost", nodes.value);
             let finding = finding(&place, message)
                 .fix("Add `--rdzv-endpoint=HOST:29500`, HOST being one of the nodes.");
-            let master = launch.option(&["--master-addr"]);
+            let master = launch.option(&["--master-addr"]).map(|it| it.word);
             Some(match master {
-                Some(word) => finding.also_at(&scene.word(word), "only read by the static backend"),
+                Some(word) => finding.also_at(&command.word_span(word), "only read by the static backend"),
                 None => finding,
             })
         }
         "static"
             if !launch.has(&["--node-rank", "--rdzv-conf"])
-                && !scene.sets("PET_NODE_RANK")
-                && !scene.sets("PET_RDZV_CONF") =>
+                && !command.sets("PET_NODE_RANK")
+                && !command.sets("PET_RDZV_CONF") =>
         {
             let message = format!("{} nodes, and no --node-rank: each takes itself for node 0", nodes.value);
             Some(
-                finding(&scene.span(), message)
+                finding(&command.span(), message)
                     .label("the static backend counts nodes by --node-rank, which is 0 if not given")
                     .fix("Add `--node-rank` with the node's own number, or use `--rdzv-backend=c10d --rdzv-endpoint=HOST:29500`, which finds it."),
             )
@@ -105,13 +103,13 @@ fn meeting(scene: &Scene<'_>) -> Option<Finding> {
 }
 
 /// `--standalone` in a job of several pods: each trains for itself.
-fn standalone(scene: &Scene<'_>) -> Option<Finding> {
-    let whole = scene.around.is_some_and(|it| matches!(&*it.0.kind, "PyTorchJob" | "JobSet" | "TrainJob"));
-    let nodes = scene.nodes().filter(|it| it.value > 1 && whole)?;
-    let word = scene.launch.own().iter().find(|it| &*it.text == "--standalone")?;
+fn standalone(command: &SubmittedLaunch<'_>) -> Option<Finding> {
+    let whole = matches!(command.kind(), "PyTorchJob" | "JobSet" | "TrainJob");
+    let nodes = command.job_nodes().filter(|it| it.value > 1 && whole)?;
+    let word = command.launch.own().iter().find(|it| &*it.text == "--standalone")?;
     let message = format!("--standalone in a job of {} pods: each trains for itself", nodes.value);
     Some(
-        Finding::at(scene.file, &scene.word(word), message)
+        Finding::at(command.file, &command.word_span(word), message)
             .also_at(&nodes.span, format!("{} pods", nodes.value))
             .severity(Severity::Warning)
             .confidence(Confidence::Likely)
@@ -121,7 +119,7 @@ fn standalone(scene: &Scene<'_>) -> Option<Finding> {
 }
 
 /// An option and a variable that say different things.
-fn contradictions(scene: &Scene<'_>) -> Vec<Finding> {
+fn contradictions(command: &SubmittedLaunch<'_>) -> Vec<Finding> {
     const BOTH: [(&str, &str); 8] = [
         ("--nnodes", "PET_NNODES"),
         ("--nproc-per-node", "PET_NPROC_PER_NODE"),
@@ -134,17 +132,19 @@ fn contradictions(scene: &Scene<'_>) -> Vec<Finding> {
     ];
     let mut findings = Vec::new();
     for (option, variable) in BOTH {
-        let setting = scene.setting(variable);
+        let setting = command.setting(variable);
         let Some((setting, value)) = setting.and_then(|it| Some((it, it.value.as_deref()?))) else {
             continue;
         };
-        let Some((text, word)) = scene.literal(&[option]).zip(scene.launch.option(&[option])) else {
+        let Some((text, word)) =
+            command.literal(&[option]).zip(command.launch.option(&[option]).map(|it| it.word))
+        else {
             continue;
         };
         if text != value {
             let message = format!("{option} is {text} and {variable} is {value}: the option counts");
             findings.push(
-                Finding::at(scene.file, &scene.word(word), message)
+                Finding::at(command.file, &command.word_span(word), message)
                     .also_at(&setting.span, "has no effect")
                     .severity(Severity::Warning)
                     .why("torchrun reads PET_ variables as defaults of its options. Of two, the option counts, and whoever changes the variable changes nothing.")
@@ -156,31 +156,21 @@ fn contradictions(scene: &Scene<'_>) -> Vec<Finding> {
 }
 
 /// `MASTER_ADDR=localhost` in a job of several nodes.
-fn local_master(file: usize, submission: &Submission) -> Vec<Finding> {
-    let mut findings = Vec::new();
-    for setting in &submission.settings {
-        if !matches!(&*setting.name, "MASTER_ADDR" | "PET_MASTER_ADDR")
-            || !setting.value.as_deref().is_some_and(is_local)
-        {
-            continue;
-        }
-        let nodes = match setting.owner.and_then(|it| submission.owner(it)) {
-            Some((workload, ..)) => nodes_of(submission, workload),
-            None => sbatch::nodes(submission),
-        };
-        if let Some(nodes) = nodes.filter(|it| it.value > 1) {
-            let message =
-                format!("{} is this machine itself, and the job has {} nodes", setting.name, nodes.value);
-            let span = setting.value_span.as_ref().unwrap_or(&setting.span);
-            findings.push(
-                Finding::at(file, span, message)
-                    .also_at(&nodes.span, format!("{} nodes", nodes.value))
-                    .confidence(Confidence::Likely)
-                    .fix("Set it to the first node: in Slurm `$(scontrol show hostnames $SLURM_JOB_NODELIST | head -n1)`, in Kubernetes the name of pod 0 in its headless service."),
-            );
-        }
+fn local_master(it: &SubmittedVariable<'_>) -> Option<Finding> {
+    let setting = it.setting;
+    let local = setting.value.as_deref().is_some_and(is_local);
+    if !matches!(it.name(), "MASTER_ADDR" | "PET_MASTER_ADDR") || !local {
+        return None;
     }
-    findings
+    let nodes = it.job?.nodes.stated.as_ref().filter(|it| it.value > 1)?;
+    let message = format!("{} is this machine itself, and the job has {} nodes", setting.name, nodes.value);
+    let finding = Finding::at(it.file, setting.value_span.as_ref().unwrap_or(&setting.span), message);
+    Some(
+        finding
+            .also_at(&nodes.span, format!("{} nodes", nodes.value))
+            .confidence(Confidence::Likely)
+            .fix("Set it to the first node: in Slurm `$(scontrol show hostnames $SLURM_JOB_NODELIST | head -n1)`, in Kubernetes the name of pod 0 in its headless service."),
+    )
 }
 
 fn is_local(address: &str) -> bool {

@@ -2,9 +2,8 @@
 
 use evidence::submission::{Kind, Launcher};
 
-use super::sbatch;
-use crate::lint::Context;
 use crate::{Check, Checked, Confidence, Finding, Role, Rule, Severity};
+use job::submitted::Submitted;
 
 /// See the module documentation.
 pub(super) static RULE: Rule = Rule {
@@ -20,13 +19,13 @@ pub(super) static RULE: Rule = Rule {
     checks: &[Check::Submission(check)],
 };
 
-fn check(context: &Context<'_>) -> Checked {
+fn check(submitted: &Submitted<'_>) -> Checked {
     let mut findings = Vec::new();
-    for (file, submission) in context.files.iter().enumerate() {
+    for (file, submission) in submitted.files.iter().enumerate() {
         if submission.kind != Kind::Sbatch {
             continue;
         }
-        let directives = sbatch::directives(submission);
+        let directives = &submission.directives.0;
         let asks = directives.iter().any(|it| {
             it.name.contains("gpu")
                 || matches!(
@@ -45,7 +44,7 @@ fn check(context: &Context<'_>) -> Checked {
                 || it.nccl_tests().is_some()
         };
         let launch = submission.launches.iter().find(trains);
-        let several = sbatch::nodes(submission).filter(|it| it.value > 1);
+        let several = submission.directives.nodes().filter(|it| it.value > 1);
         let text = &submission.text;
         let asked_elsewhere = ["--gpus", "--gres", "--exclusive"].iter().any(|it| text.contains(it));
         if let (false, false, Some(launch), Some(nodes)) = (asks, asked_elsewhere, launch, several) {

@@ -1,8 +1,8 @@
 //! `hostIPC` for GPUs of one pod.
 
-use super::{asking, flag, shm};
-use crate::lint::Context;
+use super::{flag, shm};
 use crate::{Check, Checked, Confidence, Finding, Role, Rule, Severity};
+use job::submitted::Submitted;
 
 /// See the module documentation.
 pub(super) static RULE: Rule = Rule {
@@ -22,28 +22,24 @@ pub(super) static RULE: Rule = Rule {
     checks: &[Check::Submission(check)],
 };
 
-fn check(context: &Context<'_>) -> Checked {
+fn check(submitted: &Submitted<'_>) -> Checked {
     let mut findings = Vec::new();
-    for it in asking(context) {
+    for it in submitted.gpu_containers() {
         let Some(on) = flag(it.pod, "hostIPC") else { continue };
         // Joined on purpose.
-        let joined = context
-            .files
-            .get(it.file)
-            .is_some_and(|it| it.settings.iter().any(|it| &*it.name == "NCCL_HOSTID"));
-        if joined {
+        if submitted.is_set_in_file(it.job.file, "NCCL_HOSTID") {
             continue;
         }
         findings.push(match shm(it.pod, it.container) {
             Some((mount, _)) => Finding::at(
-                it.file,
+                it.job.file,
                 &on.span,
                 "hostIPC opens the shared memory of the node to the pod, which has its own at /dev/shm",
             )
             .also_at(&mount.span, "all that the ranks need"),
             None => {
                 let message = "hostIPC opens the shared memory of the node to the pod; its only use here is a /dev/shm above 64 MiB";
-                Finding::at(it.file, &on.span, message).severity(Severity::Info).confidence(Confidence::Likely)
+                Finding::at(it.job.file, &on.span, message).severity(Severity::Info).confidence(Confidence::Likely)
             }
         });
     }

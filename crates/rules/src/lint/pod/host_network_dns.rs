@@ -1,11 +1,10 @@
 //! `hostNetwork` with the resolver of the node while ranks meet by the names of the cluster.
 
-use evidence::submission::{Owner, Submission};
 use evidence::yaml::Span;
 
-use super::{asking, beside, flag, place, pods_at_least};
-use crate::lint::Context;
+use super::{beside, flag, place, unique};
 use crate::{Check, Checked, Confidence, Edit, Finding, Role, Rule, Severity};
+use job::submitted::{Submitted, SubmittedJob};
 
 /// See the module documentation.
 pub(super) static RULE: Rule = Rule {
@@ -23,19 +22,19 @@ pub(super) static RULE: Rule = Rule {
     checks: &[Check::Submission(check)],
 };
 
-fn check(context: &Context<'_>) -> Checked {
+fn check(submitted: &Submitted<'_>) -> Checked {
     let mut findings: Vec<Finding> = Vec::new();
-    for it in asking(context) {
+    for it in submitted.gpu_containers() {
         let Some(on) = flag(it.pod, "hostNetwork") else { continue };
-        let Some(file) = context.files.get(it.file) else { continue };
+        let file = it.job.submission;
         let tree = &file.tree;
         let policy = tree.get(it.pod.spec, "dnsPolicy").and_then(|it| tree.text(it));
         if !matches!(policy, None | Some("ClusterFirst")) || tree.get(it.pod.spec, "dnsConfig").is_some() {
             continue;
         }
         // The operator gives the pods of a PyTorchJob a name of the cluster as MASTER_ADDR; that of MPIJob sets the policy itself.
-        let operator = &*it.workload.kind == "PyTorchJob" && pods_at_least(it.workload) > 1;
-        let name = cluster_name(file, it.workload.root);
+        let operator = it.job.kind == "PyTorchJob" && it.job.nodes.pods > 1;
+        let name = cluster_name(submitted, it.job);
         let (message, other) = match (&name, operator) {
             (Some((text, span)), _) => (
                 format!(
@@ -49,7 +48,7 @@ fn check(context: &Context<'_>) -> Checked {
             }
             (None, false) => continue,
         };
-        let mut finding = Finding::at(it.file, &on.span, message).confidence(Confidence::Likely);
+        let mut finding = Finding::at(it.job.file, &on.span, message).confidence(Confidence::Likely);
         if let Some(span) = other {
             finding = finding.also_at(span, "resolved by the node");
         }
@@ -64,24 +63,19 @@ fn check(context: &Context<'_>) -> Checked {
                 None => beside(&file.text, &on.span, "dnsPolicy", "ClusterFirstWithHostNet"),
             },
         );
-        if !findings.iter().any(|it| it.evidence.first() == finding.evidence.first()) {
-            findings.push(finding);
-        }
+        findings.push(finding);
     }
-    Ok(findings)
+    Ok(unique(findings, |it| (it.file(), it.start())))
 }
 
-/// The name by which ranks of a workload meet, where it is one of the cluster.
-fn cluster_name(file: &Submission, root: evidence::yaml::NodeId) -> Option<(String, Span)> {
-    let inside =
-        |owner: Option<Owner>| owner.and_then(|it| file.owner(it)).is_some_and(|it| it.0.root == root);
-    let settings = file.settings.iter().filter(|it| matches!(&*it.name, "MASTER_ADDR" | "PET_MASTER_ADDR"));
+/// The name by which ranks of a job meet, where it is one of the cluster.
+fn cluster_name(submitted: &Submitted<'_>, job: &SubmittedJob<'_>) -> Option<(String, Span)> {
     let settings =
-        settings.filter(|it| inside(it.owner)).filter_map(|it| Some((it.value.as_deref()?, it.span.clone())));
-    let options = ["--master-addr", "--rdzv-endpoint"];
-    let launches = file.launches.iter().filter(|it| inside(it.owner)).filter_map(|it| {
-        let word = it.option(&options)?;
-        Some((it.value(&options)?, file.span(word.range.clone())))
+        ["MASTER_ADDR", "PET_MASTER_ADDR"].into_iter().flat_map(|it| submitted.settings_of_job(job, it));
+    let settings = settings.filter_map(|it| Some((it.value.as_deref()?, it.span.clone())));
+    let launches = submitted.launches_of_job(job).filter_map(|it| {
+        let option = it.launch.option(&["--master-addr", "--rdzv-endpoint"])?;
+        Some((option.text, it.word_span(option.word)))
     });
     let found = settings.chain(launches).find(|it| is_cluster_name(it.0));
     found.map(|it| (it.0.to_owned(), it.1))

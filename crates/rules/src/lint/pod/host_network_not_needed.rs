@@ -1,8 +1,8 @@
 //! `hostNetwork` for EFA.
 
-use super::{asking, entry, flag, pod_efa};
-use crate::lint::Context;
+use super::flag;
 use crate::{Check, Checked, Finding, Role, Rule, Severity};
+use job::submitted::Submitted;
 
 /// See the module documentation.
 pub(super) static RULE: Rule = Rule {
@@ -22,13 +22,14 @@ pub(super) static RULE: Rule = Rule {
     checks: &[Check::Submission(check)],
 };
 
-fn check(context: &Context<'_>) -> Checked {
+fn check(submitted: &Submitted<'_>) -> Checked {
     let mut findings = Vec::new();
-    for it in asking(context) {
-        if let (Some(on), Some(efa)) = (flag(it.pod, "hostNetwork"), pod_efa(it.pod)) {
+    for it in submitted.gpu_containers() {
+        if let (Some(on), Some(efa)) = (flag(it.pod, "hostNetwork"), it.template.efa) {
             let message = "hostNetwork gives the pod the network of the node; EFA does not pass through it";
             findings.push(
-                Finding::at(it.file, &on.span, message).also_at(&entry(efa), "bypasses the operating system"),
+                Finding::at(it.job.file, &on.span, message)
+                    .also_at(&efa.span(), "bypasses the operating system"),
             );
         }
     }

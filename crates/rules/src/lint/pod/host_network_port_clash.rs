@@ -2,9 +2,9 @@
 
 use evidence::yaml::Tree;
 
-use super::{Asking, asking, counted, entry, flag, pods_at_least};
-use crate::lint::Context;
+use super::{counted, flag, unique};
 use crate::{Check, Checked, Finding, Role, Rule, Severity};
+use job::submitted::{GpuContainer, Submitted};
 
 /// The port the operator gives to the container `pytorch` of every replica that names none (`PyTorchJobDefaultPort`,
 /// Kubeflow training-operator 1.9).
@@ -27,19 +27,19 @@ pub(super) static RULE: Rule = Rule {
     checks: &[Check::Submission(check)],
 };
 
-fn check(context: &Context<'_>) -> Checked {
+fn check(submitted: &Submitted<'_>) -> Checked {
     let mut findings: Vec<Finding> = Vec::new();
-    for it in asking(context) {
+    for it in submitted.gpu_containers() {
         let Some(on) = flag(it.pod, "hostNetwork") else { continue };
-        let Some(file) = context.files.get(it.file) else { continue };
-        let pods = pods_at_least(it.workload);
-        let instances = context.instances(it.workload, it.pod);
-        let smallest = instances.iter().min_by_key(|it| it.gpus);
+        let file = it.job.submission;
+        let pods = it.job.nodes.pods;
+        let machines = &it.template.machines;
+        let smallest = machines.known.iter().min_by_key(|it| it.gpus);
         let Some(instance) = smallest.filter(|node| u64::from(node.gpus) >= it.gpus.saturating_mul(2)) else {
             continue;
         };
         let Some(port) = port(&file.tree, &it) else { continue };
-        if pods < 2 || &*it.workload.kind == "DaemonSet" {
+        if pods < 2 || it.job.kind == "DaemonSet" {
             continue;
         }
         let message = format!(
@@ -49,20 +49,17 @@ fn check(context: &Context<'_>) -> Checked {
             instance.gpus
         );
         let finding =
-            Finding::at(it.file, &on.span, message).also_at(&entry(it.resource), "a part of the node");
-        if !findings.iter().any(|it| it.file() == finding.file() && it.message == finding.message) {
-            findings.push(finding);
-        }
+            Finding::at(it.job.file, &on.span, message).also_at(&it.resource.span(), "a part of the node");
+        findings.push(finding);
     }
-    Ok(findings)
+    Ok(unique(findings, |it| (it.file(), it.message.clone())))
 }
 
 /// A port that every pod of the template has.
-fn port(tree: &Tree, asking: &Asking<'_>) -> Option<u64> {
-    let ports = tree.get(asking.container.node, "ports").map(|it| tree.items(it)).unwrap_or_default();
+fn port(tree: &Tree, at: &GpuContainer<'_>) -> Option<u64> {
+    let ports = tree.get(at.container.node, "ports").map(|it| tree.items(it)).unwrap_or_default();
     let own = ports.iter().find_map(|it| tree.get(*it, "containerPort").and_then(|it| tree.integer(it)));
-    let operator =
-        &*asking.workload.kind == "PyTorchJob" && asking.container.name.as_deref() == Some("pytorch");
+    let operator = at.job.kind == "PyTorchJob" && at.container.name.as_deref() == Some("pytorch");
     own.or(operator.then_some(PYTORCHJOB_PORT))
 }
 

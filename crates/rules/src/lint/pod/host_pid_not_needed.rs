@@ -1,8 +1,8 @@
 //! `hostPID` for a job.
 
-use super::{asking, flag, pods_at_least};
-use crate::lint::Context;
+use super::flag;
 use crate::{Check, Checked, Finding, Role, Rule, Severity};
+use job::submitted::Submitted;
 
 /// See the module documentation.
 pub(super) static RULE: Rule = Rule {
@@ -18,16 +18,16 @@ pub(super) static RULE: Rule = Rule {
     checks: &[Check::Submission(check)],
 };
 
-fn check(context: &Context<'_>) -> Checked {
+fn check(submitted: &Submitted<'_>) -> Checked {
     let mut findings = Vec::new();
     // A DaemonSet looks after nodes.
-    for it in asking(context).into_iter().filter(|it| &*it.workload.kind != "DaemonSet") {
+    for it in submitted.gpu_containers().filter(|it| it.job.kind != "DaemonSet") {
         if let Some(on) = flag(it.pod, "hostPID") {
             let message = "hostPID shows all processes of the node to the pod; ranks do not need it";
             // One GPU has no ranks to speak of; someone looks at the node.
-            let jobs = &*it.workload.kind == "Deployment" || pods_at_least(it.workload) < 2;
+            let jobs = it.job.kind == "Deployment" || it.job.nodes.pods < 2;
             let single = it.gpus == 1 && jobs;
-            let finding = Finding::at(it.file, &on.span, message);
+            let finding = Finding::at(it.job.file, &on.span, message);
             findings.push(if single { finding.severity(Severity::Info) } else { finding });
         }
     }

@@ -1,8 +1,8 @@
 //! An image that is another one tomorrow.
 
-use super::{asking, called, pods_at_least};
-use crate::lint::Context;
+use super::{called, unique};
 use crate::{Check, Checked, Finding, Role, Rule, Severity};
+use job::submitted::Submitted;
 
 /// See the module documentation.
 pub(super) static RULE: Rule = Rule {
@@ -18,23 +18,20 @@ pub(super) static RULE: Rule = Rule {
     checks: &[Check::Submission(check)],
 };
 
-fn check(context: &Context<'_>) -> Checked {
+fn check(submitted: &Submitted<'_>) -> Checked {
     let mut findings: Vec<Finding> = Vec::new();
-    for it in asking(context) {
-        let service =
-            matches!(&*it.workload.kind, "Deployment" | "ReplicaSet" | "DaemonSet" | "InferenceService");
+    for it in submitted.gpu_containers() {
+        let service = matches!(it.job.kind, "Deployment" | "ReplicaSet" | "DaemonSet" | "InferenceService");
         let Some((image, span)) = it.container.image.as_ref().filter(|it| !service && is_loose(&it.0)) else {
             continue;
         };
-        let pods = pods_at_least(it.workload);
+        let pods = it.job.nodes.pods;
         let among = if pods > 1 { format!("; {pods} pods pull it on their own") } else { String::new() };
         let message = format!("{} runs `{image}`, which is not one release{among}", called(it.container));
-        let finding = Finding::at(it.file, span, message);
-        if !findings.iter().any(|it| it.file() == finding.file() && it.message == finding.message) {
-            findings.push(finding);
-        }
+        let finding = Finding::at(it.job.file, span, message);
+        findings.push(finding);
     }
-    Ok(findings)
+    Ok(unique(findings, |it| (it.file(), it.message.clone())))
 }
 
 /// No tag or `latest`, and no digest. What is filled in later is not judged.

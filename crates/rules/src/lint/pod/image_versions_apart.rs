@@ -1,7 +1,7 @@
 //! Releases told by variables that the image does not have.
 
-use crate::lint::Context;
 use crate::{Check, Checked, Confidence, Finding, Role, Rule, Severity};
+use job::submitted::Submitted;
 
 /// See the module documentation.
 pub(super) static RULE: Rule = Rule {
@@ -26,9 +26,9 @@ const RELEASES: &[(&str, &[&str])] = &[
     ("AWS_OFI_NCCL_VERSION", &["ofi"]),
 ];
 
-fn check(context: &Context<'_>) -> Checked {
+fn check(submitted: &Submitted<'_>) -> Checked {
     let mut findings = Vec::new();
-    for (at, file) in context.files.iter().enumerate() {
+    for (at, file) in submitted.files.iter().enumerate() {
         for setting in &file.settings {
             let Some((_, marks)) = RELEASES.iter().find(|it| it.0 == &*setting.name) else { continue };
             let Some((_, _, container)) = setting.owner.and_then(|it| file.owner(it)) else { continue };

@@ -2,9 +2,9 @@
 
 use evidence::submission::{Container, Resource};
 
-use super::{called, command, efa, entry, is_whole};
-use crate::lint::Context;
+use super::{called, command, is_whole};
 use crate::{Check, Checked, Confidence, Finding, Role, Rule, Severity};
+use job::submitted::{ContainerTemplate, Submitted};
 
 /// See the module documentation.
 pub(super) static RULE: Rule = Rule {
@@ -25,16 +25,15 @@ pub(super) static RULE: Rule = Rule {
     checks: &[Check::Submission(check)],
 };
 
-fn check(context: &Context<'_>) -> Checked {
+fn check(submitted: &Submitted<'_>) -> Checked {
     let mut findings = Vec::new();
-    for (at, _, pod) in context.pods().filter(|it| is_whole(it.1)) {
-        let Some(file) = context.files.get(at) else { continue };
-        for container in &pod.containers {
+    for (job, pod) in submitted.pods().filter(|(job, _)| is_whole(job)) {
+        for ContainerTemplate { container, efa, .. } in &pod.containers {
             let locks = |it: &str| matches!(it.trim_start_matches("CAP_"), "IPC_LOCK" | "SYS_ADMIN" | "ALL");
             let allowed =
                 container.privileged.is_some() || container.capabilities.iter().any(|it| locks(&it.0));
-            let Some(device) = efa(container).or_else(|| rdma(container)) else { continue };
-            if allowed || command(&file.tree, container).contains("ulimit -l") {
+            let Some(device) = efa.map(|it| it.resource).or_else(|| rdma(container)) else { continue };
+            if allowed || command(&job.submission.tree, container).contains("ulimit -l") {
                 continue;
             }
             let message = format!(
@@ -43,7 +42,7 @@ fn check(context: &Context<'_>) -> Checked {
                 device.name
             );
             findings.push(
-                Finding::at(at, &entry(device), message)
+                Finding::at(job.file, &device.span(), message)
                     .label("needs locked memory")
                     .confidence(Confidence::Possible),
             );

@@ -1,11 +1,10 @@
 //! Ranks of several nodes that look for each other at home.
 
-use evidence::submission::{Launch, Owner, Submission};
+use evidence::submission::Owner;
 use evidence::yaml::Span;
 
-use super::pods_at_least;
-use crate::lint::Context;
 use crate::{Check, Checked, Confidence, Finding, Role, Rule, Severity};
+use job::submitted::{PodTemplate, Submitted};
 
 /// See the module documentation.
 pub(super) static RULE: Rule = Rule {
@@ -22,39 +21,33 @@ pub(super) static RULE: Rule = Rule {
     checks: &[Check::Submission(check)],
 };
 
+/// Variables with the address of the first rank.
+const NAMES: &[&str] = &["MASTER_ADDR", "PET_MASTER_ADDR"];
+
 /// Where the address of the first rank stands on a command line.
 const ADDRESSES: &[&str] = &["--master-addr", "--rdzv-endpoint", "--main-process-ip"];
 
-fn check(context: &Context<'_>) -> Checked {
+fn check(submitted: &Submitted<'_>) -> Checked {
     let mut findings = Vec::new();
-    for (at, file) in context.files.iter().enumerate() {
-        // On the command line of torchrun it counts before the environment.
-        for launch in file.launches.iter().filter(|it| it.value(ADDRESSES).is_some_and(is_here)) {
-            let (Some(word), Some(nodes)) = (launch.option(ADDRESSES), nodes(launch)) else { continue };
-            if nodes > 1 && alone(file, launch.owner) {
-                findings.push(finding(
-                    at,
-                    &file.span(word.range.clone()),
-                    launch.value(ADDRESSES).unwrap_or_default(),
-                    nodes,
-                ));
-            }
+    // On the command line of torchrun it counts before the environment.
+    for it in submitted.launches() {
+        let Some(address) = it.launch.option(ADDRESSES).filter(|it| is_here(it.text)) else { continue };
+        let nodes = it.nodes().map(|it| it.most).filter(|it| *it > 1);
+        if let Some(nodes) = nodes.filter(|_| alone(submitted, it.file, it.launch.owner, it.pod)) {
+            findings.push(finding(it.file, &it.word_span(address.word), address.text, nodes));
         }
-        let named = file.settings.iter().filter(|it| matches!(&*it.name, "MASTER_ADDR" | "PET_MASTER_ADDR"));
-        for setting in named.filter(|it| it.value.as_deref().is_some_and(is_here)) {
-            let launches = || file.launches.iter().filter(|it| it.owner == setting.owner);
-            let told = launches().filter(|it| !it.has(ADDRESSES)).find_map(nodes);
-            // PET_NNODES stands beside it; an operator starts as many pods as its replicas.
-            let nodes =
-                told.or_else(|| environment(file, setting.owner)).or_else(|| pods(file, setting.owner));
-            if let Some(nodes) = nodes.filter(|it| *it > 1 && alone(file, setting.owner)) {
-                findings.push(finding(
-                    at,
-                    &setting.span,
-                    setting.value.as_deref().unwrap_or_default(),
-                    nodes,
-                ));
-            }
+    }
+    for it in submitted.settings().filter(|it| NAMES.contains(&it.name())) {
+        let owner = it.setting.owner;
+        let Some(address) = it.setting.value.as_deref().filter(|it| is_here(it)) else { continue };
+        let mut launches = submitted.launches_of(it.file, owner).filter(|it| !it.launch.has(ADDRESSES));
+        // PET_NNODES stands beside it; an operator starts as many pods as its replicas.
+        let nodes = launches
+            .find_map(|it| Some(it.nodes()?.most))
+            .or_else(|| environment(submitted, it.file, owner))
+            .or_else(|| it.job.filter(|it| it.kind == "PyTorchJob").map(|it| it.nodes.pods));
+        if let Some(nodes) = nodes.filter(|nodes| *nodes > 1 && alone(submitted, it.file, owner, it.pod)) {
+            findings.push(finding(it.file, &it.setting.span, address, nodes));
         }
     }
     Ok(findings)
@@ -70,34 +63,23 @@ fn is_here(value: &str) -> bool {
     matches!(host, "localhost" | "127.0.0.1" | "0.0.0.0" | "[::1]")
 }
 
-/// How many nodes a launcher is told of: `--nnodes 4`, `--nnodes 2:4`.
-fn nodes(launch: &Launch) -> Option<u64> {
-    let value = launch.value(&["--nnodes", "--num-machines", "--num-nodes"])?;
-    value.rsplit(':').next()?.parse().ok()
-}
-
-fn environment(file: &Submission, owner: Option<Owner>) -> Option<u64> {
-    let of = |it: &&evidence::submission::Setting| {
-        it.owner == owner && matches!(&*it.name, "PET_NNODES" | "NNODES")
-    };
-    file.settings.iter().find(of)?.value.as_deref()?.rsplit(':').next()?.parse().ok()
-}
-
-/// The pods of a job that is one job: replicas of other kinds may each be a job of their own.
-fn pods(file: &Submission, owner: Option<Owner>) -> Option<u64> {
-    let (workload, _, _) = file.owner(owner?)?;
-    (&*workload.kind == "PyTorchJob").then(|| pods_at_least(workload))
+fn environment(submitted: &Submitted<'_>, file: usize, owner: Option<Owner>) -> Option<u64> {
+    let mut set = ["PET_NNODES", "NNODES"].into_iter().flat_map(|it| submitted.settings_of(file, owner, it));
+    set.next()?.value.as_deref()?.rsplit(':').next()?.parse().ok()
 }
 
 /// Whether this address is for all: the first rank may well meet the others at home.
-fn alone(file: &Submission, owner: Option<Owner>) -> bool {
-    let role = owner.and_then(|it| file.owner(it)).and_then(|it| it.1.role.as_deref()).unwrap_or_default();
-    let role = role.to_ascii_lowercase();
+fn alone(
+    submitted: &Submitted<'_>,
+    file: usize,
+    owner: Option<Owner>,
+    pod: Option<&PodTemplate<'_>>,
+) -> bool {
+    let role = pod.and_then(|it| it.pod.role.as_deref()).unwrap_or_default().to_ascii_lowercase();
     let first = ["master", "leader", "launcher", "head", "chief"].iter().any(|it| role.contains(it));
-    let addresses =
-        file.settings.iter().filter(|it| it.owner == owner && it.name.ends_with("MASTER_ADDR")).count();
-    let launches = file.launches.iter().filter(|it| it.owner == owner && it.has(ADDRESSES)).count();
-    !first && addresses + launches == 1
+    let settings = NAMES.iter().flat_map(|it| submitted.settings_of(file, owner, it)).count();
+    let launches = submitted.launches_of(file, owner).filter(|it| it.launch.has(ADDRESSES)).count();
+    !first && settings + launches == 1
 }
 
 #[cfg(test)]

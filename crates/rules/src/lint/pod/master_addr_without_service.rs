@@ -1,10 +1,12 @@
 //! An address of the first rank that no name server will know.
 
-use evidence::submission::{Pod, Setting, Submission, Workload};
+use std::collections::BTreeMap;
+
+use evidence::submission::{Pod, Workload};
 use evidence::yaml::{NodeId, Tree};
 
-use crate::lint::Context;
 use crate::{Check, Checked, Confidence, Finding, Role, Rule, Severity};
+use job::submitted::{Submitted, SubmittedVariable};
 
 /// See the module documentation.
 pub(super) static RULE: Rule = Rule {
@@ -25,45 +27,53 @@ pub(super) static RULE: Rule = Rule {
     checks: &[Check::Submission(check)],
 };
 
-fn check(context: &Context<'_>) -> Checked {
-    let mut findings = Vec::new();
-    for (at, file) in context.files.iter().enumerate() {
-        for setting in &file.settings {
-            if !matches!(&*setting.name, "MASTER_ADDR" | "PET_MASTER_ADDR") {
-                continue;
-            }
-            let Some((workload, pod, _)) = setting.owner.and_then(|it| file.owner(it)) else { continue };
-            findings.extend(wrong(context, file, workload, pod, setting).map(|message| {
-                let certain = if message.1 { Confidence::Certain } else { Confidence::Likely };
-                Finding::at(at, &setting.span, message.0).confidence(certain)
-            }));
-        }
-    }
-    Ok(findings)
+fn check(submitted: &Submitted<'_>) -> Checked {
+    let services = services(submitted);
+    let addresses = submitted.settings().filter(|it| matches!(it.name(), "MASTER_ADDR" | "PET_MASTER_ADDR"));
+    let finding = |it: SubmittedVariable<'_>| {
+        let (message, sure) = wrong(&services, it.job?.workload?, it.pod?.pod, &it)?;
+        let confidence = if sure { Confidence::Certain } else { Confidence::Likely };
+        Some(Finding::at(it.file, &it.setting.span, message).confidence(confidence))
+    };
+    Ok(addresses.filter_map(finding).collect())
 }
 
-/// Why a name does not resolve, and whether the files alone tell.
+/// Services of all files by name.
+type Services<'a> = BTreeMap<&'a str, (&'a Tree, NodeId)>;
+
+fn services<'a>(submitted: &Submitted<'a>) -> Services<'a> {
+    let mut services = Services::new();
+    for file in submitted.files {
+        for object in file.objects.iter().filter(|it| &*it.kind == "Service") {
+            if let Some(name) = object.name.as_deref() {
+                services.entry(name).or_insert((&file.tree, object.root));
+            }
+        }
+    }
+    services
+}
+
+/// Why a name does not resolve, and whether the files alone show it.
 fn wrong(
-    context: &Context<'_>,
-    file: &Submission,
+    services: &Services<'_>,
     workload: &Workload,
     pod: &Pod,
-    setting: &Setting,
+    variable: &SubmittedVariable<'_>,
 ) -> Option<(String, bool)> {
-    let tree = &file.tree;
+    let tree = &variable.submission.tree;
     // Operators make their own services; so do those that made this pod.
     let plain = matches!(&*workload.kind, "Job" | "StatefulSet") && !is_volcano(tree, workload.root);
     let alone = pod.replicas.is_none_or(|it| it < 2);
     if !plain || alone {
         return None;
     }
-    let value = setting.value.as_deref()?;
+    let value = variable.setting.value.as_deref()?;
     let name = workload.name.as_deref()?;
     let mut labels = value.split('.');
     let (host, domain) = (labels.next()?, labels.next());
     // Only the names of its own pods, `train-0`: others may be anywhere.
     let index = host.strip_prefix(name)?.strip_prefix('-')?;
-    if index.is_empty() || !index.bytes().all(|it| it.is_ascii_digit()) || service(context, host).is_some() {
+    if index.is_empty() || !index.bytes().all(|it| it.is_ascii_digit()) || services.contains_key(host) {
         return None;
     }
     let key = if &*workload.kind == "StatefulSet" { "serviceName" } else { "subdomain" };
@@ -77,7 +87,7 @@ fn wrong(
         ));
     };
     if own != Some(domain) {
-        let known = service(context, domain).is_some();
+        let known = services.contains_key(domain);
         let message = match own {
             Some(other) => format!("`{value}` asks for the service `{domain}`, but {key} is `{other}`"),
             None => format!(
@@ -87,19 +97,10 @@ fn wrong(
         };
         return Some((message, known));
     }
-    let (services, root) = service(context, domain)?;
+    let (services, root) = *services.get(domain)?;
     let address = services.at(root, &["spec", "clusterIP"]).and_then(|it| services.text(it));
     (address != Some("None") && services.at(root, &["spec", "type"]).is_none_or(|it| services.text(it) == Some("ClusterIP")))
         .then(|| (format!("`{value}` names a pod of the service `{domain}`, which is not headless: pods have no names in it"), true))
-}
-
-/// A Service of this name among the files.
-fn service<'a>(context: &Context<'a>, name: &str) -> Option<(&'a Tree, NodeId)> {
-    context.files.iter().find_map(|file| {
-        let found =
-            file.objects.iter().find(|it| &*it.kind == "Service" && it.name.as_deref() == Some(name))?;
-        Some((&file.tree, found.root))
-    })
 }
 
 fn is_volcano(tree: &Tree, root: NodeId) -> bool {

@@ -17,15 +17,14 @@ mod shm_missing;
 mod shm_not_memory;
 mod shm_small;
 
+use std::collections::BTreeSet;
 use std::ops::Range;
 
-use evidence::submission::{
-    Container, Flag, Mount, Pod, Resource, Submission, Volume, VolumeSource, Workload,
-};
+use evidence::submission::{Container, Flag, Mount, Pod, Submission, Volume, VolumeSource};
 use evidence::yaml::{Kind, NodeId, Span, Tree};
 
-use super::Context;
-use crate::{Edit, Rule};
+use crate::{Edit, Finding, Rule};
+use job::submitted::SubmittedJob;
 
 /// All of them.
 pub(crate) static RULES: &[&Rule] = &[
@@ -46,47 +45,6 @@ pub(crate) static RULES: &[&Rule] = &[
     &shm_not_memory::RULE,
     &shm_small::RULE,
 ];
-
-/// A container that asks for GPUs, with all around it.
-#[derive(Clone, Copy)]
-struct Asking<'a> {
-    file: usize,
-    workload: &'a Workload,
-    pod: &'a Pod,
-    container: &'a Container,
-    /// The limit (or request) by which it asks.
-    resource: &'a Resource,
-    gpus: u64,
-}
-
-/// All containers that ask for GPUs. Launchers, heads and services do not.
-fn asking<'a>(context: &Context<'a>) -> Vec<Asking<'a>> {
-    let mut all = Vec::new();
-    for (file, workload, pod) in context.pods() {
-        for container in &pod.containers {
-            let is_gpu = |it: &&Resource| matches!(&*it.name, "nvidia.com/gpu" | "amd.com/gpu");
-            let found = container.limits.iter().chain(&container.requests).find(is_gpu);
-            let Some(resource) = found else { continue };
-            let gpus = resource.quantity.and_then(evidence::submission::Quantity::whole).unwrap_or(0);
-            if gpus > 0 {
-                all.push(Asking { file, workload, pod, container, resource, gpus });
-            }
-        }
-    }
-    all
-}
-
-/// The EFA interfaces a container asks for.
-fn efa(container: &Container) -> Option<&Resource> {
-    let some = |it: &Resource| it.quantity.is_some_and(|it| it.0 > 0.0);
-    let limits = container.limits.iter().chain(&container.requests);
-    limits.into_iter().find(|it| &*it.name == "vpc.amazonaws.com/efa" && some(it))
-}
-
-/// Whether any container of a pod asks for EFA.
-fn pod_efa(pod: &Pod) -> Option<&Resource> {
-    pod.containers.iter().find_map(efa)
-}
 
 /// A boolean of a pod that is on.
 fn flag<'a>(pod: &'a Pod, name: &str) -> Option<&'a Flag> {
@@ -112,9 +70,9 @@ fn shm_limit<'a>(pod: &'a Pod, container: &Container) -> Option<(f64, &'a Span)>
 }
 
 /// Whether what stands in the file is what runs. Operators of other kinds add volumes and more; a `TrainJob` only overrides.
-fn is_whole(workload: &Workload) -> bool {
+fn is_whole(job: &SubmittedJob<'_>) -> bool {
     matches!(
-        &*workload.kind,
+        job.kind,
         "Pod"
             | "Deployment"
             | "ReplicaSet"
@@ -131,10 +89,11 @@ fn is_whole(workload: &Workload) -> bool {
     )
 }
 
-/// Name and quantity of a resource as one place.
-fn entry(resource: &Resource) -> Span {
-    let end = resource.value.range.end.max(resource.key.range.end);
-    Span { range: resource.key.range.start..end, ..resource.key.clone() }
+/// The first finding of each key.
+fn unique<K: Ord>(mut findings: Vec<Finding>, key: impl Fn(&Finding) -> K) -> Vec<Finding> {
+    let mut seen = BTreeSet::new();
+    findings.retain(|it| seen.insert(key(it)));
+    findings
 }
 
 /// How a container is spoken of.
@@ -145,16 +104,6 @@ fn called(container: &Container) -> String {
 /// `1 GPU`, `8 GPUs`.
 fn counted(gpus: u64) -> String {
     if gpus == 1 { "1 GPU".to_owned() } else { format!("{gpus} GPUs") }
-}
-
-/// The least number of pods with GPUs a workload starts, where one template tells.
-fn pods_at_least(workload: &Workload) -> u64 {
-    let with_gpus = |it: &&Pod| {
-        it.containers
-            .iter()
-            .any(|it| it.limits.iter().chain(&it.requests).any(|it| it.name.ends_with("/gpu")))
-    };
-    workload.pods.iter().filter(with_gpus).map(|it| it.replicas.unwrap_or(1)).fold(0, u64::saturating_add)
 }
 
 /// All words of a container's command, with blanks between them.

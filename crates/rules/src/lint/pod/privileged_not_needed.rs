@@ -2,9 +2,9 @@
 
 use evidence::submission::{Pod, VolumeSource};
 
-use super::{asking, called, counted, efa, entry};
-use crate::lint::Context;
+use super::{called, counted};
 use crate::{Check, Checked, Confidence, Finding, Role, Rule, Severity};
+use job::submitted::Submitted;
 
 /// See the module documentation.
 pub(super) static RULE: Rule = Rule {
@@ -24,20 +24,23 @@ pub(super) static RULE: Rule = Rule {
     checks: &[Check::Submission(check)],
 };
 
-fn check(context: &Context<'_>) -> Checked {
+fn check(submitted: &Submitted<'_>) -> Checked {
     let mut findings = Vec::new();
-    for it in asking(context) {
+    for it in submitted.gpu_containers() {
         let Some(span) = &it.container.privileged else { continue };
-        let instances = context.instances(it.workload, it.pod);
-        let most = instances.iter().map(|it| it.nics).max();
-        let (message, asked) = if let Some(efa) = efa(it.container) {
-            let count = efa.quantity.map(|it| it.0).unwrap_or_default();
-            let all = most.filter(|it| f64::from(*it) > count);
+        let machines = &it.template.machines;
+        let most = machines.known.iter().map(|it| it.efa_nics()).max();
+        let (message, asked) = if let Some(efa) = it.efa {
+            let count = efa.count.unwrap_or_default();
+            let all = most.filter(|it| u64::from(*it) > count);
             let all = all.map_or_else(
                 || "every EFA interface of the node".to_owned(),
                 |it| format!("all {it} of the node"),
             );
-            (format!("{} asks for {count} EFA and, being privileged, sees {all}", called(it.container)), efa)
+            (
+                format!("{} asks for {count} EFA and, being privileged, sees {all}", called(it.container)),
+                efa.resource,
+            )
         } else {
             // RDMA by other means may need it.
             if reaches_devices(it.pod) {
@@ -51,8 +54,8 @@ fn check(context: &Context<'_>) -> Checked {
             (message, it.resource)
         };
         let finding =
-            Finding::at(it.file, span, message).also_at(&entry(asked), "handed out by a device plugin");
-        findings.push(if efa(it.container).is_some() {
+            Finding::at(it.job.file, span, message).also_at(&asked.span(), "handed out by a device plugin");
+        findings.push(if it.efa.is_some() {
             // No device plugin hands out GDRCopy; what is mounted of it needs rights.
             if host_paths(it.pod).any(|it| it.starts_with("/dev/gdr")) { finding.severity(Severity::Info) } else { finding }
         } else {

@@ -1,8 +1,8 @@
 //! `shareProcessNamespace` for GPUs.
 
-use super::{asking, flag};
-use crate::lint::Context;
+use super::flag;
 use crate::{Check, Checked, Finding, Role, Rule, Severity};
+use job::submitted::Submitted;
 
 /// See the module documentation.
 pub(super) static RULE: Rule = Rule {
@@ -19,13 +19,13 @@ pub(super) static RULE: Rule = Rule {
     checks: &[Check::Submission(check)],
 };
 
-fn check(context: &Context<'_>) -> Checked {
+fn check(submitted: &Submitted<'_>) -> Checked {
     let mut findings = Vec::new();
     // Between several containers it may well be wanted.
-    for it in asking(context).into_iter().filter(|it| it.pod.containers.len() == 1) {
+    for it in submitted.gpu_containers().filter(|it| it.pod.containers.len() == 1) {
         if let Some(on) = flag(it.pod, "shareProcessNamespace") {
             let message = "shareProcessNamespace in a pod of one container: there is nobody to share with, and NCCL does not ask for it";
-            findings.push(Finding::at(it.file, &on.span, message));
+            findings.push(Finding::at(it.job.file, &on.span, message));
         }
     }
     Ok(findings)

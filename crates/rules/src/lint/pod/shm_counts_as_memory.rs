@@ -1,8 +1,8 @@
 //! A `/dev/shm` larger than the memory it is taken from.
 
-use super::{asking, called, entry, shm_limit, source};
-use crate::lint::Context;
+use super::{called, shm_limit, source};
 use crate::{Check, Checked, Finding, Role, Rule, Severity};
+use job::submitted::Submitted;
 
 /// See the module documentation.
 pub(super) static RULE: Rule = Rule {
@@ -19,11 +19,11 @@ pub(super) static RULE: Rule = Rule {
     checks: &[Check::Submission(check)],
 };
 
-fn check(context: &Context<'_>) -> Checked {
+fn check(submitted: &Submitted<'_>) -> Checked {
     let mut findings = Vec::new();
-    for it in asking(context) {
+    for it in submitted.gpu_containers() {
         let Some((bytes, span)) = shm_limit(it.pod, it.container) else { continue };
-        let Some(file) = context.files.get(it.file) else { continue };
+        let file = it.job.submission;
         let Some(limit) = it.container.limits.iter().find(|it| &*it.name == "memory") else { continue };
         if limit.quantity.is_none_or(|it| bytes <= it.0) {
             continue;
@@ -34,8 +34,9 @@ fn check(context: &Context<'_>) -> Checked {
             called(it.container),
             source(file, &limit.value)
         );
-        findings
-            .push(Finding::at(it.file, span, message).also_at(&entry(limit), "the limit it counts against"));
+        findings.push(
+            Finding::at(it.job.file, span, message).also_at(&limit.span(), "the limit it counts against"),
+        );
     }
     Ok(findings)
 }

@@ -2,9 +2,10 @@
 
 use evidence::submission::{Container, VolumeSource};
 
-use super::{asking, called, command, counted, entry, flag, is_whole, shm};
-use crate::lint::Context;
+use super::{called, command, counted, flag, is_whole, shm};
 use crate::{Check, Checked, Confidence, Finding, Role, Rule, Severity};
+use fabric::catalogue::Inside;
+use job::submitted::Submitted;
 
 /// See the module documentation.
 pub(super) static RULE: Rule = Rule {
@@ -25,21 +26,21 @@ pub(super) static RULE: Rule = Rule {
     checks: &[Check::Submission(check)],
 };
 
-fn check(context: &Context<'_>) -> Checked {
+fn check(submitted: &Submitted<'_>) -> Checked {
     let mut findings = Vec::new();
     // What a TrainJob mounts may be meant for the runtime beside it.
-    let overridden = context.pods().any(|(_, workload, pod)| {
-        &*workload.kind == "TrainJob" && pod.containers.iter().any(|it| shm(pod, it).is_some())
+    let overridden = submitted.pods().any(|(job, pod)| {
+        job.kind == "TrainJob" && pod.pod.containers.iter().any(|it| shm(pod.pod, it).is_some())
     });
-    for it in asking(context) {
-        let runtime = it.workload.kind.ends_with("TrainingRuntime");
+    for it in submitted.gpu_containers() {
+        let runtime = it.job.kind.ends_with("TrainingRuntime");
         let dev = it.container.mounts.iter().any(|it| it.path.trim_end_matches('/') == "/dev");
         // With `hostIPC` it is the /dev/shm of the node.
         let other = dev || flag(it.pod, "hostIPC").is_some() || shm(it.pod, it.container).is_some();
-        if it.gpus < 2 || other || !is_whole(it.workload) || (runtime && overridden) {
+        if it.gpus < 2 || other || !is_whole(it.job) || (runtime && overridden) {
             continue;
         }
-        let Some(file) = context.files.get(it.file) else { continue };
+        let file = it.job.submission;
         let command = command(&file.tree, it.container);
         if only_shows(it.container, &command) {
             continue;
@@ -49,12 +50,12 @@ fn check(context: &Context<'_>) -> Checked {
             called(it.container),
             counted(it.gpus)
         );
-        let mut finding = Finding::at(it.file, &entry(it.resource), message)
+        let mut finding = Finding::at(it.job.file, &it.resource.span(), message)
             .label("no mount at /dev/shm beside them")
             .confidence(Confidence::Likely);
         // Tests load no data; only GPUs without a path between them need it there. To a runtime a job may add it.
-        let instances = context.instances(it.workload, it.pod);
-        let apart = instances.iter().any(|it| it.nvlink == Some(false));
+        let machines = &it.template.machines;
+        let apart = machines.known.iter().any(|it| it.inside == Inside::Pcie);
         if runtime || (is_benchmark(it.container, &command) && !apart) {
             finding = finding.severity(Severity::Info).confidence(Confidence::Possible);
         }

@@ -3,9 +3,9 @@
 use evidence::submission::{Submission, VolumeSource};
 use evidence::yaml::{NodeId, Span};
 
-use super::{Asking, asking, beside, is_mapping, place, shm};
-use crate::lint::Context;
+use super::{beside, is_mapping, place, shm, unique};
 use crate::{Check, Checked, Edit, Finding, Role, Rule, Severity};
+use job::submitted::{GpuContainer, Submitted};
 
 /// See the module documentation.
 pub(super) static RULE: Rule = Rule {
@@ -21,12 +21,12 @@ pub(super) static RULE: Rule = Rule {
     checks: &[Check::Submission(check)],
 };
 
-fn check(context: &Context<'_>) -> Checked {
+fn check(submitted: &Submitted<'_>) -> Checked {
     let mut findings: Vec<Finding> = Vec::new();
-    for it in asking(context) {
+    for it in submitted.gpu_containers() {
         let Some((mount, Some(volume))) = shm(it.pod, it.container) else { continue };
         let VolumeSource::EmptyDir { memory: false, limit, node } = &volume.source else { continue };
-        let Some(file) = context.files.get(it.file) else { continue };
+        let file = it.job.submission;
         let medium = file.tree.get(*node, "medium").and_then(|it| file.tree.text(it)).unwrap_or_default();
         if medium.starts_with("HugePages") || medium.contains(['{', '$']) {
             continue;
@@ -38,9 +38,9 @@ fn check(context: &Context<'_>) -> Checked {
                 "volume `{}` at /dev/shm is on the disk of the node: medium is not Memory",
                 volume.name
             );
-            Finding::at(it.file, &span, message).label("no `medium: Memory`")
+            Finding::at(it.job.file, &span, message).label("no `medium: Memory`")
         } else {
-            Finding::at(it.file, &span, format!("`{medium}` is no medium: the kubelet refuses to mount /dev/shm"))
+            Finding::at(it.job.file, &span, format!("`{medium}` is no medium: the kubelet refuses to mount /dev/shm"))
                 .label("should be `Memory`")
                 .severity(Severity::Error)
                 .why("The kubelet knows the media ``, `Memory` and `HugePages`, in exactly this spelling. The pod never starts: `unknown storage medium`.")
@@ -53,15 +53,13 @@ fn check(context: &Context<'_>) -> Checked {
             _ => true,
         };
         finding.edits.extend(edit(file, *node, &span).filter(|_| fits));
-        if !findings.iter().any(|it| it.evidence.first() == finding.evidence.first()) {
-            findings.push(finding);
-        }
+        findings.push(finding);
     }
-    Ok(findings)
+    Ok(unique(findings, |it| (it.file(), it.start())))
 }
 
-fn memory(asking: &Asking<'_>) -> Option<f64> {
-    let limit = asking.container.limits.iter().find(|it| &*it.name == "memory")?;
+fn memory(at: &GpuContainer<'_>) -> Option<f64> {
+    let limit = at.container.limits.iter().find(|it| &*it.name == "memory")?;
     limit.quantity.map(|it| it.0)
 }
 

@@ -1,8 +1,9 @@
 //! A `/dev/shm` that is too small for the ranks that share it.
 
-use super::{asking, called, counted, entry, shm_limit, source};
-use crate::lint::Context;
+use super::{called, counted, shm_limit, source};
 use crate::{Check, Checked, Confidence, Finding, Role, Rule, Severity};
+use fabric::catalogue::Inside;
+use job::submitted::Submitted;
 
 /// What NCCL keeps in shared memory for a channel in one direction: the buffers of LL (512 KiB), LL128 (4.69 MiB) and Simple
 /// (4 MiB); `src/init.cc` and `src/transport/shm.cc` of NCCL 2.27.
@@ -27,19 +28,19 @@ pub(super) static RULE: Rule = Rule {
     checks: &[Check::Submission(check)],
 };
 
-fn check(context: &Context<'_>) -> Checked {
+fn check(submitted: &Submitted<'_>) -> Checked {
     let mut findings = Vec::new();
-    for it in asking(context) {
+    for it in submitted.gpu_containers() {
         let Some((bytes, span)) = shm_limit(it.pod, it.container) else { continue };
-        let Some(file) = context.files.get(it.file) else { continue };
+        let file = it.job.submission;
         let tiny = it.gpus >= 2 && bytes < 128.0 * MIB;
         let small = it.gpus >= 4 && bytes < 1024.0 * MIB;
         if !(tiny || small) {
             continue;
         }
         // Over NVLink little of NCCL's data passes through it; data loaders remain.
-        let instances = context.instances(it.workload, it.pod);
-        let linked = !instances.is_empty() && instances.iter().all(|it| it.nvlink == Some(true));
+        let machines = &it.template.machines;
+        let linked = machines.all(|it| matches!(it.inside, Inside::NvSwitch | Inside::NvLinkMesh));
         let severity = match (tiny, linked) {
             (true, false) => Severity::Error,
             (true, true) | (false, false) => Severity::Warning,
@@ -53,9 +54,9 @@ fn check(context: &Context<'_>) -> Checked {
             needed(it.gpus)
         );
         findings.push(
-            Finding::at(it.file, span, message)
+            Finding::at(it.job.file, span, message)
                 .label("shared by all ranks of the container")
-                .also_at(&entry(it.resource), "one rank for each")
+                .also_at(&it.resource.span(), "one rank for each")
                 .severity(severity)
                 .confidence(Confidence::Likely),
         );

@@ -1,8 +1,7 @@
 //! Settings for looking into a fault, left on.
 
-use super::place::{self, Place};
-use crate::lint::Context;
 use crate::{Check, Checked, Finding, Role, Rule, Severity};
+use job::submitted::{Submitted, SubmittedVariable};
 
 /// See the module documentation.
 pub(super) static RULE: Rule = Rule {
@@ -24,15 +23,15 @@ pub(super) static RULE: Rule = Rule {
 const NAMES: &[&str] =
     &["CUDA_LAUNCH_BLOCKING", "TORCH_DISTRIBUTED_DEBUG", "NCCL_DEBUG", "NCCL_DEBUG_SUBSYS", "FI_LOG_LEVEL"];
 
-fn check(context: &Context<'_>) -> Checked {
-    Ok(place::named(context, NAMES).filter_map(|it| finding(&it)).collect())
+fn check(submitted: &Submitted<'_>) -> Checked {
+    Ok(submitted.variables_named(NAMES).filter_map(|it| finding(&it)).collect())
 }
 
-fn finding(place: &Place<'_>) -> Option<Finding> {
-    let (name, value) = (place.name(), place.value()?.trim());
+fn finding(variable: &SubmittedVariable<'_>) -> Option<Finding> {
+    let (name, value) = (variable.name(), variable.value()?.trim());
     let upper = value.to_ascii_uppercase();
     let (severity, what) = match name {
-        "CUDA_LAUNCH_BLOCKING" if place.number().is_some_and(|it| it != 0) => (
+        "CUDA_LAUNCH_BLOCKING" if variable.number().is_some_and(|it| it != 0) => (
             Severity::Warning,
             "every kernel waits for the one before, and communication does not overlap with computation",
         ),
@@ -50,7 +49,7 @@ fn finding(place: &Place<'_>) -> Option<Finding> {
         }
         _ => return None,
     };
-    let finding = Finding::at(place.file, &place.setting.span, format!("{name}={value}: {what}"));
+    let finding = Finding::at(variable.file, &variable.setting.span, format!("{name}={value}: {what}"));
     Some(finding.severity(severity).fix(format!("Remove {name} before training.")))
 }
 

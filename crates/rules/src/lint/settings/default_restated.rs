@@ -2,9 +2,8 @@
 
 use fabric::variable;
 
-use super::place;
-use crate::lint::Context;
 use crate::{Check, Checked, Finding, Role, Rule, Severity};
+use job::submitted::Submitted;
 
 /// See the module documentation.
 pub(super) static RULE: Rule = Rule {
@@ -19,14 +18,14 @@ pub(super) static RULE: Rule = Rule {
     checks: &[Check::Submission(check)],
 };
 
-fn check(context: &Context<'_>) -> Checked {
-    Ok(place::all(context)
+fn check(submitted: &Submitted<'_>) -> Checked {
+    Ok(submitted
+        .variables()
         .filter_map(|it| {
-            let variable =
-                variable::find(it.name()).filter(|it| it.read_by == "nccl" && it.kind == "bool")?;
+            let known = variable::find(it.name()).filter(|it| it.read_by == "nccl" && it.kind == "bool")?;
             // Only switches that have had one default in all releases, written as a plain number.
-            let default: i64 = variable.default.parse().ok()?;
-            let once = !variable.default_history.contains(';');
+            let default: i64 = known.default.parse().ok()?;
+            let once = !known.default_history.contains(';');
             let (name, value) = (it.name(), it.value()?.trim());
             if !once || value.parse() != Ok(default) {
                 return None;

@@ -2,8 +2,8 @@
 
 use evidence::submission::Written;
 
-use crate::lint::Context;
 use crate::{Check, Checked, Finding, Role, Rule, Severity};
+use job::submitted::Submitted;
 
 /// See the module documentation.
 pub(super) static RULE: Rule = Rule {
@@ -20,9 +20,9 @@ pub(super) static RULE: Rule = Rule {
     checks: &[Check::Submission(check)],
 };
 
-fn check(context: &Context<'_>) -> Checked {
+fn check(submitted: &Submitted<'_>) -> Checked {
     let mut found = Vec::new();
-    for (file, submission) in context.files.iter().enumerate() {
+    for (file, submission) in submitted.files.iter().enumerate() {
         // Sorted by container and name, the later one after the earlier.
         let mut env: Vec<_> = submission.settings.iter().filter(|it| it.written == Written::Env).collect();
         env.sort_by_key(|it| (it.owner, it.name.clone(), it.span.range.start));

@@ -2,9 +2,8 @@
 
 use fabric::Version;
 
-use super::place::{self, Place};
-use crate::lint::Context;
 use crate::{Check, Checked, Finding, Role, Rule, Severity};
+use job::submitted::{Submitted, SubmittedVariable};
 
 /// See the module documentation.
 pub(super) static RULE: Rule = Rule {
@@ -23,32 +22,34 @@ pub(super) static RULE: Rule = Rule {
     checks: &[Check::Submission(check)],
 };
 
-fn check(context: &Context<'_>) -> Checked {
-    Ok(place::named(context, &["NCCL_ALGO", "NCCL_PROTO"]).filter_map(|it| finding(&it)).collect())
+fn check(submitted: &Submitted<'_>) -> Checked {
+    Ok(submitted.variables_named(&["NCCL_ALGO", "NCCL_PROTO"]).filter_map(|it| finding(&it)).collect())
 }
 
-fn finding(place: &Place<'_>) -> Option<Finding> {
-    let (name, value) = (place.name(), place.value()?.trim());
+fn finding(variable: &SubmittedVariable<'_>) -> Option<Finding> {
+    let (name, value) = (variable.name(), variable.value()?.trim());
     if value.is_empty() {
         return None;
     }
     let new = |message: String| {
-        Finding::at(place.file, &place.setting.span, message).fix(format!("Remove {name}."))
+        Finding::at(variable.file, &variable.setting.span, message).fix(format!("Remove {name}."))
     };
-    let plugin = place.versions().plugin;
+    let plugin = variable.releases().plugin;
     // The types the tuner of the plugin knows are those with LL and LL128 over EFA.
-    if place.efa() && place.everywhere(|it| it.ofi_tuner) {
+    if variable.is_about_efa() && variable.everywhere(|it| it.instance.is_some_and(|it| it.ofi_tuner)) {
         if let Some(plugin) = plugin.filter(|it| *it < Version::new(1, 20, 0)) {
-            let message =
-                format!("{name}={value}{}: the tuner of aws-ofi-nccl {plugin} can crash with it", place.on());
+            let message = format!(
+                "{name}={value}{}: the tuner of aws-ofi-nccl {plugin} can crash with it",
+                variable.on()
+            );
             return Some(new(message).severity(Severity::Warning));
         }
         if name == "NCCL_PROTO" && value.eq_ignore_ascii_case("simple") {
-            let finding = new(format!("{name}={value} takes LL and LL128 away{}", place.on()));
+            let finding = new(format!("{name}={value} takes LL and LL128 away{}", variable.on()));
             return Some(if plugin.is_some() { finding.severity(Severity::Warning) } else { finding });
         }
     }
-    if name == "NCCL_PROTO" && value.eq_ignore_ascii_case("simple") && place.efa() {
+    if name == "NCCL_PROTO" && value.eq_ignore_ascii_case("simple") && variable.is_about_efa() {
         if plugin.is_some_and(|it| it < Version::new(1, 6, 0)) {
             return None;
         }

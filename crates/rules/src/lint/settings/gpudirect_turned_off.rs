@@ -1,8 +1,7 @@
 //! GPUDirect RDMA turned off where the hardware has it.
 
-use super::place::{self, Place};
-use crate::lint::Context;
 use crate::{Check, Checked, Confidence, Finding, Role, Rule, Severity};
+use job::submitted::{Submitted, SubmittedVariable};
 
 /// See the module documentation.
 pub(super) static RULE: Rule = Rule {
@@ -20,33 +19,37 @@ pub(super) static RULE: Rule = Rule {
     checks: &[Check::Submission(check)],
 };
 
-fn check(context: &Context<'_>) -> Checked {
-    Ok(place::named(
-        context,
-        &["NCCL_NET_GDR_LEVEL", "FI_HMEM_DISABLE_P2P", "OFI_NCCL_DISABLE_GDR_REQUIRED_CHECK"],
-    )
-    .filter_map(|it| finding(&it))
-    .collect())
+fn check(submitted: &Submitted<'_>) -> Checked {
+    Ok(submitted
+        .variables_named(&[
+            "NCCL_NET_GDR_LEVEL",
+            "FI_HMEM_DISABLE_P2P",
+            "OFI_NCCL_DISABLE_GDR_REQUIRED_CHECK",
+        ])
+        .filter_map(|it| finding(&it))
+        .collect())
 }
 
-fn finding(place: &Place<'_>) -> Option<Finding> {
-    let (name, value) = (place.name(), place.value()?.trim());
+fn finding(variable: &SubmittedVariable<'_>) -> Option<Finding> {
+    let (name, value) = (variable.name(), variable.value()?.trim());
     let off = match name {
         "NCCL_NET_GDR_LEVEL" => matches!(value, "LOC" | "0"),
         _ => matches!(value, "1" | "true" | "yes" | "on"),
     };
     // Where there is none, nothing is lost.
-    if !off || place.everywhere(|it| it.gpudirect_rdma == Some(false)) {
+    if !off || variable.everywhere(|it| it.gpudirect == Some(false)) {
         return None;
     }
     let fix = format!("Remove {name}.");
     if name == "OFI_NCCL_DISABLE_GDR_REQUIRED_CHECK" {
         let message = format!("{name}={value} hides that GPUDirect RDMA does not work");
-        return Some(Finding::at(place.file, &place.setting.span, message).severity(Severity::Info).fix(fix));
+        return Some(
+            Finding::at(variable.file, &variable.setting.span, message).severity(Severity::Info).fix(fix),
+        );
     }
-    let known = place.everywhere(|it| it.gpudirect_rdma == Some(true));
-    let message = format!("{name}={value} turns GPUDirect RDMA off{}", place.on());
-    let finding = Finding::at(place.file, &place.setting.span, message).fix(fix);
+    let known = variable.everywhere(|it| it.gpudirect == Some(true));
+    let message = format!("{name}={value} turns GPUDirect RDMA off{}", variable.on());
+    let finding = Finding::at(variable.file, &variable.setting.span, message).fix(fix);
     Some(if known { finding } else { finding.severity(Severity::Info).confidence(Confidence::Likely) })
 }
 

@@ -1,8 +1,7 @@
 //! An interface list that lets the loopback interface in.
 
-use super::place::{self, Place};
-use crate::lint::Context;
 use crate::{Check, Checked, Confidence, Finding, Role, Rule, Severity};
+use job::submitted::{Submitted, SubmittedVariable};
 
 /// See the module documentation.
 pub(super) static RULE: Rule = Rule {
@@ -17,19 +16,20 @@ pub(super) static RULE: Rule = Rule {
     checks: &[Check::Submission(check)],
 };
 
-fn check(context: &Context<'_>) -> Checked {
-    Ok(place::named(context, &["NCCL_SOCKET_IFNAME", "GLOO_SOCKET_IFNAME"])
+fn check(submitted: &Submitted<'_>) -> Checked {
+    Ok(submitted
+        .variables_named(&["NCCL_SOCKET_IFNAME", "GLOO_SOCKET_IFNAME"])
         .filter_map(|it| finding(&it))
         .collect())
 }
 
-fn finding(place: &Place<'_>) -> Option<Finding> {
-    let (name, value) = (place.name(), place.value()?.trim());
-    let several = place.several_nodes();
+fn finding(variable: &SubmittedVariable<'_>) -> Option<Finding> {
+    let (name, value) = (variable.name(), variable.value()?.trim());
+    let several = variable.several_nodes();
     if value.is_empty() || several == Some(false) {
         return None;
     }
-    let span = place.setting.value_span.as_ref()?;
+    let span = variable.setting.value_span.as_ref()?;
     if let Some(list) = value.strip_prefix('^') {
         // Gloo takes one name and knows no ^.
         if name != "NCCL_SOCKET_IFNAME" {
@@ -44,7 +44,7 @@ fn finding(place: &Place<'_>) -> Option<Finding> {
         let message = format!(
             "{name}={value} lets lo in: with a list of your own NCCL does not leave it out by itself"
         );
-        let finding = Finding::at(place.file, span, message)
+        let finding = Finding::at(variable.file, span, message)
             .label("lo is not in the list")
             .confidence(Confidence::Likely)
             .fix(format!("Write ^lo,{list}."));
@@ -56,7 +56,7 @@ fn finding(place: &Place<'_>) -> Option<Finding> {
         return None;
     }
     let finding = Finding::at(
-        place.file,
+        variable.file,
         span,
         format!("{name}={value}: ranks of other nodes cannot be reached over lo"),
     )

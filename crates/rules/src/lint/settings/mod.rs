@@ -9,7 +9,6 @@ mod loopback_interface;
 mod objections;
 mod omp_threads_unset;
 mod p2p_turned_off;
-mod place;
 mod pointless_with_efa;
 mod secret_in_env;
 mod setting_aborts;
@@ -20,7 +19,6 @@ mod value_other_meaning;
 mod variable_removed;
 mod variable_too_new;
 mod variable_unknown;
-mod versions;
 
 pub use objections::{Objection, objections};
 

@@ -3,7 +3,7 @@
 use evidence::submission::{Setting, Submission};
 
 use super::RULES;
-use crate::lint::{Context, Given};
+use crate::lint::{Given, Submitted};
 
 /// A variable that a job sets and should not.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -20,11 +20,11 @@ pub struct Objection {
 
 /// One objection to each variable: the first rule that speaks against a name is enough.
 pub fn objections(files: &[Submission], given: &Given) -> Vec<Objection> {
-    let context = Context { files, given };
+    let submitted = Submitted::new(files, *given);
     let mut all: Vec<Objection> = Vec::new();
     // A secret is not repeated and stays where it is needed; of a duplicate, one has to stay.
     for rule in RULES.iter().filter(|it| !matches!(it.id, "secret-in-env" | "duplicate-variable")) {
-        let found = rule.submission().and_then(|check| check(&context).ok()).unwrap_or_default();
+        let found = rule.submission().and_then(|check| check(&submitted).ok()).unwrap_or_default();
         for finding in found {
             let Some((file, start)) = finding.file().zip(finding.start()) else { continue };
             let settings = files.get(file).map(|it| it.settings.as_slice()).unwrap_or_default();

@@ -2,8 +2,8 @@
 
 use evidence::submission::{Kind, Launch, Launcher, Submission};
 
-use crate::lint::Context;
 use crate::{Check, Checked, Finding, Role, Rule, Severity};
+use job::submitted::Submitted;
 
 /// See the module documentation.
 pub(super) static RULE: Rule = Rule {
@@ -22,34 +22,28 @@ pub(super) static RULE: Rule = Rule {
     checks: &[Check::Submission(check)],
 };
 
-fn check(context: &Context<'_>) -> Checked {
-    let offloads: Vec<&str> = context.files.iter().filter_map(offload).collect();
+fn check(submitted: &Submitted<'_>) -> Checked {
+    let offloads: Vec<&str> = submitted.files.iter().filter_map(offload).collect();
+    if offloads.is_empty() {
+        return Ok(Vec::new());
+    }
     let mut found = Vec::new();
-    for (file, submission) in context.files.iter().enumerate() {
-        for launch in submission.launches.iter().filter(|it| it.launcher == Launcher::Torchrun) {
-            let Some(offload) = offloads.iter().find(|it| belongs(it, submission, launch)) else { continue };
-            let set = |name: &str| {
-                submission.settings.iter().find(|it| &*it.name == name && it.owner == launch.owner)
-            };
-            let from_elsewhere =
-                launch.owner.and_then(|it| submission.owner(it)).is_some_and(|it| it.2.env_from);
-            let ranks = ranks(launch).or_else(|| set("PET_NPROC_PER_NODE")?.value.as_ref()?.parse().ok());
-            if let (Some(ranks @ 2..), None, false, Some(word)) =
-                (ranks, set("OMP_NUM_THREADS"), from_elsewhere, launch.words.first())
-            {
-                let span = submission.span(word.range.clone());
-                let message = format!(
-                    "{offload} offloads to the CPU, and torchrun gives each of {ranks} ranks one thread: OMP_NUM_THREADS is not set"
-                );
-                found.push(Finding::at(file, &span, message).label(format!("starts {ranks} ranks")));
-            }
+    for it in submitted.launches().filter(|it| it.launch.launcher == Launcher::Torchrun) {
+        let Some(offload) = offloads.iter().find(|name| belongs(name, it.submission, it.launch)) else {
+            continue;
+        };
+        let from_elsewhere = it.container.is_some_and(|it| it.env_from);
+        if from_elsewhere || it.sets("OMP_NUM_THREADS") {
+            continue;
+        }
+        if let Some(ranks @ 2..) = it.processes_per_node().map(|it| it.value) {
+            let message = format!(
+                "{offload} offloads to the CPU, and torchrun gives each of {ranks} ranks one thread: OMP_NUM_THREADS is not set"
+            );
+            found.push(Finding::at(it.file, &it.span(), message).label(format!("starts {ranks} ranks")));
         }
     }
     Ok(found)
-}
-
-fn ranks(launch: &Launch) -> Option<u64> {
-    launch.number(&["--nproc-per-node"])
 }
 
 /// Whether a launch uses a file of settings: it names it, or both stand in one folder.
@@ -77,11 +71,11 @@ mod tests {
     use super::RULE;
     use crate::Finding;
     use crate::lint::testing::files;
-    use crate::lint::{Context, Given};
+    use crate::lint::{Given, Submitted};
 
     fn found(job: &str, settings: &str) -> Vec<Finding> {
         let files = files(&[("job.yaml", job), ("ds.json", settings)]);
-        crate::lint::testing::check(&RULE, &Context { files: &files, given: &Given::default() })
+        crate::lint::testing::check(&RULE, &Submitted::new(&files, Given::default()))
     }
 
     const JOB: &str = "kind: Pod\nspec:\n  containers:\n  - command: [torchrun, --nproc_per_node=8, train.py]\n    env: [{name: A, value: x}]\n";
@@ -103,7 +97,7 @@ mod tests {
     fn settings_of_another_folder_count_where_they_are_named() {
         let count = |job: &str| {
             let files = files(&[("a/job.yaml", job), ("b/ds.json", OFFLOAD)]);
-            crate::lint::testing::check(&RULE, &Context { files: &files, given: &Given::default() }).len()
+            crate::lint::testing::check(&RULE, &Submitted::new(&files, Given::default())).len()
         };
         assert_eq!(count(JOB), 0);
         assert_eq!(count(&JOB.replace("train.py", "train.py, --deepspeed, /b/ds.json")), 1);

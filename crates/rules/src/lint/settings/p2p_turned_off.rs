@@ -1,8 +1,8 @@
 //! Ways between the GPUs of one machine turned off.
 
-use super::place::{self, Place};
-use crate::lint::Context;
 use crate::{Check, Checked, Confidence, Finding, Role, Rule, Severity};
+use fabric::catalogue::Inside;
+use job::submitted::{Submitted, SubmittedVariable};
 
 /// See the module documentation.
 pub(super) static RULE: Rule = Rule {
@@ -20,30 +20,33 @@ pub(super) static RULE: Rule = Rule {
     checks: &[Check::Submission(check)],
 };
 
-fn check(context: &Context<'_>) -> Checked {
-    Ok(place::named(context, &["NCCL_P2P_DISABLE", "NCCL_SHM_DISABLE", "NCCL_P2P_LEVEL", "NCCL_NVLS_ENABLE"])
+fn check(submitted: &Submitted<'_>) -> Checked {
+    Ok(submitted
+        .variables_named(&["NCCL_P2P_DISABLE", "NCCL_SHM_DISABLE", "NCCL_P2P_LEVEL", "NCCL_NVLS_ENABLE"])
         .filter_map(|it| finding(&it))
         .collect())
 }
 
-fn finding(place: &Place<'_>) -> Option<Finding> {
-    let (name, value) = (place.name(), place.value()?.trim());
+fn finding(variable: &SubmittedVariable<'_>) -> Option<Finding> {
+    let (name, value) = (variable.name(), variable.value()?.trim());
     let off = match name {
         "NCCL_P2P_LEVEL" => matches!(value, "LOC" | "0"),
-        "NCCL_NVLS_ENABLE" => value == "0" && place.everywhere(|it| it.nvlink_gen.is_some_and(|it| it >= 4)),
-        _ => place.number() == Some(1),
+        "NCCL_NVLS_ENABLE" => {
+            value == "0" && variable.everywhere(|it| it.gpu.nvlink.is_some_and(|it| it.generation >= 4))
+        }
+        _ => variable.number() == Some(1),
     };
     // One GPU in a pod has nobody to talk to.
-    if !off || place.gpus().is_some_and(|it| it <= 1.0) || place.everywhere(|it| it.gpus == 1) {
+    if !off || variable.gpus().is_some_and(|it| it <= 1) || variable.everywhere(|it| it.gpus == 1) {
         return None;
     }
     let new = |message: String| {
-        Finding::at(place.file, &place.setting.span, message).fix(format!("Remove {name}."))
+        Finding::at(variable.file, &variable.setting.span, message).fix(format!("Remove {name}."))
     };
-    let nvlink = place.everywhere(|it| it.nvlink == Some(true));
+    let nvlink = variable.everywhere(|it| matches!(it.inside, Inside::NvSwitch | Inside::NvLinkMesh));
     Some(match name {
         "NCCL_NVLS_ENABLE" => {
-            new(format!("{name}={value} takes reduction in the NVSwitch away{}", place.on()))
+            new(format!("{name}={value} takes reduction in the NVSwitch away{}", variable.on()))
                 .severity(Severity::Info)
         }
         "NCCL_SHM_DISABLE" => {
@@ -53,7 +56,7 @@ fn finding(place: &Place<'_>) -> Option<Finding> {
             new(message).severity(Severity::Info).confidence(Confidence::Likely)
         }
         _ if nvlink => {
-            new(format!("{name}={value} leaves NVLink idle{}", place.on())).label("NVLink is not used")
+            new(format!("{name}={value} leaves NVLink idle{}", variable.on())).label("NVLink is not used")
         }
         _ => {
             let message = format!("{name}={value}: the GPUs of a machine then talk through host memory");

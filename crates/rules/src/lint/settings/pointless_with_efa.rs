@@ -2,9 +2,8 @@
 
 use fabric::variable;
 
-use super::place::{self, Place};
-use crate::lint::Context;
 use crate::{Check, Checked, Confidence, Finding, Role, Rule, Severity};
+use job::submitted::{Submitted, SubmittedVariable};
 
 /// See the module documentation.
 pub(super) static RULE: Rule = Rule {
@@ -39,22 +38,24 @@ const NAMES: &[(&str, &str, &[&str])] = &[
     ("RDMAV_HUGEPAGES_SAFE", "provider-refuses", &[]),
 ];
 
-fn check(context: &Context<'_>) -> Checked {
-    Ok(place::all(context).filter_map(|it| finding(&it)).collect())
+fn check(submitted: &Submitted<'_>) -> Checked {
+    Ok(submitted.variables().filter_map(|it| finding(&it)).collect())
 }
 
-fn finding(place: &Place<'_>) -> Option<Finding> {
-    let (name, id, values) = NAMES.iter().find(|it| it.0 == place.name())?;
-    let value = place.value()?.trim();
-    if !(values.is_empty() || values.contains(&value)) || !place.efa() {
+fn finding(variable: &SubmittedVariable<'_>) -> Option<Finding> {
+    let (name, id, values) = NAMES.iter().find(|it| it.0 == variable.name())?;
+    let value = variable.value()?.trim();
+    if !(values.is_empty() || values.contains(&value)) || !variable.is_about_efa() {
         return None;
     }
     // Where it aborts, another rule speaks.
-    if *name == "FI_EFA_USE_DEVICE_RDMA" && place.everywhere(|it| it.rdma_read == Some(false)) {
+    if *name == "FI_EFA_USE_DEVICE_RDMA"
+        && variable.everywhere(|it| it.instance.is_some_and(|it| it.rdma_read == Some(false)))
+    {
         return None;
     }
     let advice = variable::find(name)?.find_advice(id)?;
-    let versions = place.versions();
+    let versions = variable.releases();
     let applies = advice.applies(|it| versions.component(it));
     if applies == Some(false) {
         return None;
@@ -64,7 +65,7 @@ fn finding(place: &Place<'_>) -> Option<Finding> {
         let ranges: Vec<String> = advice.versions.iter().map(ToString::to_string).collect();
         message.push_str(&format!(" (with {}; which release runs here is not known)", ranges.join(" and ")));
     }
-    let finding = Finding::at(place.file, &place.setting.span, message).fix(format!("Remove {name}."));
+    let finding = Finding::at(variable.file, &variable.setting.span, message).fix(format!("Remove {name}."));
     Some(if applies.is_none() { finding.confidence(Confidence::Likely) } else { finding })
 }
 

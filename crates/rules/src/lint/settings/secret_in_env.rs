@@ -1,8 +1,7 @@
 //! A key written into a file.
 
-use super::place;
-use crate::lint::Context;
 use crate::{Check, Checked, Finding, Role, Rule, Severity};
+use job::submitted::Submitted;
 
 /// See the module documentation.
 pub(super) static RULE: Rule = Rule {
@@ -27,8 +26,9 @@ const TOKENS: &[(&str, &str, usize)] = &[
     ("glpat-", "a GitLab token", 20),
 ];
 
-fn check(context: &Context<'_>) -> Checked {
-    Ok(place::all(context)
+fn check(submitted: &Submitted<'_>) -> Checked {
+    Ok(submitted
+        .variables()
         .filter_map(|it| {
             let value = it.value()?.trim();
             let kind = TOKENS.iter().find(|(prefix, _, least)| is_token(value, prefix, *least))?.1;

@@ -2,9 +2,8 @@
 
 use fabric::variable;
 
-use super::place::{self, Place};
-use crate::lint::Context;
 use crate::{Check, Checked, Confidence, Finding, Role, Rule, Severity};
+use job::submitted::{Submitted, SubmittedVariable};
 
 /// See the module documentation.
 pub(super) static RULE: Rule = Rule {
@@ -32,24 +31,24 @@ const REFUSED: &[&str] = &[
     "OFI_NCCL_RDMA_MIN_POSTED_BOUNCE_BUFFERS",
 ];
 
-fn check(context: &Context<'_>) -> Checked {
-    Ok(place::all(context).filter_map(|it| finding(&it)).collect())
+fn check(submitted: &Submitted<'_>) -> Checked {
+    Ok(submitted.variables().filter_map(|it| finding(&it)).collect())
 }
 
-fn finding(place: &Place<'_>) -> Option<Finding> {
-    let (name, value) = (place.name(), place.value().map(str::trim));
+fn finding(variable: &SubmittedVariable<'_>) -> Option<Finding> {
+    let (name, value) = (variable.name(), variable.value().map(str::trim));
     let new = |message: String| {
-        Finding::at(place.file, &place.setting.span, message).fix(format!("Remove {name}."))
+        Finding::at(variable.file, &variable.setting.span, message).fix(format!("Remove {name}."))
     };
     match (name, value) {
         ("FI_EFA_USE_DEVICE_RDMA", Some(value)) if on(value) => {
             // g4dn is too old for the catalogue; its EFA has no RDMA read either.
-            let selected = place.pod().map(evidence::submission::Pod::instances).unwrap_or_default();
+            let selected = variable.pod.map(|it| it.pod.instances()).unwrap_or_default();
             let g4dn = !selected.is_empty() && selected.iter().all(|it| it.0.starts_with("g4dn."));
-            if !g4dn && !place.everywhere(|it| it.rdma_read == Some(false)) {
+            if !g4dn && !variable.everywhere(|it| it.instance.is_some_and(|it| it.rdma_read == Some(false))) {
                 return None;
             }
-            let types = if g4dn { " on g4dn".to_owned() } else { place.on() };
+            let types = if g4dn { " on g4dn".to_owned() } else { variable.on() };
             Some(
                 new(format!(
                     "{name}={value}{types}: its EFA has no RDMA read, and libfabric aborts the process"
@@ -58,25 +57,28 @@ fn finding(place: &Place<'_>) -> Option<Finding> {
             )
         }
         ("OFI_NCCL_PROTOCOL", Some(value)) if value.eq_ignore_ascii_case("RDMA") => {
-            place.everywhere(|it| it.rdma_write == Some(false)).then(|| {
-                new(format!("{name}={value}{}: its EFA has no RDMA write, and the plugin fails", place.on()))
-                    .label("demands what the device does not have")
+            variable.everywhere(|it| it.instance.is_some_and(|it| it.rdma_write == Some(false))).then(|| {
+                new(format!(
+                    "{name}={value}{}: its EFA has no RDMA write, and the plugin fails",
+                    variable.on()
+                ))
+                .label("demands what the device does not have")
             })
         }
-        ("FI_EFA_TX_MIN_CREDITS", Some(_)) if place.number().is_some_and(|it| it <= 0) => {
+        ("FI_EFA_TX_MIN_CREDITS", Some(_)) if variable.number().is_some_and(|it| it <= 0) => {
             Some(new(format!("{name} must be more than 0: libfabric aborts the process")))
         }
-        ("FI_EFA_IFACE", Some("")) => by_release(place, new),
-        _ if REFUSED.contains(&name) => by_release(place, new),
+        ("FI_EFA_IFACE", Some("")) => by_release(variable, new),
+        _ if REFUSED.contains(&name) => by_release(variable, new),
         _ => None,
     }
 }
 
 /// The data knows from which release on.
-fn by_release(place: &Place<'_>, new: impl Fn(String) -> Finding) -> Option<Finding> {
-    let versions = place.versions();
-    let advice = variable::find(place.name())?.advice.first()?;
-    let name = place.name();
+fn by_release(variable: &SubmittedVariable<'_>, new: impl Fn(String) -> Finding) -> Option<Finding> {
+    let versions = variable.releases();
+    let advice = variable::find(variable.name())?.advice.first()?;
+    let name = variable.name();
     let range = advice.versions.first().map(ToString::to_string).unwrap_or_default();
     match advice.applies(|it| versions.component(it)) {
         Some(false) => None,

@@ -1,8 +1,8 @@
 //! EFA is there and a variable chooses TCP.
 
-use super::place::{self, Place};
-use crate::lint::Context;
 use crate::{Check, Checked, Finding, Role, Rule, Severity};
+use fabric::catalogue::Model;
+use job::submitted::{Submitted, SubmittedVariable};
 
 /// See the module documentation.
 pub(super) static RULE: Rule = Rule {
@@ -20,14 +20,15 @@ pub(super) static RULE: Rule = Rule {
     checks: &[Check::Submission(check)],
 };
 
-fn check(context: &Context<'_>) -> Checked {
-    Ok(place::named(context, &["NCCL_NET", "NCCL_NET_PLUGIN", "FI_PROVIDER"])
+fn check(submitted: &Submitted<'_>) -> Checked {
+    Ok(submitted
+        .variables_named(&["NCCL_NET", "NCCL_NET_PLUGIN", "FI_PROVIDER"])
         .filter_map(|it| finding(&it))
         .collect())
 }
 
-fn finding(place: &Place<'_>) -> Option<Finding> {
-    let (name, value) = (place.name(), place.value()?.trim());
+fn finding(variable: &SubmittedVariable<'_>) -> Option<Finding> {
+    let (name, value) = (variable.name(), variable.value()?.trim());
     let tcp = match name {
         "NCCL_NET" => value.eq_ignore_ascii_case("Socket"),
         "NCCL_NET_PLUGIN" => value == "none",
@@ -38,16 +39,16 @@ fn finding(place: &Place<'_>) -> Option<Finding> {
             !value.is_empty() && out.map_or_else(|| !has(value), has)
         }
     };
-    if !tcp || !(place.asks_for_efa() || place.everywhere(fabric::instance::Instance::efa)) {
+    if !tcp || !(variable.has_efa() || variable.everywhere(Model::efa)) {
         return None;
     }
-    if place.several_nodes() == Some(false) {
+    if variable.several_nodes() == Some(false) {
         return None;
     }
-    let message = format!("{name}={value} keeps NCCL away from EFA{}", place.on());
-    let finding = Finding::at(place.file, &place.setting.span, message).fix(format!("Remove {name}."));
+    let message = format!("{name}={value} keeps NCCL away from EFA{}", variable.on());
+    let finding = Finding::at(variable.file, &variable.setting.span, message).fix(format!("Remove {name}."));
     // Without the resource there is no EFA to lose here; another rule says so.
-    Some(if place.asks_for_efa() { finding } else { finding.severity(Severity::Warning) })
+    Some(if variable.has_efa() { finding } else { finding.severity(Severity::Warning) })
 }
 
 #[cfg(test)]

@@ -1,8 +1,8 @@
 //! `NCCL_TOPO_FILE` set to nothing.
 
-use super::place;
-use crate::lint::Context;
 use crate::{Check, Checked, Finding, Role, Rule, Severity};
+use fabric::catalogue::Model;
+use job::submitted::Submitted;
 
 /// See the module documentation.
 pub(super) static RULE: Rule = Rule {
@@ -18,8 +18,9 @@ pub(super) static RULE: Rule = Rule {
     checks: &[Check::Submission(check)],
 };
 
-fn check(context: &Context<'_>) -> Checked {
-    Ok(place::named(context, &["NCCL_TOPO_FILE"])
+fn check(submitted: &Submitted<'_>) -> Checked {
+    Ok(submitted
+        .variables_named(&["NCCL_TOPO_FILE"])
         .filter(|it| it.value() == Some(""))
         .map(|it| {
             let message = format!("NCCL_TOPO_FILE is set, to nothing{}", it.on());
@@ -29,9 +30,9 @@ fn check(context: &Context<'_>) -> Checked {
                 None => finding,
             };
             // The plugin hands one out for p4d, p4de and g5.48xlarge, and writes one where it bundles NICs.
-            let given = |it: &fabric::instance::Instance| {
-                it.ofi_topo_file.is_some()
-                    || (it.ofi_protocol.as_deref() == Some("RDMA") && it.nics > it.gpus)
+            let given = |it: &Model| {
+                it.instance.is_some_and(|it| it.ofi_topo_file.is_some())
+                    || (it.groups_nics() && it.nics > it.gpus)
             };
             if it.everywhere(given) {
                 finding.severity(Severity::Error)

@@ -2,9 +2,8 @@
 
 use fabric::{Version, variable};
 
-use super::place::{self, Place, number};
-use crate::lint::Context;
 use crate::{Check, Checked, Finding, Role, Rule, Severity};
+use job::submitted::{Submitted, SubmittedVariable, c_number};
 
 /// See the module documentation.
 pub(super) static RULE: Rule = Rule {
@@ -54,14 +53,14 @@ const ALGORITHMS: &[&str] =
     &["tree", "ring", "collnetdirect", "collnetchain", "collnet", "nvls", "nvlstree", "pat"];
 const PROTOCOLS: &[&str] = &["ll", "ll128", "simple"];
 
-fn check(context: &Context<'_>) -> Checked {
-    Ok(place::all(context).filter_map(|it| finding(&it)).collect())
+fn check(submitted: &Submitted<'_>) -> Checked {
+    Ok(submitted.variables().filter_map(|it| finding(&it)).collect())
 }
 
-fn finding(place: &Place<'_>) -> Option<Finding> {
-    let (name, value) = (place.name(), place.value()?.trim());
-    let span = place.setting.value_span.as_ref().unwrap_or(&place.setting.span);
-    let new = |message: String| Finding::at(place.file, span, message);
+fn finding(variable: &SubmittedVariable<'_>) -> Option<Finding> {
+    let (name, value) = (variable.name(), variable.value()?.trim());
+    let span = variable.setting.value_span.as_ref().unwrap_or(&variable.setting.span);
+    let new = |message: String| Finding::at(variable.file, span, message);
     // Nothing is like unset.
     if value.is_empty() {
         return None;
@@ -80,7 +79,7 @@ fn finding(place: &Place<'_>) -> Option<Finding> {
             }
             let finding = finding.label("names are compared letter by letter").fix(format!("Write {upper}."));
             // Only the letters change, not the quotes around them.
-            let text = place.submission().text.get(span.range.clone()).unwrap_or_default();
+            let text = variable.submission.text.get(span.range.clone()).unwrap_or_default();
             let at = text.find(value).map(|it| span.range.start + it);
             Some(match at {
                 Some(at) => finding.edit(at..at + value.len(), upper),
@@ -113,7 +112,7 @@ fn finding(place: &Place<'_>) -> Option<Finding> {
                 words.find(|word| !known.iter().any(|it| it.eq_ignore_ascii_case(word)))
             })?;
             let message = format!("{name}: `{other}` is none of {}", known.join(" "));
-            let strict = place.versions().nccl.is_some_and(|it| it >= Version::new(2, 24, 0));
+            let strict = variable.releases().nccl.is_some_and(|it| it >= Version::new(2, 24, 0));
             let finding = new(message).fix("Remove the variable: NCCL chooses by size and topology.");
             Some(if strict {
                 finding
@@ -132,19 +131,23 @@ fn finding(place: &Place<'_>) -> Option<Finding> {
                     .fix("Write OFF, INFO or DETAIL.")
             })
         }
-        _ => as_number(place, value, new),
+        _ => as_number(variable, value, new),
     }
 }
 
-fn as_number(place: &Place<'_>, value: &str, new: impl Fn(String) -> Finding) -> Option<Finding> {
-    let name = place.name();
-    let variable =
+fn as_number(
+    variable: &SubmittedVariable<'_>,
+    value: &str,
+    new: impl Fn(String) -> Finding,
+) -> Option<Finding> {
+    let name = variable.name();
+    let known =
         variable::find(name).filter(|it| it.read_by == "nccl" && NUMBERS.contains(&it.kind.as_str()))?;
     // Names of 2.30 and newer are read by another parser.
-    if Version::parse(&variable.first_seen).is_none_or(|it| it >= Version::new(2, 30, 0)) {
+    if Version::parse(&known.first_seen).is_none_or(|it| it >= Version::new(2, 30, 0)) {
         return None;
     }
-    let (read, whole) = number(value)?;
+    let (read, whole) = c_number(value)?;
     if whole {
         return None;
     }

@@ -1,8 +1,7 @@
 //! A number that stands for another level than people think.
 
-use super::place;
-use crate::lint::Context;
 use crate::{Check, Checked, Confidence, Finding, Role, Rule, Severity};
+use job::submitted::Submitted;
 
 /// See the module documentation.
 pub(super) static RULE: Rule = Rule {
@@ -20,8 +19,9 @@ pub(super) static RULE: Rule = Rule {
     checks: &[Check::Submission(check)],
 };
 
-fn check(context: &Context<'_>) -> Checked {
-    Ok(place::named(context, &["NCCL_P2P_LEVEL", "NCCL_NET_GDR_LEVEL"])
+fn check(submitted: &Submitted<'_>) -> Checked {
+    Ok(submitted
+        .variables_named(&["NCCL_P2P_LEVEL", "NCCL_NET_GDR_LEVEL"])
         .filter_map(|it| {
             let value = it.value()?.trim();
             let number: u32 = value.parse().ok()?;

@@ -2,9 +2,8 @@
 
 use fabric::variable::{self, Variable};
 
-use super::place::{self, Place};
-use crate::lint::Context;
 use crate::{Check, Checked, Confidence, Finding, Role, Rule, Severity};
+use job::submitted::{Submitted, SubmittedVariable};
 
 /// See the module documentation.
 pub(super) static RULE: Rule = Rule {
@@ -14,19 +13,19 @@ pub(super) static RULE: Rule = Rule {
     role: Role::Cause,
     needs: &[],
     why: "The release at hand ignores it without a word: what it once did does not happen.",
-    fix: "Remove it, or set what took its place.",
+    fix: "Remove it, or set what took its variable.",
     references: &["https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/env.html"],
     checks: &[Check::Submission(check)],
 };
 
-fn check(context: &Context<'_>) -> Checked {
-    Ok(place::all(context).filter_map(|it| finding(&it, variable::find(it.name())?)).collect())
+fn check(submitted: &Submitted<'_>) -> Checked {
+    Ok(submitted.variables().filter_map(|it| finding(&it, variable::find(it.name())?)).collect())
 }
 
-fn finding(place: &Place<'_>, variable: &Variable) -> Option<Finding> {
-    let name = place.name();
+fn finding(set: &SubmittedVariable<'_>, variable: &Variable) -> Option<Finding> {
+    let name = set.name();
     let new = |message: String| {
-        let finding = Finding::at(place.file, &place.setting.name_span, message);
+        let finding = Finding::at(set.file, &set.setting.name_span, message);
         match &variable.instead {
             Some(instead) => finding.fix(format!("Set {instead} instead, or remove {name}.")),
             None => finding.fix(format!("Remove {name}.")),
@@ -45,7 +44,7 @@ fn finding(place: &Place<'_>, variable: &Variable) -> Option<Finding> {
         "nccl" => "NCCL",
         other => other,
     };
-    match place.versions().component(&variable.read_by) {
+    match set.releases().component(&variable.read_by) {
         Some(at_hand) if at_hand <= last => None,
         Some(at_hand) => {
             let message =

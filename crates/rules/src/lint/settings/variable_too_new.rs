@@ -2,9 +2,8 @@
 
 use fabric::{Version, variable};
 
-use super::place::{self, Place};
-use crate::lint::Context;
 use crate::{Check, Checked, Finding, Role, Rule, Severity};
+use job::submitted::{Submitted, SubmittedVariable};
 
 /// See the module documentation.
 pub(super) static RULE: Rule = Rule {
@@ -19,21 +18,22 @@ pub(super) static RULE: Rule = Rule {
     checks: &[Check::Submission(check)],
 };
 
-fn check(context: &Context<'_>) -> Checked {
-    Ok(place::all(context).filter_map(|it| finding(&it)).collect())
+fn check(submitted: &Submitted<'_>) -> Checked {
+    Ok(submitted.variables().filter_map(|it| finding(&it)).collect())
 }
 
-fn finding(place: &Place<'_>) -> Option<Finding> {
-    let variable = variable::find(place.name())?;
-    let first = Version::parse(&variable.first_seen)?;
-    let at_hand = place.versions().component(&variable.read_by)?;
+fn finding(variable: &SubmittedVariable<'_>) -> Option<Finding> {
+    let known = variable::find(variable.name())?;
+    let first = Version::parse(&known.first_seen)?;
+    let at_hand = variable.releases().component(&known.read_by)?;
     // Not every release was looked at: only another minor release is told apart for certain.
     if (at_hand.major, at_hand.minor) >= (first.major, first.minor) {
         return None;
     }
-    let reader = if variable.read_by == "nccl" { "NCCL" } else { &variable.read_by };
-    let message = format!("{reader} {at_hand} does not know {} yet: it is read since {first}", place.name());
-    Some(Finding::at(place.file, &place.setting.name_span, message).label("not read yet"))
+    let reader = if known.read_by == "nccl" { "NCCL" } else { &known.read_by };
+    let message =
+        format!("{reader} {at_hand} does not know {} yet: it is read since {first}", variable.name());
+    Some(Finding::at(variable.file, &variable.setting.name_span, message).label("not read yet"))
 }
 
 #[cfg(test)]

@@ -3,9 +3,8 @@
 use evidence::submission::Written;
 use fabric::variable;
 
-use super::place::{self, Place};
-use crate::lint::Context;
 use crate::{Check, Checked, Confidence, Finding, Role, Rule, Severity};
+use job::submitted::{Submitted, SubmittedVariable};
 
 /// See the module documentation.
 pub(super) static RULE: Rule = Rule {
@@ -53,15 +52,15 @@ const OWN: &[&str] = &[
     "_REF", "_OPTS", "_ARGS", "_ENV",
 ];
 
-fn check(context: &Context<'_>) -> Checked {
-    Ok(place::all(context).filter_map(|it| finding(&it)).collect())
+fn check(submitted: &Submitted<'_>) -> Checked {
+    Ok(submitted.variables().filter_map(|it| finding(&it)).collect())
 }
 
-fn finding(place: &Place<'_>) -> Option<Finding> {
-    let name = place.name();
+fn finding(variable: &SubmittedVariable<'_>) -> Option<Finding> {
+    let name = variable.name();
     let upper = name.to_ascii_uppercase();
     // Lower-case names in scripts are variables of the script.
-    let foreign = upper != name && place.setting.written != Written::Env;
+    let foreign = upper != name && variable.setting.written != Written::Env;
     if foreign || !FAMILIES.iter().any(|it| upper.starts_with(it)) {
         return None;
     }
@@ -70,9 +69,9 @@ fn finding(place: &Place<'_>) -> Option<Finding> {
         return None;
     }
     let meant = variable::suggest(name);
-    let at = &place.setting.name_span;
+    let at = &variable.setting.name_span;
     if let Some(known) = known {
-        let finding = Finding::at(place.file, at, format!("{name} is no variable: {}", known.effect))
+        let finding = Finding::at(variable.file, at, format!("{name} is no variable: {}", known.effect))
             .label("nothing reads this");
         return Some(match meant {
             Some(meant) => finding.fix(format!("Remove {name}, or set {} if that is meant.", meant.name)),
@@ -83,20 +82,20 @@ fn finding(place: &Place<'_>) -> Option<Finding> {
         let message =
             format!("no release reads {name}; {} is the nearest name: {}", meant.name, meant.effect);
         return Some(
-            Finding::at(place.file, at, message)
+            Finding::at(variable.file, at, message)
                 .label("nothing reads this")
                 .confidence(Confidence::Likely)
                 .fix(format!("Write {}, or remove {name}.", meant.name)),
         );
     }
     // PyTorch brings names faster than any list, and scripts have names of their own.
-    let own = OWN.iter().any(|it| upper.ends_with(it)) || place.setting.written == Written::Command;
+    let own = OWN.iter().any(|it| upper.ends_with(it)) || variable.setting.written == Written::Command;
     if own || upper.starts_with("TORCH_") {
         return None;
     }
     let message = format!("{name} is read by no release of NCCL, aws-ofi-nccl or libfabric that plumb knows");
     Some(
-        Finding::at(place.file, at, message)
+        Finding::at(variable.file, at, message)
             .confidence(Confidence::Possible)
             .severity(Severity::Info)
             .fix(format!("Remove {name}, unless your own program reads it.")),
