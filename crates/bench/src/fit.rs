@@ -4,10 +4,12 @@
 //! more than one slope. Small sizes have a floor: that is the latency. Large sizes have a rate: that is the bandwidth. Where
 //! the data does not reach one of both, it is said and not guessed.
 
+use serde::{Deserialize, Serialize};
+
 use crate::statistics::median;
 
 /// A size and how long it takes.
-#[derive(Debug, Clone, Copy, PartialEq)]
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct Point {
     /// Bytes.
     pub bytes: u64,
@@ -16,7 +18,7 @@ pub struct Point {
 }
 
 /// What the times of many sizes say.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Fit {
     /// Seconds of the smallest sizes; none where none is small enough.
     pub latency: Option<f64>,
@@ -31,7 +33,7 @@ pub struct Fit {
 }
 
 /// Which sizes are bound by what.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Regimes {
     /// Up to this size the time is that of the smallest, within [`FLOOR`].
     pub latency: Option<u64>,
@@ -40,7 +42,8 @@ pub struct Regimes {
 }
 
 /// One of the three.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
 pub enum Regime {
     /// The time does not depend on the size.
     Latency,
@@ -78,11 +81,11 @@ const FLAT: f64 = 4.0;
 pub fn fit(points: &[Point]) -> Result<Fit, String> {
     let points = merged(points);
     let (Some(first), Some(last)) = (points.first(), points.last()) else {
-        return Err("no sizes to fit".to_owned());
+        return Err("no fit: no sizes above 0".to_owned());
     };
     if points.len() < FEWEST || size(last) / size(first) < NARROWEST {
         return Err(format!(
-            "nothing to fit: of {} sizes above 0, where {FEWEST} are needed, the largest {NARROWEST} times the smallest",
+            "no fit: {} sizes above 0; plumb needs {FEWEST}, the largest at least {NARROWEST} times the smallest",
             points.len()
         ));
     }

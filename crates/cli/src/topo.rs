@@ -12,7 +12,7 @@ use report::Style;
 use report::topo::{Question, Shape, Topo, TopoOverlay};
 
 use crate::args::{self, Colour, ListFormat};
-use crate::{CLEAN, UNDECIDED, complain, doctor, expect, input, live};
+use crate::{CLEAN, UNDECIDED, complain, doctor, expect, input};
 
 /// Where a machine comes from.
 #[derive(Default)]
@@ -68,11 +68,7 @@ fn subject(args: &args::Topo) -> Result<Subject, String> {
         (None, None, Some(name)) => {
             Subject { machine: known(name)?, source: "the catalogue".to_owned(), ..Subject::default() }
         }
-        (None, None, None) => {
-            let live = live::read();
-            let source = "this machine".to_owned();
-            Subject { machine: live.machine, source, notes: live.said, ..Subject::default() }
-        }
+        (None, None, None) => this_machine()?,
     };
     if let Some(name) = &args.gpu {
         let model = gpu::find(name).ok_or_else(|| format!("`{name}` is no GPU that plumb knows"))?;
@@ -114,6 +110,19 @@ fn guess_compute(subject: &mut Subject) {
             first.family
         ));
     }
+}
+
+#[cfg(target_os = "linux")]
+#[expect(clippy::unnecessary_wraps, reason = "elsewhere it is an error")]
+fn this_machine() -> Result<Subject, String> {
+    let live = node::read();
+    let source = "this machine".to_owned();
+    Ok(Subject { machine: live.machine, source, notes: live.notes, ..Subject::default() })
+}
+
+#[cfg(not(target_os = "linux"))]
+fn this_machine() -> Result<Subject, String> {
+    Err("plumb topo reads the machine it runs on under Linux only: give a FILE, --instance NAME or --cluster FILE".to_owned())
 }
 
 fn known(name: &str) -> Result<Machine, String> {

@@ -5,10 +5,11 @@ use std::io::{self, Write};
 use serde_json::{Value, json};
 
 use super::time::date;
-use super::{Bench, BenchMeasure, BenchRow};
+use bench::Record;
+use bench::record::{Measure, Row};
 
 /// Writes it.
-pub fn nccl_tests(bench: &Bench, arguments: &[String], out: &mut impl Write) -> io::Result<()> {
+pub fn nccl_tests(bench: &Record, arguments: &[String], out: &mut impl Write) -> io::Result<()> {
     let config = &bench.config;
     // Truth is a word there.
     let word = |it: bool| if it { "true" } else { "false" };
@@ -47,8 +48,8 @@ pub fn nccl_tests(bench: &Bench, arguments: &[String], out: &mut impl Write) -> 
     writeln!(out)
 }
 
-fn row(row: &BenchRow, per_iteration: bool, skip: usize) -> Value {
-    let measure = |it: &BenchMeasure| {
+fn row(row: &Row, per_iteration: bool, skip: usize) -> Value {
+    let measure = |it: &Measure| {
         json!({
             "time": it.time_us, "alg_bw": it.algorithm_bandwidth, "bus_bw": it.bus_bandwidth, "nwrong": it.wrong,
         })
@@ -72,7 +73,7 @@ fn row(row: &BenchRow, per_iteration: bool, skip: usize) -> Value {
     all
 }
 
-fn per_iteration_of(measure: &BenchMeasure, skip: usize) -> Value {
+fn per_iteration_of(measure: &Measure, skip: usize) -> Value {
     use bench::statistics::{mean, nearest_rank, quantile, variation};
     let times = measure.longest_us.get(skip..).unwrap_or_default();
     json!({

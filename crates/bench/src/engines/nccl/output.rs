@@ -34,7 +34,7 @@ mod tests {
             writeln!(kept, "the answer").expect("it is open");
             return;
         }
-        let name = "nccl::output::tests::what_others_print_goes_to_the_standard_error";
+        let name = "engines::nccl::output::tests::what_others_print_goes_to_the_standard_error";
         let child = Command::new(std::env::current_exe().expect("this program"))
             .args(["--exact", name, "--nocapture"])
             .env(CHILD, "1")
