@@ -50,7 +50,7 @@ const FEWEST: usize = 5;
 const CHANCE: f64 = 0.01;
 /// Calls below so many microseconds drift in another way than those above.
 const SHORT: f64 = 10.0;
-/// So many times its usual size, drift is no longer drift.
+/// A change must be this many times as large as the usual drift.
 const DRIFTS: f64 = 3.0;
 /// Sizes between neighbours that show how much there is.
 const NEIGHBOURS: usize = 4;

@@ -2,7 +2,7 @@
 //!
 //! Times are taken as they are: no line is drawn through all of them, since caches, protocols and algorithms give most curves
 //! more than one slope. Small sizes have a floor: that is the latency. Large sizes have a rate: that is the bandwidth. Where
-//! the data does not reach one of both, it is said and not guessed.
+//! the data does not reach one of them, it stays unknown.
 
 use serde::{Deserialize, Serialize};
 
@@ -17,7 +17,7 @@ pub struct Point {
     pub seconds: f64,
 }
 
-/// What the times of many sizes say.
+/// Latency, bandwidth and regimes of a series of sizes.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Fit {
     /// Seconds of the smallest sizes; none where none is small enough.
@@ -70,14 +70,14 @@ impl Regimes {
 pub const FLOOR: f64 = 1.3;
 /// A rate is the bandwidth from this share of it on.
 pub const CEILING: f64 = 0.8;
-/// Fewer sizes say nothing.
+/// Sizes that a fit needs.
 const FEWEST: usize = 4;
-/// Nor do sizes this close to each other.
+/// How many times the smallest size the largest must be.
 const NARROWEST: f64 = 16.0;
 /// A floor is one if it is this many times as wide as its smallest size.
 const FLAT: f64 = 4.0;
 
-/// What the times say; or why they say nothing.
+/// Fits the times; the error says why there is no fit.
 pub fn fit(points: &[Point]) -> Result<Fit, String> {
     let points = merged(points);
     let (Some(first), Some(last)) = (points.first(), points.last()) else {

@@ -223,7 +223,7 @@ pub fn reduces(collective: Collective) -> bool {
     matches!(collective, Collective::AllReduce | Collective::ReduceScatter | Collective::Reduce)
 }
 
-/// The operation a table shows: of collectives that combine nothing, none; of sendrecv the one asked for, as nccl-tests has it.
+/// The operation a table shows: none for collectives that do not reduce; for sendrecv that of `-o`, as in nccl-tests.
 pub fn shown_operation(collective: Collective, operation: Operation) -> Option<Operation> {
     (reduces(collective) || collective == Collective::SendRecv).then_some(operation)
 }

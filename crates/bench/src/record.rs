@@ -34,7 +34,7 @@ pub struct Record {
     pub devices: Vec<Device>,
     /// The measurements.
     pub results: Vec<Row>,
-    /// What the times of each series say.
+    /// Latency and bandwidth of each series.
     pub fits: Vec<Fit>,
     /// The mean bus bandwidth of all measurements, as nccl-tests has it.
     #[serde(rename = "average_busbw_GBps")]
@@ -174,7 +174,7 @@ pub struct Expected {
     pub high: f64,
 }
 
-/// What the times of a series say.
+/// Latency and bandwidth of a series.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Fit {
     /// `float`.

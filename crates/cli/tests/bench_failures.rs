@@ -405,6 +405,8 @@ fn unusual_arguments_are_served() {
         "-b 8 -e 8 -w 0 -n 1",
         "-e 8 -c 0",
         "-b 1 -e 3 -d double",
+        // The former name of --repeats.
+        "-e 8 --looks 1",
     ] {
         let arguments = ["bench", "all_reduce", "--ranks", "2"].into_iter().chain(flags.split(' '));
         Job::start(arguments, &[]).end(LONG).succeeded();

@@ -38,7 +38,7 @@ pub fn read() -> Live {
     read_from(Path::new("/"), driver::read())
 }
 
-/// Reads the machine whose `sys` and `proc` are below `root`, and what a driver says of its GPUs.
+/// Reads the machine whose `sys` and `proc` are below `root`, and what a driver reports of its GPUs.
 fn read_from(root: &Path, driver: Result<Driver, String>) -> Live {
     let sysfs = Sysfs::new(root);
     let mut notes = Vec::new();
@@ -101,7 +101,7 @@ impl Wiring {
     }
 }
 
-/// Puts the GPUs into the machine, by socket and bus. Returns what the driver says of each, in that order.
+/// Puts the GPUs into the machine, by socket and bus. Returns what the driver reports of each, in that order.
 fn add_gpus(
     sysfs: &Sysfs,
     driver: Result<Driver, String>,

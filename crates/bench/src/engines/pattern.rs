@@ -1,16 +1,16 @@
 //! Inputs whose results are known exactly.
 //!
 //! Every value is a whole number that its type holds exactly, and so is every sum or product of any part of the ranks, in any
-//! order: whoever adds first, the result is the same to the bit. Values differ by rank, by index and by seed, so that a part
-//! that is missing, doubled, shifted or left from an earlier run is seen. What comes out at an index is told without a look
-//! at the ranks:
+//! order: whichever rank adds first, the result is the same to the bit. Values differ by rank, by index and by seed, so that a part
+//! that is missing, doubled, shifted or left from an earlier run is seen. The result at an index is computed without
+//! the inputs of the ranks:
 //!
 //! - sum, avg: one rank, the *owner* of the index, gives a number of its own; the others stand in a window that turns with
 //!   the index, give 1, 2, 3, ... units there and 0 outside of it. With few ranks all of them are in the window.
 //! - prod: the owner gives a small number, ranks in the window give 2, the others 1.
 //! - max, min: the owner has the outermost value.
 //!
-//! The one exception: an average of floats where the number of ranks is no power of two. NCCL multiplies by its inverse
+//! The one exception: an average of floats where the number of ranks is not a power of two. NCCL multiplies by its inverse
 //! before it adds, which rounds; there a few units in the last place are allowed.
 
 use collective::{bf16, f16};
@@ -273,7 +273,7 @@ pub(crate) fn is_float(data_type: DataType) -> bool {
     matches!(data_type, DataType::Half | DataType::Bfloat16 | DataType::Float | DataType::Double)
 }
 
-/// 64 bits that look like chance, made of an index and a seed (Steele, Lea and Flood's `SplitMix`).
+/// 64 pseudo-random bits from an index and a seed (Steele, Lea and Flood's `SplitMix`).
 fn mixed(index: u64, seed: u64) -> u64 {
     remixed(index.wrapping_mul(0x9e37_79b9_7f4a_7c15).wrapping_add(seed.wrapping_mul(0xd1b5_4a32_d192_ed03)))
 }

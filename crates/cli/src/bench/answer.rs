@@ -266,7 +266,7 @@ fn write(
     bench::plot(record, unicode(), &mut out)
 }
 
-/// Whether the terminal shows more than ASCII, as its locale says.
+/// Whether the locale is UTF-8.
 fn unicode() -> bool {
     let locale = ["LC_ALL", "LC_CTYPE", "LANG"]
         .iter()

@@ -51,7 +51,7 @@ pub(super) fn log(args: &Bench, rank: usize) -> Option<PathBuf> {
     Some(if rank == 0 { path.clone() } else { format!("{}.{rank}", path.display()).into() })
 }
 
-/// Opens the door that the others come to, and says where it is.
+/// Opens the listener of the rendezvous; returns it with its address.
 fn open(listen: Listen, net: Option<&str>, alone: bool) -> Result<(Door, String), collective::Error> {
     let address = match listen.address {
         Some(it) => it,

@@ -195,7 +195,7 @@ impl Gpu {
     ) -> Result<String, Failure> {
         const ROOM: usize = 256;
         let mut text = [0_u8; ROOM];
-        // SAFETY: writes at most as many bytes as it is told, the last of them zero.
+        // SAFETY: writes at most as many bytes as its argument says, the last of them zero.
         self.check(what, unsafe { function(text.as_mut_ptr().cast(), 256, self.device) })?;
         Ok(CStr::from_bytes_until_nul(&text).unwrap_or_default().to_string_lossy().into_owned())
     }
@@ -221,7 +221,7 @@ pub(super) struct Memory {
 }
 
 impl Memory {
-    /// Memory of zeros; at least one byte, for there is no memory of none.
+    /// Memory of zeros; at least one byte, as CUDA cannot allocate none.
     pub(super) fn zeroed(gpu: &Arc<Gpu>, bytes: usize) -> Result<Self, Failure> {
         let functions = &gpu.driver.functions;
         let mut address = 0;

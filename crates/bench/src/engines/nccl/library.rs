@@ -1,7 +1,7 @@
 //! NCCL: where its library is, and its functions.
 //!
-//! Bound here rather than taken from a crate of bindings: those look for `libnccl.so` and never for `libnccl.so.2`, which is
-//! all that the wheels of Python and the run-time packages install, and cannot be told a path.
+//! Bound here rather than taken from a crate of bindings: those load `libnccl.so` and never `libnccl.so.2`, which is
+//! all that the wheels of Python and the run-time packages install, and they take no path.
 #![allow(unsafe_code, reason = "NCCL is a C library")]
 
 use std::env;
@@ -165,7 +165,7 @@ impl Library {
 
     /// Ends a communicator whatever it is doing. May be called while another thread waits inside of NCCL.
     pub(super) fn abort(&self, communicator: RawCommunicator) {
-        // SAFETY: the communicator lives and is used no more afterwards; what it says is of no use any more.
+        // SAFETY: the communicator lives and is used no more afterwards; its result does not matter.
         unsafe { (self.functions.abort)(communicator) };
     }
 
@@ -363,7 +363,7 @@ fn unloadable(file: &Path, error: &libloading::Error) -> Failure {
     Cause::LibraryUnloadable { path: file.display().to_string(), detail: error.to_string() }.into()
 }
 
-/// The variables that tell where a library may lie.
+/// The variables that name folders of libraries.
 #[derive(Debug, Default)]
 struct Surroundings {
     path: Vec<PathBuf>,
@@ -453,7 +453,7 @@ mod tests {
     fn a_file_that_is_no_library_is_named() {
         let file = env::temp_dir().join(format!("plumb-no-library-{}.so", std::process::id()));
         fs::write(&file, "no library").expect("a file in the temporary folder");
-        let failure = Library::load(Some(&file)).err().expect("it is no library");
+        let failure = Library::load(Some(&file)).err().expect("it is not a library");
         fs::remove_file(&file).expect("it is there");
         let Cause::LibraryUnloadable { path, .. } = failure.cause else { panic!("{failure:?}") };
         assert_eq!(path, file.display().to_string());

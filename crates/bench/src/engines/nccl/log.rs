@@ -22,7 +22,7 @@ const FILE: &str = "NCCL_DEBUG_FILE";
 /// What the log speaks of. Not of `TUNING` and `COLL`, which write a line for every collective and so slow them.
 const WANTED: &str = "INIT,BOOTSTRAP,ENV,NET,GRAPH";
 
-/// The variables that make NCCL write its log into a folder, one file a process: none if the user has asked for a log.
+/// The variables that make NCCL write its log into a folder, one file per process: none if the user has set `NCCL_DEBUG`.
 pub fn settings(folder: &Path) -> Vec<(&'static str, OsString)> {
     settings_where(folder, |it| env::var_os(it).is_some())
 }

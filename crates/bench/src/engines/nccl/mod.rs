@@ -1,6 +1,6 @@
 //! Collectives by NCCL on GPUs.
 //!
-//! NCCL and the CUDA driver are loaded when the engine is opened: the same binary runs where they are absent, and says so.
+//! NCCL and the CUDA driver are loaded when the engine is opened: the same binary runs where they are absent.
 //! Every rank is a process with one GPU.
 
 mod driver;
@@ -48,7 +48,7 @@ pub struct Presence {
 /// Whether the engine can run here, and with what.
 ///
 /// `library` is NCCL's file, if it is known. Nothing of a GPU is used yet, but the driver is started: a process that will start
-/// others by `fork` alone must not ask.
+/// others by `fork` alone must not call this.
 pub fn present(library: Option<&Path>) -> Result<Presence, Failure> {
     let driver = Driver::load()?;
     let nccl = Library::load(library)?.version();

@@ -1,8 +1,8 @@
 //! The thread that talks to NCCL.
 //!
 //! NCCL waits for other ranks inside of its functions, and a rank that has died is waited for without end. So a thread of its
-//! own calls them, and the rank's thread waits for its answer while it watches the job. NCCL's non-blocking mode is no way
-//! out: since 2.28 it starts a thread for every collective, which small ones would be slowed by.
+//! own calls them, and the rank's thread waits for its answer while it watches the job. NCCL's non-blocking mode does not
+//! help: since 2.28 it starts a thread for every collective, which slows small ones.
 
 use std::ptr;
 use std::sync::atomic::{AtomicBool, AtomicPtr, Ordering};
@@ -112,7 +112,7 @@ impl Worker {
         unique_id: UniqueId,
         watch: impl FnMut() -> Result<(), Failure>,
     ) -> Result<(), Failure> {
-        self.ask("ncclCommInitRank", watch, move |shared| {
+        self.call("ncclCommInitRank", watch, move |shared| {
             let (rank, size) = shared.place;
             let communicator = shared.library.join(unique_id, rank, size)?;
             shared.communicator.store(communicator, Ordering::Release);
@@ -126,24 +126,24 @@ impl Worker {
         row: Row,
         watch: impl FnMut() -> Result<(), Failure>,
     ) -> Result<Seconds, Failure> {
-        self.ask(row.call.collective.name(), watch, move |shared| shared.run(&row))
+        self.call(row.call.collective.name(), watch, move |shared| shared.run(&row))
     }
 
-    /// Whether what was asked last took longer than it may.
+    /// Whether the last call took longer than it may.
     pub(super) fn is_late(&self) -> bool {
         self.shared.in_time("").is_err()
     }
 
     /// Ends the communicator in peace.
     pub(super) fn leave(&self, watch: impl FnMut() -> Result<(), Failure>) -> Result<(), Failure> {
-        self.ask("ncclCommFinalize", watch, |shared| {
+        self.call("ncclCommFinalize", watch, |shared| {
             let communicator = shared.communicator.swap(ptr::null_mut(), Ordering::AcqRel);
             if communicator.is_null() { Ok(()) } else { shared.library.leave(communicator) }
         })
     }
 
     /// Has the thread do something and waits for it, for the end of the job, or until it is too late.
-    fn ask<T: Send + 'static>(
+    fn call<T: Send + 'static>(
         &self,
         stage: &str,
         mut watch: impl FnMut() -> Result<(), Failure>,
@@ -152,11 +152,11 @@ impl Worker {
         let (answer, answers) = channel();
         let shared = Arc::clone(&self.shared);
         self.shared.allow(self.shared.timeout);
-        let asked = self.jobs.send(Box::new(move || {
+        let sent = self.jobs.send(Box::new(move || {
             // Nobody waits for it any more if the job has ended.
             let _ = answer.send(job(&shared));
         }));
-        if asked.is_err() {
+        if sent.is_err() {
             return Err(thread_ended().during(stage));
         }
         loop {
