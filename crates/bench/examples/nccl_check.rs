@@ -15,9 +15,10 @@ use std::process::ExitCode;
 use std::str::FromStr;
 use std::time::{Duration, Instant};
 
-use bench::nccl::{self, Nccl, Settings, Version, log};
-use bench::{Call, Engine, Event, Failure, Plan, Sizes, Step};
-use collective::{Communicator, DataType, Door, Meeting, Operation, Options, Token};
+use bench::engines::nccl::{self, Nccl, Settings, Version, log};
+use bench::engines::{self, Call, Engine, Event};
+use bench::{Cause, DataType, Failure, Operation, Plan, Sizes, Step};
+use collective::{Communicator, Door, Meeting, Options, Token};
 use fabric::Collective;
 
 fn main() -> ExitCode {
@@ -26,12 +27,12 @@ fn main() -> ExitCode {
     if let Ok(folder) = env::var("LOG_FOLDER")
         && let Err(failure) = log::apply(log::settings(folder.as_ref()))
     {
-        eprintln!("rank {rank}: {failure}");
+        eprintln!("rank {rank}: {failure:?}");
     }
     match work(rank) {
         Ok(()) => ExitCode::SUCCESS,
         Err(failure) => {
-            eprintln!("rank {rank}, after {:.1} s: {failure}", began.elapsed().as_secs_f64());
+            eprintln!("rank {rank}, after {:.1} s: {failure:?}", began.elapsed().as_secs_f64());
             ExitCode::FAILURE
         }
     }
@@ -66,7 +67,7 @@ fn work(rank: usize) -> Result<(), Failure> {
             time(&mut engine, &plan, rank)?;
         }
         ["forever"] => forever(&mut engine)?,
-        _ => return Err(Failure("verify, time COLLECTIVE FROM TO FACTOR ITERATIONS, or forever".into())),
+        _ => return Err(usage("verify, time COLLECTIVE FROM TO FACTOR ITERATIONS, or forever")),
     }
     engine.close()?.leave().map_err(Failure::from)
 }
@@ -104,7 +105,7 @@ fn verify(engine: &mut Nccl, rank: usize) -> Result<(), Failure> {
             warm_up: 1,
             ..Plan::new(collective)
         };
-        let run = bench::run(&plan, engine, &mut |_| ControlFlow::Continue(()))?;
+        let run = engines::run(&plan, engine, &mut |_| ControlFlow::Continue(()))?;
         let timings = run.rows.iter().flat_map(|it| [&it.out_of_place, &it.in_place]).flatten();
         let (checked, bad) =
             timings.fold((0, 0), |(all, bad), it| (all + 1, bad + usize::from(it.wrong != Some(0))));
@@ -116,12 +117,12 @@ fn verify(engine: &mut Nccl, rank: usize) -> Result<(), Failure> {
             }
         }
     }
-    if wrong == 0 { Ok(()) } else { Err(Failure(format!("{wrong} results are wrong"))) }
+    if wrong == 0 { Ok(()) } else { Err(usage(&format!("{wrong} results are wrong"))) }
 }
 
 fn time(engine: &mut Nccl, plan: &Plan, rank: usize) -> Result<(), Failure> {
     let microseconds = |it: &Option<bench::Timing>| it.as_ref().map_or(f64::NAN, |it| it.seconds * 1e6);
-    bench::run(plan, engine, &mut |event| {
+    engines::run(plan, engine, &mut |event| {
         if let (0, Event::Row(row)) = (rank, event) {
             println!(
                 "{} {} {:.2} {:.2}",
@@ -155,11 +156,15 @@ fn named(name: &str) -> Result<Collective, Failure> {
     Collective::ALL
         .into_iter()
         .find(|it| it.name() == name)
-        .ok_or_else(|| Failure(format!("{name} is no collective")))
+        .ok_or_else(|| usage(&format!("{name} is not a collective")))
 }
 
 fn number<T: FromStr>(text: &str) -> Result<T, Failure> {
-    text.parse().map_err(|_| Failure(format!("{text} is no number")))
+    text.parse().map_err(|_| usage(&format!("{text} is not a number")))
+}
+
+fn usage(detail: &str) -> Failure {
+    Cause::Usage { detail: detail.to_owned() }.into()
 }
 
 fn variable<T: FromStr>(name: &str, otherwise: T) -> T {

@@ -1,313 +1,204 @@
-//! Whether one measurement differs from another by more than noise.
+//! Two records compared, size by size.
 
-use crate::statistics::{median, quantile, same_source};
+use serde::{Deserialize, Serialize};
 
-/// What became of a time.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
-pub enum Verdict {
-    /// Shorter, beyond noise.
-    Faster,
-    /// The same, as far as can be told.
-    Same,
-    /// Longer, beyond noise.
-    Slower,
+use crate::change::{Change, Drift, Times, Verdict, change};
+use crate::record::{Record, Row, usable};
+use crate::statistics::{mean, median};
+
+/// The changes of all sizes that both have.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Comparison {
+    /// Size by size.
+    pub lines: Vec<Line>,
+    /// Sizes that only one of both has.
+    pub unmatched: usize,
+    /// What else differs between both, which may be the reason.
+    pub differences: Vec<Difference>,
 }
 
-impl Verdict {
-    /// `faster`, `same`, `slower`.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Faster => "faster",
-            Self::Same => "same",
-            Self::Slower => "slower",
+/// One size.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Line {
+    /// Bytes.
+    pub bytes: u64,
+    /// `float sum`.
+    pub what: String,
+    /// Whether in place.
+    pub in_place: bool,
+    /// The old time, in microseconds: the median of all passes, or of the samples where there are too few passes.
+    pub old_us: f64,
+    /// The new one.
+    pub new_us: f64,
+    /// The change.
+    pub change: Change,
+}
+
+/// Something else that differs between two records.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "kind", rename_all = "snake_case")]
+pub enum Difference {
+    /// They were run with different values.
+    Value {
+        /// Of what.
+        what: What,
+        /// The old value.
+        old: String,
+        /// The new one.
+        new: String,
+    },
+    /// A change was found at a size with too few passes to show drift.
+    OnePass,
+    /// One of them has nothing but means.
+    MeansOnly,
+}
+
+/// What differs.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+#[expect(missing_docs, reason = "the names say it")]
+pub enum What {
+    Ranks,
+    Hosts,
+    Engine,
+    Release,
+    PrivateBuffers,
+    Transport,
+    Algorithm,
+}
+
+/// Why two records cannot be compared.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(tag = "kind", rename_all = "snake_case")]
+pub enum Incomparable {
+    /// They are of different collectives.
+    Collectives {
+        /// The old one.
+        old: String,
+        /// The new one.
+        new: String,
+    },
+    /// They have no size, type and operation in common.
+    NothingInCommon,
+}
+
+/// Compares two records of the same collective.
+pub fn compare(old: &Record, new: &Record) -> Result<Comparison, Incomparable> {
+    if old.collective != new.collective {
+        let (old, new) = (old.collective.clone(), new.collective.clone());
+        return Err(Incomparable::Collectives { old, new });
+    }
+    // Where one has nothing but means, means are compared.
+    let means = [old, new].into_iter().any(unsampled);
+    let pairs: Vec<(&Row, bool, Times, Times)> = old
+        .results
+        .iter()
+        .enumerate()
+        .filter(|(i, row)| !old.results.iter().take(*i).any(|it| same(it, row)))
+        .flat_map(|(_, row)| [(row, false), (row, true)])
+        .filter_map(|(row, in_place)| {
+            let [old, new] = [old, new].map(|it| times(it, row, in_place, means));
+            (!old.samples.is_empty() && !new.samples.is_empty()).then_some((row, in_place, old, new))
+        })
+        .collect();
+    if pairs.is_empty() {
+        return Err(Incomparable::NothingInCommon);
+    }
+    // Sizes of one kind follow each other, as they were measured.
+    let mut series: Vec<(_, Vec<(f64, f64)>)> = Vec::new();
+    for (row, in_place, old, new) in &pairs {
+        let kind = (row.series(), *in_place);
+        let medians = (median(&old.samples), median(&new.samples));
+        match series.iter_mut().find(|it| it.0 == kind) {
+            Some((_, all)) => all.push(medians),
+            None => series.push((kind, vec![medians])),
         }
     }
+    let series: Vec<Vec<(f64, f64)>> = series.into_iter().map(|it| it.1).collect();
+    let drift = Drift::between(&series);
+    let lines: Vec<Line> = pairs
+        .iter()
+        .map(|(row, in_place, old, new)| {
+            let passes = old.shows_drift() && new.shows_drift();
+            let middle = |it: &Times| median(if passes { &it.passes } else { &it.samples });
+            Line {
+                bytes: row.bytes,
+                what: format!(
+                    "{}{}",
+                    row.data_type,
+                    row.operation.as_ref().map(|it| format!(" {it}")).unwrap_or_default()
+                ),
+                in_place: *in_place,
+                old_us: middle(old),
+                new_us: middle(new),
+                change: change(old, new, pairs.len(), drift),
+            }
+        })
+        .collect();
+    let one_pass = !means
+        && lines.iter().zip(&pairs).any(|(line, (_, _, old, new))| {
+            line.change.verdict != Verdict::Same && !(old.shows_drift() && new.shows_drift())
+        });
+    let missing = |a: &Record, b: &Record| {
+        a.results.iter().filter(|row| !b.results.iter().any(|it| same(it, row))).count()
+    };
+    let unmatched = missing(old, new) + missing(new, old);
+    let differs = |what: What, old: &dyn ToString, new: &dyn ToString| {
+        let (old, new) = (old.to_string(), new.to_string());
+        // A value that one of them does not have is not a difference.
+        let known = |it: &str| !matches!(it, "" | "0");
+        (old != new && known(&old) && known(&new)).then_some(Difference::Value { what, old, new })
+    };
+    let option = |it: &Option<String>| it.clone().unwrap_or_else(|| "automatic".to_owned());
+    let differences = [
+        differs(What::Ranks, &old.ranks, &new.ranks),
+        differs(What::Hosts, &old.hosts, &new.hosts),
+        differs(What::Engine, &old.engine_name(), &new.engine_name()),
+        differs(What::Release, &old.version, &new.version),
+        differs(What::PrivateBuffers, &old.config.private, &new.config.private),
+        differs(What::Transport, &option(&old.config.transport), &option(&new.config.transport)),
+        differs(What::Algorithm, &option(&old.config.algorithm), &option(&new.config.algorithm)),
+        one_pass.then_some(Difference::OnePass),
+        means.then_some(Difference::MeansOnly),
+    ];
+    Ok(Comparison { lines, unmatched, differences: differences.into_iter().flatten().collect() })
 }
 
-/// How a time changed.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub struct Change {
-    /// The new median over the old one.
-    pub ratio: f64,
-    /// Changes up to this, relative, are taken for noise.
-    pub noise: f64,
-    /// The verdict.
-    pub verdict: Verdict,
+/// Whether it was read from a file that has nothing but means.
+fn unsampled(bench: &Record) -> bool {
+    let measures = || bench.results.iter().flat_map(|it| [&it.out_of_place, &it.in_place]).flatten();
+    bench.version.is_empty() && measures().all(|it| it.samples_us == [it.time_us])
 }
 
-/// Changes below this are not worth telling: two runs of the same differ by as much.
-const SMALLEST: f64 = 0.05;
-/// The same in microseconds: where memory lies and how fast the clock runs change short calls by as much.
-const SHORTEST: f64 = 0.5;
-/// The same where there are too few samples to see how they vary.
-const UNSAMPLED: f64 = 0.1;
-/// Fewer samples show no variation.
-const FEWEST: usize = 5;
-/// How often chance alone may give a difference, over all comparisons made together.
-const CHANCE: f64 = 0.01;
-/// Calls below so many microseconds drift in another way than those above.
-const SHORT: f64 = 10.0;
-/// So many times its usual size, drift is no longer drift.
-const DRIFTS: f64 = 3.0;
-/// Sizes between neighbours that show how much there is.
-const NEIGHBOURS: usize = 4;
-/// Moments of each run that show what a time does by itself.
-const MOMENTS: usize = 4;
-/// The more there are, the farther apart the outermost are: of so many, a tenth is left out at each end.
-const MANY: usize = 10;
-/// So many times as far as a time has moved from moment to moment, a change is none by itself.
-///
-/// Of 34 pairs of runs of the same (`-N 5`) on a restless machine, 24 measurements each, none was then taken for a change; with
-/// 1, three were.
-const MOVED: f64 = 1.5;
-
-/// Times of one size, in microseconds.
-#[derive(Debug, Clone, Default, PartialEq)]
-pub struct Times {
-    /// Of the batches.
-    pub samples: Vec<f64>,
-    /// Of each moment at which the size was measured, a part of a second or more apart.
-    pub moments: Vec<f64>,
-}
-
-impl Times {
-    /// Whether there are enough moments to see how far a time moves by itself.
-    pub fn shows_drift(&self) -> bool {
-        self.moments.len() >= MOMENTS
-    }
-
-    /// Between which times it moved from moment to moment; of many moments, all but the outermost.
-    fn ends(&self) -> [f64; 2] {
-        let outer = if self.moments.len() < MANY { 0.0 } else { 0.1 };
-        [outer, 1.0 - outer].map(|at| quantile(&self.moments, at))
-    }
-
-    /// How far that is, relative to the middle of them.
-    fn range(&self) -> f64 {
-        let (middle, [low, high]) = (median(&self.moments), self.ends());
-        if middle > 0.0 { (high - low) / middle } else { 0.0 }
-    }
-}
-
-/// How much two runs differ by the moment at which each size was measured, which the samples of one size, all of the same
-/// moment, do not show.
-#[derive(Debug, Clone, Copy, Default, PartialEq)]
-pub struct Drift {
-    short: f64,
-    long: f64,
-}
-
-impl Drift {
-    /// From medians in microseconds, old and new, of one series of sizes after the other.
-    ///
-    /// What changed for a reason changed neighbours alike, so drift is how far a size is from the middle of its neighbours;
-    /// by the median, so that a step or a few real changes do not count.
-    pub fn between(series: &[Vec<(f64, f64)>]) -> Self {
-        let mut apart: Vec<(bool, f64)> = Vec::new();
-        for medians in series {
-            let known = medians.iter().filter(|it| it.0 > 0.0 && it.1 > 0.0);
-            let logs: Vec<(f64, f64)> = known.map(|it| (it.0, (it.1 / it.0).ln())).collect();
-            apart.extend(
-                logs.windows(3)
-                    .map(|it| (it[1].0 < SHORT, (it[1].1 - f64::midpoint(it[0].1, it[2].1)).abs())),
-            );
+/// The times of a size, of all times it was run; or the mean of each time.
+fn times(bench: &Record, row: &Row, in_place: bool, means: bool) -> Times {
+    let mut times = Times::default();
+    let same = bench.results.iter().filter(|it| same(it, row));
+    for it in same.filter_map(|it| it.measure(in_place)) {
+        let samples = if means { std::slice::from_ref(&it.time_us) } else { &it.samples_us };
+        times.samples.extend(samples.iter().copied().filter(|it| usable(*it)));
+        if means {
+            times.passes.extend(Some(it.time_us).filter(|it| usable(*it)));
+        } else {
+            times.passes.extend(it.passes());
         }
-        let usual = |wanted: &dyn Fn(bool) -> bool| {
-            let all: Vec<f64> = apart.iter().filter(|it| wanted(it.0)).map(|it| it.1).collect();
-            // From the median of absolute values to a standard deviation, and from three sizes to one.
-            (all.len() >= NEIGHBOURS).then(|| 1.4826 * median(&all) / 1.5_f64.sqrt())
-        };
-        let all = usual(&|_| true).unwrap_or(0.0);
-        Self { short: usual(&|it| it).unwrap_or(all), long: usual(&|it| !it).unwrap_or(all) }
     }
-
-    fn of(self, time: f64) -> f64 {
-        DRIFTS * if time < SHORT { self.short } else { self.long }
-    }
+    times
 }
 
-/// Compares times of a call, old and new, as one of so many comparisons.
-///
-/// Where both runs came back to the size a few times, a change counts if all times of one are beyond all of the other, and the
-/// middle ones by more than either has moved by itself, and than what short calls vary by. Otherwise a change counts if it is larger than what the samples of one run vary by (half of the distance from p10 to p90, of the
-/// wider run), than what short calls vary by, and than drift; if p10 changed as far as the median did; and if chance would
-/// rarely give it (Mann and Whitney's test).
-pub fn change(old: &Times, new: &Times, comparisons: usize, drift: Drift) -> Change {
-    if old.shows_drift() && new.shows_drift() {
-        return between_moments(old, new);
-    }
-    let (old, new) = (old.samples.as_slice(), new.samples.as_slice());
-    let (before, after) = (median(old), median(new));
-    let ratio = if before > 0.0 { after / before } else { 1.0 };
-    let sampled = old.len() >= FEWEST && new.len() >= FEWEST;
-    let seen = if sampled { [old, new].map(spread).into_iter().fold(SMALLEST, f64::max) } else { UNSAMPLED };
-    let noise = seen.max(absolute(before, after)).max(drift.of(before));
-    let chance = CHANCE / crate::statistics::count(comparisons.max(1));
-    // With few samples even sets without overlap are not rare enough for many comparisons: then that is asked for.
-    let apart = !sampled || same_source(old, new) < chance.max(least(old.len(), new.len()));
-    // As a factor, so that twice as fast and half as fast are equally far.
-    let far = |ratio: f64| if ratio > 1.0 { ratio } else { -1.0 / ratio.max(f64::MIN_POSITIVE) };
-    let low = quantile(new, 0.1) / quantile(old, 0.1).max(f64::MIN_POSITIVE);
-    let both = if ratio > 1.0 { far(ratio).min(far(low)) } else { -far(ratio).max(far(low)) };
-    let verdict = match ratio > 1.0 {
-        _ if !apart || both <= 1.0 + noise => Verdict::Same,
-        true => Verdict::Slower,
-        false => Verdict::Faster,
-    };
-    Change { ratio, noise, verdict }
+fn same(a: &Row, b: &Row) -> bool {
+    a.bytes == b.bytes && a.series() == b.series()
 }
 
-fn between_moments(old: &Times, new: &Times) -> Change {
-    let (before, after) = (median(&old.moments), median(&new.moments));
-    let ratio = if before > 0.0 { after / before } else { 1.0 };
-    let moved = MOVED * old.range().max(new.range());
-    let noise = moved.max(SMALLEST).max(absolute(before, after));
-    let (old, new) = (old.ends(), new.ends());
-    let verdict = match ratio > 1.0 {
-        true if new[0] > old[1] && ratio > 1.0 + noise => Verdict::Slower,
-        false if new[1] < old[0] && 1.0 / ratio.max(f64::MIN_POSITIVE) > 1.0 + noise => Verdict::Faster,
-        _ => Verdict::Same,
-    };
-    Change { ratio, noise, verdict }
-}
-
-/// What short calls vary by, relative to the shorter.
-fn absolute(before: f64, after: f64) -> f64 {
-    let shortest = before.min(after);
-    if shortest > 0.0 { SHORTEST / shortest } else { 0.0 }
-}
-
-/// Half of the distance from p10 to p90, relative to the median.
-fn spread(values: &[f64]) -> f64 {
-    let middle = median(values);
-    if middle > 0.0 { (quantile(values, 0.9) - quantile(values, 0.1)) / 2.0 / middle } else { 0.0 }
-}
-
-/// A little more than the least that the test can give for so many samples.
-fn least(n: usize, m: usize) -> f64 {
-    let low: Vec<f64> = (0..n).map(crate::statistics::count).collect();
-    let high: Vec<f64> = (0..m).map(|it| crate::statistics::count(n + it)).collect();
-    same_source(&low, &high) * 1.01
-}
-
-#[cfg(test)]
-mod tests {
-    use super::{Drift, Times, Verdict, change};
-
-    fn now(samples: &[f64]) -> Times {
-        Times { samples: samples.to_vec(), moments: Vec::new() }
+impl Comparison {
+    /// How many sizes have this verdict.
+    pub fn count(&self, verdict: Verdict) -> usize {
+        self.lines.iter().filter(|it| it.change.verdict == verdict).count()
     }
 
-    fn samples(middle: f64, spread: f64) -> Vec<f64> {
-        (0..20).map(|it| middle * (1.0 + spread * (f64::from(it * 7 % 20) / 10.0 - 0.95))).collect()
-    }
-
-    fn check(old: (f64, f64), new: (f64, f64)) -> Verdict {
-        change(&now(&samples(old.0, old.1)), &now(&samples(new.0, new.1)), 48, Drift::default()).verdict
-    }
-
-    #[test]
-    fn changes_within_noise_are_none() {
-        assert_eq!(check((100.0, 0.02), (103.0, 0.02)), Verdict::Same);
-        assert_eq!(check((100.0, 0.5), (120.0, 0.5)), Verdict::Same);
-        assert_eq!(check((100.0, 0.1), (100.0, 0.1)), Verdict::Same);
-    }
-
-    #[test]
-    fn changes_beyond_it_are_told() {
-        assert_eq!(check((100.0, 0.02), (110.0, 0.02)), Verdict::Slower);
-        assert_eq!(check((100.0, 0.02), (80.0, 0.05)), Verdict::Faster);
-        assert_eq!(check((100.0, 0.3), (300.0, 0.3)), Verdict::Slower);
-    }
-
-    #[test]
-    fn short_calls_vary_by_a_part_of_a_microsecond() {
-        assert_eq!(check((1.0, 0.02), (1.28, 0.02)), Verdict::Same);
-        assert_eq!(check((1.28, 0.02), (1.0, 0.02)), Verdict::Same);
-        assert_eq!(check((1.0, 0.02), (2.0, 0.02)), Verdict::Slower);
-    }
-
-    #[test]
-    fn the_fast_samples_must_change_too() {
-        // More than half of the new samples met something else on the machine.
-        let old = samples(100.0, 0.02);
-        let new: Vec<f64> =
-            old.iter().enumerate().map(|(i, it)| if i % 3 == 0 { *it } else { it * 1.5 }).collect();
-        assert_eq!(change(&now(&old), &now(&new), 1, Drift::default()).verdict, Verdict::Same);
-    }
-
-    #[test]
-    fn without_samples_only_large_changes_are_told() {
-        let verdict =
-            |old: &[f64], new: &[f64], all| change(&now(old), &now(new), all, Drift::default()).verdict;
-        assert_eq!(verdict(&[100.0], &[108.0], 1), Verdict::Same);
-        assert_eq!(verdict(&[100.0], &[120.0], 1), Verdict::Slower);
-        assert_eq!(verdict(&[100.0; 5], &[120.0, 121.0, 122.0, 123.0, 124.0], 100), Verdict::Slower);
-        assert_eq!(verdict(&[], &[100.0], 1), Verdict::Same);
-        assert_eq!(verdict(&[0.0; 5], &[0.0; 5], 1), Verdict::Same);
-    }
-
-    /// Sizes from 20 us on, each new time its old one multiplied.
-    fn series(factors: &[f64]) -> Vec<(f64, f64)> {
-        let mut old = 10.0;
-        let next = |it: &f64| {
-            old *= 2.0;
-            (old, old * it)
-        };
-        factors.iter().map(next).collect()
-    }
-
-    #[test]
-    fn neighbours_that_disagree_are_drift() {
-        let verdict = |factors: &[f64], at: usize| {
-            let all = series(factors);
-            let drift = Drift::between(std::slice::from_ref(&all));
-            change(&now(&samples(all[at].0, 0.02)), &now(&samples(all[at].1, 0.02)), all.len(), drift).verdict
-        };
-        let restless = [1.2, 0.85, 1.3, 0.9, 1.15, 0.8, 1.28, 0.9];
-        assert_eq!(verdict(&restless, 2), Verdict::Same);
-        // What all or a part of the sizes have in common is none, and one change among quiet neighbours is none.
-        assert_eq!(verdict(&[1.3; 8], 3), Verdict::Slower);
-        assert_eq!(verdict(&[1.0, 1.0, 1.0, 1.0, 1.3, 1.3, 1.3, 1.3], 5), Verdict::Slower);
-        assert_eq!(verdict(&[1.0, 1.0, 1.0, 1.0, 1.3, 1.0, 1.0, 1.0, 1.0, 1.0], 4), Verdict::Slower);
-        assert_eq!(verdict(&[1.0, 1.0, 1.3], 2), Verdict::Slower, "too few to see drift");
-    }
-
-    #[test]
-    fn moments_decide_where_there_are_some() {
-        let verdict = |old: &[f64], new: &[f64]| {
-            // The samples of one moment would tell a change that is none.
-            let times =
-                |moments: &[f64]| Times { samples: samples(moments[0], 0.01), moments: moments.to_vec() };
-            change(&times(old), &times(new), 48, Drift::default()).verdict
-        };
-        let restless = [100.0, 140.0, 105.0, 130.0, 98.0];
-        assert_eq!(verdict(&restless, &[150.0, 99.0, 135.0, 101.0, 104.0]), Verdict::Same);
-        assert_eq!(
-            verdict(&restless, &[150.0, 160.0, 145.0, 151.0, 149.0]),
-            Verdict::Same,
-            "no overlap, but near"
-        );
-        assert_eq!(verdict(&restless, &[200.0, 210.0, 205.0, 230.0, 204.0]), Verdict::Slower);
-        let steady = [100.0, 101.0, 100.5, 99.5, 100.0];
-        assert_eq!(verdict(&steady, &[107.0, 108.0, 107.5, 107.0, 106.5]), Verdict::Slower);
-        assert_eq!(verdict(&[107.0, 108.0, 107.5, 107.0, 106.5], &steady), Verdict::Faster);
-        assert_eq!(
-            verdict(&steady, &[103.0, 104.0, 103.5, 103.0, 102.5]),
-            Verdict::Same,
-            "too small to tell"
-        );
-        assert_eq!(verdict(&[1.0; 5], &[1.4; 5]), Verdict::Same, "a part of a microsecond");
-        assert_eq!(verdict(&[0.0; 5], &[0.0; 5]), Verdict::Same);
-        let mut many: Vec<f64> = steady.repeat(8);
-        many[7] = 300.0;
-        let slower: Vec<f64> = many.iter().map(|it| it * 1.1).collect();
-        assert_eq!(verdict(&many, &slower), Verdict::Slower, "one of forty decides nothing");
-    }
-
-    #[test]
-    fn times_that_cannot_be_are_no_drift() {
-        let broken = vec![(0.0, 1.0), (1.0, 0.0), (-1.0, 2.0), (1.0, 1.0)];
-        assert_eq!(Drift::between(&[broken, Vec::new()]), Drift::default());
+    /// How much times changed over all sizes, relative: the geometric mean.
+    pub fn overall(&self) -> f64 {
+        let logs: Vec<f64> = self.lines.iter().map(|it| it.change.ratio.ln()).collect();
+        mean(&logs).exp() - 1.0
     }
 }

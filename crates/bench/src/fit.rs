@@ -2,12 +2,14 @@
 //!
 //! Times are taken as they are: no line is drawn through all of them, since caches, protocols and algorithms give most curves
 //! more than one slope. Small sizes have a floor: that is the latency. Large sizes have a rate: that is the bandwidth. Where
-//! the data does not reach one of both, it is said and not guessed.
+//! the data does not reach one of them, it stays unknown.
+
+use serde::{Deserialize, Serialize};
 
 use crate::statistics::median;
 
 /// A size and how long it takes.
-#[derive(Debug, Clone, Copy, PartialEq)]
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 pub struct Point {
     /// Bytes.
     pub bytes: u64,
@@ -15,8 +17,8 @@ pub struct Point {
     pub seconds: f64,
 }
 
-/// What the times of many sizes say.
-#[derive(Debug, Clone, PartialEq)]
+/// Latency, bandwidth and regimes of a series of sizes.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Fit {
     /// Seconds of the smallest sizes; none where none is small enough.
     pub latency: Option<f64>,
@@ -31,7 +33,7 @@ pub struct Fit {
 }
 
 /// Which sizes are bound by what.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Regimes {
     /// Up to this size the time is that of the smallest, within [`FLOOR`].
     pub latency: Option<u64>,
@@ -40,7 +42,8 @@ pub struct Regimes {
 }
 
 /// One of the three.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
 pub enum Regime {
     /// The time does not depend on the size.
     Latency,
@@ -67,22 +70,22 @@ impl Regimes {
 pub const FLOOR: f64 = 1.3;
 /// A rate is the bandwidth from this share of it on.
 pub const CEILING: f64 = 0.8;
-/// Fewer sizes say nothing.
+/// Sizes that a fit needs.
 const FEWEST: usize = 4;
-/// Nor do sizes this close to each other.
+/// How many times the smallest size the largest must be.
 const NARROWEST: f64 = 16.0;
 /// A floor is one if it is this many times as wide as its smallest size.
 const FLAT: f64 = 4.0;
 
-/// What the times say; or why they say nothing.
+/// Fits the times; the error says why there is no fit.
 pub fn fit(points: &[Point]) -> Result<Fit, String> {
     let points = merged(points);
     let (Some(first), Some(last)) = (points.first(), points.last()) else {
-        return Err("no sizes to fit".to_owned());
+        return Err("no fit: no sizes above 0".to_owned());
     };
     if points.len() < FEWEST || size(last) / size(first) < NARROWEST {
         return Err(format!(
-            "nothing to fit: of {} sizes above 0, where {FEWEST} are needed, the largest {NARROWEST} times the smallest",
+            "no fit: {} sizes above 0; plumb needs {FEWEST}, the largest at least {NARROWEST} times the smallest",
             points.len()
         ));
     }

@@ -1,7 +1,8 @@
 //! How many elements lie where, as nccl-tests counts them.
 
-use collective::DataType;
 use fabric::Collective;
+
+use crate::data::DataType;
 
 /// The buffers of one rank, in elements.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -47,7 +48,7 @@ pub fn works_in_place(collective: Collective) -> bool {
 #[cfg(test)]
 mod tests {
     use super::Layout;
-    use collective::DataType;
+    use crate::data::DataType;
     use fabric::Collective;
 
     #[test]

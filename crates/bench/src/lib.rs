@@ -1,29 +1,30 @@
-//! Runs a collective on an engine, verifies, times and fits it.
+//! Measures collectives: plan, results, statistics, fit and comparison as plain data, and the engines that run them.
+//!
+//! The data builds anywhere. The engines, host memory and NCCL, need Linux and the feature `engines`.
 
-mod agree;
+mod change;
 mod compare;
-pub mod engine;
+mod data;
+#[cfg(all(target_os = "linux", feature = "engines"))]
+pub mod engines;
+mod failure;
 mod fit;
-mod host;
 mod layout;
-mod memory;
-pub mod nccl;
-mod pattern;
 mod plan;
+mod read;
+pub mod record;
 mod run;
 pub mod statistics;
-mod verify;
 
-pub use agree::agree;
-pub use collective::Crowd;
-pub use compare::{Change, Drift, Times, Verdict, change};
-pub use engine::{Call, Device, Engine, Failure, Side};
+pub use change::{Change, Drift, Times, Verdict, change};
+pub use compare::{Comparison, Difference, Incomparable, Line, What, compare};
+pub use data::{DataType, EngineKind, Operation};
+pub use failure::{Cause, Exchange, Failure};
 pub use fit::{CEILING, FLOOR, Fit, Point, Regime, Regimes, fit};
-pub use host::Host;
 pub use layout::{Layout, works_in_place};
-pub use pattern::{POISON, Pattern};
 pub use plan::{
     Average, LEAST_ITERATIONS, LEAST_SECONDS, Plan, Series, Sizes, Step, has_root, reduces, shown_operation,
 };
-pub use run::{Event, Row, Run, Timing, Wrong, run};
-pub use verify::{Element, Found, Verified};
+pub use read::read;
+pub use record::Record;
+pub use run::{Device, Element, Oversubscribed, Row, Run, Timing, Wrong};

@@ -2,11 +2,13 @@
 
 use std::time::Duration;
 
-use collective::{DataType, Operation};
 use fabric::Collective;
+use serde::{Deserialize, Serialize};
+
+use crate::data::{DataType, Operation};
 
 /// A whole run of the benchmark.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Plan {
     /// The collective.
     pub collective: Collective,
@@ -18,17 +20,17 @@ pub struct Plan {
     pub operations: Vec<Operation>,
     /// The roots (`-r`); none means every rank in turn.
     pub root: Option<usize>,
-    /// Timed iterations of a size (`-n`); none lets the time decide: see [`LEAST_ITERATIONS`] and [`LEAST_SECONDS`].
+    /// Timed iterations of a size (`-n`); none: as many as fill a time, see [`LEAST_ITERATIONS`] and [`LEAST_SECONDS`].
     pub iterations: Option<usize>,
     /// Iterations before them (`-w`).
     pub warm_up: usize,
     /// Calls that count as one iteration (`-m`).
     pub aggregate: usize,
-    /// How often all sizes are run (`-N`); 0 is without end.
+    /// How often all sizes are run (`-N`); 0 means without end.
     pub cycles: usize,
-    /// How often each size is looked at again once all have been run, to see how times drift.
-    pub looks: usize,
-    /// From one such time to the next at least: what drifts lasts longer than a few sizes take.
+    /// Later passes that measure every size again (`--repeats`), to see how times drift.
+    pub repeats: usize,
+    /// The least time from one pass to the next: drift lasts longer than a few sizes take.
     pub apart: Duration,
     /// Runs whose results are verified (`-c`).
     pub check: usize,
@@ -47,13 +49,15 @@ pub const LEAST_ITERATIONS: usize = 20;
 /// And how long they take together.
 pub const LEAST_SECONDS: f64 = 0.02;
 
-/// Seconds of a look, where a call is shorter.
-pub(crate) const LOOK_SECONDS: f64 = 0.004;
-/// What took longer than these seconds in all is not looked at again: that would take too long.
+/// Seconds of a size in a later pass, where a call is shorter.
+#[cfg(all(target_os = "linux", feature = "engines"))]
+pub(crate) const REPEAT_SECONDS: f64 = 0.004;
+/// Sizes that took longer than these seconds in all are not measured again.
+#[cfg(all(target_os = "linux", feature = "engines"))]
 pub(crate) const LONG_SECONDS: f64 = 1.0;
 
 impl Plan {
-    /// What a collective is run with where nothing is said.
+    /// The defaults.
     pub fn new(collective: Collective) -> Self {
         Self {
             collective,
@@ -65,7 +69,7 @@ impl Plan {
             warm_up: 5,
             aggregate: 1,
             cycles: 1,
-            looks: 0,
+            repeats: 0,
             apart: Duration::from_millis(400),
             check: 1,
             average: Average::Mean,
@@ -75,7 +79,7 @@ impl Plan {
         }
     }
 
-    /// As one would write it: what all ranks must have alike.
+    /// The plan as flags, which must be the same on all ranks.
     pub fn flags(&self) -> Vec<String> {
         fn list<T: ToString>(all: &[T]) -> String {
             all.iter().map(T::to_string).collect::<Vec<_>>().join(",")
@@ -96,7 +100,7 @@ impl Plan {
             format!("-w {}", self.warm_up),
             format!("-m {}", self.aggregate),
             format!("-N {}", self.cycles),
-            format!("--looks {}", self.looks),
+            format!("--repeats {}", self.repeats),
             format!("-c {}", self.check),
             format!("-a {}", self.average.name()),
             format!("-z {}", u8::from(self.blocking)),
@@ -129,7 +133,7 @@ impl Plan {
 }
 
 /// What stays the same while the size grows.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Series {
     /// The type of elements.
     pub data_type: DataType,
@@ -140,7 +144,7 @@ pub struct Series {
 }
 
 /// The sizes of a run, in bytes.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Sizes {
     /// The first.
     pub from: u64,
@@ -151,7 +155,8 @@ pub struct Sizes {
 }
 
 /// From one size to the next.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum Step {
     /// So many times as large.
     Factor(u64),
@@ -172,15 +177,19 @@ impl Sizes {
 }
 
 /// Which rank's time counts.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Average {
     /// That of rank 0.
+    #[serde(rename = "rank0")]
     First,
     /// The mean of all.
+    #[serde(rename = "mean")]
     Mean,
     /// The shortest.
+    #[serde(rename = "min")]
     Shortest,
     /// The longest.
+    #[serde(rename = "max")]
     Longest,
 }
 
@@ -214,7 +223,7 @@ pub fn reduces(collective: Collective) -> bool {
     matches!(collective, Collective::AllReduce | Collective::ReduceScatter | Collective::Reduce)
 }
 
-/// The operation a table shows: of collectives that combine nothing, none; of sendrecv the one asked for, as nccl-tests has it.
+/// The operation a table shows: none for collectives that do not reduce; for sendrecv that of `-o`, as in nccl-tests.
 pub fn shown_operation(collective: Collective, operation: Operation) -> Option<Operation> {
     (reduces(collective) || collective == Collective::SendRecv).then_some(operation)
 }
@@ -230,7 +239,7 @@ pub fn has_root(collective: Collective) -> bool {
 #[cfg(test)]
 mod tests {
     use super::{Average, Plan, Sizes, Step};
-    use collective::{DataType, Operation};
+    use crate::data::{DataType, Operation};
     use fabric::Collective;
 
     fn sizes(from: u64, to: u64, step: Step) -> Vec<u64> {

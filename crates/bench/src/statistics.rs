@@ -1,4 +1,4 @@
-//! What a set of times says.
+//! Means, quantiles and a rank test.
 
 /// The mean; 0 of nothing.
 pub fn mean(values: &[f64]) -> f64 {

@@ -1,13 +1,15 @@
 //! The loop over an engine that answers with chosen times, and one that makes mistakes.
 
+#![cfg(target_os = "linux")]
 #![expect(clippy::cast_precision_loss, reason = "the numbers are small")]
 
 use std::net::Ipv4Addr;
 use std::ops::ControlFlow;
 use std::time::Duration;
 
-use bench::{Average, Call, Device, Engine, Event, Failure, Plan, Run, Side, Sizes, Step};
-use collective::{Communicator, DataType, Door, Meeting, Operation, Options, Token};
+use bench::engines::{self, Call, Engine, Event, Side};
+use bench::{Average, Cause, DataType, Device, EngineKind, Failure, Operation, Plan, Run, Sizes, Step};
+use collective::{Communicator, Door, Meeting, Options, Token};
 use fabric::Collective;
 
 /// One rank, which receives what it sends.
@@ -43,8 +45,8 @@ impl Fake {
 }
 
 impl Engine for Fake {
-    fn name(&self) -> &'static str {
-        "fake"
+    fn kind(&self) -> EngineKind {
+        EngineKind::Host
     }
 
     fn version(&self) -> String {
@@ -97,23 +99,23 @@ fn plan(collective: Collective) -> Plan {
 }
 
 fn run(plan: &Plan, fake: &mut Fake) -> Run {
-    bench::run(plan, fake, &mut |_| ControlFlow::Continue(())).expect("a run")
+    engines::run(plan, fake, &mut |_| ControlFlow::Continue(())).expect("a run")
 }
 
 #[test]
 fn times_are_those_of_the_engine() {
     let mut fake = Fake::new(None);
     let mut seen = Vec::new();
-    let mut tell = |it: Event<'_>| {
+    let mut observe = |it: Event<'_>| {
         match it {
             Event::Ready(devices) => assert_eq!(devices.len(), 1),
-            Event::Size(bytes, done, all) => seen.push((bytes, done, all)),
+            Event::Size { bytes, done, total } => seen.push((bytes, done, total)),
             Event::Row(row) => assert_eq!(row.bytes, seen.last().expect("a size").0),
-            Event::Look(..) => panic!("nobody asked for it"),
+            Event::Repeat { .. } => panic!("no repeats are planned"),
         }
         ControlFlow::Continue(())
     };
-    let run = bench::run(&plan(Collective::AllReduce), &mut fake, &mut tell).expect("a run");
+    let run = engines::run(&plan(Collective::AllReduce), &mut fake, &mut observe).expect("a run");
     assert_eq!(seen, [(8, 0, 4), (64, 1, 4), (512, 2, 4), (4096, 3, 4)]);
     assert_eq!(run.wrong, None);
     for row in &run.rows {
@@ -128,27 +130,27 @@ fn times_are_those_of_the_engine() {
 }
 
 #[test]
-fn sizes_are_looked_at_again_after_all_of_them() {
+fn sizes_are_measured_again_after_all_of_them() {
     for collective in Collective::ALL {
         let mut plan = plan(collective);
-        (plan.looks, plan.cycles, plan.iterations) = (3, 2, Some(20));
+        (plan.repeats, plan.cycles, plan.iterations) = (3, 2, Some(20));
         let mut fake = Fake::new(None);
-        let mut told = Vec::new();
-        let mut tell = |it: Event<'_>| {
+        let mut repeats = Vec::new();
+        let mut observe = |it: Event<'_>| {
             match it {
-                Event::Look(number, all) => told.push((number, all)),
-                Event::Row(_) => assert!(told.is_empty(), "rows come first"),
+                Event::Repeat { number, total } => repeats.push((number, total)),
+                Event::Row(_) => assert!(repeats.is_empty(), "rows come first"),
                 _ => {}
             }
             ControlFlow::Continue(())
         };
-        let run = bench::run(&plan, &mut fake, &mut tell).expect("a run");
-        assert_eq!(told, [(0, 3), (1, 3), (2, 3)]);
+        let run = engines::run(&plan, &mut fake, &mut observe).expect("a run");
+        assert_eq!(repeats, [(0, 3), (1, 3), (2, 3)]);
         for row in &run.rows {
             for timing in [&row.out_of_place, &row.in_place].into_iter().flatten() {
                 let wanted = if row.cycle == 0 { vec![timing.seconds; 3] } else { Vec::new() };
-                assert_eq!(timing.looks.len(), wanted.len(), "{collective}");
-                assert!(timing.looks.iter().zip(&wanted).all(|it| (it.0 / it.1 - 1.0).abs() < 1e-9));
+                assert_eq!(timing.repeats.len(), wanted.len(), "{collective}");
+                assert!(timing.repeats.iter().zip(&wanted).all(|it| (it.0 / it.1 - 1.0).abs() < 1e-9));
             }
         }
         // The same calls as in the rows.
@@ -158,20 +160,20 @@ fn sizes_are_looked_at_again_after_all_of_them() {
             calls
         };
         let calls = |all: &[(Call, usize)]| sorted(all.iter().map(|it| format!("{:?}", it.0)).collect());
-        let looks = plan.looks * 4 * if bench::works_in_place(collective) { 2 } else { 1 } * 4;
-        let (before, after) = fake.calls.split_at(fake.calls.len() - looks);
+        let repeated = plan.repeats * 4 * if bench::works_in_place(collective) { 2 } else { 1 } * 4;
+        let (before, after) = fake.calls.split_at(fake.calls.len() - repeated);
         assert_eq!(calls(before), calls(after), "{collective}");
     }
 }
 
 #[test]
-fn what_takes_long_is_not_looked_at_again() {
+fn what_takes_long_is_not_measured_again() {
     let mut plan = plan(Collective::AllReduce);
-    (plan.looks, plan.iterations) = (1, Some(400_000));
+    (plan.repeats, plan.iterations) = (1, Some(400_000));
     let run = run(&plan, &mut Fake::new(None));
-    let looks: Vec<usize> =
-        run.rows.iter().map(|it| it.out_of_place.as_ref().expect("measured").looks.len()).collect();
-    assert_eq!(looks, [1, 1, 1, 0], "4096 bytes take 2 s in all");
+    let repeats: Vec<usize> =
+        run.rows.iter().map(|it| it.out_of_place.as_ref().expect("measured").repeats.len()).collect();
+    assert_eq!(repeats, [1, 1, 1, 0], "4096 bytes take 2 s in all");
 }
 
 #[test]
@@ -206,8 +208,8 @@ fn one_wrong_element_is_found() {
 fn a_result_that_is_never_written_is_found() {
     struct Lazy(Fake);
     impl Engine for Lazy {
-        fn name(&self) -> &'static str {
-            "lazy"
+        fn kind(&self) -> EngineKind {
+            EngineKind::Host
         }
         fn version(&self) -> String {
             String::new()
@@ -231,7 +233,7 @@ fn a_result_that_is_never_written_is_found() {
             Ok(1.0)
         }
     }
-    let run = bench::run(&plan(Collective::Broadcast), &mut Lazy(Fake::new(None)), &mut |_| {
+    let run = engines::run(&plan(Collective::Broadcast), &mut Lazy(Fake::new(None)), &mut |_| {
         ControlFlow::Continue(())
     })
     .expect("a run");
@@ -270,17 +272,17 @@ fn iterations_are_as_asked() {
 fn a_root_that_is_not_there_is_an_error() {
     let mut plan = plan(Collective::Broadcast);
     plan.root = Some(1);
-    let failure = bench::run(&plan, &mut Fake::new(None), &mut |_| ControlFlow::Continue(()))
+    let failure = engines::run(&plan, &mut Fake::new(None), &mut |_| ControlFlow::Continue(()))
         .expect_err("no such rank");
-    assert_eq!(failure.0, "there is no rank 1 to be the root");
+    assert_eq!(failure.cause, Cause::NoSuchRoot { root: 1 });
 }
 
 /// Each rank takes a millisecond more than the one before it.
 struct Uneven(Fake);
 
 impl Engine for Uneven {
-    fn name(&self) -> &'static str {
-        self.0.name()
+    fn kind(&self) -> EngineKind {
+        self.0.kind()
     }
     fn version(&self) -> String {
         self.0.version()
@@ -314,7 +316,7 @@ fn ranks_that_measure_different_times_stay_together() {
     let run = |meeting: Meeting, rank: usize| {
         let control = Communicator::join(Options::new(rank, 2, meeting, token())).expect("two ranks meet");
         let plan = Plan { check: 0, ..plan(Collective::Broadcast) };
-        bench::run(&plan, &mut Uneven(Fake::over(control, None)), &mut |_| ControlFlow::Continue(()))
+        engines::run(&plan, &mut Uneven(Fake::over(control, None)), &mut |_| ControlFlow::Continue(()))
     };
     let [first, second] = std::thread::scope(|scope| {
         let other = scope.spawn(|| run(Meeting::At(place), 1));
@@ -330,11 +332,11 @@ fn ranks_that_measure_different_times_stay_together() {
 #[test]
 fn it_ends_when_nobody_wants_more() {
     let mut rows = 0;
-    let mut tell = |it: Event<'_>| {
+    let mut observe = |it: Event<'_>| {
         rows += usize::from(matches!(it, Event::Row(_)));
         if rows < 2 { ControlFlow::Continue(()) } else { ControlFlow::Break(()) }
     };
-    let run = bench::run(&plan(Collective::AllReduce), &mut Fake::new(None), &mut tell).expect("a run");
+    let run = engines::run(&plan(Collective::AllReduce), &mut Fake::new(None), &mut observe).expect("a run");
     assert_eq!((run.rows.len(), rows), (2, 2));
 }
 

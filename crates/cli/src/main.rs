@@ -7,7 +7,6 @@ mod env;
 mod expect;
 mod input;
 mod lint;
-mod live;
 mod manifest;
 mod topo;
 

@@ -15,7 +15,7 @@ use report::Style;
 use report::topo::{Topo, TopoParts};
 
 use crate::args::{self, Colour, ListFormat};
-use crate::{CLEAN, UNDECIDED, complain, doctor, expect, input, live};
+use crate::{CLEAN, UNDECIDED, complain, doctor, expect, input};
 
 /// What was read: the machine, and what a file says beside it.
 struct Read {
@@ -79,10 +79,7 @@ fn read(args: &args::Topo) -> Result<Read, String> {
         (None, None, Some(model)) => {
             Read::new(machine::of_model(model, Source::Flag("--instance")), "the catalogue")
         }
-        (None, None, None) => {
-            let live = live::read();
-            Read::new(machine::of_live_node(live.machine, live.said), "this machine")
-        }
+        (None, None, None) => this_machine()?,
     };
     if let Some(name) = &args.gpu {
         let model = gpu::find(name).ok_or_else(|| format!("plumb knows no GPU `{name}`"))?;
@@ -96,6 +93,18 @@ fn read(args: &args::Topo) -> Result<Read, String> {
         read.settings.add_flag("--env", name, value);
     }
     Ok(read)
+}
+
+#[cfg(target_os = "linux")]
+#[expect(clippy::unnecessary_wraps, reason = "elsewhere it is an error")]
+fn this_machine() -> Result<Read, String> {
+    let live = node::read();
+    Ok(Read::new(machine::of_live_node(live.machine, live.notes), "this machine"))
+}
+
+#[cfg(not(target_os = "linux"))]
+fn this_machine() -> Result<Read, String> {
+    Err("plumb topo reads the machine it runs on under Linux only: give a FILE, --instance NAME or --cluster FILE".to_owned())
 }
 
 fn of_cluster_file(path: &Path) -> Result<Read, String> {

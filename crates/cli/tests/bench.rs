@@ -21,8 +21,8 @@ use serde_json::{Value, json};
 #[track_caller]
 fn bench(flags: &[&str]) -> Answer {
     let short = ["bench", "all_reduce", "--ranks", "2", "-e", "4K", "-f", "8"];
-    let looks = if flags.contains(&"--looks") { &[][..] } else { &["--looks", "0"] };
-    let answer = plumb(short.iter().chain(looks).chain(flags));
+    let repeats = if flags.contains(&"--repeats") { &[][..] } else { &["--repeats", "0"] };
+    let answer = plumb(short.iter().chain(repeats).chain(flags));
     assert_eq!(answer.code, Some(0), "{answer:?}");
     answer
 }
@@ -41,7 +41,7 @@ fn every_collective_is_right() {
         for transport in ["shm", "tcp"] {
             let flags = ["--ranks", "3", "-b", "1", "-e", "100K", "-f", "37", "--transport", transport];
             let answer =
-                plumb(["bench", collective, "--looks", "0", "--format", "json"].iter().chain(&flags));
+                plumb(["bench", collective, "--repeats", "0", "--format", "json"].iter().chain(&flags));
             assert_eq!((answer.code, answer.stderr.as_str()), (Some(0), ""), "{collective} {transport}");
             let json = answer.json();
             assert_eq!(json["wrong"], 0, "{collective} {transport}");
@@ -52,19 +52,22 @@ fn every_collective_is_right() {
 }
 
 #[test]
-fn what_was_asked_in_vain_is_told_once() {
-    let told = |flags: &[&str]| bench(flags).stderr;
-    assert_eq!(told(&["--nccl-library", "/nowhere"]), "note: --nccl-library of NCCL changes nothing here\n");
+fn flags_without_effect_are_named_once() {
+    let stderr = |flags: &[&str]| bench(flags).stderr;
     assert_eq!(
-        told(&["--nodes", "4"]),
-        "note: nothing is expected: --nodes and --pods need --instance or --cluster\n"
+        stderr(&["--nccl-library", "/nowhere"]),
+        "note: --nccl-library has no effect on the host-memory engine\n"
+    );
+    assert_eq!(
+        stderr(&["--nodes", "4"]),
+        "note: no expected bandwidth: --nodes and --pods need --instance or --cluster\n"
     );
 }
 
 #[test]
 fn the_table_goes_to_stdout_and_the_rest_to_stderr() {
     let answer = bench(&["-p", "1"]);
-    assert_eq!(answer.stderr, "note: -p of nccl-tests changes nothing here\n");
+    assert_eq!(answer.stderr, "note: -p is accepted for compatibility with nccl-tests and has no effect\n");
     assert!(
         answer.stdout.contains("# Out of bounds values : 0 OK\n# Avg bus bandwidth    : "),
         "{}",
@@ -81,8 +84,9 @@ fn the_table_goes_to_stdout_and_the_rest_to_stderr() {
 #[test]
 fn colour_is_a_matter_of_choice() {
     let coloured = |flags: &[&str], variable: Option<&str>| {
-        let mut command =
-            command(["bench", "all_reduce", "--ranks", "2", "--looks", "0", "-e", "64"].iter().chain(flags));
+        let mut command = command(
+            ["bench", "all_reduce", "--ranks", "2", "--repeats", "0", "-e", "64"].iter().chain(flags),
+        );
         command.envs(variable.map(|it| (it, "1")));
         common::finish(command).stdout.contains('\x1b')
     };
@@ -105,7 +109,7 @@ fn nccl_tests_json_is_read_and_holds_no_environment() {
             "4K",
             "-f",
             "8",
-            "--looks",
+            "--repeats",
             "0",
             "-J",
             text(path),
@@ -138,15 +142,15 @@ fn the_answer_fits_the_schema() {
     let schema = json(&root().join("docs/bench.schema.json"));
     let validator = jsonschema::validator_for(&schema).expect("a schema");
     for flags in [
-        &["--looks", "1"][..],
+        &["--repeats", "1"][..],
         &["-d", "half", "-o", "max", "-I", "1", "-n", "5"],
         &["-c", "0", "-S", "1", "-N", "2"],
     ] {
         let value = bench(&[&["--format", "json"], flags].concat()).json();
         let errors: Vec<String> = validator.iter_errors(&value).map(|it| it.to_string()).collect();
         assert_eq!(errors, Vec::<String>::new(), "{flags:?}");
-        let looks = value["results"][0]["in_place"]["looks_us"].as_array().map(Vec::len);
-        assert_eq!(looks, Some(usize::from(flags.contains(&"--looks"))));
+        let repeats = value["results"][0]["in_place"]["looks_us"].as_array().map(Vec::len);
+        assert_eq!(repeats, Some(usize::from(flags.contains(&"--repeats"))));
     }
 }
 
@@ -190,9 +194,9 @@ fn multiply(value: &mut Value, factor: f64) {
 }
 
 #[test]
-fn comparing_tells_by_its_exit_code() {
+fn the_exit_code_of_a_comparison() {
     let folder = folder("bench_compare");
-    // Twenty times as long is beyond what the busiest machine does from moment to moment.
+    // Twenty times as long is beyond what the busiest machine does from pass to pass.
     let [old, new] = results(&folder, 20.0);
     let compare = |old: &Path, new: &Path| plumb(["bench", "--compare", text(old), text(new)]);
     let same = compare(&old, &old);
@@ -217,7 +221,7 @@ fn diagnosed(test: &str, hosts: [&str; 2], more: &[&str]) -> Answer {
     let log = folder(test).join("log");
     let port = free_port();
     let arguments =
-        [&["bench", "all_reduce", "-e", "1M", "--looks", "0", "--log", text(&log)], more].concat();
+        [&["bench", "all_reduce", "-e", "1M", "--repeats", "0", "--log", text(&log)], more].concat();
     let ranks = [0, 1].map(|it| Job::rank_with(it, 2, port, &arguments, &[("PLUMB_HOSTID", hosts[it])]));
     for rank in ranks {
         rank.end(LONG).succeeded();
@@ -268,9 +272,9 @@ fn whoever_has_read_enough_ends_it() {
 }
 
 #[test]
-fn a_full_disk_is_told() {
+fn a_full_disk_is_reported() {
     let full = fs::OpenOptions::new().write(true).open("/dev/full").expect("/dev/full");
-    let mut command = command(["bench", "all_reduce", "--ranks", "2", "-e", "8", "--looks", "0"]);
+    let mut command = command(["bench", "all_reduce", "--ranks", "2", "-e", "8", "--repeats", "0"]);
     let output = command.stdout(full).output().expect("plumb");
     let stderr = String::from_utf8(output.stderr).expect("UTF-8");
     assert_eq!(
@@ -281,6 +285,6 @@ fn a_full_disk_is_told() {
 
 #[test]
 fn one_rank_alone_works() {
-    let job = Job::start(["bench", "all_reduce", "--ranks", "1", "-e", "1K", "--looks", "0"], &[]);
+    let job = Job::start(["bench", "all_reduce", "--ranks", "1", "-e", "1K", "--repeats", "0"], &[]);
     job.end(SOON).succeeded();
 }

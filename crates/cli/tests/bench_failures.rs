@@ -18,7 +18,7 @@ use bed::port::free_port;
 use common::{folder, plumb};
 use job::{ENDLESS, Job, LONG, SOON, host, signal, wait_for};
 
-const SHORT: [&str; 8] = ["bench", "all_reduce", "-e", "1K", "--timeout", "60", "--looks", "0"];
+const SHORT: [&str; 8] = ["bench", "all_reduce", "-e", "1K", "--timeout", "60", "--repeats", "0"];
 
 /// Three ranks in the middle of their work.
 fn running(more: &[&str]) -> Job {
@@ -75,7 +75,7 @@ fn connections(pid: u32) -> Vec<[String; 2]> {
 }
 
 #[test]
-fn a_connection_that_is_reset_is_told() {
+fn a_connection_that_is_reset_is_reported() {
     need("ss", &["iproute2"]);
     // To rank 0's door, and between the ranks for data.
     for door in [false, true] {
@@ -199,7 +199,7 @@ fn strangers_at_the_rendezvous_do_no_harm() {
 }
 
 #[test]
-fn a_wrong_token_is_told() {
+fn a_wrong_token_is_reported() {
     let port = free_port();
     let first = Job::rank(0, 2, port, &[&SHORT[..4], &["--timeout", "5"]].concat());
     let second = Job::rank_with(1, 2, port, &SHORT, &[("PLUMB_TOKEN", "guess")]);
@@ -211,7 +211,7 @@ fn a_wrong_token_is_told() {
 }
 
 #[test]
-fn another_release_is_told() {
+fn another_release_is_reported() {
     let other = other_release();
     // As rank 0.
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("loopback");
@@ -229,7 +229,7 @@ fn another_release_is_told() {
 }
 
 #[test]
-fn a_port_in_use_is_told_at_once() {
+fn a_port_in_use_is_reported_at_once() {
     let taken = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("loopback");
     let port = taken.local_addr().expect("bound").port();
     let end = Job::rank(0, 2, port, &SHORT).end(SOON);
@@ -237,7 +237,7 @@ fn a_port_in_use_is_told_at_once() {
 }
 
 #[test]
-fn two_ranks_with_one_number_are_told() {
+fn two_ranks_with_one_number_are_reported() {
     let port = free_port();
     let first = Job::rank(0, 3, port, &[&SHORT[..4], &["--timeout", "8"]].concat());
     let twins = [(); 2].map(|()| Job::rank(1, 3, port, &SHORT));
@@ -254,7 +254,7 @@ fn two_ranks_with_one_number_are_told() {
 }
 
 #[test]
-fn different_flags_are_told_at_once() {
+fn different_flags_are_reported_at_once() {
     let cases = [
         (
             "all_reduce -e 1K",
@@ -296,7 +296,7 @@ fn mounted(script: &str) -> Job {
 }
 
 #[test]
-fn no_space_for_shared_memory_is_told() {
+fn no_space_for_shared_memory_is_reported() {
     let folder = folder("no_space_for_shared_memory");
     let tiny = folder.display();
     let script = |size: &str, sizes: &str| {
@@ -355,18 +355,18 @@ fn an_interrupt_is_possible_while_ranks_meet() {
 }
 
 #[test]
-fn arguments_that_cannot_be_are_told() {
+fn arguments_that_cannot_be_are_reported() {
     let cases = [
         ("all_reduce -b 1Z", "`1Z` is no size"),
         ("all_reduce -b 99999999999999999999", "is no size"),
         ("all_reduce -e 1000000T", "is too large"),
         ("all_reduce -b 2K -e 1K", "-b 2048 is larger than -e 1024"),
         ("all_reduce -f 0", "0 is not in"),
-        ("all_reduce -i 0", "-i 0 never comes to -e"),
+        ("all_reduce -i 0", "-i 0 never reaches -e"),
         ("all_reduce -b 8 -e 1G -i 8", "more than 100000 sizes"),
-        ("all_reduce -n 0", "`0` is no count"),
-        ("all_reduce -m 0", "`0` is no count"),
-        ("all_reduce -I 1 -n 5 -K 5", "-K leaves out iterations"),
+        ("all_reduce -n 0", "`0` is not a count"),
+        ("all_reduce -m 0", "`0` is not a count"),
+        ("all_reduce -I 1 -n 5 -K 5", "-K needs -I 1"),
         ("all_reduce --ranks 0", "0 is not in 1..=4096"),
         ("all_reduce --ranks 100000", "100000 is not in 1..=4096"),
         ("all_reduce -g 4096 -t 4096", "cannot start 16777216 ranks here"),
@@ -383,7 +383,7 @@ fn arguments_that_cannot_be_are_told() {
         ),
         ("all_reduce --format json --format text", "only one --format can go to standard output"),
         ("all_reduce -e 8 -J /nowhere/file", "/nowhere/file: there is no folder /nowhere"),
-        ("all_reduce -e 8 --plot plot.png", "--plot draws an SVG: name it plot.png.svg"),
+        ("all_reduce -e 8 --plot plot.png", "--plot writes an SVG: name the file plot.png.svg"),
         ("all_reduce -e 8 --log /nowhere/file", "/nowhere/file: there is no folder /nowhere"),
         ("all_reduce -e 8 --plot /nowhere/file", "/nowhere/file: there is no folder /nowhere"),
         ("--compare /nowhere/a /nowhere/b", "/nowhere/a: No such file"),
@@ -405,6 +405,8 @@ fn unusual_arguments_are_served() {
         "-b 8 -e 8 -w 0 -n 1",
         "-e 8 -c 0",
         "-b 1 -e 3 -d double",
+        // The former name of --repeats.
+        "-e 8 --looks 1",
     ] {
         let arguments = ["bench", "all_reduce", "--ranks", "2"].into_iter().chain(flags.split(' '));
         Job::start(arguments, &[]).end(LONG).succeeded();
@@ -432,7 +434,7 @@ fn flags_of_the_host_engine_leave_nccl_alone() {
 }
 
 #[test]
-fn variables_that_cannot_be_are_told() {
+fn variables_that_cannot_be_are_reported() {
     let cases: [(&[(&str, &str)], &str); 4] = [
         (&[("PLUMB_RANK", "x")], "PLUMB_RANK"),
         (&[("PLUMB_RANK", "0")], "PLUMB_SIZE"),

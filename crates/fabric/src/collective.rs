@@ -3,8 +3,11 @@
 use std::fmt;
 use std::str::FromStr;
 
+use serde::{Deserialize, Serialize};
+
 /// A collective operation.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
 pub enum Collective {
     /// Everyone has the sum of all.
     AllReduce,
@@ -17,12 +20,14 @@ pub enum Collective {
     /// One has the sum of all.
     Reduce,
     /// Everyone sends a part to everyone.
+    #[serde(rename = "alltoall")]
     AllToAll,
     /// One has the parts of all.
     Gather,
     /// One sends a part to everyone.
     Scatter,
     /// Everyone sends to the next and receives from the one before.
+    #[serde(rename = "sendrecv")]
     SendRecv,
 }
 
@@ -100,6 +105,13 @@ mod tests {
         }
         assert_eq!("all_to_all".parse(), Ok(Collective::AllToAll));
         assert!("reduceall".parse::<Collective>().is_err());
+    }
+
+    #[test]
+    fn names_are_the_same_in_json() {
+        for it in Collective::ALL {
+            assert_eq!(serde_json::to_value(it).expect("a name"), it.name());
+        }
     }
 
     #[test]

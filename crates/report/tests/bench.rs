@@ -4,10 +4,12 @@
 
 use std::path::Path;
 
-use bench::{Average, Device, Element, Plan, Row, Run, Series, Timing, Wrong};
-use collective::{DataType, Operation};
+use bench::record::{Config, Context, Expected};
+use bench::{
+    Average, DataType, Device, Difference, Element, EngineKind, Incomparable, Operation, Oversubscribed,
+    Plan, Record, Row, Run, Series, Timing, Wrong,
+};
 use fabric::Collective;
-use report::bench::{Bench, BenchConfig, Context};
 use report::{Style, bench as written};
 use serde_json::Value;
 
@@ -24,12 +26,12 @@ fn timing(seconds: f64) -> Timing {
         longest,
         ranks,
         wrong: Some(0),
-        looks: [1.0, 1.02, 0.985, 1.01].map(|it| it * seconds).to_vec(),
+        repeats: [1.0, 1.02, 0.985, 1.01].map(|it| it * seconds).to_vec(),
     }
 }
 
-fn run(collective: Collective, slower: f64) -> (Run, BenchConfig) {
-    let plan = Plan { looks: 4, ..Plan::new(collective) };
+fn run(collective: Collective, slower: f64) -> (Run, Config) {
+    let plan = Plan { repeats: 4, ..Plan::new(collective) };
     let series = Series { data_type: DataType::Float, operation: Operation::Sum, root: 0 };
     let row = |bytes: u64| {
         let seconds = (2e-6 + bytes as f64 / 1e10) * slower;
@@ -54,23 +56,23 @@ fn run(collective: Collective, slower: f64) -> (Run, BenchConfig) {
     };
     let run = Run {
         collective,
-        engine: "host".to_owned(),
+        engine: EngineKind::Host,
         version: "plumb 0.1.0".to_owned(),
         devices: (0..RANKS).map(device).collect(),
         rows: plan.sizes.all().map(row).collect(),
         paths: Some("shared memory".to_owned()),
-        crowded: Some(bench::Crowd { host: "node-0".to_owned(), ranks: 2, cores: 1 }),
+        oversubscribed: Some(Oversubscribed { host: "node-0".to_owned(), ranks: 2, cores: 1 }),
         wrong: None,
     };
-    (run, BenchConfig::new(&plan))
+    (run, Config::new(&plan))
 }
 
-fn answer(collective: Collective, slower: f64) -> Bench {
+fn answer(collective: Collective, slower: f64) -> Record {
     let (run, config) = run(collective, slower);
-    Bench::new(&run, config, Context { started: 1_794_732_740, ended: 1_794_732_750, cluster: None })
+    Record::new(&run, config, Context { started: 1_794_732_740, ended: 1_794_732_750, ..Context::default() })
 }
 
-fn table(bench: &Bench) -> String {
+fn table(bench: &Record) -> String {
     let mut out = Vec::new();
     written::header(bench, &mut out).expect("memory");
     for row in &bench.results {
@@ -86,7 +88,7 @@ fn text(write: impl FnOnce(&mut Vec<u8>) -> std::io::Result<()>) -> String {
     String::from_utf8(out).expect("text")
 }
 
-fn json(bench: &Bench) -> Value {
+fn json(bench: &Record) -> Value {
     serde_json::from_str(&text(|out| written::json(bench, out))).expect("JSON")
 }
 
@@ -108,7 +110,7 @@ fn the_picture() {
     // Nothing to draw is drawn too.
     let (mut run, config) = run(Collective::AllReduce, 1.0);
     run.rows.clear();
-    let bench = Bench::new(&run, config, Context::default());
+    let bench = Record::new(&run, config, Context::default());
     roxmltree::Document::parse(&text(|out| written::svg(&bench, out))).expect("XML");
     assert_eq!(text(|out| written::plot(&bench, true, out)), "");
 }
@@ -147,7 +149,7 @@ fn nccl_tests_own_json_has_its_shape() {
     let test = case.tests.first().expect("a run");
     assert_eq!((test.rows.len(), test.devices.len()), (bench.results.len(), RANKS));
     assert_eq!(test.program.as_deref(), Some("all_reduce_perf"));
-    let read = written::read(&told).expect("a result");
+    let read = bench::read(&told).expect("a result");
     assert_eq!((read.collective.as_str(), read.results.len()), ("all_reduce", bench.results.len()));
 }
 
@@ -161,10 +163,9 @@ fn the_schema_describes_every_answer() {
     let element = Element { index: 7, got: "1".to_owned(), expected: "2".to_owned() };
     let series = run.rows[0].series;
     run.wrong = Some(Wrong { rank: 3, bytes: 8, in_place: true, series, element });
-    let machine = fabric::catalogue::machine("p5.48xlarge").expect("in the catalogue");
-    let cluster =
-        forecast::Cluster::of_machine(&machine, 2, &fabric::Settings::default()).expect("a cluster");
-    let full = Bench::new(&run, config, Context { cluster: Some(&cluster), ..Context::default() });
+    let expected = |_| Some(Expected { low: 1.0, expected: 2.0, high: 3.0 });
+    let context = Context { machine: Some("p5.48xlarge"), expected: Some(&expected), ..Context::default() };
+    let full = Record::new(&run, config, context);
     for bench in [full, answer(Collective::AllToAll, 1.0), answer(Collective::Broadcast, 1.0)] {
         let value = json(&bench);
         assert!(
@@ -183,14 +184,14 @@ fn the_schema_describes_every_answer() {
                 assert!(properties.get(key).is_some(), "the schema does not describe {key}");
             }
         }
-        assert_eq!(written::read(&value.to_string()).expect("its own"), bench);
+        assert_eq!(bench::read(&value.to_string()).expect("its own"), bench);
     }
 }
 
 #[test]
-fn what_changed_is_told() {
+fn what_changed_is_reported() {
     let check = |slower: f64| {
-        written::compare(&answer(Collective::AllReduce, 1.0), &answer(Collective::AllReduce, slower))
+        bench::compare(&answer(Collective::AllReduce, 1.0), &answer(Collective::AllReduce, slower))
             .expect("the same")
     };
     let all = check(1.0).lines.len();
@@ -203,49 +204,47 @@ fn what_changed_is_told() {
     assert!(by_a_fifth.len() < all && by_a_fifth.iter().all(|it| it.old_us > 2.5), "{by_a_fifth:?}");
     assert_eq!(check(0.7).count(bench::Verdict::Faster), all);
     assert_eq!(
-        check(1.4).sentence(),
-        "slower in 48 of 48 measurements, faster in none; times +40.0 % in the mean"
+        written::sentence(&check(1.4)),
+        "slower in 48 of 48 measurements, faster in none; times +40.0 % on average"
     );
-    let shown = text(|out| check(1.2).text(Style::default(), out));
+    let shown = text(|out| written::comparison_text(&check(1.2), Style::default(), out));
     insta::assert_snapshot!("bench_compare", shown);
-    serde_json::from_str::<Value>(&text(|out| check(0.7).json(out))).expect("JSON");
-    assert_eq!(check(1.4).differences, Vec::<String>::new());
+    serde_json::from_str::<Value>(&text(|out| written::comparison_json(&check(0.7), out))).expect("JSON");
+    assert_eq!(check(1.4).differences, []);
 }
 
 #[test]
-fn changes_without_looks_are_told_with_a_doubt() {
+fn changes_of_one_pass_come_with_a_doubt() {
     let at_once = |slower: f64| {
         let mut bench = answer(Collective::AllReduce, slower);
         for it in bench.results.iter_mut().flat_map(|it| [&mut it.out_of_place, &mut it.in_place]).flatten() {
-            it.looks_us.clear();
+            it.repeats_us.clear();
         }
         bench
     };
-    let told = |old: &Bench, new: &Bench| written::compare(old, new).expect("the same").differences;
+    let differences = |old: &Record, new: &Record| bench::compare(old, new).expect("the same").differences;
     for (old, new) in [(at_once(1.0), at_once(1.4)), (answer(Collective::AllReduce, 1.0), at_once(1.4))] {
-        let differences = told(&old, &new);
-        assert!(differences.len() == 1 && differences[0].contains("do not show drift"), "{differences:?}");
+        assert_eq!(differences(&old, &new), [Difference::OnePass]);
     }
-    assert_eq!(told(&at_once(1.0), &at_once(1.0)), Vec::<String>::new(), "nothing was told");
+    assert_eq!(differences(&at_once(1.0), &at_once(1.0)), [], "nothing changed");
 }
 
 #[test]
-fn means_are_held_against_means() {
+fn means_are_compared_with_means() {
     // The same run, once with every time and once as nccl-tests writes it, with means alone.
     let mut bench = answer(Collective::AllReduce, 1.0);
     for it in bench.results.iter_mut().flat_map(|it| [&mut it.out_of_place, &mut it.in_place]).flatten() {
         it.time_us *= 2.0;
     }
     let means = text(|out| written::nccl_tests(&bench, &["all_reduce_perf".to_owned()], out));
-    let means = written::read(&means).expect("nccl-tests' JSON");
-    let comparison = written::compare(&bench, &means).expect("the same");
+    let means = bench::read(&means).expect("nccl-tests' JSON");
+    let comparison = bench::compare(&bench, &means).expect("the same");
     assert_eq!(comparison.count(bench::Verdict::Same), comparison.lines.len());
-    // What that file does not tell is no difference.
-    assert_eq!(comparison.differences.len(), 1, "{:?}", comparison.differences);
-    assert!(comparison.differences[0].starts_with("means are compared"), "{:?}", comparison.differences);
+    // What that file does not have is not a difference.
+    assert_eq!(comparison.differences, [Difference::MeansOnly]);
     // Also where it has so many of them that they show drift.
-    let [bench, means] = [bench, means].map(|it| Bench { results: vec![it.results; 5].concat(), ..it });
-    let comparison = written::compare(&bench, &means).expect("the same");
+    let [bench, means] = [bench, means].map(|it| Record { results: vec![it.results; 5].concat(), ..it });
+    let comparison = bench::compare(&bench, &means).expect("the same");
     assert_eq!(comparison.count(bench::Verdict::Same), comparison.lines.len());
     assert!(comparison.lines.iter().all(|it| (it.change.ratio - 1.0).abs() < 0.01));
 }
@@ -253,20 +252,21 @@ fn means_are_held_against_means() {
 #[test]
 fn what_cannot_be_compared_is_refused() {
     let other = answer(Collective::AllGather, 1.0);
-    let error =
-        written::compare(&answer(Collective::AllReduce, 1.0), &other).expect_err("another collective");
-    assert_eq!(error, "one is of all_reduce, the other of all_gather");
+    let error = bench::compare(&answer(Collective::AllReduce, 1.0), &other).expect_err("another collective");
+    let (old, new) = ("all_reduce".to_owned(), "all_gather".to_owned());
+    assert_eq!(error, Incomparable::Collectives { old, new });
+    assert_eq!(written::incomparable(&error), "one is of all_reduce, the other of all_gather");
     for (text, reason) in [
-        ("", "is no JSON"),
-        ("{}", "is no result"),
-        ("[1]", "is no result"),
+        ("", "is not JSON"),
+        ("{}", "is not a result"),
+        ("[1]", "is not a result"),
         (r#"{"schema":"plumb.doctor/1"}"#, "has the schema plumb.doctor/1"),
         (r#"{"schema":"plumb.bench/2"}"#, "newer than this plumb"),
         (r#"{"schema":"plumb.bench/1"}"#, "is damaged"),
-        (r#"{"results":[],"args":["x"]}"#, "does not tell which collective"),
+        (r#"{"results":[],"args":["x"]}"#, "does not say which collective"),
         (r#"{"results":[{}],"args":["all_reduce_perf"]}"#, "has a row without"),
     ] {
-        let error = written::read(text).expect_err(text);
+        let error = bench::read(text).expect_err(text);
         assert!(error.contains(reason), "{text}: {error}");
     }
 }

@@ -1,24 +1,27 @@
-//! What rank 0 says, while it runs and at the end. The other ranks say nothing.
+//! What rank 0 prints, during the run and at the end. The other ranks print nothing.
 
 use std::fs::{File, OpenOptions};
 use std::io::{self, BufWriter, IsTerminal as _, Write};
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant, SystemTime};
 
-use ::bench::{Event, Plan, Run};
+use ::bench::engines::Event;
+use ::bench::engines::nccl::log;
+use ::bench::record::{Config, Context, Expected, Row};
+use ::bench::{Device, EngineKind, Plan, Record, Run};
 use forecast::Cluster;
 use nccl::Settings;
-use report::Style;
-use report::bench::{self, Bench as Report, BenchConfig, BenchRow, Context};
+use report::{Style, bench};
 
 use super::Bench;
+use super::measure::code;
 use crate::args::{Colour, ListFormat, Machines};
 use crate::{complain, expect, input};
 
-/// Away with what stands in the line, and back to its beginning: last, as for whoever passes lines on the next one begins there.
+/// Clears the line, then returns to its beginning: a program that forwards lines ends one at the carriage return.
 const CLEAR: &str = "\x1b[2K\r";
 
-/// Takes away what a rank has left on the terminal.
+/// Removes the progress that a rank has left on the terminal.
 pub(super) fn clear_line() {
     if io::stderr().is_terminal() {
         let _ = write!(io::stderr(), "{CLEAR}");
@@ -33,7 +36,7 @@ pub(super) struct Answer<'a> {
     colour: Colour,
     style: Style,
     out: &'a mut dyn Write,
-    config: BenchConfig,
+    config: Config,
     started: u64,
     clock: Instant,
     /// A line of progress stands on the terminal.
@@ -59,7 +62,7 @@ impl<'a> Answer<'a> {
                 "only one --format can go to standard output: give each of the others an --output".to_owned()
             );
         }
-        let mut config = BenchConfig::new(plan);
+        let mut config = Config::new(plan);
         config.timestamps = args.timestamps();
         config.private = args.private;
         config.transport = args.transport.map(|it| it.to_string());
@@ -92,7 +95,7 @@ impl<'a> Answer<'a> {
             }
     }
 
-    pub(super) fn tell(&mut self, engine: &str, version: &str, event: &Event<'_>) -> io::Result<()> {
+    pub(super) fn show(&mut self, engine: EngineKind, version: &str, event: &Event<'_>) -> io::Result<()> {
         if self.rank > 0 {
             return Ok(());
         }
@@ -100,22 +103,24 @@ impl<'a> Answer<'a> {
             Event::Ready(devices) => {
                 self.cluster = self.expected(engine, devices);
                 if self.live() {
-                    let head =
-                        Report::begun(self.plan.collective, self.config.clone(), (engine, version), devices);
+                    let config = self.config.clone();
+                    let head = Record::begun(self.plan.collective, config, Some(engine), version, devices);
                     bench::header(&head, &mut self.out)?;
                     self.out.flush()?;
                 }
             }
-            Event::Size(bytes, done, all) => {
+            Event::Size { bytes, done, total } => {
                 // An endless run has no total.
-                let of = if done < all { format!(", {} of {all}", done + 1) } else { String::new() };
+                let of = if done < total { format!(", {} of {total}", done + 1) } else { String::new() };
                 self.progress(&format!("measuring {bytes} bytes{of}"));
             }
-            Event::Look(number, all) => self.progress(&format!("looking again, {} of {all}", number + 1)),
+            Event::Repeat { number, total } => {
+                self.progress(&format!("measuring again, {} of {total}", number + 1));
+            }
             Event::Row(row) => {
                 self.clear();
                 if self.live() {
-                    let row = BenchRow::new(self.plan.collective, row, None);
+                    let row = Row::new(self.plan.collective, row, None);
                     bench::row(&self.config, &row, &mut self.out)?;
                     self.out.flush()?;
                 }
@@ -133,28 +138,26 @@ impl<'a> Answer<'a> {
         }
     }
 
-    /// Takes the progress away.
+    /// Removes the progress.
     pub(super) fn clear(&mut self) {
         if std::mem::take(&mut self.shown) {
             let _ = write!(io::stderr(), "{CLEAR}");
-            // The row goes another way to the same terminal, through whoever started this rank, and is not to overtake this.
+            // The row reaches the same terminal through the process that started this rank, and must come later.
             std::thread::sleep(Duration::from_millis(10));
         }
     }
 
     /// The machines that were named, if the ranks fit them.
-    fn expected(&self, engine: &str, devices: &[::bench::Device]) -> Option<Cluster> {
+    fn expected(&self, engine: EngineKind, devices: &[Device]) -> Option<Cluster> {
         let machines = &self.args.machines;
         if machines.instance.is_none() && machines.cluster.is_none() {
             if machines.nodes.is_some() || machines.pods.is_some() {
-                complain("note: nothing is expected: --nodes and --pods need --instance or --cluster");
+                complain("note: no expected bandwidth: --nodes and --pods need --instance or --cluster");
             }
             return None;
         }
-        if engine != "nccl" {
-            complain(
-                "note: nothing is expected: what is normal is known of NCCL on GPUs, not of host memory",
-            );
+        if engine == EngineKind::Host {
+            complain("note: no expected bandwidth: plumb models NCCL on GPUs, not the host-memory engine");
             return None;
         }
         let mut hosts: Vec<&str> = devices.iter().map(|it| it.host.as_str()).collect();
@@ -171,60 +174,69 @@ impl<'a> Answer<'a> {
         match expect::cluster(&machines, &Settings::new(Settings::NEWEST)) {
             Ok(it) => Some(it),
             Err(reason) => {
-                complain(&format!("note: nothing is expected: {}", reason.0));
+                complain(&format!("note: no expected bandwidth: {}", reason.0));
                 None
             }
         }
     }
 
-    /// Writes the answer, and says how it ends.
-    pub(super) fn end(mut self, run: &Run, log: Option<&Path>) -> io::Result<u8> {
+    /// Writes the answer, and returns the exit code.
+    pub(super) fn end(mut self, run: &Run, folder: Option<&Path>) -> io::Result<u8> {
         self.clear();
-        let code = super::code(run.wrong.is_some());
+        let code = code(run.wrong.is_some());
         if self.rank > 0 {
             return Ok(code);
         }
-        let context = Context { started: self.started, ended: now(), cluster: self.cluster.as_ref() };
-        let report = Report::new(run, self.config.clone(), context);
+        let expected = |bytes: u64| {
+            let normal = forecast::normal(run.collective, self.cluster.as_ref()?, bytes)?;
+            Some(Expected { low: normal.low, expected: normal.expected, high: normal.high })
+        };
+        let context = Context {
+            started: self.started,
+            ended: now(),
+            machine: self.cluster.as_ref().map(|it| it.machine.as_str()),
+            expected: Some(&expected),
+        };
+        let record = Record::new(run, self.config.clone(), context);
         let live = self.live();
         let formats = if self.args.format.is_empty() { &[ListFormat::Text][..] } else { &self.args.format };
         for (i, format) in formats.iter().enumerate() {
             match self.args.output.get(i) {
                 Some(path) => {
                     let style = Style { colour: self.colour == Colour::Always, ..self.style };
-                    to_file(path, |out| write(&report, *format, false, style, out))?;
+                    to_file(path, |out| write(&record, *format, false, style, out))?;
                 }
-                None => write(&report, *format, live, self.style, self.out)?,
+                None => write(&record, *format, live, self.style, self.out)?,
             }
         }
-        if live && run.engine == "nccl" {
-            self.reasons(log)?;
+        if live && run.engine == EngineKind::Nccl {
+            self.reasons(folder)?;
         }
         self.out.flush()?;
         if let Some(path) = &self.args.plot {
-            to_file(path, |out| bench::svg(&report, out))?;
+            to_file(path, |out| bench::svg(&record, out))?;
         }
         if let Some(path) = &self.args.json {
-            let arguments: Vec<String> = std::iter::once(format!("{}_perf", report.collective))
+            let arguments: Vec<String> = std::iter::once(format!("{}_perf", record.collective))
                 .chain(std::env::args().skip(1))
                 .collect();
             let (path, file) = new_file(path)?;
             let mut file = BufWriter::new(file);
-            bench::nccl_tests(&report, &arguments, &mut file).and_then(|()| file.flush())?;
+            bench::nccl_tests(&record, &arguments, &mut file).and_then(|()| file.flush())?;
             complain(&format!("note: nccl-tests' JSON is in {}", path.display()));
         }
-        if let Some(it) = &report.first_wrong {
+        if let Some(it) = &record.first_wrong {
             complain(&format!(
-                "error: wrong result on rank {} at index {}: {} instead of {} ({} of {} bytes)",
-                it.rank, it.index, it.got, it.expected, report.collective, it.bytes
+                "error: wrong result on rank {} at index {}: got {}, expected {} ({} of {} bytes)",
+                it.rank, it.index, it.got, it.expected, record.collective, it.bytes
             ));
         }
         Ok(code)
     }
 
-    /// What NCCL's own log says of this run.
+    /// The verdict of `plumb doctor` on NCCL's own log.
     fn reasons(&mut self, folder: Option<&Path>) -> io::Result<()> {
-        let Some(path) = folder.and_then(|_| ::bench::nccl::log::file()).filter(|it| it.exists()) else {
+        let Some(path) = folder.and_then(|_| log::file()).filter(|it| it.exists()) else {
             return Ok(());
         };
         let log = rules::Log::new(input::read(std::slice::from_ref(&path)).case);
@@ -234,32 +246,32 @@ impl<'a> Answer<'a> {
 }
 
 fn write(
-    report: &Report,
+    record: &Record,
     format: ListFormat,
     live: bool,
     style: Style,
     mut out: &mut dyn Write,
 ) -> io::Result<()> {
     if format == ListFormat::Json {
-        return bench::json(report, &mut out);
+        return bench::json(record, &mut out);
     }
     if !live {
-        bench::header(report, &mut out)?;
-        for row in &report.results {
-            bench::row(&report.config, row, &mut out)?;
+        bench::header(record, &mut out)?;
+        for row in &record.results {
+            bench::row(&record.config, row, &mut out)?;
         }
     }
-    bench::footer(report, &mut out)?;
-    bench::summary(report, style, &mut out)?;
-    bench::plot(report, unicode(), &mut out)
+    bench::footer(record, &mut out)?;
+    bench::summary(record, style, &mut out)?;
+    bench::plot(record, unicode(), &mut out)
 }
 
-/// Whether the terminal shows more than ASCII, as its locale says.
+/// Whether the locale is UTF-8.
 fn unicode() -> bool {
-    let told = ["LC_ALL", "LC_CTYPE", "LANG"]
+    let locale = ["LC_ALL", "LC_CTYPE", "LANG"]
         .iter()
         .find_map(|it| std::env::var(it).ok().filter(|it| !it.is_empty()));
-    told.is_some_and(|it| {
+    locale.is_some_and(|it| {
         let it = it.to_lowercase();
         it.contains("utf-8") || it.contains("utf8")
     })

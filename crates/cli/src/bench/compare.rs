@@ -10,7 +10,7 @@ use super::Bench;
 use crate::args::{Colour, ListFormat};
 use crate::{CLEAN, FINDINGS, UNDECIDED, complain, doctor, input};
 
-/// No result is longer.
+/// Bytes of a result at most.
 const LONGEST: u64 = 256 << 20;
 
 pub(super) fn run(
@@ -21,7 +21,8 @@ pub(super) fn run(
     out: &mut impl Write,
 ) -> io::Result<u8> {
     let both = read(old).and_then(|old| Ok((old, read(new)?)));
-    let compared = both.and_then(|(old, new)| report::bench::compare(&old, &new));
+    let compared = both
+        .and_then(|(old, new)| ::bench::compare(&old, &new).map_err(|it| report::bench::incomparable(&it)));
     let comparison = match compared {
         Ok(it) => it,
         Err(reason) => {
@@ -31,18 +32,18 @@ pub(super) fn run(
     };
     let style = Style { colour: doctor::coloured(colour), width: doctor::width(), verbose: false };
     match args.format.first() {
-        Some(ListFormat::Json) => comparison.json(out)?,
-        _ => comparison.text(style, out)?,
+        Some(ListFormat::Json) => report::bench::comparison_json(&comparison, out)?,
+        _ => report::bench::comparison_text(&comparison, style, out)?,
     }
     Ok(if comparison.count(Verdict::Slower) > 0 { FINDINGS } else { CLEAN })
 }
 
-fn read(path: &Path) -> Result<report::bench::Bench, String> {
+fn read(path: &Path) -> Result<::bench::Record, String> {
     let named = |reason: &dyn std::fmt::Display| format!("{}: {reason}", input::name(path));
     let mut text = String::new();
     let length = input::open_whole(path).and_then(|it| it.take(LONGEST + 1).read_to_string(&mut text));
     if length.map_err(|error| named(&error))? as u64 > LONGEST {
         return Err(named(&"is too long for a result"));
     }
-    report::bench::read(&text).map_err(|reason| named(&reason))
+    ::bench::read(&text).map_err(|reason| named(&reason))
 }

@@ -12,7 +12,7 @@ use hosts::{Host, Hosts};
 use job::{Job, PLUMB, answer, check};
 
 const SMALL: [&str; 11] =
-    ["all_reduce", "-b", "8", "-e", "512K", "-f", "16", "--looks", "0", "--format", "json"];
+    ["all_reduce", "-b", "8", "-e", "512K", "-f", "16", "--repeats", "0", "--format", "json"];
 /// Rows of it.
 const ROWS: usize = 5;
 

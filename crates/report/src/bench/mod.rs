@@ -1,7 +1,7 @@
-//! `plumb bench`: what was measured, as nccl-tests' table, in words, as JSON and as pictures.
+//! `plumb bench`: the record of a run as nccl-tests' table, in words, as JSON and as pictures.
 
 mod compare;
-mod model;
+mod failure;
 mod nccl_tests;
 mod plot;
 mod summary;
@@ -9,11 +9,8 @@ mod svg;
 mod table;
 mod time;
 
-pub use compare::{Comparison, Line, compare, read};
-pub use model::{
-    Bench, BenchConfig, BenchCrowded, BenchDevice, BenchExpected, BenchFit, BenchMeasure, BenchRow,
-    BenchWrong, Context,
-};
+pub use compare::{comparison_json, comparison_text, incomparable, sentence};
+pub use failure::failure;
 pub use nccl_tests::nccl_tests;
 pub use plot::plot;
 pub use summary::summary;
@@ -22,8 +19,10 @@ pub use table::{footer, header, row};
 
 use std::io::{self, Write};
 
+use bench::Record;
+
 /// Writes it for programs: schema `plumb.bench/1`.
-pub fn json(bench: &Bench, out: &mut impl Write) -> io::Result<()> {
-    serde_json::to_writer_pretty(&mut *out, bench)?;
+pub fn json(record: &Record, out: &mut impl Write) -> io::Result<()> {
+    serde_json::to_writer_pretty(&mut *out, record)?;
     writeln!(out)
 }

@@ -5,10 +5,11 @@ use std::io::{self, Write};
 use serde_json::{Value, json};
 
 use super::time::date;
-use super::{Bench, BenchMeasure, BenchRow};
+use bench::Record;
+use bench::record::{Measure, Row};
 
 /// Writes it.
-pub fn nccl_tests(bench: &Bench, arguments: &[String], out: &mut impl Write) -> io::Result<()> {
+pub fn nccl_tests(bench: &Record, arguments: &[String], out: &mut impl Write) -> io::Result<()> {
     let config = &bench.config;
     // Truth is a word there.
     let word = |it: bool| if it { "true" } else { "false" };
@@ -22,7 +23,7 @@ pub fn nccl_tests(bench: &Bench, arguments: &[String], out: &mut impl Write) -> 
             })
         })
         .collect();
-    let mut told = json!({
+    let mut configuration = json!({
         "nthreads": 1, "ngpus": 1, "minimum_bytes": config.minimum_bytes, "maximum_bytes": config.maximum_bytes,
         "warmup_iters": config.warm_up, "iterations": config.iterations.unwrap_or(bench::LEAST_ITERATIONS),
         "aggregated_iterations": config.aggregate, "validation": config.check, "graph": 0,
@@ -30,15 +31,15 @@ pub fn nccl_tests(bench: &Bench, arguments: &[String], out: &mut impl Write) -> 
         "per_iter_skip": config.skip, "parallel_init": "false", "devices": devices,
     });
     match config.step_factor {
-        Some(it) => told["step_factor"] = it.into(),
-        None => told["step_bytes"] = config.step_bytes.into(),
+        Some(it) => configuration["step_factor"] = it.into(),
+        None => configuration["step_bytes"] = config.step_bytes.into(),
     }
     let results: Vec<Value> =
         bench.results.iter().map(|it| row(it, config.per_iteration, config.skip)).collect();
     let wrong = bench.wrong.unwrap_or_default();
     let all = json!({
         "version": 3, "start_time": date(bench.started), "args": arguments, "env": [],
-        "nccl_version": release(&bench.version), "config": told, "results": results,
+        "nccl_version": release(&bench.version), "config": configuration, "results": results,
         "out_of_bounds": { "count": wrong, "okay": word(wrong == 0) },
         "average_bus_bandwidth": { "bandwidth": bench.average, "okay": "unchecked" },
         "errors": [], "end_time": date(bench.ended),
@@ -47,8 +48,8 @@ pub fn nccl_tests(bench: &Bench, arguments: &[String], out: &mut impl Write) -> 
     writeln!(out)
 }
 
-fn row(row: &BenchRow, per_iteration: bool, skip: usize) -> Value {
-    let measure = |it: &BenchMeasure| {
+fn row(row: &Row, per_iteration: bool, skip: usize) -> Value {
+    let measure = |it: &Measure| {
         json!({
             "time": it.time_us, "alg_bw": it.algorithm_bandwidth, "bus_bw": it.bus_bandwidth, "nwrong": it.wrong,
         })
@@ -72,7 +73,7 @@ fn row(row: &BenchRow, per_iteration: bool, skip: usize) -> Value {
     all
 }
 
-fn per_iteration_of(measure: &BenchMeasure, skip: usize) -> Value {
+fn per_iteration_of(measure: &Measure, skip: usize) -> Value {
     use bench::statistics::{mean, nearest_rank, quantile, variation};
     let times = measure.longest_us.get(skip..).unwrap_or_default();
     json!({

@@ -2,9 +2,9 @@
 
 use std::io::{self, Write};
 
-use super::Bench;
 use crate::expect::shown;
 use crate::text::bytes;
+use bench::Record;
 
 /// Characters across.
 const WIDTH: usize = 60;
@@ -12,7 +12,7 @@ const WIDTH: usize = 60;
 const HEIGHT: usize = 10;
 
 /// Writes the plot: with Braille dots, or with plain letters where these are all there is.
-pub fn plot(bench: &Bench, braille: bool, out: &mut impl Write) -> io::Result<()> {
+pub fn plot(bench: &Record, braille: bool, out: &mut impl Write) -> io::Result<()> {
     let points = points(bench);
     let (Some(left), Some(right)) = (points.first(), points.last()) else { return Ok(()) };
     if points.len() < 3 {
@@ -60,8 +60,8 @@ pub fn plot(bench: &Bench, braille: bool, out: &mut impl Write) -> io::Result<()
 }
 
 /// Sizes and bandwidths of the first series, out of place if there is.
-fn points(bench: &Bench) -> Vec<(f64, f64)> {
-    let first = bench.results.first().map(super::BenchRow::series);
+fn points(bench: &Record) -> Vec<(f64, f64)> {
+    let first = bench.results.first().map(bench::record::Row::series);
     let rows = bench.results.iter().filter(|it| Some(it.series()) == first && it.cycle == 0);
     let mut points: Vec<(f64, f64)> = rows
         .filter_map(|row| {

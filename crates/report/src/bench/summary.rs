@@ -1,22 +1,24 @@
-//! What the table does not say: how times vary, latency, bandwidth, regimes, and what to think of them.
+//! What the table does not show: how times vary, latency, bandwidth, regimes.
 
 use std::collections::BTreeMap;
 use std::io::{self, Write};
 
 use bench::statistics::{median, quantile};
 
-use super::{Bench, BenchFit, BenchMeasure, BenchRow};
+use bench::Record;
+use bench::record::{Fit, Measure, Row};
+
 use crate::Style;
 use crate::expect::{shown, time};
 use crate::text::{bytes, clean, counted, wrap};
 
-/// A rank stands out if it is the slowest of more than half of the sizes, and by this much in the middle, in percent.
+/// A rank stands out if it is the slowest at more than half of the sizes, and by this median lag, in percent.
 const STANDS_OUT: f64 = 10.0;
 
 /// Writes it.
-pub fn summary(bench: &Bench, style: Style, out: &mut impl Write) -> io::Result<()> {
+pub fn summary(bench: &Record, style: Style, out: &mut impl Write) -> io::Result<()> {
     let mut lines = Vec::new();
-    let all: Vec<&[BenchRow]> = bench.results.chunk_by(|a, b| a.series() == b.series()).collect();
+    let all: Vec<&[Row]> = bench.results.chunk_by(|a, b| a.series() == b.series()).collect();
     for rows in &all {
         let Some(first) = rows.first() else { continue };
         let in_place = first.out_of_place.is_none();
@@ -38,15 +40,14 @@ pub fn summary(bench: &Bench, style: Style, out: &mut impl Write) -> io::Result<
     lines.extend(slowest(bench));
     lines.extend(drift(bench));
     lines.extend(bench.paths.as_ref().map(|it| format!("paths: {}", clean(it))));
-    lines.extend(bench.crowded.as_ref().map(|it| {
+    lines.extend(bench.oversubscribed.as_ref().map(|it| {
         let on = if bench.hosts > 1 { format!(" of {}", clean(&it.host)) } else { String::new() };
-        let cores = if it.cores == 1 { "core".to_owned() } else { format!("{} cores", it.cores) };
+        let cores = if it.cores == 1 { "one core".to_owned() } else { format!("{} cores", it.cores) };
         format!("{} ranks share {cores}{on}: times include waiting for a core", it.ranks)
-            .replace("share core", "share one core")
     }));
     lines.extend(bench.first_wrong.as_ref().map(|it| {
         format!(
-            "error: results are wrong: at {} {}, rank {} has {} at index {} where {} is right",
+            "error: wrong result at {} {}: rank {} has {} at index {}, expected {}",
             bytes(it.bytes),
             if it.in_place { "in place" } else { "out of place" },
             it.rank,
@@ -64,14 +65,14 @@ pub fn summary(bench: &Bench, style: Style, out: &mut impl Write) -> io::Result<
 }
 
 /// `float sum`, `half, root 2`
-fn name(row: &BenchRow) -> String {
+fn name(row: &Row) -> String {
     let operation = row.operation.as_ref().map(|it| format!(" {it}")).unwrap_or_default();
     let root = row.root.map(|it| format!(", root {it}")).unwrap_or_default();
     format!("{}{operation}{root}", row.data_type)
 }
 
 /// Medians, how far times scatter, and the slowest rank.
-fn times(bench: &Bench, rows: &[BenchRow], in_place: bool, out: &mut impl Write) -> io::Result<()> {
+fn times(bench: &Record, rows: &[Row], in_place: bool, out: &mut impl Write) -> io::Result<()> {
     let place = if in_place { "in place" } else { "out of place" };
     let ranks = if bench.ranks > 1 { "   slowest rank" } else { "" };
     writeln!(out, "  {place:<12}  {:>9}  {:>9}  {:>9}{ranks}", "median", "p10", "p99")?;
@@ -91,20 +92,20 @@ fn times(bench: &Bench, rows: &[BenchRow], in_place: bool, out: &mut impl Write)
 }
 
 /// Latency, half, bandwidth; then the regimes.
-fn words(fit: &BenchFit, smallest: u64) -> Vec<String> {
+fn words(fit: &Fit, smallest: u64) -> Vec<String> {
     if let Some(reason) = &fit.reason {
         return vec![reason.clone()];
     }
     let mut first = Vec::new();
     first.push(match fit.latency_us {
         Some(it) => format!("latency {}", time(it)),
-        None if smallest > 64 => "latency not seen: begin with smaller sizes (-b 8)".to_owned(),
-        None => "latency not seen: small sizes have no common time".to_owned(),
+        None if smallest > 64 => "latency unknown: start at smaller sizes (-b 8)".to_owned(),
+        None => "latency unknown: times of small sizes differ".to_owned(),
     });
     first.extend(fit.half_bytes.map(|it| format!("half of the bandwidth at {}", about(it))));
     first.push(match fit.bandwidth {
         Some(it) => format!("{} GB/s at large sizes", shown(it)),
-        None => "bandwidth not reached: go on to larger sizes (-e 1G)".to_owned(),
+        None => "bandwidth unknown: measure larger sizes (-e 1G)".to_owned(),
     });
     let mut regimes = Vec::new();
     regimes.extend(fit.latency_to_bytes.map(|it| format!("latency up to {}", bytes(it))));
@@ -116,7 +117,7 @@ fn words(fit: &BenchFit, smallest: u64) -> Vec<String> {
     regimes.extend(fit.bandwidth_from_bytes.map(|it| format!("bandwidth from {}", bytes(it))));
     let mut lines = vec![first.join("   "), format!("regimes: {}", regimes.join(" | "))];
     if let (Some(size), Some(peak)) = (fit.peak_bytes, fit.peak) {
-        lines.push(format!("up to {} GB/s at {}: smaller than a cache", shown(peak), bytes(size)));
+        lines.push(format!("up to {} GB/s at {}: the data fits into a cache", shown(peak), bytes(size)));
     }
     lines
 }
@@ -130,17 +131,17 @@ fn about(size: f64) -> String {
 }
 
 /// What is normal at the largest size.
-fn expectation(bench: &Bench) -> Option<String> {
+fn expectation(bench: &Record) -> Option<String> {
     let row = bench.results.iter().filter(|it| it.expected.is_some()).max_by_key(|it| it.bytes)?;
     let (normal, measured) = (row.expected?, row.out_of_place.as_ref()?.bus_bandwidth);
     let verdict = match measured {
-        it if it < normal.low => "is less than that",
-        it if it > normal.high => "is more than that",
-        _ => "is within it",
+        it if it < normal.low => "below that",
+        it if it > normal.high => "above that",
+        _ => "within that",
     };
     let machine = bench.machine.as_deref().unwrap_or("these machines");
     Some(format!(
-        "normal on {}: {} to {} GB/s at {}; {} GB/s {verdict}",
+        "expected on {}: {} to {} GB/s at {}; measured {} GB/s, {verdict}",
         clean(machine),
         shown(normal.low),
         shown(normal.high),
@@ -149,32 +150,32 @@ fn expectation(bench: &Bench) -> Option<String> {
     ))
 }
 
-/// How far times move by themselves within a run, out of place.
-fn drift(bench: &Bench) -> Option<String> {
+/// How far times vary from pass to pass, out of place.
+fn drift(bench: &Record) -> Option<String> {
     let mut sizes: BTreeMap<_, Vec<f64>> = BTreeMap::new();
     for row in bench.results.iter().filter(|it| it.bytes > 0) {
-        let moments = row.out_of_place.iter().flat_map(BenchMeasure::moments);
-        sizes.entry((row.series(), row.bytes)).or_default().extend(moments);
+        let passes = row.out_of_place.iter().flat_map(Measure::passes);
+        sizes.entry((row.series(), row.bytes)).or_default().extend(passes);
     }
-    let range = |((_, size), moments): (&(_, u64), &Vec<f64>)| {
-        let [low, high] = [0.0, 1.0].map(|at| quantile(moments, at));
-        (moments.len() > 1 && low > 0.0).then(|| (*size, (high / low - 1.0) * 100.0))
+    let range = |((_, size), passes): (&(_, u64), &Vec<f64>)| {
+        let [low, high] = [0.0, 1.0].map(|at| quantile(passes, at));
+        (passes.len() > 1 && low > 0.0).then(|| (*size, (high / low - 1.0) * 100.0))
     };
-    let moved: Vec<(u64, f64)> = sizes.iter().filter_map(range).collect();
-    let (size, most) = moved.iter().copied().max_by(|a, b| a.1.total_cmp(&b.1))?;
-    let middle = median(&moved.iter().map(|it| it.1).collect::<Vec<_>>());
-    let moments = sizes.values().map(Vec::len).max()?;
-    Some(match moved.len() {
-        1 => format!("drift: over {moments} moments the time moved by {most:.0} %"),
+    let varied: Vec<(u64, f64)> = sizes.iter().filter_map(range).collect();
+    let (size, most) = varied.iter().copied().max_by(|a, b| a.1.total_cmp(&b.1))?;
+    let middle = median(&varied.iter().map(|it| it.1).collect::<Vec<_>>());
+    let passes = sizes.values().map(Vec::len).max()?;
+    Some(match varied.len() {
+        1 => format!("drift: measured {passes} times; the time varied by {most:.0} %"),
         _ => format!(
-            "drift: over {moments} moments times moved by {middle:.0} % in the middle of all sizes, by {most:.0} % at {}",
+            "drift: measured {passes} times; times varied by {middle:.0} % (median over sizes), at most by {most:.0} % at {}",
             bytes(size)
         ),
     })
 }
 
 /// A rank that is behind at most sizes.
-fn slowest(bench: &Bench) -> Option<String> {
+fn slowest(bench: &Record) -> Option<String> {
     if bench.ranks < 3 {
         return None;
     }
@@ -194,7 +195,7 @@ fn slowest(bench: &Bench) -> Option<String> {
     let lag = median(&lags);
     (behind * 2 > all.len() && behind > 2 && lag >= STANDS_OUT).then(|| {
         format!(
-            "rank {} on {} was the slowest at {} of {}, by {lag:.0} % in the middle",
+            "rank {} on {} was the slowest at {} of {}, by {lag:.0} % (median)",
             rank.rank,
             clean(&rank.host),
             behind,

@@ -2,7 +2,9 @@
 
 use std::io::{self, Write};
 
-use super::{Bench, BenchFit, BenchMeasure, BenchRow};
+use bench::Record;
+use bench::record::{Fit, Measure, Row};
+
 use crate::expect::{shown, time};
 use crate::text::{bytes, clean, counted};
 use crate::topo::svg::canvas::{Canvas, Rect, escaped, short};
@@ -92,16 +94,16 @@ impl Panel {
 }
 
 /// Writes the picture of the first series.
-pub fn svg(bench: &Bench, out: &mut impl Write) -> io::Result<()> {
-    let first = bench.results.first().map(BenchRow::series);
-    let rows: Vec<&BenchRow> = bench
+pub fn svg(bench: &Record, out: &mut impl Write) -> io::Result<()> {
+    let first = bench.results.first().map(Row::series);
+    let rows: Vec<&Row> = bench
         .results
         .iter()
         .filter(|it| Some(it.series()) == first && it.cycle == 0 && it.bytes > 0)
         .collect();
     let ends = rows.first().zip(rows.last()).map_or((1, 2), |(a, b)| (a.bytes, b.bytes));
     let sizes = (real(ends.0), real(ends.1.max(ends.0.saturating_mul(2))));
-    let curve = |in_place: bool, value: &dyn Fn(&BenchMeasure) -> f64| -> Vec<(f64, f64)> {
+    let curve = |in_place: bool, value: &dyn Fn(&Measure) -> f64| -> Vec<(f64, f64)> {
         rows.iter()
             .filter_map(|row| Some((real(row.bytes), value(row.measure(in_place)?))))
             .filter(|it| it.1 > 0.0)
@@ -119,7 +121,7 @@ pub fn svg(bench: &Bench, out: &mut impl Write) -> io::Result<()> {
     let about = format!(
         "{}{hosts}, {} engine, {}",
         counted(bench.ranks, "rank"),
-        bench.engine,
+        bench.engine_name(),
         clean(&bench.version)
     );
     canvas.words((LEFT, 34.0), "h1", &title);
@@ -165,7 +167,7 @@ pub fn svg(bench: &Bench, out: &mut impl Write) -> io::Result<()> {
     writeln!(out, "</svg>")
 }
 
-fn legend(bench: &Bench, in_place: bool, normal: bool, canvas: &mut Canvas) {
+fn legend(bench: &Record, in_place: bool, normal: bool, canvas: &mut Canvas) {
     let mut x = LEFT;
     let y = 78.0;
     for (name, class, there) in [("out of place", "a", true), ("in place", "b", in_place)] {
@@ -183,7 +185,7 @@ fn legend(bench: &Bench, in_place: bool, normal: bool, canvas: &mut Canvas) {
 }
 
 /// The mixed sizes stand on white, those of one regime on a tint, with its name.
-fn regimes(fit: Option<&BenchFit>, panel: &Panel, canvas: &mut Canvas) {
+fn regimes(fit: Option<&Fit>, panel: &Panel, canvas: &mut Canvas) {
     let Some(fit) = fit else { return };
     let frame = panel.frame;
     if let Some(it) = fit.latency_to_bytes {
@@ -216,7 +218,7 @@ fn band(panel: &Panel, normal: &[(f64, f64, f64)], canvas: &mut Canvas) {
 }
 
 /// Half of the bandwidth, and the bandwidth.
-fn marks(fit: Option<&BenchFit>, panel: &Panel, canvas: &mut Canvas) {
+fn marks(fit: Option<&Fit>, panel: &Panel, canvas: &mut Canvas) {
     let Some((rate, half)) = fit.and_then(|it| Some((it.bandwidth?, it.half_bytes))) else { return };
     let y = panel.y(rate);
     canvas.line((panel.frame.x, y), (panel.frame.right(), y), "mark");

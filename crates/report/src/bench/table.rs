@@ -3,17 +3,19 @@
 use std::io::{self, Write};
 
 use super::time::date;
-use super::{Bench, BenchConfig, BenchMeasure, BenchRow};
+use bench::Record;
+use bench::record::{Config, Measure, Row};
+
 use crate::text::clean;
 
 /// Writes what stands above the rows.
-pub fn header(bench: &Bench, out: &mut impl Write) -> io::Result<()> {
+pub fn header(bench: &Record, out: &mut impl Write) -> io::Result<()> {
     let config = &bench.config;
     let (step, kind) = match config.step_factor {
         Some(it) => (it, "factor"),
         None => (config.step_bytes.unwrap_or_default(), "bytes"),
     };
-    writeln!(out, "# plumb bench, {} engine: {}", bench.engine, clean(&bench.version))?;
+    writeln!(out, "# plumb bench, {} engine: {}", bench.engine_name(), clean(&bench.version))?;
     writeln!(out, "# Collective test starting: {}_perf", bench.collective)?;
     writeln!(
         out,
@@ -56,7 +58,7 @@ pub fn header(bench: &Bench, out: &mut impl Write) -> io::Result<()> {
     columns(config, out)
 }
 
-fn columns(config: &BenchConfig, out: &mut impl Write) -> io::Result<()> {
+fn columns(config: &Config, out: &mut impl Write) -> io::Result<()> {
     let first = ["size", "count", "type", "redop", "root"];
     let second = ["(B)", "(elements)", "", "", ""];
     let (mut names, mut units) = (
@@ -87,7 +89,7 @@ fn columns(config: &BenchConfig, out: &mut impl Write) -> io::Result<()> {
 }
 
 /// Writes one row.
-pub fn row(config: &BenchConfig, row: &BenchRow, out: &mut impl Write) -> io::Result<()> {
+pub fn row(config: &Config, row: &Row, out: &mut impl Write) -> io::Result<()> {
     let root = row.root.map_or_else(|| "-1".to_owned(), |it| it.to_string());
     let operation = row.operation.as_deref().unwrap_or("none");
     write!(out, "{:>12}  {:>12}  {:>8}  {operation:>6}  {root:>6}", row.bytes, row.count, row.data_type)?;
@@ -100,7 +102,7 @@ pub fn row(config: &BenchConfig, row: &BenchRow, out: &mut impl Write) -> io::Re
     writeln!(out)
 }
 
-fn measure(config: &BenchConfig, measure: Option<&BenchMeasure>, out: &mut impl Write) -> io::Result<()> {
+fn measure(config: &Config, measure: Option<&Measure>, out: &mut impl Write) -> io::Result<()> {
     let Some(it) = measure else {
         write!(out, "  {:>7}  {:>6}  {:>6}  {:>6}", "N/A", "N/A", "N/A", "N/A")?;
         if config.per_iteration {
@@ -128,7 +130,7 @@ fn measure(config: &BenchConfig, measure: Option<&BenchMeasure>, out: &mut impl 
 }
 
 /// Writes what stands below the rows.
-pub fn footer(bench: &Bench, out: &mut impl Write) -> io::Result<()> {
+pub fn footer(bench: &Record, out: &mut impl Write) -> io::Result<()> {
     let wrong = bench.wrong.unwrap_or_default();
     let verdict = if wrong > 0 { "FAILED" } else { "OK" };
     writeln!(out, "# {:<20} : {wrong} {verdict}", "Out of bounds values")?;

@@ -14,8 +14,8 @@ use super::sysfs::{Sysfs, device_of, entries, text};
 const AMAZON: &str = "0x1d0f";
 
 /// Puts the network devices into the machine. NCCL uses RDMA devices where there are some, else Ethernet.
-pub(super) fn add(sysfs: &Sysfs, machine: &mut Machine, wiring: &mut Wiring, said: &mut Vec<String>) {
-    rdma(sysfs, machine, wiring, said);
+pub(super) fn add(sysfs: &Sysfs, machine: &mut Machine, wiring: &mut Wiring, notes: &mut Vec<String>) {
+    rdma(sysfs, machine, wiring, notes);
     let plain: Vec<_> = sysfs
         .members("net")
         .into_iter()
@@ -23,21 +23,21 @@ pub(super) fn add(sysfs: &Sysfs, machine: &mut Machine, wiring: &mut Wiring, sai
         .collect();
     if machine.nics.is_empty() {
         for (name, path) in plain {
-            ethernet(sysfs, &name, &path, machine, wiring, said);
+            ethernet(sysfs, &name, &path, machine, wiring, notes);
         }
     } else {
         let own = |path: &Path| path.join("device/infiniband").exists();
         let names: Vec<&str> = plain.iter().filter(|it| !own(&it.1)).map(|it| &*it.0).collect();
         if !names.is_empty() {
-            said.push(format!("Ethernet is there too ({}), for TCP only.", names.join(", ")));
+            notes.push(format!("Ethernet is there too ({}), for TCP only.", names.join(", ")));
         }
     }
     if machine.nics.is_empty() {
-        said.push("No network device is shown below /sys/class.".to_owned());
+        notes.push("No network device is shown below /sys/class.".to_owned());
     }
 }
 
-fn rdma(sysfs: &Sysfs, machine: &mut Machine, wiring: &mut Wiring, said: &mut Vec<String>) {
+fn rdma(sysfs: &Sysfs, machine: &mut Machine, wiring: &mut Wiring, notes: &mut Vec<String>) {
     let peer_memory = ["nvidia_peermem", "nv_peer_mem"].iter().any(|it| {
         let module = format!("sys/module/{it}/initstate");
         sysfs.read(&module).is_some()
@@ -52,7 +52,7 @@ fn rdma(sysfs: &Sysfs, machine: &mut Machine, wiring: &mut Wiring, said: &mut Ve
             };
             if let Some(state) = text(&port.join("state")).filter(|it| !it.contains("ACTIVE")) {
                 let state = state.split(':').next_back().unwrap_or_default().trim().to_lowercase();
-                said.push(format!("{label} is left out: its port is {state}."));
+                notes.push(format!("{label} is left out: its port is {state}."));
                 continue;
             }
             let kind = match text(&port.join("link_layer")).as_deref() {
@@ -66,7 +66,7 @@ fn rdma(sysfs: &Sysfs, machine: &mut Machine, wiring: &mut Wiring, said: &mut Ve
                 text(&port.join("rate")).and_then(|it| it.split_whitespace().next()?.parse::<f64>().ok());
             let rate = rate.filter(|it| *it > 0.0 && it.is_finite()).map(GigabitsPerSecond);
             if rate.is_none() {
-                said.push(format!("The rate of {label} cannot be read."));
+                notes.push(format!("The rate of {label} cannot be read."));
             }
             let p2p = text(&path.join("device/p2p"));
             let gpudirect = match (kind, p2p) {
@@ -78,7 +78,7 @@ fn rdma(sysfs: &Sysfs, machine: &mut Machine, wiring: &mut Wiring, said: &mut Ve
         }
     }
     if machine.nics.iter().any(|it| it.gpudirect.is_none()) {
-        said.push(
+        notes.push(
             "Whether some NICs may reach GPU memory directly does not show (DMA-BUF needs no module)."
                 .to_owned(),
         );
@@ -91,12 +91,12 @@ fn ethernet(
     path: &Path,
     machine: &mut Machine,
     wiring: &mut Wiring,
-    said: &mut Vec<String>,
+    notes: &mut Vec<String>,
 ) {
     let speed = text(&path.join("speed")).and_then(|it| it.parse::<f64>().ok()).filter(|it| *it > 0.0);
     let rate = speed.filter(|it| it.is_finite()).map(|it| GigabitsPerSecond(it / 1000.0));
     if rate.is_none() {
-        said.push(format!("The rate of {name} cannot be read."));
+        notes.push(format!("The rate of {name} cannot be read."));
     }
     let bus = device_of(&path.join("device"));
     let nic = Nic { rate, gpudirect: Some(false), ..blank(name.to_owned(), NicKind::Ethernet, bus) };

@@ -1,21 +1,23 @@
-//! The result of a benchmark, with owned texts: schema `plumb.bench/1`.
+//! The record of a run, which JSON keeps and a comparison reads: schema `plumb.bench/1`.
 
-use bench::{Fit, Plan, Point, Run, Step, Timing};
 use fabric::Collective;
-use forecast::Cluster;
 use serde::{Deserialize, Serialize};
 
-use crate::expect::rounded;
+use crate::data::EngineKind;
+use crate::fit::{self, Point};
+use crate::plan::{Plan, Step, has_root, shown_operation};
+use crate::run::{Device, Oversubscribed, Run, Timing};
+use crate::statistics::mean;
 
-/// The whole answer.
+/// The whole record.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct Bench {
+pub struct Record {
     /// `plumb.bench/1`.
     pub schema: String,
     /// `all_reduce`.
     pub collective: String,
-    /// `host` or `nccl`.
-    pub engine: String,
+    /// What ran it; none where the file of another program does not say.
+    pub engine: Option<EngineKind>,
     /// `plumb 0.1.0`, `NCCL 2.28.9`.
     pub version: String,
     /// How many ranks.
@@ -26,34 +28,35 @@ pub struct Bench {
     pub started: u64,
     /// When it ended.
     pub ended: u64,
-    /// What was asked for.
-    pub config: BenchConfig,
+    /// The flags of the run.
+    pub config: Config,
     /// The ranks.
-    pub devices: Vec<BenchDevice>,
+    pub devices: Vec<Device>,
     /// The measurements.
-    pub results: Vec<BenchRow>,
-    /// What the times of each series say.
-    pub fits: Vec<BenchFit>,
+    pub results: Vec<Row>,
+    /// Latency and bandwidth of each series.
+    pub fits: Vec<Fit>,
     /// The mean bus bandwidth of all measurements, as nccl-tests has it.
     #[serde(rename = "average_busbw_GBps")]
     pub average: f64,
     /// Wrong elements in all; none where nothing was checked.
     pub wrong: Option<u64>,
     /// The first of them.
-    pub first_wrong: Option<BenchWrong>,
-    /// What the ranks used between them, where the engine tells: `shared memory`, `TCP over eth0`.
+    pub first_wrong: Option<Wrong>,
+    /// The transports between the ranks, where the engine reports them: `shared memory`, `TCP over eth0`.
     #[serde(default)]
     pub paths: Option<String>,
-    /// A host on which ranks wait for cores.
-    pub crowded: Option<BenchCrowded>,
-    /// The machines that the expectation is of.
+    /// A host with more ranks than cores.
+    #[serde(rename = "crowded")]
+    pub oversubscribed: Option<Oversubscribed>,
+    /// The machines that the expected bandwidth is of.
     pub machine: Option<String>,
 }
 
-/// What was asked for.
+/// The flags of a run.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[expect(clippy::struct_excessive_bools, reason = "each is a flag that was given or not")]
-pub struct BenchConfig {
+pub struct Config {
     /// The smallest size.
     pub minimum_bytes: u64,
     /// The largest.
@@ -62,7 +65,7 @@ pub struct BenchConfig {
     pub step_factor: Option<u64>,
     /// Or how many bytes more it has.
     pub step_bytes: Option<u64>,
-    /// Timed iterations; none where the time decided.
+    /// Timed iterations; none where plumb chose them by time.
     pub iterations: Option<usize>,
     /// Iterations before them.
     pub warm_up: usize,
@@ -70,14 +73,14 @@ pub struct BenchConfig {
     pub aggregate: usize,
     /// How often all sizes were run.
     pub cycles: usize,
-    /// How often each was looked at again.
-    #[serde(default)]
-    pub looks: usize,
+    /// Later passes over all sizes.
+    #[serde(default, rename = "looks")]
+    pub repeats: usize,
     /// Runs that were verified.
     pub check: usize,
     /// Which rank's time counts: `mean`, `rank0`, `min`, `max`.
     pub average: String,
-    /// Whether ranks met after every iteration.
+    /// Whether there was a barrier after every iteration.
     pub blocking: bool,
     /// Whether every iteration was timed alone.
     pub per_iteration: bool,
@@ -95,26 +98,9 @@ pub struct BenchConfig {
     pub network: Option<String>,
 }
 
-/// A rank.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct BenchDevice {
-    /// Its number.
-    pub rank: usize,
-    /// Its process.
-    pub pid: u32,
-    /// Its host.
-    pub host: String,
-    /// Its device on that host.
-    pub device: usize,
-    /// The device's bus address.
-    pub bus: Option<String>,
-    /// The device's name.
-    pub name: String,
-}
-
 /// One size.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct BenchRow {
+pub struct Row {
     /// Bytes, as nccl-tests counts them.
     pub bytes: u64,
     /// Elements.
@@ -126,21 +112,21 @@ pub struct BenchRow {
     pub operation: Option<String>,
     /// The root, where there is one.
     pub root: Option<usize>,
-    /// Which time all sizes were run, from 0.
+    /// The cycle of `-N`, from 0.
     pub cycle: usize,
-    /// When it was done, in seconds since 1970.
+    /// When it was measured, in seconds since 1970.
     pub time: u64,
     /// From the send to the receive buffer.
-    pub out_of_place: Option<BenchMeasure>,
+    pub out_of_place: Option<Measure>,
     /// Within the receive buffer.
-    pub in_place: Option<BenchMeasure>,
-    /// What is normal on the machines that were named.
-    pub expected: Option<BenchExpected>,
+    pub in_place: Option<Measure>,
+    /// The bandwidth to expect on the machines of the run.
+    pub expected: Option<Expected>,
 }
 
 /// One measurement.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct BenchMeasure {
+pub struct Measure {
     /// Microseconds of a call: what the table shows.
     pub time_us: f64,
     /// GB/s of the algorithm.
@@ -149,7 +135,7 @@ pub struct BenchMeasure {
     /// GB/s of the bus.
     #[serde(rename = "busbw_GBps")]
     pub bus_bandwidth: f64,
-    /// Wrong elements; none where they were not looked for.
+    /// Wrong elements; none where the result was not verified.
     pub wrong: Option<u64>,
     /// Calls that were timed.
     pub iterations: usize,
@@ -167,30 +153,30 @@ pub struct BenchMeasure {
     pub ranks_us: Vec<f64>,
     /// The slowest rank.
     pub slowest_rank: Option<usize>,
-    /// How much longer it took than the middle one, in percent.
+    /// How much longer it took than the median rank, in percent.
     pub slowest_lag_percent: f64,
-    /// Microseconds of a call when the size was looked at again later.
-    #[serde(default)]
-    pub looks_us: Vec<f64>,
+    /// Microseconds of a call in each later pass.
+    #[serde(default, rename = "looks_us")]
+    pub repeats_us: Vec<f64>,
 }
 
-/// A normal interval.
+/// The bus bandwidth to expect.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
-pub struct BenchExpected {
-    /// The lowest normal bus bandwidth.
+pub struct Expected {
+    /// The lowest normal one.
     #[serde(rename = "low_GBps")]
     pub low: f64,
-    /// The one to expect.
+    /// The most likely one.
     #[serde(rename = "expected_GBps")]
     pub expected: f64,
-    /// The highest.
+    /// The highest normal one.
     #[serde(rename = "high_GBps")]
     pub high: f64,
 }
 
-/// What the times of a series say.
+/// Latency and bandwidth of a series.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-pub struct BenchFit {
+pub struct Fit {
     /// `float`.
     #[serde(rename = "type")]
     pub data_type: String,
@@ -207,29 +193,29 @@ pub struct BenchFit {
     pub bandwidth: Option<f64>,
     /// The size with half of it.
     pub half_bytes: Option<f64>,
-    /// Up to this size latency decides.
+    /// Up to this size the time is the latency.
     pub latency_to_bytes: Option<u64>,
-    /// From this size on bandwidth decides.
+    /// From this size on the bandwidth is reached.
     pub bandwidth_from_bytes: Option<u64>,
     /// The size with the highest bandwidth, where that is well above the one of the largest sizes.
     pub peak_bytes: Option<u64>,
     /// That bandwidth.
     #[serde(rename = "peak_GBps")]
     pub peak: Option<f64>,
-    /// Why nothing could be said.
+    /// Why there is no fit.
     pub reason: Option<String>,
 }
 
 /// A wrong element.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct BenchWrong {
+pub struct Wrong {
     /// The rank that has it.
     pub rank: usize,
     /// The size.
     pub bytes: u64,
     /// Whether in place.
     pub in_place: bool,
-    /// Its place in the result.
+    /// Its index in the result.
     pub index: usize,
     /// What it is.
     pub got: String,
@@ -237,35 +223,27 @@ pub struct BenchWrong {
     pub expected: String,
 }
 
-/// A host with more ranks than cores.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct BenchCrowded {
-    /// Its name.
-    pub host: String,
-    /// Ranks on it.
-    pub ranks: usize,
-    /// Cores they may use.
-    pub cores: usize,
-}
-
 /// What the run does not know of itself.
-#[derive(Debug, Clone, Copy, Default)]
+#[derive(Clone, Copy, Default)]
 pub struct Context<'a> {
     /// When it began, in seconds since 1970.
     pub started: u64,
     /// When it ended.
     pub ended: u64,
     /// The machines it ran on, where they were named.
-    pub cluster: Option<&'a Cluster>,
+    pub machine: Option<&'a str>,
+    /// The bandwidth to expect there for a size.
+    pub expected: Option<&'a dyn Fn(u64) -> Option<Expected>>,
 }
 
-impl Bench {
+impl Record {
     /// The head alone, before anything is measured.
     pub fn begun(
         collective: Collective,
-        config: BenchConfig,
-        engine: (&str, &str),
-        devices: &[bench::Device],
+        config: Config,
+        engine: Option<EngineKind>,
+        version: &str,
+        devices: &[Device],
     ) -> Self {
         let mut hosts: Vec<&str> = devices.iter().map(|it| it.host.as_str()).collect();
         hosts.sort_unstable();
@@ -273,37 +251,44 @@ impl Bench {
         Self {
             schema: "plumb.bench/1".to_owned(),
             collective: collective.name().to_owned(),
-            engine: engine.0.to_owned(),
-            version: engine.1.to_owned(),
+            engine,
+            version: version.to_owned(),
             ranks: devices.len(),
             hosts: hosts.len(),
             started: 0,
             ended: 0,
             config,
-            devices: devices.iter().map(device).collect(),
+            devices: devices.to_vec(),
             results: Vec::new(),
             fits: Vec::new(),
             average: 0.0,
             wrong: None,
             first_wrong: None,
             paths: None,
-            crowded: None,
+            oversubscribed: None,
             machine: None,
         }
     }
 
-    /// Puts the answer together.
-    pub fn new(run: &Run, config: BenchConfig, context: Context<'_>) -> Self {
-        let mut it = Self::begun(run.collective, config, (&run.engine, &run.version), &run.devices);
+    /// `host`, `nccl`, or nothing where it is unknown.
+    pub fn engine_name(&self) -> &'static str {
+        self.engine.map_or("", EngineKind::name)
+    }
+
+    /// The record of a whole run.
+    pub fn new(run: &Run, config: Config, context: Context<'_>) -> Self {
+        let mut it = Self::begun(run.collective, config, Some(run.engine), &run.version, &run.devices);
         (it.started, it.ended) = (context.started, context.ended);
-        it.results = run.rows.iter().map(|row| BenchRow::new(run.collective, row, context.cluster)).collect();
+        let expected = |row: &crate::Row| context.expected.filter(|_| row.bytes > 0)?(row.bytes);
+        let rows = run.rows.iter().map(|row| Row::new(run.collective, row, expected(row)));
+        it.results = rows.collect();
         it.fits = fits(&it.results, run.collective, run.devices.len());
-        let all: Vec<&BenchMeasure> =
+        let all: Vec<&Measure> =
             it.results.iter().flat_map(|it| [&it.out_of_place, &it.in_place]).flatten().collect();
         let bandwidths: Vec<f64> = all.iter().map(|it| it.bus_bandwidth).collect();
-        it.average = bench::statistics::mean(&bandwidths);
+        it.average = mean(&bandwidths);
         it.wrong = all.iter().filter_map(|it| it.wrong).reduce(u64::saturating_add);
-        it.first_wrong = run.wrong.as_ref().map(|it| BenchWrong {
+        it.first_wrong = run.wrong.as_ref().map(|it| Wrong {
             rank: it.rank,
             bytes: it.bytes,
             in_place: it.in_place,
@@ -312,18 +297,14 @@ impl Bench {
             expected: it.element.expected.clone(),
         });
         it.paths.clone_from(&run.paths);
-        it.crowded = run.crowded.as_ref().map(|it| BenchCrowded {
-            host: it.host.clone(),
-            ranks: it.ranks,
-            cores: it.cores,
-        });
-        it.machine = context.cluster.map(|it| it.machine.clone());
+        it.oversubscribed.clone_from(&run.oversubscribed);
+        it.machine = context.machine.map(str::to_owned);
         it
     }
 }
 
-impl BenchConfig {
-    /// What a plan says.
+impl Config {
+    /// The flags of a plan.
     pub fn new(plan: &Plan) -> Self {
         let (step_factor, step_bytes) = match plan.sizes.step {
             Step::Factor(it) => (Some(it), None),
@@ -338,7 +319,7 @@ impl BenchConfig {
             warm_up: plan.warm_up,
             aggregate: plan.aggregate,
             cycles: plan.cycles,
-            looks: plan.looks,
+            repeats: plan.repeats,
             check: plan.check,
             average: plan.average.name().to_owned(),
             blocking: plan.blocking,
@@ -349,10 +330,10 @@ impl BenchConfig {
     }
 }
 
-impl BenchRow {
+impl Row {
     /// One size, as it was measured.
-    pub fn new(collective: Collective, row: &bench::Row, cluster: Option<&Cluster>) -> Self {
-        let measure = |it: &Timing| BenchMeasure {
+    pub fn new(collective: Collective, row: &crate::Row, expected: Option<Expected>) -> Self {
+        let measure = |it: &Timing| Measure {
             time_us: it.seconds * 1e6,
             algorithm_bandwidth: it.algorithm_bandwidth(row.bytes),
             bus_bandwidth: it.bus_bandwidth(row.bytes, collective),
@@ -366,21 +347,20 @@ impl BenchRow {
             ranks_us: microseconds(&it.ranks),
             slowest_rank: it.slowest(),
             slowest_lag_percent: rounded(it.lag() * 100.0),
-            looks_us: microseconds(&it.looks),
+            repeats_us: microseconds(&it.repeats),
         };
-        let normal = cluster.and_then(|it| forecast::normal(collective, it, row.bytes));
-        let operation = bench::shown_operation(collective, row.series.operation);
+        let operation = shown_operation(collective, row.series.operation);
         Self {
             bytes: row.bytes,
             count: row.count,
             data_type: row.series.data_type.name().to_owned(),
             operation: operation.map(|it| it.name().to_owned()),
-            root: bench::has_root(collective).then_some(row.series.root),
+            root: has_root(collective).then_some(row.series.root),
             cycle: row.cycle,
             time: row.time,
             out_of_place: row.out_of_place.as_ref().map(measure),
             in_place: row.in_place.as_ref().map(measure),
-            expected: normal.filter(|_| row.bytes > 0).map(|it| BenchExpected {
+            expected: expected.map(|it| Expected {
                 low: rounded(it.low),
                 expected: rounded(it.expected),
                 high: rounded(it.high),
@@ -389,46 +369,35 @@ impl BenchRow {
     }
 
     /// Type, operation and root.
-    pub(super) fn series(&self) -> (&str, Option<&str>, Option<usize>) {
+    pub fn series(&self) -> (&str, Option<&str>, Option<usize>) {
         (&self.data_type, self.operation.as_deref(), self.root)
     }
 
     /// Out of place, or in place.
-    pub(super) fn measure(&self, in_place: bool) -> Option<&BenchMeasure> {
+    pub fn measure(&self, in_place: bool) -> Option<&Measure> {
         if in_place { self.in_place.as_ref() } else { self.out_of_place.as_ref() }
     }
 }
 
-impl BenchMeasure {
-    /// Its time at each moment it was measured, in microseconds.
-    pub(super) fn moments(&self) -> Vec<f64> {
+impl Measure {
+    /// The time of each pass, in microseconds.
+    pub fn passes(&self) -> Vec<f64> {
         std::iter::once(self.median_us)
-            .chain(self.looks_us.iter().copied())
+            .chain(self.repeats_us.iter().copied())
             .filter(|it| usable(*it))
             .collect()
     }
 
     /// GB/s at the median time: of the bus, or of the algorithm where one rank has no bus.
-    pub(super) fn median_rate(&self, ranks: usize) -> f64 {
+    pub fn median_rate(&self, ranks: usize) -> f64 {
         let rate = if ranks > 1 { self.bus_bandwidth } else { self.algorithm_bandwidth };
         if self.median_us > 0.0 { rate * self.time_us / self.median_us } else { 0.0 }
     }
 }
 
 /// Files may hold anything.
-pub(super) fn usable(microseconds: f64) -> bool {
+pub(crate) fn usable(microseconds: f64) -> bool {
     microseconds.is_finite() && microseconds > 0.0
-}
-
-fn device(it: &bench::Device) -> BenchDevice {
-    BenchDevice {
-        rank: it.rank,
-        pid: it.pid,
-        host: it.host.clone(),
-        device: it.device,
-        bus: it.bus.clone(),
-        name: it.name.clone(),
-    }
 }
 
 fn microseconds(seconds: &[f64]) -> Vec<f64> {
@@ -436,7 +405,7 @@ fn microseconds(seconds: &[f64]) -> Vec<f64> {
 }
 
 /// One fit for each type, operation and root, out of place and in place.
-fn fits(rows: &[BenchRow], collective: Collective, ranks: usize) -> Vec<BenchFit> {
+fn fits(rows: &[Row], collective: Collective, ranks: usize) -> Vec<Fit> {
     let mut all = Vec::new();
     for series in rows.chunk_by(|a, b| a.series() == b.series()) {
         for in_place in [false, true] {
@@ -448,18 +417,18 @@ fn fits(rows: &[BenchRow], collective: Collective, ranks: usize) -> Vec<BenchFit
                 })
                 .collect();
             if let (Some(first), false) = (series.first(), points.is_empty()) {
-                all.push(BenchFit::new(first, in_place, bench::fit(&points), collective, ranks));
+                all.push(Fit::new(first, in_place, fit::fit(&points), collective, ranks));
             }
         }
     }
     all
 }
 
-impl BenchFit {
+impl Fit {
     fn new(
-        row: &BenchRow,
+        row: &Row,
         in_place: bool,
-        fit: Result<Fit, String>,
+        fit: Result<fit::Fit, String>,
         collective: Collective,
         ranks: usize,
     ) -> Self {
@@ -489,4 +458,13 @@ impl BenchFit {
             reason,
         }
     }
+}
+
+/// Four significant digits: measurements are not better.
+fn rounded(number: f64) -> f64 {
+    if number == 0.0 || !number.is_finite() {
+        return 0.0;
+    }
+    let scale = 10_f64.powf(3.0 - number.abs().log10().floor());
+    (number * scale).round() / scale
 }

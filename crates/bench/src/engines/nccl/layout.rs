@@ -3,7 +3,8 @@
 use fabric::Collective;
 
 use super::driver::Address;
-use crate::engine::{Call, Failure};
+use crate::engines::Call;
+use crate::failure::{Cause, Failure};
 
 /// The addresses one collective is given.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -29,15 +30,12 @@ impl Layout {
         bytes: usize,
     ) -> Result<Self, Failure> {
         if call.root >= size {
-            return Err(Failure(format!("rank {} cannot be the root of {size} ranks", call.root)));
+            return Err(Cause::NoSuchRoot { root: call.root }.into());
         }
-        let needed = extent(call, size).filter(|it| *it <= bytes).ok_or_else(|| {
-            Failure(format!(
-                "{} of {} elements does not fit into buffers of {bytes} bytes",
-                call.collective.name(),
-                call.count
-            ))
-        })?;
+        let extent = extent(call, size);
+        let needed = extent
+            .filter(|it| *it <= bytes)
+            .ok_or(Cause::OutsideBuffer { bytes: extent.unwrap_or(usize::MAX) as u64 })?;
         let own = (rank * call.count * call.data_type.size()) as Address;
         let first = match call.collective {
             _ if !call.in_place => Placed { send, receive },
@@ -73,9 +71,8 @@ fn extent(call: &Call, size: usize) -> Option<usize> {
 
 #[cfg(test)]
 mod tests {
-    use collective::{DataType, Operation};
-
     use super::*;
+    use crate::data::{DataType, Operation};
 
     fn call(collective: Collective, in_place: bool) -> Call {
         Call {
@@ -119,12 +116,11 @@ mod tests {
 
     #[test]
     fn what_does_not_fit_is_refused() {
-        let refused = |call: &Call| Layout::of(call, (0, 4), (0, 0), 100).expect_err("too large").0;
-        assert!(refused(&call(Collective::AllGather, false)).contains("does not fit"));
-        assert!(
-            refused(&Call { count: usize::MAX, ..call(Collective::AllReduce, false) })
-                .contains("does not fit")
-        );
-        assert!(refused(&Call { root: 4, ..call(Collective::Reduce, false) }).contains("cannot be the root"));
+        let refused = |call: &Call| Layout::of(call, (0, 4), (0, 0), 100).expect_err("too large").cause;
+        assert_eq!(refused(&call(Collective::AllGather, false)), Cause::OutsideBuffer { bytes: 160 });
+        let endless = Call { count: usize::MAX, ..call(Collective::AllReduce, false) };
+        assert_eq!(refused(&endless), Cause::OutsideBuffer { bytes: u64::MAX });
+        let rootless = Call { root: 4, ..call(Collective::Reduce, false) };
+        assert_eq!(refused(&rootless), Cause::NoSuchRoot { root: 4 });
     }
 }

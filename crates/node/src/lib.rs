@@ -1,12 +1,14 @@
-//! This very machine: what the NVIDIA driver, the PCI bus and the kernel say of it.
+//! The live machine as facts: what the NVIDIA driver, the PCI bus and the kernel report. For Linux.
 //!
 //! ```text
 //! driver (NVML): names, compute capability, NVLinks --+
-//!                                                     +-> Machine, and what could not be seen
+//!                                                     +-> Machine, and notes on what could not be read
 //! sysfs: the PCI tree, NUMA nodes, network devices ---+
 //! ```
 //!
-//! Only reads, and none that needs root. What cannot be seen is said.
+//! It only reads, and nothing that needs root. It does not judge.
+
+#![forbid(unsafe_code)]
 
 mod driver;
 mod network;
@@ -19,42 +21,42 @@ use fabric::Machine;
 use fabric::gpu::NvLinkBy;
 use fabric::machine::{Bridge, BusId, Gpu, NvEnd, NvLink, Place};
 
-use driver::{Card, Driver};
+use driver::{Driver, DriverGpu};
 use sysfs::Sysfs;
 
-/// This machine, and what could not be seen of it.
+/// This machine, and what could not be read.
 #[derive(Debug, Clone, PartialEq)]
-pub(crate) struct Live {
+pub struct Live {
     /// The machine.
-    pub(crate) machine: Machine,
+    pub machine: Machine,
     /// What was left out or could not be read, in sentences.
-    pub(crate) said: Vec<String>,
+    pub notes: Vec<String>,
 }
 
 /// Reads this machine.
-pub(crate) fn read() -> Live {
+pub fn read() -> Live {
     read_from(Path::new("/"), driver::read())
 }
 
-/// Reads the machine whose `sys` and `proc` are below `root`, and what a driver says of its GPUs.
+/// Reads the machine whose `sys` and `proc` are below `root`, and what a driver reports of its GPUs.
 fn read_from(root: &Path, driver: Result<Driver, String>) -> Live {
     let sysfs = Sysfs::new(root);
-    let mut said = Vec::new();
+    let mut notes = Vec::new();
     let mut machine = Machine { name: sysfs.name(), sockets: sysfs.sockets().to_vec(), ..Machine::default() };
     if !sysfs.has_pci() {
-        said.push("/sys does not show the PCI bus (not mounted, or hidden by a container).".to_owned());
+        notes.push("/sys does not show the PCI bus (not mounted, or hidden by a container).".to_owned());
     }
     let mut wiring = Wiring::default();
-    let cards = gpus(&sysfs, driver, &mut machine, &mut wiring, &mut said);
-    nvlinks(&sysfs, &cards, &mut machine, &mut said);
-    network::add(&sysfs, &mut machine, &mut wiring, &mut said);
-    if wiring.homeless > 0 && machine.sockets.len() > 1 {
-        said.push(format!(
+    let gpus = add_gpus(&sysfs, driver, &mut machine, &mut wiring, &mut notes);
+    add_nvlinks(&sysfs, &gpus, &mut machine, &mut notes);
+    network::add(&sysfs, &mut machine, &mut wiring, &mut notes);
+    if wiring.without_numa > 0 && machine.sockets.len() > 1 {
+        notes.push(format!(
             "{} without a NUMA node; shown at the first.",
-            if wiring.homeless == 1 {
+            if wiring.without_numa == 1 {
                 "1 device is".to_owned()
             } else {
-                format!("{} devices are", wiring.homeless)
+                format!("{} devices are", wiring.without_numa)
             }
         ));
     }
@@ -63,7 +65,7 @@ fn read_from(root: &Path, driver: Result<Driver, String>) -> Live {
             .unknown
             .push("PCI Express speed or width of GPUs cannot be read, as in a virtual machine.".to_owned());
     }
-    Live { machine, said }
+    Live { machine, notes }
 }
 
 /// The bridges that were put into the machine, and what has no place of its own.
@@ -71,7 +73,7 @@ fn read_from(root: &Path, driver: Result<Driver, String>) -> Live {
 struct Wiring {
     bridges: BTreeMap<BusId, usize>,
     /// Devices whose NUMA node is unknown.
-    homeless: usize,
+    without_numa: usize,
 }
 
 impl Wiring {
@@ -82,7 +84,7 @@ impl Wiring {
     fn place(&mut self, sysfs: &Sysfs, bus: BusId, machine: &mut Machine) -> Place {
         let numa = sysfs.numa(bus);
         let socket = machine.sockets.iter().position(|it| numa.is_some() && it.numa == numa);
-        self.homeless += usize::from(socket.is_none());
+        self.without_numa += usize::from(socket.is_none());
         let mut at = Place::Socket(socket.unwrap_or(0));
         let above: Vec<BusId> = sysfs.above(bus).into_iter().skip(1).step_by(2).collect();
         for bridge in above.into_iter().rev() {
@@ -99,59 +101,60 @@ impl Wiring {
     }
 }
 
-/// Puts the GPUs into the machine, by socket and bus. Returns what the driver says of each, in that order.
-fn gpus(
+/// Puts the GPUs into the machine, by socket and bus. Returns what the driver reports of each, in that order.
+fn add_gpus(
     sysfs: &Sysfs,
     driver: Result<Driver, String>,
     machine: &mut Machine,
     wiring: &mut Wiring,
-    said: &mut Vec<String>,
-) -> Vec<Card> {
+    notes: &mut Vec<String>,
+) -> Vec<DriverGpu> {
     let on_bus = sysfs.gpus();
-    let cards: Vec<Card> = match driver {
+    let gpus: Vec<DriverGpu> = match driver {
         Ok(driver) => {
-            let hidden = on_bus.iter().filter(|bus| driver.cards.iter().all(|it| it.bus != **bus)).count();
+            let hidden = on_bus.iter().filter(|bus| driver.gpus.iter().all(|it| it.bus != **bus)).count();
             if hidden > 0 && sysfs.has_pci() {
-                said.push(format!(
+                notes.push(format!(
                     "{hidden} more NVIDIA {} on the PCI bus, which the driver does not show here (a container may be \
                      limited to some).",
                     if hidden == 1 { "GPU is" } else { "GPUs are" }
                 ));
             }
-            said.extend(driver.said);
-            driver.cards
+            notes.extend(driver.notes);
+            driver.gpus
         }
         Err(problem) if on_bus.is_empty() => {
-            said.push(format!("No NVIDIA GPU is on the PCI bus, and no NVIDIA driver answers ({problem})."));
+            notes.push(format!("No NVIDIA GPU is on the PCI bus, and no NVIDIA driver answers ({problem})."));
             Vec::new()
         }
         Err(problem) => {
-            said.push(format!("No NVIDIA driver answers ({problem}): GPUs are known from the PCI bus only."));
+            notes
+                .push(format!("No NVIDIA driver answers ({problem}): GPUs are known from the PCI bus only."));
             machine.unknown.push("Models of GPUs and NVLinks are known to the driver alone.".to_owned());
-            (0..).zip(on_bus).map(|(index, bus)| Card { index, bus, ..Card::default() }).collect()
+            (0..).zip(on_bus).map(|(index, bus)| DriverGpu { index, bus, ..DriverGpu::default() }).collect()
         }
     };
-    let mut placed: Vec<(Place, Card)> = Vec::new();
-    for card in cards {
-        placed.push((wiring.place(sysfs, card.bus, machine), card));
+    let mut placed: Vec<(Place, DriverGpu)> = Vec::new();
+    for gpu in gpus {
+        placed.push((wiring.place(sysfs, gpu.bus, machine), gpu));
     }
-    placed.sort_by_key(|(at, card)| (machine.socket_of(*at), card.bus));
-    for (at, card) in &placed {
+    placed.sort_by_key(|(at, gpu)| (machine.socket_of(*at), gpu.bus));
+    for (at, gpu) in &placed {
         machine.gpus.push(Gpu {
-            index: card.index,
+            index: gpu.index,
             at: *at,
-            bus: Some(card.bus),
-            link: sysfs.link(card.bus).or(card.link),
-            model: card.name.as_deref().map(|it| fabric::gpu::find(it).map_or(it, |it| &it.name).into()),
-            compute: card.compute,
+            bus: Some(gpu.bus),
+            link: sysfs.link(gpu.bus).or(gpu.link),
+            model: gpu.name.as_deref().map(|it| fabric::gpu::find(it).map_or(it, |it| &it.name).into()),
+            compute: gpu.compute,
             gpudirect: None,
             rank: None,
             c2c: None,
         });
-        if card.mig {
-            said.push(format!(
+        if gpu.mig {
+            notes.push(format!(
                 "GPU{} is cut into parts by MIG: they reach each other and others without NVLink.",
-                card.index
+                gpu.index
             ));
         }
     }
@@ -159,12 +162,12 @@ fn gpus(
 }
 
 /// Adds up the NVLinks of each GPU by what is at their other end.
-fn nvlinks(sysfs: &Sysfs, cards: &[Card], machine: &mut Machine, said: &mut Vec<String>) {
+fn add_nvlinks(sysfs: &Sysfs, gpus: &[DriverGpu], machine: &mut Machine, notes: &mut Vec<String>) {
     let mut counts: BTreeMap<(usize, NvEnd), u32> = BTreeMap::new();
     let (mut unseen, mut absent) = (0, 0);
-    for (from, card) in cards.iter().enumerate() {
-        for remote in &card.nvlinks {
-            let peer = cards.iter().position(|it| Some(it.bus) == *remote);
+    for (from, gpu) in gpus.iter().enumerate() {
+        for remote in &gpu.nvlinks {
+            let peer = gpus.iter().position(|it| Some(it.bus) == *remote);
             let class = remote.and_then(|it| sysfs.class(it));
             let to = match (peer, class) {
                 (Some(peer), _) => NvEnd::Gpu(peer),
@@ -182,24 +185,24 @@ fn nvlinks(sysfs: &Sysfs, cards: &[Card], machine: &mut Machine, said: &mut Vec<
         }
     }
     if unseen > 0 {
-        said.push(format!(
+        notes.push(format!(
             "What is at the other end of {unseen} NVLinks is not on the PCI bus: taken for NVSwitches."
         ));
     }
-    for card in cards {
-        let port = card.name.as_deref().and_then(fabric::gpu::find).and_then(|it| it.nvlink);
+    for gpu in gpus {
+        let port = gpu.name.as_deref().and_then(fabric::gpu::find).and_then(|it| it.nvlink);
         if let Some(port) = port.filter(|it| it.by != NvLinkBy::Bridge)
-            && let active = card.nvlinks.len()
+            && let active = gpu.nvlinks.len()
             && usize::try_from(port.links).is_ok_and(|links| active < links)
         {
-            said.push(format!("GPU{} is made with {} NVLinks; {active} are active.", card.index, port.links));
+            notes.push(format!("GPU{} is made with {} NVLinks; {active} are active.", gpu.index, port.links));
         }
     }
     if absent > 0 {
-        said.push(format!("{absent} NVLinks go to GPUs that the driver does not show here."));
+        notes.push(format!("{absent} NVLinks go to GPUs that the driver does not show here."));
     }
     machine.nvlinks = counts.into_iter().map(|((from, to), count)| NvLink { from, to, count }).collect();
 }
 
-#[cfg(all(test, unix))]
+#[cfg(test)]
 mod tests;

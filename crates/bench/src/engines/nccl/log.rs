@@ -13,7 +13,7 @@ use std::{env, fs};
 use rustix::fs::{Access, access};
 use rustix::rand::{GetRandomFlags, getrandom};
 
-use crate::engine::Failure;
+use crate::failure::{Cause, Failure};
 
 const LEVEL: &str = "NCCL_DEBUG";
 const PARTS: &str = "NCCL_DEBUG_SUBSYS";
@@ -22,7 +22,7 @@ const FILE: &str = "NCCL_DEBUG_FILE";
 /// What the log speaks of. Not of `TUNING` and `COLL`, which write a line for every collective and so slow them.
 const WANTED: &str = "INIT,BOOTSTRAP,ENV,NET,GRAPH";
 
-/// The variables that make NCCL write its log into a folder, one file a process: none if the user has asked for a log.
+/// The variables that make NCCL write its log into a folder, one file per process: none if the user has set `NCCL_DEBUG`.
 pub fn settings(folder: &Path) -> Vec<(&'static str, OsString)> {
     settings_where(folder, |it| env::var_os(it).is_some())
 }
@@ -36,7 +36,7 @@ pub fn apply(settings: Vec<(&'static str, OsString)>) -> Result<(), Failure> {
     }
     let threads = fs::read_dir("/proc/self/task").map(Iterator::count);
     if !matches!(threads, Ok(1)) {
-        return Err(Failure("NCCL's log is not captured: the process has several threads already".into()));
+        return Err(Cause::SeveralThreads.into());
     }
     for (name, value) in settings {
         // SAFETY: this is the only thread, as was just seen: nobody else reads or writes the environment.
@@ -126,7 +126,7 @@ mod tests {
         // The test harness itself runs several.
         let failure = std::thread::scope(|it| it.spawn(|| apply(vec![(PARTS, "INIT".into())])).join())
             .expect("no panic");
-        assert!(failure.expect_err("there are two threads").0.contains("several threads"));
+        assert_eq!(failure.expect_err("there are two threads").cause, Cause::SeveralThreads);
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! NCCL: where its library is, and its functions.
 //!
-//! Bound here rather than taken from a crate of bindings: those look for `libnccl.so` and never for `libnccl.so.2`, which is
-//! all that the wheels of Python and the run-time packages install, and cannot be told a path.
+//! Bound here rather than taken from a crate of bindings: those load `libnccl.so` and never `libnccl.so.2`, which is
+//! all that the wheels of Python and the run-time packages install, and they take no path.
 #![allow(unsafe_code, reason = "NCCL is a C library")]
 
 use std::env;
@@ -11,13 +11,14 @@ use std::fs;
 use std::path::{Path, PathBuf};
 use std::ptr;
 
-use collective::{DataType, Operation};
 use fabric::Collective;
 
 use super::driver::RawStream;
 use super::layout::Placed;
 use super::symbols::functions;
-use crate::engine::{Call, Failure};
+use crate::data::{DataType, Operation};
+use crate::engines::Call;
+use crate::failure::{Cause, Failure};
 
 /// The name every release of NCCL 2 has.
 const FILE: &str = "libnccl.so.2";
@@ -99,27 +100,21 @@ impl Library {
             // An absolute path: the loader would look for a bare name elsewhere.
             Some(file) => {
                 let file = std::path::absolute(file).unwrap_or_else(|_| file.to_owned());
-                open(&file).map_err(|error| {
-                    Failure(format!("NCCL engine: {} could not be loaded: {error}", file.display()))
-                })?
+                open(&file).map_err(|error| unloadable(&file, &error))?
             }
             None => find()?,
         };
-        let functions = Functions::of(library).map_err(|it| {
-            Failure(format!(
-                "NCCL engine: the library has no {it}: it is no NCCL, or older than {}",
-                Version::OLDEST
-            ))
+        let functions = Functions::of(library).map_err(|function| Cause::FunctionMissing {
+            library: FILE.to_owned(),
+            function: function.to_owned(),
         })?;
         let mut code = 0;
         // SAFETY: writes one integer.
         let result = unsafe { (functions.version)(&raw mut code) };
         let version = Version::of(u32::try_from(code).unwrap_or(0));
         if result != 0 || version < Version::OLDEST {
-            return Err(Failure(format!(
-                "NCCL engine: NCCL {version} is too old: {} or newer is needed",
-                Version::OLDEST
-            )));
+            let (found, oldest) = (version.to_string(), Version::OLDEST.to_string());
+            return Err(Cause::NcclTooOld { found, oldest }.into());
         }
         Ok(Self { functions, version })
     }
@@ -139,7 +134,7 @@ impl Library {
     /// Meets the others. Waits until all are there.
     pub(super) fn join(&self, id: UniqueId, rank: usize, size: usize) -> Result<RawCommunicator, Failure> {
         let (Ok(rank), Ok(size)) = (c_int::try_from(rank), c_int::try_from(size)) else {
-            return Err(Failure(format!("NCCL engine: {size} ranks are more than NCCL can count")));
+            return Err(Cause::TooManyRanks { ranks: size }.into());
         };
         let mut communicator = ptr::null_mut();
         // SAFETY: writes one pointer; this thread has a context.
@@ -170,7 +165,7 @@ impl Library {
 
     /// Ends a communicator whatever it is doing. May be called while another thread waits inside of NCCL.
     pub(super) fn abort(&self, communicator: RawCommunicator) {
-        // SAFETY: the communicator lives and is used no more afterwards; what it says is of no use any more.
+        // SAFETY: the communicator lives and is used no more afterwards; its result does not matter.
         unsafe { (self.functions.abort)(communicator) };
     }
 
@@ -305,11 +300,8 @@ impl Library {
             (text((self.functions.error_string)(code)), text((self.functions.last_error)(ptr::null_mut())))
         };
         let last = last.trim();
-        Err(Failure(if last.is_empty() {
-            format!("{what}: {kind}")
-        } else {
-            format!("{what}: {kind}: {last}")
-        }))
+        let detail = if last.is_empty() { kind } else { format!("{kind}: {last}") };
+        Err(Cause::NcclCall { function: what.to_owned(), detail: super::peer_info::plain(&detail) }.into())
     }
 }
 
@@ -361,18 +353,17 @@ fn find() -> Result<libloading::Library, Failure> {
     for file in usual_files(&Surroundings::here()) {
         match open(&file) {
             Ok(library) => return Ok(library),
-            Err(error) => broken = Some(format!("{} could not be loaded: {error}", file.display())),
+            Err(error) => broken = Some(unloadable(&file, &error)),
         }
     }
-    Err(Failure(match broken {
-        Some(why) => format!("NCCL engine: {why}"),
-        None => format!(
-            "NCCL engine: {FILE} was not found: `pip install nvidia-nccl-cu12` (or -cu13), or name its folder in LD_LIBRARY_PATH or the file itself with --nccl-library"
-        ),
-    }))
+    Err(broken.unwrap_or(Cause::NcclMissing { library: FILE.to_owned() }.into()))
 }
 
-/// The variables that tell where a library may lie.
+fn unloadable(file: &Path, error: &libloading::Error) -> Failure {
+    Cause::LibraryUnloadable { path: file.display().to_string(), detail: error.to_string() }.into()
+}
+
+/// The variables that name folders of libraries.
 #[derive(Debug, Default)]
 struct Surroundings {
     path: Vec<PathBuf>,
@@ -462,17 +453,19 @@ mod tests {
     fn a_file_that_is_no_library_is_named() {
         let file = env::temp_dir().join(format!("plumb-no-library-{}.so", std::process::id()));
         fs::write(&file, "no library").expect("a file in the temporary folder");
-        let failure = Library::load(Some(&file)).err().expect("it is no library").0;
+        let failure = Library::load(Some(&file)).err().expect("it is not a library");
         fs::remove_file(&file).expect("it is there");
-        assert!(failure.contains(&file.display().to_string()), "{failure}");
+        let Cause::LibraryUnloadable { path, .. } = failure.cause else { panic!("{failure:?}") };
+        assert_eq!(path, file.display().to_string());
     }
 
     #[test]
-    fn a_library_that_is_not_nccl_is_told() {
+    fn a_library_that_is_not_nccl_is_refused() {
         let failure = Library::load(Some(Path::new("/lib/x86_64-linux-gnu/libc.so.6"))).err();
+        let cause = failure.expect("it is not NCCL").cause;
         // Elsewhere than on x86-64 the file does not exist, which is a failure as well.
-        let failure = failure.expect("it is not NCCL").0;
-        assert!(failure.contains("it is no NCCL") || failure.contains("could not be loaded"), "{failure}");
+        let refused = matches!(cause, Cause::FunctionMissing { .. } | Cause::LibraryUnloadable { .. });
+        assert!(refused, "{cause:?}");
     }
 
     #[test]

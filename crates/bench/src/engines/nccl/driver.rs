@@ -9,7 +9,7 @@ use std::ptr;
 use std::sync::Arc;
 
 use super::symbols::functions;
-use crate::engine::Failure;
+use crate::failure::{Cause, Failure};
 
 /// The driver's own library. It comes with the kernel module, never with a toolkit.
 pub(super) const FILE: &str = "libcuda.so.1";
@@ -69,17 +69,19 @@ impl Driver {
     pub(super) fn load() -> Result<Self, Failure> {
         // SAFETY: the name is the one the driver installs itself under; loading it runs its constructors alone.
         let library = unsafe { libloading::Library::new(FILE) }.map_err(|error| {
-            Failure(format!("NCCL engine: {FILE} is not on this machine: the NVIDIA driver is not installed, or not shown to this container ({error})"))
+            if super::IS_STATIC {
+                return Cause::StaticBuild { library: FILE.to_owned() };
+            }
+            Cause::DriverMissing { library: FILE.to_owned(), detail: error.to_string() }
         })?;
-        let functions = Functions::of(library).map_err(|it| {
-            Failure(format!("NCCL engine: {FILE} has no {it}: the NVIDIA driver is too old, or this is none"))
+        let functions = Functions::of(library).map_err(|function| Cause::FunctionMissing {
+            library: FILE.to_owned(),
+            function: function.to_owned(),
         })?;
         let driver = Self { functions };
         // SAFETY: no arguments beyond flags that must be 0.
         match unsafe { (driver.functions.init)(0) } {
-            NO_DEVICE => Err(Failure(
-                "NCCL engine: the NVIDIA driver sees no GPU (is CUDA_VISIBLE_DEVICES empty?)".into(),
-            )),
+            NO_DEVICE => Err(Cause::NoGpu.into()),
             code => driver.check("cuInit", code).map(|()| driver),
         }
     }
@@ -114,7 +116,7 @@ impl Driver {
         let name = text(self.functions.error_name).unwrap_or_else(|| format!("error {code}"));
         let sentence =
             text(self.functions.error_string).unwrap_or_else(|| "the driver has no text for it".into());
-        Err(Failure(format!("CUDA: {what}: {name}: {sentence}")))
+        Err(Cause::CudaCall { function: what.to_owned(), detail: format!("{name}: {sentence}") }.into())
     }
 }
 
@@ -134,8 +136,7 @@ unsafe impl Sync for Gpu {}
 impl Gpu {
     /// Opens the device of this number; its context becomes this thread's.
     pub(super) fn open(driver: Driver, number: usize) -> Result<Self, Failure> {
-        let ordinal = c_int::try_from(number)
-            .map_err(|_| Failure(format!("NCCL engine: no GPU has the number {number}")))?;
+        let ordinal = c_int::try_from(number).map_err(|_| Cause::NoGpu)?;
         let functions = &driver.functions;
         let mut device = 0;
         // SAFETY: writes one integer.
@@ -194,7 +195,7 @@ impl Gpu {
     ) -> Result<String, Failure> {
         const ROOM: usize = 256;
         let mut text = [0_u8; ROOM];
-        // SAFETY: writes at most as many bytes as it is told, the last of them zero.
+        // SAFETY: writes at most as many bytes as its argument says, the last of them zero.
         self.check(what, unsafe { function(text.as_mut_ptr().cast(), 256, self.device) })?;
         Ok(CStr::from_bytes_until_nul(&text).unwrap_or_default().to_string_lossy().into_owned())
     }
@@ -220,17 +221,19 @@ pub(super) struct Memory {
 }
 
 impl Memory {
-    /// Memory of zeros; at least one byte, for there is no memory of none.
+    /// Memory of zeros; at least one byte, as CUDA cannot allocate none.
     pub(super) fn zeroed(gpu: &Arc<Gpu>, bytes: usize) -> Result<Self, Failure> {
         let functions = &gpu.driver.functions;
         let mut address = 0;
         // SAFETY: writes one address.
         let code = unsafe { (functions.memory_allocate)(&raw mut address, bytes.max(1)) };
-        gpu.check("cuMemAlloc", code).map_err(|Failure(text)| {
+        gpu.check("cuMemAlloc", code).map_err(|failure| {
+            let Cause::CudaCall { detail, .. } = failure.cause else { return failure };
             let (mut free, mut total) = (0, 0);
             // SAFETY: writes two integers.
             unsafe { (functions.memory_info)(&raw mut free, &raw mut total) };
-            Failure(format!("{text}: a buffer of {bytes} bytes, with {free} of the GPU's {total} bytes free"))
+            let [bytes, free, total] = [bytes, free, total].map(|it| it as u64);
+            Cause::NoGpuMemory { bytes, free, total, detail }.into()
         })?;
         let memory = Self { gpu: Arc::clone(gpu), address, bytes };
         // SAFETY: the range is the one just made.
@@ -276,10 +279,7 @@ impl Memory {
     fn place(&self, offset: usize, bytes: usize) -> Result<Address, Failure> {
         match offset.checked_add(bytes) {
             Some(end) if end <= self.bytes => Ok(self.address + offset as Address),
-            _ => Err(Failure(format!(
-                "{bytes} bytes at {offset} are outside of a buffer of {} bytes",
-                self.bytes
-            ))),
+            _ => Err(Cause::OutsideBuffer { bytes: offset.saturating_add(bytes) as u64 }.into()),
         }
     }
 }
@@ -291,7 +291,7 @@ impl Drop for Memory {
     }
 }
 
-/// A moment on the stream.
+/// A CUDA event on the stream.
 pub(super) struct Event {
     gpu: Arc<Gpu>,
     event: RawEvent,

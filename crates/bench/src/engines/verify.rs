@@ -1,54 +1,45 @@
-//! Fills the buffers before a run and looks at every element after it.
+//! Fills the buffers before a run and compares every element after it.
 
-use collective::DataType;
 use fabric::Collective;
 
-use crate::engine::{Call, Engine, Failure, Side};
+use super::pattern::{self, POISON, Pattern};
+use super::{Call, Engine, Side};
+use crate::data::DataType;
+use crate::failure::Failure;
 use crate::layout::Layout;
-use crate::pattern::{self, POISON, Pattern};
 use crate::plan::reduces;
+use crate::run::Element;
 
 /// Bytes that are made and compared at once.
 const BLOCK: usize = 1 << 20;
 
 /// What a rank found.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
-pub struct Found {
+pub(super) struct Found {
     /// Elements that are not what they should be.
-    pub wrong: u64,
+    pub(super) wrong: u64,
     /// The first of them.
-    pub first: Option<Element>,
-}
-
-/// An element that is wrong.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Element {
-    /// Its place in the result.
-    pub index: usize,
-    /// What it is.
-    pub got: String,
-    /// What it should be.
-    pub expected: String,
+    pub(super) first: Option<Element>,
 }
 
 /// One rank's part in a run that is verified.
 #[derive(Debug, Clone, Copy)]
-pub struct Verified<'a> {
+pub(super) struct Verified<'a> {
     /// What is run.
-    pub call: &'a Call,
+    pub(super) call: &'a Call,
     /// Its buffers.
-    pub layout: &'a Layout,
+    pub(super) layout: &'a Layout,
     /// This rank.
-    pub rank: usize,
+    pub(super) rank: usize,
     /// All ranks.
-    pub ranks: usize,
+    pub(super) ranks: usize,
     /// Other for every run.
-    pub seed: u64,
+    pub(super) seed: u64,
 }
 
 impl Verified<'_> {
     /// Writes the input, and poison where the result will be.
-    pub fn fill(&self, engine: &mut dyn Engine) -> Result<(), Failure> {
+    pub(super) fn fill(&self, engine: &mut dyn Engine) -> Result<(), Failure> {
         let width = self.call.data_type.size();
         let room = self.layout.send.max(self.layout.receive) * width;
         let poison = vec![POISON; room.min(BLOCK)];
@@ -77,7 +68,7 @@ impl Verified<'_> {
     }
 
     /// Compares the result.
-    pub fn check(&self, engine: &mut dyn Engine) -> Result<Found, Failure> {
+    pub(super) fn check(&self, engine: &mut dyn Engine) -> Result<Found, Failure> {
         let mut found = Found::default();
         let to_root = matches!(self.call.collective, Collective::Reduce | Collective::Gather);
         if to_root && self.rank != self.call.root {

@@ -3,11 +3,13 @@
 use std::collections::BTreeMap;
 use std::time::Instant;
 
-use collective::{Buffer, Communicator, DataType, Element, bf16, f16};
+use collective::{Buffer, Communicator, Element, bf16, f16};
 use fabric::Collective;
 
-use crate::engine::{Call, Device, Engine, Failure, Side};
-use crate::memory;
+use super::{Call, Engine, Side, memory};
+use crate::data::{DataType, EngineKind, Operation};
+use crate::failure::{Cause, Failure};
+use crate::run::Device;
 
 /// Ranks that are processes and buffers in their memory.
 pub struct Host {
@@ -44,19 +46,19 @@ impl Host {
     /// An engine for these ranks; `private` buffers are not registered, as those of most programs are not.
     pub fn new(communicator: Communicator, private: bool) -> Self {
         communicator.bind();
-        let mut places: BTreeMap<String, usize> = BTreeMap::new();
+        let mut local_ranks: BTreeMap<String, usize> = BTreeMap::new();
         let mut devices = Vec::new();
         for it in communicator.members() {
-            let place = places.entry(it.host.clone()).or_default();
+            let local_rank = local_ranks.entry(it.host.clone()).or_default();
             devices.push(Device {
                 rank: it.rank,
                 pid: it.pid,
                 host: it.host.clone(),
-                device: *place,
+                device: *local_rank,
                 bus: None,
                 name: "host memory".to_owned(),
             });
-            *place += 1;
+            *local_rank += 1;
         }
         let none = || Memory::Private(Vec::new());
         Self { communicator, devices, private, send: none(), receive: none() }
@@ -70,22 +72,17 @@ impl Host {
     }
 
     /// Makes sure that the buffers of all ranks fit the memory of each host.
-    fn ask_for_memory(&mut self, bytes: usize) -> Result<(), Failure> {
+    fn check_memory(&mut self, bytes: usize) -> Result<(), Failure> {
         let here = memory::available().unwrap_or(u64::MAX);
-        let told = self.communicator.share(&here.to_le_bytes())?;
-        let available = |rank: usize| told.get(rank)?.first_chunk().map(|it| u64::from_le_bytes(*it));
+        let shared = self.communicator.share(&here.to_le_bytes())?;
+        let available = |rank: usize| shared.get(rank)?.first_chunk().map(|it| u64::from_le_bytes(*it));
         for first in self.devices.iter().filter(|it| it.device == 0) {
             let ranks = || self.devices.iter().filter(|it| it.host == first.host);
             let needed = ranks().fold(0, |all: u64, _| all.saturating_add((bytes as u64).saturating_mul(2)));
-            let there = ranks().filter_map(|it| available(it.rank)).min().unwrap_or(u64::MAX);
-            if needed > there {
-                let (count, rank, host) = (ranks().count(), first.rank, &first.host);
-                let (needed, there) = (memory::amount(needed), memory::amount(there));
-                let s = if count == 1 { " needs" } else { "s need" };
-                return Err(Failure(format!(
-                    "rank {rank} on {host}: {count} rank{s} {needed} for buffers and {there} are free: take a smaller -e or \
-                     fewer ranks (memory)"
-                )));
+            let free = ranks().filter_map(|it| available(it.rank)).min().unwrap_or(u64::MAX);
+            if needed > free {
+                let cause = Cause::MemoryShort { ranks: ranks().count(), needed, free };
+                return Err(Failure::new(cause).of(first.rank, Some(&first.host)).during("memory"));
             }
         }
         Ok(())
@@ -95,10 +92,10 @@ impl Host {
         let Self { communicator, send, receive, .. } = self;
         let (rank, ranks) = (communicator.rank(), communicator.size());
         let (count, all) = (call.count, call.count.saturating_mul(ranks));
-        let (operation, root) = (call.operation, call.root);
+        let (operation, root) = (operation(call.operation), call.root);
         let send = elements::<T>(send.words());
         let receive = elements_mut::<T>(receive.words_mut());
-        let short = || Failure(format!("{} of {count} elements does not fit the buffers", call.collective));
+        let short = || outside(all.saturating_mul(size_of::<T>()));
         macro_rules! send {
             ($n:expr) => {
                 send.get(..$n).ok_or_else(short)?
@@ -145,8 +142,8 @@ impl Host {
 }
 
 impl Engine for Host {
-    fn name(&self) -> &'static str {
-        "host"
+    fn kind(&self) -> EngineKind {
+        EngineKind::Host
     }
 
     fn version(&self) -> String {
@@ -162,7 +159,7 @@ impl Engine for Host {
     }
 
     fn allocate(&mut self, bytes: usize) -> Result<(), Failure> {
-        self.ask_for_memory(bytes)?;
+        self.check_memory(bytes)?;
         let words = bytes.div_ceil(size_of::<u64>());
         for memory in [&mut self.send, &mut self.receive] {
             // The old one goes before the new one comes.
@@ -170,8 +167,8 @@ impl Engine for Host {
             *memory = if self.private {
                 let mut own = Vec::new();
                 if own.try_reserve_exact(words).is_err() {
-                    let reason = format!("there is no memory for a buffer of {bytes} bytes");
-                    return Err(self.communicator.abort(&reason).into());
+                    let cause = Cause::NoBuffer { bytes: bytes as u64 };
+                    return Err(super::abort(&mut self.communicator, &cause));
                 }
                 own.resize(words, 0);
                 Memory::Private(own)
@@ -187,14 +184,14 @@ impl Engine for Host {
         let place = offset
             .checked_add(bytes.len())
             .and_then(|end| elements_mut(memory.words_mut()).get_mut(offset..end));
-        place.ok_or_else(outside)?.copy_from_slice(bytes);
+        place.ok_or_else(|| outside(offset.saturating_add(bytes.len())))?.copy_from_slice(bytes);
         Ok(())
     }
 
     fn read(&mut self, side: Side, offset: usize, into: &mut [u8]) -> Result<(), Failure> {
         let memory = if side == Side::Send { &self.send } else { &self.receive };
         let place = offset.checked_add(into.len()).and_then(|end| elements(memory.words()).get(offset..end));
-        into.copy_from_slice(place.ok_or_else(outside)?);
+        into.copy_from_slice(place.ok_or_else(|| outside(offset.saturating_add(into.len())))?);
         Ok(())
     }
 
@@ -219,8 +216,18 @@ impl Engine for Host {
     }
 }
 
-fn outside() -> Failure {
-    Failure("the place is outside of the buffer".to_owned())
+fn outside(bytes: usize) -> Failure {
+    Cause::OutsideBuffer { bytes: bytes as u64 }.into()
+}
+
+fn operation(operation: Operation) -> collective::Operation {
+    match operation {
+        Operation::Sum => collective::Operation::Sum,
+        Operation::Prod => collective::Operation::Prod,
+        Operation::Max => collective::Operation::Max,
+        Operation::Min => collective::Operation::Min,
+        Operation::Avg => collective::Operation::Avg,
+    }
 }
 
 /// The same memory as elements of another type.

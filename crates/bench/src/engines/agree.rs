@@ -2,20 +2,20 @@
 
 use collective::Communicator;
 
-use crate::Failure;
+use crate::failure::{Cause, Failure};
 
-/// Nobody reads more of a flag.
+/// Characters of a flag that a message shows.
 const LONGEST: usize = 60;
 
-/// Makes sure that all ranks were told the same, flag by flag, before they wait for each other in vain.
+/// Makes sure that all ranks have the same flags, before they wait for each other in vain.
 pub fn agree(control: &mut Communicator, flags: &[String]) -> Result<(), Failure> {
     let all = control.share(flags.join("\n").as_bytes())?;
-    let Some((rank, theirs, first)) = different(&all) else { return Ok(()) };
-    let host = control.members().iter().find(|it| it.rank == rank).map_or("its host", |it| it.host.as_str());
-    Err(Failure(format!("rank {rank} on {host}: has `{theirs}` where rank 0 has `{first}` (settings)")))
+    let Some((rank, flag, rank0)) = different(&all) else { return Ok(()) };
+    let host = control.members().iter().find(|it| it.rank == rank).map(|it| it.host.as_str());
+    Err(Failure::new(Cause::FlagsDiffer { flag, rank0 }).of(rank, host).during("settings"))
 }
 
-/// The first rank that differs from rank 0, and in what.
+/// The first rank that differs from rank 0, its flag and that of rank 0.
 fn different(all: &[Vec<u8>]) -> Option<(usize, String, String)> {
     let flags = |it: &[u8]| String::from_utf8_lossy(it).lines().map(str::to_owned).collect::<Vec<_>>();
     let short = |it: Option<&String>| it.map_or("nothing".into(), |it| it.chars().take(LONGEST).collect());
@@ -38,7 +38,7 @@ mod tests {
     }
 
     #[test]
-    fn the_first_difference_is_told() {
+    fn the_first_difference_is_found() {
         check(&["a\n-b 8\n-n 1"; 3], None);
         check(&["a\n-b 8\n-n 1", "a\n-b 8\n-n 1", "a\n-b 16\n-n 2"], Some((2, "-b 16", "-b 8")));
         check(&["a\n-b 8", "a"], Some((1, "nothing", "-b 8")));

@@ -1,24 +1,22 @@
-//! What the NVIDIA driver says, through NVML.
+//! What the NVIDIA driver reports, through NVML.
 
 use fabric::machine::{BusId, PciLink};
 use nvml_wrapper::error::NvmlError;
 use nvml_wrapper::{Device, Nvml};
 
-/// What the driver says of all GPUs.
+/// What the driver reports of all GPUs.
 #[derive(Debug, Clone, Default)]
 pub(super) struct Driver {
     /// The GPUs it shows.
-    pub(super) cards: Vec<Card>,
-    /// What it would not tell.
-    pub(super) said: Vec<String>,
+    pub(super) gpus: Vec<DriverGpu>,
+    /// What it does not report.
+    pub(super) notes: Vec<String>,
 }
 
-/// A GPU.
+/// A GPU, as the driver reports it.
 #[derive(Debug, Clone, PartialEq)]
-pub(super) struct Card {
-    /// Its index.
+pub(super) struct DriverGpu {
     pub(super) index: u32,
-    /// Its bus id.
     pub(super) bus: BusId,
     /// `H200`
     pub(super) name: Option<String>,
@@ -28,11 +26,11 @@ pub(super) struct Card {
     pub(super) link: Option<PciLink>,
     /// Whether MIG is on.
     pub(super) mig: bool,
-    /// What is at the other end of each active NVLink, where the driver tells.
+    /// What is at the other end of each active NVLink, where the driver reports it.
     pub(super) nvlinks: Vec<Option<BusId>>,
 }
 
-impl Default for Card {
+impl Default for DriverGpu {
     fn default() -> Self {
         let (name, compute, link) = (None, None, None);
         Self { index: 0, bus: BusId(0), name, compute, link, mig: false, nvlinks: Vec::new() }
@@ -42,25 +40,31 @@ impl Default for Card {
 /// The most NVLinks NVML counts on a GPU.
 const NVLINKS: u32 = 18;
 
-/// Asks the driver. The error says why it does not answer.
+/// A static build (musl) has no dynamic loader, so NVML cannot be loaded.
+const IS_STATIC: bool = cfg!(all(target_env = "musl", target_feature = "crt-static"));
+
+/// Reads all GPUs. The error says why the driver does not answer.
 pub(super) fn read() -> Result<Driver, String> {
     let nvml = Nvml::init().map_err(|it| match it {
+        NvmlError::LibloadingError(_) if IS_STATIC => {
+            "this is the static build of plumb, which cannot load NVML: use the glibc build".to_owned()
+        }
         NvmlError::LibloadingError(_) => "its library is not installed".to_owned(),
         other => other.to_string().to_lowercase(),
     })?;
     let mut driver = Driver::default();
     let n = nvml.device_count().map_err(|it| it.to_string())?;
     for index in 0..n {
-        match nvml.device_by_index(index).and_then(|it| card(&it, index)) {
-            Ok(Some(card)) => driver.cards.push(card),
-            Ok(None) => driver.said.push(format!("The bus id of GPU{index} cannot be read.")),
-            Err(error) => driver.said.push(format!("GPU{index} does not answer: {error}.")),
+        match nvml.device_by_index(index).and_then(|it| gpu(&it, index)) {
+            Ok(Some(gpu)) => driver.gpus.push(gpu),
+            Ok(None) => driver.notes.push(format!("The bus id of GPU{index} cannot be read.")),
+            Err(error) => driver.notes.push(format!("GPU{index} does not answer: {error}.")),
         }
     }
     Ok(driver)
 }
 
-fn card(device: &Device<'_>, index: u32) -> Result<Option<Card>, NvmlError> {
+fn gpu(device: &Device<'_>, index: u32) -> Result<Option<DriverGpu>, NvmlError> {
     let Some(bus) = BusId::parse(&device.pci_info()?.bus_id) else { return Ok(None) };
     let name = device.name().ok();
     let compute = device.cuda_compute_capability().ok();
@@ -68,7 +72,7 @@ fn card(device: &Device<'_>, index: u32) -> Result<Option<Card>, NvmlError> {
     let generation = device.max_pcie_link_gen().ok().and_then(|it| u8::try_from(it).ok());
     let width = device.max_pcie_link_width().ok();
     let link = generation.and_then(PciLink::generation).zip(width);
-    Ok(Some(Card {
+    Ok(Some(DriverGpu {
         index,
         bus,
         name: name.map(|it| it.strip_prefix("NVIDIA ").map_or(it.clone(), str::to_owned)),

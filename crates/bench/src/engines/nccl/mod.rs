@@ -1,14 +1,14 @@
 //! Collectives by NCCL on GPUs.
 //!
-//! NCCL and the CUDA driver are loaded when the engine is opened: the same binary runs where they are absent, and says so.
+//! NCCL and the CUDA driver are loaded when the engine is opened: the same binary runs where they are absent.
 //! Every rank is a process with one GPU.
 
-mod card;
 mod driver;
 mod layout;
 mod library;
 pub mod log;
 pub mod output;
+mod peer_info;
 mod symbols;
 mod worker;
 
@@ -21,12 +21,18 @@ use collective::Communicator;
 
 pub use self::library::Version;
 
-use self::card::{Card, Told};
 use self::driver::{Driver, Gpu, Memory};
 use self::layout::Layout;
 use self::library::Library;
+use self::peer_info::{PeerInfo, Sent};
 use self::worker::{Row, Worker};
-use crate::engine::{Call, Device, Engine, Failure, Side};
+use crate::data::EngineKind;
+use crate::engines::{Call, Engine, Side};
+use crate::failure::{Cause, Exchange, Failure};
+use crate::run::Device;
+
+/// A static build (musl) has no dynamic loader, so neither the driver nor NCCL can be loaded.
+const IS_STATIC: bool = cfg!(all(target_env = "musl", target_feature = "crt-static"));
 
 /// What there is on this machine.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -42,13 +48,13 @@ pub struct Presence {
 /// Whether the engine can run here, and with what.
 ///
 /// `library` is NCCL's file, if it is known. Nothing of a GPU is used yet, but the driver is started: a process that will start
-/// others by `fork` alone must not ask.
+/// others by `fork` alone must not call this.
 pub fn present(library: Option<&Path>) -> Result<Presence, Failure> {
     let driver = Driver::load()?;
     let nccl = Library::load(library)?.version();
     let gpus = driver.devices()?;
     if gpus == 0 {
-        return Err(Failure("NCCL engine: the NVIDIA driver sees no GPU".into()));
+        return Err(Cause::NoGpu.into());
     }
     Ok(Presence { nccl, driver: driver::version_text(driver.version()?), gpus })
 }
@@ -93,23 +99,22 @@ pub struct Nccl {
 impl Nccl {
     /// Opens this rank's GPU and joins the others. All ranks of `control` call it.
     ///
-    /// If one of them cannot, all of them fail, with the same sentence.
+    /// If one of them cannot, all of them fail, with the same failure.
     pub fn open(mut control: Communicator, settings: &Settings) -> Result<Self, Failure> {
         let place = (control.rank(), control.size());
         let prepared = prepare(place.0, settings);
-        let told: Told = match &prepared {
-            Ok((_, _, card)) => Ok(card.clone()),
-            Err(failure) => Err(failure.0.clone()),
+        let own: Sent = match &prepared {
+            Ok((_, _, info)) => Ok(info.clone()),
+            Err(failure) => Err(failure.cause.clone()),
         };
-        let told = serde_json::to_vec(&told).map_err(|error| Failure(error.to_string()))?;
-        let parts = control.share(&told)?;
+        let parts = control.share(&encoded(&own)?)?;
         let members: Vec<(String, u32)> =
             control.members().iter().map(|it| (it.host.clone(), it.pid)).collect();
-        let (devices, meeting) = card::read(&parts, &members)?;
+        let (devices, unique_id) = peer_info::read(&parts, &members)?;
         let (library, gpu, _) = prepared?;
         let version = library.version();
         let worker = Worker::start(library, &gpu, place, settings.timeout)?;
-        let joined = worker.join(meeting, || look(&control));
+        let joined = worker.join(unique_id, || watch(&control));
         let mut engine = Self {
             control,
             worker,
@@ -146,20 +151,22 @@ impl Nccl {
         }
         self.gpu.enter()?;
         drop(self.buffers);
-        self.worker.leave(|| look(&self.control))?;
+        self.worker.leave(|| watch(&self.control))?;
         Ok(self.control)
     }
 
-    /// Ends the job for all ranks. Its own verdict, if there is one already, is the better sentence.
+    /// Ends the job for all ranks. The job's own failure, if it has one already, says more.
     fn fail(&mut self, failure: &Failure) -> Failure {
         let late = self.worker.is_late();
-        let verdict = match self.control.failure() {
-            Some(verdict) => verdict,
-            // The others are asked who it is that does not answer.
-            None if late => self.control.late(&failure.0),
-            None => self.control.abort(&failure.0),
+        let failure = match (self.control.failure(), &failure.cause) {
+            (Some(earlier), _) => earlier.into(),
+            // The control connections find the rank that does not answer.
+            (None, Cause::NcclTimeout { seconds }) if late => {
+                let stage = failure.stage.as_deref().unwrap_or("NCCL");
+                self.control.late(&format!("{stage}, after {seconds} s in NCCL")).into()
+            }
+            (None, cause) => super::abort(&mut self.control, cause),
         };
-        let failure = Failure::from(verdict);
         self.over = Some(failure.clone());
         failure
     }
@@ -169,8 +176,7 @@ impl Nccl {
             return Err(failure.clone());
         }
         self.gpu.enter()?;
-        let (send, receive) =
-            self.buffers.as_ref().ok_or_else(|| Failure("there are no buffers yet".into()))?;
+        let (send, receive) = self.buffers.as_ref().ok_or(Cause::OutsideBuffer { bytes: 0 })?;
         Ok(match side {
             Side::Send => send,
             Side::Receive => receive,
@@ -179,8 +185,8 @@ impl Nccl {
 }
 
 impl Engine for Nccl {
-    fn name(&self) -> &'static str {
-        "nccl"
+    fn kind(&self) -> EngineKind {
+        EngineKind::Nccl
     }
 
     fn version(&self) -> String {
@@ -204,14 +210,16 @@ impl Engine for Nccl {
         let made =
             Memory::zeroed(&self.gpu, bytes).and_then(|send| Ok((send, Memory::zeroed(&self.gpu, bytes)?)));
         // All have their buffers, or all know who has not.
-        let text = made.as_ref().err().map(|it| it.0.clone()).unwrap_or_default();
-        let texts = self.control.share(text.as_bytes())?;
-        if let Some((rank, why)) = texts.iter().enumerate().find(|it| !it.1.is_empty()) {
-            let host = self.devices.get(rank).map(|it| it.host.as_str()).unwrap_or_default();
-            return Err(Failure(format!(
-                "rank {rank} on {host}: {}",
-                card::plain(&String::from_utf8_lossy(why))
-            )));
+        let own: Result<(), Cause> = made.as_ref().map(|_| ()).map_err(|it| it.cause.clone());
+        let parts = self.control.share(&encoded(&own)?)?;
+        for (rank, part) in parts.iter().enumerate() {
+            let cause = match serde_json::from_slice::<Result<(), Cause>>(part) {
+                Ok(Ok(())) => continue,
+                Ok(Err(cause)) => cause,
+                Err(_) => Cause::BadExchange { problem: Exchange::Gpu },
+            };
+            let host = self.devices.get(rank).map(|it| it.host.as_str());
+            return Err(Failure::new(cause).of(rank, host).during("buffers"));
         }
         self.buffers = Some(made?);
         self.bytes = bytes;
@@ -237,7 +245,7 @@ impl Engine for Nccl {
         let row = Row { call: *call, layout, first: self.since, repeat, blocking: self.blocking };
         self.since += repeat;
         let control = &self.control;
-        match self.worker.run(row, || look(control)) {
+        match self.worker.run(row, || watch(control)) {
             Ok(seconds) => Ok(match self.clock {
                 Clock::Device => seconds.device,
                 Clock::Host => seconds.host,
@@ -247,48 +255,40 @@ impl Engine for Nccl {
     }
 }
 
-/// What a rank does before the others must know: its library, its GPU, its card.
-fn prepare(rank: usize, settings: &Settings) -> Result<(Library, Arc<Gpu>, Card), Failure> {
+/// Opens a rank's library and GPU, and collects what the other ranks must know of it.
+fn prepare(rank: usize, settings: &Settings) -> Result<(Library, Arc<Gpu>, PeerInfo), Failure> {
     let driver = Driver::load()?;
     let library = Library::load(settings.library.as_deref())?;
     let chosen = env::var("NCCL_TESTS_DEVICE").ok();
     let device = device(settings.local_rank, driver.devices()?, chosen.as_deref())?;
     let gpu = Arc::new(Gpu::open(driver, device)?);
     let Version { major, minor, patch } = library.version();
-    let meeting = if rank == 0 { Some(library.unique_id()?.0.to_vec()) } else { None };
-    let card = Card {
+    let unique_id = if rank == 0 { Some(library.unique_id()?.0.to_vec()) } else { None };
+    let info = PeerInfo {
         device,
         bus: gpu.bus()?,
         name: gpu.name()?,
         nccl: [major, minor, patch],
         host_id: env::var("NCCL_HOSTID").ok(),
-        meeting,
+        unique_id,
     };
-    Ok((library, gpu, card))
+    Ok((library, gpu, info))
 }
 
-/// The number of a rank's GPU: the user's choice in `NCCL_TESTS_DEVICE`, else its place on the host.
+fn encoded(value: &impl serde::Serialize) -> Result<Vec<u8>, Failure> {
+    serde_json::to_vec(value).map_err(|error| Cause::System { detail: error.to_string() }.into())
+}
+
+/// The number of a rank's GPU: the user's choice in `NCCL_TESTS_DEVICE`, otherwise its local rank.
 fn device(local_rank: usize, gpus: usize, chosen: Option<&str>) -> Result<usize, Failure> {
-    let number = match chosen {
-        None => local_rank.checked_rem(gpus),
-        Some(text) => {
-            let number = text
-                .trim()
-                .parse::<usize>()
-                .map_err(|_| Failure(format!("NCCL_TESTS_DEVICE={text} is no number")))?;
-            (number < gpus).then_some(number)
-        }
-    };
-    number.ok_or_else(|| match chosen {
-        Some(text) if gpus > 0 => {
-            Failure(format!("NCCL_TESTS_DEVICE={text}, and the highest GPU is {}", gpus - 1))
-        }
-        _ => Failure("NCCL engine: the NVIDIA driver sees no GPU".into()),
-    })
+    let by_rank = local_rank.checked_rem(gpus).ok_or(Cause::NoGpu)?;
+    let Some(text) = chosen else { return Ok(by_rank) };
+    let number = text.trim().parse::<usize>().ok().filter(|it| *it < gpus);
+    number.ok_or_else(|| Cause::DeviceVariable { value: peer_info::plain(text), gpus }.into())
 }
 
-/// Whether the job still runs.
-fn look(control: &Communicator) -> Result<(), Failure> {
+/// Fails when the job has failed.
+fn watch(control: &Communicator) -> Result<(), Failure> {
     control.failure().map_or(Ok(()), |it| Err(it.into()))
 }
 
@@ -298,16 +298,15 @@ mod tests {
 
     #[test]
     fn absence_of_the_driver_is_an_answer() {
-        // On a machine with a GPU the engine is present; everywhere else the sentence names what is missing.
+        // On a machine with a GPU the engine is present; everywhere else the cause names what is missing.
         match present(None) {
             Ok(presence) => assert!(presence.gpus > 0 && presence.nccl >= Version::OLDEST),
-            Err(Failure(text)) => {
-                let known =
-                    ["libcuda.so.1 is not on this machine", "sees no GPU", "libnccl.so.2 was not found"];
-                assert!(
-                    text.starts_with("NCCL engine: ") && known.iter().any(|it| text.contains(it)),
-                    "{text}"
+            Err(failure) => {
+                let absent = matches!(
+                    failure.cause,
+                    Cause::DriverMissing { .. } | Cause::NcclMissing { .. } | Cause::NoGpu
                 );
+                assert!(absent, "{failure:?}");
             }
         }
     }
@@ -317,10 +316,10 @@ mod tests {
         assert_eq!(device(1, 8, None), Ok(1));
         assert_eq!(device(9, 8, None), Ok(1));
         assert_eq!(device(3, 8, Some("5")), Ok(5));
-        assert!(device(0, 0, None).is_err_and(|it| it.0.contains("sees no GPU")));
-        assert!(
-            device(0, 8, Some("8")).is_err_and(|it| it.0 == "NCCL_TESTS_DEVICE=8, and the highest GPU is 7")
-        );
-        assert!(device(0, 8, Some("x")).is_err_and(|it| it.0 == "NCCL_TESTS_DEVICE=x is no number"));
+        assert_eq!(device(0, 0, None), Err(Cause::NoGpu.into()));
+        for value in ["8", "x"] {
+            let wrong = Cause::DeviceVariable { value: value.to_owned(), gpus: 8 };
+            assert_eq!(device(0, 8, Some(value)), Err(wrong.into()));
+        }
     }
 }

@@ -60,14 +60,14 @@ impl Sysfs {
         u32::from_str_radix(self.attribute(bus, "class")?.strip_prefix("0x")?, 16).ok()
     }
 
-    /// The NUMA node of a device: the only one, where the device does not say.
+    /// The NUMA node of a device: the only one, where the device reports none.
     pub(super) fn numa(&self, bus: BusId) -> Option<u32> {
-        let told = self.attribute(bus, "numa_node").and_then(|it| it.parse().ok());
+        let own = self.attribute(bus, "numa_node").and_then(|it| it.parse().ok());
         let only = || match &*self.sockets {
             [only] => only.numa,
             _ => None,
         };
-        told.or_else(only)
+        own.or_else(only)
     }
 
     /// The best link of a device: the slower and narrower of its own and that of the port above it.

@@ -8,7 +8,7 @@ use rustix::stdio::dup2_stdout;
 
 /// The standard output as it was. From now on, what this process writes there goes to its standard error.
 ///
-/// NCCL 2.18 prints its release when it joins, whatever file it was told to log to; and for a user who sets `NCCL_DEBUG`
+/// NCCL 2.18 prints its release when it joins, whatever `NCCL_DEBUG_FILE` is; and for a user who sets `NCCL_DEBUG`
 /// without a file, every release writes its log there, until the end.
 pub fn take() -> io::Result<File> {
     let kept = io::stdout().as_fd().try_clone_to_owned()?;
@@ -34,7 +34,7 @@ mod tests {
             writeln!(kept, "the answer").expect("it is open");
             return;
         }
-        let name = "nccl::output::tests::what_others_print_goes_to_the_standard_error";
+        let name = "engines::nccl::output::tests::what_others_print_goes_to_the_standard_error";
         let child = Command::new(std::env::current_exe().expect("this program"))
             .args(["--exact", name, "--nocapture"])
             .env(CHILD, "1")

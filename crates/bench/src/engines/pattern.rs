@@ -1,23 +1,25 @@
 //! Inputs whose results are known exactly.
 //!
 //! Every value is a whole number that its type holds exactly, and so is every sum or product of any part of the ranks, in any
-//! order: whoever adds first, the result is the same to the bit. Values differ by rank, by index and by seed, so that a part
-//! that is missing, doubled, shifted or left from an earlier run is seen. What comes out at an index is told without a look
-//! at the ranks:
+//! order: whichever rank adds first, the result is the same to the bit. Values differ by rank, by index and by seed, so that a part
+//! that is missing, doubled, shifted or left from an earlier run is seen. The result at an index is computed without
+//! the inputs of the ranks:
 //!
 //! - sum, avg: one rank, the *owner* of the index, gives a number of its own; the others stand in a window that turns with
 //!   the index, give 1, 2, 3, ... units there and 0 outside of it. With few ranks all of them are in the window.
 //! - prod: the owner gives a small number, ranks in the window give 2, the others 1.
 //! - max, min: the owner has the outermost value.
 //!
-//! The one exception: an average of floats where the number of ranks is no power of two. NCCL multiplies by its inverse
+//! The one exception: an average of floats where the number of ranks is not a power of two. NCCL multiplies by its inverse
 //! before it adds, which rounds; there a few units in the last place are allowed.
 
-use collective::{DataType, Operation, bf16, f16};
+use collective::{bf16, f16};
+
+use crate::data::{DataType, Operation};
 
 /// The values of one run.
 #[derive(Debug, Clone, Copy)]
-pub struct Pattern {
+pub(super) struct Pattern {
     data_type: DataType,
     kind: Kind,
     ranks: u64,
@@ -40,16 +42,16 @@ struct Window {
 }
 
 /// What a buffer holds before a result is written to it: no pattern has this value.
-pub const POISON: u8 = 0x80;
+pub(super) const POISON: u8 = 0x80;
 
 impl Pattern {
     /// Values that are only moved.
-    pub fn copied(data_type: DataType, seed: u64) -> Self {
+    pub(super) fn copied(data_type: DataType, seed: u64) -> Self {
         Self { data_type, kind: Kind::Copied, ranks: 1, seed }
     }
 
     /// Values of which so many ranks' are combined.
-    pub fn reduced(data_type: DataType, operation: Operation, ranks: usize, seed: u64) -> Self {
+    pub(super) fn reduced(data_type: DataType, operation: Operation, ranks: usize, seed: u64) -> Self {
         let ranks = ranks.max(1) as u64;
         let kind = match operation {
             Operation::Sum | Operation::Avg => {
@@ -68,13 +70,13 @@ impl Pattern {
     }
 
     /// Writes what a rank sends, from an index on.
-    pub fn inputs(&self, rank: usize, from: usize, out: &mut [u8]) {
+    pub(super) fn inputs(&self, rank: usize, from: usize, out: &mut [u8]) {
         let rank = rank as u64;
         fill(self.data_type, out, |it| self.input(rank, (from + it) as u64));
     }
 
     /// Writes what is received, from an index on; of values that are only moved, what this rank had sent.
-    pub fn results(&self, source: usize, from: usize, out: &mut [u8]) {
+    pub(super) fn results(&self, source: usize, from: usize, out: &mut [u8]) {
         match self.kind {
             Kind::Copied => self.inputs(source, from, out),
             Kind::Sum { average: true, .. } if is_float(self.data_type) => {
@@ -90,7 +92,7 @@ impl Pattern {
     }
 
     /// How far a result may be off, relative to it: 0 almost always.
-    pub fn tolerance(&self) -> f64 {
+    pub(super) fn tolerance(&self) -> f64 {
         let Kind::Sum { window, average: true, .. } = self.kind else { return 0.0 };
         // Inverses of powers of two are exact, as long as nothing becomes subnormal.
         if self.ranks.is_power_of_two() && (self.data_type != DataType::Half || self.ranks <= 1 << 13) {
@@ -271,7 +273,7 @@ pub(crate) fn is_float(data_type: DataType) -> bool {
     matches!(data_type, DataType::Half | DataType::Bfloat16 | DataType::Float | DataType::Double)
 }
 
-/// 64 bits that look like chance, made of an index and a seed (Steele, Lea and Flood's `SplitMix`).
+/// 64 pseudo-random bits from an index and a seed (Steele, Lea and Flood's `SplitMix`).
 fn mixed(index: u64, seed: u64) -> u64 {
     remixed(index.wrapping_mul(0x9e37_79b9_7f4a_7c15).wrapping_add(seed.wrapping_mul(0xd1b5_4a32_d192_ed03)))
 }
@@ -368,7 +370,9 @@ pub(crate) fn number(data_type: DataType, element: &[u8]) -> f64 {
 #[cfg(test)]
 mod tests {
     use super::{POISON, Pattern, number};
-    use collective::{DataType, Operation, bf16, f16};
+    use collective::{bf16, f16};
+
+    use crate::data::{DataType, Operation};
     use proptest::prelude::*;
 
     const LENGTH: usize = 40;

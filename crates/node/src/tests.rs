@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use fabric::machine::{BusId, Maker, NicKind, NvEnd, PciLink, Place};
 
-use super::driver::{Card, Driver};
+use super::driver::{Driver, DriverGpu};
 use super::{Live, read_from};
 
 /// A folder that is removed at the end.
@@ -20,7 +20,7 @@ impl Drop for Fake {
 
 impl Fake {
     fn new(name: &str) -> Self {
-        let root = std::env::temp_dir().join(format!("plumb-live-{}-{name}", std::process::id()));
+        let root = std::env::temp_dir().join(format!("plumb-node-{}-{name}", std::process::id()));
         let _ = fs::remove_dir_all(&root);
         fs::create_dir_all(&root).expect("a folder");
         Self(root)
@@ -106,17 +106,17 @@ fn p4d(name: &str) -> Fake {
 #[test]
 fn a_p4d_with_its_driver() {
     let fake = p4d("p4d");
-    let card = |index, text, peers: u32| Card {
+    let gpu = |index, text, peers: u32| DriverGpu {
         index,
         bus: bus(text),
         name: Some("A100-SXM4-40GB".to_owned()),
         compute: Some(80),
         nvlinks: (0..peers).map(|_| None).collect(),
-        ..Card::default()
+        ..DriverGpu::default()
     };
-    let cards =
-        vec![card(0, "14:1c.0", 12), card(1, "14:1d.0", 12), card(2, "94:1c.0", 12), card(3, "94:1d.0", 12)];
-    let live = fake.read(Ok(Driver { cards, said: Vec::new() }));
+    let gpus =
+        vec![gpu(0, "14:1c.0", 12), gpu(1, "14:1d.0", 12), gpu(2, "94:1c.0", 12), gpu(3, "94:1d.0", 12)];
+    let live = fake.read(Ok(Driver { gpus, notes: Vec::new() }));
     let machine = &live.machine;
     assert_eq!(machine.name.as_deref(), Some("p4d.24xlarge"));
     assert_eq!((machine.sockets.len(), machine.bridges.len()), (2, 2));
@@ -131,7 +131,7 @@ fn a_p4d_with_its_driver() {
     assert_eq!((&*nic.name, nic.index, nic.at, nic.kind), ("rdmap144s27", 1, Place::Bridge(1), NicKind::Efa));
     assert_eq!((nic.rate.map(|it| it.0), nic.gpudirect), (Some(100.0), Some(true)));
     assert_eq!(
-        live.said,
+        live.notes,
         ["What is at the other end of 48 NVLinks is not on the PCI bus: taken for NVSwitches."]
     );
 }
@@ -140,26 +140,26 @@ fn a_p4d_with_its_driver() {
 fn gpus_without_a_driver() {
     let live = p4d("no-driver").read(Err("its library is not installed".to_owned()));
     assert_eq!(live.machine.gpus.iter().map(|it| it.index).collect::<Vec<_>>(), [0, 1, 2, 3]);
-    assert!(live.said[0].contains("GPUs are known from the PCI bus only"), "{:?}", live.said);
+    assert!(live.notes[0].contains("GPUs are known from the PCI bus only"), "{:?}", live.notes);
 }
 
 #[test]
 fn a_container_shows_some_gpus() {
-    let cards = vec![Card {
+    let gpus = vec![DriverGpu {
         index: 0,
         bus: bus("94:1c.0"),
         name: Some("NVIDIA A100-SXM4-40GB".to_owned()),
         nvlinks: vec![Some(bus("94:1d.0")), Some(bus("91:00.0"))],
-        ..Card::default()
+        ..DriverGpu::default()
     }];
-    let live = p4d("container").read(Ok(Driver { cards, said: Vec::new() }));
+    let live = p4d("container").read(Ok(Driver { gpus, notes: Vec::new() }));
     assert_eq!(live.machine.gpus.len(), 1);
-    assert!(live.said[0].starts_with("3 more NVIDIA GPUs are on the PCI bus"), "{:?}", live.said);
-    assert!(live.said.iter().any(|it| it.contains("1 NVLinks go to GPUs")), "{:?}", live.said);
+    assert!(live.notes[0].starts_with("3 more NVIDIA GPUs are on the PCI bus"), "{:?}", live.notes);
+    assert!(live.notes.iter().any(|it| it.contains("1 NVLinks go to GPUs")), "{:?}", live.notes);
     assert!(
-        live.said.iter().any(|it| it == "GPU0 is made with 12 NVLinks; 2 are active."),
+        live.notes.iter().any(|it| it == "GPU0 is made with 12 NVLinks; 2 are active."),
         "{:?}",
-        live.said
+        live.notes
     );
     assert_eq!(live.machine.nvlinks[0].to, NvEnd::Switch);
 }
@@ -170,7 +170,7 @@ fn an_empty_machine() {
     assert!(live.machine.gpus.is_empty() && live.machine.nics.is_empty());
     assert_eq!(live.machine.sockets.len(), 1);
     assert_eq!(
-        live.said,
+        live.notes,
         [
             "/sys does not show the PCI bus (not mounted, or hidden by a container).",
             "No NVIDIA GPU is on the PCI bus, and no NVIDIA driver answers (its library is not installed).",
@@ -196,7 +196,7 @@ fn a_virtual_machine() {
     assert_eq!(live.machine.name.as_deref(), Some("vm-1"));
     assert_eq!(live.machine.nics.len(), 1);
     assert_eq!((&*live.machine.nics[0].name, live.machine.nics[0].bus), ("eth0", Some(bus("00:03.0"))));
-    assert!(live.said.iter().any(|it| it == "The rate of eth0 cannot be read."), "{:?}", live.said);
+    assert!(live.notes.iter().any(|it| it == "The rate of eth0 cannot be read."), "{:?}", live.notes);
 }
 
 #[test]

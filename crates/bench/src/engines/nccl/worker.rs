@@ -1,8 +1,8 @@
 //! The thread that talks to NCCL.
 //!
 //! NCCL waits for other ranks inside of its functions, and a rank that has died is waited for without end. So a thread of its
-//! own calls them, and the rank's thread waits for its answer while it watches the job. NCCL's non-blocking mode is no way
-//! out: since 2.28 it starts a thread for every collective, which small ones would be slowed by.
+//! own calls them, and the rank's thread waits for its answer while it watches the job. NCCL's non-blocking mode does not
+//! help: since 2.28 it starts a thread for every collective, which slows small ones.
 
 use std::ptr;
 use std::sync::atomic::{AtomicBool, AtomicPtr, Ordering};
@@ -14,13 +14,14 @@ use std::time::{Duration, Instant};
 use super::driver::{Event, Gpu};
 use super::layout::Layout;
 use super::library::{Library, RawCommunicator, UniqueId};
-use crate::engine::{Call, Failure};
+use crate::engines::Call;
+use crate::failure::{Cause, Failure};
 
-/// How often the job is looked at while NCCL is waited for. An answer is taken at once.
-const LOOK: Duration = Duration::from_millis(10);
+/// How often the job is checked while NCCL works. An answer is taken at once.
+const POLL: Duration = Duration::from_millis(10);
 /// How long NCCL may take to give up what it is doing.
 const ABORT: Duration = Duration::from_secs(1);
-/// How often a row of collectives is looked at while it is put on the stream: seldom, for a look takes about a microsecond.
+/// How often a row of collectives is checked while it is queued: seldom, as a check takes about a microsecond.
 const ROW: usize = 64;
 /// How much slower than those before the collectives of a row may be.
 const SLOWER: f64 = 10.0;
@@ -101,19 +102,19 @@ impl Worker {
                     job();
                 }
             })
-            .map_err(|error| Failure(format!("NCCL engine: no thread could be started: {error}")))?;
+            .map_err(|error| Cause::NcclThread { detail: error.to_string() })?;
         Ok(Self { shared, jobs })
     }
 
-    /// Joins NCCL's communicator; `look` says when the job has ended meanwhile.
+    /// Joins NCCL's communicator; `watch` fails when the job has failed meanwhile.
     pub(super) fn join(
         &self,
-        meeting: UniqueId,
-        look: impl FnMut() -> Result<(), Failure>,
+        unique_id: UniqueId,
+        watch: impl FnMut() -> Result<(), Failure>,
     ) -> Result<(), Failure> {
-        self.ask("ncclCommInitRank", look, move |shared| {
+        self.call("ncclCommInitRank", watch, move |shared| {
             let (rank, size) = shared.place;
-            let communicator = shared.library.join(meeting, rank, size)?;
+            let communicator = shared.library.join(unique_id, rank, size)?;
             shared.communicator.store(communicator, Ordering::Release);
             Ok(())
         })
@@ -123,54 +124,54 @@ impl Worker {
     pub(super) fn run(
         &self,
         row: Row,
-        look: impl FnMut() -> Result<(), Failure>,
+        watch: impl FnMut() -> Result<(), Failure>,
     ) -> Result<Seconds, Failure> {
-        self.ask(row.call.collective.name(), look, move |shared| shared.run(&row))
+        self.call(row.call.collective.name(), watch, move |shared| shared.run(&row))
     }
 
-    /// Whether what was asked last took longer than it may.
+    /// Whether the last call took longer than it may.
     pub(super) fn is_late(&self) -> bool {
         self.shared.in_time("").is_err()
     }
 
     /// Ends the communicator in peace.
-    pub(super) fn leave(&self, look: impl FnMut() -> Result<(), Failure>) -> Result<(), Failure> {
-        self.ask("ncclCommFinalize", look, |shared| {
+    pub(super) fn leave(&self, watch: impl FnMut() -> Result<(), Failure>) -> Result<(), Failure> {
+        self.call("ncclCommFinalize", watch, |shared| {
             let communicator = shared.communicator.swap(ptr::null_mut(), Ordering::AcqRel);
             if communicator.is_null() { Ok(()) } else { shared.library.leave(communicator) }
         })
     }
 
     /// Has the thread do something and waits for it, for the end of the job, or until it is too late.
-    fn ask<T: Send + 'static>(
+    fn call<T: Send + 'static>(
         &self,
         stage: &str,
-        mut look: impl FnMut() -> Result<(), Failure>,
+        mut watch: impl FnMut() -> Result<(), Failure>,
         job: impl FnOnce(&Shared) -> Result<T, Failure> + Send + 'static,
     ) -> Result<T, Failure> {
         let (answer, answers) = channel();
         let shared = Arc::clone(&self.shared);
         self.shared.allow(self.shared.timeout);
-        let asked = self.jobs.send(Box::new(move || {
+        let sent = self.jobs.send(Box::new(move || {
             // Nobody waits for it any more if the job has ended.
             let _ = answer.send(job(&shared));
         }));
-        if asked.is_err() {
-            return Err(Failure(format!("{stage}: the thread for NCCL has ended")));
+        if sent.is_err() {
+            return Err(thread_ended().during(stage));
         }
         loop {
-            match answers.recv_timeout(LOOK) {
+            match answers.recv_timeout(POLL) {
                 Ok(Ok(value)) => return Ok(value),
                 Ok(Err(failure)) => {
                     self.abort();
-                    return Err(failure);
+                    return Err(failure.during(stage));
                 }
                 Err(RecvTimeoutError::Disconnected) => {
-                    return Err(Failure(format!("{stage}: the thread for NCCL has ended")));
+                    return Err(thread_ended().during(stage));
                 }
                 Err(RecvTimeoutError::Timeout) => {}
             }
-            let ended = look().and_then(|()| self.shared.in_time(stage));
+            let ended = watch().and_then(|()| self.shared.in_time(stage));
             if let Err(failure) = ended {
                 self.give_up(&answers);
                 return Err(failure);
@@ -182,11 +183,11 @@ impl Worker {
     fn give_up<T>(&self, answers: &Receiver<T>) {
         self.shared.over.store(true, Ordering::Release);
         // The thread notices by itself, unless it is inside of NCCL.
-        let _ = answers.recv_timeout(10 * LOOK);
+        let _ = answers.recv_timeout(10 * POLL);
         self.abort();
     }
 
-    /// Ends NCCL's communicator, in a moment or in the background.
+    /// Ends NCCL's communicator, within a second or in the background.
     fn abort(&self) {
         self.shared.over.store(true, Ordering::Release);
         let shared = Arc::clone(&self.shared);
@@ -224,7 +225,7 @@ impl Shared {
         if Instant::now() < *self.deadline.lock().unwrap_or_else(PoisonError::into_inner) {
             return Ok(());
         }
-        Err(Failure(format!("NCCL did not come to an end within {} s ({stage})", self.timeout.as_secs())))
+        Err(Failure::new(Cause::NcclTimeout { seconds: self.timeout.as_secs() }).during(stage))
     }
 
     fn run(&self, row: &Row) -> Result<Seconds, Failure> {
@@ -280,7 +281,7 @@ impl Shared {
         self.allow(self.timeout.saturating_add(Duration::try_from_secs_f64(row).unwrap_or(self.timeout)));
     }
 
-    /// Waits for an event as nccl-tests does: looking at the GPU and at NCCL, and giving way to NCCL's own threads.
+    /// Waits for an event as nccl-tests does: polling the GPU and NCCL, and yielding to NCCL's own threads.
     fn wait(&self, event: &Event, communicator: RawCommunicator) -> Result<(), Failure> {
         while !event.is_past()? {
             if self.over.load(Ordering::Relaxed) {
@@ -293,6 +294,11 @@ impl Shared {
     }
 }
 
+/// What a call returns that was given up: nobody reads it.
 fn ended() -> Failure {
-    Failure("the job has ended".into())
+    Cause::Interrupted { detail: "the job has ended".to_owned() }.into()
+}
+
+fn thread_ended() -> Failure {
+    Cause::NcclThread { detail: "the thread has ended".to_owned() }.into()
 }

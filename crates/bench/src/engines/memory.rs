@@ -1,8 +1,8 @@
-//! How much memory there is for buffers. Without asking first, the system ends processes to find some.
+//! How much memory is free for buffers. Allocating more would make the kernel kill processes.
 
 use std::fs;
 
-/// Bytes that can be had here now; none where the system does not tell.
+/// Bytes free on this machine and in this container; none where the system does not say.
 pub(crate) fn available() -> Option<u64> {
     let machine = fs::read_to_string("/proc/meminfo").ok().and_then(|it| field(&it, "MemAvailable:"));
     [machine, container()].into_iter().flatten().min()
@@ -28,31 +28,17 @@ fn field(text: &str, name: &str) -> Option<u64> {
     line.trim().strip_suffix("kB")?.trim().parse::<u64>().ok()?.checked_mul(1024)
 }
 
-/// `1.5 GiB`
-pub(crate) fn amount(bytes: u64) -> String {
-    let mib = bytes / (1 << 20);
-    if mib < 1024 { format!("{mib} MiB") } else { format!("{}.{} GiB", mib / 1024, mib % 1024 * 10 / 1024) }
-}
-
 #[cfg(test)]
 mod tests {
-    use super::{amount, available, field};
+    use super::{available, field};
 
     #[test]
-    fn the_system_tells() {
+    fn free_memory_is_read() {
         let text = "MemTotal:       24630592 kB\nMemFree:        13630592 kB\nMemAvailable:   20 kB\n";
         assert_eq!(field(text, "MemAvailable:"), Some(20_480));
         for broken in ["", "MemAvailable:", "MemAvailable: x kB", "MemAvailable: 99999999999999999999 kB"] {
             assert_eq!(field(broken, "MemAvailable:"), None);
         }
         assert!(available().is_some_and(|it| it > 1 << 20), "{:?}", available());
-    }
-
-    #[test]
-    fn amounts_are_short() {
-        assert_eq!(
-            [0, 5 << 20, 3 << 29, 100 << 40].map(amount),
-            ["0 MiB", "5 MiB", "1.5 GiB", "102400.0 GiB"]
-        );
     }
 }
