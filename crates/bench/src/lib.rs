@@ -15,7 +15,7 @@ pub mod statistics;
 mod verify;
 
 pub use agree::agree;
-pub use collective::Crowd;
+pub use collective::Oversubscription;
 pub use compare::{Change, Drift, Times, Verdict, change};
 pub use engine::{Call, Device, Engine, Failure, Side};
 pub use fit::{CEILING, FLOOR, Fit, Point, Regime, Regimes, fit};

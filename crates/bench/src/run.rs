@@ -3,7 +3,7 @@
 use std::ops::ControlFlow;
 use std::time::{Instant, SystemTime};
 
-use collective::{Communicator, Crowd};
+use collective::{Communicator, Oversubscription};
 use fabric::Collective;
 
 use crate::engine::{Call, Device, Engine, Failure};
@@ -28,7 +28,7 @@ pub struct Run {
     /// What the ranks use between them, where the engine tells: `shared memory`.
     pub paths: Option<String>,
     /// A host on which ranks wait for cores.
-    pub crowded: Option<Crowd>,
+    pub crowded: Option<Oversubscription>,
     /// The first wrong element.
     pub wrong: Option<Wrong>,
 }
@@ -156,7 +156,7 @@ pub fn run(
         usize::try_from(largest).map_err(|_| Failure("the largest size is too large".to_owned()))?;
     // On GPUs nothing waits for a core, and NCCL's own log tells the paths.
     let (paths, crowded) = match engine.name() {
-        "host" => (Some(engine.control().paths()), engine.control().crowd().cloned()),
+        "host" => (Some(engine.control().paths()), engine.control().oversubscription().cloned()),
         _ => (None, None),
     };
     let mut run = Run {

@@ -13,7 +13,7 @@ use std::path::{Path, PathBuf};
 
 use ::bench::nccl::{self, Nccl};
 use ::bench::{Engine, Failure, Host, Plan, Run};
-use launch::{Place, Start};
+use launch::{RankIdentity, Start};
 use report::Style;
 
 use crate::args::Colour;
@@ -39,11 +39,11 @@ pub(crate) fn run(args: &Bench, colour: Colour, out: &mut impl Write) -> io::Res
     if let Err(reason) = args.places() {
         return Ok(failed(&reason));
     }
-    let place = match Place::find(&|name| std::env::var(name).ok()) {
+    let identity = match RankIdentity::detect(&|name| std::env::var(name).ok()) {
         Ok(it) => it,
         Err(error) => return Ok(failed(&error)),
     };
-    let to_start = match &place {
+    let to_start = match &identity {
         None => Some(Start::new(args.ranks().unwrap_or_else(|| usual(args.engine)))),
         Some(it) => Start::here(it),
     };
@@ -58,7 +58,7 @@ pub(crate) fn run(args: &Bench, colour: Colour, out: &mut impl Write) -> io::Res
                         answer::clear_line();
                         complain("error: interrupted");
                     }
-                    (None, Some((rank, launch::Ending::Signal(number)))) if start.ranks == 1 => {
+                    (None, Some(launch::Failure { rank, exit: launch::Exit::Signal(number) })) if start.ranks == 1 => {
                         complain(&format!("error: rank {rank} was ended by signal {number}"));
                     }
                     _ => {}
@@ -68,15 +68,15 @@ pub(crate) fn run(args: &Bench, colour: Colour, out: &mut impl Write) -> io::Res
             Err(error) => failed(&error),
         });
     }
-    match place {
-        Some(place) => rank(args, &plan, place, colour, out),
+    match identity {
+        Some(identity) => rank(args, &plan, identity, colour, out),
         None => Ok(UNDECIDED),
     }
 }
 
 /// One rank, from the meeting to the answer.
-fn rank(args: &Bench, plan: &Plan, place: Place, colour: Colour, out: &mut dyn Write) -> io::Result<u8> {
-    let (number, local) = (place.rank, place.local_rank.unwrap_or(0));
+fn rank(args: &Bench, plan: &Plan, identity: RankIdentity, colour: Colour, out: &mut dyn Write) -> io::Result<u8> {
+    let (number, local) = (identity.rank, identity.local_rank.unwrap_or(0));
     // Asked while the standard output is still where the answer goes.
     let style = Style { colour: doctor::coloured(colour), width: doctor::width(), verbose: false };
     let mut kept =
@@ -89,20 +89,20 @@ fn rank(args: &Bench, plan: &Plan, place: Place, colour: Colour, out: &mut dyn W
         Ok(it) => it,
         Err(reason) => return Ok(failed(&reason)),
     };
-    if place.launcher != launch::Launcher::Plumb && number == 0 {
+    if identity.launcher != launch::Launcher::Plumb && number == 0 {
         note(args);
-        if args.ranks().is_some_and(|it| it != place.size) {
-            let launcher = place.launcher;
+        if args.ranks().is_some_and(|it| it != identity.size) {
+            let launcher = identity.launcher;
             complain(&format!(
                 "note: {} ranks were started by {launcher}; --ranks changes nothing",
-                place.size
+                identity.size
             ));
         }
     }
     // Rank 0's is read; NCCL writes each its own.
     let mut folder = if args.engine == Kind::Host || number > 0 { None } else { nccl_log() };
     let log = join::log(args, number);
-    let run = join::join(args, place).and_then(|mut communicator| {
+    let run = join::join(args, identity).and_then(|mut communicator| {
         ::bench::agree(&mut communicator, &args.flags(plan))?;
         match engine(args, communicator, local, &mut folder)? {
             Opened::Host(mut it) => {

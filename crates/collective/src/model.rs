@@ -1,28 +1,28 @@
-//! Which way is fastest, from times that were measured on this job.
+//! Predicts the fastest method for a size from times that were measured in this job.
 
 use crate::Algorithm;
 use crate::shm::SMALL;
 
-/// Times that differ by less are taken for alike: they are measured once, and the next time it is the other way round.
+/// Times within this factor are taken as equal: another measurement may order them differently.
 const ALIKE: f64 = 1.08;
 
-/// A way to run a call.
+/// How a call is run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Method {
-    /// Over the desks, at once.
+    /// Through the mailboxes, in one step.
     OneShot,
-    /// In the memory of all ranks: registered buffers.
+    /// Direct access to registered buffers.
     Registered,
-    /// In the memory of all ranks: private buffers, by cross-memory attach.
+    /// Direct access to private buffers by cross-memory attach.
     Cross,
-    /// Private buffers, over the desks, block by block.
+    /// Private buffers through the staging space of the mailboxes, block by block.
     Staged,
-    /// By messages.
+    /// Messages between ranks.
     Messages(Algorithm),
 }
 
 impl Method {
-    /// The algorithm it is, as users name it.
+    /// The algorithm that users know it by.
     pub(crate) fn algorithm(self) -> Algorithm {
         match self {
             Self::OneShot => Algorithm::OneShot,
@@ -39,7 +39,7 @@ pub(crate) struct Times {
 }
 
 impl Times {
-    /// Adds what was measured at a size. Sizes grow.
+    /// Adds the times of a size, which must be larger than those before.
     pub(crate) fn add(&mut self, bytes: usize, times: Vec<(Method, f64)>) {
         self.rows.push((bytes, times));
     }
@@ -49,7 +49,7 @@ impl Times {
         self.rows.iter().flat_map(|(_, times)| times).map(|(_, seconds)| *seconds).fold(0.0, f64::max)
     }
 
-    /// What a method would take: straight between measured sizes, and as the last two tell beyond them.
+    /// The time of a method: interpolated between measured sizes, extrapolated from the last two beyond them.
     fn predict(&self, method: Method, bytes: usize) -> Option<f64> {
         let points = || {
             self.rows.iter().filter_map(|(size, times)| {
@@ -73,9 +73,9 @@ impl Times {
         last.map(|(size, seconds)| seconds + slope * (wanted - size))
     }
 
-    /// Up to which size one shot is as good as working on registered buffers, which have to be told first.
+    /// Up to which size one shot is at most 20 % slower than registered buffers, whose addresses ranks have to exchange first.
     ///
-    /// What is not much slower counts as good: private buffers would be told for nothing.
+    /// The margin is there because that exchange is in vain if a buffer turns out to be private.
     pub(crate) fn one_shot(&self) -> usize {
         let mut upto = 0;
         let mut bytes = 8;
@@ -90,15 +90,14 @@ impl Times {
         upto
     }
 
-    /// The fastest of some methods at a size; of several that are about as fast, the first.
+    /// The first of `methods` that is about as fast as the fastest.
     pub(crate) fn fastest(&self, methods: &[Method], bytes: usize) -> Option<Method> {
         let times = || methods.iter().filter_map(|it| Some((*it, self.predict(*it, bytes)?)));
         let least = times().map(|it| it.1).min_by(f64::total_cmp)?;
         times().find(|it| it.1 <= ALIKE * least).map(|(method, _)| method)
     }
 
-    /// The best methods of some for every size: up to so many bytes, this one. A method stays while it is about as fast as the
-    /// fastest.
+    /// The best method for every size. A method is kept while it is about as fast as the fastest.
     pub(crate) fn ranges(&self, methods: &[Method], most: usize) -> Vec<(usize, Method)> {
         let mut ranges: Vec<(usize, Method)> = Vec::new();
         let mut bytes = 8;
@@ -157,7 +156,7 @@ mod tests {
     }
 
     #[test]
-    fn a_method_stays_while_it_is_about_as_fast() {
+    fn a_method_is_kept_while_it_is_about_as_fast() {
         let mut times = Times::default();
         for (bytes, ring, tree) in
             [(64, 3.0, 3.1), (1 << 10, 3.1, 3.0), (1 << 20, 6.0, 5.7), (1 << 24, 9.0, 7.0)]

@@ -9,7 +9,7 @@ use half::slice::HalfFloatSliceExt;
 
 use super::loops;
 use super::number::{Combine, Divide, Max, Min, Prod, Sum};
-use crate::data::{DataType, Operation};
+use crate::data::{DataType, Operation, ReduceOp};
 
 /// `into = first op second`, a number of elements.
 pub(super) type Pair = unsafe fn(*mut u8, *const u8, *const u8, usize);
@@ -71,8 +71,8 @@ impl Machine {
 
     /// The loop that combines two sources; the types of sixteen bits combine as singles.
     #[inline]
-    pub(super) fn pair(&self, (kind, operation): (DataType, Operation)) -> Pair {
-        self.pairs[kind as usize][operation as usize]
+    pub(super) fn pair(&self, what: ReduceOp) -> Pair {
+        self.pairs[what.data as usize][what.operation as usize]
     }
 
     /// The loop that divides by the number of ranks; the types of sixteen bits divide as singles.

@@ -19,7 +19,7 @@ mod tests;
 use std::mem::MaybeUninit;
 
 use self::machine::{Division, LINE, Machine, Narrow, Pair, Stream, Widen};
-use crate::data::{DataType, Operation};
+use crate::data::{DataType, Operation, ReduceOp};
 
 /// Bytes of a source that are combined before they are stored.
 const BLOCK: usize = 4096;
@@ -44,7 +44,7 @@ pub(crate) enum Store {
 /// destination. Destinations are apart from each other; each is one source or apart from all of them, and a source that
 /// is a destination is apart from the other sources.
 pub(crate) unsafe fn reduce_all(
-    what: (DataType, Operation),
+    what: ReduceOp,
     into: &[*mut u8],
     from: &[*const u8],
     count: usize,
@@ -55,7 +55,7 @@ pub(crate) unsafe fn reduce_all(
     // SAFETY: the caller's promise.
     unsafe {
         if rest.is_empty() && finish.is_none() {
-            copy_all(into, *first, count * what.0.size(), store);
+            copy_all(into, *first, count * what.data.size(), store);
         } else {
             Reduction::new(Machine::here(), what, finish).all(into, from, count, store);
         }
@@ -108,7 +108,8 @@ pub(crate) unsafe fn copy_all(into: &[*mut u8], from: *const u8, bytes: usize, s
 /// # Safety
 /// `data` holds `count` aligned elements that nobody else touches meanwhile.
 pub(crate) unsafe fn finish(kind: DataType, data: *mut u8, count: usize, ranks: usize) {
-    let reduction = Reduction::new(Machine::here(), (kind, Operation::Avg), Some(ranks));
+    let reduction =
+        Reduction::new(Machine::here(), ReduceOp { data: kind, operation: Operation::Avg }, Some(ranks));
     for (at, part) in blocks(count, reduction.step) {
         // SAFETY: the caller's promise; `at` and `part` stay within `count`.
         unsafe { reduction.block(data.add(at * kind.size()), data, &[], at, part) };
@@ -150,14 +151,14 @@ struct Reduction {
 
 impl Reduction {
     #[inline]
-    fn new(machine: &Machine, what: (DataType, Operation), finish: Option<usize>) -> Self {
-        let (size, conversions) = (what.0.size(), machine.conversions(what.0));
+    fn new(machine: &Machine, what: ReduceOp, finish: Option<usize>) -> Self {
+        let (size, conversions) = (what.data.size(), machine.conversions(what.data));
         Self {
             size,
             step: if conversions.is_some() { BLOCK / size_of::<f32>() } else { BLOCK >> size.ilog2() },
             stream: machine.stream,
             pair: machine.pair(what),
-            division: finish.map(|ranks| (machine.division(what.0), ranks)),
+            division: finish.map(|ranks| (machine.division(what.data), ranks)),
             conversions,
         }
     }
