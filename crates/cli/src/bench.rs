@@ -58,7 +58,9 @@ pub(crate) fn run(args: &Bench, colour: Colour, out: &mut impl Write) -> io::Res
                         answer::clear_line();
                         complain("error: interrupted");
                     }
-                    (None, Some(launch::Failure { rank, exit: launch::Exit::Signal(number) })) if start.ranks == 1 => {
+                    (None, Some(launch::Failure { rank, exit: launch::Exit::Signal(number) }))
+                        if start.ranks == 1 =>
+                    {
                         complain(&format!("error: rank {rank} was ended by signal {number}"));
                     }
                     _ => {}
@@ -75,7 +77,13 @@ pub(crate) fn run(args: &Bench, colour: Colour, out: &mut impl Write) -> io::Res
 }
 
 /// One rank, from the meeting to the answer.
-fn rank(args: &Bench, plan: &Plan, identity: RankIdentity, colour: Colour, out: &mut dyn Write) -> io::Result<u8> {
+fn rank(
+    args: &Bench,
+    plan: &Plan,
+    identity: RankIdentity,
+    colour: Colour,
+    out: &mut dyn Write,
+) -> io::Result<u8> {
     let (number, local) = (identity.rank, identity.local_rank.unwrap_or(0));
     // Asked while the standard output is still where the answer goes.
     let style = Style { colour: doctor::coloured(colour), width: doctor::width(), verbose: false };

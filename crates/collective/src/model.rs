@@ -4,7 +4,7 @@ use crate::Algorithm;
 use crate::shm::SMALL;
 
 /// Times within this factor are taken as equal: another measurement may order them differently.
-const ALIKE: f64 = 1.08;
+const EQUAL_WITHIN: f64 = 1.08;
 
 /// How a call is run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -35,25 +35,46 @@ impl Method {
 /// Measured times of one collective: for every size, seconds by each method.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Times {
-    rows: Vec<(usize, Vec<(Method, f64)>)>,
+    rows: Vec<Row>,
+}
+
+#[derive(Debug, Clone)]
+struct Row {
+    bytes: usize,
+    measured: Vec<Measured>,
+}
+
+/// The time of a method.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Measured {
+    pub(crate) method: Method,
+    pub(crate) seconds: f64,
+}
+
+/// The method for sizes up to `up_to` bytes, from the end of the range before.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct SizeRange {
+    pub(crate) up_to: usize,
+    pub(crate) method: Method,
 }
 
 impl Times {
     /// Adds the times of a size, which must be larger than those before.
-    pub(crate) fn add(&mut self, bytes: usize, times: Vec<(Method, f64)>) {
-        self.rows.push((bytes, times));
+    pub(crate) fn add(&mut self, bytes: usize, measured: Vec<Measured>) {
+        self.rows.push(Row { bytes, measured });
     }
 
     /// The longest time measured.
     pub(crate) fn longest(&self) -> f64 {
-        self.rows.iter().flat_map(|(_, times)| times).map(|(_, seconds)| *seconds).fold(0.0, f64::max)
+        self.rows.iter().flat_map(|row| &row.measured).map(|it| it.seconds).fold(0.0, f64::max)
     }
 
     /// The time of a method: interpolated between measured sizes, extrapolated from the last two beyond them.
     fn predict(&self, method: Method, bytes: usize) -> Option<f64> {
         let points = || {
-            self.rows.iter().filter_map(|(size, times)| {
-                times.iter().find(|(it, _)| *it == method).map(|(_, seconds)| (to_f64(*size), *seconds))
+            self.rows.iter().filter_map(|row| {
+                let measured = row.measured.iter().find(|it| it.method == method)?;
+                Some((to_f64(row.bytes), measured.seconds))
             })
         };
         let wanted = to_f64(bytes);
@@ -75,7 +96,7 @@ impl Times {
 
     /// Up to which size one shot is at most 20 % slower than registered buffers, whose addresses ranks have to exchange first.
     ///
-    /// The margin is there because that exchange is in vain if a buffer turns out to be private.
+    /// The margin is there because that exchange is of no use if a buffer turns out to be private.
     pub(crate) fn one_shot(&self) -> usize {
         let mut upto = 0;
         let mut bytes = 8;
@@ -92,35 +113,37 @@ impl Times {
 
     /// The first of `methods` that is about as fast as the fastest.
     pub(crate) fn fastest(&self, methods: &[Method], bytes: usize) -> Option<Method> {
-        let times = || methods.iter().filter_map(|it| Some((*it, self.predict(*it, bytes)?)));
-        let least = times().map(|it| it.1).min_by(f64::total_cmp)?;
-        times().find(|it| it.1 <= ALIKE * least).map(|(method, _)| method)
+        let times = || {
+            methods.iter().filter_map(|it| Some(Measured { method: *it, seconds: self.predict(*it, bytes)? }))
+        };
+        let least = times().map(|it| it.seconds).min_by(f64::total_cmp)?;
+        times().find(|it| it.seconds <= EQUAL_WITHIN * least).map(|it| it.method)
     }
 
     /// The best method for every size. A method is kept while it is about as fast as the fastest.
-    pub(crate) fn ranges(&self, methods: &[Method], most: usize) -> Vec<(usize, Method)> {
-        let mut ranges: Vec<(usize, Method)> = Vec::new();
+    pub(crate) fn ranges(&self, methods: &[Method], most: usize) -> Vec<SizeRange> {
+        let mut ranges: Vec<SizeRange> = Vec::new();
         let mut bytes = 8;
         while bytes <= most {
-            let last = ranges.last().map(|it| it.1);
+            let last = ranges.last().map(|it| it.method);
             let ordered: Vec<Method> = last.into_iter().chain(methods.iter().copied()).collect();
             let Some(method) = self.fastest(&ordered, bytes) else { break };
             match ranges.last_mut() {
-                Some((upto, last)) if *last == method => *upto = bytes,
-                _ => ranges.push((bytes, method)),
+                Some(last) if last.method == method => last.up_to = bytes,
+                _ => ranges.push(SizeRange { up_to: bytes, method }),
             }
             bytes *= 2;
         }
-        if let Some((upto, _)) = ranges.last_mut() {
-            *upto = usize::MAX;
+        if let Some(last) = ranges.last_mut() {
+            last.up_to = usize::MAX;
         }
         ranges
     }
 }
 
 /// The method for a size among ranges.
-pub(crate) fn pick(ranges: &[(usize, Method)], bytes: usize) -> Option<Method> {
-    ranges.iter().find(|(upto, _)| bytes <= *upto).map(|(_, method)| *method)
+pub(crate) fn pick(ranges: &[SizeRange], bytes: usize) -> Option<Method> {
+    ranges.iter().find(|it| bytes <= it.up_to).map(|it| it.method)
 }
 
 #[expect(clippy::cast_precision_loss, reason = "sizes and times, not counts")]
@@ -135,11 +158,19 @@ mod tests {
     const RING: Method = Method::Messages(Algorithm::Ring);
     const TREE: Method = Method::Messages(Algorithm::Tree);
 
+    fn measured(ring: f64, tree: f64) -> Vec<Measured> {
+        vec![Measured { method: RING, seconds: ring }, Measured { method: TREE, seconds: tree }]
+    }
+
+    const fn rest(method: Method) -> SizeRange {
+        SizeRange { up_to: usize::MAX, method }
+    }
+
     fn times() -> Times {
         let mut times = Times::default();
         for bytes in [8, 1 << 10, 64 << 10, 1 << 20] {
             let size = to_f64(bytes);
-            times.add(bytes, vec![(RING, 20e-6 + size * 1e-10), (TREE, 5e-6 + size * 3e-10)]);
+            times.add(bytes, measured(20e-6 + size * 1e-10, 5e-6 + size * 3e-10));
         }
         times
     }
@@ -148,9 +179,9 @@ mod tests {
     fn the_faster_changes_where_the_lines_cross() {
         let ranges = times().ranges(&[RING, TREE], 1 << 30);
         assert_eq!(ranges.len(), 2, "{ranges:?}");
-        assert_eq!(ranges[0].1, TREE);
+        assert_eq!(ranges[0].method, TREE);
         // 15 us at 2e-10 s a byte: 75,000 bytes.
-        assert!((32 << 10..=128 << 10).contains(&ranges[0].0), "{ranges:?}");
+        assert!((32 << 10..=128 << 10).contains(&ranges[0].up_to), "{ranges:?}");
         assert_eq!(pick(&ranges, 8), Some(TREE));
         assert_eq!(pick(&ranges, 1 << 40), Some(RING));
     }
@@ -161,12 +192,12 @@ mod tests {
         for (bytes, ring, tree) in
             [(64, 3.0, 3.1), (1 << 10, 3.1, 3.0), (1 << 20, 6.0, 5.7), (1 << 24, 9.0, 7.0)]
         {
-            times.add(bytes, vec![(RING, ring), (TREE, tree)]);
+            times.add(bytes, measured(ring, tree));
         }
         let ranges = times.ranges(&[TREE, RING], 1 << 20);
-        assert_eq!(ranges, [(usize::MAX, TREE)]);
+        assert_eq!(ranges, [rest(TREE)]);
         let ranges = times.ranges(&[RING, TREE], 1 << 30);
-        assert_eq!((ranges.len(), ranges[0].1, ranges[1]), (2, RING, (usize::MAX, TREE)));
+        assert_eq!((ranges.len(), ranges[0].method, ranges[1]), (2, RING, rest(TREE)));
     }
 
     #[test]

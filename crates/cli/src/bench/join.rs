@@ -13,12 +13,13 @@ use super::args::Kind;
 pub(super) fn join(args: &Bench, identity: RankIdentity) -> Result<Communicator, Failure> {
     let (rank, size, one_host) = (identity.rank, identity.size, identity.is_one_host());
     let net = args.net.as_deref();
-    let bootstrap = identity.rendezvous(args.timeout(), |listen| -> Result<Opened<RendezvousListener>, Trouble> {
-        open(listen, net, one_host).map_err(|error| {
-            let host = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
-            Trouble(Failure(format!("rank {rank} on {}: {error}", host.trim())))
-        })
-    });
+    let bootstrap =
+        identity.rendezvous(args.timeout(), |listen| -> Result<Opened<RendezvousListener>, Trouble> {
+            open(listen, net, one_host).map_err(|error| {
+                let host = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
+                Trouble(Failure(format!("rank {rank} on {}: {error}", host.trim())))
+            })
+        });
     let (rendezvous, token) = match bootstrap.map_err(|it| it.0)? {
         Bootstrap::Listen { listener, token } => (Rendezvous::Listen(listener), token),
         Bootstrap::Connect(it) => (Rendezvous::Connect { host: it.host, port: it.port }, it.token),

@@ -4,7 +4,7 @@ use std::time::Instant;
 
 use super::{Engine, Halt, usual};
 use crate::call::Call;
-use crate::model::{Method, Times, pick, to_f64};
+use crate::model::{Measured, Method, SizeRange, Times, pick, to_f64};
 use crate::schedule::Kind;
 use crate::session::CallKind;
 use crate::shm::{Direct, SMALL};
@@ -47,11 +47,11 @@ struct Choice {
     /// The largest size in bytes for one shot.
     one_shot: usize,
     /// For private buffers that cross-memory attach can reach.
-    crossing: Vec<(usize, Method)>,
+    crossing: Vec<SizeRange>,
     /// For other private buffers.
-    private: Vec<(usize, Method)>,
+    private: Vec<SizeRange>,
     /// For jobs without shared memory between all ranks.
-    messages: Vec<(usize, Method)>,
+    messages: Vec<SizeRange>,
 }
 
 /// How far a collective has been measured.
@@ -106,7 +106,7 @@ impl Choices {
         self.by_kind[index(kind)] = Some(choice);
     }
 
-    fn range(&self, kind: Kind, bytes: usize, of: impl Fn(&Choice) -> &Vec<(usize, Method)>) -> Method {
+    fn range(&self, kind: Kind, bytes: usize, of: impl Fn(&Choice) -> &Vec<SizeRange>) -> Method {
         self.by_kind[index(kind)]
             .as_ref()
             .and_then(|it| pick(of(it), bytes))
@@ -197,7 +197,8 @@ impl Engine {
         let largest = sizes.iter().copied().max().unwrap_or(0);
         let size = self.size();
         // Written, because pages that never were all map to one zero page, which is read too fast.
-        let mut private = (vec![1_u8; largest], vec![1_u8; largest]);
+        let mut private_send = vec![1_u8; largest];
+        let mut private_receive = vec![1_u8; largest];
         let shared = if methods.contains(&Method::Registered) {
             let send = self.register_new(largest).map_err(Halt::Error)?;
             Some((send, self.register_new(largest).map_err(Halt::Error)?))
@@ -236,7 +237,7 @@ impl Engine {
             for method in methods {
                 let (send, receive) = match (&shared, method) {
                     (Some((send, receive)), Method::Registered) => (send.start(), receive.start()),
-                    _ => (private.0.as_mut_ptr(), private.1.as_mut_ptr()),
+                    _ => (private_send.as_mut_ptr(), private_receive.as_mut_ptr()),
                 };
                 let call = Call { send: send.cast_const(), receive, ..plain };
                 if *method != Method::OneShot || Direct::fits(&call, size) {
@@ -266,19 +267,19 @@ impl Engine {
             let mut own_seconds = Vec::new();
             for (method, _, mut took) in tries {
                 took.sort_by(f64::total_cmp);
-                measured.push(method);
+                measured.push(Measured { method, seconds: 0.0 });
                 // Below the median: other processes make a run longer, never shorter.
                 own_seconds.extend(took[took.len() / 3].to_le_bytes());
             }
             let all = self.session.share(&own_seconds, "calibration").map_err(Halt::Error)?;
-            let mut seconds = vec![0.0_f64; measured.len()];
             for of_rank in &all {
-                for (most, own) in seconds.iter_mut().zip(of_rank.chunks_exact(8)) {
-                    *most = most.max(own.try_into().map_or(0.0, f64::from_le_bytes));
+                for (slowest, own) in measured.iter_mut().zip(of_rank.chunks_exact(8)) {
+                    let own = own.try_into().map_or(0.0, f64::from_le_bytes);
+                    slowest.seconds = slowest.seconds.max(own);
                 }
             }
-            let longest = seconds.iter().copied().fold(0.0, f64::max);
-            self.choices.times[row].add(plain.largest(size), measured.into_iter().zip(seconds).collect());
+            let longest = measured.iter().map(|it| it.seconds).fold(0.0, f64::max);
+            self.choices.times[row].add(plain.largest(size), measured);
             // The next size is about four times as large.
             if 4.0 * longest > LONG {
                 break;
@@ -293,7 +294,7 @@ impl Engine {
 }
 
 /// Puts one shot first for the sizes at which it is fastest.
-fn small_first(times: &Times, ranges: Vec<(usize, Method)>) -> Vec<(usize, Method)> {
+fn small_first(times: &Times, ranges: Vec<SizeRange>) -> Vec<SizeRange> {
     let mut small = 0;
     let mut bytes = 8;
     while bytes <= SMALL {
@@ -306,8 +307,8 @@ fn small_first(times: &Times, ranges: Vec<(usize, Method)>) -> Vec<(usize, Metho
     }
     let mut all = ranges;
     if small > 0 {
-        all.retain(|(upto, _)| *upto > small);
-        all.insert(0, (small, Method::OneShot));
+        all.retain(|it| it.up_to > small);
+        all.insert(0, SizeRange { up_to: small, method: Method::OneShot });
     }
     all
 }
@@ -315,16 +316,16 @@ fn small_first(times: &Times, ranges: Vec<(usize, Method)>) -> Vec<(usize, Metho
 impl Choice {
     /// For the log: `oneshot to 2048 bytes, twoshot on registered buffers`.
     fn describe(&self) -> String {
-        let ranges = |of: &[(usize, Method)]| -> String {
+        let ranges = |of: &[SizeRange]| -> String {
             let parts: Vec<String> = of
                 .iter()
-                .map(|(upto, method)| {
+                .map(|SizeRange { up_to, method }| {
                     let name = match method {
                         Method::Cross => "twoshot by cross-memory attach",
                         Method::Staged => "twoshot through staging",
                         other => other.algorithm().name(),
                     };
-                    if *upto == usize::MAX { name.to_owned() } else { format!("{name} to {upto} bytes") }
+                    if *up_to == usize::MAX { name.to_owned() } else { format!("{name} to {up_to} bytes") }
                 })
                 .collect();
             parts.join(", ")

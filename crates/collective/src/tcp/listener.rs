@@ -159,7 +159,7 @@ impl PendingConnections {
                     self.accepted.insert((hello.from, hello.channel), connection.socket);
                 }
                 HelloState::Incomplete if connection.since.elapsed() < timeout => {
-                    self.waiting.push(connection)
+                    self.waiting.push(connection);
                 }
                 _ => self.rejected += 1,
             }

@@ -124,27 +124,30 @@ impl Drop for Process {
     }
 }
 
+/// Rank 0 of a job of three, whose ranks 1 and 2 are processes.
+fn job_with_processes() -> (Session, [Process; 2]) {
+    let (listener, address) = listener();
+    let mut others = [1, 2].map(|rank| Process::start(rank, 3, address.port()));
+    let session = join(options(0, 3, Rendezvous::Listen(listener), LONG)).expect("joins");
+    for other in &mut others {
+        other.line("joined");
+    }
+    (session, others)
+}
+
 #[test]
 fn a_killed_rank_is_named_soon() {
-    let (listener, address) = listener();
-    std::thread::scope(|scope| {
-        let first = first(scope, listener, 3, LONG);
-        let mut victim = Process::start(1, 3, address.port());
-        let mut other = Process::start(2, 3, address.port());
-        let session = first.join().expect("no panic").expect("joins");
-        victim.line("joined");
-        other.line("joined");
-        victim.signal(Signal::KILL);
-        let began = Instant::now();
-        while !session.abort_flag.is_raised() {
-            assert!(began.elapsed() < Duration::from_secs(10), "too late");
-            std::thread::sleep(Duration::from_millis(1));
-        }
-        let error = session.abort_flag.verdict().expect("raised");
-        assert_eq!((error.cause, error.rank), (Cause::Died, Some(1)));
-        assert!(other.line("end ").starts_with("rank 1 on node1: its process ended"));
-        assert!(other.end().success());
-    });
+    let (session, [victim, mut other]) = job_with_processes();
+    victim.signal(Signal::KILL);
+    let killed = Instant::now();
+    while !session.abort_flag.is_raised() {
+        assert!(killed.elapsed() < Duration::from_secs(10), "too late");
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    let error = session.abort_flag.verdict().expect("raised");
+    assert_eq!((error.cause, error.rank), (Cause::Died, Some(1)));
+    assert!(other.line("end ").starts_with("rank 1 on node1: its process ended"));
+    assert!(other.end().success());
 }
 
 #[test]
@@ -165,24 +168,16 @@ fn a_killed_rank_0_is_named_by_all() {
 
 #[test]
 fn a_stopped_rank_is_named_as_silent() {
-    let (listener, address) = listener();
-    std::thread::scope(|scope| {
-        let first = first(scope, listener, 3, LONG);
-        let mut victim = Process::start(1, 3, address.port());
-        let mut other = Process::start(2, 3, address.port());
-        let session = first.join().expect("no panic").expect("joins");
-        victim.line("joined");
-        other.line("joined");
-        victim.stop();
-        let late = Error::new(Cause::Silent, "all_reduce of 8 bytes", "sent nothing for 60 s").of(2, "node2");
-        let error = session.fail(late);
-        let wanted = "rank 1 on node1: does not answer: its process is stopped, or its host is down (all_reduce of 8 bytes)";
-        assert_eq!((error.cause, error.to_string().as_str()), (Cause::Silent, wanted));
-        assert_eq!(other.line("end "), wanted);
-        // Once it continues it gets the verdict.
-        victim.signal(Signal::CONT);
-        assert_eq!(victim.line("end "), wanted);
-    });
+    let (session, [mut victim, mut other]) = job_with_processes();
+    victim.stop();
+    let late = Error::new(Cause::Silent, "all_reduce of 8 bytes", "sent nothing for 60 s").of(2, "node2");
+    let error = session.fail(late);
+    let wanted = "rank 1 on node1: does not answer: its process is stopped, or its host is down (all_reduce of 8 bytes)";
+    assert_eq!((error.cause, error.to_string().as_str()), (Cause::Silent, wanted));
+    assert_eq!(other.line("end "), wanted);
+    // Once it continues it gets the verdict.
+    victim.signal(Signal::CONT);
+    assert_eq!(victim.line("end "), wanted);
 }
 
 #[test]
