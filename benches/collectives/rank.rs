@@ -7,7 +7,7 @@ use std::os::unix::net::UnixStream;
 use std::path::Path;
 use std::time::{Duration, Instant};
 
-use collective::{Communicator, Door, Meeting, Operation, Options, Token, Transport};
+use collective::{Communicator, Operation, Options, Rendezvous, RendezvousListener, Token, Transport};
 use rustix::time::{ClockId, clock_gettime};
 
 use crate::limits;
@@ -88,7 +88,7 @@ fn measure(
     Ok((right, times))
 }
 
-/// Rank 0 opens the door and leaves its address in a file.
+/// Rank 0 listens and writes its port to a file.
 fn join(
     folder: &Path,
     rank: usize,
@@ -96,22 +96,25 @@ fn join(
     transport: Transport,
 ) -> Result<Communicator, Box<dyn Error>> {
     let address = folder.join("address");
-    let meeting = if rank == 0 {
-        let door = Door::open(IpAddr::V4(Ipv4Addr::LOCALHOST), 0)?;
+    let rendezvous = if rank == 0 {
+        let listener = RendezvousListener::bind(IpAddr::V4(Ipv4Addr::LOCALHOST), 0)?;
         let unfinished = folder.join("address.new");
-        std::fs::write(&unfinished, door.address().to_string())?;
+        std::fs::write(&unfinished, listener.address().port().to_string())?;
         std::fs::rename(unfinished, address)?;
-        Meeting::Open(door)
+        Rendezvous::Listen(listener)
     } else {
         let start = Instant::now();
         while !address.exists() && start.elapsed() < Duration::from_secs(30) {
             std::thread::sleep(Duration::from_millis(2));
         }
-        Meeting::At(std::fs::read_to_string(address)?)
+        Rendezvous::Connect {
+            host: Ipv4Addr::LOCALHOST.to_string(),
+            port: std::fs::read_to_string(address)?.parse()?,
+        }
     };
     // The folder's name is told to the ranks alone.
     let token = Token::new(&folder.display().to_string())?;
-    let mut options = Options::new(rank, ranks, meeting, token);
+    let mut options = Options::new(rank, ranks, rendezvous, token);
     options.transport = Some(transport);
     options.network = Some("lo".into());
     Ok(Communicator::join(options)?)

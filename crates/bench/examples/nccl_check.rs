@@ -18,7 +18,7 @@ use std::time::{Duration, Instant};
 use bench::engines::nccl::{self, Nccl, Settings, Version, log};
 use bench::engines::{self, Call, Engine, Event};
 use bench::{Cause, DataType, Failure, Operation, Plan, Sizes, Step};
-use collective::{Communicator, Door, Meeting, Options, Token};
+use collective::{Communicator, Options, Rendezvous, RendezvousListener, Token};
 use fabric::Collective;
 
 fn main() -> ExitCode {
@@ -75,11 +75,11 @@ fn work(rank: usize) -> Result<(), Failure> {
 fn join(rank: usize, timeout: Duration) -> Result<Communicator, Failure> {
     let address: IpAddr = variable("MASTER_ADDR", IpAddr::from([127, 0, 0, 1]));
     let port: u16 = variable("MASTER_PORT", 29_555);
-    let meeting = match rank {
-        0 => Meeting::Open(Door::open(address, port)?),
-        _ => Meeting::At(std::net::SocketAddr::new(address, port).to_string()),
+    let rendezvous = match rank {
+        0 => Rendezvous::Listen(RendezvousListener::bind(address, port)?),
+        _ => Rendezvous::Connect { host: address.to_string(), port },
     };
-    let mut options = Options::new(rank, variable("WORLD_SIZE", 1), meeting, Token::new("nccl-check")?);
+    let mut options = Options::new(rank, variable("WORLD_SIZE", 1), rendezvous, Token::new("nccl-check")?);
     options.timeout = timeout;
     Ok(Communicator::join(options)?)
 }

@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use bench::engines::{self, Call, Engine, Event, Side};
 use bench::{Average, Cause, DataType, Device, EngineKind, Failure, Operation, Plan, Run, Sizes, Step};
-use collective::{Communicator, Door, Meeting, Options, Token};
+use collective::{Communicator, Options, Rendezvous, RendezvousListener, Token};
 use fabric::Collective;
 
 /// One rank, which receives what it sends.
@@ -25,8 +25,8 @@ struct Fake {
 
 impl Fake {
     fn new(mistake: Option<usize>) -> Self {
-        let door = Door::open(Ipv4Addr::LOCALHOST.into(), 0).expect("a port");
-        let options = Options::new(0, 1, Meeting::Open(door), Token::random().expect("chance"));
+        let listener = RendezvousListener::bind(Ipv4Addr::LOCALHOST.into(), 0).expect("a port");
+        let options = Options::new(0, 1, Rendezvous::Listen(listener), Token::new("secret").expect("valid"));
         Self::over(Communicator::join(options).expect("one rank meets itself"), mistake)
     }
 
@@ -310,17 +310,17 @@ impl Engine for Uneven {
 
 #[test]
 fn ranks_that_measure_different_times_stay_together() {
-    let door = Door::open(Ipv4Addr::LOCALHOST.into(), 0).expect("a port");
-    let place = door.address().to_string();
+    let listener = RendezvousListener::bind(Ipv4Addr::LOCALHOST.into(), 0).expect("a port");
+    let port = listener.address().port();
     let token = || Token::new("secret").expect("a token");
-    let run = |meeting: Meeting, rank: usize| {
-        let control = Communicator::join(Options::new(rank, 2, meeting, token())).expect("two ranks meet");
+    let run = |rendezvous: Rendezvous, rank: usize| {
+        let control = Communicator::join(Options::new(rank, 2, rendezvous, token())).expect("two ranks meet");
         let plan = Plan { check: 0, ..plan(Collective::Broadcast) };
         engines::run(&plan, &mut Uneven(Fake::over(control, None)), &mut |_| ControlFlow::Continue(()))
     };
     let [first, second] = std::thread::scope(|scope| {
-        let other = scope.spawn(|| run(Meeting::At(place), 1));
-        [run(Meeting::Open(door), 0), other.join().expect("no panic")]
+        let other = scope.spawn(|| run(Rendezvous::Connect { host: "127.0.0.1".to_owned(), port }, 1));
+        [run(Rendezvous::Listen(listener), 0), other.join().expect("no panic")]
     });
     let (first, second) = (first.expect("a run"), second.expect("a run"));
     assert_eq!(first.rows.len(), 4);

@@ -120,7 +120,10 @@ fn a_rank_that_is_stopped_is_named_and_ended() {
             signal(&job.pid_of(rank).to_string(), "STOP");
             // 3 s of silence, up to 3 s to ask everyone, 2 s for the stopped one to end.
             let end = job.end(3 * SOON);
-            end.failed_with(&[&format!("rank {rank} on {}: does not answer: stopped", host()), "("]);
+            end.failed_with(&[
+                &format!("rank {rank} on {}: does not answer: its process is stopped", host()),
+                "(",
+            ]);
         }
     }
 }
@@ -131,7 +134,8 @@ fn a_rank_that_never_arrives_is_named() {
     let port = free_port();
     let ranks = [0, 1].map(|it| Job::rank(it, 3, port, &arguments));
     for rank in ranks {
-        rank.end(3 * SOON).failed_with(&["rank 2: never arrived within 5 s; 2 of 3 ranks came (rendezvous)"]);
+        rank.end(3 * SOON)
+            .failed_with(&["rank 2: did not join within 5 s; 2 of 3 ranks joined (rendezvous)"]);
     }
     let place = free_port();
     for rank in [1, 2].map(|it| Job::rank(it, 3, place, &arguments)) {
@@ -206,7 +210,7 @@ fn a_wrong_token_is_reported() {
     let end = second.end(SOON);
     end.failed_with(&[&format!("rank 0 on 127.0.0.1:{port}: refused this rank: wrong token (rendezvous)")]);
     let end = first.end(3 * SOON);
-    end.failed_with(&["rank 1: never arrived", "1 connection from 127.0.0.1 was refused: wrong token"]);
+    end.failed_with(&["rank 1: did not join", "1 connection from 127.0.0.1 was refused: wrong token"]);
     assert!(!end.stderr.contains("guess") && !end.stderr.contains("secret"), "{end:?}");
 }
 
@@ -224,8 +228,7 @@ fn another_release_is_reported() {
     let port = free_port();
     let rank = Job::rank(0, 2, port, &[&SHORT[..4], &["--timeout", "5"]].concat());
     knock(port).write_all(&other).expect("it listens");
-    rank.end(3 * SOON)
-        .failed_with(&["rank 1: never arrived", "refused: plumb 99999, not 0.1.0 (rendezvous)"]);
+    rank.end(3 * SOON).failed_with(&["rank 1: did not join", "refused: plumb 99999, not 0.1.0 (rendezvous)"]);
 }
 
 #[test]
@@ -250,7 +253,7 @@ fn two_ranks_with_one_number_are_reported() {
     for end in &ends {
         end.failed_with(&["rank", "(rendezvous)"]);
     }
-    first.end(3 * SOON).failed_with(&["rank 2: never arrived", "rank 1 is taken by process"]);
+    first.end(3 * SOON).failed_with(&["rank 2: did not join", "rank 1 is taken by process"]);
 }
 
 #[test]
@@ -369,17 +372,17 @@ fn arguments_that_cannot_be_are_reported() {
         ("all_reduce -I 1 -n 5 -K 5", "-K needs -I 1"),
         ("all_reduce --ranks 0", "0 is not in 1..=4096"),
         ("all_reduce --ranks 100000", "100000 is not in 1..=4096"),
-        ("all_reduce -g 4096 -t 4096", "cannot start 16777216 ranks here"),
+        ("all_reduce -g 4096 -t 4096", "cannot start 16777216 ranks on this host"),
         ("all_reduce --timeout 0", "0 is not in 1..=86400"),
         ("all_reuce", "`all_reuce` is no collective: all_reduce, all_gather"),
-        ("all_reduce --algo fast", "`fast` is no algorithm; there are ring"),
-        ("all_reduce --transport rdma", "`rdma` is no transport; there are shm, tcp"),
+        ("all_reduce --algo fast", "`fast` is not an algorithm; expected one of ring"),
+        ("all_reduce --transport rdma", "`rdma` is not a transport; expected shm or tcp"),
         ("all_reduce -d float8", "float8"),
         ("all_reduce -o xor", "xor"),
         ("broadcast -r 5 --ranks 2 -e 8", "there is no rank 5 to be the root"),
         (
             "all_reduce --ranks 2 -e 8 --transport tcp --net none7",
-            "no interface that is up fits `none7`; there is lo",
+            "no interface that is up matches `none7`; this host has lo",
         ),
         ("all_reduce --format json --format text", "only one --format can go to standard output"),
         ("all_reduce -e 8 -J /nowhere/file", "/nowhere/file: there is no folder /nowhere"),

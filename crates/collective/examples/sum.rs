@@ -12,33 +12,31 @@
 use std::error::Error;
 use std::net::SocketAddr;
 
-use collective::{Communicator, Door, Meeting, Operation, Options, Token};
+use collective::{Communicator, Operation, Options, Rendezvous, RendezvousListener, Token};
 
 fn main() -> Result<(), Box<dyn Error>> {
     let words: Vec<String> = std::env::args().skip(1).collect();
-    let [rank, size, meeting, token] = words.as_slice() else {
-        return Err("usage: sum RANK SIZE HOST:PORT TOKEN".into());
+    let [rank, size, address, token] = words.as_slice() else {
+        return Err("usage: sum RANK SIZE ADDRESS:PORT TOKEN".into());
     };
     let (rank, size): (usize, usize) = (rank.parse()?, size.parse()?);
 
-    // Rank 0 opens the door, on one address only; the others knock until it is open.
-    let meeting = match rank {
-        0 => {
-            let address: SocketAddr = meeting.parse()?;
-            Meeting::Open(Door::open(address.ip(), address.port())?)
-        }
-        _ => Meeting::At(meeting.clone()),
+    // Rank 0 listens on this address; the others connect, and retry until it listens.
+    let address: SocketAddr = address.parse()?;
+    let rendezvous = match rank {
+        0 => Rendezvous::Listen(RendezvousListener::bind(address.ip(), address.port())?),
+        _ => Rendezvous::Connect { host: address.ip().to_string(), port: address.port() },
     };
-    let mut job = Communicator::join(Options::new(rank, size, meeting, Token::new(token)?))?;
+    let mut communicator = Communicator::join(Options::new(rank, size, rendezvous, Token::new(token)?))?;
 
-    // A registered buffer: inside a host the others read it where it is.
-    let mut numbers = job.buffer::<f64>(1 << 20)?;
+    // A registered buffer: ranks of the same host access it without copies.
+    let mut numbers = communicator.buffer::<f64>(1 << 20)?;
     for (index, number) in numbers.iter_mut().enumerate() {
         *number = f64::from(u32::try_from(index + rank)?);
     }
-    job.all_reduce_in_place(&mut numbers, Operation::Sum)?;
-    println!("rank {rank} of {size} over {}: the first sum is {}", job.paths(), numbers[0]);
+    communicator.all_reduce_in_place(&mut numbers, Operation::Sum)?;
+    println!("rank {rank} of {size} over {}: the first sum is {}", communicator.paths(), numbers[0]);
 
-    job.leave()?;
+    communicator.leave()?;
     Ok(())
 }

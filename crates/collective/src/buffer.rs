@@ -1,4 +1,4 @@
-//! Memory that all ranks of a host can reach.
+//! Registered buffers.
 
 #![allow(unsafe_code, reason = "a slice over shared memory")]
 
@@ -10,10 +10,9 @@ use std::sync::Arc;
 use crate::Element;
 use crate::shm::Segment;
 
-/// A registered buffer: a slice of numbers in memory that the other ranks of the host have mapped.
+/// A registered buffer: a slice in shared memory that the other ranks of the host have mapped.
 ///
-/// Collectives on slices of it need no copies. During a call others read and write it; between calls it belongs to its
-/// rank alone.
+/// Collectives on slices of it need no copies. Other ranks read and write it during a call only.
 pub struct Buffer<T> {
     segment: Arc<Segment>,
     len: usize,

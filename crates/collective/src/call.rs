@@ -1,22 +1,23 @@
-//! One collective, as a rank called it, without types.
+//! The arguments of one collective call, without the element type.
 
+use crate::data::ReduceOp;
 use crate::schedule::Kind;
-use crate::session::Kind as Stage;
+use crate::session::CallKind;
 use crate::{Algorithm, DataType, Operation};
 
 impl Kind {
-    /// Its name, as nccl-tests has it.
+    /// As nccl-tests names it.
     pub(crate) fn name(self) -> &'static str {
-        Stage::from(self).name()
+        CallKind::from(self).name()
     }
 
-    /// Whether values are combined on the way.
+    /// Whether elements are reduced.
     pub(crate) fn reduces(self) -> bool {
         matches!(self, Self::AllReduce | Self::ReduceScatter | Self::Reduce)
     }
 }
 
-impl From<Kind> for Stage {
+impl From<Kind> for CallKind {
     #[inline]
     fn from(kind: Kind) -> Self {
         match kind {
@@ -35,38 +36,41 @@ impl From<Kind> for Stage {
 }
 
 impl Algorithm {
-    /// Whether it does this collective by messages.
+    /// Whether it supports this collective by messages.
     pub(crate) fn by_messages(self, kind: Kind) -> bool {
-        !matches!(self, Self::OneShot | Self::TwoShot) && self.serves(kind)
+        !matches!(self, Self::OneShot | Self::TwoShot) && self.supports(kind)
     }
 }
 
-/// A collective and where its data is.
-///
-/// The pointers are good for as long as the call runs: they come from slices the caller lends.
+/// The pointers are valid while the call runs: they come from slices that the caller borrows to it.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Call {
     pub(crate) kind: Kind,
     pub(crate) data: DataType,
     pub(crate) operation: Operation,
-    /// Who sends, or has the result, where it is one.
+    /// The root, for collectives that have one.
     pub(crate) root: usize,
-    /// Elements, as NCCL's argument counts them: of one part where every rank has a part, else of the whole.
+    /// Elements as NCCL counts them: of one part if every rank has a part, otherwise of the whole.
     pub(crate) count: usize,
     pub(crate) send: *const u8,
     pub(crate) receive: *mut u8,
 }
 
 impl Call {
+    #[inline]
+    pub(crate) fn reduce_op(&self) -> ReduceOp {
+        ReduceOp { data: self.data, operation: self.operation }
+    }
+
     /// Bytes of `count` elements.
     #[inline]
     pub(crate) fn bytes(&self) -> usize {
         self.count * self.data.size()
     }
 
-    /// Bytes this rank has to give.
+    /// Bytes of the send buffer of a rank.
     #[inline]
-    pub(crate) fn gives(&self, rank: usize, size: usize) -> usize {
+    pub(crate) fn send_bytes(&self, rank: usize, size: usize) -> usize {
         match self.kind {
             Kind::AllReduce | Kind::AllGather | Kind::Reduce | Kind::Gather | Kind::SendReceive { .. } => {
                 self.bytes()
@@ -78,8 +82,8 @@ impl Call {
         }
     }
 
-    /// Bytes this rank gets.
-    pub(crate) fn takes(&self, rank: usize, size: usize) -> usize {
+    /// Bytes of the receive buffer of a rank.
+    pub(crate) fn receive_bytes(&self, rank: usize, size: usize) -> usize {
         match self.kind {
             Kind::AllReduce
             | Kind::ReduceScatter
@@ -93,7 +97,7 @@ impl Call {
         }
     }
 
-    /// Bytes that the rank with most to give gives: the same on every rank.
+    /// Bytes of the largest send buffer of all ranks.
     #[inline]
     pub(crate) fn largest(&self, size: usize) -> usize {
         match self.kind {
@@ -103,7 +107,7 @@ impl Call {
         }
     }
 
-    /// A number that differs, most likely, between calls that do not belong together.
+    /// A hash of the call, to detect ranks that make different calls.
     #[inline]
     pub(crate) fn signature(&self) -> u16 {
         let kind = match self.kind {
@@ -115,7 +119,7 @@ impl Call {
             Kind::AllToAll => 6,
             Kind::Gather => 7,
             Kind::Scatter => 8,
-            // Partners differ from rank to rank.
+            // Peers differ between ranks.
             Kind::SendReceive { .. } => 9,
             Kind::Barrier => 10,
         };

@@ -1,38 +1,36 @@
-//! A rank's membership in a job: collectives on slices of numbers.
-
 use std::fmt;
 
 use crate::buffer::Buffer;
 use crate::call::Call;
 use crate::engine::Engine;
-use crate::host::Crowd;
+use crate::host::Oversubscription;
 use crate::schedule::Kind;
 use crate::session::Member;
 use crate::{Cause, DataType, Element, Error, Operation, Options};
 
-/// One rank's membership in a job.
+/// A rank of a job. Its methods are the collectives.
 ///
-/// All ranks make the same calls in the same order, with the same number of elements, type, operation and root. A call that
-/// cannot be (`Cause::Usage`) is refused before it begins. Any other error ends the job for all ranks: each learns which
-/// rank, host and stage it was about, and every later call returns it again.
+/// All ranks make the same calls in the same order, with the same number of elements, type, operation and root. An
+/// invalid call (`Cause::Usage`) is refused before it begins. Any other error ends the job on all ranks: it names the rank,
+/// host and stage it is about, and every later call returns it again.
 ///
-/// Slices of a [`Buffer`] are registered: collectives on them need no copies inside a host. Any other slice works too.
+/// Slices of a [`Buffer`] are registered: collectives on them need no copies inside a host. Other slices work too.
 pub struct Communicator {
     engine: Engine,
 }
 
 impl Communicator {
-    /// Meets the other ranks. Returns when all are there and know their paths.
+    /// Joins the job. Returns when all ranks have joined and the paths between them are open.
     pub fn join(options: Options) -> Result<Self, Error> {
         Ok(Self { engine: Engine::join(options)? })
     }
 
-    /// This rank's number.
+    /// The number of this rank, from 0.
     pub fn rank(&self) -> usize {
         self.engine.rank()
     }
 
-    /// How many ranks there are.
+    /// The number of ranks of the job.
     pub fn size(&self) -> usize {
         self.engine.size()
     }
@@ -42,32 +40,33 @@ impl Communicator {
         self.engine.members()
     }
 
-    /// The first host on which ranks outnumber cores: times then include waiting for a core.
-    pub fn crowd(&self) -> Option<&Crowd> {
-        self.engine.crowd()
+    /// The first host with more ranks than cores. Times measured there include waiting for a core.
+    pub fn oversubscription(&self) -> Option<&Oversubscription> {
+        self.engine.oversubscription()
     }
 
-    /// Binds the calling thread to a core, where nobody has and all ranks of its machine get the same share: one of its own, or
-    /// one with as many others as all have.
+    /// Binds the calling thread to a core, if it is not bound yet and all ranks of its machine get an equal share of cores.
     ///
-    /// Ranks that wait on one core while another is idle find out only after milliseconds. With several channels nothing is
-    /// bound: their threads would all be on that core.
+    /// Without binding, two ranks may share a core for milliseconds while another is idle. With several channels nothing is
+    /// bound: their threads would all run on that core.
     pub fn bind(&self) {
         self.engine.bind();
     }
 
-    /// What ranks use between them, for people: `shared memory`, `TCP over eth0`.
+    /// A description of the paths between the ranks: `shared memory`, `TCP over eth0`.
     pub fn paths(&self) -> String {
         self.engine.paths()
     }
 
-    /// Makes a registered buffer of zeros. All ranks call it; their lengths may differ.
+    /// Allocates a registered buffer of zeros. All ranks call it; the lengths may differ.
     pub fn buffer<T: Element>(&mut self, len: usize) -> Result<Buffer<T>, Error> {
-        let bytes = len.checked_mul(size_of::<T>()).ok_or_else(|| usage("a buffer larger than memory"))?;
+        let bytes = len
+            .checked_mul(size_of::<T>())
+            .ok_or_else(|| usage(format!("a buffer of {len} elements is larger than memory")))?;
         Ok(Buffer::new(self.engine.register(bytes)?, len))
     }
 
-    /// Everyone gets the combination of what all send.
+    /// Every rank gets the reduction of all send buffers.
     #[inline]
     pub fn all_reduce<T: Element>(
         &mut self,
@@ -87,7 +86,7 @@ impl Communicator {
         })
     }
 
-    /// The same, in place.
+    /// In place.
     #[inline]
     pub fn all_reduce_in_place<T: Element>(
         &mut self,
@@ -106,7 +105,7 @@ impl Communicator {
         })
     }
 
-    /// Everyone gets the parts of all, in the order of ranks.
+    /// Every rank gets the parts of all ranks, in order.
     pub fn all_gather<T: Element>(&mut self, send: &[T], receive: &mut [T]) -> Result<(), Error> {
         same(parts(send.len(), self.size()), receive.len(), "all_gather")?;
         self.engine.run(&Call {
@@ -116,7 +115,7 @@ impl Communicator {
         })
     }
 
-    /// The same, in place: a rank's own part is where it belongs in `data`.
+    /// In place: the part of a rank is at its offset in `data`.
     pub fn all_gather_in_place<T: Element>(&mut self, data: &mut [T]) -> Result<(), Error> {
         let count = self.part(data.len(), "all_gather")?;
         let receive = data.as_mut_ptr().cast::<u8>();
@@ -124,7 +123,7 @@ impl Communicator {
         self.engine.run(&Call { send, receive, ..bare::<T>(Kind::AllGather, count) })
     }
 
-    /// Each rank gets its part of the combination of what all send.
+    /// Every rank gets its part of the reduction of all send buffers.
     pub fn reduce_scatter<T: Element>(
         &mut self,
         send: &[T],
@@ -140,7 +139,7 @@ impl Communicator {
         })
     }
 
-    /// The same, in place: the result is in the rank's own part of `data`, and the rest is undefined.
+    /// In place: the result is at the offset of the rank in `data`; the rest is undefined.
     pub fn reduce_scatter_in_place<T: Element>(
         &mut self,
         data: &mut [T],
@@ -157,7 +156,7 @@ impl Communicator {
         })
     }
 
-    /// Everyone gets what the root has.
+    /// Every rank gets the data of the root.
     pub fn broadcast<T: Element>(&mut self, data: &mut [T], root: usize) -> Result<(), Error> {
         self.within(root, "root")?;
         let receive = data.as_mut_ptr().cast::<u8>();
@@ -165,7 +164,7 @@ impl Communicator {
         self.engine.run(&Call { root, send, receive, ..bare::<T>(Kind::Broadcast, data.len()) })
     }
 
-    /// The same from another slice, which counts on the root alone.
+    /// From another slice, which is used only on the root.
     pub fn broadcast_from<T: Element>(
         &mut self,
         send: &[T],
@@ -183,7 +182,7 @@ impl Communicator {
         self.engine.run(&Call { root, send, receive, ..bare::<T>(Kind::Broadcast, count) })
     }
 
-    /// The root gets the combination of what all send; `receive` counts there alone.
+    /// The root gets the reduction of all send buffers; `receive` is used only there.
     pub fn reduce<T: Element>(
         &mut self,
         send: &[T],
@@ -207,7 +206,7 @@ impl Communicator {
         })
     }
 
-    /// The same, in place.
+    /// In place.
     pub fn reduce_in_place<T: Element>(
         &mut self,
         data: &mut [T],
@@ -227,7 +226,7 @@ impl Communicator {
         })
     }
 
-    /// Everyone sends a part to everyone.
+    /// Every rank sends a part to every rank.
     pub fn all_to_all<T: Element>(&mut self, send: &[T], receive: &mut [T]) -> Result<(), Error> {
         same(send.len(), receive.len(), "alltoall")?;
         let count = self.part(send.len(), "alltoall")?;
@@ -238,7 +237,7 @@ impl Communicator {
         })
     }
 
-    /// The root gets the parts of all; `receive` counts there alone.
+    /// The root gets the parts of all ranks; `receive` is used only there.
     pub fn gather<T: Element>(&mut self, send: &[T], receive: &mut [T], root: usize) -> Result<(), Error> {
         self.within(root, "root")?;
         let at_root = root == self.rank();
@@ -254,7 +253,7 @@ impl Communicator {
         })
     }
 
-    /// The same, in place: every rank's own part is where it belongs in `data`.
+    /// In place: the part of a rank is at its offset in `data`.
     pub fn gather_in_place<T: Element>(&mut self, data: &mut [T], root: usize) -> Result<(), Error> {
         self.within(root, "root")?;
         let count = self.part(data.len(), "gather")?;
@@ -264,7 +263,7 @@ impl Communicator {
         self.engine.run(&Call { root, send, receive, ..bare::<T>(Kind::Gather, count) })
     }
 
-    /// Each rank gets its part of what the root sends; `send` counts there alone.
+    /// Every rank gets its part of the send buffer of the root; `send` is used only there.
     pub fn scatter<T: Element>(&mut self, send: &[T], receive: &mut [T], root: usize) -> Result<(), Error> {
         self.within(root, "root")?;
         let at_root = root == self.rank();
@@ -277,7 +276,7 @@ impl Communicator {
         self.engine.run(&Call { root, send, receive, ..bare::<T>(Kind::Scatter, count) })
     }
 
-    /// The same, in place: the result is in the rank's own part of `data`.
+    /// In place: the result is at the offset of the rank in `data`.
     pub fn scatter_in_place<T: Element>(&mut self, data: &mut [T], root: usize) -> Result<(), Error> {
         self.within(root, "root")?;
         let count = self.part(data.len(), "scatter")?;
@@ -287,7 +286,7 @@ impl Communicator {
         self.engine.run(&Call { root, send, receive, ..bare::<T>(Kind::Scatter, count) })
     }
 
-    /// Sends to one rank while receiving from one. Every rank takes part, and every rank is sent to once.
+    /// Sends to one rank and receives from one. Every rank calls it, and every rank is the receiver of exactly one.
     pub fn send_receive<T: Element>(
         &mut self,
         send: &[T],
@@ -310,27 +309,27 @@ impl Communicator {
         self.engine.run(&bare::<u8>(Kind::Barrier, 0))
     }
 
-    /// Everyone gets a few bytes of each rank, which may differ in length. Slow: for settings and results.
+    /// All-gather of a few bytes per rank over the control connections; lengths may differ. Slow: for settings and results.
     pub fn share(&mut self, bytes: &[u8]) -> Result<Vec<Vec<u8>>, Error> {
         self.engine.share(bytes)
     }
 
-    /// Ends the job for all ranks, with a reason that everyone gets to know.
+    /// Ends the job on all ranks, with a reason that is reported on each.
     pub fn abort(&mut self, reason: &str) -> Error {
         self.engine.abort(reason)
     }
 
-    /// Ends the job because others are waited for outside of a call here; they are asked, and who does not answer is named.
+    /// Ends the job because a wait outside of a call timed out. All ranks are pinged, and one that does not answer is named.
     pub fn late(&mut self, stage: &str) -> Error {
         self.engine.late(stage)
     }
 
-    /// Whether the job has ended because of a failure.
+    /// The error that has ended the job, if any.
     pub fn failure(&self) -> Option<Error> {
         self.engine.failure()
     }
 
-    /// Says goodbye. Returns when all ranks have.
+    /// Leaves the job. Returns when all ranks have.
     pub fn leave(self) -> Result<(), Error> {
         self.engine.leave()
     }
@@ -339,14 +338,14 @@ impl Communicator {
         if rank < self.size() {
             return Ok(());
         }
-        Err(usage(format!("{what} {rank} of {} ranks", self.size())))
+        Err(usage(format!("{what} {rank} does not exist: the job has {} ranks", self.size())))
     }
 
     fn part(&self, len: usize, name: &str) -> Result<usize, Error> {
         if len.is_multiple_of(self.size()) {
             return Ok(len / self.size());
         }
-        Err(usage(format!("{name}: {len} elements are no {} equal parts", self.size())))
+        Err(usage(format!("{name}: {len} elements cannot be divided into {} equal parts", self.size())))
     }
 }
 
@@ -356,7 +355,7 @@ impl fmt::Debug for Communicator {
     }
 }
 
-/// A call without data.
+/// A call without buffers.
 fn bare<T: Element>(kind: Kind, count: usize) -> Call {
     let data: DataType = T::TYPE;
     Call {

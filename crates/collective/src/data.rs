@@ -1,11 +1,11 @@
-//! What is moved and how it is combined: types of elements and operations.
+//! Element types and reduction operations, with the names of NCCL and nccl-tests.
 
 use std::fmt;
 use std::str::FromStr;
 
 pub use half::{bf16, f16};
 
-/// The type of an element, with NCCL's names.
+/// The type of an element.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum DataType {
     /// Signed, 8 bits.
@@ -31,7 +31,7 @@ pub enum DataType {
 }
 
 impl DataType {
-    /// All of them, in the order of nccl-tests.
+    /// In the order of nccl-tests.
     pub const ALL: [Self; 10] = [
         Self::Int8,
         Self::Uint8,
@@ -45,7 +45,7 @@ impl DataType {
         Self::Bfloat16,
     ];
 
-    /// The name nccl-tests has for it.
+    /// As nccl-tests names it.
     pub fn name(self) -> &'static str {
         match self {
             Self::Int8 => "int8",
@@ -85,30 +85,30 @@ impl FromStr for DataType {
         Self::ALL
             .into_iter()
             .find(|it| it.name() == text)
-            .ok_or_else(|| format!("`{text}` is no data type; {}", choices(&Self::ALL.map(Self::name))))
+            .ok_or_else(|| format!("`{text}` is not a data type; {}", expected(&Self::ALL.map(Self::name))))
     }
 }
 
-/// How elements of several ranks become one.
+/// How the elements of several ranks are reduced.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Operation {
-    /// Their sum. Integers wrap.
+    /// The sum. Integers wrap.
     Sum,
-    /// Their product. Integers wrap.
+    /// The product. Integers wrap.
     Prod,
     /// The smallest.
     Min,
     /// The largest.
     Max,
-    /// Their sum over the number of ranks; of integers, rounded towards zero.
+    /// The sum divided by the number of ranks; for integers rounded towards zero.
     Avg,
 }
 
 impl Operation {
-    /// All of them, in the order of nccl-tests.
+    /// In the order of nccl-tests.
     pub const ALL: [Self; 5] = [Self::Sum, Self::Prod, Self::Max, Self::Min, Self::Avg];
 
-    /// The name nccl-tests has for it.
+    /// As nccl-tests names it.
     pub fn name(self) -> &'static str {
         match self {
             Self::Sum => "sum",
@@ -133,19 +133,24 @@ impl FromStr for Operation {
         Self::ALL
             .into_iter()
             .find(|it| it.name() == text)
-            .ok_or_else(|| format!("`{text}` is no operation; {}", choices(&Self::ALL.map(Self::name))))
+            .ok_or_else(|| format!("`{text}` is not an operation; {}", expected(&Self::ALL.map(Self::name))))
     }
 }
 
-fn choices(names: &[&str]) -> String {
-    format!("there are {}", names.join(", "))
+pub(crate) fn expected(names: &[&str]) -> String {
+    format!("expected one of {}", names.join(", "))
 }
 
-/// A number that collectives can combine.
-///
-/// Sealed: the kernels know these ten types.
+/// An element type and the operation that reduces it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct ReduceOp {
+    pub(crate) data: DataType,
+    pub(crate) operation: Operation,
+}
+
+/// An element of a buffer: one of the ten types of [`DataType`].
 pub trait Element: Copy + Send + Sync + PartialEq + fmt::Debug + sealed::Sealed + 'static {
-    /// Its type.
+    /// The type as a value.
     const TYPE: DataType;
 }
 

@@ -1,42 +1,40 @@
-//! What went wrong, with whom, and when.
-
 use std::fmt;
 
 /// Why a job ended.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Cause {
-    /// A rank's process ended without saying goodbye.
+    /// The process of a rank ended before it left the job.
     Died,
-    /// A rank lives no sign: stopped, hung, or its machine is gone.
+    /// A rank does not answer: it is stopped or hangs, or its host is down.
     Silent,
-    /// A rank did not come to the rendezvous.
-    NeverArrived,
-    /// A connection broke although both ends live.
+    /// A rank did not join the rendezvous in time.
+    DidNotJoin,
+    /// A connection broke although both processes are alive.
     Reset,
-    /// Ranks called different things.
+    /// Ranks made different calls.
     Mismatch,
     /// The other side does not know the job's token.
     Token,
     /// The other side is another release of this library.
     Version,
-    /// The address to listen on is taken.
+    /// The address to listen on is in use.
     PortInUse,
-    /// Memory to share could not be had.
+    /// Shared memory could not be allocated.
     NoMemory,
-    /// A signal asked to end.
+    /// The job was aborted, for example because of a signal.
     Interrupted,
-    /// Arguments that cannot be.
+    /// Invalid arguments.
     Usage,
-    /// The operating system refused something.
+    /// A system call failed.
     System,
 }
 
-/// One failure: what, whose fault, when.
+/// A failure, with the rank, host and stage it is about.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct Error {
-    /// The kind.
+    /// Why the job ended.
     pub cause: Cause,
     /// The rank it is about, if one is known.
     pub rank: Option<usize>,
@@ -44,7 +42,7 @@ pub struct Error {
     pub host: Option<String>,
     /// What the job was doing: `rendezvous`, `all_reduce of 1048576 bytes`.
     pub stage: String,
-    /// A sentence about it, without the names above: `its process ended`.
+    /// A description without rank, host and stage: `its process ended`.
     pub detail: String,
 }
 
@@ -54,7 +52,7 @@ impl Error {
         Self { cause, rank: None, host: None, stage: stage.into(), detail: detail.into() }
     }
 
-    /// The same about a rank on a host.
+    /// The same error about a rank on a host.
     #[must_use]
     pub fn of(mut self, rank: usize, host: impl Into<String>) -> Self {
         self.rank = Some(rank);
@@ -62,7 +60,7 @@ impl Error {
         self
     }
 
-    /// A call to the operating system that failed.
+    /// A system call that failed.
     pub fn system(stage: impl Into<String>, what: impl fmt::Display, error: impl fmt::Display) -> Self {
         Self::new(Cause::System, stage, format!("{what}: {error}"))
     }

@@ -1,53 +1,55 @@
-//! Runs a schedule over streams: one thread, no blocking, whatever can move moves.
+//! Runs a schedule over links, in one thread and without blocking.
 
 #![allow(unsafe_code, reason = "buffers that may overlap, and kernels, are reached through raw pointers")]
 
 use std::io;
 use std::marker::PhantomData;
 
+use crate::Operation;
+use crate::data::ReduceOp;
 use crate::kernel::{self, Store};
 use crate::link::Links;
-use crate::schedule::{Action, Hand, Place, Schedule, Space, Step, Way};
-use crate::watch::{Outcome, Watch};
-use crate::{DataType, Operation};
+use crate::schedule::{Action, Direction, Hand, Lengths, Location, Schedule, Space, Step};
+use crate::wait::{Outcome, Waiter};
 
-/// Bytes received for a combination at a time: they stay in the cache until they are combined.
+/// Bytes that are received for a reduction at a time: they stay in the cache until they are reduced.
 const BOUNCE: usize = 512 << 10;
-/// Bytes given to a stream, taken from one, or copied at a time, so that all streams get their turns.
+/// The most bytes that are sent, received or copied at a time, so that all streams make progress.
 const PIECE: usize = 512 << 10;
-/// Bytes of something that still arrives are sent on when there are so many of them: each sending has its price.
+/// The fewest bytes of an incomplete message that are forwarded: every send has a cost.
 const GRAIN: usize = 16 << 10;
 
-/// A call's two buffers. They may overlap as NCCL's calls in place have it, and in no other way.
+/// The buffers of a call. They may overlap only as in NCCL's calls in place.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Memory<'a> {
-    send: (*const u8, usize),
-    receive: (*mut u8, usize),
+    send: *const u8,
+    send_len: usize,
+    receive: *mut u8,
+    receive_len: usize,
     lent: PhantomData<&'a mut [u8]>,
 }
 
 impl Memory<'_> {
-    /// Two buffers by their addresses and lengths.
-    ///
     /// # Safety
     /// Both are valid for `'a`, and nobody else writes the first or touches the second meanwhile.
-    pub(crate) unsafe fn raw(send: (*const u8, usize), receive: (*mut u8, usize)) -> Self {
-        Self { send, receive, lent: PhantomData }
+    pub(crate) unsafe fn raw(send: *const u8, receive: *mut u8, lengths: Lengths) -> Self {
+        Self { send, send_len: lengths.send, receive, receive_len: lengths.receive, lent: PhantomData }
     }
 }
 
 #[cfg(test)]
 impl<'a> Memory<'a> {
-    /// Two buffers.
     fn apart(send: &'a [u8], receive: &'a mut [u8]) -> Self {
         Self {
-            send: (send.as_ptr(), send.len()),
-            receive: (receive.as_mut_ptr(), receive.len()),
+            send: send.as_ptr(),
+            send_len: send.len(),
+            receive: receive.as_mut_ptr(),
+            receive_len: receive.len(),
             lent: PhantomData,
         }
     }
 
-    /// Two parts of one buffer; nothing where they are not within it.
+    /// Two parts of one buffer; `None` if they are not within it.
     fn within(
         data: &'a mut [u8],
         send: &std::ops::Range<usize>,
@@ -57,61 +59,61 @@ impl<'a> Memory<'a> {
         let start = data.as_mut_ptr();
         // SAFETY: both ranges are within `data`, as was just seen.
         let (send, receive) = unsafe { (start.add(send.start), start.add(receive.start)) };
-        Some(Self { send: (send, send_len), receive: (receive, receive_len), lent: PhantomData })
+        Some(Self { send, send_len, receive, receive_len, lent: PhantomData })
     }
 }
 
 /// Why a schedule ended early.
 #[derive(Debug)]
 pub(crate) enum Stopped {
-    /// The alarm was raised; it has the verdict.
-    Alarm,
-    /// Nothing moved for the whole timeout; this peer is waited for.
-    Late { peer: usize },
-    /// A stream broke.
-    Link { peer: usize, error: io::Error },
+    /// The abort flag is set; it has the error.
+    Aborted,
+    /// Nothing was transferred for the whole timeout, waiting for this peer.
+    TimedOut {
+        peer: usize,
+    },
+    Link {
+        peer: usize,
+        error: io::Error,
+    },
 }
 
-/// How a look at all streams ended.
+/// The result of one pass over all streams.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Turn {
-    /// Something moved.
-    Moved,
-    /// Nothing could move.
+    Progress,
     Idle,
-    /// All is done.
     Done,
 }
 
-/// Runs schedules, one after the other. It keeps its memory between them.
+/// Runs schedules, one after another, and keeps its memory between them.
 #[derive(Debug)]
 pub(crate) struct Executor {
-    /// Bytes of each step that are done.
+    /// The finished bytes of each step.
     done: Vec<usize>,
     cursors: Vec<Cursor>,
-    /// Streams that are not at their end.
+    /// The number of unfinished streams.
     open: usize,
     bounce: Lines,
     scratch: Lines,
     grain: usize,
 }
 
-/// Where a stream is.
+/// The progress of a stream.
 #[derive(Debug, Clone, Copy, Default)]
 struct Cursor {
-    /// Its next step, in the schedule's queue.
+    /// Its next step, as an index of the queue of the schedule.
     next: usize,
-    /// The first bytes of an element that was cut by the stream.
+    /// The received bytes of an incomplete element.
     cut: [u8; 8],
     cut_len: usize,
 }
 
-/// Addresses of the three spaces.
+/// The addresses of the three memories, by [`Space`].
 #[derive(Debug, Clone, Copy)]
 struct Spaces([*mut u8; 3]);
 
 impl Executor {
-    /// One without memory yet.
     pub(crate) fn new() -> Self {
         Self {
             done: Vec::new(),
@@ -123,37 +125,37 @@ impl Executor {
         }
     }
 
-    /// Runs a schedule to its end.
     #[inline]
     pub(crate) fn run<L: Links + ?Sized>(
         &mut self,
         schedule: &Schedule,
         memory: Memory<'_>,
-        what: (DataType, Operation),
+        what: ReduceOp,
         links: &mut L,
-        watch: &Watch,
+        waiter: &Waiter,
     ) -> Result<(), Stopped> {
         self.begin(schedule);
-        let mut pause = watch.pause();
+        let mut pause = waiter.pause();
         loop {
             match self.turn(schedule, memory, what, links)? {
                 Turn::Done => return Ok(()),
-                Turn::Moved => pause.reset(),
+                Turn::Progress => pause.reset(),
                 Turn::Idle => match pause.once() {
                     None | Some(Outcome::Ready) => {}
-                    Some(Outcome::Alarm) => return Err(Stopped::Alarm),
-                    Some(Outcome::Late) => return Err(Stopped::Late { peer: self.waited_for(schedule) }),
+                    Some(Outcome::Aborted) => return Err(Stopped::Aborted),
+                    Some(Outcome::TimedOut) => {
+                        return Err(Stopped::TimedOut { peer: self.waited_for(schedule) });
+                    }
                 },
             }
         }
     }
 
-    /// Gives back what the largest schedule so far has needed.
+    /// Frees the scratch of the largest schedule so far.
     pub(crate) fn shrink(&mut self) {
         self.scratch = Lines::default();
     }
 
-    /// Begins a schedule.
     fn begin(&mut self, schedule: &Schedule) {
         self.done.clear();
         self.done.resize(schedule.steps().len(), 0);
@@ -165,50 +167,50 @@ impl Executor {
         self.bounce.reserve(BOUNCE);
     }
 
-    /// Lets every stream of the schedule that was begun move once.
+    /// One pass over all streams of the current schedule.
     ///
     /// # Panics
-    /// When the buffers, or the elements, are not those the schedule was made for.
+    /// If the schedule was made for other buffers or another element type.
     fn turn<L: Links + ?Sized>(
         &mut self,
         schedule: &Schedule,
         memory: Memory<'_>,
-        what: (DataType, Operation),
+        what: ReduceOp,
         links: &mut L,
     ) -> Result<Turn, Stopped> {
         assert!(
-            schedule.needs(Space::Send) <= memory.send.1
-                && schedule.needs(Space::Receive) <= memory.receive.1
-                && schedule.width() == what.0.size(),
+            schedule.needs(Space::Send) <= memory.send_len
+                && schedule.needs(Space::Receive) <= memory.receive_len
+                && schedule.width() == what.data.size(),
             "a schedule for other buffers"
         );
-        // In the order of `Space`. No schedule writes what is sent: see `Schedule::new`.
-        let spaces = Spaces([memory.send.0.cast_mut(), memory.receive.0, self.scratch.start()]);
-        let mut moved = false;
+        // In the order of `Space`. No schedule writes the send buffer: see `Schedule::new`.
+        let spaces = Spaces([memory.send.cast_mut(), memory.receive, self.scratch.start()]);
+        let mut progress = false;
         for (number, stream) in schedule.streams().iter().enumerate() {
             let before = self.cursors[number].next;
             if before == stream.steps.end {
                 continue;
             }
             let queue = &schedule.queue()[before..stream.steps.end];
-            let went = match stream.way {
-                Way::To(peer) => self
-                    .give(schedule, spaces, queue, |bytes| links.send(peer, bytes))
+            let advanced = match stream.direction {
+                Direction::To(peer) => self
+                    .send(schedule, spaces, queue, |bytes| links.send(peer, bytes))
                     .map_err(|error| Stopped::Link { peer, error })?,
-                Way::From(peer) => self
-                    .take(schedule, spaces, what, (number, queue), |into| links.receive(peer, into))
+                Direction::From(peer) => self
+                    .receive(schedule, spaces, what, (number, queue), |into| links.receive(peer, into))
                     .map_err(|error| Stopped::Link { peer, error })?,
-                Way::Here => self.compute(schedule, spaces, what, queue),
+                Direction::Local => self.compute(schedule, spaces, what, queue),
             };
-            moved |= went.moved;
-            self.cursors[number].next += went.steps;
+            progress |= advanced.progress;
+            self.cursors[number].next += advanced.steps;
             if self.cursors[number].next == stream.steps.end {
                 self.open -= 1;
             }
         }
-        Ok(match (self.open, moved) {
+        Ok(match (self.open, progress) {
             (0, _) => Turn::Done,
-            (_, true) => Turn::Moved,
+            (_, true) => Turn::Progress,
             (_, false) => Turn::Idle,
         })
     }
@@ -219,16 +221,16 @@ impl Executor {
         step.after.map_or(step.len, |it| self.done[it.step as usize].saturating_sub(it.ahead).min(step.len))
     }
 
-    /// Sends what is ready, together with the steps behind it that lie behind it in memory too.
-    fn give(
+    /// Sends what is ready, together with following steps that are contiguous in memory.
+    fn send(
         &mut self,
         schedule: &Schedule,
         spaces: Spaces,
         queue: &[u32],
         send: impl FnOnce(&[u8]) -> io::Result<usize>,
-    ) -> io::Result<Went> {
+    ) -> io::Result<Advanced> {
         let step = |number: u32| &schedule.steps()[number as usize];
-        let Action::Send { from, .. } = step(queue[0]).action else { return Ok(Went::NOWHERE) };
+        let Action::Send { from, .. } = step(queue[0]).action else { return Ok(Advanced::NONE) };
         let begun = self.done[queue[0] as usize];
         let mut len = 0;
         let mut end = from.offset + begun;
@@ -249,13 +251,13 @@ impl Executor {
             }
         }
         if len == 0 {
-            return Ok(Went::NOWHERE);
+            return Ok(Advanced::NONE);
         }
         let start = spaces.read(from, begun);
-        // SAFETY: the bytes are within the buffer, as `turn` saw, and nothing is written while they are lent.
+        // SAFETY: the bytes are within the buffer, as `turn` checked, and nothing is written while they are lent.
         let bytes = unsafe { std::slice::from_raw_parts(start, len.min(PIECE)) };
         let mut taken = send(bytes)?.min(bytes.len());
-        let mut went = Went { steps: 0, moved: taken > 0 };
+        let mut advanced = Advanced { steps: 0, progress: taken > 0 };
         for number in queue {
             let done = &mut self.done[*number as usize];
             let part = (step(*number).len - *done).min(taken);
@@ -264,29 +266,29 @@ impl Executor {
             if *done < step(*number).len {
                 break;
             }
-            went.steps += 1;
+            advanced.steps += 1;
             if taken == 0 {
                 break;
             }
         }
-        Ok(went)
+        Ok(advanced)
     }
 
-    /// Receives what has come for the next step, and combines it if it is to be combined.
-    fn take(
+    /// Receives bytes for the next step, and reduces them if the step does.
+    fn receive(
         &mut self,
         schedule: &Schedule,
         spaces: Spaces,
-        what: (DataType, Operation),
+        what: ReduceOp,
         (stream, queue): (usize, &[u32]),
         receive: impl FnOnce(&mut [u8]) -> io::Result<usize>,
-    ) -> io::Result<Went> {
+    ) -> io::Result<Advanced> {
         let number = queue[0] as usize;
         let step = &schedule.steps()[number];
         let (done, limit) = (self.done[number], self.limit(step));
         let got = match step.action {
             Action::Receive { into, .. } if done < limit => {
-                // SAFETY: the bytes are within the buffer, as `turn` saw, and nothing else is lent meanwhile.
+                // SAFETY: the bytes are within the buffer, as `turn` checked, and nothing else is lent meanwhile.
                 let into = unsafe {
                     std::slice::from_raw_parts_mut(spaces.write(into, done), (limit - done).min(PIECE))
                 };
@@ -299,18 +301,18 @@ impl Executor {
                 let cut = cursor.cut_len;
                 let room = (limit - done).min(BOUNCE);
                 if room <= cut {
-                    return Ok(Went::NOWHERE);
+                    return Ok(Advanced::NONE);
                 }
                 let target = spaces.write(into, done);
                 let own = spaces.read(own, done);
-                // Where the result goes elsewhere than what it is made from, it can come there right away: those lines
-                // have to be brought into the cache anyway.
+                // If the result goes elsewhere than the own operand, receive directly into it: its cache lines are needed
+                // anyway.
                 let came = if own == target.cast_const() {
                     self.bounce.bytes()[..room].as_mut_ptr()
                 } else {
                     target
                 };
-                // SAFETY: the bytes are within the buffer, as `turn` saw, or within the bounce; all are
+                // SAFETY: the bytes are within the buffer, as `turn` checked, or within the bounce; all are
                 // initialised, and nothing else is lent meanwhile.
                 let space = unsafe { std::slice::from_raw_parts_mut(came, room) };
                 space[..cut].copy_from_slice(&cursor.cut[..cut]);
@@ -327,7 +329,7 @@ impl Executor {
                         Hand::Right => [came, own],
                     };
                     let finish = finish(what, last, schedule);
-                    // SAFETY: the elements are within the buffers, as `turn` saw; `target` is `own` or `came`, and apart
+                    // SAFETY: the elements are within the buffers, as `turn` checked; `target` is `own` or `came`, and apart
                     // from the other, by the schedule and by the choice above.
                     unsafe { kernel::reduce_all(what, &[target], &from, count, finish, Store::Plain) };
                     self.done[number] += whole;
@@ -336,17 +338,11 @@ impl Executor {
             }
             _ => 0,
         };
-        Ok(Went { steps: usize::from(self.done[number] == step.len), moved: got > 0 })
+        Ok(Advanced { steps: usize::from(self.done[number] == step.len), progress: got > 0 })
     }
 
-    /// Does a piece of what this rank does by itself.
-    fn compute(
-        &mut self,
-        schedule: &Schedule,
-        spaces: Spaces,
-        what: (DataType, Operation),
-        queue: &[u32],
-    ) -> Went {
+    /// Runs a piece of a local step.
+    fn compute(&mut self, schedule: &Schedule, spaces: Spaces, what: ReduceOp, queue: &[u32]) -> Advanced {
         let number = queue[0] as usize;
         let step = &schedule.steps()[number];
         let done = self.done[number];
@@ -357,7 +353,7 @@ impl Executor {
                 if from == into.cast_const() {
                     piece = self.limit(step) - done;
                 } else {
-                    // SAFETY: the bytes are within the buffers, as `turn` saw.
+                    // SAFETY: the bytes are within the buffers, as `turn` checked.
                     unsafe { into.copy_from(from, piece) };
                 }
             }
@@ -366,7 +362,7 @@ impl Executor {
                 piece = count * schedule.width();
                 let (from, into) = (spaces.read(from, done), spaces.write(into, done));
                 let finish = finish(what, last, schedule);
-                // SAFETY: the elements are within the buffers, as `turn` saw, and apart by the schedule.
+                // SAFETY: the elements are within the buffers, as `turn` checked, and apart by the schedule.
                 unsafe {
                     kernel::reduce_all(
                         what,
@@ -381,10 +377,10 @@ impl Executor {
             Action::Send { .. } | Action::Receive { .. } | Action::Combine { .. } => piece = 0,
         }
         self.done[number] += piece;
-        Went { steps: usize::from(self.done[number] == step.len), moved: piece > 0 }
+        Advanced { steps: usize::from(self.done[number] == step.len), progress: piece > 0 }
     }
 
-    /// The peer that the schedule waits for: one that owes bytes, or else one that takes none.
+    /// The peer that the schedule waits for: one to receive from, otherwise one to send to.
     #[cold]
     fn waited_for(&self, schedule: &Schedule) -> usize {
         let waiting = || {
@@ -395,50 +391,51 @@ impl Executor {
                 }
             })
         };
-        let owes = waiting().find_map(|(stream, _)| match stream.way {
-            Way::From(peer) => Some(peer),
+        let sender = waiting().find_map(|(stream, _)| match stream.direction {
+            Direction::From(peer) => Some(peer),
             _ => None,
         });
-        let takes = || {
-            waiting().find_map(|(stream, _)| match stream.way {
-                Way::To(peer) => Some(peer),
+        let receiver = || {
+            waiting().find_map(|(stream, _)| match stream.direction {
+                Direction::To(peer) => Some(peer),
                 _ => None,
             })
         };
-        owes.or_else(takes).unwrap_or(0)
+        sender.or_else(receiver).unwrap_or(0)
     }
 }
 
-/// How far a stream went.
+/// The progress of a stream in one pass.
 #[derive(Debug, Clone, Copy)]
-struct Went {
-    /// Steps that were completed.
+struct Advanced {
+    /// The number of completed steps.
     steps: usize,
-    moved: bool,
+    /// Whether any byte was transferred.
+    progress: bool,
 }
 
-impl Went {
-    const NOWHERE: Self = Self { steps: 0, moved: false };
+impl Advanced {
+    const NONE: Self = Self { steps: 0, progress: false };
 }
 
 impl Spaces {
     #[inline]
-    fn read(self, place: Place, further: usize) -> *const u8 {
-        self.write(place, further).cast_const()
+    fn read(self, location: Location, offset: usize) -> *const u8 {
+        self.write(location, offset).cast_const()
     }
 
     #[inline]
-    fn write(self, place: Place, further: usize) -> *mut u8 {
-        self.0[place.space as usize].wrapping_add(place.offset + further)
+    fn write(self, location: Location, offset: usize) -> *mut u8 {
+        self.0[location.space as usize].wrapping_add(location.offset + offset)
     }
 }
 
-/// By how many to divide: an average, when it is complete.
-fn finish(what: (DataType, Operation), last: bool, schedule: &Schedule) -> Option<usize> {
-    (last && what.1 == Operation::Avg).then(|| schedule.size())
+/// The divisor of a complete average.
+fn finish(what: ReduceOp, last: bool, schedule: &Schedule) -> Option<usize> {
+    (last && what.operation == Operation::Avg).then(|| schedule.size())
 }
 
-/// Memory that begins at a cache line.
+/// Memory that starts at a cache line.
 #[derive(Debug, Default)]
 struct Lines {
     words: Vec<u64>,
@@ -447,11 +444,11 @@ struct Lines {
 }
 
 impl Lines {
-    /// Makes it at least this long. What was in it is lost.
+    /// Makes it at least this long. The content is lost.
     fn reserve(&mut self, bytes: usize) {
         const LINE: usize = 64;
         if bytes > self.len {
-            // The old memory goes first. Zeros cost nothing until they are touched.
+            // The old memory is freed first. Zeroed pages cost nothing until they are accessed.
             self.words = Vec::new();
             self.words = vec![0; (bytes + LINE).div_ceil(size_of::<u64>())];
             self.start = self.words.as_ptr().addr().next_multiple_of(LINE) - self.words.as_ptr().addr();

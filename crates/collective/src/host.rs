@@ -1,27 +1,27 @@
-//! Who is where: which ranks share a machine, and how many cores they have together.
+//! The host of a rank: which ranks share memory, and how many cores they have together.
 
 use std::collections::BTreeMap;
 use std::fs;
 
 use rustix::thread::CpuSet;
 
-/// The machine a rank runs on, as far as others need to know it.
+/// The host of a rank, as published in its peer info.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Host {
-    /// Equal for ranks that can share memory: host name, boot and network namespace, or what the user said.
+    /// Equal for ranks that can share memory: host name (or the override of the user), boot id and network namespace.
     pub(crate) identity: String,
     /// Equal for ranks that reach each other over the loopback interface.
     pub(crate) machine: String,
-    /// The name for people.
+    /// For messages.
     pub(crate) name: String,
     /// The cores this rank may run on.
     pub(crate) cores: Vec<usize>,
-    /// Cores' worth of time it may use, where a quota gives less.
+    /// The number of cores that a CPU quota allows, at most `cores`.
     pub(crate) quota: usize,
 }
 
 impl Host {
-    /// This one. `identity` overrides what is found.
+    /// This host. `identity` overrides the host name.
     pub(crate) fn here(identity: Option<&str>) -> Self {
         let name = rustix::system::uname().nodename().to_string_lossy().into_owned();
         let boot = fs::read_to_string("/proc/sys/kernel/random/boot_id").unwrap_or_default();
@@ -34,12 +34,12 @@ impl Host {
         Self { identity, machine, name, cores, quota }
     }
 
-    /// Equal for ranks that share cores, in whatever containers they are.
+    /// Equal for ranks that share cores, even in different containers.
     pub(crate) fn boot(&self) -> &str {
         self.machine.split(' ').next().unwrap_or_default()
     }
 
-    /// As text for the others.
+    /// For the peer info.
     pub(crate) fn to_text(&self) -> String {
         let cores: Vec<String> = self.cores.iter().map(ToString::to_string).collect();
         [&self.identity, &self.machine, &self.name, &cores.join(","), &self.quota.to_string()]
@@ -47,7 +47,7 @@ impl Host {
             .join("\n")
     }
 
-    /// From the text of another.
+    /// From the peer info of a rank.
     pub(crate) fn from_text(text: &str) -> Option<Self> {
         let mut lines = text.lines();
         let mut next = || lines.next().map(str::to_owned);
@@ -58,13 +58,13 @@ impl Host {
     }
 }
 
-/// Cores that ranks of one machine have together.
+/// The number of cores that ranks of one machine have together.
 pub(crate) fn cores_of<'a>(ranks: impl Iterator<Item = &'a Host>) -> usize {
     let mut cores: Vec<usize> = Vec::new();
     let mut quotas: BTreeMap<&str, usize> = BTreeMap::new();
     for host in ranks {
         cores.extend(&host.cores);
-        // Less time than cores is a limit, as containers have it: one for all ranks in the container.
+        // A quota below the number of cores is the limit of a container, shared by all ranks in it.
         let quota = if host.quota < host.cores.len() { host.quota } else { usize::MAX };
         let limit = quotas.entry(&host.identity).or_insert(usize::MAX);
         *limit = quota.min(*limit);
@@ -75,45 +75,45 @@ pub(crate) fn cores_of<'a>(ranks: impl Iterator<Item = &'a Host>) -> usize {
     cores.len().min(quota).max(1)
 }
 
-/// A host with more ranks than cores: times there include waiting for a core.
+/// A host with more ranks than cores. Times measured there include waiting for a core.
 #[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Crowd {
-    /// Its name.
+pub struct Oversubscription {
+    /// The host name.
     pub host: String,
-    /// Ranks on it.
+    /// The number of ranks.
     pub ranks: usize,
-    /// Cores they may use together.
+    /// The number of cores that they may use together.
     pub cores: usize,
 }
 
-/// Gives the calling thread a core, where nobody else has given it one.
+/// Binds the calling thread to a core, unless it is bound already. `index` is its number in `local`.
 ///
-/// Ranks that wait on one core while another is idle find out only after milliseconds.
-pub(crate) fn bind(local: &[&Host], place: usize) {
-    if let Some(core) = core_for(local, place) {
+/// The scheduler moves a rank to an idle core only after milliseconds.
+pub(crate) fn bind(local: &[&Host], index: usize) {
+    if let Some(core) = core_for(local, index) {
         let mut set = CpuSet::new();
         set.set(core);
-        // Where it is forbidden, ranks run as before.
+        // Where this is forbidden, the rank stays unbound.
         let _ = rustix::thread::sched_setaffinity(None, &set);
     }
 }
 
-/// The core of a rank among those of its machine; none where they are bound or limited already, or would not all get the same share.
-fn core_for(local: &[&Host], place: usize) -> Option<usize> {
-    let (cores, ranks) = (&local.get(place)?.cores, local.len());
+/// The core for a rank. `None` if the ranks are bound or limited already, or cannot all get the same share.
+fn core_for(local: &[&Host], index: usize) -> Option<usize> {
+    let (cores, ranks) = (&local.get(index)?.cores, local.len());
     let free = local.iter().all(|it| it.cores == *cores && it.quota >= cores.len());
-    let index = match cores.len() {
+    let core = match cores.len() {
         _ if !free => return None,
-        // Spread over the cores, so that neighbours share as little as can be.
-        count if ranks <= count => place * (count / ranks),
+        // Spread over the cores, so that neighbours share few caches.
+        count if ranks <= count => index * (count / ranks),
         0 => return None,
-        count if ranks.is_multiple_of(count) => place % count,
+        count if ranks.is_multiple_of(count) => index % count,
         _ => return None,
     };
-    cores.get(index).copied()
+    cores.get(core).copied()
 }
 
-/// Bytes of a core's own cache, beyond which it pays to write past it.
+/// Bytes of the L2 cache, beyond which streaming stores are faster.
 pub(crate) fn cache() -> usize {
     fs::read_to_string("/sys/devices/system/cpu/cpu0/cache/index2/size")
         .ok()
@@ -136,7 +136,7 @@ mod tests {
     }
 
     #[test]
-    fn ranks_get_the_same_share_of_cores_or_none() {
+    fn ranks_get_equal_shares_of_cores_or_none() {
         let given = |ranks: usize, cores: &[usize], quota| {
             let host = Host { cores: cores.to_vec(), quota, ..Host::here(None) };
             let local = vec![&host; ranks];

@@ -1,28 +1,28 @@
-//! Which way is fastest, from times that were measured on this job.
+//! Predicts the fastest method for a size from times that were measured in this job.
 
 use crate::Algorithm;
 use crate::shm::SMALL;
 
-/// Times that differ by less are taken for alike: they are measured once, and the next time it is the other way round.
-const ALIKE: f64 = 1.08;
+/// Times within this factor are taken as equal: another measurement may order them differently.
+const EQUAL_WITHIN: f64 = 1.08;
 
-/// A way to run a call.
+/// How a call is run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Method {
-    /// Over the desks, at once.
+    /// Through the mailboxes, in one step.
     OneShot,
-    /// In the memory of all ranks: registered buffers.
+    /// Direct access to registered buffers.
     Registered,
-    /// In the memory of all ranks: private buffers, by cross-memory attach.
+    /// Direct access to private buffers by cross-memory attach.
     Cross,
-    /// Private buffers, over the desks, block by block.
+    /// Private buffers through the staging space of the mailboxes, block by block.
     Staged,
-    /// By messages.
+    /// Messages between ranks.
     Messages(Algorithm),
 }
 
 impl Method {
-    /// The algorithm it is, as users name it.
+    /// The algorithm that users know it by.
     pub(crate) fn algorithm(self) -> Algorithm {
         match self {
             Self::OneShot => Algorithm::OneShot,
@@ -35,25 +35,46 @@ impl Method {
 /// Measured times of one collective: for every size, seconds by each method.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Times {
-    rows: Vec<(usize, Vec<(Method, f64)>)>,
+    rows: Vec<Row>,
+}
+
+#[derive(Debug, Clone)]
+struct Row {
+    bytes: usize,
+    measured: Vec<Measured>,
+}
+
+/// The time of a method.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Measured {
+    pub(crate) method: Method,
+    pub(crate) seconds: f64,
+}
+
+/// The method for sizes up to `up_to` bytes, from the end of the range before.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct SizeRange {
+    pub(crate) up_to: usize,
+    pub(crate) method: Method,
 }
 
 impl Times {
-    /// Adds what was measured at a size. Sizes grow.
-    pub(crate) fn add(&mut self, bytes: usize, times: Vec<(Method, f64)>) {
-        self.rows.push((bytes, times));
+    /// Adds the times of a size, which must be larger than those before.
+    pub(crate) fn add(&mut self, bytes: usize, measured: Vec<Measured>) {
+        self.rows.push(Row { bytes, measured });
     }
 
     /// The longest time measured.
     pub(crate) fn longest(&self) -> f64 {
-        self.rows.iter().flat_map(|(_, times)| times).map(|(_, seconds)| *seconds).fold(0.0, f64::max)
+        self.rows.iter().flat_map(|row| &row.measured).map(|it| it.seconds).fold(0.0, f64::max)
     }
 
-    /// What a method would take: straight between measured sizes, and as the last two tell beyond them.
+    /// The time of a method: interpolated between measured sizes, extrapolated from the last two beyond them.
     fn predict(&self, method: Method, bytes: usize) -> Option<f64> {
         let points = || {
-            self.rows.iter().filter_map(|(size, times)| {
-                times.iter().find(|(it, _)| *it == method).map(|(_, seconds)| (to_f64(*size), *seconds))
+            self.rows.iter().filter_map(|row| {
+                let measured = row.measured.iter().find(|it| it.method == method)?;
+                Some((to_f64(row.bytes), measured.seconds))
             })
         };
         let wanted = to_f64(bytes);
@@ -73,9 +94,9 @@ impl Times {
         last.map(|(size, seconds)| seconds + slope * (wanted - size))
     }
 
-    /// Up to which size one shot is as good as working on registered buffers, which have to be told first.
+    /// Up to which size one shot is at most 20 % slower than registered buffers, whose addresses ranks have to exchange first.
     ///
-    /// What is not much slower counts as good: private buffers would be told for nothing.
+    /// The margin is there because that exchange is of no use if a buffer turns out to be private.
     pub(crate) fn one_shot(&self) -> usize {
         let mut upto = 0;
         let mut bytes = 8;
@@ -90,38 +111,39 @@ impl Times {
         upto
     }
 
-    /// The fastest of some methods at a size; of several that are about as fast, the first.
+    /// The first of `methods` that is about as fast as the fastest.
     pub(crate) fn fastest(&self, methods: &[Method], bytes: usize) -> Option<Method> {
-        let times = || methods.iter().filter_map(|it| Some((*it, self.predict(*it, bytes)?)));
-        let least = times().map(|it| it.1).min_by(f64::total_cmp)?;
-        times().find(|it| it.1 <= ALIKE * least).map(|(method, _)| method)
+        let times = || {
+            methods.iter().filter_map(|it| Some(Measured { method: *it, seconds: self.predict(*it, bytes)? }))
+        };
+        let least = times().map(|it| it.seconds).min_by(f64::total_cmp)?;
+        times().find(|it| it.seconds <= EQUAL_WITHIN * least).map(|it| it.method)
     }
 
-    /// The best methods of some for every size: up to so many bytes, this one. A method stays while it is about as fast as the
-    /// fastest.
-    pub(crate) fn ranges(&self, methods: &[Method], most: usize) -> Vec<(usize, Method)> {
-        let mut ranges: Vec<(usize, Method)> = Vec::new();
+    /// The best method for every size. A method is kept while it is about as fast as the fastest.
+    pub(crate) fn ranges(&self, methods: &[Method], most: usize) -> Vec<SizeRange> {
+        let mut ranges: Vec<SizeRange> = Vec::new();
         let mut bytes = 8;
         while bytes <= most {
-            let last = ranges.last().map(|it| it.1);
+            let last = ranges.last().map(|it| it.method);
             let ordered: Vec<Method> = last.into_iter().chain(methods.iter().copied()).collect();
             let Some(method) = self.fastest(&ordered, bytes) else { break };
             match ranges.last_mut() {
-                Some((upto, last)) if *last == method => *upto = bytes,
-                _ => ranges.push((bytes, method)),
+                Some(last) if last.method == method => last.up_to = bytes,
+                _ => ranges.push(SizeRange { up_to: bytes, method }),
             }
             bytes *= 2;
         }
-        if let Some((upto, _)) = ranges.last_mut() {
-            *upto = usize::MAX;
+        if let Some(last) = ranges.last_mut() {
+            last.up_to = usize::MAX;
         }
         ranges
     }
 }
 
 /// The method for a size among ranges.
-pub(crate) fn pick(ranges: &[(usize, Method)], bytes: usize) -> Option<Method> {
-    ranges.iter().find(|(upto, _)| bytes <= *upto).map(|(_, method)| *method)
+pub(crate) fn pick(ranges: &[SizeRange], bytes: usize) -> Option<Method> {
+    ranges.iter().find(|it| bytes <= it.up_to).map(|it| it.method)
 }
 
 #[expect(clippy::cast_precision_loss, reason = "sizes and times, not counts")]
@@ -136,11 +158,19 @@ mod tests {
     const RING: Method = Method::Messages(Algorithm::Ring);
     const TREE: Method = Method::Messages(Algorithm::Tree);
 
+    fn measured(ring: f64, tree: f64) -> Vec<Measured> {
+        vec![Measured { method: RING, seconds: ring }, Measured { method: TREE, seconds: tree }]
+    }
+
+    const fn rest(method: Method) -> SizeRange {
+        SizeRange { up_to: usize::MAX, method }
+    }
+
     fn times() -> Times {
         let mut times = Times::default();
         for bytes in [8, 1 << 10, 64 << 10, 1 << 20] {
             let size = to_f64(bytes);
-            times.add(bytes, vec![(RING, 20e-6 + size * 1e-10), (TREE, 5e-6 + size * 3e-10)]);
+            times.add(bytes, measured(20e-6 + size * 1e-10, 5e-6 + size * 3e-10));
         }
         times
     }
@@ -149,25 +179,25 @@ mod tests {
     fn the_faster_changes_where_the_lines_cross() {
         let ranges = times().ranges(&[RING, TREE], 1 << 30);
         assert_eq!(ranges.len(), 2, "{ranges:?}");
-        assert_eq!(ranges[0].1, TREE);
+        assert_eq!(ranges[0].method, TREE);
         // 15 us at 2e-10 s a byte: 75,000 bytes.
-        assert!((32 << 10..=128 << 10).contains(&ranges[0].0), "{ranges:?}");
+        assert!((32 << 10..=128 << 10).contains(&ranges[0].up_to), "{ranges:?}");
         assert_eq!(pick(&ranges, 8), Some(TREE));
         assert_eq!(pick(&ranges, 1 << 40), Some(RING));
     }
 
     #[test]
-    fn a_method_stays_while_it_is_about_as_fast() {
+    fn a_method_is_kept_while_it_is_about_as_fast() {
         let mut times = Times::default();
         for (bytes, ring, tree) in
             [(64, 3.0, 3.1), (1 << 10, 3.1, 3.0), (1 << 20, 6.0, 5.7), (1 << 24, 9.0, 7.0)]
         {
-            times.add(bytes, vec![(RING, ring), (TREE, tree)]);
+            times.add(bytes, measured(ring, tree));
         }
         let ranges = times.ranges(&[TREE, RING], 1 << 20);
-        assert_eq!(ranges, [(usize::MAX, TREE)]);
+        assert_eq!(ranges, [rest(TREE)]);
         let ranges = times.ranges(&[RING, TREE], 1 << 30);
-        assert_eq!((ranges.len(), ranges[0].1, ranges[1]), (2, RING, (usize::MAX, TREE)));
+        assert_eq!((ranges.len(), ranges[0].method, ranges[1]), (2, RING, rest(TREE)));
     }
 
     #[test]

@@ -1,24 +1,22 @@
-//! What a rank says when it joins.
-
 use std::fmt;
 use std::io::Write;
 use std::path::PathBuf;
 use std::str::FromStr;
 use std::time::Duration;
 
-use crate::{Algorithm, Meeting, Token};
+use crate::{Algorithm, Rendezvous, Token};
 
-/// A kind of path between ranks.
+/// How ranks exchange data.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum Transport {
-    /// Shared memory: ranks of one host.
+    /// Shared memory, between ranks of one host.
     Shm,
-    /// TCP.
+    /// TCP sockets.
     Tcp,
 }
 
 impl Transport {
-    /// Its name: `shm`, `tcp`.
+    /// `shm` or `tcp`.
     pub fn name(self) -> &'static str {
         match self {
             Self::Shm => "shm",
@@ -40,49 +38,49 @@ impl FromStr for Transport {
         match text {
             "shm" => Ok(Self::Shm),
             "tcp" => Ok(Self::Tcp),
-            _ => Err(format!("`{text}` is no transport; there are shm, tcp")),
+            _ => Err(format!("`{text}` is not a transport; expected shm or tcp")),
         }
     }
 }
 
-/// What a rank says when it joins. All ranks say the same, but for their number.
+/// How a rank joins. All ranks need the same options, except for the rank, the rendezvous and the log.
 #[non_exhaustive]
 pub struct Options {
-    /// This rank's number, from 0.
+    /// From 0.
     pub rank: usize,
-    /// How many ranks there are.
+    /// The number of ranks of the job.
     pub size: usize,
-    /// Where they meet.
-    pub meeting: Meeting,
-    /// What they know and nobody else does.
+    /// Rank 0 listens, the other ranks connect.
+    pub rendezvous: Rendezvous,
+    /// The shared secret of the job.
     pub token: Token,
-    /// How long a rank waits for others without any progress.
+    /// How long a rank waits for the others without progress.
     pub timeout: Duration,
-    /// The only transport to use; without one, shared memory inside a host and TCP between hosts.
+    /// The only transport to use. `None`: shared memory inside a host, TCP between hosts.
     pub transport: Option<Transport>,
-    /// The network to use: an interface's name, an address or a subnet. Without one, as NCCL would choose.
+    /// The network to use: the name of an interface, an address or a subnet. `None`: chosen as NCCL does.
     pub network: Option<String>,
-    /// The only algorithm to use, where it can do the collective.
+    /// The only algorithm to use; collectives that it does not support are refused. `None`: measured and chosen.
     pub algorithm: Option<Algorithm>,
-    /// TCP sockets to each peer, each with a thread of its own.
+    /// TCP connections per peer, each with its own thread.
     pub channels: usize,
-    /// A name for this rank's host: ranks with different names do not share memory.
+    /// Overrides the host name: ranks with different names do not share memory.
     pub host: Option<String>,
-    /// Whether private buffers may be reached by cross-memory attach.
+    /// Whether to access private buffers by cross-memory attach.
     pub cross_memory: bool,
-    /// A folder for shared memory, in place of memory without a name.
+    /// A folder for the files of shared memory. `None`: a memfd, which needs no folder.
     pub folder: Option<PathBuf>,
-    /// Where to write what is chosen, in the shape of NCCL's log.
+    /// Gets a log of paths and choices in the form of NCCL's.
     pub log: Option<Box<dyn Write + Send>>,
 }
 
 impl Options {
-    /// The usual ones.
-    pub fn new(rank: usize, size: usize, meeting: Meeting, token: Token) -> Self {
+    /// The defaults: a timeout of 60 s, one channel, cross-memory attach allowed.
+    pub fn new(rank: usize, size: usize, rendezvous: Rendezvous, token: Token) -> Self {
         Self {
             rank,
             size,
-            meeting,
+            rendezvous,
             token,
             timeout: Duration::from_secs(60),
             transport: None,

@@ -6,8 +6,8 @@ use std::thread;
 use std::time::Duration;
 
 use collective::{
-    Algorithm, Cause, Communicator, DataType, Door, Element, Error, Meeting, Operation, Options, Token,
-    Transport, bf16, f16,
+    Algorithm, Cause, Communicator, DataType, Element, Error, Operation, Options, Rendezvous,
+    RendezvousListener, Token, Transport, bf16, f16,
 };
 
 /// How a job is set up.
@@ -21,22 +21,22 @@ struct Setup {
     channels: usize,
 }
 
-/// Runs `work` on so many ranks and returns what each returned.
+/// Runs `work` on `size` ranks and returns their results.
 fn job<R: Send>(size: usize, setup: Setup, work: impl Fn(&mut Communicator) -> R + Sync) -> Vec<R> {
-    let token = Token::random().expect("a token");
-    let door = Door::open([127, 0, 0, 1].into(), 0).expect("a door");
-    let address = door.address().to_string();
-    let mut door = Some(door);
+    let token = Token::new("secret").expect("a token");
+    let listener = RendezvousListener::bind([127, 0, 0, 1].into(), 0).expect("a listener");
+    let port = listener.address().port();
+    let mut listener = Some(listener);
     thread::scope(|scope| {
         let ranks: Vec<_> = (0..size)
             .map(|rank| {
-                let meeting = match door.take() {
-                    Some(door) => Meeting::Open(door),
-                    None => Meeting::At(address.clone()),
+                let rendezvous = match listener.take() {
+                    Some(listener) => Rendezvous::Listen(listener),
+                    None => Rendezvous::Connect { host: "127.0.0.1".to_owned(), port },
                 };
                 let (token, work) = (token.clone(), &work);
                 scope.spawn(move || {
-                    let mut options = Options::new(rank, size, meeting, token);
+                    let mut options = Options::new(rank, size, rendezvous, token);
                     options.timeout = Duration::from_secs(30);
                     options.transport = setup.transport;
                     options.algorithm = setup.algorithm;
@@ -50,9 +50,9 @@ fn job<R: Send>(size: usize, setup: Setup, work: impl Fn(&mut Communicator) -> R
                         });
                         options.host = Some(format!("host{}", host.unwrap_or(setup.hosts.len())));
                     }
-                    let mut communicator = Communicator::join(options).expect("all come");
+                    let mut communicator = Communicator::join(options).expect("all join");
                     let result = work(&mut communicator);
-                    communicator.leave().expect("a goodbye");
+                    communicator.leave().expect("all leave");
                     result
                 })
             })
@@ -439,5 +439,5 @@ fn what_cannot_be_is_refused() {
         (error.to_string(), root.to_string())
     });
     assert!(both[0].0.contains("1 elements on one side and 2 on the other"), "{}", both[0].0);
-    assert!(both[0].1.contains("root 2 of 2 ranks"), "{}", both[0].1);
+    assert!(both[0].1.contains("root 2 does not exist: the job has 2 ranks"), "{}", both[0].1);
 }

@@ -1,4 +1,4 @@
-//! `starter RANKS GRACE_MS PROGRAM ARGUMENTS...` starts ranks here and ends as they do.
+//! `starter RANKS GRACE_MS PROGRAM ARGUMENTS...` starts ranks on this host and exits as they do.
 
 use std::process::ExitCode;
 use std::time::Duration;

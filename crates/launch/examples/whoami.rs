@@ -1,7 +1,7 @@
-//! Finds its place, meets the other ranks and says so.
+//! Detects its rank, connects to rank 0 and prints both.
 //!
 //! `mpirun -np 3 whoami`, `srun -n3 whoami`, `torchrun --nproc-per-node 3 --no-python whoami`: each rank prints one
-//! line, and all lines end with the same address and a check of the same token.
+//! line, and all lines end with the same checksum of the token.
 
 use std::error::Error;
 use std::io::{Read as _, Write as _};
@@ -9,60 +9,61 @@ use std::net::{IpAddr, Ipv4Addr, TcpListener, TcpStream};
 use std::process::ExitCode;
 use std::time::Duration;
 
-use launch::{Met, Place, Start, start};
+use launch::{Bootstrap, Opened, RankIdentity, Start, start};
 
 const TIMEOUT: Duration = Duration::from_secs(30);
 
 fn main() -> Result<ExitCode, Box<dyn Error>> {
-    let Some(place) = Place::find(&|name| std::env::var(name).ok())? else {
+    let Some(identity) = RankIdentity::detect(&|name| std::env::var(name).ok())? else {
         return Err("no launcher: see the first lines of this example".into());
     };
-    if let Some(plan) = Start::here(&place) {
+    if let Some(plan) = Start::here(&identity) {
         return Ok(ExitCode::from(start(&plan)?.code()));
     }
-    let (rank, size, launcher) = (place.rank, place.size, place.launcher);
-    let (local_rank, local_size) = (place.local_rank, place.local_size);
-    let meeting = format!("{:?}", place.meeting);
-    let meeting = meeting.split('(').next().unwrap_or_default();
-    let met = place.meet::<TcpListener, Box<dyn Error>>(TIMEOUT, |listen| {
+    let (rank, size, launcher) = (identity.rank, identity.size, identity.launcher);
+    let (local_rank, local_size) = (identity.local_rank, identity.local_size);
+    let rendezvous = format!("{:?}", identity.rendezvous);
+    let rendezvous = rendezvous.split('(').next().unwrap_or_default();
+    let bootstrap = identity.rendezvous::<TcpListener, Box<dyn Error>>(TIMEOUT, |listen| {
         let address = listen.address.unwrap_or(IpAddr::V4(Ipv4Addr::LOCALHOST));
-        let door = TcpListener::bind((address, listen.port))?;
-        let address = door.local_addr()?.to_string();
-        Ok((door, address))
+        let listener = TcpListener::bind((address, listen.port))?;
+        let address = listener.local_addr()?;
+        Ok(Opened { listener, address })
     })?;
-    let token = match met {
-        Met::Open(door, token) => {
+    let token = match bootstrap {
+        Bootstrap::Listen { listener, token } => {
             for _ in 1..size {
-                let (mut guest, _) = door.accept()?;
-                let mut shown = vec![0; token.len()];
-                guest.read_exact(&mut shown)?;
-                if shown != token.as_bytes() {
-                    return Err("a guest has another token".into());
+                let (mut peer, _) = listener.accept()?;
+                let mut received = vec![0; token.len()];
+                peer.read_exact(&mut received)?;
+                if received != token.as_bytes() {
+                    return Err("a peer has another token".into());
                 }
-                guest.write_all(b"welcome")?;
+                peer.write_all(b"welcome")?;
             }
             token
         }
-        Met::At(point) => {
-            let mut host = loop {
-                match TcpStream::connect(point.address()) {
-                    Ok(host) => break host,
-                    // Rank 0 may still be on its way, if nobody told when it is there.
-                    Err(_) if meeting == "Point" => std::thread::yield_now(),
+        Bootstrap::Connect(endpoint) => {
+            let mut stream = loop {
+                match TcpStream::connect(endpoint.address()) {
+                    Ok(stream) => break stream,
+                    // With a fixed endpoint rank 0 may not listen yet.
+                    Err(_) if rendezvous == "Endpoint" => std::thread::yield_now(),
                     Err(error) => return Err(error.into()),
                 }
             };
-            host.write_all(point.token.as_bytes())?;
+            stream.write_all(endpoint.token.as_bytes())?;
             let mut answer = [0; 7];
-            host.read_exact(&mut answer)?;
-            point.token
+            stream.read_exact(&mut answer)?;
+            endpoint.token
         }
     };
-    let mark = token.bytes().fold(0_u32, |sum, it| sum.wrapping_mul(31).wrapping_add(it.into()));
+    let checksum = token.bytes().fold(0_u32, |sum, it| sum.wrapping_mul(31).wrapping_add(it.into()));
     let line = format!(
-        "rank {rank} of {size}, local {local_rank:?} of {local_size:?}, by {launcher}, over {meeting}, token {mark:08x}\n"
+        "rank {rank} of {size}, local {local_rank:?} of {local_size:?}, by {launcher}, over {rendezvous}, token \
+         {checksum:08x}\n"
     );
-    // In one piece, so that lines of ranks stay whole.
+    // One write, so that the lines of ranks do not mix.
     let mut out = if std::env::var_os("WHOAMI_STDERR").is_some() {
         Box::new(std::io::stderr()) as Box<dyn std::io::Write>
     } else {

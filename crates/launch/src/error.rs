@@ -1,54 +1,51 @@
-//! What can go wrong between a launcher and a rank.
-
 use std::fmt;
 
 use crate::Launcher;
 
-/// Why a rank does not know its place, cannot meet the others or could not be started.
+/// Why the identity or the rendezvous of a rank is unknown, or ranks could not be started.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Error {
-    /// A variable holds what it cannot hold.
+    /// A variable has an invalid value.
     Variable {
-        /// Its name.
+        /// The variable.
         name: String,
-        /// Its value, cut.
+        /// At most 60 characters of its value.
         value: String,
         /// What was expected.
         expected: String,
     },
-    /// A launcher is recognised, but a variable it always sets is not there.
+    /// A launcher is recognised, but a variable that it always sets is missing.
     Missing {
-        /// Whose variables they are.
+        /// The launcher that sets both.
         launcher: Launcher,
-        /// The variable that is there.
+        /// The variable that is set.
         found: &'static str,
-        /// The variable that is not.
+        /// The variable that is not set.
         missing: &'static str,
     },
-    /// Ranks have no place to meet.
-    NoMeeting {
-        /// Who started the rank.
+    /// No rendezvous address can be found.
+    NoRendezvous {
+        /// The launcher of the rank.
         launcher: Launcher,
         /// Why, and what to set.
         advice: String,
     },
-    /// The process manager did not answer as it should.
-    Board {
-        /// The protocol: `PMI`, `PMIx`, `pipe`.
-        board: &'static str,
+    /// The key-value store failed.
+    KeyValueStore {
+        /// `PMI`, `PMIx` or `pipe`.
+        protocol: &'static str,
         /// What happened.
         detail: String,
     },
-    /// Something could not be started or looked after.
+    /// A rank could not be started or supervised.
     Start {
-        /// What was tried, and what the system said.
+        /// The operation that failed, and the error of the system.
         detail: String,
     },
 }
 
 impl Error {
-    /// A variable with a value that cannot be.
     pub(crate) fn variable(name: &str, value: &str, expected: impl Into<String>) -> Self {
         Self::Variable {
             name: name.to_owned(),
@@ -57,12 +54,10 @@ impl Error {
         }
     }
 
-    /// A failure of a board.
-    pub(crate) fn board(board: &'static str, detail: impl Into<String>) -> Self {
-        Self::Board { board, detail: detail.into() }
+    pub(crate) fn kvs(protocol: &'static str, detail: impl Into<String>) -> Self {
+        Self::KeyValueStore { protocol, detail: detail.into() }
     }
 
-    /// A system call for the starter that failed.
     pub(crate) fn start(what: &str, error: impl fmt::Display) -> Self {
         Self::Start { detail: format!("{what}: {error}") }
     }
@@ -75,10 +70,10 @@ impl fmt::Display for Error {
             Self::Missing { launcher, found, missing } => {
                 write!(f, "{found} is set but {missing} is not ({launcher} needs both)")
             }
-            Self::NoMeeting { launcher, advice } => {
-                write!(f, "ranks of {launcher} have no place to meet: {advice}")
+            Self::NoRendezvous { launcher, advice } => {
+                write!(f, "no rendezvous address for the ranks of {launcher}: {advice}")
             }
-            Self::Board { board, detail } => write!(f, "{board} of the process manager: {detail}"),
+            Self::KeyValueStore { protocol, detail } => write!(f, "rendezvous over {protocol}: {detail}"),
             Self::Start { detail } => f.write_str(detail),
         }
     }

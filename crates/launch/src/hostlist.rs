@@ -13,7 +13,7 @@ enum Piece {
 
 /// All host names that `list` stands for, in its order. More than `limit` are an error, as is a list that cannot be
 /// read; both say why.
-pub fn expand(list: &str, limit: usize) -> Result<Vec<String>, String> {
+pub fn expand_hostlist(list: &str, limit: usize) -> Result<Vec<String>, String> {
     let mut hosts = Vec::new();
     for element in elements(list)? {
         let pieces = pieces(element)?;
@@ -106,7 +106,7 @@ mod tests {
 
     #[track_caller]
     fn check(list: &str, hosts: &str) {
-        assert_eq!(expand(list, 100).expect("a list").join(" "), hosts);
+        assert_eq!(expand_hostlist(list, 100).expect("a list").join(" "), hosts);
     }
 
     #[test]
@@ -128,35 +128,35 @@ mod tests {
             "", ",", "n[", "n]", "n[]", "n[1", "n[[1]]", "n[2-1]", "n[a-b]", "n[1-]", "n[-1]", "n[1-2-3]",
             "n 1",
         ] {
-            assert!(expand(wrong, 100).is_err(), "{wrong}");
+            assert!(expand_hostlist(wrong, 100).is_err(), "{wrong}");
         }
     }
 
     #[test]
     fn what_is_too_long() {
-        assert!(expand("n[1-100]", 100).is_ok());
-        assert!(expand("n[1-101]", 100).is_err());
-        assert!(expand("n[1-99],a,b", 100).is_err());
-        assert!(expand("n[0-999999999999999999]", 1 << 16).is_err());
-        assert!(expand(&"[0-999999999999999999]".repeat(50), 1 << 16).is_err());
+        assert!(expand_hostlist("n[1-100]", 100).is_ok());
+        assert!(expand_hostlist("n[1-101]", 100).is_err());
+        assert!(expand_hostlist("n[1-99],a,b", 100).is_err());
+        assert!(expand_hostlist("n[0-999999999999999999]", 1 << 16).is_err());
+        assert!(expand_hostlist(&"[0-999999999999999999]".repeat(50), 1 << 16).is_err());
     }
 
     proptest! {
         #[test]
         fn any_text_ends_within_the_limit(list in "[a-c0-9,\\[\\]-]{0,60}|.{0,60}", limit in 0_usize..50) {
-            if let Ok(hosts) = expand(&list, limit) {
+            if let Ok(hosts) = expand_hostlist(&list, limit) {
                 prop_assert!(hosts.len() <= limit);
             }
         }
 
         #[test]
         fn what_is_written_out_is_itself(hosts in proptest::collection::vec("[a-z]{1,5}[0-9]{0,3}", 1..20)) {
-            prop_assert_eq!(expand(&hosts.join(","), 100), Ok(hosts));
+            prop_assert_eq!(expand_hostlist(&hosts.join(","), 100), Ok(hosts));
         }
 
         #[test]
         fn a_range_counts(low in 0_u64..200, more in 0_u64..50, width in 1_usize..6) {
-            let hosts = expand(&format!("n[{low:0width$}-{:0width$}]", low + more), 1000).expect("a list");
+            let hosts = expand_hostlist(&format!("n[{low:0width$}-{:0width$}]", low + more), 1000).expect("a list");
             prop_assert_eq!(hosts.len() as u64, more + 1);
             prop_assert_eq!(&hosts[0], &format!("n{low:0width$}"));
         }

@@ -1,22 +1,21 @@
 //! Pods: Kubeflow's `PET_` variables, and Indexed Jobs.
 
-use crate::place::{Found, Way};
+use crate::identity::{Detected, RendezvousSource};
 use crate::variables::Variables;
 use crate::{Error, Launcher, torch};
 
-/// Pods have an address each: one port serves all jobs.
+/// Every pod has its own address, so all jobs can use the same port.
 const PORT: u16 = 29500;
 
-/// What a pod knows of itself beside its variables.
+/// What a pod knows about itself besides its variables.
 pub(crate) struct Pod {
-    /// Its host name.
+    /// The host name.
     name: String,
-    /// `/etc/hosts`, where the kubelet writes the pod's full name if it has a subdomain.
+    /// The text of `/etc/hosts`, where the kubelet writes the full name of a pod with a subdomain.
     hosts: String,
 }
 
 impl Pod {
-    /// Of this machine.
     pub(crate) fn here(env: &dyn Fn(&str) -> Option<String>) -> Self {
         let read = |path| std::fs::read_to_string(path).unwrap_or_default();
         let name = match env("HOSTNAME") {
@@ -36,20 +35,20 @@ impl Pod {
     }
 }
 
-/// `PET_` variables where `RANK` counts pods too, and no `LOCAL_RANK` says that a process has a rank of its own.
-pub(crate) fn pet_beside_rank(variables: Variables<'_>) -> Result<Option<Found>, Error> {
+/// `PET_` variables beside a `RANK` that counts pods: `LOCAL_RANK`, which a process with its own rank has, is not set.
+pub(crate) fn pet_beside_rank(variables: Variables<'_>) -> Result<Option<Detected>, Error> {
     let pods = variables.text("PET_NODE_RANK").is_some() && variables.text("LOCAL_RANK").is_none();
     if pods { pet(variables) } else { Ok(None) }
 }
 
-/// A pod with `PET_` variables, which torchrun would read. We are in torchrun's place: nobody else listens on
-/// `PET_MASTER_PORT`, and the ranks of this pod are ours to start.
-pub(crate) fn pet(variables: Variables<'_>) -> Result<Option<Found>, Error> {
+/// A pod with the `PET_` variables that torchrun reads. This process runs instead of torchrun: nothing else listens on
+/// `PET_MASTER_PORT`, and it has to start the ranks of this pod.
+pub(crate) fn pet(variables: Variables<'_>) -> Result<Option<Detected>, Error> {
     let launcher = Launcher::Pet;
     let Some(nodes) = variables.text("PET_NNODES") else { return Ok(None) };
-    let (fewest, most) = nodes.split_once(':').unwrap_or((&nodes, &nodes));
-    let nodes = match (fewest.parse::<usize>(), most.parse::<usize>()) {
-        (Ok(fewest), Ok(most)) if fewest == most && most > 0 => most,
+    let (min, max) = nodes.split_once(':').unwrap_or((&nodes, &nodes));
+    let nodes = match (min.parse::<usize>(), max.parse::<usize>()) {
+        (Ok(min), Ok(max)) if min == max && max > 0 => max,
         _ => return Err(Error::variable("PET_NNODES", &nodes, "one number of nodes")),
     };
     let node = match (variables.number("PET_NODE_RANK")?, variables.number("JOB_COMPLETION_INDEX")?) {
@@ -64,29 +63,29 @@ pub(crate) fn pet(variables: Variables<'_>) -> Result<Option<Found>, Error> {
         || Error::variable("PET_NODE_RANK", &node.to_string(), format!("less than PET_NNODES, {nodes}"));
     let size = nodes.checked_mul(here).ok_or_else(expected)?;
     let rank = node.checked_mul(here).filter(|it| *it < size).ok_or_else(expected)?;
-    let mut ways = vec![Way::Loopback];
-    let mut identity = "pet".to_owned();
+    let mut sources = vec![RendezvousSource::Loopback];
+    let mut job_id = "pet".to_owned();
     if let Some(master) = variables.text("PET_MASTER_ADDR") {
         let host = torch::host("PET_MASTER_ADDR", &master)?;
-        identity = format!("pet-{host}");
+        job_id = format!("pet-{host}");
         let port = variables.port("PET_MASTER_PORT")?.unwrap_or(PORT);
-        ways = vec![Way::Given(host, port)];
+        sources = vec![RendezvousSource::Fixed { host, port }];
     }
-    Ok(Some(Found {
+    Ok(Some(Detected {
         launcher,
         rank,
         size,
         local_rank: Some(0),
         local_size: Some(here),
-        start_here: here,
-        identity,
-        ways,
+        ranks_to_start: here,
+        job_id,
+        sources,
         advice: "set PET_MASTER_ADDR to the host of the first pod and PET_MASTER_PORT to a free port there",
     }))
 }
 
-/// `PET_NPROC_PER_NODE`: a number, or `auto` and `gpu` for one a GPU, or `cpu` for one a core. Unlike torchrun we
-/// take `auto` for one where there is no GPU: a rank a core is no test of a network.
+/// `PET_NPROC_PER_NODE`: a number, `auto` or `gpu` for one rank per GPU, `cpu` for one per core. Without GPUs `auto` is
+/// one rank, unlike in torchrun: one rank per core would not test the network.
 fn per_node(variables: Variables<'_>) -> Result<usize, Error> {
     let name = "PET_NPROC_PER_NODE";
     match variables.text(name).as_deref() {
@@ -100,7 +99,8 @@ fn per_node(variables: Variables<'_>) -> Result<usize, Error> {
     }
 }
 
-/// The GPUs whose device files are here. The driver is not asked: it would start threads, and some launchers fork.
+/// The number of NVIDIA GPUs of this host, from their device files. The driver is not called: it would start threads, and
+/// some launchers fork.
 pub fn gpus() -> usize {
     let Ok(files) = std::fs::read_dir("/dev") else { return 0 };
     let names = files.filter_map(|it| it.ok()?.file_name().into_string().ok());
@@ -110,10 +110,10 @@ pub fn gpus() -> usize {
 
 /// A pod of an Indexed Job, alone or in a JobSet.
 ///
-/// Kubernetes tells a pod its index, but neither how many there are nor where the first is. The size has to be set
-/// (`PLUMB_SIZE`, `WORLD_SIZE` or `COMPLETIONS`); the first pod's name follows from our own, if the pods have a
-/// headless service. In a JobSet, `JOBSET_NAME`, `REPLICATED_JOB_NAME` and `JOB_INDEX` are read where set.
-pub(crate) fn indexed_job(variables: Variables<'_>, pod: &Pod) -> Result<Option<Found>, Error> {
+/// Kubernetes gives a pod its index, but neither the number of pods nor the address of the first. The user has to set the
+/// size (`PLUMB_SIZE`, `WORLD_SIZE` or `COMPLETIONS`). The name of the first pod follows from the name of this one, if
+/// the pods have a headless service. In a JobSet, `JOBSET_NAME`, `REPLICATED_JOB_NAME` and `JOB_INDEX` are read too.
+pub(crate) fn indexed_job(variables: Variables<'_>, pod: &Pod) -> Result<Option<Detected>, Error> {
     let launcher = Launcher::Kubernetes;
     let Some(index) = variables.number("JOB_COMPLETION_INDEX")? else { return Ok(None) };
     let completions = variables.number("COMPLETIONS")?;
@@ -137,19 +137,19 @@ pub(crate) fn indexed_job(variables: Variables<'_>, pod: &Pod) -> Result<Option<
         }
         _ => label.strip_suffix(&format!("-{index}")).and_then(|it| pod.sibling(&format!("{it}-0"))),
     };
-    let ways = match &first {
-        Some(host) => vec![Way::At(torch::host("HOSTNAME", host)?, PORT)],
+    let sources = match &first {
+        Some(host) => vec![RendezvousSource::Derived { host: torch::host("HOSTNAME", host)?, port: PORT }],
         None => Vec::new(),
     };
-    Ok(Some(Found {
+    Ok(Some(Detected {
         launcher,
         rank,
         size,
         local_rank: None,
         local_size: None,
-        start_here: 1,
-        identity: format!("kubernetes-{}", first.unwrap_or_default()),
-        ways,
+        ranks_to_start: 1,
+        job_id: format!("kubernetes-{}", first.unwrap_or_default()),
+        sources,
         advice: "give the pods a subdomain with a headless service, or set MASTER_ADDR to an address of the pod \
                  with index 0 and MASTER_PORT=29500",
     }))
@@ -157,7 +157,6 @@ pub(crate) fn indexed_job(variables: Variables<'_>, pod: &Pod) -> Result<Option<
 
 #[cfg(test)]
 impl Pod {
-    /// A pod with these.
     pub(crate) fn new(name: &str, hosts: &str) -> Self {
         Self { name: name.to_owned(), hosts: hosts.to_owned() }
     }

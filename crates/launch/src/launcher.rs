@@ -1,12 +1,10 @@
-//! Who started a rank.
-
 use std::fmt;
 
-/// Who started a rank.
+/// The program that started a rank.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 #[non_exhaustive]
 pub enum Launcher {
-    /// Our own starter, or `PLUMB_` variables set by hand.
+    /// [`start`](crate::start()), or `PLUMB_` variables set by hand.
     Plumb,
     /// torchrun, or another launcher that sets PyTorch's `RANK` and `WORLD_SIZE`.
     Torch,

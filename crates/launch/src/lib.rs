@@ -1,52 +1,80 @@
-//! Where ranks run: started here, or inside what torchrun, mpirun or srun started.
+//! Finds out which rank this process is, brings the ranks of a job to one address, and starts ranks on this host.
 //!
-//! [`Place::find`] reads the variables that launchers set: who am I, how many are we, where do we meet.
-//! [`Place::meet`] then brings the ranks to one address and one token. [`start()`] starts ranks on this machine,
-//! looks after them and leaves none behind.
+//! 1. [`RankIdentity::detect`] reads the environment variables of launchers: rank, size, local rank, and where the
+//!    rendezvous is.
+//! 2. [`RankIdentity::rendezvous`] gives all ranks one address and one token. Rank 0 opens the listener; the other ranks
+//!    get its [`Endpoint`] from their variables or from the process manager's [`KeyValueStore`]. Connecting to it is the
+//!    caller's task.
+//! 3. Without a launcher, [`start()`] runs one process per rank on this host, forwards their standard error, and ends
+//!    all of them when one fails.
 //!
-//! # Whose variables count
-//! Launchers are started inside launchers, and the variables of the outer one stay visible. The innermost counts:
+//! ```no_run
+//! use std::net::{IpAddr, Ipv4Addr, TcpListener};
+//! use std::time::Duration;
+//!
+//! use launch::{Bootstrap, Opened, RankIdentity, Start, start};
+//!
+//! let Some(identity) = RankIdentity::detect(&|name| std::env::var(name).ok())? else {
+//!     // Not started by a launcher: run this program once per rank.
+//!     start(&Start::new(8))?;
+//!     return Ok(());
+//! };
+//! let bootstrap = identity.rendezvous(Duration::from_secs(60), |listen| {
+//!     let address = listen.address.unwrap_or(IpAddr::V4(Ipv4Addr::UNSPECIFIED));
+//!     let listener = TcpListener::bind((address, listen.port))?;
+//!     let address = listener.local_addr()?;
+//!     Ok::<_, Box<dyn std::error::Error>>(Opened { listener, address })
+//! })?;
+//! match bootstrap {
+//!     Bootstrap::Listen { listener, token } => { /* rank 0 accepts the other ranks */ }
+//!     Bootstrap::Connect(endpoint) => { /* connect to endpoint.address() */ }
+//! }
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+//!
+//! # Which launcher's variables are used
+//! A launcher may run inside another one, whose variables stay visible. The innermost launcher is used:
 //!
 //! 1. `PLUMB_RANK`, `PLUMB_SIZE`, `PLUMB_MEETING`, `PLUMB_TOKEN`: set by [`start()`], or by hand
-//! 2. torchrun, known by `TORCHELASTIC_RUN_ID`
+//! 2. torchrun, recognised by `TORCHELASTIC_RUN_ID`
 //! 3. Open MPI: `OMPI_COMM_WORLD_RANK`
 //! 4. PMI of MPICH, Intel MPI and `srun --mpi=pmi2`: `PMI_RANK`, or `PMI_ID` and `PMI_PORT`
-//! 5. Kubeflow's `PET_` variables beside `RANK`, where no `LOCAL_RANK` says that a process has its own
+//! 5. Kubeflow's `PET_` variables beside `RANK`, if `LOCAL_RANK` is not set
 //! 6. `RANK` and `WORLD_SIZE` set by hand or by another launcher of PyTorch
-//! 7. a step of Slurm: `SLURM_STEP_ID` and `SLURM_PROCID` together, with PMIx if `--mpi=pmix` was given. A batch
-//!    script and the shell of `salloc` have a part of these variables, and are no rank
-//! 8. any other launcher that speaks PMIx: `PMIX_RANK`, `PMIX_NAMESPACE`
+//! 7. a Slurm step: `SLURM_STEP_ID` and `SLURM_PROCID` together, with PMIx if `--mpi=pmix` was given. A batch
+//!    script and the shell of `salloc` have only some of these variables and are not ranks
+//! 8. any other launcher with PMIx: `PMIX_RANK`, `PMIX_NAMESPACE`
 //! 9. Kubeflow's `PET_` variables: `PET_NNODES`, `PET_NODE_RANK`
 //! 10. a Kubernetes Indexed Job: `JOB_COMPLETION_INDEX`
 //!
-//! # Where ranks meet
-//! In this order: `PLUMB_MEETING=host:port`; `MASTER_ADDR` and `MASTER_PORT` (one port further under torchrun,
-//! whose own store listens there); the board of the process manager (PMI, PMIx); loopback, where all ranks are on
-//! one machine; the first node of a Slurm step; the pod with index 0.
+//! # Where the rendezvous is
+//! The first of these that is known: `PLUMB_MEETING=host:port`; `MASTER_ADDR` and `MASTER_PORT` (the next port under
+//! torchrun, whose own store listens on `MASTER_PORT`); the key-value store of the process manager (PMI, PMIx); loopback,
+//! if all ranks are on one host; the first node of a Slurm step; the pod with index 0.
 //!
 //! # The token
-//! `PLUMB_TOKEN` always counts. Else it is random where a board carries it. Where there is no board it is derived
-//! from the job's identity (job and step number, run id, names): this keeps two jobs apart, but it is no secret.
-//! On a network that others use, set `PLUMB_TOKEN` to a random text.
+//! `PLUMB_TOKEN` if it is set. Otherwise a random one if a key-value store carries it. Otherwise it is derived from the
+//! job's identity (job and step number, run id, names): this keeps two jobs apart, but it is not a secret. On a network
+//! that others use, set `PLUMB_TOKEN` to a random text.
 
-mod board;
 mod error;
 mod hostlist;
+mod identity;
 mod kubernetes;
+mod kvs;
 mod launcher;
-mod meeting;
 mod mpi;
-mod place;
+mod rendezvous;
 mod slurm;
 mod start;
 mod torch;
 mod variables;
 
-pub use board::Board;
 pub use error::Error;
-pub use hostlist::expand;
+pub use hostlist::expand_hostlist;
+pub use identity::RankIdentity;
 pub use kubernetes::gpus;
+pub use kvs::KeyValueStore;
 pub use launcher::Launcher;
-pub use meeting::{Listen, Meeting, Met, Point};
-pub use place::Place;
-pub use start::{Ending, Outcome, Part, Start, start};
+pub use rendezvous::{Bootstrap, Endpoint, ListenAddress, Opened, Rendezvous};
+pub use start::{Exit, Failure, Outcome, Part, Start, start};

@@ -1,8 +1,8 @@
-//! Reading variables: empty is unset, numbers are numbers, and the error names the variable.
+//! Typed access to environment variables.
 
 use crate::{Error, Launcher};
 
-/// More ranks than any cluster has processes for us: a larger number is a mistake.
+/// A larger number of ranks is taken for a mistake.
 pub(crate) const MAX_RANKS: usize = 1 << 20;
 
 /// The environment a rank was started with.
@@ -10,14 +10,13 @@ pub(crate) const MAX_RANKS: usize = 1 << 20;
 pub(crate) struct Variables<'a>(pub(crate) &'a dyn Fn(&str) -> Option<String>);
 
 impl Variables<'_> {
-    /// A variable's text, without blanks around it; an empty one counts as unset.
+    /// The trimmed text of a variable; an empty variable counts as unset.
     pub(crate) fn text(&self, name: &str) -> Option<String> {
         let value = (self.0)(name)?;
         let value = value.trim();
         (!value.is_empty()).then(|| value.to_owned())
     }
 
-    /// A variable that is a number.
     pub(crate) fn number(&self, name: &str) -> Result<Option<usize>, Error> {
         let Some(text) = self.text(name) else { return Ok(None) };
         match text.parse::<usize>() {
@@ -28,8 +27,8 @@ impl Variables<'_> {
         }
     }
 
-    /// A number that has to be there, because `found` is.
-    pub(crate) fn needed(
+    /// A number that has to be set, because `found` is.
+    pub(crate) fn required(
         &self,
         launcher: Launcher,
         found: &'static str,
@@ -38,7 +37,6 @@ impl Variables<'_> {
         self.number(missing)?.ok_or(Error::Missing { launcher, found, missing })
     }
 
-    /// A variable that is a port.
     pub(crate) fn port(&self, name: &str) -> Result<Option<u16>, Error> {
         let Some(text) = self.text(name) else { return Ok(None) };
         match text.parse::<u16>() {
@@ -48,9 +46,9 @@ impl Variables<'_> {
     }
 }
 
-/// A port from a job's identity, below the ports that the system gives out by itself.
-pub(crate) fn port_of(identity: &str) -> u16 {
-    let hash = identity.bytes().fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
+/// A port below the ephemeral range that every rank of a job computes from the job id.
+pub(crate) fn port_from_job_id(job_id: &str) -> u16 {
+    let hash = job_id.bytes().fold(0xcbf2_9ce4_8422_2325_u64, |hash, byte| {
         (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3)
     });
     let spread = (hash ^ (hash >> 32)) % 8192;
@@ -75,11 +73,11 @@ mod tests {
     }
 
     #[test]
-    fn a_port_depends_on_the_job_alone() {
-        assert_eq!(port_of("slurm-1.0"), port_of("slurm-1.0"));
-        assert_ne!(port_of("slurm-1.0"), port_of("slurm-2.0"));
+    fn a_port_depends_on_the_job_only() {
+        assert_eq!(port_from_job_id("slurm-1.0"), port_from_job_id("slurm-1.0"));
+        assert_ne!(port_from_job_id("slurm-1.0"), port_from_job_id("slurm-2.0"));
         for job in 0..1000 {
-            assert!((20480..28672).contains(&port_of(&format!("slurm-{job}.0"))));
+            assert!((20480..28672).contains(&port_from_job_id(&format!("slurm-{job}.0"))));
         }
     }
 }

@@ -41,14 +41,14 @@ fn mpiexec(ranks: usize) -> Command {
 
 #[test]
 fn open_mpi() {
-    check(&alone(mpirun(3).arg(example("whoami"))), 3, OPEN_MPI, "Board");
+    check(&alone(mpirun(3).arg(example("whoami"))), 3, OPEN_MPI, "KeyValueStore");
 }
 
 #[test]
 fn open_mpi_without_pmix() {
     let mut mpirun = mpirun(3);
     mpirun.args(["env", "-u", "PMIX_RANK"]).arg(example("whoami"));
-    check(&alone(&mut mpirun), 3, OPEN_MPI, "Point");
+    check(&alone(&mut mpirun), 3, OPEN_MPI, "Endpoint");
 }
 
 #[test]
@@ -56,30 +56,35 @@ fn open_mpi_with_an_address() {
     let port = bed::port::free_port().to_string();
     let mut mpirun = mpirun(3);
     mpirun.args(["-x", "MASTER_ADDR=127.0.0.1", "-x", &format!("MASTER_PORT={port}")]).arg(example("whoami"));
-    check(&alone(&mut mpirun), 3, OPEN_MPI, "Point");
+    check(&alone(&mut mpirun), 3, OPEN_MPI, "Endpoint");
 }
 
 #[test]
 fn pmix_alone() {
     let mut mpirun = mpirun(3);
     mpirun.args(["env", "-u", "OMPI_COMM_WORLD_RANK"]).arg(example("whoami"));
-    check(&alone(&mut mpirun), 3, PMIX, "Board");
+    check(&alone(&mut mpirun), 3, PMIX, "KeyValueStore");
 }
 
 #[test]
 fn mpich() {
-    check(&mpiexec(3).arg(example("whoami")).output().expect("mpiexec"), 3, PMI, "Board");
+    check(&mpiexec(3).arg(example("whoami")).output().expect("mpiexec"), 3, PMI, "KeyValueStore");
 }
 
 #[test]
 fn mpich_with_a_port() {
-    check(&mpiexec(3).arg("-pmi-port").arg(example("whoami")).output().expect("mpiexec"), 3, PMI, "Board");
+    check(
+        &mpiexec(3).arg("-pmi-port").arg(example("whoami")).output().expect("mpiexec"),
+        3,
+        PMI,
+        "KeyValueStore",
+    );
 }
 
 #[test]
 fn one_rank() {
-    check(&alone(mpirun(1).arg(example("whoami"))), 1, OPEN_MPI, "Point");
-    check(&mpiexec(1).arg(example("whoami")).output().expect("mpiexec"), 1, PMI, "Point");
+    check(&alone(mpirun(1).arg(example("whoami"))), 1, OPEN_MPI, "Endpoint");
+    check(&mpiexec(1).arg(example("whoami")).output().expect("mpiexec"), 1, PMI, "Endpoint");
 }
 
 /// Slurm with two nodes on loopback.
@@ -102,11 +107,11 @@ fn slurm() {
         let mut srun = slurm.of(command("srun"));
         srun.args(arguments).arg(example("whoami")).output().expect("srun")
     };
-    check(&srun(&["-N1", "-n3"]), 3, "srun", "Point");
-    check(&srun(&["-N2", "-n3", "--mpi=pmix"]), 3, "srun", "Board");
-    check(&srun(&["-N2", "-n3", "--mpi=pmi2"]), 3, PMI, "Board");
+    check(&srun(&["-N1", "-n3"]), 3, "srun", "Endpoint");
+    check(&srun(&["-N2", "-n3", "--mpi=pmix"]), 3, "srun", "KeyValueStore");
+    check(&srun(&["-N2", "-n3", "--mpi=pmi2"]), 3, PMI, "KeyValueStore");
     let meeting = format!("--export=ALL,PLUMB_MEETING=127.0.0.1:{}", bed::port::free_port());
-    check(&srun(&["-N2", "-n5", &meeting]), 5, "srun", "Point");
+    check(&srun(&["-N2", "-n5", &meeting]), 5, "srun", "Endpoint");
     // A shell in an allocation is no rank.
     let whoami = example("whoami");
     let output = slurm.of(command("salloc")).args(["-N2", "-n3"]).arg(whoami).output().expect("salloc");

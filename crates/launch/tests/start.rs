@@ -188,7 +188,7 @@ fn ranks_meet_over_the_pipe() {
     starter.args(["9", "2000"]).arg(example("whoami")).env("WHOAMI_STDERR", "1");
     let output = starter.output().expect("the starter");
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-    bed::check_lines(&output.stderr, 9, "plumb", "Board");
+    bed::check_lines(&output.stderr, 9, "plumb", "KeyValueStore");
 }
 
 #[test]
@@ -208,5 +208,5 @@ fn pods_start_their_ranks() {
         assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
         lines.extend(output.stderr);
     }
-    bed::check_lines(&lines, 4, "plumb", "Point");
+    bed::check_lines(&lines, 4, "plumb", "Endpoint");
 }

@@ -56,7 +56,7 @@ pub fn run(
     let (paths, oversubscribed) = match engine.kind() {
         EngineKind::Host => {
             let control = engine.control();
-            let oversubscribed = control.crowd().map(|it| Oversubscribed {
+            let oversubscribed = control.oversubscription().map(|it| Oversubscribed {
                 host: it.host.clone(),
                 ranks: it.ranks,
                 cores: it.cores,

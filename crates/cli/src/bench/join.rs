@@ -1,30 +1,30 @@
-//! From a rank to a communicator.
+//! Joins the job of this rank.
 
 use std::fs::File;
 use std::path::PathBuf;
 
 use ::bench::{Cause, Failure};
-use collective::{Communicator, Door, Interface, Meeting, Options, Token};
-use launch::{Listen, Met, Place};
+use collective::{Communicator, Interface, Options, Rendezvous, RendezvousListener, Token};
+use launch::{Bootstrap, ListenAddress, Opened, RankIdentity};
 
 use super::Bench;
 use super::args::Kind;
 
-/// Joins the other ranks.
-pub(super) fn join(args: &Bench, place: Place) -> Result<Communicator, Failure> {
-    let (rank, size, alone) = (place.rank, place.size, place.is_one_host());
+pub(super) fn join(args: &Bench, identity: RankIdentity) -> Result<Communicator, Failure> {
+    let (rank, size, one_host) = (identity.rank, identity.size, identity.is_one_host());
     let net = args.net.as_deref();
-    let met = place.meet(args.timeout(), |listen| -> Result<(Door, String), Trouble> {
-        open(listen, net, alone).map_err(|error| {
-            let host = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
-            Trouble(Failure::from(error).of(rank, Some(host.trim())))
-        })
-    });
-    let (meeting, token) = match met.map_err(|it| it.0)? {
-        Met::Open(door, token) => (Meeting::Open(door), token),
-        Met::At(point) => (Meeting::At(point.address()), point.token),
+    let bootstrap =
+        identity.rendezvous(args.timeout(), |listen| -> Result<Opened<RendezvousListener>, Trouble> {
+            open(listen, net, one_host).map_err(|error| {
+                let host = std::fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
+                Trouble(Failure::from(error).of(rank, Some(host.trim())))
+            })
+        });
+    let (rendezvous, token) = match bootstrap.map_err(|it| it.0)? {
+        Bootstrap::Listen { listener, token } => (Rendezvous::Listen(listener), token),
+        Bootstrap::Connect(it) => (Rendezvous::Connect { host: it.host, port: it.port }, it.token),
     };
-    let mut options = Options::new(rank, size, meeting, Token::new(&token)?);
+    let mut options = Options::new(rank, size, rendezvous, Token::new(&token)?);
     options.timeout = args.timeout();
     options.network.clone_from(&args.net);
     options.host = std::env::var("PLUMB_HOSTID").ok();
@@ -51,15 +51,19 @@ pub(super) fn log(args: &Bench, rank: usize) -> Option<PathBuf> {
     Some(if rank == 0 { path.clone() } else { format!("{}.{rank}", path.display()).into() })
 }
 
-/// Opens the listener of the rendezvous; returns it with its address.
-fn open(listen: Listen, net: Option<&str>, alone: bool) -> Result<(Door, String), collective::Error> {
+/// Opens the listener of rank 0.
+fn open(
+    listen: ListenAddress,
+    net: Option<&str>,
+    one_host: bool,
+) -> Result<Opened<RendezvousListener>, collective::Error> {
     let address = match listen.address {
         Some(it) => it,
-        None => Interface::choose(net, alone)?.socket(0).ip(),
+        None => Interface::choose(net, one_host)?.socket(0).ip(),
     };
-    let door = Door::open(address, listen.port)?;
-    let address = door.address().to_string();
-    Ok((door, address))
+    let listener = RendezvousListener::bind(address, listen.port)?;
+    let address = listener.address();
+    Ok(Opened { listener, address })
 }
 
 /// A failure of either crate.

@@ -7,7 +7,7 @@ use std::path::{Path, PathBuf};
 use ::bench::engines::nccl::{self, Nccl};
 use ::bench::engines::{self, Engine, Host};
 use ::bench::{Failure, Plan, Run};
-use launch::{Place, Start};
+use launch::{RankIdentity, Start};
 use report::Style;
 
 use super::answer::{self, Answer};
@@ -31,11 +31,11 @@ pub(super) fn run(args: &Bench, colour: Colour, out: &mut impl Write) -> io::Res
     if let Err(reason) = args.check_files() {
         return Ok(failed(&reason));
     }
-    let place = match Place::find(&|name| std::env::var(name).ok()) {
+    let identity = match RankIdentity::detect(&|name| std::env::var(name).ok()) {
         Ok(it) => it,
         Err(error) => return Ok(failed(&error)),
     };
-    let to_start = match &place {
+    let to_start = match &identity {
         None => Some(Start::new(args.ranks().unwrap_or_else(|| usual(args.engine)))),
         Some(it) => Start::here(it),
     };
@@ -50,7 +50,9 @@ pub(super) fn run(args: &Bench, colour: Colour, out: &mut impl Write) -> io::Res
                         answer::clear_line();
                         complain("error: interrupted");
                     }
-                    (None, Some((rank, launch::Ending::Signal(number)))) if start.ranks == 1 => {
+                    (None, Some(launch::Failure { rank, exit: launch::Exit::Signal(number) }))
+                        if start.ranks == 1 =>
+                    {
                         complain(&format!("error: rank {rank} was ended by signal {number}"));
                     }
                     _ => {}
@@ -60,15 +62,15 @@ pub(super) fn run(args: &Bench, colour: Colour, out: &mut impl Write) -> io::Res
             Err(error) => failed(&error),
         });
     }
-    match place {
-        Some(place) => rank(args, &plan, place, colour, out),
+    match identity {
+        Some(identity) => rank(args, &plan, identity, colour, out),
         None => Ok(UNDECIDED),
     }
 }
 
 /// One rank, from the rendezvous to the answer.
-fn rank(args: &Bench, plan: &Plan, place: Place, colour: Colour, out: &mut dyn Write) -> io::Result<u8> {
-    let (number, local) = (place.rank, place.local_rank.unwrap_or(0));
+fn rank(args: &Bench, plan: &Plan, identity: RankIdentity, colour: Colour, out: &mut dyn Write) -> io::Result<u8> {
+    let (number, local) = (identity.rank, identity.local_rank.unwrap_or(0));
     // Before the standard output is redirected.
     let style = Style { colour: doctor::coloured(colour), width: doctor::width(), verbose: false };
     let mut kept =
@@ -81,17 +83,17 @@ fn rank(args: &Bench, plan: &Plan, place: Place, colour: Colour, out: &mut dyn W
         Ok(it) => it,
         Err(reason) => return Ok(failed(&reason)),
     };
-    if place.launcher != launch::Launcher::Plumb && number == 0 {
+    if identity.launcher != launch::Launcher::Plumb && number == 0 {
         note(args);
-        if args.ranks().is_some_and(|it| it != place.size) {
-            let launcher = place.launcher;
-            complain(&format!("note: {launcher} started {} ranks; --ranks has no effect", place.size));
+        if args.ranks().is_some_and(|it| it != identity.size) {
+            let launcher = identity.launcher;
+            complain(&format!("note: {launcher} started {} ranks; --ranks has no effect", identity.size));
         }
     }
     // NCCL writes one log per rank; that of rank 0 is read.
     let mut folder = if args.engine == Kind::Host || number > 0 { None } else { nccl_log() };
     let log = join::log(args, number);
-    let run = join::join(args, place).and_then(|mut communicator| {
+    let run = join::join(args, identity).and_then(|mut communicator| {
         engines::agree(&mut communicator, &args.flags(plan))?;
         match engine(args, communicator, local, &mut folder)? {
             Opened::Host(mut it) => {

@@ -167,7 +167,10 @@ fn the_network_that_was_chosen() {
     for output in outputs {
         let said = String::from_utf8_lossy(&output.stderr);
         assert_eq!(output.status.code(), Some(2), "{said}");
-        assert!(said.contains("no interface that is up fits `ib0`; there is lo 127.0.0.1/8, "), "{said}");
+        assert!(
+            said.contains("no interface that is up matches `ib0`; this host has lo 127.0.0.1/8, "),
+            "{said}"
+        );
         for (i, it) in ["eth0 10.77.0.", "eth1 10.78.0."].iter().enumerate() {
             assert!(said.contains(it), "{i}: {said}");
         }

@@ -1,53 +1,56 @@
-//! Joining: from options to paths between all ranks.
+//! Joins a job and opens the paths between all ranks.
 
 use std::sync::Arc;
 
 use super::Engine;
-use super::choose::Choices;
+use super::links::{ChannelLinks, Path};
 use super::log::Log;
 use super::messages::Channel;
-use super::wires::{Way, Wires};
+use super::tuning::Choices;
 use crate::executor::Executor;
-use crate::host::{self, Crowd, Host};
+use crate::host::{self, Host, Oversubscription};
 use crate::schedule::Layout;
-use crate::session::{self, Entry, Session};
-use crate::shm::{self, Desk, Direct, Relay, Rings, Segment, Trouble};
-use crate::tcp::{Interface, Network, Port, Streams};
-use crate::watch::{Alarm, Patience, Watch};
+use crate::session::{self, JoinOptions, Session};
+use crate::shm::{self, Direct, DirectError, FdExchange, Mailbox, Rings, Segment};
+use crate::tcp::{DataListener, Interface, Network, Streams};
+use crate::wait::{AbortFlag, WaitPolicy, Waiter};
 use crate::{Algorithm, Cause, Error, Options, Transport};
 
-/// Channels at most.
+/// The most channels.
 const CHANNELS: usize = 64;
 
 impl Engine {
     pub(crate) fn join(options: Options) -> Result<Self, Error> {
         let here = Host::here(options.host.as_deref());
-        let alarm = Arc::new(Alarm::default());
-        let mut watch =
-            Watch { alarm: Arc::clone(&alarm), patience: Patience::Yield, timeout: options.timeout };
-        let entry = Entry {
+        let abort_flag = Arc::new(AbortFlag::default());
+        let mut waiter = Waiter {
+            abort_flag: Arc::clone(&abort_flag),
+            policy: WaitPolicy::Yield,
+            timeout: options.timeout,
+        };
+        let join = JoinOptions {
             rank: options.rank,
             size: options.size,
-            meeting: options.meeting,
+            rendezvous: options.rendezvous,
             token: options.token,
             timeout: options.timeout,
             host: here.name.clone(),
         };
         let channels = options.channels.clamp(1, CHANNELS);
-        let mut card = settings(options.transport, options.algorithm, channels);
-        card.push('\n');
-        card.push_str(&here.to_text());
-        // Every rank may come to have a connection to every other on every channel.
-        session::allow_files(options.size.saturating_mul(1 + channels));
-        let session = Session::join(entry, card.into_bytes(), alarm)?;
+        let mut peer_info = settings(options.transport, options.algorithm, channels);
+        peer_info.push('\n');
+        peer_info.push_str(&here.to_text());
+        // A rank may have a connection to every other rank on every channel.
+        session::raise_file_limit(options.size.saturating_mul(1 + channels));
+        let session = Session::join(join, peer_info.into_bytes(), abort_flag)?;
         let mut engine = Self {
             log: Log::new(options.log, &here.name, options.rank),
             session,
-            watch: watch.clone(),
+            waiter: waiter.clone(),
             hosts: vec![here],
             layout: Layout::new(&[0]),
-            crowd: None,
-            relay: None,
+            oversubscription: None,
+            fd_exchange: None,
             direct: None,
             network: None,
             interface: String::new(),
@@ -63,17 +66,17 @@ impl Engine {
         };
         if engine.size() > 1 {
             let result =
-                engine.find_paths(&mut watch, channels, options.network.as_deref(), options.cross_memory);
+                engine.find_paths(&mut waiter, channels, options.network.as_deref(), options.cross_memory);
             result.map_err(|error| engine.broken(error))?;
         }
-        engine.describe();
+        engine.log_setup();
         Ok(engine)
     }
 
-    /// Learns where the others are, and opens a way to each.
+    /// Reads the peer info of all ranks, and opens a path to each.
     fn find_paths(
         &mut self,
-        watch: &mut Watch,
+        waiter: &mut Waiter,
         channels: usize,
         network: Option<&str>,
         cross_memory: bool,
@@ -81,14 +84,14 @@ impl Engine {
         let own = settings(self.transport, self.algorithm, channels);
         let mut hosts = Vec::with_capacity(self.size());
         for member in self.session.members() {
-            let text = String::from_utf8_lossy(&member.card);
+            let text = String::from_utf8_lossy(&member.peer_info);
             let (theirs, host) = text.split_once('\n').unwrap_or_default();
             let Some(host) = Host::from_text(host) else {
-                return Err(Error::new(Cause::System, "rendezvous", "a card that cannot be read")
+                return Err(Error::new(Cause::System, "rendezvous", "its peer info is malformed")
                     .of(member.rank, &member.host));
             };
             if theirs != own {
-                let detail = format!("runs with `{theirs}` where rank {} has `{own}`", self.rank());
+                let detail = format!("has the settings `{theirs}`, but rank {} has `{own}`", self.rank());
                 return Err(Error::new(Cause::Mismatch, "rendezvous", detail).of(member.rank, &member.host));
             }
             hosts.push(host);
@@ -102,76 +105,76 @@ impl Engine {
             .collect();
         self.layout = Layout::new(&groups);
         let local: Vec<usize> = (0..self.size()).filter(|it| groups[*it] == groups[rank]).collect();
-        let place = local.iter().position(|it| *it == rank).unwrap_or(0);
+        let local_rank = local.iter().position(|it| *it == rank).unwrap_or(0);
 
-        // Containers on one machine are hosts of their own, but share its cores. Patience is a matter of the own
-        // machine; whether to tell people, of all.
+        // Containers on one machine are separate hosts, but share its cores. The wait policy depends on the machine of this
+        // rank; the report to the user covers all.
         let neighbours = |of: usize| -> Vec<&Host> {
             self.hosts.iter().filter(|it| it.boot() == self.hosts[of].boot()).collect()
         };
-        let crowd = |of: usize| {
+        let oversubscription_of = |of: usize| {
             let ranks = neighbours(of);
             let cores = host::cores_of(ranks.iter().copied());
-            (cores < ranks.len()).then(|| Crowd {
+            (cores < ranks.len()).then(|| Oversubscription {
                 host: self.hosts[of].name.clone(),
                 ranks: ranks.len(),
                 cores,
             })
         };
-        let (mine, any) = (crowd(rank).is_some(), (0..self.size()).find_map(crowd));
-        self.crowd = any;
-        watch.patience = if mine { Patience::Yield } else { Patience::Spin };
-        self.watch.patience = watch.patience;
+        let oversubscribed = oversubscription_of(rank).is_some();
+        self.oversubscription = (0..self.size()).find_map(oversubscription_of);
+        waiter.policy = if oversubscribed { WaitPolicy::Yield } else { WaitPolicy::Spin };
+        self.waiter.policy = waiter.policy;
 
-        let apart = groups.iter().any(|it| *it != groups[0]);
-        if apart && self.transport == Some(Transport::Shm) {
+        let several_hosts = groups.iter().any(|it| *it != groups[0]);
+        if several_hosts && self.transport == Some(Transport::Shm) {
             let other = groups.iter().position(|it| *it != groups[0]).unwrap_or(0);
-            let detail = "is on another host, and only shared memory is allowed";
+            let detail = "is on another host, but the transport is shared memory only";
             return Err(
                 Error::new(Cause::Usage, "rendezvous", detail).of(other, self.hosts[other].name.clone())
             );
         }
-        let by_tcp = apart || self.transport == Some(Transport::Tcp);
+        let by_tcp = several_hosts || self.transport == Some(Transport::Tcp);
         let shared = self.transport != Some(Transport::Tcp) && local.len() > 1;
         let direct_wanted = matches!(self.algorithm, Some(Algorithm::OneShot | Algorithm::TwoShot));
-        if direct_wanted && (apart || by_tcp) {
+        if direct_wanted && (several_hosts || by_tcp) {
             let detail = "oneshot and twoshot need all ranks on one host and shared memory";
             return Err(Error::new(Cause::Usage, "rendezvous", detail));
         }
 
-        let mut desks = Vec::new();
+        let mut mailboxes = Vec::new();
         if shared {
-            desks = self.lay_desks(&local, place, channels)?;
-            if !apart {
-                self.open_direct(place, &desks, mine, cross_memory)?;
+            mailboxes = self.create_mailboxes(&local, local_rank, channels)?;
+            if !several_hosts {
+                self.open_direct(local_rank, &mailboxes, oversubscribed, cross_memory)?;
             }
         }
         if by_tcp {
             self.open_network(network)?;
         }
         for channel in 0..channels {
-            let ways = (0..self.size())
+            let paths = (0..self.size())
                 .map(|it| match local.iter().position(|at| *at == it) {
-                    Some(place) if shared => Way::Ring(place),
-                    _ => Way::Tcp,
+                    Some(local_rank) if shared => Path::Ring { local_rank },
+                    _ => Path::Tcp,
                 })
                 .collect();
-            let rings = shared.then(|| Rings::new(place, desks.clone(), channel));
+            let rings = shared.then(|| Rings::new(local_rank, mailboxes.clone(), channel));
             let streams = if by_tcp {
                 Some(Streams::new(u32::try_from(channel).unwrap_or(0), self.size())?)
             } else {
                 None
             };
             self.channels
-                .push(Channel { wires: Wires::new(ways, rings, streams), executor: Executor::new() });
+                .push(Channel { links: ChannelLinks::new(paths, rings, streams), executor: Executor::new() });
         }
         Ok(())
     }
 
-    /// Gives this thread a core of its own; see [`host::bind`].
+    /// Binds the calling thread to a core; see [`host::bind`].
     pub(crate) fn bind(&self) {
         let (rank, channels) = (self.rank(), self.channels.len());
-        // Threads inherit the core of the one that starts them.
+        // The threads of channels inherit the binding of the thread that starts them.
         if channels > 1 || self.hosts.len() != self.size() {
             return;
         }
@@ -180,40 +183,48 @@ impl Engine {
         host::bind(&ranks, self.hosts[..rank].iter().filter(|it| near(it)).count());
     }
 
-    /// Every rank of a host makes a desk and gets those of the others.
-    fn lay_desks(&mut self, local: &[usize], place: usize, channels: usize) -> Result<Vec<Desk>, Error> {
+    /// Creates the mailbox of this rank and maps those of the other ranks of the host.
+    fn create_mailboxes(
+        &mut self,
+        local: &[usize],
+        local_rank: usize,
+        channels: usize,
+    ) -> Result<Vec<Mailbox>, Error> {
         let layout = shm::Layout::new(local.len(), channels);
-        let relay = Relay::open(self.session.key(), local[0], place, local.len(), &self.watch)?;
-        // Kept even if there is no memory: whoever sees it close before the reason is known would tell another one.
-        let relay = self.relay.insert(relay);
+        let fd_exchange =
+            FdExchange::open(self.session.key(), local[0], local_rank, local.len(), &self.waiter)?;
+        // Kept open even if there is no memory: its end would be reported before the reason.
+        let fd_exchange = self.fd_exchange.insert(fd_exchange);
         let (_, fd) = Segment::create(layout.bytes(), self.folder.as_deref())?;
-        let mut desks = Vec::with_capacity(local.len());
-        for fd in relay.exchange(fd, &self.watch)? {
-            desks.push(Desk::new(Segment::open(&fd, layout.bytes())?, layout));
+        let mut mailboxes = Vec::with_capacity(local.len());
+        for fd in fd_exchange.exchange(fd, &self.waiter)? {
+            mailboxes.push(Mailbox::new(Segment::open(&fd, layout.bytes())?, layout));
         }
-        Ok(desks)
+        Ok(mailboxes)
     }
 
-    /// All ranks are here: they can work in each other's memory.
+    /// All ranks are on this host: they can read and write each other's memory.
     fn open_direct(
         &mut self,
-        place: usize,
-        desks: &[Desk],
-        crowded: bool,
+        local_rank: usize,
+        mailboxes: &[Mailbox],
+        oversubscribed: bool,
         cross_memory: bool,
     ) -> Result<(), Error> {
         let cores = host::cores_of(self.hosts.iter());
         let cache = host::cache();
-        let streaming = if crowded { cache * cores / self.size() } else { cache };
-        let mut direct = Direct::new(place, desks.to_vec(), self.watch.clone(), streaming);
+        let streaming = if oversubscribed { cache * cores / self.size() } else { cache };
+        let mut direct = Direct::new(local_rank, mailboxes.to_vec(), self.waiter.clone(), streaming);
         let pids: Vec<u32> = self.session.members().iter().map(|it| it.pid).collect();
         direct.probe(&pids, cross_memory).map_err(|it| match it {
-            Trouble::Alarm => self
-                .watch
-                .alarm
+            DirectError::Aborted => self
+                .waiter
+                .abort_flag
                 .verdict()
-                .unwrap_or_else(|| Error::new(Cause::Interrupted, "shared memory", "the job was ended")),
-            Trouble::Late(peer) | Trouble::Mismatch(peer) | Trouble::Unreachable(peer, _) => {
+                .unwrap_or_else(|| Error::new(Cause::Interrupted, "shared memory", "the job has ended")),
+            DirectError::TimedOut(peer)
+            | DirectError::Mismatch(peer)
+            | DirectError::Unreachable { rank: peer, .. } => {
                 Error::new(Cause::Silent, "shared memory", "does not answer")
                     .of(peer, self.hosts[peer].name.clone())
             }
@@ -222,21 +233,21 @@ impl Engine {
         Ok(())
     }
 
-    /// Opens the port for data, and tells the others where it is.
+    /// Opens the listener for data connections, and gets the addresses of those of all ranks.
     fn open_network(&mut self, choice: Option<&str>) -> Result<(), Error> {
         let near = self.hosts.iter().all(|it| it.machine == self.hosts[0].machine);
         let interface = Interface::choose(choice, near)?;
         self.interface = interface.to_string();
-        let port = Port::open(interface)?;
-        let cards = self.session.share(&port.card(), "network")?;
-        let peers = self.hosts.iter().map(|it| it.name.as_str()).zip(cards.iter().map(Vec::as_slice));
-        self.network = Some(Network::new(port, self.session.rank(), *self.session.key(), peers)?);
+        let listener = DataListener::open(interface)?;
+        let addresses = self.session.share(&listener.address_bytes(), "network")?;
+        let peers = self.hosts.iter().map(|it| it.name.as_str()).zip(addresses.iter().map(Vec::as_slice));
+        self.network = Some(Network::new(listener, self.session.rank(), *self.session.key(), peers)?);
         Ok(())
     }
 
-    /// The log's head.
-    fn describe(&mut self) {
-        if !self.log.is_wanted() {
+    /// Writes the head of the log, in the form of NCCL's.
+    fn log_setup(&mut self) {
+        if !self.log.is_enabled() {
             return;
         }
         let (rank, size) = (self.rank(), self.size());
@@ -264,18 +275,18 @@ impl Engine {
                 lines.push(format!("Channel {channel:02}/{channels:02} : {}", order.join(" ")));
             }
         }
-        let next = self.layout.rank(self.layout.place(rank) + 1);
+        let next = self.layout.rank(self.layout.position(rank) + 1);
         if size > 1 {
             for channel in 0..channels {
-                let way = match self.hosts.get(next).zip(self.hosts.get(rank)) {
-                    Some((one, other)) if one.identity == other.identity && self.relay.is_some() => {
+                let transport = match self.hosts.get(next).zip(self.hosts.get(rank)) {
+                    Some((one, other)) if one.identity == other.identity && self.fd_exchange.is_some() => {
                         "SHM/direct/direct"
                     }
                     _ => "NET/Socket/0",
                 };
-                let send = if way.starts_with("NET") { " [send]" } else { "" };
+                let send = if transport.starts_with("NET") { " [send]" } else { "" };
                 lines.push(format!(
-                    "Channel {channel:02}/0 : {rank}[{rank}] -> {next}[{next}]{send} via {way}"
+                    "Channel {channel:02}/0 : {rank}[{rank}] -> {next}[{next}]{send} via {transport}"
                 ));
             }
         }
@@ -291,7 +302,7 @@ impl Engine {
     }
 }
 
-/// What all ranks must say alike.
+/// The settings that must be equal on all ranks.
 fn settings(transport: Option<Transport>, algorithm: Option<Algorithm>, channels: usize) -> String {
     format!(
         "transport={} algorithm={} channels={channels}",

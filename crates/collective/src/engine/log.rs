@@ -1,10 +1,9 @@
-//! What was chosen, in the shape of NCCL's log, so that what reads that reads this.
+//! A log in the form of NCCL's, so that the same tools can read it.
 
 use std::io::Write;
 
 use crate::schedule::Kind;
 
-/// A rank's log, if it is wanted.
 pub(super) struct Log {
     out: Option<Box<dyn Write + Send>>,
     /// `host:pid:tid [rank]`.
@@ -18,20 +17,20 @@ impl Log {
         Self { out, prefix: format!("{host}:{pid}:{thread} [{rank}]") }
     }
 
-    /// One line. A log that cannot be written to does not end a job.
+    /// Writes a line. Errors are ignored: a log must not end a job.
     pub(super) fn line(&mut self, text: &str) {
         if let Some(out) = &mut self.out {
             let _ = writeln!(out, "{} NCCL INFO {text}", self.prefix);
         }
     }
 
-    pub(super) fn is_wanted(&self) -> bool {
+    pub(super) fn is_enabled(&self) -> bool {
         self.out.is_some()
     }
 
-    /// How a collective will be done.
+    /// The choice for a collective.
     pub(super) fn choice(&mut self, kind: Kind, text: &str) {
-        if self.is_wanted() {
+        if self.is_enabled() {
             self.line(&format!("plumb: {} by {text}", kind.name()));
         }
     }

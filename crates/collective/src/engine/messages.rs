@@ -1,36 +1,36 @@
-//! Calls by messages: a schedule, run over the streams of one channel or several.
+//! Calls by messages: runs a schedule over the links of one or several channels.
 
 use std::sync::Arc;
 
-use super::wires::Wires;
+use super::links::ChannelLinks;
 use super::{Engine, Halt, cannot, divisible, piece};
 use crate::Algorithm;
 use crate::call::Call;
 use crate::executor::{Executor, Memory, Stopped};
-use crate::schedule::{CHUNK, Schedule, Shape, Space};
-use crate::watch::Watch;
+use crate::schedule::{CHUNK, Lengths, Schedule, Shape, Space};
+use crate::wait::Waiter;
 
-/// Schedules kept for calls that come again.
-const KEPT: usize = 32;
-/// Bytes from which a call is divided among channels.
+/// Schedules that are cached.
+const MAX_CACHED: usize = 32;
+/// Bytes from which a call is divided among the channels.
 const DIVIDED: usize = 1 << 20;
 
-/// One channel: its streams and what runs schedules over them. Belongs to one thread at a time.
+/// Used by one thread at a time.
 #[derive(Debug)]
 pub(super) struct Channel {
-    pub(super) wires: Wires,
+    pub(super) links: ChannelLinks,
     pub(super) executor: Executor,
 }
 
 impl Engine {
-    /// Runs a call over the streams, on as many channels as it is worth.
+    /// Runs a call on one channel, or on all if it is large.
     pub(super) fn messages(&mut self, call: &Call, algorithm: Algorithm) -> Result<(), Halt> {
         let parts = if divisible(call.kind) && call.bytes() >= DIVIDED { self.channels.len() } else { 1 };
         if parts == 1 {
             let schedule = self.schedule(call, algorithm)?;
             self.connect(0, &schedule)?;
             let Some(channel) = self.channels.first_mut() else { return Ok(()) };
-            return Ok(channel.run(call, &schedule, &self.watch)?);
+            return Ok(channel.run(call, &schedule, &self.waiter)?);
         }
         let each = call.count.div_ceil(parts);
         let mut work = Vec::with_capacity(parts);
@@ -41,7 +41,7 @@ impl Engine {
             self.connect(part, &schedule)?;
             work.push((call, schedule));
         }
-        let watch = &self.watch;
+        let waiter = &self.waiter;
         let mut pairs = self.channels.iter_mut().zip(&work);
         let Some((first, (call, schedule))) = pairs.next() else { return Ok(()) };
         let results: Vec<Result<(), Stopped>> = std::thread::scope(|scope| {
@@ -50,19 +50,19 @@ impl Engine {
                     let call = Lent(*call);
                     scope.spawn(move || {
                         let call = call;
-                        channel.run(&call.0, schedule, watch)
+                        channel.run(&call.0, schedule, waiter)
                     })
                 })
                 .collect();
-            let mut results = vec![first.run(call, schedule, watch)];
-            results.extend(others.into_iter().map(|it| it.join().unwrap_or(Err(Stopped::Alarm))));
+            let mut results = vec![first.run(call, schedule, waiter)];
+            results.extend(others.into_iter().map(|it| it.join().unwrap_or(Err(Stopped::Aborted))));
             results
         });
         results.into_iter().collect::<Result<(), Stopped>>()?;
         Ok(())
     }
 
-    /// The schedule of a call, made now or kept from before.
+    /// The schedule of a call, from the cache if it is there.
     fn schedule(&mut self, call: &Call, algorithm: Algorithm) -> Result<Arc<Schedule>, Halt> {
         let shape = Shape {
             kind: call.kind,
@@ -80,37 +80,37 @@ impl Engine {
             return Err(Halt::Refused(cannot(algorithm, call.kind.name())));
         };
         let schedule = Arc::new(schedule);
-        if self.schedules.len() == KEPT {
+        if self.schedules.len() == MAX_CACHED {
             self.schedules.remove(0);
         }
         self.schedules.push((shape, Arc::clone(&schedule)));
         Ok(schedule)
     }
 
-    /// Makes the connections that a schedule needs and that are not there yet.
+    /// Opens the connections that a schedule still needs.
     fn connect(&mut self, channel: usize, schedule: &Schedule) -> Result<(), Halt> {
         let Some(network) = &mut self.network else { return Ok(()) };
         let Some(channel) = self.channels.get_mut(channel) else { return Ok(()) };
-        let missing = channel.wires.missing(schedule);
+        let missing = channel.links.missing(schedule);
         if missing.is_empty() {
             return Ok(());
         }
-        let Some(streams) = channel.wires.streams() else { return Ok(()) };
-        network.connect(streams, &missing, &self.watch).map_err(Halt::Error)
+        let Some(streams) = channel.links.streams() else { return Ok(()) };
+        network.connect(streams, &missing, &self.waiter).map_err(Halt::Error)
     }
 }
 
 impl Channel {
-    fn run(&mut self, call: &Call, schedule: &Schedule, watch: &Watch) -> Result<(), Stopped> {
-        let lengths = (schedule.needs(Space::Send), schedule.needs(Space::Receive));
+    fn run(&mut self, call: &Call, schedule: &Schedule, waiter: &Waiter) -> Result<(), Stopped> {
+        let lengths = Lengths { send: schedule.needs(Space::Send), receive: schedule.needs(Space::Receive) };
         // SAFETY: the caller lends both buffers for the call, as long as its schedule needs, which was made from the
         // same call.
-        let memory = unsafe { Memory::raw((call.send, lengths.0), (call.receive, lengths.1)) };
-        self.executor.run(schedule, memory, (call.data, call.operation), &mut self.wires, watch)
+        let memory = unsafe { Memory::raw(call.send, call.receive, lengths) };
+        self.executor.run(schedule, memory, call.reduce_op(), &mut self.links, waiter)
     }
 }
 
-/// A call on its way to a thread that ends before the call does.
+/// A call that is lent to a thread, which ends before the call does.
 struct Lent(Call);
 
 // SAFETY: the slices behind the pointers are lent to the call, which waits for its threads; each thread has a part of

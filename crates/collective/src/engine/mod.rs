@@ -1,30 +1,30 @@
-//! What stands behind a communicator: its session, its paths, and the choice among methods.
+//! The implementation of a communicator: session, paths, and the choice of a method for each call.
 
 #![allow(unsafe_code, reason = "calls carry the addresses of the slices that the caller lends")]
 
-mod choose;
 mod join;
+mod links;
 mod log;
 mod messages;
-mod wires;
+mod tuning;
 
 use std::io;
 use std::sync::Arc;
 
 use crate::call::Call;
 use crate::executor::Stopped;
-use crate::host::{Crowd, Host};
+use crate::host::{Host, Oversubscription};
 use crate::kernel;
 use crate::model::Method;
 use crate::schedule::{Kind, Layout, Schedule, Shape};
 use crate::session::{Member, Session};
-use crate::shm::{Direct, Reach, Relay, SMALL, Segment, Trouble};
+use crate::shm::{Direct, DirectError, FdExchange, Reach, RegisteredSegment, SMALL, Segment};
 use crate::tcp::Network;
-use crate::watch::Watch;
+use crate::wait::Waiter;
 use crate::{Algorithm, Cause, Error, Operation, Transport};
-use choose::Choices;
 use log::Log;
 use messages::Channel;
+use tuning::Choices;
 
 /// A registered buffer of this rank.
 #[derive(Debug)]
@@ -36,16 +36,16 @@ struct Own {
 /// Why a call could not be finished.
 #[derive(Debug)]
 enum Halt {
-    Direct(Trouble),
+    Direct(DirectError),
     Messages(Stopped),
-    /// Known already.
+    /// With rank, host and stage.
     Error(Error),
-    /// Nothing was done, on any rank.
+    /// The call is invalid; no rank has begun it.
     Refused(Error),
 }
 
-impl From<Trouble> for Halt {
-    fn from(trouble: Trouble) -> Self {
+impl From<DirectError> for Halt {
+    fn from(trouble: DirectError) -> Self {
         Self::Direct(trouble)
     }
 }
@@ -56,20 +56,19 @@ impl From<Stopped> for Halt {
     }
 }
 
-/// See the module.
 pub(crate) struct Engine {
     session: Session,
-    watch: Watch,
+    waiter: Waiter,
     hosts: Vec<Host>,
     layout: Layout,
-    crowd: Option<Crowd>,
-    /// Descriptors to the ranks of this host.
-    relay: Option<Relay>,
-    /// Direct work, where all ranks share memory.
+    oversubscription: Option<Oversubscription>,
+    /// Set if ranks of this host share memory.
+    fd_exchange: Option<FdExchange>,
+    /// Set if all ranks share memory.
     direct: Option<Direct>,
-    /// Data connections, where some ranks do not.
+    /// Set if some ranks need data connections.
     network: Option<Network>,
-    /// Its interface.
+    /// The interface of `network`.
     interface: String,
     channels: Vec<Channel>,
     schedules: Vec<(Shape, Arc<Schedule>)>,
@@ -96,17 +95,17 @@ impl Engine {
         self.session.members()
     }
 
-    pub(crate) fn crowd(&self) -> Option<&Crowd> {
-        self.crowd.as_ref()
+    pub(crate) fn oversubscription(&self) -> Option<&Oversubscription> {
+        self.oversubscription.as_ref()
     }
 
     pub(crate) fn failure(&self) -> Option<Error> {
-        self.failure.clone().or_else(|| self.watch.alarm.verdict())
+        self.failure.clone().or_else(|| self.waiter.abort_flag.verdict())
     }
 
     pub(crate) fn paths(&self) -> String {
         let mut parts = Vec::new();
-        if self.relay.is_some() {
+        if self.fd_exchange.is_some() {
             parts.push("shared memory".to_owned());
         }
         if self.network.is_some() {
@@ -115,7 +114,7 @@ impl Engine {
         if parts.is_empty() { "none: one rank".to_owned() } else { parts.join(", ") }
     }
 
-    /// Makes memory that the ranks of this host share, and tells them about buffers that are gone.
+    /// Creates memory that the ranks of this host share, and reports buffers that have been dropped.
     pub(crate) fn register(&mut self, bytes: usize) -> Result<Arc<Segment>, Error> {
         self.intact()?;
         let result = self.register_new(bytes);
@@ -131,24 +130,26 @@ impl Engine {
         self.registered += 1;
         let number = self.registered;
         self.own.push(Own { number, segment: Arc::clone(&segment) });
-        // What others need to know: how long, where, and which are gone.
-        let mut told = Vec::new();
-        told.extend((bytes as u64).to_le_bytes());
-        told.extend((segment.start() as u64).to_le_bytes());
-        told.extend(retired.iter().flat_map(|it| it.to_le_bytes()));
-        let all = self.session.share(&told, "buffer")?;
-        let (Some(relay), Some(direct)) = (&self.relay, &mut self.direct) else { return Ok(segment) };
-        let fds = relay.exchange(fd, &self.watch)?;
+        // Length, address, and the numbers of dropped buffers.
+        let mut info = Vec::new();
+        info.extend((bytes as u64).to_le_bytes());
+        info.extend((segment.start() as u64).to_le_bytes());
+        info.extend(retired.iter().flat_map(|it| it.to_le_bytes()));
+        let all = self.session.share(&info, "buffer")?;
+        let (Some(fd_exchange), Some(direct)) = (&self.fd_exchange, &mut self.direct) else {
+            return Ok(segment);
+        };
+        let fds = fd_exchange.exchange(fd, &self.waiter)?;
         let mut segments = Vec::with_capacity(fds.len());
-        for (rank, (fd, told)) in fds.into_iter().zip(&all).enumerate() {
-            let (Some(len), Some(there)) = (number_at(told, 0), number_at(told, 8)) else {
-                return Err(Error::new(Cause::System, "buffer", "a message that cannot be"));
+        for (rank, (fd, info)) in fds.into_iter().zip(&all).enumerate() {
+            let (Some(len), Some(there)) = (number_at(info, 0), number_at(info, 8)) else {
+                return Err(Error::new(Cause::System, "buffer", "a malformed description of a buffer"));
             };
-            for retired in told.get(16..).unwrap_or_default().chunks_exact(4) {
+            for retired in info.get(16..).unwrap_or_default().chunks_exact(4) {
                 direct.retire(rank, u32::from_le_bytes([retired[0], retired[1], retired[2], retired[3]]));
             }
             let here = Segment::open(&fd, usize::try_from(len).unwrap_or(usize::MAX))?;
-            segments.push((there, here));
+            segments.push(RegisteredSegment { there, here });
         }
         direct.register(number, segments);
         Ok(segment)
@@ -167,8 +168,12 @@ impl Engine {
     }
 
     pub(crate) fn late(&mut self, stage: &str) -> Error {
-        let seconds = self.watch.timeout.as_secs_f64();
-        self.broken(Error::new(Cause::Silent, stage, format!("no sign of the others for {seconds} s")))
+        let seconds = self.waiter.timeout.as_secs_f64();
+        self.broken(Error::new(
+            Cause::Silent,
+            stage,
+            format!("received nothing from the other ranks for {seconds} s"),
+        ))
     }
 
     pub(crate) fn leave(self) -> Result<(), Error> {
@@ -186,10 +191,10 @@ impl Engine {
         }
     }
 
-    /// Ends the job: tells the others, and learns what they know about it.
+    /// Ends the job, and returns the verdict of the coordinator.
     #[cold]
     fn broken(&mut self, error: Error) -> Error {
-        let verdict = match self.watch.alarm.verdict() {
+        let verdict = match self.waiter.abort_flag.verdict() {
             Some(verdict) => verdict,
             None => self.session.fail(error),
         };
@@ -197,12 +202,11 @@ impl Engine {
         verdict
     }
 
-    /// Runs a call.
     #[inline]
     pub(crate) fn run(&mut self, call: &Call) -> Result<(), Error> {
         self.intact()?;
         if let Some(algorithm) = self.algorithm {
-            serves(algorithm, call, self.size())?;
+            check_supported(algorithm, call, self.size())?;
         }
         if call.count == 0 && call.kind != Kind::Barrier {
             return Ok(());
@@ -234,7 +238,7 @@ impl Engine {
         self.decide(call)
     }
 
-    /// Every way but the shortest.
+    /// Every method but the fast path of `attempt`.
     fn decide(&mut self, call: &Call) -> Result<(), Halt> {
         if let Some(algorithm) = self.algorithm.filter(|_| call.kind != Kind::Barrier) {
             return self.forced(call, algorithm);
@@ -246,12 +250,12 @@ impl Engine {
         }
         if self.direct.is_none() {
             let method = self.choices.messages(call.kind, bytes);
-            return self.by(call, method);
+            return self.run_with(call, method);
         }
         if bytes <= self.choices.one_shot(call.kind) {
-            return self.by(call, Method::OneShot);
+            return self.run_with(call, Method::OneShot);
         }
-        let reach = self.meet(call)?;
+        let reach = self.exchange_buffers(call)?;
         if reach != Reach::Registered
             && let Some(extent) = self.choices.unknown(call.kind, bytes)
         {
@@ -262,33 +266,32 @@ impl Engine {
             Reach::Registered => self.two_shot(call, Reach::Registered),
             Reach::Cross => match self.choices.crossing(call.kind, bytes) {
                 Method::Cross => self.two_shot(call, Reach::Cross),
-                other => self.by(call, other),
+                other => self.run_with(call, other),
             },
             Reach::No => {
                 let method = self.choices.private(call.kind, bytes);
-                self.by(call, method)
+                self.run_with(call, method)
             }
         }
     }
 
-    /// The way the user wants.
+    /// Runs the algorithm that the user chose.
     fn forced(&mut self, call: &Call, algorithm: Algorithm) -> Result<(), Halt> {
         match algorithm {
-            Algorithm::OneShot => self.by(call, Method::OneShot),
-            Algorithm::TwoShot => match self.meet(call)? {
-                Reach::No if call.kind == Kind::AllReduce => self.by(call, Method::Staged),
+            Algorithm::OneShot => self.run_with(call, Method::OneShot),
+            Algorithm::TwoShot => match self.exchange_buffers(call)? {
+                Reach::No if call.kind == Kind::AllReduce => self.run_with(call, Method::Staged),
                 Reach::No => {
                     let what = format!("{} on private buffers without cross-memory attach", call.kind.name());
                     Err(Halt::Refused(cannot(algorithm, &what)))
                 }
                 reach => self.two_shot(call, reach),
             },
-            _ => self.by(call, Method::Messages(algorithm)),
+            _ => self.run_with(call, Method::Messages(algorithm)),
         }
     }
 
-    /// Runs a call one way, whatever the times say.
-    fn by(&mut self, call: &Call, method: Method) -> Result<(), Halt> {
+    fn run_with(&mut self, call: &Call, method: Method) -> Result<(), Halt> {
         match method {
             Method::Messages(algorithm) => self.messages(call, algorithm),
             Method::OneShot => self.one_shots(call),
@@ -297,7 +300,7 @@ impl Engine {
                 Ok(direct.staged_all_reduce(call)?)
             }
             Method::Registered | Method::Cross => {
-                let reach = self.meet(call)?;
+                let reach = self.exchange_buffers(call)?;
                 let reach =
                     if method == Method::Cross && reach == Reach::Registered { Reach::Cross } else { reach };
                 self.two_shot(call, reach)
@@ -305,10 +308,10 @@ impl Engine {
         }
     }
 
-    fn meet(&mut self, call: &Call) -> Result<Reach, Halt> {
+    fn exchange_buffers(&mut self, call: &Call) -> Result<Reach, Halt> {
         let (send, receive) = (self.number(call.send), self.number(call.receive.cast_const()));
         let direct = self.direct.as_mut().ok_or_else(no_direct)?;
-        Ok(direct.meet(call, send, receive)?)
+        Ok(direct.exchange_buffers(call, send, receive)?)
     }
 
     fn two_shot(&mut self, call: &Call, reach: Reach) -> Result<(), Halt> {
@@ -316,7 +319,7 @@ impl Engine {
         Ok(direct.two_shot(call, reach)?)
     }
 
-    /// One shot, or as many as it takes.
+    /// One shot, in several parts if the call is too large.
     fn one_shots(&mut self, call: &Call) -> Result<(), Halt> {
         let size = self.size();
         let direct = self.direct.as_mut().ok_or_else(no_direct)?;
@@ -333,7 +336,7 @@ impl Engine {
         Ok(())
     }
 
-    /// The number of the registered buffer an address is in; 0 if in none.
+    /// The number of the registered buffer that contains an address; 0 if none does.
     fn number(&self, address: *const u8) -> u32 {
         let address = address as usize;
         self.own
@@ -346,38 +349,40 @@ impl Engine {
             .map_or(0, |it| it.number)
     }
 
-    /// Says what a halt was about.
+    /// The error of a halted call, with rank, host and stage.
     #[cold]
     fn explain(&self, call: &Call, halt: Halt) -> Error {
         let stage = match call.kind {
             Kind::Barrier => "barrier".to_owned(),
             kind => format!("{} of {} bytes", kind.name(), call.bytes()),
         };
-        let seconds = self.watch.timeout.as_secs_f64();
+        let seconds = self.waiter.timeout.as_secs_f64();
         let late = |peer: usize| {
-            let detail = format!("no sign of it for {seconds} s");
+            let detail = format!("made no progress for {seconds} s");
             Error::new(Cause::Silent, &stage, detail).of(peer, self.host(peer))
         };
         let ended = || {
-            self.watch
-                .alarm
+            self.waiter
+                .abort_flag
                 .verdict()
-                .unwrap_or_else(|| Error::new(Cause::Interrupted, &stage, "the job was ended"))
+                .unwrap_or_else(|| Error::new(Cause::Interrupted, &stage, "the job has ended"))
         };
         match halt {
             Halt::Error(error) | Halt::Refused(error) => error,
-            Halt::Direct(Trouble::Alarm) | Halt::Messages(Stopped::Alarm) => ended(),
-            Halt::Direct(Trouble::Late(peer)) | Halt::Messages(Stopped::Late { peer }) => late(peer),
-            Halt::Direct(Trouble::Mismatch(peer)) => {
-                let detail = format!("called something else where rank {} called this", self.rank());
+            Halt::Direct(DirectError::Aborted) | Halt::Messages(Stopped::Aborted) => ended(),
+            Halt::Direct(DirectError::TimedOut(peer)) | Halt::Messages(Stopped::TimedOut { peer }) => {
+                late(peer)
+            }
+            Halt::Direct(DirectError::Mismatch(peer)) => {
+                let detail = format!("made another call than rank {}", self.rank());
                 Error::new(Cause::Mismatch, stage, detail).of(peer, self.host(peer))
             }
-            // Its memory goes before its connections do.
-            Halt::Direct(Trouble::Unreachable(peer, libc::ESRCH)) => {
+            // The memory of a process that dies is gone before its connections close.
+            Halt::Direct(DirectError::Unreachable { rank: peer, errno: libc::ESRCH }) => {
                 Error::new(Cause::Reset, stage, "its memory is gone").of(peer, self.host(peer))
             }
-            Halt::Direct(Trouble::Unreachable(peer, number)) => {
-                let error = io::Error::from_raw_os_error(number);
+            Halt::Direct(DirectError::Unreachable { rank: peer, errno }) => {
+                let error = io::Error::from_raw_os_error(errno);
                 Error::new(Cause::System, stage, format!("its memory cannot be reached: {error}"))
                     .of(peer, self.host(peer))
             }
@@ -393,14 +398,14 @@ impl Engine {
     }
 }
 
-/// Elements `start` and so many of a call that can be cut anywhere.
+/// `count` elements from `start` of a call that can be divided.
 fn piece(call: &Call, start: usize, count: usize) -> Call {
     let skip = start * call.data.size();
     let at = |pointer: *const u8| if pointer.is_null() { pointer } else { pointer.wrapping_add(skip) };
     Call { count, send: at(call.send), receive: at(call.receive).cast_mut(), ..*call }
 }
 
-/// One rank: the data is where it belongs, or is copied there.
+/// A job of one rank: the data is copied, unless the call is in place.
 fn alone(call: &Call) {
     let bytes = call.bytes();
     if call.send.is_null() || call.receive.is_null() {
@@ -416,7 +421,7 @@ fn alone(call: &Call) {
     }
 }
 
-/// The algorithm by messages that serves a collective at any size.
+/// The algorithm by messages that is used where nothing was measured.
 fn usual(kind: Kind) -> Algorithm {
     match kind {
         Kind::AllReduce | Kind::AllGather | Kind::ReduceScatter => Algorithm::Ring,
@@ -426,13 +431,13 @@ fn usual(kind: Kind) -> Algorithm {
     }
 }
 
-/// A forced algorithm is used or refused, not replaced. Refusing ends nothing: every rank refuses alike.
+/// A chosen algorithm is used or refused, not replaced. A refusal does not end the job: every rank refuses.
 #[inline]
-fn serves(algorithm: Algorithm, call: &Call, size: usize) -> Result<(), Error> {
+fn check_supported(algorithm: Algorithm, call: &Call, size: usize) -> Result<(), Error> {
     if call.kind == Kind::Barrier {
         return Ok(());
     }
-    if !algorithm.serves(call.kind) {
+    if !algorithm.supports(call.kind) {
         return Err(cannot(algorithm, call.kind.name()));
     }
     if algorithm == Algorithm::OneShot && !divisible(call.kind) && !Direct::fits(call, size) {
@@ -446,7 +451,7 @@ fn cannot(algorithm: Algorithm, what: &str) -> Error {
     Error::new(Cause::Usage, "", format!("{algorithm} cannot do {what}"))
 }
 
-/// Whether a call can be cut anywhere.
+/// Whether a call can be divided at any element.
 fn divisible(kind: Kind) -> bool {
     matches!(kind, Kind::AllReduce | Kind::Reduce | Kind::Broadcast | Kind::SendReceive { .. })
 }

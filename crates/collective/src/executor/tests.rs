@@ -1,6 +1,6 @@
-//! Every algorithm against a plain reference: all ranks in one thread, over streams that hold next to nothing.
+//! Compares every algorithm with a simple reference: all ranks in one thread, over streams with tiny buffers.
 
-mod wires;
+mod memory_links;
 
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex};
@@ -8,11 +8,11 @@ use std::time::Duration;
 
 use proptest::prelude::*;
 
-use self::wires::{Ends, Random, Shared, Wires};
+use self::memory_links::{Ends, MemoryLinks, Random, Shared};
 use super::*;
-use crate::Error;
 use crate::schedule::{Algorithm, CHUNK, Kind, Layout, Shape};
-use crate::watch::{Alarm, Patience};
+use crate::wait::{AbortFlag, WaitPolicy};
+use crate::{DataType, Error};
 
 #[derive(Debug, Clone)]
 struct Case {
@@ -22,7 +22,7 @@ struct Case {
     hosts: Vec<usize>,
     root: usize,
     count: usize,
-    what: (DataType, Operation),
+    what: ReduceOp,
     in_place: bool,
     chunk: usize,
     capacity: usize,
@@ -34,7 +34,7 @@ impl Case {
     fn shape(&self, rank: usize) -> Shape {
         let size = self.hosts.len();
         let kind = match self.kind {
-            // As nccl-tests does it: around the ring, by as many places as the root says.
+            // As nccl-tests does it: around the ring, by as many positions as the root says.
             Kind::SendReceive { .. } => {
                 Kind::SendReceive { to: (rank + self.root) % size, from: (rank + size - self.root) % size }
             }
@@ -46,7 +46,7 @@ impl Case {
             rank,
             root: self.root,
             count: self.count,
-            width: self.what.0.size(),
+            width: self.what.data.size(),
             chunk: self.chunk,
         }
     }
@@ -54,12 +54,12 @@ impl Case {
     /// Element `i` of what a rank sends: small, so that sums are exact in every type, and averages whole.
     fn value(&self, rank: usize, i: usize) -> usize {
         let value = (rank * 5 + i * 3 + i / 7) % 4;
-        if self.what.1 == Operation::Avg { value * self.hosts.len() } else { value }
+        if self.what.operation == Operation::Avg { value * self.hosts.len() } else { value }
     }
 
     fn combined(&self, i: usize) -> usize {
         let values = (0..self.hosts.len()).map(|it| self.value(it, i));
-        match self.what.1 {
+        match self.what.operation {
             Operation::Sum => values.sum(),
             Operation::Prod => values.product(),
             Operation::Min => values.min().unwrap_or(0),
@@ -93,7 +93,7 @@ impl Case {
         let mut bytes = Vec::new();
         for value in values {
             let value = u16::try_from(value).expect("small");
-            match self.what.0 {
+            match self.what.data {
                 DataType::Int8 | DataType::Uint8 => bytes.push(value.to_le_bytes()[0]),
                 DataType::Int32 | DataType::Uint32 => bytes.extend(u32::from(value).to_ne_bytes()),
                 DataType::Int64 | DataType::Uint64 => bytes.extend(u64::from(value).to_ne_bytes()),
@@ -110,12 +110,13 @@ impl Case {
     fn check(&self) {
         let n = self.hosts.len();
         let layout = Layout::new(&self.hosts);
-        let width = self.what.0.size();
+        let width = self.what.data.size();
         let shapes: Vec<_> = (0..n).map(|it| self.shape(it)).collect();
-        let schedules: Vec<_> = shapes.iter().map(|it| Schedule::new(it, &layout).expect("served")).collect();
+        let schedules: Vec<_> =
+            shapes.iter().map(|it| Schedule::new(it, &layout).expect("supported")).collect();
         let mut buffers: Vec<[Lines; 2]> = Vec::new();
         for (rank, shape) in shapes.iter().enumerate() {
-            let (send, receive) = shape.lengths(n);
+            let Lengths { send, receive } = shape.lengths(n);
             let data = self.encoded((0..send / width).map(|it| self.value(rank, it)));
             let mut pair = [Lines::default(), Lines::default()];
             if self.in_place {
@@ -131,7 +132,7 @@ impl Case {
             }
             buffers.push(pair);
         }
-        let mut wires = Wires::new(n, self.capacity, self.seed);
+        let mut links = MemoryLinks::new(n, self.capacity, self.seed);
         let mut executors: Vec<_> =
             (0..n).map(|_| Executor { grain: self.grain, ..Executor::new() }).collect();
         for (executor, schedule) in executors.iter_mut().zip(&schedules) {
@@ -139,8 +140,8 @@ impl Case {
         }
         let mut waiting: Vec<usize> = (0..n).collect();
         while !waiting.is_empty() {
-            let mut moved = false;
-            let first = wires.random.below(waiting.len());
+            let mut progress = false;
+            let first = links.random.below(waiting.len());
             waiting.rotate_left(first);
             waiting.retain(|rank| {
                 let [send, receive] = &mut buffers[*rank];
@@ -150,20 +151,21 @@ impl Case {
                 } else {
                     Memory::apart(send.bytes(), receive.bytes())
                 };
-                let mut ends = Ends { rank: *rank, wires: &mut wires };
+                let mut ends = Ends { rank: *rank, links: &mut links };
                 let turn = executors[*rank]
                     .turn(&schedules[*rank], memory, self.what, &mut ends)
-                    .expect("these wires do not break");
-                moved |= turn != Turn::Idle;
+                    .expect("these links do not break");
+                progress |= turn != Turn::Idle;
                 turn != Turn::Done
             });
-            assert!(moved, "ranks {waiting:?} wait for each other: {self:?}");
+            assert!(progress, "ranks {waiting:?} wait for each other: {self:?}");
         }
-        assert!(wires.streams.iter().all(VecDeque::is_empty), "bytes are left: {self:?}");
+        assert!(links.streams.iter().all(VecDeque::is_empty), "bytes are left: {self:?}");
         for (rank, [send, receive]) in buffers.iter_mut().enumerate() {
-            let place = if self.in_place { shapes[rank].in_place(n).1 } else { 0..shapes[rank].lengths(n).1 };
+            let position =
+                if self.in_place { shapes[rank].in_place(n).1 } else { 0..shapes[rank].lengths(n).receive };
             let want = self.encoded(self.expected(rank));
-            assert!(receive.bytes()[place] == want, "rank {rank} has something else: {self:?}");
+            assert!(receive.bytes()[position] == want, "rank {rank} has something else: {self:?}");
             if !self.in_place {
                 let sent = self.encoded((0..send.len / width).map(|it| self.value(rank, it)));
                 assert!(send.bytes() == sent, "rank {rank} sent from memory it changed: {self:?}");
@@ -176,7 +178,7 @@ impl Case {
 fn algorithms(kind: Kind) -> impl Iterator<Item = Algorithm> {
     Algorithm::ALL
         .into_iter()
-        .filter(move |it| !matches!(it, Algorithm::OneShot | Algorithm::TwoShot) && it.serves(kind))
+        .filter(move |it| !matches!(it, Algorithm::OneShot | Algorithm::TwoShot) && it.supports(kind))
 }
 
 const REDUCING: [Kind; 3] = [Kind::AllReduce, Kind::ReduceScatter, Kind::Reduce];
@@ -202,7 +204,7 @@ fn large_steps_are_combined_in_pieces() {
                     hosts: (0..ranks).collect(),
                     root: 0,
                     count: (3 * BOUNCE + 1000) / 4 + 3,
-                    what: (DataType::Float, Operation::Sum),
+                    what: ReduceOp { data: DataType::Float, operation: Operation::Sum },
                     in_place,
                     chunk: 4 * BOUNCE,
                     capacity: BOUNCE + 12_345,
@@ -262,7 +264,7 @@ fn sweep(kind: Kind) {
                                 hosts: hosts.clone(),
                                 root,
                                 count,
-                                what: (data, operation),
+                                what: ReduceOp { data, operation },
                                 in_place,
                                 chunk: [1 + count / 8, 64, 300, CHUNK][random.below(4)],
                                 capacity: [1 + count / 8, 7, 64, 4096][random.below(4)].max(1 + count / 8),
@@ -322,7 +324,7 @@ proptest! {
             root: root.index(hosts.len()),
             hosts,
             count,
-            what: (data, operation),
+            what: ReduceOp { data, operation },
             in_place: in_place && !alone,
             chunk,
             capacity,
@@ -337,12 +339,12 @@ proptest! {
 fn all_reduce_floats(algorithm: Algorithm, operation: Operation, inputs: &[Vec<f32>]) -> Vec<Vec<u32>> {
     let n = inputs.len();
     let layout = Layout::one_host(n);
-    let wires = Mutex::new(Wires::new(n, 256, 7));
-    let watch = watch(Duration::from_secs(60));
+    let links = Mutex::new(MemoryLinks::new(n, 256, 7));
+    let waiter = waiter(Duration::from_secs(60));
     std::thread::scope(|scope| {
         let ranks: Vec<_> = (0..n)
             .map(|rank| {
-                let (layout, wires, watch) = (&layout, &wires, &watch);
+                let (layout, links, waiter) = (&layout, &links, &waiter);
                 scope.spawn(move || {
                     let shape = Shape {
                         kind: Kind::AllReduce,
@@ -353,7 +355,7 @@ fn all_reduce_floats(algorithm: Algorithm, operation: Operation, inputs: &[Vec<f
                         width: 4,
                         chunk: 64,
                     };
-                    let schedule = Schedule::new(&shape, layout).expect("served");
+                    let schedule = Schedule::new(&shape, layout).expect("supported");
                     let bytes: Vec<u8> = inputs[rank].iter().flat_map(|it| it.to_ne_bytes()).collect();
                     let mut data = Lines::default();
                     data.reserve(bytes.len());
@@ -364,11 +366,11 @@ fn all_reduce_floats(algorithm: Algorithm, operation: Operation, inputs: &[Vec<f
                         .run(
                             &schedule,
                             memory,
-                            (DataType::Float, operation),
-                            &mut Shared { rank, wires },
-                            watch,
+                            ReduceOp { data: DataType::Float, operation },
+                            &mut Shared { rank, links },
+                            waiter,
                         )
-                        .expect("nobody stops it");
+                        .expect("it is not stopped");
                     data.bytes()
                         .chunks_exact(4)
                         .map(|it| u32::from_ne_bytes(it.try_into().expect("four")))
@@ -380,8 +382,8 @@ fn all_reduce_floats(algorithm: Algorithm, operation: Operation, inputs: &[Vec<f
     })
 }
 
-fn watch(timeout: Duration) -> Watch {
-    Watch { alarm: Arc::new(Alarm::default()), patience: Patience::Yield, timeout }
+fn waiter(timeout: Duration) -> Waiter {
+    Waiter { abort_flag: Arc::new(AbortFlag::default()), policy: WaitPolicy::Yield, timeout }
 }
 
 #[test]
@@ -421,34 +423,34 @@ fn pair(count: usize) -> Schedule {
         width: 1,
         chunk: CHUNK,
     };
-    Schedule::new(&shape, &Layout::one_host(2)).expect("served")
+    Schedule::new(&shape, &Layout::one_host(2)).expect("supported")
 }
 
-fn stopped(links: &mut impl Links, watch: &Watch) -> Stopped {
+fn stopped(links: &mut impl Links, waiter: &Waiter) -> Stopped {
     let mut data = [1_u8; 100];
     let memory = Memory::within(&mut data, &(0..100), &(0..100)).expect("within");
     Executor::new()
-        .run(&pair(100), memory, (DataType::Uint8, Operation::Sum), links, watch)
+        .run(&pair(100), memory, ReduceOp { data: DataType::Uint8, operation: Operation::Sum }, links, waiter)
         .expect_err("nobody answers")
 }
 
 #[test]
 fn a_silent_peer_is_named() {
-    let mut wires = Wires::new(2, 1000, 1);
-    let mut ends = Ends { rank: 0, wires: &mut wires };
-    assert!(matches!(stopped(&mut ends, &watch(Duration::from_millis(1))), Stopped::Late { peer: 1 }));
+    let mut links = MemoryLinks::new(2, 1000, 1);
+    let mut ends = Ends { rank: 0, links: &mut links };
+    assert!(matches!(stopped(&mut ends, &waiter(Duration::from_millis(1))), Stopped::TimedOut { peer: 1 }));
     // One that takes nothing, too.
-    let mut wires = Wires::new(2, 0, 1);
-    let mut ends = Ends { rank: 0, wires: &mut wires };
-    assert!(matches!(stopped(&mut ends, &watch(Duration::from_millis(1))), Stopped::Late { peer: 1 }));
+    let mut links = MemoryLinks::new(2, 0, 1);
+    let mut ends = Ends { rank: 0, links: &mut links };
+    assert!(matches!(stopped(&mut ends, &waiter(Duration::from_millis(1))), Stopped::TimedOut { peer: 1 }));
 }
 
 #[test]
 fn an_alarm_ends_it() {
-    let watch = watch(Duration::from_secs(60));
-    watch.alarm.raise(Error::new(crate::Cause::Died, "a test", "its process ended"));
-    let mut wires = Wires::new(2, 1000, 1);
-    assert!(matches!(stopped(&mut Ends { rank: 0, wires: &mut wires }, &watch), Stopped::Alarm));
+    let waiter = waiter(Duration::from_secs(60));
+    waiter.abort_flag.raise(Error::new(crate::Cause::Died, "a test", "its process ended"));
+    let mut links = MemoryLinks::new(2, 1000, 1);
+    assert!(matches!(stopped(&mut Ends { rank: 0, links: &mut links }, &waiter), Stopped::Aborted));
 }
 
 #[test]
@@ -462,7 +464,7 @@ fn a_broken_stream_ends_it() {
             Err(io::ErrorKind::UnexpectedEof.into())
         }
     }
-    let stopped = stopped(&mut Broken, &watch(Duration::from_secs(60)));
+    let stopped = stopped(&mut Broken, &waiter(Duration::from_secs(60)));
     assert!(
         matches!(stopped, Stopped::Link { peer: 1, error } if error.kind() == io::ErrorKind::UnexpectedEof)
     );

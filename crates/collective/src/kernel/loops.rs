@@ -1,12 +1,11 @@
 //! The loops over elements, for the compiler to vectorise.
 //!
-//! They are inlined into functions that have the features of a processor switched on (see `machine`). Each case of
-//! a destination that is also a source has a loop of its own: the compiler vectorises only what it knows not to
-//! overlap.
+//! They are inlined into functions that are compiled with the features of a processor (see `machine`). Each case in which
+//! the destination is a source has its own loop: the compiler vectorises only what it knows not to overlap.
 
 #![expect(
     clippy::inline_always,
-    reason = "only inlined are they compiled for the vector units of their caller"
+    reason = "they have to be inlined to be compiled for the vector units of the caller"
 )]
 
 use std::slice::{from_raw_parts, from_raw_parts_mut};
@@ -16,8 +15,8 @@ use super::number::{Combine, Divide};
 /// `into = first op second`.
 ///
 /// # Safety
-/// All three hold `count` aligned elements; `into` is `first`, or `second`, or apart from both, and `first` and
-/// `second` are apart where `into` is one of them.
+/// All three are valid for `count` aligned elements; `into` is `first` or `second` or overlaps neither, and if it is one of
+/// them, `first` and `second` do not overlap.
 #[inline(always)]
 pub(super) unsafe fn pair<T: Copy, O: Combine<T>>(
     into: *mut T,
@@ -51,7 +50,7 @@ pub(super) unsafe fn pair<T: Copy, O: Combine<T>>(
 /// `into = from / ranks`.
 ///
 /// # Safety
-/// Both hold `count` aligned elements and are the same memory or apart.
+/// Both are valid for `count` aligned elements, and are equal or do not overlap.
 #[inline(always)]
 pub(super) unsafe fn divide<T: Divide>(into: *mut T, from: *const T, count: usize, ranks: usize) {
     if into.cast_const() == from {
@@ -76,7 +75,7 @@ pub(super) fn widen_bfloat16(into: &mut [f32], from: &[u16]) {
     }
 }
 
-/// Single to bfloat16, to the nearest, ties to even; what is not a number stays so.
+/// Single to bfloat16, to the nearest, ties to even; NaN stays NaN.
 #[inline(always)]
 pub(super) fn narrow_bfloat16(into: &mut [u16], from: &[f32]) {
     for (into, from) in into.iter_mut().zip(from) {

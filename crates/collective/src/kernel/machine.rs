@@ -1,4 +1,4 @@
-//! The vector units a processor has, and the loops compiled for each.
+//! The loops, compiled for each kind of vector unit.
 
 #[cfg(target_arch = "x86_64")]
 use std::arch::x86_64 as arch;
@@ -9,33 +9,33 @@ use half::slice::HalfFloatSliceExt;
 
 use super::loops;
 use super::number::{Combine, Divide, Max, Min, Prod, Sum};
-use crate::data::{DataType, Operation};
+use crate::data::{DataType, Operation, ReduceOp};
 
 /// `into = first op second`, a number of elements.
 pub(super) type Pair = unsafe fn(*mut u8, *const u8, *const u8, usize);
 /// `into = from / ranks`, a number of elements, then the ranks.
 pub(super) type Division = unsafe fn(*mut u8, *const u8, usize, usize);
-/// Sixteen bits a number to a single.
+/// 16-bit elements to single precision.
 pub(super) type Widen = unsafe fn(*mut f32, *const u8, usize);
-/// A single to sixteen bits.
+/// Single precision to 16-bit elements.
 pub(super) type Narrow = unsafe fn(*mut u8, *const f32, usize);
-/// Whole lines past the cache, while as many lines from the last pointer on are brought into it.
+/// Copies whole lines with non-temporal stores, and prefetches as many lines from the last pointer.
 pub(super) type Stream = unsafe fn(*mut u8, *const u8, usize, *const u8);
 
-/// What a store past the cache writes at once.
+/// Bytes of a cache line.
 pub(super) const LINE: usize = 64;
 
-/// The loops for the vector units that a processor has.
+/// The loops for one kind of vector unit.
 pub(super) struct Machine {
     pairs: [[Pair; Operation::ALL.len()]; DataType::ALL.len()],
     divisions: [Division; DataType::ALL.len()],
     conversions: [Option<(Widen, Narrow)>; DataType::ALL.len()],
-    /// The copy of whole lines past the cache: bytes are a multiple of [`LINE`], the destination begins a line.
-    /// The last pointer may be any.
+    /// The copy with non-temporal stores: bytes are a multiple of [`LINE`], and the destination is aligned to it. The last
+    /// pointer may be any.
     pub(super) stream: Stream,
 }
 
-/// What every processor of this architecture has.
+/// For every processor of this architecture.
 static PLAIN: Machine = Machine::new::<Plain>();
 /// AVX2 with conversions of half precision.
 #[cfg(target_arch = "x86_64")]
@@ -45,14 +45,14 @@ static AVX2: Machine = Machine::new::<Avx2>();
 static AVX512: Machine = Machine::new::<Avx512>();
 
 impl Machine {
-    /// This one. Found once.
+    /// For this processor; detected once.
     #[inline]
     pub(super) fn here() -> &'static Self {
         static HERE: OnceLock<&'static Machine> = OnceLock::new();
         HERE.get_or_init(|| Self::all().pop().unwrap_or(&PLAIN))
     }
 
-    /// All that can be used here, the best one last.
+    /// All that this processor supports, the best one last.
     pub(super) fn all() -> Vec<&'static Self> {
         let mut all = vec![&PLAIN];
         #[cfg(target_arch = "x86_64")]
@@ -69,19 +69,19 @@ impl Machine {
         all
     }
 
-    /// The loop that combines two sources; the types of sixteen bits combine as singles.
+    /// The loop that reduces two sources; 16-bit types are reduced in single precision.
     #[inline]
-    pub(super) fn pair(&self, (kind, operation): (DataType, Operation)) -> Pair {
-        self.pairs[kind as usize][operation as usize]
+    pub(super) fn pair(&self, what: ReduceOp) -> Pair {
+        self.pairs[what.data as usize][what.operation as usize]
     }
 
-    /// The loop that divides by the number of ranks; the types of sixteen bits divide as singles.
+    /// The loop that divides by the number of ranks; 16-bit types are divided in single precision.
     #[inline]
     pub(super) fn division(&self, kind: DataType) -> Division {
         self.divisions[kind as usize]
     }
 
-    /// The conversions of a type of sixteen bits; none of any other.
+    /// The conversions of a 16-bit type; `None` for others.
     #[inline]
     pub(super) fn conversions(&self, kind: DataType) -> Option<(Widen, Narrow)> {
         self.conversions[kind as usize]
@@ -94,7 +94,7 @@ impl Machine {
             conversions: [None; DataType::ALL.len()],
             stream: L::stream,
         };
-        // Constants know no `for` yet.
+        // `for` is not allowed in constants.
         let mut row = 0;
         while row < DataType::ALL.len() {
             let kind = DataType::ALL[row];
@@ -115,7 +115,7 @@ impl Machine {
 /// The loops of one kind of machine.
 ///
 /// # Safety
-/// The machine has the features; pointers hold the elements the loops of `loops` want.
+/// The processor has the features; pointers are valid as `loops` requires.
 trait Loops {
     unsafe fn pair<T: Copy, O: Combine<T>>(into: *mut u8, first: *const u8, second: *const u8, count: usize);
     unsafe fn divide<T: Divide>(into: *mut u8, from: *const u8, count: usize, ranks: usize);
@@ -132,7 +132,7 @@ struct Avx2;
 #[cfg(target_arch = "x86_64")]
 struct Avx512;
 
-/// The methods that are the same Rust for every machine, compiled with its features.
+/// The methods with the same code for every machine, compiled with its features.
 macro_rules! same_loops {
     ($(#[$features:meta])?) => {
         $(#[$features])?
@@ -295,7 +295,7 @@ impl Loops for Avx512 {
     }
 }
 
-/// Brings a line into the cache; an address that is nobody's does nothing.
+/// Prefetches a cache line; an invalid address has no effect.
 #[cfg(target_arch = "x86_64")]
 #[inline]
 fn fetch(start: *const u8, at: usize) {
@@ -303,7 +303,7 @@ fn fetch(start: *const u8, at: usize) {
     unsafe { arch::_mm_prefetch::<{ arch::_MM_HINT_T0 }>(start.wrapping_add(at).cast()) };
 }
 
-/// Sums and products that wrap are the same bits with and without a sign.
+/// Wrapping sums and products have the same bits for signed and unsigned integers.
 const fn pair<L: Loops>(kind: DataType, operation: Operation) -> Pair {
     use DataType as D;
     use Operation as O;

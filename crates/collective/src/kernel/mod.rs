@@ -1,14 +1,14 @@
-//! Reductions and copies of memory, by type and operation, as fast as the memory allows.
+//! Reductions and copies of memory, by type and operation, at the speed of memory.
 //!
-//! What elements are and how they combine is looked up once a call and comes back as a pointer to a loop that was
-//! compiled for this processor's vector units (`machine`). The functions here cut the work into blocks that stay in
-//! the first cache: all sources of a block are combined, then the result goes to every destination. So each source
-//! is read from memory once and each destination written once.
+//! Type and operation select a pointer to a loop that was compiled for the vector units of this processor (`machine`),
+//! once per call. The functions here cut the data into blocks that stay in the L1 cache: all sources of a block are
+//! reduced, then the result is stored to every destination. So each source is read from memory once and each destination
+//! is written once.
 //!
-//! The order of the sources is the order of the operation, so that every rank that is given the same sources in the
-//! same order computes the same bits. Half precision and bfloat16 are combined in single precision and rounded once
-//! at the end. The smaller of two floats is the second if it is smaller, otherwise the first, and likewise the larger:
-//! what is not a number is kept if the first source has it, and lost otherwise.
+//! Sources are reduced in order, so that every rank with the same sources in the same order computes the same bits. Half
+//! precision and bfloat16 are reduced in single precision and rounded once at the end. The minimum of two floats is the
+//! second if it is smaller, otherwise the first, and likewise the maximum: a NaN is kept if it is in the first source, and
+//! lost otherwise.
 
 mod loops;
 mod machine;
@@ -19,32 +19,31 @@ mod tests;
 use std::mem::MaybeUninit;
 
 use self::machine::{Division, LINE, Machine, Narrow, Pair, Stream, Widen};
-use crate::data::{DataType, Operation};
+use crate::data::{DataType, Operation, ReduceOp};
 
-/// Bytes of a source that are combined before they are stored.
+/// Bytes of a source that are reduced before they are stored.
 const BLOCK: usize = 4096;
 
 /// How destinations are written.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Store {
-    /// Into the cache, for what is small or read again soon.
+    /// Into the cache, for data that is small or read again soon.
     Plain,
-    /// Past the cache, for what is larger than it: memory is not read before it is written.
+    /// Non-temporal stores, for data larger than the cache: lines are not read before they are written.
     Streaming,
 }
 
-/// Combines `count` elements of all sources, in their order, into every destination; `finish` divides the result by
-/// that number of ranks.
+/// Reduces `count` elements of all sources, in order, into every destination; `finish` divides the result by that number
+/// of ranks.
 ///
-/// A destination may be the very memory of a source: in place. It is then written plainly whatever `store` says, since
-/// it was just read into the cache.
+/// A destination may be a source (in place). It is then written with plain stores, as it was just read into the cache.
 ///
 /// # Safety
-/// Every pointer holds `count` elements of the type, aligned for it. Meanwhile nobody else writes a source or touches a
-/// destination. Destinations are apart from each other; each is one source or apart from all of them, and a source that
-/// is a destination is apart from the other sources.
+/// Every pointer is valid for `count` aligned elements of the type. During the call nothing else writes a source or
+/// accesses a destination. Destinations do not overlap; each is one source or overlaps none, and a source that is a
+/// destination does not overlap the other sources.
 pub(crate) unsafe fn reduce_all(
-    what: (DataType, Operation),
+    what: ReduceOp,
     into: &[*mut u8],
     from: &[*const u8],
     count: usize,
@@ -55,7 +54,7 @@ pub(crate) unsafe fn reduce_all(
     // SAFETY: the caller's promise.
     unsafe {
         if rest.is_empty() && finish.is_none() {
-            copy_all(into, *first, count * what.0.size(), store);
+            copy_all(into, *first, count * what.data.size(), store);
         } else {
             Reduction::new(Machine::here(), what, finish).all(into, from, count, store);
         }
@@ -65,7 +64,8 @@ pub(crate) unsafe fn reduce_all(
 /// Copies bytes that do not overlap.
 ///
 /// # Safety
-/// Both hold `bytes` and are apart; nobody else writes the source or touches the destination meanwhile.
+/// Both are valid for `bytes` and do not overlap; during the call nothing else writes the source or accesses the
+/// destination.
 pub(crate) unsafe fn copy(into: *mut u8, from: *const u8, bytes: usize, store: Store) {
     match store {
         // SAFETY: the caller's promise.
@@ -78,10 +78,10 @@ pub(crate) unsafe fn copy(into: *mut u8, from: *const u8, bytes: usize, store: S
     }
 }
 
-/// Copies bytes to every destination, reading them from memory once. A destination that is the source is left alone.
+/// Copies bytes to every destination, reading them from memory once. A destination that is the source is skipped.
 ///
 /// # Safety
-/// As for [`copy`], for every destination that is not the source; destinations are apart from each other.
+/// As for [`copy`], for every destination that is not the source; destinations do not overlap.
 pub(crate) unsafe fn copy_all(into: &[*mut u8], from: *const u8, bytes: usize, store: Store) {
     let stream = Machine::here().stream;
     // One destination needs no blocks.
@@ -103,19 +103,20 @@ pub(crate) unsafe fn copy_all(into: &[*mut u8], from: *const u8, bytes: usize, s
     }
 }
 
-/// Divides every element by a number of ranks: the end of an average. Integers are rounded towards zero.
+/// Divides every element by the number of ranks, to complete an average. Integers are rounded towards zero.
 ///
 /// # Safety
-/// `data` holds `count` aligned elements that nobody else touches meanwhile.
+/// `data` is valid for `count` aligned elements that nothing else accesses during the call.
 pub(crate) unsafe fn finish(kind: DataType, data: *mut u8, count: usize, ranks: usize) {
-    let reduction = Reduction::new(Machine::here(), (kind, Operation::Avg), Some(ranks));
+    let reduction =
+        Reduction::new(Machine::here(), ReduceOp { data: kind, operation: Operation::Avg }, Some(ranks));
     for (at, part) in blocks(count, reduction.step) {
         // SAFETY: the caller's promise; `at` and `part` stay within `count`.
         unsafe { reduction.block(data.add(at * kind.size()), data, &[], at, part) };
     }
 }
 
-/// A block's room on the stack.
+/// Space for a block on the stack.
 #[repr(C, align(64))]
 struct Scratch(MaybeUninit<[u8; 2 * BLOCK]>);
 
@@ -125,13 +126,13 @@ impl Scratch {
         Self(MaybeUninit::uninit())
     }
 
-    /// Room for a block, half a page away from `source` modulo pages: a load waits for an earlier store whose address
-    /// differs in the page alone.
+    /// Space for a block at a page offset half a page from that of `source`: a load waits for an earlier store with the same
+    /// page offset (4K aliasing).
     #[inline]
     fn start(&mut self, source: *const u8) -> *mut u8 {
         let start = self.0.as_mut_ptr().cast::<u8>();
         let wanted = (source.addr() / LINE * LINE).wrapping_add(BLOCK / 2);
-        // Less than a block, so that a block follows.
+        // Less than a block is skipped, so that a block is left.
         start.wrapping_add(wanted.wrapping_sub(start.addr()) % BLOCK)
     }
 }
@@ -140,7 +141,7 @@ impl Scratch {
 struct Reduction {
     /// Bytes of an element.
     size: usize,
-    /// Elements of a block: what fills it as they are while combined.
+    /// The number of elements of a block, in the type in which they are reduced.
     step: usize,
     stream: Stream,
     pair: Pair,
@@ -150,26 +151,26 @@ struct Reduction {
 
 impl Reduction {
     #[inline]
-    fn new(machine: &Machine, what: (DataType, Operation), finish: Option<usize>) -> Self {
-        let (size, conversions) = (what.0.size(), machine.conversions(what.0));
+    fn new(machine: &Machine, what: ReduceOp, finish: Option<usize>) -> Self {
+        let (size, conversions) = (what.data.size(), machine.conversions(what.data));
         Self {
             size,
             step: if conversions.is_some() { BLOCK / size_of::<f32>() } else { BLOCK >> size.ilog2() },
             stream: machine.stream,
             pair: machine.pair(what),
-            division: finish.map(|ranks| (machine.division(what.0), ranks)),
+            division: finish.map(|ranks| (machine.division(what.data), ranks)),
             conversions,
         }
     }
 
-    /// Combines all sources into all destinations.
+    /// Reduces all sources into all destinations.
     ///
     /// # Safety
     /// As for [`reduce_all`]; there is a source, and more than one if there is nothing to divide by.
     unsafe fn all(&self, into: &[*mut u8], from: &[*const u8], count: usize, store: Store) {
         let ([target, others @ ..], [first, rest @ ..]) = (into, from) else { return };
         let (size, step) = (self.size, self.step);
-        // Memory that was just read is in the cache: a store past the cache would only throw it out.
+        // Memory that was just read is in the cache: a non-temporal store would only evict it.
         let in_place = |it: &*mut u8| from.contains(&it.cast_const());
         if store == Store::Streaming && !into.iter().all(in_place) {
             // SAFETY: the caller's promise.
@@ -188,7 +189,7 @@ impl Reduction {
         }
     }
 
-    /// [`Self::all`] past the cache, but for destinations that were read.
+    /// [`Self::all`] with non-temporal stores, except to destinations that are sources.
     ///
     /// # Safety
     /// As there.
@@ -199,7 +200,7 @@ impl Reduction {
         let mut result = Scratch::new();
         let result = result.start(*first);
         let mut at = 0;
-        // A shorter first block lets the others begin on a line of the first destination.
+        // A shorter first block aligns the others to cache lines of the first destination.
         let mut part = step - target.addr() % LINE / size;
         while at < count {
             part = part.min(count - at);
@@ -212,8 +213,8 @@ impl Reduction {
                     if from.contains(&it.cast_const()) {
                         place.copy_from_nonoverlapping(result, part * size);
                     } else {
-                        // Reading and writing at once: while one destination is written the next block of one
-                        // source is brought. After the last block there is none, only what is in the cache.
+                        // While one destination is written, the next block of one source is prefetched. After the last
+                        // block the prefetch goes to memory that is already in the cache.
                         let ahead = from.get(order).filter(|_| next < count);
                         let ahead = ahead.map_or(result.cast_const(), |it| it.wrapping_add(next * size));
                         put(self.stream, place, result, part * size, ahead);
@@ -226,11 +227,11 @@ impl Reduction {
         fence();
     }
 
-    /// Combines `count` elements from `at` on of all sources into `target`, which has room for just these.
+    /// Reduces `count` elements of all sources from element `at` into `target`, which has space for these only.
     ///
     /// # Safety
-    /// `count` is at most the step; the sources hold `at + count` elements; `target` is the place of these
-    /// elements in a source, or apart from all of them.
+    /// `count` is at most the step; the sources are valid for `at + count` elements; `target` is the address
+    /// of these elements in a source, or overlaps none.
     #[inline]
     unsafe fn block(&self, target: *mut u8, first: *const u8, rest: &[*const u8], at: usize, count: usize) {
         let start = at * self.size;
@@ -276,7 +277,7 @@ impl Reduction {
         }
     }
 
-    /// [`Self::block`] for types of sixteen bits.
+    /// [`Self::block`] for 16-bit types.
     ///
     /// # Safety
     /// As there; `start` is the block's first byte.
@@ -307,8 +308,7 @@ impl Reduction {
     }
 }
 
-/// Where blocks begin, and how long they are. Without the division that `step_by` begins with: it would be a good part
-/// of a small call.
+/// Offset and length of each block. Unlike `step_by` it does not divide, which would take a good part of a small call.
 #[inline]
 fn blocks(count: usize, step: usize) -> impl Iterator<Item = (usize, usize)> {
     let mut at = 0;
@@ -319,11 +319,11 @@ fn blocks(count: usize, step: usize) -> impl Iterator<Item = (usize, usize)> {
     })
 }
 
-/// Copies past the cache: whole lines by `stream`, what is before and after them plainly.
-/// Meanwhile as many bytes from `ahead` on are brought into the cache; it may be any pointer.
+/// Copies with non-temporal stores: whole lines by `stream`, the rest with plain stores. Prefetches as many bytes from
+/// `ahead`, which may be any pointer.
 ///
 /// # Safety
-/// As for [`copy`]. [`fence`] follows before anyone is told.
+/// As for [`copy`]. Call [`fence`] before the result is published.
 unsafe fn put(stream: Stream, into: *mut u8, from: *const u8, bytes: usize, ahead: *const u8) {
     let head = into.align_offset(LINE).min(bytes);
     let whole = (bytes - head) / LINE * LINE;
@@ -336,7 +336,7 @@ unsafe fn put(stream: Stream, into: *mut u8, from: *const u8, bytes: usize, ahea
     }
 }
 
-/// Stores past the cache are not ordered with others: a flag stored after this is seen after them.
+/// Orders non-temporal stores before later stores: a flag stored after this is visible after them.
 #[inline]
 fn fence() {
     #[cfg(target_arch = "x86_64")]

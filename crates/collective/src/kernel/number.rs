@@ -1,8 +1,8 @@
-//! How two numbers become one, and how a number is divided.
+//! Reductions of two numbers, and division by the number of ranks.
 
 #![expect(
     clippy::inline_always,
-    reason = "only inlined are they compiled for the vector units of their caller"
+    reason = "they have to be inlined to be compiled for the vector units of the caller"
 )]
 
 /// An operation on two numbers, the earlier one first.
@@ -14,14 +14,14 @@ pub(super) trait Combine<T> {
 pub(super) struct Sum;
 /// The product; integers wrap.
 pub(super) struct Prod;
-/// The smaller one; the first where they cannot be compared.
+/// The minimum; the first number if one is NaN.
 pub(super) struct Min;
-/// The larger one; the first where they cannot be compared.
+/// The maximum; the first number if one is NaN.
 pub(super) struct Max;
 
-/// A number that can be divided by a number of ranks; 0 counts as 1.
+/// Division by a number of ranks; 0 is taken as 1.
 pub(super) trait Divide: Copy {
-    /// The quotient; of integers, rounded towards zero.
+    /// The quotient; for integers rounded towards zero.
     fn divide(self, ranks: usize) -> Self;
 }
 
@@ -93,9 +93,8 @@ macro_rules! floats {
     };
 }
 
-/// Integers divided as floats: a quotient of integers that the float holds exactly is never rounded across an
-/// integer, so that cutting its fraction off gives the quotient of the integers. Vector units have no division of
-/// integers.
+/// Divides integers as floats, because vector units have no integer division. If a float can hold both integers exactly,
+/// rounding does not move the quotient across an integer, so truncating it gives the integer quotient.
 macro_rules! divided_as {
     ($($number:ty => $float:ty),*) => {
         $(

@@ -11,7 +11,7 @@ use half::{bf16, f16};
 use proptest::prelude::*;
 
 use super::{Machine, Reduction, Store, copy, copy_all, finish, reduce_all};
-use crate::data::{DataType, Operation};
+use crate::data::{DataType, Operation, ReduceOp};
 
 /// Bytes around a region that must stay as they were.
 const MARGIN: usize = 128;
@@ -86,7 +86,7 @@ fn numbers(kind: DataType, count: usize, seed: u64) -> Vec<u8> {
 }
 
 /// One element at a time, as the documentation says it.
-fn reference(what: (DataType, Operation), sources: &[Vec<u8>], ranks: Option<usize>) -> Vec<u8> {
+fn reference(what: ReduceOp, sources: &[Vec<u8>], ranks: Option<usize>) -> Vec<u8> {
     macro_rules! fold {
         ($number:ty, $read:expr, $combine:expr, $divide:expr, $write:expr) => {{
             let size = size_of::<$number>();
@@ -98,7 +98,7 @@ fn reference(what: (DataType, Operation), sources: &[Vec<u8>], ranks: Option<usi
                 let mut value = element(&sources[0], at);
                 for source in &sources[1..] {
                     let next = element(source, at);
-                    value = match what.1 {
+                    value = match what.operation {
                         Operation::Min => {
                             if next < value {
                                 next
@@ -150,7 +150,7 @@ fn reference(what: (DataType, Operation), sources: &[Vec<u8>], ranks: Option<usi
             )
         };
     }
-    match what.0 {
+    match what.data {
         DataType::Int8 => integer!(i8),
         DataType::Uint8 => integer!(u8),
         DataType::Int32 => integer!(i32),
@@ -226,8 +226,8 @@ fn shapes() -> impl Strategy<Value = Shape> {
 }
 
 /// Reduces as the shape says and checks every region.
-fn reduces(what: (DataType, Operation), shape: &Shape, reduce: impl Fn(&[*mut u8], &[*const u8])) {
-    let (kind, size) = (what.0, what.0.size());
+fn reduces(what: ReduceOp, shape: &Shape, reduce: impl Fn(&[*mut u8], &[*const u8])) {
+    let (kind, size) = (what.data, what.data.size());
     let inputs: Vec<Vec<u8>> = (0_u64..)
         .take(shape.sources.len())
         .map(|it| numbers(kind, shape.count, shape.seed ^ it << 40))
@@ -248,7 +248,7 @@ fn reduces(what: (DataType, Operation), shape: &Shape, reduce: impl Fn(&[*mut u8
     let in_place: Vec<Option<usize>> = (0..into.len()).map(source_of).collect();
     let from: Vec<*const u8> = from.iter().map(|it| it.cast_const()).collect();
     reduce(&into, &from);
-    let name = format!("{} {} {shape:?}", what.0, what.1);
+    let name = format!("{} {} {shape:?}", what.data, what.operation);
     for (at, region) in apart.iter().enumerate() {
         match in_place[at] {
             Some(source) => check(kind, &name, sources[source].content(), &expected),
@@ -260,8 +260,10 @@ fn reduces(what: (DataType, Operation), shape: &Shape, reduce: impl Fn(&[*mut u8
     }
 }
 
-fn everything() -> impl Iterator<Item = (DataType, Operation)> {
-    DataType::ALL.into_iter().flat_map(|kind| Operation::ALL.into_iter().map(move |it| (kind, it)))
+fn everything() -> impl Iterator<Item = ReduceOp> {
+    DataType::ALL
+        .into_iter()
+        .flat_map(|data| Operation::ALL.into_iter().map(move |operation| ReduceOp { data, operation }))
 }
 
 proptest! {
@@ -299,7 +301,7 @@ proptest! {
             let mut data = Region::holding(start * kind.size(), &input);
             // SAFETY: it holds the elements, aligned.
             unsafe { finish(kind, data.pointer(), count, ranks) };
-            let expected = reference((kind, Operation::Avg), &[input], Some(ranks));
+            let expected = reference(ReduceOp { data: kind, operation: Operation::Avg }, &[input], Some(ranks));
             check(kind, kind.name(), data.content(), &expected);
         }
     }
@@ -340,8 +342,9 @@ fn half_precision_rounds_once_over_all_sources() {
     let from: Vec<*const u8> = sources.iter().map(|it| std::ptr::from_ref(it).cast()).collect();
     let mut sum = f16::ZERO;
     let into = [std::ptr::from_mut(&mut sum).cast()];
+    let half_sum = ReduceOp { data: DataType::Half, operation: Operation::Sum };
     // SAFETY: all hold one element.
-    unsafe { reduce_all((DataType::Half, Operation::Sum), &into, &from, 1, None, Store::Plain) };
+    unsafe { reduce_all(half_sum, &into, &from, 1, None, Store::Plain) };
     assert_eq!(sum, f16::from_f32(2052.0));
 }
 
@@ -351,9 +354,16 @@ fn nothing_to_do_does_nothing() {
     let into = [one.as_mut_ptr()];
     // SAFETY: nothing is touched.
     unsafe {
-        reduce_all((DataType::Uint8, Operation::Sum), &into, &[], 1, None, Store::Plain);
         reduce_all(
-            (DataType::Uint8, Operation::Sum),
+            ReduceOp { data: DataType::Uint8, operation: Operation::Sum },
+            &into,
+            &[],
+            1,
+            None,
+            Store::Plain,
+        );
+        reduce_all(
+            ReduceOp { data: DataType::Uint8, operation: Operation::Sum },
             &[],
             &[one.as_ptr(), one.as_ptr()],
             1,

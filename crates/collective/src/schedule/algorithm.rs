@@ -1,33 +1,36 @@
-//! The names of the collectives and of the ways to do them.
+//! Collectives and algorithms.
 
 use std::fmt;
 use std::str::FromStr;
 
-/// A way to do a collective.
+use crate::data::expected;
+
+/// An algorithm for collectives.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Algorithm {
-    /// Every rank talks to two neighbours; each byte crosses each link as seldom as possible.
+    /// Every rank exchanges with two neighbours: fewest bytes per link.
     Ring,
-    /// Two binary trees that share the work, or one from the root.
+    /// Two binary trees that share the data, or one from the root.
     Tree,
-    /// Partners at distances 1, 2, 4 and so on exchange all they have: fewest steps.
+    /// Recursive doubling: partners at distances 1, 2, 4 and so on exchange all their data. Fewest steps.
     Doubling,
-    /// Partners exchange half of what they have, then half of that, and then give the results back: fewest bytes in few steps.
+    /// Recursive halving (Rabenseifner): partners exchange half of their data, then half of that, and send the results
+    /// back. Few bytes in few steps.
     Halving,
-    /// Every pair of ranks talks directly.
+    /// Every pair of ranks exchanges directly.
     Linear,
-    /// Every rank reads everything from the memory of the others, at once.
+    /// Every rank reads all data from the shared memory of the others.
     OneShot,
-    /// Every rank reduces its part from the memory of the others into the memory of all.
+    /// Every rank reduces its share from the memory of all ranks into the memory of all ranks.
     TwoShot,
 }
 
 impl Algorithm {
-    /// All of them.
+    /// All algorithms.
     pub const ALL: [Self; 7] =
         [Self::Ring, Self::Tree, Self::Doubling, Self::Halving, Self::Linear, Self::OneShot, Self::TwoShot];
 
-    /// Its name: `ring`, `tree`, `doubling`.
+    /// The name in options and logs: `ring`, `tree`, `doubling`.
     pub fn name(self) -> &'static str {
         match self {
             Self::Ring => "ring",
@@ -40,8 +43,7 @@ impl Algorithm {
         }
     }
 
-    /// Whether it can do this collective.
-    pub(crate) fn serves(self, kind: Kind) -> bool {
+    pub(crate) fn supports(self, kind: Kind) -> bool {
         use Kind::{AllGather, AllReduce, Barrier, Broadcast, Gather, Reduce, ReduceScatter, Scatter};
         match self {
             Self::Ring => matches!(kind, AllReduce | AllGather | ReduceScatter | Broadcast | Reduce),
@@ -63,9 +65,10 @@ impl FromStr for Algorithm {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        Self::ALL.into_iter().find(|it| it.name() == text).ok_or_else(|| {
-            format!("`{text}` is no algorithm; there are {}", Self::ALL.map(Self::name).join(", "))
-        })
+        Self::ALL
+            .into_iter()
+            .find(|it| it.name() == text)
+            .ok_or_else(|| format!("`{text}` is not an algorithm; {}", expected(&Self::ALL.map(Self::name))))
     }
 }
 
@@ -81,9 +84,9 @@ pub(crate) enum Kind {
     Gather,
     Scatter,
     SendReceive {
-        /// Who gets what this rank sends.
+        /// The rank that this rank sends to.
         to: usize,
-        /// Whose this rank receives.
+        /// The rank that this rank receives from.
         from: usize,
     },
     Barrier,
@@ -99,6 +102,6 @@ mod tests {
             assert_eq!(algorithm.name().parse(), Ok(algorithm));
         }
         let error = "rings".parse::<Algorithm>().expect_err("no such name");
-        assert!(error.contains("`rings` is no algorithm; there are ring, tree"), "{error}");
+        assert!(error.contains("`rings` is not an algorithm; expected one of ring, tree"), "{error}");
     }
 }

@@ -1,32 +1,34 @@
-//! Exchanges at doubling distances: as few steps as there can be.
+//! Exchanges at doubling distances: the fewest steps.
 
 use super::fold::{Fold, Role};
-use super::step::{Action, Hand, Mark, Place, Plan};
+use super::step::{Action, Dependency, Hand, Location, Operands, Plan};
 use super::{Layout, Shape};
 
-/// Partners exchange and combine everything they have. Two ranks do it in one step.
+/// Partners exchange and reduce all their data. Two ranks need one step.
 pub(super) fn all_reduce(plan: &mut Plan, shape: &Shape, layout: &Layout) {
     let len = shape.bytes();
-    let (send, receive) = (Place::send(0), Place::receive(0));
+    let (send, receive) = (Location::send(0), Location::receive(0));
     let fold = Fold::new(layout.size());
-    let (index, extra) = match fold.role(layout.place(shape.rank)) {
+    let (index, extra) = match fold.role(layout.position(shape.rank)) {
         Role::Extra { partner } => {
-            plan.send(layout.rank(partner), send, len, Mark::NONE);
-            plan.receive(layout.rank(partner), receive, len, Mark::NONE);
+            plan.send(layout.rank(partner), send, len, Dependency::NONE);
+            plan.receive(layout.rank(partner), receive, len, Dependency::NONE);
             return;
         }
         Role::Worker { index, extra } => (index, extra.map(|it| layout.rank(it))),
     };
     let (mut own, mut come) = match extra {
-        Some(peer) => (receive, plan.combine(peer, (receive, send), len, false, Mark::NONE)),
-        None => (send, Mark::NONE),
+        Some(peer) => {
+            (receive, plan.combine(peer, Operands { into: receive, own: send }, len, false, Dependency::NONE))
+        }
+        None => (send, Dependency::NONE),
     };
     for distance in fold.distances() {
-        let peer = layout.rank(fold.place(index ^ distance));
+        let peer = layout.rank(fold.position(index ^ distance));
         let gone = plan.send(peer, own, len, come);
         let hand = if index & distance == 0 { Hand::Left } else { Hand::Right };
         let last = distance * 2 == fold.power;
-        // The sum overwrites what was sent, so it follows the sending.
+        // The result overwrites what was sent, so it waits for the send.
         come = plan.add(Action::Combine { peer, into: receive, own, hand, last }, len, gone);
         own = receive;
     }
@@ -35,35 +37,36 @@ pub(super) fn all_reduce(plan: &mut Plan, shape: &Shape, layout: &Layout) {
     }
 }
 
-/// Everyone gets as many blocks as it has from the rank that far ahead (Bruck's algorithm). Blocks arrive where they belong.
+/// Bruck's algorithm: every rank receives as many blocks as it has from the rank at that distance, in their final location.
 pub(super) fn all_gather(plan: &mut Plan, shape: &Shape, layout: &Layout) {
-    let (n, place, len) = (layout.size(), layout.place(shape.rank), shape.bytes());
-    let block = |it: usize| Place::receive(layout.rank(place + it) * len);
-    let mut come = vec![plan.add(Action::Copy { from: Place::send(0), into: block(0) }, len, Mark::NONE)];
+    let (n, position, len) = (layout.size(), layout.position(shape.rank), shape.bytes());
+    let block = |it: usize| Location::receive(layout.rank(position + it) * len);
+    let mut come =
+        vec![plan.add(Action::Copy { from: Location::send(0), into: block(0) }, len, Dependency::NONE)];
     while come.len() < n {
         let distance = come.len();
-        let (to, from) = (layout.rank(place + n - distance), layout.rank(place + distance));
+        let (to, from) = (layout.rank(position + n - distance), layout.rank(position + distance));
         let blocks = distance.min(n - distance);
         if distance == 1 {
-            plan.send(to, Place::send(0), len, Mark::NONE);
+            plan.send(to, Location::send(0), len, Dependency::NONE);
         } else {
             for (number, mark) in come.iter().enumerate().take(blocks) {
                 plan.send(to, block(number), len, *mark);
             }
         }
         for number in distance..distance + blocks {
-            come.push(plan.receive(from, block(number), len, Mark::NONE));
+            come.push(plan.receive(from, block(number), len, Dependency::NONE));
         }
     }
 }
 
-/// A token to the rank that far ahead, after one from the rank that far behind (dissemination).
+/// Dissemination: a byte to the rank at each distance ahead, after one from the rank at the distance before behind.
 pub(super) fn barrier(plan: &mut Plan, shape: &Shape, layout: &Layout) {
-    let (n, place) = (layout.size(), layout.place(shape.rank));
-    let (mut distance, mut come) = (1, Mark::NONE);
+    let (n, position) = (layout.size(), layout.position(shape.rank));
+    let (mut distance, mut come) = (1, Dependency::NONE);
     while distance < n {
-        plan.send(layout.rank(place + distance), Place::scratch(0), 1, come);
-        come = plan.receive(layout.rank(place + n - distance), Place::scratch(0), 1, Mark::NONE);
+        plan.send(layout.rank(position + distance), Location::scratch(0), 1, come);
+        come = plan.receive(layout.rank(position + n - distance), Location::scratch(0), 1, Dependency::NONE);
         distance *= 2;
     }
 }

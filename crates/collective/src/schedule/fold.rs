@@ -1,44 +1,42 @@
-//! Partners for numbers of ranks that are no power of two.
+//! Partners for numbers of ranks that are not a power of two.
 
-/// A power of two of the ranks does the work. The others, the second of each of the first pairs, give their data to the
-/// first of the pair and get the result from it.
+/// A power of two of the ranks run the algorithm. The extra ranks, the second of each of the first pairs, send their data to
+/// the first of the pair and receive the result from it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Fold {
-    /// How many work.
+    /// The number of workers.
     pub(super) power: usize,
-    /// How many do not.
+    /// The number of extra ranks.
     extra: usize,
 }
 
-/// What the rank at a place does.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Role {
-    /// Gives its data to the rank at this place.
+    /// Sends its data to the rank at position `partner`.
     Extra { partner: usize },
-    /// Works as this number, for the rank at place `extra` too if there is one.
+    /// Runs the algorithm as worker `index`, also for the extra rank at position `extra`.
     Worker { index: usize, extra: Option<usize> },
 }
 
 impl Fold {
-    /// Of so many ranks, at least one.
+    /// For at least one rank.
     pub(super) fn new(size: usize) -> Self {
         let power = 1 << size.ilog2();
         Self { power, extra: size - power }
     }
 
-    /// What the rank at a place does.
-    pub(super) fn role(self, place: usize) -> Role {
-        if place >= 2 * self.extra {
-            Role::Worker { index: place - self.extra, extra: None }
-        } else if place.is_multiple_of(2) {
-            Role::Worker { index: place / 2, extra: Some(place + 1) }
+    pub(super) fn role(self, position: usize) -> Role {
+        if position >= 2 * self.extra {
+            Role::Worker { index: position - self.extra, extra: None }
+        } else if position.is_multiple_of(2) {
+            Role::Worker { index: position / 2, extra: Some(position + 1) }
         } else {
-            Role::Extra { partner: place - 1 }
+            Role::Extra { partner: position - 1 }
         }
     }
 
-    /// Where worker `index` stands. Its extra, if it has one, stands behind it.
-    pub(super) fn place(self, index: usize) -> usize {
+    /// The position of worker `index`. Its extra rank, if it has one, is at the next position.
+    pub(super) fn position(self, index: usize) -> usize {
         index + index.min(self.extra)
     }
 
@@ -56,16 +54,16 @@ mod tests {
     fn workers_and_extras_cover_all_places() {
         for size in 1..40 {
             let fold = Fold::new(size);
-            assert_eq!(fold.place(fold.power), size);
-            for place in 0..size {
-                match fold.role(place) {
+            assert_eq!(fold.position(fold.power), size);
+            for position in 0..size {
+                match fold.role(position) {
                     Role::Worker { index, extra } => {
-                        assert_eq!(fold.place(index), place);
-                        assert_eq!(fold.place(index + 1), extra.unwrap_or(place) + 1);
+                        assert_eq!(fold.position(index), position);
+                        assert_eq!(fold.position(index + 1), extra.unwrap_or(position) + 1);
                     }
                     Role::Extra { partner } => {
                         assert!(
-                            matches!(fold.role(partner), Role::Worker { extra: Some(it), .. } if it == place)
+                            matches!(fold.role(partner), Role::Worker { extra: Some(it), .. } if it == position)
                         );
                     }
                 }

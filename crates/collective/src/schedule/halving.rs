@@ -1,65 +1,65 @@
-//! Recursive halving: as few bytes as a ring in as few steps as a tree (Rabenseifner's algorithm).
+//! Recursive halving (Rabenseifner's algorithm): as few bytes as a ring, in as few steps as a tree.
 
 use super::fold::{Fold, Role};
-use super::step::{Mark, Place, Plan};
+use super::step::{Dependency, Location, Operands, Plan};
 use super::{Layout, Shape};
 
-/// Bytes whose result is complete as far as the mark tells.
+/// Bytes whose result is complete when `come` is.
 #[derive(Debug, Clone, Copy)]
 struct Part {
     begin: usize,
     len: usize,
-    come: Mark,
+    come: Dependency,
 }
 
 impl Part {
     /// Its two halves, cut at an element.
-    fn halves(self, width: usize) -> (Self, Self) {
+    fn halves(self, width: usize) -> [Self; 2] {
         let first = self.len / width / 2 * width;
-        (Self { len: first, ..self }, {
-            Self { begin: self.begin + first, len: self.len - first, come: self.come.ahead(first) }
-        })
+        let low = Self { len: first, ..self };
+        let high = Self { begin: self.begin + first, len: self.len - first, come: self.come.ahead(first) };
+        [low, high]
     }
 }
 
-/// Partners give each other half of what they still work on; then the results go back the same way.
+/// Partners exchange half of the data that they still reduce; then the results go back in the reverse order.
 ///
-/// The first exchange is the largest, so it is between neighbours: most often ranks of one host.
+/// The first exchange is the largest, so it is between neighbours, which are mostly ranks of one host.
 pub(super) fn all_reduce(plan: &mut Plan, shape: &Shape, layout: &Layout) {
     let len = shape.bytes();
     let fold = Fold::new(layout.size());
-    let (index, extra) = match fold.role(layout.place(shape.rank)) {
+    let (index, extra) = match fold.role(layout.position(shape.rank)) {
         Role::Extra { partner } => {
-            plan.send(layout.rank(partner), Place::send(0), len, Mark::NONE);
-            plan.receive(layout.rank(partner), Place::receive(0), len, Mark::NONE);
+            plan.send(layout.rank(partner), Location::send(0), len, Dependency::NONE);
+            plan.receive(layout.rank(partner), Location::receive(0), len, Dependency::NONE);
             return;
         }
         Role::Worker { index, extra } => (index, extra.map(|it| layout.rank(it))),
     };
     let (mut base, come) = match extra {
         Some(peer) => {
-            let pair = (Place::receive(0), Place::send(0));
-            (Place::receive(0), plan.combine(peer, pair, len, false, Mark::NONE))
+            let operands = Operands { into: Location::receive(0), own: Location::send(0) };
+            (Location::receive(0), plan.combine(peer, operands, len, false, Dependency::NONE))
         }
-        None => (Place::send(0), Mark::NONE),
+        None => (Location::send(0), Dependency::NONE),
     };
     let mut mine = Part { begin: 0, len, come };
     let mut given = Vec::new();
     for distance in fold.distances() {
-        let peer = layout.rank(fold.place(index ^ distance));
-        let (low, high) = mine.halves(shape.width);
+        let peer = layout.rank(fold.position(index ^ distance));
+        let [low, high] = mine.halves(shape.width);
         let (keep, give) = if index & distance == 0 { (low, high) } else { (high, low) };
         plan.send(peer, base.plus(give.begin), give.len, give.come);
-        let pair = (Place::receive(keep.begin), base.plus(keep.begin));
-        let come = plan.combine(peer, pair, keep.len, distance * 2 == fold.power, keep.come);
+        let operands = Operands { into: Location::receive(keep.begin), own: base.plus(keep.begin) };
+        let come = plan.combine(peer, operands, keep.len, distance * 2 == fold.power, keep.come);
         mine = Part { come, ..keep };
         given.push((peer, give));
-        base = Place::receive(0);
+        base = Location::receive(0);
     }
     let mut ready = vec![mine];
     for (peer, gap) in given.into_iter().rev() {
         send_parts(plan, peer, &ready);
-        let come = plan.receive(peer, Place::receive(gap.begin), gap.len, Mark::NONE);
+        let come = plan.receive(peer, Location::receive(gap.begin), gap.len, Dependency::NONE);
         let at = ready.partition_point(|it| it.begin < gap.begin);
         ready.insert(at, Part { come, ..gap });
     }
@@ -70,40 +70,46 @@ pub(super) fn all_reduce(plan: &mut Plan, shape: &Shape, layout: &Layout) {
 
 fn send_parts(plan: &mut Plan, peer: usize, parts: &[Part]) {
     for part in parts {
-        plan.send(peer, Place::receive(part.begin), part.len, part.come);
+        plan.send(peer, Location::receive(part.begin), part.len, part.come);
     }
 }
 
-/// Partners give each other the blocks of the other's half of the ranks, until each has its own.
+/// Partners exchange the blocks of the other half of the ranks, until each has its own.
 ///
-/// Intermediate results stand in scratch as large as what is sent: an algorithm for middle sizes.
+/// Intermediate results need scratch as large as the send buffer: an algorithm for medium sizes.
 pub(super) fn reduce_scatter(plan: &mut Plan, shape: &Shape, layout: &Layout) {
-    let (n, place, len) = (layout.size(), layout.place(shape.rank), shape.bytes());
+    let (n, position, len) = (layout.size(), layout.position(shape.rank), shape.bytes());
     let fold = Fold::new(n);
-    let sent = |it: usize| Place::send(layout.rank(it) * len);
-    let scratch = |it: usize| Place::scratch(it * len);
-    let (index, extra) = match fold.role(place) {
+    let sent = |it: usize| Location::send(layout.rank(it) * len);
+    let scratch = |it: usize| Location::scratch(it * len);
+    let (index, extra) = match fold.role(position) {
         Role::Extra { partner } => {
             for block in 0..n {
-                plan.send(layout.rank(partner), sent(block), len, Mark::NONE);
+                plan.send(layout.rank(partner), sent(block), len, Dependency::NONE);
             }
-            plan.receive(layout.rank(partner), Place::receive(0), len, Mark::NONE);
+            plan.receive(layout.rank(partner), Location::receive(0), len, Dependency::NONE);
             return;
         }
         Role::Worker { index, extra } => (index, extra),
     };
-    let mut come = vec![Mark::NONE; n];
+    let mut come = vec![Dependency::NONE; n];
     if let Some(extra) = extra {
         for (block, mark) in come.iter_mut().enumerate() {
-            *mark = plan.combine(layout.rank(extra), (scratch(block), sent(block)), len, false, Mark::NONE);
+            *mark = plan.combine(
+                layout.rank(extra),
+                Operands { into: scratch(block), own: sent(block) },
+                len,
+                false,
+                Dependency::NONE,
+            );
         }
     }
     let mut fresh = extra.is_none();
-    // The workers whose blocks this one still works on begin here.
+    // The first worker whose blocks this one still reduces.
     let mut first = 0;
     for distance in fold.distances().rev() {
-        let peer = layout.rank(fold.place(index ^ distance));
-        let blocks = |begin: usize| fold.place(begin)..fold.place(begin + distance);
+        let peer = layout.rank(fold.position(index ^ distance));
+        let blocks = |begin: usize| fold.position(begin)..fold.position(begin + distance);
         let (keep, give) =
             if index & distance == 0 { (first, first + distance) } else { (first + distance, first) };
         for block in blocks(give) {
@@ -112,8 +118,8 @@ pub(super) fn reduce_scatter(plan: &mut Plan, shape: &Shape, layout: &Layout) {
         for block in blocks(keep) {
             let own = if fresh { sent(block) } else { scratch(block) };
             let last = distance == 1;
-            let into = if last && block == place { Place::receive(0) } else { scratch(block) };
-            come[block] = plan.combine(peer, (into, own), len, last, come[block]);
+            let into = if last && block == position { Location::receive(0) } else { scratch(block) };
+            come[block] = plan.combine(peer, Operands { into, own }, len, last, come[block]);
         }
         (first, fresh) = (keep, false);
     }

@@ -1,12 +1,12 @@
-//! Who stands beside whom: ranks in an order in which those of one host are neighbours.
+//! The order of ranks in rings and trees: ranks of one host are neighbours.
 
-/// The ranks of a job by host.
+/// The ranks of a job, ordered by host.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Layout {
     order: Vec<usize>,
-    /// Where each rank stands in the order.
-    places: Vec<usize>,
-    /// Where each host begins in the order, and the end of the last.
+    /// The position of each rank in the order.
+    positions: Vec<usize>,
+    /// The position of the first rank of each host, and the end of the last.
     starts: Vec<usize>,
 }
 
@@ -26,11 +26,11 @@ impl Layout {
             order.extend((0..hosts.len()).filter(|it| hosts[*it] == host));
         }
         starts.push(order.len());
-        let mut places = vec![0; order.len()];
-        for (place, rank) in order.iter().enumerate() {
-            places[*rank] = place;
+        let mut positions = vec![0; order.len()];
+        for (position, rank) in order.iter().enumerate() {
+            positions[*rank] = position;
         }
-        Self { order, places, starts }
+        Self { order, positions, starts }
     }
 
     /// Ranks that are all on one host.
@@ -39,19 +39,18 @@ impl Layout {
         Self::new(&vec![0; size])
     }
 
-    /// How many ranks there are.
+    /// The number of ranks.
     pub(crate) fn size(&self) -> usize {
         self.order.len()
     }
 
-    /// The rank at a place, counted around.
-    pub(crate) fn rank(&self, place: usize) -> usize {
-        self.order[place % self.order.len()]
+    /// The rank at a position, modulo the number of ranks.
+    pub(crate) fn rank(&self, position: usize) -> usize {
+        self.order[position % self.order.len()]
     }
 
-    /// Where a rank stands.
-    pub(crate) fn place(&self, rank: usize) -> usize {
-        self.places[rank]
+    pub(crate) fn position(&self, rank: usize) -> usize {
+        self.positions[rank]
     }
 
     /// The ranks of every host.
@@ -68,7 +67,7 @@ mod tests {
     fn ranks_of_a_host_become_neighbours() {
         let layout = Layout::new(&[7, 3, 7, 3, 3]);
         assert_eq!((0..5).map(|it| layout.rank(it)).collect::<Vec<_>>(), [0, 2, 1, 3, 4]);
-        assert_eq!((0..5).map(|it| layout.place(it)).collect::<Vec<_>>(), [0, 2, 1, 3, 4]);
+        assert_eq!((0..5).map(|it| layout.position(it)).collect::<Vec<_>>(), [0, 2, 1, 3, 4]);
         assert_eq!(layout.hosts().collect::<Vec<_>>(), [&[0, 2][..], &[1, 3, 4]]);
         assert_eq!(layout.rank(6), 2);
     }

@@ -1,19 +1,20 @@
-//! Who sends what to whom, and when: every algorithm as a pure function from a call to this rank's steps.
+//! Schedules: every algorithm as a pure function from a call to the steps of a rank.
 //!
-//! A schedule knows nothing of paths: the executor runs it over shared memory, TCP, or both. Nor does it know whether the
-//! call is in place: no step writes what a later one still reads, at the places NCCL has for calls in place.
+//! A schedule does not depend on the transport: the executor runs it over shared memory, TCP, or both. It does not depend
+//! on whether the call is in place either: no step writes what a later one still reads, if the buffers overlap as in
+//! NCCL's calls in place.
 //!
-//! That no schedule can block is seen thus: the steps of all ranks have an order in which everything a step waits for, and
-//! everything before it on its stream, comes earlier. So the first step that is not done can always go on, however little
-//! the streams hold.
+//! No schedule can deadlock: the steps of all ranks have an order in which everything that a step waits for, and every step
+//! before it on its stream, comes earlier. So the first unfinished step can always proceed, however little the streams
+//! buffer.
 
 mod algorithm;
 mod doubling;
-mod flow;
 mod fold;
 mod halving;
 mod layout;
 mod linear;
+mod parent_child;
 mod ring;
 mod step;
 mod tree;
@@ -23,39 +24,51 @@ use std::ops::Range;
 pub use algorithm::Algorithm;
 pub(crate) use algorithm::Kind;
 pub(crate) use layout::Layout;
-pub(crate) use step::{Action, Hand, Place, Space, Step};
+pub(crate) use step::{Action, Hand, Location, Space, Step};
 
-use step::{Mark, Plan};
+use step::{Dependency, Plan};
 
-/// Bytes of a piece of work where a schedule must cut: intermediate results that only pass through, and two trees that
-/// share a stream.
+/// Bytes of a piece if a schedule has to cut: intermediate results that are forwarded, and two trees that share a stream.
 pub(crate) const CHUNK: usize = 256 << 10;
-/// Pieces at most, whatever the size: longer calls get larger pieces.
+/// The most pieces: larger calls have larger pieces.
 const PIECES: usize = 4096;
 
-/// One call, as a rank sees it.
+/// What the schedule of a call depends on.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub(crate) struct Shape {
     pub(crate) kind: Kind,
     pub(crate) algorithm: Algorithm,
-    /// This rank.
     pub(crate) rank: usize,
-    /// Who sends, or has the result, where it is one.
+    /// The root, for collectives that have one.
     pub(crate) root: usize,
-    /// Elements, counted as NCCL's argument does: what a rank sends in `AllGather`, `Gather` and `AllToAll` (to each), what
+    /// Elements, counted as in NCCL: what a rank sends in `AllGather`, `Gather` and `AllToAll` (to each), what
     /// it receives in `ReduceScatter` and `Scatter`, the whole in the others.
     pub(crate) count: usize,
     /// Bytes of an element.
     pub(crate) width: usize,
-    /// Bytes of a piece of work: [`CHUNK`], unless there are reasons.
+    /// Bytes of a piece: [`CHUNK`], except in tests.
     pub(crate) chunk: usize,
 }
 
+/// Bytes of the two buffers of a rank.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Lengths {
+    pub(crate) send: usize,
+    pub(crate) receive: usize,
+}
+
+/// A range of bytes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Piece {
+    offset: usize,
+    len: usize,
+}
+
 impl Shape {
-    /// Whether it makes sense among so many ranks.
-    fn can_be(&self, size: usize) -> bool {
+    /// Whether it is valid in a job of this many ranks.
+    fn is_valid(&self, size: usize) -> bool {
         let peers = match self.kind {
-            // Who sends to itself receives from itself.
+            // A rank that sends to itself receives from itself.
             Kind::SendReceive { to, from } => {
                 to < size && from < size && (to == self.rank) == (from == self.rank)
             }
@@ -69,11 +82,11 @@ impl Shape {
         self.count * self.width
     }
 
-    /// Bytes that this rank's buffers have: sent, received.
-    pub(crate) fn lengths(&self, size: usize) -> (usize, usize) {
+    /// Bytes of the buffers of this rank.
+    pub(crate) fn lengths(&self, size: usize) -> Lengths {
         let (one, all) = (self.bytes(), self.bytes() * size);
         let at_root = |bytes| if self.rank == self.root { bytes } else { 0 };
-        match self.kind {
+        let (send, receive) = match self.kind {
             Kind::AllReduce | Kind::SendReceive { .. } => (one, one),
             Kind::AllGather => (one, all),
             Kind::ReduceScatter => (all, one),
@@ -83,13 +96,14 @@ impl Shape {
             Kind::Gather => (one, at_root(all)),
             Kind::Scatter => (at_root(all), one),
             Kind::Barrier => (0, 0),
-        }
+        };
+        Lengths { send, receive }
     }
 
-    /// Where in one buffer the two lie when the call is in place: sent, received.
+    /// The ranges of the send and the receive buffer in one buffer, if the call is in place.
     #[cfg(test)]
     pub(crate) fn in_place(&self, size: usize) -> (Range<usize>, Range<usize>) {
-        let (send, receive) = self.lengths(size);
+        let Lengths { send, receive } = self.lengths(size);
         let own = self.rank * self.bytes();
         match self.kind {
             Kind::AllGather => (own..own + send, 0..receive),
@@ -100,116 +114,114 @@ impl Shape {
         }
     }
 
-    /// Cuts `len` bytes into pieces of `chunk`, all but the last whole: offset and length of each.
-    fn pieces(&self, len: usize, most: usize) -> impl Iterator<Item = (usize, usize)> + use<> {
+    /// Cuts `len` bytes into at most `most` pieces of at least `chunk`.
+    fn pieces(&self, len: usize, most: usize) -> impl Iterator<Item = Piece> + use<> {
         let width = self.width;
         let least = len.div_ceil(most).max(self.chunk).max(1);
         let piece = least.div_ceil(width) * width;
-        (0..len.div_ceil(piece)).map(move |it| (it * piece, piece.min(len - it * piece)))
+        (0..len.div_ceil(piece)).map(move |it| Piece { offset: it * piece, len: piece.min(len - it * piece) })
     }
 
-    /// Part `part` of `parts` nearly equal ones of the whole: offset and length in bytes.
+    /// Part `part` of `parts` nearly equal ones.
     ///
-    /// Large parts begin at multiples of a cache line.
-    fn part(&self, part: usize, parts: usize) -> (usize, usize) {
+    /// Large parts start at multiples of a cache line.
+    fn part(&self, part: usize, parts: usize) -> Piece {
         const LINE: usize = 64;
         let grain = if self.bytes() / parts >= 64 * LINE { LINE / self.width } else { 1 };
         let cut = |it: usize| if it == parts { self.count } else { self.count / grain * it / parts * grain };
         let (begin, end) = (cut(part) * self.width, cut(part + 1) * self.width);
-        (begin, end - begin)
+        Piece { offset: begin, len: end - begin }
     }
 }
 
-/// What goes one way between this rank and a peer, or what it does by itself.
+/// The steps with one peer in one direction, or those within this rank.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Stream {
-    pub(crate) way: Way,
-    /// Its steps, in [`Schedule::queue`].
+    pub(crate) direction: Direction,
+    /// A range of [`Schedule::queue`].
     pub(crate) steps: Range<usize>,
 }
 
-/// Where a stream goes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Way {
+pub(crate) enum Direction {
     To(usize),
     From(usize),
-    Here,
+    Local,
 }
 
-/// The steps of one rank in one call. Made once for a shape and run as often as wanted.
+/// The steps of one rank in one call. It can be run several times.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Schedule {
     steps: Vec<Step>,
     /// The numbers of the steps, stream by stream.
     queue: Vec<u32>,
     streams: Vec<Stream>,
-    /// Bytes needed of each space.
+    /// Bytes of each memory, by [`Space`].
     needs: [usize; 3],
     /// Bytes of an element.
     width: usize,
-    /// Ranks whose data are combined.
+    /// The number of ranks of the job.
     size: usize,
 }
 
 impl Schedule {
-    /// The schedule of a call; nothing where the algorithm does not serve the collective, or the shape cannot be.
+    /// `None` if the algorithm does not support the collective, or the shape is invalid.
     pub(crate) fn new(shape: &Shape, layout: &Layout) -> Option<Self> {
         let size = layout.size();
-        if !shape.algorithm.serves(shape.kind) || !shape.can_be(size) {
+        if !shape.algorithm.supports(shape.kind) || !shape.is_valid(size) {
             return None;
         }
         let mut plan = Plan::default();
         if size == 1 {
             alone(&mut plan, shape);
         } else {
-            let make = maker(shape.kind, shape.algorithm)?;
-            make(&mut plan, shape, layout);
+            let generate = generator(shape.kind, shape.algorithm)?;
+            generate(&mut plan, shape, layout);
         }
         Some(Self::from(plan, shape.width, size))
     }
 
     fn from(plan: Plan, width: usize, size: usize) -> Self {
         let steps = plan.steps;
-        let mut streams: Vec<(Way, Vec<u32>)> = Vec::new();
+        let mut streams: Vec<(Direction, Vec<u32>)> = Vec::new();
         let mut needs = [0; 3];
         for (number, step) in (0_u32..).zip(&steps) {
-            let (way, from, into) = match step.action {
-                Action::Send { peer, from } => (Way::To(peer), Some(from), None),
-                Action::Receive { peer, into } => (Way::From(peer), None, Some(into)),
-                Action::Combine { peer, into, own, .. } => (Way::From(peer), Some(own), Some(into)),
+            let (direction, from, into) = match step.action {
+                Action::Send { peer, from } => (Direction::To(peer), Some(from), None),
+                Action::Receive { peer, into } => (Direction::From(peer), None, Some(into)),
+                Action::Combine { peer, into, own, .. } => (Direction::From(peer), Some(own), Some(into)),
                 Action::Copy { from, into } | Action::Merge { from, into, .. } => {
-                    (Way::Here, Some(from), Some(into))
+                    (Direction::Local, Some(from), Some(into))
                 }
             };
             assert!(into.is_none_or(|it| it.space != Space::Send), "what is sent is not written");
-            for place in from.into_iter().chain(into) {
-                let need = &mut needs[place.space as usize];
-                *need = (*need).max(place.offset + step.len);
+            for position in from.into_iter().chain(into) {
+                let need = &mut needs[position.space as usize];
+                *need = (*need).max(position.offset + step.len);
             }
-            match streams.iter_mut().find(|(it, _)| *it == way) {
+            match streams.iter_mut().find(|(it, _)| *it == direction) {
                 Some((_, numbers)) => numbers.push(number),
-                None => streams.push((way, vec![number])),
+                None => streams.push((direction, vec![number])),
             }
         }
-        // Sending first: the others wait for it.
-        streams.sort_by_key(|(way, _)| match way {
-            Way::To(_) => 0,
-            Way::From(_) => 1,
-            Way::Here => 2,
+        // Sends first: other ranks wait for them.
+        streams.sort_by_key(|(direction, _)| match direction {
+            Direction::To(_) => 0,
+            Direction::From(_) => 1,
+            Direction::Local => 2,
         });
         let mut queue = Vec::with_capacity(steps.len());
         let streams = streams
             .into_iter()
-            .map(|(way, numbers)| {
+            .map(|(direction, numbers)| {
                 let begin = queue.len();
                 queue.extend(numbers);
-                Stream { way, steps: begin..queue.len() }
+                Stream { direction, steps: begin..queue.len() }
             })
             .collect();
         Self { steps, queue, streams, needs, width, size }
     }
 
-    /// All steps.
     pub(crate) fn steps(&self) -> &[Step] {
         &self.steps
     }
@@ -219,30 +231,28 @@ impl Schedule {
         &self.queue
     }
 
-    /// The streams: those out, those in, the rank's own.
+    /// First those that send, then those that receive, then the local one.
     pub(crate) fn streams(&self) -> &[Stream] {
         &self.streams
     }
 
-    /// Bytes it touches in a space.
+    /// Bytes that it accesses in a memory.
     pub(crate) fn needs(&self, space: Space) -> usize {
         self.needs[space as usize]
     }
 
-    /// Bytes of an element.
     pub(crate) fn width(&self) -> usize {
         self.width
     }
 
-    /// Ranks whose data are combined.
     pub(crate) fn size(&self) -> usize {
         self.size
     }
 }
 
-type Maker = fn(&mut Plan, &Shape, &Layout);
+type Generator = fn(&mut Plan, &Shape, &Layout);
 
-fn maker(kind: Kind, algorithm: Algorithm) -> Option<Maker> {
+fn generator(kind: Kind, algorithm: Algorithm) -> Option<Generator> {
     use Algorithm::{Doubling, Halving, Linear, Ring, Tree};
     Some(match (kind, algorithm) {
         (Kind::AllReduce, Ring) => ring::all_reduce,
@@ -273,10 +283,10 @@ fn maker(kind: Kind, algorithm: Algorithm) -> Option<Maker> {
     })
 }
 
-/// One rank has everything already.
+/// A job of one rank.
 fn alone(plan: &mut Plan, shape: &Shape) {
-    let (_, len) = shape.lengths(1);
-    plan.add(Action::Copy { from: Place::send(0), into: Place::receive(0) }, len, Mark::NONE);
+    let len = shape.lengths(1).receive;
+    plan.add(Action::Copy { from: Location::send(0), into: Location::receive(0) }, len, Dependency::NONE);
 }
 
 #[cfg(test)]
@@ -285,7 +295,7 @@ mod tests {
 
     fn schedule(kind: Kind, algorithm: Algorithm, rank: usize, size: usize, count: usize) -> Schedule {
         let shape = Shape { kind, algorithm, rank, root: 0, count, width: 4, chunk: CHUNK };
-        Schedule::new(&shape, &Layout::one_host(size)).expect("served")
+        Schedule::new(&shape, &Layout::one_host(size)).expect("supported")
     }
 
     fn bytes_sent(schedule: &Schedule) -> usize {
@@ -294,11 +304,11 @@ mod tests {
     }
 
     fn peers(schedule: &Schedule) -> usize {
-        schedule.streams().iter().filter(|it| matches!(it.way, Way::To(_))).count()
+        schedule.streams().iter().filter(|it| matches!(it.direction, Direction::To(_))).count()
     }
 
     #[test]
-    fn ring_and_halving_send_as_little_as_can_be() {
+    fn ring_and_halving_send_the_fewest_bytes() {
         for size in [2, 4, 8, 16] {
             let count = 1024 * size;
             for rank in 0..size {
@@ -336,11 +346,11 @@ mod tests {
     }
 
     #[test]
-    fn large_calls_have_few_steps_and_pass_through_little_memory() {
+    fn large_calls_have_few_steps_and_little_scratch() {
         let kinds = [Kind::AllReduce, Kind::AllGather, Kind::ReduceScatter, Kind::Broadcast, Kind::Reduce];
         for (size, most) in [(2, 13_000), (8, 70_000)] {
             for kind in kinds {
-                for algorithm in Algorithm::ALL.into_iter().filter(|it| it.serves(kind)) {
+                for algorithm in Algorithm::ALL.into_iter().filter(|it| it.supports(kind)) {
                     let shape =
                         Shape { kind, algorithm, rank: 1, root: 0, count: 1 << 28, width: 4, chunk: CHUNK };
                     let Some(schedule) = Schedule::new(&shape, &Layout::one_host(size)) else { continue };
@@ -354,7 +364,7 @@ mod tests {
     }
 
     #[test]
-    fn what_does_not_serve_has_no_schedule() {
+    fn unsupported_calls_have_no_schedule() {
         let shape = Shape {
             kind: Kind::AllToAll,
             algorithm: Algorithm::Ring,

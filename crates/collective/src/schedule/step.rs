@@ -1,59 +1,55 @@
-//! What a schedule is made of.
+//! The steps of a schedule.
 
-/// A memory that steps read and write.
+/// A memory that steps access.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Space {
-    /// What the caller sends. Never written, though it may be a part of the next.
+    /// The send buffer. Never written, although it may be a part of the receive buffer.
     Send,
-    /// What the caller receives.
+    /// The receive buffer.
     Receive,
-    /// Memory of the executor.
+    /// Temporary memory of the executor.
     Scratch,
 }
 
-/// An offset in bytes in a memory.
+/// A byte offset in a memory.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Place {
+pub(crate) struct Location {
     pub(crate) space: Space,
     pub(crate) offset: usize,
 }
 
-impl Place {
-    /// In what is sent.
+impl Location {
     pub(super) fn send(offset: usize) -> Self {
         Self { space: Space::Send, offset }
     }
 
-    /// In what is received.
     pub(super) fn receive(offset: usize) -> Self {
         Self { space: Space::Receive, offset }
     }
 
-    /// In the executor's memory.
     pub(super) fn scratch(offset: usize) -> Self {
         Self { space: Space::Scratch, offset }
     }
 
-    /// So many bytes further.
     pub(super) fn plus(self, bytes: usize) -> Self {
         Self { offset: self.offset + bytes, ..self }
     }
 }
 
-/// How far a step may go: its byte `i` moves when byte `ahead + i` of an earlier step has moved.
+/// How far a step may go: its byte `i` may be transferred when byte `ahead + i` of an earlier step has been.
 ///
-/// So long messages flow through a rank while they still arrive, and no message is cut into pieces for that.
+/// So a rank forwards a long message while it still receives it, without cutting it into pieces.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct After {
     pub(crate) step: u32,
     pub(crate) ahead: usize,
 }
 
-/// Where a step's result can be waited for. Nothing, for a step without bytes.
+/// The result of a step that later steps can wait for. Nothing for a step without bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Mark(Option<After>);
+pub(super) struct Dependency(Option<After>);
 
-impl Mark {
+impl Dependency {
     /// Nothing to wait for.
     pub(super) const NONE: Self = Self(None);
 
@@ -63,31 +59,47 @@ impl Mark {
     }
 }
 
-/// Which operand of a combination this rank's own data is. The same on all ranks that compute the same result, so that
-/// theirs are alike to the last bit.
+/// Which operand of a reduction the data of this rank is. Ranks that compute the same result use the same order of
+/// operands, so that their results are equal to the last bit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Hand {
     Left,
     Right,
 }
 
-/// What a step does.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Action {
-    /// Sends to a peer.
-    Send { peer: usize, from: Place },
-    /// Receives from a peer.
-    Receive { peer: usize, into: Place },
-    /// Receives from a peer and combines with `own`; `last` when the result is complete.
-    Combine { peer: usize, into: Place, own: Place, hand: Hand, last: bool },
-    /// Copies in this rank's memory.
-    Copy { from: Place, into: Place },
-    /// Combines in this rank's memory: `into` with `from`.
-    Merge { from: Place, into: Place, last: bool },
+    Send {
+        peer: usize,
+        from: Location,
+    },
+    Receive {
+        peer: usize,
+        into: Location,
+    },
+    /// Receives from a peer and reduces with `own`; `last` if the result is complete.
+    Combine {
+        peer: usize,
+        into: Location,
+        own: Location,
+        hand: Hand,
+        last: bool,
+    },
+    /// Copies within this rank.
+    Copy {
+        from: Location,
+        into: Location,
+    },
+    /// Reduces `from` into `into` within this rank.
+    Merge {
+        from: Location,
+        into: Location,
+        last: bool,
+    },
 }
 
 impl Action {
-    /// The same so many bytes further.
+    /// The same action `bytes` later in each memory.
     pub(super) fn plus(self, bytes: usize) -> Self {
         match self {
             Self::Send { peer, from } => Self::Send { peer, from: from.plus(bytes) },
@@ -103,7 +115,14 @@ impl Action {
     }
 }
 
-/// One step: an action on so many bytes.
+/// Where a reduction of received data gets its other operand from, and where the result goes.
+#[derive(Debug, Clone, Copy)]
+pub(super) struct Operands {
+    pub(super) into: Location,
+    pub(super) own: Location,
+}
+
+/// An action on `len` bytes.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Step {
     pub(crate) action: Action,
@@ -111,42 +130,47 @@ pub(crate) struct Step {
     pub(crate) after: Option<After>,
 }
 
-/// Collects the steps of a rank. What goes to one peer goes in the order it was added, and so does what comes from one.
+/// Collects the steps of a rank. Steps with the same peer and direction run in the order in which they were added.
 #[derive(Debug, Default)]
 pub(super) struct Plan {
     pub(super) steps: Vec<Step>,
 }
 
 impl Plan {
-    /// Sends.
-    pub(super) fn send(&mut self, peer: usize, from: Place, len: usize, after: Mark) -> Mark {
+    pub(super) fn send(&mut self, peer: usize, from: Location, len: usize, after: Dependency) -> Dependency {
         self.add(Action::Send { peer, from }, len, after)
     }
 
-    /// Receives.
-    pub(super) fn receive(&mut self, peer: usize, into: Place, len: usize, after: Mark) -> Mark {
+    pub(super) fn receive(
+        &mut self,
+        peer: usize,
+        into: Location,
+        len: usize,
+        after: Dependency,
+    ) -> Dependency {
         self.add(Action::Receive { peer, into }, len, after)
     }
 
-    /// Receives and combines with this rank's own, which stands left.
+    /// Receives and reduces with `own`, which is the left operand.
     pub(super) fn combine(
         &mut self,
         peer: usize,
-        (into, own): (Place, Place),
+        Operands { into, own }: Operands,
         len: usize,
         last: bool,
-        after: Mark,
-    ) -> Mark {
+        after: Dependency,
+    ) -> Dependency {
         self.add(Action::Combine { peer, into, own, hand: Hand::Left, last }, len, after)
     }
 
-    /// Any step. One that goes on where the last one ends becomes a part of it.
-    pub(super) fn add(&mut self, action: Action, len: usize, after: Mark) -> Mark {
+    /// Adds a step. If it continues the last step, that step is extended.
+    pub(super) fn add(&mut self, action: Action, len: usize, after: Dependency) -> Dependency {
         if len == 0 {
-            return Mark::NONE;
+            return Dependency::NONE;
         }
-        let goes_on = |it: &Step| it.action.plus(it.len) == action && Mark(it.after).ahead(it.len) == after;
-        let ahead = match self.steps.last_mut().filter(|it| goes_on(it)) {
+        let continues =
+            |it: &Step| it.action.plus(it.len) == action && Dependency(it.after).ahead(it.len) == after;
+        let ahead = match self.steps.last_mut().filter(|it| continues(it)) {
             Some(last) => {
                 last.len += len;
                 last.len - len
@@ -157,6 +181,6 @@ impl Plan {
             }
         };
         // More steps than 2^32 would not fit into memory.
-        Mark(u32::try_from(self.steps.len() - 1).ok().map(|step| After { step, ahead }))
+        Dependency(u32::try_from(self.steps.len() - 1).ok().map(|step| After { step, ahead }))
     }
 }

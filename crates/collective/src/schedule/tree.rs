@@ -1,46 +1,46 @@
-//! Binary trees between hosts, and inside each host one that hangs from its leader.
+//! Binary trees between hosts, and inside each host one below its leader.
 
-use super::flow::{converge, relay};
-use super::step::{Action, Mark, Place, Plan};
-use super::{Layout, Shape};
+use super::parent_child::{broadcast_down, reduce_up};
+use super::step::{Action, Dependency, Location, Operands, Plan};
+use super::{Layout, Piece, Shape};
 
-/// Pieces of each tree's half, at most. They alternate where both trees use a stream.
+/// The most pieces of the half of each tree. They alternate where both trees use a stream.
 const PIECES: usize = 64;
 
-/// A rank's neighbours in a tree.
+/// The neighbours of a rank in a tree.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Branch {
     parent: Option<usize>,
     children: Vec<usize>,
 }
 
-/// Two trees, each with half of the data. Who has children in one is a leaf in the other, so that all work alike.
+/// Two trees, each with half of the data. A rank with children in one is a leaf in the other, so that the load is equal.
 pub(super) fn all_reduce(plan: &mut Plan, shape: &Shape, layout: &Layout) {
     let trees: Vec<_> = [false, true]
         .into_iter()
         .zip(0..)
         .map(|(second, half)| {
-            let (begin, len) = shape.part(half, 2);
+            let Piece { offset: begin, len } = shape.part(half, 2);
             let pieces: Vec<_> =
-                shape.pieces(len, PIECES).map(|(offset, len)| (begin + offset, len)).collect();
+                shape.pieces(len, PIECES).map(|it| Piece { offset: begin + it.offset, ..it }).collect();
             (Branch::new(shape.rank, &units(layout, None), second), pieces)
         })
         .collect();
-    // Results come down so many pieces later than they go up: as many as are under way in a tree.
+    // Results come down `lag` pieces later than they go up: as many as are in flight in a tree.
     let lag = 2 * layout.size().ilog2() as usize + 2;
     let most = trees.iter().map(|(_, pieces)| pieces.len()).max().unwrap_or(0);
     let mut summed = vec![Vec::new(); trees.len()];
     for turn in 0..most + lag {
         for ((branch, pieces), summed) in trees.iter().zip(&mut summed) {
-            if let Some((offset, len)) = pieces.get(turn) {
-                summed.push(branch.up(plan, *offset, *len));
+            if let Some(piece) = pieces.get(turn) {
+                summed.push(branch.up(plan, *piece));
             }
         }
         for ((branch, pieces), summed) in trees.iter().zip(&summed) {
-            if let Some(piece) = turn.checked_sub(lag)
-                && let Some((offset, len)) = pieces.get(piece)
+            if let Some(index) = turn.checked_sub(lag)
+                && let Some(piece) = pieces.get(index)
             {
-                branch.down(plan, *offset, *len, summed[piece]);
+                branch.down(plan, *piece, summed[index]);
             }
         }
     }
@@ -49,67 +49,67 @@ pub(super) fn all_reduce(plan: &mut Plan, shape: &Shape, layout: &Layout) {
 /// One tree from the root.
 pub(super) fn broadcast(plan: &mut Plan, shape: &Shape, layout: &Layout) {
     let branch = Branch::new(shape.rank, &units(layout, Some(shape.root)), false);
-    relay(plan, shape, branch.parent, &branch.children);
+    broadcast_down(plan, shape, branch.parent, &branch.children);
 }
 
 /// One tree to the root.
 pub(super) fn reduce(plan: &mut Plan, shape: &Shape, layout: &Layout) {
     let branch = Branch::new(shape.rank, &units(layout, Some(shape.root)), false);
-    converge(plan, shape, branch.parent, &branch.children);
+    reduce_up(plan, shape, branch.parent, &branch.children);
 }
 
-/// A binomial tree to the root. Blocks of a subtree stand in scratch: for small ones.
+/// A binomial tree to the root. The blocks of a subtree need scratch: for small blocks.
 pub(super) fn gather(plan: &mut Plan, shape: &Shape, layout: &Layout) {
-    let (len, bough) = (shape.bytes(), Bough::new(shape, layout));
-    if let Some(parent) = bough.parent {
-        plan.send(parent, Place::send(0), len, Mark::NONE);
+    let (len, node) = (shape.bytes(), BinomialNode::new(shape, layout));
+    if let Some(parent) = node.parent {
+        plan.send(parent, Location::send(0), len, Dependency::NONE);
     } else {
-        let own = Place::receive(shape.rank * len);
-        plan.add(Action::Copy { from: Place::send(0), into: own }, len, Mark::NONE);
+        let own = Location::receive(shape.rank * len);
+        plan.add(Action::Copy { from: Location::send(0), into: own }, len, Dependency::NONE);
     }
-    for (child, blocks) in &bough.children {
+    for Subtree { rank: child, numbers: blocks } in &node.children {
         let mut come = Vec::new();
         for block in blocks.clone() {
             come.push(plan.receive(
                 *child,
-                bough.stored(layout, block, len, Place::receive),
+                node.location(layout, block, len, Location::receive),
                 len,
-                Mark::NONE,
+                Dependency::NONE,
             ));
         }
         for (block, come) in blocks.clone().zip(come) {
-            if let Some(parent) = bough.parent {
-                plan.send(parent, bough.stored(layout, block, len, Place::receive), len, come);
+            if let Some(parent) = node.parent {
+                plan.send(parent, node.location(layout, block, len, Location::receive), len, come);
             }
         }
     }
 }
 
-/// A binomial tree from the root. Blocks of a subtree stand in scratch: for small ones.
+/// A binomial tree from the root. The blocks of a subtree need scratch: for small blocks.
 pub(super) fn scatter(plan: &mut Plan, shape: &Shape, layout: &Layout) {
-    let (len, bough) = (shape.bytes(), Bough::new(shape, layout));
-    let mut come = Mark::NONE;
-    if let Some(parent) = bough.parent {
-        plan.receive(parent, Place::receive(0), len, Mark::NONE);
-        come = plan.receive(parent, Place::scratch(0), (bough.size - 1) * len, Mark::NONE);
+    let (len, node) = (shape.bytes(), BinomialNode::new(shape, layout));
+    let mut come = Dependency::NONE;
+    if let Some(parent) = node.parent {
+        plan.receive(parent, Location::receive(0), len, Dependency::NONE);
+        come = plan.receive(parent, Location::scratch(0), (node.size - 1) * len, Dependency::NONE);
     } else {
-        let own = Place::send(shape.rank * len);
-        plan.add(Action::Copy { from: own, into: Place::receive(0) }, len, Mark::NONE);
+        let own = Location::send(shape.rank * len);
+        plan.add(Action::Copy { from: own, into: Location::receive(0) }, len, Dependency::NONE);
     }
-    // The largest subtree has the longest way.
-    for (child, blocks) in bough.children.iter().rev() {
+    // The largest subtree is the deepest.
+    for Subtree { rank: child, numbers: blocks } in node.children.iter().rev() {
         for block in blocks.clone() {
-            let from = bough.stored(layout, block, len, Place::send);
-            plan.send(*child, from, len, come.ahead((block - bough.number - 1) * len));
+            let from = node.location(layout, block, len, Location::send);
+            plan.send(*child, from, len, come.ahead((block - node.number - 1) * len));
         }
     }
 }
 
 impl Branch {
-    /// The neighbours of a rank in the first or the second tree over these units, each of which hangs together by itself.
+    /// The neighbours of a rank in the first or the second tree over these units. Each unit is a tree below its leader.
     fn new(rank: usize, units: &[Vec<usize>], second: bool) -> Self {
         let unit = units.iter().position(|it| it.contains(&rank)).unwrap_or(0);
-        // The leader of the second tree is another rank of the host.
+        // The leader in the second tree is another rank of the host.
         let member = |unit: usize, number: usize| {
             let members = &units[unit];
             members.get(if second { members.len().wrapping_sub(number + 1) } else { number }).copied()
@@ -126,13 +126,13 @@ impl Branch {
         Self { parent: above(unit, n, second).and_then(|it| member(it, 0)), children }
     }
 
-    /// Sums a piece of this rank and its children and passes it on. Tells when that is done, at the root.
-    fn up(&self, plan: &mut Plan, offset: usize, len: usize) -> Mark {
-        let (mut own, mut come) = (Place::send(offset), Mark::NONE);
+    /// Reduces a piece of this rank and its children and sends it to the parent. Returns the result, for the root.
+    fn up(&self, plan: &mut Plan, Piece { offset, len }: Piece) -> Dependency {
+        let (mut own, mut come) = (Location::send(offset), Dependency::NONE);
         for (number, child) in self.children.iter().enumerate() {
             let last = self.parent.is_none() && number + 1 == self.children.len();
-            come = plan.combine(*child, (Place::receive(offset), own), len, last, come);
-            own = Place::receive(offset);
+            come = plan.combine(*child, Operands { into: Location::receive(offset), own }, len, last, come);
+            own = Location::receive(offset);
         }
         if let Some(parent) = self.parent {
             plan.send(parent, own, len, come);
@@ -140,20 +140,20 @@ impl Branch {
         come
     }
 
-    /// Passes a piece of the result down.
-    fn down(&self, plan: &mut Plan, offset: usize, len: usize, summed: Mark) {
-        let place = Place::receive(offset);
+    /// Forwards a piece of the result to the children.
+    fn down(&self, plan: &mut Plan, Piece { offset, len }: Piece, summed: Dependency) {
+        let position = Location::receive(offset);
         let come = match self.parent {
-            Some(parent) => plan.receive(parent, place, len, Mark::NONE),
+            Some(parent) => plan.receive(parent, position, len, Dependency::NONE),
             None => summed,
         };
         for child in &self.children {
-            plan.send(*child, place, len, come);
+            plan.send(*child, position, len, come);
         }
     }
 }
 
-/// What the trees are built over: hosts, or ranks where there is one host. With a root, it is the first of the first.
+/// The nodes of the trees: hosts, or ranks if there is one host. A root is the first rank of the first node.
 fn units(layout: &Layout, root: Option<usize>) -> Vec<Vec<usize>> {
     let mut units: Vec<Vec<usize>> = layout.hosts().map(<[usize]>::to_vec).collect();
     if let [host] = units.as_slice() {
@@ -171,7 +171,7 @@ fn units(layout: &Layout, root: Option<usize>) -> Vec<Vec<usize>> {
 
 /// The parent of a node in a binary tree of `n` in which all nodes with odd numbers are leaves.
 ///
-/// The second tree is the first in a mirror, or shifted by one when `n` is odd: its leaves are the even ones.
+/// The second tree is the mirror image of the first, or shifted by one if `n` is odd: its leaves are the even nodes.
 fn above(node: usize, n: usize, second: bool) -> Option<usize> {
     if second && n.is_multiple_of(2) {
         return Some(n - 1 - above(n - 1 - node, n, false)?);
@@ -187,27 +187,32 @@ fn above(node: usize, n: usize, second: bool) -> Option<usize> {
     Some(Some(below | (bit << 1)).filter(|it| *it < n).unwrap_or(below))
 }
 
-/// A rank's neighbours in a binomial tree, whose nodes are numbered from the root.
-struct Bough {
-    /// This rank's number.
+/// A child and the numbers of its subtree.
+struct Subtree {
+    rank: usize,
+    numbers: std::ops::Range<usize>,
+}
+
+/// The neighbours of a rank in a binomial tree, whose nodes are numbered from the root.
+struct BinomialNode {
+    /// The number of this rank.
     number: usize,
-    /// Ranks in its subtree, with itself.
+    /// The number of ranks of its subtree, with itself.
     size: usize,
     parent: Option<usize>,
-    /// Children with the numbers of their subtrees.
-    children: Vec<(usize, std::ops::Range<usize>)>,
+    children: Vec<Subtree>,
     root: usize,
 }
 
-impl Bough {
+impl BinomialNode {
     fn new(shape: &Shape, layout: &Layout) -> Self {
-        let (n, root) = (layout.size(), layout.place(shape.root));
-        let number = (layout.place(shape.rank) + n - root) % n;
+        let (n, root) = (layout.size(), layout.position(shape.root));
+        let number = (layout.position(shape.rank) + n - root) % n;
         let span = if number == 0 { n.next_power_of_two() } else { 1 << number.trailing_zeros() };
         let children = (0..span.ilog2())
             .map(|it| (number + (1 << it))..(number + (2 << it)).min(n))
             .filter(|it| !it.is_empty())
-            .map(|it| (layout.rank(root + it.start), it))
+            .map(|numbers| Subtree { rank: layout.rank(root + numbers.start), numbers })
             .collect();
         Self {
             number,
@@ -218,12 +223,12 @@ impl Bough {
         }
     }
 
-    /// Where a block of the subtree stands: with the root in its buffer, else in scratch.
-    fn stored(&self, layout: &Layout, block: usize, len: usize, buffer: fn(usize) -> Place) -> Place {
+    /// The location of a block of the subtree: in the buffer of the root, otherwise in scratch.
+    fn location(&self, layout: &Layout, block: usize, len: usize, buffer: fn(usize) -> Location) -> Location {
         if self.parent.is_none() {
             buffer(layout.rank(self.root + block) * len)
         } else {
-            Place::scratch((block - self.number - 1) * len)
+            Location::scratch((block - self.number - 1) * len)
         }
     }
 }
@@ -259,7 +264,7 @@ mod tests {
     }
 
     #[test]
-    fn one_rank_of_each_host_speaks_to_others() {
+    fn one_rank_of_each_host_is_connected_to_other_hosts() {
         let layout = Layout::new(&[0, 0, 0, 1, 1, 2]);
         let units = units(&layout, Some(4));
         assert_eq!(units, [vec![4, 3], vec![5], vec![0, 1, 2]]);

@@ -1,7 +1,7 @@
-//! The thread of rank 0 that everyone has a connection to.
+//! A thread of rank 0 that every rank has a control connection to.
 //!
-//! It lets ranks in, tells them of each other, carries what they share, and decides who is to
-//! blame when one fails. It never blocks on a connection: one stopped rank delays nobody.
+//! It admits ranks, sends each the peer info of all, gathers what they share, and decides which rank is to blame when one
+//! fails. It never blocks on a connection: a stopped rank delays no other.
 
 use std::io;
 use std::sync::Arc;
@@ -9,37 +9,37 @@ use std::time::{Duration, Instant};
 
 use crate::{Cause, Error};
 
-use super::crowd::{Crowd, Event, Guest, Who};
-use super::flow::Socket;
-use super::progress::Place;
-use super::reception::{self, Step};
+use super::connections::{Connection, Connections, Event, PeerState};
+use super::handshake_server::{self, HandshakeStep};
+use super::progress::ProgressSnapshot;
+use super::protocol::{Answer, Claim, LARGEST_FRAME, Malformed, Request, printable};
+use super::socket::Socket;
 use super::token::{self, Token};
-use super::verdict::{self, Refusals, Witness};
-use super::wire::{Answer, Claim, Garbage, LARGEST_FRAME, Request, clean};
-use super::{Door, Member};
+use super::verdict::{self, RankReport, Refusals};
+use super::{Member, RendezvousListener};
 
-/// Time for a handshake.
-const HANDSHAKE: Duration = Duration::from_secs(5);
-/// Time for everyone to answer a ping.
-const ANSWER: Duration = Duration::from_secs(1);
-/// Time in which a process that broke its data connections shows that it died.
-const LAST_BREATH: Duration = Duration::from_millis(300);
-/// Time for the last words to be read.
+/// For a handshake.
+const HANDSHAKE_TIMEOUT: Duration = Duration::from_secs(5);
+/// For all ranks to answer a ping.
+const PING_TIMEOUT: Duration = Duration::from_secs(1);
+/// How long to wait for the control connection of a rank to close, after its data connections have broken.
+const DEATH_GRACE: Duration = Duration::from_millis(300);
+/// How long connections stay open for the last message to be read.
 const LINGER: Duration = Duration::from_millis(500);
 
-/// One rank that came.
+/// A rank that has been admitted.
 #[derive(Debug)]
-struct Seat {
-    /// Its connection, while there is one.
+struct RankState {
+    /// Its connection; `None` once that is closed.
     slot: Option<usize>,
     host: String,
     pid: u32,
-    card: Option<Vec<u8>>,
+    peer_info: Option<Vec<u8>>,
     piece: Option<Piece>,
     left: bool,
 }
 
-/// A rank's part of a `share`.
+/// What a rank contributes to a `share`.
 #[derive(Debug)]
 struct Piece {
     serial: u64,
@@ -47,135 +47,140 @@ struct Piece {
     bytes: Vec<u8>,
 }
 
-/// Everyone is asked, because one waited in vain.
+/// All ranks are asked for their progress, because one has timed out.
 #[derive(Debug)]
-struct Inquiry {
+struct PingRound {
     reporter: usize,
     error: Error,
     number: u32,
-    answers: Vec<Option<Place>>,
-    began: Instant,
+    answers: Vec<Option<ProgressSnapshot>>,
+    started: Instant,
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Phase {
-    Gathering,
+    Joining,
     Running,
-    /// Nothing more is decided; the last words are on their way until then.
-    Over(Instant),
+    /// The last message is being sent, up to this time.
+    Closing(Instant),
 }
 
 pub(super) struct Coordinator {
-    crowd: Crowd,
+    connections: Connections,
     token: Token,
     timeout: Duration,
-    gathered_until: Instant,
-    seats: Vec<Option<Seat>>,
+    join_deadline: Instant,
+    ranks: Vec<Option<RankState>>,
     phase: Phase,
     refusals: Refusals,
-    inquiry: Option<Inquiry>,
-    inquiries: u32,
+    ping_round: Option<PingRound>,
+    ping_rounds: u32,
 }
 
 impl Coordinator {
-    /// Rank 0 is in from the start, over `own`.
+    /// Rank 0 has joined from the start, over `own`.
     pub(super) fn new(
-        door: Door,
+        listener: RendezvousListener,
         token: Token,
         timeout: Duration,
         size: usize,
         first: Member,
         own: Socket,
     ) -> io::Result<Self> {
-        let mut crowd = Crowd::new(door, timeout)?;
-        let slot = Some(crowd.seat(own, 0)?);
-        let mut seats: Vec<Option<Seat>> = (0..size).map(|_| None).collect();
-        let seat =
-            Seat { slot, host: first.host, pid: first.pid, card: Some(first.card), piece: None, left: false };
-        seats.first_mut().map(|it| it.insert(seat));
+        let mut connections = Connections::new(listener, timeout)?;
+        let slot = Some(connections.add_rank(own, 0)?);
+        let mut ranks: Vec<Option<RankState>> = (0..size).map(|_| None).collect();
+        let rank_0 = RankState {
+            slot,
+            host: first.host,
+            pid: first.pid,
+            peer_info: Some(first.peer_info),
+            piece: None,
+            left: false,
+        };
+        ranks.first_mut().map(|it| it.insert(rank_0));
         Ok(Self {
-            crowd,
+            connections,
             token,
             timeout,
-            gathered_until: Instant::now() + timeout,
-            seats,
-            phase: Phase::Gathering,
+            join_deadline: Instant::now() + timeout,
+            ranks,
+            phase: Phase::Joining,
             refusals: Refusals::default(),
-            inquiry: None,
-            inquiries: 0,
+            ping_round: None,
+            ping_rounds: 0,
         })
     }
 
-    /// Serves until the job is over and everyone knows.
+    /// Runs until the job has ended and all ranks know it.
     pub(super) fn run(mut self) {
         loop {
-            let events = match self.crowd.wait(self.deadline()) {
+            let events = match self.connections.wait(self.deadline()) {
                 Ok(events) => events,
                 Err(error) => return self.abort(Error::system("", "cannot wait for the ranks", error)),
             };
             for event in events {
                 match event {
-                    Event::Came(slot) => self.came(slot),
-                    Event::Ended(slot, how) => self.ended(slot, how.as_ref()),
+                    Event::Received { slot } => self.on_received(slot),
+                    Event::Closed { slot, error } => self.on_closed(slot, error.as_ref()),
                 }
             }
-            self.clock(Instant::now());
-            if let Phase::Over(until) = self.phase
-                && (self.seats.iter().flatten().all(|it| it.slot.is_none()) || Instant::now() >= until)
+            self.check_deadlines(Instant::now());
+            if let Phase::Closing(until) = self.phase
+                && (self.ranks.iter().flatten().all(|it| it.slot.is_none()) || Instant::now() >= until)
             {
                 return;
             }
         }
     }
 
-    /// When to look at the clock next.
+    /// The next deadline.
     fn deadline(&self) -> Option<Instant> {
         let phase = match self.phase {
-            Phase::Gathering => Some(self.gathered_until),
+            Phase::Joining => Some(self.join_deadline),
             Phase::Running => None,
-            Phase::Over(until) => Some(until),
+            Phase::Closing(until) => Some(until),
         };
-        let inquiry = self.inquiry.as_ref().map(|it| {
-            let early = it.began + LAST_BREATH;
-            if it.answers.iter().all(Option::is_some) { early } else { it.began + ANSWER }
+        let ping_round = self.ping_round.as_ref().map(|it| {
+            let early = it.started + DEATH_GRACE;
+            if it.answers.iter().all(Option::is_some) { early } else { it.started + PING_TIMEOUT }
         });
-        let stranger = self.crowd.oldest_stranger().map(|it| it + HANDSHAKE);
-        [phase, inquiry, stranger].into_iter().flatten().min()
+        let pending = self.connections.oldest_pending().map(|it| it + HANDSHAKE_TIMEOUT);
+        [phase, ping_round, pending].into_iter().flatten().min()
     }
 
-    fn clock(&mut self, now: Instant) {
-        for slot in self.crowd.strangers_before(now.checked_sub(HANDSHAKE)) {
-            self.turn_away(slot, "no handshake within 5 s");
+    fn check_deadlines(&mut self, now: Instant) {
+        for slot in self.connections.pending_before(now.checked_sub(HANDSHAKE_TIMEOUT)) {
+            self.reject(slot, "no handshake within 5 s");
         }
-        if self.phase == Phase::Gathering && now >= self.gathered_until {
-            let arrived = |seat: &Option<Seat>| seat.as_ref().is_some_and(|it| it.card.is_some());
+        if self.phase == Phase::Joining && now >= self.join_deadline {
+            let joined = |rank: &Option<RankState>| rank.as_ref().is_some_and(|it| it.peer_info.is_some());
             let missing: Vec<usize> =
-                self.seats.iter().enumerate().filter(|(_, it)| !arrived(it)).map(|(rank, _)| rank).collect();
-            self.abort(verdict::never_arrived(&missing, self.seats.len(), self.timeout, &self.refusals));
+                self.ranks.iter().enumerate().filter(|(_, it)| !joined(it)).map(|(rank, _)| rank).collect();
+            self.abort(verdict::did_not_join(&missing, self.ranks.len(), self.timeout, &self.refusals));
         }
-        self.conclude(now);
+        self.finish_ping_round(now);
     }
 
-    /// Bytes came from a guest.
-    fn came(&mut self, slot: usize) {
-        while let Some(guest) = self.crowd.guest(slot) {
-            match &mut guest.who {
-                Who::Refused => return guest.inflow.clear(),
-                Who::Stranger(_) => {
-                    if !self.stranger(slot) {
+    fn on_received(&mut self, slot: usize) {
+        while let Some(connection) = self.connections.get(slot) {
+            match &mut connection.state {
+                PeerState::Refused => return connection.received.clear(),
+                PeerState::Pending(_) => {
+                    if !self.continue_handshake(slot) {
                         return;
                     }
                 }
-                Who::Rank(rank) => {
+                PeerState::Rank(rank) => {
                     let rank = *rank;
-                    let request = match guest.inflow.frame(LARGEST_FRAME) {
+                    let request = match connection.received.frame(LARGEST_FRAME) {
                         Ok(None) => return,
                         Ok(Some(frame)) => Request::read(frame),
-                        Err(Garbage) => Err(Garbage),
+                        Err(Malformed) => Err(Malformed),
                     };
                     if request.and_then(|it| self.request(rank, it)).is_err() {
-                        let error = Error::new(Cause::System, "", "sent what cannot be read");
-                        self.hang_up(slot);
+                        let error = Error::new(Cause::System, "", "sent a malformed message");
+                        self.disconnect(slot);
                         return self.abort(self.about(rank, error));
                     }
                 }
@@ -183,138 +188,146 @@ impl Coordinator {
         }
     }
 
-    /// A stranger goes on with its handshake; true if it came in.
-    fn stranger(&mut self, slot: usize) -> bool {
+    /// True if the rank has been admitted.
+    fn continue_handshake(&mut self, slot: usize) -> bool {
         let Ok(nonce) = token::random() else { return false };
-        let Some(Guest { who: Who::Stranger(stage), inflow, outflow, .. }) = self.crowd.guest(slot) else {
+        let Some(Connection { state: PeerState::Pending(stage), received, queued, .. }) =
+            self.connections.get(slot)
+        else {
             return false;
         };
-        let step = match reception::hear(stage, inflow, outflow, &self.token, &nonce) {
-            Step::Admit(claim, welcome) => match self.seat_of(&claim) {
+        let step = match handshake_server::advance(stage, received, queued, &self.token, &nonce) {
+            HandshakeStep::Admit { claim, welcome } => match self.claimed_rank(&claim) {
                 Ok(rank) => {
                     self.admit(slot, rank, &claim, &welcome);
                     return true;
                 }
-                Err(detail) => match self.crowd.guest(slot) {
-                    Some(guest) => reception::refuse(&mut guest.outflow, Cause::Usage, detail),
+                Err(detail) => match self.connections.get(slot) {
+                    Some(connection) => {
+                        handshake_server::refuse(&mut connection.queued, Cause::Usage, detail)
+                    }
                     None => return false,
                 },
             },
             step => step,
         };
         match step {
-            Step::Drop(reason) => self.turn_away(slot, &reason),
-            Step::Refuse(reason) => {
+            HandshakeStep::Drop(reason) => self.reject(slot, &reason),
+            HandshakeStep::Refuse(reason) => {
                 self.note(slot, &reason);
-                self.crowd.refuse(slot);
+                self.connections.refuse(slot);
             }
-            Step::Wait | Step::Admit(..) => self.crowd.flush(slot),
+            HandshakeStep::Wait | HandshakeStep::Admit { .. } => self.connections.flush(slot),
         }
         false
     }
 
-    /// The rank that is claimed, if it can be had.
-    fn seat_of(&self, claim: &Claim) -> Result<usize, String> {
-        let (rank, size) = (claim.rank as usize, self.seats.len());
+    /// The rank of a claim, if it is free.
+    fn claimed_rank(&self, claim: &Claim) -> Result<usize, String> {
+        let (rank, size) = (claim.rank as usize, self.ranks.len());
         if claim.size as usize != size {
-            return Err(format!("rank {rank} believes in {} ranks, the job has {size}", claim.size));
+            return Err(format!("rank {rank} expects {} ranks, the job has {size}", claim.size));
         }
-        match self.seats.get(rank) {
+        match self.ranks.get(rank) {
             None => Err(format!("there is no rank {rank}: the job has {size} ranks")),
-            Some(Some(seat)) => Err(format!("rank {rank} is taken by process {} on {}", seat.pid, seat.host)),
-            Some(None) if self.phase != Phase::Gathering => Err("the job is over".to_owned()),
+            Some(Some(other)) => {
+                Err(format!("rank {rank} is taken by process {} on {}", other.pid, other.host))
+            }
+            Some(None) if self.phase != Phase::Joining => Err("the job is over".to_owned()),
             Some(None) => Ok(rank),
         }
     }
 
     fn admit(&mut self, slot: usize, rank: usize, claim: &Claim, welcome: &Answer) {
-        let seat = Seat {
+        let state = RankState {
             slot: Some(slot),
-            host: clean(&claim.host),
+            host: printable(&claim.host),
             pid: claim.pid,
-            card: None,
+            peer_info: None,
             piece: None,
             left: false,
         };
-        if let Some(free) = self.seats.get_mut(rank) {
-            *free = Some(seat);
-            self.crowd.admit(slot, rank);
-            self.crowd.send(slot, welcome.frame().into());
+        if let Some(free) = self.ranks.get_mut(rank) {
+            *free = Some(state);
+            self.connections.admit(slot, rank);
+            self.connections.send(slot, welcome.frame().into());
         }
     }
 
-    /// A rank asks for something.
-    fn request(&mut self, rank: usize, request: Request) -> Result<(), Garbage> {
-        let seat = self.seats.get_mut(rank).and_then(Option::as_mut).ok_or(Garbage)?;
+    fn request(&mut self, rank: usize, request: Request) -> Result<(), Malformed> {
+        let state = self.ranks.get_mut(rank).and_then(Option::as_mut).ok_or(Malformed)?;
         match (self.phase, request) {
-            (Phase::Over(_), _) => Ok(()),
-            (_, Request::Claim { .. }) => Err(Garbage),
-            (Phase::Gathering, Request::Card(card)) if seat.card.is_none() => {
-                seat.card = Some(card);
-                self.begin_if_complete();
+            (Phase::Closing(_), _) => Ok(()),
+            (_, Request::Claim { .. }) => Err(Malformed),
+            (Phase::Joining, Request::PeerInfo(peer_info)) if state.peer_info.is_none() => {
+                state.peer_info = Some(peer_info);
+                self.start_if_complete();
                 Ok(())
             }
-            (_, Request::Card(_)) => Err(Garbage),
+            (_, Request::PeerInfo(_)) => Err(Malformed),
             (Phase::Running, Request::Share { serial, stage, bytes })
-                if seat.piece.is_none() && !seat.left =>
+                if state.piece.is_none() && !state.left =>
             {
-                seat.piece = Some(Piece { serial, stage, bytes });
+                state.piece = Some(Piece { serial, stage, bytes });
                 self.share(rank);
                 Ok(())
             }
-            (_, Request::Share { .. }) => Err(Garbage),
+            (_, Request::Share { .. }) => Err(Malformed),
             (_, Request::Fail(error)) => {
                 self.failed(rank, error);
                 Ok(())
             }
-            (_, Request::Pong { number, place }) => {
-                if let Some(inquiry) = self.inquiry.as_mut().filter(|it| it.number == number)
-                    && let Some(answer) = inquiry.answers.get_mut(rank)
+            (_, Request::Pong { number, progress }) => {
+                if let Some(ping_round) = self.ping_round.as_mut().filter(|it| it.number == number)
+                    && let Some(answer) = ping_round.answers.get_mut(rank)
                 {
-                    *answer = Some(place);
+                    *answer = Some(progress);
                 }
                 Ok(())
             }
-            (Phase::Running, Request::Goodbye) => {
-                seat.left = true;
-                self.goodbye(rank);
+            (Phase::Running, Request::Leave) => {
+                state.left = true;
+                self.rank_left(rank);
                 Ok(())
             }
-            (Phase::Gathering, Request::Goodbye) => Err(Garbage),
+            (Phase::Joining, Request::Leave) => Err(Malformed),
         }
     }
 
-    fn begin_if_complete(&mut self) {
+    fn start_if_complete(&mut self) {
         let mut members = Vec::new();
-        for (rank, seat) in (0_u32..).zip(&self.seats) {
-            let Some(Seat { host, pid, card: Some(card), .. }) = seat else { return };
-            let member = Answer::Member { rank, pid: *pid, host: host.clone(), card: card.clone() };
+        for (rank, state) in (0_u32..).zip(&self.ranks) {
+            let Some(RankState { host, pid, peer_info: Some(peer_info), .. }) = state else { return };
+            let member = Answer::Member { rank, pid: *pid, host: host.clone(), peer_info: peer_info.clone() };
             members.extend(member.frame());
         }
         match token::random() {
             Ok(key) => {
                 members.extend(Answer::Begin { key }.frame());
                 self.phase = Phase::Running;
-                self.tell(&members.into());
+                self.send_to_all(&members.into());
             }
             Err(error) => self.abort(self.about(0, error)),
         }
     }
 
-    /// A rank's piece has come: passes all on if it was the last one.
+    /// A rank's piece has been received: sends all pieces if it was the last one.
     fn share(&mut self, rank: usize) {
-        let seats = || self.seats.iter().enumerate().filter_map(|(rank, it)| Some((rank, it.as_ref()?)));
-        let Some(mine) = seats().find(|(it, _)| *it == rank).and_then(|(_, it)| it.piece.as_ref()) else {
+        let joined = || self.ranks.iter().enumerate().filter_map(|(rank, it)| Some((rank, it.as_ref()?)));
+        let Some(mine) = joined().find(|(it, _)| *it == rank).and_then(|(_, it)| it.piece.as_ref()) else {
             return;
         };
-        if let Some((gone, _)) = seats().find(|(_, it)| it.left) {
-            let error =
-                Error::new(Cause::Mismatch, mine.stage.clone(), format!("has left, rank {rank} has not"));
+        if let Some((gone, _)) = joined().find(|(_, it)| it.left) {
+            let error = Error::new(
+                Cause::Mismatch,
+                mine.stage.clone(),
+                format!("has left the job, rank {rank} has not"),
+            );
             return self.abort(self.about(gone, error));
         }
         let other = |it: &Piece| (it.serial, &it.stage) != (mine.serial, &mine.stage);
         if let Some((first, theirs)) =
-            seats().find_map(|(rank, it)| it.piece.as_ref().filter(|it| other(it)).map(|it| (rank, it)))
+            joined().find_map(|(rank, it)| it.piece.as_ref().filter(|it| other(it)).map(|it| (rank, it)))
         {
             let detail = format!(
                 "is in `{}` (number {}) while rank {first} is in `{}` (number {})",
@@ -322,91 +335,94 @@ impl Coordinator {
             );
             return self.abort(self.about(rank, Error::new(Cause::Mismatch, mine.stage.clone(), detail)));
         }
-        if seats().any(|(_, it)| it.piece.is_none()) {
+        if joined().any(|(_, it)| it.piece.is_none()) {
             return;
         }
         let mut parts = Vec::new();
-        for (rank, seat) in (0_u32..).zip(self.seats.iter_mut().flatten()) {
-            if let Some(Piece { serial, bytes, .. }) = seat.piece.take() {
+        for (rank, state) in (0_u32..).zip(self.ranks.iter_mut().flatten()) {
+            if let Some(Piece { serial, bytes, .. }) = state.piece.take() {
                 parts.extend(Answer::Part { serial, rank, bytes }.frame());
             }
         }
-        self.tell(&parts.into());
+        self.send_to_all(&parts.into());
     }
 
-    fn goodbye(&mut self, rank: usize) {
-        let waiting = self.seats.iter().flatten().find_map(|it| it.piece.as_ref());
+    fn rank_left(&mut self, rank: usize) {
+        let waiting = self.ranks.iter().flatten().find_map(|it| it.piece.as_ref());
         if let Some(piece) = waiting {
-            let detail = format!("has left while others are in `{}`", piece.stage);
+            let detail = format!("has left the job while other ranks are in `{}`", piece.stage);
             let error = Error::new(Cause::Mismatch, piece.stage.clone(), detail);
             return self.abort(self.about(rank, error));
         }
-        if self.seats.iter().flatten().all(|it| it.left) {
-            self.finish(&Answer::Farewell.frame().into());
+        if self.ranks.iter().flatten().all(|it| it.left) {
+            self.finish(&Answer::AllLeft.frame().into());
         }
     }
 
-    /// A rank cannot go on.
+    /// A rank reports an error.
     fn failed(&mut self, rank: usize, error: Error) {
-        // Whoever waited in vain knows only whom it waited for: the others may know better.
-        let hearsay = matches!(error.cause, Cause::Silent | Cause::Reset | Cause::Died);
-        if !hearsay || error.rank == Some(rank) || self.phase == Phase::Gathering {
+        // A rank that timed out only knows which peer it waited for: that peer may wait for another rank.
+        let suspicion = matches!(error.cause, Cause::Silent | Cause::Reset | Cause::Died);
+        if !suspicion || error.rank == Some(rank) || self.phase == Phase::Joining {
             let about = error.rank.unwrap_or(rank);
             return self.abort(self.about(about, error));
         }
-        if self.inquiry.is_none() {
-            self.inquiries += 1;
-            let number = self.inquiries;
-            // Who left and is gone is no longer asked: it was ahead of all.
-            let ahead = |it: &Seat| it.slot.is_none().then(|| Place::of(u64::MAX, u8::MAX, 0));
-            let answers = self.seats.iter().map(|it| it.as_ref().and_then(ahead)).collect();
-            self.inquiry = Some(Inquiry { reporter: rank, error, number, answers, began: Instant::now() });
-            self.tell(&Answer::Ping { number }.frame().into());
+        if self.ping_round.is_none() {
+            self.ping_rounds += 1;
+            let number = self.ping_rounds;
+            // A rank that has left and disconnected was ahead of all others.
+            let ahead =
+                |it: &RankState| it.slot.is_none().then(|| ProgressSnapshot::of(u64::MAX, u8::MAX, 0));
+            let answers = self.ranks.iter().map(|it| it.as_ref().and_then(ahead)).collect();
+            self.ping_round =
+                Some(PingRound { reporter: rank, error, number, answers, started: Instant::now() });
+            self.send_to_all(&Answer::Ping { number }.frame().into());
         }
     }
 
-    /// Ends an inquiry once all have answered, or had the time to.
-    fn conclude(&mut self, now: Instant) {
-        let Some(inquiry) = &self.inquiry else { return };
-        let since = now.saturating_duration_since(inquiry.began);
-        let complete = inquiry.answers.iter().all(Option::is_some);
-        if since < LAST_BREATH || (since < ANSWER && !complete) {
+    /// Ends a ping round once all ranks have answered or the timeout is over.
+    fn finish_ping_round(&mut self, now: Instant) {
+        let Some(ping_round) = &self.ping_round else { return };
+        let since = now.saturating_duration_since(ping_round.started);
+        let complete = ping_round.answers.iter().all(Option::is_some);
+        if since < DEATH_GRACE || (since < PING_TIMEOUT && !complete) {
             return;
         }
-        let reporters = self.seats.get(inquiry.reporter).and_then(Option::as_ref);
-        let piece = reporters.and_then(|it| it.piece.as_ref());
-        let leaving = reporters.is_some_and(|it| it.left);
-        let meeting = piece.map(|it| it.stage.as_str()).or(leaving.then_some("leave"));
-        let witnesses: Vec<Witness> = (self.seats.iter().flatten())
-            .zip(&inquiry.answers)
-            .map(|(seat, answer)| Witness {
-                host: seat.host.clone(),
+        let reporter = self.ranks.get(ping_round.reporter).and_then(Option::as_ref);
+        let piece = reporter.and_then(|it| it.piece.as_ref());
+        let leaving = reporter.is_some_and(|it| it.left);
+        let waiting_in = piece.map(|it| it.stage.as_str()).or(leaving.then_some("leave"));
+        let reports: Vec<RankReport> = (self.ranks.iter().flatten())
+            .zip(&ping_round.answers)
+            .map(|(rank, answer)| RankReport {
+                host: rank.host.clone(),
                 answer: *answer,
-                present: if leaving { seat.left } else { seat.piece.is_some() },
+                present: if leaving { rank.left } else { rank.piece.is_some() },
             })
             .collect();
-        self.abort(verdict::decide(inquiry.reporter, &inquiry.error, &witnesses, meeting));
+        self.abort(verdict::decide(ping_round.reporter, &ping_round.error, &reports, waiting_in));
     }
 
-    /// A connection ended.
-    fn ended(&mut self, slot: usize, how: Option<&io::Error>) {
-        let Some(guest) = self.hang_up(slot) else { return };
-        match guest.who {
-            Who::Stranger(_) => self.refusals.note(&guest.address, "it left during the handshake"),
-            Who::Refused => {}
-            Who::Rank(rank) => {
-                let left = self.seats.get(rank).and_then(Option::as_ref).is_some_and(|it| it.left);
+    fn on_closed(&mut self, slot: usize, error: Option<&io::Error>) {
+        let Some(connection) = self.disconnect(slot) else { return };
+        match connection.state {
+            PeerState::Pending(_) => {
+                self.refusals.note(&connection.address, "it closed the connection during the handshake");
+            }
+            PeerState::Refused => {}
+            PeerState::Rank(rank) => {
+                let left = self.ranks.get(rank).and_then(Option::as_ref).is_some_and(|it| it.left);
                 if !left {
-                    let vanished = matches!(
-                        how.map(io::Error::kind),
+                    let unreachable = matches!(
+                        error.map(io::Error::kind),
                         Some(
                             io::ErrorKind::TimedOut
                                 | io::ErrorKind::HostUnreachable
                                 | io::ErrorKind::NetworkUnreachable
                         )
                     );
-                    let error = if vanished {
-                        Error::new(Cause::Silent, "", "its machine does not answer any more")
+                    let error = if unreachable {
+                        Error::new(Cause::Silent, "", "its host does not answer any more")
                     } else {
                         Error::new(Cause::Died, "", "its process ended")
                     };
@@ -416,59 +432,59 @@ impl Coordinator {
         }
     }
 
-    /// The job ends with this verdict, for everyone. The first one stays.
+    /// Ends the job with this error on all ranks. The first error is kept.
     fn abort(&mut self, mut error: Error) {
-        if self.phase == Phase::Gathering && error.stage.is_empty() {
+        if self.phase == Phase::Joining && error.stage.is_empty() {
             "rendezvous".clone_into(&mut error.stage);
         }
         self.finish(&Answer::Abort(error).frame().into());
     }
 
     fn finish(&mut self, last: &Arc<[u8]>) {
-        if matches!(self.phase, Phase::Over(_)) {
+        if matches!(self.phase, Phase::Closing(_)) {
             return;
         }
-        self.phase = Phase::Over(Instant::now() + LINGER);
-        self.inquiry = None;
-        self.crowd.lock();
-        self.tell(last);
-        for slot in self.seats.iter().flatten().filter_map(|it| it.slot) {
-            self.crowd.finish(slot);
+        self.phase = Phase::Closing(Instant::now() + LINGER);
+        self.ping_round = None;
+        self.connections.stop_accepting();
+        self.send_to_all(last);
+        for slot in self.ranks.iter().flatten().filter_map(|it| it.slot) {
+            self.connections.finish(slot);
         }
     }
 
-    fn tell(&mut self, bytes: &Arc<[u8]>) {
-        for slot in self.seats.iter().flatten().filter_map(|it| it.slot) {
-            self.crowd.send(slot, Arc::clone(bytes));
+    fn send_to_all(&mut self, bytes: &Arc<[u8]>) {
+        for slot in self.ranks.iter().flatten().filter_map(|it| it.slot) {
+            self.connections.send(slot, Arc::clone(bytes));
         }
     }
 
-    /// The error with the rank's name and host.
+    /// The error with the rank and its host.
     fn about(&self, rank: usize, error: Error) -> Error {
-        let host = self.seats.get(rank).and_then(Option::as_ref).map(|it| it.host.clone());
+        let host = self.ranks.get(rank).and_then(Option::as_ref).map(|it| it.host.clone());
         Error { rank: Some(rank), host: error.host.or(host), ..error }
     }
 
-    fn hang_up(&mut self, slot: usize) -> Option<Guest> {
-        let guest = self.crowd.remove(slot)?;
-        if let Who::Rank(rank) = guest.who
-            && let Some(seat) = self.seats.get_mut(rank).and_then(Option::as_mut)
+    fn disconnect(&mut self, slot: usize) -> Option<Connection> {
+        let connection = self.connections.remove(slot)?;
+        if let PeerState::Rank(rank) = connection.state
+            && let Some(state) = self.ranks.get_mut(rank).and_then(Option::as_mut)
         {
-            seat.slot = None;
+            state.slot = None;
         }
-        Some(guest)
+        Some(connection)
     }
 
-    fn turn_away(&mut self, slot: usize, reason: &str) {
+    fn reject(&mut self, slot: usize, reason: &str) {
         self.note(slot, reason);
-        self.hang_up(slot);
+        self.disconnect(slot);
     }
 
     fn note(&mut self, slot: usize, reason: &str) {
-        if let Some(guest) = self.crowd.guest(slot)
-            && !matches!(guest.who, Who::Refused)
+        if let Some(connection) = self.connections.get(slot)
+            && !matches!(connection.state, PeerState::Refused)
         {
-            self.refusals.note(&guest.address, reason);
+            self.refusals.note(&connection.address, reason);
         }
     }
 }

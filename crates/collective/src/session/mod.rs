@@ -1,21 +1,21 @@
-//! A rank's membership in its job: meeting the others, and learning when one of them ends.
+//! A rank's membership in its job: rendezvous, control messages, and failure detection.
 //!
-//! Every rank has one control connection to the coordinator, a thread of rank 0. To come in it
-//! proves that it knows the job's token. The end of a connection without a goodbye is the death
-//! of a rank, and everyone is told at once. Who waits too long complains; the coordinator then
-//! asks everyone, and names the one who does not answer or is behind.
+//! Every rank has one control connection to the coordinator, a thread of rank 0. To join, it proves that it knows the
+//! job's token. A connection that closes before the rank has left means that the rank has died; the coordinator reports
+//! it to all ranks at once. A rank that times out reports that too; the coordinator then pings all ranks, and names the
+//! one that does not answer or is behind.
 
-mod arrival;
+mod connections;
 mod coordinator;
-mod crowd;
-mod door;
-mod flow;
+mod handshake_client;
+mod handshake_server;
+mod listener;
 mod monitor;
 mod progress;
-mod reception;
+mod protocol;
+mod socket;
 mod token;
 mod verdict;
-mod wire;
 
 #[cfg(test)]
 mod tests;
@@ -25,52 +25,51 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
-use crate::watch::Alarm;
+use crate::wait::AbortFlag;
 use crate::{Cause, Error};
 
-use arrival::{Line, Lost};
 use coordinator::Coordinator;
-use flow::Socket;
-use monitor::Post;
+use handshake_client::{ConnectionLost, ControlConnection};
+use monitor::ControlChannel;
+use protocol::{Answer, Claim, LARGEST_FRAME, LARGEST_PEER_INFO, LARGEST_SHARE, Request};
+use socket::Socket;
 use verdict::seconds;
-use wire::{Answer, Claim, LARGEST_CARD, LARGEST_FRAME, LARGEST_SHARE, Request};
 
-pub(crate) use crowd::allow_files;
-pub use door::{Door, Meeting};
-pub(crate) use progress::{Kind, Progress};
+pub(crate) use connections::raise_file_limit;
+pub use listener::{Rendezvous, RendezvousListener};
+pub(crate) use progress::{CallKind, Progress};
 pub use token::Token;
 
-/// How long a verdict may take: the coordinator asks everyone for a second, and may have to wait for a core. Who gives up on it
-/// too early takes it for the culprit, and is then taken for one itself.
-const VERDICT: Duration = Duration::from_secs(3);
-/// How much longer than itself a rank lets the coordinator wait for the others.
-const GRACE: Duration = Duration::from_secs(2);
+/// How long to wait for the verdict of the coordinator, which pings all ranks for a second and may have to wait for a
+/// core. A rank that stops waiting earlier blames rank 0, and is blamed itself.
+const VERDICT_TIMEOUT: Duration = Duration::from_secs(3);
+/// How much longer than the coordinator a rank waits for the other ranks to join.
+const JOIN_GRACE: Duration = Duration::from_secs(2);
 
-/// The longest timeout: times must stay within what clocks can count.
-const LONGEST: Duration = Duration::from_secs(30 * 24 * 3600);
+/// The longest timeout: deadlines must stay within the range of `Instant`.
+const MAX_TIMEOUT: Duration = Duration::from_secs(30 * 24 * 3600);
 
-/// One rank of a job, as the others know it.
+/// A rank of the job, as the other ranks know it.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Member {
-    /// Its number.
+    /// From 0.
     pub rank: usize,
-    /// Its host, by the name it gave.
+    /// The host name that the rank gave.
     pub host: String,
-    /// Its process.
+    /// The process id.
     pub pid: u32,
-    /// What it says about itself.
-    pub(crate) card: Vec<u8>,
+    /// What the rank published about itself: settings and host.
+    pub(crate) peer_info: Vec<u8>,
 }
 
-/// What a rank needs to join.
 #[derive(Debug)]
-pub(crate) struct Entry {
+pub(crate) struct JoinOptions {
     pub(crate) rank: usize,
     pub(crate) size: usize,
-    pub(crate) meeting: Meeting,
+    pub(crate) rendezvous: Rendezvous,
     pub(crate) token: Token,
     pub(crate) timeout: Duration,
-    /// The name of this host, to show.
+    /// The name of this host, for messages.
     pub(crate) host: String,
 }
 
@@ -81,29 +80,36 @@ pub(crate) struct Session {
     members: Vec<Member>,
     key: [u8; 32],
     timeout: Duration,
-    /// Counts the calls of `share`.
+    /// The number of calls of `share` so far.
     serial: u64,
-    alarm: Arc<Alarm>,
+    abort_flag: Arc<AbortFlag>,
     progress: Arc<Progress>,
-    /// The way to the others; none where there are none.
-    post: Option<Arc<Post>>,
+    /// `None` in a job of one rank.
+    channel: Option<Arc<ControlChannel>>,
     monitor: Option<JoinHandle<()>>,
     coordinator: Option<JoinHandle<()>>,
-    /// Whether the coordinator knows how this rank ends.
-    told: AtomicBool,
+    /// Whether the coordinator has been told that this rank leaves or fails.
+    end_reported: AtomicBool,
 }
 
 impl Session {
-    /// Meets the others: proves the token, exchanges cards and starts the threads.
-    pub(crate) fn join(entry: Entry, card: Vec<u8>, alarm: Arc<Alarm>) -> Result<Self, Error> {
-        let Entry { rank, size, meeting, token, timeout, host } = entry;
-        let timeout = timeout.min(LONGEST);
+    /// Joins the job: proves the token, gets the peer info of all ranks, and starts the threads.
+    pub(crate) fn join(
+        options: JoinOptions,
+        peer_info: Vec<u8>,
+        abort_flag: Arc<AbortFlag>,
+    ) -> Result<Self, Error> {
+        let JoinOptions { rank, size, rendezvous, token, timeout, host } = options;
+        let timeout = timeout.min(MAX_TIMEOUT);
         let usage = |detail: String| Err(Error::new(Cause::Usage, "rendezvous", detail));
         if rank >= size || u32::try_from(size).is_err() {
             return usage(format!("there is no rank {rank} of {size}"));
         }
-        if card.len() > LARGEST_CARD {
-            return usage(format!("a card of {} bytes is too large", card.len()));
+        if peer_info.len() > LARGEST_PEER_INFO {
+            return usage(format!(
+                "the peer info has {} bytes; the limit is {LARGEST_PEER_INFO}",
+                peer_info.len()
+            ));
         }
         let mut session = Self {
             rank,
@@ -111,46 +117,50 @@ impl Session {
             key: [0; 32],
             timeout,
             serial: 0,
-            alarm,
+            abort_flag,
             progress: Arc::default(),
-            post: None,
+            channel: None,
             monitor: None,
             coordinator: None,
-            told: AtomicBool::new(false),
+            end_reported: AtomicBool::new(false),
         };
         let pid = std::process::id();
         if size == 1 {
             session.key = token::random()?;
-            session.members.push(Member { rank, host, pid, card });
+            session.members.push(Member { rank, host, pid, peer_info });
             return Ok(session);
         }
-        let mut line = match meeting {
-            Meeting::Open(door) if rank == 0 => {
-                let me = Member { rank, host: host.clone(), pid, card };
-                let (own, line) = coordinate(door, token, timeout, size, me)
+        let mut connection = match rendezvous {
+            Rendezvous::Listen(listener) if rank == 0 => {
+                let rank_0 = Member { rank, host: host.clone(), pid, peer_info };
+                let started = start_coordinator(listener, token, timeout, size, rank_0)
                     .map_err(|error| Error::system("rendezvous", "cannot start the coordinator", error))?;
-                session.coordinator = Some(own);
-                line
+                session.coordinator = Some(started.thread);
+                started.connection
             }
-            Meeting::At(place) if rank > 0 => {
+            Rendezvous::Connect { host: rank_0, port } if rank > 0 => {
                 let number = |it: usize| u32::try_from(it).unwrap_or(u32::MAX);
                 let claim = Claim { rank: number(rank), size: number(size), pid, host: short_host(&host) };
-                let mut line = arrival::arrive(&place, &claim, &token, timeout, &session.alarm)?;
-                line.outflow.push(Request::Card(card).frame());
-                line
+                let mut connection =
+                    handshake_client::connect(&rank_0, port, &claim, &token, timeout, &session.abort_flag)?;
+                connection.queued.push(Request::PeerInfo(peer_info).frame());
+                connection
             }
-            Meeting::Open(_) => return usage(format!("rank {rank} cannot open the door, rank 0 does")),
-            Meeting::At(_) => return usage("rank 0 opens the door, it cannot join elsewhere".to_owned()),
+            Rendezvous::Listen(_) => {
+                return usage(format!("rank {rank} cannot listen at the rendezvous: only rank 0 does"));
+            }
+            Rendezvous::Connect { .. } => {
+                return usage("rank 0 cannot connect to a rendezvous: it listens".to_owned());
+            }
         };
-        let met = session.meet(&mut line, size);
-        if let Err(error) = met {
-            // The coordinator learns why; of what it said itself it needs no word.
-            line.outflow.push(Request::Fail(error.clone()).frame());
-            let _ = line.outflow.flush(&line.socket);
-            drop(line);
+        let joined = session.receive_members(&mut connection, size);
+        if let Err(error) = joined {
+            connection.queued.push(Request::Fail(error.clone()).frame());
+            let _ = connection.queued.flush(&connection.socket);
+            drop(connection);
             return Err(error);
         }
-        session.attach(line).map(|()| session)
+        session.start_monitor(connection).map(|()| session)
     }
 
     pub(crate) fn rank(&self) -> usize {
@@ -161,83 +171,83 @@ impl Session {
         self.members.len()
     }
 
-    /// Everyone, by rank.
+    /// All ranks, in order.
     pub(crate) fn members(&self) -> &[Member] {
         &self.members
     }
 
-    /// Random bytes that only members know: their data connections show them.
+    /// Random bytes that only the members know. Data connections prove that they know them.
     pub(crate) fn key(&self) -> &[u8; 32] {
         &self.key
     }
 
-    /// Where calls are noted as they begin and end.
+    /// The calls of this rank, for the ping rounds of the coordinator.
     pub(crate) fn progress(&self) -> &Progress {
         &self.progress
     }
 
-    /// Gathers a small piece of every rank, in the order of ranks. All call it, with the same stage.
+    /// All-gather of a small piece per rank. All ranks call it, with the same stage.
     pub(crate) fn share(&mut self, bytes: &[u8], stage: &str) -> Result<Vec<Vec<u8>>, Error> {
         if bytes.len() > LARGEST_SHARE {
-            let detail = format!("{} bytes are too many to share: {LARGEST_SHARE} at most", bytes.len());
+            let detail = format!("cannot share {} bytes; the limit is {LARGEST_SHARE}", bytes.len());
             return Err(self.fail(Error::new(Cause::Usage, stage, detail)));
         }
-        let Some(post) = &self.post else { return Ok(vec![bytes.to_vec()]) };
+        let Some(channel) = &self.channel else { return Ok(vec![bytes.to_vec()]) };
         self.serial += 1;
-        post.expect(self.serial, self.members.len(), stage);
-        post.send(&Request::Share { serial: self.serial, stage: stage.to_owned(), bytes: bytes.to_vec() });
-        let mut inbox = post.wait(Instant::now() + self.timeout, monitor::Inbox::is_complete);
+        channel.expect(self.serial, self.members.len(), stage);
+        channel.send(&Request::Share { serial: self.serial, stage: stage.to_owned(), bytes: bytes.to_vec() });
+        let mut inbox = channel.wait(Instant::now() + self.timeout, monitor::Inbox::is_complete);
         if inbox.is_complete() {
             return Ok(inbox.pieces());
         }
         drop(inbox);
-        let detail = format!("the others did not come within {} s", seconds(self.timeout));
+        let detail = format!("the other ranks did not call it within {} s", seconds(self.timeout));
         Err(self.fail(Error::new(Cause::Silent, stage, detail)))
     }
 
-    /// This rank cannot go on: tells everyone, and returns the verdict, which may know better.
+    /// Reports an error that ends the job, and returns the verdict of the coordinator, which may blame another rank.
     ///
-    /// Without a rank in it the error is about this rank. Causes `Silent`, `Reset` and `Died`
-    /// are taken as a complaint about another: the coordinator asks everyone first.
+    /// Without a rank in it the error is about this rank. With the causes `Silent`, `Reset` and `Died` the coordinator pings
+    /// all ranks first.
     pub(crate) fn fail(&self, error: Error) -> Error {
         let stage = error.stage.clone();
         let verdict = self.verdict(error);
-        self.alarm.raise(verdict.clone());
-        let mut verdict = self.alarm.verdict().unwrap_or(verdict);
+        self.abort_flag.raise(verdict.clone());
+        let mut verdict = self.abort_flag.verdict().unwrap_or(verdict);
         if verdict.stage.is_empty() {
             verdict.stage = stage;
         }
         verdict
     }
 
-    /// Says goodbye, and waits until all have.
+    /// Leaves the job, and waits until all ranks have.
     pub(crate) fn leave(self) -> Result<(), Error> {
-        let Some(post) = &self.post else { return Ok(()) };
-        post.inbox().set_stage("leave");
-        if !post.inbox().ended {
-            self.told.store(true, Ordering::Release);
-            post.send(&Request::Goodbye);
+        let Some(channel) = &self.channel else { return Ok(()) };
+        channel.inbox().set_stage("leave");
+        if !channel.inbox().ended {
+            self.end_reported.store(true, Ordering::Release);
+            channel.send(&Request::Leave);
         }
-        let inbox = post.wait(Instant::now() + self.timeout, |it| it.farewell);
-        if inbox.farewell {
+        let inbox = channel.wait(Instant::now() + self.timeout, |it| it.all_left);
+        if inbox.all_left {
             return Ok(());
         }
         drop(inbox);
-        let detail = format!("the others did not leave within {} s", seconds(self.timeout));
+        let detail = format!("the other ranks did not leave the job within {} s", seconds(self.timeout));
         Err(self.fail(Error::new(Cause::Silent, "leave", detail)))
     }
 
-    /// Waits for the list of members.
-    fn meet(&mut self, line: &mut Line, size: usize) -> Result<(), Error> {
-        let until = Instant::now() + self.timeout + GRACE;
+    /// Waits for the peer info of all ranks.
+    fn receive_members(&mut self, connection: &mut ControlConnection, size: usize) -> Result<(), Error> {
+        let until = Instant::now() + self.timeout + JOIN_GRACE;
         let about =
             |cause: Cause, detail: &str| Error { rank: Some(0), ..Error::new(cause, "rendezvous", detail) };
         loop {
-            match line.answer(LARGEST_FRAME, until, &self.alarm) {
-                Ok(Answer::Member { rank, pid, host, card })
+            match connection.answer(LARGEST_FRAME, until, &self.abort_flag) {
+                Ok(Answer::Member { rank, pid, host, peer_info })
                     if rank as usize == self.members.len() && self.members.len() < size =>
                 {
-                    self.members.push(Member { rank: rank as usize, host, pid, card });
+                    self.members.push(Member { rank: rank as usize, host, pid, peer_info });
                 }
                 Ok(Answer::Begin { key }) if self.members.len() == size => {
                     self.key = key;
@@ -245,61 +255,69 @@ impl Session {
                 }
                 Ok(Answer::Ping { .. }) => {}
                 Ok(Answer::Abort(error)) => return Err(error),
-                Ok(_) | Err(Lost::Garbage) => return Err(about(Cause::System, "sent what cannot be read")),
-                Err(Lost::Ended(_)) => return Err(about(Cause::Died, "its process ended")),
-                Err(Lost::Late) => {
-                    return Err(about(Cause::Silent, "does not answer: stopped, or its machine is gone"));
+                Ok(_) | Err(ConnectionLost::Malformed) => {
+                    return Err(about(Cause::System, "sent a malformed message"));
                 }
-                Err(Lost::Alarm(error)) => return Err(error),
+                Err(ConnectionLost::Closed(_)) => return Err(about(Cause::Died, "its process ended")),
+                Err(ConnectionLost::TimedOut) => {
+                    return Err(about(
+                        Cause::Silent,
+                        "does not answer: its process is stopped, or its host is down",
+                    ));
+                }
+                Err(ConnectionLost::Aborted(error)) => return Err(error),
             }
         }
     }
 
-    /// Hands the connection to the monitor.
-    fn attach(&mut self, line: Line) -> Result<(), Error> {
+    fn start_monitor(&mut self, connection: ControlConnection) -> Result<(), Error> {
         let cannot = |error: std::io::Error| Error::system("rendezvous", "cannot start the monitor", error);
         let host = self.members.first().map(|it| it.host.clone()).unwrap_or_default();
-        let (post, inflow) = Post::new(line, Arc::clone(&self.alarm), Arc::clone(&self.progress), host)
-            .map_err(|error| cannot(error.into()))?;
-        let post = Arc::new(post);
-        self.post = Some(Arc::clone(&post));
+        let (channel, received) =
+            ControlChannel::new(connection, Arc::clone(&self.abort_flag), Arc::clone(&self.progress), host)
+                .map_err(|error| cannot(error.into()))?;
+        let channel = Arc::new(channel);
+        self.channel = Some(Arc::clone(&channel));
         let thread = std::thread::Builder::new().name("plumb-monitor".to_owned());
-        self.monitor = Some(thread.spawn(move || post.run(inflow)).map_err(cannot)?);
+        self.monitor = Some(thread.spawn(move || channel.run(received)).map_err(cannot)?);
         Ok(())
     }
 
     fn verdict(&self, error: Error) -> Error {
-        let error = self.alarm.verdict().unwrap_or(error);
-        let Some(post) = &self.post else { return error };
-        if !post.inbox().ended {
-            self.told.store(true, Ordering::Release);
-            post.send(&Request::Fail(error.clone()));
-            let until = Instant::now() + VERDICT;
-            // Not `wait`: the alarm may be raised by this rank itself, and the others must still learn it.
-            if !post.wait_for_end(until) {
-                let hearsay = matches!(error.cause, Cause::Silent | Cause::Reset | Cause::Died);
-                let first = self.members.first().filter(|_| hearsay && self.rank != 0);
+        let error = self.abort_flag.verdict().unwrap_or(error);
+        let Some(channel) = &self.channel else { return error };
+        if !channel.inbox().ended {
+            self.end_reported.store(true, Ordering::Release);
+            channel.send(&Request::Fail(error.clone()));
+            let until = Instant::now() + VERDICT_TIMEOUT;
+            // Not `wait`, which returns if the abort flag is set: this rank may have set it itself.
+            if !channel.wait_for_end(until) {
+                let suspicion = matches!(error.cause, Cause::Silent | Cause::Reset | Cause::Died);
+                let first = self.members.first().filter(|_| suspicion && self.rank != 0);
                 return first.map_or(error.clone(), |it| {
-                    Error::new(Cause::Silent, error.stage, "does not answer: stopped, or its machine is gone")
-                        .of(0, it.host.as_str())
+                    Error::new(
+                        Cause::Silent,
+                        error.stage,
+                        "does not answer: its process is stopped, or its host is down",
+                    )
+                    .of(0, it.host.as_str())
                 });
             }
         }
-        self.alarm.verdict().unwrap_or(error)
+        self.abort_flag.verdict().unwrap_or(error)
     }
 }
 
 impl Drop for Session {
     fn drop(&mut self) {
-        if let Some(post) = self.post.take() {
-            if !self.told.load(Ordering::Acquire) && !post.inbox().ended {
-                let why = if std::thread::panicking() { "panicked" } else { "gave up" };
+        if let Some(channel) = self.channel.take() {
+            if !self.end_reported.load(Ordering::Acquire) && !channel.inbox().ended {
+                let why = if std::thread::panicking() { "panicked" } else { "left without saying so" };
                 let gave_up = Error { rank: Some(self.rank), ..Error::new(Cause::Died, "", why) };
-                post.send(&Request::Fail(self.alarm.verdict().unwrap_or(gave_up)));
+                channel.send(&Request::Fail(self.abort_flag.verdict().unwrap_or(gave_up)));
             }
-            post.quit();
+            channel.quit();
             if let Some(monitor) = self.monitor.take() {
-                // It does not panic; if it did the job is over all the same.
                 let _ = monitor.join();
             }
         }
@@ -309,22 +327,27 @@ impl Drop for Session {
     }
 }
 
-/// Starts the coordinator, and connects rank 0 to it.
-fn coordinate(
-    door: Door,
+/// A running coordinator, and the connection of rank 0 to it.
+struct StartedCoordinator {
+    thread: JoinHandle<()>,
+    connection: ControlConnection,
+}
+
+fn start_coordinator(
+    listener: RendezvousListener,
     token: Token,
     timeout: Duration,
     size: usize,
-    first: Member,
-) -> std::io::Result<(JoinHandle<()>, Line)> {
+    rank_0: Member,
+) -> std::io::Result<StartedCoordinator> {
     let (here, there) = Socket::pair()?;
-    let coordinator = Coordinator::new(door, token, timeout, size, first, there)?;
+    let coordinator = Coordinator::new(listener, token, timeout, size, rank_0, there)?;
     let thread = std::thread::Builder::new().name("plumb-coordinator".to_owned());
-    let handle = thread.spawn(move || coordinator.run())?;
-    Ok((handle, Line::new(here)))
+    let thread = thread.spawn(move || coordinator.run())?;
+    Ok(StartedCoordinator { thread, connection: ControlConnection::new(here) })
 }
 
-/// As long as fits a claim.
+/// At most as many bytes as a claim can hold.
 fn short_host(host: &str) -> String {
-    wire::beginning(host, 255).to_owned()
+    protocol::truncated(host, 255).to_owned()
 }

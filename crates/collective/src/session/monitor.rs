@@ -1,6 +1,6 @@
-//! The thread of every rank that listens to the coordinator.
+//! A thread of every rank that reads the control connection.
 //!
-//! It sleeps until something comes: an idle job costs nothing.
+//! It blocks until a message is received: an idle job uses no CPU time.
 
 use std::io;
 use std::ops::ControlFlow;
@@ -11,80 +11,80 @@ use std::time::{Duration, Instant};
 
 use rustix::event::{EventfdFlags, PollFd, PollFlags, eventfd};
 
-use crate::watch::Alarm;
+use crate::wait::AbortFlag;
 use crate::{Cause, Error};
 
-use super::arrival::Line;
-use super::flow::{Inflow, Outflow, Socket, readiness, wait};
+use super::handshake_client::ControlConnection;
 use super::progress::Progress;
-use super::wire::{Answer, Garbage, LARGEST_FRAME, Request};
+use super::protocol::{Answer, LARGEST_FRAME, Malformed, Request};
+use super::socket::{ReceiveBuffer, SendQueue, Socket, readiness, wait};
 
-/// How often a wait looks at the alarm, which others may raise as well.
-const GLANCE: Duration = Duration::from_millis(50);
+/// How often a wait checks the abort flag, which other threads may set too.
+const ABORT_CHECK_INTERVAL: Duration = Duration::from_millis(50);
 
-/// What the user's thread and the monitor have in common.
+/// The control connection, shared by the user's thread and the monitor.
 #[derive(Debug)]
-pub(super) struct Post {
-    pub(super) alarm: Arc<Alarm>,
+pub(super) struct ControlChannel {
+    pub(super) abort_flag: Arc<AbortFlag>,
     pub(super) progress: Arc<Progress>,
     socket: Socket,
-    outflow: Mutex<Outflow>,
+    queued: Mutex<SendQueue>,
     wake: OwnedFd,
     quit: AtomicBool,
     inbox: Mutex<Inbox>,
-    bell: Condvar,
+    inbox_changed: Condvar,
     /// The host of rank 0.
     host: String,
 }
 
-/// What has come.
+/// Received messages that the user's thread waits for.
 #[derive(Debug, Default)]
 pub(super) struct Inbox {
-    /// The `share` that is waited for, with one piece a rank.
+    /// The number of the `share` that is waited for, and the piece of every rank.
     serial: u64,
     pieces: Vec<Option<Vec<u8>>>,
     missing: usize,
-    /// What the user's thread does here, if anything.
+    /// What the user's thread waits for; empty if it does not.
     stage: String,
-    /// All have said goodbye.
-    pub(super) farewell: bool,
-    /// Nothing more will come.
+    /// All ranks have left.
+    pub(super) all_left: bool,
+    /// No more messages will be received.
     pub(super) ended: bool,
 }
 
-impl Post {
+impl ControlChannel {
     pub(super) fn new(
-        line: Line,
-        alarm: Arc<Alarm>,
+        connection: ControlConnection,
+        abort_flag: Arc<AbortFlag>,
         progress: Arc<Progress>,
         host: String,
-    ) -> rustix::io::Result<(Self, Inflow)> {
-        let Line { socket, inflow, outflow } = line;
-        let post = Self {
-            alarm,
+    ) -> rustix::io::Result<(Self, ReceiveBuffer)> {
+        let ControlConnection { socket, received, queued } = connection;
+        let channel = Self {
+            abort_flag,
             progress,
             socket,
-            outflow: Mutex::new(outflow),
+            queued: Mutex::new(queued),
             wake: eventfd(0, EventfdFlags::CLOEXEC | EventfdFlags::NONBLOCK)?,
             quit: AtomicBool::new(false),
             inbox: Mutex::default(),
-            bell: Condvar::new(),
+            inbox_changed: Condvar::new(),
             host,
         };
-        Ok((post, inflow))
+        Ok((channel, received))
     }
 
-    /// Sends without waiting; what the socket does not take now the monitor sends later.
+    /// Sends without blocking; the monitor sends what the socket does not take now.
     pub(super) fn send(&self, request: &Request) {
-        let mut outflow = self.outflow();
-        outflow.push(request.frame());
-        // A broken connection is the monitor's business.
-        if !outflow.flush(&self.socket).unwrap_or(true) {
+        let mut queued = self.queued();
+        queued.push(request.frame());
+        // The monitor reports a broken connection.
+        if !queued.flush(&self.socket).unwrap_or(true) {
             self.wake();
         }
     }
 
-    /// Waits until `ready`, the end, or the time. The answer has the state then.
+    /// Waits until `ready`, the end of the connection, an abort, or `until`.
     pub(super) fn wait(
         &self,
         until: Instant,
@@ -93,22 +93,22 @@ impl Post {
         let mut inbox = self.inbox();
         loop {
             let now = Instant::now();
-            if ready(&inbox) || inbox.ended || self.alarm.is_raised() || now >= until {
+            if ready(&inbox) || inbox.ended || self.abort_flag.is_raised() || now >= until {
                 return inbox;
             }
-            let time = GLANCE.min(until - now);
-            inbox = self.bell.wait_timeout(inbox, time).unwrap_or_else(PoisonError::into_inner).0;
+            let time = ABORT_CHECK_INTERVAL.min(until - now);
+            inbox = self.inbox_changed.wait_timeout(inbox, time).unwrap_or_else(PoisonError::into_inner).0;
         }
     }
 
-    /// Waits until nothing more will come; false if the time was over first.
+    /// Waits for the end of the connection; false if `until` is reached first.
     pub(super) fn wait_for_end(&self, until: Instant) -> bool {
         let left = until.saturating_duration_since(Instant::now());
-        let inbox = self.bell.wait_timeout_while(self.inbox(), left, |it| !it.ended);
+        let inbox = self.inbox_changed.wait_timeout_while(self.inbox(), left, |it| !it.ended);
         inbox.unwrap_or_else(PoisonError::into_inner).0.ended
     }
 
-    /// Expects the pieces of a `share`.
+    /// Prepares the inbox for the pieces of a `share`.
     pub(super) fn expect(&self, serial: u64, size: usize, stage: &str) {
         let mut inbox = self.inbox();
         inbox.serial = serial;
@@ -121,13 +121,13 @@ impl Post {
         self.inbox.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// What the user's thread does now, in words.
+    /// A description of what the user's thread does now.
     pub(super) fn stage(&self) -> String {
         let stage = self.inbox().stage.clone();
-        let place = self.progress.now();
-        match (stage.is_empty(), place.inside()) {
-            (true, true) => place.call(),
-            (true, false) if place.serial() > 0 => format!("after {}", place.call()),
+        let progress = self.progress.now();
+        match (stage.is_empty(), progress.inside()) {
+            (true, true) => progress.call(),
+            (true, false) if progress.serial() > 0 => format!("after {}", progress.call()),
             (true, false) => "before the first call".to_owned(),
             _ => stage,
         }
@@ -139,35 +139,35 @@ impl Post {
         self.wake();
     }
 
-    /// Listens until the job ends.
-    pub(super) fn run(&self, mut inflow: Inflow) {
-        let end = self.listen(&mut inflow);
+    /// Reads messages until the job ends.
+    pub(super) fn run(&self, mut received: ReceiveBuffer) {
+        let end = self.read(&mut received);
         if let Err(error) = end {
-            self.alarm.raise(error);
+            self.abort_flag.raise(error);
         }
         self.socket.close();
         self.inbox().ended = true;
-        self.bell.notify_all();
+        self.inbox_changed.notify_all();
     }
 
-    fn listen(&self, inflow: &mut Inflow) -> Result<(), Error> {
+    fn read(&self, received: &mut ReceiveBuffer) -> Result<(), Error> {
         loop {
             loop {
-                let answer = match inflow.frame(LARGEST_FRAME) {
+                let answer = match received.frame(LARGEST_FRAME) {
                     Ok(None) => break,
                     Ok(Some(frame)) => Answer::read(frame),
-                    Err(Garbage) => Err(Garbage),
+                    Err(Malformed) => Err(Malformed),
                 };
-                match answer.and_then(|it| self.take(it)) {
+                match answer.and_then(|it| self.handle(it)) {
                     Ok(ControlFlow::Continue(())) => {}
                     Ok(ControlFlow::Break(end)) => return end,
-                    Err(Garbage) => {
-                        return Err(Error::new(Cause::System, self.stage(), "sent what cannot be read")
+                    Err(Malformed) => {
+                        return Err(Error::new(Cause::System, self.stage(), "sent a malformed message")
                             .of(0, self.host.as_str()));
                     }
                 }
             }
-            let full = !self.outflow().is_empty();
+            let full = !self.queued().is_empty();
             let mut fds =
                 [PollFd::new(&self.socket, readiness(full)), PollFd::new(&self.wake, PollFlags::IN)];
             wait(&mut fds, None).map_err(|error| Error::system(self.stage(), "cannot wait", error))?;
@@ -175,9 +175,9 @@ impl Post {
                 return Ok(());
             }
             let _ = rustix::io::read(&self.wake, &mut [0; 8]);
-            // A broken connection shows when it is read.
-            let _ = self.outflow().flush(&self.socket);
-            match inflow.fill(&self.socket) {
+            // A broken connection is reported when it is read.
+            let _ = self.queued().flush(&self.socket);
+            match received.fill(&self.socket) {
                 Ok(true) => {}
                 Ok(false) => return Err(self.lost("its process ended")),
                 Err(error) if error.kind() == io::ErrorKind::ConnectionReset => {
@@ -191,32 +191,32 @@ impl Post {
         }
     }
 
-    /// A message of the coordinator. Breaks when it was the last.
-    fn take(&self, answer: Answer) -> Result<ControlFlow<Result<(), Error>>, Garbage> {
+    /// Handles a message. Breaks after the last one.
+    fn handle(&self, answer: Answer) -> Result<ControlFlow<Result<(), Error>>, Malformed> {
         match answer {
-            Answer::Ping { number } => self.send(&Request::Pong { number, place: self.progress.now() }),
+            Answer::Ping { number } => self.send(&Request::Pong { number, progress: self.progress.now() }),
             Answer::Part { serial, rank, bytes } => self.piece(serial, rank as usize, bytes)?,
             Answer::Abort(error) => {
                 let stage = if error.stage.is_empty() { self.stage() } else { error.stage };
                 return Ok(ControlFlow::Break(Err(Error { stage, ..error })));
             }
-            Answer::Farewell => {
-                self.inbox().farewell = true;
+            Answer::AllLeft => {
+                self.inbox().all_left = true;
                 return Ok(ControlFlow::Break(Ok(())));
             }
-            _ => return Err(Garbage),
+            _ => return Err(Malformed),
         }
         Ok(ControlFlow::Continue(()))
     }
 
-    fn piece(&self, serial: u64, rank: usize, bytes: Vec<u8>) -> Result<(), Garbage> {
+    fn piece(&self, serial: u64, rank: usize, bytes: Vec<u8>) -> Result<(), Malformed> {
         let mut inbox = self.inbox();
         let expected = serial == inbox.serial;
-        let place = inbox.pieces.get_mut(rank).filter(|it| expected && it.is_none()).ok_or(Garbage)?;
-        *place = Some(bytes);
+        let piece = inbox.pieces.get_mut(rank).filter(|it| expected && it.is_none()).ok_or(Malformed)?;
+        *piece = Some(bytes);
         inbox.missing -= 1;
         if inbox.missing == 0 {
-            self.bell.notify_all();
+            self.inbox_changed.notify_all();
         }
         Ok(())
     }
@@ -225,12 +225,12 @@ impl Post {
         Error::new(Cause::Died, self.stage(), detail).of(0, self.host.as_str())
     }
 
-    fn outflow(&self) -> MutexGuard<'_, Outflow> {
-        self.outflow.lock().unwrap_or_else(PoisonError::into_inner)
+    fn queued(&self) -> MutexGuard<'_, SendQueue> {
+        self.queued.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn wake(&self) {
-        // It only fails when it is already set.
+        // It fails only if the eventfd is already set.
         let _ = rustix::io::write(&self.wake, &1_u64.to_ne_bytes());
     }
 }
@@ -247,7 +247,6 @@ impl Inbox {
         std::mem::take(&mut self.pieces).into_iter().flatten().collect()
     }
 
-    /// What the user's thread waits for here.
     pub(super) fn set_stage(&mut self, stage: &str) {
         stage.clone_into(&mut self.stage);
     }

@@ -1,11 +1,11 @@
-//! What the user's thread is doing, for the others to ask.
+//! Which call the user's thread is in, for ping rounds.
 
 use std::sync::atomic::{AtomicU8, AtomicU64, Ordering};
 
-/// A call that ranks make together.
+/// A collective call, without its arguments.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[repr(u8)]
-pub(crate) enum Kind {
+pub(crate) enum CallKind {
     AllReduce,
     AllGather,
     ReduceScatter,
@@ -18,7 +18,7 @@ pub(crate) enum Kind {
     Barrier,
 }
 
-impl Kind {
+impl CallKind {
     pub(crate) const ALL: [Self; 10] = [
         Self::AllReduce,
         Self::AllGather,
@@ -32,7 +32,7 @@ impl Kind {
         Self::Barrier,
     ];
 
-    /// Its name for people.
+    /// As nccl-tests names it.
     pub(crate) fn name(self) -> &'static str {
         match self {
             Self::AllReduce => "all_reduce",
@@ -51,10 +51,10 @@ impl Kind {
 
 /// The calls of this rank: written by the user's thread, read by the monitor.
 ///
-/// Costs three plain stores a call.
+/// It costs three plain stores per call.
 #[derive(Debug, Default)]
 pub(crate) struct Progress {
-    /// Odd inside a call, even between calls: grows by two a call.
+    /// Odd inside a call, even between calls: grows by two per call.
     step: AtomicU64,
     kind: AtomicU8,
     bytes: AtomicU64,
@@ -63,43 +63,44 @@ pub(crate) struct Progress {
 impl Progress {
     /// A call begins. `bytes` is the same on every rank that makes the same call.
     #[inline]
-    pub(crate) fn begin(&self, kind: Kind, bytes: usize) {
+    pub(crate) fn begin(&self, kind: CallKind, bytes: usize) {
         self.kind.store(kind as u8, Ordering::Relaxed);
         self.bytes.store(bytes as u64, Ordering::Relaxed);
         let step = self.step.load(Ordering::Relaxed);
         self.step.store((step + 1) | 1, Ordering::Relaxed);
     }
 
-    /// The call that began has ended.
     #[inline]
     pub(crate) fn end(&self) {
         let step = self.step.load(Ordering::Relaxed);
         self.step.store((step + 1) & !1, Ordering::Relaxed);
     }
 
-    /// As it is now.
-    pub(crate) fn now(&self) -> Place {
+    pub(crate) fn now(&self) -> ProgressSnapshot {
         let kind = usize::from(self.kind.load(Ordering::Relaxed));
         let step = self.step.load(Ordering::Relaxed);
-        Place { step, kind: Kind::ALL.get(kind).copied(), bytes: self.bytes.load(Ordering::Relaxed) }
+        ProgressSnapshot {
+            step,
+            kind: CallKind::ALL.get(kind).copied(),
+            bytes: self.bytes.load(Ordering::Relaxed),
+        }
     }
 }
 
-/// One look at a rank's progress.
+/// The progress of a rank at one time.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) struct Place {
-    /// Odd inside a call, even between calls: whoever has less is behind.
+pub(crate) struct ProgressSnapshot {
+    /// Odd inside a call, even between calls: a rank with a lower step is behind.
     pub(crate) step: u64,
-    /// The call, if this release knows it.
-    pub(crate) kind: Option<Kind>,
-    /// Its size.
+    /// `None` for a call that this release does not know.
+    pub(crate) kind: Option<CallKind>,
     pub(crate) bytes: u64,
 }
 
-impl Place {
-    /// From what a rank answered.
+impl ProgressSnapshot {
+    /// From the fields of a message.
     pub(crate) fn of(step: u64, kind: u8, bytes: u64) -> Self {
-        Self { step, kind: Kind::ALL.get(usize::from(kind)).copied(), bytes }
+        Self { step, kind: CallKind::ALL.get(usize::from(kind)).copied(), bytes }
     }
 
     /// Whether the user's thread is inside a call.
@@ -112,11 +113,11 @@ impl Place {
         self.step / 2 + self.step % 2
     }
 
-    /// The call in words: `all_reduce of 1048576 bytes`.
+    /// A description of the call: `all_reduce of 1048576 bytes`.
     pub(crate) fn call(self) -> String {
         match self.kind {
             _ if self.step == 0 => "no call yet".to_owned(),
-            Some(Kind::Barrier) => Kind::Barrier.name().to_owned(),
+            Some(CallKind::Barrier) => CallKind::Barrier.name().to_owned(),
             Some(kind) => format!("{} of {} bytes", kind.name(), self.bytes),
             None => "an unknown call".to_owned(),
         }
@@ -132,22 +133,22 @@ mod tests {
         let progress = Progress::default();
         assert_eq!((progress.now().serial(), progress.now().inside()), (0, false));
         assert_eq!(progress.now().call(), "no call yet");
-        progress.begin(Kind::AllReduce, 8);
+        progress.begin(CallKind::AllReduce, 8);
         assert_eq!((progress.now().serial(), progress.now().inside()), (1, true));
         assert_eq!(progress.now().call(), "all_reduce of 8 bytes");
         progress.end();
         progress.end();
         assert_eq!((progress.now().serial(), progress.now().inside()), (1, false));
-        progress.begin(Kind::Barrier, 0);
-        progress.begin(Kind::Broadcast, 4);
+        progress.begin(CallKind::Barrier, 0);
+        progress.begin(CallKind::Broadcast, 4);
         assert_eq!((progress.now().serial(), progress.now().inside()), (3, true));
     }
 
     #[test]
-    fn kinds_survive_the_wire() {
-        for kind in Kind::ALL {
-            assert_eq!(Place::of(1, kind as u8, 0).kind, Some(kind));
+    fn kinds_are_read_as_sent() {
+        for kind in CallKind::ALL {
+            assert_eq!(ProgressSnapshot::of(1, kind as u8, 0).kind, Some(kind));
         }
-        assert_eq!(Place::of(1, 200, 0).call(), "an unknown call");
+        assert_eq!(ProgressSnapshot::of(1, 200, 0).call(), "an unknown call");
     }
 }

@@ -1,4 +1,4 @@
-//! Who is to blame: decided from what is known, without any socket.
+//! Decides which rank is to blame for a failure. No I/O.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -6,12 +6,12 @@ use std::time::Duration;
 
 use crate::{Cause, Error};
 
-use super::progress::Place;
+use super::progress::ProgressSnapshot;
 
-/// Kinds of refusals that are kept apart; more are only counted.
-const KEPT: usize = 16;
+/// Refusals that are listed; more are only counted.
+const MAX_LISTED: usize = 16;
 
-/// Connections that did not get in, by address and reason.
+/// Connections that were refused, with address and reason.
 #[derive(Debug, Default)]
 pub(super) struct Refusals {
     known: BTreeMap<(String, String), usize>,
@@ -23,7 +23,7 @@ impl Refusals {
         let key = (address.to_owned(), reason.to_owned());
         if let Some(count) = self.known.get_mut(&key) {
             *count += 1;
-        } else if self.known.len() < KEPT {
+        } else if self.known.len() < MAX_LISTED {
             self.known.insert(key, 1);
         } else {
             self.others += 1;
@@ -44,27 +44,27 @@ impl Refusals {
     }
 }
 
-/// Not all came to the rendezvous.
-pub(super) fn never_arrived(missing: &[usize], size: usize, within: Duration, refusals: &Refusals) -> Error {
-    let came = format!(
-        "never arrived within {} s; {} of {size} ranks came{}",
+/// Some ranks did not join in time.
+pub(super) fn did_not_join(missing: &[usize], size: usize, within: Duration, refusals: &Refusals) -> Error {
+    let detail = format!(
+        "did not join within {} s; {} of {size} ranks joined{}",
         seconds(within),
         size - missing.len(),
         refusals.text()
     );
     match missing {
-        [rank] => Error { rank: Some(*rank), ..Error::new(Cause::NeverArrived, "rendezvous", came) },
-        _ => Error::new(Cause::NeverArrived, "rendezvous", format!("ranks {} {came}", list(missing))),
+        [rank] => Error { rank: Some(*rank), ..Error::new(Cause::DidNotJoin, "rendezvous", detail) },
+        _ => Error::new(Cause::DidNotJoin, "rendezvous", format!("ranks {} {detail}", list(missing))),
     }
 }
 
-/// A time for people: `60`, `0.5`.
+/// `60`, `0.5`.
 pub(super) fn seconds(time: Duration) -> String {
     let text = format!("{:.1}", time.as_secs_f64());
     text.strip_suffix(".0").map_or(text.clone(), str::to_owned)
 }
 
-/// Ranks in few words: `1, 3-7 and 12 more`.
+/// `1, 3-7 and 12 more`.
 fn list(ranks: &[usize]) -> String {
     let mut runs: Vec<(usize, usize)> = Vec::new();
     for rank in ranks {
@@ -84,110 +84,125 @@ fn list(ranks: &[usize]) -> String {
     names.join(", ") + &more
 }
 
-/// What the coordinator knows of a rank once it has asked everyone.
+/// What the coordinator knows about a rank after a ping round.
 #[derive(Debug, Clone)]
-pub(super) struct Witness {
+pub(super) struct RankReport {
     pub(super) host: String,
-    /// Its answer, if one came.
-    pub(super) answer: Option<Place>,
-    /// Whether it waits in the same `share` or goodbye as the one who complained.
+    /// `None` if it has not answered.
+    pub(super) answer: Option<ProgressSnapshot>,
+    /// Whether it waits in the same `share` or `leave` as the reporter.
     pub(super) present: bool,
 }
 
-/// Decides after `reporter` waited in vain and everyone was asked.
+/// Decides after `reporter` has timed out and all ranks were pinged.
 ///
-/// `meeting` names the `share` or goodbye that the reporter waits in, if it does.
-pub(super) fn decide(reporter: usize, error: &Error, witnesses: &[Witness], meeting: Option<&str>) -> Error {
+/// `waiting_in` names the `share` or `leave` that the reporter waits in, if it does.
+pub(super) fn decide(
+    reporter: usize,
+    error: &Error,
+    reports: &[RankReport],
+    waiting_in: Option<&str>,
+) -> Error {
     let blame = |ranks: &[usize], cause: Cause, detail: String| {
         let rank = ranks.first().copied()?;
-        let host = witnesses.get(rank)?.host.as_str();
-        let more = if ranks.len() > 1 { format!("; ranks {} alike", list(ranks)) } else { String::new() };
+        let host = reports.get(rank)?.host.as_str();
+        let more = if ranks.len() > 1 {
+            format!("; the same holds for ranks {}", list(ranks))
+        } else {
+            String::new()
+        };
         Some(Error::new(cause, error.stage.clone(), detail + &more).of(rank, host))
     };
-    let mute: Vec<usize> = ranks_where(witnesses, |it| it.answer.is_none());
+    let silent: Vec<usize> = ranks_where(reports, |it| it.answer.is_none());
     if let Some(verdict) =
-        blame(&mute, Cause::Silent, "does not answer: stopped, or its machine is gone".into())
+        blame(&silent, Cause::Silent, "does not answer: its process is stopped, or its host is down".into())
     {
         return verdict;
     }
     if error.cause == Cause::Silent {
-        let behind = match meeting {
-            Some(meeting) => absent(witnesses, meeting),
-            None => behind(reporter, witnesses),
+        let behind = match waiting_in {
+            Some(stage) => absent(reports, stage),
+            None => behind(reporter, reports),
         };
-        if let Some(verdict) = behind.and_then(|(ranks, cause, detail)| blame(&ranks, cause, detail)) {
+        if let Some(verdict) = behind.and_then(|it| blame(&it.ranks, it.cause, it.detail)) {
             return verdict;
         }
     }
     let mut error = error.clone();
     let about = *error.rank.get_or_insert(reporter);
     if error.host.is_none() {
-        error.host = witnesses.get(about).map(|it| it.host.clone());
+        error.host = reports.get(about).map(|it| it.host.clone());
     }
     error
 }
 
-type Blame = (Vec<usize>, Cause, String);
-
-/// Who has not come where the reporter waits.
-fn absent(witnesses: &[Witness], meeting: &str) -> Option<Blame> {
-    let ranks = ranks_where(witnesses, |it| !it.present);
-    let place = witnesses.get(*ranks.first()?)?.answer?;
-    let doing = if place.inside() { "it is in" } else { "its last call" };
-    Some((ranks, Cause::Silent, format!("did not come to `{meeting}`; {doing}: {}", place.call())))
+struct Blame {
+    ranks: Vec<usize>,
+    cause: Cause,
+    detail: String,
 }
 
-/// Who is behind the reporter, or in another call than it.
-fn behind(reporter: usize, witnesses: &[Witness]) -> Option<Blame> {
-    let mine = witnesses.get(reporter)?.answer?;
-    let least = witnesses.iter().filter_map(|it| it.answer).min_by_key(|it| it.step)?;
+/// The ranks that are not in the `share` or `leave` that the reporter waits in.
+fn absent(reports: &[RankReport], stage: &str) -> Option<Blame> {
+    let ranks = ranks_where(reports, |it| !it.present);
+    let progress = reports.get(*ranks.first()?)?.answer?;
+    let doing = if progress.inside() { "it is in" } else { "its last call" };
+    let detail = format!("did not call `{stage}`; {doing}: {}", progress.call());
+    Some(Blame { ranks, cause: Cause::Silent, detail })
+}
+
+/// The ranks that are behind the reporter, or in another call.
+fn behind(reporter: usize, reports: &[RankReport]) -> Option<Blame> {
+    let mine = reports.get(reporter)?.answer?;
+    let least = reports.iter().filter_map(|it| it.answer).min_by_key(|it| it.step)?;
     if least.step < mine.step {
-        let ranks = ranks_where(witnesses, |it| it.answer.is_some_and(|it| it.step == least.step));
+        let ranks = ranks_where(reports, |it| it.answer.is_some_and(|it| it.step == least.step));
         let detail = if least.inside() {
             format!(
-                "is still in call {}, {}, while others are in call {}",
+                "is still in call {}, {}, while other ranks are in call {}",
                 least.serial(),
                 least.call(),
                 mine.serial()
             )
         } else {
-            format!("is not in the call the others wait in; its last call: {}", least.call())
+            format!("is not in the call that the other ranks wait in; its last call: {}", least.call())
         };
-        return Some((ranks, Cause::Silent, detail));
+        return Some(Blame { ranks, cause: Cause::Silent, detail });
     }
-    // The same call by number: is it the same by name?
-    let other = |it: &Witness| {
+    // All are in the call with the same number: does its kind or size differ?
+    let other = |it: &RankReport| {
         it.answer.is_some_and(|it| it.step == mine.step && (it.kind, it.bytes) != (mine.kind, mine.bytes))
     };
-    let others = ranks_where(witnesses, other);
-    let alike = ranks_where(witnesses, |it| {
+    let others = ranks_where(reports, other);
+    let alike = ranks_where(reports, |it| {
         it.answer.is_some_and(|it| (it.step, it.kind, it.bytes) == (mine.step, mine.kind, mine.bytes))
     });
     let (few, many) = if others.len() <= alike.len() { (others, alike) } else { (alike, others) };
-    let (theirs, usual) = (witnesses.get(*few.first()?)?.answer?, witnesses.get(*many.first()?)?.answer?);
+    let (theirs, usual) = (reports.get(*few.first()?)?.answer?, reports.get(*many.first()?)?.answer?);
     let rank = many.first()?;
-    Some((
-        few,
-        Cause::Mismatch,
-        format!("called {} while rank {rank} called {}", theirs.call(), usual.call()),
-    ))
+    let detail = format!("called {} while rank {rank} called {}", theirs.call(), usual.call());
+    Some(Blame { ranks: few, cause: Cause::Mismatch, detail })
 }
 
-fn ranks_where(witnesses: &[Witness], test: impl Fn(&Witness) -> bool) -> Vec<usize> {
-    witnesses.iter().enumerate().filter(|(_, it)| test(it)).map(|(rank, _)| rank).collect()
+fn ranks_where(reports: &[RankReport], test: impl Fn(&RankReport) -> bool) -> Vec<usize> {
+    reports.iter().enumerate().filter(|(_, it)| test(it)).map(|(rank, _)| rank).collect()
 }
 
 #[cfg(test)]
 mod tests {
-    use super::super::progress::Kind;
+    use super::super::progress::CallKind;
     use super::*;
 
-    fn at(place: u64, kind: Kind) -> Witness {
-        Witness { host: "node7".into(), answer: Some(Place::of(place, kind as u8, 64)), present: false }
+    fn at(step: u64, kind: CallKind) -> RankReport {
+        RankReport {
+            host: "node7".into(),
+            answer: Some(ProgressSnapshot::of(step, kind as u8, 64)),
+            present: false,
+        }
     }
 
-    fn mute() -> Witness {
-        Witness { host: "node9".into(), answer: None, present: false }
+    fn silent() -> RankReport {
+        RankReport { host: "node9".into(), answer: None, present: false }
     }
 
     fn late() -> Error {
@@ -199,80 +214,90 @@ mod tests {
         let mut refusals = Refusals::default();
         let minute = Duration::from_secs(60);
         refusals.note("10.0.0.7", "wrong token");
-        let error = never_arrived(&[3], 4, minute, &refusals);
+        let error = did_not_join(&[3], 4, minute, &refusals);
         assert_eq!(
             error.to_string(),
-            "rank 3: never arrived within 60 s; 3 of 4 ranks came; 1 connection from 10.0.0.7 was refused: wrong token \
+            "rank 3: did not join within 60 s; 3 of 4 ranks joined; 1 connection from 10.0.0.7 was refused: wrong token \
              (rendezvous)"
         );
         for it in 0..40 {
             refusals.note(&format!("10.0.1.{it}"), "not a rank of plumb");
         }
         assert!(refusals.text().ends_with("; 25 more were refused"));
-        let error = never_arrived(&[1, 3, 4, 5, 9], 10, Duration::from_millis(500), &Refusals::default());
+        let error = did_not_join(&[1, 3, 4, 5, 9], 10, Duration::from_millis(500), &Refusals::default());
         assert_eq!(
             error.to_string(),
-            "ranks 1, 3-5, 9 never arrived within 0.5 s; 5 of 10 ranks came (rendezvous)"
+            "ranks 1, 3-5, 9 did not join within 0.5 s; 5 of 10 ranks joined (rendezvous)"
         );
     }
 
     #[test]
-    fn many_ranks_are_told_in_few_words() {
+    fn long_lists_are_cut() {
         let odd: Vec<usize> = (0..100).map(|it| 2 * it).collect();
         assert_eq!(list(&odd), "0, 2, 4, 6, 8, 10, 12, 14 and 92 more");
     }
 
     #[test]
-    fn the_mute_are_to_blame_first() {
-        let error = decide(0, &late(), &[at(3, Kind::AllReduce), at(2, Kind::AllReduce), mute()], None);
+    fn a_silent_rank_is_blamed_first() {
+        let error =
+            decide(0, &late(), &[at(3, CallKind::AllReduce), at(2, CallKind::AllReduce), silent()], None);
         assert_eq!(
             error.to_string(),
-            "rank 2 on node9: does not answer: stopped, or its machine is gone (all_reduce of 64 bytes)"
+            "rank 2 on node9: does not answer: its process is stopped, or its host is down (all_reduce of 64 bytes)"
         );
     }
 
     #[test]
-    fn then_who_is_behind() {
-        let error =
-            decide(0, &late(), &[at(3, Kind::AllReduce), at(2, Kind::Barrier), at(3, Kind::AllReduce)], None);
+    fn then_a_rank_that_is_behind() {
+        let error = decide(
+            0,
+            &late(),
+            &[at(3, CallKind::AllReduce), at(2, CallKind::Barrier), at(3, CallKind::AllReduce)],
+            None,
+        );
         assert_eq!(
             error.to_string(),
-            "rank 1 on node7: is not in the call the others wait in; its last call: barrier (all_reduce of 64 bytes)"
+            "rank 1 on node7: is not in the call that the other ranks wait in; its last call: barrier (all_reduce of 64 bytes)"
         );
-        let error =
-            decide(0, &late(), &[at(5, Kind::AllReduce), at(3, Kind::Reduce), at(3, Kind::Reduce)], None);
+        let error = decide(
+            0,
+            &late(),
+            &[at(5, CallKind::AllReduce), at(3, CallKind::Reduce), at(3, CallKind::Reduce)],
+            None,
+        );
         assert_eq!((error.cause, error.rank), (Cause::Silent, Some(1)));
         assert_eq!(
             error.detail,
-            "is still in call 2, reduce of 64 bytes, while others are in call 3; ranks 1-2 alike"
+            "is still in call 2, reduce of 64 bytes, while other ranks are in call 3; the same holds for ranks 1-2"
         );
     }
 
     #[test]
-    fn then_who_called_something_else() {
-        let error =
-            decide(0, &late(), &[at(3, Kind::AllReduce), at(3, Kind::Gather), at(3, Kind::AllReduce)], None);
+    fn then_a_rank_in_another_call() {
+        let error = decide(
+            0,
+            &late(),
+            &[at(3, CallKind::AllReduce), at(3, CallKind::Gather), at(3, CallKind::AllReduce)],
+            None,
+        );
         assert_eq!((error.cause, error.rank), (Cause::Mismatch, Some(1)));
         assert_eq!(error.detail, "called gather of 64 bytes while rank 0 called all_reduce of 64 bytes");
     }
 
     #[test]
-    fn else_the_complaint_stands() {
-        // The one ahead has left the call: nobody is behind the reporter.
-        let all = [at(3, Kind::AllReduce), at(4, Kind::AllReduce), at(3, Kind::AllReduce)];
+    fn otherwise_the_error_is_unchanged() {
+        // Rank 1 has finished the call: no rank is behind the reporter.
+        let all = [at(3, CallKind::AllReduce), at(4, CallKind::AllReduce), at(3, CallKind::AllReduce)];
         assert_eq!(decide(0, &late(), &all, None), late());
         let reset = Error { cause: Cause::Reset, rank: None, host: None, ..late() };
         assert_eq!(decide(1, &reset, &all, None).rank, Some(1));
     }
 
     #[test]
-    fn a_share_knows_who_is_absent() {
-        let mut all = [at(0, Kind::AllReduce), at(1, Kind::Barrier)];
+    fn a_rank_that_is_not_in_the_share_is_blamed() {
+        let mut all = [at(0, CallKind::AllReduce), at(1, CallKind::Barrier)];
         all[0].present = true;
         let error = decide(0, &late(), &all, Some("setup"));
-        assert_eq!(
-            (error.rank, error.detail.as_str()),
-            (Some(1), "did not come to `setup`; it is in: barrier")
-        );
+        assert_eq!((error.rank, error.detail.as_str()), (Some(1), "did not call `setup`; it is in: barrier"));
     }
 }

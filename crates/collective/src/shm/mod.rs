@@ -2,14 +2,14 @@
 
 #![allow(unsafe_code, reason = "memory that other processes read and write is reached through raw pointers")]
 
-mod desk;
 mod direct;
-mod relay;
+mod fd_exchange;
+mod mailbox;
 mod ring;
 mod segment;
 
-pub(crate) use desk::{Desk, Layout, SMALL};
-pub(crate) use direct::{Direct, Reach, Trouble};
-pub(crate) use relay::Relay;
+pub(crate) use direct::{Direct, DirectError, Reach, RegisteredSegment};
+pub(crate) use fd_exchange::FdExchange;
+pub(crate) use mailbox::{Layout, Mailbox, SMALL};
 pub(crate) use ring::Rings;
 pub(crate) use segment::Segment;

@@ -1,7 +1,7 @@
-//! Memory that several processes map, and that vanishes with the last of them.
+//! Shared memory that is freed with the last process that has mapped it.
 //!
-//! It never has a name: it is a memfd, or an unlinked file of a folder, and travels as a descriptor over a Unix socket.
-//! A rank that is killed leaves nothing behind.
+//! It is a memfd, or an unlinked file in a folder, and is passed to other processes as a descriptor. It has no name, so a
+//! rank that is killed leaves nothing behind.
 
 use std::os::fd::{AsFd, OwnedFd};
 use std::path::Path;
@@ -15,10 +15,9 @@ use crate::{Cause, Error};
 
 /// The stage named in errors.
 const STAGE: &str = "shared memory";
-/// What memory comes in.
 const PAGE: usize = 4096;
 
-/// A mapped piece of shared memory.
+/// A mapping of shared memory.
 #[derive(Debug)]
 pub(crate) struct Segment {
     start: NonNull<u8>,
@@ -32,24 +31,24 @@ unsafe impl Send for Segment {}
 unsafe impl Sync for Segment {}
 
 impl Segment {
-    /// Makes a segment of zeros and the descriptor others open it by.
+    /// Creates a segment of zeros, and the descriptor with which other processes open it.
     ///
-    /// With a folder, an unlinked file there is used in place of a memfd: where those are forbidden.
+    /// With a folder, it is an unlinked file there instead of a memfd, for systems that forbid memfds.
     pub(crate) fn create(len: usize, folder: Option<&Path>) -> Result<(Self, OwnedFd), Error> {
         let len = pages(len)?;
         let fd = match folder {
             Some(folder) => {
                 let flags = OFlags::TMPFILE | OFlags::RDWR | OFlags::CLOEXEC;
                 fs::open(folder, flags, Mode::RUSR | Mode::WUSR)
-                    .map_err(|it| refused(it, &format!("no file in {}", folder.display())))?
+                    .map_err(|it| failed(it, &format!("cannot create a file in {}", folder.display())))?
             }
             None => fs::memfd_create(c"plumb", MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING)
-                .map_err(|it| refused(it, "no memfd"))?,
+                .map_err(|it| failed(it, "cannot create a memfd"))?,
         };
         let wanted = u64::try_from(len).unwrap_or(u64::MAX);
         fs::ftruncate(&fd, wanted).map_err(|it| out_of_memory(it, len, folder))?;
         if folder.is_none() {
-            // Nobody can make it shorter under our feet. A kernel without seals is no reason to stop.
+            // No process can shrink it while it is mapped. A kernel without seals is accepted.
             let _ = fs::fcntl_add_seals(&fd, SealFlags::SHRINK | SealFlags::GROW | SealFlags::SEAL);
         }
         let segment = Self::map(&fd, len)?;
@@ -57,15 +56,15 @@ impl Segment {
         Ok((segment, fd))
     }
 
-    /// Maps what another rank made.
+    /// Maps the segment of another rank.
     pub(crate) fn open(fd: &OwnedFd, len: usize) -> Result<Self, Error> {
         let len = pages(len)?;
-        let there = fs::fstat(fd).map_err(|it| refused(it, "fstat"))?.st_size;
+        let there = fs::fstat(fd).map_err(|it| failed(it, "fstat"))?.st_size;
         if usize::try_from(there).unwrap_or(0) < len {
             return Err(Error::new(
                 Cause::System,
                 STAGE,
-                format!("a segment of {there} bytes where {len} were told"),
+                format!("a segment has {there} bytes instead of {len}"),
             ));
         }
         let segment = Self::map(fd, len)?;
@@ -74,7 +73,7 @@ impl Segment {
     }
 
     fn map(fd: &OwnedFd, len: usize) -> Result<Self, Error> {
-        // SAFETY: a fresh mapping at a place the kernel chooses touches nothing that exists.
+        // SAFETY: a new mapping at an address that the kernel chooses overlaps nothing.
         let start = unsafe {
             mm::mmap(
                 ptr::null_mut(),
@@ -87,16 +86,16 @@ impl Segment {
         }
         .map_err(|it| out_of_memory(it, len, None))?;
         let Some(start) = NonNull::new(start.cast()) else {
-            return Err(refused(Errno::NOMEM, "mmap"));
+            return Err(failed(Errno::NOMEM, "mmap"));
         };
         let segment = Self { start, len };
-        // Larger pages where the system offers them; it may not, and that is fine.
+        // Huge pages, if the system has them.
         // SAFETY: the range was mapped just now, and the advice changes no content.
         let _ = unsafe { mm::madvise(segment.start.as_ptr().cast(), len, Advice::LinuxHugepage) };
         Ok(segment)
     }
 
-    /// Has the kernel find the pages now: later it could only answer a lack of them with a signal.
+    /// Allocates the pages now: if there are none later, the kernel sends SIGBUS.
     fn populate(&self, fd: &OwnedFd, folder: Option<&Path>) -> Result<(), Error> {
         // SAFETY: the range is this segment's own; populating writes nothing.
         match unsafe { mm::madvise(self.start.as_ptr().cast(), self.len, Advice::LinuxPopulateWrite) } {
@@ -107,18 +106,16 @@ impl Segment {
                 fs::fallocate(fd, fs::FallocateFlags::empty(), 0, len)
                     .map_err(|it| out_of_memory(it, self.len, folder))
             }
-            // What the kernel says where it would send a signal: the file system is full.
+            // Instead of SIGBUS: the file system is full.
             Err(Errno::FAULT) => Err(out_of_memory(Errno::NOSPC, self.len, folder)),
             Err(error) => Err(out_of_memory(error, self.len, folder)),
         }
     }
 
-    /// Its first byte.
     pub(crate) fn start(&self) -> *mut u8 {
         self.start.as_ptr()
     }
 
-    /// Bytes in it.
     pub(crate) fn len(&self) -> usize {
         self.len
     }
@@ -132,18 +129,22 @@ impl Drop for Segment {
     }
 }
 
-/// Whole pages for so many bytes.
+/// Rounds up to whole pages.
 fn pages(len: usize) -> Result<usize, Error> {
     len.max(1).checked_next_multiple_of(PAGE).ok_or_else(|| out_of_memory(Errno::NOMEM, len, None))
 }
 
-fn refused(error: Errno, what: &str) -> Error {
+fn failed(error: Errno, what: &str) -> Error {
     Error::system(STAGE, what, error)
 }
 
 fn out_of_memory(error: Errno, len: usize, folder: Option<&Path>) -> Error {
-    let place = folder.map_or_else(String::new, |it| format!(" in {}", it.display()));
-    Error::new(Cause::NoMemory, STAGE, format!("no space for {len} bytes of shared memory{place}: {error}"))
+    let location = folder.map_or_else(String::new, |it| format!(" in {}", it.display()));
+    Error::new(
+        Cause::NoMemory,
+        STAGE,
+        format!("no space for {len} bytes of shared memory{location}: {error}"),
+    )
 }
 
 #[cfg(test)]
@@ -163,14 +164,14 @@ mod tests {
     }
 
     #[test]
-    fn a_segment_shorter_than_told_is_refused() {
+    fn a_segment_that_is_too_short_is_refused() {
         let (_mine, fd) = Segment::create(PAGE, None).expect("memory");
         let error = Segment::open(&fd, 3 * PAGE).expect_err("too short");
         assert!(error.to_string().contains("4096"), "{error}");
     }
 
     #[test]
-    fn a_folder_serves_too_and_keeps_no_file() {
+    fn a_folder_keeps_no_file() {
         let folder = std::env::temp_dir().join(format!("plumb-segment-{}", std::process::id()));
         std::fs::create_dir_all(&folder).expect("a folder");
         let (segment, _fd) = Segment::create(PAGE, Some(&folder)).expect("memory");
@@ -180,7 +181,7 @@ mod tests {
     }
 
     #[test]
-    fn more_than_there_is_is_an_error() {
+    fn too_much_memory_is_an_error() {
         let error = Segment::create(1 << 60, None).expect_err("an exbibyte");
         assert_eq!(error.cause, Cause::NoMemory, "{error}");
     }

@@ -1,19 +1,17 @@
-//! The first bytes of a data connection: who calls, for which channel, and that it belongs to the job.
+//! The first bytes of a data connection: rank, channel, and a proof that it belongs to the job.
 //!
-//! The key itself never travels: whoever sits at a port that a dead rank left would learn it.
+//! The key itself is not sent: another process may listen on the port of a rank that has died.
 
 use hmac::{Hmac, Mac};
 use sha2::Sha256;
 
-/// How the hello of a data connection begins, with the version of what follows.
+/// With the version of the format.
 const MAGIC: [u8; 8] = *b"PLUMBtc1";
 const NAMES: usize = MAGIC.len() + 3 * 4;
-/// The length of a hello.
 pub(super) const LENGTH: usize = NAMES + 32;
-/// More channels than anyone has threads for.
+/// The most channels.
 pub(crate) const CHANNELS: u32 = 64;
 
-/// Who calls whom, and for what.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Hello {
     pub(super) from: usize,
@@ -22,7 +20,7 @@ pub(super) struct Hello {
 }
 
 impl Hello {
-    /// The bytes to send, proving knowledge of `key`. Ranks beyond 32 bits do not exist.
+    /// The bytes to send, with a proof of `key`.
     pub(super) fn write(self, key: &[u8; 32]) -> [u8; LENGTH] {
         let mut bytes = [0; LENGTH];
         let (names, proof) = bytes.split_at_mut(NAMES);
@@ -33,7 +31,7 @@ impl Hello {
         bytes
     }
 
-    /// What `bytes` say, if they come from one who knows `key`.
+    /// Reads a hello; `None` if it does not prove `key`.
     pub(super) fn read(bytes: &[u8; LENGTH], key: &[u8; 32]) -> Option<Self> {
         let (names, proof) = bytes.split_at_checked(NAMES)?;
         let words = names.strip_prefix(&MAGIC)?.as_chunks::<4>().0;
@@ -68,7 +66,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_hello_is_read_by_those_with_the_key() {
+    fn a_hello_is_read_with_the_key_only() {
         let hello = Hello { from: 3, to: 1, channel: 2 };
         let bytes = hello.write(&[7; 32]);
         assert_eq!(Hello::read(&bytes, &[7; 32]), Some(hello));
@@ -87,7 +85,7 @@ mod tests {
     }
 
     #[test]
-    fn garbage_shows_at_once() {
+    fn other_bytes_are_not_plausible() {
         assert!(
             plausible(b"")
                 && plausible(b"PLU")

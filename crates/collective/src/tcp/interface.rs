@@ -1,13 +1,13 @@
-//! Which of this machine's addresses the ranks talk over.
+//! Chooses the network address of this host for connections between ranks.
 //!
-//! A choice is read as NCCL reads `NCCL_SOCKET_IFNAME`, and may also be an address or a subnet, which is the same
-//! text on every host where names differ:
+//! A choice has the syntax of `NCCL_SOCKET_IFNAME`, or is an address or a subnet, which can be the same on hosts whose
+//! interfaces have different names:
 //!
 //! | choice | means |
 //! | --- | --- |
-//! | `eth`, `eth,ens` | names that begin so |
-//! | `=eth0` | this name alone |
-//! | `^docker,virbr` | any but names that begin so (`^=` any but these names) |
+//! | `eth`, `eth,ens` | names that begin with it |
+//! | `=eth0` | this name only |
+//! | `^docker,virbr` | all names but those that begin with it (`^=`: all but these names) |
 //! | `10.77.0.5`, `fe80::1%eth0` | this address |
 //! | `10.77.0.0/24`, `fd00::/8` | the address in this subnet |
 
@@ -19,24 +19,24 @@ use crate::{Cause, Error};
 
 const STAGE: &str = "choosing the network";
 
-/// An address of this machine and the interface that has it.
+/// A network interface of this host and one of its addresses.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Interface {
-    /// Its name: `eth0`.
+    /// For example `eth0`.
     pub name: String,
-    /// The kernel's number for it, the scope of its link-local addresses.
+    /// The index of the kernel, which is the scope of link-local addresses.
     pub index: u32,
     /// One of its addresses.
     pub address: IpAddr,
-    /// How many leading bits of the address name the subnet.
+    /// The length of the subnet prefix in bits.
     pub prefix: u8,
-    /// Whether it is switched on and has a carrier.
+    /// Whether it is up and has a carrier.
     pub up: bool,
-    /// Whether it reaches this machine alone.
+    /// Whether it is a loopback interface.
     pub loopback: bool,
 }
 
-/// What was asked for.
+/// The parsed choice of the user.
 #[derive(Debug, Clone, PartialEq, Eq)]
 struct Choice {
     picks: Vec<Pick>,
@@ -51,7 +51,7 @@ enum Pick {
     Subnet(IpAddr, u8),
 }
 
-/// Bridges, tunnels and container networks: on every machine, and seldom the way to another.
+/// Names of bridges, tunnels and container networks, which seldom lead to another host.
 const VIRTUAL: [&str; 17] = [
     "docker",
     "veth",
@@ -73,22 +73,22 @@ const VIRTUAL: [&str; 17] = [
 ];
 
 impl Interface {
-    /// The address to use for `choice`; without one, the best guess.
+    /// The interface for `choice`, or the most likely one.
     ///
-    /// `loopback` says that every rank is on this machine, so that the guess may be its loopback. Otherwise a guess
-    /// is never loopback, and a container's bridge only where there is nothing else.
+    /// `loopback`: all ranks are on this host, so loopback may be used without a choice. Bridges and tunnels are used only
+    /// if there is nothing else.
     pub fn choose(choice: Option<&str>, loopback: bool) -> Result<Self, Error> {
         let all = system::interfaces()
             .map_err(|it| Error::system(STAGE, "cannot list the network interfaces", it))?;
         pick(&all, choice, loopback)
     }
 
-    /// Where to listen on this interface.
+    /// The socket address to listen on.
     pub fn socket(&self, port: u16) -> SocketAddr {
         self.reach(self.address, port)
     }
 
-    /// How a socket of this interface names `address`: link-local ones need its scope.
+    /// A socket address that is reached over this interface: link-local ones need its scope.
     pub(super) fn reach(&self, address: IpAddr, port: u16) -> SocketAddr {
         match address {
             IpAddr::V4(it) => SocketAddrV4::new(it, port).into(),
@@ -106,8 +106,8 @@ impl Interface {
         }
     }
 
-    /// Smaller is better, for a guess.
-    fn rank(&self, loopback: bool) -> (bool, u8, bool) {
+    /// The interface with the lowest preference is used.
+    fn preference(&self, loopback: bool) -> (bool, u8, bool) {
         let virtual_like = VIRTUAL.iter().any(|it| self.name.starts_with(it));
         let class = match self.name.as_str() {
             _ if self.loopback => {
@@ -134,17 +134,22 @@ impl fmt::Display for Interface {
 
 impl Choice {
     fn read(text: &str) -> Result<Self, Error> {
-        let wrong =
-            || Error::new(Cause::Usage, STAGE, format!("`{text}` names no interface, address or subnet"));
+        let invalid = || {
+            Error::new(
+                Cause::Usage,
+                STAGE,
+                format!("`{text}` is not the name of an interface, an address or a subnet"),
+            )
+        };
         let (rest, excluded) = text.trim().strip_prefix('^').map_or((text.trim(), false), |it| (it, true));
         let (rest, exact) = rest.strip_prefix('=').map_or((rest, false), |it| (it, true));
         let picks: Vec<Pick> = rest
             .split(',')
             .map(str::trim)
             .filter(|it| !it.is_empty())
-            .map(|it| Pick::read(it, exact).ok_or_else(wrong))
+            .map(|it| Pick::read(it, exact).ok_or_else(invalid))
             .collect::<Result<_, _>>()?;
-        if picks.is_empty() { Err(wrong()) } else { Ok(Self { picks, excluded }) }
+        if picks.is_empty() { Err(invalid()) } else { Ok(Self { picks, excluded }) }
     }
 
     fn fits(&self, it: &Interface) -> bool {
@@ -195,21 +200,21 @@ fn within(address: IpAddr, subnet: IpAddr, bits: u8) -> bool {
 
 fn pick(all: &[Interface], choice: Option<&str>, loopback: bool) -> Result<Interface, Error> {
     let asked = choice.map(Choice::read).transpose()?;
-    // A name that was asked for may be loopback; a guess only where every rank is here.
+    // A named interface may be loopback; otherwise loopback is used only if all ranks are on this host.
     let named = asked.as_ref().is_some_and(|it| !it.excluded);
     all.iter()
         .filter(|it| it.up && asked.as_ref().is_none_or(|choice| choice.fits(it)))
         .filter(|it| named || loopback || !it.loopback)
-        .min_by_key(|it| it.rank(loopback))
+        .min_by_key(|it| it.preference(loopback))
         .cloned()
         .ok_or_else(|| {
             let what = match choice {
-                Some(text) => format!("no interface that is up fits `{text}`"),
-                None => "no interface leads to other machines".to_owned(),
+                Some(text) => format!("no interface that is up matches `{text}`"),
+                None => "no interface that is up leads to other hosts".to_owned(),
             };
             let list: Vec<String> = all.iter().map(ToString::to_string).collect();
             let list = if list.is_empty() { "none with an address".to_owned() } else { list.join(", ") };
-            Error::new(Cause::Usage, STAGE, format!("{what}; there is {list}"))
+            Error::new(Cause::Usage, STAGE, format!("{what}; this host has {list}"))
         })
 }
 
@@ -245,19 +250,19 @@ mod tests {
     }
 
     #[test]
-    fn a_guess_leads_to_others() {
+    fn the_default_leads_to_other_hosts() {
         assert_eq!(check(None, false), "eth1 10.77.0.5");
         assert_eq!(check(Some("^eth1"), false), "docker0 172.17.0.1", "the last resort");
         assert_eq!(check(Some("^=eth1"), false), "eth10 10.78.0.5");
     }
 
     #[test]
-    fn a_guess_is_loopback_where_all_are_here() {
+    fn the_default_is_loopback_if_all_ranks_are_here() {
         assert_eq!(check(None, true), "lo 127.0.0.1");
         let mut down = machine();
         down.iter_mut().filter(|it| it.loopback).for_each(|it| it.up = false);
         assert_eq!(pick(&down, None, true).expect("another").name, "eth1");
-        assert!(pick(&machine()[..1], None, false).is_err(), "loopback reaches nobody else");
+        assert!(pick(&machine()[..1], None, false).is_err(), "loopback reaches no other host");
     }
 
     #[test]
@@ -292,15 +297,19 @@ mod tests {
     }
 
     #[test]
-    fn what_fits_nothing_lists_what_there_is() {
+    fn a_choice_without_a_match_lists_the_interfaces() {
         let text = check(Some("eth0"), false);
         assert!(
-            text.starts_with("no interface that is up fits `eth0`; there is lo 127.0.0.1/24, "),
+            text.starts_with("no interface that is up matches `eth0`; this host has lo 127.0.0.1/24, "),
             "{text}"
         );
         assert!(text.contains("eth0 192.0.2.2/24 (down)"), "{text}");
         for wrong in ["", "^", "=,", "10.0.0.0/33", "nonsense/24"] {
-            assert!(check(Some(wrong), false).ends_with("names no interface, address or subnet"), "{wrong}");
+            assert!(
+                check(Some(wrong), false)
+                    .ends_with("is not the name of an interface, an address or a subnet"),
+                "{wrong}"
+            );
         }
     }
 

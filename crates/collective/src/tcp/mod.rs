@@ -1,13 +1,13 @@
 //! Data connections between ranks over TCP.
 //!
-//! Every rank has one [`Port`], on the interface that was chosen; the session carries its card to the others.
-//! Connections are made when an algorithm first needs them: of two ranks the higher calls and the lower answers. A
-//! call needs nothing of the other process but its open port, so that ranks may connect in any order, each to whom it
-//! likes, and none waits for another's turn.
+//! Every rank has one [`DataListener`], on the chosen interface; the session carries its address to the other ranks.
+//! Connections are opened when an algorithm first needs them: of two ranks the higher one connects and the lower one
+//! accepts. Connecting needs only the listening socket of the other process, not its cooperation, so ranks may connect in
+//! any order.
 
 mod hello;
 mod interface;
-mod listen;
+mod listener;
 mod stream;
 mod system;
 
@@ -21,26 +21,25 @@ use rustix::io::Errno;
 use rustix::net::{SendFlags, sockopt};
 
 use self::hello::Hello;
-use self::listen::Lobby;
-use crate::watch::Watch;
+use self::listener::PendingConnections;
+use crate::wait::Waiter;
 use crate::{Cause, Error};
 
 pub use self::interface::Interface;
-pub(crate) use self::listen::Port;
+pub(crate) use self::listener::DataListener;
 pub(crate) use self::stream::Streams;
 
 const STAGE: &str = "connecting";
-/// How often a wait looks at the alarm and the clock.
-const LOOK: Timespec = Timespec { tv_sec: 0, tv_nsec: 5_000_000 };
+/// How often a wait checks the abort flag and the clock.
+const POLL_INTERVAL: Timespec = Timespec { tv_sec: 0, tv_nsec: 5_000_000 };
 
-/// This rank's way to the others.
+/// The data connections of this rank.
 #[derive(Debug)]
 pub(crate) struct Network {
     job: Job,
-    lobby: Lobby,
+    pending: PendingConnections,
 }
 
-/// Who this rank is, and who the others are.
 #[derive(Debug)]
 struct Job {
     rank: usize,
@@ -54,19 +53,19 @@ struct Peer {
     address: SocketAddr,
 }
 
-/// A call to a peer that has not answered yet.
+/// A connection whose hello has not been sent yet.
 #[derive(Debug)]
-struct Call {
+struct Connecting {
     peer: usize,
     socket: OwnedFd,
     hello: [u8; hello::LENGTH],
-    said: usize,
+    sent: usize,
 }
 
 impl Network {
-    /// `peers`: the host and the card of every rank, this one too, in order. `key`: what only members know.
+    /// `peers`: the host and the address bytes of all ranks, in order. `key`: the secret of the members.
     pub(crate) fn new<'a>(
-        port: Port,
+        listener: DataListener,
         rank: usize,
         key: [u8; 32],
         peers: impl IntoIterator<Item = (&'a str, &'a [u8])>,
@@ -74,25 +73,25 @@ impl Network {
         let peers = peers
             .into_iter()
             .enumerate()
-            .map(|(rank, (host, card))| {
-                let address = port.find(card).map_err(|it| it.of(rank, host))?;
+            .map(|(rank, (host, bytes))| {
+                let address = listener.peer_address(bytes).map_err(|it| it.of(rank, host))?;
                 Ok(Peer { host: host.to_owned(), address })
             })
             .collect::<Result<_, Error>>()?;
-        Ok(Self { job: Job { rank, key, peers }, lobby: port.admit() })
+        Ok(Self { job: Job { rank, key, peers }, pending: listener.into_pending() })
     }
 
-    /// Makes the connections of a channel to `peers` that are missing.
+    /// Opens the missing connections of a channel to `peers`.
     ///
-    /// Every rank names the ranks that name it; in which order and when does not matter.
+    /// If a rank names a peer, that peer has to name the rank; the order does not matter.
     pub(crate) fn connect(
         &mut self,
         streams: &mut Streams,
         peers: &[usize],
-        watch: &Watch,
+        waiter: &Waiter,
     ) -> Result<(), Error> {
-        let mut calls = Vec::new();
-        let mut awaited = Vec::new();
+        let mut outgoing = Vec::new();
+        let mut incoming = Vec::new();
         for &peer in peers {
             if peer == self.job.rank || streams.is_connected(peer) {
                 continue;
@@ -102,62 +101,65 @@ impl Network {
                 return Err(Error::new(Cause::Usage, STAGE, detail));
             };
             if peer < self.job.rank {
-                calls.push(self.job.call(peer, address, streams.channel())?);
+                outgoing.push(self.job.start_connecting(peer, address, streams.channel())?);
             } else {
-                awaited.push(peer);
+                incoming.push(peer);
             }
         }
         let mut since = Instant::now();
         loop {
-            let missing = calls.len() + awaited.len();
-            for peer in std::mem::take(&mut awaited) {
-                match self.lobby.take(peer, streams.channel()) {
+            let missing = outgoing.len() + incoming.len();
+            for peer in std::mem::take(&mut incoming) {
+                match self.pending.take(peer, streams.channel()) {
                     Some(socket) => streams.add(peer, socket).map_err(|it| self.job.failed(peer, &it))?,
-                    None => awaited.push(peer),
+                    None => incoming.push(peer),
                 }
             }
-            for mut call in std::mem::take(&mut calls) {
-                if call.advance().map_err(|it| self.job.failed(call.peer, &it))? {
-                    streams.add(call.peer, call.socket).map_err(|it| self.job.failed(call.peer, &it))?;
+            for mut connection in std::mem::take(&mut outgoing) {
+                if connection.advance().map_err(|it| self.job.failed(connection.peer, &it))? {
+                    streams
+                        .add(connection.peer, connection.socket)
+                        .map_err(|it| self.job.failed(connection.peer, &it))?;
                 } else {
-                    calls.push(call);
+                    outgoing.push(connection);
                 }
             }
-            let Some(&waiting) = calls.first().map(|it| &it.peer).or(awaited.first()) else { return Ok(()) };
-            if calls.len() + awaited.len() < missing {
+            let Some(&waiting) = outgoing.first().map(|it| &it.peer).or(incoming.first()) else {
+                return Ok(());
+            };
+            if outgoing.len() + incoming.len() < missing {
                 since = Instant::now();
             }
-            if watch.alarm.is_raised() {
-                let over = || Error::new(Cause::Interrupted, STAGE, "the job is over");
-                return Err(watch.alarm.verdict().unwrap_or_else(over));
+            if waiter.abort_flag.is_raised() {
+                let over = || Error::new(Cause::Interrupted, STAGE, "the job has ended");
+                return Err(waiter.abort_flag.verdict().unwrap_or_else(over));
             }
-            if since.elapsed() >= watch.timeout {
-                return Err(self.job.late(waiting, self.lobby.dropped));
+            if since.elapsed() >= waiter.timeout {
+                return Err(self.job.timed_out(waiting, self.pending.rejected));
             }
-            self.wait(&calls)?;
+            self.wait(&outgoing)?;
         }
     }
 
-    /// Waits a moment for callers and for answers.
-    fn wait(&mut self, calls: &[Call]) -> Result<(), Error> {
+    /// Waits up to [`POLL_INTERVAL`] for connections in both directions.
+    fn wait(&mut self, outgoing: &[Connecting]) -> Result<(), Error> {
         let failed = |it: io::Error| Error::system(STAGE, "cannot wait for connections", it);
         let mut sources: Vec<PollFd<'_>> =
-            calls.iter().map(|it| PollFd::new(&it.socket, PollFlags::OUT)).collect();
-        let callers: Vec<_> = self.lobby.sources().collect();
-        sources.extend(callers.iter().map(|it| PollFd::from_borrowed_fd(it.as_fd(), PollFlags::IN)));
-        match poll(&mut sources, Some(&LOOK)) {
+            outgoing.iter().map(|it| PollFd::new(&it.socket, PollFlags::OUT)).collect();
+        let accepting: Vec<_> = self.pending.sources().collect();
+        sources.extend(accepting.iter().map(|it| PollFd::from_borrowed_fd(it.as_fd(), PollFlags::IN)));
+        match poll(&mut sources, Some(&POLL_INTERVAL)) {
             Ok(_) | Err(Errno::INTR) => {}
             Err(error) => return Err(failed(error.into())),
         }
-        self.lobby.receive(&self.job).map_err(failed)
+        self.pending.accept(&self.job).map_err(failed)
     }
 }
 
 impl Job {
-    /// Begins a call.
-    fn call(&self, peer: usize, address: SocketAddr, channel: u32) -> Result<Call, Error> {
+    fn start_connecting(&self, peer: usize, address: SocketAddr, channel: u32) -> Result<Connecting, Error> {
         let begin = || {
-            let socket = listen::socket(address)?;
+            let socket = listener::socket(address)?;
             match rustix::net::connect(&socket, &address) {
                 Ok(()) | Err(Errno::INPROGRESS) => Ok(socket),
                 Err(error) => Err(error),
@@ -165,7 +167,7 @@ impl Job {
         };
         let socket = begin().map_err(|it| self.failed(peer, &it.into()))?;
         let hello = Hello { from: self.rank, to: peer, channel }.write(&self.key);
-        Ok(Call { peer, socket, hello, said: 0 })
+        Ok(Connecting { peer, socket, hello, sent: 0 })
     }
 
     fn failed(&self, peer: usize, error: &io::Error) -> Error {
@@ -181,16 +183,18 @@ impl Job {
         self.about(peer, cause, |address| format!("no data connection with {address}: {error}"))
     }
 
-    fn late(&self, peer: usize, dropped: usize) -> Error {
+    fn timed_out(&self, peer: usize, rejected: usize) -> Error {
         self.about(peer, Cause::Silent, |address| {
             let what = if peer < self.rank {
                 format!("{address} did not answer; is it reachable over this network?")
             } else {
                 format!("it did not connect from {address}; is this rank reachable over that network?")
             };
-            match dropped {
+            match rejected {
                 0 => what,
-                some => format!("{what} Callers sent away because they do not belong to the job: {some}"),
+                count => {
+                    format!("{what} Connections rejected because they do not belong to the job: {count}")
+                }
             }
         })
     }
@@ -207,27 +211,27 @@ impl Job {
     }
 }
 
-impl Call {
-    /// Goes on as far as it can; whether the hello is out.
+impl Connecting {
+    /// Sends the hello as far as possible; true once it is sent.
     fn advance(&mut self) -> io::Result<bool> {
         if let Err(error) = sockopt::socket_error(&self.socket)? {
             return Err(error.into());
         }
-        let [here, there] = match stream::ends(&self.socket) {
+        let stream::Ends { here, there } = match stream::ends(&self.socket) {
             Err(error) if error.kind() == io::ErrorKind::NotConnected => return Ok(false),
             other => other?,
         };
-        // Calling a port of this machine that has been closed can reach the caller itself.
+        // Connecting to a closed port of this host can connect the socket to itself.
         if here == there {
             return Err(io::ErrorKind::ConnectionRefused.into());
         }
         let flags = SendFlags::DONTWAIT | SendFlags::NOSIGNAL;
-        match rustix::net::send(&self.socket, &self.hello[self.said..], flags) {
-            Ok(taken) => self.said += taken,
+        match rustix::net::send(&self.socket, &self.hello[self.sent..], flags) {
+            Ok(taken) => self.sent += taken,
             Err(Errno::AGAIN | Errno::INTR) => {}
             Err(error) => return Err(error.into()),
         }
-        Ok(self.said == hello::LENGTH)
+        Ok(self.sent == hello::LENGTH)
     }
 }
 

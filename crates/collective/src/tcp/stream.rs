@@ -1,4 +1,4 @@
-//! The sockets of one channel.
+//! The TCP connections of one channel.
 
 use std::io;
 use std::net::SocketAddr;
@@ -11,9 +11,9 @@ use super::hello::CHANNELS;
 use crate::link::Links;
 use crate::{Cause, Error};
 
-/// A channel's connection to every peer that it has met so far.
+/// The open connections of a channel, at most one per peer.
 ///
-/// A channel belongs to one thread. Several channels give several sockets and several threads to a peer.
+/// A channel belongs to one thread. Several channels have several connections and threads per peer.
 #[derive(Debug)]
 pub(crate) struct Streams {
     channel: u32,
@@ -21,10 +21,10 @@ pub(crate) struct Streams {
 }
 
 impl Streams {
-    /// A channel between `size` ranks, without connections yet. Every rank numbers its channels alike.
+    /// Without connections. All ranks number their channels in the same way.
     pub(crate) fn new(channel: u32, size: usize) -> Result<Self, Error> {
         if channel >= CHANNELS {
-            let detail = format!("channel {channel} of at most {CHANNELS}");
+            let detail = format!("there is no channel {channel}; the limit is {CHANNELS} channels");
             return Err(Error::new(Cause::Usage, "opening channels", detail));
         }
         Ok(Self { channel, sockets: std::iter::repeat_with(|| None).take(size).collect() })
@@ -40,13 +40,12 @@ impl Streams {
 
     pub(super) fn add(&mut self, peer: usize, socket: OwnedFd) -> io::Result<()> {
         tune(&socket)?;
-        if let Some(place) = self.sockets.get_mut(peer) {
-            *place = Some(socket);
+        if let Some(slot) = self.sockets.get_mut(peer) {
+            *slot = Some(socket);
         }
         Ok(())
     }
 
-    /// Hands the socket of a peer out.
     #[cfg(test)]
     pub(super) fn release(&mut self, peer: usize) -> OwnedFd {
         self.sockets[peer].take().expect("a connection")
@@ -80,10 +79,10 @@ impl Links for Streams {
     }
 }
 
-/// Nothing moved: for now, or for good.
+/// 0 if the call can be repeated later.
 fn idle(error: Errno) -> io::Result<usize> {
     match error {
-        // The kernel is out of memory for a moment, or a signal came.
+        // The socket is not ready, the kernel is out of memory for now, or a signal was received.
         Errno::AGAIN | Errno::NOBUFS | Errno::INTR => Ok(0),
         Errno::PIPE => Err(io::ErrorKind::UnexpectedEof.into()),
         other => Err(other.into()),
@@ -93,23 +92,28 @@ fn idle(error: Errno) -> io::Result<usize> {
 fn tune(socket: &OwnedFd) -> io::Result<()> {
     sockopt::set_tcp_nodelay(socket, true)?;
     if is_local(socket)? {
-        // Inside one machine there is no congestion, and a control that paces what it sends (BBR, the default of many
-        // servers) costs half of the bandwidth for its timers. Reno paces nothing and every kernel lets anyone have
-        // it; where one does not, its default works too.
+        // Inside one host there is no congestion, and congestion control with pacing (BBR, the default of many servers)
+        // costs half of the bandwidth for its timers. Reno does not pace, and every kernel allows it; if one does not,
+        // its default works too.
         let _ = sockopt::set_tcp_congestion(socket, "reno");
     }
     Ok(())
 }
 
-/// Whether both ends are on this machine: then its addresses are the same, or loopback.
+/// Whether both ends are on this host: their addresses are equal, or loopback.
 fn is_local(socket: &OwnedFd) -> io::Result<bool> {
-    let [here, there] = ends(socket)?;
+    let Ends { here, there } = ends(socket)?;
     Ok(here.ip() == there.ip() || there.ip().is_loopback())
 }
 
-/// The addresses of both ends of a connection.
-pub(super) fn ends(socket: &OwnedFd) -> io::Result<[SocketAddr; 2]> {
+/// The addresses of a connection.
+pub(super) struct Ends {
+    pub(super) here: SocketAddr,
+    pub(super) there: SocketAddr,
+}
+
+pub(super) fn ends(socket: &OwnedFd) -> io::Result<Ends> {
     let here = SocketAddr::try_from(rustix::net::getsockname(socket)?)?;
     let there = rustix::net::getpeername(socket)?.ok_or(io::ErrorKind::NotConnected)?;
-    Ok([here, SocketAddr::try_from(there)?])
+    Ok(Ends { here, there: SocketAddr::try_from(there)? })
 }

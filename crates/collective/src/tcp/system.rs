@@ -1,4 +1,4 @@
-//! The kernel's list of interfaces.
+//! The network interfaces of this host, from `getifaddrs`.
 #![allow(unsafe_code, reason = "getifaddrs hands out a linked list of C structures")]
 
 use std::ffi::CStr;

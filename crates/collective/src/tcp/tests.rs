@@ -1,4 +1,4 @@
-//! Ranks as threads, sockets as they are.
+//! Ranks are threads; the sockets are real.
 
 use std::io::{Read, Write};
 use std::net::{Shutdown, TcpStream};
@@ -9,29 +9,32 @@ use std::time::Duration;
 use super::hello::{Hello, LENGTH};
 use super::*;
 use crate::link::Links;
-use crate::watch::{Alarm, Patience};
+use crate::wait::{AbortFlag, WaitPolicy};
 
 const KEY: [u8; 32] = [9; 32];
 
-fn watch(timeout: Duration) -> Watch {
-    Watch { alarm: Arc::new(Alarm::default()), patience: Patience::Yield, timeout }
+fn waiter(timeout: Duration) -> Waiter {
+    Waiter { abort_flag: Arc::new(AbortFlag::default()), policy: WaitPolicy::Yield, timeout }
 }
 
-fn patient() -> Watch {
-    watch(Duration::from_secs(60))
+fn long_wait() -> Waiter {
+    waiter(Duration::from_secs(60))
 }
 
 /// The networks of a job of `size` ranks on a loopback address.
 fn job(size: usize, address: &str) -> Vec<Network> {
-    let ports: Vec<Port> = (0..size)
-        .map(|_| Port::open(Interface::choose(Some(address), true).expect("loopback")).expect("a port"))
+    let listeners: Vec<DataListener> = (0..size)
+        .map(|_| {
+            DataListener::open(Interface::choose(Some(address), true).expect("loopback")).expect("a port")
+        })
         .collect();
-    let cards: Vec<Vec<u8>> = ports.iter().map(Port::card).collect();
-    ports
+    let addresses: Vec<Vec<u8>> = listeners.iter().map(DataListener::address_bytes).collect();
+    listeners
         .into_iter()
         .enumerate()
-        .map(|(rank, port)| {
-            Network::new(port, rank, KEY, cards.iter().map(|it| ("here", it.as_slice()))).expect("cards")
+        .map(|(rank, listener)| {
+            Network::new(listener, rank, KEY, addresses.iter().map(|it| ("here", it.as_slice())))
+                .expect("addresses")
         })
         .collect()
 }
@@ -45,13 +48,13 @@ fn pair(address: &str) -> (Streams, Streams) {
     let mut ranks = job(2, address).into_iter();
     let (mut low, mut high) = (ranks.next().expect("rank 0"), ranks.next().expect("rank 1"));
     let (mut a, mut b) = (streams(0, 2), streams(0, 2));
-    // A call needs nothing of the other side but its port.
-    high.connect(&mut b, &[0], &patient()).expect("a call");
-    low.connect(&mut a, &[1], &patient()).expect("an answer");
+    // Connecting needs only the listening socket of the other side.
+    high.connect(&mut b, &[0], &long_wait()).expect("a connection");
+    low.connect(&mut a, &[1], &long_wait()).expect("an answer");
     (a, b)
 }
 
-fn caller(network: &Network) -> TcpStream {
+fn open_connection(network: &Network) -> TcpStream {
     TcpStream::connect(network.job.peers[network.job.rank].address).expect("an open port")
 }
 
@@ -96,7 +99,7 @@ fn ranks_connect_in_any_order() {
                         }
                         let parts = if (rank + turn).is_multiple_of(3) { size } else { 1 + turn % size };
                         for peers in order.chunks(parts) {
-                            network.connect(&mut streams, peers, &patient()).expect("connections");
+                            network.connect(&mut streams, peers, &long_wait()).expect("connections");
                         }
                         let others = order.iter().copied().filter(|it| *it != rank);
                         for peer in others.clone() {
@@ -118,12 +121,12 @@ fn channels_are_streams_of_their_own() {
     let mut ranks = job(3, "::1");
     let mut high: Vec<Streams> = (0..4).map(|it| streams(it, 3)).collect();
     for streams in high.iter_mut().rev() {
-        ranks[2].connect(streams, &[0, 1], &patient()).expect("calls");
+        ranks[2].connect(streams, &[0, 1], &long_wait()).expect("connections");
         send_all(streams, 0, &[u8::try_from(streams.channel()).expect("small")]);
     }
     for channel in 0..4 {
         let mut low = streams(channel, 3);
-        ranks[0].connect(&mut low, &[2], &patient()).expect("arrived long ago");
+        ranks[0].connect(&mut low, &[2], &long_wait()).expect("arrived long ago");
         assert_eq!(receive_all(&mut low, 2, 1), [u8::try_from(channel).expect("small")]);
         assert!(!low.is_connected(1));
     }
@@ -131,15 +134,15 @@ fn channels_are_streams_of_their_own() {
 }
 
 #[test]
-fn strangers_are_dropped_and_keep_nobody_waiting() {
+fn other_programs_are_rejected_and_delay_no_rank() {
     let mut ranks = job(3, "127.0.0.1");
-    let silent = caller(&ranks[0]);
-    let mut scanner = caller(&ranks[0]);
+    let silent = open_connection(&ranks[0]);
+    let mut scanner = open_connection(&ranks[0]);
     scanner.write_all(b"GET / HTTP/1.1\r\n\r\n").expect("a port that takes it");
-    let mut slow = caller(&ranks[0]);
+    let mut slow = open_connection(&ranks[0]);
     let hello = Hello { from: 1, to: 0, channel: 0 };
     slow.write_all(&hello.write(&KEY)[..LENGTH - 1]).expect("a port that takes it");
-    let gone = caller(&ranks[0]);
+    let gone = open_connection(&ranks[0]);
     drop(gone);
     let forged = [
         Hello { from: 1, to: 0, channel: 0 }.write(&[8; 32]),
@@ -150,19 +153,19 @@ fn strangers_are_dropped_and_keep_nobody_waiting() {
         Hello { from: 2, to: 0, channel: hello::CHANNELS }.write(&KEY),
     ]
     .map(|hello| {
-        let mut socket = caller(&ranks[0]);
+        let mut socket = open_connection(&ranks[0]);
         socket.write_all(&hello).expect("a port that takes it");
         socket
     });
     let mut high = streams(0, 3);
-    ranks[1].connect(&mut high, &[0], &patient()).expect("a call");
+    ranks[1].connect(&mut high, &[0], &long_wait()).expect("a connection");
     let mut low = streams(0, 3);
-    ranks[0].connect(&mut low, &[1], &patient()).expect("rank 1, not the strangers before it");
+    ranks[0].connect(&mut low, &[1], &long_wait()).expect("rank 1, not the connections before it");
     send_all(&mut high, 0, b"it is me");
     assert_eq!(receive_all(&mut low, 1, 8), b"it is me");
-    // Those with something wrong to say have been told off, those with nothing to say yet are heard for a while.
-    while ranks[0].lobby.dropped < 2 + forged.len() {
-        ranks[0].wait(&[]).expect("callers");
+    // Invalid hellos are rejected; connections without a complete hello stay for a while.
+    while ranks[0].pending.rejected < 2 + forged.len() {
+        ranks[0].wait(&[]).expect("connections");
     }
     for mut socket in forged {
         assert!(socket.read(&mut [0]).map_or(true, |it| it == 0));
@@ -171,25 +174,25 @@ fn strangers_are_dropped_and_keep_nobody_waiting() {
 }
 
 #[test]
-fn a_crowd_of_silent_callers_gives_way() {
-    crate::session::allow_files(2048);
+fn silent_connections_make_room_for_a_rank() {
+    crate::session::raise_file_limit(2048);
     let mut ranks = job(2, "127.0.0.1");
-    let crowd: Vec<TcpStream> = (0..300).map(|_| caller(&ranks[0])).collect();
+    let silent: Vec<TcpStream> = (0..300).map(|_| open_connection(&ranks[0])).collect();
     let (mut low, mut high) = (streams(0, 2), streams(0, 2));
-    ranks[1].connect(&mut high, &[0], &patient()).expect("a call");
-    ranks[0].connect(&mut low, &[1], &patient()).expect("rank 1 behind the crowd");
-    assert!(ranks[0].lobby.dropped > 0);
-    drop(crowd);
+    ranks[1].connect(&mut high, &[0], &long_wait()).expect("a connection");
+    ranks[0].connect(&mut low, &[1], &long_wait()).expect("rank 1 behind the silent connections");
+    assert!(ranks[0].pending.rejected > 0);
+    drop(silent);
 }
 
 #[test]
-fn the_first_of_two_with_the_same_name_stays() {
+fn the_first_of_two_equal_hellos_is_kept() {
     let mut ranks = job(2, "127.0.0.1");
     let (mut low, mut high) = (streams(0, 2), streams(0, 2));
-    ranks[1].connect(&mut high, &[0], &patient()).expect("a call");
-    let mut again = caller(&ranks[0]);
+    ranks[1].connect(&mut high, &[0], &long_wait()).expect("a connection");
+    let mut again = open_connection(&ranks[0]);
     again.write_all(&Hello { from: 1, to: 0, channel: 0 }.write(&KEY)).expect("a port that takes it");
-    ranks[0].connect(&mut low, &[1], &patient()).expect("rank 1");
+    ranks[0].connect(&mut low, &[1], &long_wait()).expect("rank 1");
     send_all(&mut low, 1, b"you");
     assert_eq!(receive_all(&mut high, 0, 3), b"you");
 }
@@ -207,7 +210,7 @@ fn a_closed_stream_ends_after_its_last_byte() {
 }
 
 #[test]
-fn sending_to_a_closed_stream_is_an_error_and_no_signal() {
+fn sending_to_a_closed_stream_is_an_error_without_a_signal() {
     let (mut a, mut b) = pair("127.0.0.1");
     let socket: TcpStream = b.release(0).into();
     socket.shutdown(Shutdown::Both).expect("an open socket");
@@ -274,17 +277,17 @@ fn connections_inside_a_machine_are_not_paced() {
 }
 
 #[test]
-fn a_peer_that_never_calls_is_named() {
+fn a_peer_that_does_not_connect_is_named() {
     let mut ranks = job(2, "127.0.0.1");
-    let mut scanner = caller(&ranks[0]);
+    let mut scanner = open_connection(&ranks[0]);
     scanner.write_all(b"hello?\n").expect("a port that takes it");
     let error = ranks[0]
-        .connect(&mut streams(0, 2), &[1], &watch(Duration::from_millis(500)))
-        .expect_err("rank 1 does not call");
+        .connect(&mut streams(0, 2), &[1], &waiter(Duration::from_millis(500)))
+        .expect_err("rank 1 does not connect");
     assert_eq!(
         error.to_string(),
         "rank 1 on here: it did not connect from 127.0.0.1; is this rank reachable over that network? \
-         Callers sent away because they do not belong to the job: 1 (connecting)"
+         Connections rejected because they do not belong to the job: 1 (connecting)"
     );
     assert_eq!(error.cause, Cause::Silent);
 }
@@ -301,22 +304,22 @@ fn a_peer_whose_port_is_closed_is_named() {
         assert!(Instant::now() < until, "{address} stays open");
         thread::yield_now();
     }
-    let error = high.connect(&mut streams(0, 2), &[0], &patient()).expect_err("nobody listens");
+    let error = high.connect(&mut streams(0, 2), &[0], &long_wait()).expect_err("nobody listens");
     assert_eq!((error.cause, error.rank), (Cause::Reset, Some(0)));
     assert!(error.detail.starts_with(&format!("no data connection with {address}: ")), "{error}");
-    let error = high.connect(&mut streams(0, 2), &[5], &watch(Duration::ZERO)).expect_err("no such rank");
+    let error = high.connect(&mut streams(0, 2), &[5], &waiter(Duration::ZERO)).expect_err("no such rank");
     assert_eq!(error.cause, Cause::Usage);
 }
 
 #[test]
-fn the_alarm_ends_the_wait() {
+fn an_abort_ends_the_wait() {
     let mut ranks = job(2, "127.0.0.1");
-    let watch = patient();
+    let waiter = long_wait();
     let verdict = Error::new(Cause::Died, "all_reduce", "its process ended").of(1, "here");
     thread::scope(|scope| {
-        let alarm = watch.alarm.clone();
-        let said = verdict.clone();
-        scope.spawn(move || alarm.raise(said));
-        assert_eq!(ranks[0].connect(&mut streams(0, 2), &[1], &watch), Err(verdict));
+        let abort_flag = waiter.abort_flag.clone();
+        let error = verdict.clone();
+        scope.spawn(move || abort_flag.raise(error));
+        assert_eq!(ranks[0].connect(&mut streams(0, 2), &[1], &waiter), Err(verdict));
     });
 }

@@ -1,5 +1,5 @@
 #![allow(unsafe_code, reason = "signal masks and signalfd, which have no safe interface")]
-//! Signals as a file to read, for the thread that looks after the ranks.
+//! Signals through a signalfd, for the thread that supervises the ranks.
 
 use std::os::fd::{AsFd, BorrowedFd, FromRawFd as _, OwnedFd};
 
@@ -7,15 +7,15 @@ use rustix::process::Signal;
 
 use crate::Error;
 
-/// The signals that are read here while this lives. Dropped, they act as before.
+/// Blocks signals and reads them from a descriptor. Dropping it restores the signal mask.
 pub(super) struct Signals {
-    file: OwnedFd,
+    fd: OwnedFd,
     before: libc::sigset_t,
 }
 
 impl Signals {
-    /// Takes the signals that end or stop a program, and those of children. One that is ignored, as SIGHUP under
-    /// nohup, stays so.
+    /// Blocks SIGCHLD and the signals that end or stop a program. One that is ignored, as SIGHUP under nohup, stays
+    /// ignored.
     pub(super) fn block() -> Result<Self, Error> {
         // SAFETY: the sets are written before they are read, and all pointers are to this frame.
         unsafe {
@@ -34,21 +34,21 @@ impl Signals {
             if result != 0 {
                 return Err(Error::start("cannot block signals", std::io::Error::from_raw_os_error(result)));
             }
-            let file = libc::signalfd(-1, &raw const wanted, libc::SFD_CLOEXEC | libc::SFD_NONBLOCK);
-            if file < 0 {
+            let fd = libc::signalfd(-1, &raw const wanted, libc::SFD_CLOEXEC | libc::SFD_NONBLOCK);
+            if fd < 0 {
                 let error = std::io::Error::last_os_error();
                 libc::pthread_sigmask(libc::SIG_SETMASK, &raw const before, std::ptr::null_mut());
                 return Err(Error::start("cannot read signals", error));
             }
-            Ok(Self { file: OwnedFd::from_raw_fd(file), before })
+            Ok(Self { fd: OwnedFd::from_raw_fd(fd), before })
         }
     }
 
-    /// The next signal that came.
+    /// The next pending signal.
     pub(super) fn next(&self) -> Option<Signal> {
         let mut record = [0; size_of::<libc::signalfd_siginfo>()];
-        let count = rustix::io::retry_on_intr(|| rustix::io::read(&self.file, &mut record)).ok()?;
-        // The number is the first field.
+        let count = rustix::io::retry_on_intr(|| rustix::io::read(&self.fd, &mut record)).ok()?;
+        // `ssi_signo` is the first field.
         let number = record.first_chunk().map(|it| i32::from_ne_bytes(*it))?;
         (count == record.len()).then(|| Signal::from_named_raw(number))?
     }
@@ -56,18 +56,18 @@ impl Signals {
 
 impl AsFd for Signals {
     fn as_fd(&self) -> BorrowedFd<'_> {
-        self.file.as_fd()
+        self.fd.as_fd()
     }
 }
 
 impl Drop for Signals {
     fn drop(&mut self) {
-        // SAFETY: a mask that the system gave us.
+        // SAFETY: a mask that the system returned.
         unsafe { libc::pthread_sigmask(libc::SIG_SETMASK, &raw const self.before, std::ptr::null_mut()) };
     }
 }
 
-/// Stops this process, as Ctrl-Z would have; returns when it goes on.
+/// Stops this process, as Ctrl-Z does; returns when it continues.
 pub(super) fn stop() {
     let _ = rustix::process::kill_process(rustix::process::getpid(), Signal::STOP);
 }

@@ -1,41 +1,45 @@
-//! Ranks that are processes, killed and stopped: the test program starts itself again.
+//! Ranks that are processes, to be killed and stopped: the test program starts itself again.
 
 #![allow(clippy::print_stdout, reason = "a rank that is a process tells its test how far it is")]
 
 use std::io::{BufRead, BufReader};
-use std::process::{Child, Command, Stdio};
+use std::process::{Child, Command, ExitStatus, Stdio};
+use std::sync::mpsc;
 
 use rustix::process::{Pid, Signal, kill_process};
 
 use super::*;
 
-/// What a rank does that is a process of its own.
+/// Rank, size and port of a child process.
 const CHILD: &str = "PLUMB_TEST_CHILD";
 
-/// Where the ranks wait for the one that will not come.
-const WAITS: &str = "a share that the test does not come to";
+/// The stage that the ranks wait in.
+const WAITS: &str = "a share that the test does not call";
 
-/// Whatever happens from here on finds the rank waiting, however late it comes to `share`.
-fn goes_to_wait(session: &Session) {
-    session.post.as_ref().expect("more than one rank").inbox().set_stage(WAITS);
+/// For a line of a child process, and for its end.
+const LIMIT: Duration = Duration::from_secs(120);
+
+/// From here on errors name [`WAITS`] as the stage, however late `share` is called.
+fn set_stage(session: &Session) {
+    session.channel.as_ref().expect("more than one rank").inbox().set_stage(WAITS);
 }
 
-/// Not a test of its own: the body of the child processes.
+/// The body of the child processes; does nothing as a test.
 #[test]
 fn child() {
     let Ok(what) = std::env::var(CHILD) else { return };
     let words: Vec<&str> = what.split(' ').collect();
-    let [rank, size, place] = words[..] else { panic!("three words") };
+    let [rank, size, port] = words[..] else { panic!("three words") };
     let (rank, size) = (rank.parse().expect("a rank"), size.parse().expect("a size"));
-    let meeting = if rank == 0 {
-        let door = Door::open(LOCAL, 0).expect("loopback");
-        println!("\ndoor {}", door.address());
-        Meeting::Open(door)
+    let rendezvous = if rank == 0 {
+        let listener = RendezvousListener::bind(LOCAL, 0).expect("loopback");
+        println!("\nlistener {}", listener.address());
+        Rendezvous::Listen(listener)
     } else {
-        Meeting::At(place.to_owned())
+        connect_to(SocketAddr::new(LOCAL, port.parse().expect("a port")))
     };
-    let mut session = join(entry(rank, size, meeting, LONG)).expect("joins");
-    goes_to_wait(&session);
+    let mut session = join(options(rank, size, rendezvous, LONG)).expect("joins");
+    set_stage(&session);
     println!("\njoined");
     let end = session.share(&[], WAITS);
     println!("end {}", end.expect_err("the job fails"));
@@ -43,28 +47,55 @@ fn child() {
 
 struct Process {
     child: Child,
-    lines: std::io::Lines<BufReader<std::process::ChildStdout>>,
+    /// Lines of its standard output, read by a thread.
+    lines: mpsc::Receiver<String>,
 }
 
 impl Process {
-    fn start(rank: usize, size: usize, place: &str) -> Self {
+    fn start(rank: usize, size: usize, port: u16) -> Self {
         let mut child = Command::new(std::env::current_exe().expect("this test"))
             .args(["--exact", "session::tests::processes::child", "--nocapture", "--test-threads=1"])
-            .env(CHILD, format!("{rank} {size} {place}"))
+            .env(CHILD, format!("{rank} {size} {port}"))
             .stdout(Stdio::piped())
             .spawn()
             .expect("starts");
-        let lines = BufReader::new(child.stdout.take().expect("piped")).lines();
+        let output = BufReader::new(child.stdout.take().expect("piped"));
+        let (sender, lines) = mpsc::channel();
+        std::thread::spawn(move || {
+            for line in output.lines() {
+                // The test may have ended already.
+                let _ = sender.send(line.expect("text"));
+            }
+        });
         Self { child, lines }
     }
 
-    /// The rest of the next line that begins so.
+    /// The rest of the next line that begins with `prefix`.
     fn line(&mut self, prefix: &str) -> String {
-        let mut lines = self.lines.by_ref().map(|it| it.expect("text"));
-        lines.find_map(|it| it.strip_prefix(prefix).map(str::to_owned)).expect("such a line")
+        let deadline = Instant::now() + LIMIT;
+        loop {
+            let left = deadline.saturating_duration_since(Instant::now());
+            let line = self.lines.recv_timeout(left);
+            let line = line.unwrap_or_else(|error| panic!("no line `{prefix}` within {LIMIT:?}: {error}"));
+            if let Some(rest) = line.strip_prefix(prefix) {
+                return rest.to_owned();
+            }
+        }
     }
 
-    /// Stops it, and waits until all its threads have.
+    /// Waits until it has ended.
+    fn end(&mut self) -> ExitStatus {
+        let deadline = Instant::now() + LIMIT;
+        loop {
+            if let Some(status) = self.child.try_wait().expect("a child") {
+                return status;
+            }
+            assert!(Instant::now() < deadline, "the process has not ended within {LIMIT:?}");
+            std::thread::sleep(Duration::from_millis(1));
+        }
+    }
+
+    /// Stops it, and waits until all its threads are stopped.
     fn stop(&self) {
         self.signal(Signal::STOP);
         let tasks = format!("/proc/{}/task", self.child.id());
@@ -73,7 +104,9 @@ impl Process {
                 std::fs::read_to_string(task.expect("a thread").path().join("stat")).expect("it lives");
             stat.rsplit(')').next().is_some_and(|it| it.starts_with(" T"))
         };
+        let deadline = Instant::now() + LIMIT;
         while !std::fs::read_dir(&tasks).expect("it lives").all(stopped) {
+            assert!(Instant::now() < deadline, "the process has not stopped within {LIMIT:?}");
             std::thread::sleep(Duration::from_millis(1));
         }
     }
@@ -91,38 +124,41 @@ impl Drop for Process {
     }
 }
 
+/// Rank 0 of a job of three, whose ranks 1 and 2 are processes.
+fn job_with_processes() -> (Session, [Process; 2]) {
+    let (listener, address) = listener();
+    let mut others = [1, 2].map(|rank| Process::start(rank, 3, address.port()));
+    let session = join(options(0, 3, Rendezvous::Listen(listener), LONG)).expect("joins");
+    for other in &mut others {
+        other.line("joined");
+    }
+    (session, others)
+}
+
 #[test]
 fn a_killed_rank_is_named_soon() {
-    let (door, place) = door();
-    std::thread::scope(|scope| {
-        let first = first(scope, door, 3, LONG);
-        let mut victim = Process::start(1, 3, &place.to_string());
-        let mut other = Process::start(2, 3, &place.to_string());
-        let session = first.join().expect("no panic").expect("joins");
-        victim.line("joined");
-        other.line("joined");
-        victim.signal(Signal::KILL);
-        let began = Instant::now();
-        while !session.alarm.is_raised() {
-            assert!(began.elapsed() < Duration::from_secs(10), "too late");
-            std::thread::sleep(Duration::from_millis(1));
-        }
-        let error = session.alarm.verdict().expect("raised");
-        assert_eq!((error.cause, error.rank), (Cause::Died, Some(1)));
-        assert!(other.line("end ").starts_with("rank 1 on node1: its process ended"));
-        assert!(other.child.wait().expect("ends").success());
-    });
+    let (session, [victim, mut other]) = job_with_processes();
+    victim.signal(Signal::KILL);
+    let killed = Instant::now();
+    while !session.abort_flag.is_raised() {
+        assert!(killed.elapsed() < Duration::from_secs(10), "too late");
+        std::thread::sleep(Duration::from_millis(1));
+    }
+    let error = session.abort_flag.verdict().expect("raised");
+    assert_eq!((error.cause, error.rank), (Cause::Died, Some(1)));
+    assert!(other.line("end ").starts_with("rank 1 on node1: its process ended"));
+    assert!(other.end().success());
 }
 
 #[test]
 fn a_killed_rank_0_is_named_by_all() {
-    let mut first = Process::start(0, 3, "here");
-    let place: SocketAddr = first.line("door ").parse().expect("an address");
-    let mut other = Process::start(2, 3, &place.to_string());
-    let mut session = guest(1, 3, place, LONG).expect("joins");
+    let mut first = Process::start(0, 3, 0);
+    let address: SocketAddr = first.line("listener ").parse().expect("an address");
+    let mut other = Process::start(2, 3, address.port());
+    let mut session = peer(1, 3, address, LONG).expect("joins");
     first.line("joined");
     other.line("joined");
-    goes_to_wait(&session);
+    set_stage(&session);
     first.signal(Signal::KILL);
     let error = session.share(&[], WAITS).expect_err("rank 0 is dead");
     let wanted = format!("rank 0 on node0: its process ended ({WAITS})");
@@ -132,38 +168,29 @@ fn a_killed_rank_0_is_named_by_all() {
 
 #[test]
 fn a_stopped_rank_is_named_as_silent() {
-    let (door, place) = door();
-    std::thread::scope(|scope| {
-        let first = first(scope, door, 3, LONG);
-        let mut victim = Process::start(1, 3, &place.to_string());
-        let mut other = Process::start(2, 3, &place.to_string());
-        let session = first.join().expect("no panic").expect("joins");
-        victim.line("joined");
-        other.line("joined");
-        victim.stop();
-        let late = Error::new(Cause::Silent, "all_reduce of 8 bytes", "sent nothing for 60 s").of(2, "node2");
-        let error = session.fail(late);
-        let wanted =
-            "rank 1 on node1: does not answer: stopped, or its machine is gone (all_reduce of 8 bytes)";
-        assert_eq!((error.cause, error.to_string().as_str()), (Cause::Silent, wanted));
-        assert_eq!(other.line("end "), wanted);
-        // Once it goes on it learns its fate.
-        victim.signal(Signal::CONT);
-        assert_eq!(victim.line("end "), wanted);
-    });
+    let (session, [mut victim, mut other]) = job_with_processes();
+    victim.stop();
+    let late = Error::new(Cause::Silent, "all_reduce of 8 bytes", "sent nothing for 60 s").of(2, "node2");
+    let error = session.fail(late);
+    let wanted = "rank 1 on node1: does not answer: its process is stopped, or its host is down (all_reduce of 8 bytes)";
+    assert_eq!((error.cause, error.to_string().as_str()), (Cause::Silent, wanted));
+    assert_eq!(other.line("end "), wanted);
+    // Once it continues it gets the verdict.
+    victim.signal(Signal::CONT);
+    assert_eq!(victim.line("end "), wanted);
 }
 
 #[test]
-fn a_stopped_rank_0_is_named_by_who_complains() {
-    let mut first = Process::start(0, 2, "here");
-    let place: SocketAddr = first.line("door ").parse().expect("an address");
-    let session = guest(1, 2, place, LONG).expect("joins");
+fn a_stopped_rank_0_is_named_by_the_reporter() {
+    let mut first = Process::start(0, 2, 0);
+    let address: SocketAddr = first.line("listener ").parse().expect("an address");
+    let session = peer(1, 2, address, LONG).expect("joins");
     first.line("joined");
     first.stop();
     let late = Error::new(Cause::Silent, "barrier", "sent nothing for 60 s").of(0, "node0");
     let error = session.fail(late);
     assert_eq!(
         error.to_string(),
-        "rank 0 on node0: does not answer: stopped, or its machine is gone (barrier)"
+        "rank 0 on node0: does not answer: its process is stopped, or its host is down (barrier)"
     );
 }

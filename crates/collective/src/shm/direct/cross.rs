@@ -2,43 +2,41 @@
 
 use std::sync::atomic::{AtomicU64, Ordering};
 
-use super::super::desk::Desk;
-use super::{Trouble, ended};
-use crate::watch::Watch;
+use super::super::mailbox::{Mailbox, ProbeTarget};
+use super::{DirectError, check};
+use crate::wait::Waiter;
 
-/// The way into the private memory of all ranks.
 #[derive(Debug)]
 pub(super) struct Cross {
     pids: Vec<libc::pid_t>,
-    /// Room to bring pieces of the others to, one piece a rank.
+    /// A buffer of [`PIECE`] bytes per rank.
     scratch: Vec<u64>,
 }
 
-/// Bytes brought over at once: a piece of each rank stays in the cache until it is combined.
+/// Bytes that are copied at a time: a piece of each rank stays in the cache until it is reduced.
 pub(super) const PIECE: usize = 256 << 10;
 
 impl Cross {
-    /// Tries it with every rank, and uses it only if it works for all.
+    /// Tries it with every rank. `None` unless it works between all of them.
     pub(super) fn probe(
-        place: usize,
+        local_rank: usize,
         pids: &[u32],
-        desks: &[Desk],
-        watch: &Watch,
+        mailboxes: &[Mailbox],
+        waiter: &Waiter,
         allowed: bool,
-    ) -> Result<Option<Self>, Trouble> {
+    ) -> Result<Option<Self>, DirectError> {
         let pids: Vec<libc::pid_t> = pids.iter().map(|it| libc::pid_t::try_from(*it).unwrap_or(-1)).collect();
-        // What the others try to read here. It is random: a process of the same number in another container, or this
-        // one itself, does not have it there.
+        // What the others try to read. It is random: a process with the same pid in another container does not have it.
         let mut secret = [0_u8; 8];
         let random = rustix::rand::getrandom(&mut secret[..], rustix::rand::GetRandomFlags::empty());
-        let bait = Box::new(AtomicU64::new(u64::from_ne_bytes(secret)));
-        let (address, content) = desks[place].bait();
-        content.store(bait.load(Ordering::Relaxed), Ordering::Relaxed);
-        address.store(bait.as_ptr() as u64, Ordering::Release);
+        let word = Box::new(AtomicU64::new(u64::from_ne_bytes(secret)));
+        let ProbeTarget { address, content } = mailboxes[local_rank].probe_target();
+        content.store(word.load(Ordering::Relaxed), Ordering::Relaxed);
+        address.store(word.as_ptr() as u64, Ordering::Release);
         let mut reachable = allowed && random == Ok(8);
-        for (peer, desk) in desks.iter().enumerate() {
-            let (address, content) = desk.bait();
-            ended(watch.until(|| address.load(Ordering::Acquire) != 0), peer)?;
+        for (peer, mailbox) in mailboxes.iter().enumerate() {
+            let ProbeTarget { address, content } = mailbox.probe_target();
+            check(waiter.until(|| address.load(Ordering::Acquire) != 0), peer)?;
             let mut got = 0_u64;
             let read = transfer(
                 libc::process_vm_readv,
@@ -49,36 +47,42 @@ impl Cross {
             );
             reachable &= read.is_ok() && got == content.load(Ordering::Relaxed);
         }
-        desks[place].probe().store(1 + u64::from(reachable), Ordering::Release);
-        for (peer, desk) in desks.iter().enumerate() {
-            ended(watch.until(|| desk.probe().load(Ordering::Acquire) != 0), peer)?;
-            reachable &= desk.probe().load(Ordering::Acquire) == 2;
+        mailboxes[local_rank].probe().store(1 + u64::from(reachable), Ordering::Release);
+        for (peer, mailbox) in mailboxes.iter().enumerate() {
+            check(waiter.until(|| mailbox.probe().load(Ordering::Acquire) != 0), peer)?;
+            reachable &= mailbox.probe().load(Ordering::Acquire) == 2;
         }
         let scratch = if reachable { vec![0; PIECE / 8 * pids.len()] } else { Vec::new() };
         Ok(reachable.then_some(Self { pids, scratch }))
     }
 
-    /// Room for a piece of `rank`.
-    pub(super) fn room(&mut self, rank: usize) -> *mut u8 {
+    /// The buffer for a piece of `rank`.
+    pub(super) fn buffer(&mut self, rank: usize) -> *mut u8 {
         self.scratch[rank * PIECE / 8..(rank + 1) * PIECE / 8].as_mut_ptr().cast()
     }
 
-    /// Brings bytes of `rank` here.
-    pub(super) fn read(&self, rank: usize, there: u64, here: *mut u8, bytes: usize) -> Result<(), Trouble> {
+    /// Copies from the memory of `rank`.
+    pub(super) fn read(
+        &self,
+        rank: usize,
+        there: u64,
+        here: *mut u8,
+        bytes: usize,
+    ) -> Result<(), DirectError> {
         transfer(libc::process_vm_readv, self.pids[rank], there, here, bytes)
-            .map_err(|it| Trouble::Unreachable(rank, it))
+            .map_err(|errno| DirectError::Unreachable { rank, errno })
     }
 
-    /// Takes bytes to `rank`.
+    /// Copies to the memory of `rank`.
     pub(super) fn write(
         &self,
         rank: usize,
         there: u64,
         here: *const u8,
         bytes: usize,
-    ) -> Result<(), Trouble> {
+    ) -> Result<(), DirectError> {
         transfer(libc::process_vm_writev, self.pids[rank], there, here.cast_mut(), bytes)
-            .map_err(|it| Trouble::Unreachable(rank, it))
+            .map_err(|errno| DirectError::Unreachable { rank, errno })
     }
 }
 
@@ -91,8 +95,8 @@ type Vm = unsafe extern "C" fn(
     libc::c_ulong,
 ) -> isize;
 
-/// All of it, however many calls the kernel needs.
-fn transfer(way: Vm, pid: libc::pid_t, there: u64, here: *mut u8, bytes: usize) -> Result<(), i32> {
+/// Copies all bytes, in as many system calls as needed.
+fn transfer(copy: Vm, pid: libc::pid_t, there: u64, here: *mut u8, bytes: usize) -> Result<(), i32> {
     let mut moved = 0;
     while moved < bytes {
         let left = bytes - moved;
@@ -100,8 +104,8 @@ fn transfer(way: Vm, pid: libc::pid_t, there: u64, here: *mut u8, bytes: usize) 
         let Ok(address) = usize::try_from(there) else { return Err(libc::EFAULT) };
         let remote =
             libc::iovec { iov_base: std::ptr::without_provenance_mut(address + moved), iov_len: left };
-        // SAFETY: `here` is good for `bytes` bytes by the caller's word; the other side is checked by the kernel.
-        let count = unsafe { way(pid, &raw const local, 1, &raw const remote, 1, 0) };
+        // SAFETY: `here` is valid for `bytes` bytes by the contract of the caller; the kernel checks the other side.
+        let count = unsafe { copy(pid, &raw const local, 1, &raw const remote, 1, 0) };
         match usize::try_from(count) {
             Ok(0) => return Err(libc::EFAULT),
             Ok(count) => moved += count,

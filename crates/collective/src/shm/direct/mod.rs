@@ -1,10 +1,10 @@
 //! Collectives without messages: ranks of one host read and write each other's memory.
 //!
-//! - *One shot*: every rank lays its data on its desk and reads what it needs from the desks of the others.
-//! - *Two shot*: ranks tell each other where their buffers are; each works on its share of the data, reads it from all
-//!   and writes the result to all. Registered buffers are mapped by everybody; private ones are reached by
+//! - *One shot*: every rank copies its data into its mailbox and reads what it needs from the mailboxes of the others.
+//! - *Two shot*: ranks exchange the addresses of their buffers; each reduces its share of the data, reads it from all
+//!   ranks and writes the result to all. Registered buffers are mapped by all ranks; private ones are accessed by
 //!   cross-memory attach.
-//! - *Staged*: the same through staging space on the desks, for private buffers where that is forbidden.
+//! - *Staged*: the same through the staging space of the mailboxes, for private buffers where that is forbidden.
 
 mod cross;
 mod oneshot;
@@ -12,77 +12,86 @@ mod staged;
 mod twoshot;
 
 use std::collections::BTreeMap;
+use std::ops::Range;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-use super::desk::{Desk, Post, TURNS};
+use super::mailbox::{Mailbox, PostedBuffers, SLOTS};
 use super::{SMALL, Segment};
 use crate::call::Call;
-use crate::watch::{Outcome, Watch};
+use crate::wait::{Outcome, Waiter};
 use cross::Cross;
 
-/// How long a rank whose call failed waits for those who may still write to its buffers.
+/// How long a rank whose call failed waits for ranks that may still write to its buffers.
 const LINGER: Duration = Duration::from_secs(1);
 
 /// Why a direct collective could not be finished.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Trouble {
-    /// The job was ended.
-    Alarm,
-    /// This rank did not come.
-    Late(usize),
-    /// This rank called something else.
+pub(crate) enum DirectError {
+    Aborted,
+    /// Waiting for this rank.
+    TimedOut(usize),
+    /// This rank made another call.
     Mismatch(usize),
-    /// This rank's memory could not be reached, with the error's number.
-    Unreachable(usize, i32),
+    /// The memory of this rank cannot be accessed.
+    Unreachable {
+        rank: usize,
+        errno: i32,
+    },
 }
 
-/// How the buffers of a call can be reached.
+/// How the buffers of a call can be accessed.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Reach {
     /// All are registered.
     Registered,
     /// By cross-memory attach.
     Cross,
-    /// Not at all.
     No,
 }
 
-/// A registered segment of a rank: where it is there, and where it is mapped here.
+/// A registered segment of a rank.
 #[derive(Debug)]
-struct Registered {
+pub(crate) struct RegisteredSegment {
     /// Its address in the owner's memory.
-    there: u64,
-    here: Segment,
+    pub(crate) there: u64,
+    /// The mapping in this process.
+    pub(crate) here: Segment,
 }
 
-impl Registered {
-    /// Whether so many bytes at an address of the owner's are within it.
-    fn holds(&self, address: u64, bytes: usize) -> bool {
+impl RegisteredSegment {
+    /// Whether it contains `bytes` at an address in the memory of its owner.
+    fn contains(&self, address: u64, bytes: usize) -> bool {
         let end = address.wrapping_sub(self.there).checked_add(bytes as u64);
         end.is_some_and(|it| it <= self.here.len() as u64)
     }
 }
 
-/// One rank's view of the memory of all ranks.
+/// A call that has begun: the flag that marks its data, and its slot.
+struct Begun {
+    flag: u64,
+    slot: usize,
+}
+
+/// Access to the memory of all ranks of the host, which are all ranks of the job.
 #[derive(Debug)]
 pub(crate) struct Direct {
-    place: usize,
-    desks: Vec<Desk>,
-    watch: Watch,
-    /// Counts the calls; all ranks make the same ones.
+    local_rank: usize,
+    mailboxes: Vec<Mailbox>,
+    waiter: Waiter,
+    /// The number of calls, equal on all ranks.
     serial: u64,
-    /// Counts staged blocks.
+    /// The number of staged blocks.
     blocks: u64,
-    /// Cross-memory attach, if every rank may.
+    /// Set if all ranks can use cross-memory attach.
     cross: Option<Cross>,
-    /// Each rank's registered segments by number.
-    registered: Vec<BTreeMap<u32, Registered>>,
-    /// What each rank said about the call that runs.
-    posts: Vec<Post>,
+    /// By rank and number of the segment.
+    registered: Vec<BTreeMap<u32, RegisteredSegment>>,
+    /// The buffers of the current call, by rank.
+    posted: Vec<PostedBuffers>,
     from: Vec<*const u8>,
     into: Vec<*mut u8>,
-    /// Bytes from which a rank's share is written past the caches.
+    /// Bytes of a share from which streaming stores are used.
     streaming: usize,
 }
 
@@ -90,17 +99,17 @@ pub(crate) struct Direct {
 unsafe impl Send for Direct {}
 
 impl Direct {
-    pub(crate) fn new(place: usize, desks: Vec<Desk>, watch: Watch, streaming: usize) -> Self {
-        let size = desks.len();
+    pub(crate) fn new(local_rank: usize, mailboxes: Vec<Mailbox>, waiter: Waiter, streaming: usize) -> Self {
+        let size = mailboxes.len();
         Self {
-            place,
-            desks,
-            watch,
+            local_rank,
+            mailboxes,
+            waiter,
             serial: 0,
             blocks: 0,
             cross: None,
             registered: (0..size).map(|_| BTreeMap::new()).collect(),
-            posts: vec![Post::default(); size],
+            posted: vec![PostedBuffers::default(); size],
             from: Vec::with_capacity(size),
             into: Vec::with_capacity(size),
             streaming,
@@ -108,114 +117,121 @@ impl Direct {
     }
 
     fn size(&self) -> usize {
-        self.desks.len()
+        self.mailboxes.len()
     }
 
-    /// Finds out whether ranks can reach each other's private memory; all ranks call it.
-    pub(crate) fn probe(&mut self, pids: &[u32], allowed: bool) -> Result<(), Trouble> {
-        self.cross = Cross::probe(self.place, pids, &self.desks, &self.watch, allowed)?;
+    /// Finds out whether ranks can access each other's private memory. All ranks call it.
+    pub(crate) fn probe(&mut self, pids: &[u32], allowed: bool) -> Result<(), DirectError> {
+        self.cross = Cross::probe(self.local_rank, pids, &self.mailboxes, &self.waiter, allowed)?;
         Ok(())
     }
 
-    /// Whether private memory can be reached.
-    pub(crate) fn crosses(&self) -> bool {
+    pub(crate) fn has_cross_memory(&self) -> bool {
         self.cross.is_some()
     }
 
-    /// Enters the segments that all ranks have just registered under a number.
-    pub(crate) fn register(&mut self, number: u32, segments: Vec<(u64, Segment)>) {
-        for (table, (there, here)) in self.registered.iter_mut().zip(segments) {
-            table.insert(number, Registered { there, here });
+    /// Adds the segments of all ranks with this number.
+    pub(crate) fn register(&mut self, number: u32, segments: Vec<RegisteredSegment>) {
+        for (table, segment) in self.registered.iter_mut().zip(segments) {
+            table.insert(number, segment);
         }
     }
 
-    /// Forgets a segment of a rank.
+    /// Removes a segment of a rank.
     pub(crate) fn retire(&mut self, rank: usize, number: u32) {
         if let Some(table) = self.registered.get_mut(rank) {
             table.remove(&number);
         }
     }
 
-    /// Begins a call.
     #[inline]
-    fn begin(&mut self, call: &Call) -> (u64, usize) {
+    fn begin(&mut self, call: &Call) -> Begun {
         self.serial += 1;
-        (self.serial << 16 | u64::from(call.signature()), turn(self.serial))
+        Begun { flag: self.serial << 16 | u64::from(call.signature()), slot: slot(self.serial) }
     }
 
-    /// Waits until each other rank's word has the mark.
+    /// Waits until the word of every other rank has the flag.
     #[inline]
-    fn await_marks<'a>(&'a self, mark: u64, word: impl Fn(&'a Desk) -> &'a AtomicU64) -> Result<(), Trouble> {
-        for (peer, desk) in self.desks.iter().enumerate() {
-            if peer == self.place {
+    fn await_flags<'a>(
+        &'a self,
+        flag: u64,
+        word: impl Fn(&'a Mailbox) -> &'a AtomicU64,
+    ) -> Result<(), DirectError> {
+        for (peer, mailbox) in self.mailboxes.iter().enumerate() {
+            if peer == self.local_rank {
                 continue;
             }
-            let word = word(desk);
-            // A look that comes too early takes the line from the other rank just as it writes, and costs more than it
-            // could win.
+            let word = word(mailbox);
+            // A load that is too early takes the cache line from the other rank while it writes, and costs more than it
+            // gains.
             std::hint::spin_loop();
             let mut seen = word.load(Ordering::Acquire);
-            if seen >> 16 != mark >> 16 {
-                let outcome = self.watch.until(|| {
+            if seen >> 16 != flag >> 16 {
+                let outcome = self.waiter.until(|| {
                     seen = word.load(Ordering::Acquire);
-                    seen >> 16 == mark >> 16
+                    seen >> 16 == flag >> 16
                 });
-                ended(outcome, peer)?;
+                check(outcome, peer)?;
             }
-            if seen != mark {
-                return Err(Trouble::Mismatch(peer));
+            if seen != flag {
+                return Err(DirectError::Mismatch(peer));
             }
         }
         Ok(())
     }
 
-    /// Waits until each other rank has counted so far.
+    /// Waits until the counter of every other rank has reached `count`.
     #[inline]
     fn await_count<'a>(
         &'a self,
         count: u64,
-        word: impl Fn(&'a Desk) -> &'a AtomicU64,
-    ) -> Result<(), Trouble> {
-        for (peer, desk) in self.desks.iter().enumerate() {
-            if peer != self.place {
-                let word = word(desk);
-                let outcome = self.watch.until(|| word.load(Ordering::Acquire) >= count);
-                ended(outcome, peer)?;
+        word: impl Fn(&'a Mailbox) -> &'a AtomicU64,
+    ) -> Result<(), DirectError> {
+        for (peer, mailbox) in self.mailboxes.iter().enumerate() {
+            if peer != self.local_rank {
+                let word = word(mailbox);
+                let outcome = self.waiter.until(|| word.load(Ordering::Acquire) >= count);
+                check(outcome, peer)?;
             }
         }
         Ok(())
     }
 
-    /// Tells all ranks where the buffers of a call are, learns theirs, and how they can be reached.
-    pub(crate) fn meet(&mut self, call: &Call, send: u32, receive: u32) -> Result<Reach, Trouble> {
-        let (mark, turn) = self.begin(call);
-        let post = Post {
+    /// Exchanges the addresses of the buffers of a call with all ranks; returns how they can be accessed.
+    pub(crate) fn exchange_buffers(
+        &mut self,
+        call: &Call,
+        send: u32,
+        receive: u32,
+    ) -> Result<Reach, DirectError> {
+        let Begun { flag, slot } = self.begin(call);
+        let buffers = PostedBuffers {
             send: call.send as u64,
             receive: call.receive as u64,
             send_segment: send,
             receive_segment: receive,
         };
-        let desk = &self.desks[self.place];
-        desk.write_post(turn, mark, post);
-        desk.reclaim_post(next(turn));
-        self.await_marks(mark, |it| it.post_mark(turn))?;
-        for (post, desk) in self.posts.iter_mut().zip(&self.desks) {
-            *post = desk.read_post(turn);
+        let mailbox = &self.mailboxes[self.local_rank];
+        mailbox.post_buffers(slot, flag, buffers);
+        mailbox.reclaim_posted(next(slot));
+        self.await_flags(flag, |it| it.buffers_flag(slot))?;
+        for (buffers, mailbox) in self.posted.iter_mut().zip(&self.mailboxes) {
+            *buffers = mailbox.posted_buffers(slot);
         }
         let size = self.size();
         let mut registered = true;
-        for (rank, (post, table)) in self.posts.iter().zip(&self.registered).enumerate() {
-            let buffers = [
-                (post.send_segment, post.send, call.gives(rank, size)),
-                (post.receive_segment, post.receive, call.takes(rank, size)),
+        for (rank, (buffers, table)) in self.posted.iter().zip(&self.registered).enumerate() {
+            let checks = [
+                (buffers.send_segment, buffers.send, call.send_bytes(rank, size)),
+                (buffers.receive_segment, buffers.receive, call.receive_bytes(rank, size)),
             ];
-            for (number, address, bytes) in buffers {
+            for (number, address, bytes) in checks {
                 match table.get(&number) {
                     _ if address == 0 => {}
                     None => registered = false,
-                    Some(it) if it.holds(address, bytes) => {}
-                    // A call of another size, by chance with the same mark.
-                    Some(_) => return Err(Trouble::Mismatch(rank)),
+                    Some(it) if it.contains(address, bytes) => {}
+                    // A call of another size that happens to have the same flag.
+                    Some(_) => return Err(DirectError::Mismatch(rank)),
                 }
             }
         }
@@ -226,18 +242,19 @@ impl Direct {
         })
     }
 
-    /// Waits until all ranks are through with the call: until then others may work on this rank's buffers.
+    /// Waits until all ranks have finished the call: until then they may access the buffers of this rank.
     ///
-    /// After a failure too, for a while: those who live notice the end of the job and say that they are through. One that
-    /// is stopped in the middle of its work may go on later; nothing can be done about that.
-    fn part(&self, result: Result<(), Trouble>) -> Result<(), Trouble> {
-        let turn = turn(self.serial);
-        self.desks[self.place].done(turn).store(self.serial, Ordering::Release);
-        let result = result.and_then(|()| self.await_count(self.serial, |it| it.done(turn)));
+    /// After a failure too, for a while: other ranks see the abort flag and finish. A rank that is stopped in the middle of
+    /// a copy may continue it later; that cannot be prevented.
+    fn complete(&self, result: Result<(), DirectError>) -> Result<(), DirectError> {
+        let slot = slot(self.serial);
+        self.mailboxes[self.local_rank].done(slot).store(self.serial, Ordering::Release);
+        let result = result.and_then(|()| self.await_count(self.serial, |it| it.done(slot)));
         if result.is_err() {
             let until = Instant::now() + LINGER;
-            let through = || self.desks.iter().all(|it| it.done(turn).load(Ordering::Acquire) >= self.serial);
-            while !through() && Instant::now() < until {
+            let finished =
+                || self.mailboxes.iter().all(|it| it.done(slot).load(Ordering::Acquire) >= self.serial);
+            while !finished() && Instant::now() < until {
                 std::thread::sleep(Duration::from_millis(1));
             }
         }
@@ -250,46 +267,45 @@ impl Direct {
     }
 }
 
-/// The turn of a call.
+/// The slot of a call.
 #[inline]
-#[expect(clippy::cast_possible_truncation, reason = "less than the number of turns")]
-fn turn(serial: u64) -> usize {
-    (serial % TURNS as u64) as usize
-}
-
-/// The turn after it.
-#[inline]
-fn next(turn: usize) -> usize {
-    (turn + 1) % TURNS
+#[expect(clippy::cast_possible_truncation, reason = "less than the number of slots")]
+fn slot(serial: u64) -> usize {
+    (serial % SLOTS as u64) as usize
 }
 
 #[inline]
-fn ended(outcome: Outcome, peer: usize) -> Result<(), Trouble> {
+fn next(slot: usize) -> usize {
+    (slot + 1) % SLOTS
+}
+
+#[inline]
+fn check(outcome: Outcome, peer: usize) -> Result<(), DirectError> {
     match outcome {
         Outcome::Ready => Ok(()),
-        Outcome::Alarm => Err(Trouble::Alarm),
-        Outcome::Late => Err(Trouble::Late(peer)),
+        Outcome::Aborted => Err(DirectError::Aborted),
+        Outcome::TimedOut => Err(DirectError::TimedOut(peer)),
     }
 }
 
-/// The share of `count` elements that a rank works on: cut at cache lines, so that no line has two writers.
-fn share(count: usize, element: usize, place: usize, size: usize) -> (usize, usize) {
+/// The share of `count` elements that a rank reduces, in whole cache lines, so that no line has two writers.
+fn share(count: usize, element: usize, local_rank: usize, size: usize) -> Range<usize> {
     let line = (64 / element).max(1);
     let each = count.div_ceil(size).next_multiple_of(line);
-    ((place * each).min(count), ((place + 1) * each).min(count))
+    (local_rank * each).min(count)..((local_rank + 1) * each).min(count)
 }
 
 #[cfg(test)]
 mod tests {
-    use super::share;
+    use super::*;
 
     #[test]
     fn shares_cover_everything_once() {
         for count in [0, 1, 15, 16, 17, 1000, 4099] {
             for size in 1..10 {
                 let mut next = 0;
-                for place in 0..size {
-                    let (start, end) = share(count, 4, place, size);
+                for local_rank in 0..size {
+                    let Range { start, end } = share(count, 4, local_rank, size);
                     assert!(start == next || (start == count && end == count), "{count} over {size}");
                     assert!(start % 16 == 0 || start == count, "cut at lines");
                     next = end.max(next);

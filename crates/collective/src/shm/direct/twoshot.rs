@@ -1,13 +1,13 @@
-//! Two shot: every rank works on its share of the data, in the memory of all.
+//! Two shot: every rank reduces its share of the data in the memory of all ranks.
 
 use super::cross::PIECE;
-use super::{Direct, Reach, Trouble, share};
+use super::{Direct, DirectError, Reach, share};
 use crate::Operation;
 use crate::call::Call;
 use crate::kernel::{self, Store};
 use crate::schedule::Kind;
 
-/// Bytes that are moved without a look at the alarm.
+/// Bytes that are copied between two checks of the abort flag.
 const STEP: usize = 16 << 20;
 
 /// One of a rank's two buffers.
@@ -18,42 +18,41 @@ enum Side {
 }
 
 impl Direct {
-    /// Runs a call whose buffers [`Direct::meet`] found reachable.
+    /// Runs a call whose buffers are accessible according to [`Direct::exchange_buffers`].
     ///
-    /// Others work on this rank's buffers until they say that they are through, so it stays until then, whatever happens.
-    pub(crate) fn two_shot(&mut self, call: &Call, reach: Reach) -> Result<(), Trouble> {
+    /// It returns only after all ranks have finished, as they access the buffers of this rank.
+    pub(crate) fn two_shot(&mut self, call: &Call, reach: Reach) -> Result<(), DirectError> {
         let result = self.work(call, reach);
-        self.part(result)
+        self.complete(result)
     }
 
-    /// This rank's share of the work.
-    fn work(&mut self, call: &Call, reach: Reach) -> Result<(), Trouble> {
-        let (place, size, part) = (self.place, self.size(), call.bytes());
+    fn work(&mut self, call: &Call, reach: Reach) -> Result<(), DirectError> {
+        let (local_rank, size, part) = (self.local_rank, self.size(), call.bytes());
         match call.kind {
             Kind::AllReduce => {
-                let (start, end) = share(call.count, call.data.size(), place, size);
-                self.combine(call, reach, start..end, 0, &Target::All)?;
+                let range = share(call.count, call.data.size(), local_rank, size);
+                self.reduce(call, reach, range, 0, &Target::All)?;
             }
             Kind::Reduce => {
-                let (start, end) = share(call.count, call.data.size(), place, size);
-                self.combine(call, reach, start..end, 0, &Target::One(call.root))?;
+                let range = share(call.count, call.data.size(), local_rank, size);
+                self.reduce(call, reach, range, 0, &Target::One(call.root))?;
             }
             Kind::ReduceScatter => {
-                self.combine(call, reach, 0..call.count, place * part, &Target::One(place))?;
+                self.reduce(call, reach, 0..call.count, local_rank * part, &Target::One(local_rank))?;
             }
             Kind::AllGather => {
-                // Each begins with its neighbour, so that not all write to the same rank.
+                // Each rank starts with its neighbour, so that not all write to the same rank.
                 for step in 0..size {
-                    self.push(call, reach, (place + step) % size, place * part, part)?;
+                    self.push(call, reach, (local_rank + step) % size, local_rank * part, part)?;
                 }
             }
-            Kind::Gather => self.push(call, reach, call.root, place * part, part)?,
+            Kind::Gather => self.push(call, reach, call.root, local_rank * part, part)?,
             Kind::Broadcast => self.pull(call, reach, call.root, 0, 0, part)?,
-            Kind::Scatter => self.pull(call, reach, call.root, place * part, 0, part)?,
+            Kind::Scatter => self.pull(call, reach, call.root, local_rank * part, 0, part)?,
             Kind::AllToAll => {
                 for step in 0..size {
-                    let peer = (place + step) % size;
-                    self.pull(call, reach, peer, place * part, peer * part, part)?;
+                    let peer = (local_rank + step) % size;
+                    self.pull(call, reach, peer, local_rank * part, peer * part, part)?;
                 }
             }
             Kind::SendReceive { from, .. } => self.pull(call, reach, from, 0, 0, part)?,
@@ -62,20 +61,20 @@ impl Direct {
         Ok(())
     }
 
-    /// Whether so many bytes, written by each rank, are more than its caches keep.
+    /// How to write, if each rank writes this many bytes.
     fn store(&self, bytes: usize) -> Store {
         if bytes > self.streaming { Store::Streaming } else { Store::Plain }
     }
 
-    /// Where a rank's buffer is mapped here. Only for registered ones.
+    /// The address of a registered buffer of a rank in this process.
     fn mapped(&self, rank: usize, side: Side) -> *mut u8 {
-        let post = &self.posts[rank];
+        let buffers = &self.posted[rank];
         let (number, address) = match side {
-            Side::Send => (post.send_segment, post.send),
-            Side::Receive => (post.receive_segment, post.receive),
+            Side::Send => (buffers.send_segment, buffers.send),
+            Side::Receive => (buffers.receive_segment, buffers.receive),
         };
         match self.registered[rank].get(&number) {
-            // `meet` has seen that the buffer lies within the segment.
+            // `exchange_buffers` has checked that the segment contains the buffer.
             Some(it) => {
                 it.here.start().wrapping_add(usize::try_from(address.wrapping_sub(it.there)).unwrap_or(0))
             }
@@ -83,17 +82,17 @@ impl Direct {
         }
     }
 
-    /// Combines a range of elements of all send buffers, `skip` bytes into them, into one receive buffer or all.
-    fn combine(
+    /// Reduces a range of elements of all send buffers, `skip` bytes from their start, into one or all receive buffers.
+    fn reduce(
         &mut self,
         call: &Call,
         reach: Reach,
         range: std::ops::Range<usize>,
         skip: usize,
         target: &Target,
-    ) -> Result<(), Trouble> {
-        let (place, size, element) = (self.place, self.size(), call.data.size());
-        let what = (call.data, call.operation);
+    ) -> Result<(), DirectError> {
+        let (local_rank, size, element) = (self.local_rank, self.size(), call.data.size());
+        let what = call.reduce_op();
         let finish = (call.operation == Operation::Avg).then_some(size);
         if range.is_empty() {
             return Ok(());
@@ -110,7 +109,8 @@ impl Direct {
             match *target {
                 Target::All => {
                     for step in 0..size {
-                        let into = self.mapped((place + step) % size, Side::Receive).wrapping_add(offset);
+                        let into =
+                            self.mapped((local_rank + step) % size, Side::Receive).wrapping_add(offset);
                         self.into.push(into);
                     }
                 }
@@ -119,22 +119,24 @@ impl Direct {
                     self.into.push(into);
                 }
             }
-            // What a core touches in one call: its range of every source and every destination.
+            // The bytes that a core accesses in one call: its range of every source and destination.
             let touched = count * element * (self.from.len() + self.into.len());
             let store = self.store(touched);
             // SAFETY: all are inside registered segments of `count` elements from here on; this rank alone works on
-            // this range, in every buffer, until all have parted.
+            // this range, in every buffer, until all have finished.
             unsafe { kernel::reduce_all(what, &self.into, &self.from, count, finish, store) };
             return Ok(());
         }
-        let Some(mut cross) = self.cross.take() else { return Err(Trouble::Unreachable(place, libc::EPERM)) };
+        let Some(mut cross) = self.cross.take() else {
+            return Err(DirectError::Unreachable { rank: local_rank, errno: libc::EPERM });
+        };
         let mut result = Ok(());
         let apart = matches!(*target, Target::All) && call.send != call.receive.cast_const();
-        let first = if apart { usize::from(place == 0) } else { usize::MAX };
+        let first = if apart { usize::from(local_rank == 0) } else { usize::MAX };
         let mut done = range.start;
         while done < range.end && result.is_ok() {
-            if self.watch.alarm.is_raised() {
-                result = Err(Trouble::Alarm);
+            if self.waiter.abort_flag.is_raised() {
+                result = Err(DirectError::Aborted);
                 break;
             }
             let count = (range.end - done).min(PIECE / element);
@@ -142,31 +144,34 @@ impl Direct {
             result = (|| {
                 self.from.clear();
                 for rank in 0..size {
-                    if rank == place {
+                    if rank == local_rank {
                         self.from.push(call.send.wrapping_add(skip + offset));
                     } else {
-                        // The first is brought where the result will be: one line less for the cache to fetch.
-                        let room =
-                            if rank == first { call.receive.wrapping_add(offset) } else { cross.room(rank) };
-                        let there = self.posts[rank].send.wrapping_add((skip + offset) as u64);
-                        cross.read(rank, there, room, bytes)?;
-                        self.from.push(room.cast_const());
+                        // The first piece is copied to where the result goes: fewer cache lines to fetch.
+                        let buffer = if rank == first {
+                            call.receive.wrapping_add(offset)
+                        } else {
+                            cross.buffer(rank)
+                        };
+                        let there = self.posted[rank].send.wrapping_add((skip + offset) as u64);
+                        cross.read(rank, there, buffer, bytes)?;
+                        self.from.push(buffer.cast_const());
                     }
                 }
-                // A result for others alone is put together in this rank's own room.
+                // A result for another rank only is computed in the buffer of this rank.
                 let into = match *target {
-                    Target::One(rank) if rank != place => cross.room(place),
+                    Target::One(rank) if rank != local_rank => cross.buffer(local_rank),
                     _ => call.receive.wrapping_add(offset),
                 };
-                // SAFETY: sources are this rank's own buffer and pieces brought here, the destination is its own;
+                // SAFETY: sources are this rank's own buffer and pieces copied here, the destination is its own;
                 // each has `count` elements.
                 unsafe { kernel::reduce_all(what, &[into], &self.from, count, finish, Store::Plain) };
                 for step in 1..size {
-                    let rank = (place + step) % size;
+                    let rank = (local_rank + step) % size;
                     if matches!(*target, Target::One(only) if only != rank) {
                         continue;
                     }
-                    cross.write(rank, self.posts[rank].receive.wrapping_add(offset as u64), into, bytes)?;
+                    cross.write(rank, self.posted[rank].receive.wrapping_add(offset as u64), into, bytes)?;
                 }
                 Ok(())
             })();
@@ -176,16 +181,16 @@ impl Direct {
         result
     }
 
-    /// Moves many bytes in steps between which the end of the job is noticed.
+    /// Copies in steps, and checks the abort flag between them.
     fn in_steps(
         &self,
         bytes: usize,
-        mut step: impl FnMut(usize, usize) -> Result<(), Trouble>,
-    ) -> Result<(), Trouble> {
+        mut step: impl FnMut(usize, usize) -> Result<(), DirectError>,
+    ) -> Result<(), DirectError> {
         let mut done = 0;
         while done < bytes {
-            if self.watch.alarm.is_raised() {
-                return Err(Trouble::Alarm);
+            if self.waiter.abort_flag.is_raised() {
+                return Err(DirectError::Aborted);
             }
             let count = STEP.min(bytes - done);
             step(done, count)?;
@@ -194,7 +199,7 @@ impl Direct {
         Ok(())
     }
 
-    /// Writes this rank's data to a place in another's receive buffer.
+    /// Writes the send buffer of this rank to an offset in the receive buffer of another.
     fn push(
         &self,
         call: &Call,
@@ -202,8 +207,8 @@ impl Direct {
         rank: usize,
         offset: usize,
         bytes: usize,
-    ) -> Result<(), Trouble> {
-        if rank == self.place {
+    ) -> Result<(), DirectError> {
+        if rank == self.local_rank {
             keep(call.send, call.receive.wrapping_add(offset), bytes);
             return Ok(());
         }
@@ -211,19 +216,19 @@ impl Direct {
             (Reach::Registered, _) => {
                 let into = self.mapped(rank, Side::Receive).wrapping_add(offset);
                 let store = self.store(2 * bytes * self.size());
-                // SAFETY: the receive buffer of a rank has a place of `bytes` for each rank, and this one is ours.
+                // SAFETY: the receive buffer of a rank has `bytes` for each rank, and these are for this rank.
                 unsafe { kernel::copy(into, call.send, bytes, store) };
                 Ok(())
             }
             (_, Some(cross)) => self.in_steps(bytes, |done, count| {
-                let there = self.posts[rank].receive.wrapping_add((offset + done) as u64);
+                let there = self.posted[rank].receive.wrapping_add((offset + done) as u64);
                 cross.write(rank, there, call.send.wrapping_add(done), count)
             }),
-            _ => Err(Trouble::Unreachable(rank, libc::EPERM)),
+            _ => Err(DirectError::Unreachable { rank, errno: libc::EPERM }),
         }
     }
 
-    /// Reads a place in another's send buffer into this rank's receive buffer.
+    /// Reads from an offset in the send buffer of another rank into the receive buffer of this one.
     fn pull(
         &self,
         call: &Call,
@@ -232,9 +237,9 @@ impl Direct {
         offset: usize,
         into: usize,
         bytes: usize,
-    ) -> Result<(), Trouble> {
+    ) -> Result<(), DirectError> {
         let into = call.receive.wrapping_add(into);
-        if rank == self.place {
+        if rank == self.local_rank {
             keep(call.send.wrapping_add(offset), into, bytes);
             return Ok(());
         }
@@ -247,21 +252,21 @@ impl Direct {
                 Ok(())
             }
             (_, Some(cross)) => self.in_steps(bytes, |done, count| {
-                let there = self.posts[rank].send.wrapping_add((offset + done) as u64);
+                let there = self.posted[rank].send.wrapping_add((offset + done) as u64);
                 cross.read(rank, there, into.wrapping_add(done), count)
             }),
-            _ => Err(Trouble::Unreachable(rank, libc::EPERM)),
+            _ => Err(DirectError::Unreachable { rank, errno: libc::EPERM }),
         }
     }
 }
 
-/// Who gets a result.
+/// The ranks that get a result.
 enum Target {
     All,
     One(usize),
 }
 
-/// A rank's own part, which in place is there already.
+/// Copies a rank's own part, unless the call is in place.
 fn keep(from: *const u8, into: *mut u8, bytes: usize) {
     if from != into.cast_const() {
         // SAFETY: the caller's own buffers; in place they are equal here, else they do not overlap.

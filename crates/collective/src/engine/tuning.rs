@@ -1,57 +1,57 @@
-//! Choosing: what was measured when a collective came for the first time decides how it is done later.
+//! Measures the methods when a collective is called for the first time, and chooses one for each size.
 
 use std::time::Instant;
 
 use super::{Engine, Halt, usual};
 use crate::call::Call;
-use crate::model::{Method, Times, pick, to_f64};
+use crate::model::{Measured, Method, SizeRange, Times, pick, to_f64};
 use crate::schedule::Kind;
-use crate::session::Kind as Stage;
+use crate::session::CallKind;
 use crate::shm::{Direct, SMALL};
 use crate::{Algorithm, DataType, Operation};
 
-/// Sizes that are measured when a collective comes for the first time, until one takes too long.
+/// Sizes that are measured at the first call of a collective, until one takes too long.
 const SIZES: [usize; 7] = [64, 1 << 10, 8 << 10, 32 << 10, 256 << 10, 1 << 20, 4 << 20];
-/// What is measured when more than the largest of those comes: the last cache may keep it.
+/// Measured at the first call that is larger than these: the last-level cache may hold it.
 const LARGE: usize = 16 << 20;
-/// What is measured when more than twice that comes: no cache keeps it.
+/// Measured at the first call that is larger than twice that: no cache holds it.
 const HUGE: usize = 64 << 20;
-/// Seconds that no run may take; a size that would is not measured.
+/// The longest run in seconds; a size that would take longer is not measured.
 const LONG: f64 = 0.05;
 /// Timed runs of a method at a size.
-const RUNS: Runs = Runs { rounds: 3, warm: 1, each: 3 };
-/// The same where ranks wait for cores or sizes are huge, and a run takes long.
-const FEW_RUNS: Runs = Runs { rounds: 1, warm: 1, each: 3 };
-/// The same in memory that is beyond a core's own cache. The last cache takes it in only when it was seen several times,
-/// and methods that write past it would throw it out in every round.
-const WARM_RUNS: Runs = Runs { rounds: 1, warm: 8, each: 5 };
-/// Bytes from which that matters.
+const RUNS: Runs = Runs { rounds: 3, warmup: 1, measured: 3 };
+/// The same for hosts with more ranks than cores and for huge sizes, where a run takes long.
+const FEW_RUNS: Runs = Runs { rounds: 1, warmup: 1, measured: 3 };
+/// The same for memory larger than a core's own cache. The last-level cache keeps it only after several uses, and methods
+/// with streaming stores would evict it in every round.
+const WARM_RUNS: Runs = Runs { rounds: 1, warmup: 8, measured: 5 };
+/// Bytes from which [`WARM_RUNS`] is used.
 const CACHED: usize = 1 << 20;
-/// Bytes that a run should move, and the most calls it makes for that: a call of a few bytes is too short to time.
+/// Bytes that a run should move, and the most calls for that: a call of a few bytes is too short to time.
 const RUN: usize = 16 << 10;
 const CALLS: usize = 8;
-/// The largest size that ranges are made for; beyond it the last one holds.
+/// The largest size of a range; the last range holds for larger sizes too.
 const LARGEST: usize = 1 << 30;
 
-/// How often to time: in every round each method has some runs to warm up, and some that count.
+/// How often to time: each method has warm-up runs and measured runs in every round.
 #[derive(Debug, Clone, Copy)]
 struct Runs {
     rounds: usize,
-    warm: usize,
-    each: usize,
+    warmup: usize,
+    measured: usize,
 }
 
-/// What was decided for one collective.
+/// The choice for one collective.
 #[derive(Debug, Clone, Default)]
 struct Choice {
-    /// Up to so many bytes, one shot.
+    /// The largest size in bytes for one shot.
     one_shot: usize,
-    /// Private buffers that can be reached.
-    crossing: Vec<(usize, Method)>,
-    /// Private buffers that cannot.
-    private: Vec<(usize, Method)>,
-    /// Between hosts.
-    messages: Vec<(usize, Method)>,
+    /// For private buffers that cross-memory attach can reach.
+    crossing: Vec<SizeRange>,
+    /// For other private buffers.
+    private: Vec<SizeRange>,
+    /// For jobs without shared memory between all ranks.
+    messages: Vec<SizeRange>,
 }
 
 /// How far a collective has been measured.
@@ -61,28 +61,28 @@ pub(super) enum Extent {
     Nothing,
     /// Up to the largest of the usual sizes.
     Usual,
-    /// And where the last cache matters.
+    /// And where the last-level cache matters.
     Large,
-    /// As far as it pays.
+    /// And where no cache matters.
     Huge,
 }
 
-/// What was decided so far.
+/// The choices for all collectives.
 #[derive(Debug, Default)]
 pub(super) struct Choices {
     times: [Times; KINDS],
     extent: [Extent; KINDS],
-    /// One shot up to so many bytes, by collective: looked at in every call.
+    /// The largest size for one shot, by collective: read in every call.
     one_shot: [usize; KINDS],
     by_kind: [Option<Choice>; KINDS],
 }
 
-const KINDS: usize = Stage::ALL.len();
+const KINDS: usize = CallKind::ALL.len();
 
-/// A collective's place in tables.
+/// The index of a collective in these tables.
 #[inline]
 fn index(kind: Kind) -> usize {
-    Stage::from(kind) as usize
+    CallKind::from(kind) as usize
 }
 
 impl Choices {
@@ -91,7 +91,7 @@ impl Choices {
         self.one_shot[index(kind)]
     }
 
-    /// How far a size needs measuring that has not been done.
+    /// The extent that a size needs, if it has not been measured.
     pub(super) fn unknown(&self, kind: Kind, bytes: usize) -> Option<Extent> {
         let wanted = match bytes {
             _ if bytes > 2 * LARGE => Extent::Huge,
@@ -106,7 +106,7 @@ impl Choices {
         self.by_kind[index(kind)] = Some(choice);
     }
 
-    fn range(&self, kind: Kind, bytes: usize, of: impl Fn(&Choice) -> &Vec<(usize, Method)>) -> Method {
+    fn range(&self, kind: Kind, bytes: usize, of: impl Fn(&Choice) -> &Vec<SizeRange>) -> Method {
         self.by_kind[index(kind)]
             .as_ref()
             .and_then(|it| pick(of(it), bytes))
@@ -127,7 +127,7 @@ impl Choices {
 }
 
 impl Engine {
-    /// Measures the ways to do a collective and decides; all ranks come here in the same call.
+    /// Measures the methods of a collective and chooses. All ranks do this in the same call.
     pub(super) fn calibrate(&mut self, kind: Kind, extent: Extent) -> Result<(), Halt> {
         let by_messages: Vec<Method> =
             Algorithm::ALL.into_iter().filter(|it| it.by_messages(kind)).map(Method::Messages).collect();
@@ -135,12 +135,12 @@ impl Engine {
         if let Some(direct) = &self.direct {
             methods.push(Method::OneShot);
             methods.push(Method::Registered);
-            if direct.crosses() {
+            if direct.has_cross_memory() {
                 methods.push(Method::Cross);
             }
             if kind == Kind::AllReduce {
                 methods.push(Method::Staged);
-            } else if !direct.crosses() {
+            } else if !direct.has_cross_memory() {
                 methods.extend(&by_messages);
             }
         } else {
@@ -151,12 +151,12 @@ impl Engine {
             if known < Extent::Usual {
                 self.measure(kind, &methods, &SIZES)?;
             }
-            // Registered buffers have one way only at the sizes that follow.
+            // Registered buffers have only one method at larger sizes.
             methods.retain(|it| !matches!(it, Method::OneShot | Method::Registered));
             for (step, bytes) in [(Extent::Large, LARGE), (Extent::Huge, HUGE)] {
                 // About four times as large as the one before.
                 let slow = 4.0 * self.choices.times[index(kind)].longest() > LONG;
-                // Where there is one way only, nothing is to be decided.
+                // With one method there is nothing to choose.
                 if methods.len() > 1 && known < step && step <= extent && !slow {
                     self.measure(kind, &methods, &[bytes])?;
                 }
@@ -181,10 +181,10 @@ impl Engine {
         Ok(())
     }
 
-    /// How often to time a size. All ranks know the same about each other, and so answer the same.
+    /// How often to time a size. The answer is the same on all ranks.
     fn runs(&self, bytes: usize) -> Runs {
         match bytes {
-            _ if self.crowd.is_some() => FEW_RUNS,
+            _ if self.oversubscription.is_some() => FEW_RUNS,
             _ if bytes < CACHED => RUNS,
             _ if bytes <= LARGE && self.direct.is_some() => WARM_RUNS,
             _ if bytes < LARGE => RUNS,
@@ -192,20 +192,21 @@ impl Engine {
         }
     }
 
-    /// Times every method at growing sizes. The slowest rank counts: a root is done when it has sent, which says little.
+    /// Times every method at growing sizes. The time of the slowest rank is used: a root may be done when it has sent.
     fn measure(&mut self, kind: Kind, methods: &[Method], sizes: &[usize]) -> Result<(), Halt> {
         let largest = sizes.iter().copied().max().unwrap_or(0);
         let size = self.size();
-        // Written to: pages that never were are all the same one, and read too fast.
-        let mut private = (vec![1_u8; largest], vec![1_u8; largest]);
+        // Written, because pages that never were all map to one zero page, which is read too fast.
+        let mut private_send = vec![1_u8; largest];
+        let mut private_receive = vec![1_u8; largest];
         let shared = if methods.contains(&Method::Registered) {
             let send = self.register_new(largest).map_err(Halt::Error)?;
             Some((send, self.register_new(largest).map_err(Halt::Error)?))
         } else {
             None
         };
-        let place = index(kind);
-        // Everyone sends to the next, as good as any.
+        let row = index(kind);
+        // Every rank sends to the next one.
         let kind = match kind {
             Kind::SendReceive { .. } => {
                 let rank = self.rank();
@@ -236,7 +237,7 @@ impl Engine {
             for method in methods {
                 let (send, receive) = match (&shared, method) {
                     (Some((send, receive)), Method::Registered) => (send.start(), receive.start()),
-                    _ => (private.0.as_mut_ptr(), private.1.as_mut_ptr()),
+                    _ => (private_send.as_mut_ptr(), private_receive.as_mut_ptr()),
                 };
                 let call = Call { send: send.cast_const(), receive, ..plain };
                 if *method != Method::OneShot || Direct::fits(&call, size) {
@@ -245,46 +246,46 @@ impl Engine {
             }
             let runs = self.runs(bytes);
             let calls = (RUN / bytes).clamp(1, CALLS);
-            // Round by round, so that what disturbs this machine for a while disturbs all methods.
+            // In rounds, so that a disturbance of this machine affects all methods.
             for _ in 0..runs.rounds {
                 for (method, call, took) in &mut tries {
-                    // Nobody begins while another still has work from before.
+                    // No rank starts while another is still in the run before.
                     self.attempt(&barrier)?;
-                    // The first finds cold memory and makes connections.
-                    for run in 0..runs.warm + runs.each {
+                    // The first run finds cold caches and opens connections.
+                    for run in 0..runs.warmup + runs.measured {
                         let begin = Instant::now();
                         for _ in 0..calls {
-                            self.by(call, *method)?;
+                            self.run_with(call, *method)?;
                         }
-                        if run >= runs.warm {
+                        if run >= runs.warmup {
                             took.push(begin.elapsed().as_secs_f64() / to_f64(calls));
                         }
                     }
                 }
             }
-            let mut row = Vec::new();
-            let mut told = Vec::new();
+            let mut measured = Vec::new();
+            let mut own_seconds = Vec::new();
             for (method, _, mut took) in tries {
                 took.sort_by(f64::total_cmp);
-                row.push(method);
-                // Below the middle: a run is made longer by others, never shorter.
-                told.extend(took[took.len() / 3].to_le_bytes());
+                measured.push(Measured { method, seconds: 0.0 });
+                // Below the median: other processes make a run longer, never shorter.
+                own_seconds.extend(took[took.len() / 3].to_le_bytes());
             }
-            let all = self.session.share(&told, "calibration").map_err(Halt::Error)?;
-            let mut seconds = vec![0.0_f64; row.len()];
-            for told in &all {
-                for (most, own) in seconds.iter_mut().zip(told.chunks_exact(8)) {
-                    *most = most.max(own.try_into().map_or(0.0, f64::from_le_bytes));
+            let all = self.session.share(&own_seconds, "calibration").map_err(Halt::Error)?;
+            for of_rank in &all {
+                for (slowest, own) in measured.iter_mut().zip(of_rank.chunks_exact(8)) {
+                    let own = own.try_into().map_or(0.0, f64::from_le_bytes);
+                    slowest.seconds = slowest.seconds.max(own);
                 }
             }
-            let longest = seconds.iter().copied().fold(0.0, f64::max);
-            self.choices.times[place].add(plain.largest(size), row.into_iter().zip(seconds).collect());
+            let longest = measured.iter().map(|it| it.seconds).fold(0.0, f64::max);
+            self.choices.times[row].add(plain.largest(size), measured);
             // The next size is about four times as large.
             if 4.0 * longest > LONG {
                 break;
             }
         }
-        // Algorithms that were only tried may have needed much.
+        // Algorithms that were measured but not chosen may have needed much memory.
         for channel in &mut self.channels {
             channel.executor.shrink();
         }
@@ -292,8 +293,8 @@ impl Engine {
     }
 }
 
-/// Puts one shot before other methods where it is faster and fits.
-fn small_first(times: &Times, ranges: Vec<(usize, Method)>) -> Vec<(usize, Method)> {
+/// Puts one shot first for the sizes at which it is fastest.
+fn small_first(times: &Times, ranges: Vec<SizeRange>) -> Vec<SizeRange> {
     let mut small = 0;
     let mut bytes = 8;
     while bytes <= SMALL {
@@ -306,25 +307,25 @@ fn small_first(times: &Times, ranges: Vec<(usize, Method)>) -> Vec<(usize, Metho
     }
     let mut all = ranges;
     if small > 0 {
-        all.retain(|(upto, _)| *upto > small);
-        all.insert(0, (small, Method::OneShot));
+        all.retain(|it| it.up_to > small);
+        all.insert(0, SizeRange { up_to: small, method: Method::OneShot });
     }
     all
 }
 
 impl Choice {
-    /// For the log: `oneshot to 2048, twoshot above`.
+    /// For the log: `oneshot to 2048 bytes, twoshot on registered buffers`.
     fn describe(&self) -> String {
-        let ranges = |of: &[(usize, Method)]| -> String {
+        let ranges = |of: &[SizeRange]| -> String {
             let parts: Vec<String> = of
                 .iter()
-                .map(|(upto, method)| {
+                .map(|SizeRange { up_to, method }| {
                     let name = match method {
                         Method::Cross => "twoshot by cross-memory attach",
                         Method::Staged => "twoshot through staging",
                         other => other.algorithm().name(),
                     };
-                    if *upto == usize::MAX { name.to_owned() } else { format!("{name} to {upto} bytes") }
+                    if *up_to == usize::MAX { name.to_owned() } else { format!("{name} to {up_to} bytes") }
                 })
                 .collect();
             parts.join(", ")

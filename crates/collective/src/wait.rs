@@ -1,4 +1,4 @@
-//! Waiting: spinning while cores are free, yielding when they are not, and ending when the job has.
+//! Waiting for other ranks: spins while every rank has a core, yields otherwise, and stops when the job is aborted.
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
@@ -6,28 +6,28 @@ use std::time::{Duration, Instant};
 
 use crate::Error;
 
-/// Tells every thread of a rank that the job is over.
+/// Tells all threads of a rank that the job has failed.
 #[derive(Debug, Default)]
-pub(crate) struct Alarm {
+pub(crate) struct AbortFlag {
     raised: AtomicBool,
     verdict: Mutex<Option<Error>>,
 }
 
-impl Alarm {
-    /// Ends the job for this rank. The first verdict stays.
+impl AbortFlag {
+    /// Sets the flag. The first error is kept.
     pub(crate) fn raise(&self, error: Error) {
         let mut verdict = self.verdict.lock().unwrap_or_else(PoisonError::into_inner);
         verdict.get_or_insert(error);
         self.raised.store(true, Ordering::Release);
     }
 
-    /// Whether it was raised: one load, cheap enough for a spin.
+    /// One load, cheap enough for a spin loop.
     #[inline]
     pub(crate) fn is_raised(&self) -> bool {
         self.raised.load(Ordering::Relaxed)
     }
 
-    /// Why.
+    /// The error, if the flag is set.
     pub(crate) fn verdict(&self) -> Option<Error> {
         self.verdict.lock().unwrap_or_else(PoisonError::into_inner).clone()
     }
@@ -35,55 +35,51 @@ impl Alarm {
 
 /// How a rank waits.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Patience {
-    /// Every rank of this host has a core of its own.
+pub(crate) enum WaitPolicy {
+    /// For hosts with a core per rank.
     Spin,
-    /// Ranks share cores: whoever waits gives way.
+    /// For hosts with more ranks than cores.
     Yield,
 }
 
-/// What a wait came to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Outcome {
-    /// What was waited for is there.
     Ready,
-    /// The alarm was raised; it has the verdict.
-    Alarm,
-    /// Nothing happened for the whole timeout.
-    Late,
+    /// The abort flag is set; it has the error.
+    Aborted,
+    TimedOut,
 }
 
-/// Waits for others without missing the end of the job.
+/// Waits with a timeout, and stops when the abort flag is set.
 #[derive(Debug, Clone)]
-pub(crate) struct Watch {
-    pub(crate) alarm: Arc<Alarm>,
-    pub(crate) patience: Patience,
+pub(crate) struct Waiter {
+    pub(crate) abort_flag: Arc<AbortFlag>,
+    pub(crate) policy: WaitPolicy,
     pub(crate) timeout: Duration,
 }
 
-/// Looks before the first one at the clock: about 50 us.
+/// Spins before the clock is read: about 50 us.
 const SPINS: u32 = 2_000;
-/// Pauses before giving way where ranks share cores.
+/// Spins before yielding, if ranks share cores.
 const SHARED_SPINS: u32 = 20;
-/// Turns given away before sleeping where ranks share cores.
+/// Yields before sleeping, if ranks share cores.
 const YIELDS: u32 = 2_000;
 
-/// One wait: call [`Pause::once`] after every look that found nothing.
+/// One wait: call [`Pause::once`] after every unsuccessful check.
 #[derive(Debug)]
 pub(crate) struct Pause<'a> {
-    watch: &'a Watch,
+    waiter: &'a Waiter,
     turns: u32,
     began: Option<Instant>,
 }
 
-impl Watch {
-    /// Begins a wait.
+impl Waiter {
     #[inline]
     pub(crate) fn pause(&self) -> Pause<'_> {
-        Pause { watch: self, turns: 0, began: None }
+        Pause { waiter: self, turns: 0, began: None }
     }
 
-    /// Waits until `ready` says so.
+    /// Waits until `ready` returns true.
     #[inline]
     pub(crate) fn until(&self, mut ready: impl FnMut() -> bool) -> Outcome {
         let mut pause = self.pause();
@@ -99,44 +95,44 @@ impl Watch {
 }
 
 impl Pause<'_> {
-    /// Begins anew after progress.
+    /// Restarts the timeout after progress.
     #[inline]
     pub(crate) fn reset(&mut self) {
         self.turns = 0;
         self.began = None;
     }
 
-    /// Lets a moment pass; `Some` when waiting is over without success.
+    /// Spins, yields or sleeps; `Some` on timeout or abort.
     #[inline]
     pub(crate) fn once(&mut self) -> Option<Outcome> {
         self.turns = self.turns.saturating_add(1);
-        let spins = match self.watch.patience {
-            Patience::Spin => SPINS,
-            Patience::Yield => SHARED_SPINS,
+        let spins = match self.waiter.policy {
+            WaitPolicy::Spin => SPINS,
+            WaitPolicy::Yield => SHARED_SPINS,
         };
         if self.turns <= spins {
             std::hint::spin_loop();
-            return self.watch.alarm.is_raised().then_some(Outcome::Alarm);
+            return self.waiter.abort_flag.is_raised().then_some(Outcome::Aborted);
         }
         self.longer(spins)
     }
 
     #[cold]
     fn longer(&mut self, spins: u32) -> Option<Outcome> {
-        if self.watch.alarm.is_raised() {
-            return Some(Outcome::Alarm);
+        if self.waiter.abort_flag.is_raised() {
+            return Some(Outcome::Aborted);
         }
         let past = self.turns - spins;
-        if past <= YIELDS || self.watch.patience == Patience::Spin {
+        if past <= YIELDS || self.waiter.policy == WaitPolicy::Spin {
             std::thread::yield_now();
         } else {
             std::thread::sleep(Duration::from_micros(50));
         }
-        // The clock is read seldom: it costs as much as a turn.
+        // The clock is read rarely: it costs as much as a spin.
         if past.is_multiple_of(64) || past > YIELDS {
             let began = *self.began.get_or_insert_with(Instant::now);
-            if began.elapsed() >= self.watch.timeout {
-                return Some(Outcome::Late);
+            if began.elapsed() >= self.waiter.timeout {
+                return Some(Outcome::TimedOut);
             }
         }
         None

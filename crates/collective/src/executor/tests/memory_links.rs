@@ -1,4 +1,4 @@
-//! Streams in memory that hold next to nothing.
+//! Streams in memory with tiny buffers.
 
 use std::collections::VecDeque;
 use std::io;
@@ -6,8 +6,8 @@ use std::sync::Mutex;
 
 use crate::link::Links;
 
-/// Streams between all ranks. How much moves at a time is random, but never nothing when something could.
-pub(super) struct Wires {
+/// Streams between all ranks. A random part of what is possible is transferred at a time, at least one byte.
+pub(super) struct MemoryLinks {
     size: usize,
     capacity: usize,
     pub(super) streams: Vec<VecDeque<u8>>,
@@ -26,32 +26,32 @@ impl Random {
     }
 }
 
-impl Wires {
+impl MemoryLinks {
     pub(super) fn new(size: usize, capacity: usize, seed: u64) -> Self {
         let streams = vec![VecDeque::new(); size * size];
         Self { size, capacity, streams, random: Random(seed | 1) }
     }
 }
 
-/// One rank's ends.
+/// The links of one rank.
 pub(super) struct Ends<'a> {
     pub(super) rank: usize,
-    pub(super) wires: &'a mut Wires,
+    pub(super) links: &'a mut MemoryLinks,
 }
 
 impl Links for Ends<'_> {
     fn send(&mut self, peer: usize, bytes: &[u8]) -> io::Result<usize> {
-        let stream = &mut self.wires.streams[self.rank * self.wires.size + peer];
-        let room = (self.wires.capacity - stream.len()).min(bytes.len());
-        let taken = if room == 0 { 0 } else { 1 + self.wires.random.below(room) };
+        let stream = &mut self.links.streams[self.rank * self.links.size + peer];
+        let room = (self.links.capacity - stream.len()).min(bytes.len());
+        let taken = if room == 0 { 0 } else { 1 + self.links.random.below(room) };
         stream.extend(&bytes[..taken]);
         Ok(taken)
     }
 
     fn receive(&mut self, peer: usize, into: &mut [u8]) -> io::Result<usize> {
-        let stream = &mut self.wires.streams[peer * self.wires.size + self.rank];
+        let stream = &mut self.links.streams[peer * self.links.size + self.rank];
         let there = stream.len().min(into.len());
-        let got = if there == 0 { 0 } else { 1 + self.wires.random.below(there) };
+        let got = if there == 0 { 0 } else { 1 + self.links.random.below(there) };
         for (to, from) in into.iter_mut().zip(stream.drain(..got)) {
             *to = from;
         }
@@ -59,18 +59,18 @@ impl Links for Ends<'_> {
     }
 }
 
-/// One rank's ends, among threads.
+/// The links of one rank, for ranks that are threads.
 pub(super) struct Shared<'a> {
     pub(super) rank: usize,
-    pub(super) wires: &'a Mutex<Wires>,
+    pub(super) links: &'a Mutex<MemoryLinks>,
 }
 
 impl Links for Shared<'_> {
     fn send(&mut self, peer: usize, bytes: &[u8]) -> io::Result<usize> {
-        Ends { rank: self.rank, wires: &mut self.wires.lock().expect("no panic") }.send(peer, bytes)
+        Ends { rank: self.rank, links: &mut self.links.lock().expect("no panic") }.send(peer, bytes)
     }
 
     fn receive(&mut self, peer: usize, into: &mut [u8]) -> io::Result<usize> {
-        Ends { rank: self.rank, wires: &mut self.wires.lock().expect("no panic") }.receive(peer, into)
+        Ends { rank: self.rank, links: &mut self.links.lock().expect("no panic") }.receive(peer, into)
     }
 }

@@ -1,4 +1,4 @@
-//! Bytes in and out of a socket that never blocks.
+//! Non-blocking sockets of control connections, with buffers for both directions.
 
 use std::collections::VecDeque;
 use std::io;
@@ -11,17 +11,17 @@ use std::time::{Duration, Instant};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::net::{RecvFlags, SendFlags, Shutdown, recv, send, shutdown, sockopt};
 
-use super::wire::{GREETING, Garbage};
+use super::protocol::{GREETING, Malformed};
 
-/// How much is read at a time.
-const GULP: usize = 64 << 10;
+/// The most bytes per call of `recv`.
+const READ_SIZE: usize = 64 << 10;
 
 /// One end of a control connection.
 #[derive(Debug)]
 pub(super) struct Socket(OwnedFd);
 
 impl Socket {
-    /// Over the network. A peer that vanishes without a word is found within the timeout.
+    /// A TCP connection. Keep-alives find a peer whose host is down within the timeout.
     pub(super) fn tcp(stream: TcpStream, timeout: Duration) -> io::Result<Self> {
         stream.set_nonblocking(true)?;
         stream.set_nodelay(true)?;
@@ -34,7 +34,7 @@ impl Socket {
         Ok(Self(stream.into()))
     }
 
-    /// Both ends within this process.
+    /// Both ends of a connection within this process.
     pub(super) fn pair() -> io::Result<(Self, Self)> {
         let (one, two) = UnixStream::pair()?;
         one.set_nonblocking(true)?;
@@ -42,18 +42,18 @@ impl Socket {
         Ok((Self(one.into()), Self(two.into())))
     }
 
-    /// No more comes from here; the other side sees the end.
+    /// Shuts down our side; the other side sees the end of the stream.
     pub(super) fn finish(&self) {
-        // A connection that is already gone is finished.
+        // It fails if the connection is already closed.
         let _ = shutdown(&self.0, Shutdown::Write);
     }
 
-    /// Nothing goes either way any more.
+    /// Shuts down both sides.
     pub(super) fn close(&self) {
         let _ = shutdown(&self.0, Shutdown::Both);
     }
 
-    /// Waits until it can be read, or written where `full`, or the time is over.
+    /// Waits until it is readable, or writable if `full`, up to `until`.
     pub(super) fn wait(&self, full: bool, until: Instant) -> io::Result<()> {
         wait(&mut [PollFd::new(&self.0, readiness(full))], Some(until)).map(drop)
     }
@@ -65,12 +65,12 @@ impl AsFd for Socket {
     }
 }
 
-/// What to wait for: always for bytes, for room only where some wait.
+/// The events to wait for: writable only if bytes are queued.
 pub(super) fn readiness(full: bool) -> PollFlags {
     if full { PollFlags::IN | PollFlags::OUT } else { PollFlags::IN }
 }
 
-/// Waits for one of these, or a signal, or the time; true if something happened.
+/// Waits for one of these, a signal, or `until`; true if a descriptor is ready.
 pub(super) fn wait(fds: &mut [PollFd<'_>], until: Option<Instant>) -> io::Result<bool> {
     match poll(fds, until.map(remaining).as_ref()) {
         Ok(ready) => Ok(ready > 0),
@@ -79,7 +79,7 @@ pub(super) fn wait(fds: &mut [PollFd<'_>], until: Option<Instant>) -> io::Result
     }
 }
 
-/// The time left until then, for a system call.
+/// The time left, for a system call.
 pub(super) fn remaining(until: Instant) -> Timespec {
     let left = until.saturating_duration_since(Instant::now());
     Timespec {
@@ -88,27 +88,27 @@ pub(super) fn remaining(until: Instant) -> Timespec {
     }
 }
 
-/// Bytes that came and were not read yet.
+/// Received bytes that have not been parsed yet.
 #[derive(Debug, Default)]
-pub(super) struct Inflow {
+pub(super) struct ReceiveBuffer {
     bytes: Vec<u8>,
-    /// Where the unread ones begin.
+    /// The offset of the first unread byte.
     start: usize,
 }
 
-impl Inflow {
-    /// Takes what is there, one gulp at most; false at the end of the stream.
+impl ReceiveBuffer {
+    /// Receives what is available, at most [`READ_SIZE`]; false at the end of the stream.
     pub(super) fn fill(&mut self, socket: &Socket) -> io::Result<bool> {
         if self.start > 0 && self.start * 2 >= self.bytes.len() {
             self.bytes.drain(..self.start);
             self.start = 0;
         }
-        if self.bytes.is_empty() && self.bytes.capacity() > 4 * GULP {
+        if self.bytes.is_empty() && self.bytes.capacity() > 4 * READ_SIZE {
             self.bytes = Vec::new();
         }
         let had = self.bytes.len();
-        // Small frames are the rule: only who already sends much gets much room.
-        self.bytes.resize(had + if had < 4096 { 4096 } else { GULP }, 0);
+        // Most frames are small: only a peer that already sends much gets a large buffer.
+        self.bytes.resize(had + if had < 4096 { 4096 } else { READ_SIZE }, 0);
         let room = self.bytes.get_mut(had..).unwrap_or_default();
         let taken = loop {
             match recv(socket, &mut *room, RecvFlags::empty()) {
@@ -122,30 +122,28 @@ impl Inflow {
         Ok(taken? != Some(0))
     }
 
-    /// What came so far.
     pub(super) fn unread(&self) -> &[u8] {
         self.bytes.get(self.start..).unwrap_or_default()
     }
 
-    /// Forgets what came.
     pub(super) fn clear(&mut self) {
         *self = Self::default();
     }
 
-    /// Takes a greeting that has come whole.
+    /// The greeting, once it is complete.
     pub(super) fn greeting(&mut self) -> Option<[u8; GREETING]> {
         let greeting = self.unread().first_chunk().copied()?;
         self.start += GREETING;
         Some(greeting)
     }
 
-    /// The next frame without its length, if it has come whole.
-    pub(super) fn frame(&mut self, largest: usize) -> Result<Option<&[u8]>, Garbage> {
+    /// The next frame without its length, once it is complete.
+    pub(super) fn frame(&mut self, largest: usize) -> Result<Option<&[u8]>, Malformed> {
         let unread = self.bytes.get(self.start..).unwrap_or_default();
         let Some((length, rest)) = unread.split_first_chunk::<4>() else { return Ok(None) };
         let length = u32::from_le_bytes(*length) as usize;
         if length == 0 || length > largest {
-            return Err(Garbage);
+            return Err(Malformed);
         }
         let frame = rest.get(..length);
         if frame.is_some() {
@@ -155,15 +153,15 @@ impl Inflow {
     }
 }
 
-/// Bytes that wait to go. What goes to everyone is kept once.
+/// Bytes to send. A message to all ranks is shared between their queues.
 #[derive(Debug, Default)]
-pub(super) struct Outflow {
+pub(super) struct SendQueue {
     queue: VecDeque<Arc<[u8]>>,
-    /// How much of the first has gone.
-    gone: usize,
+    /// Bytes of the first message that have been sent.
+    sent: usize,
 }
 
-impl Outflow {
+impl SendQueue {
     pub(super) fn push(&mut self, bytes: impl Into<Arc<[u8]>>) {
         self.queue.push_back(bytes.into());
     }
@@ -172,18 +170,18 @@ impl Outflow {
         self.queue.is_empty()
     }
 
-    /// Gives what the socket takes; true when nothing is left.
+    /// Sends what the socket takes; true when the queue is empty.
     pub(super) fn flush(&mut self, socket: &Socket) -> io::Result<bool> {
         while let Some(first) = self.queue.front() {
-            match send(socket, first.get(self.gone..).unwrap_or_default(), SendFlags::NOSIGNAL) {
-                Ok(more) => self.gone += more,
+            match send(socket, first.get(self.sent..).unwrap_or_default(), SendFlags::NOSIGNAL) {
+                Ok(more) => self.sent += more,
                 Err(rustix::io::Errno::INTR) => continue,
                 Err(rustix::io::Errno::AGAIN) => return Ok(false),
                 Err(error) => return Err(error.into()),
             }
-            if self.gone >= first.len() {
+            if self.sent >= first.len() {
                 self.queue.pop_front();
-                self.gone = 0;
+                self.sent = 0;
             }
         }
         Ok(true)
@@ -196,9 +194,9 @@ mod tests {
     use proptest::prelude::*;
 
     #[test]
-    fn frames_arrive_whole_however_they_are_cut() {
+    fn frames_are_received_whole() {
         let (one, two) = Socket::pair().expect("a pair");
-        let (mut out, mut inflow) = (Outflow::default(), Inflow::default());
+        let (mut out, mut received) = (SendQueue::default(), ReceiveBuffer::default());
         let large = [&300_000_u32.to_le_bytes()[..], &vec![7; 300_000]].concat();
         for _ in 0..3 {
             out.push(large.clone());
@@ -207,19 +205,19 @@ mod tests {
         let mut frames = Vec::new();
         while frames.len() < 4 {
             out.flush(&one).expect("open");
-            inflow.fill(&two).expect("open");
-            while let Some(frame) = inflow.frame(1 << 20).expect("good") {
+            received.fill(&two).expect("open");
+            while let Some(frame) = received.frame(1 << 20).expect("good") {
                 frames.push(frame.to_vec());
             }
         }
         assert!(out.is_empty());
         assert_eq!(frames.iter().map(Vec::len).collect::<Vec<_>>(), [300_000, 300_000, 300_000, 1]);
         one.finish();
-        assert!(!inflow.fill(&two).expect("an orderly end"));
+        assert!(!received.fill(&two).expect("an orderly end"));
     }
 
     #[test]
-    fn a_vanished_peer_is_found_within_the_timeout() {
+    fn keepalives_end_before_the_timeout() {
         let listener = std::net::TcpListener::bind("127.0.0.1:0").expect("loopback");
         let stream = TcpStream::connect(listener.local_addr().expect("bound")).expect("listening");
         let socket = Socket::tcp(stream, Duration::from_secs(60)).expect("options");
@@ -233,10 +231,10 @@ mod tests {
 
     proptest! {
         #[test]
-        fn any_stream_ends_in_frames_or_garbage(bytes in prop::collection::vec(any::<u8>(), 0..2000)) {
-            let mut inflow = Inflow { bytes: bytes.clone(), start: 0 };
+        fn any_stream_is_parsed(bytes in prop::collection::vec(any::<u8>(), 0..2000)) {
+            let mut received = ReceiveBuffer { bytes: bytes.clone(), start: 0 };
             let mut seen = 0;
-            while let Ok(Some(frame)) = inflow.frame(64) {
+            while let Ok(Some(frame)) = received.frame(64) {
                 prop_assert!(!frame.is_empty() && frame.len() <= 64);
                 seen += frame.len() + 4;
             }

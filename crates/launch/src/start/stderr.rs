@@ -1,4 +1,4 @@
-//! The ranks' stderr, passed on to ours without repeating what all say.
+//! Forwards the standard error of the ranks and removes messages that several ranks repeat.
 
 use std::collections::BTreeSet;
 use std::io::Write as _;
@@ -12,100 +12,107 @@ use rustix::io::Errno;
 use super::signals::Signals;
 use crate::Error;
 
-/// How long the ends of ranks may go unnoticed: another thread of this process may get the signal that tells of one.
-const LOOK: Duration = Duration::from_millis(250);
+/// The longest wait: another thread of this process may get the SIGCHLD of a rank.
+const POLL_INTERVAL: Duration = Duration::from_millis(250);
 
-/// Lines that are shown once.
+/// Lines that begin so are shown once.
 const ONCE: [&str; 3] = ["error:", "hint:", "warning:"];
 
-/// A longer line is passed on as it comes.
+/// A longer line is forwarded as it is received.
 const MAX_LINE: usize = 16 << 10;
 
-/// How many lines are remembered.
+/// Lines that are remembered for comparison.
 const MAX_REMEMBERED: usize = 4096;
 
-/// The ranks' stderr.
-pub(super) struct Relay {
-    ends: Vec<(OwnedFd, Lines)>,
+pub(super) struct StderrForwarder {
+    pipes: Vec<Pipe>,
     seen: Seen,
 }
 
-/// What was said. Ranks that learn of one failure at different stages say the same but for the stage, which stands in
-/// brackets at the end.
+/// The standard error of one rank.
+struct Pipe {
+    fd: OwnedFd,
+    lines: Lines,
+}
+
+/// The messages shown so far. Ranks that report one failure at different stages write the same line but for the stage,
+/// which is in parentheses at the end.
 #[derive(Default)]
 struct Seen {
     lines: BTreeSet<Vec<u8>>,
-    /// Nothing is new any more.
+    /// No message is shown any more.
     muted: bool,
 }
 
-/// One rank's lines.
+/// The line that a rank is writing.
 #[derive(Default)]
 struct Lines {
-    /// The beginning of a line that may be one to show once.
+    /// The beginning of a line that may have to be shown once.
     held: Vec<u8>,
-    /// The rest of this line is passed on.
-    through: bool,
+    /// The rest of this line is forwarded unchanged.
+    pass_through: bool,
 }
 
-impl Relay {
-    pub(super) fn new(ends: Vec<OwnedFd>) -> Self {
-        for end in &ends {
-            if let Ok(flags) = fcntl_getfl(end) {
-                let _ = fcntl_setfl(end, flags | OFlags::NONBLOCK);
+impl StderrForwarder {
+    pub(super) fn new(fds: Vec<OwnedFd>) -> Self {
+        for fd in &fds {
+            if let Ok(flags) = fcntl_getfl(fd) {
+                let _ = fcntl_setfl(fd, flags | OFlags::NONBLOCK);
             }
         }
-        Self { ends: ends.into_iter().map(|it| (it, Lines::default())).collect(), seen: Seen::default() }
+        let pipes = fds.into_iter().map(|fd| Pipe { fd, lines: Lines::default() }).collect();
+        Self { pipes, seen: Seen::default() }
     }
 
-    /// From now on passes on no `error:`, `hint:` or `warning:`.
+    /// From now on drops lines that begin with `error:`, `hint:` or `warning:`.
     pub(super) fn mute(&mut self) {
         self.seen.muted = true;
     }
 
-    /// Waits for signals or lines, and passes the lines on.
+    /// Waits for signals or output, and forwards the output.
     pub(super) fn wait(&mut self, signals: &Signals, until: Option<Instant>) -> Result<(), Error> {
-        let left = until.map_or(LOOK, |it| it.saturating_duration_since(Instant::now()).min(LOOK));
+        let left =
+            until.map_or(POLL_INTERVAL, |it| it.saturating_duration_since(Instant::now()).min(POLL_INTERVAL));
         let left = Timespec { tv_sec: left.as_secs().cast_signed(), tv_nsec: left.subsec_nanos().into() };
         let mut files = vec![PollFd::from_borrowed_fd(signals.as_fd(), PollFlags::IN)];
-        files.extend(self.ends.iter().map(|(it, _)| PollFd::new(it, PollFlags::IN)));
+        files.extend(self.pipes.iter().map(|it| PollFd::new(&it.fd, PollFlags::IN)));
         match poll(&mut files, Some(&left)) {
             Ok(_) | Err(Errno::INTR) => {}
             Err(error) => return Err(Error::start("cannot wait for the ranks", error)),
         }
-        self.pass();
+        self.forward();
         Ok(())
     }
 
-    /// Passes on what is left when all ranks have ended. Whoever else has the pipes may write on: what a pipe holds
-    /// at most is enough.
+    /// Forwards the rest when all ranks have ended. Another process may still hold a pipe and write to it: no more is read
+    /// than a pipe can hold.
     pub(super) fn finish(mut self) {
         for _ in 0..16 {
-            if !self.pass() {
+            if !self.forward() {
                 break;
             }
         }
         let mut out = Vec::new();
-        for (_, lines) in &mut self.ends {
-            lines.end(&mut self.seen, &mut out);
+        for pipe in &mut self.pipes {
+            pipe.lines.end(&mut self.seen, &mut out);
         }
         show(&out);
     }
 
-    /// Passes on what is there now: a bounded amount of each rank, so that signals are seen in time. Returns whether
-    /// there was something.
-    fn pass(&mut self) -> bool {
+    /// Forwards what is available, a bounded amount per rank, so that signals are handled in time. Returns whether there
+    /// was any.
+    fn forward(&mut self) -> bool {
         let mut out = Vec::new();
-        let mut some = false;
+        let mut any = false;
         let seen = &mut self.seen;
         let mut buffer = vec![0; 64 << 10];
-        self.ends.retain_mut(|(end, lines)| match rustix::io::read(&*end, buffer.as_mut_slice()) {
+        self.pipes.retain_mut(|Pipe { fd, lines }| match rustix::io::read(&*fd, buffer.as_mut_slice()) {
             Ok(0) => {
                 lines.end(seen, &mut out);
                 false
             }
             Ok(count) => {
-                some = true;
+                any = true;
                 lines.take(buffer.get(..count).unwrap_or_default(), seen, &mut out);
                 true
             }
@@ -113,11 +120,11 @@ impl Relay {
             Err(_) => false,
         });
         show(&out);
-        some
+        any
     }
 }
 
-/// Writes to our stderr. If nobody reads it, the ranks go on.
+/// Writes to standard error. Ranks are not ended because nobody reads it.
 fn show(out: &[u8]) {
     let _ = std::io::stderr().lock().write_all(out);
 }
@@ -145,7 +152,7 @@ fn without_stage(line: &[u8]) -> &[u8] {
 impl Lines {
     fn take(&mut self, bytes: &[u8], seen: &mut Seen, out: &mut Vec<u8>) {
         for part in bytes.split_inclusive(|it| matches!(it, b'\n' | b'\r')) {
-            if self.through {
+            if self.pass_through {
                 out.extend_from_slice(part);
             } else {
                 self.held.extend_from_slice(part);
@@ -157,21 +164,21 @@ impl Lines {
         }
     }
 
-    /// Passes on what cannot be a line to show once.
+    /// Forwards a line that cannot be one of [`ONCE`].
     fn decide(&mut self, seen: &mut Seen, out: &mut Vec<u8>) {
         let may_be = ONCE.iter().any(|it| {
             let length = self.held.len().min(it.len());
             self.held.get(..length) == it.as_bytes().get(..length)
         });
         if !may_be || self.held.len() > MAX_LINE {
-            self.through = true;
+            self.pass_through = true;
             out.append(&mut self.held);
         } else if self.held.ends_with(b"\n") {
             self.end(seen, out);
         }
     }
 
-    /// The line is complete, or will never be.
+    /// The line is complete, or the rank has ended.
     fn end(&mut self, seen: &mut Seen, out: &mut Vec<u8>) {
         if !self.held.is_empty() && seen.is_new(&self.held) {
             out.append(&mut self.held);
@@ -184,7 +191,7 @@ impl Lines {
 mod tests {
     use super::*;
 
-    /// What is shown when these ranks say these pieces.
+    /// Checks what is shown when these ranks write these pieces.
     #[track_caller]
     fn check(said: &[(usize, &str)], shown: &str) {
         let (mut ranks, mut seen, mut out) =
@@ -199,7 +206,7 @@ mod tests {
     }
 
     #[test]
-    fn after_an_interruption_nobody_complains() {
+    fn after_an_interruption_errors_are_dropped() {
         let (mut rank, mut seen, mut out) = (Lines::default(), Seen::default(), Vec::new());
         rank.take(b"error: a\n", &mut seen, &mut out);
         seen.muted = true;
@@ -219,14 +226,14 @@ mod tests {
     }
 
     #[test]
-    fn the_same_at_another_stage_is_the_same() {
+    fn stages_are_not_compared() {
         check(&[(0, "error: a (barrier)\n"), (1, "error: a\n")], "error: a (barrier)\n");
         check(&[(0, "error: a (barrier)\n"), (1, "error: a (gather)\n")], "error: a (barrier)\n");
         check(&[(0, "error: (x)\n"), (1, "error: (y) z\n")], "error: (x)\nerror: (y) z\n");
     }
 
     #[test]
-    fn the_rest_passes_through_at_once() {
+    fn other_lines_are_forwarded_at_once() {
         check(&[(0, "note\n"), (1, "note\n")], "note\nnote\n");
         let (mut lines, mut seen, mut out) = (Lines::default(), Seen::default(), Vec::new());
         lines.take(b"10 %\r", &mut seen, &mut out);
@@ -237,7 +244,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_held_without_end() {
+    fn long_lines_are_not_held() {
         let long = "error: ".to_owned() + &"x".repeat(3 * MAX_LINE);
         let (mut lines, mut seen, mut out) = (Lines::default(), Seen::default(), Vec::new());
         lines.take(long.as_bytes(), &mut seen, &mut out);

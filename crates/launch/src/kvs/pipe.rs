@@ -1,8 +1,8 @@
-#![allow(unsafe_code, reason = "a file descriptor inherited from our own starter")]
-//! The board of our own starter: a pipe from rank 0 to all others.
+#![allow(unsafe_code, reason = "a file descriptor inherited from the process that started this rank")]
+//! The key-value store of ranks that [`start`](crate::start()) runs: a pipe from rank 0 to all others.
 //!
-//! Rank 0 writes the text once for every other rank, as records of one size. A record is smaller than what a pipe
-//! writes at once, so every reader takes exactly one. When rank 0 dies, the others see the end of the pipe.
+//! Rank 0 writes one record of fixed size for every other rank. A record is smaller than `PIPE_BUF`, so it is written at
+//! once and every reader gets exactly one. When rank 0 dies, the others see the end of the pipe.
 
 use std::os::fd::{BorrowedFd, OwnedFd, RawFd};
 use std::time::{Duration, Instant};
@@ -12,61 +12,72 @@ use rustix::fs::{FileType, OFlags, fcntl_getfl, fcntl_setfl, fstat};
 use rustix::io::{Errno, FdFlags, fcntl_dupfd_cloexec, fcntl_setfd};
 use rustix::pipe::{PipeFlags, pipe_with};
 
-use super::Board;
+use super::KeyValueStore;
 use crate::Error;
-use crate::meeting::MAX_TEXT;
+use crate::rendezvous::MAX_TEXT;
 
 const RECORD: usize = 512;
 
-/// One end of the pipe, and how many other ranks there are to tell.
+/// One end of the pipe.
 pub(crate) struct Pipe {
     end: OwnedFd,
+    /// The number of records to write.
     readers: usize,
 }
 
-/// A pipe for a starter: the end that reads and the end that writes, neither for children yet.
-pub(crate) fn pipe() -> Result<(OwnedFd, OwnedFd), Error> {
-    pipe_with(PipeFlags::CLOEXEC).map_err(|error| Error::start("cannot make a pipe", error))
+/// Both ends of a pipe, before ranks are started. Neither is inherited by children yet.
+pub(crate) struct PipeEnds {
+    pub(crate) read: OwnedFd,
+    pub(crate) write: OwnedFd,
+}
+
+pub(crate) fn pipe() -> Result<PipeEnds, Error> {
+    let (read, write) =
+        pipe_with(PipeFlags::CLOEXEC).map_err(|error| Error::start("cannot create a pipe", error))?;
+    Ok(PipeEnds { read, write })
 }
 
 impl Pipe {
-    /// The end that our starter passed on. It is duplicated; the original is kept from our own children.
+    /// The end that this process has inherited. It is duplicated; the original is closed on exec.
     pub(crate) fn inherited(fd: RawFd, readers: usize) -> Result<Self, Error> {
-        let end = inherited(fd, FileType::Fifo).map_err(|error| failed("PLUMB_MEETING is no pipe", error))?;
-        let flags = fcntl_getfl(&end).map_err(|error| failed("cannot ask", error))?;
-        fcntl_setfl(&end, flags | OFlags::NONBLOCK).map_err(|error| failed("cannot set", error))?;
+        let end =
+            inherited(fd, FileType::Fifo).map_err(|error| failed("PLUMB_MEETING is not a pipe", error))?;
+        let flags = fcntl_getfl(&end).map_err(|error| failed("cannot read the flags", error))?;
+        fcntl_setfl(&end, flags | OFlags::NONBLOCK).map_err(|error| failed("cannot set the flags", error))?;
         Ok(Self { end, readers })
     }
 
-    /// Waits until the pipe is ready.
     fn wait(&self, flags: PollFlags, until: Instant) -> Result<(), Error> {
         wait(&self.end, flags, until).map_err(|error| match error {
-            Errno::TIMEDOUT => Error::board("pipe", "the other ranks did not come in time"),
+            Errno::TIMEDOUT => Error::kvs("pipe", "the other ranks did not connect in time"),
             error => failed("cannot wait", error),
         })
     }
 }
 
-impl Board for Pipe {
+impl KeyValueStore for Pipe {
     fn name(&self) -> &'static str {
         "pipe"
     }
 
-    fn publish(self: Box<Self>, text: &str, timeout: Duration) -> Result<(), Error> {
+    fn publish(self: Box<Self>, value: &str, timeout: Duration) -> Result<(), Error> {
         let until = Instant::now() + timeout;
         let mut record = [0; RECORD];
-        match record.get_mut(..text.len()) {
-            Some(place) if text.len() <= MAX_TEXT => place.copy_from_slice(text.as_bytes()),
-            _ => return Err(Error::board("pipe", "the text is too long")),
+        match record.get_mut(..value.len()) {
+            Some(start) if value.len() <= MAX_TEXT => start.copy_from_slice(value.as_bytes()),
+            _ => {
+                let detail = format!("the value has {} bytes; the limit is {MAX_TEXT}", value.len());
+                return Err(Error::kvs("pipe", detail));
+            }
         }
         for _ in 0..self.readers {
             loop {
                 match rustix::io::write(&self.end, &record) {
                     Ok(RECORD) => break,
-                    Ok(_) => return Err(Error::board("pipe", "a part of a record was written")),
+                    Ok(_) => return Err(Error::kvs("pipe", "a record was written in part")),
                     Err(Errno::AGAIN) => self.wait(PollFlags::OUT, until)?,
                     Err(Errno::INTR) => {}
-                    Err(Errno::PIPE) => return Err(Error::board("pipe", "all other ranks are gone")),
+                    Err(Errno::PIPE) => return Err(Error::kvs("pipe", "all other ranks have ended")),
                     Err(error) => return Err(failed("cannot write", error)),
                 }
             }
@@ -80,24 +91,24 @@ impl Board for Pipe {
         loop {
             match rustix::io::read(&self.end, &mut record) {
                 Ok(RECORD) => break,
-                Ok(0) => return Err(Error::board("pipe", "rank 0 ended before it told where to meet")),
-                Ok(_) => return Err(Error::board("pipe", "a part of a record came")),
+                Ok(0) => return Err(Error::kvs("pipe", "rank 0 ended before it published its address")),
+                Ok(_) => return Err(Error::kvs("pipe", "a record was received in part")),
                 Err(Errno::AGAIN) => self.wait(PollFlags::IN, until)?,
                 Err(Errno::INTR) => {}
                 Err(error) => return Err(failed("cannot read", error)),
             }
         }
-        let text = record.split(|it| *it == 0).next().unwrap_or_default();
-        String::from_utf8(text.to_vec()).map_err(|_| Error::board("pipe", "what came is no text"))
+        let value = record.split(|it| *it == 0).next().unwrap_or_default();
+        String::from_utf8(value.to_vec()).map_err(|_| Error::kvs("pipe", "the value is not UTF-8"))
     }
 }
 
 fn failed(what: &str, error: Errno) -> Error {
-    Error::board("pipe", format!("{what}: {error}"))
+    Error::kvs("pipe", format!("{what}: {error}"))
 }
 
-/// A descriptor that the parent left open for us, if it is of this type. It is duplicated, so that nothing is closed
-/// that somebody else in this process may use; the original is closed when we execute something else.
+/// A duplicate of an inherited descriptor, if it is of this type. The original stays open, as other code of this process
+/// may use it, but is closed on exec.
 pub(super) fn inherited(fd: RawFd, expected: FileType) -> Result<OwnedFd, Errno> {
     if fd < 0 {
         return Err(Errno::BADF);
@@ -111,8 +122,8 @@ pub(super) fn inherited(fd: RawFd, expected: FileType) -> Result<OwnedFd, Errno>
     fcntl_dupfd_cloexec(original, 3)
 }
 
-/// Waits until a descriptor is ready: `TIMEDOUT` if that does not happen.
-pub(super) fn wait(end: &OwnedFd, flags: PollFlags, until: Instant) -> Result<(), Errno> {
+/// Waits until a descriptor is ready, or returns `TIMEDOUT`.
+pub(super) fn wait(fd: &OwnedFd, flags: PollFlags, until: Instant) -> Result<(), Errno> {
     loop {
         let left = until.saturating_duration_since(Instant::now());
         if left.is_zero() {
@@ -122,7 +133,7 @@ pub(super) fn wait(end: &OwnedFd, flags: PollFlags, until: Instant) -> Result<()
             tv_sec: left.as_secs().min(86_400).cast_signed(),
             tv_nsec: left.subsec_nanos().into(),
         };
-        match poll(&mut [PollFd::new(end, flags)], Some(&left)) {
+        match poll(&mut [PollFd::new(fd, flags)], Some(&left)) {
             Ok(0) | Err(Errno::INTR) => {}
             Ok(_) => return Ok(()),
             Err(error) => return Err(error),
@@ -137,14 +148,14 @@ mod tests {
     use super::*;
 
     fn ends(readers: usize) -> (Box<Pipe>, Vec<Pipe>) {
-        let (read, write) = pipe().expect("a pipe");
+        let PipeEnds { read, write } = pipe().expect("a pipe");
         let writer = Pipe::inherited(write.as_raw_fd(), readers).expect("an end");
         let readers = (0..readers).map(|_| Pipe::inherited(read.as_raw_fd(), 0).expect("an end"));
         (Box::new(writer), readers.collect())
     }
 
     #[test]
-    fn everyone_learns_the_text() {
+    fn every_rank_fetches_the_value() {
         let (writer, readers) = ends(300);
         let threads: Vec<_> = readers
             .into_iter()
@@ -157,7 +168,7 @@ mod tests {
     }
 
     #[test]
-    fn a_dead_rank_zero_is_seen() {
+    fn the_end_of_rank_0_is_reported() {
         let (writer, mut readers) = ends(1);
         drop(writer);
         let error = Box::new(readers.remove(0)).fetch(Duration::from_secs(60)).expect_err("no text");
@@ -165,14 +176,14 @@ mod tests {
     }
 
     #[test]
-    fn nobody_waits_longer_than_asked() {
+    fn the_timeout_is_kept() {
         let (_writer, mut readers) = ends(1);
         let error = Box::new(readers.remove(0)).fetch(Duration::from_millis(5)).expect_err("no text");
         assert!(error.to_string().contains("in time"), "{error}");
     }
 
     #[test]
-    fn only_pipes_are_taken() {
+    fn only_pipes_are_accepted() {
         let file = std::fs::File::open("/dev/null").expect("a file");
         assert!(Pipe::inherited(file.as_raw_fd(), 1).is_err());
         assert!(Pipe::inherited(-1, 1).is_err());

@@ -16,15 +16,18 @@ fn pod() -> Pod {
     )
 }
 
-/// What variables mean, as one line, without opening a board: `rank 1 of 4 (1 of 2), srun: node1:24000 slurm-1.0`.
-fn meaning(lines: &str) -> String {
+/// The identity that these variables give, as one line, without opening a key-value store: `rank 1 of 4 (1 of 2), srun: node1:24000 slurm-1.0`.
+fn describe(lines: &str) -> String {
     let env = env(lines);
     let variables = Variables(&env);
-    let found = match plumb(variables)
-        .and_then(|it| it.map_or_else(|| other(variables, &pod()), |it| Ok(Some(it))))
+    let found = match from_plumb(variables)
+        .and_then(|it| it.map_or_else(|| from_launcher(variables, &pod()), |it| Ok(Some(it))))
     {
         Ok(Some(found)) => found,
-        Ok(None) => return torch::half(variables).map_or("nothing".to_owned(), |it| format!("error: {it}")),
+        Ok(None) => {
+            return torch::rank_without_world_size(variables)
+                .map_or("nothing".to_owned(), |it| format!("error: {it}"));
+        }
         Err(error) => return format!("error: {error}"),
     };
     if let Err(error) = found.check() {
@@ -33,29 +36,33 @@ fn meaning(lines: &str) -> String {
     let number = |it: Option<usize>| it.map_or("?".to_owned(), |it| it.to_string());
     let local = format!("{} of {}", number(found.local_rank), number(found.local_size));
     let mut text = format!("rank {} of {} ({local}), {}: ", found.rank, found.size, found.launcher);
-    if found.start_here > 1 {
-        text += &format!("start {}, ", found.start_here);
+    if found.ranks_to_start > 1 {
+        text += &format!("start {}, ", found.ranks_to_start);
     }
-    let opens = |it: &Way| matches!(it, Way::Pmi(_) | Way::Pmix(_) | Way::Ready(_));
+    let is_store = |it: &RendezvousSource| {
+        matches!(it, RendezvousSource::Pmi(_) | RendezvousSource::Pmix(_) | RendezvousSource::OpenStore(_))
+    };
     match overridden(&found, variables) {
-        Ok(Some(Meeting::Fixed(point))) => text + &format!("{} {}", point.address(), point.token),
-        Ok(Some(Meeting::Board(board))) => text + board.name(),
+        Ok(Some(Rendezvous::Fixed(endpoint))) => text + &format!("{} {}", endpoint.address(), endpoint.token),
+        Ok(Some(Rendezvous::KeyValueStore(store))) => text + store.name(),
         Err(error) => format!("error: {error}"),
-        Ok(None) if found.ways.iter().any(opens) => {
-            let ways = found.ways.iter().map(|it| match it {
-                Way::Pmi(fd) => format!("PMI at {fd}"),
-                Way::Pmix(job) => format!("PMIx of {job}"),
-                Way::Ready(board) => board.name().to_owned(),
-                Way::Loopback => "loopback".to_owned(),
-                Way::Given(host, port) | Way::At(host, port) => format!("{host}:{port}"),
+        Ok(None) if found.sources.iter().any(is_store) => {
+            let names = found.sources.iter().map(|it| match it {
+                RendezvousSource::Pmi(fd) => format!("PMI at {fd}"),
+                RendezvousSource::Pmix(job) => format!("PMIx of {job}"),
+                RendezvousSource::OpenStore(store) => store.name().to_owned(),
+                RendezvousSource::Loopback => "loopback".to_owned(),
+                RendezvousSource::Fixed { host, port } | RendezvousSource::Derived { host, port } => {
+                    format!("{host}:{port}")
+                }
             });
-            text + &ways.collect::<Vec<_>>().join(", ")
+            text + &names.collect::<Vec<_>>().join(", ")
         }
-        Ok(None) => match found.first_way(variables.text("PLUMB_TOKEN")) {
-            Ok(Place { meeting: Meeting::Fixed(point), .. }) => {
-                text + &format!("{} {}", point.address(), point.token)
+        Ok(None) => match found.first_source(variables.text("PLUMB_TOKEN")) {
+            Ok(RankIdentity { rendezvous: Rendezvous::Fixed(endpoint), .. }) => {
+                text + &format!("{} {}", endpoint.address(), endpoint.token)
             }
-            Ok(Place { meeting: Meeting::Board(board), .. }) => text + board.name(),
+            Ok(RankIdentity { rendezvous: Rendezvous::KeyValueStore(store), .. }) => text + store.name(),
             Err(error) => format!("error: {error}"),
         },
     }
@@ -63,7 +70,7 @@ fn meaning(lines: &str) -> String {
 
 #[track_caller]
 fn check(lines: &str, expected: &str) {
-    assert_eq!(meaning(lines), expected, "\n{lines}");
+    assert_eq!(describe(lines), expected, "\n{lines}");
 }
 
 /// A recording with other lines after it, which count before it.
@@ -164,7 +171,7 @@ fn open_mpi() {
     );
     check(
         recorded!("openmpi-4.1", "PMIX_RANK=", "OMPI_COMM_WORLD_LOCAL_SIZE=2"),
-        "error: ranks of Open MPI's mpirun have no place to meet: name the host of rank 0 and a free port there: \
+        "error: no rendezvous address for the ranks of Open MPI's mpirun: name the host of rank 0 and a free port there: \
          mpirun -x MASTER_ADDR=HOST -x MASTER_PORT=29500 ...",
     );
     check(
@@ -187,7 +194,7 @@ fn pmi() {
     );
     check(
         recorded!("mpich-4.0", "PMI_FD=", "MPI_LOCALNRANKS=1", "MPI_LOCALRANKID=0"),
-        "error: ranks of a PMI process manager have no place to meet: name the host of rank 0 and a free port there: \
+        "error: no rendezvous address for the ranks of a PMI process manager: name the host of rank 0 and a free port there: \
          mpiexec -genv MASTER_ADDR HOST -genv MASTER_PORT 29500 ...",
     );
 }
@@ -221,7 +228,7 @@ fn slurm() {
 }
 
 #[test]
-fn shells_of_slurm_are_no_ranks() {
+fn shells_of_slurm_are_not_ranks() {
     check(recorded!("slurm-22.05-sbatch"), "nothing");
     check(recorded!("slurm-22.05-salloc"), "nothing");
     // The step that salloc's shell runs in with LaunchParameters=use_interactive_step.
@@ -278,20 +285,20 @@ fn indexed_job() {
         "error: JOB_COMPLETION_INDEX is set but PLUMB_SIZE, the number of pods (the Job's completions), is not \
          (a Kubernetes Indexed Job needs both)",
     );
-    // Another host name: the first pod's cannot be told from it.
+    // Another host name: the name of the first pod does not follow from it.
     check(
         "JOB_COMPLETION_INDEX=2\nPLUMB_SIZE=4",
-        "error: ranks of a Kubernetes Indexed Job have no place to meet: give the pods a subdomain with a headless \
+        "error: no rendezvous address for the ranks of a Kubernetes Indexed Job: give the pods a subdomain with a headless \
          service, or set MASTER_ADDR to an address of the pod with index 0 and MASTER_PORT=29500",
     );
 }
 
 #[test]
-fn half_a_launcher() {
+fn a_launcher_with_a_variable_missing() {
     check("PLUMB_RANK=1", "error: PLUMB_RANK is set but PLUMB_SIZE is not (plumb needs both)");
     check(
         "PLUMB_RANK=1\nPLUMB_SIZE=2",
-        "error: ranks of plumb have no place to meet: set PLUMB_MEETING=HOST:PORT, an address of rank 0",
+        "error: no rendezvous address for the ranks of plumb: set PLUMB_MEETING=HOST:PORT, an address of rank 0",
     );
     check("RANK=1", "error: RANK is set but WORLD_SIZE is not (torchrun needs both)");
     check(
@@ -313,13 +320,13 @@ fn half_a_launcher() {
     );
     check(
         "RANK=1\nWORLD_SIZE=2\nMASTER_PORT=1",
-        "error: ranks of torchrun have no place to meet: RANK and WORLD_SIZE are set; set MASTER_ADDR to the host of \
+        "error: no rendezvous address for the ranks of torchrun: RANK and WORLD_SIZE are set; set MASTER_ADDR to the host of \
          rank 0 and MASTER_PORT to a free port there",
     );
 }
 
 #[test]
-fn what_cannot_be() {
+fn invalid_values() {
     check("RANK=x\nWORLD_SIZE=2", "error: RANK is \"x\": expected a number from 0 to 1048576");
     check("PLUMB_RANK=-1", "error: PLUMB_RANK is \"-1\": expected a number from 0 to 1048576");
     check(
@@ -380,6 +387,6 @@ proptest::proptest! {
             "PET_NPROC_PER_NODE", "PET_MASTER_ADDR", "PET_MASTER_PORT", "JOB_COMPLETION_INDEX", "COMPLETIONS", "JOB_INDEX",
         ];
         let lines: Vec<_> = names.iter().zip(&values).map(|(name, it)| format!("{}={it}", NAMES[*name])).collect();
-        meaning(&lines.join("\n"));
+        describe(&lines.join("\n"));
     }
 }

@@ -1,7 +1,7 @@
-//! Descriptors on their way between the ranks of a host.
+//! Exchanges file descriptors of shared memory between the ranks of a host.
 //!
-//! The first rank of a host listens on an abstract Unix socket; each of the others has one connection to it. Whenever all
-//! of them have made a segment, the first gathers the descriptors and gives everybody all of them.
+//! The first rank of a host listens on an abstract Unix socket; each of the others has one connection to it. When every
+//! rank has created a segment, the first one gathers the descriptors and sends all of them to every rank.
 
 use std::io::{IoSlice, IoSliceMut};
 use std::mem::MaybeUninit;
@@ -14,66 +14,65 @@ use rustix::net::{
 };
 use sha2::{Digest as _, Sha256};
 
-use crate::watch::{Outcome, Watch};
+use crate::wait::{Outcome, Waiter};
 use crate::{Cause, Error};
 
 const STAGE: &str = "shared memory";
-/// Descriptors in one message; the kernel takes 253 at most.
+/// Descriptors per message; the limit of the kernel is 253.
 const BATCH: usize = 128;
-/// Key and place.
+/// Bytes of a hello: the key and the local rank.
 const HELLO: usize = 36;
 
 /// The connections of one rank.
 #[derive(Debug)]
-pub(crate) struct Relay {
-    /// This rank's place among those of its host.
-    place: usize,
-    /// How many they are.
+pub(crate) struct FdExchange {
+    local_rank: usize,
+    /// The number of ranks of this host.
     size: usize,
-    /// On the first: to place 1, 2 and so on. On the others: to the first.
+    /// On the first rank: to local ranks 1, 2 and so on. On the others: to the first.
     peers: Vec<OwnedFd>,
 }
 
-impl Relay {
-    /// Connects the ranks of a host. `key` is the job's secret, `first` the number of the host's first rank.
+impl FdExchange {
+    /// Connects the ranks of a host. `key` is the secret of the members, `first` the first rank of the host.
     pub(crate) fn open(
         key: &[u8; 32],
         first: usize,
-        place: usize,
+        local_rank: usize,
         size: usize,
-        watch: &Watch,
+        waiter: &Waiter,
     ) -> Result<Self, Error> {
         if size == 1 {
-            return Ok(Self { place, size, peers: Vec::new() });
+            return Ok(Self { local_rank, size, peers: Vec::new() });
         }
-        // The name does not tell the key.
+        // The name is public and must not reveal the key.
         let digest = Sha256::new().chain_update(b"plumb relay").chain_update(key).finalize();
         let name = digest.iter().take(16).fold(0_u128, |all, it| all << 8 | u128::from(*it));
         let address = SocketAddrUnix::new_abstract_name(format!("plumb-{name:032x}-{first}").as_bytes())
-            .map_err(|it| refused("address", it))?;
-        let peers = if place == 0 {
-            accept(&address, key, size, watch)?
+            .map_err(|it| failed("address", it))?;
+        let peers = if local_rank == 0 {
+            accept(&address, key, size, waiter)?
         } else {
-            connect(&address, key, place, watch)?
+            connect(&address, key, local_rank, waiter)?
         };
-        Ok(Self { place, size, peers })
+        Ok(Self { local_rank, size, peers })
     }
 
-    /// Gives everybody a descriptor of each rank, in their order.
-    pub(crate) fn exchange(&self, mine: OwnedFd, watch: &Watch) -> Result<Vec<OwnedFd>, Error> {
-        if self.place != 0 {
+    /// Returns the descriptors of all ranks of the host, in order. All of them call it.
+    pub(crate) fn exchange(&self, mine: OwnedFd, waiter: &Waiter) -> Result<Vec<OwnedFd>, Error> {
+        if self.local_rank != 0 {
             let Some(first) = self.peers.first() else { return Ok(vec![mine]) };
-            send(first, &[mine.as_fd()], watch)?;
+            send(first, &[mine.as_fd()], waiter)?;
             drop(mine);
-            return receive(first, self.size, watch);
+            return receive(first, self.size, waiter);
         }
         let mut all = vec![mine];
         for peer in &self.peers {
-            all.extend(receive(peer, 1, watch)?);
+            all.extend(receive(peer, 1, waiter)?);
         }
         let borrowed: Vec<BorrowedFd<'_>> = all.iter().map(AsFd::as_fd).collect();
         for peer in &self.peers {
-            send(peer, &borrowed, watch)?;
+            send(peer, &borrowed, waiter)?;
         }
         Ok(all)
     }
@@ -82,62 +81,63 @@ impl Relay {
 fn socket() -> Result<OwnedFd, Error> {
     let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
     net::socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None)
-        .map_err(|it| refused("socket", it))
+        .map_err(|it| failed("socket", it))
 }
 
-/// The first rank: waits for all others, and lets in only processes of this user that know the key.
+/// The first rank: waits for all others. Accepts only processes of the same user that send the key.
 fn accept(
     address: &SocketAddrUnix,
     key: &[u8; 32],
     size: usize,
-    watch: &Watch,
+    waiter: &Waiter,
 ) -> Result<Vec<OwnedFd>, Error> {
     let listener = socket()?;
-    net::bind(&listener, address).map_err(|it| refused("bind", it))?;
-    net::listen(&listener, 1024).map_err(|it| refused("listen", it))?;
+    net::bind(&listener, address).map_err(|it| failed("bind", it))?;
+    net::listen(&listener, 1024).map_err(|it| failed("listen", it))?;
     let mut found: Vec<Option<OwnedFd>> = (1..size).map(|_| None).collect();
-    let mut unknown: Vec<OwnedFd> = Vec::new();
+    let mut pending: Vec<OwnedFd> = Vec::new();
     let mut missing = size - 1;
-    let outcome = watch.until(|| {
+    let outcome = waiter.until(|| {
         if let Ok(fd) = net::accept_with(&listener, SocketFlags::CLOEXEC | SocketFlags::NONBLOCK)
             && net::sockopt::socket_peercred(&fd).is_ok_and(|it| it.uid == rustix::process::geteuid())
         {
-            unknown.push(fd);
+            pending.push(fd);
         }
         let mut index = 0;
-        while let Some(fd) = unknown.get(index) {
+        while let Some(fd) = pending.get(index) {
             let mut hello = [0_u8; HELLO];
             match net::recv(fd, &mut hello[..], RecvFlags::empty()) {
                 Err(Errno::AGAIN | Errno::INTR) => index += 1,
                 Ok((HELLO, _)) if hello[..32] == key[..] => {
-                    let place = u32::from_le_bytes([hello[32], hello[33], hello[34], hello[35]]) as usize;
-                    let fd = unknown.swap_remove(index);
-                    if let Some(slot) = place.checked_sub(1).and_then(|it| found.get_mut(it))
+                    let local_rank =
+                        u32::from_le_bytes([hello[32], hello[33], hello[34], hello[35]]) as usize;
+                    let fd = pending.swap_remove(index);
+                    if let Some(slot) = local_rank.checked_sub(1).and_then(|it| found.get_mut(it))
                         && slot.is_none()
                     {
                         *slot = Some(fd);
                         missing -= 1;
                     }
                 }
-                _ => drop(unknown.swap_remove(index)),
+                _ => drop(pending.swap_remove(index)),
             }
         }
         missing == 0
     });
-    ended(outcome, watch, "the ranks of this host did not all connect")?;
+    check(outcome, waiter, "not all ranks of this host have connected")?;
     Ok(found.into_iter().flatten().collect())
 }
 
-/// The others: the first may be late.
+/// The other ranks. The first rank may not listen yet.
 fn connect(
     address: &SocketAddrUnix,
     key: &[u8; 32],
-    place: usize,
-    watch: &Watch,
+    local_rank: usize,
+    waiter: &Waiter,
 ) -> Result<Vec<OwnedFd>, Error> {
     let fd = socket()?;
     let mut failure = None;
-    let outcome = watch.until(|| match net::connect(&fd, address) {
+    let outcome = waiter.until(|| match net::connect(&fd, address) {
         Ok(()) => true,
         Err(Errno::CONNREFUSED | Errno::AGAIN | Errno::INTR | Errno::NOENT) => false,
         Err(error) => {
@@ -145,30 +145,30 @@ fn connect(
             true
         }
     });
-    ended(outcome, watch, "the first rank of this host did not listen")?;
+    check(outcome, waiter, "the first rank of this host does not listen")?;
     if let Some(error) = failure {
-        return Err(refused("connect", error));
+        return Err(failed("connect", error));
     }
-    // The name is for everybody to see; the key is not.
+    // Any user can listen on this name; only the user of this process may get the key.
     if !net::sockopt::socket_peercred(&fd).is_ok_and(|it| it.uid == rustix::process::geteuid()) {
         return Err(Error::new(
             Cause::Token,
             STAGE,
-            "another user listens where the first rank of this host should",
+            "a process of another user listens on the socket of the first rank of this host",
         ));
     }
     let mut hello = [0_u8; HELLO];
     hello[..32].copy_from_slice(key);
-    hello[32..].copy_from_slice(&u32::try_from(place).unwrap_or(u32::MAX).to_le_bytes());
-    net::send(&fd, &hello, SendFlags::NOSIGNAL).map_err(|it| refused("hello", it))?;
+    hello[32..].copy_from_slice(&u32::try_from(local_rank).unwrap_or(u32::MAX).to_le_bytes());
+    net::send(&fd, &hello, SendFlags::NOSIGNAL).map_err(|it| failed("hello", it))?;
     Ok(vec![fd])
 }
 
-fn send(to: &OwnedFd, fds: &[BorrowedFd<'_>], watch: &Watch) -> Result<(), Error> {
+fn send(to: &OwnedFd, fds: &[BorrowedFd<'_>], waiter: &Waiter) -> Result<(), Error> {
     for batch in fds.chunks(BATCH) {
         let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(BATCH))];
         let mut failure = None;
-        let outcome = watch.until(|| {
+        let outcome = waiter.until(|| {
             let mut message = SendAncillaryBuffer::new(&mut space);
             message.push(SendAncillaryMessage::ScmRights(batch));
             match net::sendmsg(to, &[IoSlice::new(b"+")], &mut message, SendFlags::NOSIGNAL) {
@@ -180,19 +180,19 @@ fn send(to: &OwnedFd, fds: &[BorrowedFd<'_>], watch: &Watch) -> Result<(), Error
                 }
             }
         });
-        ended(outcome, watch, "a rank of this host does not take descriptors")?;
+        check(outcome, waiter, "a rank of this host does not read descriptors")?;
         if let Some(error) = failure {
-            return Err(refused("sendmsg", error));
+            return Err(failed("sendmsg", error));
         }
     }
     Ok(())
 }
 
-fn receive(from: &OwnedFd, count: usize, watch: &Watch) -> Result<Vec<OwnedFd>, Error> {
+fn receive(from: &OwnedFd, count: usize, waiter: &Waiter) -> Result<Vec<OwnedFd>, Error> {
     let mut fds = Vec::with_capacity(count);
     while fds.len() < count {
         let mut failure = None;
-        let outcome = watch.until(|| {
+        let outcome = waiter.until(|| {
             let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(BATCH))];
             let mut message = RecvAncillaryBuffer::new(&mut space);
             let mut byte = [0_u8; 1];
@@ -217,29 +217,29 @@ fn receive(from: &OwnedFd, count: usize, watch: &Watch) -> Result<Vec<OwnedFd>, 
                 }
             }
         });
-        ended(outcome, watch, "a rank of this host sends no descriptors")?;
+        check(outcome, waiter, "a rank of this host sends no descriptors")?;
         if let Some(error) = failure {
-            return Err(refused("recvmsg", error));
+            return Err(failed("recvmsg", error));
         }
     }
     fds.truncate(count);
     Ok(fds)
 }
 
-fn ended(outcome: Outcome, watch: &Watch, late: &str) -> Result<(), Error> {
+fn check(outcome: Outcome, waiter: &Waiter, timed_out: &str) -> Result<(), Error> {
     match outcome {
         Outcome::Ready => Ok(()),
-        Outcome::Alarm => Err(watch
-            .alarm
+        Outcome::Aborted => Err(waiter
+            .abort_flag
             .verdict()
-            .unwrap_or_else(|| Error::new(Cause::Interrupted, STAGE, "the job was ended"))),
-        Outcome::Late => Err(Error::new(Cause::Silent, STAGE, late)),
+            .unwrap_or_else(|| Error::new(Cause::Interrupted, STAGE, "the job has ended"))),
+        Outcome::TimedOut => Err(Error::new(Cause::Silent, STAGE, timed_out)),
     }
 }
 
-fn refused(what: &str, error: Errno) -> Error {
+fn failed(what: &str, error: Errno) -> Error {
     if matches!(error, Errno::CONNRESET | Errno::PIPE) {
-        return Error::new(Cause::Reset, STAGE, "a rank of this host hung up");
+        return Error::new(Cause::Reset, STAGE, "a rank of this host closed its connection");
     }
     Error::system(STAGE, what, error)
 }

@@ -1,32 +1,37 @@
-//! Where the ranks meet: a listener of rank 0.
+//! The rendezvous: rank 0 listens, the other ranks connect.
 
 use std::io;
 use std::net::{IpAddr, SocketAddr, TcpListener};
 
 use crate::{Cause, Error};
 
-/// Connections that may wait to be taken: every rank may knock at once.
+/// Connections that the kernel queues: all ranks may connect at once.
 const BACKLOG: i32 = 4096;
 
-/// The open rendezvous of a job, on one address.
+/// The socket on which rank 0 accepts the other ranks.
 #[derive(Debug)]
-pub struct Door {
+pub struct RendezvousListener {
     listener: TcpListener,
     address: SocketAddr,
 }
 
-/// Where this rank meets the others.
+/// A rank's side of the rendezvous.
 #[derive(Debug)]
-pub enum Meeting {
-    /// Here: rank 0 has opened the door.
-    Open(Door),
-    /// There, as `host:port` or `[address]:port`: all other ranks.
-    At(String),
+pub enum Rendezvous {
+    /// Rank 0: accept the other ranks here.
+    Listen(RendezvousListener),
+    /// All other ranks: connect to rank 0.
+    Connect {
+        /// A name or an address, without brackets.
+        host: String,
+        /// The TCP port.
+        port: u16,
+    },
 }
 
-impl Door {
-    /// Listens on this address only. Port 0 takes any free one.
-    pub fn open(address: IpAddr, port: u16) -> Result<Self, Error> {
+impl RendezvousListener {
+    /// Listens on this address only. Port 0 is any free port.
+    pub fn bind(address: IpAddr, port: u16) -> Result<Self, Error> {
         let wanted = SocketAddr::new(address, port);
         TcpListener::bind(wanted).and_then(Self::listening).map_err(|error| {
             let failure = match error.kind() {
@@ -34,7 +39,7 @@ impl Door {
                     Error::new(Cause::PortInUse, "rendezvous", format!("port {port} is in use"))
                 }
                 io::ErrorKind::AddrNotAvailable => {
-                    Error::new(Cause::Usage, "rendezvous", "no interface of this machine has this address")
+                    Error::new(Cause::Usage, "rendezvous", "no interface of this host has this address")
                 }
                 _ => Error::system("rendezvous", "cannot listen", error),
             };
@@ -42,12 +47,12 @@ impl Door {
         })
     }
 
-    /// Takes over a listener that exists: one that a parent process opened and passed on.
+    /// Takes over a listening socket, for example one that a parent process opened.
     pub fn from_listener(listener: TcpListener) -> Result<Self, Error> {
         Self::listening(listener).map_err(|error| Error::system("rendezvous", "cannot listen", error))
     }
 
-    /// Where it listens, with the real port.
+    /// The address it listens on, with the real port.
     pub fn address(&self) -> SocketAddr {
         self.address
     }
@@ -70,26 +75,28 @@ mod tests {
     use std::net::{Ipv4Addr, Ipv6Addr};
 
     #[test]
-    fn opens_on_one_address_of_either_family() {
+    fn listens_on_one_address_of_either_family() {
         for address in [IpAddr::V4(Ipv4Addr::LOCALHOST), IpAddr::V6(Ipv6Addr::LOCALHOST)] {
-            let door = Door::open(address, 0).expect("loopback");
-            assert_eq!(door.address().ip(), address);
-            assert_ne!(door.address().port(), 0);
+            let listener = RendezvousListener::bind(address, 0).expect("loopback");
+            assert_eq!(listener.address().ip(), address);
+            assert_ne!(listener.address().port(), 0);
         }
     }
 
     #[test]
-    fn says_that_the_port_is_in_use() {
-        let first = Door::open(Ipv4Addr::LOCALHOST.into(), 0).expect("loopback");
-        let error = Door::open(Ipv4Addr::LOCALHOST.into(), first.address().port()).expect_err("taken");
+    fn a_port_in_use_is_an_error() {
+        let first = RendezvousListener::bind(Ipv4Addr::LOCALHOST.into(), 0).expect("loopback");
+        let error =
+            RendezvousListener::bind(Ipv4Addr::LOCALHOST.into(), first.address().port()).expect_err("taken");
         assert_eq!(error.cause, Cause::PortInUse);
         let port = first.address().port();
         assert_eq!(error.to_string(), format!("127.0.0.1:{port}: port {port} is in use (rendezvous)"));
     }
 
     #[test]
-    fn says_that_the_address_is_elsewhere() {
-        let error = Door::open(Ipv4Addr::new(192, 0, 2, 1).into(), 0).expect_err("a documentation address");
+    fn an_address_of_another_host_is_an_error() {
+        let error = RendezvousListener::bind(Ipv4Addr::new(192, 0, 2, 1).into(), 0)
+            .expect_err("a documentation address");
         assert_eq!(error.cause, Cause::Usage);
     }
 }

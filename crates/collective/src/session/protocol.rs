@@ -1,44 +1,40 @@
-//! What goes over a control connection: a greeting each way, then frames.
+//! The protocol of control connections: a greeting in each direction, then frames.
 //!
-//! A greeting has one form for all releases, so that two of them can tell that they differ:
-//! `PLUMBJOB`, protocol (2 bytes), version (64 bytes, padded with zeros), nonce (32 bytes).
-//! A frame is its length (4 bytes), its kind (1 byte) and its fields; numbers are little-endian,
-//! texts and bytes have their length before them.
+//! A greeting has the same form in all releases, so that two releases can detect that they differ: `PLUMBJOB`, protocol
+//! (2 bytes), version (64 bytes, padded with zeros), nonce (32 bytes). A frame is its length (4 bytes), its kind (1 byte)
+//! and its fields. Numbers are little-endian; texts and bytes are preceded by their length (4 bytes).
 
 use crate::{Cause, Error};
 
-use super::progress::Place;
+use super::progress::ProgressSnapshot;
 use super::token::PROOF;
 
-/// The first bytes of everyone who belongs here.
 const MAGIC: &[u8; 8] = b"PLUMBJOB";
-/// Counts changes of the frames.
+/// Incremented when a frame changes.
 pub(super) const PROTOCOL: u16 = 1;
-/// The release.
 pub(super) const VERSION: &str = env!("CARGO_PKG_VERSION");
 /// Bytes of a greeting.
 pub(super) const GREETING: usize = 106;
 
-/// The largest card of a rank.
-pub(super) const LARGEST_CARD: usize = 64 << 10;
+pub(super) const LARGEST_PEER_INFO: usize = 64 << 10;
 /// The largest piece that [`share`](super::Session::share) takes.
 pub(super) const LARGEST_SHARE: usize = 1 << 20;
-/// The largest frame of a stranger.
-pub(super) const STRANGERS_FRAME: usize = 1024;
-/// The largest frame of a coordinator that has proved nothing yet.
+/// The largest frame from a pending connection.
+pub(super) const LARGEST_PENDING_FRAME: usize = 1024;
+/// The largest frame from a coordinator that has not proved the token.
 pub(super) const LARGEST_REFUSAL: usize = LONGEST_DETAIL + 64;
-/// The largest frame of a rank.
+/// The largest frame between a rank and the coordinator.
 pub(super) const LARGEST_FRAME: usize = LARGEST_SHARE + 4096;
 
 const LONGEST_HOST: usize = 255;
 const LONGEST_STAGE: usize = 255;
 const LONGEST_DETAIL: usize = 2048;
 
-/// Bytes that are no message of ours.
+/// Bytes that are not a message of this protocol.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) struct Garbage;
+pub(super) struct Malformed;
 
-/// The other side's first words.
+/// The first message of each side.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Greeting {
     pub(super) protocol: u16,
@@ -46,7 +42,6 @@ pub(super) struct Greeting {
 }
 
 impl Greeting {
-    /// Our own.
     pub(super) fn ours(nonce: &[u8; 32]) -> [u8; GREETING] {
         Self::bytes(PROTOCOL, VERSION, nonce)
     }
@@ -61,21 +56,20 @@ impl Greeting {
         bytes
     }
 
-    /// Reads a greeting, or says as early as possible that these bytes will never be one.
-    pub(super) fn read(bytes: &[u8]) -> Result<Option<Self>, Garbage> {
+    /// Reads a greeting. Fails as soon as the bytes cannot become one.
+    pub(super) fn read(bytes: &[u8]) -> Result<Option<Self>, Malformed> {
         if bytes.iter().zip(MAGIC).any(|(it, magic)| it != magic) {
-            return Err(Garbage);
+            return Err(Malformed);
         }
         let Some(bytes) = bytes.get(..GREETING) else { return Ok(None) };
         let mut fields = Reader(bytes.get(MAGIC.len()..).unwrap_or_default());
         let protocol = u16::from_le_bytes(fields.array()?);
         let version: [u8; 64] = fields.array()?;
         let version = version.split(|it| *it == 0).next().unwrap_or_default();
-        Ok(Some(Self { protocol, version: clean(&String::from_utf8_lossy(version)) }))
+        Ok(Some(Self { protocol, version: printable(&String::from_utf8_lossy(version)) }))
     }
 
-    /// Whether we can talk.
-    pub(super) fn fits(&self) -> bool {
+    pub(super) fn is_compatible(&self) -> bool {
         self.protocol == PROTOCOL && self.version == VERSION
     }
 }
@@ -83,21 +77,21 @@ impl Greeting {
 /// From a rank to the coordinator.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Request {
-    /// Who it is, with proof.
+    /// The rank it wants to join as, with proof of the token.
     Claim { proof: [u8; PROOF], claim: Claim },
-    /// What the others shall know of it.
-    Card(Vec<u8>),
+    /// What the other ranks need to know about it.
+    PeerInfo(Vec<u8>),
     /// Its piece of a `share`.
     Share { serial: u64, stage: String, bytes: Vec<u8> },
-    /// It cannot go on.
+    /// An error that ends the job.
     Fail(Error),
-    /// It is alive and this far.
-    Pong { number: u32, place: Place },
-    /// It has finished.
-    Goodbye,
+    /// The answer to a ping.
+    Pong { number: u32, progress: ProgressSnapshot },
+    /// The rank has finished.
+    Leave,
 }
 
-/// Who a rank says it is.
+/// Which rank a connection claims to be.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Claim {
     pub(super) rank: u32,
@@ -109,26 +103,43 @@ pub(super) struct Claim {
 /// From the coordinator to a rank.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) enum Answer {
-    /// It does not get in.
-    Refused { cause: Cause, detail: String },
-    /// It is in; the coordinator knows the token as well.
-    Welcome { proof: [u8; PROOF] },
-    /// One of the ranks that came.
-    Member { rank: u32, pid: u32, host: String, card: Vec<u8> },
-    /// All came.
-    Begin { key: [u8; 32] },
+    /// The rank may not join.
+    Refused {
+        cause: Cause,
+        detail: String,
+    },
+    /// The rank has joined; the coordinator proves that it knows the token too.
+    Welcome {
+        proof: [u8; PROOF],
+    },
+    /// A rank of the job.
+    Member {
+        rank: u32,
+        pid: u32,
+        host: String,
+        peer_info: Vec<u8>,
+    },
+    /// All ranks have joined.
+    Begin {
+        key: [u8; 32],
+    },
     /// One rank's piece of a `share`.
-    Part { serial: u64, rank: u32, bytes: Vec<u8> },
-    /// Is it alive?
-    Ping { number: u32 },
-    /// The job is over.
+    Part {
+        serial: u64,
+        rank: u32,
+        bytes: Vec<u8>,
+    },
+    Ping {
+        number: u32,
+    },
+    /// The job has ended with an error.
     Abort(Error),
-    /// All have finished.
-    Farewell,
+    /// All ranks have finished.
+    AllLeft,
 }
 
 impl Claim {
-    /// What the proofs of both sides cover.
+    /// The bytes that the proofs of both sides cover.
     pub(super) fn bytes(&self) -> Vec<u8> {
         let mut frame = Writer(Vec::new());
         self.write(&mut frame);
@@ -141,7 +152,7 @@ impl Claim {
 }
 
 impl Request {
-    /// The whole frame.
+    /// The frame with its length.
     pub(super) fn frame(&self) -> Vec<u8> {
         match self {
             Self::Claim { proof, claim } => {
@@ -150,23 +161,23 @@ impl Request {
                 claim.write(&mut frame);
                 frame.end()
             }
-            Self::Card(card) => Writer::frame(2).bytes(card).end(),
+            Self::PeerInfo(peer_info) => Writer::frame(2).bytes(peer_info).end(),
             Self::Share { serial, stage, bytes } => {
                 Writer::frame(3).long(*serial).text(stage, LONGEST_STAGE).bytes(bytes).end()
             }
             Self::Fail(error) => Writer::frame(4).error(error).end(),
-            Self::Pong { number, place } => Writer::frame(5)
+            Self::Pong { number, progress } => Writer::frame(5)
                 .number(*number)
-                .long(place.step)
-                .raw(&[place.kind.map_or(u8::MAX, |it| it as u8)])
-                .long(place.bytes)
+                .long(progress.step)
+                .raw(&[progress.kind.map_or(u8::MAX, |it| it as u8)])
+                .long(progress.bytes)
                 .end(),
-            Self::Goodbye => Writer::frame(6).end(),
+            Self::Leave => Writer::frame(6).end(),
         }
     }
 
-    /// From the part after the length.
-    pub(super) fn read(body: &[u8]) -> Result<Self, Garbage> {
+    /// Reads a frame without its length.
+    pub(super) fn read(body: &[u8]) -> Result<Self, Malformed> {
         let mut body = Reader(body);
         let request = match body.byte()? {
             1 => Self::Claim {
@@ -178,34 +189,34 @@ impl Request {
                     host: body.text(LONGEST_HOST)?,
                 },
             },
-            2 => Self::Card(body.bytes(LARGEST_CARD)?),
+            2 => Self::PeerInfo(body.bytes(LARGEST_PEER_INFO)?),
             3 => Self::Share {
                 serial: body.long()?,
-                stage: clean(&body.text(LONGEST_STAGE)?),
+                stage: printable(&body.text(LONGEST_STAGE)?),
                 bytes: body.bytes(LARGEST_SHARE)?,
             },
             4 => Self::Fail(body.error()?),
             5 => Self::Pong {
                 number: body.number()?,
-                place: Place::of(body.long()?, body.byte()?, body.long()?),
+                progress: ProgressSnapshot::of(body.long()?, body.byte()?, body.long()?),
             },
-            6 => Self::Goodbye,
-            _ => return Err(Garbage),
+            6 => Self::Leave,
+            _ => return Err(Malformed),
         };
         body.end().map(|()| request)
     }
 }
 
 impl Answer {
-    /// The whole frame.
+    /// The frame with its length.
     pub(super) fn frame(&self) -> Vec<u8> {
         match self {
             Self::Refused { cause, detail } => {
                 Writer::frame(1).raw(&[*cause as u8]).text(detail, LONGEST_DETAIL).end()
             }
             Self::Welcome { proof } => Writer::frame(2).raw(proof).end(),
-            Self::Member { rank, pid, host, card } => {
-                Writer::frame(3).number(*rank).number(*pid).text(host, LONGEST_HOST).bytes(card).end()
+            Self::Member { rank, pid, host, peer_info } => {
+                Writer::frame(3).number(*rank).number(*pid).text(host, LONGEST_HOST).bytes(peer_info).end()
             }
             Self::Begin { key } => Writer::frame(4).raw(key).end(),
             Self::Part { serial, rank, bytes } => {
@@ -213,38 +224,38 @@ impl Answer {
             }
             Self::Ping { number } => Writer::frame(6).number(*number).end(),
             Self::Abort(error) => Writer::frame(7).error(error).end(),
-            Self::Farewell => Writer::frame(8).end(),
+            Self::AllLeft => Writer::frame(8).end(),
         }
     }
 
-    /// From the part after the length.
-    pub(super) fn read(body: &[u8]) -> Result<Self, Garbage> {
+    /// Reads a frame without its length.
+    pub(super) fn read(body: &[u8]) -> Result<Self, Malformed> {
         let mut body = Reader(body);
         let answer = match body.byte()? {
-            1 => Self::Refused { cause: cause(body.byte()?), detail: clean(&body.text(LONGEST_DETAIL)?) },
+            1 => Self::Refused { cause: cause(body.byte()?), detail: printable(&body.text(LONGEST_DETAIL)?) },
             2 => Self::Welcome { proof: body.array()? },
             3 => Self::Member {
                 rank: body.number()?,
                 pid: body.number()?,
-                host: clean(&body.text(LONGEST_HOST)?),
-                card: body.bytes(LARGEST_CARD)?,
+                host: printable(&body.text(LONGEST_HOST)?),
+                peer_info: body.bytes(LARGEST_PEER_INFO)?,
             },
             4 => Self::Begin { key: body.array()? },
             5 => Self::Part { serial: body.long()?, rank: body.number()?, bytes: body.bytes(LARGEST_SHARE)? },
             6 => Self::Ping { number: body.number()? },
             7 => Self::Abort(body.error()?),
-            8 => Self::Farewell,
-            _ => return Err(Garbage),
+            8 => Self::AllLeft,
+            _ => return Err(Malformed),
         };
         body.end().map(|()| answer)
     }
 }
 
-/// In the order of their numbers.
+/// Ordered by their number in a frame.
 const CAUSES: [Cause; 12] = [
     Cause::Died,
     Cause::Silent,
-    Cause::NeverArrived,
+    Cause::DidNotJoin,
     Cause::Reset,
     Cause::Mismatch,
     Cause::Token,
@@ -260,13 +271,13 @@ fn cause(number: u8) -> Cause {
     CAUSES.get(usize::from(number)).copied().unwrap_or(Cause::System)
 }
 
-/// A text of another process that can be shown to people: nothing that steers a terminal.
-pub(super) fn clean(text: &str) -> String {
+/// Replaces control characters, so that a text from another process can be shown on a terminal.
+pub(super) fn printable(text: &str) -> String {
     text.chars().map(|it| if it.is_control() { ' ' } else { it }).collect()
 }
 
-/// The beginning of a text, at most so many bytes.
-pub(super) fn beginning(text: &str, longest: usize) -> &str {
+/// The longest beginning of a text with at most `longest` bytes.
+pub(super) fn truncated(text: &str, longest: usize) -> &str {
     let mut end = text.len().min(longest);
     while !text.is_char_boundary(end) {
         end -= 1;
@@ -299,7 +310,7 @@ impl Writer {
     }
 
     fn text(&mut self, text: &str, longest: usize) -> &mut Self {
-        self.bytes(beginning(text, longest).as_bytes())
+        self.bytes(truncated(text, longest).as_bytes())
     }
 
     fn error(&mut self, error: &Error) -> &mut Self {
@@ -323,59 +334,59 @@ impl Writer {
 struct Reader<'a>(&'a [u8]);
 
 impl<'a> Reader<'a> {
-    fn take(&mut self, length: usize) -> Result<&'a [u8], Garbage> {
-        let (taken, rest) = self.0.split_at_checked(length).ok_or(Garbage)?;
+    fn take(&mut self, length: usize) -> Result<&'a [u8], Malformed> {
+        let (taken, rest) = self.0.split_at_checked(length).ok_or(Malformed)?;
         self.0 = rest;
         Ok(taken)
     }
 
-    fn array<const N: usize>(&mut self) -> Result<[u8; N], Garbage> {
-        self.take(N)?.try_into().map_err(|_| Garbage)
+    fn array<const N: usize>(&mut self) -> Result<[u8; N], Malformed> {
+        self.take(N)?.try_into().map_err(|_| Malformed)
     }
 
-    fn byte(&mut self) -> Result<u8, Garbage> {
+    fn byte(&mut self) -> Result<u8, Malformed> {
         self.array().map(|[it]| it)
     }
 
-    fn number(&mut self) -> Result<u32, Garbage> {
+    fn number(&mut self) -> Result<u32, Malformed> {
         self.array().map(u32::from_le_bytes)
     }
 
-    fn long(&mut self) -> Result<u64, Garbage> {
+    fn long(&mut self) -> Result<u64, Malformed> {
         self.array().map(u64::from_le_bytes)
     }
 
-    fn bytes(&mut self, most: usize) -> Result<Vec<u8>, Garbage> {
+    fn bytes(&mut self, most: usize) -> Result<Vec<u8>, Malformed> {
         let length = self.number()? as usize;
-        if length > most { Err(Garbage) } else { self.take(length).map(<[u8]>::to_vec) }
+        if length > most { Err(Malformed) } else { self.take(length).map(<[u8]>::to_vec) }
     }
 
-    fn text(&mut self, longest: usize) -> Result<String, Garbage> {
-        String::from_utf8(self.bytes(longest)?).map_err(|_| Garbage)
+    fn text(&mut self, longest: usize) -> Result<String, Malformed> {
+        String::from_utf8(self.bytes(longest)?).map_err(|_| Malformed)
     }
 
-    fn error(&mut self) -> Result<Error, Garbage> {
+    fn error(&mut self) -> Result<Error, Malformed> {
         let cause = cause(self.byte()?);
         let has_host = self.byte()? != 0;
         let rank = self.number()?;
-        let host = clean(&self.text(LONGEST_HOST)?);
+        let host = printable(&self.text(LONGEST_HOST)?);
         Ok(Error {
             cause,
             rank: (rank != u32::MAX).then_some(rank as usize),
             host: has_host.then_some(host),
-            stage: clean(&self.text(LONGEST_STAGE)?),
-            detail: clean(&self.text(LONGEST_DETAIL)?),
+            stage: printable(&self.text(LONGEST_STAGE)?),
+            detail: printable(&self.text(LONGEST_DETAIL)?),
         })
     }
 
-    fn end(&self) -> Result<(), Garbage> {
-        if self.0.is_empty() { Ok(()) } else { Err(Garbage) }
+    fn end(&self) -> Result<(), Malformed> {
+        if self.0.is_empty() { Ok(()) } else { Err(Malformed) }
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::super::progress::Kind;
+    use super::super::progress::CallKind;
     use super::*;
     use proptest::prelude::*;
 
@@ -384,16 +395,16 @@ mod tests {
     }
 
     #[test]
-    fn requests_come_back_as_they_went() {
+    fn requests_are_read_as_written() {
         let claim = Claim { rank: 1, size: 4, pid: 77, host: "node7".into() };
         for request in [
             Request::Claim { proof: [7; 32], claim },
-            Request::Card(vec![1, 2, 3]),
+            Request::PeerInfo(vec![1, 2, 3]),
             Request::Share { serial: 9, stage: "setup".into(), bytes: vec![0; 1000] },
             Request::Fail(error()),
             Request::Fail(Error::new(Cause::System, "", "")),
-            Request::Pong { number: 3, place: Place::of(5, Kind::Barrier as u8, 0) },
-            Request::Goodbye,
+            Request::Pong { number: 3, progress: ProgressSnapshot::of(5, CallKind::Barrier as u8, 0) },
+            Request::Leave,
         ] {
             let frame = request.frame();
             assert_eq!(
@@ -405,16 +416,16 @@ mod tests {
     }
 
     #[test]
-    fn answers_come_back_as_they_went() {
+    fn answers_are_read_as_written() {
         for answer in [
             Answer::Refused { cause: Cause::Token, detail: "wrong token".into() },
             Answer::Welcome { proof: [1; 32] },
-            Answer::Member { rank: 2, pid: 3, host: "a".into(), card: vec![4] },
+            Answer::Member { rank: 2, pid: 3, host: "a".into(), peer_info: vec![4] },
             Answer::Begin { key: [5; 32] },
             Answer::Part { serial: 1, rank: 2, bytes: vec![] },
             Answer::Ping { number: 8 },
             Answer::Abort(error()),
-            Answer::Farewell,
+            Answer::AllLeft,
         ] {
             assert_eq!(Answer::read(&answer.frame()[4..]), Ok(answer));
         }
@@ -429,27 +440,30 @@ mod tests {
     }
 
     #[test]
-    fn greetings_tell_the_version_and_strangers_early() {
+    fn a_greeting_has_the_version_and_fails_early() {
         let bytes = Greeting::bytes(7, "9.8.7", &[1; 32]);
         let greeting = Greeting::read(&bytes).expect("ours").expect("whole");
         assert_eq!((greeting.protocol, greeting.version.as_str()), (7, "9.8.7"));
-        assert!(!greeting.fits());
+        assert!(!greeting.is_compatible());
         let ours = Greeting::read(&Greeting::ours(&[1; 32])).expect("ours").expect("whole");
-        assert!(ours.fits());
+        assert!(ours.is_compatible());
         assert_eq!(Greeting::read(b"PLUM"), Ok(None));
-        assert_eq!(Greeting::read(b"PUT / HTTP/1.1"), Err(Garbage));
+        assert_eq!(Greeting::read(b"PUT / HTTP/1.1"), Err(Malformed));
     }
 
     #[test]
-    fn lengths_are_checked_before_anything_is_taken() {
-        let mut card = Request::Card(vec![1]).frame();
-        card[5..9].copy_from_slice(&u32::MAX.to_le_bytes());
-        assert_eq!(Request::read(&card[4..]), Err(Garbage));
-        assert_eq!(Request::read(&Request::Card(vec![0; LARGEST_CARD + 1]).frame()[4..]), Err(Garbage));
+    fn lengths_are_checked_before_reading() {
+        let mut peer_info = Request::PeerInfo(vec![1]).frame();
+        peer_info[5..9].copy_from_slice(&u32::MAX.to_le_bytes());
+        assert_eq!(Request::read(&peer_info[4..]), Err(Malformed));
+        assert_eq!(
+            Request::read(&Request::PeerInfo(vec![0; LARGEST_PEER_INFO + 1]).frame()[4..]),
+            Err(Malformed)
+        );
     }
 
     #[test]
-    fn long_and_steering_texts_are_tamed() {
+    fn long_texts_and_control_characters_are_removed() {
         let long = Error::new(Cause::System, "é".repeat(500), "\u{1b}[2Jx".repeat(2000));
         let Ok(Request::Fail(read)) = Request::read(&Request::Fail(long).frame()[4..]) else {
             panic!("a long text is cut, not refused")
@@ -460,7 +474,7 @@ mod tests {
 
     proptest! {
         #[test]
-        fn any_bytes_are_read_without_harm(bytes in prop::collection::vec(any::<u8>(), 0..400)) {
+        fn any_bytes_are_parsed(bytes in prop::collection::vec(any::<u8>(), 0..400)) {
             let _ = Greeting::read(&bytes);
             if let Ok(request) = Request::read(&bytes) {
                 let _ = Request::read(&request.frame()[4..]).expect("what was read can be written");
@@ -471,11 +485,11 @@ mod tests {
         }
 
         #[test]
-        fn a_damaged_frame_is_read_without_harm(at in 0_usize..80, to in any::<u8>(), cut in 0_usize..80) {
+        fn a_damaged_frame_is_parsed(at in 0_usize..80, to in any::<u8>(), cut in 0_usize..80) {
             let mut frames = [Request::Fail(error()).frame(), Answer::Abort(error()).frame()];
             for frame in &mut frames {
-                let place = at % frame.len();
-                frame[place] = to;
+                let index = at % frame.len();
+                frame[index] = to;
                 frame.truncate(frame.len().saturating_sub(cut).max(4));
                 let _ = (Request::read(&frame[4..]), Answer::read(&frame[4..]));
             }

@@ -1,5 +1,5 @@
 #![allow(unsafe_code, reason = "calls of a C library that is loaded at run time")]
-//! PMIx, by its library `libpmix.so.2`, loaded where it is.
+//! PMIx, through `libpmix.so.2`, which is loaded at run time.
 //!
 //! The few types below are laid out as in `pmix_common.h` of PMIx 2 to 6, which keep them binary compatible. Only
 //! strings, booleans and 32-bit numbers are exchanged.
@@ -11,7 +11,7 @@ use std::time::Duration;
 
 use libloading::Library;
 
-use super::Board;
+use super::KeyValueStore;
 use crate::Error;
 use crate::variables::MAX_RANKS;
 
@@ -67,45 +67,48 @@ type Fence = unsafe extern "C" fn(*const Proc, usize, *const Info, usize) -> c_i
 type Get = unsafe extern "C" fn(*const Proc, *const c_char, *const Info, usize, *mut *mut Value) -> c_int;
 type ErrorString = unsafe extern "C" fn(c_int) -> *const c_char;
 
-/// A membership in a PMIx job.
+/// This process's membership in a PMIx namespace.
 pub(crate) struct Pmix {
-    /// Never unloaded: it leaves handlers behind that run when the process ends.
+    /// Never unloaded: the library leaves exit handlers behind.
     library: ManuallyDrop<Library>,
     me: Proc,
-    joined: bool,
+    initialised: bool,
 }
 
 impl Pmix {
-    /// Loads the library and joins the job. The process manager has to agree that we are this rank of this job:
-    /// a library that does not find it takes us for a job of one.
-    pub(crate) fn open(rank: usize, job: &str) -> Result<Self, Error> {
+    /// Loads and initialises the library. The process manager has to confirm rank and namespace: a library that does not
+    /// reach it makes this process the only rank of a job of its own.
+    pub(crate) fn open(rank: usize, namespace: &str) -> Result<Self, Error> {
         // SAFETY: the library's initialisers are those of the process manager's own client, made to be loaded.
         let library = unsafe { Library::new("libpmix.so.2").or_else(|_| Library::new("libpmix.so")) }
-            .map_err(|_| Error::board("PMIx", "libpmix.so.2 cannot be loaded"))?;
+            .map_err(|_| Error::kvs("PMIx", "libpmix.so.2 cannot be loaded"))?;
         let me = Proc { namespace: [0; 256], rank: 0 };
-        let mut this = Self { library: ManuallyDrop::new(library), me, joined: false };
+        let mut this = Self { library: ManuallyDrop::new(library), me, initialised: false };
         let init = this.function::<Init>(c"PMIx_Init")?;
         // SAFETY: `me` has the layout of `pmix_proc_t`, and no information is passed.
         let status = unsafe { init(&raw mut this.me, std::ptr::null_mut(), 0) };
         this.check("PMIx_Init", status)?;
-        this.joined = true;
+        this.initialised = true;
         let name =
             this.me.namespace.iter().map(|it| u8::from_ne_bytes(it.to_ne_bytes())).take_while(|it| *it != 0);
-        if usize::try_from(this.me.rank) != Ok(rank) || !name.eq(job.bytes()) {
-            return Err(Error::board("PMIx", "it does not know this rank"));
+        if usize::try_from(this.me.rank) != Ok(rank) || !name.eq(namespace.bytes()) {
+            return Err(Error::kvs(
+                "PMIx",
+                format!("the process manager does not know rank {rank} of {namespace}"),
+            ));
         }
         Ok(this)
     }
 
-    /// How many ranks the job has.
+    /// The number of ranks of the job.
     pub(crate) fn size(&self) -> Result<usize, Error> {
         match self.number(JOB_SIZE)? {
             size if (1..=MAX_RANKS).contains(&size) => Ok(size),
-            size => Err(Error::board("PMIx", format!("the job has {size} ranks"))),
+            size => Err(Error::kvs("PMIx", format!("the process manager reports a job of {size} ranks"))),
         }
     }
 
-    /// How many of them are on this machine, if it is known.
+    /// The number of ranks of this host, if the process manager knows it.
     pub(crate) fn local_size(&self) -> Option<usize> {
         self.number(LOCAL_SIZE).ok()
     }
@@ -113,28 +116,32 @@ impl Pmix {
     fn number(&self, key: &CStr) -> Result<usize, Error> {
         let value = self.get(RANK_WILDCARD, key)?;
         if value.kind != TYPE_UINT32 {
-            return Err(Error::board("PMIx", format!("a number has type {}", value.kind)));
+            return Err(Error::kvs(
+                "PMIx",
+                format!("{} has type {}, not uint32", key.to_string_lossy(), value.kind),
+            ));
         }
         // SAFETY: the type says that the union holds this.
         let number = unsafe { value.data.uint32 };
-        usize::try_from(number).map_err(|_| Error::board("PMIx", "a number is too large"))
+        usize::try_from(number)
+            .map_err(|_| Error::kvs("PMIx", format!("{} is {number}: too large", key.to_string_lossy())))
     }
 
-    /// A value of a rank of this job. It stays allocated: there are two or three in a process's life, and how they
-    /// are freed differs between versions.
+    /// A value of a rank of this job. It is never freed: a process reads two or three, and how to free them differs between
+    /// versions.
     fn get(&self, rank: u32, key: &CStr) -> Result<&'static Value, Error> {
         let get = self.function::<Get>(c"PMIx_Get")?;
-        let whose = Proc { namespace: self.me.namespace, rank };
+        let owner = Proc { namespace: self.me.namespace, rank };
         let mut value = std::ptr::null_mut();
         // SAFETY: all pointers live through the call; no information is passed.
-        let status = unsafe { get(&raw const whose, key.as_ptr(), std::ptr::null(), 0, &raw mut value) };
+        let status = unsafe { get(&raw const owner, key.as_ptr(), std::ptr::null(), 0, &raw mut value) };
         self.check("PMIx_Get", status)?;
         // SAFETY: on success the library has stored a pointer to a value that is ours from now on.
-        unsafe { value.as_ref() }.ok_or_else(|| Error::board("PMIx", "PMIx_Get gave nothing"))
+        unsafe { value.as_ref() }.ok_or_else(|| Error::kvs("PMIx", "PMIx_Get returned no value"))
     }
 
     fn put(&self, text: &str) -> Result<(), Error> {
-        let text = CString::new(text).map_err(|_| Error::board("PMIx", "a text with a zero in it"))?;
+        let text = CString::new(text).map_err(|_| Error::kvs("PMIx", "the value contains a zero byte"))?;
         let mut value = Value { kind: TYPE_STRING, data: Data { all: [0; 3] } };
         value.data.string = text.as_ptr();
         let put = self.function::<Put>(c"PMIx_Put")?;
@@ -145,12 +152,12 @@ impl Pmix {
         self.check("PMIx_Commit", unsafe { commit() })
     }
 
-    /// Waits for all ranks of the job, and collects what they put.
+    /// Waits for all ranks of the job and collects their values.
     fn fence(&self) -> Result<(), Error> {
         let value = Value { kind: TYPE_BOOL, data: Data { all: [0; 3] } };
         let mut collect = Info { key: [0; 512], flags: 0, value };
-        for (place, byte) in collect.key.iter_mut().zip(COLLECT_DATA.to_bytes()) {
-            *place = c_char::from_ne_bytes([*byte]);
+        for (target, byte) in collect.key.iter_mut().zip(COLLECT_DATA.to_bytes()) {
+            *target = c_char::from_ne_bytes([*byte]);
         }
         collect.value.data.flag = true;
         let fence = self.function::<Fence>(c"PMIx_Fence")?;
@@ -168,20 +175,22 @@ impl Pmix {
         }
         let value = self.get(0, KEY)?;
         if value.kind != TYPE_STRING {
-            return Err(Error::board("PMIx", format!("the meeting point has type {}", value.kind)));
+            return Err(Error::kvs(
+                "PMIx",
+                format!("the published value has type {}, not string", value.kind),
+            ));
         }
         // SAFETY: the type says that the union holds this, and the value is never freed.
         let string = unsafe { value.data.string };
         if string.is_null() {
-            return Err(Error::board("PMIx", "the meeting point is empty"));
+            return Err(Error::kvs("PMIx", "the published value is empty"));
         }
         // SAFETY: a string of PMIx ends with a zero.
         let text = unsafe { CStr::from_ptr(string) };
-        text.to_str().map(str::to_owned).map_err(|_| Error::board("PMIx", "the meeting point is no text"))
+        text.to_str().map(str::to_owned).map_err(|_| Error::kvs("PMIx", "the published value is not UTF-8"))
     }
 
-    /// The library does not give up by itself: another thread calls it, and this one waits as long as it is allowed
-    /// to.
+    /// The library has no timeout: another thread calls it, and this one waits for the result, up to `timeout`.
     fn within(self: Box<Self>, text: Option<&str>, timeout: Duration) -> Result<String, Error> {
         let (sender, receiver) = mpsc::channel();
         let text = text.map(str::to_owned);
@@ -190,21 +199,20 @@ impl Pmix {
             .spawn(move || {
                 let result = self.exchange(text.as_deref());
                 drop(self);
-                // Nobody listens after the timeout.
+                // After the timeout there is no receiver.
                 let _ = sender.send(result);
             })
-            .map_err(|error| Error::board("PMIx", format!("no thread: {error}")))?;
+            .map_err(|error| Error::kvs("PMIx", format!("cannot start a thread: {error}")))?;
         receiver
             .recv_timeout(timeout)
-            .unwrap_or_else(|_| Err(Error::board("PMIx", "not all ranks came in time")))
+            .unwrap_or_else(|_| Err(Error::kvs("PMIx", "not all ranks connected in time")))
     }
 
-    /// A function of the library, to be called while it is loaded.
     fn function<T: Copy>(&self, name: &CStr) -> Result<T, Error> {
         // SAFETY: the type is that of `pmix.h` for this name.
         unsafe { self.library.get::<T>(name.to_bytes_with_nul()) }
             .map(|it| *it)
-            .map_err(|_| Error::board("PMIx", format!("libpmix has no {}", name.to_string_lossy())))
+            .map_err(|_| Error::kvs("PMIx", format!("libpmix.so has no function {}", name.to_string_lossy())))
     }
 
     fn check(&self, call: &str, status: c_int) -> Result<(), Error> {
@@ -217,13 +225,13 @@ impl Pmix {
             // SAFETY: as above; null is excluded.
             (!text.is_null()).then(|| unsafe { CStr::from_ptr(text) }.to_string_lossy().into_owned())
         });
-        Err(Error::board("PMIx", format!("{call}: {} ({status})", word.unwrap_or_default())))
+        Err(Error::kvs("PMIx", format!("{call}: {} ({status})", word.unwrap_or_default())))
     }
 }
 
 impl Drop for Pmix {
     fn drop(&mut self) {
-        if !self.joined {
+        if !self.initialised {
             return;
         }
         if let Ok(finalize) = self.function::<Finalize>(c"PMIx_Finalize") {
@@ -233,13 +241,13 @@ impl Drop for Pmix {
     }
 }
 
-impl Board for Pmix {
+impl KeyValueStore for Pmix {
     fn name(&self) -> &'static str {
         "PMIx"
     }
 
-    fn publish(self: Box<Self>, text: &str, timeout: Duration) -> Result<(), Error> {
-        self.within(Some(text), timeout).map(|_| ())
+    fn publish(self: Box<Self>, value: &str, timeout: Duration) -> Result<(), Error> {
+        self.within(Some(value), timeout).map(|_| ())
     }
 
     fn fetch(self: Box<Self>, timeout: Duration) -> Result<String, Error> {
