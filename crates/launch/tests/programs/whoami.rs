@@ -15,7 +15,7 @@ const TIMEOUT: Duration = Duration::from_secs(30);
 
 fn main() -> Result<ExitCode, Box<dyn Error>> {
     let Some(place) = Place::find(&|name| std::env::var(name).ok())? else {
-        return Err("no launcher: see the first lines of this example".into());
+        return Err("no launcher: see the first lines of this program".into());
     };
     if let Some(plan) = Start::here(&place) {
         return Ok(ExitCode::from(start(&plan)?.code()));
