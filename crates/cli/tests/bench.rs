@@ -4,18 +4,14 @@
 mod common;
 #[expect(dead_code, reason = "other tests use the rest")]
 mod job;
-#[path = "../../launch/tests/bed/port.rs"]
-mod port;
 
 use std::fs;
-use std::io::{BufRead as _, BufReader};
 use std::path::{Path, PathBuf};
-use std::process::Stdio;
 
 use common::{Answer, command, folder, plumb, root};
-use job::{ENDLESS, Job, LONG, SOON};
-use port::free_port;
+use job::{ENDLESS, Job, SOON};
 use serde_json::{Value, json};
+use testbed::{LIMIT, free_port};
 
 /// A short run with these flags.
 #[track_caller]
@@ -220,7 +216,7 @@ fn diagnosed(test: &str, hosts: [&str; 2], more: &[&str]) -> Answer {
         [&["bench", "all_reduce", "-e", "1M", "--looks", "0", "--log", text(&log)], more].concat();
     let ranks = [0, 1].map(|it| Job::rank_with(it, 2, port, &arguments, &[("PLUMB_HOSTID", hosts[it])]));
     for rank in ranks {
-        rank.end(LONG).succeeded();
+        rank.end(LIMIT).succeeded();
     }
     let other = log.with_file_name("log.1");
     let answer = plumb(["doctor", "--format", "json", text(&log), text(&other)]);
@@ -257,24 +253,23 @@ fn the_doctor_reads_its_logs() {
 
 #[test]
 fn whoever_has_read_enough_ends_it() {
-    let mut command = command(ENDLESS.iter().chain(&["--ranks", "3"]));
-    let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("plumb");
-    let mut first = String::new();
-    // Reads a line and closes the pipe, as `head -1` does.
-    BufReader::new(child.stdout.take().expect("piped")).read_line(&mut first).expect("a line");
-    let output = child.wait_with_output().expect("its end");
-    assert!(first.starts_with("# "), "{first}");
-    assert_eq!((output.status.code(), output.stderr.as_slice()), (Some(0), &b""[..]));
+    // `head` reads a line and closes the pipe; the exit code is that of plumb.
+    let script = "{ \"$0\" \"$@\"; echo $? >&2; } | head -n 1";
+    let mut shell = testbed::program("sh");
+    shell.args(["-c", script, env!("CARGO_BIN_EXE_plumb")]).args(ENDLESS).args(["--ranks", "3"]);
+    let answer = common::finish(shell);
+    assert!(answer.stdout.starts_with("# "), "{answer:?}");
+    assert_eq!((answer.code, answer.stderr.as_str()), (Some(0), "0\n"), "{answer:?}");
 }
 
 #[test]
 fn a_full_disk_is_told() {
     let full = fs::OpenOptions::new().write(true).open("/dev/full").expect("/dev/full");
     let mut command = command(["bench", "all_reduce", "--ranks", "2", "-e", "8", "--looks", "0"]);
-    let output = command.stdout(full).output().expect("plumb");
-    let stderr = String::from_utf8(output.stderr).expect("UTF-8");
+    command.stdout(full);
+    let answer = common::finish(command);
     assert_eq!(
-        (output.status.code(), stderr.as_str()),
+        (answer.code, answer.stderr.as_str()),
         (Some(2), "error: No space left on device (os error 28)\n")
     );
 }

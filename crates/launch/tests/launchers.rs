@@ -97,9 +97,7 @@ fn slurm_here(folder: &Folder) -> Slurm {
 fn slurm() {
     let folder = Folder::new("slurm");
     let slurm = slurm_here(&folder);
-    let srun = |arguments: &[&str]| {
-        output(slurm.of(unlaunched(need("srun"))).args(arguments).arg(WHOAMI))
-    };
+    let srun = |arguments: &[&str]| output(slurm.of(unlaunched(need("srun"))).args(arguments).arg(WHOAMI));
     check(&srun(&["-N1", "-n3"]), 3, "srun", "Point");
     check(&srun(&["-N2", "-n3", "--mpi=pmix"]), 3, "srun", "Board");
     check(&srun(&["-N2", "-n3", "--mpi=pmi2"]), 3, PMI, "Board");

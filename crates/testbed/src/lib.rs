@@ -3,6 +3,7 @@
 //! [`output`] and [`Running`] give every program a time limit: one that hangs fails the test with its command and what it printed. [`need`] finds
 //! what comes from a package. Only tests depend on this crate.
 #![forbid(unsafe_code)]
+#![allow(clippy::missing_panics_doc, reason = "a panic is how a test fails")]
 
 mod folder;
 mod packages;
@@ -52,12 +53,19 @@ pub fn unlaunched(name: impl AsRef<OsStr>) -> Command {
 
 /// Waits until the condition holds, for at most [`LIMIT`].
 #[track_caller]
-pub fn until(what: &str, mut condition: impl FnMut() -> bool) {
-    let end = Instant::now() + LIMIT;
+pub fn until(what: &str, condition: impl FnMut() -> bool) {
+    assert!(holds_within(LIMIT, condition), "waited {LIMIT:?} in vain until {what}");
+}
+
+fn holds_within(limit: Duration, mut condition: impl FnMut() -> bool) -> bool {
+    let end = Instant::now() + limit;
     while !condition() {
-        assert!(Instant::now() < end, "waited {} s in vain until {what}", LIMIT.as_secs());
-        std::thread::sleep(Duration::from_millis(5));
+        if Instant::now() >= end {
+            return false;
+        }
+        std::thread::sleep(Duration::from_millis(2));
     }
+    true
 }
 
 /// Sends a signal to a process. It may have ended.

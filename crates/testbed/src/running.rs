@@ -8,7 +8,7 @@ use std::time::{Duration, Instant};
 
 use rustix::process::{Signal, WaitId, WaitIdOptions, waitid};
 
-use crate::{LIMIT, raw, signal, until};
+use crate::{LIMIT, holds_within, raw, signal};
 
 /// Runs a program to its end, within [`LIMIT`]. What it prints comes back if the command has pipes for it, as those of [`crate::program`] have.
 #[track_caller]
@@ -62,17 +62,23 @@ impl Running {
         !matches!(waitid(WaitId::Pid(raw(self.pid())), options), Ok(None))
     }
 
+    /// Waits until the condition holds, for at most [`LIMIT`]. A failure shows what the program has printed.
+    #[track_caller]
+    pub fn until(&self, what: &str, condition: impl FnMut() -> bool) {
+        assert!(holds_within(LIMIT, condition), "waited {LIMIT:?} in vain until {what}: {}", self.so_far());
+    }
+
     /// Waits until it has printed such a line, and returns that.
     #[track_caller]
     pub fn line(&self, is_wanted: impl Fn(&str) -> bool) -> String {
         let mut found = None;
-        until(&format!("{} prints such a line", self.command), || {
+        self.until("it prints a certain line", || {
             let ended = self.has_ended() && self.pipes_close_within(Duration::ZERO);
             let printed = self.stdout();
             // The last line is complete when its end is there.
             let whole = printed.rfind('\n').map_or("", |end| &printed[..end]);
             found = whole.lines().find(|it| is_wanted(it)).map(str::to_owned);
-            assert!(found.is_some() || !ended, "ended before such a line came: {}", self.so_far());
+            assert!(found.is_some() || !ended, "ended before it printed a certain line: {}", self.so_far());
             found.is_some()
         });
         found.expect("just seen")
@@ -148,8 +154,9 @@ fn text(bytes: &Mutex<Vec<u8>>) -> String {
 fn descendants(pid: u32) -> Vec<u32> {
     let tasks = std::fs::read_dir(format!("/proc/{pid}/task")).into_iter().flatten().flatten();
     let lists = tasks.filter_map(|it| std::fs::read_to_string(it.path().join("children")).ok());
-    let children: Vec<u32> =
-        lists.flat_map(|it| it.split_whitespace().filter_map(|it| it.parse().ok()).collect::<Vec<_>>()).collect();
+    let children: Vec<u32> = lists
+        .flat_map(|it| it.split_whitespace().filter_map(|it| it.parse().ok()).collect::<Vec<_>>())
+        .collect();
     children.into_iter().flat_map(|it| [vec![it], descendants(it)].concat()).collect()
 }
 
@@ -195,7 +202,8 @@ mod tests {
 
     #[test]
     fn nothing_is_left_when_it_is_dropped() {
-        let running = Running::start(program("sh").args(["-c", "sh -c 'sleep 1000 & echo here; wait' & wait"]));
+        let running =
+            Running::start(program("sh").args(["-c", "sh -c 'sleep 1000 & echo here; wait' & wait"]));
         running.line(|it| it == "here");
         let all = descendants(running.pid());
         assert_eq!(all.len(), 2, "{all:?}");
@@ -207,7 +215,7 @@ mod tests {
     }
 
     #[test]
-    #[should_panic(expected = "ended before such a line came")]
+    #[should_panic(expected = "ended before it printed a certain line")]
     fn a_line_that_cannot_come_any_more() {
         Running::start(program("echo").arg("other")).line(|it| it == "wanted");
     }

@@ -2,10 +2,7 @@
 
 #![allow(clippy::print_stdout, reason = "a rank that is a process tells its test how far it is")]
 
-use std::io::{BufRead, BufReader};
-use std::process::{Child, Command, Stdio};
-
-use rustix::process::{Pid, Signal, kill_process};
+use testbed::{LIMIT, Running, Signal, signal};
 
 use super::*;
 
@@ -41,53 +38,39 @@ fn child() {
     println!("end {}", end.expect_err("the job fails"));
 }
 
-struct Process {
-    child: Child,
-    lines: std::io::Lines<BufReader<std::process::ChildStdout>>,
-}
+struct Process(Running);
 
 impl Process {
     fn start(rank: usize, size: usize, place: &str) -> Self {
-        let mut child = Command::new(std::env::current_exe().expect("this test"))
+        let mut command = testbed::program(std::env::current_exe().expect("this test"));
+        command
             .args(["--exact", "session::tests::processes::child", "--nocapture", "--test-threads=1"])
-            .env(CHILD, format!("{rank} {size} {place}"))
-            .stdout(Stdio::piped())
-            .spawn()
-            .expect("starts");
-        let lines = BufReader::new(child.stdout.take().expect("piped")).lines();
-        Self { child, lines }
+            .env(CHILD, format!("{rank} {size} {place}"));
+        Self(Running::start(&mut command))
     }
 
-    /// The rest of the next line that begins so.
-    fn line(&mut self, prefix: &str) -> String {
-        let mut lines = self.lines.by_ref().map(|it| it.expect("text"));
-        lines.find_map(|it| it.strip_prefix(prefix).map(str::to_owned)).expect("such a line")
+    /// The rest of the first line that begins so.
+    fn line(&self, prefix: &str) -> String {
+        let line = self.0.line(|it| it.starts_with(prefix));
+        line[prefix.len()..].to_owned()
     }
 
     /// Stops it, and waits until all its threads have.
     fn stop(&self) {
         self.signal(Signal::STOP);
-        let tasks = format!("/proc/{}/task", self.child.id());
+        let tasks = format!("/proc/{}/task", self.0.pid());
         let stopped = |task: std::io::Result<std::fs::DirEntry>| {
             let stat =
                 std::fs::read_to_string(task.expect("a thread").path().join("stat")).expect("it lives");
             stat.rsplit(')').next().is_some_and(|it| it.starts_with(" T"))
         };
-        while !std::fs::read_dir(&tasks).expect("it lives").all(stopped) {
-            std::thread::sleep(Duration::from_millis(1));
-        }
+        self.0.until("all its threads are stopped", || {
+            std::fs::read_dir(&tasks).expect("it lives").all(stopped)
+        });
     }
 
-    fn signal(&self, signal: Signal) {
-        let pid = Pid::from_raw(self.child.id().cast_signed()).expect("a process");
-        kill_process(pid, signal).expect("it lives");
-    }
-}
-
-impl Drop for Process {
-    fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
+    fn signal(&self, which: Signal) {
+        signal(self.0.pid(), which);
     }
 }
 
@@ -96,8 +79,8 @@ fn a_killed_rank_is_named_soon() {
     let (door, place) = door();
     std::thread::scope(|scope| {
         let first = first(scope, door, 3, LONG);
-        let mut victim = Process::start(1, 3, &place.to_string());
-        let mut other = Process::start(2, 3, &place.to_string());
+        let victim = Process::start(1, 3, &place.to_string());
+        let other = Process::start(2, 3, &place.to_string());
         let session = first.join().expect("no panic").expect("joins");
         victim.line("joined");
         other.line("joined");
@@ -110,15 +93,15 @@ fn a_killed_rank_is_named_soon() {
         let error = session.alarm.verdict().expect("raised");
         assert_eq!((error.cause, error.rank), (Cause::Died, Some(1)));
         assert!(other.line("end ").starts_with("rank 1 on node1: its process ended"));
-        assert!(other.child.wait().expect("ends").success());
+        assert!(other.0.finish(LIMIT).status.success());
     });
 }
 
 #[test]
 fn a_killed_rank_0_is_named_by_all() {
-    let mut first = Process::start(0, 3, "here");
+    let first = Process::start(0, 3, "here");
     let place: SocketAddr = first.line("door ").parse().expect("an address");
-    let mut other = Process::start(2, 3, &place.to_string());
+    let other = Process::start(2, 3, &place.to_string());
     let mut session = guest(1, 3, place, LONG).expect("joins");
     first.line("joined");
     other.line("joined");
@@ -135,8 +118,8 @@ fn a_stopped_rank_is_named_as_silent() {
     let (door, place) = door();
     std::thread::scope(|scope| {
         let first = first(scope, door, 3, LONG);
-        let mut victim = Process::start(1, 3, &place.to_string());
-        let mut other = Process::start(2, 3, &place.to_string());
+        let victim = Process::start(1, 3, &place.to_string());
+        let other = Process::start(2, 3, &place.to_string());
         let session = first.join().expect("no panic").expect("joins");
         victim.line("joined");
         other.line("joined");
@@ -155,7 +138,7 @@ fn a_stopped_rank_is_named_as_silent() {
 
 #[test]
 fn a_stopped_rank_0_is_named_by_who_complains() {
-    let mut first = Process::start(0, 2, "here");
+    let first = Process::start(0, 2, "here");
     let place: SocketAddr = first.line("door ").parse().expect("an address");
     let session = guest(1, 2, place, LONG).expect("joins");
     first.line("joined");
