@@ -15,6 +15,7 @@ pub(crate) struct Peers {
 }
 
 /// Installs what is missing. Everything is kept in `target/peers`.
+#[expect(clippy::disallowed_methods, reason = "how long a download takes is not known")]
 pub(crate) fn install(root: &Path) -> io::Result<Peers> {
     let folder = root.join("target/peers");
     let done =

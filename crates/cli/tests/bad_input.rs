@@ -11,14 +11,14 @@ use std::fs::{self, File};
 use std::io::{Seek as _, SeekFrom, Write as _};
 use std::os::unix::fs::{MetadataExt as _, PermissionsExt as _, symlink};
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::Command;
 use std::thread;
-use std::time::{Duration, Instant};
 
 use common::{Answer, command, finish, folder, plumb, root};
 use flate2::Compression;
 use flate2::write::GzEncoder;
 use serde_json::Value;
+use testbed::{LIMIT, Running};
 
 /// A log with nothing wrong.
 fn healthy() -> Vec<u8> {
@@ -156,26 +156,17 @@ fn peak_memory(pid: u32) -> Option<u64> {
     line.trim().strip_suffix(" kB")?.trim().parse().ok()
 }
 
-/// Far more than a slow machine needs: only what hangs comes this far.
-const PATIENCE: Duration = Duration::from_secs(180);
-
-/// Runs to the end, or until it has used up our patience or 1 GiB; tells the most memory it used, in KiB.
+/// Runs to the end, the limit or 1 GiB; returns also the most memory it used, in KiB.
 #[track_caller]
 fn measured(mut command: Command) -> (Answer, u64) {
-    let mut child =
-        command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("plumb can be started");
-    let (mut peak, begin) = (0, Instant::now());
-    // What it prints here fits into a pipe, so it never waits for us.
-    while child.try_wait().expect("a child can be waited for").is_none() {
-        peak = peak_memory(child.id()).unwrap_or(0).max(peak);
-        if begin.elapsed() > PATIENCE || peak > 1 << 20 {
-            child.kill().expect("a child can be ended");
-            child.wait().expect("a child can be waited for");
-            panic!("{command:?} is not done after {:?} and {peak} KiB", begin.elapsed());
-        }
-        thread::sleep(Duration::from_millis(2));
-    }
-    let output = child.wait_with_output().expect("its output can be read");
+    let running = Running::start(&mut command);
+    let mut peak = 0;
+    running.until("it ends", || {
+        peak = peak_memory(running.pid()).unwrap_or(0).max(peak);
+        assert!(peak <= 1 << 20, "{command:?} uses {peak} KiB");
+        running.has_ended()
+    });
+    let output = running.finish(LIMIT);
     let text = |bytes| String::from_utf8(bytes).expect("UTF-8");
     let answer =
         Answer { code: output.status.code(), stdout: text(output.stdout), stderr: text(output.stderr) };
@@ -382,7 +373,7 @@ fn a_missing_file_beside_a_good_one() {
 fn a_fifo_that_closes_in_the_middle_of_a_line() {
     let folder = folder("fifo");
     let path = folder.join("pipe");
-    assert!(Command::new("mkfifo").arg(&path).status().unwrap().success());
+    assert!(testbed::output(testbed::program("mkfifo").arg(&path)).status.success());
     let mut log = failed();
     log.truncate(log.len() - 7);
     let writer = {
@@ -396,7 +387,7 @@ fn a_fifo_that_closes_in_the_middle_of_a_line() {
 
 /// Runs a shell script in which `$plumb` is the program and `$1` a path.
 fn shell(script: &str, path: &Path) -> Answer {
-    let mut command = Command::new("/bin/sh");
+    let mut command = testbed::program("/bin/sh");
     command.args(["-c", script, "sh"]).arg(path).current_dir(root()).env_clear();
     command.env("plumb", env!("CARGO_BIN_EXE_plumb")).env("PATH", "/usr/bin:/bin");
     finish(command)

@@ -4,18 +4,14 @@
 mod common;
 #[expect(dead_code, reason = "other tests use the rest")]
 mod job;
-#[path = "../../launch/tests/bed/port.rs"]
-mod port;
 
 use std::fs;
-use std::io::{BufRead as _, BufReader};
 use std::path::{Path, PathBuf};
-use std::process::Stdio;
 
 use common::{Answer, command, folder, plumb, root};
-use job::{ENDLESS, Job, LONG, SOON};
-use port::free_port;
+use job::{ENDLESS, Job, SOON};
 use serde_json::{Value, json};
+use testbed::{LIMIT, free_port};
 
 /// A short run with these flags.
 #[track_caller]
@@ -166,42 +162,38 @@ fn each_format_has_its_file() {
     assert!(svg.starts_with("<svg") && svg.trim_end().ends_with("</svg>"), "{svg}");
 }
 
-/// A result, and the same with all times multiplied.
-fn results(folder: &Path, factor: f64) -> [PathBuf; 2] {
-    let [old, new] = ["old.json", "new.json"].map(|it| folder.join(it));
-    let flags = ["-b", "64K", "-e", "1M", "-n", "200", "--format", "json", "--output", text(&old)];
-    let answer = plumb(["bench", "all_reduce", "--ranks", "2"].iter().chain(&flags));
-    assert_eq!(answer.code, Some(0), "{answer:?}");
-    let mut value = json(&old);
-    for row in value["results"].as_array_mut().expect("rows") {
-        for place in ["out_of_place", "in_place"] {
-            for (name, it) in row[place].as_object_mut().expect("a measurement") {
-                if name.ends_with("_us") {
-                    multiply(it, factor);
-                }
+/// A result with every time the same, and one with another time. What was measured says nothing here: it depends on how busy the machine is.
+fn results(folder: &Path, microseconds: [f64; 2]) -> [PathBuf; 2] {
+    let measured = bench(&["--repeats", "3", "--format", "json"]).json();
+    [("old.json", microseconds[0]), ("new.json", microseconds[1])].map(|(name, time)| {
+        let mut value = measured.clone();
+        for row in value["results"].as_array_mut().expect("rows") {
+            for place in ["out_of_place", "in_place"] {
+                let times = row[place].as_object_mut().expect("a measurement").iter_mut();
+                times.filter(|(name, _)| name.ends_with("_us")).for_each(|(_, it)| set(it, time));
             }
         }
-    }
-    fs::write(&new, value.to_string()).expect("a file");
-    [old, new]
+        let path = folder.join(name);
+        fs::write(&path, value.to_string()).expect("a file");
+        path
+    })
 }
 
-fn multiply(value: &mut Value, factor: f64) {
+fn set(value: &mut Value, time: f64) {
     match value {
-        Value::Array(all) => all.iter_mut().for_each(|it| multiply(it, factor)),
-        it => *it = (it.as_f64().expect("a time") * factor).into(),
+        Value::Array(all) => all.iter_mut().for_each(|it| set(it, time)),
+        it => *it = time.into(),
     }
 }
 
 #[test]
 fn the_exit_code_of_a_comparison() {
     let folder = folder("bench_compare");
-    // Twenty times as long is beyond what the busiest machine does from pass to pass.
-    let [old, new] = results(&folder, 20.0);
+    let [old, new] = results(&folder, [100.0, 200.0]);
     let compare = |old: &Path, new: &Path| plumb(["bench", "--compare", text(old), text(new)]);
     let same = compare(&old, &old);
     assert_eq!((same.code, same.stderr.as_str()), (Some(0), ""));
-    assert!(same.stdout.starts_with("the same within noise in all 10 measurements"), "{}", same.stdout);
+    assert!(same.stdout.starts_with("the same within noise in all 8 measurements"), "{}", same.stdout);
     let slower = compare(&old, &new);
     assert_eq!(slower.code, Some(1), "{}", slower.stdout);
     assert!(slower.stdout.starts_with("slower in "), "{}", slower.stdout);
@@ -224,7 +216,7 @@ fn diagnosed(test: &str, hosts: [&str; 2], more: &[&str]) -> Answer {
         [&["bench", "all_reduce", "-e", "1M", "--repeats", "0", "--log", text(&log)], more].concat();
     let ranks = [0, 1].map(|it| Job::rank_with(it, 2, port, &arguments, &[("PLUMB_HOSTID", hosts[it])]));
     for rank in ranks {
-        rank.end(LONG).succeeded();
+        rank.end(LIMIT).succeeded();
     }
     let other = log.with_file_name("log.1");
     let answer = plumb(["doctor", "--format", "json", text(&log), text(&other)]);
@@ -261,24 +253,23 @@ fn the_doctor_reads_its_logs() {
 
 #[test]
 fn whoever_has_read_enough_ends_it() {
-    let mut command = command(ENDLESS.iter().chain(&["--ranks", "3"]));
-    let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("plumb");
-    let mut first = String::new();
-    // Reads a line and closes the pipe, as `head -1` does.
-    BufReader::new(child.stdout.take().expect("piped")).read_line(&mut first).expect("a line");
-    let output = child.wait_with_output().expect("its end");
-    assert!(first.starts_with("# "), "{first}");
-    assert_eq!((output.status.code(), output.stderr.as_slice()), (Some(0), &b""[..]));
+    // `head` reads a line and closes the pipe; the exit code is that of plumb.
+    let script = "{ \"$0\" \"$@\"; echo $? >&2; } | head -n 1";
+    let mut shell = testbed::program("sh");
+    shell.args(["-c", script, env!("CARGO_BIN_EXE_plumb")]).args(ENDLESS).args(["--ranks", "3"]);
+    let answer = common::finish(shell);
+    assert!(answer.stdout.starts_with("# "), "{answer:?}");
+    assert_eq!((answer.code, answer.stderr.as_str()), (Some(0), "0\n"), "{answer:?}");
 }
 
 #[test]
 fn a_full_disk_is_reported() {
     let full = fs::OpenOptions::new().write(true).open("/dev/full").expect("/dev/full");
     let mut command = command(["bench", "all_reduce", "--ranks", "2", "-e", "8", "--repeats", "0"]);
-    let output = command.stdout(full).output().expect("plumb");
-    let stderr = String::from_utf8(output.stderr).expect("UTF-8");
+    command.stdout(full);
+    let answer = common::finish(command);
     assert_eq!(
-        (output.status.code(), stderr.as_str()),
+        (answer.code, answer.stderr.as_str()),
         (Some(2), "error: No space left on device (os error 28)\n")
     );
 }

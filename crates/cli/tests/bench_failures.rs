@@ -1,8 +1,6 @@
 //! What goes wrong with ranks, for real: every other rank ends soon, one message names the rank, the host and the stage, and
 //! nothing is left behind.
 
-#[path = "../../launch/tests/bed/mod.rs"]
-mod bed;
 #[expect(dead_code, reason = "other tests use the rest")]
 mod common;
 #[expect(dead_code, reason = "other tests use the rest")]
@@ -10,13 +8,11 @@ mod job;
 
 use std::io::{Read as _, Write as _};
 use std::net::{Ipv4Addr, TcpListener, TcpStream};
-use std::process::Command;
 use std::time::Duration;
 
-use bed::need;
-use bed::port::free_port;
 use common::{folder, plumb};
-use job::{ENDLESS, Job, LONG, SOON, host, signal, wait_for};
+use job::{ENDLESS, Job, SOON, host};
+use testbed::{LIMIT, Signal, free_port, signal, until};
 
 const SHORT: [&str; 8] = ["bench", "all_reduce", "-e", "1K", "--timeout", "60", "--repeats", "0"];
 
@@ -35,7 +31,7 @@ fn a_rank_that_is_killed_is_named_by_all_others() {
     for transport in TRANSPORTS {
         for rank in [0, 1, 2] {
             let job = running(&["--transport", transport]);
-            signal(&job.pid_of(rank).to_string(), "KILL");
+            signal(job.pid_of(rank), Signal::KILL);
             let end = job.end(SOON);
             end.failed_with(&[&format!("rank {rank} on {}: its process ended (", host())]);
             assert_eq!(end.code, Some(128 + 9), "{end:?}");
@@ -51,7 +47,7 @@ fn ranks_started_by_hand_learn_of_a_death_too() {
             .map(|it| Job::rank(it, 3, port, &[&ENDLESS[..], &["--transport", "tcp"]].concat()))
             .collect();
         ranks[0].wait_for_rows();
-        ranks[killed].signal("KILL");
+        ranks[killed].signal(Signal::KILL);
         let dead = ranks.remove(killed);
         for rank in ranks {
             let end = rank.end(SOON);
@@ -62,52 +58,10 @@ fn ranks_started_by_hand_learn_of_a_death_too() {
     }
 }
 
-/// The TCP connections of a process: both ends of each.
-fn connections(pid: u32) -> Vec<[String; 2]> {
-    let list = Command::new("ss").args(["-tnpH", "state", "established"]).output().expect("ss of iproute2");
-    let owner = format!("pid={pid},");
-    let list = String::from_utf8_lossy(&list.stdout).into_owned();
-    let ends = |line: &str| {
-        let mut words = line.split_whitespace().skip(2).map(str::to_owned);
-        Some([words.next()?, words.next()?])
-    };
-    list.lines().filter(|it| it.contains(&owner)).filter_map(ends).collect()
-}
-
-#[test]
-fn a_connection_that_is_reset_is_reported() {
-    need("ss", &["iproute2"]);
-    // To rank 0's door, and between the ranks for data.
-    for door in [false, true] {
-        let port = free_port();
-        let endless = [&ENDLESS[..], &["--transport", "tcp"]].concat();
-        let ranks = [0, 1].map(|it| Job::rank(it, 2, port, &endless));
-        ranks[0].wait_for_rows();
-        let all = connections(ranks[1].pid());
-        assert_eq!(all.len(), 2, "{all:?}");
-        let is_wanted = |ends: &&[String; 2]| ends[1].ends_with(&format!(":{port}")) == door;
-        let wanted = all.iter().find(is_wanted).expect("one of each");
-        let [here, there] = wanted;
-        // The kernel resets it: both ends get an error, the processes live.
-        let mut kill = Command::new("ss");
-        kill.args(["-K", "src", here, "dst", there]).output().expect("ss of iproute2");
-        let left = connections(ranks[1].pid());
-        assert!(!left.contains(wanted), "the kernel did not reset it: {left:?}");
-        for rank in ranks {
-            let end = rank.end(SOON);
-            end.failed_with(&["error: rank ", &format!(" on {}: ", host()), "("]);
-            assert_eq!(end.code, Some(2), "{end:?}");
-            if !door {
-                assert!(end.stderr.contains("the connection to it broke: "), "{end:?}");
-            }
-        }
-    }
-}
-
 #[test]
 fn ranks_do_not_outlive_their_starter() {
     let job = running(&[]);
-    job.signal("KILL");
+    job.signal(Signal::KILL);
     let end = job.end(SOON);
     assert_eq!((end.code, end.stderr.as_str()), (None, ""));
 }
@@ -117,7 +71,7 @@ fn a_rank_that_is_stopped_is_named_and_ended() {
     for transport in TRANSPORTS {
         for rank in [0, 2] {
             let job = running(&["--transport", transport, "--timeout", "3"]);
-            signal(&job.pid_of(rank).to_string(), "STOP");
+            signal(job.pid_of(rank), Signal::STOP);
             // 3 s of silence, up to 3 s to ask everyone, 2 s for the stopped one to end.
             let end = job.end(3 * SOON);
             end.failed_with(&[
@@ -147,11 +101,25 @@ fn a_rank_that_never_arrives_is_named() {
 fn knock(port: u16) -> TcpStream {
     let connect = || TcpStream::connect((Ipv4Addr::LOCALHOST, port)).ok();
     let mut found = None;
-    wait_for("rank 0 to listen", || {
+    until("rank 0 listens", || {
         found = connect();
         found.is_some()
     });
     found.expect("just seen")
+}
+
+/// The connection of a rank, which comes within the limit.
+fn accept(listener: &TcpListener) -> TcpStream {
+    listener.set_nonblocking(true).expect("an option of every socket");
+    let mut found = None;
+    until("the rank connects", || {
+        found = listener.accept().ok();
+        found.is_some()
+    });
+    let (stream, _) = found.expect("just seen");
+    stream.set_nonblocking(false).expect("an option of every socket");
+    stream.set_read_timeout(Some(LIMIT)).expect("an option of every socket");
+    stream
 }
 
 /// What a rank says first, as it says it.
@@ -159,10 +127,10 @@ fn greeting() -> Vec<u8> {
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("loopback");
     let port = listener.local_addr().expect("bound").port();
     let rank = Job::rank(1, 2, port, &["bench", "all_reduce", "--timeout", "60"]);
-    let (mut stream, _) = listener.accept().expect("the rank comes");
+    let mut stream = accept(&listener);
     let mut bytes = vec![0; 106];
     stream.read_exact(&mut bytes).expect("a greeting");
-    rank.signal("KILL");
+    rank.signal(Signal::KILL);
     rank.end(SOON);
     assert!(bytes.starts_with(b"PLUMBJOB"), "{bytes:?}");
     bytes
@@ -197,7 +165,7 @@ fn strangers_at_the_rendezvous_do_no_harm() {
         stream.write_all(&greeting[..length]).expect("still open");
     }
     let second = Job::rank(1, 2, port, &SHORT);
-    for end in [first.end(LONG), second.end(LONG)] {
+    for end in [first.end(LIMIT), second.end(LIMIT)] {
         end.succeeded();
     }
 }
@@ -221,7 +189,7 @@ fn another_release_is_reported() {
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).expect("loopback");
     let port = listener.local_addr().expect("bound").port();
     let rank = Job::rank(1, 2, port, &SHORT);
-    let (mut stream, _) = listener.accept().expect("the rank comes");
+    let mut stream = accept(&listener);
     stream.write_all(&other).expect("it listens");
     rank.end(SOON).failed_with(&["rank 0 on 127.0.0.1:", "is plumb 99999 ", "this rank is plumb 0.1.0"]);
     // As another rank.
@@ -245,7 +213,7 @@ fn two_ranks_with_one_number_are_reported() {
     let first = Job::rank(0, 3, port, &[&SHORT[..4], &["--timeout", "8"]].concat());
     let twins = [(); 2].map(|()| Job::rank(1, 3, port, &SHORT));
     // One of both is told at once, the others when the rank that is missing did not come.
-    wait_for("one of both to end", || twins.iter().any(Job::has_ended));
+    until("one of both has ended", || twins.iter().any(Job::has_ended));
     assert!(!first.has_ended(), "the job waits for rank 2");
     let ends = twins.map(|it| it.end(3 * SOON));
     let taken = |it: &&job::End| it.stderr.contains(": refused this rank: rank 1 is taken by process ");
@@ -291,39 +259,6 @@ fn different_flags_are_reported_at_once() {
     }
 }
 
-/// Runs a shell script in a mount namespace of its own, with `$0` plumb.
-fn mounted(script: &str) -> Job {
-    let mut command = Command::new("unshare");
-    command.args(["--mount", "--", "sh", "-ec", script, env!("CARGO_BIN_EXE_plumb")]);
-    Job::command(command, &[])
-}
-
-#[test]
-fn no_space_for_shared_memory_is_reported() {
-    let folder = folder("no_space_for_shared_memory");
-    let tiny = folder.display();
-    let script = |size: &str, sizes: &str| {
-        format!(
-            "mount -t tmpfs -o size={size} none {tiny}; export PLUMB_SHM_DIR={tiny}; \
-             exec $0 bench all_reduce --ranks 3 {sizes}"
-        )
-    };
-    let space = format!("bytes of shared memory in {tiny}: No space left on device");
-    // Not even for what ranks always need, and not for large buffers.
-    for script in [script("1m", "-e 8"), script("64m", "-b 32M -e 32M")] {
-        let end = mounted(&script).end(LONG);
-        end.failed_with(&["rank ", &format!("on {}: no space for ", host()), &space, "(shared memory)"]);
-        assert_eq!(end.code, Some(2));
-    }
-    mounted(&script("200m", "-e 1M")).end(LONG).succeeded();
-}
-
-#[test]
-fn containers_with_a_tiny_dev_shm_need_nothing_else() {
-    let script = "mount -t tmpfs -o size=64k none /dev/shm; exec $0 bench all_reduce --ranks 3 -e 4M";
-    mounted(script).end(LONG).succeeded();
-}
-
 #[test]
 fn more_than_the_memory_is_refused_before_it_is_taken() {
     for more in [&[][..], &["--private"]] {
@@ -339,11 +274,11 @@ fn more_than_the_memory_is_refused_before_it_is_taken() {
 
 #[test]
 fn an_interrupt_ends_all_ranks() {
-    for (name, number) in [("INT", 2), ("TERM", 15), ("HUP", 1)] {
+    for signal in [Signal::INT, Signal::TERM, Signal::HUP] {
         let job = running(&[]);
-        job.signal_group(name);
+        job.signal_group(signal);
         let end = job.end(SOON);
-        assert_eq!(end.code, Some(128 + number), "{end:?}");
+        assert_eq!(end.code, Some(128 + signal.as_raw()), "{end:?}");
         assert_eq!(end.stderr, "error: interrupted\n", "{end:?}");
     }
 }
@@ -353,7 +288,7 @@ fn an_interrupt_is_possible_while_ranks_meet() {
     let port = free_port();
     let rank = Job::rank(0, 2, port, &SHORT);
     drop(knock(port));
-    rank.signal_group("INT");
+    rank.signal_group(Signal::INT);
     assert_eq!(rank.end(SOON).code, None, "by the signal itself");
 }
 
@@ -412,12 +347,12 @@ fn unusual_arguments_are_served() {
         "-e 8 --looks 1",
     ] {
         let arguments = ["bench", "all_reduce", "--ranks", "2"].into_iter().chain(flags.split(' '));
-        Job::start(arguments, &[]).end(LONG).succeeded();
+        Job::start(arguments, &[]).end(LIMIT).succeeded();
     }
     let endless = ["bench", "all_reduce", "--ranks", "2", "-e", "1K", "-N", "18446744073709551615"];
     let job = Job::start(endless, &[]);
     job.wait_for_rows();
-    job.signal_group("TERM");
+    job.signal_group(Signal::TERM);
     assert_eq!(job.end(SOON).code, Some(143));
 }
 

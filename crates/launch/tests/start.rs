@@ -1,12 +1,15 @@
 //! Ranks started here, with all that can happen to them. Nothing is left behind, whatever it is.
 
-mod bed;
+mod lines;
 
 use std::fs;
 use std::os::unix::process::CommandExt as _;
-use std::process::{Command, Output, Stdio};
+use std::process::{Command, Output};
 
-use bed::{Daemon, Folder, command, example, until};
+use testbed::{Folder, LIMIT, Running, Signal, free_port, output, signal, signal_group, unlaunched, until};
+
+const STARTER: &str = env!("CARGO_BIN_EXE_starter");
+const WHOAMI: &str = env!("CARGO_BIN_EXE_whoami");
 
 /// One run of the starter; its processes are known by a variable.
 struct Run {
@@ -30,19 +33,18 @@ impl Run {
     /// A starter of ranks that run this script, in a process group of its own as under a shell.
     fn starter(&self, ranks: usize, script: &str) -> Command {
         let (name, value) = self.mark.split_once('=').expect("a mark");
-        let mut starter = command(example("starter"));
+        let mut starter = unlaunched(STARTER);
         starter.arg(ranks.to_string()).args([self.grace, "/bin/sh", "-c", script]);
-        starter.env(name, value).env("FOLDER", &self.folder.0).process_group(0);
+        starter.env(name, value).env("FOLDER", self.folder.path()).process_group(0);
         starter
     }
 
     fn output(&self, ranks: usize, script: &str) -> Output {
-        self.starter(ranks, script).output().expect("the starter")
+        output(&mut self.starter(ranks, script))
     }
 
-    fn spawn(&self, ranks: usize, script: &str) -> Daemon {
-        let child = self.starter(ranks, script).stderr(Stdio::null()).spawn().expect("the starter");
-        let child = Daemon(child);
+    fn spawn(&self, ranks: usize, script: &str) -> Running {
+        let child = Running::start(&mut self.starter(ranks, script));
         for rank in 0..ranks {
             let ready = self.folder.file(&format!("ready.{rank}"));
             until("all ranks are up", || ready.exists());
@@ -64,11 +66,6 @@ impl Run {
     fn nothing_left(&self) {
         assert_eq!(self.alive(), Vec::<String>::new());
     }
-}
-
-fn kill(signal: &str, whom: &str) {
-    let status = Command::new("/bin/kill").args([signal, "--", whom]).status().expect("kill");
-    assert!(status.success());
 }
 
 const WAIT: &str = "while :; do sleep 1000 & wait; done";
@@ -149,10 +146,10 @@ fn what_a_rank_started_ends_with_it() {
 #[test]
 fn a_starter_that_is_killed() {
     let run = Run::new("orphans").patient();
-    let mut child = run.spawn(3, "touch $FOLDER/ready.$PLUMB_RANK; exec sleep 1000");
+    let child = run.spawn(3, "touch $FOLDER/ready.$PLUMB_RANK; exec sleep 1000");
     until("all ranks sleep", || run.alive().len() == 4);
-    kill("-KILL", &child.0.id().to_string());
-    child.0.wait().expect("it ended");
+    signal(child.pid(), Signal::KILL);
+    child.finish(LIMIT);
     until("the ranks end", || run.alive().is_empty());
 }
 
@@ -161,10 +158,10 @@ fn an_interrupt_reaches_everyone_once() {
     let run = Run::new("interrupt").patient();
     let script = "trap 'echo int >> $FOLDER/int.$PLUMB_RANK; exit 1' INT; touch $FOLDER/ready.$PLUMB_RANK; \
                   sleep 1000 & wait";
-    let mut child = run.spawn(3, script);
+    let child = run.spawn(3, script);
     // As a terminal does: to the whole process group.
-    kill("-INT", &format!("-{}", child.0.id()));
-    assert_eq!(child.0.wait().expect("it ended").code(), Some(130));
+    signal_group(child.pid(), Signal::INT);
+    assert_eq!(child.finish(LIMIT).status.code(), Some(130));
     for rank in 0..3 {
         assert_eq!(fs::read_to_string(run.folder.file(&format!("int.{rank}"))).expect("a file"), "int\n");
     }
@@ -173,40 +170,40 @@ fn an_interrupt_reaches_everyone_once() {
 
 #[test]
 fn a_request_to_end_is_passed_on() {
-    for (signal, code) in [("-TERM", 143), ("-HUP", 129)] {
-        let run = Run::new(&format!("request{signal}")).patient();
-        let mut child = run.spawn(2, "touch $FOLDER/ready.$PLUMB_RANK; exec sleep 1000");
-        kill(signal, &child.0.id().to_string());
-        assert_eq!(child.0.wait().expect("it ended").code(), Some(code));
+    for (request, code) in [(Signal::TERM, 143), (Signal::HUP, 129)] {
+        let run = Run::new(&format!("request-{code}")).patient();
+        let child = run.spawn(2, "touch $FOLDER/ready.$PLUMB_RANK; exec sleep 1000");
+        signal(child.pid(), request);
+        assert_eq!(child.finish(LIMIT).status.code(), Some(code));
         run.nothing_left();
     }
 }
 
 #[test]
 fn ranks_meet_over_the_pipe() {
-    let mut starter = command(example("starter"));
-    starter.args(["9", "2000"]).arg(example("whoami")).env("WHOAMI_STDERR", "1");
-    let output = starter.output().expect("the starter");
+    let mut starter = unlaunched(STARTER);
+    starter.args(["9", "2000"]).arg(WHOAMI).env("WHOAMI_STDERR", "1");
+    let output = output(&mut starter);
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-    bed::check_lines(&output.stderr, 9, "plumb", "KeyValueStore");
+    lines::check(&output.stderr, 9, "plumb", "KeyValueStore");
 }
 
 #[test]
 fn pods_start_their_ranks() {
-    let port = bed::port::free_port();
+    let port = free_port();
     let pods: Vec<_> = (0..2)
         .map(|node: usize| {
-            let mut pod = command(example("whoami"));
+            let mut pod = unlaunched(WHOAMI);
             pod.env("PET_NNODES", "2").env("PET_NODE_RANK", node.to_string()).env("PET_NPROC_PER_NODE", "2");
             pod.env("PET_MASTER_ADDR", "127.0.0.1").env("PET_MASTER_PORT", port.to_string());
-            pod.env("WHOAMI_STDERR", "1").stderr(Stdio::piped()).spawn().expect("a pod")
+            Running::start(pod.env("WHOAMI_STDERR", "1"))
         })
         .collect();
     let mut lines = Vec::new();
     for pod in pods {
-        let output = pod.wait_with_output().expect("a pod");
+        let output = pod.finish(LIMIT);
         assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
         lines.extend(output.stderr);
     }
-    bed::check_lines(&lines, 4, "plumb", "Endpoint");
+    lines::check(&lines, 4, "plumb", "Endpoint");
 }

@@ -190,7 +190,7 @@ mod tests {
     fn a_shell_reads_back_what_was_meant() {
         for text in HOSTILE.iter().filter(|it| !it.contains('\0')) {
             let script = format!("printf %s {}", shell(text));
-            let output = std::process::Command::new("sh").arg("-c").arg(&script).output().unwrap();
+            let output = testbed::output(testbed::program("sh").arg("-c").arg(&script));
             assert_eq!(String::from_utf8(output.stdout).unwrap(), **text, "{script}");
         }
     }

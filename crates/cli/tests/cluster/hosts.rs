@@ -3,15 +3,15 @@
 //! A host lives as long as its first process, which ends when this test does, however that ends. With it go all
 //! processes, mounts and interfaces of the host. Outside nothing changes, so runs beside each other do not meet.
 
+use std::ffi::OsStr;
 use std::fs;
-use std::io::{BufRead as _, BufReader};
+use std::io::PipeWriter;
 use std::os::unix::fs::MetadataExt as _;
 use std::path::Path;
-use std::process::{Child, Command, Stdio};
+use std::process::Command;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
-use crate::bed::slurm::{Node, Slurm};
-use crate::bed::{self, Folder, need, until};
+use testbed::{Folder, LIMIT, Node, Running, Slurm, need, output, program, unlaunched, until};
 
 /// The first process of a host: `sh -c INIT NAME HOSTS_FILE`. It collects orphans and waits for its input to end.
 const INIT: &str = "set -e; hostname $0; mount --bind $1 /etc/hosts; mount -t tmpfs none /run; mkdir /run/sshd; \
@@ -32,7 +32,10 @@ pub(crate) struct Host {
     pub(crate) name: String,
     /// Its first process, as seen from outside.
     pid: u32,
-    init: Child,
+    /// The parent of that.
+    init: Running,
+    /// The input of its first process, which ends when this is closed.
+    life: Option<PipeWriter>,
 }
 
 impl Hosts {
@@ -40,8 +43,7 @@ impl Hosts {
         static SERIAL: AtomicUsize = AtomicUsize::new(0);
         let user = fs::metadata("/proc/self").expect("/proc").uid();
         assert!(user == 0, "hosts are made of namespaces, which takes root: run these tests as root");
-        need("ip", &["iproute2"]);
-        need("unshare", &["util-linux"]);
+        need("ip");
         let folder = Folder::new(&format!("hosts{}", SERIAL.fetch_add(1, Ordering::Relaxed)));
         let names: Vec<String> =
             (1..=count).map(|it| format!("10.77.0.{it} h{it}\nfd77::{it} h{it}\n")).collect();
@@ -75,7 +77,7 @@ impl Hosts {
     pub(crate) fn shape(&self, rate: &str) {
         for (_, host) in self.iter() {
             run(host
-                .command("tc")
+                .command(need("tc"))
                 .args(["qdisc", "add", "dev", "eth0", "root", "tbf"])
                 .args(["rate", rate, "burst", "32kb", "latency", "50ms"]));
         }
@@ -88,9 +90,8 @@ impl Hosts {
 
     /// Opens every host to ssh from the others. Returns the path of the client's settings.
     pub(crate) fn ssh(&self) -> String {
-        need("sshd", &["openssh-server", "openssh-client"]);
         let key = self.file("key");
-        run(Command::new("ssh-keygen").args(["-q", "-t", "ed25519", "-N", "", "-f", &key]));
+        run(program(need("ssh-keygen")).args(["-q", "-t", "ed25519", "-N", "", "-f", &key]));
         let daemon = self.file("sshd.conf");
         let settings = format!(
             "HostKey {key}\nAuthorizedKeysFile {key}.pub\nUsePAM no\nStrictModes no\nPidFile none\n\
@@ -99,7 +100,7 @@ impl Hosts {
         fs::write(&daemon, settings).expect("settings");
         for (i, host) in self.iter() {
             // It goes into the background when it listens.
-            run(host.command("/usr/sbin/sshd").args(["-f", &daemon, "-E", &self.file(&format!("sshd.{i}"))]));
+            run(host.command(need("sshd")).args(["-f", &daemon, "-E", &self.file(&format!("sshd.{i}"))]));
         }
         let client = self.file("ssh.conf");
         let settings = format!(
@@ -120,14 +121,14 @@ impl Hosts {
             port: 6818,
         };
         let nodes: Vec<Node> = this.iter().map(node).collect();
-        let on = |index: usize, program: &str| this.all[index].command(program);
-        this.slurm = Some(Slurm::start(&this.folder.0, &nodes, 6817, &on));
+        let on = |index: usize, program: &Path| this.all[index].command(program);
+        this.slurm = Some(Slurm::start(this.folder.path(), &nodes, 6817, &on));
         this
     }
 
     /// `srun`, from the first host.
     pub(crate) fn srun(&self) -> Command {
-        self.slurm.as_ref().expect("hosts with Slurm").of(self[1].command("srun"))
+        self.slurm.as_ref().expect("hosts with Slurm").of(self[1].command(need("srun")))
     }
 
     /// No process of plumb is left on any of them, or will be in a moment.
@@ -155,39 +156,35 @@ impl std::ops::Index<usize> for Hosts {
 
 impl Host {
     fn new(name: &str, names: &Path) -> Self {
-        let mut init = Command::new("unshare")
+        let (input, life) = std::io::pipe().expect("a pipe");
+        let mut unshare = program(need("unshare"));
+        unshare
             .args(["--net", "--uts", "--ipc", "--mount", "--pid", "--fork", "--kill-child", "--mount-proc"])
             .args(["sh", "-c", INIT, name])
             .arg(names)
-            .stdin(Stdio::piped())
-            .stdout(Stdio::piped())
-            .spawn()
-            .expect("unshare");
-        let mut line = String::new();
-        let said = BufReader::new(init.stdout.take().expect("a pipe")).read_line(&mut line);
-        let parent = init.id();
-        let children = fs::read_to_string(format!("/proc/{parent}/task/{parent}/children"));
-        let pid = children.ok().and_then(|it| it.trim().parse().ok());
-        // From here on it ends with this value, whatever happens.
-        let this = Self { name: name.to_owned(), pid: pid.unwrap_or_default(), init };
-        assert!(said.is_ok() && line == "ready\n" && pid.is_some(), "the host {name} does not come up");
-        this
+            .stdin(input);
+        let init = Running::start(&mut unshare);
+        init.line(|it| it == "ready");
+        let parent = init.pid();
+        let children =
+            fs::read_to_string(format!("/proc/{parent}/task/{parent}/children")).unwrap_or_default();
+        let pid = children.trim().parse().expect("unshare has one child");
+        Self { name: name.to_owned(), pid, init, life: Some(life) }
     }
 
     /// A program on this host, without the variables of a launcher that this test may run in.
-    pub(crate) fn command(&self, program: &str) -> Command {
-        let mut command = bed::command("nsenter");
+    pub(crate) fn command(&self, program: impl AsRef<OsStr>) -> Command {
+        let mut command = unlaunched(need("nsenter"));
         command.arg(format!("--target={}", self.pid));
-        command.args(["--net", "--uts", "--ipc", "--mount", "--pid", program]);
-        command.stdin(Stdio::null());
+        command.args(["--net", "--uts", "--ipc", "--mount", "--pid"]).arg(program);
         command
     }
 
     /// Runs `ip` with these words.
     pub(crate) fn ip(&self, words: &str) -> String {
         // Numbers of processes are those outside: the network alone.
-        let mut command = Command::new("nsenter");
-        command.arg(format!("--target={}", self.pid)).args(["--net", "ip"]).args(words.split(' '));
+        let mut command = program(need("nsenter"));
+        command.arg(format!("--target={}", self.pid)).arg("--net").arg(need("ip")).args(words.split(' '));
         run(&mut command)
     }
 
@@ -198,31 +195,30 @@ impl Host {
         value[0]["stats64"]["tx"]["bytes"].as_u64().expect("bytes")
     }
 
-    /// The processes of this name, by their numbers on the host.
-    pub(crate) fn processes(&self, name: &str) -> Vec<String> {
-        let entries = fs::read_dir(format!("/proc/{}/root/proc", self.pid)).expect("the host's processes");
-        let ours = |it: &fs::DirEntry| {
-            fs::read_to_string(it.path().join("comm")).is_ok_and(|comm| comm.trim_end() == name)
-        };
-        entries.flatten().filter(ours).map(|it| it.file_name().to_string_lossy().into_owned()).collect()
-    }
-
-    /// Kills a process of it.
-    pub(crate) fn kill(&self, process: &str) {
-        run(self.command("kill").args(["-KILL", process]));
+    /// The processes of this name, by their numbers outside.
+    pub(crate) fn processes(&self, name: &str) -> Vec<u32> {
+        let namespace = |pid: u32| fs::read_link(format!("/proc/{pid}/ns/pid")).ok();
+        let here = namespace(self.pid);
+        assert!(here.is_some(), "the host {} is gone", self.name);
+        let entries = fs::read_dir("/proc").expect("/proc").flatten();
+        let pids = entries.filter_map(|it| it.file_name().to_str()?.parse().ok());
+        let named =
+            |pid: &u32| fs::read_to_string(format!("/proc/{pid}/comm")).is_ok_and(|it| it.trim_end() == name);
+        pids.filter(|pid| named(pid) && namespace(*pid) == here).collect()
     }
 }
 
 impl Drop for Host {
     fn drop(&mut self) {
-        drop(self.init.stdin.take());
-        let _ = self.init.wait();
+        drop(self.life.take());
+        // It ends when all processes of the host have.
+        let _ = self.init.status_within(LIMIT);
     }
 }
 
 #[track_caller]
 fn run(command: &mut Command) -> String {
-    let output = command.output().unwrap_or_else(|error| panic!("{command:?}: {error}"));
+    let output = output(command);
     assert!(output.status.success(), "{command:?}: {}", String::from_utf8_lossy(&output.stderr));
     String::from_utf8(output.stdout).expect("text")
 }

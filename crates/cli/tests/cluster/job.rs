@@ -1,16 +1,16 @@
 //! Ranks of `plumb bench`, by hand or by a launcher, and what they say.
 
-use std::io::{BufRead as _, BufReader};
-use std::process::{Child, Command, Output, Stdio};
+use std::process::{Command, Output};
 
 use serde_json::Value;
+use testbed::{LIMIT, Running, output};
 
 use crate::hosts::Host;
 
 pub(crate) const PLUMB: &str = env!("CARGO_BIN_EXE_plumb");
 
 /// Ranks started by hand.
-pub(crate) struct Job(pub(crate) Vec<Child>);
+pub(crate) struct Job(Vec<Running>);
 
 impl Job {
     /// A rank on each of these hosts, a host several times if it has several; they meet there.
@@ -20,7 +20,7 @@ impl Job {
             command.arg("bench").args(arguments);
             command.env("PLUMB_RANK", rank.to_string()).env("PLUMB_SIZE", places.len().to_string());
             command.env("PLUMB_MEETING", meeting).env("PLUMB_TOKEN", "of-this-test");
-            command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("nsenter")
+            Running::start(&mut command)
         };
         Self(places.iter().enumerate().map(rank).collect())
     }
@@ -28,24 +28,19 @@ impl Job {
     /// The same of a launcher's command.
     #[track_caller]
     pub(crate) fn running(mut command: Command) -> Self {
-        let launcher = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().expect("a launcher");
-        Self(vec![launcher]).in_the_middle()
+        Self(vec![Running::start(&mut command)]).in_the_middle()
     }
 
     /// When rank 0 has shown the first row of its table.
     #[track_caller]
-    pub(crate) fn in_the_middle(mut self) -> Self {
-        let mut lines = BufReader::new(self.0[0].stdout.take().expect("a pipe")).lines();
-        let row = |it: std::io::Result<String>| it.is_ok_and(|it| it.contains("float") && it.contains("sum"));
-        assert!(lines.by_ref().take(100).any(row), "rank 0 shows no row: {:?}", self.end());
-        // What else it has to say is nobody's concern, but has to go somewhere.
-        std::thread::spawn(move || lines.for_each(drop));
+    pub(crate) fn in_the_middle(self) -> Self {
+        self.0[0].line(|it| it.contains("float") && it.contains("sum"));
         self
     }
 
     /// What each rank said, when all have ended.
     pub(crate) fn end(self) -> Vec<Output> {
-        self.0.into_iter().map(|it| it.wait_with_output().expect("a rank")).collect()
+        self.0.into_iter().map(|it| it.finish(LIMIT)).collect()
     }
 
     /// The JSON of rank 0, when all have ended well.
@@ -63,7 +58,7 @@ impl Job {
 /// What a launcher's command answers, which succeeds.
 #[track_caller]
 pub(crate) fn answer(command: &mut Command) -> Value {
-    let output = command.output().expect("a launcher");
+    let output = output(command);
     let said = String::from_utf8_lossy(&output.stderr);
     assert_eq!(output.status.code(), Some(0), "{command:?}: {said}");
     json(&output)

@@ -1,15 +1,13 @@
 //! `plumb bench` across hosts: by hand, under real launchers, over slow links, and with hosts that go away.
 
-#[path = "../../../launch/tests/bed/mod.rs"]
-mod bed;
 mod hosts;
 mod job;
 
 use std::time::{Duration, Instant};
 
-use bed::need;
 use hosts::{Host, Hosts};
 use job::{Job, PLUMB, answer, check};
+use testbed::{Signal, need, signal, unlaunched};
 
 const SMALL: [&str; 11] =
     ["all_reduce", "-b", "8", "-e", "512K", "-f", "16", "--repeats", "0", "--format", "json"];
@@ -100,10 +98,9 @@ fn a_link_limits_the_bandwidth() {
 
 #[test]
 fn open_mpi_over_ssh() {
-    need("mpirun.openmpi", &["openmpi-bin"]);
     let hosts = Hosts::new(3);
     let settings = hosts.ssh();
-    let mut mpirun = hosts[1].command("mpirun.openmpi");
+    let mut mpirun = hosts[1].command(need("mpirun.openmpi"));
     mpirun.args(["--allow-run-as-root", "--mca", "plm_rsh_args", &format!("-F {settings}")]);
     mpirun.args(["-np", "4", "--host", "h1:1,h2:2,h3:1", PLUMB, "bench"]).args(SMALL);
     check(&answer(&mut mpirun), ROWS, &["h1", "h2", "h2", "h3"]);
@@ -112,8 +109,7 @@ fn open_mpi_over_ssh() {
 
 #[test]
 fn mpich_on_one_host() {
-    need("mpiexec.mpich", &["mpich"]);
-    let mut mpiexec = bed::command("mpiexec.mpich");
+    let mut mpiexec = unlaunched(need("mpiexec.mpich"));
     mpiexec.args(["-np", "4", PLUMB, "bench"]).args(SMALL);
     let answer = answer(&mut mpiexec);
     let host = answer["devices"][0]["host"].as_str().expect("a host").to_owned();
@@ -138,7 +134,7 @@ fn slurm() {
     srun.args(["-N3", PLUMB, "bench"]).args(ENDLESS);
     let job = Job::running(srun);
     let rank = hosts[3].processes("plumb").pop().expect("rank 2");
-    hosts[3].kill(&rank);
+    signal(rank, Signal::KILL);
     let said = job.end().remove(0);
     assert_ne!(said.status.code(), Some(0));
     let said = String::from_utf8_lossy(&said.stderr);
@@ -183,7 +179,7 @@ fn a_rank_that_is_killed() {
     let job = Job::start(&[&hosts[1], &hosts[2], &hosts[3]], V4, &ENDLESS).in_the_middle();
     let rank = hosts[2].processes("plumb").pop().expect("rank 1");
     let start = Instant::now();
-    hosts[2].kill(&rank);
+    signal(rank, Signal::KILL);
     let outputs = job.end();
     let took = start.elapsed();
     // Long before the timeout of a minute: a death is seen, and not waited for.

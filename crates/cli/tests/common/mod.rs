@@ -3,7 +3,7 @@
 use std::ffi::OsStr;
 use std::fs;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Stdio};
+use std::process::Command;
 
 /// What came back.
 #[derive(Debug)]
@@ -23,8 +23,8 @@ impl Answer {
 
 /// `plumb` with these arguments, not started yet.
 pub(crate) fn command<S: AsRef<OsStr>>(arguments: impl IntoIterator<Item = S>) -> Command {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_plumb"));
-    command.args(arguments).current_dir(root()).env_clear().env("COLUMNS", "100").stdin(Stdio::null());
+    let mut command = testbed::program(env!("CARGO_BIN_EXE_plumb"));
+    command.args(arguments).current_dir(root()).env_clear().env("COLUMNS", "100");
     // Where coverage is measured, the child must know where to write it.
     if let Some(profile) = std::env::var_os("LLVM_PROFILE_FILE") {
         command.env("LLVM_PROFILE_FILE", profile);
@@ -40,7 +40,7 @@ pub(crate) fn plumb<S: AsRef<OsStr>>(arguments: impl IntoIterator<Item = S>) -> 
 
 #[track_caller]
 pub(crate) fn finish(mut command: Command) -> Answer {
-    let output = command.output().expect("plumb can be started");
+    let output = testbed::output(&mut command);
     let answer = Answer {
         code: output.status.code(),
         stdout: String::from_utf8(output.stdout).expect("stdout is UTF-8"),

@@ -2,35 +2,27 @@
 
 use std::ffi::OsStr;
 use std::fs;
-use std::io::Read;
 use std::os::unix::process::CommandExt as _;
-use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Stdio};
+use std::path::PathBuf;
+use std::process::Command;
 use std::sync::atomic::{AtomicUsize, Ordering};
-use std::sync::{Arc, Mutex};
-use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
+
+use testbed::{Running, Signal, signal, signal_group, until};
 
 /// What ends, ends within this. The promise is 2 s after a death; machines that test are busy.
 pub(crate) const SOON: Duration = Duration::from_secs(10);
-/// Longer than anything here takes.
-pub(crate) const LONG: Duration = Duration::from_secs(120);
 
 /// Arguments of a run that goes on until it is ended, with a row every few milliseconds.
 pub(crate) const ENDLESS: [&str; 10] =
     ["bench", "all_reduce", "-b", "64K", "-e", "64K", "-n", "50", "-N", "0"];
 
-/// What came over a pipe so far, and the thread that reads it.
-type Said = (Arc<Mutex<Vec<u8>>>, Option<JoinHandle<()>>);
-
-/// A process that was started, with what it says.
+/// A process that was started, and what it starts.
 pub(crate) struct Job {
-    child: Child,
-    /// A variable that all its descendants have.
-    mark: String,
+    running: Running,
+    mark: Mark,
     /// Its folder for temporary files.
     folder: PathBuf,
-    said: [Said; 2],
 }
 
 /// How it ended.
@@ -48,10 +40,9 @@ impl Job {
         arguments: impl IntoIterator<Item = S>,
         variables: &[(&str, &str)],
     ) -> Self {
-        let plumb = [OsStr::new("--default-signal=INT,HUP"), OsStr::new(env!("CARGO_BIN_EXE_plumb"))];
-        let mut command = Command::new("env");
-        // Whoever runs the tests may have told them to ignore Ctrl-C.
-        command.args(plumb).args(arguments);
+        // Who runs the tests may ignore Ctrl-C.
+        let mut command = testbed::program("env");
+        command.args(["--default-signal=INT,HUP", env!("CARGO_BIN_EXE_plumb")]).args(arguments);
         Self::command(command, variables)
     }
 
@@ -59,20 +50,17 @@ impl Job {
     pub(crate) fn command(mut command: Command, variables: &[(&str, &str)]) -> Self {
         static NEXT: AtomicUsize = AtomicUsize::new(0);
         let number = NEXT.fetch_add(1, Ordering::Relaxed);
-        let mark = format!("PLUMB_TEST={}.{number}", std::process::id());
-        command.env_clear().env("PLUMB_TEST", mark.split_once('=').expect("a value").1);
+        let name = format!("{}.{number}", std::process::id());
+        command.env_clear().env("PLUMB_TEST", &name);
         command.env("PATH", std::env::var_os("PATH").unwrap_or_default()).env("COLUMNS", "100");
         if let Some(profile) = std::env::var_os("LLVM_PROFILE_FILE") {
             command.env("LLVM_PROFILE_FILE", profile);
         }
-        let folder = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(&mark);
+        let folder = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(format!("job-{name}"));
         fs::create_dir_all(&folder).expect("a folder of this job");
         command.env("TMPDIR", &folder).envs(variables.iter().copied());
-        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped()).process_group(0);
-        let mut child = command.spawn().expect("plumb can be started");
-        let stdout = collect(child.stdout.take().expect("piped"));
-        let stderr = collect(child.stderr.take().expect("piped"));
-        Self { child, mark, folder, said: [stdout, stderr] }
+        let running = Running::start(command.process_group(0));
+        Self { running, mark: Mark(format!("PLUMB_TEST={name}")), folder }
     }
 
     /// One rank of a job that is started by hand.
@@ -95,58 +83,53 @@ impl Job {
     }
 
     pub(crate) fn pid(&self) -> u32 {
-        self.child.id()
+        self.running.pid()
     }
 
     /// The process of a rank that this one has started.
     pub(crate) fn pid_of(&self, rank: usize) -> u32 {
         let wanted = format!("PLUMB_RANK={rank}");
-        let found = || descendants(&self.mark).into_iter().find(|pid| has_variable(*pid, &wanted));
-        wait_for(&format!("rank {rank}"), || found().is_some());
-        found().expect("just seen")
-    }
-
-    pub(crate) fn stdout(&self) -> String {
-        text(&self.said[0].0)
+        let mut found = None;
+        self.running.until(&format!("rank {rank} runs"), || {
+            found = self.mark.processes().into_iter().find(|pid| has_variable(*pid, &wanted));
+            found.is_some()
+        });
+        found.expect("just seen")
     }
 
     /// Waits until it is in the middle of its work: some rows are there.
+    #[track_caller]
     pub(crate) fn wait_for_rows(&self) {
-        wait_for("rows of the table", || {
-            assert!(!self.has_ended(), "{}{}", self.stdout(), text(&self.said[1].0));
-            self.stdout().lines().filter(|it| it.contains("float")).count() >= 2
+        self.running.until("there are rows of the table", || {
+            let (stdout, stderr) = (self.running.stdout(), self.running.stderr());
+            assert!(!self.has_ended(), "{stdout}{stderr}");
+            stdout.lines().filter(|it| it.contains("float")).count() >= 2
         });
     }
 
     pub(crate) fn has_ended(&self) -> bool {
-        // A process that was not waited for is a zombie.
-        state(self.pid()).is_none_or(|it| it == 'Z')
+        self.running.has_ended()
     }
 
-    pub(crate) fn signal(&self, which: &str) {
-        signal(&self.pid().to_string(), which);
+    pub(crate) fn signal(&self, which: Signal) {
+        signal(self.pid(), which);
     }
 
     /// To all of its process group, as a terminal does.
-    pub(crate) fn signal_group(&self, which: &str) {
-        signal(&format!("-{}", self.pid()), which);
+    pub(crate) fn signal_group(&self, which: Signal) {
+        signal_group(self.pid(), which);
     }
 
     /// Waits for its end. Nothing may be left of it, and a panic is never an answer.
     #[track_caller]
-    pub(crate) fn end(mut self, within: Duration) -> End {
+    pub(crate) fn end(self, within: Duration) -> End {
         let began = Instant::now();
-        while !self.has_ended() && began.elapsed() < within {
-            std::thread::sleep(Duration::from_millis(5));
-        }
+        let output = self.running.finish(within);
         let after = began.elapsed();
-        assert!(self.has_ended(), "still runs after {within:?}: {}", text(&self.said[1].0));
-        let code = self.child.wait().expect("its end").code();
-        wait_for("the end of all its processes", || descendants(&self.mark).is_empty());
-        for (_, thread) in &mut self.said {
-            thread.take().expect("once").join().expect("no panic");
-        }
-        let end = End { code, stdout: text(&self.said[0].0), stderr: text(&self.said[1].0), after };
+        until("all its processes have ended", || self.mark.processes().is_empty());
+        let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+        let (stdout, stderr) = (text(&output.stdout), text(&output.stderr));
+        let end = End { code: output.status.code(), stdout, stderr, after };
         assert!(!end.stderr.contains("panicked"), "{end:?}");
         assert_eq!(shared_memory(), Vec::<String>::new(), "{end:?}");
         fs::remove_dir(&self.folder).expect("no temporary file is left");
@@ -154,13 +137,24 @@ impl Job {
     }
 }
 
-impl Drop for Job {
+/// A variable that a job and all its descendants have, as `NAME=VALUE`.
+struct Mark(String);
+
+impl Mark {
+    /// Those that live.
+    fn processes(&self) -> Vec<u32> {
+        let entries = fs::read_dir("/proc").expect("/proc").flatten();
+        let pids = entries.filter_map(|it| it.file_name().to_str()?.parse::<u32>().ok());
+        pids.filter(|it| has_variable(*it, &self.0) && !is_zombie(*it)).collect()
+    }
+}
+
+impl Drop for Mark {
     fn drop(&mut self) {
         // Only a test that failed leaves something.
-        for pid in descendants(&self.mark) {
-            signal(&pid.to_string(), "KILL");
+        for pid in self.processes() {
+            signal(pid, Signal::KILL);
         }
-        let _ = self.child.wait();
     }
 }
 
@@ -186,21 +180,6 @@ pub(crate) fn host() -> String {
     fs::read_to_string("/proc/sys/kernel/hostname").expect("a name").trim().to_owned()
 }
 
-/// Waits for a condition.
-#[track_caller]
-pub(crate) fn wait_for(what: &str, mut ready: impl FnMut() -> bool) {
-    let until = Instant::now() + LONG;
-    while !ready() {
-        assert!(Instant::now() < until, "waited in vain for {what}");
-        std::thread::sleep(Duration::from_millis(5));
-    }
-}
-
-pub(crate) fn signal(target: &str, which: &str) {
-    // It may have ended by itself.
-    let _ = Command::new("kill").args(["-s", which, "--", target]).stderr(Stdio::null()).status();
-}
-
 /// Segments with a name that are ours.
 fn shared_memory() -> Vec<String> {
     let entries = fs::read_dir("/dev/shm").into_iter().flatten().flatten();
@@ -210,37 +189,12 @@ fn shared_memory() -> Vec<String> {
         .collect()
 }
 
-/// The processes that have this variable and live.
-fn descendants(mark: &str) -> Vec<u32> {
-    let entries = fs::read_dir("/proc").expect("/proc").flatten();
-    let pids = entries.filter_map(|it| it.file_name().to_str()?.parse::<u32>().ok());
-    pids.filter(|it| has_variable(*it, mark) && state(*it).is_some_and(|it| it != 'Z')).collect()
-}
-
 fn has_variable(pid: u32, variable: &str) -> bool {
     let environment = fs::read(format!("/proc/{pid}/environ")).unwrap_or_default();
     environment.split(|it| *it == 0).any(|it| it == variable.as_bytes())
 }
 
-/// `R`, `S`, `T`, `Z`; none of a process that is gone.
-fn state(pid: u32) -> Option<char> {
-    let path = format!("/proc/{pid}/stat");
-    let stat = fs::read_to_string(Path::new(&path)).ok()?;
-    stat.rsplit_once(')')?.1.trim_start().chars().next()
-}
-
-fn collect(mut from: impl Read + Send + 'static) -> Said {
-    let all = Arc::new(Mutex::new(Vec::new()));
-    let into = Arc::clone(&all);
-    let thread = std::thread::spawn(move || {
-        let mut buffer = [0; 4096];
-        while let Ok(count @ 1..) = from.read(&mut buffer) {
-            into.lock().expect("no panic").extend_from_slice(&buffer[..count]);
-        }
-    });
-    (all, Some(thread))
-}
-
-fn text(bytes: &Mutex<Vec<u8>>) -> String {
-    String::from_utf8_lossy(&bytes.lock().expect("no panic")).into_owned()
+fn is_zombie(pid: u32) -> bool {
+    let stat = fs::read_to_string(format!("/proc/{pid}/stat")).unwrap_or_default();
+    stat.rsplit_once(')').is_some_and(|(_, state)| state.trim_start().starts_with('Z'))
 }

@@ -21,7 +21,6 @@ mod tests {
     #![allow(clippy::print_stdout, reason = "it is about what is printed")]
 
     use std::io::Write as _;
-    use std::process::Command;
 
     /// Set for the process that the test starts: this program again.
     const CHILD: &str = "PLUMB_TEST_OUTPUT";
@@ -35,11 +34,8 @@ mod tests {
             return;
         }
         let name = "engines::nccl::output::tests::what_others_print_goes_to_the_standard_error";
-        let child = Command::new(std::env::current_exe().expect("this program"))
-            .args(["--exact", name, "--nocapture"])
-            .env(CHILD, "1")
-            .output()
-            .expect("it starts");
+        let mut command = testbed::program(std::env::current_exe().expect("this program"));
+        let child = testbed::output(command.args(["--exact", name, "--nocapture"]).env(CHILD, "1"));
         let (out, error) = (String::from_utf8_lossy(&child.stdout), String::from_utf8_lossy(&child.stderr));
         assert!(out.contains("the answer") && !out.contains("library"), "{out}");
         assert!(error.contains("a library's word") && !error.contains("answer"), "{error}");

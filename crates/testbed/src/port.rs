@@ -5,8 +5,8 @@ use std::os::fd::IntoRawFd as _;
 
 use rustix::net::{AddressFamily, SocketFlags, SocketType, bind, getsockname, socket_with, sockopt};
 
-/// A port that nobody else gets: it stays bound until this program ends. Nobody listens, and whoever names the port can.
-pub(crate) fn free_port() -> u16 {
+/// A port of loopback that nobody else gets: it stays bound until this program ends. Nobody listens there, and who names the port can.
+pub fn free_port() -> u16 {
     let held = socket_with(AddressFamily::INET, SocketType::STREAM, SocketFlags::CLOEXEC, None);
     let held = held.expect("a socket");
     sockopt::set_socket_reuseaddr(&held, true).expect("an option of every socket");

@@ -1,39 +1,41 @@
 //! A private Slurm, with a munge of its own.
 
+use std::fs::Permissions;
+use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use super::{Daemon, need, until};
+use crate::{Running, need, output, until};
 
 /// A node of it.
-pub(crate) struct Node {
+pub struct Node {
     /// As Slurm calls it.
-    pub(crate) name: String,
+    pub name: String,
     /// The name of the machine it runs on.
-    pub(crate) host: String,
+    pub host: String,
     /// Where it is reached.
-    pub(crate) address: String,
+    pub address: String,
     /// Where its daemon listens.
-    pub(crate) port: u16,
+    pub port: u16,
 }
 
 /// Slurm, which ends with the test.
-pub(crate) struct Slurm {
+pub struct Slurm {
     settings: PathBuf,
-    _daemons: Vec<Daemon>,
+    _daemons: Vec<Running>,
 }
 
 impl Slurm {
     /// Starts it, with its files in this folder. `on` makes the command of a program on the node with this index; the
     /// controller, which listens at this port, is on the first.
-    pub(crate) fn start(
+    pub fn start(
         folder: &Path,
         nodes: &[Node],
         controller: u16,
-        on: &dyn Fn(usize, &str) -> Command,
+        on: &dyn Fn(usize, &Path) -> Command,
     ) -> Self {
-        need("slurmctld", &["slurm-wlm", "slurm-client"]);
-        need("munged", &["munge"]);
+        // For --mpi=pmix; Slurm does not depend on it.
+        need("libpmix.so");
         let folder = folder.join("slurm");
         let path = folder.to_str().expect("a path");
         let create = |name: &str| std::fs::create_dir_all(folder.join(name)).expect("a folder");
@@ -61,14 +63,12 @@ impl Slurm {
         }
         std::fs::write(&settings, lines).expect("settings");
         std::fs::write(folder.join("munge/key"), [7; 1024]).expect("a key");
-        let private = [folder.join("munge"), folder.join("munge/key")];
-        Command::new("chmod").arg("go=").args(private).status().expect("chmod");
+        for (private, mode) in [("munge", 0o700), ("munge/key", 0o600)] {
+            std::fs::set_permissions(folder.join(private), Permissions::from_mode(mode)).expect("it is ours");
+        }
 
         let daemon = |node: usize, program: &str, arguments: &[&str]| {
-            let mut daemon = on(node, &format!("/usr/sbin/{program}"));
-            let output = std::fs::File::create(folder.join(format!("{program}.out"))).expect("a file");
-            daemon.args(arguments).env("SLURM_CONF", &settings).stderr(output);
-            Daemon(daemon.spawn().expect(program))
+            Running::start(on(node, &need(program)).args(arguments).env("SLURM_CONF", &settings))
         };
         let file = |option: &str, name: &str| format!("--{option}={path}/munge/{name}");
         let mut daemons = vec![daemon(
@@ -93,17 +93,16 @@ impl Slurm {
         // What needs munge ends before it.
         daemons.reverse();
         until("all nodes are idle", || {
-            let mut sinfo = on(0, "sinfo");
-            let output = sinfo.args(["-h", "-N", "-o", "%t"]).env("SLURM_CONF", &settings).output();
-            let output = output.expect("sinfo").stdout;
-            String::from_utf8_lossy(&output).split_whitespace().filter(|it| *it == "idle").count()
+            let mut sinfo = on(0, &need("sinfo"));
+            let states = output(sinfo.args(["-h", "-N", "-o", "%t"]).env("SLURM_CONF", &settings)).stdout;
+            String::from_utf8_lossy(&states).split_whitespace().filter(|it| *it == "idle").count()
                 == nodes.len()
         });
         Self { settings, _daemons: daemons }
     }
 
     /// Makes a program talk to this Slurm.
-    pub(crate) fn of(&self, mut command: Command) -> Command {
+    pub fn of(&self, mut command: Command) -> Command {
         command.env("SLURM_CONF", &self.settings);
         command
     }
