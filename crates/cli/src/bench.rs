@@ -17,7 +17,7 @@ use launch::{Place, Start};
 use report::Style;
 
 use crate::args::Colour;
-use crate::{CLEAN, FINDINGS, UNDECIDED, complain, doctor};
+use crate::{CLEAN, FINDINGS, UNDECIDED, complain, doctor, output};
 use answer::Answer;
 use args::Kind;
 
@@ -38,6 +38,10 @@ pub(crate) fn run(args: &Bench, colour: Colour, out: &mut impl Write) -> io::Res
     };
     if let Err(reason) = args.places() {
         return Ok(failed(&reason));
+    }
+    let inputs: Vec<PathBuf> = args.machines.cluster.iter().cloned().collect();
+    if !output::spares(args.output.iter().chain(&args.plot).chain(&args.log), &inputs, false) {
+        return Ok(UNDECIDED);
     }
     let place = match Place::find(&|name| std::env::var(name).ok()) {
         Ok(it) => it,

@@ -11,13 +11,16 @@ use report::lint::Lint;
 use rules::lint::{Edit, Given};
 
 use crate::args::{self, Colour, FailOn, Format};
-use crate::{CLEAN, FINDINGS, UNDECIDED, complain, doctor, input};
+use crate::{CLEAN, FINDINGS, UNDECIDED, complain, doctor, input, output};
 
 /// More of a file is not read: no manifest is as long.
 const MOST: u64 = 64 << 20;
 
 pub(crate) fn run(args: &args::Lint, colour: Colour, out: &mut impl Write) -> io::Result<u8> {
     let paths = files(&args.paths);
+    if !output::spares(&args.output, &paths, false) {
+        return Ok(UNDECIDED);
+    }
     let mut read: Vec<Result<Submission, (String, Trouble)>> = paths.iter().map(|it| open(it)).collect();
     let given = Given {
         nccl: args.nccl,
@@ -48,7 +51,7 @@ pub(crate) fn run(args: &args::Lint, colour: Colour, out: &mut impl Write) -> io
         }
     }
     let style = Style { colour: doctor::coloured(colour), width: doctor::width(), verbose: false };
-    doctor::write_all(&args.format, &args.output, out, |format, to_file, mut out| match format {
+    output::write_all(&args.format, &args.output, out, |format, to_file, mut out| match format {
         Format::Text => {
             report::lint::text(&lint, Style { colour: style.colour && !to_file, ..style }, &mut out)
         }
@@ -175,17 +178,15 @@ fn change(
             continue;
         }
         if args.diff {
-            write!(out, "{}", report::lint::diff(&it.name, &before, &it.text))?;
+            write!(out, "{}", output::shown(&report::lint::diff(&it.name, &before, &it.text)))?;
         }
         if args.fix {
             let mark = if it.byte_order_mark { "\u{feff}" } else { "" };
             let text = format!("{mark}{}", it.text);
             if path.as_os_str() == "-" {
-                out.write_all(text.as_bytes())?;
+                write!(out, "{}", output::shown(&text))?;
             } else {
-                let named =
-                    |error: io::Error| io::Error::new(error.kind(), format!("{}: {error}", path.display()));
-                fs::write(path, text.as_bytes()).map_err(named)?;
+                output::write_file(path, |out| out.write_all(text.as_bytes()))?;
                 complain(&format!("changed {}", path.display()));
             }
         }

@@ -1,8 +1,7 @@
 //! `plumb topo`: what is this box, which paths does it offer, and what speed is normal?
 
-use std::fs::File;
-use std::io::{self, BufWriter, Read as _, Write};
-use std::path::Path;
+use std::io::{self, Read as _, Write};
+use std::path::{Path, PathBuf};
 
 use evidence::{Case, topology};
 use fabric::machine::{Nic, NvEnd, PciLink, Place};
@@ -12,7 +11,7 @@ use report::Style;
 use report::topo::{Question, Shape, Topo, TopoOverlay};
 
 use crate::args::{self, Colour, ListFormat};
-use crate::{CLEAN, UNDECIDED, complain, doctor, expect, input, live};
+use crate::{CLEAN, UNDECIDED, complain, doctor, expect, input, live, output};
 
 /// Where a machine comes from.
 #[derive(Default)]
@@ -34,6 +33,10 @@ struct Subject {
 const MOST: u64 = 1 << 28;
 
 pub(crate) fn run(args: &args::Topo, colour: Colour, out: &mut impl Write) -> io::Result<u8> {
+    let inputs: Vec<PathBuf> = args.file.iter().chain(&args.cluster).cloned().collect();
+    if !output::spares(&args.svg, &inputs, false) {
+        return Ok(UNDECIDED);
+    }
     let answer = subject(args).and_then(|subject| ask(args, subject));
     let topo = match answer {
         Ok(topo) => topo,
@@ -43,9 +46,7 @@ pub(crate) fn run(args: &args::Topo, colour: Colour, out: &mut impl Write) -> io
         }
     };
     if let Some(path) = &args.svg {
-        let named = |error: io::Error| io::Error::new(error.kind(), format!("{}: {error}", path.display()));
-        let mut file = BufWriter::new(File::create(path).map_err(named)?);
-        report::topo::svg(&topo, &mut file).and_then(|()| file.flush()).map_err(named)?;
+        output::write_file(path, |mut out| report::topo::svg(&topo, &mut out))?;
     }
     match args.format {
         ListFormat::Text => {

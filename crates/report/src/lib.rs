@@ -28,9 +28,9 @@ pub use model::{
     Check, Communicator, Doctor, Edge, Entity, Environment, Evidence, Facts, Finding, FirstFailure, Input,
     Job, NodePair, NotChecked, Options, Rank, Ring, Stack, Test, Training, TreePlace, Verdict,
 };
-pub use redact::redact;
+pub use redact::{Redactor, redact};
 pub use sarif::sarif;
-pub use text::{Style, text};
+pub use text::{Style, clean, text};
 
 use std::io::{self, Write};
 
@@ -50,11 +50,7 @@ pub fn rules(as_json: bool, out: &mut impl Write) -> io::Result<()> {
             })
         });
         let all: Vec<serde_json::Value> = doctor.chain(lint).collect();
-        serde_json::to_writer_pretty(
-            &mut *out,
-            &serde_json::json!({ "schema": "plumb.rules/1", "rules": all }),
-        )?;
-        return writeln!(out);
+        return crate::json::write_json(&serde_json::json!({ "schema": "plumb.rules/1", "rules": all }), out);
     }
     writeln!(out, "plumb doctor")?;
     for rule in rules::all() {

@@ -35,8 +35,7 @@ pub fn sarif(doctor: &Doctor, out: &mut impl Write) -> io::Result<()> {
             "properties": { "schema": doctor.schema, "verdict": { "level": doctor.verdict.level, "text": doctor.verdict.text } },
         }],
     });
-    serde_json::to_writer_pretty(&mut *out, &log)?;
-    writeln!(out)
+    crate::json::write_json(&log, out)
 }
 
 /// Each rule that found something, in the order of the findings, with its first finding.

@@ -314,7 +314,6 @@ impl Comparison {
             "schema": "plumb.bench-compare/1", "text": self.sentence(), "results": lines, "unmatched": self.unmatched,
             "differences": self.differences,
         });
-        serde_json::to_writer_pretty(&mut *out, &all)?;
-        writeln!(out)
+        crate::json::write_json(&all, out)
     }
 }

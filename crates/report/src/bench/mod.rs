@@ -24,6 +24,5 @@ use std::io::{self, Write};
 
 /// Writes it for programs: schema `plumb.bench/1`.
 pub fn json(bench: &Bench, out: &mut impl Write) -> io::Result<()> {
-    serde_json::to_writer_pretty(&mut *out, bench)?;
-    writeln!(out)
+    crate::json::write_json(bench, out)
 }

@@ -42,8 +42,7 @@ pub fn sarif(lint: &Lint, out: &mut impl Write) -> io::Result<()> {
             "results": lint.findings.iter().map(|it| result(it, &ids)).collect::<Vec<_>>(),
         }],
     });
-    serde_json::to_writer_pretty(&mut *out, &log)?;
-    writeln!(out)
+    crate::json::write_json(&log, out)
 }
 
 fn level(severity: &str) -> &'static str {
