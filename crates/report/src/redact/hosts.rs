@@ -108,7 +108,7 @@ fn is_named_by_launcher(before: &str, name: &str, after: &str) -> bool {
     // mpirun noticed that process rank 3 with PID 0 on node hopper exited on signal 9
     let exited = follows(&[" on node "]) && (precedes(&[" exited"]) || (has_letter && looks_like_a_host(name)));
     // `  host      : hopper`, in torchrun's summary of failures
-    let summary = before.strip_suffix(": ").is_some_and(|it| it.ends_with("host  "));
+    let summary = before.strip_suffix(": ").is_some_and(|it| it.ends_with("  ") && it.trim_end().ends_with("host"));
     // [hopper:4711] *** Process received signal ***, [hopper:4711:0:4711] Caught signal 11
     let traced = || {
         let Some((numbers, rest)) = after.strip_prefix(':').and_then(|it| it.split_once(']')) else { return false };
@@ -127,7 +127,9 @@ fn is_named_by_system(before: &str, name: &str, after: &str) -> bool {
     static DAEMONS: [&str; 5] = [" kernel: ", " slurmd[", " slurmstepd[", " systemd[", " nv-fabricmanager["];
     let time = before.strip_suffix(' ').and_then(|it| it.rsplit(' ').next()).unwrap_or_default();
     let timed = time.bytes().filter(|it| *it == b':').count() >= 2 && time.bytes().any(|it| it.is_ascii_digit());
-    timed && !is_number(name) && DAEMONS.iter().any(|it| after.starts_with(it))
+    // `INFO` is the level of a message.
+    let named = name.bytes().any(|it| it.is_ascii_lowercase()) || looks_like_a_host(name);
+    timed && named && !is_number(name) && DAEMONS.iter().any(|it| after.starts_with(it))
 }
 
 /// Variables and settings that hold a host.

@@ -75,7 +75,7 @@ fn edit(file: &Submission, node: NodeId, span: &Span) -> Option<Edit> {
         return None;
     }
     // `{}` and `{ }`; all others have an entry to stand beside.
-    let Some((first, _)) = tree.entries(node).first() else {
+    if tree.entries(node).is_empty() {
         let source = file.text.get(span.range.clone())?;
         let open = source.starts_with('{').then_some(span.range.start + 1)?;
         let close = file.text.get(open..)?.find('}')? + open;
@@ -85,7 +85,9 @@ fn edit(file: &Submission, node: NodeId, span: &Span) -> Option<Edit> {
         let json = before.strip_suffix(':').is_some_and(|it| it.trim_end().ends_with('"'));
         let text = if json { "\"medium\": \"Memory\"" } else { "medium: Memory" };
         return empty.then(|| Edit { range: open..close, text: text.to_owned() });
-    };
+    }
+    // Where an entry without a value ends is not known: `{sizeLimit, a: b}`.
+    let (first, _) = tree.entries(node).iter().find(|it| !tree.node(it.1).span.range.is_empty())?;
     let name = tree.text(*first)?;
     Some(beside(&file.text, &place(tree, node, name)?, "medium", "Memory"))
 }
@@ -127,6 +129,8 @@ mod tests {
             ),
             ("    emptyDir:\n      medium: \"\"\n", "    emptyDir:\n      medium: \"Memory\"\n"),
             ("    emptyDir:\n      medium: memory\n", "    emptyDir:\n      medium: Memory\n"),
+            ("    emptyDir: {a, sizeLimit: 8Gi}\n", "    emptyDir: {a, sizeLimit: 8Gi, medium: Memory}\n"),
+            ("    emptyDir: {a:-b, c: }\n", "    emptyDir: {a:-b, c: }\n"),
         ] {
             assert_eq!(fixed(&RULE, &pod(before)), pod(after));
         }
