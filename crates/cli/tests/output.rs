@@ -158,9 +158,19 @@ fn nothing_else_commands_the_terminal() {
         "cluster.toml",
         &format!("[cluster]\nname = \"{value}\"\ngpu = \"H100{value}\"\ngpus_per_node = 8\nnodes = 4\nintra = \"{value}\"\n"),
     );
-    let result = write(&folder, "bench.json", &format!("{{\"schema\": \"plumb.bench/1\", \"collective\": \"{value}\"}}"));
+    let broken = write(&folder, "bench.json", &format!("{{\"schema\": \"plumb.bench/1\", \"collective\": \"{value}\"}}"));
+    let result = plumb(["bench", "all_reduce", "-b", "1K", "-e", "1K", "--ranks", "2", "--engine", "host", "--format", "json"]);
+    let result = ["float\"", "sum\"", "host memory\"", "shared memory\""]
+        .iter()
+        .fold(result.stdout, |text, it| text.replace(it, &format!("{}{value}\"", it.trim_end_matches('"'))));
+    assert!(result.contains(&value), "{result}");
+    let result = write(&folder, "result.json", &result);
+    let xml = fs::read_to_string(root().join("fuzz/seeds/topology_xml/h200")).expect("a seed");
+    let xml = write(&folder, "topo.xml", &xml.replace("name=\"", "name=\"\u{9b}31m\u{202e}"));
+    assert!(fs::read_to_string(&xml).expect("a file").contains('\u{9b}'));
     let missing = folder.join(format!("missing{HOSTILE}"));
-    let [named, matrix, cluster, result, missing] = [&named, &matrix, &cluster, &result, &missing].map(|it| text(it));
+    let [named, matrix, xml, cluster, broken, result, missing] =
+        [&named, &matrix, &xml, &cluster, &broken, &result, &missing].map(|it| text(it));
     for arguments in [
         &["doctor", named][..],
         &["doctor", missing],
@@ -177,7 +187,11 @@ fn nothing_else_commands_the_terminal() {
         &["topo", "--instance", HOSTILE],
         &["expect", "all_reduce", "1G", "--cluster", cluster],
         &["expect", "all_reduce", "1G", "--cluster", missing],
+        &["topo", xml],
+        &["topo", xml, "--format", "json"],
         &["bench", "--compare", result, result],
+        &["bench", "--compare", result, result, "--format", "json"],
+        &["bench", "--compare", broken, result],
         &["bench", "--compare", missing, result],
         &["explain", HOSTILE],
         &["explain", &format!("NCCL_DEBUG{HOSTILE}")],

@@ -10,7 +10,7 @@ use super::model::usable;
 use super::{Bench, BenchMeasure, BenchRow};
 use crate::Style;
 use crate::expect::time;
-use crate::text::{bytes, counted, wrap};
+use crate::text::{bytes, clean, counted, wrap};
 
 /// The changes of all sizes that both have.
 #[derive(Debug, Clone, PartialEq)]
@@ -271,7 +271,7 @@ impl Comparison {
             let line = format!(
                 "  {:>10}  {:<22}  {:>9}  {:>9}  {:>+6.1} %  {:>5.1} %  {}",
                 bytes(it.bytes),
-                format!("{} {place}", it.what),
+                format!("{} {place}", clean(&it.what)),
                 time(it.old_us),
                 time(it.new_us),
                 (it.change.ratio - 1.0) * 100.0,
