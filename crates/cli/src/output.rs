@@ -195,7 +195,9 @@ pub(crate) fn spares<'a>(
             } else {
                 format!("the output {} is the input {}", output.display(), crate::input::name(input))
             };
-            complain(&format!("error: {names}: plumb does not overwrite what it reads\nhint: choose another name or folder for the output"));
+            complain(&format!(
+                "error: {names}: plumb does not overwrite what it reads\nhint: choose another name or folder for the output"
+            ));
             return false;
         }
     }

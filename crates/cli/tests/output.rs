@@ -12,8 +12,7 @@ use std::process::Command;
 use common::{Answer, command, finish, folder, plumb, recordings, root};
 
 /// Title, colour, clear screen, and the same by C1 control characters; a change of direction.
-const HOSTILE: &str =
-    "\u{1b}]0;owned\u{7}\u{1b}[31m\u{1b}[2J\u{1b}P1$r\u{1b}\\\u{9b}2J\u{9d}0;x\u{9c}\u{90}\u{8}\r\u{7f}\u{85}\u{202e}\u{2028}x";
+const HOSTILE: &str = "\u{1b}]0;owned\u{7}\u{1b}[31m\u{1b}[2J\u{1b}P1$r\u{1b}\\\u{9b}2J\u{9d}0;x\u{9c}\u{90}\u{8}\r\u{7f}\u{85}\u{202e}\u{2028}x";
 
 fn write(folder: &Path, name: &str, text: &str) -> PathBuf {
     let path = folder.join(name);
@@ -42,9 +41,13 @@ fn evaluated(folder: &Path, script: &str) -> Vec<String> {
     let place = folder.join("evaluated");
     let _ = fs::remove_dir_all(&place);
     fs::create_dir(&place).expect("a folder can be made");
-    let status = Command::new("sh").args(["-c", script]).current_dir(&place).output().expect("sh can be started");
+    let status =
+        Command::new("sh").args(["-c", script]).current_dir(&place).output().expect("sh can be started");
     assert!(status.stderr.is_empty(), "{}: {script}", String::from_utf8_lossy(&status.stderr));
-    fs::read_dir(place).expect("a folder").map(|it| it.expect("an entry").file_name().to_string_lossy().into_owned()).collect()
+    fs::read_dir(place)
+        .expect("a folder")
+        .map(|it| it.expect("an entry").file_name().to_string_lossy().into_owned())
+        .collect()
 }
 
 #[test]
@@ -72,7 +75,11 @@ fn no_name_of_a_variable_runs_a_command() {
         assert_eq!(answer.code, Some(0), "{answer:?}");
         assert_eq!(evaluated(&folder, &answer.stdout), [""; 0], "{}", answer.stdout);
         assert!(answer.stdout.contains("\nunset NCCL_P2P_DISABLE\n"), "{}", answer.stdout);
-        assert!(answer.stdout.contains("\n# left out: `NCCL_A;touch 1` is not the name"), "{}", answer.stdout);
+        assert!(
+            answer.stdout.contains("\n# left out: `NCCL_A;touch 1` is not the name"),
+            "{}",
+            answer.stdout
+        );
         for format in ["yaml", "dockerfile"] {
             let answer = plumb(["env", "--job", text(&job), "--format", format].iter().chain(arguments));
             let code = |it: &&str| !it.starts_with('#');
@@ -85,7 +92,8 @@ fn no_name_of_a_variable_runs_a_command() {
 #[track_caller]
 fn check_harmless(what: &str, answer: &Answer) {
     let obeyed = |it: char| {
-        (it.is_control() && !matches!(it, '\n' | '\t')) || matches!(it, '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
+        (it.is_control() && !matches!(it, '\n' | '\t'))
+            || matches!(it, '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
     };
     for text in [&answer.stdout, &answer.stderr] {
         let line = text.lines().find(|it| it.contains(obeyed));
@@ -114,7 +122,13 @@ fn no_log_commands_the_terminal() {
             write(&folder, &file.replace('/', "-"), &spoilt);
         }
     }
-    for arguments in [&["--verbose"][..], &["--format", "json"], &["--format", "sarif"], &["--format", "junit"], &["--redact"]] {
+    for arguments in [
+        &["--verbose"][..],
+        &["--format", "json"],
+        &["--format", "sarif"],
+        &["--format", "junit"],
+        &["--redact"],
+    ] {
         let answer = plumb(["doctor", text(&folder), "--matrix"].iter().chain(arguments));
         assert!(answer.stdout.len() > 10_000, "{arguments:?}: {}", answer.stdout);
         check_harmless(&format!("doctor {arguments:?}"), &answer);
@@ -128,8 +142,16 @@ fn no_manifest_commands_the_terminal() {
     let names: Vec<&str> = names.iter().map(String::as_str).collect();
     let files = [
         write(&folder, "pod.json", &pod(&names, HOSTILE)),
-        write(&folder, "a.env", &format!("NCCL_DEBUG={HOSTILE}\nNCCL_X{HOSTILE}=1\nNCCL_P2P_DISABLE=1 # {HOSTILE}\n")),
-        write(&folder, "a.sh", &format!("export NCCL_P2P_DISABLE=1{HOSTILE}\nsrun -N 2 torchrun --nnodes=4 '{HOSTILE}'\n")),
+        write(
+            &folder,
+            "a.env",
+            &format!("NCCL_DEBUG={HOSTILE}\nNCCL_X{HOSTILE}=1\nNCCL_P2P_DISABLE=1 # {HOSTILE}\n"),
+        ),
+        write(
+            &folder,
+            "a.sh",
+            &format!("export NCCL_P2P_DISABLE=1{HOSTILE}\nsrun -N 2 torchrun --nnodes=4 '{HOSTILE}'\n"),
+        ),
         write(&folder, "a.yaml", &format!("apiVersion: v1\nkind: Pod\nmetadata: {{name: \"{HOSTILE}\"}}\n")),
         write(&folder, "broken.yaml", &format!("a: [{HOSTILE}\n")),
     ];
@@ -151,15 +173,38 @@ fn nothing_else_commands_the_terminal() {
     let log = fs::read_to_string(root().join("cases/healthy-2-nodes/job.log")).expect("a recording");
     let named = write(&folder, &format!("a{}.log", HOSTILE.replace(['/', '\n'], "")), &log);
     let matrix = fs::read_to_string(root().join("cases/h200-topo/topo.txt")).expect("a recording");
-    let matrix = write(&folder, "topo.txt", &matrix.replace("NIC0", &format!("NIC0{HOSTILE}")).replace("mlx5", &format!("{HOSTILE}mlx5")));
+    let matrix = write(
+        &folder,
+        "topo.txt",
+        &matrix.replace("NIC0", &format!("NIC0{HOSTILE}")).replace("mlx5", &format!("{HOSTILE}mlx5")),
+    );
     let value: String = HOSTILE.chars().map(|it| format!("\\u{:04x}", u32::from(it))).collect();
     let cluster = write(
         &folder,
         "cluster.toml",
-        &format!("[cluster]\nname = \"{value}\"\ngpu = \"H100{value}\"\ngpus_per_node = 8\nnodes = 4\nintra = \"{value}\"\n"),
+        &format!(
+            "[cluster]\nname = \"{value}\"\ngpu = \"H100{value}\"\ngpus_per_node = 8\nnodes = 4\nintra = \"{value}\"\n"
+        ),
     );
-    let broken = write(&folder, "bench.json", &format!("{{\"schema\": \"plumb.bench/1\", \"collective\": \"{value}\"}}"));
-    let result = plumb(["bench", "all_reduce", "-b", "1K", "-e", "1K", "--ranks", "2", "--engine", "host", "--format", "json"]);
+    let broken = write(
+        &folder,
+        "bench.json",
+        &format!("{{\"schema\": \"plumb.bench/1\", \"collective\": \"{value}\"}}"),
+    );
+    let result = plumb([
+        "bench",
+        "all_reduce",
+        "-b",
+        "1K",
+        "-e",
+        "1K",
+        "--ranks",
+        "2",
+        "--engine",
+        "host",
+        "--format",
+        "json",
+    ]);
     let result = ["float\"", "sum\"", "host memory\"", "shared memory\""]
         .iter()
         .fold(result.stdout, |text, it| text.replace(it, &format!("{}{value}\"", it.trim_end_matches('"'))));
@@ -227,7 +272,10 @@ fn no_input_is_overwritten() {
     check_refused(&["doctor", &at("link"), "-o", &at("hard")], &log);
     check_refused(&["doctor", &at("logs"), "--format", "json", "-o", &at("logs/job.log")], &log);
     // The second of two outputs: the first is not written either.
-    check_refused(&["doctor", &at("logs"), "-f", "json", "-o", &at("first"), "-f", "text", "-o", &at("link")], &log);
+    check_refused(
+        &["doctor", &at("logs"), "-f", "json", "-o", &at("first"), "-f", "text", "-o", &at("link")],
+        &log,
+    );
     assert!(!folder.join("first").exists());
     let mut piped = command(["doctor", "-", "-o", &at("link")]);
     piped.stdin(fs::File::open(&log).unwrap());
@@ -251,7 +299,10 @@ fn no_input_is_overwritten() {
     fs::copy(root().join("fuzz/seeds/cluster/h100"), &cluster).unwrap();
     check_refused(&["topo", "--cluster", text(&cluster), "--svg", text(&cluster)], &cluster);
     for option in ["--plot", "--output", "--log"] {
-        check_refused(&["bench", "all_reduce", "--cluster", text(&cluster), option, text(&cluster)], &cluster);
+        check_refused(
+            &["bench", "all_reduce", "--cluster", text(&cluster), option, text(&cluster)],
+            &cluster,
+        );
     }
 }
 

@@ -5,7 +5,7 @@ use std::io::{self, Write};
 use rules::lint::{Action, Recommendation};
 use serde::Serialize;
 
-use crate::json::{escaped, write_json};
+use crate::json::{NOT_IN_YAML, escaped, write_json};
 use crate::text::{Style, clean, is_unprintable, wrap};
 
 /// What was asked, and the answer.
@@ -202,7 +202,7 @@ impl Env {
 
 /// A comment, wrapped; what comes from a file cannot leave it.
 fn comment(out: &mut impl Write, text: &str) -> io::Result<()> {
-    for part in wrap(text, 98) {
+    for part in wrap(&text.replace(NOT_IN_YAML, ""), 98) {
         writeln!(out, "# {part}")?;
     }
     Ok(())
@@ -230,7 +230,9 @@ fn bad_value(value: &str) -> Option<&'static str> {
 
 /// Names that YAML takes for a boolean or for nothing.
 fn is_yaml_word(name: &str) -> bool {
-    ["y", "n", "yes", "no", "on", "off", "true", "false", "null"].iter().any(|it| name.eq_ignore_ascii_case(it))
+    ["y", "n", "yes", "no", "on", "off", "true", "false", "null"]
+        .iter()
+        .any(|it| name.eq_ignore_ascii_case(it))
 }
 
 /// A text in double quotes, as YAML and JSON read it.

@@ -18,11 +18,14 @@ pub(crate) fn write_json(value: &impl Serialize, out: &mut impl Write) -> io::Re
     writeln!(out, "{}", escaped(&serde_json::to_string_pretty(value)?))
 }
 
+/// The byte order mark and noncharacters, which are printable, but not in YAML.
+pub(crate) const NOT_IN_YAML: [char; 3] = ['\u{feff}', '\u{fffe}', '\u{ffff}'];
+
 /// JSON in which all that a terminal obeys is written as `\u....`. Outside of strings JSON has none of it but the line end.
 pub(crate) fn escaped(json: &str) -> String {
     let mut out = String::with_capacity(json.len());
     for it in json.chars() {
-        if is_unprintable(it) && it != '\n' {
+        if (is_unprintable(it) && it != '\n') || NOT_IN_YAML.contains(&it) {
             out.push_str(&format!("\\u{:04x}", u32::from(it)));
         } else {
             out.push(it);

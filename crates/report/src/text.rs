@@ -403,20 +403,15 @@ pub(crate) fn bytes(n: u64) -> String {
 
 /// Without what [`is_unprintable`] names: an input must not command the terminal.
 pub fn clean(text: &str) -> String {
-    text.chars()
-        .map(|it| if it == '\t' { ' ' } else { it })
-        .filter(|it| !is_unprintable(*it))
-        .collect()
+    text.chars().map(|it| if it == '\t' { ' ' } else { it }).filter(|it| !is_unprintable(*it)).collect()
 }
 
-/// Control characters, those that change the direction of text, those that end a line for some readers only, and the byte order mark
-/// and noncharacters, which YAML does not allow.
+/// Control characters, those that change the direction of text, and those that end a line for some readers only.
 pub(crate) fn is_unprintable(character: char) -> bool {
     character.is_control()
         || matches!(
             character,
             '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}'
-                | '\u{feff}' | '\u{fffe}' | '\u{ffff}'
         )
 }
 

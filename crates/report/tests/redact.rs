@@ -126,9 +126,15 @@ fn hosts_where_only_a_host_can_stand() {
 fn hosts_in_messages_of_launchers() {
     for (line, want) in [
         ("srun: error: hopper: task 3: Killed", "srun: error: host-1: task 3: Killed"),
-        ("0: srun: error: gpu-7: tasks 0-3: Exited with exit code 1", "0: srun: error: host-1: tasks 0-3: Exited with exit code 1"),
+        (
+            "0: srun: error: gpu-7: tasks 0-3: Exited with exit code 1",
+            "0: srun: error: host-1: tasks 0-3: Exited with exit code 1",
+        ),
         ("srun: error: gpu[01-02]: tasks 0-15: Killed", "srun: error: host-1: tasks 0-15: Killed"),
-        ("srun: error: Task launch for StepId=1.0 failed on node hopper: x", "srun: error: Task launch for StepId=1.0 failed on node host-1: x"),
+        (
+            "srun: error: Task launch for StepId=1.0 failed on node hopper: x",
+            "srun: error: Task launch for StepId=1.0 failed on node host-1: x",
+        ),
         ("srun: error: Node failure on hopper", "srun: error: Node failure on host-1"),
         (
             "slurmstepd: error: *** STEP 12.0 ON hopper CANCELLED AT 2026-01-01T00:00:00 ***",
@@ -143,7 +149,10 @@ fn hosts_in_messages_of_launchers() {
         ("=   PID 4711 RUNNING AT hopper", "=   PID 4711 RUNNING AT host-1"),
         ("  host      : hopper", "  host      : host-1"),
         ("Nov 15 02:56:21 hopper kernel: NVRM: x", "Nov 15 02:56:21 host-1 kernel: NVRM: x"),
-        ("2026-11-15T02:56:21.5+00:00 hopper slurmd[7]: x", "2026-11-15T02:56:21.5+00:00 host-1 slurmd[7]: x"),
+        (
+            "2026-11-15T02:56:21.5+00:00 hopper slurmd[7]: x",
+            "2026-11-15T02:56:21.5+00:00 host-1 slurmd[7]: x",
+        ),
     ] {
         check(line, want);
     }
@@ -185,7 +194,10 @@ fn programs_of_xids() {
         "NVRM: Xid (PCI:0000:3b:00): 79, pid=1234, name=python3, GPU has fallen off the bus.",
         "NVRM: Xid (PCI:0000:3b:00): 79, pid=1234, name=program-1, GPU has fallen off the bus.",
     );
-    check("NVRM: Xid (PCI:0000:3b:00): 13, pid=1, name=my model", "NVRM: Xid (PCI:0000:3b:00): 13, pid=1, name=program-1 model");
+    check(
+        "NVRM: Xid (PCI:0000:3b:00): 13, pid=1, name=my model",
+        "NVRM: Xid (PCI:0000:3b:00): 13, pid=1, name=program-1 model",
+    );
     check("Xid 13, pid=1, name=our app, Ch 8", "Xid 13, pid=1, name=program-1, Ch 8");
     kept("NVRM: Xid (PCI:0000:02:00): 79, pid='<unknown>', name=<unknown>, GPU has fallen off the bus.");
     kept("torch.save(name=model)");

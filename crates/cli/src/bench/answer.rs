@@ -207,8 +207,7 @@ impl<'a> Answer<'a> {
             let arguments: Vec<String> = std::iter::once(format!("{}_perf", report.collective))
                 .chain(std::env::args().skip(1))
                 .collect();
-            let path =
-                output::write_new(path, |mut out| bench::nccl_tests(&report, &arguments, &mut out))?;
+            let path = output::write_new(path, |mut out| bench::nccl_tests(&report, &arguments, &mut out))?;
             complain(&format!("note: nccl-tests' JSON is in {}", path.display()));
         }
         if let Some(it) = &report.first_wrong {

@@ -104,14 +104,19 @@ fn is_named_by_launcher(before: &str, name: &str, after: &str) -> bool {
     let task = follows(&["srun: error: "]) && precedes(&[": task ", ": tasks "]);
     // slurmstepd: error: *** STEP 12.0 ON hopper CANCELLED AT 2026-01-01T00:00:00 ***
     let cancelled = follows(&[" ON "]) && precedes(&[" CANCELLED"]);
-    let lost = follows(&["Node failure on ", "RUNNING AT "]) || (follows(&["failed on node "]) && precedes(&[":"]));
+    let lost =
+        follows(&["Node failure on ", "RUNNING AT "]) || (follows(&["failed on node "]) && precedes(&[":"]));
     // mpirun noticed that process rank 3 with PID 0 on node hopper exited on signal 9
-    let exited = follows(&[" on node "]) && (precedes(&[" exited"]) || (has_letter && looks_like_a_host(name)));
+    let exited =
+        follows(&[" on node "]) && (precedes(&[" exited"]) || (has_letter && looks_like_a_host(name)));
     // `  host      : hopper`, in torchrun's summary of failures
-    let summary = before.strip_suffix(": ").is_some_and(|it| it.ends_with("  ") && it.trim_end().ends_with("host"));
+    let summary =
+        before.strip_suffix(": ").is_some_and(|it| it.ends_with("  ") && it.trim_end().ends_with("host"));
     // [hopper:4711] *** Process received signal ***, [hopper:4711:0:4711] Caught signal 11
     let traced = || {
-        let Some((numbers, rest)) = after.strip_prefix(':').and_then(|it| it.split_once(']')) else { return false };
+        let Some((numbers, rest)) = after.strip_prefix(':').and_then(|it| it.split_once(']')) else {
+            return false;
+        };
         let count = numbers.split(':').count();
         before.ends_with('[')
             && has_letter
@@ -126,7 +131,8 @@ fn is_named_by_launcher(before: &str, name: &str, after: &str) -> bool {
 fn is_named_by_system(before: &str, name: &str, after: &str) -> bool {
     static DAEMONS: [&str; 5] = [" kernel: ", " slurmd[", " slurmstepd[", " systemd[", " nv-fabricmanager["];
     let time = before.strip_suffix(' ').and_then(|it| it.rsplit(' ').next()).unwrap_or_default();
-    let timed = time.bytes().filter(|it| *it == b':').count() >= 2 && time.bytes().any(|it| it.is_ascii_digit());
+    let timed =
+        time.bytes().filter(|it| *it == b':').count() >= 2 && time.bytes().any(|it| it.is_ascii_digit());
     // `INFO` is the level of a message.
     let named = name.bytes().any(|it| it.is_ascii_lowercase()) || looks_like_a_host(name);
     timed && named && !is_number(name) && DAEMONS.iter().any(|it| after.starts_with(it))
@@ -182,7 +188,11 @@ pub(super) fn host_list(text: &str, at: usize) -> Option<Hit> {
     if text.get(..at)?.ends_with("srun: error: ") {
         let end = run(text, at, |it| is_name(it) || b"[],".contains(&it));
         let list = text.get(at..end).filter(|it| it.contains(['[', ',']))?;
-        return text.get(end..)?.starts_with(": task").then(|| Hit { kind: Kind::Host, key: list.to_owned(), end });
+        return text.get(end..)?.starts_with(": task").then(|| Hit {
+            kind: Kind::Host,
+            key: list.to_owned(),
+            end,
+        });
     }
     if !matches!(before(text, at)?, b'=' | b'"' | b'\'' | b' ') {
         return None;

@@ -6,8 +6,8 @@ use std::net::IpAddr;
 use super::Role;
 use super::addresses::address;
 use super::hosts::{
-    host_list, host_names, hosts_in, is_generated_host, is_host_key, is_host_label, is_host_place, looks_like_a_host,
-    qualified, vocabulary,
+    host_list, host_names, hosts_in, is_generated_host, is_host_key, is_host_label, is_host_place,
+    looks_like_a_host, qualified, vocabulary,
 };
 use super::paths::{PUBLIC, extension, is_common_user, is_path_limit, is_url_limit, path_end, user_in};
 use super::programs::program;

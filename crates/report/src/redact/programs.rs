@@ -9,7 +9,8 @@ const LONGEST: usize = 15;
 /// `python3` of `NVRM: Xid (PCI:0000:3b:00): 79, pid=1234, name=python3, ...`. A name may hold blanks.
 pub(super) fn program(text: &str, at: usize) -> Option<Hit> {
     let before = text.get(..at)?.strip_suffix("name=")?;
-    let announced = before.contains("Xid") || before.trim_end_matches([',', ' ']).rsplit(' ').next()?.starts_with("pid=");
+    let announced =
+        before.contains("Xid") || before.trim_end_matches([',', ' ']).rsplit(' ').next()?.starts_with("pid=");
     let rest = text.get(at..)?;
     let end = rest
         .find(',')
