@@ -230,7 +230,7 @@ pub(crate) fn clean_lines(text: &str) -> String {
 #[cfg(all(test, unix))]
 mod tests {
     use std::fs;
-    use std::io::{self, Write as _};
+    use std::io;
     use std::os::unix::fs::{PermissionsExt as _, symlink};
     use std::path::{Path, PathBuf};
 
@@ -241,8 +241,10 @@ mod tests {
     }
 
     fn names(folder: &Path) -> Vec<String> {
-        let entries = fs::read_dir(folder).unwrap().map(|it| it.unwrap().file_name().into_string().unwrap());
-        let mut names: Vec<String> = entries.collect();
+        let entries = fs::read_dir(folder).expect("a folder");
+        let name =
+            |it: io::Result<fs::DirEntry>| it.expect("an entry").file_name().to_string_lossy().into_owned();
+        let mut names: Vec<String> = entries.map(name).collect();
         names.sort();
         names
     }

@@ -106,7 +106,10 @@ fn check_harmless(what: &str, answer: &Answer) {
 fn no_log_commands_the_terminal() {
     let folder = folder("hostile-logs");
     for name in recordings() {
-        for file in common::files(&name).iter().filter(|it| it.ends_with(".log") || it.ends_with(".txt")) {
+        for file in common::files(&name)
+            .iter()
+            .filter(|it| Path::new(it).extension().is_some_and(|it| it == "log" || it == "txt"))
+        {
             let bytes = fs::read(root().join(file)).expect("a recording");
             let log = String::from_utf8_lossy(&bytes);
             // At the end, and before the last word.
@@ -178,7 +181,7 @@ fn nothing_else_commands_the_terminal() {
         "topo.txt",
         &matrix.replace("NIC0", &format!("NIC0{HOSTILE}")).replace("mlx5", &format!("{HOSTILE}mlx5")),
     );
-    let value: String = HOSTILE.chars().map(|it| format!("\\u{:04x}", u32::from(it))).collect();
+    let value = HOSTILE.chars().fold(String::new(), |all, it| all + &format!("\\u{:04x}", u32::from(it)));
     let cluster = write(
         &folder,
         "cluster.toml",

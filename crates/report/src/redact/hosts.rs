@@ -173,8 +173,8 @@ pub(super) fn host_names(list: &str) -> Vec<String> {
             continue;
         };
         for range in ranges.split(',') {
-            let (first, last) = range.split_once('-').unwrap_or((range, range));
-            let (Ok(from), Ok(to)) = (first.parse::<u64>(), last.parse::<u64>()) else { continue };
+            let (first, end) = range.split_once('-').unwrap_or((range, range));
+            let (Ok(from), Ok(to)) = (first.parse::<u64>(), end.parse::<u64>()) else { continue };
             let room = MOST.saturating_sub(names.len());
             let width = first.len();
             names.extend((from..=to).take(room).map(|it| format!("{prefix}{it:0width$}{suffix}")));
