@@ -54,6 +54,25 @@ done
 for length in 8 64 512 2048; do
     LC_ALL=C awk -v n="$length" 'BEGIN { for (i = 1; i <= n; i++) printf "%c", 32 + i * 7919 % 95 }' > "corpus/machine/$length"
 done
+
+# What is submitted: as it is for the parsers, and with a digit before it that chooses the name, as targets/lint_input.rs reads it.
+mkdir -p corpus/yaml_tree corpus/shell_words corpus/submission corpus/lint corpus/lint_fix corpus/env_output
+find ../crates/cli/tests/manifests ../cases -type f -size -64k | while read -r file; do
+    case $file in
+        *.yaml | *.yml) digit=0 target=yaml_tree ;;
+        *.sbatch) digit=1 target=shell_words ;;
+        *.sh) digit=2 target=shell_words ;;
+        */Dockerfile*) digit=3 target=shell_words ;;
+        *.env) digit=4 target=shell_words ;;
+        *.json) digit=5 target=yaml_tree ;;
+        *) continue ;;
+    esac
+    name=$(echo "${file#../}" | tr / -)
+    cp "$file" "corpus/$target/$name"
+    for target in submission lint lint_fix; do
+        { printf %s "$digit"; cat "$file"; } > "corpus/$target/$name"
+    done
+done
 for seed in seeds/*/*; do
     cp "$seed" "corpus/$(basename "$(dirname "$seed")")/"
 done

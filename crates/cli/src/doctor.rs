@@ -2,17 +2,17 @@
 
 use std::collections::BTreeMap;
 use std::fs::File;
-use std::io::{self, BufRead as _, BufReader, BufWriter, IsTerminal as _, Write};
+use std::io::{self, BufRead as _, BufReader, IsTerminal as _, Write};
 use std::path::{Path, PathBuf};
 
-use report::{Doctor, Evidence, Options, Style};
+use report::{Doctor, Evidence, Options, Redactor, Style};
 use rules::{Level, Log};
 
 use crate::args::{self, Colour, FailOn, Format};
-use crate::{CLEAN, FINDINGS, UNDECIDED, complain, input};
+use crate::{CLEAN, FINDINGS, UNDECIDED, complain, input, output};
 
 pub(crate) fn run(args: &args::Doctor, colour: Colour, out: &mut impl Write) -> io::Result<u8> {
-    if !formats_fit(&args.format, &args.output) {
+    if !output::formats_fit(&args.format, &args.output) {
         return Ok(UNDECIDED);
     }
     let Some(paths) = paths(args) else {
@@ -21,10 +21,10 @@ pub(crate) fn run(args: &args::Doctor, colour: Colour, out: &mut impl Write) -> 
         );
         return Ok(UNDECIDED);
     };
-    let inputs = input::read(&paths);
-    for it in &inputs.unreadable {
-        complain(&format!("error: {}: {}", it.name, it.reason));
+    if !args.output.is_empty() && !output::spares(&args.output, &input::files(&paths).0, args.redact) {
+        return Ok(UNDECIDED);
     }
+    let inputs = input::read(&paths);
     let tally = inputs.case.sources.tally();
     let log = Log::new(inputs.case);
     let diagnosis = rules::diagnose(&log);
@@ -38,6 +38,10 @@ pub(crate) fn run(args: &args::Doctor, colour: Colour, out: &mut impl Write) -> 
     if incomplete {
         doctor.verdict.text.push_str("; not all of the input could be read");
     }
+    let mut names = Names(args.redact.then(|| report::redact(&mut doctor)));
+    for it in &inputs.unreadable {
+        complain(&format!("error: {}: {}", names.file(&it.name), names.text(&it.reason)));
+    }
     for it in &doctor.inputs {
         if let Some(problem) = &it.problem {
             complain(&format!("warning: {}: {problem}", it.file));
@@ -46,16 +50,14 @@ pub(crate) fn run(args: &args::Doctor, colour: Colour, out: &mut impl Write) -> 
             complain(&format!("warning: {}: is empty", it.file));
         }
     }
-    if args.redact {
-        report::redact(&mut doctor);
-    }
-    write_all(&args.format, &args.output, out, |format, to_file, mut out| {
+    output::write_all(&args.format, &args.output, out, |format, to_file, mut out| {
         let colour = if to_file { colour == Colour::Always } else { coloured(colour) };
         write(&doctor, format, args, colour, &mut out)
-    })?;
+    })
+    .map_err(|error| names.error(error, &args.output))?;
     if tally.understood() == 0 {
         let reason = if tally.told() == 0 { "there was nothing to read" } else { "no line was understood" };
-        let names: Vec<String> = paths.iter().take(3).map(|it| input::name(it)).collect();
+        let names: Vec<String> = paths.iter().take(3).map(|it| names.file(&input::name(it))).collect();
         let more = if paths.len() > 3 { format!(" and {} more", paths.len() - 3) } else { String::new() };
         let reason = format!("{}{more}: {reason}", names.join(", "));
         complain(&format!(
@@ -68,40 +70,27 @@ pub(crate) fn run(args: &args::Doctor, colour: Colour, out: &mut impl Write) -> 
     Ok(if code == CLEAN && incomplete { UNDECIDED } else { code })
 }
 
-/// Whether there are as many outputs as formats need.
-fn formats_fit(formats: &[Format], outputs: &[PathBuf]) -> bool {
-    let n = formats.len().max(1);
-    if outputs.len() > n {
-        complain("error: there are more --output than --format");
-    } else if n > outputs.len() + 1 {
-        complain("error: only one --format can go to standard output: give each of the others an --output");
-    } else {
-        return true;
-    }
-    false
-}
+/// Names as they are, or as `--redact` shows them.
+struct Names(Option<Redactor>);
 
-/// Writes every format to its place; `false` where formats and outputs do not fit together.
-pub(crate) fn write_all(
-    formats: &[Format],
-    outputs: &[PathBuf],
-    out: &mut impl Write,
-    mut write: impl FnMut(Format, bool, &mut dyn Write) -> io::Result<()>,
-) -> io::Result<bool> {
-    if !formats_fit(formats, outputs) {
-        return Ok(false);
+impl Names {
+    fn file(&mut self, name: &str) -> String {
+        self.0.as_mut().map_or_else(|| name.to_owned(), |it| it.file(name))
     }
-    let formats = if formats.is_empty() { &[Format::Text] } else { formats };
-    for (i, format) in formats.iter().enumerate() {
-        let Some(path) = outputs.get(i) else {
-            write(*format, false, &mut *out)?;
-            continue;
+
+    fn text(&mut self, text: &str) -> String {
+        self.0.as_mut().map_or_else(|| text.to_owned(), |it| it.text(text))
+    }
+
+    /// An error that names an output.
+    fn error(&mut self, error: io::Error, outputs: &[PathBuf]) -> io::Error {
+        let Some(redactor) = &mut self.0 else { return error };
+        let number = |text: String, (i, path): (usize, &PathBuf)| {
+            text.replacen(&path.display().to_string(), &format!("output-{}", i + 1), 1)
         };
-        let named = |error: io::Error| io::Error::new(error.kind(), format!("{}: {error}", path.display()));
-        let mut file = BufWriter::new(File::create(path).map_err(named)?);
-        write(*format, true, &mut file).and_then(|()| file.flush()).map_err(named)?;
+        let text = outputs.iter().enumerate().fold(error.to_string(), number);
+        io::Error::new(error.kind(), redactor.text(&text))
     }
-    Ok(true)
 }
 
 /// What to read: the paths given, or what is piped in.

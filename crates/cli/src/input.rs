@@ -31,8 +31,15 @@ pub(crate) struct Inputs {
 
 /// Reads everything under `paths`; `-` is standard input.
 pub(crate) fn read(paths: &[PathBuf]) -> Inputs {
-    let mut unreadable = Vec::new();
-    let mut files = Vec::new();
+    let (files, mut unreadable) = files(paths);
+    let workers = thread::available_parallelism().map_or(1, usize::from).min(16);
+    let case = read_files(&files, workers, &mut unreadable);
+    Inputs { case, unreadable }
+}
+
+/// The files that [`read`] reads, and what could not be listed.
+pub(crate) fn files(paths: &[PathBuf]) -> (Vec<PathBuf>, Vec<Unreadable>) {
+    let (mut files, mut unreadable) = (Vec::new(), Vec::new());
     for path in paths {
         if path.as_os_str() == "-" {
             files.push(path.clone());
@@ -40,9 +47,7 @@ pub(crate) fn read(paths: &[PathBuf]) -> Inputs {
             walk(path, &mut files, &mut unreadable);
         }
     }
-    let workers = thread::available_parallelism().map_or(1, usize::from).min(16);
-    let case = read_files(&files, workers, &mut unreadable);
-    Inputs { case, unreadable }
+    (files, unreadable)
 }
 
 /// All files under `path`, sorted by name.

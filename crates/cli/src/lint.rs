@@ -12,13 +12,17 @@ use rules::Edit;
 use rules::lint::Given;
 
 use crate::args::{self, Colour, Format};
-use crate::{CLEAN, FINDINGS, UNDECIDED, complain, doctor, input};
+use crate::{CLEAN, FINDINGS, UNDECIDED, complain, doctor, input, output};
 
 /// More of a file is not read: no manifest is as long.
 const MOST: u64 = 64 << 20;
 
 pub(crate) fn run(args: &args::Lint, colour: Colour, out: &mut impl Write) -> io::Result<u8> {
-    let mut inputs = Inputs::read(files(&args.paths));
+    let paths = files(&args.paths);
+    if !output::spares(&args.output, &paths, false) {
+        return Ok(UNDECIDED);
+    }
+    let mut inputs = Inputs::read(paths);
     let given = Given {
         nccl: args.nccl,
         plugin: args.plugin,
@@ -39,7 +43,7 @@ pub(crate) fn run(args: &args::Lint, colour: Colour, out: &mut impl Write) -> io
         }
     }
     let style = Style { colour: doctor::coloured(colour), width: doctor::width(), verbose: false };
-    doctor::write_all(&args.format, &args.output, out, |format, to_file, mut out| match format {
+    output::write_all(&args.format, &args.output, out, |format, to_file, mut out| match format {
         Format::Text => {
             report::lint::text(&lint, Style { colour: style.colour && !to_file, ..style }, &mut out)
         }
@@ -170,17 +174,15 @@ fn change(args: &args::Lint, given: &Given, inputs: &mut Inputs, out: &mut impl 
             continue;
         }
         if args.diff {
-            write!(out, "{}", report::lint::diff(&it.name, &before, &it.text))?;
+            write!(out, "{}", output::shown(&report::lint::diff(&it.name, &before, &it.text)))?;
         }
         if args.fix {
             let mark = if it.byte_order_mark { "\u{feff}" } else { "" };
             let text = format!("{mark}{}", it.text);
             if path.as_os_str() == "-" {
-                out.write_all(text.as_bytes())?;
+                write!(out, "{}", output::shown(&text))?;
             } else {
-                let named =
-                    |error: io::Error| io::Error::new(error.kind(), format!("{}: {error}", path.display()));
-                fs::write(path, text.as_bytes()).map_err(named)?;
+                output::write_file(path, |out| out.write_all(text.as_bytes()))?;
                 complain(&format!("changed {}", path.display()));
             }
         }

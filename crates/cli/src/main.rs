@@ -8,6 +8,7 @@ mod expect;
 mod input;
 mod lint;
 mod manifest;
+mod output;
 mod topo;
 
 use std::io::{self, Write};
@@ -55,8 +56,7 @@ fn main() -> ExitCode {
 /// Says something beside the answer.
 fn complain(text: &str) {
     // Names of files and lines of them may hold anything.
-    let text: String = text.chars().filter(|it| *it == '\n' || !it.is_control()).collect();
-    let _ = writeln!(io::stderr(), "{text}");
+    let _ = writeln!(io::stderr(), "{}", output::clean_lines(text));
 }
 
 fn explain(what: &str, out: &mut impl Write) -> io::Result<u8> {

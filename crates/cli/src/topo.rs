@@ -1,8 +1,7 @@
 //! `plumb topo`: what is this box, which paths does it offer, and what speed is normal?
 
-use std::fs::File;
-use std::io::{self, BufWriter, Read as _, Write};
-use std::path::Path;
+use std::io::{self, Read as _, Write};
+use std::path::{Path, PathBuf};
 
 use evidence::topology::{self, Graph};
 use fabric::{Collective, Layout, catalogue, gpu};
@@ -15,7 +14,7 @@ use report::Style;
 use report::topo::{Topo, TopoParts};
 
 use crate::args::{self, Colour, ListFormat};
-use crate::{CLEAN, UNDECIDED, complain, doctor, expect, input};
+use crate::{CLEAN, UNDECIDED, complain, doctor, expect, input, output};
 
 /// What was read: the machine, and what a file says beside it.
 struct Read {
@@ -47,6 +46,10 @@ impl Read {
 const MOST: u64 = 1 << 28;
 
 pub(crate) fn run(args: &args::Topo, colour: Colour, out: &mut impl Write) -> io::Result<u8> {
+    let inputs: Vec<PathBuf> = args.file.iter().chain(&args.cluster).cloned().collect();
+    if !output::spares(&args.svg, &inputs, false) {
+        return Ok(UNDECIDED);
+    }
     let topo = match read(args).and_then(|it| answer(args, it)) {
         Ok(topo) => topo,
         Err(reason) => {
@@ -55,9 +58,7 @@ pub(crate) fn run(args: &args::Topo, colour: Colour, out: &mut impl Write) -> io
         }
     };
     if let Some(path) = &args.svg {
-        let named = |error: io::Error| io::Error::new(error.kind(), format!("{}: {error}", path.display()));
-        let mut file = BufWriter::new(File::create(path).map_err(named)?);
-        report::topo::svg(&topo, &mut file).and_then(|()| file.flush()).map_err(named)?;
+        output::write_file(path, |mut out| report::topo::svg(&topo, &mut out))?;
     }
     match args.format {
         ListFormat::Text => {

@@ -7,7 +7,7 @@ use std::fs;
 
 use evidence::submission::Submission;
 use request::{request, scratch};
-use rules::manifest::{Kind, write};
+use manifest::{Kind, write};
 use testbed::{need, output, program};
 
 /// Its answer, and how many objects passed.

@@ -8,7 +8,7 @@ use std::os::unix::fs::PermissionsExt as _;
 use evidence::submission::Submission;
 use proptest::prelude::*;
 use request::{HOSTILE, request, scratch};
-use rules::manifest::{Kind, Request, write};
+use manifest::{Kind, Request, write};
 
 /// The script under a shell, with stand-ins for Slurm that print what reaches them.
 #[test]

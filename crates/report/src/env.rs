@@ -5,7 +5,8 @@ use std::io::{self, Write};
 use manifest::environment::{Action, Recommendation};
 use serde::Serialize;
 
-use crate::text::{Style, wrap};
+use crate::json::{NOT_IN_YAML, escaped, write_json};
+use crate::text::{Style, clean, is_unprintable, wrap};
 
 /// What was asked, and the answer.
 #[derive(Debug, Clone, PartialEq, Serialize)]
@@ -75,7 +76,7 @@ impl Env {
 
     /// `p5.48xlarge, NCCL 2.27.3, aws-ofi-nccl 1.16.2`
     fn subject(&self) -> String {
-        let instance = self.instance.clone().unwrap_or_else(|| "any machine".to_owned());
+        let instance = clean(self.instance.as_deref().unwrap_or("any machine"));
         let release = |name: &str, version: &Option<String>| {
             version.as_ref().map_or_else(String::new, |it| format!(", {name} {it}"))
         };
@@ -107,8 +108,8 @@ impl Env {
             writeln!(out, "\n{title}")?;
             for line in self.lines(action) {
                 match &line.value {
-                    Some(value) => writeln!(out, "  {}={}", line.name, shell(value))?,
-                    None => writeln!(out, "  {}", line.name)?,
+                    Some(value) => writeln!(out, "  {}={}", clean(&line.name), shell(&clean(value)))?,
+                    None => writeln!(out, "  {}", clean(&line.name))?,
                 }
                 for part in wrap(&line.reason, width.saturating_sub(4)) {
                     writeln!(out, "    {part}")?;
@@ -123,15 +124,24 @@ impl Env {
         Ok(())
     }
 
-    /// Lines for a shell: `export` and `unset`.
+    /// Lines for a shell, fit for `eval`: `export`, `unset` and comments.
     pub fn sh(&self, out: &mut impl Write) -> io::Result<()> {
         writeln!(out, "# {}: {}", self.subject(), self.verdict())?;
         for line in self.lines(Action::Set) {
-            comment(out, "", &line.reason)?;
-            writeln!(out, "export {}={}", line.name, shell(line.value.as_deref().unwrap_or_default()))?;
+            let value = line.value.as_deref().unwrap_or_default();
+            if let Some(reason) = bad_name(&line.name).or_else(|| bad_value(value)) {
+                left_out(out, line, reason)?;
+                continue;
+            }
+            comment(out, &line.reason)?;
+            writeln!(out, "export {}={}", line.name, shell(value))?;
         }
         for line in self.lines(Action::Remove) {
-            comment(out, "", &line.reason)?;
+            if let Some(reason) = bad_name(&line.name) {
+                left_out(out, line, reason)?;
+                continue;
+            }
+            comment(out, &line.reason)?;
             writeln!(out, "unset {}", line.name)?;
         }
         Ok(())
@@ -139,49 +149,95 @@ impl Env {
 
     /// `env` of a container.
     pub fn yaml(&self, out: &mut impl Write) -> io::Result<()> {
-        writeln!(out, "# {}: {}", self.subject(), self.verdict())?;
-        for line in self.lines(Action::Remove) {
-            comment(out, "", &format!("remove {}: {}", line.name, line.reason))?;
+        self.heading(out)?;
+        let (set, refused): (Vec<&Line>, Vec<&Line>) =
+            self.lines(Action::Set).partition(|it| bad_name(&it.name).is_none());
+        for line in refused {
+            left_out(out, line, NO_NAME)?;
         }
-        if self.lines(Action::Set).next().is_none() {
+        if set.is_empty() {
             return writeln!(out, "env: []");
         }
         writeln!(out, "env:")?;
-        for line in self.lines(Action::Set) {
-            comment(out, "", &line.reason)?;
-            let value = serde_json::Value::from(line.value.as_deref().unwrap_or_default());
-            writeln!(out, "- name: {}\n  value: {value}", line.name)?;
+        for line in set {
+            comment(out, &line.reason)?;
+            let name = if is_yaml_word(&line.name) { quoted(&line.name) } else { line.name.clone() };
+            // Kubernetes expands `$(NAME)`, and reads `$$` as `$`.
+            let value = quoted(&line.value.as_deref().unwrap_or_default().replace('$', "$$"));
+            writeln!(out, "- name: {name}\n  value: {value}")?;
         }
         Ok(())
     }
 
     /// `ENV` lines. What an image below has set can only be set empty, so removals are comments.
     pub fn dockerfile(&self, out: &mut impl Write) -> io::Result<()> {
+        self.heading(out)?;
+        for line in self.lines(Action::Set) {
+            let value = line.value.as_deref().unwrap_or_default();
+            if let Some(reason) = bad_name(&line.name).or_else(|| bad_value(value)) {
+                left_out(out, line, reason)?;
+                continue;
+            }
+            comment(out, &line.reason)?;
+            let value = value.replace('\\', "\\\\").replace('"', "\\\"").replace('$', "\\$");
+            writeln!(out, "ENV {}=\"{value}\"", line.name)?;
+        }
+        Ok(())
+    }
+
+    /// What the answer is about and what to remove, as comments.
+    fn heading(&self, out: &mut impl Write) -> io::Result<()> {
         writeln!(out, "# {}: {}", self.subject(), self.verdict())?;
         for line in self.lines(Action::Remove) {
-            comment(out, "", &format!("remove {}: {}", line.name, line.reason))?;
-        }
-        for line in self.lines(Action::Set) {
-            comment(out, "", &line.reason)?;
-            let value = serde_json::Value::from(line.value.as_deref().unwrap_or_default());
-            writeln!(out, "ENV {}={value}", line.name)?;
+            comment(out, &format!("remove {}: {}", clean(&line.name), line.reason))?;
         }
         Ok(())
     }
 
     /// Schema `plumb.env/1`.
     pub fn json(&self, out: &mut impl Write) -> io::Result<()> {
-        serde_json::to_writer_pretty(&mut *out, self)?;
-        writeln!(out)
+        write_json(self, out)
     }
 }
 
 /// A comment, wrapped; what comes from a file cannot leave it.
-fn comment(out: &mut impl Write, indent: &str, text: &str) -> io::Result<()> {
-    for part in wrap(text, 98) {
-        writeln!(out, "{indent}# {part}")?;
+fn comment(out: &mut impl Write, text: &str) -> io::Result<()> {
+    for part in wrap(&text.replace(NOT_IN_YAML, ""), 98) {
+        writeln!(out, "# {part}")?;
     }
     Ok(())
+}
+
+/// Says that a variable is not set or removed by this text, and why.
+fn left_out(out: &mut impl Write, line: &Line, reason: &str) -> io::Result<()> {
+    comment(out, &format!("left out: `{}` {reason}", clean(&line.name)))
+}
+
+const NO_NAME: &str = "is not the name of a variable: letters, digits and _, not beginning with a digit";
+
+/// Why a name cannot stand in code: only what POSIX calls a name can stand there without quotes.
+fn bad_name(name: &str) -> Option<&'static str> {
+    let mut bytes = name.bytes();
+    let first = bytes.next().is_some_and(|it| it.is_ascii_alphabetic() || it == b'_');
+    let is_name = first && bytes.all(|it| it.is_ascii_alphanumeric() || it == b'_');
+    (!is_name).then_some(NO_NAME)
+}
+
+/// Why a value cannot stand in a line of code.
+fn bad_value(value: &str) -> Option<&'static str> {
+    value.contains(is_unprintable).then_some("has a value with control characters")
+}
+
+/// Names that YAML takes for a boolean or for nothing.
+fn is_yaml_word(name: &str) -> bool {
+    ["y", "n", "yes", "no", "on", "off", "true", "false", "null"]
+        .iter()
+        .any(|it| name.eq_ignore_ascii_case(it))
+}
+
+/// A text in double quotes, as YAML and JSON read it.
+fn quoted(text: &str) -> String {
+    escaped(&serde_json::Value::from(text).to_string())
 }
 
 /// A value as a shell takes it.
@@ -190,14 +246,14 @@ fn shell(value: &str) -> String {
     if !value.is_empty() && value.bytes().all(plain) {
         return value.to_owned();
     }
-    let printable: String = value.chars().filter(|it| !it.is_control()).collect();
-    format!("'{}'", printable.replace('\'', "'\\''"))
+    format!("'{}'", value.replace('\'', "'\\''"))
 }
 
 #[cfg(test)]
 mod tests {
     use fabric::{Version, catalogue};
-    use manifest::environment::recommend;
+    use manifest::environment::{Action, Recommendation, recommend};
+    use proptest::prelude::*;
 
     use super::{Env, shell};
     use crate::text::Style;
@@ -240,6 +296,117 @@ mod tests {
             [("efa", "efa"), ("", "''"), ("a b", "'a b'"), ("it's", "'it'\\''s'"), ("$(x)", "'$(x)'")]
         {
             assert_eq!(shell(value), want);
+        }
+    }
+
+    fn advice(action: Action, name: &str, value: &str, reason: &str) -> Recommendation {
+        let [name, value, reason, source] = [name, value, reason, "source\u{1b}"].map(str::to_owned);
+        Recommendation { name, value: Some(value), action, reason, source }
+    }
+
+    /// All formats for these; verbose, so that sources are written too.
+    fn all_formats(all: &[Recommendation]) -> [String; 5] {
+        let env = Env::new(None, None, None, all);
+        let style = Style { colour: true, width: 80, verbose: true };
+        [
+            written(|it| env.text(style, it)),
+            written(|it| env.sh(it)),
+            written(|it| env.yaml(it)),
+            written(|it| env.dockerfile(it)),
+            written(|it| env.json(it)),
+        ]
+    }
+
+    #[test]
+    fn what_is_not_a_name_is_left_out_and_said() {
+        for name in ["A;id", "A B", "", "1A", "A=B", "A\nid", "$(id)", "a[$(id)]", "é", "A'", "A#", "-f"] {
+            for action in [Action::Set, Action::Remove] {
+                let [_, sh, yaml, dockerfile, json] = all_formats(&[advice(action, name, "1", "why")]);
+                for text in [&sh, &dockerfile] {
+                    assert!(text.lines().all(|it| it.starts_with('#')), "{name:?}: {text}");
+                }
+                assert!(sh.contains("\n# left out: `"), "{name:?}: {sh}");
+                assert!(yaml.lines().all(|it| it.starts_with('#') || it == "env: []"), "{name:?}: {yaml}");
+                let json: serde_json::Value = serde_json::from_str(&json).unwrap();
+                assert_eq!(json["variables"][0]["name"], name);
+            }
+        }
+    }
+
+    #[test]
+    fn a_comment_cannot_be_left() {
+        for end in ["\n", "\r", "\r\n", "\u{85}", "\u{2028}", "\u{2029}", "\u{b}", "\u{c}"] {
+            let reason = format!("why{end}touch hacked");
+            let [_, sh, yaml, dockerfile, _] = all_formats(&[advice(Action::Remove, "A", "1", &reason)]);
+            for text in [sh, yaml, dockerfile] {
+                let code: Vec<&str> = text
+                    .split(['\n', '\r', '\u{85}', '\u{2028}', '\u{2029}'])
+                    .filter(|it| !it.is_empty() && !it.starts_with('#'))
+                    .collect();
+                assert!(code.iter().all(|it| ["unset A", "env: []"].contains(it)), "{end:?}: {code:?}");
+            }
+        }
+    }
+
+    #[test]
+    fn values_keep_their_meaning() {
+        let value = "a\"b'c\\d$(e)`f`";
+        let [_, sh, yaml, dockerfile, _] = all_formats(&[advice(Action::Set, "NO", value, "why")]);
+        assert!(sh.contains("export NO='a\"b'\\''c\\d$(e)`f`'\n"), "{sh}");
+        assert!(yaml.contains("- name: \"NO\"\n  value: \"a\\\"b'c\\\\d$$(e)`f`\"\n"), "{yaml}");
+        assert!(dockerfile.contains("ENV NO=\"a\\\"b'c\\\\d\\$(e)`f`\"\n"), "{dockerfile}");
+        let [_, sh, yaml, dockerfile, _] = all_formats(&[advice(Action::Set, "A", "a\nb\u{9b}", "why")]);
+        for text in [&sh, &dockerfile] {
+            assert!(text.ends_with("# left out: `A` has a value with control characters\n"), "{text}");
+        }
+        assert!(yaml.ends_with("- name: A\n  value: \"a\\nb\\u009b\"\n"), "{yaml}");
+    }
+
+    /// The one word that a shell makes of `text`, if it is one and nothing in it is expanded.
+    fn one_word(text: &str) -> Option<String> {
+        let (mut word, mut rest) = (String::new(), text);
+        while let Some(first) = rest.chars().next() {
+            let (part, after) = match first {
+                '\'' => rest[1..].split_once('\'')?,
+                '\\' => ("'", rest.strip_prefix("\\'")?),
+                it if it.is_ascii_alphanumeric() || "_-.,:/=+%@^".contains(it) => rest.split_at(1),
+                _ => return None,
+            };
+            word.push_str(part);
+            rest = after;
+        }
+        Some(word)
+    }
+
+    fn any_action() -> impl Strategy<Value = Action> {
+        prop_oneof![Just(Action::Set), Just(Action::Remove), Just(Action::Leave)]
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
+
+        #[test]
+        fn any_names_and_values_give_only_assignments(
+            all in prop::collection::vec(
+                (any_action(), "[A-Z_a-z]{1,4}|\\PC{0,6}|.{0,6}|(?s:.{0,6})", "(?s:.{0,12})", "(?s:.{0,12})"), 0..6
+            )
+        ) {
+            let all: Vec<Recommendation> = all.iter().map(|it| advice(it.0, &it.1, &it.2, &it.3)).collect();
+            let [text, sh, yaml, dockerfile, json] = all_formats(&all);
+            for text in [&text, &sh, &yaml, &dockerfile, &json] {
+                prop_assert!(text.chars().all(|it| it == '\n' || !crate::text::is_unprintable(it)), "{text:?}");
+            }
+            for line in sh.lines().filter(|it| !it.starts_with('#')) {
+                let (kind, rest) = line.split_once(' ').unwrap();
+                let (name, value) = rest.split_once('=').unwrap_or((rest, ""));
+                prop_assert!(kind == "export" || (kind == "unset" && rest == name), "{line:?}");
+                let known = all.iter().any(|it| it.name == name && (kind == "unset" || it.value == one_word(value)));
+                prop_assert!(known && super::bad_name(name).is_none(), "{line:?}");
+            }
+            prop_assert!(dockerfile.lines().all(|it| it.starts_with('#') || it.starts_with("ENV ")), "{dockerfile:?}");
+            prop_assert!(evidence::yaml::Tree::read(&yaml).is_ok(), "{yaml:?}");
+            let json: serde_json::Value = serde_json::from_str(&json).unwrap();
+            prop_assert_eq!(json["variables"].as_array().map(Vec::len), Some(all.len()));
         }
     }
 }

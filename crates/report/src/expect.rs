@@ -159,8 +159,7 @@ impl Expect {
 
     /// For programs.
     pub fn json(&self, out: &mut impl Write) -> io::Result<()> {
-        serde_json::to_writer_pretty(&mut *out, self)?;
-        writeln!(out)
+        crate::json::write_json(self, out)
     }
 }
 

@@ -5,6 +5,7 @@ use std::io::{self, Write};
 use rules::{Severity, State};
 
 use crate::model::by_rule;
+use crate::text::is_unprintable;
 use crate::{Check, Doctor, Evidence, Finding};
 
 /// Writes the answer of `plumb doctor` as one test suite. Findings below `fail_on` are no failures; `None`: none is.
@@ -172,7 +173,8 @@ fn placed(it: &Evidence) -> String {
     format!("{}:{}{column}: {}", it.file, it.line, it.text)
 }
 
-/// Text as it may stand in an element. Characters that XML 1.0 cannot hold are dropped.
+/// Text as it may stand in an element. Characters that XML 1.0 cannot hold and those that command a terminal are
+/// dropped.
 fn escaped(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     for it in text.chars() {
@@ -183,7 +185,9 @@ fn escaped(text: &str) -> String {
             '"' => out.push_str("&quot;"),
             '\'' => out.push_str("&apos;"),
             '\r' => out.push_str("&#13;"),
-            '\t' | '\n' | '\u{20}'..='\u{d7ff}' | '\u{e000}'..='\u{fffd}' | '\u{10000}'..='\u{10ffff}' => {
+            '\t' | '\n' => out.push(it),
+            _ if is_unprintable(it) => {}
+            '\u{20}'..='\u{d7ff}' | '\u{e000}'..='\u{fffd}' | '\u{10000}'..='\u{10ffff}' => {
                 out.push(it);
             }
             _ => {}
@@ -205,6 +209,7 @@ mod tests {
     fn escapes_and_drops() {
         assert_eq!(escaped("a<b>&\"'\n"), "a&lt;b&gt;&amp;&quot;&apos;\n");
         assert_eq!(escaped("\0\u{1b}[36mhost\u{fffe}\u{ffff}\u{1f600}"), "[36mhost\u{1f600}");
+        assert_eq!(escaped("a\u{9b}2J\u{7f}\u{202e}b"), "a2Jb");
         assert_eq!(attribute("a\tb\nc\r"), "a&#9;b&#10;c&#13;");
     }
 }

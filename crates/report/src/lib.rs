@@ -31,9 +31,9 @@ pub use model::{
     Check, Communicator, Doctor, Edge, Entity, Environment, Evidence, Facts, Finding, FirstFailure, Input,
     Job, NodePair, NotChecked, Options, Rank, Ring, SetBy, Span, Stack, Test, Training, TreePlace, Verdict,
 };
-pub use redact::redact;
+pub use redact::{Redactor, redact};
 pub use sarif::sarif;
-pub use text::{Style, text};
+pub use text::{Style, clean, text};
 
 use std::io::{self, Write};
 
@@ -51,11 +51,7 @@ pub fn rules(as_json: bool, out: &mut impl Write) -> io::Result<()> {
         };
         let all = doctor.map(|it| entry("doctor", it)).chain(lint.map(|it| entry("lint", it)));
         let all: Vec<serde_json::Value> = all.collect();
-        serde_json::to_writer_pretty(
-            &mut *out,
-            &serde_json::json!({ "schema": "plumb.rules/1", "rules": all }),
-        )?;
-        return writeln!(out);
+        return crate::json::write_json(&serde_json::json!({ "schema": "plumb.rules/1", "rules": all }), out);
     }
     let row = |rule: &rules::Rule, out: &mut dyn Write| {
         writeln!(out, "  {:<8} {:<36} {}", rule.severity.name(), rule.id, rule.text().title)

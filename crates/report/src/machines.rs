@@ -139,8 +139,7 @@ impl Machines {
 
     /// Schema `plumb.machines/1`.
     pub fn json(&self, out: &mut impl Write) -> io::Result<()> {
-        serde_json::to_writer_pretty(&mut *out, self)?;
-        writeln!(out)
+        crate::json::write_json(self, out)
     }
 }
 

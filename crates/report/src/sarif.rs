@@ -71,8 +71,7 @@ impl Run<'_> {
                 "properties": self.properties,
             }],
         });
-        serde_json::to_writer_pretty(&mut *out, &log)?;
-        writeln!(out)
+        crate::json::write_json(&log, out)
     }
 
     fn results(&self, indices: &BTreeMap<&str, usize>) -> Vec<Value> {

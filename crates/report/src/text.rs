@@ -352,17 +352,18 @@ pub(crate) fn bytes(n: u64) -> String {
     unit.map_or_else(|| format!("{n} B"), |(shift, name)| format!("{} {name}", n >> shift))
 }
 
-/// Without control characters: a log must not command the terminal.
-pub(crate) fn clean(text: &str) -> String {
-    text.chars()
-        .map(|it| if it == '\t' { ' ' } else { it })
-        .filter(|it| !it.is_control() && !turns(*it))
-        .collect()
+/// Without what [`is_unprintable`] names: an input must not command the terminal.
+pub fn clean(text: &str) -> String {
+    text.chars().map(|it| if it == '\t' { ' ' } else { it }).filter(|it| !is_unprintable(*it)).collect()
 }
 
-/// Whether a character changes the direction in which the others are shown.
-fn turns(character: char) -> bool {
-    matches!(character, '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
+/// Control characters, those that change the direction of text, and those that end a line for some readers only.
+pub(crate) fn is_unprintable(character: char) -> bool {
+    character.is_control()
+        || matches!(
+            character,
+            '\u{61c}' | '\u{200e}' | '\u{200f}' | '\u{2028}'..='\u{202e}' | '\u{2066}'..='\u{2069}'
+        )
 }
 
 /// Columns of a terminal: two for Hangul, Kanji and most emoji, none for combining marks.

@@ -1,8 +1,7 @@
 //! What rank 0 prints, during the run and at the end. The other ranks print nothing.
 
-use std::fs::{File, OpenOptions};
-use std::io::{self, BufWriter, IsTerminal as _, Write};
-use std::path::{Path, PathBuf};
+use std::io::{self, IsTerminal as _, Write};
+use std::path::Path;
 use std::time::{Duration, Instant, SystemTime};
 
 use ::bench::engines::Event;
@@ -16,7 +15,7 @@ use report::{Style, bench};
 use super::Bench;
 use super::measure::code;
 use crate::args::{Colour, ListFormat, Machines};
-use crate::{complain, expect, input};
+use crate::{complain, expect, input, output};
 
 /// Clears the line, then returns to its beginning: a program that forwards lines ends one at the carriage return.
 const CLEAR: &str = "\x1b[2K\r";
@@ -204,7 +203,7 @@ impl<'a> Answer<'a> {
             match self.args.output.get(i) {
                 Some(path) => {
                     let style = Style { colour: self.colour == Colour::Always, ..self.style };
-                    to_file(path, |out| write(&record, *format, false, style, out))?;
+                    output::write_file(path, |out| write(&record, *format, false, style, out))?;
                 }
                 None => write(&record, *format, live, self.style, self.out)?,
             }
@@ -214,15 +213,13 @@ impl<'a> Answer<'a> {
         }
         self.out.flush()?;
         if let Some(path) = &self.args.plot {
-            to_file(path, |out| bench::svg(&record, out))?;
+            output::write_file(path, |mut out| bench::svg(&record, &mut out))?;
         }
         if let Some(path) = &self.args.json {
             let arguments: Vec<String> = std::iter::once(format!("{}_perf", record.collective))
                 .chain(std::env::args().skip(1))
                 .collect();
-            let (path, file) = new_file(path)?;
-            let mut file = BufWriter::new(file);
-            bench::nccl_tests(&record, &arguments, &mut file).and_then(|()| file.flush())?;
+            let path = output::write_new(path, |mut out| bench::nccl_tests(&record, &arguments, &mut out))?;
             complain(&format!("note: nccl-tests' JSON is in {}", path.display()));
         }
         if let Some(it) = &record.first_wrong {
@@ -275,28 +272,6 @@ fn unicode() -> bool {
         let it = it.to_lowercase();
         it.contains("utf-8") || it.contains("utf8")
     })
-}
-
-fn to_file(path: &Path, write: impl FnOnce(&mut BufWriter<File>) -> io::Result<()>) -> io::Result<()> {
-    let named = |error: io::Error| io::Error::new(error.kind(), format!("{}: {error}", path.display()));
-    let mut file = BufWriter::new(File::create(path).map_err(named)?);
-    write(&mut file).and_then(|()| file.flush()).map_err(named)
-}
-
-/// A file that was not there: the name, or with a number behind it, as nccl-tests does.
-fn new_file(path: &Path) -> io::Result<(PathBuf, File)> {
-    let numbered = (0..10_000).map(|it| PathBuf::from(format!("{}.{it}", path.display())));
-    for path in std::iter::once(path.to_owned()).chain(numbered) {
-        match OpenOptions::new().write(true).create_new(true).open(&path) {
-            Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
-            Ok(file) => return Ok((path, file)),
-            Err(error) => return Err(io::Error::new(error.kind(), format!("{}: {error}", path.display()))),
-        }
-    }
-    Err(io::Error::new(
-        io::ErrorKind::AlreadyExists,
-        format!("{} and its numbered names exist", path.display()),
-    ))
 }
 
 fn now() -> u64 {

@@ -14,7 +14,7 @@ use super::answer::{self, Answer};
 use super::args::Kind;
 use super::{Bench, join};
 use crate::args::Colour;
-use crate::{CLEAN, FINDINGS, UNDECIDED, complain, doctor};
+use crate::{CLEAN, FINDINGS, UNDECIDED, complain, doctor, output};
 
 /// Without --ranks and without NCCL, one rank per core is started, but no more than these.
 const MOST: usize = 8;
@@ -30,6 +30,10 @@ pub(super) fn run(args: &Bench, colour: Colour, out: &mut impl Write) -> io::Res
     };
     if let Err(reason) = args.check_files() {
         return Ok(failed(&reason));
+    }
+    let inputs: Vec<PathBuf> = args.machines.cluster.iter().cloned().collect();
+    if !output::spares(args.output.iter().chain(&args.plot).chain(&args.log), &inputs, false) {
+        return Ok(UNDECIDED);
     }
     let identity = match RankIdentity::detect(&|name| std::env::var(name).ok()) {
         Ok(it) => it,

@@ -3,17 +3,18 @@
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use rules::manifest::{Kind, Request};
+use manifest::{Kind, Request};
 
 /// Words that would leave their place if they were pasted.
 pub(crate) const HOSTILE: [&str; 9] =
     ["train.py", "a b", "$(id)", "$HOME", "`id`", "it's", "\"", "#SBATCH --nodes=9", "\n---\nkind: Pod\n"];
 
-pub(crate) fn request(kind: Kind, instance: &str, nodes: u32) -> Request {
+pub(crate) fn request(kind: Kind, machine: &str, nodes: u32) -> Request {
+    let machine = fabric::catalogue::find(machine).expect("a machine of the catalogue");
     Request {
         image: Some("nvcr.io/nvidia/pytorch:25.06-py3".to_owned()),
         command: HOSTILE.map(str::to_owned).to_vec(),
-        ..Request::new(kind, instance, nodes)
+        ..Request::new(kind, machine, nodes)
     }
 }
 

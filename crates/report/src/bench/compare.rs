@@ -7,7 +7,7 @@ use serde_json::Value;
 
 use crate::Style;
 use crate::expect::time;
-use crate::text::{bytes, counted, wrap};
+use crate::text::{bytes, clean, counted, wrap};
 
 /// Why two records cannot be compared.
 pub fn incomparable(reason: &Incomparable) -> String {
@@ -116,6 +116,5 @@ pub fn comparison_json(comparison: &Comparison, out: &mut impl Write) -> io::Res
         "schema": "plumb.bench-compare/1", "text": sentence(comparison), "results": lines, "unmatched": comparison.unmatched,
         "differences": comparison.differences.iter().map(difference).collect::<Vec<String>>(),
     });
-    serde_json::to_writer_pretty(&mut *out, &all)?;
-    writeln!(out)
+    crate::json::write_json(&all, out)
 }

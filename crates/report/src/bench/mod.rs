@@ -23,6 +23,5 @@ use bench::Record;
 
 /// Writes it for programs: schema `plumb.bench/1`.
 pub fn json(record: &Record, out: &mut impl Write) -> io::Result<()> {
-    serde_json::to_writer_pretty(&mut *out, record)?;
-    writeln!(out)
+    crate::json::write_json(record, out)
 }

@@ -44,8 +44,7 @@ pub fn nccl_tests(bench: &Record, arguments: &[String], out: &mut impl Write) ->
         "average_bus_bandwidth": { "bandwidth": bench.average, "okay": "unchecked" },
         "errors": [], "end_time": date(bench.ended),
     });
-    serde_json::to_writer_pretty(&mut *out, &all)?;
-    writeln!(out)
+    crate::json::write_json(&all, out)
 }
 
 fn row(row: &Row, per_iteration: bool, skip: usize) -> Value {

@@ -85,7 +85,57 @@ pub(super) fn is_named(before: &str, name: &str, after: &str, line: &str) -> boo
     let addressed = || before.ends_with("tcp://") || (before.ends_with("pod/") && like_a_host);
     let assigned =
         || key_before(before).is_some_and(|(key, _, _)| is_host_key(key) && (like_a_host || key != "host"));
-    thread() || socket() || tested() || asked() || addressed() || assigned()
+    thread()
+        || socket()
+        || tested()
+        || asked()
+        || addressed()
+        || assigned()
+        || is_named_by_launcher(before, name, after)
+        || is_named_by_system(before, name, after)
+}
+
+/// Messages of Slurm, MPI and torchrun.
+fn is_named_by_launcher(before: &str, name: &str, after: &str) -> bool {
+    let follows = |texts: &[&str]| texts.iter().any(|it| before.ends_with(it));
+    let precedes = |texts: &[&str]| texts.iter().any(|it| after.starts_with(it));
+    let has_letter = name.bytes().any(|it| it.is_ascii_alphabetic());
+    // srun: error: hopper: task 3: Killed
+    let task = follows(&["srun: error: "]) && precedes(&[": task ", ": tasks "]);
+    // slurmstepd: error: *** STEP 12.0 ON hopper CANCELLED AT 2026-01-01T00:00:00 ***
+    let cancelled = follows(&[" ON "]) && precedes(&[" CANCELLED"]);
+    let lost =
+        follows(&["Node failure on ", "RUNNING AT "]) || (follows(&["failed on node "]) && precedes(&[":"]));
+    // mpirun noticed that process rank 3 with PID 0 on node hopper exited on signal 9
+    let exited =
+        follows(&[" on node "]) && (precedes(&[" exited"]) || (has_letter && looks_like_a_host(name)));
+    // `  host      : hopper`, in torchrun's summary of failures
+    let summary =
+        before.strip_suffix(": ").is_some_and(|it| it.ends_with("  ") && it.trim_end().ends_with("host"));
+    // [hopper:4711] *** Process received signal ***, [hopper:4711:0:4711] Caught signal 11
+    let traced = || {
+        let Some((numbers, rest)) = after.strip_prefix(':').and_then(|it| it.split_once(']')) else {
+            return false;
+        };
+        let count = numbers.split(':').count();
+        before.ends_with('[')
+            && has_letter
+            && numbers.split(':').all(is_number)
+            && (count > 1 || [" *** ", " Signal", " [ ", " [["].iter().any(|it| rest.starts_with(it)))
+            && !is_source(name)
+    };
+    task || cancelled || lost || exited || summary || traced()
+}
+
+/// `Nov 15 02:56:21 hopper kernel: NVRM: Xid ...`, as the system's log has it.
+fn is_named_by_system(before: &str, name: &str, after: &str) -> bool {
+    static DAEMONS: [&str; 5] = [" kernel: ", " slurmd[", " slurmstepd[", " systemd[", " nv-fabricmanager["];
+    let time = before.strip_suffix(' ').and_then(|it| it.rsplit(' ').next()).unwrap_or_default();
+    let timed =
+        time.bytes().filter(|it| *it == b':').count() >= 2 && time.bytes().any(|it| it.is_ascii_digit());
+    // `INFO` is the level of a message.
+    let named = name.bytes().any(|it| it.is_ascii_lowercase()) || looks_like_a_host(name);
+    timed && named && !is_number(name) && DAEMONS.iter().any(|it| after.starts_with(it))
 }
 
 /// Variables and settings that hold a host.
@@ -105,8 +155,45 @@ pub(super) fn is_host_key(key: &str) -> bool {
     )
 }
 
-/// The value of `SLURM_NODELIST=gpu[001-004]`.
+/// The hosts of `gpu[001-004,7],login`; one that is not a list stands for itself.
+pub(super) fn host_names(list: &str) -> Vec<String> {
+    /// More would be a mistake or an attack.
+    const MOST: usize = 8192;
+    let mut names = Vec::new();
+    let mut depth = 0_u32;
+    let items = list.split(|it: char| {
+        depth = if it == '[' { depth + 1 } else { depth.saturating_sub(u32::from(it == ']')) };
+        it == ',' && depth == 0
+    });
+    for item in items {
+        let Some((prefix, (ranges, suffix))) =
+            item.split_once('[').and_then(|it| Some((it.0, it.1.split_once(']')?)))
+        else {
+            names.push(item.to_owned());
+            continue;
+        };
+        for range in ranges.split(',') {
+            let (first, end) = range.split_once('-').unwrap_or((range, range));
+            let (Ok(from), Ok(to)) = (first.parse::<u64>(), end.parse::<u64>()) else { continue };
+            let room = MOST.saturating_sub(names.len());
+            let width = first.len();
+            names.extend((from..=to).take(room).map(|it| format!("{prefix}{it:0width$}{suffix}")));
+        }
+    }
+    names
+}
+
+/// The value of `SLURM_NODELIST=gpu[001-004]`, or `gpu[001-004]` of `srun: error: gpu[001-004]: tasks 0-31: Killed`.
 pub(super) fn host_list(text: &str, at: usize) -> Option<Hit> {
+    if text.get(..at)?.ends_with("srun: error: ") {
+        let end = run(text, at, |it| is_name(it) || b"[],".contains(&it));
+        let list = text.get(at..end).filter(|it| it.contains(['[', ',']))?;
+        return text.get(end..)?.starts_with(": task").then(|| Hit {
+            kind: Kind::Host,
+            key: list.to_owned(),
+            end,
+        });
+    }
     if !matches!(before(text, at)?, b'=' | b'"' | b'\'' | b' ') {
         return None;
     }

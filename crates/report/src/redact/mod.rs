@@ -1,7 +1,7 @@
 //! Takes host names, addresses, paths and secrets out of an answer, so that it can be shown to strangers.
 //!
 //! The same thing gets the same alias everywhere: `host-1`, `addr-1`, `/path-1.log`, `input-1.log`,
-//! `secret-1`, numbered as they appear. The answer is walked twice. Names are learned first, because a
+//! `program-1`, `secret-1`, numbered as they appear. The answer is walked twice. Names are learned first, because a
 //! message may name a host before the line that shows it to be one; then they are replaced. The walk takes
 //! every struct apart without `..`: a new field does not compile until someone has said here what it holds.
 //!
@@ -12,6 +12,7 @@ mod addresses;
 mod hosts;
 mod names;
 mod paths;
+mod programs;
 mod scan;
 mod secrets;
 
@@ -28,11 +29,38 @@ use crate::{
 ///
 /// Loopback addresses, ports, PCI addresses, interfaces and folders of the system stay: they tell what is
 /// wrong and not where.
-pub fn redact(doctor: &mut Doctor) {
+pub fn redact(doctor: &mut Doctor) -> Redactor {
     let mut names = Names::default();
     walk(doctor, &mut |role, text| names.learn(role, text));
     names.settle();
     walk(doctor, &mut |role, text| names.replace(role, text));
+    Redactor { names }
+}
+
+/// The aliases of an answer, for what is said beside it.
+#[derive(Debug)]
+pub struct Redactor {
+    names: Names,
+}
+
+impl Redactor {
+    /// A message with aliases in it.
+    pub fn text(&mut self, text: &str) -> String {
+        self.replaced(Role::Text, text)
+    }
+
+    /// The alias of an input, whether or not it could be read.
+    pub fn file(&mut self, name: &str) -> String {
+        self.replaced(Role::File, name)
+    }
+
+    fn replaced(&mut self, role: Role<'_>, text: &str) -> String {
+        self.names.learn(role, text);
+        self.names.settle();
+        let mut text = text.to_owned();
+        self.names.replace(role, &mut text);
+        text
+    }
 }
 
 /// What a text is.

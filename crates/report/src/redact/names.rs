@@ -6,10 +6,11 @@ use std::net::IpAddr;
 use super::Role;
 use super::addresses::address;
 use super::hosts::{
-    host_list, hosts_in, is_generated_host, is_host_key, is_host_label, is_host_place, looks_like_a_host,
-    qualified, vocabulary,
+    host_list, host_names, hosts_in, is_generated_host, is_host_key, is_host_label, is_host_place,
+    looks_like_a_host, qualified, vocabulary,
 };
 use super::paths::{PUBLIC, extension, is_common_user, is_path_limit, is_url_limit, path_end, user_in};
+use super::programs::program;
 use super::scan::{after_last, before, byte, is_label, is_name, is_word, listed, run};
 use super::secrets::{is_secret_key, is_secret_value, secret};
 
@@ -44,6 +45,7 @@ pub(super) enum Kind {
     Address,
     Path,
     File,
+    Program,
     Secret,
 }
 
@@ -65,6 +67,7 @@ pub(super) struct Names {
     pub(super) address_numbers: Numbers,
     pub(super) path_numbers: Numbers,
     pub(super) file_numbers: Numbers,
+    pub(super) program_numbers: Numbers,
     pub(super) secret_numbers: Numbers,
 }
 
@@ -128,7 +131,12 @@ impl Names {
                 Kind::Address => {
                     self.addresses.insert(hit.key);
                 }
-                Kind::Host | Kind::File => {}
+                Kind::Host => {
+                    for name in host_names(&hit.key) {
+                        self.learn_host(&name);
+                    }
+                }
+                Kind::File | Kind::Program => {}
             }
             at = hit.end.max(at + 1);
         }
@@ -206,6 +214,7 @@ impl Names {
             Kind::Address => format!("addr-{}", self.address_numbers.of(key)),
             Kind::Path => format!("/path-{}{}", self.path_numbers.of(key), extension(key)),
             Kind::File => format!("input-{}{}", self.file_numbers.of(key), extension(key)),
+            Kind::Program => format!("program-{}", self.program_numbers.of(key)),
             Kind::Secret => format!("secret-{}", self.secret_numbers.of(key)),
         }
     }
@@ -224,6 +233,7 @@ impl Names {
             .or_else(|| {
                 address(text, at).filter(|it| role != Role::Advice || self.addresses.contains(&it.key))
             })
+            .or_else(|| program(text, at))
             .or_else(|| host_list(text, at))
             .or_else(|| self.host(text, at))
             .or_else(|| self.user(text, at))

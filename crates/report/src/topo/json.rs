@@ -6,6 +6,5 @@ use super::Topo;
 
 /// Writes the answer as JSON, indented, with a final newline.
 pub fn json(topo: &Topo, out: &mut impl Write) -> io::Result<()> {
-    serde_json::to_writer_pretty(&mut *out, topo)?;
-    writeln!(out)
+    crate::json::write_json(topo, out)
 }

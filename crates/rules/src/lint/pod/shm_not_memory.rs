@@ -75,7 +75,7 @@ fn edit(file: &Submission, node: NodeId, span: &Span) -> Option<Edit> {
         return None;
     }
     // `{}` and `{ }`; all others have an entry to stand beside.
-    let Some((first, _)) = tree.entries(node).first() else {
+    if tree.entries(node).is_empty() {
         let source = file.text.get(span.range.clone())?;
         let open = source.starts_with('{').then_some(span.range.start + 1)?;
         let close = file.text.get(open..)?.find('}')? + open;
@@ -85,7 +85,9 @@ fn edit(file: &Submission, node: NodeId, span: &Span) -> Option<Edit> {
         let json = before.strip_suffix(':').is_some_and(|it| it.trim_end().ends_with('"'));
         let text = if json { "\"medium\": \"Memory\"" } else { "medium: Memory" };
         return empty.then(|| Edit { range: open..close, text: text.to_owned() });
-    };
+    }
+    // Where an entry without a value ends is not known: `{sizeLimit, a: b}`.
+    let (first, _) = tree.entries(node).iter().find(|it| !tree.is_null(it.1))?;
     let name = tree.text(*first)?;
     Some(beside(&file.text, &place(tree, node, name)?, "medium", "Memory"))
 }
@@ -127,6 +129,7 @@ mod tests {
             ),
             ("    emptyDir:\n      medium: \"\"\n", "    emptyDir:\n      medium: \"Memory\"\n"),
             ("    emptyDir:\n      medium: memory\n", "    emptyDir:\n      medium: Memory\n"),
+            ("    emptyDir: {a, sizeLimit: 8Gi}\n", "    emptyDir: {a, sizeLimit: 8Gi, medium: Memory}\n"),
         ] {
             assert_eq!(fixed(&RULE, &pod(before)), pod(after));
         }
@@ -148,8 +151,10 @@ mod tests {
     }
 
     #[test]
-    fn a_limit_for_a_disk_is_left_to_a_person() {
+    fn a_limit_for_a_disk_and_entries_without_values_are_left_to_a_person() {
         let found = findings(&RULE, &pod("    emptyDir: {sizeLimit: 500Gi}\n"));
+        assert!(found[0].edits.is_empty());
+        let found = findings(&RULE, &pod("    emptyDir: {a:-b, c: }\n"));
         assert!(found[0].edits.is_empty());
     }
 
