@@ -2,8 +2,8 @@
 #![no_main]
 
 libfuzzer_sys::fuzz_target!(|bytes: &[u8]| {
-    let case = evidence::read_texts([("job.log", bytes)]);
-    let mut doctor = report::Doctor::new(&case, &rules::diagnose(&case), report::Options { matrix: true });
+    let log = rules::Log::new(evidence::read_texts([("job.log", bytes)]));
+    let mut doctor = report::Doctor::new(&log, &rules::diagnose(&log), report::Options { matrix: true });
     write(&doctor);
     // Redaction takes longer than all the rest: some inputs are enough.
     if bytes.len().is_multiple_of(16) {

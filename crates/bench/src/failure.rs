@@ -53,7 +53,7 @@ pub enum Cause {
     /// A rank does not answer: it is stopped, it hangs, or its machine is gone.
     RankSilent { detail: String },
     /// A rank did not come to the rendezvous.
-    RankNeverArrived { detail: String },
+    RankDidNotJoin { detail: String },
     /// A connection broke although both ends live.
     ConnectionBroken { detail: String },
     /// Ranks made different calls.

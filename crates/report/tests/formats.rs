@@ -17,8 +17,8 @@ const DUPLICATE: &str = "n-1:1:2 [0] init.cc:497 NCCL WARN Duplicate GPU detecte
      n-1:1:2 [0] init.cc:497 NCCL WARN Duplicate GPU detected : rank 3 and rank 1 both on CUDA device 2000\n";
 
 fn read(name: &str, text: &str) -> Doctor {
-    let case = read_texts([(name, text.as_bytes())]);
-    Doctor::new(&case, &rules::diagnose(&case), Options::default())
+    let log = rules::Log::new(read_texts([(name, text.as_bytes())]));
+    Doctor::new(&log, &rules::diagnose(&log), Options::default())
 }
 
 fn as_sarif(doctor: &Doctor) -> Value {
@@ -44,8 +44,8 @@ fn recorded() -> Vec<(String, Doctor)> {
         .map(|it| {
             let bytes = fs::read(it).unwrap();
             let name = it.display().to_string();
-            let case = read_texts([(name.as_str(), bytes.as_slice())]);
-            (name.clone(), Doctor::new(&case, &rules::diagnose(&case), Options::default()))
+            let log = rules::Log::new(read_texts([(name.as_str(), bytes.as_slice())]));
+            (name.clone(), Doctor::new(&log, &rules::diagnose(&log), Options::default()))
         })
         .collect()
 }

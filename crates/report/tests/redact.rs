@@ -15,8 +15,8 @@ use report::{
 };
 
 fn read(texts: &[(&str, &str)]) -> Doctor {
-    let case = read_texts(texts.iter().map(|(name, text)| (*name, text.as_bytes())));
-    Doctor::new(&case, &rules::diagnose(&case), Options { matrix: true })
+    let log = rules::Log::new(read_texts(texts.iter().map(|(name, text)| (*name, text.as_bytes()))));
+    Doctor::new(&log, &rules::diagnose(&log), Options { matrix: true })
 }
 
 fn evidence(file: &str, text: &str) -> Evidence {
@@ -247,7 +247,7 @@ proptest! {
         text(&doctor, style, plain).unwrap();
         json(&doctor, as_json).unwrap();
         sarif(&doctor, as_sarif).unwrap();
-        junit(&doctor, as_junit).unwrap();
+        junit(&doctor, Some(rules::Severity::Error), as_junit).unwrap();
         for text in all {
             let text = String::from_utf8(text).unwrap();
             let words = text.split(|it: char| !it.is_ascii_alphanumeric() && it != '-');
@@ -738,8 +738,8 @@ fn nothing_survives_in_the_recorded_cases() {
     assert!(files.len() > 50, "{} files", files.len());
     for file in files {
         let (name, bytes) = (file.display().to_string(), fs::read(&file).unwrap());
-        let case = read_texts([(name.as_str(), bytes.as_slice())]);
-        let mut doctor = Doctor::new(&case, &rules::diagnose(&case), Options { matrix: true });
+        let log = rules::Log::new(read_texts([(name.as_str(), bytes.as_slice())]));
+        let mut doctor = Doctor::new(&log, &rules::diagnose(&log), Options { matrix: true });
         let (before, hosts) = (written(&doctor), doctor.facts.job.hosts.clone());
         redact(&mut doctor);
         let after = written(&doctor);

@@ -26,8 +26,8 @@ fn value(doctor: &Doctor) -> Value {
 }
 
 fn read(texts: &[(&str, &[u8])]) -> Doctor {
-    let case = read_texts(texts.iter().copied());
-    Doctor::new(&case, &rules::diagnose(&case), Options { matrix: true })
+    let log = rules::Log::new(read_texts(texts.iter().copied()));
+    Doctor::new(&log, &rules::diagnose(&log), Options { matrix: true })
 }
 
 /// Small texts, each for something that the recorded cases may lack.

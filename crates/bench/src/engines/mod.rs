@@ -53,7 +53,7 @@ impl From<collective::Error> for Failure {
         let cause = serde_json::from_str(&detail).unwrap_or_else(|_| match cause {
             collective::Cause::Died => Cause::RankDied { detail },
             collective::Cause::Silent => Cause::RankSilent { detail },
-            collective::Cause::NeverArrived => Cause::RankNeverArrived { detail },
+            collective::Cause::DidNotJoin => Cause::RankDidNotJoin { detail },
             collective::Cause::Reset => Cause::ConnectionBroken { detail },
             collective::Cause::Mismatch => Cause::CallsDiffer { detail },
             collective::Cause::Token => Cause::WrongToken { detail },

@@ -73,7 +73,7 @@ pub fn comparison_text(comparison: &Comparison, style: Style, out: &mut impl Wri
         let line = format!(
             "  {:>10}  {:<22}  {:>9}  {:>9}  {:>+6.1} %  {:>5.1} %  {}",
             bytes(it.bytes),
-            format!("{} {place}", it.what),
+            format!("{} {place}", clean(&it.what)),
             time(it.old_us),
             time(it.new_us),
             (it.change.ratio - 1.0) * 100.0,

@@ -23,7 +23,7 @@ fn cause(cause: &Cause) -> String {
     match cause {
         Cause::RankDied { detail }
         | Cause::RankSilent { detail }
-        | Cause::RankNeverArrived { detail }
+        | Cause::RankDidNotJoin { detail }
         | Cause::ConnectionBroken { detail }
         | Cause::CallsDiffer { detail }
         | Cause::WrongToken { detail }

@@ -73,7 +73,7 @@ fn check(log: &Log) -> Checked {
             // Plugins have variables of their own.
             (None, None) => continue,
         };
-        let finding = Finding::new(confidence, message).seen(setting.quote).about("variable", name);
+        let finding = Finding::new(confidence, message).seen_all(setting.quote()).about("variable", name);
         if !findings.iter().any(|it| it.message == finding.message) {
             findings.push(finding);
         }
