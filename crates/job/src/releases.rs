@@ -22,11 +22,10 @@ impl Releases {
     /// The releases that a case shows, each by the first process that prints it.
     pub fn of_case(case: &Case) -> Self {
         let line = |(version, quote): (Version, &Quote)| Known::new(version, Source::Line(quote.clone()));
-        let libfabric = |it: &Box<str>| Version::parse(it);
         Self {
             nccl: case.nccl_version().map(line),
             plugin: case.plugin_version().map(line),
-            libfabric: first(case, |it| &it.facts.ofi.libfabric, libfabric),
+            libfabric: first(case, |it| &it.facts.ofi.libfabric, |it| Version::parse(it)),
             cuda_driver: first(case, |it| &it.facts.cuda_driver, |it| cuda(*it)),
         }
     }
