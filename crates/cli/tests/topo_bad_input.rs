@@ -245,7 +245,7 @@ fn xml_that_cannot_be() {
     assert_eq!(answer.code, Some(0), "{answer:?}");
     assert!(!answer.stdout.contains("inf") || answer.stdout.contains("ainf"), "{answer:?}");
     let net = "<nic><net name=\"mlx5_0\" dev=\"0\" speed=\"400000\"/></nic>\n";
-    desk.refused("no-gpu.xml", xml(net), "no GPU is seen");
+    desk.refused("no-gpu.xml", xml(net), "no GPU found");
     let all = "<nvlink target=\"0000:03:00.0\" count=\"4294967295\" tclass=\"0x068000\"/>";
     let answer = desk.topo("links.xml", xml(&format!("{}{}", gpu(1, all), gpu(2, all))));
     assert!(answer.code == Some(0) && !answer.stdout.contains("normal all_reduce"), "{answer:?}");
@@ -457,7 +457,7 @@ fn arguments_that_cannot_be() {
         ("topo --gpu=\u{1b}[31mH100", "`[31mH100`"),
         ("topo --svg=/missing/\u{1b}[31m.svg", "/missing/[31m.svg"),
         ("expect all_reduce --measured=437Gbps", "--measured"),
-        ("expect all_reduce --pods=1x1", "nobody to talk to"),
+        ("expect all_reduce --pods=1x1", "at least two ranks"),
         ("expect", "COLLECTIVE"),
     ] {
         let answer = bounded(arguments.split(' ').chain(["--instance", "p5.48xlarge"]));
@@ -539,13 +539,13 @@ fn clusters_that_cannot_be() {
         (inter("4294967295", "400"), "4294967295 NICs"),
         (inter("4294967296", "400"), "line 5"),
         (inter("-1", "400"), "line 5"),
-        (inter("8", "nan"), "no rate of a NIC"),
-        (inter("8", "inf"), "no rate of a NIC"),
-        (inter("8", "-inf"), "no rate of a NIC"),
-        (inter("8", "-1"), "no rate of a NIC"),
-        (inter("8", "0"), "no rate of a NIC"),
-        (inter("8", "1e308"), "1e308 is no rate of a NIC"),
-        (inter("8", "1e-308"), "no rate of a NIC"),
+        (inter("8", "nan"), "not a NIC rate"),
+        (inter("8", "inf"), "not a NIC rate"),
+        (inter("8", "-inf"), "not a NIC rate"),
+        (inter("8", "-1"), "not a NIC rate"),
+        (inter("8", "0"), "not a NIC rate"),
+        (inter("8", "1e308"), "1e308 is not a NIC rate"),
+        (inter("8", "1e-308"), "not a NIC rate"),
         (inter("8", "\"400\""), "line 5"),
         ("[".repeat(100_000), "line 1"),
         (format!("a = {}", "[".repeat(500_000)), "line 1"),

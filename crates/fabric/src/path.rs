@@ -6,7 +6,7 @@ use std::fmt;
 use crate::Version;
 use crate::settings::c_integer;
 
-/// The worst thing on the way between two devices.
+/// The worst thing on the path between two devices.
 ///
 /// The variants stand in the order of [`PathType::order`] for NCCL 2.27.5 and newer. NCCL's numbers for them differ
 /// between releases, so they are compared by name and release, never by number.
@@ -185,7 +185,7 @@ impl PathType {
             Self::Phb => "the CPU",
             Self::Sys => "the link between two sockets",
             Self::Net => "the network",
-            Self::Dis => "no way at all",
+            Self::Dis => "no connection",
         }
     }
 }

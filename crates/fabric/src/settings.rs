@@ -211,10 +211,10 @@ impl Settings {
             _ => {}
         }
         let has = |kinds: &[NicKind]| machine.nics.iter().any(|it| kinds.contains(&it.kind));
-        let untold = machine.nics.iter().any(|it| it.kind == NicKind::Unknown && it.gpudirect == Some(true));
+        let unknown = machine.nics.iter().any(|it| it.kind == NicKind::Unknown && it.gpudirect == Some(true));
         if has(&[NicKind::Efa]) {
             Network::Libfabric
-        } else if ib && (has(&[NicKind::InfiniBand, NicKind::Roce]) || untold) {
+        } else if ib && (has(&[NicKind::InfiniBand, NicKind::Roce]) || unknown) {
             Network::Ib
         } else {
             Network::Socket

@@ -1,4 +1,4 @@
-//! The ways a collective can be done on a cluster, each with its latency and its ceiling.
+//! How NCCL could do a collective on a cluster, each candidate with its latency and its ceiling.
 
 use fabric::machine::{NicKind, PciLink};
 use fabric::{Collective, link};
@@ -6,9 +6,9 @@ use fabric::{Collective, link};
 use crate::cluster::{Between, Cluster, Inside};
 use crate::constants::constants;
 
-/// One way to do a collective.
+/// An algorithm that NCCL could take.
 #[derive(Debug, Clone, PartialEq)]
-pub(crate) struct Way {
+pub(crate) struct Candidate {
     /// `ring`, `tree`, `NVLS`, ...
     pub(crate) algorithm: Algorithm,
     /// What a call costs before anything moves, in microseconds.
@@ -41,7 +41,7 @@ pub enum Algorithm {
 }
 
 impl Algorithm {
-    /// As NCCL writes it; `pairs` for what is no algorithm to NCCL.
+    /// As NCCL writes it; `pairs` for what is not an algorithm to NCCL.
     pub fn name(self) -> &'static str {
         match self {
             Self::Ring => "Ring",
@@ -90,8 +90,8 @@ impl Ceiling {
     }
 }
 
-/// All ways NCCL could take, in its own order.
-pub(crate) fn ways(collective: Collective, cluster: &Cluster) -> Vec<Way> {
+/// All algorithms NCCL could take, in its own order.
+pub(crate) fn candidates(collective: Collective, cluster: &Cluster) -> Vec<Candidate> {
     let job = Job::new(cluster);
     if job.ranks < 2 {
         return Vec::new();
@@ -100,7 +100,7 @@ pub(crate) fn ways(collective: Collective, cluster: &Cluster) -> Vec<Way> {
         Collective::AllReduce => {
             let allowed = cluster.allowed;
             let all = job.all_reduce();
-            let wanted = |it: &Way| match it.algorithm {
+            let wanted = |it: &Candidate| match it.algorithm {
                 Algorithm::Ring => allowed.ring,
                 Algorithm::Tree => allowed.tree,
                 Algorithm::Nvls | Algorithm::NvlsTree => allowed.nvls,
@@ -117,7 +117,7 @@ pub(crate) fn ways(collective: Collective, cluster: &Cluster) -> Vec<Way> {
     }
 }
 
-/// What all ways need.
+/// What all candidates need.
 struct Job<'a> {
     cluster: &'a Cluster,
     /// All ranks.
@@ -163,7 +163,13 @@ impl<'a> Job<'a> {
         }
     }
 
-    fn way(&self, algorithm: Algorithm, launch: f64, steps: f64, limit: (f64, Ceiling, bool)) -> Way {
+    fn candidate(
+        &self,
+        algorithm: Algorithm,
+        launch: f64,
+        steps: f64,
+        limit: (f64, Ceiling, bool),
+    ) -> Candidate {
         let fill = &constants().fill;
         let few = self.local == 1 || self.cluster.compute.is_some_and(|it| it < 80);
         // Up to this multiple of the latency of all steps.
@@ -176,31 +182,31 @@ impl<'a> Job<'a> {
             most(fill.network)
         };
         let launch = constants().latency.launch + launch;
-        Way { algorithm, launch, steps, fill, bandwidth: limit.0, ceiling: limit.1, measured: limit.2 }
+        Candidate { algorithm, launch, steps, fill, bandwidth: limit.0, ceiling: limit.1, measured: limit.2 }
     }
 
-    fn ring(&self, rounds: f64, measured: bool) -> Way {
+    fn ring(&self, rounds: f64, measured: bool) -> Candidate {
         let (ranks, nodes) = (f64::from(self.ranks), f64::from(self.nodes));
         let steps = rounds * ((ranks - nodes) * self.step.0 + (nodes - 1.0) * self.step.1);
-        let mut way = self.way(Algorithm::Ring, 0.0, steps, self.limit(1.0));
-        way.measured &= measured;
-        way
+        let mut candidate = self.candidate(Algorithm::Ring, 0.0, steps, self.limit(1.0));
+        candidate.measured &= measured;
+        candidate
     }
 
-    fn all_reduce(&self) -> Vec<Way> {
-        let mut ways = vec![self.ring(2.0, true)];
+    fn all_reduce(&self) -> Vec<Candidate> {
+        let mut candidates = vec![self.ring(2.0, true)];
         let nvls = self.nvls();
         if self.nodes == 1 {
             if let Some(bandwidth) = nvls.filter(|_| f64::from(self.local) >= self.nvls_from()) {
                 let limit = (bandwidth, Ceiling::Nvls, self.local <= 8);
-                ways.push(self.way(
+                candidates.push(self.candidate(
                     Algorithm::Nvls,
                     constants().latency.nvls,
                     constants().latency.nvls_step,
                     limit,
                 ));
             }
-            return ways;
+            return candidates;
         }
         let network = &constants().network;
         let depth = f64::from(self.nodes).log2().ceil();
@@ -215,7 +221,7 @@ impl<'a> Job<'a> {
         if self.local > 1 && limit.0 > chain {
             limit = (chain, self.inside.1, self.inside.2);
         }
-        ways.push(self.way(Algorithm::Tree, 0.0, steps, limit));
+        candidates.push(self.candidate(Algorithm::Tree, 0.0, steps, limit));
         if let (Some(inside), Some((outside, why, measured))) = (nvls, self.outside) {
             let limit = if inside < outside * share {
                 (inside, Ceiling::Nvls, measured)
@@ -223,9 +229,9 @@ impl<'a> Job<'a> {
                 (outside * share, why, measured)
             };
             let steps = constants().latency.nvls_step + 2.0 * depth * self.step.1;
-            ways.push(self.way(Algorithm::NvlsTree, constants().latency.nvls, steps, limit));
+            candidates.push(self.candidate(Algorithm::NvlsTree, constants().latency.nvls, steps, limit));
         }
-        ways
+        candidates
     }
 
     /// What NVLS reaches inside a node: each GPU sends its data once and one share of the sum to all.
@@ -245,20 +251,20 @@ impl<'a> Job<'a> {
     }
 
     /// Every rank sends to every other: most of it leaves the node.
-    fn pairs(&self) -> Way {
+    fn pairs(&self) -> Candidate {
         let (ranks, local) = (f64::from(self.ranks), f64::from(self.local));
         let away = (ranks - local) / (ranks - 1.0);
         let share = if away > 0.0 { 1.0 / (local * away) } else { 1.0 };
         let steps = 2.0 * self.step.0 + if self.nodes > 1 { 2.0 * self.step.1 } else { 0.0 };
-        Way { measured: false, ..self.way(Algorithm::Pairs, 0.0, steps, self.limit(share)) }
+        Candidate { measured: false, ..self.candidate(Algorithm::Pairs, 0.0, steps, self.limit(share)) }
     }
 
     /// Every rank sends to the next: one pair crosses each border between nodes.
-    fn neighbours(&self) -> Way {
+    fn neighbours(&self) -> Candidate {
         // One GPU uses the NICs near it, not all of the node.
         let share = 1.0 / f64::from(self.local);
         let steps = self.step.0 + if self.nodes > 1 { self.step.1 } else { 0.0 };
-        Way { measured: false, ..self.way(Algorithm::Pairs, 0.0, steps, self.limit(share)) }
+        Candidate { measured: false, ..self.candidate(Algorithm::Pairs, 0.0, steps, self.limit(share)) }
     }
 }
 
@@ -291,7 +297,7 @@ fn inside(cluster: &Cluster) -> (f64, Ceiling, bool) {
 
 fn pci(cluster: &Cluster, peer_to_peer: bool) -> (f64, Ceiling, bool) {
     let ring = &constants().ring;
-    // Of a link nobody told, NCCL takes its lowest.
+    // Of an unknown link NCCL takes its lowest.
     let link = cluster.pci.unwrap_or_else(|| link::pci(PciLink { gigatransfers: 0.0, width: 0 }));
     if peer_to_peer {
         (link * ring.peer, Ceiling::Pci, false)

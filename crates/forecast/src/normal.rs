@@ -2,7 +2,7 @@
 
 use fabric::Collective;
 
-use crate::algorithm::{self, Algorithm, Ceiling, Way};
+use crate::algorithm::{self, Algorithm, Candidate, Ceiling};
 use crate::cluster::Cluster;
 use crate::constants::constants;
 
@@ -56,24 +56,27 @@ pub(crate) fn normal_by(
     bytes: u64,
     allowed: impl Fn(Algorithm) -> bool,
 ) -> Option<Normal> {
-    let ways = algorithm::ways(collective, cluster);
+    let candidates = algorithm::candidates(collective, cluster);
     let ranks = cluster.ranks()?;
-    let all = ways.iter().filter(|it| allowed(it.algorithm)).map(|way| of_way(way, collective, ranks, bytes));
+    let all = candidates
+        .iter()
+        .filter(|it| allowed(it.algorithm))
+        .map(|candidate| of_candidate(candidate, collective, ranks, bytes));
     all.min_by(|a, b| a.time.total_cmp(&b.time))
 }
 
 #[allow(clippy::cast_precision_loss, reason = "sizes of messages are far below 2^53")]
-fn of_way(way: &Way, collective: Collective, ranks: u32, bytes: u64) -> Normal {
+fn of_candidate(candidate: &Candidate, collective: Collective, ranks: u32, bytes: u64) -> Normal {
     let factor = collective.bus_factor(ranks);
     let moved = bytes.max(1) as f64 * factor / 1e3;
-    let wire = moved / way.bandwidth;
+    let wire = moved / candidate.bandwidth;
     // Pipelining: with the best length of pieces, what is lost grows with the root of the length until pieces are whole.
-    let fill = (2.0 * (way.steps * wire).sqrt()).min(way.fill);
-    let overhead = way.launch + way.steps + fill;
+    let fill = (2.0 * (candidate.steps * wire).sqrt()).min(candidate.fill);
+    let overhead = candidate.launch + candidate.steps + fill;
     let time = overhead + wire;
     let expected = moved / time;
     let spread = &constants().spread;
-    let unmeasured = if way.measured { 0.0 } else { spread.unmeasured };
+    let unmeasured = if candidate.measured { 0.0 } else { spread.unmeasured };
     let part = |of_overhead: f64, of_link: f64| {
         ((overhead / time * of_overhead).powi(2) + (wire / time * of_link).powi(2) + unmeasured.powi(2))
             .sqrt()
@@ -84,9 +87,9 @@ fn of_way(way: &Way, collective: Collective, ranks: u32, bytes: u64) -> Normal {
         high: expected * part(spread.overhead_up, spread.link_up).exp(),
         time,
         overhead,
-        algorithm: way.algorithm,
-        ceiling: way.ceiling,
-        asymptote: way.bandwidth,
-        measured: way.measured,
+        algorithm: candidate.algorithm,
+        ceiling: candidate.ceiling,
+        asymptote: candidate.bandwidth,
+        measured: candidate.measured,
     }
 }

@@ -21,11 +21,10 @@ pub struct Releases {
 impl Releases {
     /// The releases that a case shows, each by the first process that prints it.
     pub fn of_case(case: &Case) -> Self {
-        let version = |it: &Box<str>| Version::parse(it);
         Self {
-            nccl: first(case, |it| &it.facts.version, version).or_else(|| banner(case)),
-            plugin: first(case, |it| &it.facts.ofi.version, version),
-            libfabric: first(case, |it| &it.facts.ofi.libfabric, version),
+            nccl: first(case, |it| &it.facts.version, |it| Version::parse(it)).or_else(|| banner(case)),
+            plugin: first(case, |it| &it.facts.ofi.version, |it| Version::parse(it)),
+            libfabric: first(case, |it| &it.facts.ofi.libfabric, |it| Version::parse(it)),
             cuda_driver: first(case, |it| &it.facts.cuda_driver, |it| cuda(*it)),
         }
     }

@@ -1,4 +1,4 @@
-//! Ways that lead elsewhere than the wires: through the CPU where peer access or GPUDirect cannot be used, through the GPU
+//! Paths that lead elsewhere than the wires: through the CPU where peer access or GPUDirect cannot be used, through the GPU
 //! next to a NIC where that is better (PXN).
 
 use crate::path::merge;
@@ -21,7 +21,7 @@ impl Paths {
         }
     }
 
-    /// Replaces a way by one over `by`.
+    /// Replaces a path by one over `by`.
     fn lead(&mut self, from: Device, by: Device, to: Device) {
         let (first, second) = (self.between(from, by), self.between(by, to));
         if first.is_connected() && second.is_connected() {
@@ -30,7 +30,7 @@ impl Paths {
     }
 
     /// A NIC at a CPU with a chip-to-chip link to the GPU is at P2C.
-    pub(crate) fn find_chip_ways(&mut self) {
+    pub(crate) fn find_chip_paths(&mut self) {
         if !self.settings.since(2, 27, 0) {
             return;
         }
@@ -39,12 +39,12 @@ impl Paths {
             for gpu in self.gpus().to_vec() {
                 let Some(socket) = self.local_socket(gpu.position) else { continue };
                 let to_cpu = self.gpu_to_socket(gpu.position, socket).kind;
-                let way = self.gpu_to_nic(gpu.position, nic).kind;
+                let to_nic = self.gpu_to_nic(gpu.position, nic).kind;
                 let chip = if self.settings.since(2, 27, 5) {
                     let nic_to_cpu = self.between(Device::Nic(nic), Device::Socket(socket)).kind;
                     merge(to_cpu, nic_to_cpu, version) == PathType::P2c
                 } else {
-                    to_cpu == PathType::C2c && way == PathType::Phb
+                    to_cpu == PathType::C2c && to_nic == PathType::Phb
                 };
                 if !chip {
                     continue;

@@ -49,13 +49,13 @@ impl fmt::Display for GpuDirect {
             Self::TooFar { path, level } => match level.origin {
                 Origin::Release => write!(
                     f,
-                    "the way to the NIC leads over {} ({path}) and GPUDirect is used up to {} only",
+                    "the path to the NIC crosses {} ({path}) and GPUDirect is used only up to {}",
                     path.meaning(),
                     level.kind
                 ),
                 Origin::Variable(name) => write!(
                     f,
-                    "the way to the NIC leads over {} ({path}) and {name} allows GPUDirect up to {} only",
+                    "the path to the NIC crosses {} ({path}) and {name} allows GPUDirect only up to {}",
                     path.meaning(),
                     level.kind
                 ),
@@ -68,11 +68,11 @@ impl Paths {
     /// Whether GPUDirect RDMA is used between a GPU and a NIC. What the machine does not tell counts as possible.
     pub fn gpudirect(&self, gpu: usize, nic: usize, sending: bool) -> GpuDirect {
         let version = self.version();
-        let told = |of: &[Option<bool>], index: usize| of.get(index).copied().flatten();
-        if told(&self.about.nic_direct, nic) == Some(false) {
+        let known = |of: &[Option<bool>], index: usize| of.get(index).copied().flatten();
+        if known(&self.about.nic_direct, nic) == Some(false) {
             return GpuDirect::NicCannot;
         }
-        if told(&self.about.gpu_direct, gpu) == Some(false) {
+        if known(&self.about.gpu_direct, gpu) == Some(false) {
             return GpuDirect::GpuCannot;
         }
         if sending {
@@ -95,7 +95,7 @@ impl Paths {
         }
     }
 
-    /// Until 2.28 a way by the chip-to-chip link counted as short as that link.
+    /// Until 2.28 a path by the chip-to-chip link counted as short as that link.
     fn is_by_chip(&self, gpu: usize, path: PathType) -> bool {
         if self.settings.since(2, 27, 0) {
             return path == PathType::P2c;

@@ -160,7 +160,7 @@ impl Graph {
         above: &mut Vec<Option<usize>>,
     ) {
         // The ports of a card share its bus id. One without is a card of its own, or, straight at a socket and with no
-        // link told, one of the virtual devices there.
+        // known link, one of the virtual devices there.
         let mut cards: Vec<((Place, Option<fabric::machine::BusId>), usize)> = Vec::new();
         for &index in nics {
             let Some(nic) = machine.nics.get(index) else { continue };
@@ -212,7 +212,7 @@ impl Graph {
                 }
             }
         }
-        // A link that only one of two GPUs tells of has no way back: NCCL stops at it, here it does not count.
+        // A link that only one of its two GPUs reports has no reverse: NCCL stops at it, here it does not count.
         for from in 0..self.nodes.len() {
             let kept: Vec<Link> = self.links[from]
                 .iter()
@@ -247,7 +247,7 @@ impl Graph {
         }
     }
 
-    /// NCCL looks down before it looks up: of two ways that are equal otherwise, the first found stays.
+    /// NCCL looks down before it looks up: of two paths that are equal otherwise, the first found stays.
     fn put_upward_last(&mut self, above: &[Option<usize>]) {
         for (node, parent) in above.iter().enumerate() {
             let links = &mut self.links[node];
@@ -269,7 +269,7 @@ pub(crate) fn used_sockets(machine: &Machine, gpus: &[usize], nics: &[usize]) ->
     used
 }
 
-/// The bandwidth of a PCI Express link. One that is not told counts as one of unknown speed with 16 lanes, as NCCL has it.
+/// The bandwidth of a PCI Express link. An unknown one counts as one of unknown speed with 16 lanes, as NCCL has it.
 fn pci(it: Option<PciLink>) -> f64 {
     link::pci(it.unwrap_or(PciLink { gigatransfers: 0.0, width: 16 }))
 }

@@ -1,4 +1,4 @@
-//! What a layout gives away of a machine.
+//! What a layout loses compared with one pod that owns the whole machine.
 
 use std::fmt;
 
@@ -19,7 +19,7 @@ pub enum Loss {
     Network {
         /// How many pairs of GPUs.
         pairs: usize,
-        /// The way between them that is not used; the best of all pairs.
+        /// The path between them that is not used; the best of all pairs.
         path: PathType,
         /// What it gives, in GB/s one way.
         direct: f64,
@@ -43,16 +43,16 @@ pub enum Loss {
         by: usize,
         /// What is left for one when all send, in GB/s one way.
         share: f64,
-        /// What it would have in one pod with the whole machine.
+        /// What it would have in one pod that owns the whole machine.
         before: f64,
     },
     /// GPUs whose NIC is farther away than the one next to them.
     FarNic {
         /// The indices of the GPUs.
         gpus: Vec<u32>,
-        /// The way to the NIC they have; the farthest.
+        /// The path to the NIC they have; the farthest.
         path: PathType,
-        /// The way to the NIC next to them.
+        /// The path to the NIC next to them.
         best: PathType,
     },
     /// GPUs that lose GPUDirect RDMA by it.
@@ -89,7 +89,7 @@ impl fmt::Display for Loss {
                 if *net > 0.0 {
                     write!(
                         f,
-                        "at {net:.1} GB/s a GPU instead of {how} at {direct:.1} GB/s: {:.1} times less",
+                        "at {net:.1} GB/s per GPU instead of {how} at {direct:.1} GB/s: {:.1} times less",
                         self.factor()
                     )
                 } else {
@@ -105,7 +105,7 @@ impl fmt::Display for Loss {
             Self::Shared { gpu, by, share, before } => write!(
                 f,
                 "GPU {gpu} shares its NIC with {}: {share:.1} GB/s each when all send, {before:.1} GB/s in one pod \
-                 with the whole machine",
+                 that owns the whole machine",
                 plural(by.saturating_sub(1), "other")
             ),
             Self::FarNic { gpus, path, best } => write!(
@@ -127,7 +127,7 @@ impl fmt::Display for Loss {
 }
 
 impl Decisions {
-    /// What this layout gives away of the machine, most important first.
+    /// What this layout loses compared with one pod that owns the whole machine, most important first.
     pub fn losses(&self) -> Vec<Loss> {
         let mut losses = Vec::new();
         losses.extend(self.lost_links());
@@ -156,7 +156,7 @@ impl Decisions {
             for &(other, other_gpu) in &ranks[row + 1..] {
                 let path = self.whole.gpu_to_gpu(gpu, other_gpu);
                 let net = self.transport(one, other).and_then(|it| it.transport).is_none_or(|it| it.is_net());
-                // Where the network is the better way for the whole machine too, nothing is lost.
+                // Where the network is better for the whole machine too, nothing is lost.
                 if !net || crate::transport::net_is_faster(&self.whole, gpu, other_gpu, true).is_some() {
                     continue;
                 }

@@ -9,7 +9,7 @@ use crate::{GpuDirect, Path, Paths, VisibleDevice};
 pub struct NearNics {
     /// By their positions in the machine, in NCCL's order.
     pub nics: Vec<usize>,
-    /// The way to them; it is the same to all.
+    /// The path to them; it is the same to all.
     pub path: Path,
     /// Whether they read the GPU's memory to send it.
     pub sending: GpuDirect,

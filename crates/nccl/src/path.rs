@@ -4,7 +4,7 @@ use std::fmt;
 
 use fabric::{PathType, Version};
 
-/// A way between two devices of one machine, as NCCL sees it.
+/// A path between two devices of one machine, as NCCL sees it.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Path {
     /// The worst thing on it.
@@ -16,15 +16,15 @@ pub struct Path {
 }
 
 impl Path {
-    /// The way to nowhere.
+    /// No path at all.
     pub const NONE: Self = Self { kind: PathType::Dis, bandwidth: 0.0, hops: 0 };
 
-    /// Whether there is a way at all.
+    /// Whether there is a path at all.
     pub fn is_connected(&self) -> bool {
         self.kind != PathType::Dis
     }
 
-    /// This way and then `next`.
+    /// This path and then `next`.
     pub(crate) fn then(self, next: Self, version: Version) -> Self {
         Self {
             kind: merge(self.kind, next.kind, version),
@@ -41,7 +41,7 @@ impl fmt::Display for Path {
     }
 }
 
-/// The type of two ways one after the other; chip-to-chip and then the host bridge is P2C since 2.27.5.
+/// The type of two paths one after the other; chip-to-chip and then the host bridge is P2C since 2.27.5.
 pub(crate) fn merge(one: PathType, other: PathType, version: Version) -> PathType {
     let pair = [one, other];
     if version >= Version::new(2, 27, 5) && pair.contains(&PathType::C2c) && pair.contains(&PathType::Phb) {

@@ -1,6 +1,6 @@
-//! The ways between the devices of a machine, found as NCCL finds them.
+//! The paths between the devices of a machine, found as NCCL finds them.
 //!
-//! From each device a breadth-first search over the graph; then some ways are led elsewhere, see `detour`.
+//! From each device a breadth-first search over the graph; then some paths are led elsewhere, see `detour`.
 
 use std::fmt;
 use std::ops::Range;
@@ -55,7 +55,7 @@ pub struct TooLarge {
     pub limit: usize,
 }
 
-/// The ways between all devices of a machine.
+/// The paths between all devices of a machine.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Paths {
     pub(crate) settings: Settings,
@@ -138,12 +138,12 @@ impl Paths {
     /// The most bundles of NVLink.
     pub const NVLINKS: usize = 32_768;
 
-    /// The ways on a machine whose GPUs all belong to one job.
+    /// The paths on a machine whose GPUs all belong to one job.
     pub fn new(machine: &Machine, settings: &Settings) -> Result<Self, TooLarge> {
         Self::within(machine, settings, &VisibleDevices::whole(machine))
     }
 
-    /// The ways as ranks see them that have only a part of the machine: the rest is not there for NCCL.
+    /// The paths as ranks see them that have only a part of the machine: the rest is not there for NCCL.
     pub fn within(
         machine: &Machine,
         settings: &Settings,
@@ -154,7 +154,7 @@ impl Paths {
         let graph = Graph::new(machine, settings, &positions(&paths.gpus), &positions(&paths.nics));
         paths.search_all(&graph);
         paths.local_sockets = (0..machine.gpus.len()).map(|it| paths.find_local_socket(it)).collect();
-        paths.find_chip_ways();
+        paths.find_chip_paths();
         paths.keep_wires();
         paths.lead_peers_through_cpu();
         paths.near = Near::new(&paths, machine);
@@ -188,42 +188,42 @@ impl Paths {
         }
     }
 
-    /// The way between two devices; [`Path::NONE`] for one that is not there.
+    /// The path between two devices; [`Path::NONE`] for one that is not there.
     pub fn between(&self, from: Device, to: Device) -> Path {
         self.cell(from, to).and_then(|it| self.matrix.get(it)).copied().unwrap_or(Path::NONE)
     }
 
-    /// The way between two GPUs.
+    /// The path between two GPUs.
     pub fn gpu_to_gpu(&self, from: usize, to: usize) -> Path {
         self.between(Device::Gpu(from), Device::Gpu(to))
     }
 
-    /// The way a GPU sends to a NIC, by another GPU if that is better (PXN).
+    /// The path a GPU sends to a NIC, by another GPU if that is better (PXN).
     pub fn gpu_to_nic(&self, gpu: usize, nic: usize) -> Path {
         self.between(Device::Gpu(gpu), Device::Nic(nic))
     }
 
-    /// The way between two GPUs by the wires alone, whether peer access may be used or not.
+    /// The path between two GPUs by the wires alone, whether peer access may be used or not.
     pub fn gpu_wires(&self, from: usize, to: usize) -> Path {
         self.wires(from, Device::Gpu(to))
     }
 
-    /// The way from a GPU to a NIC by the wires alone, without PXN and whether GPUDirect may be used or not.
+    /// The path from a GPU to a NIC by the wires alone, without PXN and whether GPUDirect may be used or not.
     pub fn nic_wires(&self, gpu: usize, nic: usize) -> Path {
         self.wires(gpu, Device::Nic(nic))
     }
 
-    /// The way a GPU receives from a NIC. There is no PXN this way.
+    /// The path a GPU receives from a NIC. There is no PXN this way.
     pub fn nic_to_gpu(&self, nic: usize, gpu: usize) -> Path {
         self.between(Device::Nic(nic), Device::Gpu(gpu))
     }
 
-    /// The way from a GPU to a socket.
+    /// The path from a GPU to a socket.
     pub fn gpu_to_socket(&self, gpu: usize, socket: usize) -> Path {
         self.between(Device::Gpu(gpu), Device::Socket(socket))
     }
 
-    /// The GPU in the middle of a way over NVLink, if there is one.
+    /// The GPU in the middle of a path over NVLink, if there is one.
     pub fn middle(&self, from: usize, to: usize) -> Option<usize> {
         self.by(from, Device::Gpu(to))
     }
@@ -247,7 +247,7 @@ impl Paths {
         &self.nics
     }
 
-    /// The release these ways are for.
+    /// The release these paths are for.
     pub fn version(&self) -> Version {
         self.settings.version
     }

@@ -1,4 +1,4 @@
-//! The search for the ways that lead to one node of the graph, breadth first, with NCCL's preferences.
+//! The search for the paths that lead to one node of the graph, breadth first, with NCCL's preferences.
 
 use crate::graph::{Graph, Link, LinkKind, Node};
 use crate::{Path, PathType, Settings};
@@ -11,14 +11,14 @@ pub(crate) struct Reached {
     before: usize,
 }
 
-/// All ways that lead to `base`.
+/// All paths that lead to `base`.
 pub(crate) fn search(graph: &Graph, base: usize, settings: &Settings) -> Vec<Option<Reached>> {
     let mut reached: Vec<Option<Reached>> = vec![None; graph.nodes.len()];
     let start = Path { kind: PathType::Loc, bandwidth: fabric::link::local(), hops: 0 };
     reached[base] = Some(Reached { path: start, before: base });
     let (mut edge, mut next) = (vec![base], Vec::new());
     let mut listed = vec![0; graph.nodes.len()];
-    // Each round goes one link farther. A way longer than there are nodes would run in circles.
+    // Each round goes one link farther. A path longer than there are nodes would run in circles.
     for round in 1..=graph.nodes.len() {
         for &node in &edge {
             let Some(here) = reached[node] else { continue };
@@ -58,7 +58,7 @@ fn is_board(graph: &Graph, node: usize, settings: &Settings) -> bool {
     }
 }
 
-/// A way leads through another GPU only by NVLink from GPU to GPU, and only through one.
+/// A path leads through another GPU only by NVLink from GPU to GPU, and only through one.
 fn may_pass(graph: &Graph, base: usize, node: usize, path: Path, link: Link, settings: &Settings) -> bool {
     let own = own_links(graph, base, settings);
     let from_own = if own == 0 {
@@ -100,7 +100,7 @@ fn extend(graph: &Graph, base: usize, node: usize, path: Path, link: Link, setti
     }
 }
 
-/// Up to 2.30.4 the shortest way, and of these the widest; since 2.30.7 the nearest type, then the widest, then the shortest.
+/// Up to 2.30.4 the shortest path, and of these the widest; since 2.30.7 the nearest type, then the widest, then the shortest.
 fn is_better(new: Path, old: Path, settings: &Settings) -> bool {
     let wider = new.bandwidth.total_cmp(&old.bandwidth);
     if !settings.since(2, 30, 7) {
@@ -110,7 +110,7 @@ fn is_better(new: Path, old: Path, settings: &Settings) -> bool {
     nearer.then(wider).then(old.hops.cmp(&new.hops)).is_gt()
 }
 
-/// The GPU in the middle of a way that leads over NVLink from GPU to GPU.
+/// The GPU in the middle of a path that leads over NVLink from GPU to GPU.
 pub(crate) fn middle(graph: &Graph, reached: &[Option<Reached>], found: Reached) -> Option<usize> {
     let before = |node: usize| reached.get(node).copied().flatten().map(|it| it.before);
     match graph.nodes.get(found.before)? {

@@ -18,7 +18,7 @@ pub struct Decision {
     pub transport: Option<Transport>,
     /// As the receiver has it, where it can differ: over the network.
     pub received: Option<Transport>,
-    /// The way between the GPUs, or to the NIC.
+    /// The path between the GPUs, or to the NIC.
     pub path: Option<Path>,
     /// Why.
     pub reason: Reason,
@@ -30,7 +30,7 @@ pub struct Decision {
 pub enum Reason {
     /// Peer access is possible and allowed.
     Near {
-        /// The way between the GPUs.
+        /// The path between the GPUs.
         path: PathType,
     },
     /// NVLink, through another GPU.
@@ -40,7 +40,7 @@ pub enum Reason {
     },
     /// The GPUs are too far apart for P2P, so shared memory.
     TooFar {
-        /// The way between the GPUs, before it was led through the CPU.
+        /// The path between the GPUs, before it was led through the CPU.
         path: PathType,
         /// How far P2P is allowed.
         level: Level,
@@ -53,18 +53,18 @@ pub enum Reason {
     OtherHostName,
     /// The ranks are on one machine, in pods that do not share `/dev/shm`.
     OtherSharedMemory,
-    /// The NICs of both GPUs are faster than the way between the GPUs.
+    /// The NICs of both GPUs are faster than the path between the GPUs.
     NetFaster {
         /// What the slower of the two NICs gives, in GB/s.
         net: f64,
-        /// What the way between the GPUs gives.
+        /// What the path between the GPUs gives.
         direct: f64,
     },
-    /// NCCL cut the node between the two GPUs, for their NICs are faster, and since 2.30 uses shared memory there still.
+    /// NCCL cut the node between the two GPUs because their NICs are faster; since 2.30 it still uses shared memory there.
     CutNode,
     /// P2P is not possible, and `NCCL_SHM_DISABLE` forbids shared memory.
     NoSharedMemory {
-        /// The way between the GPUs.
+        /// The path between the GPUs.
         path: PathType,
         /// How far P2P is allowed.
         level: Level,
@@ -82,7 +82,7 @@ impl fmt::Display for Reason {
             }
             Self::ThroughGpu { gpu } => write!(f, "the GPUs are joined by NVLink through GPU {gpu}"),
             Self::TooFar { path, level, version } => {
-                write!(f, "the way between the GPUs leads over {} ({path}) and ", path.meaning())?;
+                write!(f, "the path between the GPUs crosses {} ({path}) and ", path.meaning())?;
                 match level.origin {
                     Origin::Release => write!(f, "NCCL {version} allows P2P only up to {} here", level.kind),
                     Origin::Variable("NCCL_P2P_DISABLE") => f.write_str("NCCL_P2P_DISABLE=1 forbids P2P"),
@@ -98,19 +98,19 @@ impl fmt::Display for Reason {
             }
             Self::NetFaster { net, direct } => write!(
                 f,
-                "the NICs next to the GPUs give {net:.1} GB/s and the way between the GPUs {direct:.1} GB/s"
+                "the NICs next to the GPUs give {net:.1} GB/s and the path between the GPUs {direct:.1} GB/s"
             ),
             Self::CutNode => f.write_str(
-                "NCCL counts the two GPUs as two nodes, for their NICs are faster, but shared memory is tried first",
+                "NCCL counts the two GPUs as two nodes because their NICs are faster, but tries shared memory first",
             ),
             Self::NoSharedMemory { path, level } => write!(
                 f,
-                "the way between the GPUs is {path} and P2P is allowed up to {} only; NCCL_SHM_DISABLE=1 forbids \
+                "the path between the GPUs is {path} and P2P is allowed only up to {}; NCCL_SHM_DISABLE=1 forbids \
                  shared memory",
                 level.kind
             ),
             Self::Nothing => f.write_str(
-                "neither P2P nor shared memory are possible and NCCL_NET_DISABLE_INTRA=1 forbids the network inside \
+                "neither P2P nor shared memory is possible and NCCL_NET_DISABLE_INTRA=1 forbids the network inside \
                  a node: NCCL stops with `No transport found`",
             ),
         }
@@ -277,7 +277,7 @@ pub(crate) fn p2p_is_allowed(paths: &Paths, from: usize, to: usize) -> bool {
     paths.gpu_to_gpu(from, to).kind.within(level, paths.version())
 }
 
-/// What NICs and direct way give, where the NICs of both GPUs give more. Only NICs that are reached without the CPU count.
+/// What NICs and direct path give, where the NICs of both GPUs give more. Only NICs that are reached without the CPU count.
 /// While NCCL decides what a node is, it looks at the wires alone (`plain`).
 pub(crate) fn net_is_faster(paths: &Paths, from: usize, to: usize, plain: bool) -> Option<(f64, f64)> {
     if paths.settings.net_disabled_inside() {
@@ -285,10 +285,10 @@ pub(crate) fn net_is_faster(paths: &Paths, from: usize, to: usize, plain: bool) 
     }
     let direct = paths.gpu_to_gpu(from, to).bandwidth;
     let best = |gpu: usize| {
-        let way = |nic: usize| {
+        let path = |nic: usize| {
             if plain { paths.nic_wires(gpu, nic) } else { paths.gpu_to_nic(gpu, nic) }
         };
-        let near = paths.nics().iter().map(|it| way(it.position));
+        let near = paths.nics().iter().map(|it| path(it.position));
         near.filter(|it| it.kind.within(PathType::Pxb, paths.version()))
             .map(|it| it.bandwidth)
             .fold(0.0, f64::max)

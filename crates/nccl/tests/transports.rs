@@ -52,7 +52,7 @@ fn four_g6e_over_efa() {
     let inside = job.transport(0, 1).expect("two ranks");
     assert_eq!(
         inside.reason.to_string(),
-        "the way between the GPUs leads over the CPU (PHB) and NCCL 2.27.3 allows P2P only up to PXB here"
+        "the path between the GPUs crosses the CPU (PHB) and NCCL 2.27.3 allows P2P only up to PXB here"
     );
 }
 
@@ -198,7 +198,7 @@ fn what_pods_of_one_gpu_lose() {
     assert_eq!(
         texts,
         [
-            "28 pairs of GPUs on one machine exchange over the network at 6.0 GB/s a GPU instead of NVLink at 240.0 \
+            "28 pairs of GPUs on one machine exchange over the network at 6.0 GB/s per GPU instead of NVLink at 240.0 \
              GB/s: 40.0 times less"
         ]
     );
