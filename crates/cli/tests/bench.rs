@@ -138,7 +138,7 @@ fn the_answer_fits_the_schema() {
     let schema = json(&root().join("docs/bench.schema.json"));
     let validator = jsonschema::validator_for(&schema).expect("a schema");
     for flags in [
-        &["--repeats", "1"][..],
+        &["--repeats", "1", "-n", "5"][..],
         &["-d", "half", "-o", "max", "-I", "1", "-n", "5"],
         &["-c", "0", "-S", "1", "-N", "2"],
     ] {

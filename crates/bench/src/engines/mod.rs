@@ -50,20 +50,22 @@ impl From<collective::Error> for Failure {
     fn from(error: collective::Error) -> Self {
         let collective::Error { cause, rank, host, stage, detail, .. } = error;
         // A rank that ends the job for all sends its cause to the others.
-        let cause = serde_json::from_str(&detail).unwrap_or_else(|_| match cause {
-            collective::Cause::Died => Cause::RankDied { detail },
-            collective::Cause::Silent => Cause::RankSilent { detail },
-            collective::Cause::DidNotJoin => Cause::RankDidNotJoin { detail },
-            collective::Cause::Reset => Cause::ConnectionBroken { detail },
-            collective::Cause::Mismatch => Cause::CallsDiffer { detail },
-            collective::Cause::Token => Cause::WrongToken { detail },
-            collective::Cause::Version => Cause::WrongRelease { detail },
-            collective::Cause::PortInUse => Cause::PortInUse { detail },
-            collective::Cause::NoMemory => Cause::NoSharedMemory { detail },
-            collective::Cause::Interrupted => Cause::Interrupted { detail },
-            collective::Cause::Usage => Cause::Usage { detail },
-            _ => Cause::System { detail },
-        });
+        let sent = serde_json::from_str(&detail).ok();
+        let cause = match (sent, cause) {
+            (Some(sent), _) => sent,
+            (None, collective::Cause::Died) => Cause::RankDied { detail },
+            (None, collective::Cause::Silent) => Cause::RankSilent { detail },
+            (None, collective::Cause::DidNotJoin) => Cause::RankDidNotJoin { detail },
+            (None, collective::Cause::Reset) => Cause::ConnectionBroken { detail },
+            (None, collective::Cause::Mismatch) => Cause::CallsDiffer { detail },
+            (None, collective::Cause::Token) => Cause::WrongToken { detail },
+            (None, collective::Cause::Version) => Cause::WrongRelease { detail },
+            (None, collective::Cause::PortInUse) => Cause::PortInUse { detail },
+            (None, collective::Cause::NoMemory) => Cause::NoSharedMemory { detail },
+            (None, collective::Cause::Interrupted) => Cause::Interrupted { detail },
+            (None, collective::Cause::Usage) => Cause::Usage { detail },
+            (None, _) => Cause::System { detail },
+        };
         Self { cause, rank, host, stage: Some(stage).filter(|it| !it.is_empty()) }
     }
 }
