@@ -59,7 +59,7 @@ fn run(collective: Collective, slower: f64) -> (Run, BenchConfig) {
         devices: (0..RANKS).map(device).collect(),
         rows: plan.sizes.all().map(row).collect(),
         paths: Some("shared memory".to_owned()),
-        crowded: Some(bench::Crowd { host: "node-0".to_owned(), ranks: 2, cores: 1 }),
+        crowded: Some(bench::Oversubscription { host: "node-0".to_owned(), ranks: 2, cores: 1 }),
         wrong: None,
     };
     (run, BenchConfig::new(&plan))
