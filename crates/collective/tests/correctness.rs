@@ -432,7 +432,7 @@ fn floats_come_out_the_same_on_every_rank() {
 }
 
 #[test]
-fn what_cannot_be_is_refused() {
+fn invalid_calls_are_refused() {
     let both = job(2, SHM, |job| {
         let error = job.all_reduce(&[1.0_f32], &mut [0.0; 2], Operation::Sum).expect_err("unequal");
         let root = job.broadcast(&mut [1_i32], 2).expect_err("no rank 2");

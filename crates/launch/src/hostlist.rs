@@ -1,4 +1,4 @@
-//! Slurm's short form of host names.
+//! Host lists of Slurm.
 //!
 //! - `n1,n2` is n1 and n2.
 //! - `n[1-3,7]` is n1, n2, n3 and n7; `n[08-10]` keeps the zeros: n08, n09, n10.
@@ -7,12 +7,17 @@
 /// A piece of a host name.
 enum Piece {
     Text(String),
-    /// Numbers with the width they are padded to.
-    Numbers(Vec<(u64, u64, usize)>),
+    Numbers(Vec<NumberRange>),
 }
 
-/// All host names that `list` stands for, in its order. More than `limit` are an error, as is a list that cannot be
-/// read; both say why.
+/// Numbers from `low` to `high`, padded with zeros to `width`.
+struct NumberRange {
+    low: u64,
+    high: u64,
+    width: usize,
+}
+
+/// The host names of a list, in order. Fails with a reason if the list is malformed or has more than `limit` names.
 pub fn expand_hostlist(list: &str, limit: usize) -> Result<Vec<String>, String> {
     let mut hosts = Vec::new();
     for element in elements(list)? {
@@ -22,7 +27,7 @@ pub fn expand_hostlist(list: &str, limit: usize) -> Result<Vec<String>, String> 
             Piece::Text(_) => Some(count),
             Piece::Numbers(ranges) => ranges
                 .iter()
-                .try_fold(0_u64, |sum, (low, high, _)| sum.checked_add((high - low).checked_add(1)?))?
+                .try_fold(0_u64, |sum, it| sum.checked_add((it.high - it.low).checked_add(1)?))?
                 .checked_mul(count),
         });
         if count.is_none_or(|it| it > room as u64) {
@@ -43,10 +48,10 @@ pub fn expand_hostlist(list: &str, limit: usize) -> Result<Vec<String>, String> 
     Ok(hosts)
 }
 
-fn numbered<'a>(stem: &'a str, ranges: &'a [(u64, u64, usize)]) -> impl Iterator<Item = String> + 'a {
-    ranges
-        .iter()
-        .flat_map(move |&(low, high, width)| (low..=high).map(move |it| format!("{stem}{it:0width$}")))
+fn numbered<'a>(stem: &'a str, ranges: &'a [NumberRange]) -> impl Iterator<Item = String> + 'a {
+    ranges.iter().flat_map(move |&NumberRange { low, high, width }| {
+        (low..=high).map(move |it| format!("{stem}{it:0width$}"))
+    })
 }
 
 /// Cuts at the commas outside brackets.
@@ -88,14 +93,14 @@ fn pieces(element: &str) -> Result<Vec<Piece>, String> {
     Ok(pieces)
 }
 
-fn range(text: &str) -> Result<(u64, u64, usize), String> {
+fn range(text: &str) -> Result<NumberRange, String> {
     let number = |it: &str| match it.parse::<u64>() {
         Ok(number) if it.len() <= 18 && it.bytes().all(|it| it.is_ascii_digit()) => Ok(number),
         _ => Err(format!("{it:?} is not a number")),
     };
-    let (low, high) = text.split_once('-').unwrap_or((text, text));
-    let (first, last) = (number(low)?, number(high)?);
-    if last < first { Err(format!("{text:?} runs backwards")) } else { Ok((first, last, low.len())) }
+    let (first, last) = text.split_once('-').unwrap_or((text, text));
+    let range = NumberRange { low: number(first)?, high: number(last)?, width: first.len() };
+    if range.high < range.low { Err(format!("{text:?} runs backwards")) } else { Ok(range) }
 }
 
 #[cfg(test)]
@@ -123,7 +128,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_list() {
+    fn invalid_lists() {
         for wrong in [
             "", ",", "n[", "n]", "n[]", "n[1", "n[[1]]", "n[2-1]", "n[a-b]", "n[1-]", "n[-1]", "n[1-2-3]",
             "n 1",

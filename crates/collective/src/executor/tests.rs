@@ -446,7 +446,7 @@ fn a_silent_peer_is_named() {
 }
 
 #[test]
-fn an_alarm_ends_it() {
+fn an_abort_ends_it() {
     let waiter = waiter(Duration::from_secs(60));
     waiter.abort_flag.raise(Error::new(crate::Cause::Died, "a test", "its process ended"));
     let mut links = MemoryLinks::new(2, 1000, 1);

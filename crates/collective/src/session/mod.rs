@@ -33,7 +33,7 @@ use handshake_client::{ConnectionLost, ControlConnection};
 use monitor::ControlChannel;
 use protocol::{Answer, Claim, LARGEST_FRAME, LARGEST_PEER_INFO, LARGEST_SHARE, Request};
 use socket::Socket;
-use verdict::seconds;
+use verdict::{NO_ANSWER, seconds};
 
 pub(crate) use connections::raise_file_limit;
 pub use listener::{Rendezvous, RendezvousListener};
@@ -260,10 +260,7 @@ impl Session {
                 }
                 Err(ConnectionLost::Closed(_)) => return Err(about(Cause::Died, "its process ended")),
                 Err(ConnectionLost::TimedOut) => {
-                    return Err(about(
-                        Cause::Silent,
-                        "does not answer: its process is stopped, or its host is down",
-                    ));
+                    return Err(about(Cause::Silent, NO_ANSWER));
                 }
                 Err(ConnectionLost::Aborted(error)) => return Err(error),
             }
@@ -295,12 +292,7 @@ impl Session {
                 let suspicion = matches!(error.cause, Cause::Silent | Cause::Reset | Cause::Died);
                 let first = self.members.first().filter(|_| suspicion && self.rank != 0);
                 return first.map_or(error.clone(), |it| {
-                    Error::new(
-                        Cause::Silent,
-                        error.stage,
-                        "does not answer: its process is stopped, or its host is down",
-                    )
-                    .of(0, it.host.as_str())
+                    Error::new(Cause::Silent, error.stage, NO_ANSWER).of(0, it.host.as_str())
                 });
             }
         }
@@ -312,9 +304,10 @@ impl Drop for Session {
     fn drop(&mut self) {
         if let Some(channel) = self.channel.take() {
             if !self.end_reported.load(Ordering::Acquire) && !channel.inbox().ended {
-                let why = if std::thread::panicking() { "panicked" } else { "left without saying so" };
-                let gave_up = Error { rank: Some(self.rank), ..Error::new(Cause::Died, "", why) };
-                channel.send(&Request::Fail(self.abort_flag.verdict().unwrap_or(gave_up)));
+                let why =
+                    if std::thread::panicking() { "panicked" } else { "left the job before it was finished" };
+                let left = Error { rank: Some(self.rank), ..Error::new(Cause::Died, "", why) };
+                channel.send(&Request::Fail(self.abort_flag.verdict().unwrap_or(left)));
             }
             channel.quit();
             if let Some(monitor) = self.monitor.take() {

@@ -8,6 +8,9 @@ use crate::{Cause, Error};
 
 use super::progress::ProgressSnapshot;
 
+/// The detail of an error about a rank that does not answer.
+pub(super) const NO_ANSWER: &str = "does not answer: its process is stopped, or its host is down";
+
 /// Refusals that are listed; more are only counted.
 const MAX_LISTED: usize = 16;
 
@@ -114,9 +117,7 @@ pub(super) fn decide(
         Some(Error::new(cause, error.stage.clone(), detail + &more).of(rank, host))
     };
     let silent: Vec<usize> = ranks_where(reports, |it| it.answer.is_none());
-    if let Some(verdict) =
-        blame(&silent, Cause::Silent, "does not answer: its process is stopped, or its host is down".into())
-    {
+    if let Some(verdict) = blame(&silent, Cause::Silent, NO_ANSWER.into()) {
         return verdict;
     }
     if error.cause == Cause::Silent {
@@ -210,7 +211,7 @@ mod tests {
     }
 
     #[test]
-    fn names_who_never_arrived_and_who_was_refused() {
+    fn missing_ranks_and_refused_connections_are_named() {
         let mut refusals = Refusals::default();
         let minute = Duration::from_secs(60);
         refusals.note("10.0.0.7", "wrong token");

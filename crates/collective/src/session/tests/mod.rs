@@ -309,7 +309,7 @@ fn a_failure_is_reported_to_all_ranks() {
 }
 
 #[test]
-fn a_rank_that_leaves_without_saying_so_is_named() {
+fn a_rank_that_drops_its_session_is_named() {
     for culprit in 0..3 {
         let errors =
             job(
@@ -323,7 +323,7 @@ fn a_rank_that_leaves_without_saying_so_is_named() {
             assert_eq!((error.cause, error.rank), (Cause::Died, Some(culprit)));
             // Whether the others are in the setup by then depends on the scheduler.
             let text = error.to_string();
-            let who = format!("rank {culprit} on node{culprit}: left without saying so");
+            let who = format!("rank {culprit} on node{culprit}: left the job before it was finished");
             assert!(
                 ["setup", "before the first call"].iter().any(|it| text == format!("{who} ({it})")),
                 "{text}"
@@ -346,7 +346,10 @@ fn the_abort_flag_has_the_verdict_and_the_stage() {
                 std::thread::sleep(Duration::from_millis(1));
             }
             let error = abort_flag.verdict().expect("raised");
-            assert_eq!(error.to_string(), "rank 0 on node0: left without saying so (all_reduce of 64 bytes)");
+            assert_eq!(
+                error.to_string(),
+                "rank 0 on node0: left the job before it was finished (all_reduce of 64 bytes)"
+            );
             assert_eq!(session.leave().expect_err("too late"), error);
         }
     });
