@@ -7,12 +7,13 @@ const LIST: &str = include_str!("../../../tools/packages");
 /// Where this program or library of `tools/packages` is installed. Fails if it is not: a test never skips.
 #[track_caller]
 pub fn need(name: &str) -> PathBuf {
-    let (kind, package) =
-        package_of(name).unwrap_or_else(|| panic!("`{name}` is not listed in tools/packages"));
-    let installed = folders(kind).into_iter().map(|folder| folder.join(name)).find(|it| it.exists());
-    installed.unwrap_or_else(|| {
-        panic!("`{name}` is missing: `./check` installs it, with the {kind} package {package}")
-    })
+    let Some((kind, package)) = package_of(name) else {
+        panic!("`{name}` is not listed in tools/packages");
+    };
+    let Some(path) = folders(kind).into_iter().map(|folder| folder.join(name)).find(|it| it.exists()) else {
+        panic!("`{name}` is missing: `./check` installs it, with the {kind} package {package}");
+    };
+    path
 }
 
 /// The kind of package, `apt` or `pip`, and its name.

@@ -5,7 +5,7 @@ use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use crate::{Running, need, output, until};
+use crate::{Running, need, output};
 
 /// A node of it.
 pub struct Node {
@@ -84,7 +84,7 @@ impl Slurm {
                 &file("seed-file", "seed"),
             ],
         )];
-        until("munge is up", || folder.join("munge/socket").exists());
+        daemons[0].until("it listens", || folder.join("munge/socket").exists());
         let conf = settings.to_str().expect("a path");
         for (index, node) in nodes.iter().enumerate() {
             daemons.push(daemon(index, "slurmd", &["-D", "-N", &node.name, "-f", conf]));
@@ -92,7 +92,7 @@ impl Slurm {
         daemons.push(daemon(0, "slurmctld", &["-D", "-c", "-f", conf]));
         // What needs munge ends before it.
         daemons.reverse();
-        until("all nodes are idle", || {
+        daemons[0].until("all nodes are idle", || {
             let mut sinfo = on(0, &need("sinfo"));
             let states = output(sinfo.args(["-h", "-N", "-o", "%t"]).env("SLURM_CONF", &settings)).stdout;
             String::from_utf8_lossy(&states).split_whitespace().filter(|it| *it == "idle").count()

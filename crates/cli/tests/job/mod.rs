@@ -57,6 +57,8 @@ impl Job {
             command.env("LLVM_PROFILE_FILE", profile);
         }
         let folder = PathBuf::from(env!("CARGO_TARGET_TMPDIR")).join(format!("job-{name}"));
+        // An earlier test program that was killed may have had the same number.
+        let _ = fs::remove_dir_all(&folder);
         fs::create_dir_all(&folder).expect("a folder of this job");
         command.env("TMPDIR", &folder).envs(variables.iter().copied());
         let running = Running::start(command.process_group(0));
