@@ -1,5 +1,7 @@
 //! Variables that a container takes from a `ConfigMap` of the same file by `envFrom`.
 
+use std::collections::BTreeMap;
+
 use super::{Owner, Setting, Submission, Written};
 use crate::yaml::{Kind, NodeId, Span, Tree};
 
@@ -9,9 +11,11 @@ const MOST: usize = 100_000;
 /// Adds the entries of every `ConfigMap` that a container names. The same entry may belong to several containers.
 pub(super) fn read(submission: &mut Submission) {
     let tree = &submission.tree;
-    let maps: Vec<(&str, NodeId)> = submission
+    // Of several maps of one name the first counts.
+    let maps: BTreeMap<&str, NodeId> = submission
         .objects
         .iter()
+        .rev()
         .filter(|it| &*it.kind == "ConfigMap")
         .filter_map(|it| Some((it.name.as_deref()?, tree.get(it.root, "data")?)))
         .collect();
@@ -25,7 +29,7 @@ pub(super) fn read(submission: &mut Submission) {
                     // A prefix makes other names of them.
                     let name = tree.at(*item, &["configMapRef", "name"]).and_then(|it| tree.text(it));
                     let plain = tree.get(*item, "prefix").is_none();
-                    let data = maps.iter().find(|it| plain && Some(it.0) == name).map(|it| it.1);
+                    let data = name.filter(|_| plain).and_then(|it| maps.get(it)).copied();
                     let room = MOST.saturating_sub(found.len());
                     found.extend(data.into_iter().flat_map(|it| entries(tree, it, owner)).take(room));
                 }

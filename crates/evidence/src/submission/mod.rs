@@ -50,6 +50,8 @@ pub struct Submission {
     pub byte_order_mark: bool,
     /// Where each line begins.
     lines: Vec<usize>,
+    /// How many characters stand before every [`STEP`]th byte.
+    characters: Vec<usize>,
 }
 
 /// A number and where it is written.
@@ -60,6 +62,9 @@ pub struct Count {
     /// Its place in the file.
     pub span: Span,
 }
+
+/// Bytes between two counts of characters: a column of a very long line costs no more than this.
+const STEP: usize = 1024;
 
 /// What a file is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
@@ -153,6 +158,7 @@ impl Submission {
             directives: Directives::default(),
             byte_order_mark,
             lines: std::iter::once(0).chain(text.match_indices('\n').map(|it| it.0 + 1)).collect(),
+            characters: counts(text),
         };
         match it.kind {
             Kind::Sbatch | Kind::Script | Kind::Dockerfile | Kind::Environment => {
@@ -194,8 +200,15 @@ impl Submission {
     pub fn span(&self, range: std::ops::Range<usize>) -> Span {
         let line = self.lines.partition_point(|it| *it <= range.start).max(1);
         let begin = self.lines.get(line - 1).copied().unwrap_or(0);
-        let column = self.text.get(begin..range.start).unwrap_or_default().chars().count() + 1;
+        let column = self.characters_before(range.start).saturating_sub(self.characters_before(begin)) + 1;
         Span { range, line, column }
+    }
+
+    fn characters_before(&self, byte: usize) -> usize {
+        let byte = byte.min(self.text.len());
+        let step = byte / STEP;
+        let rest = self.text.as_bytes().get(step * STEP..byte).unwrap_or_default();
+        self.characters.get(step).copied().unwrap_or_default() + begun(rest)
     }
 
     /// The text of a line, from 1, without its end.
@@ -209,6 +222,21 @@ impl Submission {
     }
 }
 
+/// How many characters begin in these bytes.
+fn begun(bytes: &[u8]) -> usize {
+    bytes.iter().filter(|it| **it & 0xc0 != 0x80).count()
+}
+
+fn counts(text: &str) -> Vec<usize> {
+    let mut before = 0;
+    let mut counts = vec![0];
+    for step in text.as_bytes().chunks(STEP) {
+        before += begun(step);
+        counts.push(before);
+    }
+    counts
+}
+
 /// Says so where what cannot be read is a template that nobody filled in yet.
 fn template(text: &str, mut trouble: Trouble) -> Trouble {
     let line = text.lines().nth(trouble.line.saturating_sub(1)).unwrap_or_default();
@@ -218,4 +246,27 @@ fn template(text: &str, mut trouble: Trouble) -> Trouble {
             .push_str("; it looks like a template: render it first and give the result to `plumb lint -`");
     }
     trouble
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Submission;
+
+    #[test]
+    fn columns_count_characters() {
+        let text = format!("# {}\na: {}x\n", "ü".repeat(700), "값".repeat(900));
+        let it = Submission::read("a.yaml", &text).unwrap();
+        let at = text.find('x').unwrap();
+        let span = it.span(at..at + 1);
+        assert_eq!((span.line, span.column), (2, 904));
+        assert_eq!(it.span(0..0).column, 1);
+        assert_eq!(it.span(text.len()..text.len()).line, 3);
+    }
+
+    #[test]
+    fn lines_are_those_of_the_text() {
+        let it = Submission::read("a.yaml", "a: 1\r\n\nb: 2").unwrap();
+        let lines: Vec<&str> = (0..6).map(|number| it.line(number)).collect();
+        assert_eq!(lines, ["", "a: 1", "", "b: 2", "", ""]);
+    }
 }

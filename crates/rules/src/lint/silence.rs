@@ -3,6 +3,8 @@
 //! A comment silences the line it stands on; alone on its line, the next line with something on it. The annotation silences
 //! its whole object. What silences nothing is reported.
 
+use std::collections::BTreeMap;
+
 use evidence::submission::Submission;
 use evidence::yaml::{NodeId, Span};
 
@@ -30,29 +32,35 @@ fn check(_: &Submitted<'_>) -> Checked {
     Ok(Vec::new())
 }
 
-/// One silence.
+/// What suppresses findings of one rule in a part of a file.
 struct Silence {
     file: usize,
     id: String,
+    /// A line or a whole document; neither overlaps with others of its kind.
+    document: bool,
     /// Bytes of the text it covers.
     covers: std::ops::Range<usize>,
     span: Span,
     used: bool,
 }
 
-/// Takes away what is silenced, and adds what silenced nothing.
+/// Removes what is suppressed, and adds what suppresses nothing.
 pub(super) fn apply(files: &[Submission], found: Vec<Found>) -> Vec<Found> {
     let mut silences: Vec<Silence> = files.iter().enumerate().flat_map(|(at, it)| of_file(at, it)).collect();
+    let mut starts: BTreeMap<(usize, String, bool, usize), usize> = BTreeMap::new();
+    for (at, it) in silences.iter().enumerate() {
+        starts.entry((it.file, it.id.clone(), it.document, it.covers.start)).or_insert(at);
+    }
     let mut left: Vec<Found> = Vec::new();
     for found in found {
-        let covered = |silence: &&mut Silence| {
-            Some(silence.file) == found.finding.file()
-                && silence.id == found.rule.id
-                && found.finding.start().is_some_and(|it| {
-                    it >= silence.covers.start && it < silence.covers.end.max(silence.covers.start + 1)
-                })
-        };
-        match silences.iter_mut().find(covered) {
+        let (file, start) = (found.finding.file().unwrap_or(usize::MAX), found.finding.start().unwrap_or(0));
+        let covering = [false, true].into_iter().find_map(|document| {
+            let key = |start: usize| (file, found.rule.id.to_owned(), document, start);
+            let (_, at) = starts.range(key(0)..=key(start)).next_back()?;
+            let covers = &silences.get(*at)?.covers;
+            (start < covers.end.max(covers.start + 1)).then_some(*at)
+        });
+        match covering.and_then(|at| silences.get_mut(at)) {
             Some(silence) => silence.used = true,
             None => left.push(found),
         }
@@ -90,7 +98,14 @@ fn comments(file: usize, submission: &Submission) -> Vec<Silence> {
             let id = word.trim_matches([',', ' ']);
             if !id.is_empty() {
                 let span = submission.span(offset..offset + id.len());
-                all.push(Silence { file, id: id.to_owned(), covers: covers.clone(), span, used: false });
+                all.push(Silence {
+                    file,
+                    id: id.to_owned(),
+                    document: false,
+                    covers: covers.clone(),
+                    span,
+                    used: false,
+                });
             }
             offset += word.len();
         }
@@ -121,6 +136,13 @@ fn annotations(file: usize, submission: &Submission, root: NodeId) -> Vec<Silenc
     let span = tree.node(value).span.clone();
     let covers = tree.node(root).span.range.clone();
     let ids = text.split([',', ' ']).map(str::trim).filter(|it| !it.is_empty());
-    ids.map(|id| Silence { file, id: id.to_owned(), covers: covers.clone(), span: span.clone(), used: false })
-        .collect()
+    ids.map(|id| Silence {
+        file,
+        id: id.to_owned(),
+        document: true,
+        covers: covers.clone(),
+        span: span.clone(),
+        used: false,
+    })
+    .collect()
 }
