@@ -19,10 +19,8 @@ pub struct Nodes {
     pub joint: bool,
     /// Whether it says that it is one node.
     pub single: bool,
-    /// Whether a command or a variable speaks of several nodes, or of a number that is filled in later.
-    several_meant: bool,
-    /// Whether the number of pods stands in the file.
-    counted: bool,
+    /// Whether the files leave the number open.
+    open: bool,
 }
 
 impl Nodes {
@@ -42,8 +40,7 @@ impl Nodes {
         if self.at_least() > 1 {
             return Some(true);
         }
-        let known = self.single || self.counted || self.launched.is_some() || self.stated.is_some();
-        (known && !self.several_meant).then_some(false)
+        (!self.open).then_some(false)
     }
 }
 
@@ -117,14 +114,15 @@ fn said(submission: &Submission, workload: Option<usize>, index: &FileIndex<'_>)
 
 pub(super) fn of_script(submission: &Submission, index: &FileIndex<'_>) -> Nodes {
     let said = said(submission, None, index);
+    let stated = submission.directives.nodes();
+    let known = stated.is_some() || said.most.is_some();
     Nodes {
         pods: 0,
-        stated: submission.directives.nodes(),
+        stated,
         launched: said.most,
         joint: true,
         single: said.one,
-        several_meant: said.several,
-        counted: false,
+        open: said.several || !known,
     }
 }
 
@@ -156,14 +154,17 @@ pub(super) fn of_workload(
     let volcano = version.is_some_and(|it| it.contains("volcano"));
     let efa = pods.iter().any(|it| it.efa.is_some()) && !SERVICES.contains(&kind);
     let one_node_trainer = pods.iter().any(|it| it.pod.partial && it.pod.replicas == Some(1));
+    let single = said.one || (one_node_trainer && !said.several);
+    let stated = stated(submission, workload, kind, pods);
+    let counted = working().next().is_some() && working().all(|it| it.pod.replicas.is_some());
+    let known = single || counted || said.most.is_some() || stated.is_some();
     Nodes {
         pods: working().map(|it| it.count).fold(0, u64::saturating_add),
-        stated: stated(submission, workload, kind, pods),
+        stated,
         launched: said.most,
         joint: OPERATORS.contains(&kind) || volcano || said.several || efa,
-        single: said.one || (one_node_trainer && !said.several),
-        several_meant: said.several,
-        counted: working().next().is_some() && working().all(|it| it.pod.replicas.is_some()),
+        single,
+        open: said.several || !known,
     }
 }
 

@@ -1,8 +1,9 @@
 //! EFA is asked for, and nothing says on which machines.
 
-use crate::{Check, Checked, Confidence, Finding, Role, Rule, Severity};
 use fabric::catalogue::{self, Model};
 use job::submitted::{PodTemplate, Submitted, SubmittedJob};
+
+use crate::{Check, Checked, Confidence, Finding, Role, Rule, Severity};
 
 /// See the module documentation.
 pub(super) static RULE: Rule = Rule {

@@ -1,9 +1,9 @@
 //! An instance type that does not exist.
 
 use fabric::{catalogue, instance};
+use job::submitted::Submitted;
 
 use crate::{Check, Checked, Confidence, Finding, Role, Rule, Severity};
-use job::submitted::Submitted;
 
 /// See the module documentation.
 pub(super) static RULE: Rule = Rule {

@@ -1,7 +1,8 @@
 //! Pods that need each other, started one by one.
 
-use crate::{Check, Checked, Confidence, Finding, Role, Rule, Severity};
 use job::submitted::{PodTemplate, Submitted, SubmittedJob};
+
+use crate::{Check, Checked, Confidence, Finding, Role, Rule, Severity};
 
 /// See the module documentation.
 pub(super) static RULE: Rule = Rule {

@@ -2,10 +2,10 @@
 
 use evidence::submission::{Object, Submission};
 use evidence::yaml::{NodeId, Span};
-
-use super::spread_over_zones::is_zone;
 use fabric::catalogue::{self, Model};
 use job::submitted::{PodTemplate, Submitted};
+
+use super::spread_over_zones::is_zone;
 
 /// A `NodePool`.
 pub(super) struct NodePool<'a> {

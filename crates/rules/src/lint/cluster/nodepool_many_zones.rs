@@ -1,9 +1,10 @@
 //! A node pool of an EFA job that starts machines in several zones.
 
+use job::submitted::{PodTemplate, Submitted, SubmittedJob};
+
 use super::node_pool::{NodePool, node_pools, of_job, subnets};
 use super::spread_over_zones::is_zone;
 use crate::{Check, Checked, Confidence, Finding, Role, Rule, Severity};
-use job::submitted::{PodTemplate, Submitted, SubmittedJob};
 
 /// See the module documentation.
 pub(super) static RULE: Rule = Rule {

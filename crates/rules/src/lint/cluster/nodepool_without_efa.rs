@@ -1,8 +1,9 @@
 //! The node pools beside a job start no machine with the EFA interfaces it asks for.
 
+use job::submitted::Submitted;
+
 use super::node_pool::{node_pools, of_job};
 use crate::{Check, Checked, Confidence, Finding, Role, Rule, Severity};
-use job::submitted::Submitted;
 
 /// See the module documentation.
 pub(super) static RULE: Rule = Rule {

@@ -1,10 +1,10 @@
 //! Pods of one EFA job in different availability zones.
 
 use evidence::yaml::{NodeId, Span};
-
-use crate::{Check, Checked, Confidence, Finding, Role, Rule, Severity};
 use fabric::catalogue::Model;
 use job::submitted::{PodTemplate, Submitted, SubmittedJob};
+
+use crate::{Check, Checked, Confidence, Finding, Role, Rule, Severity};
 
 /// See the module documentation.
 pub(super) static RULE: Rule = Rule {

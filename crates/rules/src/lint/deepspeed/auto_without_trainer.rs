@@ -1,10 +1,10 @@
 //! `"auto"` where nothing fills it in.
 
 use evidence::submission::{Launcher, Submission};
+use job::submitted::Submitted;
 
 use super::config::{REFERENCE, configs};
 use crate::{Check, Checked, Confidence, Finding, Role, Rule, Severity};
-use job::submitted::Submitted;
 
 /// See the module documentation.
 pub(super) static RULE: Rule = Rule {

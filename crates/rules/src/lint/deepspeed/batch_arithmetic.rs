@@ -1,8 +1,9 @@
 //! Batch sizes that do not multiply.
 
+use job::submitted::Submitted;
+
 use super::config::{Config, REFERENCE, TrainingJob, configs};
 use crate::{Check, Checked, Confidence, Finding, Role, Rule, Severity};
-use job::submitted::Submitted;
 
 /// See the module documentation.
 pub(super) static RULE: Rule = Rule {

@@ -1,10 +1,10 @@
 //! Buckets so small that latency rules.
 
 use fabric::Collective;
+use job::submitted::Submitted;
 
 use super::config::{Config, REFERENCE, TrainingJob, configs};
 use crate::{Check, Checked, Confidence, Finding, Role, Rule, Severity};
-use job::submitted::Submitted;
 
 /// See the module documentation.
 pub(super) static RULE: Rule = Rule {

@@ -1,8 +1,9 @@
 //! Two formats of 16 bits at once.
 
+use job::submitted::Submitted;
+
 use super::config::{REFERENCE, configs};
 use crate::{Check, Checked, Finding, Role, Rule, Severity};
-use job::submitted::Submitted;
 
 /// See the module documentation.
 pub(super) static RULE: Rule = Rule {

@@ -1,8 +1,9 @@
 //! Offload to host memory that is not pinned.
 
+use job::submitted::Submitted;
+
 use super::config::{REFERENCE, configs};
 use crate::{Check, Checked, Confidence, Finding, Role, Rule, Severity};
-use job::submitted::Submitted;
 
 /// See the module documentation.
 pub(super) static RULE: Rule = Rule {

@@ -1,8 +1,9 @@
 //! Communication that waits for computation to end.
 
+use job::submitted::Submitted;
+
 use super::config::{REFERENCE, TrainingJob, configs};
 use crate::{Check, Checked, Confidence, Finding, Role, Rule, Severity};
-use job::submitted::Submitted;
 
 /// See the module documentation.
 pub(super) static RULE: Rule = Rule {

@@ -1,10 +1,10 @@
 //! Parameters that cross a slow network for each of several micro-batches.
 
 use fabric::Collective;
+use job::submitted::Submitted;
 
 use super::config::{Config, REFERENCE, TrainingJob, configs};
 use crate::{Check, Checked, Confidence, Finding, Role, Rule, Severity};
-use job::submitted::Submitted;
 
 /// See the module documentation.
 pub(super) static RULE: Rule = Rule {

@@ -1,5 +1,7 @@
 //! What a job loses on a machine, in a sentence with numbers.
 
+use std::collections::BTreeMap;
+
 use fabric::catalogue::Model;
 use forecast::Cluster;
 use nccl::{Decisions, Layout, Loss, Settings};
@@ -13,21 +15,59 @@ fn cluster(instance: &Model, nodes: u64) -> Option<Cluster> {
     Cluster::of_machine(&machine, nodes, &Settings::default()).ok()
 }
 
-/// Over TCP instead of EFA.
-pub(super) fn over_tcp(instance: &Model, nodes: u64) -> Option<String> {
+/// Sentences that were made before: jobs of one submission are much alike, and a forecast takes milliseconds.
+#[derive(Debug, Default)]
+pub(super) struct Costs(BTreeMap<Question, Option<String>>);
+
+/// What is compared with the best use of these machines.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+enum Question {
+    OverTcp { machine: &'static str, nodes: u64 },
+    WithNics { machine: &'static str, nodes: u64, nics: u64 },
+    InPods { machine: &'static str, pods: u64, gpus: u64, nics: Option<u64> },
+}
+
+impl Costs {
+    fn answer(&mut self, question: Question, make: impl FnOnce() -> Option<String>) -> Option<String> {
+        self.0.entry(question).or_insert_with(make).clone()
+    }
+
+    /// Over TCP instead of EFA.
+    pub(super) fn over_tcp(&mut self, machine: &Model, nodes: u64) -> Option<String> {
+        self.answer(Question::OverTcp { machine: machine.name, nodes }, || over_tcp(machine, nodes))
+    }
+
+    /// With some of its EFA interfaces.
+    pub(super) fn with_nics(&mut self, machine: &Model, nodes: u64, nics: u64) -> Option<String> {
+        let question = Question::WithNics { machine: machine.name, nodes, nics };
+        self.answer(question, || with_nics(machine, nodes, nics))
+    }
+
+    /// Cut into pods instead of one pod per machine.
+    pub(super) fn in_pods(
+        &mut self,
+        machine: &Model,
+        pods: u64,
+        gpus: u64,
+        nics: Option<u64>,
+    ) -> Option<String> {
+        let question = Question::InPods { machine: machine.name, pods, gpus, nics };
+        self.answer(question, || in_pods(machine, pods, gpus, nics))
+    }
+}
+
+fn over_tcp(instance: &Model, nodes: u64) -> Option<String> {
     let best = cluster(instance, nodes.max(2))?;
     expected::loss(&best, &expected::over_tcp(&best))
 }
 
-/// With some of its EFA interfaces.
-pub(super) fn with_nics(instance: &Model, nodes: u64, nics: u64) -> Option<String> {
+fn with_nics(instance: &Model, nodes: u64, nics: u64) -> Option<String> {
     let best = cluster(instance, nodes.max(2))?;
     let fewer = expected::with_nics(u32::try_from(nics).ok()?)(&best);
     expected::loss(&best, &fewer)
 }
 
-/// Cut into pods instead of one a machine.
-pub(super) fn in_pods(instance: &Model, pods: u64, gpus: u64, nics: Option<u64>) -> Option<String> {
+fn in_pods(instance: &Model, pods: u64, gpus: u64, nics: Option<u64>) -> Option<String> {
     let gpus = u32::try_from(gpus).ok()?;
     let fit = instance.gpus.checked_div(gpus)?;
     let here = u32::try_from(pods).unwrap_or(u32::MAX).min(fit);

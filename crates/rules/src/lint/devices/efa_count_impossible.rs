@@ -1,7 +1,9 @@
 //! A pod asks for more EFA interfaces than its machine has.
 
-use crate::{Check, Checked, Finding, Role, Rule, Severity};
+use fabric::catalogue::Model;
 use job::submitted::{PodTemplate, Submitted, SubmittedJob};
+
+use crate::{Check, Checked, Finding, Role, Rule, Severity};
 
 /// See the module documentation.
 pub(super) static RULE: Rule = Rule {
@@ -25,8 +27,7 @@ fn check(submitted: &Submitted<'_>) -> Checked {
 
 fn finding(job: &SubmittedJob<'_>, pod: &PodTemplate<'_>) -> Option<Finding> {
     let (efa, place) = (pod.efa?.count?, pod.efa?.span());
-    let most =
-        pod.machines.most(|it| it.efa_nics()).filter(|it| it.efa() && efa > u64::from(it.efa_nics()))?;
+    let most = pod.machines.most(Model::efa_nics).filter(|it| it.efa() && efa > u64::from(it.efa_nics()))?;
     // The interfaces of p6e-gb200 can be cut in two.
     if most.name.starts_with("p6e-gb200") && efa <= u64::from(most.efa_nics()) * 2 {
         return None;

@@ -1,8 +1,9 @@
 //! All GPUs of a machine and some of its EFA interfaces.
 
-use super::cost;
-use crate::{Check, Checked, Finding, Role, Rule, Severity};
 use job::submitted::{PodTemplate, Submitted, SubmittedJob};
+
+use super::cost::Costs;
+use crate::{Check, Checked, Finding, Role, Rule, Severity};
 
 /// See the module documentation.
 pub(super) static RULE: Rule = Rule {
@@ -22,10 +23,11 @@ pub(super) static RULE: Rule = Rule {
 };
 
 fn check(submitted: &Submitted<'_>) -> Checked {
-    Ok(submitted.pods().filter_map(|(job, pod)| finding(job, pod)).collect())
+    let mut costs = Costs::default();
+    Ok(submitted.pods().filter_map(|(job, pod)| finding(job, pod, &mut costs)).collect())
 }
 
-fn finding(job: &SubmittedJob<'_>, pod: &PodTemplate<'_>) -> Option<Finding> {
+fn finding(job: &SubmittedJob<'_>, pod: &PodTemplate<'_>, costs: &mut Costs) -> Option<Finding> {
     let (efa, gpus, place) = (pod.efa?.count?, pod.nvidia_gpus()?.count?, pod.efa?.span());
     if !job.is_networked(pod)
         || !pod.machines.all(|it| efa < u64::from(it.efa_nics()) && gpus == u64::from(it.gpus))
@@ -38,7 +40,7 @@ fn finding(job: &SubmittedJob<'_>, pod: &PodTemplate<'_>) -> Option<Finding> {
     let mut finding = Finding::at(job.file, &place, message)
         .label(format!("{} has {}", least.name, least.efa_nics()))
         .fix(format!("Write `vpc.amazonaws.com/efa: {}`.", least.efa_nics()));
-    if let Some(cost) = cost::with_nics(least, job.nodes.at_least(), efa) {
+    if let Some(cost) = costs.with_nics(least, job.nodes.at_least(), efa) {
         finding = finding.why(format!("{} {cost}", RULE.why));
     }
     Some(finding)

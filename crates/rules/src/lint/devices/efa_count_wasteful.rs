@@ -1,7 +1,8 @@
 //! More EFA interfaces than the GPUs of a pod can use.
 
-use crate::{Check, Checked, Finding, Role, Rule, Severity};
 use job::submitted::{PodTemplate, Submitted, SubmittedJob};
+
+use crate::{Check, Checked, Finding, Role, Rule, Severity};
 
 /// See the module documentation.
 pub(super) static RULE: Rule = Rule {

@@ -1,7 +1,8 @@
 //! EFA is asked for on a machine that has none.
 
-use crate::{Check, Checked, Finding, Role, Rule, Severity};
 use job::submitted::Submitted;
+
+use crate::{Check, Checked, Finding, Role, Rule, Severity};
 
 /// See the module documentation.
 pub(super) static RULE: Rule = Rule {

@@ -1,11 +1,11 @@
 //! Several nodes on machines with EFA, and the pods do not ask for it.
 
 use evidence::submission::VolumeSource;
-
-use super::cost;
-use crate::{Check, Checked, Confidence, Finding, Role, Rule, Severity};
 use fabric::catalogue::Model;
 use job::submitted::{PodTemplate, Submitted, SubmittedJob};
+
+use super::cost::Costs;
+use crate::{Check, Checked, Confidence, Finding, Role, Rule, Severity};
 
 /// See the module documentation.
 pub(super) static RULE: Rule = Rule {
@@ -24,10 +24,16 @@ pub(super) static RULE: Rule = Rule {
 };
 
 fn check(submitted: &Submitted<'_>) -> Checked {
-    Ok(submitted.pods().filter_map(|(job, pod)| finding(submitted, job, pod)).collect())
+    let mut costs = Costs::default();
+    Ok(submitted.pods().filter_map(|(job, pod)| finding(submitted, job, pod, &mut costs)).collect())
 }
 
-fn finding(submitted: &Submitted<'_>, job: &SubmittedJob<'_>, pod: &PodTemplate<'_>) -> Option<Finding> {
+fn finding(
+    submitted: &Submitted<'_>,
+    job: &SubmittedJob<'_>,
+    pod: &PodTemplate<'_>,
+    costs: &mut Costs,
+) -> Option<Finding> {
     let place = pod.nvidia_gpus()?.span();
     if pod.efa.is_some() || pod.claims || !job.nodes.is_multi() || !pod.machines.all(Model::efa) {
         return None;
@@ -35,7 +41,7 @@ fn finding(submitted: &Submitted<'_>, job: &SubmittedJob<'_>, pod: &PodTemplate<
     if on_purpose(submitted, job, pod) {
         return None;
     }
-    let best = pod.machines.most(|it| it.efa_nics())?;
+    let best = pod.machines.most(Model::efa_nics)?;
     let pods = job.nodes.at_least();
     let each = if best.efa_nics() == 1 {
         "1 EFA interface".to_owned()
@@ -65,7 +71,7 @@ fn finding(submitted: &Submitted<'_>, job: &SubmittedJob<'_>, pod: &PodTemplate<
         .severity(severity)
         .confidence(Confidence::Likely)
         .fix(format!("Add `vpc.amazonaws.com/efa: {share}` to these limits."));
-    if let Some(cost) = cost::over_tcp(best, pods) {
+    if let Some(cost) = costs.over_tcp(best, pods) {
         finding = finding.why(format!("{} {cost}", RULE.why));
     }
     Some(match &pod.machines.span {

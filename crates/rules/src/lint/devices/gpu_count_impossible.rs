@@ -1,7 +1,8 @@
 //! A pod asks for more GPUs than its machine has.
 
-use crate::{Check, Checked, Finding, Role, Rule, Severity};
 use job::submitted::Submitted;
+
+use crate::{Check, Checked, Finding, Role, Rule, Severity};
 
 /// See the module documentation.
 pub(super) static RULE: Rule = Rule {

@@ -3,9 +3,9 @@
 use evidence::submission::resource::is_extended;
 use evidence::submission::{Resource, ResourceKind, Submission};
 use evidence::yaml::{Kind, NodeId, Tree};
+use job::submitted::{ContainerTemplate, Submitted};
 
 use crate::{Check, Checked, Edit, Finding, Role, Rule, Severity};
-use job::submitted::{ContainerTemplate, Submitted};
 
 /// See the module documentation.
 pub(super) static RULE: Rule = Rule {

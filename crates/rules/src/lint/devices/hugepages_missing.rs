@@ -1,8 +1,9 @@
 //! EFA without huge pages.
 
-use crate::{Check, Checked, Finding, Role, Rule, Severity};
 use evidence::submission::ResourceKind;
 use job::submitted::Submitted;
+
+use crate::{Check, Checked, Finding, Role, Rule, Severity};
 
 /// See the module documentation.
 pub(super) static RULE: Rule = Rule {

@@ -1,8 +1,9 @@
 //! Huge pages that Kubernetes does not give.
 
-use crate::{Check, Checked, Finding, Role, Rule, Severity};
 use evidence::submission::ResourceKind;
 use job::submitted::{ContainerTemplate, Submitted};
+
+use crate::{Check, Checked, Finding, Role, Rule, Severity};
 
 /// See the module documentation.
 pub(super) static RULE: Rule = Rule {

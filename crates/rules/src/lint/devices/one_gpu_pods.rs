@@ -1,9 +1,10 @@
 //! Pods of one job that share a machine with NVLink and cannot use it.
 
-use super::cost;
-use crate::{Check, Checked, Confidence, Finding, Role, Rule, Severity};
 use fabric::catalogue::{Inside, Model};
 use job::submitted::{PodTemplate, Submitted, SubmittedJob};
+
+use super::cost::Costs;
+use crate::{Check, Checked, Confidence, Finding, Role, Rule, Severity};
 
 /// See the module documentation.
 pub(super) static RULE: Rule = Rule {
@@ -23,10 +24,16 @@ pub(super) static RULE: Rule = Rule {
 };
 
 fn check(submitted: &Submitted<'_>) -> Checked {
-    Ok(submitted.pods().filter_map(|(job, pod)| finding(submitted, job, pod)).collect())
+    let mut costs = Costs::default();
+    Ok(submitted.pods().filter_map(|(job, pod)| finding(submitted, job, pod, &mut costs)).collect())
 }
 
-fn finding(submitted: &Submitted<'_>, job: &SubmittedJob<'_>, pod: &PodTemplate<'_>) -> Option<Finding> {
+fn finding(
+    submitted: &Submitted<'_>,
+    job: &SubmittedJob<'_>,
+    pod: &PodTemplate<'_>,
+    costs: &mut Costs,
+) -> Option<Finding> {
     let (gpus, place) = (pod.nvidia_gpus()?.count?, pod.nvidia_gpus()?.span());
     let pods = pod.count.max(job.nodes.at_least());
     if !job.nodes.is_multi() || submitted.setting_of_job(job, "NCCL_HOSTID").is_some() {
@@ -36,7 +43,7 @@ fn finding(submitted: &Submitted<'_>, job: &SubmittedJob<'_>, pod: &PodTemplate<
     if pod.machines.known.is_empty() {
         // Whoever asks for EFA has large machines in mind, and there are some with one GPU.
         // A test of two pods is no matter.
-        if gpus > 1 || pods < 4 || !pod.efa.is_some() || pod.claims {
+        if gpus > 1 || pods < 4 || pod.efa.is_none() || pod.claims {
             return None;
         }
         let message = format!(
@@ -76,7 +83,7 @@ fn finding(submitted: &Submitted<'_>, job: &SubmittedJob<'_>, pod: &PodTemplate<
         .label(format!("{} has {}", instance.name, instance.gpus))
         .confidence(confidence)
         .fix(fix);
-    if let Some(cost) = cost::in_pods(instance, pods, gpus, pod.efa.and_then(|it| it.count)) {
+    if let Some(cost) = costs.in_pods(instance, pods, gpus, pod.efa.and_then(|it| it.count)) {
         finding = finding.why(format!("{} {cost}", RULE.why));
     }
     Some(match &pod.machines.span {

@@ -1,8 +1,9 @@
 //! Some GPUs of a machine with some of its EFA interfaces: which hang together is chance.
 
-use crate::{Check, Checked, Confidence, Finding, Role, Rule, Severity};
 use fabric::catalogue::Model;
 use job::submitted::{PodTemplate, Submitted, SubmittedJob};
+
+use crate::{Check, Checked, Confidence, Finding, Role, Rule, Severity};
 
 /// See the module documentation.
 pub(super) static RULE: Rule = Rule {
@@ -29,7 +30,7 @@ fn check(submitted: &Submitted<'_>) -> Checked {
 fn finding(job: &SubmittedJob<'_>, pod: &PodTemplate<'_>) -> Option<Finding> {
     let (gpus, place) = (pod.nvidia_gpus()?.count?, pod.nvidia_gpus()?.span());
     let partial = |it: &Model| it.gpudirect == Some(true) && it.efa_nics() > 1 && gpus < u64::from(it.gpus);
-    if !pod.efa.is_some() || pod.claims || !job.is_networked(pod) || !pod.machines.all(partial) {
+    if pod.efa.is_none() || pod.claims || !job.is_networked(pod) || !pod.machines.all(partial) {
         return None;
     }
     let instance = pod.machines.most(|it| it.gpus)?;

@@ -1,9 +1,10 @@
 //! A device is requested in another number than its limit.
 
-use crate::{Check, Checked, Finding, Role, Rule, Severity};
 use evidence::submission::ResourceKind;
 use evidence::submission::resource::is_extended;
 use job::submitted::{ContainerTemplate, Submitted};
+
+use crate::{Check, Checked, Finding, Role, Rule, Severity};
 
 /// See the module documentation.
 pub(super) static RULE: Rule = Rule {

@@ -1,9 +1,9 @@
 //! The name of a resource that nothing offers.
 
 use evidence::submission::{Resource, ResourceKind};
+use job::submitted::{ContainerTemplate, Submitted, SubmittedJob};
 
 use crate::{Check, Checked, Confidence, Finding, Role, Rule, Severity};
-use job::submitted::{ContainerTemplate, Submitted, SubmittedJob};
 
 /// See the module documentation.
 pub(super) static RULE: Rule = Rule {

@@ -4,9 +4,9 @@ use std::collections::BTreeMap;
 
 use evidence::submission::{Kind, Submission};
 use evidence::yaml::{Kind as Value, NodeId};
+use job::submitted::Submitted;
 
 use crate::{Check, Checked, Finding, Role, Rule, Severity};
-use job::submitted::Submitted;
 
 /// See the module documentation.
 pub(super) static RULE: Rule = Rule {

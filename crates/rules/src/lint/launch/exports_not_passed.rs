@@ -3,9 +3,9 @@
 use std::collections::BTreeSet;
 
 use evidence::submission::{Kind, Launcher, Setting, Submission};
+use job::submitted::{Submitted, SubmittedLaunch};
 
 use crate::{Check, Checked, Finding, Role, Rule, Severity};
-use job::submitted::{Submitted, SubmittedLaunch};
 
 /// See the module documentation.
 pub(super) static RULE: Rule = Rule {

@@ -1,9 +1,9 @@
 //! torchrun in each of several tasks of a node.
 
 use evidence::submission::Launcher;
+use job::submitted::{Submitted, SubmittedLaunch};
 
 use crate::{Check, Checked, Confidence, Finding, Role, Rule, Severity};
-use job::submitted::{Submitted, SubmittedLaunch};
 
 /// See the module documentation.
 pub(super) static RULE: Rule = Rule {

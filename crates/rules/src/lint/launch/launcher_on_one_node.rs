@@ -1,9 +1,9 @@
 //! torchrun for several nodes that only the first node of a Slurm job starts.
 
 use evidence::submission::{Kind, Launcher};
+use job::submitted::{NodeRange, Submitted, SubmittedJob, SubmittedLaunch};
 
 use crate::{Check, Checked, Finding, Role, Rule, Severity};
-use job::submitted::{NodeRange, Submitted, SubmittedJob, SubmittedLaunch};
 
 /// See the module documentation.
 pub(super) static RULE: Rule = Rule {

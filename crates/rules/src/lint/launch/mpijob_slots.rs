@@ -1,9 +1,9 @@
 //! Slots of an `MPIJob` against the GPUs of its workers and the command.
 
 use evidence::submission::{Count, Launcher};
+use job::submitted::{Submitted, SubmittedJob, SubmittedLaunch};
 
 use crate::{Check, Checked, Confidence, Finding, Role, Rule, Severity};
-use job::submitted::{Submitted, SubmittedJob, SubmittedLaunch};
 
 /// See the module documentation.
 pub(super) static RULE: Rule = Rule {

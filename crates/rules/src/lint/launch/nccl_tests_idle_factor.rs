@@ -3,9 +3,9 @@
 use std::ops::Range;
 
 use evidence::submission::{Launch, Word};
+use job::submitted::{Submitted, SubmittedLaunch};
 
 use crate::{Check, Checked, Finding, Role, Rule, Severity};
-use job::submitted::{Submitted, SubmittedLaunch};
 
 /// See the module documentation.
 pub(super) static RULE: Rule = Rule {

@@ -1,9 +1,9 @@
 //! nccl-tests that ask for more GPUs than there are.
 
 use evidence::submission::Launcher;
+use job::submitted::{Submitted, SubmittedLaunch};
 
 use crate::{Check, Checked, Confidence, Finding, Role, Rule};
-use job::submitted::{Submitted, SubmittedLaunch};
 
 /// See the module documentation.
 pub(super) static RULE: Rule = Rule {

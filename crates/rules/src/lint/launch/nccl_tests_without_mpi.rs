@@ -1,9 +1,9 @@
 //! nccl-tests started alone in each of several pods or on the first of several nodes.
 
 use evidence::submission::{Kind, Launcher};
+use job::submitted::{Submitted, SubmittedLaunch};
 
 use crate::{Checked, Confidence, Finding, Severity};
-use job::submitted::{Submitted, SubmittedLaunch};
 
 const WHY: &str = "nccl-tests know of other nodes only through MPI. Started without it, each process measures the GPUs it sees: the numbers \
                    are those of NVLink or PCIe, and no byte crosses the network.";
@@ -20,20 +20,19 @@ fn one(submitted: &Submitted<'_>, command: &SubmittedLaunch<'_>) -> Option<Findi
     }
     // Behind a variable or a wrapper there may be a launcher after all.
     let elsewhere = ["mpirun", "mpiexec", "srun", "orterun"];
-    let launched = match command.in_pod() {
-        true => submitted
-            .launches_of(command.file, command.launch.owner)
-            .any(|it| it.launch.launcher != Launcher::NcclTests),
-        false => {
-            command.submission.kind != Kind::Sbatch
-                || elsewhere.iter().any(|it| command.submission.text.contains(it))
-        }
+    let launched = if command.in_pod() {
+        let mut beside = submitted.launches_of(command.file, command.launch.owner);
+        beside.any(|it| it.launch.launcher != Launcher::NcclTests)
+    } else {
+        command.submission.kind != Kind::Sbatch
+            || elsewhere.iter().any(|it| command.submission.text.contains(it))
     };
     let nodes = command.job_nodes().filter(|it| it.value > 1 && !launched)?;
     let name = command.launch.words.first().map(|it| it.text.rsplit('/').next().unwrap_or_default())?;
-    let message = match command.in_pod() {
-        true => format!("{name} runs alone in each of {} pods", nodes.value),
-        false => format!("{name} runs on the first of {} nodes only", nodes.value),
+    let message = if command.in_pod() {
+        format!("{name} runs alone in each of {} pods", nodes.value)
+    } else {
+        format!("{name} runs on the first of {} nodes only", nodes.value)
     };
     let network = !command.in_pod() || command.pod.is_some_and(|it| it.efa.is_some());
     let finding = Finding::at(command.file, &command.span(), message)

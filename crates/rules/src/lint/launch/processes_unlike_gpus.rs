@@ -1,9 +1,9 @@
 //! A launcher that starts more or fewer processes on a node than the node's GPUs.
 
 use evidence::submission::{Count, Launcher};
+use job::submitted::{Submitted, SubmittedLaunch};
 
 use crate::{Check, Checked, Confidence, Finding, Role, Rule, Severity};
-use job::submitted::{Submitted, SubmittedLaunch};
 
 /// See the module documentation.
 pub(super) static RULE: Rule = Rule {

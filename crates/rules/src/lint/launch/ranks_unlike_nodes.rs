@@ -1,9 +1,9 @@
 //! A launch for another number of nodes than the job has.
 
 use evidence::submission::{Launcher, Written};
+use job::submitted::{Submitted, SubmittedJob, SubmittedLaunch, SubmittedVariable};
 
 use crate::{Check, Checked, Confidence, Finding, Role, Rule, Severity};
-use job::submitted::{Submitted, SubmittedJob, SubmittedLaunch, SubmittedVariable};
 
 /// See the module documentation.
 pub(super) static RULE: Rule = Rule {

@@ -2,9 +2,9 @@
 
 use evidence::submission::Launcher;
 use evidence::yaml::Span;
+use job::submitted::{NodeRange, Submitted, SubmittedLaunch, SubmittedVariable};
 
 use crate::{Check, Checked, Confidence, Finding, Role, Rule, Severity};
-use job::submitted::{NodeRange, Submitted, SubmittedLaunch, SubmittedVariable};
 
 /// See the module documentation.
 pub(super) static RULE: Rule = Rule {

@@ -1,9 +1,9 @@
 //! A Slurm job that starts ranks and asks for no GPU.
 
 use evidence::submission::{Kind, Launcher};
+use job::submitted::Submitted;
 
 use crate::{Check, Checked, Confidence, Finding, Role, Rule, Severity};
-use job::submitted::Submitted;
 
 /// See the module documentation.
 pub(super) static RULE: Rule = Rule {

@@ -1,8 +1,9 @@
 //! `hostIPC` for GPUs of one pod.
 
+use job::submitted::Submitted;
+
 use super::{flag, shm};
 use crate::{Check, Checked, Confidence, Finding, Role, Rule, Severity};
-use job::submitted::Submitted;
 
 /// See the module documentation.
 pub(super) static RULE: Rule = Rule {

@@ -1,10 +1,10 @@
 //! `hostNetwork` with the resolver of the node while ranks meet by the names of the cluster.
 
 use evidence::yaml::Span;
+use job::submitted::{Submitted, SubmittedJob};
 
 use super::{beside, flag, place, unique};
 use crate::{Check, Checked, Confidence, Edit, Finding, Role, Rule, Severity};
-use job::submitted::{Submitted, SubmittedJob};
 
 /// See the module documentation.
 pub(super) static RULE: Rule = Rule {

@@ -1,10 +1,10 @@
 //! Pods of one job that want the same port of one node.
 
 use evidence::yaml::Tree;
+use job::submitted::{GpuContainer, Submitted};
 
 use super::{counted, flag, unique};
 use crate::{Check, Checked, Finding, Role, Rule, Severity};
-use job::submitted::{GpuContainer, Submitted};
 
 /// The port the operator gives to the container `pytorch` of every replica that names none (`PyTorchJobDefaultPort`,
 /// Kubeflow training-operator 1.9).

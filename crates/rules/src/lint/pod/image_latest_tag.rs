@@ -1,8 +1,9 @@
 //! An image that is another one tomorrow.
 
+use job::submitted::Submitted;
+
 use super::{called, unique};
 use crate::{Check, Checked, Finding, Role, Rule, Severity};
-use job::submitted::Submitted;
 
 /// See the module documentation.
 pub(super) static RULE: Rule = Rule {

@@ -1,7 +1,8 @@
 //! Releases told by variables that the image does not have.
 
-use crate::{Check, Checked, Confidence, Finding, Role, Rule, Severity};
 use job::submitted::Submitted;
+
+use crate::{Check, Checked, Confidence, Finding, Role, Rule, Severity};
 
 /// See the module documentation.
 pub(super) static RULE: Rule = Rule {

@@ -1,10 +1,10 @@
 //! RDMA without the right to lock memory.
 
 use evidence::submission::{Container, Resource};
+use job::submitted::{ContainerTemplate, Submitted};
 
 use super::{called, command, is_whole};
 use crate::{Check, Checked, Confidence, Finding, Role, Rule, Severity};
-use job::submitted::{ContainerTemplate, Submitted};
 
 /// See the module documentation.
 pub(super) static RULE: Rule = Rule {

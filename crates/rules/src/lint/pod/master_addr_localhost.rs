@@ -2,9 +2,9 @@
 
 use evidence::submission::Owner;
 use evidence::yaml::Span;
+use job::submitted::{PodTemplate, Submitted};
 
 use crate::{Check, Checked, Confidence, Finding, Role, Rule, Severity};
-use job::submitted::{PodTemplate, Submitted};
 
 /// See the module documentation.
 pub(super) static RULE: Rule = Rule {

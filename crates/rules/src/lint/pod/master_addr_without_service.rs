@@ -4,9 +4,9 @@ use std::collections::BTreeMap;
 
 use evidence::submission::{Pod, Workload};
 use evidence::yaml::{NodeId, Tree};
+use job::submitted::{Submitted, SubmittedVariable};
 
 use crate::{Check, Checked, Confidence, Finding, Role, Rule, Severity};
-use job::submitted::{Submitted, SubmittedVariable};
 
 /// See the module documentation.
 pub(super) static RULE: Rule = Rule {

@@ -22,9 +22,9 @@ use std::ops::Range;
 
 use evidence::submission::{Container, Flag, Mount, Pod, Submission, Volume, VolumeSource};
 use evidence::yaml::{Kind, NodeId, Span, Tree};
+use job::submitted::SubmittedJob;
 
 use crate::{Edit, Finding, Rule};
-use job::submitted::SubmittedJob;
 
 /// All of them.
 pub(crate) static RULES: &[&Rule] = &[

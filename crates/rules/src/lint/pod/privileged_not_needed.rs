@@ -1,10 +1,10 @@
 //! A privileged container beside devices that a device plugin hands out.
 
 use evidence::submission::{Pod, VolumeSource};
+use job::submitted::Submitted;
 
 use super::{called, counted};
 use crate::{Check, Checked, Confidence, Finding, Role, Rule, Severity};
-use job::submitted::Submitted;
 
 /// See the module documentation.
 pub(super) static RULE: Rule = Rule {

@@ -1,8 +1,9 @@
 //! `shareProcessNamespace` for GPUs.
 
+use job::submitted::Submitted;
+
 use super::flag;
 use crate::{Check, Checked, Finding, Role, Rule, Severity};
-use job::submitted::Submitted;
 
 /// See the module documentation.
 pub(super) static RULE: Rule = Rule {

@@ -1,8 +1,9 @@
 //! A `/dev/shm` larger than the memory it is taken from.
 
+use job::submitted::Submitted;
+
 use super::{called, shm_limit, source};
 use crate::{Check, Checked, Finding, Role, Rule, Severity};
-use job::submitted::Submitted;
 
 /// See the module documentation.
 pub(super) static RULE: Rule = Rule {

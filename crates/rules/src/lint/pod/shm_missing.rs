@@ -1,11 +1,11 @@
 //! A pod with several GPUs and the 64 MiB of `/dev/shm` that a runtime gives.
 
 use evidence::submission::{Container, VolumeSource};
+use fabric::catalogue::Inside;
+use job::submitted::Submitted;
 
 use super::{called, command, counted, flag, is_whole, shm};
 use crate::{Check, Checked, Confidence, Finding, Role, Rule, Severity};
-use fabric::catalogue::Inside;
-use job::submitted::Submitted;
 
 /// See the module documentation.
 pub(super) static RULE: Rule = Rule {

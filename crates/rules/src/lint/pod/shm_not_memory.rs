@@ -2,10 +2,10 @@
 
 use evidence::submission::{Submission, VolumeSource};
 use evidence::yaml::{NodeId, Span};
+use job::submitted::{GpuContainer, Submitted};
 
 use super::{beside, is_mapping, place, shm, unique};
 use crate::{Check, Checked, Edit, Finding, Role, Rule, Severity};
-use job::submitted::{GpuContainer, Submitted};
 
 /// See the module documentation.
 pub(super) static RULE: Rule = Rule {

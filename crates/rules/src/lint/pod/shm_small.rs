@@ -1,9 +1,10 @@
 //! A `/dev/shm` that is too small for the ranks that share it.
 
-use super::{called, counted, shm_limit, source};
-use crate::{Check, Checked, Confidence, Finding, Role, Rule, Severity};
 use fabric::catalogue::Inside;
 use job::submitted::Submitted;
+
+use super::{called, counted, shm_limit, source};
+use crate::{Check, Checked, Confidence, Finding, Role, Rule, Severity};
 
 /// What NCCL keeps in shared memory for a channel in one direction: the buffers of LL (512 KiB), LL128 (4.69 MiB) and Simple
 /// (4 MiB); `src/init.cc` and `src/transport/shm.cc` of NCCL 2.27.

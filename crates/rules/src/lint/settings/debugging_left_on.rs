@@ -1,7 +1,8 @@
 //! Settings for looking into a fault, left on.
 
-use crate::{Check, Checked, Finding, Role, Rule, Severity};
 use job::submitted::{Submitted, SubmittedVariable};
+
+use crate::{Check, Checked, Finding, Role, Rule, Severity};
 
 /// See the module documentation.
 pub(super) static RULE: Rule = Rule {

@@ -1,9 +1,9 @@
 //! A switch set to what it is anyway.
 
 use fabric::variable;
+use job::submitted::Submitted;
 
 use crate::{Check, Checked, Finding, Role, Rule, Severity};
-use job::submitted::Submitted;
 
 /// See the module documentation.
 pub(super) static RULE: Rule = Rule {

@@ -1,9 +1,9 @@
 //! One name twice in a container.
 
 use evidence::submission::Written;
+use job::submitted::Submitted;
 
 use crate::{Check, Checked, Finding, Role, Rule, Severity};
-use job::submitted::Submitted;
 
 /// See the module documentation.
 pub(super) static RULE: Rule = Rule {

@@ -1,9 +1,9 @@
 //! Algorithm or protocol chosen by hand.
 
 use fabric::Version;
+use job::submitted::{Submitted, SubmittedVariable};
 
 use crate::{Check, Checked, Finding, Role, Rule, Severity};
-use job::submitted::{Submitted, SubmittedVariable};
 
 /// See the module documentation.
 pub(super) static RULE: Rule = Rule {

@@ -1,7 +1,8 @@
 //! An interface list that lets the loopback interface in.
 
-use crate::{Check, Checked, Confidence, Finding, Role, Rule, Severity};
 use job::submitted::{Submitted, SubmittedVariable};
+
+use crate::{Check, Checked, Confidence, Finding, Role, Rule, Severity};
 
 /// See the module documentation.
 pub(super) static RULE: Rule = Rule {

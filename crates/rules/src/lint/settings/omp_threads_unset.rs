@@ -1,9 +1,9 @@
 //! The optimizer on the CPU with one thread a rank.
 
 use evidence::submission::{Kind, Launch, Launcher, Submission};
+use job::submitted::Submitted;
 
 use crate::{Check, Checked, Finding, Role, Rule, Severity};
-use job::submitted::Submitted;
 
 /// See the module documentation.
 pub(super) static RULE: Rule = Rule {

@@ -1,8 +1,9 @@
 //! Ways between the GPUs of one machine turned off.
 
-use crate::{Check, Checked, Confidence, Finding, Role, Rule, Severity};
 use fabric::catalogue::Inside;
 use job::submitted::{Submitted, SubmittedVariable};
+
+use crate::{Check, Checked, Confidence, Finding, Role, Rule, Severity};
 
 /// See the module documentation.
 pub(super) static RULE: Rule = Rule {

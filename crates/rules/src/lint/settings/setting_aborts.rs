@@ -1,9 +1,9 @@
 //! A setting that ends the process.
 
 use fabric::variable;
+use job::submitted::{Submitted, SubmittedVariable};
 
 use crate::{Check, Checked, Confidence, Finding, Role, Rule, Severity};
-use job::submitted::{Submitted, SubmittedVariable};
 
 /// See the module documentation.
 pub(super) static RULE: Rule = Rule {

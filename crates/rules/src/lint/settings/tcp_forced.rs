@@ -1,8 +1,9 @@
 //! EFA is there and a variable chooses TCP.
 
-use crate::{Check, Checked, Finding, Role, Rule, Severity};
 use fabric::catalogue::Model;
 use job::submitted::{Submitted, SubmittedVariable};
+
+use crate::{Check, Checked, Finding, Role, Rule, Severity};
 
 /// See the module documentation.
 pub(super) static RULE: Rule = Rule {

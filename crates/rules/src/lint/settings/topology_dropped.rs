@@ -1,8 +1,9 @@
 //! `NCCL_TOPO_FILE` set to nothing.
 
-use crate::{Check, Checked, Finding, Role, Rule, Severity};
 use fabric::catalogue::Model;
 use job::submitted::Submitted;
+
+use crate::{Check, Checked, Finding, Role, Rule, Severity};
 
 /// See the module documentation.
 pub(super) static RULE: Rule = Rule {

@@ -1,9 +1,9 @@
 //! A value that is not read as it is written.
 
 use fabric::{Version, variable};
+use job::submitted::{Submitted, SubmittedVariable, c_number};
 
 use crate::{Check, Checked, Finding, Role, Rule, Severity};
-use job::submitted::{Submitted, SubmittedVariable, c_number};
 
 /// See the module documentation.
 pub(super) static RULE: Rule = Rule {

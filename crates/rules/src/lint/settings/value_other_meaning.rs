@@ -1,7 +1,8 @@
 //! A number that stands for another level than people think.
 
-use crate::{Check, Checked, Confidence, Finding, Role, Rule, Severity};
 use job::submitted::Submitted;
+
+use crate::{Check, Checked, Confidence, Finding, Role, Rule, Severity};
 
 /// See the module documentation.
 pub(super) static RULE: Rule = Rule {

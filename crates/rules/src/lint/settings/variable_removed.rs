@@ -1,9 +1,9 @@
 //! A name that the release at hand does not read any more.
 
 use fabric::variable::{self, Variable};
+use job::submitted::{Submitted, SubmittedVariable};
 
 use crate::{Check, Checked, Confidence, Finding, Role, Rule, Severity};
-use job::submitted::{Submitted, SubmittedVariable};
 
 /// See the module documentation.
 pub(super) static RULE: Rule = Rule {

@@ -1,9 +1,9 @@
 //! A name that the release at hand does not know yet.
 
 use fabric::{Version, variable};
+use job::submitted::{Submitted, SubmittedVariable};
 
 use crate::{Check, Checked, Finding, Role, Rule, Severity};
-use job::submitted::{Submitted, SubmittedVariable};
 
 /// See the module documentation.
 pub(super) static RULE: Rule = Rule {

@@ -1,10 +1,12 @@
 //! A name that no release reads.
 
+use std::collections::BTreeMap;
+
 use evidence::submission::Written;
-use fabric::variable;
+use fabric::variable::{self, Variable};
+use job::submitted::{Submitted, SubmittedVariable};
 
 use crate::{Check, Checked, Confidence, Finding, Role, Rule, Severity};
-use job::submitted::{Submitted, SubmittedVariable};
 
 /// See the module documentation.
 pub(super) static RULE: Rule = Rule {
@@ -53,10 +55,16 @@ const OWN: &[&str] = &[
 ];
 
 fn check(submitted: &Submitted<'_>) -> Checked {
-    Ok(submitted.variables().filter_map(|it| finding(&it)).collect())
+    // Manifests repeat their variables; to look for the nearest name takes time.
+    let mut nearest = BTreeMap::new();
+    let mut suggest = |name: &str| *nearest.entry(name.to_owned()).or_insert_with(|| variable::suggest(name));
+    Ok(submitted.variables().filter_map(|it| finding(&it, &mut suggest)).collect())
 }
 
-fn finding(variable: &SubmittedVariable<'_>) -> Option<Finding> {
+fn finding(
+    variable: &SubmittedVariable<'_>,
+    suggest: &mut impl FnMut(&str) -> Option<&'static Variable>,
+) -> Option<Finding> {
     let name = variable.name();
     let upper = name.to_ascii_uppercase();
     // Lower-case names in scripts are variables of the script.
@@ -65,10 +73,10 @@ fn finding(variable: &SubmittedVariable<'_>) -> Option<Finding> {
         return None;
     }
     let known = variable::find(name);
-    if known.is_some_and(variable::Variable::is_variable) || OTHERS.iter().any(|it| upper.starts_with(it)) {
+    if known.is_some_and(Variable::is_variable) || OTHERS.iter().any(|it| upper.starts_with(it)) {
         return None;
     }
-    let meant = variable::suggest(name);
+    let meant = suggest(name);
     let at = &variable.setting.name_span;
     if let Some(known) = known {
         let finding = Finding::at(variable.file, at, format!("{name} is no variable: {}", known.effect))
