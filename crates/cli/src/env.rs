@@ -22,8 +22,7 @@ pub(crate) fn run(args: &args::Env, colour: Colour, out: &mut impl Write) -> io:
         }
     }
     let name = args.instance.map(|it| it.name);
-    let given =
-        Given { nccl: args.nccl, plugin: args.plugin, libfabric: None, instance: args.instance };
+    let given = Given { nccl: args.nccl, plugin: args.plugin, libfabric: None, instance: args.instance };
     let objections = rules::lint::objections(&files, &given).into_iter().map(objection).collect();
     let advice = environment::recommend(args.instance, args.nccl, args.plugin, objections);
     let env = Env::new(name, args.nccl, args.plugin, &advice);

@@ -23,12 +23,8 @@ pub(crate) fn run(args: &args::Lint, colour: Colour, out: &mut impl Write) -> io
         return Ok(UNDECIDED);
     }
     let mut inputs = Inputs::read(paths);
-    let given = Given {
-        nccl: args.nccl,
-        plugin: args.plugin,
-        libfabric: args.libfabric,
-        instance: args.instance,
-    };
+    let given =
+        Given { nccl: args.nccl, plugin: args.plugin, libfabric: args.libfabric, instance: args.instance };
     if args.fix || args.diff {
         change(args, &given, &mut inputs, out)?;
         if args.diff && !args.fix {

@@ -6,8 +6,8 @@ use std::fmt::Write as _;
 use std::fs;
 
 use evidence::submission::Submission;
-use request::{request, scratch};
 use manifest::{Kind, write};
+use request::{request, scratch};
 use testbed::{need, output, program};
 
 /// Its answer, and how many objects passed.

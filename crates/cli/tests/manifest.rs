@@ -6,9 +6,9 @@ use std::fs;
 use std::os::unix::fs::PermissionsExt as _;
 
 use evidence::submission::Submission;
+use manifest::{Kind, Request, write};
 use proptest::prelude::*;
 use request::{HOSTILE, request, scratch};
-use manifest::{Kind, Request, write};
 
 /// The script under a shell, with stand-ins for Slurm that print what reaches them.
 #[test]

@@ -73,7 +73,13 @@ pub(super) fn run(args: &Bench, colour: Colour, out: &mut impl Write) -> io::Res
 }
 
 /// One rank, from the rendezvous to the answer.
-fn rank(args: &Bench, plan: &Plan, identity: RankIdentity, colour: Colour, out: &mut dyn Write) -> io::Result<u8> {
+fn rank(
+    args: &Bench,
+    plan: &Plan,
+    identity: RankIdentity,
+    colour: Colour,
+    out: &mut dyn Write,
+) -> io::Result<u8> {
     let (number, local) = (identity.rank, identity.local_rank.unwrap_or(0));
     // Before the standard output is redirected.
     let style = Style { colour: doctor::coloured(colour), width: doctor::width(), verbose: false };
