@@ -23,7 +23,7 @@ pub(super) static RULE: Rule = Rule {
 fn check(submitted: &Submitted<'_>) -> Checked {
     let mut findings = Vec::new();
     for (job, pod) in submitted.pods() {
-        let (Some(gpus), Some(place)) =
+        let (Some(gpus), Some(span)) =
             (pod.nvidia_gpus().and_then(|it| it.count), pod.nvidia_gpus().map(|it| it.span()))
         else {
             continue;
@@ -33,7 +33,7 @@ fn check(submitted: &Submitted<'_>) -> Checked {
         };
         let message = format!("{gpus} GPUs in one pod, and {} has {}", most.name, most.gpus);
         let fix = format!("Ask for {} GPUs a pod and start more pods, or choose a larger type.", most.gpus);
-        let finding = Finding::at(job.file, &place, message).label(format!("at most {}", most.gpus)).fix(fix);
+        let finding = Finding::at(job.file, &span, message).label(format!("at most {}", most.gpus)).fix(fix);
         findings.push(match &pod.machines.span {
             Some(type_place) => finding.also_at(type_place, pod.machines.names()),
             None => finding,
