@@ -22,7 +22,7 @@ pub struct PodTemplate<'a> {
     pub machines: Machines,
     /// How many pods of this template run together; one where the file does not say.
     pub count: u64,
-    /// Whether its GPUs run ranks: the launcher of an `MPIJob` does so only on request.
+    /// Whether its GPUs run ranks; those of the launcher of an `MPIJob` do not.
     pub works: bool,
     /// Whether devices come by claims, whose number stands elsewhere.
     pub claims: bool,

@@ -27,7 +27,7 @@ fn check(submitted: &Submitted<'_>) -> Checked {
 }
 
 fn finding(job: &SubmittedJob<'_>, pod: &PodTemplate<'_>) -> Option<Finding> {
-    let (gpus, efa, place) = (pod.nvidia_gpus()?.count?, pod.efa?.count?, pod.efa?.span());
+    let (gpus, efa, span) = (pod.nvidia_gpus()?.count?, pod.efa?.count?, pod.efa?.span());
     // A `TrainJob` without a pod leaves it to its runtime.
     if pod.pod.partial || !job.nodes.is_multi() || !pod.machines.known.is_empty() || chosen(job, pod) {
         return None;
@@ -46,7 +46,7 @@ fn finding(job: &SubmittedJob<'_>, pod: &PodTemplate<'_>) -> Option<Finding> {
         first.name,
         last.name
     );
-    Some(Finding::at(job.file, &place, message).confidence(Confidence::Possible))
+    Some(Finding::at(job.file, &span, message).confidence(Confidence::Possible))
 }
 
 /// Whether anything else chooses the nodes: a selector of another kind, affinity, a queue with flavors.

@@ -21,7 +21,7 @@ pub(super) static RULE: Rule = Rule {
 fn check(submitted: &Submitted<'_>) -> Checked {
     let mut findings = Vec::new();
     for (job, pod) in submitted.pods() {
-        for (name, place) in pod.pod.instances() {
+        for (name, span) in pod.pod.instances() {
             let bare = name.strip_prefix("ml.").unwrap_or(name);
             let Some((family, size)) = bare.split_once('.') else { continue };
             let sizes: Vec<&str> = instance::all()
@@ -34,7 +34,7 @@ fn check(submitted: &Submitted<'_>) -> Checked {
                 continue;
             }
             let message = format!("there is no {name}; of {family} there is {}", sizes.join(", "));
-            findings.push(Finding::at(job.file, place, message).confidence(Confidence::Likely));
+            findings.push(Finding::at(job.file, span, message).confidence(Confidence::Likely));
         }
     }
     Ok(findings)

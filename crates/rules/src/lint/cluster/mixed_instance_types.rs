@@ -36,7 +36,7 @@ fn finding(job: &SubmittedJob<'_>) -> Option<Finding> {
             .find_map(|pod| Some((*pod, pod.machines.known.iter().find(|it| is_p4(it) == p4 && it.efa())?)))
     };
     let ((p4_pod, p4), (pod, other)) = (find(true)?, find(false)?);
-    let place = pod.machines.span.as_ref().or(p4_pod.machines.span.as_ref())?;
+    let span = pod.machines.span.as_ref().or(p4_pod.machines.span.as_ref())?;
     // Pods of their own types are sure to differ; of a list, the scheduler may take one type only.
     let pinned =
         p4_pod.machines.known.iter().all(|it| is_p4(it)) && pod.machines.known.iter().all(|it| !is_p4(it));
@@ -49,11 +49,11 @@ fn finding(job: &SubmittedJob<'_>) -> Option<Finding> {
         "pods of one job {how} on {} and on {}, which do not talk EFA with each other",
         p4.name, other.name
     );
-    let finding = Finding::at(job.file, place, message)
+    let finding = Finding::at(job.file, span, message)
         .label(pod.machines.names())
         .severity(severity)
         .confidence(confidence);
-    Some(match p4_pod.machines.span.as_ref().filter(|it| *it != place) {
+    Some(match p4_pod.machines.span.as_ref().filter(|it| *it != span) {
         Some(p4_place) => finding.also_at(p4_place, p4_pod.machines.names()),
         None => finding,
     })

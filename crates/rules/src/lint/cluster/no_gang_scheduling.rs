@@ -36,10 +36,10 @@ fn finding(job: &SubmittedJob<'_>) -> Option<Finding> {
     let alone = |pod: &&PodTemplate<'_>| pod.gpus.is_some() && pod.count > 1 && !has_gang(job, pod);
     let pod = job.pods.iter().find(alone)?;
     let tree = &job.submission.tree;
-    let (_, place) = tree.entry(job.root()?, "kind")?;
+    let (_, span) = tree.entry(job.root()?, "kind")?;
     let message =
         format!("{} pods of a {} need each other and are scheduled one by one", pod.count, job.kind);
-    Some(Finding::at(job.file, &tree.node(place).span, message).confidence(Confidence::Likely))
+    Some(Finding::at(job.file, &tree.node(span).span, message).confidence(Confidence::Likely))
 }
 
 fn has_gang(job: &SubmittedJob<'_>, pod: &PodTemplate<'_>) -> bool {

@@ -16,7 +16,7 @@ pub(super) struct NodePool<'a> {
     /// The machines it may start; none where it does not say.
     pub(super) types: Option<Vec<&'static Model>>,
     /// Where it says so.
-    pub(super) place: Option<Span>,
+    pub(super) span: Option<Span>,
     /// The zones it is limited to, and where it says so.
     pub(super) zones: Option<(Vec<&'a str>, Span)>,
     /// The `EC2NodeClass` it refers to.
@@ -52,7 +52,7 @@ fn read<'a>(file: usize, submission: &'a Submission, root: NodeId, name: &'a str
     let tree = &submission.tree;
     let class =
         tree.at(root, &["spec", "template", "spec", "nodeClassRef", "name"]).and_then(|it| tree.text(it));
-    let mut pool = NodePool { file, name, types: None, place: None, zones: None, class };
+    let mut pool = NodePool { file, name, types: None, span: None, zones: None, class };
     let list = tree
         .at(root, &["spec", "template", "spec", "requirements"])
         .or_else(|| tree.at(root, &["spec", "requirements"]));
@@ -84,7 +84,7 @@ fn read<'a>(file: usize, submission: &'a Submission, root: NodeId, name: &'a str
                 }
                 None => types,
             });
-            pool.place = Some(span);
+            pool.span = Some(span);
         }
     }
     if unknown || pool.types.as_ref().is_some_and(Vec::is_empty) {

@@ -39,7 +39,7 @@ fn check(submitted: &Submitted<'_>) -> Checked {
             let found = many_subnets(submitted, pool, job).filter(|it| !findings.contains(it));
             findings.extend(found);
         }
-        let Some((zones, place)) = pool.zones.as_ref().filter(|it| it.0.len() > 1) else { continue };
+        let Some((zones, span)) = pool.zones.as_ref().filter(|it| it.0.len() > 1) else { continue };
         let message = format!(
             "node pool {} starts machines in {} zones, and {} pods of one EFA job may be divided among them",
             pool.name,
@@ -47,7 +47,7 @@ fn check(submitted: &Submitted<'_>) -> Checked {
             job.nodes.at_least()
         );
         let finding =
-            Finding::at(pool.file, place, message).label(zones.join(", ")).confidence(Confidence::Likely);
+            Finding::at(pool.file, span, message).label(zones.join(", ")).confidence(Confidence::Likely);
         if !findings.contains(&finding) {
             findings.push(finding);
         }
@@ -57,7 +57,7 @@ fn check(submitted: &Submitted<'_>) -> Checked {
 
 /// A pool without a zone takes any subnet of its class. Which zones they are in is not told here.
 fn many_subnets(submitted: &Submitted<'_>, pool: &NodePool<'_>, job: &SubmittedJob<'_>) -> Option<Finding> {
-    let (file, subnets, place) =
+    let (file, subnets, span) =
         pool.class.and_then(|it| subnets(submitted, it)).filter(|it| it.1.len() > 1)?;
     let message = format!(
         "node pool {} names no zone and its node class {} subnets: {} pods of one EFA job may be divided among zones",
@@ -65,7 +65,7 @@ fn many_subnets(submitted: &Submitted<'_>, pool: &NodePool<'_>, job: &SubmittedJ
         subnets.len(),
         job.nodes.at_least()
     );
-    let finding = Finding::at(file, &place, message).label(subnets.join(", "));
+    let finding = Finding::at(file, &span, message).label(subnets.join(", "));
     Some(finding.severity(Severity::Info).confidence(Confidence::Possible))
 }
 

@@ -40,7 +40,7 @@ fn check(submitted: &Submitted<'_>) -> Checked {
             continue;
         }
         let Some(pool) = usable.first() else { continue };
-        let Some(place) = &pool.place else { continue };
+        let Some(span) = &pool.span else { continue };
         let most = pool.types.iter().flatten().max_by_key(|it| it.efa_nics());
         let Some(most) = most else { continue };
         let has =
@@ -52,7 +52,7 @@ fn check(submitted: &Submitted<'_>) -> Checked {
         .replace("with none EFA interfaces", "without EFA");
         let confidence = if named { Confidence::Likely } else { Confidence::Possible };
         let severity = if named { Severity::Error } else { Severity::Warning };
-        let mut finding = Finding::at(pool.file, place, message).confidence(confidence).severity(severity);
+        let mut finding = Finding::at(pool.file, span, message).confidence(confidence).severity(severity);
         if let Some(asked) = pod.efa.map(|it| it.span()).filter(|_| job.file == pool.file) {
             finding = finding.also_at(&asked, "asked for here");
         }

@@ -92,7 +92,7 @@ fn apart(job: &SubmittedJob<'_>, pod: &PodTemplate<'_>) -> Vec<Finding> {
 
 /// Several zones in a selector, and nothing that keeps the pods together.
 fn several(job: &SubmittedJob<'_>, pod: &PodTemplate<'_>) -> Option<Finding> {
-    let (_, zones, place) = pod.whole()?.selectors.iter().find(|it| is_zone(&it.0) && it.1.len() > 1)?;
+    let (_, zones, span) = pod.whole()?.selectors.iter().find(|it| is_zone(&it.0) && it.1.len() > 1)?;
     let tree = &job.submission.tree;
     if tree.at(pod.pod.spec, &["affinity", "podAffinity"]).is_some()
         || job.labels(pod).iter().any(|it| it.contains("topology"))
@@ -105,7 +105,7 @@ fn several(job: &SubmittedJob<'_>, pod: &PodTemplate<'_>) -> Option<Finding> {
         zones.len()
     );
     Some(
-        Finding::at(job.file, place, message)
+        Finding::at(job.file, span, message)
             .severity(Severity::Info)
             .confidence(Confidence::Possible)
             .label(zones.join(", "))
@@ -113,11 +113,11 @@ fn several(job: &SubmittedJob<'_>, pod: &PodTemplate<'_>) -> Option<Finding> {
     )
 }
 
-fn finding(job: &SubmittedJob<'_>, place: &Span, wish: bool, how: &str) -> Finding {
+fn finding(job: &SubmittedJob<'_>, span: &Span, wish: bool, how: &str) -> Finding {
     let message =
         format!("{how} {} pods of one EFA job over zones, and EFA does not cross them", job.nodes.at_least());
     let severity = if wish { Severity::Warning } else { Severity::Error };
-    Finding::at(job.file, place, message).severity(severity).confidence(Confidence::Likely)
+    Finding::at(job.file, span, message).severity(severity).confidence(Confidence::Likely)
 }
 
 fn key_span(job: &SubmittedJob<'_>, node: NodeId, name: &str) -> Span {

@@ -26,7 +26,7 @@ fn check(submitted: &Submitted<'_>) -> Checked {
 }
 
 fn finding(job: &SubmittedJob<'_>, pod: &PodTemplate<'_>) -> Option<Finding> {
-    let (efa, place) = (pod.efa?.count?, pod.efa?.span());
+    let (efa, span) = (pod.efa?.count?, pod.efa?.span());
     let most = pod.machines.most(Model::efa_nics).filter(|it| it.efa() && efa > u64::from(it.efa_nics()))?;
     // The interfaces of p6e-gb200 can be cut in two.
     if most.name.starts_with("p6e-gb200") && efa <= u64::from(most.efa_nics()) * 2 {
@@ -37,7 +37,7 @@ fn finding(job: &SubmittedJob<'_>, pod: &PodTemplate<'_>) -> Option<Finding> {
     let right = share.map_or(u64::from(most.efa_nics()), |gpus| {
         (u64::from(most.efa_nics()) * gpus).checked_div(u64::from(most.gpus)).unwrap_or(1).max(1)
     });
-    let finding = Finding::at(job.file, &place, message)
+    let finding = Finding::at(job.file, &span, message)
         .label(format!("at most {}", most.efa_nics()))
         .fix(format!("Write `vpc.amazonaws.com/efa: {right}`."));
     Some(match &pod.machines.span {

@@ -28,7 +28,7 @@ fn check(submitted: &Submitted<'_>) -> Checked {
 }
 
 fn finding(job: &SubmittedJob<'_>, pod: &PodTemplate<'_>, costs: &mut Costs) -> Option<Finding> {
-    let (efa, gpus, place) = (pod.efa?.count?, pod.nvidia_gpus()?.count?, pod.efa?.span());
+    let (efa, gpus, span) = (pod.efa?.count?, pod.nvidia_gpus()?.count?, pod.efa?.span());
     if !job.is_networked(pod)
         || !pod.machines.all(|it| efa < u64::from(it.efa_nics()) && gpus == u64::from(it.gpus))
     {
@@ -37,7 +37,7 @@ fn finding(job: &SubmittedJob<'_>, pod: &PodTemplate<'_>, costs: &mut Costs) -> 
     let least = pod.machines.known.iter().min_by_key(|it| it.efa_nics())?;
     let message =
         format!("{efa} of the {} EFA interfaces of {} for all its {gpus} GPUs", least.efa_nics(), least.name);
-    let mut finding = Finding::at(job.file, &place, message)
+    let mut finding = Finding::at(job.file, &span, message)
         .label(format!("{} has {}", least.name, least.efa_nics()))
         .fix(format!("Write `vpc.amazonaws.com/efa: {}`.", least.efa_nics()));
     if let Some(cost) = costs.with_nics(least, job.nodes.at_least(), efa) {

@@ -26,11 +26,11 @@ fn check(submitted: &Submitted<'_>) -> Checked {
 }
 
 fn finding(job: &SubmittedJob<'_>, pod: &PodTemplate<'_>) -> Option<Finding> {
-    let (efa, gpus, place) = (pod.efa?.count?, pod.nvidia_gpus()?.count?, pod.efa?.span());
+    let (efa, gpus, span) = (pod.efa?.count?, pod.nvidia_gpus()?.count?, pod.efa?.span());
     if job.nodes.single && job.nodes.at_least() <= 1 {
         let message = format!("{efa} EFA interfaces for a job of one node, which does not use them");
         return Some(
-            Finding::at(job.file, &place, message)
+            Finding::at(job.file, &span, message)
                 .fix("Remove `vpc.amazonaws.com/efa`: GPUs of one pod talk over NVLink or PCIe.")
                 .why("Inside a pod NCCL uses NVLink, PCIe or shared memory. EFA interfaces held by it are missing for other pods."),
         );
@@ -54,7 +54,7 @@ fn finding(job: &SubmittedJob<'_>, pod: &PodTemplate<'_>) -> Option<Finding> {
         if job.nodes.is_multi() && fit * gpus < all_gpus { Severity::Warning } else { Severity::Info };
     let left = all_gpus.saturating_sub(fit * gpus);
     let why = format!("{} Here {left} GPUs of every node are left without EFA.", RULE.why);
-    let finding = Finding::at(job.file, &place, message)
+    let finding = Finding::at(job.file, &span, message)
         .label(format!("{share} for {gpus} GPUs"))
         .severity(severity)
         .fix(format!(

@@ -20,7 +20,7 @@ pub(super) static RULE: Rule = Rule {
 fn check(submitted: &Submitted<'_>) -> Checked {
     let mut findings = Vec::new();
     for (job, pod) in submitted.pods() {
-        let Some(place) = pod.efa.map(|it| it.span()).filter(|_| pod.efa.is_some()) else { continue };
+        let Some(efa) = pod.efa else { continue };
         if !pod.machines.all(|it| !it.efa()) {
             continue;
         }
@@ -31,7 +31,7 @@ fn check(submitted: &Submitted<'_>) -> Checked {
             .filter(|it| it.efa() && it.name.split('.').next() == Some(family))
             .map(|it| it.name)
             .collect();
-        let mut finding = Finding::at(job.file, &place, message).label("no node has it");
+        let mut finding = Finding::at(job.file, &efa.span(), message).label("no node has it");
         if let Some(smallest) = larger.first() {
             finding = finding.fix(format!(
                 "Remove `vpc.amazonaws.com/efa`, or choose {smallest}, the smallest {family} with EFA."

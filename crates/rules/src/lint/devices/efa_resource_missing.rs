@@ -34,7 +34,7 @@ fn finding(
     pod: &PodTemplate<'_>,
     costs: &mut Costs,
 ) -> Option<Finding> {
-    let place = pod.nvidia_gpus()?.span();
+    let span = pod.nvidia_gpus()?.span();
     if pod.efa.is_some() || pod.claims || !job.nodes.is_multi() || !pod.machines.all(Model::efa) {
         return None;
     }
@@ -66,7 +66,7 @@ fn finding(
             .unwrap_or(1)
             .clamp(1, u64::from(best.efa_nics()))
     });
-    let mut finding = Finding::at(job.file, &place, message)
+    let mut finding = Finding::at(job.file, &span, message)
         .label("no vpc.amazonaws.com/efa beside it")
         .severity(severity)
         .confidence(Confidence::Likely)

@@ -23,19 +23,18 @@ pub(super) static RULE: Rule = Rule {
 fn check(submitted: &Submitted<'_>) -> Checked {
     let mut findings = Vec::new();
     for (job, pod) in submitted.pods() {
-        let (Some(gpus), Some(place)) =
-            (pod.nvidia_gpus().and_then(|it| it.count), pod.nvidia_gpus().map(|it| it.span()))
-        else {
-            continue;
-        };
+        let Some(requested) = pod.nvidia_gpus() else { continue };
+        let Some(gpus) = requested.count else { continue };
         let Some(most) = pod.machines.most(|it| it.gpus).filter(|it| gpus > u64::from(it.gpus)) else {
             continue;
         };
         let message = format!("{gpus} GPUs in one pod, and {} has {}", most.name, most.gpus);
         let fix = format!("Ask for {} GPUs a pod and start more pods, or choose a larger type.", most.gpus);
-        let finding = Finding::at(job.file, &place, message).label(format!("at most {}", most.gpus)).fix(fix);
+        let finding = Finding::at(job.file, &requested.span(), message)
+            .label(format!("at most {}", most.gpus))
+            .fix(fix);
         findings.push(match &pod.machines.span {
-            Some(type_place) => finding.also_at(type_place, pod.machines.names()),
+            Some(machine) => finding.also_at(machine, pod.machines.names()),
             None => finding,
         });
     }

@@ -34,7 +34,7 @@ fn finding(
     pod: &PodTemplate<'_>,
     costs: &mut Costs,
 ) -> Option<Finding> {
-    let (gpus, place) = (pod.nvidia_gpus()?.count?, pod.nvidia_gpus()?.span());
+    let (gpus, span) = (pod.nvidia_gpus()?.count?, pod.nvidia_gpus()?.span());
     let pods = pod.count.max(job.nodes.at_least());
     if !job.nodes.is_multi() || submitted.setting_of_job(job, "NCCL_HOSTID").is_some() {
         return None;
@@ -50,7 +50,7 @@ fn finding(
             "{pods} pods with {each} each: on machines with NVLink their GPUs would talk over the network instead"
         );
         return Some(
-            Finding::at(job.file, &place, message).severity(Severity::Info).confidence(Confidence::Possible),
+            Finding::at(job.file, &span, message).severity(Severity::Info).confidence(Confidence::Possible),
         );
     }
     // Two of them have to fit on one machine. Where NVLink joins several machines, pods have it too.
@@ -79,7 +79,7 @@ fn finding(
         "Start {nodes} {pods_word} with `nvidia.com/gpu: {whole}`{wants_efa}, and {whole} processes in each (torchrun --nproc-per-node={whole})."
     );
     let confidence = if gpus == 1 { Confidence::Likely } else { Confidence::Possible };
-    let mut finding = Finding::at(job.file, &place, message)
+    let mut finding = Finding::at(job.file, &span, message)
         .label(format!("{} has {}", instance.name, instance.gpus))
         .confidence(confidence)
         .fix(fix);

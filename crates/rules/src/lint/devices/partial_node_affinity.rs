@@ -28,7 +28,7 @@ fn check(submitted: &Submitted<'_>) -> Checked {
 }
 
 fn finding(job: &SubmittedJob<'_>, pod: &PodTemplate<'_>) -> Option<Finding> {
-    let (gpus, place) = (pod.nvidia_gpus()?.count?, pod.nvidia_gpus()?.span());
+    let (gpus, span) = (pod.nvidia_gpus()?.count?, pod.nvidia_gpus()?.span());
     let partial = |it: &Model| it.gpudirect == Some(true) && it.efa_nics() > 1 && gpus < u64::from(it.gpus);
     if pod.efa.is_none() || pod.claims || !job.is_networked(pod) || !pod.machines.all(partial) {
         return None;
@@ -45,7 +45,7 @@ fn finding(job: &SubmittedJob<'_>, pod: &PodTemplate<'_>) -> Option<Finding> {
         pod.efa?.count?,
         instance.efa_nics()
     );
-    Some(Finding::at(job.file, &place, message).confidence(Confidence::Possible))
+    Some(Finding::at(job.file, &span, message).confidence(Confidence::Possible))
 }
 
 #[cfg(test)]

@@ -31,8 +31,7 @@ fn check(submitted: &Submitted<'_>) -> Checked {
 /// The slots of a worker, and where they are given: at the kind's name where they are left out.
 fn slots(job: &SubmittedJob<'_>) -> Option<Count> {
     let (tree, root) = (&job.submission.tree, job.root()?);
-    let place = tree.at(root, &["spec", "slotsPerWorker"]);
-    match place {
+    match tree.at(root, &["spec", "slotsPerWorker"]) {
         Some(node) => Some(Count { value: tree.integer(node)?, span: tree.node(node).span.clone() }),
         None => Some(Count { value: 1, span: tree.node(tree.get(root, "kind")?).span.clone() }),
     }

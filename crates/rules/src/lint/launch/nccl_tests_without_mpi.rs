@@ -18,6 +18,7 @@ fn one(submitted: &Submitted<'_>, command: &SubmittedLaunch<'_>) -> Option<Findi
     if command.launch.launcher != Launcher::NcclTests {
         return None;
     }
+    let nodes = command.job_nodes().filter(|it| it.value > 1)?;
     // Behind a variable or a wrapper there may be a launcher after all.
     let elsewhere = ["mpirun", "mpiexec", "srun", "orterun"];
     let launched = if command.in_pod() {
@@ -27,7 +28,9 @@ fn one(submitted: &Submitted<'_>, command: &SubmittedLaunch<'_>) -> Option<Findi
         command.submission.kind != Kind::Sbatch
             || elsewhere.iter().any(|it| command.submission.text.contains(it))
     };
-    let nodes = command.job_nodes().filter(|it| it.value > 1 && !launched)?;
+    if launched {
+        return None;
+    }
     let name = command.launch.words.first().map(|it| it.text.rsplit('/').next().unwrap_or_default())?;
     let message = if command.in_pod() {
         format!("{name} runs alone in each of {} pods", nodes.value)
