@@ -4,6 +4,7 @@ use std::io::{self, Write};
 
 use anstyle::{AnsiColor, Style as Ansi};
 use rules::{Confidence, Severity};
+use unicode_width::UnicodeWidthChar as _;
 
 use super::{NOTE, Page, clean, counted, cut, essential, width, wrap};
 use crate::{Evidence, Finding, Span};
@@ -152,14 +153,12 @@ fn annotation(evidence: &Evidence, span: &Span, room: usize) -> Annotation {
 
 /// The beginning of a text that is at most so many columns wide, and the rest.
 fn split(text: &str, columns: usize) -> (&str, &str) {
-    let mut at = 0;
-    for (start, character) in text.char_indices() {
-        let end = start + character.len_utf8();
-        if width(text.get(..end).unwrap_or(text)) > columns {
-            break;
-        }
-        at = end;
-    }
+    let mut used = 0;
+    let past = |(_, character): &(usize, char)| {
+        used += character.width().unwrap_or(0);
+        used > columns
+    };
+    let at = text.char_indices().find(past).map_or(text.len(), |it| it.0);
     text.split_at(at)
 }
 
