@@ -26,7 +26,15 @@ const FINDINGS: u8 = 1;
 const UNDECIDED: u8 = 2;
 
 fn main() -> ExitCode {
-    let plumb = Plumb::parse();
+    let plumb = match Plumb::try_parse() {
+        Ok(plumb) => plumb,
+        // clap repeats arguments as they are: what a terminal obeys is taken out first.
+        Err(error) if error.use_stderr() && std::env::args_os().any(|it| report::clean(&it.to_string_lossy()) != it.to_string_lossy()) => {
+            complain(error.to_string().trim_end());
+            return ExitCode::from(UNDECIDED);
+        }
+        Err(error) => error.exit(),
+    };
     let mut out = io::BufWriter::new(io::stdout().lock());
     let result = match &plumb.command {
         Command::Doctor(args) => doctor::run(args, plumb.color, &mut out),

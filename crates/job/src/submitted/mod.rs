@@ -20,7 +20,7 @@ pub use machines::Machines;
 pub use nodes::{NodeRange, Nodes};
 pub use pod::{ContainerTemplate, Efa, GpuContainer, Gpus, PodTemplate};
 pub use releases::Releases;
-pub use variable::{SubmittedVariable, c_number};
+pub use variable::SubmittedVariable;
 
 use evidence::submission::{Count, Kind, Owner, Setting, Submission, Workload};
 use evidence::yaml::NodeId;

@@ -4,6 +4,7 @@ use std::ops::Range;
 
 use evidence::submission::{Kind, Setting, Submission, Written};
 use fabric::catalogue::Model;
+use fabric::settings::c_integer;
 
 use super::{Machines, PodTemplate, Releases, Submitted, SubmittedJob};
 
@@ -44,7 +45,7 @@ impl<'s> SubmittedVariable<'s> {
 
     /// Its value as NCCL reads numbers.
     pub fn number(&self) -> Option<i64> {
-        self.value().and_then(c_number).map(|it| it.0)
+        self.value().filter(|it| !it.trim().is_empty()).map(|it| c_integer(it).value)
     }
 
     /// Whether a program can see it: a line of a script that only assigns sets a variable of that script.
@@ -131,53 +132,5 @@ impl<'s> SubmittedVariable<'s> {
         }
         let entries = self.submitted.index.get(self.file)?.env_entries(self.setting.owner);
         (entries > 1).then_some(line_start..end)
-    }
-}
-
-/// What `strtoll` with base 0 makes of a text: the number, and whether all of the text was read. None for no text at all.
-pub fn c_number(text: &str) -> Option<(i64, bool)> {
-    let text = text.trim_start();
-    if text.is_empty() {
-        return None;
-    }
-    let (sign, rest) = match text.as_bytes().first() {
-        Some(b'-') => (-1, &text[1..]),
-        Some(b'+') => (1, &text[1..]),
-        _ => (1, text),
-    };
-    let lower = rest.to_ascii_lowercase();
-    let (base, digits) = match lower.strip_prefix("0x") {
-        Some(hex) if hex.starts_with(|it: char| it.is_ascii_hexdigit()) => (16, hex),
-        _ if lower.starts_with('0') => (8, lower.as_str()),
-        _ => (10, lower.as_str()),
-    };
-    let length = digits.bytes().take_while(|it| char::from(*it).is_digit(base)).count();
-    let value = match digits.get(..length) {
-        Some("") | None => return Some((0, false)),
-        Some(digits) => i64::from_str_radix(digits, base).unwrap_or(i64::MAX),
-    };
-    Some((sign * value, length == digits.trim_end().len()))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::c_number;
-
-    #[test]
-    fn numbers_are_read_as_c_reads_them() {
-        for (text, want) in [
-            ("1", Some((1, true))),
-            (" -2", Some((-2, true))),
-            ("0x10", Some((16, true))),
-            ("010", Some((8, true))),
-            ("0", Some((0, true))),
-            ("true", Some((0, false))),
-            ("8M", Some((8, false))),
-            ("99999999999999999999", Some((i64::MAX, true))),
-            ("-", Some((0, false))),
-            ("", None),
-        ] {
-            assert_eq!(c_number(text), want, "{text}");
-        }
     }
 }

@@ -1,7 +1,8 @@
 //! A value that is not read as it is written.
 
 use fabric::{Version, variable};
-use job::submitted::{Submitted, SubmittedVariable, c_number};
+use fabric::settings::{CInteger, c_integer};
+use job::submitted::{Submitted, SubmittedVariable};
 
 use crate::{Check, Checked, Finding, Role, Rule, Severity};
 
@@ -147,7 +148,10 @@ fn as_number(
     if Version::parse(&known.first_seen).is_none_or(|it| it >= Version::new(2, 30, 0)) {
         return None;
     }
-    let (read, whole) = c_number(value)?;
+    if value.trim().is_empty() {
+        return None;
+    }
+    let CInteger { value: read, whole, .. } = c_integer(value);
     if whole {
         return None;
     }
