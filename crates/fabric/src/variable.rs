@@ -179,10 +179,10 @@ pub fn suggest(name: &str) -> Option<&'static Variable> {
         .filter(|it| it.is_current())
         .filter_map(|it| {
             let (its_family, _) = it.name.split_once('_')?;
-            let distance = if sorted_words(&it.name) == words {
+            let distance = if it.name.len() == upper.len() && sorted_words(&it.name) == words {
                 0
             } else if it.name.len().abs_diff(upper.len()) > allowed
-                || strsim::osa_distance(family, its_family) > 1
+                || (family != its_family && strsim::osa_distance(family, its_family) > 1)
             {
                 return None;
             } else {
