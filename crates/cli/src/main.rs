@@ -29,7 +29,11 @@ fn main() -> ExitCode {
     let plumb = match Plumb::try_parse() {
         Ok(plumb) => plumb,
         // clap repeats arguments as they are: what a terminal obeys is taken out first.
-        Err(error) if error.use_stderr() && std::env::args_os().any(|it| report::clean(&it.to_string_lossy()) != it.to_string_lossy()) => {
+        Err(error)
+            if error.use_stderr()
+                && std::env::args_os()
+                    .any(|it| report::clean(&it.to_string_lossy()) != it.to_string_lossy()) =>
+        {
             complain(error.to_string().trim_end());
             return ExitCode::from(UNDECIDED);
         }

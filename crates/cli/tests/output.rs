@@ -7,7 +7,6 @@ mod common;
 use std::fs;
 use std::os::unix::fs::{PermissionsExt as _, symlink};
 use std::path::{Path, PathBuf};
-use std::process::Command;
 
 use common::{Answer, command, finish, folder, plumb, recordings, root};
 
@@ -41,8 +40,7 @@ fn evaluated(folder: &Path, script: &str) -> Vec<String> {
     let place = folder.join("evaluated");
     let _ = fs::remove_dir_all(&place);
     fs::create_dir(&place).expect("a folder can be made");
-    let status =
-        Command::new("sh").args(["-c", script]).current_dir(&place).output().expect("sh can be started");
+    let status = testbed::output(testbed::program("sh").args(["-c", script]).current_dir(&place));
     assert!(status.stderr.is_empty(), "{}: {script}", String::from_utf8_lossy(&status.stderr));
     fs::read_dir(place)
         .expect("a folder")

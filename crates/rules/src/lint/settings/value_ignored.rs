@@ -1,7 +1,7 @@
 //! A value that is not read as it is written.
 
-use fabric::{Version, variable};
 use fabric::settings::{CInteger, c_integer};
+use fabric::{Version, variable};
 use job::submitted::{Submitted, SubmittedVariable};
 
 use crate::{Check, Checked, Finding, Role, Rule, Severity};
