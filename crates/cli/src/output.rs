@@ -54,6 +54,7 @@ pub(crate) fn write_file(
 }
 
 /// Makes a file that was not there: of this name or, as nccl-tests does, with a number behind it. Returns its name.
+#[cfg(target_os = "linux")]
 pub(crate) fn write_new(
     path: &Path,
     write: impl FnOnce(&mut dyn Write) -> io::Result<()>,

@@ -352,7 +352,7 @@ pub(crate) fn bytes(n: u64) -> String {
     unit.map_or_else(|| format!("{n} B"), |(shift, name)| format!("{} {name}", n >> shift))
 }
 
-/// Without what [`is_unprintable`] names: an input must not command the terminal.
+/// Without what a terminal obeys: an input must not command it.
 pub fn clean(text: &str) -> String {
     text.chars().map(|it| if it == '\t' { ' ' } else { it }).filter(|it| !is_unprintable(*it)).collect()
 }
