@@ -65,6 +65,11 @@ pub struct Instance {
     pub ofi_latency_us: Option<f64>,
     /// EFA interfaces per GPU.
     pub efa_per_gpu: f64,
+    /// The types that its EFA reaches, itself included; empty where it reaches all that have EFA.
+    #[serde(default)]
+    pub efa_only_with: Vec<String>,
+    /// How many EFA interfaces it can have where each is cut in parts of less bandwidth.
+    pub nics_split: Option<u32>,
     /// What else is known, and where sources disagree.
     pub notes: Vec<String>,
     /// Where the numbers come from.
@@ -170,6 +175,9 @@ mod tests {
             assert_eq!(it.ofi_latency_us.is_some(), it.efa(), "{name}: a latency without EFA");
             assert!(gpu::find(&it.gpu).is_some(), "{name}: no model {}", it.gpu);
             assert_ne!(it.cpu, Maker::Unknown, "{name}");
+            assert!(it.efa_only_with.is_empty() || it.efa_only_with.contains(name), "{name}: reaches itself");
+            assert!(it.efa_only_with.iter().all(|it| find(it).is_some()), "{name}: reaches an unknown type");
+            assert!(it.nics_split.is_none_or(|parts| parts > it.nics), "{name}: fewer parts than NICs");
             assert!(it.efa() || it.efa_version.is_none(), "{name}: a generation without EFA");
             assert!(it.efa() || it.gpudirect_rdma != Some(true), "{name}: GPUDirect RDMA without EFA");
             assert_eq!(it.nvlink == Some(true), it.nvlink_gen.is_some(), "{name}: NVLink generation");
