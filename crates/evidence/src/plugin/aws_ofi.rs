@@ -17,6 +17,7 @@ pub static PLUGIN: Plugin = Plugin {
     called,
     prefix: "NET/OFI ",
     read: note,
+    variables: &[],
     lines: LINES,
     source: "aws-ofi-nccl, tags 1.0 to 1.21.1",
 };

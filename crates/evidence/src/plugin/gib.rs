@@ -14,6 +14,7 @@ pub static PLUGIN: Plugin = Plugin {
         facts.release.note(Release { plugin: &PLUGIN, version: version.trim().into() }, quote);
         Known::Routine
     },
+    variables: &[],
     lines: &[],
     source: "docs.cloud.google.com/ai-hypercomputer/docs/nccl (sample log); GoogleCloudPlatform/cluster-toolkit v1.44.1 (RoCE)",
 };

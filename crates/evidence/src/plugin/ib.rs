@@ -13,6 +13,7 @@ pub static BUILT_IN: Plugin = Plugin {
     called,
     prefix: "",
     read: read_nothing,
+    variables: &[],
     lines: &[],
     source: "NCCL src/transport/net_ib.cc",
 };
@@ -25,8 +26,9 @@ pub static RDMA_SHARP: Plugin = Plugin {
     called,
     prefix: "",
     read: read_nothing,
+    variables: &["NCCL_IBEXT_", "NCCL_SHARP_", "NCCL_PLUGIN_"],
     lines: &[],
-    source: "Mellanox/nccl-rdma-sharp-plugins src/p2p_plugin.c; NVIDIA/nccl issue 676",
+    source: "Mellanox/nccl-rdma-sharp-plugins src/p2p_plugin.c; NVIDIA/nccl issue 676; NVIDIA HPC-X, NCCL-RDMA-SHARP plugins (variables)",
 };
 
 /// `Using network UCX`
@@ -37,6 +39,7 @@ pub static UCX: Plugin = Plugin {
     called: |_| "UCX".to_owned(),
     prefix: "",
     read: read_nothing,
+    variables: &["NCCL_UCX_"],
     lines: &[],
     source: "NVIDIA HPC-X, NCCL-RDMA-SHARP plugins (NCCL_PLUGIN_P2P=ucx)",
 };

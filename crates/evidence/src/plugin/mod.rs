@@ -48,6 +48,8 @@ pub struct Plugin {
     pub prefix: &'static str,
     /// Reads one of its lines, without the prefix. Lines that say nothing of interest are [`Known::Routine`].
     pub read: fn(&mut PluginFacts, &str, &mut dyn FnMut() -> Quote) -> Known,
+    /// How the names of variables begin that it reads and the list of variables does not have.
+    pub variables: &'static [&'static str],
     /// What its lines mean, for `plumb explain`.
     pub lines: &'static [LineKind],
     /// Where the names and the lines come from.
@@ -118,6 +120,11 @@ impl Plugin {
             let rest = network.strip_prefix(it);
             rest.is_some_and(|it| !it.starts_with(|next: char| next.is_ascii_alphanumeric()))
         })
+    }
+
+    /// Whether it reads a variable of this name, beside those in the list of variables.
+    pub fn reads(&self, variable: &str) -> bool {
+        self.variables.iter().any(|it| variable.starts_with(it))
     }
 
     /// Whether a line of a log has the name of one of its networks or is its own.

@@ -10,6 +10,7 @@ pub static ANP: Plugin = Plugin {
     called: |_| "RoCE".to_owned(),
     prefix: "",
     read: read_nothing,
+    variables: &[],
     lines: &[],
     source: "ROCm/rccl src/transport/net.cc (RCCL_ANP_PLUGIN_STR); ROCm/amd-anp",
 };

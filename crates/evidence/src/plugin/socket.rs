@@ -12,6 +12,7 @@ pub static BUILT_IN: Plugin = Plugin {
     called: |_| "TCP sockets".to_owned(),
     prefix: "",
     read: read_nothing,
+    variables: &[],
     lines: &[],
     source: "NCCL src/transport/net_socket.cc",
 };

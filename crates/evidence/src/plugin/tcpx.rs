@@ -12,8 +12,10 @@ pub static TCPX: Plugin = Plugin {
     called: |_| "GPUDirect-TCPX".to_owned(),
     prefix: "NET/GPUDirectTCPX ",
     read: |facts, message, quote| release(&TCPX, facts, message.strip_prefix("ver. "), quote),
+    variables: &["NCCL_GPUDIRECTTCPX_", "NCCL_GPU_DIRECT_TCPX_", "NCCL_TCPX", "NCCL_DYNAMIC_CHUNK_SIZE"],
     lines: &[],
-    source: "google/nccl-plugin-gpudirecttcpx src/nccl_plugin.cc; SkyPilot, examples/gcp_gpu_direct_tcpx (`ver. 3.1.8.`)",
+    source: "google/nccl-plugin-gpudirecttcpx src/nccl_plugin.cc; SkyPilot, examples/gcp_gpu_direct_tcpx (`ver. 3.1.8.`); \
+             GoogleCloudPlatform/container-engine-accelerators gpudirect-tcpx/nccl-config-latest.yaml (variables)",
 };
 
 /// `Using network FasTrak`
@@ -26,6 +28,7 @@ pub static TCPXO: Plugin = Plugin {
     read: |facts, message, quote| {
         release(&TCPXO, facts, word_after(message, "Initializing network FasTrak, version: "), quote)
     },
+    variables: &["NCCL_FASTRAK_"],
     lines: &[],
     source: "google/nccl-plugin-gpudirect-tcpxo tcpdirect_plugin/fastrak_offload/init.cc",
 };
