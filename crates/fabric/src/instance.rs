@@ -102,6 +102,31 @@ pub fn find(name: &str) -> Option<&'static Instance> {
     all().iter().find(|it| it.name.eq_ignore_ascii_case(name))
 }
 
+/// A family with EFA that is too old for the list of types.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Family {
+    /// `g4dn`
+    #[serde(rename = "family")]
+    pub name: String,
+    /// Whether its EFA has RDMA read.
+    pub rdma_read: bool,
+    /// Where that is written.
+    pub source: String,
+}
+
+/// The old family that an instance type is of: `g4dn` of `g4dn.metal`.
+pub fn old_family(name: &str) -> Option<&'static Family> {
+    static ALL: OnceLock<Vec<Family>> = OnceLock::new();
+    let all = ALL.get_or_init(|| read_families().unwrap_or_default());
+    let (family, _) = name.split_once('.')?;
+    all.iter().find(|it| it.name == family)
+}
+
+fn read_families() -> csv::Result<Vec<Family>> {
+    csv::Reader::from_reader(include_bytes!("../data/efa_families.csv").as_slice()).deserialize().collect()
+}
+
 fn read() -> serde_json::Result<Vec<Instance>> {
     serde_json::from_str(include_str!("../data/instances.json"))
 }
@@ -110,7 +135,7 @@ fn read() -> serde_json::Result<Vec<Instance>> {
 mod tests {
     use std::collections::BTreeSet;
 
-    use super::{all, find, read};
+    use super::{all, find, old_family, read, read_families};
     use crate::gpu;
     use crate::machine::Maker;
 
@@ -136,6 +161,16 @@ mod tests {
                 );
             }
         }
+    }
+
+    #[test]
+    fn old_families_are_sourced_and_not_in_the_list() {
+        for it in read_families().unwrap() {
+            assert!(!it.source.is_empty(), "{it:?}");
+            assert!(!all().iter().any(|known| known.name.split('.').next() == Some(&it.name)), "{it:?}");
+        }
+        assert_eq!(old_family("g4dn.12xlarge").map(|it| it.rdma_read), Some(false));
+        assert_eq!(old_family("g5.12xlarge"), None);
     }
 
     #[test]
