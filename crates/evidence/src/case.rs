@@ -45,7 +45,7 @@ impl Process {
 
     /// Who put a variable into the environment: the plugin, or someone before it.
     pub fn added_by_plugin(&self, name: &str) -> bool {
-        self.facts.ofi.added.iter().any(|it| &*it.value.name == name)
+        self.facts.plugin.added.iter().any(|it| &*it.value.name == name)
     }
 }
 

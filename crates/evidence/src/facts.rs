@@ -11,7 +11,7 @@ use crate::nccl::{
     BootstrapTimings, ChannelCounts, CommLine, Direction, Hca, InitTimings, Interface, Layout, Phase,
     PluginEvent, RingLine, TreeNode, transport,
 };
-use crate::ofi::Ofi;
+use crate::plugin::PluginFacts;
 use crate::segment::Connections;
 use crate::source::{Distinct, Quote, Seen};
 
@@ -40,8 +40,8 @@ pub struct ProcessFacts {
     pub gpudirect_by_distance: Distinct<bool>,
     /// Plugins that were loaded, not found, asked for.
     pub plugins: Distinct<PluginEvent>,
-    /// The aws-ofi-nccl plugin.
-    pub ofi: Ofi,
+    /// What the network plugin printed.
+    pub plugin: PluginFacts,
     /// `NVLS multicast support is [not] available`
     pub nvls: Distinct<bool>,
     /// `DMA-BUF is available on GPU device 0`
@@ -129,7 +129,7 @@ impl ProcessFacts {
             hca_gpudirect,
             gpudirect_by_distance,
             plugins,
-            ofi,
+            plugin,
             nvls,
             dmabuf,
             ras,
@@ -151,7 +151,7 @@ impl ProcessFacts {
         self.hca_gpudirect.merge(hca_gpudirect);
         self.gpudirect_by_distance.merge(gpudirect_by_distance);
         self.plugins.merge(plugins);
-        self.ofi.merge(ofi);
+        self.plugin.merge(plugin);
         self.nvls.merge(nvls);
         self.dmabuf.merge(dmabuf);
         self.ras.merge(ras);

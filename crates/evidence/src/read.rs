@@ -8,8 +8,8 @@ use rustc_hash::{FxBuildHasher, FxHashMap};
 use crate::chunk::Chunks;
 use crate::facts::{AdapterGpuDirect, Assignment, Connected, ProcessFacts, Way, way};
 use crate::nccl::{self, Message, Phase, PluginEvent};
-use crate::ofi::Known;
 use crate::plain::{self, Loose, Plain};
+use crate::plugin::Known;
 use crate::prefix::{self, Anchor, Level, Line};
 use crate::scan::text;
 use crate::segment::{About, Life, ThreadFacts};
@@ -264,8 +264,9 @@ impl Reader {
                     self.signals(line, it.before, id.as_ref(), false, spot);
                 }
             }
-            Message::Ofi(rest) => {
-                let known = facts.ofi.note(&text(rest), quote);
+            Message::PluginLine { plugin, text: rest } => {
+                let mut quote = quote;
+                let known = (plugin.read)(&mut facts.plugin, &text(rest), &mut quote);
                 if known == Known::Routine {
                     return true;
                 }

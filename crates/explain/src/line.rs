@@ -1,5 +1,6 @@
 //! A line of a log: what printed it, what it means, and which rules it is enough for.
 
+use evidence::plugin::printed_by;
 use evidence::prefix::Anchor;
 use evidence::{nccl, signals};
 
@@ -10,7 +11,7 @@ pub(crate) fn explain(asked: &str) -> Vec<Explanation> {
     let message = split.map_or(asked.as_bytes(), |it| it.message);
     let mut found = Vec::new();
     if let Some(kind) = nccl::describe(message) {
-        let writer = if kind.example.starts_with("NET/OFI ") { "aws-ofi-nccl" } else { "NCCL" };
+        let writer = printed_by(kind.example.as_bytes()).map_or("NCCL", |it| it.0.name);
         let mut it = Explanation::new(Kind::Line, format!("a line of {writer}"));
         it.add("printed", kind.since);
         it.add("like", kind.example);

@@ -216,6 +216,29 @@ pub fn nvlink_in_text(text: &str) -> Option<NvLinkKind> {
     nvlink_rows().iter().find(named).map(|it| it.nvlink)
 }
 
+/// Whether GPUs whose names have this word can reach each other's memory without a detour through the host; none where
+/// no source says so.
+pub fn peer_access_in_text(text: &str) -> Option<bool> {
+    static ALL: OnceLock<Vec<PeerAccessRow>> = OnceLock::new();
+    // The data is part of the binary and a test reads it: no error can happen here.
+    let rows = ALL.get_or_init(|| read_peer_access().unwrap_or_default());
+    rows.iter().find(|it| text.contains(&it.word)).map(|it| it.peer_access)
+}
+
+/// A row of `data/peer_access.csv`.
+#[derive(Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct PeerAccessRow {
+    word: String,
+    peer_access: bool,
+    #[cfg_attr(not(test), expect(dead_code, reason = "a test holds that every row has one"))]
+    source: String,
+}
+
+fn read_peer_access() -> csv::Result<Vec<PeerAccessRow>> {
+    csv::Reader::from_reader(include_bytes!("../data/peer_access.csv").as_slice()).deserialize().collect()
+}
+
 /// A row of `data/nvlink.csv`: GPUs whose names have all these words. The first row that fits counts.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -298,7 +321,8 @@ mod tests {
     use std::collections::BTreeSet;
 
     use super::{
-        Form, NvLinkBy, NvLinkKind, all, by_name_in_text, find, nvlink_in_text, read, read_nvlink, words,
+        Form, NvLinkBy, NvLinkKind, all, by_name_in_text, find, nvlink_in_text, peer_access_in_text, read,
+        read_nvlink, read_peer_access, words,
     };
 
     #[test]
@@ -376,6 +400,13 @@ mod tests {
         ] {
             assert_eq!(by_name_in_text(text).map(|it| it.name.as_str()), want, "{text}");
         }
+    }
+
+    #[test]
+    fn peer_access() {
+        assert!(read_peer_access().unwrap().iter().all(|it| !it.source.is_empty() && !it.word.is_empty()));
+        assert_eq!(peer_access_in_text("NVIDIA GeForce RTX 4090"), Some(false));
+        assert_eq!(peer_access_in_text("NVIDIA L4"), None);
     }
 
     #[test]

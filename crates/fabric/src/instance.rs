@@ -65,6 +65,11 @@ pub struct Instance {
     pub ofi_latency_us: Option<f64>,
     /// EFA interfaces per GPU.
     pub efa_per_gpu: f64,
+    /// The types that its EFA reaches, itself included; empty where it reaches all that have EFA.
+    #[serde(default)]
+    pub efa_only_with: Vec<String>,
+    /// How many EFA interfaces it can have where each is cut in parts of less bandwidth.
+    pub nics_split: Option<u32>,
     /// What else is known, and where sources disagree.
     pub notes: Vec<String>,
     /// Where the numbers come from.
@@ -97,6 +102,31 @@ pub fn find(name: &str) -> Option<&'static Instance> {
     all().iter().find(|it| it.name.eq_ignore_ascii_case(name))
 }
 
+/// A family with EFA that is too old for the list of types.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Family {
+    /// `g4dn`
+    #[serde(rename = "family")]
+    pub name: String,
+    /// Whether its EFA has RDMA read.
+    pub rdma_read: bool,
+    /// Where that is written.
+    pub source: String,
+}
+
+/// The old family that an instance type is of: `g4dn` of `g4dn.metal`.
+pub fn old_family(name: &str) -> Option<&'static Family> {
+    static ALL: OnceLock<Vec<Family>> = OnceLock::new();
+    let all = ALL.get_or_init(|| read_families().unwrap_or_default());
+    let (family, _) = name.split_once('.')?;
+    all.iter().find(|it| it.name == family)
+}
+
+fn read_families() -> csv::Result<Vec<Family>> {
+    csv::Reader::from_reader(include_bytes!("../data/efa_families.csv").as_slice()).deserialize().collect()
+}
+
 fn read() -> serde_json::Result<Vec<Instance>> {
     serde_json::from_str(include_str!("../data/instances.json"))
 }
@@ -105,7 +135,7 @@ fn read() -> serde_json::Result<Vec<Instance>> {
 mod tests {
     use std::collections::BTreeSet;
 
-    use super::{all, find, read};
+    use super::{all, find, old_family, read, read_families};
     use crate::gpu;
     use crate::machine::Maker;
 
@@ -131,6 +161,16 @@ mod tests {
                 );
             }
         }
+    }
+
+    #[test]
+    fn old_families_are_sourced_and_not_in_the_list() {
+        for it in read_families().unwrap() {
+            assert!(!it.source.is_empty(), "{it:?}");
+            assert!(!all().iter().any(|known| known.name.split('.').next() == Some(&it.name)), "{it:?}");
+        }
+        assert_eq!(old_family("g4dn.12xlarge").map(|it| it.rdma_read), Some(false));
+        assert_eq!(old_family("g5.12xlarge"), None);
     }
 
     #[test]
@@ -170,6 +210,9 @@ mod tests {
             assert_eq!(it.ofi_latency_us.is_some(), it.efa(), "{name}: a latency without EFA");
             assert!(gpu::find(&it.gpu).is_some(), "{name}: no model {}", it.gpu);
             assert_ne!(it.cpu, Maker::Unknown, "{name}");
+            assert!(it.efa_only_with.is_empty() || it.efa_only_with.contains(name), "{name}: reaches itself");
+            assert!(it.efa_only_with.iter().all(|it| find(it).is_some()), "{name}: reaches an unknown type");
+            assert!(it.nics_split.is_none_or(|parts| parts > it.nics), "{name}: fewer parts than NICs");
             assert!(it.efa() || it.efa_version.is_none(), "{name}: a generation without EFA");
             assert!(it.efa() || it.gpudirect_rdma != Some(true), "{name}: GPUDirect RDMA without EFA");
             assert_eq!(it.nvlink == Some(true), it.nvlink_gen.is_some(), "{name}: NVLink generation");

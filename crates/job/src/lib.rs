@@ -36,7 +36,7 @@ use fabric::{Layout, Machine};
 pub use failure::FirstFailure;
 pub use known::{Conflict, Known, Source};
 pub use rank::{GpuIds, Rank};
-pub use releases::Releases;
+pub use releases::{PluginRelease, Releases};
 pub use settings::{Scope, Setter, Settings, Variable};
 pub use size::Size;
 

@@ -139,7 +139,7 @@ pub fn name_in(case: &Case) -> Option<Known<Box<str>>> {
 }
 
 fn written_names(case: &Case) -> impl Iterator<Item = Known<Box<str>>> {
-    let plugin = case.processes.iter().find_map(|it| it.facts.ofi.instance.first());
+    let plugin = case.processes.iter().find_map(|it| it.facts.plugin.instance.first());
     let manifest = case.manifests.iter().find_map(|it| it.instance.first());
     let note = case.sightings_of(&INSTANCE_TYPE).next();
     let line = |name: &str, quote: &Quote| Known::new(name.into(), Source::Line(quote.clone()));

@@ -1,5 +1,6 @@
 //! Which releases of which software a job runs.
 
+use evidence::plugin::Plugin;
 use evidence::{Case, Distinct, Process};
 use fabric::Version;
 
@@ -10,32 +11,51 @@ use crate::known::{Known, Source};
 pub struct Releases {
     /// NCCL.
     pub nccl: Option<Known<Version>>,
-    /// The network plugin aws-ofi-nccl.
-    pub plugin: Option<Known<Version>>,
+    /// The network plugin.
+    pub plugin: Option<Known<PluginRelease>>,
     /// libfabric, below the plugin.
     pub libfabric: Option<Known<Version>>,
     /// What the NVIDIA driver supports of CUDA.
     pub cuda_driver: Option<Known<Version>>,
 }
 
+/// A release of a network plugin.
+#[derive(Debug, Clone, PartialEq)]
+pub struct PluginRelease {
+    /// The plugin.
+    pub plugin: &'static Plugin,
+    /// Its release.
+    pub version: Version,
+}
+
 impl Releases {
+    /// The release of this plugin, where it is the one that runs.
+    pub fn of_plugin(&self, plugin: &Plugin) -> Option<Known<Version>> {
+        let known = self.plugin.as_ref().filter(|it| it.value.plugin == plugin)?;
+        Some(known.clone().map(|it| it.version))
+    }
+
     /// The releases that a case shows, each by the first process that prints it.
     pub fn of_case(case: &Case) -> Self {
         Self {
             nccl: first(case, |it| &it.facts.version, |it| Version::parse(it)).or_else(|| banner(case)),
-            plugin: first(case, |it| &it.facts.ofi.version, |it| Version::parse(it)),
-            libfabric: first(case, |it| &it.facts.ofi.libfabric, |it| Version::parse(it)),
+            plugin: first(
+                case,
+                |it| &it.facts.plugin.release,
+                |it| Some(PluginRelease { plugin: it.plugin, version: Version::parse(&it.version)? }),
+            ),
+            libfabric: first(case, |it| &it.facts.plugin.libfabric, |it| Version::parse(it)),
             cuda_driver: first(case, |it| &it.facts.cuda_driver, |it| cuda(*it)),
         }
     }
 }
 
 /// What the first process says that says anything readable.
-fn first<T: PartialEq>(
+fn first<T: PartialEq, R>(
     case: &Case,
     facts: impl Fn(&Process) -> &Distinct<T>,
-    read: impl Fn(&T) -> Option<Version>,
-) -> Option<Known<Version>> {
+    read: impl Fn(&T) -> Option<R>,
+) -> Option<Known<R>> {
     case.processes.iter().find_map(|process| {
         let seen = facts(process).first()?;
         Some(Known::new(read(&seen.value)?, Source::Line(seen.quote.clone())))
@@ -57,6 +77,7 @@ fn cuda(number: u32) -> Option<Version> {
 
 #[cfg(test)]
 mod tests {
+    use evidence::plugin::aws_ofi::PLUGIN;
     use fabric::Version;
 
     use super::Releases;
@@ -68,7 +89,8 @@ mod tests {
                    a:1:2 [0] NCCL INFO NET/OFI Initializing aws-ofi-nccl 1.16.2\n\
                    a:1:2 [0] NCCL INFO NET/OFI Using Libfabric version 2.1\n";
         let found = Releases::of_case(&evidence::read_texts([("a.log", log.as_bytes())]));
-        let versions = [found.nccl, found.plugin, found.libfabric, found.cuda_driver].map(|it| it.unwrap());
+        let plugin = found.of_plugin(&PLUGIN);
+        let versions = [found.nccl, plugin, found.libfabric, found.cuda_driver].map(|it| it.unwrap());
         assert!(versions.iter().all(|it| it.source.quote().is_some()));
         assert_eq!(
             versions.map(|it| it.value),

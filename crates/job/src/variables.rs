@@ -19,7 +19,7 @@ impl Settings {
                 variables.push(assigned(seen, setter, Scope::Process(at)));
             }
             // libfabric and the plugin read some variables that NCCL never prints.
-            let only_plugin = process.facts.ofi.added.iter();
+            let only_plugin = process.facts.plugin.added.iter();
             for seen in
                 only_plugin.filter(|it| !environment.iter().any(|read| read.value.name == it.value.name))
             {

@@ -121,7 +121,8 @@ fn facts(log: &Log, diagnosis: &Diagnosis, options: Options) -> Facts {
         stack: Stack {
             nccl: summary.nccl,
             cuda_driver: summary.cuda_driver,
-            plugin: summary.plugin,
+            plugin_name: summary.plugin.as_ref().map(|it| it.name),
+            plugin: summary.plugin.map(|it| it.version),
             libfabric: summary.libfabric,
         },
         first_failure: diagnosis.first_failure.clone().map(|it| FirstFailure {

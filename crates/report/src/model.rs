@@ -180,8 +180,11 @@ pub struct Stack {
     pub nccl: Option<String>,
     /// The driver's CUDA level.
     pub cuda_driver: Option<String>,
-    /// aws-ofi-nccl.
+    /// The release of the network plugin.
     pub plugin: Option<String>,
+    /// Which plugin it is; the check list has it in JSON.
+    #[serde(skip)]
+    pub plugin_name: Option<&'static str>,
     /// libfabric.
     pub libfabric: Option<String>,
 }

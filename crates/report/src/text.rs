@@ -114,7 +114,9 @@ impl Page {
         let mut parts = Vec::new();
         parts.extend(stack.nccl.as_ref().map(|it| format!("NCCL {it}")));
         parts.extend(stack.cuda_driver.as_ref().map(|it| format!("driver for CUDA {it}")));
-        parts.extend(stack.plugin.as_ref().map(|it| format!("aws-ofi-nccl {it}")));
+        parts.extend(
+            stack.plugin_name.zip(stack.plugin.as_ref()).map(|(name, release)| format!("{name} {release}")),
+        );
         parts.extend(stack.libfabric.as_ref().map(|it| format!("libfabric {it}")));
         if !parts.is_empty() {
             self.row(out, "stack", &parts.join(", "))?;

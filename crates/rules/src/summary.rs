@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use evidence::MemberLink;
+use evidence::{MemberLink, plugin};
 use fabric::Transport;
 
 use crate::Log;
@@ -26,8 +26,8 @@ pub struct Summary {
     pub cuda_driver: Option<String>,
     /// No GPU takes part: the engine of `plumb bench` on host memory.
     pub host_memory: bool,
-    /// The aws-ofi-nccl release.
-    pub plugin: Option<String>,
+    /// The network plugin.
+    pub plugin: Option<PluginSummary>,
     /// The libfabric release.
     pub libfabric: Option<String>,
     /// The instance type.
@@ -40,6 +40,15 @@ pub struct Summary {
     pub gpudirect: (u32, u32),
     /// How many ranks exchange by each way inside a node.
     pub inside: BTreeMap<&'static str, u32>,
+}
+
+/// A network plugin as it is printed.
+#[derive(Debug, Clone, PartialEq)]
+pub struct PluginSummary {
+    /// `aws-ofi-nccl`
+    pub name: &'static str,
+    /// `1.16.2`
+    pub version: String,
 }
 
 /// Sums a case up.
@@ -62,13 +71,13 @@ pub fn summary(log: &Log) -> Summary {
             .case
             .processes
             .iter()
-            .find_map(|it| it.facts.ofi.version.value())
-            .map(ToString::to_string),
+            .find_map(|it| it.facts.plugin.release.value())
+            .map(|it| PluginSummary { name: it.plugin.name, version: it.version.to_string() }),
         libfabric: log
             .case
             .processes
             .iter()
-            .find_map(|it| it.facts.ofi.libfabric.value())
+            .find_map(|it| it.facts.plugin.libfabric.value())
             .map(ToString::to_string),
         instance: log.job.machine_name.as_ref().map(|it| it.value.to_string()),
         machine: log.job.instance().map(machine),
@@ -112,40 +121,16 @@ fn machine(it: &fabric::instance::Instance) -> String {
     text
 }
 
-/// The networks in words: `EFA`, `InfiniBand`, `RoCE`, `TCP sockets`, or a plugin's name.
+/// The networks as people call them: `EFA`, `InfiniBand`, `RoCE`, `TCP sockets`.
 fn networks(log: &Log) -> Vec<String> {
     let mut names: Vec<String> = Vec::new();
     let chosen = log.case.networks().map(|it| it.value.to_string());
     let used = log.case.links().filter_map(|it| it.link.transport()?.network().map(|it| it.0.to_owned()));
     for name in chosen.chain(used) {
-        let name = network_name(log, &name);
+        let name = plugin::called(&name, &log.case.processes);
         if !names.contains(&name) {
             names.push(name);
         }
     }
     names
-}
-
-fn network_name(log: &Log, name: &str) -> String {
-    match name {
-        "Socket" => "TCP sockets".to_owned(),
-        "Libfabric" | "AWS Libfabric" => {
-            let provider = log.case.processes.iter().find_map(|it| it.facts.ofi.provider.value());
-            match provider {
-                Some(it) if &*it.name == "efa" => "EFA".to_owned(),
-                Some(it) => format!("libfabric ({})", it.name),
-                None => "libfabric".to_owned(),
-            }
-        }
-        "IB" | "IBext" => {
-            let roce = log
-                .case
-                .processes
-                .iter()
-                .flat_map(|it| it.facts.hcas.iter())
-                .any(|it| it.value.iter().any(|hca| &*hca.layer == "RoCE"));
-            if roce { "RoCE".to_owned() } else { "InfiniBand".to_owned() }
-        }
-        other => other.to_owned(),
-    }
 }

@@ -119,7 +119,7 @@ fn stack(summary: &Summary) -> Vec<String> {
         parts.push(format!("NCCL {}", nccl.split('+').next().unwrap_or(nccl)));
     }
     if let Some(plugin) = &summary.plugin {
-        parts.push(format!("aws-ofi-nccl {plugin}"));
+        parts.push(format!("{} {}", plugin.name, plugin.version));
     }
     if let Some(instance) = &summary.instance {
         parts.push(instance.clone());

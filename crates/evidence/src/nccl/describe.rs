@@ -5,6 +5,7 @@
 //! and a test checks that the parser still understands every example.
 
 use super::{Message, parse};
+use crate::plugin::PLUGINS;
 
 /// A family of lines.
 #[derive(Debug, Clone, Copy)]
@@ -23,7 +24,7 @@ pub fn describe(message: &[u8]) -> Option<&'static LineKind> {
     if found == Message::Unknown {
         return None;
     }
-    KINDS.iter().find(|it| same(&parse(it.example.as_bytes()), it.example, &found, message))
+    kinds().find(|it| same(&parse(it.example.as_bytes()), it.example, &found, message))
 }
 
 /// Whether two messages say the same thing of different ranks, devices and times.
@@ -44,16 +45,16 @@ fn same(kind: &Message<'_>, example: &str, found: &Message<'_>, message: &[u8]) 
         }
         (Message::Comm(_), Message::Comm(_)) => true,
         // The plugin's lines and the routine ones are told apart by their words alone.
-        (Message::Ofi(_), Message::Ofi(_)) => words(example, 4) == words(&text, 4),
+        (Message::PluginLine { .. }, Message::PluginLine { .. }) => words(example, 4) == words(&text, 4),
         (Message::Routine, Message::Routine) => words(example, 2) == words(&text, 2),
         (Message::Connected(a), Message::Connected(b)) => a == b,
         (a, b) => std::mem::discriminant(a) == std::mem::discriminant(b),
     }
 }
 
-/// All families.
-pub fn kinds() -> &'static [LineKind] {
-    KINDS
+/// All families, those of plugins last.
+pub fn kinds() -> impl Iterator<Item = &'static LineKind> {
+    KINDS.iter().chain(PLUGINS.iter().flat_map(|it| it.lines))
 }
 
 /// The first words, numbers aside.
@@ -172,41 +173,6 @@ static KINDS: &[LineKind] = &[
         example: "NET/Socket : Using [0]eth0:10.0.0.1<0>",
         since: "all",
         meaning: "The interfaces that carry data over TCP, if the network is Socket.",
-    },
-    LineKind {
-        example: "NET/OFI Selected provider is efa, fabric is efa (found 1 nics)",
-        since: "aws-ofi-nccl 1.14 and later; `Selected Provider is efa` before",
-        meaning: "The plugin uses EFA and sees this many adapters. The number should be what the pod asked for as vpc.amazonaws.com/efa.",
-    },
-    LineKind {
-        example: "NET/OFI GDR disabled on GDR-supported instance type p5.48xlarge",
-        since: "aws-ofi-nccl 1.7.4 and later, a warning",
-        meaning: "This instance can do GPUDirect RDMA and libfabric refuses it: mostly a second, older libfabric in the image, or an EFA driver without peer-to-peer. The plugin stops.",
-    },
-    LineKind {
-        example: "NET/OFI Could not disable CUDA API usage for HMEM, disabling GDR",
-        since: "aws-ofi-nccl 1.7.4 and later",
-        meaning: "EFA cannot do GPUDirect RDMA with this GPU here. Expected on all G instances but the larger g7e, and on p3dn; a fault on p4d and later P instances.",
-    },
-    LineKind {
-        example: "NET/OFI Support for DMA-BUF registrations: false",
-        since: "aws-ofi-nccl 1.13 and later",
-        meaning: "Normal with aws-ofi-nccl 1.14.2 to 1.19.1 on EFA of the first three generations. It does not mean that GPUDirect is off.",
-    },
-    LineKind {
-        example: "NET/OFI NCCL_OFI_TUNER is not available for platform : g6e.12xlarge, Fall back to NCCL's tuner",
-        since: "aws-ofi-nccl 1.13 and later",
-        meaning: "Information, not a fault: the plugin has tuning tables for p5, p5e, p5en and p6 only.",
-    },
-    LineKind {
-        example: "NET/OFI Need to force simple protocol: byte delivery ordering not supported",
-        since: "aws-ofi-nccl 1.16 and later",
-        meaning: "The plugin turns LL and LL128 off because this path cannot deliver 128 bytes in order; with them data could be corrupted. Right, and nothing to set yourself.",
-    },
-    LineKind {
-        example: "NET/OFI Adding NCCL_PROTO=simple to environment",
-        since: "aws-ofi-nccl 1.16 and later",
-        meaning: "The plugin set this variable for NCCL because it was not set. A value you set yourself is left alone.",
     },
     LineKind {
         example: "DMA-BUF is available on GPU device 0",
@@ -352,11 +318,11 @@ static KINDS: &[LineKind] = &[
 
 #[cfg(test)]
 mod tests {
-    use super::{KINDS, Message, describe, parse};
+    use super::{Message, describe, kinds, parse};
 
     #[test]
     fn every_example_is_understood() {
-        for kind in KINDS {
+        for kind in kinds() {
             assert_ne!(parse(kind.example.as_bytes()), Message::Unknown, "{}", kind.example);
             let found = describe(kind.example.as_bytes()).map(|it| it.example);
             assert_eq!(found, Some(kind.example));

@@ -18,6 +18,7 @@ pub use network::{Hca, Interface, PluginEvent};
 pub use timings::{BootstrapTimings, InitTimings};
 
 use crate::facts::RingSummary;
+use crate::plugin::{self, Plugin};
 use crate::scan::{after, number, text};
 
 /// One message, understood.
@@ -79,8 +80,13 @@ pub enum Message<'a> {
     },
     /// Loading of a plugin: net, tuner, profiler.
     Plugin(PluginEvent),
-    /// `NET/OFI ...`: written by the plugin, read in [`crate::ofi`].
-    Ofi(&'a [u8]),
+    /// `NET/OFI ...`: printed by a plugin, which reads it.
+    PluginLine {
+        /// The plugin.
+        plugin: &'static Plugin,
+        /// The message without the plugin's prefix.
+        text: &'a [u8],
+    },
     /// `Bootstrap timings total 0.829298 (create ..., send ..., recv ..., ring ..., delay ...)`
     BootstrapTimings(BootstrapTimings),
     /// `Init timings - ncclCommSplit: rank 1 nranks 16 total 24.41 (kernels ..., rest 24.38)`
@@ -226,9 +232,6 @@ fn other_c(message: &[u8]) -> Option<Message<'_>> {
 }
 
 fn n(message: &[u8]) -> Option<Message<'_>> {
-    if let Some(rest) = after(message, "NET/OFI ") {
-        return Some(Message::Ofi(rest));
-    }
     if let Some(rest) = after(message, "NCCL version ") {
         return Some(Message::Version(rest));
     }
@@ -239,6 +242,7 @@ fn n(message: &[u8]) -> Option<Message<'_>> {
         return Some(Message::Nvls(!rest.starts_with(b"not")));
     }
     network::parse(message)
+        .or_else(|| plugin::printed_by(message).map(|(plugin, text)| Message::PluginLine { plugin, text }))
         .or_else(|| {
             let path = after(message, "NET/").and_then(number).is_some();
             path.then_some(Message::Routine)

@@ -205,6 +205,11 @@ mod tests {
             parse(b"NET/IB : GPU Direct RDMA Disabled for HCA 1 'mlx5_1'"),
             Message::HcaGpuDirect { enabled: false, hca: b"mlx5_1" }
         );
+        // NCCL prints it of every network, also where the plugin has lines that begin so.
+        assert_eq!(
+            parse(b"NET/gIB : GPU Direct RDMA Enabled for HCA 0 'mlx5_0'"),
+            Message::HcaGpuDirect { enabled: true, hca: b"mlx5_0" }
+        );
         assert_eq!(parse(b"NET/IB : No device found."), Message::NoIbDevice);
     }
 

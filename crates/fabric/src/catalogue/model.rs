@@ -86,6 +86,16 @@ impl Model {
         if self.efa() { self.nics } else { 0 }
     }
 
+    /// The most EFA interfaces it can show, where one can be cut in parts; zero without EFA.
+    pub fn most_efa_nics(&self) -> u32 {
+        self.instance.and_then(|it| it.nics_split).unwrap_or_else(|| self.efa_nics())
+    }
+
+    /// Whether its EFA reaches some types only.
+    pub fn efa_is_limited(&self) -> bool {
+        self.instance.is_some_and(|it| !it.efa_only_with.is_empty())
+    }
+
     /// How many GPUs share one NIC; none where there is only TCP.
     pub fn gpus_per_nic(&self) -> Option<f64> {
         (self.nics > 0).then(|| f64::from(self.gpus) / f64::from(self.nics))

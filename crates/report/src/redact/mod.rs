@@ -158,7 +158,7 @@ fn walk_facts(it: &mut Facts, see: &mut See<'_>) {
     let Facts { job, stack, first_failure, ranks, communicators, environment, protocols, training, tests } =
         it;
     walk_job(job, see);
-    let Stack { nccl, cuda_driver, plugin, libfabric } = stack;
+    let Stack { nccl, cuda_driver, plugin, plugin_name: _, libfabric } = stack;
     each([nccl, cuda_driver, plugin, libfabric].into_iter().flatten(), Role::Text, see);
     if let Some(FirstFailure { rank: _, host, time, what, evidence: quote, certain: _ }) = first_failure {
         each(host, Role::Host, see);

@@ -74,7 +74,7 @@ impl List<'_> {
         };
         match self.summary.gpudirect {
             (0, 0) => {
-                match self.log.case.processes.iter().find_map(|it| it.facts.ofi.gpudirect_off.first()) {
+                match self.log.case.processes.iter().find_map(|it| it.facts.plugin.gpudirect_off.first()) {
                     Some(seen) => {
                         note("gpudirect", "off: the plugin says it cannot be used here", Some(&seen.quote))
                     }
@@ -128,7 +128,7 @@ impl List<'_> {
     }
 
     pub(super) fn transport_protocol(&self) -> ChecklistItem {
-        match self.log.case.processes.iter().find_map(|it| it.facts.ofi.protocol.first()) {
+        match self.log.case.processes.iter().find_map(|it| it.facts.plugin.protocol.first()) {
             Some(seen) => ok("transport", format!("plugin protocol {}", seen.value), Some(&seen.quote)),
             None => not_checked("transport", "printed by aws-ofi-nccl only"),
         }

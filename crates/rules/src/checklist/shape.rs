@@ -28,7 +28,7 @@ impl List<'_> {
     }
 
     pub(super) fn protocols(&self) -> ChecklistItem {
-        let forced = self.log.case.processes.iter().find_map(|it| it.facts.ofi.forced_simple.first());
+        let forced = self.log.case.processes.iter().find_map(|it| it.facts.plugin.forced_simple.first());
         if let Some(seen) = forced {
             return note(
                 "protocols",

@@ -41,13 +41,16 @@ impl List<'_> {
     }
 
     pub(super) fn plugin(&self) -> ChecklistItem {
-        let (values, said) = self.values(|it| it.facts.ofi.version.first().map(|it| (&*it.value, &it.quote)));
-        if let Some((version, quote)) = values.first_key_value() {
+        let (values, said) = self.values(|it| {
+            let seen = it.facts.plugin.release.first()?;
+            Some((format!("{} {}", seen.value.plugin.name, seen.value.version), &seen.quote))
+        });
+        if let Some((release, quote)) = values.first_key_value() {
             let libfabric =
                 self.summary.libfabric.as_ref().map(|it| format!(", libfabric {it}")).unwrap_or_default();
             return ok(
                 "plugin",
-                format!("aws-ofi-nccl {version}{libfabric}, loaded by {}", self.everyone(said)),
+                format!("{release}{libfabric}, loaded by {}", self.everyone(said)),
                 Some(quote),
             );
         }
@@ -79,7 +82,7 @@ impl List<'_> {
 
     pub(super) fn provider(&self) -> ChecklistItem {
         let (values, said) = self.values(|it| {
-            let seen = it.facts.ofi.provider.first()?;
+            let seen = it.facts.plugin.provider.first()?;
             let fabric = seen.value.fabric.as_deref().map(|it| format!(", fabric {it}")).unwrap_or_default();
             let nics = seen
                 .value
@@ -126,7 +129,7 @@ impl List<'_> {
     }
 
     pub(super) fn tuner(&self) -> ChecklistItem {
-        if let Some(seen) = self.log.case.processes.iter().find_map(|it| it.facts.ofi.tuner.first()) {
+        if let Some(seen) = self.log.case.processes.iter().find_map(|it| it.facts.plugin.tuner.first()) {
             let text = if seen.value.contains("not available") {
                 "the plugin has no tables for this machine, NCCL's own tuner is used: normal"
             } else {

@@ -39,7 +39,7 @@ fn check(log: &Log) -> Checked {
     let refused: Vec<_> =
         found.into_iter().filter(|it| it.get("type") == "2" && it.get("code") == "-22").collect();
     let Some(first) = refused.first() else { return Ok(Vec::new()) };
-    let libfabric = log.case.processes.iter().find_map(|it| it.facts.ofi.libfabric.first());
+    let libfabric = log.case.processes.iter().find_map(|it| it.facts.plugin.libfabric.first());
     let fixed =
         libfabric.and_then(|it| Version::parse(&it.value)).is_some_and(|it| it >= Version::new(1, 20, 0));
     let older_nccl = log.job.releases.nccl.as_ref().is_some_and(|it| it.value < Version::new(2, 19, 0));

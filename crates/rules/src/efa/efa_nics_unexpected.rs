@@ -29,8 +29,12 @@ fn check(log: &Log) -> Checked {
     let local = log.case.communicators.iter().filter_map(evidence::Communicator::local_ranks).max();
     let requested = log.case.manifests.iter().find_map(|it| it.efa.first());
     for process in processes {
-        let Some(seen) =
-            process.facts.ofi.provider.iter().find(|it| &*it.value.name == "efa" && it.value.nics.is_some())
+        let Some(seen) = process
+            .facts
+            .plugin
+            .provider
+            .iter()
+            .find(|it| &*it.value.name == "efa" && it.value.nics.is_some())
         else {
             continue;
         };

@@ -1,5 +1,6 @@
 //! EFA does not reach GPU memory on a machine that can do it.
 
+use evidence::plugin::aws_ofi::PLUGIN;
 use evidence::signals::efa::GPUDIRECT_REFUSED;
 use evidence::{Missing, Source};
 
@@ -45,7 +46,7 @@ fn check(log: &Log) -> Checked {
     }
     let loss = || expected::loss_across(log, expected::without_gpudirect);
     if let Some((process, seen)) =
-        processes.iter().find_map(|it| Some((it, it.facts.ofi.gpudirect_off.first()?)))
+        processes.iter().find_map(|it| Some((it, it.facts.plugin.gpudirect_off.first()?)))
     {
         let message = format!("{} lost GPUDirect RDMA, which {} has", process.name(), machine.name);
         let finding = Finding::new(Confidence::Certain, message).seen(&seen.quote).seen(named);
@@ -54,7 +55,7 @@ fn check(log: &Log) -> Checked {
     // Connections for send and receive may go to a far NIC by right.
     let collective = || log.case.links().filter(|it| !it.link.point_to_point);
     let links = || collective().filter_map(|it| Some((it.rank, it.link, it.link.transport()?.network()?)));
-    let over_efa = || links().filter(|it| it.2.0.contains("Libfabric"));
+    let over_efa = || links().filter(|it| PLUGIN.gives(it.2.0));
     let (all, without) = (over_efa().count(), over_efa().filter(|it| !it.2.2).count());
     let Some((_, first, _)) = over_efa().find(|it| !it.2.2) else { return Ok(Vec::new()) };
     let message =

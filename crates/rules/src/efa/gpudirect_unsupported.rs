@@ -1,5 +1,6 @@
 //! This machine's EFA cannot reach GPU memory: a limit, not a fault.
 
+use evidence::plugin::aws_ofi::PLUGIN;
 use evidence::{Missing, Source};
 
 use super::machine;
@@ -29,11 +30,11 @@ fn check(log: &Log) -> Checked {
     if machine.gpudirect_rdma != Some(false) || !machine.efa() {
         return Ok(Vec::new());
     }
-    let said = processes.iter().find_map(|it| it.facts.ofi.gpudirect_off.first()).map(|it| &it.quote);
+    let said = processes.iter().find_map(|it| it.facts.plugin.gpudirect_off.first()).map(|it| &it.quote);
     let link = || {
         log.case.links().find_map(|it| {
             let (network, _, gpudirect) = it.link.transport()?.network()?;
-            (network.contains("Libfabric") && !gpudirect).then_some(&it.link.quote)
+            (PLUGIN.gives(network) && !gpudirect).then_some(&it.link.quote)
         })
     };
     let Some(shown) = said.or_else(link) else { return Ok(Vec::new()) };

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use evidence::plugin::aws_ofi::PLUGIN;
 use evidence::signals::efa::{INVALID_TAG, MIXED_DEVICE_COUNTS, NETWORK_QUOTED, RAILS_DIFFER, WRONG_SOCKET};
 use evidence::{Quote, Source};
 
@@ -90,14 +91,16 @@ fn networks(log: &Log) -> Option<Finding> {
 /// Plugins of one job should be of one release: their messages are not the same over releases.
 fn plugins(log: &Log) -> Option<Finding> {
     let mut releases: BTreeMap<&str, (usize, &Quote)> = BTreeMap::new();
-    for seen in log.case.processes.iter().filter_map(|it| it.facts.ofi.version.first()) {
-        releases.entry(&seen.value).or_insert((0, &seen.quote)).0 += 1;
+    let mut printed = log.case.processes.iter().filter_map(|it| it.facts.plugin.release.first()).peekable();
+    let plugin = printed.peek()?.value.plugin;
+    for seen in printed.filter(|it| it.value.plugin == plugin) {
+        releases.entry(&seen.value.version).or_insert((0, &seen.quote)).0 += 1;
     }
     let list: Vec<String> = releases.iter().map(|(release, (n, _))| format!("{release} in {n}")).collect();
     (releases.len() > 1).then(|| {
         let finding = Finding::new(
             Confidence::Certain,
-            format!("processes loaded different releases of aws-ofi-nccl: {}", list.join(", ")),
+            format!("processes loaded different releases of {}: {}", plugin.name, list.join(", ")),
         );
         finding.severity(Severity::Warning).seen_all(releases.values().map(|it| it.1))
     })
@@ -106,7 +109,7 @@ fn plugins(log: &Log) -> Option<Finding> {
 /// `AWS Libfabric` is the older name of `Libfabric`.
 fn family(network: &str) -> &str {
     let network = network.trim().split(" [repeated").next().unwrap_or_default();
-    if network.contains("Libfabric") { "Libfabric" } else { network }
+    if PLUGIN.gives(network) { "Libfabric" } else { network }
 }
 
 #[cfg(test)]

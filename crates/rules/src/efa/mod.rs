@@ -22,6 +22,8 @@ pub mod socket_fallback;
 
 use evidence::Quote;
 use evidence::facts::Link;
+use evidence::plugin::aws_ofi::PLUGIN;
+use evidence::plugin::is_socket;
 use evidence::signals::efa::{
     DOCKER_RUN, EFA_SETTING, FAMILY_NAMED, NETWORK_QUOTED, PROVIDER, SOCKET_QUOTED,
 };
@@ -64,7 +66,7 @@ pub(crate) fn providers(log: &Log) -> impl Iterator<Item = (&str, &Quote)> {
         .case
         .processes
         .iter()
-        .flat_map(|it| it.facts.ofi.provider.iter())
+        .flat_map(|it| it.facts.plugin.provider.iter())
         .map(|it| (&*it.value.name, &it.quote));
     let quoted = log.case.sightings_of(&PROVIDER).map(|it| (it.get("name").trim_end_matches('*'), &it.quote));
     logged.chain(quoted)
@@ -106,7 +108,7 @@ fn network_of(link: &Link) -> Option<&str> {
 
 /// Whether some rank got as far as using EFA.
 pub(crate) fn efa_in_use(log: &Log) -> bool {
-    let libfabric = |name: &str| name.contains("Libfabric");
+    let libfabric = |name: &str| PLUGIN.gives(name);
     log.case.networks().any(|it| libfabric(&it.value))
         || log.case.sightings_of(&NETWORK_QUOTED).any(|it| libfabric(it.get("name")))
         || log.case.links().any(|it| network_of(it.link).is_some_and(libfabric))
@@ -114,19 +116,11 @@ pub(crate) fn efa_in_use(log: &Log) -> bool {
 
 /// The line that shows that a rank chose TCP sockets.
 pub(crate) fn socket_chosen(log: &Log) -> Option<&Quote> {
-    let chosen = log.case.networks().find(|it| it.value.starts_with("Socket")).map(|it| &it.quote);
-    let quoted = || {
-        log.case
-            .sightings_of(&NETWORK_QUOTED)
-            .find(|it| it.get("name").starts_with("Socket"))
-            .map(|it| &it.quote)
-    };
-    let link = || {
-        log.case
-            .links()
-            .find(|it| network_of(it.link).is_some_and(|it| it.starts_with("Socket")))
-            .map(|it| &it.link.quote)
-    };
+    let chosen = log.case.networks().find(|it| is_socket(&it.value)).map(|it| &it.quote);
+    let quoted =
+        || log.case.sightings_of(&NETWORK_QUOTED).find(|it| is_socket(it.get("name"))).map(|it| &it.quote);
+    let link =
+        || log.case.links().find(|it| network_of(it.link).is_some_and(is_socket)).map(|it| &it.link.quote);
     chosen.or_else(quoted).or_else(link).or_else(|| {
         // NCCL sets up its sockets last: where it did, and no other network is named, they are used.
         let set_up = log.case.sightings_of(&SOCKET_QUOTED).next()?;
@@ -147,8 +141,11 @@ pub(crate) fn leaves_machine(log: &Log) -> bool {
 
 /// Whether the plugin wrote anything at all.
 pub(crate) fn plugin_spoke(log: &Log) -> bool {
-    log.case.processes.iter().any(|it| !it.facts.ofi.version.is_empty() || !it.facts.ofi.provider.is_empty())
-        || log.case.sightings.iter().any(|it| it.quote.text.contains("NET/OFI "))
+    log.case
+        .processes
+        .iter()
+        .any(|it| !it.facts.plugin.release.is_empty() || !it.facts.plugin.provider.is_empty())
+        || log.case.sightings.iter().any(|it| it.quote.text.contains(PLUGIN.prefix))
 }
 
 /// The line that shows that a container was started without EFA devices.

@@ -26,7 +26,7 @@ fn check(log: &Log) -> Checked {
     let processes = log.nccl_log()?;
     let (machine, _) = machine(log).filter(|it| it.0.efa()).ok_or(Missing(Source::Instance))?;
     let found = processes.iter().find_map(|process| {
-        let seen = process.facts.ofi.provider.iter().find(|it| &*it.value.name == "efa")?;
+        let seen = process.facts.plugin.provider.iter().find(|it| &*it.value.name == "efa")?;
         Some((seen.value.nics?, &seen.quote))
     });
     let Some((nics, quote)) = found else { return Ok(Vec::new()) };

@@ -2,6 +2,7 @@
 
 use evidence::Source;
 use evidence::nccl::PluginEvent;
+use evidence::plugin::aws_ofi::PLUGIN;
 use evidence::signals::efa::{
     LIBRARY_PATH, LIBRARY_VERSION, NETWORK_REFUSED, NO_PLUGIN, NO_VERBS, PLUGIN_LOAD,
 };
@@ -34,11 +35,8 @@ fn check(log: &Log) -> Checked {
     let absent: Vec<_> =
         found.iter().copied().filter(|it| *it.signal != NETWORK_REFUSED && is_plugin(it)).collect();
     let refused: Vec<_> = found.iter().copied().filter(|it| *it.signal == NETWORK_REFUSED).collect();
-    let asked =
-        log.job.settings.named("NCCL_NET").find(|it| it.text().contains("Libfabric") || it.text() == "AWS");
-    if !refused.is_empty()
-        && (asked.is_some() || refused.iter().any(|it| it.get("name").contains("Libfabric")))
-    {
+    let asked = log.job.settings.named("NCCL_NET").find(|it| PLUGIN.gives(it.text()) || it.text() == "AWS");
+    if !refused.is_empty() && (asked.is_some() || refused.iter().any(|it| PLUGIN.gives(it.get("name")))) {
         let message = "NCCL_NET asks for the network of aws-ofi-nccl, and no plugin gives it";
         let finding = Finding::new(Confidence::Certain, message).by(log, &refused).by(log, &absent);
         return Ok(vec![finding.seen_all(asked.and_then(job::Variable::quote))]);

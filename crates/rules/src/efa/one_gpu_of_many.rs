@@ -67,7 +67,7 @@ fn lost(log: &Log, expected: &Expected, ranks: u32) -> Option<String> {
     let together = expected.cluster(nodes, gpus)?;
     let apart = together.clone().with_pods(gpus, 1).ok()?;
     let loss = expected::loss(&together, &apart)?;
-    let nics = log.case.processes.iter().find_map(|it| it.facts.ofi.provider.first()?.value.nics);
+    let nics = log.case.processes.iter().find_map(|it| it.facts.plugin.provider.first()?.value.nics);
     let network =
         expected.pods(gpus, nics)?.losses().into_iter().find(|it| matches!(it, Loss::Network { .. }));
     let network = network.map(|it| format!("If the pods share a machine, {it}. ")).unwrap_or_default();

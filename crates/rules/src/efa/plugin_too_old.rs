@@ -1,7 +1,8 @@
 //! The plugin is older than its support for this machine.
 
+use evidence::plugin::aws_ofi::PLUGIN;
 use evidence::{Missing, Source};
-use fabric::Version;
+use fabric::support::first_release;
 
 use super::machine;
 use crate::{Check, Checked, Confidence, Finding, Log, Role, Rule, Severity};
@@ -20,28 +21,13 @@ pub static RULE: Rule = Rule {
     checks: &[Check::Log(check)],
 };
 
-/// The first release that knows a family: from its release notes and `platform-aws` of each tag.
-static SUPPORT: &[(&str, Version)] = &[
-    ("p5.4xlarge", Version::new(1, 16, 2)),
-    ("p5.48xlarge", Version::new(1, 7, 3)),
-    ("p5e.48xlarge", Version::new(1, 11, 0)),
-    ("p5en.48xlarge", Version::new(1, 13, 0)),
-    ("p6-b200.48xlarge", Version::new(1, 15, 0)),
-    ("p6-b300.48xlarge", Version::new(1, 18, 0)),
-    ("p6e-gb200.36xlarge", Version::new(1, 14, 0)),
-    ("g7e.8xlarge", Version::new(1, 18, 0)),
-    ("g7e.12xlarge", Version::new(1, 17, 2)),
-    ("g7e.24xlarge", Version::new(1, 17, 2)),
-    ("g7e.48xlarge", Version::new(1, 17, 2)),
-    ("g5.48xlarge", Version::new(1, 8, 0)),
-];
-
 fn check(log: &Log) -> Checked {
     log.nccl_log()?;
     let (machine, named) = machine(log).ok_or(Missing(Source::Instance))?;
-    let Some(plugin) = &log.job.releases.plugin else { return Ok(Vec::new()) };
-    let first = SUPPORT.iter().find(|it| it.0 == machine.name).map(|it| it.1);
-    let Some(first) = first.filter(|it| plugin.value < *it) else { return Ok(Vec::new()) };
+    let Some(plugin) = log.job.releases.of_plugin(&PLUGIN) else { return Ok(Vec::new()) };
+    let Some(first) = first_release(PLUGIN.name, &machine.name).filter(|it| plugin.value < *it) else {
+        return Ok(Vec::new());
+    };
     let message =
         format!("aws-ofi-nccl {} does not know {}; support began with {first}", plugin.value, machine.name);
     Ok(vec![Finding::new(Confidence::Certain, message).seen_all(plugin.quote()).seen(named)])
@@ -49,7 +35,7 @@ fn check(log: &Log) -> Checked {
 
 #[cfg(test)]
 mod tests {
-    use super::{RULE, SUPPORT};
+    use super::RULE;
     use crate::testing::{findings, quiet};
 
     fn log(plugin: &str, machine: &str) -> String {
@@ -73,10 +59,5 @@ mod tests {
         quiet(&RULE, &log("1.13.0-aws", "p5en.48xlarge"));
         quiet(&RULE, &log("1.16.2", "g6e.12xlarge"));
         quiet(&RULE, &log("1.4.0aws", "p4d.24xlarge"));
-    }
-
-    #[test]
-    fn every_entry_is_in_the_catalogue() {
-        assert!(SUPPORT.iter().all(|it| fabric::instance::find(it.0).is_some()));
     }
 }

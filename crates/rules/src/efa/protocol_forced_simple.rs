@@ -21,7 +21,7 @@ pub static RULE: Rule = Rule {
 
 fn check(log: &Log) -> Checked {
     let processes = log.nccl_log()?;
-    let forced = processes.iter().find_map(|it| it.facts.ofi.forced_simple.first());
+    let forced = processes.iter().find_map(|it| it.facts.plugin.forced_simple.first());
     let by_plugin = forced.is_some() || processes.iter().any(|it| it.added_by_plugin("NCCL_PROTO"));
     let by_user = log.job.settings.named("NCCL_PROTO").find(|it| !it.is_logged() || !by_plugin);
     if let Some(set) = by_user
@@ -41,13 +41,15 @@ fn check(log: &Log) -> Checked {
         return Ok(vec![finding.why(why).fix("Unset NCCL_PROTO.").about("variable", "NCCL_PROTO")]);
     }
     let Some(seen) = forced else { return Ok(Vec::new()) };
-    let reasons: Vec<&str> =
-        processes.iter().flat_map(|it| it.facts.ofi.forced_simple.iter()).fold(Vec::new(), |mut list, it| {
+    let reasons: Vec<&str> = processes.iter().flat_map(|it| it.facts.plugin.forced_simple.iter()).fold(
+        Vec::new(),
+        |mut list, it| {
             if !list.contains(&&*it.value) {
                 list.push(&it.value);
             }
             list
-        });
+        },
+    );
     let message =
         format!("the plugin allows the Simple protocol alone, as it must without {}", reasons.join(" and "));
     Ok(vec![Finding::new(Confidence::Certain, message).seen(&seen.quote)])

@@ -35,7 +35,7 @@ fn check(log: &Log) -> Checked {
         log.case.communicators.iter().map(processes).any(|it| !it.is_disjoint(a) && !it.is_disjoint(b))
     };
     let kinds: BTreeSet<&str> =
-        log.case.processes.iter().filter_map(|it| Some(&**it.facts.ofi.instance.value()?)).collect();
+        log.case.processes.iter().filter_map(|it| Some(&**it.facts.plugin.instance.value()?)).collect();
     let apart = sets.iter().enumerate().find_map(|(i, a)| {
         let b = sets.iter().skip(i + 1).find(|b| a.1.is_disjoint(&b.1) && !bridged(&a.1, &b.1))?;
         Some((a.0, b.0))

@@ -1,6 +1,8 @@
 //! The host has RDMA adapters, but the container cannot open them.
 
 use evidence::nccl::PluginEvent;
+use evidence::plugin::ib::RDMA_SHARP;
+use evidence::plugin::{is_infiniband, is_socket};
 use evidence::signals::efa::NETWORK_REFUSED;
 use evidence::signals::ib::{NO_ADAPTERS, NO_USER_DRIVER, UNABLE_TO_OPEN};
 use evidence::signals::interface::DOCKER_RUN;
@@ -29,7 +31,7 @@ fn check(log: &Log) -> Checked {
     let found = log.look_for(&[&UNABLE_TO_OPEN, &NO_USER_DRIVER, &NETWORK_REFUSED], Source::NcclLog)?;
     let closed: Vec<_> = found.iter().copied().filter(|it| *it.signal == UNABLE_TO_OPEN).collect();
     let uses_rdma = log.case.processes.iter().any(|it| it.facts.hcas.iter().any(|it| !it.value.is_empty()))
-        || log.case.networks().any(|it| &*it.value != "Socket");
+        || log.case.networks().any(|it| !is_socket(&it.value));
     if uses_rdma {
         // Adapters that cannot be opened beside ones that can are those of other containers.
         return Ok(Vec::new());
@@ -38,7 +40,7 @@ fn check(log: &Log) -> Checked {
         let device = if first.get("device").is_empty() { "an adapter" } else { first.get("device") };
         let finding = Finding::new(Confidence::Likely, format!("{device} is there but cannot be opened"))
             .by(log, &closed);
-        let fallback = log.case.networks().find(|it| &*it.value == "Socket").map(|it| &it.quote);
+        let fallback = log.case.networks().find(|it| is_socket(&it.value)).map(|it| &it.quote);
         return Ok(vec![finding.seen_all(fallback).about("nic", first.get("device"))]);
     }
     if let Some(finding) = without_driver(log).or_else(|| refused(log)) {
@@ -135,8 +137,8 @@ fn without_driver(log: &Log) -> Option<Finding> {
 /// `NCCL_NET=IB`, or adapters named in `NCCL_IB_HCA`, where NCCL then has no network at all.
 fn refused(log: &Log) -> Option<Finding> {
     let refused = log.case.sightings_of(&NETWORK_REFUSED).next()?;
-    let named = refused.get("name").starts_with("IB");
-    let asked = log.job.settings.named("NCCL_NET").find(|it| it.text().starts_with("IB"));
+    let named = is_infiniband(refused.get("name"));
+    let asked = log.job.settings.named("NCCL_NET").find(|it| is_infiniband(it.text()));
     let asked =
         asked.or_else(|| log.job.settings.named("NCCL_IB_HCA").find(|it| !it.text().starts_with('^')));
     if !named && asked.is_none() {
@@ -160,7 +162,11 @@ fn several_hosts_or_unknown(log: &Log) -> bool {
 }
 
 fn has_rdma_plugin(process: &Process) -> bool {
-    process.facts.plugins.iter().any(|it| matches!(&it.value, PluginEvent::Network { name } if name.contains("RDMA") || name.starts_with("IBext")))
+    process
+        .facts
+        .plugins
+        .iter()
+        .any(|it| matches!(&it.value, PluginEvent::Network { name } if RDMA_SHARP.gives(name)))
 }
 
 /// A port named by its number on the adapter (`ens5f0np0`), as drivers of fast adapters do.

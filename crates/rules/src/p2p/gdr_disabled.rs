@@ -2,6 +2,8 @@
 
 use std::collections::BTreeMap;
 
+use evidence::plugin::aws_ofi::PLUGIN;
+use evidence::plugin::is_infiniband;
 use evidence::signals::p2p::{
     CONNECTION_QUOTED, GPU_REGISTRATION_FAILED, HCA_WITHOUT_GPUDIRECT, PEERMEM_NOT_REGISTERED,
 };
@@ -72,7 +74,7 @@ fn check(log: &Log) -> Checked {
 }
 
 fn is_libfabric(quote: &Quote) -> bool {
-    quote.text.contains("Libfabric") || quote.text.contains("NET/OFI")
+    PLUGIN.is_named_in(&quote.text)
 }
 
 /// On most G instances EFA has no GPUDirect, and all is well.
@@ -109,7 +111,7 @@ fn on_other_nodes(log: &Log) -> Option<Finding> {
     for MemberLink { member, link, .. } in log.case.links() {
         let Some((name, _, gpudirect)) = link.transport().and_then(|it| it.network()) else { continue };
         let host = log.case.processes.get(member.process).map_or("", |it| &*it.host);
-        if name.starts_with("IB") && !host.is_empty() {
+        if is_infiniband(name) && !host.is_empty() {
             by_host.entry(host).or_insert((false, &link.quote)).0 |= gpudirect;
         }
     }
@@ -143,7 +145,7 @@ fn copied_on_infiniband(log: &Log, peermem: &[&Quote]) -> Vec<Finding> {
     for MemberLink { link, .. } in log.case.links() {
         match link.transport().and_then(|it| it.network()) {
             Some((_, _, true)) => return Vec::new(),
-            Some((name, _, false)) if name.starts_with("IB") => copied.push(&link.quote),
+            Some((name, _, false)) if is_infiniband(name) => copied.push(&link.quote),
             _ => {}
         }
     }

@@ -3,6 +3,7 @@
 use evidence::Source;
 use evidence::signals::p2p::{P2P_NOT_ENABLED, P2P_OFF, P2P_OFF_ON_NVLINK, PEER_MATRIX_REFUSED};
 use evidence::signals::topology_file::VIRTUAL_MACHINE;
+use fabric::gpu::peer_access_in_text;
 
 use super::p2p_disabled_nvlink;
 use crate::{Check, Checked, Confidence, Finding, Log, Role, Rule, Severity};
@@ -65,7 +66,8 @@ fn check(log: &Log) -> Checked {
 fn expected(log: &Log) -> Option<&str> {
     let instance = log.job.instance().filter(|it| it.nvlink != Some(true)).map(|it| it.name.as_str());
     instance.or_else(|| {
-        log.case.tests.iter().flat_map(|it| &it.devices).map(|it| &*it.name).find(|it| it.contains("GeForce"))
+        let mut models = log.case.tests.iter().flat_map(|it| &it.devices).map(|it| &*it.name);
+        models.find(|it| peer_access_in_text(it) == Some(false))
     })
 }
 

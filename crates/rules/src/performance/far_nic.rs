@@ -1,5 +1,6 @@
 //! A GPU uses a NIC that is not the one next to it.
 
+use evidence::plugin::is_socket;
 use evidence::{Process, Source};
 use nccl::{Path, PathType};
 
@@ -40,7 +41,7 @@ fn check(log: &Log) -> Checked {
             };
             let nic = expected.machine.nics.iter().position(|it| it.index == device);
             let Some((used, best)) = nic.and_then(|nic| far(expected, gpu, nic)) else { continue };
-            if network.starts_with("Socket") || !findings.is_empty() {
+            if is_socket(network) || !findings.is_empty() {
                 continue;
             }
             let message = format!(

@@ -2,6 +2,7 @@
 
 use std::collections::BTreeSet;
 
+use evidence::plugin::is_socket;
 use evidence::{Communicator, Source};
 
 use crate::expected;
@@ -35,7 +36,7 @@ fn check(log: &Log) -> Checked {
         let links = || communicator.links().filter(|it| !it.1.point_to_point);
         let used: BTreeSet<u32> = links()
             .filter_map(|it| it.1.transport()?.network())
-            .filter(|it| !it.0.starts_with("Socket"))
+            .filter(|it| !is_socket(it.0))
             .map(|it| it.1)
             .collect();
         let channels = links().fold(0_u64, |all, it| all | it.1.channels).count_ones();

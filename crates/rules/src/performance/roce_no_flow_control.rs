@@ -1,6 +1,7 @@
 //! A RoCE network without flow control drops packets, and the bandwidth collapses.
 
 use evidence::plain::{NcclTests, Row};
+use evidence::plugin::is_infiniband;
 use evidence::signals::performance::{FLOW_CONTROL_OFF, LOST_PACKETS};
 use evidence::{Missing, Source};
 
@@ -37,7 +38,7 @@ fn check(log: &Log) -> Checked {
     });
     if let Some((best, row, busbw)) = fallen {
         // Other networks have falls of their own; on RoCE this one has a usual cause.
-        let verbs = log.case.networks().all(|it| it.value.starts_with("IB") || it.value.starts_with("UCX"));
+        let verbs = log.case.networks().all(|it| is_infiniband(&it.value));
         let infiniband = log
             .case
             .processes

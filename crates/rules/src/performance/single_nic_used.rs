@@ -2,6 +2,8 @@
 
 use std::collections::BTreeSet;
 
+use evidence::plugin::aws_ofi::PLUGIN;
+use evidence::plugin::is_socket;
 use evidence::{Communicator, Quote, Source};
 
 use crate::efa::machine;
@@ -26,10 +28,10 @@ fn check(log: &Log) -> Checked {
     for communicator in log.connections()? {
         let Some(used) = only_device(communicator) else { continue };
         let seen_by_plugin =
-            log.case.processes.iter().filter_map(|it| it.facts.ofi.provider.first()?.value.nics).max();
+            log.case.processes.iter().filter_map(|it| it.facts.plugin.provider.first()?.value.nics).max();
         let adapters =
             log.case.processes.iter().filter_map(|it| it.facts.hcas.first().map(|it| it.value.len())).max();
-        let (count, named, confidence) = if used.network.contains("Libfabric") {
+        let (count, named, confidence) = if PLUGIN.gives(used.network) {
             // A pod that was given one device uses one.
             let known = machine(log);
             let count = match (known, seen_by_plugin) {
@@ -80,7 +82,7 @@ fn only_device(communicator: &Communicator) -> Option<Used<'_>> {
     let mut first = None;
     for (_, link) in communicator.links().filter(|it| !it.1.point_to_point) {
         if let Some((network, device, _)) = link.transport().and_then(|it| it.network())
-            && !network.starts_with("Socket")
+            && !is_socket(network)
         {
             devices.insert(device);
             channels |= link.channels;

@@ -44,7 +44,7 @@ fn check(log: &Log) -> Checked {
         .case
         .processes
         .iter()
-        .any(|it| !it.facts.ofi.topology_file.is_empty() || !it.facts.topology_file.is_empty())
+        .any(|it| !it.facts.plugin.topology_file.is_empty() || !it.facts.topology_file.is_empty())
         || log.job.settings.named("NCCL_TOPO_FILE").next().is_some();
     let expected = machine(log).is_none_or(|it| it.0.ofi_topo_file.is_some());
     if found.is_empty() || known || !efa_in_use(log) || !expected {

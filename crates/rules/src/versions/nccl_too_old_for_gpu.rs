@@ -6,6 +6,7 @@ use evidence::signals::versions::{
     OLD_CAPABILITY,
 };
 use fabric::Version;
+use fabric::support::gpu_unknown_to_nccl;
 
 use crate::{Check, Checked, Confidence, Finding, Log, Role, Rule, Severity};
 
@@ -27,20 +28,6 @@ pub static RULE: Rule = Rule {
     ],
     checks: &[Check::Log(check)],
 };
-
-/// GPUs by name, with the first release that is built for their generation (NCCL makefiles/common.mk).
-static FIRST: &[(&str, Version)] = &[
-    ("A100", Version::new(2, 7, 3)),
-    ("A800", Version::new(2, 7, 3)),
-    ("RTX 30", Version::new(2, 7, 3)),
-    ("H100", Version::new(2, 15, 1)),
-    ("H800", Version::new(2, 15, 1)),
-    ("H200", Version::new(2, 15, 1)),
-    ("H20", Version::new(2, 15, 1)),
-    ("B200", Version::new(2, 25, 1)),
-    ("B300", Version::new(2, 25, 1)),
-    ("RTX 50", Version::new(2, 25, 1)),
-];
 
 fn check(log: &Log) -> Checked {
     let found = log.look_for(
@@ -118,13 +105,7 @@ fn too_old(log: &Log, version: Version) -> Option<&'static str> {
     let tested =
         log.case.tests.iter().filter(|it| it.rows.is_empty()).flat_map(|it| &it.devices).map(|it| &*it.name);
     let noted = log.case.sightings_of(&GPU_MODEL).map(|it| &*it.quote.text);
-    for name in tested.chain(noted) {
-        let known = FIRST.iter().find(|it| name.contains(it.0) && version < it.1);
-        if let Some((gpu, _)) = known {
-            return Some(gpu);
-        }
-    }
-    None
+    tested.chain(noted).find_map(|name| gpu_unknown_to_nccl(name, version))
 }
 
 #[cfg(test)]

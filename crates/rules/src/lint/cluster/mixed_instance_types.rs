@@ -23,7 +23,7 @@ fn check(submitted: &Submitted<'_>) -> Checked {
 }
 
 fn is_p4(instance: &Model) -> bool {
-    instance.name.starts_with("p4d")
+    instance.efa_is_limited()
 }
 
 fn finding(job: &SubmittedJob<'_>) -> Option<Finding> {

@@ -28,8 +28,7 @@ fn check(submitted: &Submitted<'_>) -> Checked {
 fn finding(job: &SubmittedJob<'_>, pod: &PodTemplate<'_>) -> Option<Finding> {
     let (efa, span) = (pod.efa?.count?, pod.efa?.span());
     let most = pod.machines.most(Model::efa_nics).filter(|it| it.efa() && efa > u64::from(it.efa_nics()))?;
-    // The interfaces of p6e-gb200 can be cut in two.
-    if most.name.starts_with("p6e-gb200") && efa <= u64::from(most.efa_nics()) * 2 {
+    if efa <= u64::from(most.most_efa_nics()) {
         return None;
     }
     let message = format!("{efa} EFA interfaces in one pod, and {} has {}", most.name, most.efa_nics());

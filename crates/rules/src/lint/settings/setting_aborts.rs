@@ -1,5 +1,6 @@
 //! A setting that ends the process.
 
+use fabric::instance::old_family;
 use fabric::variable;
 use job::submitted::{Submitted, SubmittedVariable};
 
@@ -42,13 +43,16 @@ fn finding(variable: &SubmittedVariable<'_>) -> Option<Finding> {
     };
     match (name, value) {
         ("FI_EFA_USE_DEVICE_RDMA", Some(value)) if on(value) => {
-            // g4dn is too old for the catalogue; its EFA has no RDMA read either.
             let selected = variable.pod.map(|it| it.pod.instances()).unwrap_or_default();
-            let g4dn = !selected.is_empty() && selected.iter().all(|it| it.0.starts_with("g4dn."));
-            if !g4dn && !variable.everywhere(|it| it.instance.is_some_and(|it| it.rdma_read == Some(false))) {
+            let old = selected.iter().map(|it| old_family(it.0).filter(|it| !it.rdma_read));
+            let old: Option<Vec<_>> = old.collect();
+            let old = old.as_ref().and_then(|it| it.first());
+            if old.is_none()
+                && !variable.everywhere(|it| it.instance.is_some_and(|it| it.rdma_read == Some(false)))
+            {
                 return None;
             }
-            let types = if g4dn { " on g4dn".to_owned() } else { variable.on() };
+            let types = old.map_or_else(|| variable.on(), |it| format!(" on {}", it.name));
             Some(
                 new(format!(
                     "{name}={value}{types}: its EFA has no RDMA read, and libfabric aborts the process"

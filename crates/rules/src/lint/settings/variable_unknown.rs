@@ -2,6 +2,7 @@
 
 use std::collections::BTreeMap;
 
+use evidence::plugin::PLUGINS;
 use evidence::submission::Written;
 use fabric::variable::{self, Variable};
 use job::submitted::{Submitted, SubmittedVariable};
@@ -27,17 +28,8 @@ pub(super) static RULE: Rule = Rule {
 
 const FAMILIES: &[&str] = &["NCCL_", "OFI_NCCL_", "FI_EFA_", "TORCH_NCCL_", "NCLL_", "NCL_", "NCCI_"];
 
-/// Other programs that read `NCCL_` names: plugins of other networks, forks, and what build scripts call their own.
+/// Other programs that read `NCCL_` names: plugins that are not for the network, forks, and what build scripts call their own.
 const OTHERS: &[&str] = &[
-    "NCCL_FASTRAK_",
-    "NCCL_GPUDIRECTTCPX_",
-    "NCCL_GPU_DIRECT_TCPX_",
-    "NCCL_TCPX",
-    "NCCL_DYNAMIC_CHUNK_SIZE",
-    "NCCL_SHARP_",
-    "NCCL_IBEXT_",
-    "NCCL_UCX_",
-    "NCCL_PLUGIN_",
     "NCCL_SHIMNET_",
     "NCCL_TELEMETRY_",
     "NCCL_TUNER_CONFIG",
@@ -73,7 +65,9 @@ fn finding(
         return None;
     }
     let known = variable::find(name);
-    if known.is_some_and(Variable::is_variable) || OTHERS.iter().any(|it| upper.starts_with(it)) {
+    let of_others =
+        OTHERS.iter().any(|it| upper.starts_with(it)) || PLUGINS.iter().any(|it| it.reads(&upper));
+    if known.is_some_and(Variable::is_variable) || of_others {
         return None;
     }
     let meant = suggest(name);
@@ -161,6 +155,7 @@ mod tests {
                 ("NCCL_DEBUG", "INFO"),
                 ("NCCL_VERSION", "2.27.3"),
                 ("NCCL_FASTRAK_CTRL_DEV", "eth0"),
+                ("NCCL_SHARP_DISABLE", "1"),
                 ("NCCL_HOME", "/opt"),
                 ("TORCH_NCCL_USE_COMM_NONBLOCKING", "1"),
                 ("MY_NCCL", "1"),
