@@ -75,7 +75,7 @@ fn gib(bytes: u64) -> f64 {
 /// The best time and the largest memory (KiB) of some runs; `None` where the program is not installed.
 fn measure(command: &mut Command) -> std::io::Result<Option<(Duration, u64)>> {
     let mut best: Option<(Duration, u64)> = None;
-    // One run more than is counted warms the page cache.
+    // One extra run warms the page cache.
     for run in 0..=RUNS {
         let start = Instant::now();
         let child = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn();
@@ -90,7 +90,7 @@ fn measure(command: &mut Command) -> std::io::Result<Option<(Duration, u64)>> {
     Ok(best)
 }
 
-/// Waits for a process; its peak memory in KiB, as the kernel counts it (0 where it does not tell).
+/// Waits for a process; its peak memory in KiB from the kernel (0 if it is not available).
 fn watch(child: &mut std::process::Child) -> std::io::Result<u64> {
     let status = format!("/proc/{}/status", child.id());
     let mut peak = 0;
@@ -106,7 +106,7 @@ fn watch(child: &mut std::process::Child) -> std::io::Result<u64> {
     }
 }
 
-/// Lines of one rank of a recording: what stands before and after `HOST:PID:`, and whether the thread is the main one.
+/// Lines of one rank of a recording: the text before and after `HOST:PID:`, and whether it is the main thread.
 struct Model {
     setup: Vec<(Thread, Vec<u8>)>,
     collectives: Vec<(Thread, Vec<u8>)>,
@@ -130,7 +130,7 @@ fn build(root: &Path, large: &Path) -> std::io::Result<()> {
     let mut out = BufWriter::with_capacity(1 << 20, File::create(&partial)?);
     let mut written = 0_u64;
     let mut step = 0;
-    // Every rank writes three lines, then the next one does: its setup first, then collectives without end.
+    // Ranks write three lines each in turn: first their setup, then collectives.
     while written < SIZE {
         for rank in 0..RANKS {
             let model = &models[rank % models.len()];

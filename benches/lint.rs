@@ -1,4 +1,4 @@
-//! How long `plumb lint` takes for a thousand manifests: `cargo bench --bench lint`.
+//! The time of `plumb lint` for a thousand manifests: `cargo bench --bench lint`.
 #![expect(clippy::disallowed_methods, reason = "who measures watches it")]
 
 use std::fs;

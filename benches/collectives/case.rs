@@ -1,4 +1,4 @@
-//! What is compared: who runs, over what, at which sizes, and what is to be reached.
+//! The cases: engines, transports, sizes and targets.
 
 use crate::engine::Engine;
 use crate::peers::Peers;
@@ -27,21 +27,21 @@ impl Effort {
     };
 }
 
-/// What is to be reached.
+/// A target.
 #[derive(Clone, Copy)]
 pub(crate) enum Target {
     /// At most this share of the best peer's time.
     Time(f64),
     /// At least this many times as fast as the best peer.
     Speed(f64),
-    /// At least this share of what the memory allows.
+    /// At least this share of the memory bound.
     Bound(f64),
 }
 
-/// One way of plumb against the best peer.
+/// One mode of plumb compared with the best peer.
 pub(crate) struct Comparison {
     pub(crate) title: &'static str,
-    /// The place of the engine in [`Case::engines`].
+    /// The index of the engine in [`Case::engines`].
     pub(crate) engine: usize,
     pub(crate) target: fn(usize) -> Option<Target>,
 }
@@ -54,7 +54,7 @@ pub(crate) struct Case {
     pub(crate) largest: usize,
     pub(crate) engines: Vec<Engine>,
     pub(crate) comparisons: Vec<Comparison>,
-    /// Whether the limits of memory belong to it, or those of the network.
+    /// Whether the memory limits apply to it, or those of the network.
     pub(crate) memory: bool,
 }
 

@@ -1,4 +1,4 @@
-//! A group of ranks that runs `all_reduce` when asked, and sleeps when not.
+//! A group of ranks that runs `all_reduce` on request and sleeps otherwise.
 //!
 //! Every program speaks the protocol of `benches/peers/allreduce.c` over a Unix socket.
 
@@ -44,21 +44,21 @@ impl Engine {
     }
 }
 
-/// What a group is asked for.
+/// A task for a group.
 #[derive(Clone, Copy)]
 pub(crate) struct Task {
     pub(crate) bytes: usize,
     /// Calls in a batch.
     pub(crate) iterations: usize,
-    /// Batches that are counted.
+    /// Timed batches.
     pub(crate) batches: usize,
 }
 
-/// What it answers.
+/// The result of a task.
 pub(crate) struct Turn {
-    /// Seconds a call, one for each batch: that of the slowest rank.
+    /// Seconds per call of the slowest rank, one value per batch.
     pub(crate) times: Vec<f64>,
-    /// Time on processors that the ranks took.
+    /// CPU time of the ranks.
     pub(crate) cpu: Duration,
 }
 
@@ -164,7 +164,7 @@ impl Group {
         Ok(turn)
     }
 
-    /// What went wrong, with the last words of the ranks.
+    /// The error, with the last output of the ranks.
     fn failure(&self, what: &str) -> String {
         let log = std::fs::read_to_string(self.folder.join("log")).unwrap_or_default();
         let lines: Vec<_> = log.lines().collect();
@@ -174,7 +174,7 @@ impl Group {
 }
 
 impl Drop for Group {
-    /// Hangs up, which ends the ranks; ends those that do not.
+    /// Closes the sockets, which ends the ranks; kills those that remain.
     fn drop(&mut self) {
         let pids: Vec<_> = self.members.drain(..).filter_map(|it| it.pid).collect();
         for (wait, signal) in [(10_000, None), (2_000, Some(Signal::TERM)), (2_000, Some(Signal::KILL))] {

@@ -8,30 +8,30 @@ use crate::engine::{Group, Task};
 use crate::limits::Limits;
 use crate::load::{Clock, Load};
 
-/// From here on a batch is one call.
+/// From this size on a batch is one call.
 const LARGE: usize = 4 << 20;
-/// Seconds of a batch at smaller sizes: short, so that some meet no disturbance.
+/// Seconds per batch at smaller sizes: short, so that some batches run undisturbed.
 const BATCH: f64 = 0.000_5;
 
-/// Times of one engine at one size, in seconds a call.
+/// Times of one engine at one size, in seconds per call.
 #[derive(Default)]
 pub(crate) struct Times(Vec<f64>);
 
-/// What was measured of one case.
+/// The measurements of one case.
 pub(crate) struct Figures {
     pub(crate) case: Case,
     pub(crate) sizes: Vec<usize>,
     pub(crate) load: Load,
     pub(crate) limits: Limits,
-    /// What engines failed with, as it happened.
+    /// Failures of engines, in order.
     pub(crate) failures: Vec<String>,
-    /// By place of the engine and bytes.
+    /// By index of the engine and bytes.
     times: BTreeMap<(usize, usize), Times>,
     tasks: BTreeMap<(usize, usize), Task>,
     repetitions: usize,
 }
 
-/// Plumb beside the best peer at one size.
+/// Plumb compared with the best peer at one size.
 pub(crate) struct Row {
     pub(crate) bytes: usize,
     /// Median and tenth percentile, in seconds.
@@ -41,7 +41,7 @@ pub(crate) struct Row {
     /// Bytes a second and rank on the wire of an ideal ring, as nccl-tests counts them.
     pub(crate) bus_bandwidth: f64,
     pub(crate) target: Option<Target>,
-    /// The share of what the memory allows.
+    /// The share of the memory bound.
     pub(crate) of_bound: Option<f64>,
 }
 
@@ -89,7 +89,7 @@ impl Figures {
         let mut groups = Vec::new();
         let mut failures = Vec::new();
         for engine in &self.case.engines {
-            // One after the other: several of them try out at their start what suits the machine.
+            // One after the other: several of them measure the machine when they start.
             let group = Group::start(engine, self.case.ranks).map_err(|it| it.to_string());
             let group = group.and_then(|mut it| it.meet().map(|()| it));
             groups.push(group.inspect_err(|it| failures.push(it.clone())).ok());
@@ -102,7 +102,7 @@ impl Figures {
             if Some(&bytes) == self.sizes.last() {
                 self.limits.measure(&self.case)?;
             }
-            // Another one begins each time: nobody always follows the same neighbour.
+            // A different engine begins each time, so that none always follows the same one.
             let first = self.repetitions;
             for place in (first..first + count).map(|it| it % count) {
                 let Some(group) = groups.get_mut(place) else { continue };
@@ -148,7 +148,7 @@ impl Figures {
             .min_by(|one, other| one.1.0.total_cmp(&other.1.0))
     }
 
-    /// One way of plumb at every size.
+    /// One mode of plumb at every size.
     pub(crate) fn rows(&self, comparison: &Comparison) -> Vec<Row> {
         let row = |bytes: &usize| {
             let own = self.times(comparison.engine, *bytes)?.pair()?;
@@ -156,7 +156,7 @@ impl Figures {
             let ranks = self.case.ranks as f64;
             // Every byte sent is read once and every byte received is written once: a copy of `ranks` buffers.
             let bound = self.limits.copy_all.pair().map(|it| ranks * *bytes as f64 * it.0);
-            // Below that the caches hold it, which copy at other rates.
+            // Smaller buffers fit in the caches, which have other rates.
             let in_memory = *bytes >= 64 << 20;
             Some(Row {
                 bytes: *bytes,
@@ -184,10 +184,10 @@ impl Row {
     }
 }
 
-/// Finds out how many calls and batches fit in a turn.
+/// Determines how many calls and batches fit in a turn.
 fn plan(group: &mut Group, bytes: usize, effort: &Effort) -> Result<Task, String> {
     if bytes >= LARGE {
-        // Enough that most find caches as calls before them left them: memory comes into the last one only by and by.
+        // Enough calls that most find warm caches: the last-level cache fills slowly.
         let batches = ((1 << 30) / bytes).clamp(5, 40);
         return Ok(Task { bytes, iterations: 1, batches });
     }

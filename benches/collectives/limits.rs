@@ -1,4 +1,4 @@
-//! What the machine itself can do: copying, and answering.
+//! Limits of the machine itself: copy bandwidth and round trips.
 
 #![allow(unsafe_code, reason = "memory of 4 KiB pages is mapped, and written past the caches")]
 
@@ -23,11 +23,11 @@ const BATCHES: usize = 100;
 /// Limits, measured between the turns.
 #[derive(Default)]
 pub(crate) struct Limits {
-    /// Seconds a byte, copied past the caches by one thread from and to shared memory of 4 KiB pages.
+    /// Seconds per byte, copied past the caches by one thread from and to shared memory of 4 KiB pages.
     pub(crate) copy_one: Times,
-    /// The same for all bytes together by a thread on each core, at most one a rank.
+    /// The same for all bytes together by one thread per core, at most one per rank.
     pub(crate) copy_all: Times,
-    /// How many threads those were.
+    /// The number of those threads.
     pub(crate) threads: usize,
     /// Seconds until another core sees a word, polling.
     pub(crate) hop: Times,
@@ -43,7 +43,7 @@ pub(crate) struct Limits {
 pub(crate) const SWAPPED: [usize; 2] = [512, 1 << 20];
 
 impl Limits {
-    /// Measures those that matter to a case, once more.
+    /// Adds a measurement of the limits that apply to a case.
     pub(crate) fn measure(&mut self, case: &Case) -> io::Result<()> {
         let cores = std::thread::available_parallelism().map_or(1, usize::from);
         if case.memory {
@@ -60,7 +60,7 @@ impl Limits {
     }
 }
 
-/// Keeps this thread and those it starts on one core; where that is refused they run anywhere.
+/// Binds this thread and its children to one core, if the kernel allows it.
 pub(crate) fn pin(core: usize) {
     let mut set = CpuSet::new();
     set.set(core);
@@ -93,7 +93,7 @@ impl Drop for Memory {
     }
 }
 
-/// Seconds a byte of all threads together, for each pass.
+/// Seconds per byte of all threads together, for each pass.
 fn copy(threads: usize) -> io::Result<Vec<f64>> {
     let mut memories = Vec::new();
     for _ in 0..threads {
@@ -215,13 +215,13 @@ fn pair() -> io::Result<[TcpStream; 2]> {
     for end in [&one, &other] {
         end.set_nodelay(true)?;
         end.set_nonblocking(true)?;
-        // The least that is in the way; where it is not allowed, what the system has.
+        // Reno, the simplest congestion control; if it is not allowed, the system's default.
         let _ = rustix::net::sockopt::set_tcp_congestion(end, "reno");
     }
     Ok([one, other])
 }
 
-/// Seconds in which both ends send so many bytes and receive as many, so many times, for each batch.
+/// Seconds in which both ends send and receive this many bytes this many times, for each batch.
 fn swap(bytes: usize, times: usize) -> io::Result<Vec<f64>> {
     let swaps = if bytes < 4096 { 100 } else { 1 };
     let both = std::thread::scope(|scope| {
@@ -259,7 +259,7 @@ fn swap(bytes: usize, times: usize) -> io::Result<Vec<f64>> {
     Ok(both.into_iter().next().unwrap_or_default())
 }
 
-/// What moved now: perhaps nothing, but an end is an error.
+/// The bytes moved by this call: may be none, but end of stream is an error.
 fn now(result: io::Result<usize>) -> io::Result<usize> {
     match result {
         Ok(0) => Err(io::ErrorKind::UnexpectedEof.into()),
@@ -275,7 +275,7 @@ fn tcp() -> io::Result<Vec<f64>> {
     std::thread::scope(|scope| {
         scope.spawn(move || {
             pin(1);
-            // An error is the end: the player closed its side.
+            // An error means that the other side closed the connection.
             while poll(&mut other).is_ok() && other.write_all(&[0; 8]).is_ok() {}
         });
         let player = scope.spawn(move || {

@@ -1,4 +1,4 @@
-//! What else the machine did meanwhile.
+//! The other load of the machine during the benchmark.
 
 use std::time::Duration;
 

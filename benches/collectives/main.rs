@@ -1,4 +1,4 @@
-//! How fast the collective engine is, beside its peers on the same machine in the same run.
+//! Compares the collective engine with its peers on the same machine in the same run.
 //!
 //! `cargo bench --bench collectives` installs Open MPI, MPICH, Intel MPI and PyTorch's gloo (`benches/peers`), runs
 //! `all_reduce` of float sums on each and on plumb's engine, and prints the tables of `docs/benchmarks.md`.
@@ -85,7 +85,7 @@ fn arguments(words: impl Iterator<Item = String>) -> Result<Arguments, Box<dyn E
     let mut words = words;
     while let Some(word) = words.next() {
         match word.as_str() {
-            // Cargo says so to every benchmark.
+            // Cargo passes this to every benchmark.
             "--bench" => {}
             "--quick" => arguments.quick = true,
             "--peers" => arguments.peers_alone = true,
@@ -93,7 +93,7 @@ fn arguments(words: impl Iterator<Item = String>) -> Result<Arguments, Box<dyn E
             "--json" => arguments.json = Some(words.next().ok_or("--json FILE")?.into()),
             _ => {
                 return Err(
-                    format!("`{word}` is no option: --quick, --peers, --only CASE, --json FILE").into()
+                    format!("unknown option `{word}`: --quick, --peers, --only CASE, --json FILE").into()
                 );
             }
         }

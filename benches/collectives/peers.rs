@@ -1,4 +1,4 @@
-//! The peers: how they are installed, and the settings each is best with.
+//! The peers: their installation and their best settings.
 
 use std::io;
 use std::path::{Path, PathBuf};
@@ -33,7 +33,7 @@ pub(crate) fn install(root: &Path) -> io::Result<Peers> {
 }
 
 impl Peers {
-    /// Shared memory, a core for each of 2 ranks.
+    /// Shared memory, one core for each of 2 ranks.
     pub(crate) fn shared(&self) -> Vec<Engine> {
         vec![
             self.openmpi("Open MPI, vader", "2", "--bind-to core --mca pml ob1 --mca btl vader,self"),
@@ -44,10 +44,10 @@ impl Peers {
         ]
     }
 
-    /// Shared memory, 4 ranks on fewer cores: whoever waits should give way, so each is told to where it can be.
-    /// MPICH cannot; fewer polls before it yields made it slower.
+    /// Shared memory, 4 ranks on fewer cores: waiting ranks should yield, so each peer is configured to do so. MPICH cannot; fewer polls
+    /// before it yields made it slower.
     pub(crate) fn crowded(&self) -> Vec<Engine> {
-        // Bound it is a little faster than free, up to 1 MiB, and not slower beyond.
+        // Binding makes it a little faster up to 1 MiB, and not slower above.
         let share =
             "--oversubscribe --map-by core --bind-to core:overload-allowed --mca mpi_yield_when_idle 1";
         vec![
@@ -63,7 +63,7 @@ impl Peers {
         ]
     }
 
-    /// TCP on loopback, a core for each of 2 ranks.
+    /// TCP on loopback, one core for each of 2 ranks.
     pub(crate) fn network(&self) -> Vec<Engine> {
         let tcp = "--bind-to core --mca pml ob1 --mca btl tcp,self --mca btl_tcp_if_include lo";
         vec![
@@ -75,7 +75,7 @@ impl Peers {
                 .with("MPIR_CVAR_NOLOCAL", "1")
                 .with("UCX_TLS", "tcp,self")
                 .with("UCX_NET_DEVICES", "lo"),
-            // Without the last line its collectives go through shared memory whatever the fabric is.
+            // Without the last line its collectives use shared memory whatever the fabric is.
             self.impi("Intel MPI", "2")
                 .with("I_MPI_FABRICS", "ofi")
                 .with("FI_PROVIDER", "tcp")

@@ -58,7 +58,7 @@ pub(crate) fn serve(mut words: impl Iterator<Item = String>) -> Result<(), Box<d
     Ok(())
 }
 
-/// Checks one call, then times batches. One batch more than is counted warms up.
+/// Checks one call, then times batches after one batch of warm-up.
 #[expect(clippy::float_cmp, reason = "sums of small whole numbers are exact")]
 fn measure(
     communicator: &mut Communicator,
@@ -112,7 +112,7 @@ fn join(
             port: std::fs::read_to_string(address)?.parse()?,
         }
     };
-    // The folder's name is told to the ranks alone.
+    // Only the ranks know the name of the folder.
     let token = Token::new(&folder.display().to_string())?;
     let mut options = Options::new(rank, ranks, rendezvous, token);
     options.transport = Some(transport);
@@ -120,7 +120,7 @@ fn join(
     Ok(Communicator::join(options)?)
 }
 
-/// Time on processors that this process took.
+/// CPU time of this process.
 fn cpu() -> Duration {
     let now = clock_gettime(ClockId::ProcessCPUTime);
     Duration::new(now.tv_sec.unsigned_abs(), now.tv_nsec as u32)

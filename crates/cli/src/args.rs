@@ -16,24 +16,24 @@ pub(crate) struct Plumb {
     #[command(subcommand)]
     pub(crate) command: Command,
 
-    /// When to colour the answer.
+    /// When to colour the output.
     #[arg(long, global = true, value_enum, default_value_t = Colour::Auto, value_name = "WHEN")]
     pub(crate) color: Colour,
 }
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
-    /// Read logs of a job and tell which paths it uses, what is wrong and what to change.
+    /// Read the logs of a job and report which paths it uses, what is wrong and what to change.
     Doctor(Doctor),
     /// Check manifests, scripts and settings before they are submitted.
     Lint(Lint),
     /// Write a manifest or script for a job on a machine.
     Manifest(Manifest),
-    /// Tell which environment variables to set, to leave alone and to remove.
+    /// List the environment variables to set, to leave unset and to remove.
     Env(Env),
-    /// Show how a machine is wired, which paths NCCL takes and what speed is normal.
+    /// Show how a machine is wired, which paths NCCL uses and what speed is normal.
     Topo(Topo),
-    /// Tell which bandwidth is normal for a collective, and whether a measured one is.
+    /// Show the normal bandwidth of a collective, and whether a measured one is normal.
     Expect(Expect),
     /// Measure a collective, on host memory or with NCCL on GPUs, and verify it.
     Bench(Box<crate::bench::Bench>),
@@ -45,13 +45,13 @@ pub(crate) enum Command {
     },
     /// List all rules.
     Rules {
-        /// How to print them.
+        /// Output format.
         #[arg(long, value_enum, default_value_t = ListFormat::Text)]
         format: ListFormat,
     },
     /// List all machines that --instance takes.
     Machines {
-        /// How to print them; JSON has the schema plumb.machines/1.
+        /// Output format; JSON has the schema plumb.machines/1.
         #[arg(long, value_enum, default_value_t = ListFormat::Text)]
         format: ListFormat,
     },
@@ -69,27 +69,27 @@ pub(crate) enum Command {
 
 #[derive(Debug, Args)]
 pub(crate) struct Doctor {
-    /// Logs and whatever else there is: files, folders, `-` for standard input; `.gz` and `.zst` too.
+    /// Logs and other files of one job: files, folders, `-` for standard input; `.gz` and `.zst` too.
     ///
-    /// Each input's kind is found by its content: NCCL and plugin logs, output of PyTorch, DeepSpeed, trainers and
-    /// nccl-tests, kernel messages, `nvidia-smi topo -m`, NCCL's topology XML, pod manifests, pasted settings. All inputs
-    /// together make one case.
+    /// plumb detects the kind of each input by its content: NCCL and plugin logs, output of PyTorch, DeepSpeed, trainers and
+    /// nccl-tests, kernel messages, `nvidia-smi topo -m`, NCCL's topology XML, pod manifests, pasted settings. All inputs together are
+    /// one case.
     #[arg(value_name = "PATH", value_hint = ValueHint::AnyPath)]
     pub(crate) paths: Vec<PathBuf>,
 
-    /// How to write the answer. Can be given several times, each with its own --output.
+    /// Output format. Can be given several times, each with its own --output.
     #[arg(long, short, value_enum, value_name = "FORMAT")]
     pub(crate) format: Vec<Format>,
 
-    /// Where to write it: the first --output belongs to the first --format, and so on; without one, standard output.
+    /// Output file: the first --output belongs to the first --format, and so on; standard output by default.
     #[arg(long, short, value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub(crate) output: Vec<PathBuf>,
 
-    /// The severity from which the exit code is 1.
+    /// The lowest severity that makes the exit code 1.
     #[arg(long, value_enum, default_value_t = FailOn::Error, value_name = "SEVERITY")]
     pub(crate) fail_on: FailOn,
 
-    /// Replace host names, addresses, paths and secrets by aliases, the same everywhere.
+    /// Replace host names, addresses, paths and secrets with aliases, the same in every format.
     #[arg(long)]
     pub(crate) redact: bool,
 
@@ -97,32 +97,32 @@ pub(crate) struct Doctor {
     #[arg(long)]
     pub(crate) matrix: bool,
 
-    /// Name the rules that were not checked.
+    /// List the rules that were not checked.
     #[arg(long, short)]
     pub(crate) verbose: bool,
 }
 
 #[derive(Debug, Args)]
 pub(crate) struct Lint {
-    /// Manifests (YAML, JSON), sbatch and shell scripts, Dockerfiles, files of settings, folders; `-` for standard input.
+    /// Manifests (YAML, JSON), sbatch and shell scripts, Dockerfiles, settings files, folders; `-` for standard input.
     ///
-    /// All files together make one case: a Service in one is seen by a rule about a Job in another.
+    /// All files together are one case: a rule about a Job in one file sees a Service in another.
     #[arg(required = true, value_name = "FILE", value_hint = ValueHint::AnyPath)]
     pub(crate) paths: Vec<PathBuf>,
 
-    /// Change what can be changed safely; comments, order and layout are kept.
+    /// Apply the changes that are always safe; comments, order and layout are kept.
     #[arg(long)]
     pub(crate) fix: bool,
 
-    /// Show what --fix would change, as a diff, and change nothing.
+    /// Show what --fix would change, as a diff, without changing it.
     #[arg(long)]
     pub(crate) diff: bool,
 
-    /// The machine, where no file names it: p5.48xlarge, dgx-h100. `plumb machines` lists all.
+    /// The machine, if no file names it: p5.48xlarge, dgx-h100. `plumb machines` lists all.
     #[arg(long, value_name = "NAME", value_parser = machine)]
     pub(crate) instance: Option<&'static Model>,
 
-    /// The release of NCCL, where no image tells it.
+    /// The release of NCCL, if the image does not show it.
     #[arg(long, value_parser = version, value_name = "VERSION")]
     pub(crate) nccl: Option<fabric::Version>,
 
@@ -134,22 +134,22 @@ pub(crate) struct Lint {
     #[arg(long, value_parser = version, value_name = "VERSION")]
     pub(crate) libfabric: Option<fabric::Version>,
 
-    /// How to write the answer. Can be given several times, each with its own --output.
+    /// Output format. Can be given several times, each with its own --output.
     #[arg(long, short, value_parser = lint_format(), value_name = "FORMAT")]
     pub(crate) format: Vec<Format>,
 
-    /// Where to write it: the first --output belongs to the first --format, and so on; without one, standard output.
+    /// Output file: the first --output belongs to the first --format, and so on; standard output by default.
     #[arg(long, short, value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub(crate) output: Vec<PathBuf>,
 
-    /// The severity from which the exit code is 1.
+    /// The lowest severity that makes the exit code 1.
     #[arg(long, value_enum, default_value_t = FailOn::Error, value_name = "SEVERITY")]
     pub(crate) fail_on: FailOn,
 }
 
 #[derive(Debug, Args)]
 pub(crate) struct Manifest {
-    /// What to write: trainjob, pytorchjob, mpijob, jobset, job or sbatch.
+    /// The kind of file to write: trainjob, pytorchjob, mpijob, jobset, job or sbatch.
     #[arg(long, value_name = "KIND")]
     pub(crate) kind: String,
 
@@ -157,11 +157,11 @@ pub(crate) struct Manifest {
     #[arg(long, value_name = "NAME", value_parser = machine)]
     pub(crate) instance: &'static Model,
 
-    /// How many of them, which is how many pods.
+    /// The number of machines, which is the number of pods.
     #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=100_000))]
     pub(crate) nodes: u32,
 
-    /// GPUs of a pod; without it, all of the machine.
+    /// GPUs per pod; by default all GPUs of the machine.
     #[arg(long, value_name = "N")]
     pub(crate) gpus: Option<u32>,
 
@@ -177,7 +177,7 @@ pub(crate) struct Manifest {
     #[arg(long, value_name = "NAME")]
     pub(crate) namespace: Option<String>,
 
-    /// The availability zone; without it, any single one.
+    /// The availability zone; by default any single zone.
     #[arg(long, value_name = "ZONE")]
     pub(crate) zone: Option<String>,
 
@@ -185,11 +185,11 @@ pub(crate) struct Manifest {
     #[arg(long, value_name = "NAME")]
     pub(crate) queue: Option<String>,
 
-    /// For nccl-tests instead of training: mpijob and sbatch.
+    /// Run nccl-tests instead of training; mpijob and sbatch only.
     #[arg(long)]
     pub(crate) nccl_tests: bool,
 
-    /// What every rank runs, after `--`.
+    /// The command of every rank, after `--`.
     #[arg(last = true, value_name = "COMMAND")]
     pub(crate) command: Vec<String>,
 }
@@ -208,15 +208,15 @@ pub(crate) struct Env {
     #[arg(long, value_parser = version, value_name = "VERSION")]
     pub(crate) plugin: Option<fabric::Version>,
 
-    /// Files of a job whose settings are judged: manifests, scripts, settings. Can be given several times.
+    /// A file of a job whose settings to check: manifest, script or settings. Can be given several times.
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub(crate) job: Vec<PathBuf>,
 
-    /// How to write the answer.
+    /// Output format.
     #[arg(long, short, value_enum, default_value_t = EnvFormat::Text)]
     pub(crate) format: EnvFormat,
 
-    /// Name the sources.
+    /// Show the sources.
     #[arg(long, short)]
     pub(crate) verbose: bool,
 }
@@ -237,28 +237,28 @@ pub(crate) enum EnvFormat {
 
 #[derive(Debug, Args)]
 pub(crate) struct Topo {
-    /// `nvidia-smi topo -m`, NCCL's topology or graph XML, or a log; `-` for standard input. Without it and without
-    /// --instance, this machine is looked at.
+    /// `nvidia-smi topo -m`, NCCL's topology or graph XML, or a log; `-` for standard input. Without it and without --instance, plumb
+    /// reads this machine.
     #[arg(value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub(crate) file: Option<PathBuf>,
 
-    /// A machine by its name: p5.48xlarge, dgx-h100. With a FILE, what the file leaves open is taken from it.
+    /// A machine by its name: p5.48xlarge, dgx-h100. With a FILE, it supplies what the file does not say.
     #[arg(long, value_name = "NAME", value_parser = machine)]
     pub(crate) instance: Option<&'static Model>,
 
-    /// A file with a `[cluster]` table that describes any other machine.
+    /// A file with a `[cluster]` table that describes another machine.
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath, conflicts_with_all = ["file", "instance"])]
     pub(crate) cluster: Option<PathBuf>,
 
-    /// The model of the GPUs, where the FILE does not tell it: H100.
+    /// The GPU model, if the FILE does not name it: H100.
     #[arg(long, value_name = "MODEL")]
     pub(crate) gpu: Option<String>,
 
-    /// How many such machines a job has.
+    /// The number of machines of the job.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     pub(crate) nodes: Option<u32>,
 
-    /// Pods on each machine and GPUs in each: 1x8, 8x1.
+    /// Pods per machine x GPUs per pod: 1x8, 8x1.
     #[arg(long, value_name = "PODSxGPUS", value_parser = pods)]
     pub(crate) pods: Option<(u32, u32)>,
 
@@ -270,11 +270,11 @@ pub(crate) struct Topo {
     #[arg(long)]
     pub(crate) shared_shm: bool,
 
-    /// NICs each pod has; without it, every pod has all.
+    /// NICs per pod; by default every pod has all of them.
     #[arg(long, value_name = "N")]
     pub(crate) nics_per_pod: Option<u32>,
 
-    /// The release of NCCL; without it, the newest that plumb knows.
+    /// The release of NCCL; by default the newest that plumb knows.
     #[arg(long, value_parser = version, value_name = "VERSION")]
     pub(crate) nccl: Option<fabric::Version>,
 
@@ -282,7 +282,7 @@ pub(crate) struct Topo {
     #[arg(long, value_parser = variable, value_name = "NAME=VALUE")]
     pub(crate) env: Vec<(String, String)>,
 
-    /// The collective for which to show a table of normal bandwidth by size.
+    /// The collective of the table of normal bandwidth by size.
     #[arg(long, value_name = "COLLECTIVE")]
     pub(crate) collective: Option<fabric::Collective>,
 
@@ -290,7 +290,7 @@ pub(crate) struct Topo {
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub(crate) svg: Option<PathBuf>,
 
-    /// Draw the ring of this channel, from a log, over the machines.
+    /// Draw the ring of this channel, from a log.
     #[arg(long, value_name = "N")]
     pub(crate) channel: Option<u32>,
 
@@ -298,7 +298,7 @@ pub(crate) struct Topo {
     #[arg(long)]
     pub(crate) tree: bool,
 
-    /// How to write the answer.
+    /// Output format.
     #[arg(long, short, value_enum, default_value_t = ListFormat::Text)]
     pub(crate) format: ListFormat,
 }
@@ -315,7 +315,7 @@ pub(crate) struct Expect {
     #[arg(long, short, default_value = "1G", value_parser = size, value_name = "BYTES")]
     pub(crate) size: u64,
 
-    /// The bus bandwidth that was measured, in GB/s.
+    /// The measured bus bandwidth, in GB/s.
     #[arg(long, short, value_parser = bandwidth, value_name = "GBPS")]
     pub(crate) measured: Option<f64>,
 
@@ -327,37 +327,37 @@ pub(crate) struct Expect {
     #[arg(long, value_parser = variable, value_name = "NAME=VALUE")]
     pub(crate) env: Vec<(String, String)>,
 
-    /// How to write the answer.
+    /// Output format.
     #[arg(long, short, value_enum, default_value_t = ListFormat::Text)]
     pub(crate) format: ListFormat,
 }
 
-/// Which machines, and how a job is spread over them.
+/// The machines, and the layout of the job on them.
 #[derive(Debug, Args)]
 pub(crate) struct Machines {
     /// A machine by its name: p5.48xlarge, dgx-h100.
     #[arg(long, value_name = "NAME", value_parser = machine, conflicts_with = "cluster")]
     pub(crate) instance: Option<&'static Model>,
 
-    /// A file with a `[cluster]` table that describes any other machine.
+    /// A file with a `[cluster]` table that describes another machine.
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub(crate) cluster: Option<PathBuf>,
 
-    /// How many machines.
+    /// The number of machines.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     pub(crate) nodes: Option<u32>,
 
-    /// Pods on each machine and GPUs in each: 1x8, 8x1.
+    /// Pods per machine x GPUs per pod: 1x8, 8x1.
     #[arg(long, value_name = "PODSxGPUS", value_parser = pods)]
     pub(crate) pods: Option<(u32, u32)>,
 }
 
-/// A machine of the catalogue: the one function that reads `--instance`, for every command.
+/// Reads `--instance` for every command: a machine of the catalogue.
 fn machine(name: &str) -> Result<&'static Model, UnknownMachine> {
     catalogue::resolve(name)
 }
 
-/// Bytes with K, M, G or T, which are powers of two, as nccl-tests has them.
+/// Bytes with K, M, G or T, which are powers of two as in nccl-tests.
 pub(crate) fn size(text: &str) -> Result<u64, String> {
     let plain = text.trim().trim_end_matches(['b', 'B']).trim_end_matches(['i', 'I']);
     let digits = plain.trim_end_matches(|it: char| it.is_ascii_alphabetic());
@@ -383,7 +383,7 @@ fn bandwidth(text: &str) -> Result<f64, String> {
 
 fn variable(text: &str) -> Result<(String, String), String> {
     let (name, value) =
-        text.split_once('=').filter(|it| !it.0.trim().is_empty()).ok_or("is written as NAME=VALUE")?;
+        text.split_once('=').filter(|it| !it.0.trim().is_empty()).ok_or("must be NAME=VALUE")?;
     Ok((name.trim().to_owned(), value.to_owned()))
 }
 
@@ -408,7 +408,7 @@ pub(crate) enum Format {
     Junit,
 }
 
-/// [`Format`], with the help that names lint's schema.
+/// [`Format`] with a help text that names lint's schema.
 fn lint_format() -> impl TypedValueParser<Value = Format> {
     let possible = Format::value_variants().iter().filter_map(|it| {
         let value = it.to_possible_value()?;
@@ -434,7 +434,7 @@ pub(crate) enum FailOn {
 }
 
 impl FailOn {
-    /// The severity from which a finding is a failure.
+    /// The lowest severity that counts as a failure.
     pub(crate) fn severity(self) -> Option<rules::Severity> {
         match self {
             Self::Info => Some(rules::Severity::Info),

@@ -1,4 +1,4 @@
-//! `plumb doctor`: reads, judges, writes.
+//! `plumb doctor`: reads the logs of a job, diagnoses it and writes the result.
 
 use std::collections::BTreeMap;
 use std::fs::File;
@@ -17,7 +17,7 @@ pub(crate) fn run(args: &args::Doctor, colour: Colour, out: &mut impl Write) -> 
     }
     let Some(paths) = paths(args) else {
         complain(
-            "error: nothing to read: name a log, a folder, or pipe one in\nhint: plumb doctor rank0.log",
+            "error: no input: give a log file or a folder, or pipe a log to standard input\nhint: plumb doctor rank0.log",
         );
         return Ok(UNDECIDED);
     };
@@ -29,14 +29,14 @@ pub(crate) fn run(args: &args::Doctor, colour: Colour, out: &mut impl Write) -> 
     let log = Log::new(inputs.case);
     let diagnosis = rules::diagnose(&log);
     let mut doctor = Doctor::new(&log, &diagnosis, Options { matrix: args.matrix });
-    // What was read can be large, and the process ends soon: leave it to the system.
+    // The case can be large, and the process is about to exit: do not free it.
     std::mem::forget(log);
     fill_in(&mut doctor);
-    // A core dump or a picture beside the logs is left out, and the answer stands without it.
+    // A core dump or an image among the logs is skipped and does not affect the result.
     let broken = |it: &report::Input| it.problem.as_deref().is_some_and(|it| it != evidence::BINARY);
     let incomplete = !inputs.unreadable.is_empty() || doctor.inputs.iter().any(broken);
     if incomplete {
-        doctor.verdict.text.push_str("; not all of the input could be read");
+        doctor.verdict.text.push_str("; part of the input could not be read");
     }
     let mut names = Names(args.redact.then(|| report::redact(&mut doctor)));
     for it in &inputs.unreadable {
@@ -56,7 +56,8 @@ pub(crate) fn run(args: &args::Doctor, colour: Colour, out: &mut impl Write) -> 
     })
     .map_err(|error| names.error(error, &args.output))?;
     if tally.understood() == 0 {
-        let reason = if tally.told() == 0 { "there was nothing to read" } else { "no line was understood" };
+        let reason =
+            if tally.told() == 0 { "there is no input" } else { "plumb understood no line of the input" };
         let names: Vec<String> = paths.iter().take(3).map(|it| names.file(&input::name(it))).collect();
         let more = if paths.len() > 3 { format!(" and {} more", paths.len() - 3) } else { String::new() };
         let reason = format!("{}{more}: {reason}", names.join(", "));
@@ -66,11 +67,11 @@ pub(crate) fn run(args: &args::Doctor, colour: Colour, out: &mut impl Write) -> 
         return Ok(UNDECIDED);
     }
     let code = exit_code(&doctor, args.fail_on);
-    // An input that could not be read may hold anything: that is no success.
+    // An input that could not be read may hold errors: the exit code is not 0.
     Ok(if code == CLEAN && incomplete { UNDECIDED } else { code })
 }
 
-/// Names as they are, or as `--redact` shows them.
+/// The name of an input, or its alias with `--redact`.
 struct Names(Option<Redactor>);
 
 impl Names {
@@ -93,7 +94,7 @@ impl Names {
     }
 }
 
-/// What to read: the paths given, or what is piped in.
+/// The given paths, or standard input if it is not a terminal.
 fn paths(args: &args::Doctor) -> Option<Vec<PathBuf>> {
     if !args.paths.is_empty() {
         return Some(args.paths.clone());
@@ -127,7 +128,7 @@ pub(crate) fn coloured(colour: Colour) -> bool {
     }
 }
 
-/// The columns of the terminal, as the shell or the user tells them; 100 where nobody does.
+/// The columns of the terminal or of `COLUMNS`; 100 by default.
 pub(crate) fn width() -> usize {
     let told = std::env::var("COLUMNS").ok().and_then(|it| it.parse().ok());
     told.or_else(|| io::stdout().is_terminal().then(terminal_width).flatten()).unwrap_or(100)
@@ -147,7 +148,7 @@ fn exit_code(doctor: &Doctor, fail_on: FailOn) -> u8 {
     }
 }
 
-/// Of very large inputs not all lines are kept. Those that became evidence are read again.
+/// For very large inputs not all lines are kept. Lines that became evidence are read again.
 fn fill_in(doctor: &mut Doctor) {
     let mut wanted: BTreeMap<String, BTreeMap<u64, Vec<&mut Evidence>>> = BTreeMap::new();
     let findings = doctor.findings.iter_mut().flat_map(|it| it.evidence.iter_mut());
@@ -163,7 +164,7 @@ fn fill_in(doctor: &mut Doctor) {
         wanted.entry(evidence.file.clone()).or_default().entry(evidence.line).or_default().push(evidence);
     }
     for (file, mut lines) in wanted {
-        // Compressed or piped input cannot be read again at little cost; its place is told all the same.
+        // Reading compressed or piped input again is expensive; its file and line are still shown.
         if !input::is_compressed(Path::new(&file)) {
             let _ = fill_from(Path::new(&file), &mut lines);
         }

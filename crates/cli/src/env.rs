@@ -1,4 +1,4 @@
-//! `plumb env`: the environment to set, to leave alone and to remove.
+//! `plumb env`: the variables to set, to leave unset and to remove.
 
 use std::io::{self, Write};
 

@@ -12,7 +12,7 @@ use report::{Expect, Style};
 use crate::args::{self, Colour, ListFormat};
 use crate::{CLEAN, FINDINGS, UNDECIDED, complain, doctor, input};
 
-/// More than anyone writes into a cluster file.
+/// The largest cluster file that is read.
 const LONGEST: u64 = 1 << 20;
 
 pub(crate) fn run(args: &args::Expect, colour: Colour, out: &mut impl Write) -> io::Result<u8> {
@@ -60,7 +60,7 @@ pub(crate) fn cluster(args: &args::Machines, settings: &Settings) -> Result<Clus
             (file.machine.machine.value, file.layout.value)
         }
         (None, None) => {
-            return Err(Impossible("name the machine with --instance NAME or --cluster FILE".to_owned()));
+            return Err(Impossible("give the machine with --instance NAME or --cluster FILE".to_owned()));
         }
     };
     if let Some((pods, gpus)) = args.pods {

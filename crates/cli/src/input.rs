@@ -69,7 +69,7 @@ fn walk(path: &Path, files: &mut Vec<PathBuf>, unreadable: &mut Vec<Unreadable>)
         match entry {
             // A link to a folder could lead in a circle.
             Ok(entry) if entry.file_type().is_ok_and(|it| it.is_symlink()) && entry.path().is_dir() => {}
-            // Notes beside logs quote them, and hidden files are nobody's logs; named by the user, both are read.
+            // Markdown files quote logs, and hidden files are not logs; both are read if the user names them.
             Ok(entry) if is_beside_the_point(&entry.path()) => {}
             Ok(entry) => paths.push(entry.path()),
             Err(error) => unreadable.push(fail(&error)),
@@ -158,7 +158,7 @@ fn work(regions: &[Region<'_>], next: &AtomicUsize, done: &SyncSender<Outcome>) 
     }
 }
 
-/// The facts of a region, and why it could not be read to its end, if so.
+/// The facts of a region, and the error if it could not be read to its end.
 fn read_region(region: &Region<'_>, number: usize) -> io::Result<(Facts, Option<String>)> {
     let mut reader = Reader::new(u32::try_from(number).unwrap_or(u32::MAX));
     let source = open(region)?;
@@ -171,7 +171,7 @@ fn read_region(region: &Region<'_>, number: usize) -> io::Result<(Facts, Option<
     Ok((reader.finish(), problem.err().map(|it| it.to_string())))
 }
 
-/// A region inside a file: it begins with no document.
+/// A region inside a file: no document begins before it.
 fn read_rest<R: Read>(reader: &mut Reader, chunks: &mut Chunks<R>) -> io::Result<()> {
     let mut spare = Vec::new();
     while let Some(chunk) = chunks.next_chunk(spare)? {
@@ -205,7 +205,7 @@ fn join(regions: &[Region<'_>], outcomes: &Receiver<Outcome>, unreadable: &mut V
                 problem = problem.or(failed);
             }
             Err(error) => {
-                // Keep the numbers of later regions right.
+                // Keep the numbering of later regions.
                 builder.skip_region();
                 unreadable.push(Unreadable { name: name(region.path), reason: error.to_string() });
             }
@@ -279,7 +279,7 @@ enum Compression {
 fn compression(magic: &[u8]) -> Compression {
     match magic {
         [0x1f, 0x8b, ..] => Compression::Gzip,
-        // A frame, or one that is to be skipped.
+        // A frame, or a skippable frame.
         [0x28, 0xb5, 0x2f, 0xfd] | [0x50..=0x5f, 0x2a, 0x4d, 0x18] => Compression::Zstd,
         _ => Compression::None,
     }
@@ -332,7 +332,7 @@ fn frame(mut source: Front) -> io::Result<Option<Decoder>> {
         source.by_ref().take(4).read_to_end(&mut magic)?;
         match magic.as_slice() {
             [] => return Ok(None),
-            // A skippable frame: its length, then something for somebody else.
+            // A skippable frame: its length, then data to ignore.
             [0x50..=0x5f, 0x2a, 0x4d, 0x18] => {
                 let mut length = [0; 4];
                 source.read_exact(&mut length)?;
@@ -354,7 +354,7 @@ impl Read for Frames {
             if n > 0 || buffer.is_empty() {
                 return Ok(n);
             }
-            // The frame is over; another may follow.
+            // The frame has ended; another may follow.
             self.decoder = match self.decoder.take() {
                 Some(decoder) => frame(decoder.into_inner())?,
                 None => None,

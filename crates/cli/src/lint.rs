@@ -1,4 +1,4 @@
-//! `plumb lint`: reads what is to be submitted, judges it, and changes what is safe to change.
+//! `plumb lint`: checks files before they are submitted, and applies safe changes.
 
 use std::fs;
 use std::io::{self, Read as _, Write};
@@ -14,7 +14,7 @@ use rules::lint::Given;
 use crate::args::{self, Colour, Format};
 use crate::{CLEAN, FINDINGS, UNDECIDED, complain, doctor, input, output};
 
-/// More of a file is not read: no manifest is as long.
+/// The largest file that is read.
 const MOST: u64 = 64 << 20;
 
 pub(crate) fn run(args: &args::Lint, colour: Colour, out: &mut impl Write) -> io::Result<u8> {
@@ -59,7 +59,7 @@ fn code(args: &args::Lint, lint: &Lint) -> u8 {
     } else if unread {
         UNDECIDED
     } else if nothing {
-        complain("error: nothing in the input is a manifest, a script or a setting that plumb knows");
+        complain("error: plumb found no manifest, script or setting in the input");
         UNDECIDED
     } else {
         CLEAN
@@ -90,7 +90,7 @@ impl Inputs {
     }
 }
 
-/// Files as they are; of folders, what looks like a manifest or a script.
+/// The files as given; from folders, those that look like a manifest or a script.
 fn files(paths: &[PathBuf]) -> Vec<PathBuf> {
     const NAMES: [&str; 7] = ["yaml", "yml", "json", "sh", "sbatch", "slurm", "env"];
     let mut all = Vec::new();
@@ -138,7 +138,7 @@ pub(crate) fn open(path: &Path) -> Result<Submission, (String, Trouble)> {
     Submission::read(&name, &text).map_err(|trouble| (name.clone(), trouble))
 }
 
-/// Applies the safe edits until there are none left, which a few rounds reach: an edit can uncover another.
+/// Applies the safe edits until none is left: an edit can enable another.
 fn change(args: &args::Lint, given: &Given, inputs: &mut Inputs, out: &mut impl Write) -> io::Result<()> {
     const ROUNDS: usize = 8;
     let before: Vec<Box<str>> = inputs.files.iter().map(|it| it.text.clone()).collect();
@@ -155,7 +155,7 @@ fn change(args: &args::Lint, given: &Given, inputs: &mut Inputs, out: &mut impl 
             if after == *submission.text {
                 continue;
             }
-            // An edit that breaks the file would be a mistake of plumb's: leave the file as it is.
+            // An edit that makes the file unreadable is a bug in plumb: leave the file unchanged.
             let Ok(mut again) = Submission::read(&submission.name, &after) else { continue };
             again.byte_order_mark = submission.byte_order_mark;
             *submission = again;

@@ -56,7 +56,7 @@ fn main() -> ExitCode {
     };
     match result.and_then(|code| out.flush().map(|()| code)) {
         Ok(code) => ExitCode::from(code),
-        // Someone like `head` has read enough.
+        // The reader, such as `head`, closed the pipe.
         Err(error) if error.kind() == io::ErrorKind::BrokenPipe => ExitCode::from(CLEAN),
         Err(error) => {
             complain(&format!("error: {error}"));
@@ -65,9 +65,9 @@ fn main() -> ExitCode {
     }
 }
 
-/// Says something beside the answer.
+/// Writes a message to standard error.
 fn complain(text: &str) {
-    // Names of files and lines of them may hold anything.
+    // File names and lines may contain control characters.
     let _ = writeln!(io::stderr(), "{}", output::clean_lines(text));
 }
 
@@ -115,7 +115,7 @@ fn man(command: Option<&str>, out: &mut impl Write) -> io::Result<u8> {
         Some(name) => match plumb.find_subcommand(name) {
             Some(found) => found.clone(),
             None => {
-                complain(&format!("error: `{name}` is no subcommand"));
+                complain(&format!("error: plumb has no subcommand `{name}`"));
                 return Ok(UNDECIDED);
             }
         },

@@ -1,7 +1,7 @@
-//! Where answers go: every file that plumb writes is written here.
+//! Writes every output file of plumb.
 //!
-//! A file is replaced as a whole: the answer is made in memory, written to a temporary file in the same folder, and that
-//! takes the name of the old one. What is not a regular file (`/dev/stdout`, a FIFO) is written to directly.
+//! A file is replaced as a whole: the output is built in memory, written to a temporary file in the same folder, and that file is
+//! renamed. Anything that is not a regular file (`/dev/stdout`, a FIFO) is written to directly.
 
 use std::borrow::Cow;
 use std::fs::{self, File, Metadata, OpenOptions};
@@ -15,7 +15,7 @@ use crate::complain;
 pub(crate) fn formats_fit(formats: &[Format], outputs: &[PathBuf]) -> bool {
     let n = formats.len().max(1);
     if outputs.len() > n {
-        complain("error: there are more --output than --format");
+        complain("error: more --output than --format options");
     } else if n > outputs.len() + 1 {
         complain("error: only one --format can go to standard output: give each of the others an --output");
     } else {
@@ -24,7 +24,7 @@ pub(crate) fn formats_fit(formats: &[Format], outputs: &[PathBuf]) -> bool {
     false
 }
 
-/// Writes every format to its output; `false` where formats and outputs do not fit together.
+/// Writes every format to its output; `false` if formats and outputs do not match.
 pub(crate) fn write_all(
     formats: &[Format],
     outputs: &[PathBuf],
@@ -44,7 +44,7 @@ pub(crate) fn write_all(
     Ok(true)
 }
 
-/// Replaces a file, or makes it. On failure the old file stands as it was, and the error names it.
+/// Creates or replaces a file. On failure the old file is unchanged, and the error names it.
 pub(crate) fn write_file(
     path: &Path,
     write: impl FnOnce(&mut dyn Write) -> io::Result<()>,
@@ -53,7 +53,7 @@ pub(crate) fn write_file(
     write(&mut bytes).and_then(|()| replace(path, &bytes)).map_err(|error| named(path, &error))
 }
 
-/// Makes a file that was not there: of this name or, as nccl-tests does, with a number behind it. Returns its name.
+/// Creates a new file with this name or, like nccl-tests, with a number appended. Returns its name.
 #[cfg(target_os = "linux")]
 pub(crate) fn write_new(
     path: &Path,
@@ -95,7 +95,7 @@ fn replace(path: &Path, bytes: &[u8]) -> io::Result<()> {
         let target = link_target(path)?;
         return temporary(&target, bytes)?.persist(&target).map(drop).map_err(|it| it.error);
     };
-    // A file that may not be written to is not replaced either.
+    // A read-only file is not replaced either.
     OpenOptions::new().write(true).open(path)?;
     let target = fs::canonicalize(path)?;
     let replaced = temporary(&target, bytes).and_then(|it| {
@@ -103,7 +103,7 @@ fn replace(path: &Path, bytes: &[u8]) -> io::Result<()> {
         it.persist(&target).map(drop).map_err(|it| it.error)
     });
     match replaced {
-        // A writable file in a folder that is not, or one that is mounted: it cannot be replaced, only written to.
+        // A writable file in a read-only folder, or a mount point, cannot be replaced, only written to.
         Err(error)
             if matches!(
                 error.kind(),
@@ -122,7 +122,7 @@ fn directly(path: &Path, bytes: &[u8]) -> io::Result<()> {
     File::create(path)?.write_all(bytes)
 }
 
-/// Names of open files: what they stand for must stay open, even if it is a regular file.
+/// Names of open file descriptors: the file behind them must not be replaced, even if it is a regular file.
 fn is_stream(path: &Path) -> bool {
     path == Path::new("/dev/stdout")
         || path == Path::new("/dev/stderr")
@@ -130,10 +130,10 @@ fn is_stream(path: &Path) -> bool {
         || path.starts_with("/proc")
 }
 
-/// Where a link leads whose target is not there yet; the path itself where it is not a link.
+/// The target of a dangling link; the path itself if it is not a link.
 fn link_target(path: &Path) -> io::Result<PathBuf> {
     let mut target = path.to_owned();
-    // As many as Linux follows.
+    // The limit of Linux.
     for _ in 0..40 {
         let Ok(next) = fs::read_link(&target) else { return Ok(target) };
         target = target.parent().unwrap_or(Path::new("")).join(next);
@@ -141,17 +141,17 @@ fn link_target(path: &Path) -> io::Result<PathBuf> {
     Err(io::Error::other("too many links"))
 }
 
-/// A temporary file beside `path` with these bytes, on the disk. It is removed unless it is given a name.
+/// A temporary file in the folder of `path` with these bytes, synced to disk. It is removed unless it is persisted.
 fn temporary(path: &Path, bytes: &[u8]) -> io::Result<tempfile::NamedTempFile> {
     let folder = path.parent().filter(|it| !it.as_os_str().is_empty()).unwrap_or(Path::new("."));
-    // Named here, because the error of the temporary file has a name that nobody knows.
+    // The error of the temporary file has a random name, so use this one.
     fs::metadata(folder)?;
     let mut builder = tempfile::Builder::new();
     builder.prefix(".plumb-");
     #[cfg(unix)]
     {
         use std::os::unix::fs::PermissionsExt as _;
-        // As for any new file: the umask takes away from it.
+        // The mode of any new file, reduced by the umask.
         builder.permissions(fs::Permissions::from_mode(0o666));
     }
     let mut file = builder.tempfile_in(folder).map_err(|it| io::Error::from(it.kind()))?;
@@ -175,7 +175,7 @@ fn keep_owner_and_mode(file: &File, old: &Metadata) -> io::Result<()> {
     file.set_permissions(old.permissions())
 }
 
-/// Whether no output is one of the inputs, by whatever name; says so where one is. `hide` leaves out the names.
+/// Whether no output is also an input, under any name; otherwise writes an error. `hide` leaves out the names.
 pub(crate) fn spares<'a>(
     outputs: impl IntoIterator<Item = &'a PathBuf>,
     inputs: &[PathBuf],
@@ -184,7 +184,7 @@ pub(crate) fn spares<'a>(
     for output in outputs {
         let Some(identity) = identity(output) else { continue };
         let input = inputs.iter().find(|it| {
-            // Standard input may be a file too.
+            // Standard input may also be a file.
             let path = if it.as_os_str() == "-" { Path::new("/dev/stdin") } else { it };
             self::identity(path).as_ref() == Some(&identity)
         });
@@ -197,7 +197,7 @@ pub(crate) fn spares<'a>(
                 format!("the output {} is the input {}", output.display(), crate::input::name(input))
             };
             complain(&format!(
-                "error: {names}: plumb does not overwrite what it reads\nhint: choose another name or folder for the output"
+                "error: {names}: plumb does not overwrite its input\nhint: choose another file for the output"
             ));
             return false;
         }
@@ -205,7 +205,7 @@ pub(crate) fn spares<'a>(
     true
 }
 
-/// What makes a regular file the same under all its names.
+/// The identity of a regular file under all its names.
 #[cfg(unix)]
 fn identity(path: &Path) -> Option<(u64, u64)> {
     use std::os::unix::fs::MetadataExt as _;
@@ -217,12 +217,12 @@ fn identity(path: &Path) -> Option<PathBuf> {
     fs::canonicalize(path).ok().filter(|it| it.is_file())
 }
 
-/// Text of an input that goes to standard output as it is; on a terminal, without what the terminal would obey.
+/// Writes input text to standard output; on a terminal, without control sequences.
 pub(crate) fn shown(text: &str) -> Cow<'_, str> {
     if io::stdout().is_terminal() { Cow::Owned(clean_lines(text)) } else { Cow::Borrowed(text) }
 }
 
-/// Without control characters but line ends and tabs.
+/// Removes control characters except line ends and tabs.
 pub(crate) fn clean_lines(text: &str) -> String {
     let clean = |it: &str| it.split('\t').map(report::clean).collect::<Vec<_>>().join("\t");
     text.split('\n').map(clean).collect::<Vec<_>>().join("\n")

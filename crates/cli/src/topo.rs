@@ -1,4 +1,4 @@
-//! `plumb topo`: what is this box, which paths does it offer, and what speed is normal?
+//! `plumb topo`: how a machine is wired, which paths it offers, and what speed is normal.
 
 use std::io::{self, Read as _, Write};
 use std::path::{Path, PathBuf};
@@ -16,7 +16,7 @@ use report::topo::{Topo, TopoParts};
 use crate::args::{self, Colour, ListFormat};
 use crate::{CLEAN, UNDECIDED, complain, doctor, expect, input, output};
 
-/// What was read: the machine, and what a file says beside it.
+/// The machine that was read, and other facts from the file.
 struct Read {
     machine: Resolved,
     /// For people: a file and line, the catalogue, this machine.
@@ -42,7 +42,7 @@ impl Read {
     }
 }
 
-/// More of a file is not read: a topology stands at the beginning of a log.
+/// How much of a file is read: the topology is at the beginning of a log.
 const MOST: u64 = 1 << 28;
 
 pub(crate) fn run(args: &args::Topo, colour: Colour, out: &mut impl Write) -> io::Result<u8> {
@@ -72,7 +72,7 @@ pub(crate) fn run(args: &args::Topo, colour: Colour, out: &mut impl Write) -> io
 
 fn read(args: &args::Topo) -> Result<Read, String> {
     if args.file.is_none() && (args.channel.is_some() || args.tree) {
-        return Err("--channel and --tree draw what a log shows: give the log as FILE".to_owned());
+        return Err("--channel and --tree need a log: give it as FILE".to_owned());
     }
     let mut read = match (&args.file, &args.cluster, args.instance) {
         (Some(path), ..) => of_file(args, path)?,
@@ -105,7 +105,8 @@ fn this_machine() -> Result<Read, String> {
 
 #[cfg(not(target_os = "linux"))]
 fn this_machine() -> Result<Read, String> {
-    Err("plumb topo reads the machine it runs on under Linux only: give a FILE, --instance NAME or --cluster FILE".to_owned())
+    Err("plumb topo reads the local machine on Linux only: give a FILE, --instance NAME or --cluster FILE"
+        .to_owned())
 }
 
 fn of_cluster_file(path: &Path) -> Result<Read, String> {
@@ -147,7 +148,7 @@ fn of_file(args: &args::Topo, path: &Path) -> Result<Read, String> {
         }
         Err(trouble) => trouble,
     };
-    // A description that is broken is not replaced by a guess.
+    // An invalid description is an error, not a reason to guess.
     if let Some(line) = trouble.line {
         return Err(format!("{name}:{line}: {}", trouble.text));
     }
@@ -227,7 +228,7 @@ fn answer(args: &args::Topo, read: Read) -> Result<Topo, String> {
     }))
 }
 
-/// What flags say of the layout, then what was read; without either, one pod with the whole machine.
+/// The layout from the flags, otherwise from the file, otherwise one pod with the whole machine.
 fn layout(
     args: &args::Topo,
     read: Option<Known<Layout>>,

@@ -314,16 +314,16 @@ fn arguments_that_cannot_be_are_reported() {
         ("all_reduce --transport rdma", "`rdma` is not a transport; expected shm or tcp"),
         ("all_reduce -d float8", "float8"),
         ("all_reduce -o xor", "xor"),
-        ("broadcast -r 5 --ranks 2 -e 8", "there is no rank 5 to be the root"),
+        ("broadcast -r 5 --ranks 2 -e 8", "root 5 does not exist: it must be one of the ranks"),
         (
             "all_reduce --ranks 2 -e 8 --transport tcp --net none7",
             "no interface that is up matches `none7`; this host has lo",
         ),
         ("all_reduce --format json --format text", "only one --format can go to standard output"),
-        ("all_reduce -e 8 -J /nowhere/file", "/nowhere/file: there is no folder /nowhere"),
-        ("all_reduce -e 8 --plot plot.png", "--plot writes an SVG: name the file plot.png.svg"),
-        ("all_reduce -e 8 --log /nowhere/file", "/nowhere/file: there is no folder /nowhere"),
-        ("all_reduce -e 8 --plot /nowhere/file", "/nowhere/file: there is no folder /nowhere"),
+        ("all_reduce -e 8 -J /nowhere/file", "/nowhere/file: folder /nowhere does not exist"),
+        ("all_reduce -e 8 --plot plot.png", "--plot writes an SVG file: use the name plot.png.svg"),
+        ("all_reduce -e 8 --log /nowhere/file", "/nowhere/file: folder /nowhere does not exist"),
+        ("all_reduce -e 8 --plot /nowhere/file", "/nowhere/file: folder /nowhere does not exist"),
         ("--compare /nowhere/a /nowhere/b", "/nowhere/a: No such file"),
     ];
     for (flags, wanted) in cases {

@@ -14,7 +14,7 @@ pub(crate) fn machine(name: &str) -> Option<Explanation> {
     let machine = model.machine();
     let Model { name, gpu, instance, wiring, .. } = *model;
     let title = match instance {
-        Some(_) => format!("{name} (instance type of AWS)"),
+        Some(_) => format!("{name} (AWS instance type)"),
         None => format!("{name} ({})", model.title.unwrap_or("machine")),
     };
     let mut it = Explanation::new(Kind::Machine, title);
@@ -77,35 +77,35 @@ fn gpus(machine: &Model) -> String {
 fn nvlink(model: &Model, machine: &Machine) -> String {
     let Model { gpu, gpus, domain, .. } = *model;
     let joined = match model.inside {
-        Inside::OneGpu => return "none: one GPU".to_owned(),
+        Inside::OneGpu => return "one GPU".to_owned(),
         Inside::Unknown => return "not known".to_owned(),
         Inside::Pcie => return "none: GPUs reach each other over PCIe or through host memory".to_owned(),
-        Inside::NvSwitch if gpu.nvls => format!("NVSwitch joins all {gpus} and can reduce (NVLS)"),
-        Inside::NvSwitch => format!("NVSwitch joins all {gpus}"),
+        Inside::NvSwitch if gpu.nvls => format!("NVSwitch connects all {gpus} and can reduce (NVLS)"),
+        Inside::NvSwitch => format!("NVSwitch connects all {gpus}"),
         Inside::NvLinkMesh => {
             let of_first = machine.nvlinks.iter().filter(|it| it.from == 0 && it.to != NvEnd::Switch);
-            format!("wired from GPU to GPU, each to {} of the other {}", of_first.count(), gpus - 1)
+            format!("direct links between GPUs, each to {} of the other {}", of_first.count(), gpus - 1)
         }
     };
     let mut text = gpu.nvlink.map(|it| format!("{}; ", rates(&it))).unwrap_or_default() + &joined;
     if domain > 1 {
-        text += &format!("; {domain} such machines form one domain of {} GPUs", domain * gpus);
+        text += &format!("; {domain} such machines form one NVLink domain of {} GPUs", domain * gpus);
     }
     text
 }
 
-/// `generation 4, 18 links: 900 GB/s a GPU both ways, 450 GB/s one way`
+/// `generation 4, 18 links: 900 GB/s per GPU both ways, 450 GB/s one way`
 fn rates(port: &NvLinkPort) -> String {
     let (both, one) = (port.bidirectional, port.one_way());
-    format!("generation {}, {} links: {both} a GPU both ways, {one} one way", port.generation, port.links)
+    format!("generation {}, {} links: {both} per GPU both ways, {one} one way", port.generation, port.links)
 }
 
 fn port_of(port: &NvLinkPort, nvls: bool) -> String {
     let by = match port.by {
         NvLinkBy::Switch if nvls => "to switches that can reduce (NVLS)",
-        NvLinkBy::Switch => "to switches that join all GPUs",
-        NvLinkBy::Bridge => "by a bridge, where one is fitted",
-        NvLinkBy::Wires => "wired from GPU to GPU",
+        NvLinkBy::Switch => "to switches that connect all GPUs",
+        NvLinkBy::Bridge => "by a bridge, if installed",
+        NvLinkBy::Wires => "direct links between GPUs",
     };
     format!("{}; {by}", rates(port))
 }
@@ -118,7 +118,7 @@ fn network(machine: &Machine, instance: Option<&Instance>) -> String {
         NicKind::Efa => "EFA",
         NicKind::InfiniBand => "InfiniBand",
         NicKind::Roce => "RoCE",
-        NicKind::Ethernet => return format!("no EFA; {total} Gbps of plain network"),
+        NicKind::Ethernet => return format!("no EFA; {total} Gbps Ethernet"),
         NicKind::Unknown => "network devices",
     };
     let rate = first.rate.map(|it| format!(" x {it}")).unwrap_or_default();
@@ -136,18 +136,18 @@ fn network(machine: &Machine, instance: Option<&Instance>) -> String {
     }
     if count > 1 {
         let bytes = GigabytesPerSecond(total / 8.0);
-        text += &format!(", {total} Gbps ({bytes}) in all");
+        text += &format!(", {total} Gbps ({bytes}) in total");
     }
     text + &shared(machine.gpus.len(), count)
 }
 
-/// How GPUs and NICs share each other.
+/// How many GPUs share a NIC, or NICs per GPU.
 fn shared(gpus: usize, nics: usize) -> String {
     if gpus > nics {
         let each = if gpus.is_multiple_of(nics) { (gpus / nics).to_string() } else { "several".to_owned() };
         format!("; one for {each} GPUs")
     } else if gpus > 1 && nics.is_multiple_of(gpus) {
-        format!("; {} for each GPU", nics / gpus)
+        format!("; {} per GPU", nics / gpus)
     } else {
         String::new()
     }
@@ -155,8 +155,8 @@ fn shared(gpus: usize, nics: usize) -> String {
 
 fn gpudirect(machine: &Machine) -> &'static str {
     match machine.nics.first().and_then(|it| it.gpudirect) {
-        Some(true) => "yes: NICs read and write GPU memory themselves",
-        Some(false) => "no: bytes between nodes are copied through host memory",
+        Some(true) => "yes: NICs read and write GPU memory directly",
+        Some(false) => "no: data between nodes is copied through host memory",
         None => "not known",
     }
 }
@@ -178,7 +178,7 @@ fn host(model: &Model, machine: &Machine) -> String {
     }
 }
 
-/// What hangs at one place.
+/// The devices at one switch or socket.
 #[derive(Clone, Copy, Default, PartialEq, Eq)]
 struct Hangs {
     gpus: usize,
@@ -220,7 +220,7 @@ fn wired(machine: &Machine) -> String {
     let Some((root, switches)) = sockets.first() else { return String::new() };
     let alike = sockets.iter().all(|it| it == &sockets[0]);
     let switch = switches.first().copied().unwrap_or_default();
-    // No machine here has more than two sockets: more are NUMA nodes.
+    // No machine in the catalogue has more than two sockets: a larger number means NUMA nodes.
     let (count, one) = match sockets.len() {
         1 => ("1 socket".to_owned(), "socket"),
         2 => ("2 sockets, each".to_owned(), "socket"),
@@ -251,20 +251,22 @@ fn plugin(instance: &Instance, machine: &Machine) -> Vec<String> {
             let rate = grouped.nics.first().and_then(|it| it.rate).map(|it| format!(" of {it}")).unwrap_or_default();
             let size = machine.nics.len() / grouped.nics.len().max(1);
             format!(
-                "aws-ofi-nccl uses its RDMA protocol and joins {size} NICs into one device: NCCL sees {} devices{rate}",
+                "aws-ofi-nccl uses its RDMA protocol and groups {size} NICs into one device: NCCL sees {} devices{rate}",
                 grouped.nics.len()
             )
         }
         Some("RDMA") => "aws-ofi-nccl uses its RDMA protocol; each NIC is a device for NCCL".to_owned(),
         Some("SENDRECV") => "aws-ofi-nccl uses its SENDRECV protocol; each NIC is a device for NCCL".to_owned(),
-        _ => "aws-ofi-nccl has no settings for this type and decides by its NICs: RDMA if a GPU has several, else SENDRECV"
+        _ => "aws-ofi-nccl has no settings for this type and decides by its NICs: RDMA if a GPU has several, otherwise SENDRECV"
             .to_owned(),
     });
     if let Some(file) = &instance.ofi_topo_file {
-        lines.push(format!("it gives NCCL the wiring in {file}"));
+        lines.push(format!("it gives NCCL the topology in {file}"));
     }
     if let Some(latency) = instance.ofi_latency_us {
-        lines.push(format!("it tells NCCL a latency of {latency} us, by which NCCL chooses algorithms"));
+        lines.push(format!(
+            "it reports a latency of {latency} us to NCCL, which uses it to choose algorithms"
+        ));
     }
     lines.push(if instance.ofi_tuner {
         "its tuner knows this type".to_owned()

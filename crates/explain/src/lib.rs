@@ -1,4 +1,4 @@
-//! A name or a pasted line, and what plumb knows about it: rules, variables, machines, GPUs, terms and lines of logs.
+//! Explains a name or a pasted line: rules, variables, machines, GPUs, terms and lines of logs.
 //!
 //! The answer is data; `report` writes it.
 
@@ -12,20 +12,20 @@ use fabric::{glossary, variable};
 
 pub use similar::similar;
 
-/// What is known about one thing.
+/// An explanation.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Explanation {
-    /// What sort of thing it is.
+    /// Its kind.
     pub kind: Kind,
     /// Its name and what it is, in one line.
     pub title: String,
-    /// What there is to say, in order.
+    /// The sections, in order.
     pub sections: Vec<Section>,
-    /// Where that is written.
+    /// The sources.
     pub sources: Vec<String>,
 }
 
-/// What can be explained.
+/// The kinds of things that can be explained.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Kind {
     /// A rule of doctor or lint, by its id.
@@ -36,7 +36,7 @@ pub enum Kind {
     Machine,
     /// A model of GPU.
     Gpu,
-    /// A word of the field.
+    /// A term of the field.
     Term,
     /// A line of a log.
     Line,
@@ -45,9 +45,9 @@ pub enum Kind {
 /// A heading and its paragraphs.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Section {
-    /// A word or two, or nothing where the text stands alone.
+    /// One or two words; empty if the text needs no heading.
     pub heading: &'static str,
-    /// At least one, none of them empty.
+    /// At least one, and none is empty.
     pub paragraphs: Vec<String>,
 }
 
@@ -56,7 +56,7 @@ impl Explanation {
         Self { kind, title, sections: Vec::new(), sources: Vec::new() }
     }
 
-    /// Adds a section of one paragraph; an empty one is left out.
+    /// Adds a section of one paragraph, unless it is empty.
     fn add(&mut self, heading: &'static str, text: impl AsRef<str>) {
         self.add_all(heading, [text]);
     }
@@ -74,7 +74,7 @@ fn paragraphs(texts: impl IntoIterator<Item = impl AsRef<str>>) -> Vec<String> {
     texts.into_iter().map(|it| it.as_ref().trim().to_owned()).filter(|it| !it.is_empty()).collect()
 }
 
-/// What is known about `asked`; nothing where it is unknown, several where a line is read by several readers.
+/// The explanations of `asked`; empty if it is unknown, several if several parsers read a line.
 ///
 /// A rule's id is tried first, then a variable, a machine, a GPU, a term, and last a line of a log.
 pub fn explain(asked: &str) -> Vec<Explanation> {
@@ -104,7 +104,7 @@ fn rule(id: &str) -> Option<Explanation> {
 }
 
 fn of_variable(name: &str) -> Option<Explanation> {
-    // `NCCL_DEBUG=INFO` asks for the variable.
+    // `NCCL_DEBUG=INFO` means the variable.
     let name = name.split('=').next().unwrap_or(name).trim_start_matches("export ").trim();
     let known = variable::find(name).or_else(|| variable::find(&name.to_ascii_uppercase()))?;
     let read_by =

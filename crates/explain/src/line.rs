@@ -1,4 +1,4 @@
-//! A line of a log: what printed it, what it means, and which rules it is enough for.
+//! A line of a log: what printed it, what it means, and which rules fire on this line alone.
 
 use evidence::plugin::printed_by;
 use evidence::prefix::Anchor;
@@ -40,7 +40,7 @@ pub(crate) fn explain(asked: &str) -> Vec<Explanation> {
     found
 }
 
-/// What the rules say of a job of which this line is all that is known.
+/// The findings for a log with only this line.
 fn rules_it_is_enough_for(line: &str) -> Vec<String> {
     let log = rules::Log::new(evidence::read_texts([("line", line.as_bytes())]));
     rules::diagnose(&log)

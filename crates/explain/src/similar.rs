@@ -1,14 +1,14 @@
-//! Names that may have been meant.
+//! Suggestions for unknown names.
 
 use fabric::{catalogue, glossary, gpu, variable};
 
 /// At most this many names are suggested.
 const MOST: usize = 6;
 
-/// How alike two names must be, from 0 to 1: below, names of one family look alike by their common beginning alone.
+/// The minimum similarity of two names, from 0 to 1: below it, names match only by their common prefix.
 const ALIKE: f64 = 0.9;
 
-/// Names close to what was asked, nearest first.
+/// Names similar to `asked`, nearest first.
 pub fn similar(asked: &str) -> Vec<String> {
     let asked = asked.trim().to_ascii_lowercase();
     if asked.len() < 3 {

@@ -6,7 +6,7 @@ use crate::instance::Instance;
 use crate::machine::{Bridge, BusId, Gpu, Machine, Nic, NicKind, NvEnd, NvLink, PciLink, Place, Socket};
 use crate::units::GigabitsPerSecond;
 
-/// An instance type, wired as is known or with all devices at one socket.
+/// An instance type with its known wiring, otherwise with all devices at one socket.
 pub(crate) fn of_instance(instance: &Instance, wiring: Option<&Wiring>) -> Machine {
     let model = gpu::find(&instance.gpu);
     let mut builder = Builder::new(&instance.name, model, wiring, instance.pcie_gen);
@@ -29,7 +29,7 @@ pub(crate) fn of_instance(instance: &Instance, wiring: Option<&Wiring>) -> Machi
         };
         builder.socket(&socket, &cpu);
         if instance.gpus > 1 {
-            let text = "The wiring is not published: all devices are shown at one socket.";
+            let text = "The wiring is not published: plumb shows all devices at one socket.";
             builder.machine.unknown.insert(0, text.to_owned());
         }
     }
@@ -45,13 +45,13 @@ pub(crate) fn of_instance(instance: &Instance, wiring: Option<&Wiring>) -> Machi
         builder.add_nic(Place::Socket(0));
     }
     if instance.nvlink.is_none() && model.is_none_or(|it| it.nvlink.is_some()) {
-        let text = "Whether NVLink joins its GPUs is not published: none is assumed.";
+        let text = "Whether NVLink connects its GPUs is not published: plumb assumes none.";
         builder.machine.unknown.push(text.to_owned());
     }
     builder.join(model.filter(|_| instance.nvlink == Some(true)), wiring)
 }
 
-/// A machine that is no instance type.
+/// A machine that is not an instance type.
 pub(crate) fn of_wiring(wiring: &Wiring) -> Machine {
     let model = wiring.gpu.as_deref().and_then(gpu::find);
     let mut builder = Builder::new(&wiring.name, model, Some(wiring), None);
@@ -69,9 +69,9 @@ pub(crate) fn of_wiring(wiring: &Wiring) -> Machine {
 /// A machine that is being put together.
 struct Builder {
     machine: Machine,
-    /// What each GPU is like.
+    /// The template of each GPU.
     gpu: Gpu,
-    /// What each NIC is like; its name is what stands before the number.
+    /// The template of each NIC; its name is the prefix before the number.
     nic: Nic,
     gpu_bus: Vec<Option<BusId>>,
     nic_bus: Vec<Option<BusId>>,
@@ -84,7 +84,7 @@ impl Builder {
         let told = pcie_gen.or(wiring.and_then(|it| it.pcie_gen));
         let generation = told.or(model.and_then(|it| it.pcie_gen));
         if told.is_none() && generation.is_some() {
-            let text = "The PCI Express generation is not published: that of the GPU is assumed.";
+            let text = "The PCI Express generation is not published: plumb assumes that of the GPU.";
             machine.unknown.push(text.to_owned());
         }
         let link = generation.and_then(PciLink::generation);
@@ -162,7 +162,7 @@ impl Builder {
         let place = self.machine.nics.len();
         let bus = self.nic_bus.get(place).copied().flatten();
         let name = match bus.filter(|_| self.nic.kind == NicKind::Efa) {
-            // The names EFA devices have: bus and slot, in decimal.
+            // EFA devices are named by bus and slot, in decimal.
             Some(BusId(bus)) => format!("rdmap{}s{}", bus >> 12 & 0xff, bus >> 4 & 0xff),
             None => format!("{}{place}", self.nic.name),
         };
@@ -170,7 +170,7 @@ impl Builder {
         self.machine.nics.push(Nic { name: name.into(), index, at, bus, ..self.nic.clone() });
     }
 
-    /// Puts the links between GPUs in.
+    /// Adds the links between GPUs.
     fn join(mut self, model: Option<&GpuModel>, wiring: Option<&Wiring>) -> Machine {
         let Some(port) = model.and_then(|it| it.nvlink) else { return self.machine };
         if port.by == NvLinkBy::Switch {

@@ -1,8 +1,7 @@
 //! Machines by name: the instance types of AWS with a GPU, and the DGX family.
 //!
-//! What an instance type has stands in `data/instances.json`; how it is wired, and everything about the other
-//! machines, in `data/machines.json`. Where the wiring is not published, the machine is built with all devices
-//! at one socket and says so in [`Machine::unknown`].
+//! `data/instances.json` holds the hardware of instance types, `data/machines.json` their wiring and everything about the other machines.
+//! If the wiring is not published, the machine has all devices at one socket, and [`Machine::unknown`] says so.
 
 mod model;
 
@@ -15,13 +14,13 @@ use crate::machine::{Machine, Maker};
 
 pub use model::{Inside, Model, UnknownMachine, all, find, resolve};
 
-/// How a machine is wired, and, where it is no instance type, what it is made of.
+/// The wiring of a machine and, if it is not an instance type, its hardware.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Wiring {
     /// `p4d.24xlarge`, `dgx-h100`.
     pub name: String,
-    /// What people call it, if that is something else: `DGX H100`.
+    /// Its usual name, if that differs: `DGX H100`.
     pub title: Option<String>,
     /// Other names.
     #[serde(default)]
@@ -32,7 +31,7 @@ pub struct Wiring {
     pub(crate) pcie_gen: Option<u8>,
     pub(crate) infiniband: Option<NicPlan>,
     pub(crate) sockets: Vec<SocketPlan>,
-    /// `NVLink` between pairs of GPUs, where no switch joins all: two indices and the number of links.
+    /// `NVLink` between pairs of GPUs, if no switch connects all: two indices and the number of links.
     #[serde(default)]
     pub(crate) wires: Vec<(usize, usize, u32)>,
     #[serde(default)]
@@ -41,13 +40,13 @@ pub struct Wiring {
     pub(crate) nic_bus: Vec<String>,
     /// How many such machines form one domain of `NVLink`, if it reaches beyond one.
     pub domain: Option<u32>,
-    /// What no source tells, in sentences.
+    /// What no source states, in sentences.
     #[serde(default)]
     pub unknown: Vec<String>,
     /// What else is known.
     #[serde(default)]
     pub notes: Vec<String>,
-    /// Where the wiring is known from.
+    /// The source of the wiring.
     pub source: Vec<String>,
 }
 
@@ -64,7 +63,7 @@ pub(crate) struct Cpu {
 #[serde(deny_unknown_fields)]
 pub(crate) struct NicPlan {
     pub(crate) gbps: f64,
-    /// What stands before the number in the names of the NICs.
+    /// The prefix of the NIC names, before the number.
     pub(crate) prefix: String,
 }
 
@@ -109,14 +108,14 @@ pub fn wiring(name: &str) -> Option<&'static Wiring> {
     wirings().iter().find(called)
 }
 
-/// Names of machines that may have been meant, nearest first, six at most.
+/// Similar names of machines, nearest first, six at most.
 pub fn suggest(name: &str) -> Vec<&'static str> {
     let name = name.trim().to_ascii_lowercase();
     let name = name.trim_start_matches("ml.");
     let family = |it: &str| it.split(['.', ' ']).next().unwrap_or_default().to_owned();
     let own = family(name);
     let asked = plain(name);
-    // One letter in five may be wrong: more finds machines that have nothing in common with the name.
+    // One letter in five may be wrong: a larger distance finds unrelated machines.
     let allowed = asked.len() / 5;
     let mut found: Vec<(bool, usize, &'static str)> = Vec::new();
     for known in names() {
@@ -132,7 +131,7 @@ pub fn suggest(name: &str) -> Vec<&'static str> {
     found.into_iter().take(6).map(|(_, _, known)| known).collect()
 }
 
-/// The machine of this name, with what is known of its wiring.
+/// The machine of this name, with its known wiring.
 pub fn machine(name: &str) -> Option<Machine> {
     find(name).map(Model::machine)
 }
@@ -152,7 +151,7 @@ fn read() -> serde_json::Result<Vec<Wiring>> {
     serde_json::from_str(include_str!("../data/machines.json"))
 }
 
-/// A name without what people write differently: `DGX H100` is `dgx-h100`.
+/// A normalised name: `DGX H100` is `dgx-h100`.
 fn plain(name: &str) -> String {
     name.chars().filter(char::is_ascii_alphanumeric).map(|it| it.to_ascii_lowercase()).collect()
 }

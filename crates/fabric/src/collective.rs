@@ -9,24 +9,24 @@ use serde::{Deserialize, Serialize};
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Collective {
-    /// Everyone has the sum of all.
+    /// Every rank gets the sum of all.
     AllReduce,
-    /// Everyone has the parts of all.
+    /// Every rank gets the parts of all.
     AllGather,
-    /// Everyone has one part of the sum.
+    /// Every rank gets one part of the sum.
     ReduceScatter,
-    /// One sends, all have it.
+    /// One rank sends its data to all.
     Broadcast,
-    /// One has the sum of all.
+    /// One rank gets the sum of all.
     Reduce,
-    /// Everyone sends a part to everyone.
+    /// Every rank sends a part to every rank.
     #[serde(rename = "alltoall")]
     AllToAll,
-    /// One has the parts of all.
+    /// One rank gets the parts of all.
     Gather,
-    /// One sends a part to everyone.
+    /// One rank sends a part to every rank.
     Scatter,
-    /// Everyone sends to the next and receives from the one before.
+    /// Every rank sends to the next and receives from the previous one.
     #[serde(rename = "sendrecv")]
     SendRecv,
 }
@@ -45,7 +45,7 @@ impl Collective {
         Self::SendRecv,
     ];
 
-    /// The name nccl-tests has for it, without `_perf`.
+    /// The name in nccl-tests, without `_perf`.
     pub fn name(self) -> &'static str {
         match self {
             Self::AllReduce => "all_reduce",
@@ -60,7 +60,7 @@ impl Collective {
         }
     }
 
-    /// Bus bandwidth over algorithm bandwidth, as nccl-tests defines it: with it, a number can be held against a link.
+    /// Bus bandwidth over algorithm bandwidth, as nccl-tests defines it: bus bandwidth can be compared with the speed of a link.
     pub fn bus_factor(self, ranks: u32) -> f64 {
         let n = f64::from(ranks.max(1));
         match self {
@@ -82,7 +82,7 @@ impl fmt::Display for Collective {
 impl FromStr for Collective {
     type Err = String;
 
-    /// Takes every spelling people use: `all_reduce`, `allreduce`, `AllReduce`, `all_reduce_perf`, `all-to-all`.
+    /// Accepts the usual spellings: `all_reduce`, `allreduce`, `AllReduce`, `all_reduce_perf`, `all-to-all`.
     fn from_str(text: &str) -> Result<Self, Self::Err> {
         let plain =
             |text: &str| text.chars().filter(char::is_ascii_alphanumeric).collect::<String>().to_lowercase();

@@ -1,17 +1,17 @@
-//! The words of the field, explained for those who meet them for the first time.
+//! The terms of the field, explained for newcomers.
 //!
-//! The texts stand in `data/glossary.md`: a heading `## term (also: alias,
+//! The texts are in `data/glossary.md`: a heading `## term (also: alias,
 //! alias)` and one paragraph. Claims about behaviour carry their source in
 //! brackets.
 
 use std::sync::OnceLock;
 
-/// One word and what it means.
+/// A term and what it means.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Term {
-    /// The word, as people write it.
+    /// The term, as it is usually written.
     pub name: &'static str,
-    /// Other words for the same, and neighbours explained with it.
+    /// Synonyms, and related terms explained with it.
     pub aliases: Vec<&'static str>,
     /// The explanation, one paragraph without line breaks.
     pub text: &'static str,
@@ -23,7 +23,7 @@ pub fn all() -> &'static [Term] {
     ALL.get_or_init(|| read(include_str!("../data/glossary.md")))
 }
 
-/// The term that has this word as its name or as one of its aliases, in any case.
+/// The term with this name or alias, ignoring case.
 pub fn find(word: &str) -> Option<&'static Term> {
     let word = word.trim();
     let named = all().iter().find(|it| it.name.eq_ignore_ascii_case(word));
@@ -31,7 +31,7 @@ pub fn find(word: &str) -> Option<&'static Term> {
 }
 
 fn read(text: &'static str) -> Vec<Term> {
-    // What stands before the first heading is the title of the page.
+    // The text before the first heading is the title of the page.
     text.split("\n## ").skip(1).map(read_term).collect()
 }
 

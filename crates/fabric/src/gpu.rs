@@ -1,8 +1,7 @@
 //! GPU models: memory, peak speeds and links, as NVIDIA publishes them.
 //!
-//! The numbers stand in `data/gpus.json`, each model with its sources. Of models that are not there,
-//! `data/nvlink.csv` says whether NVLink joins them. Peaks are those of dense matrices: the
-//! doubled figures for sparse ones, which data sheets print first, are never used.
+//! The numbers are in `data/gpus.json`, each model with its sources. For other models `data/nvlink.csv` says whether NVLink connects
+//! them. Peaks are those of dense matrices, never the doubled figures for sparse ones that data sheets print first.
 
 use std::sync::OnceLock;
 
@@ -16,11 +15,11 @@ use crate::units::{Gibibytes, GigabytesPerSecond};
 pub struct GpuModel {
     /// Its full name: `A100-SXM4-40GB`.
     pub name: String,
-    /// What people call it: `A100`.
+    /// Its usual name: `A100`.
     pub family: String,
     /// How it is built.
     pub form: Form,
-    /// Memory as it is sold, in 1e9 bytes.
+    /// Nominal memory, in 1e9 bytes.
     #[serde(rename = "memory_GB")]
     pub memory_gigabytes: f64,
     /// Memory as the driver or the EC2 API reports it.
@@ -42,12 +41,12 @@ pub struct GpuModel {
     pub peak: Peak,
     /// Its links to other GPUs.
     pub nvlink: Option<NvLinkPort>,
-    /// Whether the switches it is joined by can reduce: NVLink SHARP, which NCCL calls NVLS.
+    /// Whether its NVSwitches can reduce: NVLink SHARP, which NCCL calls NVLS.
     pub nvls: bool,
     /// Bandwidth of the chip-to-chip link to its CPU, one way.
     #[serde(rename = "c2c_GBps")]
     pub c2c: Option<GigabytesPerSecond>,
-    /// Other names that the parts of the name do not give.
+    /// Other names that do not follow from the parts of the name.
     pub aliases: Vec<String>,
     /// Where the numbers come from.
     pub source: Vec<String>,
@@ -69,11 +68,11 @@ pub enum Form {
     Superchip,
 }
 
-/// Peak speeds in 1e12 operations a second, dense matrices, by precision.
+/// Peak speeds in 1e12 operations per second, dense matrices, by precision.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Peak {
-    /// FP64, with Tensor Cores where they can.
+    /// FP64, with Tensor Cores if they support it.
     pub fp64: Option<f64>,
     /// FP32, without Tensor Cores.
     pub fp32: Option<f64>,
@@ -110,11 +109,11 @@ pub struct NvLinkPort {
 pub enum NvLinkKind {
     /// It has no NVLink.
     None,
-    /// A bridge to one neighbour, where one is fitted.
+    /// A bridge to one neighbour, if installed.
     Bridge,
-    /// Wires from GPU to GPU; not every pair is joined.
+    /// Direct links between GPUs; not every pair has one.
     Wires,
-    /// Switches that join all GPUs of the machine.
+    /// Switches that connect all GPUs of the machine.
     Switch,
 }
 
@@ -122,11 +121,11 @@ pub enum NvLinkKind {
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub enum NvLinkBy {
-    /// Switches that join all GPUs of the machine.
+    /// Switches that connect all GPUs of the machine.
     Switch,
     /// A bridge to one neighbour, or to three.
     Bridge,
-    /// Wires from GPU to GPU.
+    /// Direct links between GPUs.
     Wires,
 }
 
@@ -165,18 +164,17 @@ impl NvLinkPort {
     }
 }
 
-/// Every model, older ones first; of one family, the one that its bare name means first.
+/// Every model, older ones first; within a family, the one meant by the bare name first.
 pub fn all() -> &'static [GpuModel] {
     static ALL: OnceLock<Vec<GpuModel>> = OnceLock::new();
     // The data is part of the binary and a test reads it: no error can happen here.
     ALL.get_or_init(|| read().unwrap_or_default())
 }
 
-/// The model that a driver, a manifest or a person means by `name`.
+/// The model with this name, as drivers, manifests and people write it.
 ///
-/// `NVIDIA H100 80GB HBM3`, `H100-80GB`, `h100`, `Tesla V100-SXM2-32GB`, `NVIDIA A100 80GB PCIe`: what the name
-/// says of form and memory must fit; of what it leaves open, the usual is taken. A name with other words in it
-/// is not a model.
+/// `NVIDIA H100 80GB HBM3`, `H100-80GB`, `h100`, `Tesla V100-SXM2-32GB`, `NVIDIA A100 80GB PCIe`: form factor and memory must match if
+/// the name states them; otherwise the most common variant is used. A name with unknown words matches nothing.
 pub fn find(name: &str) -> Option<&'static GpuModel> {
     if name.len() > 100 {
         return None;
@@ -193,7 +191,7 @@ pub fn find(name: &str) -> Option<&'static GpuModel> {
 
 /// The model that a text names among other words, as a driver's name of a device does: `NVIDIA A100-SXM4-40GB MIG 1g.5gb`.
 ///
-/// The longest run of words that [`find`] knows decides.
+/// The longest run of words that [`find`] knows wins.
 pub fn by_name_in_text(text: &str) -> Option<&'static GpuModel> {
     /// No name of a model has more words.
     const LONGEST: usize = 8;
@@ -206,7 +204,7 @@ pub fn by_name_in_text(text: &str) -> Option<&'static GpuModel> {
         .find_map(|length| words.windows(length).find_map(|run| find(&run.join(" "))))
 }
 
-/// What NVLink of the GPU that a text names leads to; none where no source says so.
+/// What the NVLinks of the GPU named in a text connect to; `None` if no source states it.
 pub fn nvlink_in_text(text: &str) -> Option<NvLinkKind> {
     if let Some(model) = by_name_in_text(text) {
         return Some(model.nvlink_kind());
@@ -239,7 +237,7 @@ fn read_peer_access() -> csv::Result<Vec<PeerAccessRow>> {
     csv::Reader::from_reader(include_bytes!("../data/peer_access.csv").as_slice()).deserialize().collect()
 }
 
-/// A row of `data/nvlink.csv`: GPUs whose names have all these words. The first row that fits counts.
+/// A row of `data/nvlink.csv`: GPUs whose names have all these words. The first matching row applies.
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct NvLinkRow {
@@ -281,7 +279,7 @@ impl GpuModel {
         if let Some(number) = word.strip_suffix("gb").or_else(|| word.strip_suffix("g"))
             && let Ok(gigabytes) = number.parse::<u16>()
         {
-            // What is sold as 180 GB is elsewhere called 192 or 183.
+            // A GPU sold with 180 GB is elsewhere listed with 192 or 183.
             return (f64::from(gigabytes) / self.memory_gigabytes - 1.0).abs() < 0.1;
         }
         match word {
@@ -296,7 +294,7 @@ impl GpuModel {
     }
 }
 
-/// The words of a name in small letters, without those any name may have: `rtx4090` is two, as `RTX 4090`.
+/// The words of a name in lower case, without words that any name may have: `rtx4090` is two words, like `RTX 4090`.
 fn words(name: &str) -> Vec<String> {
     let name = name.to_ascii_lowercase();
     let parts = name

@@ -4,11 +4,11 @@ use crate::machine::{Machine, Nic, NicKind, Place};
 use crate::units::GigabitsPerSecond;
 
 impl Machine {
-    /// The machine as NCCL sees it through aws-ofi-nccl: of the EFA interfaces below one switch, those that fall
-    /// to one GPU are one device with their rates added.
+    /// The machine as NCCL sees it through aws-ofi-nccl: the EFA interfaces below one switch that belong to one GPU become one device
+    /// with the sum of their rates.
     ///
-    /// The plugin does so with its RDMA protocol alone; with SENDRECV each interface is a device. A switch with
-    /// no more interfaces than GPUs stays as it is.
+    /// The plugin does this only with its RDMA protocol; with SENDRECV each interface is a device. A switch with no more interfaces than
+    /// GPUs is unchanged.
     #[must_use]
     pub fn grouped(&self) -> Self {
         let mut switches = vec![Switch::default(); self.bridges.len()];
@@ -42,7 +42,7 @@ impl Machine {
     }
 }
 
-/// What hangs below a bridge, and how far the grouping has come.
+/// The devices below a bridge, and the progress of the grouping.
 #[derive(Debug, Clone, Copy, Default)]
 struct Switch {
     gpus: usize,
@@ -52,7 +52,7 @@ struct Switch {
 }
 
 impl Switch {
-    /// The device that the next interface joins, or none if it becomes one itself, at the place `next`.
+    /// The device that the next interface joins, or `None` if it becomes a new device at index `next`.
     fn leader_of_next(&mut self, next: usize) -> Option<usize> {
         let shared = self.gpus > 0 && self.nics.is_multiple_of(self.gpus);
         let size = if shared { self.nics / self.gpus } else { 1 };

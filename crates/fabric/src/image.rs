@@ -1,6 +1,6 @@
 //! Which releases of NCCL, the plugin and libfabric a container image or an EFA installer carries.
 //!
-//! `data/images.csv` and `data/installers.csv` hold what a source states; an image that is not listed is not known.
+//! `data/images.csv` and `data/installers.csv` list the releases with their sources; other images are not known.
 
 use std::sync::OnceLock;
 

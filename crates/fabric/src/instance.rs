@@ -1,7 +1,7 @@
 //! The AWS instance types that have GPUs: what they are made of, and what the
 //! EFA plugin does on them.
 //!
-//! The numbers stand in `data/instances.json`, each type with its sources.
+//! The numbers are in `data/instances.json`, each type with its sources.
 
 use std::sync::OnceLock;
 
@@ -14,7 +14,7 @@ use crate::units::{Gibibytes, GigabitsPerSecond, GigabytesPerSecond};
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Instance {
-    /// The name EC2 gives it: `p4d.24xlarge`.
+    /// The EC2 name: `p4d.24xlarge`.
     pub name: String,
     /// The model of its GPUs.
     pub gpu: String,
@@ -22,7 +22,7 @@ pub struct Instance {
     pub gpus: u32,
     /// Memory of one GPU, as the EC2 API reports it.
     pub gpu_mem_gib: Option<Gibibytes>,
-    /// Whether its GPUs are joined by NVLink.
+    /// Whether NVLink connects its GPUs.
     pub nvlink: Option<bool>,
     /// The NVLink generation.
     pub nvlink_gen: Option<u8>,
@@ -33,7 +33,7 @@ pub struct Instance {
     pub pcie_gen: Option<u8>,
     /// How many EFA interfaces it can have.
     pub nics: u32,
-    /// Bandwidth of one EFA interface, where need be the total divided by their number; none without EFA.
+    /// Bandwidth of one EFA interface, if necessary the total divided by their number; `None` without EFA.
     pub nic_gbps_each: Option<GigabitsPerSecond>,
     /// Network bandwidth of the instance; the baseline for small sizes.
     pub net_gbps_total: GigabitsPerSecond,
@@ -61,7 +61,7 @@ pub struct Instance {
     pub ofi_topo_file: Option<String>,
     /// Whether the tuner of aws-ofi-nccl knows the type.
     pub ofi_tuner: bool,
-    /// The latency the plugin tells NCCL, in microseconds; none without EFA.
+    /// The latency that the plugin reports to NCCL, in microseconds; `None` without EFA.
     pub ofi_latency_us: Option<f64>,
     /// EFA interfaces per GPU.
     pub efa_per_gpu: f64,
@@ -91,8 +91,7 @@ impl Instance {
 /// Every instance type, families together, small sizes first.
 pub fn all() -> &'static [Instance] {
     static ALL: OnceLock<Vec<Instance>> = OnceLock::new();
-    // The data is part of the binary, and a test reads it: there is nobody to
-    // tell about an error here, and nothing to panic about.
+    // The data is part of the binary, and a test reads it: no error can happen here.
     ALL.get_or_init(|| read().unwrap_or_default())
 }
 

@@ -1,19 +1,19 @@
-//! How the ranks of a job lie on machines: nodes, pods and GPUs.
+//! How the ranks of a job are placed on machines: nodes, pods and GPUs.
 
 use std::fmt;
 
 use crate::Machine;
 
-/// How a job is laid out. All machines are alike, and ranks go by machine, by pod, by GPU.
+/// The layout of a job. All machines are alike, and ranks are numbered by machine, pod and GPU.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Layout {
     /// Machines.
     pub nodes: u32,
     /// Pods, or containers, on each.
     pub pods_per_node: u32,
-    /// GPUs of each pod, one after the other by their index.
+    /// GPUs of each pod, in the order of their indices.
     pub gpus_per_pod: u32,
-    /// NICs of each pod, the nearest that can be had; `None` where each pod has all.
+    /// NICs of each pod, the nearest available; `None` if each pod has all.
     pub nics_per_pod: Option<u32>,
     /// The pods of a machine have one host name, or one `NCCL_HOSTID`.
     pub same_host: bool,
@@ -23,7 +23,7 @@ pub struct Layout {
     pub one_process: bool,
 }
 
-/// Why a layout cannot be.
+/// Why a layout is impossible.
 #[derive(Debug, Clone, PartialEq, Eq)]
 #[non_exhaustive]
 pub enum Unfit {
@@ -33,14 +33,14 @@ pub enum Unfit {
     Nothing,
     /// More GPUs than the machine has.
     Gpus {
-        /// How many the pods of a machine ask for.
+        /// How many the pods of a machine request.
         asked: u64,
         /// How many it has.
         has: usize,
     },
     /// More NICs than the machine has.
     Nics {
-        /// How many the pods of a machine ask for.
+        /// How many the pods of a machine request.
         asked: u64,
         /// How many it has.
         has: usize,
@@ -55,14 +55,14 @@ impl fmt::Display for Unfit {
             Self::Unreadable(text) => {
                 write!(f, "`{text}` is not a layout: write pods x GPUs, as in 1x8 or 8x1")
             }
-            Self::Nothing => f.write_str("a layout without a node, a pod or a GPU"),
+            Self::Nothing => f.write_str("a layout needs at least one node, one pod and one GPU"),
             Self::Gpus { asked, has } => {
-                write!(f, "the pods of a machine ask for {asked} GPUs and it has {has}")
+                write!(f, "the pods of a machine request {asked} GPUs, but it has {has}")
             }
             Self::Nics { asked, has } => {
-                write!(f, "the pods of a machine ask for {asked} NICs and it has {has}")
+                write!(f, "the pods of a machine request {asked} NICs, but it has {has}")
             }
-            Self::Ranks(count) => write!(f, "{count} ranks are more than a job can have"),
+            Self::Ranks(count) => write!(f, "{count} ranks are more than NCCL supports"),
         }
     }
 }
@@ -70,7 +70,7 @@ impl fmt::Display for Unfit {
 impl std::error::Error for Unfit {}
 
 impl Layout {
-    /// Pods on one machine, each with some GPUs, host names and memory of their own.
+    /// Pods on one machine, each with some GPUs and its own host name and shared memory.
     pub fn new(pods_per_node: u32, gpus_per_pod: u32) -> Self {
         Self {
             nodes: 1,
@@ -103,7 +103,7 @@ impl Layout {
         if layout.pods_per_node == 0 || layout.gpus_per_pod == 0 { Err(Unfit::Nothing) } else { Ok(layout) }
     }
 
-    /// Whether the machine has what the pods ask for.
+    /// Whether the machine has what the pods request.
     pub fn check(&self, machine: &Machine) -> Result<(), Unfit> {
         let asked = self.ranks_per_node();
         let ranks = asked.saturating_mul(u64::from(self.nodes));
@@ -131,7 +131,7 @@ impl Layout {
         self.ranks_per_node().saturating_mul(u64::from(self.nodes))
     }
 
-    /// Whether ranks of two pods of a machine can be one node to NCCL.
+    /// Whether NCCL can treat two pods of a machine as one node.
     pub fn pods_are_one_node(&self) -> bool {
         self.same_host && self.shared_memory
     }
@@ -176,7 +176,7 @@ mod tests {
         let machine = Machine::default();
         let layout = Layout::parse("1x8").unwrap();
         let unfit = layout.check(&machine).unwrap_err();
-        assert_eq!(unfit.to_string(), "the pods of a machine ask for 8 GPUs and it has 0");
+        assert_eq!(unfit.to_string(), "the pods of a machine request 8 GPUs, but it has 0");
         assert!(Layout::new(u32::MAX, u32::MAX).on(u32::MAX).check(&machine).is_err());
     }
 }

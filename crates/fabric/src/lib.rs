@@ -1,8 +1,6 @@
-//! The vocabulary of GPU interconnects: versions, units, transports, and the
-//! catalogue of hardware, variables and words as data.
+//! The vocabulary of GPU interconnects: versions, units, transports, and the catalogue of hardware, variables and terms as data.
 //!
-//! Nothing here reads a file or knows a log format. Every number from outside
-//! stands in `data/` with its source.
+//! Nothing here reads a file or knows a log format. Every external number is in `data/` with its source.
 
 #![forbid(unsafe_code)]
 

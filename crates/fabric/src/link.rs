@@ -1,8 +1,7 @@
-//! The bandwidth NCCL gives a link before it has measured anything, by release.
+//! The bandwidth that NCCL assumes for a link, by release.
 //!
-//! These are NCCL's own constants, one way and in GB/s. They are a little below what the hardware is sold
-//! as, and the choice of rings, trees and channels rests on them. They stand in `data/links.json`, each with
-//! the releases it was read from.
+//! These are NCCL's own constants, one way and in GB/s. They are a little below the nominal speed of the hardware, and NCCL chooses
+//! rings, trees and channels by them. They are in `data/links.json`, each with the releases it was read from.
 
 use std::sync::OnceLock;
 
@@ -22,11 +21,11 @@ pub fn nvlink(compute: u32, version: Version) -> f64 {
             .max_by_key(|it| (it.compute, it.since))
             .map(|it| it.rate)
     };
-    // What is older than NVLink counts as an A100.
+    // GPUs older than NVLink count as an A100.
     best(compute).or_else(|| best(80)).unwrap_or_default()
 }
 
-/// A PCI Express link. No width counts as 16 lanes, and a speed that NCCL does not know as generation 3.
+/// A PCI Express link. An unknown width counts as 16 lanes, an unknown speed as generation 3.
 pub fn pci(link: PciLink) -> f64 {
     let pci = &constants().pci;
     let sixteen = pci
@@ -38,9 +37,9 @@ pub fn pci(link: PciLink) -> f64 {
     sixteen * f64::from(width) / 16.0
 }
 
-/// The link between two sockets of one machine, by who made them and by CPUID's family and model.
+/// The link between two sockets of one machine, by CPU vendor and by CPUID's family and model.
 ///
-/// An Intel CPU whose model is not told counts as not told at all: NCCL's value for it would be that of 2016.
+/// An Intel CPU of unknown model counts as an unknown CPU: NCCL's value for it would be that of 2016.
 pub fn between_sockets(maker: Maker, model: Option<(u32, u32)>, version: Version) -> f64 {
     let maker = if model.is_none() && maker == Maker::Intel { Maker::Unknown } else { maker };
     constants()
@@ -51,12 +50,12 @@ pub fn between_sockets(maker: Maker, model: Option<(u32, u32)>, version: Version
         .map_or_else(local, |it| it.rate)
 }
 
-/// What NCCL takes where nothing limits: a GPU to itself, a network card to its port.
+/// What NCCL assumes if nothing limits: a GPU to itself, a NIC to its port.
 pub fn local() -> f64 {
     constants().local.rate
 }
 
-/// A network device, one way; one that does not tell its rate counts as 10 Gbps.
+/// A network device, one way; a device of unknown rate counts as 10 Gbps.
 pub fn nic(rate: Option<GigabitsPerSecond>) -> f64 {
     rate.map_or(constants().nic.unknown, |it| it.0) / 8.0
 }
@@ -66,7 +65,7 @@ pub fn intel_peer_overhead() -> f64 {
     constants().intel_peer_overhead.factor
 }
 
-/// Where the constants were read: file and releases of NCCL.
+/// The source of the constants: file and releases of NCCL.
 pub fn sources() -> Vec<&'static str> {
     let all = constants();
     let single = [&all.local.source, &all.pci.source, &all.nic.source, &all.intel_peer_overhead.source];
@@ -97,7 +96,7 @@ struct Local {
 #[derive(Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 struct NvLinkRow {
-    /// From this compute capability on, or it alone.
+    /// This compute capability and newer, or only this one.
     compute: u32,
     #[serde(default)]
     only: bool,
@@ -131,7 +130,7 @@ struct SocketRow {
     #[serde(deserialize_with = "maker")]
     maker: Maker,
     family: Option<u32>,
-    /// From this model on, or it alone.
+    /// This model and newer, or only this one.
     model: Option<u32>,
     #[serde(default)]
     only: bool,
@@ -182,14 +181,14 @@ pub(crate) fn maker<'de, D: Deserializer<'de>>(from: D) -> Result<Maker, D::Erro
         "arm" => Maker::Arm,
         "power" => Maker::Power,
         "unknown" => Maker::Unknown,
-        _ => return Err(D::Error::custom("no maker of CPUs")),
+        _ => return Err(D::Error::custom("not a CPU vendor")),
     })
 }
 
 /// `2.18.1`
 fn release<'de, D: Deserializer<'de>>(from: D) -> Result<Option<Version>, D::Error> {
     let text = String::deserialize(from)?;
-    Version::parse(&text).map(Some).ok_or_else(|| D::Error::custom("no release number"))
+    Version::parse(&text).map(Some).ok_or_else(|| D::Error::custom("not a release number"))
 }
 
 fn constants() -> &'static Constants {

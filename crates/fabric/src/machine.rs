@@ -1,7 +1,7 @@
 //! One machine: its sockets, the PCI Express tree below each, its GPUs and NICs, and the NVLinks between GPUs.
 //!
-//! A machine can come from a topology dump, from `nvidia-smi topo -m`, from the catalogue or from a live node. Not each
-//! of them tells everything: what is not known is `None`, and [`Machine::unknown`] says so in words.
+//! A machine can come from a topology dump, from `nvidia-smi topo -m`, from the catalogue or from a live node. No source states
+//! everything: an unknown value is `None`, and [`Machine::unknown`] explains it.
 
 use std::fmt;
 use std::ops::RangeInclusive;
@@ -11,19 +11,19 @@ use crate::units::GigabitsPerSecond;
 /// A machine.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Machine {
-    /// What people call it: `p4d.24xlarge`, a host name.
+    /// `p4d.24xlarge`, or a host name.
     pub name: Option<Box<str>>,
     /// Sockets, or NUMA nodes where there are several in a socket.
     pub sockets: Vec<Socket>,
     /// PCI Express switches and bridges.
     pub bridges: Vec<Bridge>,
-    /// GPUs, in the order NCCL meets them: by socket, then by bus.
+    /// GPUs, in NCCL's order: by socket, then by bus.
     pub gpus: Vec<Gpu>,
     /// Network devices, in the order of their index.
     pub nics: Vec<Nic>,
     /// NVLinks, each once for each end that is a GPU.
     pub nvlinks: Vec<NvLink>,
-    /// What the source does not tell, in sentences.
+    /// What the source does not state, in sentences.
     pub unknown: Vec<String>,
 }
 
@@ -34,13 +34,13 @@ pub struct Socket {
     pub numa: Option<u32>,
     /// The CPUs it has, as `0-23,48-71`.
     pub cpus: Option<Box<str>>,
-    /// Who made it.
+    /// The vendor.
     pub maker: Maker,
-    /// Family and model as CPUID tells them.
+    /// Family and model, as in CPUID.
     pub model: Option<(u32, u32)>,
 }
 
-/// Who made a CPU, as far as NCCL tells them apart.
+/// The vendor of a CPU, as far as NCCL distinguishes them.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Maker {
     /// Intel.
@@ -53,12 +53,12 @@ pub enum Maker {
     Arm,
     /// IBM Power.
     Power,
-    /// Not told.
+    /// Not known.
     #[default]
     Unknown,
 }
 
-/// Where a device hangs.
+/// What a device is attached to.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Place {
     /// At the root of a socket, by its index.
@@ -70,7 +70,7 @@ pub enum Place {
 /// A PCI Express switch or bridge.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Bridge {
-    /// What it hangs below. A bridge below a bridge has the smaller index above it.
+    /// What it is attached to. A bridge has a larger index than the bridge above it.
     pub at: Place,
     /// Its bus id.
     pub bus: Option<BusId>,
@@ -83,7 +83,7 @@ pub struct Bridge {
 pub struct Gpu {
     /// Its index: NVML's, or that of `nvidia-smi`.
     pub index: u32,
-    /// What it hangs below.
+    /// What it is attached to.
     pub at: Place,
     /// Its bus id.
     pub bus: Option<BusId>,
@@ -106,9 +106,9 @@ pub struct Gpu {
 pub struct Nic {
     /// `rdmap16s27`, `mlx5_0`.
     pub name: Box<str>,
-    /// The number NCCL gives it: its place among the network devices.
+    /// NCCL's number: its index among the network devices.
     pub index: u32,
-    /// What it hangs below.
+    /// What it is attached to.
     pub at: Place,
     /// Its bus id; the ports of one card share it.
     pub bus: Option<BusId>,
@@ -120,7 +120,7 @@ pub struct Nic {
     pub gpudirect: Option<bool>,
     /// The latency the plugin declares, in microseconds.
     pub latency: Option<f64>,
-    /// What network it is on.
+    /// The kind of network.
     pub kind: NicKind,
 }
 
@@ -140,15 +140,15 @@ pub enum NicKind {
     Roce,
     /// Plain Ethernet: TCP.
     Ethernet,
-    /// Not told.
+    /// Not known.
     #[default]
     Unknown,
 }
 
-/// A bundle of NVLinks that leaves a GPU.
+/// A group of NVLinks from a GPU to one peer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct NvLink {
-    /// The GPU, by its place in [`Machine::gpus`].
+    /// The GPU, by its index in [`Machine::gpus`].
     pub from: usize,
     /// What is at the other end.
     pub to: NvEnd,
@@ -159,18 +159,18 @@ pub struct NvLink {
 /// The other end of an NVLink.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum NvEnd {
-    /// Another GPU, by its place in [`Machine::gpus`].
+    /// Another GPU, by its index in [`Machine::gpus`].
     Gpu(usize),
-    /// The plane of `NVSwitch`es, which joins all GPUs that have links to it.
+    /// The `NVSwitch`es, which connect all GPUs that have links to them.
     Switch,
-    /// A CPU (Power9), by its place in [`Machine::sockets`].
+    /// A CPU (Power9), by its index in [`Machine::sockets`].
     Socket(usize),
 }
 
 /// A PCI Express link.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct PciLink {
-    /// Transfers a second and lane, in 1e9: 8 for generation 3.
+    /// Transfers per second and lane, in 1e9: 8 for generation 3.
     pub gigatransfers: f64,
     /// Lanes.
     pub width: u32,
@@ -232,12 +232,12 @@ impl fmt::Display for BusId {
 }
 
 impl Machine {
-    /// Whether the GPUs are joined by `NVSwitch`es.
+    /// Whether `NVSwitch`es connect the GPUs.
     pub fn has_nvswitch(&self) -> bool {
         self.nvlinks.iter().any(|it| it.to == NvEnd::Switch)
     }
 
-    /// The socket a place belongs to. `None` for a description that runs in circles.
+    /// The socket above a device. `None` if the description has a cycle.
     pub fn socket_of(&self, mut at: Place) -> Option<usize> {
         for _ in 0..=self.bridges.len() {
             match at {
@@ -248,7 +248,7 @@ impl Machine {
         None
     }
 
-    /// The bridges above a place, nearest first.
+    /// The bridges above a device, nearest first.
     pub fn bridges_above(&self, mut at: Place) -> Vec<usize> {
         let mut above = Vec::new();
         while let Place::Bridge(bridge) = at {

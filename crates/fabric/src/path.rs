@@ -1,4 +1,4 @@
-//! How far apart two devices are, in NCCL's words.
+//! NCCL's path types: how far apart two devices are.
 
 use std::cmp::Ordering;
 use std::fmt;
@@ -6,9 +6,9 @@ use std::fmt;
 use crate::Version;
 use crate::settings::c_integer;
 
-/// The worst thing on the path between two devices.
+/// The slowest part of the path between two devices.
 ///
-/// The variants stand in the order of [`PathType::order`] for NCCL 2.27.5 and newer. NCCL's numbers for them differ
+/// The variants are in the order of [`PathType::order`] for NCCL 2.27.5 and newer. NCCL's numbers for them differ
 /// between releases, so they are compared by name and release, never by number.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub enum PathType {
@@ -73,8 +73,8 @@ impl PathType {
         }
     }
 
-    /// What `nvidia-smi topo -m` calls it, where it has a word. NODE and PHB are both PHB to NCCL: `nvidia-smi` tells
-    /// one host bridge from two of the same NUMA node, NCCL does not.
+    /// The name in `nvidia-smi topo -m`, if it has one. NODE and PHB are both PHB in NCCL: `nvidia-smi` distinguishes one host bridge
+    /// from two of the same NUMA node, NCCL does not.
     pub fn smi(self) -> Option<&'static str> {
         match self {
             Self::Loc => Some("X"),
@@ -108,7 +108,7 @@ impl PathType {
     }
 
     /// Reads `NCCL_P2P_LEVEL` or `NCCL_NET_GDR_LEVEL`: a name that this release knows, up to SYS, or an old number
-    /// (0 LOC, 1 PIX, 2 PXB, 3 PHB, 4 and more SYS). What NCCL would ignore is `None`.
+    /// (0 LOC, 1 PIX, 2 PXB, 3 PHB, 4 and more SYS). `None` for a value that NCCL ignores.
     pub fn from_level(text: &str, version: Version) -> Option<Self> {
         let named =
             Self::parse(text).filter(|it| it.is_in(version) && it.order(version) <= Self::Sys.order(version));
@@ -136,7 +136,7 @@ impl PathType {
         version >= since
     }
 
-    /// Its place in the order of a release, nearest first. PXN came before P2C until 2.27.5 changed them over.
+    /// Its position in the order of a release, nearest first. PXN came before P2C until 2.27.5 swapped them.
     pub fn order(self, version: Version) -> u8 {
         let swapped = version < Version::new(2, 27, 5);
         match self {
@@ -171,7 +171,7 @@ impl PathType {
         if self.order(version) >= other.order(version) { self } else { other }
     }
 
-    /// What it means, for people: `through the CPU`.
+    /// Its meaning in words: `through the CPU`.
     pub fn meaning(self) -> &'static str {
         match self {
             Self::Loc => "the same device",

@@ -14,10 +14,10 @@ pub struct Settings {
     pub environment: BTreeMap<String, String>,
 }
 
-/// The network NCCL takes for a job.
+/// The network that NCCL uses for a job.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Network {
-    /// libfabric by the aws-ofi-nccl plugin: EFA.
+    /// libfabric through the aws-ofi-nccl plugin: EFA.
     Libfabric,
     /// NCCL's own `InfiniBand` and `RoCE`.
     Ib,
@@ -25,21 +25,21 @@ pub enum Network {
     Socket,
 }
 
-/// Where a limit comes from.
+/// What sets a limit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Origin {
-    /// The release has it so.
+    /// The default of the release.
     Release,
-    /// A variable says so, by its name.
+    /// A variable, by its name.
     Variable(&'static str),
 }
 
-/// How far something is allowed, and who says so.
+/// The farthest path that is allowed, and what sets the limit.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
 pub struct Level {
     /// The farthest type that is allowed.
     pub kind: PathType,
-    /// Who says so.
+    /// What sets the limit.
     pub origin: Origin,
 }
 
@@ -71,7 +71,7 @@ impl Settings {
         self.environment.get(name).map(String::as_str)
     }
 
-    /// A variable as NCCL reads numbers: as C does, with the default for an empty text or one that does not fit.
+    /// A variable as NCCL reads numbers: like C, with the default for an empty text or a number out of range.
     pub fn number(&self, name: &str, default: i64) -> i64 {
         self.text(name).filter(|it| !it.is_empty()).and_then(|it| c_integer(it).fitting()).unwrap_or(default)
     }
@@ -81,7 +81,7 @@ impl Settings {
         self.version >= Version::new(major, minor, patch)
     }
 
-    /// How far P2P is allowed, with this many GPUs in the node. `NCCL_P2P_DISABLE=1` beats `NCCL_P2P_LEVEL`.
+    /// The farthest path for P2P, with this many GPUs in the node. `NCCL_P2P_DISABLE=1` wins over `NCCL_P2P_LEVEL`.
     pub fn p2p_level(&self, cpu: Maker, gpus: usize) -> Level {
         if self.number("NCCL_P2P_DISABLE", 0) == 1 {
             return Level { kind: PathType::Loc, origin: Origin::Variable("NCCL_P2P_DISABLE") };
@@ -89,8 +89,8 @@ impl Settings {
         if let Some(level) = self.level("NCCL_P2P_LEVEL") {
             return level;
         }
-        // Up to 2.22 everything was allowed but on the CPUs that are slow at it; since 2.23 nothing across a CPU,
-        // but for a pair of GPUs on AMD.
+        // Up to 2.22 NCCL allowed every path except on CPUs that are slow at P2P; since 2.23 it allows none through a CPU, except for a
+        // pair of GPUs on AMD.
         let far = if self.since(2, 23, 0) {
             cpu == Maker::Amd && gpus <= 2
         } else {
@@ -99,7 +99,7 @@ impl Settings {
         Level { kind: if far { PathType::Sys } else { PathType::Pxb }, origin: Origin::Release }
     }
 
-    /// How far a NIC may be from a GPU for GPUDirect RDMA.
+    /// The farthest path from a GPU to a NIC for GPUDirect RDMA.
     pub fn gpudirect_level(&self) -> Level {
         self.level("NCCL_NET_GDR_LEVEL").unwrap_or(Level {
             kind: if self.since(2, 29, 0) && self.gpudirect_c2c() { PathType::P2c } else { PathType::Pxb },
@@ -117,7 +117,7 @@ impl Settings {
         self.since(2, 26, 0) && self.number("NCCL_NET_GDR_C2C", i64::from(self.since(2, 27, 0))) != 0
     }
 
-    /// Whether a NIC may read GPU memory to send it (`NCCL_NET_GDR_READ`); `None` where NCCL decides by GPU.
+    /// Whether a NIC may read GPU memory to send it (`NCCL_NET_GDR_READ`); `None` if NCCL decides by GPU.
     pub fn gpudirect_read(&self) -> Option<bool> {
         match self.number("NCCL_NET_GDR_READ", -2) {
             0 => Some(false),
@@ -141,7 +141,7 @@ impl Settings {
         self.number("NCCL_NVB_DISABLE", 0) != 0
     }
 
-    /// Reading instead of writing by P2P (`NCCL_P2P_READ_ENABLE`); `None` where NCCL decides.
+    /// Reading instead of writing by P2P (`NCCL_P2P_READ_ENABLE`); `None` if NCCL decides.
     pub fn p2p_read(&self) -> Option<bool> {
         match self.number("NCCL_P2P_READ_ENABLE", -2) {
             -2 => None,
@@ -149,18 +149,18 @@ impl Settings {
         }
     }
 
-    /// Whether P2P is copied by the copy engine (`NCCL_P2P_USE_CUDA_MEMCPY`).
+    /// Whether P2P uses the copy engine (`NCCL_P2P_USE_CUDA_MEMCPY`).
     pub fn p2p_copy_engine(&self) -> bool {
         self.number("NCCL_P2P_USE_CUDA_MEMCPY", 0) != 0
     }
 
-    /// Whether GPUs of one process still go by handles (`NCCL_P2P_DIRECT_DISABLE`).
+    /// Whether GPUs of one process use memory handles instead of direct pointers (`NCCL_P2P_DIRECT_DISABLE`).
     pub fn p2p_direct_disabled(&self) -> bool {
         self.number("NCCL_P2P_DIRECT_DISABLE", 0) != 0
     }
 
-    /// Whether memory is shared by cuMem handles (`NCCL_CUMEM_ENABLE`): since 2.18, and by default since 2.19 where the
-    /// driver is 12.0 or newer, which is taken for granted here.
+    /// Whether memory is shared by cuMem handles (`NCCL_CUMEM_ENABLE`): since 2.18, and by default since 2.19 if the driver is 12.0 or
+    /// newer, which is assumed here.
     pub fn cumem(&self) -> bool {
         let default = if self.since(2, 19, 0) { -2 } else { 0 };
         self.since(2, 18, 0) && self.number("NCCL_CUMEM_ENABLE", default) != 0
@@ -186,7 +186,7 @@ impl Settings {
         self.number("NCCL_CROSS_NIC", 2)
     }
 
-    /// How many NICs a GPU uses of the number that is near it (`NCCL_NETDEVS_POLICY`, 2.28 and newer).
+    /// How many of the nearest NICs a GPU uses (`NCCL_NETDEVS_POLICY`, 2.28 and newer).
     pub fn nics_of_gpu(&self, near: usize, sharing: usize) -> usize {
         let fair = near.div_ceil(sharing.max(1));
         let policy = self.text("NCCL_NETDEVS_POLICY").filter(|_| self.since(2, 28, 0)).unwrap_or("AUTO");
@@ -200,8 +200,7 @@ impl Settings {
         }
     }
 
-    /// The network NCCL takes on this machine: `NCCL_NET` if set, else what its NICs are made for. A plugin that is not
-    /// installed cannot be seen here.
+    /// The network that NCCL uses on this machine: `NCCL_NET` if set, otherwise the one of its NICs. Assumes that the plugin is installed.
     pub fn network(&self, machine: &Machine) -> Network {
         let ib = self.number("NCCL_IB_DISABLE", 0) == 0;
         match self.text("NCCL_NET") {
@@ -232,7 +231,7 @@ impl Network {
         }
     }
 
-    /// Whether it drives this NIC. One of unknown kind is given to any network.
+    /// Whether it can use this NIC. A NIC of unknown kind fits any network.
     pub fn drives(self, nic: &Nic) -> bool {
         match nic.kind {
             NicKind::Efa => self == Self::Libfabric,
@@ -243,19 +242,19 @@ impl Network {
     }
 }
 
-/// What C's `strtoll` with base 0 makes of a text: NCCL reads numbers so.
+/// The result of C's `strtoll` with base 0, which NCCL uses to read numbers.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct CInteger {
-    /// The number; 0 without any digit, and the largest or smallest there is for one that does not fit.
+    /// The number; 0 without any digit, and the largest or smallest value for a number out of range.
     pub value: i64,
-    /// Whether it fits.
+    /// Whether it is in range.
     pub fits: bool,
-    /// Whether the text has digits and nothing behind them but white space.
+    /// Whether the text has digits followed only by white space.
     pub whole: bool,
 }
 
 impl CInteger {
-    /// The number, where it fits.
+    /// The number, if it is in range.
     pub fn fitting(self) -> Option<i64> {
         self.fits.then_some(self.value)
     }

@@ -1,4 +1,4 @@
-//! The ways NCCL moves bytes between two ranks.
+//! NCCL's transports between two ranks.
 
 use std::fmt;
 
@@ -9,14 +9,14 @@ pub enum Transport {
     P2p {
         /// How the peer's memory is mapped.
         kind: P2pKind,
-        /// The receiver pulls; the normal mode of two A100 over NVLink.
+        /// The receiver reads instead of the sender writing; normal for two A100 over NVLink.
         read: bool,
     },
-    /// Through the host's memory, inside one host.
+    /// Through host memory, inside one host.
     Shm,
     /// Over a network device.
     Net {
-        /// The name the network gives itself: `Socket`, `IB`, `Libfabric`, ...
+        /// The name of the network: `Socket`, `IB`, `Libfabric`, ...
         network: Box<str>,
         /// The index of the network device.
         device: u32,
@@ -47,12 +47,12 @@ pub enum P2pKind {
     Cumem,
     /// Multi-node NVLink.
     Mnnvl,
-    /// Through another GPU by NVLink.
+    /// Through another GPU over NVLink.
     Indirect,
 }
 
 impl Transport {
-    /// The short name people use: `P2P`, `SHM`, `NET`, `COLLNET`.
+    /// The short name: `P2P`, `SHM`, `NET`, `COLLNET`.
     pub fn family(&self) -> &'static str {
         match self {
             Self::P2p { .. } => "P2P",
@@ -62,7 +62,7 @@ impl Transport {
         }
     }
 
-    /// Whether the bytes leave through a network device.
+    /// Whether it uses a network device.
     pub fn is_net(&self) -> bool {
         matches!(self, Self::Net { .. } | Self::CollNet { .. })
     }

@@ -1,18 +1,17 @@
 //! Numbers that carry their unit.
 //!
-//! Networks are sold in bits, memory is counted in powers of two, and NCCL
-//! reports bytes in powers of ten. A type for each keeps them apart.
+//! Network speeds are in bits, memory sizes in powers of two, and NCCL reports bytes in powers of ten. Each has a type of its own.
 
 use std::fmt;
 
 use serde::{Deserialize, Serialize};
 
-/// Bandwidth in 1e9 bytes a second, the GB/s of nccl-tests.
+/// Bandwidth in 1e9 bytes per second, the GB/s of nccl-tests.
 #[derive(Debug, Clone, Copy, PartialEq, PartialOrd, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct GigabytesPerSecond(pub f64);
 
-/// Bandwidth in 1e9 bits a second, the Gbps of NICs and instance types.
+/// Bandwidth in 1e9 bits per second, the Gbps of NICs and instance types.
 #[derive(Debug, Clone, Copy, PartialEq, PartialOrd, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct GigabitsPerSecond(pub f64);
@@ -46,7 +45,7 @@ impl fmt::Display for Gibibytes {
     }
 }
 
-/// At most three decimals, and no zeros at the end of them.
+/// At most three decimals, without trailing zeros.
 fn short(number: f64) -> String {
     let fixed = format!("{number:.3}");
     if !fixed.contains('.') {

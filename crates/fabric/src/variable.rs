@@ -1,10 +1,7 @@
-//! The environment variables of NCCL and of what stands around it: libfabric,
-//! aws-ofi-nccl, PyTorch and its launcher, CUDA.
+//! The environment variables of NCCL and related software: libfabric, aws-ofi-nccl, PyTorch and its launcher, CUDA.
 //!
-//! `data/variables.csv` says what each one does, since when, and where that is
-//! written. `data/advice.csv` says when it is better left alone, by version.
-//! Names that people set although nothing reads them are listed too, because
-//! NCCL never complains about a name it does not know.
+//! `data/variables.csv` says what each one does, since when, and the source. `data/advice.csv` says when not to set it, by version. Names
+//! that people set although nothing reads them are listed too, because NCCL does not warn about unknown names.
 
 use std::collections::BTreeMap;
 use std::error::Error;
@@ -15,7 +12,7 @@ use serde::Deserialize;
 
 use crate::Version;
 
-/// One environment variable, or a name that is taken for one.
+/// One environment variable, or a name that is mistaken for one.
 #[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Variable {
@@ -23,19 +20,19 @@ pub struct Variable {
     pub name: String,
     /// What values it takes.
     pub kind: String,
-    /// The value that holds when it is unset.
+    /// The value if it is unset.
     pub default: String,
-    /// The release that brought it, in words; empty where no source says so.
+    /// The release that introduced it, in words; empty if no source states it.
     pub since: String,
-    /// The oldest release seen to read it, among those looked at.
+    /// The oldest of the examined releases that reads it.
     pub first_seen: String,
-    /// The newest release seen to read it, among those looked at.
+    /// The newest of the examined releases that reads it.
     pub last_seen: String,
     /// `current`, `deprecated`, `removed after <release>`, `removed before <release>`, or `not a variable`.
     pub status: String,
-    /// The variable that is meant, or that took its place.
+    /// The intended variable, or the replacement.
     pub instead: Option<String>,
-    /// The default as it stands in the sources, by the release that changed it.
+    /// The default in the sources, by the release that changed it.
     pub default_history: String,
     /// What it does.
     pub effect: String,
@@ -43,7 +40,7 @@ pub struct Variable {
     pub source: String,
     /// The program that reads it: `nccl`, `libfabric`, `pytorch`, ...
     pub read_by: String,
-    /// When not to set it; empty where nothing speaks against it.
+    /// When not to set it; may be empty.
     #[serde(skip)]
     pub advice: Vec<Advice>,
 }
@@ -51,11 +48,11 @@ pub struct Variable {
 /// A reason not to set a variable.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Advice {
-    /// What code picks it by; no two of one variable are alike.
+    /// The id that code refers to; unique per variable.
     pub id: String,
     /// When not to set it, and why.
     pub when_not_to_set: String,
-    /// The releases it is about: all of these must hold; empty means every release.
+    /// The releases it applies to: all ranges must match; empty means every release.
     pub versions: Vec<Range>,
     /// Where that is written.
     pub source: String,
@@ -73,7 +70,7 @@ pub struct Range {
 }
 
 impl Variable {
-    /// Whether some program reads or once read it.
+    /// Whether a program reads it or once did.
     pub fn is_variable(&self) -> bool {
         self.status != "not a variable"
     }
@@ -83,7 +80,7 @@ impl Variable {
         self.advice.iter().find(|it| it.id == id)
     }
 
-    /// The last release that reads it, where it is gone and that is known.
+    /// The last release that reads it, if it was removed and that release is known.
     pub fn removed_after(&self) -> Option<Version> {
         Version::parse(self.status.strip_prefix("removed after ")?)
     }
@@ -95,7 +92,7 @@ impl Variable {
 }
 
 impl Advice {
-    /// Whether the advice is about the releases at hand; none when it depends on one that is not known.
+    /// Whether the advice applies to the given releases; `None` if it depends on a release that is not known.
     pub fn applies(&self, version_of: impl Fn(&str) -> Option<Version>) -> Option<bool> {
         let mut known = true;
         for range in &self.versions {
@@ -110,7 +107,7 @@ impl Advice {
 }
 
 impl Range {
-    /// Whether a release lies in the range.
+    /// Whether a release is in the range.
     pub fn contains(&self, version: Version) -> bool {
         self.from.is_none_or(|from| from <= version) && self.before.is_none_or(|before| version < before)
     }
@@ -145,23 +142,20 @@ impl fmt::Display for Range {
 /// Every variable, by name.
 pub fn all() -> &'static [Variable] {
     static ALL: OnceLock<Vec<Variable>> = OnceLock::new();
-    // The data is part of the binary, and a test reads it: there is nobody to
-    // tell about an error here, and nothing to panic about.
+    // The data is part of the binary, and a test reads it: no error can happen here.
     ALL.get_or_init(|| read().unwrap_or_default())
 }
 
-/// The variable of exactly this name, also one that is not a variable.
+/// The entry with exactly this name, including names that are not variables.
 pub fn find(name: &str) -> Option<&'static Variable> {
     let index = all().binary_search_by(|it| it.name.as_str().cmp(name)).ok()?;
     all().get(index)
 }
 
-/// What somebody meant who wrote this name.
+/// The variable that was probably meant by this name.
 ///
-/// A name that the data sends elsewhere goes there, so an old or an invented
-/// one is answered by hand; a name in the wrong case, with its words in
-/// another order or with a slip of up to three letters goes to the nearest
-/// one. A name that is right, or like nothing known, gets no answer.
+/// If the data names a replacement, the result is that. A name in the wrong case, with its words in another order or with up to three
+/// wrong letters leads to the nearest one. A correct name, or one unlike any known, has no result.
 pub fn suggest(name: &str) -> Option<&'static Variable> {
     let upper = name.to_ascii_uppercase();
     if let Some(known) = find(&upper) {
@@ -171,7 +165,7 @@ pub fn suggest(name: &str) -> Option<&'static Variable> {
         };
     }
     let (family, stem) = upper.split_once('_')?;
-    // A short name is near to everything: a third of its letters may be wrong.
+    // Short names are similar to many others: at most a third of the letters may be wrong.
     let allowed = (stem.len() / 3).min(3);
     let words = sorted_words(&upper);
     all()
@@ -231,7 +225,7 @@ fn read() -> Result<Vec<Variable>, Box<dyn Error>> {
         variables.push(variable);
     }
     match advice.into_keys().next() {
-        Some(name) => Err(format!("advice on {name}, which the table of variables lacks").into()),
+        Some(name) => Err(format!("advice on {name}, which is not in the table of variables").into()),
         None => Ok(variables),
     }
 }

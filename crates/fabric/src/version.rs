@@ -2,14 +2,14 @@
 
 use std::fmt;
 
-/// A release number, compared by its three parts. Suffixes (`+cuda12.9`, `aws`, `-1`) do not take part.
+/// A release number, compared by its three parts. Suffixes (`+cuda12.9`, `aws`, `-1`) are ignored.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Version {
     /// The first number.
     pub major: u16,
     /// The second number.
     pub minor: u16,
-    /// The third number, 0 where none is given.
+    /// The third number, 0 if it is missing.
     pub patch: u16,
 }
 

@@ -152,10 +152,10 @@ pub(crate) fn page() -> String {
         );
     }
     out.push_str(
-        "\n## What stands behind it\n\n\
-         Time is launch + steps + filling the pipeline + bytes over the slowest link, for each algorithm NCCL could take; the fastest counts.\n\
-         Link bandwidths are NCCL's own (`crates/fabric/data/links.json`); what is reached of them, and latencies, are these constants. No\n\
-         constant belongs to one publication. Where the source says \"not measured here\", plumb says so in its answer and widens the interval.\n\n\
+        "\n## The model\n\n\
+         Time is launch + steps + filling the pipeline + bytes over the slowest link, for each algorithm NCCL could use; the fastest counts.\n\
+         Link bandwidths are NCCL's own (`crates/fabric/data/links.json`); latencies, and the share of a link that collectives reach, are these\n\
+         constants. No constant belongs to one publication. Where the source says \"not measured here\", plumb says so in its answer and widens the interval.\n\n\
          | constant | value | meaning | source |\n| --- | --- | --- | --- |\n",
     );
     for (name, it) in forecast::constants::all() {

@@ -1,4 +1,4 @@
-//! The environment for a machine and releases: what to set, to leave alone and to remove. Mostly short.
+//! The environment for a machine and releases: which variables to set, to leave unset and to remove.
 
 use fabric::catalogue::Model;
 use fabric::machine::NicKind;
@@ -15,7 +15,7 @@ pub struct Recommendation {
     pub action: Action,
     /// Why.
     pub reason: String,
-    /// Where that is written.
+    /// The source of the reason.
     pub source: String,
 }
 
@@ -41,7 +41,7 @@ impl Action {
     }
 }
 
-/// What lint says against a variable that a job sets.
+/// A lint finding about a variable that a job sets.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Objection {
     /// The variable.
@@ -50,16 +50,16 @@ pub struct Objection {
     pub value: Option<String>,
     /// What is wrong with it, in a sentence.
     pub reason: String,
-    /// Where that is written.
+    /// The source of the reason.
     pub source: String,
 }
 
-/// Where a piece of advice is given.
+/// Where a piece of advice applies.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Where {
     Everywhere,
     Efa,
-    /// EFA with GPUDirect RDMA: the plugin has values of its own for these types.
+    /// EFA with GPUDirect RDMA: the plugin sets its own values for these types.
     EfaGpudirect,
     InfiniBand,
 }
@@ -77,7 +77,7 @@ impl Where {
     }
 }
 
-/// What people set and should not: the variable, the id of the reason in `advice.csv`, and where it holds.
+/// Variables that are often set and should not be: the name, the id of the reason in `advice.csv`, and where it applies.
 const LEAVE: &[(&str, &str, Where)] = &[
     ("FI_PROVIDER", "not-needed", Where::Efa),
     ("FI_EFA_USE_DEVICE_RDMA", "not-needed", Where::Efa),
@@ -92,7 +92,7 @@ const LEAVE: &[(&str, &str, Where)] = &[
     ("NCCL_P2P_DISABLE", "in-production", Where::Everywhere),
 ];
 
-/// What to set, to remove and to leave alone. `objections` are to variables of the job; there may be none.
+/// The variables to set, to remove and to leave unset. `objections` are lint findings about the variables of the job.
 pub fn recommend(
     machine: Option<&Model>,
     nccl: Option<Version>,
@@ -131,7 +131,7 @@ pub fn recommend(
     all
 }
 
-/// What old plugins do not do by themselves.
+/// Variables that old plugins do not set themselves.
 fn set(machine: Option<&Model>, plugin: Option<Version>) -> Vec<Recommendation> {
     let mut all = Vec::new();
     let (Some(machine), Some(plugin)) = (machine.filter(|it| it.efa()), plugin) else { return all };
@@ -141,15 +141,14 @@ fn set(machine: Option<&Model>, plugin: Option<Version>) -> Vec<Recommendation> 
         all.push(Recommendation { name, value, action: Action::Set, reason, source: source.to_owned() });
     };
     if plugin < Version::new(1, 6, 0) {
-        let reason = format!("aws-ofi-nccl {plugin} does not ask for efa by itself; 1.6.0 and newer do.");
+        let reason = format!("aws-ofi-nccl {plugin} does not select the efa provider; 1.6.0 and newer do.");
         add("FI_PROVIDER", "efa", reason);
-        let reason =
-            format!("aws-ofi-nccl {plugin} does not choose the safe protocol by itself; 1.6.0 and newer do.");
+        let reason = format!("aws-ofi-nccl {plugin} does not select the safe protocol; 1.6.0 and newer do.");
         add("NCCL_PROTO", "simple", reason);
     }
     if plugin < Version::new(1, 7, 0) && machine.instance.is_some_and(|it| it.rdma_read == Some(true)) {
         let reason = format!(
-            "With aws-ofi-nccl {plugin} RDMA is off unless it is asked for; with 1.7.0 and libfabric 1.18 it is on."
+            "With aws-ofi-nccl {plugin} RDMA is off by default; with 1.7.0 and libfabric 1.18 it is on."
         );
         add("FI_EFA_USE_DEVICE_RDMA", "1", reason);
     }

@@ -1,9 +1,9 @@
-//! What of a machine stands in a manifest.
+//! The hardware facts that a manifest needs.
 
 use fabric::catalogue::Model;
 use fabric::machine::{Maker, NicKind};
 
-/// A machine, as far as a manifest needs it.
+/// The hardware of a machine.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Hardware {
     /// `p5.48xlarge`
@@ -17,14 +17,14 @@ pub(crate) struct Hardware {
     pub(crate) infiniband: u32,
     /// All NICs together.
     pub(crate) gbps: f64,
-    /// GiB of the host.
+    /// Host memory in GiB.
     pub(crate) memory: Option<u64>,
     pub(crate) vcpus: Option<u32>,
-    /// GiB of a GPU.
+    /// Memory of a GPU in GiB.
     pub(crate) gpu_memory: Option<f64>,
     /// Whether its CPU is an Arm.
     pub(crate) arm: bool,
-    /// How many such machines NVLink joins, where it reaches beyond one.
+    /// Machines per NVLink domain, if NVLink reaches beyond one.
     pub(crate) domain: Option<u32>,
 }
 
@@ -47,7 +47,7 @@ impl Hardware {
     }
 }
 
-/// Without what is behind the point.
+/// The integer part.
 #[expect(
     clippy::cast_possible_truncation,
     clippy::cast_sign_loss,

@@ -1,4 +1,4 @@
-//! Nothing but Kubernetes: an indexed Job, and a headless Service that gives its pods names.
+//! Plain Kubernetes: an indexed Job, and a headless Service that gives its pods DNS names.
 
 use crate::plan::Plan;
 use crate::pod::{self, Shape};
@@ -18,16 +18,16 @@ pub(crate) fn write(plan: &Plan) -> Result<String, String> {
     };
     let service = if several {
         format!(
-            "apiVersion: v1\nkind: Service\nmetadata:\n{}spec:\n  clusterIP: None  # Headless: the name of a pod is its address.\n  \
-             publishNotReadyAddresses: true  # Ranks look for the first before it is ready.\n  selector:\n    app.kubernetes.io/name: {name}\n---\n",
+            "apiVersion: v1\nkind: Service\nmetadata:\n{}spec:\n  clusterIP: None  # Headless: DNS resolves the name of each pod.\n  \
+             publishNotReadyAddresses: true  # Ranks resolve the first pod before it is ready.\n  selector:\n    app.kubernetes.io/name: {name}\n---\n",
             pod::metadata(plan, name)
         )
     } else {
         String::new()
     };
-    // A plain Job has nothing of its own for it. The person is told below, and lint need not repeat it.
+    // A plain Job has no gang scheduling. A comment below says so, and lint need not repeat it.
     let allow = if several && plan.queue.is_none() {
-        "  # plumb: allow no-gang-scheduling (to be removed once a queue is named below)"
+        "  # plumb: allow no-gang-scheduling (remove this once a queue is set below)"
     } else {
         ""
     };
@@ -45,13 +45,13 @@ pub(crate) fn write(plan: &Plan) -> Result<String, String> {
 pub(crate) fn indexed(plan: &Plan, shape: Shape<'_>) -> String {
     let nodes = plan.nodes;
     format!(
-        "spec:\n  completionMode: Indexed  # The index of a pod is its node rank.\n  completions: {nodes}\n  parallelism: {nodes}\n  \
-         backoffLimit: 0  # One rank alone cannot rejoin: the job ends with the first that fails.\n  template:\n{}",
+        "spec:\n  completionMode: Indexed  # The pod index is the node rank.\n  completions: {nodes}\n  parallelism: {nodes}\n  \
+         backoffLimit: 0  # A single rank cannot rejoin: the job fails with its first failed pod.\n  template:\n{}",
         indent(&pod::template(plan, shape), 4)
     )
 }
 
-/// torchrun on every pod of an indexed job whose first has this address.
+/// torchrun on every pod of an indexed job; `address` is that of the first pod.
 pub(crate) fn torchrun(plan: &Plan, first: &str) -> Result<Vec<String>, String> {
     let mut words = vec![
         "torchrun".to_owned(),
@@ -59,7 +59,7 @@ pub(crate) fn torchrun(plan: &Plan, first: &str) -> Result<Vec<String>, String> 
         format!("--nproc-per-node={}", plan.gpus),
     ];
     if plan.nodes > 1 {
-        // Kubernetes fills the index in.
+        // Kubernetes inserts the index.
         words.push("--node-rank=$(JOB_COMPLETION_INDEX)".to_owned());
         words.push(format!("--master-addr={first}"));
         words.push("--master-port=29500".to_owned());

@@ -1,4 +1,4 @@
-//! A `JobSet` of one indexed job; its controller makes the service.
+//! A `JobSet` of one indexed job; its controller creates the Service.
 
 use super::job;
 use crate::plan::Plan;
@@ -17,9 +17,9 @@ pub(crate) fn write(plan: &Plan) -> Result<String, String> {
     };
     Ok(format!(
         "{}{}apiVersion: jobset.x-k8s.io/v1alpha2\nkind: JobSet\nmetadata:\n{}{}spec:\n  network:\n    \
-         enableDNSHostnames: true  # Pods are called {name}-node-0-INDEX.{name}.\n    \
-         publishNotReadyAddresses: true  # Ranks look for the first before it is ready.\n  failurePolicy:\n    \
-         maxRestarts: 0  # Raise it for a program that resumes from checkpoints: all pods start anew together.\n  \
+         enableDNSHostnames: true  # DNS names of the pods: {name}-node-0-INDEX.{name}.\n    \
+         publishNotReadyAddresses: true  # Ranks resolve the first pod before it is ready.\n  failurePolicy:\n    \
+         maxRestarts: 0  # Raise it for a program that resumes from checkpoints: all pods restart together.\n  \
          replicatedJobs:\n  - name: node\n    replicas: 1\n    template:\n{}",
         plan.head(),
         pod::domain(plan),

@@ -1,11 +1,11 @@
-//! Manifests, batch scripts and environments that are right from the start: what `plumb manifest` and `plumb env` write.
+//! Generates manifests, batch scripts and environments for `plumb manifest` and `plumb env`.
 //!
 //! ```text
-//! Request -> Plan (checked, with the hardware's numbers) -> text of one kind
+//! Request -> Plan (checked, with the numbers of the hardware) -> text of one kind
 //! ```
 //!
-//! The text is YAML or a script with short comments that say why. Counts come from the catalogue; what a person gave is checked or
-//! quoted, never pasted.
+//! The text is YAML or a script with short comments that say why. Counts come from the catalogue; user input is checked or quoted, never
+//! pasted.
 
 #![forbid(unsafe_code)]
 
@@ -37,7 +37,7 @@ pub enum Kind {
     MpiJob,
     /// A `JobSet`.
     JobSet,
-    /// Nothing but Kubernetes: an indexed `Job` and a headless `Service`.
+    /// Plain Kubernetes: an indexed `Job` and a headless `Service`.
     Job,
     /// A script for Slurm.
     Sbatch,
@@ -66,35 +66,35 @@ impl Kind {
     }
 }
 
-/// What a person asks for.
+/// The options of the user.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Request {
     /// What is submitted.
     pub kind: Kind,
     /// The machine, from [`fabric::catalogue::resolve`].
     pub machine: &'static Model,
-    /// How many nodes, which is how many pods.
+    /// The number of nodes, which is the number of pods.
     pub nodes: u32,
-    /// GPUs of a pod; all of the machine's where none is said.
+    /// GPUs per pod; `None` for all GPUs of the machine.
     pub gpus: Option<u32>,
-    /// The container image. A script for Slurm can do without.
+    /// The container image. Optional in a Slurm script.
     pub image: Option<String>,
     /// The name of the job.
     pub name: Option<String>,
-    /// The namespace, or none to take the one of the person who applies it.
+    /// The namespace, or `None` for the current one of `kubectl`.
     pub namespace: Option<String>,
-    /// The availability zone, or none for any one.
+    /// The availability zone, or `None` for any single zone.
     pub zone: Option<String>,
-    /// The queue of Kueue, which starts all pods or none; for Slurm the partition.
+    /// The Kueue queue, which starts all pods or none; for Slurm the partition.
     pub queue: Option<String>,
     /// nccl-tests instead of training. A command then replaces `all_reduce_perf` with its usual sizes.
     pub nccl_tests: bool,
-    /// The program and its arguments, as they are given: `train.py --steps 100`.
+    /// The program and its arguments, as given: `train.py --steps 100`.
     pub command: Vec<String>,
 }
 
 impl Request {
-    /// A request of a kind for some machines; everything else is left open.
+    /// A request for a kind and machines, without the optional fields.
     pub fn new(kind: Kind, machine: &'static Model, nodes: u32) -> Self {
         Self {
             kind,
@@ -112,7 +112,7 @@ impl Request {
     }
 }
 
-/// Writes the manifest. The error is a sentence for the person who asked.
+/// Writes the manifest. The error is a sentence for the user.
 pub fn write(request: &Request) -> Result<String, String> {
     let plan = Plan::new(request)?;
     match request.kind {

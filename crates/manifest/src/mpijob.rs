@@ -1,4 +1,4 @@
-//! An `MPIJob`: a launcher without GPUs, and workers that run ssh servers until ranks are started on them.
+//! An `MPIJob`: a launcher without GPUs, and workers that run ssh servers, over which mpirun starts the ranks.
 
 use crate::plan::Plan;
 use crate::pod::{self, Shape};
@@ -28,14 +28,11 @@ fn launcher(plan: &Plan) -> Result<String, String> {
     let each = plan.gpus.to_string();
     let own = [
         ("", vec!["mpirun", "--allow-run-as-root", "--tag-output"]),
-        ("# One rank a GPU.", vec!["-np", &ranks, "-N", &each, "--bind-to", "none"]),
-        (
-            "# ssh does not carry the environment of the image over.",
-            vec!["-x", "PATH", "-x", "LD_LIBRARY_PATH"],
-        ),
+        ("# One rank per GPU.", vec!["-np", &ranks, "-N", &each, "--bind-to", "none"]),
+        ("# ssh does not pass on the environment of the image.", vec!["-x", "PATH", "-x", "LD_LIBRARY_PATH"]),
         ("# To see transports and NICs with plumb doctor:\n# - -x\n# - NCCL_DEBUG=INFO", vec![]),
         (
-            "# MPI starts the ranks and no more: it stays on TCP, NCCL takes the fast network.",
+            "# MPI only starts the ranks, over TCP; NCCL uses the fast network.",
             vec![
                 "--mca",
                 "pml",
@@ -58,7 +55,7 @@ fn launcher(plan: &Plan) -> Result<String, String> {
         words.push_str(&list(&part));
     }
     words.push_str(&list(&pod::literal(&program::rank(&plan.command)?)));
-    // The image is built for one kind of CPU.
+    // The image is built for one CPU architecture.
     let arch = if plan.hardware.arm { "nodeSelector:\n  kubernetes.io/arch: arm64\n" } else { "" };
     let spec = format!(
         "{arch}{}containers:\n- name: launcher\n  image: {}\n  command:\n{}  resources:\n    requests:\n      cpu: 1\n      memory: 2Gi\n    \

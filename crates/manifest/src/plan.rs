@@ -1,17 +1,17 @@
-//! A request, checked, with the numbers of its hardware.
+//! A checked request with the numbers of its hardware.
 
 use crate::hardware::Hardware;
 use crate::{Kind, Request, program};
 
-/// What all kinds are written from. Names and the image are safe to stand anywhere; the program is not.
+/// The input of every kind. Names and the image need no quoting; the program does.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Plan {
     pub(crate) kind: Kind,
     pub(crate) hardware: Hardware,
     pub(crate) nodes: u32,
-    /// Of a pod.
+    /// Per pod.
     pub(crate) gpus: u32,
-    /// Of a pod; zero where there is none or one node needs none.
+    /// Per pod; zero if the machine has none or the job has one node.
     pub(crate) efa: u32,
     pub(crate) image: Option<String>,
     pub(crate) name: String,
@@ -27,11 +27,11 @@ impl Plan {
     pub(crate) fn new(request: &Request) -> Result<Self, String> {
         let hardware = Hardware::of(request.machine);
         if !(1..=9999).contains(&request.nodes) {
-            return Err(format!("{} nodes: ask for 1 to 9999", request.nodes));
+            return Err(format!("{} nodes: use 1 to 9999", request.nodes));
         }
         let gpus = request.gpus.unwrap_or(hardware.gpus);
         if gpus == 0 || gpus > hardware.gpus {
-            return Err(format!("{gpus} GPUs a pod: {} has {}", hardware.name, hardware.gpus));
+            return Err(format!("{gpus} GPUs per pod, but {} has {}", hardware.name, hardware.gpus));
         }
         let usual = if request.nccl_tests { "nccl-tests" } else { "training" };
         let name = label("name", request.name.as_deref().unwrap_or(usual), 50)?;
@@ -40,7 +40,7 @@ impl Plan {
         let queue = request.queue.as_deref().map(|it| queue(it, request.kind)).transpose()?;
         if request.kind == Kind::Sbatch && (namespace.is_some() || zone.is_some()) {
             return Err(
-                "a script for Slurm has no namespace and no zone: name a partition as its queue".to_owned()
+                "a Slurm script has no namespace and no zone: give a partition with --queue".to_owned()
             );
         }
         let image = request.image.as_deref().map(|it| image(it, request.kind)).transpose()?;
@@ -50,19 +50,19 @@ impl Plan {
         let with_mpi = matches!(request.kind, Kind::MpiJob | Kind::Sbatch);
         if request.nccl_tests && !with_mpi {
             return Err(format!(
-                "nccl-tests start their ranks with MPI, which a {} does not bring: take --kind mpijob or --kind sbatch",
+                "nccl-tests needs MPI to start its ranks, which a {} does not have: use --kind mpijob or --kind sbatch",
                 request.kind.name()
             ));
         }
         let command = match (request.command.is_empty(), request.nccl_tests) {
             (true, true) => program::nccl_tests(hardware.gpu_memory),
-            (true, false) => return Err("say what to run: -- train.py ...".to_owned()),
+            (true, false) => return Err("give the program to run: -- train.py ...".to_owned()),
             (false, _) => request.command.clone(),
         };
         if command.iter().any(|it| it.contains('\0'))
             || command.first().is_some_and(|it| it.trim().is_empty())
         {
-            return Err("the command has an empty program or a zero byte in it".to_owned());
+            return Err("the command has an empty program or a zero byte".to_owned());
         }
         Ok(Self {
             kind: request.kind,
@@ -80,7 +80,7 @@ impl Plan {
         })
     }
 
-    /// Whether a pod takes the machine whole.
+    /// Whether a pod uses the whole machine.
     pub(crate) fn whole(&self) -> bool {
         self.gpus == self.hardware.gpus
     }
@@ -90,19 +90,19 @@ impl Plan {
         u64::from(self.nodes) * u64::from(self.gpus)
     }
 
-    /// Three quarters of the host's memory in GiB, by share: the rest is for huge pages, the system and daemons.
+    /// The pod's share of three quarters of the host memory in GiB: the rest is for huge pages, the system and daemons.
     pub(crate) fn memory(&self) -> Option<u64> {
         self.hardware
             .memory
             .map(|it| (it * 3 / 4 * u64::from(self.gpus) / u64::from(self.hardware.gpus)).max(1))
     }
 
-    /// Three quarters of the CPUs, by share.
+    /// The pod's share of three quarters of the CPUs.
     pub(crate) fn cpus(&self) -> Option<u32> {
         self.hardware.vcpus.map(|it| (it * 3 / 4 * self.gpus / self.hardware.gpus).max(1))
     }
 
-    /// GiB of `/dev/shm`: four a GPU, a quarter of the memory at most.
+    /// GiB of `/dev/shm`: four per GPU, at most a quarter of the memory.
     pub(crate) fn shm(&self) -> u64 {
         let wanted = u64::from(self.gpus) * 4;
         self.memory().map_or(wanted, |it| wanted.min(it / 4).max(1))
@@ -119,49 +119,49 @@ impl Plan {
         let kind = self.kind.name();
         let nodes_word = if *nodes == 1 { "node" } else { "nodes" };
         let mut text = format!(
-            "# Written by plumb manifest, kind {kind}: {nodes} {nodes_word} of {}, {} ranks. Check changes with: plumb lint FILE\n",
+            "# Generated by plumb manifest, kind {kind}: {nodes} {nodes_word} of {}, {} ranks. Check changes with: plumb lint FILE\n",
             hardware.name,
             self.ranks()
         );
         text.push_str(&self.network());
         if !self.whole() {
             text.push_str(&format!(
-                "# {gpus} of {} GPUs a pod: which NICs are near them is not guaranteed; whole machines are faster.\n",
+                "# {gpus} of {} GPUs per pod: the nearest NICs are not guaranteed; whole machines are faster.\n",
                 hardware.gpus
             ));
         }
         text
     }
 
-    /// One line on what joins the nodes.
+    /// One line about the network between the nodes.
     fn network(&self) -> String {
         let Hardware { name, efa, infiniband, gbps, .. } = &self.hardware;
         if self.nodes == 1 {
-            return "# One node: NCCL stays inside it, so no network device is asked for.\n".to_owned();
+            return "# One node: NCCL stays inside it, so the pod requests no network device.\n".to_owned();
         }
         if *efa > 0 {
-            return format!("# Network: EFA, {efa} x {} Gbps a node.\n", gbps / f64::from(*efa));
+            return format!("# Network: EFA, {efa} x {} Gbps per node.\n", gbps / f64::from(*efa));
         }
         if *infiniband > 0 {
             return format!(
-                "# Network: {infiniband} InfiniBand NICs a node, {gbps} Gbps together.{}\n",
+                "# Network: {infiniband} InfiniBand NICs per node, {gbps} Gbps in total.{}\n",
                 if self.kind == Kind::Sbatch {
                     ""
                 } else {
-                    " What the cluster calls them (rdma/...) is not known here: add it to\n# requests and limits of the pods."
+                    " plumb does not know their resource name (rdma/...) in this cluster: add it to\n# requests and limits of the pods."
                 }
             );
         }
-        format!("# Network: {name} has no EFA; NCCL runs over TCP at {gbps} Gbps a node.\n")
+        format!("# Network: {name} has no EFA; NCCL runs over TCP at {gbps} Gbps per node.\n")
     }
 }
 
-/// The NICs of some of the GPUs: their share, one at least.
+/// The share of the NICs that belongs to some of the GPUs, at least one.
 fn share(nics: u32, gpus: u32, all: u32) -> u32 {
     if nics == 0 { 0 } else { (nics * gpus / all).max(1) }
 }
 
-/// A name of Kubernetes: a label of DNS that begins with a letter, as services and `TrainJob` want it.
+/// A Kubernetes name: a DNS label that begins with a letter, as Services and `TrainJob` require.
 fn label(what: &str, text: &str, most: usize) -> Result<String, String> {
     let letters = text.bytes().all(|it| it == b'-' || it.is_ascii_lowercase() || it.is_ascii_digit());
     let ends = text.starts_with(|it: char| it.is_ascii_lowercase()) && !text.ends_with('-');
@@ -169,11 +169,11 @@ fn label(what: &str, text: &str, most: usize) -> Result<String, String> {
         return Ok(text.to_owned());
     }
     Err(format!(
-        "{what} {text:?}: take at most {most} lowercase letters, digits and hyphens, the first a letter, the last no hyphen"
+        "{what} {text:?}: use at most {most} lowercase letters, digits and hyphens, beginning with a letter and not ending with a hyphen"
     ))
 }
 
-/// A queue of Kueue, or a partition of Slurm.
+/// A Kueue queue, or a Slurm partition.
 fn queue(text: &str, kind: Kind) -> Result<String, String> {
     if kind != Kind::Sbatch {
         return label("queue", text, 63);
@@ -182,7 +182,7 @@ fn queue(text: &str, kind: Kind) -> Result<String, String> {
     if letters && text.starts_with(|it: char| it.is_ascii_alphanumeric()) && text.len() <= 63 {
         return Ok(text.to_owned());
     }
-    Err(format!("queue {text:?}: take the name of a partition"))
+    Err(format!("queue {text:?}: use the name of a partition"))
 }
 
 /// A reference to an image. A script may also name a file for enroot.
@@ -195,5 +195,5 @@ fn image(text: &str, kind: Kind) -> Result<String, String> {
     if letters && first && last && text.len() <= 500 {
         return Ok(text.to_owned());
     }
-    Err(format!("{text:?} is no image: write REGISTRY/NAME:TAG"))
+    Err(format!("{text:?} is not an image: use REGISTRY/NAME:TAG"))
 }

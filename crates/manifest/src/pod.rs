@@ -1,4 +1,4 @@
-//! The pod that runs ranks: the same in every kind.
+//! The pod that runs the ranks, the same in every kind.
 
 use crate::plan::Plan;
 use crate::text::{indent, list, unexpanded, yaml};
@@ -6,13 +6,13 @@ use crate::text::{indent, list, unexpanded, yaml};
 /// What differs between kinds.
 #[derive(Debug, Clone, Copy, Default)]
 pub(crate) struct Shape<'a> {
-    /// The name the operator expects of the container.
+    /// The container name that the operator expects.
     pub(crate) container: &'a str,
-    /// What it runs; empty to leave that to the image or the operator.
+    /// Its command; empty to use that of the image or the operator.
     pub(crate) command: &'a [String],
-    /// The headless service its name belongs to.
+    /// The headless Service of its DNS name.
     pub(crate) subdomain: Option<&'a str>,
-    /// `restartPolicy`, where the pod says it itself.
+    /// `restartPolicy`, if it is set on the pod.
     pub(crate) restart: Option<&'a str>,
     /// Whether ranks see the environment of the pod.
     pub(crate) environment: bool,
@@ -25,16 +25,13 @@ pub(crate) fn template(plan: &Plan, shape: Shape<'_>) -> String {
         spec.push_str(&format!("restartPolicy: {restart}\n"));
     }
     if let Some(subdomain) = shape.subdomain {
-        spec.push_str(&format!(
-            "subdomain: {subdomain}  # Gives every pod a name that the others can look up.\n"
-        ));
+        spec.push_str(&format!("subdomain: {subdomain}  # Gives every pod a DNS name.\n"));
     }
     spec.push_str(&place(plan));
     spec.push_str(&format!("containers:\n- name: {}\n", shape.container));
     spec.push_str(&indent(&container(plan, shape), 2));
     spec.push_str(&format!(
-        "volumes:\n- name: shm\n  emptyDir:\n    medium: Memory  # The default is 64 MiB, too small for NCCL and data loaders. What is used \
-         counts as memory of the pod.\n    sizeLimit: {}Gi\n",
+        "volumes:\n- name: shm\n  emptyDir:\n    medium: Memory  # The default of 64 MiB is too small for NCCL and data loaders. Data stored here counts as memory of the pod.\n    sizeLimit: {}Gi\n",
         plan.shm()
     ));
     if fabric(plan) {
@@ -46,12 +43,12 @@ pub(crate) fn template(plan: &Plan, shape: Shape<'_>) -> String {
     format!("metadata:\n  labels:\n    app.kubernetes.io/name: {}\nspec:\n{}", plan.name, indent(&spec, 2))
 }
 
-/// The words of a command, safe from what Kubernetes replaces in them.
+/// The words of a command, escaped against Kubernetes' variable expansion.
 pub(crate) fn literal(words: &[String]) -> Vec<String> {
     words.iter().map(|it| unexpanded(it)).collect()
 }
 
-/// `name` and, where it was asked for, `namespace`, for `metadata`.
+/// `name` and, if given, `namespace`, for `metadata`.
 pub(crate) fn metadata(plan: &Plan, name: &str) -> String {
     match &plan.namespace {
         Some(namespace) => format!("  name: {name}\n  namespace: {namespace}\n"),
@@ -59,7 +56,7 @@ pub(crate) fn metadata(plan: &Plan, name: &str) -> String {
     }
 }
 
-/// `labels` with the queue that starts all pods or none; a note where none is known.
+/// `labels` with the queue that starts all pods or none; a comment if there is no queue.
 pub(crate) fn queue(plan: &Plan) -> String {
     match &plan.queue {
         Some(queue) => {
@@ -67,20 +64,20 @@ pub(crate) fn queue(plan: &Plan) -> String {
         }
         None if plan.nodes == 1 => String::new(),
         None => {
-            "  # All pods or none: without a queue, half a job can hold its GPUs and wait for the rest.\n  \
+            "  # Without a queue that starts all pods or none, part of the job can hold GPUs while it waits for the rest.\n  \
                  # labels:\n  #   kueue.x-k8s.io/queue-name: QUEUE\n"
                 .to_owned()
         }
     }
 }
 
-/// Machines whose `NVLink` reaches beyond one node need a domain and a channel for it.
+/// Machines whose `NVLink` reaches beyond one node need a ComputeDomain and an IMEX channel.
 pub(crate) fn domain(plan: &Plan) -> String {
     if !fabric(plan) {
         return String::new();
     }
     format!(
-        "# NVLink between nodes: the DRA driver of NVIDIA starts IMEX on them and gives each pod a channel.\n\
+        "# NVLink between nodes: the NVIDIA DRA driver starts IMEX on them and gives each pod a channel.\n\
          apiVersion: resource.nvidia.com/v1beta1\nkind: ComputeDomain\nmetadata:\n{}spec:\n  numNodes: {}\n  channel:\n    \
          resourceClaimTemplate:\n      name: {}-imex\n---\n",
         metadata(plan, &plan.name),
@@ -93,7 +90,7 @@ fn fabric(plan: &Plan) -> bool {
     plan.nodes > 1 && plan.hardware.domain.is_some()
 }
 
-/// What lets a pod onto nodes with GPUs: the usual taints.
+/// Tolerations for the usual taints of GPU nodes.
 pub(crate) fn tolerations(plan: &Plan) -> String {
     let mut keys = vec!["nvidia.com/gpu"];
     if plan.efa > 0 {
@@ -106,7 +103,7 @@ pub(crate) fn tolerations(plan: &Plan) -> String {
     format!("tolerations:\n{}", keys.iter().map(one).collect::<String>())
 }
 
-/// Instance type, zone, nearness.
+/// Instance type, zone and pod affinity.
 fn place(plan: &Plan) -> String {
     let mut text = String::new();
     let mut selectors = String::new();
@@ -138,14 +135,14 @@ fn affinity(plan: &Plan) -> String {
     let mut required = String::new();
     if plan.zone.is_none() {
         required.push_str(if plan.efa > 0 {
-            "# EFA does not cross zones: all pods in one, whichever it is.\n"
+            "# EFA does not cross zones: all pods must be in the same zone, whichever it is.\n"
         } else {
-            "# All pods in one zone, whichever it is: between zones traffic is slower and costs.\n"
+            "# All pods in the same zone, whichever it is: traffic between zones is slower and billed.\n"
         });
         required.push_str(&item("topology.kubernetes.io/zone"));
     }
     if plan.hardware.domain.is_some_and(|it| plan.nodes <= it) {
-        required.push_str("# All pods in one domain of NVLink.\n");
+        required.push_str("# All pods in one NVLink domain.\n");
         required.push_str(&item("nvidia.com/gpu.clique"));
     }
     let mut pods = String::new();
@@ -154,7 +151,7 @@ fn affinity(plan: &Plan) -> String {
     }
     if plan.efa > 0 {
         pods.push_str(&format!(
-            "preferredDuringSchedulingIgnoredDuringExecution:\n# Below one switch, where nodes are labelled and there is room.\n\
+            "preferredDuringSchedulingIgnoredDuringExecution:\n# Preferably below one network switch, if the nodes have this label.\n\
              - weight: 100\n  podAffinityTerm:\n{}",
             indent(&near("topology.k8s.aws/network-node-layer-3"), 4)
         ));
@@ -165,7 +162,7 @@ fn affinity(plan: &Plan) -> String {
     format!("affinity:\n  podAffinity:\n{}", indent(&pods, 4))
 }
 
-/// A container after its name.
+/// The fields of a container after its name.
 fn container(plan: &Plan, shape: Shape<'_>) -> String {
     let mut text = format!("image: {}\n", yaml(plan.image()));
     if !shape.command.is_empty() {
@@ -173,7 +170,7 @@ fn container(plan: &Plan, shape: Shape<'_>) -> String {
     }
     if shape.environment {
         text.push_str(
-            "# No variable is needed. To see transports and NICs with plumb doctor:\n# env:\n# - name: NCCL_DEBUG\n#   value: INFO\n",
+            "# No variables are needed. To check transports and NICs with plumb doctor:\n# env:\n# - name: NCCL_DEBUG\n#   value: INFO\n",
         );
     }
     let resources = resources(plan);
@@ -183,27 +180,26 @@ fn container(plan: &Plan, shape: Shape<'_>) -> String {
     }
     if let Some(cpus) = plan.cpus() {
         text.push_str(&format!(
-            "  requests:\n    cpu: {cpus}  # No limit: throttled data loaders starve GPUs.\n"
+            "  requests:\n    cpu: {cpus}  # No limit: throttling slows down data loaders.\n"
         ));
     } else {
         text.push_str("  requests:\n");
     }
     text.push_str(&indent(&resources, 4));
     text.push_str(&format!(
-        "  limits:  # As requested: Kubernetes wants it so for devices and huge pages.\n{}",
+        "  limits:  # Equal to the requests: Kubernetes requires this for devices and huge pages.\n{}",
         indent(&resources, 4)
     ));
     if plan.efa > 0 || (plan.nodes > 1 && plan.hardware.infiniband > 0) {
         text.push_str(
-            "securityContext:\n  capabilities:\n    add: [IPC_LOCK]  # NICs lock memory; this lifts the node's memlock limit. \
-             Nothing here needs privileged.\n",
+            "securityContext:\n  capabilities:\n    add: [IPC_LOCK]  # RDMA locks memory; this lifts the memlock limit. The pod does not need to be privileged.\n",
         );
     }
     text.push_str("volumeMounts:\n- name: shm\n  mountPath: /dev/shm\n");
     text
 }
 
-/// What is requested and limited alike. The huge pages are those of AWS's own manifests
+/// Requests that equal their limits. The huge pages are those of AWS's own manifests
 /// (awsome-distributed-ai, `micro-benchmarks/nccl-tests/kubernetes/nccl-tests.yaml`); nodes with the driver of EFA keep 5128 of them.
 fn resources(plan: &Plan) -> String {
     let mut text = String::new();

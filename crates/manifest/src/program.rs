@@ -38,7 +38,7 @@ pub(crate) fn rank(command: &[String]) -> Result<Vec<String>, String> {
     Ok(python.into_iter().chain(command.iter().cloned()).collect())
 }
 
-/// `all_reduce_perf` over sizes that fit a GPU of so many GiB: three buffers of the largest message.
+/// `all_reduce_perf` over sizes that fit into GPU memory of this many GiB: three buffers of the largest message.
 pub(crate) fn nccl_tests(gpu_memory: Option<f64>) -> Vec<String> {
     let largest = match gpu_memory {
         Some(it) if it >= 128.0 => "16G",
@@ -64,7 +64,7 @@ pub(crate) fn nccl_tests(gpu_memory: Option<f64>) -> Vec<String> {
     words.map(str::to_owned).to_vec()
 }
 
-/// What plumb writes itself cannot be given too.
+/// Options that plumb writes itself cannot be given.
 fn options(words: &[&str]) -> Result<(), String> {
     let ours = ["nnodes", "nproc-per-node", "node-rank", "master-addr", "master-port", "standalone"];
     let own = words.iter().take_while(|it| !is_script(it));
@@ -72,13 +72,13 @@ fn options(words: &[&str]) -> Result<(), String> {
         let Some(option) = word.strip_prefix("--") else { continue };
         let option = option.split('=').next().unwrap_or_default().replace('_', "-");
         if ours.contains(&option.as_str()) || option.starts_with("rdzv-") {
-            return Err(format!("leave --{option} out of the command: the manifest says it"));
+            return Err(format!("remove --{option} from the command: the manifest sets it"));
         }
     }
     if words.is_empty() { Err("torchrun needs a program: -- train.py ...".to_owned()) } else { Ok(()) }
 }
 
-/// A launcher inside a launcher would start every rank many times.
+/// A launcher inside a launcher would start every rank several times.
 fn starts_ranks(words: &[&str]) -> Result<(), String> {
     let launchers = ["torchrun", "mpirun", "mpiexec", "srun", "sbatch", "deepspeed", "accelerate"];
     let first = base(words.first().copied().unwrap_or_default());
@@ -89,8 +89,7 @@ fn starts_ranks(words: &[&str]) -> Result<(), String> {
     };
     let found = words.iter().take(if shell { words.len() } else { 1 }).find(inside);
     match found {
-        Some(_) => Err("give the program alone, as in -- train.py --steps 100: the manifest starts its ranks, and a launcher \
-                        inside would start them once more for each"
+        Some(_) => Err("give only the program, as in -- train.py --steps 100: the manifest starts the ranks, and a second launcher would start them again in each rank"
             .to_owned()),
         None => Ok(()),
     }
@@ -146,7 +145,7 @@ mod tests {
             "mpirun -np 8 x",
             "/opt/amazon/openmpi/bin/mpirun x",
         ] {
-            assert!(torchrun(&words(given)).unwrap_err().contains("the program alone"), "{given}");
+            assert!(torchrun(&words(given)).unwrap_err().contains("only the program"), "{given}");
             rank(&words(given)).unwrap_err();
         }
         let nested = ["bash", "-c", "cd /x && torchrun train.py"].map(str::to_owned);

@@ -1,4 +1,4 @@
-//! A `PyTorchJob` of workers alone: they meet at the first, and every pod is written once.
+//! A `PyTorchJob` with workers only: the first one hosts the rendezvous, so that one template is enough.
 
 use crate::plan::Plan;
 use crate::pod::{self, Shape};
@@ -13,16 +13,16 @@ pub(crate) fn write(plan: &Plan) -> Result<String, String> {
         Shape { container: "pytorch", command: &command, subdomain: None, restart: None, environment: true };
     let gang = if *nodes > 1 {
         format!(
-            "    # All pods or none, where the operator runs with --gang-scheduler-name:\n    # schedulingPolicy:\n    #   minAvailable: {nodes}\n"
+            "    # Gang scheduling, if the operator runs with --gang-scheduler-name:\n    # schedulingPolicy:\n    #   minAvailable: {nodes}\n"
         )
     } else {
         String::new()
     };
     Ok(format!(
         "{head}{domain}apiVersion: kubeflow.org/v1\nkind: PyTorchJob\nmetadata:\n{metadata}{queue}spec:\n  nprocPerNode: \"{gpus}\"\n  \
-         elasticPolicy:  # Hands nodes and the address of the first worker to torchrun (PET_...).\n    rdzvBackend: c10d\n    \
+         elasticPolicy:  # Sets the number of nodes and the address of the first worker for torchrun (PET_...).\n    rdzvBackend: c10d\n    \
          minReplicas: {nodes}\n    maxReplicas: {nodes}\n    maxRestarts: 0\n  runPolicy:\n    cleanPodPolicy: Running\n    \
-         backoffLimit: 0  # One rank alone cannot rejoin: the job ends with the first that fails.\n{gang}  pytorchReplicaSpecs:\n    Worker:\n      \
+         backoffLimit: 0  # A single rank cannot rejoin: the job fails with its first failed pod.\n{gang}  pytorchReplicaSpecs:\n    Worker:\n      \
          replicas: {nodes}\n      restartPolicy: Never\n      template:\n{pod}",
         head = plan.head(),
         domain = pod::domain(plan),

@@ -1,4 +1,4 @@
-//! A script for Slurm: one torchrun a node, or one task a rank for MPI programs.
+//! A Slurm script: one torchrun per node, or one task per rank for MPI programs.
 
 use crate::plan::Plan;
 use crate::program;
@@ -10,31 +10,31 @@ pub(crate) fn write(plan: &Plan) -> Result<String, String> {
     let mut text =
         format!("#!/bin/bash\n{}#SBATCH --job-name={name}\n#SBATCH --nodes={nodes}\n", plan.head());
     text.push_str(if plan.nccl_tests {
-        "# One task a rank.\n"
+        "# One task per rank.\n"
     } else {
-        "# One task a node: torchrun starts its ranks.\n"
+        "# One task per node: torchrun starts the ranks.\n"
     });
     text.push_str(&format!("#SBATCH --ntasks-per-node={tasks}\n#SBATCH --gpus-per-node={gpus}\n"));
     if plan.whole() {
-        text.push_str("# Whole nodes with all their memory: neighbours would share the network.\n#SBATCH --exclusive\n#SBATCH --mem=0\n");
+        text.push_str("# Whole nodes with all their memory: other jobs would share the network.\n#SBATCH --exclusive\n#SBATCH --mem=0\n");
     }
     if let Some(partition) = &plan.queue {
         text.push_str(&format!("#SBATCH --partition={partition}\n"));
     }
     if plan.hardware.aws {
         text.push_str(&format!(
-            "# Where nodes carry their type as a feature, as on AWS ParallelCluster, remove one #:\n##SBATCH --constraint={}\n",
+            "# If nodes have their type as a feature, as on AWS ParallelCluster, remove one #:\n##SBATCH --constraint={}\n",
             plan.hardware.name
         ));
     }
     text.push_str("#SBATCH --output=%x-%j.log\n\nset -euo pipefail\n\n");
     if plan.nodes > 1 && (plan.efa > 0 || plan.hardware.infiniband > 0) {
         text.push_str(
-            "# NICs lock memory, and Slurm hands this shell's limit on to the ranks.\n\
+            "# RDMA locks memory, and the ranks inherit the limit of this shell.\n\
              ulimit -l unlimited 2>/dev/null || echo \"memlock is limited to $(ulimit -l) KiB: raise it for slurmd\" >&2\n\n",
         );
     }
-    text.push_str("# No variable is needed. To see transports and NICs with plumb doctor:\n# export NCCL_DEBUG=INFO\n\n");
+    text.push_str("# No variables are needed. To check transports and NICs with plumb doctor:\n# export NCCL_DEBUG=INFO\n\n");
     let container = plan
         .image
         .as_deref()
@@ -42,7 +42,7 @@ pub(crate) fn write(plan: &Plan) -> Result<String, String> {
         .map_or_else(String::new, |it| format!(" --container-image={it}"));
     if plan.image.is_some() {
         text.push_str(
-            "# The image needs pyxis. For files outside it add --container-mounts=/fsx:/fsx to srun.\n",
+            "# --container-image needs pyxis. For files outside the image add --container-mounts=/fsx:/fsx to srun.\n",
         );
     }
     let program = |words: Vec<String>| words.iter().map(|it| shell(it)).collect::<Vec<_>>().join(" ");
@@ -62,14 +62,14 @@ pub(crate) fn write(plan: &Plan) -> Result<String, String> {
         return Ok(text);
     }
     text.push_str(&format!(
-        "# The ranks meet at the first node.\nFIRST_NODE=$(scontrol show hostnames \"$SLURM_JOB_NODELIST\" | sed -n 1p)\n\
+        "# The rendezvous is on the first node.\nFIRST_NODE=$(scontrol show hostnames \"$SLURM_JOB_NODELIST\" | sed -n 1p)\n\
          {srun}  torchrun --nnodes={nodes} --nproc-per-node={gpus} \\\n    --rdzv-id=\"$SLURM_JOB_ID\" --rdzv-backend=c10d \
          --rdzv-endpoint=\"$FIRST_NODE:29500\" \\\n  {torchrun}\n"
     ));
     Ok(text)
 }
 
-/// As enroot wants it: `#` after the registry. A file stays a file.
+/// In enroot's form: `#` after the registry. A file path is unchanged.
 fn container(image: &str) -> String {
     let registry = image.split_once('/').filter(|(host, _)| {
         !host.is_empty() && !host.starts_with('.') && (host.contains(['.', ':']) || *host == "localhost")

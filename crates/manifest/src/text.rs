@@ -1,4 +1,4 @@
-//! Texts of strangers inside YAML and shell.
+//! Quoting of user input for YAML and shell.
 
 use std::fmt::Write as _;
 
@@ -16,7 +16,7 @@ pub(crate) fn yaml(text: &str) -> String {
             '\r' => out.push_str("\\r"),
             '\t' => out.push_str("\\t"),
             ' '..='~' => out.push(letter),
-            // Letters of all languages stand as they are; what is invisible or turns a line does not.
+            // Letters of all languages are kept; invisible and bidirectional characters are escaped.
             _ if letter.is_alphanumeric() => out.push(letter),
             _ => {
                 let number = u32::from(letter);
@@ -33,7 +33,7 @@ pub(crate) fn yaml(text: &str) -> String {
     out
 }
 
-/// Whether YAML of any age reads it as this text without quotes. Narrow on purpose.
+/// Whether every YAML version reads it as this text without quotes. Strict on purpose.
 fn is_plain(text: &str) -> bool {
     let words = ["true", "false", "yes", "no", "on", "off", "null", "y", "n"];
     let head = text.strip_prefix("--").or_else(|| text.strip_prefix('-')).unwrap_or(text);
@@ -55,7 +55,7 @@ pub(crate) fn unexpanded(text: &str) -> String {
     out
 }
 
-/// One word of a shell.
+/// One shell word.
 pub(crate) fn shell(text: &str) -> String {
     let plain = |it: u8| it.is_ascii_alphanumeric() || b"._/:@%+=,-".contains(&it);
     // `a=b` at the head of a command would be an assignment; quoted it is a word.
@@ -65,7 +65,7 @@ pub(crate) fn shell(text: &str) -> String {
     format!("'{}'", text.replace('\'', "'\\''"))
 }
 
-/// Words as a list of YAML, one a line.
+/// Words as a YAML list, one per line.
 pub(crate) fn list<S: AsRef<str>>(words: &[S]) -> String {
     let mut out = String::new();
     for word in words {
@@ -76,7 +76,7 @@ pub(crate) fn list<S: AsRef<str>>(words: &[S]) -> String {
     out
 }
 
-/// Every line moved to the right.
+/// Indents every line.
 pub(crate) fn indent(text: &str, by: usize) -> String {
     let line = |it: &str| if it.trim().is_empty() { it.to_owned() } else { format!("{:by$}{it}", "") };
     text.split_inclusive('\n').map(line).collect()

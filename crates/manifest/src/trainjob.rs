@@ -1,4 +1,4 @@
-//! Kubeflow Trainer v2: a runtime with everything about the machines, and a `TrainJob` that says what to run on it.
+//! Kubeflow Trainer v2: a runtime that describes the machines, and a `TrainJob` with the command.
 
 use crate::plan::Plan;
 use crate::pod::{self, Shape};
@@ -12,18 +12,18 @@ pub(crate) fn write(plan: &Plan) -> Result<String, String> {
     let shape =
         Shape { container: "node", command: &[], subdomain: None, restart: Some("Never"), environment: true };
     let gang = if plan.nodes > 1 {
-        "  # All pods or none, where the coscheduling plugin of the scheduler is installed:\n  # podGroupPolicy:\n  #   \
+        "  # Gang scheduling, if the coscheduling plugin of the scheduler is installed:\n  # podGroupPolicy:\n  #   \
          coscheduling:\n  #     scheduleTimeoutSeconds: 300\n"
     } else {
         ""
     };
     Ok(format!(
-        "{head}{domain}# The machines. It needs rights on the cluster; without them write kind TrainingRuntime here and in runtimeRef.\n\
+        "{head}{domain}# The machines. This needs cluster-wide permissions; without them use kind TrainingRuntime here and in runtimeRef.\n\
          apiVersion: trainer.kubeflow.org/v1alpha1\nkind: ClusterTrainingRuntime\nmetadata:\n  name: {name}\n  labels:\n    \
          trainer.kubeflow.org/framework: torch\nspec:\n  mlPolicy:\n    numNodes: {nodes}\n    torch: {{}}\n{gang}  template:\n    spec:\n      \
          replicatedJobs:\n      - name: node\n        template:\n          metadata:\n            labels:\n              \
-         trainer.kubeflow.org/trainjob-ancestor-step: trainer  # The TrainJob fills this one in.\n          spec:\n            \
-         backoffLimit: 0  # One rank alone cannot rejoin: the job ends with the first that fails.\n            template:\n{pod}---\n\
+         trainer.kubeflow.org/trainjob-ancestor-step: trainer  # Marks the step that the TrainJob configures.\n          spec:\n            \
+         backoffLimit: 0  # A single rank cannot rejoin: the job fails with its first failed pod.\n            template:\n{pod}---\n\
          # The job.\napiVersion: trainer.kubeflow.org/v1alpha1\nkind: TrainJob\nmetadata:\n{metadata}{queue}spec:\n  runtimeRef:\n    \
          apiGroup: trainer.kubeflow.org\n    kind: ClusterTrainingRuntime\n    name: {name}\n  trainer:\n    numNodes: {nodes}\n    \
          numProcPerNode: {gpus}  # Trainer hands both to torchrun, with node rank and address (PET_...).\n    command:\n{command}",

@@ -43,7 +43,7 @@ const NVLINKS: u32 = 18;
 /// A static build (musl) has no dynamic loader, so NVML cannot be loaded.
 const IS_STATIC: bool = cfg!(all(target_env = "musl", target_feature = "crt-static"));
 
-/// Reads all GPUs. The error says why the driver does not answer.
+/// Reads all GPUs. The error says why NVML is not available.
 pub(super) fn read() -> Result<Driver, String> {
     let nvml = Nvml::init().map_err(|it| match it {
         NvmlError::LibloadingError(_) if IS_STATIC => {

@@ -29,7 +29,7 @@ use sysfs::Sysfs;
 pub struct Live {
     /// The machine.
     pub machine: Machine,
-    /// What was left out or could not be read, in sentences.
+    /// What was skipped or could not be read, in sentences.
     pub notes: Vec<String>,
 }
 
@@ -52,7 +52,7 @@ fn read_from(root: &Path, driver: Result<Driver, String>) -> Live {
     network::add(&sysfs, &mut machine, &mut wiring, &mut notes);
     if wiring.without_numa > 0 && machine.sockets.len() > 1 {
         notes.push(format!(
-            "{} without a NUMA node; shown at the first.",
+            "{} without a NUMA node; plumb shows them at the first one.",
             if wiring.without_numa == 1 {
                 "1 device is".to_owned()
             } else {
@@ -61,14 +61,15 @@ fn read_from(root: &Path, driver: Result<Driver, String>) -> Live {
         ));
     }
     if machine.gpus.iter().any(|it| it.link.is_none()) {
-        machine
-            .unknown
-            .push("PCI Express speed or width of GPUs cannot be read, as in a virtual machine.".to_owned());
+        machine.unknown.push(
+            "PCI Express speed or width of GPUs cannot be read; this is usual in a virtual machine."
+                .to_owned(),
+        );
     }
     Live { machine, notes }
 }
 
-/// The bridges that were put into the machine, and what has no place of its own.
+/// The bridges added to the machine so far, and devices without a NUMA node.
 #[derive(Debug, Default)]
 struct Wiring {
     bridges: BTreeMap<BusId, usize>,
@@ -77,10 +78,10 @@ struct Wiring {
 }
 
 impl Wiring {
-    /// Where a device hangs, with the bridges above it put into the machine.
+    /// What a device is attached to. Adds the bridges above it to the machine.
     ///
-    /// As NCCL does, every second step up the bus counts: a switch has a port above and one below, and the ports of
-    /// the CPU are no switch.
+    /// As NCCL does, every second step up the bus counts: a switch has an upstream and a downstream port, and the root ports of the CPU
+    /// are not a switch.
     fn place(&mut self, sysfs: &Sysfs, bus: BusId, machine: &mut Machine) -> Place {
         let numa = sysfs.numa(bus);
         let socket = machine.sockets.iter().position(|it| numa.is_some() && it.numa == numa);
@@ -101,7 +102,7 @@ impl Wiring {
     }
 }
 
-/// Puts the GPUs into the machine, by socket and bus. Returns what the driver reports of each, in that order.
+/// Adds the GPUs to the machine, by socket and bus. Returns what the driver reports of each, in that order.
 fn add_gpus(
     sysfs: &Sysfs,
     driver: Result<Driver, String>,
@@ -115,8 +116,7 @@ fn add_gpus(
             let hidden = on_bus.iter().filter(|bus| driver.gpus.iter().all(|it| it.bus != **bus)).count();
             if hidden > 0 && sysfs.has_pci() {
                 notes.push(format!(
-                    "{hidden} more NVIDIA {} on the PCI bus, which the driver does not show here (a container may be \
-                     limited to some).",
+                    "{hidden} more NVIDIA {} on the PCI bus, but the driver does not list them (a container may see only some GPUs).",
                     if hidden == 1 { "GPU is" } else { "GPUs are" }
                 ));
             }
@@ -124,13 +124,16 @@ fn add_gpus(
             driver.gpus
         }
         Err(problem) if on_bus.is_empty() => {
-            notes.push(format!("No NVIDIA GPU is on the PCI bus, and no NVIDIA driver answers ({problem})."));
+            notes.push(format!(
+                "There is no NVIDIA GPU on the PCI bus, and the NVIDIA driver is not available ({problem})."
+            ));
             Vec::new()
         }
         Err(problem) => {
-            notes
-                .push(format!("No NVIDIA driver answers ({problem}): GPUs are known from the PCI bus only."));
-            machine.unknown.push("Models of GPUs and NVLinks are known to the driver alone.".to_owned());
+            notes.push(format!(
+                "The NVIDIA driver is not available ({problem}): GPUs are known from the PCI bus only."
+            ));
+            machine.unknown.push("Only the driver knows GPU models and NVLinks.".to_owned());
             (0..).zip(on_bus).map(|(index, bus)| DriverGpu { index, bus, ..DriverGpu::default() }).collect()
         }
     };
@@ -152,10 +155,7 @@ fn add_gpus(
             c2c: None,
         });
         if gpu.mig {
-            notes.push(format!(
-                "GPU{} is cut into parts by MIG: they reach each other and others without NVLink.",
-                gpu.index
-            ));
+            notes.push(format!("MIG splits GPU{} into instances, which do not use NVLink.", gpu.index));
         }
     }
     placed.into_iter().map(|it| it.1).collect()
@@ -186,7 +186,7 @@ fn add_nvlinks(sysfs: &Sysfs, gpus: &[DriverGpu], machine: &mut Machine, notes: 
     }
     if unseen > 0 {
         notes.push(format!(
-            "What is at the other end of {unseen} NVLinks is not on the PCI bus: taken for NVSwitches."
+            "The other end of {unseen} NVLinks is not on the PCI bus: plumb assumes NVSwitches."
         ));
     }
     for gpu in gpus {
@@ -195,11 +195,11 @@ fn add_nvlinks(sysfs: &Sysfs, gpus: &[DriverGpu], machine: &mut Machine, notes: 
             && let active = gpu.nvlinks.len()
             && usize::try_from(port.links).is_ok_and(|links| active < links)
         {
-            notes.push(format!("GPU{} is made with {} NVLinks; {active} are active.", gpu.index, port.links));
+            notes.push(format!("GPU{} has {} NVLinks, but {active} are active.", gpu.index, port.links));
         }
     }
     if absent > 0 {
-        notes.push(format!("{absent} NVLinks go to GPUs that the driver does not show here."));
+        notes.push(format!("{absent} NVLinks lead to GPUs that the driver does not list."));
     }
     machine.nvlinks = counts.into_iter().map(|((from, to), count)| NvLink { from, to, count }).collect();
 }

@@ -10,10 +10,10 @@ use fabric::units::GigabitsPerSecond;
 use super::Wiring;
 use super::sysfs::{Sysfs, device_of, entries, text};
 
-/// The vendor of Amazon's PCI devices.
+/// Amazon's PCI vendor id.
 const AMAZON: &str = "0x1d0f";
 
-/// Puts the network devices into the machine. NCCL uses RDMA devices where there are some, else Ethernet.
+/// Adds the network devices to the machine. NCCL uses RDMA devices where there are some, else Ethernet.
 pub(super) fn add(sysfs: &Sysfs, machine: &mut Machine, wiring: &mut Wiring, notes: &mut Vec<String>) {
     rdma(sysfs, machine, wiring, notes);
     let plain: Vec<_> = sysfs
@@ -29,11 +29,11 @@ pub(super) fn add(sysfs: &Sysfs, machine: &mut Machine, wiring: &mut Wiring, not
         let own = |path: &Path| path.join("device/infiniband").exists();
         let names: Vec<&str> = plain.iter().filter(|it| !own(&it.1)).map(|it| &*it.0).collect();
         if !names.is_empty() {
-            notes.push(format!("Ethernet is there too ({}), for TCP only.", names.join(", ")));
+            notes.push(format!("There is also Ethernet ({}), for TCP only.", names.join(", ")));
         }
     }
     if machine.nics.is_empty() {
-        notes.push("No network device is shown below /sys/class.".to_owned());
+        notes.push("There is no network device below /sys/class.".to_owned());
     }
 }
 
@@ -52,7 +52,7 @@ fn rdma(sysfs: &Sysfs, machine: &mut Machine, wiring: &mut Wiring, notes: &mut V
             };
             if let Some(state) = text(&port.join("state")).filter(|it| !it.contains("ACTIVE")) {
                 let state = state.split(':').next_back().unwrap_or_default().trim().to_lowercase();
-                notes.push(format!("{label} is left out: its port is {state}."));
+                notes.push(format!("{label} is skipped: its port is {state}."));
                 continue;
             }
             let kind = match text(&port.join("link_layer")).as_deref() {
@@ -79,7 +79,7 @@ fn rdma(sysfs: &Sysfs, machine: &mut Machine, wiring: &mut Wiring, notes: &mut V
     }
     if machine.nics.iter().any(|it| it.gpudirect.is_none()) {
         notes.push(
-            "Whether some NICs may reach GPU memory directly does not show (DMA-BUF needs no module)."
+            "Whether some NICs can access GPU memory directly is not visible (DMA-BUF needs no module)."
                 .to_owned(),
         );
     }

@@ -1,4 +1,4 @@
-//! What the kernel shows below `/sys` and `/proc`: the PCI tree, NUMA nodes, the CPU.
+//! What the kernel reports in `/sys` and `/proc`: the PCI tree, NUMA nodes, the CPU.
 
 use std::collections::BTreeMap;
 use std::fs;
@@ -6,14 +6,14 @@ use std::path::{Path, PathBuf};
 
 use fabric::machine::{BusId, Maker, PciLink, Socket};
 
-/// The vendor of NVIDIA's PCI devices.
+/// NVIDIA's PCI vendor id.
 const NVIDIA: &str = "0x10de";
 
 /// The files of a machine.
 #[derive(Debug)]
 pub(super) struct Sysfs {
     root: PathBuf,
-    /// Where each PCI device really is: a path through the bridges above it.
+    /// The real path of each PCI device, through the bridges above it.
     devices: BTreeMap<BusId, PathBuf>,
     sockets: Vec<Socket>,
 }
@@ -128,7 +128,7 @@ fn sockets(root: &Path) -> Vec<Socket> {
     nodes.into_iter().map(socket).collect()
 }
 
-/// Who made the CPU, its family and model, from `/proc/cpuinfo`.
+/// Vendor, family and model of the CPU, from `/proc/cpuinfo`.
 fn cpu(text: &str) -> (Maker, Option<(u32, u32)>) {
     let field = |name: &str| {
         let mut fields = text.lines().filter_map(|it| it.split_once(':'));

@@ -130,10 +130,7 @@ fn a_p4d_with_its_driver() {
     let nic = &machine.nics[1];
     assert_eq!((&*nic.name, nic.index, nic.at, nic.kind), ("rdmap144s27", 1, Place::Bridge(1), NicKind::Efa));
     assert_eq!((nic.rate.map(|it| it.0), nic.gpudirect), (Some(100.0), Some(true)));
-    assert_eq!(
-        live.notes,
-        ["What is at the other end of 48 NVLinks is not on the PCI bus: taken for NVSwitches."]
-    );
+    assert_eq!(live.notes, ["The other end of 48 NVLinks is not on the PCI bus: plumb assumes NVSwitches."]);
 }
 
 #[test]
@@ -155,12 +152,8 @@ fn a_container_shows_some_gpus() {
     let live = p4d("container").read(Ok(Driver { gpus, notes: Vec::new() }));
     assert_eq!(live.machine.gpus.len(), 1);
     assert!(live.notes[0].starts_with("3 more NVIDIA GPUs are on the PCI bus"), "{:?}", live.notes);
-    assert!(live.notes.iter().any(|it| it.contains("1 NVLinks go to GPUs")), "{:?}", live.notes);
-    assert!(
-        live.notes.iter().any(|it| it == "GPU0 is made with 12 NVLinks; 2 are active."),
-        "{:?}",
-        live.notes
-    );
+    assert!(live.notes.iter().any(|it| it.contains("1 NVLinks lead to GPUs")), "{:?}", live.notes);
+    assert!(live.notes.iter().any(|it| it == "GPU0 has 12 NVLinks, but 2 are active."), "{:?}", live.notes);
     assert_eq!(live.machine.nvlinks[0].to, NvEnd::Switch);
 }
 
@@ -173,8 +166,8 @@ fn an_empty_machine() {
         live.notes,
         [
             "/sys does not show the PCI bus (not mounted, or hidden by a container).",
-            "No NVIDIA GPU is on the PCI bus, and no NVIDIA driver answers (its library is not installed).",
-            "No network device is shown below /sys/class.",
+            "There is no NVIDIA GPU on the PCI bus, and the NVIDIA driver is not available (its library is not installed).",
+            "There is no network device below /sys/class.",
         ]
     );
 }

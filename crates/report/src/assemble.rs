@@ -1,4 +1,4 @@
-//! From the logs of a job and their diagnosis to the answer.
+//! Assembles the answer from the case and its diagnosis.
 
 use std::collections::BTreeMap;
 
@@ -12,7 +12,7 @@ use crate::{
 };
 
 impl Doctor {
-    /// Puts the answer together.
+    /// Assembles the answer.
     pub fn new(log: &Log, diagnosis: &Diagnosis, options: Options) -> Self {
         let case = &log.case;
         Self {
@@ -203,7 +203,7 @@ fn communicator(case: &Case, it: &evidence::Communicator, options: Options) -> C
     }
 }
 
-/// The variables of the job; of submitted files only those that communication depends on.
+/// The variables of the job; from submitted files only those that affect communication.
 fn environment(log: &Log) -> Vec<Environment> {
     struct Use<'a> {
         processes: usize,

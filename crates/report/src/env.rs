@@ -1,4 +1,4 @@
-//! The answer of `plumb env`: what to set, to remove and to leave alone. Schema `plumb.env/1`.
+//! The answer of `plumb env`: which variables to set, to remove and to leave unset. Schema `plumb.env/1`.
 
 use std::io::{self, Write};
 
@@ -8,18 +8,18 @@ use serde::Serialize;
 use crate::json::{NOT_IN_YAML, escaped, write_json};
 use crate::text::{Style, clean, is_unprintable, wrap};
 
-/// What was asked, and the answer.
+/// The request and the answer.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Env {
     /// `plumb.env/1`.
     pub schema: &'static str,
-    /// The instance type, where it was told.
+    /// The instance type, if it was given.
     pub instance: Option<String>,
-    /// The release of NCCL, where it was told.
+    /// The release of NCCL, if it was given.
     pub nccl: Option<String>,
-    /// The release of aws-ofi-nccl, where it was told.
+    /// The release of aws-ofi-nccl, if it was given.
     pub plugin: Option<String>,
-    /// Variables, what to set first.
+    /// Variables; those to set first.
     pub variables: Vec<Line>,
 }
 
@@ -34,11 +34,11 @@ pub struct Line {
     pub action: &'static str,
     /// Why.
     pub reason: String,
-    /// Where that is written.
+    /// The source.
     pub source: String,
 }
 
-/// The reason without the assignment it begins with: that stands above it.
+/// The reason without its leading assignment, which is printed above it.
 fn without_name(it: &Recommendation) -> String {
     let assignment = format!("{}={}: ", it.name, it.value.as_deref().unwrap_or_default());
     let Some(rest) = it.reason.strip_prefix(&assignment) else { return it.reason.clone() };
@@ -47,7 +47,7 @@ fn without_name(it: &Recommendation) -> String {
 }
 
 impl Env {
-    /// The answer for what was asked.
+    /// Builds the answer.
     pub fn new(
         instance: Option<&str>,
         nccl: Option<fabric::Version>,
@@ -83,7 +83,7 @@ impl Env {
         format!("{instance}{}{}", release("NCCL", &self.nccl), release("aws-ofi-nccl", &self.plugin))
     }
 
-    /// The answer in one sentence: mostly that nothing is needed.
+    /// The answer in one sentence; mostly nothing is needed.
     fn verdict(&self) -> String {
         let (set, remove) = (self.lines(Action::Set).count(), self.lines(Action::Remove).count());
         let variables =
@@ -124,7 +124,7 @@ impl Env {
         Ok(())
     }
 
-    /// Lines for a shell, fit for `eval`: `export`, `unset` and comments.
+    /// Shell code for `eval`: `export`, `unset` and comments.
     pub fn sh(&self, out: &mut impl Write) -> io::Result<()> {
         writeln!(out, "# {}: {}", self.subject(), self.verdict())?;
         for line in self.lines(Action::Set) {
@@ -169,7 +169,7 @@ impl Env {
         Ok(())
     }
 
-    /// `ENV` lines. What an image below has set can only be set empty, so removals are comments.
+    /// `ENV` lines. A variable of the base image can only be set empty, so removals are comments.
     pub fn dockerfile(&self, out: &mut impl Write) -> io::Result<()> {
         self.heading(out)?;
         for line in self.lines(Action::Set) {
@@ -185,7 +185,7 @@ impl Env {
         Ok(())
     }
 
-    /// What the answer is about and what to remove, as comments.
+    /// The subject of the answer and the variables to remove, as comments.
     fn heading(&self, out: &mut impl Write) -> io::Result<()> {
         writeln!(out, "# {}: {}", self.subject(), self.verdict())?;
         for line in self.lines(Action::Remove) {
@@ -200,7 +200,7 @@ impl Env {
     }
 }
 
-/// A comment, wrapped; what comes from a file cannot leave it.
+/// A wrapped comment; text from a file cannot end it.
 fn comment(out: &mut impl Write, text: &str) -> io::Result<()> {
     for part in wrap(&text.replace(NOT_IN_YAML, ""), 98) {
         writeln!(out, "# {part}")?;
@@ -208,14 +208,14 @@ fn comment(out: &mut impl Write, text: &str) -> io::Result<()> {
     Ok(())
 }
 
-/// Says that a variable is not set or removed by this text, and why.
+/// A comment that a variable is left out, and why.
 fn left_out(out: &mut impl Write, line: &Line, reason: &str) -> io::Result<()> {
     comment(out, &format!("left out: `{}` {reason}", clean(&line.name)))
 }
 
 const NO_NAME: &str = "is not the name of a variable: letters, digits and _, not beginning with a digit";
 
-/// Why a name cannot stand in code: only what POSIX calls a name can stand there without quotes.
+/// Why a name cannot appear in code: only POSIX names are safe without quotes.
 fn bad_name(name: &str) -> Option<&'static str> {
     let mut bytes = name.bytes();
     let first = bytes.next().is_some_and(|it| it.is_ascii_alphabetic() || it == b'_');
@@ -223,24 +223,24 @@ fn bad_name(name: &str) -> Option<&'static str> {
     (!is_name).then_some(NO_NAME)
 }
 
-/// Why a value cannot stand in a line of code.
+/// Why a value cannot appear in a line of code.
 fn bad_value(value: &str) -> Option<&'static str> {
     value.contains(is_unprintable).then_some("has a value with control characters")
 }
 
-/// Names that YAML takes for a boolean or for nothing.
+/// Names that YAML reads as a boolean or as null.
 fn is_yaml_word(name: &str) -> bool {
     ["y", "n", "yes", "no", "on", "off", "true", "false", "null"]
         .iter()
         .any(|it| name.eq_ignore_ascii_case(it))
 }
 
-/// A text in double quotes, as YAML and JSON read it.
+/// A double-quoted string for YAML and JSON.
 fn quoted(text: &str) -> String {
     escaped(&serde_json::Value::from(text).to_string())
 }
 
-/// A value as a shell takes it.
+/// A value quoted for a shell.
 fn shell(value: &str) -> String {
     let plain = |it: u8| it.is_ascii_alphanumeric() || b"_-.,:/=+%@^".contains(&it);
     if !value.is_empty() && value.bytes().all(plain) {

@@ -35,11 +35,11 @@ pub struct Expect {
     pub high: f64,
     /// How long the call takes at the expected bandwidth.
     pub time_us: f64,
-    /// How long it takes at the highest normal bandwidth.
+    /// The time at the highest normal bandwidth.
     pub time_low_us: f64,
-    /// How long it takes at the lowest.
+    /// The time at the lowest normal bandwidth.
     pub time_high_us: f64,
-    /// How much of that is latency.
+    /// The share of that which is latency.
     pub latency_us: f64,
     /// `Ring`, `NVLS`, ...
     pub algorithm: String,
@@ -48,16 +48,16 @@ pub struct Expect {
     /// Bus bandwidth of very long messages.
     #[serde(rename = "ceiling_GBps")]
     pub asymptote: f64,
-    /// Whether published measurements stand behind the numbers.
+    /// Whether the numbers are backed by published measurements.
     pub calibrated: bool,
     /// What was measured.
     #[serde(rename = "measured_GBps")]
     pub measured: Option<f64>,
-    /// `normal`, `low`, `too_good`; none without a measured number.
+    /// `normal`, `low`, `too_good`; `None` without a measured number.
     pub verdict: Option<Verdict>,
     /// Why.
     pub reason: String,
-    /// What would explain a low number, likeliest first.
+    /// Possible explanations of a low number, most likely first.
     pub explanations: Vec<String>,
 }
 
@@ -105,9 +105,9 @@ impl Expect {
                 format!("low: {measured} GB/s is less than this hardware gives")
             }
             (Some(Verdict::TooGood), Some(measured)) => format!("too good to be true: {measured} GB/s"),
-            // Of short messages the time tells more.
+            // For short messages the time is more informative.
             _ if self.latency_us > 0.9 * self.time_us => format!(
-                "{} a call is normal, {} to {}",
+                "{} per call is normal, {} to {}",
                 time(self.time_us),
                 time(self.time_low_us),
                 time(self.time_high_us)
@@ -132,7 +132,7 @@ impl Expect {
         )?;
         writeln!(
             out,
-            "  normal   {} to {} GB/s bus bandwidth, {} expected ({} a call)",
+            "  normal   {} to {} GB/s bus bandwidth, {} expected ({} per call)",
             shown(self.low),
             shown(self.high),
             shown(self.expected),
@@ -149,7 +149,7 @@ impl Expect {
             }
         }
         if !self.calibrated {
-            let text = "no published measurement of this kind stands behind these numbers: the interval is wide for that reason";
+            let text = "no published measurement backs these numbers, so the interval is wide";
             for (i, line) in wrap(text, style.width.saturating_sub(11).max(30)).into_iter().enumerate() {
                 writeln!(out, "  {:<8} {line}", if i == 0 { "note" } else { "" })?;
             }
@@ -163,7 +163,7 @@ impl Expect {
     }
 }
 
-/// Four digits tell all that is known.
+/// Four digits are all the precision there is.
 pub(crate) fn rounded(number: f64) -> f64 {
     rounded_to(number, 4)
 }

@@ -6,7 +6,7 @@ use explain::{Explanation, Kind, Section};
 
 use crate::text::{clean, wrap};
 
-/// How wide an answer may be.
+/// The maximum width of the output.
 const WIDTH: usize = 100;
 
 /// Writes explanations one below the other: headings and their paragraphs in two columns.
@@ -38,7 +38,7 @@ fn columns(it: &Explanation, out: &mut impl Write) -> io::Result<()> {
     for Section { heading, paragraphs } in sections {
         let mut heading = *heading;
         for paragraph in paragraphs {
-            // Of several paragraphs, the second line of one must not look like the next.
+            // With several paragraphs, indent continuation lines so that they do not look like the next paragraph.
             let deeper = if paragraphs.len() > 1 { "  " } else { "" };
             for (number, line) in wrap(paragraph, room - deeper.len()).iter().enumerate() {
                 let deeper = if number == 0 { "" } else { deeper };

@@ -21,7 +21,7 @@ pub(crate) fn write_json(value: &impl Serialize, out: &mut impl Write) -> io::Re
 /// The byte order mark and noncharacters, which are printable, but not in YAML.
 pub(crate) const NOT_IN_YAML: [char; 3] = ['\u{feff}', '\u{fffe}', '\u{ffff}'];
 
-/// JSON in which all that a terminal obeys is written as `\u....`. Outside of strings JSON has none of it but the line end.
+/// JSON with every control character escaped as `\u....`. Outside of strings JSON has none except line ends.
 pub(crate) fn escaped(json: &str) -> String {
     let mut out = String::with_capacity(json.len());
     for it in json.chars() {

@@ -1,4 +1,5 @@
-//! `JUnit` XML, as CI systems show it: what reaches `--fail-on` fails, what was checked passes, what was not is skipped.
+//! `JUnit` XML, as CI systems show it: findings at or above `--fail-on` are failures, other checks pass, rules that were not checked are
+//! skipped.
 
 use std::io::{self, Write};
 
@@ -8,7 +9,7 @@ use crate::model::by_rule;
 use crate::text::is_unprintable;
 use crate::{Check, Doctor, Evidence, Finding};
 
-/// Writes the answer of `plumb doctor` as one test suite. Findings below `fail_on` are no failures; `None`: none is.
+/// Writes the answer of `plumb doctor` as one test suite. Findings below `fail_on` are not failures; with `None` none is.
 pub fn junit(doctor: &Doctor, fail_on: Option<Severity>, out: &mut impl Write) -> io::Result<()> {
     let suite = Suite {
         command: "doctor",
@@ -31,9 +32,9 @@ pub(crate) struct Suite<'a> {
     /// Names and values.
     pub(crate) properties: Vec<(&'static str, &'a str)>,
     pub(crate) findings: &'a [Finding],
-    /// The severity from which a finding is a failure.
+    /// The lowest severity that counts as a failure.
     pub(crate) fail_on: Option<Severity>,
-    /// Test cases beside those of the findings: a check list, the files.
+    /// Test cases besides those of the findings: the check list, the files.
     pub(crate) others: Vec<TestCase>,
 }
 
@@ -42,7 +43,7 @@ pub(crate) struct TestCase {
     pub(crate) class: &'static str,
     pub(crate) name: String,
     pub(crate) outcome: Outcome,
-    /// What is worth knowing and is not a failure.
+    /// Information that is not a failure.
     pub(crate) output: Vec<String>,
 }
 
@@ -54,7 +55,7 @@ pub(crate) enum Outcome {
         message: String,
         text: String,
     },
-    /// It could not be judged.
+    /// It could not be checked.
     Broken(String),
 }
 
@@ -143,7 +144,7 @@ fn checked(check: &Check, doctor: &Doctor, fail_on: Option<Severity>) -> TestCas
         (_, Some(severity)) => {
             let same = |it: &&Finding| it.message == check.text && fails(it.severity, fail_on);
             let outcome = match doctor.findings.iter().find(same) {
-                // One problem is one failure, and its check does not pass either.
+                // One problem is one failure: its check does not pass either, and refers to the finding.
                 Some(finding) => Outcome::Skipped(format!("reported as {}", finding.id)),
                 None => Outcome::Failed { severity, message: check.text.clone(), text: text() },
             };
@@ -173,8 +174,7 @@ fn placed(it: &Evidence) -> String {
     format!("{}:{}{column}: {}", it.file, it.line, it.text)
 }
 
-/// Text as it may stand in an element. Characters that XML 1.0 cannot hold and those that command a terminal are
-/// dropped.
+/// Text escaped for an element. Characters that XML 1.0 does not allow and terminal control characters are dropped.
 fn escaped(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     for it in text.chars() {
@@ -196,7 +196,7 @@ fn escaped(text: &str) -> String {
     out
 }
 
-/// Text as it may stand in an attribute, where a reader would make spaces of line ends.
+/// Text escaped for an attribute, where a parser would turn line ends into spaces.
 fn attribute(text: &str) -> String {
     escaped(text).replace('\n', "&#10;").replace('\t', "&#9;")
 }

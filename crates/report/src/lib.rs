@@ -1,7 +1,7 @@
 //! One result, written for a person or a program.
 //!
-//! Everything is put into [`Doctor`] first, with owned texts; every format is
-//! written from that, and [`redact`] changes it once for all of them.
+//! The whole answer of a command is one struct with owned texts, such as [`Doctor`]; every format is written from it, and [`redact`]
+//! changes it once for all formats.
 
 #![forbid(unsafe_code)]
 

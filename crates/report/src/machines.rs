@@ -20,7 +20,7 @@ pub struct Machines {
 pub struct Machine {
     /// What `--instance` takes.
     pub name: &'static str,
-    /// What people call it, where that is something else.
+    /// Its usual name, if that differs.
     pub title: Option<&'static str>,
     /// Whether it is an instance type of AWS.
     pub instance_type: bool,
@@ -28,21 +28,21 @@ pub struct Machine {
     pub gpu: &'static str,
     /// How many GPUs it has.
     pub gpus: u32,
-    /// How they reach each other.
+    /// How its GPUs are connected.
     pub inside: Inside,
     /// The network between such machines.
     pub network: Network,
-    /// NICs of that network; zero where there is only TCP.
+    /// NICs of that network; zero if there is only TCP.
     pub nics: u32,
     /// Bandwidth of the network of one machine.
     pub network_gbps: f64,
-    /// Whether NICs read and write GPU memory themselves; none where no source says so.
+    /// Whether NICs read and write GPU memory directly; `None` if no source states it.
     pub gpudirect: Option<bool>,
-    /// How many such machines one domain of NVLink joins.
+    /// Machines per NVLink domain.
     pub nvlink_domain: u32,
-    /// Whether a source says how its devices are wired.
+    /// Whether the wiring of its devices is known.
     pub wiring_known: bool,
-    /// Where its facts come from.
+    /// The sources of its facts.
     pub sources: Vec<&'static str>,
 }
 

@@ -27,7 +27,7 @@ pub struct Doctor {
 /// The answer in one line.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Verdict {
-    /// How the job stands.
+    /// The state of the job.
     pub level: Level,
     /// The line.
     pub text: String,
@@ -40,7 +40,7 @@ pub struct Finding {
     pub id: String,
     /// How much it matters.
     pub severity: Severity,
-    /// How sure it is.
+    /// How certain it is.
     pub confidence: Confidence,
     /// Whether it is a cause or follows from one.
     pub role: Role,
@@ -48,7 +48,7 @@ pub struct Finding {
     pub title: String,
     /// The problem here, with its numbers.
     pub message: String,
-    /// What shows it, the most telling first.
+    /// The evidence, the most informative first.
     pub evidence: Vec<Evidence>,
     /// Why it matters.
     pub why: String,
@@ -72,9 +72,9 @@ pub struct Evidence {
     pub file: String,
     /// The one-based line.
     pub line: u64,
-    /// The text; empty where a very large input was not kept.
+    /// The text; empty if a line of a very large input was not kept.
     pub text: String,
-    /// The part that is meant; none where it is the whole line.
+    /// The relevant part; `None` if it is the whole line.
     #[serde(skip)]
     pub span: Option<Span>,
 }
@@ -88,7 +88,7 @@ pub struct Span {
     pub end_line: u64,
     /// The column after its end.
     pub end_column: u64,
-    /// A few words on what is to be seen there; may be empty.
+    /// A short label; may be empty.
     pub label: String,
 }
 
@@ -104,11 +104,11 @@ pub struct Entity {
 /// A line of the check list.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Check {
-    /// What was looked at.
+    /// The name of the check.
     pub id: String,
-    /// How it stands.
+    /// Its state.
     pub state: State,
-    /// What was seen, or what would let it be checked.
+    /// What was found, or what the check needs.
     pub text: String,
     /// Where.
     pub evidence: Option<Evidence>,
@@ -119,7 +119,7 @@ pub struct Check {
 pub struct NotChecked {
     /// The rule's id.
     pub id: String,
-    /// What would let it be checked.
+    /// What the rule needs.
     pub needs: String,
 }
 
@@ -167,9 +167,9 @@ pub struct Job {
     pub networks: Vec<String>,
     /// Network connections with GPUDirect.
     pub gpudirect_connections: u32,
-    /// Network connections without.
+    /// Network connections without GPUDirect.
     pub host_memory_connections: u32,
-    /// Connections inside nodes by way.
+    /// Connections inside nodes by transport.
     pub inside: BTreeMap<String, u32>,
 }
 
@@ -248,17 +248,17 @@ pub struct Communicator {
     pub channels: Option<u32>,
     /// Seconds the slowest setup took.
     pub setup_seconds: Option<f64>,
-    /// Pairs of ranks by way.
+    /// Pairs of ranks by transport.
     pub paths_by_kind: BTreeMap<String, u32>,
-    /// Pairs of ranks by nodes and way.
+    /// Pairs of ranks by nodes and transport.
     pub paths_by_nodes: Vec<NodePair>,
     /// Every connection, on request.
     pub paths: Option<Vec<Edge>>,
     /// The rings.
     pub rings: Vec<Ring>,
-    /// The places in the trees of the ranks that were seen.
+    /// The parents and children in the trees, for the ranks that were seen.
     pub trees: Vec<TreePlace>,
-    /// Some connections could belong to another communicator of the same process.
+    /// Whether some connections could belong to another communicator of the same process.
     pub connections_guessed: bool,
 }
 
@@ -269,7 +269,7 @@ pub struct NodePair {
     pub from: String,
     /// The receiving node.
     pub to: String,
-    /// Pairs of ranks by way.
+    /// Pairs of ranks by transport.
     pub ways: BTreeMap<String, u32>,
 }
 
@@ -280,7 +280,7 @@ pub struct Edge {
     pub from: u32,
     /// The receiving rank.
     pub to: u32,
-    /// The way.
+    /// The transport.
     pub way: String,
     /// Channels that use it.
     pub channels: u32,
@@ -293,11 +293,11 @@ pub struct Ring {
     pub channels: Vec<u32>,
     /// The ranks in order.
     pub order: Vec<u32>,
-    /// NCCL cut the list.
+    /// Whether NCCL truncated the list.
     pub cut: bool,
 }
 
-/// A rank's place in a tree.
+/// A rank's parent and children in a tree.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct TreePlace {
     /// The channel.
@@ -331,7 +331,7 @@ pub struct Environment {
 pub enum SetBy {
     /// The user, the image or the launcher.
     Job,
-    /// A manifest names it, and no process printed it.
+    /// A manifest sets it, and no process printed it.
     Manifest,
     /// The network plugin.
     Plugin,
@@ -348,9 +348,9 @@ pub struct Training {
     pub loss_lines: u64,
     /// Mean step time in milliseconds.
     pub mean_step_ms: Option<f64>,
-    /// GPU memory at most, in GB as printed.
+    /// Peak GPU memory, in GB as printed.
     pub gpu_memory_max_gb: Option<f64>,
-    /// Host memory at most, in percent.
+    /// Peak host memory, in percent.
     pub host_memory_max_percent: Option<f64>,
 }
 
@@ -380,13 +380,13 @@ pub struct Test {
 pub struct Input {
     /// Its name.
     pub file: String,
-    /// What it was found to be.
+    /// Its detected kind.
     pub kind: String,
     /// Its lines.
     pub lines: u64,
     /// Lines that were understood.
     pub understood: u64,
-    /// Lines with nothing on them.
+    /// Blank lines.
     pub blank: u64,
     /// Lines of which only the first 64 KiB were read.
     pub cut: u64,
@@ -408,7 +408,7 @@ pub(crate) fn by_rule(findings: &[Finding]) -> Vec<(&str, Vec<&Finding>)> {
     rules
 }
 
-/// What goes into the answer.
+/// Options of the answer.
 #[derive(Debug, Clone, Copy, Default)]
 pub struct Options {
     /// Every connection of every communicator.

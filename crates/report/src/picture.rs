@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use crate::{Ring, TreePlace};
 
-/// One line a ring; channels with the same order share it.
+/// One line per ring; channels with the same order share it.
 ///
 /// ```text
 /// ring 0, 1    0 > 1 > 2 > 3 > 0
@@ -14,7 +14,7 @@ pub(crate) fn rings(rings: &[Ring], room: usize) -> Vec<String> {
     for ring in rings.iter().take(4) {
         let order: Vec<String> = ring.order.iter().map(ToString::to_string).collect();
         let end = if ring.cut {
-            "... (cut in the log)".to_owned()
+            "... (truncated in the log)".to_owned()
         } else {
             order.first().cloned().unwrap_or_default()
         };
@@ -28,7 +28,7 @@ pub(crate) fn rings(rings: &[Ring], room: usize) -> Vec<String> {
     lines
 }
 
-/// The trees, as far as the ranks seen tell them; channels with the same tree share one picture.
+/// The trees, as far as the logs show them; channels with the same tree share one picture.
 ///
 /// ```text
 /// tree 0       0 - 1 - 2 - 3
@@ -71,10 +71,10 @@ pub(crate) fn trees(places: &[TreePlace], room: usize) -> Vec<String> {
     lines
 }
 
-/// For each rank, the ranks below it.
+/// The children of each rank.
 type Children = BTreeMap<u32, BTreeSet<u32>>;
 
-/// A chain on one line; a branch stands below it and begins with the rank it leaves.
+/// A chain is on one line; a branch is on the next line and begins with the rank where it starts.
 fn draw(root: u32, children: &Children, drawn: &mut BTreeSet<u32>, out: &mut Vec<String>) {
     let mut branches = vec![(None, root)];
     while let Some((from, rank)) = branches.pop() {
@@ -82,7 +82,7 @@ fn draw(root: u32, children: &Children, drawn: &mut BTreeSet<u32>, out: &mut Vec
         let mut later = Vec::new();
         let mut next = Some(rank);
         while let Some(rank) = next {
-            // A log of two mixed jobs could draw a circle.
+            // A log of two mixed jobs could contain a cycle.
             if !drawn.insert(rank) {
                 break;
             }
@@ -114,7 +114,7 @@ fn shorten(text: &str, room: usize) -> String {
     if text.chars().count() <= room {
         return text.to_owned();
     }
-    // Keep both ends: the way back matters as much as the way out.
+    // Keep both ends of the ring.
     let room = room.max(20);
     let tail = text.rfind(" > ").map_or(8, |at| text.len() - at).min(room / 3);
     let end: String = text.chars().skip(text.chars().count() - tail).collect();

@@ -32,9 +32,9 @@ pub(crate) struct Run<'a> {
     /// `doctor`, `lint`, ...
     pub(crate) command: &'static str,
     pub(crate) findings: &'a [Finding],
-    /// Where a finding without a line is placed.
+    /// The location of a finding without a line.
     pub(crate) input: Option<&'a str>,
-    /// Whether all of the input could be judged.
+    /// Whether all of the input could be checked.
     pub(crate) successful: bool,
     /// What could not be read or checked.
     pub(crate) notifications: Vec<Value>,
@@ -92,7 +92,7 @@ impl Run<'_> {
         put("ruleId", json!(finding.id));
         put("ruleIndex", json!(index));
         put("level", json!(level(finding.severity)));
-        // A reviewer sees this text and nothing else beside the line.
+        // A review shows only this text next to the line.
         let message = format!("{}. {}", finding.message.trim_end_matches('.'), finding.fix);
         put("message", json!({ "text": message }));
         put(
@@ -134,7 +134,7 @@ impl Run<'_> {
 }
 
 fn rule(finding: &Finding) -> Value {
-    // A finding may know more than its rule; what is written of a rule is the same in every run.
+    // A finding may say more than its rule; the text of a rule is the same in every run.
     let severity = rules::find(&finding.id).map_or(finding.severity, |it| it.severity);
     let (why, fix) =
         rules::text(&finding.id).map_or((finding.why.as_str(), finding.fix.as_str()), |it| (it.why, it.fix));
@@ -220,7 +220,7 @@ fn physical(it: &Evidence) -> Value {
     json!({ "artifactLocation": { "uri": uri(&it.file) }, "region": region })
 }
 
-/// What could not be checked, by what it needs, and what could not be read.
+/// Rules that were not checked, by what they need, and inputs that could not be read.
 fn notifications(doctor: &Doctor) -> Vec<Value> {
     let mut needs: Vec<(&str, Vec<&str>)> = Vec::new();
     for it in &doctor.not_checked {
@@ -238,7 +238,7 @@ fn notifications(doctor: &Doctor) -> Vec<Value> {
         let n = ids.len();
         json!({
             "level": "note",
-            "message": { "text": format!("{n} rule{} not checked, needed: {needs}", if n == 1 { "" } else { "s" }) },
+            "message": { "text": format!("{n} rule{} not checked, missing: {needs}", if n == 1 { "" } else { "s" }) },
             "descriptor": { "id": "not-checked" },
             "properties": { "rules": ids },
         })
@@ -288,12 +288,12 @@ fn uri(path: &str) -> String {
     uri
 }
 
-/// A hash over the parts, each closed by a byte that no text contains.
+/// A hash over the parts, each followed by a byte that no text contains.
 fn fingerprint(parts: &[&str]) -> u64 {
     fnv(parts.iter().flat_map(|it| it.bytes().chain([0xff])))
 }
 
-/// FNV-1a with 64 bits: short, and the same for ever.
+/// FNV-1a with 64 bits: short and stable.
 fn fnv(bytes: impl Iterator<Item = u8>) -> u64 {
     bytes.fold(0xcbf2_9ce4_8422_2325, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01b3))
 }

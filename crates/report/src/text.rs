@@ -1,4 +1,4 @@
-//! The answer for a person at a terminal.
+//! The text output of `plumb doctor`.
 //!
 //! The verdict first, then what the job is, the check list, the findings, the
 //! paths, and what was not checked. Everything is understandable without colour.
@@ -22,7 +22,7 @@ pub struct Style {
     pub colour: bool,
     /// How many columns there are.
     pub width: usize,
-    /// Also what is usually of no interest: rules that were not checked, by name.
+    /// Also list the rules that were not checked.
     pub verbose: bool,
 }
 
@@ -44,12 +44,12 @@ pub fn text(doctor: &Doctor, style: Style, out: &mut impl Write) -> io::Result<(
     page.not_checked(doctor, out)
 }
 
-/// The colour of what is said beside a finding.
+/// The colour of notes.
 const NOTE: Ansi = Ansi::new().fg_color(Some(anstyle::Color::Ansi(AnsiColor::Cyan)));
 
 pub(crate) struct Page {
     pub(crate) style: Style,
-    /// What all file names begin with; it is not repeated at every line.
+    /// The common prefix of all file names, which is not repeated on every line.
     folder: String,
 }
 
@@ -84,7 +84,7 @@ impl Page {
 
     fn verdict(&self, doctor: &Doctor, out: &mut impl Write) -> io::Result<()> {
         let level = self.paint(doctor.verdict.level.name(), Self::by_level(doctor.verdict.level));
-        // One line, however long: it is there to be pasted.
+        // One line, however long, so that it can be pasted.
         writeln!(out, "{level}: {}", self.paint(&clean(&doctor.verdict.text), Ansi::new().bold()))
     }
 
@@ -195,7 +195,7 @@ impl Page {
                 out,
                 "",
                 &format!(
-                    "{}: {} of over 64 KiB, cut",
+                    "{}: {} longer than 64 KiB, truncated",
                     input.file,
                     counted(usize::try_from(n).unwrap_or(usize::MAX), "line")
                 ),
@@ -203,7 +203,7 @@ impl Page {
         }
     }
 
-    /// A name and a text that may need several lines.
+    /// A label and a text that may need several lines.
     fn row(&self, out: &mut impl Write, name: &str, value: &str) -> io::Result<()> {
         let mut first = true;
         for line in wrap(value, self.style.width - 11) {
@@ -229,7 +229,7 @@ impl Page {
                 let (state, id) = if i == 0 { (check.state.name(), check.id.as_str()) } else { ("", "") };
                 let ansi = if i == 0 { Self::by_state(check.state) } else { Ansi::new().dimmed() };
                 let state = self.paint(&format!("{state:<8}"), ansi);
-                // The place stands at the end of the first line if there is room, else on a line of its own.
+                // File and line are at the end of the first line if there is room, otherwise on a line of their own.
                 let fits = i + 1 == lines.len() && width(line) + width(&at) + 2 <= room;
                 let tail = if fits && !at.is_empty() {
                     format!(
@@ -264,7 +264,7 @@ impl Page {
     }
 
     fn findings(&self, doctor: &Doctor, out: &mut impl Write) -> io::Result<()> {
-        // What follows from a known cause is named, and not explained once more.
+        // A consequence of a known cause is named, not explained.
         let explained = |it: &Finding| {
             it.severity == Severity::Error && it.role == Role::Cause && it.confidence > Confidence::Possible
         };
@@ -284,15 +284,15 @@ impl Page {
         doctor.not_checked.iter().for_each(|it| needs.entry(&it.needs).or_default().push(&it.id));
         writeln!(out)?;
         let what = if doctor.not_checked.len() == 1 { "rule was" } else { "rules were" };
-        // After an error nobody reads a list of what else could be looked at.
+        // After an error the list of unchecked rules is one line.
         if doctor.verdict.level == Level::Error && !self.style.verbose {
             return writeln!(
                 out,
-                "{} {what} not checked; --verbose names them and what they need",
+                "{} {what} not checked; --verbose lists them and what they need",
                 doctor.not_checked.len()
             );
         }
-        writeln!(out, "{} {what} not checked. To have them checked, add", doctor.not_checked.len())?;
+        writeln!(out, "{} {what} not checked. To check them, add", doctor.not_checked.len())?;
         for (need, ids) in needs {
             let text = if self.style.verbose {
                 format!("{need}: {}", ids.join(", "))
@@ -317,7 +317,7 @@ fn training_words(training: &crate::Training) -> String {
     );
     parts.extend(setting("Total optimization steps").map(|it| format!("{it} steps")));
     parts.extend(training.runtime_seconds.map(|it| format!("{it:.0} s")));
-    parts.extend(training.mean_step_ms.map(|it| format!("{it:.0} ms a step")));
+    parts.extend(training.mean_step_ms.map(|it| format!("{it:.0} ms per step")));
     parts.extend(training.gpu_memory_max_gb.map(|it| format!("GPU memory up to {it} GB")));
     if parts.is_empty() { format!("{} lines with a loss", training.loss_lines) } else { parts.join(", ") }
 }
@@ -341,9 +341,9 @@ pub(crate) fn counted(n: usize, what: &str) -> String {
     if n == 1 { format!("1 {what}") } else { format!("{n} {what}s") }
 }
 
-/// ` (97 %)`; nothing where there is nothing.
+/// ` (97 %)`; empty if there are no lines.
 fn share(part: u64, whole: u64) -> String {
-    // Rounded down: all but one line is not all.
+    // Rounded down: only all lines are 100 %.
     (part * 100).checked_div(whole).map(|it| format!(" ({it} %)")).unwrap_or_default()
 }
 
@@ -354,12 +354,12 @@ pub(crate) fn bytes(n: u64) -> String {
     unit.map_or_else(|| format!("{n} B"), |(shift, name)| format!("{} {name}", n >> shift))
 }
 
-/// Without what a terminal obeys: an input must not command it.
+/// Removes what a terminal would obey: input must not control it.
 pub fn clean(text: &str) -> String {
     text.chars().map(|it| if it == '\t' { ' ' } else { it }).filter(|it| !is_unprintable(*it)).collect()
 }
 
-/// Control characters, those that change the direction of text, and those that end a line for some readers only.
+/// Control characters, bidirectional controls, and Unicode line separators.
 pub(crate) fn is_unprintable(character: char) -> bool {
     character.is_control()
         || matches!(
@@ -373,7 +373,7 @@ pub(crate) fn width(text: &str) -> usize {
     text.width()
 }
 
-/// A long NCCL line without the beginning that says least: the host's name gives way to the message.
+/// A long NCCL line without its prefix: the message matters more than the host name.
 fn essential(line: &str, room: usize) -> String {
     let long = width(line).saturating_sub(room);
     match line.find(" NCCL ") {

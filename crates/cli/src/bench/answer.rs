@@ -38,7 +38,7 @@ pub(super) struct Answer<'a> {
     config: Config,
     started: u64,
     clock: Instant,
-    /// A line of progress stands on the terminal.
+    /// Whether a progress line is on the terminal.
     shown: bool,
     terminal: bool,
     cluster: Option<Cluster>,
@@ -54,7 +54,7 @@ impl<'a> Answer<'a> {
     ) -> Result<Self, String> {
         let formats = args.format.len().max(1);
         if args.output.len() > formats {
-            return Err("there are more --output than --format".to_owned());
+            return Err("more --output than --format options".to_owned());
         }
         if formats > args.output.len() + 1 {
             return Err(
@@ -141,12 +141,12 @@ impl<'a> Answer<'a> {
     pub(super) fn clear(&mut self) {
         if std::mem::take(&mut self.shown) {
             let _ = write!(io::stderr(), "{CLEAR}");
-            // The row reaches the same terminal through the process that started this rank, and must come later.
+            // The row reaches the same terminal through the parent process, and must be written later.
             std::thread::sleep(Duration::from_millis(10));
         }
     }
 
-    /// The machines that were named, if the ranks fit them.
+    /// The machines from the command line, if the ranks fit on them.
     fn expected(&self, engine: EngineKind, devices: &[Device]) -> Option<Cluster> {
         let machines = &self.args.machines;
         if machines.instance.is_none() && machines.cluster.is_none() {

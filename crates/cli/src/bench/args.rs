@@ -11,7 +11,7 @@ use fabric::Collective;
 
 use crate::args::{ListFormat, Machines, size};
 
-/// These exist on Linux alone; elsewhere plumb does not measure, and takes any name.
+/// These exist only on Linux; on other systems plumb does not measure and accepts any name.
 #[cfg(not(target_os = "linux"))]
 type Algorithm = String;
 #[cfg(not(target_os = "linux"))]
@@ -61,7 +61,8 @@ pub(crate) struct Bench {
     #[arg(short = 'N', long = "run_cycles", value_name = "N", default_value_t = 1)]
     cycles: usize,
 
-    /// Measure every size again this many times after the first pass, so that --compare can tell a change from drift; by default 4, fewer with -N.
+    /// Measure every size again this many times after the first pass, so that --compare can tell a change from drift; by default 4, fewer
+    /// with -N.
     #[arg(long, alias = "looks", value_name = "N", value_parser = clap::value_parser!(u64).range(0..=1000))]
     repeats: Option<u64>,
 
@@ -109,7 +110,8 @@ pub(crate) struct Bench {
     #[arg(short = 'T', long, value_name = "SECONDS", default_value_t = 60, value_parser = clap::value_parser!(u64).range(1..=86_400))]
     pub(crate) timeout: u64,
 
-    /// Start this many ranks on this machine, where no launcher started them; the same as -t times -g. By default one rank per GPU with NCCL, otherwise one per core.
+    /// Start this many ranks on this machine, if no launcher started them; the same as -t times -g. By default one rank per GPU with
+    /// NCCL, otherwise one per core.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=4096), help_heading = "Where and how")]
     ranks: Option<u64>,
 
@@ -133,11 +135,11 @@ pub(crate) struct Bench {
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u64).range(1..=64), help_heading = "Where and how")]
     channels: Option<u64>,
 
-    /// The file of NCCL, where plumb does not find it: /opt/nccl/libnccl.so.2.
+    /// The NCCL library, if plumb does not find it: /opt/nccl/libnccl.so.2.
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath, help_heading = "Where and how")]
     pub(crate) nccl_library: Option<PathBuf>,
 
-    /// Use buffers that are not registered with the engine, like those of most programs.
+    /// Use buffers that are not registered with the engine, as most programs do.
     #[arg(long, help_heading = "Where and how")]
     pub(crate) private: bool,
 
@@ -152,11 +154,11 @@ pub(crate) struct Bench {
     #[arg(long, value_name = "FILE.svg", value_hint = ValueHint::FilePath, help_heading = "Answer")]
     pub(crate) plot: Option<PathBuf>,
 
-    /// How to write the answer. Can be given several times, each with its own --output.
+    /// Output format. Can be given several times, each with its own --output.
     #[arg(long, value_enum, value_name = "FORMAT", help_heading = "Answer")]
     pub(crate) format: Vec<ListFormat>,
 
-    /// Where to write it: the first --output belongs to the first --format, and so on; without one, standard output.
+    /// Output file: the first --output belongs to the first --format, and so on; standard output by default.
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath, help_heading = "Answer")]
     pub(crate) output: Vec<PathBuf>,
 
@@ -243,7 +245,7 @@ impl Bench {
         }
         let sizes = Sizes { from, to, step };
         if sizes.all().take(100_001).count() > 100_000 {
-            return Err("these are more than 100000 sizes: use a larger -i, or -f 2".to_owned());
+            return Err("more than 100000 sizes: use a larger -i, or -f 2".to_owned());
         }
         let plan = Plan {
             sizes,
@@ -283,13 +285,13 @@ impl Bench {
         for path in files {
             let folder = path.parent().filter(|it| !it.as_os_str().is_empty());
             if let Some(folder) = folder.filter(|it| !it.is_dir()) {
-                return Err(format!("{}: there is no folder {}", path.display(), folder.display()));
+                return Err(format!("{}: folder {} does not exist", path.display(), folder.display()));
             }
         }
         if let Some(path) = &self.plot
             && !path.extension().is_some_and(|it| it.eq_ignore_ascii_case("svg"))
         {
-            return Err(format!("--plot writes an SVG: name the file {}.svg", path.display()));
+            return Err(format!("--plot writes an SVG file: use the name {}.svg", path.display()));
         }
         Ok(())
     }

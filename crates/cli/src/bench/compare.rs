@@ -43,7 +43,7 @@ fn read(path: &Path) -> Result<::bench::Record, String> {
     let mut text = String::new();
     let length = input::open_whole(path).and_then(|it| it.take(LONGEST + 1).read_to_string(&mut text));
     if length.map_err(|error| named(&error))? as u64 > LONGEST {
-        return Err(named(&"is too long for a result"));
+        return Err(named(&"is too large for a result"));
     }
     ::bench::read(&text).map_err(|reason| named(&reason))
 }

@@ -44,11 +44,11 @@ pub(super) fn run(args: &Bench, colour: Colour, out: &mut impl Write) -> io::Res
         Some(it) => Start::here(it),
     };
     if let Some(start) = to_start {
-        // Said once, not by every rank.
+        // Printed once, not by every rank.
         note(args);
         return Ok(match launch::start(&start) {
             Ok(it) => {
-                // Ranks that fail print why; those that a signal ends cannot.
+                // Ranks that fail print the reason; ranks that a signal ends cannot.
                 match (it.interrupted, &it.failure) {
                     (Some(_), _) => {
                         answer::clear_line();
@@ -57,7 +57,7 @@ pub(super) fn run(args: &Bench, colour: Colour, out: &mut impl Write) -> io::Res
                     (None, Some(launch::Failure { rank, exit: launch::Exit::Signal(number) }))
                         if start.ranks == 1 =>
                     {
-                        complain(&format!("error: rank {rank} was ended by signal {number}"));
+                        complain(&format!("error: signal {number} ended rank {rank}"));
                     }
                     _ => {}
                 }

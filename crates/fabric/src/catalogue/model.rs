@@ -1,4 +1,4 @@
-//! A machine of the catalogue in the few facts that most questions need.
+//! The main facts about a machine of the catalogue.
 
 use std::fmt;
 use std::sync::OnceLock;
@@ -10,32 +10,32 @@ use crate::instance::{self, Instance};
 use crate::machine::{Machine, Maker, NicKind};
 use crate::units::GigabitsPerSecond;
 
-/// A machine that can be named: an instance type of AWS, or another maker's machine.
+/// A machine of the catalogue: an AWS instance type, or another vendor's machine.
 #[derive(Debug, Clone)]
 pub struct Model {
-    /// As answers print it: `p5.48xlarge`, `dgx-h100`.
+    /// The name in output: `p5.48xlarge`, `dgx-h100`.
     pub name: &'static str,
-    /// What people call it, where that is something else: `DGX H100`.
+    /// Its usual name, if that differs: `DGX H100`.
     pub title: Option<&'static str>,
-    /// The model of its GPUs, which are alike.
+    /// The model of its GPUs, all the same.
     pub gpu: &'static GpuModel,
     /// How many GPUs it has.
     pub gpus: u32,
     /// How they reach each other.
     pub inside: Inside,
-    /// The network between such machines; [`NicKind::Ethernet`] where there is only TCP.
+    /// The network between machines; [`NicKind::Ethernet`] if there is only TCP.
     pub network: NicKind,
-    /// NICs of that network, not counting plain Ethernet: zero where there is only TCP.
+    /// NICs of that network, without plain Ethernet: zero if there is only TCP.
     pub nics: u32,
     /// Bandwidth of the network of one machine.
     pub bandwidth: GigabitsPerSecond,
-    /// Whether the NICs read and write GPU memory themselves; none where no source says so.
+    /// Whether the NICs read and write GPU memory directly; `None` if no source states it.
     pub gpudirect: Option<bool>,
-    /// How many such machines one domain of NVLink joins: 1 unless it reaches beyond a machine.
+    /// Machines per NVLink domain: 1 unless NVLink reaches beyond a machine.
     pub domain: u32,
-    /// What only instance types of AWS have.
+    /// Facts that only AWS instance types have.
     pub instance: Option<&'static Instance>,
-    /// How it is wired, where that is known.
+    /// Its wiring, if that is known.
     pub wiring: Option<&'static Wiring>,
 }
 
@@ -45,28 +45,28 @@ pub struct Model {
 pub enum Inside {
     /// There is one GPU.
     OneGpu,
-    /// NVLink to switches that join all GPUs.
+    /// NVLink to switches that connect all GPUs.
     #[serde(rename = "nvswitch")]
     NvSwitch,
-    /// NVLink from GPU to GPU; not every pair has to be joined.
+    /// NVLink from GPU to GPU; not every pair has a link.
     #[serde(rename = "nvlink_mesh")]
     NvLinkMesh,
     /// PCI Express or host memory.
     Pcie,
-    /// No source says whether NVLink joins them.
+    /// No source states whether NVLink connects them.
     Unknown,
 }
 
-/// A name that no machine of the catalogue has.
+/// The error for a name that is not in the catalogue.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct UnknownMachine {
-    /// The name as it was given.
+    /// The given name.
     pub name: String,
-    /// Machines that may have been meant, nearest first.
+    /// Similar names, nearest first.
     pub suggestions: Vec<&'static str>,
 }
 
-/// Two names are two machines.
+/// Machines are compared by name.
 impl PartialEq for Model {
     fn eq(&self, other: &Self) -> bool {
         self.name == other.name
@@ -96,23 +96,23 @@ impl Model {
         self.instance.is_some_and(|it| !it.efa_only_with.is_empty())
     }
 
-    /// How many GPUs share one NIC; none where there is only TCP.
+    /// How many GPUs share one NIC; `None` if there is only TCP.
     pub fn gpus_per_nic(&self) -> Option<f64> {
         (self.nics > 0).then(|| f64::from(self.gpus) / f64::from(self.nics))
     }
 
-    /// Whether aws-ofi-nccl joins NICs on this machine: it does with its RDMA protocol, see [`Machine::grouped`].
+    /// Whether aws-ofi-nccl groups NICs on this machine: it does with its RDMA protocol, see [`Machine::grouped`].
     pub fn groups_nics(&self) -> bool {
         self.instance.is_some_and(|it| it.ofi_protocol.as_deref() == Some("RDMA"))
     }
 
-    /// Who made its CPU.
+    /// The vendor of its CPU.
     pub fn cpu(&self) -> Maker {
         let wired = self.wiring.and_then(|it| it.cpu.as_ref()).map(|it| it.maker);
         wired.or(self.instance.map(|it| it.cpu)).unwrap_or(Maker::Unknown)
     }
 
-    /// The machine, device by device, with what is known of its wiring.
+    /// The machine, device by device, with its known wiring.
     pub fn machine(&self) -> Machine {
         match (self.instance, self.wiring) {
             (Some(instance), wiring) => assembly::of_instance(instance, wiring),
@@ -121,7 +121,7 @@ impl Model {
         }
     }
 
-    /// Where its facts come from, each source once.
+    /// The sources of its facts, each once.
     pub fn sources(&self) -> Vec<&'static str> {
         let instance = self.instance.into_iter().flat_map(|it| &it.source);
         let wiring = self.wiring.into_iter().flat_map(|it| &it.source);
@@ -229,14 +229,14 @@ pub fn all() -> &'static [Model] {
     })
 }
 
-/// The machine of this name, as people write it: `ML.P5.48xlarge` is `p5.48xlarge`, `DGX H100` is `dgx-h100`.
+/// The machine of this name, in any usual spelling: `ML.P5.48xlarge` is `p5.48xlarge`, `DGX H100` is `dgx-h100`.
 pub fn find(name: &str) -> Option<&'static Model> {
     let name = name.trim();
     let known = instance::find(name).map(|it| &it.name).or_else(|| Some(&super::wiring(name)?.name))?;
     all().iter().find(|it| it.name == known)
 }
 
-/// The machine of this name, or what may have been meant.
+/// The machine of this name, or an error with suggestions.
 pub fn resolve(name: &str) -> Result<&'static Model, UnknownMachine> {
     find(name).ok_or_else(|| UnknownMachine { name: name.to_owned(), suggestions: suggest(name) })
 }

@@ -1,4 +1,4 @@
-//! Two records compared, in words and as JSON.
+//! Compares two records, as text and as JSON.
 
 use std::io::{self, Write};
 
@@ -12,8 +12,8 @@ use crate::text::{bytes, clean, counted, wrap};
 /// Why two records cannot be compared.
 pub fn incomparable(reason: &Incomparable) -> String {
     match reason {
-        Incomparable::Collectives { old, new } => format!("one is of {old}, the other of {new}"),
-        Incomparable::NothingInCommon => "they have no size, type and operation in common".to_owned(),
+        Incomparable::Collectives { old, new } => format!("one measures {old}, the other {new}"),
+        Incomparable::NothingInCommon => "they share no size, type and operation".to_owned(),
     }
 }
 
@@ -36,7 +36,7 @@ fn difference(it: &Difference) -> String {
                 .to_owned()
         }
         Difference::MeansOnly => {
-            "means are compared: one file has no other times (nccl-tests -J without -I 1)".to_owned()
+            "plumb compared the means: one file has no other times (nccl-tests -J without -I 1)".to_owned()
         }
     }
 }

@@ -1,4 +1,4 @@
-//! The sentence for a failure of a benchmark.
+//! The message for a failed benchmark.
 
 use bench::{Cause, Exchange, Failure};
 
@@ -42,8 +42,8 @@ fn cause(cause: &Cause) -> String {
             amount(*needed),
             amount(*free)
         ),
-        Cause::NoBuffer { bytes } => format!("there is no memory for a buffer of {bytes} bytes"),
-        Cause::NoSuchRoot { root } => format!("there is no rank {root} to be the root"),
+        Cause::NoBuffer { bytes } => format!("not enough memory for a buffer of {bytes} bytes"),
+        Cause::NoSuchRoot { root } => format!("root {root} does not exist: it must be one of the ranks"),
         Cause::SizeTooLarge { bytes } => format!("{bytes} bytes are more than this machine can address"),
         Cause::OutsideBuffer { bytes } => format!("{bytes} bytes do not fit into the buffers"),
         Cause::BadExchange { problem } => exchange(*problem).to_owned(),

@@ -11,7 +11,7 @@ use bench::record::{Measure, Row};
 /// Writes it.
 pub fn nccl_tests(bench: &Record, arguments: &[String], out: &mut impl Write) -> io::Result<()> {
     let config = &bench.config;
-    // Truth is a word there.
+    // nccl-tests writes booleans as strings.
     let word = |it: bool| if it { "true" } else { "false" };
     let devices: Vec<Value> = bench
         .devices

@@ -11,7 +11,7 @@ const WIDTH: usize = 60;
 /// And down.
 const HEIGHT: usize = 10;
 
-/// Writes the plot: with Braille dots, or with plain letters where these are all there is.
+/// Writes the plot: with Braille dots, or with ASCII characters.
 pub fn plot(bench: &Record, braille: bool, out: &mut impl Write) -> io::Result<()> {
     let points = points(bench);
     let (Some(left), Some(right)) = (points.first(), points.last()) else { return Ok(()) };
@@ -40,7 +40,7 @@ pub fn plot(bench: &Record, braille: bool, out: &mut impl Write) -> io::Result<(
             }
         }
     }
-    // One rank has no bus.
+    // One rank has no bus bandwidth.
     let what = if bench.ranks > 1 { "bus bandwidth" } else { "bandwidth" };
     writeln!(out, "\n  {what} (GB/s) by size")?;
     for line in 0..HEIGHT {

@@ -12,7 +12,7 @@ use crate::Style;
 use crate::expect::{shown, time};
 use crate::text::{bytes, clean, counted, wrap};
 
-/// A rank stands out if it is the slowest at more than half of the sizes, and by this median lag, in percent.
+/// A rank is reported if it is the slowest at more than half of the sizes, and by this median lag, in percent.
 const STANDS_OUT: f64 = 10.0;
 
 /// Writes it.
@@ -83,7 +83,7 @@ fn times(bench: &Record, rows: &[Row], in_place: bool, out: &mut impl Write) -> 
             _ => String::new(),
         };
         let median = time(it.median_us);
-        // One batch does not show how times vary.
+        // A single batch does not show variation.
         let [p10, p99] =
             [it.p10_us, it.p99_us].map(|at| if it.samples_us.len() > 1 { time(at) } else { "-".into() });
         writeln!(out, "  {:>12}  {median:>9}  {p10:>9}  {p99:>9}{slowest}", bytes(row.bytes))?;
@@ -122,7 +122,7 @@ fn words(fit: &Fit, smallest: u64) -> Vec<String> {
     lines
 }
 
-/// Bytes that are no round number.
+/// Bytes that are not a round number.
 fn about(size: f64) -> String {
     let units = [(1024.0 * 1024.0 * 1024.0, "GiB"), (1024.0 * 1024.0, "MiB"), (1024.0, "KiB"), (1.0, "B")];
     let (unit, name) = units.into_iter().find(|it| size >= it.0).unwrap_or((1.0, "B"));

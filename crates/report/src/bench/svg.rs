@@ -14,7 +14,7 @@ const WIDTH: f64 = 900.0;
 const LEFT: f64 = 76.0;
 const RIGHT: f64 = 24.0;
 
-/// A panel: where it stands, and what its ends are.
+/// A panel: its position and its ranges.
 struct Panel {
     frame: Rect,
     sizes: (f64, f64),
@@ -184,7 +184,7 @@ fn legend(bench: &Record, in_place: bool, normal: bool, canvas: &mut Canvas) {
     }
 }
 
-/// The mixed sizes stand on white, those of one regime on a tint, with its name.
+/// Mixed sizes have a white background; each regime has a tint and its name.
 fn regimes(fit: Option<&Fit>, panel: &Panel, canvas: &mut Canvas) {
     let Some(fit) = fit else { return };
     let frame = panel.frame;

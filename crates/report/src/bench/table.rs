@@ -1,4 +1,4 @@
-//! nccl-tests' header, table and footer, so that what reads them reads these.
+//! nccl-tests' header, table and footer, so that its parsers also read these.
 
 use std::io::{self, Write};
 
@@ -8,7 +8,7 @@ use bench::record::{Config, Measure, Row};
 
 use crate::text::clean;
 
-/// Writes what stands above the rows.
+/// Writes the header.
 pub fn header(bench: &Record, out: &mut impl Write) -> io::Result<()> {
     let config = &bench.config;
     let (step, kind) = match config.step_factor {
@@ -129,7 +129,7 @@ fn measure(config: &Config, measure: Option<&Measure>, out: &mut impl Write) -> 
     Ok(())
 }
 
-/// Writes what stands below the rows.
+/// Writes the footer.
 pub fn footer(bench: &Record, out: &mut impl Write) -> io::Result<()> {
     let wrong = bench.wrong.unwrap_or_default();
     let verdict = if wrong > 0 { "FAILED" } else { "OK" };

@@ -1,4 +1,4 @@
-//! What a change changes, as `diff -u` shows it.
+//! A change as `diff -u` shows it.
 
 use similar::TextDiff;
 

@@ -7,7 +7,7 @@ use rules::Severity;
 use super::Lint;
 use crate::junit::{Outcome, Suite, TestCase};
 
-/// Writes the answer of `plumb lint` as one test suite. Findings below `fail_on` are no failures; `None`: none is.
+/// Writes the answer of `plumb lint` as one test suite. Findings below `fail_on` are not failures; with `None` none is.
 pub fn junit(lint: &Lint, fail_on: Option<Severity>, out: &mut impl Write) -> io::Result<()> {
     let files = lint.files.iter().map(|it| {
         let outcome = match &it.problem {

@@ -19,7 +19,7 @@ pub use junit::junit;
 pub use sarif::sarif;
 pub use text::text;
 
-/// What is wrong in some files.
+/// The findings in some files.
 #[derive(Debug, Clone, Default, PartialEq, Serialize)]
 pub struct Lint {
     /// `plumb.lint/1`.
@@ -36,7 +36,7 @@ pub struct Lint {
 pub struct LintFile {
     /// Its name.
     pub file: String,
-    /// What it is; none where it could not be read.
+    /// Its kind; `None` if it could not be read.
     pub kind: Option<Kind>,
     /// Pods found in it.
     pub pods: usize,
@@ -71,7 +71,7 @@ pub struct Unread {
 }
 
 impl Lint {
-    /// The answer for files that were read and those that could not be.
+    /// Builds the answer from the files that were read and those that could not be.
     pub fn new(files: &[Submission], unread: &[Unread], found: &[Found]) -> Self {
         let mut all = Vec::with_capacity(files.len() + unread.len());
         let mut failed = unread.iter().peekable();
@@ -165,9 +165,9 @@ struct Place<'a> {
     column: u64,
     end_line: u64,
     end_column: u64,
-    /// What is to be seen there.
+    /// The label of the span.
     text: &'a str,
-    /// The line as it stands in the file.
+    /// The source line.
     source: &'a str,
 }
 

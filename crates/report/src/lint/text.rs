@@ -1,4 +1,4 @@
-//! The answer of `plumb lint` for a person at a terminal.
+//! The text output of `plumb lint`.
 
 use std::io::{self, Write};
 
@@ -23,7 +23,7 @@ fn foot(lint: &Lint, out: &mut impl Write) -> io::Result<()> {
         if let Some(problem) = &it.problem {
             writeln!(
                 out,
-                "{}:{}:{}: not read: {}",
+                "{}:{}:{}: could not be read: {}",
                 clean(&it.file),
                 problem.line,
                 problem.column,
@@ -34,7 +34,7 @@ fn foot(lint: &Lint, out: &mut impl Write) -> io::Result<()> {
     let read = lint.files.iter().filter(|it| it.problem.is_none()).count();
     let sum = |of: fn(&super::LintFile) -> usize| lint.files.iter().map(of).sum::<usize>();
     let fixable = lint.findings.iter().filter(|it| it.fixable).count();
-    let fixable = if fixable == 0 { String::new() } else { format!(" ({fixable} can be changed by --fix)") };
+    let fixable = if fixable == 0 { String::new() } else { format!(" ({fixable} fixable with --fix)") };
     writeln!(
         out,
         "{}, {}, {}{fixable}: {} read, with {}, {} and {}",

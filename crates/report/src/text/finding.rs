@@ -1,4 +1,4 @@
-//! One finding, as compilers show it: the line, the part of it that is meant, why and what to do.
+//! One finding, as compilers show it: the line with its relevant part, why it matters and what to do.
 
 use std::io::{self, Write};
 
@@ -28,7 +28,7 @@ impl Page {
         }
     }
 
-    /// Writes a finding; `brief` is for what follows from a cause that was written before.
+    /// Writes a finding; `brief` is for a consequence of a cause above it.
     pub(crate) fn finding(&self, finding: &Finding, brief: bool, out: &mut impl Write) -> io::Result<()> {
         let head = format!("{}[{}]", finding.severity.name(), finding.id);
         let sure = match finding.confidence {
@@ -45,7 +45,7 @@ impl Page {
         for line in lines {
             writeln!(out, "  {}", self.paint(&line, Ansi::new().bold()))?;
         }
-        // Below spans the fields stand one column further right, under the bar beside the source.
+        // Below spans the fields are one column further right, under the bar next to the source.
         let indent = if finding.evidence.iter().any(|it| it.span.is_some()) { 4 } else { 3 };
         let shown = if brief { 1 } else { LINES };
         let mut quoted = 0;
@@ -62,7 +62,7 @@ impl Page {
             writeln!(out, "   {}  and {}", self.paint("|", NOTE), counted(left, "more line"))?;
         }
         if brief {
-            let see = format!("follows from what stands above; plumb explain {}", finding.id);
+            let see = format!("a consequence of the findings above; plumb explain {}", finding.id);
             return self.field(indent, "see", &see, out);
         }
         self.field(indent, "why", &finding.why, out)?;
@@ -72,7 +72,7 @@ impl Page {
             self.field(indent, "or", &also, out)?;
         }
         if finding.fixable {
-            self.field(indent, "note", "`plumb lint --fix` changes it", out)?;
+            self.field(indent, "note", "`plumb lint --fix` fixes it", out)?;
         }
         self.field(indent, "see", &format!("plumb explain {}", finding.id), out)
     }
@@ -88,7 +88,7 @@ impl Page {
         writeln!(out, "   {}  {line}", self.paint("|", NOTE))
     }
 
-    /// A line of a file with carets under the part that is meant.
+    /// A line of a file with carets under the relevant part.
     fn annotated(
         &self,
         evidence: &Evidence,
@@ -132,7 +132,7 @@ struct Annotation {
     length: usize,
 }
 
-/// A long line is shown around the part that is meant.
+/// A long line is cut around the relevant part.
 fn annotation(evidence: &Evidence, span: &Span, room: usize) -> Annotation {
     let characters = |from: u64, to: u64| {
         let skipped = usize::try_from(from).unwrap_or(usize::MAX);
@@ -151,7 +151,7 @@ fn annotation(evidence: &Evidence, span: &Span, room: usize) -> Annotation {
     Annotation { shown, before, length: width(&marked).clamp(1, rest) }
 }
 
-/// The beginning of a text that is at most so many columns wide, and the rest.
+/// Splits a text at the given width in columns.
 fn split(text: &str, columns: usize) -> (&str, &str) {
     let mut used = 0;
     let past = |(_, character): &(usize, char)| {

@@ -1,4 +1,4 @@
-//! Which rank is where, and the paths between them.
+//! The ranks, and the paths between them.
 
 use std::io::{self, Write};
 
@@ -15,7 +15,7 @@ const RANKS: usize = 8;
 const NODE_PAIRS: usize = 8;
 
 impl Page {
-    /// Which rank is which process on which GPU; all of them with `--verbose`.
+    /// Host, process and GPU of each rank; all of them with `--verbose`.
     pub(super) fn ranks(&self, doctor: &Doctor, out: &mut impl Write) -> io::Result<()> {
         let all = &doctor.facts.ranks;
         if all.is_empty() {
@@ -88,7 +88,7 @@ impl Page {
             head.push_str(&format!(", network {network}"));
         }
         if it.connections_guessed {
-            head.push_str("   (connections do not name their communicator: this is the likeliest)");
+            head.push_str("   (connections do not name their communicator: this is the most likely one)");
         }
         for (i, line) in wrap(&head, self.style.width - 4).iter().enumerate() {
             writeln!(out, "  {}{line}", if i == 0 { "" } else { "  " })?;

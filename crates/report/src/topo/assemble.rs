@@ -1,4 +1,4 @@
-//! Puts the answer of `plumb topo` together from the job, NCCL's decisions and what is normal.
+//! Assembles the answer of `plumb topo` from the job, NCCL's decisions and the normal bandwidth.
 
 use std::collections::BTreeMap;
 
@@ -16,7 +16,7 @@ use super::model::{
 };
 use crate::expect::rounded;
 
-/// What the answer is put together from.
+/// The input of the answer.
 #[derive(Debug, Clone)]
 pub struct TopoParts<'a> {
     /// The job; its first machine is the one to show.
@@ -27,15 +27,15 @@ pub struct TopoParts<'a> {
     pub seen_by_nccl: &'a Machine,
     /// What NCCL decides on it.
     pub survey: &'a Survey,
-    /// What is normal, by size, or why that is not known.
+    /// The normal bandwidth by size, or why it is not known.
     pub normal: Result<Vec<NormalAt>, Impossible>,
     /// Of which collective.
     pub collective: Collective,
     /// A ring or tree to draw on top.
     pub channel: Option<&'a Channel>,
-    /// What NCCL's search found, where the source tells it.
+    /// The result of NCCL's search, if the source contains it.
     pub graphs: &'a [Graph],
-    /// What is odd about the source.
+    /// Problems with the source.
     pub notes: Vec<String>,
 }
 
@@ -51,26 +51,26 @@ impl Topo {
         notes.extend(survey.losses.iter().map(|it| sentence(&it.to_string())));
         let mut unknown = machine.unknown.clone();
         let normal = normal.unwrap_or_else(|reason| {
-            unknown.push(format!("What bandwidth is normal: {reason}."));
+            unknown.push(format!("Normal bandwidth: {reason}."));
             Vec::new()
         });
         if seen_by_nccl.nics.len() < machine.nics.len() {
             let each = machine.nics.len() / seen_by_nccl.nics.len().max(1);
             notes.push(format!(
-                "aws-ofi-nccl makes one device of {each} NICs beside a GPU: NCCL sees {}, named by the first of each.",
+                "aws-ofi-nccl groups {each} NICs near a GPU into one device: NCCL sees {}, each named after its first NIC.",
                 seen_by_nccl.nics.len()
             ));
         }
         let far = survey.transports.iter().any(|it| matches!(it.reason, Reason::TooFar { .. }));
         if machine.sockets.iter().all(|it| it.maker == Maker::Unknown) && far {
             unknown.push(
-                "The maker of the CPU is not known: NCCL allows P2P through it on some AMD machines."
+                "The CPU vendor is not known: NCCL allows P2P through the CPU on some AMD machines."
                     .to_owned(),
             );
         }
         if normal.iter().any(|it| !it.normal.measured) {
             notes.push(
-                "No published measurement of such a machine stands behind these bandwidths: their intervals are wide."
+                "No published measurement of such a machine backs these bandwidths, so their intervals are wide."
                     .to_owned(),
             );
         }
@@ -229,10 +229,10 @@ fn maker(maker: Maker) -> Option<&'static str> {
 }
 
 fn sockets(machine: &Machine, seen: &Machine) -> Vec<TopoSocket> {
-    // Of how many NICs at one place the plugin makes one device.
+    // How many NICs at one switch the plugin groups into one device.
     let at = |machine: &Machine, place: Place| machine.nics.iter().filter(|it| it.at == place).count();
     let joined = |place: Place| u32::try_from(at(machine, place) / at(seen, place).max(1)).unwrap_or(1);
-    // From the leaves up: a bridge stands behind the one it hangs below.
+    // From the leaves up: a bridge comes after the one above it.
     let mut below: BTreeMap<Place, Vec<TopoNode>> = BTreeMap::new();
     for gpu in &machine.gpus {
         below.entry(gpu.at).or_default().push(TopoNode::Gpu {
@@ -261,7 +261,7 @@ fn sockets(machine: &Machine, seen: &Machine) -> Vec<TopoSocket> {
         }
     }
     for (index, bridge) in machine.bridges.iter().enumerate().rev() {
-        // What has nothing below it is of no interest here.
+        // A switch without devices is left out.
         let Some(children) = below.remove(&Place::Bridge(index)) else { continue };
         let node = TopoNode::Switch {
             bus: bridge.bus.map(|it| it.to_string()),
@@ -281,7 +281,7 @@ fn sockets(machine: &Machine, seen: &Machine) -> Vec<TopoSocket> {
         .collect()
 }
 
-/// What NCCL gives one link of a GPU; unknown for an unknown GPU.
+/// The bandwidth that NCCL assumes for one link of a GPU; `None` for an unknown GPU.
 fn per_link(machine: &Machine, version: Version) -> Option<f64> {
     machine.gpus.first().and_then(|it| it.compute).map(|it| link::nvlink(it, version))
 }
@@ -367,14 +367,14 @@ fn transport(it: &nccl::TransportUse) -> TopoTransport {
         example: (rank(it.from), rank(it.to)),
         transport: kind_of(it.transport.as_ref()),
         reason: match it.reason {
-            // Which one it is differs from pair to pair.
-            Reason::ThroughGpu { .. } => "the GPUs are joined by NVLink through another GPU".to_owned(),
+            // The intermediate GPU differs from pair to pair.
+            Reason::ThroughGpu { .. } => "NVLink connects the GPUs through another GPU".to_owned(),
             other => other.to_string(),
         },
     }
 }
 
-/// As NCCL prints it, without the number of the device: pairs of one kind stand together.
+/// As NCCL prints it, without the device number, so that pairs of one kind are grouped.
 fn kind_of(transport: Option<&Transport>) -> String {
     match transport {
         None => "none".to_owned(),

@@ -37,7 +37,7 @@ pub(super) fn drawing(topo: &Topo, room: usize, every_detail: bool) -> Vec<Strin
     lines
 }
 
-/// What all devices have in common is not repeated at each.
+/// Attributes that all devices share are not repeated.
 struct Common {
     model: bool,
     rate: bool,
@@ -97,12 +97,12 @@ fn head(at: usize, socket: &TopoSocket, every_detail: bool) -> String {
     format!("socket {at}  {}", about.join(", ")).trim_end().to_owned()
 }
 
-/// One line a switch, with its GPUs and NICs; one line each for what is at the socket itself.
+/// One line per switch, with its GPUs and NICs; one line per device at the socket itself.
 fn compact(at: usize, socket: &TopoSocket, common: &Common) -> Vec<String> {
     let list = tree::items(socket);
     let shown = |it: &Item<'_>| it.depth == 0 || matches!(it.node, TopoNode::Switch { .. });
     let places: Vec<usize> = (0..list.len()).filter(|it| shown(&list[*it])).collect();
-    // Two columns: where it hangs with the GPUs, and the NICs.
+    // Two columns: the switch with its GPUs, and the NICs.
     let row = |place: &usize| {
         let Item { node, .. } = list[*place];
         let TopoNode::Switch { children, .. } = node else { return (device(node, common), String::new()) };
@@ -144,7 +144,7 @@ fn compact(at: usize, socket: &TopoSocket, common: &Common) -> Vec<String> {
     nothing(lines)
 }
 
-/// One line a device.
+/// One line per device.
 fn detailed(at: usize, socket: &TopoSocket, common: &Common, every_detail: bool) -> Vec<String> {
     let list = tree::items(socket);
     let mut lines = vec![head(at, socket, every_detail)];

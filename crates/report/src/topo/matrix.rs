@@ -10,7 +10,7 @@ use crate::text::{clean, cut, padded, width};
 
 /// More devices than this are shown in groups.
 const FEW: usize = 16;
-/// Above this the matrix is left out: nobody reads it.
+/// Above this the matrix is left out.
 const MOST: usize = 256;
 /// Names of devices are cut to this.
 const NAME: usize = 16;
@@ -19,21 +19,21 @@ const NAME: usize = 16;
 const KINDS: [(&str, &str); 11] = [
     ("LOC", "the device itself"),
     ("NVL", "over NVLink"),
-    ("NVB", "over NVLink, by way of another GPU"),
-    ("C2C", "over the chip-to-chip link of GPU and CPU"),
+    ("NVB", "over NVLink, through another GPU"),
+    ("C2C", "over the chip-to-chip link between GPU and CPU"),
     ("PIX", "through one PCIe switch"),
     ("PXB", "through several PCIe switches, not through the CPU"),
     ("P2C", "through the chip-to-chip link and PCIe"),
-    ("PXN", "over NVLink to the GPU beside the NIC"),
+    ("PXN", "over NVLink to the GPU next to the NIC"),
     ("PHB", "through the CPU, inside a socket"),
-    ("SYS", "from socket to socket"),
-    ("DIS", "no way"),
+    ("SYS", "between sockets"),
+    ("DIS", "no connection"),
 ];
 
 /// A piece of text and its colour.
 pub(super) type Piece = (String, Ansi);
 
-/// How good a path is: 0 is the best.
+/// The rank of a path: 0 is the best.
 fn place(kind: &str) -> usize {
     KINDS.iter().position(|it| it.0 == kind).unwrap_or(KINDS.len())
 }
@@ -57,7 +57,7 @@ pub(super) fn matrix(topo: &Topo, room: usize) -> Vec<Vec<Piece>> {
     let mut gpus = tree::gpus(topo);
     let mut nics = tree::nics(topo);
     for path in &topo.paths {
-        // What is not in the drawing is not left out here.
+        // Include devices that are not in the drawing.
         for name in [path.from.as_str(), path.to.as_str()] {
             let known = gpus.contains(&name) || nics.contains(&name);
             if !known && gpus.len() + nics.len() <= MOST {
@@ -83,7 +83,7 @@ pub(super) fn matrix(topo: &Topo, room: usize) -> Vec<Vec<Piece>> {
     lines
 }
 
-/// A name of NCCL's that stands in the matrix, and what it means here.
+/// A path type in the matrix, and what it means.
 pub(super) struct Meaning {
     pub(super) kind: String,
     pub(super) text: String,
@@ -122,7 +122,7 @@ impl<'a> Paths<'a> {
         Self(topo.paths.iter().map(|it| ((it.from.as_str(), it.to.as_str()), it)).collect())
     }
 
-    /// A pair may be told once, in either direction.
+    /// A pair may be listed once, in either direction.
     fn get(&self, from: &'a str, to: &'a str) -> Option<&'a TopoPath> {
         self.0.get(&(from, to)).or_else(|| self.0.get(&(to, from))).copied()
     }
@@ -144,7 +144,7 @@ impl<'a> Block<'a> {
         Self { rows: rows.to_vec(), columns: columns.to_vec(), cells, square: rows == columns }
     }
 
-    /// What a cell says. A name that stands for several bandwidths is told with them.
+    /// The text of a cell. A path type with several bandwidths includes the bandwidth.
     fn cell(&self, row: usize, column: usize, with_bandwidth: bool) -> Piece {
         if self.square && row == column {
             return ("-".to_owned(), Ansi::new().dimmed());
@@ -195,7 +195,7 @@ impl<'a> Block<'a> {
         }
     }
 
-    /// Rows that say the same, what two of them say of each other left aside.
+    /// Rows that are equal, ignoring the cells between two of them.
     fn row_groups(&self) -> Vec<Vec<usize>> {
         groups(self.rows.len(), |a, b| {
             (0..self.columns.len()).all(|column| {
@@ -242,7 +242,7 @@ impl Table {
             format!("{}{more}", cut(&first, NAME - width(&more)))
         };
         let cell = |row: &Vec<usize>, column: &Vec<usize>| {
-            // What a group says of itself is what its first says of its second.
+            // The cell of a group with itself is that of its first and second member.
             let (row, column) = match (row.as_slice(), column.as_slice()) {
                 ([a, b, ..], [c, ..]) if block.square && a == c => (*a, *b),
                 (a, b) => (a[0], b[0]),

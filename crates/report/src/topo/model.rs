@@ -2,38 +2,38 @@
 
 use serde::Serialize;
 
-/// What a machine is, which paths it offers, and what is normal on it.
+/// A machine, its paths and its normal bandwidth.
 #[derive(Debug, Clone, Default, PartialEq, Serialize)]
 pub struct Topo {
     /// `plumb.topo/1`.
     pub schema: &'static str,
-    /// What people call the machine.
+    /// The name of the machine.
     pub name: Option<String>,
     /// `8 x A100-40GB, NVSwitch 600 GB/s each; 4 x 100 Gbps EFA; 2 sockets`.
     pub summary: String,
     /// Where the description comes from: a file and line, the catalogue, this machine.
     pub source: String,
-    /// Sockets with all that hangs below them.
+    /// Sockets with all devices below them.
     pub sockets: Vec<TopoSocket>,
-    /// NVLinks between two GPUs, each pair once. Empty where an `NVSwitch` joins them.
+    /// NVLinks between two GPUs, each pair once. Empty if `NVSwitch`es connect them.
     pub nvlinks: Vec<TopoNvlink>,
-    /// The plane of `NVSwitch`es.
+    /// The `NVSwitch`es.
     pub nvswitch: Option<TopoNvswitch>,
     /// Paths between all devices that matter to NCCL, in both names.
     pub paths: Vec<TopoPath>,
-    /// Which NICs each GPU should use.
+    /// The NICs that each GPU should use.
     pub nics: Vec<TopoNicUse>,
-    /// The job this was asked for.
+    /// The job.
     pub job: Option<TopoJob>,
-    /// What is normal, by size.
+    /// The normal bandwidth by size.
     pub normal: Vec<TopoNormal>,
-    /// What NCCL's own search found, where the source tells it.
+    /// The result of NCCL's search, if the source contains it.
     pub graphs: Vec<TopoGraph>,
     /// Rings or trees of one channel, from a log, to be drawn on top.
     pub overlay: Option<TopoOverlay>,
-    /// What a person should know: what is lost, what looks slow but is the best there is.
+    /// Notes: bandwidth that the layout loses, paths that look slow but are the best available.
     pub notes: Vec<String>,
-    /// What the source does not tell.
+    /// What the source does not state.
     pub unknown: Vec<String>,
 }
 
@@ -46,7 +46,7 @@ pub struct TopoSocket {
     pub cpus: Option<String>,
     /// `Intel`.
     pub maker: Option<String>,
-    /// What hangs below it.
+    /// The devices below it.
     pub children: Vec<TopoNode>,
 }
 
@@ -60,7 +60,7 @@ pub enum TopoNode {
         bus: Option<String>,
         /// `Gen4 x16`.
         link: Option<String>,
-        /// What hangs below it.
+        /// The devices below it.
         children: Vec<TopoNode>,
     },
     /// A GPU.
@@ -82,7 +82,7 @@ pub enum TopoNode {
         name: String,
         /// The number NCCL gives it.
         index: u32,
-        /// `EFA`, `InfiniBand`, ...; none where it is not known.
+        /// `EFA`, `InfiniBand`, ...; `None` if it is not known.
         network: Option<String>,
         /// Its rate.
         #[serde(rename = "gbps")]
@@ -93,7 +93,7 @@ pub enum TopoNode {
         bus: Option<String>,
         /// `Gen4 x16`.
         link: Option<String>,
-        /// NICs with the same place, rate and kind that stand for it: 4 on a p5 are one line.
+        /// How many equal NICs it stands for: 4 on a p5 are one line.
         rail: u32,
     },
 }
@@ -112,7 +112,7 @@ pub struct TopoNvlink {
     pub bandwidth: Option<f64>,
 }
 
-/// The plane of `NVSwitch`es.
+/// The `NVSwitch`es.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct TopoNvswitch {
     /// NVLinks of each GPU.
@@ -134,7 +134,7 @@ pub struct TopoPath {
     pub kind: String,
     /// The name in `nvidia-smi topo -m`: `NV12`, `NODE`.
     pub smi: String,
-    /// What NCCL reckons with, one way.
+    /// The bandwidth that NCCL assumes, one way.
     #[serde(rename = "GBps")]
     pub bandwidth: Option<f64>,
 }
@@ -166,11 +166,11 @@ pub struct TopoJob {
     pub nodes: u32,
     /// `1x8`: pods on each machine, and GPUs in each.
     pub pods: String,
-    /// Which transport connects which ranks, those of one kind and reason together.
+    /// The transports between ranks, grouped by kind and reason.
     pub transports: Vec<TopoTransport>,
 }
 
-/// Pairs of ranks with one transport and one reason.
+/// Pairs of ranks with the same transport and reason.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct TopoTransport {
     /// `inside a pod`, `between pods of a machine`, `between machines`.
@@ -185,7 +185,7 @@ pub struct TopoTransport {
     pub reason: String,
 }
 
-/// What is normal at one size.
+/// The normal bandwidth at one size.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct TopoNormal {
     /// `all_reduce`.
@@ -207,7 +207,7 @@ pub struct TopoNormal {
     pub algorithm: String,
     /// Which link or overhead is the ceiling.
     pub ceiling: String,
-    /// Whether published measurements stand behind it.
+    /// Whether published measurements back it.
     pub calibrated: bool,
 }
 
@@ -255,9 +255,9 @@ pub struct TopoOverlay {
 /// A connection of a ring or tree.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct TopoEdge {
-    /// Machine and place among its GPUs.
+    /// Machine and index of the GPU.
     pub from: (u32, u32),
-    /// Machine and place among its GPUs.
+    /// Machine and index of the GPU.
     pub to: (u32, u32),
     /// `P2P`, `SHM`, `NET`.
     pub family: String,

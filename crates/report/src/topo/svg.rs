@@ -16,7 +16,7 @@ use canvas::{Canvas, Point, Rect, escaped, short};
 use layout::{Plan, float};
 use routes::{Ground, Routes};
 
-/// Machines that are drawn; of more it is told how many.
+/// Machines that are drawn; the number of the others is shown.
 const MACHINES: u32 = 4;
 /// Around the picture.
 const MARGIN: f64 = 28.0;
@@ -65,7 +65,7 @@ pub fn svg(topo: &Topo, out: &mut impl Write) -> io::Result<()> {
         machine::draw(topo, &plan, inside, *place, &mut canvas);
     }
     if plan.frames.is_empty() {
-        canvas.words((MARGIN, top + 16.0), "soft", "Nothing is known of its devices.");
+        canvas.words((MARGIN, top + 16.0), "soft", "Its devices are not known.");
     }
     routes.draw(topo, &Ground { plan: &plan, machines: &machines, network }, &mut canvas);
     let bottom = top + grid.height.max(24.0);
@@ -115,7 +115,7 @@ fn title(topo: &Topo, width: f64, canvas: &mut Canvas) -> f64 {
     y
 }
 
-/// What the picture shows, for those who cannot see it.
+/// The description of the picture for screen readers.
 fn description(topo: &Topo) -> String {
     let mut text = clean(&topo.summary);
     if let Some(overlay) = &topo.overlay {

@@ -1,7 +1,7 @@
-//! The answer of `plumb topo` for a person at a terminal.
+//! The text output of `plumb topo`.
 //!
-//! What it is, how it is wired, the paths, the NIC of each GPU, what NCCL would do with it, what is normal, and what is
-//! not known. Everything is understandable without colour.
+//! The machine, its wiring, the paths, the NIC of each GPU, what NCCL would use, the normal bandwidth, and what is not known. Everything
+//! is understandable without colour.
 
 use std::collections::BTreeMap;
 use std::io::{self, Write};
@@ -59,9 +59,9 @@ impl Page {
         Ok(())
     }
 
-    /// A name and a text that may need several lines.
+    /// A label and a text that may need several lines.
     fn row(&self, name: &str, room: usize, value: &str, ansi: Ansi, out: &mut impl Write) -> io::Result<()> {
-        // A long name stands on a line of its own.
+        // A long label is on a line of its own.
         let alone = width(name) > room;
         if alone {
             let name = cut(name, self.style.width.saturating_sub(2));
@@ -187,7 +187,7 @@ impl Page {
     }
 
     fn job(&self, job: &TopoJob, out: &mut impl Write) -> io::Result<()> {
-        // One rank has nobody to talk to.
+        // A single rank has no peer.
         if job.transports.is_empty() {
             return Ok(());
         }
@@ -209,7 +209,7 @@ impl Page {
                 n => format!("{n} pairs, as {a} and {b}"),
             };
             let text = format!("{}   ({pairs})\n{}", it.transport, it.reason);
-            // Beside the place where that leaves enough for a sentence, else below it.
+            // To the right if there is room for a sentence, otherwise below.
             if self.style.width >= room + 40 {
                 self.row(&clean(&it.between), room + 1, &text, Ansi::new(), out)?;
             } else {
@@ -307,7 +307,7 @@ impl Page {
 
     fn table(&self, collective: &str, rows: &[TopoNormal], out: &mut impl Write) -> io::Result<()> {
         self.heading(&format!("normal {}: bus bandwidth in GB/s", clean(collective)), out)?;
-        // Where there is no room at all the time goes first: size and bandwidth tell it.
+        // If there is no room, leave out the time, which follows from size and bandwidth.
         let timed = self.style.width >= 50;
         let columns = |size: &str, [low, expected, high]: [&str; 3], time: &str| {
             let time = if timed { format!(" {time:>9}") } else { String::new() };
@@ -322,7 +322,7 @@ impl Page {
         for it in rows {
             let [low, expected, high] = [it.low, it.expected, it.high].map(shown);
             let line = columns(&bytes(it.bytes), [&low, &expected, &high], &time(it.time_us));
-            // A ceiling holds until another is named.
+            // A limit applies to all rows until the next one.
             let ceiling = format!("{}: {}", it.algorithm, it.ceiling);
             if ceiling == before {
                 writeln!(out, "  {line}")?;
@@ -366,16 +366,14 @@ impl Page {
     }
 }
 
-/// `all 8 GPUs joined by NVSwitch, 18 links each; NCCL reckons with 371 GB/s one way`, or the pairs.
+/// `all 8 GPUs connected by NVSwitch, 18 links each; NCCL assumes 371 GB/s one way`, or the pairs.
 fn nvlink(topo: &Topo) -> Option<String> {
     let gpus = tree::gpus(topo).len();
     if let Some(it) = &topo.nvswitch {
-        let speed = it
-            .bandwidth
-            .map(|it| format!("; NCCL reckons with {} one way", bandwidth(it)))
-            .unwrap_or_default();
+        let speed =
+            it.bandwidth.map(|it| format!("; NCCL assumes {} one way", bandwidth(it))).unwrap_or_default();
         let links = counted(it.links as usize, "link");
-        return Some(format!("all {gpus} GPUs joined by NVSwitch, {links} each{speed}"));
+        return Some(format!("all {gpus} GPUs connected by NVSwitch, {links} each{speed}"));
     }
     if topo.nvlinks.is_empty() {
         return (gpus > 1).then(|| "none between the GPUs".to_owned());
@@ -391,7 +389,7 @@ fn nvlink(topo: &Topo) -> Option<String> {
     Some(lines.collect::<Vec<String>>().join("\n"))
 }
 
-/// What most have, and who has something else.
+/// The most common value, and the exceptions.
 fn pcie(topo: &Topo) -> Option<String> {
     let mut kinds: BTreeMap<(usize, &str), BTreeMap<&str, Vec<&str>>> = BTreeMap::new();
     for it in topo.sockets.iter().flat_map(tree::items) {

@@ -1,21 +1,21 @@
-//! What hangs below a socket, as a list in the order of the drawing.
+//! The devices below a socket, as a list in the order of the drawing.
 //!
-//! A description may nest switches as deep as it likes, so nothing here calls itself.
+//! A description may nest switches deeply, so nothing here is recursive.
 
 use super::{Topo, TopoNode, TopoSocket};
 
-/// A switch or device and where it stands.
+/// A switch or device and its position.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Item<'a> {
     /// The switch or device.
     pub(super) node: &'a TopoNode,
     /// 0 at the socket.
     pub(super) depth: usize,
-    /// The switch above it, by its place in the list.
+    /// The switch above it, by its index in the list.
     pub(super) parent: Option<usize>,
 }
 
-/// Everything below a socket, each switch before what hangs below it.
+/// Everything below a socket, each switch before its devices.
 pub(super) fn items(socket: &TopoSocket) -> Vec<Item<'_>> {
     let item = |node, depth, parent| Item { node, depth, parent };
     let mut waiting: Vec<Item<'_>> = socket.children.iter().rev().map(|it| item(it, 0, None)).collect();

@@ -1,7 +1,7 @@
-//! Rules that read what is submitted, before it runs: manifests, scripts, settings.
+//! Rules for files that are about to be submitted: manifests, scripts, settings.
 //!
-//! A rule reads all files together ([`Submitted`]). Its findings have spans of one file and, where a change is safe without asking
-//! anyone, the edits that repair it. Suppressed findings are removed here, once for all rules.
+//! A rule reads all files together ([`Submitted`]). Its findings have spans of one file and, where a change is always safe, the edits
+//! that fix it. Suppressed findings are removed here, once for all rules.
 
 pub(crate) mod cluster;
 pub(crate) mod deepspeed;

@@ -1,7 +1,7 @@
 //! `# plumb: allow rule-id (reason)` and the annotation `plumb/allow`.
 //!
-//! A comment silences the line it stands on; alone on its line, the next line with something on it. The annotation silences
-//! its whole object. What silences nothing is reported.
+//! A comment suppresses findings on its own line; alone on a line, on the next line that is not blank. The annotation suppresses findings
+//! in its whole object. A comment or annotation that suppresses nothing is reported.
 
 use std::collections::BTreeMap;
 
@@ -16,18 +16,18 @@ pub(crate) static RULES: &[&Rule] = &[&UNUSED_ALLOW];
 
 static UNUSED_ALLOW: Rule = Rule {
     id: "unused-allow",
-    title: "a silence that silences nothing",
+    title: "a suppression without a finding",
     severity: Severity::Info,
     role: Role::Cause,
     needs: &[],
-    why: "A comment or annotation allows a finding that is not there: it was cured, the id is misspelt, or the comment stands at \
-          another place. Left as it is, it would hide the next one unseen.",
+    why: "A comment or annotation suppresses a finding that is not there: the problem was fixed, the id is misspelt, or the comment is \
+          on the wrong line. If it stays, it hides the next such finding.",
     fix: "Remove it, or correct the id (`plumb rules` lists them).",
     references: &[],
     checks: &[Check::Submission(check)],
 };
 
-/// [`apply`] reports them: what is unused shows only after all rules have run.
+/// [`apply`] reports them: only after all rules have run is it known which suppressions are unused.
 fn check(_: &Submitted<'_>) -> Checked {
     Ok(Vec::new())
 }
@@ -44,7 +44,7 @@ struct Silence {
     used: bool,
 }
 
-/// Removes what is suppressed, and adds what suppresses nothing.
+/// Removes suppressed findings, and adds one for each suppression that was not used.
 pub(super) fn apply(files: &[Submission], found: Vec<Found>) -> Vec<Found> {
     let mut silences: Vec<Silence> = files.iter().enumerate().flat_map(|(at, it)| of_file(at, it)).collect();
     let mut starts: BTreeMap<(usize, String, bool, usize), usize> = BTreeMap::new();
@@ -66,9 +66,10 @@ pub(super) fn apply(files: &[Submission], found: Vec<Found>) -> Vec<Found> {
         }
     }
     for silence in silences.iter().filter(|it| !it.used) {
+        let covered = if silence.document { "in this object" } else { "on this line" };
         let message = match find(&silence.id) {
-            Some(_) => format!("nothing here is called {} by plumb", silence.id),
-            None => format!("`{}` is no rule", silence.id),
+            Some(_) => format!("there is no `{}` finding {covered} to suppress", silence.id),
+            None => format!("plumb knows no rule `{}`", silence.id),
         };
         left.push(Found { rule: &UNUSED_ALLOW, finding: Finding::at(silence.file, &silence.span, message) });
     }

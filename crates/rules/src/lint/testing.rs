@@ -19,7 +19,7 @@ pub(crate) fn findings(rule: &Rule, text: &str) -> Vec<Finding> {
     findings_given(rule, text, &Given::default())
 }
 
-/// The same with releases or an instance type said on the command line.
+/// The same with releases or an instance type from the command line.
 pub(crate) fn findings_given(rule: &Rule, text: &str, given: &Given) -> Vec<Finding> {
     let files = files(&[("job.yaml", text)]);
     check(rule, &Submitted::new(&files, *given))

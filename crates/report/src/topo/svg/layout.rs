@@ -1,4 +1,4 @@
-//! Where everything of one machine stands.
+//! The layout of one machine.
 //!
 //! From top to bottom: the CPUs, the PCIe switches level by level, the NICs, an aisle for what goes to other machines,
 //! the GPUs, and what joins the GPUs. A GPU has a column of its own; at the left of each column a lane is left free for
@@ -40,13 +40,13 @@ const STACK: usize = 4;
 #[derive(Debug, Clone, Default)]
 pub(super) struct Part {
     pub(super) rect: Rect,
-    /// Where its link begins: the lower edge of what is above it.
+    /// Where its link begins: the lower edge of the box above it.
     pub(super) above: f64,
-    /// Where its link runs.
+    /// The x position of its link.
     pub(super) lane: f64,
-    /// What stands in it.
+    /// Its text.
     pub(super) lines: Vec<String>,
-    /// What a browser shows for it.
+    /// Its tooltip.
     pub(super) title: String,
     /// Its name; empty for a switch.
     pub(super) name: String,
@@ -256,7 +256,7 @@ fn tall(lines: usize) -> f64 {
     float(lines) * LINE + AROUND
 }
 
-/// What stands in a box.
+/// The text of a box.
 fn lines(node: &TopoNode, stack: usize) -> Vec<String> {
     let mut lines = Vec::new();
     match node {
@@ -292,7 +292,7 @@ fn lines(node: &TopoNode, stack: usize) -> Vec<String> {
     lines
 }
 
-/// What a browser shows when the pointer rests on it.
+/// The tooltip.
 fn title(node: &TopoNode) -> String {
     let mut words = Vec::new();
     match node {

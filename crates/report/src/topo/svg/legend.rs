@@ -73,7 +73,7 @@ fn items(topo: &Topo, plan: &Plan, routes: &Routes<'_>) -> Vec<(Sign, String)> {
     match plan.nics.iter().filter_map(|it| it.rail).max().map_or(0, |it| it + 1) {
         0 => {}
         1 => items.push((Sign::Rails(1), "NIC".to_owned())),
-        many => items.push((Sign::Rails(many.min(RAILS)), "NICs, one colour a rail".to_owned())),
+        many => items.push((Sign::Rails(many.min(RAILS)), "NICs, one colour per rail".to_owned())),
     }
     if !plan.switches.is_empty() {
         items.push((Sign::Box("switch"), "PCIe switch".to_owned()));

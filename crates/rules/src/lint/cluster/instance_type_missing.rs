@@ -1,20 +1,20 @@
-//! EFA is asked for, and nothing says on which machines.
+//! A job requests EFA and does not select an instance type.
 
 use fabric::catalogue::{self, Model};
 use job::submitted::{PodTemplate, Submitted, SubmittedJob};
 
 use crate::{Check, Checked, Confidence, Finding, Role, Rule, Severity};
 
-/// See the module documentation.
 pub(super) static RULE: Rule = Rule {
     id: "instance-type-missing",
-    title: "EFA is asked for and nothing says which instance type",
+    title: "EFA is requested without selecting an instance type",
     severity: Severity::Info,
     role: Role::Cause,
     needs: &[],
-    why: "Any node with enough GPUs and EFA interfaces will do for the scheduler. In a cluster with several types the pods of one job may get \
-          different ones; the slowest sets the pace, and p4d and p4de do not talk EFA with others at all.",
-    fix: "Add `nodeSelector: {node.kubernetes.io/instance-type: ...}` to the pods, or say the type with --instance where the cluster has one only.",
+    why: "The scheduler accepts any node with enough GPUs and EFA interfaces. In a cluster with several instance types the pods of one \
+          job may land on different ones: the slowest limits the job, and p4d and p4de cannot use EFA with other types at all.",
+    fix: "Add `nodeSelector: {node.kubernetes.io/instance-type: ...}` to the pods. If the cluster has only one type, give it to plumb \
+          with --instance.",
     references: &[
         "https://kubernetes.io/docs/concepts/scheduling-eviction/assign-pod-node/",
         "https://docs.aws.amazon.com/AWSEC2/latest/UserGuide/efa.html",
@@ -41,7 +41,7 @@ fn finding(job: &SubmittedJob<'_>, pod: &PodTemplate<'_>) -> Option<Finding> {
         return None;
     }
     let message = format!(
-        "{gpus} GPUs and {efa} EFA interfaces a pod, on any node that has them: {} instance types do, from {} to {}",
+        "each pod requests {gpus} GPUs and {efa} EFA interfaces on any node that has them: {} instance types do, from {} to {}",
         types.len(),
         first.name,
         last.name
@@ -49,7 +49,7 @@ fn finding(job: &SubmittedJob<'_>, pod: &PodTemplate<'_>) -> Option<Finding> {
     Some(Finding::at(job.file, &span, message).confidence(Confidence::Possible))
 }
 
-/// Whether anything else chooses the nodes: a selector of another kind, affinity, a queue with flavors.
+/// Whether something else selects the nodes: a selector of another kind, affinity, a queue with flavors.
 fn chosen(job: &SubmittedJob<'_>, pod: &PodTemplate<'_>) -> bool {
     let tree = &job.submission.tree;
     let fields = ["nodeSelector", "affinity", "nodeName", "schedulerName"];
@@ -67,7 +67,7 @@ mod tests {
     fn fires_where_many_types_would_do() {
         let found = findings(&RULE, &job(2, "", "nvidia.com/gpu: 8\nvpc.amazonaws.com/efa: 4"));
         assert!(
-            found[0].message.starts_with("8 GPUs and 4 EFA interfaces a pod, on any node"),
+            found[0].message.starts_with("each pod requests 8 GPUs and 4 EFA interfaces on any node"),
             "{}",
             found[0].message
         );

@@ -5,15 +5,14 @@ use job::submitted::Submitted;
 
 use crate::{Check, Checked, Confidence, Finding, Role, Rule, Severity};
 
-/// See the module documentation.
 pub(super) static RULE: Rule = Rule {
     id: "instance-type-unknown",
     title: "a node selector names an instance type that does not exist",
     severity: Severity::Warning,
     role: Role::Cause,
     needs: &[],
-    why: "No node has this label, and the pod waits for ever.",
-    fix: "Write an instance type of this family that exists.",
+    why: "No node has this label, so the pod stays Pending.",
+    fix: "Use an instance type of this family that exists.",
     references: &["https://karpenter.sh/docs/reference/instance-types/"],
     checks: &[Check::Submission(check)],
 };
@@ -33,7 +32,7 @@ fn check(submitted: &Submitted<'_>) -> Checked {
             if sizes.is_empty() || !written || catalogue::find(name).is_some() {
                 continue;
             }
-            let message = format!("there is no {name}; of {family} there is {}", sizes.join(", "));
+            let message = format!("{name} does not exist; {family} has {}", sizes.join(", "));
             findings.push(Finding::at(job.file, span, message).confidence(Confidence::Likely));
         }
     }
@@ -49,7 +48,7 @@ mod tests {
     #[test]
     fn fires_for_a_size_that_is_not_made() {
         let found = findings(&RULE, &pod("p4d.48xlarge", "nvidia.com/gpu: 8"));
-        assert_eq!(found[0].message, "there is no p4d.48xlarge; of p4d there is p4d.24xlarge");
+        assert_eq!(found[0].message, "p4d.48xlarge does not exist; p4d has p4d.24xlarge");
     }
 
     #[test]

@@ -5,15 +5,14 @@ use job::submitted::{PodTemplate, Submitted, SubmittedJob};
 
 use crate::{Check, Checked, Confidence, Finding, Role, Rule, Severity};
 
-/// See the module documentation.
 pub(super) static RULE: Rule = Rule {
     id: "mixed-instance-types",
     title: "p4d or p4de together with other instance types in one job",
     severity: Severity::Error,
     role: Role::Cause,
     needs: &[],
-    why: "EFA between p4d or p4de and any other instance type is not supported: ranks on the two do not reach each other.",
-    fix: "Choose one instance type for all pods with GPUs of the job.",
+    why: "EFA between p4d or p4de and any other instance type is not supported: ranks on the two cannot reach each other.",
+    fix: "Use one instance type for all GPU pods of the job.",
     references: &["https://docs.aws.amazon.com/AWSEC2/latest/UserGuide/efa.html"],
     checks: &[Check::Submission(check)],
 };
@@ -37,7 +36,7 @@ fn finding(job: &SubmittedJob<'_>) -> Option<Finding> {
     };
     let ((p4_pod, p4), (pod, other)) = (find(true)?, find(false)?);
     let span = pod.machines.span.as_ref().or(p4_pod.machines.span.as_ref())?;
-    // Pods of their own types are sure to differ; of a list, the scheduler may take one type only.
+    // Pods pinned to different types certainly differ; from a list the scheduler may pick one type for all.
     let pinned =
         p4_pod.machines.known.iter().all(|it| is_p4(it)) && pod.machines.known.iter().all(|it| !is_p4(it));
     let (how, severity, confidence) = if pinned {
@@ -46,7 +45,7 @@ fn finding(job: &SubmittedJob<'_>) -> Option<Finding> {
         ("may run", Severity::Warning, Confidence::Possible)
     };
     let message = format!(
-        "pods of one job {how} on {} and on {}, which do not talk EFA with each other",
+        "pods of one job {how} on {} and on {}, which cannot use EFA with each other",
         p4.name, other.name
     );
     let finding = Finding::at(job.file, span, message)
@@ -87,7 +86,7 @@ mod tests {
         assert_eq!(found.len(), 1);
         assert_eq!(
             found[0].message,
-            "pods of one job run on p4d.24xlarge and on p5.48xlarge, which do not talk EFA with each other"
+            "pods of one job run on p4d.24xlarge and on p5.48xlarge, which cannot use EFA with each other"
         );
         assert_eq!((found[0].severity, found[0].evidence.len()), (Some(Severity::Error), 2));
         let list = "p4d.24xlarge, p5.48xlarge";

@@ -1,4 +1,4 @@
-//! Rules about where pods run: instance types, zones, node pools, scheduling of many pods at once.
+//! Rules about where pods run: instance types, zones, node pools, gang scheduling.
 
 mod instance_type_missing;
 mod instance_type_unknown;

@@ -1,20 +1,19 @@
-//! Pods that need each other, started one by one.
+//! Pods that need each other are scheduled one by one.
 
 use job::submitted::{PodTemplate, Submitted, SubmittedJob};
 
 use crate::{Check, Checked, Confidence, Finding, Role, Rule, Severity};
 
-/// See the module documentation.
 pub(super) static RULE: Rule = Rule {
     id: "no-gang-scheduling",
     title: "pods that need each other are scheduled one by one",
     severity: Severity::Info,
     role: Role::Cause,
     needs: &[],
-    why: "Kubernetes starts each pod as soon as it finds a node for it. When nodes are short, some pods of the job hold their GPUs and wait for \
-          the others until the rendezvous times out; two such jobs can block each other for ever.",
+    why: "Kubernetes starts each pod as soon as it finds a node for it. When nodes are scarce, some pods of the job hold their GPUs and \
+          wait for the others until the rendezvous times out; two such jobs can block each other forever.",
     fix: "Submit it through a queue that admits all pods or none: Kueue (label `kueue.x-k8s.io/queue-name`), Volcano or the coscheduling \
-          plugin; or as a JobSet or TrainJob under one of these.",
+          plugin; or as a JobSet or TrainJob with one of these.",
     references: &[
         "https://kueue.sigs.k8s.io/docs/concepts/workload/",
         "https://volcano.sh/en/docs/plugins/#gang",
@@ -28,7 +27,7 @@ fn check(submitted: &Submitted<'_>) -> Checked {
 }
 
 fn finding(job: &SubmittedJob<'_>) -> Option<Finding> {
-    // Operators have settings of their own for it, and clusters that have them mostly a queue.
+    // Operators have their own settings for it, and clusters with operators usually have a queue.
     let plain = matches!(job.kind, "Job" | "StatefulSet" | "Deployment" | "ReplicaSet");
     if !plain || !job.nodes.is_multi() {
         return None;

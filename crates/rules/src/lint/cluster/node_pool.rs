@@ -13,17 +13,17 @@ pub(super) struct NodePool<'a> {
     pub(super) file: usize,
     /// Its name.
     pub(super) name: &'a str,
-    /// The machines it may start; none where it does not say.
+    /// The machines it may start; empty if it does not restrict them.
     pub(super) types: Option<Vec<&'static Model>>,
-    /// Where it says so.
+    /// Where it restricts them.
     pub(super) span: Option<Span>,
-    /// The zones it is limited to, and where it says so.
+    /// The zones it is limited to, and where that is written.
     pub(super) zones: Option<(Vec<&'a str>, Span)>,
     /// The `EC2NodeClass` it refers to.
     pub(super) class: Option<&'a str>,
 }
 
-/// Subnets that an `EC2NodeClass` names one by one: the file, the subnets, where they stand.
+/// Subnets that an `EC2NodeClass` lists: the file, the subnets, where they are listed.
 pub(super) fn subnets<'a>(submitted: &Submitted<'a>, class: &str) -> Option<(usize, Vec<&'a str>, Span)> {
     submitted.files.iter().enumerate().find_map(|(file, submission)| {
         let wanted = |it: &&Object| &*it.kind == "EC2NodeClass" && it.name.as_deref() == Some(class);
@@ -77,7 +77,7 @@ fn read<'a>(file: usize, submission: &'a Submission, root: NodeId, name: &'a str
                 types.extend(catalogue::all().iter().filter(same));
                 unknown |= types.len() == before;
             }
-            // Two requirements hold both.
+            // Two requirements apply together.
             pool.types = Some(match pool.types.take() {
                 Some(before) => {
                     before.into_iter().filter(|it| types.iter().any(|other| other.name == it.name)).collect()
@@ -93,7 +93,7 @@ fn read<'a>(file: usize, submission: &'a Submission, root: NodeId, name: &'a str
     pool
 }
 
-/// The pools that a job can use: the one it names; else all there are.
+/// The pools that a job can use: the one it names, otherwise all.
 pub(super) fn of_job<'p, 'a>(pod: &PodTemplate<'_>, pools: &'p [NodePool<'a>]) -> Vec<&'p NodePool<'a>> {
     let selectors = pod.whole().map(|it| it.selectors.as_slice()).unwrap_or_default();
     let chosen = selectors.iter().find(|it| &*it.0 == "karpenter.sh/nodepool");

@@ -6,17 +6,15 @@ use super::node_pool::{NodePool, node_pools, of_job, subnets};
 use super::spread_over_zones::is_zone;
 use crate::{Check, Checked, Confidence, Finding, Role, Rule, Severity};
 
-/// See the module documentation.
 pub(super) static RULE: Rule = Rule {
     id: "nodepool-many-zones",
     title: "the node pool of an EFA job starts machines in several zones",
     severity: Severity::Warning,
     role: Role::Cause,
     needs: &[],
-    why: "Karpenter takes the zone that has machines. The nodes of one job may come from two, and EFA does not cross them: \
-          the job then goes over TCP or does not start.",
-    fix: "Name one zone in the requirements of the node pool; or keep the pods together with podAffinity on \
-          `topology.kubernetes.io/zone`.",
+    why: "Karpenter uses whichever zone has capacity, so the nodes of one job may be in two zones. EFA does not cross zones: the job \
+          then runs over TCP or does not start.",
+    fix: "Set one zone in the requirements of the node pool, or keep the pods together with podAffinity on `topology.kubernetes.io/zone`.",
     references: &[
         "https://docs.aws.amazon.com/AWSEC2/latest/UserGuide/efa.html",
         "https://karpenter.sh/docs/concepts/nodepools/",
@@ -41,7 +39,7 @@ fn check(submitted: &Submitted<'_>) -> Checked {
         }
         let Some((zones, span)) = pool.zones.as_ref().filter(|it| it.0.len() > 1) else { continue };
         let message = format!(
-            "node pool {} starts machines in {} zones, and {} pods of one EFA job may be divided among them",
+            "node pool {} starts machines in {} zones, and {} pods of one EFA job may be spread over them",
             pool.name,
             zones.len(),
             job.nodes.at_least()
@@ -55,12 +53,12 @@ fn check(submitted: &Submitted<'_>) -> Checked {
     Ok(findings)
 }
 
-/// A pool without a zone takes any subnet of its class. Which zones they are in is not told here.
+/// A pool without a zone uses any subnet of its class. The files do not say which zones these are in.
 fn many_subnets(submitted: &Submitted<'_>, pool: &NodePool<'_>, job: &SubmittedJob<'_>) -> Option<Finding> {
     let (file, subnets, span) =
         pool.class.and_then(|it| subnets(submitted, it)).filter(|it| it.1.len() > 1)?;
     let message = format!(
-        "node pool {} names no zone and its node class {} subnets: {} pods of one EFA job may be divided among zones",
+        "node pool {} sets no zone and its node class lists {} subnets: {} pods of one EFA job may be spread over zones",
         pool.name,
         subnets.len(),
         job.nodes.at_least()
@@ -69,7 +67,7 @@ fn many_subnets(submitted: &Submitted<'_>, pool: &NodePool<'_>, job: &SubmittedJ
     Some(finding.severity(Severity::Info).confidence(Confidence::Possible))
 }
 
-/// Whether the pods are kept in one zone by themselves.
+/// Whether the pods themselves require one zone.
 fn is_kept(job: &SubmittedJob<'_>, pod: &PodTemplate<'_>) -> bool {
     let tree = &job.submission.tree;
     pod.pod.partial
@@ -93,7 +91,7 @@ mod tests {
         let found = findings(&RULE, &format!("{}{POOL}", job(2, "p4d.24xlarge", EFA)));
         assert_eq!(
             found[0].message,
-            "node pool gpu starts machines in 2 zones, and 2 pods of one EFA job may be divided among them"
+            "node pool gpu starts machines in 2 zones, and 2 pods of one EFA job may be spread over them"
         );
         assert_eq!(found[0].evidence[0].label(), "us-east-1a, us-east-1b");
     }

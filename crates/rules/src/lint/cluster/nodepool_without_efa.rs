@@ -1,19 +1,18 @@
-//! The node pools beside a job start no machine with the EFA interfaces it asks for.
+//! No node pool in the files starts machines with the EFA interfaces that a job requests.
 
 use job::submitted::Submitted;
 
 use super::node_pool::{node_pools, of_job};
 use crate::{Check, Checked, Confidence, Finding, Role, Rule, Severity};
 
-/// See the module documentation.
 pub(super) static RULE: Rule = Rule {
     id: "nodepool-without-efa",
-    title: "no node pool here starts machines with the EFA interfaces a job asks for",
+    title: "no node pool starts machines with the EFA interfaces that a job requests",
     severity: Severity::Error,
     role: Role::Cause,
     needs: &[],
-    why: "Karpenter starts a node for a pod only if an instance type that the pool allows has all that the pod asks for. Here none has, \
-          and the pod waits for ever.",
+    why: "Karpenter starts a node for a pod only if an instance type that the pool allows has everything the pod requests. Here none \
+          does, so the pod stays Pending.",
     fix: "Allow an instance type with enough EFA interfaces in the requirements of the node pool.",
     references: &[
         "https://karpenter.sh/docs/concepts/nodepools/",
@@ -35,7 +34,7 @@ fn check(submitted: &Submitted<'_>) -> Checked {
         let short = |it: &&super::node_pool::NodePool<'_>| {
             it.types.as_ref().is_some_and(|types| types.iter().all(|it| u64::from(it.efa_nics()) < efa))
         };
-        // A pool that says nothing may start anything.
+        // A pool without requirements may start anything.
         if usable.is_empty() || !usable.iter().all(short) {
             continue;
         }
@@ -46,7 +45,7 @@ fn check(submitted: &Submitted<'_>) -> Checked {
         let has =
             if most.efa_nics() == 0 { "none".to_owned() } else { format!("at most {}", most.efa_nics()) };
         let message = format!(
-            "node pool {} starts machines with {has} EFA interfaces, and a pod asks for {efa}",
+            "node pool {} starts machines with {has} EFA interfaces, but a pod requests {efa}",
             pool.name
         )
         .replace("with none EFA interfaces", "without EFA");
@@ -54,7 +53,7 @@ fn check(submitted: &Submitted<'_>) -> Checked {
         let severity = if named { Severity::Error } else { Severity::Warning };
         let mut finding = Finding::at(pool.file, span, message).confidence(confidence).severity(severity);
         if let Some(asked) = pod.efa.map(|it| it.span()).filter(|_| job.file == pool.file) {
-            finding = finding.also_at(&asked, "asked for here");
+            finding = finding.also_at(&asked, "requested here");
         }
         findings.push(finding);
     }
@@ -84,7 +83,7 @@ mod tests {
                 EFA,
             ),
         );
-        assert_eq!(found[0].message, "node pool gpu starts machines without EFA, and a pod asks for 1");
+        assert_eq!(found[0].message, "node pool gpu starts machines without EFA, but a pod requests 1");
         assert_eq!(found[0].evidence.len(), 2);
         let many = "nvidia.com/gpu: 8\nvpc.amazonaws.com/efa: 32";
         let family = "karpenter.k8s.aws/instance-family\n        operator: In\n        values: [p4d]";

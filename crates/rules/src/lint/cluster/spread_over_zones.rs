@@ -6,16 +6,14 @@ use job::submitted::{PodTemplate, Submitted, SubmittedJob};
 
 use crate::{Check, Checked, Confidence, Finding, Role, Rule, Severity};
 
-/// See the module documentation.
 pub(super) static RULE: Rule = Rule {
     id: "spread-over-zones",
     title: "pods of an EFA job are spread over availability zones",
     severity: Severity::Error,
     role: Role::Cause,
     needs: &[],
-    why: "EFA does not cross availability zones: pods in two zones cannot reach each other over it, and TCP between zones is slow and \
-          charged.",
-    fix: "Remove the spreading, and keep the job in one zone: podAffinity with `topologyKey: topology.kubernetes.io/zone`, or a node \
+    why: "EFA does not cross availability zones: pods in different zones cannot reach each other over it, and TCP between zones is slow and billed.",
+    fix: "Remove the spreading and keep the job in one zone: podAffinity with `topologyKey: topology.kubernetes.io/zone`, or a node \
           selector for one zone.",
     references: &[
         "https://docs.aws.amazon.com/AWSEC2/latest/UserGuide/efa.html",
@@ -59,7 +57,7 @@ fn constraints(job: &SubmittedJob<'_>, pod: &PodTemplate<'_>) -> Vec<Finding> {
         if !text(*item, "topologyKey").is_some_and(is_zone) || skew >= job.nodes.at_least() {
             continue;
         }
-        // The word of Kubernetes for a wish.
+        // Kubernetes treats this as a preference.
         let wish = text(*item, "whenUnsatisfiable") == Some("ScheduleAnyway");
         findings.push(finding(
             job,
@@ -100,7 +98,7 @@ fn several(job: &SubmittedJob<'_>, pod: &PodTemplate<'_>) -> Option<Finding> {
         return None;
     }
     let message = format!(
-        "{} pods of one job may run in {} zones, and EFA does not cross them",
+        "{} pods of one job may run in {} zones, but EFA does not cross zones",
         job.nodes.at_least(),
         zones.len()
     );
@@ -109,13 +107,15 @@ fn several(job: &SubmittedJob<'_>, pod: &PodTemplate<'_>) -> Option<Finding> {
             .severity(Severity::Info)
             .confidence(Confidence::Possible)
             .label(zones.join(", "))
-            .fix("Name one zone, or add podAffinity with `topologyKey: topology.kubernetes.io/zone`."),
+            .fix("Set one zone, or add podAffinity with `topologyKey: topology.kubernetes.io/zone`."),
     )
 }
 
 fn finding(job: &SubmittedJob<'_>, span: &Span, wish: bool, how: &str) -> Finding {
-    let message =
-        format!("{how} {} pods of one EFA job over zones, and EFA does not cross them", job.nodes.at_least());
+    let message = format!(
+        "{how} {} pods of one EFA job over zones, but EFA does not cross zones",
+        job.nodes.at_least()
+    );
     let severity = if wish { Severity::Warning } else { Severity::Error };
     Finding::at(job.file, span, message).severity(severity).confidence(Confidence::Likely)
 }
@@ -142,7 +142,7 @@ mod tests {
         let found = findings(&RULE, &job_with(4, "p4d.24xlarge", EFA, SPREAD));
         assert_eq!(
             found[0].message,
-            "topologySpreadConstraints spread 4 pods of one EFA job over zones, and EFA does not cross them"
+            "topologySpreadConstraints spread 4 pods of one EFA job over zones, but EFA does not cross zones"
         );
         assert_eq!(found[0].severity, Some(Severity::Error));
         let wish = SPREAD.replace("DoNotSchedule", "ScheduleAnyway");

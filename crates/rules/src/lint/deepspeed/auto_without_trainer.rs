@@ -6,21 +6,20 @@ use job::submitted::Submitted;
 use super::config::{REFERENCE, configs};
 use crate::{Check, Checked, Confidence, Finding, Role, Rule, Severity};
 
-/// See the module documentation.
 pub(super) static RULE: Rule = Rule {
     id: "auto-without-trainer",
-    title: "\"auto\" where nothing may fill it in",
+    title: "\"auto\" without the Trainer or Accelerate to replace it",
     severity: Severity::Info,
     role: Role::Cause,
     needs: &[],
-    why: "\"auto\" is a word of the Hugging Face Trainer and of Accelerate, which replace it by their own arguments. DeepSpeed itself \
-          does not know it and ends with an error about the type of the value.",
-    fix: "Write the values, or start the training through the Trainer or Accelerate.",
+    why: "The Hugging Face Trainer and Accelerate replace \"auto\" with their own arguments. DeepSpeed itself does not know it and fails \
+          with an error about the type of the value.",
+    fix: "Write the values, or start training through the Trainer or Accelerate.",
     references: &["https://huggingface.co/docs/transformers/main/en/deepspeed", REFERENCE],
     checks: &[Check::Submission(check)],
 };
 
-/// Words of a command or script behind which the Trainer or Accelerate stand.
+/// Words in a command or script that show the Trainer or Accelerate in use.
 const FILLERS: [&str; 12] = [
     "accelerate",
     "transformers",
@@ -57,7 +56,7 @@ fn check(submitted: &Submitted<'_>) -> Checked {
                 n => format!("{name} and {} more are", n - 1),
             };
             let message =
-                format!("{names} \"auto\", and the launch names neither the Trainer nor Accelerate");
+                format!("{names} \"auto\", but the launch command names neither the Trainer nor Accelerate");
             findings.push(Finding::at(config.file, span, message).confidence(Confidence::Possible));
         }
     }
@@ -76,7 +75,7 @@ mod tests {
         let found = beside(&RULE, text, &job(2, "p5.48xlarge"));
         assert_eq!(
             found[0].message,
-            "train_batch_size and 1 more are \"auto\", and the launch names neither the Trainer nor Accelerate"
+            "train_batch_size and 1 more are \"auto\", but the launch command names neither the Trainer nor Accelerate"
         );
         assert!(beside(&RULE, text, &job(2, "p5.48xlarge").replace("t.py", "run_trainer.py")).is_empty());
         assert!(beside(&RULE, &text.replace("\"auto\"", "8"), &job(2, "p5.48xlarge")).is_empty());

@@ -5,16 +5,15 @@ use job::submitted::Submitted;
 use super::config::{Config, REFERENCE, TrainingJob, configs};
 use crate::{Check, Checked, Confidence, Finding, Role, Rule, Severity};
 
-/// See the module documentation.
 pub(super) static RULE: Rule = Rule {
     id: "batch-arithmetic",
-    title: "batch sizes that do not multiply",
+    title: "batch sizes do not multiply to train_batch_size",
     severity: Severity::Error,
     role: Role::Cause,
     needs: &[],
-    why: "train_batch_size is train_micro_batch_size_per_gpu x gradient_accumulation_steps x data-parallel ranks. DeepSpeed checks it \
-          and ends with \"Check batch related parameters\".",
-    fix: "Leave train_batch_size out: DeepSpeed computes it from the other two, for any number of GPUs.",
+    why: "train_batch_size is train_micro_batch_size_per_gpu x gradient_accumulation_steps x data-parallel ranks. DeepSpeed checks this \
+          and fails with \"Check batch related parameters\".",
+    fix: "Remove train_batch_size: DeepSpeed computes it from the other two, for any number of GPUs.",
     references: &[
         REFERENCE,
         "https://github.com/deepspeedai/DeepSpeed/blob/master/deepspeed/runtime/config.py",
@@ -36,7 +35,7 @@ fn one(submitted: &Submitted<'_>, config: &Config<'_>) -> Option<Finding> {
     let steps = config.integer(&STEPS);
     let each = match (micro, steps) {
         (Some(micro), Some(steps)) => micro.checked_mul(steps)?,
-        // What is not given is computed and must be whole.
+        // A value that is not given is computed and must be an integer.
         (Some(one), None) | (None, Some(one)) => one,
         (None, None) => return None,
     };
@@ -56,7 +55,7 @@ fn one(submitted: &Submitted<'_>, config: &Config<'_>) -> Option<Finding> {
     };
     if !fits(each) {
         return Some(finding(format!(
-            "train_batch_size {all} is no multiple of {product}, so no number of GPUs fits"
+            "train_batch_size {all} is not a multiple of {product}, so no number of GPUs fits"
         )));
     }
     let job = TrainingJob::of(submitted)?;
@@ -69,12 +68,12 @@ fn one(submitted: &Submitted<'_>, config: &Config<'_>) -> Option<Finding> {
         return None;
     }
     let wanted = each.saturating_mul(world);
-    let told = format!("{} nodes with {} GPUs are {world} ranks", job.nodes, job.gpus);
+    let size = format!("{} nodes with {} GPUs are {world} ranks", job.nodes, job.gpus);
     let message = match (micro, steps) {
         (Some(_), Some(_)) => {
-            format!("train_batch_size is {all}, and {told}: {product} x {world} = {wanted}")
+            format!("train_batch_size is {all}, but {size}: {product} x {world} = {wanted}")
         }
-        _ => format!("train_batch_size {all} is no multiple of {product} x {world} ranks ({told})"),
+        _ => format!("train_batch_size {all} is not a multiple of {product} x {world} ranks ({size})"),
     };
     // Tensor or pipeline parallel ranks share a batch.
     let shared = world.is_multiple_of((all / each).max(1));
@@ -99,7 +98,7 @@ mod tests {
         let found = findings(&RULE, &settings(100, 4, 4));
         assert_eq!(
             found[0].message,
-            "train_batch_size 100 is no multiple of 4 x 4, so no number of GPUs fits"
+            "train_batch_size 100 is not a multiple of 4 x 4, so no number of GPUs fits"
         );
         assert_eq!(found[0].evidence.len(), 3);
         quiet(&RULE, &settings(128, 4, 4));
@@ -113,7 +112,7 @@ mod tests {
         let found = beside(&RULE, &settings(512, 4, 4), &job);
         assert_eq!(
             found[0].message,
-            "train_batch_size is 512, and 2 nodes with 8 GPUs are 16 ranks: 4 x 4 x 16 = 256"
+            "train_batch_size is 512, but 2 nodes with 8 GPUs are 16 ranks: 4 x 4 x 16 = 256"
         );
         assert!(beside(&RULE, &settings(256, 4, 4), &job).is_empty());
         assert_eq!(

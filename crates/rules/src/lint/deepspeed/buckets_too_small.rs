@@ -1,4 +1,4 @@
-//! Buckets so small that latency rules.
+//! Buckets so small that latency dominates.
 
 use fabric::Collective;
 use job::submitted::Submitted;
@@ -6,16 +6,15 @@ use job::submitted::Submitted;
 use super::config::{Config, REFERENCE, TrainingJob, configs};
 use crate::{Check, Checked, Confidence, Finding, Role, Rule, Severity};
 
-/// See the module documentation.
 pub(super) static RULE: Rule = Rule {
     id: "buckets-too-small",
     title: "buckets too small for the network",
     severity: Severity::Info,
     role: Role::Cause,
     needs: &[],
-    why: "A bucket is one collective. Small ones spend their time in latency, and the bandwidth of the network is never reached; it needs \
-          tens of megabytes.",
-    fix: "Leave the bucket sizes at their defaults (5e8 elements, 5e7 for prefetch), or \"auto\" with the Trainer.",
+    why: "Each bucket is one collective. Small buckets spend their time on latency and never reach the bandwidth of the network, which \
+          takes tens of megabytes.",
+    fix: "Keep the default bucket sizes (5e8 elements, 5e7 for prefetch), or use \"auto\" with the Trainer.",
     references: &[
         REFERENCE,
         "https://github.com/deepspeedai/DeepSpeed/blob/master/deepspeed/runtime/zero/config.py",
@@ -23,7 +22,7 @@ pub(super) static RULE: Rule = Rule {
     checks: &[Check::Submission(check)],
 };
 
-/// Setting, its default, and the elements from which on it is enough.
+/// Setting, its default, and the smallest number of elements that is enough.
 const BUCKETS: [(&str, f64, f64); 3] = [
     ("reduce_bucket_size", 5e8, 5e6),
     ("allgather_bucket_size", 5e8, 5e6),
@@ -44,7 +43,7 @@ fn one(
 ) -> Option<Finding> {
     let path = ["zero_optimization", name];
     let stage = config.stage().filter(|it| *it > 0)?;
-    // Prefetch of 0 turns it off; the two others belong to other stages.
+    // A prefetch of 0 turns it off; the other two belong to other stages.
     let elements = config.number(&path).filter(|it| *it > 0.0 && *it < enough)?;
     let applies = match name {
         "stage3_prefetch_bucket_size" => stage == 3,

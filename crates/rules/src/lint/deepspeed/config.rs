@@ -1,4 +1,4 @@
-//! The settings of DeepSpeed, and the job they are for.
+//! The DeepSpeed settings, and the job they are for.
 
 use evidence::submission::{Kind, Submission};
 use evidence::yaml::{NodeId, Span, Tree};
@@ -8,16 +8,16 @@ use job::submitted::Submitted;
 /// The documentation of all settings.
 pub(super) const REFERENCE: &str = "https://www.deepspeed.ai/docs/config-json/";
 
-/// One file of settings.
+/// One DeepSpeed file.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Config<'a> {
-    /// The file, by its place.
+    /// The index of the file.
     pub(super) file: usize,
     tree: &'a Tree,
     root: NodeId,
 }
 
-/// All files of settings.
+/// All DeepSpeed files.
 pub(super) fn configs<'a>(submitted: &Submitted<'a>) -> Vec<Config<'a>> {
     let of_file = |(file, it): (usize, &'a Submission)| {
         let roots = it.tree.documents.iter().filter(move |_| it.kind == Kind::DeepSpeed);
@@ -27,7 +27,7 @@ pub(super) fn configs<'a>(submitted: &Submitted<'a>) -> Vec<Config<'a>> {
 }
 
 impl<'a> Config<'a> {
-    /// The place of a setting: key and value.
+    /// The span of a setting: key and value.
     pub(super) fn span(&self, path: &[&str]) -> Option<Span> {
         let (last, way) = path.split_last()?;
         let (key, value) = self.tree.entry(self.tree.at(self.root, way)?, last)?;
@@ -36,7 +36,7 @@ impl<'a> Config<'a> {
         Some(Span { range: key.range.start..end, ..key.clone() })
     }
 
-    /// The place of a setting's name.
+    /// The span of a setting's name.
     pub(super) fn key(&self, path: &[&str]) -> Option<Span> {
         let (last, way) = path.split_last()?;
         let (key, _) = self.tree.entry(self.tree.at(self.root, way)?, last)?;
@@ -68,7 +68,7 @@ impl<'a> Config<'a> {
         self.integer(&["zero_optimization", "stage"])
     }
 
-    /// Every setting that is written `"auto"`, at most three levels deep as DeepSpeed has them.
+    /// Every setting with the value `"auto"`, at most three levels deep as DeepSpeed has them.
     pub(super) fn autos(&self) -> Vec<(&'a str, Span)> {
         let mut autos = Vec::new();
         let mut open = vec![(self.root, 0)];
@@ -87,12 +87,12 @@ impl<'a> Config<'a> {
     }
 }
 
-/// The job of all files together, and the machine it runs on, as far as they say.
+/// The job of all files together, and the machine it runs on, if they name it.
 #[derive(Debug, Clone, Copy)]
 pub(super) struct TrainingJob {
     /// Nodes or pods.
     pub(super) nodes: u64,
-    /// GPUs of each.
+    /// GPUs per node or pod.
     pub(super) gpus: u64,
     /// The machine.
     pub(super) machine: Option<&'static Model>,

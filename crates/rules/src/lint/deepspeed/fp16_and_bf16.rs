@@ -1,18 +1,17 @@
-//! Two formats of 16 bits at once.
+//! Two 16-bit formats at once.
 
 use job::submitted::Submitted;
 
 use super::config::{REFERENCE, configs};
 use crate::{Check, Checked, Finding, Role, Rule, Severity};
 
-/// See the module documentation.
 pub(super) static RULE: Rule = Rule {
     id: "fp16-and-bf16",
     title: "fp16 and bf16 both enabled",
     severity: Severity::Error,
     role: Role::Cause,
     needs: &[],
-    why: "A model trains in one format. DeepSpeed ends at start with \"bfloat16 and fp16 modes cannot be simultaneously enabled\".",
+    why: "A model trains in one format. DeepSpeed fails at start with \"bfloat16 and fp16 modes cannot be simultaneously enabled\".",
     fix: "Set `fp16.enabled` to false on A100 and later, `bf16.enabled` to false on older GPUs.",
     references: &[
         REFERENCE,

@@ -5,16 +5,14 @@ use job::submitted::Submitted;
 use super::config::{REFERENCE, configs};
 use crate::{Check, Checked, Finding, Role, Rule, Severity};
 
-/// See the module documentation.
 pub(super) static RULE: Rule = Rule {
     id: "offload-below-stage-3",
     title: "parameters offloaded below stage 3",
     severity: Severity::Warning,
     role: Role::Cause,
     needs: &[],
-    why: "offload_param is valid with stage 3 only: below it every GPU keeps all parameters, and the memory that was meant to be freed \
-          is not.",
-    fix: "Take offload_param out, or set stage 3.",
+    why: "offload_param works with stage 3 only. In lower stages every GPU keeps all parameters, so no memory is freed.",
+    fix: "Remove offload_param, or set stage 3.",
     references: &[
         REFERENCE,
         "https://github.com/deepspeedai/DeepSpeed/blob/master/deepspeed/runtime/zero/config.py",

@@ -5,16 +5,15 @@ use job::submitted::Submitted;
 use super::config::{REFERENCE, configs};
 use crate::{Check, Checked, Confidence, Finding, Role, Rule, Severity};
 
-/// See the module documentation.
 pub(super) static RULE: Rule = Rule {
     id: "offload-unpinned",
     title: "offload to host memory that is not pinned",
     severity: Severity::Info,
     role: Role::Cause,
     needs: &[],
-    why: "A GPU copies from and to host memory directly only where it is pinned; otherwise the driver copies every piece once more, and \
-          the copy does not run beside computation.",
-    fix: "Add `\"pin_memory\": true` beside \"device\", where the host has the memory to spare.",
+    why: "A GPU copies to and from host memory directly only if that memory is pinned. Otherwise the driver copies every piece once \
+          more, and the copy does not overlap with computation.",
+    fix: "Add `\"pin_memory\": true` next to \"device\", if the host has memory to spare.",
     references: &[REFERENCE],
     checks: &[Check::Submission(check)],
 };

@@ -5,15 +5,14 @@ use job::submitted::Submitted;
 use super::config::{REFERENCE, TrainingJob, configs};
 use crate::{Check, Checked, Confidence, Finding, Role, Rule, Severity};
 
-/// See the module documentation.
 pub(super) static RULE: Rule = Rule {
     id: "offload-with-room",
-    title: "offload to the host where the GPUs may have room",
+    title: "offload to the host although the GPUs may have room",
     severity: Severity::Info,
     role: Role::Cause,
     needs: &[],
-    why: "With offload, parameters or optimizer states cross PCIe in every step and Adam runs on the CPU, where torchrun leaves one \
-          thread to each process. Where the states fit into the memory of all GPUs together, training without it is faster.",
+    why: "With offload, parameters or optimizer states cross PCIe in every step and Adam runs on the CPU, where torchrun gives each \
+          process one thread. If the states fit into the memory of all GPUs together, training without offload is faster.",
     fix: "Try without offload_param first, then without offload_optimizer; keep them only if memory runs out.",
     references: &[REFERENCE, "https://arxiv.org/abs/1910.02054"],
     checks: &[Check::Submission(check)],
@@ -21,7 +20,7 @@ pub(super) static RULE: Rule = Rule {
 
 /// Bytes of a parameter in mixed precision with Adam: 2 + 2 for weights and gradients, 12 for the optimizer (`ZeRO`, section 3.1).
 const BYTES_PER_PARAMETER: f64 = 16.0;
-/// The part of GPU memory that may be taken by states; the rest is for activations and buffers.
+/// The share of GPU memory for states; the rest is for activations and buffers.
 const SHARE: f64 = 0.5;
 
 fn check(submitted: &Submitted<'_>) -> Checked {
@@ -37,7 +36,7 @@ fn check(submitted: &Submitted<'_>) -> Checked {
         let billions = memory * SHARE * 1.073_741_824 / BYTES_PER_PARAMETER;
         let machine = job.machine.map(|it| it.name).unwrap_or_default();
         let message = format!(
-            "{name} goes to the host, and {} x {machine} have {memory:.0} GiB of GPU memory: half of it holds the states of {billions:.0} billion parameters",
+            "{name} offloads to the host, but {} x {machine} have {memory:.0} GiB of GPU memory: half of it holds the states of {billions:.0} billion parameters",
             job.nodes
         );
         findings.push(Finding::at(config.file, &span, message).confidence(Confidence::Possible));
@@ -63,7 +62,7 @@ mod tests {
         let found = beside(&RULE, text, &job(2, "p5.48xlarge"));
         assert_eq!(
             found[0].message,
-            "offload_param goes to the host, and 2 x p5.48xlarge have 1280 GiB of GPU memory: half of it holds the states of 43 billion parameters"
+            "offload_param offloads to the host, but 2 x p5.48xlarge have 1280 GiB of GPU memory: half of it holds the states of 43 billion parameters"
         );
         assert!(beside(&RULE, &text.replace("cpu", "none"), &job(2, "p5.48xlarge")).is_empty());
         quiet(&RULE, text);

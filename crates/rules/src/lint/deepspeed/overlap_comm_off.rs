@@ -1,20 +1,19 @@
-//! Communication that waits for computation to end.
+//! Communication that does not overlap with computation.
 
 use job::submitted::Submitted;
 
 use super::config::{REFERENCE, TrainingJob, configs};
 use crate::{Check, Checked, Confidence, Finding, Role, Rule, Severity};
 
-/// See the module documentation.
 pub(super) static RULE: Rule = Rule {
     id: "overlap-comm-off",
-    title: "gradients are not sent while they are computed",
+    title: "communication does not overlap with the backward pass",
     severity: Severity::Info,
     role: Role::Cause,
     needs: &[],
     why: "With overlap_comm false the backward pass stops for each reduction of gradients: the time on the network is added to every \
-          step instead of hidden behind it. It costs less memory, 4.5 times the bucket size with it.",
-    fix: "Set `overlap_comm` to true unless memory is short; then make the buckets smaller first.",
+          step instead of hidden behind computation. Overlap costs memory: 4.5 times the bucket size.",
+    fix: "Set `overlap_comm` to true. If memory is short, make the buckets smaller first.",
     references: &[REFERENCE, "https://huggingface.co/docs/transformers/main/en/deepspeed"],
     checks: &[Check::Submission(check)],
 };

@@ -6,25 +6,24 @@ use job::submitted::Submitted;
 use super::config::{Config, REFERENCE, TrainingJob, configs};
 use crate::{Check, Checked, Confidence, Finding, Role, Rule, Severity};
 
-/// See the module documentation.
 pub(super) static RULE: Rule = Rule {
     id: "stage-3-per-microbatch",
-    title: "parameters gathered anew for each micro-batch",
+    title: "parameters gathered again for each micro-batch",
     severity: Severity::Info,
     role: Role::Cause,
     needs: &[],
     why: "Stage 3 gathers the parameters in the forward and again in the backward pass and reduces the gradients, for every micro-batch: \
-          accumulation does not save network traffic as it does in stage 1. Over a network that is slow for its GPUs this decides the time \
-          of a step.",
-    fix: "Use a larger micro-batch and fewer steps of accumulation; or stage 1 or 2 where the model fits; or keep the gathering inside a \
-          node with `zero_hpz_partition_size` set to its GPUs.",
+          gradient accumulation does not save network traffic as it does in stage 1. On a network that is slow for its GPUs this \
+          dominates the step time.",
+    fix: "Use a larger micro-batch and fewer accumulation steps; or stage 1 or 2 if the model fits; or gather inside a node only, with \
+          `zero_hpz_partition_size` set to the number of its GPUs.",
     references: &[REFERENCE, "https://arxiv.org/abs/1910.02054", "https://arxiv.org/abs/2306.10209"],
     checks: &[Check::Submission(check)],
 };
 
-/// Gbit/s for one GPU, from which on a network is called fast: EFA of p5 and later has 400.
+/// Gbit/s per GPU from which a network counts as fast: EFA of p5 and later has 400.
 const FAST: f64 = 100.0;
-/// A model to give a number for.
+/// The model size used for the number in the message.
 const PARAMETERS: u64 = 8_000_000_000;
 
 fn check(submitted: &Submitted<'_>) -> Checked {
@@ -49,7 +48,7 @@ fn one(job: &TrainingJob, config: &Config<'_>) -> Option<Finding> {
     let seconds = (2.0 * gather + reduce) / 1e6;
     let name = job.machine.map(|it| it.name).unwrap_or_default();
     let message = format!(
-        "stage 3 with {steps} steps of accumulation on {} x {name}: for 8 billion parameters about {seconds:.1} s of network for each of the {steps} micro-batches",
+        "stage 3 with {steps} accumulation steps on {} x {name}: with 8 billion parameters, each of the {steps} micro-batches takes about {seconds:.1} s on the network",
         job.nodes
     );
     let finding = Finding::at(config.file, &span, message).confidence(Confidence::Likely);
@@ -67,7 +66,7 @@ mod tests {
     fn accumulation_over_a_slow_network_is_told() {
         let text = "{\"zero_optimization\": {\"stage\": 3}, \"gradient_accumulation_steps\": 4}";
         let found = beside(&RULE, text, &job(4, "p4d.24xlarge"));
-        assert!(found[0].message.starts_with("stage 3 with 4 steps of accumulation on 4 x p4d.24xlarge"));
+        assert!(found[0].message.starts_with("stage 3 with 4 accumulation steps on 4 x p4d.24xlarge"));
         assert!(beside(&RULE, text, &job(4, "p5.48xlarge")).is_empty());
         assert!(beside(&RULE, text, &job(1, "p4d.24xlarge")).is_empty());
         assert!(beside(&RULE, &text.replace('4', "1"), &job(4, "p4d.24xlarge")).is_empty());

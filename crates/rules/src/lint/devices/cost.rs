@@ -1,4 +1,4 @@
-//! What a job loses on a machine, in a sentence with numbers.
+//! The bandwidth that a job loses on a machine, in a sentence with numbers.
 
 use std::collections::BTreeMap;
 
@@ -15,11 +15,11 @@ fn cluster(instance: &Model, nodes: u64) -> Option<Cluster> {
     Cluster::of_machine(&machine, nodes, &Settings::default()).ok()
 }
 
-/// Sentences that were made before: jobs of one submission are much alike, and a forecast takes milliseconds.
+/// Sentences computed so far: the jobs of one submission are similar, and a forecast takes milliseconds.
 #[derive(Debug, Default)]
 pub(super) struct Costs(BTreeMap<Question, Option<String>>);
 
-/// What is compared with the best use of these machines.
+/// The layout that is compared with the best use of these machines.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 enum Question {
     OverTcp { machine: &'static str, nodes: u64 },
@@ -37,13 +37,13 @@ impl Costs {
         self.answer(Question::OverTcp { machine: machine.name, nodes }, || over_tcp(machine, nodes))
     }
 
-    /// With some of its EFA interfaces.
+    /// With only some of its EFA interfaces.
     pub(super) fn with_nics(&mut self, machine: &Model, nodes: u64, nics: u64) -> Option<String> {
         let question = Question::WithNics { machine: machine.name, nodes, nics };
         self.answer(question, || with_nics(machine, nodes, nics))
     }
 
-    /// Cut into pods instead of one pod per machine.
+    /// Several pods per machine instead of one.
     pub(super) fn in_pods(
         &mut self,
         machine: &Model,
@@ -76,7 +76,7 @@ fn in_pods(instance: &Model, pods: u64, gpus: u64, nics: Option<u64>) -> Option<
     let apart = together.clone().with_pods(here, gpus).ok()?;
     let loss = expected::loss(&together, &apart)?;
     let machine = job::machine::seen_by_nccl(&instance.machine());
-    // What the plugin joins is one NIC: a share of a group is not told.
+    // NICs that the plugin groups are one device, and a part of a group has no known bandwidth.
     let nics = nics.and_then(|it| u32::try_from(it).ok()).filter(|it| {
         machine.nics.len() == instance.efa_nics() as usize && it.saturating_mul(here) <= instance.efa_nics()
     });

@@ -1,19 +1,18 @@
-//! A pod asks for more EFA interfaces than its machine has.
+//! A pod requests more EFA interfaces than its machine has.
 
 use fabric::catalogue::Model;
 use job::submitted::{PodTemplate, Submitted, SubmittedJob};
 
 use crate::{Check, Checked, Finding, Role, Rule, Severity};
 
-/// See the module documentation.
 pub(super) static RULE: Rule = Rule {
     id: "efa-count-impossible",
-    title: "a pod asks for more EFA interfaces than its instance type has",
+    title: "a pod requests more EFA interfaces than its instance type has",
     severity: Severity::Error,
     role: Role::Cause,
     needs: &[],
-    why: "A pod runs on one node. No node of this type offers so many EFA interfaces, and the pod waits for ever.",
-    fix: "Ask for the number of EFA interfaces that the instance type has.",
+    why: "A pod runs on one node. No node of this type has that many EFA interfaces, so the pod stays Pending.",
+    fix: "Request the number of EFA interfaces that the instance type has.",
     references: &[
         "https://docs.aws.amazon.com/AWSEC2/latest/UserGuide/efa-acc-inst-types.html",
         "https://karpenter.sh/docs/reference/instance-types/",
@@ -31,7 +30,7 @@ fn finding(job: &SubmittedJob<'_>, pod: &PodTemplate<'_>) -> Option<Finding> {
     if efa <= u64::from(most.most_efa_nics()) {
         return None;
     }
-    let message = format!("{efa} EFA interfaces in one pod, and {} has {}", most.name, most.efa_nics());
+    let message = format!("the pod requests {efa} EFA interfaces, but {} has {}", most.name, most.efa_nics());
     let share = pod.nvidia_gpus().and_then(|it| it.count).filter(|it| *it < u64::from(most.gpus));
     let right = share.map_or(u64::from(most.efa_nics()), |gpus| {
         (u64::from(most.efa_nics()) * gpus).checked_div(u64::from(most.gpus)).unwrap_or(1).max(1)
@@ -55,7 +54,7 @@ mod tests {
     fn fires_above_what_the_type_has() {
         let found =
             findings(&RULE, &job(2, "p6-b300.48xlarge", "nvidia.com/gpu: 8\nvpc.amazonaws.com/efa: 17"));
-        assert_eq!(found[0].message, "17 EFA interfaces in one pod, and p6-b300.48xlarge has 16");
+        assert_eq!(found[0].message, "the pod requests 17 EFA interfaces, but p6-b300.48xlarge has 16");
         assert_eq!(found[0].fix.as_deref(), Some("Write `vpc.amazonaws.com/efa: 16`."));
         assert_eq!(
             findings(&RULE, &pod("p4d.24xlarge", "nvidia.com/gpu: 8\nvpc.amazonaws.com/efa: 8")).len(),

@@ -1,20 +1,19 @@
-//! All GPUs of a machine and some of its EFA interfaces.
+//! A pod requests all GPUs of a machine and only some of its EFA interfaces.
 
 use job::submitted::{PodTemplate, Submitted, SubmittedJob};
 
 use super::cost::Costs;
 use crate::{Check, Checked, Finding, Role, Rule, Severity};
 
-/// See the module documentation.
 pub(super) static RULE: Rule = Rule {
     id: "efa-count-low",
-    title: "all GPUs of a machine with fewer than all its EFA interfaces",
+    title: "all GPUs of a machine, but not all of its EFA interfaces",
     severity: Severity::Warning,
     role: Role::Cause,
     needs: &[],
-    why: "The pod has all GPUs of the node, so nobody else can use the other EFA interfaces, and the bandwidth between nodes falls with their \
-          number.",
-    fix: "Ask for all EFA interfaces of the instance type.",
+    why: "The pod has all GPUs of the node, so no other pod can use the remaining EFA interfaces. The bandwidth between nodes is \
+          proportional to the number of interfaces.",
+    fix: "Request all EFA interfaces of the instance type.",
     references: &[
         "https://docs.aws.amazon.com/AWSEC2/latest/UserGuide/efa-acc-inst-types.html",
         "https://github.com/awslabs/awsome-distributed-ai micro-benchmarks/nccl-tests/kubernetes/nccl-tests.yaml",
@@ -35,8 +34,11 @@ fn finding(job: &SubmittedJob<'_>, pod: &PodTemplate<'_>, costs: &mut Costs) -> 
         return None;
     }
     let least = pod.machines.known.iter().min_by_key(|it| it.efa_nics())?;
-    let message =
-        format!("{efa} of the {} EFA interfaces of {} for all its {gpus} GPUs", least.efa_nics(), least.name);
+    let message = format!(
+        "the pod requests {efa} of the {} EFA interfaces of {}, and all {gpus} GPUs",
+        least.efa_nics(),
+        least.name
+    );
     let mut finding = Finding::at(job.file, &span, message)
         .label(format!("{} has {}", least.name, least.efa_nics()))
         .fix(format!("Write `vpc.amazonaws.com/efa: {}`.", least.efa_nics()));
@@ -55,7 +57,10 @@ mod tests {
     #[test]
     fn fires_with_what_it_costs() {
         let found = findings(&RULE, &job(4, "p5.48xlarge", "nvidia.com/gpu: 8\nvpc.amazonaws.com/efa: 4"));
-        assert_eq!(found[0].message, "4 of the 32 EFA interfaces of p5.48xlarge for all its 8 GPUs");
+        assert_eq!(
+            found[0].message,
+            "the pod requests 4 of the 32 EFA interfaces of p5.48xlarge, and all 8 GPUs"
+        );
         assert!(found[0].why.as_ref().is_some_and(|it| it.contains("times less")), "{:?}", found[0].why);
     }
 

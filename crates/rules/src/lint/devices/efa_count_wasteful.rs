@@ -1,19 +1,18 @@
-//! More EFA interfaces than the GPUs of a pod can use.
+//! A pod requests more EFA interfaces than belong to its GPUs.
 
 use job::submitted::{PodTemplate, Submitted, SubmittedJob};
 
 use crate::{Check, Checked, Finding, Role, Rule, Severity};
 
-/// See the module documentation.
 pub(super) static RULE: Rule = Rule {
     id: "efa-count-wasteful",
     title: "more EFA interfaces than belong to the GPUs of the pod",
     severity: Severity::Info,
     role: Role::Cause,
     needs: &[],
-    why: "EFA interfaces are given to one pod at a time. Those that a pod takes beyond its share are missing for the other GPUs of the node, \
-          whose pods then wait; and they hang at other PCIe switches than the pod's GPUs.",
-    fix: "Ask for the share of the EFA interfaces that goes with the GPUs, or for all GPUs.",
+    why: "An EFA interface belongs to one pod at a time. Interfaces that a pod takes beyond its share are missing for the other GPUs of \
+          the node, whose pods then stay Pending; and they are attached to other PCIe switches than the pod's GPUs.",
+    fix: "Request the share of the EFA interfaces that belongs to the GPUs, or request all GPUs.",
     references: &[
         "aws-ofi-nccl topology/p4d-24xl-topo.xml",
         "https://docs.aws.amazon.com/AWSEC2/latest/UserGuide/efa-acc-inst-types.html",
@@ -28,14 +27,15 @@ fn check(submitted: &Submitted<'_>) -> Checked {
 fn finding(job: &SubmittedJob<'_>, pod: &PodTemplate<'_>) -> Option<Finding> {
     let (efa, gpus, span) = (pod.efa?.count?, pod.nvidia_gpus()?.count?, pod.efa?.span());
     if job.nodes.single && job.nodes.at_least() <= 1 {
-        let message = format!("{efa} EFA interfaces for a job of one node, which does not use them");
+        let message =
+            format!("the job requests {efa} EFA interfaces and has one node, so it does not use them");
         return Some(
             Finding::at(job.file, &span, message)
-                .fix("Remove `vpc.amazonaws.com/efa`: GPUs of one pod talk over NVLink or PCIe.")
-                .why("Inside a pod NCCL uses NVLink, PCIe or shared memory. EFA interfaces held by it are missing for other pods."),
+                .fix("Remove `vpc.amazonaws.com/efa`: GPUs of one pod communicate over NVLink or PCIe.")
+                .why("Inside a pod NCCL uses NVLink, PCIe or shared memory. The EFA interfaces that the pod holds are missing for other pods."),
         );
     }
-    // With more than one machine in question, or one GPU of one, there is no share to speak of.
+    // With several possible machines there is no single share to compare with.
     let [instance] = pod.machines.known.as_slice() else { return None };
     let (all_gpus, all_nics) = (u64::from(instance.gpus), u64::from(instance.efa_nics()));
     if !pod.machines.all(|it| it.efa_nics() > 1) || gpus >= all_gpus || efa > all_nics {
@@ -47,18 +47,18 @@ fn finding(job: &SubmittedJob<'_>, pod: &PodTemplate<'_>) -> Option<Finding> {
     }
     let fit = all_nics / efa;
     let message = format!(
-        "{efa} of the {all_nics} EFA interfaces of {} with {gpus} of its {all_gpus} GPUs; {share} belong to them",
+        "the pod requests {efa} of the {all_nics} EFA interfaces of {} and {gpus} of its {all_gpus} GPUs, to which {share} belong",
         instance.name
     );
     let severity =
         if job.nodes.is_multi() && fit * gpus < all_gpus { Severity::Warning } else { Severity::Info };
     let left = all_gpus.saturating_sub(fit * gpus);
-    let why = format!("{} Here {left} GPUs of every node are left without EFA.", RULE.why);
+    let why = format!("{} Here {left} GPUs of every node have no EFA interface left.", RULE.why);
     let finding = Finding::at(job.file, &span, message)
         .label(format!("{share} for {gpus} GPUs"))
         .severity(severity)
         .fix(format!(
-            "Write `vpc.amazonaws.com/efa: {share}`, or ask for all {all_gpus} GPUs with all {all_nics} EFA interfaces."
+            "Write `vpc.amazonaws.com/efa: {share}`, or request all {all_gpus} GPUs and all {all_nics} EFA interfaces."
         ));
     Some(if left > 0 { finding.why(why) } else { finding })
 }
@@ -75,7 +75,7 @@ mod tests {
         let found = findings(&RULE, &job(2, "p4d.24xlarge", "nvidia.com/gpu: 4\nvpc.amazonaws.com/efa: 4"));
         assert_eq!(
             found[0].message,
-            "4 of the 4 EFA interfaces of p4d.24xlarge with 4 of its 8 GPUs; 2 belong to them"
+            "the pod requests 4 of the 4 EFA interfaces of p4d.24xlarge and 4 of its 8 GPUs, to which 2 belong"
         );
         assert_eq!(found[0].severity, Some(Severity::Warning));
         let found = findings(&RULE, &pod("p4d.24xlarge", "nvidia.com/gpu: 4\nvpc.amazonaws.com/efa: 4"));
@@ -86,7 +86,7 @@ mod tests {
     fn one_node_needs_none() {
         let text = pod("", "nvidia.com/gpu: 4\nvpc.amazonaws.com/efa: 4")
             .replace("    image:", "    env: [{name: PET_NNODES, value: \"1\"}]\n    image:");
-        assert!(findings(&RULE, &text)[0].message.contains("a job of one node"));
+        assert!(findings(&RULE, &text)[0].message.contains("has one node"));
     }
 
     #[test]

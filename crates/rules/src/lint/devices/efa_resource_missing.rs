@@ -1,4 +1,4 @@
-//! Several nodes on machines with EFA, and the pods do not ask for it.
+//! Pods of a multi-node job run on machines with EFA and do not request it.
 
 use evidence::submission::VolumeSource;
 use fabric::catalogue::Model;
@@ -7,15 +7,14 @@ use job::submitted::{PodTemplate, Submitted, SubmittedJob};
 use super::cost::Costs;
 use crate::{Check, Checked, Confidence, Finding, Role, Rule, Severity};
 
-/// See the module documentation.
 pub(super) static RULE: Rule = Rule {
     id: "efa-resource-missing",
-    title: "pods of a multi-node job on EFA machines ask for no EFA",
+    title: "pods of a multi-node job on EFA machines do not request EFA",
     severity: Severity::Error,
     role: Role::Cause,
     needs: &[],
-    why: "A pod sees the EFA devices it asks for and no others. Without any, aws-ofi-nccl finds no provider and NCCL goes over TCP.",
-    fix: "Add `vpc.amazonaws.com/efa` to the limits of the container with the GPUs, in the number its instance type has.",
+    why: "A pod sees only the EFA devices that it requests. Without any, aws-ofi-nccl finds no provider and NCCL uses TCP.",
+    fix: "Add `vpc.amazonaws.com/efa` to the limits of the container with the GPUs, with the number that the instance type has.",
     references: &[
         "https://docs.aws.amazon.com/eks/latest/userguide/node-efa.html",
         "https://docs.aws.amazon.com/AWSEC2/latest/UserGuide/efa.html",
@@ -49,10 +48,10 @@ fn finding(
         format!("{} EFA interfaces", best.efa_nics())
     };
     let message = format!(
-        "{pods} pods with GPUs on {}, which has {each}, and they ask for none: NCCL goes over TCP",
+        "{pods} GPU pods run on {}, which has {each}, but request none: NCCL uses TCP",
         pod.machines.names()
     );
-    // Without GPUDirect RDMA, and more so without RDMA, TCP is not as far behind.
+    // Without GPUDirect RDMA, and even more without RDMA, TCP loses less.
     let severity = if pod.machines.all(|it| it.gpudirect == Some(true)) {
         Severity::Error
     } else if pod.machines.all(|it| it.instance.is_some_and(|it| it.rdma_read == Some(true))) {
@@ -67,7 +66,7 @@ fn finding(
             .clamp(1, u64::from(best.efa_nics()))
     });
     let mut finding = Finding::at(job.file, &span, message)
-        .label("no vpc.amazonaws.com/efa beside it")
+        .label("no vpc.amazonaws.com/efa next to it")
         .severity(severity)
         .confidence(Confidence::Likely)
         .fix(format!("Add `vpc.amazonaws.com/efa: {share}` to these limits."));
@@ -80,7 +79,7 @@ fn finding(
     })
 }
 
-/// Whether the pod reaches EFA in another way, or says that it wants none.
+/// Whether the pod reaches EFA by other means, or opts out of EFA.
 fn on_purpose(submitted: &Submitted<'_>, job: &SubmittedJob<'_>, pod: &PodTemplate<'_>) -> bool {
     let is = |name: &str, values: &[&str]| {
         submitted.setting_of_job(job, name).is_some_and(|it| values.contains(&it.to_lowercase().as_str()))
@@ -106,7 +105,7 @@ mod tests {
         let found = findings(&RULE, &job(2, "p5.48xlarge", "nvidia.com/gpu: 8"));
         assert_eq!(
             found[0].message,
-            "2 pods with GPUs on p5.48xlarge, which has 32 EFA interfaces, and they ask for none: NCCL goes over TCP"
+            "2 GPU pods run on p5.48xlarge, which has 32 EFA interfaces, but request none: NCCL uses TCP"
         );
         assert_eq!(found[0].fix.as_deref(), Some("Add `vpc.amazonaws.com/efa: 32` to these limits."));
         assert!(found[0].why.as_ref().is_some_and(|it| it.contains("times less")), "{:?}", found[0].why);

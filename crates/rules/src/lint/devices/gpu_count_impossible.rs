@@ -1,18 +1,17 @@
-//! A pod asks for more GPUs than its machine has.
+//! A pod requests more GPUs than its machine has.
 
 use job::submitted::Submitted;
 
 use crate::{Check, Checked, Finding, Role, Rule, Severity};
 
-/// See the module documentation.
 pub(super) static RULE: Rule = Rule {
     id: "gpu-count-impossible",
-    title: "a pod asks for more GPUs than its instance type has",
+    title: "a pod requests more GPUs than its instance type has",
     severity: Severity::Error,
     role: Role::Cause,
     needs: &[],
-    why: "A pod runs on one node. No node of this type has so many GPUs, and the pod waits for ever.",
-    fix: "Ask for at most the GPUs of one machine, and start more pods.",
+    why: "A pod runs on one node. No node of this type has that many GPUs, so the pod stays Pending.",
+    fix: "Request at most the GPUs of one machine, and start more pods.",
     references: &[
         "https://karpenter.sh/docs/reference/instance-types/",
         "https://kubernetes.io/docs/tasks/manage-gpus/scheduling-gpus/",
@@ -28,8 +27,8 @@ fn check(submitted: &Submitted<'_>) -> Checked {
         let Some(most) = pod.machines.most(|it| it.gpus).filter(|it| gpus > u64::from(it.gpus)) else {
             continue;
         };
-        let message = format!("{gpus} GPUs in one pod, and {} has {}", most.name, most.gpus);
-        let fix = format!("Ask for {} GPUs a pod and start more pods, or choose a larger type.", most.gpus);
+        let message = format!("the pod requests {gpus} GPUs, but {} has {}", most.name, most.gpus);
+        let fix = format!("Request {} GPUs per pod and start more pods, or choose a larger type.", most.gpus);
         let finding = Finding::at(job.file, &requested.span(), message)
             .label(format!("at most {}", most.gpus))
             .fix(fix);
@@ -51,7 +50,7 @@ mod tests {
     #[test]
     fn fires_with_both_places() {
         let found = findings(&RULE, &pod("g6e.12xlarge", "nvidia.com/gpu: 8"));
-        assert_eq!(found[0].message, "8 GPUs in one pod, and g6e.12xlarge has 4");
+        assert_eq!(found[0].message, "the pod requests 8 GPUs, but g6e.12xlarge has 4");
         assert_eq!(found[0].evidence.len(), 2);
         let given = Given { instance: fabric::catalogue::find("g5.xlarge"), ..Given::default() };
         assert_eq!(findings_given(&RULE, &pod("", "nvidia.com/gpu: 2"), &given).len(), 1);

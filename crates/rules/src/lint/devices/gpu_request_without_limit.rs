@@ -1,4 +1,4 @@
-//! A device is requested, and there is no limit for it.
+//! A device is requested without a limit.
 
 use evidence::submission::resource::is_extended;
 use evidence::submission::{Resource, ResourceKind, Submission};
@@ -7,15 +7,13 @@ use job::submitted::{ContainerTemplate, Submitted};
 
 use crate::{Check, Checked, Edit, Finding, Role, Rule, Severity};
 
-/// See the module documentation.
 pub(super) static RULE: Rule = Rule {
     id: "gpu-request-without-limit",
     title: "a device is requested without a limit",
     severity: Severity::Error,
     role: Role::Cause,
     needs: &[],
-    why: "Kubernetes takes devices from `limits`. A request for one without a limit is refused: a limit must be set for what cannot be \
-          promised twice.",
+    why: "Kubernetes reads the number of devices from `limits`. It rejects a request without a limit, because devices cannot be overcommitted.",
     fix: "Move it to `limits`, or write the same number in both.",
     references: &[
         "https://kubernetes.io/docs/tasks/manage-gpus/scheduling-gpus/",
@@ -33,7 +31,7 @@ fn check(submitted: &Submitted<'_>) -> Checked {
             let limited = |it: &Resource| container.limits.iter().any(|limit| limit.name == it.name);
             let missing: Vec<&Resource> =
                 container.requests.iter().filter(counted).filter(|it| !limited(it)).collect();
-            // What is merged from elsewhere may hold the limit.
+            // A merged mapping may hold the limit.
             let tree = &job.submission.tree;
             let merged = template.resources.is_some_and(|it| tree.get(it, "<<").is_some());
             if merged || container.limits.iter().any(|it| &*it.name == "<<") {
@@ -42,7 +40,7 @@ fn check(submitted: &Submitted<'_>) -> Checked {
             let mut edit = addition(job.submission, template, &missing);
             for request in missing {
                 let message =
-                    format!("{} is requested and has no limit: Kubernetes refuses the pod", request.name);
+                    format!("{} is requested without a limit: Kubernetes rejects the pod", request.name);
                 let fix = format!("Write `{}` under `limits`, with the same number.", request.name);
                 let mut finding = Finding::at(job.file, &request.span(), message).label("no limit").fix(fix);
                 finding.edits.extend(edit.take());
@@ -53,7 +51,7 @@ fn check(submitted: &Submitted<'_>) -> Checked {
     Ok(findings)
 }
 
-/// All that is missing, put before the first limit; or a mapping `limits` before `requests`.
+/// Inserts all missing limits before the first limit, or a mapping `limits` before `requests`.
 fn addition(
     submission: &Submission,
     template: &ContainerTemplate<'_>,
@@ -90,7 +88,7 @@ fn block_entry(tree: &Tree, node: NodeId, name: &str) -> Option<(NodeId, NodeId)
     tree.entry(node, name).filter(|it| matches!(tree.node(it.1).kind, Kind::Mapping(_)))
 }
 
-/// What stands before a key on its line, if it is nothing but blanks.
+/// The indentation of a key, if nothing else precedes it on its line.
 fn indent(text: &str, at: usize) -> Option<&str> {
     let before = text.get(..at)?;
     let line = before.rfind('\n').map_or(0, |it| it + 1);
@@ -115,7 +113,7 @@ mod tests {
         assert_eq!(found.len(), 2);
         assert_eq!(
             found[0].message,
-            "nvidia.com/gpu is requested and has no limit: Kubernetes refuses the pod"
+            "nvidia.com/gpu is requested without a limit: Kubernetes rejects the pod"
         );
         let after = fixed(&RULE, &text);
         let limits = "      limits:\n        nvidia.com/gpu: 8\n        vpc.amazonaws.com/efa: \"4\"\n      requests:\n";

@@ -5,17 +5,15 @@ use job::submitted::Submitted;
 
 use crate::{Check, Checked, Finding, Role, Rule, Severity};
 
-/// See the module documentation.
 pub(super) static RULE: Rule = Rule {
     id: "hugepages-missing",
-    title: "EFA is asked for without huge pages",
+    title: "EFA is requested without huge pages",
     severity: Severity::Info,
     role: Role::Cause,
     needs: &[],
-    why: "libfabric puts the buffers of EFA into huge pages where it may have them. Nodes with the EFA driver keep 5128 pages of 2 MiB \
-          for that, and a pod that does not ask for them gets none: it works, with ordinary pages.",
-    fix: "Add `hugepages-2Mi: 5120Mi` to requests and limits, as the manifests of AWS do. Leave it away where data loaders fork and run out \
-          of memory.",
+    why: "libfabric places the buffers of EFA in huge pages if it can. Nodes with the EFA driver reserve 5128 pages of 2 MiB for this. A \
+          pod that does not request huge pages gets none: it works, with ordinary pages.",
+    fix: "Add `hugepages-2Mi: 5120Mi` to requests and limits, as the AWS manifests do. Do not add it if data loaders fork and run out of memory.",
     references: &[
         "https://docs.aws.amazon.com/eks/latest/userguide/node-efa.html",
         "https://kubernetes.io/docs/tasks/manage-hugepages/scheduling-hugepages/",
@@ -34,7 +32,7 @@ fn check(submitted: &Submitted<'_>) -> Checked {
         let has = resources.any(|it| it.kind == ResourceKind::HugePages);
         let turned_off = submitted.setting_of_job(job, "FI_EFA_USE_HUGE_PAGE") == Some("0");
         if !has && !turned_off {
-            let message = "EFA is asked for, and no `hugepages-2Mi` beside it";
+            let message = "the container requests EFA but no `hugepages-2Mi`";
             findings.push(Finding::at(job.file, &efa.span(), message));
         }
     }
@@ -50,7 +48,7 @@ mod tests {
     #[test]
     fn fires_beside_efa() {
         let found = findings(&RULE, &job(2, "p5.48xlarge", "nvidia.com/gpu: 8\nvpc.amazonaws.com/efa: 32"));
-        assert_eq!(found[0].message, "EFA is asked for, and no `hugepages-2Mi` beside it");
+        assert_eq!(found[0].message, "the container requests EFA but no `hugepages-2Mi`");
     }
 
     #[test]

@@ -1,20 +1,18 @@
-//! Huge pages that Kubernetes does not give.
+//! Requests for huge pages that Kubernetes rejects.
 
 use evidence::submission::ResourceKind;
 use job::submitted::{ContainerTemplate, Submitted};
 
 use crate::{Check, Checked, Finding, Role, Rule, Severity};
 
-/// See the module documentation.
 pub(super) static RULE: Rule = Rule {
     id: "hugepages-refused",
-    title: "huge pages are asked for in a way that Kubernetes refuses",
+    title: "a request for huge pages that Kubernetes rejects",
     severity: Severity::Error,
     role: Role::Cause,
     needs: &[],
-    why: "A container that asks for huge pages has to ask for memory or CPU too, and for a whole number of pages. Else Kubernetes refuses \
-          the pod.",
-    fix: "Add `memory` to the limits beside `hugepages-2Mi`, and ask for a multiple of 2Mi.",
+    why: "A container that requests huge pages must also request memory or CPU, and a whole number of pages. Otherwise Kubernetes rejects the pod.",
+    fix: "Add `memory` to the limits next to `hugepages-2Mi`, and request a multiple of 2Mi.",
     references: &[
         "https://kubernetes.io/docs/tasks/manage-hugepages/scheduling-hugepages/",
         "https://github.com/kubernetes/kubernetes/pull/98515",
@@ -30,13 +28,13 @@ fn check(submitted: &Submitted<'_>) -> Checked {
             let all = || container.limits.iter().chain(&container.requests);
             let Some(pages) = all().find(|it| it.kind == ResourceKind::HugePages) else { continue };
             if !all().any(|it| matches!(&*it.name, "memory" | "cpu")) {
-                let message = format!("{} without memory or cpu: Kubernetes refuses the pod", pages.name);
-                findings.push(Finding::at(job.file, &pages.span(), message).label("no memory beside it"));
+                let message = format!("{} without memory or cpu: Kubernetes rejects the pod", pages.name);
+                findings.push(Finding::at(job.file, &pages.span(), message).label("no memory next to it"));
             }
             for odd in all().filter(|it| &*it.name == "hugepages-2Mi") {
                 let bytes = odd.quantity.and_then(evidence::submission::Quantity::whole);
                 if bytes.is_some_and(|it| it % PAGE != 0) {
-                    let message = "hugepages-2Mi is no multiple of 2Mi: Kubernetes refuses the pod";
+                    let message = "hugepages-2Mi is not a multiple of 2Mi: Kubernetes rejects the pod";
                     findings.push(Finding::at(job.file, &odd.span(), message));
                 }
             }
@@ -54,9 +52,9 @@ mod tests {
     #[test]
     fn fires_without_memory_and_with_parts_of_pages() {
         let found = findings(&RULE, &job(2, "", "nvidia.com/gpu: 8\nhugepages-2Mi: 5120Mi"));
-        assert_eq!(found[0].message, "hugepages-2Mi without memory or cpu: Kubernetes refuses the pod");
+        assert_eq!(found[0].message, "hugepages-2Mi without memory or cpu: Kubernetes rejects the pod");
         let found = findings(&RULE, &job(2, "", "memory: 1Gi\nhugepages-2Mi: 3Mi"));
-        assert_eq!(found[0].message, "hugepages-2Mi is no multiple of 2Mi: Kubernetes refuses the pod");
+        assert_eq!(found[0].message, "hugepages-2Mi is not a multiple of 2Mi: Kubernetes rejects the pod");
         assert_eq!(findings(&RULE, &job(2, "", "memory: 1Gi\nhugepages-2Mi: 5120")).len(), 1);
     }
 

@@ -1,4 +1,4 @@
-//! Rules about what pods ask for: GPUs, EFA interfaces, huge pages, and how they fit the machine.
+//! Rules about what pods request: GPUs, EFA interfaces, huge pages, and whether the machine has them.
 
 mod cost;
 mod efa_count_impossible;

@@ -1,4 +1,4 @@
-//! Pods of one job that share a machine with NVLink and cannot use it.
+//! Pods of one job share a machine with NVLink and cannot use it.
 
 use fabric::catalogue::{Inside, Model};
 use job::submitted::{PodTemplate, Submitted, SubmittedJob};
@@ -6,15 +6,14 @@ use job::submitted::{PodTemplate, Submitted, SubmittedJob};
 use super::cost::Costs;
 use crate::{Check, Checked, Confidence, Finding, Role, Rule, Severity};
 
-/// See the module documentation.
 pub(super) static RULE: Rule = Rule {
     id: "one-gpu-pods",
-    title: "pods with few GPUs each on machines whose GPUs are joined by NVLink",
+    title: "several pods per machine on machines with NVLink",
     severity: Severity::Warning,
     role: Role::Cause,
     needs: &[],
-    why: "Every pod is a host of its own to NCCL. GPUs of one machine in different pods talk over the network, not over NVLink.",
-    fix: "Start one pod a node with all its GPUs and EFA interfaces, and one process for each GPU in it (torchrun --nproc-per-node).",
+    why: "NCCL treats every pod as a host of its own. GPUs of one machine in different pods communicate over the network, not over NVLink.",
+    fix: "Start one pod per node with all its GPUs and EFA interfaces, and one process per GPU in it (torchrun --nproc-per-node).",
     references: &[
         "NCCL src/misc/utils.cc (host hash)",
         "https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/env.html",
@@ -41,19 +40,18 @@ fn finding(
     }
     let each = if gpus == 1 { "1 GPU".to_owned() } else { format!("{gpus} GPUs") };
     if pod.machines.known.is_empty() {
-        // Whoever asks for EFA has large machines in mind, and there are some with one GPU.
-        // A test of two pods is no matter.
+        // A request for EFA implies large machines, though some of those have one GPU. A test with two pods is not worth a finding.
         if gpus > 1 || pods < 4 || pod.efa.is_none() || pod.claims {
             return None;
         }
         let message = format!(
-            "{pods} pods with {each} each: on machines with NVLink their GPUs would talk over the network instead"
+            "{pods} pods with {each} each: on machines with NVLink their GPUs communicate over the network instead"
         );
         return Some(
             Finding::at(job.file, &span, message).severity(Severity::Info).confidence(Confidence::Possible),
         );
     }
-    // Two of them have to fit on one machine. Where NVLink joins several machines, pods have it too.
+    // Two of them must fit on one machine. Where NVLink connects several machines, pods can use it too.
     let joined = |it: &Model| {
         let linked = matches!(it.inside, Inside::NvSwitch | Inside::NvLinkMesh);
         linked && gpus * 2 <= u64::from(it.gpus) && it.domain < 2
@@ -63,7 +61,7 @@ fn finding(
     }
     let instance = pod.machines.most(|it| it.gpus)?;
     let message = format!(
-        "{pods} pods with {each} each on {}, whose {} GPUs are joined by NVLink: pods that share a machine do not use it",
+        "{pods} pods with {each} each on {}, whose {} GPUs are connected by NVLink: pods that share a machine do not use it",
         pod.machines.names(),
         instance.gpus
     );
@@ -104,7 +102,7 @@ mod tests {
         let found = findings(&RULE, &job(16, "p4d.24xlarge", "nvidia.com/gpu: 1\nvpc.amazonaws.com/efa: 1"));
         assert_eq!(
             found[0].message,
-            "16 pods with 1 GPU each on p4d.24xlarge, whose 8 GPUs are joined by NVLink: pods that share a machine do not use it"
+            "16 pods with 1 GPU each on p4d.24xlarge, whose 8 GPUs are connected by NVLink: pods that share a machine do not use it"
         );
         let why = found[0].why.as_ref().expect("a why of its own");
         assert!(why.contains("instead of NVLink at 240.0 GB/s") && why.contains("times less"), "{why}");

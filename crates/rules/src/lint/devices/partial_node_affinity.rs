@@ -1,21 +1,20 @@
-//! Some GPUs of a machine with some of its EFA interfaces: which hang together is chance.
+//! A pod requests some GPUs of a machine and some of its EFA interfaces: nothing aligns them.
 
 use fabric::catalogue::Model;
 use job::submitted::{PodTemplate, Submitted, SubmittedJob};
 
 use crate::{Check, Checked, Confidence, Finding, Role, Rule, Severity};
 
-/// See the module documentation.
 pub(super) static RULE: Rule = Rule {
     id: "partial-node-affinity",
-    title: "fewer than all GPUs of a machine with EFA: the near interfaces are not guaranteed",
+    title: "part of the GPUs of a machine with EFA: the nearest interfaces are not guaranteed",
     severity: Severity::Info,
     role: Role::Cause,
     needs: &[],
-    why: "GPUs and EFA interfaces are handed out by two device plugins that may not know of each other. A GPU whose interface hangs at another \
-          PCIe switch loses GPUDirect RDMA: on p4d, one GPU a pod, 11.4 GB/s with the near interface and 6.0 GB/s with another. The EFA \
-          device plugin aligns them on EKS AMIs with AL2023; the DRA driver does so everywhere.",
-    fix: "Ask for all GPUs and EFA interfaces of the machine, or claim both with the DRA driver for EFA (EKS 1.34 and later).",
+    why: "Two device plugins allocate GPUs and EFA interfaces, and they may not coordinate. A GPU whose interface is attached to another \
+          PCIe switch loses GPUDirect RDMA: on p4d with one GPU per pod, 11.4 GB/s with the nearest interface and 6.0 GB/s with another. \
+          The EFA device plugin aligns them on EKS AMIs with AL2023; the DRA driver does so everywhere.",
+    fix: "Request all GPUs and EFA interfaces of the machine, or claim both with the DRA driver for EFA (EKS 1.34 and later).",
     references: &[
         "https://docs.aws.amazon.com/eks/latest/userguide/device-management-efa.html",
         "https://dranet.dev (EKS example: two pods with one A100 and one EFA each)",
@@ -34,12 +33,12 @@ fn finding(job: &SubmittedJob<'_>, pod: &PodTemplate<'_>) -> Option<Finding> {
         return None;
     }
     let instance = pod.machines.most(|it| it.gpus)?;
-    // All interfaces are the near ones too.
+    // All interfaces include the nearest ones.
     if pod.efa.and_then(|it| it.count).is_none_or(|it| it >= u64::from(instance.efa_nics())) {
         return None;
     }
     let message = format!(
-        "{gpus} of the {} GPUs of {} with {} of its {} EFA interfaces: nothing here makes them the near ones",
+        "the pod requests {gpus} of the {} GPUs of {} and {} of its {} EFA interfaces: nothing ensures that it gets the nearest ones",
         instance.gpus,
         instance.name,
         pod.efa?.count?,
@@ -59,7 +58,7 @@ mod tests {
         let found = findings(&RULE, &job(4, "p4d.24xlarge", "nvidia.com/gpu: 1\nvpc.amazonaws.com/efa: 1"));
         assert_eq!(
             found[0].message,
-            "1 of the 8 GPUs of p4d.24xlarge with 1 of its 4 EFA interfaces: nothing here makes them the near ones"
+            "the pod requests 1 of the 8 GPUs of p4d.24xlarge and 1 of its 4 EFA interfaces: nothing ensures that it gets the nearest ones"
         );
     }
 

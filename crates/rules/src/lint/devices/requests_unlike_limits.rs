@@ -1,4 +1,4 @@
-//! A device is requested in another number than its limit.
+//! The request for a device differs from its limit.
 
 use evidence::submission::ResourceKind;
 use evidence::submission::resource::is_extended;
@@ -6,15 +6,14 @@ use job::submitted::{ContainerTemplate, Submitted};
 
 use crate::{Check, Checked, Finding, Role, Rule, Severity};
 
-/// See the module documentation.
 pub(super) static RULE: Rule = Rule {
     id: "requests-unlike-limits",
     title: "request and limit of a device or of huge pages differ",
     severity: Severity::Error,
     role: Role::Cause,
     needs: &[],
-    why: "Devices and huge pages cannot be promised twice. Kubernetes refuses a pod whose request for them is not its limit.",
-    fix: "Write the same number under `requests` and `limits`, or leave the request away: the limit is the request then.",
+    why: "Devices and huge pages cannot be overcommitted. Kubernetes rejects a pod whose request for them differs from the limit.",
+    fix: "Write the same number under `requests` and `limits`, or remove the request: it defaults to the limit.",
     references: &[
         "https://kubernetes.io/docs/tasks/manage-gpus/scheduling-gpus/",
         "https://kubernetes.io/docs/tasks/manage-hugepages/scheduling-hugepages/",
@@ -44,7 +43,7 @@ fn check(submitted: &Submitted<'_>) -> Checked {
                 let (asked, most) = (text(request), text(limit));
                 let plain = |it: &str| it.trim_matches(['"', '\'']).to_owned();
                 let message = format!(
-                    "{} is requested {} and limited to {}: Kubernetes refuses the pod",
+                    "{} has request {} and limit {}: Kubernetes rejects the pod",
                     request.name,
                     plain(&asked),
                     plain(&most)
@@ -56,7 +55,7 @@ fn check(submitted: &Submitted<'_>) -> Checked {
                         "Write `{}: {most}` under `requests` too, or remove it there.",
                         request.name
                     ));
-                // An alias stands for what is written elsewhere, maybe for others too.
+                // An alias refers to a value that others may share.
                 let between = job.submission.text.get(request.key.range.end..request.value.range.start);
                 let here = between.is_some_and(|it| it.bytes().all(|it| matches!(it, b':' | b' ')));
                 findings.push(if here { finding.edit(request.value.range.clone(), most) } else { finding });
@@ -83,10 +82,7 @@ mod tests {
         let text = pod("        nvidia.com/gpu: 4 # half\n        hugepages-2Mi: 1Gi\n        memory: 1Gi\n");
         let found = findings(&RULE, &text);
         assert_eq!(found.len(), 2);
-        assert_eq!(
-            found[0].message,
-            "nvidia.com/gpu is requested 4 and limited to 8: Kubernetes refuses the pod"
-        );
+        assert_eq!(found[0].message, "nvidia.com/gpu has request 4 and limit 8: Kubernetes rejects the pod");
         assert_eq!(found[0].evidence.len(), 2);
         assert!(
             fixed(&RULE, &text)

@@ -1,19 +1,18 @@
-//! The name of a resource that nothing offers.
+//! A resource name that no device plugin offers.
 
 use evidence::submission::{Resource, ResourceKind};
 use job::submitted::{ContainerTemplate, Submitted, SubmittedJob};
 
 use crate::{Check, Checked, Confidence, Finding, Role, Rule, Severity};
 
-/// See the module documentation.
 pub(super) static RULE: Rule = Rule {
     id: "resource-misspelt",
-    title: "a resource is asked for by a name that no device plugin offers",
+    title: "a resource name that no device plugin offers",
     severity: Severity::Error,
     role: Role::Cause,
     needs: &[],
-    why: "Kubernetes refuses a resource without a domain and `/` that it does not know itself. A name with a domain it takes, and the pod \
-          waits for ever, because no node has such a resource.",
+    why: "Kubernetes rejects an unknown resource name without a domain. With a domain it accepts any name, but no node offers it and the \
+          pod stays Pending.",
     fix: "Write `nvidia.com/gpu` for GPUs and `vpc.amazonaws.com/efa` for EFA interfaces.",
     references: &[
         "https://kubernetes.io/docs/tasks/configure-pod-container/extended-resource/",
@@ -37,30 +36,29 @@ fn check(submitted: &Submitted<'_>) -> Checked {
 
 fn finding(job: &SubmittedJob<'_>, resource: &Resource, list: &[Resource]) -> Option<Finding> {
     let name = &*resource.name;
-    // A template is filled in later.
+    // Templates are filled in later.
     if name.is_empty() || name.contains(['$', '{', '<', '%']) {
         return None;
     }
     if resource.kind == ResourceKind::Unknown {
-        let message = format!(
-            "`{name}` is no resource: Kubernetes knows none of this name, and devices have a domain and `/`"
-        );
+        let message =
+            format!("Kubernetes knows no resource `{name}`, and the name of a device needs a domain and `/`");
         return Some(Finding::at(job.file, &resource.key, message));
     }
     let meant = resource.kind.proper_name().filter(|_| resource.kind.is_misspelt())?;
     let slash = if name.contains('/') {
-        "no device plugin offers it, and the pod waits for ever"
+        "no device plugin offers it, and the pod stays Pending"
     } else {
-        "Kubernetes refuses it"
+        "Kubernetes rejects it"
     };
     let message = format!("`{name}` is not `{meant}`: {slash}");
     let mut finding = Finding::at(job.file, &resource.key, message)
-        .label(format!("`{meant}` is meant"))
+        .label(format!("did you mean `{meant}`?"))
         .fix(format!("Write `{meant}` instead of `{name}`."));
     if name.contains('/') {
         finding = finding.confidence(Confidence::Likely);
     }
-    // The name may stand in quotes; and a mapping has each name once.
+    // The name may be quoted, and a mapping has each name once.
     let range = resource.key.range.clone();
     let source = job.submission.text.get(range.clone())?;
     let twice = list.iter().filter(|it| it.kind.proper_name() == Some(meant)).count() > 1;
@@ -84,7 +82,7 @@ mod tests {
     fn fires_where_the_slash_is_missing() {
         let found = findings(&RULE, TRAIN_JOB);
         assert_eq!(found.len(), 2);
-        assert_eq!(found[0].message, "`nvidia.com` is not `nvidia.com/gpu`: Kubernetes refuses it");
+        assert_eq!(found[0].message, "`nvidia.com` is not `nvidia.com/gpu`: Kubernetes rejects it");
         assert_eq!((found[0].evidence[0].at().line, found[1].evidence[0].at().line), (7, 8));
     }
 

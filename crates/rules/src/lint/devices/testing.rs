@@ -1,16 +1,16 @@
 //! Manifests that the tests of this family and of `cluster` share.
 
-/// A pod on an instance type (none where it is empty) with these limits, one a line.
+/// A pod on an instance type (none if it is empty) with these limits, one per line.
 pub(in crate::lint) fn pod(instance: &str, limits: &str) -> String {
     format!("apiVersion: v1\nkind: Pod\nmetadata:\n  name: a\nspec:\n{}", spec(2, instance, limits, ""))
 }
 
-/// A job of `PyTorch` with so many workers on an instance type, each with these limits.
+/// A `PyTorchJob` with this many workers on an instance type, each with these limits.
 pub(in crate::lint) fn job(workers: u32, instance: &str, limits: &str) -> String {
     job_with(workers, instance, limits, "")
 }
 
-/// The same with more lines in its pod spec, written as at the beginning of a line.
+/// The same with more lines in its pod spec, without indentation.
 pub(in crate::lint) fn job_with(workers: u32, instance: &str, limits: &str, more: &str) -> String {
     format!(
         "apiVersion: kubeflow.org/v1\nkind: PyTorchJob\nmetadata:\n  name: a\nspec:\n  pytorchReplicaSpecs:\n    Worker:\n      replicas: \

@@ -1,4 +1,4 @@
-//! A key that is given twice.
+//! A key that appears twice.
 
 use std::collections::BTreeMap;
 
@@ -8,16 +8,15 @@ use job::submitted::Submitted;
 
 use crate::{Check, Checked, Finding, Role, Rule, Severity};
 
-/// See the module documentation.
 pub(super) static RULE: Rule = Rule {
     id: "duplicate-key",
-    title: "a key is given twice in one mapping",
+    title: "a key appears twice in one mapping",
     severity: Severity::Error,
     role: Role::Cause,
     needs: &[],
-    why: "YAML forbids it, and readers differ: most take the last and drop the others without a word, Kubernetes with strict validation \
-          refuses the object. Two `env:` or two `resources:` of a container are the usual case, and one of them is lost.",
-    fix: "Join the two, or remove one.",
+    why: "YAML forbids it, and parsers differ: most use the last value and silently drop the others, Kubernetes with strict validation \
+          rejects the object. The usual case is two `env:` or two `resources:` in a container: one of them is lost.",
+    fix: "Merge the two, or remove one.",
     references: &[
         "https://yaml.org/spec/1.2.2/#mapping",
         "https://kubernetes.io/docs/reference/using-api/api-concepts/#setting-the-field-validation-level",
@@ -39,7 +38,7 @@ fn of_file(at: usize, file: &Submission) -> Vec<Finding> {
     let mut open: Vec<NodeId> = tree.documents.clone();
     let mut seen = std::collections::BTreeSet::new();
     while let Some(node) = open.pop() {
-        // What several aliases stand for is looked at once.
+        // A node that several aliases refer to is visited once.
         if !seen.insert(node) {
             continue;
         }
@@ -51,11 +50,11 @@ fn of_file(at: usize, file: &Submission) -> Vec<Finding> {
                     open.push(*value);
                     let Some(name) = tree.text(*key).filter(|it| *it != "<<") else { continue };
                     if let Some((before, other)) = first.insert(name, (*key, *value)) {
-                        let message = format!("`{name}` is given twice in one mapping");
+                        let message = format!("`{name}` appears twice in one mapping");
                         let finding = Finding::at(at, &tree.node(*key).span, message)
                             .label("again")
                             .also_at(&tree.node(before).span, "first here");
-                        // Nothing is lost where both say the same.
+                        // Nothing is lost if both values are the same.
                         let same = tree.text(*value).is_some() && tree.text(*value) == tree.text(other);
                         findings.push(if same { finding.severity(Severity::Info) } else { finding });
                     }

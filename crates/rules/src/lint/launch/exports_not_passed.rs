@@ -1,4 +1,4 @@
-//! Variables that a script sets and its tasks never see.
+//! Variables that a script exports and its tasks do not get.
 
 use std::collections::BTreeSet;
 
@@ -7,15 +7,14 @@ use job::submitted::{Submitted, SubmittedLaunch};
 
 use crate::{Check, Checked, Finding, Role, Rule, Severity};
 
-/// See the module documentation.
 pub(super) static RULE: Rule = Rule {
     id: "exports-not-passed",
-    title: "variables that do not reach the tasks",
+    title: "exported variables that do not reach the tasks",
     severity: Severity::Warning,
     role: Role::Cause,
     needs: &[],
-    why: "With --export=NONE, or with a list that does not begin with ALL, srun starts its tasks without the variables that the script \
-          has set. sbatch --export=NONE holds for every srun inside, by SLURM_EXPORT_ENV.",
+    why: "With --export=NONE, or with a list without ALL, srun starts its tasks without the variables that the script exports. sbatch \
+          --export=NONE applies to every srun in the script, through SLURM_EXPORT_ENV.",
     fix: "Write `--export=ALL` on srun, or `unset SLURM_EXPORT_ENV` before it.",
     references: &["https://slurm.schedmd.com/srun.html", "https://slurm.schedmd.com/sbatch.html"],
     checks: &[Check::Submission(check)],
@@ -57,13 +56,13 @@ fn finding(command: &SubmittedLaunch<'_>, exported: &[&Setting]) -> Option<Findi
     Some(Finding::at(command.file, &span, message).also_at(&first.span, "set here"))
 }
 
-/// What the script exports for NCCL, libfabric or the rendezvous, each name once.
+/// The variables for NCCL, libfabric or the rendezvous that the script exports, each name once.
 fn exported(submission: &Submission) -> Vec<&Setting> {
     let known = ["NCCL_", "FI_", "OFI_", "TORCH_", "PET_", "MASTER_"];
     let ours = |name: &str| known.iter().any(|it| name.starts_with(it)) || name == "LD_LIBRARY_PATH";
     let mut names = BTreeSet::new();
     let exported = |it: &&Setting| {
-        // Those of srun's own list are no exports of the script.
+        // Names in srun's own list are not exports of the script.
         let line = submission.text.get(..it.span.range.start).unwrap_or_default();
         let line = line.rsplit('\n').next().unwrap_or_default();
         ours(&it.name) && line.trim_start().starts_with("export ") && names.insert(it.name.clone())

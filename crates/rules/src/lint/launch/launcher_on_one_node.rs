@@ -1,19 +1,17 @@
-//! torchrun for several nodes that only the first node of a Slurm job starts.
+//! torchrun for several nodes that runs only on the first node of a Slurm job.
 
 use evidence::submission::{Kind, Launcher};
 use job::submitted::{NodeRange, Submitted, SubmittedJob, SubmittedLaunch};
 
 use crate::{Check, Checked, Finding, Role, Rule, Severity};
 
-/// See the module documentation.
 pub(super) static RULE: Rule = Rule {
     id: "launcher-on-one-node",
-    title: "a launch for several nodes that one node starts",
+    title: "torchrun for several nodes runs on one node",
     severity: Severity::Error,
     role: Role::Cause,
     needs: &[],
-    why: "Slurm runs the script on the first node only. torchrun without srun before it starts there alone, waits for the other nodes, \
-          and times out.",
+    why: "Slurm runs the script on the first node only. torchrun without srun starts only there, waits for the other nodes and times out.",
     fix: "Write `srun --ntasks-per-node=1 torchrun ...`.",
     references: &[
         "https://slurm.schedmd.com/sbatch.html",
@@ -23,7 +21,7 @@ pub(super) static RULE: Rule = Rule {
 };
 
 fn check(submitted: &Submitted<'_>) -> Checked {
-    // Anything that could carry it to the other nodes; a script that is written by this one may be started by all.
+    // Anything that could start it on the other nodes; all nodes may run a script that this one writes.
     let carriers = ["srun", "mpirun", "mpiexec", "pdsh", "ssh", "clush", "parallel", "<<"];
     let alone = |it: &&SubmittedJob<'_>| {
         let submission = it.submission;
@@ -41,7 +39,7 @@ fn finding(command: &SubmittedLaunch<'_>) -> Option<Finding> {
         None => option.text.contains("SLURM"),
     };
     several.then(|| {
-        let message = format!("torchrun for several nodes runs on the first of {} only", nodes.value);
+        let message = format!("torchrun is for several nodes, but runs only on the first of {}", nodes.value);
         Finding::at(command.file, &command.span(), message)
             .label("no srun before it")
             .also_at(&nodes.span, format!("{} nodes", nodes.value))
@@ -59,7 +57,7 @@ mod tests {
             "#!/bin/bash\n#SBATCH --nodes=4\ntorchrun --nnodes=$SLURM_NNODES --nproc-per-node=8 t.py\n";
         assert_eq!(
             findings(&RULE, text)[0].message,
-            "torchrun for several nodes runs on the first of 4 only"
+            "torchrun is for several nodes, but runs only on the first of 4"
         );
         quiet(&RULE, &text.replace("torchrun", "srun torchrun"));
         quiet(&RULE, &text.replace("--nodes=4", "--nodes=1"));

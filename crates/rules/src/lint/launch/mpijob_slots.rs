@@ -1,20 +1,19 @@
-//! Slots of an `MPIJob` against the GPUs of its workers and the command.
+//! `slotsPerWorker` of an `MPIJob` does not match the GPUs of its workers or its command.
 
 use evidence::submission::{Count, Launcher};
 use job::submitted::{Submitted, SubmittedJob, SubmittedLaunch};
 
 use crate::{Check, Checked, Confidence, Finding, Role, Rule, Severity};
 
-/// See the module documentation.
 pub(super) static RULE: Rule = Rule {
     id: "mpijob-slots",
-    title: "slots of an MPIJob unlike its GPUs or its command",
+    title: "slotsPerWorker of an MPIJob does not match its GPUs or its command",
     severity: Severity::Error,
     role: Role::Cause,
     needs: &[],
-    why: "slotsPerWorker goes into the host file: it is how many ranks mpirun places on a worker, 1 if not given. Open MPI refuses a \
-          command that asks for more (\"not enough slots available\").",
-    fix: "Set `slotsPerWorker` to the GPUs of a worker.",
+    why: "slotsPerWorker is the number of ranks that mpirun places on a worker, 1 by default; the operator writes it into the host file. \
+          Open MPI rejects a command that needs more (\"not enough slots available\").",
+    fix: "Set `slotsPerWorker` to the number of GPUs per worker.",
     references: &[
         "https://github.com/kubeflow/mpi-operator",
         "https://www.open-mpi.org/doc/v4.1/man1/mpirun.1.php",
@@ -28,7 +27,7 @@ fn check(submitted: &Submitted<'_>) -> Checked {
     Ok(mpijobs.flat_map(of_job).collect())
 }
 
-/// The slots of a worker, and where they are given: at the kind's name where they are left out.
+/// The slots per worker, and where they are set; the span of `kind` if they are not.
 fn slots(job: &SubmittedJob<'_>) -> Option<Count> {
     let (tree, root) = (&job.submission.tree, job.root()?);
     match tree.at(root, &["spec", "slotsPerWorker"]) {
@@ -40,7 +39,7 @@ fn slots(job: &SubmittedJob<'_>) -> Option<Count> {
 fn of_mpirun(command: &SubmittedLaunch<'_>, job: &SubmittedJob<'_>) -> Option<Finding> {
     let slots = slots(job).filter(|_| command.launch.launcher == Launcher::Mpirun)?;
     let own = command.launch.own();
-    // A host list or other makes of MPI count slots in their own way.
+    // Host lists and other MPI implementations count slots differently.
     let other = [
         "--oversubscribe",
         "-oversubscribe",
@@ -64,16 +63,16 @@ fn of_mpirun(command: &SubmittedLaunch<'_>, job: &SubmittedJob<'_>) -> Option<Fi
     let label = if left_out {
         "no slotsPerWorker: its default is 1".to_owned()
     } else {
-        format!("{} slots a worker", slots.value)
+        format!("{} slots per worker", slots.value)
     };
     let fix = format!("Write `slotsPerWorker: {}`.", gpus.value);
     if let Some(each) = command.processes_per_node().filter(|it| it.value > slots.value) {
         let message =
-            format!("mpirun asks for {} ranks a worker, and slotsPerWorker is {}", each.value, slots.value);
+            format!("mpirun needs {} ranks per worker, but slotsPerWorker is {}", each.value, slots.value);
         return Some(
             Finding::at(command.file, &slots.span, message)
                 .label(label)
-                .also_at(&each.span, format!("{} ranks a worker", each.value))
+                .also_at(&each.span, format!("{} ranks per worker", each.value))
                 .confidence(Confidence::Likely)
                 .fix(fix),
         );
@@ -95,7 +94,7 @@ fn of_mpirun(command: &SubmittedLaunch<'_>, job: &SubmittedJob<'_>) -> Option<Fi
         command.processes().filter(|it| it.value > all && command.processes_per_node().is_none())
     {
         let message = format!(
-            "mpirun asks for {} ranks, and {} workers with {} slots hold {all}",
+            "mpirun needs {} ranks, but {} workers with {} slots each hold {all}",
             ranks.value, nodes.value, slots.value
         );
         return Some(
@@ -113,7 +112,7 @@ fn of_mpirun(command: &SubmittedLaunch<'_>, job: &SubmittedJob<'_>) -> Option<Fi
     (!counted && program && slots.value != gpus.value).then(|| {
         let more = slots.value > gpus.value;
         let message = format!(
-            "slotsPerWorker is {}, so mpirun starts as many ranks on a worker, which has {} GPUs",
+            "slotsPerWorker is {}, so mpirun starts that many ranks on each worker, which has {} GPUs",
             slots.value, gpus.value
         );
         Finding::at(command.file, &slots.span, message)
@@ -139,13 +138,13 @@ mod tests {
     #[test]
     fn slots_that_are_too_few_are_found() {
         let found = findings(&RULE, &job("slotsPerWorker: 1", "mpirun -np 16 -N 8 all_reduce_perf -g 1"));
-        assert_eq!(found[0].message, "mpirun asks for 8 ranks a worker, and slotsPerWorker is 1");
+        assert_eq!(found[0].message, "mpirun needs 8 ranks per worker, but slotsPerWorker is 1");
         let found = findings(&RULE, &job("slotsPerWorker: 4", "mpirun -np 16 all_reduce_perf -g 1"));
-        assert_eq!(found[0].message, "mpirun asks for 16 ranks, and 2 workers with 4 slots hold 8");
+        assert_eq!(found[0].message, "mpirun needs 16 ranks, but 2 workers with 4 slots each hold 8");
         let found = findings(&RULE, &job("cleanPodPolicy: All", "mpirun python train.py"));
         assert_eq!(
             found[0].message,
-            "slotsPerWorker is 1, so mpirun starts as many ranks on a worker, which has 8 GPUs"
+            "slotsPerWorker is 1, so mpirun starts that many ranks on each worker, which has 8 GPUs"
         );
         assert!(found[0].evidence[0].label().contains("default"));
     }

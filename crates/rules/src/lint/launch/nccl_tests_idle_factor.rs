@@ -1,4 +1,4 @@
-//! A step factor where nccl-tests measure one size.
+//! A step factor although nccl-tests measures one size.
 
 use std::ops::Range;
 
@@ -7,16 +7,15 @@ use job::submitted::{Submitted, SubmittedLaunch};
 
 use crate::{Check, Checked, Finding, Role, Rule, Severity};
 
-/// See the module documentation.
 pub(super) static RULE: Rule = Rule {
     id: "nccl-tests-idle-factor",
-    title: "a step factor where only one size is measured",
+    title: "a step factor although only one size is measured",
     severity: Severity::Info,
     role: Role::Cause,
     needs: &[],
-    why: "With -b equal to -e nccl-tests measure one size, and the factor between sizes (-f) does nothing. A single size hides whether \
+    why: "With -b equal to -e nccl-tests measures one size, and the step factor (-f) has no effect. A single size does not show whether \
           latency or bandwidth is wrong.",
-    fix: "Leave -f out, or measure a range: `-b 8 -e 8G -f 2`.",
+    fix: "Remove -f, or measure a range: `-b 8 -e 8G -f 2`.",
     references: &["https://github.com/NVIDIA/nccl-tests#readme"],
     checks: &[Check::Submission(check)],
 };
@@ -34,7 +33,7 @@ fn one(command: &SubmittedLaunch<'_>) -> Option<Finding> {
     let finding = Finding::at(
         command.file,
         &inner.word_span(factor),
-        format!("-f does nothing: only {from} is measured"),
+        format!("-f has no effect: only {from} is measured"),
     );
     Some(match removable(&tests, factor, &command.submission.text) {
         Some(range) => finding.edit(range, ""),
@@ -42,7 +41,7 @@ fn one(command: &SubmittedLaunch<'_>) -> Option<Finding> {
     })
 }
 
-/// The option and its value with the blanks before, where they stand in one line of a shell.
+/// The option and its value with the blanks before them, if they are on one line of a shell script.
 fn removable(tests: &Launch, value: &Word, text: &str) -> Option<Range<usize>> {
     let option = tests.words.iter().find(|it| &*it.text == "-f")?;
     let between = text.get(option.range.end..value.range.start)?;
@@ -64,7 +63,7 @@ mod tests {
     fn an_idle_factor_is_taken_out() {
         let text =
             "#!/bin/sh\n# big\nmpirun -np 16 -N 8 \\\n  ./all_reduce_perf -b 8G -e 8g -f 2 -g 1 # once\n";
-        assert_eq!(findings(&RULE, text)[0].message, "-f does nothing: only 8G is measured");
+        assert_eq!(findings(&RULE, text)[0].message, "-f has no effect: only 8G is measured");
         assert_eq!(fixed(&RULE, text), text.replace(" -f 2", ""));
         let list =
             "kind: Pod\nspec:\n  containers:\n  - command: [all_reduce_perf, -b, 8G, -e, 8G, -f, \"2\"]\n";

@@ -1,12 +1,11 @@
-//! nccl-tests started alone in each of several pods or on the first of several nodes.
+//! nccl-tests without MPI in each of several pods, or on the first of several nodes.
 
 use evidence::submission::{Kind, Launcher};
 use job::submitted::{Submitted, SubmittedLaunch};
 
 use crate::{Checked, Confidence, Finding, Severity};
 
-const WHY: &str = "nccl-tests know of other nodes only through MPI. Started without it, each process measures the GPUs it sees: the numbers \
-                   are those of NVLink or PCIe, and no byte crosses the network.";
+const WHY: &str = "nccl-tests reaches other nodes only through MPI. Without MPI each process measures the GPUs it sees: the numbers are those of NVLink or PCIe, and nothing crosses the network.";
 const FIX: &str = "Start it with mpirun or `srun --mpi=pmix`, from a build with MPI=1: `mpirun -np NODES*GPUS -N GPUS all_reduce_perf -g 1`.";
 
 /// The check of [`crate::launch::nccl_tests_without_mpi::RULE`] before the job runs.
@@ -19,7 +18,7 @@ fn one(submitted: &Submitted<'_>, command: &SubmittedLaunch<'_>) -> Option<Findi
         return None;
     }
     let nodes = command.job_nodes().filter(|it| it.value > 1)?;
-    // Behind a variable or a wrapper there may be a launcher after all.
+    // A variable or a wrapper may hide a launcher.
     let elsewhere = ["mpirun", "mpiexec", "srun", "orterun"];
     let launched = if command.in_pod() {
         let mut beside = submitted.launches_of(command.file, command.launch.owner);
@@ -35,7 +34,7 @@ fn one(submitted: &Submitted<'_>, command: &SubmittedLaunch<'_>) -> Option<Findi
     let message = if command.in_pod() {
         format!("{name} runs alone in each of {} pods", nodes.value)
     } else {
-        format!("{name} runs on the first of {} nodes only", nodes.value)
+        format!("{name} runs only on the first of {} nodes", nodes.value)
     };
     let network = !command.in_pod() || command.pod.is_some_and(|it| it.efa.is_some());
     let finding = Finding::at(command.file, &command.span(), message)
@@ -45,7 +44,7 @@ fn one(submitted: &Submitted<'_>, command: &SubmittedLaunch<'_>) -> Option<Findi
         .severity(Severity::Warning)
         .why(WHY)
         .fix(FIX);
-    // Without a network to measure, a check of each node may be what is wanted.
+    // Without EFA the purpose may be to check each node.
     Some(if network { finding } else { finding.severity(Severity::Info) })
 }
 
@@ -65,7 +64,7 @@ mod tests {
         let found = findings(&RULE, &job(4, "[/opt/nccl-tests/build/all_reduce_perf, -g, \"8\"]"));
         assert_eq!(found[0].message, "all_reduce_perf runs alone in each of 4 pods");
         let found = findings(&RULE, "#!/bin/sh\n#SBATCH --nodes=2\n./all_reduce_perf -g 8\n");
-        assert_eq!(found[0].message, "all_reduce_perf runs on the first of 2 nodes only");
+        assert_eq!(found[0].message, "all_reduce_perf runs only on the first of 2 nodes");
     }
 
     #[test]

@@ -1,20 +1,19 @@
-//! A launcher that starts more or fewer processes on a node than the node's GPUs.
+//! A launcher starts more or fewer processes on a node than the node has GPUs.
 
 use evidence::submission::{Count, Launcher};
 use job::submitted::{Submitted, SubmittedLaunch};
 
 use crate::{Check, Checked, Confidence, Finding, Role, Rule, Severity};
 
-/// See the module documentation.
 pub(super) static RULE: Rule = Rule {
     id: "processes-unlike-gpus",
-    title: "processes per node unlike the GPUs of the node",
+    title: "the number of processes per node differs from the number of GPUs",
     severity: Severity::Error,
     role: Role::Cause,
     needs: &[],
-    why: "Each rank drives one GPU. With more ranks than GPUs two of them take the same one, and NCCL ends with \"Duplicate GPU \
-          detected\". With fewer, GPUs that the job holds stand idle.",
-    fix: "Start as many processes as the pod or node has GPUs; torchrun finds the number itself with `--nproc-per-node=gpu`.",
+    why: "Each rank uses one GPU. With more ranks than GPUs, two ranks use the same GPU and NCCL fails with \"Duplicate GPU detected\". \
+          With fewer, some GPUs of the job are idle.",
+    fix: "Start as many processes as the pod or node has GPUs; with `--nproc-per-node=gpu` torchrun counts them.",
     references: &[
         "https://docs.pytorch.org/docs/stable/elastic/run.html",
         "https://github.com/NVIDIA/nccl/blob/master/src/init.cc",
@@ -30,7 +29,7 @@ fn check(submitted: &Submitted<'_>) -> Checked {
 
 fn of_launch(command: &SubmittedLaunch<'_>) -> Option<Finding> {
     let launch = command.launch;
-    // One task a node that starts the ranks; nccl-tests have GPUs per process, which another rule counts.
+    // One task per node that starts the ranks; nccl-tests has GPUs per process, which another rule counts.
     if launch.launcher == Launcher::NcclTests || launch.nccl_tests().is_some() || command.inner().is_some() {
         return None;
     }
@@ -44,7 +43,7 @@ fn of_launch(command: &SubmittedLaunch<'_>) -> Option<Finding> {
         .words
         .iter()
         .any(|it| it.text.ends_with(".py") || it.text.rsplit('/').next() == Some("python"));
-    // One process a node may start others; a count of tasks says little of programs that are no training.
+    // One process per node may start others; a number of tasks says little about programs that do not train.
     if mpi && (!python || processes.value <= 1) {
         return None;
     }
@@ -53,7 +52,7 @@ fn of_launch(command: &SubmittedLaunch<'_>) -> Option<Finding> {
     (!(fewer && shared)).then_some(finding)
 }
 
-/// torchrun starts one process where nobody says how many.
+/// torchrun starts one process by default.
 fn left_to_default(command: &SubmittedLaunch<'_>, gpus: &Count) -> Option<Finding> {
     let said = command.launch.has(&["--nproc-per-node"]) || command.sets("PET_NPROC_PER_NODE");
     let program = command.launch.own().len() < command.launch.words.len();
@@ -65,7 +64,7 @@ fn left_to_default(command: &SubmittedLaunch<'_>, gpus: &Count) -> Option<Findin
     {
         return None;
     }
-    let message = format!("torchrun starts one process, and the container has {} GPUs", gpus.value);
+    let message = format!("torchrun starts one process, but the container has {} GPUs", gpus.value);
     let finding =
         Finding::at(command.file, &command.span(), message).label("no --nproc-per-node: its default is 1");
     Some(
@@ -108,19 +107,19 @@ fn compare(file: usize, name: &str, processes: &Count, gpus: &Count) -> Option<F
     }
     let count = |n: u64, unit: &str, units: &str| format!("{n} {}", if n == 1 { unit } else { units });
     let message = format!(
-        "{name} starts {} on a node, which has {}",
+        "{name} starts {} on a node that has {}",
         count(ranks, "process", "processes"),
         count(there, "GPU", "GPUs")
     );
     let finding = Finding::at(file, &processes.span, message)
         .label(count(ranks, "process", "processes"))
         .also_at(&gpus.span, count(there, "GPU", "GPUs"))
-        .fix(format!("Start {there} processes on each node, or ask for {ranks} GPUs."));
+        .fix(format!("Start {there} processes on each node, or request {ranks} GPUs."));
     Some(if ranks > there {
         finding
     } else {
         let why = format!(
-            "{} of each node are held by the job and do nothing.",
+            "{} of each node are allocated to the job and idle.",
             count(there - ranks, "GPU", "GPUs")
         );
         finding.severity(Severity::Warning).confidence(Confidence::Likely).why(why)
@@ -142,7 +141,7 @@ mod tests {
     #[test]
     fn more_processes_than_gpus_fail() {
         let found = findings(&RULE, &pod("torchrun --nproc_per_node=8 t.py", 4));
-        assert_eq!(found[0].message, "torchrun starts 8 processes on a node, which has 4 GPUs");
+        assert_eq!(found[0].message, "torchrun starts 8 processes on a node that has 4 GPUs");
         assert_eq!((found.len(), found[0].severity, found[0].evidence.len()), (1, None, 2));
         assert_eq!(findings(&RULE, &pod("deepspeed --num_gpus 8 t.py", 1)).len(), 1);
         assert_eq!(findings(&RULE, &pod("export N=8; torchrun --nproc_per_node=$N t.py", 4)).len(), 1);
@@ -180,7 +179,7 @@ mod tests {
         quiet(&RULE, job);
         assert_eq!(
             findings(&RULE, &job.replace("gpu: 8", "gpu: 4"))[0].message,
-            "nprocPerNode starts 8 processes on a node, which has 4 GPUs"
+            "nprocPerNode starts 8 processes on a node that has 4 GPUs"
         );
     }
 
@@ -189,7 +188,7 @@ mod tests {
         let script = |lines: &str, command: &str| format!("#!/bin/bash\n#SBATCH {lines}\n{command}\n");
         let found =
             findings(&RULE, &script("--nodes=2 --ntasks-per-node=4 --gres=gpu:8", "srun python train.py"));
-        assert_eq!(found[0].message, "srun starts 4 processes on a node, which has 8 GPUs");
+        assert_eq!(found[0].message, "srun starts 4 processes on a node that has 8 GPUs");
         quiet(&RULE, &script("--nodes=2 --ntasks-per-node=8 --gres=gpu:8", "srun python train.py"));
         quiet(
             &RULE,

@@ -1,20 +1,19 @@
-//! A launch for another number of nodes than the job has.
+//! The launch command is for another number of nodes than the job has.
 
 use evidence::submission::{Launcher, Written};
 use job::submitted::{Submitted, SubmittedJob, SubmittedLaunch, SubmittedVariable};
 
 use crate::{Check, Checked, Confidence, Finding, Role, Rule, Severity};
 
-/// See the module documentation.
 pub(super) static RULE: Rule = Rule {
     id: "ranks-unlike-nodes",
-    title: "a launch for another number of nodes than the job has",
+    title: "the launch command is for another number of nodes than the job has",
     severity: Severity::Error,
     role: Role::Cause,
     needs: &[],
-    why: "A launch for more nodes than there are waits for the missing ones until it times out. One for fewer leaves nodes idle or \
-          turns them away.",
-    fix: "Give the launcher the number of pods or nodes that the job asks for.",
+    why: "A launcher for more nodes than there are waits for the missing ones until it times out. A launcher for fewer leaves nodes idle \
+          or rejects them.",
+    fix: "Give the launcher the number of pods or nodes that the job requests.",
     references: &[
         "https://docs.pytorch.org/docs/stable/elastic/run.html",
         "https://www.open-mpi.org/doc/v4.1/man1/mpirun.1.php",
@@ -41,17 +40,18 @@ fn check(submitted: &Submitted<'_>) -> Checked {
 fn nodes(command: &SubmittedLaunch<'_>) -> Option<Finding> {
     let asked = command.nodes()?.exact()?;
     let there = command.job_nodes()?;
-    // A template of several may be a job of its own.
+    // One of several templates may be a job of its own.
     let own = command.pod.and_then(|it| it.pod.replicas);
     if asked.value == there.value || own == Some(asked.value) {
         return None;
     }
     let unit = if command.in_pod() { "pods with GPUs" } else { "nodes" };
-    let message = format!("the launch is for {} nodes, and the job has {} {unit}", asked.value, there.value);
+    let message =
+        format!("the launch command is for {} nodes, but the job has {} {unit}", asked.value, there.value);
     let finding = Finding::at(command.file, &asked.span, message)
         .label(format!("{} nodes", asked.value))
         .also_at(&there.span, format!("{} {unit}", there.value))
-        .fix(format!("Launch for {} nodes, or ask for {}.", there.value, asked.value));
+        .fix(format!("Launch for {} nodes, or request {}.", there.value, asked.value));
     Some(if asked.value > there.value {
         finding
     } else {
@@ -64,19 +64,21 @@ fn ranks(command: &SubmittedLaunch<'_>) -> Option<Finding> {
     let ranks = command.processes()?;
     let each = command.processes_per_node().filter(|it| it.value > 0)?;
     let label = |finding: Finding| {
-        finding.label(format!("{} ranks", ranks.value)).also_at(&each.span, format!("{} a node", each.value))
+        finding
+            .label(format!("{} ranks", ranks.value))
+            .also_at(&each.span, format!("{} per node", each.value))
     };
     if let Some(there) = command.job_nodes() {
         let all = there.value.saturating_mul(each.value);
         if ranks.value == all {
             return None;
         }
-        // A smaller test on some of the nodes is a test.
+        // A test may use only some of the nodes.
         if ranks.value < all && ranks.value % each.value == 0 {
             return None;
         }
         let message = format!(
-            "{} ranks are asked for, and {} nodes with {} each are {all}",
+            "the command starts {} ranks, but {} nodes with {} each are {all}",
             ranks.value, there.value, each.value
         );
         let finding = label(Finding::at(command.file, &ranks.span, message))
@@ -87,11 +89,14 @@ fn ranks(command: &SubmittedLaunch<'_>) -> Option<Finding> {
     let uneven = ranks.value > each.value && ranks.value % each.value != 0;
     uneven.then(|| {
         let rest = ranks.value % each.value;
-        let message = format!("{} ranks with {} a node leave {rest} on the last node", ranks.value, each.value);
+        let message =
+            format!("{} ranks with {} per node leave {rest} on the last node", ranks.value, each.value);
         label(Finding::at(command.file, &ranks.span, message))
             .severity(Severity::Warning)
             .confidence(Confidence::Likely)
-            .why("Ranks that are not spread evenly leave GPUs of a node idle, and rings cross nodes at other places on each.")
+            .why(
+                "If ranks are not spread evenly, some GPUs are idle, and the rings differ from node to node.",
+            )
             .fix(format!("Make -np a multiple of {}.", each.value))
     })
 }
@@ -104,20 +109,20 @@ fn tasks(job: &SubmittedJob<'_>) -> Option<Finding> {
     let product = nodes.value.saturating_mul(each.value);
     (all.value > product).then(|| {
         let message = format!(
-            "{} tasks are asked for, and {} nodes with at most {} each hold {product}",
+            "the job requests {} tasks, but {} nodes with at most {} each hold {product}",
             all.value, nodes.value, each.value
         );
         Finding::at(job.file, &all.span, message)
             .label(format!("{} tasks", all.value))
             .also_at(&nodes.span, format!("{} nodes", nodes.value))
-            .also_at(&each.span, format!("at most {} a node", each.value))
+            .also_at(&each.span, format!("at most {} per node", each.value))
             .confidence(Confidence::Likely)
-            .why("With --ntasks, --ntasks-per-node is the most that a node takes, so the request cannot be met.")
-            .fix(format!("Write `--ntasks={product}`, or leave it out."))
+            .why("With --ntasks, --ntasks-per-node is the maximum per node, so the request cannot be satisfied.")
+            .fix(format!("Write `--ntasks={product}`, or remove it."))
     })
 }
 
-/// A `WORLD_SIZE` that is neither the nodes nor the GPUs of the job.
+/// A `WORLD_SIZE` that is neither the number of nodes nor the number of GPUs of the job.
 fn world_size(submitted: &Submitted<'_>, it: &SubmittedVariable<'_>) -> Option<Finding> {
     let setting = it.setting;
     if it.name() != "WORLD_SIZE" || setting.written != Written::Env {
@@ -134,7 +139,7 @@ fn world_size(submitted: &Submitted<'_>, it: &SubmittedVariable<'_>) -> Option<F
         return None;
     }
     let message = format!(
-        "WORLD_SIZE is {value}, and the job has {} pods with {each} GPUs each: {all} ranks",
+        "WORLD_SIZE is {value}, but the job has {} pods with {each} GPUs each: {all} ranks",
         nodes.value
     );
     let finding = Finding::at(it.file, setting.value_span.as_ref().unwrap_or(&setting.span), message);
@@ -143,7 +148,7 @@ fn world_size(submitted: &Submitted<'_>, it: &SubmittedVariable<'_>) -> Option<F
             .also_at(&nodes.span, format!("{} pods", nodes.value))
             .confidence(Confidence::Likely)
             .severity(if value > all { Severity::Error } else { Severity::Warning })
-            .fix(format!("Write \"{all}\" for one rank a GPU, or leave it to the operator or launcher.")),
+            .fix(format!("Write \"{all}\" for one rank per GPU, or let the operator or launcher set it.")),
     )
 }
 
@@ -158,7 +163,7 @@ mod tests {
     #[test]
     fn nodes_of_the_launch_are_those_of_the_job() {
         let found = findings(&RULE, &JOB.replace("NODES", "8"));
-        assert_eq!(found[0].message, "the launch is for 8 nodes, and the job has 4 pods with GPUs");
+        assert_eq!(found[0].message, "the launch command is for 8 nodes, but the job has 4 pods with GPUs");
         assert_eq!(found[0].evidence[1].label(), "4 pods with GPUs");
         assert_eq!(findings(&RULE, &JOB.replace("NODES", "2"))[0].severity, Some(Severity::Warning));
         for nodes in ["4", "1:4", "$NODES"] {
@@ -170,7 +175,7 @@ mod tests {
     fn ranks_of_mpirun_fill_the_nodes() {
         let job = "kind: MPIJob\nspec:\n  slotsPerWorker: 8\n  mpiReplicaSpecs:\n    Launcher:\n      replicas: 1\n      template:\n        spec:\n          containers:\n          - command: [mpirun, -np, \"NP\", -N, \"8\", python, t.py]\n    Worker:\n      replicas: 2\n      template:\n        spec:\n          containers:\n          - resources: {limits: {nvidia.com/gpu: 8}}\n";
         let found = findings(&RULE, &job.replace("NP", "32"));
-        assert_eq!(found[0].message, "32 ranks are asked for, and 2 nodes with 8 each are 16");
+        assert_eq!(found[0].message, "the command starts 32 ranks, but 2 nodes with 8 each are 16");
         assert_eq!(findings(&RULE, &job.replace("NP", "12"))[0].severity, Some(Severity::Warning));
         quiet(&RULE, &job.replace("NP", "16"));
         quiet(&RULE, &job.replace("NP", "8"));
@@ -182,10 +187,10 @@ mod tests {
     fn tasks_of_a_script_fit() {
         let found =
             findings(&RULE, "#!/bin/sh\n#SBATCH --nodes=2 --ntasks=32 --ntasks-per-node=8\nsrun ./a\n");
-        assert_eq!(found[0].message, "32 tasks are asked for, and 2 nodes with at most 8 each hold 16");
+        assert_eq!(found[0].message, "the job requests 32 tasks, but 2 nodes with at most 8 each hold 16");
         quiet(&RULE, "#!/bin/sh\n#SBATCH --nodes=2 --ntasks=16 --ntasks-per-node=8\nsrun ./a\n");
         let found = findings(&RULE, "#!/bin/sh\n#SBATCH --nodes=2\nsrun torchrun --nnodes 4 t.py\n");
-        assert_eq!(found[0].message, "the launch is for 4 nodes, and the job has 2 nodes");
+        assert_eq!(found[0].message, "the launch command is for 4 nodes, but the job has 2 nodes");
     }
 
     #[test]

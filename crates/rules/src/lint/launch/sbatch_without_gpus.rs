@@ -1,20 +1,19 @@
-//! A Slurm job that starts ranks and asks for no GPU.
+//! A Slurm job that starts ranks and requests no GPUs.
 
 use evidence::submission::{Kind, Launcher};
 use job::submitted::Submitted;
 
 use crate::{Check, Checked, Confidence, Finding, Role, Rule, Severity};
 
-/// See the module documentation.
 pub(super) static RULE: Rule = Rule {
     id: "sbatch-without-gpus",
-    title: "a Slurm job that asks for no GPUs",
+    title: "a Slurm job that requests no GPUs",
     severity: Severity::Info,
     role: Role::Cause,
     needs: &[],
-    why: "Where Slurm counts GPUs, a job sees only those it asks for, and without --exclusive others share the node, its GPUs and its \
-          EFA interfaces, which Slurm does not count at all.",
-    fix: "Add `#SBATCH --gpus-per-node=8`, and `#SBATCH --exclusive` where the job shall have the network to itself.",
+    why: "Where Slurm manages GPUs, a job sees only those it requests. Without --exclusive, other jobs share the node, its GPUs and its \
+          EFA interfaces, which Slurm does not manage at all.",
+    fix: "Add `#SBATCH --gpus-per-node=8`, and `#SBATCH --exclusive` if the job should have the network to itself.",
     references: &["https://slurm.schedmd.com/gres.html", "https://slurm.schedmd.com/sbatch.html"],
     checks: &[Check::Submission(check)],
 };
@@ -50,7 +49,7 @@ fn check(submitted: &Submitted<'_>) -> Checked {
         if let (false, false, Some(launch), Some(nodes)) = (asks, asked_elsewhere, launch, several) {
             let place = launch.words.first().map_or(0..0, |it| it.range.clone());
             let message =
-                format!("{} nodes are asked for, and neither GPUs nor the whole of them", nodes.value);
+                format!("the job requests {} nodes, but neither GPUs nor exclusive nodes", nodes.value);
             findings.push(
                 Finding::at(file, &nodes.span, message)
                     .also_at(&submission.span(place), "needs GPUs")
@@ -71,7 +70,7 @@ mod tests {
         let text = "#!/bin/bash\n#SBATCH --nodes=2\nsrun torchrun --nproc-per-node=8 t.py\n";
         assert_eq!(
             findings(&RULE, text)[0].message,
-            "2 nodes are asked for, and neither GPUs nor the whole of them"
+            "the job requests 2 nodes, but neither GPUs nor exclusive nodes"
         );
         quiet(&RULE, &text.replace("--nodes=2", "--nodes=2 --exclusive"));
         quiet(&RULE, &text.replace("--nodes=2", "--nodes=2 --gres=gpu:8"));

@@ -1,20 +1,19 @@
-//! `hostIPC` for GPUs of one pod.
+//! `hostIPC` although the GPUs are in one pod.
 
 use job::submitted::Submitted;
 
 use super::{flag, shm};
 use crate::{Check, Checked, Confidence, Finding, Role, Rule, Severity};
 
-/// See the module documentation.
 pub(super) static RULE: Rule = Rule {
     id: "host-ipc-not-needed",
-    title: "hostIPC where the GPUs are in one pod",
+    title: "hostIPC although the GPUs are in one pod",
     severity: Severity::Warning,
     role: Role::Cause,
     needs: &[],
-    why: "With hostIPC the pod can read and write the shared memory, semaphores and queues of every process on the node. The GPUs of \
-          one container reach each other without it. It does not join pods either: for peer-to-peer or shared memory between pods NCCL \
-          also asks for the same host identity and the same /dev/shm.",
+    why: "With hostIPC the pod can read and write the shared memory, semaphores and queues of every process on the node. The GPUs of one \
+          container reach each other without it. It does not connect pods either: for peer-to-peer or shared memory between pods NCCL \
+          also needs the same host identity and the same /dev/shm.",
     fix: "Remove `hostIPC: true` and mount an emptyDir with `medium: Memory` at /dev/shm.",
     references: &[
         "https://kubernetes.io/docs/concepts/security/pod-security-standards/",
@@ -27,7 +26,7 @@ fn check(submitted: &Submitted<'_>) -> Checked {
     let mut findings = Vec::new();
     for it in submitted.gpu_containers() {
         let Some(on) = flag(it.pod, "hostIPC") else { continue };
-        // Joined on purpose.
+        // The pods are connected on purpose.
         if submitted.is_set_in_file(it.job.file, "NCCL_HOSTID") {
             continue;
         }
@@ -35,11 +34,11 @@ fn check(submitted: &Submitted<'_>) -> Checked {
             Some((mount, _)) => Finding::at(
                 it.job.file,
                 &on.span,
-                "hostIPC opens the shared memory of the node to the pod, which has its own at /dev/shm",
+                "hostIPC gives the pod the shared memory of the node, but the pod has its own at /dev/shm",
             )
-            .also_at(&mount.span, "all that the ranks need"),
+            .also_at(&mount.span, "the ranks need only this"),
             None => {
-                let message = "hostIPC opens the shared memory of the node to the pod; its only use here is a /dev/shm above 64 MiB";
+                let message = "hostIPC gives the pod the shared memory of the node; its only use here is a /dev/shm above 64 MiB";
                 Finding::at(it.job.file, &on.span, message).severity(Severity::Info).confidence(Confidence::Likely)
             }
         });
@@ -68,7 +67,7 @@ mod tests {
             (found[0].severity, found[0].evidence[0].at().line, found[0].evidence.len()),
             (None, 3, 2)
         );
-        assert!(found[0].message.starts_with("hostIPC opens the shared memory of the node"));
+        assert!(found[0].message.starts_with("hostIPC gives the pod the shared memory of the node"));
     }
 
     #[test]

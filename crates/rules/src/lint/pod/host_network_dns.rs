@@ -1,4 +1,4 @@
-//! `hostNetwork` with the resolver of the node while ranks meet by the names of the cluster.
+//! `hostNetwork` with the node's DNS, although the rendezvous uses a cluster DNS name.
 
 use evidence::yaml::Span;
 use job::submitted::{Submitted, SubmittedJob};
@@ -6,16 +6,15 @@ use job::submitted::{Submitted, SubmittedJob};
 use super::{beside, flag, place, unique};
 use crate::{Check, Checked, Confidence, Edit, Finding, Role, Rule, Severity};
 
-/// See the module documentation.
 pub(super) static RULE: Rule = Rule {
     id: "host-network-dns",
-    title: "hostNetwork without the DNS of the cluster",
+    title: "hostNetwork without cluster DNS",
     severity: Severity::Error,
     role: Role::Cause,
     needs: &[],
-    why: "A pod with hostNetwork resolves names as its node does unless `dnsPolicy` is ClusterFirstWithHostNet. The node does not know the \
-          names of pods and services, so the ranks never meet: `Name or service not known`, or a timeout of the rendezvous.",
-    fix: "Add `dnsPolicy: ClusterFirstWithHostNet` beside `hostNetwork: true`, or remove `hostNetwork`.",
+    why: "A pod with hostNetwork uses the DNS of its node unless `dnsPolicy` is ClusterFirstWithHostNet. That DNS does not know the \
+          names of pods and Services, so the rendezvous fails with `Name or service not known` or a timeout.",
+    fix: "Add `dnsPolicy: ClusterFirstWithHostNet` next to `hostNetwork: true`, or remove `hostNetwork`.",
     references: &[
         "https://kubernetes.io/docs/concepts/services-networking/dns-pod-service/#pod-s-dns-policy",
     ],
@@ -32,25 +31,25 @@ fn check(submitted: &Submitted<'_>) -> Checked {
         if !matches!(policy, None | Some("ClusterFirst")) || tree.get(it.pod.spec, "dnsConfig").is_some() {
             continue;
         }
-        // The operator gives the pods of a PyTorchJob a name of the cluster as MASTER_ADDR; that of MPIJob sets the policy itself.
+        // The operator sets MASTER_ADDR of a PyTorchJob to a cluster DNS name; the MPIJob operator sets the policy itself.
         let operator = it.job.kind == "PyTorchJob" && it.job.nodes.pods > 1;
         let name = cluster_name(submitted, it.job);
         let (message, other) = match (&name, operator) {
             (Some((text, span)), _) => (
                 format!(
-                    "hostNetwork without ClusterFirstWithHostNet: `{text}` is a name of the cluster, the node does not know it"
+                    "hostNetwork without ClusterFirstWithHostNet: `{text}` is a cluster DNS name, which the node cannot resolve"
                 ),
                 Some(span),
             ),
             (None, true) => {
-                let message = "hostNetwork without ClusterFirstWithHostNet: MASTER_ADDR of a PyTorchJob is a name of the cluster, the node does not know it";
+                let message = "hostNetwork without ClusterFirstWithHostNet: MASTER_ADDR of a PyTorchJob is a cluster DNS name, which the node cannot resolve";
                 (message.to_owned(), None)
             }
             (None, false) => continue,
         };
         let mut finding = Finding::at(it.job.file, &on.span, message).confidence(Confidence::Likely);
         if let Some(span) = other {
-            finding = finding.also_at(span, "resolved by the node");
+            finding = finding.also_at(span, "the node resolves this");
         }
         finding.edits.push(
             match place(tree, it.pod.spec, "dnsPolicy").zip(tree.get(it.pod.spec, "dnsPolicy")) {
@@ -68,7 +67,7 @@ fn check(submitted: &Submitted<'_>) -> Checked {
     Ok(unique(findings, |it| (it.file(), it.start())))
 }
 
-/// The name by which ranks of a job meet, where it is one of the cluster.
+/// The rendezvous address of a job, if it is a cluster DNS name.
 fn cluster_name(submitted: &Submitted<'_>, job: &SubmittedJob<'_>) -> Option<(String, Span)> {
     let settings =
         ["MASTER_ADDR", "PET_MASTER_ADDR"].into_iter().flat_map(|it| submitted.settings_of_job(job, it));
@@ -81,7 +80,7 @@ fn cluster_name(submitted: &Submitted<'_>, job: &SubmittedJob<'_>) -> Option<(St
     found.map(|it| (it.0.to_owned(), it.1))
 }
 
-/// `pod.subdomain`, `service.namespace.svc.cluster.local`. A name of one part may be that of a node; a name of the world ends otherwise.
+/// `pod.subdomain`, `service.namespace.svc.cluster.local`. A name without a dot may be that of a node; public names end differently.
 fn is_cluster_name(value: &str) -> bool {
     let host = value.rsplit_once(':').map_or(value, |it| it.0).trim_end_matches('.');
     let labels: Vec<&str> = host.split('.').collect();
@@ -106,7 +105,7 @@ mod tests {
         let found = findings(&RULE, JOB);
         assert_eq!(
             found[0].message,
-            "hostNetwork without ClusterFirstWithHostNet: `train-0.train` is a name of the cluster, the node does not know it"
+            "hostNetwork without ClusterFirstWithHostNet: `train-0.train` is a cluster DNS name, which the node cannot resolve"
         );
         assert_eq!((found[0].evidence[0].at().line, found[0].evidence[1].at().line), (7, 12));
     }

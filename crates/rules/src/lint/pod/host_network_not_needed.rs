@@ -1,11 +1,10 @@
-//! `hostNetwork` for EFA.
+//! `hostNetwork` in a pod with EFA.
 
 use job::submitted::Submitted;
 
 use super::flag;
 use crate::{Check, Checked, Finding, Role, Rule, Severity};
 
-/// See the module documentation.
 pub(super) static RULE: Rule = Rule {
     id: "host-network-not-needed",
     title: "hostNetwork in a pod with EFA",
@@ -13,8 +12,8 @@ pub(super) static RULE: Rule = Rule {
     role: Role::Cause,
     needs: &[],
     why: "EFA bypasses the operating system through /dev/infiniband/uverbs*: neither the CNI nor the pod's network namespace is in the \
-          path, so hostNetwork makes no collective faster. It gives the pod the ports and services of the node and the credentials of its \
-          role at the metadata address, takes it out of network policies, and lets ports clash.",
+          path, so hostNetwork does not make collectives faster. It gives the pod the ports and services of the node and the credentials \
+          of the node's role at the metadata address, bypasses network policies, and allows port conflicts.",
     fix: "Remove `hostNetwork: true` (and `dnsPolicy: ClusterFirstWithHostNet` with it).",
     references: &[
         "https://docs.aws.amazon.com/eks/latest/userguide/node-efa.html",
@@ -27,7 +26,7 @@ fn check(submitted: &Submitted<'_>) -> Checked {
     let mut findings = Vec::new();
     for it in submitted.gpu_containers() {
         if let (Some(on), Some(efa)) = (flag(it.pod, "hostNetwork"), it.template.efa) {
-            let message = "hostNetwork gives the pod the network of the node; EFA does not pass through it";
+            let message = "hostNetwork gives the pod the network of the node, but EFA does not use it";
             findings.push(
                 Finding::at(it.job.file, &on.span, message)
                     .also_at(&efa.span(), "bypasses the operating system"),
@@ -50,7 +49,7 @@ mod tests {
         let found = findings(&RULE, POD);
         assert_eq!(
             found[0].message,
-            "hostNetwork gives the pod the network of the node; EFA does not pass through it"
+            "hostNetwork gives the pod the network of the node, but EFA does not use it"
         );
         assert_eq!((found[0].evidence[0].at().line, found[0].evidence[1].at().line), (3, 6));
     }

@@ -1,4 +1,4 @@
-//! Pods of one job that want the same port of one node.
+//! Pods of one job need the same port of a node.
 
 use evidence::yaml::Tree;
 use job::submitted::{GpuContainer, Submitted};
@@ -6,20 +6,19 @@ use job::submitted::{GpuContainer, Submitted};
 use super::{counted, flag, unique};
 use crate::{Check, Checked, Finding, Role, Rule, Severity};
 
-/// The port the operator gives to the container `pytorch` of every replica that names none (`PyTorchJobDefaultPort`,
+/// The port that the operator adds to the container `pytorch` of every replica without one (`PyTorchJobDefaultPort`,
 /// Kubeflow training-operator 1.9).
 const PYTORCHJOB_PORT: u64 = 23456;
 
-/// See the module documentation.
 pub(super) static RULE: Rule = Rule {
     id: "host-network-port-clash",
-    title: "pods of one job want the same port of a node",
+    title: "pods of one job need the same port of a node",
     severity: Severity::Warning,
     role: Role::Cause,
     needs: &[],
-    why: "With hostNetwork a container port is a port of the node. The scheduler puts no second pod with the same port on a node: the others \
-          wait (`didn't have free ports`) or take a node each, whose other GPUs stay idle.",
-    fix: "Remove `hostNetwork`, or let one pod take all GPUs of the node and start one process for each.",
+    why: "With hostNetwork a container port is a port of the node. The scheduler does not place a second pod with the same port on a \
+          node: the others stay Pending (`didn't have free ports`) or get a node each, whose other GPUs are idle.",
+    fix: "Remove `hostNetwork`, or use one pod with all GPUs of the node and one process per GPU.",
     references: &[
         "https://kubernetes.io/docs/concepts/security/pod-security-standards/",
         "https://github.com/kubeflow/trainer/blob/v1.9.0/pkg/apis/kubeflow.org/v1/pytorch_defaults.go",
@@ -43,13 +42,13 @@ fn check(submitted: &Submitted<'_>) -> Checked {
             continue;
         }
         let message = format!(
-            "hostNetwork makes {port} a port of the node: of {pods} pods with {} each only one fits a {} with {}",
+            "hostNetwork makes {port} a port of the node: of {pods} pods with {} each, only one fits on a {} with {}",
             counted(it.gpus),
             instance.name,
             instance.gpus
         );
-        let finding =
-            Finding::at(it.job.file, &on.span, message).also_at(&it.resource.span(), "a part of the node");
+        let finding = Finding::at(it.job.file, &on.span, message)
+            .also_at(&it.resource.span(), "part of the GPUs of a node");
         findings.push(finding);
     }
     Ok(unique(findings, |it| (it.file(), it.message.clone())))
@@ -81,7 +80,7 @@ mod tests {
         let found = findings(&RULE, &job(1, 4, ""));
         assert_eq!(
             found[0].message,
-            "hostNetwork makes 23456 a port of the node: of 4 pods with 1 GPU each only one fits a p4d.24xlarge with 8"
+            "hostNetwork makes 23456 a port of the node: of 4 pods with 1 GPU each, only one fits on a p4d.24xlarge with 8"
         );
         let found = findings(&RULE, &job(4, 2, "            ports: [{containerPort: 29500}]\n"));
         assert!(found[0].message.starts_with("hostNetwork makes 29500"));

@@ -1,11 +1,10 @@
-//! `hostPID` for a job.
+//! `hostPID` in a job that uses GPUs.
 
 use job::submitted::Submitted;
 
 use super::flag;
 use crate::{Check, Checked, Finding, Role, Rule, Severity};
 
-/// See the module documentation.
 pub(super) static RULE: Rule = Rule {
     id: "host-pid-not-needed",
     title: "hostPID in a job that uses GPUs",
@@ -13,7 +12,7 @@ pub(super) static RULE: Rule = Rule {
     role: Role::Cause,
     needs: &[],
     why: "With hostPID the pod sees all processes of the node, their commands and, as root, their environment with its secrets, and can \
-          end them. NCCL tells processes apart by their namespace as well and needs none of it.",
+          kill them. NCCL does not need it: it also identifies processes by their PID namespace.",
     fix: "Remove `hostPID: true`. A profiler or debugger that needs it belongs in a pod of its own.",
     references: &["https://kubernetes.io/docs/concepts/security/pod-security-standards/"],
     checks: &[Check::Submission(check)],
@@ -21,11 +20,11 @@ pub(super) static RULE: Rule = Rule {
 
 fn check(submitted: &Submitted<'_>) -> Checked {
     let mut findings = Vec::new();
-    // A DaemonSet looks after nodes.
+    // A DaemonSet manages nodes.
     for it in submitted.gpu_containers().filter(|it| it.job.kind != "DaemonSet") {
         if let Some(on) = flag(it.pod, "hostPID") {
             let message = "hostPID shows all processes of the node to the pod; ranks do not need it";
-            // One GPU has no ranks to speak of; someone looks at the node.
+            // With one GPU there is no communication: someone inspects the node.
             let jobs = it.job.kind == "Deployment" || it.job.nodes.pods < 2;
             let single = it.gpus == 1 && jobs;
             let finding = Finding::at(it.job.file, &on.span, message);

@@ -1,20 +1,20 @@
-//! An image that is another one tomorrow.
+//! An image tag that does not name a fixed release.
 
 use job::submitted::Submitted;
 
 use super::{called, unique};
 use crate::{Check, Checked, Finding, Role, Rule, Severity};
 
-/// See the module documentation.
 pub(super) static RULE: Rule = Rule {
     id: "image-latest-tag",
     title: "a training image without a fixed tag",
     severity: Severity::Info,
     role: Role::Cause,
     needs: &[],
-    why: "Nodes pull what the tag means at that moment. A job that starts or restarts on a new node can run other releases of NCCL, the EFA \
-          plugin and PyTorch than its other ranks: NCCL refuses ranks of different releases, and measurements of two days cannot be compared.",
-    fix: "Name a release or a digest: `image: NAME:TAG` or `image: NAME@sha256:...`.",
+    why: "Each node pulls the image that the tag points to at that time. A job that starts or restarts on a new node can run other \
+          releases of NCCL, the EFA plugin and PyTorch than its other ranks: NCCL rejects ranks with different releases, and \
+          measurements of different days cannot be compared.",
+    fix: "Use a release tag or a digest: `image: NAME:TAG` or `image: NAME@sha256:...`.",
     references: &["https://kubernetes.io/docs/concepts/containers/images/#image-names"],
     checks: &[Check::Submission(check)],
 };
@@ -27,15 +27,15 @@ fn check(submitted: &Submitted<'_>) -> Checked {
             continue;
         };
         let pods = it.job.nodes.pods;
-        let among = if pods > 1 { format!("; {pods} pods pull it on their own") } else { String::new() };
-        let message = format!("{} runs `{image}`, which is not one release{among}", called(it.container));
+        let among = if pods > 1 { format!("; {pods} pods pull it independently") } else { String::new() };
+        let message = format!("{} runs `{image}`, which is not a fixed release{among}", called(it.container));
         let finding = Finding::at(it.job.file, span, message);
         findings.push(finding);
     }
     Ok(unique(findings, |it| (it.file(), it.message.clone())))
 }
 
-/// No tag or `latest`, and no digest. What is filled in later is not judged.
+/// No tag or `latest`, and no digest. Templates that are filled in later do not count.
 fn is_loose(image: &str) -> bool {
     if image.is_empty() || image.contains(['@', '$', '{', '<', ' ']) {
         return false;
@@ -45,7 +45,7 @@ fn is_loose(image: &str) -> bool {
         image.bytes().all(|it| it.is_ascii_lowercase() || it.is_ascii_digit() || b"/:._-".contains(&it));
     match name.split_once(':') {
         Some((_, tag)) => tag == "latest",
-        // A word in capitals is a gap to fill.
+        // A word in capitals is a placeholder.
         None => written,
     }
 }
@@ -66,7 +66,7 @@ mod tests {
         let found = findings(&RULE, &pod("pytorch/pytorch:latest"));
         assert_eq!(
             found[0].message,
-            "container `train` runs `pytorch/pytorch:latest`, which is not one release"
+            "container `train` runs `pytorch/pytorch:latest`, which is not a fixed release"
         );
         assert_eq!(found[0].evidence[0].at().line, 5);
         assert_eq!(findings(&RULE, &pod("registry:5000/train")).len(), 1);

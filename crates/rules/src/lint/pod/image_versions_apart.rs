@@ -1,24 +1,23 @@
-//! Releases told by variables that the image does not have.
+//! Variables that state other releases than the image has.
 
 use job::submitted::Submitted;
 
 use crate::{Check, Checked, Confidence, Finding, Role, Rule, Severity};
 
-/// See the module documentation.
 pub(super) static RULE: Rule = Rule {
     id: "image-versions-apart",
-    title: "variables and image of different releases",
+    title: "a variable states another release than the image has",
     severity: Severity::Warning,
     role: Role::Cause,
     needs: &[],
-    why: "A variable does not install anything: the release in the image is what runs. Scripts and people that read the variable are misled, \
-          and libraries built for the other release fail to load or are left out.",
-    fix: "Remove the variable, or take the image it was written for.",
+    why: "A variable does not install anything: the release in the image runs. Scripts and people that read the variable are misled, and \
+          libraries built for the other release fail to load or are skipped.",
+    fix: "Remove the variable, or use the image it was written for.",
     references: &["https://docs.nvidia.com/deeplearning/frameworks/support-matrix/index.html"],
     checks: &[Check::Submission(check)],
 };
 
-/// A variable and how tags of images write the same release.
+/// A variable, and the word that precedes the same release in image tags.
 const RELEASES: &[(&str, &[&str])] = &[
     ("CUDA_VERSION", &["cuda"]),
     ("NCCL_VERSION", &["ncclv", "nccl"]),
@@ -47,7 +46,7 @@ fn check(submitted: &Submitted<'_>) -> Checked {
                 format!("{}={value}, but the tag of the image says {}", setting.name, shown.join("."));
             findings.push(
                 Finding::at(at, &setting.span, message)
-                    .also_at(span, "what is installed")
+                    .also_at(span, "installed release")
                     .confidence(Confidence::Likely),
             );
         }
@@ -70,7 +69,7 @@ fn release(tag: &str, mark: &str) -> Option<Vec<u64>> {
     None
 }
 
-/// `2.27.3-1` is 2, 27, 3: what stands behind a mark is a build.
+/// `2.27.3-1` is 2, 27, 3: the rest is a build number.
 fn parts(text: &str) -> Vec<u64> {
     let end = text.find(|it: char| !it.is_ascii_digit() && it != '.').unwrap_or(text.len());
     text.get(..end).unwrap_or_default().split('.').map_while(|it| it.parse().ok()).collect()

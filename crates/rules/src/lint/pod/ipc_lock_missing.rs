@@ -1,4 +1,4 @@
-//! RDMA without the right to lock memory.
+//! RDMA without the capability to lock memory.
 
 use evidence::submission::{Container, Resource};
 use job::submitted::{ContainerTemplate, Submitted};
@@ -6,17 +6,16 @@ use job::submitted::{ContainerTemplate, Submitted};
 use super::{called, command, is_whole};
 use crate::{Check, Checked, Confidence, Finding, Role, Rule, Severity};
 
-/// See the module documentation.
 pub(super) static RULE: Rule = Rule {
     id: "ipc-lock-missing",
     title: "RDMA without IPC_LOCK",
     severity: Severity::Info,
     role: Role::Cause,
     needs: &[],
-    why: "Buffers of an RDMA device are locked in memory. Without the capability IPC_LOCK the limit of the container runtime for locked \
-          memory (`ulimit -l`) counts. Where it is unlimited, nothing is missing: AWS's own nccl-tests manifest for EKS does without. \
-          Where the runtime has the default of systemd (8 MiB, 64 KiB on older systems), registration fails with `Cannot allocate memory`.",
-    fix: "Look at `ulimit -l` inside a container on these nodes. If it is not `unlimited`, add `securityContext: {capabilities: {add: \
+    why: "Buffers of an RDMA device are locked in memory. Without the capability IPC_LOCK, the locked-memory limit of the container \
+          runtime (`ulimit -l`) applies. If it is unlimited, nothing is missing: AWS's own nccl-tests manifest for EKS has no IPC_LOCK. \
+          If the runtime has the systemd default (8 MiB, 64 KiB on older systems), registration fails with `Cannot allocate memory`.",
+    fix: "Check `ulimit -l` inside a container on these nodes. If it is not `unlimited`, add `securityContext: {capabilities: {add: \
           [IPC_LOCK]}}` to the container or raise `LimitMEMLOCK` of the container runtime.",
     references: &[
         "https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/troubleshooting.html#infiniband",
@@ -37,7 +36,7 @@ fn check(submitted: &Submitted<'_>) -> Checked {
                 continue;
             }
             let message = format!(
-                "{} asks for {} without IPC_LOCK: it depends on the nodes whether its buffers can be locked",
+                "{} requests {} without IPC_LOCK: whether its buffers can be locked depends on the nodes",
                 called(container),
                 device.name
             );
@@ -46,7 +45,7 @@ fn check(submitted: &Submitted<'_>) -> Checked {
                     .label("needs locked memory")
                     .confidence(Confidence::Possible),
             );
-            // The pods of a job are alike: once is enough.
+            // The pods of a job are alike, so one finding is enough.
             break;
         }
     }
@@ -80,7 +79,7 @@ mod tests {
         let found = findings(&RULE, &pod(", rdma/hca: 1", ""));
         assert_eq!(
             found[0].message,
-            "container `train` asks for rdma/hca without IPC_LOCK: it depends on the nodes whether its buffers can be locked"
+            "container `train` requests rdma/hca without IPC_LOCK: whether its buffers can be locked depends on the nodes"
         );
         assert_eq!(findings(&RULE, &pod(", vpc.amazonaws.com/efa: 32", "")).len(), 1);
     }

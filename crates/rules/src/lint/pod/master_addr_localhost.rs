@@ -1,4 +1,4 @@
-//! Ranks of several nodes that look for each other at home.
+//! The rendezvous address of a multi-node job is localhost.
 
 use evidence::submission::Owner;
 use evidence::yaml::Span;
@@ -6,17 +6,16 @@ use job::submitted::{PodTemplate, Submitted};
 
 use crate::{Check, Checked, Confidence, Finding, Role, Rule, Severity};
 
-/// See the module documentation.
 pub(super) static RULE: Rule = Rule {
     id: "master-addr-localhost",
-    title: "several nodes meet at localhost",
+    title: "a multi-node job uses localhost as its rendezvous address",
     severity: Severity::Error,
     role: Role::Cause,
     needs: &[],
-    why: "Every node waits at its own address for the others: each starts a rendezvous of its own, and the job ends with a timeout, or runs \
-          as many small jobs that know nothing of each other.",
-    fix: "Give the name of the first pod or node that the others can resolve: for an Indexed Job `JOB-0.SERVICE` with a headless Service, in \
-          Slurm `$(scontrol show hostnames $SLURM_JOB_NODELIST | head -n1)`; operators such as PyTorchJob set MASTER_ADDR themselves.",
+    why: "Every node waits for the others at its own address: each starts its own rendezvous, and the job times out, or runs as separate \
+          jobs, one per node.",
+    fix: "Use a name of the first pod or node that the others can resolve: for an Indexed Job `JOB-0.SERVICE` with a headless Service, \
+          in Slurm `$(scontrol show hostnames $SLURM_JOB_NODELIST | head -n1)`; operators such as PyTorchJob set MASTER_ADDR themselves.",
     references: &["https://docs.pytorch.org/docs/stable/elastic/run.html"],
     checks: &[Check::Submission(check)],
 };
@@ -24,12 +23,12 @@ pub(super) static RULE: Rule = Rule {
 /// Variables with the address of the first rank.
 const NAMES: &[&str] = &["MASTER_ADDR", "PET_MASTER_ADDR"];
 
-/// Where the address of the first rank stands on a command line.
+/// Command-line options with the address of the first rank.
 const ADDRESSES: &[&str] = &["--master-addr", "--rdzv-endpoint", "--main-process-ip"];
 
 fn check(submitted: &Submitted<'_>) -> Checked {
     let mut findings = Vec::new();
-    // On the command line of torchrun it counts before the environment.
+    // An option of torchrun wins over the environment.
     for it in submitted.launches() {
         let Some(address) = it.launch.option(ADDRESSES).filter(|it| is_here(it.text)) else { continue };
         let nodes = it.nodes().map(|it| it.most).filter(|it| *it > 1);
@@ -41,7 +40,7 @@ fn check(submitted: &Submitted<'_>) -> Checked {
         let owner = it.setting.owner;
         let Some(address) = it.setting.value.as_deref().filter(|it| is_here(it)) else { continue };
         let mut launches = submitted.launches_of(it.file, owner).filter(|it| !it.launch.has(ADDRESSES));
-        // PET_NNODES stands beside it; an operator starts as many pods as its replicas.
+        // PET_NNODES is set next to it; an operator starts as many pods as it has replicas.
         let nodes = launches
             .find_map(|it| Some(it.nodes()?.most))
             .or_else(|| environment(submitted, it.file, owner))
@@ -54,8 +53,12 @@ fn check(submitted: &Submitted<'_>) -> Checked {
 }
 
 fn finding(file: usize, span: &Span, address: &str, nodes: u64) -> Finding {
-    Finding::at(file, span, format!("{nodes} nodes are told to meet at {address}: each finds only itself"))
-        .confidence(Confidence::Likely)
+    Finding::at(
+        file,
+        span,
+        format!("the rendezvous address of {nodes} nodes is {address}: each node finds only itself"),
+    )
+    .confidence(Confidence::Likely)
 }
 
 fn is_here(value: &str) -> bool {
@@ -68,7 +71,7 @@ fn environment(submitted: &Submitted<'_>, file: usize, owner: Option<Owner>) -> 
     set.next()?.value.as_deref()?.rsplit(':').next()?.parse().ok()
 }
 
-/// Whether this address is for all: the first rank may well meet the others at home.
+/// Whether all ranks use this address: on the first rank localhost is correct.
 fn alone(
     submitted: &Submitted<'_>,
     file: usize,
@@ -98,12 +101,15 @@ mod tests {
     fn each_finds_only_itself() {
         let found =
             findings(&RULE, &job("torchrun, --nnodes=2, --rdzv-endpoint=localhost:29500, train.py", ""));
-        assert_eq!(found[0].message, "2 nodes are told to meet at localhost:29500: each finds only itself");
+        assert_eq!(
+            found[0].message,
+            "the rendezvous address of 2 nodes is localhost:29500: each node finds only itself"
+        );
         assert_eq!(found[0].evidence[0].at().line, 8);
         let found = findings(&RULE, &job("torchrun, --nnodes, 2, train.py", HERE));
         assert_eq!((found.len(), found[0].evidence[0].at().line), (1, 10));
         let env = format!("{HERE}        - {{name: PET_NNODES, value: \"4\"}}\n");
-        assert!(findings(&RULE, &job("torchrun, train.py", &env))[0].message.starts_with("4 nodes"));
+        assert!(findings(&RULE, &job("torchrun, train.py", &env))[0].message.contains("of 4 nodes is"));
         let script = "#!/bin/bash\n#SBATCH --nodes=2\nexport MASTER_ADDR=127.0.0.1\nsrun torchrun --nnodes 2 --nproc_per_node 8 train.py\n";
         assert_eq!(findings(&RULE, script).len(), 1);
     }

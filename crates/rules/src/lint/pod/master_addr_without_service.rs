@@ -1,4 +1,4 @@
-//! An address of the first rank that no name server will know.
+//! The address of the first rank is a name that DNS does not resolve.
 
 use std::collections::BTreeMap;
 
@@ -8,17 +8,16 @@ use job::submitted::{Submitted, SubmittedVariable};
 
 use crate::{Check, Checked, Confidence, Finding, Role, Rule, Severity};
 
-/// See the module documentation.
 pub(super) static RULE: Rule = Rule {
     id: "master-addr-without-service",
-    title: "the address of the first rank is no name of the cluster",
+    title: "the address of the first rank does not resolve",
     severity: Severity::Error,
     role: Role::Cause,
     needs: &[],
-    why: "A pod has a name that others can resolve only in the form POD.SERVICE, where SERVICE is a headless Service (`clusterIP: None`) and \
-          also the `subdomain` of the pod (`serviceName` of a StatefulSet). Without it all ranks but the first wait for a name that never \
+    why: "Other pods can resolve a pod's name only in the form POD.SERVICE, where SERVICE is a headless Service (`clusterIP: None`) and \
+          also the `subdomain` of the pod (`serviceName` of a StatefulSet). Otherwise all ranks but the first wait for a name that never \
           resolves.",
-    fix: "Add a Service with `clusterIP: None` that selects the pods, set `subdomain` of the pod template to its name, and give \
+    fix: "Add a Service with `clusterIP: None` that selects the pods, set `subdomain` of the pod template to its name, and use \
           POD.SERVICE as the address.",
     references: &[
         "https://kubernetes.io/docs/concepts/services-networking/dns-pod-service/#pod-s-hostname-and-subdomain-fields",
@@ -61,7 +60,7 @@ fn wrong(
     variable: &SubmittedVariable<'_>,
 ) -> Option<(String, bool)> {
     let tree = &variable.submission.tree;
-    // Operators make their own services; so do those that made this pod.
+    // Operators create their own Services, and so may the controller of this pod.
     let plain = matches!(&*workload.kind, "Job" | "StatefulSet") && !is_volcano(tree, workload.root);
     let alone = pod.replicas.is_none_or(|it| it < 2);
     if !plain || alone {
@@ -71,7 +70,7 @@ fn wrong(
     let name = workload.name.as_deref()?;
     let mut labels = value.split('.');
     let (host, domain) = (labels.next()?, labels.next());
-    // Only the names of its own pods, `train-0`: others may be anywhere.
+    // Only names of the job's own pods, like `train-0`; other names may be outside the files.
     let index = host.strip_prefix(name)?.strip_prefix('-')?;
     if index.is_empty() || !index.bytes().all(|it| it.is_ascii_digit()) || services.contains_key(host) {
         return None;
@@ -82,25 +81,24 @@ fn wrong(
     let Some(domain) = domain else {
         let form = own.unwrap_or("SERVICE");
         return Some((
-            format!("`{host}` is a pod, and pods have no name of one part: `{host}.{form}` has"),
+            format!("`{host}` is a pod, and the name of a pod does not resolve alone: use `{host}.{form}`"),
             false,
         ));
     };
     if own != Some(domain) {
         let known = services.contains_key(domain);
         let message = match own {
-            Some(other) => format!("`{value}` asks for the service `{domain}`, but {key} is `{other}`"),
-            None => format!(
-                "`{value}` has no {key} to stand for: the pods of {} `{name}` set none",
-                workload.kind
-            ),
+            Some(other) => format!("`{value}` refers to the Service `{domain}`, but {key} is `{other}`"),
+            None => {
+                format!("`{value}` does not resolve: the pods of {} `{name}` set no {key}", workload.kind)
+            }
         };
         return Some((message, known));
     }
     let (services, root) = *services.get(domain)?;
     let address = services.at(root, &["spec", "clusterIP"]).and_then(|it| services.text(it));
     (address != Some("None") && services.at(root, &["spec", "type"]).is_none_or(|it| services.text(it) == Some("ClusterIP")))
-        .then(|| (format!("`{value}` names a pod of the service `{domain}`, which is not headless: pods have no names in it"), true))
+        .then(|| (format!("`{value}` names a pod of the Service `{domain}`, which is not headless: its pods have no DNS names"), true))
 }
 
 fn is_volcano(tree: &Tree, root: NodeId) -> bool {
@@ -125,12 +123,12 @@ mod tests {
         let found = findings(&RULE, &job("train-0.train-svc", ""));
         assert_eq!(
             found[0].message,
-            "`train-0.train-svc` has no subdomain to stand for: the pods of Job `train` set none"
+            "`train-0.train-svc` does not resolve: the pods of Job `train` set no subdomain"
         );
         let found = findings(&RULE, &job("train-0", "      subdomain: train-svc\n"));
         assert_eq!(
             found[0].message,
-            "`train-0` is a pod, and pods have no name of one part: `train-0.train-svc` has"
+            "`train-0` is a pod, and the name of a pod does not resolve alone: use `train-0.train-svc`"
         );
         let found = findings(&RULE, &job("train-0.other.ns.svc", "      subdomain: train-svc\n"));
         assert!(found[0].message.ends_with("but subdomain is `train-svc`"));

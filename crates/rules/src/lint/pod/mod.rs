@@ -1,4 +1,4 @@
-//! Rules about the pod itself: shared memory, what it may see of its node, names and ports, the image.
+//! Rules about the pod itself: shared memory, access to the node, DNS names and ports, the image.
 
 mod host_ipc_not_needed;
 mod host_network_dns;
@@ -46,12 +46,12 @@ pub(crate) static RULES: &[&Rule] = &[
     &shm_small::RULE,
 ];
 
-/// A boolean of a pod that is on.
+/// A boolean field of a pod that is true.
 fn flag<'a>(pod: &'a Pod, name: &str) -> Option<&'a Flag> {
     pod.flags.iter().find(|it| it.name == name && it.on)
 }
 
-/// What a container mounts at `/dev/shm`, and the volume where it is in the pod.
+/// The mount of a container at `/dev/shm`, and its volume if the pod defines it.
 fn shm<'a>(pod: &'a Pod, container: &Container) -> Option<(Mount, Option<&'a Volume>)> {
     let at = |it: &&Mount| it.path.trim_end_matches('/') == "/dev/shm";
     let mount = container.mounts.iter().find(at)?.clone();
@@ -69,7 +69,7 @@ fn shm_limit<'a>(pod: &'a Pod, container: &Container) -> Option<(f64, &'a Span)>
     }
 }
 
-/// Whether what stands in the file is what runs. Operators of other kinds add volumes and more; a `TrainJob` only overrides.
+/// Whether the pod runs as it is written. Operators of other kinds add volumes and more; a `TrainJob` only overrides.
 fn is_whole(job: &SubmittedJob<'_>) -> bool {
     matches!(
         job.kind,
@@ -96,7 +96,7 @@ fn unique<K: Ord>(mut findings: Vec<Finding>, key: impl Fn(&Finding) -> K) -> Ve
     findings
 }
 
-/// How a container is spoken of.
+/// The name of a container in messages.
 fn called(container: &Container) -> String {
     container.name.as_deref().map_or_else(|| "the container".to_owned(), |it| format!("container `{it}`"))
 }
@@ -106,7 +106,7 @@ fn counted(gpus: u64) -> String {
     if gpus == 1 { "1 GPU".to_owned() } else { format!("{gpus} GPUs") }
 }
 
-/// All words of a container's command, with blanks between them.
+/// The words of a container's command, separated by blanks.
 fn command(tree: &Tree, container: &Container) -> String {
     let mut words = Vec::new();
     for name in ["command", "args"] {
@@ -117,12 +117,12 @@ fn command(tree: &Tree, container: &Container) -> String {
     words.join(" ")
 }
 
-/// The text of a place.
+/// The source text of a span.
 fn source<'a>(file: &'a Submission, span: &Span) -> &'a str {
     file.text.get(span.range.clone()).unwrap_or_default()
 }
 
-/// A new entry of a mapping, after the line of an entry it has; in a flow mapping right after it.
+/// Adds an entry to a mapping, on the line after an existing entry; in a flow mapping right after it.
 fn beside(text: &str, span: &Span, name: &str, value: &str) -> Edit {
     let Range { start, end } = span.range.clone();
     let line = text.get(..start).and_then(|it| it.rfind('\n')).map_or(0, |it| it + 1);
@@ -142,7 +142,7 @@ fn beside(text: &str, span: &Span, name: &str, value: &str) -> Edit {
     Edit { range: at..at, text: format!("{newline}{indent}{name}: {value}") }
 }
 
-/// The place of a key and its value.
+/// The span of a key and its value.
 fn place(tree: &Tree, mapping: NodeId, name: &str) -> Option<Span> {
     let (key, value) = tree.entry(mapping, name)?;
     let (key, value) = (&tree.node(key).span, &tree.node(value).span);

@@ -1,4 +1,4 @@
-//! A privileged container beside devices that a device plugin hands out.
+//! A privileged container although a device plugin provides the devices.
 
 use evidence::submission::{Pod, VolumeSource};
 use job::submitted::Submitted;
@@ -6,16 +6,15 @@ use job::submitted::Submitted;
 use super::{called, counted};
 use crate::{Check, Checked, Confidence, Finding, Role, Rule, Severity};
 
-/// See the module documentation.
 pub(super) static RULE: Rule = Rule {
     id: "privileged-not-needed",
-    title: "a privileged container where a device plugin hands out the devices",
+    title: "a privileged container although a device plugin provides the devices",
     severity: Severity::Warning,
     role: Role::Cause,
     needs: &[],
-    why: "A privileged container sees every device of the node, whatever its limits say: aws-ofi-nccl then opens all EFA interfaces, \
-          those of the neighbours too, and NCCL plans with NICs that others use. It can also write to the disks, load kernel modules \
-          and leave the container. NCCL and EFA need none of it: the device plugin brings /dev/infiniband/uverbs* into the container.",
+    why: "A privileged container sees every device of the node, regardless of its limits: aws-ofi-nccl then opens all EFA interfaces, \
+          including those of other pods, and NCCL uses NICs that belong to others. It can also write to the disks, load kernel modules \
+          and escape from the container. NCCL and EFA do not need it: the device plugin mounts /dev/infiniband/uverbs* in the container.",
     fix: "Remove `privileged: true`. If memory cannot be locked, add `capabilities: {add: [IPC_LOCK]}` instead.",
     references: &[
         "https://docs.aws.amazon.com/eks/latest/userguide/node-efa.html",
@@ -38,37 +37,36 @@ fn check(submitted: &Submitted<'_>) -> Checked {
                 |it| format!("all {it} of the node"),
             );
             (
-                format!("{} asks for {count} EFA and, being privileged, sees {all}", called(it.container)),
+                format!("{} requests {count} EFA but is privileged and sees {all}", called(it.container)),
                 efa.resource,
             )
         } else {
-            // RDMA by other means may need it.
+            // Other kinds of RDMA may need it.
             if reaches_devices(it.pod) {
                 continue;
             }
             let message = format!(
-                "{} asks for {} and, being privileged, sees every device of the node",
+                "{} requests {} but is privileged and sees every device of the node",
                 called(it.container),
                 counted(it.gpus)
             );
             (message, it.resource)
         };
         let finding =
-            Finding::at(it.job.file, span, message).also_at(&asked.span(), "handed out by a device plugin");
+            Finding::at(it.job.file, span, message).also_at(&asked.span(), "a device plugin provides this");
         findings.push(if it.efa.is_some() {
-            // No device plugin hands out GDRCopy; what is mounted of it needs rights.
+            // No device plugin provides GDRCopy; mounting it needs privileges.
             if host_paths(it.pod).any(|it| it.starts_with("/dev/gdr")) { finding.severity(Severity::Info) } else { finding }
         } else {
             finding.severity(Severity::Info).confidence(Confidence::Likely).why(
-                "A privileged container sees every device of the node, the GPUs of its neighbours too, can write to the disks, load \
-                 kernel modules and leave the container. NCCL needs none of it where a device plugin hands out the devices.",
+                "A privileged container sees every device of the node, including the GPUs of other pods, and can write to the disks, load kernel modules and escape from the container. NCCL does not need it if a device plugin provides the devices.",
             )
         });
     }
     Ok(findings)
 }
 
-/// Whether a pod takes devices or parts of the node that no plugin hands out.
+/// Whether a pod uses devices or parts of the node that no device plugin provides.
 fn reaches_devices(pod: &Pod) -> bool {
     let parts = ["/dev", "/sys", "/proc", "/run", "/var/run", "/lib/modules"];
     host_paths(pod)
@@ -101,7 +99,7 @@ mod tests {
         let found = findings(&RULE, &pod("nvidia.com/gpu: 1, vpc.amazonaws.com/efa: 1", PRIVILEGED));
         assert_eq!(
             found[0].message,
-            "container `train` asks for 1 EFA and, being privileged, sees all 4 of the node"
+            "container `train` requests 1 EFA but is privileged and sees all 4 of the node"
         );
         assert_eq!((found[0].severity, found[0].evidence[0].at().line), (None, 9));
         let found = findings(&RULE, &pod("nvidia.com/gpu: 8, vpc.amazonaws.com/efa: 4", PRIVILEGED));

@@ -1,21 +1,20 @@
-//! A `/dev/shm` larger than the memory it is taken from.
+//! A `/dev/shm` larger than the memory limit it counts against.
 
 use job::submitted::Submitted;
 
 use super::{called, shm_limit, source};
 use crate::{Check, Checked, Finding, Role, Rule, Severity};
 
-/// See the module documentation.
 pub(super) static RULE: Rule = Rule {
     id: "shm-counts-as-memory",
-    title: "/dev/shm larger than the memory of the container",
+    title: "/dev/shm larger than the memory limit of the container",
     severity: Severity::Warning,
     role: Role::Cause,
     needs: &[],
-    why: "An emptyDir in memory is no memory of its own: what is written there counts against the memory limit of the container that \
-          wrote it. Before /dev/shm is full, the container is killed for its memory (exit code 137), and the processes need their own \
-          share as well.",
-    fix: "Raise the memory limit above `sizeLimit` and what the processes need, or lower `sizeLimit`.",
+    why: "An emptyDir with `medium: Memory` is not separate memory: data written there counts against the memory limit of the container \
+          that wrote it, together with the memory of its processes. The container is killed (OOMKilled, exit code 137) before /dev/shm \
+          is full.",
+    fix: "Raise the memory limit above `sizeLimit` plus what the processes need, or lower `sizeLimit`.",
     references: &["https://kubernetes.io/docs/concepts/storage/volumes/#emptydir"],
     checks: &[Check::Submission(check)],
 };
@@ -30,7 +29,7 @@ fn check(submitted: &Submitted<'_>) -> Checked {
             continue;
         }
         let message = format!(
-            "/dev/shm may grow to {}, {} has {} of memory for it and all else",
+            "/dev/shm may grow to {}, but {} has a memory limit of {}",
             source(file, span),
             called(it.container),
             source(file, &limit.value)
@@ -59,7 +58,7 @@ mod tests {
         let found = findings(&RULE, &pod("        memory: 32Gi\n", ", sizeLimit: 64Gi"));
         assert_eq!(
             found[0].message,
-            "/dev/shm may grow to 64Gi, container `train` has 32Gi of memory for it and all else"
+            "/dev/shm may grow to 64Gi, but container `train` has a memory limit of 32Gi"
         );
         assert_eq!((found[0].evidence[0].at().line, found[0].evidence[1].at().line), (13, 8));
     }

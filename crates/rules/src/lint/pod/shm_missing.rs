@@ -1,4 +1,4 @@
-//! A pod with several GPUs and the 64 MiB of `/dev/shm` that a runtime gives.
+//! A pod with several GPUs and the default `/dev/shm` of 64 MiB.
 
 use evidence::submission::{Container, VolumeSource};
 use fabric::catalogue::Inside;
@@ -7,18 +7,17 @@ use job::submitted::Submitted;
 use super::{called, command, counted, flag, is_whole, shm};
 use crate::{Check, Checked, Confidence, Finding, Role, Rule, Severity};
 
-/// See the module documentation.
 pub(super) static RULE: Rule = Rule {
     id: "shm-missing",
     title: "several GPUs with the default /dev/shm of 64 MiB",
     severity: Severity::Warning,
     role: Role::Cause,
     needs: &[],
-    why: "Without a mount, /dev/shm of a container has 64 MiB. Data loaders with workers pass their batches through it and die with \
-          a bus error; where GPUs have no peer-to-peer path, NCCL keeps about 9.2 MiB a channel and direction there (unless CUDA host \
-          memory takes its place) and fails with `No space left on device`.",
+    why: "Without a mount, /dev/shm of a container has 64 MiB. Data loader workers pass their batches through it and die with a bus \
+          error. Where GPUs have no peer-to-peer path, NCCL keeps about 9.2 MiB per channel and direction there (unless it uses CUDA \
+          host memory) and fails with `No space left on device`.",
     fix: "Under `volumes`: `- {name: dshm, emptyDir: {medium: Memory}}`. Under `volumeMounts` of the container: `- {name: dshm, \
-          mountPath: /dev/shm}`. What is stored there counts as memory of the container.",
+          mountPath: /dev/shm}`. Data stored there counts against the memory limit of the container.",
     references: &[
         "https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/troubleshooting.html#shared-memory",
         "https://github.com/pytorch/pytorch/issues/5040",
@@ -28,7 +27,7 @@ pub(super) static RULE: Rule = Rule {
 
 fn check(submitted: &Submitted<'_>) -> Checked {
     let mut findings = Vec::new();
-    // What a TrainJob mounts may be meant for the runtime beside it.
+    // A mount in a TrainJob may be meant for the runtime in the same files.
     let overridden = submitted.pods().any(|(job, pod)| {
         job.kind == "TrainJob" && pod.pod.containers.iter().any(|it| shm(pod.pod, it).is_some())
     });
@@ -46,14 +45,14 @@ fn check(submitted: &Submitted<'_>) -> Checked {
             continue;
         }
         let message = format!(
-            "{} asks for {} and mounts nothing at /dev/shm: it gets 64 MiB",
+            "{} requests {} and mounts nothing at /dev/shm: it gets 64 MiB",
             called(it.container),
             counted(it.gpus)
         );
         let mut finding = Finding::at(it.job.file, &it.resource.span(), message)
-            .label("no mount at /dev/shm beside them")
+            .label("no mount at /dev/shm")
             .confidence(Confidence::Likely);
-        // Tests load no data; only GPUs without a path between them need it there. To a runtime a job may add it.
+        // Benchmarks load no data; only GPUs without a peer-to-peer path need it there. A job may add the mount to a runtime.
         let machines = &it.template.machines;
         let apart = machines.known.iter().any(|it| it.inside == Inside::Pcie);
         if runtime || (is_benchmark(it.container, &command) && !apart) {
@@ -76,7 +75,7 @@ fn check(submitted: &Submitted<'_>) -> Checked {
     Ok(findings)
 }
 
-/// A container that holds or shows the GPUs and starts nothing on them.
+/// A container that only reserves or lists GPUs.
 fn only_shows(container: &Container, command: &str) -> bool {
     let program = command.trim().rsplit(' ').find(|it| !it.starts_with('-')).unwrap_or_default();
     let image = container.image.as_ref().and_then(|it| it.0.rsplit('/').next()).unwrap_or_default();
@@ -84,7 +83,7 @@ fn only_shows(container: &Container, command: &str) -> bool {
     holds || matches!(program.rsplit('/').next(), Some("nvidia-smi" | "rocm-smi"))
 }
 
-/// A test of GPUs by name, image or command.
+/// Whether name, image or command is that of a GPU benchmark.
 fn is_benchmark(container: &Container, command: &str) -> bool {
     let image = container.image.as_ref().map(|it| &*it.0).unwrap_or_default();
     let name = container.name.as_deref().unwrap_or_default();
@@ -110,7 +109,7 @@ mod tests {
         let found = findings(&RULE, &pod(8, ""));
         assert_eq!(
             found[0].message,
-            "container `train` asks for 8 GPUs and mounts nothing at /dev/shm: it gets 64 MiB"
+            "container `train` requests 8 GPUs and mounts nothing at /dev/shm: it gets 64 MiB"
         );
         assert_eq!(found[0].evidence[0].at().line, 6);
         let found = findings(&RULE, &pod(4, "  volumes:\n  - name: dshm\n    emptyDir: {medium: Memory}\n"));

@@ -7,15 +7,15 @@ use job::submitted::{GpuContainer, Submitted};
 use super::{beside, is_mapping, place, shm, unique};
 use crate::{Check, Checked, Edit, Finding, Role, Rule, Severity};
 
-/// See the module documentation.
 pub(super) static RULE: Rule = Rule {
     id: "shm-not-memory",
     title: "/dev/shm on the disk of the node",
     severity: Severity::Warning,
     role: Role::Cause,
     needs: &[],
-    why: "An emptyDir without `medium: Memory` is a directory on the disk of the node. What ranks and data loaders write to /dev/shm is \
-          then written back to that disk, which costs its bandwidth and counts as ephemeral storage, for which pods are evicted.",
+    why: "An emptyDir without `medium: Memory` is a directory on the disk of the node. Data that ranks and data loaders write to \
+          /dev/shm then goes to that disk: it uses the disk's bandwidth and counts as ephemeral storage, and pods that exceed it are \
+          evicted.",
     fix: "Add `medium: Memory` to the emptyDir.",
     references: &["https://kubernetes.io/docs/concepts/storage/volumes/#emptydir"],
     checks: &[Check::Submission(check)],
@@ -35,19 +35,19 @@ fn check(submitted: &Submitted<'_>) -> Checked {
         let span = if span.range.is_empty() { volume.span.clone() } else { span };
         let finding = if medium.is_empty() {
             let message = format!(
-                "volume `{}` at /dev/shm is on the disk of the node: medium is not Memory",
+                "volume `{}` at /dev/shm is on the disk of the node, because its medium is not Memory",
                 volume.name
             );
             Finding::at(it.job.file, &span, message).label("no `medium: Memory`")
         } else {
-            Finding::at(it.job.file, &span, format!("`{medium}` is no medium: the kubelet refuses to mount /dev/shm"))
+            Finding::at(it.job.file, &span, format!("`{medium}` is not a storage medium: the kubelet does not mount /dev/shm"))
                 .label("should be `Memory`")
                 .severity(Severity::Error)
-                .why("The kubelet knows the media ``, `Memory` and `HugePages`, in exactly this spelling. The pod never starts: `unknown storage medium`.")
+                .why("The kubelet accepts ``, `Memory` and `HugePages`, in exactly this spelling. The pod never starts: `unknown storage medium`.")
                 .fix("Write `medium: Memory`.")
         };
         let mut finding = finding.also_at(&mount.span, "mounted here");
-        // A limit above the memory of the container was meant for a disk; then a person decides.
+        // A limit above the memory limit of the container was meant for a disk: no automatic edit.
         let fits = match (limit, memory(&it)) {
             (Some((limit, _)), Some(memory)) => limit.0 <= memory,
             _ => true,
@@ -74,19 +74,19 @@ fn edit(file: &Submission, node: NodeId, span: &Span) -> Option<Edit> {
     if !is_mapping(tree, node) {
         return None;
     }
-    // `{}` and `{ }`; all others have an entry to stand beside.
+    // `{}` and `{ }`; every other mapping has an entry to insert after.
     if tree.entries(node).is_empty() {
         let source = file.text.get(span.range.clone())?;
         let open = source.starts_with('{').then_some(span.range.start + 1)?;
         let close = file.text.get(open..)?.find('}')? + open;
         let empty = file.text.get(open..close)?.trim().is_empty();
-        // In JSON names stand in quotes.
+        // JSON quotes names.
         let before = file.text.get(..span.range.start)?.trim_end();
         let json = before.strip_suffix(':').is_some_and(|it| it.trim_end().ends_with('"'));
         let text = if json { "\"medium\": \"Memory\"" } else { "medium: Memory" };
         return empty.then(|| Edit { range: open..close, text: text.to_owned() });
     }
-    // Where an entry without a value ends is not known: `{sizeLimit, a: b}`.
+    // The end of an entry without a value is not known: `{sizeLimit, a: b}`.
     let (first, _) = tree.entries(node).iter().find(|it| !tree.is_null(it.1))?;
     let name = tree.text(*first)?;
     Some(beside(&file.text, &place(tree, node, name)?, "medium", "Memory"))
@@ -110,7 +110,7 @@ mod tests {
         let found = findings(&RULE, &pod("    emptyDir: {}\n"));
         assert_eq!(
             found[0].message,
-            "volume `dshm` at /dev/shm is on the disk of the node: medium is not Memory"
+            "volume `dshm` at /dev/shm is on the disk of the node, because its medium is not Memory"
         );
         assert_eq!(found[0].evidence[0].at().line, 11);
         let found = findings(&RULE, &pod("    emptyDir:\n      medium: memory\n"));

@@ -6,22 +6,21 @@ use job::submitted::Submitted;
 use super::{called, counted, shm_limit, source};
 use crate::{Check, Checked, Confidence, Finding, Role, Rule, Severity};
 
-/// What NCCL keeps in shared memory for a channel in one direction: the buffers of LL (512 KiB), LL128 (4.69 MiB) and Simple
+/// Shared memory that NCCL uses per channel and direction: the buffers of LL (512 KiB), LL128 (4.69 MiB) and Simple
 /// (4 MiB); `src/init.cc` and `src/transport/shm.cc` of NCCL 2.27.
 const CHANNEL_MIB: f64 = 9.2;
 const MIB: f64 = 1_048_576.0;
 
-/// See the module documentation.
 pub(super) static RULE: Rule = Rule {
     id: "shm-small",
     title: "/dev/shm too small for the ranks",
     severity: Severity::Warning,
     role: Role::Cause,
     needs: &[],
-    why: "All ranks of the container share it. Where GPUs have no peer-to-peer path, NCCL keeps about 9.2 MiB a channel and direction \
-          there (unless CUDA host memory takes its place) and fails with `No space left on device`; data loaders with workers pass \
-          whole batches through it and die with a bus error.",
-    fix: "Raise `sizeLimit` to 1Gi or more, or leave it out: then the memory of the container is the limit. Only what is used counts.",
+    why: "All ranks of the container share /dev/shm. Where GPUs have no peer-to-peer path, NCCL keeps about 9.2 MiB per channel and \
+          direction there (unless it uses CUDA host memory) and fails with `No space left on device`; data loader workers pass whole \
+          batches through it and die with a bus error.",
+    fix: "Raise `sizeLimit` to 1Gi or more, or remove it: then the memory limit of the container applies. Only memory in use counts.",
     references: &[
         "https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/troubleshooting.html#shared-memory",
         "https://kubernetes.io/docs/concepts/storage/volumes/#emptydir",
@@ -39,7 +38,7 @@ fn check(submitted: &Submitted<'_>) -> Checked {
         if !(tiny || small) {
             continue;
         }
-        // Over NVLink little of NCCL's data passes through it; data loaders remain.
+        // With NVLink NCCL uses little of it; data loaders still use it.
         let machines = &it.template.machines;
         let linked = machines.all(|it| matches!(it.inside, Inside::NvSwitch | Inside::NvLinkMesh));
         let severity = match (tiny, linked) {
@@ -48,7 +47,7 @@ fn check(submitted: &Submitted<'_>) -> Checked {
             (false, true) => Severity::Info,
         };
         let message = format!(
-            "/dev/shm of {} for {} in {}: without peer-to-peer access two channels of NCCL alone take about {:.0} MiB",
+            "/dev/shm has {} for {} in {}: without peer-to-peer access, two channels of NCCL alone need about {:.0} MiB",
             source(file, span),
             counted(it.gpus),
             called(it.container),
@@ -57,7 +56,7 @@ fn check(submitted: &Submitted<'_>) -> Checked {
         findings.push(
             Finding::at(it.job.file, span, message)
                 .label("shared by all ranks of the container")
-                .also_at(&it.resource.span(), "one rank for each")
+                .also_at(&it.resource.span(), "one rank per GPU")
                 .severity(severity)
                 .confidence(Confidence::Likely),
         );
@@ -89,7 +88,7 @@ mod tests {
         let found = findings(&RULE, &pod(8, "      sizeLimit: 64Mi\n", ""));
         assert_eq!(
             found[0].message,
-            "/dev/shm of 64Mi for 8 GPUs in container `train`: without peer-to-peer access two channels of NCCL alone take about 294 MiB"
+            "/dev/shm has 64Mi for 8 GPUs in container `train`: without peer-to-peer access, two channels of NCCL alone need about 294 MiB"
         );
         assert_eq!((found[0].severity, found[0].evidence[0].at().line), (Some(Severity::Error), 13));
         let found = findings(&RULE, &pod(4, "      sizeLimit: \"512Mi\"\n", ""));

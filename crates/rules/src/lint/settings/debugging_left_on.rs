@@ -1,17 +1,16 @@
-//! Settings for looking into a fault, left on.
+//! Debug settings left on.
 
 use job::submitted::{Submitted, SubmittedVariable};
 
 use crate::{Check, Checked, Finding, Role, Rule, Severity};
 
-/// See the module documentation.
 pub(super) static RULE: Rule = Rule {
     id: "debugging-left-on",
-    title: "a setting for looking into a fault, left on",
+    title: "a debug setting left on",
     severity: Severity::Info,
     role: Role::Cause,
     needs: &[],
-    why: "It makes every step slower or the log long, and is of use only while somebody looks.",
+    why: "It slows down every step or makes the log very long, and is only useful while debugging.",
     fix: "Remove it before training.",
     references: &[
         "https://docs.nvidia.com/cuda/cuda-c-programming-guide/index.html#env-vars",
@@ -34,16 +33,16 @@ fn finding(variable: &SubmittedVariable<'_>) -> Option<Finding> {
     let (severity, what) = match name {
         "CUDA_LAUNCH_BLOCKING" if variable.number().is_some_and(|it| it != 0) => (
             Severity::Warning,
-            "every kernel waits for the one before, and communication does not overlap with computation",
+            "every kernel waits for the previous one, and communication does not overlap with computation",
         ),
         "TORCH_DISTRIBUTED_DEBUG" if upper == "DETAIL" => {
-            (Severity::Info, "every collective gets a barrier and a comparison of shapes before it")
+            (Severity::Info, "PyTorch adds a barrier and a comparison of shapes before every collective")
         }
         "NCCL_DEBUG" if upper == "TRACE" => {
-            (Severity::Info, "every call is logged; INFO says what NCCL chose")
+            (Severity::Info, "NCCL logs every call; INFO is enough to see what NCCL chose")
         }
         "NCCL_DEBUG_SUBSYS" if upper.split(',').any(|it| matches!(it.trim(), "ALL" | "COLL" | "CALL")) => {
-            (Severity::Info, "every collective of every rank is logged")
+            (Severity::Info, "NCCL logs every collective on every rank")
         }
         "FI_LOG_LEVEL" if matches!(upper.as_str(), "DEBUG" | "TRACE") => {
             (Severity::Info, "libfabric logs every operation")

@@ -1,18 +1,17 @@
-//! A switch set to what it is anyway.
+//! A switch set to its default.
 
 use fabric::variable;
 use job::submitted::Submitted;
 
 use crate::{Check, Checked, Finding, Role, Rule, Severity};
 
-/// See the module documentation.
 pub(super) static RULE: Rule = Rule {
     id: "default-restated",
     title: "a variable set to its default",
     severity: Severity::Info,
     role: Role::Cause,
     needs: &[],
-    why: "It changes nothing today, reads as if it did, and stays when a later release would choose better.",
+    why: "It has no effect today, but looks as if it had, and stays when a later release changes its default.",
     fix: "Remove it.",
     references: &["https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/env.html"],
     checks: &[Check::Submission(check)],
@@ -23,7 +22,7 @@ fn check(submitted: &Submitted<'_>) -> Checked {
         .variables()
         .filter_map(|it| {
             let known = variable::find(it.name()).filter(|it| it.read_by == "nccl" && it.kind == "bool")?;
-            // Only switches that have had one default in all releases, written as a plain number.
+            // Only switches with the same default in all releases, written as a plain number.
             let default: i64 = known.default.parse().ok()?;
             let once = !known.default_history.contains(';');
             let (name, value) = (it.name(), it.value()?.trim());
@@ -31,7 +30,7 @@ fn check(submitted: &Submitted<'_>) -> Checked {
                 return None;
             }
             let span = it.setting.value_span.as_ref()?;
-            let message = format!("{name} is {default} anyway");
+            let message = format!("{name} is {default} by default");
             Some(Finding::at(it.file, span, message).fix(format!("Remove {name}.")))
         })
         .collect())
@@ -46,7 +45,7 @@ mod tests {
     #[test]
     fn a_switch_at_its_default_is_shown() {
         let found = findings(&RULE, &pod(&[("NCCL_P2P_DISABLE", "0"), ("NCCL_IB_DISABLE", "0")]));
-        assert_eq!(found[0].message, "NCCL_P2P_DISABLE is 0 anyway");
+        assert_eq!(found[0].message, "NCCL_P2P_DISABLE is 0 by default");
         assert_eq!(found.len(), 2);
     }
 

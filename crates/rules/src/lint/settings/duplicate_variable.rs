@@ -1,18 +1,17 @@
-//! One name twice in a container.
+//! A variable set twice in one container.
 
 use evidence::submission::Written;
 use job::submitted::Submitted;
 
 use crate::{Check, Checked, Finding, Role, Rule, Severity};
 
-/// See the module documentation.
 pub(super) static RULE: Rule = Rule {
     id: "duplicate-variable",
     title: "a variable set twice in one container",
     severity: Severity::Warning,
     role: Role::Cause,
     needs: &[],
-    why: "Kubernetes takes the last one; the first is read by people only.",
+    why: "Kubernetes uses the last one; the first has no effect.",
     fix: "Keep one of them.",
     references: &[
         "https://kubernetes.io/docs/reference/kubernetes-api/workload-resources/pod-v1/#environment-variables",
@@ -33,11 +32,11 @@ fn check(submitted: &Submitted<'_>) -> Checked {
                 && a != b
             {
                 let name = &last.name;
-                let message = format!("{name} is set twice: the later value counts");
+                let message = format!("{name} is set twice: Kubernetes uses the later value");
                 found.push(
                     Finding::at(file, &first.span, message)
-                        .label("does not count")
-                        .also_at(&last.span, "counts")
+                        .label("has no effect")
+                        .also_at(&last.span, "used")
                         .fix(format!("Keep one {name}.")),
                 );
             }
@@ -56,7 +55,7 @@ mod tests {
     fn two_values_are_shown_with_both_places() {
         let found = findings(&RULE, &pod(&[("NCCL_DEBUG", "INFO"), ("A", "1"), ("NCCL_DEBUG", "WARN")]));
         assert_eq!((found.len(), found[0].evidence.len()), (1, 2));
-        assert_eq!(found[0].message, "NCCL_DEBUG is set twice: the later value counts");
+        assert_eq!(found[0].message, "NCCL_DEBUG is set twice: Kubernetes uses the later value");
     }
 
     #[test]

@@ -1,20 +1,19 @@
-//! Algorithm or protocol chosen by hand.
+//! Algorithm or protocol set by a variable.
 
 use fabric::Version;
 use job::submitted::{Submitted, SubmittedVariable};
 
 use crate::{Check, Checked, Finding, Role, Rule, Severity};
 
-/// See the module documentation.
 pub(super) static RULE: Rule = Rule {
     id: "forced-choice",
-    title: "algorithm or protocol of NCCL chosen by hand",
+    title: "NCCL's algorithm or protocol set by hand",
     severity: Severity::Info,
     role: Role::Cause,
     needs: &[],
-    why: "NCCL and the tuner of the plugin choose by size, number of nodes and topology; a fixed list is right for one size at best \
-          and stays when the hardware changes.",
-    fix: "Remove it, unless it works around a fault you know.",
+    why: "NCCL and the plugin's tuner choose by size, number of nodes and topology. A fixed list is right for one size at best, and \
+          stays when the hardware changes.",
+    fix: "Remove it, unless it works around a known bug.",
     references: &[
         "https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/env.html#nccl-algo",
         "https://github.com/aws/aws-ofi-nccl/blob/master/doc/efa-env-var.md",
@@ -35,17 +34,15 @@ fn finding(variable: &SubmittedVariable<'_>) -> Option<Finding> {
         Finding::at(variable.file, &variable.setting.span, message).fix(format!("Remove {name}."))
     };
     let plugin = variable.releases().plugin;
-    // The types the tuner of the plugin knows are those with LL and LL128 over EFA.
+    // The types that the plugin's tuner knows are those with LL and LL128 over EFA.
     if variable.is_about_efa() && variable.everywhere(|it| it.instance.is_some_and(|it| it.ofi_tuner)) {
         if let Some(plugin) = plugin.filter(|it| *it < Version::new(1, 20, 0)) {
-            let message = format!(
-                "{name}={value}{}: the tuner of aws-ofi-nccl {plugin} can crash with it",
-                variable.on()
-            );
+            let message =
+                format!("{name}={value}{}: it can crash the tuner of aws-ofi-nccl {plugin}", variable.on());
             return Some(new(message).severity(Severity::Warning));
         }
         if name == "NCCL_PROTO" && value.eq_ignore_ascii_case("simple") {
-            let finding = new(format!("{name}={value} takes LL and LL128 away{}", variable.on()));
+            let finding = new(format!("{name}={value} disables LL and LL128{}", variable.on()));
             return Some(if plugin.is_some() { finding.severity(Severity::Warning) } else { finding });
         }
     }
@@ -53,11 +50,9 @@ fn finding(variable: &SubmittedVariable<'_>) -> Option<Finding> {
         if plugin.is_some_and(|it| it < Version::new(1, 6, 0)) {
             return None;
         }
-        return Some(new(format!(
-            "{name}={value}: aws-ofi-nccl 1.6.0 and newer choose it by themselves where it is needed"
-        )));
+        return Some(new(format!("{name}={value}: aws-ofi-nccl 1.6.0 and newer set it where it is needed")));
     }
-    Some(new(format!("{name}={value} is chosen by hand")))
+    Some(new(format!("{name}={value} overrides NCCL's choice")))
 }
 
 #[cfg(test)]
@@ -86,7 +81,7 @@ mod tests {
     fn it_is_worth_knowing_elsewhere() {
         assert_eq!(
             findings(&RULE, &pod(&[("NCCL_ALGO", "Ring")]))[0].message,
-            "NCCL_ALGO=Ring is chosen by hand"
+            "NCCL_ALGO=Ring overrides NCCL's choice"
         );
         quiet(&RULE, &pod(&[("NCCL_ALGO", ""), ("NCCL_DEBUG", "INFO")]));
     }

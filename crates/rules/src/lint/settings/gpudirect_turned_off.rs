@@ -1,18 +1,17 @@
-//! GPUDirect RDMA turned off where the hardware has it.
+//! GPUDirect RDMA turned off although the hardware supports it.
 
 use job::submitted::{Submitted, SubmittedVariable};
 
 use crate::{Check, Checked, Confidence, Finding, Role, Rule, Severity};
 
-/// See the module documentation.
 pub(super) static RULE: Rule = Rule {
     id: "gpudirect-turned-off",
     title: "GPUDirect RDMA turned off by a variable",
     severity: Severity::Warning,
     role: Role::Cause,
     needs: &[],
-    why: "NICs then read and write host memory, and every byte between nodes crosses PCIe and memory twice more.",
-    fix: "Remove the variable. It is good for one test, when ACS or the IOMMU is suspected.",
+    why: "NICs then read and write host memory: every byte between nodes crosses PCIe and host memory two more times.",
+    fix: "Remove the variable. It is useful for a single test if you suspect ACS or the IOMMU.",
     references: &[
         "https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/env.html#nccl-net-gdr-level",
         "https://github.com/awslabs/awsome-distributed-ai/pull/1106",
@@ -37,7 +36,7 @@ fn finding(variable: &SubmittedVariable<'_>) -> Option<Finding> {
         "NCCL_NET_GDR_LEVEL" => matches!(value, "LOC" | "0"),
         _ => matches!(value, "1" | "true" | "yes" | "on"),
     };
-    // Where there is none, nothing is lost.
+    // Without GPUDirect nothing is lost.
     if !off || variable.everywhere(|it| it.gpudirect == Some(false)) {
         return None;
     }

@@ -1,18 +1,17 @@
-//! An interface list that lets the loopback interface in.
+//! An interface list that includes the loopback interface.
 
 use job::submitted::{Submitted, SubmittedVariable};
 
 use crate::{Check, Checked, Confidence, Finding, Role, Rule, Severity};
 
-/// See the module documentation.
 pub(super) static RULE: Rule = Rule {
     id: "loopback-interface",
-    title: "an interface list that lets lo in",
+    title: "an interface list that includes lo",
     severity: Severity::Error,
     role: Role::Cause,
     needs: &[],
-    why: "Ranks then tell each other 127.0.0.1 as their address, and those of other nodes cannot reach them.",
-    fix: "Write ^lo,docker, or name the interface.",
+    why: "Ranks then advertise 127.0.0.1 as their address, and ranks on other nodes cannot reach them.",
+    fix: "Write ^lo,docker or the name of the interface.",
     references: &["https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/env.html#nccl-socket-ifname"],
     checks: &[Check::Submission(check)],
 };
@@ -32,7 +31,7 @@ fn finding(variable: &SubmittedVariable<'_>) -> Option<Finding> {
     }
     let span = variable.setting.value_span.as_ref()?;
     if let Some(list) = value.strip_prefix('^') {
-        // Gloo takes one name and knows no ^.
+        // Gloo takes one name and does not support ^.
         if name != "NCCL_SOCKET_IFNAME" {
             return None;
         }
@@ -42,11 +41,10 @@ fn finding(variable: &SubmittedVariable<'_>) -> Option<Finding> {
         if out.into_iter().any(excluded) {
             return None;
         }
-        let message = format!(
-            "{name}={value} lets lo in: with a list of your own NCCL does not leave it out by itself"
-        );
+        let message =
+            format!("{name}={value} includes lo: with a custom list NCCL does not exclude it by default");
         let finding = Finding::at(variable.file, span, message)
-            .label("lo is not in the list")
+            .label("lo is not excluded")
             .confidence(Confidence::Likely)
             .fix(format!("Write ^lo,{list}."));
         let severity = if several == Some(true) { Severity::Warning } else { Severity::Info };
@@ -59,9 +57,9 @@ fn finding(variable: &SubmittedVariable<'_>) -> Option<Finding> {
     let finding = Finding::at(
         variable.file,
         span,
-        format!("{name}={value}: ranks of other nodes cannot be reached over lo"),
+        format!("{name}={value}: ranks on other nodes cannot be reached over lo"),
     )
-    .label("this machine only");
+    .label("local machine only");
     Some(if several == Some(true) {
         finding
     } else {

@@ -1,4 +1,5 @@
-//! Environment variables, wherever they are set: names nothing reads, values that mean something else, settings that cost or break.
+//! Environment variables, wherever they are set: names that nothing reads, values with another meaning, settings that cost performance or
+//! fail.
 
 mod debugging_left_on;
 mod default_restated;

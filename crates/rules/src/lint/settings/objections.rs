@@ -1,4 +1,4 @@
-//! What the rules of this family say against variables that a job sets.
+//! The findings of these rules by variable, for `plumb env`.
 
 use evidence::submission::{Setting, Submission};
 
@@ -14,15 +14,15 @@ pub struct Objection {
     pub value: Option<String>,
     /// What is wrong with it, in a sentence.
     pub reason: String,
-    /// Where that is written.
+    /// The source of the reason.
     pub source: String,
 }
 
-/// One objection to each variable: the first rule that speaks against a name is enough.
+/// One objection per variable: that of the first rule with a finding about it.
 pub fn objections(files: &[Submission], given: &Given) -> Vec<Objection> {
     let submitted = Submitted::new(files, *given);
     let mut all: Vec<Objection> = Vec::new();
-    // A secret is not repeated and stays where it is needed; of a duplicate, one has to stay.
+    // A secret is not repeated, and the job needs it; of a duplicate, one has to stay.
     for rule in RULES.iter().filter(|it| !matches!(it.id, "secret-in-env" | "duplicate-variable")) {
         let found = rule.submission().and_then(|check| check(&submitted).ok()).unwrap_or_default();
         for finding in found {
@@ -32,7 +32,7 @@ pub fn objections(files: &[Submission], given: &Given) -> Vec<Objection> {
                 let range = &it.span.range;
                 range.start <= start && start < range.end.max(range.start + 1)
             };
-            // Nested entries begin later: the innermost is the one that is meant.
+            // Nested entries begin later: take the innermost.
             let Some(setting) = settings.iter().filter(at).max_by_key(|it| it.span.range.start) else {
                 continue;
             };

@@ -1,20 +1,19 @@
-//! The optimizer on the CPU with one thread a rank.
+//! The optimizer runs on the CPU with one thread per rank.
 
 use evidence::submission::{Kind, Launch, Launcher, Submission};
 use job::submitted::Submitted;
 
 use crate::{Check, Checked, Finding, Role, Rule, Severity};
 
-/// See the module documentation.
 pub(super) static RULE: Rule = Rule {
     id: "omp-threads-unset",
-    title: "CPU offload with one thread a rank",
+    title: "CPU offload with one thread per rank",
     severity: Severity::Warning,
     role: Role::Cause,
     needs: &[],
-    why: "torchrun sets OMP_NUM_THREADS to 1 where it starts several ranks and nobody has set it. The optimizer that DeepSpeed \
-          runs on the CPU then has one core a rank, and GPUs wait for it.",
-    fix: "Set OMP_NUM_THREADS to the cores of the pod divided by its ranks.",
+    why: "torchrun sets OMP_NUM_THREADS to 1 if it starts several ranks and the variable is not set. The optimizer that DeepSpeed runs \
+          on the CPU then has one core per rank, and the GPUs wait for it.",
+    fix: "Set OMP_NUM_THREADS to the number of cores of the pod divided by its ranks.",
     references: &[
         "https://github.com/pytorch/pytorch/blob/main/torch/distributed/run.py",
         "https://www.deepspeed.ai/tutorials/zero-offload/",
@@ -38,7 +37,7 @@ fn check(submitted: &Submitted<'_>) -> Checked {
         }
         if let Some(ranks @ 2..) = it.processes_per_node().map(|it| it.value) {
             let message = format!(
-                "{offload} offloads to the CPU, and torchrun gives each of {ranks} ranks one thread: OMP_NUM_THREADS is not set"
+                "{offload} offloads to the CPU, but torchrun gives each of {ranks} ranks one thread, because OMP_NUM_THREADS is not set"
             );
             found.push(Finding::at(it.file, &it.span(), message).label(format!("starts {ranks} ranks")));
         }
@@ -46,7 +45,7 @@ fn check(submitted: &Submitted<'_>) -> Checked {
     Ok(found)
 }
 
-/// Whether a launch uses a file of settings: it names it, or both stand in one folder.
+/// Whether a launch command uses a DeepSpeed file: it names the file, or both are in one folder.
 fn belongs(settings: &str, submission: &Submission, launch: &Launch) -> bool {
     let split = |path: &str| {
         path.rsplit_once('/').map_or((String::new(), path.to_owned()), |it| (it.0.into(), it.1.into()))
@@ -89,7 +88,7 @@ mod tests {
         assert!(
             found[0]
                 .message
-                .starts_with("ds.json offloads to the CPU, and torchrun gives each of 8 ranks one thread")
+                .starts_with("ds.json offloads to the CPU, but torchrun gives each of 8 ranks one thread")
         );
     }
 

@@ -1,19 +1,18 @@
-//! Ways between the GPUs of one machine turned off.
+//! A path between the GPUs of one machine turned off.
 
 use fabric::catalogue::Inside;
 use job::submitted::{Submitted, SubmittedVariable};
 
 use crate::{Check, Checked, Confidence, Finding, Role, Rule, Severity};
 
-/// See the module documentation.
 pub(super) static RULE: Rule = Rule {
     id: "p2p-turned-off",
-    title: "a way between the GPUs of one machine turned off",
+    title: "a path between the GPUs of one machine turned off",
     severity: Severity::Warning,
     role: Role::Cause,
     needs: &[],
-    why: "Without peer to peer the GPUs of a machine talk through host memory, without SHM over the network, and NVLink is idle.",
-    fix: "Remove the variable. It is good for one test.",
+    why: "Without P2P the GPUs of a machine communicate through host memory, and NVLink is idle. Without SHM they communicate over the network.",
+    fix: "Remove the variable. It is useful for a single test.",
     references: &[
         "https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/env.html#nccl-p2p-disable",
         "https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/env.html#nccl-shm-disable",
@@ -37,7 +36,7 @@ fn finding(variable: &SubmittedVariable<'_>) -> Option<Finding> {
         }
         _ => variable.number() == Some(1),
     };
-    // One GPU in a pod has nobody to talk to.
+    // A single GPU in a pod has no peer.
     if !off || variable.gpus().is_some_and(|it| it <= 1) || variable.everywhere(|it| it.gpus == 1) {
         return None;
     }
@@ -47,20 +46,21 @@ fn finding(variable: &SubmittedVariable<'_>) -> Option<Finding> {
     let nvlink = variable.everywhere(|it| matches!(it.inside, Inside::NvSwitch | Inside::NvLinkMesh));
     Some(match name {
         "NCCL_NVLS_ENABLE" => {
-            new(format!("{name}={value} takes reduction in the NVSwitch away{}", variable.on()))
+            new(format!("{name}={value} disables reduction in the NVSwitch (NVLS){}", variable.on()))
                 .severity(Severity::Info)
         }
         "NCCL_SHM_DISABLE" => {
-            // With NVLink everywhere nobody asks for SHM.
+            // With NVLink everywhere NCCL does not use SHM.
             let message =
-                format!("{name}={value}: GPUs of one machine without P2P then talk over the network");
+                format!("{name}={value}: GPUs of one machine without P2P then communicate over the network");
             new(message).severity(Severity::Info).confidence(Confidence::Likely)
         }
         _ if nvlink => {
             new(format!("{name}={value} leaves NVLink idle{}", variable.on())).label("NVLink is not used")
         }
         _ => {
-            let message = format!("{name}={value}: the GPUs of a machine then talk through host memory");
+            let message =
+                format!("{name}={value}: the GPUs of a machine then communicate through host memory");
             new(message).severity(Severity::Info).confidence(Confidence::Likely)
         }
     })

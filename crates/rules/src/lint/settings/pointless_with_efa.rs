@@ -1,19 +1,18 @@
-//! Variables of old guides that EFA does not need.
+//! Variables from old guides that EFA does not need.
 
 use fabric::variable;
 use job::submitted::{Submitted, SubmittedVariable};
 
 use crate::{Check, Checked, Confidence, Finding, Role, Rule, Severity};
 
-/// See the module documentation.
 pub(super) static RULE: Rule = Rule {
     id: "pointless-with-efa",
     title: "a variable that EFA does not need",
     severity: Severity::Info,
     role: Role::Cause,
     needs: &[],
-    why: "It comes from a guide for older releases. The plugin does the same by itself, or the variable is about another network; \
-          what is set by hand stays when the plugin would choose better.",
+    why: "It comes from a guide for older releases. The plugin does the same itself, or the variable is for another network. A value set \
+          by hand stays when the plugin would choose a better one.",
     fix: "Remove it.",
     references: &[
         "https://github.com/aws/aws-ofi-nccl/blob/master/doc/efa-env-var.md",
@@ -22,7 +21,7 @@ pub(super) static RULE: Rule = Rule {
     checks: &[Check::Submission(check)],
 };
 
-/// Names with the id of the reason in advice.csv, and the values it is about; none is any value.
+/// Names with the id of the reason in advice.csv, and the values it applies to; an empty list means any value.
 const NAMES: &[(&str, &str, &[&str])] = &[
     ("FI_EFA_ENABLE_SHM_TRANSFER", "not-needed-with-plugin", &[]),
     ("FI_EFA_FORK_SAFE", "not-needed", &["1", "true"]),
@@ -48,7 +47,7 @@ fn finding(variable: &SubmittedVariable<'_>) -> Option<Finding> {
     if !(values.is_empty() || values.contains(&value)) || !variable.is_about_efa() {
         return None;
     }
-    // Where it aborts, another rule speaks.
+    // If it aborts the process, another rule reports it.
     if *name == "FI_EFA_USE_DEVICE_RDMA"
         && variable.everywhere(|it| it.instance.is_some_and(|it| it.rdma_read == Some(false)))
     {
@@ -63,7 +62,7 @@ fn finding(variable: &SubmittedVariable<'_>) -> Option<Finding> {
     let mut message = format!("{name}={value}: {}", lower(advice.when_not_to_set.trim_end_matches('.')));
     if applies.is_none() {
         let ranges: Vec<String> = advice.versions.iter().map(ToString::to_string).collect();
-        message.push_str(&format!(" (with {}; which release runs here is not known)", ranges.join(" and ")));
+        message.push_str(&format!(" (applies to {}; the release in use is not known)", ranges.join(" and ")));
     }
     let finding = Finding::at(variable.file, &variable.setting.span, message).fix(format!("Remove {name}."));
     Some(if applies.is_none() { finding.confidence(Confidence::Likely) } else { finding })
@@ -102,7 +101,7 @@ mod tests {
         assert!(
             findings(&RULE, &text)[0]
                 .message
-                .contains("aws-ofi-nccl 1.6.0 and newer; which release runs here is not known")
+                .contains("aws-ofi-nccl 1.6.0 and newer; the release in use is not known")
         );
     }
 

@@ -1,10 +1,9 @@
-//! A key written into a file.
+//! A key or token in plain text.
 
 use job::submitted::Submitted;
 
 use crate::{Check, Checked, Finding, Role, Rule, Severity};
 
-/// See the module documentation.
 pub(super) static RULE: Rule = Rule {
     id: "secret-in-env",
     title: "a key or token in plain text",
@@ -12,12 +11,12 @@ pub(super) static RULE: Rule = Rule {
     role: Role::Cause,
     needs: &[],
     why: "Everyone who can read the file, the object or the image has the key, and `kubectl describe` prints it.",
-    fix: "Revoke it, put a new one into a Secret, and refer to it with valueFrom.secretKeyRef.",
+    fix: "Revoke it, store a new one in a Secret, and refer to it with valueFrom.secretKeyRef.",
     references: &["https://kubernetes.io/docs/concepts/configuration/secret/"],
     checks: &[Check::Submission(check)],
 };
 
-/// What a token begins with, what it is, and how many letters follow at least.
+/// Prefix of a token, its kind, and the minimum number of characters after the prefix.
 const TOKENS: &[(&str, &str, usize)] = &[
     ("AKIA", "an AWS access key", 16),
     ("ASIA", "a temporary AWS access key", 16),
@@ -48,7 +47,7 @@ fn is_token(value: &str, prefix: &str, least: usize) -> bool {
     } else {
         rest.len() >= least && rest.bytes().all(|it| it.is_ascii_alphanumeric() || it == b'_' || it == b'-')
     };
-    // Examples of documents: AKIAIOSFODNN7EXAMPLE, hf_xxxxxxxx.
+    // Examples from documentation: AKIAIOSFODNN7EXAMPLE, hf_xxxxxxxx.
     let mut different: Vec<u8> = rest.bytes().collect();
     different.sort_unstable();
     different.dedup();

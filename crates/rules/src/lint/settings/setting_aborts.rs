@@ -1,4 +1,4 @@
-//! A setting that ends the process.
+//! A setting that aborts the process.
 
 use fabric::instance::old_family;
 use fabric::variable;
@@ -6,14 +6,13 @@ use job::submitted::{Submitted, SubmittedVariable};
 
 use crate::{Check, Checked, Confidence, Finding, Role, Rule, Severity};
 
-/// See the module documentation.
 pub(super) static RULE: Rule = Rule {
     id: "setting-aborts",
-    title: "a setting that ends the process",
+    title: "a setting that aborts the process",
     severity: Severity::Error,
     role: Role::Cause,
     needs: &[],
-    why: "libfabric or the plugin refuses to start with it: every rank ends in its first moments.",
+    why: "libfabric or the plugin does not start with it: every rank fails at init.",
     fix: "Remove it.",
     references: &[
         "https://github.com/ofiwg/libfabric/blob/main/prov/efa/src/efa_env.c",
@@ -23,7 +22,7 @@ pub(super) static RULE: Rule = Rule {
     checks: &[Check::Submission(check)],
 };
 
-/// Names that newer releases refuse, whatever the value.
+/// Names that newer releases reject, whatever the value.
 const REFUSED: &[&str] = &[
     "FI_EFA_MTU_SIZE",
     "FI_EFA_RX_IOV_LIMIT",
@@ -57,7 +56,7 @@ fn finding(variable: &SubmittedVariable<'_>) -> Option<Finding> {
                 new(format!(
                     "{name}={value}{types}: its EFA has no RDMA read, and libfabric aborts the process"
                 ))
-                .label("demands what the device does not have"),
+                .label("the device does not support this"),
             )
         }
         ("OFI_NCCL_PROTOCOL", Some(value)) if value.eq_ignore_ascii_case("RDMA") => {
@@ -66,7 +65,7 @@ fn finding(variable: &SubmittedVariable<'_>) -> Option<Finding> {
                     "{name}={value}{}: its EFA has no RDMA write, and the plugin fails",
                     variable.on()
                 ))
-                .label("demands what the device does not have")
+                .label("the device does not support this")
             })
         }
         ("FI_EFA_TX_MIN_CREDITS", Some(_)) if variable.number().is_some_and(|it| it <= 0) => {
@@ -78,7 +77,7 @@ fn finding(variable: &SubmittedVariable<'_>) -> Option<Finding> {
     }
 }
 
-/// The data knows from which release on.
+/// The data says from which release on.
 fn by_release(variable: &SubmittedVariable<'_>, new: impl Fn(String) -> Finding) -> Option<Finding> {
     let versions = variable.releases();
     let advice = variable::find(variable.name())?.advice.first()?;
@@ -86,16 +85,16 @@ fn by_release(variable: &SubmittedVariable<'_>, new: impl Fn(String) -> Finding)
     let range = advice.versions.first().map(ToString::to_string).unwrap_or_default();
     match advice.applies(|it| versions.component(it)) {
         Some(false) => None,
-        Some(true) => Some(new(format!("{name} ends the process with {range}"))),
+        Some(true) => Some(new(format!("{name} aborts the process with {range}"))),
         None => Some(
-            new(format!("{name} ends the process with {range}; which release runs here is not known"))
+            new(format!("{name} aborts the process with {range}; the release in use is not known"))
                 .severity(Severity::Warning)
                 .confidence(Confidence::Possible),
         ),
     }
 }
 
-/// What libfabric reads as yes.
+/// Whether libfabric reads the value as true.
 fn on(value: &str) -> bool {
     ["1", "true", "yes", "on"].iter().any(|it| it.eq_ignore_ascii_case(value))
 }

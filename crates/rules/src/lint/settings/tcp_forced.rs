@@ -1,19 +1,18 @@
-//! EFA is there and a variable chooses TCP.
+//! A variable selects TCP although EFA is available.
 
 use fabric::catalogue::Model;
 use job::submitted::{Submitted, SubmittedVariable};
 
 use crate::{Check, Checked, Finding, Role, Rule, Severity};
 
-/// See the module documentation.
 pub(super) static RULE: Rule = Rule {
     id: "tcp-forced",
-    title: "a variable that chooses TCP beside EFA",
+    title: "a variable that selects TCP instead of EFA",
     severity: Severity::Error,
     role: Role::Cause,
     needs: &[],
-    why: "All traffic between nodes goes through TCP sockets of one interface, and the EFA interfaces are idle.",
-    fix: "Remove the variable: with the plugin in the image NCCL finds EFA by itself.",
+    why: "All traffic between nodes uses TCP sockets of one interface, and the EFA interfaces are idle.",
+    fix: "Remove the variable: with the plugin in the image, NCCL uses EFA by default.",
     references: &[
         "https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/env.html#nccl-net",
         "https://github.com/aws/aws-ofi-nccl/blob/master/doc/efa-env-var.md",
@@ -33,7 +32,7 @@ fn finding(variable: &SubmittedVariable<'_>) -> Option<Finding> {
     let tcp = match name {
         "NCCL_NET" => value.eq_ignore_ascii_case("Socket"),
         "NCCL_NET_PLUGIN" => value == "none",
-        // A list that leaves EFA out, or excludes it.
+        // A list without EFA, or one that excludes it.
         _ => {
             let out = value.strip_prefix('^');
             let has = |list: &str| list.split([',', ';']).any(|it| it.trim().starts_with("efa"));
@@ -46,9 +45,9 @@ fn finding(variable: &SubmittedVariable<'_>) -> Option<Finding> {
     if variable.several_nodes() == Some(false) {
         return None;
     }
-    let message = format!("{name}={value} keeps NCCL away from EFA{}", variable.on());
+    let message = format!("{name}={value} keeps NCCL from using EFA{}", variable.on());
     let finding = Finding::at(variable.file, &variable.setting.span, message).fix(format!("Remove {name}."));
-    // Without the resource there is no EFA to lose here; another rule says so.
+    // Without the resource the pod has no EFA; another rule reports that.
     Some(if variable.has_efa() { finding } else { finding.severity(Severity::Warning) })
 }
 
@@ -69,7 +68,7 @@ mod tests {
             let found = findings(&RULE, &job("p5.48xlarge", 2, &[env]));
             assert_eq!(
                 found[0].message,
-                format!("{}={} keeps NCCL away from EFA on p5.48xlarge", env.0, env.1)
+                format!("{}={} keeps NCCL from using EFA on p5.48xlarge", env.0, env.1)
             );
         }
     }

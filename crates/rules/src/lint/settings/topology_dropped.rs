@@ -5,15 +5,14 @@ use job::submitted::Submitted;
 
 use crate::{Check, Checked, Finding, Role, Rule, Severity};
 
-/// See the module documentation.
 pub(super) static RULE: Rule = Rule {
     id: "topology-dropped",
     title: "an empty NCCL_TOPO_FILE",
     severity: Severity::Warning,
     role: Role::Cause,
     needs: &[],
-    why: "For the plugin an empty value is a value: it does not give NCCL the topology of the instance type, without a word. \
-          NCCL then guesses which GPU is near which NIC.",
+    why: "The plugin treats an empty value as set and silently does not give NCCL the topology of the instance type. NCCL then guesses \
+          which GPU is near which NIC.",
     fix: "Remove NCCL_TOPO_FILE: unset and empty are not the same.",
     references: &["https://github.com/aws/aws-ofi-nccl/blob/master/src/platform-aws.cpp"],
     checks: &[Check::Submission(check)],
@@ -24,13 +23,13 @@ fn check(submitted: &Submitted<'_>) -> Checked {
         .variables_named(&["NCCL_TOPO_FILE"])
         .filter(|it| it.value() == Some(""))
         .map(|it| {
-            let message = format!("NCCL_TOPO_FILE is set, to nothing{}", it.on());
+            let message = format!("NCCL_TOPO_FILE is set to an empty value{}", it.on());
             let finding = Finding::at(it.file, &it.setting.span, message).label("empty is not unset");
             let finding = match it.removal() {
                 Some(range) => finding.edit(range, ""),
                 None => finding,
             };
-            // The plugin hands one out for p4d, p4de and g5.48xlarge, and writes one where it bundles NICs.
+            // The plugin provides a file for p4d, p4de and g5.48xlarge, and generates one where it groups NICs.
             let given = |it: &Model| {
                 it.instance.is_some_and(|it| it.ofi_topo_file.is_some())
                     || (it.groups_nics() && it.nics > it.gpus)
@@ -57,7 +56,7 @@ mod tests {
     fn nothing_is_removed_with_its_line() {
         let text = job("p4d.24xlarge", 2, &[("A", "1"), ("NCCL_TOPO_FILE", ""), ("B", "2")]);
         let found = findings(&RULE, &text);
-        assert_eq!(found[0].message, "NCCL_TOPO_FILE is set, to nothing on p4d.24xlarge");
+        assert_eq!(found[0].message, "NCCL_TOPO_FILE is set to an empty value on p4d.24xlarge");
         assert_eq!(found[0].severity, Some(Severity::Error));
         let text = text.replace("value: \"1\"", "value: \"1\" # keep");
         let after = fixed(&RULE, &text);

@@ -1,4 +1,4 @@
-//! A value that is not read as it is written.
+//! A value that NCCL ignores or reads differently.
 
 use fabric::settings::{CInteger, c_integer};
 use fabric::{Version, variable};
@@ -6,16 +6,15 @@ use job::submitted::{Submitted, SubmittedVariable};
 
 use crate::{Check, Checked, Finding, Role, Rule, Severity};
 
-/// See the module documentation.
 pub(super) static RULE: Rule = Rule {
     id: "value-ignored",
-    title: "a value that is not read as it is written",
+    title: "a value that is ignored or read differently",
     severity: Severity::Warning,
     role: Role::Cause,
     needs: &[],
-    why: "NCCL compares the names of levels letter by letter and reads numbers up to the first other character. What it cannot \
-          read it takes for 0 or ignores, at most with a line in the log.",
-    fix: "Write a value that is read.",
+    why: "NCCL compares the names of levels exactly and reads numbers up to the first other character. A value that it cannot read \
+          becomes 0 or is ignored, at most with a line in the log.",
+    fix: "Write a value that NCCL accepts.",
     references: &[
         "https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/env.html",
         "https://github.com/NVIDIA/nccl/blob/v2.27.3-1/src/misc/param.cc",
@@ -23,7 +22,7 @@ pub(super) static RULE: Rule = Rule {
     checks: &[Check::Submission(check)],
 };
 
-/// What variables.csv calls values that NCCL reads with `strtoll`.
+/// Kinds in variables.csv that NCCL reads with `strtoll`.
 const NUMBERS: &[&str] = &[
     "bool", "int", "bytes", "int64", "ms", "us", "ns", "int ms", "0/1/2", "0/1", "0-8", "0-7", "0-31",
     "1-128", "1/2", "1/2/3",
@@ -62,7 +61,7 @@ fn finding(variable: &SubmittedVariable<'_>) -> Option<Finding> {
     let (name, value) = (variable.name(), variable.value()?.trim());
     let span = variable.setting.value_span.as_ref().unwrap_or(&variable.setting.span);
     let new = |message: String| Finding::at(variable.file, span, message);
-    // Nothing is like unset.
+    // An empty value is the same as unset.
     if value.is_empty() {
         return None;
     }
@@ -72,14 +71,14 @@ fn finding(variable: &SubmittedVariable<'_>) -> Option<Finding> {
                 return None;
             }
             let upper = value.to_ascii_uppercase();
-            let finding = new(format!("{name}={value} is ignored: NCCL knows {}", LEVELS.join(" ")));
+            let finding = new(format!("{name}={value} is ignored: NCCL accepts {}", LEVELS.join(" ")));
             if !LEVELS.contains(&upper.as_str()) {
                 return Some(
-                    finding.label("no level").fix("Write one of these names, or remove the variable."),
+                    finding.label("not a level").fix("Write one of these names, or remove the variable."),
                 );
             }
-            let finding = finding.label("names are compared letter by letter").fix(format!("Write {upper}."));
-            // Only the letters change, not the quotes around them.
+            let finding = finding.label("names are case-sensitive").fix(format!("Write {upper}."));
+            // Only the value changes, not the quotes around it.
             let text = variable.submission.text.get(span.range.clone()).unwrap_or_default();
             let at = text.find(value).map(|it| span.range.start + it);
             Some(match at {
@@ -91,7 +90,7 @@ fn finding(variable: &SubmittedVariable<'_>) -> Option<Finding> {
             let known = ["VERSION", "WARN", "INFO", "ABORT", "TRACE", "NONE"];
             let other = !known.iter().any(|it| it.eq_ignore_ascii_case(value));
             other.then(|| {
-                new(format!("NCCL_DEBUG={value} is no level, and nothing is logged: NCCL knows VERSION, WARN, INFO, ABORT and TRACE"))
+                new(format!("NCCL_DEBUG={value} is not a level, and NCCL logs nothing: it accepts VERSION, WARN, INFO, ABORT and TRACE"))
                     .severity(Severity::Info)
                     .fix("Write WARN, or INFO to see what NCCL chose.")
             })
@@ -102,7 +101,7 @@ fn finding(variable: &SubmittedVariable<'_>) -> Option<Finding> {
                 !word.is_empty() && !SUBSYSTEMS.iter().any(|it| it.eq_ignore_ascii_case(word))
             })?;
             let message =
-                format!("`{other}` is no part of NCCL that logs: it knows {}", SUBSYSTEMS.join(" "));
+                format!("`{other}` is not a subsystem of NCCL: it accepts {}", SUBSYSTEMS.join(" "));
             Some(new(message).severity(Severity::Info).fix(format!("Remove {other} from the list.")))
         }
         "NCCL_ALGO" | "NCCL_PROTO" => {
@@ -112,13 +111,13 @@ fn finding(variable: &SubmittedVariable<'_>) -> Option<Finding> {
                 let mut words = list.trim_start_matches('^').split(',').map(str::trim);
                 words.find(|word| !known.iter().any(|it| it.eq_ignore_ascii_case(word)))
             })?;
-            let message = format!("{name}: `{other}` is none of {}", known.join(" "));
+            let message = format!("{name}: `{other}` is not one of {}", known.join(" "));
             let strict = variable.releases().nccl.is_some_and(|it| it >= Version::new(2, 24, 0));
             let finding = new(message).fix("Remove the variable: NCCL chooses by size and topology.");
             Some(if strict {
                 finding
                     .severity(Severity::Error)
-                    .why("NCCL 2.24 and newer refuse a list with an unknown word: the job fails.")
+                    .why("NCCL 2.24 and newer reject a list with an unknown word: the job fails.")
             } else {
                 finding
             })
@@ -126,9 +125,9 @@ fn finding(variable: &SubmittedVariable<'_>) -> Option<Finding> {
         "TORCH_DISTRIBUTED_DEBUG" => {
             let other = !["OFF", "INFO", "DETAIL"].iter().any(|it| it.eq_ignore_ascii_case(value));
             other.then(|| {
-                new(format!("TORCH_DISTRIBUTED_DEBUG={value}: PyTorch takes OFF, INFO or DETAIL and refuses anything else"))
+                new(format!("TORCH_DISTRIBUTED_DEBUG={value}: PyTorch accepts OFF, INFO or DETAIL and rejects anything else"))
                     .severity(Severity::Error)
-                    .why("PyTorch raises an error when it reads it, and the job does not start.")
+                    .why("PyTorch raises an error when it reads the value, and the job does not start.")
                     .fix("Write OFF, INFO or DETAIL.")
             })
         }
@@ -144,7 +143,7 @@ fn as_number(
     let name = variable.name();
     let known =
         variable::find(name).filter(|it| it.read_by == "nccl" && NUMBERS.contains(&it.kind.as_str()))?;
-    // Names of 2.30 and newer are read by another parser.
+    // NCCL reads names of 2.30 and newer with another parser.
     if Version::parse(&known.first_seen).is_none_or(|it| it >= Version::new(2, 30, 0)) {
         return None;
     }
@@ -157,9 +156,9 @@ fn as_number(
     }
     let digits = value.trim_start_matches(['-', '+']).starts_with(|it: char| it.is_ascii_digit());
     let message = if digits {
-        format!("{name}={value} is read as {read}: NCCL stops at the first character that is no digit")
+        format!("{name}={value} is read as {read}: NCCL stops at the first character that is not a digit")
     } else {
-        format!("{name}={value} is read as {read}: NCCL wants a number here")
+        format!("{name}={value} is read as {read}: NCCL expects a number here")
     };
     let meant = match value.to_ascii_lowercase().as_str() {
         "true" | "yes" | "on" | "enable" | "enabled" => Some(1),
@@ -168,7 +167,7 @@ fn as_number(
     };
     let finding = new(message).label(format!("read as {read}"));
     Some(match meant {
-        // What is read is what is meant.
+        // The value read is the one that was meant.
         Some(0) => finding.severity(Severity::Info).fix("Write 0."),
         Some(one) => finding.fix(format!("Write {one}.")),
         None => finding.fix("Write the number in full."),
@@ -192,7 +191,7 @@ mod tests {
             &pod(&[("NCCL_IB_DISABLE", "true"), ("NCCL_BUFFSIZE", "8M"), ("NCCL_P2P_DISABLE", "false")]),
         );
         let messages: Vec<&str> = found.iter().map(|it| it.message.as_str()).collect();
-        assert_eq!(messages[0], "NCCL_IB_DISABLE=true is read as 0: NCCL wants a number here");
+        assert_eq!(messages[0], "NCCL_IB_DISABLE=true is read as 0: NCCL expects a number here");
         assert!(messages[1].starts_with("NCCL_BUFFSIZE=8M is read as 8:"), "{messages:?}");
         assert_eq!(found[2].severity, Some(Severity::Info));
     }

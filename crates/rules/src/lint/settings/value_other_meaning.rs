@@ -1,17 +1,16 @@
-//! A number that stands for another level than people think.
+//! A number that means another level than expected.
 
 use job::submitted::Submitted;
 
 use crate::{Check, Checked, Confidence, Finding, Role, Rule, Severity};
 
-/// See the module documentation.
 pub(super) static RULE: Rule = Rule {
     id: "value-other-meaning",
-    title: "a number that stands for another level than it seems",
+    title: "a number that means another level than expected",
     severity: Severity::Info,
     role: Role::Cause,
     needs: &[],
-    why: "The numbers of levels follow an order that is gone: 0 LOC, 1 PIX, 2 PXB, 3 PHB, 4 and more SYS. NVLink has no number.",
+    why: "The numbers follow an old order of the levels: 0 LOC, 1 PIX, 2 PXB, 3 PHB, 4 and more SYS. NVLink has no number.",
     fix: "Write the name of the level, or remove the variable.",
     references: &[
         "https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/env.html#nccl-p2p-level",
@@ -31,13 +30,11 @@ fn check(submitted: &Submitted<'_>) -> Checked {
             let span = it.setting.value_span.as_ref()?;
             let finding = Finding::at(it.file, span, format!("{name}={value} is {level}"))
                 .label(format!("this is {level}"))
-                .fix(format!("Write {level} if that is meant, or remove {name}: NCCL chooses by topology."));
-            // 4 and 5 are taken for NVLink in notes; they allow P2P everywhere.
+                .fix(format!("Write {level} if you mean that, or remove {name}: NCCL chooses by topology."));
+            // Some guides say that 4 and 5 mean NVLink; they allow P2P everywhere.
             Some(if name == "NCCL_P2P_LEVEL" && number > 3 {
                 let mut finding = finding.severity(Severity::Warning).confidence(Confidence::Likely);
-                finding
-                    .message
-                    .push_str(", peer to peer everywhere, also between sockets; NVLink alone is NVL");
+                finding.message.push_str(": P2P everywhere, also between sockets; NVLink only is NVL");
                 finding
             } else {
                 finding

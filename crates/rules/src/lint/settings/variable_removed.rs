@@ -1,19 +1,18 @@
-//! A name that the release at hand does not read any more.
+//! A variable that the release in use no longer reads.
 
 use fabric::variable::{self, Variable};
 use job::submitted::{Submitted, SubmittedVariable};
 
 use crate::{Check, Checked, Confidence, Finding, Role, Rule, Severity};
 
-/// See the module documentation.
 pub(super) static RULE: Rule = Rule {
     id: "variable-removed",
-    title: "a variable that is not read any more",
+    title: "a variable that is no longer read",
     severity: Severity::Warning,
     role: Role::Cause,
     needs: &[],
-    why: "The release at hand ignores it without a word: what it once did does not happen.",
-    fix: "Remove it, or set what took its variable.",
+    why: "The release in use silently ignores it, so it no longer has its effect.",
+    fix: "Remove it, or set its replacement.",
     references: &["https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/env.html"],
     checks: &[Check::Submission(check)],
 };
@@ -33,11 +32,11 @@ fn finding(set: &SubmittedVariable<'_>, variable: &Variable) -> Option<Finding> 
     };
     if variable.status == "deprecated" {
         let instead = variable.instead.as_deref()?;
-        let message = format!("{name} is an old name; the one that stays is {instead}");
+        let message = format!("{name} is deprecated; the current name is {instead}");
         return Some(new(message).severity(Severity::Info));
     }
     if let Some(first) = variable.status.strip_prefix("removed before ") {
-        return Some(new(format!("{name} is read by no release since {first}")).label("not read any more"));
+        return Some(new(format!("no release since {first} reads {name}")).label("no longer read"));
     }
     let last = variable.removed_after()?;
     let reader = match variable.read_by.as_str() {
@@ -49,11 +48,10 @@ fn finding(set: &SubmittedVariable<'_>, variable: &Variable) -> Option<Finding> 
         Some(at_hand) => {
             let message =
                 format!("{reader} {at_hand} does not read {name}: the last release that did is {last}");
-            Some(new(message).label("not read any more"))
+            Some(new(message).label("no longer read"))
         }
         None => {
-            let message =
-                format!("{name} is read by {reader} up to {last} only; which release runs here is not known");
+            let message = format!("{reader} reads {name} only up to {last}; the release in use is not known");
             Some(new(message).severity(Severity::Info).confidence(Confidence::Possible))
         }
     }

@@ -1,18 +1,17 @@
-//! A name that the release at hand does not know yet.
+//! A variable that the release in use does not read yet.
 
 use fabric::{Version, variable};
 use job::submitted::{Submitted, SubmittedVariable};
 
 use crate::{Check, Checked, Finding, Role, Rule, Severity};
 
-/// See the module documentation.
 pub(super) static RULE: Rule = Rule {
     id: "variable-too-new",
-    title: "a variable that the release does not know yet",
+    title: "a variable that is newer than the release in use",
     severity: Severity::Warning,
     role: Role::Cause,
     needs: &[],
-    why: "It came with a later release than the one at hand, which ignores it without a word.",
+    why: "A later release introduced it; the release in use silently ignores it.",
     fix: "Use an image with a newer release, or remove the variable.",
     references: &["https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/env.html"],
     checks: &[Check::Submission(check)],
@@ -26,13 +25,12 @@ fn finding(variable: &SubmittedVariable<'_>) -> Option<Finding> {
     let known = variable::find(variable.name())?;
     let first = Version::parse(&known.first_seen)?;
     let at_hand = variable.releases().component(&known.read_by)?;
-    // Not every release was looked at: only another minor release is told apart for certain.
+    // The data does not cover every patch release: only the minor release is certain.
     if (at_hand.major, at_hand.minor) >= (first.major, first.minor) {
         return None;
     }
     let reader = if known.read_by == "nccl" { "NCCL" } else { &known.read_by };
-    let message =
-        format!("{reader} {at_hand} does not know {} yet: it is read since {first}", variable.name());
+    let message = format!("{reader} {at_hand} does not read {}: {first} introduced it", variable.name());
     Some(Finding::at(variable.file, &variable.setting.name_span, message).label("not read yet"))
 }
 
@@ -51,7 +49,7 @@ mod tests {
         let given = |minor| Given { nccl: Some(Version::new(2, minor, 3)), ..Given::default() };
         let found = findings_given(&RULE, &text, &given(27));
         assert_eq!(found.len(), 1);
-        assert!(found[0].message.starts_with("NCCL 2.27.3 does not know NCCL_NETDEVS_POLICY yet"));
+        assert!(found[0].message.starts_with("NCCL 2.27.3 does not read NCCL_NETDEVS_POLICY"));
         assert!(findings_given(&RULE, &text, &given(28)).is_empty());
         quiet(&RULE, &text);
     }

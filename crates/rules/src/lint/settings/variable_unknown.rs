@@ -1,4 +1,4 @@
-//! A name that no release reads.
+//! A variable that no release reads.
 
 use std::collections::BTreeMap;
 
@@ -9,16 +9,14 @@ use job::submitted::{Submitted, SubmittedVariable};
 
 use crate::{Check, Checked, Confidence, Finding, Role, Rule, Severity};
 
-/// See the module documentation.
 pub(super) static RULE: Rule = Rule {
     id: "variable-unknown",
     title: "a variable that no release reads",
     severity: Severity::Warning,
     role: Role::Cause,
     needs: &[],
-    why: "NCCL, the plugin and libfabric never complain about a name they do not know: the setting does nothing, and what was \
-          wanted does not happen.",
-    fix: "Remove it, or write the name that is meant.",
+    why: "NCCL, the plugin and libfabric do not warn about unknown names: the setting has no effect.",
+    fix: "Remove it, or correct the name.",
     references: &[
         "https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/env.html",
         "https://github.com/aws/aws-ofi-nccl/blob/master/include/nccl_ofi_param.h",
@@ -28,7 +26,7 @@ pub(super) static RULE: Rule = Rule {
 
 const FAMILIES: &[&str] = &["NCCL_", "OFI_NCCL_", "FI_EFA_", "TORCH_NCCL_", "NCLL_", "NCL_", "NCCI_"];
 
-/// Other programs that read `NCCL_` names: plugins that are not for the network, forks, and what build scripts call their own.
+/// Prefixes of `NCCL_` names that other programs read: plugins that are not for the network, forks, build scripts.
 const OTHERS: &[&str] = &[
     "NCCL_SHIMNET_",
     "NCCL_TELEMETRY_",
@@ -39,7 +37,7 @@ const OTHERS: &[&str] = &[
     "NCCL_PROFILER_",
 ];
 
-/// How names of places, releases and switches of build scripts end.
+/// Suffixes of variables for paths, releases and switches in build scripts.
 const OWN: &[&str] = &[
     "_VERSION", "_VER", "_DIR", "_PATH", "_HOME", "_ROOT", "_TAG", "_URL", "_BRANCH", "_PREFIX", "_SHA",
     "_COMMIT", "_LIB", "_LIBRARY", "_INCLUDE", "_REPO", "_IMAGE", "_NAME", "_INSTALL", "_BUILD", "_SRC",
@@ -47,7 +45,7 @@ const OWN: &[&str] = &[
 ];
 
 fn check(submitted: &Submitted<'_>) -> Checked {
-    // Manifests repeat their variables; to look for the nearest name takes time.
+    // Manifests repeat their variables, and the search for the nearest name is slow.
     let mut nearest = BTreeMap::new();
     let mut suggest = |name: &str| *nearest.entry(name.to_owned()).or_insert_with(|| variable::suggest(name));
     Ok(submitted.variables().filter_map(|it| finding(&it, &mut suggest)).collect())
@@ -59,7 +57,7 @@ fn finding(
 ) -> Option<Finding> {
     let name = variable.name();
     let upper = name.to_ascii_uppercase();
-    // Lower-case names in scripts are variables of the script.
+    // Lower-case names in scripts are shell variables.
     let foreign = upper != name && variable.setting.written != Written::Env;
     if foreign || !FAMILIES.iter().any(|it| upper.starts_with(it)) {
         return None;
@@ -73,10 +71,10 @@ fn finding(
     let meant = suggest(name);
     let at = &variable.setting.name_span;
     if let Some(known) = known {
-        let finding = Finding::at(variable.file, at, format!("{name} is no variable: {}", known.effect))
+        let finding = Finding::at(variable.file, at, format!("{name} is not a variable: {}", known.effect))
             .label("nothing reads this");
         return Some(match meant {
-            Some(meant) => finding.fix(format!("Remove {name}, or set {} if that is meant.", meant.name)),
+            Some(meant) => finding.fix(format!("Remove {name}, or set {} if you meant that.", meant.name)),
             None => finding.fix(format!("Remove {name}.")),
         });
     }
@@ -90,12 +88,12 @@ fn finding(
                 .fix(format!("Write {}, or remove {name}.", meant.name)),
         );
     }
-    // PyTorch brings names faster than any list, and scripts have names of their own.
+    // PyTorch adds names faster than the list, and scripts have names of their own.
     let own = OWN.iter().any(|it| upper.ends_with(it)) || variable.setting.written == Written::Command;
     if own || upper.starts_with("TORCH_") {
         return None;
     }
-    let message = format!("{name} is read by no release of NCCL, aws-ofi-nccl or libfabric that plumb knows");
+    let message = format!("no release of NCCL, aws-ofi-nccl or libfabric that plumb knows reads {name}");
     Some(
         Finding::at(variable.file, at, message)
             .confidence(Confidence::Possible)
@@ -119,7 +117,7 @@ mod tests {
         );
         assert_eq!(found.len(), 3);
         assert!(
-            found[0].message.starts_with("NCCL_P2P_DIRECT_READ is no variable: "),
+            found[0].message.starts_with("NCCL_P2P_DIRECT_READ is not a variable: "),
             "{}",
             found[0].message
         );
