@@ -1,4 +1,4 @@
-//! EFA does not reach GPU memory on a machine that can do it.
+//! EFA does not reach GPU memory on a machine that supports it.
 
 use evidence::signals::efa::GPUDIRECT_REFUSED;
 use evidence::{Missing, Source};
@@ -10,7 +10,7 @@ use crate::{Check, Checked, Confidence, Finding, Log, Role, Rule, Severity};
 /// See the module documentation.
 pub static RULE: Rule = Rule {
     id: "gpudirect-off",
-    title: "GPUDirect RDMA is off on a machine that has it",
+    title: "GPUDirect RDMA is off on a machine that supports it",
     severity: Severity::Error,
     role: Role::Cause,
     needs: &[Source::NcclLog, Source::Instance],
@@ -31,9 +31,9 @@ fn check(log: &Log) -> Checked {
     if let Some(first) = refused.first() {
         let on = first.get("type");
         let on = if on.is_empty() { String::new() } else { format!(" on {on}") };
-        // A wrong library is the usual reason, and another rule tells it; this is the other one.
+        // The usual reason is a wrong library, which another rule reports; this is the other one.
         let message =
-            format!("the EFA driver may offer no GPUDirect RDMA{on}, so the plugin refuses to go on");
+            format!("the EFA driver may not support GPUDirect RDMA{on}, so the plugin refuses to start");
         return Ok(vec![
             Finding::new(Confidence::Possible, message).by(log, &refused).or("ofi-plugin-lib-mismatch"),
         ]);
@@ -47,18 +47,18 @@ fn check(log: &Log) -> Checked {
     if let Some((process, seen)) =
         processes.iter().find_map(|it| Some((it, it.facts.ofi.gpudirect_off.first()?)))
     {
-        let message = format!("{} lost GPUDirect RDMA, which {} has", process.name(), machine.name);
+        let message = format!("the plugin turned GPUDirect RDMA off for {}, although {} supports it", process.name(), machine.name);
         let finding = Finding::new(Confidence::Certain, message).seen(&seen.quote).seen(named);
         return Ok(vec![finding.with_numbers(&RULE, loss()).or("ofi-plugin-lib-mismatch")]);
     }
-    // Connections for send and receive may go to a far NIC by right.
+    // Connections for send and receive may use a distant NIC: that is normal.
     let collective = || log.case.links().filter(|it| !it.link.point_to_point);
     let links = || collective().filter_map(|it| Some((it.rank, it.link, it.link.transport()?.network()?)));
     let over_efa = || links().filter(|it| it.2.0.contains("Libfabric"));
     let (all, without) = (over_efa().count(), over_efa().filter(|it| !it.2.2).count());
     let Some((_, first, _)) = over_efa().find(|it| !it.2.2) else { return Ok(Vec::new()) };
     let message =
-        format!("{without} of {all} EFA connections have no GPUDirect RDMA, which {} has", machine.name);
+        format!("{without} of {all} EFA connections do not use GPUDirect RDMA, although {} supports it", machine.name);
     let finding =
         Finding::new(Confidence::Likely, message).severity(Severity::Warning).seen(&first.quote).seen(named);
     let finding = over_efa().filter(|it| !it.2.2).fold(finding, |it, (rank, _, _)| it.about("rank", rank));
