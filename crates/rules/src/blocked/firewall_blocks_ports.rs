@@ -36,7 +36,7 @@ fn check(log: &Log) -> Checked {
     } else {
         Confidence::Possible
     };
-    // A missing route is a matter of the own routing table, and a refusal comes from the host itself.
+    // A missing route comes from the rank's own routing table, and a refusal from the host itself.
     if confidence == Confidence::Possible && !matches!(it.reason, Reason::NoRoute | Reason::Unknown) {
         return Ok(Vec::new());
     }

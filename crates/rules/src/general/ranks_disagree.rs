@@ -15,8 +15,8 @@ pub static RULE: Rule = Rule {
     severity: Severity::Error,
     role: Role::Cause,
     needs: &[Source::NcclLog],
-    why: "All ranks of a communicator must have the same size and number of channels, and each rank number once. Where they differ they \
-          wait for messages that nobody sends.",
+    why: "All ranks of a communicator must have the same size and number of channels, and each rank number once. Where they differ, they \
+          wait for messages that no rank sends.",
     fix: "Give all ranks the same WORLD_SIZE, each its own RANK, and the same NCCL release and NCCL_* variables; a second job on the \
           same MASTER_ADDR and MASTER_PORT also mixes ranks up.",
     references: &["NCCL src/bootstrap.cc", "NCCL src/init.cc"],
@@ -28,7 +28,7 @@ fn check(log: &Log) -> Checked {
     let mut findings = Vec::new();
     if let Some(first) = log.case.sightings_of(&BOOTSTRAP_MISMATCH).next() {
         let message =
-            format!("ranks told the root different {}s: {}", first.get("what"), first.get("counts"));
+            format!("ranks reported different {}s to the root: {}", first.get("what"), first.get("counts"));
         findings.push(Finding::new(Confidence::Certain, message).seen(&first.quote));
     }
     if let Some(first) = log.case.sightings_of(&RANK_TWICE).next() {

@@ -13,7 +13,8 @@ pub static RULE: Rule = Rule {
     severity: Severity::Info,
     role: Role::Cause,
     needs: &[Source::NcclLog],
-    why: "All inputs are taken for one job. Ranks, nodes and paths of several are then mixed, and what holds for one is told of all.",
+    why: "plumb treats all inputs as one job. Ranks, nodes and paths of several jobs are then mixed, and what is true of one is reported \
+          for all.",
     fix: "Give plumb the logs of one job at a time.",
     references: &["plumb docs/doctor.md, what it reads"],
     checks: &[Check::Log(check)],

@@ -16,12 +16,12 @@ pub static RULE: Rule = Rule {
     severity: Severity::Warning,
     role: Role::Cause,
     needs: &[Source::JobOutput],
-    why: "NCCL binds only its listening sockets to the interface it was given. Outgoing packets follow the routing table: with two \
-          routes to one subnet the kernel takes the first, which may be the slow interface or one without a way, and it may \
-          differ from node to node.",
-    fix: "Give the two interfaces netmasks that do not overlap (for example /24 in place of /20), or a larger metric to the one \
-          that NCCL shall not use (`ip route change SUBNET dev NIC metric 200`). Several fast interfaces in one subnet need \
-          a routing table for each (`ip rule`) and arp_ignore=2.",
+    why: "NCCL binds only its listening sockets to the chosen interface. Outgoing packets follow the routing table: with two routes to one \
+          subnet the kernel takes the first, which may be the slow interface or one that does not reach the peer, and it may differ from \
+          node to node.",
+    fix: "Give the two interfaces netmasks that do not overlap (for example /24 in place of /20), or a larger metric to the one that NCCL \
+          should not use (`ip route change SUBNET dev NIC metric 200`). Several fast interfaces in one subnet need a routing table for \
+          each (`ip rule`) and arp_ignore=2.",
     references: &["https://github.com/NVIDIA/nccl/issues/1581", "https://github.com/NVIDIA/nccl/issues/1269"],
     checks: &[Check::Log(check)],
 };
@@ -45,7 +45,7 @@ fn check(log: &Log) -> Checked {
     let failed = !verdict(log).is_empty();
     if let Some(((network, bits), devices)) = subnets.iter().find(|it| it.1.len() > 1) {
         let names: Vec<&str> = devices.keys().copied().collect();
-        let message = format!("{} are all in {}/{bits}", names.join(" and "), dotted(*network));
+        let message = format!("{} are in the same subnet {}/{bits}", names.join(" and "), dotted(*network));
         let severity = if failed { Severity::Error } else { Severity::Warning };
         let finding =
             Finding::new(Confidence::Likely, message).severity(severity).seen_all(devices.values().copied());

@@ -1,4 +1,4 @@
-//! One interface name is asked for on hosts that call theirs differently.
+//! One interface name is set for hosts whose interfaces have different names.
 
 use std::collections::BTreeSet;
 
@@ -11,13 +11,13 @@ use crate::{Check, Checked, Confidence, Finding, Log, Role, Rule, Severity};
 /// See the module documentation.
 pub static RULE: Rule = Rule {
     id: "socket-ifname-mismatch",
-    title: "NCCL_SOCKET_IFNAME fits some hosts and not others",
+    title: "NCCL_SOCKET_IFNAME matches an interface on some hosts but not on others",
     severity: Severity::Error,
     role: Role::Cause,
     needs: &[Source::NcclLog],
-    why: "The same value is given to all hosts, but their interfaces have different names. The hosts without it fail at once, the \
-          others wait for them.",
-    fix: "List all names (NCCL_SOCKET_IFNAME=eno1,eth0), use a prefix that fits all (`en`), exclude what must not be used (^lo,docker), \
+    why: "All hosts have the same value, but their interfaces have different names. The hosts without it fail at once, the others wait for \
+          them.",
+    fix: "List all names (NCCL_SOCKET_IFNAME=eno1,eth0), use a prefix that matches all (`en`), exclude what must not be used (^lo,docker), \
           or write the name of each host into its /etc/nccl.conf.",
     references: &[
         "https://github.com/NVIDIA/nccl/issues/286",
@@ -31,7 +31,7 @@ fn check(log: &Log) -> Checked {
     Ok(mismatch(log).map_or_else(Vec::new, |(value, lacking)| {
         let has: BTreeSet<&str> = announced(log).iter().map(|it| &*it.process.host).collect();
         let message = format!(
-            "NCCL_SOCKET_IFNAME={value} fits {} and not {}",
+            "NCCL_SOCKET_IFNAME={value} matches an interface on {} but not on {}",
             has.into_iter().collect::<Vec<_>>().join(", "),
             lacking.into_iter().collect::<Vec<_>>().join(", ")
         );
@@ -44,7 +44,7 @@ fn check(log: &Log) -> Checked {
     }))
 }
 
-/// The value that all hosts were given, and the hosts that have no such interface while others do.
+/// The value that all hosts have, and the hosts that have no such interface while others do.
 pub(crate) fn mismatch(log: &Log) -> Option<(&str, BTreeSet<&str>)> {
     let values: BTreeSet<&str> = log.job.settings.named("NCCL_SOCKET_IFNAME").map(|it| it.text()).collect();
     let [value] = values.into_iter().collect::<Vec<_>>()[..] else { return None };

@@ -22,7 +22,7 @@ pub static RULE: Rule = Rule {
     checks: &[Check::Log(check)],
 };
 
-/// Below this share of the best bandwidth a larger message is called slow, above the other it is called collapsed.
+/// A larger message with less than this share of the best bandwidth is slow; one below [`COLLAPSED`] has collapsed.
 const SLOW: f64 = 0.6;
 const COLLAPSED: f64 = 1.0 / 3.0;
 

@@ -1,4 +1,4 @@
-//! An empty `NCCL_TOPO_FILE` keeps the plugin from giving its topology.
+//! An empty `NCCL_TOPO_FILE` stops the plugin from providing its topology.
 
 use evidence::signals::topology_file::FILE_GIVEN;
 use evidence::{Missing, Quote, Source};
@@ -9,12 +9,12 @@ use crate::{Check, Checked, Confidence, Finding, Log, Role, Rule, Severity};
 /// See the module documentation.
 pub static RULE: Rule = Rule {
     id: "topo-file-emptied",
-    title: "NCCL_TOPO_FILE is set and empty",
+    title: "NCCL_TOPO_FILE is set but empty",
     severity: Severity::Warning,
     role: Role::Cause,
     needs: &[Source::JobOutput, Source::Instance],
     why: "An empty variable counts as set: aws-ofi-nccl then does not give NCCL the topology of the machine. NCCL cannot see the PCIe \
-          switches of a virtual machine by itself, and pairs GPUs with far NICs.",
+          switches of a virtual machine by itself, and pairs GPUs with distant NICs.",
     fix: "Remove `NCCL_TOPO_FILE` from the environment or the manifest altogether; do not set it to \"\".",
     references: &[
         "aws-ofi-nccl src/platform-aws.cpp",
@@ -40,7 +40,7 @@ fn check(log: &Log) -> Checked {
         return Ok(Vec::new());
     }
     let message =
-        format!("NCCL_TOPO_FILE is set to nothing, so the plugin's topology of {} is not used", machine.name);
+        format!("NCCL_TOPO_FILE is set to an empty value, so NCCL does not get the plugin's topology of {}", machine.name);
     Ok(vec![
         Finding::new(Confidence::Certain, message)
             .seen(quote)

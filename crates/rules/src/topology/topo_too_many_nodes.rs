@@ -1,4 +1,4 @@
-//! The machine has more devices than NCCL's topology has room for.
+//! The machine has more devices than NCCL's topology can hold.
 
 use evidence::Source;
 use evidence::signals::topology_file::TOO_MANY;
@@ -14,7 +14,7 @@ pub static RULE: Rule = Rule {
     needs: &[Source::JobOutput],
     why: "NCCL keeps the PCI devices, GPUs and NICs of a node in tables of fixed size (256 XML nodes). Machines with many NICs, or local \
           ranks whose views differ, overflow them, and the setup fails.",
-    fix: "Use a newer NCCL, and an aws-ofi-nccl that makes the topology itself. Until then give every rank the same short NCCL_TOPO_FILE \
+    fix: "Use a newer NCCL, and an aws-ofi-nccl that creates the topology itself. Until then give every rank the same short NCCL_TOPO_FILE \
           (only `<cpu>` and `<pci>` of GPUs and NICs), and make sure that all local ranks see the same devices.",
     references: &[
         "https://github.com/NVIDIA/nccl/issues/2160",
@@ -28,7 +28,7 @@ fn check(log: &Log) -> Checked {
     let found = log.look_for(&[&TOO_MANY], Source::JobOutput)?;
     let Some(first) = found.first() else { return Ok(Vec::new()) };
     let message = match first.get("max") {
-        "" => "NCCL's topology ran out of room for devices of one kind".to_owned(),
+        "" => "NCCL's topology cannot hold all devices of one kind".to_owned(),
         max => format!("the machine's topology does not fit into the {max} entries NCCL has for it"),
     };
     Ok(vec![Finding::new(Confidence::Certain, message).by(log, &found)])
