@@ -23,9 +23,9 @@ pub static RULE: Rule = Rule {
     needs: &[Source::JobOutput],
     why: "All ranks of a communicator must call the same collectives in the same order with the same sizes. NCCL does not check: it \
           hangs, or mixes the data of two operations.",
-    fix: "Run once with TORCH_DISTRIBUTED_DEBUG=DETAIL: it names the first call that differs. Usual places: a branch that depends on \
-          the rank or on the data, a last batch of another size, metrics logged under other names, unused parameters. Pad the tensors, \
-          or gather their sizes first.",
+    fix: "Run once with TORCH_DISTRIBUTED_DEBUG=DETAIL: it names the first call that differs. Usual causes: a branch that depends on the \
+          rank or on the data, a last batch of another size, metrics logged under different names, unused parameters. Pad the tensors, or \
+          gather their sizes first.",
     references: &[
         "https://pytorch.org/docs/stable/distributed.html#debugging-torch-distributed-applications",
         "https://github.com/NVIDIA/nccl/issues/296",
@@ -78,7 +78,7 @@ fn check(log: &Log) -> Checked {
     if let Some(first) = of(&BOOTSTRAP_TRUNCATED).first() {
         let (got, want) = (first.get("got"), first.get("want"));
         let message = format!(
-            "a setup message had {got} bytes where {want} were expected: ranks make communicators in another order"
+            "a setup message had {got} bytes where {want} were expected: ranks create communicators in different orders"
         );
         let finding = Finding::new(Confidence::Possible, message).by(log, &of(&BOOTSTRAP_TRUNCATED));
         return Ok(vec![finding.or("nccl-version-mismatch")]);
@@ -103,14 +103,14 @@ fn fingerprints(sighting: &Sighting) -> String {
     };
     match parts.as_slice() {
         [] => "two ranks call different collectives".to_owned(),
-        [one] => format!("{}, another rank something else", describe(one)),
+        [one] => format!("{}, another rank calls something else", describe(one)),
         [one, other, ..] => format!("{}, {}", describe(one), describe(other)),
     }
 }
 
 /// Ranks that time out at the same timestamp in different operations.
 fn compared(works: &[Work<'_>]) -> Option<Finding> {
-    // Only the first of each rank: what comes later comes of it.
+    // Only the first of each rank: later ones follow from it.
     let mut first: BTreeMap<u32, Work<'_>> = BTreeMap::new();
     for work in works {
         first.entry(work.rank?).or_insert(*work);
@@ -145,7 +145,7 @@ fn compared(works: &[Work<'_>]) -> Option<Finding> {
             };
             let (ours, theirs) = (like(a), like(b));
             let message = format!(
-                "{} in {}, {} in {}",
+                "{} timed out in {}, {} in {}",
                 list_of_ranks(&ours),
                 describe(a),
                 list_of_ranks(&theirs),

@@ -8,7 +8,7 @@ use crate::{Check, Checked, Confidence, Finding, Log, Role, Rule, Severity};
 /// See the module documentation.
 pub static RULE: Rule = Rule {
     id: "gradient-accumulation-overridden",
-    title: "the trainer's gradient accumulation is overridden by DeepSpeed's",
+    title: "DeepSpeed overrides the trainer's gradient accumulation",
     severity: Severity::Info,
     role: Role::Cause,
     needs: &[Source::JobOutput],

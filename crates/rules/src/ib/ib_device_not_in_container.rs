@@ -36,7 +36,7 @@ fn check(log: &Log) -> Checked {
     }
     if let Some(first) = closed.iter().find(|it| !it.get("device").is_empty()).or(closed.first()) {
         let device = if first.get("device").is_empty() { "an adapter" } else { first.get("device") };
-        let finding = Finding::new(Confidence::Likely, format!("{device} is there but cannot be opened"))
+        let finding = Finding::new(Confidence::Likely, format!("{device} exists but cannot be opened"))
             .by(log, &closed);
         let fallback = log.case.networks().find(|it| &*it.value == "Socket").map(|it| &it.quote);
         return Ok(vec![finding.seen_all(fallback).about("nic", first.get("device"))]);
@@ -52,7 +52,7 @@ fn check(log: &Log) -> Checked {
     let quote = process.facts.no_ib_device.first().map(|it| &it.quote);
     if let Some(asked) = log.job.settings.named("NCCL_IB_HCA").find(|it| !it.text().starts_with('^')) {
         let message =
-            format!("NCCL_IB_HCA={} asks for adapters, and {} finds none", asked.text(), process.name());
+            format!("NCCL_IB_HCA={} requests adapters, but {} finds none", asked.text(), process.name());
         let finding = Finding::new(Confidence::Likely, message)
             .severity(Severity::Warning)
             .seen_all(quote)
@@ -70,7 +70,7 @@ fn check(log: &Log) -> Checked {
     }
     if let Some((name, list)) = ipoib(process) {
         let message = format!(
-            "{} has {name}, a port of an InfiniBand adapter, and finds no RDMA device",
+            "{} has {name}, a port of an InfiniBand adapter, but finds no RDMA device",
             process.name()
         );
         return Ok(vec![
@@ -85,7 +85,7 @@ fn check(log: &Log) -> Checked {
     let set = || settings.iter().find_map(|name| log.job.settings.named(name).next().map(|it| (name, it)));
     if let Some((name, it)) = several_hosts(log).then(set).flatten() {
         let message = format!(
-            "{name}={} is set as if there were RDMA adapters, and {} finds none",
+            "{name}={} is a setting for RDMA adapters, but {} finds none",
             it.text(),
             process.name()
         );
@@ -124,7 +124,7 @@ fn without_driver(log: &Log) -> Option<Finding> {
     let missing: Vec<_> = log.case.sightings_of(&NO_USER_DRIVER).collect();
     let tool = log.case.sightings_of(&NO_ADAPTERS).next()?;
     let path = missing.first()?.get("path").trim_end_matches([':', '.']);
-    let message = format!("/sys shows {path}, and no adapter can be used");
+    let message = format!("/sys shows {path}, but no adapter can be used");
     let finding = Finding::new(Confidence::Likely, message).by(log, &missing).seen(&tool.quote);
     Some(finding.severity(Severity::Warning).fix(
         "Put the user-space drivers (rdma-core or MLNX_OFED, of a release that knows the adapter) into the image, and pass /dev/infiniband \
@@ -142,7 +142,7 @@ fn refused(log: &Log) -> Option<Finding> {
     if !named && asked.is_none() {
         return None;
     }
-    let message = "the InfiniBand network was asked for, and no adapter can be used here";
+    let message = "the InfiniBand network is requested, but no adapter can be used";
     let finding = Finding::new(Confidence::Likely, message).seen(&refused.quote);
     Some(finding.seen_all(asked.and_then(job::Variable::quote)).or("ib-hca-selection"))
 }

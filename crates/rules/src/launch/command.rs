@@ -44,7 +44,7 @@ impl Command<'_> {
         self.launch.launcher == Launcher::Mpirun
     }
 
-    /// Whether nothing says how mpirun shall bind processes.
+    /// Whether no option says how mpirun should bind processes.
     pub(crate) fn binds_by_default(&self) -> bool {
         self.is_mpirun() && !self.launch.sets_binding()
     }

@@ -35,11 +35,11 @@ fn check(log: &Log) -> Checked {
     let message = match (stated.or(driver.map(|it| it.0)), noted) {
         (_, Some(noted)) => format!("driver {} is too old for the CUDA of the program", noted.get("driver")),
         (Some(level), None) => {
-            format!("the driver knows CUDA {} only, the program was built with a newer one", release(level))
+            format!("the driver supports only CUDA {}, but the program was built with a newer one", release(level))
         }
         (None, None) => "the driver is too old for the CUDA of the program".to_owned(),
     };
-    // These two also come of a compatibility library that does not belong to the driver.
+    // A compatibility library that does not belong to the driver causes these two as well.
     let doubtful = ["non supported HW", "cuda driver combination"];
     let sure = found.iter().any(|it| !doubtful.iter().any(|text| it.quote.text.contains(text)));
     let confidence = if sure { Confidence::Certain } else { Confidence::Likely };
@@ -62,7 +62,7 @@ fn compared(log: &Log, driver: Option<(u32, &Quote)>) -> Vec<Finding> {
         return Vec::new();
     }
     let message =
-        format!("the driver knows CUDA {} only, and NCCL was built with CUDA {built}", release(driver));
+        format!("the driver supports only CUDA {}, but NCCL was built with CUDA {built}", release(driver));
     vec![Finding::new(Confidence::Likely, message).seen(line).seen(quote)]
 }
 

@@ -16,7 +16,7 @@ pub static RULE: Rule = Rule {
     severity: Severity::Error,
     role: Role::Cause,
     needs: &[Source::JobOutput],
-    why: "NCCL brings kernels for the GPU generations known at its release, or chosen when it was built. On a newer GPU they cannot be \
+    why: "NCCL contains kernels for the GPU generations known at its release, or chosen when it was built. On a newer GPU they cannot be \
           started, or its links are misread.",
     fix: "Use a newer NCCL: at least 2.7.3 with CUDA 11 for A100, 2.15.1 with CUDA 11.8 or 12 for H100, 2.25.1 with CUDA 12.8 for Blackwell; \
           with PyTorch, a newer wheel. If NCCL was built by hand, add the GPU to NVCC_GENCODE (-gencode=arch=compute_90,code=sm_90).",
@@ -62,7 +62,7 @@ fn check(log: &Log) -> Checked {
         .collect();
     if !failed.is_empty() {
         let message = match (&old, failed.iter().find(|it| *it.signal == GPU_NOT_IN_BUILD), version) {
-            (Some((version, gpu, _)), _, _) => format!("NCCL {version} does not know the {gpu}"),
+            (Some((version, gpu, _)), _, _) => format!("NCCL {version} does not support the {gpu}"),
             (None, Some(build), _) => format!("this build has no kernels for sm_{}", build.get("capability")),
             (None, None, Some((version, _))) => {
                 format!("this build of NCCL {version} has no kernels for the GPU")
@@ -90,7 +90,7 @@ fn check(log: &Log) -> Checked {
         .find(|it| *it.signal == OLD_CAPABILITY && it.number("capability").is_some_and(|it| it >= 8));
     if let Some(it) = ampere.filter(|_| !worked) {
         return Ok(vec![
-            Finding::new(Confidence::Likely, "NCCL 2.4 meets GPUs of the Ampere generation or later")
+            Finding::new(Confidence::Likely, "NCCL 2.4 runs on GPUs of the Ampere generation or later")
                 .seen(&it.quote),
         ]);
     }
@@ -113,7 +113,7 @@ fn check(log: &Log) -> Checked {
     })
 }
 
-/// The GPU that this release does not know, if nccl-tests or a note names one.
+/// The GPU that this release does not support, if nccl-tests or a note names one.
 fn too_old(log: &Log, version: Version) -> Option<&'static str> {
     let tested =
         log.case.tests.iter().filter(|it| it.rows.is_empty()).flat_map(|it| &it.devices).map(|it| &*it.name);
