@@ -1,4 +1,4 @@
-//! What a rule about logs sees: the facts, the job they show, and what NCCL and its speed should be there.
+//! What a rule about logs sees: the facts, the job they show, and what NCCL and its bandwidth should be there.
 
 use std::cell::OnceCell;
 

@@ -27,7 +27,9 @@ fn check(log: &Log) -> Checked {
     let reported = log.case.sightings_of(&ONE_THREAD).next();
     if let Some(reported) = reported.filter(|it| it.get("n") == "1") {
         let message = "the optimizer runs on the CPU and torchrun gave each process one thread";
-        return Ok(vec![Finding::new(Confidence::Likely, message).seen(&reported.quote).seen(&offload.quote)]);
+        return Ok(vec![
+            Finding::new(Confidence::Likely, message).seen(&reported.quote).seen(&offload.quote),
+        ]);
     }
     let several = log.case.world().and_then(evidence::Communicator::local_ranks).is_some_and(|it| it > 1);
     if log.job.settings.named("OMP_NUM_THREADS").next().is_some() || reported.is_some() || !several {

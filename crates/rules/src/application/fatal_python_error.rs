@@ -46,7 +46,8 @@ fn check(log: &Log) -> Checked {
     let rank = log.case.rank_of(sighting).or_else(|| ended.first().and_then(|it| it.rank));
     let who = rank.map_or_else(|| "a rank".to_owned(), |it| format!("rank {it}"));
     let same = own.iter().filter(|it| it.1 == what).count();
-    let others = if same > 1 { format!(", and {} more with the same error", same - 1) } else { String::new() };
+    let others =
+        if same > 1 { format!(", and {} more with the same error", same - 1) } else { String::new() };
     let message = format!("{who} ended with `{}`{others}", shorten(&what));
     let finding = Finding::new(Confidence::Likely, message)
         .seen(&sighting.quote)

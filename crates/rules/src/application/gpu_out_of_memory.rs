@@ -41,8 +41,8 @@ fn check(log: &Log) -> Checked {
     let ranks: BTreeSet<u32> = found.iter().filter_map(|it| log.case.rank_of(it)).collect();
     let ranks: Vec<u32> = ranks.into_iter().collect();
     let who = if ranks.is_empty() { "a rank".to_owned() } else { list_of_ranks(&ranks) };
-    let finding =
-        Finding::new(Confidence::Certain, format!("{who} could not allocate {size} of GPU memory")).by(log, &found);
+    let finding = Finding::new(Confidence::Certain, format!("{who} could not allocate {size} of GPU memory"))
+        .by(log, &found);
     // No job needs an exabyte: the size comes from a message with another meaning.
     Ok(vec![if size.contains("EB") || size.contains("PB") || size.contains("PiB") {
         finding.or("collective-mismatch")

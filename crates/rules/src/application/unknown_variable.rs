@@ -61,15 +61,13 @@ fn check(log: &Log) -> Checked {
         }
         let meant = variable::suggest(name);
         let (confidence, message) = match (known, meant) {
-            (Some(_), Some(meant)) => (
-                Confidence::Certain,
-                format!("no NCCL release reads {name}; {} may be meant", meant.name),
-            ),
+            (Some(_), Some(meant)) => {
+                (Confidence::Certain, format!("no NCCL release reads {name}; {} may be meant", meant.name))
+            }
             (Some(known), None) => (Confidence::Certain, format!("{name}: {}", known.effect)),
-            (None, Some(meant)) => (
-                Confidence::Likely,
-                format!("no release knows {name}; {} may be meant", meant.name),
-            ),
+            (None, Some(meant)) => {
+                (Confidence::Likely, format!("no release knows {name}; {} may be meant", meant.name))
+            }
             // Plugins have other variables.
             (None, None) => continue,
         };

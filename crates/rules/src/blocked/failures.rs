@@ -13,8 +13,8 @@ use evidence::signals::interface::OLD_INTERFACE;
 use evidence::{Quote, Sighting};
 
 use crate::interface::address::{
-    got_through, is_bridge, is_bridge_address, is_ipoib, is_link_local, is_loopback, is_number, is_tunnel_or_service_port,
-    owners, without_port,
+    got_through, is_bridge, is_bridge_address, is_ipoib, is_link_local, is_loopback, is_number,
+    is_tunnel_or_service_port, owners, without_port,
 };
 use crate::interface::loopback_interface_used::listed;
 
@@ -73,7 +73,8 @@ struct Context<'a> {
 pub(crate) fn verdict(log: &Log) -> Vec<Verdict<'_>> {
     let signals =
         [&CONNECT_FAILED, &CONNECT_RETRIED, &CONNECTION_LOST, &OTHER_CONNECT_FAILED, &CLIENT_FAILED];
-    let failures: Vec<&Sighting> = log.case.sightings.iter().filter(|it| signals.contains(&it.signal)).collect();
+    let failures: Vec<&Sighting> =
+        log.case.sightings.iter().filter(|it| signals.contains(&it.signal)).collect();
     if failures.is_empty() {
         return Vec::new();
     }

@@ -62,7 +62,10 @@ mod tests {
                 "[W socket.cpp:426] [c10d] The server socket has failed to bind to [::]:25641 (errno: 98 - Address already in use).\n",
                 "port 25641 is taken by another process",
             ),
-            ("RuntimeError: Address already in use\n", "a server's port is already in use by another process"),
+            (
+                "RuntimeError: Address already in use\n",
+                "a server's port is already in use by another process",
+            ),
         ] {
             assert_eq!(findings(&RULE, line)[0].message, message);
         }

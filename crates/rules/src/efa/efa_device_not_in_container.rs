@@ -35,7 +35,9 @@ fn check(log: &Log) -> Checked {
     if let Some((machine, quote)) = machine(log).filter(|it| !it.0.efa()) {
         let message = format!("{} has no EFA, but the EFA plugin was loaded", machine.name);
         let finding = Finding::new(Confidence::Certain, message).by(log, &found).seen(quote);
-        return Ok(vec![finding.fix("Remove the plugin from LD_LIBRARY_PATH on this machine, or use an instance type with EFA.")]);
+        return Ok(vec![finding.fix(
+            "Remove the plugin from LD_LIBRARY_PATH on this machine, or use an instance type with EFA.",
+        )]);
     }
     if let Some(quote) = container_without_devices(log) {
         let message = "the container was started without EFA devices, and libfabric finds none";

@@ -47,7 +47,11 @@ fn check(log: &Log) -> Checked {
     if let Some((process, seen)) =
         processes.iter().find_map(|it| Some((it, it.facts.ofi.gpudirect_off.first()?)))
     {
-        let message = format!("the plugin turned GPUDirect RDMA off for {}, although {} supports it", process.name(), machine.name);
+        let message = format!(
+            "the plugin turned GPUDirect RDMA off for {}, although {} supports it",
+            process.name(),
+            machine.name
+        );
         let finding = Finding::new(Confidence::Certain, message).seen(&seen.quote).seen(named);
         return Ok(vec![finding.with_numbers(&RULE, loss()).or("ofi-plugin-lib-mismatch")]);
     }
@@ -57,8 +61,10 @@ fn check(log: &Log) -> Checked {
     let over_efa = || links().filter(|it| it.2.0.contains("Libfabric"));
     let (all, without) = (over_efa().count(), over_efa().filter(|it| !it.2.2).count());
     let Some((_, first, _)) = over_efa().find(|it| !it.2.2) else { return Ok(Vec::new()) };
-    let message =
-        format!("{without} of {all} EFA connections do not use GPUDirect RDMA, although {} supports it", machine.name);
+    let message = format!(
+        "{without} of {all} EFA connections do not use GPUDirect RDMA, although {} supports it",
+        machine.name
+    );
     let finding =
         Finding::new(Confidence::Likely, message).severity(Severity::Warning).seen(&first.quote).seen(named);
     let finding = over_efa().filter(|it| !it.2.2).fold(finding, |it, (rank, _, _)| it.about("rank", rank));

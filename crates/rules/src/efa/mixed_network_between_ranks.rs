@@ -40,7 +40,8 @@ fn check(log: &Log) -> Checked {
         .filter(|it| *it.signal == WRONG_SOCKET && types(it.get("got"), it.get("want")))
         .collect();
     if !met.is_empty() {
-        let message = "a rank that uses InfiniBand and one that uses TCP sockets tried to connect to each other";
+        let message =
+            "a rank that uses InfiniBand and one that uses TCP sockets tried to connect to each other";
         return Ok(vec![Finding::new(Confidence::Certain, message).by(log, &met)]);
     }
     let tags: Vec<_> = found.iter().copied().filter(|it| *it.signal == INVALID_TAG).collect();

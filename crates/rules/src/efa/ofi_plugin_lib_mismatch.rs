@@ -80,11 +80,15 @@ fn mismatch(log: &Log, line: &Sighting) -> Option<(Confidence, String)> {
         let library = line.get("library").rsplit([' ', '/']).next().unwrap_or_default();
         let own = library.starts_with("libnccl-net") || line.get("plugin").ends_with(library);
         return (!own && library.contains(".so")).then(|| {
-            (Confidence::Likely, format!("the network plugin was found, but {library}, which it needs, was not"))
+            (
+                Confidence::Likely,
+                format!("the network plugin was found, but {library}, which it needs, was not"),
+            )
         });
     }
     if *line.signal == GPUDIRECT_REFUSED || *line.signal == ENDPOINT_FAILED {
-        let message = "libfabric rejects a request of the plugin; the usual reason is a second libfabric in the image";
+        let message =
+            "libfabric rejects a request of the plugin; the usual reason is a second libfabric in the image";
         let confidence =
             if *line.signal == GPUDIRECT_REFUSED { Confidence::Likely } else { Confidence::Possible };
         return Some((confidence, message.to_owned()));

@@ -3,7 +3,7 @@
 use evidence::signals::efa::{NO_EFA_DEVICE, NO_PROVIDER, PLUGIN_FAILED};
 use evidence::{Quote, Source};
 
-use super::{efa_in_use, may_span_machines, machine, plugin_logged, sign_of_efa, socket_chosen};
+use super::{efa_in_use, machine, may_span_machines, plugin_logged, sign_of_efa, socket_chosen};
 use crate::expected;
 use crate::{Check, Checked, Confidence, Finding, Log, Role, Rule, Severity};
 

@@ -36,7 +36,10 @@ pub(crate) fn check_last(log: &Log, _: &[Found]) -> Vec<Finding> {
         .flat_map(|process| process.facts.warnings.first.iter().map(move |warning| (process, &warning.quote)))
         .filter(|(_, quote)| {
             !known.contains(&quote.spot)
-                && !evidence::signals::book().find(quote.text.as_bytes()).iter().any(|it| is_problem(it.signal))
+                && !evidence::signals::book()
+                    .find(quote.text.as_bytes())
+                    .iter()
+                    .any(|it| is_problem(it.signal))
         })
         .collect();
     let Some((process, first)) = unknown.first() else { return Vec::new() };

@@ -233,9 +233,7 @@ fn gid(log: &Log, layer: Layer, refused: Option<&str>, sightings: &[&Sighting]) 
             let unrouted = refused
                 .is_some_and(|it| it.contains("Network is unreachable") || it.contains("No such device"));
             let old = version < Version::new(2, 21, 0) && layer == Layer::Roce && !unrouted;
-            old.then(|| {
-                format!("NCCL {version} uses GID index 0 by default, usually a link-local address")
-            })
+            old.then(|| format!("NCCL {version} uses GID index 0 by default, usually a link-local address"))
         }
     }
 }

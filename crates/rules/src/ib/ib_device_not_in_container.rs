@@ -84,11 +84,8 @@ fn check(log: &Log) -> Checked {
     let settings = ["NCCL_IB_DISABLE", "NCCL_IB_GID_INDEX", "NCCL_IB_TC"];
     let set = || settings.iter().find_map(|name| log.job.settings.named(name).next().map(|it| (name, it)));
     if let Some((name, it)) = several_hosts(log).then(set).flatten() {
-        let message = format!(
-            "{name}={} is a setting for RDMA adapters, but {} finds none",
-            it.text(),
-            process.name()
-        );
+        let message =
+            format!("{name}={} is a setting for RDMA adapters, but {} finds none", it.text(), process.name());
         return Ok(vec![
             Finding::new(Confidence::Possible, message)
                 .severity(Severity::Warning)

@@ -40,7 +40,9 @@ fn check(log: &Log) -> Checked {
             Some((interface, _)) => {
                 format!("connections to {}, the address of {}, fail", it.peer, interface.name)
             }
-            None if it.peer.is_empty() => "connections over the interface that NCCL uses for the setup fail".to_owned(),
+            None if it.peer.is_empty() => {
+                "connections over the interface that NCCL uses for the setup fail".to_owned()
+            }
             None => format!("connections to {}, a link-local address, fail", it.peer),
         };
         let finding = Finding::new(Confidence::Likely, message).by(log, &it.sightings).or("peer-unreachable");

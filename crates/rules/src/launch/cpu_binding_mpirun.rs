@@ -26,7 +26,8 @@ const SLOW: f64 = 10.0;
 
 fn check(log: &Log) -> Checked {
     if let Some(one) = log.case.sightings_of(&BOUND).find(|it| is_one_core(it.get("where"))) {
-        let message = format!("rank {} is bound to one core, together with all threads of NCCL", one.get("rank"));
+        let message =
+            format!("rank {} is bound to one core, together with all threads of NCCL", one.get("rank"));
         let finding = Finding::new(Confidence::Likely, message).severity(Severity::Warning);
         return Ok(vec![finding.seen(&one.quote).about("rank", one.get("rank"))]);
     }

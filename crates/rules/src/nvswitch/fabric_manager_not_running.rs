@@ -83,7 +83,8 @@ fn check(log: &Log) -> Checked {
     if refused.is_empty() {
         return Ok(Vec::new());
     }
-    let message = "the NVSwitches reject a multicast group, as happens when the Fabric Manager is not running";
+    let message =
+        "the NVSwitches reject a multicast group, as happens when the Fabric Manager is not running";
     Ok(vec![Finding::new(Confidence::Possible, message).by(log, &refused).or("nvls-fabric-state")])
 }
 

@@ -34,7 +34,8 @@ pub static RULE: Rule = Rule {
 fn check(log: &Log) -> Checked {
     let unregistered: Vec<_> = log.case.sightings_of(&GPU_REGISTRATION_FAILED).collect();
     if !unregistered.is_empty() {
-        let message = "the HCA could not register GPU memory (Bad address): no driver offers this memory to the HCA";
+        let message =
+            "the HCA could not register GPU memory (Bad address): no driver offers this memory to the HCA";
         let finding =
             Finding::new(Confidence::Likely, message).by(log, &unregistered).severity(Severity::Error);
         return Ok(vec![finding.or("dmabuf-unsupported")]);

@@ -46,7 +46,8 @@ fn check(log: &Log) -> Checked {
         Some(n) => {
             format!("NVLink joins {n} GPUs across nodes, but memory for it cannot be exported: check IMEX")
         }
-        None => "CUDA refused to allocate memory that can be exported over NVLink (operation not permitted)".to_owned(),
+        None => "CUDA refused to allocate memory that can be exported over NVLink (operation not permitted)"
+            .to_owned(),
     };
     Ok(vec![Finding::new(confidence, message).by(log, &found).seen_all(absent)])
 }

@@ -57,8 +57,7 @@ fn check(log: &Log) -> Checked {
         return Ok(vec![if diverted.is_empty() { finding.severity(Severity::Warning) } else { finding }]);
     }
     if let Some(quote) = hung {
-        let message =
-            "GPUs without NVLink exchange data peer to peer over PCIe, and the first collective never finished";
+        let message = "GPUs without NVLink exchange data peer to peer over PCIe, and the first collective never finished";
         return Ok(vec![Finding::new(Confidence::Possible, message).seen(quote).or("timeout-undetermined")]);
     }
     let advice: Vec<_> = of(&IOMMU_ADVICE).collect();

@@ -53,8 +53,9 @@ fn check(log: &Log) -> Checked {
     if let Some(quote) = set_to_one(log, "NCCL_IB_DISABLE")
         .filter(|_| has_hcas(log) && log.job.size.spans_nodes() != Some(false))
     {
-        let message = "NCCL_IB_DISABLE=1 although there are InfiniBand or RoCE adapters: nodes communicate over TCP"
-            .to_owned();
+        let message =
+            "NCCL_IB_DISABLE=1 although there are InfiniBand or RoCE adapters: nodes communicate over TCP"
+                .to_owned();
         findings.push(said(message, quote, "NCCL_IB_DISABLE").severity(Severity::Warning));
     }
     if findings.is_empty() {

@@ -41,7 +41,9 @@ fn check(log: &Log) -> Checked {
     pairs.dedup();
     let message = match expected(log) {
         Some(machine) => {
-            format!("GPUs of {machine} have no peer access and exchange data through host memory: normal there")
+            format!(
+                "GPUs of {machine} have no peer access and exchange data through host memory: normal there"
+            )
         }
         None if pairs.is_empty() => {
             "the driver refuses peer access between GPUs; they exchange data through host memory".to_owned()

@@ -48,8 +48,10 @@ fn check(log: &Log) -> Checked {
         (Some(Nvlink::Partial), _) => ": expected where no NVLink joins the two".to_owned(),
         _ => "; expected only if no NVLink or PCIe switch joins the two".to_owned(),
     };
-    let message =
-        format!("{} of ranks inside a node exchange data through host memory{tail}", counted(pairs.len(), "pair"));
+    let message = format!(
+        "{} of ranks inside a node exchange data through host memory{tail}",
+        counted(pairs.len(), "pair")
+    );
     let confidence = if machine.is_some() { Confidence::Certain } else { Confidence::Likely };
     let finding = Finding::new(confidence, message).seen_all(pairs.iter().map(|it| it.1));
     let inside = expected.and_then(|it| it.inside(log)).filter(|_| machine == Some(Nvlink::Absent));

@@ -58,8 +58,9 @@ fn check(log: &Log) -> Checked {
     }
     let slow = log.case.tests.iter().filter(|it| !on_one_host(it)).find_map(all_slow);
     if let Some((row, best)) = slow.filter(|_| roce.is_some()) {
-        let message =
-            format!("large messages reach {best:.2} GB/s at most on RoCE, as happens when packets are dropped");
+        let message = format!(
+            "large messages reach {best:.2} GB/s at most on RoCE, as happens when packets are dropped"
+        );
         return Ok(vec![
             Finding::new(Confidence::Possible, message).seen(&row.quote).seen_all(roce).or("roce-congestion"),
         ]);

@@ -39,8 +39,10 @@ fn check(log: &Log) -> Checked {
     if !gives_one {
         return Ok(Vec::new());
     }
-    let message =
-        format!("NCCL_TOPO_FILE is set to an empty value, so NCCL does not get the plugin's topology of {}", machine.name);
+    let message = format!(
+        "NCCL_TOPO_FILE is set to an empty value, so NCCL does not get the plugin's topology of {}",
+        machine.name
+    );
     Ok(vec![
         Finding::new(Confidence::Certain, message)
             .seen(quote)

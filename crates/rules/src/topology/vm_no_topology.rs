@@ -41,7 +41,8 @@ fn check(log: &Log) -> Checked {
     // Old releases warn about it; newer ones try patterns that need not exist, and report that at level INFO.
     let no_path: Vec<_> = log.case.sightings_of(&NO_PATH).filter(|it| it.warning).collect();
     if !no_path.is_empty() && !efa_in_use(log) {
-        let message = "NCCL found no path for its rings, as happens when a virtual machine hides the PCIe topology";
+        let message =
+            "NCCL found no path for its rings, as happens when a virtual machine hides the PCIe topology";
         return Ok(vec![Finding::new(Confidence::Possible, message).by(log, &no_path)]);
     }
     if log.case.xml.is_empty() && log.case.matrices.is_empty() {

@@ -35,7 +35,10 @@ fn check(log: &Log) -> Checked {
     let message = match (stated.or(driver.map(|it| it.0)), noted) {
         (_, Some(noted)) => format!("driver {} is too old for the CUDA of the program", noted.get("driver")),
         (Some(level), None) => {
-            format!("the driver supports only CUDA {}, but the program was built with a newer one", release(level))
+            format!(
+                "the driver supports only CUDA {}, but the program was built with a newer one",
+                release(level)
+            )
         }
         (None, None) => "the driver is too old for the CUDA of the program".to_owned(),
     };
