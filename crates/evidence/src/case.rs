@@ -1,4 +1,4 @@
-//! Everything known about one job.
+//! Everything that the input shows about one job.
 
 use std::hash::BuildHasher as _;
 use std::sync::Arc;
@@ -23,7 +23,7 @@ pub struct Process {
     pub pid: u32,
     /// Its rank in the largest communicator it is in.
     pub rank: Option<u32>,
-    /// What it said.
+    /// What its lines say.
     pub facts: Box<ProcessFacts>,
 }
 
@@ -43,7 +43,7 @@ impl Process {
         self.facts.version.value().and_then(|it| Version::parse(it))
     }
 
-    /// Who put a variable into the environment: the plugin, or someone before it.
+    /// Whether the plugin put a variable into the environment, and not whoever started the process.
     pub fn added_by_plugin(&self, name: &str) -> bool {
         self.facts.ofi.added.iter().any(|it| &*it.value.name == name)
     }
@@ -58,7 +58,7 @@ pub struct Case {
     pub processes: Vec<Process>,
     /// The communicators, in the order of the input.
     pub communicators: Vec<Communicator>,
-    /// Lines that tell of trouble or of a setting, in the order of the input.
+    /// Lines that report a problem or a setting, in the order of the input.
     pub sightings: Vec<Sighting>,
     /// Runs of nccl-tests.
     pub tests: Vec<NcclTests>,
@@ -147,7 +147,7 @@ pub struct MemberLink<'a> {
     pub link: &'a Link,
 }
 
-/// The problem of a file that is not text.
+/// What is reported about a file that is not text.
 pub const BINARY: &str = "is binary, not text: left out";
 
 /// Puts a [`Case`] together from regions, in the order of the input.
@@ -174,7 +174,7 @@ struct Gathered {
 
 impl Gathered {
     fn add(&mut self, thread: ThreadFacts) {
-        // Few threads are found faster one by one than by a table.
+        // For few threads a linear search is faster than a table.
         let place = if self.threads.len() <= 16 {
             self.threads.iter().position(|it| it.tid == thread.tid)
         } else {

@@ -1,10 +1,10 @@
-//! What the aws-ofi-nccl plugin says: `NET/OFI ...`, releases 1.0 to 1.21.
+//! What the aws-ofi-nccl plugin prints: `NET/OFI ...`, releases 1.0 to 1.21.
 
 use crate::facts::Assignment;
 use crate::scan::{between, word_after};
 use crate::source::{Distinct, Quote};
 
-/// What one process's plugin said.
+/// What the plugin of one process printed.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Ofi {
     /// `Initializing aws-ofi-nccl 1.16.2`, `Using aws-ofi-nccl 1.4.0aws`
@@ -144,7 +144,7 @@ impl Ofi {
     }
 }
 
-/// Known lines that tell nothing we keep.
+/// Known lines without facts that are kept.
 static ROUTINE: &[&str] = &[
     "Using CUDA driver version",
     "Using CUDA runtime version",
@@ -187,7 +187,7 @@ fn provider(rest: &str) -> Provider {
     }
 }
 
-/// Early plugins say `P4d` for the instance type.
+/// Early plugins print `P4d` for the instance type.
 fn instance_name(platform: &str) -> Box<str> {
     match platform.trim() {
         "P4d" => "p4d.24xlarge".into(),

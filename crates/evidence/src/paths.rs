@@ -1,4 +1,4 @@
-//! The paths bytes take, summed up from the connections that ranks printed.
+//! The paths of the data, from the connections that ranks printed.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -6,14 +6,14 @@ use crate::case::Case;
 use crate::communicator::Communicator;
 use crate::facts::Link;
 
-/// One way from one rank to another.
+/// The path from one rank to another.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Edge {
     /// The sending rank.
     pub from: u32,
     /// The receiving rank.
     pub to: u32,
-    /// The way, as people name it: `SHM`, `P2P/CUMEM`, `NET/Libfabric/0/GDRDMA`.
+    /// The transport by its usual name: `SHM`, `P2P/CUMEM`, `NET/Libfabric/0/GDRDMA`.
     pub way: String,
     /// How many channels use it.
     pub channels: u32,
@@ -24,13 +24,13 @@ pub struct Edge {
 pub struct Paths {
     /// Every pair of ranks that is connected.
     pub edges: Vec<Edge>,
-    /// Pairs of ranks by way, without the device: `NET/Libfabric with GPUDirect`.
+    /// Pairs of ranks by transport, without the device: `NET/Libfabric with GPUDirect`.
     pub by_kind: BTreeMap<String, u32>,
     /// For each pair of nodes, pairs of ranks by kind.
     pub by_node_pair: BTreeMap<(String, String), BTreeMap<String, u32>>,
 }
 
-/// What one side of a connection says beyond the other is kept: the sender knows best.
+/// Keeps what one side of a connection says beyond the other: the sender's line counts more.
 pub fn of(case: &Case, communicator: &Communicator) -> Paths {
     let mut ways: BTreeMap<(u32, u32, String), (u64, String)> = BTreeMap::new();
     for (_, link) in communicator.links() {
@@ -69,7 +69,7 @@ fn way(link: &Link) -> String {
     link.transport().map_or_else(|| link.via.to_string(), ToString::to_string)
 }
 
-/// The way without its device.
+/// The transport without its device.
 fn kind(link: &Link, in_host_memory: bool) -> String {
     match link.transport() {
         Some(it) => match it.network() {

@@ -7,8 +7,8 @@
 //! CALL   [TS]HOST:PID:TID NCCL CALL MSG
 //! TRACE  [TS]HOST:PID:TID [DEV] MILLIS FUNC:LINE NCCL TRACE MSG
 //! ```
-//! (NCCL `src/debug.cc`.) Launchers, `kubectl` and loggers put text of their
-//! own before it, so the anchor ` NCCL INFO ` is found first and the rest is
+//! (NCCL `src/debug.cc`.) Launchers, `kubectl` and loggers put their own text
+//! before it, so the anchor ` NCCL INFO ` is found first and the rest is
 //! read from there to the left.
 
 use memchr::{memchr, memmem, memrchr};
@@ -33,7 +33,7 @@ pub struct Line<'a> {
     pub level: Level,
     /// `HOST:PID:TID`, empty where it was cut away.
     pub thread: &'a [u8],
-    /// What stands before the thread: a timestamp, a launcher's label, nothing.
+    /// What precedes the thread: a timestamp, a launcher's label, nothing.
     pub before: &'a [u8],
     /// `FILE:LINE` of a warning.
     pub place: &'a [u8],

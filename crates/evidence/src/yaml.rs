@@ -1,4 +1,4 @@
-//! YAML and JSON as a tree in which every value knows its place.
+//! YAML and JSON as a tree in which every value has its position.
 //!
 //! A text is read once into [`Tree`]: nodes in one list, by number. An alias is the number of the node it stands for, so that
 //! a hundred aliases of aliases cost a hundred numbers. Nothing is copied, nothing recurses.
@@ -28,7 +28,7 @@ pub struct NodeId(u32);
 pub struct Node {
     /// What it is.
     pub kind: Kind,
-    /// Where it stands.
+    /// Where it is.
     pub span: Span,
 }
 
@@ -39,7 +39,7 @@ pub enum Kind {
     Scalar {
         /// The text.
         text: Box<str>,
-        /// Whether it stands in quotes or in a block: then it is a text, whatever it looks like.
+        /// Whether it is in quotes or in a block: then it is a text, whatever its form.
         quoted: bool,
     },
     /// A list.
@@ -48,7 +48,7 @@ pub enum Kind {
     Mapping(Vec<(NodeId, NodeId)>),
 }
 
-/// A place in a text.
+/// A position in a text.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Span {
     /// Bytes.
@@ -59,14 +59,14 @@ pub struct Span {
     pub column: usize,
 }
 
-/// Why a text is no YAML.
+/// Why a text is not YAML.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Trouble {
     /// The line, from 1.
     pub line: usize,
     /// The column in characters, from 1.
     pub column: usize,
-    /// What is wrong, in a sentence without its end.
+    /// What is wrong, in a sentence without its full stop.
     pub text: String,
 }
 
@@ -146,7 +146,7 @@ impl Tree {
                 return Some(found);
             }
             if let Some((_, merged)) = own("<<") {
-                // Of several the first counts, so it is looked at first.
+                // Of several the first counts, so it is read first.
                 match &self.node(merged).kind {
                     Kind::Sequence(items) => open.extend(items.iter().rev()),
                     _ => open.push(merged),
@@ -166,7 +166,7 @@ impl Tree {
         path.iter().try_fold(id, |id, name| self.get(id, name))
     }
 
-    /// Whether a value is written as nothing: `null`, `~`, an empty place.
+    /// Whether a value is written as nothing: `null`, `~`, nothing at all.
     pub fn is_null(&self, id: NodeId) -> bool {
         matches!(&self.node(id).kind, Kind::Scalar { text, quoted: false } if matches!(&**text, "" | "~" | "null" | "Null" | "NULL"))
     }
@@ -191,9 +191,9 @@ impl Tree {
 
 /// Why a tree could not be built.
 enum Failure {
-    /// The parser's word.
+    /// The parser's error.
     NoYaml(ScanError),
-    /// Ours.
+    /// An error of this reader.
     Refused(Trouble),
 }
 
@@ -292,7 +292,7 @@ impl<'a> Builder<'a> {
         Ok(())
     }
 
-    /// Gives a finished node to what is open around it.
+    /// Adds a finished node to the list or mapping around it.
     fn attach(&mut self, id: NodeId) {
         let Some((parent, key)) = self.open.last_mut() else {
             self.tree.documents.push(id);

@@ -1,4 +1,4 @@
-//! The job: what runs where, with which settings, and who says so.
+//! The job: what runs where, with which settings, and the source of each value.
 //!
 //! ```text
 //! logs, tables          -> evidence::Case         \

@@ -42,7 +42,7 @@ pub(super) fn read(submission: &mut Submission) {
 fn entries(tree: &Tree, data: NodeId, owner: Owner) -> impl Iterator<Item = Setting> {
     tree.entries(data).iter().filter_map(move |(key, value)| {
         let name = tree.text(*key)?;
-        // Files stand beside variables in such maps.
+        // Such maps contain files beside variables.
         let one_line = matches!(&tree.node(*value).kind, Kind::Scalar { text, .. } if !text.contains('\n'));
         let (key, value_span) = (&tree.node(*key).span, &tree.node(*value).span);
         one_line.then(|| Setting {

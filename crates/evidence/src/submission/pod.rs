@@ -1,7 +1,7 @@
 //! Pods, found in any object that carries them.
 //!
-//! A pod spec is a mapping with `containers`. It is found by its form wherever it stands, so that kinds nobody has told us of
-//! are read too; what runs how often comes from the fields around it.
+//! A pod spec is a mapping with `containers`. It is found by its form wherever it is, so that unknown kinds are read
+//! too; what runs how often comes from the fields around it.
 
 use super::resource::{Resource, ResourceKind};
 use super::{Object, Owner, Quantity, Setting, Submission, Written, command, trainjob};
@@ -31,7 +31,7 @@ pub struct Pod {
     pub path: Box<str>,
     /// What it is in its job: `Worker`, `Launcher`, `node`, `head`.
     pub role: Option<Box<str>>,
-    /// How many such pods run together, where it is told.
+    /// How many such pods run together, where the file says so.
     pub replicas: Option<u64>,
     /// Its containers, without those that only prepare.
     pub containers: Vec<Container>,
@@ -39,11 +39,11 @@ pub struct Pod {
     pub volumes: Vec<Volume>,
     /// `hostNetwork`, `hostIPC`, `hostPID`, `shareProcessNamespace`, where they are set.
     pub flags: Vec<Flag>,
-    /// `nodeSelector` and required node affinity: key, values, place.
+    /// `nodeSelector` and required node affinity: key, values, position.
     pub selectors: Vec<(Box<str>, Vec<Box<str>>, Span)>,
     /// Its tolerations.
     pub tolerations: Vec<Toleration>,
-    /// Whether the rest of the pod stands elsewhere, in a runtime: what is missing here may be there.
+    /// Whether the rest of the pod is in a runtime: what is missing here may be there.
     pub partial: bool,
 }
 
@@ -88,7 +88,7 @@ pub struct Mount {
     pub path: Box<str>,
     /// The volume.
     pub volume: Box<str>,
-    /// Its place.
+    /// Its position.
     pub span: Span,
 }
 
@@ -99,7 +99,7 @@ pub struct Volume {
     pub name: Box<str>,
     /// What it is.
     pub source: VolumeSource,
-    /// Its place.
+    /// Its position.
     pub span: Span,
 }
 
@@ -170,15 +170,15 @@ fn object(submission: &mut Submission, root: NodeId) {
     command::of_containers(submission, &commands);
 }
 
-/// A pod spec and the way to it.
+/// A pod spec and the path to it.
 pub(super) struct Found {
     pub(super) spec: NodeId,
-    /// Names and places from the root, with the node each leads to.
+    /// Names and indices from the root, with the node each leads to.
     way: Vec<(String, NodeId)>,
 }
 
-/// All mappings with `containers`, outermost first. Without recursion: the tree may be shared by aliases, so places are
-/// bounded too.
+/// All mappings with `containers`, outermost first. Without recursion: the tree may be shared by aliases, so positions
+/// are bounded too.
 fn search(tree: &Tree, root: NodeId) -> Vec<Found> {
     const MOST: usize = 200_000;
     let mut found = Vec::new();
@@ -226,7 +226,7 @@ fn pod(tree: &Tree, root: NodeId, found: &Found) -> Pod {
     };
     let list = match &tree.node(containers).kind {
         Kind::Sequence(items) => items.clone(),
-        // Shortened in a note: one container, written as a mapping.
+        // A shortened form in notes: one container, written as a mapping.
         _ => vec![containers],
     };
     of_containers(tree, root, found, &list)
@@ -285,7 +285,7 @@ fn role(tree: &Tree, way: &[(String, NodeId)]) -> Option<Box<str>> {
     None
 }
 
-/// How many pods of a template run together: the product of what the fields on the way say.
+/// How many pods of a template run together: the product of the fields on the path to it.
 fn replicas(tree: &Tree, root: NodeId, way: &[(String, NodeId)]) -> Option<u64> {
     let mut nodes = vec![root];
     nodes.extend(way.iter().map(|it| it.1));
@@ -434,7 +434,7 @@ fn environment(tree: &Tree, container: NodeId, owner: Owner) -> Vec<Setting> {
 }
 
 impl Pod {
-    /// The instance types it is tied to by node selector or affinity, with their place.
+    /// The instance types it is tied to by node selector or affinity, with their position.
     pub fn instances(&self) -> Vec<(&str, &Span)> {
         let key = |it: &str| it.ends_with("kubernetes.io/instance-type");
         let tied = self.selectors.iter().filter(|it| key(&it.0));

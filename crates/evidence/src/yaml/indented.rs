@@ -1,11 +1,11 @@
-//! Lines of brackets and quotes that stand too far left.
+//! Lines of brackets and quotes with too little indentation.
 //!
-//! YAML wants them deeper than the key they belong to, and the parser refuses the rest. Kubernetes does not care, and a `]` below its key
-//! is a usual sight. Such lines are pushed right, where blanks mean nothing, and places are told as in the text that was given.
+//! YAML requires them deeper than the key they belong to, and the parser rejects anything else. Kubernetes does not care, and a `]` below its key
+//! is common. Such lines are moved right, where blanks mean nothing, and positions are given in the original text.
 
 use saphyr_parser::ScanError;
 
-/// The deepest indentation that is cured.
+/// The deepest indentation that is repaired.
 const PUSH: usize = 256;
 /// The most bytes that are read again for it.
 const MOST_WORK: usize = 16 << 20;

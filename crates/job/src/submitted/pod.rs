@@ -24,7 +24,7 @@ pub struct PodTemplate<'a> {
     pub count: u64,
     /// Whether its GPUs run ranks: the launcher of an `MPIJob` does so only on request.
     pub works: bool,
-    /// Whether devices come by claims, whose number stands elsewhere.
+    /// Whether devices come by claims, whose number is elsewhere.
     pub claims: bool,
 }
 
