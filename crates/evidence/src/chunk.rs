@@ -176,7 +176,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_no_chunk() {
+    fn nothing_is_not_a_chunk() {
         assert!(cut(b"", 10).is_empty());
     }
 

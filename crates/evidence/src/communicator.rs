@@ -204,7 +204,7 @@ enum Key {
 
 fn group(locals: Vec<Local>) -> Vec<Communicator> {
     let mut communicators: Vec<Communicator> = Vec::new();
-    let mut places: BTreeMap<Key, usize> = BTreeMap::new();
+    let mut indices: BTreeMap<Key, usize> = BTreeMap::new();
     // Where each process's communicator addresses went, and how many of each form it has had.
     let mut addresses: BTreeMap<(usize, u64), usize> = BTreeMap::new();
     let mut ordinals: BTreeMap<(usize, Key), u32> = BTreeMap::new();
@@ -238,7 +238,7 @@ fn group(locals: Vec<Local>) -> Vec<Communicator> {
                 None => Key::Unnamed,
             },
         };
-        let place = *places.entry(key).or_insert_with(|| {
+        let index = *indices.entry(key).or_insert_with(|| {
             let name = match key {
                 Key::Id(id, _) => format!("{id:#x}"),
                 Key::Split(parent, color, _, _) => {
@@ -263,9 +263,9 @@ fn group(locals: Vec<Local>) -> Vec<Communicator> {
             });
             communicators.len() - 1
         });
-        addresses.insert((local.process, local.comm), place);
+        addresses.insert((local.process, local.comm), index);
         let rank = local.rank().or_else(|| rank_of(&local.facts.links));
-        let Some(communicator) = communicators.get_mut(place) else { continue };
+        let Some(communicator) = communicators.get_mut(index) else { continue };
         // Lines that do not even show a rank get a separate number.
         let rank = rank.unwrap_or_else(|| communicator.members.keys().last().map_or(0, |it| it + 1));
         let member = Member { process: local.process, facts: local.facts, guessed: local.guessed };

@@ -202,11 +202,17 @@ impl Link {
 }
 
 /// What is printed after `via`, and what it means.
-pub(crate) type Way = (Arc<str>, Option<Arc<Transport>>);
+#[derive(Debug, Clone)]
+pub(crate) struct Via {
+    pub(crate) text: Arc<str>,
+    pub(crate) transport: Option<Arc<Transport>>,
+}
 
-pub(crate) fn way(text: &[u8]) -> Way {
-    let text = String::from_utf8_lossy(text);
-    (Arc::from(&*text), transport(&text).map(Arc::new))
+impl Via {
+    pub(crate) fn new(text: &[u8]) -> Self {
+        let text = String::from_utf8_lossy(text);
+        Self { text: Arc::from(&*text), transport: transport(&text).map(Arc::new) }
+    }
 }
 
 /// `use ring PXN a GDR b`, printed since 2.24: whether all ranks of the ring have each.

@@ -40,7 +40,7 @@ pub use read::{Facts, Reader, is_binary};
 pub use signals::{ProcessId, Sighting, Signal};
 pub use source::{Distinct, File, Kind, Quote, Seen, Sources, Spot, Tally};
 
-/// Reads texts that are already in memory, each as a file of its own.
+/// Reads texts that are already in memory, each as a separate file.
 ///
 /// For tests, for tools that have their text in memory, and as the shortest
 /// description of how the parts work together.

@@ -14,7 +14,7 @@ pub struct Edge {
     /// The receiving rank.
     pub to: u32,
     /// The transport by its usual name: `SHM`, `P2P/CUMEM`, `NET/Libfabric/0/GDRDMA`.
-    pub way: String,
+    pub transport: String,
     /// How many channels use it.
     pub channels: u32,
 }
@@ -30,24 +30,24 @@ pub struct Paths {
     pub by_node_pair: BTreeMap<(String, String), BTreeMap<String, u32>>,
 }
 
-/// Keeps what one side of a connection says beyond the other: the sender's line counts more.
+/// The paths of a communicator, from the connections that both sides print.
 pub fn of(case: &Case, communicator: &Communicator) -> Paths {
-    let mut ways: BTreeMap<(u32, u32, String), (u64, String)> = BTreeMap::new();
+    let mut pairs: BTreeMap<(u32, u32, String), (u64, String)> = BTreeMap::new();
     for (_, link) in communicator.links() {
-        let entry = ways.entry((link.from, link.to, way(link)));
+        let entry = pairs.entry((link.from, link.to, transport(link)));
         let entry = entry.or_insert_with(|| (0, kind(link, case.is_in_host_memory())));
         entry.0 |= link.channels;
     }
     let mut paths = Paths::default();
     let mut counted = BTreeSet::new();
-    for ((from, to, way), (channels, kind)) in ways {
+    for ((from, to, transport), (channels, kind)) in pairs {
         // The two ends of a connection name their own devices: it is one pair all the same.
         if counted.insert((from, to, kind.clone())) {
             *paths.by_kind.entry(kind.clone()).or_default() += 1;
             let pair = (node(case, communicator, from), node(case, communicator, to));
             *paths.by_node_pair.entry(pair).or_default().entry(kind).or_default() += 1;
         }
-        paths.edges.push(Edge { from, to, way, channels: channels.count_ones() });
+        paths.edges.push(Edge { from, to, transport, channels: channels.count_ones() });
     }
     paths
 }
@@ -65,7 +65,7 @@ fn node(case: &Case, communicator: &Communicator, rank: u32) -> String {
     }
 }
 
-fn way(link: &Link) -> String {
+fn transport(link: &Link) -> String {
     link.transport().map_or_else(|| link.via.to_string(), ToString::to_string)
 }
 

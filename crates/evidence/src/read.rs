@@ -6,7 +6,7 @@ use std::sync::Arc;
 use rustc_hash::{FxBuildHasher, FxHashMap};
 
 use crate::chunk::Chunks;
-use crate::facts::{AdapterGpuDirect, Assignment, Connected, ProcessFacts, Way, way};
+use crate::facts::{AdapterGpuDirect, Assignment, Connected, ProcessFacts, Via};
 use crate::nccl::{self, Message, Phase, PluginEvent};
 use crate::ofi::Known;
 use crate::plain::{self, Loose, Plain};
@@ -63,7 +63,7 @@ pub struct Reader {
     /// The last thread: lines of one thread come in runs.
     last: (Vec<u8>, (usize, usize)),
     /// The transports that were printed after `via`.
-    ways: FxHashMap<Box<[u8]>, Way>,
+    vias: FxHashMap<Box<[u8]>, Via>,
     /// The names of networks.
     networks: Vec<Arc<str>>,
     /// How many bytes of NCCL lines were quoted.
@@ -85,7 +85,7 @@ impl Reader {
             processes: FxHashMap::default(),
             sightings: FxHashMap::default(),
             last: (Vec::new(), (0, 0)),
-            ways: FxHashMap::default(),
+            vias: FxHashMap::default(),
             networks: Vec::new(),
             quoted: 0,
             plain: None,
@@ -200,9 +200,9 @@ impl Reader {
                     readable = String::from_utf8_lossy(found.via).into_owned();
                     found.via = readable.as_bytes();
                 }
-                let ways = &mut self.ways;
-                let way = || ways.entry(found.via.into()).or_insert_with(|| way(found.via)).clone();
-                thread.connections(false, spot).link(&found, way, quote);
+                let vias = &mut self.vias;
+                let via = || vias.entry(found.via.into()).or_insert_with(|| Via::new(found.via)).clone();
+                thread.connections(false, spot).link(&found, via, quote);
             }
             Message::Ring(ring) => thread.setup(About::Setup, spot).ring(ring, quote),
             Message::Trees(nodes) => thread.setup(About::Setup, spot).trees(nodes, quote),
@@ -320,18 +320,18 @@ impl Reader {
         if self.last.0 == name && !self.threads.is_empty() {
             return Some(self.last.1);
         }
-        let places = match self.threads.get(name) {
-            Some(&places) => places,
+        let indices = match self.threads.get(name) {
+            Some(&indices) => indices,
             None => {
-                let places = self.new_thread(name, spot)?;
-                self.threads.insert(name.into(), places);
-                places
+                let indices = self.new_thread(name, spot)?;
+                self.threads.insert(name.into(), indices);
+                indices
             }
         };
         self.last.0.clear();
         self.last.0.extend_from_slice(name);
-        self.last.1 = places;
-        Some(places)
+        self.last.1 = indices;
+        Some(indices)
     }
 
     /// `None` beyond the limit: the lines of further processes count as not understood.

@@ -6,7 +6,7 @@
 
 use std::collections::BTreeMap;
 
-use crate::facts::{CommFacts, Connected, LINK_LIMIT, Link, RingSummary, Way, merge_links};
+use crate::facts::{CommFacts, Connected, LINK_LIMIT, Link, RingSummary, Via, merge_links};
 use crate::nccl::LinkLine;
 use crate::source::{Quote, Seen, Spot};
 
@@ -130,16 +130,16 @@ impl ThreadFacts {
         let id = |it: &Segment| {
             it.setup.as_ref().and_then(|it| it.line.as_ref()).map(|it| (it.comm_id, it.parent))
         };
-        let mut places = BTreeMap::new();
+        let mut indices = BTreeMap::new();
         for segment in std::mem::take(&mut self.segments) {
             let key = (segment.comm, id(&segment));
-            let known = places.get(&key).and_then(|at: &usize| kept.get_mut(*at));
+            let known = indices.get(&key).and_then(|at: &usize| kept.get_mut(*at));
             match known {
                 Some(mine) if segment.comm.is_some() || mine.connections.holds(&segment.connections) => {
                     mine.absorb(segment);
                 }
                 _ => {
-                    places.insert(key, kept.len());
+                    indices.insert(key, kept.len());
                     kept.push(segment);
                 }
             }
@@ -227,7 +227,7 @@ impl Connections {
     pub(crate) fn link(
         &mut self,
         line: &LinkLine<'_>,
-        way: impl FnOnce() -> Way,
+        via: impl FnOnce() -> Via,
         quote: impl FnOnce() -> Quote,
     ) {
         let bit = 1_u64 << line.channel.min(63);
@@ -246,7 +246,7 @@ impl Connections {
             if self.links.len() == self.links.capacity() {
                 self.links.reserve_exact(self.links.len().max(2));
             }
-            let (via, transport) = way();
+            let Via { text: via, transport } = via();
             self.links.push(Link {
                 from: line.from,
                 to: line.to,

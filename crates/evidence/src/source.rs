@@ -244,7 +244,7 @@ impl Tally {
     }
 
     /// Lines that are not blank.
-    pub fn told(&self) -> u64 {
+    pub fn not_blank(&self) -> u64 {
         self.lines - self.blank
     }
 

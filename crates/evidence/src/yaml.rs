@@ -1,6 +1,6 @@
 //! YAML and JSON as a tree in which every value has its position.
 //!
-//! A text is read once into [`Tree`]: nodes in one list, by number. An alias is the number of the node it stands for, so that
+//! A text is read once into [`Tree`]: nodes in one list, by number. An alias is the number of its node, so that
 //! a hundred aliases of aliases cost a hundred numbers. Nothing is copied, nothing recurses.
 
 mod indented;
@@ -94,7 +94,7 @@ impl Tree {
                 Ok(tree) => return Ok(tree),
                 Err(Failure::Refused(trouble)) => return Err(trouble),
                 Err(Failure::NoYaml(error)) => {
-                    let (line, column) = indented.place(&error);
+                    let (line, column) = indented.position(&error);
                     if !indented.cure(&error) {
                         return Err(Trouble { line, column, text: error.info().to_owned() });
                     }
@@ -218,24 +218,27 @@ impl<'a> Builder<'a> {
     fn read(mut self) -> Result<Tree, Failure> {
         for event in Parser::new_from_str(&self.text.text) {
             let (event, span) = event.map_err(Failure::NoYaml)?;
-            let place = self.place(span);
-            let failed =
-                |text: String| Failure::Refused(Trouble { line: place.line, column: place.column, text });
+            let position = self.position(span);
+            let failed = |text: String| {
+                Failure::Refused(Trouble { line: position.line, column: position.column, text })
+            };
             if self.tree.nodes.len() >= MOST_NODES {
                 return Err(failed(format!("more than {MOST_NODES} values")));
             }
             match event {
                 Event::Scalar(text, style, anchor, _) => {
                     let kind = Kind::Scalar { text: text.into(), quoted: style != ScalarStyle::Plain };
-                    let id = self.add(kind, place, anchor);
+                    let id = self.add(kind, position, anchor);
                     self.attach(id);
                 }
-                Event::SequenceStart(anchor, _) => self.begin(Kind::Sequence(Vec::new()), place, anchor)?,
-                Event::MappingStart(anchor, _) => self.begin(Kind::Mapping(Vec::new()), place, anchor)?,
+                Event::SequenceStart(anchor, _) => {
+                    self.begin(Kind::Sequence(Vec::new()), position, anchor)?
+                }
+                Event::MappingStart(anchor, _) => self.begin(Kind::Mapping(Vec::new()), position, anchor)?,
                 Event::SequenceEnd | Event::MappingEnd => {
                     if let Some((id, _)) = self.open.pop() {
                         let node = &mut self.tree.nodes[id.0 as usize];
-                        node.span.range.end = node.span.range.end.max(place.range.start);
+                        node.span.range.end = node.span.range.end.max(position.range.start);
                         self.attach(id);
                     }
                 }
@@ -258,7 +261,7 @@ impl<'a> Builder<'a> {
         Ok(self.tree)
     }
 
-    fn place(&self, span: saphyr_parser::Span) -> Span {
+    fn position(&self, span: saphyr_parser::Span) -> Span {
         let byte = |index: usize| {
             let found = if self.bytes.is_empty() { Some(index) } else { self.bytes.get(index).copied() };
             found.unwrap_or(self.text.text.len()).min(self.text.text.len())
@@ -282,12 +285,12 @@ impl<'a> Builder<'a> {
         id
     }
 
-    fn begin(&mut self, kind: Kind, place: Span, anchor: usize) -> Result<(), Failure> {
+    fn begin(&mut self, kind: Kind, position: Span, anchor: usize) -> Result<(), Failure> {
         if self.open.len() >= DEEPEST {
             let text = format!("nested more than {DEEPEST} deep");
-            return Err(Failure::Refused(Trouble { line: place.line, column: place.column, text }));
+            return Err(Failure::Refused(Trouble { line: position.line, column: position.column, text }));
         }
-        let id = self.add(kind, place, anchor);
+        let id = self.add(kind, position, anchor);
         self.open.push((id, None));
         Ok(())
     }
@@ -314,7 +317,7 @@ mod tests {
     use super::Tree;
 
     #[test]
-    fn every_value_knows_its_place() {
+    fn every_value_has_its_position() {
         let text = "kind: Pod\nspec:\n  # ä comment with ü\n  containers:\n  - name: \"x\"\n    image: pytorch\n---\nkind: Job\n";
         let tree = Tree::read(text).unwrap();
         assert_eq!(tree.documents.len(), 2);
@@ -348,7 +351,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_yaml_says_where() {
+    fn what_is_not_yaml_says_where() {
         for (text, line) in
             [("a: [1, 2\nb: 3\n", 2), ("a: b: c\n", 1), ("a: *nobody\n", 1), ("a:\n\t- b\n", 2)]
         {

@@ -20,7 +20,7 @@ use fabric::machine::{Maker, Nic, NvEnd, PciLink, Place};
 
 use crate::known::{Conflict, Known, Source};
 
-/// A machine and what was found on the way to it.
+/// A machine, with notes and conflicts of its sources.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Resolved {
     /// The machine with every NIC listed separately.
@@ -343,7 +343,7 @@ mod tests {
     }
 
     #[test]
-    fn nvlinks_tell_the_generation() {
+    fn nvlinks_give_the_generation() {
         let mut machine = catalogue::find("p4d.24xlarge").unwrap().machine();
         for gpu in &mut machine.gpus {
             (gpu.model, gpu.compute) = (None, None);
@@ -357,7 +357,7 @@ mod tests {
         resolved.deduce_generation();
         assert_eq!(resolved.machine.value.gpus[0].compute, None);
         let last = resolved.machine.value.unknown.last().unwrap();
-        assert!(last.ends_with("Give it with --gpu H100."), "{last}");
+        assert!(last.ends_with("Set it with --gpu H100."), "{last}");
     }
 
     #[test]

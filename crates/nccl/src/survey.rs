@@ -161,7 +161,7 @@ fn transports(decisions: &Decisions) -> Vec<TransportUse> {
         }
     }
     if nodes > 1 {
-        // All machines are alike: the first two stand for every two.
+        // All machines are alike: the first two represent every two.
         for from in 0..shown {
             for to in 0..shown {
                 add(

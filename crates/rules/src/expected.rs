@@ -1,7 +1,7 @@
 //! What NCCL should do on the job's machine, and which bandwidth is normal there: what a log is compared with.
 //!
-//! Crate `job` says which machine it is, crate `nccl` what NCCL does there, crate `forecast` which bandwidth that gives. A rule
-//! takes its numbers from here and has none of its own.
+//! Crate `job` says which machine it is, crate `nccl` what NCCL does there, crate `forecast` which bandwidth that gives. Rules
+//! take their numbers from here.
 
 use std::cell::OnceCell;
 
@@ -93,7 +93,7 @@ impl Expected {
         by_bus.or_else(by_index)
     }
 
-    /// The GPUs of two ranks. Where all pairs of GPUs are alike, any pair stands for them.
+    /// The GPUs of two ranks. Where all pairs of GPUs are alike, any pair represents them.
     pub(crate) fn gpus_of(&self, log: &Log, ranks: (u32, u32)) -> Option<(usize, usize)> {
         let gpu_of = |rank| {
             let mut members = log.case.communicators.iter().filter_map(|it| it.members.get(&rank));

@@ -36,8 +36,8 @@ fn same(kind: &Message<'_>, example: &str, found: &Message<'_>, message: &[u8]) 
             a == b
         }
         (Message::Link(a), Message::Link(b)) => {
-            let way = |via: &[u8]| super::transport(&String::from_utf8_lossy(via)).map(|it| it.family());
-            way(a.via).is_some() && way(a.via) == way(b.via)
+            let family = |via: &[u8]| super::transport(&String::from_utf8_lossy(via)).map(|it| it.family());
+            family(a.via).is_some() && family(a.via) == family(b.via)
         }
         (Message::Plugin(a), Message::Plugin(b)) => {
             std::mem::discriminant(a) == std::mem::discriminant(b) && words(example, 1) == words(&text, 1)

@@ -307,9 +307,9 @@ fn propagated<'a>(message: &[u8]) -> Option<Message<'a>> {
         return None;
     }
     let arrow = memchr::memmem::find(message.get(..message.len().min(160))?, b" -> ")?;
-    let place = message.get(..arrow)?;
+    let location = message.get(..arrow)?;
     // 2.30.7 adds the function: `FILE:LINE (FUNC) -> CODE`.
-    let (_, rest) = number(place.get(colon + 1..)?)?;
+    let (_, rest) = number(location.get(colon + 1..)?)?;
     if !(rest.is_empty() || rest.starts_with(b" (")) {
         return None;
     }

@@ -185,7 +185,7 @@ pub(crate) fn unwrap(line: &[u8]) -> Vec<u8> {
                 Some(b'n' | b'r') => {}
                 Some(b't') => out.push(b'\t'),
                 Some(b'u') => {
-                    // Control characters alone are written so: colour codes, mostly.
+                    // Only control characters are written like this, usually colour codes.
                     let code: Vec<u8> = rest.by_ref().take(4).collect();
                     if code == b"001b" {
                         skip_colour(&mut rest);

@@ -220,7 +220,7 @@ fn is_device(word: &str) -> bool {
     DEVICES.iter().any(|it| numbered(word, it))
 }
 
-/// Whether a word is `prefix` and a number, or what may stand for one.
+/// Whether a word is `prefix` and a number, or its substitute.
 fn numbered(word: &str, prefix: &str) -> bool {
     word.strip_prefix(prefix)
         .is_some_and(|rest| rest.starts_with(|c: char| c.is_ascii_digit()) || rest.starts_with("bond"))

@@ -110,7 +110,7 @@ pub static IB_LOCAL_PROTECTION: Signal = Signal {
         "Failed status 4: wr_id {id} syndrom",
     ],
     source: "NCCL src/transport/net_ib*, all releases; the RDMA and SHARP plugin (ib_plugin.c); UCX; perftest",
-    meaning: "Completion status 4, a local protection error: the HCA could not read or write the memory it was given.",
+    meaning: "Completion status 4, a local protection error: the HCA could not read or write the memory of a transfer.",
     kind: Kind::NcclLog,
 };
 

@@ -41,7 +41,7 @@ pub static CONGESTION_COUNTERS: Signal = Signal {
         "tx_prio5_pause: {count}",
     ],
     source: "ethtool -S, rdma -p statistic show, hw_counters of mlx5",
-    meaning: "Switches marked packets or told senders to wait.",
+    meaning: "Switches marked packets or paused senders.",
     kind: Kind::Notes,
 };
 

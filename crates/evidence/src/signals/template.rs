@@ -83,7 +83,7 @@ impl Entry {
     fn matches<'a>(&self, line: &'a [u8]) -> Option<Vec<(&'static str, &'a [u8])>> {
         let Some(Part::Text(first)) = self.parts.first() else { return None };
         let mut from = 0;
-        // The first text may stand several times; the rest decides. A line that repeats it more often is not a message.
+        // The first text may occur several times; the rest decides. A line that repeats it more often is not a message.
         let mut attempts = 0..16;
         while attempts.next().is_some()
             && let Some(at) = memmem::find(line.get(from..)?, first.as_bytes())

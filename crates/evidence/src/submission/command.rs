@@ -84,7 +84,7 @@ impl Launch {
     pub fn pasted(line: &str) -> Option<Self> {
         let line =
             line.trim().trim_start_matches(['#', '$', '>', '+']).trim_end_matches('\\').replace('`', " ");
-        // In prose the whole command may stand in quotes.
+        // In prose the whole command may be in quotes.
         let quoted = line.contains(['"', '\'']).then(|| line.replace(['"', '\''], " "));
         let texts = || std::iter::once(&line).chain(&quoted);
         let found =
@@ -204,7 +204,7 @@ impl Launch {
         self.words.get(..self.own).unwrap_or_default()
     }
 
-    /// The program of nccl-tests that a launcher starts, as a command of its own.
+    /// The program of nccl-tests that a launcher starts, as a separate command.
     pub fn nccl_tests(&self) -> Option<Self> {
         let at = self.words.iter().position(|it| is_nccl_test(&it.text))?;
         Some(Self::new(Launcher::NcclTests, self.words.get(at..)?.to_vec(), self.owner))
@@ -615,7 +615,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_only_spoken_of_is_no_launch() {
+    fn what_is_only_mentioned_is_not_a_launch() {
         let text = "#!/bin/sh\npip install deepspeed torch\necho torchrun\nwhich mpirun\nX=/opt/torchrun\n\
                     log \"starting all_reduce_perf\"\n\
                     srun -N 2 torchrun --nproc-per-node=8 -m train --nnodes=9\n";
@@ -635,8 +635,8 @@ mod tests {
         let all: Vec<Launcher> = it.launches.iter().map(|it| it.launcher).collect();
         assert_eq!(all, [Launcher::Srun, Launcher::Torchrun]);
         assert_eq!((it.launches[1].number(&["--nnodes"]), it.launches[1].own().len()), (Some(2), 2));
-        let place = it.launches[1].words[0].range.clone();
-        assert_eq!((&text[place], &*it.settings[0].name), ("torchrun", "NCCL_DEBUG"));
+        let span = it.launches[1].words[0].range.clone();
+        assert_eq!((&text[span], &*it.settings[0].name), ("torchrun", "NCCL_DEBUG"));
     }
 
     #[test]
@@ -656,7 +656,7 @@ mod tests {
         assert_eq!(mpirun.nccl_tests().unwrap().number(&["-g"]), Some(1));
         let names: Vec<&str> = it.settings.iter().map(|it| &*it.name).collect();
         assert_eq!(names, ["NCCL_DEBUG", "FI_PROVIDER"]);
-        let place = &it.settings[1].span;
-        assert_eq!((&text[place.range.clone()], place.line), ("FI_PROVIDER=efa", 11));
+        let span = &it.settings[1].span;
+        assert_eq!((&text[span.range.clone()], span.line), ("FI_PROVIDER=efa", 11));
     }
 }

@@ -21,9 +21,9 @@ pub(super) fn read(submission: &mut Submission) {
         .collect();
     let mut found = Vec::new();
     for (workload, at) in submission.workloads.iter().zip(0..) {
-        for (pod, place) in workload.pods.iter().zip(0..) {
+        for (pod, pod_index) in workload.pods.iter().zip(0..) {
             for (container, index) in pod.containers.iter().zip(0..).filter(|it| it.0.env_from) {
-                let owner = Owner { workload: at, pod: place, container: index };
+                let owner = Owner { workload: at, pod: pod_index, container: index };
                 let named = tree.get(container.node, "envFrom").map(|it| tree.items(it)).unwrap_or_default();
                 for item in named {
                     // A prefix makes other names of them.

@@ -157,8 +157,8 @@ fn object(submission: &mut Submission, root: NodeId) {
     let mut settings = Vec::new();
     let mut commands = Vec::new();
     for (index, pod) in pods.iter().enumerate() {
-        for (place, container) in pod.containers.iter().enumerate() {
-            let owner = Owner { workload, pod: index, container: place };
+        for (container_index, container) in pod.containers.iter().enumerate() {
+            let owner = Owner { workload, pod: index, container: container_index };
             settings.extend(environment(tree, container.node, owner));
             for key in ["command", "args"] {
                 commands.extend(tree.get(container.node, key).map(|it| (it, owner)));
@@ -174,7 +174,7 @@ fn object(submission: &mut Submission, root: NodeId) {
 pub(super) struct Found {
     pub(super) spec: NodeId,
     /// Names and indices from the root, with the node each leads to.
-    way: Vec<(String, NodeId)>,
+    steps: Vec<(String, NodeId)>,
 }
 
 /// All mappings with `containers`, outermost first. Without recursion: the tree may be shared by aliases, so positions
@@ -184,15 +184,15 @@ fn search(tree: &Tree, root: NodeId) -> Vec<Found> {
     let mut found = Vec::new();
     let mut open = vec![(root, Vec::<(String, NodeId)>::new())];
     let mut visited = 0;
-    while let Some((node, way)) = open.pop() {
+    while let Some((node, steps)) = open.pop() {
         visited += 1;
-        if visited > MOST || way.len() > 60 {
+        if visited > MOST || steps.len() > 60 {
             break;
         }
         let containers = tree.get(node, "containers");
         let is_spec = containers.is_some_and(|it| !tree.items(it).is_empty() || !tree.entries(it).is_empty());
-        if (is_spec || trainjob::is_trainer(tree, node)) && way.last().is_none_or(|it| it.0 != "status") {
-            found.push(Found { spec: node, way });
+        if (is_spec || trainjob::is_trainer(tree, node)) && steps.last().is_none_or(|it| it.0 != "status") {
+            found.push(Found { spec: node, steps });
             continue;
         }
         match &tree.node(node).kind {
@@ -201,17 +201,17 @@ fn search(tree: &Tree, root: NodeId) -> Vec<Found> {
                     if let (Some(name), false) =
                         (tree.text(*key), matches!(tree.node(*value).kind, Kind::Scalar { .. }))
                     {
-                        let mut way = way.clone();
-                        way.push((name.to_owned(), *value));
-                        open.push((*value, way));
+                        let mut steps = steps.clone();
+                        steps.push((name.to_owned(), *value));
+                        open.push((*value, steps));
                     }
                 }
             }
             Kind::Sequence(items) => {
                 for (index, item) in items.iter().enumerate().rev() {
-                    let mut way = way.clone();
-                    way.push((format!("[{index}]"), *item));
-                    open.push((*item, way));
+                    let mut steps = steps.clone();
+                    steps.push((format!("[{index}]"), *item));
+                    open.push((*item, steps));
                 }
             }
             Kind::Scalar { .. } => {}
@@ -233,23 +233,23 @@ fn pod(tree: &Tree, root: NodeId, found: &Found) -> Pod {
 }
 
 pub(super) fn of_containers(tree: &Tree, root: NodeId, found: &Found, containers: &[NodeId]) -> Pod {
-    let Found { spec, way } = found;
+    let Found { spec, steps } = found;
     let mut path = String::new();
-    for (name, _) in way {
+    for (name, _) in steps {
         if !name.starts_with('[') && !path.is_empty() {
             path.push('.');
         }
         path.push_str(name);
     }
     // The mapping around the spec is its template.
-    let around = way.len().checked_sub(2).and_then(|it| way.get(it)).map(|it| it.1);
+    let around = steps.len().checked_sub(2).and_then(|it| steps.get(it)).map(|it| it.1);
     let template = around.or(Some(root)).filter(|it| tree.get(*it, "spec") == Some(*spec));
     Pod {
         spec: *spec,
         template,
         path: path.into(),
-        role: role(tree, way),
-        replicas: replicas(tree, root, way),
+        role: role(tree, steps),
+        replicas: replicas(tree, root, steps),
         containers: containers.iter().map(|it| container(tree, *it)).collect(),
         volumes: volumes(tree, *spec),
         flags: flags(tree, *spec),
@@ -266,8 +266,8 @@ pub(super) fn of_containers(tree: &Tree, root: NodeId, found: &Found, containers
 }
 
 /// The name of the replica a pod belongs to: the key below `pytorchReplicaSpecs`, the `name` beside a template.
-fn role(tree: &Tree, way: &[(String, NodeId)]) -> Option<Box<str>> {
-    for pair in way.windows(2).rev() {
+fn role(tree: &Tree, steps: &[(String, NodeId)]) -> Option<Box<str>> {
+    for pair in steps.windows(2).rev() {
         let [(name, node), (below, _)] = pair else { continue };
         if name.ends_with("ReplicaSpecs") {
             return Some(below.as_str().into());
@@ -286,9 +286,9 @@ fn role(tree: &Tree, way: &[(String, NodeId)]) -> Option<Box<str>> {
 }
 
 /// How many pods of a template run together: the product of the fields on the path to it.
-fn replicas(tree: &Tree, root: NodeId, way: &[(String, NodeId)]) -> Option<u64> {
+fn replicas(tree: &Tree, root: NodeId, steps: &[(String, NodeId)]) -> Option<u64> {
     let mut nodes = vec![root];
-    nodes.extend(way.iter().map(|it| it.1));
+    nodes.extend(steps.iter().map(|it| it.1));
     let mut product: Option<u64> = None;
     for node in nodes {
         let number = |name: &str| tree.get(node, name).and_then(|it| tree.integer(it));

@@ -55,8 +55,12 @@ pub(super) fn read(text: &[u8], start: u64) -> Result<Topology, Trouble> {
     }
     if let Some(line) = others.first() {
         notes.push(format!(
-            "{} further down (from line {line}): only the first is read; give each machine a file of its own.",
-            if others.len() == 1 { "Another matrix".to_owned() } else { format!("{} matrices", others.len()) }
+            "{} further down (from line {line}): only the first is read; give each machine its own file.",
+            if others.len() == 1 {
+                "Another matrix".to_owned()
+            } else {
+                format!("{} matrices", others.len())
+            }
         ));
     }
     Ok(Topology { kind: Kind::Matrix, machine, graphs: Vec::new(), paths: Vec::new(), line: start, notes })

@@ -145,7 +145,7 @@ mod tests {
     }
 
     #[test]
-    fn bandwidths_tell_numbers() {
+    fn bandwidths_give_numbers() {
         let now = Some(Version::new(2, 28, 9));
         assert_eq!(of_bandwidths(&[370.8], now), (Some(90), vec![Some(18)]));
         assert_eq!(of_bandwidths(&[240.0, 240.0], now), (Some(80), vec![Some(12); 2]));

@@ -226,7 +226,7 @@ impl Tree {
 
 /// `arch/vendor/model`, in NCCL's own numbers (`src/graph/topo.h`).
 ///
-/// The model is a class there; the first of each class by CPUID stands for it (`src/graph/topo.cc`).
+/// The model is a class there; the first of each class by CPUID represents it (`src/graph/topo.cc`).
 fn cpu(text: &str) -> (Maker, Option<(u32, u32)>) {
     let mut parts = text.split('/');
     match (parts.next(), parts.next(), parts.next()) {

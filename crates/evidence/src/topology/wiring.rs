@@ -59,8 +59,8 @@ pub(super) fn machine(
     let table = Table::check(matrix, line, &mut notes)?;
     let mut machine = Machine::default();
     let sockets = sockets(&table, matrix, &mut machine, &mut notes);
-    let places = places(&table, &sockets, &mut machine);
-    let order = devices(&table, matrix, &sockets, &places, &mut machine);
+    let positions = positions(&table, &sockets, &mut machine);
+    let order = devices(&table, matrix, &sockets, &positions, &mut machine);
     let gpus = order.len();
     let between = |a: usize, b: usize| match (order.get(a), order.get(b)) {
         (Some(a), Some(b)) => table.relation(*a, *b),
@@ -74,7 +74,7 @@ pub(super) fn machine(
         },
         &mut notes,
     );
-    contradictions(&table, &machine, &places, &mut notes);
+    contradictions(&table, &machine, &positions, &mut notes);
     unknowns(&table, matrix, &mut machine);
     Ok((machine, notes))
 }
@@ -138,7 +138,7 @@ impl<'a> Table<'a> {
                 let (name, other) = (self.name(a), self.name(b));
                 let Some(text) = cell(row, b) else { continue };
                 if (&**text == "X") != (a == b) {
-                    let problem = format!("{name} to {other} is `{text}`; `X` stands for a device itself");
+                    let problem = format!("{name} to {other} is `{text}`; `X` means the device itself");
                     return Err(Trouble::at(line_of(row), problem));
                 }
                 let back = self.rows.get(b).copied().flatten();
@@ -269,7 +269,7 @@ fn sockets(
 }
 
 /// Where each device is attached, and the switches for it.
-fn places(table: &Table<'_>, sockets: &[usize], machine: &mut Machine) -> Vec<Place> {
+fn positions(table: &Table<'_>, sockets: &[usize], machine: &mut Machine) -> Vec<Place> {
     let (lower, upper) = (table.groups(Relation::Pix), table.groups(Relation::Pxb));
     let size = |groups: &[usize], group: usize| groups.iter().filter(|it| **it == group).count();
     let mut add = |at: Place| {
@@ -277,7 +277,7 @@ fn places(table: &Table<'_>, sockets: &[usize], machine: &mut Machine) -> Vec<Pl
         Place::Bridge(machine.bridges.len() - 1)
     };
     let (mut above, mut below) = (BTreeMap::new(), BTreeMap::new());
-    let mut places = Vec::new();
+    let mut positions = Vec::new();
     for (device, socket) in sockets.iter().enumerate() {
         let socket = Place::Socket(*socket);
         let (Some(low), Some(high)) = (lower.get(device), upper.get(device)) else { continue };
@@ -285,9 +285,9 @@ fn places(table: &Table<'_>, sockets: &[usize], machine: &mut Machine) -> Vec<Pl
         let nested = size(&upper, *high) > switched;
         let at = if nested { *above.entry(*high).or_insert_with(|| add(socket)) } else { socket };
         let at = if nested || switched > 1 { *below.entry(*low).or_insert_with(|| add(at)) } else { at };
-        places.push(at);
+        positions.push(at);
     }
-    places
+    positions
 }
 
 /// Puts GPUs and NICs into the machine. Returns the column of each GPU.
@@ -295,18 +295,18 @@ fn devices(
     table: &Table<'_>,
     matrix: &TopologyMatrix,
     sockets: &[usize],
-    places: &[Place],
+    positions: &[Place],
     machine: &mut Machine,
 ) -> Vec<usize> {
     let index = |name: &str| name.trim_start_matches(|it: char| !it.is_ascii_digit()).parse().ok();
     let mut gpus: Vec<usize> = (0..table.names.len()).filter(|it| table.is_gpu(*it)).collect();
     gpus.sort_by_key(|it| (sockets.get(*it), *it));
     for (order, device) in gpus.iter().enumerate() {
-        let Some(at) = places.get(*device) else { continue };
+        let Some(at) = positions.get(*device) else { continue };
         let index = index(table.name(*device)).unwrap_or_else(|| number(order));
         machine.gpus.push(blank_gpu(index, *at));
     }
-    for (device, at) in places.iter().enumerate().filter(|it| !table.is_gpu(it.0)) {
+    for (device, at) in positions.iter().enumerate().filter(|it| !table.is_gpu(it.0)) {
         let short = table.name(device);
         let name = matrix.legend.iter().find(|it| *it.0 == *short).map_or(short, |it| &it.1);
         machine.nics.push(blank_nic(name, number(machine.nics.len()), *at));
@@ -326,10 +326,10 @@ pub(super) fn relation(machine: &Machine, a: Place, b: Place) -> Relation {
 }
 
 /// Says which paths of the matrix the machine cannot have.
-fn contradictions(table: &Table<'_>, machine: &Machine, places: &[Place], notes: &mut Vec<String>) {
+fn contradictions(table: &Table<'_>, machine: &Machine, positions: &[Place], notes: &mut Vec<String>) {
     let mut n = 0;
-    for (a, at) in places.iter().enumerate() {
-        for (b, other) in places.iter().enumerate().skip(a + 1) {
+    for (a, at) in positions.iter().enumerate() {
+        for (b, other) in positions.iter().enumerate().skip(a + 1) {
             let Some(said) = table.relation(a, b).filter(|it| !matches!(it, Relation::NvLinks(_))) else {
                 continue;
             };

@@ -8,7 +8,7 @@
 //!         <gpu dev="0" sm="80" rank="0" gdr="1"><nvlink target="0000:c8:00.0" count="12" tclass="0x068000"/></gpu>
 //! ```
 //!
-//! The tree is walked with a stack of its own: how deep the text nests costs memory, which the limit on nodes bounds,
+//! The tree is walked with an explicit stack: how deep the text nests costs memory, which the limit on nodes bounds,
 //! never the stack of the thread.
 
 use std::collections::BTreeMap;

@@ -88,8 +88,8 @@ impl Indented {
         if self.pushed.binary_search(&line).is_ok() { column.saturating_sub(PUSH) } else { column }
     }
 
-    /// The place of an error in the text that was given: line and column from 1.
-    pub(super) fn place(&self, error: &ScanError) -> (usize, usize) {
+    /// The position of an error in the original text: line and column from 1.
+    pub(super) fn position(&self, error: &ScanError) -> (usize, usize) {
         let marker = error.marker();
         let line = self.byte(marker.index().saturating_sub(marker.col()));
         (marker.line(), self.column(line, marker.col()) + 1)

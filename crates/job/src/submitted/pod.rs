@@ -113,7 +113,7 @@ impl<'a> PodTemplate<'a> {
         };
         let containers: Vec<ContainerTemplate<'a>> = pod.containers.iter().map(container).collect();
         let number = |path: &[&str]| tree.at(workload.root, path).and_then(|it| tree.integer(it));
-        // A group has one leader, with a template of its own or as one of the workers.
+        // A group has one leader, with its own template or as one of the workers.
         let group = number(&["spec", "leaderWorkerTemplate", "size"]).map(|size| match workload.pods.len() {
             0 | 1 => size,
             _ if pod.role.as_deref() == Some("leaderTemplate") => 1,

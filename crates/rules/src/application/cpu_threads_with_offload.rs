@@ -22,7 +22,7 @@ pub static RULE: Rule = Rule {
 };
 
 fn check(log: &Log) -> Checked {
-    let found = log.look_for(&[&CPU_OPTIMIZER], Source::JobOutput)?;
+    let found = log.find_signals(&[&CPU_OPTIMIZER], Source::JobOutput)?;
     let Some(offload) = found.first() else { return Ok(Vec::new()) };
     let reported = log.case.sightings_of(&ONE_THREAD).next();
     if let Some(reported) = reported.filter(|it| it.get("n") == "1") {

@@ -22,7 +22,7 @@ pub static RULE: Rule = Rule {
 };
 
 fn check(log: &Log) -> Checked {
-    let found = log.look_for(&[&RANK_EXCEPTION, &EXCEPTION, &CRASH], Source::JobOutput)?;
+    let found = log.find_signals(&[&RANK_EXCEPTION, &EXCEPTION, &CRASH], Source::JobOutput)?;
     let own: Vec<(&Sighting, String)> = found
         .iter()
         .filter(|it| *it.signal == RANK_EXCEPTION)

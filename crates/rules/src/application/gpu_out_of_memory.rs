@@ -26,7 +26,7 @@ pub static RULE: Rule = Rule {
 };
 
 fn check(log: &Log) -> Checked {
-    let found = log.look_for(&[&OUT_OF_MEMORY], Source::JobOutput)?;
+    let found = log.find_signals(&[&OUT_OF_MEMORY], Source::JobOutput)?;
     let Some(first) = found.first() else { return Ok(Vec::new()) };
     let size: String = first
         .get("size")

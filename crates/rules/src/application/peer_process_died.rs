@@ -31,7 +31,7 @@ pub static RULE: Rule = Rule {
 fn check(log: &Log) -> Checked {
     let signals =
         [&CLOSED, &SOCKET_CALL, &REMOTE_ERROR, &GLOO_CLOSED, &PEER_DIED, &PROXY_FAILED, &UNIQUE_ID_WAIT];
-    let found = log.look_for(&signals, Source::JobOutput)?;
+    let found = log.find_signals(&signals, Source::JobOutput)?;
     let lost: Vec<&Sighting> = found.into_iter().filter(|it| is_end_of_peer(it)).collect();
     let reported = lost.iter().any(|it| *it.signal != PROXY_FAILED);
     let ended: Vec<Exit> = exits(&log.case).into_iter().filter(Exit::is_own).collect();

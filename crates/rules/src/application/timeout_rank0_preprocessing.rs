@@ -31,7 +31,7 @@ pub static RULE: Rule = Rule {
 
 fn check(log: &Log) -> Checked {
     let preparing =
-        log.look_for(&[&PREPARING_DATA, &DATA_PROGRESS, &MAIN_PROCESS_FIRST], Source::JobOutput)?;
+        log.find_signals(&[&PREPARING_DATA, &DATA_PROGRESS, &MAIN_PROCESS_FIRST], Source::JobOutput)?;
     let Some(progress) = unfinished(&preparing) else { return Ok(Vec::new()) };
     let waited = log.case.first_of(&[
         &WATCHDOG_TIMEOUT,

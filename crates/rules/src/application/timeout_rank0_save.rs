@@ -31,7 +31,7 @@ pub static RULE: Rule = Rule {
 const NEAR: u64 = 60;
 
 fn check(log: &Log) -> Checked {
-    let saving = log.look_for(&[&SAVING, &SAVE_FRAME], Source::JobOutput)?;
+    let saving = log.find_signals(&[&SAVING, &SAVE_FRAME], Source::JobOutput)?;
     let Some(timeout) =
         log.case.first_of(&[&WATCHDOG_TIMEOUT, &TIMEOUT_STATUS, &STORE_TIMEOUT, &GLOO_TIMEOUT])
     else {

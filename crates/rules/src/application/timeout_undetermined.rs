@@ -46,7 +46,7 @@ fn check(log: &Log) -> Checked {
         &OPERATIONS_FAILED,
         &STORE_TIMEOUT,
     ];
-    let found = log.look_for(&signals, Source::JobOutput)?;
+    let found = log.find_signals(&signals, Source::JobOutput)?;
     let of = |signal| found.iter().copied().filter(|it| it.signal == signal).collect::<Vec<&Sighting>>();
     let works = timeouts(&log.case);
     let named = of(&DESYNC).into_iter().chain(of(&MISSING_RANKS)).next();
@@ -210,14 +210,14 @@ mod tests {
     }
 
     #[test]
-    fn an_error_is_no_timeout() {
+    fn an_error_is_not_a_timeout() {
         let text = "n:1:2 [0] misc/socket.cc:72 NCCL WARN socketProgress: Connection closed by remote peer b<1>\n\
                     [rank0]:[E1115 02:55:42.2 ProcessGroupNCCL.cpp:750] [Rank 0] Some NCCL operations have failed or timed out.\n";
         quiet(&RULE, text);
     }
 
     #[test]
-    fn the_end_of_a_process_that_lost_its_peer_is_no_timeout() {
+    fn the_end_of_a_process_that_lost_its_peer_is_not_a_timeout() {
         quiet(
             &RULE,
             "[rank5]:[E207 19:37:09.983540349 ProcessGroupNCCL.cpp:681] [Rank 5] Some NCCL operations have failed or timed out.\n\

@@ -85,11 +85,11 @@ mod tests {
     use crate::testing::{findings, quiet};
 
     #[test]
-    fn names_that_nobody_reads() {
+    fn names_that_no_release_reads() {
         let it = findings(&RULE, "export NCCL_P2P_DIRECT_READ=0\n");
         assert_eq!(
             it[0].message,
-            "NCCL_P2P_DIRECT_READ is read by no NCCL release; NCCL_P2P_READ_ENABLE may be meant"
+            "no NCCL release reads NCCL_P2P_DIRECT_READ; NCCL_P2P_READ_ENABLE may be meant"
         );
         assert!(
             findings(&RULE, "NCCL_TIMEOUT=1800 torchrun train.py\n")[0]

@@ -1,4 +1,4 @@
-//! A variable has a value that means something else to NCCL than to whoever wrote it.
+//! A variable has a value that NCCL reads differently than its author meant it.
 
 use evidence::signals::application::INVALID_VALUE;
 use evidence::signals::notes::ASSIGNMENT;
@@ -123,7 +123,7 @@ mod tests {
     fn levels() {
         says("export NCCL_P2P_LEVEL=5\n", "NCCL_P2P_LEVEL=5 is SYS");
         says("NCCL_P2P_LEVEL=nvl ./a\n", "written NVL");
-        says("NCCL_P2P_LEVEL=NVLINK ./a\n", "is no level");
+        says("NCCL_P2P_LEVEL=NVLINK ./a\n", "is not a level");
         says("INSTANCE_TYPE=p5.48xlarge\nNCCL_NET_GDR_LEVEL=LOC ./a\n", "turns GPUDirect off");
         quiet(&RULE, "INSTANCE_TYPE=g6e.12xlarge\nNCCL_NET_GDR_LEVEL=LOC NCCL_P2P_LEVEL=NVL ./a\n");
     }

@@ -41,7 +41,7 @@ fn check(log: &Log) -> Checked {
         &GLOO_NO_INTERFACE,
         &CLIENT_FAILED,
     ];
-    let found = log.look_for(&signals, Source::JobOutput)?;
+    let found = log.find_signals(&signals, Source::JobOutput)?;
     let gave_up: Vec<&Sighting> = found.iter().copied().filter(|it| *it.signal == HOST_NOT_FOUND).collect();
     if let Some(first) = gave_up.first() {
         let message = match first.get("host") {

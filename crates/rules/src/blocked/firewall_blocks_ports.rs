@@ -25,7 +25,7 @@ pub static RULE: Rule = Rule {
 };
 
 fn check(log: &Log) -> Checked {
-    log.look_for(&[&CONNECT_FAILED], Source::JobOutput)?;
+    log.find_signals(&[&CONNECT_FAILED], Source::JobOutput)?;
     let rules: Vec<_> = log.case.sightings_of(&FIREWALL_RULE).collect();
     let verdict = verdict(log);
     let Some(it) = verdict.iter().find(|it| matches!(it.cause, Cause::Firewall | Cause::Unreachable)) else {

@@ -26,7 +26,7 @@ pub static RULE: Rule = Rule {
 };
 
 fn check(log: &Log) -> Checked {
-    let found = log.look_for(&[&PORT_IN_USE], Source::JobOutput)?;
+    let found = log.find_signals(&[&PORT_IN_USE], Source::JobOutput)?;
     if found.is_empty() {
         return Ok(Vec::new());
     }
@@ -56,11 +56,11 @@ mod tests {
         for (line, message) in [
             (
                 "RuntimeError: The server socket has failed to listen on any local network address. port: 29500, useIpv6: 0, code: -98, name: EADDRINUSE, message: address already in use\n",
-                "port 29500 is taken by another process",
+                "port 29500 is already in use by another process",
             ),
             (
                 "[W socket.cpp:426] [c10d] The server socket has failed to bind to [::]:25641 (errno: 98 - Address already in use).\n",
-                "port 25641 is taken by another process",
+                "port 25641 is already in use by another process",
             ),
             (
                 "RuntimeError: Address already in use\n",

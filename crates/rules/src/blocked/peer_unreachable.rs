@@ -31,7 +31,7 @@ pub static RULE: Rule = Rule {
 
 fn check(log: &Log) -> Checked {
     let timed_out =
-        log.look_for(&[&CLIENT_TIMED_OUT, &CLIENT_GAVE_UP, &CONNECT_FAILED], Source::JobOutput)?;
+        log.find_signals(&[&CLIENT_TIMED_OUT, &CLIENT_GAVE_UP, &CONNECT_FAILED], Source::JobOutput)?;
     let verdict = verdict(log);
     if let Some(it) = verdict.iter().find(|it| matches!(it.cause, Cause::Firewall | Cause::Unreachable)) {
         let confidence =
@@ -81,7 +81,7 @@ mod tests {
     use crate::testing::{findings, ids, quiet};
 
     #[test]
-    fn fires_without_a_way() {
+    fn fires_without_a_route() {
         let line = "n:2:2 [0] misc/socket.cc:596 NCCL WARN socketStartConnect: connect to 10.88.0.1<34705> failed : Network is unreachable\n";
         assert_eq!(
             findings(&RULE, line)[0].message,

@@ -27,7 +27,7 @@ pub static RULE: Rule = Rule {
 };
 
 fn check(log: &Log) -> Checked {
-    let found = log.look_for(&[&NO_EFA_DEVICE, &NO_PROVIDER], Source::JobOutput)?;
+    let found = log.find_signals(&[&NO_EFA_DEVICE, &NO_PROVIDER], Source::JobOutput)?;
     // Where the plugin tries two protocols, one may find nothing while the other works.
     if found.is_empty() || efa_in_use(log) {
         return Ok(Vec::new());
@@ -43,7 +43,7 @@ fn check(log: &Log) -> Checked {
         let message = "the container was started without EFA devices, and libfabric finds none";
         return Ok(vec![Finding::new(Confidence::Likely, message).by(log, &found).seen(quote)]);
     }
-    // Old plugins say no more than that there is no provider, which has other reasons too.
+    // Old plugins only report that there is no provider, which has other reasons too.
     let none: Vec<_> = found.into_iter().filter(|it| *it.signal == NO_EFA_DEVICE).collect();
     if none.is_empty() {
         return Ok(Vec::new());

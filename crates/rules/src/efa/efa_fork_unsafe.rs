@@ -26,7 +26,7 @@ pub static RULE: Rule = Rule {
 };
 
 fn check(log: &Log) -> Checked {
-    let found = log.look_for(&[&FORK_UNSAFE], Source::JobOutput)?;
+    let found = log.find_signals(&[&FORK_UNSAFE], Source::JobOutput)?;
     let Some(first) = found.first() else { return Ok(crashed(log).into_iter().collect()) };
     let message = if first.quote.text.contains("huge page") {
         "fork support and huge pages are both requested from the EFA provider, which cannot do both"

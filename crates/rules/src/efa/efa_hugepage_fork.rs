@@ -25,7 +25,7 @@ pub static RULE: Rule = Rule {
 };
 
 fn check(log: &Log) -> Checked {
-    let found = log.look_for(&[&FORK_NO_MEMORY], Source::JobOutput)?;
+    let found = log.find_signals(&[&FORK_NO_MEMORY], Source::JobOutput)?;
     if found.is_empty() || log.job.settings.named("FI_EFA_USE_HUGE_PAGE").any(|it| it.text() == "0") {
         return Ok(Vec::new());
     }

@@ -24,7 +24,7 @@ pub static RULE: Rule = Rule {
 };
 
 fn check(log: &Log) -> Checked {
-    let found = log.look_for(&[&SYNC_MEMOPS, &REGISTER_FAILED], Source::JobOutput)?;
+    let found = log.find_signals(&[&SYNC_MEMOPS, &REGISTER_FAILED], Source::JobOutput)?;
     let memops: Vec<_> = found.iter().copied().filter(|it| *it.signal == SYNC_MEMOPS).collect();
     if !memops.is_empty() {
         let message =

@@ -20,7 +20,7 @@ pub static RULE: Rule = Rule {
 };
 
 fn check(log: &Log) -> Checked {
-    let found = log.look_for(&[&EFA_PEER_GONE], Source::JobOutput)?;
+    let found = log.find_signals(&[&EFA_PEER_GONE], Source::JobOutput)?;
     if found.is_empty() {
         return Ok(Vec::new());
     }

@@ -31,7 +31,7 @@ pub static RULE: Rule = Rule {
 static TCP: &[&str] = &["tcp", "sockets", "udp", "net", "shm"];
 
 fn check(log: &Log) -> Checked {
-    let found = log.look_for(&[&NO_PROVIDER, &PLUGIN_FAILED], Source::JobOutput)?;
+    let found = log.find_signals(&[&NO_PROVIDER, &PLUGIN_FAILED], Source::JobOutput)?;
     let of = |signal: &Signal| -> Vec<&Sighting> {
         found.iter().copied().filter(|it| it.signal == signal).collect()
     };
@@ -82,12 +82,12 @@ mod tests {
     }
 
     #[test]
-    fn tcp_through_libfabric_is_no_efa() {
+    fn tcp_through_libfabric_is_not_efa() {
         let found =
             findings(&RULE, "a:1:9 [0] NCCL INFO NET/OFI Selected Provider is tcp;ofi_rxm (found 2 nics)\n");
         assert_eq!(
             found[0].message,
-            "the plugin took the libfabric provider tcp;ofi_rxm, which is TCP and not EFA"
+            "the plugin uses the libfabric provider tcp;ofi_rxm, which is TCP and not EFA"
         );
     }
 

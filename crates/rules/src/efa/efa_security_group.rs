@@ -27,7 +27,7 @@ pub static RULE: Rule = Rule {
 
 fn check(log: &Log) -> Checked {
     let found =
-        log.look_for(&[&SECURITY_GROUP_SAID, &EFA_UNREACHABLE, &EFA_REQUEST_FAILED], Source::JobOutput)?;
+        log.find_signals(&[&SECURITY_GROUP_SAID, &EFA_UNREACHABLE, &EFA_REQUEST_FAILED], Source::JobOutput)?;
     let of = |signal: &Signal| -> Vec<&Sighting> {
         found.iter().copied().filter(|it| it.signal == signal).collect()
     };

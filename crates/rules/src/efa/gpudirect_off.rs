@@ -85,7 +85,7 @@ mod tests {
     fn fires_where_the_machine_can_do_it() {
         assert_eq!(
             findings(&RULE, &format!("{P4D}{OFF}"))[0].message,
-            "process 1 on a lost GPUDirect RDMA, which p4d.24xlarge has"
+            "the plugin turned GPUDirect RDMA off for process 1 on a, although p4d.24xlarge supports it"
         );
         let refused =
             "a:1:2 [0] x:1 NCCL WARN NET/OFI GDR disabled on GDR-supported instance type p5.48xlarge\n";
@@ -94,12 +94,12 @@ mod tests {
             format!("{P4D}a:1:2 [0] NCCL INFO Channel 00/0 : 0[0] -> 8[0] [send] via NET/Libfabric/0\n");
         assert_eq!(
             findings(&RULE, &link)[0].message,
-            "1 of 1 EFA connections have no GPUDirect RDMA, which p4d.24xlarge has"
+            "1 of 1 EFA connections do not use GPUDirect RDMA, although p4d.24xlarge supports it"
         );
     }
 
     #[test]
-    fn dma_buf_false_is_no_loss_of_gpudirect() {
+    fn dma_buf_false_is_not_a_loss_of_gpudirect() {
         let line = "a:1:2 [0] NCCL INFO NET/OFI Support for DMA-BUF registrations: false\n";
         quiet(
             &RULE,

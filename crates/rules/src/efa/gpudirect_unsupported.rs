@@ -60,12 +60,12 @@ mod tests {
         let found = findings(&RULE, &log("g6e.12xlarge"));
         assert_eq!(
             found[0].message,
-            "EFA copies through host memory here: g6e.12xlarge cannot do GPUDirect RDMA"
+            "EFA copies through host memory: g6e.12xlarge does not support GPUDirect RDMA"
         );
     }
 
     #[test]
-    fn quiet_where_it_can_or_nobody_knows() {
+    fn quiet_where_it_is_supported_or_unknown() {
         quiet(&RULE, &log("p4d.24xlarge"));
         quiet(&RULE, &log("p5.4xlarge"));
     }

@@ -27,8 +27,10 @@ pub static RULE: Rule = Rule {
 };
 
 fn check(log: &Log) -> Checked {
-    let found =
-        log.look_for(&[&INVALID_TAG, &RAILS_DIFFER, &WRONG_SOCKET, &MIXED_DEVICE_COUNTS], Source::JobOutput)?;
+    let found = log.find_signals(
+        &[&INVALID_TAG, &RAILS_DIFFER, &WRONG_SOCKET, &MIXED_DEVICE_COUNTS],
+        Source::JobOutput,
+    )?;
     if let Some(finding) = networks(log) {
         return Ok(vec![finding.by(log, &found)]);
     }

@@ -77,7 +77,7 @@ mod tests {
     }
 
     #[test]
-    fn tells_the_share() {
+    fn names_the_share() {
         let found = findings(&RULE, &log("g6e.12xlarge", 1, 4));
         assert_eq!(
             found[0].message,

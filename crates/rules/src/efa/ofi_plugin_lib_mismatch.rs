@@ -39,7 +39,7 @@ fn check(log: &Log) -> Checked {
         &GPUDIRECT_REFUSED,
         &ENDPOINT_FAILED,
     ];
-    let found = log.look_for(&signals, Source::JobOutput)?;
+    let found = log.find_signals(&signals, Source::JobOutput)?;
     let mismatches: Vec<(&Sighting, Confidence, String)> = found
         .iter()
         .filter_map(|it| mismatch(log, it).map(|(confidence, message)| (*it, confidence, message)))

@@ -30,7 +30,7 @@ pub static RULE: Rule = Rule {
 };
 
 fn check(log: &Log) -> Checked {
-    let found = log.look_for(&[&NO_PLUGIN, &PLUGIN_LOAD, &NETWORK_REFUSED], Source::JobOutput)?;
+    let found = log.find_signals(&[&NO_PLUGIN, &PLUGIN_LOAD, &NETWORK_REFUSED], Source::JobOutput)?;
     let absent: Vec<_> =
         found.iter().copied().filter(|it| *it.signal != NETWORK_REFUSED && is_plugin(it)).collect();
     let refused: Vec<_> = found.iter().copied().filter(|it| *it.signal == NETWORK_REFUSED).collect();

@@ -46,7 +46,7 @@ fn check(log: &Log) -> Checked {
         "NCCL counts the {} ranks as {} nodes with one GPU each, on {}, which has {} GPUs joined by NVLink: ranks that share a machine do not use NVLink",
         it.n_ranks, it.n_nodes, expected.name, gpus
     );
-    // Pods of one machine have different GPUs; ranks on machines of their own mostly have the same.
+    // Pods of one machine have different GPUs; ranks on separate machines usually have the same.
     let buses: BTreeSet<u64> = world.members.values().filter_map(|it| it.line()?.bus_id).collect();
     let all_seen = world.absent().is_empty() && it.n_ranks <= gpus;
     let confidence = match buses.len() {
@@ -107,7 +107,7 @@ mod tests {
     }
 
     #[test]
-    fn bus_ids_tell_whether_pods_share_a_machine() {
+    fn bus_ids_show_whether_pods_share_a_machine() {
         let ranks = |buses: [&str; 2]| {
             let rank = |rank: usize| {
                 format!(

@@ -66,7 +66,7 @@ mod tests {
         let found = findings(&RULE, log);
         assert_eq!(
             found[0].message,
-            "the plugin allows the Simple protocol alone, as it must without byte delivery ordering"
+            "the plugin allows only the Simple protocol, as it must without byte delivery ordering"
         );
         assert_eq!(found[0].severity, None);
     }

@@ -27,7 +27,7 @@ pub static RULE: Rule = Rule {
 };
 
 fn check(log: &Log) -> Checked {
-    let failed = log.look_for(&[&PLUGIN_FAILED, &NO_EFA_DEVICE, &NO_PROVIDER], Source::JobOutput)?;
+    let failed = log.find_signals(&[&PLUGIN_FAILED, &NO_EFA_DEVICE, &NO_PROVIDER], Source::JobOutput)?;
     let Some(socket) = socket_chosen(log) else { return Ok(Vec::new()) };
     // Inside one node the network carries nothing; and ranks that differ are another matter.
     if !may_span_machines(log) || efa_in_use(log) {

@@ -100,11 +100,11 @@ mod tests {
     }
 
     #[test]
-    fn the_one_that_waited_least_came_last() {
+    fn the_one_that_waited_least_joined_last() {
         let it = findings(&RULE, &(split(0, 8.0) + &split(1, 0.0)));
         assert!(
             it[0].message.starts_with("1 rank waited up to 8 s")
-                && it[0].message.ends_with("rank 1 came last"),
+                && it[0].message.ends_with("rank 1 joined last"),
             "{it:?}"
         );
     }

@@ -100,7 +100,10 @@ mod tests {
     fn the_root_says_so() {
         let text =
             "n:1:1 [0] bootstrap.cc:190 NCCL WARN Bootstrap Root : mismatch in rank count from procs 6 : 3\n";
-        assert_eq!(findings(&RULE, text)[0].message, "ranks told the root different rank counts: 6 : 3");
+        assert_eq!(
+            findings(&RULE, text)[0].message,
+            "ranks reported different rank counts to the root: 6 : 3"
+        );
         let twice =
             "n:1:1 [0] bootstrap.cc:1 NCCL WARN Bootstrap Root : rank 3 of 8 ranks has already checked in\n";
         assert_eq!(findings(&RULE, twice)[0].message, "two processes claim to be rank 3 of 8");

@@ -9,7 +9,7 @@ use crate::{Check, Checked, Confidence, Finding, Log, Role, Rule, Severity};
 /// See the module documentation.
 pub static RULE: Rule = Rule {
     id: "several-jobs",
-    title: "the input holds the logs of several jobs",
+    title: "the input contains the logs of several jobs",
     severity: Severity::Info,
     role: Role::Cause,
     needs: &[Source::NcclLog],

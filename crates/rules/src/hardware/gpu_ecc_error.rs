@@ -25,7 +25,7 @@ pub static RULE: Rule = Rule {
 };
 
 fn check(log: &Log) -> Checked {
-    let said = log.look_for(&[&UNCORRECTABLE_ECC], Source::JobOutput);
+    let said = log.find_signals(&[&UNCORRECTABLE_ECC], Source::JobOutput);
     let kernel: Vec<_> = xid::of_class(log, &[Class::Memory]).collect();
     if kernel.is_empty() {
         if let Some(finding) = said.as_ref().map_or(true, Vec::is_empty).then(|| counted(log)).flatten() {

@@ -26,7 +26,7 @@ pub static RULE: Rule = Rule {
 
 fn check(log: &Log) -> Checked {
     let kernel: Vec<_> = xid::of_class(log, &[Class::Lost]).collect();
-    let found = match log.look_for(&[&FALLEN_OFF_BUS, &GPU_INIT_FAILED], Source::JobOutput) {
+    let found = match log.find_signals(&[&FALLEN_OFF_BUS, &GPU_INIT_FAILED], Source::JobOutput) {
         Err(missing) if kernel.is_empty() && xid::named(log, &[Class::Lost]).is_none() => {
             return Err(missing);
         }
@@ -107,7 +107,7 @@ mod tests {
     fn a_note_of_the_number_is_enough() {
         assert_eq!(
             findings(&RULE, "node condition: XID 79 on GPU 3\n")[0].message,
-            "Xid 79 is mentioned: the GPU has fallen off the bus"
+            "the input mentions Xid 79: the GPU has fallen off the bus"
         );
     }
 

@@ -56,7 +56,7 @@ fn check(log: &Log) -> Checked {
     let mut missing: Vec<Finding> = log.case.matrices.iter().filter_map(missing_links).collect();
     missing.extend(link_down(log));
     if missing.is_empty() && log.case.matrices.is_empty() {
-        log.look_for(&[&NVLINK_UNCORRECTABLE], Source::JobOutput)?;
+        log.find_signals(&[&NVLINK_UNCORRECTABLE], Source::JobOutput)?;
     }
     Ok(missing)
 }

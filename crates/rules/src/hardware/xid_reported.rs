@@ -28,7 +28,7 @@ pub static RULE: Rule = Rule {
 };
 
 fn check(log: &Log) -> Checked {
-    let found = log.look_for(&[&XID], Source::KernelLog)?;
+    let found = log.find_signals(&[&XID], Source::KernelLog)?;
     let mut by_number: BTreeMap<u64, (u64, Vec<&str>, Vec<&Quote>)> = BTreeMap::new();
     for it in found {
         let Some(number) = xid::number(it) else { continue };

@@ -26,7 +26,7 @@ pub static RULE: Rule = Rule {
 };
 
 fn check(log: &Log) -> Checked {
-    let found = log.look_for(&[&UNABLE_TO_OPEN, &NO_USER_DRIVER, &NETWORK_REFUSED], Source::NcclLog)?;
+    let found = log.find_signals(&[&UNABLE_TO_OPEN, &NO_USER_DRIVER, &NETWORK_REFUSED], Source::NcclLog)?;
     let closed: Vec<_> = found.iter().copied().filter(|it| *it.signal == UNABLE_TO_OPEN).collect();
     let uses_rdma = log.case.processes.iter().any(|it| it.facts.hcas.iter().any(|it| !it.value.is_empty()))
         || log.case.networks().any(|it| &*it.value != "Socket");
@@ -177,7 +177,7 @@ mod tests {
         let log = "n:1:1 [0] misc/ibvwrap.cc:212 NCCL WARN Call to ibv_open_device failed\n\
                    n:1:1 [0] transport/net_ib.cc:148 NCCL WARN NET/IB : Unable to open device mlx5_bond_0\n\
                    n:1:1 [0] NCCL INFO NET/IB : No device found.\nn:1:1 [0] NCCL INFO Using network Socket\n";
-        assert_eq!(findings(&RULE, log)[0].message, "mlx5_bond_0 is there but cannot be opened");
+        assert_eq!(findings(&RULE, log)[0].message, "mlx5_bond_0 exists but cannot be opened");
     }
 
     #[test]

@@ -26,7 +26,7 @@ pub static RULE: Rule = Rule {
 };
 
 fn check(log: &Log) -> Checked {
-    log.look_for(&[&COMPLETION, &MODIFY_QP_FAILED, &RETRY_EXCEEDED], Source::JobOutput)?;
+    log.find_signals(&[&COMPLETION, &MODIFY_QP_FAILED, &RETRY_EXCEEDED], Source::JobOutput)?;
     let Some(blame) = blame(log) else { return Ok(Vec::new()) };
     let confidence = if blame.suspect == Suspect::IbFabric {
         Confidence::Likely

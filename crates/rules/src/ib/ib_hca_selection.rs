@@ -26,7 +26,7 @@ pub static RULE: Rule = Rule {
 };
 
 fn check(log: &Log) -> Checked {
-    let found = log.look_for(
+    let found = log.find_signals(
         &[&INCOMPATIBLE_DEVICES, &COMPLETION, &MODIFY_QP_FAILED, &RETRY_EXCEEDED],
         Source::JobOutput,
     )?;
@@ -72,7 +72,7 @@ mod tests {
         let said = "n:1:2 [0] NCCL WARN NET/IB : Attempted to connect incompatible devices: [0]mlx5_0:1/IB and [1]mlx5_1:1/RoCE. Try selecting NICs of only one link type using NCCL_IB_HCA\n";
         assert_eq!(
             findings(&RULE, said)[0].message,
-            "adapters of different kinds were to work together: [0]mlx5_0:1/IB and [1]mlx5_1:1/RoCE"
+            "NCCL was to combine adapters of different kinds: [0]mlx5_0:1/IB and [1]mlx5_1:1/RoCE"
         );
     }
 

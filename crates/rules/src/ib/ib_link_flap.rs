@@ -28,7 +28,7 @@ pub static RULE: Rule = Rule {
 };
 
 fn check(log: &Log) -> Checked {
-    let found = log.look_for(&[&ASYNC_EVENT, &LINK_DOWN], Source::JobOutput)?;
+    let found = log.find_signals(&[&ASYNC_EVENT, &LINK_DOWN], Source::JobOutput)?;
     let failed = blame(log);
     // A port that fails with its adapter is the adapter's failure.
     let adapter = log.case.first_of(&[&HCA_HEALTH]).is_some()
@@ -93,7 +93,7 @@ mod tests {
     }
 
     #[test]
-    fn a_link_that_flaps_is_told_from_ports_without_a_cable() {
+    fn a_link_that_flaps_differs_from_ports_without_a_cable() {
         let down = |device: &str, at: u32| format!("[ {at}.3] mlx5_core {device} ens1np0: Link down\n");
         let flaps: String = (10..14).map(|it| down("0000:3b:00.0", it)).collect();
         assert_eq!(findings(&RULE, &flaps)[0].confidence, Confidence::Possible);

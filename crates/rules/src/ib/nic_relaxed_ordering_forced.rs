@@ -21,7 +21,7 @@ pub static RULE: Rule = Rule {
 };
 
 fn check(log: &Log) -> Checked {
-    let found = log.look_for(&[&SIZE_MISMATCH, &WRITE_ORDERING], Source::JobOutput)?;
+    let found = log.find_signals(&[&SIZE_MISMATCH, &WRITE_ORDERING], Source::JobOutput)?;
     let torn: Vec<&Sighting> = found.iter().copied().filter(|it| is_torn(it)).collect();
     let forced = found.iter().find(|it| *it.signal == WRITE_ORDERING && is_forced(it.get("value")));
     if let Some(forced) = forced {

@@ -9,7 +9,7 @@ use crate::{Check, Checked, Confidence, Finding, Log, Role, Rule, Severity};
 /// See the module documentation.
 pub static RULE: Rule = Rule {
     id: "roce-fabric-unreachable",
-    title: "RoCE adapters cannot reach each other",
+    title: "adapters on RoCE cannot reach each other",
     severity: Severity::Error,
     role: Role::Cause,
     needs: &[Source::JobOutput],
@@ -27,7 +27,7 @@ pub static RULE: Rule = Rule {
 };
 
 fn check(log: &Log) -> Checked {
-    log.look_for(&[&COMPLETION, &MODIFY_QP_FAILED, &RETRY_EXCEEDED], Source::JobOutput)?;
+    log.find_signals(&[&COMPLETION, &MODIFY_QP_FAILED, &RETRY_EXCEEDED], Source::JobOutput)?;
     let Some(blame) = blame(log) else { return Ok(Vec::new()) };
     let confidence = if blame.suspect == Suspect::RoceFabric {
         Confidence::Likely

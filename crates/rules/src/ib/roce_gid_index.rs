@@ -29,7 +29,7 @@ pub static RULE: Rule = Rule {
 
 fn check(log: &Log) -> Checked {
     let signals = [&COMPLETION, &MODIFY_QP_FAILED, &RETRY_EXCEEDED, &ASYNC_EVENT, &GID_UNREADABLE];
-    let mut found = log.look_for(&signals, Source::JobOutput)?;
+    let mut found = log.find_signals(&signals, Source::JobOutput)?;
     found.retain(|it| *it.signal == GID_UNREADABLE);
     if !found.is_empty() && !got_through(log) {
         let message =

@@ -32,7 +32,7 @@ pub static RULE: Rule = Rule {
 
 fn check(log: &Log) -> Checked {
     let signals = [&NO_INTERFACE_IN_SUBNET, &GLOO_MESH_FAILED, &OTHER_CONNECT_FAILED, &CLIENT_FAILED];
-    let mut subnet = log.look_for(&signals, Source::NcclLog)?;
+    let mut subnet = log.find_signals(&signals, Source::NcclLog)?;
     subnet.retain(|it| *it.signal == NO_INTERFACE_IN_SUBNET);
     let verdict = verdict(log);
     if let Some(it) = verdict.iter().find(|it| it.cause == Cause::WrongInterface) {
@@ -107,7 +107,7 @@ mod tests {
                    b:1:1 [0] misc/socket.cc:483 NCCL WARN socketStartConnect: Connect to 192.168.7.101<3884> failed : No route to host\n";
         let found = findings(&RULE, log);
         assert_eq!(found[0].confidence, Confidence::Likely);
-        assert_eq!(found[0].message, "connections to 192.168.7.101 fail, the address of ib0");
+        assert_eq!(found[0].message, "connections to 192.168.7.101, the address of ib0, fail");
     }
 
     #[test]

@@ -34,7 +34,7 @@ pub static RULE: Rule = Rule {
 
 fn check(log: &Log) -> Checked {
     let signals = [&NO_INTERFACE_IN_SUBNET, &OTHER_CONNECT_FAILED, &CLIENT_FAILED];
-    let mut subnet = log.look_for(&signals, Source::NcclLog)?;
+    let mut subnet = log.find_signals(&signals, Source::NcclLog)?;
     subnet.retain(|it| *it.signal == NO_INTERFACE_IN_SUBNET);
     let verdict = verdict(log);
     if let Some(it) = verdict.iter().find(|it| it.cause == Cause::Bridge) {
@@ -117,7 +117,7 @@ mod tests {
                    a:1:1 [0] misc/socket.cc:237 NCCL WARN Net : No interface found in the same subnet as remote address 203.0.113.10<1778>\n";
         assert_eq!(
             findings(&RULE, log)[0].message,
-            "connections to 172.17.0.2 fail, an address of a container network"
+            "connections to 172.17.0.2, an address of a container network, fail"
         );
         assert_eq!(ids(log)[0], "docker-bridge-network");
     }

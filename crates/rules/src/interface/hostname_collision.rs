@@ -15,8 +15,8 @@ pub static RULE: Rule = Rule {
     severity: Severity::Error,
     role: Role::Cause,
     needs: &[Source::NcclLog],
-    why: "NCCL tells machines apart by host name (up to the first dot) and boot id. If both are equal, it treats ranks of two machines as \
-          ranks of one node: it reports a duplicate GPU, or tries shared memory and NVLink where there is only a network.",
+    why: "NCCL distinguishes machines by host name (up to the first dot) and boot id. If both are equal, it treats ranks of two machines \
+          as ranks of one node: it reports a duplicate GPU, or tries shared memory and NVLink where there is only a network.",
     fix: "Give every machine, container or pod its own host name (`hostnamectl set-hostname`, `docker run --hostname`), or set NCCL_HOSTID \
           to a different value on each.",
     references: &[
@@ -45,7 +45,7 @@ fn check(log: &Log) -> Checked {
     let failed = log.case.processes.iter().any(|it| !it.facts.propagated.is_empty());
     let confidence = match (duplicates.is_empty(), failed && !got_through(log)) {
         (false, _) => Confidence::Certain,
-        // A name that nobody chose is the same on every machine.
+        // A default name is the same on every machine.
         (true, true) if *host == "localhost" => Confidence::Likely,
         (true, true) => Confidence::Possible,
         (true, false) => return Ok(Vec::new()),
@@ -75,7 +75,7 @@ mod tests {
         );
         assert_eq!(
             findings(&RULE, &log)[0].message,
-            "2 machines call themselves n: eth0 has the addresses 10.0.0.11 and 10.0.0.12"
+            "2 machines have the host name n: eth0 has the addresses 10.0.0.11 and 10.0.0.12"
         );
         assert_eq!(ids(&log)[0], "hostname-collision");
     }

@@ -29,7 +29,7 @@ pub static RULE: Rule = Rule {
 };
 
 fn check(log: &Log) -> Checked {
-    let gloo = log.look_for(&[&GLOO_LOOPBACK], Source::JobOutput)?;
+    let gloo = log.find_signals(&[&GLOO_LOOPBACK], Source::JobOutput)?;
     if let Some(it) = verdict(log).into_iter().find(|it| it.cause == Cause::Loopback) {
         // On one host a refused 127.0.0.1 only means that the other process is gone.
         let chosen = log.job.settings.named("NCCL_SOCKET_IFNAME").any(|it| it.text() == "lo")
@@ -94,13 +94,13 @@ mod tests {
     fn fires_between_hosts() {
         assert_eq!(
             findings(&RULE, LO)[0].message,
-            "the loopback interface is used on a, b of a job with several hosts"
+            "the loopback interface is used on a, b, in a job with several hosts"
         );
         let refused = "b:1:1 [0] misc/socket.cc:583 NCCL WARN socketPollConnect: connect to 127.0.0.1<48313> returned Connection refused, exceeded error retry count after 35 attempts\n";
         let found = findings(&RULE, &format!("{LO}{refused}"));
         assert_eq!(
             (found[0].message.as_str(), found[0].confidence),
-            ("connections to 127.0.0.1 fail, which is each host itself", Confidence::Likely)
+            ("connections to 127.0.0.1 fail: on every host that is the host itself", Confidence::Likely)
         );
     }
 

@@ -27,7 +27,7 @@ pub static RULE: Rule = Rule {
 };
 
 fn check(log: &Log) -> Checked {
-    let seen = log.look_for(&[&LINK_ROUTE, &INTERFACE_ADDRESS], Source::JobOutput)?;
+    let seen = log.find_signals(&[&LINK_ROUTE, &INTERFACE_ADDRESS], Source::JobOutput)?;
     let mut subnets: BTreeMap<(u32, u32), BTreeMap<&str, &Quote>> = BTreeMap::new();
     for sighting in &seen {
         let (subnet, device) = if *sighting.signal == LINK_ROUTE {
@@ -131,12 +131,15 @@ mod tests {
     fn fires_on_two_routes_to_one_subnet() {
         let notes = "192.168.0.0/20 dev eno1 proto kernel scope link src 192.168.1.8 metric 100\n\
                      192.168.0.0/20 dev ens2f0 proto kernel scope link src 192.168.2.8 metric 100\n";
-        assert_eq!(findings(&RULE, notes)[0].message, "eno1 and ens2f0 are all in 192.168.0.0/20");
+        assert_eq!(
+            findings(&RULE, notes)[0].message,
+            "eno1 and ens2f0 are in the same subnet 192.168.0.0/20"
+        );
         let table = "192.168.0.0     0.0.0.0         255.255.240.0   U     100    0        0 eno1\n\
                      192.168.0.0     0.0.0.0         255.255.240.0   U     100    0        0 ens2f0\n";
         assert_eq!(findings(&RULE, table).len(), 1);
         let addresses = "    inet 10.0.1.4/16 brd 10.0.255.255 scope global dynamic eth0\n    inet 10.0.2.4/16 scope global eth1\n";
-        assert_eq!(findings(&RULE, addresses)[0].message, "eth0 and eth1 are all in 10.0.0.0/16");
+        assert_eq!(findings(&RULE, addresses)[0].message, "eth0 and eth1 are in the same subnet 10.0.0.0/16");
     }
 
     #[test]

@@ -27,7 +27,7 @@ pub static RULE: Rule = Rule {
 };
 
 fn check(log: &Log) -> Checked {
-    let failed = log.look_for(&[&NO_SOCKET_INTERFACE], Source::NcclLog)?;
+    let failed = log.find_signals(&[&NO_SOCKET_INTERFACE], Source::NcclLog)?;
     Ok(mismatch(log).map_or_else(Vec::new, |(value, lacking)| {
         let has: BTreeSet<&str> = announced(log).iter().map(|it| &*it.process.host).collect();
         let message = format!(
@@ -64,7 +64,10 @@ mod tests {
     fn fires_when_one_host_has_it_and_another_not() {
         let log = "a:1:1 [0] NCCL INFO NCCL_SOCKET_IFNAME set by environment to eno1\na:1:1 [0] NCCL INFO Bootstrap : Using eno1:10.0.0.1<0>\n\
                    b:1:1 [0] NCCL INFO NCCL_SOCKET_IFNAME set by environment to eno1\nb:1:1 [0] bootstrap.cc:45 NCCL WARN Bootstrap : no socket interface found\n";
-        assert_eq!(findings(&RULE, log)[0].message, "NCCL_SOCKET_IFNAME=eno1 fits a and not b");
+        assert_eq!(
+            findings(&RULE, log)[0].message,
+            "NCCL_SOCKET_IFNAME=eno1 matches an interface on a but not on b"
+        );
         assert_eq!(ids(log)[0], "socket-ifname-mismatch");
     }
 

@@ -28,8 +28,8 @@ pub static RULE: Rule = Rule {
 };
 
 fn check(log: &Log) -> Checked {
-    let found =
-        log.look_for(&[&NO_SOCKET_INTERFACE, &GLOO_NO_INTERFACE, &BAD_ADDRESS_FAMILY], Source::JobOutput)?;
+    let found = log
+        .find_signals(&[&NO_SOCKET_INTERFACE, &GLOO_NO_INTERFACE, &BAD_ADDRESS_FAMILY], Source::JobOutput)?;
     if found.is_empty() || mismatch(log).is_some() {
         return Ok(Vec::new());
     }

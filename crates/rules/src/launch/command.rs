@@ -74,7 +74,7 @@ mod tests {
     }
 
     #[test]
-    fn prose_is_no_command() {
+    fn prose_is_not_a_command() {
         let it =
             read("mpirun detected that one or more processes exited with non-zero status, thus causing\n");
         assert_eq!(commands(&it).count(), 0);

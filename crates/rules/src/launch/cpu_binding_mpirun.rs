@@ -78,7 +78,10 @@ mod tests {
     #[test]
     fn mpirun_reports_it() {
         let one = "[n1:1677] MCW rank 0 bound to socket 0[core 0[hwt 0-1]]: [BB/../../..][../../../..]\n";
-        assert_eq!(findings(&RULE, one)[0].message, "rank 0 is bound to one core, with all threads of NCCL");
+        assert_eq!(
+            findings(&RULE, one)[0].message,
+            "rank 0 is bound to one core, together with all threads of NCCL"
+        );
         assert_eq!(findings(&RULE, "[n1:01677] Rank 1 bound to package[0][core:1]\n").len(), 1);
         quiet(
             &RULE,

@@ -24,7 +24,7 @@ pub static RULE: Rule = Rule {
 };
 
 fn check(log: &Log) -> Checked {
-    let found = log.look_for(&[&DUPLICATE_GPU], Source::JobOutput)?;
+    let found = log.find_signals(&[&DUPLICATE_GPU], Source::JobOutput)?;
     let Some(first) = found.first() else { return Ok(Vec::new()) };
     let (a, b, bus) = (first.get("a"), first.get("b"), first.get("bus"));
     let ranks: BTreeSet<&str> =

@@ -113,7 +113,7 @@ mod tests {
     fn nccl_tests_old_and_new() {
         let old = "# Using devices\nn1: Test CUDA failure common.cu:941 'invalid device ordinal'\n .. n1 pid 8: Test failure common.cu:891\n\
                    mpirun --host n1:8,n2:8 -np 16 all_reduce_perf -b 128M -e 2G -f 2 -g 8\n";
-        let want = "a rank asked for a GPU number that it does not see on n1; the command starts 16 ranks with 8 GPUs each";
+        let want = "a rank requested a GPU number that it does not see on n1; the command starts 16 ranks with 8 GPUs each";
         assert_eq!(findings(&RULE, old)[0].message, want);
         let new = "Invalid number of GPUs: 16 requested but only 8 were found.\n";
         let it = &findings(&RULE, new)[0];
@@ -138,7 +138,7 @@ mod tests {
         let text = "INSTANCE_TYPE=p5.48xlarge\nmpirun -np 16 -N 2 all_reduce_perf -g 8\n";
         assert_eq!(
             findings(&RULE, text)[0].message,
-            "the command asks for 16 GPUs on each p5.48xlarge, which has 8"
+            "the command requests 16 GPUs on each p5.48xlarge, which has 8"
         );
         quiet(&RULE, "INSTANCE_TYPE=p5.48xlarge\nmpirun -np 16 -N 8 all_reduce_perf -g 1\n");
     }

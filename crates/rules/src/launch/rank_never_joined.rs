@@ -36,7 +36,7 @@ fn check(log: &Log) -> Checked {
         &UNIQUE_ID_WAIT,
         &TASKS_ABSENT,
     ];
-    let found = log.look_for(&signals, Source::JobOutput)?;
+    let found = log.find_signals(&signals, Source::JobOutput)?;
     let of = |signal| found.iter().copied().filter(|it| it.signal == signal).collect::<Vec<_>>();
     let waiting = unfinished(log, &of(&STORE_BARRIER));
     let timed_out = of(&STORE_BARRIER_TIMEOUT);
@@ -266,7 +266,7 @@ mod tests {
         let old = "jaxlib.xla_extension.XlaRuntimeError: DEADLINE_EXCEEDED: Barrier timed out. Barrier_id: PjRT_Client_Connect. Timed out task names:\n";
         assert_eq!(
             findings(&RULE, old)[0].message,
-            "not all processes came to the barrier PjRT_Client_Connect in time"
+            "not all processes reached the barrier PjRT_Client_Connect in time"
         );
         let later = "DEADLINE_EXCEEDED: Barrier timed out. Barrier_id: multihost_broadcast_sync0. Timed out task names:\n";
         assert_eq!(findings(&RULE, later)[0].confidence, Confidence::Possible);

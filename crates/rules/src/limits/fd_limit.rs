@@ -25,7 +25,7 @@ pub static RULE: Rule = Rule {
 };
 
 fn check(log: &Log) -> Checked {
-    let found = log.look_for(&[&TOO_MANY_OPEN_FILES], Source::JobOutput)?;
+    let found = log.find_signals(&[&TOO_MANY_OPEN_FILES], Source::JobOutput)?;
     let Some(first) = found.first() else { return Ok(Vec::new()) };
     let limit = log.case.sightings_of(&OPEN_FILE_LIMIT).find(|it| it.number("value").is_some());
     let who = log.case.process_of(first).map_or("a process".to_owned(), evidence::Process::name);
@@ -66,11 +66,11 @@ mod tests {
     #[test]
     fn names_the_limit() {
         let log = "Call to accept failed : Too many open files\nopen files                      (-n) 1024\n";
-        assert_eq!(findings(&RULE, log)[0].message, "a process could open no more files; the limit is 1024");
+        assert_eq!(findings(&RULE, log)[0].message, "a process could not open more files: the limit is 1024");
     }
 
     #[test]
-    fn the_limit_alone_is_no_fault() {
+    fn the_limit_alone_is_not_a_fault() {
         quiet(&RULE, "open files                      (-n) 1024\n");
     }
 }

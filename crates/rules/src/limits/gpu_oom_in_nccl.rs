@@ -26,7 +26,7 @@ pub static RULE: Rule = Rule {
 };
 
 fn check(log: &Log) -> Checked {
-    let found = log.look_for(&[&GPU_OOM_IN_NCCL, &GPU_OOM_IN_TESTS], Source::JobOutput)?;
+    let found = log.find_signals(&[&GPU_OOM_IN_NCCL, &GPU_OOM_IN_TESTS], Source::JobOutput)?;
     let Some(first) = found.first() else { return Ok(Vec::new()) };
     let who = log
         .case

@@ -25,7 +25,7 @@ pub static RULE: Rule = Rule {
 };
 
 fn check(log: &Log) -> Checked {
-    let said = log.look_for(&[&HOST_OOM, &SIGKILL, &KILLED_ALONE], Source::JobOutput)?;
+    let said = log.find_signals(&[&HOST_OOM, &SIGKILL, &KILLED_ALONE], Source::JobOutput)?;
     let denied = |text: &str| {
         ["OOMKilled: false", "OOMKilled\": false", "OOMKilled\":false"].iter().any(|it| text.contains(it))
     };

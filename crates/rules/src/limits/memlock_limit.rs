@@ -28,7 +28,7 @@ pub static RULE: Rule = Rule {
 };
 
 fn check(log: &Log) -> Checked {
-    let found = log.look_for(
+    let found = log.find_signals(
         &[&LOCKED_MEMORY_REFUSED, &REGISTRATION_WITHOUT_MEMORY, &VERBS_REFUSED],
         Source::JobOutput,
     )?;
@@ -101,7 +101,7 @@ mod tests {
         let found = findings(&RULE, log);
         assert_eq!(
             (found[0].confidence, &*found[0].message),
-            (Confidence::Certain, "the process could not lock memory for RDMA; the limit is 64")
+            (Confidence::Certain, "the process could not lock memory for RDMA: the limit is 64")
         );
         let ucx = "UCX  ERROR mlx5_0: ibv_create_cq() failed: Cannot allocate memory. Please set max locked memory (ulimit -l) to 'unlimited' (current: 64 kbytes)\n";
         assert_eq!(findings(&RULE, ucx)[0].confidence, Confidence::Certain);

@@ -29,8 +29,8 @@ pub static RULE: Rule = Rule {
 };
 
 fn check(log: &Log) -> Checked {
-    let found =
-        log.look_for(&[&SHM_FULL, &SHM_BUS_ERROR, &SHM_SMALL_FOR_RAY, &SHM_FULL_BY_DF], Source::JobOutput)?;
+    let found = log
+        .find_signals(&[&SHM_FULL, &SHM_BUS_ERROR, &SHM_SMALL_FOR_RAY, &SHM_FULL_BY_DF], Source::JobOutput)?;
     // A file that may not be made is another matter than one that does not fit.
     let other_reason =
         |why: &str| !why.is_empty() && !why.contains("No space left") && !why.contains("Success");

@@ -29,7 +29,7 @@ pub static RULE: Rule = Rule {
 };
 
 fn check(log: &Log) -> Checked {
-    let found = log.look_for(
+    let found = log.find_signals(
         &[
             &SYSTEM_NOT_READY,
             &FABRIC_MANAGER_MISMATCH,
@@ -131,7 +131,10 @@ mod tests {
         let log = "nv-fabricmanager[1]: fabric manager NVIDIA GPU driver interface version 535.104.05 don't match with driver version \
                    535.86.10. Please update with matching NVIDIA driver package.\n";
         let found = findings(&RULE, log);
-        assert_eq!(found[0].message, "the Fabric Manager is of version 535.104.05, the driver of 535.86.10");
+        assert_eq!(
+            found[0].message,
+            "the Fabric Manager has version 535.104.05, but the driver has version 535.86.10"
+        );
     }
 
     #[test]

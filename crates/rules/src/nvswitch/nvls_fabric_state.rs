@@ -31,7 +31,7 @@ const ELSEWHERE: &[&str] =
     &["out of memory", "system not yet initialized", "initialization error", "ECC", "NVLink"];
 
 fn check(log: &Log) -> Checked {
-    let found = log.look_for(&[&NVLS_BIND_FAILED, &NVLS_CUDA_FAILURE], Source::JobOutput)?;
+    let found = log.find_signals(&[&NVLS_BIND_FAILED, &NVLS_CUDA_FAILURE], Source::JobOutput)?;
     let elsewhere = |it: &&Sighting| ELSEWHERE.iter().any(|word| it.get("what").contains(word));
     let found: Vec<_> = found.into_iter().filter(|it| !elsewhere(it)).collect();
     if log.case.first_of(&[&SYSTEM_NOT_READY]).is_some() {

@@ -12,7 +12,7 @@ pub static RULE: Rule = Rule {
     severity: Severity::Error,
     role: Role::Cause,
     needs: &[Source::JobOutput],
-    why: "The HCA could not reach memory it was given (completion status 4, a local protection error), usually in the first transfer. With \
+    why: "The HCA could not reach the memory of a transfer (completion status 4, a local protection error), usually in the first transfer. With \
           GPUDirect the usual cause is ACS: the PCIe switches send requests between HCA and GPU up to the root complex, where they are \
           refused or altered.",
     fix: "Run once with NCCL_NET_GDR_LEVEL=0 (NCCL_NET_GDR_LEVEL=LOC): if the error is gone, GPUDirect is the cause. Then turn ACS off on \
@@ -28,7 +28,7 @@ pub static RULE: Rule = Rule {
 };
 
 fn check(log: &Log) -> Checked {
-    let found = log.look_for(&[&IB_LOCAL_PROTECTION, &ACS_HINT], Source::JobOutput)?;
+    let found = log.find_signals(&[&IB_LOCAL_PROTECTION, &ACS_HINT], Source::JobOutput)?;
     if found.is_empty() {
         return Ok(Vec::new());
     }

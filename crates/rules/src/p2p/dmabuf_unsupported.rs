@@ -24,7 +24,7 @@ pub static RULE: Rule = Rule {
 };
 
 fn check(log: &Log) -> Checked {
-    let found = log.look_for(&[&DMABUF_FAILED], Source::JobOutput)?;
+    let found = log.find_signals(&[&DMABUF_FAILED], Source::JobOutput)?;
     let Some(first) = found.first() else { return Ok(Vec::new()) };
     let why = first.get("why").trim_start().trim_start_matches("with error ").trim_matches([':', ' ', '.']);
     let message = match why {
@@ -55,7 +55,7 @@ mod tests {
     }
 
     #[test]
-    fn what_plugins_and_nccl_say_of_it_is_no_fault() {
+    fn lines_of_plugins_and_nccl_about_it_are_not_a_fault() {
         quiet(&RULE, "n:1:2 [0] NCCL INFO NET/OFI Support for DMA-BUF registrations: false\n");
         quiet(&RULE, "n:1:2 [0] NCCL INFO DMA-BUF is available on GPU device 0\n");
         quiet(

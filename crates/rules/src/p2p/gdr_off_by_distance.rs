@@ -82,7 +82,7 @@ mod tests {
             let found = findings(&RULE, line);
             assert_eq!(
                 found[0].message,
-                "GPUDirect RDMA is refused for every pair of GPU and adapter (distance 7 > 4)"
+                "NCCL refuses GPUDirect RDMA for every pair of GPU and adapter (distance 7 > 4)"
             );
         }
     }

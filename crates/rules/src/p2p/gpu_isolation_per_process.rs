@@ -31,7 +31,7 @@ pub static RULE: Rule = Rule {
 };
 
 fn check(log: &Log) -> Checked {
-    let invisible = log.look_for(&[&PEER_GPU_INVISIBLE], Source::JobOutput)?;
+    let invisible = log.find_signals(&[&PEER_GPU_INVISIBLE], Source::JobOutput)?;
     // A wrong device of the program itself has this text too, before NCCL reaches any peer.
     let invisible: Vec<_> = invisible.into_iter().filter(|it| !it.quote.text.contains("init.cc")).collect();
     let bound: Vec<&Quote> = log.case.sightings_of(&GPU_BOUND_TO_TASK).map(|it| &it.quote).collect();

@@ -29,7 +29,7 @@ pub static RULE: Rule = Rule {
 };
 
 fn check(log: &Log) -> Checked {
-    let found = log.look_for(&[&IMEX_NOT_WORKING, &FABRIC_HANDLE_REFUSED], Source::JobOutput)?;
+    let found = log.find_signals(&[&IMEX_NOT_WORKING, &FABRIC_HANDLE_REFUSED], Source::JobOutput)?;
     if found.is_empty() {
         let refused: Vec<_> = log.case.sightings_of(&FABRIC_IMPORT_FAILED).collect();
         if refused.is_empty() {

@@ -31,7 +31,7 @@ pub static RULE: Rule = Rule {
 
 fn check(log: &Log) -> Checked {
     let seen = [&ACS_CONTROL, &IOMMU_FAULT, &IOMMU_ADVICE];
-    let found = log.look_for(&seen, Source::JobOutput)?;
+    let found = log.find_signals(&seen, Source::JobOutput)?;
     // With a completion error the same bridges break GPUDirect, and another rule reports it.
     if log.case.first_of(&[&IB_LOCAL_PROTECTION, &ACS_HINT]).is_some() {
         return Ok(Vec::new());

@@ -132,7 +132,7 @@ mod tests {
     }
 
     #[test]
-    fn the_instance_type_tells_how_gpus_are_joined() {
+    fn the_instance_type_shows_how_gpus_are_joined() {
         for (name, want) in [
             ("p5.48xlarge", Some(Nvlink::Full)),
             ("p3dn.24xlarge", Some(Nvlink::Partial)),

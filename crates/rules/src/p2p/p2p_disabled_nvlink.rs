@@ -29,7 +29,7 @@ pub static RULE: Rule = Rule {
 };
 
 fn check(log: &Log) -> Checked {
-    let found = log.look_for(&[&P2P_OFF_ON_NVLINK], Source::JobOutput)?;
+    let found = log.find_signals(&[&P2P_OFF_ON_NVLINK], Source::JobOutput)?;
     if let Some(first) = found.first() {
         let message = format!(
             "the driver refuses peer access between GPUs {} and {}, which NVLink joins",

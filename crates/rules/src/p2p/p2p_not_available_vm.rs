@@ -27,7 +27,7 @@ pub static RULE: Rule = Rule {
 };
 
 fn check(log: &Log) -> Checked {
-    let found = log.look_for(&[&P2P_OFF, &P2P_NOT_ENABLED, &PEER_MATRIX_REFUSED], Source::NcclLog)?;
+    let found = log.find_signals(&[&P2P_OFF, &P2P_NOT_ENABLED, &PEER_MATRIX_REFUSED], Source::NcclLog)?;
     if found.is_empty()
         || log.case.first_of(&[&P2P_OFF_ON_NVLINK]).is_some()
         || p2p_disabled_nvlink::takes(log)

@@ -27,7 +27,7 @@ pub static RULE: Rule = Rule {
 };
 
 fn check(log: &Log) -> Checked {
-    let found = log.look_for(&[&PEER_NOT_SUPPORTED], Source::JobOutput)?;
+    let found = log.find_signals(&[&PEER_NOT_SUPPORTED], Source::JobOutput)?;
     // Some programs only print it and continue.
     let found: Vec<_> =
         found.into_iter().filter(|it| !it.quote.text.to_ascii_lowercase().contains("warning:")).collect();

@@ -26,7 +26,7 @@ pub static RULE: Rule = Rule {
 };
 
 fn check(log: &Log) -> Checked {
-    let found = log.look_for(&[&TOO_MANY_PEERS], Source::JobOutput)?;
+    let found = log.find_signals(&[&TOO_MANY_PEERS], Source::JobOutput)?;
     if found.is_empty() {
         return Ok(Vec::new());
     }

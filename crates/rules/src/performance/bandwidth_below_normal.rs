@@ -95,7 +95,7 @@ mod tests {
             found[0].message
         );
         assert_eq!(found[0].confidence, Confidence::Likely);
-        assert!(found[0].why.as_ref().unwrap().contains("It would fit"), "{:?}", found[0].why);
+        assert!(found[0].why.as_ref().unwrap().contains("Possible explanation"), "{:?}", found[0].why);
     }
 
     #[test]
@@ -114,7 +114,7 @@ mod tests {
     }
 
     #[test]
-    fn a_list_of_ranks_that_was_cut_is_no_ground() {
+    fn a_list_of_ranks_that_was_cut_is_not_judged() {
         let cut: Vec<String> =
             run(1, [100.0, 100.0]).lines().filter(|it| !it.contains("Rank  7")).map(str::to_owned).collect();
         quiet(&RULE, &cut.join("\n"));

@@ -103,7 +103,7 @@ mod tests {
     fn fires_across_the_cpu() {
         let found = findings(&RULE, &log(3, 4, ""));
         assert!(
-            found[0].message.starts_with("rank 0 on GPU 0 uses Libfabric device 3, which is SYS away"),
+            found[0].message.starts_with("rank 0 on GPU 0 uses Libfabric device 3 over a SYS path"),
             "{}",
             found[0].message
         );

@@ -103,7 +103,7 @@ mod tests {
         let found = findings(&RULE, &log(&[0, 1, 0, 1]));
         assert_eq!(
             found[0].message,
-            "what leaves a node uses 2 of the 4 network devices of p4d.24xlarge, in 4 channels"
+            "traffic between nodes uses 2 of the 4 network devices of p4d.24xlarge, in 4 channels"
         );
         assert!(found[0].why.as_ref().unwrap().contains("times less"));
     }

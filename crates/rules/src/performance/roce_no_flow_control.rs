@@ -118,13 +118,13 @@ mod tests {
     }
 
     #[test]
-    fn counters_tell_it_too() {
+    fn counters_show_it_too() {
         assert_eq!(findings(&RULE, "     out_of_sequence: 88123\n").len(), 1);
         assert!(findings(&RULE, "     out_of_sequence: 0\n     rx_discards_phy: 0\n").is_empty());
     }
 
     #[test]
-    fn a_switch_of_algorithm_is_no_collapse() {
+    fn a_switch_of_algorithm_is_not_a_collapse() {
         quiet(
             &RULE,
             "16777216 4194304 float sum -1 203.0 82.64 268.95 0 199.1 84.26 267.98 0\n\

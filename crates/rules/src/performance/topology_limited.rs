@@ -8,7 +8,7 @@ use crate::{Check, Checked, Confidence, Finding, Log, Role, Rule, Severity};
 /// See the module documentation.
 pub static RULE: Rule = Rule {
     id: "topology-limited",
-    title: "the GPUs are joined by PCIe, NVLink only within groups",
+    title: "NVLink joins the GPUs only within groups, or not at all",
     severity: Severity::Info,
     role: Role::Cause,
     needs: &[Source::TopologyMatrix],

@@ -11,8 +11,8 @@ pub static RULE: Rule = Rule {
     severity: Severity::Error,
     role: Role::Cause,
     needs: &[Source::NcclTests],
-    why: "nccl-tests compares every element with what it must be. A wrong one means that memory, a link or the network corrupts data, \
-          or that a plugin delivers it out of order; training would go on with it silently.",
+    why: "nccl-tests compares every element with what it must be. A wrong one means that memory, a link or the network corrupts data, or \
+          that a plugin delivers it out of order; training would silently continue with it.",
     fix: "Run the test on each node alone (`-g 8`), then with NCCL_PROTO=Simple, NCCL_P2P_DISABLE=1 and NCCL_NET_GDR_LEVEL=LOC in turn: \
           the setting that removes the errors shows which part is broken. Take the node out, and search for Xid and NVLink errors \
           (`dmesg`, `nvidia-smi nvlink -e`).",

@@ -24,7 +24,7 @@ pub static RULE: Rule = Rule {
 };
 
 fn check(log: &Log) -> Checked {
-    let found = log.look_for(&[&FILE_GIVEN], Source::JobOutput);
+    let found = log.find_signals(&[&FILE_GIVEN], Source::JobOutput);
     let written = log.case.manifests.iter().flat_map(|it| it.environment.iter());
     let written = written
         .into_iter()
@@ -67,7 +67,7 @@ mod tests {
         let found = findings(&RULE, &log("p4d.24xlarge", ""));
         assert_eq!(
             found[0].message,
-            "NCCL_TOPO_FILE is set to nothing, so the plugin's topology of p4d.24xlarge is not used"
+            "NCCL_TOPO_FILE is set to an empty value, so NCCL does not get the plugin's topology of p4d.24xlarge"
         );
     }
 

@@ -25,14 +25,14 @@ pub static RULE: Rule = Rule {
 };
 
 fn check(log: &Log) -> Checked {
-    let found = log.look_for(&[&XML_BROKEN, &ATTRIBUTE_MISSING, &GRAPH_BROKEN], Source::JobOutput)?;
+    let found = log.find_signals(&[&XML_BROKEN, &ATTRIBUTE_MISSING, &GRAPH_BROKEN], Source::JobOutput)?;
     let of = |signal: &Signal| -> Vec<&Sighting> {
         found.iter().copied().filter(|it| it.signal == signal).collect()
     };
     let given = log.job.settings.named("NCCL_TOPO_FILE").next();
     let broken: Vec<_> =
         of(&XML_BROKEN).into_iter().filter(|it| !it.get("problem").starts_with("Ignoring extra")).collect();
-    // At level INFO an attribute is only looked for; and other XML than a topology has nodes of its own.
+    // At level INFO NCCL only searches for an attribute; and other XML than a topology has other nodes.
     let matters = |it: &&Sighting| {
         !it.quote.text.contains("NCCL INFO")
             && matches!(it.get("node"), "system" | "cpu" | "pci" | "gpu" | "nic" | "net" | "nvlink" | "c2c")

@@ -23,7 +23,7 @@ pub static RULE: Rule = Rule {
 };
 
 fn check(log: &Log) -> Checked {
-    let found = log.look_for(&[&FILE_NOT_OPENED, &NO_PATH], Source::JobOutput)?;
+    let found = log.find_signals(&[&FILE_NOT_OPENED, &NO_PATH], Source::JobOutput)?;
     let unopened: Vec<_> = found.iter().copied().filter(|it| *it.signal == FILE_NOT_OPENED).collect();
     if let Some(first) = unopened.first() {
         let file = first.get("file");

@@ -70,7 +70,7 @@ static SIZES: &[&str] = &[
 ];
 
 fn check(log: &Log) -> Checked {
-    let refused = log.look_for(&[&SIZE_MISMATCH], Source::NcclLog)?;
+    let refused = log.find_signals(&[&SIZE_MISMATCH], Source::NcclLog)?;
     let refused: Vec<&Sighting> = refused.into_iter().filter(|it| !is_torn(it)).collect();
     let truncated = truncated(log);
     let failed = !refused.is_empty() || truncated.is_some();

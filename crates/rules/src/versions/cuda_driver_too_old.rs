@@ -23,7 +23,7 @@ pub static RULE: Rule = Rule {
 };
 
 fn check(log: &Log) -> Checked {
-    let found = log.look_for(&[&DRIVER_TOO_OLD], Source::JobOutput)?;
+    let found = log.find_signals(&[&DRIVER_TOO_OLD], Source::JobOutput)?;
     let driver =
         log.case.processes.iter().find_map(|it| it.facts.cuda_driver.first()).map(|it| (it.value, &it.quote));
     if found.is_empty() {
@@ -89,15 +89,15 @@ mod tests {
             ),
             (
                 "n:1:1 [0] NCCL INFO cudaDriverVersion 11070\ninit.cc:1582 NCCL WARN Cuda failure 'CUDA driver version is insufficient for CUDA runtime version'\n",
-                "the driver knows CUDA 11.7 only, the program was built with a newer one",
+                "the driver supports only CUDA 11.7, but the program was built with a newer one",
             ),
             (
                 "RuntimeError: The NVIDIA driver on your system is too old (found version 11040). Please update your GPU driver\n",
-                "the driver knows CUDA 11.4 only, the program was built with a newer one",
+                "the driver supports only CUDA 11.4, but the program was built with a newer one",
             ),
             (
                 "n:1:1 [0] NCCL INFO cudaDriverVersion 11080\nn:1:1 [0] NCCL INFO NCCL version 2.21.5+cuda12.4\n",
-                "the driver knows CUDA 11.8 only, and NCCL was built with CUDA 12",
+                "the driver supports only CUDA 11.8, but NCCL was built with CUDA 12",
             ),
         ] {
             assert_eq!(findings(&RULE, line)[0].message, message);

@@ -43,7 +43,7 @@ static FIRST: &[(&str, Version)] = &[
 ];
 
 fn check(log: &Log) -> Checked {
-    let found = log.look_for(
+    let found = log.find_signals(
         &[&NO_CODE_FOR_GPU, &GPU_NOT_IN_BUILD, &NO_KERNEL_IMAGE, &NO_REVERSE_PATH, &OLD_CAPABILITY],
         Source::JobOutput,
     )?;
@@ -151,7 +151,7 @@ mod tests {
             (
                 "#  Rank  0 Group  0 Pid   7 on  n device  0 [0x16] NVIDIA A100-SXM4-40GB\nNCCL version 2.4.8+cuda10.2\nn: Test NCCL failure common.cu:9 x\n\
                  n:7:7 [0] NCCL WARN Cuda failure 'no kernel image is available for execution on the device'\n",
-                "NCCL 2.4.8 does not know the A100",
+                "NCCL 2.4.8 does not support the A100",
             ),
         ] {
             assert_eq!(findings(&RULE, log)[0].message, message);

@@ -28,7 +28,7 @@ pub static RULE: Rule = Rule {
 };
 
 fn check(log: &Log) -> Checked {
-    let said = log.look_for(
+    let said = log.find_signals(
         &[&MISMATCHED_VERSION, &BAD_ADDRESS_FAMILY, &SETUP_TRUNCATED, &ERROR_VERSION, &NCCL_PACKAGE],
         Source::JobOutput,
     )?;
@@ -158,7 +158,7 @@ mod tests {
         let said = "n:1:1 [0] init.cc:897 NCCL WARN Mismatched NCCL version detected : rank 1 version 22803 rank 0 version 22809\n";
         assert_eq!(
             findings(&RULE, said)[0].message,
-            "NCCL says so itself: one rank has 2.28.3, another 2.28.9"
+            "NCCL reports that one rank has release 2.28.3 and another 2.28.9"
         );
         let packages = "node1: nvidia-nccl-cu12==2.20.5\nnode2: nvidia-nccl-cu12==2.19.3\n";
         assert_eq!(

@@ -24,7 +24,7 @@ pub static RULE: Rule = Rule {
 };
 
 fn check(log: &Log) -> Checked {
-    let found = log.look_for(&[&NO_PCI_PATH], Source::NcclLog)?;
+    let found = log.find_signals(&[&NO_PCI_PATH], Source::NcclLog)?;
     let version = log.job.releases.nccl.as_ref();
     let wsl = log.case.sightings_of(&WSL).next();
     let old = version.is_some_and(|it| it.value < Version::new(2, 11, 0));
