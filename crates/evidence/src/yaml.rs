@@ -218,27 +218,23 @@ impl<'a> Builder<'a> {
     fn read(mut self) -> Result<Tree, Failure> {
         for event in Parser::new_from_str(&self.text.text) {
             let (event, span) = event.map_err(Failure::NoYaml)?;
-            let position = self.position(span);
-            let failed = |text: String| {
-                Failure::Refused(Trouble { line: position.line, column: position.column, text })
-            };
+            let at = self.position(span);
+            let failed = |text: String| Failure::Refused(Trouble { line: at.line, column: at.column, text });
             if self.tree.nodes.len() >= MOST_NODES {
                 return Err(failed(format!("more than {MOST_NODES} values")));
             }
             match event {
                 Event::Scalar(text, style, anchor, _) => {
                     let kind = Kind::Scalar { text: text.into(), quoted: style != ScalarStyle::Plain };
-                    let id = self.add(kind, position, anchor);
+                    let id = self.add(kind, at, anchor);
                     self.attach(id);
                 }
-                Event::SequenceStart(anchor, _) => {
-                    self.begin(Kind::Sequence(Vec::new()), position, anchor)?
-                }
-                Event::MappingStart(anchor, _) => self.begin(Kind::Mapping(Vec::new()), position, anchor)?,
+                Event::SequenceStart(anchor, _) => self.begin(Kind::Sequence(Vec::new()), at, anchor)?,
+                Event::MappingStart(anchor, _) => self.begin(Kind::Mapping(Vec::new()), at, anchor)?,
                 Event::SequenceEnd | Event::MappingEnd => {
                     if let Some((id, _)) = self.open.pop() {
                         let node = &mut self.tree.nodes[id.0 as usize];
-                        node.span.range.end = node.span.range.end.max(position.range.start);
+                        node.span.range.end = node.span.range.end.max(at.range.start);
                         self.attach(id);
                     }
                 }
@@ -285,12 +281,12 @@ impl<'a> Builder<'a> {
         id
     }
 
-    fn begin(&mut self, kind: Kind, position: Span, anchor: usize) -> Result<(), Failure> {
+    fn begin(&mut self, kind: Kind, at: Span, anchor: usize) -> Result<(), Failure> {
         if self.open.len() >= DEEPEST {
             let text = format!("nested more than {DEEPEST} deep");
-            return Err(Failure::Refused(Trouble { line: position.line, column: position.column, text }));
+            return Err(Failure::Refused(Trouble { line: at.line, column: at.column, text }));
         }
-        let id = self.add(kind, position, anchor);
+        let id = self.add(kind, at, anchor);
         self.open.push((id, None));
         Ok(())
     }

@@ -55,7 +55,7 @@ fn check(log: &Log) -> Checked {
         _ => Confidence::Possible,
     };
     let finding = Finding::new(confidence, message).seen(&layout.quote).seen_all(expected.named_by.as_ref());
-    Ok(vec![finding.with_numbers(&RULE, lost(log, &expected, it.n_ranks))])
+    Ok(vec![finding.with_numbers(&RULE, lost(log, expected, it.n_ranks))])
 }
 
 /// What pods of one GPU lose against one pod with as many GPUs of the same machines.

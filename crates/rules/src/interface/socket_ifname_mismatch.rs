@@ -46,7 +46,8 @@ fn check(log: &Log) -> Checked {
 
 /// The value that all hosts have, and the hosts that have no such interface while others do.
 pub(crate) fn mismatch(log: &Log) -> Option<(&str, BTreeSet<&str>)> {
-    let values: BTreeSet<&str> = log.job.settings.named("NCCL_SOCKET_IFNAME").map(|it| it.text()).collect();
+    let values: BTreeSet<&str> =
+        log.job.settings.named("NCCL_SOCKET_IFNAME").map(job::Variable::text).collect();
     let [value] = values.into_iter().collect::<Vec<_>>()[..] else { return None };
     let lacking = log.case.sightings_of(&NO_SOCKET_INTERFACE).filter_map(|it| it.process.as_ref());
     let has: BTreeSet<&str> =

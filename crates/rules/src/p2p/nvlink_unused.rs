@@ -46,7 +46,7 @@ fn check(log: &Log) -> Checked {
     }
     let name = log.job.machine_name.as_ref().map_or("this machine", |it| &*it.value);
     let Some((first, _)) = pairs.first() else {
-        return Ok(expected.and_then(|it| over_pci(log, &it)).into_iter().collect());
+        return Ok(expected.and_then(|it| over_pci(log, it)).into_iter().collect());
     };
     let setting = p2p_off(log);
     let (confidence, reason) = match setting {

@@ -34,7 +34,7 @@ fn check(log: &Log) -> Checked {
         return Ok(Vec::new());
     }
     let Some(expected) = log.expected() else { return Ok(Vec::new()) };
-    pairs.retain(|it| takes(log, &expected, it.0));
+    pairs.retain(|it| takes(log, expected, it.0));
     let Some((first, _)) = pairs.first() else { return Ok(Vec::new()) };
     let message = format!(
         "{} of ranks (first {} and {}) exchange data through host memory, although their GPUs are below a common PCIe switch of {}",

@@ -40,7 +40,7 @@ fn check(log: &Log) -> Checked {
                 continue;
             };
             let nic = expected.machine.nics.iter().position(|it| it.index == device);
-            let Some((used, best)) = nic.and_then(|nic| far(&expected, gpu, nic)) else { continue };
+            let Some((used, best)) = nic.and_then(|nic| far(expected, gpu, nic)) else { continue };
             if network.starts_with("Socket") || !findings.is_empty() {
                 continue;
             }

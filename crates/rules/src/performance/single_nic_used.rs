@@ -54,7 +54,7 @@ fn check(log: &Log) -> Checked {
             Finding::new(confidence, message).seen(used.quote).seen_all(used.counts).seen_all(named);
         let finding =
             if confidence == Confidence::Possible { finding.severity(Severity::Info) } else { finding };
-        let interfaces = log.expected().map_or(1, |it| it.interfaces());
+        let interfaces = log.expected().map_or(1, expected::Expected::interfaces);
         let loss = expected::loss_across(log, expected::with_nics(interfaces));
         let finding = finding.with_numbers(&RULE, loss);
         return Ok(vec![finding.about("nic", used.device).or("topo-file-missing")]);
