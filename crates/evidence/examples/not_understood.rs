@@ -13,7 +13,7 @@ fn main() -> std::io::Result<()> {
         for line in text.split(|it| *it == b'\n') {
             let case = read_texts([("line", line)]);
             let tally = case.sources.tally();
-            if tally.told() > 0 && tally.understood() == 0 && tally.kind() == Kind::Unknown {
+            if tally.not_blank() > 0 && tally.understood() == 0 && tally.kind() == Kind::Unknown {
                 out.write_all(line)?;
                 out.write_all(b"\n")?;
             }

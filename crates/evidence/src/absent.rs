@@ -1,4 +1,4 @@
-//! Ranks a job should have and that were not seen.
+//! Ranks that a job should have and that the input does not show.
 
 use std::fmt;
 use std::ops::RangeInclusive;

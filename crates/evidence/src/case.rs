@@ -1,4 +1,4 @@
-//! Everything known about one job.
+//! Everything that the input shows about one job.
 
 use std::hash::BuildHasher as _;
 use std::sync::Arc;
@@ -23,7 +23,7 @@ pub struct Process {
     pub pid: u32,
     /// Its rank in the largest communicator it is in.
     pub rank: Option<u32>,
-    /// What it said.
+    /// What its lines say.
     pub facts: Box<ProcessFacts>,
 }
 
@@ -43,7 +43,7 @@ impl Process {
         self.facts.version.value().and_then(|it| Version::parse(it))
     }
 
-    /// Who put a variable into the environment: the plugin, or someone before it.
+    /// Whether the plugin put a variable into the environment, and not whoever started the process.
     pub fn added_by_plugin(&self, name: &str) -> bool {
         self.facts.plugin.added.iter().any(|it| &*it.value.name == name)
     }
@@ -58,7 +58,7 @@ pub struct Case {
     pub processes: Vec<Process>,
     /// The communicators, in the order of the input.
     pub communicators: Vec<Communicator>,
-    /// Lines that tell of trouble or of a setting, in the order of the input.
+    /// Lines that report a problem or a setting, in the order of the input.
     pub sightings: Vec<Sighting>,
     /// Runs of nccl-tests.
     pub tests: Vec<NcclTests>,
@@ -147,7 +147,7 @@ pub struct MemberLink<'a> {
     pub link: &'a Link,
 }
 
-/// The problem of a file that is not text.
+/// What is reported about a file that is not text.
 pub const BINARY: &str = "is binary, not text: left out";
 
 /// Puts a [`Case`] together from regions, in the order of the input.
@@ -155,9 +155,9 @@ pub const BINARY: &str = "is binary, not text: left out";
 pub struct CaseBuilder {
     sources: Sources,
     processes: Vec<Gathered>,
-    places: FxHashMap<(Box<str>, u32), usize>,
+    indices: FxHashMap<(Box<str>, u32), usize>,
     sightings: Vec<Sighting>,
-    sighting_places: FxHashMap<u64, usize>,
+    sighting_indices: FxHashMap<u64, usize>,
     blocks: Blocks,
     loose: Loose,
 }
@@ -169,25 +169,25 @@ struct Gathered {
     first: Spot,
     facts: Box<ProcessFacts>,
     threads: Vec<ThreadFacts>,
-    places: FxHashMap<u32, usize>,
+    indices: FxHashMap<u32, usize>,
 }
 
 impl Gathered {
     fn add(&mut self, thread: ThreadFacts) {
-        // Few threads are found faster one by one than by a table.
-        let place = if self.threads.len() <= 16 {
+        // For few threads a linear search is faster than a table.
+        let index = if self.threads.len() <= 16 {
             self.threads.iter().position(|it| it.tid == thread.tid)
         } else {
-            if self.places.is_empty() {
-                self.places = self.threads.iter().enumerate().map(|(at, it)| (it.tid, at)).collect();
+            if self.indices.is_empty() {
+                self.indices = self.threads.iter().enumerate().map(|(at, it)| (it.tid, at)).collect();
             }
-            self.places.get(&thread.tid).copied()
+            self.indices.get(&thread.tid).copied()
         };
-        match place.and_then(|at| self.threads.get_mut(at)) {
+        match index.and_then(|at| self.threads.get_mut(at)) {
             Some(known) => known.merge(thread),
             None => {
-                if !self.places.is_empty() {
-                    self.places.insert(thread.tid, self.threads.len());
+                if !self.indices.is_empty() {
+                    self.indices.insert(thread.tid, self.threads.len());
                 }
                 let mut fresh = ThreadFacts::new(thread.tid);
                 fresh.merge(thread);
@@ -218,20 +218,20 @@ impl CaseBuilder {
         }
         for raw in facts.processes {
             let key = (raw.host.clone(), raw.pid);
-            match self.places.get(&key).and_then(|&at| self.processes.get_mut(at)) {
+            match self.indices.get(&key).and_then(|&at| self.processes.get_mut(at)) {
                 Some(process) => {
                     process.facts.merge(*raw.facts);
                     raw.threads.into_iter().for_each(|it| process.add(it));
                 }
                 None => {
-                    self.places.insert(key, self.processes.len());
+                    self.indices.insert(key, self.processes.len());
                     let mut process = Gathered {
                         host: raw.host,
                         pid: raw.pid,
                         first: raw.first.unwrap_or(Spot { region: 0, line: 0 }),
                         facts: raw.facts,
                         threads: Vec::with_capacity(raw.threads.len()),
-                        places: FxHashMap::default(),
+                        indices: FxHashMap::default(),
                     };
                     raw.threads.into_iter().for_each(|it| process.add(it));
                     self.processes.push(process);
@@ -245,10 +245,10 @@ impl CaseBuilder {
                 &sighting.process,
                 &sighting.captures,
             ));
-            if let Some(known) = self.sighting_places.get(&key).and_then(|&at| self.sightings.get_mut(at)) {
+            if let Some(known) = self.sighting_indices.get(&key).and_then(|&at| self.sightings.get_mut(at)) {
                 known.count += sighting.count;
             } else if self.sightings.len() < Self::SIGHTING_LIMIT {
-                self.sighting_places.insert(key, self.sightings.len());
+                self.sighting_indices.insert(key, self.sightings.len());
                 self.sightings.push(sighting);
             }
         }
@@ -275,9 +275,9 @@ impl CaseBuilder {
         gathered.sort_by_key(|it| it.first);
         let mut processes = Vec::with_capacity(gathered.len());
         let mut threads = Vec::with_capacity(gathered.len());
-        for (place, it) in gathered.into_iter().enumerate() {
+        for (index, it) in gathered.into_iter().enumerate() {
             processes.push(Process { host: it.host, pid: it.pid, rank: None, facts: it.facts });
-            threads.push((place, it.threads));
+            threads.push((index, it.threads));
         }
         let communicators = communicator::join(threads);
         let mut sizes = vec![0; processes.len()];

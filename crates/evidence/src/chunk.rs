@@ -31,15 +31,15 @@ pub struct Chunks<R> {
     size: usize,
     /// What was read beyond the last chunk's end.
     rest: Vec<u8>,
-    /// Inside a line whose beginning was already handed out.
+    /// Inside a line whose beginning was already returned.
     skipping: bool,
     ended: bool,
-    /// Met while there was still something to hand out.
+    /// An error while there was still data to return.
     error: Option<io::Error>,
 }
 
 impl<R: Read> Chunks<R> {
-    /// A line longer than this is cut: nothing that we read has such lines, and memory stays bounded.
+    /// A longer line is cut: no input that plumb reads has such lines, and memory stays bounded.
     pub const LINE_LIMIT: usize = 64 * 1024;
 
     /// A good chunk size: few system calls, little memory.
@@ -176,7 +176,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_no_chunk() {
+    fn nothing_is_not_a_chunk() {
         assert!(cut(b"", 10).is_empty());
     }
 

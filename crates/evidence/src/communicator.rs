@@ -1,4 +1,4 @@
-//! Communicators: what the ranks of one said, put together.
+//! Communicators, put together from the lines of their ranks.
 
 use std::collections::BTreeMap;
 
@@ -17,7 +17,7 @@ pub struct Communicator {
     pub n_ranks: Option<u32>,
     /// The ranks whose lines were read.
     pub members: BTreeMap<u32, Member>,
-    /// The communicator it was split from, by its place in [`crate::Case::communicators`].
+    /// The communicator it was split from, by its index in [`crate::Case::communicators`].
     pub parent: Option<usize>,
     /// The colour of the split.
     pub color: Option<i64>,
@@ -26,12 +26,12 @@ pub struct Communicator {
 /// One rank of a communicator.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Member {
-    /// The process, by its place in [`crate::Case::processes`].
+    /// The process, by its index in [`crate::Case::processes`].
     pub process: usize,
-    /// What it said.
+    /// What its lines say.
     pub facts: Box<CommFacts>,
     /// Some of its connections could belong to another communicator of the same process:
-    /// they carry no name, and were given to the newest in which the process has this rank.
+    /// they carry no name, and count for the newest in which the process has this rank.
     pub guessed: bool,
 }
 
@@ -63,7 +63,7 @@ impl Communicator {
         self.members.iter().flat_map(|(rank, it)| it.facts.links.iter().map(move |link| (*rank, link)))
     }
 
-    /// Ranks that were expected and whose lines are not there.
+    /// Ranks that were expected and whose lines are missing.
     pub fn absent(&self) -> Absent {
         Absent::new(self.n_ranks.unwrap_or(0), self.members.keys().copied())
     }
@@ -115,7 +115,7 @@ fn of_process(process: usize, threads: Vec<ThreadFacts>) -> Vec<Local> {
             orphans.push(segment);
             continue;
         };
-        // An address is used again when a communicator is destroyed; the hash tells them apart.
+        // An address is used again when a communicator is destroyed; the hash distinguishes them.
         let id = |facts: &CommFacts| facts.line.as_ref().map(|it| (it.comm_id, it.parent));
         let first = segment.first;
         let facts = segment.into_facts();
@@ -151,7 +151,7 @@ fn adopt(process: usize, locals: &mut Vec<Local>, orphan: Segment) {
         |local: &Local| local.first < first && local.rank().is_none_or(|rank| links_of(rank, &facts.links));
     let takes_rings =
         |local: &Local| facts.rings_connected.is_none() || local.facts.rings_connected.is_none();
-    // Setups are in the order of the input: look from the newest backwards, and not without end.
+    // Setups are in the order of the input: search from the newest backwards, up to a limit.
     let mut newest = None;
     let mut fresh = None;
     let mut candidates = 0;
@@ -204,7 +204,7 @@ enum Key {
 
 fn group(locals: Vec<Local>) -> Vec<Communicator> {
     let mut communicators: Vec<Communicator> = Vec::new();
-    let mut places: BTreeMap<Key, usize> = BTreeMap::new();
+    let mut indices: BTreeMap<Key, usize> = BTreeMap::new();
     // Where each process's communicator addresses went, and how many of each form it has had.
     let mut addresses: BTreeMap<(usize, u64), usize> = BTreeMap::new();
     let mut ordinals: BTreeMap<(usize, Key), u32> = BTreeMap::new();
@@ -238,7 +238,7 @@ fn group(locals: Vec<Local>) -> Vec<Communicator> {
                 None => Key::Unnamed,
             },
         };
-        let place = *places.entry(key).or_insert_with(|| {
+        let index = *indices.entry(key).or_insert_with(|| {
             let name = match key {
                 Key::Id(id, _) => format!("{id:#x}"),
                 Key::Split(parent, color, _, _) => {
@@ -263,10 +263,10 @@ fn group(locals: Vec<Local>) -> Vec<Communicator> {
             });
             communicators.len() - 1
         });
-        addresses.insert((local.process, local.comm), place);
+        addresses.insert((local.process, local.comm), index);
         let rank = local.rank().or_else(|| rank_of(&local.facts.links));
-        let Some(communicator) = communicators.get_mut(place) else { continue };
-        // Lines that do not even show a rank stand under a number of their own.
+        let Some(communicator) = communicators.get_mut(index) else { continue };
+        // Lines that do not even show a rank get a separate number.
         let rank = rank.unwrap_or_else(|| communicator.members.keys().last().map_or(0, |it| it + 1));
         let member = Member { process: local.process, facts: local.facts, guessed: local.guessed };
         match communicator.members.get_mut(&rank) {

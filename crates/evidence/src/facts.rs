@@ -1,4 +1,4 @@
-//! What one process said, as it is gathered.
+//! What the lines of one process say.
 //!
 //! Facts of parts of the input are joined with `merge`, in the order of the
 //! input; reading a file whole or in pieces gives the same facts.
@@ -38,7 +38,7 @@ pub struct ProcessFacts {
     pub hca_gpudirect: Distinct<AdapterGpuDirect>,
     /// GPUDirect refused or granted by distance.
     pub gpudirect_by_distance: Distinct<bool>,
-    /// Plugins that were loaded, not found, asked for.
+    /// Plugins that were loaded, not found, requested.
     pub plugins: Distinct<PluginEvent>,
     /// What the network plugin printed.
     pub plugin: PluginFacts,
@@ -171,24 +171,24 @@ pub struct Link {
     pub from: u32,
     /// The receiving rank.
     pub to: u32,
-    /// Which side said so.
+    /// Which side printed it.
     pub direction: Direction,
     /// Connections for send and receive (as against collectives).
     pub point_to_point: bool,
-    /// How many lines said so.
+    /// How many lines say so.
     pub count: u32,
     /// The channels, as a set of bits (channels above 63 share the last).
     pub channels: u64,
-    /// The way, as printed after `via`. The ranks of a job share few.
+    /// The transport, as printed after `via`. The ranks of a job share few.
     pub via: Arc<str>,
-    /// What it means; `None` for a text of a release we do not know.
+    /// What it means; `None` for the text of an unknown release.
     pub transport: Option<Arc<Transport>>,
     /// The first of the lines.
     pub quote: Quote,
 }
 
 impl Link {
-    /// The way, if it is understood.
+    /// The transport, if it is understood.
     pub fn transport(&self) -> Option<&Transport> {
         self.transport.as_deref()
     }
@@ -202,11 +202,17 @@ impl Link {
 }
 
 /// What is printed after `via`, and what it means.
-pub(crate) type Way = (Arc<str>, Option<Arc<Transport>>);
+#[derive(Debug, Clone)]
+pub(crate) struct Via {
+    pub(crate) text: Arc<str>,
+    pub(crate) transport: Option<Arc<Transport>>,
+}
 
-pub(crate) fn way(text: &[u8]) -> Way {
-    let text = String::from_utf8_lossy(text);
-    (Arc::from(&*text), transport(&text).map(Arc::new))
+impl Via {
+    pub(crate) fn new(text: &[u8]) -> Self {
+        let text = String::from_utf8_lossy(text);
+        Self { text: Arc::from(&*text), transport: transport(&text).map(Arc::new) }
+    }
 }
 
 /// `use ring PXN a GDR b`, printed since 2.24: whether all ranks of the ring have each.
@@ -218,7 +224,7 @@ pub struct RingSummary {
     pub gpudirect: bool,
 }
 
-/// Connections that are made, as a set.
+/// Connections that are open, as a set.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct Connected(u8);
 
@@ -254,7 +260,7 @@ impl Connected {
     }
 }
 
-/// What was said about one communicator by one rank.
+/// What the lines of one rank say about one communicator.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct CommFacts {
     /// Who the rank is; the fullest line that names the communicator.
@@ -273,7 +279,7 @@ pub struct CommFacts {
     pub rings: Vec<RingLine>,
     /// The first ring line.
     pub ring_quote: Option<Quote>,
-    /// This rank's places in the trees.
+    /// This rank's positions in the trees.
     pub trees: Option<Seen<Vec<TreeNode>>>,
     /// How many channels.
     pub channels: Option<Seen<ChannelCounts>>,

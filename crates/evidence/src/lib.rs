@@ -1,7 +1,7 @@
-//! What a job and a cluster say about themselves, read from text into facts.
+//! Facts about a job and a cluster, read from text.
 //!
 //! ```text
-//! bytes -> Chunks -> Reader (one a region, in parallel) -> CaseBuilder (in order) -> Case
+//! bytes -> Chunks -> Reader (one per region, in parallel) -> CaseBuilder (in order) -> Case
 //! ```
 //!
 //! Reading never fails: any bytes go in, facts come out, and lines that were not
@@ -40,10 +40,10 @@ pub use read::{Facts, Reader, is_binary};
 pub use signals::{ProcessId, Sighting, Signal};
 pub use source::{Distinct, File, Kind, Quote, Seen, Sources, Spot, Tally};
 
-/// Reads texts that are already in memory, each as a file of its own.
+/// Reads texts that are already in memory, each as a separate file.
 ///
-/// For tests, for tools that have their text at hand, and as the shortest
-/// description of how the parts fit together.
+/// For tests, for tools that have their text in memory, and as the shortest
+/// description of how the parts work together.
 pub fn read_texts<'a>(texts: impl IntoIterator<Item = (&'a str, &'a [u8])>) -> Case {
     let mut builder = CaseBuilder::default();
     for (region, (name, text)) in (0..).zip(texts) {

@@ -7,7 +7,7 @@ pub enum Source {
     JobOutput,
     /// Lines of NCCL at level INFO.
     NcclLog,
-    /// Lines that show which rank reaches which over what.
+    /// Lines that show the transport between ranks.
     Connections,
     /// The logs of all ranks.
     AllRanks,
@@ -33,7 +33,7 @@ pub enum Source {
     Limits,
 }
 
-/// A rule asked for facts that were not given.
+/// A source that a rule needs and the input lacks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Missing(pub Source);
 

@@ -1,4 +1,4 @@
-//! The paths bytes take, summed up from the connections that ranks printed.
+//! The paths of the data, from the connections that ranks printed.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -6,15 +6,15 @@ use crate::case::Case;
 use crate::communicator::Communicator;
 use crate::facts::Link;
 
-/// One way from one rank to another.
+/// The path from one rank to another.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Edge {
     /// The sending rank.
     pub from: u32,
     /// The receiving rank.
     pub to: u32,
-    /// The way, as people name it: `SHM`, `P2P/CUMEM`, `NET/Libfabric/0/GDRDMA`.
-    pub way: String,
+    /// The transport by its usual name: `SHM`, `P2P/CUMEM`, `NET/Libfabric/0/GDRDMA`.
+    pub transport: String,
     /// How many channels use it.
     pub channels: u32,
 }
@@ -24,30 +24,30 @@ pub struct Edge {
 pub struct Paths {
     /// Every pair of ranks that is connected.
     pub edges: Vec<Edge>,
-    /// Pairs of ranks by way, without the device: `NET/Libfabric with GPUDirect`.
+    /// Pairs of ranks by transport, without the device: `NET/Libfabric with GPUDirect`.
     pub by_kind: BTreeMap<String, u32>,
     /// For each pair of nodes, pairs of ranks by kind.
     pub by_node_pair: BTreeMap<(String, String), BTreeMap<String, u32>>,
 }
 
-/// What one side of a connection says beyond the other is kept: the sender knows best.
+/// The paths of a communicator, from the connections that both sides print.
 pub fn of(case: &Case, communicator: &Communicator) -> Paths {
-    let mut ways: BTreeMap<(u32, u32, String), (u64, String)> = BTreeMap::new();
+    let mut pairs: BTreeMap<(u32, u32, String), (u64, String)> = BTreeMap::new();
     for (_, link) in communicator.links() {
-        let entry = ways.entry((link.from, link.to, way(link)));
+        let entry = pairs.entry((link.from, link.to, transport(link)));
         let entry = entry.or_insert_with(|| (0, kind(link, case.is_in_host_memory())));
         entry.0 |= link.channels;
     }
     let mut paths = Paths::default();
     let mut counted = BTreeSet::new();
-    for ((from, to, way), (channels, kind)) in ways {
+    for ((from, to, transport), (channels, kind)) in pairs {
         // The two ends of a connection name their own devices: it is one pair all the same.
         if counted.insert((from, to, kind.clone())) {
             *paths.by_kind.entry(kind.clone()).or_default() += 1;
             let pair = (node(case, communicator, from), node(case, communicator, to));
             *paths.by_node_pair.entry(pair).or_default().entry(kind).or_default() += 1;
         }
-        paths.edges.push(Edge { from, to, way, channels: channels.count_ones() });
+        paths.edges.push(Edge { from, to, transport, channels: channels.count_ones() });
     }
     paths
 }
@@ -65,11 +65,11 @@ fn node(case: &Case, communicator: &Communicator, rank: u32) -> String {
     }
 }
 
-fn way(link: &Link) -> String {
+fn transport(link: &Link) -> String {
     link.transport().map_or_else(|| link.via.to_string(), ToString::to_string)
 }
 
-/// The way without its device.
+/// The transport without its device.
 fn kind(link: &Link, in_host_memory: bool) -> String {
     match link.transport() {
         Some(it) => match it.network() {

@@ -7,8 +7,8 @@
 //! CALL   [TS]HOST:PID:TID NCCL CALL MSG
 //! TRACE  [TS]HOST:PID:TID [DEV] MILLIS FUNC:LINE NCCL TRACE MSG
 //! ```
-//! (NCCL `src/debug.cc`.) Launchers, `kubectl` and loggers put text of their
-//! own before it, so the anchor ` NCCL INFO ` is found first and the rest is
+//! (NCCL `src/debug.cc`.) Launchers, `kubectl` and loggers put their own text
+//! before it, so the anchor ` NCCL INFO ` is found first and the rest is
 //! read from there to the left.
 
 use memchr::{memchr, memmem, memrchr};
@@ -33,10 +33,10 @@ pub struct Line<'a> {
     pub level: Level,
     /// `HOST:PID:TID`, empty where it was cut away.
     pub thread: &'a [u8],
-    /// What stands before the thread: a timestamp, a launcher's label, nothing.
+    /// What precedes the thread: a timestamp, a launcher's label, nothing.
     pub before: &'a [u8],
     /// `FILE:LINE` of a warning.
-    pub place: &'a [u8],
+    pub location: &'a [u8],
     /// The message.
     pub message: &'a [u8],
 }
@@ -79,19 +79,19 @@ impl Anchor {
             // `NCCL INFO` inside a word or a quotation is not the anchor.
             let stands_free = at == 0 || matches!(line.get(at - 1), Some(b' ' | b'\t' | b'"' | b'|'));
             if let (Some((level, skip)), true) = (level, stands_free) {
-                let (thread, before, place) = head(line.get(..at.saturating_sub(1))?);
-                return Some(Line { level, thread, before, place, message: rest.get(skip..)? });
+                let (thread, before, location) = head(line.get(..at.saturating_sub(1))?);
+                return Some(Line { level, thread, before, location, message: rest.get(skip..)? });
             }
             from = at + 5;
         }
     }
 }
 
-/// `HOST:PID:TID [DEV] FILE:LINE (FUNC)` to (thread, before it, place).
+/// `HOST:PID:TID [DEV] FILE:LINE (FUNC)` to (thread, before it, location).
 fn head(head: &[u8]) -> (&[u8], &[u8], &[u8]) {
     let none: &[u8] = &[];
     // With a device: the last `[digits]` closes the thread's part.
-    let (left, place) = match memrchr(b'[', head) {
+    let (left, location) = match memrchr(b'[', head) {
         Some(open) => {
             let inside = head.get(open + 1..).unwrap_or_default();
             match memchr(b']', inside) {
@@ -107,12 +107,12 @@ fn head(head: &[u8]) -> (&[u8], &[u8], &[u8]) {
     match thread_start(left) {
         Some(start) => {
             let (before, thread) = left.split_at(start);
-            (thread, before, place.trim_ascii())
+            (thread, before, location.trim_ascii())
         }
         None => {
             // No thread: `[1] NCCL INFO`, `init.cc:903 NCCL WARN`.
-            let place = if place.is_empty() && memchr(b'[', head).is_none() { head } else { place };
-            (none, left, place.trim_ascii())
+            let location = if location.is_empty() && memchr(b'[', head).is_none() { head } else { location };
+            (none, left, location.trim_ascii())
         }
     }
 }
@@ -153,7 +153,7 @@ pub fn thread(text: &[u8]) -> Option<Thread<'_>> {
     Some(Thread { host, pid: pid.parse().ok()?, tid: tid.parse().ok()? })
 }
 
-/// The time in what stands before a line, as it is written there.
+/// The time in the text before a line, as it is written there.
 ///
 /// Understood are `2025-10-16 22:16:08`, the same with `T`, fractions and a
 /// zone, and the glog form of PyTorch, `E1129 11:56:57.642513817`.
@@ -211,11 +211,11 @@ mod tests {
     use super::{Anchor, Level, thread, time};
 
     #[track_caller]
-    fn check(line: &str, want_thread: &str, place: &str, message: &str) {
+    fn check(line: &str, want_thread: &str, location: &str, message: &str) {
         let anchor = Anchor::default();
         let line = anchor.split(line.as_bytes()).expect("an NCCL line");
         assert_eq!(str::from_utf8(line.thread), Ok(want_thread));
-        assert_eq!(str::from_utf8(line.place), Ok(place));
+        assert_eq!(str::from_utf8(line.location), Ok(location));
         assert_eq!(str::from_utf8(line.message), Ok(message));
     }
 

@@ -6,7 +6,7 @@ use std::sync::Arc;
 use rustc_hash::{FxBuildHasher, FxHashMap};
 
 use crate::chunk::Chunks;
-use crate::facts::{AdapterGpuDirect, Assignment, Connected, ProcessFacts, Way, way};
+use crate::facts::{AdapterGpuDirect, Assignment, Connected, ProcessFacts, Via};
 use crate::nccl::{self, Message, Phase, PluginEvent};
 use crate::plain::{self, Loose, Plain};
 use crate::plugin::Known;
@@ -25,7 +25,7 @@ pub struct Facts {
     /// Lines whose meaning depends on lines around them, for the [builder](crate::CaseBuilder).
     pub(crate) plain: Vec<Plain>,
     pub(crate) loose: Loose,
-    /// The file is no text.
+    /// The file is not text.
     pub(crate) binary: bool,
 }
 
@@ -43,7 +43,7 @@ pub(crate) struct RawProcess {
 const PROCESS_LIMIT: usize = 100_000;
 /// How many sightings of one region are kept.
 const SIGHTING_LIMIT: usize = 50_000;
-/// How many bytes of NCCL lines keep their text as evidence; a job's first lines are the most telling.
+/// How many bytes of NCCL lines keep their text as evidence; a job's first lines say the most.
 const QUOTED_LIMIT: usize = 8 * 1024 * 1024;
 /// How many lines of tables and documents of one region are kept.
 const PLAIN_LIMIT: usize = 500_000;
@@ -54,23 +54,23 @@ pub struct Reader {
     region: u32,
     facts: Facts,
     anchor: Anchor,
-    /// From `HOST:PID:TID` to the places in `facts`.
+    /// From `HOST:PID:TID` to the indices in `facts`.
     threads: FxHashMap<Box<[u8]>, (usize, usize)>,
-    /// From `HOST:PID` to the place in `facts`.
+    /// From `HOST:PID` to the index in `facts`.
     processes: FxHashMap<Box<[u8]>, usize>,
-    /// From the hash of a sighting to its place in `facts`.
+    /// From the hash of a sighting to its index in `facts`.
     sightings: FxHashMap<u64, usize>,
     /// The last thread: lines of one thread come in runs.
     last: (Vec<u8>, (usize, usize)),
-    /// The ways that were printed after `via`.
-    ways: FxHashMap<Box<[u8]>, Way>,
+    /// The transports that were printed after `via`.
+    vias: FxHashMap<Box<[u8]>, Via>,
     /// The names of networks.
     networks: Vec<Arc<str>>,
     /// How many bytes of NCCL lines were quoted.
     quoted: usize,
     plain: Option<plain::Classifier>,
     lines: u32,
-    /// The file is no text: nothing of it is read.
+    /// The file is not text: nothing of it is read.
     binary: bool,
 }
 
@@ -85,7 +85,7 @@ impl Reader {
             processes: FxHashMap::default(),
             sightings: FxHashMap::default(),
             last: (Vec::new(), (0, 0)),
-            ways: FxHashMap::default(),
+            vias: FxHashMap::default(),
             networks: Vec::new(),
             quoted: 0,
             plain: None,
@@ -94,7 +94,7 @@ impl Reader {
         }
     }
 
-    /// Reads whole lines. `beginning` tells that the file begins with them.
+    /// Reads whole lines. `beginning` means that the file begins with them.
     pub fn feed(&mut self, bytes: &[u8], beginning: bool) {
         if beginning {
             self.plain = Some(plain::Classifier::new(bytes));
@@ -175,7 +175,7 @@ impl Reader {
         }
         let Some((process, thread)) = self.thread(it.thread, spot) else { return false };
         let Some(owner) = self.facts.processes.get_mut(process) else { return false };
-        // Every rank has such lines: beyond a measure their texts are not kept, only their places.
+        // Every rank has such lines: beyond a limit their texts are not kept, only their positions.
         let quoted = &mut self.quoted;
         let quote = || {
             *quoted += line.len();
@@ -194,15 +194,15 @@ impl Reader {
             Message::Routine | Message::Choice(_) => {}
             Message::HostMemory => facts.host_memory.note((), quote),
             Message::Link(mut found) => {
-                // The way is compared as it is kept.
+                // The transport is compared as it is kept.
                 let readable;
                 if str::from_utf8(found.via).is_err() {
                     readable = String::from_utf8_lossy(found.via).into_owned();
                     found.via = readable.as_bytes();
                 }
-                let ways = &mut self.ways;
-                let way = || ways.entry(found.via.into()).or_insert_with(|| way(found.via)).clone();
-                thread.connections(false, spot).link(&found, way, quote);
+                let vias = &mut self.vias;
+                let via = || vias.entry(found.via.into()).or_insert_with(|| Via::new(found.via)).clone();
+                thread.connections(false, spot).link(&found, via, quote);
             }
             Message::Ring(ring) => thread.setup(About::Setup, spot).ring(ring, quote),
             Message::Trees(nodes) => thread.setup(About::Setup, spot).trees(nodes, quote),
@@ -259,7 +259,7 @@ impl Reader {
                 let failed = matches!(event, PluginEvent::NotFound { .. });
                 facts.plugins.note(event, quote);
                 if failed {
-                    // Why a plugin could not be loaded is told by signals.
+                    // Signals report why a plugin could not be loaded.
                     let id = owner.id();
                     self.signals(line, it.before, id.as_ref(), false, spot);
                 }
@@ -316,23 +316,23 @@ impl Reader {
         kind
     }
 
-    /// The places of a thread in the facts.
+    /// The indices of a thread in the facts.
     fn thread(&mut self, name: &[u8], spot: Spot) -> Option<(usize, usize)> {
         if self.last.0 == name && !self.threads.is_empty() {
             return Some(self.last.1);
         }
-        let places = match self.threads.get(name) {
-            Some(&places) => places,
+        let indices = match self.threads.get(name) {
+            Some(&indices) => indices,
             None => {
-                let places = self.new_thread(name, spot)?;
-                self.threads.insert(name.into(), places);
-                places
+                let indices = self.new_thread(name, spot)?;
+                self.threads.insert(name.into(), indices);
+                indices
             }
         };
         self.last.0.clear();
         self.last.0.extend_from_slice(name);
-        self.last.1 = places;
-        Some(places)
+        self.last.1 = indices;
+        Some(indices)
     }
 
     /// `None` beyond the limit: the lines of further processes count as not understood.

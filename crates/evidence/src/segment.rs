@@ -6,11 +6,11 @@
 
 use std::collections::BTreeMap;
 
-use crate::facts::{CommFacts, Connected, LINK_LIMIT, Link, RingSummary, Way, merge_links};
+use crate::facts::{CommFacts, Connected, LINK_LIMIT, Link, RingSummary, Via, merge_links};
 use crate::nccl::LinkLine;
 use crate::source::{Quote, Seen, Spot};
 
-/// What one thread said about one communicator.
+/// What the lines of one thread say about one communicator.
 ///
 /// Few lines name their communicator, so lines are gathered into segments by
 /// what kind of line may follow which. Whether a line continues a segment
@@ -38,7 +38,7 @@ pub(crate) struct Segment {
     later: bool,
 }
 
-/// What a line tells of the life of the communicator it names.
+/// Which event in the life of its communicator a line reports.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Life {
     /// It begins: after an end, the same address is another communicator.
@@ -47,7 +47,7 @@ pub(crate) enum Life {
     Setup,
     /// Its setup is over.
     Complete,
-    /// It is no more.
+    /// It is destroyed.
     End,
 }
 
@@ -56,9 +56,9 @@ pub(crate) enum Life {
 pub(crate) enum About {
     /// The setup of a communicator that is not named yet.
     Setup,
-    /// A communicator that the line names, and what it tells of its life.
+    /// A communicator that the line names, and the event in its life.
     Named(u64, Life),
-    /// Connections, and whether they are all made now.
+    /// Connections, and whether all are open now.
     Connections(bool),
     /// The times of a setup, printed after its end.
     Timings,
@@ -79,7 +79,7 @@ impl Segment {
         }
     }
 
-    /// Whether a line of this kind can speak of the same communicator, given the same address.
+    /// Whether a line of this kind can be about the same communicator, given the same address.
     fn goes_on(&self, life: Life) -> bool {
         !(self.ended || life == Life::Start && self.closed)
     }
@@ -105,10 +105,10 @@ impl Segment {
     }
 }
 
-/// How many segments one thread may have before equal ones are joined. No job comes near it.
+/// How many segments one thread may have before equal ones are joined. No job has nearly as many.
 const SEGMENT_LIMIT: usize = 4096;
 
-/// What one thread said, in segments.
+/// What the lines of one thread say, in segments.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub(crate) struct ThreadFacts {
     pub(crate) tid: u32,
@@ -130,16 +130,16 @@ impl ThreadFacts {
         let id = |it: &Segment| {
             it.setup.as_ref().and_then(|it| it.line.as_ref()).map(|it| (it.comm_id, it.parent))
         };
-        let mut places = BTreeMap::new();
+        let mut indices = BTreeMap::new();
         for segment in std::mem::take(&mut self.segments) {
             let key = (segment.comm, id(&segment));
-            let known = places.get(&key).and_then(|at: &usize| kept.get_mut(*at));
+            let known = indices.get(&key).and_then(|at: &usize| kept.get_mut(*at));
             match known {
                 Some(mine) if segment.comm.is_some() || mine.connections.holds(&segment.connections) => {
                     mine.absorb(segment);
                 }
                 _ => {
-                    places.insert(key, kept.len());
+                    indices.insert(key, kept.len());
                     kept.push(segment);
                 }
             }
@@ -227,11 +227,11 @@ impl Connections {
     pub(crate) fn link(
         &mut self,
         line: &LinkLine<'_>,
-        way: impl FnOnce() -> Way,
+        via: impl FnOnce() -> Via,
         quote: impl FnOnce() -> Quote,
     ) {
         let bit = 1_u64 << line.channel.min(63);
-        // Lines about one peer come together: the last link is the likeliest.
+        // Lines about one peer come together: the last link is the most likely.
         let same = |it: &&mut Link| {
             it.from == line.from
                 && it.to == line.to
@@ -246,7 +246,7 @@ impl Connections {
             if self.links.len() == self.links.capacity() {
                 self.links.reserve_exact(self.links.len().max(2));
             }
-            let (via, transport) = way();
+            let Via { text: via, transport } = via();
             self.links.push(Link {
                 from: line.from,
                 to: line.to,

@@ -4,7 +4,7 @@
 //! the line number its region begins at. A [`Spot`] therefore names a region and
 //! a line in it; [`Sources`] turns it into a file and a line at the end.
 
-/// A place in the input. Spots order as the input does.
+/// A position in the input. Spots are ordered as the input is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct Spot {
     /// The number of the region, over all files.
@@ -13,10 +13,10 @@ pub struct Spot {
     pub line: u32,
 }
 
-/// A line of the input and its place.
+/// A line of the input and its position.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Quote {
-    /// Where it stands.
+    /// Where it is.
     pub spot: Spot,
     /// Its text, cut at [`Quote::LIMIT`] bytes.
     pub text: Box<str>,
@@ -43,13 +43,13 @@ impl Quote {
 pub struct Seen<T> {
     /// The value.
     pub value: T,
-    /// How many lines said so.
+    /// How many lines say so.
     pub count: u32,
     /// The first of them.
     pub quote: Quote,
 }
 
-/// The different values one thing was said to have, in the order of the input.
+/// The different values that lines give for one thing, in the order of the input.
 ///
 /// Most things have one value; several values are themselves a finding.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -93,14 +93,14 @@ impl<T: PartialEq> Distinct<T> {
         }
     }
 
-    /// Most have one value: no room for more until they come.
+    /// Most have one value: space for more is allocated when they come.
     fn make_room(&mut self) {
         if self.seen.is_empty() {
             self.seen.reserve_exact(1);
         }
     }
 
-    /// Adds what a later part of the input said.
+    /// Adds what a later part of the input says.
     pub fn merge(&mut self, later: Self) {
         if self.seen.is_empty() {
             *self = later;
@@ -141,7 +141,7 @@ impl<T> Distinct<T> {
         self.seen.iter()
     }
 
-    /// Whether nothing was said.
+    /// Whether there is no value.
     pub fn is_empty(&self) -> bool {
         self.seen.is_empty()
     }
@@ -161,7 +161,7 @@ impl<'a, T> IntoIterator for &'a Distinct<T> {
     }
 }
 
-/// What an input file was found to be.
+/// What kind of file an input is.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub enum Kind {
     /// Lines of NCCL, its plugins and libfabric.
@@ -219,7 +219,7 @@ impl Kind {
 pub struct Tally {
     /// All lines.
     pub lines: u64,
-    /// Lines with nothing on them.
+    /// Blank lines.
     pub blank: u64,
     /// Lines that were cut because they were too long.
     pub cut: u64,
@@ -243,8 +243,8 @@ impl Tally {
         self.by_kind.iter().sum()
     }
 
-    /// Lines with text on them.
-    pub fn told(&self) -> u64 {
+    /// Lines that are not blank.
+    pub fn not_blank(&self) -> u64 {
         self.lines - self.blank
     }
 

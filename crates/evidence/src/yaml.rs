@@ -1,6 +1,6 @@
-//! YAML and JSON as a tree in which every value knows its place.
+//! YAML and JSON as a tree in which every value has its position.
 //!
-//! A text is read once into [`Tree`]: nodes in one list, by number. An alias is the number of the node it stands for, so that
+//! A text is read once into [`Tree`]: nodes in one list, by number. An alias is the number of its node, so that
 //! a hundred aliases of aliases cost a hundred numbers. Nothing is copied, nothing recurses.
 
 mod indented;
@@ -28,7 +28,7 @@ pub struct NodeId(u32);
 pub struct Node {
     /// What it is.
     pub kind: Kind,
-    /// Where it stands.
+    /// Where it is.
     pub span: Span,
 }
 
@@ -39,7 +39,7 @@ pub enum Kind {
     Scalar {
         /// The text.
         text: Box<str>,
-        /// Whether it stands in quotes or in a block: then it is a text, whatever it looks like.
+        /// Whether it is in quotes or in a block: then it is a text, whatever its form.
         quoted: bool,
     },
     /// A list.
@@ -48,7 +48,7 @@ pub enum Kind {
     Mapping(Vec<(NodeId, NodeId)>),
 }
 
-/// A place in a text.
+/// A position in a text.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Span {
     /// Bytes.
@@ -59,14 +59,14 @@ pub struct Span {
     pub column: usize,
 }
 
-/// Why a text is no YAML.
+/// Why a text is not YAML.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Trouble {
     /// The line, from 1.
     pub line: usize,
     /// The column in characters, from 1.
     pub column: usize,
-    /// What is wrong, in a sentence without its end.
+    /// What is wrong, in a sentence without its full stop.
     pub text: String,
 }
 
@@ -94,7 +94,7 @@ impl Tree {
                 Ok(tree) => return Ok(tree),
                 Err(Failure::Refused(trouble)) => return Err(trouble),
                 Err(Failure::NoYaml(error)) => {
-                    let (line, column) = indented.place(&error);
+                    let (line, column) = indented.position(&error);
                     if !indented.cure(&error) {
                         return Err(Trouble { line, column, text: error.info().to_owned() });
                     }
@@ -146,7 +146,7 @@ impl Tree {
                 return Some(found);
             }
             if let Some((_, merged)) = own("<<") {
-                // Of several the first counts, so it is looked at first.
+                // Of several the first counts, so it is read first.
                 match &self.node(merged).kind {
                     Kind::Sequence(items) => open.extend(items.iter().rev()),
                     _ => open.push(merged),
@@ -166,7 +166,7 @@ impl Tree {
         path.iter().try_fold(id, |id, name| self.get(id, name))
     }
 
-    /// Whether a value is written as nothing: `null`, `~`, an empty place.
+    /// Whether a value is written as nothing: `null`, `~`, nothing at all.
     pub fn is_null(&self, id: NodeId) -> bool {
         matches!(&self.node(id).kind, Kind::Scalar { text, quoted: false } if matches!(&**text, "" | "~" | "null" | "Null" | "NULL"))
     }
@@ -191,9 +191,9 @@ impl Tree {
 
 /// Why a tree could not be built.
 enum Failure {
-    /// The parser's word.
+    /// The parser's error.
     NoYaml(ScanError),
-    /// Ours.
+    /// An error of this reader.
     Refused(Trouble),
 }
 
@@ -218,24 +218,23 @@ impl<'a> Builder<'a> {
     fn read(mut self) -> Result<Tree, Failure> {
         for event in Parser::new_from_str(&self.text.text) {
             let (event, span) = event.map_err(Failure::NoYaml)?;
-            let place = self.place(span);
-            let failed =
-                |text: String| Failure::Refused(Trouble { line: place.line, column: place.column, text });
+            let at = self.position(span);
+            let failed = |text: String| Failure::Refused(Trouble { line: at.line, column: at.column, text });
             if self.tree.nodes.len() >= MOST_NODES {
                 return Err(failed(format!("more than {MOST_NODES} values")));
             }
             match event {
                 Event::Scalar(text, style, anchor, _) => {
                     let kind = Kind::Scalar { text: text.into(), quoted: style != ScalarStyle::Plain };
-                    let id = self.add(kind, place, anchor);
+                    let id = self.add(kind, at, anchor);
                     self.attach(id);
                 }
-                Event::SequenceStart(anchor, _) => self.begin(Kind::Sequence(Vec::new()), place, anchor)?,
-                Event::MappingStart(anchor, _) => self.begin(Kind::Mapping(Vec::new()), place, anchor)?,
+                Event::SequenceStart(anchor, _) => self.begin(Kind::Sequence(Vec::new()), at, anchor)?,
+                Event::MappingStart(anchor, _) => self.begin(Kind::Mapping(Vec::new()), at, anchor)?,
                 Event::SequenceEnd | Event::MappingEnd => {
                     if let Some((id, _)) = self.open.pop() {
                         let node = &mut self.tree.nodes[id.0 as usize];
-                        node.span.range.end = node.span.range.end.max(place.range.start);
+                        node.span.range.end = node.span.range.end.max(at.range.start);
                         self.attach(id);
                     }
                 }
@@ -258,7 +257,7 @@ impl<'a> Builder<'a> {
         Ok(self.tree)
     }
 
-    fn place(&self, span: saphyr_parser::Span) -> Span {
+    fn position(&self, span: saphyr_parser::Span) -> Span {
         let byte = |index: usize| {
             let found = if self.bytes.is_empty() { Some(index) } else { self.bytes.get(index).copied() };
             found.unwrap_or(self.text.text.len()).min(self.text.text.len())
@@ -282,17 +281,17 @@ impl<'a> Builder<'a> {
         id
     }
 
-    fn begin(&mut self, kind: Kind, place: Span, anchor: usize) -> Result<(), Failure> {
+    fn begin(&mut self, kind: Kind, at: Span, anchor: usize) -> Result<(), Failure> {
         if self.open.len() >= DEEPEST {
             let text = format!("nested more than {DEEPEST} deep");
-            return Err(Failure::Refused(Trouble { line: place.line, column: place.column, text }));
+            return Err(Failure::Refused(Trouble { line: at.line, column: at.column, text }));
         }
-        let id = self.add(kind, place, anchor);
+        let id = self.add(kind, at, anchor);
         self.open.push((id, None));
         Ok(())
     }
 
-    /// Gives a finished node to what is open around it.
+    /// Adds a finished node to the list or mapping around it.
     fn attach(&mut self, id: NodeId) {
         let Some((parent, key)) = self.open.last_mut() else {
             self.tree.documents.push(id);
@@ -314,7 +313,7 @@ mod tests {
     use super::Tree;
 
     #[test]
-    fn every_value_knows_its_place() {
+    fn every_value_has_its_position() {
         let text = "kind: Pod\nspec:\n  # ä comment with ü\n  containers:\n  - name: \"x\"\n    image: pytorch\n---\nkind: Job\n";
         let tree = Tree::read(text).unwrap();
         assert_eq!(tree.documents.len(), 2);
@@ -348,7 +347,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_yaml_says_where() {
+    fn what_is_not_yaml_says_where() {
         for (text, line) in
             [("a: [1, 2\nb: 3\n", 2), ("a: b: c\n", 1), ("a: *nobody\n", 1), ("a:\n\t- b\n", 2)]
         {

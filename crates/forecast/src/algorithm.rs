@@ -1,4 +1,4 @@
-//! How NCCL could do a collective on a cluster, each candidate with its latency and its ceiling.
+//! How NCCL could run a collective on a cluster, each candidate with its latency and its ceiling.
 
 use fabric::machine::{NicKind, PciLink};
 use fabric::{Collective, link};
@@ -6,7 +6,7 @@ use fabric::{Collective, link};
 use crate::cluster::{Between, Cluster, Inside};
 use crate::constants::constants;
 
-/// An algorithm that NCCL could take.
+/// An algorithm that NCCL could use.
 #[derive(Debug, Clone, PartialEq)]
 pub(crate) struct Candidate {
     /// `ring`, `tree`, `NVLS`, ...
@@ -21,7 +21,7 @@ pub(crate) struct Candidate {
     pub(crate) bandwidth: f64,
     /// What limits it.
     pub(crate) ceiling: Ceiling,
-    /// Whether measurements stand behind it.
+    /// Whether it rests on measurements.
     pub(crate) measured: bool,
 }
 
@@ -90,7 +90,7 @@ impl Ceiling {
     }
 }
 
-/// All algorithms NCCL could take, in its own order.
+/// All algorithms NCCL could use, in its own order.
 pub(crate) fn candidates(collective: Collective, cluster: &Cluster) -> Vec<Candidate> {
     let job = Job::new(cluster);
     if job.ranks < 2 {
@@ -106,7 +106,7 @@ pub(crate) fn candidates(collective: Collective, cluster: &Cluster) -> Vec<Candi
                 Algorithm::Nvls | Algorithm::NvlsTree => allowed.nvls,
                 Algorithm::Pairs => true,
             };
-            // Where nothing asked for is possible, as a tree inside one node, NCCL takes the ring here.
+            // Where nothing asked for is possible, as a tree inside one node, NCCL uses the ring here.
             if all.iter().any(wanted) { all.into_iter().filter(|it| wanted(it)).collect() } else { all }
         }
         Collective::AllGather | Collective::ReduceScatter => vec![job.ring(1.0, true)],
@@ -122,7 +122,7 @@ struct Job<'a> {
     cluster: &'a Cluster,
     /// All ranks.
     ranks: u32,
-    /// What NCCL takes for nodes.
+    /// What NCCL counts as nodes.
     nodes: u32,
     /// Ranks of one.
     local: u32,
@@ -297,7 +297,7 @@ fn inside(cluster: &Cluster) -> (f64, Ceiling, bool) {
 
 fn pci(cluster: &Cluster, peer_to_peer: bool) -> (f64, Ceiling, bool) {
     let ring = &constants().ring;
-    // Of an unknown link NCCL takes its lowest.
+    // For an unknown link NCCL assumes its lowest.
     let link = cluster.pci.unwrap_or_else(|| link::pci(PciLink { gigatransfers: 0.0, width: 0 }));
     if peer_to_peer {
         (link * ring.peer, Ceiling::Pci, false)

@@ -13,11 +13,11 @@ use crate::rings::{self, Mesh, Rings};
 /// Machines of one kind, and how a job is spread over them.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Cluster {
-    /// What people call one of the machines.
+    /// The usual name of one of the machines.
     pub machine: String,
     /// How many machines.
     pub nodes: u32,
-    /// Pods on each machine. NCCL takes pods of one machine for machines of their own.
+    /// Pods on each machine. NCCL counts pods of one machine as separate nodes.
     pub pods: u32,
     /// GPUs in each pod.
     pub gpus: u32,
@@ -27,7 +27,7 @@ pub struct Cluster {
     pub compute: Option<u32>,
     /// How the GPUs of a machine are joined.
     pub inside: Inside,
-    /// What NCCL gives the PCI Express link of a GPU, in GB/s one way; none where it is not known.
+    /// What NCCL assumes for the PCI Express link of a GPU, in GB/s one way; none where it is not known.
     pub pci: Option<f64>,
     /// How machines are joined.
     pub between: Option<Between>,
@@ -35,7 +35,7 @@ pub struct Cluster {
     pub allowed: Allowed,
 }
 
-/// Which algorithms NCCL may take.
+/// Which algorithms NCCL may use.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Allowed {
     /// Rings.
@@ -79,21 +79,21 @@ pub enum Inside {
     Switch {
         /// NVLinks of each GPU.
         links: u32,
-        /// What NCCL gives them together, in GB/s one way.
+        /// What NCCL assumes for all of them together, in GB/s one way.
         bandwidth: f64,
         /// GPUs the switches join: 8 in a machine, 72 in an NVL72.
         domain: u32,
     },
     /// By NVLinks from GPU to GPU: how many, between which.
     Mesh {
-        /// From the first to the second, by place.
+        /// From the first to the second, by position.
         links: Vec<(usize, usize, u32)>,
-        /// What NCCL gives one of them, in GB/s one way.
+        /// What NCCL assumes for one of them, in GB/s one way.
         bandwidth: f64,
     },
     /// By PCI Express.
     Pci {
-        /// Whether GPUs reach each other, or bytes go through the host's memory.
+        /// Whether GPUs reach each other, or data goes through host memory.
         peer_to_peer: bool,
     },
 }
@@ -116,7 +116,7 @@ pub struct Between {
 /// Bandwidths that the NVLinks of a GPU can have together, in GB/s one way.
 const NVLINK_BANDWIDTHS: RangeInclusive<f64> = 1.0..=1e4;
 
-/// Why nothing can be expected of a cluster, in words.
+/// Why there is no expected bandwidth for a cluster, in words.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Impossible(pub String);
 
@@ -165,7 +165,7 @@ impl Cluster {
         let between = machine.nics.first().and_then(|nic| {
             let rate = nic.rate?;
             Some(Between {
-                // NCCL_NET=Socket: the plugin and InfiniBand are not asked.
+                // NCCL_NET=Socket: NCCL does not try the plugin and InfiniBand.
                 kind: if socket { NicKind::Ethernet } else { nic.kind },
                 nics: u32::try_from(machine.nics.len()).unwrap_or(u32::MAX),
                 gbps: rate.0,
@@ -207,7 +207,7 @@ impl Cluster {
         self.checked()
     }
 
-    /// Whether such a job can be.
+    /// Whether such a job is possible.
     pub fn checked(self) -> Result<Self, Impossible> {
         let wrong = |text: String| Err(Impossible(text));
         if self.nodes == 0 || self.pods == 0 || self.gpus == 0 {
@@ -238,7 +238,7 @@ impl Cluster {
             return wrong(format!("{} nodes are too many", self.nodes));
         }
         if self.between.is_none() && self.groups() > 1 {
-            return wrong(format!("{} nodes, and the network between them is not known", self.groups()));
+            return wrong(format!("{} nodes, but the network between them is not known", self.groups()));
         }
         Ok(self)
     }
@@ -248,7 +248,7 @@ impl Cluster {
         self.nodes.checked_mul(self.pods)?.checked_mul(self.gpus)
     }
 
-    /// GPUs that NCCL takes for one node: those of a pod, or of a whole domain of switches.
+    /// GPUs that NCCL counts as one node: those of a pod, or of a whole domain of switches.
     pub(crate) fn local(&self) -> u32 {
         match self.inside {
             Inside::Switch { domain, .. } if domain > self.gpus_there && self.pods == 1 => {
@@ -258,7 +258,7 @@ impl Cluster {
         }
     }
 
-    /// What NCCL takes for nodes.
+    /// What NCCL counts as nodes.
     pub(crate) fn groups(&self) -> u32 {
         self.ranks().unwrap_or(u32::MAX).div_ceil(self.local().max(1))
     }

@@ -32,7 +32,7 @@ pub enum Verdict {
 }
 
 impl Verdict {
-    /// For programs.
+    /// The name in JSON.
     pub fn name(self) -> &'static str {
         match self {
             Self::Normal => "normal",
@@ -134,7 +134,7 @@ fn too_good(collective: Collective, cluster: &Cluster, measured: f64, normal: &N
     )
 }
 
-/// What else the number fits.
+/// What else would give this number.
 fn explain(collective: Collective, cluster: &Cluster, bytes: u64, measured: f64) -> Vec<String> {
     let fits = |normal: Option<Normal>| normal.filter(|it| (it.low..=it.high).contains(&measured));
     let mut found = Vec::new();
@@ -159,7 +159,7 @@ fn explain(collective: Collective, cluster: &Cluster, bytes: u64, measured: f64)
                 normal::normal(collective, &changed(Between { gpudirect: false, ..between }), bytes),
                 &|it| {
                     format!(
-                        "without GPUDirect RDMA {:.1} GB/s are expected: look for GDRDMA in the `via` lines of the log",
+                        "without GPUDirect RDMA {:.1} GB/s are expected: check the `via` lines of the log for GDRDMA",
                         it.expected
                     )
                 },
@@ -175,7 +175,7 @@ fn explain(collective: Collective, cluster: &Cluster, bytes: u64, measured: f64)
         if between.kind != NicKind::Ethernet {
             let tcp = Between { kind: NicKind::Ethernet, gpudirect: false, ..between };
             add(normal::normal(collective, &changed(tcp), bytes), &|it| {
-                format!("plain TCP gives {:.1} GB/s: look for NET/Socket in the log", it.expected)
+                format!("plain TCP gives {:.1} GB/s: check the log for NET/Socket", it.expected)
             });
         }
     }
@@ -183,7 +183,7 @@ fn explain(collective: Collective, cluster: &Cluster, bytes: u64, measured: f64)
         let shared = Cluster { inside: Inside::Pci { peer_to_peer: false }, ..cluster.clone() };
         add(normal::normal(collective, &shared, bytes), &|it| {
             format!(
-                "GPUs that talk through host memory (SHM) give {:.0} GB/s: peer-to-peer is off or broken",
+                "GPUs that exchange data through host memory (SHM) give {:.0} GB/s: peer-to-peer is off or broken",
                 it.expected
             )
         });

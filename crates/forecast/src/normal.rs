@@ -19,13 +19,13 @@ pub struct Normal {
     pub time: f64,
     /// How much of that is latency.
     pub overhead: f64,
-    /// The algorithm that NCCL takes.
+    /// The algorithm that NCCL uses.
     pub algorithm: Algorithm,
     /// The link that limits long messages.
     pub ceiling: Ceiling,
     /// Bus bandwidth of very long messages.
     pub asymptote: f64,
-    /// Whether measurements stand behind it; a wider interval says that none do.
+    /// Whether it rests on measurements; if not, the interval is wider.
     pub measured: bool,
 }
 
@@ -49,7 +49,7 @@ pub fn table(collective: Collective, cluster: &Cluster, sizes: &[u64]) -> Vec<No
     sizes.iter().filter_map(at).collect()
 }
 
-/// The same, of some algorithms only.
+/// The same, with only some algorithms.
 pub(crate) fn normal_by(
     collective: Collective,
     cluster: &Cluster,

@@ -1,12 +1,12 @@
 //! How many rings a mesh of NVLinks holds.
 //!
 //! Where no switch joins the GPUs, a ring can only go where links are. Each ring takes one link for every step, or two
-//! where it must pass through a third GPU. The number of rings that fit side by side decides the bandwidth.
+//! where it must pass through a third GPU. The number of rings that can run at the same time decides the bandwidth.
 
 /// The links between GPUs: `links[a][b]` of them from `a` to `b`.
 pub(crate) type Mesh = Vec<Vec<u32>>;
 
-/// Rings that fit side by side.
+/// Rings that can run at the same time.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct Rings {
     /// How many.
@@ -19,7 +19,7 @@ pub(crate) struct Rings {
 const MOST: usize = 16;
 /// Steps of one search.
 const BUDGET: u32 = 20_000;
-/// How often the search begins anew, each time with the neighbours in another order.
+/// How often the search restarts, each time with the neighbours in another order.
 const TRIES: u64 = 60;
 
 /// The most rings that are found: first those that use direct links only, then those with detours.

@@ -47,7 +47,7 @@ pub struct Connection {
     pub to: GpuOfNode,
     /// The transport that the log shows: `P2P`, `SHM`, `NET`; none where it shows none.
     pub transport: Option<&'static str>,
-    /// The NIC it leaves by, where the log tells.
+    /// The NIC it leaves by, where the log shows it.
     pub nic: Option<String>,
 }
 
@@ -148,7 +148,7 @@ fn tree(world: &Communicator, channel: u32) -> Result<Vec<Pair>, String> {
     }
 }
 
-/// On which machine and which GPU ranks are.
+/// The machine and the GPU of each rank.
 struct Positions {
     seen: BTreeMap<u32, GpuOfNode>,
     local: u32,
@@ -161,13 +161,13 @@ impl Positions {
         let local = world.local_ranks().unwrap_or(1).max(1);
         let seen = world.members.iter().filter_map(|(&rank, member)| {
             let layout = member.facts.layout.as_ref()?;
-            // In a pod each GPU has the number 0: ranks of one node tell them apart.
+            // In a pod each GPU has the number 0: the local rank distinguishes them.
             Some((rank, GpuOfNode { node: rank / local, local_rank: layout.value.local_rank }))
         });
         Self { seen: seen.collect(), local, last }
     }
 
-    /// Ranks of which no line was read lie as ranks usually do: node by node.
+    /// Ranks without a line are placed as ranks usually are: node by node.
     fn of(&self, rank: u32) -> GpuOfNode {
         let usual = GpuOfNode { node: rank / self.local, local_rank: rank % self.local };
         self.seen.get(&rank).copied().unwrap_or(usual)

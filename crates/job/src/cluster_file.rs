@@ -30,7 +30,7 @@ pub struct ClusterFile {
     pub layout: Known<Layout>,
 }
 
-/// What is wrong with a cluster file, in words that name the line where the syntax is wrong.
+/// What is wrong with a cluster file; a syntax error names its line.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct ClusterFileError(String);
 
@@ -200,7 +200,7 @@ fn kind(kind: Kind) -> NicKind {
 
 /// `nvlink4`, `pcie` (GPUs below one switch), `shm` (GPUs at the CPU); without it, what the GPU is built for.
 fn intra(word: Option<&str>, model: &GpuModel) -> Result<Intra, ClusterFileError> {
-    // GPUs without NVLink mostly hang at the CPU, where NCCL goes through host memory.
+    // GPUs without NVLink are usually attached to the CPU, where NCCL uses host memory.
     let word = word.unwrap_or(if model.nvlink.is_some() { "nvlink" } else { "shm" }).to_lowercase();
     if word == "shm" {
         return Ok(Intra::SharedMemory);

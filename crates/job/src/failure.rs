@@ -1,8 +1,8 @@
-//! Who failed first.
+//! The first failure of a job.
 //!
 //! When one rank fails, the others lose their connections, wait until a
 //! timeout, are ended by the launcher. Most lines of a failed job come from
-//! them, the messengers. The first failure is found by the times of the lines
+//! these ranks, the messengers: they report a failure and did not cause it. The first failure is found by the times of the lines
 //! where all have one, by their order in one file, and otherwise by leaving
 //! the messengers out.
 
@@ -26,9 +26,9 @@ pub struct FirstFailure {
     pub rank: Option<u32>,
     /// The host it happened on.
     pub host: Option<String>,
-    /// When, as the line says it.
+    /// The time, as the line gives it.
     pub time: Option<String>,
-    /// What was said.
+    /// What failed.
     pub what: String,
     /// The line.
     pub quote: Quote,
@@ -78,7 +78,7 @@ pub fn first_failure(case: &Case) -> Option<FirstFailure> {
     })
 }
 
-/// PyTorch compared what the ranks called, each with one other: the rank that most of them differ from.
+/// PyTorch compared the calls of the ranks in pairs: the rank that most of the others differ from.
 fn odd_one_out(case: &Case) -> Option<FirstFailure> {
     let mut named: BTreeMap<u32, u32> = BTreeMap::new();
     let said: Vec<_> = case.sightings_of(&FINGERPRINT).collect();
@@ -98,7 +98,8 @@ fn odd_one_out(case: &Case) -> Option<FirstFailure> {
         rank: Some(rank),
         host: case.processes.iter().find(|it| it.rank == Some(rank)).map(|it| it.host.to_string()),
         time: said.first()?.time.as_deref().map(str::to_owned),
-        what: "called another collective, or with another size, than the other ranks".to_owned(),
+        what: "called a different collective than the other ranks, or the same with a different size"
+            .to_owned(),
         quote: said.first()?.quote.clone(),
         certain: true,
     })
@@ -116,7 +117,7 @@ struct Candidate {
 /// Warnings that NCCL gives in healthy jobs.
 static HARMLESS: &[&str] = &["Failed to open libibverbs.so", "NET/Plugin", "Could not find real path of"];
 
-/// Texts of those that only notice.
+/// Texts of ranks that only report the failure of another.
 static MESSENGERS: &[&str] = &[
     "Connection closed by remote peer",
     "Connection reset by peer",
@@ -131,7 +132,7 @@ static MESSENGERS: &[&str] = &[
     "WR_FLUSH",
 ];
 
-/// Words of kernel messages that tell of a failure.
+/// Words of kernel messages that report a failure.
 static KERNEL: &[&str] =
     &["Xid", "Out of memory", "oom-kill", "fallen off the bus", "Machine Check", "segfault at"];
 
@@ -165,7 +166,7 @@ fn candidates(case: &Case) -> Vec<Candidate> {
             if !(messenger || kernel || [&CRASH, &OUT_OF_MEMORY, &FINGERPRINT].contains(&signal)) {
                 continue;
             }
-            // What a launcher or a logger puts before the message is told by the other fields.
+            // The other fields hold what a launcher or a logger puts before the message.
             text.rsplit("] ").next().unwrap_or(text).to_owned()
         };
         all.push(Candidate {
@@ -181,12 +182,12 @@ fn candidates(case: &Case) -> Vec<Candidate> {
     all
 }
 
-/// Whether a text only tells of another's failure.
+/// Whether a text only reports the failure of another rank.
 pub fn is_messenger(text: &str) -> bool {
     MESSENGERS.iter().any(|it| text.contains(it))
 }
 
-/// A failure that only others tell of: of a process that ended, of one that is silent, of one that did not come.
+/// A failure that only others report: of a process that ended, of one that is silent, of one that did not join.
 fn absent(case: &Case) -> Option<FirstFailure> {
     if let Some(exit) = exits(case).into_iter().find(Exit::is_own) {
         let what = format!("ended with {}", exit.describe());
@@ -209,7 +210,7 @@ fn absent(case: &Case) -> Option<FirstFailure> {
             rank: process.rank,
             host: Some(process.host.to_string()),
             time: closed[0].time.as_deref().map(str::to_owned),
-            what: "ended without a word; its peers lost the connection".to_owned(),
+            what: "ended without an error message; its peers lost the connection".to_owned(),
             quote: closed[0].quote.clone(),
             certain: false,
         });
@@ -235,7 +236,7 @@ pub fn peer(sighting: &Sighting) -> Option<&str> {
     text.get(..end).filter(|it| !it.is_empty())
 }
 
-/// The process that most others lost and that itself says nothing.
+/// The process that most others lost and that reports nothing itself.
 pub fn silent_peer<'a>(case: &'a Case, lost: &[&Sighting]) -> Option<&'a Process> {
     let mut votes: BTreeMap<usize, BTreeSet<&str>> = BTreeMap::new();
     for sighting in lost {
@@ -248,7 +249,7 @@ pub fn silent_peer<'a>(case: &'a Case, lost: &[&Sighting]) -> Option<&'a Process
             &*process.host == short || address
         };
         let here: Vec<usize> = (0..case.processes.len()).filter(|at| is_peer(&case.processes[*at])).collect();
-        // Several processes of one host cannot be told apart by its name.
+        // Several processes of one host cannot be distinguished by its name.
         if let [one] = here.as_slice() {
             let reporter = sighting.process.as_ref().map_or("", |it| &*it.host);
             votes.entry(*one).or_default().insert(reporter);
@@ -266,7 +267,7 @@ pub fn silent_peer<'a>(case: &'a Case, lost: &[&Sighting]) -> Option<&'a Process
     case.processes.get(at)
 }
 
-/// The text of an exception that ended a rank, unless it is NCCL's own or PyTorch's word for one.
+/// The text of an exception that ended a rank, unless it only passes on an error of NCCL.
 pub fn exception(sighting: &Sighting) -> Option<String> {
     let (kind, text) = (sighting.get("error"), sighting.get("text"));
     let is_name = kind.chars().all(|it| it.is_ascii_alphanumeric() || it == '.' || it == '_');
@@ -464,12 +465,12 @@ pub fn timestamp(text: &str) -> Option<Timestamp> {
     Some(Timestamp { day, nanoseconds })
 }
 
-/// Whether one sighting came before another: by time, or by place where times cannot tell.
+/// Whether one sighting came before another: by time, or by position where times do not decide.
 pub fn precedes(one: &Sighting, other: &Sighting) -> bool {
     let time = |it: &Sighting| it.time.as_deref().and_then(timestamp);
     match (time(one), time(other)) {
         (Some(a), Some(b)) if a.day.is_some() == b.day.is_some() => {
-            // NCCL's times have no fraction: within one second the place decides.
+            // NCCL's times have no fraction: within one second the position decides.
             let (x, y) = (a.nanoseconds / 1_000_000_000, b.nanoseconds / 1_000_000_000);
             if (a.day, x) == (b.day, y) { one.quote.spot < other.quote.spot } else { (a.day, x) < (b.day, y) }
         }

@@ -1,4 +1,4 @@
-//! The job: what runs where, with which settings, and who says so.
+//! The job: what runs where, with which settings, and the source of each value.
 //!
 //! ```text
 //! logs, tables          -> evidence::Case         \
@@ -43,13 +43,13 @@ pub use size::Size;
 /// What runs where, with which settings.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Job {
-    /// Its machines, as far as they differ; one stands for all that are like it.
+    /// Its machines, as far as they differ; one represents all that are like it.
     pub machines: Vec<Known<Machine>>,
     /// What its sources call the machine, whether the catalogue has it or not.
     pub machine_name: Option<Known<Box<str>>>,
     /// The catalogue's entry of the first machine, where a source names one.
     pub model: Option<Known<&'static Model>>,
-    /// Whether it is known which device of the first machine hangs below which switch.
+    /// Whether it is known which device of the first machine is below which switch.
     pub wired: bool,
     /// How its ranks lie on them.
     pub layout: Option<Known<Layout>>,

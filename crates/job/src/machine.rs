@@ -20,16 +20,16 @@ use fabric::machine::{Maker, Nic, NvEnd, PciLink, Place};
 
 use crate::known::{Conflict, Known, Source};
 
-/// A machine and what was found on the way to it.
+/// A machine, with notes and conflicts of its sources.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Resolved {
-    /// The machine with every NIC by itself.
+    /// The machine with every NIC listed separately.
     pub machine: Known<Machine>,
     /// The catalogue's entry, where the machine has one.
     pub model: Option<&'static Model>,
-    /// Whether it is known which device hangs below which switch.
+    /// Whether it is known which device is below which switch.
     pub wired: bool,
-    /// What is odd about the source, in sentences.
+    /// What is unusual about the source, in sentences.
     pub notes: Vec<String>,
     /// Sources that disagree.
     pub conflicts: Vec<Conflict>,
@@ -56,7 +56,7 @@ impl Resolved {
         }
     }
 
-    /// Deduces the generation of GPUs of unknown model from their number of NVLinks, where only one generation has so many.
+    /// Deduces the generation of GPUs of unknown model from their number of NVLinks, where only one generation has that many.
     pub fn deduce_generation(&mut self) {
         let machine = &mut self.machine.value;
         if machine.gpus.iter().any(|it| it.compute.is_some()) {
@@ -78,7 +78,7 @@ impl Resolved {
             let mut families: Vec<&str> = models.iter().map(|it| it.family.as_str()).collect();
             families.dedup();
             machine.unknown.push(format!(
-                "The model of the GPUs is not known: {links} NVLinks fit {}. Give it with --gpu {}.",
+                "The model of the GPUs is not known: {links} NVLinks match {}. Set it with --gpu {}.",
                 families.join(", "),
                 first.family
             ));
@@ -127,13 +127,13 @@ pub fn named_in(case: &Case) -> Option<Known<&'static Model>> {
     Some(known(fits.max_by_key(|it| it.name.len())?, &prose.quote))
 }
 
-/// What the plugin, manifests and notes call the machine, as far as the catalogue has it; the first of each, in this order.
+/// The names that the plugin, manifests and notes give the machine, if the catalogue has them; the first of each, in this order.
 fn names(case: &Case) -> Vec<Known<&'static Model>> {
     let known = |it: Known<Box<str>>| Some(Known::new(catalogue::find(&it.value)?, it.source));
     written_names(case).filter_map(known).collect()
 }
 
-/// What a case calls the machine first, whether the catalogue has it or not.
+/// The first name that a case gives the machine, whether the catalogue has it or not.
 pub fn name_in(case: &Case) -> Option<Known<Box<str>>> {
     written_names(case).next()
 }
@@ -147,7 +147,7 @@ fn written_names(case: &Case) -> impl Iterator<Item = Known<Box<str>>> {
     written.chain(note.map(move |it| line(it.get("type"), &it.quote)))
 }
 
-/// Early plugins say `P4d` for the instance type.
+/// Early plugins print `P4d` for the instance type.
 fn by_old_name(name: &str) -> Option<&'static Model> {
     catalogue::find(name).or_else(|| catalogue::find(&format!("{name}.24xlarge")))
 }
@@ -159,7 +159,7 @@ fn names_that_differ(case: &Case) -> Option<Conflict> {
     names.iter().any(|it| it.value != first).then(|| Conflict { subject: "instance type".into(), values })
 }
 
-/// Where a topology of a case stands.
+/// Where a topology of a case is.
 fn source_of(case: &Case, topology: &Topology) -> Source {
     let quotes =
         case.xml.iter().filter_map(|it| it.quote.as_ref()).chain(case.matrices.iter().map(|it| &it.quote));
@@ -343,7 +343,7 @@ mod tests {
     }
 
     #[test]
-    fn nvlinks_tell_the_generation() {
+    fn nvlinks_give_the_generation() {
         let mut machine = catalogue::find("p4d.24xlarge").unwrap().machine();
         for gpu in &mut machine.gpus {
             (gpu.model, gpu.compute) = (None, None);
@@ -357,7 +357,7 @@ mod tests {
         resolved.deduce_generation();
         assert_eq!(resolved.machine.value.gpus[0].compute, None);
         let last = resolved.machine.value.unknown.last().unwrap();
-        assert!(last.ends_with("Give it with --gpu H100."), "{last}");
+        assert!(last.ends_with("Set it with --gpu H100."), "{last}");
     }
 
     #[test]

@@ -19,12 +19,12 @@ pub struct Variable {
     pub setter: Setter,
     /// For whom it holds.
     pub scope: Scope,
-    /// Where that is to be seen.
+    /// Where that is written.
     pub source: Source,
 }
 
 impl Variable {
-    /// Its value, as it stands; empty where something else fills it in.
+    /// Its value, as it is written; empty where something else fills it in.
     pub fn text(&self) -> &str {
         self.value.as_deref().unwrap_or_default()
     }
@@ -49,7 +49,7 @@ pub enum Setter {
     Plugin,
     /// A manifest, a script or a file of settings.
     Submission,
-    /// Somebody who pasted it beside a log.
+    /// A note pasted beside a log.
     Note,
     /// A flag of plumb's command line.
     Flag,

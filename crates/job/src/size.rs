@@ -11,7 +11,7 @@ use crate::known::{Known, Source};
 pub struct Size {
     /// Ranks of the largest communicator.
     pub ranks: Option<Known<u32>>,
-    /// Nodes, as NCCL counts them: pods with host names of their own are nodes to it.
+    /// Nodes, as NCCL counts them: pods with different host names are different nodes.
     pub nodes: Option<Known<u32>>,
     /// Ranks on one node.
     pub ranks_per_node: Option<Known<u32>>,

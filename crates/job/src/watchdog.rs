@@ -44,7 +44,7 @@ pub fn timeouts(case: &Case) -> Vec<Work<'_>> {
     case.sightings_of(&WATCHDOG_TIMEOUT).map(read).collect()
 }
 
-/// How far a rank had come.
+/// The last collective of a rank.
 #[derive(Debug, Clone, Copy)]
 pub struct Progress<'a> {
     /// The number of the last collective it had enqueued.
@@ -53,7 +53,7 @@ pub struct Progress<'a> {
     pub sighting: &'a Sighting,
 }
 
-/// How far each rank had come at its first report, in the process group that most ranks report about.
+/// The last collective of each rank at its first report, in the process group that most ranks report about.
 pub fn progress(case: &Case) -> BTreeMap<u32, Progress<'_>> {
     let mut groups: BTreeMap<&str, BTreeMap<u32, Progress<'_>>> = BTreeMap::new();
     for sighting in

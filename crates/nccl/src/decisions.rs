@@ -1,4 +1,4 @@
-//! What NCCL decides for a layout on machines: which ranks it takes for one node, and what each of these nodes sees.
+//! What NCCL decides for a layout on machines: which ranks it counts as one node, and what each of these nodes sees.
 
 use std::fmt;
 
@@ -15,13 +15,13 @@ pub struct Decisions {
     pub(crate) layout: Layout,
     pub(crate) settings: Settings,
     pub(crate) network: Network,
-    /// What the ranks of one machine see together where NCCL takes them for one node.
+    /// What the ranks of one machine see together where NCCL counts them as one node.
     pub(crate) nodes: Vec<Paths>,
     /// The whole machine, as one pod that owns it sees it.
     pub(crate) whole: Paths,
     /// The ranks of one machine.
     local_ranks: Vec<LocalRank>,
-    /// The index of each GPU, as people know it.
+    /// The index of each GPU, as tools print it.
     pub(crate) gpus: Vec<u32>,
     /// What each NIC gives, in GB/s.
     pub(crate) nics: Vec<f64>,
@@ -157,7 +157,7 @@ impl Decisions {
         &self.layout
     }
 
-    /// The network NCCL takes.
+    /// The network NCCL uses.
     pub fn network(&self) -> Network {
         self.network
     }
@@ -167,7 +167,7 @@ impl Decisions {
         (self.nodes.len() as u64).saturating_mul(u64::from(self.layout.nodes))
     }
 
-    /// What NCCL takes for nodes on one machine.
+    /// What NCCL counts as nodes on one machine.
     pub fn nodes_of_machine(&self) -> &[Paths] {
         &self.nodes
     }

@@ -1,4 +1,4 @@
-//! Paths that lead elsewhere than the wires: through the CPU where peer access or GPUDirect cannot be used, through the GPU
+//! Paths that differ from the wires: through the CPU where peer access or GPUDirect cannot be used, through the GPU
 //! next to a NIC where that is better (PXN).
 
 use crate::path::merge;

@@ -65,7 +65,7 @@ impl fmt::Display for GpuDirect {
 }
 
 impl Paths {
-    /// Whether GPUDirect RDMA is used between a GPU and a NIC. What the machine does not tell counts as possible.
+    /// Whether GPUDirect RDMA is used between a GPU and a NIC. What is unknown about the machine counts as possible.
     pub fn gpudirect(&self, gpu: usize, nic: usize, sending: bool) -> GpuDirect {
         let version = self.version();
         let known = |of: &[Option<bool>], index: usize| of.get(index).copied().flatten();

@@ -134,7 +134,7 @@ impl Graph {
         self.connect(other, one, kind, bandwidth);
     }
 
-    /// A link one way. Links of one kind between two nodes are one with their bandwidths added; the fastest stand first.
+    /// A link one way. Links of one kind between two nodes are one with their bandwidths added; the fastest come first.
     fn connect(&mut self, from: usize, to: usize, kind: LinkKind, bandwidth: f64) {
         if bandwidth.is_nan() || bandwidth <= 0.0 {
             return;
@@ -188,7 +188,7 @@ impl Graph {
         let board = |graph: &Self, gpu: usize| graph.boards.get(gpu).copied().flatten();
         for it in &machine.nvlinks {
             let (Some(from), Some(gpu)) = (board(self, it.from), machine.gpus.get(it.from)) else { continue };
-            // What has NVLink and does not tell what it is counts as an A100.
+            // A GPU with NVLink of an unknown model counts as an A100.
             let one = link::nvlink(gpu.compute.unwrap_or(80), settings.version);
             let bandwidth = one * f64::from(it.count);
             match it.to {
@@ -247,7 +247,7 @@ impl Graph {
         }
     }
 
-    /// NCCL looks down before it looks up: of two paths that are equal otherwise, the first found stays.
+    /// NCCL searches downwards before upwards: of two paths that are equal otherwise, the first found stays.
     fn put_upward_last(&mut self, above: &[Option<usize>]) {
         for (node, parent) in above.iter().enumerate() {
             let links = &mut self.links[node];

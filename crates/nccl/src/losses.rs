@@ -23,7 +23,7 @@ pub enum Loss {
         path: PathType,
         /// What it gives, in GB/s one way.
         direct: f64,
-        /// What a GPU has of the network, in GB/s one way.
+        /// The share of a GPU in the network, in GB/s one way.
         net: f64,
     },
     /// NICs that no rank uses.
@@ -65,7 +65,7 @@ pub enum Loss {
 }
 
 impl Loss {
-    /// How many times more the machine could give; 1 where no bandwidth is compared.
+    /// How many times more bandwidth the machine has; 1 where no bandwidth is compared.
     pub fn factor(&self) -> f64 {
         match self {
             Self::Network { direct, net, .. } if *net > 0.0 => direct / net,
@@ -110,7 +110,7 @@ impl fmt::Display for Loss {
             ),
             Self::FarNic { gpus, path, best } => write!(
                 f,
-                "{} reached over {} ({path}); next to {} is one at {best}",
+                "{} reached over {} ({path}); the NIC nearest to {} is at {best}",
                 if gpus.len() == 1 {
                     format!("the NIC of GPU {} is", list(gpus))
                 } else {
@@ -170,7 +170,7 @@ impl Decisions {
         (pairs > 0).then_some(Loss::Network { pairs, path: best.kind, direct: best.bandwidth, net })
     }
 
-    /// What a rank has of its NICs when all ranks of the machine send.
+    /// The share of a rank in its NICs when all ranks of the machine send.
     fn share(&self, rank: u64) -> Option<f64> {
         let gpu = self.gpu(rank)?;
         let near = self.paths(rank)?.near_nics(gpu)?;

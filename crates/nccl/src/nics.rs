@@ -21,7 +21,7 @@ pub struct NearNics {
     pub share: f64,
 }
 
-/// Who is nearest to whom, by their positions in the machine.
+/// The nearest NICs of GPUs and the nearest GPUs of NICs, by their positions in the machine.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub(crate) struct Near {
     /// Of each GPU the NICs, in NCCL's order.
@@ -96,7 +96,7 @@ impl Paths {
         self.settings.nics_of_gpu(near.len(), sharing).max(1)
     }
 
-    /// The GPU that NCCL takes for the neighbour of a NIC: the first that would choose it.
+    /// The GPU that NCCL counts as the neighbour of a NIC: the first that would choose it.
     pub fn local_gpu(&self, nic: usize) -> Option<usize> {
         let near = self.near.gpus.get(nic)?;
         let gpus: Vec<VisibleDevice> = near.iter().filter_map(|it| self.visible_gpu(*it)).collect();

@@ -9,7 +9,7 @@ use fabric::{PathType, Version};
 pub struct Path {
     /// The worst thing on it.
     pub kind: PathType,
-    /// The bandwidth NCCL reckons with, in GB/s one way: that of the slowest link.
+    /// The bandwidth NCCL assumes, in GB/s one way: that of the slowest link.
     pub bandwidth: f64,
     /// How many links it has.
     pub hops: u32,

@@ -1,6 +1,6 @@
 //! The paths between the devices of a machine, found as NCCL finds them.
 //!
-//! From each device a breadth-first search over the graph; then some paths are led elsewhere, see `detour`.
+//! From each device a breadth-first search over the graph; then some paths are changed, see `detour`.
 
 use std::fmt;
 use std::ops::Range;
@@ -63,7 +63,7 @@ pub struct Paths {
     nics: Vec<VisibleDevice>,
     rows: Rows,
     matrix: Vec<Path>,
-    /// From GPUs to GPUs and NICs by the wires alone: before some are led through the CPU or another GPU.
+    /// From GPUs to GPUs and NICs by the wires alone: before some are changed to go through the CPU or another GPU.
     wires: Vec<Path>,
     /// From GPUs to GPUs and NICs: the GPU between them.
     by: Vec<Option<u16>>,
@@ -73,7 +73,7 @@ pub struct Paths {
     pub(crate) about: About,
 }
 
-/// Where a device stands in the tables: GPUs first, then NICs, sockets and the switch.
+/// The index of a device in the tables: GPUs first, then NICs, sockets and the switch.
 #[derive(Debug, Clone, PartialEq)]
 struct Rows {
     gpus: Vec<Option<usize>>,
@@ -213,7 +213,7 @@ impl Paths {
         self.wires(gpu, Device::Nic(nic))
     }
 
-    /// The path a GPU receives from a NIC. There is no PXN this way.
+    /// The path a GPU receives from a NIC. There is no PXN in this direction.
     pub fn nic_to_gpu(&self, nic: usize, gpu: usize) -> Path {
         self.between(Device::Nic(nic), Device::Gpu(gpu))
     }
@@ -242,7 +242,7 @@ impl Paths {
         self.rows.of(Device::Gpu(gpu)).and_then(|it| self.gpus.get(it)).copied()
     }
 
-    /// The NICs that the network of the job drives, in the order in which NCCL meets them.
+    /// The NICs that the network of the job drives, in the order in which NCCL finds them.
     pub fn nics(&self) -> &[VisibleDevice] {
         &self.nics
     }

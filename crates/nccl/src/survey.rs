@@ -30,7 +30,7 @@ pub struct SurveyedPath {
     pub path: Path,
     /// The path by the wires alone.
     pub wires: Path,
-    /// Whether the bandwidth rests on what is known of the machine, not on what NCCL takes where nothing is.
+    /// Whether the bandwidth rests on what is known about the machine, not on NCCL's default for unknown links.
     pub known: bool,
 }
 
@@ -41,7 +41,7 @@ pub struct NicUse {
     pub gpu: usize,
     /// Its NICs.
     pub near: NearNics,
-    /// Whether the share rests on what is known of the machine.
+    /// Whether the share rests on what is known about the machine.
     pub known: bool,
 }
 
@@ -161,7 +161,7 @@ fn transports(decisions: &Decisions) -> Vec<TransportUse> {
         }
     }
     if nodes > 1 {
-        // All machines are alike: the first two stand for every two.
+        // All machines are alike: the first two represent every two.
         for from in 0..shown {
             for to in 0..shown {
                 add(
@@ -177,7 +177,7 @@ fn transports(decisions: &Decisions) -> Vec<TransportUse> {
     found
 }
 
-/// Adds so many pairs that are like this one.
+/// Adds this many pairs that are like this one.
 fn add(
     found: &mut Vec<TransportUse>,
     decisions: &Decisions,

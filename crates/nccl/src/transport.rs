@@ -1,6 +1,6 @@
 //! How one rank reaches another, and why.
 //!
-//! NCCL tries P2P, then shared memory, then the network, and takes the first that can.
+//! NCCL tries P2P, then shared memory, then the network, and uses the first that works.
 
 use std::fmt;
 
@@ -24,7 +24,7 @@ pub struct Decision {
     pub reason: Reason,
 }
 
-/// Why a transport was taken.
+/// Why NCCL uses a transport.
 #[derive(Debug, Clone, Copy, PartialEq)]
 #[non_exhaustive]
 pub enum Reason {
@@ -40,7 +40,7 @@ pub enum Reason {
     },
     /// The GPUs are too far apart for P2P, so shared memory.
     TooFar {
-        /// The path between the GPUs, before it was led through the CPU.
+        /// The path between the GPUs by the wires, before the detour through the CPU.
         path: PathType,
         /// How far P2P is allowed.
         level: Level,
@@ -49,7 +49,7 @@ pub enum Reason {
     },
     /// The ranks are on different machines.
     OtherMachine,
-    /// The ranks are on one machine, in pods with host names of their own.
+    /// The ranks are on one machine, in pods with different host names.
     OtherHostName,
     /// The ranks are on one machine, in pods that do not share `/dev/shm`.
     OtherSharedMemory,
@@ -91,7 +91,7 @@ impl fmt::Display for Reason {
             }
             Self::OtherMachine => f.write_str("the ranks are on different machines"),
             Self::OtherHostName => {
-                f.write_str("the pods have different host names, so NCCL takes them for two nodes")
+                f.write_str("the pods have different host names, so NCCL counts them as two nodes")
             }
             Self::OtherSharedMemory => {
                 f.write_str("the pods do not share /dev/shm, so NCCL allows neither P2P nor shared memory")
@@ -219,7 +219,7 @@ impl Decisions {
     fn net(&self, paths: &Paths, nic: Option<usize>, gpudirect: bool, through: Option<u64>) -> Transport {
         Transport::Net {
             network: self.network.name().into(),
-            // A machine that tells of no NIC still has the one it is reached by.
+            // A machine without a known NIC still has the one it is reached by.
             device: nic.and_then(|it| paths.nic_number(it)).unwrap_or(0),
             gpudirect,
             through: through.and_then(|it| u32::try_from(it).ok()),
@@ -278,7 +278,7 @@ pub(crate) fn p2p_is_allowed(paths: &Paths, from: usize, to: usize) -> bool {
 }
 
 /// What NICs and direct path give, where the NICs of both GPUs give more. Only NICs that are reached without the CPU count.
-/// While NCCL decides what a node is, it looks at the wires alone (`plain`).
+/// While NCCL decides what a node is, it uses the wires alone (`plain`).
 pub(crate) fn net_is_faster(paths: &Paths, from: usize, to: usize, plain: bool) -> Option<(f64, f64)> {
     if paths.settings.net_disabled_inside() {
         return None;

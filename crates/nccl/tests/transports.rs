@@ -64,7 +64,7 @@ fn four_pods_on_a_p4d() {
     assert_eq!(job.n_nodes(), 4);
     assert_eq!(
         job.transport(0, 1).expect("two ranks").reason.to_string(),
-        "the pods have different host names, so NCCL takes them for two nodes"
+        "the pods have different host names, so NCCL counts them as two nodes"
     );
 }
 

@@ -194,7 +194,7 @@ fn communicator(case: &Case, it: &evidence::Communicator, options: Options) -> C
             .collect(),
         paths: options.matrix.then(|| {
             let edge =
-                |it: paths::Edge| Edge { from: it.from, to: it.to, way: it.way, channels: it.channels };
+                |it: paths::Edge| Edge { from: it.from, to: it.to, way: it.transport, channels: it.channels };
             found.edges.into_iter().map(edge).collect()
         }),
         rings,

@@ -34,9 +34,9 @@ pub enum State {
 pub struct ChecklistItem {
     /// What is checked: `plugin`, `network`, ...
     pub id: &'static str,
-    /// How it stands.
+    /// What the check found.
     pub state: State,
-    /// What was seen, or what would let it be checked.
+    /// What was found, or what input the check needs.
     pub text: String,
     /// Where.
     pub evidence: Option<Quote>,
@@ -55,7 +55,7 @@ impl State {
     }
 }
 
-/// Goes through the list.
+/// Checks every item of the list.
 pub(crate) fn checklist(log: &Log, summary: &Summary, findings: &[Found]) -> Vec<ChecklistItem> {
     let list = List { log, summary };
     let checks = [
@@ -85,9 +85,9 @@ pub(crate) fn checklist(log: &Log, summary: &Summary, findings: &[Found]) -> Vec
         for check in &mut checks {
             let foreign = matches!(check.id, "gpudirect" | "protocols" | "tuner" | "environment");
             if foreign || check.state == State::NotChecked {
-                *check = not_checked(check.id, "the log is one of plumb's own engine, on host memory");
+                *check = not_checked(check.id, "this log comes from plumb's own host-memory engine");
             } else if check.id == "inside" {
-                // A compromise between GPUs; without them there is nothing better.
+                // Shared memory is second best between GPUs; between CPUs there is nothing better.
                 check.state = State::Ok;
             }
         }
@@ -104,7 +104,7 @@ pub(crate) fn checklist(log: &Log, summary: &Summary, findings: &[Found]) -> Vec
     checks
 }
 
-/// The worst finding that speaks about a line of the list.
+/// The worst finding about an item of the list.
 fn related<'a>(check: &str, findings: &'a [Found]) -> Option<&'a Found> {
     let ids: &[&str] = match check {
         "nccl" => &["nccl-version-mismatch", "nccl-too-old-for-gpu", "wsl-unsupported-nccl"],
@@ -195,13 +195,13 @@ fn not_checked(id: &'static str, text: impl Into<String>) -> ChecklistItem {
     ChecklistItem { id, state: State::NotChecked, text: text.into(), evidence: None }
 }
 
-/// `needs` of a source, as a line of the list.
+/// An item that needs a source that the input lacks.
 fn lacks(id: &'static str, source: Source) -> ChecklistItem {
     not_checked(id, format!("needs {}", source.how_to_get()))
 }
 
 impl<'a> List<'a> {
-    /// The values processes gave, with one line each, and how many gave any.
+    /// The values that processes report, with one line each, and how many processes report any.
     fn values<T: Ord + Clone + 'a>(
         &self,
         of: impl Fn(&'a Process) -> Option<(T, &'a Quote)>,
@@ -217,7 +217,7 @@ impl<'a> List<'a> {
         (values, said)
     }
 
-    /// Whether a setup was read to the point where channels are counted: what was not said until then is not so.
+    /// Whether the input shows a setup up to the number of channels: what NCCL has not reported by then is not the case.
     fn set_up(&self) -> bool {
         let mut members = self.log.case.communicators.iter().flat_map(|it| it.members.values());
         members.any(|it| it.facts.channels.is_some() || it.is_complete())
@@ -225,7 +225,7 @@ impl<'a> List<'a> {
 
     fn everyone(&self, said: usize) -> String {
         match self.log.case.processes.len() {
-            1 => "the one process seen".to_owned(),
+            1 => "the only process seen".to_owned(),
             2 if said == 2 => "both processes".to_owned(),
             all if said == all => format!("all {all} processes"),
             all => format!("{said} of {all} processes"),

@@ -12,7 +12,7 @@ use crate::{
     all, summary,
 };
 
-/// Everything that the rules say about a job.
+/// Everything that the rules report about a job.
 #[derive(Debug, Clone)]
 pub struct Diagnosis {
     /// The first cause first.

@@ -1,7 +1,7 @@
 //! What NCCL should do on the job's machine, and which bandwidth is normal there: what a log is compared with.
 //!
-//! Crate `job` says which machine it is, crate `nccl` what NCCL does there, crate `forecast` which bandwidth that gives. A rule
-//! takes its numbers from here and has none of its own.
+//! Crate `job` says which machine it is, crate `nccl` what NCCL does there, crate `forecast` which bandwidth that gives. Rules
+//! take their numbers from here.
 
 use std::cell::OnceCell;
 
@@ -18,7 +18,7 @@ use crate::{Finding, Log, Rule};
 /// The size at which bandwidths are compared, and its name.
 const SIZE: (u64, &str) = (1 << 30, "1 GiB");
 
-/// The most GPUs and NICs of a machine that is judged: far more than any has, and the work grows with its cube.
+/// The most GPUs and NICs of a machine that is judged: far more than any has, and the time grows with the cube.
 const DEVICES: usize = 128;
 
 /// What is expected of one machine.
@@ -26,18 +26,18 @@ const DEVICES: usize = 128;
 pub(crate) struct Expected {
     /// The machine as NCCL sees it: NICs that the plugin joins are one.
     pub(crate) machine: Machine,
-    /// What people call it.
+    /// Its usual name.
     pub(crate) name: String,
     /// The line that names it; none where a matrix or XML describes it.
     pub(crate) named_by: Option<Quote>,
-    /// Whether it is known which device hangs below which switch.
+    /// Whether it is known which device is below which switch.
     pub(crate) wired: bool,
     settings: Settings,
     /// What NCCL decides with these settings for one rank per GPU.
     decisions: OnceCell<Option<Decisions>>,
     /// The paths of the machine, whatever the settings allow.
     paths: OnceCell<Option<Paths>>,
-    /// The machine with every NIC by itself, for bandwidths.
+    /// The machine with every NIC listed separately, for bandwidths.
     plain: Machine,
     /// The release without any variable: what the hardware allows.
     bare: Settings,
@@ -79,21 +79,21 @@ impl Expected {
         u32::try_from(self.machine.gpus.len()).unwrap_or(u32::MAX)
     }
 
-    /// The GPU of a rank by its place in the machine, if its bus id is one of the machine's or all GPUs are in use.
+    /// The GPU of a rank by its position in the machine, if its bus id is one of the machine's or all GPUs are in use.
     pub(crate) fn gpu_of(&self, member: &Member) -> Option<usize> {
         let line = member.line()?;
         let by_bus =
             self.machine.gpus.iter().position(|it| it.bus.is_some_and(|it| Some(it.0) == line.bus_id));
         let local = member.facts.layout.as_ref().map(|it| it.value.local_ranks);
         let by_index = || {
-            // In a container of some GPUs the driver counts those alone.
+            // In a container with some of the GPUs the driver counts only those.
             let index = line.nvml_device.filter(|_| local == Some(self.gpus()))?;
             self.machine.gpus.iter().position(|it| it.index == index)
         };
         by_bus.or_else(by_index)
     }
 
-    /// The GPUs of two ranks. Where all pairs of GPUs are alike, any pair stands for them.
+    /// The GPUs of two ranks. Where all pairs of GPUs are alike, any pair represents them.
     pub(crate) fn gpus_of(&self, log: &Log, ranks: (u32, u32)) -> Option<(usize, usize)> {
         let gpu_of = |rank| {
             let mut members = log.case.communicators.iter().filter_map(|it| it.members.get(&rank));
@@ -102,10 +102,10 @@ impl Expected {
         if let (Some(one), Some(other)) = (gpu_of(ranks.0), gpu_of(ranks.1)) {
             return (one != other).then_some((one, other));
         }
-        let places = 0..self.machine.gpus.len();
+        let positions = 0..self.machine.gpus.len();
         let first = self.wires(0, 1)?;
-        let alike = places.clone().all(|one| {
-            places
+        let alike = positions.clone().all(|one| {
+            positions
                 .clone()
                 .all(|other| one == other || self.wires(one, other).is_some_and(|it| it.kind == first.kind))
         });
@@ -118,14 +118,14 @@ impl Expected {
         self.wires(one, other).filter(|it| matches!(it.kind, PathType::Nvl | PathType::Nvb))
     }
 
-    /// What NCCL should do between two GPUs, by their places in the machine.
+    /// What NCCL should do between two GPUs, by their positions in the machine.
     pub(crate) fn between(&self, one: usize, other: usize) -> Option<Decision> {
         let decisions = self.decisions()?;
         let rank = |gpu| (0..decisions.layout().ranks()).find(|it| decisions.gpu(*it) == Some(gpu));
         decisions.transport(rank(one)?, rank(other)?)
     }
 
-    /// The way between two GPUs by the wires, whatever variables allow.
+    /// The path between two GPUs by the wires, whatever variables allow.
     pub(crate) fn wires(&self, one: usize, other: usize) -> Option<Path> {
         Some(self.paths()?.gpu_wires(one, other)).filter(|it| it.is_connected() && one != other)
     }
@@ -135,25 +135,25 @@ impl Expected {
         self.paths()?.near_nics(gpu)
     }
 
-    /// The way from a GPU to a NIC by the wires, by their places in the machine.
+    /// The path from a GPU to a NIC by the wires, by their positions in the machine.
     pub(crate) fn to_nic(&self, gpu: usize, nic: usize) -> Option<Path> {
         Some(self.paths()?.nic_wires(gpu, nic)).filter(Path::is_connected)
     }
 
-    /// One machine cut into pods of one GPU, each with so many NICs.
+    /// One machine divided into pods of one GPU, each with this many NICs.
     pub(crate) fn pods(&self, pods: u32, nics: Option<u32>) -> Option<Decisions> {
         let fits = nics.filter(|it| it.saturating_mul(pods) as usize <= self.machine.nics.len());
         let layout = Layout { nics_per_pod: fits, ..Layout::new(pods, 1) };
         Decisions::new(&self.machine, &self.bare, &layout).ok()
     }
 
-    /// How many interfaces one network device of NCCL is.
+    /// How many interfaces one network device of NCCL combines.
     pub(crate) fn interfaces(&self) -> u32 {
         let each = self.plain.nics.len().checked_div(self.machine.nics.len());
         each.and_then(|it| u32::try_from(it).ok()).unwrap_or(1)
     }
 
-    /// Machines with so many GPUs of each in use, as the hardware allows it.
+    /// Machines with this many GPUs of each in use, limited by the hardware alone.
     pub(crate) fn cluster(&self, nodes: u32, gpus: u32) -> Option<Cluster> {
         self.cluster_of(&self.plain, nodes, gpus)
     }
@@ -181,11 +181,11 @@ impl Expected {
         local.filter(|it| (2..=self.gpus()).contains(it)).unwrap_or(self.gpus())
     }
 
-    /// The job as NCCL counts its nodes; two whole machines, where the input does not tell.
+    /// The job as NCCL counts its nodes; two whole machines, where the input does not show it.
     pub(crate) fn across(&self, log: &Log) -> Option<Cluster> {
         let world = log.case.world();
-        let told = world.and_then(|it| Some((it.n_nodes()?, it.local_ranks()?, it.n_ranks?)));
-        match told {
+        let counted = world.and_then(|it| Some((it.n_nodes()?, it.local_ranks()?, it.n_ranks?)));
+        match counted {
             Some((nodes, local, ranks)) if nodes.checked_mul(local) == Some(ranks) && nodes > 1 => {
                 self.cluster(nodes, local)
             }
@@ -214,12 +214,12 @@ pub(crate) fn over_tcp(cluster: &Cluster) -> Cluster {
     with_network(cluster, |it| (it.kind, it.gpudirect) = (NicKind::Ethernet, false))
 }
 
-/// With GPUs that talk through the memory of the host.
+/// With GPUs that exchange data through host memory.
 pub(crate) fn through_host(cluster: &Cluster) -> Cluster {
     Cluster { inside: Inside::Pci { peer_to_peer: false }, ..cluster.clone() }
 }
 
-/// With GPUs that talk over PCI Express.
+/// With GPUs that exchange data over PCI Express.
 pub(crate) fn over_pci(cluster: &Cluster) -> Cluster {
     Cluster { inside: Inside::Pci { peer_to_peer: true }, ..cluster.clone() }
 }
@@ -229,15 +229,15 @@ pub(crate) fn usual(cluster: &Cluster) -> Option<Normal> {
     normal(Collective::AllReduce, cluster, SIZE.0)
 }
 
-/// What is lost, in a sentence; `None` where nothing is to be measured.
+/// The loss, in a sentence; `None` where nothing can be measured.
 pub(crate) fn loss(best: &Cluster, now: &Cluster) -> Option<String> {
     let (best_normal, now_normal) = (usual(best)?, usual(now)?);
     let (best_rate, now_rate) = (best_normal.expected, now_normal.expected);
     let factor = best_rate / now_rate;
-    // What does not count here may count for other sizes, and is not worth a factor.
+    // A loss that is small here may be larger for other sizes, and is not worth a factor.
     let times = if factor < 1.15 { String::new() } else { format!(", {} times less", number(factor)) };
     Some(format!(
-        "Expected loss: all_reduce of {} on {} normally gives about {} GB/s, and about {} GB/s this way{times}.",
+        "Expected loss: all_reduce of {} on {} normally gives about {} GB/s, but only about {} GB/s in this setup{times}.",
         SIZE.1,
         layout(best),
         number(best_rate),
@@ -245,7 +245,7 @@ pub(crate) fn loss(best: &Cluster, now: &Cluster) -> Option<String> {
     ))
 }
 
-/// What this job loses between nodes by a change of what its machines could do, in a sentence.
+/// What this job loses between nodes by a change against what its machines can do, in a sentence.
 pub(crate) fn loss_across(log: &Log, change: impl FnOnce(&Cluster) -> Cluster) -> Option<String> {
     let best = log.expected()?.across(log)?;
     loss(&best, &change(&best))
@@ -260,11 +260,11 @@ pub(crate) fn loss_inside(log: &Log, change: impl FnOnce(&Cluster) -> Cluster) -
     let best = expected.inside_with_some_links(log)?;
     let factor = usual(&best)?.expected / usual(&change(&best))?.expected;
     (factor >= 1.15).then(|| {
-        format!("Expected loss: about {} times less than from GPU to GPU; the rates of the PCIe links are not told.", number(factor))
+        format!("Expected loss: about {} times less bandwidth than directly between the GPUs; the rates of the PCIe links are not known.", number(factor))
     })
 }
 
-/// With so many of its network devices.
+/// With this many of its network devices.
 pub(crate) fn with_nics(nics: u32) -> impl FnOnce(&Cluster) -> Cluster {
     move |cluster| with_network(cluster, |it| it.nics = nics.max(1))
 }
@@ -295,12 +295,12 @@ pub(crate) fn layout(cluster: &Cluster) -> String {
     }
 }
 
-/// `a p4d.24xlarge`, but `this machine`.
+/// `one p4d.24xlarge`, but `this machine`.
 fn article(name: &str) -> String {
     if name.starts_with("this ") { name.to_owned() } else { format!("one {name}") }
 }
 
-/// Two digits are what a forecast is worth.
+/// Two digits: a forecast is not more accurate.
 pub(crate) fn number(value: f64) -> String {
     if value >= 10.0 { format!("{value:.0}") } else { format!("{value:.1}") }
 }

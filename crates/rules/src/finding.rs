@@ -16,7 +16,7 @@ pub struct Finding {
     pub severity: Option<Severity>,
     /// How sure it is.
     pub confidence: Confidence,
-    /// What shows it, the most telling first.
+    /// What shows it, the strongest evidence first.
     pub evidence: Vec<Evidence>,
     /// Why it matters here, where that is more exact than the rule's text.
     pub why: Option<String>,
@@ -24,7 +24,7 @@ pub struct Finding {
     pub fix: Option<String>,
     /// What it is about.
     pub entities: Vec<Entity>,
-    /// Ids of other rules whose cause the same lines can have.
+    /// Ids of other rules whose cause would give the same lines.
     pub also: Vec<&'static str>,
     /// Changes of the file of the first span that repair it safely. Empty where a person must decide.
     pub edits: Vec<Edit>,
@@ -41,7 +41,7 @@ pub enum Evidence {
         file: usize,
         /// Where in the file.
         span: Span,
-        /// A few words on what is to be seen there; may be empty.
+        /// A few words about it; may be empty.
         label: String,
     },
 }
@@ -186,7 +186,7 @@ impl Finding {
         self
     }
 
-    /// Adds a safe change: it repairs the problem, and nobody could want the text as it was.
+    /// Adds a safe change: it fixes the problem, and nobody can want the old text.
     #[must_use]
     pub fn edit(mut self, range: Range<usize>, text: impl Into<String>) -> Self {
         self.edits.push(Edit { range, text: text.into() });
@@ -204,7 +204,7 @@ impl Finding {
         self
     }
 
-    /// Adds another cause the same lines can have.
+    /// Adds another cause that would give the same lines.
     #[must_use]
     pub fn or(mut self, id: &'static str) -> Self {
         self.also.push(id);

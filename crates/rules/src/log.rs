@@ -1,4 +1,4 @@
-//! What a rule about logs sees: the facts, the job they show, and what NCCL and its speed should be there.
+//! What a rule about logs sees: the facts, the job they show, and what NCCL and its bandwidth should be there.
 
 use std::cell::OnceCell;
 
@@ -46,7 +46,11 @@ impl Log {
 
     /// The sightings of any of these signals. If there is none, `source` must have been given for the answer to be
     /// "nothing found" rather than "not checked".
-    pub(crate) fn look_for(&self, signals: &[&Signal], source: Source) -> Result<Vec<&Sighting>, Missing> {
+    pub(crate) fn find_signals(
+        &self,
+        signals: &[&Signal],
+        source: Source,
+    ) -> Result<Vec<&Sighting>, Missing> {
         let found: Vec<&Sighting> =
             self.case.sightings.iter().filter(|it| signals.contains(&it.signal)).collect();
         if found.is_empty() && !self.has(source) { Err(Missing(source)) } else { Ok(found) }

@@ -23,7 +23,7 @@ pub struct Rule {
     pub why: &'static str,
     /// What to do about it: the exact setting or command.
     pub fix: &'static str,
-    /// Documentation by others.
+    /// Documentation elsewhere.
     pub references: &'static [&'static str],
     /// At most one for each kind of input.
     pub checks: &'static [Check],
@@ -105,7 +105,7 @@ pub enum Confidence {
 pub enum Role {
     /// Something to repair.
     Cause,
-    /// What others notice when something broke.
+    /// What follows from a cause.
     Consequence,
 }
 

@@ -7,7 +7,7 @@ use fabric::Transport;
 
 use crate::Log;
 
-/// What is known of the job as a whole. Everything may be unknown.
+/// What is known about the job as a whole. Everything may be unknown.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Summary {
     /// Ranks in the largest communicator.
@@ -38,7 +38,7 @@ pub struct Summary {
     pub networks: Vec<String>,
     /// Connections between nodes with GPUDirect, and without.
     pub gpudirect: (u32, u32),
-    /// How many ranks exchange by each way inside a node.
+    /// How many connections inside a node use each transport.
     pub inside: BTreeMap<&'static str, u32>,
 }
 

@@ -1,4 +1,4 @@
-//! Short words for tests of rules.
+//! Helpers for tests of rules.
 
 use evidence::read_texts;
 
@@ -15,13 +15,13 @@ pub(crate) fn check(rule: &Rule, log: &Log) -> Checked {
     rule.log().expect("a rule about logs")(log)
 }
 
-/// What one rule finds in a text; panics when it says it could not check.
+/// What one rule finds in a text; panics when it could not be checked.
 #[track_caller]
 pub(crate) fn findings(rule: &Rule, text: &str) -> Vec<Finding> {
     check(rule, &read(text)).unwrap_or_else(|missing| panic!("{} was not checked: {missing:?}", rule.id))
 }
 
-/// Asserts that a rule is quiet on a text, checked or not.
+/// Asserts that a rule finds nothing in a text, checked or not.
 #[track_caller]
 pub(crate) fn quiet(rule: &Rule, text: &str) {
     if let Ok(findings) = check(rule, &read(text)) {

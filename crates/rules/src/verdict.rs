@@ -7,7 +7,7 @@ use serde::Serialize;
 use crate::diagnosis::count;
 use crate::{Confidence, Found, Log, Severity, Summary};
 
-/// How the job stands.
+/// The state of the job.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Level {
@@ -26,7 +26,7 @@ pub enum Level {
 /// The answer.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Verdict {
-    /// How the job stands.
+    /// The state of the job.
     pub level: Level,
     /// The line.
     pub text: String,
@@ -51,7 +51,7 @@ pub(crate) fn verdict(log: &Log, summary: &Summary, findings: &[Found]) -> Verdi
         Some(Severity::Error) => Level::Error,
         Some(Severity::Warning) => Level::Warning,
         Some(Severity::Info) => Level::Info,
-        // Silence is no success: without a network chosen, a path seen or a test run, nothing was judged.
+        // No finding does not mean success: without a network, a path or a test in the input, nothing was judged.
         None if summary.networks.is_empty()
             && summary.inside.is_empty()
             && log.case.tests.is_empty()
@@ -70,9 +70,9 @@ pub(crate) fn verdict(log: &Log, summary: &Summary, findings: &[Found]) -> Verdi
         (false, false) => format!("{head}: {path}"),
         (false, true) => head,
         (true, false) => path,
-        (true, true) => topology(log).unwrap_or_else(|| "no NCCL setup was read".to_owned()),
+        (true, true) => topology(log).unwrap_or_else(|| "the input shows no NCCL setup".to_owned()),
     };
-    // What broke comes first: the line is there to be pasted.
+    // The error comes first: people paste this line.
     let broken = findings.first().filter(|it| it.severity() == Severity::Error);
     if let Some(first) = broken {
         let sure = if first.finding.confidence == Confidence::Possible { "possibly " } else { "" };
@@ -150,7 +150,7 @@ fn ring_without_gpudirect(log: &Log) -> bool {
     })
 }
 
-/// Which way the bytes go.
+/// Which network and transports carry the data.
 fn path(log: &Log, summary: &Summary) -> String {
     let mut parts = Vec::new();
     let several = log.job.size.spans_nodes() != Some(false);
@@ -158,9 +158,11 @@ fn path(log: &Log, summary: &Summary) -> String {
         let network = summary.networks.join(" and ");
         parts.push(match summary.gpudirect {
             (0, 0) => format!("{network} between nodes"),
-            // The ring's summary is taken over all ranks, also those whose logs are not here.
+            // NCCL's summary of the ring covers all ranks, also those whose logs are missing.
             (_, 0) if ring_without_gpudirect(log) => {
-                format!("{network} between nodes, with GPUDirect on the ranks seen but not on all")
+                format!(
+                    "{network} between nodes, with GPUDirect on the ranks in this input but not on all ranks"
+                )
             }
             (_, 0) => format!("{network} between nodes with GPUDirect"),
             (0, _) if summary.networks == ["TCP sockets"] => format!("{network} between nodes"),

@@ -1,4 +1,4 @@
-//! Channels: which rank reaches which over what, rings and trees.
+//! Channels: the transports between ranks, rings and trees.
 
 use fabric::{P2pKind, Transport};
 use memchr::memmem;
@@ -56,7 +56,7 @@ pub struct RingLine {
     pub cut: bool,
 }
 
-/// A rank's place in the tree of one channel.
+/// A rank's position in the tree of one channel.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct TreeNode {
     /// The channel.

@@ -58,7 +58,7 @@ pub struct Layout {
     pub rank: u32,
     /// Its size.
     pub n_ranks: u32,
-    /// How many hosts NCCL counts. Pods with names of their own are hosts to it.
+    /// How many hosts NCCL counts. Pods with different host names count as different hosts.
     pub n_nodes: u32,
     /// Ranks on this host.
     pub local_ranks: u32,

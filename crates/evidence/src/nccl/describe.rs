@@ -37,14 +37,14 @@ fn same(kind: &Message<'_>, example: &str, found: &Message<'_>, message: &[u8]) 
             a == b
         }
         (Message::Link(a), Message::Link(b)) => {
-            let way = |via: &[u8]| super::transport(&String::from_utf8_lossy(via)).map(|it| it.family());
-            way(a.via).is_some() && way(a.via) == way(b.via)
+            let family = |via: &[u8]| super::transport(&String::from_utf8_lossy(via)).map(|it| it.family());
+            family(a.via).is_some() && family(a.via) == family(b.via)
         }
         (Message::Plugin(a), Message::Plugin(b)) => {
             std::mem::discriminant(a) == std::mem::discriminant(b) && words(example, 1) == words(&text, 1)
         }
         (Message::Comm(_), Message::Comm(_)) => true,
-        // The plugin's lines and the routine ones are told apart by their words alone.
+        // The plugin's lines and the routine ones differ in their words alone.
         (Message::PluginLine { .. }, Message::PluginLine { .. }) => words(example, 4) == words(&text, 4),
         (Message::Routine, Message::Routine) => words(example, 2) == words(&text, 2),
         (Message::Connected(a), Message::Connected(b)) => a == b,
@@ -67,7 +67,7 @@ static KINDS: &[LineKind] = &[
     LineKind {
         example: "NCCL version 2.27.3+cuda12.9",
         since: "all; by every process since 2.22, by rank 0 before",
-        meaning: "The NCCL library that was really loaded and the CUDA it was built with. It can differ from the one pip or the image lists.",
+        meaning: "The NCCL library that was actually loaded and the CUDA release it was built with. It can differ from the one pip or the image lists.",
     },
     LineKind {
         example: "cudaDriverVersion 13000",
@@ -82,7 +82,7 @@ static KINDS: &[LineKind] = &[
     LineKind {
         example: "Comm config Blocking set to 1",
         since: "2.17 and later",
-        meaning: "The program asked for a setting other than the default when it made the communicator.",
+        meaning: "The program requested a setting other than the default when it created the communicator.",
     },
     LineKind {
         example: "Bootstrap: Using eth0:10.0.5.28<0>",
@@ -92,7 +92,7 @@ static KINDS: &[LineKind] = &[
     LineKind {
         example: "Bootstrap timings total 0.829298 (create 0.000114, send 0.000270, recv 0.816621, ring 0.011037, delay 0.000001)",
         since: "2.23 and later",
-        meaning: "Seconds spent finding the other ranks. A long `recv` is time spent waiting for ranks that arrived later, a long `ring` the wait for the last one: look for the rank with the shortest times, it is the late one.",
+        meaning: "Seconds spent finding the other ranks. A long `recv` is time spent waiting for ranks that arrived later, a long `ring` the wait for the last one: the rank with the shortest times is the late one.",
     },
     LineKind {
         example: "NET/Plugin: Plugin name set by env to libnccl-net.so",
@@ -117,7 +117,7 @@ static KINDS: &[LineKind] = &[
     LineKind {
         example: "NET/Plugin: Loaded net plugin Libfabric (v10)",
         since: "all",
-        meaning: "The plugin's library was opened and offers this network. That it is used is shown by `Using network` and by the `via NET/` lines, not by this one.",
+        meaning: "The plugin's library was opened and offers this network. This line does not show that NCCL uses it; `Using network` and the `via NET/` lines do.",
     },
     LineKind {
         example: "Successfully loaded external plugin libnccl-net.so",
@@ -142,7 +142,7 @@ static KINDS: &[LineKind] = &[
     LineKind {
         example: "NET/IB : No device found.",
         since: "all",
-        meaning: "NCCL's own InfiniBand code found no usable adapter. Normal on machines without InfiniBand or RoCE, and on EFA instances, whose adapters it never takes.",
+        meaning: "NCCL's own InfiniBand code found no usable adapter. Normal on machines without InfiniBand or RoCE, and on EFA instances, whose adapters it never uses.",
     },
     LineKind {
         example: "NET/IB : Using [0]mlx5_0:1/RoCE [1]mlx5_1:1/RoCE [RO]; OOB eth0:10.0.0.10<0>",
@@ -152,12 +152,12 @@ static KINDS: &[LineKind] = &[
     LineKind {
         example: "NET/IB : GPU Direct RDMA Disabled for HCA 0 'mlx5_0'",
         since: "2.13 and later, subsystem NET",
-        meaning: "The adapter cannot read GPU memory itself (no nvidia_peermem and no DMA-BUF), so bytes are copied through host memory.",
+        meaning: "The adapter cannot read GPU memory itself (no nvidia_peermem and no DMA-BUF), so data is copied through host memory.",
     },
     LineKind {
         example: "NET/IB : GPU Direct RDMA Enabled for HCA 0 'mlx5_0'",
         since: "2.13 and later, subsystem NET",
-        meaning: "The adapter can read and write GPU memory itself. Whether a connection does is shown by /GDRDMA on its channel line.",
+        meaning: "The adapter can read and write GPU memory itself. /GDRDMA on a channel line shows that the connection does so.",
     },
     LineKind {
         example: "GPU Direct RDMA Enabled for GPU 0 / HCA 0 (distance 4 <= 5), read 0 mode Default",
@@ -187,12 +187,12 @@ static KINDS: &[LineKind] = &[
     LineKind {
         example: "comm 0x559d9a6ce460 rank 3 nRanks 16 nNodes 4 localRanks 4 localRank 3 MNNVL 0",
         since: "2.20 and later",
-        meaning: "How NCCL counts the job. A node is a host name: pods with names of their own are different nodes even on one machine.",
+        meaning: "How NCCL counts the job. A node is a host name: pods with different host names are different nodes even on one machine.",
     },
     LineKind {
         example: "RAS client listening socket at ::1<28028>",
         since: "2.24 and later",
-        meaning: "Where to ask the running job about itself: `echo verbose status | nc localhost 28028`.",
+        meaning: "NCCL RAS listens at this address while the job runs. To query the job: `echo verbose status | nc localhost 28028`.",
     },
     LineKind {
         example: "Setting affinity for GPU 2 to 0-47",
@@ -222,27 +222,27 @@ static KINDS: &[LineKind] = &[
     LineKind {
         example: "Channel 00/0 : 3[3] -> 4[0] [send] via NET/Libfabric/0/GDRDMA",
         since: "2.12 and later",
-        meaning: "Rank 3 reaches rank 4 over network device 0; the brackets hold NVML indices (bus ids before 2.18.3), not local ranks. /GDRDMA: the adapter reads GPU memory itself; without it bytes are copied through host memory. (p) after the device: PXN through rank p. /Shared: buffers shared by send/recv.",
+        meaning: "Rank 3 reaches rank 4 over network device 0; the brackets hold NVML indices (bus ids before 2.18.3), not local ranks. /GDRDMA: the adapter reads GPU memory itself; without it data is copied through host memory. (p) after the device: PXN through rank p. /Shared: buffers shared by send/recv.",
     },
     LineKind {
         example: "Channel 00 : 2[2] -> 3[3] via SHM/direct/direct",
         since: "2.13 to 2.30.4; SHM/direct from 2.30.7",
-        meaning: "Both ranks are on one host and exchange through host memory. `direct` means GPU kernels access it; `CE` that copy engines do.",
+        meaning: "Both ranks are on one host and exchange data through host memory. `direct` means GPU kernels access it; `CE` that copy engines do.",
     },
     LineKind {
         example: "Channel 00/0 : 0[0] -> 1[1] via P2P/CUMEM/read",
         since: "2.18 and later",
-        meaning: "GPU to GPU directly, over NVLink or PCIe (the line does not say which). /read is chosen exactly when the path is NVLink and both GPUs are A100 (sm80): there it proves NVLink. It is no fault.",
+        meaning: "GPU to GPU directly, over NVLink or PCIe (the line does not say which). /read is chosen exactly when the path is NVLink and both GPUs are A100 (sm80): there it proves NVLink. It is not a fault.",
     },
     LineKind {
         example: "Connected all rings, use ring PXN 0 GDR 0",
         since: "2.24 and later with the summary",
-        meaning: "GDR is 1 only if every network connection of every rank has GPUDirect. GDR 0 beside /GDRDMA lines means that another rank lacks it; GDR 1 on one node says nothing.",
+        meaning: "GDR is 1 only if every network connection of every rank has GPUDirect. GDR 0 beside /GDRDMA lines means that another rank does not use GPUDirect; GDR 1 on one node says nothing.",
     },
     LineKind {
         example: "Connected all trees",
         since: "all",
-        meaning: "The tree connections are made. Since 2.22 connections are made at the first collective that needs them.",
+        meaning: "The tree connections are open. Since 2.22 NCCL opens connections at the first collective that needs them.",
     },
     LineKind {
         example: "2 coll channels, 2 collnet channels, 0 nvls channels, 2 p2p channels, 1 p2p channels per peer",
@@ -252,12 +252,12 @@ static KINDS: &[LineKind] = &[
     LineKind {
         example: "plumb: data in host memory, no GPU",
         since: "plumb bench --log",
-        meaning: "Not NCCL's: the log is one of the host engine of plumb bench, so nothing in it is about GPUs.",
+        meaning: "Not an NCCL line: the host engine of plumb bench wrote this log, so nothing in it is about GPUs.",
     },
     LineKind {
         example: "plumb: all_reduce by doubling to 65536 bytes, ring",
         since: "plumb bench --log",
-        meaning: "Not NCCL's: which algorithms the host engine of plumb bench takes for a collective, by size. It timed them in this job.",
+        meaning: "Not an NCCL line: the algorithms that the host engine of plumb bench uses for a collective, by size. It timed them in this job.",
     },
     LineKind {
         example: "Enabled NCCL Func/Proto/Algo Matrix:",
@@ -297,7 +297,7 @@ static KINDS: &[LineKind] = &[
     LineKind {
         example: "threadThresholds 8/8/64 | 128/8/64 | 512 | 512",
         since: "all",
-        meaning: "Sizes at which more threads are used; of no concern.",
+        meaning: "Sizes at which NCCL uses more threads; harmless.",
     },
     LineKind {
         example: "P2P Chunksize set to 131072",
@@ -312,7 +312,7 @@ static KINDS: &[LineKind] = &[
     LineKind {
         example: "misc/socket.cc:49 -> 6",
         since: "all",
-        meaning: "An error on its way up through NCCL: 1 CUDA, 2 system, 3 internal, 4 invalid argument, 5 invalid usage, 6 remote (a peer died or the network failed), 8 timeout (2.30.7). The cause is the warning before the first of these lines.",
+        meaning: "An error that NCCL passes up to the caller: 1 CUDA, 2 system, 3 internal, 4 invalid argument, 5 invalid usage, 6 remote (a peer died or the network failed), 8 timeout (2.30.7). The cause is the warning before the first of these lines.",
     },
 ];
 

@@ -1,7 +1,7 @@
 //! Messages of NCCL itself, from 2.4 to 2.30.
 //!
 //! [`parse`] is called for every line of what may be a very long log, so it
-//! looks at the first byte, then at a prefix, and borrows what it finds. What
+//! checks the first byte, then a prefix, and borrows what it finds. What
 //! it does not know is [`Message::Unknown`], and is tried against the
 //! [signals](crate::signals) afterwards.
 
@@ -106,11 +106,11 @@ pub enum Message<'a> {
     },
     /// `NCCL_TOPO_FILE set by environment to ...` is an environment line; this is `Loading topology file ...`.
     TopologyFile(&'a [u8]),
-    /// `plumb: data in host memory, no GPU`: not NCCL's log, but that of plumb's own engine.
+    /// `plumb: data in host memory, no GPU`: a log of plumb's own engine, not of NCCL.
     HostMemory,
-    /// `plumb: all_reduce by oneshot to 512 bytes, ...`: how that engine does a collective.
+    /// `plumb: all_reduce by oneshot to 512 bytes, ...`: how that engine runs a collective.
     Choice(&'a [u8]),
-    /// Known and of no interest to anyone but a reader of the whole log.
+    /// Known, and without a fact that is kept.
     Routine,
     /// Not known here.
     Unknown,
@@ -311,9 +311,9 @@ fn propagated<'a>(message: &[u8]) -> Option<Message<'a>> {
         return None;
     }
     let arrow = memchr::memmem::find(message.get(..message.len().min(160))?, b" -> ")?;
-    let place = message.get(..arrow)?;
+    let location = message.get(..arrow)?;
     // 2.30.7 adds the function: `FILE:LINE (FUNC) -> CODE`.
-    let (_, rest) = number(place.get(colon + 1..)?)?;
+    let (_, rest) = number(location.get(colon + 1..)?)?;
     if !(rest.is_empty() || rest.starts_with(b" (")) {
         return None;
     }

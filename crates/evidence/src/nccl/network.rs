@@ -29,7 +29,7 @@ pub enum PluginEvent {
         /// The library.
         library: Box<str>,
     },
-    /// The library gives a network (`Libfabric`), with the API version.
+    /// The library provides a network (`Libfabric`), with the API version.
     Network {
         /// The name the network gives itself.
         name: Box<str>,
@@ -41,7 +41,7 @@ pub enum PluginEvent {
         /// The library and the reason, as printed.
         detail: Box<str>,
     },
-    /// A library was asked for by name.
+    /// A library was requested by name.
     Asked {
         /// `NET`, `TUNER`.
         role: Box<str>,
@@ -87,7 +87,7 @@ pub(super) fn parse(message: &[u8]) -> Option<Message<'_>> {
     plugin(message)
 }
 
-/// Everything that tells which plugins were tried.
+/// Everything that shows which plugins were tried.
 pub(super) fn plugin(message: &[u8]) -> Option<Message<'_>> {
     if let Some(rest) = after(message, "Successfully loaded external ") {
         // 2.28+ says `network plugin`, `tuner plugin`; before: `plugin`.

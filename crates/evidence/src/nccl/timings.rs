@@ -5,7 +5,7 @@ use crate::scan::{after, number, word_after};
 
 /// `Bootstrap timings total 0.829298 (create 0.000114, send 0.000270, recv 0.816621, ring 0.011037, delay 0.000001)`
 ///
-/// Seconds, since 2.23. A long `recv` waits for ranks that came later; a long
+/// Seconds, since 2.23. A long `recv` waits for ranks that joined later; a long
 /// `ring` waits for the last of them.
 #[derive(Debug, Clone, Copy, PartialEq, Default)]
 pub struct BootstrapTimings {

@@ -4,7 +4,7 @@ use crate::facts::Assignment;
 use crate::source::{Distinct, Quote};
 use crate::submission::{ResourceKind, Vendor};
 
-/// What a manifest says about a job's interconnect. Full reading is the work of a linter.
+/// What a manifest says about a job's interconnect. `crate::submission` reads manifests in full.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Manifest {
     /// `kind: Pod`

@@ -1,7 +1,7 @@
 //! Lines that NCCL did not write: tables, training logs, manifests, documents.
 //!
-//! A reader of one region cannot know what stood before it, so it only
-//! recognises such lines and hands them on; `Blocks` puts them together in
+//! A reader of one region cannot know what came before it, so it only
+//! recognises such lines and passes them on; `Blocks` puts them together in
 //! the order of the input.
 
 mod manifest;
@@ -72,7 +72,7 @@ impl Classifier {
         Self { document: document(beginning), table: false }
     }
 
-    /// For a region that begins inside a file, where a table may be under way.
+    /// For a region that begins inside a file, where a table may already have begun.
     pub(crate) fn inside() -> Self {
         Self { document: None, table: true }
     }
@@ -84,7 +84,7 @@ impl Classifier {
         }
     }
 
-    /// Recognises a line and hands it on: to `loose` where order does not matter, else to `out`.
+    /// Recognises a line and passes it on: to `loose` where order does not matter, else to `out`.
     pub(crate) fn classify(
         &mut self,
         line: &[u8],
@@ -135,7 +135,7 @@ impl Classifier {
     }
 }
 
-/// What is said by single lines, in any order.
+/// What single lines say, in any order.
 #[derive(Debug, Default)]
 pub(crate) struct Loose {
     pub(crate) protocols: Protocols,
@@ -151,7 +151,7 @@ impl Loose {
     }
 }
 
-/// What the beginning of a file says it is.
+/// The kind of a file by its beginning.
 fn document(bytes: &[u8]) -> Option<Document> {
     let bytes = bytes.strip_prefix(b"\xEF\xBB\xBF").unwrap_or(bytes);
     let head = bytes.get(..bytes.len().min(4096)).unwrap_or_default();
@@ -185,7 +185,7 @@ pub(crate) fn unwrap(line: &[u8]) -> Vec<u8> {
                 Some(b'n' | b'r') => {}
                 Some(b't') => out.push(b'\t'),
                 Some(b'u') => {
-                    // Control characters alone are written so: colour codes, mostly.
+                    // Only control characters are written like this, usually colour codes.
                     let code: Vec<u8> = rest.by_ref().take(4).collect();
                     if code == b"001b" {
                         skip_colour(&mut rest);
@@ -295,7 +295,7 @@ impl Blocks {
             What::TopologyMatrix => topology_matrix::take(&mut self.matrices, &mut self.matrix_open, quote),
             What::Manifest => manifest::take(&mut self.manifests, &mut self.manifest_open, &quote),
             What::TopologyXml => topology_xml::take(&mut self.xml, &mut self.xml_open, &quote),
-            // These are read where they stand.
+            // These are read as they come.
             What::Protocols | What::Training | What::Banner => {}
             What::Blank => self.matrix_open = false,
             What::Json => {

@@ -21,7 +21,7 @@ pub struct TopologyMatrix {
     pub columns: Vec<Box<str>>,
     /// The rows: a name and one path for each column.
     pub rows: Vec<(Box<str>, Vec<Box<str>>)>,
-    /// What stands beside the paths, for each row.
+    /// What is beside the paths, for each row.
     pub beside: Vec<Beside>,
     /// `NIC0: mlx5_0`
     pub legend: Vec<(Box<str>, Box<str>)>,
@@ -31,18 +31,18 @@ pub struct TopologyMatrix {
     headings: Vec<Heading>,
 }
 
-/// What stands in a row beside the paths.
+/// What a row has beside the paths.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Beside {
     /// `0-23,48-71`
     pub cpus: Option<Box<str>>,
     /// `0`
     pub numa: Option<u32>,
-    /// The word in the place of a path that is none.
+    /// The word where a path is expected that is not a path.
     pub stopped_at: Option<Box<str>>,
     /// Whether words are missing that the header announces.
     pub cut: bool,
-    /// Where the row stands.
+    /// Where the row is.
     pub spot: Spot,
 }
 
@@ -190,7 +190,7 @@ fn plain(text: &str) -> String {
 
 /// The columns, and what is announced beside them.
 fn header(text: &str) -> Option<(Vec<Box<str>>, Vec<Heading>)> {
-    // A paste can end after the first word of what stands beside the paths.
+    // A pasted text can end after the first word beside the paths.
     let cut = || text.trim_end().strip_suffix(" CPU").map(str::len);
     let at = text.find("CPU Aff").or_else(|| text.find("NUMA Aff")).or_else(cut);
     let (devices, beside) = text.split_at(at.unwrap_or(text.len()));
@@ -220,7 +220,7 @@ fn is_device(word: &str) -> bool {
     DEVICES.iter().any(|it| numbered(word, it))
 }
 
-/// Whether a word is `prefix` and a number, or what may stand for one.
+/// Whether a word is `prefix` and a number, or its substitute.
 fn numbered(word: &str, prefix: &str) -> bool {
     word.strip_prefix(prefix)
         .is_some_and(|rest| rest.starts_with(|c: char| c.is_ascii_digit()) || rest.starts_with("bond"))

@@ -1,4 +1,4 @@
-//! NCCL's topology XML, as far as rules about logs need it: one tag a line, as NCCL writes it.
+//! NCCL's topology XML, as far as rules about logs need it: one tag per line, as NCCL writes it.
 
 use crate::source::Quote;
 

@@ -1,4 +1,4 @@
-//! What a trainer and DeepSpeed say about batch, steps, time and memory.
+//! What a trainer and DeepSpeed print about batch, steps, time and memory.
 //!
 //! ```text
 //! ***** Running training *****
@@ -14,7 +14,7 @@ use crate::facts::Assignment;
 use crate::scan::word_after;
 use crate::source::{Distinct, Quote, Seen};
 
-/// A training run, as its log tells it.
+/// A training run, as its log shows it.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Training {
     /// `Num examples = 36,718` and the other settings, by their printed name.
@@ -82,7 +82,7 @@ static SETTINGS: &[&str] = &[
     "Number of trainable parameters = ",
 ];
 
-/// Lines of tracebacks: known, and telling only to a programmer.
+/// Lines of tracebacks: known, and of use only to a programmer.
 static TRACEBACK: &[&str] = &[
     "frame #",
     "File \"",

@@ -34,17 +34,17 @@ static LINES: &[LineKind] = &[
     LineKind {
         example: "NET/OFI Selected provider is efa, fabric is efa (found 1 nics)",
         since: "aws-ofi-nccl 1.14 and later; `Selected Provider is efa` before",
-        meaning: "The plugin uses EFA and sees this many adapters. The number should be what the pod asked for as vpc.amazonaws.com/efa.",
+        meaning: "The plugin uses EFA and sees this many adapters. The number should be the one that the pod requests as vpc.amazonaws.com/efa.",
     },
     LineKind {
         example: "NET/OFI GDR disabled on GDR-supported instance type p5.48xlarge",
         since: "aws-ofi-nccl 1.7.4 and later, a warning",
-        meaning: "This instance can do GPUDirect RDMA and libfabric refuses it: mostly a second, older libfabric in the image, or an EFA driver without peer-to-peer. The plugin stops.",
+        meaning: "This instance supports GPUDirect RDMA, but libfabric refuses it: usually because of a second, older libfabric in the image, or an EFA driver without peer-to-peer. The plugin stops.",
     },
     LineKind {
         example: "NET/OFI Could not disable CUDA API usage for HMEM, disabling GDR",
         since: "aws-ofi-nccl 1.7.4 and later",
-        meaning: "EFA cannot do GPUDirect RDMA with this GPU here. Expected on all G instances but the larger g7e, and on p3dn; a fault on p4d and later P instances.",
+        meaning: "EFA cannot use GPUDirect RDMA with this GPU. Expected on all G instances but the larger g7e, and on p3dn; a fault on p4d and later P instances.",
     },
     LineKind {
         example: "NET/OFI Support for DMA-BUF registrations: false",
@@ -59,7 +59,7 @@ static LINES: &[LineKind] = &[
     LineKind {
         example: "NET/OFI Need to force simple protocol: byte delivery ordering not supported",
         since: "aws-ofi-nccl 1.16 and later",
-        meaning: "The plugin turns LL and LL128 off because this path cannot deliver 128 bytes in order; with them data could be corrupted. Right, and nothing to set yourself.",
+        meaning: "The plugin turns LL and LL128 off because this path cannot deliver 128 bytes in order; with them data could be corrupted. This is correct; set nothing yourself.",
     },
     LineKind {
         example: "NET/OFI Adding NCCL_PROTO=simple to environment",

@@ -1,4 +1,4 @@
-//! What frameworks and programs say: PyTorch, DeepSpeed, trainers, launchers.
+//! What frameworks and programs print: PyTorch, DeepSpeed, trainers, launchers.
 
 use super::Signal;
 use crate::source::Kind;
@@ -22,11 +22,11 @@ pub static TIMEOUT_STATUS: Signal = Signal {
         "Timeout at NCCL work: {work}, last enqueued NCCL work: {enqueued}, last completed NCCL work: {completed}.",
     ],
     source: "PyTorch torch/csrc/distributed/c10d/ProcessGroupNCCL.cpp, 2.2 and later",
-    meaning: "A collective timed out; how far this rank had come.",
+    meaning: "A collective timed out; the line shows the last collectives of this rank.",
     kind: Kind::TrainingLog,
 };
 
-/// How far a rank had come when something went wrong.
+/// The last collectives of a rank when something went wrong.
 pub static WORK_STATUS: Signal = Signal {
     name: "work-status",
     templates: &[
@@ -53,7 +53,7 @@ pub static WATCHDOG_STUCK: Signal = Signal {
     kind: Kind::TrainingLog,
 };
 
-/// What the watchdog says before it ends the process.
+/// What the watchdog prints before it ends the process.
 pub static OPERATIONS_FAILED: Signal = Signal {
     name: "operations-failed",
     templates: &[
@@ -77,7 +77,7 @@ pub static STORE_TIMEOUT: Signal = Signal {
         "Error: Socket Timeout",
     ],
     source: "PyTorch torch/csrc/distributed/c10d/{TCPStore,socket}.cpp",
-    meaning: "A key that another rank should have written did not come.",
+    meaning: "A rank waited for a key that another rank did not write in time.",
     kind: Kind::TrainingLog,
 };
 
@@ -93,7 +93,7 @@ pub static GLOO_TIMEOUT: Signal = Signal {
     kind: Kind::TrainingLog,
 };
 
-/// PyTorch names who is out of step.
+/// PyTorch names the ranks that are out of step.
 pub static DESYNC: Signal = Signal {
     name: "desync",
     templates: &[
@@ -123,7 +123,7 @@ pub static HOROVOD_STALL: Signal = Signal {
     kind: Kind::TrainingLog,
 };
 
-/// The flight recorder compared what the ranks called.
+/// The flight recorder compared the calls of the ranks.
 pub static RECORDED_MISMATCH: Signal = Signal {
     name: "recorded-mismatch",
     templates: &["COLLECTIVE_TYPE_MISMATCH", "SIZE_OR_SYNTAX_MISMATCH", "COLLECTIVE_DTYPE_MISMATCH"],
@@ -132,7 +132,7 @@ pub static RECORDED_MISMATCH: Signal = Signal {
     kind: Kind::TrainingLog,
 };
 
-/// NCCL compared what the ranks called.
+/// NCCL compared the calls of the ranks.
 pub static MISMATCHED_COLLECTIVE: Signal = Signal {
     name: "mismatched-collective",
     templates: &[
@@ -143,7 +143,7 @@ pub static MISMATCHED_COLLECTIVE: Signal = Signal {
     kind: Kind::NcclLog,
 };
 
-/// More bytes came than were expected.
+/// A message is longer than expected.
 pub static MESSAGE_TRUNCATED: Signal = Signal {
     name: "message-truncated",
     templates: &["message truncated : receiving {got} bytes instead of {want}"],
@@ -157,7 +157,7 @@ pub static BOOTSTRAP_TRUNCATED: Signal = Signal {
     name: "bootstrap-truncated",
     templates: &["Message truncated : received {got} bytes instead of {want}"],
     source: "NCCL src/bootstrap.cc",
-    meaning: "Two ranks are at different places of a setup.",
+    meaning: "Two ranks are in different steps of a setup.",
     kind: Kind::NcclLog,
 };
 
@@ -170,7 +170,7 @@ pub static SIZE_MISMATCH: Signal = Signal {
     kind: Kind::NcclLog,
 };
 
-/// PyTorch compared what the ranks called.
+/// PyTorch compared the calls of the ranks.
 pub static FINGERPRINT: Signal = Signal {
     name: "fingerprint",
     templates: &["Detected mismatch between collectives on ranks{what...}"],
@@ -209,7 +209,7 @@ pub static REMOTE_ERROR: Signal = Signal {
     kind: Kind::TrainingLog,
 };
 
-/// A framework says that another process of the job is gone.
+/// A framework reports that another process of the job is gone.
 pub static PEER_DIED: Signal = Signal {
     name: "peer-died-said",
     templates: &[
@@ -224,7 +224,7 @@ pub static PEER_DIED: Signal = Signal {
     kind: Kind::TrainingLog,
 };
 
-/// The proxy could not do what a rank asked for.
+/// NCCL's proxy failed a request of a rank.
 pub static PROXY_FAILED: Signal = Signal {
     name: "proxy-failed",
     templates: &[
@@ -233,7 +233,7 @@ pub static PROXY_FAILED: Signal = Signal {
         "Proxy Call to rank {rank} failed",
     ],
     source: "NCCL src/proxy.cc",
-    meaning: "A helper thread failed; the reason stands before.",
+    meaning: "A helper thread of NCCL failed; an earlier line has the reason.",
     kind: Kind::NcclLog,
 };
 
@@ -330,7 +330,7 @@ pub static MPI_SIGNAL: Signal = Signal {
     kind: Kind::TrainingLog,
 };
 
-/// The signal, where it stands on a line of its own.
+/// The signal, where it is on a separate line.
 pub static MPI_SIGNAL_NAME: Signal = Signal {
     name: "mpi-signal-name",
     templates: &[
@@ -344,7 +344,7 @@ pub static MPI_SIGNAL_NAME: Signal = Signal {
         "THE EXIT STRING: Aborted (signal {signal})",
     ],
     source: "prterun; MPICH's hydra",
-    meaning: "The signal that ended the process named before.",
+    meaning: "The signal that ended the process in the line above.",
     kind: Kind::TrainingLog,
 };
 
@@ -370,7 +370,7 @@ pub static MPI_PROCESS: Signal = Signal {
     kind: Kind::TrainingLog,
 };
 
-/// mpirun tells its exit code.
+/// mpirun reports the exit code.
 pub static MPI_CODE: Signal = Signal {
     name: "mpi-code",
     templates: &["Exit code:    {code}", "=   EXIT CODE: {code}"],
@@ -379,7 +379,7 @@ pub static MPI_CODE: Signal = Signal {
     kind: Kind::TrainingLog,
 };
 
-/// Other launchers tell how a worker ended.
+/// Other launchers report how a worker ended.
 pub static WORKER_ENDED: Signal = Signal {
     name: "worker-ended",
     templates: &[
@@ -423,7 +423,7 @@ pub static EXCEPTION: Signal = Signal {
         "OSError: {text...}",
     ],
     source: "Python",
-    meaning: "An exception; whether it was caught the line does not tell.",
+    meaning: "An exception; the line does not show whether it was caught.",
     kind: Kind::TrainingLog,
 };
 
@@ -467,7 +467,7 @@ pub static PREPARING_DATA: Signal = Signal {
         "Filter{what}:{percent}%|",
     ],
     source: "Hugging Face datasets and trainers built on it",
-    meaning: "A process prepares data; how far it has come.",
+    meaning: "A process prepares data; the line shows its progress.",
     kind: Kind::TrainingLog,
 };
 
@@ -476,11 +476,11 @@ pub static DATA_PROGRESS: Signal = Signal {
     name: "data-progress",
     templates: &[" examples/s]", " examples/s,", "MB/s]", "ba/s]"],
     source: "tqdm",
-    meaning: "Something works on data.",
+    meaning: "A program processes data.",
     kind: Kind::TrainingLog,
 };
 
-/// The others wait until the first process has prepared the data.
+/// The other ranks wait until the first process has prepared the data.
 pub static MAIN_PROCESS_FIRST: Signal = Signal {
     name: "main-process-first",
     templates: &[
@@ -542,7 +542,7 @@ pub static SAVE_FRAME: Signal = Signal {
     kind: Kind::TrainingLog,
 };
 
-/// Two settings of one thing.
+/// Two different settings for the same value.
 pub static ACCUMULATION_MISMATCH: Signal = Signal {
     name: "accumulation-mismatch",
     templates: &[
@@ -590,7 +590,7 @@ pub static INVALID_VALUE: Signal = Signal {
     kind: Kind::NcclLog,
 };
 
-/// Lines that sound like trouble and are none.
+/// Lines that look like a problem but are harmless.
 pub static HARMLESS: Signal = Signal {
     name: "harmless",
     templates: &[
@@ -607,7 +607,7 @@ pub static HARMLESS: Signal = Signal {
         "[Service thread] Connection closed by localRank {rank}",
     ],
     source: "PyTorch, NCCL",
-    meaning: "Said at a normal end, or beside a failure that other lines tell.",
+    meaning: "Printed at a normal end, or beside a failure that other lines report.",
     kind: Kind::TrainingLog,
 };
 

@@ -1,9 +1,9 @@
-//! Peers that cannot be reached, names that cannot be resolved, ports that are taken.
+//! Peers that cannot be reached, names that cannot be resolved, ports in use.
 
 use super::Signal;
 use crate::source::Kind;
 
-/// A connection was given up.
+/// A rank gave up on a connection.
 pub static CONNECT_FAILED: Signal = Signal {
     name: "connect-failed",
     templates: &[
@@ -20,7 +20,7 @@ pub static CONNECT_FAILED: Signal = Signal {
         "socketPollConnect: exceeded {limit} (",
     ],
     source: "NCCL src/include/socket.h up to 2.13, src/misc/socket.cc up to 2.28, src/os/linux.cc later",
-    meaning: "A TCP connection to another rank could not be made.",
+    meaning: "A TCP connection to another rank could not be opened.",
     kind: Kind::NcclLog,
 };
 
@@ -33,7 +33,7 @@ pub static CONNECT_RETRIED: Signal = Signal {
         "Call to connect returned {reason}, retrying",
     ],
     source: "NCCL src/misc/socket.cc",
-    meaning: "A TCP connection failed and is tried again; a few times are normal while ranks start.",
+    meaning: "A TCP connection failed and NCCL retries it; a few retries are normal while ranks start.",
     kind: Kind::NcclLog,
 };
 
@@ -61,7 +61,7 @@ pub static OTHER_CONNECT_FAILED: Signal = Signal {
         "ssh: connect to host {peer} port {port}: {reason...}",
     ],
     source: "Open MPI btl_tcp_endpoint.c, Gloo transport/tcp/pair.cc, ssh as launchers use it",
-    meaning: "A TCP connection between two hosts of the job could not be made.",
+    meaning: "A TCP connection between two hosts of the job could not be opened.",
     kind: Kind::TrainingLog,
 };
 
@@ -76,7 +76,7 @@ pub static FIREWALL_RULE: Signal = Signal {
         "ufw status: active",
     ],
     source: "iptables -L, systemctl status firewalld",
-    meaning: "A packet filter of the host is at work.",
+    meaning: "A packet filter is active on the host.",
     kind: Kind::Notes,
 };
 
@@ -88,11 +88,11 @@ pub static NAME_NOT_RESOLVED: Signal = Signal {
         "The IPv4 network addresses of ({host}, {port}) cannot be retrieved (gai error: {code} - {reason})",
     ],
     source: "PyTorch torch/csrc/distributed/c10d/socket.cpp, 1.10 and later",
-    meaning: "A name has no address at the moment; it is asked again until the timeout.",
+    meaning: "A name has no address yet; PyTorch looks it up again until the timeout.",
     kind: Kind::TrainingLog,
 };
 
-/// A name that is not known, as an error.
+/// An unknown name, as an error.
 pub static HOST_NOT_FOUND: Signal = Signal {
     name: "host-not-found",
     templates: &[
@@ -106,7 +106,7 @@ pub static HOST_NOT_FOUND: Signal = Signal {
     kind: Kind::TrainingLog,
 };
 
-/// A name that Python could not resolve; downloads fail in the same words.
+/// A name that Python could not resolve; downloads fail with the same message.
 pub static GAI_ERROR: Signal = Signal {
     name: "gai-error",
     templates: &["socket.gaierror: [Errno {code}] {reason...}"],
@@ -115,12 +115,12 @@ pub static GAI_ERROR: Signal = Signal {
     kind: Kind::TrainingLog,
 };
 
-/// A tool asked for a name in vain.
+/// A tool could not resolve a name.
 pub static LOOK_UP_FAILED: Signal = Signal {
     name: "look-up-failed",
     templates: &["nslookup: can't resolve '{host}'", "** server can't find {host}: NXDOMAIN"],
     source: "nslookup, as in the init container of a PyTorchJob",
-    meaning: "A name has no address at the moment.",
+    meaning: "A name has no address yet.",
     kind: Kind::TrainingLog,
 };
 
@@ -157,7 +157,7 @@ pub static CLIENT_FAILED: Signal = Signal {
     kind: Kind::TrainingLog,
 };
 
-/// A port that another process has.
+/// A port that another process uses.
 pub static PORT_IN_USE: Signal = Signal {
     name: "port-in-use",
     templates: &[
@@ -193,7 +193,7 @@ pub static MASTER_ADDR: Signal = Signal {
         "rdzv_endpoint={host}",
     ],
     source: "settings and commands",
-    meaning: "Names the host that all ranks meet at.",
+    meaning: "Names the host that all ranks connect to.",
     kind: Kind::Notes,
 };
 

@@ -16,7 +16,7 @@ pub static NO_EFA_DEVICE: Signal = Signal {
         "NET/OFI Insufficient Libfabric devices found",
     ],
     source: "aws-ofi-nccl 1.9 to 1.14.0, then 1.14.1 and later; fi_info; libfabric at level info",
-    meaning: "No EFA device can be seen by this process.",
+    meaning: "This process sees no EFA device.",
     kind: Kind::NcclLog,
 };
 
@@ -30,11 +30,11 @@ pub static NO_PROVIDER: Signal = Signal {
         "EFA libfabric provider not detected",
     ],
     source: "aws-ofi-nccl 0.9 to 1.8; efa_installer.sh",
-    meaning: "The plugin was loaded, and libfabric has no EFA provider for it.",
+    meaning: "The plugin was loaded, but libfabric has no EFA provider for it.",
     kind: Kind::NcclLog,
 };
 
-/// Which provider the plugin took.
+/// The provider that the plugin uses.
 pub static PROVIDER: Signal = Signal {
     name: "ofi-provider",
     templates: &["NET/OFI Selected Provider is {name}", "NET/OFI Selected provider is {name}"],
@@ -54,11 +54,11 @@ pub static PLUGIN_FAILED: Signal = Signal {
         "NET/OFI OFI NCCL failure: {code}",
     ],
     source: "aws-ofi-nccl 1.1.4 and later",
-    meaning: "The plugin was loaded and could not start; NCCL goes on to InfiniBand and sockets.",
+    meaning: "The plugin was loaded but could not start; NCCL then tries InfiniBand and sockets.",
     kind: Kind::NcclLog,
 };
 
-/// A plugin, or a library it needs, is not there.
+/// A plugin, or a library it needs, is missing.
 pub static PLUGIN_LOAD: Signal = Signal {
     name: "net-plugin-load",
     templates: &[
@@ -70,7 +70,7 @@ pub static PLUGIN_LOAD: Signal = Signal {
         "Unable to load {plugin} : {library}: cannot open shared object file",
     ],
     source: "NCCL src/net.cc 2.3 to 2.22, src/plugin/plugin_open.cc 2.23 and later",
-    meaning: "The dynamic linker did not find the plugin, or found it and not a library it needs.",
+    meaning: "The dynamic linker did not find the plugin, or did not find a library it needs.",
     kind: Kind::NcclLog,
 };
 
@@ -89,12 +89,12 @@ pub static NO_PLUGIN: Signal = Signal {
     kind: Kind::NcclLog,
 };
 
-/// A network that was asked for by name is not there.
+/// A network that was requested by name is missing.
 pub static NETWORK_REFUSED: Signal = Signal {
     name: "net-refused",
     templates: &["Error: network {name} not found", "Failed to initialize any NET plugin"],
     source: "NCCL src/net.cc up to 2.26, src/plugin/net.cc 2.27 and later",
-    meaning: "NCCL_NET names a network that no plugin gives.",
+    meaning: "NCCL_NET names a network that no plugin provides.",
     kind: Kind::NcclLog,
 };
 
@@ -110,7 +110,7 @@ pub static LIBRARY_VERSION: Signal = Signal {
     kind: Kind::NcclLog,
 };
 
-/// A library the plugin needs is not there.
+/// A library the plugin needs is missing.
 pub static LIBRARY_MISSING: Signal = Signal {
     name: "efa-library-missing",
     templates: &[
@@ -136,7 +136,7 @@ pub static LIBRARY_SYMBOL: Signal = Signal {
     kind: Kind::NcclLog,
 };
 
-/// Libfabric does not know what the plugin asks of it.
+/// Libfabric does not know a request of the plugin.
 pub static LIBFABRIC_TOO_OLD: Signal = Signal {
     name: "libfabric-too-old",
     templates: &[
@@ -170,7 +170,7 @@ pub static GPUDIRECT_REFUSED: Signal = Signal {
         "NET/OFI GDR support reported to NCCL but then couldn't be configured",
     ],
     source: "aws-ofi-nccl 1.7.4 and later; 1.7.0 and later",
-    meaning: "EFA cannot reach GPU memory although this machine can do it.",
+    meaning: "EFA cannot reach GPU memory although this machine supports it.",
     kind: Kind::NcclLog,
 };
 
@@ -186,7 +186,7 @@ pub static FORK_UNSAFE: Signal = Signal {
         "The usage of huge page is incompatible with rdma-core's fork support",
     ],
     source: "libfabric prov/efa, 1.10 and later",
-    meaning: "The program called fork() while EFA was in use without its protection; the provider ends it.",
+    meaning: "The program called fork() while EFA was in use without fork support; the provider ends it.",
     kind: Kind::TrainingLog,
 };
 
@@ -222,7 +222,7 @@ pub static WORKER_CRASHED: Signal = Signal {
         "Unable to write to EQ: Missing or unavailable event queue",
     ],
     source: "PyTorch DataLoader; libfabric before 1.9",
-    meaning: "A forked process touched memory that was not its own any more.",
+    meaning: "A forked process used memory that no longer belonged to it.",
     kind: Kind::TrainingLog,
 };
 
@@ -234,7 +234,7 @@ pub static SYNC_MEMOPS: Signal = Signal {
         "unable to set memops for cuda ptr",
     ],
     source: "libfabric src/hmem_cuda.c, prov/efa/src/efa_mr.c before EFA installer 1.29.1",
-    meaning: "Memory from cuMem allocations cannot be registered by this libfabric.",
+    meaning: "This libfabric cannot register memory from cuMem allocations.",
     kind: Kind::NcclLog,
 };
 
@@ -249,7 +249,7 @@ pub static REGISTER_FAILED: Signal = Signal {
     kind: Kind::NcclLog,
 };
 
-/// Somebody says that the security group is wrong.
+/// A library names the security group as the cause.
 pub static SECURITY_GROUP_SAID: Signal = Signal {
     name: "efa-security-group-said",
     templates: &[
@@ -278,11 +278,11 @@ pub static EFA_UNREACHABLE: Signal = Signal {
         "Unresponsive remote - detected locally",
     ],
     source: "aws-ofi-nccl, all releases; libfabric prov/efa 1.10 and later",
-    meaning: "Addresses are exchanged over TCP, but the EFA packets do not arrive.",
+    meaning: "The ranks exchange addresses over TCP, but the EFA packets do not arrive.",
     kind: Kind::NcclLog,
 };
 
-/// A message failed and its line does not say why.
+/// A transfer failed and its line does not say why.
 pub static EFA_REQUEST_FAILED: Signal = Signal {
     name: "efa-request-failed",
     templates: &[
@@ -295,7 +295,7 @@ pub static EFA_REQUEST_FAILED: Signal = Signal {
     kind: Kind::NcclLog,
 };
 
-/// An endpoint could not be made.
+/// An endpoint could not be created.
 pub static ENDPOINT_FAILED: Signal = Signal {
     name: "efa-endpoint-failed",
     templates: &[
@@ -303,7 +303,7 @@ pub static ENDPOINT_FAILED: Signal = Signal {
         "NET/OFI Couldn't enable endpoint. RC: {code}",
     ],
     source: "aws-ofi-nccl 1.0 and later",
-    meaning: "Libfabric refused what the plugin asked of an endpoint.",
+    meaning: "Libfabric rejected the plugin's request for an endpoint.",
     kind: Kind::NcclLog,
 };
 
@@ -316,7 +316,7 @@ pub static DOCKER_RUN: Signal = Signal {
     kind: Kind::Notes,
 };
 
-/// A peer answered before and does not any more.
+/// A peer answered before and no longer does.
 pub static EFA_PEER_GONE: Signal = Signal {
     name: "efa-peer-gone",
     templates: &[
@@ -330,7 +330,7 @@ pub static EFA_PEER_GONE: Signal = Signal {
     kind: Kind::NcclLog,
 };
 
-/// A peer's address is not one of this network.
+/// A peer's address belongs to another network.
 pub static INVALID_TAG: Signal = Signal {
     name: "ofi-invalid-tag",
     templates: &["NET/OFI Received an invalid tag {tag} for device {device}"],
@@ -339,7 +339,7 @@ pub static INVALID_TAG: Signal = Signal {
     kind: Kind::NcclLog,
 };
 
-/// A peer uses another number of EFA devices for one connection.
+/// A peer uses a different number of EFA devices for one connection.
 pub static RAILS_DIFFER: Signal = Signal {
     name: "ofi-rails-differ",
     templates: &[
@@ -348,7 +348,7 @@ pub static RAILS_DIFFER: Signal = Signal {
         "NET/OFI Unexpected number of remote rails",
     ],
     source: "aws-ofi-nccl 1.7 and later",
-    meaning: "The handle of a peer names another number of EFA devices than this side has.",
+    meaning: "The handle of a peer names a different number of EFA devices than this side has.",
     kind: Kind::NcclLog,
 };
 
@@ -393,7 +393,7 @@ pub static PLATFORM_QUOTED: Signal = Signal {
     name: "platform-quoted",
     templates: &["NET/OFI Running on {type} platform"],
     source: "aws-ofi-nccl 1.1 and later",
-    meaning: "The machine, as the plugin knows it.",
+    meaning: "The machine, as the plugin names it.",
     kind: Kind::NcclLog,
 };
 
@@ -430,7 +430,7 @@ pub static FAMILY_NAMED: Signal = Signal {
     kind: Kind::Notes,
 };
 
-/// Something of EFA in a setting.
+/// A setting for EFA.
 pub static EFA_SETTING: Signal = Signal {
     name: "efa-setting",
     templates: &[
@@ -446,16 +446,16 @@ pub static EFA_SETTING: Signal = Signal {
         "with EFA",
     ],
     source: "shell, sbatch, mpirun -x, YAML",
-    meaning: "EFA is meant to be used.",
+    meaning: "The job should use EFA.",
     kind: Kind::Notes,
 };
 
-/// Where libraries are looked for.
+/// The search path for libraries.
 pub static LIBRARY_PATH: Signal = Signal {
     name: "library-path",
     templates: &["LD_LIBRARY_PATH={path}", "LD_LIBRARY_PATH: {path}"],
     source: "shell, Dockerfiles, YAML",
-    meaning: "The folders in which libnccl-net.so is searched.",
+    meaning: "The directories that are searched for libnccl-net.so.",
     kind: Kind::Notes,
 };
 

@@ -13,7 +13,7 @@ pub static XID: Signal = Signal {
     kind: Kind::KernelLog,
 };
 
-/// An Xid that somebody mentions.
+/// An Xid in a note.
 pub static XID_NAMED: Signal = Signal {
     name: "xid-named",
     templates: &[
@@ -57,7 +57,7 @@ pub static FALLEN_OFF_BUS: Signal = Signal {
     kind: Kind::KernelLog,
 };
 
-/// A GPU cannot be started.
+/// The driver cannot start a GPU.
 pub static GPU_INIT_FAILED: Signal = Signal {
     name: "gpu-init-failed",
     templates: &["NVRM: GPU {bus}: RmInitAdapter failed! {code}"],
@@ -113,7 +113,7 @@ pub static ROW_REMAPPING: Signal = Signal {
         "Pending Page Blacklist            : Yes",
     ],
     source: "nvidia-smi -q, sections Remapped Rows and Retired Pages",
-    meaning: "A GPU has broken memory and takes a spare row at its next reset, or has none left.",
+    meaning: "A GPU has broken memory and uses a spare row after its next reset, or has none left.",
     kind: Kind::Notes,
 };
 
@@ -122,7 +122,7 @@ pub static ECC_COUNTER: Signal = Signal {
     name: "ecc-counter",
     templates: &["DRAM Uncorrectable {count...}", "SRAM Uncorrectable {count...}"],
     source: "nvidia-smi -q, section ECC Errors",
-    meaning: "How many uncorrectable errors a GPU has met.",
+    meaning: "How many uncorrectable errors a GPU has had.",
     kind: Kind::Notes,
 };
 

@@ -48,7 +48,7 @@ pub static GID_TABLE_CHANGED: Signal = Signal {
     name: "gid-table-changed",
     templates: &["NET/IB : {device} GID table changed"],
     source: "NCCL src/transport/net_ib/common.cc, 2.30",
-    meaning: "An address of a RoCE interface came or went.",
+    meaning: "An address was added to or removed from a RoCE interface.",
     kind: Kind::NcclLog,
 };
 
@@ -97,7 +97,7 @@ pub static MODIFY_QP_FAILED: Signal = Signal {
         "Failed to modify QP to RTR, check mtu, gid, peer lid, peer qp num: {reason...}",
     ],
     source: "NCCL src/misc/ibvwrap.cc; with device and GIDs since 2.26; perftest, Mooncake",
-    meaning: "The adapter refused the address of the peer, or found no way to it.",
+    meaning: "The adapter rejected the address of the peer, or found no route to it.",
     kind: Kind::NcclLog,
 };
 
@@ -109,7 +109,7 @@ pub static GID_UNREADABLE: Signal = Signal {
         "NET/IB: open failed in ncclIbRoceGetVersionNum: {reason...}",
     ],
     source: "NCCL src/transport/net_ib.cc, 2.21 to 2.25",
-    meaning: "The search for the right GID met an entry that belongs to another container, and gave up.",
+    meaning: "The search for the right GID found an entry that belongs to another container, and gave up.",
     kind: Kind::NcclLog,
 };
 
@@ -127,7 +127,7 @@ pub static NO_ADAPTERS: Signal = Signal {
     name: "no-ib-adapters",
     templates: &["No IB devices found", "0 HCAs found", "Unable to find the Infiniband/RoCE device"],
     source: "ibv_devinfo, perftest",
-    meaning: "Inside this container or on this host no RDMA adapter can be opened.",
+    meaning: "No RDMA adapter can be opened in this container or on this host.",
     kind: Kind::Notes,
 };
 
@@ -143,7 +143,7 @@ pub static NO_USER_DRIVER: Signal = Signal {
     kind: Kind::Notes,
 };
 
-/// Two adapters that cannot talk to each other.
+/// Two adapters that cannot communicate with each other.
 pub static INCOMPATIBLE_DEVICES: Signal = Signal {
     name: "incompatible-hcas",
     templates: &[
@@ -153,11 +153,11 @@ pub static INCOMPATIBLE_DEVICES: Signal = Signal {
         "NET/IB : Can't merge net devices with different link_layer",
     ],
     source: "NCCL src/transport/net_ib.cc, 2.19 and later",
-    meaning: "InfiniBand and RoCE adapters were to be used together.",
+    meaning: "The job uses InfiniBand and RoCE adapters together.",
     kind: Kind::NcclLog,
 };
 
-/// A receive request that does not fit the send.
+/// A receive request that does not match the send.
 pub static SIZE_MISMATCH: Signal = Signal {
     name: "ib-size-mismatch",
     templates: &[
@@ -166,7 +166,7 @@ pub static SIZE_MISMATCH: Signal = Signal {
         "posted incorrect receive info: size {remote} addr {address} rkey",
     ],
     source: "NCCL src/transport/net_ib.cc; with addr, rkey and seq up to 2.11",
-    meaning: "What the receiver announced does not fit what the sender sends.",
+    meaning: "What the receiver announced does not match what the sender sends.",
     kind: Kind::NcclLog,
 };
 

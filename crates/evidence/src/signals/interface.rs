@@ -3,7 +3,7 @@
 use super::Signal;
 use crate::source::Kind;
 
-/// No interface fits the request.
+/// No interface matches the request.
 pub static NO_SOCKET_INTERFACE: Signal = Signal {
     name: "no-socket-interface",
     templates: &[
@@ -16,7 +16,7 @@ pub static NO_SOCKET_INTERFACE: Signal = Signal {
     ],
     source: "NCCL src/bootstrap.cc and src/transport/net_*.cc, 2.4 and later; up to 2.3 the socket without an address fails; \
              NCCL_OOB_NET_IFNAME since 2.23",
-    meaning: "No interface has the name asked for, or none of those has an address.",
+    meaning: "No interface has the requested name, or none that has it has an address.",
     kind: Kind::NcclLog,
 };
 
@@ -29,7 +29,7 @@ pub static GLOO_NO_INTERFACE: Signal = Signal {
         "unable to find interface {name}",
     ],
     source: "Gloo transport/tcp/device.cc",
-    meaning: "GLOO_SOCKET_IFNAME names an interface that the host has not, or that has no address.",
+    meaning: "GLOO_SOCKET_IFNAME names an interface that the host does not have, or that has no address.",
     kind: Kind::TrainingLog,
 };
 
@@ -68,11 +68,11 @@ pub static GLOO_LOOPBACK: Signal = Signal {
     name: "gloo-loopback",
     templates: &["Unable to resolve hostname to a (local) address. Using the loopback"],
     source: "PyTorch ProcessGroupGloo.cpp",
-    meaning: "The host name has no address of its own; other hosts are told 127.0.0.1.",
+    meaning: "The host name has no address of its own; Gloo announces 127.0.0.1 to other hosts.",
     kind: Kind::TrainingLog,
 };
 
-/// Gloo's ranks did not reach each other.
+/// Gloo's ranks could not reach each other.
 pub static GLOO_MESH_FAILED: Signal = Signal {
     name: "gloo-mesh-failed",
     templates: &["Gloo connectFullMesh failed"],
@@ -81,16 +81,16 @@ pub static GLOO_MESH_FAILED: Signal = Signal {
     kind: Kind::TrainingLog,
 };
 
-/// A container in a network of its own.
+/// A container in a separate network.
 pub static DOCKER_RUN: Signal = Signal {
     name: "docker-run-network",
     templates: &["docker run {arguments...}"],
     source: "pasted commands",
-    meaning: "Starts a container; its network decides who can reach it.",
+    meaning: "Starts a container; its network decides which hosts can reach it.",
     kind: Kind::Notes,
 };
 
-/// A route to a subnet at hand.
+/// A route to a directly connected subnet.
 pub static LINK_ROUTE: Signal = Signal {
     name: "link-route",
     templates: &[" dev {device} proto kernel scope link {rest...}", "255.{mask} U {rest...}"],

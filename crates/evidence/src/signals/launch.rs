@@ -1,4 +1,4 @@
-//! How ranks are started and given GPUs.
+//! How ranks are started and assigned to GPUs.
 
 use super::Signal;
 use crate::source::Kind;
@@ -26,7 +26,7 @@ pub static INVALID_DEVICE: Signal = Signal {
         "AssertionError: Invalid device id",
     ],
     source: "CUDA error 101 (10 before CUDA 10.1), as nccl-tests, PyTorch and NCCL print it",
-    meaning: "A process asked for a GPU number that it does not see.",
+    meaning: "A process requested a GPU number that it does not see.",
     kind: Kind::TrainingLog,
 };
 
@@ -42,20 +42,20 @@ pub static TOO_FEW_GPUS: Signal = Signal {
         "No slot '{slot}' specified on host",
     ],
     source: "nccl-tests src/common.cu (2.13 and later), vLLM, Lightning, DeepSpeed's launcher",
-    meaning: "More GPUs were asked for than there are.",
+    meaning: "More GPUs were requested than there are.",
     kind: Kind::TrainingLog,
 };
 
-/// mpirun has fewer places than processes.
+/// mpirun has fewer slots than processes.
 pub static TOO_FEW_SLOTS: Signal = Signal {
     name: "too-few-slots",
     templates: &["There are not enough slots available in the system to satisfy the {n}"],
     source: "Open MPI mpirun, prterun",
-    meaning: "More processes were asked for than the hosts have slots.",
+    meaning: "More processes were requested than the hosts have slots.",
     kind: Kind::TrainingLog,
 };
 
-/// JAX waits until every process has come.
+/// JAX waits until every process has joined.
 pub static TASKS_ABSENT: Signal = Signal {
     name: "tasks-absent",
     templates: &[
@@ -64,11 +64,11 @@ pub static TASKS_ABSENT: Signal = Signal {
         "Stopping coordination service as cluster registration failed",
     ],
     source: "XLA and TensorFlow coordination service",
-    meaning: "Not all processes came to a barrier in time.",
+    meaning: "Not all processes reached a barrier in time.",
     kind: Kind::TrainingLog,
 };
 
-/// PyTorch waits until every rank has come.
+/// PyTorch waits until every rank has joined.
 pub static STORE_BARRIER: Signal = Signal {
     name: "store-barrier",
     templates: &[
@@ -76,7 +76,7 @@ pub static STORE_BARRIER: Signal = Signal {
         "Waiting in store based barrier to initialize process group for {wait}ank: {rank}, key: {key} (world_size={world}, num_workers_joined={count}, timeout={timeout}",
     ],
     source: "PyTorch torch/distributed/distributed_c10d.py; num_workers_joined since 2.1",
-    meaning: "A rank waits for others to join; normal for a moment.",
+    meaning: "A rank waits for others to join; normal for a short time.",
     kind: Kind::TrainingLog,
 };
 
@@ -92,7 +92,7 @@ pub static STORE_BARRIER_TIMEOUT: Signal = Signal {
     kind: Kind::TrainingLog,
 };
 
-/// Everybody has come.
+/// All ranks have joined.
 pub static STORE_BARRIER_DONE: Signal = Signal {
     name: "store-barrier-done",
     templates: &["Completed store-based barrier for key:{key} with {n} nodes"],
@@ -101,7 +101,7 @@ pub static STORE_BARRIER_DONE: Signal = Signal {
     kind: Kind::TrainingLog,
 };
 
-/// The store counted who connected.
+/// The store counted the ranks that connected.
 pub static CLIENTS_JOINED: Signal = Signal {
     name: "clients-joined",
     templates: &[
@@ -122,7 +122,7 @@ pub static RENDEZVOUS_TIMEOUT: Signal = Signal {
     kind: Kind::TrainingLog,
 };
 
-/// Rank 0 waited at a barrier and names who did not come.
+/// Rank 0 waited at a barrier and names the ranks that did not reach it.
 pub static MONITORED_BARRIER: Signal = Signal {
     name: "monitored-barrier",
     templates: &[
@@ -146,16 +146,16 @@ pub static UNIQUE_ID_WAIT: Signal = Signal {
     kind: Kind::TrainingLog,
 };
 
-/// Ranks told the bootstrap root different things.
+/// Ranks reported different values to the bootstrap root.
 pub static BOOTSTRAP_MISMATCH: Signal = Signal {
     name: "bootstrap-mismatch",
     templates: &["Bootstrap Root : mismatch in {what} from procs {counts...}"],
     source: "NCCL src/bootstrap.cc",
-    meaning: "Ranks disagree about how many they are.",
+    meaning: "Ranks disagree about the number of ranks.",
     kind: Kind::NcclLog,
 };
 
-/// A rank came twice.
+/// A rank joined twice.
 pub static RANK_TWICE: Signal = Signal {
     name: "rank-twice",
     templates: &["Bootstrap Root : rank {rank} of {n} ranks has already checked in"],
@@ -178,7 +178,7 @@ pub static TEST_AVERAGE: Signal = Signal {
     name: "test-average",
     templates: &["Avg bus bandwidth    : {value}"],
     source: "nccl-tests src/common.cu",
-    meaning: "The average over all sizes, in GB/s; printed once by a job.",
+    meaning: "The average over all sizes, in GB/s; a job prints it once.",
     kind: Kind::NcclTests,
 };
 

@@ -3,7 +3,7 @@
 use super::Signal;
 use crate::source::Kind;
 
-/// NCCL found no room in /dev/shm.
+/// NCCL found no space in /dev/shm.
 pub static SHM_FULL: Signal = Signal {
     name: "shm-full",
     templates: &[
@@ -17,11 +17,11 @@ pub static SHM_FULL: Signal = Signal {
         "Unable to allocate shared memory ({bytes} bytes) : {why...}",
     ],
     source: "NCCL include/shm.h (up to 2.12), src/misc/shmutils.cc (2.13 to 2.29), src/os/linux.cc (2.30)",
-    meaning: "A buffer in /dev/shm could not be made: it is full or too small.",
+    meaning: "NCCL could not create a buffer in /dev/shm: it is full or too small.",
     kind: Kind::NcclLog,
 };
 
-/// A process died on a page of /dev/shm that could not be given.
+/// A process died on a page of /dev/shm that could not be allocated.
 pub static SHM_BUS_ERROR: Signal = Signal {
     name: "shm-bus-error",
     templates: &[
@@ -45,11 +45,11 @@ pub static SHM_BUS_ERROR: Signal = Signal {
         "Bus error (core dumped)",
     ],
     source: "PyTorch DataLoader and torchrun, Python, UCX, Open MPI",
-    meaning: "A worker wrote to shared memory for which there was no room.",
+    meaning: "A worker wrote to shared memory for which there was no space left.",
     kind: Kind::TrainingLog,
 };
 
-/// Python found no room, and does not say where.
+/// Python found no space left, and does not say where.
 pub static NO_SPACE: Signal = Signal {
     name: "no-space-unnamed",
     templates: &["OSError: [Errno 28] No space left on device"],
@@ -68,7 +68,7 @@ pub static SHARED_MEMORY_FRAME: Signal = Signal {
         "/torch/multiprocessing/reductions.py\", line {line}",
     ],
     source: "Python tracebacks",
-    meaning: "The failure happened while shared memory was made.",
+    meaning: "The failure happened while a process created shared memory.",
     kind: Kind::TrainingLog,
 };
 
@@ -77,7 +77,7 @@ pub static SHM_FULL_BY_DF: Signal = Signal {
     name: "shm-full-by-df",
     templates: &["100% /dev/shm", "99% /dev/shm"],
     source: "df -h",
-    meaning: "There is no room left in /dev/shm.",
+    meaning: "There is no space left in /dev/shm.",
     kind: Kind::Notes,
 };
 
@@ -86,7 +86,7 @@ pub static SHM_SMALL_FOR_RAY: Signal = Signal {
     name: "shm-small-for-ray",
     templates: &["because /dev/shm has only {bytes} bytes available"],
     source: "Ray",
-    meaning: "/dev/shm is too small for Ray's object store, which goes to disk instead.",
+    meaning: "/dev/shm is too small for Ray's object store, which uses the disk instead.",
     kind: Kind::TrainingLog,
 };
 
@@ -140,7 +140,7 @@ pub static HOST_OOM: Signal = Signal {
     kind: Kind::KernelLog,
 };
 
-/// A process was killed with SIGKILL; who did it is not said.
+/// A process was killed with SIGKILL; the line does not say by whom.
 pub static SIGKILL: Signal = Signal {
     name: "sigkill",
     templates: &[
@@ -168,16 +168,16 @@ pub static SIGKILL: Signal = Signal {
         ": line {line}: {pid} Killed  ",
     ],
     source: "torchrun, DeepSpeed, Open MPI, Horovod, Slurm, PyTorch DataLoader, Docker, Kubernetes",
-    meaning: "A process was killed; mostly by the kernel for lack of host memory.",
+    meaning: "A process was killed, usually by the kernel for lack of host memory.",
     kind: Kind::TrainingLog,
 };
 
-/// The word with which a shell tells of a killed process, alone on its line.
+/// The word that a shell prints for a killed process, alone on its line.
 pub static KILLED_ALONE: Signal = Signal {
     name: "killed-alone",
     templates: &["Killed"],
     source: "shells; the line must hold nothing else",
-    meaning: "A process was killed, mostly for lack of host memory.",
+    meaning: "A process was killed, usually for lack of host memory.",
     kind: Kind::TrainingLog,
 };
 
@@ -199,11 +199,11 @@ pub static PROXY_POLL_FAILED: Signal = Signal {
     name: "proxy-poll-failed",
     templates: &["[Proxy Service] Poll failed: {why...}", "[Proxy Service UDS] Poll failed: {why...}"],
     source: "NCCL src/proxy.cc",
-    meaning: "A thread of NCCL cannot wait for its connections any more, mostly because one could not be opened.",
+    meaning: "A thread of NCCL can no longer wait for its connections, usually because one could not be opened.",
     kind: Kind::NcclLog,
 };
 
-/// NCCL found no room in GPU memory.
+/// NCCL found no free GPU memory.
 pub static GPU_OOM_IN_NCCL: Signal = Signal {
     name: "gpu-oom-in-nccl",
     templates: &[
@@ -218,7 +218,7 @@ pub static GPU_OOM_IN_NCCL: Signal = Signal {
     kind: Kind::NcclLog,
 };
 
-/// nccl-tests found no room in GPU memory.
+/// nccl-tests found no free GPU memory.
 pub static GPU_OOM_IN_TESTS: Signal = Signal {
     name: "gpu-oom-in-tests",
     templates: &[
@@ -261,11 +261,11 @@ pub static VERBS_REFUSED: Signal = Signal {
     name: "verbs-refused",
     templates: &["Call to ibv_create_qp failed", "Call to ibv_create_cq failed", "Call to ibv_reg_mr failed"],
     source: "NCCL src/misc/ibvwrap.cc",
-    meaning: "An RDMA object could not be made; releases before 2.12 do not say why.",
+    meaning: "An RDMA object could not be created; releases before 2.12 do not say why.",
     kind: Kind::NcclLog,
 };
 
-/// The EFA plugin could not register memory for want of it.
+/// The EFA plugin could not register memory for lack of memory.
 pub static REGISTRATION_WITHOUT_MEMORY: Signal = Signal {
     name: "registration-without-memory",
     templates: &[

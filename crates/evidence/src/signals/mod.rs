@@ -1,4 +1,4 @@
-//! Lines that tell of trouble, of a setting or of a fact, whoever wrote them.
+//! Lines that report a problem, a setting or a fact, whichever program printed them.
 //!
 //! A [`Signal`] is a set of templates, each the text of a real line with its
 //! variable parts named in braces:
@@ -38,7 +38,7 @@ use crate::source::{Kind, Quote};
 /// A line worth knowing.
 #[derive(Debug)]
 pub struct Signal {
-    /// A name for it, unique.
+    /// A unique name.
     pub name: &'static str,
     /// The texts, one for each form it has had.
     pub templates: &'static [&'static str],
@@ -46,7 +46,7 @@ pub struct Signal {
     pub source: &'static str,
     /// What it says.
     pub meaning: &'static str,
-    /// The kind of input it speaks for, when it is not an NCCL line.
+    /// The kind of input it belongs to, when it is not an NCCL line.
     pub kind: Kind,
 }
 
@@ -67,7 +67,7 @@ pub struct ProcessId {
     pub pid: u32,
 }
 
-/// A signal met in the input.
+/// A signal found in the input.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Sighting {
     /// Which.
@@ -118,7 +118,7 @@ pub static FAMILIES: &[&[&Signal]] = &[
     versions::ALL,
 ];
 
-/// All signals, ready to be looked for.
+/// All signals, ready to be searched for.
 pub fn book() -> &'static Book {
     static BOOK: OnceLock<Book> = OnceLock::new();
     BOOK.get_or_init(|| Book::new(FAMILIES.iter().flat_map(|it| it.iter().copied())))

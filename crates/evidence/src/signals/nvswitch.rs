@@ -21,7 +21,7 @@ pub static SYSTEM_NOT_READY: Signal = Signal {
     kind: Kind::TrainingLog,
 };
 
-/// The Fabric Manager does not fit the driver.
+/// The Fabric Manager does not match the driver.
 pub static FABRIC_MANAGER_MISMATCH: Signal = Signal {
     name: "fabric-manager-mismatch",
     templates: &[
@@ -53,7 +53,7 @@ pub static FABRIC_MANAGER_STATUS: Signal = Signal {
     name: "fabric-manager-status",
     templates: &["nvidia-fabricmanager.service - ", "systemctl status nvidia-fabricmanager"],
     source: "systemctl status",
-    meaning: "The lines after it tell of the Fabric Manager.",
+    meaning: "The lines after it are about the Fabric Manager.",
     kind: Kind::Notes,
 };
 
@@ -94,7 +94,7 @@ pub static NVLS_BIND_FAILED: Signal = Signal {
         "usually caused by a system or configuration error in the Fabric Manager or NVSwitches",
     ],
     source: "NCCL src/transport/nvls.cc, 2.27 and later",
-    meaning: "The NVSwitches refuse a multicast group.",
+    meaning: "The NVSwitches reject a multicast group.",
     kind: Kind::NcclLog,
 };
 
@@ -107,7 +107,7 @@ pub static NVLS_CUDA_FAILURE: Signal = Signal {
     kind: Kind::NcclLog,
 };
 
-/// Multi-node NVLink is there and does not work.
+/// Multi-node NVLink is present but does not work.
 pub static IMEX_NOT_WORKING: Signal = Signal {
     name: "imex-not-working",
     templates: &[
@@ -120,7 +120,7 @@ pub static IMEX_NOT_WORKING: Signal = Signal {
     kind: Kind::NcclLog,
 };
 
-/// Memory that can be exported to other nodes was refused.
+/// CUDA refused memory that can be exported to other nodes.
 pub static FABRIC_HANDLE_REFUSED: Signal = Signal {
     name: "fabric-handle-refused",
     templates: &[
@@ -136,7 +136,7 @@ pub static FABRIC_HANDLE_REFUSED: Signal = Signal {
     kind: Kind::TrainingLog,
 };
 
-/// Memory of another node or container could not be taken over.
+/// Memory of another node or container could not be imported.
 pub static FABRIC_IMPORT_FAILED: Signal = Signal {
     name: "fabric-import-failed",
     templates: &[
@@ -146,7 +146,7 @@ pub static FABRIC_IMPORT_FAILED: Signal = Signal {
         "Failed to get export ref for UUID: {uuid}",
     ],
     source: "programs that use fabric handles; the log of nvidia-imex",
-    meaning: "The IMEX daemons could not hand memory over.",
+    meaning: "The IMEX daemons could not share memory.",
     kind: Kind::TrainingLog,
 };
 

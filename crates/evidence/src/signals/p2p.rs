@@ -3,12 +3,12 @@
 use super::Signal;
 use crate::source::Kind;
 
-/// NVLink is there, and the driver refuses peer access over it.
+/// The GPUs have NVLink, but the driver refuses peer access over it.
 pub static P2P_OFF_ON_NVLINK: Signal = Signal {
     name: "p2p-off-on-nvlink",
     templates: &["P2P is disabled between NVLINK connected GPUs {a} and {b}."],
     source: "NCCL src/graph/paths.cc, a warning since 2.14",
-    meaning: "NVML says that peer access is not possible between two GPUs that NVLink joins; NCCL gives up.",
+    meaning: "NVML reports that peer access is not possible between two GPUs that NVLink joins; NCCL gives up.",
     kind: Kind::NcclLog,
 };
 
@@ -17,7 +17,7 @@ pub static P2P_OFF: Signal = Signal {
     name: "p2p-off",
     templates: &["P2P is disabled between connected GPUs {a} and {b}."],
     source: "NCCL src/graph/paths.cc, an INFO line since 2.14",
-    meaning: "NVML says that peer access is not possible between two near GPUs; NCCL goes through host memory.",
+    meaning: "NVML reports that peer access is not possible between two near GPUs; NCCL uses host memory.",
     kind: Kind::NcclLog,
 };
 
@@ -29,7 +29,7 @@ pub static P2P_NOT_ENABLED: Signal = Signal {
         "peer query failed between dev {a}(={abus}) and dev {b}(={bbus})",
     ],
     source: "NCCL src/transport/p2p.cc, all releases",
-    meaning: "CUDA says that one GPU cannot reach the memory of another; NCCL goes through host memory.",
+    meaning: "CUDA reports that one GPU cannot reach the memory of another; NCCL uses host memory.",
     kind: Kind::NcclLog,
 };
 
@@ -60,7 +60,7 @@ pub static PEER_GPU_INVISIBLE: Signal = Signal {
         "Cuda failure 101 'invalid device ordinal'",
     ],
     source: "NCCL src/transport/p2p.cc with cuMem, 2.19 and later",
-    meaning: "The memory of a GPU that this process may not see was to be mapped.",
+    meaning: "NCCL tried to map the memory of a GPU that this process cannot see.",
     kind: Kind::NcclLog,
 };
 
@@ -77,7 +77,7 @@ pub static IPC_OPEN_FAILED: Signal = Signal {
     kind: Kind::NcclLog,
 };
 
-/// GPUs handed out one to a task.
+/// One GPU per task.
 pub static GPU_BOUND_TO_TASK: Signal = Signal {
     name: "gpu-bound-to-task",
     templates: &[
@@ -90,7 +90,7 @@ pub static GPU_BOUND_TO_TASK: Signal = Signal {
         "--tres-bind=gres/gpu:{how}",
     ],
     source: "srun and sbatch",
-    meaning: "Slurm lets each task see its own GPU only.",
+    meaning: "Slurm lets each task see only its own GPU.",
     kind: Kind::Notes,
 };
 
@@ -110,7 +110,7 @@ pub static IB_LOCAL_PROTECTION: Signal = Signal {
         "Failed status 4: wr_id {id} syndrom",
     ],
     source: "NCCL src/transport/net_ib*, all releases; the RDMA and SHARP plugin (ib_plugin.c); UCX; perftest",
-    meaning: "Completion status 4, a local protection error: the HCA could not read or write the memory it was given.",
+    meaning: "Completion status 4, a local protection error: the HCA could not read or write the memory of a transfer.",
     kind: Kind::NcclLog,
 };
 
@@ -122,7 +122,7 @@ pub static ACS_HINT: Signal = Signal {
         "HINT: To confirm and fix the problem, you can set NCCL_NET_GDR_LEVEL=0",
     ],
     source: "NCCL src/transport/net_ib/common.h, 2.30.7, subsystem NET",
-    meaning: "NCCL guesses that PCIe access control breaks GPUDirect.",
+    meaning: "NCCL suspects that PCIe access control breaks GPUDirect.",
     kind: Kind::NcclLog,
 };
 
@@ -157,7 +157,7 @@ pub static IOMMU_ADVICE: Signal = Signal {
     name: "iommu-advice",
     templates: &["Missing \"iommu=pt\" from kernel command line"],
     source: "RCCL src/init.cc",
-    meaning: "RCCL advises to let the IOMMU pass through.",
+    meaning: "RCCL advises the IOMMU's passthrough mode.",
     kind: Kind::NcclLog,
 };
 
@@ -186,7 +186,7 @@ pub static DMABUF_FAILED: Signal = Signal {
         "ibv_reg_dmabuf_mr(address={address}) failed: {why...}",
     ],
     source: "NCCL src/misc/ibvwrap.cc, 2.13 and later; UCX; libfabric",
-    meaning: "NCCL used DMA-BUF for GPUDirect, and the kernel, rdma-core or the HCA driver refused.",
+    meaning: "NCCL used DMA-BUF for GPUDirect, but the kernel, rdma-core or the HCA driver refused it.",
     kind: Kind::NcclLog,
 };
 
@@ -208,7 +208,7 @@ pub static CONNECTION_QUOTED: Signal = Signal {
     name: "connection-quoted",
     templates: &["[send] via NET/IB/{device}", "[receive] via NET/IB/{device}"],
     source: "NCCL src/transport/net.cc, quoted",
-    meaning: "A connection between nodes; it says GDRDMA where GPUDirect is used.",
+    meaning: "A connection between nodes; the line has GDRDMA where it uses GPUDirect.",
     kind: Kind::NcclLog,
 };
 
@@ -249,11 +249,11 @@ pub static GPU_REGISTRATION_FAILED: Signal = Signal {
         "ibv_reg_mr(address={address}) failed: Bad address",
     ],
     source: "NCCL src/misc/ibvwrap.cc, UCX",
-    meaning: "An address that is not the host's was registered, and no driver knew it: peermem is missing or broken.",
+    meaning: "NCCL registered an address outside host memory, but no driver knows it: peermem is missing or broken.",
     kind: Kind::NcclLog,
 };
 
-/// What the driver says of peer access, pair by pair.
+/// What the driver reports about peer access, pair by pair.
 pub static PEER_MATRIX_REFUSED: Signal = Signal {
     name: "peer-matrix-refused",
     templates: &["GPU0{cells}CNS", "GPU0{cells}GNS", "GPU0{cells}TNS"],

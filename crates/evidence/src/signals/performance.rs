@@ -1,4 +1,4 @@
-//! Speed, measured or complained about.
+//! Bandwidth: counters and settings of the network.
 
 use super::Signal;
 use crate::source::Kind;
@@ -19,7 +19,7 @@ pub static LOST_PACKETS: Signal = Signal {
         "local_ack_timeout_err {count}",
     ],
     source: "ethtool -S, rdma -p statistic show, /sys/class/infiniband/*/ports/*/hw_counters of mlx5",
-    meaning: "Packets were dropped on the way and sent again.",
+    meaning: "The network dropped packets, and they were sent again.",
     kind: Kind::Notes,
 };
 
@@ -41,7 +41,7 @@ pub static CONGESTION_COUNTERS: Signal = Signal {
         "tx_prio5_pause: {count}",
     ],
     source: "ethtool -S, rdma -p statistic show, hw_counters of mlx5",
-    meaning: "Switches marked packets or told senders to wait.",
+    meaning: "Switches marked packets or paused senders.",
     kind: Kind::Notes,
 };
 
@@ -82,7 +82,7 @@ pub static ROCE_NAMED: Signal = Signal {
         "transport: RoCE",
     ],
     source: "ibv_devinfo, ibstat, notes",
-    meaning: "RDMA runs over Ethernet, which loses packets unless it is told not to.",
+    meaning: "RDMA runs over Ethernet, which drops packets unless flow control is on.",
     kind: Kind::Notes,
 };
 

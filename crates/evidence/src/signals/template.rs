@@ -5,7 +5,7 @@ use memchr::memmem;
 
 use super::Signal;
 
-/// A set of signals to look for in one pass over a line.
+/// A set of signals to search for in one pass over a line.
 #[derive(Debug)]
 pub struct Book {
     search: Option<AhoCorasick>,
@@ -83,7 +83,7 @@ impl Entry {
     fn matches<'a>(&self, line: &'a [u8]) -> Option<Vec<(&'static str, &'a [u8])>> {
         let Some(Part::Text(first)) = self.parts.first() else { return None };
         let mut from = 0;
-        // The first text may stand several times; the rest decides. A line that repeats it more often is no message.
+        // The first text may occur several times; the rest decides. A line that repeats it more often is not a message.
         let mut attempts = 0..16;
         while attempts.next().is_some()
             && let Some(at) = memmem::find(line.get(from..)?, first.as_bytes())

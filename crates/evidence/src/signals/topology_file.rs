@@ -48,16 +48,16 @@ pub static GRAPH_BROKEN: Signal = Signal {
         "Could not open XML graph file {file} : {reason...}",
     ],
     source: "NCCL src/graph/search.cc 2.6 and later",
-    meaning: "NCCL_GRAPH_FILE does not fit the GPUs of the job.",
+    meaning: "NCCL_GRAPH_FILE does not match the GPUs of the job.",
     kind: Kind::NcclLog,
 };
 
-/// The topology file is not there.
+/// The topology file is missing.
 pub static FILE_NOT_OPENED: Signal = Signal {
     name: "topology-file-not-opened",
     templates: &["Could not open XML topology file {file} : {reason...}"],
     source: "NCCL src/graph/xml.cc 2.6 and later, INFO",
-    meaning: "NCCL goes on with what it finds by itself.",
+    meaning: "NCCL continues with what it detects itself.",
     kind: Kind::NcclLog,
 };
 
@@ -66,7 +66,7 @@ pub static FILE_GIVEN: Signal = Signal {
     name: "topology-file-given",
     templates: &["NCCL_TOPO_FILE environment variable is already set to{file...}"],
     source: "aws-ofi-nccl 1.6 and later",
-    meaning: "The plugin does not give its own topology to NCCL.",
+    meaning: "The plugin does not pass its own topology to NCCL.",
     kind: Kind::NcclLog,
 };
 
@@ -75,7 +75,7 @@ pub static NO_PATH: Signal = Signal {
     name: "topology-no-path",
     templates: &["Could not find a path for pattern {pattern}, falling back to simple order"],
     source: "NCCL src/graph/search.cc 2.5 and later; WARN up to 2.8, INFO of GRAPH later",
-    meaning: "NCCL joins the GPUs in the order of their numbers, with one channel.",
+    meaning: "NCCL connects the GPUs in the order of their numbers, with one channel.",
     kind: Kind::NcclLog,
 };
 
@@ -91,7 +91,7 @@ pub static TOO_MANY: Signal = Signal {
         "Error : tried to create too many nodes of type {type}",
     ],
     source: "NCCL src/graph/xml.h, xml.cc, topo.cc, 2.5 and later",
-    meaning: "The machine has more PCI devices and NICs than NCCL makes room for.",
+    meaning: "The machine has more PCI devices and NICs than NCCL's tables can hold.",
     kind: Kind::NcclLog,
 };
 

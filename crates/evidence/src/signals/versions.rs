@@ -1,4 +1,4 @@
-//! Versions that do not fit each other.
+//! Versions that do not match.
 
 use super::Signal;
 use crate::source::Kind;
@@ -15,16 +15,16 @@ pub static MISMATCHED_VERSION: Signal = Signal {
     kind: Kind::NcclLog,
 };
 
-/// An address that cannot be one.
+/// An address that is not valid.
 pub static BAD_ADDRESS_FAMILY: Signal = Signal {
     name: "bad-address-family",
     templates: &["with family {family} is neither AF_INET"],
     source: "NCCL src/misc/socket.cc",
-    meaning: "An address received from a peer is nonsense: another NCCL release, or no interface was found.",
+    meaning: "A peer sent an invalid address: it has another NCCL release, or found no interface.",
     kind: Kind::NcclLog,
 };
 
-/// A message of the setup that does not fit.
+/// A setup message of the wrong size.
 pub static SETUP_TRUNCATED: Signal = Signal {
     name: "setup-truncated",
     templates: &["Message truncated : received {received} bytes instead of {expected}"],
@@ -73,7 +73,7 @@ pub static DRIVER_TOO_OLD: Signal = Signal {
         "unsatisfied condition: cuda>={needed}",
     ],
     source: "CUDA runtime (errors 35, 222, 803 and 804), PyTorch torch/cuda/__init__.py, NCCL, NVIDIA's images and container toolkit",
-    meaning: "The driver does not know the CUDA release that the program was built with.",
+    meaning: "The driver does not support the CUDA release that the program was built with.",
     kind: Kind::TrainingLog,
 };
 
@@ -116,7 +116,7 @@ pub static NO_KERNEL_IMAGE: Signal = Signal {
         "CUDA_ERROR_NO_BINARY_FOR_GPU",
     ],
     source: "PyTorch, JAX",
-    meaning: "A library of the program, which one the line does not tell, has no kernels for this GPU.",
+    meaning: "A library of the program has no kernels for this GPU; the line does not say which.",
     kind: Kind::TrainingLog,
 };
 
@@ -174,7 +174,7 @@ pub static NO_PCI_PATH: Signal = Signal {
     name: "no-pci-path",
     templates: &["NCCL WARN Could not find real path of /sys/class/pci_bus/{path}"],
     source: "NCCL src/graph/xml.cc",
-    meaning: "The kernel does not show the GPU's place on the PCI bus.",
+    meaning: "The kernel does not show the GPU's position on the PCI bus.",
     kind: Kind::NcclLog,
 };
 

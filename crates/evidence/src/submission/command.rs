@@ -12,7 +12,7 @@ pub struct Launch {
     pub launcher: Launcher,
     /// Its words, the launcher's own first.
     pub words: Vec<Word>,
-    /// The pod and container it stands in.
+    /// The pod and container it belongs to.
     pub owner: Option<Owner>,
     /// How many of the words come before the program that is started.
     own: usize,
@@ -31,7 +31,7 @@ pub enum Launcher {
     DeepSpeed,
     /// `accelerate launch`.
     Accelerate,
-    /// `all_reduce_perf` and its sisters, started directly.
+    /// `all_reduce_perf` and the other tests, started directly.
     NcclTests,
 }
 
@@ -54,7 +54,7 @@ impl Launcher {
 pub struct Word {
     /// Without quotes.
     pub text: Box<str>,
-    /// Where it stands in the file.
+    /// Where it is in the file.
     pub range: Range<usize>,
 }
 
@@ -63,7 +63,7 @@ pub struct Word {
 pub struct OptionValue<'a> {
     /// The value alone: `4` of `--nnodes=4`, `8` of `ppr:8:node`.
     pub text: &'a str,
-    /// The word it stands in.
+    /// The word it is part of.
     pub word: &'a Word,
 }
 
@@ -80,11 +80,11 @@ impl Launch {
         Self { launcher, words, owner, own }
     }
 
-    /// A command that somebody pasted beside a log: the first launch of the line, or a line of options that continues one.
+    /// A command pasted beside a log: the first launch of the line, or a line of options that continues one.
     pub fn pasted(line: &str) -> Option<Self> {
         let line =
             line.trim().trim_start_matches(['#', '$', '>', '+']).trim_end_matches('\\').replace('`', " ");
-        // In prose the whole command may stand in quotes.
+        // In prose the whole command may be in quotes.
         let quoted = line.contains(['"', '\'']).then(|| line.replace(['"', '\''], " "));
         let texts = || std::iter::once(&line).chain(&quoted);
         let found =
@@ -193,7 +193,7 @@ impl Launch {
         hosts.split(',').filter_map(|it| it.split_once(':')?.1.parse().ok()).max()
     }
 
-    /// Whether mpirun is told how to bind processes to cores.
+    /// Whether the options say how mpirun binds processes to cores.
     pub fn sets_binding(&self) -> bool {
         let about = ["bind-to", "map-by", "cpu-set", "rankfile"];
         self.own().iter().any(|word| about.iter().any(|it| word.text.contains(it)))
@@ -204,7 +204,7 @@ impl Launch {
         self.words.get(..self.own).unwrap_or_default()
     }
 
-    /// The program of nccl-tests that a launcher starts, as a command of its own.
+    /// The program of nccl-tests that a launcher starts, as a separate command.
     pub fn nccl_tests(&self) -> Option<Self> {
         let at = self.words.iter().position(|it| is_nccl_test(&it.text))?;
         Some(Self::new(Launcher::NcclTests, self.words.get(at..)?.to_vec(), self.owner))
@@ -221,7 +221,7 @@ impl Launch {
     }
 }
 
-/// torchrun takes `-` and `_` alike.
+/// torchrun treats `-` and `_` alike.
 fn same_option(one: &str, other: &str) -> bool {
     let plain = |it: u8| if it == b'_' { b'-' } else { it };
     one.len() == other.len() && one.bytes().map(plain).eq(other.bytes().map(plain))
@@ -241,7 +241,7 @@ fn own_words(launcher: Launcher, words: &[Word]) -> usize {
         let module = launcher == Launcher::Torchrun && matches!(name, "-m" | "--module");
         starts || module || it.text.ends_with(".py") || name.ends_with("_perf") || name == "--"
     };
-    // A path that is no option's value is the program too.
+    // A path that is not the value of an option is the program too.
     let path = |at: usize, it: &Word| {
         let before = at.checked_sub(1).and_then(|it| words.get(it));
         it.text.starts_with(['/', '.'])
@@ -251,7 +251,7 @@ fn own_words(launcher: Launcher, words: &[Word]) -> usize {
     words.iter().enumerate().skip(1).find(ends).map_or(words.len(), |it| it.0)
 }
 
-/// Cuts a part of a shell text into commands of words. It is no shell: it knows quotes, comments, `\` at line ends, `;`, `&&`, `||`,
+/// Cuts a part of a shell text into commands of words. It is not a shell: it knows quotes, comments, `\` at line ends, `;`, `&&`, `||`,
 /// `|`, and leaves `$` and all else as it is.
 pub fn words(text: &str, base: usize) -> Vec<Vec<Word>> {
     let mut commands = vec![Vec::new()];
@@ -310,12 +310,12 @@ fn word(text: &str, start: usize) -> (String, usize) {
 
 fn is_nccl_test(word: &str) -> bool {
     let name = file_name(word);
-    // A sentence about it is no program.
+    // A sentence about a program is not a command.
     name.ends_with("_perf") && name.len() > 5 && !word.contains(char::is_whitespace)
 }
 
 fn launcher(words: &[Word]) -> Option<(Launcher, usize)> {
-    // What is only spoken of, looked for or installed is not started.
+    // What is only mentioned, searched for or installed is not started.
     let first = words.first().map(|it| file_name(&it.text)).unwrap_or_default();
     if matches!(
         first,
@@ -367,7 +367,7 @@ fn take_command(submission: &mut Submission, command: &[Word], owner: Option<Own
     }
 }
 
-/// The text after `bash -c`, as it stands in the file, with its beginning.
+/// The text after `bash -c`, as it is in the file, with its beginning.
 fn quoted(submission: &Submission, command: &[Word]) -> Option<(String, usize)> {
     let shell = command.iter().position(|it| matches!(file_name(&it.text), "bash" | "sh"))?;
     let rest = command.get(shell + 1..)?;
@@ -377,7 +377,7 @@ fn quoted(submission: &Submission, command: &[Word]) -> Option<(String, usize)> 
     source.starts_with(['"', '\'']).then(|| unquoted(source, range.start))
 }
 
-/// A launch, and the one that it starts in its turn: `srun torchrun ...`.
+/// A launch, and the launch that it starts: `srun torchrun ...`.
 fn push(submission: &mut Submission, found: Launcher, words: &[Word], owner: Option<Owner>) {
     submission.launches.push(Launch::new(found, words.to_vec(), owner));
     if !matches!(found, Launcher::Mpirun | Launcher::Srun) {
@@ -399,7 +399,7 @@ fn assignments(submission: &mut Submission, command: &[Word], owner: Option<Owne
     for word in command {
         let wanted = leading || matches!(previous, "-x" | "--env" | "-e" | "--genv" | "-genv");
         let exported = word.text.strip_prefix("--export=");
-        // torchx takes several at once, as Slurm does.
+        // torchx accepts several at once, as Slurm does.
         let several = previous == "--env" && word.text.split(',').all(|it| it.contains('='));
         if let Some(list) = exported.or_else(|| several.then_some(&*word.text)) {
             let mut at = word.range.start + (word.text.len() - list.len());
@@ -470,7 +470,7 @@ pub(super) fn of_containers(submission: &mut Submission, commands: &[(NodeId, Ow
             Some(_) => {
                 for node in &nodes {
                     let span = submission.tree.node(*node).span.clone();
-                    // As it stands in the file, so that places are right; the marks of a block are no words.
+                    // As it is in the file, so that positions are right; the marks of a block are not words.
                     let source = submission.text.get(span.range.clone()).unwrap_or_default().to_owned();
                     let before = submission.text.get(..span.range.start).unwrap_or_default();
                     let (source, base) = inner(&source, span.range.start, block(before));
@@ -511,7 +511,7 @@ fn block(before: &str) -> Option<char> {
     plain.parse().ok().filter(|it| matches!(it, '|' | '>'))
 }
 
-/// A scalar as a shell gets it, without the quotes around it. Every byte keeps its place.
+/// A scalar as a shell gets it, without the quotes around it. Every byte keeps its position.
 fn inner(source: &str, base: usize, block: Option<char>) -> (String, usize) {
     if block == Some('|') {
         return (source.to_owned(), base);
@@ -615,7 +615,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_only_spoken_of_is_no_launch() {
+    fn what_is_only_mentioned_is_not_a_launch() {
         let text = "#!/bin/sh\npip install deepspeed torch\necho torchrun\nwhich mpirun\nX=/opt/torchrun\n\
                     log \"starting all_reduce_perf\"\n\
                     srun -N 2 torchrun --nproc-per-node=8 -m train --nnodes=9\n";
@@ -635,8 +635,8 @@ mod tests {
         let all: Vec<Launcher> = it.launches.iter().map(|it| it.launcher).collect();
         assert_eq!(all, [Launcher::Srun, Launcher::Torchrun]);
         assert_eq!((it.launches[1].number(&["--nnodes"]), it.launches[1].own().len()), (Some(2), 2));
-        let place = it.launches[1].words[0].range.clone();
-        assert_eq!((&text[place], &*it.settings[0].name), ("torchrun", "NCCL_DEBUG"));
+        let span = it.launches[1].words[0].range.clone();
+        assert_eq!((&text[span], &*it.settings[0].name), ("torchrun", "NCCL_DEBUG"));
     }
 
     #[test]
@@ -656,7 +656,7 @@ mod tests {
         assert_eq!(mpirun.nccl_tests().unwrap().number(&["-g"]), Some(1));
         let names: Vec<&str> = it.settings.iter().map(|it| &*it.name).collect();
         assert_eq!(names, ["NCCL_DEBUG", "FI_PROVIDER"]);
-        let place = &it.settings[1].span;
-        assert_eq!((&text[place.range.clone()], place.line), ("FI_PROVIDER=efa", 11));
+        let span = &it.settings[1].span;
+        assert_eq!((&text[span.range.clone()], span.line), ("FI_PROVIDER=efa", 11));
     }
 }

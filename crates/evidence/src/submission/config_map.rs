@@ -21,9 +21,9 @@ pub(super) fn read(submission: &mut Submission) {
         .collect();
     let mut found = Vec::new();
     for (workload, at) in submission.workloads.iter().zip(0..) {
-        for (pod, place) in workload.pods.iter().zip(0..) {
+        for (pod, pod_index) in workload.pods.iter().zip(0..) {
             for (container, index) in pod.containers.iter().zip(0..).filter(|it| it.0.env_from) {
-                let owner = Owner { workload: at, pod: place, container: index };
+                let owner = Owner { workload: at, pod: pod_index, container: index };
                 let named = tree.get(container.node, "envFrom").map(|it| tree.items(it)).unwrap_or_default();
                 for item in named {
                     // A prefix makes other names of them.
@@ -42,7 +42,7 @@ pub(super) fn read(submission: &mut Submission) {
 fn entries(tree: &Tree, data: NodeId, owner: Owner) -> impl Iterator<Item = Setting> {
     tree.entries(data).iter().filter_map(move |(key, value)| {
         let name = tree.text(*key)?;
-        // Files stand beside variables in such maps.
+        // Such maps contain files beside variables.
         let one_line = matches!(&tree.node(*value).kind, Kind::Scalar { text, .. } if !text.contains('\n'));
         let (key, value_span) = (&tree.node(*key).span, &tree.node(*value).span);
         one_line.then(|| Setting {

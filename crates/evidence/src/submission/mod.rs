@@ -1,7 +1,7 @@
 //! What is submitted to a cluster: manifests, scripts, settings, before anything runs.
 //!
 //! ```text
-//! text -> kind, by content -> Tree (YAML, JSON) or lines (scripts) -> Submission: pods, settings, commands, each with its place
+//! text -> kind, by content -> Tree (YAML, JSON) or lines (scripts) -> Submission: pods, settings, commands, each with its position
 //! ```
 //!
 //! The pod template is found in one place, `pod`, whatever kind of object carries it.
@@ -40,9 +40,9 @@ pub struct Submission {
     pub workloads: Vec<Workload>,
     /// Other objects, by their root: node pools, services, DeepSpeed settings.
     pub objects: Vec<Object>,
-    /// Environment variables, wherever they stand: `env` of a container, a command, a script, a file of settings.
+    /// Environment variables, wherever they are set: `env` of a container, a command, a script, a file of settings.
     pub settings: Vec<Setting>,
-    /// Commands that start ranks, wherever they stand.
+    /// Commands that start ranks, wherever they are.
     pub launches: Vec<Launch>,
     /// `#SBATCH` options of a script for Slurm.
     pub directives: Directives,
@@ -50,7 +50,7 @@ pub struct Submission {
     pub byte_order_mark: bool,
     /// Where each line begins.
     lines: Vec<usize>,
-    /// How many characters stand before every [`STEP`]th byte.
+    /// How many characters are before every [`STEP`]th byte.
     characters: Vec<usize>,
 }
 
@@ -62,7 +62,7 @@ const STEP: usize = 1024;
 pub struct Count {
     /// The number.
     pub value: u64,
-    /// Its place in the file.
+    /// Its position in the file.
     pub span: Span,
 }
 
@@ -104,19 +104,19 @@ pub struct Setting {
     pub name: Box<str>,
     /// Its value, where it is literal.
     pub value: Option<Box<str>>,
-    /// Where its name stands.
+    /// Where its name is.
     pub name_span: Span,
-    /// Where its value stands, quotes included.
+    /// Where its value is, quotes included.
     pub value_span: Option<Span>,
     /// The whole entry, which can be removed: a list item, an assignment, a line.
     pub span: Span,
-    /// Which pod and container it belongs to, by their places in [`Submission::workloads`].
+    /// Which pod and container it belongs to, by their indices in [`Submission::workloads`].
     pub owner: Option<Owner>,
     /// How it is written.
     pub written: Written,
 }
 
-/// A container, by places: workload, pod, container.
+/// A container, by the indices of workload, pod and container.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Owner {
     /// Of [`Submission::workloads`].
@@ -196,7 +196,7 @@ impl Submission {
         self.workloads.iter().flat_map(|workload| workload.pods.iter().map(move |pod| (workload, pod)))
     }
 
-    /// The place of a part of the text, by its bytes.
+    /// The position of a part of the text, by its bytes.
     pub fn span(&self, range: std::ops::Range<usize>) -> Span {
         let line = self.lines.partition_point(|it| *it <= range.start).max(1);
         let begin = self.lines.get(line - 1).copied().unwrap_or(0);
@@ -237,7 +237,7 @@ fn counts(text: &str) -> Vec<usize> {
     counts
 }
 
-/// Says so where what cannot be read is a template that nobody filled in yet.
+/// Adds a hint where the text that cannot be read is an unrendered template.
 fn template(text: &str, mut trouble: Trouble) -> Trouble {
     let line = text.lines().nth(trouble.line.saturating_sub(1)).unwrap_or_default();
     if text.contains("{{") || line.contains("${") || line.contains("%{") {

@@ -1,7 +1,7 @@
 //! Pods, found in any object that carries them.
 //!
-//! A pod spec is a mapping with `containers`. It is found by its form wherever it stands, so that kinds nobody has told us of
-//! are read too; what runs how often comes from the fields around it.
+//! A pod spec is a mapping with `containers`. It is found by its form wherever it is, so that unknown kinds are read
+//! too; what runs how often comes from the fields around it.
 
 use super::resource::{Resource, ResourceKind};
 use super::{Object, Owner, Quantity, Setting, Submission, Written, command, trainjob};
@@ -31,7 +31,7 @@ pub struct Pod {
     pub path: Box<str>,
     /// What it is in its job: `Worker`, `Launcher`, `node`, `head`.
     pub role: Option<Box<str>>,
-    /// How many such pods run together, where it is told.
+    /// How many such pods run together, where the file says so.
     pub replicas: Option<u64>,
     /// Its containers, without those that only prepare.
     pub containers: Vec<Container>,
@@ -39,11 +39,11 @@ pub struct Pod {
     pub volumes: Vec<Volume>,
     /// `hostNetwork`, `hostIPC`, `hostPID`, `shareProcessNamespace`, where they are set.
     pub flags: Vec<Flag>,
-    /// `nodeSelector` and required node affinity: key, values, place.
+    /// `nodeSelector` and required node affinity: key, values, position.
     pub selectors: Vec<(Box<str>, Vec<Box<str>>, Span)>,
     /// Its tolerations.
     pub tolerations: Vec<Toleration>,
-    /// Whether the rest of the pod stands elsewhere, in a runtime: what is missing here may be there.
+    /// Whether the rest of the pod is in a runtime: what is missing here may be there.
     pub partial: bool,
 }
 
@@ -88,7 +88,7 @@ pub struct Mount {
     pub path: Box<str>,
     /// The volume.
     pub volume: Box<str>,
-    /// Its place.
+    /// Its position.
     pub span: Span,
 }
 
@@ -99,7 +99,7 @@ pub struct Volume {
     pub name: Box<str>,
     /// What it is.
     pub source: VolumeSource,
-    /// Its place.
+    /// Its position.
     pub span: Span,
 }
 
@@ -157,8 +157,8 @@ fn object(submission: &mut Submission, root: NodeId) {
     let mut settings = Vec::new();
     let mut commands = Vec::new();
     for (index, pod) in pods.iter().enumerate() {
-        for (place, container) in pod.containers.iter().enumerate() {
-            let owner = Owner { workload, pod: index, container: place };
+        for (container_index, container) in pod.containers.iter().enumerate() {
+            let owner = Owner { workload, pod: index, container: container_index };
             settings.extend(environment(tree, container.node, owner));
             for key in ["command", "args"] {
                 commands.extend(tree.get(container.node, key).map(|it| (it, owner)));
@@ -170,29 +170,29 @@ fn object(submission: &mut Submission, root: NodeId) {
     command::of_containers(submission, &commands);
 }
 
-/// A pod spec and the way to it.
+/// A pod spec and the path to it.
 pub(super) struct Found {
     pub(super) spec: NodeId,
-    /// Names and places from the root, with the node each leads to.
-    way: Vec<(String, NodeId)>,
+    /// Names and indices from the root, with the node each leads to.
+    steps: Vec<(String, NodeId)>,
 }
 
-/// All mappings with `containers`, outermost first. Without recursion: the tree may be shared by aliases, so places are
-/// bounded too.
+/// All mappings with `containers`, outermost first. Without recursion: the tree may be shared by aliases, so positions
+/// are bounded too.
 fn search(tree: &Tree, root: NodeId) -> Vec<Found> {
     const MOST: usize = 200_000;
     let mut found = Vec::new();
     let mut open = vec![(root, Vec::<(String, NodeId)>::new())];
     let mut visited = 0;
-    while let Some((node, way)) = open.pop() {
+    while let Some((node, steps)) = open.pop() {
         visited += 1;
-        if visited > MOST || way.len() > 60 {
+        if visited > MOST || steps.len() > 60 {
             break;
         }
         let containers = tree.get(node, "containers");
         let is_spec = containers.is_some_and(|it| !tree.items(it).is_empty() || !tree.entries(it).is_empty());
-        if (is_spec || trainjob::is_trainer(tree, node)) && way.last().is_none_or(|it| it.0 != "status") {
-            found.push(Found { spec: node, way });
+        if (is_spec || trainjob::is_trainer(tree, node)) && steps.last().is_none_or(|it| it.0 != "status") {
+            found.push(Found { spec: node, steps });
             continue;
         }
         match &tree.node(node).kind {
@@ -201,17 +201,17 @@ fn search(tree: &Tree, root: NodeId) -> Vec<Found> {
                     if let (Some(name), false) =
                         (tree.text(*key), matches!(tree.node(*value).kind, Kind::Scalar { .. }))
                     {
-                        let mut way = way.clone();
-                        way.push((name.to_owned(), *value));
-                        open.push((*value, way));
+                        let mut steps = steps.clone();
+                        steps.push((name.to_owned(), *value));
+                        open.push((*value, steps));
                     }
                 }
             }
             Kind::Sequence(items) => {
                 for (index, item) in items.iter().enumerate().rev() {
-                    let mut way = way.clone();
-                    way.push((format!("[{index}]"), *item));
-                    open.push((*item, way));
+                    let mut steps = steps.clone();
+                    steps.push((format!("[{index}]"), *item));
+                    open.push((*item, steps));
                 }
             }
             Kind::Scalar { .. } => {}
@@ -226,30 +226,30 @@ fn pod(tree: &Tree, root: NodeId, found: &Found) -> Pod {
     };
     let list = match &tree.node(containers).kind {
         Kind::Sequence(items) => items.clone(),
-        // Shortened in a note: one container, written as a mapping.
+        // A shortened form in notes: one container, written as a mapping.
         _ => vec![containers],
     };
     of_containers(tree, root, found, &list)
 }
 
 pub(super) fn of_containers(tree: &Tree, root: NodeId, found: &Found, containers: &[NodeId]) -> Pod {
-    let Found { spec, way } = found;
+    let Found { spec, steps } = found;
     let mut path = String::new();
-    for (name, _) in way {
+    for (name, _) in steps {
         if !name.starts_with('[') && !path.is_empty() {
             path.push('.');
         }
         path.push_str(name);
     }
     // The mapping around the spec is its template.
-    let around = way.len().checked_sub(2).and_then(|it| way.get(it)).map(|it| it.1);
+    let around = steps.len().checked_sub(2).and_then(|it| steps.get(it)).map(|it| it.1);
     let template = around.or(Some(root)).filter(|it| tree.get(*it, "spec") == Some(*spec));
     Pod {
         spec: *spec,
         template,
         path: path.into(),
-        role: role(tree, way),
-        replicas: replicas(tree, root, way),
+        role: role(tree, steps),
+        replicas: replicas(tree, root, steps),
         containers: containers.iter().map(|it| container(tree, *it)).collect(),
         volumes: volumes(tree, *spec),
         flags: flags(tree, *spec),
@@ -266,8 +266,8 @@ pub(super) fn of_containers(tree: &Tree, root: NodeId, found: &Found, containers
 }
 
 /// The name of the replica a pod belongs to: the key below `pytorchReplicaSpecs`, the `name` beside a template.
-fn role(tree: &Tree, way: &[(String, NodeId)]) -> Option<Box<str>> {
-    for pair in way.windows(2).rev() {
+fn role(tree: &Tree, steps: &[(String, NodeId)]) -> Option<Box<str>> {
+    for pair in steps.windows(2).rev() {
         let [(name, node), (below, _)] = pair else { continue };
         if name.ends_with("ReplicaSpecs") {
             return Some(below.as_str().into());
@@ -285,10 +285,10 @@ fn role(tree: &Tree, way: &[(String, NodeId)]) -> Option<Box<str>> {
     None
 }
 
-/// How many pods of a template run together: the product of what the fields on the way say.
-fn replicas(tree: &Tree, root: NodeId, way: &[(String, NodeId)]) -> Option<u64> {
+/// How many pods of a template run together: the product of the fields on the path to it.
+fn replicas(tree: &Tree, root: NodeId, steps: &[(String, NodeId)]) -> Option<u64> {
     let mut nodes = vec![root];
-    nodes.extend(way.iter().map(|it| it.1));
+    nodes.extend(steps.iter().map(|it| it.1));
     let mut product: Option<u64> = None;
     for node in nodes {
         let number = |name: &str| tree.get(node, name).and_then(|it| tree.integer(it));
@@ -434,7 +434,7 @@ fn environment(tree: &Tree, container: NodeId, owner: Owner) -> Vec<Setting> {
 }
 
 impl Pod {
-    /// The instance types it is tied to by node selector or affinity, with their place.
+    /// The instance types it is tied to by node selector or affinity, with their position.
     pub fn instances(&self) -> Vec<(&str, &Span)> {
         let key = |it: &str| it.ends_with("kubernetes.io/instance-type");
         let tied = self.selectors.iter().filter(|it| key(&it.0));

@@ -5,7 +5,7 @@
 pub struct Quantity(pub f64);
 
 impl Quantity {
-    /// Reads one. `None` for what Kubernetes would refuse.
+    /// Reads one. `None` for what Kubernetes would reject.
     pub fn parse(text: &str) -> Option<Self> {
         let text = text.trim();
         let units: [(&str, f64); 16] = [

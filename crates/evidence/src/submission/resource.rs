@@ -19,9 +19,9 @@ pub struct Resource {
     pub kind: ResourceKind,
     /// How much; none for a text that is not a quantity.
     pub quantity: Option<Quantity>,
-    /// Where the name stands.
+    /// Where the name is.
     pub key: Span,
-    /// Where the quantity stands.
+    /// Where the quantity is.
     pub value: Span,
 }
 
@@ -132,19 +132,19 @@ impl ResourceKind {
     }
 }
 
-/// Whether a device plugin offers it: such a resource cannot be promised twice.
+/// Whether a device plugin offers it: such a resource cannot be assigned twice.
 pub fn is_extended(name: &str) -> bool {
     name.split_once('/').is_some_and(|it| it.0 != "kubernetes.io" && !it.0.ends_with(".kubernetes.io"))
 }
 
-/// The name that a misspelt one stands for.
+/// The correct name for a misspelt one.
 fn meant(name: &str) -> Option<&'static str> {
     if OTHERS.contains(&name) || name.starts_with("requests.") || name.starts_with("limits.") {
         return None;
     }
     let slip = SLIPS.iter().find(|it| it.0 == name).map(|it| it.1);
     let near = |known: &str| name.len().abs_diff(known.len()) <= 2 && strsim::levenshtein(name, known) <= 2;
-    // `amd.com/gpu` is short: two letters away stand other makers.
+    // `amd.com/gpu` is short: names two letters away belong to other makers.
     let amd = || name.starts_with("amd.com/") && strsim::levenshtein(name, AMD_GPU) <= 1;
     slip.or_else(|| [NVIDIA_GPU, EFA].into_iter().find(|it| near(it))).or_else(|| amd().then_some(AMD_GPU))
 }

@@ -1,4 +1,4 @@
-//! Files that are no YAML: scripts for Slurm or a shell, Dockerfiles, files of settings.
+//! Files that are not YAML: scripts for Slurm or a shell, Dockerfiles, files of settings.
 
 use super::{Directives, Kind, Setting, Submission, Written, command};
 

@@ -1,4 +1,4 @@
-//! The `trainer` of a `TrainJob` (Kubeflow Trainer v2): a container and its resources, without the pod around it, which a runtime gives.
+//! The `trainer` of a `TrainJob` (Kubeflow Trainer v2): a container and its resources, without the pod around it, which a runtime provides.
 
 use super::pod::{Found, Pod};
 use crate::yaml::{NodeId, Tree};
@@ -9,7 +9,7 @@ pub(super) fn is_trainer(tree: &Tree, node: NodeId) -> bool {
     has("resourcesPerNode") || (has("numNodes") && has("numProcPerNode"))
 }
 
-/// The pod of a trainer, as far as it is told here.
+/// The pod of a trainer, as far as this file describes it.
 pub(super) fn pod(tree: &Tree, root: NodeId, found: &Found) -> Pod {
     let mut pod = super::pod::of_containers(tree, root, found, &[found.spec]);
     pod.partial = true;

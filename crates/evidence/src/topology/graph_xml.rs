@@ -21,7 +21,7 @@ pub(super) fn read(root: Node<'_, '_>, line: u64) -> Result<Topology, Trouble> {
     for graph in &graphs {
         if usize::try_from(graph.n_channels) != Ok(graph.channels.len()) {
             notes.push(format!(
-                "Pattern {} is said to have {} channels and has {}.",
+                "The attribute says that pattern {} has {} channels, but it has {}.",
                 graph.pattern,
                 graph.n_channels,
                 graph.channels.len()
@@ -43,7 +43,7 @@ pub(super) fn read(root: Node<'_, '_>, line: u64) -> Result<Topology, Trouble> {
         sockets: vec![Socket::default()],
         gpus: gpus.into_iter().map(|it| blank_gpu(it, Place::Socket(0))).collect(),
         nics: nets.into_iter().map(|it| blank_nic(&format!("NET {it}"), it, Place::Socket(0))).collect(),
-        unknown: vec!["A graph file tells rings and trees, not how GPUs and NICs are wired.".to_owned()],
+        unknown: vec!["A graph file has rings and trees, but not how GPUs and NICs are wired.".to_owned()],
         ..Machine::default()
     };
     Ok(Topology { kind: Kind::GraphXml, machine, graphs, paths: Vec::new(), line, notes })

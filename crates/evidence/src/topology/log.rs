@@ -9,7 +9,7 @@
 //!  0 : NET/0-0 GPU/0-201c0 NET/0-0
 //! ```
 //!
-//! Ranks write between each other's lines, so only those of one thread count. NCCL cuts lines at 1023 bytes: a path
+//! The lines of ranks are mixed, so only those of one thread count. NCCL cuts lines at 1023 bytes: a path
 //! at the end of a line may be missing.
 
 use std::borrow::Cow;
@@ -167,9 +167,9 @@ impl Reader {
             .collect();
         machine.unknown.extend(
             [
-                "NCCL keeps the GPUs of the job alone in its tree; the machine may have more.",
-                "GPUs are numbered by their bus, as the driver does; a container may number them otherwise.",
-                "Generation and width of PCI Express are guessed from the bandwidth that NCCL printed.",
+                "NCCL keeps only the GPUs of the job in its tree; the machine may have more.",
+                "GPUs are numbered by their bus, as the driver does; a container may number them differently.",
+                "Generation and width of PCI Express are estimated from the bandwidth that NCCL printed.",
             ]
             .map(str::to_owned),
         );

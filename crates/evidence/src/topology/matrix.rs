@@ -1,4 +1,4 @@
-//! `nvidia-smi topo -m` in any text: finds the header, takes its rows and the legend, and hands them to `wiring`.
+//! `nvidia-smi topo -m` in any text: finds the header, its rows and the legend, and passes them to `wiring`.
 
 use super::{Kind, Topology, Trouble, check_size, count, lines, wiring};
 use crate::plain::{self, TopologyMatrix};
@@ -11,7 +11,7 @@ pub(super) fn bare(line: &[u8]) -> String {
     text.trim_matches(['>', '`', '|', ' ', '\t', '\r']).to_owned()
 }
 
-/// More than a header of the most devices takes.
+/// More than the longest header has.
 const LONGEST: usize = 1 << 18;
 
 pub(super) fn is_header(text: &str) -> bool {
@@ -55,8 +55,12 @@ pub(super) fn read(text: &[u8], start: u64) -> Result<Topology, Trouble> {
     }
     if let Some(line) = others.first() {
         notes.push(format!(
-            "{} further down (from line {line}): only the first is read; give each machine a file of its own.",
-            if others.len() == 1 { "Another matrix".to_owned() } else { format!("{} matrices", others.len()) }
+            "{} further down (from line {line}): only the first is read; give each machine its own file.",
+            if others.len() == 1 {
+                "Another matrix".to_owned()
+            } else {
+                format!("{} matrices", others.len())
+            }
         ));
     }
     Ok(Topology { kind: Kind::Matrix, machine, graphs: Vec::new(), paths: Vec::new(), line: start, notes })

@@ -5,9 +5,9 @@
 //! bytes -> kind, by the first line that shows one -> its reader -> Topology, or Trouble that names the line
 //! ```
 //!
-//! The description may stand in other text: after a prompt, in a log, between Markdown fences. What a source leaves
-//! open is left open: [`fabric::Machine::unknown`] says what the kind of source never tells, `notes` what is odd about
-//! this one.
+//! The description may be inside other text: after a prompt, in a log, between Markdown fences. What a source leaves
+//! open stays open: [`fabric::Machine::unknown`] says what this kind of source never contains, `notes` what is unusual
+//! about this one.
 
 mod graph_xml;
 mod log;
@@ -36,7 +36,7 @@ pub struct Topology {
     pub paths: Vec<Path>,
     /// The line at which the description begins.
     pub line: u64,
-    /// What is odd about the source, in sentences.
+    /// What is unusual about the source, in sentences.
     pub notes: Vec<String>,
 }
 
@@ -54,7 +54,7 @@ pub enum Kind {
 }
 
 impl Kind {
-    /// What people call it.
+    /// Its usual name.
     pub fn name(self) -> &'static str {
         match self {
             Self::Matrix => "nvidia-smi topo -m",
@@ -70,7 +70,7 @@ impl Kind {
 pub struct Trouble {
     /// The line it is about.
     pub line: Option<u64>,
-    /// What is wrong, in a sentence without its end.
+    /// What is wrong, in a sentence without its full stop.
     pub text: String,
 }
 
@@ -106,9 +106,9 @@ pub struct Graph {
     pub cross_nic: u32,
     /// How many channels.
     pub n_channels: u32,
-    /// GB/s a channel inside the node.
+    /// GB/s per channel inside the node.
     pub speed_intra: f64,
-    /// GB/s a channel between nodes.
+    /// GB/s per channel between nodes.
     pub speed_inter: f64,
     /// The worst path between its GPUs: `NVL`, `PIX`.
     pub type_intra: Box<str>,
@@ -208,7 +208,7 @@ pub fn of_case(case: &Case) -> Option<Topology> {
     from_xml.or_else(from_matrix)
 }
 
-/// What network a device is on, as far as its name tells: those that udev gives (`rdmap16s27`, `rocep59s0`) and
+/// What network a device is on, as far as its name shows it: the names that udev gives (`rdmap16s27`, `rocep59s0`) and
 /// those of the kernel.
 pub fn nic_kind(name: &str) -> NicKind {
     let begins = |all: &[&str]| all.iter().any(|it| name.starts_with(it));
@@ -225,21 +225,21 @@ pub fn nic_kind(name: &str) -> NicKind {
     }
 }
 
-/// A GPU of which only the number and the place are known.
+/// A GPU of which only the number and the position are known.
 fn blank_gpu(index: u32, at: Place) -> Gpu {
     let (bus, link, model, compute, gpudirect, rank, c2c) = (None, None, None, None, None, None, None);
     Gpu { index, at, bus, link, model, compute, gpudirect, rank, c2c }
 }
 
-/// A NIC of which only the name, the number and the place are known.
+/// A NIC of which only the name, the number and the position are known.
 fn blank_nic(name: &str, index: u32, at: Place) -> Nic {
     let (bus, link, rate, gpudirect, latency) = (None, None, None, None, None);
     Nic { name: name.into(), index, at, bus, link, rate, gpudirect, latency, kind: nic_kind(name) }
 }
 
-/// A place in a list as a number of a device.
-fn number(place: usize) -> u32 {
-    u32::try_from(place).unwrap_or(u32::MAX)
+/// A position in a list as a number of a device.
+fn number(position: usize) -> u32 {
+    u32::try_from(position).unwrap_or(u32::MAX)
 }
 
 /// The lines with their numbers.
@@ -252,7 +252,7 @@ fn count(n: usize, what: &str) -> String {
     format!("{n} {what}{}", if n == 1 { "" } else { "s" })
 }
 
-/// The refusal of a machine that is too large.
+/// The error for a machine that is too large.
 fn check_size(n: usize, what: &str, line: u64) -> Result<(), Trouble> {
     if n <= MOST_DEVICES {
         return Ok(());

@@ -1,4 +1,4 @@
-//! What numbers tell of NVLinks: the count for each pair of GPUs, and the bandwidths NCCL prints.
+//! What numbers show about NVLinks: the count for each pair of GPUs, and the bandwidths NCCL prints.
 
 use std::collections::BTreeMap;
 
@@ -30,7 +30,7 @@ fn all_ports() -> impl Iterator<Item = (u32, NvLinkPort)> {
     gpu::all().iter().filter_map(|it| Some((it.compute, it.nvlink?)))
 }
 
-/// What the bandwidths that NCCL printed tell: the compute capability, where only one fits, and the number of links
+/// What the bandwidths that NCCL printed show: the compute capability, where only one matches, and the number of links
 /// of each bandwidth.
 pub(super) fn of_bandwidths(all: &[f64], version: Option<Version>) -> (Option<u32>, Vec<Option<u32>>) {
     // Without a release, the newest constants that fit.
@@ -52,7 +52,7 @@ pub(super) fn of_bandwidths(all: &[f64], version: Option<Version>) -> (Option<u3
     (compute, counts.collect())
 }
 
-/// Releases in which NCCL changed what it takes for a link.
+/// Releases in which NCCL changed the bandwidth of a link.
 static RELEASES: &[Version] = &[
     Version::new(2, 27, 5),
     Version::new(2, 25, 1),
@@ -78,7 +78,7 @@ pub(super) fn of_pairs(n: usize, pair: &dyn Fn(usize, usize) -> u32, notes: &mut
         let common = (0..n).map(widest).max().unwrap_or(0);
         for gpu in (0..n).filter(|it| widest(*it) != common) {
             let links = widest(gpu);
-            notes.push(format!("One GPU (place {gpu}) has {links} NVLinks where others have {common}."));
+            notes.push(format!("One GPU (position {gpu}) has {links} NVLinks where others have {common}."));
         }
         let expected = |a, b| widest(a).min(widest(b));
         let odd = (0..n)
@@ -145,7 +145,7 @@ mod tests {
     }
 
     #[test]
-    fn bandwidths_tell_numbers() {
+    fn bandwidths_give_numbers() {
         let now = Some(Version::new(2, 28, 9));
         assert_eq!(of_bandwidths(&[370.8], now), (Some(90), vec![Some(18)]));
         assert_eq!(of_bandwidths(&[240.0, 240.0], now), (Some(80), vec![Some(12); 2]));

@@ -10,7 +10,7 @@
 //! + SYS[10.0] - CPU/0-1
 //! ```
 //!
-//! A child's `+` stands below the first letter of its parent, but for those of a CPU, which stand at the margin.
+//! A child's `+` is below the first letter of its parent, except for those of a CPU, which are at the margin.
 
 use std::collections::BTreeMap;
 
@@ -25,7 +25,7 @@ use super::{blank_gpu, blank_nic, number, nvlinks};
 #[derive(Debug, Default)]
 pub(super) struct Tree {
     machine: Machine,
-    /// What further lines may hang below: the column of their `+`, and what it is.
+    /// What further lines may be below: the column of their `+`, and what it is.
     open: Vec<(usize, Parent)>,
     /// The host, where the tree has several.
     host: Option<u64>,
@@ -33,7 +33,7 @@ pub(super) struct Tree {
     others: Vec<u64>,
     /// GPU, what is at the other end of its NVLinks, GB/s.
     nvlinks: Vec<(usize, Far, f64)>,
-    /// Lines that hang below nothing.
+    /// Lines without a parent.
     lost: usize,
 }
 
@@ -58,7 +58,7 @@ enum Far {
     Cpu,
 }
 
-/// `GPU/0-201c0 (0)`: the kind, the host, the number on it, what stands in brackets.
+/// `GPU/0-201c0 (0)`: the kind, the host, the number on it, what is in brackets.
 struct Label<'a> {
     kind: &'a str,
     host: u64,
@@ -120,16 +120,16 @@ impl Tree {
         };
         self.open.truncate(parent + 1);
         let Some((parent, label)) = self.open.last().map(|it| it.1).zip(Label::parse(node)) else { return };
-        let place = match parent {
+        let attached_to = match parent {
             Parent::Socket(it) => Some(Place::Socket(it)),
             Parent::Bridge(it) => Some(Place::Bridge(it)),
             Parent::Gpu(_) | Parent::Card { .. } | Parent::Other => None,
         };
-        // What is local is no device of the bus: NCCL gives it a bandwidth no link has.
+        // What is local is not a device of the bus: NCCL gives it a bandwidth that no link has.
         let on_bus = bandwidth < link::local();
         let bus = Some(BusId(label.id)).filter(|_| on_bus);
         let pci = pci_link(bandwidth).filter(|_| on_bus);
-        let next = match (kind, label.kind, place, parent) {
+        let next = match (kind, label.kind, attached_to, parent) {
             ("PCI", "PCI", Some(at), _) => {
                 self.machine.bridges.push(Bridge { at, bus, link: pci });
                 Parent::Bridge(self.machine.bridges.len() - 1)
@@ -162,7 +162,7 @@ impl Tree {
                 }
                 return;
             }
-            // To another socket: the other way of what its own lines say.
+            // To another socket: the reverse of what its own lines say.
             ("SYS" | "C2C" | "NVL", ..) => return,
             _ => Parent::Other,
         };
@@ -174,7 +174,7 @@ impl Tree {
         (self.machine.gpus.len(), self.machine.nics.len())
     }
 
-    /// The machine, and what is odd about the tree.
+    /// The machine, and what is unusual about the tree.
     pub(super) fn finish(self, version: Option<Version>) -> (Machine, Vec<String>) {
         let mut notes = Vec::new();
         let mut machine = self.machine;
@@ -182,7 +182,7 @@ impl Tree {
             notes.push(format!("The tree has {} hosts; the first is shown.", self.others.len() + 1));
         }
         if self.lost > 0 {
-            notes.push(format!("{} lines of the tree hang below nothing and are left out.", self.lost));
+            notes.push(format!("{} lines of the tree have no parent and are left out.", self.lost));
         }
         // The driver counts GPUs by their bus.
         let mut by_bus: Vec<usize> = (0..machine.gpus.len()).collect();
@@ -226,7 +226,7 @@ impl Tree {
 
 /// `arch/vendor/model`, in NCCL's own numbers (`src/graph/topo.h`).
 ///
-/// The model is a class there; the first of each class by CPUID stands for it (`src/graph/topo.cc`).
+/// The model is a class there; the first of each class by CPUID represents it (`src/graph/topo.cc`).
 fn cpu(text: &str) -> (Maker, Option<(u32, u32)>) {
     let mut parts = text.split('/');
     match (parts.next(), parts.next(), parts.next()) {

@@ -2,7 +2,7 @@
 //!
 //! `PIX` is one switch, `PXB` a switch above switches, `PHB` and `NODE` one NUMA node, `SYS` two. Each is a relation
 //! that groups devices, so a machine can be built from the groups; where NVLink joins two GPUs the matrix hides how
-//! they hang on PCI Express, and only third devices tell.
+//! they are attached to PCI Express, and only third devices show it.
 
 use std::collections::BTreeMap;
 
@@ -13,7 +13,7 @@ use super::{Trouble, blank_gpu, blank_nic, number, nvlinks};
 use crate::plain::TopologyMatrix;
 use crate::source::Spot;
 
-/// What the matrix says of a pair, old names and new ones alike.
+/// What the matrix says about a pair, old names and new ones alike.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(super) enum Relation {
     /// One switch.
@@ -50,7 +50,7 @@ struct Table<'a> {
     rows: Vec<Option<usize>>,
 }
 
-/// The machine, and what is odd about the matrix.
+/// The machine, and what is unusual about the matrix.
 pub(super) fn machine(
     matrix: &TopologyMatrix,
     line: &dyn Fn(Spot) -> u64,
@@ -59,8 +59,8 @@ pub(super) fn machine(
     let table = Table::check(matrix, line, &mut notes)?;
     let mut machine = Machine::default();
     let sockets = sockets(&table, matrix, &mut machine, &mut notes);
-    let places = places(&table, &sockets, &mut machine);
-    let order = devices(&table, matrix, &sockets, &places, &mut machine);
+    let positions = positions(&table, &sockets, &mut machine);
+    let order = devices(&table, matrix, &sockets, &positions, &mut machine);
     let gpus = order.len();
     let between = |a: usize, b: usize| match (order.get(a), order.get(b)) {
         (Some(a), Some(b)) => table.relation(*a, *b),
@@ -74,7 +74,7 @@ pub(super) fn machine(
         },
         &mut notes,
     );
-    contradictions(&table, &machine, &places, &mut notes);
+    contradictions(&table, &machine, &positions, &mut notes);
     unknowns(&table, matrix, &mut machine);
     Ok((machine, notes))
 }
@@ -100,7 +100,7 @@ impl<'a> Table<'a> {
                 return trouble(format!("{name} has a row but no column: the header (line {header}) is cut"));
             };
             if slot.replace(at).is_some() {
-                return trouble(format!("{name} has a second row: two matrices run into each other"));
+                return trouble(format!("{name} has a second row: the rows of two matrices are mixed"));
             }
             if cells.len() < names.len() {
                 let stop = beside.and_then(|it| it.stopped_at.as_deref());
@@ -130,7 +130,7 @@ impl<'a> Table<'a> {
     }
 
     fn fill(&mut self, matrix: &TopologyMatrix, line: &dyn Fn(Spot) -> u64) -> Result<(), Trouble> {
-        let place = |row: usize| matrix.beside.get(row).map_or(0, |it| line(it.spot));
+        let line_of = |row: usize| matrix.beside.get(row).map_or(0, |it| line(it.spot));
         let cell = |row: usize, column: usize| matrix.rows.get(row).and_then(|it| it.1.get(column));
         for (a, row) in self.rows.iter().enumerate() {
             let Some(row) = *row else { continue };
@@ -138,8 +138,8 @@ impl<'a> Table<'a> {
                 let (name, other) = (self.name(a), self.name(b));
                 let Some(text) = cell(row, b) else { continue };
                 if (&**text == "X") != (a == b) {
-                    let problem = format!("{name} to {other} is `{text}`; `X` stands for a device itself");
-                    return Err(Trouble::at(place(row), problem));
+                    let problem = format!("{name} to {other} is `{text}`; `X` means the device itself");
+                    return Err(Trouble::at(line_of(row), problem));
                 }
                 let back = self.rows.get(b).copied().flatten();
                 let mirrored = back.and_then(|it| cell(it, a));
@@ -147,10 +147,10 @@ impl<'a> Table<'a> {
                 if mirrored.is_some() && here != there {
                     let mirrored = mirrored.map(|it| &**it).unwrap_or_default();
                     return Err(Trouble::at(
-                        place(row),
+                        line_of(row),
                         format!(
                             "{name} to {other} is {text} in the row of {name} and {mirrored} in the row of {other} (line {})",
-                            back.map_or(0, place)
+                            back.map_or(0, line_of)
                         ),
                     ));
                 }
@@ -176,7 +176,7 @@ impl<'a> Table<'a> {
         self.relations.get(a)?.get(b).copied().flatten()
     }
 
-    /// Groups devices that are this near, directly or through others: the smallest member stands for its group.
+    /// Groups devices that are this near, directly or through others: the smallest member represents its group.
     fn groups(&self, near: Relation) -> Vec<usize> {
         let mut group: Vec<Option<usize>> = vec![None; self.names.len()];
         for first in 0..self.names.len() {
@@ -193,7 +193,7 @@ impl<'a> Table<'a> {
     }
 }
 
-/// What a row says of its NUMA node: the number, else its CPUs.
+/// What a row says about its NUMA node: the number, otherwise its CPUs.
 type Home<'a> = (Option<u32>, Option<&'a str>);
 
 /// The socket of each device.
@@ -236,7 +236,7 @@ fn sockets(
         {
             let (a, b) = (table.name(others.first().copied().unwrap_or_default()), table.name(group));
             split.push(format!(
-                "{a} and {b} have one NUMA affinity, but their path is SYS: they are shown apart"
+                "{a} and {b} have one NUMA affinity, but their path is SYS: they are shown on different nodes"
             ));
         }
         let at = found.unwrap_or(sockets.len());
@@ -257,7 +257,7 @@ fn sockets(
     }
     let more = match split.len() {
         0 | 1 => String::new(),
-        n => format!(" ({} more pairs are so)", n - 1),
+        n => format!(" (and {} more pairs)", n - 1),
     };
     notes.extend(split.into_iter().next().map(|it| format!("{it}{more}.")));
     for ((numa, cpus), devices) in &sockets {
@@ -268,8 +268,8 @@ fn sockets(
     socket_of
 }
 
-/// Where each device hangs, and the switches for it.
-fn places(table: &Table<'_>, sockets: &[usize], machine: &mut Machine) -> Vec<Place> {
+/// Where each device is attached, and the switches for it.
+fn positions(table: &Table<'_>, sockets: &[usize], machine: &mut Machine) -> Vec<Place> {
     let (lower, upper) = (table.groups(Relation::Pix), table.groups(Relation::Pxb));
     let size = |groups: &[usize], group: usize| groups.iter().filter(|it| **it == group).count();
     let mut add = |at: Place| {
@@ -277,7 +277,7 @@ fn places(table: &Table<'_>, sockets: &[usize], machine: &mut Machine) -> Vec<Pl
         Place::Bridge(machine.bridges.len() - 1)
     };
     let (mut above, mut below) = (BTreeMap::new(), BTreeMap::new());
-    let mut places = Vec::new();
+    let mut positions = Vec::new();
     for (device, socket) in sockets.iter().enumerate() {
         let socket = Place::Socket(*socket);
         let (Some(low), Some(high)) = (lower.get(device), upper.get(device)) else { continue };
@@ -285,9 +285,9 @@ fn places(table: &Table<'_>, sockets: &[usize], machine: &mut Machine) -> Vec<Pl
         let nested = size(&upper, *high) > switched;
         let at = if nested { *above.entry(*high).or_insert_with(|| add(socket)) } else { socket };
         let at = if nested || switched > 1 { *below.entry(*low).or_insert_with(|| add(at)) } else { at };
-        places.push(at);
+        positions.push(at);
     }
-    places
+    positions
 }
 
 /// Puts GPUs and NICs into the machine. Returns the column of each GPU.
@@ -295,18 +295,18 @@ fn devices(
     table: &Table<'_>,
     matrix: &TopologyMatrix,
     sockets: &[usize],
-    places: &[Place],
+    positions: &[Place],
     machine: &mut Machine,
 ) -> Vec<usize> {
     let index = |name: &str| name.trim_start_matches(|it: char| !it.is_ascii_digit()).parse().ok();
     let mut gpus: Vec<usize> = (0..table.names.len()).filter(|it| table.is_gpu(*it)).collect();
     gpus.sort_by_key(|it| (sockets.get(*it), *it));
     for (order, device) in gpus.iter().enumerate() {
-        let Some(at) = places.get(*device) else { continue };
+        let Some(at) = positions.get(*device) else { continue };
         let index = index(table.name(*device)).unwrap_or_else(|| number(order));
         machine.gpus.push(blank_gpu(index, *at));
     }
-    for (device, at) in places.iter().enumerate().filter(|it| !table.is_gpu(it.0)) {
+    for (device, at) in positions.iter().enumerate().filter(|it| !table.is_gpu(it.0)) {
         let short = table.name(device);
         let name = matrix.legend.iter().find(|it| *it.0 == *short).map_or(short, |it| &it.1);
         machine.nics.push(blank_nic(name, number(machine.nics.len()), *at));
@@ -314,7 +314,7 @@ fn devices(
     gpus
 }
 
-/// The relation of two places, as the machine has it. Beside NVLink.
+/// The relation of two positions in the machine, apart from NVLink.
 pub(super) fn relation(machine: &Machine, a: Place, b: Place) -> Relation {
     let (above_a, above_b) = (machine.bridges_above(a), machine.bridges_above(b));
     match above_a.iter().find(|it| above_b.contains(it)) {
@@ -326,10 +326,10 @@ pub(super) fn relation(machine: &Machine, a: Place, b: Place) -> Relation {
 }
 
 /// Says which paths of the matrix the machine cannot have.
-fn contradictions(table: &Table<'_>, machine: &Machine, places: &[Place], notes: &mut Vec<String>) {
+fn contradictions(table: &Table<'_>, machine: &Machine, positions: &[Place], notes: &mut Vec<String>) {
     let mut n = 0;
-    for (a, at) in places.iter().enumerate() {
-        for (b, other) in places.iter().enumerate().skip(a + 1) {
+    for (a, at) in positions.iter().enumerate() {
+        for (b, other) in positions.iter().enumerate().skip(a + 1) {
             let Some(said) = table.relation(a, b).filter(|it| !matches!(it, Relation::NvLinks(_))) else {
                 continue;
             };
@@ -369,7 +369,9 @@ fn unknowns(table: &Table<'_>, matrix: &TopologyMatrix, machine: &mut Machine) {
         say("The matrix shows no NIC; there may be some that nvidia-smi does not list.");
     }
     if table.relations.iter().flatten().any(|it| matches!(it, Some(Relation::NvLinks(_)))) {
-        say("How GPUs that NVLink joins hang on PCI Express shows only where a NIC is near them.");
+        say(
+            "How GPUs that NVLink joins are attached to PCI Express is visible only where a NIC is near them.",
+        );
     }
     let homeless = matrix.beside.iter().zip(&matrix.rows).filter(|it| it.1.0.starts_with("GPU"));
     if homeless.clone().any(|it| it.0.numa.is_none()) {

@@ -8,7 +8,7 @@
 //!         <gpu dev="0" sm="80" rank="0" gdr="1"><nvlink target="0000:c8:00.0" count="12" tclass="0x068000"/></gpu>
 //! ```
 //!
-//! The tree is walked with a stack of its own: how deep the text nests costs memory, which the limit on nodes bounds,
+//! The tree is walked with an explicit stack: how deep the text nests costs memory, which the limit on nodes bounds,
 //! never the stack of the thread.
 
 use std::collections::BTreeMap;
@@ -69,12 +69,12 @@ pub(super) fn read(text: &[u8], line: u64) -> Result<Topology, Trouble> {
             it => Trouble::at(at, format!("not XML: {it}")),
         }
     })?;
-    let place =
+    let line_of =
         |node: Node<'_, '_>| line + u64::from(document.text_pos_at(node.range().start).row).saturating_sub(1);
     let root = document.root_element();
     match kind {
         Kind::GraphXml => graph_xml::read(root, line),
-        _ => system(root, line, &place),
+        _ => system(root, line, &line_of),
     }
 }
 
@@ -92,7 +92,7 @@ fn crowded_tag(text: &[u8]) -> Option<usize> {
     None
 }
 
-/// A tag and what it hangs below.
+/// A tag and its parent.
 struct Open<'a, 'input> {
     node: Node<'a, 'input>,
     at: Place,
@@ -109,7 +109,7 @@ fn below<'a, 'input>(
     node.children().rev().filter(Node::is_element).map(move |node| Open { node, at, pci })
 }
 
-fn system(root: Node<'_, '_>, line: u64, place: &dyn Fn(Node<'_, '_>) -> u64) -> Result<Topology, Trouble> {
+fn system(root: Node<'_, '_>, line: u64, line_of: &dyn Fn(Node<'_, '_>) -> u64) -> Result<Topology, Trouble> {
     let of_kind = |name: &str| root.descendants().filter(|it| it.has_tag_name(name)).count();
     check_size(of_kind("gpu"), "GPUs", line)?;
     check_size(of_kind("net"), "NICs", line)?;
@@ -167,7 +167,7 @@ fn system(root: Node<'_, '_>, line: u64, place: &dyn Fn(Node<'_, '_>) -> u64) ->
     if machine.gpus.is_empty() && machine.nics.is_empty() {
         return Err(Trouble::at(line, "<system> has neither a GPU nor a NIC in it"));
     }
-    nvlinks(&links, &mut machine, &mut notes, place);
+    nvlinks(&links, &mut machine, &mut notes, line_of);
     unknowns(&mut machine);
     let (graphs, paths) = (Vec::new(), Vec::new());
     Ok(Topology { kind: Kind::TopologyXml, machine, graphs, paths, line, notes })
@@ -273,7 +273,7 @@ fn nvlinks(
     links: &[(usize, Node<'_, '_>)],
     machine: &mut Machine,
     notes: &mut Vec<String>,
-    place: &dyn Fn(Node<'_, '_>) -> u64,
+    line_of: &dyn Fn(Node<'_, '_>) -> u64,
 ) {
     let gpus: BTreeMap<BusId, usize> =
         machine.gpus.iter().zip(0..).filter_map(|(gpu, at)| Some((gpu.bus?, at))).collect();
@@ -306,8 +306,8 @@ fn nvlinks(
     if let Some(node) = lost.first() {
         let target = attribute(*node, "target").unwrap_or("nothing");
         notes.push(format!(
-            "Line {}: an NVLink goes to {target}, which is no GPU of this machine ({} left out).",
-            place(*node),
+            "Line {}: an NVLink goes to {target}, which is not a GPU of this machine ({} left out).",
+            line_of(*node),
             count(lost.len(), "such tag")
         ));
     }

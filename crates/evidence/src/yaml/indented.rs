@@ -1,11 +1,11 @@
-//! Lines of brackets and quotes that stand too far left.
+//! Lines of brackets and quotes with too little indentation.
 //!
-//! YAML wants them deeper than the key they belong to, and the parser refuses the rest. Kubernetes does not care, and a `]` below its key
-//! is a usual sight. Such lines are pushed right, where blanks mean nothing, and places are told as in the text that was given.
+//! YAML requires them deeper than the key they belong to, and the parser rejects anything else. Kubernetes does not care, and a `]` below its key
+//! is common. Such lines are moved right, where blanks mean nothing, and positions are given in the original text.
 
 use saphyr_parser::ScanError;
 
-/// The deepest indentation that is cured.
+/// The deepest indentation that is repaired.
 const PUSH: usize = 256;
 /// The most bytes that are read again for it.
 const MOST_WORK: usize = 16 << 20;
@@ -88,8 +88,8 @@ impl Indented {
         if self.pushed.binary_search(&line).is_ok() { column.saturating_sub(PUSH) } else { column }
     }
 
-    /// The place of an error in the text that was given: line and column from 1.
-    pub(super) fn place(&self, error: &ScanError) -> (usize, usize) {
+    /// The position of an error in the original text: line and column from 1.
+    pub(super) fn position(&self, error: &ScanError) -> (usize, usize) {
         let marker = error.marker();
         let line = self.byte(marker.index().saturating_sub(marker.col()));
         (marker.line(), self.column(line, marker.col()) + 1)

@@ -7,7 +7,7 @@ use evidence::yaml::Span;
 
 use super::{NodeRange, PodTemplate, Submitted, SubmittedJob};
 
-/// A command that starts ranks, and what it gets.
+/// A command that starts ranks, and what it starts them with.
 #[derive(Debug, Clone, Copy)]
 pub struct SubmittedLaunch<'s> {
     submitted: &'s Submitted<'s>,
@@ -17,7 +17,7 @@ pub struct SubmittedLaunch<'s> {
     pub submission: &'s Submission,
     /// The command.
     pub launch: &'s Launch,
-    /// The job; none for a command in a file that is none.
+    /// The job; none for a command in a file that is not a job.
     pub job: Option<&'s SubmittedJob<'s>>,
     /// The pod, in a manifest.
     pub pod: Option<&'s PodTemplate<'s>>,
@@ -55,7 +55,7 @@ impl<'s> SubmittedLaunch<'s> {
         self.submission.span(word.range.clone())
     }
 
-    /// Whether it stands in a manifest.
+    /// Whether it is in a manifest.
     pub fn in_pod(&self) -> bool {
         self.pod.is_some()
     }

@@ -15,7 +15,7 @@ pub struct Machines {
     pub known: Vec<&'static Model>,
     /// Where they are named, if that is in the pod itself.
     pub span: Option<Span>,
-    /// Whether names stand beside them that the catalogue does not have.
+    /// Whether the pod also names machines that the catalogue does not have.
     unknown: bool,
 }
 

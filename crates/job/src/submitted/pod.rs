@@ -24,7 +24,7 @@ pub struct PodTemplate<'a> {
     pub count: u64,
     /// Whether its GPUs run ranks; those of the launcher of an `MPIJob` do not.
     pub works: bool,
-    /// Whether devices come by claims, whose number stands elsewhere.
+    /// Whether devices come by claims, whose number is elsewhere.
     pub claims: bool,
 }
 
@@ -113,7 +113,7 @@ impl<'a> PodTemplate<'a> {
         };
         let containers: Vec<ContainerTemplate<'a>> = pod.containers.iter().map(container).collect();
         let number = |path: &[&str]| tree.at(workload.root, path).and_then(|it| tree.integer(it));
-        // A group has one leader, with a template of its own or as one of the workers.
+        // A group has one leader, with its own template or as one of the workers.
         let group = number(&["spec", "leaderWorkerTemplate", "size"]).map(|size| match workload.pods.len() {
             0 | 1 => size,
             _ if pod.role.as_deref() == Some("leaderTemplate") => 1,

@@ -16,7 +16,7 @@ pub struct SubmittedVariable<'s> {
     pub file: usize,
     /// The file.
     pub submission: &'s Submission,
-    /// The variable, with its places.
+    /// The variable, with its positions.
     pub setting: &'s Setting,
     /// The job.
     pub job: Option<&'s SubmittedJob<'s>>,
@@ -106,7 +106,7 @@ impl<'s> SubmittedVariable<'s> {
         self.job?.nodes.several()
     }
 
-    /// The bytes of the whole entry with its line, where nothing else stands on it.
+    /// The bytes of the whole entry with its line, where nothing else is on it.
     pub fn removal(&self) -> Option<Range<usize>> {
         let text = &*self.submission.text;
         let range = self.setting.span.range.clone();

@@ -23,9 +23,9 @@ pub static RULE: Rule = Rule {
     needs: &[Source::JobOutput],
     why: "All ranks of a communicator must call the same collectives in the same order with the same sizes. NCCL does not check: it \
           hangs, or mixes the data of two operations.",
-    fix: "Run once with TORCH_DISTRIBUTED_DEBUG=DETAIL: it names the first call that differs. Usual places: a branch that depends on \
-          the rank or on the data, a last batch of another size, metrics logged under other names, unused parameters. Pad the tensors, \
-          or gather their sizes first.",
+    fix: "Run once with TORCH_DISTRIBUTED_DEBUG=DETAIL: it names the first call that differs. Usual causes: a branch that depends on the \
+          rank or on the data, a last batch of another size, metrics logged under different names, unused parameters. Pad the tensors, or \
+          gather their sizes first.",
     references: &[
         "https://pytorch.org/docs/stable/distributed.html#debugging-torch-distributed-applications",
         "https://github.com/NVIDIA/nccl/issues/296",
@@ -42,7 +42,7 @@ fn check(log: &Log) -> Checked {
         &SIZE_MISMATCH,
         &BOOTSTRAP_TRUNCATED,
     ];
-    let found = log.look_for(&signals, Source::JobOutput)?;
+    let found = log.find_signals(&signals, Source::JobOutput)?;
     let of = |signal| found.iter().copied().filter(|it| it.signal == signal).collect::<Vec<_>>();
     if let Some(first) = of(&FINGERPRINT).first() {
         return Ok(vec![Finding::new(Confidence::Certain, fingerprints(first)).by(log, &of(&FINGERPRINT))]);
@@ -78,7 +78,7 @@ fn check(log: &Log) -> Checked {
     if let Some(first) = of(&BOOTSTRAP_TRUNCATED).first() {
         let (got, want) = (first.get("got"), first.get("want"));
         let message = format!(
-            "a setup message had {got} bytes where {want} were expected: ranks make communicators in another order"
+            "a setup message had {got} bytes where {want} were expected: ranks create communicators in different orders"
         );
         let finding = Finding::new(Confidence::Possible, message).by(log, &of(&BOOTSTRAP_TRUNCATED));
         return Ok(vec![finding.or("nccl-version-mismatch")]);
@@ -103,14 +103,14 @@ fn fingerprints(sighting: &Sighting) -> String {
     };
     match parts.as_slice() {
         [] => "two ranks call different collectives".to_owned(),
-        [one] => format!("{}, another rank something else", describe(one)),
+        [one] => format!("{}, another rank calls something else", describe(one)),
         [one, other, ..] => format!("{}, {}", describe(one), describe(other)),
     }
 }
 
 /// Ranks that time out at the same timestamp in different operations.
 fn compared(works: &[Work<'_>]) -> Option<Finding> {
-    // Only the first of each rank: what comes later comes of it.
+    // Only the first of each rank: later ones follow from it.
     let mut first: BTreeMap<u32, Work<'_>> = BTreeMap::new();
     for work in works {
         first.entry(work.rank?).or_insert(*work);
@@ -145,7 +145,7 @@ fn compared(works: &[Work<'_>]) -> Option<Finding> {
             };
             let (ours, theirs) = (like(a), like(b));
             let message = format!(
-                "{} in {}, {} in {}",
+                "{} timed out in {}, {} in {}",
                 list_of_ranks(&ours),
                 describe(a),
                 list_of_ranks(&theirs),
@@ -188,7 +188,7 @@ mod tests {
         let old = "RuntimeError: Detected mismatch between collectives on ranks. Rank 0 is running inconsistent collective: CollectiveFingerPrint(OpType=BROADCAST, TensorShape=[34112], x\n";
         assert_eq!(
             findings(&RULE, old)[0].message,
-            "rank 0 calls BROADCAST of [34112], another rank something else"
+            "rank 0 calls BROADCAST of [34112], another rank calls something else"
         );
     }
 
@@ -224,18 +224,18 @@ mod tests {
             + &timeout(0, 14, "SeqNum=7, OpType=ALLREDUCE, NumelIn=65536, NumelOut=65536");
         assert_eq!(
             findings(&RULE, &text)[0].message,
-            "rank 1 in ALLGATHER (number 6), rank 0 in ALLREDUCE (number 7)"
+            "rank 1 timed out in ALLGATHER (number 6), rank 0 in ALLREDUCE (number 7)"
         );
         let sizes = timeout(1, 14, "SeqNum=5, OpType=ALLREDUCE, NumelIn=16, NumelOut=16")
             + &timeout(0, 14, "SeqNum=5, OpType=ALLREDUCE, NumelIn=256, NumelOut=256");
         assert_eq!(
             findings(&RULE, &sizes)[0].message,
-            "rank 0 in ALLREDUCE of 256 elements, rank 1 in ALLREDUCE of 16 elements"
+            "rank 0 timed out in ALLREDUCE of 256 elements, rank 1 in ALLREDUCE of 16 elements"
         );
     }
 
     #[test]
-    fn a_late_rank_is_no_mismatch() {
+    fn a_late_rank_is_not_a_mismatch() {
         let late = timeout(1, 14, "SeqNum=4, OpType=ALLREDUCE, NumelIn=256, NumelOut=256")
             + &timeout(0, 55, "SeqNum=6, OpType=ALLREDUCE, NumelIn=9, NumelOut=9");
         quiet(&RULE, &late);

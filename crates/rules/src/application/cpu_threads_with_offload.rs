@@ -9,11 +9,11 @@ use crate::{Check, Checked, Confidence, Finding, Log, Role, Rule, Severity};
 /// See the module documentation.
 pub static RULE: Rule = Rule {
     id: "cpu-threads-with-offload",
-    title: "the CPU optimizer may have one thread a rank",
+    title: "the CPU optimizer may have only one thread per rank",
     severity: Severity::Info,
     role: Role::Cause,
     needs: &[Source::JobOutput],
-    why: "With ZeRO offload the CPU updates the weights, in as many threads as OMP_NUM_THREADS allows. torchrun sets it to 1 when it is \
+    why: "With ZeRO offload the CPU updates the weights, with as many threads as OMP_NUM_THREADS allows. torchrun sets it to 1 when it is \
           unset and there are several processes on a node, and the update then takes many times longer while GPUs and network wait.",
     fix: "Set OMP_NUM_THREADS to the node's physical cores divided by its ranks, in the environment of torchrun. To see what a rank has: \
           `tr '\\0' '\\n' < /proc/PID/environ | grep OMP` or `python -c 'import torch; print(torch.get_num_threads())'` in it.",
@@ -22,19 +22,21 @@ pub static RULE: Rule = Rule {
 };
 
 fn check(log: &Log) -> Checked {
-    let found = log.look_for(&[&CPU_OPTIMIZER], Source::JobOutput)?;
+    let found = log.find_signals(&[&CPU_OPTIMIZER], Source::JobOutput)?;
     let Some(offload) = found.first() else { return Ok(Vec::new()) };
-    let told = log.case.sightings_of(&ONE_THREAD).next();
-    if let Some(told) = told.filter(|it| it.get("n") == "1") {
+    let reported = log.case.sightings_of(&ONE_THREAD).next();
+    if let Some(reported) = reported.filter(|it| it.get("n") == "1") {
         let message = "the optimizer runs on the CPU and torchrun gave each process one thread";
-        return Ok(vec![Finding::new(Confidence::Likely, message).seen(&told.quote).seen(&offload.quote)]);
+        return Ok(vec![
+            Finding::new(Confidence::Likely, message).seen(&reported.quote).seen(&offload.quote),
+        ]);
     }
     let several = log.case.world().and_then(evidence::Communicator::local_ranks).is_some_and(|it| it > 1);
-    if log.job.settings.named("OMP_NUM_THREADS").next().is_some() || told.is_some() || !several {
+    if log.job.settings.named("OMP_NUM_THREADS").next().is_some() || reported.is_some() || !several {
         return Ok(Vec::new());
     }
     let message =
-        "the optimizer runs on the CPU; whether it has more than one thread a rank the log does not show";
+        "the optimizer runs on the CPU; the log does not show whether it has more than one thread per rank";
     Ok(vec![Finding::new(Confidence::Possible, message).seen(&offload.quote)])
 }
 

@@ -1,4 +1,4 @@
-//! One rank ended with an error of the program, and the others noticed.
+//! One rank ended with a program error, and the other ranks reported it.
 
 use evidence::signals::application::{CLOSED, CRASH, EXCEPTION, RANK_EXCEPTION, REMOTE_ERROR};
 use evidence::{Sighting, Source};
@@ -9,20 +9,20 @@ use job::failure::{Exit, exception, exits, names_nccl};
 /// See the module documentation.
 pub static RULE: Rule = Rule {
     id: "fatal-python-error",
-    title: "a rank ended with an error of the program",
+    title: "a rank ended with a program error",
     severity: Severity::Error,
     // The interconnect comes first: what it breaks ends in exceptions too.
     role: Role::Consequence,
     needs: &[Source::JobOutput],
     why: "An exception or a crash that nothing caught ended this rank. Closed connections, remote errors and timeouts of the other \
           ranks follow from it.",
-    fix: "Repair what the exception says; the traceback above it shows where. The other ranks' messages need no attention.",
+    fix: "Fix the error that the exception reports; the traceback above it shows where. Ignore the messages of the other ranks.",
     references: &["https://pytorch.org/docs/stable/elastic/errors.html"],
     checks: &[Check::Log(check)],
 };
 
 fn check(log: &Log) -> Checked {
-    let found = log.look_for(&[&RANK_EXCEPTION, &EXCEPTION, &CRASH], Source::JobOutput)?;
+    let found = log.find_signals(&[&RANK_EXCEPTION, &EXCEPTION, &CRASH], Source::JobOutput)?;
     let own: Vec<(&Sighting, String)> = found
         .iter()
         .filter(|it| *it.signal == RANK_EXCEPTION)
@@ -46,7 +46,8 @@ fn check(log: &Log) -> Checked {
     let rank = log.case.rank_of(sighting).or_else(|| ended.first().and_then(|it| it.rank));
     let who = rank.map_or_else(|| "a rank".to_owned(), |it| format!("rank {it}"));
     let same = own.iter().filter(|it| it.1 == what).count();
-    let others = if same > 1 { format!(", and {} more with the same", same - 1) } else { String::new() };
+    let others =
+        if same > 1 { format!(", and {} more with the same error", same - 1) } else { String::new() };
     let message = format!("{who} ended with `{}`{others}", shorten(&what));
     let finding = Finding::new(Confidence::Likely, message)
         .seen(&sighting.quote)

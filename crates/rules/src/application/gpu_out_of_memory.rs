@@ -1,4 +1,4 @@
-//! The program asked for more GPU memory than was free.
+//! The program needs more GPU memory than is free.
 
 use std::collections::BTreeSet;
 
@@ -16,17 +16,17 @@ pub static RULE: Rule = Rule {
     // Where the interconnect fails as well, that comes first.
     role: Role::Consequence,
     needs: &[Source::JobOutput],
-    why: "PyTorch's allocator found no room. If only some ranks fail, the others see closed connections or time out: those messages \
-          follow from this one.",
+    why: "PyTorch's allocator found no free GPU memory. If only some ranks fail, the others see closed connections or time out: those \
+          messages follow from this one.",
     fix: "Lower the batch size or the sequence length, use activation checkpointing or a higher ZeRO stage, and set \
-          PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True against fragmentation. If a rank has less free memory than the others, look \
+          PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True against fragmentation. If a rank has less free memory than the others, check \
           for a second process on its GPU (`nvidia-smi`).",
     references: &["https://pytorch.org/docs/stable/notes/cuda.html#memory-management"],
     checks: &[Check::Log(check)],
 };
 
 fn check(log: &Log) -> Checked {
-    let found = log.look_for(&[&OUT_OF_MEMORY], Source::JobOutput)?;
+    let found = log.find_signals(&[&OUT_OF_MEMORY], Source::JobOutput)?;
     let Some(first) = found.first() else { return Ok(Vec::new()) };
     let size: String = first
         .get("size")
@@ -41,9 +41,9 @@ fn check(log: &Log) -> Checked {
     let ranks: BTreeSet<u32> = found.iter().filter_map(|it| log.case.rank_of(it)).collect();
     let ranks: Vec<u32> = ranks.into_iter().collect();
     let who = if ranks.is_empty() { "a rank".to_owned() } else { list_of_ranks(&ranks) };
-    let finding =
-        Finding::new(Confidence::Certain, format!("{who} found no GPU memory for {size}")).by(log, &found);
-    // Nobody needs an exabyte: the size came out of a message that was meant for something else.
+    let finding = Finding::new(Confidence::Certain, format!("{who} could not allocate {size} of GPU memory"))
+        .by(log, &found);
+    // No job needs an exabyte: the size comes from a message with another meaning.
     Ok(vec![if size.contains("EB") || size.contains("PB") || size.contains("PiB") {
         finding.or("collective-mismatch")
     } else {

@@ -8,7 +8,7 @@ use crate::{Check, Checked, Confidence, Finding, Log, Role, Rule, Severity};
 /// See the module documentation.
 pub static RULE: Rule = Rule {
     id: "gradient-accumulation-overridden",
-    title: "the trainer's gradient accumulation is overridden by DeepSpeed's",
+    title: "the DeepSpeed file overrides the trainer's gradient accumulation",
     severity: Severity::Info,
     role: Role::Cause,
     needs: &[Source::JobOutput],
@@ -20,7 +20,7 @@ pub static RULE: Rule = Rule {
 };
 
 fn check(log: &Log) -> Checked {
-    let found = log.look_for(&[&ACCUMULATION_MISMATCH], Source::JobOutput)?;
+    let found = log.find_signals(&[&ACCUMULATION_MISMATCH], Source::JobOutput)?;
     let Some(first) = found.first() else { return Ok(Vec::new()) };
     let (plugin, config) = (first.get("plugin"), first.get("config"));
     let message =

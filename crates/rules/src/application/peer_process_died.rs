@@ -19,11 +19,11 @@ pub static RULE: Rule = Rule {
     severity: Severity::Error,
     role: Role::Consequence,
     needs: &[Source::JobOutput],
-    why: "These ranks are messengers: their peer's process ended, and the closed connection is all they see. The reason is usually \
-          with the process that ended; if that one lives, with the network between them.",
-    fix: "Read the log of the rank that ended first, from its end backwards: a traceback, an out-of-memory error, a crash. If it says \
-          nothing it was killed: look at `dmesg -T | grep -i -E 'oom|killed process|xid'` on its node, at the pod's last state \
-          (`kubectl describe pod`: OOMKilled, Evicted) or at `sacct`.",
+    why: "These ranks only report it: their peer's process ended, and they see the closed connection. The cause is usually in the process \
+          that ended; if that process is still running, it is in the network between them.",
+    fix: "Read the log of the rank that ended first, from its end backwards: a traceback, an out-of-memory error, a crash. If it shows \
+          nothing, the process was killed: check `dmesg -T | grep -i -E 'oom|killed process|xid'` on its node, the pod's last state \
+          (`kubectl describe pod`: OOMKilled, Evicted) or `sacct`.",
     references: &["https://github.com/NVIDIA/nccl/issues/795", "NCCL src/misc/socket.cc"],
     checks: &[Check::Log(check)],
 };
@@ -31,15 +31,15 @@ pub static RULE: Rule = Rule {
 fn check(log: &Log) -> Checked {
     let signals =
         [&CLOSED, &SOCKET_CALL, &REMOTE_ERROR, &GLOO_CLOSED, &PEER_DIED, &PROXY_FAILED, &UNIQUE_ID_WAIT];
-    let found = log.look_for(&signals, Source::JobOutput)?;
+    let found = log.find_signals(&signals, Source::JobOutput)?;
     let lost: Vec<&Sighting> = found.into_iter().filter(|it| is_end_of_peer(it)).collect();
-    let told = lost.iter().any(|it| *it.signal != PROXY_FAILED);
+    let reported = lost.iter().any(|it| *it.signal != PROXY_FAILED);
     let ended: Vec<Exit> = exits(&log.case).into_iter().filter(Exit::is_own).collect();
     let killed = ended.iter().find(|it| it.signal().is_some());
-    if !told && killed.is_none() {
+    if !reported && killed.is_none() {
         return Ok(Vec::new());
     }
-    // The text of the error speaks of a network fault too; a warning that names one explains it.
+    // The text of the error mentions a network fault too; a warning that names one explains it.
     let first = log.job.first_failure.as_ref();
     let only_text = lost.iter().all(|it| *it.signal == REMOTE_ERROR) && killed.is_none();
     if only_text && first.as_ref().is_some_and(|it| !is_messenger(&it.quote.text)) {
@@ -55,7 +55,7 @@ fn check(log: &Log) -> Checked {
     let suspect = silent_peer(&log.case, &lost);
     let message = if let Some(exit) = exit {
         let name = name(exit.rank, exit.host.as_deref());
-        if told {
+        if reported {
             format!("{name} ended with {}; {who_lost} lost the connection to it", exit.describe())
         } else {
             format!("{name} ended with {}", exit.describe())

@@ -1,4 +1,4 @@
-//! Rank 0 prepares data for longer than the others are willing to wait.
+//! Rank 0 prepares data for longer than the timeout of the other ranks.
 
 use evidence::signals::application::{
     DATA_PROGRESS, GLOO_TIMEOUT, MAIN_PROCESS_FIRST, PREPARING_DATA, STORE_TIMEOUT, TIMEOUT_STATUS,
@@ -21,7 +21,7 @@ pub static RULE: Rule = Rule {
           timeout: 10 minutes for NCCL (30 before PyTorch 2.1 and for gloo and the store). Nothing is wrong with the network.",
     fix: "Prepare the data before the job, once, and let the job read the cache (`python preprocess.py`, `axolotl preprocess`, \
           `tokenized_path`), or raise the timeout: `ddp_timeout` in the trainer's arguments, `InitProcessGroupKwargs(timeout=...)` in \
-          accelerate, `init_process_group(timeout=timedelta(hours=3))`. More `num_proc` shortens it.",
+          accelerate, `init_process_group(timeout=timedelta(hours=3))`. A larger `num_proc` shortens it.",
     references: &[
         "https://github.com/hiyouga/LlamaFactory/issues/2424",
         "https://github.com/huggingface/accelerate/issues/314",
@@ -31,7 +31,7 @@ pub static RULE: Rule = Rule {
 
 fn check(log: &Log) -> Checked {
     let preparing =
-        log.look_for(&[&PREPARING_DATA, &DATA_PROGRESS, &MAIN_PROCESS_FIRST], Source::JobOutput)?;
+        log.find_signals(&[&PREPARING_DATA, &DATA_PROGRESS, &MAIN_PROCESS_FIRST], Source::JobOutput)?;
     let Some(progress) = unfinished(&preparing) else { return Ok(Vec::new()) };
     let waited = log.case.first_of(&[
         &WATCHDOG_TIMEOUT,
@@ -81,7 +81,7 @@ fn unfinished<'a>(all: &[&'a Sighting]) -> Option<&'a Sighting> {
             .filter(|it| !it.quote.text.contains("100%|"))
             .or_else(|| first(&MAIN_PROCESS_FIRST));
     };
-    // Ranks share a bar's name, so the furthest counts; the bar of a rank that only begins stands at 0.
+    // Ranks share a bar's name, so the furthest counts; the bar of a rank that has just started is at 0.
     let same = bars.iter().filter(|it| it.get("what") == last.get("what"));
     let furthest = same.max_by_key(|it| it.number("percent"))?;
     (furthest.number("percent") != Some(100)).then_some(*furthest)

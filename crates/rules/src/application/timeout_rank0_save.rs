@@ -1,4 +1,4 @@
-//! Rank 0 writes a checkpoint for longer than the others are willing to wait.
+//! Rank 0 writes a checkpoint for longer than the timeout of the other ranks.
 
 use evidence::signals::application::{
     GLOO_TIMEOUT, SAVE_FRAME, SAVING, STORE_TIMEOUT, TIMEOUT_STATUS, WATCHDOG_TIMEOUT,
@@ -27,11 +27,11 @@ pub static RULE: Rule = Rule {
     checks: &[Check::Log(check)],
 };
 
-/// How many lines may stand between the last word about saving and the first about a timeout.
+/// How many lines may be between the last line about saving and the first about a timeout.
 const NEAR: u64 = 60;
 
 fn check(log: &Log) -> Checked {
-    let saving = log.look_for(&[&SAVING, &SAVE_FRAME], Source::JobOutput)?;
+    let saving = log.find_signals(&[&SAVING, &SAVE_FRAME], Source::JobOutput)?;
     let Some(timeout) =
         log.case.first_of(&[&WATCHDOG_TIMEOUT, &TIMEOUT_STATUS, &STORE_TIMEOUT, &GLOO_TIMEOUT])
     else {

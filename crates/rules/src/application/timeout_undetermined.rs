@@ -1,4 +1,4 @@
-//! A collective timed out and no line tells why.
+//! A collective timed out and no line shows why.
 
 use std::collections::BTreeSet;
 
@@ -18,13 +18,13 @@ use job::failure::precedes;
 /// See the module documentation.
 pub static RULE: Rule = Rule {
     id: "timeout-undetermined",
-    title: "a collective timed out and the input does not tell why",
+    title: "a collective timed out and the input does not show why",
     severity: Severity::Error,
     role: Role::Consequence,
     needs: &[Source::JobOutput],
     why: "NCCL has no timeout: PyTorch's watchdog ends ranks that wait too long. The ranks that report it are the ones that wait; the \
-          cause is with a rank that did not come: busy (saving, tokenising, compiling), in another collective, hanging, or dead.",
-    fix: "Give plumb the logs of all ranks: the one with the lowest `last enqueued` is the one to look at. For the next time set \
+          cause is in a rank that did not join: busy (saving, tokenising, compiling), in another collective, hanging, or dead.",
+    fix: "Give plumb the logs of all ranks: the one with the lowest `last enqueued` is the one to check. For the next run set \
           TORCH_NCCL_TRACE_BUFFER_SIZE=2000, TORCH_NCCL_DUMP_ON_TIMEOUT=1 and read the dumps with `torchfrtrace`; `py-spy dump --pid` \
           shows where a rank hangs now. If a rank is only slow, raise init_process_group(timeout=...) (`ddp_timeout`).",
     references: &[
@@ -46,7 +46,7 @@ fn check(log: &Log) -> Checked {
         &OPERATIONS_FAILED,
         &STORE_TIMEOUT,
     ];
-    let found = log.look_for(&signals, Source::JobOutput)?;
+    let found = log.find_signals(&signals, Source::JobOutput)?;
     let of = |signal| found.iter().copied().filter(|it| it.signal == signal).collect::<Vec<&Sighting>>();
     let works = timeouts(&log.case);
     let named = of(&DESYNC).into_iter().chain(of(&MISSING_RANKS)).next();
@@ -60,7 +60,7 @@ fn check(log: &Log) -> Checked {
         &OPERATIONS_FAILED,
     ];
     let mut evidence = main.iter().map(|it| of(it)).find(|it| !it.is_empty()).unwrap_or_default();
-    // Who waits for the id of a communicator is told by another rule, as is the error that ends a process.
+    // Other rules report ranks that wait for the id of a communicator, and the error that ends a process.
     let only_store = works.is_empty() && evidence.iter().all(|it| *it.signal == STORE_TIMEOUT);
     let not_a_timeout = evidence.iter().all(|it| *it.signal == OPERATIONS_FAILED)
         && log.case.first_of(&[&CLOSED, &REMOTE_ERROR, &SOCKET_CALL]).is_some();
@@ -97,7 +97,7 @@ fn check(log: &Log) -> Checked {
                 format!("a {} of gloo timed out after {} ms", it.get("what"), it.get("ms"))
             }
             Some(it) if *it.signal == STORE_TIMEOUT => {
-                "a rank waited for a key of the store that nobody wrote".to_owned()
+                "a rank waited for a key in the store that no rank wrote".to_owned()
             }
             _ => "a collective failed or timed out".to_owned(),
         },
@@ -210,14 +210,14 @@ mod tests {
     }
 
     #[test]
-    fn an_error_is_no_timeout() {
+    fn an_error_is_not_a_timeout() {
         let text = "n:1:2 [0] misc/socket.cc:72 NCCL WARN socketProgress: Connection closed by remote peer b<1>\n\
                     [rank0]:[E1115 02:55:42.2 ProcessGroupNCCL.cpp:750] [Rank 0] Some NCCL operations have failed or timed out.\n";
         quiet(&RULE, text);
     }
 
     #[test]
-    fn the_end_of_a_process_that_lost_its_peer_is_no_timeout() {
+    fn the_end_of_a_process_that_lost_its_peer_is_not_a_timeout() {
         quiet(
             &RULE,
             "[rank5]:[E207 19:37:09.983540349 ProcessGroupNCCL.cpp:681] [Rank 5] Some NCCL operations have failed or timed out.\n\

@@ -15,7 +15,7 @@ pub static RULE: Rule = Rule {
     needs: &[Source::LaunchCommand],
     why: "NCCL does not report names it does not know: a misspelt or invented variable changes nothing, and whoever set it believes \
           that it does.",
-    fix: "Remove it, or write the name that is meant. `plumb explain NAME` tells what a variable does.",
+    fix: "Remove it, or write the intended name. `plumb explain NAME` shows what a variable does.",
     references: &["https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/env.html"],
     checks: &[Check::Log(check)],
 };
@@ -61,16 +61,14 @@ fn check(log: &Log) -> Checked {
         }
         let meant = variable::suggest(name);
         let (confidence, message) = match (known, meant) {
-            (Some(_), Some(meant)) => (
-                Confidence::Certain,
-                format!("{name} is read by no NCCL release; {} may be meant", meant.name),
-            ),
+            (Some(_), Some(meant)) => {
+                (Confidence::Certain, format!("no NCCL release reads {name}; {} may be meant", meant.name))
+            }
             (Some(known), None) => (Confidence::Certain, format!("{name}: {}", known.effect)),
-            (None, Some(meant)) => (
-                Confidence::Likely,
-                format!("{name} is not known to any release; {} may be meant", meant.name),
-            ),
-            // Plugins have variables of their own.
+            (None, Some(meant)) => {
+                (Confidence::Likely, format!("no release knows {name}; {} may be meant", meant.name))
+            }
+            // Plugins have other variables.
             (None, None) => continue,
         };
         let finding = Finding::new(confidence, message).seen_all(setting.quote()).about("variable", name);
@@ -87,11 +85,11 @@ mod tests {
     use crate::testing::{findings, quiet};
 
     #[test]
-    fn names_that_nobody_reads() {
+    fn names_that_no_release_reads() {
         let it = findings(&RULE, "export NCCL_P2P_DIRECT_READ=0\n");
         assert_eq!(
             it[0].message,
-            "NCCL_P2P_DIRECT_READ is read by no NCCL release; NCCL_P2P_READ_ENABLE may be meant"
+            "no NCCL release reads NCCL_P2P_DIRECT_READ; NCCL_P2P_READ_ENABLE may be meant"
         );
         assert!(
             findings(&RULE, "NCCL_TIMEOUT=1800 torchrun train.py\n")[0]

@@ -1,4 +1,4 @@
-//! A variable has a value that means something else to NCCL than to whoever wrote it.
+//! A variable has a value that NCCL reads differently than its author meant it.
 
 use evidence::signals::application::INVALID_VALUE;
 use evidence::signals::notes::ASSIGNMENT;
@@ -16,8 +16,8 @@ pub static RULE: Rule = Rule {
     severity: Severity::Warning,
     role: Role::Cause,
     needs: &[Source::LaunchCommand, Source::NcclLog],
-    why: "NCCL reads values strictly and complains about few: a level in lower case is ignored, a number above 4 is the loosest level, \
-          a word where a number belongs is 0, and `8M` is 8.",
+    why: "NCCL reads values strictly and reports few errors: a level in lower case is ignored, a number above 4 is the loosest level, a \
+          word where a number belongs is 0, and `8M` is 8.",
     fix: "Write levels as names in capitals (LOC NVL PIX PXB PHB SYS), switches as 0 or 1, sizes in bytes.",
     references: &[
         "https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/env.html",
@@ -39,7 +39,7 @@ fn check(log: &Log) -> Checked {
     for it in log.case.sightings_of(&INVALID_VALUE) {
         let (name, value) = (it.get("name"), it.get("value"));
         let message = format!(
-            "{name}={value} was not understood; NCCL uses its default {}",
+            "NCCL does not understand {name}={value} and uses its default {}",
             it.get("default").trim_end_matches('.')
         );
         add(
@@ -73,7 +73,7 @@ fn misread(log: &Log, variable: &Variable) -> Option<String> {
             && name == "NCCL_NET_GDR_LEVEL"
             && log.job.instance().is_some_and(|it| it.gpudirect_rdma == Some(true))
         {
-            return Some(format!("{name}={value} turns GPUDirect off on a machine that has it"));
+            return Some(format!("{name}={value} turns GPUDirect off on a machine that supports it"));
         }
         if let Some(number) = number.filter(|it| *it > 4) {
             return Some(format!(
@@ -85,7 +85,7 @@ fn misread(log: &Log, variable: &Variable) -> Option<String> {
             return Some(if LEVELS.contains(&upper.as_str()) {
                 format!("{name}={value} is ignored: the level is written {upper}")
             } else {
-                format!("{name}={value} is ignored: it is no level")
+                format!("{name}={value} is ignored: it is not a level")
             });
         }
         return None;
@@ -123,7 +123,7 @@ mod tests {
     fn levels() {
         says("export NCCL_P2P_LEVEL=5\n", "NCCL_P2P_LEVEL=5 is SYS");
         says("NCCL_P2P_LEVEL=nvl ./a\n", "written NVL");
-        says("NCCL_P2P_LEVEL=NVLINK ./a\n", "is no level");
+        says("NCCL_P2P_LEVEL=NVLINK ./a\n", "is not a level");
         says("INSTANCE_TYPE=p5.48xlarge\nNCCL_NET_GDR_LEVEL=LOC ./a\n", "turns GPUDirect off");
         quiet(&RULE, "INSTANCE_TYPE=g6e.12xlarge\nNCCL_NET_GDR_LEVEL=LOC NCCL_P2P_LEVEL=NVL ./a\n");
     }

@@ -19,7 +19,8 @@ pub static RULE: Rule = Rule {
     severity: Severity::Error,
     role: Role::Cause,
     needs: &[Source::JobOutput],
-    why: "All ranks meet at MASTER_ADDR. Without an address for that name they wait until the rendezvous times out; no rank gets to NCCL.",
+    why: "All ranks connect to MASTER_ADDR. Without an address for that name they wait until the rendezvous times out, and no rank reaches \
+          NCCL.",
     fix: "Use a name that every node can resolve (`getent hosts NAME` on each), or the address itself. In Kubernetes a pod's name needs \
           a headless Service: POD.SERVICE.NAMESPACE.svc (JobSet: JOBSET-JOB-0-0.JOBSET), with publishNotReadyAddresses so that it \
           exists before the pod is ready; wait for the master's port, not only for its name.",
@@ -40,7 +41,7 @@ fn check(log: &Log) -> Checked {
         &GLOO_NO_INTERFACE,
         &CLIENT_FAILED,
     ];
-    let found = log.look_for(&signals, Source::JobOutput)?;
+    let found = log.find_signals(&signals, Source::JobOutput)?;
     let gave_up: Vec<&Sighting> = found.iter().copied().filter(|it| *it.signal == HOST_NOT_FOUND).collect();
     if let Some(first) = gave_up.first() {
         let message = match first.get("host") {
@@ -54,7 +55,7 @@ fn check(log: &Log) -> Checked {
         let message = format!("Gloo finds no address for {}, the host's own name", first.get("name"));
         let finding = Finding::new(Confidence::Likely, message).by(log, &[first]);
         return Ok(vec![finding.or("socket-ifname-not-found").fix(
-            "Let the host's name stand for its address (/etc/hosts or the name server; `getent hosts $(hostname)` tells), or set \
+            "Make the host's name resolve to its address (/etc/hosts or the name server; check with `getent hosts $(hostname)`), or set \
              GLOO_SOCKET_IFNAME to the interface that has it.",
         )]);
     }
@@ -75,11 +76,11 @@ fn check(log: &Log) -> Checked {
     let waiting: Vec<&Sighting> = found
         .iter()
         .copied()
-        // The `(null)` is what nslookup of small images says beside every answer.
+        // nslookup of small images prints `(null)` beside every answer.
         .filter(|it| [&NAME_NOT_RESOLVED, &LOOK_UP_FAILED].contains(&it.signal) && it.get("host") != "(null)")
         .collect();
     let Some(first) = waiting.first() else {
-        // Downloads fail in the same words, so a bare error of Python says little.
+        // Downloads fail with the same message, so a bare error of Python says little.
         let message = "a name could not be resolved: the master's, or that of a server for downloads";
         let bare: Vec<&Sighting> =
             found.into_iter().filter(|it| *it.signal == GAI_ERROR && !got_through(log)).collect();
@@ -92,15 +93,15 @@ fn check(log: &Log) -> Checked {
     let host = first.get("host");
     let lines: u64 = waiting.iter().map(|it| it.count).sum();
     let died = died(log, host);
-    // A container that waits for the master's name before the job begins asks in vain for a while.
-    let asks = *first.signal == NAME_NOT_RESOLVED;
-    let named = log.case.sightings_of(&MASTER_ADDR).find(|it| asks && names(it.get("host"), host));
+    // A container that waits for the master's name before the job starts cannot resolve it for a while.
+    let from_pytorch = *first.signal == NAME_NOT_RESOLVED;
+    let named = log.case.sightings_of(&MASTER_ADDR).find(|it| from_pytorch && names(it.get("host"), host));
     let quotes = waiting.iter().map(|it| &it.quote);
     // An address needs no name server, and `localhost` only lacks an IPv6 address: harmless.
     let harmless = host == "localhost" || ipv4(host).is_some() || got_through(log);
     if harmless || (died.is_none() && named.is_none()) {
         let message = format!(
-            "{host} had no address when a rank asked for it (lines: {lines}); jobs wait for that and then go on"
+            "{host} had no address when a rank looked it up (lines: {lines}); jobs wait for the name and then continue"
         );
         let finding = Finding::new(Confidence::Possible, message).severity(Severity::Info).seen_all(quotes);
         return Ok(vec![finding.why("The line is printed while a rank waits for the name of the master, which is normal until all pods have started.")]);
@@ -122,11 +123,11 @@ fn check(log: &Log) -> Checked {
     Ok(vec![finding.seen_all(named.map(|it| &it.quote)).about("host", host)])
 }
 
-/// The line that says that the master at `host` was given up.
+/// The line that says that a rank gave up on the master at `host`.
 fn died<'a>(log: &'a Log, host: &str) -> Option<&'a Sighting> {
     log.case.sightings.iter().find(|it| {
         let timed_out = [&CLIENT_TIMED_OUT, &CLIENT_GAVE_UP].contains(&it.signal) && it.get("host") == host;
-        // The store of the master counted who came.
+        // The store of the master counted the ranks that joined.
         let alone = *it.signal == CLIENTS_JOINED;
         // Without an address, the attempt that follows is invalid (22).
         let invalid =

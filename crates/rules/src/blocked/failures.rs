@@ -1,6 +1,6 @@
 //! Connections that failed, and what the address and the error say about the cause.
 //!
-//! The same line has several causes; the rules ask here, so that each failure is blamed once.
+//! The same line has several causes; the rules share this module, so that each failure gets one cause.
 
 use std::collections::BTreeMap;
 
@@ -13,8 +13,8 @@ use evidence::signals::interface::OLD_INTERFACE;
 use evidence::{Quote, Sighting};
 
 use crate::interface::address::{
-    got_through, is_bridge, is_bridge_address, is_ipoib, is_link_local, is_loopback, is_number, is_side_road,
-    owners, without_port,
+    got_through, is_bridge, is_bridge_address, is_ipoib, is_link_local, is_loopback, is_number,
+    is_tunnel_or_service_port, owners, without_port,
 };
 use crate::interface::loopback_interface_used::listed;
 
@@ -25,17 +25,17 @@ use crate::Log;
 pub(crate) enum Reason {
     /// A router or a firewall refused, or no host has the address.
     NoRoute,
-    /// The routing table has no way there.
+    /// The routing table has no route there.
     Unreachable,
     /// No answer.
     TimedOut,
-    /// Nobody listens.
+    /// No process listens there.
     Refused,
     /// An error that NCCL 2.17 to 2.23 reports in place of the real one.
     Unknown,
 }
 
-/// Whom to blame.
+/// The most likely cause.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Cause {
     Loopback,
@@ -64,7 +64,7 @@ struct Context<'a> {
     chosen: bool,
     /// The loopback interface is listed for a job that needs another.
     loopback: bool,
-    /// PyTorch gave the master up.
+    /// PyTorch gave up on the master.
     gave_up: Option<&'a Sighting>,
     owners: BTreeMap<&'a str, (&'a Interface, &'a Quote)>,
 }
@@ -73,8 +73,9 @@ struct Context<'a> {
 pub(crate) fn verdict(log: &Log) -> Vec<Verdict<'_>> {
     let signals =
         [&CONNECT_FAILED, &CONNECT_RETRIED, &CONNECTION_LOST, &OTHER_CONNECT_FAILED, &CLIENT_FAILED];
-    let told: Vec<&Sighting> = log.case.sightings.iter().filter(|it| signals.contains(&it.signal)).collect();
-    if told.is_empty() {
+    let failures: Vec<&Sighting> =
+        log.case.sightings.iter().filter(|it| signals.contains(&it.signal)).collect();
+    if failures.is_empty() {
         return Vec::new();
     }
     let context = Context {
@@ -85,18 +86,18 @@ pub(crate) fn verdict(log: &Log) -> Vec<Verdict<'_>> {
         owners: owners(log),
     };
     let mut verdicts: Vec<Verdict<'_>> = Vec::new();
-    for sighting in told {
+    for sighting in failures {
         let Some(reason) = failure(log, &context, sighting) else { continue };
         let peer = without_port(sighting.get("peer"));
         if is_number(peer) {
-            // A name that was read as a number: the rule on names tells.
+            // A name that was read as a number: the rule on names reports it.
             continue;
         }
         let interface = context.owners.get(peer).copied();
         let lost = *sighting.signal == CONNECTION_LOST;
         let name = match interface {
             Some((interface, _)) => &interface.name,
-            // Where the line does not name the peer, the own interface tells which network it is.
+            // Where the line does not name the peer, the rank's own interface shows which network it is.
             None if peer.is_empty() => own_interface(log, sighting).unwrap_or_default(),
             None => "",
         };
@@ -114,7 +115,7 @@ pub(crate) fn verdict(log: &Log) -> Vec<Verdict<'_>> {
         }
     }
     for it in &mut verdicts {
-        // The line that gives up says more than those that try again.
+        // The line of the last attempt says more than those of the retries.
         it.sightings.sort_by_key(|it| (!it.warning, it.quote.spot));
     }
     verdicts.sort_by_key(|it| it.cause);
@@ -130,7 +131,7 @@ fn failure(log: &Log, context: &Context<'_>, sighting: &Sighting) -> Option<Reas
     }
     let hard = matches!(reason, Some(Reason::NoRoute | Reason::Unreachable | Reason::TimedOut));
     if *signal == CONNECTION_LOST {
-        // A reset or a closed connection is what others notice when a process dies.
+        // A reset or a closed connection is what the other ranks report when a process dies.
         return reason.filter(|_| hard);
     }
     if *signal == CLIENT_FAILED {
@@ -179,12 +180,12 @@ fn blame(context: &Context<'_>, (reason, lost): (Reason, bool), peer: &str, name
     if is_bridge(name) || (is_bridge_address(peer) && !is_ipoib(name)) {
         return Cause::Bridge;
     }
-    if is_ipoib(name) || is_side_road(name) || is_link_local(peer) {
+    if is_ipoib(name) || is_tunnel_or_service_port(name) || is_link_local(peer) {
         return Cause::WrongInterface;
     }
     match reason {
-        // A firewall that rejects says so with the same error as a router without a way. A chosen
-        // interface that leads nowhere is likelier than a firewall on it.
+        // A firewall that rejects says so with the same error as a router without a route. A chosen
+        // interface that reaches nothing is more likely than a firewall on it.
         Reason::NoRoute if !context.chosen && !lost => Cause::Firewall,
         Reason::TimedOut => Cause::Firewall,
         _ => Cause::Unreachable,

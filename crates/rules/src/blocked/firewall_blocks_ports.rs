@@ -25,7 +25,7 @@ pub static RULE: Rule = Rule {
 };
 
 fn check(log: &Log) -> Checked {
-    log.look_for(&[&CONNECT_FAILED], Source::JobOutput)?;
+    log.find_signals(&[&CONNECT_FAILED], Source::JobOutput)?;
     let rules: Vec<_> = log.case.sightings_of(&FIREWALL_RULE).collect();
     let verdict = verdict(log);
     let Some(it) = verdict.iter().find(|it| matches!(it.cause, Cause::Firewall | Cause::Unreachable)) else {
@@ -36,7 +36,7 @@ fn check(log: &Log) -> Checked {
     } else {
         Confidence::Possible
     };
-    // A missing route is a matter of the own routing table, and a refusal comes from the host itself.
+    // A missing route comes from the rank's own routing table, and a refusal from the host itself.
     if confidence == Confidence::Possible && !matches!(it.reason, Reason::NoRoute | Reason::Unknown) {
         return Ok(Vec::new());
     }

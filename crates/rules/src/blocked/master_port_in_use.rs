@@ -10,12 +10,12 @@ use crate::{Check, Checked, Confidence, Finding, Log, Role, Rule, Severity};
 /// See the module documentation.
 pub static RULE: Rule = Rule {
     id: "master-port-in-use",
-    title: "the master's port is taken",
+    title: "the master's port is already in use",
     severity: Severity::Error,
     role: Role::Cause,
     needs: &[Source::JobOutput],
-    why: "Rank 0 opens MASTER_PORT and finds another process there: a job that did not end, a second job on the node with the same \
-          default (29500), or several ranks of this job that each believe to be rank 0.",
+    why: "Rank 0 opens MASTER_PORT and finds another process there: a job that did not end, a second job on the node with the same default \
+          (29500), or several processes of this job that each run as rank 0.",
     fix: "`ss -ltnp 'sport = :29500'` names the process. Use another port for each job (`--master_port 29501`), or let torchrun choose on \
           one node: `--standalone`, `--rdzv_endpoint=localhost:0`. If only this job runs, look for a port or RANK fixed in the code.",
     references: &[
@@ -26,16 +26,16 @@ pub static RULE: Rule = Rule {
 };
 
 fn check(log: &Log) -> Checked {
-    let found = log.look_for(&[&PORT_IN_USE], Source::JobOutput)?;
+    let found = log.find_signals(&[&PORT_IN_USE], Source::JobOutput)?;
     if found.is_empty() {
         return Ok(Vec::new());
     }
     let ports: BTreeSet<&str> =
         found.iter().filter_map(|it| port(it.get("port")).or_else(|| port(it.get("address")))).collect();
     let message = match ports.into_iter().collect::<Vec<_>>()[..] {
-        [] => "a server's port is taken by another process".to_owned(),
-        [port] => format!("port {port} is taken by another process"),
-        ref ports => format!("ports {} are taken by other processes", ports.join(", ")),
+        [] => "a server's port is already in use by another process".to_owned(),
+        [port] => format!("port {port} is already in use by another process"),
+        ref ports => format!("ports {} are already in use by other processes", ports.join(", ")),
     };
     Ok(vec![Finding::new(Confidence::Certain, message).by(log, &found)])
 }
@@ -56,13 +56,16 @@ mod tests {
         for (line, message) in [
             (
                 "RuntimeError: The server socket has failed to listen on any local network address. port: 29500, useIpv6: 0, code: -98, name: EADDRINUSE, message: address already in use\n",
-                "port 29500 is taken by another process",
+                "port 29500 is already in use by another process",
             ),
             (
                 "[W socket.cpp:426] [c10d] The server socket has failed to bind to [::]:25641 (errno: 98 - Address already in use).\n",
-                "port 25641 is taken by another process",
+                "port 25641 is already in use by another process",
             ),
-            ("RuntimeError: Address already in use\n", "a server's port is taken by another process"),
+            (
+                "RuntimeError: Address already in use\n",
+                "a server's port is already in use by another process",
+            ),
         ] {
             assert_eq!(findings(&RULE, line)[0].message, message);
         }

@@ -17,11 +17,11 @@ pub static RULE: Rule = Rule {
     severity: Severity::Error,
     role: Role::Cause,
     needs: &[Source::JobOutput],
-    why: "Each rank tells the others an address of one of its interfaces. If there is no way to that address, the job ends in the setup, \
-          or waits for good.",
-    fix: "From the node that complains, try the very address of the message: `ip route get ADDRESS`, `ping`, then `nc -zv ADDRESS PORT` with \
-          a listener on the other side. If it is the wrong network, set NCCL_SOCKET_IFNAME to the interface that all nodes share; \
-          if ping works and nc does not, a firewall is in between.",
+    why: "Each rank announces an address of one of its interfaces to the others. If they cannot reach that address, the job fails during \
+          the setup or waits forever.",
+    fix: "From the node that reports the error, try exactly the address in the message: `ip route get ADDRESS`, `ping`, then `nc -zv \
+          ADDRESS PORT` with a listener on the other side. If it is the wrong network, set NCCL_SOCKET_IFNAME to the interface that all \
+          nodes share; if ping works and nc does not, a firewall is in between.",
     references: &[
         "https://github.com/NVIDIA/nccl/issues/1515",
         "https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/troubleshooting.html#networking-issues",
@@ -31,7 +31,7 @@ pub static RULE: Rule = Rule {
 
 fn check(log: &Log) -> Checked {
     let timed_out =
-        log.look_for(&[&CLIENT_TIMED_OUT, &CLIENT_GAVE_UP, &CONNECT_FAILED], Source::JobOutput)?;
+        log.find_signals(&[&CLIENT_TIMED_OUT, &CLIENT_GAVE_UP, &CONNECT_FAILED], Source::JobOutput)?;
     let verdict = verdict(log);
     if let Some(it) = verdict.iter().find(|it| matches!(it.cause, Cause::Firewall | Cause::Unreachable)) {
         let confidence =
@@ -41,8 +41,8 @@ fn check(log: &Log) -> Checked {
             Reason::NoRoute => "there is no route to it",
             Reason::Unreachable => "its network is not in the routing table",
             Reason::TimedOut => "it does not answer",
-            Reason::Refused => "nobody listens there",
-            Reason::Unknown => "NCCL does not tell the reason",
+            Reason::Refused => "no process listens there",
+            Reason::Unknown => "NCCL does not report the reason",
         };
         let finding =
             Finding::new(confidence, format!("{peer} cannot be reached: {what}")).by(log, &it.sightings);
@@ -53,7 +53,7 @@ fn check(log: &Log) -> Checked {
             _ => finding.or("firewall-blocks-ports"),
         }]);
     }
-    // PyTorch's own rendezvous: a name that is not known and a port that is taken have rules of their own.
+    // PyTorch's own rendezvous: other rules report an unknown name and a port in use.
     let explained =
         log.case.first_of(&[&NAME_NOT_RESOLVED, &HOST_NOT_FOUND, &LOOK_UP_FAILED, &PORT_IN_USE]).is_some()
             || log.case.sightings_of(&CLIENT_FAILED).any(|it| is_number(without_port(it.get("peer"))));
@@ -81,7 +81,7 @@ mod tests {
     use crate::testing::{findings, ids, quiet};
 
     #[test]
-    fn fires_without_a_way() {
+    fn fires_without_a_route() {
         let line = "n:2:2 [0] misc/socket.cc:596 NCCL WARN socketStartConnect: connect to 10.88.0.1<34705> failed : Network is unreachable\n";
         assert_eq!(
             findings(&RULE, line)[0].message,

@@ -1,4 +1,4 @@
-//! Which way the bytes take: network, interface, GPUDirect, and inside a node.
+//! The paths of the data: network, interface, GPUDirect, and inside a node.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -49,7 +49,7 @@ impl List<'_> {
                 let names: Vec<&str> = values.keys().map(String::as_str).collect();
                 ok(
                     "interface",
-                    format!("setup over {} in {}", names.join(", "), self.everyone(said)),
+                    format!("setup over {} ({})", names.join(", "), self.everyone(said)),
                     Some(quote),
                 )
             }
@@ -75,27 +75,26 @@ impl List<'_> {
         match self.summary.gpudirect {
             (0, 0) => {
                 match self.log.case.processes.iter().find_map(|it| it.facts.plugin.gpudirect_off.first()) {
-                    Some(seen) => {
-                        note("gpudirect", "off: the plugin says it cannot be used here", Some(&seen.quote))
-                    }
+                    Some(seen) => note(
+                        "gpudirect",
+                        "off: the plugin reports that it cannot be used here",
+                        Some(&seen.quote),
+                    ),
                     None if case_is_single(self.log) => {
                         not_checked("gpudirect", "all ranks are on one node: nothing crosses a network")
                     }
                     None => lacks("gpudirect", Source::Connections),
                 }
             }
-            (n, 0) => ok("gpudirect", format!("on {} seen, all of them", connections(n)), first(true)),
+            (n, 0) => ok("gpudirect", format!("on every connection seen ({n})"), first(true)),
             (0, n) if self.summary.networks == ["TCP sockets"] => note(
                 "gpudirect",
-                format!("none on {}: TCP copies through host memory", connections(n)),
+                format!("off on {}: TCP copies through host memory", connections(n)),
                 first(false),
             ),
             (0, n) => note(
                 "gpudirect",
-                format!(
-                    "off on {}, all that were seen: bytes are copied through host memory",
-                    connections(n)
-                ),
+                format!("off on every connection seen ({n}): data is copied through host memory"),
                 first(false),
             ),
             (with, without) => {
@@ -105,8 +104,12 @@ impl List<'_> {
     }
 
     pub(super) fn inside(&self) -> ChecklistItem {
-        let ways: Vec<String> =
-            self.summary.inside.iter().map(|(way, n)| format!("{way} on {}", connections(*n))).collect();
+        let transports: Vec<String> = self
+            .summary
+            .inside
+            .iter()
+            .map(|(transport, n)| format!("{transport} on {}", connections(*n)))
+            .collect();
         let first = self
             .log
             .case
@@ -114,11 +117,11 @@ impl List<'_> {
             .map(|it| it.link)
             .find(|it| it.transport().is_some_and(|it| !it.is_net()))
             .map(|it| &it.quote);
-        if !ways.is_empty() {
+        if !transports.is_empty() {
             return if self.summary.inside.contains_key("SHM") {
-                note("inside", ways.join(", "), first)
+                note("inside", transports.join(", "), first)
             } else {
-                ok("inside", ways.join(", "), first)
+                ok("inside", transports.join(", "), first)
             };
         }
         match self.log.case.world().and_then(evidence::Communicator::local_ranks) {
@@ -130,7 +133,7 @@ impl List<'_> {
     pub(super) fn transport_protocol(&self) -> ChecklistItem {
         match self.log.case.processes.iter().find_map(|it| it.facts.plugin.protocol.first()) {
             Some(seen) => ok("transport", format!("plugin protocol {}", seen.value), Some(&seen.quote)),
-            None => not_checked("transport", "printed by aws-ofi-nccl only"),
+            None => not_checked("transport", "only aws-ofi-nccl reports it"),
         }
     }
 }

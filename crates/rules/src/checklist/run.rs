@@ -1,4 +1,4 @@
-//! How it runs: bandwidth, start, environment, RAS.
+//! The run: bandwidth, start, environment, RAS.
 
 use std::collections::BTreeMap;
 
@@ -57,7 +57,7 @@ impl List<'_> {
                     Some(&seen.quote),
                 )
             }
-            None => not_checked("start", "printed by NCCL 2.22 and later"),
+            None => not_checked("start", "only NCCL 2.22 and later reports it"),
         }
     }
 
@@ -72,7 +72,7 @@ impl List<'_> {
         }
         let Some((_, quote)) = names.values().next() else {
             return if self.set_up() {
-                ok("environment", "no variable was read by NCCL in these lines", None)
+                ok("environment", "NCCL reports no variable in these lines", None)
             } else {
                 lacks("environment", Source::NcclLog)
             };
@@ -82,7 +82,7 @@ impl List<'_> {
         };
         let (user, plugin) = (by(false), by(true));
         let text = match (user.is_empty(), plugin.is_empty()) {
-            (false, false) => format!("set for the job: {user}; by the plugin: {plugin}"),
+            (false, false) => format!("set for the job: {user}; set by the plugin: {plugin}"),
             (false, true) => format!("set for the job: {user}"),
             _ => format!("set by the plugin: {plugin}"),
         };
@@ -91,10 +91,21 @@ impl List<'_> {
 
     pub(super) fn ras(&self) -> ChecklistItem {
         match self.log.case.processes.iter().find_map(|it| it.facts.ras.first()) {
-            Some(seen) => {
-                ok("ras", format!("while it runs, the job answers at {}", seen.value), Some(&seen.quote))
-            }
-            None => not_checked("ras", "printed by NCCL 2.24 and later"),
+            Some(seen) => ok(
+                "ras",
+                format!("NCCL RAS listens on {} while the job runs", socket_address(&seen.value)),
+                Some(&seen.quote),
+            ),
+            None => not_checked("ras", "only NCCL 2.24 and later reports it"),
         }
+    }
+}
+
+/// `::1<28028>`, as NCCL prints it, as `[::1]:28028`.
+fn socket_address(printed: &str) -> String {
+    match printed.strip_suffix('>').and_then(|it| it.split_once('<')) {
+        Some((host, port)) if host.contains(':') => format!("[{host}]:{port}"),
+        Some((host, port)) => format!("{host}:{port}"),
+        None => printed.to_owned(),
     }
 }

@@ -1,4 +1,4 @@
-//! How the job is laid out: ranks, channels, rings, trees, and what they may use.
+//! The layout of the job: ranks, channels, rings, trees, and the protocols they may use.
 
 use std::collections::BTreeSet;
 
@@ -23,7 +23,7 @@ impl List<'_> {
             return if incomplete == 0 { ok("ranks", text, quote) } else { note("ranks", text, quote) };
         }
         let plural = if absent.len() == 1 { "" } else { "s" };
-        text.push_str(&format!("; nothing was read of rank{plural} {absent}"));
+        text.push_str(&format!("; no lines from rank{plural} {absent}"));
         note("ranks", text, quote)
     }
 
@@ -32,7 +32,7 @@ impl List<'_> {
         if let Some(seen) = forced {
             return note(
                 "protocols",
-                format!("Simple only: forced by the plugin ({} not supported), rightly", seen.value),
+                format!("Simple only: the plugin requires it because {} is not supported", seen.value),
                 Some(&seen.quote),
             );
         }
@@ -44,7 +44,7 @@ impl List<'_> {
             Some((text, quote)) => note("protocols", format!("restricted by {text}"), Some(quote)),
             None if self.log.case.processes.is_empty() => lacks("protocols", Source::NcclLog),
             None if !self.set_up() => lacks("protocols", Source::NcclLog),
-            None => ok("protocols", "none forced in what was read", None),
+            None => ok("protocols", "no protocol is forced in these lines", None),
         }
     }
 
@@ -54,7 +54,7 @@ impl List<'_> {
             Some(seen) => {
                 note("nvls", "no NVLink SHARP: normal before Hopper and without NVSwitch", Some(&seen.quote))
             }
-            None => not_checked("nvls", "printed with more than 2 local GPUs and NVLS enabled"),
+            None => not_checked("nvls", "NCCL reports it with more than 2 local GPUs and NVLS enabled"),
         }
     }
 
@@ -93,7 +93,7 @@ impl List<'_> {
             let rings = if right == 1 { "1 ring".to_owned() } else { format!("{right} rings, each") };
             ok("rings", format!("{rings} through all ranks once"), quote)
         } else if cut > 0 {
-            note("rings", format!("{} rings, {cut} of them cut by NCCL in the log", rings.len()), quote)
+            note("rings", format!("{} rings; NCCL cut {cut} of them short in the log", rings.len()), quote)
         } else {
             note("rings", format!("{} rings, {right} of them through all ranks once", rings.len()), quote)
         }
@@ -106,9 +106,9 @@ impl List<'_> {
             Some(seen) => {
                 let ranks = world.members.values().filter(|it| it.facts.trees.is_some()).count();
                 let ranks = if ranks == 1 {
-                    "the place of 1 rank".to_owned()
+                    "the position of 1 rank".to_owned()
                 } else {
-                    format!("the places of {ranks} ranks")
+                    format!("the positions of {ranks} ranks")
                 };
                 ok("trees", format!("{} trees, {ranks} seen", seen.value.len()), Some(&seen.quote))
             }

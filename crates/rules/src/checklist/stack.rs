@@ -131,9 +131,9 @@ impl List<'_> {
     pub(super) fn tuner(&self) -> ChecklistItem {
         if let Some(seen) = self.log.case.processes.iter().find_map(|it| it.facts.plugin.tuner.first()) {
             let text = if seen.value.contains("not available") {
-                "the plugin has no tables for this machine, NCCL's own tuner is used: normal"
+                "NCCL's own tuner: the plugin has no tuning tables for this machine, which is normal"
             } else {
-                "the plugin's tables are used"
+                "NCCL uses the plugin's tuning tables"
             };
             return ok("tuner", text, Some(&seen.quote));
         }
@@ -141,7 +141,7 @@ impl List<'_> {
             Some(seen) => ok("tuner", seen.value.to_string(), Some(&seen.quote)),
             None if self.log.case.processes.is_empty() => lacks("tuner", Source::NcclLog),
             None if !self.set_up() => lacks("tuner", Source::NcclLog),
-            None => ok("tuner", "no tuner plugin: NCCL's own", None),
+            None => ok("tuner", "NCCL's own tuner: no tuner plugin is loaded", None),
         }
     }
 }

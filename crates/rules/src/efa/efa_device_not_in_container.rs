@@ -1,4 +1,4 @@
-//! Libfabric sees no EFA device, mostly because the container was not given one.
+//! Libfabric sees no EFA device, usually because the container was started without one.
 
 use evidence::Source;
 use evidence::signals::efa::{NO_EFA_DEVICE, NO_PROVIDER};
@@ -13,12 +13,11 @@ pub static RULE: Rule = Rule {
     severity: Severity::Error,
     role: Role::Cause,
     needs: &[Source::JobOutput],
-    why: "The plugin and libfabric are there, but libfabric finds no EFA device (-61, no data). NCCL then uses TCP sockets, or \
-          fails. Usually the devices exist on the host and were not passed to the container.",
-    fix: "Kubernetes: request `vpc.amazonaws.com/efa` in the pod's limits (device plugin or DRA driver), and mount no hostPath over \
-          /dev/infiniband. Docker: `--device /dev/infiniband/uverbs0` and so on for every device. Then \
-          `fi_info -p efa -t FI_EP_RDM` inside the container must list them; if it lists none on the host either, the instance \
-          has no EFA interface attached.",
+    why: "The plugin and libfabric are installed, but libfabric finds no EFA device (-61, no data). NCCL then uses TCP sockets, or fails. \
+          Usually the devices exist on the host and were not passed to the container.",
+    fix: "Kubernetes: request `vpc.amazonaws.com/efa` in the pod's limits (device plugin or DRA driver), and do not mount a hostPath over \
+          /dev/infiniband. Docker: `--device /dev/infiniband/uverbs0` and so on for every device. Then `fi_info -p efa -t FI_EP_RDM` \
+          inside the container must list them; if it lists none on the host either, the instance has no EFA interface attached.",
     references: &[
         "https://github.com/aws/aws-ofi-nccl/issues/1020",
         "https://github.com/aws/aws-ofi-nccl/issues/879",
@@ -28,21 +27,23 @@ pub static RULE: Rule = Rule {
 };
 
 fn check(log: &Log) -> Checked {
-    let found = log.look_for(&[&NO_EFA_DEVICE, &NO_PROVIDER], Source::JobOutput)?;
+    let found = log.find_signals(&[&NO_EFA_DEVICE, &NO_PROVIDER], Source::JobOutput)?;
     // Where the plugin tries two protocols, one may find nothing while the other works.
     if found.is_empty() || efa_in_use(log) {
         return Ok(Vec::new());
     }
     if let Some((machine, quote)) = machine(log).filter(|it| !it.0.efa()) {
-        let message = format!("{} has no EFA, and the EFA plugin was loaded", machine.name);
+        let message = format!("{} has no EFA, but the EFA plugin was loaded", machine.name);
         let finding = Finding::new(Confidence::Certain, message).by(log, &found).seen(quote);
-        return Ok(vec![finding.fix("Take the plugin out of LD_LIBRARY_PATH here, or use a type with EFA.")]);
+        return Ok(vec![finding.fix(
+            "Remove the plugin from LD_LIBRARY_PATH on this machine, or use an instance type with EFA.",
+        )]);
     }
     if let Some(quote) = container_without_devices(log) {
         let message = "the container was started without EFA devices, and libfabric finds none";
         return Ok(vec![Finding::new(Confidence::Likely, message).by(log, &found).seen(quote)]);
     }
-    // Old plugins say no more than that there is no provider, which has other reasons too.
+    // Old plugins only report that there is no provider, which has other reasons too.
     let none: Vec<_> = found.into_iter().filter(|it| *it.signal == NO_EFA_DEVICE).collect();
     if none.is_empty() {
         return Ok(Vec::new());

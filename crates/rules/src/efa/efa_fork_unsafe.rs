@@ -12,10 +12,11 @@ pub static RULE: Rule = Rule {
     severity: Severity::Error,
     role: Role::Cause,
     needs: &[Source::JobOutput],
-    why: "Memory registered with EFA must not be shared with a child process on kernels before 5.13. The provider sees the fork and \
+    why: "Memory registered with EFA must not be shared with a child process on kernels before 5.13. The provider detects the fork and \
           ends the job rather than risk wrong data.",
     fix: "Set `FI_EFA_FORK_SAFE=1` (libfabric 1.13 and later; `RDMAV_FORK_SAFE=1` before) for every process that uses libfabric. \
-          aws-ofi-nccl sets it itself; MPI and other programs that use EFA must be told. Do not set FI_EFA_USE_HUGE_PAGE=1 with it.",
+          aws-ofi-nccl sets it itself; for MPI and other programs that use EFA, set it yourself. Do not set FI_EFA_USE_HUGE_PAGE=1 with \
+          it.",
     references: &[
         "https://github.com/jeffhammond/mukautuva/issues/3",
         "libfabric prov/efa/src/efa_fork_support.c",
@@ -25,12 +26,12 @@ pub static RULE: Rule = Rule {
 };
 
 fn check(log: &Log) -> Checked {
-    let found = log.look_for(&[&FORK_UNSAFE], Source::JobOutput)?;
+    let found = log.find_signals(&[&FORK_UNSAFE], Source::JobOutput)?;
     let Some(first) = found.first() else { return Ok(crashed(log).into_iter().collect()) };
     let message = if first.quote.text.contains("huge page") {
-        "fork support and huge pages are both asked of the EFA provider, which cannot do both"
+        "fork support and huge pages are both requested from the EFA provider, which cannot do both"
     } else {
-        "a process forked while the EFA provider was in use without fork support, and was ended"
+        "a process called fork() while it used EFA without fork support, and the provider ended it"
     };
     Ok(vec![Finding::new(Confidence::Certain, message).by(log, &found)])
 }
@@ -43,7 +44,7 @@ fn crashed(log: &Log) -> Option<Finding> {
     if crashed.is_empty() || safe.iter().any(|it| log.job.settings.named(it).next().is_some()) {
         return None;
     }
-    let message = "a forked worker crashed while EFA's RDMA is on and nothing makes it safe to fork";
+    let message = "a forked worker crashed; EFA's RDMA is on, and no setting makes fork() safe";
     Some(
         Finding::new(Confidence::Likely, message)
             .by(log, &crashed)

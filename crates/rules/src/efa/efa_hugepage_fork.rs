@@ -13,10 +13,10 @@ pub static RULE: Rule = Rule {
     severity: Severity::Error,
     role: Role::Cause,
     needs: &[Source::JobOutput],
-    why: "The EFA provider takes huge pages for its buffers. A forked data loader needs them again, the system has no more, and \
+    why: "The EFA provider takes huge pages for its buffers. A forked data loader needs as many again, the system has none left, and \
           fork() fails with ENOMEM although memory is free.",
     fix: "Set `FI_EFA_USE_HUGE_PAGE=0` (a small cost in speed). If the job does not use EFA, or it still fails, the host is short of \
-          memory: look at `free -g`, the container's memory limit and vm.overcommit_memory, and use fewer `num_workers`.",
+          memory: check `free -g`, the container's memory limit and vm.overcommit_memory, and use fewer `num_workers`.",
     references: &[
         "https://github.com/aws/aws-ofi-nccl/issues/179",
         "https://github.com/aws/aws-ofi-nccl/blob/master/doc/efa-env-var.md",
@@ -25,7 +25,7 @@ pub static RULE: Rule = Rule {
 };
 
 fn check(log: &Log) -> Checked {
-    let found = log.look_for(&[&FORK_NO_MEMORY], Source::JobOutput)?;
+    let found = log.find_signals(&[&FORK_NO_MEMORY], Source::JobOutput)?;
     if found.is_empty() || log.job.settings.named("FI_EFA_USE_HUGE_PAGE").any(|it| it.text() == "0") {
         return Ok(Vec::new());
     }
@@ -34,12 +34,12 @@ fn check(log: &Log) -> Checked {
     let finding = if efa.is_some() || efa_in_use(log) {
         Finding::new(
             Confidence::Likely,
-            "fork() found no memory in a job that uses EFA, whose buffers hold the huge pages",
+            "fork() failed for lack of memory in a job that uses EFA, whose buffers hold the huge pages",
         )
     } else {
         Finding::new(
             Confidence::Possible,
-            "fork() found no memory; on EFA instances the provider's huge pages are the usual cause",
+            "fork() failed for lack of memory; on EFA instances the provider's huge pages are the usual cause",
         )
     };
     let finding = finding.by(log, &found).seen_all(forked.iter().map(|it| &it.quote)).seen_all(efa);

@@ -24,7 +24,7 @@ pub static RULE: Rule = Rule {
 };
 
 fn check(log: &Log) -> Checked {
-    let found = log.look_for(&[&SYNC_MEMOPS, &REGISTER_FAILED], Source::JobOutput)?;
+    let found = log.find_signals(&[&SYNC_MEMOPS, &REGISTER_FAILED], Source::JobOutput)?;
     let memops: Vec<_> = found.iter().copied().filter(|it| *it.signal == SYNC_MEMOPS).collect();
     if !memops.is_empty() {
         let message =
@@ -35,7 +35,7 @@ fn check(log: &Log) -> Checked {
                 .seen_all(found.iter().map(|it| &it.quote)),
         ]);
     }
-    // Type 2 is GPU memory; -22 is an invalid argument. Other codes tell of limits or of GPUDirect.
+    // Type 2 is GPU memory; -22 is an invalid argument. Other codes are about limits or GPUDirect.
     let refused: Vec<_> =
         found.into_iter().filter(|it| it.get("type") == "2" && it.get("code") == "-22").collect();
     let Some(first) = refused.first() else { return Ok(Vec::new()) };

@@ -1,4 +1,4 @@
-//! The plugin found another number of EFA devices than the machine or the pod has.
+//! The plugin found a different number of EFA devices than the machine or the pod has.
 
 use evidence::{Missing, Source};
 
@@ -9,11 +9,11 @@ use crate::{Check, Checked, Confidence, Finding, Log, Role, Rule, Severity};
 /// See the module documentation.
 pub static RULE: Rule = Rule {
     id: "efa-nics-unexpected",
-    title: "the job sees another number of EFA devices than expected",
+    title: "the job does not see the expected number of EFA devices",
     severity: Severity::Warning,
     role: Role::Cause,
     needs: &[Source::NcclLog, Source::Instance],
-    why: "Each EFA device carries its share of the machine's network. Devices that the job does not see carry nothing.",
+    why: "Each EFA device carries its share of the machine's network traffic. Devices that the job does not see carry nothing.",
     fix: "Request all of them when the job uses all GPUs of the node (`vpc.amazonaws.com/efa: N` in the pod's limits; on EC2 attach \
           an EFA interface to every network card at launch), and compare `fi_info -p efa -t FI_EP_RDM` in the container and on the host.",
     references: &[
@@ -48,7 +48,7 @@ fn check(log: &Log) -> Checked {
                 machine.gpus
             );
             let share = format!(
-                "{} of {} of the network bandwidth of each node is out of reach.",
+                "{} of the {} EFA devices of each node carry nothing, and their bandwidth is lost.",
                 machine.nics - nics,
                 machine.nics
             );
@@ -61,15 +61,15 @@ fn check(log: &Log) -> Checked {
         }
         if let Some(limit) = requested.filter(|it| it.value < nics && nics == machine.nics) {
             let message =
-                format!("the pod asks for {} EFA devices and sees all {nics} of the machine", limit.value);
+                format!("the pod requests {} EFA devices but sees all {nics} of the machine", limit.value);
             let finding = Finding::new(Confidence::Likely, message)
                 .severity(Severity::Info)
                 .seen(&seen.quote)
                 .seen(&limit.quote);
             return Ok(vec![
                 finding
-                    .why("A privileged pod sees every device of its node, so several pods may crowd onto the first one.")
-                    .fix("Drop `privileged: true`: EFA needs only the device plugin's resource."),
+                    .why("A privileged pod sees every device of its node, so several pods may all use the first one.")
+                    .fix("Remove `privileged: true`: EFA needs only the device plugin's resource."),
             ]);
         }
     }

@@ -12,15 +12,15 @@ pub static RULE: Rule = Rule {
     severity: Severity::Error,
     role: Role::Consequence,
     needs: &[Source::JobOutput],
-    why: "The connection worked before, so network and security group are right. The process on the other side ended, or its machine \
-          failed; this rank only noticed.",
-    fix: "Look at the logs of the other ranks for the one that stopped first, and at the kernel's messages of its node.",
+    why: "The connection worked before, so the network and the security group are correct. The process on the other side ended, or its \
+          machine failed; this rank only noticed.",
+    fix: "Find the rank that stopped first in the logs of the other ranks, and read the kernel messages of its node.",
     references: &["libfabric prov/efa/src/efa_strerror.c", "https://github.com/ofiwg/libfabric/pull/9666"],
     checks: &[Check::Log(check)],
 };
 
 fn check(log: &Log) -> Checked {
-    let found = log.look_for(&[&EFA_PEER_GONE], Source::JobOutput)?;
+    let found = log.find_signals(&[&EFA_PEER_GONE], Source::JobOutput)?;
     if found.is_empty() {
         return Ok(Vec::new());
     }

@@ -15,11 +15,11 @@ pub static RULE: Rule = Rule {
     severity: Severity::Error,
     role: Role::Cause,
     needs: &[Source::JobOutput],
-    why: "aws-ofi-nccl is loaded, but the libfabric in this container offers no EFA: its devices are not visible, or it is a libfabric \
-          without the provider. NCCL then runs over TCP, at a fraction of the speed.",
+    why: "aws-ofi-nccl is loaded, but the libfabric in this container offers no EFA: its devices are not visible, or this libfabric was \
+          built without the provider. NCCL then runs over TCP, at a fraction of the speed.",
     fix: "In the container, `/opt/amazon/efa/bin/fi_info -p efa -t FI_EP_RDM` must list devices. If not: pass the devices in \
-          (`vpc.amazonaws.com/efa`, or `--device /dev/infiniband/uverbs0`), and install the EFA software in the image \
-          (`efa_installer.sh -y --skip-kmod`) before any other libfabric in LD_LIBRARY_PATH. FI_PROVIDER=efa makes it fail loudly.",
+          (`vpc.amazonaws.com/efa`, or `--device /dev/infiniband/uverbs0`), and install the EFA software in the image (`efa_installer.sh \
+          -y --skip-kmod`) before any other libfabric in LD_LIBRARY_PATH. FI_PROVIDER=efa makes a missing provider an error.",
     references: &[
         "https://github.com/aws/aws-ofi-nccl/issues/67",
         "https://github.com/NVIDIA/nccl/issues/229",
@@ -27,11 +27,11 @@ pub static RULE: Rule = Rule {
     checks: &[Check::Log(check)],
 };
 
-/// Providers that nobody takes by choice where RDMA is to be had.
+/// Providers that nobody chooses where RDMA is available.
 static TCP: &[&str] = &["tcp", "sockets", "udp", "net", "shm"];
 
 fn check(log: &Log) -> Checked {
-    let found = log.look_for(&[&NO_PROVIDER, &PLUGIN_FAILED], Source::JobOutput)?;
+    let found = log.find_signals(&[&NO_PROVIDER, &PLUGIN_FAILED], Source::JobOutput)?;
     let of = |signal: &Signal| -> Vec<&Sighting> {
         found.iter().copied().filter(|it| it.signal == signal).collect()
     };
@@ -40,14 +40,14 @@ fn check(log: &Log) -> Checked {
         if container_without_devices(log).is_some() {
             return Ok(Vec::new());
         }
-        let message = "the plugin was loaded and libfabric has no EFA provider for it";
+        let message = "the plugin was loaded, but libfabric has no EFA provider for it";
         return Ok(vec![
             Finding::new(Confidence::Likely, message).by(log, &none).or("efa-device-not-in-container"),
         ]);
     }
     let base = |name: &str| TCP.contains(&name.split(';').next().unwrap_or_default());
     if let Some((name, quote)) = providers(log).find(|it| base(it.0)) {
-        let message = format!("the plugin took the libfabric provider {name}, which is TCP and not EFA");
+        let message = format!("the plugin uses the libfabric provider {name}, which is TCP and not EFA");
         let finding = Finding::new(Confidence::Likely, message).seen(quote).seen_all(sign_of_efa(log));
         return Ok(vec![finding.or("efa-device-not-in-container")]);
     }
@@ -56,7 +56,7 @@ fn check(log: &Log) -> Checked {
     if failed.is_empty() || efa_in_use(log) || log.case.first_of(&explained).is_some() {
         return Ok(Vec::new());
     }
-    let message = "aws-ofi-nccl could not start: mostly because libfabric offers it no EFA";
+    let message = "aws-ofi-nccl could not start, usually because libfabric offers no EFA";
     Ok(vec![
         Finding::new(Confidence::Likely, message)
             .by(log, &failed)
@@ -82,12 +82,12 @@ mod tests {
     }
 
     #[test]
-    fn tcp_through_libfabric_is_no_efa() {
+    fn tcp_through_libfabric_is_not_efa() {
         let found =
             findings(&RULE, "a:1:9 [0] NCCL INFO NET/OFI Selected Provider is tcp;ofi_rxm (found 2 nics)\n");
         assert_eq!(
             found[0].message,
-            "the plugin took the libfabric provider tcp;ofi_rxm, which is TCP and not EFA"
+            "the plugin uses the libfabric provider tcp;ofi_rxm, which is TCP and not EFA"
         );
     }
 

@@ -8,15 +8,15 @@ use crate::{Check, Checked, Confidence, Finding, Log, Role, Rule, Severity};
 /// See the module documentation.
 pub static RULE: Rule = Rule {
     id: "efa-security-group",
-    title: "EFA packets between the nodes do not arrive: security group",
+    title: "the security group drops EFA packets between the nodes",
     severity: Severity::Error,
     role: Role::Cause,
     needs: &[Source::JobOutput],
-    why: "EFA is not IP: a rule that opens 0.0.0.0/0 lets TCP and ping through and still drops EFA. Addresses are exchanged over TCP, \
+    why: "EFA is not IP: a rule that opens 0.0.0.0/0 lets TCP and ping through and still drops EFA. The ranks exchange addresses over TCP, \
           then the first EFA message never arrives.",
     fix: "The security group of the instances needs two rules for all traffic whose source and destination is the group itself, one \
-          inbound AND one outbound. All nodes must be in one subnet (one availability zone); p4d and p4de talk EFA only to p4d and p4de. \
-          Test with `fi_pingpong -e rdm -p efa` between two nodes.",
+          inbound AND one outbound. All nodes must be in one subnet (one availability zone); p4d and p4de can use EFA only with p4d and \
+          p4de. Test with `fi_pingpong -e rdm -p efa` between two nodes.",
     references: &[
         "https://github.com/aws/aws-ofi-nccl/issues/663",
         "https://github.com/aws/aws-ofi-nccl/issues/156",
@@ -27,27 +27,27 @@ pub static RULE: Rule = Rule {
 
 fn check(log: &Log) -> Checked {
     let found =
-        log.look_for(&[&SECURITY_GROUP_SAID, &EFA_UNREACHABLE, &EFA_REQUEST_FAILED], Source::JobOutput)?;
+        log.find_signals(&[&SECURITY_GROUP_SAID, &EFA_UNREACHABLE, &EFA_REQUEST_FAILED], Source::JobOutput)?;
     let of = |signal: &Signal| -> Vec<&Sighting> {
         found.iter().copied().filter(|it| it.signal == signal).collect()
     };
     let (said, unreachable) = (of(&SECURITY_GROUP_SAID), of(&EFA_UNREACHABLE));
     if let Some(first) = said.first() {
-        // The plugin says it of one error only; libfabric lists it among other reasons.
+        // The plugin says so for one error only; libfabric lists it among other reasons.
         let certain = first.quote.text.contains("This error indicates");
         let confidence = if certain { Confidence::Certain } else { Confidence::Likely };
         let message = "EFA cannot reach a peer, and the library names the security group as the reason";
         let finding = Finding::new(confidence, message).by(log, &said).by(log, &unreachable);
         return Ok(vec![finding]);
     }
-    // Once a job has trained, a silent peer has died rather than been shut out.
+    // Once a job has trained, a peer that does not answer has died; the security group is not the cause.
     let worked = log.case.training.loss_lines > 0 || log.case.first_of(&[&EFA_PEER_GONE]).is_some();
     let Some(first) = unreachable.first() else {
         let failed = of(&EFA_REQUEST_FAILED);
         if failed.is_empty() || worked {
             return Ok(Vec::new());
         }
-        let message = "a transfer over EFA failed before the job worked; where it is the first between the nodes, see the security group";
+        let message = "a transfer over EFA failed before the job made progress; if it was the first between the nodes, check the security group";
         return Ok(vec![
             Finding::new(Confidence::Possible, message)
                 .by(log, &failed)
@@ -57,9 +57,9 @@ fn check(log: &Log) -> Checked {
     };
     let confidence = if worked { Confidence::Possible } else { Confidence::Likely };
     let message = if first.quote.text.contains("address vector") {
-        "EFA does not accept the address of a peer, as when the security group or the subnet keeps the nodes apart"
+        "EFA does not accept the address of a peer, as happens when the security group or the subnet separates the nodes"
     } else {
-        "a message over EFA never reached its peer, as when the security group drops EFA traffic"
+        "a message over EFA never reached its peer, as happens when the security group drops EFA traffic"
     };
     Ok(vec![
         Finding::new(confidence, message).by(log, &unreachable).or("efa-peer-gone").or("peer-process-died"),

@@ -1,4 +1,4 @@
-//! The ring has no GPUDirect although every connection of this log has it.
+//! NCCL reports no GPUDirect for the ring although every connection in this log uses it.
 
 use evidence::{Communicator, Source};
 
@@ -9,15 +9,15 @@ use crate::{Check, Checked, Confidence, Finding, Log, Role, Rule, Severity};
 /// See the module documentation.
 pub static RULE: Rule = Rule {
     id: "gpudirect-missing-on-another-rank",
-    title: "another rank has no GPUDirect RDMA",
+    title: "another rank does not use GPUDirect RDMA",
     severity: Severity::Warning,
     role: Role::Cause,
     needs: &[Source::NcclLog, Source::Connections],
-    why: "`use ring PXN a GDR b` is taken over all ranks: b is 0 when the network connection of a single rank has no GPUDirect. That \
-          rank copies everything through host memory, and the ring runs at its speed.",
-    fix: "Collect the logs of the other ranks and look for `via NET/.../N` without /GDRDMA (`kubectl logs -l LABEL --prefix --tail=-1`). \
-          In pods with one GPU and one EFA each, the usual reason is an EFA device that is not under the PCIe switch of the pod's GPU: \
-          give a pod all GPUs and EFA devices of a node, or use a driver that aligns them (EFA DRA driver).",
+    why: "NCCL computes `use ring PXN a GDR b` over all ranks: b is 0 if the network connection of a single rank does not use GPUDirect. \
+          That rank copies everything through host memory, and the ring runs at its speed.",
+    fix: "Collect the logs of the other ranks and search them for `via NET/.../N` without /GDRDMA (`kubectl logs -l LABEL --prefix \
+          --tail=-1`). In pods with one GPU and one EFA each, the usual reason is an EFA device that is not under the PCIe switch of the \
+          pod's GPU: give a pod all GPUs and EFA devices of a node, or use a driver that aligns them (EFA DRA driver).",
     references: &[
         "NCCL src/transport/generic.cc",
         "https://docs.aws.amazon.com/eks/latest/userguide/device-management-efa.html",
@@ -37,15 +37,14 @@ fn check(log: &Log) -> Checked {
         }
         let finding = if let Some((other, link, _)) = net().find(|it| !it.2.2) {
             let message = format!(
-                "rank {rank} has GPUDirect on every connection and the ring has not: rank {other} lacks it"
+                "rank {rank} uses GPUDirect on every connection, but NCCL reports GDR 0 for the ring: rank {other} does not use it"
             );
             Finding::new(Confidence::Certain, message).seen(&link.quote).about("rank", other)
         } else {
             let given = communicator.members.len();
             let of = communicator.n_ranks.map_or_else(String::new, |it| format!(" of {it}"));
             let message = format!(
-                "rank {rank} has GPUDirect on every connection and the ring has not: a rank whose log is not here lacks it \
-                 ({given}{of} given)"
+                "rank {rank} uses GPUDirect on every connection, but NCCL reports GDR 0 for the ring: a rank whose log is missing does not use it (ranks in this input: {given}{of})"
             );
             Finding::new(Confidence::Likely, message)
         };
@@ -57,7 +56,7 @@ fn check(log: &Log) -> Checked {
     Ok(Vec::new())
 }
 
-/// A rank that says `GDR 0` of the ring, and the line.
+/// A rank that reports `GDR 0` for the ring, and the line.
 fn refused(communicator: &Communicator) -> Option<(u32, &evidence::Quote)> {
     communicator.members.iter().find_map(|(rank, member)| {
         let seen = member.facts.rings_connected.as_ref()?;

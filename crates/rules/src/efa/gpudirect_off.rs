@@ -1,4 +1,4 @@
-//! EFA does not reach GPU memory on a machine that can do it.
+//! EFA does not reach GPU memory on a machine that supports it.
 
 use evidence::plugin::aws_ofi::PLUGIN;
 use evidence::signals::efa::GPUDIRECT_REFUSED;
@@ -11,7 +11,7 @@ use crate::{Check, Checked, Confidence, Finding, Log, Role, Rule, Severity};
 /// See the module documentation.
 pub static RULE: Rule = Rule {
     id: "gpudirect-off",
-    title: "GPUDirect RDMA is off on a machine that has it",
+    title: "GPUDirect RDMA is off on a machine that supports it",
     severity: Severity::Error,
     role: Role::Cause,
     needs: &[Source::NcclLog, Source::Instance],
@@ -32,9 +32,9 @@ fn check(log: &Log) -> Checked {
     if let Some(first) = refused.first() {
         let on = first.get("type");
         let on = if on.is_empty() { String::new() } else { format!(" on {on}") };
-        // A wrong library is the usual reason, and another rule tells it; this is the other one.
+        // The usual reason is a wrong library, which another rule reports; this is the other one.
         let message =
-            format!("the EFA driver may offer no GPUDirect RDMA{on}, so the plugin refuses to go on");
+            format!("the EFA driver may not support GPUDirect RDMA{on}, so the plugin refuses to start");
         return Ok(vec![
             Finding::new(Confidence::Possible, message).by(log, &refused).or("ofi-plugin-lib-mismatch"),
         ]);
@@ -48,18 +48,24 @@ fn check(log: &Log) -> Checked {
     if let Some((process, seen)) =
         processes.iter().find_map(|it| Some((it, it.facts.plugin.gpudirect_off.first()?)))
     {
-        let message = format!("{} lost GPUDirect RDMA, which {} has", process.name(), machine.name);
+        let message = format!(
+            "the plugin turned GPUDirect RDMA off for {}, although {} supports it",
+            process.name(),
+            machine.name
+        );
         let finding = Finding::new(Confidence::Certain, message).seen(&seen.quote).seen(named);
         return Ok(vec![finding.with_numbers(&RULE, loss()).or("ofi-plugin-lib-mismatch")]);
     }
-    // Connections for send and receive may go to a far NIC by right.
+    // Connections for send and receive may use a distant NIC: that is normal.
     let collective = || log.case.links().filter(|it| !it.link.point_to_point);
     let links = || collective().filter_map(|it| Some((it.rank, it.link, it.link.transport()?.network()?)));
     let over_efa = || links().filter(|it| PLUGIN.gives(it.2.0));
     let (all, without) = (over_efa().count(), over_efa().filter(|it| !it.2.2).count());
     let Some((_, first, _)) = over_efa().find(|it| !it.2.2) else { return Ok(Vec::new()) };
-    let message =
-        format!("{without} of {all} EFA connections have no GPUDirect RDMA, which {} has", machine.name);
+    let message = format!(
+        "{without} of {all} EFA connections do not use GPUDirect RDMA, although {} supports it",
+        machine.name
+    );
     let finding =
         Finding::new(Confidence::Likely, message).severity(Severity::Warning).seen(&first.quote).seen(named);
     let finding = over_efa().filter(|it| !it.2.2).fold(finding, |it, (rank, _, _)| it.about("rank", rank));
@@ -80,7 +86,7 @@ mod tests {
     fn fires_where_the_machine_can_do_it() {
         assert_eq!(
             findings(&RULE, &format!("{P4D}{OFF}"))[0].message,
-            "process 1 on a lost GPUDirect RDMA, which p4d.24xlarge has"
+            "the plugin turned GPUDirect RDMA off for process 1 on a, although p4d.24xlarge supports it"
         );
         let refused =
             "a:1:2 [0] x:1 NCCL WARN NET/OFI GDR disabled on GDR-supported instance type p5.48xlarge\n";
@@ -89,12 +95,12 @@ mod tests {
             format!("{P4D}a:1:2 [0] NCCL INFO Channel 00/0 : 0[0] -> 8[0] [send] via NET/Libfabric/0\n");
         assert_eq!(
             findings(&RULE, &link)[0].message,
-            "1 of 1 EFA connections have no GPUDirect RDMA, which p4d.24xlarge has"
+            "1 of 1 EFA connections do not use GPUDirect RDMA, although p4d.24xlarge supports it"
         );
     }
 
     #[test]
-    fn dma_buf_false_is_no_loss_of_gpudirect() {
+    fn dma_buf_false_is_not_a_loss_of_gpudirect() {
         let line = "a:1:2 [0] NCCL INFO NET/OFI Support for DMA-BUF registrations: false\n";
         quiet(
             &RULE,

@@ -10,13 +10,13 @@ use crate::{Check, Checked, Confidence, Finding, Log, Role, Rule, Severity};
 /// See the module documentation.
 pub static RULE: Rule = Rule {
     id: "gpudirect-unsupported",
-    title: "this machine has no GPUDirect RDMA",
+    title: "this machine does not support GPUDirect RDMA",
     severity: Severity::Info,
     role: Role::Cause,
     needs: &[Source::NcclLog, Source::Instance],
-    why: "Between nodes every message is copied through host memory: it crosses PCIe once more on each side, which often keeps it from the NIC's \
-          full rate. Nothing is wrong; no setting changes it.",
-    fix: "None on this machine. GPUDirect RDMA over EFA is to be had on p4d and newer P types and on g7e.12xlarge and larger.",
+    why: "Every message between nodes is copied through host memory: it crosses PCIe once more on each side, and often does not reach the \
+          NIC's full rate. Nothing is wrong, and no setting changes it.",
+    fix: "There is none on this machine. GPUDirect RDMA over EFA is available on p4d and newer P types and on g7e.12xlarge and larger.",
     references: &[
         "https://github.com/aws/aws-ofi-nccl/issues/547",
         "https://github.com/aws/aws-ofi-nccl/pull/1057",
@@ -38,7 +38,7 @@ fn check(log: &Log) -> Checked {
         })
     };
     let Some(shown) = said.or_else(link) else { return Ok(Vec::new()) };
-    let message = format!("EFA copies through host memory here: {} cannot do GPUDirect RDMA", machine.name);
+    let message = format!("EFA copies through host memory: {} does not support GPUDirect RDMA", machine.name);
     let finding = Finding::new(Confidence::Certain, message).seen(shown).seen(named);
     let across = log.expected().and_then(|it| it.across(log));
     Ok(vec![finding.with_numbers(&RULE, across.and_then(|it| expected::is_normal(&it)))])
@@ -61,12 +61,12 @@ mod tests {
         let found = findings(&RULE, &log("g6e.12xlarge"));
         assert_eq!(
             found[0].message,
-            "EFA copies through host memory here: g6e.12xlarge cannot do GPUDirect RDMA"
+            "EFA copies through host memory: g6e.12xlarge does not support GPUDirect RDMA"
         );
     }
 
     #[test]
-    fn quiet_where_it_can_or_nobody_knows() {
+    fn quiet_where_it_is_supported_or_unknown() {
         quiet(&RULE, &log("p4d.24xlarge"));
         quiet(&RULE, &log("p5.4xlarge"));
     }

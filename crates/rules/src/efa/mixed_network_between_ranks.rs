@@ -15,10 +15,10 @@ pub static RULE: Rule = Rule {
     severity: Severity::Error,
     role: Role::Cause,
     needs: &[Source::JobOutput],
-    why: "Each rank chooses its network by what it finds in its own container, without asking the others. Ranks that chose differently \
-          cannot connect: the job hangs, or fails with nonsense addresses.",
+    why: "Each rank chooses its network by what it finds in its own container, without asking the others. Ranks that chose different \
+          networks cannot connect: the job hangs, or fails with invalid addresses.",
     fix: "Use one image, one plugin and the same devices on all ranks, the head node included. Set NCCL_NET (\"AWS Libfabric\" or \
-          Libfabric, IB, Socket) so that a rank without that network fails at once instead of taking another.",
+          Libfabric, IB, Socket) so that a rank without that network fails at once instead of using another.",
     references: &[
         "https://github.com/NVIDIA/nccl/issues/234",
         "https://github.com/NVIDIA/nccl-tests/issues/188",
@@ -28,8 +28,10 @@ pub static RULE: Rule = Rule {
 };
 
 fn check(log: &Log) -> Checked {
-    let found =
-        log.look_for(&[&INVALID_TAG, &RAILS_DIFFER, &WRONG_SOCKET, &MIXED_DEVICE_COUNTS], Source::JobOutput)?;
+    let found = log.find_signals(
+        &[&INVALID_TAG, &RAILS_DIFFER, &WRONG_SOCKET, &MIXED_DEVICE_COUNTS],
+        Source::JobOutput,
+    )?;
     if let Some(finding) = networks(log) {
         return Ok(vec![finding.by(log, &found)]);
     }
@@ -41,17 +43,18 @@ fn check(log: &Log) -> Checked {
         .filter(|it| *it.signal == WRONG_SOCKET && types(it.get("got"), it.get("want")))
         .collect();
     if !met.is_empty() {
-        let message = "a rank that uses InfiniBand and one that uses TCP sockets tried to connect";
+        let message =
+            "a rank that uses InfiniBand and one that uses TCP sockets tried to connect to each other";
         return Ok(vec![Finding::new(Confidence::Certain, message).by(log, &met)]);
     }
     let tags: Vec<_> = found.iter().copied().filter(|it| *it.signal == INVALID_TAG).collect();
     if !tags.is_empty() {
-        let message = "a peer's EFA address is not one of this plugin: the peer uses another network, protocol or plugin release";
+        let message = "a peer sent an address that is not in this plugin's format: the peer uses another network, protocol or plugin release";
         return Ok(vec![Finding::new(Confidence::Likely, message).by(log, &tags)]);
     }
     let rails: Vec<_> = found.iter().copied().filter(|it| *it.signal == RAILS_DIFFER).collect();
     if !rails.is_empty() {
-        let message = "a peer joins another number of EFA devices than this rank: its devices, plugin or settings differ";
+        let message = "a peer uses a different number of EFA devices for a connection than this rank: its devices, plugin or settings differ";
         return Ok(vec![Finding::new(Confidence::Likely, message).by(log, &rails)]);
     }
     if let Some(first) = found.iter().find(|it| *it.signal == MIXED_DEVICE_COUNTS) {
@@ -88,7 +91,7 @@ fn networks(log: &Log) -> Option<Finding> {
     })
 }
 
-/// Plugins of one job should be of one release: their messages are not the same over releases.
+/// All plugins of a job should be of one release: the messages they exchange differ between releases.
 fn plugins(log: &Log) -> Option<Finding> {
     let mut releases: BTreeMap<&str, (usize, &Quote)> = BTreeMap::new();
     let mut printed = log.case.processes.iter().filter_map(|it| it.facts.plugin.release.first()).peekable();

@@ -60,7 +60,7 @@ pub(crate) fn machine(log: &Log) -> Option<(&'static Instance, &Quote)> {
     Some((known.value.instance?, known.quote()?))
 }
 
-/// The libfabric providers that were taken, with their lines.
+/// The libfabric providers in use, with their lines.
 pub(crate) fn providers(log: &Log) -> impl Iterator<Item = (&str, &Quote)> {
     let logged = log
         .case
@@ -72,7 +72,7 @@ pub(crate) fn providers(log: &Log) -> impl Iterator<Item = (&str, &Quote)> {
     logged.chain(quoted)
 }
 
-/// The line that shows that the machine has EFA, or that EFA was meant to be used.
+/// The line that shows that the machine has EFA, or that EFA should be used.
 pub(crate) fn sign_of_efa(log: &Log) -> Option<&Quote> {
     if let Some((machine, quote)) = machine(log) {
         return machine.efa().then_some(quote);
@@ -128,8 +128,8 @@ pub(crate) fn socket_chosen(log: &Log) -> Option<&Quote> {
     })
 }
 
-/// Whether the job can be one that leaves its machine: inside one, the network carries nothing.
-pub(crate) fn leaves_machine(log: &Log) -> bool {
+/// Whether the job may span machines: inside one machine the network carries nothing.
+pub(crate) fn may_span_machines(log: &Log) -> bool {
     log.job.size.spans_nodes().unwrap_or_else(|| {
         // Old releases do not count nodes; ranks that fit into one machine, seen on one host, need no network.
         let fits = machine(log)
@@ -139,8 +139,8 @@ pub(crate) fn leaves_machine(log: &Log) -> bool {
     })
 }
 
-/// Whether the plugin wrote anything at all.
-pub(crate) fn plugin_spoke(log: &Log) -> bool {
+/// Whether any line comes from the plugin.
+pub(crate) fn plugin_logged(log: &Log) -> bool {
     log.case
         .processes
         .iter()
@@ -155,7 +155,7 @@ pub(crate) fn container_without_devices(log: &Log) -> Option<&Quote> {
     if let Some(quote) = run.find(|it| !given(it)) {
         return Some(quote);
     }
-    let asked_for = log.case.manifests.iter().any(|it| !it.efa.is_empty());
+    let requested = log.case.manifests.iter().any(|it| !it.efa.is_empty());
     let pod = log.case.manifests.iter().find(|it| !it.gpus.is_empty() && it.efa.is_empty())?;
-    (!asked_for).then(|| pod.gpus.first().map(|it| &it.quote)).flatten()
+    (!requested).then(|| pod.gpus.first().map(|it| &it.quote)).flatten()
 }

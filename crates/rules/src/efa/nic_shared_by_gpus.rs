@@ -16,8 +16,8 @@ pub static RULE: Rule = Rule {
     needs: &[Source::NcclLog, Source::Instance],
     why: "The bandwidth between nodes is that of the devices the job sees, divided among its GPUs. It is a limit of the machine, not a \
           fault, and the number to compare a measurement with.",
-    fix: "None needed. Keep traffic inside the node where you can (tensor parallel inside, data parallel between nodes), or choose a \
-          type with more EFA devices for each GPU.",
+    fix: "None needed. Keep traffic inside the node where you can (tensor parallel inside, data parallel between nodes), or choose an \
+          instance type with more EFA devices per GPU.",
     references: &["https://docs.aws.amazon.com/AWSEC2/latest/UserGuide/efa-acc-inst-types.html"],
     checks: &[Check::Log(check)],
 };
@@ -46,7 +46,7 @@ fn check(log: &Log) -> Checked {
     );
     let layout = world.members.values().find_map(|it| it.facts.layout.as_ref()).map(|it| &it.quote);
     let finding = Finding::new(Confidence::Certain, message).seen(quote).seen_all(layout);
-    // A pod with some of the GPUs can have fewer devices than fall to them. With all GPUs another rule speaks.
+    // A pod with some of the GPUs can have fewer devices than its share. With all GPUs another rule reports it.
     let fair = f64::from(machine.nics) * f64::from(local) / f64::from(machine.gpus);
     if local >= machine.gpus || f64::from(nics) >= fair.floor() {
         return Ok(vec![finding]);
@@ -55,10 +55,10 @@ fn check(log: &Log) -> Checked {
     let share = u32::try_from(share).unwrap_or(u32::MAX);
     let loss = expected::loss_across(log, expected::with_nics(share));
     let why = format!(
-        "The machine has {} EFA devices for its {} GPUs: {fair} fall to {local} of them.",
+        "The machine has {} EFA devices for its {} GPUs: the share of {local} GPUs is {fair}.",
         machine.nics, machine.gpus
     );
-    let fix = format!("Request as many as fall to the GPUs of the pod: `vpc.amazonaws.com/efa: {fair}`.");
+    let fix = format!("Request the share of the pod's GPUs: `vpc.amazonaws.com/efa: {fair}`.");
     Ok(vec![finding.severity(Severity::Warning).why(why).with_numbers(&RULE, loss).fix(fix)])
 }
 
@@ -77,7 +77,7 @@ mod tests {
     }
 
     #[test]
-    fn tells_the_share() {
+    fn names_the_share() {
         let found = findings(&RULE, &log("g6e.12xlarge", 1, 4));
         assert_eq!(
             found[0].message,

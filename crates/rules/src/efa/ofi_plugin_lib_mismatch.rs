@@ -1,4 +1,4 @@
-//! The plugin and the libraries it needs do not fit each other.
+//! The plugin and the libraries it needs do not match.
 
 use evidence::signals::efa::{
     ENDPOINT_FAILED, GPUDIRECT_REFUSED, LIBFABRIC_TOO_OLD, LIBRARY_MISSING, LIBRARY_SYMBOL, LIBRARY_VERSION,
@@ -12,15 +12,15 @@ use crate::{Check, Checked, Confidence, Finding, Log, Role, Rule, Severity};
 /// See the module documentation.
 pub static RULE: Rule = Rule {
     id: "ofi-plugin-lib-mismatch",
-    title: "aws-ofi-nccl and the libraries it needs do not fit",
+    title: "aws-ofi-nccl and the libraries it needs do not match",
     severity: Severity::Error,
     role: Role::Cause,
     needs: &[Source::JobOutput],
-    why: "libnccl-net.so is there, but a library it needs is missing, older or a second copy. NCCL then goes on without EFA, mostly \
-          without a warning.",
-    fix: "Use one EFA installer for the whole image: it brings plugin, libfabric and rdma-core that fit. Remove libfabric and rdma-core \
-          of the distribution and of conda, copy not only /opt/amazon into a runtime stage but also what it needs (libhwloc15), and \
-          check with `ldd /opt/amazon/ofi-nccl/lib/libnccl-net.so`.",
+    why: "libnccl-net.so is installed, but a library it needs is missing, too old or a second copy. NCCL then continues without EFA, \
+          usually without a warning.",
+    fix: "Use one EFA installer for the whole image: it installs a plugin, libfabric and rdma-core that match. Remove the libfabric and \
+          rdma-core of the distribution and of conda, copy into a runtime stage not only /opt/amazon but also what it needs (libhwloc15), \
+          and check with `ldd /opt/amazon/ofi-nccl/lib/libnccl-net.so`.",
     references: &[
         "https://github.com/awslabs/awsome-distributed-ai/issues/292",
         "https://github.com/PrimeIntellect-ai/prime-rl/pull/3452",
@@ -39,25 +39,25 @@ fn check(log: &Log) -> Checked {
         &GPUDIRECT_REFUSED,
         &ENDPOINT_FAILED,
     ];
-    let found = log.look_for(&signals, Source::JobOutput)?;
-    let told: Vec<(&Sighting, Confidence, String)> = found
+    let found = log.find_signals(&signals, Source::JobOutput)?;
+    let mismatches: Vec<(&Sighting, Confidence, String)> = found
         .iter()
-        .filter_map(|it| told(log, it).map(|(confidence, message)| (*it, confidence, message)))
+        .filter_map(|it| mismatch(log, it).map(|(confidence, message)| (*it, confidence, message)))
         .collect();
-    let Some(best) = told.iter().map(|it| it.1).max() else { return Ok(Vec::new()) };
-    let lines: Vec<_> = told.iter().filter(|it| it.1 == best).map(|it| it.0).collect();
-    let message = told.iter().find(|it| it.1 == best).map_or("", |it| &it.2);
+    let Some(best) = mismatches.iter().map(|it| it.1).max() else { return Ok(Vec::new()) };
+    let lines: Vec<_> = mismatches.iter().filter(|it| it.1 == best).map(|it| it.0).collect();
+    let message = mismatches.iter().find(|it| it.1 == best).map_or("", |it| &it.2);
     Ok(vec![Finding::new(best, message).by(log, &lines)])
 }
 
-/// What a line says about the libraries, if anything.
-fn told(log: &Log, line: &Sighting) -> Option<(Confidence, String)> {
+/// The mismatch that a line shows, if any.
+fn mismatch(log: &Log, line: &Sighting) -> Option<(Confidence, String)> {
     let symbol = line.get("symbol");
     if *line.signal == LIBRARY_VERSION {
         let library = line.get("library").rsplit('/').next().unwrap_or_default();
         let ours = symbol.starts_with("FABRIC_") || symbol.starts_with("EFA_");
         let plugin = ["libnccl-net", "libfabric", "libefa"].iter().any(|it| library.starts_with(it));
-        let message = format!("{library} needs {symbol}, which the library that was loaded does not have");
+        let message = format!("{library} needs {symbol}, which the loaded library does not have");
         return (ours || plugin).then_some((Confidence::Certain, message));
     }
     if *line.signal == LIBRARY_SYMBOL {
@@ -80,16 +80,20 @@ fn told(log: &Log, line: &Sighting) -> Option<(Confidence, String)> {
         let library = line.get("library").rsplit([' ', '/']).next().unwrap_or_default();
         let own = library.starts_with("libnccl-net") || line.get("plugin").ends_with(library);
         return (!own && library.contains(".so")).then(|| {
-            (Confidence::Likely, format!("the network plugin was found, and not {library}, which it needs"))
+            (
+                Confidence::Likely,
+                format!("the network plugin was found, but {library}, which it needs, was not"),
+            )
         });
     }
     if *line.signal == GPUDIRECT_REFUSED || *line.signal == ENDPOINT_FAILED {
-        let message = "libfabric refuses what the plugin asks of it; a second libfabric in the image is the usual reason";
+        let message =
+            "libfabric rejects a request of the plugin; the usual reason is a second libfabric in the image";
         let confidence =
             if *line.signal == GPUDIRECT_REFUSED { Confidence::Likely } else { Confidence::Possible };
         return Some((confidence, message.to_owned()));
     }
-    // With a provider other than EFA the options of EFA are unknown by right.
+    // Other providers than EFA do not know the options of EFA: that is normal.
     let other = providers(log).any(|it| it.0 != "efa");
     if line.quote.text.contains("CUDA Runtime") {
         return Some((
@@ -125,7 +129,7 @@ mod tests {
         assert_eq!(found[0].confidence, Confidence::Certain);
         assert_eq!(
             found[0].message,
-            "libnccl-net.so needs FABRIC_1.7, which the library that was loaded does not have"
+            "libnccl-net.so needs FABRIC_1.7, which the loaded library does not have"
         );
         for text in [
             "libhwloc.so.15: cannot open shared object file\n",

@@ -7,7 +7,7 @@ use evidence::signals::efa::{
     LIBRARY_PATH, LIBRARY_VERSION, NETWORK_REFUSED, NO_PLUGIN, NO_VERBS, PLUGIN_LOAD,
 };
 
-use super::{efa_in_use, leaves_machine, plugin_spoke, sign_of_efa, socket_chosen};
+use super::{efa_in_use, may_span_machines, plugin_logged, sign_of_efa, socket_chosen};
 use crate::{Check, Checked, Confidence, Finding, Log, Role, Rule, Severity};
 
 /// See the module documentation.
@@ -31,17 +31,17 @@ pub static RULE: Rule = Rule {
 };
 
 fn check(log: &Log) -> Checked {
-    let found = log.look_for(&[&NO_PLUGIN, &PLUGIN_LOAD, &NETWORK_REFUSED], Source::JobOutput)?;
+    let found = log.find_signals(&[&NO_PLUGIN, &PLUGIN_LOAD, &NETWORK_REFUSED], Source::JobOutput)?;
     let absent: Vec<_> =
         found.iter().copied().filter(|it| *it.signal != NETWORK_REFUSED && is_plugin(it)).collect();
     let refused: Vec<_> = found.iter().copied().filter(|it| *it.signal == NETWORK_REFUSED).collect();
     let asked = log.job.settings.named("NCCL_NET").find(|it| PLUGIN.gives(it.text()) || it.text() == "AWS");
     if !refused.is_empty() && (asked.is_some() || refused.iter().any(|it| PLUGIN.gives(it.get("name")))) {
-        let message = "NCCL_NET asks for the network of aws-ofi-nccl, and no plugin gives it";
+        let message = "NCCL_NET requests the network of aws-ofi-nccl, but no plugin provides it";
         let finding = Finding::new(Confidence::Certain, message).by(log, &refused).by(log, &absent);
         return Ok(vec![finding.seen_all(asked.and_then(job::Variable::quote))]);
     }
-    if plugin_spoke(log) || efa_in_use(log) || log.case.first_of(&[&LIBRARY_VERSION]).is_some() {
+    if plugin_logged(log) || efa_in_use(log) || log.case.first_of(&[&LIBRARY_VERSION]).is_some() {
         return Ok(Vec::new());
     }
     // Somebody who names a plugin wants it, on EFA or not.
@@ -56,7 +56,7 @@ fn check(log: &Log) -> Checked {
         .iter()
         .flat_map(|it| it.facts.plugins.iter())
         .find(|it| matches!(&it.value, PluginEvent::NotFound { role, .. } if &**role == "NET"));
-    // NCCL 2.21 to 2.25 tell of the name in a line of their own.
+    // NCCL 2.21 to 2.25 print the name on a separate line.
     let asked =
         log.case.processes.iter().flat_map(|it| it.facts.plugins.iter()).find_map(|it| match &it.value {
             PluginEvent::Asked { role, library }
@@ -79,20 +79,20 @@ fn check(log: &Log) -> Checked {
             finding
         } else {
             finding
-                .why("NCCL goes on with its own InfiniBand or socket transport, or stops if NCCL_NET asks for the plugin's network.")
+                .why("NCCL continues with its own InfiniBand or socket transport, or stops if NCCL_NET requests the plugin's network.")
                 .fix("Install the plugin in the image and put its folder on LD_LIBRARY_PATH, give its full path, or unset NCCL_NET_PLUGIN.")
         }]);
     }
-    let Some(efa) = sign_of_efa(log).filter(|_| leaves_machine(log)) else { return Ok(Vec::new()) };
+    let Some(efa) = sign_of_efa(log).filter(|_| may_span_machines(log)) else { return Ok(Vec::new()) };
     let path = log
         .case
         .sightings_of(&LIBRARY_PATH)
         .find(|it| !["ofi", "amazon"].iter().any(|word| it.get("path").contains(word)));
     let finding = if !absent.is_empty() {
-        let message = "NCCL found no network plugin, on a machine or with settings meant for EFA";
+        let message = "NCCL found no network plugin, but the machine has EFA or the settings are for EFA";
         Finding::new(Confidence::Likely, message).by(log, &absent)
     } else if let Some(quote) = socket_chosen(log) {
-        let message = "NCCL uses TCP sockets on a machine with EFA, and the EFA plugin wrote nothing";
+        let message = "NCCL uses TCP sockets on a machine with EFA, and no line comes from the EFA plugin";
         Finding::new(Confidence::Likely, message).seen(quote)
     } else {
         return Ok(Vec::new());
@@ -101,7 +101,7 @@ fn check(log: &Log) -> Checked {
     Ok(vec![finding.seen(efa).seen_all(path.map(|it| &it.quote)).seen_all(verbs)])
 }
 
-/// Whether the line is about the plugin itself, not about a library it needs.
+/// Whether the line is about the plugin itself and not about a library it needs.
 fn is_plugin(line: &evidence::Sighting) -> bool {
     let library = line.get("library").rsplit([' ', '/']).next().unwrap_or_default();
     *line.signal == NO_PLUGIN || library.starts_with("libnccl-net")

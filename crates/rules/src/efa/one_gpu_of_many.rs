@@ -11,14 +11,14 @@ use crate::{Check, Checked, Confidence, Finding, Log, Role, Rule, Severity};
 /// See the module documentation.
 pub static RULE: Rule = Rule {
     id: "one-gpu-of-many",
-    title: "every rank is a node of its own on a machine with NVLink",
+    title: "every rank is a separate node on a machine with NVLink",
     severity: Severity::Warning,
     role: Role::Cause,
     needs: &[Source::NcclLog, Source::Instance],
-    why: "Pods with names of their own are hosts to NCCL. Ranks that share a machine then talk over its network devices instead of NVLink, \
-          which is many times slower, and crowd its EFA.",
-    fix: "See whether the pods share a machine: `kubectl get pods -o wide`, or the instance ids. If so, start one pod with all GPUs and \
-          EFA devices of the node and one process for each GPU in it (torchrun --nproc-per-node). NCCL_HOSTID alone is not enough: NVLink \
+    why: "NCCL counts pods with different host names as different nodes. Ranks that share a machine then communicate over its network \
+          devices instead of NVLink, which is many times slower, and compete for its EFA devices.",
+    fix: "Check whether the pods share a machine: `kubectl get pods -o wide`, or the instance ids. If so, start one pod with all GPUs and \
+          EFA devices of the node and one process per GPU in it (torchrun --nproc-per-node). NCCL_HOSTID alone is not enough: NVLink \
           between pods also needs a shared /dev/shm and all GPUs visible.",
     references: &[
         "NCCL src/misc/utils.cc (host hash)",
@@ -43,10 +43,10 @@ fn check(log: &Log) -> Checked {
         return Ok(Vec::new());
     }
     let message = format!(
-        "{} ranks are {} nodes of one GPU each, on {}, which has {} GPUs joined by NVLink: ranks that share a machine do not use it",
+        "NCCL counts the {} ranks as {} nodes with one GPU each, on {}, which has {} GPUs joined by NVLink: ranks that share a machine do not use NVLink",
         it.n_ranks, it.n_nodes, expected.name, gpus
     );
-    // Pods of one machine have different GPUs; ranks on machines of their own mostly have the same.
+    // Pods of one machine have different GPUs; ranks on separate machines usually have the same.
     let buses: BTreeSet<u64> = world.members.values().filter_map(|it| it.line()?.bus_id).collect();
     let all_seen = world.absent().is_empty() && it.n_ranks <= gpus;
     let confidence = match buses.len() {
@@ -107,7 +107,7 @@ mod tests {
     }
 
     #[test]
-    fn bus_ids_tell_whether_pods_share_a_machine() {
+    fn bus_ids_show_whether_pods_share_a_machine() {
         let ranks = |buses: [&str; 2]| {
             let rank = |rank: usize| {
                 format!(

@@ -1,4 +1,4 @@
-//! Only NCCL's Simple protocol is allowed: by the plugin, rightly; or by the user.
+//! Only NCCL's Simple protocol is allowed: by the plugin, which is correct, or by the user.
 
 use evidence::Source;
 
@@ -13,8 +13,8 @@ pub static RULE: Rule = Rule {
     role: Role::Cause,
     needs: &[Source::NcclLog],
     why: "LL and LL128 save time for small messages. Over EFA they are safe only where 128 bytes arrive in order and GPUDirect works; \
-          elsewhere the plugin allows Simple alone: right, and no setting of yours.",
-    fix: "Nothing. Do not set NCCL_PROTO yourself: the plugin knows when Simple is needed.",
+          elsewhere the plugin allows only Simple. That is correct and does not come from your settings.",
+    fix: "Nothing to do. Do not set NCCL_PROTO yourself: the plugin knows when Simple is needed.",
     references: &["https://github.com/aws/aws-ofi-nccl/blob/master/doc/efa-env-var.md"],
     checks: &[Check::Log(check)],
 };
@@ -36,8 +36,7 @@ fn check(log: &Log) -> Checked {
             .severity(Severity::Warning)
             .seen_all(set.quote())
             .seen(named);
-        let why =
-            "It takes LL and LL128 away from small messages, and the plugin's tuner does not run with it.";
+        let why = "Small messages can then not use LL and LL128, and the plugin's tuner does not run.";
         return Ok(vec![finding.why(why).fix("Unset NCCL_PROTO.").about("variable", "NCCL_PROTO")]);
     }
     let Some(seen) = forced else { return Ok(Vec::new()) };
@@ -51,7 +50,7 @@ fn check(log: &Log) -> Checked {
         },
     );
     let message =
-        format!("the plugin allows the Simple protocol alone, as it must without {}", reasons.join(" and "));
+        format!("the plugin allows only the Simple protocol, as it must without {}", reasons.join(" and "));
     Ok(vec![Finding::new(Confidence::Certain, message).seen(&seen.quote)])
 }
 
@@ -69,7 +68,7 @@ mod tests {
         let found = findings(&RULE, log);
         assert_eq!(
             found[0].message,
-            "the plugin allows the Simple protocol alone, as it must without byte delivery ordering"
+            "the plugin allows only the Simple protocol, as it must without byte delivery ordering"
         );
         assert_eq!(found[0].severity, None);
     }

@@ -3,7 +3,7 @@
 use evidence::signals::efa::{NO_EFA_DEVICE, NO_PROVIDER, PLUGIN_FAILED};
 use evidence::{Quote, Source};
 
-use super::{efa_in_use, leaves_machine, machine, plugin_spoke, sign_of_efa, socket_chosen};
+use super::{efa_in_use, machine, may_span_machines, plugin_logged, sign_of_efa, socket_chosen};
 use crate::expected;
 use crate::{Check, Checked, Confidence, Finding, Log, Role, Rule, Severity};
 
@@ -14,11 +14,11 @@ pub static RULE: Rule = Rule {
     severity: Severity::Error,
     role: Role::Consequence,
     needs: &[Source::JobOutput],
-    why: "Between nodes every byte goes through the kernel's TCP. One flow of EC2 carries 5 to 10 Gbps; EFA carries 100 and more on each \
-          device. Jobs run, several times slower.",
-    fix: "Find why EFA was not taken: is the plugin loaded (`Successfully loaded external ... libnccl-net`), does it find a provider \
-          (`Selected provider is efa`), are the devices in the container (`fi_info -p efa`)? NCCL_NET=\"AWS Libfabric\" (or Libfabric) makes \
-          the fall back an error.",
+    why: "Between nodes every byte goes through the kernel's TCP. One TCP flow on EC2 carries 5 to 10 Gbps; each EFA device carries 100 \
+          Gbps or more. The job runs, but several times slower.",
+    fix: "Find out why NCCL does not use EFA: is the plugin loaded (`Successfully loaded external ... libnccl-net`), does it find a \
+          provider (`Selected provider is efa`), are the devices in the container (`fi_info -p efa`)? NCCL_NET=\"AWS Libfabric\" (or \
+          Libfabric) makes the fallback an error.",
     references: &[
         "https://docs.aws.amazon.com/AWSEC2/latest/UserGuide/ec2-instance-network-bandwidth.html",
         "https://github.com/aws/sagemaker-hyperpod-cli/issues/306",
@@ -27,14 +27,14 @@ pub static RULE: Rule = Rule {
 };
 
 fn check(log: &Log) -> Checked {
-    let failed = log.look_for(&[&PLUGIN_FAILED, &NO_EFA_DEVICE, &NO_PROVIDER], Source::JobOutput)?;
+    let failed = log.find_signals(&[&PLUGIN_FAILED, &NO_EFA_DEVICE, &NO_PROVIDER], Source::JobOutput)?;
     let Some(socket) = socket_chosen(log) else { return Ok(Vec::new()) };
     // Inside one node the network carries nothing; and ranks that differ are another matter.
-    if !leaves_machine(log) || efa_in_use(log) {
+    if !may_span_machines(log) || efa_in_use(log) {
         return Ok(Vec::new());
     }
     let efa = sign_of_efa(log);
-    if efa.is_none() && failed.is_empty() && !plugin_spoke(log) {
+    if efa.is_none() && failed.is_empty() && !plugin_logged(log) {
         return Ok(large_machine(log)
             .map(|sign| on_a_large_machine(log, socket, sign))
             .into_iter()
@@ -44,7 +44,7 @@ fn check(log: &Log) -> Checked {
         (Some((machine, _)), _) => {
             format!("NCCL uses TCP sockets on {}, whose EFA has {}", machine.name, machine.net_gbps_total)
         }
-        (None, Some(_)) => "NCCL uses TCP sockets although EFA was meant to be used".to_owned(),
+        (None, Some(_)) => "NCCL uses TCP sockets although the job should use EFA".to_owned(),
         (None, None) => {
             "NCCL uses TCP sockets although the plugin for a faster network was loaded".to_owned()
         }
@@ -74,7 +74,7 @@ fn on_a_large_machine(log: &Log, socket: &Quote, sign: &Quote) -> Finding {
         .seen_all(off)
         .seen(sign)
         .why("Machines with an NVSwitch are sold with InfiniBand, RoCE or EFA adapters, which carry tens of times more than a TCP \
-              connection. If these have none, this is the best they can do.")
+              connection. If these machines have none, TCP is the best they can use.")
         .fix("Look for adapters on the host and in the container (`ibv_devices`, `ls /dev/infiniband`, `fi_info -p efa`), pass them in, \
               and unset NCCL_IB_DISABLE. `NET/IB : No device found` in the log means that NCCL saw none.")
 }

@@ -7,30 +7,30 @@ use crate::{Check, Checked, Confidence, Finding, Found, Log, Role, Rule, Severit
 /// See the module documentation.
 pub static RULE: Rule = Rule {
     id: "nccl-call-failed",
-    title: "an NCCL call failed and the input does not tell why",
+    title: "an NCCL call failed and the input does not show why",
     severity: Severity::Error,
     role: Role::Consequence,
     needs: &[Source::NcclLog],
-    why: "NCCL passed an error up to the program. Without the warning that caused it nobody can tell which.",
-    fix: "Collect the logs of all ranks with NCCL_DEBUG=INFO, from the start of the job, and give plumb all of them: the rank that \
-          failed first knows the cause.",
+    why: "NCCL returned an error to the program. The warning that explains it is not in this input.",
+    fix: "Collect the logs of all ranks with NCCL_DEBUG=INFO, from the start of the job, and give plumb all of them: the log of the rank \
+          that failed first shows the cause.",
     references: &["https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/troubleshooting.html"],
     checks: &[Check::Log(check)],
 };
 
-/// The rule speaks in [`check_last`], after all others.
+/// Findings come from [`check_last`], after all other rules.
 fn check(log: &Log) -> Checked {
     log.nccl_log().map(|_| Vec::new())
 }
 
-/// An error on its way up (`FILE:LINE -> CODE`), and no finding of severity error.
+/// A propagated error (`FILE:LINE -> CODE`), and no finding of severity error.
 pub(crate) fn check_last(log: &Log, findings: &[Found]) -> Vec<Finding> {
     if findings.iter().any(|it| it.severity() == Severity::Error) {
         return Vec::new();
     }
-    let failed = log.case.processes.iter().enumerate().find_map(|(place, process)| {
+    let failed = log.case.processes.iter().enumerate().find_map(|(index, process)| {
         let seen = process.facts.propagated.iter().find(|it| matches!(it.value, 1..=6 | 8))?;
-        let in_passing = matches!(seen.value, 2 | 3) && went_well(log, place);
+        let in_passing = matches!(seen.value, 2 | 3) && went_well(log, index);
         (!in_passing).then_some((process, seen))
     });
     let Some((process, seen)) = failed else { return Vec::new() };
@@ -49,9 +49,9 @@ pub(crate) fn check_last(log: &Log, findings: &[Found]) -> Vec<Finding> {
 
 /// Whether the process made its communicators: a plugin or network that was tried and left aside,
 /// and the sockets that close at the end, leave such errors behind.
-fn went_well(log: &Log, place: usize) -> bool {
+fn went_well(log: &Log, index: usize) -> bool {
     let members =
-        log.case.communicators.iter().flat_map(|it| it.members.values()).filter(|it| it.process == place);
+        log.case.communicators.iter().flat_map(|it| it.members.values()).filter(|it| it.process == index);
     members.clone().count() > 0 && members.clone().all(evidence::Member::is_complete)
 }
 

@@ -1,4 +1,4 @@
-//! Some ranks came late to a communicator, and the others waited.
+//! Some ranks joined a communicator late, and the others waited.
 
 use evidence::signals::application::COMPILING;
 use evidence::{Communicator, Quote, Source};
@@ -9,13 +9,13 @@ use crate::{Check, Checked, Confidence, Finding, Log, Role, Rule, Severity};
 /// See the module documentation.
 pub static RULE: Rule = Rule {
     id: "late-ranks",
-    title: "ranks waited for others to begin",
+    title: "ranks waited for others to start",
     severity: Severity::Info,
     role: Role::Consequence,
     needs: &[Source::NcclLog],
-    why: "A communicator is made when its last rank calls for it. The time the first ones waited is work of the last ones on their own \
-          host: loading data or a model, compiling an extension, a slow start. It says nothing about the network.",
-    fix: "See what the late ranks did before: compile extensions once when the image is built (`DS_BUILD_CPU_ADAM=1 pip install \
+    why: "A communicator is created when its last rank joins. While the first ranks waited, the last ones were busy on their own host: \
+          loading data or a model, compiling an extension, starting slowly. The wait says nothing about the network.",
+    fix: "Check what the late ranks did before: compile extensions once when the image is built (`DS_BUILD_CPU_ADAM=1 pip install \
           deepspeed`, TORCH_EXTENSIONS_DIR on a shared disk), stage data and weights on local disks, start all ranks together.",
     references: &[
         "NCCL src/init.cc (Init timings, 2.22+)",
@@ -37,12 +37,12 @@ fn check(log: &Log) -> Checked {
         return Ok(Vec::new());
     };
     let (longest, quote) = waits.longest();
-    // The last one to come waits for nobody.
+    // The last rank to join waits for nobody.
     let late: Vec<u32> = waits.0.iter().filter(|it| it.1 < longest / 4.0).map(|it| it.0).collect();
     let whole = communicator.absent().is_empty();
     let who = match (late.is_empty(), whole) {
-        (false, _) => format!("; {} came last", list_of_ranks(&late)),
-        (true, false) => "; the late ones are not in this input".to_owned(),
+        (false, _) => format!("; {} joined last", list_of_ranks(&late)),
+        (true, false) => "; the late ranks are not in this input".to_owned(),
         (true, true) => String::new(),
     };
     let waited = waits.0.len() - late.len();
@@ -58,7 +58,7 @@ fn check(log: &Log) -> Checked {
     Ok(vec![if longest >= LONG { finding.severity(Severity::Warning) } else { finding }])
 }
 
-/// For each rank, the seconds it waited and where that stands.
+/// For each rank, the seconds it waited and the line that says so.
 struct Waits<'a>(Vec<(u32, f64, &'a Quote)>);
 
 impl Waits<'_> {
@@ -100,11 +100,11 @@ mod tests {
     }
 
     #[test]
-    fn the_one_that_waited_least_came_last() {
+    fn the_one_that_waited_least_joined_last() {
         let it = findings(&RULE, &(split(0, 8.0) + &split(1, 0.0)));
         assert!(
             it[0].message.starts_with("1 rank waited up to 8 s")
-                && it[0].message.ends_with("rank 1 came last"),
+                && it[0].message.ends_with("rank 1 joined last"),
             "{it:?}"
         );
     }

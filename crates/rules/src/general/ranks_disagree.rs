@@ -15,8 +15,8 @@ pub static RULE: Rule = Rule {
     severity: Severity::Error,
     role: Role::Cause,
     needs: &[Source::NcclLog],
-    why: "All ranks of a communicator must have the same size and number of channels, and each rank number once. Where they differ they \
-          wait for messages that nobody sends.",
+    why: "All ranks of a communicator must have the same size and number of channels, and each rank number once. Where they differ, they \
+          wait for messages that no rank sends.",
     fix: "Give all ranks the same WORLD_SIZE, each its own RANK, and the same NCCL release and NCCL_* variables; a second job on the \
           same MASTER_ADDR and MASTER_PORT also mixes ranks up.",
     references: &["NCCL src/bootstrap.cc", "NCCL src/init.cc"],
@@ -28,7 +28,7 @@ fn check(log: &Log) -> Checked {
     let mut findings = Vec::new();
     if let Some(first) = log.case.sightings_of(&BOOTSTRAP_MISMATCH).next() {
         let message =
-            format!("ranks told the root different {}s: {}", first.get("what"), first.get("counts"));
+            format!("ranks reported different {}s to the root: {}", first.get("what"), first.get("counts"));
         findings.push(Finding::new(Confidence::Certain, message).seen(&first.quote));
     }
     if let Some(first) = log.case.sightings_of(&RANK_TWICE).next() {
@@ -100,7 +100,10 @@ mod tests {
     fn the_root_says_so() {
         let text =
             "n:1:1 [0] bootstrap.cc:190 NCCL WARN Bootstrap Root : mismatch in rank count from procs 6 : 3\n";
-        assert_eq!(findings(&RULE, text)[0].message, "ranks told the root different rank counts: 6 : 3");
+        assert_eq!(
+            findings(&RULE, text)[0].message,
+            "ranks reported different rank counts to the root: 6 : 3"
+        );
         let twice =
             "n:1:1 [0] bootstrap.cc:1 NCCL WARN Bootstrap Root : rank 3 of 8 ranks has already checked in\n";
         assert_eq!(findings(&RULE, twice)[0].message, "two processes claim to be rank 3 of 8");

@@ -9,11 +9,12 @@ use crate::{Check, Checked, Confidence, Finding, Log, Role, Rule, Severity};
 /// See the module documentation.
 pub static RULE: Rule = Rule {
     id: "several-jobs",
-    title: "the input holds the logs of several jobs",
+    title: "the input contains the logs of several jobs",
     severity: Severity::Info,
     role: Role::Cause,
     needs: &[Source::NcclLog],
-    why: "All inputs are taken for one job. Ranks, nodes and paths of several are then mixed, and what holds for one is told of all.",
+    why: "plumb treats all inputs as one job. Ranks, nodes and paths of several jobs are then mixed, and what is true of one is reported \
+          for all.",
     fix: "Give plumb the logs of one job at a time.",
     references: &["plumb docs/doctor.md, what it reads"],
     checks: &[Check::Log(check)],

@@ -1,4 +1,4 @@
-//! NCCL warned of something that no rule knows.
+//! NCCL printed a warning that no rule knows.
 
 use std::collections::BTreeSet;
 
@@ -9,26 +9,26 @@ use crate::{Check, Checked, Confidence, Finding, Found, Log, Role, Rule, Severit
 /// See the module documentation.
 pub static RULE: Rule = Rule {
     id: "unexplained-warning",
-    title: "NCCL warned of something plumb does not know",
+    title: "NCCL printed a warning that plumb does not know",
     severity: Severity::Info,
     role: Role::Consequence,
     needs: &[Source::NcclLog],
-    why: "A warning of NCCL mostly means that something failed. No rule knows this one, so it is shown rather than passed over.",
+    why: "An NCCL warning usually means that something failed. No rule explains this one, so plumb shows it.",
     fix: "Read the lines around it, and the earliest warning of the job first: later ones are often consequences.",
     references: &["https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/troubleshooting.html"],
     checks: &[Check::Log(check)],
 };
 
-/// The rule speaks in [`check_last`], after all others.
+/// Findings come from [`check_last`], after all other rules.
 fn check(log: &Log) -> Checked {
     log.nccl_log().map(|_| Vec::new())
 }
 
 /// Warnings that are not evidence of a finding and in which no signal was seen.
 pub(crate) fn check_last(log: &Log, _: &[Found]) -> Vec<Finding> {
-    let telling = |it: &evidence::Signal| it.kind != Kind::Notes;
+    let is_problem = |it: &evidence::Signal| it.kind != Kind::Notes;
     let known: BTreeSet<_> =
-        log.case.sightings.iter().filter(|it| telling(it.signal)).map(|it| it.quote.spot).collect();
+        log.case.sightings.iter().filter(|it| is_problem(it.signal)).map(|it| it.quote.spot).collect();
     let unknown: Vec<_> = log
         .case
         .processes
@@ -36,7 +36,10 @@ pub(crate) fn check_last(log: &Log, _: &[Found]) -> Vec<Finding> {
         .flat_map(|process| process.facts.warnings.first.iter().map(move |warning| (process, &warning.quote)))
         .filter(|(_, quote)| {
             !known.contains(&quote.spot)
-                && !evidence::signals::book().find(quote.text.as_bytes()).iter().any(|it| telling(it.signal))
+                && !evidence::signals::book()
+                    .find(quote.text.as_bytes())
+                    .iter()
+                    .any(|it| is_problem(it.signal))
         })
         .collect();
     let Some((process, first)) = unknown.first() else { return Vec::new() };
@@ -44,8 +47,8 @@ pub(crate) fn check_last(log: &Log, _: &[Found]) -> Vec<Finding> {
         "{} by {}",
         counted(
             unknown.len(),
-            "warning that no rule explains, first",
-            "warnings that no rule explains, first"
+            "warning that no rule explains, printed",
+            "warnings that no rule explains, the first printed"
         ),
         process.name()
     );

@@ -13,8 +13,8 @@ pub static RULE: Rule = Rule {
     severity: Severity::Error,
     role: Role::Cause,
     needs: &[Source::JobOutput],
-    why: "The program read GPU memory that is broken beyond correction. The process on that GPU dies, and the others wait for it or fail with \
-          network errors: those are consequences. It is not a lack of memory and not a fault of the program.",
+    why: "The program read GPU memory that is broken beyond correction. The process on that GPU dies, and the others wait for it or fail \
+          with network errors: those are consequences. It is neither a lack of memory nor a fault of the program.",
     fix: "Drain the node. `nvidia-smi -q -d ECC,ROW_REMAPPER` and `dmesg | grep Xid` name the GPU. Reset it (`nvidia-smi -r -i GPU`) or reboot, \
           so that bad rows are remapped; if it comes back, or a remapping failed, replace the GPU.",
     references: &[
@@ -25,7 +25,7 @@ pub static RULE: Rule = Rule {
 };
 
 fn check(log: &Log) -> Checked {
-    let said = log.look_for(&[&UNCORRECTABLE_ECC], Source::JobOutput);
+    let said = log.find_signals(&[&UNCORRECTABLE_ECC], Source::JobOutput);
     let kernel: Vec<_> = xid::of_class(log, &[Class::Memory]).collect();
     if kernel.is_empty() {
         if let Some(finding) = said.as_ref().map_or(true, Vec::is_empty).then(|| counted(log)).flatten() {
@@ -35,7 +35,7 @@ fn check(log: &Log) -> Checked {
         if said.is_empty() {
             return Ok(Vec::new());
         }
-        let message = "CUDA met an uncorrectable ECC error in GPU memory";
+        let message = "CUDA reports an uncorrectable ECC error in GPU memory";
         return Ok(vec![Finding::new(Confidence::Certain, message).by(log, &said)]);
     }
     let mut finding = None;
@@ -45,15 +45,15 @@ fn check(log: &Log) -> Checked {
         finding = Some(next.seen(&it.quote).about("gpu", xid::gpu(it)));
     }
     let finding = finding.map(|it| it.by(log, &said.unwrap_or_default()));
-    // Single bit errors are corrected; they only announce worse.
+    // Single bit errors are corrected; they only warn of worse ones.
     let mild = kernel.iter().all(|it| it.1.xid == 92);
     Ok(finding.map(|it| if mild { it.severity(Severity::Warning) } else { it }).into_iter().collect())
 }
 
-/// What notes and the counters of `nvidia-smi -q` tell, where nobody reports an error.
+/// What notes and the counters of `nvidia-smi -q` show, where no line reports an error.
 fn counted(log: &Log) -> Option<Finding> {
     if let Some((it, meaning)) = xid::named(log, &[Class::Memory]) {
-        let message = format!("Xid {} is mentioned: {}", meaning.xid, meaning.text);
+        let message = format!("the input mentions Xid {}: {}", meaning.xid, meaning.text);
         return Some(Finding::new(Confidence::Likely, message).seen(&it.quote));
     }
     let remapping: Vec<_> = log.case.sightings_of(&ROW_REMAPPING).collect();
@@ -62,7 +62,7 @@ fn counted(log: &Log) -> Option<Finding> {
         let (message, severity) = if spent {
             ("a GPU could not replace a broken row of its memory", Severity::Error)
         } else {
-            ("a GPU waits for a reset to replace broken rows of its memory", Severity::Warning)
+            ("a GPU needs a reset to replace broken rows of its memory", Severity::Warning)
         };
         return Some(Finding::new(Confidence::Likely, message).severity(severity).seen(&first.quote));
     }

@@ -9,7 +9,7 @@ use crate::{Check, Checked, Confidence, Finding, Log, Role, Rule, Severity};
 /// See the module documentation.
 pub static RULE: Rule = Rule {
     id: "gpu-fell-off-bus",
-    title: "a GPU does not answer any more",
+    title: "a GPU no longer answers",
     severity: Severity::Error,
     role: Role::Cause,
     needs: &[Source::JobOutput],
@@ -26,7 +26,7 @@ pub static RULE: Rule = Rule {
 
 fn check(log: &Log) -> Checked {
     let kernel: Vec<_> = xid::of_class(log, &[Class::Lost]).collect();
-    let found = match log.look_for(&[&FALLEN_OFF_BUS, &GPU_INIT_FAILED], Source::JobOutput) {
+    let found = match log.find_signals(&[&FALLEN_OFF_BUS, &GPU_INIT_FAILED], Source::JobOutput) {
         Err(missing) if kernel.is_empty() && xid::named(log, &[Class::Lost]).is_none() => {
             return Err(missing);
         }
@@ -35,7 +35,7 @@ fn check(log: &Log) -> Checked {
     let found: Vec<_> = found.into_iter().filter(|it| *it.signal == FALLEN_OFF_BUS).collect();
     if found.is_empty() && kernel.is_empty() {
         if let Some((it, meaning)) = xid::named(log, &[Class::Lost]) {
-            let message = format!("Xid {} is mentioned: {}", meaning.xid, meaning.text);
+            let message = format!("the input mentions Xid {}: {}", meaning.xid, meaning.text);
             return Ok(vec![Finding::new(Confidence::Likely, message).seen(&it.quote)]);
         }
         let Some(first) = log.case.first_of(&[&GPU_INIT_FAILED]) else { return Ok(Vec::new()) };
@@ -49,8 +49,8 @@ fn check(log: &Log) -> Checked {
         .map(|it| xid::gpu(it.0))
         .or_else(|| found.iter().find_map(|it| address(&it.quote.text)));
     let message = match gpu {
-        Some(gpu) => format!("the GPU at {gpu} does not answer any more"),
-        None => "a GPU does not answer any more".to_owned(),
+        Some(gpu) => format!("the GPU at {gpu} no longer answers"),
+        None => "a GPU no longer answers".to_owned(),
     };
     let errors: Vec<_> = log.case.sightings_of(&PCIE_AER).map(|it| &it.quote).collect();
     let finding = Finding::new(Confidence::Certain, message)
@@ -94,7 +94,7 @@ mod tests {
         ] {
             assert_eq!(
                 findings(&RULE, line)[0].message,
-                format!("the GPU at {gpu} does not answer any more"),
+                format!("the GPU at {gpu} no longer answers"),
                 "{line}"
             );
         }
@@ -107,7 +107,7 @@ mod tests {
     fn a_note_of_the_number_is_enough() {
         assert_eq!(
             findings(&RULE, "node condition: XID 79 on GPU 3\n")[0].message,
-            "Xid 79 is mentioned: the GPU has fallen off the bus"
+            "the input mentions Xid 79: the GPU has fallen off the bus"
         );
     }
 

@@ -17,8 +17,8 @@ pub static RULE: Rule = Rule {
     needs: &[Source::JobOutput, Source::TopologyMatrix],
     why: "A link between GPUs or to a switch had errors that could not be corrected, or is down. Programs on it die; what others report \
           (connection closed, timeouts) follows from that.",
-    fix: "Drain the node. `nvidia-smi nvlink --status` and `-e` show links that are down or have errors, `dmesg | grep -iE 'xid|sxid'` names them. \
-          Reset all GPUs with the Fabric Manager stopped, or reboot; a link that fails again is a case for the vendor.",
+    fix: "Drain the node. `nvidia-smi nvlink --status` and `-e` show links that are down or have errors, `dmesg | grep -iE 'xid|sxid'` \
+          names them. Reset all GPUs with the Fabric Manager stopped, or reboot; report a link that fails again to the vendor.",
     references: &[
         "https://docs.nvidia.com/deploy/xid-errors/analyzing-xid-catalog.html",
         "https://docs.nvidia.com/datacenter/tesla/fabric-manager-user-guide/index.html",
@@ -36,13 +36,13 @@ fn check(log: &Log) -> Checked {
     } else if let Some(it) = switches.first() {
         Some(format!("the NVSwitch at {} reports SXid {}: {}", it.get("bus"), it.get("sxid"), it.get("text")))
     } else {
-        (!said.is_empty()).then(|| "CUDA met an uncorrectable NVLink error".to_owned())
+        (!said.is_empty()).then(|| "CUDA reports an uncorrectable NVLink error".to_owned())
     };
     if let Some(message) = message {
         let finding = kernel.iter().fold(Finding::new(Confidence::Certain, message), |it, (line, _)| {
             it.seen(&line.quote).about("gpu", xid::gpu(line))
         });
-        // NVLink of Blackwell says itself whether an error is fatal.
+        // The message of Blackwell's NVLink says whether an error is fatal.
         let harmless = said.is_empty()
             && switches.is_empty()
             && kernel.iter().all(|it| it.0.get("text").contains("Nonfatal"));
@@ -50,13 +50,13 @@ fn check(log: &Log) -> Checked {
         return Ok(vec![finding.seen_all(switches.iter().map(|it| &it.quote)).by(log, &said)]);
     }
     if let Some((it, meaning)) = xid::named(log, &[Class::Link]) {
-        let message = format!("Xid {} is mentioned: {}", meaning.xid, meaning.text);
+        let message = format!("the input mentions Xid {}: {}", meaning.xid, meaning.text);
         return Ok(vec![Finding::new(Confidence::Likely, message).seen(&it.quote)]);
     }
     let mut missing: Vec<Finding> = log.case.matrices.iter().filter_map(missing_links).collect();
     missing.extend(link_down(log));
     if missing.is_empty() && log.case.matrices.is_empty() {
-        log.look_for(&[&NVLINK_UNCORRECTABLE], Source::JobOutput)?;
+        log.find_signals(&[&NVLINK_UNCORRECTABLE], Source::JobOutput)?;
     }
     Ok(missing)
 }

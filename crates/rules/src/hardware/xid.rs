@@ -8,10 +8,10 @@ use evidence::signals::hardware::{XID, XID_NAMED};
 
 use crate::Log;
 
-/// What an Xid tells about.
+/// What an Xid is about.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) enum Class {
-    /// A program's own mistake or end; the GPU is well.
+    /// A program's own error or end; the GPU works.
     Program,
     /// GPU memory: [`super::gpu_ecc_error`].
     Memory,
@@ -37,17 +37,17 @@ const fn means(xid: u64, class: Class, text: &'static str) -> Meaning {
     Meaning { xid, class, text }
 }
 
-/// The numbers met on compute nodes.
+/// The numbers seen on compute nodes.
 pub(super) static MEANINGS: &[Meaning] = &[
     means(8, Class::Program, "the GPU stopped processing a channel"),
     means(11, Class::Program, "an invalid or corrupted stream of commands"),
-    means(13, Class::Program, "an exception in a kernel, mostly an illegal address or instruction"),
-    means(31, Class::Program, "a memory page fault, mostly an illegal address in a kernel"),
+    means(13, Class::Program, "an exception in a kernel, usually an illegal address or instruction"),
+    means(31, Class::Program, "a memory page fault, usually an illegal address in a kernel"),
     means(32, Class::Program, "an invalid or corrupted stream of commands"),
     means(38, Class::Note, "a watchdog of the driver's firmware"),
     means(43, Class::Program, "a program's channel was reset after its error"),
     means(44, Class::Note, "a fault while switching contexts"),
-    means(45, Class::Program, "channels were cleared because a program ended or an earlier error hit it"),
+    means(45, Class::Program, "channels were cleared because a program ended or after an earlier error"),
     means(46, Class::Gpu, "the GPU stopped processing"),
     means(48, Class::Memory, "a double bit ECC error"),
     means(54, Class::Gpu, "auxiliary power is not connected to the board"),
@@ -64,15 +64,15 @@ pub(super) static MEANINGS: &[Meaning] = &[
     means(74, Class::Link, "an NVLink error"),
     means(79, Class::Lost, "the GPU has fallen off the bus"),
     means(92, Class::Memory, "a high rate of single bit ECC errors"),
-    means(94, Class::Memory, "a contained memory error; the program that met it was ended"),
-    means(95, Class::Memory, "an uncontained memory error; all programs on the GPU are hit"),
+    means(94, Class::Memory, "a contained memory error; the program that used the memory was ended"),
+    means(95, Class::Memory, "an uncontained memory error; all programs on the GPU are affected"),
     means(109, Class::Gpu, "a timeout while switching contexts"),
     means(110, Class::Gpu, "a security fault"),
     means(119, Class::Gpu, "the GPU's system processor (GSP) did not answer"),
     means(120, Class::Gpu, "an error in the GPU's system processor (GSP)"),
     means(121, Class::Note, "an error of the chip-to-chip link"),
     means(136, Class::Link, "an NVLink could not be trained"),
-    means(137, Class::Program, "an access over NVLink that was not allowed, mostly after a program's error"),
+    means(137, Class::Program, "an access over NVLink that was not allowed, usually after a program's error"),
     means(140, Class::Memory, "an ECC error that was not recovered"),
     means(143, Class::Gpu, "the GPU could not be initialised"),
     means(144, Class::Link, "an NVLink error (SAW)"),

@@ -1,4 +1,4 @@
-//! The kernel driver reported an error that no other rule takes.
+//! The kernel driver reported an error that no other rule covers.
 
 use std::collections::BTreeMap;
 
@@ -15,8 +15,8 @@ pub static RULE: Rule = Rule {
     severity: Severity::Warning,
     role: Role::Cause,
     needs: &[Source::KernelLog],
-    why: "The driver numbers the errors it meets. Some are a program's own (13, 31, 43, 45: an illegal address, or the end of a process) and say \
-          nothing against the hardware; others mean that the GPU or its firmware failed and must be reset.",
+    why: "The driver numbers the errors it reports. Some are caused by a program (13, 31, 43, 45: an illegal address, or the end of a \
+          process) and do not mean a hardware fault; others mean that the GPU or its firmware failed and must be reset.",
     fix: "Look the number up in NVIDIA's catalogue. For a failed GPU: drain the node, `nvidia-smi -r -i GPU` or reboot, update driver and firmware, \
           and replace the GPU if it comes back. For a program's error: find the first failing process and run it with CUDA_LAUNCH_BLOCKING=1 \
           or compute-sanitizer.",
@@ -28,7 +28,7 @@ pub static RULE: Rule = Rule {
 };
 
 fn check(log: &Log) -> Checked {
-    let found = log.look_for(&[&XID], Source::KernelLog)?;
+    let found = log.find_signals(&[&XID], Source::KernelLog)?;
     let mut by_number: BTreeMap<u64, (u64, Vec<&str>, Vec<&Quote>)> = BTreeMap::new();
     for it in found {
         let Some(number) = xid::number(it) else { continue };
@@ -49,7 +49,7 @@ fn check(log: &Log) -> Checked {
 fn one(number: u64, count: u64, gpus: &[&str], quotes: &[&Quote]) -> Option<Finding> {
     let known = xid::meaning(number);
     let (severity, tail) = match known.map(|it| it.class) {
-        // Rules of their own.
+        // Other rules report these.
         Some(Class::Memory | Class::Link | Class::Lost) => return None,
         Some(Class::Program) => (Severity::Info, ": caused by the program, not a fault of the GPU"),
         Some(Class::Gpu) => (Severity::Error, ": the GPU must be reset"),
@@ -57,9 +57,9 @@ fn one(number: u64, count: u64, gpus: &[&str], quotes: &[&Quote]) -> Option<Find
         None => (Severity::Warning, ""),
     };
     let meaning = known.map_or("a number that plumb does not know", |it| it.text);
-    let place = if gpus.len() == 1 { gpus.join("") } else { format!("{} GPUs", gpus.len()) };
+    let gpu_names = if gpus.len() == 1 { gpus.join("") } else { format!("{} GPUs", gpus.len()) };
     let times = if count == 1 { String::new() } else { format!(", {count} times") };
-    let message = format!("Xid {number} on {place}{times} ({meaning}){tail}");
+    let message = format!("Xid {number} on {gpu_names}{times} ({meaning}){tail}");
     let finding =
         Finding::new(Confidence::Certain, message).severity(severity).seen_all(quotes.iter().copied());
     Some(gpus.iter().fold(finding, |it, gpu| it.about("gpu", gpu)))

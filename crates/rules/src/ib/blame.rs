@@ -1,7 +1,7 @@
-//! Adapters that do not reach each other, and which cause the rest of the input favours.
+//! Adapters that cannot reach each other, and the cause that the rest of the input suggests.
 //!
-//! A timeout (completion status 12) or a connection that cannot be set up says only that two adapters do not talk.
-//! The rules ask here, so that each failure is blamed on one cause first.
+//! A timeout (completion status 12) or a connection that cannot be set up says only that two adapters cannot communicate.
+//! The rules share this module, so that each failure has one most likely cause.
 
 use evidence::Sighting;
 use evidence::signals::ib::{
@@ -12,7 +12,7 @@ use fabric::Version;
 
 use crate::Log;
 
-/// Whom to blame.
+/// A cause.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) enum Suspect {
     HcaFatal,
@@ -32,13 +32,13 @@ pub(crate) enum Layer {
     Unknown,
 }
 
-/// Failures and the cause that is likeliest.
+/// Failures and their most likely cause.
 #[derive(Debug)]
 pub(crate) struct Blame<'a> {
     pub(crate) suspect: Suspect,
     /// The next best, if there is one.
     pub(crate) other: Option<Suspect>,
-    /// What speaks for the suspect, as the end of a sentence.
+    /// The evidence for the suspect, as the end of a sentence.
     pub(crate) because: String,
     pub(crate) sightings: Vec<&'a Sighting>,
 }
@@ -47,7 +47,7 @@ impl Blame<'_> {
     /// What failed, as the beginning of a sentence.
     pub(crate) fn what(&self) -> String {
         let Some(first) = self.sightings.first() else {
-            return "adapters do not reach each other".to_owned();
+            return "adapters cannot reach each other".to_owned();
         };
         let peer = first.get("peer").split('<').next().unwrap_or_default();
         if *first.signal == MODIFY_QP_FAILED {
@@ -113,10 +113,10 @@ fn adapters(log: &Log) -> usize {
     log.case.processes.iter().flat_map(|it| it.facts.hcas.iter()).map(|it| it.value.len()).max().unwrap_or(0)
 }
 
-/// The failures and whom to blame, if adapters failed to reach each other.
+/// The failures and their most likely cause, if adapters failed to reach each other.
 pub(crate) fn blame(log: &Log) -> Option<Blame<'_>> {
     let completions: Vec<&Sighting> = log.case.sightings_of(&COMPLETION).collect();
-    // A flushed request (5) follows from an earlier error; the first other status tells.
+    // A flushed request (5) follows from an earlier error; the first other status is the cause.
     let first = completions.iter().copied().find(|it| status(it) != Some(5));
     let timed_out = first.is_some_and(|it| status(it) == Some(12));
     let mut sightings: Vec<&Sighting> =
@@ -146,7 +146,7 @@ pub(crate) fn blame(log: &Log) -> Option<Blame<'_>> {
         (
             Suspect::HcaSelection,
             Some(Suspect::GidIndex),
-            format!("the process sees {} adapters, those of other containers among them", adapters(log)),
+            format!("the process sees {} adapters, including those of other containers", adapters(log)),
         )
     } else if let Some(because) = gid(log, layer, refused, &sightings) {
         (
@@ -166,7 +166,7 @@ pub(crate) fn blame(log: &Log) -> Option<Blame<'_>> {
         (
             Suspect::GidIndex,
             Some(Suspect::RoceFabric),
-            "on RoCE, releases that write so use GID index 0 unless told otherwise, mostly a link-local address"
+            "on RoCE, NCCL releases with this message use GID index 0 by default, usually a link-local address"
                 .to_owned(),
         )
     } else {
@@ -176,13 +176,13 @@ pub(crate) fn blame(log: &Log) -> Option<Blame<'_>> {
     Some(Blame { suspect, other, because, sightings })
 }
 
-/// Whether the wording is that of releases before 2.19, which do not look for the right GID, and none is set.
+/// Whether the wording is that of releases before 2.19, which do not search for the right GID, and none is set.
 fn is_old_form(log: &Log, sightings: &[&Sighting]) -> bool {
     let old = sightings.iter().all(|it| it.quote.text.contains(" with error 12, opcode "));
     old && log.job.settings.named("NCCL_IB_GID_INDEX").next().is_none()
 }
 
-/// What speaks for a wrong GID, if anything does.
+/// The evidence for a wrong GID, if there is any.
 fn gid(log: &Log, layer: Layer, refused: Option<&str>, sightings: &[&Sighting]) -> Option<String> {
     if layer == Layer::InfiniBand {
         return None;
@@ -215,7 +215,7 @@ fn gid(log: &Log, layer: Layer, refused: Option<&str>, sightings: &[&Sighting]) 
                 }
             }
             if refused_address {
-                Some(format!("NCCL_IB_GID_INDEX={index} does not fit every adapter"))
+                Some(format!("NCCL_IB_GID_INDEX={index} is not valid on every adapter"))
             } else if index == 0 || index == 1 {
                 Some(format!(
                     "NCCL_IB_GID_INDEX={index} is usually a link-local address, which is not routed"
@@ -225,7 +225,7 @@ fn gid(log: &Log, layer: Layer, refused: Option<&str>, sightings: &[&Sighting]) 
             }
         }
         None if refused.is_some_and(|it| it.contains("Invalid argument")) => {
-            Some("the address of the peer was refused".to_owned())
+            Some("the adapter rejected the address of the peer".to_owned())
         }
         None => {
             let version = log.job.releases.nccl.as_ref()?.value;
@@ -233,9 +233,7 @@ fn gid(log: &Log, layer: Layer, refused: Option<&str>, sightings: &[&Sighting]) 
             let unrouted = refused
                 .is_some_and(|it| it.contains("Network is unreachable") || it.contains("No such device"));
             let old = version < Version::new(2, 21, 0) && layer == Layer::Roce && !unrouted;
-            old.then(|| {
-                format!("NCCL {version} uses GID index 0 unless told otherwise, mostly a link-local address")
-            })
+            old.then(|| format!("NCCL {version} uses GID index 0 by default, usually a link-local address"))
         }
     }
 }

@@ -26,7 +26,7 @@ pub static RULE: Rule = Rule {
 };
 
 fn check(log: &Log) -> Checked {
-    let found = log.look_for(&[&ASYNC_EVENT, &HCA_HEALTH], Source::JobOutput)?;
+    let found = log.find_signals(&[&ASYNC_EVENT, &HCA_HEALTH], Source::JobOutput)?;
     let fatal: Vec<_> = found
         .into_iter()
         .filter(|it| *it.signal == HCA_HEALTH || is_event(it, "local catastrophic error"))

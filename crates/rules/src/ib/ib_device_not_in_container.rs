@@ -28,7 +28,7 @@ pub static RULE: Rule = Rule {
 };
 
 fn check(log: &Log) -> Checked {
-    let found = log.look_for(&[&UNABLE_TO_OPEN, &NO_USER_DRIVER, &NETWORK_REFUSED], Source::NcclLog)?;
+    let found = log.find_signals(&[&UNABLE_TO_OPEN, &NO_USER_DRIVER, &NETWORK_REFUSED], Source::NcclLog)?;
     let closed: Vec<_> = found.iter().copied().filter(|it| *it.signal == UNABLE_TO_OPEN).collect();
     let uses_rdma = log.case.processes.iter().any(|it| it.facts.hcas.iter().any(|it| !it.value.is_empty()))
         || log.case.networks().any(|it| !is_socket(&it.value));
@@ -38,7 +38,7 @@ fn check(log: &Log) -> Checked {
     }
     if let Some(first) = closed.iter().find(|it| !it.get("device").is_empty()).or(closed.first()) {
         let device = if first.get("device").is_empty() { "an adapter" } else { first.get("device") };
-        let finding = Finding::new(Confidence::Likely, format!("{device} is there but cannot be opened"))
+        let finding = Finding::new(Confidence::Likely, format!("{device} exists but cannot be opened"))
             .by(log, &closed);
         let fallback = log.case.networks().find(|it| is_socket(&it.value)).map(|it| &it.quote);
         return Ok(vec![finding.seen_all(fallback).about("nic", first.get("device"))]);
@@ -54,7 +54,7 @@ fn check(log: &Log) -> Checked {
     let quote = process.facts.no_ib_device.first().map(|it| &it.quote);
     if let Some(asked) = log.job.settings.named("NCCL_IB_HCA").find(|it| !it.text().starts_with('^')) {
         let message =
-            format!("NCCL_IB_HCA={} asks for adapters, and {} finds none", asked.text(), process.name());
+            format!("NCCL_IB_HCA={} requests adapters, but {} finds none", asked.text(), process.name());
         let finding = Finding::new(Confidence::Likely, message)
             .severity(Severity::Warning)
             .seen_all(quote)
@@ -72,7 +72,7 @@ fn check(log: &Log) -> Checked {
     }
     if let Some((name, list)) = ipoib(process) {
         let message = format!(
-            "{} has {name}, a port of an InfiniBand adapter, and finds no RDMA device",
+            "{} has {name}, a port of an InfiniBand adapter, but finds no RDMA device",
             process.name()
         );
         return Ok(vec![
@@ -86,11 +86,8 @@ fn check(log: &Log) -> Checked {
     let settings = ["NCCL_IB_DISABLE", "NCCL_IB_GID_INDEX", "NCCL_IB_TC"];
     let set = || settings.iter().find_map(|name| log.job.settings.named(name).next().map(|it| (name, it)));
     if let Some((name, it)) = several_hosts(log).then(set).flatten() {
-        let message = format!(
-            "{name}={} is set as if there were RDMA adapters, and {} finds none",
-            it.text(),
-            process.name()
-        );
+        let message =
+            format!("{name}={} is a setting for RDMA adapters, but {} finds none", it.text(), process.name());
         return Ok(vec![
             Finding::new(Confidence::Possible, message)
                 .severity(Severity::Warning)
@@ -126,7 +123,7 @@ fn without_driver(log: &Log) -> Option<Finding> {
     let missing: Vec<_> = log.case.sightings_of(&NO_USER_DRIVER).collect();
     let tool = log.case.sightings_of(&NO_ADAPTERS).next()?;
     let path = missing.first()?.get("path").trim_end_matches([':', '.']);
-    let message = format!("/sys shows {path}, and no adapter can be used");
+    let message = format!("/sys shows {path}, but no adapter can be used");
     let finding = Finding::new(Confidence::Likely, message).by(log, &missing).seen(&tool.quote);
     Some(finding.severity(Severity::Warning).fix(
         "Put the user-space drivers (rdma-core or MLNX_OFED, of a release that knows the adapter) into the image, and pass /dev/infiniband \
@@ -144,7 +141,7 @@ fn refused(log: &Log) -> Option<Finding> {
     if !named && asked.is_none() {
         return None;
     }
-    let message = "the InfiniBand network was asked for, and no adapter can be used here";
+    let message = "the InfiniBand network is requested, but no adapter can be used";
     let finding = Finding::new(Confidence::Likely, message).seen(&refused.quote);
     Some(finding.seen_all(asked.and_then(job::Variable::quote)).or("ib-hca-selection"))
 }
@@ -186,7 +183,7 @@ mod tests {
         let log = "n:1:1 [0] misc/ibvwrap.cc:212 NCCL WARN Call to ibv_open_device failed\n\
                    n:1:1 [0] transport/net_ib.cc:148 NCCL WARN NET/IB : Unable to open device mlx5_bond_0\n\
                    n:1:1 [0] NCCL INFO NET/IB : No device found.\nn:1:1 [0] NCCL INFO Using network Socket\n";
-        assert_eq!(findings(&RULE, log)[0].message, "mlx5_bond_0 is there but cannot be opened");
+        assert_eq!(findings(&RULE, log)[0].message, "mlx5_bond_0 exists but cannot be opened");
     }
 
     #[test]

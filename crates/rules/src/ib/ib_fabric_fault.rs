@@ -1,4 +1,4 @@
-//! The `InfiniBand` fabric does not carry a transfer.
+//! The `InfiniBand` fabric loses a transfer.
 
 use evidence::Source;
 use evidence::signals::ib::{COMPLETION, MODIFY_QP_FAILED, RETRY_EXCEEDED};
@@ -16,7 +16,7 @@ pub static RULE: Rule = Rule {
     why: "An adapter repeated a packet until it gave up. In an InfiniBand fabric packets are not lost by design: a link, a switch or an \
           adapter on the way is bad, the subnet manager has no route, or the peer's process is gone.",
     fix: "Test the pair of nodes in the message with `ib_write_bw`, then the fabric: `ibdiagnet`, `ibqueryerrors`, `iblinkinfo`. Drain the \
-          node that many others complain about. If the error comes after hours, NCCL_IB_TIMEOUT=22 bridges short breaks.",
+          node that many others report. If the error comes after hours, NCCL_IB_TIMEOUT=22 bridges short breaks.",
     references: &[
         "https://github.com/NVIDIA/nccl/issues/2076",
         "https://github.com/NVIDIA/nccl/issues/902",
@@ -26,7 +26,7 @@ pub static RULE: Rule = Rule {
 };
 
 fn check(log: &Log) -> Checked {
-    log.look_for(&[&COMPLETION, &MODIFY_QP_FAILED, &RETRY_EXCEEDED], Source::JobOutput)?;
+    log.find_signals(&[&COMPLETION, &MODIFY_QP_FAILED, &RETRY_EXCEEDED], Source::JobOutput)?;
     let Some(blame) = blame(log) else { return Ok(Vec::new()) };
     let confidence = if blame.suspect == Suspect::IbFabric {
         Confidence::Likely
@@ -38,7 +38,7 @@ fn check(log: &Log) -> Checked {
     let message = if confidence == Confidence::Likely {
         format!("{} over InfiniBand, and no port reported an error", blame.what())
     } else {
-        format!("{}; on InfiniBand that is a fault of the fabric", blame.what())
+        format!("{}; on InfiniBand that means a fault in the fabric", blame.what())
     };
     Ok(vec![
         Finding::new(confidence, message)

@@ -9,14 +9,15 @@ use crate::{Check, Checked, Confidence, Finding, Log, Role, Rule, Severity};
 /// See the module documentation.
 pub static RULE: Rule = Rule {
     id: "ib-hca-selection",
-    title: "adapters are used that do not belong to this job",
+    title: "NCCL uses adapters that do not belong to this job",
     severity: Severity::Error,
     role: Role::Cause,
     needs: &[Source::JobOutput],
-    why: "NCCL takes every adapter it sees. In a container these may be virtual functions of other containers, whose network devices are \
-          elsewhere; on a host, an Ethernet adapter for storage beside InfiniBand ones. Connections through them fail.",
-    fix: "Name the adapters: NCCL_IB_HCA==mlx5_0,mlx5_1 (the second `=` asks for exact names, a leading `^` excludes). Inside a container, \
-          `show_gids` lists those with an address; better, give the container only its own (RDMA namespaces: `rdma system set netns exclusive`).",
+    why: "NCCL uses every adapter it sees. In a container these may be virtual functions of other containers, whose network devices are \
+          not in this container; on a host, an Ethernet adapter for storage beside InfiniBand ones. Connections through them fail.",
+    fix: "Name the adapters: NCCL_IB_HCA==mlx5_0,mlx5_1 (the second `=` requires exact names, a leading `^` excludes). Inside a container, \
+          `show_gids` lists those with an address; better, give the container only its own (RDMA namespaces: `rdma system set netns \
+          exclusive`).",
     references: &[
         "https://github.com/NVIDIA/nccl/issues/925",
         "https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/env.html#nccl-ib-hca",
@@ -25,7 +26,7 @@ pub static RULE: Rule = Rule {
 };
 
 fn check(log: &Log) -> Checked {
-    let found = log.look_for(
+    let found = log.find_signals(
         &[&INCOMPATIBLE_DEVICES, &COMPLETION, &MODIFY_QP_FAILED, &RETRY_EXCEEDED],
         Source::JobOutput,
     )?;
@@ -33,7 +34,7 @@ fn check(log: &Log) -> Checked {
     if let Some(first) = incompatible.first() {
         let devices = [first.get("devices"), first.get("device")].join("");
         let message = format!(
-            "adapters of different kinds were to work together: {}",
+            "NCCL was to combine adapters of different kinds: {}",
             devices.split(". Try").next().unwrap_or_default()
         );
         return Ok(vec![Finding::new(Confidence::Certain, message).by(log, &incompatible)]);
@@ -71,7 +72,7 @@ mod tests {
         let said = "n:1:2 [0] NCCL WARN NET/IB : Attempted to connect incompatible devices: [0]mlx5_0:1/IB and [1]mlx5_1:1/RoCE. Try selecting NICs of only one link type using NCCL_IB_HCA\n";
         assert_eq!(
             findings(&RULE, said)[0].message,
-            "adapters of different kinds were to work together: [0]mlx5_0:1/IB and [1]mlx5_1:1/RoCE"
+            "NCCL was to combine adapters of different kinds: [0]mlx5_0:1/IB and [1]mlx5_1:1/RoCE"
         );
     }
 

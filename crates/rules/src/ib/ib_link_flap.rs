@@ -15,8 +15,9 @@ pub static RULE: Rule = Rule {
     severity: Severity::Error,
     role: Role::Cause,
     needs: &[Source::JobOutput],
-    why: "The port went down, if only for a moment. What was under way on it times out on the other nodes (status 12), which blame this node.",
-    fix: "Look at the node that reports the port, not at those that time out: reseat or replace the cable and the module, check the switch \
+    why: "The port went down, perhaps only briefly. Transfers over it time out on the other nodes (status 12), whose errors name this \
+          node.",
+    fix: "Check the node that reports the port, not the nodes that time out: reseat or replace the cable and the module, check the switch \
           port. `ibqueryerrors`, `mlxlink -d DEVICE -c` and `ethtool -S` show link-downed and symbol errors. NCCL_IB_TIMEOUT=22 lets a job \
           survive short breaks.",
     references: &[
@@ -27,7 +28,7 @@ pub static RULE: Rule = Rule {
 };
 
 fn check(log: &Log) -> Checked {
-    let found = log.look_for(&[&ASYNC_EVENT, &LINK_DOWN], Source::JobOutput)?;
+    let found = log.find_signals(&[&ASYNC_EVENT, &LINK_DOWN], Source::JobOutput)?;
     let failed = blame(log);
     // A port that fails with its adapter is the adapter's failure.
     let adapter = log.case.first_of(&[&HCA_HEALTH]).is_some()
@@ -35,7 +36,7 @@ fn check(log: &Log) -> Checked {
     let events: Vec<_> = found.iter().copied().filter(|it| is_event(it, "port error")).collect();
     let kernel: Vec<_> = found.iter().copied().filter(|it| *it.signal == LINK_DOWN).collect();
     let times: u64 = kernel.iter().map(|it| it.count).sum();
-    // Ports without a cable say so once; a link that flaps does it again and again.
+    // Ports without a cable report it once; a link that flaps reports it again and again.
     let again = kernel.iter().any(|it| it.count >= 3);
     if adapter || (events.is_empty() && (times == 0 || (failed.is_none() && !again))) {
         return Ok(Vec::new());
@@ -43,7 +44,7 @@ fn check(log: &Log) -> Checked {
     let hosts: BTreeSet<&str> =
         events.iter().filter_map(|it| it.process.as_ref()).map(|it| &*it.host).collect();
     let message = match (events.is_empty(), hosts.len()) {
-        (true, _) => format!("the kernel reports that links went down ({times} in all)"),
+        (true, _) => format!("the kernel reports that links went down (lines: {times})"),
         (false, 0) => "a port of an adapter went down".to_owned(),
         (false, _) => format!("a port of {} went down", hosts.into_iter().collect::<Vec<_>>().join(", ")),
     };
@@ -92,7 +93,7 @@ mod tests {
     }
 
     #[test]
-    fn a_link_that_flaps_is_told_from_ports_without_a_cable() {
+    fn a_link_that_flaps_differs_from_ports_without_a_cable() {
         let down = |device: &str, at: u32| format!("[ {at}.3] mlx5_core {device} ens1np0: Link down\n");
         let flaps: String = (10..14).map(|it| down("0000:3b:00.0", it)).collect();
         assert_eq!(findings(&RULE, &flaps)[0].confidence, Confidence::Possible);

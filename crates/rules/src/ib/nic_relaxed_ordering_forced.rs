@@ -1,4 +1,4 @@
-//! An adapter reorders writes that NCCL counts on being in order.
+//! An adapter reorders writes that NCCL expects in order.
 
 use evidence::signals::ib::{SIZE_MISMATCH, WRITE_ORDERING};
 use evidence::{Sighting, Source};
@@ -13,15 +13,15 @@ pub static RULE: Rule = Rule {
     role: Role::Cause,
     needs: &[Source::JobOutput],
     why: "NCCL tells the adapter which memory may be written out of order. With PCI_WR_ORDERING=force_relax the adapter does it \
-          everywhere, so a sender reads requests that are half written: sizes and addresses that make no sense, or wrong results.",
-    fix: "`mst start; mlxconfig -d DEVICE set PCI_WR_ORDERING=per_mkey`, then reset the adapter or reboot. NCCL 2.12 and later ask for relaxed \
-          ordering themselves where it is safe (`[RO]` in the list of adapters).",
+          everywhere, so a sender reads requests that are half written: invalid sizes and addresses, or wrong results.",
+    fix: "`mst start; mlxconfig -d DEVICE set PCI_WR_ORDERING=per_mkey`, then reset the adapter or reboot. NCCL 2.12 and later request \
+          relaxed ordering themselves where it is safe (`[RO]` in the list of adapters).",
     references: &["https://github.com/NVIDIA/nccl/issues/531", "https://github.com/NVIDIA/nccl/issues/615"],
     checks: &[Check::Log(check)],
 };
 
 fn check(log: &Log) -> Checked {
-    let found = log.look_for(&[&SIZE_MISMATCH, &WRITE_ORDERING], Source::JobOutput)?;
+    let found = log.find_signals(&[&SIZE_MISMATCH, &WRITE_ORDERING], Source::JobOutput)?;
     let torn: Vec<&Sighting> = found.iter().copied().filter(|it| is_torn(it)).collect();
     let forced = found.iter().find(|it| *it.signal == WRITE_ORDERING && is_forced(it.get("value")));
     if let Some(forced) = forced {
@@ -43,7 +43,7 @@ fn check(log: &Log) -> Checked {
     }
     let Some(first) = torn.first() else { return Ok(Vec::new()) };
     let message = format!(
-        "a receive request makes no sense (size {}), as if it had been read half written",
+        "a receive request is not valid (size {}), as if it had been read half written",
         first.get("remote")
     );
     Ok(vec![

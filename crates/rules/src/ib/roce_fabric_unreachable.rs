@@ -1,4 +1,4 @@
-//! `RoCE` adapters have no way to each other.
+//! `RoCE` adapters cannot reach each other.
 
 use evidence::Source;
 use evidence::signals::ib::{COMPLETION, MODIFY_QP_FAILED, RETRY_EXCEEDED};
@@ -9,15 +9,15 @@ use crate::{Check, Checked, Confidence, Finding, Log, Role, Rule, Severity};
 /// See the module documentation.
 pub static RULE: Rule = Rule {
     id: "roce-fabric-unreachable",
-    title: "adapters on RoCE do not reach each other",
+    title: "adapters on RoCE cannot reach each other",
     severity: Severity::Error,
     role: Role::Cause,
     needs: &[Source::JobOutput],
     why: "RDMA packets between two adapters get no answer. The setup works because it uses TCP on another interface; the adapters' own \
           addresses, routes, VLANs or switches do not let RoCE through, or only adapters of the same rail are connected.",
-    fix: "Test exactly the adapters of the message: `ib_write_bw -d DEVICE -x GID_INDEX` on both nodes, and `ping -I NIC` between the \
-          addresses of their GIDs. Repair route, VLAN, MTU or switch. If only equal rails are connected, set NCCL_CROSS_NIC=0; leave out \
-          adapters that lead elsewhere with NCCL_IB_HCA.",
+    fix: "Test exactly the adapters in the message: `ib_write_bw -d DEVICE -x GID_INDEX` on both nodes, and `ping -I NIC` between the \
+          addresses of their GIDs. Fix the route, VLAN, MTU or switch. If only equal rails are connected, set NCCL_CROSS_NIC=0; exclude \
+          adapters of other networks with NCCL_IB_HCA.",
     references: &[
         "https://github.com/NVIDIA/nccl/issues/1170",
         "https://github.com/NVIDIA/nccl-tests/issues/185",
@@ -27,7 +27,7 @@ pub static RULE: Rule = Rule {
 };
 
 fn check(log: &Log) -> Checked {
-    log.look_for(&[&COMPLETION, &MODIFY_QP_FAILED, &RETRY_EXCEEDED], Source::JobOutput)?;
+    log.find_signals(&[&COMPLETION, &MODIFY_QP_FAILED, &RETRY_EXCEEDED], Source::JobOutput)?;
     let Some(blame) = blame(log) else { return Ok(Vec::new()) };
     let confidence = if blame.suspect == Suspect::RoceFabric {
         Confidence::Likely

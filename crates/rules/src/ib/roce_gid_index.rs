@@ -1,4 +1,4 @@
-//! The wrong entry of the GID table is used.
+//! NCCL uses the wrong entry of the GID table.
 
 use evidence::Source;
 use evidence::signals::ib::{ASYNC_EVENT, COMPLETION, GID_UNREADABLE, MODIFY_QP_FAILED, RETRY_EXCEEDED};
@@ -10,15 +10,15 @@ use crate::{Check, Checked, Confidence, Finding, Log, Role, Rule, Severity};
 /// See the module documentation.
 pub static RULE: Rule = Rule {
     id: "roce-gid-index",
-    title: "the GID index does not name a RoCE v2 address of the network",
+    title: "the GID index is not that of a RoCE v2 address of the network",
     severity: Severity::Error,
     role: Role::Cause,
     needs: &[Source::JobOutput],
     why: "A RoCE port has several addresses (GIDs): link-local and IPv4, each for RoCE v1 and v2. Only the one that the network routes \
-          reaches the peer, and its place in the table differs between ports and pods.",
+          reaches the peer, and its index in the table differs between ports and pods.",
     fix: "Find the RoCE v2 entry with the IPv4 address of the port (`show_gids`; often 3) and set NCCL_IB_GID_INDEX to it. Where the index \
           differs between nodes or pods, write it into each /etc/nccl.conf, or leave the variable unset with NCCL 2.21 or later, which \
-          finds it (steer it with NCCL_IB_ADDR_RANGE and NCCL_IB_ROCE_VERSION_NUM).",
+          finds it (control the choice with NCCL_IB_ADDR_RANGE and NCCL_IB_ROCE_VERSION_NUM).",
     references: &[
         "https://github.com/NVIDIA/nccl/issues/769",
         "https://github.com/NVIDIA/nccl/issues/718",
@@ -29,13 +29,13 @@ pub static RULE: Rule = Rule {
 
 fn check(log: &Log) -> Checked {
     let signals = [&COMPLETION, &MODIFY_QP_FAILED, &RETRY_EXCEEDED, &ASYNC_EVENT, &GID_UNREADABLE];
-    let mut found = log.look_for(&signals, Source::JobOutput)?;
+    let mut found = log.find_signals(&signals, Source::JobOutput)?;
     found.retain(|it| *it.signal == GID_UNREADABLE);
     if !found.is_empty() && !got_through(log) {
         let message =
-            "NCCL cannot read the GID table: entries of other containers stand between this one's own";
+            "NCCL cannot read the GID table: it has entries of other containers between this container's own";
         return Ok(vec![Finding::new(Confidence::Likely, message).by(log, &found).fix(
-            "Use NCCL 2.26 or later, which passes over such entries, or set NCCL_IB_GID_INDEX in each container to the RoCE v2 entry that \
+            "Use NCCL 2.26 or later, which skips such entries, or set NCCL_IB_GID_INDEX in each container to the RoCE v2 entry that \
              `show_gids` lists there.",
         )]);
     }
@@ -43,7 +43,7 @@ fn check(log: &Log) -> Checked {
     let (confidence, message) = if blame.suspect == Suspect::GidIndex {
         (Confidence::Likely, format!("{}: {}", blame.what(), blame.because))
     } else if blame.other == Some(Suspect::GidIndex) {
-        (Confidence::Possible, format!("{}; a wrong GID index does that too", blame.what()))
+        (Confidence::Possible, format!("{}; a wrong GID index has the same effect", blame.what()))
     } else {
         return Ok(Vec::new());
     };

@@ -75,7 +75,7 @@ pub(crate) fn without_port(peer: &str) -> &str {
     }
 }
 
-/// An address that no host has: what becomes of a host name made of digits.
+/// An address that no host has: how a host name made of digits is read.
 pub(crate) fn is_number(address: &str) -> bool {
     matches!(ipv4(address), Some([0, a, b, c]) if (a, b, c) != (0, 0, 0))
 }
@@ -97,7 +97,7 @@ pub(crate) fn is_loopback(address: &str) -> bool {
     matches!(ipv4(address), Some([127, ..])) || address == "::1"
 }
 
-/// An address that holds on one cable only.
+/// An address that is valid on one link only.
 pub(crate) fn is_link_local(address: &str) -> bool {
     matches!(ipv4(address), Some([169, 254, ..])) || address.starts_with("fe80:")
 }
@@ -120,8 +120,8 @@ pub(crate) fn is_ipoib(name: &str) -> bool {
     name.starts_with("ib")
 }
 
-/// A tunnel, a service processor's USB port or another interface that leads to no other node.
-pub(crate) fn is_side_road(name: &str) -> bool {
+/// A tunnel, a service processor's USB port or another interface that reaches no other node.
+pub(crate) fn is_tunnel_or_service_port(name: &str) -> bool {
     ["usb", "tun", "tap", "wg", "tailscale", "zt", "ip6tnl", "sit", "gre", "bmc"]
         .iter()
         .any(|it| name.starts_with(it))

@@ -1,4 +1,4 @@
-//! The setup runs over an interface that does not lead to the other nodes.
+//! The setup runs over an interface that does not reach the other nodes.
 
 use evidence::Source;
 use evidence::signals::application::GLOO_CLOSED;
@@ -6,7 +6,7 @@ use evidence::signals::blocked::{CLIENT_FAILED, OTHER_CONNECT_FAILED};
 use evidence::signals::interface::{GLOO_LOOPBACK, GLOO_MESH_FAILED, NO_INTERFACE_IN_SUBNET};
 
 use super::address::{
-    announced, got_through, is_ipoib, is_link_local, is_loopback, is_side_road, several_hosts,
+    announced, got_through, is_ipoib, is_link_local, is_loopback, is_tunnel_or_service_port, several_hosts,
 };
 use super::docker_bridge_network::in_a_container_network;
 use crate::blocked::failures::{Cause, verdict};
@@ -19,10 +19,10 @@ pub static RULE: Rule = Rule {
     severity: Severity::Error,
     role: Role::Cause,
     needs: &[Source::NcclLog],
-    why: "NCCL finds the other ranks by TCP over the first interface that is up. If that is IP over InfiniBand without a route, \
-          a tunnel or a service processor's port, the ranks wait for each other until someone loses patience.",
-    fix: "Set NCCL_SOCKET_IFNAME to the interface that carries the node's own address (`ip route get ADDRESS_OF_ANOTHER_NODE` \
-          names it), the same on all nodes. It concerns the setup and sockets only: data still goes over InfiniBand or EFA.",
+    why: "NCCL finds the other ranks by TCP over the first interface that is up. If that is IP over InfiniBand without a route, a tunnel \
+          or a service processor's port, the ranks wait for each other until something times out.",
+    fix: "Set NCCL_SOCKET_IFNAME to the interface that carries the node's own address (`ip route get ADDRESS_OF_ANOTHER_NODE` names it), \
+          the same on all nodes. This affects the setup and sockets only: data still goes over InfiniBand or EFA.",
     references: &[
         "https://github.com/NVIDIA/nccl/issues/1000",
         "https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/env.html#nccl-socket-ifname",
@@ -32,16 +32,18 @@ pub static RULE: Rule = Rule {
 
 fn check(log: &Log) -> Checked {
     let signals = [&NO_INTERFACE_IN_SUBNET, &GLOO_MESH_FAILED, &OTHER_CONNECT_FAILED, &CLIENT_FAILED];
-    let mut subnet = log.look_for(&signals, Source::NcclLog)?;
+    let mut subnet = log.find_signals(&signals, Source::NcclLog)?;
     subnet.retain(|it| *it.signal == NO_INTERFACE_IN_SUBNET);
     let verdict = verdict(log);
     if let Some(it) = verdict.iter().find(|it| it.cause == Cause::WrongInterface) {
         let message = match &it.interface {
             Some((interface, _)) => {
-                format!("connections to {} fail, the address of {}", it.peer, interface.name)
+                format!("connections to {}, the address of {}, fail", it.peer, interface.name)
             }
-            None if it.peer.is_empty() => "connections over the interface of the setup fail".to_owned(),
-            None => format!("connections to {} fail, an address that holds on one link only", it.peer),
+            None if it.peer.is_empty() => {
+                "connections over the interface that NCCL uses for the setup fail".to_owned()
+            }
+            None => format!("connections to {}, a link-local address, fail", it.peer),
         };
         let finding = Finding::new(Confidence::Likely, message).by(log, &it.sightings).or("peer-unreachable");
         return Ok(vec![finding.seen_all(it.interface.iter().map(|it| it.1))]);
@@ -52,29 +54,27 @@ fn check(log: &Log) -> Checked {
         let message = format!("no interface is in the subnet of the address {address}");
         let finding = Finding::new(Confidence::Likely, message).by(log, &subnet).or("docker-bridge-network");
         return Ok(vec![finding.fix(
-            "With NCCL_COMM_ID, NCCL looks for an interface in the subnet of that address. Let NCCL_COMM_ID name an address of \
-             rank 0 in a subnet that all nodes share, or do not set it (PyTorch and MPI do not need it).",
+            "With NCCL_COMM_ID, NCCL looks for an interface in the subnet of that address. Set NCCL_COMM_ID to an address of rank 0 in a subnet that all nodes share, or do not set it (PyTorch and MPI do not need it).",
         )]);
     }
-    // Gloo takes the address of the host name, or of GLOO_SOCKET_IFNAME; which of them is wrong it does not say.
+    // Gloo takes the address of the host name, or of GLOO_SOCKET_IFNAME; it does not say which of them is wrong.
     if let Some(mesh) = log.case.sightings_of(&GLOO_MESH_FAILED).next()
         && verdict.is_empty()
         && log.case.first_of(&[&GLOO_LOOPBACK, &GLOO_CLOSED]).is_none()
     {
-        let message = "Gloo's ranks do not reach each other at the addresses they announce";
+        let message = "Gloo's ranks cannot reach each other at the addresses they announce";
         let finding = Finding::new(Confidence::Possible, message).seen(&mesh.quote);
         return Ok(vec![finding.or("loopback-interface-used").or("peer-unreachable").fix(
-            "Set GLOO_SOCKET_IFNAME (and NCCL_SOCKET_IFNAME) to the interface that carries the node's address, on every node; see that \
-             the host name does not stand for 127.0.1.1 in /etc/hosts.",
+            "Set GLOO_SOCKET_IFNAME (and NCCL_SOCKET_IFNAME) to the interface that carries the node's address, on every node; check that /etc/hosts does not map the host name to 127.0.1.1.",
         )]);
     }
-    // A setup that ends well proves that the interface serves; many clusters do use IP over InfiniBand.
+    // A setup that succeeds proves that the interface works; many clusters do use IP over InfiniBand.
     if !verdict.is_empty() || got_through(log) {
         return Ok(Vec::new());
     }
     let doubtful = announced(log).into_iter().find(|it| {
         let (name, address) = (&*it.interface.name, &*it.interface.address);
-        is_ipoib(name) || is_side_road(name) || (is_link_local(address) && !is_loopback(address))
+        is_ipoib(name) || is_tunnel_or_service_port(name) || (is_link_local(address) && !is_loopback(address))
     });
     let Some(it) = doubtful else { return Ok(Vec::new()) };
     let alone = !several_hosts(log) && log.job.size.n_ranks().is_some_and(|it| it == 1);
@@ -82,7 +82,7 @@ fn check(log: &Log) -> Checked {
         return Ok(Vec::new());
     }
     let message = format!(
-        "the setup of {} runs over {} ({}) and the log ends before any rank got past it",
+        "{} uses {} ({}) for the setup, and the log ends before any rank finished it",
         it.process.name(),
         it.interface.name,
         it.interface.address
@@ -107,7 +107,7 @@ mod tests {
                    b:1:1 [0] misc/socket.cc:483 NCCL WARN socketStartConnect: Connect to 192.168.7.101<3884> failed : No route to host\n";
         let found = findings(&RULE, log);
         assert_eq!(found[0].confidence, Confidence::Likely);
-        assert_eq!(found[0].message, "connections to 192.168.7.101 fail, the address of ib0");
+        assert_eq!(found[0].message, "connections to 192.168.7.101, the address of ib0, fail");
     }
 
     #[test]

@@ -34,17 +34,17 @@ pub static RULE: Rule = Rule {
 
 fn check(log: &Log) -> Checked {
     let signals = [&NO_INTERFACE_IN_SUBNET, &OTHER_CONNECT_FAILED, &CLIENT_FAILED];
-    let mut subnet = log.look_for(&signals, Source::NcclLog)?;
+    let mut subnet = log.find_signals(&signals, Source::NcclLog)?;
     subnet.retain(|it| *it.signal == NO_INTERFACE_IN_SUBNET);
     let verdict = verdict(log);
     if let Some(it) = verdict.iter().find(|it| it.cause == Cause::Bridge) {
         let message = match &it.interface {
             Some((interface, _)) => format!(
-                "connections to {} fail, the address of {} in a container network",
+                "connections to {}, the address of {} in a container network, fail",
                 it.peer, interface.name
             ),
             None if it.peer.is_empty() => "connections over a container bridge fail".to_owned(),
-            None => format!("connections to {} fail, an address of a container network", it.peer),
+            None => format!("connections to {}, an address of a container network, fail", it.peer),
         };
         let finding = Finding::new(Confidence::Likely, message).by(log, &it.sightings);
         return Ok(vec![
@@ -67,7 +67,7 @@ fn check(log: &Log) -> Checked {
     }
     let Some(it) = announced.iter().find(|it| is_bridge(&it.interface.name)) else { return Ok(Vec::new()) };
     let message = format!(
-        "the setup of {} runs over {} ({})",
+        "{} uses {} ({}), a container bridge, for the setup",
         it.process.name(),
         it.interface.name,
         it.interface.address
@@ -75,7 +75,7 @@ fn check(log: &Log) -> Checked {
     Ok(vec![Finding::new(Confidence::Likely, message).seen(it.quote).about("nic", &it.interface.name)])
 }
 
-/// Whether something shows that ranks run in containers with a network of their own.
+/// Whether something shows that ranks run in containers with a separate network.
 pub(crate) fn in_a_container_network(log: &Log) -> bool {
     let bridge =
         |it: &Announced<'_>| is_bridge(&it.interface.name) || is_bridge_address(&it.interface.address);
@@ -89,7 +89,7 @@ pub(crate) fn in_a_container_network(log: &Log) -> bool {
     published || announced(log).iter().any(bridge) || verdict(log).iter().any(|it| is_bridge_address(it.peer))
 }
 
-/// An address that several hosts say is theirs, with one line of each.
+/// An address that several hosts announce, with one line of each.
 fn shared_address<'a>(announced: &[Announced<'a>]) -> Option<(&'a str, Vec<Announced<'a>>)> {
     let mut by_address: BTreeMap<&str, Vec<Announced<'a>>> = BTreeMap::new();
     let mut seen = BTreeSet::new();
@@ -117,7 +117,7 @@ mod tests {
                    a:1:1 [0] misc/socket.cc:237 NCCL WARN Net : No interface found in the same subnet as remote address 203.0.113.10<1778>\n";
         assert_eq!(
             findings(&RULE, log)[0].message,
-            "connections to 172.17.0.2 fail, an address of a container network"
+            "connections to 172.17.0.2, an address of a container network, fail"
         );
         assert_eq!(ids(log)[0], "docker-bridge-network");
     }

@@ -1,4 +1,4 @@
-//! Two machines have the same host name, so NCCL takes them for one.
+//! Two machines have the same host name, so NCCL counts them as one.
 
 use std::collections::BTreeMap;
 
@@ -15,10 +15,10 @@ pub static RULE: Rule = Rule {
     severity: Severity::Error,
     role: Role::Cause,
     needs: &[Source::NcclLog],
-    why: "NCCL tells machines apart by host name (up to the first dot) and boot id. If both are equal, it takes ranks of two \
-          machines for neighbours: it reports a duplicate GPU, or tries shared memory and NVLink where there is only a network.",
-    fix: "Give every machine, container or pod a host name of its own (`hostnamectl set-hostname`, `docker run --hostname`), or \
-          set NCCL_HOSTID to a different text on each.",
+    why: "NCCL distinguishes machines by host name (up to the first dot) and boot id. If both are equal, it treats ranks of two machines \
+          as ranks of one node: it reports a duplicate GPU, or tries shared memory and NVLink where there is only a network.",
+    fix: "Give every machine, container or pod its own host name (`hostnamectl set-hostname`, `docker run --hostname`), or set NCCL_HOSTID \
+          to a different value on each.",
     references: &[
         "https://github.com/NVIDIA/nccl/issues/187",
         "https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/env.html#nccl-hostid",
@@ -45,14 +45,14 @@ fn check(log: &Log) -> Checked {
     let failed = log.case.processes.iter().any(|it| !it.facts.propagated.is_empty());
     let confidence = match (duplicates.is_empty(), failed && !got_through(log)) {
         (false, _) => Confidence::Certain,
-        // A name that nobody chose is the same on every machine.
+        // A default name is the same on every machine.
         (true, true) if *host == "localhost" => Confidence::Likely,
         (true, true) => Confidence::Possible,
         (true, false) => return Ok(Vec::new()),
     };
     let list: Vec<&str> = found.keys().copied().collect();
     let message = format!(
-        "{} machines call themselves {host}: {interface} has the addresses {}",
+        "{} machines have the host name {host}: {interface} has the addresses {}",
         list.len(),
         list.join(" and ")
     );
@@ -75,7 +75,7 @@ mod tests {
         );
         assert_eq!(
             findings(&RULE, &log)[0].message,
-            "2 machines call themselves n: eth0 has the addresses 10.0.0.11 and 10.0.0.12"
+            "2 machines have the host name n: eth0 has the addresses 10.0.0.11 and 10.0.0.12"
         );
         assert_eq!(ids(&log)[0], "hostname-collision");
     }

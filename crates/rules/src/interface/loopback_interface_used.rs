@@ -1,4 +1,4 @@
-//! Ranks on several hosts are told to meet at 127.0.0.1.
+//! Ranks on several hosts connect to 127.0.0.1.
 
 use std::collections::BTreeSet;
 
@@ -16,10 +16,10 @@ pub static RULE: Rule = Rule {
     severity: Severity::Error,
     role: Role::Cause,
     needs: &[Source::JobOutput],
-    why: "On every host 127.0.0.1 is that host itself: ranks that are told to call it call their own machine and get `Connection refused`.",
-    fix: "Name the interface that leads to the other hosts, or exclude the others: NCCL_SOCKET_IFNAME=eth0 or ^lo,docker (for Gloo: \
-          GLOO_SOCKET_IFNAME, which takes names only). If the variable is not set, the host has no other interface with an \
-          address: look at `ip addr` inside the container.",
+    why: "On every host 127.0.0.1 is that host itself: a rank that connects to it reaches its own machine and gets `Connection refused`.",
+    fix: "Name the interface that reaches the other hosts, or exclude the others: NCCL_SOCKET_IFNAME=eth0 or ^lo,docker (for Gloo: \
+          GLOO_SOCKET_IFNAME, which takes names only). If the variable is not set, the host has no other interface with an address: check \
+          `ip addr` inside the container.",
     references: &[
         "https://github.com/horovod/horovod/issues/789",
         "https://github.com/NVIDIA/nccl/issues/286",
@@ -29,15 +29,15 @@ pub static RULE: Rule = Rule {
 };
 
 fn check(log: &Log) -> Checked {
-    let gloo = log.look_for(&[&GLOO_LOOPBACK], Source::JobOutput)?;
+    let gloo = log.find_signals(&[&GLOO_LOOPBACK], Source::JobOutput)?;
     if let Some(it) = verdict(log).into_iter().find(|it| it.cause == Cause::Loopback) {
-        // On one host a refused 127.0.0.1 only says that the other process is gone.
+        // On one host a refused 127.0.0.1 only means that the other process is gone.
         let chosen = log.job.settings.named("NCCL_SOCKET_IFNAME").any(|it| it.text() == "lo")
             && log.job.size.spans_nodes() != Some(false);
         let sure = several_hosts(log) || !gloo.is_empty() || chosen;
         let confidence = if sure { Confidence::Likely } else { Confidence::Possible };
         let peer = if it.peer.is_empty() { "127.0.0.1" } else { it.peer };
-        let message = format!("connections to {peer} fail, which is each host itself");
+        let message = format!("connections to {peer} fail: on every host that is the host itself");
         let finding = Finding::new(confidence, message)
             .by(log, &it.sightings)
             .seen_all(gloo.iter().map(|it| &it.quote));
@@ -50,7 +50,7 @@ fn check(log: &Log) -> Checked {
         }]);
     }
     if let (Some(first), Some(mesh)) = (gloo.first(), log.case.sightings_of(&GLOO_MESH_FAILED).next()) {
-        let message = "Gloo announces 127.0.0.1 for want of an address of the host name, and its ranks do not reach each other";
+        let message = "Gloo announces 127.0.0.1 because the host name has no other address, and its ranks cannot reach each other";
         return Ok(vec![Finding::new(Confidence::Likely, message).seen(&first.quote).seen(&mesh.quote)]);
     }
     let lo = listed(log);
@@ -59,7 +59,7 @@ fn check(log: &Log) -> Checked {
         return Ok(Vec::new());
     }
     let list = hosts.into_iter().collect::<Vec<_>>().join(", ");
-    let message = format!("the loopback interface is used on {list} of a job with several hosts");
+    let message = format!("the loopback interface is used on {list}, in a job with several hosts");
     Ok(vec![Finding::new(Confidence::Likely, message).seen_all(lo.iter().map(|it| it.0)).about("nic", "lo")])
 }
 
@@ -94,13 +94,13 @@ mod tests {
     fn fires_between_hosts() {
         assert_eq!(
             findings(&RULE, LO)[0].message,
-            "the loopback interface is used on a, b of a job with several hosts"
+            "the loopback interface is used on a, b, in a job with several hosts"
         );
         let refused = "b:1:1 [0] misc/socket.cc:583 NCCL WARN socketPollConnect: connect to 127.0.0.1<48313> returned Connection refused, exceeded error retry count after 35 attempts\n";
         let found = findings(&RULE, &format!("{LO}{refused}"));
         assert_eq!(
             (found[0].message.as_str(), found[0].confidence),
-            ("connections to 127.0.0.1 fail, which is each host itself", Confidence::Likely)
+            ("connections to 127.0.0.1 fail: on every host that is the host itself", Confidence::Likely)
         );
     }
 

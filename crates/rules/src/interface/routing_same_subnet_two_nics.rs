@@ -16,18 +16,18 @@ pub static RULE: Rule = Rule {
     severity: Severity::Warning,
     role: Role::Cause,
     needs: &[Source::JobOutput],
-    why: "NCCL binds only its listening sockets to the interface it was given. Outgoing packets follow the routing table: with two \
-          routes to one subnet the kernel takes the first, which may be the slow interface or one without a way, and it may \
-          differ from node to node.",
-    fix: "Give the two interfaces netmasks that do not overlap (for example /24 in place of /20), or a larger metric to the one \
-          that NCCL shall not use (`ip route change SUBNET dev NIC metric 200`). Several fast interfaces in one subnet need \
-          a routing table for each (`ip rule`) and arp_ignore=2.",
+    why: "NCCL binds only its listening sockets to the chosen interface. Outgoing packets follow the routing table: with two routes to one \
+          subnet the kernel takes the first, which may be the slow interface or one that does not reach the peer, and it may differ from \
+          node to node.",
+    fix: "Give the two interfaces netmasks that do not overlap (for example /24 in place of /20), or a larger metric to the one that NCCL \
+          should not use (`ip route change SUBNET dev NIC metric 200`). Several fast interfaces in one subnet need a routing table for \
+          each (`ip rule`) and arp_ignore=2.",
     references: &["https://github.com/NVIDIA/nccl/issues/1581", "https://github.com/NVIDIA/nccl/issues/1269"],
     checks: &[Check::Log(check)],
 };
 
 fn check(log: &Log) -> Checked {
-    let seen = log.look_for(&[&LINK_ROUTE, &INTERFACE_ADDRESS], Source::JobOutput)?;
+    let seen = log.find_signals(&[&LINK_ROUTE, &INTERFACE_ADDRESS], Source::JobOutput)?;
     let mut subnets: BTreeMap<(u32, u32), BTreeMap<&str, &Quote>> = BTreeMap::new();
     for sighting in &seen {
         let (subnet, device) = if *sighting.signal == LINK_ROUTE {
@@ -45,7 +45,7 @@ fn check(log: &Log) -> Checked {
     let failed = !verdict(log).is_empty();
     if let Some(((network, bits), devices)) = subnets.iter().find(|it| it.1.len() > 1) {
         let names: Vec<&str> = devices.keys().copied().collect();
-        let message = format!("{} are all in {}/{bits}", names.join(" and "), dotted(*network));
+        let message = format!("{} are in the same subnet {}/{bits}", names.join(" and "), dotted(*network));
         let severity = if failed { Severity::Error } else { Severity::Warning };
         let finding =
             Finding::new(Confidence::Likely, message).severity(severity).seen_all(devices.values().copied());
@@ -131,12 +131,15 @@ mod tests {
     fn fires_on_two_routes_to_one_subnet() {
         let notes = "192.168.0.0/20 dev eno1 proto kernel scope link src 192.168.1.8 metric 100\n\
                      192.168.0.0/20 dev ens2f0 proto kernel scope link src 192.168.2.8 metric 100\n";
-        assert_eq!(findings(&RULE, notes)[0].message, "eno1 and ens2f0 are all in 192.168.0.0/20");
+        assert_eq!(
+            findings(&RULE, notes)[0].message,
+            "eno1 and ens2f0 are in the same subnet 192.168.0.0/20"
+        );
         let table = "192.168.0.0     0.0.0.0         255.255.240.0   U     100    0        0 eno1\n\
                      192.168.0.0     0.0.0.0         255.255.240.0   U     100    0        0 ens2f0\n";
         assert_eq!(findings(&RULE, table).len(), 1);
         let addresses = "    inet 10.0.1.4/16 brd 10.0.255.255 scope global dynamic eth0\n    inet 10.0.2.4/16 scope global eth1\n";
-        assert_eq!(findings(&RULE, addresses)[0].message, "eth0 and eth1 are all in 10.0.0.0/16");
+        assert_eq!(findings(&RULE, addresses)[0].message, "eth0 and eth1 are in the same subnet 10.0.0.0/16");
     }
 
     #[test]

@@ -1,4 +1,4 @@
-//! One interface name is asked for on hosts that call theirs differently.
+//! One interface name is set for hosts whose interfaces have different names.
 
 use std::collections::BTreeSet;
 
@@ -11,13 +11,13 @@ use crate::{Check, Checked, Confidence, Finding, Log, Role, Rule, Severity};
 /// See the module documentation.
 pub static RULE: Rule = Rule {
     id: "socket-ifname-mismatch",
-    title: "NCCL_SOCKET_IFNAME fits some hosts and not others",
+    title: "NCCL_SOCKET_IFNAME matches an interface on some hosts but not on others",
     severity: Severity::Error,
     role: Role::Cause,
     needs: &[Source::NcclLog],
-    why: "The same value is given to all hosts, but their interfaces have different names. The hosts without it fail at once, the \
-          others wait for them.",
-    fix: "List all names (NCCL_SOCKET_IFNAME=eno1,eth0), use a prefix that fits all (`en`), exclude what must not be used (^lo,docker), \
+    why: "All hosts have the same value, but their interfaces have different names. The hosts without it fail at once, the others wait for \
+          them.",
+    fix: "List all names (NCCL_SOCKET_IFNAME=eno1,eth0), use a prefix that matches all (`en`), exclude what must not be used (^lo,docker), \
           or write the name of each host into its /etc/nccl.conf.",
     references: &[
         "https://github.com/NVIDIA/nccl/issues/286",
@@ -27,11 +27,11 @@ pub static RULE: Rule = Rule {
 };
 
 fn check(log: &Log) -> Checked {
-    let failed = log.look_for(&[&NO_SOCKET_INTERFACE], Source::NcclLog)?;
+    let failed = log.find_signals(&[&NO_SOCKET_INTERFACE], Source::NcclLog)?;
     Ok(mismatch(log).map_or_else(Vec::new, |(value, lacking)| {
         let has: BTreeSet<&str> = announced(log).iter().map(|it| &*it.process.host).collect();
         let message = format!(
-            "NCCL_SOCKET_IFNAME={value} fits {} and not {}",
+            "NCCL_SOCKET_IFNAME={value} matches an interface on {} but not on {}",
             has.into_iter().collect::<Vec<_>>().join(", "),
             lacking.into_iter().collect::<Vec<_>>().join(", ")
         );
@@ -44,7 +44,7 @@ fn check(log: &Log) -> Checked {
     }))
 }
 
-/// The value that all hosts were given, and the hosts that have no such interface while others do.
+/// The value that all hosts have, and the hosts that have no such interface while others do.
 pub(crate) fn mismatch(log: &Log) -> Option<(&str, BTreeSet<&str>)> {
     let values: BTreeSet<&str> =
         log.job.settings.named("NCCL_SOCKET_IFNAME").map(job::Variable::text).collect();
@@ -65,7 +65,10 @@ mod tests {
     fn fires_when_one_host_has_it_and_another_not() {
         let log = "a:1:1 [0] NCCL INFO NCCL_SOCKET_IFNAME set by environment to eno1\na:1:1 [0] NCCL INFO Bootstrap : Using eno1:10.0.0.1<0>\n\
                    b:1:1 [0] NCCL INFO NCCL_SOCKET_IFNAME set by environment to eno1\nb:1:1 [0] bootstrap.cc:45 NCCL WARN Bootstrap : no socket interface found\n";
-        assert_eq!(findings(&RULE, log)[0].message, "NCCL_SOCKET_IFNAME=eno1 fits a and not b");
+        assert_eq!(
+            findings(&RULE, log)[0].message,
+            "NCCL_SOCKET_IFNAME=eno1 matches an interface on a but not on b"
+        );
         assert_eq!(ids(log)[0], "socket-ifname-mismatch");
     }
 

@@ -1,4 +1,4 @@
-//! No interface has the name that was asked for.
+//! No interface has the requested name.
 
 use evidence::Source;
 use evidence::signals::interface::{GLOO_NO_INTERFACE, NO_SOCKET_INTERFACE};
@@ -16,8 +16,8 @@ pub static RULE: Rule = Rule {
     severity: Severity::Error,
     role: Role::Cause,
     needs: &[Source::JobOutput],
-    why: "NCCL looks only at interfaces that fit the variable, and of those only at ones that are up and have an address. If none is \
-          left it stops; 2.27 may go on with an empty address and die later of a nonsense address family.",
+    why: "NCCL considers only interfaces that match the variable, are up and have an address. If none is left, it stops; 2.27 may continue \
+          with an empty address and fail later with an invalid address family.",
     fix: "Set NCCL_SOCKET_IFNAME to the interface that carries the node's address (`ip -br addr` inside the container), to a prefix of \
           its name, or unset it: NCCL then takes the first interface that is not loopback or docker.",
     references: &[
@@ -28,8 +28,8 @@ pub static RULE: Rule = Rule {
 };
 
 fn check(log: &Log) -> Checked {
-    let found =
-        log.look_for(&[&NO_SOCKET_INTERFACE, &GLOO_NO_INTERFACE, &BAD_ADDRESS_FAMILY], Source::JobOutput)?;
+    let found = log
+        .find_signals(&[&NO_SOCKET_INTERFACE, &GLOO_NO_INTERFACE, &BAD_ADDRESS_FAMILY], Source::JobOutput)?;
     if found.is_empty() || mismatch(log).is_some() {
         return Ok(Vec::new());
     }
@@ -57,12 +57,12 @@ fn check(log: &Log) -> Checked {
     });
     let value = values.first();
     if said.is_empty() {
-        // A nonsense family comes from another NCCL release as well.
+        // An invalid family comes from another NCCL release as well.
         let Some(set) = value.filter(|_| log.case.first_of(&[&MISMATCHED_VERSION]).is_none()) else {
             return Ok(Vec::new());
         };
         let message = format!(
-            "no address was found for NCCL_SOCKET_IFNAME={}, and a rank got a nonsense one",
+            "NCCL found no address for NCCL_SOCKET_IFNAME={}, and a rank received an invalid one",
             set.text()
         );
         let finding = Finding::new(Confidence::Likely, message)
@@ -81,16 +81,16 @@ fn check(log: &Log) -> Checked {
         .seen_all(set.quote())
         .about("variable", "NCCL_SOCKET_IFNAME");
     let advice = if set.text().starts_with('^') {
-        "The value excludes names; what is left has no address of its own. Name the interface that has it (`ip -br addr`) instead of excluding the others."
+        "The value excludes names; no interface that is left has an address. Name the interface that carries the node's address (`ip -br addr`) instead of excluding the others."
     } else if set.text().starts_with('=') {
-        "The `=` asks for exactly this name. Leave it out: NCCL_SOCKET_IFNAME then takes a prefix, and check the name with `ip -br addr` inside the container."
+        "The `=` requires exactly this name. Leave it out: NCCL_SOCKET_IFNAME is then a prefix. Check the name with `ip -br addr` inside the container."
     } else {
         return Ok(vec![finding]);
     };
     Ok(vec![finding.fix(advice)])
 }
 
-/// Whether Gloo was asked for an interface; without the variable it looks up the host's own name.
+/// Whether Gloo searched for an interface; without the variable it resolves the host's own name.
 pub(crate) fn is_interface(log: &Log, name: &str) -> bool {
     let asked = log.job.settings.named("GLOO_SOCKET_IFNAME").next().is_some();
     // `bond0.100` is an interface, `node-1.example` a host.

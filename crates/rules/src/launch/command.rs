@@ -44,7 +44,7 @@ impl Command<'_> {
         self.launch.launcher == Launcher::Mpirun
     }
 
-    /// Whether nothing says how mpirun shall bind processes.
+    /// Whether no option says how mpirun should bind processes.
     pub(crate) fn binds_by_default(&self) -> bool {
         self.is_mpirun() && !self.launch.sets_binding()
     }
@@ -74,7 +74,7 @@ mod tests {
     }
 
     #[test]
-    fn prose_is_no_command() {
+    fn prose_is_not_a_command() {
         let it =
             read("mpirun detected that one or more processes exited with non-zero status, thus causing\n");
         assert_eq!(commands(&it).count(), 0);

@@ -16,7 +16,7 @@ pub static RULE: Rule = Rule {
     needs: &[Source::NcclTests, Source::LaunchCommand],
     why: "Open MPI binds a process to a core (up to two processes) or to a NUMA domain by default. NCCL's proxy threads inherit that: \
           on one core they take time from each other and from the thread that launches kernels. No log line shows it.",
-    fix: "Run again with `mpirun --bind-to none` (or `--bind-to numa`) and compare; `mpirun --report-bindings` prints what is in force.",
+    fix: "Run again with `mpirun --bind-to none` (or `--bind-to numa`) and compare; `mpirun --report-bindings` prints the bindings.",
     references: &["https://github.com/NVIDIA/nccl/issues/644"],
     checks: &[Check::Log(check)],
 };
@@ -26,7 +26,8 @@ const SLOW: f64 = 10.0;
 
 fn check(log: &Log) -> Checked {
     if let Some(one) = log.case.sightings_of(&BOUND).find(|it| is_one_core(it.get("where"))) {
-        let message = format!("rank {} is bound to one core, with all threads of NCCL", one.get("rank"));
+        let message =
+            format!("rank {} is bound to one core, together with all threads of NCCL", one.get("rank"));
         let finding = Finding::new(Confidence::Likely, message).severity(Severity::Warning);
         return Ok(vec![finding.seen(&one.quote).about("rank", one.get("rank"))]);
     }
@@ -47,14 +48,14 @@ fn check(log: &Log) -> Checked {
         return Ok(Vec::new());
     }
     let message = format!(
-        "mpirun was given no binding, and large messages reach only {best} GB/s: its default may be the reason"
+        "the mpirun command sets no binding, and large messages reach only {best} GB/s: the default binding may be the reason"
     );
     Ok(vec![Finding::new(Confidence::Possible, message).seen(command.quote).seen(quote)])
 }
 
 /// `socket 0[core 0[hwt 0-1]]: [BB/../..]`, `package[0][core:0]`; several cores are listed or given as a range.
-fn is_one_core(place: &str) -> bool {
-    let list = place.split(": [").next().unwrap_or(place);
+fn is_one_core(binding: &str) -> bool {
+    let list = binding.split(": [").next().unwrap_or(binding);
     match list.split_once("[core:") {
         Some((_, cores)) => cores.trim_end_matches(']').chars().all(|it| it.is_ascii_digit()),
         None => list.matches("[core ").count() == 1,
@@ -77,7 +78,10 @@ mod tests {
     #[test]
     fn mpirun_reports_it() {
         let one = "[n1:1677] MCW rank 0 bound to socket 0[core 0[hwt 0-1]]: [BB/../../..][../../../..]\n";
-        assert_eq!(findings(&RULE, one)[0].message, "rank 0 is bound to one core, with all threads of NCCL");
+        assert_eq!(
+            findings(&RULE, one)[0].message,
+            "rank 0 is bound to one core, together with all threads of NCCL"
+        );
         assert_eq!(findings(&RULE, "[n1:01677] Rank 1 bound to package[0][core:1]\n").len(), 1);
         quiet(
             &RULE,

@@ -1,4 +1,4 @@
-//! Two ranks were given the same GPU.
+//! Two ranks use the same GPU.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -14,17 +14,17 @@ pub static RULE: Rule = Rule {
     severity: Severity::Error,
     role: Role::Cause,
     needs: &[Source::JobOutput],
-    why: "NCCL needs a GPU for each rank of a host and refuses to start. Usually the program does not choose its device by \
-          local rank, or more processes were started than GPUs are visible.",
-    fix: "Call `torch.cuda.set_device(int(os.environ[\"LOCAL_RANK\"]))` before the first collective, and start as many processes \
-          on a node as `nvidia-smi -L` lists there (`--nproc-per-node`, `-N`, `slots`). Look for a GPU fixed in the code or a \
+    why: "NCCL needs one GPU per rank on a host and refuses to start. Usually the program does not choose its device by local rank, or \
+          more processes were started than GPUs are visible.",
+    fix: "Call `torch.cuda.set_device(int(os.environ[\"LOCAL_RANK\"]))` before the first collective, and start as many processes on a node \
+          as `nvidia-smi -L` lists there (`--nproc-per-node`, `-N`, `slots`). Check for a GPU fixed in the code or a \
           `CUDA_VISIBLE_DEVICES` that is the same for all ranks.",
     references: &["https://github.com/NVIDIA/nccl/issues/1241", "NCCL src/init.cc"],
     checks: &[Check::Log(check)],
 };
 
 fn check(log: &Log) -> Checked {
-    let found = log.look_for(&[&DUPLICATE_GPU], Source::JobOutput)?;
+    let found = log.find_signals(&[&DUPLICATE_GPU], Source::JobOutput)?;
     let Some(first) = found.first() else { return Ok(Vec::new()) };
     let (a, b, bus) = (first.get("a"), first.get("b"), first.get("bus"));
     let ranks: BTreeSet<&str> =
@@ -37,7 +37,7 @@ fn check(log: &Log) -> Checked {
         format!("{} ranks share a GPU with another, ranks {a} and {b} the one at PCI {bus}", ranks.len())
     };
     let finding = if two_machines_of_one_name(log) {
-        // NCCL then takes two machines for one, and their GPUs for the same.
+        // NCCL then counts two machines as one, and their GPUs as the same.
         Finding::new(Confidence::Possible, message).or("hostname-collision")
     } else {
         Finding::new(Confidence::Certain, message)

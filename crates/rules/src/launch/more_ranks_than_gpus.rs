@@ -1,4 +1,4 @@
-//! A host was given more ranks, or more GPUs for each rank, than it has GPUs.
+//! A host gets more ranks, or more GPUs for each rank, than it has GPUs.
 
 use std::collections::BTreeSet;
 
@@ -11,15 +11,15 @@ use crate::{Check, Checked, Confidence, Finding, Log, Role, Rule, Severity};
 /// See the module documentation.
 pub static RULE: Rule = Rule {
     id: "more-ranks-than-gpus",
-    title: "more GPUs are asked for on a host than it has",
+    title: "more GPUs are requested on a host than it has",
     severity: Severity::Error,
     role: Role::Cause,
     needs: &[Source::JobOutput],
-    why: "Each rank takes the GPU of its local number. A rank whose number is not below the count of visible GPUs fails at once, and \
-          the launcher ends the others.",
-    fix: "Ranks on a node, times GPUs of a rank, must not exceed the GPUs there. nccl-tests: `-N 8 -g 1`, or one rank a node with \
-          `-g 8`, never both; with `-H a:8,b:8` and a small `-np` all ranks land on the first host, so use `-N`. PyTorch: \
-          `--nproc-per-node` no larger than what `nvidia-smi -L` lists inside the container; look at CUDA_VISIBLE_DEVICES too.",
+    why: "Each rank uses the GPU of its local number. A rank whose number is not below the count of visible GPUs fails at once, and the \
+          launcher ends the others.",
+    fix: "The number of ranks on a node times the GPUs of each rank must not exceed the GPUs of the node. nccl-tests: `-N 8 -g 1`, or one \
+          rank per node with `-g 8`, never both; with `-H a:8,b:8` and a small `-np` all ranks run on the first host, so use `-N`. \
+          PyTorch: `--nproc-per-node` no larger than what `nvidia-smi -L` lists inside the container; check CUDA_VISIBLE_DEVICES too.",
     references: &[
         "https://github.com/NVIDIA/nccl-tests/issues/165",
         "https://github.com/NVIDIA/nccl-tests/issues/263",
@@ -34,12 +34,12 @@ fn check(log: &Log) -> Checked {
     if let Some(first) = counted.first() {
         let (asked, found) = (first.get("asked"), first.get("found"));
         let message = if asked.is_empty() {
-            "more GPUs are asked for than there are".to_owned()
+            "more GPUs are requested than there are".to_owned()
         } else {
-            format!("{asked} GPUs are asked for on a host where a process sees {found}")
+            format!("{asked} GPUs are requested on a host where a process sees {found}")
         };
         let finding = Finding::new(Confidence::Certain, message).by(log, &counted);
-        // A process that sees one GPU of many was given only its own.
+        // A process that sees one GPU of many may see only its own.
         return Ok(vec![if found == "1" { finding.or("gpu-isolation-per-process") } else { finding }]);
     }
     if !refused.is_empty() {
@@ -54,7 +54,7 @@ fn check(log: &Log) -> Checked {
             format!(" on {}", hosts.iter().copied().collect::<Vec<_>>().join(", "))
         };
         let asked = command.as_ref().map(asked).unwrap_or_default();
-        let message = format!("a rank asked for a GPU number that it does not see{at}{asked}");
+        let message = format!("a rank requested a GPU number that it does not see{at}{asked}");
         let mut finding = Finding::new(Confidence::Likely, message).by(log, &refused);
         if let Some(command) = command {
             finding = finding.seen(command.quote);
@@ -63,14 +63,13 @@ fn check(log: &Log) -> Checked {
     }
     if let Some(first) = log.case.sightings_of(&TOO_FEW_SLOTS).next() {
         let message = format!(
-            "mpirun was asked for {} processes and its hosts have fewer slots",
+            "mpirun should start {} processes, but its hosts have fewer slots",
             first.get("n").trim_end_matches(':')
         );
         let finding = Finding::new(Confidence::Likely, message).seen(&first.quote);
         let finding = finding.seen_all(command.map(|it| it.quote));
         return Ok(vec![finding.fix(
-            "Give each host as many slots as it has GPUs (`-H a:8,b:8`, `slots=8` in the hostfile) and ask for no more processes (`-np`) \
-             than there are slots.",
+            "Give each host as many slots as it has GPUs (`-H a:8,b:8`, `slots=8` in the hostfile) and start no more processes (`-np`) than there are slots.",
         )]);
     }
     if let (Some(instance), Some(command)) = (log.job.instance(), command) {
@@ -78,7 +77,7 @@ fn check(log: &Log) -> Checked {
         if let Some(here) = command.ranks_per_node().filter(|it| it.saturating_mul(each) > instance.gpus) {
             let asked = here.saturating_mul(each);
             let message = format!(
-                "the command asks for {asked} GPUs on each {}, which has {}",
+                "the command requests {asked} GPUs on each {}, which has {}",
                 instance.name, instance.gpus
             );
             return Ok(vec![Finding::new(Confidence::Likely, message).seen(command.quote)]);
@@ -87,12 +86,12 @@ fn check(log: &Log) -> Checked {
     if log.has(Source::JobOutput) { Ok(Vec::new()) } else { Err(Missing(Source::JobOutput)) }
 }
 
-/// What the command asks for, as the end of a sentence.
+/// What the command requests, as the end of a sentence.
 fn asked(command: &Command<'_>) -> String {
     let each = command.gpus_each();
     match (command.ranks_per_node(), command.ranks(), each) {
-        (Some(n), _, Some(g)) => format!("; the command starts {n} ranks a node with {} each", gpus(g)),
-        (Some(n), _, None) => format!("; the command starts {n} ranks a node"),
+        (Some(n), _, Some(g)) => format!("; the command starts {n} ranks per node with {} each", gpus(g)),
+        (Some(n), _, None) => format!("; the command starts {n} ranks per node"),
         (None, Some(n), Some(g)) => format!("; the command starts {n} ranks with {} each", gpus(g)),
         (None, Some(n), None) => format!("; the command starts {n} ranks"),
         (None, None, Some(g)) => format!("; the command gives each rank {}", gpus(g)),
@@ -114,7 +113,7 @@ mod tests {
     fn nccl_tests_old_and_new() {
         let old = "# Using devices\nn1: Test CUDA failure common.cu:941 'invalid device ordinal'\n .. n1 pid 8: Test failure common.cu:891\n\
                    mpirun --host n1:8,n2:8 -np 16 all_reduce_perf -b 128M -e 2G -f 2 -g 8\n";
-        let want = "a rank asked for a GPU number that it does not see on n1; the command starts 16 ranks with 8 GPUs each";
+        let want = "a rank requested a GPU number that it does not see on n1; the command starts 16 ranks with 8 GPUs each";
         assert_eq!(findings(&RULE, old)[0].message, want);
         let new = "Invalid number of GPUs: 16 requested but only 8 were found.\n";
         let it = &findings(&RULE, new)[0];
@@ -139,7 +138,7 @@ mod tests {
         let text = "INSTANCE_TYPE=p5.48xlarge\nmpirun -np 16 -N 2 all_reduce_perf -g 8\n";
         assert_eq!(
             findings(&RULE, text)[0].message,
-            "the command asks for 16 GPUs on each p5.48xlarge, which has 8"
+            "the command requests 16 GPUs on each p5.48xlarge, which has 8"
         );
         quiet(&RULE, "INSTANCE_TYPE=p5.48xlarge\nmpirun -np 16 -N 8 all_reduce_perf -g 1\n");
     }

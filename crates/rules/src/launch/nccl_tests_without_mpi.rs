@@ -1,4 +1,4 @@
-//! nccl-tests was built without MPI: every process runs a test of its own.
+//! nccl-tests was built without MPI: every process runs a separate test.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -13,14 +13,14 @@ use crate::{Check, Checked, Confidence, Finding, Log, Role, Rule, Severity};
 /// See the module documentation.
 pub static RULE: Rule = Rule {
     id: "nccl-tests-without-mpi",
-    title: "the ranks of nccl-tests run apart from each other",
+    title: "the processes of nccl-tests do not run as one job",
     severity: Severity::Error,
     role: Role::Cause,
     needs: &[Source::NcclTests],
-    why: "Built without MPI, nccl-tests does not know of other processes: each one started by mpirun is rank 0 of its own job. Nothing \
+    why: "Built without MPI, nccl-tests does not see other processes: each one that mpirun starts is rank 0 of its own job. Nothing \
           crosses the network, and with one GPU the bus bandwidth is 0 by definition.",
-    fix: "`make clean && make MPI=1 MPI_HOME=/path/to/mpi` and run that binary on all nodes (`ldd all_reduce_perf | grep mpi` tells). \
-          Under Slurm with an MPI build: `srun --mpi=pmix`, for without it each task is an MPI world of one.",
+    fix: "`make clean && make MPI=1 MPI_HOME=/path/to/mpi` and run that binary on all nodes (check it with `ldd all_reduce_perf | grep \
+          mpi`). Under Slurm with an MPI build: `srun --mpi=pmix`, because without it each task is an MPI world of one rank.",
     references: &[
         "https://github.com/NVIDIA/nccl-tests/issues/294",
         "https://github.com/NVIDIA/nccl-tests/issues/27",
@@ -42,7 +42,7 @@ fn check(log: &Log) -> Checked {
     let command = commands(log).find_map(|it| Some((it.ranks()?, it)));
     if let Some((ranks, quote)) = log.case.tests.iter().find_map(repeated_ranks) {
         let message =
-            format!("rank {ranks} is listed more than once in one output: each process is a job of its own");
+            format!("rank {ranks} is listed more than once in one output: each process is a separate job");
         return Ok(vec![
             Finding::new(Confidence::Certain, message).seen(quote).seen_all(command.map(|it| it.1.quote)),
         ]);
@@ -61,9 +61,9 @@ fn check(log: &Log) -> Checked {
             log.case.tests.iter().any(|it| repeats_sizes(it) > 1) || repeated_footers(log, n);
         if !alone.is_empty() || (one_process_each && finished) || several_tables {
             let what = if several_tables {
-                "and each prints a table of its own"
+                "and each prints its own table"
             } else {
-                "and the table is that of one process alone"
+                "and the table is that of a single process"
             };
             let message = format!("{n} processes are started, {what}");
             let finding = Finding::new(Confidence::Likely, message).seen_all(alone.iter().copied().take(2));
@@ -73,7 +73,7 @@ fn check(log: &Log) -> Checked {
         }
         return Ok(Vec::new());
     }
-    // Without the command: several tables of one rank each, line by line into each other.
+    // Without the command: several tables of one rank each, with their lines interleaved.
     let interleaved = log.case.tests.iter().find(|it| repeats_sizes(it) > 0 && !one_rank_rows(it).is_empty());
     let Some(run) = interleaved else { return Ok(Vec::new()) };
     let message = "several processes print the same sizes with a bus bandwidth of 0: each runs alone";
@@ -97,7 +97,7 @@ fn one_rank_rows(run: &NcclTests) -> Vec<&Quote> {
     rows.map(|it| &it.quote).collect()
 }
 
-/// How many sizes come again before the next one: in one table each stands once.
+/// How many sizes are repeated before the next one: one table has each size once.
 fn repeats_sizes(run: &NcclTests) -> usize {
     let again: BTreeSet<u64> =
         run.rows.windows(2).filter(|it| it[0].size == it[1].size).map(|it| it[0].size).collect();
@@ -126,13 +126,13 @@ mod tests {
             &RULE,
             &format!("{ROW}{ROW}mpirun -np 16 -N 8 all_reduce_perf -b 128M -e 2048M -f 2 -t 1 -g 1\n"),
         );
-        assert_eq!(it[0].message, "16 processes are started, and the table is that of one process alone");
+        assert_eq!(it[0].message, "16 processes are started, and the table is that of a single process");
         let footers = "# Out of bounds values : 0 OK\n# Avg bus bandwidth    : 3.94145\n#\n# Out of bounds values : 0 OK\n# Avg bus bandwidth    : 3.94156\n";
         let it = findings(
             &RULE,
             &format!("mpirun -H a,b -np 2 ./all_reduce_perf -b 8 -e 128M -f 128 -g 2\n{footers}"),
         );
-        assert_eq!(it[0].message, "2 processes are started, and each prints a table of its own");
+        assert_eq!(it[0].message, "2 processes are started, and each prints its own table");
         assert_eq!(findings(&RULE, &format!("{ROW}{ROW}")).len(), 1);
     }
 
@@ -143,7 +143,7 @@ mod tests {
         let text = format!("{header}{header}{list}{}", list.replace(" on a ", " on b "));
         assert_eq!(
             findings(&RULE, &text)[0].message,
-            "rank 0 is listed more than once in one output: each process is a job of its own"
+            "rank 0 is listed more than once in one output: each process is a separate job"
         );
         quiet(&RULE, &format!("{text}NCCL_TESTS_SPLIT=\"DIV 2\"\n"));
     }

@@ -1,4 +1,4 @@
-//! Some ranks wait for one that never came.
+//! Some ranks wait for one that never joined.
 
 use std::collections::BTreeSet;
 
@@ -18,10 +18,10 @@ pub static RULE: Rule = Rule {
     severity: Severity::Error,
     role: Role::Cause,
     needs: &[Source::JobOutput],
-    why: "A job begins when all its ranks have come. The ones that came wait and say nothing wrong; the one that did not come has the \
-          reason: it was not started, it died at import, it has another world size, or it cannot reach the master.",
-    fix: "Look at the log of the ranks named here: were they started (`kubectl get pods`, `squeue`, the hostfile), did they end with \
-          a traceback, and do they have the same WORLD_SIZE, MASTER_ADDR and MASTER_PORT as the others?",
+    why: "A job starts when all its ranks have joined. The ranks that joined wait and report nothing wrong; the cause is in the rank that \
+          did not join: it was not started, it died at import, it has another world size, or it cannot reach the master.",
+    fix: "Check the logs of the ranks named here: were they started (`kubectl get pods`, `squeue`, the hostfile), did they end with a \
+          traceback, and do they have the same WORLD_SIZE, MASTER_ADDR and MASTER_PORT as the others?",
     references: &["https://pytorch.org/docs/stable/distributed.html", "NCCL src/bootstrap.cc"],
     checks: &[Check::Log(check)],
 };
@@ -36,7 +36,7 @@ fn check(log: &Log) -> Checked {
         &UNIQUE_ID_WAIT,
         &TASKS_ABSENT,
     ];
-    let found = log.look_for(&signals, Source::JobOutput)?;
+    let found = log.find_signals(&signals, Source::JobOutput)?;
     let of = |signal| found.iter().copied().filter(|it| it.signal == signal).collect::<Vec<_>>();
     let waiting = unfinished(log, &of(&STORE_BARRIER));
     let timed_out = of(&STORE_BARRIER_TIMEOUT);
@@ -48,7 +48,7 @@ fn check(log: &Log) -> Checked {
         let (present, world) = (first.get("joined"), first.get("world"));
         let message =
             format!("{present} of {world} ranks connected to rank 0's store{}", named(&silent(log, first)));
-        // A name without an address is the reason, and a rule of its own tells it.
+        // A name without an address is the cause, and another rule reports it.
         let named = log.case.first_of(&[&LOOK_UP_FAILED, &NAME_NOT_RESOLVED]).is_some();
         let confidence = if named { Confidence::Possible } else { Confidence::Certain };
         about(Finding::new(confidence, message).by(log, &joined), silent(log, first).iter())
@@ -60,7 +60,7 @@ fn check(log: &Log) -> Checked {
     } else if let Some(finding) = log.case.communicators.iter().find_map(|it| half_begun(log, it)) {
         finding
     } else if let Some(first) = of(&RENDEZVOUS_TIMEOUT).first() {
-        let message = "the nodes did not all come to the rendezvous in time";
+        let message = "not all nodes joined the rendezvous in time";
         Finding::new(Confidence::Likely, message)
             .seen(&first.quote)
             .or("peer-unreachable")
@@ -69,7 +69,7 @@ fn check(log: &Log) -> Checked {
         tasks(log, first, &of(&TASKS_ABSENT))
     } else if let Some(first) = of(&UNIQUE_ID_WAIT).iter().find(|it| !lost_the_store(it)) {
         let message = format!(
-            "rank {} did not offer the communicator's id while others waited for it",
+            "rank {} did not publish the communicator's id while others waited for it",
             first.get("from")
         );
         let finding = Finding::new(Confidence::Possible, message).by(log, &of(&UNIQUE_ID_WAIT));
@@ -86,14 +86,14 @@ pub(crate) fn lost_the_store(sighting: &Sighting) -> bool {
     ["reset by peer", "Broken pipe", "likely closed"].iter().any(|it| error.contains(it))
 }
 
-/// Processes of JAX that did not come to a barrier. All but that of the beginning say only that some are late.
+/// Processes of JAX that did not reach a barrier. Any but the first barrier only shows that some are late.
 fn tasks(log: &Log, first: &Sighting, found: &[&Sighting]) -> Finding {
     let barrier = found.iter().map(|it| it.get("barrier")).find(|it| !it.is_empty()).unwrap_or_default();
     let beginning = ["PjRT_Client_Connect", "Wait_for_all_tasks_to_register", "WaitForAllTasks"];
     let sure = first.get("barrier").is_empty() || beginning.iter().any(|it| barrier.contains(it));
     let message = match barrier {
         "" => "not all processes registered with the coordinator in time".to_owned(),
-        _ => format!("not all processes came to the barrier {barrier} in time"),
+        _ => format!("not all processes reached the barrier {barrier} in time"),
     };
     let confidence = if sure { Confidence::Likely } else { Confidence::Possible };
     Finding::new(confidence, message).by(log, found).or("peer-process-died")
@@ -117,15 +117,14 @@ fn store_barrier(log: &Log, found: &[&Sighting]) -> Finding {
         );
         let finding = Finding::new(Confidence::Likely, message).by(log, found);
         return finding
-            .why("The store counts more workers than the world size: two launches with the same address and port, a restart that found \
-                  the store file of the last run, or processes started once by the launcher and once by the program.")
+            .why("The store counts more workers than the world size: two launches with the same address and port, a restart that found the store file of the previous run, or processes started once by the launcher and once by the program.")
             .fix("Use a new MASTER_PORT (or delete the `file://` store), start each rank once, and give all the same WORLD_SIZE.");
     }
-    // Ranks can be named only when every rank that came has a line here.
+    // Ranks can be named only when every rank that joined has a line here.
     let known = u32::try_from(present.len()) == Ok(count);
     let absent = if known { Absent::new(world, present) } else { Absent::default() };
     let message = format!("{count} of {world} ranks joined the process group{}", named(&absent));
-    // Lines that only tell of waiting may be followed by the rank that was late.
+    // A late rank may still join after lines that only report waiting.
     let sure = gave_up || (found.len() > 1 && count < world);
     about(
         Finding::new(if sure { Confidence::Likely } else { Confidence::Possible }, message).by(log, found),
@@ -148,7 +147,7 @@ fn about(finding: Finding, ranks: impl Iterator<Item = u32>) -> Finding {
     ranks.take(16).fold(finding, |it, rank| it.about("rank", rank))
 }
 
-/// Ranks of which no line tells, when as many are missing as the store says.
+/// Ranks without a line, when as many are missing as the store says.
 fn silent(log: &Log, joined: &Sighting) -> Absent {
     let (Some(present), Some(world)) = (joined.number("joined"), joined.number("world")) else {
         return Absent::default();
@@ -160,11 +159,11 @@ fn silent(log: &Log, joined: &Sighting) -> Absent {
     if silent.len() == world - present.min(world) { silent } else { Absent::default() }
 }
 
-/// A communicator that some ranks began to make, none finished, and some never began.
+/// A communicator that some ranks began to create, none finished, and some never began.
 fn half_begun(log: &Log, communicator: &Communicator) -> Option<Finding> {
     let absent = communicator.absent();
     let members = communicator.members.values();
-    // Whoever knows the layout, has met all others.
+    // A rank that knows the layout has reached all others.
     let stuck = members.clone().all(|it| {
         let facts = &it.facts;
         facts.start.is_some()
@@ -183,7 +182,7 @@ fn half_begun(log: &Log, communicator: &Communicator) -> Option<Finding> {
         return None;
     }
     let message = format!(
-        "{} of {} ranks began to make communicator {} and none finished{}",
+        "{} of {} ranks began to create communicator {} and none finished{}",
         communicator.members.len(),
         communicator.n_ranks.unwrap_or_default(),
         communicator.name,
@@ -267,7 +266,7 @@ mod tests {
         let old = "jaxlib.xla_extension.XlaRuntimeError: DEADLINE_EXCEEDED: Barrier timed out. Barrier_id: PjRT_Client_Connect. Timed out task names:\n";
         assert_eq!(
             findings(&RULE, old)[0].message,
-            "not all processes came to the barrier PjRT_Client_Connect in time"
+            "not all processes reached the barrier PjRT_Client_Connect in time"
         );
         let later = "DEADLINE_EXCEEDED: Barrier timed out. Barrier_id: multihost_broadcast_sync0. Timed out task names:\n";
         assert_eq!(findings(&RULE, later)[0].confidence, Confidence::Possible);

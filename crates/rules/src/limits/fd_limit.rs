@@ -8,14 +8,14 @@ use crate::{Check, Checked, Confidence, Finding, Log, Role, Rule, Severity};
 /// See the module documentation.
 pub static RULE: Rule = Rule {
     id: "fd-limit",
-    title: "the limit of open files is too low",
+    title: "the limit on open files is too low",
     severity: Severity::Error,
     role: Role::Cause,
     needs: &[Source::JobOutput],
-    why: "Every connection of NCCL is a socket, and every tensor a DataLoader worker hands over can be a file. Shells often allow 1024 of them, \
-          which a job on a few nodes uses up. What follows (closed connections, failed polls, hangs) is a consequence.",
-    fix: "`ulimit -n 1048576` (or `ulimit -n $(ulimit -Hn)`) in the script that starts the ranks; for all users in /etc/security/limits.conf \
-          (nofile) or LimitNOFILE= of the service; `docker run --ulimit nofile=1048576`. If it is the DataLoader: \
+    why: "Every NCCL connection is a socket, and every tensor that a DataLoader worker passes on can be a file. Shells often allow 1024 \
+          open files, and a job on a few nodes uses them up. Closed connections, failed polls and hangs are consequences.",
+    fix: "Run `ulimit -n 1048576` (or `ulimit -n $(ulimit -Hn)`) in the script that starts the ranks; for all users set nofile in \
+          /etc/security/limits.conf, or LimitNOFILE= of the service; `docker run --ulimit nofile=1048576`. If the DataLoader is the cause: \
           `torch.multiprocessing.set_sharing_strategy('file_system')`.",
     references: &[
         "https://github.com/NVIDIA/nccl/issues/550",
@@ -25,13 +25,13 @@ pub static RULE: Rule = Rule {
 };
 
 fn check(log: &Log) -> Checked {
-    let found = log.look_for(&[&TOO_MANY_OPEN_FILES], Source::JobOutput)?;
+    let found = log.find_signals(&[&TOO_MANY_OPEN_FILES], Source::JobOutput)?;
     let Some(first) = found.first() else { return Ok(Vec::new()) };
     let limit = log.case.sightings_of(&OPEN_FILE_LIMIT).find(|it| it.number("value").is_some());
     let who = log.case.process_of(first).map_or("a process".to_owned(), evidence::Process::name);
     let message = match limit.and_then(|it| it.number("value")) {
-        Some(limit) => format!("{who} could open no more files; the limit is {limit}"),
-        None => format!("{who} could open no more files"),
+        Some(limit) => format!("{who} could not open more files: the limit is {limit}"),
+        None => format!("{who} could not open more files"),
     };
     let sure = first.quote.text.contains("oo many open files");
     let confidence = if sure { Confidence::Certain } else { Confidence::Likely };
@@ -66,11 +66,11 @@ mod tests {
     #[test]
     fn names_the_limit() {
         let log = "Call to accept failed : Too many open files\nopen files                      (-n) 1024\n";
-        assert_eq!(findings(&RULE, log)[0].message, "a process could open no more files; the limit is 1024");
+        assert_eq!(findings(&RULE, log)[0].message, "a process could not open more files: the limit is 1024");
     }
 
     #[test]
-    fn the_limit_alone_is_no_fault() {
+    fn the_limit_alone_is_not_a_fault() {
         quiet(&RULE, "open files                      (-n) 1024\n");
     }
 }

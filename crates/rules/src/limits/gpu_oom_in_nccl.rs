@@ -1,4 +1,4 @@
-//! NCCL found no room in GPU memory.
+//! NCCL could not allocate GPU memory.
 
 use evidence::Source;
 use evidence::signals::limits::{GPU_OOM_IN_NCCL, GPU_OOM_IN_TESTS};
@@ -12,11 +12,12 @@ pub static RULE: Rule = Rule {
     severity: Severity::Error,
     role: Role::Cause,
     needs: &[Source::JobOutput],
-    why: "NCCL allocates its own buffers on the GPU, some MiB for each channel and peer, beside what the framework holds. If the model has taken \
-          everything, the next communicator or the first collective fails; the other ranks only see closed connections.",
-    fix: "Leave some GB of GPU memory: a smaller batch or shard, `torch.cuda.set_per_process_memory_fraction(0.95)`, vLLM \
-          `--gpu-memory-utilization 0.85`. See with nvidia-smi that no other process is on the GPU. Make communicators before the memory \
-          fills, and fewer of them. NCCL itself needs less with a smaller NCCL_BUFFSIZE (4 MiB by default) or NCCL_MAX_NCHANNELS.",
+    why: "NCCL allocates its own buffers on the GPU, a few MiB for each channel and peer, in addition to the framework's memory. If the \
+          model has taken all of it, the next communicator or the first collective fails, and the other ranks only see closed connections.",
+    fix: "Leave a few GB of GPU memory free: a smaller batch or shard, `torch.cuda.set_per_process_memory_fraction(0.95)`, vLLM \
+          `--gpu-memory-utilization 0.85`. Check with nvidia-smi that no other process uses the GPU. Create communicators before the \
+          memory fills up, and create fewer of them. NCCL itself needs less memory with a smaller NCCL_BUFFSIZE (4 MiB by default) or \
+          NCCL_MAX_NCHANNELS.",
     references: &[
         "https://github.com/NVIDIA/nccl/issues/1235",
         "https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/env.html#nccl-buffsize",
@@ -25,7 +26,7 @@ pub static RULE: Rule = Rule {
 };
 
 fn check(log: &Log) -> Checked {
-    let found = log.look_for(&[&GPU_OOM_IN_NCCL, &GPU_OOM_IN_TESTS], Source::JobOutput)?;
+    let found = log.find_signals(&[&GPU_OOM_IN_NCCL, &GPU_OOM_IN_TESTS], Source::JobOutput)?;
     let Some(first) = found.first() else { return Ok(Vec::new()) };
     let who = log
         .case
@@ -39,7 +40,7 @@ fn check(log: &Log) -> Checked {
         None if *first.signal == GPU_OOM_IN_TESTS => {
             "the buffers of nccl-tests do not fit into GPU memory".to_owned()
         }
-        None => format!("{who} found no GPU memory for NCCL"),
+        None => format!("{who} could not allocate GPU memory for NCCL"),
     };
     Ok(vec![Finding::new(Confidence::Certain, message).by(log, &found)])
 }

@@ -12,11 +12,11 @@ pub static RULE: Rule = Rule {
     severity: Severity::Error,
     role: Role::Cause,
     needs: &[Source::JobOutput, Source::KernelLog],
-    why: "The kernel, or the limit of the container or Slurm step, ended a process with SIGKILL. It could leave no traceback; the other ranks \
-          report closed connections or time out.",
-    fix: "`dmesg -T | grep -i 'killed process'`, `kubectl describe pod` (OOMKilled) or `sacct -o MaxRSS,State` tell for sure. Give the job more \
-          host memory (`--mem`, resources.limits.memory; a /dev/shm of medium Memory counts too), or use less: load the model once per node \
-          or straight to the GPU (low_cpu_mem_usage, meta device), fewer DataLoader workers, no optimizer offload to the CPU.",
+    why: "The kernel, or the memory limit of the container or Slurm step, ended a process with SIGKILL. Such a process leaves no \
+          traceback; the other ranks report closed connections or time out.",
+    fix: "`dmesg -T | grep -i 'killed process'`, `kubectl describe pod` (OOMKilled) or `sacct -o MaxRSS,State` confirm it. Give the job \
+          more host memory (`--mem`, resources.limits.memory; a /dev/shm of medium Memory counts too), or use less: load the model once \
+          per node or straight to the GPU (low_cpu_mem_usage, meta device), fewer DataLoader workers, no optimizer offload to the CPU.",
     references: &[
         "https://docs.kernel.org/admin-guide/mm/concepts.html#oom-killer",
         "https://kubernetes.io/docs/concepts/configuration/manage-resources-containers/",
@@ -25,7 +25,7 @@ pub static RULE: Rule = Rule {
 };
 
 fn check(log: &Log) -> Checked {
-    let said = log.look_for(&[&HOST_OOM, &SIGKILL, &KILLED_ALONE], Source::JobOutput)?;
+    let said = log.find_signals(&[&HOST_OOM, &SIGKILL, &KILLED_ALONE], Source::JobOutput)?;
     let denied = |text: &str| {
         ["OOMKilled: false", "OOMKilled\": false", "OOMKilled\":false"].iter().any(|it| text.contains(it))
     };
@@ -59,7 +59,7 @@ fn check(log: &Log) -> Checked {
         ("", pid) => format!("process {pid}"),
         (local, _) => format!("local rank {local}"),
     };
-    let message = format!("{who} was killed (SIGKILL), mostly a sign that the host ran out of memory");
+    let message = format!("{who} was killed (SIGKILL), usually because the host ran out of memory");
     Ok(vec![Finding::new(Confidence::Possible, message).by(log, &killed).or("peer-process-died")])
 }
 

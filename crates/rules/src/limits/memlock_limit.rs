@@ -10,15 +10,15 @@ use crate::{Check, Checked, Confidence, Finding, Log, Role, Rule, Severity};
 /// See the module documentation.
 pub static RULE: Rule = Rule {
     id: "memlock-limit",
-    title: "the limit of locked memory is too low for RDMA",
+    title: "the limit on locked memory is too low for RDMA",
     severity: Severity::Error,
     role: Role::Cause,
     needs: &[Source::JobOutput],
     why: "InfiniBand, RoCE and EFA pin every buffer in host memory. A limit of 64 kB or a few MB, the default of many systems and containers, \
           makes the first queue or registration fail with `Cannot allocate memory`.",
-    fix: "`ulimit -l unlimited` where the ranks are started: /etc/security/limits.conf (memlock, for soft and hard), LimitMEMLOCK=infinity of \
-          slurmd, sshd or the container runtime; `docker run --ulimit memlock=-1 --cap-add=IPC_LOCK`; in Kubernetes the capability IPC_LOCK. \
-          Check it inside the job: `srun bash -c 'ulimit -l'`.",
+    fix: "Set `ulimit -l unlimited` where the ranks are started: /etc/security/limits.conf (memlock, for soft and hard), \
+          LimitMEMLOCK=infinity of slurmd, sshd or the container runtime; `docker run --ulimit memlock=-1 --cap-add=IPC_LOCK`; in \
+          Kubernetes the capability IPC_LOCK. Check it inside the job: `srun bash -c 'ulimit -l'`.",
     references: &[
         "https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/troubleshooting.html#infiniband",
         "https://github.com/openucx/ucx/issues/8229",
@@ -28,7 +28,7 @@ pub static RULE: Rule = Rule {
 };
 
 fn check(log: &Log) -> Checked {
-    let found = log.look_for(
+    let found = log.find_signals(
         &[&LOCKED_MEMORY_REFUSED, &REGISTRATION_WITHOUT_MEMORY, &VERBS_REFUSED],
         Source::JobOutput,
     )?;
@@ -44,14 +44,14 @@ fn check(log: &Log) -> Checked {
     if found.is_empty() {
         return Ok(Vec::new());
     }
-    let told = found.iter().any(|it| {
+    let names_limit = found.iter().any(|it| {
         let text = &it.quote.text;
         text.contains("ulimit -l")
             || text.contains("memlock")
             || text.contains("MEMLOCK")
             || text.contains("locked memory")
     });
-    let confidence = if told || limit.is_some() {
+    let confidence = if names_limit || limit.is_some() {
         Confidence::Certain
     } else if !found.iter().any(|it| *it.signal == LOCKED_MEMORY_REFUSED) {
         Confidence::Possible
@@ -62,8 +62,8 @@ fn check(log: &Log) -> Checked {
         .map(|it| it.get("value"))
         .or_else(|| found.iter().map(|it| it.get("limit")).find(|it| !it.is_empty()));
     let message = match at {
-        Some(at) => format!("memory could not be locked for RDMA; the limit is {at}"),
-        None => "memory could not be locked for RDMA".to_owned(),
+        Some(at) => format!("the process could not lock memory for RDMA: the limit is {at}"),
+        None => "the process could not lock memory for RDMA".to_owned(),
     };
     // libibverbs only warns that the limit is low.
     let warned = found.iter().all(|it| it.quote.text.contains("RLIMIT_MEMLOCK"));
@@ -101,7 +101,7 @@ mod tests {
         let found = findings(&RULE, log);
         assert_eq!(
             (found[0].confidence, &*found[0].message),
-            (Confidence::Certain, "memory could not be locked for RDMA; the limit is 64")
+            (Confidence::Certain, "the process could not lock memory for RDMA: the limit is 64")
         );
         let ucx = "UCX  ERROR mlx5_0: ibv_create_cq() failed: Cannot allocate memory. Please set max locked memory (ulimit -l) to 'unlimited' (current: 64 kbytes)\n";
         assert_eq!(findings(&RULE, ucx)[0].confidence, Confidence::Certain);

@@ -1,4 +1,4 @@
-//! There is no room in /dev/shm.
+//! There is no space left in /dev/shm.
 
 use evidence::signals::efa::DOCKER_RUN;
 use evidence::signals::limits::{
@@ -15,11 +15,11 @@ pub static RULE: Rule = Rule {
     severity: Severity::Error,
     role: Role::Cause,
     needs: &[Source::JobOutput],
-    why: "NCCL exchanges between GPUs of a node through /dev/shm where they cannot reach each other directly, some 10 MB for each channel and \
-          direction, and DataLoader workers hand their batches over in it. Containers have 64 MB of it unless told otherwise.",
-    fix: "`docker run --shm-size=8g` (or `--ipc=host`); in Kubernetes mount `emptyDir: {medium: Memory}` on /dev/shm (it counts as the pod's \
-          memory). Check with `df -h /dev/shm` inside the container and remove what dead jobs left (`rm /dev/shm/nccl-* /dev/shm/torch_*`, \
-          when nothing runs). For the DataLoader also fewer workers.",
+    why: "NCCL exchanges data between GPUs of a node through /dev/shm where they cannot reach each other directly, about 10 MB for each \
+          channel and direction, and DataLoader workers pass their batches through it. A container has 64 MB of it by default.",
+    fix: "`docker run --shm-size=8g` (or `--ipc=host`); in Kubernetes mount `emptyDir: {medium: Memory}` on /dev/shm (it counts as the \
+          pod's memory). Check with `df -h /dev/shm` inside the container, and remove the files of dead jobs (`rm /dev/shm/nccl-* \
+          /dev/shm/torch_*`, when no job runs). For the DataLoader, also use fewer workers.",
     references: &[
         "https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/troubleshooting.html#shared-memory",
         "https://github.com/NVIDIA/nccl/issues/290",
@@ -29,8 +29,8 @@ pub static RULE: Rule = Rule {
 };
 
 fn check(log: &Log) -> Checked {
-    let found =
-        log.look_for(&[&SHM_FULL, &SHM_BUS_ERROR, &SHM_SMALL_FOR_RAY, &SHM_FULL_BY_DF], Source::JobOutput)?;
+    let found = log
+        .find_signals(&[&SHM_FULL, &SHM_BUS_ERROR, &SHM_SMALL_FOR_RAY, &SHM_FULL_BY_DF], Source::JobOutput)?;
     // A file that may not be made is another matter than one that does not fit.
     let other_reason =
         |why: &str| !why.is_empty() && !why.contains("No space left") && !why.contains("Success");
@@ -40,8 +40,8 @@ fn check(log: &Log) -> Checked {
         let space = full.iter().any(|it| it.quote.text.contains("No space left"));
         let bytes = full.iter().find_map(|it| it.number("bytes"));
         let message = match bytes {
-            Some(bytes) => format!("NCCL could not make a buffer of {bytes} bytes in /dev/shm"),
-            None => "NCCL could not make a buffer in /dev/shm".to_owned(),
+            Some(bytes) => format!("NCCL could not create a buffer of {bytes} bytes in /dev/shm"),
+            None => "NCCL could not create a buffer in /dev/shm".to_owned(),
         };
         let message = if space { format!("{message}: no space left") } else { message };
         let confidence = if space { Confidence::Certain } else { Confidence::Likely };
@@ -52,11 +52,11 @@ fn check(log: &Log) -> Checked {
         let worker = died.iter().any(|it| it.quote.text.contains("worker"));
         let room = died.iter().any(|it| it.quote.text.contains("No space left"));
         let message = if worker {
-            "a DataLoader worker died of a bus error: no room in /dev/shm"
+            "a DataLoader worker died of a bus error: no space left in /dev/shm"
         } else if room {
-            "a process found no room in /dev/shm"
+            "a process found no space left in /dev/shm"
         } else {
-            "a process died of a bus error, as when there is no room in /dev/shm"
+            "a process died of a bus error, as happens when /dev/shm is full"
         };
         return Ok(vec![Finding::new(Confidence::Likely, message).by(log, &died)]);
     }
@@ -65,7 +65,7 @@ fn check(log: &Log) -> Checked {
         return Ok(vec![Finding::new(Confidence::Likely, message).seen(&full.quote)]);
     }
     if let Some((full, shown)) = unnamed(log) {
-        let message = "Python found no room, as when /dev/shm of a container is too small";
+        let message = "Python found no space left, as happens when the /dev/shm of a container is too small";
         return Ok(vec![Finding::new(Confidence::Likely, message).seen(full).seen(shown)]);
     }
     let Some(ray) = found.first() else { return Ok(Vec::new()) };
@@ -73,7 +73,7 @@ fn check(log: &Log) -> Checked {
     Ok(vec![Finding::new(Confidence::Certain, message).by(log, &found).severity(Severity::Warning)])
 }
 
-/// A lack of room without a path, and what shows that it is shared memory: a frame, or a container without more.
+/// A lack of space without a path, and what shows that it is shared memory: a frame, or a container with the default size.
 fn unnamed(log: &Log) -> Option<(&Quote, &Quote)> {
     let full = log.case.sightings_of(&NO_SPACE).find(|it| !it.quote.text.contains("device: "))?;
     let frame = log.case.sightings_of(&SHARED_MEMORY_FRAME).next();
@@ -102,7 +102,7 @@ mod tests {
         let silent = "n:1:2 [6] misc/shmutils.cc:71 NCCL WARN Error: failed to extend /dev/shm/nccl-fjwOOB to 5967876 bytes\n";
         assert_eq!(
             findings(&RULE, silent)[0].message,
-            "NCCL could not make a buffer of 5967876 bytes in /dev/shm"
+            "NCCL could not create a buffer of 5967876 bytes in /dev/shm"
         );
     }
 

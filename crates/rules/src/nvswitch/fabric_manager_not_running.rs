@@ -1,4 +1,4 @@
-//! The Fabric Manager does not run, or is not the driver's.
+//! The Fabric Manager does not run, or does not match the driver.
 
 use evidence::Source;
 use evidence::signals::nvswitch::{
@@ -11,15 +11,15 @@ use crate::{Check, Checked, Confidence, Finding, Log, Role, Rule, Severity};
 /// See the module documentation.
 pub static RULE: Rule = Rule {
     id: "fabric-manager-not-running",
-    title: "the Fabric Manager does not run or does not fit the driver",
+    title: "the Fabric Manager does not run or does not match the driver",
     severity: Severity::Error,
     role: Role::Cause,
     needs: &[Source::JobOutput],
     why: "On machines with NVSwitch, CUDA waits for the Fabric Manager to set the switches up. Until then every CUDA call fails with error 802 \
           (system not yet initialized), in every process and container.",
-    fix: "On the host: `systemctl status nvidia-fabricmanager`; install the version that equals the driver's exactly (`cat \
-          /proc/driver/nvidia/version`), `systemctl enable --now nvidia-fabricmanager`, and see that `nvidia-smi -q | grep -A2 Fabric` says \
-          Completed. It is a service of the host; containers cannot start it.",
+    fix: "On the host: `systemctl status nvidia-fabricmanager`; install exactly the driver's version (`cat /proc/driver/nvidia/version`), \
+          `systemctl enable --now nvidia-fabricmanager`, and check that `nvidia-smi -q | grep -A2 Fabric` says Completed. It is a service \
+          of the host; containers cannot start it.",
     references: &[
         "https://docs.nvidia.com/datacenter/tesla/fabric-manager-user-guide/index.html",
         "https://github.com/NVIDIA/nccl-tests/issues/264",
@@ -29,7 +29,7 @@ pub static RULE: Rule = Rule {
 };
 
 fn check(log: &Log) -> Checked {
-    let found = log.look_for(
+    let found = log.find_signals(
         &[
             &SYSTEM_NOT_READY,
             &FABRIC_MANAGER_MISMATCH,
@@ -41,7 +41,7 @@ fn check(log: &Log) -> Checked {
     )?;
     if let Some(it) = found.iter().find(|it| *it.signal == FABRIC_MANAGER_MISMATCH) {
         let message = format!(
-            "the Fabric Manager is of version {}, the driver of {}",
+            "the Fabric Manager has version {}, but the driver has version {}",
             it.get("manager"),
             it.get("driver").trim_end_matches('.')
         );
@@ -56,25 +56,25 @@ fn check(log: &Log) -> Checked {
         let (confidence, tail) = if failed.is_empty() {
             (Confidence::Likely, "on NVSwitch machines it waits for the Fabric Manager")
         } else {
-            (Confidence::Certain, "and the Fabric Manager did not start")
+            (Confidence::Certain, "the Fabric Manager did not start")
         };
-        let message = format!("CUDA says that the system is not yet initialized (802): {tail}");
+        let message = format!("CUDA reports that the system is not yet initialized (802): {tail}");
         return Ok(vec![Finding::new(confidence, message).by(log, &waiting).by(log, &failed)]);
     }
     let needless = log.case.first_of(&[&NO_NVSWITCH]).is_some();
     if !failed.is_empty() && !needless {
-        let finding = Finding::new(Confidence::Likely, "the service nvidia-fabricmanager does not run")
+        let finding = Finding::new(Confidence::Likely, "the service nvidia-fabricmanager is not running")
             .by(log, &failed);
-        // A status alone can be of a machine without NVSwitch, where it never runs.
-        let told = failed.iter().any(|it| *it.signal == FABRIC_MANAGER_FAILED);
-        return Ok(vec![if told { finding } else { finding.severity(Severity::Warning) }]);
+        // A status alone can be from a machine without NVSwitch, where the service never runs.
+        let failed_to_start = failed.iter().any(|it| *it.signal == FABRIC_MANAGER_FAILED);
+        return Ok(vec![if failed_to_start { finding } else { finding.severity(Severity::Warning) }]);
     }
     let waiting: Vec<_> = log.case.sightings_of(&FABRIC_IN_PROGRESS).collect();
     if !waiting.is_empty() {
         let message = "a GPU has not joined the NVLink fabric (state In Progress)";
         return Ok(vec![Finding::new(Confidence::Likely, message).by(log, &waiting)]);
     }
-    // The same words come from a running manager whose fabric is broken, which is likelier.
+    // A running manager whose fabric is broken gives the same message, which is more likely.
     let refused: Vec<_> = log
         .case
         .sightings_of(&NVLS_BIND_FAILED)
@@ -83,7 +83,8 @@ fn check(log: &Log) -> Checked {
     if refused.is_empty() {
         return Ok(Vec::new());
     }
-    let message = "the NVSwitches refuse a multicast group, as when the Fabric Manager does not run";
+    let message =
+        "the NVSwitches reject a multicast group, as happens when the Fabric Manager is not running";
     Ok(vec![Finding::new(Confidence::Possible, message).by(log, &refused).or("nvls-fabric-state")])
 }
 
@@ -130,7 +131,10 @@ mod tests {
         let log = "nv-fabricmanager[1]: fabric manager NVIDIA GPU driver interface version 535.104.05 don't match with driver version \
                    535.86.10. Please update with matching NVIDIA driver package.\n";
         let found = findings(&RULE, log);
-        assert_eq!(found[0].message, "the Fabric Manager is of version 535.104.05, the driver of 535.86.10");
+        assert_eq!(
+            found[0].message,
+            "the Fabric Manager has version 535.104.05, but the driver has version 535.86.10"
+        );
     }
 
     #[test]

@@ -12,10 +12,11 @@ pub static RULE: Rule = Rule {
     severity: Severity::Error,
     role: Role::Cause,
     needs: &[Source::JobOutput],
-    why: "NCCL could not make a multicast group in the NVSwitches. Mostly the Fabric Manager was restarted or updated while the GPUs were in \
-          use, or without resetting them; two GPUs (which need no multicast) then work, three or more do not.",
-    fix: "Reboot the node, or stop all GPU processes, stop the Fabric Manager, reset all GPUs (`nvidia-smi -r`) and start it again. Until then \
-          NCCL_NVLS_ENABLE=0 avoids the failure at the cost of slower all-reduce. If it stays, look for SXid and Xid in `dmesg`.",
+    why: "NCCL could not create a multicast group in the NVSwitches. Usually the Fabric Manager was restarted or updated while the GPUs \
+          were in use, or without resetting them; two GPUs (which need no multicast) then work, three or more do not.",
+    fix: "Reboot the node, or stop all GPU processes, stop the Fabric Manager, reset all GPUs (`nvidia-smi -r`) and start it again. Until \
+          then NCCL_NVLS_ENABLE=0 avoids the failure at the cost of slower all-reduce. If the failure stays, search `dmesg` for SXid and \
+          Xid.",
     references: &[
         "https://github.com/NVIDIA/nccl/issues/976",
         "https://github.com/NVIDIA/nccl/issues/1488",
@@ -24,13 +25,13 @@ pub static RULE: Rule = Rule {
     checks: &[Check::Log(check)],
 };
 
-/// Memory that is full, a fabric that is not up and broken hardware are told by others; and a CUDA that did not start,
-/// as in a process that forked, says nothing of the switches.
+/// Other rules report full memory, a fabric that is not up and broken hardware; and a CUDA that did not start, as in a
+/// process that forked, says nothing about the switches.
 const ELSEWHERE: &[&str] =
     &["out of memory", "system not yet initialized", "initialization error", "ECC", "NVLink"];
 
 fn check(log: &Log) -> Checked {
-    let found = log.look_for(&[&NVLS_BIND_FAILED, &NVLS_CUDA_FAILURE], Source::JobOutput)?;
+    let found = log.find_signals(&[&NVLS_BIND_FAILED, &NVLS_CUDA_FAILURE], Source::JobOutput)?;
     let elsewhere = |it: &&Sighting| ELSEWHERE.iter().any(|word| it.get("what").contains(word));
     let found: Vec<_> = found.into_iter().filter(|it| !elsewhere(it)).collect();
     if log.case.first_of(&[&SYSTEM_NOT_READY]).is_some() {
@@ -41,8 +42,8 @@ fn check(log: &Log) -> Checked {
     if let Some(first) = fatal.first() {
         let what = if *first.signal == NVLS_CUDA_FAILURE { first.get("what") } else { first.get("text") };
         let message = match what.trim_matches('\'') {
-            "" => "a multicast group could not be made in the NVSwitches".to_owned(),
-            what => format!("a multicast group could not be made in the NVSwitches ({what})"),
+            "" => "NCCL could not create a multicast group in the NVSwitches".to_owned(),
+            what => format!("NCCL could not create a multicast group in the NVSwitches ({what})"),
         };
         return Ok(vec![
             Finding::new(Confidence::Likely, message).by(log, &fatal).or("fabric-manager-not-running"),
@@ -51,7 +52,7 @@ fn check(log: &Log) -> Checked {
     if found.is_empty() {
         return Ok(Vec::new());
     }
-    let message = "NVLink SHARP could not be set up, and NCCL goes on without it";
+    let message = "NCCL could not set up NVLink SHARP and continues without it";
     Ok(vec![Finding::new(Confidence::Likely, message).by(log, &found).severity(Severity::Warning)])
 }
 

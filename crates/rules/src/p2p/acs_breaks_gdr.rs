@@ -1,4 +1,4 @@
-//! PCIe access control sends GPUDirect traffic the wrong way.
+//! PCIe access control diverts GPUDirect traffic.
 
 use evidence::Source;
 use evidence::signals::p2p::{ACS_CONTROL, ACS_HINT, IB_LOCAL_PROTECTION};
@@ -12,12 +12,12 @@ pub static RULE: Rule = Rule {
     severity: Severity::Error,
     role: Role::Cause,
     needs: &[Source::JobOutput],
-    why: "The HCA could not reach memory it was given (completion status 4, a local protection error), mostly in the first transfer. \
-          With GPUDirect the usual cause is ACS: the PCIe switches send requests between HCA and GPU up to the root complex, where \
-          they are refused or altered.",
-    fix: "Run once with NCCL_NET_GDR_LEVEL=0 (NCCL_NET_GDR_LEVEL=LOC): if the error is gone, it is GPUDirect. Then turn ACS off on all \
-          bridges: `lspci -vvv | grep ACSCtl` must show `SrcValid- ... ReqRedir- CmpltRedir-` (BIOS, `setpci -s BRIDGE \
-          ECAP_ACS+6.w=0000`, and IOMMU/VT-d off or `iommu=pt`). With NCCL before 2.8 look also for a forced relaxed ordering of the HCA \
+    why: "The HCA could not reach the memory of a transfer (completion status 4, a local protection error), usually in the first transfer. With \
+          GPUDirect the usual cause is ACS: the PCIe switches send requests between HCA and GPU up to the root complex, where they are \
+          refused or altered.",
+    fix: "Run once with NCCL_NET_GDR_LEVEL=0 (NCCL_NET_GDR_LEVEL=LOC): if the error is gone, GPUDirect is the cause. Then turn ACS off on \
+          all bridges: `lspci -vvv | grep ACSCtl` must show `SrcValid- ... ReqRedir- CmpltRedir-` (BIOS, `setpci -s BRIDGE \
+          ECAP_ACS+6.w=0000`, and IOMMU/VT-d off or `iommu=pt`). With NCCL before 2.8 also check for a forced relaxed ordering of the HCA \
           (`mlxconfig q PCI_WR_ORDERING` must be per_mkey).",
     references: &[
         "https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/troubleshooting.html#pci-access-control-services-acs",
@@ -28,7 +28,7 @@ pub static RULE: Rule = Rule {
 };
 
 fn check(log: &Log) -> Checked {
-    let found = log.look_for(&[&IB_LOCAL_PROTECTION, &ACS_HINT], Source::JobOutput)?;
+    let found = log.find_signals(&[&IB_LOCAL_PROTECTION, &ACS_HINT], Source::JobOutput)?;
     if found.is_empty() {
         return Ok(Vec::new());
     }

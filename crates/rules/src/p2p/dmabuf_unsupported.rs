@@ -8,12 +8,12 @@ use crate::{Check, Checked, Confidence, Finding, Log, Role, Rule, Severity};
 /// See the module documentation.
 pub static RULE: Rule = Rule {
     id: "dmabuf-unsupported",
-    title: "the RDMA stack refuses DMA-BUF of GPU memory",
+    title: "the RDMA stack does not accept GPU memory as DMA-BUF",
     severity: Severity::Error,
     role: Role::Cause,
     needs: &[Source::JobOutput],
-    why: "Since 2.13, NCCL gives GPU memory to the HCA as a DMA-BUF when GPU driver and verbs library say they can. Here the \
-          registration itself failed: kernel, rdma-core or HCA driver are too old, or the adapter cannot.",
+    why: "Since 2.13, NCCL gives GPU memory to the HCA as a DMA-BUF when the GPU driver and the verbs library report support for it. Here \
+          the registration itself failed: the kernel, rdma-core or the HCA driver is too old, or the adapter does not support it.",
     fix: "Set NCCL_DMABUF_ENABLE=0 and load nvidia_peermem (`modprobe nvidia_peermem`) to keep GPUDirect. To use DMA-BUF: Linux 5.12 or \
           later, rdma-core 34 or later, CUDA 11.7 or later with the open GPU kernel modules, and a recent NCCL, which falls back by itself.",
     references: &[
@@ -24,7 +24,7 @@ pub static RULE: Rule = Rule {
 };
 
 fn check(log: &Log) -> Checked {
-    let found = log.look_for(&[&DMABUF_FAILED], Source::JobOutput)?;
+    let found = log.find_signals(&[&DMABUF_FAILED], Source::JobOutput)?;
     let Some(first) = found.first() else { return Ok(Vec::new()) };
     let why = first.get("why").trim_start().trim_start_matches("with error ").trim_matches([':', ' ', '.']);
     let message = match why {
@@ -55,7 +55,7 @@ mod tests {
     }
 
     #[test]
-    fn what_plugins_and_nccl_say_of_it_is_no_fault() {
+    fn lines_of_plugins_and_nccl_about_it_are_not_a_fault() {
         quiet(&RULE, "n:1:2 [0] NCCL INFO NET/OFI Support for DMA-BUF registrations: false\n");
         quiet(&RULE, "n:1:2 [0] NCCL INFO DMA-BUF is available on GPU device 0\n");
         quiet(

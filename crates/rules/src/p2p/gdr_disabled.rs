@@ -22,7 +22,7 @@ pub static RULE: Rule = Rule {
     needs: &[Source::NcclLog],
     why: "Every byte between nodes is copied through host memory. On machines whose GPU and HCA share a PCIe switch this costs most of \
           the network's bandwidth.",
-    fix: "Load the module (`modprobe nvidia_peermem`; `lsmod | grep peermem`) and see that it registered: \
+    fix: "Load the module (`modprobe nvidia_peermem`; `lsmod | grep peermem`) and check that it registered: \
           /sys/kernel/mm/memory_peers/nv_mem*/version must exist. If not, reinstall the GPU driver after OFED, or use the open GPU kernel \
           modules, whose DMA-BUF needs no peermem.",
     references: &[
@@ -36,7 +36,8 @@ pub static RULE: Rule = Rule {
 fn check(log: &Log) -> Checked {
     let unregistered: Vec<_> = log.case.sightings_of(&GPU_REGISTRATION_FAILED).collect();
     if !unregistered.is_empty() {
-        let message = "the HCA could not register GPU memory (Bad address): no driver offers it";
+        let message =
+            "the HCA could not register GPU memory (Bad address): no driver offers this memory to the HCA";
         let finding =
             Finding::new(Confidence::Likely, message).by(log, &unregistered).severity(Severity::Error);
         return Ok(vec![finding.or("dmabuf-unsupported")]);
@@ -65,7 +66,7 @@ fn check(log: &Log) -> Checked {
         return Ok(vec![finding.with_numbers(&RULE, loss())]);
     }
     if let Some(first) = peermem.first().filter(|_| !log.has(Source::NcclLog)) {
-        let message = "the module that offers GPU memory to network adapters is not there";
+        let message = "no driver offers GPU memory to the network adapters";
         return Ok(vec![Finding::new(Confidence::Likely, message).seen(&first.quote).by(log, &peermem)]);
     }
     log.nccl_log()?;
@@ -77,7 +78,7 @@ fn is_libfabric(quote: &Quote) -> bool {
     PLUGIN.is_named_in(&quote.text)
 }
 
-/// On most G instances EFA has no GPUDirect, and all is well.
+/// On most G instances EFA has no GPUDirect, which is normal.
 fn libfabric_can(log: &Log) -> bool {
     log.job.instance().is_some_and(|it| it.gpudirect_rdma == Some(true))
 }
@@ -94,7 +95,7 @@ fn of_adapters(log: &Log, hcas: &[(&str, &Quote)]) -> Finding {
     let finding = names.iter().fold(finding, |it, name| it.about("nic", name));
     let finding = match &log.job.releases.nccl {
         Some(nccl) if nccl.value < Version::new(2, 23, 0) => finding.seen_all(nccl.quote()).fix(
-            "NCCL before 2.23 looks for /sys/kernel/mm/memory_peers/nv_mem only and does not see a newer nvidia_peermem: use NCCL 2.23 or \
+            "NCCL before 2.23 checks only /sys/kernel/mm/memory_peers/nv_mem and does not see a newer nvidia_peermem: use NCCL 2.23 or \
              later. Otherwise load nvidia_peermem and check that it registered there.",
         ),
         _ => finding,
@@ -136,7 +137,7 @@ fn on_one_side(log: &Log) -> Option<Finding> {
 
 /// Connections over InfiniBand that copy through the host, where nothing says why.
 fn copied_on_infiniband(log: &Log, peermem: &[&Quote]) -> Vec<Finding> {
-    let asked = log
+    let reported = log
         .case
         .processes
         .iter()
@@ -149,11 +150,11 @@ fn copied_on_infiniband(log: &Log, peermem: &[&Quote]) -> Vec<Finding> {
             _ => {}
         }
     }
-    if asked || copied.is_empty() {
+    if reported || copied.is_empty() {
         return Vec::new();
     }
     let message = format!("no connection over InfiniBand uses GPUDirect ({} seen)", copied.len());
-    // GPUs behind an NVSwitch can do it, and their adapters are bought for it.
+    // GPUs behind an NVSwitch support it, and so do the adapters of such machines.
     let switch = log.case.processes.iter().any(|it| it.facts.nvls.iter().any(|it| it.value));
     let (confidence, severity) =
         if switch { (Confidence::Likely, Severity::Warning) } else { (Confidence::Possible, Severity::Info) };
@@ -161,8 +162,7 @@ fn copied_on_infiniband(log: &Log, peermem: &[&Quote]) -> Vec<Finding> {
         .severity(severity)
         .seen_all(copied)
         .seen_all(peermem.iter().copied());
-    let fix = "Run with NCCL_DEBUG_SUBSYS=INIT,NET,GRAPH: NCCL then says for each adapter whether GPUDirect is on, and how far each GPU is \
-               from it. GeForce GPUs have no GPUDirect RDMA.";
+    let fix = "Run with NCCL_DEBUG_SUBSYS=INIT,NET,GRAPH: NCCL then reports for each adapter whether GPUDirect is on, and how far each GPU is from it. GeForce GPUs have no GPUDirect RDMA.";
     vec![finding.fix(fix).or("gdr-off-by-distance")]
 }
 

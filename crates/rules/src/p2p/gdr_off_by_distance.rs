@@ -9,11 +9,11 @@ use crate::{Check, Checked, Confidence, Finding, Log, Role, Rule, Severity};
 /// See the module documentation.
 pub static RULE: Rule = Rule {
     id: "gdr-off-by-distance",
-    title: "GPUDirect RDMA is refused: every adapter is too far from the GPU",
+    title: "NCCL refuses GPUDirect RDMA: every adapter is too far from the GPU",
     severity: Severity::Warning,
     role: Role::Cause,
     needs: &[Source::GraphLines],
-    why: "NCCL uses GPUDirect only where GPU and adapter meet below a PCIe switch (PXB or nearer, unless NCCL_NET_GDR_LEVEL says \
+    why: "NCCL uses GPUDirect only where GPU and adapter are below a common PCIe switch (PXB or nearer, unless NCCL_NET_GDR_LEVEL says \
           otherwise). Here no GPU has such an adapter, so all traffic between nodes is copied through host memory.",
     fix: "Give each process a GPU and an adapter of the same PCIe switch (`nvidia-smi topo -m`: PIX or PXB), expose all adapters to the \
           container, and in a virtual machine pass the PCIe topology through or give NCCL_TOPO_FILE. Where the hardware has no such pair, \
@@ -32,16 +32,16 @@ fn check(log: &Log) -> Checked {
     let adapters = log.case.processes.iter().flat_map(|it| it.facts.hca_gpudirect.iter());
     let old =
         adapters.filter(|it| it.quote.text.contains("(distance ")).map(|it| (it.value.enabled, &it.quote));
-    let told: Vec<(bool, &Quote)> = by_process
+    let decisions: Vec<(bool, &Quote)> = by_process
         .map(|it| (it.value, &it.quote))
         .chain(old)
         .chain(bare.into_iter().map(|it| (false, it)))
         .collect();
-    if told.is_empty() {
+    if decisions.is_empty() {
         return if log.has(Source::GraphLines) { Ok(Vec::new()) } else { Err(Missing(Source::GraphLines)) };
     }
-    // A far adapter beside a near one is how every machine with several adapters looks.
-    if told.iter().any(|it| it.0) {
+    // A distant adapter beside a near one is normal on a machine with several adapters.
+    if decisions.iter().any(|it| it.0) {
         return Ok(Vec::new());
     }
     let off = log
@@ -52,15 +52,15 @@ fn check(log: &Log) -> Checked {
     let message = if off.is_some() {
         "NCCL_NET_GDR_LEVEL turns GPUDirect RDMA off".to_owned()
     } else {
-        let distance = told
+        let distance = decisions
             .first()
             .and_then(|it| it.1.text.split_once("(distance "))
             .and_then(|it| it.1.split_once(')'));
         let distance = distance.map_or("unknown", |it| it.0);
-        format!("GPUDirect RDMA is refused for every pair of GPU and adapter (distance {distance})")
+        format!("NCCL refuses GPUDirect RDMA for every pair of GPU and adapter (distance {distance})")
     };
     let finding = Finding::new(Confidence::Likely, message)
-        .seen_all(told.iter().map(|it| it.1))
+        .seen_all(decisions.iter().map(|it| it.1))
         .seen_all(off.and_then(job::Variable::quote));
     let finding =
         if log.job.size.spans_nodes() == Some(false) { finding.severity(Severity::Info) } else { finding };
@@ -82,7 +82,7 @@ mod tests {
             let found = findings(&RULE, line);
             assert_eq!(
                 found[0].message,
-                "GPUDirect RDMA is refused for every pair of GPU and adapter (distance 7 > 4)"
+                "NCCL refuses GPUDirect RDMA for every pair of GPU and adapter (distance 7 > 4)"
             );
         }
     }

@@ -18,10 +18,10 @@ pub static RULE: Rule = Rule {
     role: Role::Cause,
     needs: &[Source::JobOutput],
     why: "NCCL must see all GPUs of a node in every process to find NVLink and to map a peer's memory. If a cgroup or container hides the \
-          others, it fails or quietly goes through host memory.",
-    fix: "Let every process see all GPUs of the node and choose by local rank: with Slurm `--gpu-bind=none` (or `--gpus-per-node` instead of \
-          `--gpus-per-task`), with containers one container of all GPUs per node. CUDA_VISIBLE_DEVICES alone does not hide a GPU from NCCL; \
-          a device cgroup does.",
+          others, it fails or silently uses host memory.",
+    fix: "Let every process see all GPUs of the node and choose by local rank: with Slurm `--gpu-bind=none` (or `--gpus-per-node` instead \
+          of `--gpus-per-task`), with containers, one container with all GPUs per node. CUDA_VISIBLE_DEVICES alone does not hide a GPU \
+          from NCCL; a device cgroup does.",
     references: &[
         "https://github.com/NVIDIA/nccl/issues/1066",
         "https://github.com/NVIDIA/nccl/issues/1948",
@@ -31,17 +31,17 @@ pub static RULE: Rule = Rule {
 };
 
 fn check(log: &Log) -> Checked {
-    let invisible = log.look_for(&[&PEER_GPU_INVISIBLE], Source::JobOutput)?;
-    // A wrong device of the program itself has this text too, before any peer is looked at.
+    let invisible = log.find_signals(&[&PEER_GPU_INVISIBLE], Source::JobOutput)?;
+    // A wrong device of the program itself has this text too, before NCCL reaches any peer.
     let invisible: Vec<_> = invisible.into_iter().filter(|it| !it.quote.text.contains("init.cc")).collect();
     let bound: Vec<&Quote> = log.case.sightings_of(&GPU_BOUND_TO_TASK).map(|it| &it.quote).collect();
     if !invisible.is_empty() {
-        let message = "a process was to map the memory of a GPU that it may not see";
+        let message = "a process tried to map the memory of a GPU that it cannot see";
         let finding = Finding::new(Confidence::Likely, message).by(log, &invisible).seen_all(bound);
         return Ok(vec![finding.or("imex-channel-missing")]);
     }
     if let Some((host, n, quotes)) = isolated(log, !bound.is_empty()) {
-        let message = format!("{n} ranks of {host} each see one GPU only, and none reaches another directly");
+        let message = format!("{n} ranks of {host} each see only one GPU, and none reaches another directly");
         let finding =
             Finding::new(Confidence::Likely, message).seen_all(quotes).seen_all(bound).about("host", host);
         // Where there is no NVLink to lose, little is lost.
@@ -57,17 +57,17 @@ fn check(log: &Log) -> Checked {
     Ok(vec![Finding::new(confidence, message).by(log, &refused).seen_all(bound).or("p2p-not-supported")])
 }
 
-/// The GPUs of a host's ranks, and the lines that tell.
+/// The GPUs of a host's ranks, and the lines that show them.
 type Gpus<'a> = (BTreeSet<u64>, Vec<&'a Quote>);
 
-/// Ranks of one host that all call their GPU the first one there is, though the GPUs differ, and that exchange
+/// Ranks of one host that each see their GPU as the first one, though the GPUs differ, and that exchange data
 /// without peer access. The host, how many, and the lines.
 fn isolated(log: &Log, bound: bool) -> Option<(&str, usize, Vec<&Quote>)> {
     let is_p2p = |it: &Transport| matches!(it, Transport::P2p { .. });
     let mut transports = log.case.links().filter_map(|it| it.link.transport()).peekable();
     transports.peek()?;
     let world = log.case.world().filter(|_| !transports.any(is_p2p))?;
-    // Before 2.18 NCCL does not tell what NVML sees, and CUDA's first GPU says little by itself.
+    // Before 2.18 NCCL does not print what NVML sees, and CUDA's first GPU says little by itself.
     let suspicious = bound || matches!(nvlink(log), Some(Nvlink::Full | Nvlink::Partial));
     let mut hosts: BTreeMap<&str, Option<Gpus<'_>>> = BTreeMap::new();
     for member in world.members.values() {

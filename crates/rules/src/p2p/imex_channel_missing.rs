@@ -15,11 +15,11 @@ pub static RULE: Rule = Rule {
     role: Role::Cause,
     needs: &[Source::JobOutput],
     why: "Memory that other nodes may map over NVLink (fabric handles, on GB200 and other multi-node NVLink systems) needs the IMEX daemon \
-          and a channel device that the process may open. Without it the allocation is refused.",
-    fix: "On the host: `nvidia-imex-ctl -N` must show all nodes READY; make a channel with `mknod \
+          and a channel device that the process may open. Without it the driver refuses the allocation.",
+    fix: "On the host: `nvidia-imex-ctl -N` must show all nodes READY; create a channel with `mknod \
           /dev/nvidia-caps-imex-channels/channel0 c $(grep nvidia-caps-imex-channels /proc/devices | cut -d' ' -f1) 0`. In a container, \
-          pass the channel in (NVIDIA_IMEX_CHANNELS=0, or a ComputeDomain of the NVIDIA DRA driver). To run without NVLink between nodes: \
-          NCCL_MNNVL_ENABLE=0.",
+          pass the channel to it (NVIDIA_IMEX_CHANNELS=0, or a ComputeDomain of the NVIDIA DRA driver). To run without NVLink between \
+          nodes: NCCL_MNNVL_ENABLE=0.",
     references: &[
         "https://docs.nvidia.com/multi-node-nvlink-systems/imex-guide/imexchannels.html",
         "https://github.com/NVIDIA/nccl/issues/1925",
@@ -29,13 +29,13 @@ pub static RULE: Rule = Rule {
 };
 
 fn check(log: &Log) -> Checked {
-    let found = log.look_for(&[&IMEX_NOT_WORKING, &FABRIC_HANDLE_REFUSED], Source::JobOutput)?;
+    let found = log.find_signals(&[&IMEX_NOT_WORKING, &FABRIC_HANDLE_REFUSED], Source::JobOutput)?;
     if found.is_empty() {
         let refused: Vec<_> = log.case.sightings_of(&FABRIC_IMPORT_FAILED).collect();
         if refused.is_empty() {
             return Ok(Vec::new());
         }
-        let message = "memory could not be handed over NVLink: the IMEX daemons or channels do not fit";
+        let message = "GPU memory could not be shared over NVLink: the IMEX daemons or channels do not match";
         return Ok(vec![Finding::new(Confidence::Possible, message).by(log, &refused)]);
     }
     let absent: Vec<_> = log.case.sightings_of(&IMEX_CHANNEL_ABSENT).map(|it| &it.quote).collect();
@@ -46,7 +46,8 @@ fn check(log: &Log) -> Checked {
         Some(n) => {
             format!("NVLink joins {n} GPUs across nodes, but memory for it cannot be exported: check IMEX")
         }
-        None => "memory that can be exported over NVLink was refused (operation not permitted)".to_owned(),
+        None => "CUDA refused to allocate memory that can be exported over NVLink (operation not permitted)"
+            .to_owned(),
     };
     Ok(vec![Finding::new(confidence, message).by(log, &found).seen_all(absent)])
 }

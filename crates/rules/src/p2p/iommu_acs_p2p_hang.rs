@@ -18,9 +18,9 @@ pub static RULE: Rule = Rule {
     needs: &[Source::JobOutput, Source::KernelLog],
     why: "GPUs without NVLink write to each other over PCIe. With ACS on, the bridges send these writes up to the root complex and the IOMMU; \
           they arrive late, wrong or never. The setup succeeds, and the first collective hangs with all GPUs at 100 %.",
-    fix: "Try NCCL_P2P_DISABLE=1: if the hang is gone, it is this. Then turn ACS off (`lspci -vvv | grep ACSCtl` must show `ReqRedir- \
-          CmpltRedir-`; BIOS, or `setpci -s BRIDGE ECAP_ACS+6.w=0000`), and the IOMMU too (BIOS VT-d or AMD-Vi off, `intel_iommu=off` or \
-          `amd_iommu=off`, or `iommu=pt`). `p2pBandwidthLatencyTest` of the CUDA samples must then pass.",
+    fix: "Try NCCL_P2P_DISABLE=1: if the hang is gone, this is the cause. Then turn ACS off (`lspci -vvv | grep ACSCtl` must show \
+          `ReqRedir- CmpltRedir-`; BIOS, or `setpci -s BRIDGE ECAP_ACS+6.w=0000`), and the IOMMU too (BIOS VT-d or AMD-Vi off, \
+          `intel_iommu=off` or `amd_iommu=off`, or `iommu=pt`). `p2pBandwidthLatencyTest` of the CUDA samples must then pass.",
     references: &[
         "https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/troubleshooting.html#pci-access-control-services-acs",
         "https://github.com/NVIDIA/nccl/issues/2079",
@@ -31,8 +31,8 @@ pub static RULE: Rule = Rule {
 
 fn check(log: &Log) -> Checked {
     let seen = [&ACS_CONTROL, &IOMMU_FAULT, &IOMMU_ADVICE];
-    let found = log.look_for(&seen, Source::JobOutput)?;
-    // With a completion error the same bridges break GPUDirect, and that rule speaks.
+    let found = log.find_signals(&seen, Source::JobOutput)?;
+    // With a completion error the same bridges break GPUDirect, and another rule reports it.
     if log.case.first_of(&[&IB_LOCAL_PROTECTION, &ACS_HINT]).is_some() {
         return Ok(Vec::new());
     }
@@ -57,15 +57,14 @@ fn check(log: &Log) -> Checked {
         return Ok(vec![if diverted.is_empty() { finding.severity(Severity::Warning) } else { finding }]);
     }
     if let Some(quote) = hung {
-        let message =
-            "GPUs without NVLink exchange peer to peer over PCIe, and the first collective never finished";
+        let message = "GPUs without NVLink exchange data peer to peer over PCIe, and the first collective never finished";
         return Ok(vec![Finding::new(Confidence::Possible, message).seen(quote).or("timeout-undetermined")]);
     }
     let advice: Vec<_> = of(&IOMMU_ADVICE).collect();
     if advice.is_empty() {
         return Ok(Vec::new());
     }
-    // Who turns peer to peer off as well has met the hang.
+    // A job that also turns peer to peer off has had the hang.
     let setting = p2p_off(log).map(|it| it.1);
     let severity = if setting.is_some() { Severity::Warning } else { Severity::Info };
     let message = "RCCL advises `iommu=pt`: without it peer to peer can hang";

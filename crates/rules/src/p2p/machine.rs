@@ -18,8 +18,7 @@ pub(super) enum Nvlink {
     Absent,
 }
 
-/// NVLink as `nvidia-smi topo -m`, the instance type, the names of the GPUs or the log itself tell it.
-/// `None`: nothing tells.
+/// NVLink by `nvidia-smi topo -m`, the instance type, the names of the GPUs or the log itself. `None`: unknown.
 pub(super) fn nvlink(log: &Log) -> Option<Nvlink> {
     matrix(log).or_else(|| instance(log)).or_else(|| names(log)).or_else(|| by_reads(log))
 }
@@ -65,7 +64,7 @@ fn by_reads(log: &Log) -> Option<Nvlink> {
     log.case.links().any(|it| reads(it.link.transport())).then_some(Nvlink::Partial)
 }
 
-/// Whether peer access over PCIe or NVLink was turned off by a setting, with the words for it and the line.
+/// Whether peer access over PCIe or NVLink was turned off by a setting, with its name and the line.
 pub(super) fn p2p_off(log: &Log) -> Option<(&'static str, &Quote)> {
     let value = |text: &str| text.trim_matches(|it: char| !it.is_ascii_alphanumeric()).to_owned();
     let disable = log
@@ -83,7 +82,7 @@ pub(super) fn p2p_off(log: &Log) -> Option<(&'static str, &Quote)> {
     disable.or_else(level)
 }
 
-/// The ranks that exchange through host memory, with the first line: from, to.
+/// The pairs of ranks that exchange data through host memory, with the first line of each.
 pub(super) fn host_memory_pairs(log: &Log) -> Vec<((u32, u32), &Quote)> {
     let mut pairs: Vec<((u32, u32), &Quote)> = Vec::new();
     for MemberLink { link, .. } in log.case.links().filter(|it| it.link.transport() == Some(&Transport::Shm))
@@ -96,7 +95,7 @@ pub(super) fn host_memory_pairs(log: &Log) -> Vec<((u32, u32), &Quote)> {
     pairs
 }
 
-/// The ranks that reach each other directly by writing, none by reading, with the first line: from, to.
+/// The pairs of ranks that reach each other directly by writing, none by reading, with the first line of each.
 pub(super) fn unread_pairs(log: &Log) -> Vec<((u32, u32), &Quote)> {
     let mut pairs: Vec<((u32, u32), &Quote)> = Vec::new();
     for MemberLink { link, .. } in log.case.links() {
@@ -133,7 +132,7 @@ mod tests {
     }
 
     #[test]
-    fn the_instance_type_tells_how_gpus_are_joined() {
+    fn the_instance_type_shows_how_gpus_are_joined() {
         for (name, want) in [
             ("p5.48xlarge", Some(Nvlink::Full)),
             ("p3dn.24xlarge", Some(Nvlink::Partial)),

@@ -1,4 +1,4 @@
-//! The machine has NVLink, and the ranks do not use it.
+//! The machine has NVLink, but the ranks do not use it.
 
 use evidence::Source;
 use fabric::Transport;
@@ -14,10 +14,10 @@ pub static RULE: Rule = Rule {
     severity: Severity::Warning,
     role: Role::Cause,
     needs: &[Source::NcclLog, Source::Connections],
-    why: "NVLink is many times as fast as the way the bytes take now. Peer access is turned off by a setting, or the processes are in \
-          containers that cannot see each other's GPUs.",
-    fix: "Unset NCCL_P2P_DISABLE and NCCL_P2P_LEVEL. Run all ranks of a node in one container that has all its GPUs: ranks in pods of their \
-          own cannot map each other's memory.",
+    why: "NVLink is many times as fast as the path in use. Either a setting turns peer access off, or the processes are in containers that \
+          cannot see each other's GPUs.",
+    fix: "Unset NCCL_P2P_DISABLE and NCCL_P2P_LEVEL. Run all ranks of a node in one container that has all its GPUs: ranks in separate \
+          pods cannot map each other's memory.",
     references: &[
         "https://github.com/NVIDIA/nccl-tests/issues/228",
         "https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/env.html#nccl-p2p-level",
@@ -26,9 +26,8 @@ pub static RULE: Rule = Rule {
     checks: &[Check::Log(check)],
 };
 
-/// What to look at where the links themselves are missing.
-const LINKS: &str = "Look at `nvidia-smi topo -m` and `nvidia-smi nvlink --status` inside the container, and at the Fabric Manager on the \
-                     host.";
+/// What to check where the links themselves are missing.
+const LINKS: &str = "Check `nvidia-smi topo -m` and `nvidia-smi nvlink --status` inside the container, and the Fabric Manager on the host.";
 
 fn check(log: &Log) -> Checked {
     if let Some(finding) = not_shown(log) {
@@ -39,7 +38,7 @@ fn check(log: &Log) -> Checked {
     let mut pairs = host_memory_pairs(log);
     match nvlink(log) {
         Some(Nvlink::Full) => {}
-        // Of some pairs it is known that NVLink joins them.
+        // Keep the pairs that NVLink is known to join.
         Some(Nvlink::Partial) => {
             pairs.retain(|it| expected.as_ref().and_then(|e| e.nvlink(log, it.0)).is_some());
         }
@@ -57,7 +56,7 @@ fn check(log: &Log) -> Checked {
     let path = expected.as_ref().and_then(|it| it.nvlink(log, *first));
     let rate = path.map(|it| format!(" of {} GB/s", expected::number(it.bandwidth))).unwrap_or_default();
     let message = format!(
-        "{} of ranks (first {} and {}) exchange through host memory although {name} has NVLink{rate}: {reason}",
+        "{} of ranks (first {} and {}) exchange data through host memory although {name} has NVLink{rate}: {reason}",
         counted(pairs.len(), "pair"),
         first.0,
         first.1

@@ -1,4 +1,4 @@
-//! A fast way between GPUs or nodes is turned off by a variable.
+//! A variable turns a fast path between GPUs or nodes off.
 
 use evidence::{Quote, Source};
 
@@ -13,10 +13,10 @@ pub static RULE: Rule = Rule {
     severity: Severity::Info,
     role: Role::Cause,
     needs: &[Source::NcclLog],
-    why: "Such settings are often remains of an old search for a fault. Without peer access GPUs of a node exchange through host memory, \
-          without shared memory through the network, and without the InfiniBand transport nodes talk over TCP.",
-    fix: "Unset the variable, also in /etc/nccl.conf and ~/.nccl.conf, and measure again. If the job only runs with it, find the fault that it \
-          hides (ACS and IOMMU for peer access, the size of /dev/shm for shared memory).",
+    why: "Such settings are often left over from debugging. Without peer access, GPUs of a node exchange data through host memory; without \
+          shared memory, through the network; and without the InfiniBand transport, nodes communicate over TCP.",
+    fix: "Unset the variable, also in /etc/nccl.conf and ~/.nccl.conf, and measure again. If the job only runs with it, find the fault \
+          that the setting hides (ACS and IOMMU for peer access, the size of /dev/shm for shared memory).",
     references: &[
         "https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/env.html",
         "https://github.com/NVIDIA/nccl-tests/issues/228",
@@ -25,17 +25,17 @@ pub static RULE: Rule = Rule {
 };
 
 fn check(log: &Log) -> Checked {
-    let one_gpu_a_node = log.case.world().and_then(evidence::Communicator::local_ranks) == Some(1);
+    let one_gpu_per_node = log.case.world().and_then(evidence::Communicator::local_ranks) == Some(1);
     let nvlink = nvlink(log);
     let mut findings = Vec::new();
     if let Some((setting, quote)) = p2p_off(log) {
-        // What the log shows of it is told by another rule.
-        let told = nvlink == Some(Nvlink::Full) && !host_memory_pairs(log).is_empty();
-        if !told && !one_gpu_a_node {
+        // Another rule reports what the log shows of it.
+        let reported = nvlink == Some(Nvlink::Full) && !host_memory_pairs(log).is_empty();
+        if !reported && !one_gpu_per_node {
             let joined = matches!(nvlink, Some(Nvlink::Full | Nvlink::Partial));
             let message = format!(
                 "{setting} turns peer access between GPUs off{}",
-                if joined { ", and these have NVLink" } else { "" }
+                if joined { ", although NVLink joins them" } else { "" }
             );
             let severity = if joined { Severity::Warning } else { Severity::Info };
             let loss = joined.then(|| expected::loss_inside(log, expected::through_host)).flatten();
@@ -44,7 +44,7 @@ fn check(log: &Log) -> Checked {
             findings.push(finding.or("iommu-acs-p2p-hang"));
         }
     }
-    if let Some(quote) = set_to_one(log, "NCCL_SHM_DISABLE").filter(|_| !one_gpu_a_node) {
+    if let Some(quote) = set_to_one(log, "NCCL_SHM_DISABLE").filter(|_| !one_gpu_per_node) {
         let message =
             "NCCL_SHM_DISABLE=1: GPUs of a node that cannot reach each other directly use the network"
                 .to_owned();
@@ -53,8 +53,9 @@ fn check(log: &Log) -> Checked {
     if let Some(quote) = set_to_one(log, "NCCL_IB_DISABLE")
         .filter(|_| has_hcas(log) && log.job.size.spans_nodes() != Some(false))
     {
-        let message = "NCCL_IB_DISABLE=1 although there are InfiniBand or RoCE adapters: nodes talk over TCP"
-            .to_owned();
+        let message =
+            "NCCL_IB_DISABLE=1 although there are InfiniBand or RoCE adapters: nodes communicate over TCP"
+                .to_owned();
         findings.push(said(message, quote, "NCCL_IB_DISABLE").severity(Severity::Warning));
     }
     if findings.is_empty() {
@@ -75,7 +76,7 @@ fn set_to_one<'a>(log: &'a Log, name: &'a str) -> Option<&'a Quote> {
         .and_then(job::Variable::quote)
 }
 
-/// Adapters that some process uses, or that the topology shows. EFA is not one of them: NCCL's own transport never takes it.
+/// Adapters that some process uses, or that the topology shows. EFA is not one of them: NCCL's own transport never uses it.
 fn has_hcas(log: &Log) -> bool {
     let used = log.case.processes.iter().any(|it| it.facts.hcas.iter().any(|it| !it.value.is_empty()));
     used || log.case.matrices.iter().any(|it| it.columns.iter().any(|it| it.starts_with("mlx5")))

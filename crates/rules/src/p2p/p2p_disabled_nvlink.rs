@@ -17,8 +17,8 @@ pub static RULE: Rule = Rule {
     role: Role::Cause,
     needs: &[Source::JobOutput],
     why: "NVLink is wired, but the driver reports that one GPU cannot reach the other: the virtual machine does not expose it, the Fabric \
-          Manager has not set it up, or a link is broken. NCCL stops, or goes through host memory at a fraction of the speed.",
-    fix: "Look at `nvidia-smi topo -p2p r`, `nvidia-smi nvlink --status` and, on NVSwitch machines, the Fabric Manager. In a virtual machine \
+          Manager has not set it up, or a link is broken. NCCL stops, or uses host memory at a fraction of the speed.",
+    fix: "Check `nvidia-smi topo -p2p r`, `nvidia-smi nvlink --status` and, on NVSwitch machines, the Fabric Manager. In a virtual machine \
           ask for an instance type or a hypervisor setting that exposes peer access. NCCL_IGNORE_DISABLED_P2P=1 only hides the message.",
     references: &[
         "https://github.com/NVIDIA/nccl/issues/1214",
@@ -29,7 +29,7 @@ pub static RULE: Rule = Rule {
 };
 
 fn check(log: &Log) -> Checked {
-    let found = log.look_for(&[&P2P_OFF_ON_NVLINK], Source::JobOutput)?;
+    let found = log.find_signals(&[&P2P_OFF_ON_NVLINK], Source::JobOutput)?;
     if let Some(first) = found.first() {
         let message = format!(
             "the driver refuses peer access between GPUs {} and {}, which NVLink joins",

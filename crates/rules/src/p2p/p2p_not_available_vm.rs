@@ -15,9 +15,9 @@ pub static RULE: Rule = Rule {
     severity: Severity::Warning,
     role: Role::Cause,
     needs: &[Source::NcclLog],
-    why: "CUDA does not let these GPUs reach each other, so every byte between them goes through host memory. It is how many virtual machines \
-          are built (peer access over PCIe is not passed through), and how GeForce and some other models are sold.",
-    fix: "There is nothing to set in NCCL. `nvidia-smi topo -p2p r` shows what the driver allows. For more speed take a machine with NVLink or \
+    why: "CUDA does not let these GPUs reach each other, so every byte between them goes through host memory. This is normal in many \
+          virtual machines (peer access over PCIe is not passed through) and for GeForce and some other models.",
+    fix: "No NCCL setting changes this. `nvidia-smi topo -p2p r` shows what the driver allows. For more speed use a machine with NVLink or \
           peer access, or put fewer ranks of one job on a node.",
     references: &[
         "https://github.com/NVIDIA/nccl/issues/175",
@@ -28,7 +28,7 @@ pub static RULE: Rule = Rule {
 };
 
 fn check(log: &Log) -> Checked {
-    let found = log.look_for(&[&P2P_OFF, &P2P_NOT_ENABLED, &PEER_MATRIX_REFUSED], Source::NcclLog)?;
+    let found = log.find_signals(&[&P2P_OFF, &P2P_NOT_ENABLED, &PEER_MATRIX_REFUSED], Source::NcclLog)?;
     if found.is_empty()
         || log.case.first_of(&[&P2P_OFF_ON_NVLINK]).is_some()
         || p2p_disabled_nvlink::takes(log)
@@ -42,13 +42,15 @@ fn check(log: &Log) -> Checked {
     pairs.dedup();
     let message = match expected(log) {
         Some(machine) => {
-            format!("GPUs of {machine} have no peer access and exchange through host memory: normal there")
+            format!(
+                "GPUs of {machine} have no peer access and exchange data through host memory: normal there"
+            )
         }
         None if pairs.is_empty() => {
-            "the driver refuses peer access between GPUs; they exchange through host memory".to_owned()
+            "the driver refuses peer access between GPUs; they exchange data through host memory".to_owned()
         }
         None => format!(
-            "CUDA refuses peer access between GPUs ({}); they exchange through host memory",
+            "CUDA refuses peer access between GPUs ({}); they exchange data through host memory",
             listed(&pairs)
         ),
     };
@@ -56,7 +58,7 @@ fn check(log: &Log) -> Checked {
     if expected(log).is_some() {
         return Ok(vec![finding.severity(Severity::Info)]);
     }
-    // Cards on PCIe mostly have no peer access, and nothing is wrong; in a virtual machine something is kept back.
+    // PCIe cards usually have no peer access, which is normal; a virtual machine may hide it.
     let virtual_machine = log.case.sightings_of(&VIRTUAL_MACHINE).next().map(|it| &it.quote);
     let severity = if virtual_machine.is_some() { Severity::Warning } else { Severity::Info };
     Ok(vec![finding.severity(severity).seen_all(virtual_machine).or("p2p-disabled-nvlink")])

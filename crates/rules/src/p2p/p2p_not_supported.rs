@@ -12,8 +12,9 @@ pub static RULE: Rule = Rule {
     severity: Severity::Error,
     role: Role::Cause,
     needs: &[Source::JobOutput],
-    why: "NCCL (or another library) chose to let one GPU write into another's memory, and CUDA refused (error 217). Either the GPUs cannot do \
-          it (GeForce, different models, different sockets), or each process sees only its own GPU, so that NCCL could not ask beforehand.",
+    why: "NCCL (or another library) chose to let one GPU write into another's memory, and CUDA refused (error 217). Either the GPUs cannot \
+          do it (GeForce, different models, different sockets), or each process sees only its own GPU, so that NCCL could not check it \
+          beforehand.",
     fix: "Make all GPUs of the node visible in every process (do not set CUDA_VISIBLE_DEVICES to one GPU per process) and choose by local rank: \
           NCCL then sees what is possible. Otherwise set NCCL_P2P_DISABLE=1 for all ranks, also in Ray's runtime_env; for vLLM and SGLang add \
           `--disable-custom-all-reduce`.",
@@ -26,8 +27,8 @@ pub static RULE: Rule = Rule {
 };
 
 fn check(log: &Log) -> Checked {
-    let found = log.look_for(&[&PEER_NOT_SUPPORTED], Source::JobOutput)?;
-    // Some programs only remark it and go on.
+    let found = log.find_signals(&[&PEER_NOT_SUPPORTED], Source::JobOutput)?;
+    // Some programs only print it and continue.
     let found: Vec<_> =
         found.into_iter().filter(|it| !it.quote.text.to_ascii_lowercase().contains("warning:")).collect();
     if found.is_empty() {

@@ -8,14 +8,15 @@ use crate::{Check, Checked, Confidence, Finding, Log, Role, Rule, Severity};
 /// See the module documentation.
 pub static RULE: Rule = Rule {
     id: "p2p-peer-limit",
-    title: "a GPU has as many peers as the driver allows",
+    title: "a GPU has reached the driver's limit of peers",
     severity: Severity::Error,
     role: Role::Cause,
     needs: &[Source::JobOutput],
     why: "Without NVSwitch a GPU can have eight peers, counted over all programs of the machine. A node with nine or more GPUs, a display server \
           on all GPUs, or a second library that enables peer access uses them up.",
-    fix: "Stop the display server (X, gdm) on the compute GPUs, run one process per GPU rather than one process for all, or use at most eight \
-          GPUs of the node in one communicator (CUDA_VISIBLE_DEVICES). NCCL_P2P_LEVEL=PIX or NCCL_P2P_DISABLE=1 makes NCCL itself ask for fewer.",
+    fix: "Stop the display server (X, gdm) on the compute GPUs, run one process per GPU rather than one process for all, or use at most \
+          eight GPUs of the node in one communicator (CUDA_VISIBLE_DEVICES). NCCL_P2P_LEVEL=PIX or NCCL_P2P_DISABLE=1 makes NCCL itself \
+          use fewer.",
     references: &[
         "https://github.com/NVIDIA/nccl/issues/241",
         "https://github.com/NVIDIA/nccl/issues/51",
@@ -25,7 +26,7 @@ pub static RULE: Rule = Rule {
 };
 
 fn check(log: &Log) -> Checked {
-    let found = log.look_for(&[&TOO_MANY_PEERS], Source::JobOutput)?;
+    let found = log.find_signals(&[&TOO_MANY_PEERS], Source::JobOutput)?;
     if found.is_empty() {
         return Ok(Vec::new());
     }

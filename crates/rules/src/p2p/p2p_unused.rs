@@ -1,4 +1,4 @@
-//! GPUs below one PCIe switch exchange through host memory.
+//! GPUs below one PCIe switch exchange data through host memory.
 
 use evidence::Source;
 use evidence::signals::p2p::{P2P_NOT_ENABLED, P2P_OFF};
@@ -12,14 +12,14 @@ use crate::{Check, Checked, Confidence, Finding, Log, Role, Rule, Severity};
 /// See the module documentation.
 pub static RULE: Rule = Rule {
     id: "p2p-unused",
-    title: "GPUs below one PCIe switch exchange through host memory",
+    title: "GPUs below one PCIe switch exchange data through host memory",
     severity: Severity::Warning,
     role: Role::Cause,
     needs: &[Source::NcclLog, Source::Connections],
-    why: "GPUs that meet below a PCIe switch can write into each other's memory, and NCCL does so by itself. Host memory carries every byte \
+    why: "GPUs below a common PCIe switch can write into each other's memory, and NCCL does so by default. Host memory carries every byte \
           twice, and all pairs share it.",
-    fix: "Look at `nvidia-smi topo -p2p r` inside the container: it must say OK. If not, let every process see all GPUs of the node, and in a \
-          virtual machine pass the PCIe switches through; ACS on the bridges must be off on bare metal.",
+    fix: "Check `nvidia-smi topo -p2p r` inside the container: it must show OK. If not, let every process see all GPUs of the node, and in \
+          a virtual machine pass the PCIe switches through; ACS on the bridges must be off on bare metal.",
     references: &[
         "https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/env.html#nccl-p2p-level",
         "NCCL src/graph/paths.cc (ncclTopoCheckP2p)",
@@ -37,7 +37,7 @@ fn check(log: &Log) -> Checked {
     pairs.retain(|it| takes(log, expected, it.0));
     let Some((first, _)) = pairs.first() else { return Ok(Vec::new()) };
     let message = format!(
-        "{} of ranks (first {} and {}) exchange through host memory, although their GPUs meet below a PCIe switch of {}",
+        "{} of ranks (first {} and {}) exchange data through host memory, although their GPUs are below a common PCIe switch of {}",
         counted(pairs.len(), "pair"),
         first.0,
         first.1,
@@ -49,7 +49,7 @@ fn check(log: &Log) -> Checked {
     Ok(vec![finding.or("gpu-isolation-per-process").or("vm-no-topology")])
 }
 
-/// Whether two ranks should reach each other over PCIe here, and nothing that was said explains why they do not.
+/// Whether two ranks should reach each other over PCIe here, and no line explains why they do not.
 pub(super) fn takes(log: &Log, expected: &Expected, ranks: (u32, u32)) -> bool {
     if !expected.wired || log.case.first_of(&[&P2P_OFF, &P2P_NOT_ENABLED]).is_some() {
         return false;

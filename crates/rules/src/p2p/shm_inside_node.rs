@@ -1,4 +1,4 @@
-//! Ranks of one node exchange through host memory.
+//! Ranks of one node exchange data through host memory.
 
 use evidence::Source;
 use evidence::signals::p2p::{P2P_NOT_ENABLED, P2P_OFF};
@@ -11,14 +11,16 @@ use crate::{Check, Checked, Confidence, Finding, Log, Role, Rule, Severity};
 /// See the module documentation.
 pub static RULE: Rule = Rule {
     id: "shm-inside-node",
-    title: "ranks of one node exchange through host memory",
+    title: "ranks of one node exchange data through host memory",
     severity: Severity::Info,
     role: Role::Cause,
     needs: &[Source::NcclLog, Source::Connections],
-    why: "NCCL uses peer access over PCIe only where two GPUs meet below a switch (PXB or nearer; since 2.23 anywhere on AMD hosts with two GPUs). GPUs on \
-          different host bridges exchange through host memory. Without NVLink and PCIe switches this is the best path there is.",
-    fix: "Nothing, if the machine has no NVLink. To compare, measure with NCCL_P2P_LEVEL=SYS: peer access across host bridges may be faster or \
-          slower than host memory. If the machine has NVLink, look why peer access is off (`nvidia-smi topo -m`, NCCL_P2P_DISABLE).",
+    why: "NCCL uses peer access over PCIe only where two GPUs are below a common PCIe switch (PXB or nearer; since 2.23 anywhere on AMD \
+          hosts with two GPUs). GPUs on different host bridges exchange data through host memory. Without NVLink and PCIe switches this is \
+          the best path there is.",
+    fix: "Nothing to do if the machine has no NVLink. To compare, measure with NCCL_P2P_LEVEL=SYS: peer access across host bridges may be \
+          faster or slower than host memory. If the machine has NVLink, find out why peer access is off (`nvidia-smi topo -m`, \
+          NCCL_P2P_DISABLE).",
     references: &[
         "https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/env.html#nccl-p2p-level",
         "NCCL src/graph/paths.cc (ncclTopoCheckP2p)",
@@ -32,7 +34,7 @@ fn check(log: &Log) -> Checked {
     let mut pairs = host_memory_pairs(log);
     pairs.retain(|it| !expected.as_ref().is_some_and(|e| p2p_unused::takes(log, e, it.0)));
     let machine = nvlink(log);
-    // Another rule speaks where NVLink should carry this, or where the driver or a setting refused.
+    // Another rule reports it where NVLink should carry this, or where the driver or a setting refuses.
     let refused = log.case.first_of(&[&P2P_OFF, &P2P_NOT_ENABLED]).is_some() || p2p_off(log).is_some();
     if pairs.is_empty() || machine == Some(Nvlink::Full) || refused || log.case.is_in_host_memory() {
         return Ok(Vec::new());
@@ -46,8 +48,10 @@ fn check(log: &Log) -> Checked {
         (Some(Nvlink::Partial), _) => ": expected where no NVLink joins the two".to_owned(),
         _ => "; expected only if no NVLink or PCIe switch joins the two".to_owned(),
     };
-    let message =
-        format!("{} of ranks inside a node exchange through host memory{tail}", counted(pairs.len(), "pair"));
+    let message = format!(
+        "{} of ranks inside a node exchange data through host memory{tail}",
+        counted(pairs.len(), "pair")
+    );
     let confidence = if machine.is_some() { Confidence::Certain } else { Confidence::Likely };
     let finding = Finding::new(confidence, message).seen_all(pairs.iter().map(|it| it.1));
     let inside = expected.and_then(|it| it.inside(log)).filter(|_| machine == Some(Nvlink::Absent));

@@ -1,4 +1,4 @@
-//! What nccl-tests measured, held against what is normal.
+//! What nccl-tests measured, compared with what is normal.
 
 use std::collections::BTreeMap;
 
@@ -12,7 +12,7 @@ use crate::expected::Expected;
 
 use crate::Log;
 
-/// Below this, latency has a say, and that differs between hosts more than bandwidth does.
+/// Below this size latency matters, and it differs between hosts more than bandwidth does.
 const SMALLEST: u64 = 64 << 20;
 
 /// The largest sizes of a run, judged.
@@ -28,7 +28,7 @@ pub(crate) struct Measured<'a> {
 /// One size.
 pub(crate) struct Judged<'a> {
     pub(crate) row: &'a Row,
-    /// The bus bandwidth in GB/s: of the two measurements of a row the one that alarms less.
+    /// The bus bandwidth in GB/s: of the two measurements of a row the one that is closer to normal.
     pub(crate) rate: f64,
     pub(crate) normal: Normal,
     pub(crate) judgement: Judgement,
@@ -59,7 +59,7 @@ fn of_run<'a>(run: &'a NcclTests, log: &Log, expected: Option<&Expected>) -> Opt
     let (nodes, local) = ranks(run, log)?;
     let cluster = match expected {
         Some(it) => it.cluster(nodes, local).filter(|_| same_model(run, it))?,
-        None => board(run, log).filter(|_| nodes == 1 && local == 8)?,
+        None => hgx_machine(run, log).filter(|_| nodes == 1 && local == 8)?,
     };
     let mut rows: Vec<&Row> = run.rows.iter().filter(|it| it.size >= SMALLEST).collect();
     rows.sort_by_key(|it| std::cmp::Reverse(it.size));
@@ -95,7 +95,7 @@ fn ranks(run: &NcclTests, log: &Log) -> Option<(u32, u32)> {
     (nodes.checked_mul(local) == world.n_ranks).then_some((nodes, local))
 }
 
-/// What was run: as the output names it, or as its columns show. The factor between the two bandwidths must fit
+/// What was run: as the output names it, or as its columns show. The factor between the two bandwidths must match
 /// the number of ranks: a list of ranks can be cut.
 fn collective(run: &NcclTests, row: &Row, ranks: u32) -> Option<Collective> {
     let timing = row.out_of_place.or(row.in_place).filter(|it| it.algbw > 1.0)?;
@@ -110,16 +110,16 @@ fn collective(run: &NcclTests, row: &Row, ranks: u32) -> Option<Collective> {
     named.or_else(shown).filter(|it| fits(*it))
 }
 
-/// Whether the GPUs of the run are those of the machine, as far as both tell.
+/// Whether the GPUs of the run are those of the machine, as far as both are known.
 fn same_model(run: &NcclTests, expected: &Expected) -> bool {
     let here = run.devices.iter().find_map(|it| gpu::find(&it.name));
     let there = expected.machine.gpus.first().and_then(|it| gpu::find(it.model.as_deref()?));
-    // A description without models lets no bandwidth be told.
+    // Without the model of the GPUs no bandwidth is known.
     there.is_some() && here.is_none_or(|here| there.is_some_and(|it| it.family == here.family))
 }
 
-/// Eight equal GPUs that are sold on one board with an `NVSwitch` only.
-fn board(run: &NcclTests, log: &Log) -> Option<Cluster> {
+/// The machine of eight equal GPUs of a model that is sold only with an `NVSwitch`.
+fn hgx_machine(run: &NcclTests, log: &Log) -> Option<Cluster> {
     let name = &run.devices.first()?.name;
     let model = run.devices.iter().all(|it| it.name == *name).then(|| gpu::find(name)).flatten()?;
     let fits = |name: &&str| {

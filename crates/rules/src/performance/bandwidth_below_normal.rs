@@ -14,10 +14,10 @@ pub static RULE: Rule = Rule {
     severity: Severity::Warning,
     role: Role::Consequence,
     needs: &[Source::NcclTests, Source::Instance],
-    why: "The machine, the number of its NICs and the layout of the ranks say what large messages should reach. A job on these nodes waits \
-          for its collectives in proportion.",
-    fix: "Run it again with NCCL_DEBUG=INFO and give the log to `plumb doctor`: the paths show what is missing (GDRDMA, NVLink, NICs). Then \
-          leave nodes out one by one: `plumb expect` tells what fewer of them should give.",
+    why: "The machine, the number of its NICs and the layout of the ranks determine what large messages should reach. A job on these nodes \
+          waits correspondingly longer for its collectives.",
+    fix: "Run it again with NCCL_DEBUG=INFO and give the log to `plumb doctor`: the paths show what is missing (GDRDMA, NVLink, NICs). \
+          Then leave nodes out one by one: `plumb expect` shows what fewer nodes should reach.",
     references: &[
         "https://github.com/NVIDIA/nccl-tests/blob/master/doc/PERFORMANCE.md",
         "https://github.com/NVIDIA/nccl-tests/issues/290",
@@ -40,7 +40,7 @@ fn finding(it: &Measured<'_>) -> Option<Finding> {
         number(first.rate),
         interval(&first.normal)
     );
-    // One size alone may have met a disturbance, and a forecast without measurements behind it may be wrong.
+    // A single size may have been disturbed, and a forecast that rests on no measurement may be wrong.
     let (confidence, severity) = match it.rows.len() {
         0 | 1 => (Confidence::Possible, Severity::Info),
         _ if first.normal.measured => (Confidence::Likely, Severity::Warning),
@@ -49,8 +49,8 @@ fn finding(it: &Measured<'_>) -> Option<Finding> {
     let mut why = format!("{}.", first.judgement.reason);
     match first.judgement.explanations.as_slice() {
         [] => {}
-        [one] => why.push_str(&format!(" It would fit this: {one}.")),
-        many => why.push_str(&format!(" It would fit one of these: {}.", many.join("; "))),
+        [one] => why.push_str(&format!(" Possible explanation: {one}.")),
+        many => why.push_str(&format!(" Possible explanations: {}.", many.join("; "))),
     }
     let finding = Finding::new(confidence, message).severity(severity).why(why);
     Some(finding.seen_all(it.rows.iter().map(|it| &it.row.quote)))
@@ -95,7 +95,7 @@ mod tests {
             found[0].message
         );
         assert_eq!(found[0].confidence, Confidence::Likely);
-        assert!(found[0].why.as_ref().unwrap().contains("It would fit"), "{:?}", found[0].why);
+        assert!(found[0].why.as_ref().unwrap().contains("Possible explanation"), "{:?}", found[0].why);
     }
 
     #[test]
@@ -114,7 +114,7 @@ mod tests {
     }
 
     #[test]
-    fn a_list_of_ranks_that_was_cut_is_no_ground() {
+    fn a_list_of_ranks_that_was_cut_is_not_judged() {
         let cut: Vec<String> =
             run(1, [100.0, 100.0]).lines().filter(|it| !it.contains("Rank  7")).map(str::to_owned).collect();
         quiet(&RULE, &cut.join("\n"));

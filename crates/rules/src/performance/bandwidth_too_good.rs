@@ -14,9 +14,9 @@ pub static RULE: Rule = Rule {
     severity: Severity::Info,
     role: Role::Cause,
     needs: &[Source::NcclTests, Source::Instance],
-    why: "A number above the links means that something else was measured: fewer nodes than meant, ranks that share a GPU, another unit, or \
-          results that nobody checked.",
-    fix: "Look at the list of devices in the output, run with `-c 1` so that results are checked (`#wrong` must be 0), and compare the bus \
+    why: "A number above the rate of the links means that something else was measured: fewer nodes than intended, ranks that share a GPU, \
+          another unit, or results that were not checked.",
+    fix: "Check the list of devices in the output, run with `-c 1` so that results are checked (`#wrong` must be 0), and compare the bus \
           bandwidth in GB/s, not the algorithm bandwidth or Gbit/s.",
     references: &["https://github.com/NVIDIA/nccl-tests/blob/master/doc/PERFORMANCE.md"],
     checks: &[Check::Log(check)],

@@ -10,14 +10,15 @@ use crate::{Check, Checked, Confidence, Finding, Log, Role, Rule, Severity};
 /// See the module documentation.
 pub static RULE: Rule = Rule {
     id: "far-nic",
-    title: "a GPU uses a network device far from it",
+    title: "a GPU uses a distant network device",
     severity: Severity::Warning,
     role: Role::Cause,
     needs: &[Source::NcclLog, Source::Connections],
-    why: "Between a GPU and a NIC of another PCIe switch every byte crosses the CPU, and between sockets their link too. NCCL uses GPUDirect \
-          RDMA only where both meet below a switch.",
-    fix: "Let NCCL see the real PCIe tree (NCCL_TOPO_FILE for virtual machines; the plugin brings it on EC2) and all NICs, and do not fix the NIC \
-          by NCCL_IB_HCA, NCCL_NET_GDR_LEVEL or NCCL_CROSS_NIC. In pods with some of the GPUs give each the NICs below the same switch.",
+    why: "Between a GPU and a NIC of another PCIe switch every byte crosses the CPU, and between sockets also the link between them. NCCL \
+          uses GPUDirect RDMA only where both are below a common PCIe switch.",
+    fix: "Let NCCL see the real PCIe tree (NCCL_TOPO_FILE for virtual machines; the plugin provides it on EC2) and all NICs, and do not \
+          pin the NIC with NCCL_IB_HCA, NCCL_NET_GDR_LEVEL or NCCL_CROSS_NIC. If a pod has only some of the GPUs, give it the NICs below \
+          the same switch.",
     references: &[
         "https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/env.html#nccl-ib-hca",
         "NCCL src/graph/topo.cc (ncclTopoGetLocalNet)",
@@ -34,7 +35,7 @@ fn check(log: &Log) -> Checked {
         let sees_all =
             log.case.processes.get(member.process).and_then(nics_seen) == Some(expected.machine.nics.len());
         let Some(gpu) = expected.gpu_of(member).filter(|_| sees_all) else { continue };
-        // Connections for send and receive may go to a far NIC by right.
+        // Connections for send and receive may use a distant NIC: that is normal.
         for link in member.facts.links.iter().filter(|it| !it.point_to_point) {
             let Some((network, device, false)) = link.transport().and_then(|it| it.network()) else {
                 continue;
@@ -45,7 +46,7 @@ fn check(log: &Log) -> Checked {
                 continue;
             }
             let message = format!(
-                "rank {rank} on GPU {} uses {network} device {device}, which is {} away ({} GB/s); next to it is one at {} ({} GB/s)",
+                "rank {rank} on GPU {} uses {network} device {device} over a {} path ({} GB/s); the nearest device has a {} path ({} GB/s)",
                 expected.machine.gpus[gpu].index,
                 used.kind,
                 expected::number(used.bandwidth),
@@ -63,7 +64,7 @@ fn check(log: &Log) -> Checked {
     Ok(findings)
 }
 
-/// The way to the NIC and to the one next to the GPU, where the first crosses a CPU and the other does not.
+/// The paths to this NIC and to the one next to the GPU, if the first crosses a CPU and the other does not.
 fn far(expected: &Expected, gpu: usize, nic: usize) -> Option<(Path, Path)> {
     let near = *expected.nics(gpu)?.nics.first()?;
     let (used, best) = (expected.to_nic(gpu, nic)?, expected.to_nic(gpu, near)?);
@@ -74,8 +75,8 @@ fn far(expected: &Expected, gpu: usize, nic: usize) -> Option<(Path, Path)> {
 /// How many network devices a process sees, as NCCL or its InfiniBand transport lists them.
 fn nics_seen(process: &Process) -> Option<usize> {
     let listed = process.facts.hcas.iter().map(|it| it.value.len()).max();
-    let asked = Some(process.facts.hca_gpudirect.iter().count()).filter(|it| *it > 0);
-    listed.or(asked)
+    let reported = Some(process.facts.hca_gpudirect.iter().count()).filter(|it| *it > 0);
+    listed.or(reported)
 }
 
 #[cfg(test)]
@@ -103,7 +104,7 @@ mod tests {
     fn fires_across_the_cpu() {
         let found = findings(&RULE, &log(3, 4, ""));
         assert!(
-            found[0].message.starts_with("rank 0 on GPU 0 uses Libfabric device 3, which is SYS away"),
+            found[0].message.starts_with("rank 0 on GPU 0 uses Libfabric device 3 over a SYS path"),
             "{}",
             found[0].message
         );

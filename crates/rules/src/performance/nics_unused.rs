@@ -15,8 +15,8 @@ pub static RULE: Rule = Rule {
     severity: Severity::Warning,
     role: Role::Cause,
     needs: &[Source::NcclLog, Source::Connections],
-    why: "GPUs joined by NVSwitch spread what leaves the node over all network devices that NCCL sees. The share of a device that is not used is \
-          lost to every collective.",
+    why: "GPUs joined by NVSwitch spread the traffic between nodes over all network devices that NCCL sees. Every collective loses the \
+          bandwidth of a device that is not used.",
     fix: "Check that all devices are attached and visible in the container (`fi_info -p efa -t FI_EP_RDM`, `ibv_devices`, `vpc.amazonaws.com/efa: N`), \
           that NCCL_IB_HCA names all of them, and that NCCL_MAX_NCHANNELS is not smaller than their number.",
     references: &[
@@ -41,12 +41,12 @@ fn check(log: &Log) -> Checked {
             .collect();
         let channels = links().fold(0_u64, |all, it| all | it.1.channels).count_ones();
         let n = u32::try_from(used.len()).unwrap_or(u32::MAX);
-        // With one device alone another rule speaks.
+        // Another rule reports a single device.
         if n < 2 || n >= all || channels < all {
             continue;
         }
         let message = format!(
-            "what leaves a node uses {n} of the {all} network devices of {}, in {channels} channels",
+            "traffic between nodes uses {n} of the {all} network devices of {}, in {channels} channels",
             expected.name
         );
         let quotes = links()
@@ -104,7 +104,7 @@ mod tests {
         let found = findings(&RULE, &log(&[0, 1, 0, 1]));
         assert_eq!(
             found[0].message,
-            "what leaves a node uses 2 of the 4 network devices of p4d.24xlarge, in 4 channels"
+            "traffic between nodes uses 2 of the 4 network devices of p4d.24xlarge, in 4 channels"
         );
         assert!(found[0].why.as_ref().unwrap().contains("times less"));
     }

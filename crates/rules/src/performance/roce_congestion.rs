@@ -13,7 +13,7 @@ pub static RULE: Rule = Rule {
     severity: Severity::Warning,
     role: Role::Cause,
     needs: &[Source::FabricDiagnostics, Source::NcclTests],
-    why: "Flows that a switch sends over the same link share it. Switches then mark packets (ECN) or tell senders to wait (PFC), and the \
+    why: "Flows that a switch sends over the same link share it. Switches then mark packets (ECN) or pause the senders (PFC), and the \
           collective runs at the speed of the slowest flow. It grows with the number of nodes.",
     fix: "Look at the counters of all NICs and switch ports during a run (`ethtool -S`, `rdma -p statistic show`). Spread the flows: \
           adaptive routing (NCCL_IB_ADAPTIVE_ROUTING=1), more queue pairs (NCCL_IB_QPS_PER_CONNECTION=4), a rail-aligned network, and \
@@ -22,7 +22,7 @@ pub static RULE: Rule = Rule {
     checks: &[Check::Log(check)],
 };
 
-/// Below this share of the best bandwidth a larger message is called slow, above the other it is called collapsed.
+/// A larger message with less than this share of the best bandwidth is slow; one below [`COLLAPSED`] has collapsed.
 const SLOW: f64 = 0.6;
 const COLLAPSED: f64 = 1.0 / 3.0;
 

@@ -37,7 +37,7 @@ fn check(log: &Log) -> Checked {
         (fall.2 / fall.0 < COLLAPSED).then_some(fall)
     });
     if let Some((best, row, busbw)) = fallen {
-        // Other networks have falls of their own; on RoCE this one has a usual cause.
+        // Other networks have other reasons for such a fall; on RoCE it has a usual cause.
         let verbs = log.case.networks().all(|it| is_infiniband(&it.value));
         let infiniband = log
             .case
@@ -50,7 +50,7 @@ fn check(log: &Log) -> Checked {
         }
         let sure = roce.is_some() || !lost.is_empty();
         let message = format!(
-            "bus bandwidth collapses from {best:.1} to {busbw:.2} GB/s at {} bytes, as when packets are dropped",
+            "bus bandwidth collapses from {best:.1} to {busbw:.2} GB/s at {} bytes, as happens when packets are dropped",
             row.size
         );
         let finding = Finding::new(if sure { Confidence::Likely } else { Confidence::Possible }, message)
@@ -59,8 +59,9 @@ fn check(log: &Log) -> Checked {
     }
     let slow = log.case.tests.iter().filter(|it| !on_one_host(it)).find_map(all_slow);
     if let Some((row, best)) = slow.filter(|_| roce.is_some()) {
-        let message =
-            format!("large messages reach {best:.2} GB/s at most on RoCE, as when packets are dropped");
+        let message = format!(
+            "large messages reach {best:.2} GB/s at most on RoCE, as happens when packets are dropped"
+        );
         return Ok(vec![
             Finding::new(Confidence::Possible, message).seen(&row.quote).seen_all(roce).or("roce-congestion"),
         ]);
@@ -77,9 +78,9 @@ fn check(log: &Log) -> Checked {
             Finding::new(Confidence::Likely, message).by(log, &lost).seen_all(roce).or("roce-congestion"),
         ]);
     }
-    let looked =
+    let has_source =
         log.case.first_of(&[&LOST_PACKETS, &FLOW_CONTROL_OFF]).is_some() || !log.case.tests.is_empty();
-    if looked { Ok(Vec::new()) } else { Err(Missing(Source::FabricDiagnostics)) }
+    if has_source { Ok(Vec::new()) } else { Err(Missing(Source::FabricDiagnostics)) }
 }
 
 /// A run whose messages of 4 MiB and more all stay below what a slow NIC can do.
@@ -112,19 +113,19 @@ mod tests {
         assert_eq!(found[0].confidence, Confidence::Likely);
         assert_eq!(
             found[0].message,
-            "bus bandwidth collapses from 9.8 to 0.94 GB/s at 2097152 bytes, as when packets are dropped"
+            "bus bandwidth collapses from 9.8 to 0.94 GB/s at 2097152 bytes, as happens when packets are dropped"
         );
         assert_eq!(findings(&RULE, TABLE)[0].confidence, Confidence::Possible);
     }
 
     #[test]
-    fn counters_tell_it_too() {
+    fn counters_show_it_too() {
         assert_eq!(findings(&RULE, "     out_of_sequence: 88123\n").len(), 1);
         assert!(findings(&RULE, "     out_of_sequence: 0\n     rx_discards_phy: 0\n").is_empty());
     }
 
     #[test]
-    fn a_switch_of_algorithm_is_no_collapse() {
+    fn a_switch_of_algorithm_is_not_a_collapse() {
         quiet(
             &RULE,
             "16777216 4194304 float sum -1 203.0 82.64 268.95 0 199.1 84.26 267.98 0\n\

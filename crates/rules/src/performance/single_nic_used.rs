@@ -18,8 +18,9 @@ pub static RULE: Rule = Rule {
     role: Role::Cause,
     needs: &[Source::NcclLog, Source::Connections],
     why: "Every channel leaves the node through the same device, so the others carry nothing and the bandwidth between nodes is that of one.",
-    fix: "Check that all devices are attached and visible (`fi_info -p efa -t FI_EP_RDM`, `ibv_devices`, `vpc.amazonaws.com/efa: N`), that the \
-          topology file fits (p4d-24xl-topo.xml), that NCCL_IB_HCA does not name one only, and that NCCL_MAX_NCHANNELS is not set low.",
+    fix: "Check that all devices are attached and visible (`fi_info -p efa -t FI_EP_RDM`, `ibv_devices`, `vpc.amazonaws.com/efa: N`), that \
+          the topology file matches (p4d-24xl-topo.xml), that NCCL_IB_HCA does not name only one, and that NCCL_MAX_NCHANNELS is not set \
+          low.",
     references: &["https://github.com/NVIDIA/nccl/issues/527", "https://github.com/NVIDIA/nccl/issues/1519"],
     checks: &[Check::Log(check)],
 };
@@ -32,7 +33,7 @@ fn check(log: &Log) -> Checked {
         let adapters =
             log.case.processes.iter().filter_map(|it| it.facts.hcas.first().map(|it| it.value.len())).max();
         let (count, named, confidence) = if PLUGIN.gives(used.network) {
-            // A pod that was given one device uses one.
+            // A pod with one device uses one.
             let known = machine(log);
             let count = match (known, seen_by_plugin) {
                 (Some((machine, _)), Some(seen)) => seen.min(machine.nics),
@@ -55,7 +56,7 @@ fn check(log: &Log) -> Checked {
             Finding::new(confidence, message).seen(used.quote).seen_all(used.counts).seen_all(named);
         let finding =
             if confidence == Confidence::Possible { finding.severity(Severity::Info) } else { finding };
-        let interfaces = log.expected().map_or(1, crate::expected::Expected::interfaces);
+        let interfaces = log.expected().map_or(1, expected::Expected::interfaces);
         let loss = expected::loss_across(log, expected::with_nics(interfaces));
         let finding = finding.with_numbers(&RULE, loss);
         return Ok(vec![finding.about("nic", used.device).or("topo-file-missing")]);

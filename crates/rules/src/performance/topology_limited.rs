@@ -1,4 +1,4 @@
-//! The machine itself limits what its GPUs can say to each other.
+//! The machine itself limits the bandwidth between its GPUs.
 
 use evidence::plain::TopologyMatrix;
 use evidence::{Missing, Source};
@@ -8,13 +8,14 @@ use crate::{Check, Checked, Confidence, Finding, Log, Role, Rule, Severity};
 /// See the module documentation.
 pub static RULE: Rule = Rule {
     id: "topology-limited",
-    title: "the GPUs are joined by PCIe, NVLink only within groups",
+    title: "NVLink joins the GPUs only within groups, or not at all",
     severity: Severity::Info,
     role: Role::Cause,
     needs: &[Source::TopologyMatrix],
     why: "A ring over GPUs runs at the speed of its slowest link. Where NVLink joins only pairs, or none, that link is PCIe through the CPU: \
           about 20 GB/s for three GPUs and more where a pair alone reaches 200. It is the hardware, not a fault.",
-    fix: "None by settings. Put what talks most inside a group (tensor parallel of the group's size), or use a machine with NVSwitch.",
+    fix: "No setting changes it. Keep the heaviest traffic inside a group (tensor parallel of the group's size), or use a machine with \
+          NVSwitch.",
     references: &[
         "https://github.com/NVIDIA/nccl-tests/issues/178",
         "https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/troubleshooting.html",
@@ -26,7 +27,7 @@ fn check(log: &Log) -> Checked {
     if log.case.matrices.is_empty() {
         return Err(Missing(Source::TopologyMatrix));
     }
-    // A machine that is known to have NVLink everywhere has lost it, and another rule says so.
+    // Another rule reports a machine that should have NVLink everywhere and has lost it.
     if log.expected().is_some_and(|it| it.named_by.is_some() && it.machine.has_nvswitch()) {
         return Ok(Vec::new());
     }
@@ -42,7 +43,7 @@ fn limited(matrix: &TopologyMatrix) -> Option<Finding> {
     }
     let message = match nvlink.first() {
         Some((a, b, path)) => {
-            // How many GPUs the first one reaches by NVLink tells the size of a group.
+            // The number of GPUs that the first one reaches by NVLink is the size of a group.
             let group = 1 + nvlink.iter().filter(|it| it.0 == *a).count();
             format!(
                 "NVLink joins {gpus} GPUs in groups of {group} only ({a} and {b}: {path}); between groups the path is {}",

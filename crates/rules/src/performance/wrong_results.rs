@@ -11,10 +11,11 @@ pub static RULE: Rule = Rule {
     severity: Severity::Error,
     role: Role::Cause,
     needs: &[Source::NcclTests],
-    why: "nccl-tests compares every element with what it must be. A wrong one means that memory, a link or the network corrupts data, \
-          or that a plugin delivers it out of order; training would go on with it silently.",
+    why: "nccl-tests compares every element with what it must be. A wrong one means that memory, a link or the network corrupts data, or \
+          that a plugin delivers it out of order; training would silently continue with it.",
     fix: "Run the test on each node alone (`-g 8`), then with NCCL_PROTO=Simple, NCCL_P2P_DISABLE=1 and NCCL_NET_GDR_LEVEL=LOC in turn: \
-          the setting that cures it names the part. Take the node out, and look for Xid and NVLink errors (`dmesg`, `nvidia-smi nvlink -e`).",
+          the setting that removes the errors shows which part is broken. Take the node out, and search for Xid and NVLink errors \
+          (`dmesg`, `nvidia-smi nvlink -e`).",
     references: &[
         "NVIDIA nccl-tests README (-c, check correctness)",
         "https://github.com/NVIDIA/nccl-tests/blob/master/doc/PERFORMANCE.md",
@@ -40,7 +41,7 @@ fn check(log: &Log) -> Checked {
                 run.rows.len(),
                 first.size
             ),
-            (None, Some(n)) => format!("the run sums up {n} values out of bounds"),
+            (None, Some(n)) => format!("the run reports {n} values out of bounds"),
             (None, None) => continue,
         };
         let finding = Finding::new(Confidence::Certain, message).seen_all(rows.iter().map(|it| &it.quote));

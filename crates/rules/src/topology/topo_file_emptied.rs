@@ -1,4 +1,4 @@
-//! An empty `NCCL_TOPO_FILE` keeps the plugin from giving its topology.
+//! An empty `NCCL_TOPO_FILE` stops the plugin from providing its topology.
 
 use evidence::signals::topology_file::FILE_GIVEN;
 use evidence::{Missing, Quote, Source};
@@ -9,12 +9,12 @@ use crate::{Check, Checked, Confidence, Finding, Log, Role, Rule, Severity};
 /// See the module documentation.
 pub static RULE: Rule = Rule {
     id: "topo-file-emptied",
-    title: "NCCL_TOPO_FILE is set and empty",
+    title: "NCCL_TOPO_FILE is set but empty",
     severity: Severity::Warning,
     role: Role::Cause,
     needs: &[Source::JobOutput, Source::Instance],
     why: "An empty variable counts as set: aws-ofi-nccl then does not give NCCL the topology of the machine. NCCL cannot see the PCIe \
-          switches of a virtual machine by itself, and pairs GPUs with far NICs.",
+          switches of a virtual machine by itself, and pairs GPUs with distant NICs.",
     fix: "Remove `NCCL_TOPO_FILE` from the environment or the manifest altogether; do not set it to \"\".",
     references: &[
         "aws-ofi-nccl src/platform-aws.cpp",
@@ -24,7 +24,7 @@ pub static RULE: Rule = Rule {
 };
 
 fn check(log: &Log) -> Checked {
-    let found = log.look_for(&[&FILE_GIVEN], Source::JobOutput);
+    let found = log.find_signals(&[&FILE_GIVEN], Source::JobOutput);
     let written = log.case.manifests.iter().flat_map(|it| it.environment.iter());
     let written = written
         .into_iter()
@@ -39,8 +39,10 @@ fn check(log: &Log) -> Checked {
     if !gives_one {
         return Ok(Vec::new());
     }
-    let message =
-        format!("NCCL_TOPO_FILE is set to nothing, so the plugin's topology of {} is not used", machine.name);
+    let message = format!(
+        "NCCL_TOPO_FILE is set to an empty value, so NCCL does not get the plugin's topology of {}",
+        machine.name
+    );
     Ok(vec![
         Finding::new(Confidence::Certain, message)
             .seen(quote)
@@ -65,7 +67,7 @@ mod tests {
         let found = findings(&RULE, &log("p4d.24xlarge", ""));
         assert_eq!(
             found[0].message,
-            "NCCL_TOPO_FILE is set to nothing, so the plugin's topology of p4d.24xlarge is not used"
+            "NCCL_TOPO_FILE is set to an empty value, so NCCL does not get the plugin's topology of p4d.24xlarge"
         );
     }
 

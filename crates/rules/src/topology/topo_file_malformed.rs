@@ -1,4 +1,4 @@
-//! The topology file, or the graph file, does not fit the machine.
+//! The topology file, or the graph file, does not match the machine.
 
 use evidence::signals::topology_file::{ATTRIBUTE_MISSING, GRAPH_BROKEN, XML_BROKEN};
 use evidence::{Sighting, Signal, Source};
@@ -14,8 +14,8 @@ pub static RULE: Rule = Rule {
     needs: &[Source::JobOutput],
     why: "NCCL completes a topology file with what it finds for the GPUs in use. A file that is broken, or that describes sockets whose \
           GPUs are not visible, leaves gaps, and the setup fails.",
-    fix: "Unset NCCL_TOPO_FILE and NCCL_GRAPH_FILE, also in /etc/nccl.conf and ~/.nccl.conf, and see whether the job starts. On AWS use \
-          aws-ofi-nccl 1.11 or later, which makes the p5 topology for the GPUs in use instead of a fixed file (1.13.2 is better).",
+    fix: "Unset NCCL_TOPO_FILE and NCCL_GRAPH_FILE, also in /etc/nccl.conf and ~/.nccl.conf, and check whether the job starts. On AWS use \
+          aws-ofi-nccl 1.11 or later, which creates the p5 topology for the GPUs in use instead of a fixed file (1.13.2 is better).",
     references: &[
         "https://github.com/aws/aws-ofi-nccl/issues/785",
         "https://github.com/NVIDIA/nccl/issues/379",
@@ -25,14 +25,14 @@ pub static RULE: Rule = Rule {
 };
 
 fn check(log: &Log) -> Checked {
-    let found = log.look_for(&[&XML_BROKEN, &ATTRIBUTE_MISSING, &GRAPH_BROKEN], Source::JobOutput)?;
+    let found = log.find_signals(&[&XML_BROKEN, &ATTRIBUTE_MISSING, &GRAPH_BROKEN], Source::JobOutput)?;
     let of = |signal: &Signal| -> Vec<&Sighting> {
         found.iter().copied().filter(|it| it.signal == signal).collect()
     };
     let given = log.job.settings.named("NCCL_TOPO_FILE").next();
     let broken: Vec<_> =
         of(&XML_BROKEN).into_iter().filter(|it| !it.get("problem").starts_with("Ignoring extra")).collect();
-    // At level INFO an attribute is only looked for; and other XML than a topology has nodes of its own.
+    // At level INFO NCCL only searches for an attribute; and other XML than a topology has other nodes.
     let matters = |it: &&Sighting| {
         !it.quote.text.contains("NCCL INFO")
             && matches!(it.get("node"), "system" | "cpu" | "pci" | "gpu" | "nic" | "net" | "nvlink" | "c2c")
@@ -43,7 +43,7 @@ fn check(log: &Log) -> Checked {
         let (attribute, node) = (first.get("attribute"), first.get("node"));
         let message = match (attribute, node) {
             ("arch", "cpu") => {
-                "the topology file names a CPU none of whose GPUs is in use, so NCCL does not know its kind"
+                "the topology file names a CPU none of whose GPUs is in use, so NCCL does not know the CPU's architecture"
                     .to_owned()
             }
             _ => format!("the topology has a {node} without {attribute}"),
@@ -60,7 +60,7 @@ fn check(log: &Log) -> Checked {
             "" => "NCCL cannot use the file that NCCL_GRAPH_FILE names".to_owned(),
             device => format!("the graph file names GPU {device}, which is not in this job"),
         };
-        let fix = "Unset NCCL_GRAPH_FILE (look in /etc/nccl.conf and ~/.nccl.conf too): a graph fits one set of GPUs only.";
+        let fix = "Unset NCCL_GRAPH_FILE (also in /etc/nccl.conf and ~/.nccl.conf): a graph is valid for one set of GPUs only.";
         Finding::new(Confidence::Certain, message).by(log, &graph).fix(fix)
     } else if let Some(first) = broken.first() {
         let problem = first.get("problem").trim_end_matches('.');

@@ -9,37 +9,37 @@ use crate::{Check, Checked, Confidence, Finding, Log, Role, Rule, Severity};
 /// See the module documentation.
 pub static RULE: Rule = Rule {
     id: "topo-file-missing",
-    title: "the topology file is not there",
+    title: "the topology file is missing",
     severity: Severity::Warning,
     role: Role::Cause,
     needs: &[Source::JobOutput],
-    why: "On a virtual machine NCCL does not see which GPU and which NIC share a PCIe switch. Without the file that tells it, it uses few \
-          channels, far NICs and no GPUDirect.",
-    fix: "Make NCCL_TOPO_FILE name a file that exists inside the container, or unset it. On p4d, p4de and g5.48xlarge use the AWS build of \
-          aws-ofi-nccl with its xml folder (/opt/amazon/ofi-nccl/share/aws-ofi-nccl/xml): it sets the variable itself; on p5 and later \
-          it makes the topology at run time.",
+    why: "On a virtual machine NCCL does not see which GPU and which NIC share a PCIe switch. Without a file that describes it, NCCL uses \
+          few channels, distant NICs and no GPUDirect.",
+    fix: "Set NCCL_TOPO_FILE to a file that exists inside the container, or unset it. On p4d, p4de and g5.48xlarge use the AWS build of \
+          aws-ofi-nccl with its xml folder (/opt/amazon/ofi-nccl/share/aws-ofi-nccl/xml): it sets the variable itself; on p5 and later it \
+          creates the topology at run time.",
     references: &["https://github.com/aws/aws-ofi-nccl/issues/64", "NCCL src/graph/xml.cc"],
     checks: &[Check::Log(check)],
 };
 
 fn check(log: &Log) -> Checked {
-    let found = log.look_for(&[&FILE_NOT_OPENED, &NO_PATH], Source::JobOutput)?;
+    let found = log.find_signals(&[&FILE_NOT_OPENED, &NO_PATH], Source::JobOutput)?;
     let unopened: Vec<_> = found.iter().copied().filter(|it| *it.signal == FILE_NOT_OPENED).collect();
     if let Some(first) = unopened.first() {
         let file = first.get("file");
-        // The default place of a hypervisor's file is tried on every machine.
+        // NCCL tries the default path of a hypervisor's file on every machine.
         let named =
             log.job.settings.named("NCCL_TOPO_FILE").next().is_some() || !file.contains("nvidia-topologyd");
         if !named || file.is_empty() {
             return Ok(Vec::new());
         }
         let message = format!(
-            "the topology file {file} cannot be opened ({}); NCCL goes on without it",
+            "the topology file {file} cannot be opened ({}); NCCL continues without it",
             first.get("reason")
         );
         return Ok(vec![Finding::new(Confidence::Certain, message).by(log, &unopened).about("file", file)]);
     }
-    // EFA in use, no word of a topology, and a search that failed: the machine's topology is unknown to NCCL.
+    // EFA in use, no line about a topology, and a search that failed: NCCL does not know the machine's topology.
     let known = log
         .case
         .processes
@@ -50,7 +50,7 @@ fn check(log: &Log) -> Checked {
     if found.is_empty() || known || !efa_in_use(log) || !expected {
         return Ok(Vec::new());
     }
-    let message = "NCCL found no path for its rings, and nothing gave it the topology of this EFA machine";
+    let message = "NCCL found no path for its rings, and nothing provided the topology of this EFA machine";
     let provider = providers(log).next().map(|it| it.1);
     let finding = Finding::new(Confidence::Likely, message)
         .severity(Severity::Error)
@@ -73,7 +73,7 @@ mod tests {
         let found = findings(&RULE, log);
         assert_eq!(
             found[0].message,
-            "the topology file /opt/topo/x.xml cannot be opened (No such file or directory); NCCL goes on without it"
+            "the topology file /opt/topo/x.xml cannot be opened (No such file or directory); NCCL continues without it"
         );
     }
 

@@ -1,4 +1,4 @@
-//! The machine has more devices than NCCL's topology has room for.
+//! The machine has more devices than NCCL's topology can hold.
 
 use evidence::Source;
 use evidence::signals::topology_file::TOO_MANY;
@@ -14,7 +14,7 @@ pub static RULE: Rule = Rule {
     needs: &[Source::JobOutput],
     why: "NCCL keeps the PCI devices, GPUs and NICs of a node in tables of fixed size (256 XML nodes). Machines with many NICs, or local \
           ranks whose views differ, overflow them, and the setup fails.",
-    fix: "Use a newer NCCL, and an aws-ofi-nccl that makes the topology itself. Until then give every rank the same short NCCL_TOPO_FILE \
+    fix: "Use a newer NCCL, and an aws-ofi-nccl that creates the topology itself. Until then give every rank the same short NCCL_TOPO_FILE \
           (only `<cpu>` and `<pci>` of GPUs and NICs), and make sure that all local ranks see the same devices.",
     references: &[
         "https://github.com/NVIDIA/nccl/issues/2160",
@@ -25,11 +25,11 @@ pub static RULE: Rule = Rule {
 };
 
 fn check(log: &Log) -> Checked {
-    let found = log.look_for(&[&TOO_MANY], Source::JobOutput)?;
+    let found = log.find_signals(&[&TOO_MANY], Source::JobOutput)?;
     let Some(first) = found.first() else { return Ok(Vec::new()) };
     let message = match first.get("max") {
-        "" => "NCCL's topology ran out of room for devices of one kind".to_owned(),
-        max => format!("the machine's topology does not fit into the {max} entries NCCL has for it"),
+        "" => "NCCL's topology cannot hold all devices of one kind".to_owned(),
+        max => format!("the machine's topology needs more than the {max} entries that NCCL has for it"),
     };
     Ok(vec![Finding::new(Confidence::Certain, message).by(log, &found)])
 }
@@ -44,7 +44,7 @@ mod tests {
         let log = "a:1:2 [0] graph/xml.h:350 NCCL WARN Error : too many XML nodes (max 256)\n";
         assert_eq!(
             findings(&RULE, log)[0].message,
-            "the machine's topology does not fit into the 256 entries NCCL has for it"
+            "the machine's topology needs more than the 256 entries that NCCL has for it"
         );
         for text in [
             "Error : XML parser is limited to 1024 nodes\n",

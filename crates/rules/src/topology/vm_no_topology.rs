@@ -14,8 +14,8 @@ pub static RULE: Rule = Rule {
     severity: Severity::Warning,
     role: Role::Cause,
     needs: &[Source::TopologyXml],
-    why: "NCCL decides over peer to peer and GPUDirect by the PCIe tree and the NUMA nodes. A hypervisor that hangs every device directly on \
-          one CPU leaves it no path shorter than through the CPU: no peer to peer, no GPUDirect, few channels.",
+    why: "NCCL decides on peer to peer and GPUDirect by the PCIe tree and the NUMA nodes. If the hypervisor attaches every device directly \
+          to one CPU, NCCL sees no path shorter than through the CPU: no peer to peer, no GPUDirect, few channels.",
     fix: "Let the hypervisor pass the PCIe switches through (or emulate them) with NUMA nodes, or dump the topology on the host \
           (NCCL_TOPO_DUMP_FILE), keep its `<cpu>` and `<pci>` tags with the bus ids of the guest, and give it as NCCL_TOPO_FILE. NVSwitch \
           machines need the switches or a fabric partition in the guest as well.",
@@ -38,10 +38,11 @@ fn check(log: &Log) -> Checked {
             format!("{} GPUs of a virtual machine reach each other only through the CPU", matrix.n_gpus());
         return Ok(vec![Finding::new(Confidence::Likely, message).seen(&matrix.quote).seen(&machine.quote)]);
     }
-    // Old releases warn of it; newer ones try patterns that need not exist, and say so at level INFO.
+    // Old releases warn about it; newer ones try patterns that need not exist, and report that at level INFO.
     let no_path: Vec<_> = log.case.sightings_of(&NO_PATH).filter(|it| it.warning).collect();
     if !no_path.is_empty() && !efa_in_use(log) {
-        let message = "NCCL found no path for its rings, as where a virtual machine hides the PCIe topology";
+        let message =
+            "NCCL found no path for its rings, as happens when a virtual machine hides the PCIe topology";
         return Ok(vec![Finding::new(Confidence::Possible, message).by(log, &no_path)]);
     }
     if log.case.xml.is_empty() && log.case.matrices.is_empty() {
@@ -58,7 +59,7 @@ fn flat(xml: &TopologyXml) -> Option<Finding> {
     }
     let without_width = xml.pci > 0 && xml.pci_without_link == xml.pci;
     let without_numa = xml.cpus_without_numa > 0;
-    // Many GPUs without a switch between them and without a NUMA node are no desktop.
+    // Many GPUs without a switch between them and without a NUMA node are not a desktop.
     let without_switch = xml.gpus.len() > 3 && xml.pci <= xml.gpus.len() + xml.nets.len();
     // A desktop has no NUMA node either; a device without a width is never real.
     let confidence = match (without_width, without_numa) {

@@ -17,13 +17,13 @@ pub static RULE: Rule = Rule {
     needs: &[Source::NcclLog],
     why: "Each rank decides by its own settings which algorithm, protocol and buffer sizes to use. If two ranks decide differently, one \
           sends what the other does not expect: truncated messages, a hang, wrong results.",
-    fix: "Give all ranks the same NCCL_* variables: pass them through the launcher (`mpirun -x`, `srun --export`, the pod template), and look \
-          for /etc/nccl.conf and ~/.nccl.conf on single nodes.",
+    fix: "Give all ranks the same NCCL_* variables: pass them through the launcher (`mpirun -x`, `srun --export`, the pod template), and \
+          check for /etc/nccl.conf and ~/.nccl.conf on single nodes.",
     references: &["https://github.com/NVIDIA/nccl/issues/969", "https://github.com/NVIDIA/nccl/issues/1328"],
     checks: &[Check::Log(check)],
 };
 
-/// Variables that decide how two ranks talk, and so must be equal.
+/// Variables that decide how two ranks communicate, and so must be equal.
 static SHARED: &[&str] = &[
     "NCCL_ALGO",
     "NCCL_PROTO",
@@ -70,7 +70,7 @@ static SIZES: &[&str] = &[
 ];
 
 fn check(log: &Log) -> Checked {
-    let refused = log.look_for(&[&SIZE_MISMATCH], Source::NcclLog)?;
+    let refused = log.find_signals(&[&SIZE_MISMATCH], Source::NcclLog)?;
     let refused: Vec<&Sighting> = refused.into_iter().filter(|it| !is_torn(it)).collect();
     let truncated = truncated(log);
     let failed = !refused.is_empty() || truncated.is_some();
@@ -125,7 +125,7 @@ fn differing(members: &[&Settings<'_>], failed: bool) -> Option<Finding> {
                 .severity(severity);
             return Some(about(finding));
         }
-        // A rank that prints nothing may only have been cut off; together with a failed transfer it is telling.
+        // The log of a rank that prints nothing may be cut; together with a failed transfer it is a sign.
         if !failed || !SIZES.contains(name) {
             continue;
         }

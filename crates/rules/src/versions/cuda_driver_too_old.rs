@@ -23,7 +23,7 @@ pub static RULE: Rule = Rule {
 };
 
 fn check(log: &Log) -> Checked {
-    let found = log.look_for(&[&DRIVER_TOO_OLD], Source::JobOutput)?;
+    let found = log.find_signals(&[&DRIVER_TOO_OLD], Source::JobOutput)?;
     let driver =
         log.case.processes.iter().find_map(|it| it.facts.cuda_driver.first()).map(|it| (it.value, &it.quote));
     if found.is_empty() {
@@ -35,11 +35,14 @@ fn check(log: &Log) -> Checked {
     let message = match (stated.or(driver.map(|it| it.0)), noted) {
         (_, Some(noted)) => format!("driver {} is too old for the CUDA of the program", noted.get("driver")),
         (Some(level), None) => {
-            format!("the driver knows CUDA {} only, the program was built with a newer one", release(level))
+            format!(
+                "the driver supports only CUDA {}, but the program was built with a newer one",
+                release(level)
+            )
         }
         (None, None) => "the driver is too old for the CUDA of the program".to_owned(),
     };
-    // These two also come of a compatibility library that does not belong to the driver.
+    // A compatibility library that does not belong to the driver causes these two as well.
     let doubtful = ["non supported HW", "cuda driver combination"];
     let sure = found.iter().any(|it| !doubtful.iter().any(|text| it.quote.text.contains(text)));
     let confidence = if sure { Confidence::Certain } else { Confidence::Likely };
@@ -62,7 +65,7 @@ fn compared(log: &Log, driver: Option<(u32, &Quote)>) -> Vec<Finding> {
         return Vec::new();
     }
     let message =
-        format!("the driver knows CUDA {} only, and NCCL was built with CUDA {built}", release(driver));
+        format!("the driver supports only CUDA {}, but NCCL was built with CUDA {built}", release(driver));
     vec![Finding::new(Confidence::Likely, message).seen(line).seen(quote)]
 }
 
@@ -86,15 +89,15 @@ mod tests {
             ),
             (
                 "n:1:1 [0] NCCL INFO cudaDriverVersion 11070\ninit.cc:1582 NCCL WARN Cuda failure 'CUDA driver version is insufficient for CUDA runtime version'\n",
-                "the driver knows CUDA 11.7 only, the program was built with a newer one",
+                "the driver supports only CUDA 11.7, but the program was built with a newer one",
             ),
             (
                 "RuntimeError: The NVIDIA driver on your system is too old (found version 11040). Please update your GPU driver\n",
-                "the driver knows CUDA 11.4 only, the program was built with a newer one",
+                "the driver supports only CUDA 11.4, but the program was built with a newer one",
             ),
             (
                 "n:1:1 [0] NCCL INFO cudaDriverVersion 11080\nn:1:1 [0] NCCL INFO NCCL version 2.21.5+cuda12.4\n",
-                "the driver knows CUDA 11.8 only, and NCCL was built with CUDA 12",
+                "the driver supports only CUDA 11.8, but NCCL was built with CUDA 12",
             ),
         ] {
             assert_eq!(findings(&RULE, line)[0].message, message);

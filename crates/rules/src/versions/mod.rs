@@ -1,4 +1,4 @@
-//! Versions that do not fit each other.
+//! Versions that do not match.
 
 pub mod config_mismatch_between_ranks;
 pub mod cuda_driver_too_old;

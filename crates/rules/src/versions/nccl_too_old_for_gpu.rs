@@ -17,7 +17,7 @@ pub static RULE: Rule = Rule {
     severity: Severity::Error,
     role: Role::Cause,
     needs: &[Source::JobOutput],
-    why: "NCCL brings kernels for the GPU generations known at its release, or chosen when it was built. On a newer GPU they cannot be \
+    why: "NCCL contains kernels for the GPU generations known at its release, or chosen when it was built. On a newer GPU they cannot be \
           started, or its links are misread.",
     fix: "Use a newer NCCL: at least 2.7.3 with CUDA 11 for A100, 2.15.1 with CUDA 11.8 or 12 for H100, 2.25.1 with CUDA 12.8 for Blackwell; \
           with PyTorch, a newer wheel. If NCCL was built by hand, add the GPU to NVCC_GENCODE (-gencode=arch=compute_90,code=sm_90).",
@@ -30,7 +30,7 @@ pub static RULE: Rule = Rule {
 };
 
 fn check(log: &Log) -> Checked {
-    let found = log.look_for(
+    let found = log.find_signals(
         &[&NO_CODE_FOR_GPU, &GPU_NOT_IN_BUILD, &NO_KERNEL_IMAGE, &NO_REVERSE_PATH, &OLD_CAPABILITY],
         Source::JobOutput,
     )?;
@@ -49,7 +49,7 @@ fn check(log: &Log) -> Checked {
         .collect();
     if !failed.is_empty() {
         let message = match (&old, failed.iter().find(|it| *it.signal == GPU_NOT_IN_BUILD), version) {
-            (Some((version, gpu, _)), _, _) => format!("NCCL {version} does not know the {gpu}"),
+            (Some((version, gpu, _)), _, _) => format!("NCCL {version} does not support the {gpu}"),
             (None, Some(build), _) => format!("this build has no kernels for sm_{}", build.get("capability")),
             (None, None, Some((version, _))) => {
                 format!("this build of NCCL {version} has no kernels for the GPU")
@@ -77,7 +77,7 @@ fn check(log: &Log) -> Checked {
         .find(|it| *it.signal == OLD_CAPABILITY && it.number("capability").is_some_and(|it| it >= 8));
     if let Some(it) = ampere.filter(|_| !worked) {
         return Ok(vec![
-            Finding::new(Confidence::Likely, "NCCL 2.4 meets GPUs of the Ampere generation or later")
+            Finding::new(Confidence::Likely, "NCCL 2.4 runs on GPUs of the Ampere generation or later")
                 .seen(&it.quote),
         ]);
     }
@@ -100,7 +100,7 @@ fn check(log: &Log) -> Checked {
     })
 }
 
-/// The GPU that this release does not know, if nccl-tests or a note names one.
+/// The GPU that this release does not support, if nccl-tests or a note names one.
 fn too_old(log: &Log, version: Version) -> Option<&'static str> {
     let tested =
         log.case.tests.iter().filter(|it| it.rows.is_empty()).flat_map(|it| &it.devices).map(|it| &*it.name);
@@ -132,7 +132,7 @@ mod tests {
             (
                 "#  Rank  0 Group  0 Pid   7 on  n device  0 [0x16] NVIDIA A100-SXM4-40GB\nNCCL version 2.4.8+cuda10.2\nn: Test NCCL failure common.cu:9 x\n\
                  n:7:7 [0] NCCL WARN Cuda failure 'no kernel image is available for execution on the device'\n",
-                "NCCL 2.4.8 does not know the A100",
+                "NCCL 2.4.8 does not support the A100",
             ),
         ] {
             assert_eq!(findings(&RULE, log)[0].message, message);

@@ -16,8 +16,8 @@ pub static RULE: Rule = Rule {
     severity: Severity::Error,
     role: Role::Cause,
     needs: &[Source::JobOutput],
-    why: "The ranks exchange structures whose layout changes between releases. Older ones do not check: they read nonsense \
-          addresses or hang.",
+    why: "The ranks exchange structures whose layout changes between releases. Older ones do not check: they read invalid addresses or \
+          hang.",
     fix: "Use one image on all nodes. Compare `python -c 'import torch; print(torch.cuda.nccl.version())'` and look for a second \
           libnccl.so in LD_LIBRARY_PATH or LD_PRELOAD.",
     references: &[
@@ -28,7 +28,7 @@ pub static RULE: Rule = Rule {
 };
 
 fn check(log: &Log) -> Checked {
-    let said = log.look_for(
+    let said = log.find_signals(
         &[&MISMATCHED_VERSION, &BAD_ADDRESS_FAMILY, &SETUP_TRUNCATED, &ERROR_VERSION, &NCCL_PACKAGE],
         Source::JobOutput,
     )?;
@@ -51,10 +51,10 @@ fn check(log: &Log) -> Checked {
     }
     if let Some(first) = stated.first() {
         let (x, y) = (readable(first.get("x")), readable(first.get("y")));
-        let message = format!("NCCL says so itself: one rank has {x}, another {y}");
+        let message = format!("NCCL reports that one rank has release {x} and another {y}");
         return Ok(vec![Finding::new(Confidence::Certain, message).by(log, &stated)]);
     }
-    // What is installed and what vLLM brings along may well differ; each is compared with its like.
+    // The installed release and the one in vLLM may differ; each is compared with its own kind.
     let (used, installed) = of(&NCCL_PACKAGE).into_iter().partition(|it| it.quote.text.contains("is using"));
     for found in [of(&ERROR_VERSION), installed, used] {
         let different: BTreeSet<&str> = found
@@ -69,13 +69,13 @@ fn check(log: &Log) -> Checked {
             return Ok(vec![finding.seen_all(of(&BAD_ADDRESS_FAMILY).iter().map(|it| &it.quote))]);
         }
     }
-    // A nonsense address family is also what a misnamed interface gives in 2.27.
+    // A misnamed interface also causes an invalid address family in 2.27.
     let nonsense = of(&BAD_ADDRESS_FAMILY);
     let truncated = of(&SETUP_TRUNCATED);
     if let Some(first) = truncated.first().filter(|_| nonsense.is_empty()) {
         let (received, expected) = (first.get("received"), first.get("expected"));
         let message = format!(
-            "a rank sent {received} bytes in the setup where {expected} were expected, as from another release"
+            "a rank sent {received} bytes in the setup where {expected} were expected, as happens with another release"
         );
         return Ok(vec![
             Finding::new(Confidence::Possible, message).by(log, &truncated).or("collective-mismatch"),
@@ -87,7 +87,7 @@ fn check(log: &Log) -> Checked {
     }
     let finding = Finding::new(
         Confidence::Likely,
-        "a rank received an address with a nonsense family, as from another NCCL release",
+        "a rank received an address with an invalid family, as happens with another NCCL release",
     );
     Ok(vec![finding.by(log, &nonsense).or("socket-ifname-not-found")])
 }
@@ -101,7 +101,7 @@ fn one_job(log: &Log) -> Vec<&Process> {
     });
     match shared {
         Some(it) => it.members.values().filter_map(|it| log.case.processes.get(it.process)).collect(),
-        // Several jobs in one input may well differ: only a job that did not get going is suspected.
+        // Several jobs in one input may differ: only a job that did not start is suspected.
         None if log
             .case
             .communicators
@@ -158,7 +158,7 @@ mod tests {
         let said = "n:1:1 [0] init.cc:897 NCCL WARN Mismatched NCCL version detected : rank 1 version 22803 rank 0 version 22809\n";
         assert_eq!(
             findings(&RULE, said)[0].message,
-            "NCCL says so itself: one rank has 2.28.3, another 2.28.9"
+            "NCCL reports that one rank has release 2.28.3 and another 2.28.9"
         );
         let packages = "node1: nvidia-nccl-cu12==2.20.5\nnode2: nvidia-nccl-cu12==2.19.3\n";
         assert_eq!(

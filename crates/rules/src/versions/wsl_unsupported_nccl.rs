@@ -1,4 +1,4 @@
-//! An NCCL release that does not know the Windows Subsystem for Linux.
+//! An NCCL release that does not support the Windows Subsystem for Linux.
 
 use evidence::Source;
 use evidence::signals::versions::{NO_PCI_PATH, WSL};
@@ -13,7 +13,7 @@ pub static RULE: Rule = Rule {
     severity: Severity::Error,
     role: Role::Cause,
     needs: &[Source::NcclLog],
-    why: "NCCL reads the place of each GPU from /sys. WSL 2 does not show GPUs there, and releases before 2.11 give up.",
+    why: "NCCL reads the PCI position of each GPU from /sys. WSL 2 does not show GPUs there, and releases before 2.11 give up.",
     fix: "Use NCCL 2.11 or later (PyTorch 1.11 or later). In a virtual machine or container that is not WSL, mount /sys, or describe the \
           machine with NCCL_TOPO_FILE.",
     references: &[
@@ -24,7 +24,7 @@ pub static RULE: Rule = Rule {
 };
 
 fn check(log: &Log) -> Checked {
-    let found = log.look_for(&[&NO_PCI_PATH], Source::NcclLog)?;
+    let found = log.find_signals(&[&NO_PCI_PATH], Source::NcclLog)?;
     let version = log.job.releases.nccl.as_ref();
     let wsl = log.case.sightings_of(&WSL).next();
     let old = version.is_some_and(|it| it.value < Version::new(2, 11, 0));
