@@ -79,7 +79,10 @@ fn without_unchecked(answer: &Answer) -> String {
     let mut kept: Vec<&str> = lines.by_ref().take_while(|it| !counts(it)).collect();
     kept.push("[rules that were not checked]");
     kept.extend(lines.skip_while(|it| !it.starts_with("-- ")));
-    assert!(kept.last().is_some_and(|it| it.starts_with("-- exit code")), "nothing says what was not checked:\n{text}");
+    assert!(
+        kept.last().is_some_and(|it| it.starts_with("-- exit code")),
+        "nothing says what was not checked:\n{text}"
+    );
     kept.join("\n") + "\n"
 }
 
@@ -140,7 +143,9 @@ fn doctor_as_sarif() {
     for name in OTHER_FORMATS {
         let mut json = doctor(name, &["--format", "sarif"]).json();
         assert_eq!(json["version"], "2.1.0");
-        let notes = json.pointer_mut("/runs/0/invocations/0/toolExecutionNotifications").expect("what was not checked");
+        let notes = json
+            .pointer_mut("/runs/0/invocations/0/toolExecutionNotifications")
+            .expect("what was not checked");
         let notes = notes.as_array_mut().expect("a list");
         let all = notes.len();
         notes.retain(|it| it["descriptor"]["id"] != "not-checked");
@@ -187,7 +192,8 @@ fn doctor_with_options() {
     snapshots.check("colour", &without_unchecked(&doctor("topo-file-missing", &["--color", "always"])));
     snapshots.finish();
     let kernel = verbose.stdout.lines().position(|it| it.starts_with("  - ") && it.contains("dmesg"));
-    let named = kernel.and_then(|it| verbose.stdout.lines().skip(it).take(2).find(|it| it.contains("xid-reported")));
+    let named =
+        kernel.and_then(|it| verbose.stdout.lines().skip(it).take(2).find(|it| it.contains("xid-reported")));
     assert!(named.is_some(), "--verbose names the rules that were not checked:\n{}", verbose.stdout);
 }
 
@@ -310,7 +316,7 @@ fn explain() {
         ("instance-p5.48xlarge", "p5.48xlarge"),
         ("instance-g6e.12xlarge", "g6e.12xlarge"),
         ("machine-dgx-h100", "dgx-h100"),
-        ("gpu-h100", "H100"),
+        ("gpu-v100", "V100"),
         (
             "line-channel",
             "node-0:1:2 [0] NCCL INFO Channel 00/0 : 3[3] -> 4[0] [send] via NET/Socket/0/GDRDMA",

@@ -257,3 +257,38 @@ fn the_architecture_lists_the_same_edges() {
         CRATES.iter().map(|it| (it.name.to_owned(), set(it.uses))).collect();
     assert_eq!(listed, table, "the table of crates in ARCHITECTURE.md must list the edges of {}", file!());
 }
+
+/// The last column names files (`evidence/read.rs`; without a crate, that of the file before) and constants in them.
+#[test]
+fn limits_stand_where_the_architecture_says() {
+    let text = read(&root().join("ARCHITECTURE.md"));
+    let rows = text.lines().skip_while(|it| !it.starts_with("| what | limit | where |")).skip(2);
+    let mut rows = rows.take_while(|it| it.starts_with('|')).peekable();
+    assert!(rows.peek().is_some(), "the table of limits");
+    for row in rows {
+        let cell = row.rsplit('|').nth(1).expect("the last column");
+        let (mut of, mut code, mut constants) = (String::new(), String::new(), Vec::new());
+        for name in cell.split('`').skip(1).step_by(2) {
+            if !name.ends_with(".rs") {
+                constants.push(name.rsplit("::").next().unwrap_or(name));
+                continue;
+            }
+            let crates = root().join("crates");
+            let whole = name.split_once('/').map(|(of, file)| (of, crates.join(of).join("src").join(file)));
+            let path = match whole.filter(|it| it.1.is_file()) {
+                Some((name, path)) => {
+                    name.clone_into(&mut of);
+                    path
+                }
+                None => crates.join(&of).join("src").join(name),
+            };
+            code += &read(&path);
+        }
+        for name in constants {
+            assert!(
+                code.contains(&format!("const {name}: ")),
+                "ARCHITECTURE.md: no constant {name} in {row}"
+            );
+        }
+    }
+}
