@@ -7,6 +7,8 @@
 //! To write the blocks anew: `PLUMB_UPDATE_DOCS=1 cargo test -p plumb --test docs`, then read `git diff`. The parts that a block shows
 //! are found again by their first and last lines, so wording and line breaks may change.
 
+#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+
 #[expect(dead_code, reason = "other tests use the rest")]
 mod common;
 

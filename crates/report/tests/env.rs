@@ -1,5 +1,7 @@
 //! The JSON of `plumb env` is what `docs/env.schema.json` says, and the schema says all of it.
 
+#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+
 use std::collections::BTreeSet;
 use std::path::Path;
 
