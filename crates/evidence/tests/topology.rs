@@ -182,7 +182,7 @@ fn troubles_name_the_line() {
         ("\tGPU0\tGPU1\nGPU0\t X\nGPU1\tSYS\t X\n", 2, "the row of GPU0 has 1 of 2 paths"),
         ("\tGPU0\tGPU1\nGPU0\t X N/A\nGPU1\tSYS\t X\n", 2, "1 of 2 paths, then `N/A`"),
         ("\tGPU0\tGPU1\nGPU0\t X\tSYS\nGPU1\tSYS\t X\nGPU2\tSYS\tSYS\n", 4, "GPU2 has a row but no column"),
-        ("\tGPU0\tGPU1\nGPU0\tSYS\tSYS\nGPU1\tSYS\t X\n", 2, "`X` stands for a device itself"),
+        ("\tGPU0\tGPU1\nGPU0\tSYS\tSYS\nGPU1\tSYS\t X\n", 2, "`X` means the device itself"),
         ("\tGPU0\tGPU1\nGPU0\t X\tSYS\nGPU1\tSYS\t X\nGPU1\tSYS\t X\n", 4, "GPU1 has a second row"),
         ("GPU0\t X\tSYS\nGPU1\tSYS\t X\n", 1, "without the header"),
         ("\n<system version=\"1\">\n<cpu>\n", 2, "is never closed"),

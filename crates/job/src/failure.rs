@@ -223,7 +223,7 @@ fn absent(case: &Case) -> Option<FirstFailure> {
         rank: Some(**rank),
         host: None,
         time: status.sighting.time.as_deref().map(str::to_owned),
-        what: format!("had not enqueued collective {last} that the others waited in"),
+        what: format!("had not enqueued collective {last}, in which the others waited"),
         quote: status.sighting.quote.clone(),
         certain: all.len() > 2,
     })

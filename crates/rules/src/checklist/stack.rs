@@ -119,7 +119,7 @@ impl List<'_> {
                     None => match self.log.case.processes.iter().find_map(|it| it.facts.no_ib_device.first())
                     {
                         Some(seen) => {
-                            note("provider", "no InfiniBand or RoCE adapter found by NCCL", Some(&seen.quote))
+                            note("provider", "NCCL found no InfiniBand or RoCE adapter", Some(&seen.quote))
                         }
                         None => lacks("provider", Source::NcclLog),
                     },

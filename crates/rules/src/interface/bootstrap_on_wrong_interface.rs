@@ -38,12 +38,12 @@ fn check(log: &Log) -> Checked {
     if let Some(it) = verdict.iter().find(|it| it.cause == Cause::WrongInterface) {
         let message = match &it.interface {
             Some((interface, _)) => {
-                format!("connections to {}, the address of {}, fail", it.peer, interface.name)
+                format!("connections to {} fail: it is the address of {}", it.peer, interface.name)
             }
             None if it.peer.is_empty() => {
                 "connections over the interface that NCCL uses for the setup fail".to_owned()
             }
-            None => format!("connections to {}, a link-local address, fail", it.peer),
+            None => format!("connections to {} fail: it is a link-local address", it.peer),
         };
         let finding = Finding::new(Confidence::Likely, message).by(log, &it.sightings).or("peer-unreachable");
         return Ok(vec![finding.seen_all(it.interface.iter().map(|it| it.1))]);
@@ -107,7 +107,7 @@ mod tests {
                    b:1:1 [0] misc/socket.cc:483 NCCL WARN socketStartConnect: Connect to 192.168.7.101<3884> failed : No route to host\n";
         let found = findings(&RULE, log);
         assert_eq!(found[0].confidence, Confidence::Likely);
-        assert_eq!(found[0].message, "connections to 192.168.7.101, the address of ib0, fail");
+        assert_eq!(found[0].message, "connections to 192.168.7.101 fail: it is the address of ib0");
     }
 
     #[test]

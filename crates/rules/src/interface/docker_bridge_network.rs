@@ -40,11 +40,11 @@ fn check(log: &Log) -> Checked {
     if let Some(it) = verdict.iter().find(|it| it.cause == Cause::Bridge) {
         let message = match &it.interface {
             Some((interface, _)) => format!(
-                "connections to {}, the address of {} in a container network, fail",
+                "connections to {} fail: it is the address of {} in a container network",
                 it.peer, interface.name
             ),
             None if it.peer.is_empty() => "connections over a container bridge fail".to_owned(),
-            None => format!("connections to {}, an address of a container network, fail", it.peer),
+            None => format!("connections to {} fail: it is an address of a container network", it.peer),
         };
         let finding = Finding::new(Confidence::Likely, message).by(log, &it.sightings);
         return Ok(vec![
@@ -117,7 +117,7 @@ mod tests {
                    a:1:1 [0] misc/socket.cc:237 NCCL WARN Net : No interface found in the same subnet as remote address 203.0.113.10<1778>\n";
         assert_eq!(
             findings(&RULE, log)[0].message,
-            "connections to 172.17.0.2, an address of a container network, fail"
+            "connections to 172.17.0.2 fail: it is an address of a container network"
         );
         assert_eq!(ids(log)[0], "docker-bridge-network");
     }
