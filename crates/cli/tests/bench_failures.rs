@@ -295,8 +295,8 @@ fn an_interrupt_is_possible_while_ranks_meet() {
 #[test]
 fn arguments_that_cannot_be_are_reported() {
     let cases = [
-        ("all_reduce -b 1Z", "`1Z` is no size"),
-        ("all_reduce -b 99999999999999999999", "is no size"),
+        ("all_reduce -b 1Z", "`1Z` is not a size"),
+        ("all_reduce -b 99999999999999999999", "is not a size"),
         ("all_reduce -e 1000000T", "is too large"),
         ("all_reduce -b 2K -e 1K", "-b 2048 is larger than -e 1024"),
         ("all_reduce -f 0", "0 is not in"),
