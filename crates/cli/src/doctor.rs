@@ -130,8 +130,8 @@ pub(crate) fn coloured(colour: Colour) -> bool {
 
 /// The columns of the terminal or of `COLUMNS`; 100 by default.
 pub(crate) fn width() -> usize {
-    let told = std::env::var("COLUMNS").ok().and_then(|it| it.parse().ok());
-    told.or_else(|| io::stdout().is_terminal().then(terminal_width).flatten()).unwrap_or(100)
+    let given = std::env::var("COLUMNS").ok().and_then(|it| it.parse().ok());
+    given.or_else(|| io::stdout().is_terminal().then(terminal_width).flatten()).unwrap_or(100)
 }
 
 fn terminal_width() -> Option<usize> {

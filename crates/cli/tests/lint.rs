@@ -1,4 +1,4 @@
-//! `plumb lint` as a person runs it: manifests that are right, the faults of the field notes, changes, silences, bad input.
+//! `plumb lint` as a user runs it: correct manifests, known faults, fixes, suppressions, bad input.
 
 #[expect(dead_code, reason = "other tests use the rest")]
 mod common;
@@ -131,8 +131,8 @@ fn changes_are_made_once() {
 }
 
 #[test]
-fn silences_silence_and_leftovers_are_told() {
-    let folder = folder("lint-silence");
+fn suppressions_work_and_unused_ones_are_reported() {
+    let folder = folder("lint-suppression");
     let write = |text: &str| {
         let path = folder.join("a.env");
         fs::write(&path, text).unwrap();
@@ -145,7 +145,7 @@ fn silences_silence_and_leftovers_are_told() {
 }
 
 #[test]
-fn an_annotation_silences_its_object() {
+fn an_annotation_suppresses_findings_of_its_object() {
     let pod = "kind: Pod\nmetadata:\n  name: a\n  annotations:\n    plumb/allow: host-ipc-not-needed\nspec:\n  hostIPC: true\n  containers:\n\
                \x20 - name: a\n    image: x:1\n    resources: {limits: {nvidia.com/gpu: 8}}\n    volumeMounts: [{name: s, mountPath: /dev/shm}]\n\
                \x20 volumes: [{name: s, emptyDir: {medium: Memory, sizeLimit: 32Gi}}]\n";

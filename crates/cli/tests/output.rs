@@ -254,7 +254,7 @@ fn check_refused(arguments: &[&str], input: &Path) {
     let before = fs::read(input).expect("the input");
     let answer = plumb(arguments);
     assert_eq!((answer.code, answer.stdout.as_str()), (Some(2), ""), "{arguments:?}: {answer:?}");
-    assert!(answer.stderr.contains("does not overwrite what it reads"), "{arguments:?}: {answer:?}");
+    assert!(answer.stderr.contains("does not overwrite its input"), "{arguments:?}: {answer:?}");
     assert_eq!(fs::read(input).expect("the input"), before, "{arguments:?}");
 }
 

@@ -418,8 +418,8 @@ fn channels_that_are_not_there() {
 #[test]
 fn arguments_that_cannot_be() {
     for (arguments, named) in [
-        ("topo --pods=0x8", "without a node, a pod or a GPU"),
-        ("topo --pods=8x0", "without a node, a pod or a GPU"),
+        ("topo --pods=0x8", "at least one node, one pod and one GPU"),
+        ("topo --pods=8x0", "at least one node, one pod and one GPU"),
         ("topo --pods=999999999x999999999", "999999998000000001 GPUs"),
         ("topo --pods=4294967295x4294967295", "GPUs"),
         ("topo --pods=4294967296x1", "--pods"),
@@ -438,8 +438,8 @@ fn arguments_that_cannot_be() {
         ("topo --gpu=TPU", "TPU"),
         ("topo --collective=all_redude", "all_redude"),
         ("topo --format=yaml", "yaml"),
-        ("expect all_reduce --pods=0x8", "without a node, a pod or a GPU"),
-        ("expect all_reduce --pods=8x0", "without a node, a pod or a GPU"),
+        ("expect all_reduce --pods=0x8", "at least one node, one pod and one GPU"),
+        ("expect all_reduce --pods=8x0", "at least one node, one pod and one GPU"),
         ("expect all_reduce --pods=999999999x999999999", "do not fit"),
         ("expect all_reduce --nodes=0", "--nodes"),
         ("expect all_reduce --nccl=1", "--nccl"),

@@ -81,9 +81,9 @@ impl Builder {
     fn new(name: &str, model: Option<&GpuModel>, wiring: Option<&Wiring>, pcie_gen: Option<u8>) -> Self {
         let mut machine = Machine { name: Some(name.into()), ..Machine::default() };
         machine.unknown.extend(wiring.into_iter().flat_map(|it| it.unknown.clone()));
-        let told = pcie_gen.or(wiring.and_then(|it| it.pcie_gen));
-        let generation = told.or(model.and_then(|it| it.pcie_gen));
-        if told.is_none() && generation.is_some() {
+        let published = pcie_gen.or(wiring.and_then(|it| it.pcie_gen));
+        let generation = published.or(model.and_then(|it| it.pcie_gen));
+        if published.is_none() && generation.is_some() {
             let text = "The PCI Express generation is not published: plumb assumes that of the GPU.";
             machine.unknown.push(text.to_owned());
         }

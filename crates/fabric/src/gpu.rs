@@ -55,7 +55,7 @@ pub struct GpuModel {
 /// How a GPU is built.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 pub enum Form {
-    /// A module on a board, joined by NVLink.
+    /// A module on a board, connected by NVLink.
     #[serde(rename = "SXM")]
     Sxm,
     /// A card.
@@ -274,7 +274,7 @@ impl GpuModel {
             && words.iter().filter(|it| !family.contains(it)).all(|it| self.may_be_called(it))
     }
 
-    /// Whether a word beside the family's may stand in the name of this model.
+    /// Whether a word other than the family may be part of the name of this model.
     fn may_be_called(&self, word: &str) -> bool {
         if let Some(number) = word.strip_suffix("gb").or_else(|| word.strip_suffix("g"))
             && let Ok(gigabytes) = number.parse::<u16>()

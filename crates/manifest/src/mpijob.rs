@@ -30,7 +30,7 @@ fn launcher(plan: &Plan) -> Result<String, String> {
         ("", vec!["mpirun", "--allow-run-as-root", "--tag-output"]),
         ("# One rank per GPU.", vec!["-np", &ranks, "-N", &each, "--bind-to", "none"]),
         ("# ssh does not pass on the environment of the image.", vec!["-x", "PATH", "-x", "LD_LIBRARY_PATH"]),
-        ("# To see transports and NICs with plumb doctor:\n# - -x\n# - NCCL_DEBUG=INFO", vec![]),
+        ("# To check transports and NICs with plumb doctor:\n# - -x\n# - NCCL_DEBUG=INFO", vec![]),
         (
             "# MPI only starts the ranks, over TCP; NCCL uses the fast network.",
             vec![

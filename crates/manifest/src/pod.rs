@@ -71,7 +71,7 @@ pub(crate) fn queue(plan: &Plan) -> String {
     }
 }
 
-/// Machines whose `NVLink` reaches beyond one node need a ComputeDomain and an IMEX channel.
+/// Machines whose `NVLink` reaches beyond one node need a `ComputeDomain` and an IMEX channel.
 pub(crate) fn domain(plan: &Plan) -> String {
     if !fabric(plan) {
         return String::new();

@@ -164,7 +164,7 @@ fn what_cannot_be_is_refused_in_words() {
         (with(|it| it.gpus = Some(9)), "p5.48xlarge has 8"),
         (with(|it| it.gpus = Some(0)), "0 GPUs"),
         (with(|it| it.image = None), "needs an image"),
-        (with(|it| it.command.clear()), "say what to run"),
+        (with(|it| it.command.clear()), "give the program to run"),
         (with(|it| it.command = vec![String::new()]), "empty program"),
         (with(|it| it.command.push("a\0b".to_owned())), "zero byte"),
         (with(|it| it.nccl_tests = true), "--kind mpijob"),

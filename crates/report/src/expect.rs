@@ -39,7 +39,7 @@ pub struct Expect {
     pub time_low_us: f64,
     /// The time at the lowest normal bandwidth.
     pub time_high_us: f64,
-    /// The share of that which is latency.
+    /// The part of that time which is latency.
     pub latency_us: f64,
     /// `Ring`, `NVLS`, ...
     pub algorithm: String,

@@ -255,7 +255,7 @@ fn what_cannot_be_compared_is_refused() {
     let error = bench::compare(&answer(Collective::AllReduce, 1.0), &other).expect_err("another collective");
     let (old, new) = ("all_reduce".to_owned(), "all_gather".to_owned());
     assert_eq!(error, Incomparable::Collectives { old, new });
-    assert_eq!(written::incomparable(&error), "one is of all_reduce, the other of all_gather");
+    assert_eq!(written::incomparable(&error), "one measures all_reduce, the other all_gather");
     for (text, reason) in [
         ("", "is not JSON"),
         ("{}", "is not a result"),

@@ -68,7 +68,7 @@ static FAMILIES: &[&[&Rule]] = &[
     lint::launch::RULES,
     lint::pod::RULES,
     lint::settings::RULES,
-    lint::silence::RULES,
+    lint::suppression::RULES,
     nvswitch::RULES,
     p2p::RULES,
     performance::RULES,

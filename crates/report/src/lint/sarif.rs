@@ -1,4 +1,4 @@
-//! SARIF 2.1.0: findings beside the line in a review.
+//! SARIF 2.1.0: findings next to the line in a review.
 
 use std::io::{self, Write};
 

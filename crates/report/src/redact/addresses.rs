@@ -79,7 +79,7 @@ pub(super) fn coloned(text: &str, at: usize) -> Option<(String, usize)> {
         let found = if found.ends_with("::") { found } else { found.trim_end_matches(':') };
         let Ok(address) = found.parse::<Ipv6Addr>() else { continue };
         let parts = || found.split(':').filter(|it| !it.is_empty());
-        // A list of small numbers is no address, nor is one word before `::`.
+        // A list of small numbers is not an address, nor is one word before `::`.
         if parts().count() < 2
             || (!found.contains("::") && parts().all(|it| it.len() < 3))
             || is_word(byte(text, at + found.len()))

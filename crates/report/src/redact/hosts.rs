@@ -1,4 +1,4 @@
-//! Host names: where they stand, and what only looks like one.
+//! Host names: where they appear, and what only looks like one.
 
 use std::collections::BTreeSet;
 
@@ -6,7 +6,7 @@ use super::names::{Hit, Kind};
 use super::scan::{before, begins_with_port, byte, is_label, is_name, is_number, run};
 use super::secrets::key_before;
 
-/// Names that stand where only a host can stand.
+/// Names in positions where only a host can be.
 pub(super) fn hosts_in(text: &str) -> Vec<&str> {
     let mut names = Vec::new();
     let mut at = 0;
@@ -39,7 +39,7 @@ pub(super) fn hosts_in(text: &str) -> Vec<&str> {
     names
 }
 
-/// No word of a sentence.
+/// Not a word of a sentence.
 pub(super) fn looks_like_a_host(name: &str) -> bool {
     name.bytes().any(|it| it.is_ascii_digit() || matches!(it, b'-' | b'.'))
 }
@@ -155,9 +155,9 @@ pub(super) fn is_host_key(key: &str) -> bool {
     )
 }
 
-/// The hosts of `gpu[001-004,7],login`; one that is not a list stands for itself.
+/// The hosts of `gpu[001-004,7],login`; a name that is not a list is returned as it is.
 pub(super) fn host_names(list: &str) -> Vec<String> {
-    /// More would be a mistake or an attack.
+    /// More hosts than this are a mistake or an attack.
     const MOST: usize = 8192;
     let mut names = Vec::new();
     let mut depth = 0_u32;
@@ -205,14 +205,14 @@ pub(super) fn host_list(text: &str, at: usize) -> Option<Hit> {
     (end > at).then(|| Hit { kind: Kind::Host, key: text.get(at..end).unwrap_or_default().to_owned(), end })
 }
 
-/// Whether a label can be a host that is worth a name of its own.
+/// Whether a label can be a host name.
 pub(super) fn is_host_label(label: &str) -> bool {
     let well_formed =
         !label.is_empty() && label.bytes().all(is_label) && label.bytes().any(|it| it.is_ascii_alphabetic());
     well_formed && !matches!(label, "localhost" | "unknown" | "none" | "null")
 }
 
-/// `ip-10-0-5-28` and `i-0123456789abcdef0` are hosts wherever they stand.
+/// `ip-10-0-5-28` and `i-0123456789abcdef0` are hosts wherever they appear.
 pub(super) fn is_generated_host(label: &str) -> bool {
     if let Some(rest) = label.strip_prefix("ip-") {
         let parts: Vec<&str> = rest.split('-').collect();
@@ -234,7 +234,7 @@ pub(super) fn qualified(text: &str, end: usize) -> usize {
     end + more.trim_end_matches(['.', '-', '_']).len()
 }
 
-/// Whether a word that could mean anything means a host here.
+/// Whether an ambiguous word is a host name here.
 pub(super) fn is_host_place(text: &str, at: usize, end: usize, name: &str) -> bool {
     let (Some(before), Some(after)) = (text.get(..at), text.get(end..)) else { return false };
     // `rank 3 on NAME`, as plumb writes it.

@@ -1,4 +1,4 @@
-//! Takes host names, addresses, paths and secrets out of an answer, so that it can be shown to strangers.
+//! Replaces host names, addresses, paths and secrets in an answer, so that it can be published.
 //!
 //! The same thing gets the same alias everywhere: `host-1`, `addr-1`, `/path-1.log`, `input-1.log`,
 //! `program-1`, `secret-1`, numbered as they appear. The answer is walked twice. Names are learned first, because a
@@ -27,8 +27,8 @@ use crate::{
 
 /// Replaces host names, addresses, paths and secrets in every text of `doctor`.
 ///
-/// Loopback addresses, ports, PCI addresses, interfaces and folders of the system stay: they tell what is
-/// wrong and not where.
+/// Loopback addresses, ports, PCI addresses, interfaces and system folders are kept: they matter for the diagnosis and do not identify
+/// anyone.
 pub fn redact(doctor: &mut Doctor) -> Redactor {
     let mut names = Names::default();
     walk(doctor, &mut |role, text| names.learn(role, text));
@@ -37,7 +37,7 @@ pub fn redact(doctor: &mut Doctor) -> Redactor {
     Redactor { names }
 }
 
-/// The aliases of an answer, for what is said beside it.
+/// The aliases of an answer, for messages on standard error.
 #[derive(Debug)]
 pub struct Redactor {
     names: Names,
@@ -70,12 +70,12 @@ enum Role<'a> {
     Host,
     /// The name of an input.
     File,
-    /// Text of the input, or made of it.
+    /// Text from the input.
     Text,
     /// The value of a variable.
     Value(&'a str),
-    /// Words of plumb into which names of the input may have been put. What looks like an address or a path
-    /// there is an example, unless the input has it too.
+    /// A text of plumb that may contain names from the input. Something that looks like an address or a path is an example, unless the
+    /// input contains it too.
     Advice,
 }
 

@@ -1,4 +1,4 @@
-//! What was learned of an answer, and the aliases that were given.
+//! The names in an answer, and their aliases.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
@@ -29,11 +29,11 @@ impl Numbers {
     }
 }
 
-/// Something to replace that begins where it was looked for.
+/// A match that begins at the given position.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) struct Hit {
     pub(super) kind: Kind,
-    /// What it is known by.
+    /// The key of its alias.
     pub(super) key: String,
     /// Where it ends.
     pub(super) end: usize,
@@ -49,19 +49,19 @@ pub(super) enum Kind {
     Secret,
 }
 
-/// What was learned, and the aliases that were given.
+/// The names found so far, and their aliases.
 #[derive(Debug, Default)]
 pub(super) struct Names {
     /// Hosts by the part before the first dot, as NCCL names them.
     pub(super) hosts: BTreeSet<String>,
-    /// Hosts that are also words of plumb or NCCL, such as `trainer`: replaced only where a host must be meant.
+    /// Hosts that are also words of plumb or NCCL, such as `trainer`: replaced only in positions where only a host can be.
     pub(super) ambiguous: BTreeSet<String>,
     pub(super) users: BTreeSet<String>,
     pub(super) paths: BTreeSet<String>,
     pub(super) addresses: BTreeSet<String>,
-    /// Secrets that are replaced wherever they stand, the longest first.
+    /// Secrets that are replaced wherever they appear, the longest first.
     pub(super) secrets: Vec<String>,
-    /// From a file's name as texts may say it to its name as an input.
+    /// From the name of a file as it may appear in texts to its name as an input.
     pub(super) files: BTreeMap<String, String>,
     pub(super) host_numbers: Numbers,
     pub(super) address_numbers: Numbers,
@@ -105,7 +105,7 @@ impl Names {
     }
 
     pub(super) fn learn_secret(&mut self, secret: &str) {
-        // A short or common word would be replaced in sentences that have nothing to do with it.
+        // Short or common words would also be replaced in unrelated sentences.
         if secret.len() >= 6 && !self.secrets.iter().any(|it| it == secret) {
             self.secrets.push(secret.to_owned());
         }
@@ -142,7 +142,7 @@ impl Names {
         }
     }
 
-    /// Everything is learned: what is ambiguous can be told from what is not.
+    /// All names are known: separate the ambiguous ones from the others.
     pub(super) fn settle(&mut self) {
         let words = vocabulary();
         let common = |name: &str| {
@@ -152,7 +152,7 @@ impl Names {
         self.users.retain(|it| !common(it));
         self.secrets.retain(|it| !common(it));
         self.secrets.sort_by(|a, b| b.len().cmp(&a.len()).then_with(|| a.cmp(b)));
-        // The last part of a file's name stands for the file where only one file has it.
+        // The last part of a path also identifies the file if it is unique.
         let mut last: BTreeMap<String, Option<String>> = BTreeMap::new();
         for name in self.files.keys() {
             if let Some((_, part)) = name.rsplit_once('/').filter(|it| it.1.contains('.')) {
@@ -219,7 +219,7 @@ impl Names {
         }
     }
 
-    /// What begins at `at`, the most telling reading first.
+    /// The match that begins at `at`, the most specific kind first.
     pub(super) fn hit(&self, text: &str, at: usize, role: Role<'_>) -> Option<Hit> {
         let first = byte(text, at)?;
         if first.is_ascii_whitespace() {
@@ -321,7 +321,7 @@ impl Names {
         if is_generated_host(label) {
             return Some(Hit { kind: Kind::Host, key: label.to_owned(), end: qualified(text, label_end) });
         }
-        // The longest name first: `node-1-2` is not `node-1`, unless it is no host by itself.
+        // The longest name first: `node-1-2` is not `node-1`, unless it is not a host itself.
         let cuts = std::iter::once(label.len()).chain(label.rmatch_indices(['_', '-']).map(|it| it.0));
         let name = cuts.filter_map(|it| label.get(..it)).find(|it| self.hosts.contains(*it))?;
         let end = at + name.len();

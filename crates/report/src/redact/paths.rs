@@ -1,8 +1,8 @@
-//! Absolute paths, but for the folders of the system.
+//! Absolute paths, except system folders.
 
 use super::scan::{before, is_name, is_number, listed};
 
-/// Folders that are the same everywhere.
+/// Folders that exist on every system.
 pub(super) static SYSTEM: &str = "/bin /dev /etc /lib /lib32 /lib64 /opt/amazon /opt/aws /opt/aws-ofi-nccl /opt/conda /opt/hpcx \
     /opt/mellanox /opt/nvidia /opt/pytorch /proc /pytorch /run/nvidia-topologyd /sbin /sys /usr/bin \
     /usr/include /usr/lib /usr/lib32 /usr/lib64 /usr/libexec /usr/local/cuda /usr/local/lib \
@@ -12,7 +12,7 @@ pub(super) static SYSTEM: &str = "/bin /dev /etc /lib /lib32 /lib64 /opt/amazon 
 pub(super) static PUBLIC: &str = "amazon.com github.com githubusercontent.com huggingface.co nvidia.com openmpi.org open-mpi.org \
     python.org pytorch.org readthedocs.io w3.org localhost";
 
-/// Where the path ends that begins at `at` and is worth hiding.
+/// The end of the path that begins at `at`, if it should be hidden.
 pub(super) fn path_end(text: &str, at: usize) -> Option<usize> {
     let rest = text.get(at..)?;
     let home = ["/home/", "/Users/"].iter().any(|it| rest.starts_with(it));
@@ -63,7 +63,7 @@ pub(super) fn is_common_user(name: &str) -> bool {
     listed(COMMON, name) || is_number(name)
 }
 
-/// The ending of a file's name, where it tells what the file is and nothing else.
+/// The extension of a file name, if it is a usual one.
 pub(super) fn extension(name: &str) -> String {
     static KNOWN: &str = "bin c cc cfg conf cpp cu csv err gz h hpp html ini json jsonl log md out pt py safetensors sh \
         so sock tar tgz toml txt xml yaml yml zip zst";

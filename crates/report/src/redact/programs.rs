@@ -1,9 +1,9 @@
-//! Names of programs, as the NVIDIA driver tells whose work failed.
+//! Names of programs in Xid messages of the NVIDIA driver.
 
 use super::names::{Hit, Kind};
 use super::scan::is_number;
 
-/// The longest name that the kernel keeps of a process.
+/// The longest process name that the kernel stores.
 const LONGEST: usize = 15;
 
 /// `python3` of `NVRM: Xid (PCI:0000:3b:00): 79, pid=1234, name=python3, ...`. A name may hold blanks.

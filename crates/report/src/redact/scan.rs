@@ -1,10 +1,10 @@
-//! Steps over the bytes of a text. All that is looked for is ASCII, so a match begins and ends between characters.
+//! Functions that scan the bytes of a text. All patterns are ASCII, so a match begins and ends between characters.
 
 pub(super) fn byte(text: &str, at: usize) -> Option<u8> {
     text.as_bytes().get(at).copied()
 }
 
-/// What stands before `at`. A colour code counts as one sign: `ESC[36mnode-0`.
+/// The byte before `at`. A colour code counts as one byte: `ESC[36mnode-0`.
 pub(super) fn before(text: &str, at: usize) -> Option<u8> {
     let last = at.checked_sub(1)?;
     let code = || {
@@ -15,7 +15,7 @@ pub(super) fn before(text: &str, at: usize) -> Option<u8> {
     byte(text, last).map(|it| if it == b'm' && code() { 0x1b } else { it })
 }
 
-/// Where the run of such bytes ends that begins at `at`.
+/// The end of the run of such bytes that begins at `at`.
 pub(super) fn run(text: &str, at: usize, is_part: impl Fn(u8) -> bool) -> usize {
     let rest = text.as_bytes().get(at..).unwrap_or_default();
     at + rest.iter().take_while(|it| is_part(**it)).count()
@@ -26,7 +26,7 @@ pub(super) fn listed(list: &str, word: &str) -> bool {
     list.split_ascii_whitespace().any(|it| it == word)
 }
 
-/// Where the text begins that follows the last such character.
+/// The start of the text after the last such character.
 pub(super) fn after_last(text: &str, is_limit: impl Fn(char) -> bool) -> usize {
     text.char_indices().rev().find(|it| is_limit(it.1)).map_or(0, |(at, it)| at + it.len_utf8())
 }

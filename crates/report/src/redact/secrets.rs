@@ -10,12 +10,12 @@ pub(super) fn secret(text: &str, at: usize) -> Option<Hit> {
         .or_else(|| mail_end(text, at))
         .or_else(|| account_end(text, at))?;
     let key = text.get(at..end)?;
-    // What was replaced before stays.
+    // Aliases are kept.
     let replaced = key.strip_prefix("secret-").is_some_and(is_number);
     (end > at && !replaced).then(|| Hit { kind: Kind::Secret, key: key.to_owned(), end })
 }
 
-/// How secrets begin, and how long at least they go on.
+/// Prefixes of secrets, and the minimum length after them.
 pub(super) static FORMS: &[(&str, usize)] = &[
     ("AKIA", 16),
     ("ASIA", 16),
@@ -32,7 +32,7 @@ pub(super) static FORMS: &[(&str, usize)] = &[
     ("xoxb-", 10),
 ];
 
-/// Secrets that are known by their form.
+/// Secrets with a known format.
 pub(super) fn token_end(text: &str, at: usize) -> Option<usize> {
     if is_word(before(text, at)) {
         return None;
@@ -49,7 +49,7 @@ pub(super) fn token_end(text: &str, at: usize) -> Option<usize> {
         }
     }
     jwt_end(text, at).or_else(|| bearer_end(text, at)).or_else(|| {
-        // An API key of Weights & Biases is 40 hexadecimal digits, as is a commit: only where they are spoken of.
+        // An API key of Weights & Biases is 40 hexadecimal digits, as is a commit: only where the text mentions one.
         let end = run(text, at, |it| it.is_ascii_hexdigit());
         (end - at == 40
             && !is_word(byte(text, end))
@@ -127,7 +127,7 @@ pub(super) fn key_before(before: &str) -> Option<(&str, bool, Option<char>)> {
 }
 
 pub(super) fn is_secret_key(key: &str) -> bool {
-    // Tokens of a language model are no secret.
+    // Tokens of a language model are not secrets.
     static MODEL: &str = "added bos cls eos image mask max next num pad per sep special stop unk";
     static ENDINGS: &str = "password passwd passphrase secret token api_key apikey access_key accesskey access_key_id \
         secret_key private_key auth_key credential credentials";
@@ -145,7 +145,7 @@ pub(super) fn is_user_key(key: &str) -> bool {
     matches!(key, "USER" | "USERNAME" | "LOGNAME")
 }
 
-/// Whether a value can be a secret: a reference to one, a number of tokens or a word of a sentence is none.
+/// Whether a value can be a secret: a reference to one, a number of tokens or a word of a sentence is not.
 pub(super) fn is_secret_value(key: &str, value: &str, sure: bool) -> bool {
     let lower = value.to_ascii_lowercase();
     let empty = matches!(

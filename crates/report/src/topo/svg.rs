@@ -22,7 +22,7 @@ const MACHINES: u32 = 4;
 const MARGIN: f64 = 28.0;
 /// A picture is not narrower, so that its title has room.
 const NARROWEST: f64 = 620.0;
-/// Machines stand side by side up to this.
+/// The widest row of machines.
 const WIDEST: f64 = 2400.0;
 /// The name above a machine, where there are several.
 const NAME: f64 = 26.0;

@@ -205,8 +205,8 @@ impl Page {
         for it in job.transports.iter().take(TRANSPORTS) {
             let (a, b) = it.example;
             let pairs = match it.pairs {
-                1 => format!("{a} and {b}"),
-                n => format!("{n} pairs, as {a} and {b}"),
+                1 => format!("ranks {a} and {b}"),
+                n => format!("{n} pairs, for example ranks {a} and {b}"),
             };
             let text = format!("{}   ({pairs})\n{}", it.transport, it.reason);
             // To the right if there is room for a sentence, otherwise below.
@@ -316,7 +316,7 @@ impl Page {
         let head = columns("size", ["low", "expected", "high"], "time");
         let room = self.style.width.saturating_sub(width(&head) + 5);
         let beside = room >= 24;
-        let title = if beside { "   algorithm: ceiling" } else { "" };
+        let title = if beside { "   algorithm: limit" } else { "" };
         writeln!(out, "  {}", self.paint(&format!("{head}{title}"), Ansi::new().dimmed()))?;
         let mut before = String::new();
         for it in rows {

@@ -10,7 +10,7 @@ pub(crate) mod document;
 pub(crate) mod launch;
 pub(crate) mod pod;
 pub(crate) mod settings;
-pub(crate) mod silence;
+pub(crate) mod suppression;
 
 #[cfg(test)]
 pub(crate) mod testing;
@@ -30,7 +30,7 @@ pub fn lint(files: &[Submission], given: &Given) -> Vec<Found> {
         let Some(Ok(findings)) = rule.submission().map(|check| check(&submitted)) else { continue };
         found.extend(findings.into_iter().map(|finding| Found { rule, finding }));
     }
-    let mut found = silence::apply(files, found);
+    let mut found = suppression::apply(files, found);
     let key = |it: &Found| (it.finding.file(), it.finding.start(), it.rule.id);
     found.sort_by_key(key);
     found.dedup_by(|a, b| key(a) == key(b) && a.finding.message == b.finding.message);

@@ -1,7 +1,7 @@
 //! The layout of one machine.
 //!
 //! From top to bottom: the CPUs, the PCIe switches level by level, the NICs, an aisle for what goes to other machines,
-//! the GPUs, and what joins the GPUs. A GPU has a column of its own; at the left of each column a lane is left free for
+//! the GPUs, and the NVLinks. A GPU has a column of its own; at the left of each column a lane is left free for
 //! the link of the GPU, so that it does not run through a NIC.
 
 use std::collections::BTreeSet;
@@ -29,9 +29,9 @@ const DROP: f64 = 24.0;
 /// A line of text in a device, and what is above and below the lines.
 const LINE: f64 = 16.0;
 const AROUND: f64 = 12.0;
-/// Colours for rails; after the last the first comes again.
+/// The number of colours for rails; they repeat.
 pub(super) const RAILS: usize = 8;
-/// How far a pile of NICs reaches beyond the first.
+/// How far a stack of NICs reaches beyond the first.
 pub(super) const PILE: f64 = 6.0;
 /// NICs of one column, at most.
 const STACK: usize = 4;
@@ -60,7 +60,7 @@ pub(super) struct Part {
 #[derive(Debug, Clone, Default)]
 pub(super) struct Plan {
     pub(super) width: f64,
-    /// Without what joins the GPUs.
+    /// Without NVLinks.
     pub(super) height: f64,
     /// Frames of the sockets.
     pub(super) frames: Vec<Rect>,
@@ -115,7 +115,7 @@ impl Plan {
             .iter_mut()
             .filter(|it| !near.is_empty() && !near.contains(&it.name))
             .for_each(|it| it.rail = None);
-        // A colour for each, while there are enough; else the nth NICs of all GPUs have one.
+        // One colour per NIC while there are enough; otherwise the nth NICs of all GPUs share one.
         let used: Vec<&mut Part> = plan.nics.iter_mut().filter(|it| it.rail.is_some()).collect();
         if stack < 2 || used.len() <= RAILS {
             used.into_iter().enumerate().for_each(|(number, it)| it.rail = Some(number));
@@ -197,13 +197,13 @@ impl<'a> Columns<'a> {
                 }
                 it.count += wide;
             } else if item.parent.is_none() {
-                // At the socket itself each device has a column: nothing joins it with a neighbour.
+                // At the socket itself each device has a column of its own.
                 it.places[at] = (it.count, 0);
                 it.count += 1;
                 it.stack = it.stack.max(usize::from(matches!(item.node, TopoNode::Nic { .. })));
             }
         }
-        // A switch is as wide as all below it, and what is below stands right after it.
+        // A switch is as wide as everything below it, which follows it directly in the list.
         for at in (0..it.list.len()).rev() {
             if let Some(parent) = it.list[at].parent.filter(|_| is_switch(&it.list[at])) {
                 let end = it.places[at].0 + it.places[at].1;

@@ -6,9 +6,9 @@ use crate::text::counted;
 use crate::topo::words::bandwidth;
 use crate::topo::{Topo, tree};
 
-/// From the GPUs to the plane of NVSwitches.
+/// The distance from the GPUs to the NVSwitches.
 const DROP: f64 = 14.0;
-/// The plane, without what is drawn on it.
+/// The height of the NVSwitches.
 pub(super) const PLANE: f64 = 34.0;
 
 /// The class with the colour of a rail.
@@ -16,7 +16,7 @@ pub(super) fn colour(rail: Option<usize>) -> String {
     rail.map_or_else(|| "other".to_owned(), |it| format!("r{}", it % RAILS))
 }
 
-/// How much room is needed below the sockets for what joins the GPUs, `routes` being the room for a ring or tree.
+/// The height below the sockets for NVLink, where `routes` is the height for a ring or tree.
 pub(super) fn below(topo: &Topo, plan: &Plan, routes: f64) -> f64 {
     if plan.gpus.is_empty() {
         0.0
@@ -56,7 +56,7 @@ pub(super) fn draw(topo: &Topo, plan: &Plan, routes: f64, at: Point, canvas: &mu
         canvas.named(&it.title, |canvas| {
             let rect = it.rect.moved(at);
             canvas.rect(rect, 6.0, "switch");
-            // A narrow one says what is most particular about it: its link.
+            // A narrow box shows only its link.
             let whole = it.lines.first().map_or("", String::as_str);
             let words = if super::canvas::length(whole) > rect.width - 12.0 {
                 whole.split_once(" · ").map_or(whole, |it| it.1)
@@ -74,7 +74,7 @@ pub(super) fn draw(topo: &Topo, plan: &Plan, routes: f64, at: Point, canvas: &mu
         canvas.named(&it.title, |canvas| {
             let rect = it.rect.moved(at);
             if it.count > 1 {
-                // Several NICs in one place: a pile of cards.
+                // Several NICs at one switch are drawn as a stack.
                 for step in [PILE, PILE / 2.0] {
                     canvas.rect(rect.moved((step, step)), 6.0, &format!("nic pile {rail}"));
                 }
@@ -103,7 +103,7 @@ fn device(part: &Part, rect: Rect, class: &str, canvas: &mut Canvas) {
     }
 }
 
-/// The plane of NVSwitches: a band that all GPUs stand on.
+/// The NVSwitches: a band below all GPUs.
 fn plane(topo: &Topo, plan: &Plan, routes: f64, at: Point, canvas: &mut Canvas) {
     let Some(switch) = &topo.nvswitch else { return };
     let y = at.1 + plan.height + DROP;
@@ -129,7 +129,7 @@ struct Arc {
     title: String,
 }
 
-/// They stand below the room for a ring or tree.
+/// Below the room for a ring or tree.
 fn arcs(topo: &Topo, plan: &Plan, routes: f64) -> Vec<Arc> {
     let names = tree::gpus(topo);
     let find = |name: &str| names.iter().position(|it| *it == name).filter(|it| *it < plan.gpus.len());

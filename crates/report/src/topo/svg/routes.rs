@@ -12,7 +12,7 @@ use crate::topo::{Topo, TopoEdge, TopoOverlay, tree};
 
 /// Between two lines that run side by side.
 const STEP: f64 = 11.0;
-/// More connections are not drawn: nobody could follow them.
+/// The most connections that are drawn.
 const MOST: usize = 512;
 
 /// From near to far.
@@ -66,7 +66,7 @@ impl<'a> Routes<'a> {
         24.0 + STEP * 2.0 * float(self.busiest())
     }
 
-    /// Room at each side of a machine. Above two rows, machines share it with those they stand below.
+    /// Room at each side of a machine. With more than two rows, machines share it with those above them.
     pub(super) fn side(&self, rows: usize) -> f64 {
         match self.between.len() {
             0 => 0.0,
@@ -248,8 +248,7 @@ impl<'a> Traffic<'a> {
         it
     }
 
-    /// The NIC a GPU uses: the one that is named if it is among the nearest, else the nearest, else the one that is
-    /// named.
+    /// The NIC that a GPU uses: the named one if it is among the nearest, otherwise the nearest, otherwise the named one.
     fn nic(&self, (_, gpu): (u32, u32), named: Option<&str>) -> Option<usize> {
         let find = |name: &str| self.ground.plan.nics.iter().position(|it| it.name == clean(name));
         let named = named.and_then(find);
@@ -270,7 +269,7 @@ impl<'a> Traffic<'a> {
         (format!("{:.0}", at.0), at.1 < self.ground.network.y, right)
     }
 
-    /// Where a connection runs up or down beside a machine.
+    /// The vertical part of a connection next to a machine.
     fn side(&mut self, at: Point, right: bool) -> f64 {
         let key = self.side_key(at, right);
         let above = key.1;
@@ -289,7 +288,7 @@ impl<'a> Traffic<'a> {
         floor + 12.0 + STEP * float(track)
     }
 
-    /// The way of one end, or nothing if its machine is not drawn.
+    /// The route of one end, or `None` if its machine is not drawn.
     fn way(&mut self, end: (u32, u32), named: Option<&str>, track: f64) -> Way {
         let machine = end.0 as usize;
         let Some(at) = self.ground.machines.get(machine).copied() else { return Way::default() };

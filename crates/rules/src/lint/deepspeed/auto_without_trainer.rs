@@ -43,7 +43,7 @@ fn check(submitted: &Submitted<'_>) -> Checked {
         let text = it.text.to_ascii_lowercase();
         FILLERS.iter().any(|word| text.contains(word))
     };
-    // Only beside a launch, and one that names none of them.
+    // Only with a launch command that names none of them.
     if !submitted.files.iter().any(starts) || submitted.files.iter().any(fills) {
         return Ok(Vec::new());
     }

@@ -138,7 +138,7 @@ pub(super) mod testing {
         )
     }
 
-    /// What a rule says of settings beside a job.
+    /// The findings of a rule for settings and a job.
     pub(crate) fn beside(rule: &Rule, settings: &str, job: &str) -> Vec<Finding> {
         let files = files(&[("ds.json", settings), ("job.yaml", job)]);
         check(rule, &Submitted::new(&files, Given::default()))

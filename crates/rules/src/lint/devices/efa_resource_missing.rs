@@ -138,7 +138,7 @@ mod tests {
         quiet(&RULE, &job(2, "g5.xlarge", "nvidia.com/gpu: 1"));
         quiet(&RULE, &job(2, "p5.48xlarge", "cpu: 8"));
         quiet(&RULE, &pod("p5.48xlarge", "nvidia.com/gpu: 8"));
-        // Eight copies of a service are no job.
+        // Eight replicas of a service are not a job.
         let service = job(8, "p5.48xlarge", "nvidia.com/gpu: 8").replace("PyTorchJob", "Deployment");
         quiet(&RULE, &service);
     }

@@ -96,7 +96,7 @@ mod tests {
         let given = |minor| Given { plugin: Some(Version::new(1, minor, 0)), ..Given::default() };
         assert!(findings_given(&RULE, &text, &given(5)).is_empty());
         let found = findings_given(&RULE, &text, &given(16));
-        assert!(found[0].message.starts_with("FI_PROVIDER=efa: not needed: the plugin asks for efa itself"));
+        assert!(found[0].message.starts_with("FI_PROVIDER=efa: not needed: the plugin selects efa itself"));
         assert!(!found[0].message.contains("not known"));
         assert!(
             findings(&RULE, &text)[0]

@@ -32,13 +32,13 @@ fn check(_: &Submitted<'_>) -> Checked {
     Ok(Vec::new())
 }
 
-/// What suppresses findings of one rule in a part of a file.
-struct Silence {
+/// Suppresses the findings of one rule in a part of a file.
+struct Suppression {
     file: usize,
     id: String,
-    /// A line or a whole document; neither overlaps with others of its kind.
+    /// Whether it covers a whole document instead of a line; neither overlaps with others of its kind.
     document: bool,
-    /// Bytes of the text it covers.
+    /// The bytes that it covers.
     covers: std::ops::Range<usize>,
     span: Span,
     used: bool,
@@ -46,9 +46,10 @@ struct Silence {
 
 /// Removes suppressed findings, and adds one for each suppression that was not used.
 pub(super) fn apply(files: &[Submission], found: Vec<Found>) -> Vec<Found> {
-    let mut silences: Vec<Silence> = files.iter().enumerate().flat_map(|(at, it)| of_file(at, it)).collect();
+    let mut suppressions: Vec<Suppression> =
+        files.iter().enumerate().flat_map(|(at, it)| of_file(at, it)).collect();
     let mut starts: BTreeMap<(usize, String, bool, usize), usize> = BTreeMap::new();
-    for (at, it) in silences.iter().enumerate() {
+    for (at, it) in suppressions.iter().enumerate() {
         starts.entry((it.file, it.id.clone(), it.document, it.covers.start)).or_insert(at);
     }
     let mut left: Vec<Found> = Vec::new();
@@ -57,26 +58,29 @@ pub(super) fn apply(files: &[Submission], found: Vec<Found>) -> Vec<Found> {
         let covering = [false, true].into_iter().find_map(|document| {
             let key = |start: usize| (file, found.rule.id.to_owned(), document, start);
             let (_, at) = starts.range(key(0)..=key(start)).next_back()?;
-            let covers = &silences.get(*at)?.covers;
+            let covers = &suppressions.get(*at)?.covers;
             (start < covers.end.max(covers.start + 1)).then_some(*at)
         });
-        match covering.and_then(|at| silences.get_mut(at)) {
-            Some(silence) => silence.used = true,
+        match covering.and_then(|at| suppressions.get_mut(at)) {
+            Some(suppression) => suppression.used = true,
             None => left.push(found),
         }
     }
-    for silence in silences.iter().filter(|it| !it.used) {
-        let covered = if silence.document { "in this object" } else { "on this line" };
-        let message = match find(&silence.id) {
-            Some(_) => format!("there is no `{}` finding {covered} to suppress", silence.id),
-            None => format!("plumb knows no rule `{}`", silence.id),
+    for suppression in suppressions.iter().filter(|it| !it.used) {
+        let covered = if suppression.document { "in this object" } else { "on this line" };
+        let message = match find(&suppression.id) {
+            Some(_) => format!("there is no `{}` finding {covered} to suppress", suppression.id),
+            None => format!("plumb knows no rule `{}`", suppression.id),
         };
-        left.push(Found { rule: &UNUSED_ALLOW, finding: Finding::at(silence.file, &silence.span, message) });
+        left.push(Found {
+            rule: &UNUSED_ALLOW,
+            finding: Finding::at(suppression.file, &suppression.span, message),
+        });
     }
     left
 }
 
-fn of_file(file: usize, submission: &Submission) -> Vec<Silence> {
+fn of_file(file: usize, submission: &Submission) -> Vec<Suppression> {
     let mut all = comments(file, submission);
     for root in &submission.tree.documents {
         all.extend(annotations(file, submission, *root));
@@ -84,7 +88,7 @@ fn of_file(file: usize, submission: &Submission) -> Vec<Silence> {
     all
 }
 
-fn comments(file: usize, submission: &Submission) -> Vec<Silence> {
+fn comments(file: usize, submission: &Submission) -> Vec<Suppression> {
     const MARK: &str = "# plumb: allow ";
     let text = &*submission.text;
     let mut all = Vec::new();
@@ -99,7 +103,7 @@ fn comments(file: usize, submission: &Submission) -> Vec<Silence> {
             let id = word.trim_matches([',', ' ']);
             if !id.is_empty() {
                 let span = submission.span(offset..offset + id.len());
-                all.push(Silence {
+                all.push(Suppression {
                     file,
                     id: id.to_owned(),
                     document: false,
@@ -130,14 +134,14 @@ fn next_line(text: &str, mut at: usize) -> std::ops::Range<usize> {
     text.len()..text.len()
 }
 
-fn annotations(file: usize, submission: &Submission, root: NodeId) -> Vec<Silence> {
+fn annotations(file: usize, submission: &Submission, root: NodeId) -> Vec<Suppression> {
     let tree = &submission.tree;
     let Some(value) = tree.at(root, &["metadata", "annotations", "plumb/allow"]) else { return Vec::new() };
     let Some(text) = tree.text(value) else { return Vec::new() };
     let span = tree.node(value).span.clone();
     let covers = tree.node(root).span.range.clone();
     let ids = text.split([',', ' ']).map(str::trim).filter(|it| !it.is_empty());
-    ids.map(|id| Silence {
+    ids.map(|id| Suppression {
         file,
         id: id.to_owned(),
         document: true,
