@@ -179,7 +179,7 @@ fn what_cannot_be_is_refused_in_words() {
         ["", " ", "a b", "a\nb: c", "a\"b", "$(id)", "-x", "a:", "{{ image }}", "'a'", "a#b", "\u{202e}x"]
     {
         let it = Request { image: Some(image.to_owned()), ..request(Kind::Job, "p5.48xlarge", 2) };
-        assert!(write(&it).unwrap_err().contains("is no image"), "{image:?}");
+        assert!(write(&it).unwrap_err().contains("is not an image"), "{image:?}");
         if image != "a#b" {
             let it = Request { image: Some(image.to_owned()), ..request(Kind::Sbatch, "p5.48xlarge", 2) };
             write(&it).unwrap_err();
