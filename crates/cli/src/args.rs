@@ -23,7 +23,7 @@ pub(crate) struct Plumb {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
-    /// Read the logs of a job and report which paths it uses, what is wrong and what to change.
+    /// Diagnose the logs of a job: which paths it uses, what is wrong, what to change.
     Doctor(Doctor),
     /// Check manifests, scripts and settings before they are submitted.
     Lint(Lint),

@@ -56,8 +56,11 @@ pub(crate) fn run(args: &args::Doctor, colour: Colour, out: &mut impl Write) -> 
     })
     .map_err(|error| names.error(error, &args.output))?;
     if tally.understood() == 0 {
-        let reason =
-            if tally.not_blank() == 0 { "there is no input" } else { "plumb understood no line of the input" };
+        let reason = if tally.not_blank() == 0 {
+            "there is no input"
+        } else {
+            "plumb understood no line of the input"
+        };
         let names: Vec<String> = paths.iter().take(3).map(|it| names.file(&input::name(it))).collect();
         let more = if paths.len() > 3 { format!(" and {} more", paths.len() - 3) } else { String::new() };
         let reason = format!("{}{more}: {reason}", names.join(", "));

@@ -334,6 +334,8 @@ fn subcommands() -> Vec<String> {
     let help = plumb(["--help"]).stdout;
     let lines = help.lines().skip_while(|it| *it != "Commands:").skip(1).take_while(|it| !it.is_empty());
     let names: Vec<String> = lines
+        // A line that is further in continues the one above.
+        .filter(|it| !it.starts_with("   "))
         .filter_map(|it| it.split_whitespace().next())
         .filter(|it| *it != "help")
         .map(str::to_owned)

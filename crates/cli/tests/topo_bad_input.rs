@@ -30,9 +30,9 @@ fn shell<S: AsRef<OsStr>>(script: &str, arguments: impl IntoIterator<Item = S>) 
 }
 
 /// A folder with descriptions.
-struct Desk(PathBuf);
+struct Scratch(PathBuf);
 
-impl Desk {
+impl Scratch {
     fn new(test: &str) -> Self {
         Self(folder(&format!("topo-{test}")))
     }
@@ -114,26 +114,26 @@ fn unpacked(path: &str) -> String {
 
 #[test]
 fn a_matrix_with_something_missing() {
-    let desk = Desk::new("matrix-missing");
+    let scratch = Scratch::new("matrix-missing");
     let whole = recording("p4d-topo/topo.txt");
     let without =
         |what: &str| whole.lines().filter(|it| !it.starts_with(what)).collect::<Vec<_>>().join("\n");
-    desk.refused("row.txt", without("GPU3"), "row.txt:2: the header names GPU3, but its row is missing");
+    scratch.refused("row.txt", without("GPU3"), "row.txt:2: the header names GPU3, but its row is missing");
     let headless: Vec<&str> = whole.lines().filter(|it| !it.contains("CPU Affinity")).collect();
-    desk.refused("header.txt", headless.join("\n"), "header.txt:2: ");
+    scratch.refused("header.txt", headless.join("\n"), "header.txt:2: ");
     let asymmetric = "\tGPU0\tGPU1\tCPU Affinity\nGPU0\t X \tNV4\t0-1\nGPU1\tSYS\t X \t0-1\n";
-    desk.refused("cells.txt", asymmetric, "cells.txt:2: GPU0 to GPU1 is NV4");
+    scratch.refused("cells.txt", asymmetric, "cells.txt:2: GPU0 to GPU1 is NV4");
 }
 
 /// Wherever a paste ends, a machine comes out whole or not at all.
 #[test]
 fn a_matrix_cut_anywhere() {
-    let desk = Desk::new("matrix-cut");
+    let scratch = Scratch::new("matrix-cut");
     for recording in ["p4d-topo/topo.txt", "p5-topo/topo.txt"].map(recording) {
         let gpus = recording.matches("\nGPU").count();
         // A prime, so that each column is cut once.
         for length in (0..recording.len()).step_by(53) {
-            let answer = desk.topo("cut.txt", &recording[..length]);
+            let answer = scratch.topo("cut.txt", &recording[..length]);
             match answer.code {
                 Some(0) => assert!(answer.stdout.contains(&format!("{gpus} GPUs")), "{length}: {answer:?}"),
                 _ => refused(&answer, "cut.txt", ""),
@@ -144,65 +144,65 @@ fn a_matrix_cut_anywhere() {
 
 #[test]
 fn more_gpus_than_a_machine_has() {
-    let desk = Desk::new("matrix-large");
-    desk.refused("sockets.txt", matrix(300, "SYS"), "300 sockets");
-    desk.refused("links.txt", matrix(1000, "NV18"), "1000 GPUs");
-    desk.refused("switches.txt", matrix(400, "PIX"), "400 GPUs");
+    let scratch = Scratch::new("matrix-large");
+    scratch.refused("sockets.txt", matrix(300, "SYS"), "300 sockets");
+    scratch.refused("links.txt", matrix(1000, "NV18"), "1000 GPUs");
+    scratch.refused("switches.txt", matrix(400, "PIX"), "400 GPUs");
     let mut text = header(10_000);
     for row in 0..20 {
         let _ = writeln!(text, "GPU{row}{}", "\tSYS".repeat(10_000));
     }
-    desk.refused("thousands.txt", text, "thousands.txt:1: 10,000 GPUs in one machine");
+    scratch.refused("thousands.txt", text, "thousands.txt:1: 10,000 GPUs in one machine");
     let gpus: String = (0..10_000).map(|it| gpu(it % 256, "")).collect();
-    desk.refused("thousands.xml", xml(&gpus), "thousands.xml:1: 10,000 GPUs in one machine");
+    scratch.refused("thousands.xml", xml(&gpus), "thousands.xml:1: 10,000 GPUs in one machine");
     // As many as can be.
-    let answer = desk.topo("many.txt", matrix(64, "NV18"));
+    let answer = scratch.topo("many.txt", matrix(64, "NV18"));
     assert!(answer.code == Some(0) && answer.stdout.contains("64 GPUs"), "{answer:?}");
 }
 
 #[test]
 fn xml_that_explodes() {
-    let desk = Desk::new("xml-bombs");
+    let scratch = Scratch::new("xml-bombs");
     let mut laughs = "<?xml version=\"1.0\"?>\n<!DOCTYPE lolz [\n<!ENTITY lol0 \"lol\">\n".to_owned();
     for n in 1..10 {
         let _ = writeln!(laughs, "<!ENTITY lol{n} \"{}\">", format!("&lol{};", n - 1).repeat(10));
     }
     laughs += "]>\n<system version=\"1\">&lol9;</system>\n";
-    desk.refused("laughs.xml", laughs, "laughs.xml:14: ");
+    scratch.refused("laughs.xml", laughs, "laughs.xml:14: ");
     let reader =
         "<!DOCTYPE s [<!ENTITY x SYSTEM \"file:///etc/passwd\">]>\n<system version=\"1\">&x;</system>\n";
-    desk.refused("reader.xml", reader, "reader.xml:2: ");
+    scratch.refused("reader.xml", reader, "reader.xml:2: ");
     let deep = "<pci busid=\"0000:01:00.0\" class=\"0x060400\">".repeat(100_000);
-    desk.refused("deep-open.xml", format!("<system version=\"1\">{deep}"), "deep-open.xml:1: ");
-    desk.refused("deep.xml", xml(&format!("{deep}{}", "</pci>".repeat(100_000))), "deep.xml:1: ");
+    scratch.refused("deep-open.xml", format!("<system version=\"1\">{deep}"), "deep-open.xml:1: ");
+    scratch.refused("deep.xml", xml(&format!("{deep}{}", "</pci>".repeat(100_000))), "deep.xml:1: ");
     for (name, tag) in [
         ("bridges.xml", "<pci busid=\"0000:01:00.0\"/>\n"),
         ("nets.xml", "<net name=\"a\" dev=\"1\"/>"),
         ("nothings.xml", "<x/>"),
     ] {
-        desk.refused(name, xml(&tag.repeat(1_000_000)), &format!("{name}:1: "));
+        scratch.refused(name, xml(&tag.repeat(1_000_000)), &format!("{name}:1: "));
     }
     let attributes: String = (0..200_000).fold(String::new(), |text, it| text + &format!("a{it}=\"1\" "));
-    desk.refused(
+    scratch.refused(
         "attributes.xml",
         xml(&format!("<pci {attributes}/>")),
         "attributes.xml:3: more than 256 attributes",
     );
-    desk.refused("long.xml", xml(&"<pci class=\"0x060400\"/>".repeat(3_000_000)), "long.xml:1: ");
+    scratch.refused("long.xml", xml(&"<pci class=\"0x060400\"/>".repeat(3_000_000)), "long.xml:1: ");
 }
 
 #[test]
 fn xml_cut_anywhere() {
-    let desk = Desk::new("xml-cut");
+    let scratch = Scratch::new("xml-cut");
     let whole = recording("oracle-g6e12/g6e12.xml");
     let end = whole.find("</system>").expect("an end");
     for length in (0..end).step_by(whole.len() / 40) {
-        refused(&desk.topo("cut.xml", &whole[..length]), "cut.xml", "");
+        refused(&scratch.topo("cut.xml", &whole[..length]), "cut.xml", "");
     }
-    refused(&desk.topo("cut.xml", &whole[..end / 2]), "cut.xml:1: the XML is cut", "");
+    refused(&scratch.topo("cut.xml", &whole[..end / 2]), "cut.xml:1: the XML is cut", "");
     // And with its end, but not what stands before it.
     for length in (30..end).step_by(whole.len() / 20) {
-        let answer = desk.topo("holed.xml", format!("{}</system>", &whole[..length]));
+        let answer = scratch.topo("holed.xml", format!("{}</system>", &whole[..length]));
         assert!(answer.code == Some(2), "{length}: {answer:?}");
     }
 }
@@ -210,14 +210,14 @@ fn xml_cut_anywhere() {
 /// What contradicts itself is left out and said, or refused.
 #[test]
 fn xml_that_cannot_be() {
-    let desk = Desk::new("xml-wrong");
+    let scratch = Scratch::new("xml-wrong");
     let pair = |inside: &str| xml(&format!("{}{}", gpu(1, inside), gpu(2, "")));
     let to = |bus: &str| pair(&format!("<nvlink target=\"{bus}\" count=\"4\" tclass=\"0x030200\"/>"));
     for (name, bus) in [("itself.xml", "0000:01:00.0"), ("nobody.xml", "0000:09:00.0"), ("word.xml", "next")]
     {
-        let answer = desk.topo(name, to(bus));
-        let told = format!("Line 3: an NVLink goes to {bus}, which is no GPU of this machine");
-        assert!(answer.code == Some(0) && answer.stdout.contains(&told), "{answer:?}");
+        let answer = scratch.topo(name, to(bus));
+        let note = format!("Line 3: an NVLink goes to {bus}, which is not a GPU of this machine");
+        assert!(answer.code == Some(0) && answer.stdout.contains(&note), "{answer:?}");
         assert!(answer.stdout.contains("2 GPUs without NVLink"), "{answer:?}");
     }
     let switch = |bus: usize, target: usize, below: &str| {
@@ -229,49 +229,53 @@ fn xml_that_cannot_be() {
     for (name, inside) in
         [("circle.xml", circle), ("own-tail.xml", switch(0x10, 0x10, &(gpu(1, "") + &gpu(2, ""))))]
     {
-        let answer = desk.topo(name, xml(&inside));
+        let answer = scratch.topo(name, xml(&inside));
         assert!(answer.code == Some(0) && answer.stdout.contains("2 GPUs"), "{answer:?}");
     }
     let words = "<pci busid=\"hello\" class=\"GPU\" link_speed=\"fast\" link_width=\"-1\"><gpu dev=\"first\" sm=\"new\" rank=\"-\" gdr=\"maybe\"/></pci>\n\
                  <nic><net name=\"\" dev=\"x\" speed=\"fast\" port=\"-1\" latency=\"nan\"/></nic>\n";
-    let answer = desk.topo("words.xml", xml(words));
+    let answer = scratch.topo("words.xml", xml(words));
     assert!(answer.code == Some(0) && answer.stdout.contains("not known:"), "{answer:?}");
     assert!(answer.stdout.contains("The rate of some NICs is missing."), "{answer:?}");
     let speeds = ["nan", "inf", "-400000", "1e308", "0", "99999999999999999999"];
     let nets = speeds
         .map(|it| format!("<net name=\"a{it}\" dev=\"0\" speed=\"{it}\" latency=\"{it}\"/>\n"))
         .concat();
-    let answer = desk.topo("speeds.xml", xml(&format!("{}{}<nic>{nets}</nic>", gpu(1, ""), gpu(2, ""))));
+    let answer = scratch.topo("speeds.xml", xml(&format!("{}{}<nic>{nets}</nic>", gpu(1, ""), gpu(2, ""))));
     assert_eq!(answer.code, Some(0), "{answer:?}");
     assert!(!answer.stdout.contains("inf") || answer.stdout.contains("ainf"), "{answer:?}");
     let net = "<nic><net name=\"mlx5_0\" dev=\"0\" speed=\"400000\"/></nic>\n";
-    desk.refused("no-gpu.xml", xml(net), "no GPU found");
+    scratch.refused("no-gpu.xml", xml(net), "no GPU found");
     let all = "<nvlink target=\"0000:03:00.0\" count=\"4294967295\" tclass=\"0x068000\"/>";
-    let answer = desk.topo("links.xml", xml(&format!("{}{}", gpu(1, all), gpu(2, all))));
+    let answer = scratch.topo("links.xml", xml(&format!("{}{}", gpu(1, all), gpu(2, all))));
     assert!(answer.code == Some(0) && !answer.stdout.contains("normal all_reduce"), "{answer:?}");
-    desk.refused("empty.xml", xml(""), "empty.xml:1: ");
-    desk.refused("closed.xml", "<system version=\"1\"/>", "closed.xml:1: ");
-    desk.refused("other.xml", "<cpu numaid=\"0\"><pci busid=\"0000:01:00.0\"/></cpu>", "no topology in it");
+    scratch.refused("empty.xml", xml(""), "empty.xml:1: ");
+    scratch.refused("closed.xml", "<system version=\"1\"/>", "closed.xml:1: ");
+    scratch.refused(
+        "other.xml",
+        "<cpu numaid=\"0\"><pci busid=\"0000:01:00.0\"/></cpu>",
+        "no topology in it",
+    );
 }
 
 /// Ranks write into one file at once.
 #[test]
 fn a_log_of_two_ranks_at_once() {
-    let desk = Desk::new("log-interleaved");
+    let scratch = Scratch::new("log-interleaved");
     let log = unpacked("oracle-p5/2x8.log.gz");
     let process = |line: &str| line.split(':').nth(1).map(str::to_owned);
     let trees: Vec<_> = log.lines().filter(|it| it.contains("=== System")).filter_map(process).collect();
     let trees = &trees;
     let of = |rank: usize| log.lines().filter(move |it| process(it).as_ref() == trees.get(rank));
     let mixed: Vec<String> = of(0).zip(of(1)).map(|(a, b)| format!("{a}\n{b}\n")).collect();
-    let answer = |name: &str, text: &str| desk.topo(name, text).stdout;
+    let answer = |name: &str, text: &str| scratch.topo(name, text).stdout;
     let drawn = |text: &str| text.split_once("socket 0").map(|it| it.1.to_owned());
     assert_eq!(drawn(&answer("mixed.log", &mixed.concat())), drawn(&answer("whole.log", &log)));
     // Cut before, in and after the tree: whole or not at all.
     for part in 1..40 {
         let text = mixed.concat();
         let cut = text.get(..text.len() / 40 * part).expect("ASCII");
-        let answer = desk.topo("cut.log", cut);
+        let answer = scratch.topo("cut.log", cut);
         match answer.code {
             Some(0) => assert!(answer.stdout.contains("8 GPUs"), "{part}: {answer:?}"),
             _ => refused(&answer, "cut.log", ""),
@@ -281,12 +285,12 @@ fn a_log_of_two_ranks_at_once() {
 
 #[test]
 fn files_that_describe_nothing() {
-    let desk = Desk::new("nothing");
+    let scratch = Scratch::new("nothing");
     let text = recording("p4d-topo/topo.txt");
     let utf16: Vec<u8> = [0xff, 0xfe].into_iter().chain(text.bytes().flat_map(|it| [it, 0])).collect();
     let noise: Vec<u8> =
         (0..200_000_u32).map(|it| (it.wrapping_mul(2_654_435_761) >> 13).to_le_bytes()[0]).collect();
-    desk.refused("utf16.txt", utf16, "UTF-16");
+    scratch.refused("utf16.txt", utf16, "UTF-16");
     for (name, bytes) in [
         ("empty.txt", Vec::new()),
         ("blank.txt", b" \n\t\n\r\n".to_vec()),
@@ -297,11 +301,11 @@ fn files_that_describe_nothing() {
         ("empty.gz", b"\x1f\x8b".to_vec()),
         ("broken.zst", b"\x28\xb5\x2f\xfd\xff\xff\xff\xff".to_vec()),
     ] {
-        desk.refused(name, bytes, "");
+        scratch.refused(name, bytes, "");
     }
-    refused(&topo(&desk.0, &[]), "topo-nothing", "folder");
-    refused(&topo(&desk.0.join("missing.txt"), &[]), "missing.txt", "");
-    let secret = desk.put("secret.txt", &text);
+    refused(&topo(&scratch.0, &[]), "topo-nothing", "folder");
+    refused(&topo(&scratch.0.join("missing.txt"), &[]), "missing.txt", "");
+    let secret = scratch.put("secret.txt", &text);
     fs::set_permissions(&secret, fs::Permissions::from_mode(0o0)).unwrap();
     let answer = topo(&secret, &[]);
     // Permissions do not bind root.
@@ -313,8 +317,8 @@ fn files_that_describe_nothing() {
 
 #[test]
 fn a_pipe_and_packed_files_are_read() {
-    let desk = Desk::new("packed");
-    let path = desk.put("topo.txt", recording("p4d-topo/topo.txt"));
+    let scratch = Scratch::new("packed");
+    let path = scratch.put("topo.txt", recording("p4d-topo/topo.txt"));
     let plain = topo(&path, &[]).stdout;
     let same = |answer: &Answer, name: &str| {
         assert_eq!(answer.code, Some(0), "{name}: {answer:?}");
@@ -328,7 +332,7 @@ fn a_pipe_and_packed_files_are_read() {
         recording("p4d-topo/topo.txt").as_bytes(),
         ruzstd::encoding::CompressionLevel::Fastest,
     );
-    same(&desk.topo("topo.txt.zst", zst), "zst");
+    same(&scratch.topo("topo.txt.zst", zst), "zst");
     let answer = shell("\"$plumb\" topo - </dev/null", [""]);
     refused(&answer, "standard input", "");
     refused(&bounded(["topo", "/dev/zero"]), "/dev/zero", "");
@@ -338,7 +342,7 @@ fn a_pipe_and_packed_files_are_read() {
 /// Names come from files: they must neither command the terminal nor become part of the picture's code.
 #[test]
 fn names_that_are_commands() {
-    let desk = Desk::new("names");
+    let scratch = Scratch::new("names");
     let table = |name: &str| {
         format!(
             "\tGPU0\tGPU1\tNIC0\tCPU Affinity\nGPU0\t X \tSYS\tPIX\t0-1\nGPU1\tSYS\t X \tSYS\t0-1\nNIC0\tPIX\tSYS\t X \n\n\
@@ -365,8 +369,8 @@ fn names_that_are_commands() {
     ];
     for (number, name) in names.into_iter().enumerate() {
         for (kind, text) in [("txt", table(name)), ("xml", net(name))] {
-            let path = desk.put(&format!("{number}.{kind}"), text);
-            let picture = desk.0.join("out.svg");
+            let path = scratch.put(&format!("{number}.{kind}"), text);
+            let picture = scratch.0.join("out.svg");
             let _ = fs::remove_file(&picture);
             let options = ["--color", "never", "--svg", picture.to_str().unwrap()];
             let answer = topo(&path, &options);
@@ -392,13 +396,13 @@ fn names_that_are_commands() {
 
 #[test]
 fn a_picture_that_cannot_be_written() {
-    let nowhere = Desk::new("picture").0.join("missing/out.svg");
+    let nowhere = Scratch::new("picture").0.join("missing/out.svg");
     let answer = bounded(["topo", "--instance", "p5.48xlarge", "--svg", nowhere.to_str().unwrap()]);
     refused(&answer, "missing/out.svg", "");
     refused(&bounded(["topo", "--instance", "p5.48xlarge", "--svg", "/dev/full"]), "/dev/full", "space");
 }
 
-/// A ring is told by a log, and only the channels it names.
+/// A log shows a ring, and only the channels that it names.
 #[test]
 fn channels_that_are_not_there() {
     let log = "cases/g6e-4x4-efa/rank0.log";
@@ -504,7 +508,7 @@ fn arguments_at_the_edge() {
 
 #[test]
 fn clusters_that_cannot_be() {
-    let desk = Desk::new("clusters");
+    let scratch = Scratch::new("clusters");
     let h100 = "[cluster]\ngpu = \"H100\"\ngpus_per_node = 8\nnodes = 2\n";
     let inter = |nics: &str, gbps: &str| {
         format!("{h100}inter = {{ kind = \"efa\", nics = {nics}, gbps = {gbps} }}\n")
@@ -551,7 +555,7 @@ fn clusters_that_cannot_be() {
         (format!("a = {}", "[".repeat(500_000)), "line 1"),
         ("x".repeat(2 << 20), "longer than"),
     ] {
-        let path = desk.put("cluster.toml", &text);
+        let path = scratch.put("cluster.toml", &text);
         let path = path.to_str().unwrap();
         for command in [&["expect", "all_reduce", "--cluster", path][..], &["topo", "--cluster", path]] {
             let answer = bounded(command);
@@ -560,17 +564,17 @@ fn clusters_that_cannot_be() {
         }
     }
     // No NIC: nothing joins the nodes.
-    let path = desk.put("cluster.toml", inter("0", "400"));
+    let path = scratch.put("cluster.toml", inter("0", "400"));
     refused(
         &bounded(["expect", "all_reduce", "--cluster", path.to_str().unwrap()]),
         "cluster.toml",
         "network",
     );
     for bytes in [b"\xff\xfe[\0".to_vec(), vec![0; 4096], b"[cluster]\ninstance = \"\xff\"".to_vec()] {
-        let path = desk.put("cluster.toml", bytes);
+        let path = scratch.put("cluster.toml", bytes);
         refused(&bounded(["expect", "all_reduce", "--cluster", path.to_str().unwrap()]), "cluster.toml", "");
     }
-    for path in [desk.0.clone(), desk.0.join("missing.toml")] {
+    for path in [scratch.0.clone(), scratch.0.join("missing.toml")] {
         let path = path.to_str().unwrap();
         refused(&bounded(["expect", "all_reduce", "--cluster", path]), path, "");
     }

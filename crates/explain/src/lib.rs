@@ -156,7 +156,7 @@ mod tests {
             ("DGX H100", Kind::Machine, "NVSwitch"),
             ("NVIDIA H100 80GB HBM3", Kind::Gpu, "BF16 989"),
             ("PXN", Kind::Term, "PXN"),
-            ("h:1:2 [0] NCCL INFO Channel 00/0 : 0[0] -> 1[1] via P2P/CUMEM/read", Kind::Line, "no fault"),
+            ("h:1:2 [0] NCCL INFO Channel 00/0 : 0[0] -> 1[1] via P2P/CUMEM/read", Kind::Line, "not a fault"),
             (
                 "Duplicate GPU detected : rank 2 and rank 0 both on CUDA device 1000",
                 Kind::Line,

@@ -266,7 +266,7 @@ mod tests {
             ("[cluster]\ngpu = \"H100\"", "`gpu` needs `gpus_per_node`"),
             ("[cluster]\ngpu = \"L40S\"\ngpus_per_node = 4\nintra = \"nvlink4\"", "has no NVLink"),
             ("[cluster]\ninstance = \"p5.48xlarge\"\npods = \"8\"", "written as 1x8"),
-            ("[cluster]\ninstance = \"p5.48xlarge\"\npods = \"0x8\"", "without a node"),
+            ("[cluster]\ninstance = \"p5.48xlarge\"\npods = \"0x8\"", "at least one node"),
             ("[cluster]\nnodes = 2", "[cluster] needs `instance`"),
             (
                 "[cluster]\ngpu = \"H100\"\ngpus_per_node = 8\ninter = { kind = \"ib\", nics = 1, gbps = -1.0 }",
