@@ -17,7 +17,7 @@ pub(crate) struct Plumb {
     pub(crate) command: Command,
 
     /// When to colour the output.
-    #[arg(long, global = true, value_enum, default_value_t = Colour::Auto, value_name = "WHEN")]
+    #[arg(long, global = true, value_enum, default_value_t = Colour::Auto, value_name = "WHEN", display_order = 900)]
     pub(crate) color: Colour,
 }
 
@@ -367,9 +367,9 @@ pub(crate) fn size(text: &str) -> Result<u64, String> {
         "m" | "M" => 20,
         "g" | "G" => 30,
         "t" | "T" => 40,
-        _ => return Err(format!("`{text}` is not a size: 8, 4K, 1M, 1G")),
+        _ => return Err(format!("`{text}` is not a size; write for example 8, 4K, 1M or 1G")),
     };
-    let number: u64 = digits.parse().map_err(|_| format!("`{text}` is not a size: 8, 4K, 1M, 1G"))?;
+    let number: u64 = digits.parse().map_err(|_| format!("`{text}` is not a size; write for example 8, 4K, 1M or 1G"))?;
     number.checked_mul(1 << shift).filter(|it| *it < 1 << 50).ok_or_else(|| format!("`{text}` is too large"))
 }
 
@@ -388,7 +388,7 @@ fn variable(text: &str) -> Result<(String, String), String> {
 }
 
 fn version(text: &str) -> Result<fabric::Version, String> {
-    fabric::Version::parse(text).ok_or_else(|| format!("`{text}` is not a release: 2.27.3"))
+    fabric::Version::parse(text).ok_or_else(|| format!("`{text}` is not a release; write for example 2.27.3"))
 }
 
 fn pods(text: &str) -> Result<(u32, u32), String> {
@@ -404,7 +404,7 @@ pub(crate) enum Format {
     Json,
     /// SARIF 2.1.0, for code scanning.
     Sarif,
-    /// `JUnit` XML, for CI.
+    /// JUnit XML, for CI.
     Junit,
 }
 

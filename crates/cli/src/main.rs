@@ -74,7 +74,7 @@ fn complain(text: &str) {
 fn explain(what: &str, out: &mut impl Write) -> io::Result<u8> {
     let found = ::explain::explain(what);
     if !found.is_empty() {
-        report::explanations(&found, out)?;
+        report::explanations(&found, doctor::width(), out)?;
         return Ok(CLEAN);
     }
     complain(&format!("error: plumb knows no rule, variable, term, machine, GPU or log line `{what}`"));

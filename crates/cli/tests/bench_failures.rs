@@ -309,7 +309,7 @@ fn arguments_that_cannot_be_are_reported() {
         ("all_reduce --ranks 100000", "100000 is not in 1..=4096"),
         ("all_reduce -g 4096 -t 4096", "cannot start 16777216 ranks on this host"),
         ("all_reduce --timeout 0", "0 is not in 1..=86400"),
-        ("all_reuce", "`all_reuce` is not a collective: all_reduce, all_gather"),
+        ("all_reuce", "`all_reuce` is not a collective; expected one of all_reduce, all_gather"),
         ("all_reduce --algo fast", "`fast` is not an algorithm; expected one of ring"),
         ("all_reduce --transport rdma", "`rdma` is not a transport; expected shm or tcp"),
         ("all_reduce -d float8", "float8"),

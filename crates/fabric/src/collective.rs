@@ -89,7 +89,7 @@ impl FromStr for Collective {
         let wanted = plain(text.trim().trim_end_matches("_perf"));
         Self::ALL.into_iter().find(|it| plain(it.name()) == wanted).ok_or_else(|| {
             let names: Vec<&str> = Self::ALL.iter().map(|it| it.name()).collect();
-            format!("`{text}` is not a collective: {}", names.join(", "))
+            format!("`{text}` is not a collective; expected one of {}", names.join(", "))
         })
     }
 }

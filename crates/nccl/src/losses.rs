@@ -78,7 +78,7 @@ impl Loss {
 impl fmt::Display for Loss {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Gpus { used, of } => write!(f, "{used} of the machine's {of} GPUs are used"),
+            Self::Gpus { used, of } => write!(f, "{used} of the machine's {of} GPUs {} used", is_or_are(*used)),
             Self::Network { pairs, path, direct, net } => {
                 let how = match path {
                     PathType::Nvl | PathType::Nvb => "NVLink".to_owned(),
@@ -99,7 +99,8 @@ impl fmt::Display for Loss {
             Self::Nics { used, of, bandwidth } => {
                 write!(
                     f,
-                    "{used} of the machine's {of} NICs are used; the others would give {bandwidth:.1} GB/s"
+                    "{used} of the machine's {of} NICs {} used; the others would give {bandwidth:.1} GB/s",
+                    is_or_are(*used)
                 )
             }
             Self::Shared { gpu, by, share, before } => write!(
@@ -253,6 +254,10 @@ impl Decisions {
 #[expect(clippy::cast_precision_loss, reason = "a machine has few devices")]
 fn ratio(one: usize, other: usize) -> f64 {
     one as f64 / other.max(1) as f64
+}
+
+fn is_or_are(count: usize) -> &'static str {
+    if count == 1 { "is" } else { "are" }
 }
 
 fn noun(count: usize, word: &str) -> String {

@@ -6,11 +6,12 @@ use explain::{Explanation, Kind, Section};
 
 use crate::text::{clean, wrap};
 
-/// The maximum width of the output.
-const WIDTH: usize = 100;
+/// The widest output: longer lines are hard to read.
+const WIDEST: usize = 100;
 
 /// Writes explanations one below the other: headings and their paragraphs in two columns.
-pub fn explanations(all: &[Explanation], out: &mut impl Write) -> io::Result<()> {
+pub fn explanations(all: &[Explanation], width: usize, out: &mut impl Write) -> io::Result<()> {
+    let width = width.clamp(40, WIDEST);
     for (number, it) in all.iter().enumerate() {
         if number > 0 {
             writeln!(out)?;
@@ -18,23 +19,23 @@ pub fn explanations(all: &[Explanation], out: &mut impl Write) -> io::Result<()>
         writeln!(out, "{}", clean(&it.title))?;
         if it.kind == Kind::Term {
             writeln!(out)?;
-            for line in it.sections.iter().flat_map(|it| &it.paragraphs).flat_map(|it| wrap(it, 98)) {
+            for line in it.sections.iter().flat_map(|it| &it.paragraphs).flat_map(|it| wrap(it, width - 2)) {
                 writeln!(out, "{line}")?;
             }
         } else {
-            columns(it, out)?;
+            columns(it, width, out)?;
         }
     }
     Ok(())
 }
 
-fn columns(it: &Explanation, out: &mut impl Write) -> io::Result<()> {
+fn columns(it: &Explanation, width: usize, out: &mut impl Write) -> io::Result<()> {
     let heading = if it.kind == Kind::Variable { "source" } else { "sources" };
     let sources = Section { heading, paragraphs: it.sources.clone() };
     let sections: Vec<&Section> =
         it.sections.iter().chain((!it.sources.is_empty()).then_some(&sources)).collect();
     let column = sections.iter().map(|it| it.heading.len()).max().unwrap_or_default();
-    let room = WIDTH.saturating_sub(column + 4);
+    let room = width.saturating_sub(column + 4);
     for Section { heading, paragraphs } in sections {
         let mut heading = *heading;
         for paragraph in paragraphs {
@@ -55,11 +56,11 @@ mod tests {
     use explain::{Explanation, Kind, Section, explain};
     use fabric::{catalogue, gpu};
 
-    use super::{WIDTH, explanations};
+    use super::{WIDEST, explanations};
 
     fn written(all: &[Explanation]) -> String {
         let mut out = Vec::new();
-        explanations(all, &mut out).unwrap();
+        explanations(all, WIDEST, &mut out).unwrap();
         String::from_utf8(out).unwrap()
     }
 
@@ -85,7 +86,7 @@ mod tests {
         for asked in catalogue::names().chain(gpu::all().iter().map(|it| it.name.as_str())) {
             let text = written(&explain(asked));
             // Only a word too long for its column may stick out: a path of a source.
-            let wide = text.lines().filter(|it| it.chars().count() > WIDTH);
+            let wide = text.lines().filter(|it| it.chars().count() > WIDEST);
             for line in wide {
                 assert!(line.trim().rsplit("  ").next().is_some_and(|it| !it.contains(' ')), "{line}");
             }
