@@ -369,7 +369,8 @@ pub(crate) fn size(text: &str) -> Result<u64, String> {
         "t" | "T" => 40,
         _ => return Err(format!("`{text}` is not a size; write for example 8, 4K, 1M or 1G")),
     };
-    let number: u64 = digits.parse().map_err(|_| format!("`{text}` is not a size; write for example 8, 4K, 1M or 1G"))?;
+    let number: u64 =
+        digits.parse().map_err(|_| format!("`{text}` is not a size; write for example 8, 4K, 1M or 1G"))?;
     number.checked_mul(1 << shift).filter(|it| *it < 1 << 50).ok_or_else(|| format!("`{text}` is too large"))
 }
 

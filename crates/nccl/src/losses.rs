@@ -78,7 +78,9 @@ impl Loss {
 impl fmt::Display for Loss {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Self::Gpus { used, of } => write!(f, "{used} of the machine's {of} GPUs {} used", is_or_are(*used)),
+            Self::Gpus { used, of } => {
+                write!(f, "{used} of the machine's {of} GPUs {} used", is_or_are(*used))
+            }
             Self::Network { pairs, path, direct, net } => {
                 let how = match path {
                     PathType::Nvl | PathType::Nvb => "NVLink".to_owned(),
