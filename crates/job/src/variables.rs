@@ -16,7 +16,7 @@ impl Settings {
             for seen in environment {
                 let plugin = process.added_by_plugin(&seen.value.name);
                 let setter = if plugin { Setter::Plugin } else { Setter::Job };
-                variables.push(assigned(seen, setter, Scope::Process(at)));
+                variables.push(Variable { read_by_nccl: true, ..assigned(seen, setter, Scope::Process(at)) });
             }
             // libfabric and the plugin read some variables that NCCL never prints.
             let only_plugin = process.facts.plugin.added.iter();
@@ -48,6 +48,7 @@ fn assigned(seen: &Seen<Assignment>, setter: Setter, scope: Scope) -> Variable {
         value: Some(seen.value.value.clone()),
         setter,
         scope,
+        read_by_nccl: false,
         source: Source::Line(seen.quote.clone()),
     }
 }
@@ -58,6 +59,7 @@ fn note(name: &str, value: &str, quote: &Quote) -> Variable {
         value: Some(value.into()),
         setter: Setter::Note,
         scope: Scope::Job,
+        read_by_nccl: false,
         source: Source::Line(quote.clone()),
     }
 }
@@ -122,6 +124,18 @@ mod tests {
         let setter = |name: &str| found.iter().find(|it| it.0 == name).map(|it| it.2);
         assert_eq!(setter("NCCL_PROTO"), Some(Setter::Plugin));
         assert_eq!(setter("NCCL_DEBUG"), Some(Setter::Job));
+    }
+
+    #[test]
+    fn what_nccl_read_is_grouped_by_process() {
+        let log = "a:1:2 [0] NCCL INFO NET/OFI Adding FI_EFA_FORK_SAFE=1 to environment\n\
+                   b:1:2 [0] NCCL INFO NCCL_DEBUG set by environment to INFO\n";
+        let settings = Settings::of_case(&case(log));
+        assert_eq!(settings.named("FI_EFA_FORK_SAFE").count(), 1);
+        let by_process = settings.by_process();
+        let read: Vec<(usize, &str)> =
+            by_process.iter().flat_map(|(at, all)| all.iter().map(|it| (*at, &*it.name))).collect();
+        assert_eq!(read, [(1, "NCCL_DEBUG")]);
     }
 
     #[test]
