@@ -72,14 +72,14 @@ fn note(name: &str, value: Option<&str>, quote: &Quote) -> Variable {
 
 /// The words of a command that assign: `A_B=1 mpirun -x C_D=2`, `srun --export=ALL,A_B=1`, `bash -c "export A_B=1; ..."`.
 fn of_command(quote: &Quote) -> Vec<Variable> {
-    // Markdown marks code so.
+    // Backticks are those of Markdown.
     let line = quote.text.replace('`', " ");
     // Before the first option, `#` ends a prompt.
     let line = line.split_once('#').filter(|it| !it.0.contains(" -")).map_or(&*line, |it| it.1);
     let mut all = Vec::new();
     for word in words(line, 0).iter().flatten() {
         assignments(&word.text, quote, &mut all);
-        if word.text.contains(char::is_whitespace) && assigned_name(&word.text).is_none() {
+        if word.text.contains(char::is_whitespace) && assignment(&word.text).is_none() {
             words(&word.text, 0).iter().flatten().for_each(|it| assignments(&it.text, quote, &mut all));
         }
     }
@@ -89,7 +89,7 @@ fn of_command(quote: &Quote) -> Vec<Variable> {
 fn assignments(word: &str, quote: &Quote, all: &mut Vec<Variable>) {
     let list = word.strip_prefix("--export=").map(|it| it.split(','));
     for part in list.into_iter().flatten().chain([word]) {
-        if let Some((name, value)) = assigned_name(part) {
+        if let Some((name, value)) = assignment(part) {
             // The shell fills in the rest.
             all.push(note(name, Some(value).filter(|it| !it.contains('$')), quote));
         }
@@ -97,7 +97,7 @@ fn assignments(word: &str, quote: &Quote, all: &mut Vec<Variable>) {
 }
 
 /// `NCCL_DEBUG=INFO`
-fn assigned_name(word: &str) -> Option<(&str, &str)> {
+fn assignment(word: &str) -> Option<(&str, &str)> {
     word.split_once('=').filter(|(name, _)| is_name(name, u8::is_ascii_alphabetic))
 }
 
