@@ -15,6 +15,7 @@
 pub mod channel;
 pub mod cluster_file;
 pub mod failure;
+pub mod inside;
 pub mod known;
 mod logged;
 pub mod machine;

@@ -19,6 +19,8 @@ pub struct Variable {
     pub setter: Setter,
     /// For whom it holds.
     pub scope: Scope,
+    /// Whether NCCL reported that it reads it.
+    pub read_by_nccl: bool,
     /// Where that is written.
     pub source: Source,
 }
@@ -86,6 +88,23 @@ impl Settings {
         self.variables.iter().filter(move |it| &*it.name == name)
     }
 
+    /// The variables that NCCL read, in the order of the processes.
+    pub fn read_by_nccl(&self) -> impl Iterator<Item = &Variable> {
+        self.variables.iter().filter(|it| it.read_by_nccl)
+    }
+
+    /// The variables that NCCL read in each process, by the process's position in `evidence::Case::processes`. A process
+    /// that read none is not listed.
+    pub fn by_process(&self) -> BTreeMap<usize, Vec<&Variable>> {
+        let mut all: BTreeMap<usize, Vec<&Variable>> = BTreeMap::new();
+        for it in self.read_by_nccl() {
+            if let Scope::Process(at) = it.scope {
+                all.entry(at).or_default().push(it);
+            }
+        }
+        all
+    }
+
     /// Adds a variable of the command line, which counts more than all others.
     pub fn add_flag(&mut self, flag: &'static str, name: &str, value: &str) {
         self.variables.push(Variable {
@@ -93,6 +112,7 @@ impl Settings {
             value: Some(value.into()),
             setter: Setter::Flag,
             scope: Scope::Job,
+            read_by_nccl: false,
             source: Source::Flag(flag),
         });
     }
@@ -136,6 +156,7 @@ mod tests {
             value: value.map(Into::into),
             setter,
             scope: Scope::Job,
+            read_by_nccl: false,
             source: Source::Default,
         };
         let mut settings = Settings {

@@ -1,9 +1,11 @@
 //! How large a job is: ranks, nodes, hosts.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
+use evidence::plain::NcclTests;
 use evidence::{Case, Communicator};
 
+use crate::Job;
 use crate::known::{Known, Source};
 
 /// The size of a job, as far as it is known.
@@ -15,8 +17,61 @@ pub struct Size {
     pub nodes: Option<Known<u32>>,
     /// Ranks on one node.
     pub ranks_per_node: Option<Known<u32>>,
+    /// The layout of the largest communicator, as NCCL itself reports it.
+    pub reported: Option<Known<NodeLayout>>,
     /// The names of the hosts that were seen.
     pub hosts: BTreeSet<Box<str>>,
+}
+
+/// How many ranks run on how many nodes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct NodeLayout {
+    /// On all nodes together.
+    pub ranks: u32,
+    /// As NCCL counts them.
+    pub nodes: u32,
+    /// The most on one node.
+    pub ranks_per_node: u32,
+}
+
+impl NodeLayout {
+    /// What NCCL reports about a communicator. `None`: releases before 2.20 do not.
+    pub fn of_communicator(communicator: &Communicator) -> Option<Self> {
+        Some(Self {
+            ranks: communicator.n_ranks?,
+            nodes: communicator.n_nodes()?,
+            ranks_per_node: communicator.local_ranks()?,
+        })
+    }
+
+    /// What nccl-tests lists of its devices.
+    pub fn of_test(test: &NcclTests) -> Option<Self> {
+        let mut hosts: BTreeMap<&str, u32> = BTreeMap::new();
+        for device in &test.devices {
+            *hosts.entry(&device.host).or_default() += 1;
+        }
+        Some(Self {
+            ranks: u32::try_from(test.devices.len()).ok()?,
+            nodes: u32::try_from(hosts.len()).ok()?,
+            ranks_per_node: hosts.values().copied().max()?,
+        })
+    }
+
+    /// Whether every node has the same number of ranks.
+    pub fn is_even(&self) -> bool {
+        self.nodes.checked_mul(self.ranks_per_node) == Some(self.ranks)
+    }
+}
+
+impl Job {
+    /// Whether the job may span machines: inside one machine the network carries nothing.
+    pub fn may_span_machines(&self) -> bool {
+        self.size.spans_nodes().unwrap_or_else(|| {
+            // Old releases do not count nodes; ranks that fit into one machine, seen on one host, need no network.
+            let fits = self.instance().zip(self.size.n_ranks()).is_some_and(|(it, ranks)| ranks <= it.gpus);
+            !fits
+        })
+    }
 }
 
 impl Size {
@@ -26,7 +81,12 @@ impl Size {
         let hosts: BTreeSet<Box<str>> =
             case.processes.iter().map(|it| it.host.clone()).filter(|it| !it.is_empty()).collect();
         let ranks = ranks(case, world);
-        let nodes = nodes(case, world, &hosts);
+        let reported = world.and_then(|world| {
+            let line = world.members.values().find_map(|it| it.facts.layout.as_ref())?;
+            Some(Known::new(NodeLayout::of_communicator(world)?, Source::Line(line.quote.clone())))
+        });
+        let counted = reported.clone().map(|it| it.map(|it| it.nodes));
+        let nodes = counted.or_else(|| nodes(case, world, &hosts));
         let local = world.and_then(|world| {
             let layouts = world.members.values().filter_map(|it| it.facts.layout.as_ref());
             let most = layouts.max_by_key(|it| it.value.local_ranks)?;
@@ -36,7 +96,7 @@ impl Size {
             let (ranks, nodes) = (ranks.as_ref()?, nodes.as_ref()?);
             Some(Known::new(ranks.value.checked_div(nodes.value)?, nodes.source.clone()))
         });
-        Self { ranks, nodes, ranks_per_node, hosts }
+        Self { ranks, nodes, ranks_per_node, reported, hosts }
     }
 
     /// Ranks, where their number is known.
@@ -47,6 +107,16 @@ impl Size {
     /// Nodes, where their number is known.
     pub fn n_nodes(&self) -> Option<u32> {
         self.nodes.as_ref().map(|it| it.value)
+    }
+
+    /// The layout that NCCL reports.
+    pub fn reported_layout(&self) -> Option<NodeLayout> {
+        self.reported.as_ref().map(|it| it.value)
+    }
+
+    /// Whether several hosts wrote lines, or NCCL counts several nodes. Hosts with one `NCCL_HOSTID` are one node.
+    pub fn has_several_hosts(&self) -> bool {
+        self.hosts.len() > 1 || self.spans_nodes() == Some(true)
     }
 
     /// Whether the job is known to run on several nodes, or on one.
@@ -75,11 +145,8 @@ fn ranks(case: &Case, world: Option<&Communicator>) -> Option<Known<u32>> {
     })
 }
 
+/// Nodes by the hosts that were seen.
 fn nodes(case: &Case, world: Option<&Communicator>, hosts: &BTreeSet<Box<str>>) -> Option<Known<u32>> {
-    let counted = world.and_then(|world| world.members.values().find_map(|it| it.facts.layout.as_ref()));
-    if let Some(layout) = counted {
-        return Some(Known::new(layout.value.n_nodes, Source::Line(layout.quote.clone())));
-    }
     // Hosts count only where no rank is missing: the others may be on more of them.
     let (n, source) = if hosts.is_empty() {
         let tested: BTreeSet<&str> =
@@ -95,7 +162,8 @@ fn nodes(case: &Case, world: Option<&Communicator>, hosts: &BTreeSet<Box<str>>) 
 
 #[cfg(test)]
 mod tests {
-    use super::Size;
+    use super::{NodeLayout, Size};
+    use crate::Job;
     use crate::testing::case;
 
     #[test]
@@ -109,7 +177,43 @@ mod tests {
             (Some(4), Some(2), Some(2))
         );
         assert_eq!(size.spans_nodes(), Some(true));
+        let layout = NodeLayout { ranks: 4, nodes: 2, ranks_per_node: 2 };
+        assert_eq!(size.reported_layout(), Some(layout));
+        assert!(layout.is_even() && !NodeLayout { ranks: 3, ..layout }.is_even());
         assert!(size.nodes.unwrap().source.quote().unwrap().text.contains("nNodes 2"));
+    }
+
+    #[test]
+    fn devices_of_a_test_count_by_host() {
+        let device = |rank: u32, host: &str| {
+            format!("#  Rank  {rank} Group  0 Pid  1 on {host} device  0 [0x10] NVIDIA H100\n")
+        };
+        let log = format!("# Using devices\n{}{}{}", device(0, "a"), device(1, "a"), device(2, "b"));
+        let layout = NodeLayout::of_test(&case(&log).tests[0]).unwrap();
+        assert_eq!(layout, NodeLayout { ranks: 3, nodes: 2, ranks_per_node: 2 });
+    }
+
+    #[test]
+    fn ranks_that_fit_into_one_machine_need_no_network() {
+        let job = |ranks: u32| {
+            let log = format!(
+                "INSTANCE_TYPE=p4d.24xlarge\na:1:2 [0] NCCL INFO comm 0x1 rank 0 nranks {ranks} cudaDev 0 busId 1000 - Init COMPLETE\n"
+            );
+            Job::of_case(&case(&log)).may_span_machines()
+        };
+        assert_eq!([8, 16].map(job), [false, true]);
+        assert!(Job::default().may_span_machines());
+    }
+
+    #[test]
+    fn hosts_of_one_node_are_still_several() {
+        let line = |host: &str, rank: u32| {
+            format!(
+                "{host}:1:2 [0] NCCL INFO comm 0x1 rank {rank} nRanks 2 nNodes 1 localRanks 2 localRank {rank} MNNVL 0\n"
+            )
+        };
+        let size = Size::of_case(&case(&(line("a", 0) + &line("b", 1))));
+        assert_eq!((size.spans_nodes(), size.has_several_hosts()), (Some(false), true));
     }
 
     #[test]

@@ -177,18 +177,14 @@ impl Expected {
     }
 
     fn gpus_in_use(&self, log: &Log) -> u32 {
-        let local = log.case.world().and_then(evidence::Communicator::local_ranks);
+        let local = log.job.size.reported_layout().map(|it| it.ranks_per_node);
         local.filter(|it| (2..=self.gpus()).contains(it)).unwrap_or(self.gpus())
     }
 
     /// The job as NCCL counts its nodes; two whole machines, where the input does not show it.
     pub(crate) fn across(&self, log: &Log) -> Option<Cluster> {
-        let world = log.case.world();
-        let counted = world.and_then(|it| Some((it.n_nodes()?, it.local_ranks()?, it.n_ranks?)));
-        match counted {
-            Some((nodes, local, ranks)) if nodes.checked_mul(local) == Some(ranks) && nodes > 1 => {
-                self.cluster(nodes, local)
-            }
+        match log.job.size.reported_layout() {
+            Some(it) if it.is_even() && it.nodes > 1 => self.cluster(it.nodes, it.ranks_per_node),
             Some(_) => None,
             None => self.cluster(2, self.gpus()),
         }

@@ -48,7 +48,8 @@ pub(super) fn take(all: &mut Vec<Manifest>, open: &mut bool, quote: &Quote) {
                 ResourceKind::Efa { .. } => &mut manifest.efa,
                 _ => return,
             };
-            if let Ok(n) = value.parse() {
+            // A quantity of 0 requests nothing.
+            if let Some(n) = value.parse().ok().filter(|it| *it > 0) {
                 list.note(n, || quote.clone());
             }
         }
@@ -61,6 +62,15 @@ mod tests {
     use super::take;
     use crate::facts::Assignment;
     use crate::source::{Quote, Spot};
+
+    #[test]
+    fn a_quantity_of_zero_requests_nothing() {
+        let (mut all, mut open) = (Vec::new(), false);
+        for line in ["nvidia.com/gpu: 0", "vpc.amazonaws.com/efa: \"0\""] {
+            take(&mut all, &mut open, &Quote::new(Spot { region: 0, line: 0 }, line.as_bytes()));
+        }
+        assert!(all[0].gpus.is_empty() && all[0].efa.is_empty());
+    }
 
     #[test]
     fn reads_what_rules_need() {

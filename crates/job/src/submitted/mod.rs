@@ -77,6 +77,22 @@ pub struct SubmittedJob<'a> {
     position: Option<usize>,
 }
 
+/// How many nodes and GPUs a job has.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct SubmittedSize {
+    /// Nodes or pods.
+    pub nodes: u64,
+    /// GPUs of each.
+    pub gpus_per_node: u64,
+}
+
+impl SubmittedSize {
+    /// One per GPU.
+    pub fn ranks(&self) -> u64 {
+        self.nodes.saturating_mul(self.gpus_per_node)
+    }
+}
+
 impl<'a> Submitted<'a> {
     /// Reads the jobs of these files.
     pub fn new(files: &'a [Submission], given: Given) -> Self {
@@ -273,6 +289,19 @@ impl<'a> SubmittedJob<'a> {
         self.nodes.stated.as_ref().map(|it| it.value).or_else(alone)
     }
 
+    /// Nodes and GPUs, where both numbers are certain.
+    pub fn size(&self) -> Option<SubmittedSize> {
+        Some(SubmittedSize { nodes: self.node_count()?, gpus_per_node: self.gpus_per_node.as_ref()?.value })
+    }
+
+    /// The machine its ranks run on, where only one is possible.
+    pub fn machine(&self) -> Option<&'static Model> {
+        match self.machines.known.as_slice() {
+            [only] => Some(*only),
+            _ => None,
+        }
+    }
+
     /// Whether the network between pods matters: several nodes, or a pod with EFA in a job that may have more than one.
     pub fn is_networked(&self, pod: &PodTemplate<'_>) -> bool {
         self.nodes.is_multi() || (pod.efa.is_some() && !self.nodes.single)
@@ -294,7 +323,7 @@ mod tests {
     use evidence::submission::{Submission, Vendor};
     use fabric::catalogue;
 
-    use super::{Given, Submitted};
+    use super::{Given, Submitted, SubmittedSize};
 
     fn read(text: &str) -> [Submission; 1] {
         [Submission::read("job", text).unwrap()]
@@ -339,7 +368,8 @@ mod tests {
         let submitted = Submitted::new(&files, Given::default());
         let job = &submitted.jobs[0];
         assert_eq!((job.nodes.pods, job.node_count()), (2, Some(2)));
-        assert_eq!(job.gpus_per_node.as_ref().map(|it| it.value), Some(8));
+        let size = job.size().unwrap();
+        assert_eq!((size, size.ranks()), (SubmittedSize { nodes: 2, gpus_per_node: 8 }, 16));
     }
 
     #[test]

@@ -162,13 +162,15 @@ fn compared(works: &[Work<'_>]) -> Option<Finding> {
 
 /// Whether processes read different values of one variable, or one of them none.
 fn settings_differ(log: &Log) -> bool {
-    let of = |at: usize| -> BTreeSet<(&str, &str)> {
-        let all = log.case.processes[at].facts.environment.iter();
-        all.map(|it| (&*it.value.name, &*it.value.value))
-            .filter(|it| !it.0.contains("HOSTID") && !it.0.contains("DEBUG"))
+    let by_process = log.job.settings.by_process();
+    let compared = |process: usize| -> BTreeSet<(&str, &str)> {
+        let read = by_process.get(&process).into_iter().flatten();
+        read.map(|it| (&*it.name, it.text()))
+            .filter(|(name, _)| !name.contains("HOSTID") && !name.contains("DEBUG"))
             .collect()
     };
-    (1..log.case.processes.len()).any(|at| of(at) != of(0))
+    let first = compared(0);
+    (1..log.case.processes.len()).any(|process| compared(process) != first)
 }
 
 #[cfg(test)]

@@ -31,7 +31,7 @@ fn check(log: &Log) -> Checked {
             Finding::new(Confidence::Likely, message).seen(&reported.quote).seen(&offload.quote),
         ]);
     }
-    let several = log.case.world().and_then(evidence::Communicator::local_ranks).is_some_and(|it| it > 1);
+    let several = log.job.size.reported_layout().is_some_and(|it| it.ranks_per_node > 1);
     if log.job.settings.named("OMP_NUM_THREADS").next().is_some() || reported.is_some() || !several {
         return Ok(Vec::new());
     }

@@ -124,7 +124,7 @@ impl List<'_> {
                 ok("inside", transports.join(", "), first)
             };
         }
-        match self.log.case.world().and_then(evidence::Communicator::local_ranks) {
+        match self.log.job.size.reported_layout().map(|it| it.ranks_per_node) {
             Some(1) => not_checked("inside", "every rank is alone on its node, as NCCL counts nodes"),
             _ => lacks("inside", Source::Connections),
         }

@@ -2,8 +2,9 @@
 
 use std::collections::BTreeMap;
 
-use evidence::{Quote, Source};
+use evidence::Source;
 use forecast::Verdict;
+use job::{Setter, Variable};
 
 use super::{ChecklistItem, List, lacks, not_checked, note, ok};
 use crate::expected;
@@ -62,31 +63,28 @@ impl List<'_> {
     }
 
     pub(super) fn environment(&self) -> ChecklistItem {
-        let mut names: BTreeMap<&str, (bool, &Quote)> = BTreeMap::new();
-        for process in &self.log.case.processes {
-            for seen in &process.facts.environment {
-                let name = &*seen.value.name;
-                let by_plugin = process.added_by_plugin(name);
-                names.entry(name).or_insert((by_plugin, &seen.quote));
-            }
+        let mut names: BTreeMap<&str, &Variable> = BTreeMap::new();
+        for it in self.log.job.settings.read_by_nccl() {
+            names.entry(&it.name).or_insert(it);
         }
-        let Some((_, quote)) = names.values().next() else {
+        let Some(first) = names.values().next() else {
             return if self.set_up() {
                 ok("environment", "NCCL reports no variable in these lines", None)
             } else {
                 lacks("environment", Source::NcclLog)
             };
         };
-        let by = |plugin: bool| {
-            names.iter().filter(|it| it.1.0 == plugin).map(|it| *it.0).collect::<Vec<_>>().join(", ")
+        let by = |setter: Setter| {
+            let all = names.values().filter(|it| it.setter == setter);
+            all.map(|it| &*it.name).collect::<Vec<_>>().join(", ")
         };
-        let (user, plugin) = (by(false), by(true));
+        let (user, plugin) = (by(Setter::Job), by(Setter::Plugin));
         let text = match (user.is_empty(), plugin.is_empty()) {
             (false, false) => format!("set for the job: {user}; set by the plugin: {plugin}"),
             (false, true) => format!("set for the job: {user}"),
             _ => format!("set by the plugin: {plugin}"),
         };
-        ok("environment", text, Some(quote))
+        ok("environment", text, first.quote())
     }
 
     pub(super) fn ras(&self) -> ChecklistItem {

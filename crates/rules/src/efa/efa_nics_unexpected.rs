@@ -1,6 +1,7 @@
 //! The plugin found a different number of EFA devices than the machine or the pod has.
 
 use evidence::{Missing, Source};
+use job::size::NodeLayout;
 
 use super::machine;
 use crate::expected;
@@ -26,7 +27,8 @@ pub static RULE: Rule = Rule {
 fn check(log: &Log) -> Checked {
     let processes = log.nccl_log()?;
     let (machine, _) = machine(log).filter(|it| it.0.efa()).ok_or(Missing(Source::Instance))?;
-    let local = log.case.communicators.iter().filter_map(evidence::Communicator::local_ranks).max();
+    let layouts = log.case.communicators.iter().filter_map(NodeLayout::of_communicator);
+    let local = layouts.map(|it| it.ranks_per_node).max();
     let requested = log.case.manifests.iter().find_map(|it| it.efa.first());
     for process in processes {
         let Some(seen) = process

@@ -83,7 +83,7 @@ pub(crate) fn sign_of_efa(log: &Log) -> Option<&Quote> {
     if let Some(seen) = log.case.sightings_of(&EFA_SETTING).next() {
         return Some(&seen.quote);
     }
-    if let Some(seen) = log.case.manifests.iter().flat_map(|it| it.efa.iter()).find(|it| it.value > 0) {
+    if let Some(seen) = log.case.manifests.iter().find_map(|it| it.efa.first()) {
         return Some(&seen.quote);
     }
     let family = log
@@ -125,17 +125,6 @@ pub(crate) fn socket_chosen(log: &Log) -> Option<&Quote> {
         // NCCL sets up its sockets last: where it did, and no other network is named, they are used.
         let set_up = log.case.sightings_of(&SOCKET_QUOTED).next()?;
         (log.case.networks().next().is_none() && !efa_in_use(log)).then_some(&set_up.quote)
-    })
-}
-
-/// Whether the job may span machines: inside one machine the network carries nothing.
-pub(crate) fn may_span_machines(log: &Log) -> bool {
-    log.job.size.spans_nodes().unwrap_or_else(|| {
-        // Old releases do not count nodes; ranks that fit into one machine, seen on one host, need no network.
-        let fits = machine(log)
-            .zip(log.job.size.n_ranks())
-            .is_some_and(|((machine, _), ranks)| ranks <= machine.gpus);
-        !fits
     })
 }
 

@@ -30,10 +30,10 @@ fn check(log: &Log) -> Checked {
         Some((seen.value.nics?, &seen.quote))
     });
     let Some((nics, quote)) = found else { return Ok(Vec::new()) };
-    let Some(world) = log.case.world() else { return Ok(Vec::new()) };
-    let (Some(local), Some(each)) = (world.local_ranks(), machine.nic_gbps_each) else {
+    let (Some(layout), Some(each)) = (&log.job.size.reported, machine.nic_gbps_each) else {
         return Ok(Vec::new());
     };
+    let local = layout.value.ranks_per_node;
     if local <= nics || nics == 0 || log.job.size.spans_nodes() != Some(true) {
         return Ok(Vec::new());
     }
@@ -44,8 +44,7 @@ fn check(log: &Log) -> Checked {
         machine.name,
         all / f64::from(local)
     );
-    let layout = world.members.values().find_map(|it| it.facts.layout.as_ref()).map(|it| &it.quote);
-    let finding = Finding::new(Confidence::Certain, message).seen(quote).seen_all(layout);
+    let finding = Finding::new(Confidence::Certain, message).seen(quote).seen_all(layout.quote());
     // A pod with some of the GPUs can have fewer devices than its share. With all GPUs another rule reports it.
     let fair = f64::from(machine.nics) * f64::from(local) / f64::from(machine.gpus);
     if local >= machine.gpus || f64::from(nics) >= fair.floor() {

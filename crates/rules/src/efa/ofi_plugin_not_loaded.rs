@@ -7,7 +7,7 @@ use evidence::signals::efa::{
     LIBRARY_PATH, LIBRARY_VERSION, NETWORK_REFUSED, NO_PLUGIN, NO_VERBS, PLUGIN_LOAD,
 };
 
-use super::{efa_in_use, may_span_machines, plugin_logged, sign_of_efa, socket_chosen};
+use super::{efa_in_use, plugin_logged, sign_of_efa, socket_chosen};
 use crate::{Check, Checked, Confidence, Finding, Log, Role, Rule, Severity};
 
 /// See the module documentation.
@@ -83,7 +83,7 @@ fn check(log: &Log) -> Checked {
                 .fix("Install the plugin in the image and put its folder on LD_LIBRARY_PATH, give its full path, or unset NCCL_NET_PLUGIN.")
         }]);
     }
-    let Some(efa) = sign_of_efa(log).filter(|_| may_span_machines(log)) else { return Ok(Vec::new()) };
+    let Some(efa) = sign_of_efa(log).filter(|_| log.job.may_span_machines()) else { return Ok(Vec::new()) };
     let path = log
         .case
         .sightings_of(&LIBRARY_PATH)

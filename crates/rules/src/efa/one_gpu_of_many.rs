@@ -3,6 +3,7 @@
 use std::collections::BTreeSet;
 
 use evidence::{Missing, Source};
+use job::size::NodeLayout;
 use nccl::Loss;
 
 use crate::expected::{self, Expected};
@@ -34,28 +35,28 @@ fn check(log: &Log) -> Checked {
     if gpus < 2 || expected.machine.nvlinks.is_empty() {
         return Ok(Vec::new());
     }
-    let Some(world) = log.case.world() else { return Ok(Vec::new()) };
-    let Some(layout) = world.members.values().find_map(|it| it.facts.layout.as_ref()) else {
+    let (Some(world), Some(layout)) = (log.case.world(), &log.job.size.reported) else {
         return Ok(Vec::new());
     };
-    let it = &layout.value;
-    if it.n_ranks < 2 || it.n_nodes != it.n_ranks || it.local_ranks != 1 {
+    let NodeLayout { ranks, nodes, ranks_per_node } = layout.value;
+    if ranks < 2 || nodes != ranks || ranks_per_node != 1 {
         return Ok(Vec::new());
     }
     let message = format!(
-        "NCCL counts the {} ranks as {} nodes with one GPU each, on {}, which has {} GPUs joined by NVLink: ranks that share a machine do not use NVLink",
-        it.n_ranks, it.n_nodes, expected.name, gpus
+        "NCCL counts the {ranks} ranks as {nodes} nodes with one GPU each, on {}, which has {gpus} GPUs joined by NVLink: ranks that share a machine do not use NVLink",
+        expected.name
     );
     // Pods of one machine have different GPUs; ranks on separate machines usually have the same.
     let buses: BTreeSet<u64> = world.members.values().filter_map(|it| it.line()?.bus_id).collect();
-    let all_seen = world.absent().is_empty() && it.n_ranks <= gpus;
+    let all_seen = world.absent().is_empty() && ranks <= gpus;
     let confidence = match buses.len() {
         1 if world.members.len() > 1 => return Ok(Vec::new()),
         n if all_seen && n == world.members.len() => Confidence::Likely,
         _ => Confidence::Possible,
     };
-    let finding = Finding::new(confidence, message).seen(&layout.quote).seen_all(expected.named_by.as_ref());
-    Ok(vec![finding.with_numbers(&RULE, lost(log, expected, it.n_ranks))])
+    let finding =
+        Finding::new(confidence, message).seen_all(layout.quote()).seen_all(expected.named_by.as_ref());
+    Ok(vec![finding.with_numbers(&RULE, lost(log, expected, ranks))])
 }
 
 /// What pods of one GPU lose against one pod with as many GPUs of the same machines.

@@ -3,7 +3,7 @@
 use evidence::signals::efa::{NO_EFA_DEVICE, NO_PROVIDER, PLUGIN_FAILED};
 use evidence::{Quote, Source};
 
-use super::{efa_in_use, machine, may_span_machines, plugin_logged, sign_of_efa, socket_chosen};
+use super::{efa_in_use, machine, plugin_logged, sign_of_efa, socket_chosen};
 use crate::expected;
 use crate::{Check, Checked, Confidence, Finding, Log, Role, Rule, Severity};
 
@@ -30,7 +30,7 @@ fn check(log: &Log) -> Checked {
     let failed = log.find_signals(&[&PLUGIN_FAILED, &NO_EFA_DEVICE, &NO_PROVIDER], Source::JobOutput)?;
     let Some(socket) = socket_chosen(log) else { return Ok(Vec::new()) };
     // Inside one node the network carries nothing; and ranks that differ are another matter.
-    if !may_span_machines(log) || efa_in_use(log) {
+    if !log.job.may_span_machines() || efa_in_use(log) {
         return Ok(Vec::new());
     }
     let efa = sign_of_efa(log);

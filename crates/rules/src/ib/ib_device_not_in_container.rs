@@ -8,7 +8,7 @@ use evidence::signals::ib::{NO_ADAPTERS, NO_USER_DRIVER, UNABLE_TO_OPEN};
 use evidence::signals::interface::DOCKER_RUN;
 use evidence::{Process, Source};
 
-use crate::interface::address::{is_ipoib, several_hosts};
+use crate::interface::address::is_ipoib;
 use crate::{Check, Checked, Confidence, Finding, Log, Role, Rule, Severity};
 
 /// See the module documentation.
@@ -85,7 +85,7 @@ fn check(log: &Log) -> Checked {
     }
     let settings = ["NCCL_IB_DISABLE", "NCCL_IB_GID_INDEX", "NCCL_IB_TC"];
     let set = || settings.iter().find_map(|name| log.job.settings.named(name).next().map(|it| (name, it)));
-    if let Some((name, it)) = several_hosts(log).then(set).flatten() {
+    if let Some((name, it)) = log.job.size.has_several_hosts().then(set).flatten() {
         let message =
             format!("{name}={} is a setting for RDMA adapters, but {} finds none", it.text(), process.name());
         return Ok(vec![
@@ -155,7 +155,7 @@ fn ipoib(process: &Process) -> Option<(&str, &evidence::Quote)> {
 
 /// On one node no network is needed.
 fn several_hosts_or_unknown(log: &Log) -> bool {
-    several_hosts(log) || log.job.size.spans_nodes().is_none()
+    log.job.size.has_several_hosts() || log.job.size.spans_nodes().is_none()
 }
 
 fn has_rdma_plugin(process: &Process) -> bool {

@@ -1,6 +1,6 @@
 //! What kind of network an interface or an address belongs to, and which ones the processes announced.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 
 use evidence::nccl::Interface;
 use evidence::{Process, Quote};
@@ -38,16 +38,6 @@ pub(crate) fn owners(log: &Log) -> BTreeMap<&str, (&Interface, &Quote)> {
         owners.entry(&*interface.address).or_insert((interface, quote));
     }
     owners
-}
-
-/// The hosts that wrote lines.
-pub(crate) fn hosts(log: &Log) -> BTreeSet<&str> {
-    log.case.processes.iter().map(|it| &*it.host).filter(|it| !it.is_empty()).collect()
-}
-
-/// Whether the job is known to run on several hosts.
-pub(crate) fn several_hosts(log: &Log) -> bool {
-    hosts(log).len() > 1 || log.job.size.spans_nodes() == Some(true)
 }
 
 /// Whether some rank got past the setup, so that the hosts did reach each other.

@@ -6,7 +6,7 @@ use evidence::signals::blocked::{CLIENT_FAILED, OTHER_CONNECT_FAILED};
 use evidence::signals::interface::{GLOO_LOOPBACK, GLOO_MESH_FAILED, NO_INTERFACE_IN_SUBNET};
 
 use super::address::{
-    announced, got_through, is_ipoib, is_link_local, is_loopback, is_tunnel_or_service_port, several_hosts,
+    announced, got_through, is_ipoib, is_link_local, is_loopback, is_tunnel_or_service_port,
 };
 use super::docker_bridge_network::in_a_container_network;
 use crate::blocked::failures::{Cause, verdict};
@@ -77,7 +77,7 @@ fn check(log: &Log) -> Checked {
         is_ipoib(name) || is_tunnel_or_service_port(name) || (is_link_local(address) && !is_loopback(address))
     });
     let Some(it) = doubtful else { return Ok(Vec::new()) };
-    let alone = !several_hosts(log) && log.job.size.n_ranks().is_some_and(|it| it == 1);
+    let alone = !log.job.size.has_several_hosts() && log.job.size.n_ranks().is_some_and(|it| it == 1);
     if alone {
         return Ok(Vec::new());
     }

@@ -8,7 +8,6 @@ use evidence::signals::interface::{DOCKER_RUN, NO_INTERFACE_IN_SUBNET};
 
 use super::address::{
     Announced, announced, got_through, is_bridge, is_bridge_address, is_link_local, is_loopback,
-    several_hosts,
 };
 use crate::blocked::failures::{Cause, verdict};
 use crate::{Check, Checked, Confidence, Finding, Log, Role, Rule, Severity};
@@ -55,7 +54,7 @@ fn check(log: &Log) -> Checked {
         let message = "a container does not have the address that NCCL_COMM_ID names";
         return Ok(vec![Finding::new(Confidence::Likely, message).by(log, &subnet)]);
     }
-    if got_through(log) || !several_hosts(log) {
+    if got_through(log) || !log.job.size.has_several_hosts() {
         return Ok(Vec::new());
     }
     let announced = announced(log);

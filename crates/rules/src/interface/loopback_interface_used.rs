@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use evidence::signals::interface::{GLOO_LOOPBACK, GLOO_MESH_FAILED, OLD_INTERFACE, OLD_INTERFACES};
 use evidence::{Quote, Source};
 
-use super::address::{announced, got_through, is_loopback, several_hosts};
+use super::address::{announced, got_through, is_loopback};
 use crate::blocked::failures::{Cause, verdict};
 use crate::{Check, Checked, Confidence, Finding, Log, Role, Rule, Severity};
 
@@ -34,7 +34,7 @@ fn check(log: &Log) -> Checked {
         // On one host a refused 127.0.0.1 only means that the other process is gone.
         let chosen = log.job.settings.named("NCCL_SOCKET_IFNAME").any(|it| it.text() == "lo")
             && log.job.size.spans_nodes() != Some(false);
-        let sure = several_hosts(log) || !gloo.is_empty() || chosen;
+        let sure = log.job.size.has_several_hosts() || !gloo.is_empty() || chosen;
         let confidence = if sure { Confidence::Likely } else { Confidence::Possible };
         let peer = if it.peer.is_empty() { "127.0.0.1" } else { it.peer };
         let message = format!("connections to {peer} fail: on every host that is the host itself");
@@ -65,7 +65,7 @@ fn check(log: &Log) -> Checked {
 
 /// Lines that list the loopback interface, with their hosts, of a job that needs another and has not got through.
 pub(crate) fn listed(log: &Log) -> Vec<(&Quote, &str)> {
-    if !several_hosts(log) || got_through(log) {
+    if !log.job.size.has_several_hosts() || got_through(log) {
         return Vec::new();
     }
     let announced = announced(log).into_iter().filter(|it| is_loopback(&it.interface.address));

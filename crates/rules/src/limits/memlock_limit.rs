@@ -36,9 +36,9 @@ fn check(log: &Log) -> Checked {
     let unlimited =
         log.case.sightings_of(&LOCKED_MEMORY_LIMIT).any(|it| it.get("value").contains("unlimited"));
     // Where the line gives another reason, or the limit is known to be off, it is something else.
-    let counts = |it: &&Sighting| match it.signal.name {
-        "verbs-refused" => !it.quote.text.contains("failed with") && (limit.is_some() || !unlimited),
-        _ => limit.is_some() || !unlimited,
+    let counts = |it: &&Sighting| {
+        let other_reason = *it.signal == VERBS_REFUSED && it.quote.text.contains("failed with");
+        !other_reason && (limit.is_some() || !unlimited)
     };
     let found: Vec<_> = found.into_iter().filter(counts).collect();
     if found.is_empty() {

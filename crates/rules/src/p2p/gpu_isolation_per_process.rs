@@ -5,8 +5,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use evidence::signals::p2p::{GPU_BOUND_TO_TASK, IPC_OPEN_FAILED, PEER_GPU_INVISIBLE};
 use evidence::{Quote, Source};
 use fabric::Transport;
+use job::inside::NvLink;
 
-use super::machine::{Nvlink, nvlink};
+use super::machine::nvlink;
 use crate::expected;
 use crate::{Check, Checked, Confidence, Finding, Log, Role, Rule, Severity};
 
@@ -45,7 +46,7 @@ fn check(log: &Log) -> Checked {
         let finding =
             Finding::new(Confidence::Likely, message).seen_all(quotes).seen_all(bound).about("host", host);
         // Where there is no NVLink to lose, little is lost.
-        let severity = if nvlink(log) == Some(Nvlink::Absent) { Severity::Info } else { Severity::Warning };
+        let severity = if nvlink(log) == Some(NvLink::Absent) { Severity::Info } else { Severity::Warning };
         let loss = expected::loss_inside(log, expected::through_host);
         return Ok(vec![finding.severity(severity).with_numbers(&RULE, loss)]);
     }
@@ -68,7 +69,7 @@ fn isolated(log: &Log, bound: bool) -> Option<(&str, usize, Vec<&Quote>)> {
     transports.peek()?;
     let world = log.case.world().filter(|_| !transports.any(is_p2p))?;
     // Before 2.18 NCCL does not print what NVML sees, and CUDA's first GPU says little by itself.
-    let suspicious = bound || matches!(nvlink(log), Some(Nvlink::Full | Nvlink::Partial));
+    let suspicious = bound || matches!(nvlink(log), Some(NvLink::Full | NvLink::Partial));
     let mut hosts: BTreeMap<&str, Option<Gpus<'_>>> = BTreeMap::new();
     for member in world.members.values() {
         let Some(process) = log.case.processes.get(member.process).filter(|it| !it.host.is_empty()) else {

@@ -5,8 +5,9 @@ use evidence::signals::p2p::{
 };
 use evidence::{Quote, Source};
 use fabric::Transport;
+use job::inside::NvLink;
 
-use super::machine::{Nvlink, nvlink, p2p_off};
+use super::machine::{nvlink, p2p_off};
 use crate::{Check, Checked, Confidence, Finding, Log, Role, Rule, Severity};
 
 /// See the module documentation.
@@ -76,7 +77,7 @@ fn check(log: &Log) -> Checked {
 fn hang_over_pcie(log: &Log) -> Option<&Quote> {
     let timeout = log.case.first_of(&[&FIRST_COLLECTIVE_TIMEOUT])?;
     let peer_to_peer = log.case.links().any(|it| matches!(it.link.transport(), Some(Transport::P2p { .. })));
-    (peer_to_peer && nvlink(log) == Some(Nvlink::Absent)).then_some(&timeout.quote)
+    (peer_to_peer && nvlink(log) == Some(NvLink::Absent)).then_some(&timeout.quote)
 }
 
 #[cfg(test)]

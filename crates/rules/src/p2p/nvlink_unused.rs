@@ -2,8 +2,9 @@
 
 use evidence::Source;
 use fabric::Transport;
+use job::inside::NvLink;
 
-use super::machine::{Nvlink, counted, host_memory_pairs, nvlink, p2p_off, unread_pairs};
+use super::machine::{counted, host_memory_pairs, nvlink, p2p_off, unread_pairs};
 use crate::expected::{self, Expected};
 use crate::{Check, Checked, Confidence, Finding, Log, Role, Rule, Severity};
 
@@ -37,9 +38,9 @@ fn check(log: &Log) -> Checked {
     let expected = log.expected();
     let mut pairs = host_memory_pairs(log);
     match nvlink(log) {
-        Some(Nvlink::Full) => {}
+        Some(NvLink::Full) => {}
         // Keep the pairs that NVLink is known to join.
-        Some(Nvlink::Partial) => {
+        Some(NvLink::Partial) => {
             pairs.retain(|it| expected.as_ref().and_then(|e| e.nvlink(log, it.0)).is_some());
         }
         _ => return Ok(Vec::new()),

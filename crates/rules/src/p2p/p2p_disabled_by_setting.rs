@@ -1,8 +1,9 @@
 //! A variable turns a fast path between GPUs or nodes off.
 
 use evidence::{Quote, Source};
+use job::inside::NvLink;
 
-use super::machine::{Nvlink, host_memory_pairs, nvlink, p2p_off};
+use super::machine::{host_memory_pairs, nvlink, p2p_off};
 use crate::expected;
 use crate::{Check, Checked, Confidence, Finding, Log, Role, Rule, Severity};
 
@@ -25,14 +26,14 @@ pub static RULE: Rule = Rule {
 };
 
 fn check(log: &Log) -> Checked {
-    let one_gpu_per_node = log.case.world().and_then(evidence::Communicator::local_ranks) == Some(1);
+    let one_gpu_per_node = log.job.size.reported_layout().is_some_and(|it| it.ranks_per_node == 1);
     let nvlink = nvlink(log);
     let mut findings = Vec::new();
     if let Some((setting, quote)) = p2p_off(log) {
         // Another rule reports what the log shows of it.
-        let reported = nvlink == Some(Nvlink::Full) && !host_memory_pairs(log).is_empty();
+        let reported = nvlink == Some(NvLink::Full) && !host_memory_pairs(log).is_empty();
         if !reported && !one_gpu_per_node {
-            let joined = matches!(nvlink, Some(Nvlink::Full | Nvlink::Partial));
+            let joined = matches!(nvlink, Some(NvLink::Full | NvLink::Partial));
             let message = format!(
                 "{setting} turns peer access between GPUs off{}",
                 if joined { ", although NVLink joins them" } else { "" }

@@ -4,8 +4,9 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use evidence::Source;
 use evidence::signals::p2p::{P2P_OFF, P2P_OFF_ON_NVLINK};
+use job::inside::NvLink;
 
-use super::machine::{Nvlink, counted, nvlink};
+use super::machine::{counted, nvlink};
 use crate::expected;
 use crate::{Check, Checked, Confidence, Finding, Log, Role, Rule, Severity};
 
@@ -80,8 +81,8 @@ pub(super) fn takes(log: &Log) -> bool {
     }
     match nvlink(log) {
         _ if partners.is_empty() => false,
-        Some(Nvlink::Absent) => false,
-        Some(Nvlink::Full | Nvlink::Partial) => true,
+        Some(NvLink::Absent) => false,
+        Some(NvLink::Full | NvLink::Partial) => true,
         None => partners.len() >= 4 && partners.values().all(|it| it.len() == 1),
     }
 }

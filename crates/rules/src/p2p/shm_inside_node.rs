@@ -2,8 +2,9 @@
 
 use evidence::Source;
 use evidence::signals::p2p::{P2P_NOT_ENABLED, P2P_OFF};
+use job::inside::NvLink;
 
-use super::machine::{Nvlink, counted, host_memory_pairs, nvlink, p2p_off};
+use super::machine::{counted, host_memory_pairs, nvlink, p2p_off};
 use super::p2p_unused;
 use crate::expected;
 use crate::{Check, Checked, Confidence, Finding, Log, Role, Rule, Severity};
@@ -36,16 +37,16 @@ fn check(log: &Log) -> Checked {
     let machine = nvlink(log);
     // Another rule reports it where NVLink should carry this, or where the driver or a setting refuses.
     let refused = log.case.first_of(&[&P2P_OFF, &P2P_NOT_ENABLED]).is_some() || p2p_off(log).is_some();
-    if pairs.is_empty() || machine == Some(Nvlink::Full) || refused || log.case.is_in_host_memory() {
+    if pairs.is_empty() || machine == Some(NvLink::Full) || refused || log.case.is_in_host_memory() {
         return Ok(Vec::new());
     }
     let name = log.job.machine_name.as_ref().map(|it| &*it.value);
     let tail = match (machine, name) {
-        (Some(Nvlink::Absent), Some(name)) => {
+        (Some(NvLink::Absent), Some(name)) => {
             format!(": expected on {name}, whose GPUs have neither NVLink nor a common PCIe switch")
         }
-        (Some(Nvlink::Absent), None) => ": expected without NVLink and PCIe switches".to_owned(),
-        (Some(Nvlink::Partial), _) => ": expected where no NVLink joins the two".to_owned(),
+        (Some(NvLink::Absent), None) => ": expected without NVLink and PCIe switches".to_owned(),
+        (Some(NvLink::Partial), _) => ": expected where no NVLink joins the two".to_owned(),
         _ => "; expected only if no NVLink or PCIe switch joins the two".to_owned(),
     };
     let message = format!(
@@ -54,7 +55,7 @@ fn check(log: &Log) -> Checked {
     );
     let confidence = if machine.is_some() { Confidence::Certain } else { Confidence::Likely };
     let finding = Finding::new(confidence, message).seen_all(pairs.iter().map(|it| it.1));
-    let inside = expected.and_then(|it| it.inside(log)).filter(|_| machine == Some(Nvlink::Absent));
+    let inside = expected.and_then(|it| it.inside(log)).filter(|_| machine == Some(NvLink::Absent));
     let normal = inside.and_then(|it| expected::is_normal(&expected::through_host(&it)));
     Ok(vec![finding.with_numbers(&RULE, normal)])
 }

@@ -1,11 +1,11 @@
 //! What nccl-tests measured, compared with what is normal.
 
-use std::collections::BTreeMap;
-
 use evidence::plain::{NcclTests, Row};
 use evidence::{Missing, Source};
-use fabric::{Collective, catalogue, gpu};
+use fabric::{Collective, gpu};
 use forecast::{Cluster, Judgement, Normal, Verdict, judge, normal};
+use job::inside::hgx_machine;
+use job::size::NodeLayout;
 use nccl::Settings;
 
 use crate::expected::Expected;
@@ -56,16 +56,17 @@ pub(crate) fn measured(log: &Log) -> Result<Vec<Measured<'_>>, Missing> {
 }
 
 fn of_run<'a>(run: &'a NcclTests, log: &Log, expected: Option<&Expected>) -> Option<Measured<'a>> {
-    let (nodes, local) = ranks(run, log)?;
+    let layout = NodeLayout::of_test(run).or_else(|| log.job.size.reported_layout());
+    let NodeLayout { ranks, nodes, ranks_per_node: local } = layout.filter(NodeLayout::is_even)?;
     let cluster = match expected {
         Some(it) => it.cluster(nodes, local).filter(|_| same_model(run, it))?,
-        None => hgx_machine(run, log).filter(|_| nodes == 1 && local == 8)?,
+        None => hgx_cluster(run, log).filter(|_| nodes == 1 && local == 8)?,
     };
     let mut rows: Vec<&Row> = run.rows.iter().filter(|it| it.size >= SMALLEST).collect();
     rows.sort_by_key(|it| std::cmp::Reverse(it.size));
     rows.dedup_by_key(|it| it.size);
     rows.truncate(2);
-    let collective = collective(run, rows.first()?, nodes.checked_mul(local)?)?;
+    let collective = collective(run, rows.first()?, ranks)?;
     let rows = rows.into_iter().filter_map(|row| judged(row, collective, &cluster)).collect::<Vec<_>>();
     (!rows.is_empty()).then_some(Measured { collective, cluster, rows })
 }
@@ -78,21 +79,6 @@ fn judged<'a>(row: &'a Row, collective: Collective, cluster: &Cluster) -> Option
     let rate = rates().min_by(|a, b| near(a).total_cmp(&near(b)))?;
     let judgement = judge(collective, cluster, row.size, rate, &normal);
     Some(Judged { row, rate, normal, judgement })
-}
-
-/// Nodes and ranks on each, if all have as many.
-fn ranks(run: &NcclTests, log: &Log) -> Option<(u32, u32)> {
-    let mut hosts: BTreeMap<&str, u32> = BTreeMap::new();
-    for device in &run.devices {
-        *hosts.entry(&device.host).or_default() += 1;
-    }
-    if let Some((_, local)) = hosts.first_key_value() {
-        let nodes = u32::try_from(hosts.len()).ok()?;
-        return hosts.values().all(|it| it == local).then_some((nodes, *local));
-    }
-    let world = log.case.world()?;
-    let (nodes, local) = (world.n_nodes()?, world.local_ranks()?);
-    (nodes.checked_mul(local) == world.n_ranks).then_some((nodes, local))
 }
 
 /// What was run: as the output names it, or as its columns show. The factor between the two bandwidths must match
@@ -118,20 +104,11 @@ fn same_model(run: &NcclTests, expected: &Expected) -> bool {
     there.is_some() && here.is_none_or(|here| there.is_some_and(|it| it.family == here.family))
 }
 
-/// The machine of eight equal GPUs of a model that is sold only with an `NVSwitch`.
-fn hgx_machine(run: &NcclTests, log: &Log) -> Option<Cluster> {
-    let name = &run.devices.first()?.name;
-    let model = run.devices.iter().all(|it| it.name == *name).then(|| gpu::find(name)).flatten()?;
-    let fits = |name: &&str| {
-        catalogue::machine(name).is_some_and(|it| {
-            it.gpus.len() == 8 && it.has_nvswitch() && it.gpus[0].model.as_deref() == Some(&*model.name)
-        })
-    };
-    let mut machine = catalogue::machine(catalogue::names().find(fits)?)?;
-    machine.name = None;
+/// One machine of eight GPUs, limited by the hardware alone.
+fn hgx_cluster(run: &NcclTests, log: &Log) -> Option<Cluster> {
     let settings =
         log.job.releases.nccl.as_ref().map_or_else(Settings::default, |it| Settings::new(it.value));
-    Cluster::of_machine(&machine, 1, &settings).ok()
+    Cluster::of_machine(&hgx_machine(run)?, 1, &settings).ok()
 }
 
 /// `1 GiB`, `96 MiB`

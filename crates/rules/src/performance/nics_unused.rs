@@ -4,6 +4,7 @@ use std::collections::BTreeSet;
 
 use evidence::plugin::is_socket;
 use evidence::{Communicator, Source};
+use job::size::NodeLayout;
 
 use crate::expected;
 use crate::{Check, Checked, Confidence, Finding, Log, Role, Rule, Severity};
@@ -62,9 +63,7 @@ fn check(log: &Log) -> Checked {
 
 /// Whether the job uses all GPUs of several machines, and the lines of every rank are here.
 fn whole_nodes(communicator: &Communicator, gpus: u32) -> bool {
-    communicator.n_nodes().is_some_and(|it| it > 1)
-        && communicator.local_ranks() == Some(gpus)
-        && communicator.n_ranks.is_some()
+    NodeLayout::of_communicator(communicator).is_some_and(|it| it.nodes > 1 && it.ranks_per_node == gpus)
         && communicator.absent().is_empty()
         && communicator.members.values().all(|it| !it.guessed)
 }

@@ -5,6 +5,7 @@ use std::collections::BTreeSet;
 use evidence::plugin::aws_ofi::PLUGIN;
 use evidence::plugin::is_socket;
 use evidence::{Communicator, Quote, Source};
+use job::size::NodeLayout;
 
 use crate::efa::machine;
 use crate::expected;
@@ -76,7 +77,7 @@ struct Used<'a> {
 /// Whether every channel is seen to leave the node, and all through one device.
 fn only_device(communicator: &Communicator) -> Option<Used<'_>> {
     let counts = communicator.members.values().find_map(|it| it.facts.channels.as_ref())?;
-    let local = communicator.local_ranks().is_some_and(|it| it > 1)
+    let local = NodeLayout::of_communicator(communicator).is_some_and(|it| it.ranks_per_node > 1)
         || communicator.links().any(|it| it.1.transport().is_some_and(|it| !it.is_net()));
     let mut devices = BTreeSet::new();
     let mut channels = 0_u64;

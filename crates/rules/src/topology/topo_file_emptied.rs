@@ -2,6 +2,7 @@
 
 use evidence::signals::topology_file::FILE_GIVEN;
 use evidence::{Missing, Quote, Source};
+use job::{Setter, Variable};
 
 use crate::efa::machine;
 use crate::{Check, Checked, Confidence, Finding, Log, Role, Rule, Severity};
@@ -25,11 +26,9 @@ pub static RULE: Rule = Rule {
 
 fn check(log: &Log) -> Checked {
     let found = log.find_signals(&[&FILE_GIVEN], Source::JobOutput);
-    let written = log.case.manifests.iter().flat_map(|it| it.environment.iter());
-    let written = written
-        .into_iter()
-        .find(|it| &*it.value.name == "NCCL_TOPO_FILE" && it.value.value.is_empty())
-        .map(|it| &it.quote);
+    let mut assigned = log.job.settings.named("NCCL_TOPO_FILE");
+    let written =
+        assigned.find(|it| it.setter == Setter::Submission && it.text().is_empty()).and_then(Variable::quote);
     let logged =
         found.iter().flatten().find(|it| it.get("file").trim_end_matches('.').is_empty()).map(|it| &it.quote);
     let Some(quote): Option<&Quote> = logged.or(written) else { return found.map(|_| Vec::new()) };
@@ -69,6 +68,14 @@ mod tests {
             found[0].message,
             "NCCL_TOPO_FILE is set to an empty value, so NCCL does not get the plugin's topology of p4d.24xlarge"
         );
+    }
+
+    #[test]
+    fn fires_when_a_manifest_sets_it_empty() {
+        let manifest = "apiVersion: v1\nkind: Pod\nspec:\n  nodeSelector:\n    node.kubernetes.io/instance-type: p4d.24xlarge\n\
+                        \x20 containers:\n  - env:\n    - name: NCCL_TOPO_FILE\n      value: \"\"\n";
+        assert_eq!(findings(&RULE, manifest).len(), 1);
+        quiet(&RULE, &manifest.replace("\"\"", "/x.xml"));
     }
 
     #[test]

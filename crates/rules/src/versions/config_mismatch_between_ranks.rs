@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use evidence::signals::ib::SIZE_MISMATCH;
 use evidence::{Communicator, Process, Quote, Sighting, Source};
+use job::Variable;
 
 use crate::ib::nic_relaxed_ordering_forced::is_torn;
 use crate::{Check, Checked, Confidence, Finding, Log, Role, Rule, Severity};
@@ -75,7 +76,10 @@ fn check(log: &Log) -> Checked {
     let truncated = truncated(log);
     let failed = !refused.is_empty() || truncated.is_some();
     let quotes = || refused.iter().map(|it| &it.quote).chain(truncated);
-    let settings: Vec<Settings<'_>> = log.case.processes.iter().map(settings).collect();
+    let by_process = log.job.settings.by_process();
+    let read = |at: usize| by_process.get(&at).map(Vec::as_slice).unwrap_or_default();
+    let processes = log.case.processes.iter().enumerate();
+    let settings: Vec<Settings<'_>> = processes.map(|(at, it)| Settings::new(it, read(at))).collect();
     for communicator in &log.case.communicators {
         let members: Vec<&Settings<'_>> =
             communicator.members.values().filter_map(|it| settings.get(it.process)).collect();
@@ -93,33 +97,39 @@ fn check(log: &Log) -> Checked {
 /// The shared variables that one process printed.
 struct Settings<'a> {
     process: &'a Process,
-    values: BTreeMap<&'a str, (&'a str, &'a Quote)>,
+    values: BTreeMap<&'a str, &'a Variable>,
+    /// Whether it printed no variable, shared or not.
+    silent: bool,
 }
 
-fn settings(process: &Process) -> Settings<'_> {
-    let shared = process.facts.environment.iter().filter(|it| SHARED.contains(&&*it.value.name));
-    Settings { process, values: shared.map(|it| (&*it.value.name, (&*it.value.value, &it.quote))).collect() }
+impl<'a> Settings<'a> {
+    fn new(process: &'a Process, read: &[&'a Variable]) -> Self {
+        let shared = read.iter().filter(|it| SHARED.contains(&&*it.name));
+        Self { process, values: shared.map(|it| (&*it.name, *it)).collect(), silent: read.is_empty() }
+    }
 }
 
 /// A variable with two values, or one that decides sizes and is set on some ranks only.
 fn differing(members: &[&Settings<'_>], failed: bool) -> Option<Finding> {
     for name in SHARED {
         // Values are compared without regard to case, as NCCL does.
-        let mut values: BTreeMap<String, (&str, &Process, &Quote)> = BTreeMap::new();
+        let mut values: BTreeMap<String, (&Variable, &Process)> = BTreeMap::new();
         let mut without = None;
         for it in members {
             match it.values.get(name) {
-                Some((value, quote)) => {
-                    values.entry(value.to_ascii_lowercase()).or_insert((value, it.process, quote));
+                Some(variable) => {
+                    values.entry(variable.text().to_ascii_lowercase()).or_insert((variable, it.process));
                 }
-                None => without = without.or(Some(it.process)),
+                None => without = without.or(Some(it)),
             }
         }
-        let about =
-            |finding: Finding| finding.seen_all(values.values().map(|it| it.2)).about("variable", name);
+        let quotes = || values.values().filter_map(|(variable, _)| variable.quote());
+        let about = |finding: Finding| finding.seen_all(quotes()).about("variable", name);
         if values.len() > 1 {
-            let list: Vec<String> =
-                values.values().map(|(value, process, _)| format!("{value} on {}", process.name())).collect();
+            let list: Vec<String> = values
+                .values()
+                .map(|(variable, process)| format!("{} on {}", variable.text(), process.name()))
+                .collect();
             let severity = if failed { Severity::Error } else { Severity::Warning };
             let finding = Finding::new(Confidence::Certain, format!("{name} is {}", list.join(", ")))
                 .severity(severity);
@@ -129,10 +139,15 @@ fn differing(members: &[&Settings<'_>], failed: bool) -> Option<Finding> {
         if !failed || !SIZES.contains(name) {
             continue;
         }
-        if let (Some(other), Some((value, process, _))) = (without, values.values().next())
-            && !other.facts.environment.is_empty()
+        if let (Some(other), Some((variable, process))) = (without, values.values().next())
+            && !other.silent
         {
-            let message = format!("{name}={value} is set on {} and not on {}", process.name(), other.name());
+            let message = format!(
+                "{name}={} is set on {} and not on {}",
+                variable.text(),
+                process.name(),
+                other.process.name()
+            );
             return Some(about(Finding::new(Confidence::Certain, message)));
         }
     }

@@ -2,7 +2,7 @@
 
 use job::submitted::Submitted;
 
-use super::config::{Config, REFERENCE, TrainingJob, configs};
+use super::config::{Config, REFERENCE, configs};
 use crate::{Check, Checked, Confidence, Finding, Role, Rule, Severity};
 
 pub(super) static RULE: Rule = Rule {
@@ -58,8 +58,8 @@ fn one(submitted: &Submitted<'_>, config: &Config<'_>) -> Option<Finding> {
             "train_batch_size {all} is not a multiple of {product}, so no number of GPUs fits"
         )));
     }
-    let job = TrainingJob::of(submitted)?;
-    let world = job.world();
+    let size = submitted.only_job()?.size()?;
+    let world = size.ranks();
     let whole = match (micro, steps) {
         (Some(_), Some(_)) => all / each == world,
         _ => fits(each.saturating_mul(world)),
@@ -68,7 +68,7 @@ fn one(submitted: &Submitted<'_>, config: &Config<'_>) -> Option<Finding> {
         return None;
     }
     let wanted = each.saturating_mul(world);
-    let size = format!("{} nodes with {} GPUs are {world} ranks", job.nodes, job.gpus);
+    let size = format!("{} nodes with {} GPUs are {world} ranks", size.nodes, size.gpus_per_node);
     let message = match (micro, steps) {
         (Some(_), Some(_)) => {
             format!("train_batch_size is {all}, but {size}: {product} x {world} = {wanted}")

@@ -3,7 +3,7 @@
 use fabric::Collective;
 use job::submitted::Submitted;
 
-use super::config::{Config, REFERENCE, TrainingJob, configs};
+use super::config::{Config, REFERENCE, configs, time};
 use crate::{Check, Checked, Confidence, Finding, Role, Rule, Severity};
 
 pub(super) static RULE: Rule = Rule {
@@ -63,10 +63,10 @@ fn one(
 /// Percent of the default's bandwidth.
 #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "sizes are bounded before")]
 fn share(submitted: &Submitted<'_>, elements: f64, default: f64) -> Option<f64> {
-    let job = TrainingJob::of(submitted)?;
+    let job = submitted.only_job()?;
     let speed = |elements: f64| {
         let bytes = elements * BYTES;
-        Some(bytes / job.time(Collective::ReduceScatter, bytes as u64)?)
+        Some(bytes / time(job, Collective::ReduceScatter, bytes as u64)?)
     };
     let share = 100.0 * speed(elements)? / speed(default)?;
     share.is_finite().then_some(share)

@@ -1,9 +1,8 @@
-//! The DeepSpeed settings, and the job they are for.
+//! The DeepSpeed settings, and how long the job they are for communicates.
 
 use evidence::submission::{Kind, Submission};
 use evidence::yaml::{NodeId, Span, Tree};
-use fabric::catalogue::Model;
-use job::submitted::Submitted;
+use job::submitted::{Submitted, SubmittedJob};
 
 /// The documentation of all settings.
 pub(super) const REFERENCE: &str = "https://www.deepspeed.ai/docs/config-json/";
@@ -87,42 +86,14 @@ impl<'a> Config<'a> {
     }
 }
 
-/// The job of all files together, and the machine it runs on, if they name it.
-#[derive(Debug, Clone, Copy)]
-pub(super) struct TrainingJob {
-    /// Nodes or pods.
-    pub(super) nodes: u64,
-    /// GPUs per node or pod.
-    pub(super) gpus: u64,
-    /// The machine.
-    pub(super) machine: Option<&'static Model>,
-}
-
-impl TrainingJob {
-    /// The one job of all files.
-    pub(super) fn of(submitted: &Submitted<'_>) -> Option<Self> {
-        let job = submitted.only_job()?;
-        let machine = match job.machines.known.as_slice() {
-            [only] => Some(*only),
-            _ => None,
-        };
-        Some(Self { nodes: job.node_count()?, gpus: job.gpus_per_node.as_ref()?.value, machine })
-    }
-
-    /// GPUs of all nodes.
-    pub(super) fn world(&self) -> u64 {
-        self.nodes.saturating_mul(self.gpus)
-    }
-
-    /// How long a collective takes, in microseconds.
-    pub(super) fn time(&self, collective: fabric::Collective, bytes: u64) -> Option<f64> {
-        let nodes = u32::try_from(self.nodes).ok()?;
-        let cluster =
-            forecast::Cluster::of_machine(&self.machine?.machine(), nodes, &nccl::Settings::default())
-                .ok()?;
-        let cluster = cluster.with_pods(1, u32::try_from(self.gpus).ok()?).ok()?;
-        Some(forecast::normal(collective, &cluster, bytes)?.time)
-    }
+/// How long a collective of all ranks of a job takes, in microseconds.
+pub(super) fn time(job: &SubmittedJob<'_>, collective: fabric::Collective, bytes: u64) -> Option<f64> {
+    let size = job.size()?;
+    let nodes = u32::try_from(size.nodes).ok()?;
+    let machine = job.machine()?.machine();
+    let cluster = forecast::Cluster::of_machine(&machine, nodes, &nccl::Settings::default()).ok()?;
+    let cluster = cluster.with_pods(1, u32::try_from(size.gpus_per_node).ok()?).ok()?;
+    Some(forecast::normal(collective, &cluster, bytes)?.time)
 }
 
 #[cfg(test)]

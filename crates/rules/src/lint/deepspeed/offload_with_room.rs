@@ -1,8 +1,9 @@
 //! Offload to the host where the GPUs have much memory.
 
-use job::submitted::Submitted;
+use fabric::catalogue::Model;
+use job::submitted::{Submitted, SubmittedSize};
 
-use super::config::{REFERENCE, TrainingJob, configs};
+use super::config::{REFERENCE, configs};
 use crate::{Check, Checked, Confidence, Finding, Role, Rule, Severity};
 
 pub(super) static RULE: Rule = Rule {
@@ -24,8 +25,9 @@ const BYTES_PER_PARAMETER: f64 = 16.0;
 const SHARE: f64 = 0.5;
 
 fn check(submitted: &Submitted<'_>) -> Checked {
-    let Some(job) = TrainingJob::of(submitted) else { return Ok(Vec::new()) };
-    let Some(memory) = memory(&job) else { return Ok(Vec::new()) };
+    let known = submitted.only_job().and_then(|it| it.size().zip(it.machine()));
+    let Some((size, machine)) = known else { return Ok(Vec::new()) };
+    let Some(memory) = memory(size, machine) else { return Ok(Vec::new()) };
     let mut findings = Vec::new();
     for config in configs(submitted).iter().filter(|it| it.stage() == Some(3)) {
         let offloaded = ["offload_param", "offload_optimizer"].into_iter().find_map(|name| {
@@ -34,10 +36,9 @@ fn check(submitted: &Submitted<'_>) -> Checked {
         });
         let Some((name, span)) = offloaded else { continue };
         let billions = memory * SHARE * 1.073_741_824 / BYTES_PER_PARAMETER;
-        let machine = job.machine.map(|it| it.name).unwrap_or_default();
         let message = format!(
-            "{name} offloads to the host, but {} x {machine} have {memory:.0} GiB of GPU memory: half of it holds the states of {billions:.0} billion parameters",
-            job.nodes
+            "{name} offloads to the host, but {} x {} have {memory:.0} GiB of GPU memory: half of it holds the states of {billions:.0} billion parameters",
+            size.nodes, machine.name
         );
         findings.push(Finding::at(config.file, &span, message).confidence(Confidence::Possible));
     }
@@ -46,8 +47,8 @@ fn check(submitted: &Submitted<'_>) -> Checked {
 
 /// GiB of all GPUs.
 #[expect(clippy::cast_precision_loss, reason = "GPUs of a job are few")]
-fn memory(job: &TrainingJob) -> Option<f64> {
-    Some(job.machine?.gpu.memory?.0 * job.world() as f64)
+fn memory(size: SubmittedSize, machine: &Model) -> Option<f64> {
+    Some(machine.gpu.memory?.0 * size.ranks() as f64)
 }
 
 #[cfg(test)]

@@ -1,8 +1,8 @@
 //! Communication that does not overlap with computation.
 
-use job::submitted::Submitted;
+use job::submitted::{Submitted, SubmittedJob};
 
-use super::config::{REFERENCE, TrainingJob, configs};
+use super::config::{REFERENCE, configs};
 use crate::{Check, Checked, Confidence, Finding, Role, Rule, Severity};
 
 pub(super) static RULE: Rule = Rule {
@@ -26,7 +26,7 @@ fn check(submitted: &Submitted<'_>) -> Checked {
         if let (Some(stage), Some(false), Some(span)) = (stage, config.bool(&path), config.span(&path)) {
             let message = format!("overlap_comm is off in stage {stage}");
             // Inside one node it costs little.
-            let far = TrainingJob::of(submitted).is_some_and(|it| it.nodes > 1);
+            let far = submitted.only_job().and_then(SubmittedJob::size).is_some_and(|it| it.nodes > 1);
             let confidence = if far { Confidence::Likely } else { Confidence::Possible };
             findings.push(Finding::at(config.file, &span, message).confidence(confidence));
         }

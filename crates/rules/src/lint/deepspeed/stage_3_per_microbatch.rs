@@ -1,9 +1,9 @@
 //! Parameters that cross a slow network for each of several micro-batches.
 
 use fabric::Collective;
-use job::submitted::Submitted;
+use job::submitted::{Submitted, SubmittedJob};
 
-use super::config::{Config, REFERENCE, TrainingJob, configs};
+use super::config::{Config, REFERENCE, configs, time};
 use crate::{Check, Checked, Confidence, Finding, Role, Rule, Severity};
 
 pub(super) static RULE: Rule = Rule {
@@ -27,29 +27,27 @@ const FAST: f64 = 100.0;
 const PARAMETERS: u64 = 8_000_000_000;
 
 fn check(submitted: &Submitted<'_>) -> Checked {
-    let Some(job) = TrainingJob::of(submitted).filter(|it| it.nodes > 1 && slow(it)) else {
-        return Ok(Vec::new());
-    };
-    Ok(configs(submitted).iter().filter_map(|it| one(&job, it)).collect())
+    let Some(job) = submitted.only_job().filter(|it| slow(it)) else { return Ok(Vec::new()) };
+    Ok(configs(submitted).iter().filter_map(|it| one(job, it)).collect())
 }
 
-fn slow(job: &TrainingJob) -> bool {
-    job.machine.is_some_and(|it| it.bandwidth.0 / f64::from(it.gpus.max(1)) < FAST)
+fn slow(job: &SubmittedJob<'_>) -> bool {
+    job.machine().is_some_and(|it| it.bandwidth.0 / f64::from(it.gpus.max(1)) < FAST)
 }
 
-fn one(job: &TrainingJob, config: &Config<'_>) -> Option<Finding> {
+fn one(job: &SubmittedJob<'_>, config: &Config<'_>) -> Option<Finding> {
+    let nodes = job.node_count().filter(|it| *it > 1)?;
     let path = ["gradient_accumulation_steps"];
     let steps = config.integer(&path).filter(|it| *it > 1)?;
     let inside = config.integer(&["zero_optimization", "zero_hpz_partition_size"]).is_some_and(|it| it > 1);
     let span = config.span(&path).filter(|_| config.stage() == Some(3) && !inside)?;
     let bytes = PARAMETERS * 2;
-    let gather = job.time(Collective::AllGather, bytes)?;
-    let reduce = job.time(Collective::ReduceScatter, bytes)?;
+    let gather = time(job, Collective::AllGather, bytes)?;
+    let reduce = time(job, Collective::ReduceScatter, bytes)?;
     let seconds = (2.0 * gather + reduce) / 1e6;
-    let name = job.machine.map(|it| it.name).unwrap_or_default();
+    let name = job.machine().map(|it| it.name).unwrap_or_default();
     let message = format!(
-        "stage 3 with {steps} accumulation steps on {} x {name}: with 8 billion parameters, each of the {steps} micro-batches takes about {seconds:.1} s on the network",
-        job.nodes
+        "stage 3 with {steps} accumulation steps on {nodes} x {name}: with 8 billion parameters, each of the {steps} micro-batches takes about {seconds:.1} s on the network"
     );
     let finding = Finding::at(config.file, &span, message).confidence(Confidence::Likely);
     let stage = config.span(&["zero_optimization", "stage"]);
