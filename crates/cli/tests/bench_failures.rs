@@ -212,7 +212,7 @@ fn two_ranks_with_one_number_are_reported() {
     let port = free_port();
     let first = Job::rank(0, 3, port, &[&SHORT[..4], &["--timeout", "8"]].concat());
     let twins = [(); 2].map(|()| Job::rank(1, 3, port, &SHORT));
-    // One of both is told at once, the others when the rank that is missing did not come.
+    // One of the two is refused at once; the others fail when the missing rank has not joined in time.
     until("one of both has ended", || twins.iter().any(Job::has_ended));
     assert!(!first.has_ended(), "the job waits for rank 2");
     let ends = twins.map(|it| it.end(3 * SOON));
@@ -377,10 +377,10 @@ fn variables_that_cannot_be_are_reported() {
         (&[("PLUMB_RANK", "x")], "PLUMB_RANK"),
         (&[("PLUMB_RANK", "0")], "PLUMB_SIZE"),
         (
-            &[("PLUMB_RANK", "5"), ("PLUMB_SIZE", "2"), ("PLUMB_MEETING", "127.0.0.1:1")],
+            &[("PLUMB_RANK", "5"), ("PLUMB_SIZE", "2"), ("PLUMB_RENDEZVOUS", "127.0.0.1:1")],
             "expected less than the number of ranks, 2",
         ),
-        (&[("PLUMB_RANK", "0"), ("PLUMB_SIZE", "2"), ("PLUMB_MEETING", "nowhere")], "PLUMB_MEETING"),
+        (&[("PLUMB_RANK", "0"), ("PLUMB_SIZE", "2"), ("PLUMB_RENDEZVOUS", "nowhere")], "PLUMB_RENDEZVOUS"),
     ];
     for (variables, wanted) in cases {
         let end = Job::start(SHORT, variables).end(SOON);

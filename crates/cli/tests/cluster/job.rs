@@ -14,12 +14,12 @@ pub(crate) struct Job(Vec<Running>);
 
 impl Job {
     /// A rank on each of these hosts, a host several times if it has several; they meet there.
-    pub(crate) fn start(places: &[&Host], meeting: &str, arguments: &[&str]) -> Self {
+    pub(crate) fn start(places: &[&Host], rendezvous: &str, arguments: &[&str]) -> Self {
         let rank = |(rank, host): (usize, &&Host)| {
             let mut command = host.command(PLUMB);
             command.arg("bench").args(arguments);
             command.env("PLUMB_RANK", rank.to_string()).env("PLUMB_SIZE", places.len().to_string());
-            command.env("PLUMB_MEETING", meeting).env("PLUMB_TOKEN", "of-this-test");
+            command.env("PLUMB_RENDEZVOUS", rendezvous).env("PLUMB_TOKEN", "of-this-test");
             Running::start(&mut command)
         };
         Self(places.iter().enumerate().map(rank).collect())

@@ -39,10 +39,10 @@ fn ways(log: &str, ranks: usize) -> String {
 fn ranks_by_hand() {
     let hosts = Hosts::new(3);
     let log = hosts.file("log");
-    let run = |meeting: &str, places: &[usize], more: &[&str]| {
+    let run = |rendezvous: &str, places: &[usize], more: &[&str]| {
         let arguments = [&SMALL[..], &["--log", &log], more].concat();
         let on: Vec<&Host> = places.iter().map(|it| &hosts[*it]).collect();
-        let answer = Job::start(&on, meeting, &arguments).answer();
+        let answer = Job::start(&on, rendezvous, &arguments).answer();
         let names: Vec<&str> = on.iter().map(|it| it.name.as_str()).collect();
         check(&answer, ROWS, &names);
         ways(&log, places.len())
