@@ -1,6 +1,6 @@
 //! Inputs that no one would give on purpose, and that everyone gives once.
 //!
-//! What could be read is told, what could not is named, nothing panics, and nothing that was not understood
+//! What could be read is reported, what could not is named, nothing panics, and nothing that was not understood
 //! is called ok.
 
 #[expect(dead_code, reason = "other tests use the rest")]

@@ -176,7 +176,7 @@ fn doctor_redacted() {
     ] {
         let answer = doctor(name, &["--redact"]);
         for secret in secrets {
-            assert!(!answer.stdout.contains(secret), "{name} tells {secret}:\n{}", answer.stdout);
+            assert!(!answer.stdout.contains(secret), "{name} shows {secret}:\n{}", answer.stdout);
         }
         snapshots.check(name, &without_unchecked(&answer));
     }
