@@ -206,7 +206,7 @@ fn a_line_of_100_megabytes() {
     fs::remove_file(&path).unwrap();
 }
 
-/// One damaged line must not ask for memory in proportion to a number on it.
+/// One damaged line must not allocate memory in proportion to a number on it.
 #[test]
 fn numbers_that_cannot_be() {
     let folder = folder("numbers");

@@ -23,7 +23,7 @@ fn running(more: &[&str]) -> Job {
     job
 }
 
-/// Both ways over which ranks of one machine can work.
+/// Both transports between ranks of one machine.
 const TRANSPORTS: [&str; 2] = ["shm", "tcp"];
 
 #[test]
@@ -72,7 +72,7 @@ fn a_rank_that_is_stopped_is_named_and_ended() {
         for rank in [0, 2] {
             let job = running(&["--transport", transport, "--timeout", "3"]);
             signal(job.pid_of(rank), Signal::STOP);
-            // 3 s of silence, up to 3 s to ask everyone, 2 s for the stopped one to end.
+            // 3 s of silence, up to 3 s to query every rank, 2 s for the stopped one to end.
             let end = job.end(3 * SOON);
             end.failed_with(&[
                 &format!("rank {rank} on {}: does not answer: its process is stopped", host()),

@@ -242,7 +242,7 @@ fn every_recording_is_answered_as_it_was_made() {
 #[test]
 fn every_recording_has_a_row() {
     let rows: Vec<&str> = TRUTHS.iter().map(|it| it.recording).collect();
-    assert_eq!(rows, recordings(), "one row a recording, sorted by name");
+    assert_eq!(rows, recordings(), "one row per recording, sorted by name");
 }
 
 #[test]
@@ -252,7 +252,7 @@ fn every_id_of_the_table_is_a_rule() {
         json["rules"].as_array().unwrap().iter().filter_map(|it| it["id"].as_str()).collect();
     for truth in TRUTHS {
         for id in truth.first.iter().chain(truth.found).chain(truth.never) {
-            assert!(rules.contains(id), "{}: {id} is no rule", truth.recording);
+            assert!(rules.contains(id), "{}: {id} is not a rule", truth.recording);
         }
     }
 }
