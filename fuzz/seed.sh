@@ -1,5 +1,5 @@
 #!/bin/sh
-# Fills corpus/ with what the recordings under ../cases hold, one folder a target.
+# Fills corpus/ with what the recordings under ../cases hold, one folder per target.
 set -eu
 cd "$(dirname "$0")"
 mkdir -p corpus

@@ -80,7 +80,7 @@ pub(crate) fn all(peers: &Peers, peers_alone: bool) -> Vec<Case> {
             largest: 64 * MIB,
             engines: vec![Engine::own("registered"), Engine::own("private")],
             comparisons: vec![
-                Comparison { title: "registered buffers", engine: 0, target: crowded },
+                Comparison { title: "registered buffers", engine: 0, target: oversubscribed },
                 Comparison { title: "private buffers", engine: 1, target: |_| None },
             ],
             memory: true,
@@ -102,7 +102,7 @@ pub(crate) fn all(peers: &Peers, peers_alone: bool) -> Vec<Case> {
         }
         case.engines.extend(match case.name {
             "shm-2" => peers.shared(),
-            "shm-4" => peers.crowded(),
+            "shm-4" => peers.oversubscribed(),
             _ => peers.network(),
         });
     }
@@ -122,7 +122,7 @@ fn private(bytes: usize) -> Option<Target> {
     (4 * MIB..=64 * MIB).contains(&bytes).then_some(Target::Speed(1.5))
 }
 
-fn crowded(bytes: usize) -> Option<Target> {
+fn oversubscribed(bytes: usize) -> Option<Target> {
     (256 * KIB..=64 * MIB).contains(&bytes).then_some(Target::Speed(3.0))
 }
 

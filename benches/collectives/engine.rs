@@ -134,10 +134,10 @@ impl Group {
 
     /// Runs a task on all ranks.
     pub(crate) fn turn(&mut self, task: Task) -> Result<Turn, String> {
-        self.ask(task).map_err(|it| self.failure(&format!("{} bytes: {it}", task.bytes)))
+        self.send_and_wait(task).map_err(|it| self.failure(&format!("{} bytes: {it}", task.bytes)))
     }
 
-    fn ask(&mut self, task: Task) -> io::Result<Turn> {
+    fn send_and_wait(&mut self, task: Task) -> io::Result<Turn> {
         let line = format!("{} {} {}\n", task.bytes, task.iterations, task.batches);
         for member in &mut self.members {
             member.stream.get_mut().write_all(line.as_bytes())?;

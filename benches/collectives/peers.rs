@@ -46,7 +46,7 @@ impl Peers {
 
     /// Shared memory, 4 ranks on fewer cores: waiting ranks should yield, so each peer is configured to do so. MPICH cannot; fewer polls
     /// before it yields made it slower.
-    pub(crate) fn crowded(&self) -> Vec<Engine> {
+    pub(crate) fn oversubscribed(&self) -> Vec<Engine> {
         // Binding makes it a little faster up to 1 MiB, and not slower above.
         let share =
             "--oversubscribe --map-by core --bind-to core:overload-allowed --mca mpi_yield_when_idle 1";

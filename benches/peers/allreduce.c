@@ -5,7 +5,7 @@
 // Every rank connects to the Unix socket and says `RANK PID`. Then it serves lines `BYTES ITERATIONS BATCHES`:
 // it fills a send buffer, reduces it once, checks every element, runs one batch that is not counted and BATCHES
 // that are, and answers `ok MICROSECONDS-OF-CPU TIME...`, the times of the batches in nanoseconds, or `wrong`.
-// A rank that is not asked sleeps in read(), so that it does not disturb the one that is measured.
+// A rank without a task sleeps in read(), so that it does not disturb the one that is measured.
 
 #define _GNU_SOURCE
 #include <mpi.h>

@@ -1,8 +1,8 @@
 //! `plumb env`: whatever a manifest calls its variables, the text for a shell holds only comments and assignments.
 #![no_main]
 
+use manifest::environment::{Action, Recommendation};
 use report::Env;
-use rules::lint::{Action, Recommendation};
 
 // Fields between NULs: the name after `+` (set), `-` (remove) or anything else (leave), the value, the reason, the source.
 libfuzzer_sys::fuzz_target!(|text: &str| {

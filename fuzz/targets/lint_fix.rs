@@ -13,7 +13,7 @@ libfuzzer_sys::fuzz_target!(|bytes: &[u8]| {
     let Some(mut file) = lint_input::submission(bytes) else { return };
     for _ in 0..ROUNDS {
         let found = rules::lint::lint(std::slice::from_ref(&file), &Given::default());
-        let edits: Vec<_> = found.iter().flat_map(|it| it.flaw.edits.iter().cloned()).collect();
+        let edits: Vec<_> = found.iter().flat_map(|it| it.finding.edits.iter().cloned()).collect();
         let after = rules::lint::apply(&file.text, &edits);
         if after == *file.text {
             return;

@@ -1,6 +1,6 @@
 //! Inputs that no one would give on purpose, and that everyone gives once.
 //!
-//! What could be read is told, what could not is named, nothing panics, and nothing that was not understood
+//! What could be read is reported, what could not is named, nothing panics, and nothing that was not understood
 //! is called ok.
 
 #[expect(dead_code, reason = "other tests use the rest")]
@@ -206,7 +206,7 @@ fn a_line_of_100_megabytes() {
     fs::remove_file(&path).unwrap();
 }
 
-/// One damaged line must not ask for memory in proportion to a number on it.
+/// One damaged line must not allocate memory in proportion to a number on it.
 #[test]
 fn numbers_that_cannot_be() {
     let folder = folder("numbers");

@@ -129,8 +129,8 @@ fn nccl_tests_json_is_read_and_holds_no_environment() {
     let input = &doctor.json()["inputs"][0];
     assert_eq!((&input["kind"], &input["understood"]), (&"nccl-tests".into(), &input["lines"]), "{input}");
     assert!(input["lines"].as_u64().is_some_and(|it| it > 10), "{input}");
-    let told = plumb(["doctor", text(&path)]).stdout;
-    assert!(told.contains("measured all_reduce_perf on 2 GPUs: 4 rows"), "{told}");
+    let answer = plumb(["doctor", text(&path)]).stdout;
+    assert!(answer.contains("measured all_reduce_perf on 2 GPUs: 4 rows"), "{answer}");
 }
 
 #[test]

@@ -23,7 +23,7 @@ fn running(more: &[&str]) -> Job {
     job
 }
 
-/// Both ways over which ranks of one machine can work.
+/// Both transports between ranks of one machine.
 const TRANSPORTS: [&str; 2] = ["shm", "tcp"];
 
 #[test]
@@ -72,7 +72,7 @@ fn a_rank_that_is_stopped_is_named_and_ended() {
         for rank in [0, 2] {
             let job = running(&["--transport", transport, "--timeout", "3"]);
             signal(job.pid_of(rank), Signal::STOP);
-            // 3 s of silence, up to 3 s to ask everyone, 2 s for the stopped one to end.
+            // 3 s of silence, up to 3 s to query every rank, 2 s for the stopped one to end.
             let end = job.end(3 * SOON);
             end.failed_with(&[
                 &format!("rank {rank} on {}: does not answer: its process is stopped", host()),
@@ -212,7 +212,7 @@ fn two_ranks_with_one_number_are_reported() {
     let port = free_port();
     let first = Job::rank(0, 3, port, &[&SHORT[..4], &["--timeout", "8"]].concat());
     let twins = [(); 2].map(|()| Job::rank(1, 3, port, &SHORT));
-    // One of both is told at once, the others when the rank that is missing did not come.
+    // One of the two is refused at once; the others fail when the missing rank has not joined in time.
     until("one of both has ended", || twins.iter().any(Job::has_ended));
     assert!(!first.has_ended(), "the job waits for rank 2");
     let ends = twins.map(|it| it.end(3 * SOON));
@@ -377,10 +377,10 @@ fn variables_that_cannot_be_are_reported() {
         (&[("PLUMB_RANK", "x")], "PLUMB_RANK"),
         (&[("PLUMB_RANK", "0")], "PLUMB_SIZE"),
         (
-            &[("PLUMB_RANK", "5"), ("PLUMB_SIZE", "2"), ("PLUMB_MEETING", "127.0.0.1:1")],
+            &[("PLUMB_RANK", "5"), ("PLUMB_SIZE", "2"), ("PLUMB_RENDEZVOUS", "127.0.0.1:1")],
             "expected less than the number of ranks, 2",
         ),
-        (&[("PLUMB_RANK", "0"), ("PLUMB_SIZE", "2"), ("PLUMB_MEETING", "nowhere")], "PLUMB_MEETING"),
+        (&[("PLUMB_RANK", "0"), ("PLUMB_SIZE", "2"), ("PLUMB_RENDEZVOUS", "nowhere")], "PLUMB_RENDEZVOUS"),
     ];
     for (variables, wanted) in cases {
         let end = Job::start(SHORT, variables).end(SOON);

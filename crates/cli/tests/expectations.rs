@@ -1,4 +1,4 @@
-//! What is true of the recordings, whatever words it is told in.
+//! What is true of the recordings, however it is worded.
 //!
 //! Each row is written by hand from the `README.md` of the recording, which says how it was made: not from
 //! what `plumb` answers.
@@ -242,7 +242,7 @@ fn every_recording_is_answered_as_it_was_made() {
 #[test]
 fn every_recording_has_a_row() {
     let rows: Vec<&str> = TRUTHS.iter().map(|it| it.recording).collect();
-    assert_eq!(rows, recordings(), "one row a recording, sorted by name");
+    assert_eq!(rows, recordings(), "one row per recording, sorted by name");
 }
 
 #[test]
@@ -252,7 +252,7 @@ fn every_id_of_the_table_is_a_rule() {
         json["rules"].as_array().unwrap().iter().filter_map(|it| it["id"].as_str()).collect();
     for truth in TRUTHS {
         for id in truth.first.iter().chain(truth.found).chain(truth.never) {
-            assert!(rules.contains(id), "{}: {id} is no rule", truth.recording);
+            assert!(rules.contains(id), "{}: {id} is not a rule", truth.recording);
         }
     }
 }
@@ -263,7 +263,7 @@ fn why<'a>(json: &'a Value, wanted: &str) -> &'a str {
     found.and_then(|it| it["why"].as_str()).unwrap_or_else(|| panic!("{wanted} is not found"))
 }
 
-/// What is told of a path is told with what it costs, or with what is normal where nothing can be done.
+/// A finding about a path states what it costs, or what is normal where nothing can be done.
 #[test]
 fn paths_are_priced() {
     let (_, json) = doctor(files("p4d-4-pods"));
@@ -292,8 +292,8 @@ fn nearly_nothing_is_not_ok() {
     assert_eq!((code, &json["verdict"]["level"]), (Some(2), &Value::from("unknown")));
 }
 
-/// A page that tells of a log, and quotes it, stands beside many logs. It may add settings and commands, but
-/// what the log shows is told from the log, and in the same order.
+/// A page that describes a log, and quotes it, stands beside many logs. It may add settings and commands, but
+/// findings that the log shows cite the log, and keep their order.
 #[test]
 fn a_page_beside_a_log_is_not_taken_for_the_log() {
     let mut wrong = String::new();
@@ -308,7 +308,7 @@ fn a_page_beside_a_log_is_not_taken_for_the_log() {
         for it in beside.iter().filter(|it| !by_log.contains(id(it))) {
             wrong += &format!("{name}: {}: {} is shown by {}\n", id(it), it["message"], it["evidence"][0]);
         }
-        // A page may tell more of a kind of finding that the log shows as well.
+        // A page may add findings of a kind that the log shows as well.
         let mut order: Vec<&str> = beside.into_iter().map(id).collect();
         order.dedup();
         wanted.dedup();

@@ -279,7 +279,7 @@ fn of_type(job: &mut Communicator, kind: DataType, count: usize, operation: Oper
     }
 }
 
-/// Sizes that nothing divides: none, one, a few, some more than a cache line, more than a desk holds.
+/// Sizes that do not divide evenly: none, one, a few, more than a cache line, more than a mailbox holds.
 const COUNTS: [usize; 5] = [0, 1, 3, 1_001, 20_011];
 
 fn every_type(size: usize, setup: Setup) {

@@ -115,8 +115,8 @@ fn log() -> impl Strategy<Value = Log> {
     log_of(1..3, edit().boxed())
 }
 
-/// The same with the lines of each thread in their order, as a log has them. Out of order it is not told what belongs to
-/// which communicator, and a guess may depend on where a file is cut.
+/// The same with the lines of each thread in their order, as a log has them. Out of order, nothing shows which communicator
+/// a line belongs to, and a guess may depend on where a file is cut.
 fn log_in_order() -> impl Strategy<Value = Log> {
     log_of(1..2, edit().prop_filter("lines keep their order", |it| !matches!(it, Edit::Swap(..))).boxed())
 }
@@ -145,9 +145,9 @@ fn log_of(windows: std::ops::Range<usize>, edit: BoxedStrategy<Edit>) -> impl St
     })
 }
 
-/// Whether what a file is must be told by its first bytes: it is a document, or it may be no text at all.
+/// Whether the first bytes decide what a file is: it is a document, or may not be text at all.
 ///
-/// A region inside a document cannot be told from any other text, and a few bytes do not show what a file is.
+/// A region inside a document looks like any other text, and a few bytes do not show what a file is.
 /// Neither happens: only files of 32 MiB and more are cut into regions, and no document is as large; and a first
 /// chunk has 1 MiB or the whole file. So the properties below leave such files out.
 fn needs_its_beginning(bytes: &[u8]) -> bool {
@@ -188,35 +188,35 @@ fn read_in_regions(bytes: &[u8], cuts: &[usize], chunk: usize) -> Case {
     builder.finish()
 }
 
-/// Everything a case says, with the file and line of every place in place of its region.
-fn told(case: &Case) -> Vec<String> {
-    let mut told = Vec::new();
-    let mut tell = |what: &str, text: String| told.push(format!("{what}: {}", located(case, &text)));
+/// Everything a case holds, in lines of text; file and line stand for the region of every spot.
+fn described(case: &Case) -> Vec<String> {
+    let mut lines = Vec::new();
+    let mut add = |what: &str, text: String| lines.push(format!("{what}: {}", located(case, &text)));
     for it in &case.sources.files {
-        tell("file", format!("{it:?}"));
+        add("file", format!("{it:?}"));
     }
     for it in &case.processes {
-        tell("process", format!("{it:?}"));
+        add("process", format!("{it:?}"));
     }
     for it in &case.communicators {
         for (rank, member) in &it.members {
-            tell("member", format!("{} of {}: {member:?}", rank, it.name));
+            add("member", format!("{} of {}: {member:?}", rank, it.name));
         }
-        tell("communicator", format!("{} {:?} {:?} {:?}", it.name, it.n_ranks, it.parent, it.color));
+        add("communicator", format!("{} {:?} {:?} {:?}", it.name, it.n_ranks, it.parent, it.color));
     }
     for it in &case.sightings {
         let (name, process) = (it.signal.name, &it.process);
         let rest = (&it.captures, &it.quote, it.count, it.rank, &it.time, it.warning);
-        tell("sighting", format!("{name} {process:?} {rest:?}"));
+        add("sighting", format!("{name} {process:?} {rest:?}"));
     }
-    tell("tests", format!("{:?}", case.tests));
-    tell("matrices", format!("{:?}", case.matrices));
-    tell("xml", format!("{:?}", case.xml));
-    tell("manifests", format!("{:?}", case.manifests));
-    tell("training", format!("{:?}", case.training));
-    tell("protocols", format!("{:?}", case.protocols));
-    tell("banners", format!("{:?}", case.banners));
-    told
+    add("tests", format!("{:?}", case.tests));
+    add("matrices", format!("{:?}", case.matrices));
+    add("xml", format!("{:?}", case.xml));
+    add("manifests", format!("{:?}", case.manifests));
+    add("training", format!("{:?}", case.training));
+    add("protocols", format!("{:?}", case.protocols));
+    add("banners", format!("{:?}", case.banners));
+    lines
 }
 
 /// Writes `log:12` for `Spot { region: 1, line: 2 }`.
@@ -236,7 +236,7 @@ fn located(case: &Case, text: &str) -> String {
 
 #[track_caller]
 fn check_same(whole: &Case, parts: &Case) {
-    let (whole, parts) = (told(whole), told(parts));
+    let (whole, parts) = (described(whole), described(parts));
     if whole != parts {
         let only = |a: &[String], b: &[String]| {
             a.iter().filter(|it| !b.contains(it)).cloned().collect::<Vec<_>>().join("\n")
@@ -370,10 +370,10 @@ fn transport() -> impl Strategy<Value = Transport> {
 fn recordings_can_be_cut_anywhere() {
     for (name, bytes) in recordings().iter().filter(|it| !needs_its_beginning(&it.1)) {
         let all = whole(bytes);
-        let (ends, want) = (line_ends(bytes), told(&all));
+        let (ends, want) = (line_ends(bytes), described(&all));
         for line in (0..ends.len()).step_by(ends.len().div_ceil(25).max(1)) {
             let parts = read_in_regions(bytes, &ends[line..=line], CHUNK);
-            assert!(told(&parts) == want, "{name} cut after line {}", line + 1);
+            assert!(described(&parts) == want, "{name} cut after line {}", line + 1);
         }
         check_same(&all, &read_in_regions(bytes, &ends[..ends.len().saturating_sub(1)], CHUNK));
     }

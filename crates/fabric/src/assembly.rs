@@ -122,9 +122,9 @@ impl Builder {
 
     fn wire(&mut self, wiring: &Wiring, cpu: &Socket) {
         let mut cpu = cpu.clone();
-        if let Some(told) = &wiring.cpu {
-            cpu.maker = told.maker;
-            cpu.model = told.family.zip(told.model);
+        if let Some(stated) = &wiring.cpu {
+            cpu.maker = stated.maker;
+            cpu.model = stated.family.zip(stated.model);
         }
         for socket in &wiring.sockets {
             self.socket(socket, &cpu);

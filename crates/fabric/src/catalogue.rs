@@ -114,15 +114,15 @@ pub fn suggest(name: &str) -> Vec<&'static str> {
     let name = name.trim_start_matches("ml.");
     let family = |it: &str| it.split(['.', ' ']).next().unwrap_or_default().to_owned();
     let own = family(name);
-    let asked = plain(name);
+    let wanted = plain(name);
     // One letter in five may be wrong: a larger distance finds unrelated machines.
-    let allowed = asked.len() / 5;
+    let allowed = wanted.len() / 5;
     let mut found: Vec<(bool, usize, &'static str)> = Vec::new();
     for known in names() {
         let other_family = family(known) != own;
         let letters = plain(known);
-        let distance = strsim::osa_distance(&asked, &letters);
-        let begins = asked.len() >= 3 && letters.starts_with(&asked);
+        let distance = strsim::osa_distance(&wanted, &letters);
+        let begins = wanted.len() >= 3 && letters.starts_with(&wanted);
         if !other_family || begins || distance <= allowed {
             found.push((other_family, distance, known));
         }
@@ -239,8 +239,8 @@ mod tests {
                 assert_eq!(generation, port.generation, "{name}");
                 assert_eq!(instance.nvlink_per_gpu_bidir, Some(port.bidirectional), "{name}");
             }
-            if let (Some(told), Some(of_model)) = (instance.gpu_mem_gib, model.memory) {
-                assert!((told.0 - of_model.0).abs() < 0.01, "{name}: {told} and {of_model}");
+            if let (Some(of_instance), Some(of_model)) = (instance.gpu_mem_gib, model.memory) {
+                assert!((of_instance.0 - of_model.0).abs() < 0.01, "{name}: {of_instance} and {of_model}");
             }
             assert!(machine.sockets.iter().all(|it| it.maker == instance.cpu), "{name}");
         }

@@ -34,14 +34,14 @@ pub enum Unfit {
     /// More GPUs than the machine has.
     Gpus {
         /// How many the pods of a machine request.
-        asked: u64,
+        requested: u64,
         /// How many it has.
         has: usize,
     },
     /// More NICs than the machine has.
     Nics {
         /// How many the pods of a machine request.
-        asked: u64,
+        requested: u64,
         /// How many it has.
         has: usize,
     },
@@ -56,11 +56,11 @@ impl fmt::Display for Unfit {
                 write!(f, "`{text}` is not a layout: write pods x GPUs, as in 1x8 or 8x1")
             }
             Self::Nothing => f.write_str("a layout needs at least one node, one pod and one GPU"),
-            Self::Gpus { asked, has } => {
-                write!(f, "the pods of a machine request {asked} GPUs, but it has {has}")
+            Self::Gpus { requested, has } => {
+                write!(f, "the pods of a machine request {requested} GPUs, but it has {has}")
             }
-            Self::Nics { asked, has } => {
-                write!(f, "the pods of a machine request {asked} NICs, but it has {has}")
+            Self::Nics { requested, has } => {
+                write!(f, "the pods of a machine request {requested} NICs, but it has {has}")
             }
             Self::Ranks(count) => write!(f, "{count} ranks are more than NCCL supports"),
         }
@@ -105,15 +105,15 @@ impl Layout {
 
     /// Whether the machine has what the pods request.
     pub fn check(&self, machine: &Machine) -> Result<(), Unfit> {
-        let asked = self.ranks_per_node();
-        let ranks = asked.saturating_mul(u64::from(self.nodes));
+        let requested = self.ranks_per_node();
+        let ranks = requested.saturating_mul(u64::from(self.nodes));
         let nics = u64::from(self.nics_per_pod.unwrap_or(0)) * u64::from(self.pods_per_node);
         if ranks == 0 {
             Err(Unfit::Nothing)
-        } else if asked > machine.gpus.len() as u64 {
-            Err(Unfit::Gpus { asked, has: machine.gpus.len() })
+        } else if requested > machine.gpus.len() as u64 {
+            Err(Unfit::Gpus { requested, has: machine.gpus.len() })
         } else if nics > machine.nics.len() as u64 {
-            Err(Unfit::Nics { asked: nics, has: machine.nics.len() })
+            Err(Unfit::Nics { requested: nics, has: machine.nics.len() })
         } else if ranks > i32::MAX.unsigned_abs().into() {
             Err(Unfit::Ranks(ranks))
         } else {

@@ -118,9 +118,12 @@ fn from_plumb(variables: Variables<'_>) -> Result<Option<Detected>, Error> {
         local_rank: variables.number("PLUMB_LOCAL_RANK")?,
         local_size: variables.number("PLUMB_LOCAL_SIZE")?,
         ranks_to_start: 1,
-        job_id: format!("plumb-{}", variables.text("PLUMB_MEETING").unwrap_or_default()),
+        job_id: format!(
+            "plumb-{}",
+            RendezvousVariable::read(variables).map_or_else(String::new, |it| it.value)
+        ),
         sources: Vec::new(),
-        advice: "set PLUMB_MEETING=HOST:PORT, an address of rank 0",
+        advice: "set PLUMB_RENDEZVOUS=HOST:PORT, an address of rank 0",
     }))
 }
 
@@ -198,21 +201,36 @@ impl Detected {
     }
 }
 
-/// A rendezvous that takes precedence over the sources: of a single rank, of `PLUMB_MEETING`, of `MASTER_ADDR`.
+/// The address of rank 0 that the user, or plumb itself, has set.
+struct RendezvousVariable {
+    name: &'static str,
+    value: String,
+}
+
+impl RendezvousVariable {
+    /// The second is the former name.
+    const NAMES: [&str; 2] = ["PLUMB_RENDEZVOUS", "PLUMB_MEETING"];
+
+    fn read(variables: Variables<'_>) -> Option<Self> {
+        Self::NAMES.iter().find_map(|name| variables.text(name).map(|value| Self { name, value }))
+    }
+}
+
+/// A rendezvous that takes precedence over the sources: of a single rank, of `PLUMB_RENDEZVOUS`, of `MASTER_ADDR`.
 fn overridden(found: &Detected, variables: Variables<'_>) -> Result<Option<Rendezvous>, Error> {
     let token = variables.text("PLUMB_TOKEN");
     if found.size == 1 {
         return Ok(Some(found.fixed("127.0.0.1".to_owned(), 0, token)));
     }
-    if let Some(text) = variables.text("PLUMB_MEETING") {
-        let invalid = || Error::variable("PLUMB_MEETING", &text, "HOST:PORT");
-        if let Some(fd) = text.strip_prefix("fd:") {
+    if let Some(RendezvousVariable { name, value }) = RendezvousVariable::read(variables) {
+        let invalid = || Error::variable(name, &value, "HOST:PORT");
+        if let Some(fd) = value.strip_prefix("fd:") {
             let fd = fd.parse().map_err(|_| invalid())?;
             let readers = found.size - 1;
             return Ok(Some(Rendezvous::KeyValueStore(Box::new(Pipe::inherited(fd, readers)?))));
         }
         let token = token.unwrap_or_else(|| found.job_id.clone());
-        return Endpoint::parse(&text, token).ok_or_else(invalid).map(|it| Some(Rendezvous::Fixed(it)));
+        return Endpoint::parse(&value, token).ok_or_else(invalid).map(|it| Some(Rendezvous::Fixed(it)));
     }
     if matches!(found.sources.first(), Some(RendezvousSource::Fixed { .. })) {
         return Ok(None);

@@ -110,16 +110,18 @@ fn no_launcher() {
 #[test]
 fn our_own() {
     check(
-        "PLUMB_RANK=1\nPLUMB_SIZE=4\nPLUMB_MEETING=[fd00::1]:7\nPLUMB_TOKEN=t",
+        "PLUMB_RANK=1\nPLUMB_SIZE=4\nPLUMB_RENDEZVOUS=[fd00::1]:7\nPLUMB_TOKEN=t",
         "rank 1 of 4 (? of ?), plumb: [fd00::1]:7 t",
     );
-    check("PLUMB_RANK=1\nPLUMB_SIZE=4\nPLUMB_MEETING=h:7", "rank 1 of 4 (? of ?), plumb: h:7 plumb-h:7");
+    check("PLUMB_RANK=1\nPLUMB_SIZE=4\nPLUMB_RENDEZVOUS=h:7", "rank 1 of 4 (? of ?), plumb: h:7 plumb-h:7");
     check("PLUMB_RANK=0\nPLUMB_SIZE=1\nPLUMB_TOKEN=t", "rank 0 of 1 (? of ?), plumb: 127.0.0.1:0 t");
     check(
         "PLUMB_RANK=1\nPLUMB_SIZE=2\nMASTER_ADDR=h\nMASTER_PORT=7",
         "rank 1 of 2 (? of ?), plumb: h:7 plumb-",
     );
-    let own = "\nPLUMB_RANK=1\nPLUMB_SIZE=4\nPLUMB_MEETING=h:7\nPLUMB_TOKEN=t";
+    let own = "\nPLUMB_RANK=1\nPLUMB_SIZE=4\nPLUMB_RENDEZVOUS=h:7\nPLUMB_TOKEN=t";
+    check(&own.replace("RENDEZVOUS", "MEETING"), "rank 1 of 4 (? of ?), plumb: h:7 t");
+    check(&format!("PLUMB_MEETING=old:1{own}"), "rank 1 of 4 (? of ?), plumb: h:7 t");
     for outer in [OPEN_MPI, MPICH, SRUN, TORCHRUN] {
         check(&(outer.to_owned() + own), "rank 1 of 4 (? of ?), plumb: h:7 t");
     }
@@ -131,7 +133,7 @@ fn torchrun() {
     let last = TORCHRUN.replace("29500", "65535");
     check(&last, "rank 9 of 16 (1 of 8), torchrun: node0:65534 torchrun-none-2");
     check(
-        &(TORCHRUN.to_owned() + "\nPLUMB_MEETING=other:5\nPLUMB_TOKEN=t"),
+        &(TORCHRUN.to_owned() + "\nPLUMB_RENDEZVOUS=other:5\nPLUMB_TOKEN=t"),
         "rank 9 of 16 (1 of 8), torchrun: other:5 t",
     );
     for outer in [OPEN_MPI, MPICH, SRUN, recorded!("slurm-22.05-srun-pmi2"), "PET_NNODES=2\nPET_NODE_RANK=1"]
@@ -185,7 +187,7 @@ fn pmi() {
     check(recorded!("intel-mpi-2021.19"), "rank 1 of 3 (1 of 3), a PMI process manager: PMI at 11, loopback");
     check(MPICH, "rank 1 of 3 (1 of 3), a PMI process manager: PMI at 8, loopback");
     check(
-        recorded!("mpich-4.0", "PLUMB_MEETING=node0:7"),
+        recorded!("mpich-4.0", "PLUMB_RENDEZVOUS=node0:7"),
         "rank 1 of 3 (1 of 3), a PMI process manager: node0:7 pmi-",
     );
     check(
@@ -298,7 +300,7 @@ fn a_launcher_with_a_variable_missing() {
     check("PLUMB_RANK=1", "error: PLUMB_RANK is set but PLUMB_SIZE is not (plumb needs both)");
     check(
         "PLUMB_RANK=1\nPLUMB_SIZE=2",
-        "error: no rendezvous address for the ranks of plumb: set PLUMB_MEETING=HOST:PORT, an address of rank 0",
+        "error: no rendezvous address for the ranks of plumb: set PLUMB_RENDEZVOUS=HOST:PORT, an address of rank 0",
     );
     check("RANK=1", "error: RANK is set but WORLD_SIZE is not (torchrun needs both)");
     check(
@@ -346,8 +348,8 @@ fn invalid_values() {
         "error: the local rank that torchrun gives is \"1\": expected less than the number of local ranks, 1",
     );
     check(
-        "PLUMB_RANK=0\nPLUMB_SIZE=2\nPLUMB_MEETING=nowhere",
-        "error: PLUMB_MEETING is \"nowhere\": expected HOST:PORT",
+        "PLUMB_RANK=0\nPLUMB_SIZE=2\nPLUMB_RENDEZVOUS=nowhere",
+        "error: PLUMB_RENDEZVOUS is \"nowhere\": expected HOST:PORT",
     );
     check(
         "RANK=0\nWORLD_SIZE=2\nMASTER_ADDR=a b\nMASTER_PORT=1",
@@ -366,8 +368,12 @@ fn invalid_values() {
         "error: SLURM_STEP_TASKS_PER_NODE is \"2(x\": expected numbers as in 2(x3),1",
     );
     check(
-        "PLUMB_RANK=0\nPLUMB_SIZE=2\nPLUMB_MEETING=fd:x",
-        "error: PLUMB_MEETING is \"fd:x\": expected HOST:PORT",
+        "PLUMB_RANK=0\nPLUMB_SIZE=2\nPLUMB_RENDEZVOUS=fd:x",
+        "error: PLUMB_RENDEZVOUS is \"fd:x\": expected HOST:PORT",
+    );
+    check(
+        "PLUMB_RANK=0\nPLUMB_SIZE=2\nPLUMB_MEETING=nowhere",
+        "error: PLUMB_MEETING is \"nowhere\": expected HOST:PORT",
     );
 }
 
@@ -378,7 +384,7 @@ proptest::proptest! {
         values in proptest::collection::vec("[0-9]{1,3}|[a-z\\[\\],:()-]{0,8}|.{0,8}", 10),
     ) {
         const NAMES: [&str; 40] = [
-            "PLUMB_RANK", "PLUMB_SIZE", "PLUMB_MEETING", "PLUMB_TOKEN", "PLUMB_LOCAL_RANK", "PLUMB_LOCAL_SIZE", "RANK",
+            "PLUMB_RANK", "PLUMB_SIZE", "PLUMB_RENDEZVOUS", "PLUMB_TOKEN", "PLUMB_LOCAL_RANK", "PLUMB_LOCAL_SIZE", "RANK",
             "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT", "TORCHELASTIC_RUN_ID",
             "TORCHELASTIC_RESTART_COUNT", "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_RANK",
             "OMPI_COMM_WORLD_LOCAL_SIZE", "PMI_RANK", "PMI_SIZE", "MPI_LOCALRANKID", "MPI_LOCALNRANKS", "SLURM_PROCID",

@@ -35,7 +35,7 @@
 //! # Which launcher's variables are used
 //! A launcher may run inside another one, whose variables stay visible. The innermost launcher is used:
 //!
-//! 1. `PLUMB_RANK`, `PLUMB_SIZE`, `PLUMB_MEETING`, `PLUMB_TOKEN`: set by [`start()`], or by hand
+//! 1. `PLUMB_RANK`, `PLUMB_SIZE`, `PLUMB_RENDEZVOUS`, `PLUMB_TOKEN`: set by [`start()`], or by hand
 //! 2. torchrun, recognised by `TORCHELASTIC_RUN_ID`
 //! 3. Open MPI: `OMPI_COMM_WORLD_RANK`
 //! 4. PMI of MPICH, Intel MPI and `srun --mpi=pmi2`: `PMI_RANK`, or `PMI_ID` and `PMI_PORT`
@@ -48,7 +48,7 @@
 //! 10. a Kubernetes Indexed Job: `JOB_COMPLETION_INDEX`
 //!
 //! # Where the rendezvous is
-//! The first of these that is known: `PLUMB_MEETING=host:port`; `MASTER_ADDR` and `MASTER_PORT` (the next port under
+//! The first of these that is known: `PLUMB_RENDEZVOUS=host:port`; `MASTER_ADDR` and `MASTER_PORT` (the next port under
 //! torchrun, whose own store listens on `MASTER_PORT`); the key-value store of the process manager (PMI, PMIx); loopback,
 //! if all ranks are on one host; the first node of a Slurm step; the pod with index 0.
 //!

@@ -14,9 +14,9 @@ const PMI: &str = "a PMI process manager";
 const PMIX: &str = "a PMIx process manager";
 
 #[track_caller]
-fn check(output: &Output, ranks: usize, launcher: &str, meeting: &str) {
+fn check(output: &Output, ranks: usize, launcher: &str, rendezvous: &str) {
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-    lines::check(&output.stdout, ranks, launcher, meeting);
+    lines::check(&output.stdout, ranks, launcher, rendezvous);
 }
 
 /// Open MPI 4 makes a folder in /tmp that all its jobs of a host share, and removes it at the end: one after the other.
@@ -101,8 +101,8 @@ fn slurm() {
     check(&srun(&["-N1", "-n3"]), 3, "srun", "Endpoint");
     check(&srun(&["-N2", "-n3", "--mpi=pmix"]), 3, "srun", "KeyValueStore");
     check(&srun(&["-N2", "-n3", "--mpi=pmi2"]), 3, PMI, "KeyValueStore");
-    let meeting = format!("--export=ALL,PLUMB_MEETING=127.0.0.1:{}", free_port());
-    check(&srun(&["-N2", "-n5", &meeting]), 5, "srun", "Endpoint");
+    let rendezvous = format!("--export=ALL,PLUMB_RENDEZVOUS=127.0.0.1:{}", free_port());
+    check(&srun(&["-N2", "-n5", &rendezvous]), 5, "srun", "Endpoint");
     // A shell in an allocation is no rank.
     let shell = output(slurm.of(unlaunched(need("salloc"))).args(["-N2", "-n3", WHOAMI]));
     assert!(String::from_utf8_lossy(&shell.stderr).contains("no launcher"), "{shell:?}");

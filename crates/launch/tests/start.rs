@@ -120,7 +120,7 @@ fn ranks_that_end_by_themselves_in_the_grace_time() {
 }
 
 #[test]
-fn ranks_that_ignore_to_be_asked() {
+fn ranks_that_ignore_signals() {
     let run = Run::new("deaf");
     let output = run.output(3, &format!("trap '' TERM INT HUP; [ $PLUMB_RANK = 0 ] && exit 4; {WAIT}"));
     assert_eq!(output.status.code(), Some(4));

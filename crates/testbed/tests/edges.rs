@@ -1,4 +1,7 @@
 //! Which crate may use which. The manifests, ARCHITECTURE.md and `./check` must agree with the table below.
+//!
+//! The manifests are read as TOML instead of with `cargo metadata`: a test that runs cargo would wait for the lock of the build
+//! that runs it, and may reach for the network.
 
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
@@ -88,21 +91,45 @@ fn manifest(folder: &Path) -> Table {
     read(&path).parse().unwrap_or_else(|error| panic!("{}: {error}", path.display()))
 }
 
+struct Dependency<'a> {
+    /// The crate's own name, also where the manifest gives it another (`package = "..."`).
+    package: String,
+    value: &'a Value,
+}
+
+impl Dependency<'_> {
+    fn is_ours(&self) -> bool {
+        CRATES.iter().any(|it| it.name == self.package)
+    }
+}
+
 /// The dependencies of one section (`dependencies`, `dev-dependencies`), those of single targets too.
-fn dependencies<'a>(manifest: &'a Table, section: &str) -> Vec<(&'a str, &'a Value)> {
+fn dependencies<'a>(manifest: &'a Table, section: &str) -> Vec<Dependency<'a>> {
+    let workspace = self::manifest(&root());
+    let inherited = &workspace["workspace"]["dependencies"];
+    let package = |name: &str, value: &Value| {
+        let named = [Some(value), inherited.get(name)].into_iter().flatten().find_map(|it| it.get("package"));
+        named.and_then(Value::as_str).unwrap_or(name).to_owned()
+    };
     let targets = manifest.get("target").and_then(Value::as_table);
     let tables = targets.into_iter().flat_map(Table::values).filter_map(Value::as_table);
     tables
         .chain([manifest])
         .filter_map(|it| it.get(section)?.as_table())
-        .flat_map(|it| it.iter().map(|(name, value)| (name.as_str(), value)))
+        .flat_map(Table::iter)
+        .map(|(name, value)| Dependency { package: package(name, value), value })
         .collect()
 }
 
 /// The crates of this workspace among the dependencies.
 fn ours(manifest: &Table, section: &str) -> BTreeSet<String> {
-    let names = dependencies(manifest, section).into_iter().map(|it| it.0);
-    names.filter(|name| CRATES.iter().any(|it| it.name == *name)).map(str::to_owned).collect()
+    dependencies(manifest, section).into_iter().filter(Dependency::is_ours).map(|it| it.package).collect()
+}
+
+#[test]
+fn a_renamed_crate_is_found() {
+    let manifest = "[dependencies]\nother = { package = \"launch\", path = \"../launch\" }\nserde = \"1\"";
+    assert_eq!(ours(&manifest.parse().unwrap(), "dependencies"), set(&["launch"]));
 }
 
 fn set(names: &[&str]) -> BTreeSet<String> {
@@ -158,13 +185,14 @@ fn pure_crates_reach_nothing_that_acts() {
         let (mut reached, mut open) = (BTreeSet::new(), vec![it.name.to_owned()]);
         while let Some(name) = open.pop() {
             let manifest = manifest(&folders[&name]);
-            for (other, value) in dependencies(&manifest, "dependencies") {
+            for dependency in dependencies(&manifest, "dependencies") {
+                let Dependency { package: other, value } = &dependency;
                 let optional = value.get("optional").and_then(Value::as_bool) == Some(true);
                 let features = value.get("features").and_then(Value::as_array);
                 let engines = features.is_some_and(|it| it.iter().any(|it| it.as_str() == Some("engines")));
                 assert!(!engines, "{name} turns the engines of {other} on, and {} reaches {name}", it.name);
-                if !optional && CRATES.iter().any(|it| it.name == other) && reached.insert(other.to_owned()) {
-                    open.push(other.to_owned());
+                if !optional && dependency.is_ours() && reached.insert(other.clone()) {
+                    open.push(other.clone());
                 }
             }
         }
@@ -188,16 +216,77 @@ fn pure_crates_forbid_unsafe_code() {
 }
 
 /// What a pure crate must not name outside tests.
-const ACTS: [&str; 8] = [
+const ACTS: [&str; 10] = [
     "std::fs",
     "std::env",
     "std::process",
     "std::thread",
     "TcpStream",
+    "TcpListener",
     "UdpSocket",
     "SystemTime",
     "Instant::now",
+    "println!",
 ];
+
+/// What of [`ACTS`] a text names outside tests, also as `use std::{fs, env}`.
+fn acts(text: &str) -> Vec<&'static str> {
+    let mut code = without_tests(text);
+    let groups: Vec<String> = code.split("std::{").skip(1).flat_map(first_segments).collect();
+    for name in groups {
+        code += &format!("std::{name}\n");
+    }
+    ACTS.into_iter().filter(|it| code.contains(it)).collect()
+}
+
+/// `fs` and `io` of `fs, io::{self, Write}};`.
+fn first_segments(group: &str) -> Vec<String> {
+    let (mut names, mut depth) = (vec![String::new()], 0_usize);
+    for letter in group.chars() {
+        match letter {
+            '{' => depth += 1,
+            '}' if depth == 0 => break,
+            '}' => depth -= 1,
+            ',' if depth == 0 => names.push(String::new()),
+            _ if depth == 0 => names.last_mut().unwrap().push(letter),
+            _ => {}
+        }
+    }
+    names.iter().map(|it| it.trim().split("::").next().unwrap_or_default().to_owned()).collect()
+}
+
+/// The text without items under `#[cfg(test)]`. In formatted code an item ends with the first line that is indented as the
+/// attribute is and ends with `;` or `}`.
+fn without_tests(text: &str) -> String {
+    let indentation = |line: &str| line.len() - line.trim_start().len();
+    let mut kept = String::new();
+    let mut lines = text.lines();
+    while let Some(line) = lines.next() {
+        if line.trim() == "#[cfg(test)]" {
+            let ends = |it: &str| indentation(it) == indentation(line) && it.ends_with([';', '}']);
+            lines.by_ref().find(|it| ends(it));
+        } else {
+            kept += line;
+            kept.push('\n');
+        }
+    }
+    kept
+}
+
+#[test]
+fn what_acts_is_found() {
+    for (text, expected) in [
+        ("use std::fs;", &["std::fs"][..]),
+        ("use std::{env, fs::File};", &["std::fs", "std::env"]),
+        ("use std::{\n    collections::{BTreeMap, BTreeSet},\n    process,\n};", &["std::process"]),
+        ("use std::{fmt, io::{self, Write}};", &[]),
+        ("#[cfg(test)]\nmod testing;\n\nuse std::thread;", &["std::thread"]),
+        ("#[cfg(test)]\nmod tests {\n    use std::fs;\n\n    fn f() {}\n}\n", &[]),
+        ("    #[cfg(test)]\n    fn f() {\n        std::env::args();\n    }\n    use std::fs;", &["std::fs"]),
+    ] {
+        assert_eq!(acts(text), expected, "{text}");
+    }
+}
 
 #[test]
 fn pure_crates_name_no_file_clock_or_environment() {
@@ -206,11 +295,8 @@ fn pure_crates_name_no_file_clock_or_environment() {
     for it in CRATES.iter().filter(|it| it.pure) {
         for path in sources(&folders[it.name].join("src")) {
             files += 1;
-            let text = read(&path);
-            let code = text.split("#[cfg(test)]").next().unwrap_or_default();
-            for word in ACTS {
-                assert!(!code.contains(word), "{} names {word}: `cli` or `node` does that", path.display());
-            }
+            let named = acts(&read(&path));
+            assert!(named.is_empty(), "{} names {named:?}: `cli` or `node` does that", path.display());
         }
     }
     assert!(files > 300, "{files} files");

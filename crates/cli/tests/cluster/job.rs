@@ -13,16 +13,16 @@ pub(crate) const PLUMB: &str = env!("CARGO_BIN_EXE_plumb");
 pub(crate) struct Job(Vec<Running>);
 
 impl Job {
-    /// A rank on each of these hosts, a host several times if it has several; they meet there.
-    pub(crate) fn start(places: &[&Host], meeting: &str, arguments: &[&str]) -> Self {
+    /// One rank per entry of `hosts`; a host with several ranks is listed several times.
+    pub(crate) fn start(hosts: &[&Host], rendezvous: &str, arguments: &[&str]) -> Self {
         let rank = |(rank, host): (usize, &&Host)| {
             let mut command = host.command(PLUMB);
             command.arg("bench").args(arguments);
-            command.env("PLUMB_RANK", rank.to_string()).env("PLUMB_SIZE", places.len().to_string());
-            command.env("PLUMB_MEETING", meeting).env("PLUMB_TOKEN", "of-this-test");
+            command.env("PLUMB_RANK", rank.to_string()).env("PLUMB_SIZE", hosts.len().to_string());
+            command.env("PLUMB_RENDEZVOUS", rendezvous).env("PLUMB_TOKEN", "of-this-test");
             Running::start(&mut command)
         };
-        Self(places.iter().enumerate().map(rank).collect())
+        Self(hosts.iter().enumerate().map(rank).collect())
     }
 
     /// The same of a launcher's command.
@@ -79,9 +79,9 @@ pub(crate) fn check(answer: &Value, rows: usize, hosts: &[&str]) {
     let results = answer["results"].as_array().expect("results");
     assert_eq!(results.len(), rows, "{answer}");
     for row in results {
-        for way in ["out_of_place", "in_place"] {
-            let timing = &row[way];
-            assert!(timing.is_null() && way == "in_place" || timing["wrong"] == 0, "{row}");
+        for kind in ["out_of_place", "in_place"] {
+            let timing = &row[kind];
+            assert!(timing.is_null() && kind == "in_place" || timing["wrong"] == 0, "{row}");
         }
     }
 }

@@ -20,13 +20,16 @@ const ENDLESS: [&str; 9] = ["all_reduce", "-b", "4K", "-e", "4K", "-n", "20", "-
 const V4: &str = "10.77.0.1:5000";
 const V6: &str = "[fd77::1]:5000";
 
-/// The ways by which ranks send to their successors, as the engine's log has them: `0 1 SHM, 1 0 NET`.
-fn ways(log: &str, ranks: usize) -> String {
+/// The transports by which ranks send to their successors, as the engine's log has them: `0 1 SHM, 1 0 NET`.
+fn transports(log: &str, ranks: usize) -> String {
     let one = |rank: usize| {
         let path = if rank == 0 { log.to_owned() } else { format!("{log}.{rank}") };
         let text = std::fs::read_to_string(path).expect("a log");
-        let line =
-            text.lines().find(|it| it.contains(" -> ") && it.contains(" via ")).expect("a way").to_owned();
+        let line = text
+            .lines()
+            .find(|it| it.contains(" -> ") && it.contains(" via "))
+            .expect("a line with a transport")
+            .to_owned();
         let word = |mark: &str| {
             line.split(mark).nth(1).expect("a word").split(['[', '/']).next().expect("a word").to_owned()
         };
@@ -39,13 +42,13 @@ fn ways(log: &str, ranks: usize) -> String {
 fn ranks_by_hand() {
     let hosts = Hosts::new(3);
     let log = hosts.file("log");
-    let run = |meeting: &str, places: &[usize], more: &[&str]| {
+    let run = |rendezvous: &str, ranks_on: &[usize], more: &[&str]| {
         let arguments = [&SMALL[..], &["--log", &log], more].concat();
-        let on: Vec<&Host> = places.iter().map(|it| &hosts[*it]).collect();
-        let answer = Job::start(&on, meeting, &arguments).answer();
+        let on: Vec<&Host> = ranks_on.iter().map(|it| &hosts[*it]).collect();
+        let answer = Job::start(&on, rendezvous, &arguments).answer();
         let names: Vec<&str> = on.iter().map(|it| it.name.as_str()).collect();
         check(&answer, ROWS, &names);
-        ways(&log, places.len())
+        transports(&log, ranks_on.len())
     };
     assert_eq!(run(V4, &[1, 2], &[]), "0 1 NET, 1 0 NET");
     assert_eq!(run(V4, &[1, 2, 3], &[]), "0 1 NET, 1 2 NET, 2 0 NET");

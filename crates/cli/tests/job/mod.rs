@@ -77,9 +77,9 @@ impl Job {
         arguments: &[&str],
         more: &[(&str, &str)],
     ) -> Self {
-        let (rank, size, meeting) = (rank.to_string(), size.to_string(), format!("127.0.0.1:{port}"));
+        let (rank, size, rendezvous) = (rank.to_string(), size.to_string(), format!("127.0.0.1:{port}"));
         let mut variables = vec![("PLUMB_RANK", rank.as_str()), ("PLUMB_SIZE", &size)];
-        variables.extend([("PLUMB_MEETING", meeting.as_str()), ("PLUMB_TOKEN", "secret")]);
+        variables.extend([("PLUMB_RENDEZVOUS", rendezvous.as_str()), ("PLUMB_TOKEN", "secret")]);
         variables.extend(more);
         Self::start(arguments, &variables)
     }

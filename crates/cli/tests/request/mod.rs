@@ -1,4 +1,4 @@
-//! What `plumb manifest` is asked for.
+//! Requests to `plumb manifest`.
 
 use std::fs;
 use std::path::{Path, PathBuf};

@@ -294,7 +294,7 @@ impl Engine {
             "ncclCommInitRank comm {identity:#x} rank {rank} nranks {size} commId {identity:#x} - Init COMPLETE"
         ));
         if let Some(algorithm) = self.algorithm {
-            lines.push(format!("plumb: all by {algorithm}, as asked"));
+            lines.push(format!("plumb: all collectives use {algorithm}, as requested"));
         }
         for line in lines {
             self.log.line(&line);

@@ -217,7 +217,7 @@ fn large_steps_are_combined_in_pieces() {
     }
 }
 
-/// One host, a host a rank, ranks dealt to two hosts, uneven hosts.
+/// One host, one host per rank, ranks dealt to two hosts, uneven hosts.
 fn groupings(size: usize) -> Vec<Vec<usize>> {
     let mut all = vec![vec![0; size]];
     if size > 1 {

@@ -47,7 +47,7 @@ struct Piece {
     bytes: Vec<u8>,
 }
 
-/// All ranks are asked for their progress, because one has timed out.
+/// A request to all ranks for their progress, because one has timed out.
 #[derive(Debug)]
 struct PingRound {
     reporter: usize,

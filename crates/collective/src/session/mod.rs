@@ -88,7 +88,7 @@ pub(crate) struct Session {
     channel: Option<Arc<ControlChannel>>,
     monitor: Option<JoinHandle<()>>,
     coordinator: Option<JoinHandle<()>>,
-    /// Whether the coordinator has been told that this rank leaves or fails.
+    /// Whether this rank has reported to the coordinator that it leaves or fails.
     end_reported: AtomicBool,
 }
 

@@ -96,7 +96,7 @@ impl Mailbox {
 
     fn at(&self, offset: usize) -> *mut u8 {
         debug_assert!(offset < self.segment.len());
-        // SAFETY: offsets come from the layout, and the segment is as long as the layout asks for.
+        // SAFETY: offsets come from the layout, and the segment is as long as the layout requires.
         unsafe { self.segment.start().add(offset) }
     }
 

@@ -199,11 +199,11 @@ fn within(address: IpAddr, subnet: IpAddr, bits: u8) -> bool {
 }
 
 fn pick(all: &[Interface], choice: Option<&str>, loopback: bool) -> Result<Interface, Error> {
-    let asked = choice.map(Choice::read).transpose()?;
+    let wanted = choice.map(Choice::read).transpose()?;
     // A named interface may be loopback; otherwise loopback is used only if all ranks are on this host.
-    let named = asked.as_ref().is_some_and(|it| !it.excluded);
+    let named = wanted.as_ref().is_some_and(|it| !it.excluded);
     all.iter()
-        .filter(|it| it.up && asked.as_ref().is_none_or(|choice| choice.fits(it)))
+        .filter(|it| it.up && wanted.as_ref().is_none_or(|choice| choice.fits(it)))
         .filter(|it| named || loopback || !it.loopback)
         .min_by_key(|it| it.preference(loopback))
         .cloned()

@@ -205,7 +205,7 @@ fn a_closed_stream_ends_after_its_last_byte() {
         drop(a);
         assert_eq!(receive_all(&mut b, 0, 4), b"last");
         assert_eq!(ending(&mut b, 0), io::ErrorKind::UnexpectedEof);
-        assert_eq!(b.receive(0, &mut []).expect("nothing asked"), 0);
+        assert_eq!(b.receive(0, &mut []).expect("an empty receive"), 0);
     }
 }
 

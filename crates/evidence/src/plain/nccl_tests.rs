@@ -21,7 +21,7 @@ pub struct NcclTests {
     pub program: Option<Box<str>>,
     /// The GPUs.
     pub devices: Vec<Device>,
-    /// GPUs asked for by each thread (`nGpus`).
+    /// GPUs that each thread uses (`nGpus`).
     pub n_gpus: Option<u32>,
     /// The measurements.
     pub rows: Vec<Row>,

@@ -54,7 +54,7 @@ pub(super) fn read(text: &[u8], line: u64) -> Result<Topology, Trouble> {
     }
     let text = text.get(..length).unwrap_or_default();
     // Attributes are compared with each other: a million of them in one tag would take hours.
-    if let Some(at) = crowded_tag(text) {
+    if let Some(at) = tag_with_too_many_attributes(text) {
         let before = memchr::memchr_iter(b'\n', text.get(..at).unwrap_or_default()).count();
         return Err(Trouble::at(line + before as u64, "more than 256 attributes in a tag"));
     }
@@ -79,7 +79,7 @@ pub(super) fn read(text: &[u8], line: u64) -> Result<Topology, Trouble> {
 }
 
 /// Where a tag begins that has more attributes than any that NCCL writes.
-fn crowded_tag(text: &[u8]) -> Option<usize> {
+fn tag_with_too_many_attributes(text: &[u8]) -> Option<usize> {
     let mut begin = 0;
     for end in memchr::memchr_iter(b'>', text).chain([text.len()]) {
         let tag = text.get(begin..end).unwrap_or_default();

@@ -41,7 +41,7 @@ impl Pipe {
     /// The end that this process has inherited. It is duplicated; the original is closed on exec.
     pub(crate) fn inherited(fd: RawFd, readers: usize) -> Result<Self, Error> {
         let end =
-            inherited(fd, FileType::Fifo).map_err(|error| failed("PLUMB_MEETING is not a pipe", error))?;
+            inherited(fd, FileType::Fifo).map_err(|error| failed("PLUMB_RENDEZVOUS is not a pipe", error))?;
         let flags = fcntl_getfl(&end).map_err(|error| failed("cannot read the flags", error))?;
         fcntl_setfl(&end, flags | OFlags::NONBLOCK).map_err(|error| failed("cannot set the flags", error))?;
         Ok(Self { end, readers })

@@ -156,14 +156,14 @@ impl Pmi {
                 let detail = format!("the value has {} bytes; the limit is {longest}", text.len());
                 return Err(Error::kvs("PMI", detail));
             }
-            self.request(&format!("cmd=put kvsname={name} key=plumb-meeting value={text}"), "put_result")?;
+            self.request(&format!("cmd=put kvsname={name} key=plumb-rendezvous value={text}"), "put_result")?;
         }
         self.request("cmd=barrier_in", "barrier_out")?;
         let fetched = match value_to_put {
             Some(_) => String::new(),
             None => {
                 let line =
-                    self.request(&format!("cmd=get kvsname={name} key=plumb-meeting"), "get_result")?;
+                    self.request(&format!("cmd=get kvsname={name} key=plumb-rendezvous"), "get_result")?;
                 value(&line, "value")
                     .ok_or_else(|| Error::kvs("PMI", "rank 0 published no value"))?
                     .to_owned()
@@ -235,7 +235,7 @@ mod tests {
     fn rank_0_puts() {
         let (result, commands) = talk(Some("h:1/t"), &[INIT, MAXES, NAME, PUT, OUT, ACK]);
         assert_eq!(result, Ok(String::new()));
-        assert_eq!(commands[3], "cmd=put kvsname=kvs_1_0 key=plumb-meeting value=h:1/t");
+        assert_eq!(commands[3], "cmd=put kvsname=kvs_1_0 key=plumb-rendezvous value=h:1/t");
         assert_eq!(commands[4..], ["cmd=barrier_in", "cmd=finalize"]);
     }
 

@@ -15,7 +15,7 @@ use super::KeyValueStore;
 use crate::Error;
 use crate::variables::MAX_RANKS;
 
-const KEY: &CStr = c"plumb-meeting";
+const KEY: &CStr = c"plumb-rendezvous";
 const JOB_SIZE: &CStr = c"pmix.job.size";
 const LOCAL_SIZE: &CStr = c"pmix.local.size";
 const COLLECT_DATA: &CStr = c"pmix.collect";

@@ -54,8 +54,8 @@ impl Children {
                 _ => None,
             };
             match (store_fd, &plan.part) {
-                (Some(fd), _) => command.env("PLUMB_MEETING", format!("fd:{fd}")),
-                (None, Some(part)) => command.env("PLUMB_MEETING", part.endpoint.address()),
+                (Some(fd), _) => command.env("PLUMB_RENDEZVOUS", format!("fd:{fd}")),
+                (None, Some(part)) => command.env("PLUMB_RENDEZVOUS", part.endpoint.address()),
                 (None, None) => &mut command,
             };
             let stdout = if rank == 0 { Stdio::inherit() } else { Stdio::null() };

@@ -74,7 +74,7 @@ pub struct Failure {
 pub struct Outcome {
     /// `None`: all ranks succeeded.
     pub failure: Option<Failure>,
-    /// The signal that asked this process to end.
+    /// The signal that this process received and that ends it.
     pub interrupted: Option<i32>,
 }
 

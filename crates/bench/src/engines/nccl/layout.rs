@@ -13,6 +13,14 @@ pub(super) struct Placed {
     pub(super) receive: Address,
 }
 
+/// This rank in NCCL's communicator.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Membership {
+    pub(super) rank: usize,
+    /// The number of ranks.
+    pub(super) size: usize,
+}
+
 /// Where the repetitions of a collective lie.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(super) struct Layout {
@@ -22,13 +30,14 @@ pub(super) struct Layout {
 }
 
 impl Layout {
-    /// For a call on two buffers of so many bytes, by one of so many ranks.
+    /// For a call on two buffers of `bytes` bytes each.
     pub(super) fn of(
         call: &Call,
-        (rank, size): (usize, usize),
-        (send, receive): (Address, Address),
+        Membership { rank, size }: Membership,
+        buffers: Placed,
         bytes: usize,
     ) -> Result<Self, Failure> {
+        let Placed { send, receive } = buffers;
         if call.root >= size {
             return Err(Cause::NoSuchRoot { root: call.root }.into());
         }
@@ -85,14 +94,23 @@ mod tests {
         }
     }
 
+    fn member(rank: usize, size: usize) -> Membership {
+        Membership { rank, size }
+    }
+
+    fn buffers(send: Address, receive: Address) -> Placed {
+        Placed { send, receive }
+    }
+
     fn placed(collective: Collective, in_place: bool) -> (u64, u64) {
-        let layout = Layout::of(&call(collective, in_place), (2, 4), (10_000, 20_000), 160).expect("it fits");
+        let call = call(collective, in_place);
+        let layout = Layout::of(&call, member(2, 4), buffers(10_000, 20_000), 160).expect("it fits");
         let Placed { send, receive } = layout.at(0);
         (send, receive)
     }
 
     #[test]
-    fn in_place_is_where_nccl_asks_for_it() {
+    fn in_place_is_where_nccl_expects_it() {
         for collective in Collective::ALL {
             assert_eq!(placed(collective, false), (10_000, 20_000));
         }
@@ -105,18 +123,19 @@ mod tests {
 
     #[test]
     fn repetitions_go_through_the_buffer() {
-        let layout =
-            Layout::of(&call(Collective::AllReduce, false), (0, 2), (0, 1_000), 100).expect("it fits twice");
+        let call_of_forty = call(Collective::AllReduce, false);
+        let layout = Layout::of(&call_of_forty, member(0, 2), buffers(0, 1_000), 100).expect("it fits twice");
         let sends: Vec<u64> = (0..4).map(|it| layout.at(it).send).collect();
         assert_eq!(sends, [0, 40, 0, 40]);
         let nothing = Call { count: 0, ..call(Collective::AllGather, true) };
-        let layout = Layout::of(&nothing, (1, 2), (0, 0), 0).expect("nothing fits everywhere");
+        let layout = Layout::of(&nothing, member(1, 2), buffers(0, 0), 0).expect("nothing fits everywhere");
         assert_eq!(layout.at(7), Placed { send: 0, receive: 0 });
     }
 
     #[test]
     fn what_does_not_fit_is_refused() {
-        let refused = |call: &Call| Layout::of(call, (0, 4), (0, 0), 100).expect_err("too large").cause;
+        let refused =
+            |call: &Call| Layout::of(call, member(0, 4), buffers(0, 0), 100).expect_err("too large").cause;
         assert_eq!(refused(&call(Collective::AllGather, false)), Cause::OutsideBuffer { bytes: 160 });
         let endless = Call { count: usize::MAX, ..call(Collective::AllReduce, false) };
         assert_eq!(refused(&endless), Cause::OutsideBuffer { bytes: u64::MAX });

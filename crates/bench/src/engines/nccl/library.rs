@@ -13,8 +13,8 @@ use std::ptr;
 
 use fabric::Collective;
 
-use super::driver::RawStream;
-use super::layout::Placed;
+use super::driver::{Address, RawStream};
+use super::layout::{Membership, Placed};
 use super::symbols::functions;
 use crate::data::{DataType, Operation};
 use crate::engines::Call;
@@ -174,7 +174,7 @@ impl Library {
         &self,
         call: &Call,
         at: Placed,
-        (rank, size): (usize, usize),
+        member: Membership,
         communicator: RawCommunicator,
         stream: RawStream,
     ) -> Result<(), Failure> {
@@ -209,23 +209,23 @@ impl Library {
                     // SAFETY: as above.
                     ("ncclAlltoAll", unsafe { function(send, receive, count, kind, communicator, stream) })
                 }
-                None => return self.exchange(call, at, (rank, size), communicator, stream),
+                None => return self.exchange(call, at, member, communicator, stream),
             },
             Collective::Gather => match functions.gather {
                 // SAFETY: as above.
                 Some(function) => ("ncclGather", unsafe {
                     function(send, receive, count, kind, root, communicator, stream)
                 }),
-                None => return self.exchange(call, at, (rank, size), communicator, stream),
+                None => return self.exchange(call, at, member, communicator, stream),
             },
             Collective::Scatter => match functions.scatter {
                 // SAFETY: as above.
                 Some(function) => ("ncclScatter", unsafe {
                     function(send, receive, count, kind, root, communicator, stream)
                 }),
-                None => return self.exchange(call, at, (rank, size), communicator, stream),
+                None => return self.exchange(call, at, member, communicator, stream),
             },
-            Collective::SendRecv => return self.exchange(call, at, (rank, size), communicator, stream),
+            Collective::SendRecv => return self.exchange(call, at, member, communicator, stream),
         };
         self.check(name, code)
     }
@@ -235,7 +235,7 @@ impl Library {
         &self,
         call: &Call,
         at: Placed,
-        (rank, size): (usize, usize),
+        Membership { rank, size }: Membership,
         communicator: RawCommunicator,
         stream: RawStream,
     ) -> Result<(), Failure> {
@@ -243,16 +243,16 @@ impl Library {
         let part = (count * call.data_type.size()) as u64;
         // SAFETY: as in `start`; a group that is opened is closed below.
         self.check("ncclGroupStart", unsafe { (self.functions.group_start)() })?;
-        let send = |place: u64, to: usize| {
+        let send = |address: Address, to: usize| {
             // SAFETY: as in `start`.
             self.check("ncclSend", unsafe {
-                (self.functions.send)(place, count, kind, rank_code(to), communicator, stream)
+                (self.functions.send)(address, count, kind, rank_code(to), communicator, stream)
             })
         };
-        let receive = |place: u64, from: usize| {
+        let receive = |address: Address, from: usize| {
             // SAFETY: as in `start`.
             self.check("ncclRecv", unsafe {
-                (self.functions.receive)(place, count, kind, rank_code(from), communicator, stream)
+                (self.functions.receive)(address, count, kind, rank_code(from), communicator, stream)
             })
         };
         let parts = || (0..size).map(|it| (it, it as u64 * part));

@@ -101,7 +101,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_log_the_user_asked_for_stays_as_it_is() {
+    fn a_log_that_the_user_requested_stays_as_it_is() {
         assert!(settings_where(Path::new("/x"), |it| it == LEVEL).is_empty());
         let names = |set: &'static str| {
             settings_where(Path::new("/x"), |it| it == set).into_iter().map(|it| it.0).collect::<Vec<_>>()

@@ -22,7 +22,7 @@ use collective::Communicator;
 pub use self::library::Version;
 
 use self::driver::{Driver, Gpu, Memory};
-use self::layout::Layout;
+use self::layout::{Layout, Membership, Placed};
 use self::library::Library;
 use self::peer_info::{PeerInfo, Sent};
 use self::worker::{Row, Worker};
@@ -72,7 +72,7 @@ pub enum Clock {
 /// How the engine is opened.
 #[derive(Debug, Clone)]
 pub struct Settings {
-    /// The rank's place among those of its host: it takes the GPU of this number, beginning anew after the last.
+    /// The rank's number among those of its host: it takes the GPU of this number, beginning anew after the last.
     pub local_rank: usize,
     /// NCCL's file, where it is not in a usual place.
     pub library: Option<PathBuf>,
@@ -101,8 +101,8 @@ impl Nccl {
     ///
     /// If one of them cannot, all of them fail, with the same failure.
     pub fn open(mut control: Communicator, settings: &Settings) -> Result<Self, Failure> {
-        let place = (control.rank(), control.size());
-        let prepared = prepare(place.0, settings);
+        let member = membership(&control);
+        let prepared = prepare(member.rank, settings);
         let own: Sent = match &prepared {
             Ok((_, _, info)) => Ok(info.clone()),
             Err(failure) => Err(failure.cause.clone()),
@@ -113,7 +113,7 @@ impl Nccl {
         let (devices, unique_id) = peer_info::read(&parts, &members)?;
         let (library, gpu, _) = prepared?;
         let version = library.version();
-        let worker = Worker::start(library, &gpu, place, settings.timeout)?;
+        let worker = Worker::start(library, &gpu, member, settings.timeout)?;
         let joined = worker.join(unique_id, || watch(&control));
         let mut engine = Self {
             control,
@@ -239,9 +239,11 @@ impl Engine for Nccl {
     /// lies at their beginning. So they go on from one run to the next: otherwise the GPU's cache would hold what runs of a few
     /// repetitions move, and a quarter less time be measured at a few MiB.
     fn run(&mut self, call: &Call, repeat: usize) -> Result<f64, Failure> {
-        let addresses = (self.memory(Side::Send)?.address(), self.memory(Side::Receive)?.address());
-        let place = (self.control.rank(), self.control.size());
-        let layout = Layout::of(call, place, addresses, self.bytes)?;
+        let buffers = Placed {
+            send: self.memory(Side::Send)?.address(),
+            receive: self.memory(Side::Receive)?.address(),
+        };
+        let layout = Layout::of(call, membership(&self.control), buffers, self.bytes)?;
         let row = Row { call: *call, layout, first: self.since, repeat, blocking: self.blocking };
         self.since += repeat;
         let control = &self.control;
@@ -253,6 +255,10 @@ impl Engine for Nccl {
             Err(failure) => Err(self.fail(&failure)),
         }
     }
+}
+
+fn membership(control: &Communicator) -> Membership {
+    Membership { rank: control.rank(), size: control.size() }
 }
 
 /// Opens a rank's library and GPU, and collects what the other ranks must know of it.
@@ -312,7 +318,7 @@ mod tests {
     }
 
     #[test]
-    fn a_rank_takes_the_gpu_of_its_place() {
+    fn a_rank_takes_the_gpu_of_its_local_rank() {
         assert_eq!(device(1, 8, None), Ok(1));
         assert_eq!(device(9, 8, None), Ok(1));
         assert_eq!(device(3, 8, Some("5")), Ok(5));

@@ -12,7 +12,7 @@ use std::thread;
 use std::time::{Duration, Instant};
 
 use super::driver::{Event, Gpu};
-use super::layout::Layout;
+use super::layout::{Layout, Membership};
 use super::library::{Library, RawCommunicator, UniqueId};
 use crate::engines::Call;
 use crate::failure::{Cause, Failure};
@@ -53,7 +53,7 @@ struct Shared {
     begin: Event,
     first: Event,
     end: Event,
-    place: (usize, usize),
+    member: Membership,
     timeout: Duration,
     /// Null before NCCL has joined, and after. Who takes it away ends it.
     communicator: AtomicPtr<std::ffi::c_void>,
@@ -71,11 +71,11 @@ pub(super) struct Worker {
 }
 
 impl Worker {
-    /// Starts the thread for a rank of so many.
+    /// Starts the thread of this rank.
     pub(super) fn start(
         library: Library,
         gpu: &Arc<Gpu>,
-        place: (usize, usize),
+        member: Membership,
         timeout: Duration,
     ) -> Result<Self, Failure> {
         let shared = Arc::new(Shared {
@@ -84,7 +84,7 @@ impl Worker {
             begin: Event::new(gpu)?,
             first: Event::new(gpu)?,
             end: Event::new(gpu)?,
-            place,
+            member,
             timeout,
             communicator: AtomicPtr::new(ptr::null_mut()),
             over: AtomicBool::new(false),
@@ -113,7 +113,7 @@ impl Worker {
         watch: impl FnMut() -> Result<(), Failure>,
     ) -> Result<(), Failure> {
         self.call("ncclCommInitRank", watch, move |shared| {
-            let (rank, size) = shared.place;
+            let Membership { rank, size } = shared.member;
             let communicator = shared.library.join(unique_id, rank, size)?;
             shared.communicator.store(communicator, Ordering::Release);
             Ok(())
@@ -248,7 +248,7 @@ impl Shared {
                 return Err(ended());
             }
             let at = row.layout.at(row.first + repetition);
-            self.library.start(&row.call, at, self.place, communicator, self.gpu.stream())?;
+            self.library.start(&row.call, at, self.member, communicator, self.gpu.stream())?;
             if repetition == 0 && !known {
                 self.first.record()?;
             }
