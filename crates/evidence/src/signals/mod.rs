@@ -31,7 +31,7 @@ pub mod versions;
 
 use std::sync::OnceLock;
 
-pub use template::{Book, Found};
+pub use template::{Book, Capture, Found};
 
 use crate::source::{Kind, Quote};
 
@@ -73,7 +73,7 @@ pub struct Sighting {
     /// Which.
     pub signal: &'static Signal,
     /// The named parts of the template.
-    pub captures: Vec<(&'static str, Box<str>)>,
+    pub captures: Vec<Capture<Box<str>>>,
     /// The first such line.
     pub quote: Quote,
     /// How many lines were the same in all that is kept here.
@@ -91,7 +91,7 @@ pub struct Sighting {
 impl Sighting {
     /// A named part of the template, empty if there is none of this name.
     pub fn get(&self, name: &str) -> &str {
-        self.captures.iter().find(|it| it.0 == name).map_or("", |it| &it.1)
+        self.captures.iter().find(|it| it.name == name).map_or("", |it| &it.text)
     }
 
     /// A named part as a number.

@@ -25,7 +25,7 @@ pub(super) fn nvlink(log: &Log) -> Option<Nvlink> {
 
 fn matrix(log: &Log) -> Option<Nvlink> {
     let matrix = log.case.matrices.iter().find(|it| it.n_gpus() > 1)?;
-    let paths: Vec<&str> = matrix.gpu_paths().map(|it| it.2).collect();
+    let paths: Vec<&str> = matrix.gpu_paths().map(|it| it.path).collect();
     let joined = paths.iter().filter(|it| it.starts_with("NV")).count();
     Some(match joined {
         0 => Nvlink::Absent,
