@@ -8,14 +8,16 @@
 
 mod command;
 mod config_map;
+mod launch;
 mod pod;
 mod quantity;
 pub mod resource;
 mod sbatch;
 mod script;
 mod trainjob;
+mod words;
 
-pub use command::{Launch, Launcher, OptionValue, Word, words};
+pub use launch::{Launch, Launcher, OptionValue};
 pub use pod::{
     Container, Flag, InstanceName, Located, Mount, NodeSelector, Pod, Toleration, Volume, VolumeSource,
     Workload,
@@ -23,6 +25,7 @@ pub use pod::{
 pub use quantity::Quantity;
 pub use resource::{Resource, ResourceKind, Vendor};
 pub use sbatch::{Directive, Directives};
+pub use words::{Word, words};
 
 use serde::Serialize;
 
