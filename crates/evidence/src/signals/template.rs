@@ -51,7 +51,7 @@ impl Book {
         let mut entries = Vec::new();
         let mut keys = Vec::new();
         for signal in signals {
-            for template in signal.templates {
+            for template in signal.texts() {
                 let parts = parts(template);
                 // The longest fixed text decides whether the template is tried at all.
                 let Some(key) = parts.iter().filter_map(Part::text).max_by_key(|it| it.len()) else {
