@@ -36,7 +36,7 @@ fn check(log: &Log) -> Checked {
 
 fn limited(matrix: &TopologyMatrix) -> Option<Finding> {
     let gpus = matrix.columns.iter().filter(|it| it.starts_with("GPU")).count();
-    let (nvlink, other): (Vec<_>, Vec<_>) = matrix.gpu_paths().partition(|it| it.is_nvlink());
+    let (nvlink, other): (Vec<_>, Vec<_>) = matrix.gpu_paths().partition(GpuPath::is_nvlink);
     let far = other.iter().find(|it| matches!(it.path, "NODE" | "SYS" | "SOC" | "PHB"))?;
     if gpus < 2 {
         return None;
