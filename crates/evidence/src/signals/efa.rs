@@ -397,7 +397,7 @@ pub static PLATFORM_QUOTED: Signal = Signal {
     kind: Kind::NcclLog,
 };
 
-/// A machine of AWS that has EFA, named in a note. Its templates are the names in the catalogue, see [`machine_names`].
+/// A machine of AWS that has EFA, named in a note. Its texts are the names in the catalogue, see [`Signal::texts`].
 pub static MACHINE_NAMED: Signal = Signal {
     name: "machine-named",
     templates: &[],
