@@ -19,7 +19,7 @@ fn texts() -> &'static [String] {
         let read = |it: &PathBuf| String::from_utf8_lossy(&fs::read(it).expect("a recording")).into_owned();
         let mut all: Vec<String> = paths.iter().map(read).collect();
         for family in evidence::signals::FAMILIES {
-            let lines = family.iter().flat_map(|it| it.templates).map(|it| format!("{}\n", filled(it)));
+            let lines = family.iter().flat_map(|it| it.texts()).map(|it| format!("{}\n", filled(it)));
             all.push(lines.collect());
         }
         all

@@ -13,7 +13,7 @@ use crate::plugin::Known;
 use crate::prefix::{self, Anchor, Level, Line};
 use crate::scan::text;
 use crate::segment::{About, Life, ThreadFacts};
-use crate::signals::{self, ProcessId, Sighting};
+use crate::signals::{self, Capture, ProcessId, Sighting};
 use crate::source::{Kind, Quote, Spot, Tally};
 
 /// What one region says.
@@ -293,7 +293,8 @@ impl Reader {
         let found = signals::book().find(line);
         let kind = found.first().map(|it| it.signal.kind);
         for found in found {
-            let captures: Vec<_> = found.captures.iter().map(|it| (it.0, text(it.1))).collect();
+            let owned = |it: &Capture<&[u8]>| Capture { name: it.name, text: text(it.text) };
+            let captures: Vec<_> = found.captures.iter().map(owned).collect();
             let rank = plain::rank_label(line);
             let key = FxBuildHasher.hash_one((found.signal.name, rank, &process, &captures));
             let known = self.sightings.get(&key).and_then(|&at| self.facts.sightings.get_mut(at));

@@ -107,11 +107,10 @@ fn of_variable(name: &str) -> Option<Explanation> {
     // `NCCL_DEBUG=INFO` means the variable.
     let name = name.split('=').next().unwrap_or(name).trim_start_matches("export ").trim();
     let known = variable::find(name).or_else(|| variable::find(&name.to_ascii_uppercase()))?;
-    let read_by =
-        if known.read_by.is_empty() { String::new() } else { format!(", read by {}", known.read_by) };
-    let mut it = Explanation::new(Kind::Variable, format!("{} (variable{read_by})", known.name));
+    let read_by = known.read_by.name();
+    let mut it = Explanation::new(Kind::Variable, format!("{} (variable, read by {read_by})", known.name));
     it.add("meaning", &known.effect);
-    it.add("values", &known.kind);
+    it.add("values", known.kind.description());
     let history = if known.default_history.is_empty() {
         String::new()
     } else {
@@ -119,7 +118,7 @@ fn of_variable(name: &str) -> Option<Explanation> {
     };
     it.add("default", format!("{}{history}", known.default));
     let since = if known.since.is_empty() { String::new() } else { format!("since {}", known.since) };
-    let status = [known.status.as_str(), &since];
+    let status = [known.status.to_string(), since];
     it.add("status", status.into_iter().filter(|it| !it.is_empty()).collect::<Vec<_>>().join(", "));
     it.add("instead", known.instead.as_deref().unwrap_or_default());
     for advice in &known.advice {

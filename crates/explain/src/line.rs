@@ -23,8 +23,8 @@ pub(crate) fn explain(asked: &str) -> Vec<Explanation> {
         let mut it = Explanation::new(Kind::Line, title);
         it.add("printed by", seen.signal.source);
         it.add("meaning", seen.signal.meaning);
-        for (name, value) in &seen.captures {
-            it.add(name, String::from_utf8_lossy(value));
+        for capture in &seen.captures {
+            it.add(capture.name, String::from_utf8_lossy(capture.text));
         }
         found.push(it);
     }

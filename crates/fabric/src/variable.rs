@@ -19,7 +19,7 @@ pub struct Variable {
     /// The name, case-sensitive.
     pub name: String,
     /// What values it takes.
-    pub kind: String,
+    pub kind: ValueKind,
     /// The value if it is unset.
     pub default: String,
     /// The release that introduced it, in words; empty if no source states it.
@@ -28,8 +28,8 @@ pub struct Variable {
     pub first_seen: String,
     /// The newest of the examined releases that reads it.
     pub last_seen: String,
-    /// `current`, `deprecated`, `removed after <release>`, `removed before <release>`, or `not a variable`.
-    pub status: String,
+    /// Whether it is still read.
+    pub status: Status,
     /// The intended variable, or the replacement.
     pub instead: Option<String>,
     /// The default in the sources, by the release that changed it.
@@ -38,11 +38,61 @@ pub struct Variable {
     pub effect: String,
     /// Where that is written.
     pub source: String,
-    /// The program that reads it: `nccl`, `libfabric`, `pytorch`, ...
-    pub read_by: String,
+    /// The program that reads it.
+    pub read_by: Reader,
     /// When not to set it; may be empty.
     #[serde(skip)]
     pub advice: Vec<Advice>,
+}
+
+/// What values a variable takes.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[serde(from = "String")]
+pub enum ValueKind {
+    /// A switch, `0` or `1`.
+    Bool,
+    /// Another integer, as the data describes it: `bytes`, `0-7`.
+    Integer(String),
+    /// Anything else, as the data describes it: `path`, `list`.
+    Other(String),
+}
+
+/// Descriptions of integers in the data; NCCL reads such values with `strtoll`.
+const INTEGERS: &[&str] = &[
+    "int", "bytes", "int64", "ms", "us", "ns", "int ms", "0/1/2", "0/1", "0-8", "0-7", "0-31", "1-128",
+    "1/2", "1/2/3",
+];
+
+/// Whether a variable is still read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(try_from = "String")]
+pub enum Status {
+    /// The current release reads it.
+    Current,
+    /// The current release reads it, but there is a replacement.
+    Deprecated,
+    /// The last release that reads it.
+    RemovedAfter(Version),
+    /// The first of the examined releases, which does not read it.
+    RemovedBefore(Version),
+    /// No release ever read it.
+    NotAVariable,
+}
+
+/// A program that reads variables.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[serde(from = "String")]
+pub enum Reader {
+    /// NCCL.
+    Nccl,
+    /// The plugin for EFA.
+    AwsOfiNccl,
+    /// Libfabric.
+    Libfabric,
+    /// No program reads the name.
+    Nobody,
+    /// Another program, by its name in the data: `pytorch`, `cuda`.
+    Other(String),
 }
 
 /// A reason not to set a variable.
@@ -69,10 +119,96 @@ pub struct Range {
     pub before: Option<Version>,
 }
 
+impl ValueKind {
+    /// What the data says of the values.
+    pub fn description(&self) -> &str {
+        match self {
+            Self::Bool => "bool",
+            Self::Integer(text) | Self::Other(text) => text,
+        }
+    }
+
+    /// Whether the value is an integer, which a switch is too.
+    pub fn is_integer(&self) -> bool {
+        matches!(self, Self::Bool | Self::Integer(_))
+    }
+}
+
+impl From<String> for ValueKind {
+    fn from(text: String) -> Self {
+        match text.as_str() {
+            "bool" => Self::Bool,
+            other if INTEGERS.contains(&other) => Self::Integer(text),
+            _ => Self::Other(text),
+        }
+    }
+}
+
+impl TryFrom<String> for Status {
+    type Error = String;
+
+    fn try_from(text: String) -> Result<Self, String> {
+        let release = |prefix: &str| text.strip_prefix(prefix).and_then(Version::parse);
+        match text.as_str() {
+            "current" => Ok(Self::Current),
+            "deprecated" => Ok(Self::Deprecated),
+            "not a variable" => Ok(Self::NotAVariable),
+            _ => release("removed after ")
+                .map(Self::RemovedAfter)
+                .or_else(|| release("removed before ").map(Self::RemovedBefore))
+                .ok_or_else(|| format!("`{text}` is not a status of a variable")),
+        }
+    }
+}
+
+impl fmt::Display for Status {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Current => f.write_str("current"),
+            Self::Deprecated => f.write_str("deprecated"),
+            Self::RemovedAfter(release) => write!(f, "removed after {release}"),
+            Self::RemovedBefore(release) => write!(f, "removed before {release}"),
+            Self::NotAVariable => f.write_str("not a variable"),
+        }
+    }
+}
+
+impl Reader {
+    /// The name in the data.
+    pub fn name(&self) -> &str {
+        match self {
+            Self::Nccl => "nccl",
+            Self::AwsOfiNccl => "aws-ofi-nccl",
+            Self::Libfabric => "libfabric",
+            Self::Nobody => "none",
+            Self::Other(name) => name,
+        }
+    }
+}
+
+impl From<String> for Reader {
+    fn from(name: String) -> Self {
+        match name.as_str() {
+            "nccl" => Self::Nccl,
+            "aws-ofi-nccl" => Self::AwsOfiNccl,
+            "libfabric" => Self::Libfabric,
+            "none" => Self::Nobody,
+            _ => Self::Other(name),
+        }
+    }
+}
+
+/// The name as messages print it.
+impl fmt::Display for Reader {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(if *self == Self::Nccl { "NCCL" } else { self.name() })
+    }
+}
+
 impl Variable {
     /// Whether a program reads it or once did.
     pub fn is_variable(&self) -> bool {
-        self.status != "not a variable"
+        self.status != Status::NotAVariable
     }
 
     /// The advice of this id.
@@ -80,14 +216,9 @@ impl Variable {
         self.advice.iter().find(|it| it.id == id)
     }
 
-    /// The last release that reads it, if it was removed and that release is known.
-    pub fn removed_after(&self) -> Option<Version> {
-        Version::parse(self.status.strip_prefix("removed after ")?)
-    }
-
     /// Whether a current release reads it.
     fn is_current(&self) -> bool {
-        self.status == "current" || self.status == "deprecated"
+        matches!(self.status, Status::Current | Status::Deprecated)
     }
 }
 
@@ -239,7 +370,7 @@ fn read_versions(text: &str) -> Option<Vec<Range>> {
 mod tests {
     use std::collections::BTreeSet;
 
-    use super::{Range, all, find, read, suggest};
+    use super::{Range, Reader, Status, ValueKind, all, find, read, suggest};
     use crate::Version;
 
     #[test]
@@ -265,15 +396,10 @@ mod tests {
             );
             assert!(!it.effect.is_empty(), "{name} has no effect");
             assert!(!it.source.is_empty(), "{name} has no source");
-            assert!(!it.kind.is_empty(), "{name} has no kind");
-            assert!(!it.read_by.is_empty(), "{name} is read by nobody");
-            let removed = it.removed_after().is_some() || it.status.starts_with("removed before ");
-            assert!(
-                removed || ["current", "deprecated", "not a variable"].contains(&it.status.as_str()),
-                "{name}"
-            );
-            assert_eq!(it.is_variable(), it.read_by != "none", "{name}");
-            for text in [&it.effect, &it.default, &it.kind, &it.source] {
+            assert!(!it.kind.description().is_empty(), "{name} has no kind");
+            assert!(!it.read_by.name().is_empty(), "{name} has no reader");
+            assert_eq!(it.is_variable(), it.read_by != Reader::Nobody, "{name}");
+            for text in [it.effect.as_str(), &it.default, it.kind.description(), &it.source] {
                 assert_eq!(text.trim(), text, "{name}");
             }
             if let Some(instead) = &it.instead {
@@ -302,7 +428,29 @@ mod tests {
         assert_eq!(find("NCCL_BUFFSIZE").unwrap().default, "4194304");
         assert!(find("nccl_buffsize").is_none());
         assert!(find("NCCL_BUFF").is_none());
-        assert_eq!(find("NCCL_SHM_MEMCPY_MODE").unwrap().removed_after(), Some(Version::new(2, 30, 4)));
+        assert_eq!(
+            find("NCCL_SHM_MEMCPY_MODE").unwrap().status,
+            Status::RemovedAfter(Version::new(2, 30, 4))
+        );
+    }
+
+    #[test]
+    fn a_status_is_printed_as_it_is_written() {
+        for text in ["current", "deprecated", "not a variable", "removed after 2.4.8", "removed before 2.3.5"]
+        {
+            assert_eq!(Status::try_from(text.to_owned()).map(|it| it.to_string()), Ok(text.to_owned()));
+        }
+        for text in ["", "removed", "removed after x"] {
+            assert!(Status::try_from(text.to_owned()).is_err(), "{text}");
+        }
+    }
+
+    #[test]
+    fn a_switch_is_an_integer_too() {
+        let kind = |name| &find(name).unwrap().kind;
+        assert_eq!(kind("NCCL_P2P_DISABLE"), &ValueKind::Bool);
+        assert_eq!(kind("NCCL_BUFFSIZE"), &ValueKind::Integer("bytes".to_owned()));
+        assert!(kind("NCCL_P2P_DISABLE").is_integer() && !kind("NCCL_ALGO").is_integer());
     }
 
     #[test]

@@ -28,7 +28,7 @@ impl NvLink {
 
 fn of_matrix(case: &Case) -> Option<NvLink> {
     let matrix = case.matrices.iter().find(|it| it.n_gpus() > 1)?;
-    let paths: Vec<&str> = matrix.gpu_paths().map(|it| it.2).collect();
+    let paths: Vec<&str> = matrix.gpu_paths().map(|it| it.path).collect();
     let joined = paths.iter().filter(|it| it.starts_with("NV")).count();
     Some(match joined {
         0 => NvLink::Absent,

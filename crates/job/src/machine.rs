@@ -307,6 +307,11 @@ mod tests {
         ] {
             assert_eq!(named_in(&case(text)).map(|it| it.value.name), Some(want), "{text}");
         }
+        for it in fabric::instance::all() {
+            let text = format!("we run on {} nodes\n", it.name);
+            let want = it.efa().then_some(it.name.as_str());
+            assert_eq!(named_in(&case(&text)).map(|it| it.value.name), want, "{text}");
+        }
     }
 
     #[test]

@@ -57,7 +57,7 @@ fn counts_are_right_on_every_machine() {
         let efa = (request.nodes > 1 && request.machine.efa()).then(|| f64::from(request.machine.nics));
         assert_eq!(pod.limit("vpc.amazonaws.com/efa"), efa, "{}", it.text);
         assert_eq!(pod.limit("hugepages-2Mi").is_some(), efa.is_some());
-        assert_eq!(pod.instances().first().map(|it| it.0), instance.map(|_| name));
+        assert_eq!(pod.instances().first().map(|it| it.name), instance.map(|_| name));
         let container = &pod.containers[0];
         for limit in &container.limits {
             let requested = container.requests.iter().find(|it| it.name == limit.name).unwrap();

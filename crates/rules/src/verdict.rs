@@ -130,7 +130,7 @@ fn stack(summary: &Summary) -> Vec<String> {
 /// `8 GPUs, NV18 between all of them`
 fn topology(log: &Log) -> Option<String> {
     let matrix = log.case.matrices.first()?;
-    let paths: BTreeSet<&str> = matrix.gpu_paths().map(|it| it.2).collect();
+    let paths: BTreeSet<&str> = matrix.gpu_paths().map(|it| it.path).collect();
     let gpus = matrix.n_gpus();
     let paths: Vec<&str> = paths.into_iter().collect();
     Some(match paths.as_slice() {

@@ -14,7 +14,7 @@ mod timings;
 pub use channel::{Direction, LinkLine, RingLine, TreeNode, transport};
 pub use comm::{CommLine, Layout, Phase};
 pub use describe::{LineKind, describe, kinds};
-pub use network::{Hca, Interface, PluginEvent};
+pub use network::{Hca, Interface, LinkLayer, PluginEvent, PluginRole};
 pub use timings::{BootstrapTimings, InitTimings};
 
 use crate::facts::RingSummary;

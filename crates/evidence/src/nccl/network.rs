@@ -1,5 +1,7 @@
 //! Networks, interfaces, adapters and plugins.
 
+use std::fmt;
+
 use super::{Message, owned, timings};
 use crate::scan::{after, number};
 
@@ -17,8 +19,60 @@ pub struct Interface {
 pub struct Hca {
     /// Its name and port.
     pub name: Box<str>,
-    /// `IB` or `RoCE`.
-    pub layer: Box<str>,
+    /// What carries RDMA.
+    pub layer: LinkLayer,
+}
+
+/// The link layer of an adapter, as NCCL prints it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum LinkLayer {
+    /// `IB`
+    InfiniBand,
+    /// `RoCE`
+    RoCE,
+    /// Another word.
+    Other(Box<str>),
+}
+
+impl LinkLayer {
+    fn new(word: &str) -> Self {
+        match word {
+            "IB" => Self::InfiniBand,
+            "RoCE" => Self::RoCE,
+            other => Self::Other(other.into()),
+        }
+    }
+}
+
+impl fmt::Display for LinkLayer {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::InfiniBand => "IB",
+            Self::RoCE => "RoCE",
+            Self::Other(word) => word,
+        })
+    }
+}
+
+/// What a plugin is for.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum PluginRole {
+    /// `NET`
+    Net,
+    /// `TUNER`
+    Tuner,
+    /// `PROFILER`, `ENV` and later ones.
+    Other,
+}
+
+impl PluginRole {
+    fn new(word: &[u8]) -> Self {
+        match word {
+            b"NET" => Self::Net,
+            b"TUNER" => Self::Tuner,
+            _ => Self::Other,
+        }
+    }
 }
 
 /// What became of a plugin.
@@ -36,15 +90,15 @@ pub enum PluginEvent {
     },
     /// The library could not be opened, and why.
     NotFound {
-        /// `NET`, `TUNER`, `PROFILER`, `ENV`.
-        role: Box<str>,
+        /// What it is for.
+        role: PluginRole,
         /// The library and the reason, as printed.
         detail: Box<str>,
     },
     /// A library was requested by name.
     Asked {
-        /// `NET`, `TUNER`.
-        role: Box<str>,
+        /// What it is for.
+        role: PluginRole,
         /// The library.
         library: Box<str>,
     },
@@ -98,13 +152,13 @@ pub(super) fn plugin(message: &[u8]) -> Option<Message<'_>> {
     if !message.get(slash..)?.starts_with(b"/Plugin") {
         return None;
     }
-    let role = message.get(..slash)?;
+    let role = PluginRole::new(message.get(..slash)?);
     let rest = message.get(slash + 7..)?;
     let rest = after(rest, " : ").or_else(|| after(rest, ": "))?;
     let event = if let Some(detail) = after(rest, "Could not find: ") {
-        PluginEvent::NotFound { role: owned(role), detail: owned(detail) }
+        PluginEvent::NotFound { role, detail: owned(detail) }
     } else if let Some(library) = after(rest, "Plugin name set by env to ") {
-        PluginEvent::Asked { role: owned(role), library: owned(library) }
+        PluginEvent::Asked { role, library: owned(library) }
     } else if let Some(name) = after(rest, "Loaded net plugin ") {
         let end = memchr::memrchr(b'(', name).unwrap_or(name.len());
         PluginEvent::Network { name: owned(name.get(..end)?) }
@@ -112,10 +166,10 @@ pub(super) fn plugin(message: &[u8]) -> Option<Message<'_>> {
         PluginEvent::Internal
     } else if memchr::memmem::find(rest, b"No plugin found").is_some() || rest.starts_with(b"Plugin load (") {
         // `No plugin found (libnccl-net.so), using internal implementation`; older ones begin with dlerror.
-        PluginEvent::NotFound { role: owned(role), detail: owned(rest) }
+        PluginEvent::NotFound { role, detail: owned(rest) }
     } else if let Some(name) = after(rest, "Using tuner plugin ") {
         return Some(Message::Tuner(name));
-    } else if let (b"TUNER", Some(name)) = (role, after(rest, "Using ")) {
+    } else if let (PluginRole::Tuner, Some(name)) = (role, after(rest, "Using ")) {
         return Some(Message::Tuner(name));
     } else if rest.starts_with(b"Failed to find ncclCollNet")
         || rest.starts_with(b"Failed to find ncclTuner")
@@ -160,7 +214,7 @@ fn hcas(rest: &[u8]) -> Vec<Hca> {
         .filter_map(|item| {
             let (name, layer) = item.split_once('/')?;
             let layer = layer.split([' ', ';', '[']).next()?;
-            Some(Hca { name: name.trim().into(), layer: layer.into() })
+            Some(Hca { name: name.trim().into(), layer: LinkLayer::new(layer) })
         })
         .take(256)
         .collect()
@@ -169,7 +223,7 @@ fn hcas(rest: &[u8]) -> Vec<Hca> {
 #[cfg(test)]
 mod tests {
     use super::super::{Message, parse};
-    use super::{Hca, Interface, PluginEvent};
+    use super::{Hca, Interface, LinkLayer, PluginEvent};
 
     fn interface(name: &str, address: &str) -> Interface {
         Interface { name: name.into(), address: address.into() }
@@ -196,10 +250,10 @@ mod tests {
 
     #[test]
     fn adapters() {
-        let hca = |name: &str, layer: &str| Hca { name: name.into(), layer: layer.into() };
+        let hca = |name: &str, layer| Hca { name: name.into(), layer };
         assert_eq!(
             parse(b"NET/IB : Using [0]mlx5_0:1/RoCE [1]mlx5_1:1/IB [RO]; OOB primaryip:10.0.0.10<0>"),
-            Message::Hcas(vec![hca("mlx5_0:1", "RoCE"), hca("mlx5_1:1", "IB")])
+            Message::Hcas(vec![hca("mlx5_0:1", LinkLayer::RoCE), hca("mlx5_1:1", LinkLayer::InfiniBand)])
         );
         assert_eq!(
             parse(b"NET/IB : GPU Direct RDMA Disabled for HCA 1 'mlx5_1'"),

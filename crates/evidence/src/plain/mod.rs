@@ -14,7 +14,7 @@ mod training;
 pub use manifest::Manifest;
 pub use nccl_tests::{Device, NcclTests, Row, Timing};
 pub use protocols::Protocols;
-pub use topology_matrix::TopologyMatrix;
+pub use topology_matrix::{GpuPath, LegendEntry, MatrixRow, TopologyMatrix};
 pub use topology_xml::{TopologyXml, XmlGpu, XmlNet};
 pub use training::{Memory, Training};
 

@@ -19,16 +19,52 @@ use crate::source::{Quote, Spot};
 pub struct TopologyMatrix {
     /// The names of the columns: `GPU0`, `NIC0`, `mlx5_0`.
     pub columns: Vec<Box<str>>,
-    /// The rows: a name and one path for each column.
-    pub rows: Vec<(Box<str>, Vec<Box<str>>)>,
-    /// What is beside the paths, for each row.
-    pub beside: Vec<Beside>,
-    /// `NIC0: mlx5_0`
-    pub legend: Vec<(Box<str>, Box<str>)>,
+    /// The rows.
+    pub rows: Vec<MatrixRow>,
+    /// The names of the NICs.
+    pub legend: Vec<LegendEntry>,
     /// The header line.
     pub quote: Quote,
     /// What the header says of the words beside the paths.
     headings: Vec<Heading>,
+}
+
+/// A row of a matrix.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct MatrixRow {
+    /// `GPU0`
+    pub name: Box<str>,
+    /// One path for each column.
+    pub paths: Vec<Box<str>>,
+    /// What is beside the paths.
+    pub beside: Beside,
+}
+
+/// `NIC0: mlx5_0`
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct LegendEntry {
+    /// `NIC0`
+    pub column: Box<str>,
+    /// `mlx5_0`
+    pub device: Box<str>,
+}
+
+/// The path from a GPU to another one.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct GpuPath<'a> {
+    /// `GPU0`
+    pub from: &'a str,
+    /// `GPU1`
+    pub to: &'a str,
+    /// `NV12`
+    pub path: &'a str,
+}
+
+impl GpuPath<'_> {
+    /// Whether it is NVLink.
+    pub fn is_nvlink(&self) -> bool {
+        self.path.starts_with("NV")
+    }
 }
 
 /// What a row has beside the paths.
@@ -56,16 +92,16 @@ enum Heading {
 impl TopologyMatrix {
     /// How many GPUs have a row.
     pub fn n_gpus(&self) -> usize {
-        self.rows.iter().filter(|it| it.0.starts_with("GPU")).count()
+        self.rows.iter().filter(|it| it.name.starts_with("GPU")).count()
     }
 
     /// The paths between different GPUs, each pair once as far as rows were given.
-    pub fn gpu_paths(&self) -> impl Iterator<Item = (&str, &str, &str)> {
-        self.rows.iter().enumerate().filter(|(_, row)| row.0.starts_with("GPU")).flat_map(move |(_, row)| {
-            let pairs = self.columns.iter().zip(&row.1);
+    pub fn gpu_paths(&self) -> impl Iterator<Item = GpuPath<'_>> {
+        self.rows.iter().filter(|row| row.name.starts_with("GPU")).flat_map(move |row| {
+            let pairs = self.columns.iter().zip(&row.paths);
             pairs
                 .filter(|(column, path)| column.starts_with("GPU") && &***path != "X")
-                .map(|(column, path)| (&*row.0, &**column, &**path))
+                .map(|(column, path)| GpuPath { from: &row.name, to: column, path })
         })
     }
 
@@ -78,8 +114,7 @@ impl TopologyMatrix {
     /// Begins a matrix, if the line is a header.
     pub(crate) fn begin(text: &str, quote: impl FnOnce() -> Quote) -> Option<Self> {
         let (columns, headings) = header(text)?;
-        let (rows, beside, legend) = (Vec::new(), Vec::new(), Vec::new());
-        Some(Self { columns, rows, beside, legend, quote: quote(), headings })
+        Some(Self { columns, rows: Vec::new(), legend: Vec::new(), quote: quote(), headings })
     }
 
     /// Takes a row. Whether the line is one.
@@ -90,24 +125,24 @@ impl TopologyMatrix {
         else {
             return false;
         };
-        let mut cells: Vec<Box<str>> = Vec::new();
-        while cells.len() < self.columns.len()
+        let mut paths: Vec<Box<str>> = Vec::new();
+        while paths.len() < self.columns.len()
             && let Some(path) = words.next_if(|it| is_path(it))
         {
-            cells.push(path.into());
+            paths.push(path.into());
         }
-        if cells.is_empty() {
+        if paths.is_empty() {
             return false;
         }
         let rest: Vec<&str> = words.collect();
         let stopped_at =
-            rest.first().filter(|_| cells.len() < self.columns.len()).map(|it| Box::<str>::from(*it));
-        self.beside.push(self.beside_of(name, &rest, stopped_at, spot));
-        self.rows.push((name.into(), cells));
+            rest.first().filter(|_| paths.len() < self.columns.len()).map(|it| Box::<str>::from(*it));
+        let beside = self.beside(name, &rest, stopped_at, spot);
+        self.rows.push(MatrixRow { name: name.into(), paths, beside });
         true
     }
 
-    fn beside_of(&self, name: &str, rest: &[&str], stopped_at: Option<Box<str>>, spot: Spot) -> Beside {
+    fn beside(&self, name: &str, rest: &[&str], stopped_at: Option<Box<str>>, spot: Spot) -> Beside {
         // Rows of NICs have nothing beside their paths.
         let cut = name.starts_with("GPU") && rest.len() < self.headings.len();
         let word = |heading| {
@@ -121,9 +156,9 @@ impl TopologyMatrix {
 
     /// Takes a line of the legend of NICs. Whether the line is one.
     pub(crate) fn take_legend(&mut self, text: &str) -> bool {
-        let Some((short, name)) = legend(text) else { return false };
-        if self.columns.iter().any(|it| **it == *short) && self.legend.iter().all(|it| *it.0 != *short) {
-            self.legend.push((short.into(), name.into()));
+        let Some(entry) = legend(text) else { return false };
+        if self.columns.contains(&entry.column) && self.legend.iter().all(|it| it.column != entry.column) {
+            self.legend.push(entry);
         }
         true
     }
@@ -227,11 +262,11 @@ fn numbered(word: &str, prefix: &str) -> bool {
 }
 
 /// `NIC0: mlx5_0`
-fn legend(text: &str) -> Option<(&str, &str)> {
-    let (short, name) = text.trim().split_once(": ")?;
-    let name = name.trim();
-    (numbered(short, "NIC") && !name.is_empty() && !name.contains(char::is_whitespace))
-        .then_some((short, name))
+fn legend(text: &str) -> Option<LegendEntry> {
+    let (column, device) = text.trim().split_once(": ")?;
+    let device = device.trim();
+    (numbered(column, "NIC") && !device.is_empty() && !device.contains(char::is_whitespace))
+        .then(|| LegendEntry { column: column.into(), device: device.into() })
 }
 
 fn is_path(word: &str) -> bool {
@@ -243,7 +278,7 @@ fn is_path(word: &str) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use super::{TopologyMatrix, is_row, take};
+    use super::{LegendEntry, TopologyMatrix, is_row, take};
     use crate::source::{Quote, Spot};
 
     fn matrix(text: &str) -> TopologyMatrix {
@@ -263,9 +298,12 @@ mod tests {
                     NIC Legend:\n\n  NIC0: mlx5_0\n";
         let matrix = matrix(text);
         assert_eq!((matrix.n_gpus(), matrix.columns.len(), matrix.rows.len()), (2, 3, 3));
-        assert_eq!(matrix.gpu_paths().map(|it| it.2).collect::<Vec<_>>(), ["NV12", "NV12"]);
-        assert_eq!((matrix.beside[0].cpus.as_deref(), matrix.beside[0].numa), (Some("0-23"), Some(0)));
-        assert_eq!(*matrix.legend, [("NIC0".into(), "mlx5_0".into())]);
+        assert_eq!(matrix.gpu_paths().map(|it| it.path).collect::<Vec<_>>(), ["NV12", "NV12"]);
+        assert_eq!(
+            (matrix.rows[0].beside.cpus.as_deref(), matrix.rows[0].beside.numa),
+            (Some("0-23"), Some(0))
+        );
+        assert_eq!(*matrix.legend, [LegendEntry { column: "NIC0".into(), device: "mlx5_0".into() }]);
     }
 
     #[test]
@@ -274,14 +312,14 @@ mod tests {
             "\t\x1b[4mGPU0\tCPU Affinity\tNUMA Affinity\tGPU NUMA ID\x1b[0m\nGPU0\t X \t0-15\t0\t\tN/A\n";
         let matrix = matrix(text);
         assert_eq!(*matrix.columns, ["GPU0".into()]);
-        assert_eq!(matrix.beside[0].cpus.as_deref(), Some("0-15"));
+        assert_eq!(matrix.rows[0].beside.cpus.as_deref(), Some("0-15"));
     }
 
     #[test]
     fn a_row_may_be_cut() {
         let matrix = matrix("GPU0 GPU1 CPU Affinity NUMA Affinity\nGPU0 X NV1 0-3\nGPU1 NV1 N/A 0-3 0\n");
-        assert!(matrix.beside[0].cut && matrix.beside[0].cpus.is_none());
-        assert_eq!(matrix.beside[1].stopped_at.as_deref(), Some("N/A"));
+        assert!(matrix.rows[0].beside.cut && matrix.rows[0].beside.cpus.is_none());
+        assert_eq!(matrix.rows[1].beside.stopped_at.as_deref(), Some("N/A"));
     }
 
     #[test]

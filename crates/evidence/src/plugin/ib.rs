@@ -4,6 +4,7 @@ use fabric::Network;
 
 use super::{Plugin, read_nothing};
 use crate::Process;
+use crate::nccl::LinkLayer;
 
 /// `Using network IB`
 pub static BUILT_IN: Plugin = Plugin {
@@ -46,5 +47,5 @@ pub static UCX: Plugin = Plugin {
 
 fn called(processes: &[Process]) -> String {
     let mut adapters = processes.iter().flat_map(|it| it.facts.hcas.iter()).flat_map(|it| &it.value);
-    if adapters.any(|it| &*it.layer == "RoCE") { "RoCE" } else { "InfiniBand" }.to_owned()
+    if adapters.any(|it| it.layer == LinkLayer::RoCE) { "RoCE" } else { "InfiniBand" }.to_owned()
 }

@@ -397,29 +397,19 @@ pub static PLATFORM_QUOTED: Signal = Signal {
     kind: Kind::NcclLog,
 };
 
-/// A machine of AWS that has EFA, named in a note.
+/// A machine of AWS that has EFA, named in a note. Its texts are the names in the catalogue, see [`Signal::texts`].
 pub static MACHINE_NAMED: Signal = Signal {
     name: "machine-named",
-    templates: &[
-        "p3dn.24xlarge",
-        "p4d.24xlarge",
-        "p4de.24xlarge",
-        "p5.48xlarge",
-        "p5e.48xlarge",
-        "p5en.48xlarge",
-        "p6-b200.48xlarge",
-        "p6-b300.48xlarge",
-        "p6e-gb200.36xlarge",
-        "g6e.12xlarge",
-        "g6e.24xlarge",
-        "g6e.48xlarge",
-        "g5.48xlarge",
-        "g7e.48xlarge",
-    ],
+    templates: &[],
     source: "notes, node names, node selectors",
     meaning: "Names a machine that has EFA.",
     kind: Kind::Notes,
 };
+
+/// The instance types that have EFA.
+pub(super) fn machine_names() -> impl Iterator<Item = &'static str> {
+    fabric::instance::all().iter().filter(|it| it.efa()).map(|it| it.name.as_str())
+}
 
 /// Families of machines, named in a note.
 pub static FAMILY_NAMED: Signal = Signal {

@@ -31,7 +31,7 @@ pub mod versions;
 
 use std::sync::OnceLock;
 
-pub use template::{Book, Found};
+pub use template::{Book, Capture, Found};
 
 use crate::source::{Kind, Quote};
 
@@ -40,7 +40,7 @@ use crate::source::{Kind, Quote};
 pub struct Signal {
     /// A unique name.
     pub name: &'static str,
-    /// The texts, one for each form it has had.
+    /// The texts, one for each form it has had. [`Signal::texts`] has those of the catalogue too.
     pub templates: &'static [&'static str],
     /// Who prints it, and in which releases.
     pub source: &'static str,
@@ -48,6 +48,14 @@ pub struct Signal {
     pub meaning: &'static str,
     /// The kind of input it belongs to, when it is not an NCCL line.
     pub kind: Kind,
+}
+
+impl Signal {
+    /// All texts that are searched for: the templates, and for [`efa::MACHINE_NAMED`] the names in the catalogue.
+    pub fn texts(&'static self) -> impl Iterator<Item = &'static str> {
+        let names = (*self == efa::MACHINE_NAMED).then(efa::machine_names);
+        self.templates.iter().copied().chain(names.into_iter().flatten())
+    }
 }
 
 impl PartialEq for Signal {
@@ -73,7 +81,7 @@ pub struct Sighting {
     /// Which.
     pub signal: &'static Signal,
     /// The named parts of the template.
-    pub captures: Vec<(&'static str, Box<str>)>,
+    pub captures: Vec<Capture<Box<str>>>,
     /// The first such line.
     pub quote: Quote,
     /// How many lines were the same in all that is kept here.
@@ -91,7 +99,7 @@ pub struct Sighting {
 impl Sighting {
     /// A named part of the template, empty if there is none of this name.
     pub fn get(&self, name: &str) -> &str {
-        self.captures.iter().find(|it| it.0 == name).map_or("", |it| &it.1)
+        self.captures.iter().find(|it| it.name == name).map_or("", |it| &it.text)
     }
 
     /// A named part as a number.
@@ -136,7 +144,7 @@ mod tests {
         for signal in FAMILIES.iter().flat_map(|it| it.iter()) {
             assert!(names.insert(signal.name), "two signals are called {}", signal.name);
             assert!(
-                !signal.templates.is_empty() && !signal.source.is_empty() && !signal.meaning.is_empty(),
+                signal.texts().next().is_some() && !signal.source.is_empty() && !signal.meaning.is_empty(),
                 "{}",
                 signal.name
             );
@@ -146,7 +154,7 @@ mod tests {
     #[test]
     fn every_template_matches_itself() {
         for signal in FAMILIES.iter().flat_map(|it| it.iter()) {
-            for template in signal.templates {
+            for template in signal.texts() {
                 let line = template.replace("...}", "}").replace(['{', '}'], "");
                 assert!(
                     book().find(line.as_bytes()).iter().any(|it| it.signal == *signal),

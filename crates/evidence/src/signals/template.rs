@@ -34,7 +34,16 @@ pub struct Found<'a> {
     /// The signal.
     pub signal: &'static Signal,
     /// Its named parts.
-    pub captures: Vec<(&'static str, &'a [u8])>,
+    pub captures: Vec<Capture<&'a [u8]>>,
+}
+
+/// A named part of a template.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Hash)]
+pub struct Capture<T> {
+    /// The name between the braces.
+    pub name: &'static str,
+    /// What the line has there.
+    pub text: T,
 }
 
 impl Book {
@@ -42,7 +51,7 @@ impl Book {
         let mut entries = Vec::new();
         let mut keys = Vec::new();
         for signal in signals {
-            for template in signal.templates {
+            for template in signal.texts() {
                 let parts = parts(template);
                 // The longest fixed text decides whether the template is tried at all.
                 let Some(key) = parts.iter().filter_map(Part::text).max_by_key(|it| it.len()) else {
@@ -80,7 +89,7 @@ impl Book {
 }
 
 impl Entry {
-    fn matches<'a>(&self, line: &'a [u8]) -> Option<Vec<(&'static str, &'a [u8])>> {
+    fn matches<'a>(&self, line: &'a [u8]) -> Option<Vec<Capture<&'a [u8]>>> {
         let Some(Part::Text(first)) = self.parts.first() else { return None };
         let mut from = 0;
         // The first text may occur several times; the rest decides. A line that repeats it more often is not a message.
@@ -97,14 +106,14 @@ impl Entry {
         None
     }
 
-    fn rest_matches<'a>(&self, mut rest: &'a [u8]) -> Option<Vec<(&'static str, &'a [u8])>> {
+    fn rest_matches<'a>(&self, mut rest: &'a [u8]) -> Option<Vec<Capture<&'a [u8]>>> {
         let mut captures = Vec::new();
         let mut parts = self.parts.get(1..)?.iter().peekable();
         while let Some(part) = parts.next() {
             match part {
                 Part::Text(text) => rest = rest.strip_prefix(text.as_bytes())?,
                 Part::Rest(name) => {
-                    captures.push((*name, rest.trim_ascii()));
+                    captures.push(Capture { name, text: rest.trim_ascii() });
                     return Some(captures);
                 }
                 Part::Name(name) => {
@@ -115,7 +124,7 @@ impl Entry {
                             .position(|it| it.is_ascii_whitespace() || matches!(it, b',' | b'\'' | b'"'))
                             .unwrap_or(rest.len()),
                     };
-                    captures.push((*name, rest.get(..end)?.trim_ascii()));
+                    captures.push(Capture { name, text: rest.get(..end)?.trim_ascii() });
                     rest = rest.get(end..)?;
                 }
             }
@@ -175,7 +184,7 @@ mod tests {
         found
             .iter()
             .flat_map(|it| &it.captures)
-            .map(|it| (it.0, String::from_utf8_lossy(it.1).into()))
+            .map(|it| (it.name, String::from_utf8_lossy(it.text).into()))
             .collect()
     }
 

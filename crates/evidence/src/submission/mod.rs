@@ -8,18 +8,24 @@
 
 mod command;
 mod config_map;
+mod launch;
 mod pod;
 mod quantity;
 pub mod resource;
 mod sbatch;
 mod script;
 mod trainjob;
+mod words;
 
-pub use command::{Launch, Launcher, OptionValue, Word, words};
-pub use pod::{Container, Flag, Mount, Pod, Toleration, Volume, VolumeSource, Workload};
+pub use launch::{Launch, Launcher, OptionValue};
+pub use pod::{
+    Container, Flag, InstanceName, Located, Mount, NodeSelector, Pod, Toleration, Volume, VolumeSource,
+    Workload,
+};
 pub use quantity::Quantity;
 pub use resource::{Resource, ResourceKind, Vendor};
 pub use sbatch::{Directive, Directives};
+pub use words::{Word, words};
 
 use serde::Serialize;
 
@@ -184,11 +190,9 @@ impl Submission {
         Ok(it)
     }
 
-    /// The pod and container a setting or command belongs to.
-    pub fn owner(&self, owner: Owner) -> Option<(&Workload, &Pod, &Container)> {
-        let workload = self.workloads.get(owner.workload)?;
-        let pod = workload.pods.get(owner.pod)?;
-        Some((workload, pod, pod.containers.get(owner.container)?))
+    /// The container a setting or command belongs to.
+    pub fn container(&self, owner: Owner) -> Option<&Container> {
+        self.workloads.get(owner.workload)?.pods.get(owner.pod)?.containers.get(owner.container)
     }
 
     /// All pods with the workload that carries them.

@@ -39,12 +39,41 @@ pub struct Pod {
     pub volumes: Vec<Volume>,
     /// `hostNetwork`, `hostIPC`, `hostPID`, `shareProcessNamespace`, where they are set.
     pub flags: Vec<Flag>,
-    /// `nodeSelector` and required node affinity: key, values, position.
-    pub selectors: Vec<(Box<str>, Vec<Box<str>>, Span)>,
+    /// `nodeSelector` and required node affinity.
+    pub selectors: Vec<NodeSelector>,
     /// Its tolerations.
     pub tolerations: Vec<Toleration>,
     /// Whether the rest of the pod is in a runtime: what is missing here may be there.
     pub partial: bool,
+}
+
+/// A label that a node must have.
+#[derive(Debug, Clone, PartialEq)]
+pub struct NodeSelector {
+    /// `topology.kubernetes.io/zone`
+    pub key: Box<str>,
+    /// The values it may have.
+    pub values: Vec<Box<str>>,
+    /// Its position.
+    pub span: Span,
+}
+
+/// An instance type that a pod is tied to.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct InstanceName<'a> {
+    /// `p5.48xlarge`
+    pub name: &'a str,
+    /// The selector that names it.
+    pub span: &'a Span,
+}
+
+/// A text of a manifest and where it is.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Located {
+    /// The text.
+    pub text: Box<str>,
+    /// Its position.
+    pub span: Span,
 }
 
 /// A boolean of a pod.
@@ -66,7 +95,7 @@ pub struct Container {
     /// Its name.
     pub name: Option<Box<str>>,
     /// Its image.
-    pub image: Option<(Box<str>, Span)>,
+    pub image: Option<Located>,
     /// `resources.limits`
     pub limits: Vec<Resource>,
     /// `resources.requests`
@@ -76,7 +105,7 @@ pub struct Container {
     /// `securityContext.privileged: true`
     pub privileged: Option<Span>,
     /// `securityContext.capabilities.add`
-    pub capabilities: Vec<(Box<str>, Span)>,
+    pub capabilities: Vec<Located>,
     /// Whether variables come from a `ConfigMap` or `Secret` that may not be here.
     pub env_from: bool,
 }
@@ -305,6 +334,10 @@ fn span(tree: &Tree, node: NodeId) -> Span {
     tree.node(node).span.clone()
 }
 
+fn located(tree: &Tree, node: NodeId) -> Option<Located> {
+    Some(Located { text: tree.text(node)?.into(), span: span(tree, node) })
+}
+
 /// From the beginning of a key to the end of its value.
 fn entry_span(tree: &Tree, key: NodeId, value: NodeId) -> Span {
     let (key, value) = (span(tree, key), span(tree, value));
@@ -326,7 +359,7 @@ fn container(tree: &Tree, node: NodeId) -> Container {
     Container {
         node,
         name: text("name"),
-        image: tree.get(node, "image").and_then(|it| Some((tree.text(it)?.into(), span(tree, it)))),
+        image: tree.get(node, "image").and_then(|it| located(tree, it)),
         limits: resources(tree, node, &["resources", "limits"]),
         requests: resources(tree, node, &["resources", "requests"]),
         mounts: mounts
@@ -338,10 +371,7 @@ fn container(tree: &Tree, node: NodeId) -> Container {
             })
             .collect(),
         privileged,
-        capabilities: capabilities
-            .iter()
-            .filter_map(|it| Some((tree.text(*it)?.into(), span(tree, *it))))
-            .collect(),
+        capabilities: capabilities.iter().filter_map(|it| located(tree, *it)).collect(),
         env_from: tree.get(node, "envFrom").is_some_and(|it| !tree.items(it).is_empty()),
     }
 }
@@ -391,11 +421,12 @@ fn flags(tree: &Tree, spec: NodeId) -> Vec<Flag> {
     names.into_iter().filter_map(flag).collect()
 }
 
-pub(super) fn selectors(tree: &Tree, spec: NodeId) -> Vec<(Box<str>, Vec<Box<str>>, Span)> {
+pub(super) fn selectors(tree: &Tree, spec: NodeId) -> Vec<NodeSelector> {
     let mut all = Vec::new();
     for (key, value) in tree.get(spec, "nodeSelector").map(|it| tree.entries(it)).unwrap_or_default() {
         if let (Some(key_text), Some(text)) = (tree.text(*key), tree.text(*value)) {
-            all.push((key_text.into(), vec![text.into()], entry_span(tree, *key, *value)));
+            let span = entry_span(tree, *key, *value);
+            all.push(NodeSelector { key: key_text.into(), values: vec![text.into()], span });
         }
     }
     let terms =
@@ -407,7 +438,7 @@ pub(super) fn selectors(tree: &Tree, spec: NodeId) -> Vec<(Box<str>, Vec<Box<str
             if let (Some("In"), Some(key)) = (operator, key) {
                 let values = tree.get(*expression, "values").map(|it| tree.items(it)).unwrap_or_default();
                 let values = values.iter().filter_map(|it| tree.text(*it)).map(Into::into).collect();
-                all.push((key.into(), values, span(tree, *expression)));
+                all.push(NodeSelector { key: key.into(), values, span: span(tree, *expression) });
             }
         }
     }
@@ -434,11 +465,11 @@ fn environment(tree: &Tree, container: NodeId, owner: Owner) -> Vec<Setting> {
 }
 
 impl Pod {
-    /// The instance types it is tied to by node selector or affinity, with their position.
-    pub fn instances(&self) -> Vec<(&str, &Span)> {
+    /// The instance types it is tied to by node selector or affinity.
+    pub fn instances(&self) -> Vec<InstanceName<'_>> {
         let key = |it: &str| it.ends_with("kubernetes.io/instance-type");
-        let tied = self.selectors.iter().filter(|it| key(&it.0));
-        tied.flat_map(|(_, values, span)| values.iter().map(move |it| (&**it, span))).collect()
+        let tied = self.selectors.iter().filter(|it| key(&it.key));
+        tied.flat_map(|it| it.values.iter().map(|name| InstanceName { name, span: &it.span })).collect()
     }
 
     /// The limits of all its containers under exactly this name; none where there is no such limit.

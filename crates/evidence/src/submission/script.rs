@@ -64,7 +64,7 @@ fn dockerfile(submission: &mut Submission, text: &str) {
         };
         if let Some((body, begin)) = body("ENV") {
             let before = submission.settings.len();
-            for words in command::words(&body, begin) {
+            for words in super::words(&body, begin) {
                 // The old form has a blank between name and value.
                 let old = words.first().is_some_and(|it| !it.text.contains('='));
                 if let (true, [name, value, ..]) = (old, words.as_slice()) {

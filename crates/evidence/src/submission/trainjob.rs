@@ -44,7 +44,7 @@ mod tests {
         assert_eq!((&*workload.kind, pod.partial, pod.replicas), ("TrainJob", true, Some(16)));
         let names: Vec<&str> = pod.containers[0].limits.iter().map(|it| &*it.name).collect();
         assert_eq!(names, ["nvidia.com/gpu", "vpc.amazonaws.com/efa"]);
-        assert_eq!(pod.instances()[0].0, "p4d.24xlarge");
+        assert_eq!(pod.instances()[0].name, "p4d.24xlarge");
         assert_eq!((it.launches.len(), it.settings.len()), (1, 1));
     }
 }

@@ -10,7 +10,7 @@ use fabric::Machine;
 use fabric::machine::{Bridge, Place, Socket};
 
 use super::{Trouble, blank_gpu, blank_nic, number, nvlinks};
-use crate::plain::TopologyMatrix;
+use crate::plain::{MatrixRow, TopologyMatrix};
 use crate::source::Spot;
 
 /// What the matrix says about a pair, old names and new ones alike.
@@ -92,9 +92,8 @@ impl<'a> Table<'a> {
             return Err(Trouble::at(header, "the header names a device twice"));
         }
         let mut rows = vec![None; names.len()];
-        for (at, (name, cells)) in matrix.rows.iter().enumerate() {
-            let beside = matrix.beside.get(at);
-            let here = beside.map_or(header, |it| line(it.spot));
+        for (at, MatrixRow { name, paths, beside }) in matrix.rows.iter().enumerate() {
+            let here = line(beside.spot);
             let trouble = |text: String| Err(Trouble::at(here, text));
             let Some(slot) = column.get(&**name).and_then(|it| rows.get_mut(*it)) else {
                 return trouble(format!("{name} has a row but no column: the header (line {header}) is cut"));
@@ -102,13 +101,13 @@ impl<'a> Table<'a> {
             if slot.replace(at).is_some() {
                 return trouble(format!("{name} has a second row: the rows of two matrices are mixed"));
             }
-            if cells.len() < names.len() {
-                let stop = beside.and_then(|it| it.stopped_at.as_deref());
+            if paths.len() < names.len() {
+                let stop = beside.stopped_at.as_deref();
                 let stop = stop.map(|it| format!(", then `{it}`")).unwrap_or_default();
-                let (found, wanted) = (cells.len(), names.len());
+                let (found, wanted) = (paths.len(), names.len());
                 return trouble(format!("the row of {name} has {found} of {wanted} paths{stop}"));
             }
-            if beside.is_some_and(|it| it.cut) {
+            if beside.cut {
                 notes.push(format!("Line {here}: the row of {name} ends before its NUMA node."));
             }
         }
@@ -130,8 +129,8 @@ impl<'a> Table<'a> {
     }
 
     fn fill(&mut self, matrix: &TopologyMatrix, line: &dyn Fn(Spot) -> u64) -> Result<(), Trouble> {
-        let line_of = |row: usize| matrix.beside.get(row).map_or(0, |it| line(it.spot));
-        let cell = |row: usize, column: usize| matrix.rows.get(row).and_then(|it| it.1.get(column));
+        let line_of = |row: usize| matrix.rows.get(row).map_or(0, |it| line(it.beside.spot));
+        let cell = |row: usize, column: usize| matrix.rows.get(row).and_then(|it| it.paths.get(column));
         for (a, row) in self.rows.iter().enumerate() {
             let Some(row) = *row else { continue };
             for b in 0..self.names.len() {
@@ -204,7 +203,8 @@ fn sockets(
     notes: &mut Vec<String>,
 ) -> Vec<usize> {
     let home = |device: usize| -> Home<'_> {
-        let beside = table.rows.get(device).copied().flatten().and_then(|it| matrix.beside.get(it));
+        let beside =
+            table.rows.get(device).copied().flatten().and_then(|it| matrix.rows.get(it)).map(|it| &it.beside);
         (beside.and_then(|it| it.numa), beside.and_then(|it| it.cpus.as_deref()))
     };
     let groups = table.groups(Relation::Phb);
@@ -308,7 +308,7 @@ fn devices(
     }
     for (device, at) in positions.iter().enumerate().filter(|it| !table.is_gpu(it.0)) {
         let short = table.name(device);
-        let name = matrix.legend.iter().find(|it| *it.0 == *short).map_or(short, |it| &it.1);
+        let name = matrix.legend.iter().find(|it| *it.column == *short).map_or(short, |it| &it.device);
         machine.nics.push(blank_nic(name, number(machine.nics.len()), *at));
     }
     gpus
@@ -373,9 +373,9 @@ fn unknowns(table: &Table<'_>, matrix: &TopologyMatrix, machine: &mut Machine) {
             "How GPUs that NVLink joins are attached to PCI Express is visible only where a NIC is near them.",
         );
     }
-    let homeless = matrix.beside.iter().zip(&matrix.rows).filter(|it| it.1.0.starts_with("GPU"));
-    if homeless.clone().any(|it| it.0.numa.is_none()) {
-        say(if homeless.clone().all(|it| it.0.numa.is_none() && it.0.cpus.is_some()) {
+    let homeless = matrix.rows.iter().filter(|it| it.name.starts_with("GPU")).map(|it| &it.beside);
+    if homeless.clone().any(|it| it.numa.is_none()) {
+        say(if homeless.clone().all(|it| it.numa.is_none() && it.cpus.is_some()) {
             "The matrix has no NUMA affinity; NUMA nodes are taken from the CPU affinity and the paths."
         } else {
             "NUMA nodes are taken from the paths, where a row does not name one."

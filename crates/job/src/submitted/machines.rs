@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use evidence::submission::{Pod, Submission, Workload};
+use evidence::submission::{InstanceName, Pod, Submission, Workload};
 use evidence::yaml::Span;
 use fabric::catalogue::{self, Model};
 
@@ -27,7 +27,7 @@ impl Machines {
     /// The machines a pod is tied to by its own selectors.
     fn selected(pod: &Pod) -> Self {
         let mut machines = Self::default();
-        for (name, span) in pod.instances() {
+        for InstanceName { name, span } in pod.instances() {
             machines.add(name);
             machines.span = Some(span.clone());
         }
@@ -110,7 +110,7 @@ impl<'a> Runtimes<'a> {
             pod.machines = Machines::selected(pod.pod);
             if pod.pod.partial && pod.machines.known.is_empty() && !pod.machines.unknown {
                 let names = runtime().into_iter().flat_map(|it| &it.pods).flat_map(Pod::instances);
-                names.for_each(|(name, _)| pod.machines.add(name));
+                names.for_each(|it| pod.machines.add(it.name));
             }
         }
         let with_gpus = pods.iter().any(|it| it.gpus.is_some());

@@ -25,8 +25,8 @@ impl Releases {
 
     /// Those of a container, or of a script.
     pub(super) fn of(given: &Given, file: &Submission, owner: Option<Owner>, index: &FileIndex<'_>) -> Self {
-        let container = owner.and_then(|it| file.owner(it)).map(|it| it.2);
-        let image = container.and_then(|it| it.image.as_ref()).and_then(|it| image::find(&it.0));
+        let container = owner.and_then(|it| file.container(it));
+        let image = container.and_then(|it| it.image.as_ref()).and_then(|it| image::find(&it.text));
         let set = |name: &str| {
             let last = index.settings_of(owner, name).last()?;
             Version::parse(file.settings.get(*last)?.value.as_deref()?)

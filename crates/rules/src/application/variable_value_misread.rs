@@ -3,7 +3,7 @@
 use evidence::signals::application::INVALID_VALUE;
 use evidence::signals::notes::ASSIGNMENT;
 use evidence::{Missing, Source};
-use fabric::variable;
+use fabric::variable::{self, Reader, ValueKind};
 
 use job::Variable;
 
@@ -103,7 +103,8 @@ fn misread(log: &Log, variable: &Variable) -> Option<String> {
         return Some(format!("{name} was read as 0: its value was not a number"));
     }
     // A word for a switch is read as 0.
-    let switch = variable::find(name).is_some_and(|it| it.read_by == "nccl" && it.kind == "bool");
+    let switch =
+        variable::find(name).is_some_and(|it| it.read_by == Reader::Nccl && it.kind == ValueKind::Bool);
     let word = ["true", "yes", "on", "enable", "enabled"].contains(&value.to_ascii_lowercase().as_str());
     (switch && word && !logged).then(|| format!("{name}={value} is read as 0: write 1"))
 }

@@ -1,6 +1,7 @@
 //! What is installed: NCCL, the driver, the plugin, its provider and its tuner.
 
 use evidence::Source;
+use evidence::nccl::{PluginEvent, PluginRole};
 
 use super::{ChecklistItem, List, lacks, note, ok};
 use crate::summary::driver;
@@ -57,17 +58,17 @@ impl List<'_> {
         let events = self.log.case.processes.iter().flat_map(|it| it.facts.plugins.iter());
         for seen in events {
             match &seen.value {
-                evidence::nccl::PluginEvent::Network { name } => {
+                PluginEvent::Network { name } => {
                     return ok("plugin", format!("{name} loaded"), Some(&seen.quote));
                 }
-                evidence::nccl::PluginEvent::NotFound { role, .. } if &**role == "NET" => {
+                PluginEvent::NotFound { role: PluginRole::Net, .. } => {
                     return note(
                         "plugin",
                         "none loaded: NCCL uses its own InfiniBand or socket transport",
                         Some(&seen.quote),
                     );
                 }
-                evidence::nccl::PluginEvent::Internal => {
+                PluginEvent::Internal => {
                     return note(
                         "plugin",
                         "none: NCCL uses its own InfiniBand or socket transport",

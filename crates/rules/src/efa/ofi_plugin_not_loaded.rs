@@ -1,7 +1,7 @@
 //! NCCL did not find the EFA plugin on a machine with EFA.
 
 use evidence::Source;
-use evidence::nccl::PluginEvent;
+use evidence::nccl::{PluginEvent, PluginRole};
 use evidence::plugin::aws_ofi::PLUGIN;
 use evidence::signals::efa::{
     LIBRARY_PATH, LIBRARY_VERSION, NETWORK_REFUSED, NO_PLUGIN, NO_VERBS, PLUGIN_LOAD,
@@ -55,12 +55,12 @@ fn check(log: &Log) -> Checked {
         .processes
         .iter()
         .flat_map(|it| it.facts.plugins.iter())
-        .find(|it| matches!(&it.value, PluginEvent::NotFound { role, .. } if &**role == "NET"));
+        .find(|it| matches!(&it.value, PluginEvent::NotFound { role: PluginRole::Net, .. }));
     // NCCL 2.21 to 2.25 print the name on a separate line.
     let asked =
         log.case.processes.iter().flat_map(|it| it.facts.plugins.iter()).find_map(|it| match &it.value {
-            PluginEvent::Asked { role, library }
-                if &**role == "NET" && !library.eq_ignore_ascii_case("none") =>
+            PluginEvent::Asked { role: PluginRole::Net, library }
+                if !library.eq_ignore_ascii_case("none") =>
             {
                 Some((&**library, &it.quote))
             }

@@ -77,12 +77,12 @@ fn link_down(log: &Log) -> Option<Finding> {
 /// A GPU without NVLink, or with fewer links, among GPUs that are all joined to each other.
 fn missing_links(matrix: &TopologyMatrix) -> Option<Finding> {
     let mut gpus: Vec<(&str, Vec<Option<u32>>)> = Vec::new();
-    for (name, _) in matrix.rows.iter().filter(|it| it.0.starts_with("GPU")) {
+    for row in matrix.rows.iter().filter(|it| it.name.starts_with("GPU")) {
         let links = matrix
             .gpu_paths()
-            .filter(|it| it.0 == &**name)
-            .map(|it| it.2.strip_prefix("NV").and_then(|it| it.parse().ok()));
-        gpus.push((name, links.collect()));
+            .filter(|it| *it.from == *row.name)
+            .map(|it| it.path.strip_prefix("NV").and_then(|it| it.parse().ok()));
+        gpus.push((&row.name, links.collect()));
     }
     // Two joined GPUs can be a bridge; three that are all joined are a switch.
     let most = gpus.iter().flat_map(|it| it.1.iter().flatten()).max().copied()?;

@@ -4,6 +4,7 @@
 //! The rules share this module, so that each failure has one most likely cause.
 
 use evidence::Sighting;
+use evidence::nccl::LinkLayer;
 use evidence::signals::ib::{
     ASYNC_EVENT, COMPLETION, GID_ENTRY, GID_TABLE_CHANGED, HCA_HEALTH, LINK_DOWN, MODIFY_QP_FAILED,
     RETRY_EXCEEDED,
@@ -82,8 +83,8 @@ pub(crate) fn layer(log: &Log) -> Layer {
     let adapters = log.case.processes.iter().flat_map(|it| it.facts.hcas.iter()).flat_map(|it| &it.value);
     let (mut ib, mut roce) = (false, false);
     for it in adapters {
-        ib |= &*it.layer == "IB";
-        roce |= &*it.layer == "RoCE";
+        ib |= it.layer == LinkLayer::InfiniBand;
+        roce |= it.layer == LinkLayer::RoCE;
     }
     match (ib, roce) {
         (true, true) => Layer::Mixed,

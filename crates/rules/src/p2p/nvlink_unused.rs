@@ -1,6 +1,7 @@
 //! The machine has NVLink, but the ranks do not use it.
 
 use evidence::Source;
+use evidence::plain::GpuPath;
 use fabric::Transport;
 use job::inside::NvLink;
 
@@ -93,9 +94,9 @@ fn over_pci(log: &Log, expected: &Expected) -> Option<Finding> {
 fn not_shown(log: &Log) -> Option<Finding> {
     let expected = log.expected().filter(|it| it.named_by.is_some() && it.machine.has_nvswitch())?;
     let matrix = log.case.matrices.iter().find(|it| it.n_gpus() > 1)?;
-    let (one, other, path) = matrix.gpu_paths().find(|it| !it.2.starts_with("NV"))?;
+    let GpuPath { from, to, path } = matrix.gpu_paths().find(|it| !it.is_nvlink())?;
     let message = format!(
-        "`nvidia-smi topo -m` shows {path} between {one} and {other}, although {} has NVLink of {} GB/s",
+        "`nvidia-smi topo -m` shows {path} between {from} and {to}, although {} has NVLink of {} GB/s",
         expected.name,
         expected::number(expected.wires(0, 1)?.bandwidth)
     );

@@ -14,6 +14,7 @@ pub mod wrong_results;
 use std::collections::BTreeSet;
 
 use evidence::Quote;
+use evidence::nccl::LinkLayer;
 use evidence::plain::{NcclTests, Row};
 use evidence::signals::performance::ROCE_NAMED;
 
@@ -35,7 +36,7 @@ pub static RULES: &[&Rule] = &[
 /// The line that shows that RDMA runs over Ethernet.
 pub(crate) fn sign_of_roce(log: &Log) -> Option<&Quote> {
     let adapters = log.case.processes.iter().flat_map(|it| it.facts.hcas.iter());
-    let adapter = adapters.into_iter().find(|it| it.value.iter().any(|hca| &*hca.layer == "RoCE"));
+    let adapter = adapters.into_iter().find(|it| it.value.iter().any(|hca| hca.layer == LinkLayer::RoCE));
     let named = || log.case.sightings_of(&ROCE_NAMED).next().map(|it| &it.quote);
     let gid = || log.job.settings.named("NCCL_IB_GID_INDEX").next().and_then(job::Variable::quote);
     adapter.map(|it| &it.quote).or_else(named).or_else(gid)

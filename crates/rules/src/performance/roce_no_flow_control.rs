@@ -1,5 +1,6 @@
 //! A RoCE network without flow control drops packets, and the bandwidth collapses.
 
+use evidence::nccl::LinkLayer;
 use evidence::plain::{NcclTests, Row};
 use evidence::plugin::is_infiniband;
 use evidence::signals::performance::{FLOW_CONTROL_OFF, LOST_PACKETS};
@@ -44,7 +45,7 @@ fn check(log: &Log) -> Checked {
             .processes
             .iter()
             .flat_map(|it| it.facts.hcas.iter())
-            .any(|it| it.value.iter().any(|hca| &*hca.layer == "IB"));
+            .any(|it| it.value.iter().any(|hca| hca.layer == LinkLayer::InfiniBand));
         if !verbs || (infiniband && roce.is_none()) {
             return Ok(Vec::new());
         }

@@ -1,6 +1,6 @@
 //! The machine itself limits the bandwidth between its GPUs.
 
-use evidence::plain::TopologyMatrix;
+use evidence::plain::{GpuPath, TopologyMatrix};
 use evidence::{Missing, Source};
 
 use crate::{Check, Checked, Confidence, Finding, Log, Role, Rule, Severity};
@@ -36,21 +36,21 @@ fn check(log: &Log) -> Checked {
 
 fn limited(matrix: &TopologyMatrix) -> Option<Finding> {
     let gpus = matrix.columns.iter().filter(|it| it.starts_with("GPU")).count();
-    let (nvlink, other): (Vec<_>, Vec<_>) = matrix.gpu_paths().partition(|it| it.2.starts_with("NV"));
-    let far = other.iter().find(|it| matches!(it.2, "NODE" | "SYS" | "SOC" | "PHB"))?;
+    let (nvlink, other): (Vec<_>, Vec<_>) = matrix.gpu_paths().partition(GpuPath::is_nvlink);
+    let far = other.iter().find(|it| matches!(it.path, "NODE" | "SYS" | "SOC" | "PHB"))?;
     if gpus < 2 {
         return None;
     }
     let message = match nvlink.first() {
-        Some((a, b, path)) => {
+        Some(GpuPath { from, to, path }) => {
             // The number of GPUs that the first one reaches by NVLink is the size of a group.
-            let group = 1 + nvlink.iter().filter(|it| it.0 == *a).count();
+            let group = 1 + nvlink.iter().filter(|it| it.from == *from).count();
             format!(
-                "NVLink joins {gpus} GPUs in groups of {group} only ({a} and {b}: {path}); between groups the path is {}",
-                far.2
+                "NVLink joins {gpus} GPUs in groups of {group} only ({from} and {to}: {path}); between groups the path is {}",
+                far.path
             )
         }
-        None => format!("{gpus} GPUs without NVLink: {} and {} are joined by {}", far.0, far.1, far.2),
+        None => format!("{gpus} GPUs without NVLink: {} and {} are joined by {}", far.from, far.to, far.path),
     };
     Some(Finding::new(Confidence::Certain, message).seen(&matrix.quote))
 }

@@ -87,7 +87,7 @@ fn flat(xml: &TopologyXml) -> Option<Finding> {
 
 /// Whether no two GPUs share a switch or NVLink.
 fn through_cpu(matrix: &TopologyMatrix) -> bool {
-    matrix.n_gpus() > 1 && matrix.gpu_paths().all(|it| matches!(it.2, "PHB" | "NODE" | "SYS"))
+    matrix.n_gpus() > 1 && matrix.gpu_paths().all(|it| matches!(it.path, "PHB" | "NODE" | "SYS"))
 }
 
 #[cfg(test)]

@@ -1,5 +1,6 @@
 //! An instance type that does not exist.
 
+use evidence::submission::InstanceName;
 use fabric::{catalogue, instance};
 use job::submitted::Submitted;
 
@@ -20,7 +21,7 @@ pub(super) static RULE: Rule = Rule {
 fn check(submitted: &Submitted<'_>) -> Checked {
     let mut findings = Vec::new();
     for (job, pod) in submitted.pods() {
-        for (name, span) in pod.pod.instances() {
+        for InstanceName { name, span } in pod.pod.instances() {
             let bare = name.strip_prefix("ml.").unwrap_or(name);
             let Some((family, size)) = bare.split_once('.') else { continue };
             let sizes: Vec<&str> = instance::all()

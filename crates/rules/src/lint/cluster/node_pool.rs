@@ -96,10 +96,10 @@ fn read<'a>(file: usize, submission: &'a Submission, root: NodeId, name: &'a str
 /// The pools that a job can use: the one it names, otherwise all.
 pub(super) fn of_job<'p, 'a>(pod: &PodTemplate<'_>, pools: &'p [NodePool<'a>]) -> Vec<&'p NodePool<'a>> {
     let selectors = pod.whole().map(|it| it.selectors.as_slice()).unwrap_or_default();
-    let chosen = selectors.iter().find(|it| &*it.0 == "karpenter.sh/nodepool");
+    let chosen = selectors.iter().find(|it| &*it.key == "karpenter.sh/nodepool");
     match chosen {
-        Some((_, names, _)) => {
-            pools.iter().filter(|it| names.iter().any(|name| &**name == it.name)).collect()
+        Some(selector) => {
+            pools.iter().filter(|it| selector.values.iter().any(|name| &**name == it.name)).collect()
         }
         None => pools.iter().collect(),
     }

@@ -71,7 +71,7 @@ fn many_subnets(submitted: &Submitted<'_>, pool: &NodePool<'_>, job: &SubmittedJ
 fn is_kept(job: &SubmittedJob<'_>, pod: &PodTemplate<'_>) -> bool {
     let tree = &job.submission.tree;
     pod.pod.partial
-        || pod.pod.selectors.iter().any(|it| is_zone(&it.0) && it.1.len() == 1)
+        || pod.pod.selectors.iter().any(|it| is_zone(&it.key) && it.values.len() == 1)
         || tree.at(pod.pod.spec, &["affinity", "podAffinity"]).is_some()
         || job.labels(pod).iter().any(|it| it.contains("topology"))
 }

@@ -90,7 +90,7 @@ fn apart(job: &SubmittedJob<'_>, pod: &PodTemplate<'_>) -> Vec<Finding> {
 
 /// Several zones in a selector, and nothing that keeps the pods together.
 fn several(job: &SubmittedJob<'_>, pod: &PodTemplate<'_>) -> Option<Finding> {
-    let (_, zones, span) = pod.whole()?.selectors.iter().find(|it| is_zone(&it.0) && it.1.len() > 1)?;
+    let selector = pod.whole()?.selectors.iter().find(|it| is_zone(&it.key) && it.values.len() > 1)?;
     let tree = &job.submission.tree;
     if tree.at(pod.pod.spec, &["affinity", "podAffinity"]).is_some()
         || job.labels(pod).iter().any(|it| it.contains("topology"))
@@ -100,13 +100,13 @@ fn several(job: &SubmittedJob<'_>, pod: &PodTemplate<'_>) -> Option<Finding> {
     let message = format!(
         "{} pods of one job may run in {} zones, but EFA does not cross zones",
         job.nodes.at_least(),
-        zones.len()
+        selector.values.len()
     );
     Some(
-        Finding::at(job.file, span, message)
+        Finding::at(job.file, &selector.span, message)
             .severity(Severity::Info)
             .confidence(Confidence::Possible)
-            .label(zones.join(", "))
+            .label(selector.values.join(", "))
             .fix("Set one zone, or add podAffinity with `topologyKey: topology.kubernetes.io/zone`."),
     )
 }

@@ -23,13 +23,14 @@ fn check(submitted: &Submitted<'_>) -> Checked {
     let mut findings: Vec<Finding> = Vec::new();
     for it in submitted.gpu_containers() {
         let service = matches!(it.job.kind, "Deployment" | "ReplicaSet" | "DaemonSet" | "InferenceService");
-        let Some((image, span)) = it.container.image.as_ref().filter(|it| !service && is_loose(&it.0)) else {
+        let Some(image) = it.container.image.as_ref().filter(|it| !service && is_loose(&it.text)) else {
             continue;
         };
         let pods = it.job.nodes.pods;
         let among = if pods > 1 { format!("; {pods} pods pull it independently") } else { String::new() };
-        let message = format!("{} runs `{image}`, which is not a fixed release{among}", called(it.container));
-        let finding = Finding::at(it.job.file, span, message);
+        let message =
+            format!("{} runs `{}`, which is not a fixed release{among}", called(it.container), image.text);
+        let finding = Finding::at(it.job.file, &image.span, message);
         findings.push(finding);
     }
     Ok(unique(findings, |it| (it.file(), it.message.clone())))

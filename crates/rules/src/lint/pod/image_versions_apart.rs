@@ -31,11 +31,13 @@ fn check(submitted: &Submitted<'_>) -> Checked {
     for (at, file) in submitted.files.iter().enumerate() {
         for setting in &file.settings {
             let Some((_, marks)) = RELEASES.iter().find(|it| it.0 == &*setting.name) else { continue };
-            let Some((_, _, container)) = setting.owner.and_then(|it| file.owner(it)) else { continue };
-            let (Some((image, span)), Some(value)) = (&container.image, setting.value.as_deref()) else {
+            let Some(container) = setting.owner.and_then(|it| file.container(it)) else { continue };
+            let (Some(image), Some(value)) = (&container.image, setting.value.as_deref()) else {
                 continue;
             };
-            let Some((_, tag)) = image.rsplit('/').next().and_then(|it| it.split_once(':')) else { continue };
+            let Some((_, tag)) = image.text.rsplit('/').next().and_then(|it| it.split_once(':')) else {
+                continue;
+            };
             let Some(theirs) = marks.iter().find_map(|it| release(tag, it)) else { continue };
             let ours = parts(value.trim_start_matches('v'));
             if ours.is_empty() || ours.iter().zip(&theirs).all(|it| it.0 == it.1) {
@@ -46,7 +48,7 @@ fn check(submitted: &Submitted<'_>) -> Checked {
                 format!("{}={value}, but the tag of the image says {}", setting.name, shown.join("."));
             findings.push(
                 Finding::at(at, &setting.span, message)
-                    .also_at(span, "installed release")
+                    .also_at(&image.span, "installed release")
                     .confidence(Confidence::Likely),
             );
         }

@@ -30,7 +30,7 @@ fn check(submitted: &Submitted<'_>) -> Checked {
         for ContainerTemplate { container, efa, .. } in &pod.containers {
             let locks = |it: &str| matches!(it.trim_start_matches("CAP_"), "IPC_LOCK" | "SYS_ADMIN" | "ALL");
             let allowed =
-                container.privileged.is_some() || container.capabilities.iter().any(|it| locks(&it.0));
+                container.privileged.is_some() || container.capabilities.iter().any(|it| locks(&it.text));
             let Some(device) = efa.map(|it| it.resource).or_else(|| rdma(container)) else { continue };
             if allowed || command(&job.submission.tree, container).contains("ulimit -l") {
                 continue;

@@ -78,14 +78,14 @@ fn check(submitted: &Submitted<'_>) -> Checked {
 /// A container that only reserves or lists GPUs.
 fn only_shows(container: &Container, command: &str) -> bool {
     let program = command.trim().rsplit(' ').find(|it| !it.starts_with('-')).unwrap_or_default();
-    let image = container.image.as_ref().and_then(|it| it.0.rsplit('/').next()).unwrap_or_default();
+    let image = container.image.as_ref().and_then(|it| it.text.rsplit('/').next()).unwrap_or_default();
     let holds = matches!(image.split([':', '@']).next(), Some("pause" | "busybox"));
     holds || matches!(program.rsplit('/').next(), Some("nvidia-smi" | "rocm-smi"))
 }
 
 /// Whether name, image or command is that of a GPU benchmark.
 fn is_benchmark(container: &Container, command: &str) -> bool {
-    let image = container.image.as_ref().map(|it| &*it.0).unwrap_or_default();
+    let image = container.image.as_ref().map(|it| &*it.text).unwrap_or_default();
     let name = container.name.as_deref().unwrap_or_default();
     let tests = ["nccl-test", "rccl-test", "gpu-burn", "dcgm"];
     let named = |it: &&str| tests.iter().any(|test| it.contains(test));

@@ -1,6 +1,6 @@
 //! A switch set to its default.
 
-use fabric::variable;
+use fabric::variable::{self, Reader, ValueKind};
 use job::submitted::Submitted;
 
 use crate::{Check, Checked, Finding, Role, Rule, Severity};
@@ -21,7 +21,8 @@ fn check(submitted: &Submitted<'_>) -> Checked {
     Ok(submitted
         .variables()
         .filter_map(|it| {
-            let known = variable::find(it.name()).filter(|it| it.read_by == "nccl" && it.kind == "bool")?;
+            let known = variable::find(it.name())
+                .filter(|it| it.read_by == Reader::Nccl && it.kind == ValueKind::Bool)?;
             // Only switches with the same default in all releases, written as a plain number.
             let default: i64 = known.default.parse().ok()?;
             let once = !known.default_history.contains(';');

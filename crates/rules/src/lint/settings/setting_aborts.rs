@@ -43,7 +43,7 @@ fn finding(variable: &SubmittedVariable<'_>) -> Option<Finding> {
     match (name, value) {
         ("FI_EFA_USE_DEVICE_RDMA", Some(value)) if on(value) => {
             let selected = variable.pod.map(|it| it.pod.instances()).unwrap_or_default();
-            let old = selected.iter().map(|it| old_family(it.0).filter(|it| !it.rdma_read));
+            let old = selected.iter().map(|it| old_family(it.name).filter(|it| !it.rdma_read));
             let old: Option<Vec<_>> = old.collect();
             let old = old.as_ref().and_then(|it| it.first());
             if old.is_none()

@@ -1,7 +1,8 @@
 //! A value that NCCL ignores or reads differently.
 
+use fabric::Version;
 use fabric::settings::{CInteger, c_integer};
-use fabric::{Version, variable};
+use fabric::variable::{self, Reader};
 use job::submitted::{Submitted, SubmittedVariable};
 
 use crate::{Check, Checked, Finding, Role, Rule, Severity};
@@ -21,12 +22,6 @@ pub(super) static RULE: Rule = Rule {
     ],
     checks: &[Check::Submission(check)],
 };
-
-/// Kinds in variables.csv that NCCL reads with `strtoll`.
-const NUMBERS: &[&str] = &[
-    "bool", "int", "bytes", "int64", "ms", "us", "ns", "int ms", "0/1/2", "0/1", "0-8", "0-7", "0-31",
-    "1-128", "1/2", "1/2/3",
-];
 
 const LEVELS: &[&str] = &["LOC", "NVL", "NVB", "C2C", "PIX", "PXB", "PXN", "P2C", "PHB", "SYS"];
 const SUBSYSTEMS: &[&str] = &[
@@ -141,8 +136,7 @@ fn as_number(
     new: impl Fn(String) -> Finding,
 ) -> Option<Finding> {
     let name = variable.name();
-    let known =
-        variable::find(name).filter(|it| it.read_by == "nccl" && NUMBERS.contains(&it.kind.as_str()))?;
+    let known = variable::find(name).filter(|it| it.read_by == Reader::Nccl && it.kind.is_integer())?;
     // NCCL reads names of 2.30 and newer with another parser.
     if Version::parse(&known.first_seen).is_none_or(|it| it >= Version::new(2, 30, 0)) {
         return None;

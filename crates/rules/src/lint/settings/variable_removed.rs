@@ -1,6 +1,6 @@
 //! A variable that the release in use no longer reads.
 
-use fabric::variable::{self, Variable};
+use fabric::variable::{self, Status, Variable};
 use job::submitted::{Submitted, SubmittedVariable};
 
 use crate::{Check, Checked, Confidence, Finding, Role, Rule, Severity};
@@ -30,20 +30,20 @@ fn finding(set: &SubmittedVariable<'_>, variable: &Variable) -> Option<Finding> 
             None => finding.fix(format!("Remove {name}.")),
         }
     };
-    if variable.status == "deprecated" {
-        let instead = variable.instead.as_deref()?;
-        let message = format!("{name} is deprecated; the current name is {instead}");
-        return Some(new(message).severity(Severity::Info));
-    }
-    if let Some(first) = variable.status.strip_prefix("removed before ") {
-        return Some(new(format!("no release since {first} reads {name}")).label("no longer read"));
-    }
-    let last = variable.removed_after()?;
-    let reader = match variable.read_by.as_str() {
-        "nccl" => "NCCL",
-        other => other,
+    let last = match variable.status {
+        Status::Current | Status::NotAVariable => return None,
+        Status::Deprecated => {
+            let instead = variable.instead.as_deref()?;
+            let message = format!("{name} is deprecated; the current name is {instead}");
+            return Some(new(message).severity(Severity::Info));
+        }
+        Status::RemovedBefore(first) => {
+            return Some(new(format!("no release since {first} reads {name}")).label("no longer read"));
+        }
+        Status::RemovedAfter(last) => last,
     };
-    match set.releases().component(&variable.read_by) {
+    let reader = &variable.read_by;
+    match set.releases().component(reader.name()) {
         Some(at_hand) if at_hand <= last => None,
         Some(at_hand) => {
             let message =

@@ -24,13 +24,13 @@ fn check(submitted: &Submitted<'_>) -> Checked {
 fn finding(variable: &SubmittedVariable<'_>) -> Option<Finding> {
     let known = variable::find(variable.name())?;
     let first = Version::parse(&known.first_seen)?;
-    let at_hand = variable.releases().component(&known.read_by)?;
+    let at_hand = variable.releases().component(known.read_by.name())?;
     // The data does not cover every patch release: only the minor release is certain.
     if (at_hand.major, at_hand.minor) >= (first.major, first.minor) {
         return None;
     }
-    let reader = if known.read_by == "nccl" { "NCCL" } else { &known.read_by };
-    let message = format!("{reader} {at_hand} does not read {}: {first} introduced it", variable.name());
+    let message =
+        format!("{} {at_hand} does not read {}: {first} introduced it", known.read_by, variable.name());
     Some(Finding::at(variable.file, &variable.setting.name_span, message).label("not read yet"))
 }
 
