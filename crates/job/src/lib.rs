@@ -1,12 +1,12 @@
 //! The job: what runs where, with which settings, and the source of each value.
 //!
 //! ```text
-//! logs, tables          -> evidence::Case         \
-//! manifests, scripts    -> evidence::Submission    > Job -> nccl, forecast, rules, manifest
-//! catalogue, cluster file, live node, flags       /
+//! logs, tables                              -> evidence::Case       -> Job
+//! catalogue, cluster file, live node, flags -> Description          -> Job
+//! manifests, scripts                        -> evidence::Submission -> submitted::Submitted
 //! ```
 //!
-//! A question such as "which machine is this", "how many nodes", "how many GPUs does this pod ask for" or "what is
+//! A question such as "which machine is this", "how many nodes", "how many GPUs does this pod request" or "what is
 //! `NCCL_IB_DISABLE` here" has one answer, given here once and used by every command. A value carries its [`Source`]; two
 //! sources that disagree are both kept, as a [`Conflict`].
 

@@ -16,6 +16,7 @@ use evidence::{Case, Quote};
 use fabric::Machine;
 use fabric::catalogue::{self, Model};
 use fabric::gpu::{self, GpuModel, NvLinkBy};
+use fabric::instance;
 use fabric::machine::{Maker, Nic, NvEnd, PciLink, Place};
 
 use crate::known::{Conflict, Known, Source};
@@ -116,7 +117,8 @@ pub fn named_in(case: &Case) -> Option<Known<&'static Model>> {
     }
     let known = |model, quote: &Quote| Known::new(model, Source::Line(quote.clone()));
     if let Some(seen) = case.sightings_of(&PLATFORM_QUOTED).next()
-        && let Some(model) = by_old_name(seen.get("type"))
+        && let Some(instance) = instance::find_by_plugin_name(seen.get("type"))
+        && let Some(model) = catalogue::find(&instance.name)
     {
         return Some(known(model, &seen.quote));
     }
@@ -145,11 +147,6 @@ fn written_names(case: &Case) -> impl Iterator<Item = Known<Box<str>>> {
     let line = |name: &str, quote: &Quote| Known::new(name.into(), Source::Line(quote.clone()));
     let written = [plugin, manifest].into_iter().flatten().map(move |it| line(&it.value, &it.quote));
     written.chain(note.map(move |it| line(it.get("type"), &it.quote)))
-}
-
-/// Early plugins print `P4d` for the instance type.
-fn by_old_name(name: &str) -> Option<&'static Model> {
-    catalogue::find(name).or_else(|| catalogue::find(&format!("{name}.24xlarge")))
 }
 
 fn names_that_differ(case: &Case) -> Option<Conflict> {
