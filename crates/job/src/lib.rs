@@ -14,6 +14,7 @@
 
 pub mod channel;
 pub mod cluster_file;
+mod description;
 pub mod failure;
 pub mod known;
 mod logged;
@@ -33,6 +34,7 @@ use fabric::catalogue::Model;
 use fabric::instance::Instance;
 use fabric::{Layout, Machine};
 
+pub use description::{Description, LayoutFlags};
 pub use failure::FirstFailure;
 pub use known::{Conflict, Known, Source};
 pub use rank::{GpuIds, Rank};
@@ -51,7 +53,7 @@ pub struct Job {
     pub model: Option<Known<&'static Model>>,
     /// Whether it is known which device of the first machine is below which switch.
     pub wired: bool,
-    /// How its ranks lie on them.
+    /// How its ranks lie on them, where all machines have equally many.
     pub layout: Option<Known<Layout>>,
     /// How many ranks, nodes and hosts it has.
     pub size: Size,
