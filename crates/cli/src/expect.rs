@@ -6,7 +6,7 @@ use std::path::Path;
 
 use fabric::{Layout, Settings};
 use forecast::{Cluster, Impossible, Verdict};
-use job::cluster_file;
+use job::{Description, LayoutFlags};
 use report::{Expect, Style};
 
 use crate::args::{self, Colour, ListFormat};
@@ -46,35 +46,35 @@ pub(crate) fn run(args: &args::Expect, colour: Colour, out: &mut impl Write) -> 
 
 /// The cluster that the arguments describe.
 pub(crate) fn cluster(args: &args::Machines, settings: &Settings) -> Result<Cluster, Impossible> {
-    let (machine, mut layout) = match (args.instance, &args.cluster) {
-        (Some(model), _) => {
-            let machine = model.machine();
-            let layout = Layout::whole(&machine);
-            (machine, layout)
-        }
-        (None, Some(path)) => {
-            let name = input::name(path);
-            let text = read_text(path).map_err(Impossible)?;
-            let read = cluster_file::read(&text, &name);
-            let file = read.map_err(|error| Impossible(format!("{name}: {error}")))?;
-            (file.machine.machine.value, file.layout.value)
-        }
+    let description = match (args.instance, &args.cluster) {
+        (Some(model), _) => Description::of_flag(model),
+        (None, Some(path)) => of_cluster_file(path).map_err(Impossible)?,
         (None, None) => {
             return Err(Impossible("give the machine with --instance NAME or --cluster FILE".to_owned()));
         }
     };
-    if let Some((pods, gpus)) = args.pods {
-        (layout.pods_per_node, layout.gpus_per_pod) = (pods, gpus);
-    }
-    layout.nodes = args.nodes.unwrap_or(layout.nodes);
-    Cluster::of_layout(&machine, &layout, settings).map_err(|error| match &args.cluster {
-        Some(path) => Impossible(format!("{}: {error}", input::name(path))),
-        None => error,
+    let job = description.job(&LayoutFlags {
+        nodes: args.nodes,
+        pods: args.pods.map(|(pods, gpus)| Layout::new(pods, gpus)),
+        ..LayoutFlags::default()
+    });
+    let layout = job.layout.map(|it| it.value).unwrap_or_default();
+    Cluster::of_layout(&description.machine.machine.value, &layout, settings).map_err(|error| {
+        match &args.cluster {
+            Some(path) => Impossible(format!("{}: {error}", input::name(path))),
+            None => error,
+        }
     })
 }
 
+/// The machine and layout of a cluster file; the error names the file.
+pub(crate) fn of_cluster_file(path: &Path) -> Result<Description, String> {
+    let name = input::name(path);
+    Description::of_cluster_file(&read_text(path)?, &name).map_err(|error| format!("{name}: {error}"))
+}
+
 /// The text of a cluster file; the error names the file.
-pub(crate) fn read_text(path: &Path) -> Result<String, String> {
+fn read_text(path: &Path) -> Result<String, String> {
     let named = |reason: &dyn Display| format!("{}: {reason}", input::name(path));
     let mut bytes = Vec::new();
     let read = input::open_whole(path).and_then(|it| it.take(LONGEST + 1).read_to_end(&mut bytes));

@@ -3,44 +3,17 @@
 use std::io::{self, Read as _, Write};
 use std::path::{Path, PathBuf};
 
-use evidence::topology::{self, Graph};
-use fabric::{Collective, Layout, catalogue, gpu};
+use fabric::{Collective, Layout, gpu};
 use forecast::Cluster;
-use job::channel::{self, Channel, Connection, Shape};
+use job::channel::{Connection, Selection, Shape};
 use job::machine::{self, Resolved};
-use job::{Job, Known, Releases, Settings, Source, cluster_file};
+use job::{Description, Known, LayoutFlags, Source};
 use nccl::Decisions;
 use report::Style;
 use report::topo::{Topo, TopoParts};
 
 use crate::args::{self, Colour, ListFormat};
 use crate::{CLEAN, UNDECIDED, complain, doctor, expect, input, output};
-
-/// The machine that was read, and other facts from the file.
-struct Read {
-    machine: Resolved,
-    /// For people: a file and line, the catalogue, this machine.
-    source: String,
-    layout: Option<Known<Layout>>,
-    settings: Settings,
-    releases: Releases,
-    channel: Option<Channel>,
-    graphs: Vec<Graph>,
-}
-
-impl Read {
-    fn new(machine: Resolved, source: impl Into<String>) -> Self {
-        Self {
-            machine,
-            source: source.into(),
-            layout: None,
-            settings: Settings::default(),
-            releases: Releases::default(),
-            channel: None,
-            graphs: Vec::new(),
-        }
-    }
-}
 
 /// How much of a file is read: the topology is at the beginning of a log.
 const MOST: u64 = 1 << 28;
@@ -70,16 +43,14 @@ pub(crate) fn run(args: &args::Topo, colour: Colour, out: &mut impl Write) -> io
     Ok(CLEAN)
 }
 
-fn read(args: &args::Topo) -> Result<Read, String> {
+fn read(args: &args::Topo) -> Result<Description, String> {
     if args.file.is_none() && (args.channel.is_some() || args.tree) {
         return Err("--channel and --tree need a log: give it as FILE".to_owned());
     }
     let mut read = match (&args.file, &args.cluster, args.instance) {
         (Some(path), ..) => of_file(args, path)?,
-        (None, Some(path), _) => of_cluster_file(path)?,
-        (None, None, Some(model)) => {
-            Read::new(machine::of_model(model, Source::Flag("--instance")), "the catalogue")
-        }
+        (None, Some(path), _) => expect::of_cluster_file(path)?,
+        (None, None, Some(model)) => Description::of_flag(model),
         (None, None, None) => this_machine()?,
     };
     if let Some(name) = &args.gpu {
@@ -98,79 +69,24 @@ fn read(args: &args::Topo) -> Result<Read, String> {
 
 #[cfg(target_os = "linux")]
 #[expect(clippy::unnecessary_wraps, reason = "elsewhere it is an error")]
-fn this_machine() -> Result<Read, String> {
+fn this_machine() -> Result<Description, String> {
     let live = node::read();
-    Ok(Read::new(machine::of_live_node(live.machine, live.notes), "this machine"))
+    Ok(Description::new(machine::of_live_node(live.machine, live.notes), "this machine"))
 }
 
 #[cfg(not(target_os = "linux"))]
-fn this_machine() -> Result<Read, String> {
+fn this_machine() -> Result<Description, String> {
     Err("plumb topo reads the local machine on Linux only: give a FILE, --instance NAME or --cluster FILE"
         .to_owned())
 }
 
-fn of_cluster_file(path: &Path) -> Result<Read, String> {
+fn of_file(args: &args::Topo, path: &Path) -> Result<Description, String> {
     let name = input::name(path);
-    let text = expect::read_text(path)?;
-    let file = cluster_file::read(&text, &name).map_err(|error| format!("{name}: {error}"))?;
-    Ok(Read { layout: Some(file.layout), ..Read::new(file.machine, name) })
-}
-
-fn of_file(args: &args::Topo, path: &Path) -> Result<Read, String> {
-    let name = input::name(path);
-    let named = |reason: String| format!("{name}: {reason}");
-    let text = contents(path).map_err(|error| named(error.to_string()))?;
-    let channel = (args.channel.is_some() || args.tree).then_some(args.channel.unwrap_or(0));
+    let text = contents(path).map_err(|error| format!("{name}: {error}"))?;
     let shape = if args.tree { Shape::Tree } else { Shape::Ring };
-    // Rings, trees and the name of the machine are in any log.
-    let case = || evidence::read_texts([(name.as_str(), text.as_slice())]);
-    let trouble = match topology::read(&text) {
-        Ok(found) => {
-            let source = Source::Topology { file: name.as_str().into(), line: found.line, kind: found.kind };
-            let mut read =
-                Read::new(machine::of_topology(&found, source.clone(), args.instance), source.to_string());
-            read.channel = match channel {
-                None => None,
-                Some(number) if found.kind == topology::Kind::GraphXml => {
-                    Some(channel::of_graphs(&found.graphs, number, shape).map_err(named)?)
-                }
-                Some(number) => {
-                    let machine = &read.machine.machine.value;
-                    Some(channel::of_case(&case(), machine, number, shape).map_err(named)?)
-                }
-            };
-            if found.kind == topology::Kind::Log {
-                let case = case();
-                (read.settings, read.releases) = (Settings::of_case(&case), Releases::of_case(&case));
-            }
-            read.graphs = found.graphs;
-            return Ok(read);
-        }
-        Err(trouble) => trouble,
-    };
-    // An invalid description is an error, not a reason to guess.
-    if let Some(line) = trouble.line {
-        return Err(format!("{name}:{line}: {}", trouble.text));
-    }
-    let case = case();
-    let (model, source, shown) = match (args.instance, machine::named_in(&case), machine::name_in(&case)) {
-        (Some(model), ..) => (model, Source::Flag("--instance"), "the catalogue".to_owned()),
-        (None, Some(known), _) => {
-            (known.value, known.source, format!("the catalogue; {name} names {}", known.value.name))
-        }
-        (None, None, Some(unknown)) => {
-            let model = catalogue::resolve(&unknown.value).map_err(|it| named(it.to_string()))?;
-            (model, Source::Default, "the catalogue".to_owned())
-        }
-        (None, None, None) => return Err(named(trouble.text)),
-    };
-    let mut read = Read::new(machine::of_model(model, source), shown);
-    if let Some(number) = channel {
-        let machine = &read.machine.machine.value;
-        read.channel = Some(channel::of_case(&case, machine, number, shape).map_err(named)?);
-    }
-    (read.settings, read.releases) = (Settings::of_case(&case), Releases::of_case(&case));
-    Ok(read)
+    let selected = args.channel.is_some() || args.tree;
+    let selection = selected.then_some(Selection { shape, number: args.channel.unwrap_or(0) });
+    Description::of_text(&name, &text, args.instance, selection)
 }
 
 /// The beginning of a file, whatever it is compressed with.
@@ -180,23 +96,21 @@ fn contents(path: &Path) -> io::Result<Vec<u8>> {
     Ok(text)
 }
 
-fn answer(args: &args::Topo, read: Read) -> Result<Topo, String> {
-    let Read { machine, source, layout, settings, releases, mut channel, graphs } = read;
-    let Resolved { machine, notes, conflicts, .. } = machine;
-    if machine.value.gpus.is_empty() {
-        let reasons = notes.iter().chain(&machine.value.unknown).map(String::as_str);
+fn answer(args: &args::Topo, read: Description) -> Result<Topo, String> {
+    let found = &read.machine.machine.value;
+    if found.gpus.is_empty() {
+        let reasons = read.machine.notes.iter().chain(&found.unknown).map(String::as_str);
         let reasons: Vec<&str> = std::iter::once("").chain(reasons).collect();
-        return Err(format!("{source}: no GPU found{}", reasons.join("\n  - ")));
+        return Err(format!("{}: no GPU found{}", read.source, reasons.join("\n  - ")));
     }
-    let layout = self::layout(args, layout, &machine, channel.as_ref());
-    let job = Job {
-        machines: vec![machine],
-        layout: Some(layout),
-        settings,
-        releases,
-        conflicts,
-        ..Job::default()
-    };
+    let job = read.job(&LayoutFlags {
+        nodes: args.nodes,
+        pods: args.pods.map(|(pods, gpus)| Layout::new(pods, gpus)),
+        nics_per_pod: args.nics_per_pod,
+        same_host: args.same_host,
+        shared_memory: args.shared_shm,
+    });
+    let Description { machine: Resolved { notes, .. }, source, mut channel, graphs, .. } = read;
     let machine = &job.machines[0].value;
     let (seen, settings) = (machine::seen_by_nccl(machine), job.effective_settings());
     let layout = job.layout.as_ref().map(|it| it.value).unwrap_or_default();
@@ -226,26 +140,6 @@ fn answer(args: &args::Topo, read: Read) -> Result<Topo, String> {
         graphs: &graphs,
         notes,
     }))
-}
-
-/// The layout from the flags, otherwise from the file, otherwise one pod with the whole machine.
-fn layout(
-    args: &args::Topo,
-    read: Option<Known<Layout>>,
-    machine: &Known<fabric::Machine>,
-    channel: Option<&Channel>,
-) -> Known<Layout> {
-    let nodes = args.nodes.or(read.as_ref().map(|it| it.value.nodes)).or(channel.map(|it| it.nodes));
-    let mut layout = match (args.pods, read) {
-        (Some((pods, gpus)), _) => Known::new(Layout::new(pods, gpus), Source::Flag("--pods")),
-        (None, Some(read)) => read,
-        (None, None) => Known::new(Layout::whole(&machine.value), Source::Default),
-    };
-    layout.value.nodes = nodes.unwrap_or(1);
-    layout.value.same_host = args.same_host;
-    layout.value.shared_memory = args.shared_shm;
-    layout.value.nics_per_pod = args.nics_per_pod;
-    layout
 }
 
 /// The transport that NCCL takes for a connection inside a machine.

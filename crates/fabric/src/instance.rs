@@ -59,6 +59,9 @@ pub struct Instance {
     pub ofi_protocol: Option<String>,
     /// The topology file aws-ofi-nccl gives to NCCL.
     pub ofi_topo_file: Option<String>,
+    /// Other names that releases of aws-ofi-nccl print for the type.
+    #[serde(default)]
+    pub ofi_aliases: Vec<String>,
     /// Whether the tuner of aws-ofi-nccl knows the type.
     pub ofi_tuner: bool,
     /// The latency that the plugin reports to NCCL, in microseconds; `None` without EFA.
@@ -99,6 +102,13 @@ pub fn all() -> &'static [Instance] {
 pub fn find(name: &str) -> Option<&'static Instance> {
     let name = name.strip_prefix("ml.").unwrap_or(name);
     all().iter().find(|it| it.name.eq_ignore_ascii_case(name))
+}
+
+/// The instance type that a release of aws-ofi-nccl prints as `name`.
+pub fn find_by_plugin_name(name: &str) -> Option<&'static Instance> {
+    let alias =
+        || all().iter().find(|it| it.ofi_aliases.iter().any(|alias| alias.eq_ignore_ascii_case(name)));
+    find(name).or_else(alias)
 }
 
 /// A family with EFA that is too old for the list of types.

@@ -25,6 +25,15 @@ impl Shape {
     }
 }
 
+/// Which ring or tree to read.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Selection {
+    /// Ring or tree.
+    pub shape: Shape,
+    /// The channel's number.
+    pub number: u32,
+}
+
 /// The ring or tree of a channel.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Channel {
@@ -61,7 +70,8 @@ pub struct GpuOfNode {
 }
 
 /// The ring or tree of a channel of the largest communicator. The error says what the log lacks.
-pub fn of_case(case: &Case, machine: &Machine, number: u32, shape: Shape) -> Result<Channel, String> {
+pub fn of_case(case: &Case, machine: &Machine, selection: Selection) -> Result<Channel, String> {
+    let Selection { shape, number } = selection;
     let world = case.world().ok_or("the log names no communicator: rings and trees need NCCL_DEBUG=INFO")?;
     let pairs = match shape {
         Shape::Ring => ring(world, number)?,
@@ -88,7 +98,8 @@ pub fn of_case(case: &Case, machine: &Machine, number: u32, shape: Shape) -> Res
 }
 
 /// The same from what NCCL's search found for one machine.
-pub fn of_graphs(graphs: &[Graph], number: u32, shape: Shape) -> Result<Channel, String> {
+pub fn of_graphs(graphs: &[Graph], selection: Selection) -> Result<Channel, String> {
+    let Selection { shape, number } = selection;
     let wanted = |it: &&Graph| match shape {
         Shape::Ring => it.pattern == 4,
         Shape::Tree => (1..=3).contains(&it.pattern),

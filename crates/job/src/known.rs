@@ -95,7 +95,8 @@ impl fmt::Display for Source {
 /// Sources that disagree about one thing.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Conflict {
-    /// What they disagree about: `instance type`, `NCCL release`, `NCCL_NET`.
+    /// What they disagree about: `instance type`, `number of GPUs`, `GPU model`. Ranks that differ in a
+    /// release or a variable are a matter of rules, not of sources.
     pub subject: Box<str>,
     /// What each of them says, the one that counts first.
     pub values: Vec<Known<Box<str>>>,

@@ -1,12 +1,12 @@
 //! The job: what runs where, with which settings, and the source of each value.
 //!
 //! ```text
-//! logs, tables          -> evidence::Case         \
-//! manifests, scripts    -> evidence::Submission    > Job -> nccl, forecast, rules, manifest
-//! catalogue, cluster file, live node, flags       /
+//! logs, tables                              -> evidence::Case       -> Job
+//! catalogue, cluster file, live node, flags -> Description          -> Job
+//! manifests, scripts                        -> evidence::Submission -> submitted::Submitted
 //! ```
 //!
-//! A question such as "which machine is this", "how many nodes", "how many GPUs does this pod ask for" or "what is
+//! A question such as "which machine is this", "how many nodes", "how many GPUs does this pod request" or "what is
 //! `NCCL_IB_DISABLE` here" has one answer, given here once and used by every command. A value carries its [`Source`]; two
 //! sources that disagree are both kept, as a [`Conflict`].
 
@@ -14,6 +14,7 @@
 
 pub mod channel;
 pub mod cluster_file;
+mod description;
 pub mod failure;
 pub mod inside;
 pub mod known;
@@ -34,6 +35,7 @@ use fabric::catalogue::Model;
 use fabric::instance::Instance;
 use fabric::{Layout, Machine};
 
+pub use description::{Description, LayoutFlags};
 pub use failure::FirstFailure;
 pub use known::{Conflict, Known, Source};
 pub use rank::{GpuIds, Rank};
@@ -52,7 +54,7 @@ pub struct Job {
     pub model: Option<Known<&'static Model>>,
     /// Whether it is known which device of the first machine is below which switch.
     pub wired: bool,
-    /// How its ranks lie on them.
+    /// How its ranks lie on them, where all machines have equally many.
     pub layout: Option<Known<Layout>>,
     /// How many ranks, nodes and hosts it has.
     pub size: Size,

@@ -1,10 +1,11 @@
 //! A job from its logs.
 
 use evidence::Case;
+use fabric::Layout;
 
 use crate::failure::first_failure;
 use crate::rank::ranks;
-use crate::{Job, Releases, Settings, Size, machine};
+use crate::{Job, Known, Releases, Settings, Size, machine};
 
 impl Job {
     /// The job that logs and what was given beside them show.
@@ -12,18 +13,49 @@ impl Job {
         let found = machine::of_case(case);
         let (machines, wired, conflicts) =
             found.map(|it| (vec![it.machine], it.wired, it.conflicts)).unwrap_or_default();
+        let size = Size::of_case(case);
         Self {
             machines,
             machine_name: machine::name_in(case),
             model: machine::named_in(case),
             wired,
-            layout: None,
-            size: Size::of_case(case),
+            layout: layout(&size),
+            size,
             ranks: ranks(case),
             settings: Settings::of_case(case),
             releases: Releases::of_case(case),
             first_failure: first_failure(case),
             conflicts,
         }
+    }
+}
+
+/// One pod per node, as NCCL counts nodes. `None` where their number is not known or they have different numbers of ranks.
+fn layout(size: &Size) -> Option<Known<Layout>> {
+    let (nodes, each) = (size.nodes.as_ref()?, size.ranks_per_node.as_ref()?.value);
+    let even = nodes.value.checked_mul(each) == size.n_ranks() && each > 0;
+    even.then(|| nodes.clone().map(|nodes| Layout::new(1, each).on(nodes)))
+}
+
+#[cfg(test)]
+mod tests {
+    use fabric::Layout;
+
+    use crate::Job;
+    use crate::testing::case;
+
+    #[test]
+    fn nodes_with_equally_many_ranks_are_a_layout() {
+        let log = |ranks: u32| {
+            case(&format!(
+                "a:1:2 [0] NCCL INFO ncclCommInitRank comm 0x1 rank 0 nranks {ranks} cudaDev 0 nvmlDev 0 busId 1000 commId 0x9 - Init START\n\
+                 a:1:2 [0] NCCL INFO comm 0x1 rank 0 nRanks {ranks} nNodes 2 localRanks 2 localRank 0 MNNVL 0\n"
+            ))
+        };
+        let known = Job::of_case(&log(4)).layout.unwrap();
+        assert_eq!(known.value, Layout::new(1, 2).on(2));
+        assert!(known.quote().unwrap().text.contains("nNodes 2"));
+        assert_eq!(Job::of_case(&log(3)).layout, None);
+        assert_eq!(Job::of_case(&case("")).layout, None);
     }
 }

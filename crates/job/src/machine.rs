@@ -7,7 +7,8 @@
 //! ```
 //!
 //! A case that names a machine of the catalogue has that machine; otherwise it has the one that its first topology XML or
-//! matrix describes. Names and descriptions that disagree are kept as conflicts.
+//! matrix describes. A file that is given for its description has the machine it describes, see [`of_file`]. Names and
+//! descriptions that disagree are kept as conflicts.
 
 use evidence::signals::efa::{MACHINE_NAMED, PLATFORM_QUOTED};
 use evidence::signals::notes::INSTANCE_TYPE;
@@ -16,6 +17,7 @@ use evidence::{Case, Quote};
 use fabric::Machine;
 use fabric::catalogue::{self, Model};
 use fabric::gpu::{self, GpuModel, NvLinkBy};
+use fabric::instance;
 use fabric::machine::{Maker, Nic, NvEnd, PciLink, Place};
 
 use crate::known::{Conflict, Known, Source};
@@ -101,10 +103,38 @@ pub fn of_case(case: &Case) -> Option<Resolved> {
         return Some(of_topology(&described, source, None));
     };
     let mut resolved = of_model(named.value, named.source);
-    resolved.conflicts.extend(names_that_differ(case));
+    resolved.conflicts.extend(differing_names(&names(case)));
     if let Some(described) = described {
         let other = Known::new(described.machine.clone(), source_of(case, &described));
         resolved.conflicts.extend(contradictions(&resolved.machine, &other));
+    }
+    Some(resolved)
+}
+
+/// The machine of one file: what it describes, completed by `instance`; otherwise `instance`; otherwise what the file names.
+///
+/// Unlike in [`of_case`] a description counts before a name: the question is about that description. A name in the file that
+/// contradicts it is a conflict. `None`: nothing names or describes a machine that is known.
+pub fn of_file(
+    case: &Case,
+    described: Option<Known<&Topology>>,
+    instance: Option<&'static Model>,
+) -> Option<Resolved> {
+    let named = named_in(case);
+    let mut resolved = match (described, instance, &named) {
+        (Some(described), ..) => of_topology(described.value, described.source, instance),
+        (None, Some(model), _) => of_model(model, Source::Flag("--instance")),
+        (None, None, Some(named)) => of_model(named.value, named.source.clone()),
+        (None, None, None) => return None,
+    };
+    let Some(named) = named else { return Some(resolved) };
+    if let Some(model) = instance {
+        let flag = Known::new(model, Source::Flag("--instance"));
+        resolved.conflicts.extend(differing_names(&[flag, named]));
+    } else {
+        let catalogued = named.map(Model::machine);
+        resolved.conflicts.extend(contradictions(&resolved.machine, &catalogued));
+        resolved.conflicts.extend(differing_names(&names(case)));
     }
     Some(resolved)
 }
@@ -116,7 +146,8 @@ pub fn named_in(case: &Case) -> Option<Known<&'static Model>> {
     }
     let known = |model, quote: &Quote| Known::new(model, Source::Line(quote.clone()));
     if let Some(seen) = case.sightings_of(&PLATFORM_QUOTED).next()
-        && let Some(model) = by_old_name(seen.get("type"))
+        && let Some(instance) = instance::find_by_plugin_name(seen.get("type"))
+        && let Some(model) = catalogue::find(&instance.name)
     {
         return Some(known(model, &seen.quote));
     }
@@ -147,23 +178,26 @@ fn written_names(case: &Case) -> impl Iterator<Item = Known<Box<str>>> {
     written.chain(note.map(move |it| line(it.get("type"), &it.quote)))
 }
 
-/// Early plugins print `P4d` for the instance type.
-fn by_old_name(name: &str) -> Option<&'static Model> {
-    catalogue::find(name).or_else(|| catalogue::find(&format!("{name}.24xlarge")))
-}
-
-fn names_that_differ(case: &Case) -> Option<Conflict> {
-    let names = names(case);
+fn differing_names(names: &[Known<&'static Model>]) -> Option<Conflict> {
     let first = names.first()?.value;
     let values = names.iter().map(|it| it.clone().map(|model| Box::from(model.name))).collect();
     names.iter().any(|it| it.value != first).then(|| Conflict { subject: "instance type".into(), values })
 }
 
+/// The first lines of the topologies of a case.
+fn description_quotes(case: &Case) -> impl Iterator<Item = &Quote> {
+    case.xml.iter().filter_map(|it| it.quote.as_ref()).chain(case.matrices.iter().map(|it| &it.quote))
+}
+
+/// The first line of the description that a source is, where a case has it.
+pub fn description_quote<'a>(case: &'a Case, source: &Source) -> Option<&'a Quote> {
+    let Source::Topology { file, line, .. } = source else { return None };
+    description_quotes(case).find(|it| case.locate(it) == (&**file, *line))
+}
+
 /// Where a topology of a case is.
 fn source_of(case: &Case, topology: &Topology) -> Source {
-    let quotes =
-        case.xml.iter().filter_map(|it| it.quote.as_ref()).chain(case.matrices.iter().map(|it| &it.quote));
-    let located = quotes.map(|it| case.locate(it)).find(|(_, line)| *line == topology.line);
+    let located = description_quotes(case).map(|it| case.locate(it)).find(|(_, line)| *line == topology.line);
     Source::Topology {
         file: located.map(|(file, _)| file).unwrap_or_default().into(),
         line: topology.line,

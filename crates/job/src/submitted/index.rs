@@ -4,7 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use evidence::submission::{Launch, Owner, Submission, Written};
 
-use super::{Given, Releases};
+use super::{Given, SubmittedReleases};
 
 /// The index of one file. A position is that in [`Submission::settings`] or [`Submission::launches`].
 #[derive(Debug, Default)]
@@ -22,7 +22,7 @@ pub(super) struct FileIndex<'a> {
     launches_of_workload: BTreeMap<Option<usize>, Vec<usize>>,
     /// For each launch, the one that starts it and the one that it starts.
     nesting: Vec<Nesting>,
-    releases: BTreeMap<Option<Owner>, Releases>,
+    releases: BTreeMap<Option<Owner>, SubmittedReleases>,
     first_job: usize,
     script_job: usize,
 }
@@ -61,7 +61,7 @@ impl<'a> FileIndex<'a> {
         index.nesting = nesting(&submission.launches);
         let owners: BTreeSet<Option<Owner>> = index.by_container.keys().copied().collect();
         for owner in owners {
-            let releases = Releases::of(given, submission, owner, &index);
+            let releases = SubmittedReleases::of(given, submission, owner, &index);
             index.releases.insert(owner, releases);
         }
         index
@@ -107,8 +107,8 @@ impl<'a> FileIndex<'a> {
         self.nesting.get(launch)?.inner
     }
 
-    pub(super) fn releases_of(&self, owner: Option<Owner>, given: &Given) -> Releases {
-        self.releases.get(&owner).copied().unwrap_or_else(|| Releases::given(given))
+    pub(super) fn releases_of(&self, owner: Option<Owner>, given: &Given) -> SubmittedReleases {
+        self.releases.get(&owner).copied().unwrap_or_else(|| SubmittedReleases::given(given))
     }
 
     pub(super) fn first_job(&self) -> usize {

@@ -19,7 +19,7 @@ pub use launch::SubmittedLaunch;
 pub use machines::Machines;
 pub use nodes::{NodeRange, Nodes};
 pub use pod::{ContainerTemplate, Efa, GpuContainer, Gpus, PodTemplate};
-pub use releases::Releases;
+pub use releases::SubmittedReleases;
 pub use variable::SubmittedVariable;
 
 use evidence::submission::{Count, Kind, Owner, Setting, Submission, Workload};
@@ -215,7 +215,7 @@ impl<'a> Submitted<'a> {
     }
 
     /// The releases in a container or a script.
-    pub fn releases_of(&self, file: usize, owner: Option<Owner>) -> Releases {
+    pub fn releases_of(&self, file: usize, owner: Option<Owner>) -> SubmittedReleases {
         self.index.get(file).map(|it| it.releases_of(owner, &self.given)).unwrap_or_default()
     }
 }

@@ -9,7 +9,7 @@ use super::index::FileIndex;
 
 /// What is known; none where nothing says it.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Releases {
+pub struct SubmittedReleases {
     /// NCCL.
     pub nccl: Option<Version>,
     /// aws-ofi-nccl.
@@ -18,7 +18,7 @@ pub struct Releases {
     pub libfabric: Option<Version>,
 }
 
-impl Releases {
+impl SubmittedReleases {
     pub(super) fn given(given: &Given) -> Self {
         Self { nccl: given.nccl, plugin: given.plugin, libfabric: given.libfabric }
     }
@@ -64,7 +64,7 @@ mod tests {
     use evidence::submission::Submission;
     use fabric::Version;
 
-    use super::Releases;
+    use super::SubmittedReleases;
     use crate::submitted::{Given, Submitted};
 
     #[test]
@@ -79,6 +79,9 @@ mod tests {
         );
         let given = Given { nccl: Some(Version::new(2, 30, 7)), ..Given::default() };
         assert_eq!(Submitted::new(&files, given).releases_of(0, owner).component("nccl"), given.nccl);
-        assert_eq!(Submitted::new(&files, Given::default()).releases_of(0, None), Releases::default());
+        assert_eq!(
+            Submitted::new(&files, Given::default()).releases_of(0, None),
+            SubmittedReleases::default()
+        );
     }
 }

@@ -6,7 +6,7 @@ use evidence::submission::{Kind, Setting, Submission, Written};
 use fabric::catalogue::Model;
 use fabric::settings::c_integer;
 
-use super::{Machines, PodTemplate, Releases, Submitted, SubmittedJob};
+use super::{Machines, PodTemplate, Submitted, SubmittedJob, SubmittedReleases};
 
 /// A variable and where it is set.
 #[derive(Debug, Clone, Copy)]
@@ -79,7 +79,7 @@ impl<'s> SubmittedVariable<'s> {
     }
 
     /// The releases it is set for.
-    pub fn releases(&self) -> Releases {
+    pub fn releases(&self) -> SubmittedReleases {
         self.submitted.releases_of(self.file, self.setting.owner)
     }
 

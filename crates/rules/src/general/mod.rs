@@ -4,6 +4,7 @@ pub mod initialisation_failed;
 pub mod late_ranks;
 pub mod ranks_disagree;
 pub mod several_jobs;
+pub mod sources_disagree;
 pub mod unexplained_warning;
 
 use crate::Rule;
@@ -14,5 +15,6 @@ pub static RULES: &[&Rule] = &[
     &late_ranks::RULE,
     &ranks_disagree::RULE,
     &several_jobs::RULE,
+    &sources_disagree::RULE,
     &unexplained_warning::RULE,
 ];
