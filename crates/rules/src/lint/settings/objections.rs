@@ -42,7 +42,7 @@ pub fn objections(files: &[Submission], given: &Given) -> Vec<Objection> {
             all.push(Objection {
                 name: setting.name.to_string(),
                 value: setting.value.as_ref().map(ToString::to_string),
-                reason: format!("{}.", finding.message.trim_end_matches('.')),
+                reason: format!("{}.", finding.reason.unwrap_or(finding.message).trim_end_matches('.')),
                 source: rule.references.first().copied().unwrap_or_default().to_owned(),
             });
         }
@@ -69,5 +69,17 @@ mod tests {
         names.sort_unstable();
         assert_eq!(names, ["NCCL_P2P_DIRECT_READ", "NCCL_TOPO_FILE"]);
         assert!(all.iter().all(|it| it.reason.ends_with('.') && !it.source.is_empty()), "{all:#?}");
+    }
+
+    #[test]
+    fn a_reason_does_not_repeat_the_assignment() {
+        let env = [("CUDA_LAUNCH_BLOCKING", "1"), ("NCCL_PROTO", "simple"), ("FI_PROVIDER", "efa")];
+        let all = objections(&files(&[("job.yaml", &job("g6e.48xlarge", 2, &env))]), &Given::default());
+        let begins = |name: &str, words: &str| {
+            assert!(all.iter().any(|it| it.name == name && it.reason.starts_with(words)), "{name}: {all:#?}");
+        };
+        begins("CUDA_LAUNCH_BLOCKING", "Every kernel waits");
+        begins("NCCL_PROTO", "aws-ofi-nccl 1.6.0 and newer set it");
+        begins("FI_PROVIDER", "Not needed");
     }
 }
