@@ -3,7 +3,7 @@
 use evidence::submission::{Setting, Submission};
 
 use super::RULES;
-use crate::lint::{Given, Submitted};
+use crate::lint::{Given, Submitted, findings};
 
 /// A variable that a job sets and should not.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -24,8 +24,7 @@ pub fn objections(files: &[Submission], given: &Given) -> Vec<Objection> {
     let mut all: Vec<Objection> = Vec::new();
     // A secret is not repeated, and the job needs it; of a duplicate, one has to stay.
     for rule in RULES.iter().filter(|it| !matches!(it.id, "secret-in-env" | "duplicate-variable")) {
-        let found = rule.submission().and_then(|check| check(&submitted).ok()).unwrap_or_default();
-        for finding in found {
+        for finding in findings(rule, &submitted) {
             let Some((file, start)) = finding.file().zip(finding.start()) else { continue };
             let settings = files.get(file).map(|it| it.settings.as_slice()).unwrap_or_default();
             let at = |it: &&Setting| {
