@@ -8,7 +8,7 @@ use std::io::{self, Write};
 
 use anstyle::{AnsiColor, Style as Ansi};
 
-use super::words::{bandwidth, names, number, shared, some_names, time};
+use super::words::{bandwidth, between, names, number, shared, some_names, time};
 use super::{Topo, TopoGraph, TopoJob, TopoNode, TopoNormal, TopoOverlay, drawing, matrix, tree};
 use crate::Style;
 use crate::expect::shown;
@@ -135,7 +135,7 @@ impl Page {
         }
         writeln!(out)?;
         for it in matrix::meanings(topo) {
-            self.row(&it.kind, 4, &it.text, matrix::colour(&it.kind), out)?;
+            self.row(it.kind.name(), 4, &it.text, matrix::colour(it.kind), out)?;
         }
         Ok(())
     }
@@ -198,7 +198,7 @@ impl Page {
             _ => clean(&job.pods),
         };
         self.heading(&format!("what NCCL {} would use on {machines}, {pods}", clean(&job.nccl)), out)?;
-        let room = job.transports.iter().map(|it| width(&it.between)).max().unwrap_or(0).min(26);
+        let room = job.transports.iter().map(|it| width(between(it.between))).max().unwrap_or(0).min(26);
         for it in job.transports.iter().take(TRANSPORTS) {
             let (a, b) = it.example;
             let pairs = match it.pairs {
@@ -208,9 +208,9 @@ impl Page {
             let text = format!("{}   ({pairs})\n{}", it.transport, it.reason);
             // To the right if there is room for a sentence, otherwise below.
             if self.style.width >= room + 40 {
-                self.row(&clean(&it.between), room + 1, &text, Ansi::new(), out)?;
+                self.row(between(it.between), room + 1, &text, Ansi::new(), out)?;
             } else {
-                self.row(&clean(&it.between), 2, &text, Ansi::new(), out)?;
+                self.row(between(it.between), 2, &text, Ansi::new(), out)?;
             }
         }
         if job.transports.len() > TRANSPORTS {
@@ -275,9 +275,10 @@ impl Page {
                 let begin = if text.is_empty() { "" } else { "\n" };
                 text.push_str(&format!("{begin}{}", place(edge.from)));
             }
-            let way = match (&*edge.family, &edge.nic) {
-                (family, Some(nic)) => format!("{family} {}", cut(nic, NAME)),
-                (family, None) => family.to_owned(),
+            let family = edge.family.name();
+            let way = match &edge.nic {
+                Some(nic) => format!("{family} {}", cut(nic, NAME)),
+                None => family.to_owned(),
             };
             text.push_str(&format!(" -{}-> {}", clean(&way).replace(' ', "\u{a0}"), place(edge.to)));
             at = Some(edge.to);
