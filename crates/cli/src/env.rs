@@ -2,10 +2,10 @@
 
 use std::io::{self, Write};
 
-use ::manifest::environment;
+use ::manifest::environment::{self, Action, Recommendation};
 use evidence::submission::Submission;
 use report::{Env, Style};
-use rules::lint::Given;
+use rules::lint::{Given, Objection};
 
 use crate::args::{self, Colour, EnvFormat};
 use crate::{CLEAN, UNDECIDED, complain, doctor, lint};
@@ -23,8 +23,8 @@ pub(crate) fn run(args: &args::Env, colour: Colour, out: &mut impl Write) -> io:
     }
     let name = args.instance.map(|it| it.name);
     let given = Given { nccl: args.nccl, plugin: args.plugin, libfabric: None, instance: args.instance };
-    let objections = rules::lint::objections(&files, &given).into_iter().map(objection).collect();
-    let advice = environment::recommend(args.instance, args.nccl, args.plugin, objections);
+    let remove = rules::lint::objections(&files, &given).into_iter().map(removal).collect();
+    let advice = environment::recommend(args.instance, args.nccl, args.plugin, remove);
     let env = Env::new(name, args.nccl, args.plugin, &advice);
     match args.format {
         EnvFormat::Text => {
@@ -40,7 +40,6 @@ pub(crate) fn run(args: &args::Env, colour: Colour, out: &mut impl Write) -> io:
     Ok(CLEAN)
 }
 
-fn objection(it: rules::lint::Objection) -> environment::Objection {
-    let rules::lint::Objection { name, value, reason, source } = it;
-    environment::Objection { name, value, reason, source }
+fn removal(Objection { name, value, reason, source }: Objection) -> Recommendation {
+    Recommendation { name, value, action: Action::Remove, reason, source }
 }

@@ -54,8 +54,8 @@ pub struct Connection {
     pub from: GpuOfNode,
     /// The receiver.
     pub to: GpuOfNode,
-    /// The transport that the log shows: `P2P`, `SHM`, `NET`; none where it shows none.
-    pub transport: Option<&'static str>,
+    /// The transport, where the log shows it.
+    pub transport: Option<Transport>,
     /// The NIC it leaves by, where the log shows it.
     pub nic: Option<String>,
 }
@@ -90,7 +90,7 @@ pub fn of_case(case: &Case, machine: &Machine, selection: Selection) -> Result<C
         Connection {
             from: positions.of(pair.from),
             to: positions.of(pair.to),
-            transport: transports().next().map(Transport::family),
+            transport: transports().next().cloned(),
             nic,
         }
     });

@@ -3,6 +3,7 @@
 use fabric::catalogue::Model;
 use fabric::machine::NicKind;
 use fabric::{Version, variable};
+use serde::Serialize;
 
 /// What to do with a variable.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -20,7 +21,8 @@ pub struct Recommendation {
 }
 
 /// What to do with a variable.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "lowercase")]
 pub enum Action {
     /// Set it.
     Set,
@@ -28,30 +30,6 @@ pub enum Action {
     Remove,
     /// Do not set it.
     Leave,
-}
-
-impl Action {
-    /// `set`, `remove`, `leave`.
-    pub fn name(self) -> &'static str {
-        match self {
-            Self::Set => "set",
-            Self::Remove => "remove",
-            Self::Leave => "leave",
-        }
-    }
-}
-
-/// A lint finding about a variable that a job sets.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Objection {
-    /// The variable.
-    pub name: String,
-    /// The value it has now.
-    pub value: Option<String>,
-    /// What is wrong with it, in a sentence.
-    pub reason: String,
-    /// The source of the reason.
-    pub source: String,
 }
 
 /// Where a piece of advice applies.
@@ -92,12 +70,12 @@ const LEAVE: &[(&str, &str, Where)] = &[
     ("NCCL_P2P_DISABLE", "in-production", Where::Everywhere),
 ];
 
-/// The variables to set, to remove and to leave unset. `objections` are lint findings about the variables of the job.
+/// The variables to set, to remove and to leave unset. `remove` is what lint finds about the variables of the job.
 pub fn recommend(
     machine: Option<&Model>,
     nccl: Option<Version>,
     plugin: Option<Version>,
-    objections: Vec<Objection>,
+    remove: Vec<Recommendation>,
 ) -> Vec<Recommendation> {
     let version = |component: &str| match component {
         "nccl" => nccl,
@@ -105,13 +83,7 @@ pub fn recommend(
         _ => None,
     };
     let mut all = set(machine, plugin);
-    all.extend(objections.into_iter().map(|Objection { name, value, reason, source }| Recommendation {
-        name,
-        value,
-        action: Action::Remove,
-        reason,
-        source,
-    }));
+    all.extend(remove);
     for (name, id, _) in LEAVE.iter().filter(|it| it.2.is(machine)) {
         if all.iter().any(|it| it.name == *name) {
             continue;
@@ -159,7 +131,7 @@ fn set(machine: Option<&Model>, plugin: Option<Version>) -> Vec<Recommendation> 
 mod tests {
     use fabric::{Version, catalogue, variable};
 
-    use super::{Action, LEAVE, Objection, Recommendation, recommend};
+    use super::{Action, LEAVE, Recommendation, recommend};
 
     fn names(all: &[Recommendation], action: Action) -> Vec<&str> {
         all.iter().filter(|it| it.action == action).map(|it| it.name.as_str()).collect()
@@ -215,9 +187,10 @@ mod tests {
 
     #[test]
     fn what_lint_objects_to_is_removed_and_not_repeated() {
-        let objection = Objection {
+        let objection = Recommendation {
             name: "NCCL_ALGO".to_owned(),
             value: Some("Ring".to_owned()),
+            action: Action::Remove,
             reason: "A fixed choice.".to_owned(),
             source: "somewhere".to_owned(),
         };

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use evidence::{Case, Quote, paths};
 use job::Setter;
-use rules::{Diagnosis, Found, Log, Severity};
+use rules::{Diagnosis, Found, Log};
 
 use crate::{
     Check, Communicator, Doctor, Edge, Entity, Environment, Evidence, Facts, Finding, FirstFailure, Input,
@@ -49,11 +49,6 @@ impl Doctor {
                 .collect(),
         }
     }
-
-    /// How many findings have this severity.
-    pub fn count(&self, severity: Severity) -> usize {
-        self.findings.iter().filter(|it| it.severity == severity).count()
-    }
 }
 
 fn evidence(case: &Case, quote: &Quote) -> Evidence {
@@ -96,6 +91,7 @@ fn checks(case: &Case, diagnosis: &Diagnosis) -> Vec<Check> {
             id: it.id.to_owned(),
             state: it.state,
             text: it.text.clone(),
+            rule: it.rule,
             evidence: it.evidence.as_ref().map(|quote| evidence(case, quote)),
         })
         .collect()

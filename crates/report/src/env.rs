@@ -30,20 +30,12 @@ pub struct Line {
     pub name: String,
     /// The value to set, or the one to remove.
     pub value: Option<String>,
-    /// `set`, `remove`, `leave`.
-    pub action: &'static str,
+    /// What to do with it.
+    pub action: Action,
     /// Why.
     pub reason: String,
     /// The source.
     pub source: String,
-}
-
-/// The reason without its leading assignment, which is printed above it.
-fn without_name(it: &Recommendation) -> String {
-    let assignment = format!("{}={}: ", it.name, it.value.as_deref().unwrap_or_default());
-    let Some(rest) = it.reason.strip_prefix(&assignment) else { return it.reason.clone() };
-    let mut chars = rest.chars();
-    chars.next().map(|first| first.to_uppercase().chain(chars).collect()).unwrap_or_default()
 }
 
 impl Env {
@@ -57,8 +49,8 @@ impl Env {
         let line = |it: &Recommendation| Line {
             name: it.name.clone(),
             value: it.value.clone(),
-            action: it.action.name(),
-            reason: without_name(it),
+            action: it.action,
+            reason: it.reason.clone(),
             source: it.source.clone(),
         };
         Self {
@@ -71,7 +63,7 @@ impl Env {
     }
 
     fn lines(&self, action: Action) -> impl Iterator<Item = &Line> {
-        self.variables.iter().filter(move |it| it.action == action.name())
+        self.variables.iter().filter(move |it| it.action == action)
     }
 
     /// `p5.48xlarge, NCCL 2.27.3, aws-ofi-nccl 1.16.2`

@@ -142,7 +142,7 @@ fn checked(check: &Check, doctor: &Doctor, fail_on: Option<Severity>) -> TestCas
     let (outcome, output) = match (check.state, severity.filter(|it| fails(*it, fail_on))) {
         (State::NotChecked, _) => (Outcome::Skipped(check.text.clone()), Vec::new()),
         (_, Some(severity)) => {
-            let same = |it: &&Finding| it.message == check.text && fails(it.severity, fail_on);
+            let same = |it: &&Finding| check.rule == Some(it.id.as_str()) && fails(it.severity, fail_on);
             let outcome = match doctor.findings.iter().find(same) {
                 // One problem is one failure: its check does not pass either, and refers to the finding.
                 Some(finding) => Outcome::Skipped(format!("reported as {}", finding.id)),

@@ -110,6 +110,9 @@ pub struct Check {
     pub state: State,
     /// What was found, or what the check needs.
     pub text: String,
+    /// The id of the rule whose finding decides the state.
+    #[serde(skip)]
+    pub rule: Option<&'static str>,
     /// Where.
     pub evidence: Option<Evidence>,
 }

@@ -32,6 +32,12 @@ impl Default for Style {
     }
 }
 
+impl Style {
+    pub(crate) fn paint(self, text: &str, ansi: Ansi) -> String {
+        if self.colour { format!("{ansi}{text}{ansi:#}") } else { text.to_owned() }
+    }
+}
+
 /// Writes the answer.
 pub fn text(doctor: &Doctor, style: Style, out: &mut impl Write) -> io::Result<()> {
     let page = Page::new(style, folder(doctor));
@@ -58,10 +64,6 @@ impl Page {
         Self { style: Style { width: style.width.clamp(40, 160), ..style }, folder }
     }
 
-    fn paint(&self, text: &str, ansi: Ansi) -> String {
-        if self.style.colour { format!("{ansi}{text}{ansi:#}") } else { text.to_owned() }
-    }
-
     fn by_level(level: Level) -> Ansi {
         match level {
             Level::Error => Self::by_severity(Severity::Error),
@@ -83,9 +85,9 @@ impl Page {
     }
 
     fn verdict(&self, doctor: &Doctor, out: &mut impl Write) -> io::Result<()> {
-        let level = self.paint(doctor.verdict.level.name(), Self::by_level(doctor.verdict.level));
+        let level = self.style.paint(doctor.verdict.level.name(), Self::by_level(doctor.verdict.level));
         // One line, however long, so that it can be pasted.
-        writeln!(out, "{level}: {}", self.paint(&clean(&doctor.verdict.text), Ansi::new().bold()))
+        writeln!(out, "{level}: {}", self.style.paint(&clean(&doctor.verdict.text), Ansi::new().bold()))
     }
 
     fn head(&self, doctor: &Doctor, out: &mut impl Write) -> io::Result<()> {
@@ -208,7 +210,7 @@ impl Page {
         let mut first = true;
         for line in wrap(value, self.style.width - 11) {
             let name = if first { name } else { "" };
-            writeln!(out, "  {} {line}", self.paint(&format!("{name:<8}"), Ansi::new().dimmed()))?;
+            writeln!(out, "  {} {line}", self.style.paint(&format!("{name:<8}"), Ansi::new().dimmed()))?;
             first = false;
         }
         Ok(())
@@ -228,14 +230,14 @@ impl Page {
             for (i, line) in lines.iter().enumerate() {
                 let (state, id) = if i == 0 { (check.state.name(), check.id.as_str()) } else { ("", "") };
                 let ansi = if i == 0 { Self::by_state(check.state) } else { Ansi::new().dimmed() };
-                let state = self.paint(&format!("{state:<8}"), ansi);
+                let state = self.style.paint(&format!("{state:<8}"), ansi);
                 // File and line are at the end of the first line if there is room, otherwise on a line of their own.
                 let fits = i + 1 == lines.len() && width(line) + width(&at) + 2 <= room;
                 let tail = if fits && !at.is_empty() {
                     format!(
                         "{}{}",
                         " ".repeat(room - width(line) - width(&at)),
-                        self.paint(&at, Ansi::new().dimmed())
+                        self.style.paint(&at, Ansi::new().dimmed())
                     )
                 } else {
                     String::new()
@@ -243,7 +245,7 @@ impl Page {
                 writeln!(out, "  {state} {id:<12} {line}{tail}")?;
                 if i + 1 == lines.len() && !fits && !at.is_empty() {
                     let indent = " ".repeat(24 + room.saturating_sub(width(&at)));
-                    writeln!(out, "{indent}{}", self.paint(&at, Ansi::new().dimmed()))?;
+                    writeln!(out, "{indent}{}", self.style.paint(&at, Ansi::new().dimmed()))?;
                 }
             }
         }
@@ -255,8 +257,8 @@ impl Page {
                 writeln!(
                     out,
                     "  {} {}",
-                    self.paint(&format!("{dash:<8}"), Ansi::new().dimmed()),
-                    self.paint(line, Ansi::new().dimmed())
+                    self.style.paint(&format!("{dash:<8}"), Ansi::new().dimmed()),
+                    self.style.paint(line, Ansi::new().dimmed())
                 )?;
             }
         }

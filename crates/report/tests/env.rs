@@ -6,13 +6,13 @@ use std::collections::BTreeSet;
 use std::path::Path;
 
 use fabric::{Version, catalogue};
-use manifest::environment::{Objection, recommend};
+use manifest::environment::{Action, Recommendation, recommend};
 use report::Env;
 use serde_json::Value;
 
-fn answer(instance: Option<&str>, plugin: Option<Version>, objections: Vec<Objection>) -> Value {
+fn answer(instance: Option<&str>, plugin: Option<Version>, remove: Vec<Recommendation>) -> Value {
     let machine = instance.and_then(catalogue::find);
-    let advice = recommend(machine, None, plugin, objections);
+    let advice = recommend(machine, None, plugin, remove);
     let mut json = Vec::new();
     Env::new(instance, None, plugin, &advice).json(&mut json).unwrap();
     serde_json::from_slice(&json).unwrap()
@@ -27,9 +27,10 @@ fn the_schema_describes_every_answer() {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../docs/env.schema.json");
     let schema: Value = serde_json::from_str(&std::fs::read_to_string(path).unwrap()).unwrap();
     let validator = jsonschema::validator_for(&schema).unwrap();
-    let objection = Objection {
+    let objection = Recommendation {
         name: "NCCL_P2P_DISABLE".into(),
         value: Some("1".into()),
+        action: Action::Remove,
         reason: "turns P2P off".into(),
         source: "NCCL".into(),
     };

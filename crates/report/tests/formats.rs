@@ -261,7 +261,9 @@ fn case<'a>(suite: &'a Element, name: &str) -> &'a Element {
 
 #[test]
 fn junit_tells_failures_passes_and_skips() {
-    let doctor = read("a.log", DUPLICATE);
+    let mut doctor = read("a.log", DUPLICATE);
+    let ranks = doctor.checks.iter_mut().find(|it| it.id == "ranks").unwrap();
+    ranks.text.push_str(", in other words");
     let suite = suite(&doctor);
     assert_eq!(suite.attribute("name"), Some("plumb doctor"));
     let failure = case(&suite, "duplicate-gpu").all("failure")[0];
@@ -312,6 +314,7 @@ fn junit_fails_a_check_that_no_finding_explains() {
         id: id.to_owned(),
         state,
         text: "what was seen".to_owned(),
+        rule: None,
         evidence: evidence.clone(),
     };
     doctor.checks = vec![check("one", State::Warning), check("two", State::Ok), check("three", State::Note)];

@@ -38,6 +38,8 @@ pub struct ChecklistItem {
     pub state: State,
     /// What was found, or what input the check needs.
     pub text: String,
+    /// The id of the rule whose finding decides the state.
+    pub rule: Option<&'static str>,
     /// Where.
     pub evidence: Option<Quote>,
 }
@@ -96,6 +98,7 @@ pub(crate) fn checklist(log: &Log, summary: &Summary, findings: &[Found]) -> Vec
         if let Some(found) = related(check.id, findings) {
             check.state = if found.severity() == Severity::Error { State::Error } else { State::Warning };
             check.text.clone_from(&found.finding.message);
+            check.rule = Some(found.rule.id);
             if let Some(quote) = found.finding.quotes().next() {
                 check.evidence = Some(quote.clone());
             }
@@ -184,15 +187,15 @@ struct List<'a> {
 }
 
 fn ok(id: &'static str, text: impl Into<String>, evidence: Option<&Quote>) -> ChecklistItem {
-    ChecklistItem { id, state: State::Ok, text: text.into(), evidence: evidence.cloned() }
+    ChecklistItem { id, state: State::Ok, text: text.into(), rule: None, evidence: evidence.cloned() }
 }
 
 fn note(id: &'static str, text: impl Into<String>, evidence: Option<&Quote>) -> ChecklistItem {
-    ChecklistItem { id, state: State::Note, text: text.into(), evidence: evidence.cloned() }
+    ChecklistItem { id, state: State::Note, text: text.into(), rule: None, evidence: evidence.cloned() }
 }
 
 fn not_checked(id: &'static str, text: impl Into<String>) -> ChecklistItem {
-    ChecklistItem { id, state: State::NotChecked, text: text.into(), evidence: None }
+    ChecklistItem { id, state: State::NotChecked, text: text.into(), rule: None, evidence: None }
 }
 
 /// An item that needs a source that the input lacks.

@@ -12,6 +12,8 @@ use crate::{Confidence, Log, Rule, Severity};
 pub struct Finding {
     /// The sentence that states the problem with its numbers.
     pub message: String,
+    /// The message as a sentence without the variable and its value, for answers that print those above it.
+    pub reason: Option<String>,
     /// Set where it differs from the rule's severity.
     pub severity: Option<Severity>,
     /// How sure it is.
@@ -87,6 +89,7 @@ impl Finding {
     pub fn new(confidence: Confidence, message: impl Into<String>) -> Self {
         Self {
             message: message.into(),
+            reason: None,
             severity: None,
             confidence,
             evidence: Vec::new(),
@@ -169,6 +172,13 @@ impl Finding {
     #[must_use]
     pub fn severity(mut self, severity: Severity) -> Self {
         self.severity = Some(severity);
+        self
+    }
+
+    /// Sets the message without the variable and its value.
+    #[must_use]
+    pub fn reason(mut self, reason: impl Into<String>) -> Self {
+        self.reason = Some(reason.into());
         self
     }
 

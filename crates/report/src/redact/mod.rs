@@ -99,7 +99,7 @@ fn walk(it: &mut Doctor, see: &mut See<'_>) {
     for it in findings {
         finding(it, see);
     }
-    for Check { id: _, state, text, evidence: quote } in checks {
+    for Check { id: _, state, text, rule: _, evidence: quote } in checks {
         see(if *state == rules::State::NotChecked { Role::Advice } else { Role::Text }, text);
         if let Some(quote) = quote {
             evidence(quote, see);

@@ -40,10 +40,10 @@ impl Page {
         let indent = "\u{a0}".repeat(width(&head));
         let mut lines = wrap(&format!("{indent}{message}"), self.style.width - 2).into_iter();
         let first = lines.next().unwrap_or_default().replace('\u{a0}', "");
-        let painted = self.paint(&head, Self::by_severity(finding.severity));
-        writeln!(out, "{painted}: {}", self.paint(&first, Ansi::new().bold()))?;
+        let painted = self.style.paint(&head, Self::by_severity(finding.severity));
+        writeln!(out, "{painted}: {}", self.style.paint(&first, Ansi::new().bold()))?;
         for line in lines {
-            writeln!(out, "  {}", self.paint(&line, Ansi::new().bold()))?;
+            writeln!(out, "  {}", self.style.paint(&line, Ansi::new().bold()))?;
         }
         // Below spans the fields are one column further right, under the bar next to the source.
         let indent = if finding.evidence.iter().any(|it| it.span.is_some()) { 4 } else { 3 };
@@ -59,7 +59,7 @@ impl Page {
         }
         let left = finding.evidence.iter().filter(|it| it.span.is_none()).count() - quoted;
         if left > 0 {
-            writeln!(out, "   {}  and {}", self.paint("|", NOTE), counted(left, "more line"))?;
+            writeln!(out, "   {}  and {}", self.style.paint("|", NOTE), counted(left, "more line"))?;
         }
         if brief {
             let see = format!("a consequence of the findings above; plumb explain {}", finding.id);
@@ -79,13 +79,13 @@ impl Page {
 
     /// A line of a log.
     fn quoted(&self, evidence: &Evidence, out: &mut impl Write) -> io::Result<()> {
-        writeln!(out, "  {} {}", self.paint("-->", NOTE), self.place(evidence))?;
+        writeln!(out, "  {} {}", self.style.paint("-->", NOTE), self.place(evidence))?;
         if evidence.text.is_empty() {
             return Ok(());
         }
         let room = self.style.width - 6;
         let line = cut(&essential(&clean(&evidence.text), room), room);
-        writeln!(out, "   {}  {line}", self.paint("|", NOTE))
+        writeln!(out, "   {}  {line}", self.style.paint("|", NOTE))
     }
 
     /// A line of a file with carets under the relevant part.
@@ -98,12 +98,12 @@ impl Page {
     ) -> io::Result<()> {
         let gutter = evidence.line.to_string().len().max(3);
         let arrow = if first { "-->" } else { ":::" };
-        writeln!(out, "{:gutter$}{} {}", "", self.paint(arrow, NOTE), self.place(evidence))?;
+        writeln!(out, "{:gutter$}{} {}", "", self.style.paint(arrow, NOTE), self.place(evidence))?;
         let room = self.style.width.saturating_sub(gutter + 4).max(20);
         let Annotation { shown, before, length } = annotation(evidence, span, room);
-        let bar = self.paint("|", NOTE);
+        let bar = self.style.paint("|", NOTE);
         writeln!(out, "{:>gutter$} {bar} {shown}", evidence.line)?;
-        let marks = self.paint(&"^".repeat(length), Ansi::new().fg_color(Some(AnsiColor::Red.into())));
+        let marks = self.style.paint(&"^".repeat(length), Ansi::new().fg_color(Some(AnsiColor::Red.into())));
         let label = clean(&span.label);
         let label = if label.is_empty() { String::new() } else { format!(" {label}") };
         writeln!(out, "{:gutter$} {bar} {}{marks}{label}", "", " ".repeat(before))
@@ -113,7 +113,7 @@ impl Page {
         let hanging = indent + name.len() + 4;
         for (at, line) in wrap(value, self.style.width.saturating_sub(indent + 7)).iter().enumerate() {
             if at == 0 {
-                writeln!(out, "{:indent$}{} {name}: {line}", "", self.paint("=", NOTE))?;
+                writeln!(out, "{:indent$}{} {name}: {line}", "", self.style.paint("=", NOTE))?;
             } else {
                 writeln!(out, "{:hanging$}{line}", "")?;
             }

@@ -23,7 +23,7 @@ impl Page {
         }
         let shown = if self.style.verbose { all.len() } else { all.len().min(RANKS) };
         writeln!(out)?;
-        writeln!(out, "{}", self.paint("ranks", Ansi::new().bold()))?;
+        writeln!(out, "{}", self.style.paint("ranks", Ansi::new().bold()))?;
         for it in all.iter().take(shown) {
             let number = |it: Option<u32>| it.map_or("-".to_owned(), |it| it.to_string());
             let bus = it.bus_id.as_deref().unwrap_or("-");
@@ -59,7 +59,7 @@ impl Page {
             return Ok(());
         }
         writeln!(out)?;
-        writeln!(out, "{}", self.paint("paths", Ansi::new().bold()))?;
+        writeln!(out, "{}", self.style.paint("paths", Ansi::new().bold()))?;
         for communicator in &shown {
             self.communicator(communicator, out)?;
         }

@@ -8,11 +8,11 @@ use fabric::{Collective, Transport, Version, link};
 use forecast::{Impossible, NormalAt};
 use job::Job;
 use job::channel::{Channel, Connection};
-use nccl::{Between, Device, Reason, Survey};
+use nccl::{Device, Reason, Survey};
 
 use super::model::{
-    Topo, TopoEdge, TopoGraph, TopoJob, TopoNicUse, TopoNode, TopoNormal, TopoNvlink, TopoNvswitch,
-    TopoOrder, TopoOverlay, TopoPath, TopoSocket, TopoTransport,
+    Topo, TopoEdge, TopoFamily, TopoGraph, TopoJob, TopoNicUse, TopoNode, TopoNormal, TopoNvlink,
+    TopoNvswitch, TopoOrder, TopoOverlay, TopoPath, TopoSocket, TopoTransport,
 };
 use crate::expect::rounded;
 
@@ -112,11 +112,11 @@ fn overlay(channel: &Channel) -> TopoOverlay {
 }
 
 fn edge(it: &Connection) -> TopoEdge {
-    let unknown = if it.from.node == it.to.node { "inside" } else { "NET" };
+    let unknown = if it.from.node == it.to.node { TopoFamily::Inside } else { TopoFamily::Net };
     TopoEdge {
         from: (it.from.node, it.from.local_rank),
         to: (it.to.node, it.to.local_rank),
-        family: it.transport.unwrap_or(unknown).to_owned(),
+        family: it.transport.as_ref().map_or(unknown, TopoFamily::from),
         nic: it.nic.clone(),
     }
 }
@@ -337,7 +337,7 @@ fn path(machine: &Machine, it: &nccl::SurveyedPath) -> TopoPath {
     TopoPath {
         from: gpu_name(machine, it.from),
         to,
-        kind: it.path.kind.to_string(),
+        kind: it.path.kind,
         smi,
         bandwidth: it.known.then_some(it.path.bandwidth),
     }
@@ -356,13 +356,8 @@ fn nic_use(machine: &Machine, it: &nccl::NicUse) -> TopoNicUse {
 
 fn transport(it: &nccl::TransportUse) -> TopoTransport {
     let rank = |it: u64| u32::try_from(it).unwrap_or(u32::MAX);
-    let between = match it.between {
-        Between::InsidePod => "inside a pod",
-        Between::Pods => "between pods of a machine",
-        Between::Machines => "between machines",
-    };
     TopoTransport {
-        between: between.to_owned(),
+        between: it.between,
         pairs: it.pairs,
         example: (rank(it.from), rank(it.to)),
         transport: kind_of(it.transport.as_ref()),

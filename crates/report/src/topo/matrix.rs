@@ -4,6 +4,8 @@ use std::collections::BTreeMap;
 
 use anstyle::{AnsiColor, Style as Ansi};
 
+use fabric::PathType;
+
 use super::words::{names, number};
 use super::{Topo, TopoPath, tree};
 use crate::text::{clean, cut, padded, width};
@@ -16,38 +18,38 @@ const MOST: usize = 256;
 const NAME: usize = 16;
 
 /// A path's name, with what it means. Best first.
-const KINDS: [(&str, &str); 11] = [
-    ("LOC", "the device itself"),
-    ("NVL", "over NVLink"),
-    ("NVB", "over NVLink, through another GPU"),
-    ("C2C", "over the chip-to-chip link between GPU and CPU"),
-    ("PIX", "through one PCIe switch"),
-    ("PXB", "through several PCIe switches, not through the CPU"),
-    ("P2C", "through the chip-to-chip link and PCIe"),
-    ("PXN", "over NVLink to the GPU next to the NIC"),
-    ("PHB", "through the CPU, inside a socket"),
-    ("SYS", "between sockets"),
-    ("DIS", "no connection"),
+const KINDS: [(PathType, &str); 11] = [
+    (PathType::Loc, "the device itself"),
+    (PathType::Nvl, "over NVLink"),
+    (PathType::Nvb, "over NVLink, through another GPU"),
+    (PathType::C2c, "over the chip-to-chip link between GPU and CPU"),
+    (PathType::Pix, "through one PCIe switch"),
+    (PathType::Pxb, "through several PCIe switches, not through the CPU"),
+    (PathType::P2c, "through the chip-to-chip link and PCIe"),
+    (PathType::Pxn, "over NVLink to the GPU next to the NIC"),
+    (PathType::Phb, "through the CPU, inside a socket"),
+    (PathType::Sys, "between sockets"),
+    (PathType::Dis, "no connection"),
 ];
 
 /// A piece of text and its colour.
 pub(super) type Piece = (String, Ansi);
 
 /// The rank of a path: 0 is the best.
-fn place(kind: &str) -> usize {
+fn place(kind: PathType) -> usize {
     KINDS.iter().position(|it| it.0 == kind).unwrap_or(KINDS.len())
 }
 
 /// From green to red.
-pub(super) fn colour(kind: &str) -> Ansi {
+pub(super) fn colour(kind: PathType) -> Ansi {
     let colour = |it: AnsiColor| Ansi::new().fg_color(Some(it.into()));
     match kind {
-        "NVL" => colour(AnsiColor::Green).bold(),
-        "LOC" | "NVB" | "C2C" | "PIX" => colour(AnsiColor::Green),
-        "PXB" | "P2C" | "PXN" => colour(AnsiColor::Cyan),
-        "PHB" => colour(AnsiColor::Yellow),
-        "SYS" | "DIS" => colour(AnsiColor::Red),
-        _ => Ansi::new().dimmed(),
+        PathType::Nvl => colour(AnsiColor::Green).bold(),
+        PathType::Loc | PathType::Nvb | PathType::C2c | PathType::Pix => colour(AnsiColor::Green),
+        PathType::Pxb | PathType::P2c | PathType::Pxn => colour(AnsiColor::Cyan),
+        PathType::Phb => colour(AnsiColor::Yellow),
+        PathType::Sys | PathType::Dis => colour(AnsiColor::Red),
+        PathType::Net => Ansi::new().dimmed(),
     }
 }
 
@@ -85,17 +87,18 @@ pub(super) fn matrix(topo: &Topo, room: usize) -> Vec<Vec<Piece>> {
 
 /// A path type in the matrix, and what it means.
 pub(super) struct Meaning {
-    pub(super) kind: String,
+    pub(super) kind: PathType,
     pub(super) text: String,
 }
 
 /// The names in the matrix, best first.
 pub(super) fn meanings(topo: &Topo) -> Vec<Meaning> {
-    let mut kinds: BTreeMap<(usize, &str), Vec<&TopoPath>> = BTreeMap::new();
+    let mut kinds: BTreeMap<usize, Vec<&TopoPath>> = BTreeMap::new();
     for path in topo.paths.iter().filter(|it| it.from != it.to) {
-        kinds.entry((place(&path.kind), &path.kind)).or_default().push(path);
+        kinds.entry(place(path.kind)).or_default().push(path);
     }
-    let meaning = |((at, kind), paths): ((usize, &str), Vec<&TopoPath>)| {
+    let meaning = |(at, paths): (usize, Vec<&TopoPath>)| {
+        let kind = paths[0].kind;
         let mut text = KINDS.get(at).map_or_else(String::new, |it| it.1.to_owned());
         let bandwidths = || paths.iter().filter_map(|it| it.bandwidth).filter(|it| it.is_finite());
         if let (Some(low), Some(high)) = (bandwidths().reduce(f64::min), bandwidths().reduce(f64::max)) {
@@ -103,14 +106,17 @@ pub(super) fn meanings(topo: &Topo) -> Vec<Meaning> {
             let range = if low == high { low } else { format!("{low} to {high}") };
             text.push_str(&format!(", {range} GB/s"));
         }
-        let mut other: Vec<&str> =
-            paths.iter().map(|it| it.smi.as_str()).filter(|it| *it != kind && !it.is_empty()).collect();
+        let mut other: Vec<&str> = paths
+            .iter()
+            .map(|it| it.smi.as_str())
+            .filter(|it| *it != kind.name() && !it.is_empty())
+            .collect();
         other.sort_unstable();
         other.dedup();
         if !other.is_empty() {
             text.push_str(&format!("; {} in nvidia-smi", names(&other)));
         }
-        Meaning { kind: clean(kind), text: text.trim_start_matches([',', ';', ' ']).to_owned() }
+        Meaning { kind, text: text.trim_start_matches([',', ';', ' ']).to_owned() }
     };
     kinds.into_iter().map(meaning).collect()
 }
@@ -151,17 +157,17 @@ impl<'a> Block<'a> {
         }
         let Some(path) = self.cells[row][column] else { return ("?".to_owned(), Ansi::new().dimmed()) };
         let text = match path.bandwidth.filter(|_| with_bandwidth) {
-            Some(it) => format!("{} {}", clean(&path.kind), number(it)),
-            None => clean(&path.kind),
+            Some(it) => format!("{} {}", path.kind, number(it)),
+            None => path.kind.name().to_owned(),
         };
-        (cut(&text, NAME), colour(&path.kind))
+        (cut(&text, NAME), colour(path.kind))
     }
 
     fn has_several_bandwidths(&self) -> bool {
-        let mut seen: BTreeMap<&str, f64> = BTreeMap::new();
+        let mut seen: BTreeMap<usize, f64> = BTreeMap::new();
         self.cells.iter().flatten().flatten().any(|it| {
             let bandwidth = it.bandwidth.unwrap_or(0.0);
-            (*seen.entry(&it.kind).or_insert(bandwidth) - bandwidth).abs() > 0.05
+            (*seen.entry(place(it.kind)).or_insert(bandwidth) - bandwidth).abs() > 0.05
         })
     }
 

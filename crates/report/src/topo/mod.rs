@@ -13,8 +13,8 @@ mod words;
 pub use assemble::TopoParts;
 pub use json::json;
 pub use model::{
-    Topo, TopoEdge, TopoGraph, TopoJob, TopoNicUse, TopoNode, TopoNormal, TopoNvlink, TopoNvswitch,
-    TopoOrder, TopoOverlay, TopoPath, TopoSocket, TopoTransport,
+    Topo, TopoEdge, TopoFamily, TopoGraph, TopoJob, TopoNicUse, TopoNode, TopoNormal, TopoNvlink,
+    TopoNvswitch, TopoOrder, TopoOverlay, TopoPath, TopoSocket, TopoTransport,
 };
 pub use svg::svg;
 pub use text::text;

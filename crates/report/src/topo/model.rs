@@ -1,6 +1,10 @@
 //! The whole answer of `plumb topo`, with owned texts: every format is written from it. Schema `plumb.topo/1`.
 
-use serde::Serialize;
+use fabric::{PathType, Transport};
+use nccl::Between;
+use serde::{Serialize, Serializer};
+
+use super::words;
 
 /// A machine, its paths and its normal bandwidth.
 #[derive(Debug, Clone, Default, PartialEq, Serialize)]
@@ -129,9 +133,9 @@ pub struct TopoPath {
     pub from: String,
     /// `GPU1`, `rdmap16s27`.
     pub to: String,
-    /// NCCL's name: `NVL`, `PIX`, `PXB`, `PXN`, `PHB`, `SYS`.
-    #[serde(rename = "type")]
-    pub kind: String,
+    /// NCCL's type of it.
+    #[serde(rename = "type", serialize_with = "nccl_name")]
+    pub kind: PathType,
     /// The name in `nvidia-smi topo -m`: `NV12`, `NODE`.
     pub smi: String,
     /// The bandwidth that NCCL assumes, one way.
@@ -173,8 +177,9 @@ pub struct TopoJob {
 /// Pairs of ranks with the same transport and reason.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct TopoTransport {
-    /// `inside a pod`, `between pods of a machine`, `between machines`.
-    pub between: String,
+    /// Which ranks.
+    #[serde(serialize_with = "between_words")]
+    pub between: Between,
     /// How many pairs.
     pub pairs: u64,
     /// One of them.
@@ -259,8 +264,61 @@ pub struct TopoEdge {
     pub from: (u32, u32),
     /// Machine and index of the GPU.
     pub to: (u32, u32),
-    /// `P2P`, `SHM`, `NET`.
-    pub family: String,
+    /// How the data goes.
+    pub family: TopoFamily,
     /// The NIC it leaves by, by its name in the drawing.
     pub nic: Option<String>,
+}
+
+/// The kind of transport of a connection, from near to far.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum TopoFamily {
+    /// From GPU to GPU.
+    P2p,
+    /// Through shared memory.
+    Shm,
+    /// Over the network.
+    Net,
+    /// Over the network, reduced by its switches.
+    CollNet,
+    /// Inside a machine; the source does not show more.
+    Inside,
+}
+
+impl TopoFamily {
+    /// As in JSON.
+    pub(super) fn name(self) -> &'static str {
+        match self {
+            Self::P2p => "P2P",
+            Self::Shm => "SHM",
+            Self::Net => "NET",
+            Self::CollNet => "COLLNET",
+            Self::Inside => "inside",
+        }
+    }
+}
+
+impl From<&Transport> for TopoFamily {
+    fn from(it: &Transport) -> Self {
+        match it {
+            Transport::P2p { .. } => Self::P2p,
+            Transport::Shm => Self::Shm,
+            Transport::Net { .. } => Self::Net,
+            Transport::CollNet { .. } => Self::CollNet,
+        }
+    }
+}
+
+impl Serialize for TopoFamily {
+    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.serialize_str(self.name())
+    }
+}
+
+fn nccl_name<S: Serializer>(it: &PathType, serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.serialize_str(it.name())
+}
+
+fn between_words<S: Serializer>(it: &Between, serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.serialize_str(words::between(*it))
 }

@@ -8,7 +8,7 @@ use std::io::{self, Write};
 
 use anstyle::{AnsiColor, Style as Ansi};
 
-use super::words::{bandwidth, names, number, shared, some_names, time};
+use super::words::{bandwidth, between, names, number, shared, some_names, time};
 use super::{Topo, TopoGraph, TopoJob, TopoNode, TopoNormal, TopoOverlay, drawing, matrix, tree};
 use crate::Style;
 use crate::expect::shown;
@@ -47,14 +47,10 @@ struct Page {
 }
 
 impl Page {
-    fn paint(&self, text: &str, ansi: Ansi) -> String {
-        if self.style.colour { format!("{ansi}{text}{ansi:#}") } else { text.to_owned() }
-    }
-
     fn heading(&self, text: &str, out: &mut impl Write) -> io::Result<()> {
         writeln!(out)?;
         for line in wrap(text, self.style.width) {
-            writeln!(out, "{}", self.paint(&line, Ansi::new().bold()))?;
+            writeln!(out, "{}", self.style.paint(&line, Ansi::new().bold()))?;
         }
         Ok(())
     }
@@ -65,7 +61,7 @@ impl Page {
         let alone = width(name) > room;
         if alone {
             let name = cut(name, self.style.width.saturating_sub(2));
-            writeln!(out, "  {}", self.paint(&name, ansi))?;
+            writeln!(out, "  {}", self.style.paint(&name, ansi))?;
         }
         // A number stays with its unit.
         let value = value.replace(" GB/s", "\u{a0}GB/s").replace(" Gbps", "\u{a0}Gbps");
@@ -73,7 +69,7 @@ impl Page {
         for (at, line) in lines.iter().map(|it| it.replace('\u{a0}', " ")).enumerate() {
             let name = if at == 0 && !alone { name } else { "" };
             let painted =
-                if name.is_empty() { " ".repeat(room) } else { self.paint(&padded(name, room), ansi) };
+                if name.is_empty() { " ".repeat(room) } else { self.style.paint(&padded(name, room), ansi) };
             writeln!(out, "{}", format!("  {painted} {line}").trim_end())?;
         }
         Ok(())
@@ -90,7 +86,7 @@ impl Page {
             None => topo.summary.clone(),
         };
         for line in wrap(&head, self.style.width) {
-            writeln!(out, "{}", self.paint(&line, Ansi::new().bold()))?;
+            writeln!(out, "{}", self.style.paint(&line, Ansi::new().bold()))?;
         }
         if topo.source.is_empty() {
             return Ok(());
@@ -131,14 +127,15 @@ impl Page {
             for (at, (piece, ansi)) in line[..end].iter().enumerate() {
                 let word = piece.trim();
                 let piece = if at + 1 == end { piece.trim_end() } else { piece };
-                let painted = if *ansi == Ansi::new() { word.to_owned() } else { self.paint(word, *ansi) };
+                let painted =
+                    if *ansi == Ansi::new() { word.to_owned() } else { self.style.paint(word, *ansi) };
                 text.push_str(&piece.replacen(word, &painted, usize::from(!word.is_empty())));
             }
             writeln!(out, "{}", text.trim_end())?;
         }
         writeln!(out)?;
         for it in matrix::meanings(topo) {
-            self.row(&it.kind, 4, &it.text, matrix::colour(&it.kind), out)?;
+            self.row(it.kind.name(), 4, &it.text, matrix::colour(it.kind), out)?;
         }
         Ok(())
     }
@@ -201,7 +198,7 @@ impl Page {
             _ => clean(&job.pods),
         };
         self.heading(&format!("what NCCL {} would use on {machines}, {pods}", clean(&job.nccl)), out)?;
-        let room = job.transports.iter().map(|it| width(&it.between)).max().unwrap_or(0).min(26);
+        let room = job.transports.iter().map(|it| width(between(it.between))).max().unwrap_or(0).min(26);
         for it in job.transports.iter().take(TRANSPORTS) {
             let (a, b) = it.example;
             let pairs = match it.pairs {
@@ -211,9 +208,9 @@ impl Page {
             let text = format!("{}   ({pairs})\n{}", it.transport, it.reason);
             // To the right if there is room for a sentence, otherwise below.
             if self.style.width >= room + 40 {
-                self.row(&clean(&it.between), room + 1, &text, Ansi::new(), out)?;
+                self.row(between(it.between), room + 1, &text, Ansi::new(), out)?;
             } else {
-                self.row(&clean(&it.between), 2, &text, Ansi::new(), out)?;
+                self.row(between(it.between), 2, &text, Ansi::new(), out)?;
             }
         }
         if job.transports.len() > TRANSPORTS {
@@ -278,9 +275,10 @@ impl Page {
                 let begin = if text.is_empty() { "" } else { "\n" };
                 text.push_str(&format!("{begin}{}", place(edge.from)));
             }
-            let way = match (&*edge.family, &edge.nic) {
-                (family, Some(nic)) => format!("{family} {}", cut(nic, NAME)),
-                (family, None) => family.to_owned(),
+            let family = edge.family.name();
+            let way = match &edge.nic {
+                Some(nic) => format!("{family} {}", cut(nic, NAME)),
+                None => family.to_owned(),
             };
             text.push_str(&format!(" -{}-> {}", clean(&way).replace(' ', "\u{a0}"), place(edge.to)));
             at = Some(edge.to);
@@ -317,7 +315,7 @@ impl Page {
         let room = self.style.width.saturating_sub(width(&head) + 5);
         let beside = room >= 24;
         let title = if beside { "   algorithm: limit" } else { "" };
-        writeln!(out, "  {}", self.paint(&format!("{head}{title}"), Ansi::new().dimmed()))?;
+        writeln!(out, "  {}", self.style.paint(&format!("{head}{title}"), Ansi::new().dimmed()))?;
         let mut before = String::new();
         for it in rows {
             let [low, expected, high] = [it.low, it.expected, it.high].map(shown);

@@ -1,5 +1,7 @@
 //! Numbers and lists of names as people write them.
 
+use nccl::Between;
+
 use crate::expect::shown;
 use crate::text::{clean, counted};
 
@@ -26,6 +28,15 @@ pub(super) fn time(microseconds: f64) -> String {
         it if it < 1000.0 => format!("{} us", number(it)),
         it if it < 1e6 => format!("{} ms", number(it / 1e3)),
         it => format!("{} s", number(it / 1e6)),
+    }
+}
+
+/// Which ranks a transport joins.
+pub(super) fn between(it: Between) -> &'static str {
+    match it {
+        Between::InsidePod => "inside a pod",
+        Between::Pods => "between pods of a machine",
+        Between::Machines => "between machines",
     }
 }
 

@@ -1,10 +1,12 @@
 //! Any machine can be drawn.
 
+use fabric::PathType;
+use nccl::Between;
 use proptest::prelude::*;
 use report::Style;
 use report::topo::{
-    Topo, TopoEdge, TopoJob, TopoNicUse, TopoNode, TopoNormal, TopoNvlink, TopoNvswitch, TopoOverlay,
-    TopoPath, TopoSocket, TopoTransport,
+    Topo, TopoEdge, TopoFamily, TopoJob, TopoNicUse, TopoNode, TopoNormal, TopoNvlink, TopoNvswitch,
+    TopoOverlay, TopoPath, TopoSocket, TopoTransport,
 };
 
 use unicode_width::UnicodeWidthStr;
@@ -48,7 +50,7 @@ prop_compose! {
         sockets in proptest::collection::vec(socket(), 0..4),
         links in proptest::collection::vec((name(), name(), 0..20_u32), 0..6),
         switch in any::<bool>(),
-        paths in proptest::collection::vec((name(), name(), "NVL|PIX|SYS|[A-Z]{1,9}", any::<f64>()), 0..40),
+        paths in proptest::collection::vec((name(), name(), proptest::sample::select(PathType::ALL.as_slice()), any::<f64>()), 0..40),
         nics in proptest::collection::vec((name(), name(), 0..9_u32), 0..6),
         edges in proptest::collection::vec(((0..6_u32, 0..6_u32), (0..6_u32, 0..6_u32), name()), 0..12),
         nodes in 0..6_u32,
@@ -60,9 +62,9 @@ prop_compose! {
         let nic_use = |(gpu, nic, shared_by)| {
             TopoNicUse { gpu, nics: vec![nic], path: "PIX".to_owned(), gpudirect: false, shared_by, share: None }
         };
-        let edge = |(from, to, nic)| TopoEdge { from, to, family: "NET".to_owned(), nic: Some(nic) };
+        let edge = |(from, to, nic)| TopoEdge { from, to, family: TopoFamily::Net, nic: Some(nic) };
         let transport = |(size, _, reason): &(u32, f64, String)| TopoTransport {
-            between: "between pods of a machine".to_owned(),
+            between: Between::Pods,
             pairs: u64::from(*size),
             example: (0, *size),
             transport: "NET/Libfabric/0/GDRDMA".to_owned(),

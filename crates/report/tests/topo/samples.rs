@@ -1,8 +1,10 @@
 //! Machines to draw.
 
+use fabric::PathType;
+use nccl::Between;
 use report::topo::{
-    Topo, TopoEdge, TopoJob, TopoNicUse, TopoNode, TopoNormal, TopoNvlink, TopoNvswitch, TopoOverlay,
-    TopoPath, TopoSocket, TopoTransport,
+    Topo, TopoEdge, TopoFamily, TopoJob, TopoNicUse, TopoNode, TopoNormal, TopoNvlink, TopoNvswitch,
+    TopoOverlay, TopoPath, TopoSocket, TopoTransport,
 };
 
 /// Every sample with its name.
@@ -133,7 +135,7 @@ pub(crate) fn mesh() -> Topo {
         let between =
             |it: &&mut TopoPath| (it.from == from && it.to == to) || (it.from == to && it.to == from);
         for path in topo.paths.iter_mut().filter(between) {
-            "NVL".clone_into(&mut path.kind);
+            path.kind = PathType::Nvl;
             path.smi = format!("NV{count}");
             path.bandwidth = Some(bandwidth);
         }
@@ -158,9 +160,9 @@ pub(crate) fn rings() -> Topo {
     let mut edges = Vec::new();
     for node in 0..3 {
         for at in 0..7 {
-            edges.push(edge((node, at), (node, at + 1), "P2P", None));
+            edges.push(edge((node, at), (node, at + 1), TopoFamily::P2p, None));
         }
-        edges.push(edge((node, 7), ((node + 1) % 3, 0), "NET", Some("rdmap160s27")));
+        edges.push(edge((node, 7), ((node + 1) % 3, 0), TopoFamily::Net, Some("rdmap160s27")));
     }
     topo.overlay = Some(TopoOverlay { name: "ring 0".to_owned(), nodes: 3, edges });
     topo
@@ -172,11 +174,11 @@ pub(crate) fn trees() -> Topo {
     let mut edges = Vec::new();
     for node in 0..6 {
         for at in 0..3 {
-            edges.push(edge((node, at + 1), (node, at), "SHM", None));
+            edges.push(edge((node, at + 1), (node, at), TopoFamily::Shm, None));
         }
     }
     for (from, to) in [(1, 0), (2, 1), (3, 1), (4, 2), (5, 2)] {
-        edges.push(edge((from, 0), (to, 0), "NET", Some("rdmap49s0")));
+        edges.push(edge((from, 0), (to, 0), TopoFamily::Net, Some("rdmap49s0")));
     }
     topo.overlay = Some(TopoOverlay { name: "tree 0".to_owned(), nodes: 6, edges });
     topo
@@ -199,7 +201,8 @@ pub(crate) fn nics32() -> Topo {
 pub(crate) fn mesh_ring() -> Topo {
     let mut topo = mesh();
     let order = [0, 3, 2, 1, 5, 6, 7, 4];
-    let edges = (0..8).map(|it| edge((0, order[it]), (0, order[(it + 1) % 8]), "P2P", None)).collect();
+    let edges =
+        (0..8).map(|it| edge((0, order[it]), (0, order[(it + 1) % 8]), TopoFamily::P2p, None)).collect();
     topo.overlay = Some(TopoOverlay { name: "ring 3".to_owned(), nodes: 1, edges });
     topo
 }
@@ -219,7 +222,7 @@ pub(crate) fn hostile() -> Topo {
         count: 0,
         bandwidth: Some(f64::INFINITY),
     });
-    let nowhere = edge((u32::MAX, u32::MAX), (0, 9), evil, Some(evil));
+    let nowhere = edge((u32::MAX, u32::MAX), (0, 9), TopoFamily::Net, Some(evil));
     topo.overlay = Some(TopoOverlay { name: evil.to_owned(), nodes: u32::MAX, edges: vec![nowhere] });
     topo
 }
@@ -255,22 +258,22 @@ fn switch(children: Vec<TopoNode>) -> TopoNode {
     TopoNode::Switch { bus: None, link: Some("Gen4 x16".to_owned()), children }
 }
 
-fn edge(from: (u32, u32), to: (u32, u32), family: &str, nic: Option<&str>) -> TopoEdge {
-    TopoEdge { from, to, family: family.to_owned(), nic: nic.map(ToOwned::to_owned) }
+fn edge(from: (u32, u32), to: (u32, u32), family: TopoFamily, nic: Option<&str>) -> TopoEdge {
+    TopoEdge { from, to, family, nic: nic.map(ToOwned::to_owned) }
 }
 
 fn nvswitch(topo: &mut Topo, links: u32, bandwidth: f64) {
     topo.nvswitch = Some(TopoNvswitch { links, bandwidth: Some(bandwidth) });
     for it in topo.paths.iter_mut().filter(|it| it.to.starts_with("GPU")) {
-        "NVL".clone_into(&mut it.kind);
+        it.kind = PathType::Nvl;
         it.smi = format!("NV{links}");
         it.bandwidth = Some(bandwidth);
     }
 }
 
 fn job(pods: &str, inside: &str, reason: &str) -> TopoJob {
-    let transport = |between: &str, pairs, example, transport: &str, reason: &str| TopoTransport {
-        between: between.to_owned(),
+    let transport = |between: Between, pairs, example, transport: &str, reason: &str| TopoTransport {
+        between,
         pairs,
         example,
         transport: transport.to_owned(),
@@ -281,9 +284,9 @@ fn job(pods: &str, inside: &str, reason: &str) -> TopoJob {
         nodes: 2,
         pods: pods.to_owned(),
         transports: vec![
-            transport("inside a pod", 56, (0, 1), inside, reason),
+            transport(Between::InsidePod, 56, (0, 1), inside, reason),
             transport(
-                "between machines",
+                Between::Machines,
                 64,
                 (0, 8),
                 "NET/Libfabric/0",
@@ -332,7 +335,7 @@ fn machine(name: &str, summary: &str, sockets: Vec<Vec<TopoNode>>) -> Topo {
     let mut nics = Vec::new();
     for (from, gpu) in &places {
         let TopoNode::Gpu { name: gpu, .. } = gpu else { continue };
-        let mut near: Vec<(usize, TopoPath)> = Vec::new();
+        let mut near: Vec<(Option<usize>, TopoPath)> = Vec::new();
         for (to, other) in &places {
             let name = match other {
                 TopoNode::Gpu { name, .. } if name != gpu => name,
@@ -340,33 +343,30 @@ fn machine(name: &str, summary: &str, sockets: Vec<Vec<TopoNode>>) -> Topo {
                 _ => continue,
             };
             let (kind, smi, bandwidth) = match from.iter().zip(to).take_while(|it| it.0 == it.1).count() {
-                0 => ("SYS", "SYS", 9.0),
-                1 => ("PHB", "NODE", 22.0),
-                it if it == from.len() && it == to.len() => ("PIX", "PIX", 24.0),
-                _ => ("PXB", "PXB", 24.0),
+                0 => (PathType::Sys, "SYS", 9.0),
+                1 => (PathType::Phb, "NODE", 22.0),
+                it if it == from.len() && it == to.len() => (PathType::Pix, "PIX", 24.0),
+                _ => (PathType::Pxb, "PXB", 24.0),
             };
             let path = TopoPath {
                 from: gpu.clone(),
                 to: name.clone(),
-                kind: kind.to_owned(),
+                kind,
                 smi: smi.to_owned(),
                 bandwidth: Some(bandwidth),
             };
             if matches!(other, TopoNode::Nic { .. }) {
-                near.push((
-                    ["PIX", "PXB", "PHB", "SYS"].iter().position(|it| *it == kind).unwrap_or(9),
-                    path.clone(),
-                ));
+                near.push((PathType::ALL.iter().position(|it| *it == kind), path.clone()));
             }
             paths.push(path);
         }
-        let best = near.iter().map(|it| it.0).min();
-        let nearest: Vec<&TopoPath> = near.iter().filter(|it| Some(it.0) == best).map(|it| &it.1).collect();
+        let best = near.iter().filter_map(|it| it.0).min();
+        let nearest: Vec<&TopoPath> = near.iter().filter(|it| it.0 == best).map(|it| &it.1).collect();
         nics.push(TopoNicUse {
             gpu: gpu.clone(),
             nics: nearest.iter().map(|it| it.to.clone()).collect(),
-            path: nearest.first().map(|it| it.kind.clone()).unwrap_or_default(),
-            gpudirect: best == Some(0),
+            path: nearest.first().map(|it| it.kind.to_string()).unwrap_or_default(),
+            gpudirect: nearest.first().is_some_and(|it| it.kind == PathType::Pix),
             shared_by: 2 - u32::from(sockets.iter().flatten().count() > 7),
             share: Some(6.25),
         });

@@ -17,7 +17,7 @@ pub(crate) mod testing;
 
 use evidence::submission::Submission;
 
-use crate::{Edit, Found, all};
+use crate::{Edit, Finding, Found, Rule, all};
 
 pub use job::submitted::{Given, Submitted};
 pub use settings::{Objection, objections};
@@ -27,14 +27,21 @@ pub fn lint(files: &[Submission], given: &Given) -> Vec<Found> {
     let submitted = Submitted::new(files, *given);
     let mut found: Vec<Found> = Vec::new();
     for rule in all() {
-        let Some(Ok(findings)) = rule.submission().map(|check| check(&submitted)) else { continue };
-        found.extend(findings.into_iter().map(|finding| Found { rule, finding }));
+        found.extend(findings(rule, &submitted).into_iter().map(|finding| Found { rule, finding }));
     }
     let mut found = suppression::apply(files, found);
     let key = |it: &Found| (it.finding.file(), it.finding.start(), it.rule.id);
     found.sort_by_key(key);
     found.dedup_by(|a, b| key(a) == key(b) && a.finding.message == b.finding.message);
     found
+}
+
+/// The findings of one rule; empty if it is not about submitted files.
+pub(crate) fn findings(rule: &Rule, submitted: &Submitted<'_>) -> Vec<Finding> {
+    let checked = rule.submission().map_or_else(|| Ok(Vec::new()), |check| check(submitted));
+    // The files are all that these rules read, and `plumb lint` has no list of unchecked rules.
+    debug_assert!(checked.is_ok(), "{} was not checked: {checked:?}", rule.id);
+    checked.unwrap_or_default()
 }
 
 /// Applies the safe edits of one file. Where two overlap, the first counts; a second run finds the rest.
@@ -62,7 +69,8 @@ mod tests {
 
     use evidence::submission::Submission;
 
-    use super::{Edit, Given, apply, lint};
+    use super::{Edit, Given, Submitted, apply, findings, lint};
+    use crate::{Check, Rule};
 
     /// A job with something for most families of rules to object to.
     fn job(gpu: &str) -> String {
@@ -102,6 +110,22 @@ mod tests {
         let mut misspelt = amd.clone();
         misspelt.insert("resource-misspelt");
         assert_eq!(ids(&job("amd.com/gpus")), misspelt);
+    }
+
+    #[test]
+    fn every_rule_is_checked_without_files() {
+        assert!(lint(&[], &Given::default()).is_empty());
+    }
+
+    #[test]
+    #[cfg(debug_assertions)]
+    #[should_panic(expected = "forced-choice was not checked")]
+    fn a_rule_that_was_not_checked_is_not_silent() {
+        static MISSING: &[Check] =
+            &[Check::Submission(|_| Err(evidence::Missing(evidence::Source::NcclLog)))];
+        let known = crate::all().iter().find(|it| it.id == "forced-choice").unwrap();
+        let rule = Rule { checks: MISSING, ..**known };
+        findings(&rule, &Submitted::new(&[], Given::default()));
     }
 
     #[test]

@@ -5,7 +5,7 @@ use super::layout::{Plan, RAILS, float};
 use super::machine::colour;
 use super::routes::Routes;
 use crate::text::clean;
-use crate::topo::Topo;
+use crate::topo::{Topo, TopoFamily};
 
 /// A line of the legend.
 const LINE: f64 = 26.0;
@@ -92,12 +92,12 @@ fn items(topo: &Topo, plan: &Plan, routes: &Routes<'_>) -> Vec<(Sign, String)> {
     let name = topo.overlay.as_ref().map(|it| clean(&it.name)).unwrap_or_default();
     for family in routes.families() {
         let words = match family {
-            "P2P" => "GPU to GPU (P2P)".to_owned(),
-            "SHM" => "through shared memory (SHM)".to_owned(),
-            "NET" => "through NICs and network (NET)".to_owned(),
-            other => clean(other),
+            TopoFamily::P2p => "GPU to GPU (P2P)",
+            TopoFamily::Shm => "through shared memory (SHM)",
+            TopoFamily::Net => "through NICs and network (NET)",
+            other @ (TopoFamily::CollNet | TopoFamily::Inside) => other.name(),
         };
-        let class = if family == "SHM" { "route shm" } else { "route" };
+        let class = if family == TopoFamily::Shm { "route shm" } else { "route" };
         items.push((Sign::Line(class), format!("{name}: {words}")));
     }
     items

@@ -3,20 +3,17 @@
 //! Connections inside a machine run below its GPUs. Those between machines leave a GPU upwards, pass its NIC, go along
 //! the aisle to the side of the machine and from there to the network.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use super::canvas::{Canvas, Point, Rect, rounded};
 use super::layout::{Plan, float};
 use crate::text::clean;
-use crate::topo::{Topo, TopoEdge, TopoOverlay, tree};
+use crate::topo::{Topo, TopoEdge, TopoFamily, TopoOverlay, tree};
 
 /// Between two lines that run side by side.
 const STEP: f64 = 11.0;
 /// The most connections that are drawn.
 const MOST: usize = 512;
-
-/// From near to far.
-const FAMILIES: [&str; 3] = ["P2P", "SHM", "NET"];
 
 /// The connections that can be drawn.
 pub(super) struct Routes<'a> {
@@ -43,14 +40,8 @@ impl<'a> Routes<'a> {
         Self { inside, between, drawn }
     }
 
-    pub(super) fn families(&self) -> Vec<&'a str> {
-        let mut all: Vec<&str> =
-            self.inside.iter().chain(&self.between).map(|it| it.family.as_str()).collect();
-        all.sort_unstable_by_key(|it| {
-            (FAMILIES.iter().position(|known| known == it).unwrap_or(FAMILIES.len()), *it)
-        });
-        all.dedup();
-        all
+    pub(super) fn families(&self) -> BTreeSet<TopoFamily> {
+        self.inside.iter().chain(&self.between).map(|it| it.family).collect()
     }
 
     /// The most connections that leave or reach one machine.
@@ -108,7 +99,7 @@ impl<'a> Routes<'a> {
             for nic in [from.nic, to.nic].into_iter().flatten() {
                 canvas.rect(nic, 6.0, "used");
             }
-            trace(&path, &edge.family, &name(edge), canvas);
+            trace(&path, edge.family, &name(edge), canvas);
         }
     }
 
@@ -164,18 +155,18 @@ impl Arc<'_> {
         let low = at.1 + plan.height + if plane { 24.0 } else { 10.0 } + STEP * float(self.level);
         let (from, to) = (at.0 + self.from, at.0 + self.to);
         let path = rounded(&[(from, top), (from, low), (to, low), (to, top + 1.0)], 6.0);
-        trace(&path, &self.edge.family, &name(self.edge), canvas);
+        trace(&path, self.edge.family, &name(self.edge), canvas);
     }
 }
 
 fn name(edge: &TopoEdge) -> String {
     let ((from, one), (to, other)) = (edge.from, edge.to);
     let nic = edge.nic.as_deref().map(|it| format!(" by {}", clean(it))).unwrap_or_default();
-    format!("machine {from} GPU{one} to machine {to} GPU{other}: {}{nic}", clean(&edge.family))
+    format!("machine {from} GPU{one} to machine {to} GPU{other}: {}{nic}", edge.family.name())
 }
 
-fn trace(path: &str, family: &str, name: &str, canvas: &mut Canvas) {
-    let dashed = if family == "SHM" { " shm" } else { "" };
+fn trace(path: &str, family: TopoFamily, name: &str, canvas: &mut Canvas) {
+    let dashed = if family == TopoFamily::Shm { " shm" } else { "" };
     canvas.named(name, |it| {
         it.path(path, "halo");
         it.text.push_str(&format!("<path class=\"route{dashed}\" d=\"{path}\" marker-end=\"url(#tip)\"/>\n"));

@@ -2,6 +2,7 @@
 
 use job::submitted::{Submitted, SubmittedVariable};
 
+use crate::sentence::capitalised;
 use crate::{Check, Checked, Finding, Role, Rule, Severity};
 
 pub(super) static RULE: Rule = Rule {
@@ -50,7 +51,7 @@ fn finding(variable: &SubmittedVariable<'_>) -> Option<Finding> {
         _ => return None,
     };
     let finding = Finding::at(variable.file, &variable.setting.span, format!("{name}={value}: {what}"));
-    Some(finding.severity(severity).fix(format!("Remove {name} before training.")))
+    Some(finding.reason(capitalised(what)).severity(severity).fix(format!("Remove {name} before training.")))
 }
 
 #[cfg(test)]

@@ -50,7 +50,8 @@ fn finding(variable: &SubmittedVariable<'_>) -> Option<Finding> {
         if plugin.is_some_and(|it| it < Version::new(1, 6, 0)) {
             return None;
         }
-        return Some(new(format!("{name}={value}: aws-ofi-nccl 1.6.0 and newer set it where it is needed")));
+        let reason = "aws-ofi-nccl 1.6.0 and newer set it where it is needed";
+        return Some(new(format!("{name}={value}: {reason}")).reason(reason));
     }
     Some(new(format!("{name}={value} overrides NCCL's choice")))
 }

@@ -2,6 +2,7 @@
 
 use job::submitted::{Submitted, SubmittedVariable};
 
+use crate::sentence::capitalised;
 use crate::{Check, Checked, Confidence, Finding, Role, Rule, Severity};
 
 pub(super) static RULE: Rule = Rule {
@@ -54,12 +55,10 @@ fn finding(variable: &SubmittedVariable<'_>) -> Option<Finding> {
     if !list.split(',').all(|it| it.trim() == "lo") {
         return None;
     }
-    let finding = Finding::at(
-        variable.file,
-        span,
-        format!("{name}={value}: ranks on other nodes cannot be reached over lo"),
-    )
-    .label("local machine only");
+    let reason = "ranks on other nodes cannot be reached over lo";
+    let finding = Finding::at(variable.file, span, format!("{name}={value}: {reason}"))
+        .reason(capitalised(reason))
+        .label("local machine only");
     Some(if several == Some(true) {
         finding
     } else {

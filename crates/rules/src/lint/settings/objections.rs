@@ -3,7 +3,7 @@
 use evidence::submission::{Setting, Submission};
 
 use super::RULES;
-use crate::lint::{Given, Submitted};
+use crate::lint::{Given, Submitted, findings};
 
 /// A variable that a job sets and should not.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -24,8 +24,7 @@ pub fn objections(files: &[Submission], given: &Given) -> Vec<Objection> {
     let mut all: Vec<Objection> = Vec::new();
     // A secret is not repeated, and the job needs it; of a duplicate, one has to stay.
     for rule in RULES.iter().filter(|it| !matches!(it.id, "secret-in-env" | "duplicate-variable")) {
-        let found = rule.submission().and_then(|check| check(&submitted).ok()).unwrap_or_default();
-        for finding in found {
+        for finding in findings(rule, &submitted) {
             let Some((file, start)) = finding.file().zip(finding.start()) else { continue };
             let settings = files.get(file).map(|it| it.settings.as_slice()).unwrap_or_default();
             let at = |it: &&Setting| {
@@ -42,7 +41,7 @@ pub fn objections(files: &[Submission], given: &Given) -> Vec<Objection> {
             all.push(Objection {
                 name: setting.name.to_string(),
                 value: setting.value.as_ref().map(ToString::to_string),
-                reason: format!("{}.", finding.message.trim_end_matches('.')),
+                reason: format!("{}.", finding.reason.unwrap_or(finding.message).trim_end_matches('.')),
                 source: rule.references.first().copied().unwrap_or_default().to_owned(),
             });
         }
@@ -69,5 +68,17 @@ mod tests {
         names.sort_unstable();
         assert_eq!(names, ["NCCL_P2P_DIRECT_READ", "NCCL_TOPO_FILE"]);
         assert!(all.iter().all(|it| it.reason.ends_with('.') && !it.source.is_empty()), "{all:#?}");
+    }
+
+    #[test]
+    fn a_reason_does_not_repeat_the_assignment() {
+        let env = [("CUDA_LAUNCH_BLOCKING", "1"), ("NCCL_PROTO", "simple"), ("FI_PROVIDER", "efa")];
+        let all = objections(&files(&[("job.yaml", &job("g6e.48xlarge", 2, &env))]), &Given::default());
+        let begins = |name: &str, words: &str| {
+            assert!(all.iter().any(|it| it.name == name && it.reason.starts_with(words)), "{name}: {all:#?}");
+        };
+        begins("CUDA_LAUNCH_BLOCKING", "Every kernel waits");
+        begins("NCCL_PROTO", "aws-ofi-nccl 1.6.0 and newer set it");
+        begins("FI_PROVIDER", "Not needed");
     }
 }

@@ -3,6 +3,7 @@
 use fabric::catalogue::Inside;
 use job::submitted::{Submitted, SubmittedVariable};
 
+use crate::sentence::capitalised;
 use crate::{Check, Checked, Confidence, Finding, Role, Rule, Severity};
 
 pub(super) static RULE: Rule = Rule {
@@ -51,17 +52,19 @@ fn finding(variable: &SubmittedVariable<'_>) -> Option<Finding> {
         }
         "NCCL_SHM_DISABLE" => {
             // With NVLink everywhere NCCL does not use SHM.
-            let message =
-                format!("{name}={value}: GPUs of one machine without P2P then communicate over the network");
-            new(message).severity(Severity::Info).confidence(Confidence::Likely)
+            let reason = "GPUs of one machine without P2P then communicate over the network";
+            new(format!("{name}={value}: {reason}"))
+                .reason(reason)
+                .severity(Severity::Info)
+                .confidence(Confidence::Likely)
         }
         _ if nvlink => {
             new(format!("{name}={value} leaves NVLink idle{}", variable.on())).label("NVLink is not used")
         }
         _ => {
-            let message =
-                format!("{name}={value}: the GPUs of a machine then communicate through host memory");
-            new(message).severity(Severity::Info).confidence(Confidence::Likely)
+            let reason = "the GPUs of a machine then communicate through host memory";
+            let finding = new(format!("{name}={value}: {reason}")).reason(capitalised(reason));
+            finding.severity(Severity::Info).confidence(Confidence::Likely)
         }
     })
 }

@@ -59,12 +59,15 @@ fn finding(variable: &SubmittedVariable<'_>) -> Option<Finding> {
     if applies == Some(false) {
         return None;
     }
-    let mut message = format!("{name}={value}: {}", lower(advice.when_not_to_set.trim_end_matches('.')));
+    let mut reason = advice.when_not_to_set.trim_end_matches('.').to_owned();
     if applies.is_none() {
         let ranges: Vec<String> = advice.versions.iter().map(ToString::to_string).collect();
-        message.push_str(&format!(" (applies to {}; the release in use is not known)", ranges.join(" and ")));
+        reason.push_str(&format!(" (applies to {}; the release in use is not known)", ranges.join(" and ")));
     }
-    let finding = Finding::at(variable.file, &variable.setting.span, message).fix(format!("Remove {name}."));
+    let message = format!("{name}={value}: {}", lower(&reason));
+    let finding = Finding::at(variable.file, &variable.setting.span, message)
+        .reason(reason)
+        .fix(format!("Remove {name}."));
     Some(if applies.is_none() { finding.confidence(Confidence::Likely) } else { finding })
 }
 

@@ -120,7 +120,9 @@ fn finding(variable: &SubmittedVariable<'_>) -> Option<Finding> {
         "TORCH_DISTRIBUTED_DEBUG" => {
             let other = !["OFF", "INFO", "DETAIL"].iter().any(|it| it.eq_ignore_ascii_case(value));
             other.then(|| {
-                new(format!("TORCH_DISTRIBUTED_DEBUG={value}: PyTorch accepts OFF, INFO or DETAIL and rejects anything else"))
+                let reason = "PyTorch accepts OFF, INFO or DETAIL and rejects anything else";
+                new(format!("{name}={value}: {reason}"))
+                    .reason(reason)
                     .severity(Severity::Error)
                     .why("PyTorch raises an error when it reads the value, and the job does not start.")
                     .fix("Write OFF, INFO or DETAIL.")
