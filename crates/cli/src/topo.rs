@@ -3,7 +3,7 @@
 use std::io::{self, Read as _, Write};
 use std::path::{Path, PathBuf};
 
-use fabric::{Collective, Layout, gpu};
+use fabric::{Collective, Layout, Transport, gpu};
 use forecast::Cluster;
 use job::channel::{Connection, Selection, Shape};
 use job::machine::{self, Resolved};
@@ -121,7 +121,7 @@ fn answer(args: &args::Topo, read: Description) -> Result<Topo, String> {
         }
     })?;
     for it in channel.iter_mut().flat_map(|it| &mut it.connections) {
-        it.transport = it.transport.or_else(|| inside_machine(&decisions, it));
+        it.transport = it.transport.take().or_else(|| inside_machine(&decisions, it));
     }
     let collective = args.collective.unwrap_or(Collective::AllReduce);
     let sizes: Vec<u64> = match args.collective {
@@ -143,8 +143,8 @@ fn answer(args: &args::Topo, read: Description) -> Result<Topo, String> {
 }
 
 /// The transport that NCCL takes for a connection inside a machine.
-fn inside_machine(decisions: &Decisions, it: &Connection) -> Option<&'static str> {
+fn inside_machine(decisions: &Decisions, it: &Connection) -> Option<Transport> {
     let same = it.from.node == it.to.node;
     let decision = decisions.transport(it.from.local_rank.into(), it.to.local_rank.into());
-    decision.filter(|_| same)?.transport.map(|it| it.family())
+    decision.filter(|_| same)?.transport
 }
