@@ -11,7 +11,7 @@ pub static RULE: Rule = Rule {
     title: "the input describes the machine in two ways",
     severity: Severity::Info,
     role: Role::Cause,
-    needs: &[Source::Instance],
+    needs: &[Source::JobOutput],
     why: "plumb derives the NVLink paths, NICs and bandwidth that are normal here from the machine. If a note or a topology belongs to \
           another machine or to another container, other findings may be wrong.",
     fix: "Give plumb logs, notes and `nvidia-smi topo -m` of the same machine, and correct the instance type where it is wrong. A \
@@ -21,8 +21,8 @@ pub static RULE: Rule = Rule {
 };
 
 fn check(log: &Log) -> Checked {
-    if log.job.machines.is_empty() {
-        return Err(Missing(Source::Instance));
+    if log.job.machines.is_empty() && !log.has(Source::JobOutput) {
+        return Err(Missing(Source::JobOutput));
     }
     Ok(log.job.conflicts.iter().map(|conflict| finding(log, conflict)).collect())
 }
@@ -80,6 +80,6 @@ mod tests {
         quiet(&RULE, NAME);
         quiet(&RULE, &format!("{NAME}instance-type: p4d.24xlarge\n"));
         assert!(findings(&RULE, MATRIX).is_empty());
-        assert!(check(&RULE, &read("instance-type: x9.huge\n")).is_err());
+        assert!(check(&RULE, &read("")).is_err());
     }
 }
