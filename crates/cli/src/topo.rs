@@ -4,7 +4,7 @@ use std::io::{self, Read as _, Write};
 use std::path::{Path, PathBuf};
 
 use evidence::topology::{self, Graph};
-use fabric::{Collective, Layout, catalogue, gpu};
+use fabric::{Collective, Layout, Transport, catalogue, gpu};
 use forecast::Cluster;
 use job::channel::{self, Channel, Connection, Shape};
 use job::machine::{self, Resolved};
@@ -207,7 +207,7 @@ fn answer(args: &args::Topo, read: Read) -> Result<Topo, String> {
         }
     })?;
     for it in channel.iter_mut().flat_map(|it| &mut it.connections) {
-        it.transport = it.transport.or_else(|| inside_machine(&decisions, it));
+        it.transport = it.transport.take().or_else(|| inside_machine(&decisions, it));
     }
     let collective = args.collective.unwrap_or(Collective::AllReduce);
     let sizes: Vec<u64> = match args.collective {
@@ -249,8 +249,8 @@ fn layout(
 }
 
 /// The transport that NCCL takes for a connection inside a machine.
-fn inside_machine(decisions: &Decisions, it: &Connection) -> Option<&'static str> {
+fn inside_machine(decisions: &Decisions, it: &Connection) -> Option<Transport> {
     let same = it.from.node == it.to.node;
     let decision = decisions.transport(it.from.local_rank.into(), it.to.local_rank.into());
-    decision.filter(|_| same)?.transport.map(|it| it.family())
+    decision.filter(|_| same)?.transport
 }
