@@ -115,8 +115,7 @@ fn differing(members: &[&Settings<'_>], failed: bool) -> Option<Finding> {
                 None => without = without.or(Some(it.process)),
             }
         }
-        let about =
-            |finding: Finding| finding.seen_all(values.values().map(|it| it.2)).about("variable", name);
+        let about = |finding: Finding| finding.seen_all(values.values().map(|it| it.2)).about_variable(name);
         if values.len() > 1 {
             let list: Vec<String> =
                 values.values().map(|(value, process, _)| format!("{value} on {}", process.name())).collect();
