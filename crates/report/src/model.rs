@@ -399,6 +399,7 @@ pub struct Input {
     pub problem: Option<String>,
 }
 
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde gives a reference")]
 fn kind_name<S: Serializer>(it: &Kind, serializer: S) -> Result<S::Ok, S::Error> {
     serializer.serialize_str(it.name())
 }

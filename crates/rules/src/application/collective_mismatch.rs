@@ -154,7 +154,7 @@ fn compared(works: &[Work<'_>]) -> Option<Finding> {
             let finding =
                 Finding::new(Confidence::Likely, message).seen(&a.sighting.quote).seen(&b.sighting.quote);
             let fewer = if ours.len() < theirs.len() { ours } else { theirs };
-            return Some(fewer.iter().take(16).fold(finding, |it, rank| it.about_rank(rank)));
+            return Some(fewer.iter().take(16).fold(finding, Finding::about_rank));
         }
     }
     None

@@ -105,7 +105,7 @@ fn missing_links(matrix: &TopologyMatrix) -> Option<Finding> {
         size
     );
     let finding = Finding::new(Confidence::Likely, message).seen(&matrix.quote).severity(Severity::Warning);
-    Some(bad.iter().fold(finding, |it, gpu| it.about_gpu(gpu)))
+    Some(bad.iter().fold(finding, Finding::about_gpu))
 }
 
 #[cfg(test)]

@@ -144,7 +144,7 @@ fn named(ranks: &Absent) -> String {
 }
 
 fn about(finding: Finding, ranks: impl Iterator<Item = u32>) -> Finding {
-    ranks.take(16).fold(finding, |it, rank| it.about_rank(rank))
+    ranks.take(16).fold(finding, Finding::about_rank)
 }
 
 /// Ranks without a line, when as many are missing as the store says.
