@@ -39,7 +39,7 @@ impl Doctor {
                 .iter()
                 .map(|it| Input {
                     file: it.name.to_string(),
-                    kind: it.tally.kind().name().to_owned(),
+                    kind: it.tally.kind(),
                     lines: it.tally.lines,
                     understood: it.tally.understood(),
                     blank: it.tally.blank,
@@ -75,7 +75,7 @@ impl Finding {
                 .finding
                 .entities
                 .iter()
-                .map(|it| Entity { kind: it.kind.to_owned(), name: it.name.clone() })
+                .map(|it| Entity { kind: it.kind, name: it.name.clone() })
                 .collect(),
             also: it.finding.also.iter().map(|it| (*it).to_owned()).collect(),
             fixable: !it.finding.edits.is_empty(),

@@ -2,8 +2,9 @@
 
 use std::collections::BTreeMap;
 
-use rules::{Confidence, Level, Role, Severity, State};
-use serde::Serialize;
+use evidence::Kind;
+use rules::{Confidence, EntityKind, Level, Role, Severity, State};
+use serde::{Serialize, Serializer};
 
 /// The whole answer.
 #[derive(Debug, Clone, PartialEq, Serialize)]
@@ -95,8 +96,8 @@ pub struct Span {
 /// What a finding is about.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub struct Entity {
-    /// `rank`, `host`, `gpu`, ...
-    pub kind: String,
+    /// What it is.
+    pub kind: EntityKind,
     /// Its name.
     pub name: String,
 }
@@ -384,7 +385,8 @@ pub struct Input {
     /// Its name.
     pub file: String,
     /// Its detected kind.
-    pub kind: String,
+    #[serde(serialize_with = "kind_name")]
+    pub kind: Kind,
     /// Its lines.
     pub lines: u64,
     /// Lines that were understood.
@@ -395,6 +397,11 @@ pub struct Input {
     pub cut: u64,
     /// Why it could not be read to its end.
     pub problem: Option<String>,
+}
+
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde gives a reference")]
+fn kind_name<S: Serializer>(it: &Kind, serializer: S) -> Result<S::Ok, S::Error> {
+    serializer.serialize_str(it.name())
 }
 
 /// Findings by rule, in the order in which the rules first appear.

@@ -166,14 +166,18 @@ impl Page {
                 self.row(
                     out,
                     "input",
-                    &format!("{} ({}): {understood} of {lines} lines understood{share}", one.file, one.kind),
+                    &format!(
+                        "{} ({}): {understood} of {lines} lines understood{share}",
+                        one.file,
+                        one.kind.name()
+                    ),
                 )?;
                 self.problem(one, out)
             }
             many => {
                 let mut kinds: BTreeMap<&str, usize> = BTreeMap::new();
                 for it in many {
-                    *kinds.entry(&it.kind).or_default() += 1;
+                    *kinds.entry(it.kind.name()).or_default() += 1;
                 }
                 let kinds: Vec<String> = kinds.into_iter().map(|(kind, n)| format!("{n} {kind}")).collect();
                 let text = format!(

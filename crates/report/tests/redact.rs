@@ -13,6 +13,7 @@ use report::{
     Doctor, Entity, Environment, Evidence, Finding, FirstFailure, Input, NodePair, Options, Rank, Style,
     Training, json, junit, redact, sarif, text,
 };
+use rules::EntityKind;
 
 fn read(texts: &[(&str, &str)]) -> Doctor {
     let log = rules::Log::new(read_texts(texts.iter().map(|(name, text)| (*name, text.as_bytes()))));
@@ -505,13 +506,13 @@ fn full() -> Doctor {
     let mut it = finding(&format!("rank 0 {line}"), &[line, line]);
     it.why = format!("because {line}");
     it.fix = format!("repair {line}; write /tmp/nccl.%h.%p.log, look at 192.0.2.1");
-    let entity = |kind: &str, name: &str| Entity { kind: kind.to_owned(), name: name.to_owned() };
+    let entity = |kind: EntityKind, name: &str| Entity { kind, name: name.to_owned() };
     it.entities = vec![
-        entity("host", "hyrule-1"),
-        entity("host", "203.0.113.77"),
-        entity("file", "/home/zelda/job.py"),
-        entity("rank", "0"),
-        entity("variable", "NCCL_DEBUG"),
+        entity(EntityKind::Host, "hyrule-1"),
+        entity(EntityKind::Host, "203.0.113.77"),
+        entity(EntityKind::File, "/home/zelda/job.py"),
+        entity(EntityKind::Rank, "0"),
+        entity(EntityKind::Variable, "NCCL_DEBUG"),
     ];
     doctor.findings.push(it);
     line.clone_into(&mut doctor.verdict.text);
@@ -521,7 +522,7 @@ fn full() -> Doctor {
     }
     doctor.inputs.push(Input {
         file: "/home/zelda/logs/rank-1.log".to_owned(),
-        kind: "unknown".to_owned(),
+        kind: evidence::Kind::Unknown,
         lines: 0,
         understood: 0,
         blank: 0,

@@ -4,6 +4,7 @@ use std::ops::Range;
 
 use evidence::yaml::Span;
 use evidence::{Quote, Sighting};
+use serde::Serialize;
 
 use crate::{Confidence, Log, Rule, Severity};
 
@@ -51,10 +52,30 @@ pub enum Evidence {
 /// What a finding is about.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
 pub struct Entity {
-    /// `rank`, `host`, `gpu`, `nic`, `variable`, `communicator`, ...
-    pub kind: &'static str,
-    /// Its name.
+    /// What it is.
+    pub kind: EntityKind,
+    /// Its name or number.
     pub name: String,
+}
+
+/// What an entity is.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub enum EntityKind {
+    /// A rank.
+    Rank,
+    /// A host.
+    Host,
+    /// A GPU.
+    Gpu,
+    /// A NIC.
+    Nic,
+    /// An environment variable.
+    Variable,
+    /// A communicator.
+    Communicator,
+    /// A file.
+    File,
 }
 
 /// A change of a text.
@@ -203,10 +224,7 @@ impl Finding {
         self
     }
 
-    /// Adds what it is about.
-    #[must_use]
-    #[expect(clippy::needless_pass_by_value, reason = "numbers and texts are given as they come")]
-    pub fn about(mut self, kind: &'static str, name: impl ToString) -> Self {
+    fn about(mut self, kind: EntityKind, name: &impl ToString) -> Self {
         let entity = Entity { kind, name: name.to_string() };
         if !entity.name.is_empty() && self.entities.len() < 64 && !self.entities.contains(&entity) {
             self.entities.push(entity);
@@ -227,14 +245,59 @@ impl Finding {
         sightings.iter().fold(self, |it, sighting| {
             let it = it.seen(&sighting.quote);
             let it = match log.case.rank_of(sighting) {
-                Some(rank) => it.about("rank", rank),
+                Some(rank) => it.about_rank(rank),
                 None => it,
             };
             match &sighting.process {
-                Some(id) => it.about("host", &id.host),
+                Some(id) => it.about_host(&id.host),
                 None => it,
             }
         })
+    }
+}
+
+#[expect(clippy::needless_pass_by_value, reason = "numbers and texts are given as they come")]
+impl Finding {
+    /// Adds a rank that it is about.
+    #[must_use]
+    pub fn about_rank(self, name: impl ToString) -> Self {
+        self.about(EntityKind::Rank, &name)
+    }
+
+    /// Adds a host that it is about.
+    #[must_use]
+    pub fn about_host(self, name: impl ToString) -> Self {
+        self.about(EntityKind::Host, &name)
+    }
+
+    /// Adds a GPU that it is about.
+    #[must_use]
+    pub fn about_gpu(self, name: impl ToString) -> Self {
+        self.about(EntityKind::Gpu, &name)
+    }
+
+    /// Adds a NIC that it is about.
+    #[must_use]
+    pub fn about_nic(self, name: impl ToString) -> Self {
+        self.about(EntityKind::Nic, &name)
+    }
+
+    /// Adds an environment variable that it is about.
+    #[must_use]
+    pub fn about_variable(self, name: impl ToString) -> Self {
+        self.about(EntityKind::Variable, &name)
+    }
+
+    /// Adds a communicator that it is about.
+    #[must_use]
+    pub fn about_communicator(self, name: impl ToString) -> Self {
+        self.about(EntityKind::Communicator, &name)
+    }
+
+    /// Adds a file that it is about.
+    #[must_use]
+    pub fn about_file(self, name: impl ToString) -> Self {
+        self.about(EntityKind::File, &name)
     }
 }
 

@@ -19,6 +19,7 @@ mod secrets;
 use std::collections::BTreeMap;
 
 use names::Names;
+use rules::EntityKind;
 
 use crate::{
     Check, Communicator, Doctor, Edge, Entity, Environment, Evidence, Facts, Finding, FirstFailure, Input,
@@ -137,10 +138,14 @@ fn finding(it: &mut Finding, see: &mut See<'_>) {
         see(Role::Advice, fix);
     }
     for Entity { kind, name } in entities {
-        match kind.as_str() {
-            "host" | "node" => see(Role::Host, name),
-            "variable" => {}
-            _ => see(Role::Text, name),
+        match kind {
+            EntityKind::Host => see(Role::Host, name),
+            EntityKind::Variable => {}
+            EntityKind::Rank
+            | EntityKind::Gpu
+            | EntityKind::Nic
+            | EntityKind::Communicator
+            | EntityKind::File => see(Role::Text, name),
         }
     }
 }

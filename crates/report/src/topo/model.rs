@@ -315,10 +315,12 @@ impl Serialize for TopoFamily {
     }
 }
 
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde gives a reference")]
 fn nccl_name<S: Serializer>(it: &PathType, serializer: S) -> Result<S::Ok, S::Error> {
     serializer.serialize_str(it.name())
 }
 
+#[expect(clippy::trivially_copy_pass_by_ref, reason = "serde gives a reference")]
 fn between_words<S: Serializer>(it: &Between, serializer: S) -> Result<S::Ok, S::Error> {
     serializer.serialize_str(words::between(*it))
 }

@@ -54,7 +54,7 @@ fn check(log: &Log) -> Checked {
     if let Some(first) = of(&MISMATCHED_COLLECTIVE).first() {
         let message = format!("NCCL saw different collectives at and around rank {}", first.get("rank"));
         let finding = Finding::new(Confidence::Likely, message).by(log, &of(&MISMATCHED_COLLECTIVE));
-        return Ok(vec![finding.about("rank", first.get("rank"))]);
+        return Ok(vec![finding.about_rank(first.get("rank"))]);
     }
     if let Some(finding) = compared(&timeouts(&log.case)) {
         return Ok(vec![finding.seen_all(of(&MESSAGE_TRUNCATED).iter().map(|it| &it.quote))]);
@@ -154,7 +154,7 @@ fn compared(works: &[Work<'_>]) -> Option<Finding> {
             let finding =
                 Finding::new(Confidence::Likely, message).seen(&a.sighting.quote).seen(&b.sighting.quote);
             let fewer = if ours.len() < theirs.len() { ours } else { theirs };
-            return Some(fewer.iter().take(16).fold(finding, |it, rank| it.about("rank", rank)));
+            return Some(fewer.iter().take(16).fold(finding, Finding::about_rank));
         }
     }
     None

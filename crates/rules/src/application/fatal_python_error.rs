@@ -53,7 +53,7 @@ fn check(log: &Log) -> Checked {
         .seen(&sighting.quote)
         .seen_all(ended.first().map(|it| &it.quote));
     Ok(vec![match rank {
-        Some(rank) => finding.about("rank", rank),
+        Some(rank) => finding.about_rank(rank),
         None => finding,
     }])
 }

@@ -78,14 +78,14 @@ fn check(log: &Log) -> Checked {
     let mut finding = Finding::new(confidence, message);
     if let Some(exit) = exit {
         finding = finding.seen(&exit.quote);
-        finding = exit.rank.map(|it| finding.clone().about("rank", it)).unwrap_or(finding);
-        finding = exit.host.as_ref().map(|it| finding.clone().about("host", it)).unwrap_or(finding);
+        finding = exit.rank.map(|it| finding.clone().about_rank(it)).unwrap_or(finding);
+        finding = exit.host.as_ref().map(|it| finding.clone().about_host(it)).unwrap_or(finding);
         if exit.signal() == Some(9) {
             finding = finding.or("host-oom-kill");
         }
     } else if let Some(process) = suspect {
-        finding = finding.about("host", &process.host);
-        finding = process.rank.map(|it| finding.clone().about("rank", it)).unwrap_or(finding);
+        finding = finding.about_host(&process.host);
+        finding = process.rank.map(|it| finding.clone().about_rank(it)).unwrap_or(finding);
     }
     if let Some(first) = first.filter(|it| !lost.iter().any(|lost| lost.quote == it.quote)) {
         finding = finding.seen(&first.quote);

@@ -69,7 +69,7 @@ fn check(log: &Log) -> Checked {
         if named || barrier.is_some() || at_the_limit { Confidence::Likely } else { Confidence::Possible };
     let finding = Finding::new(confidence, message).seen(&progress.quote);
     let finding = finding.seen_all(waited.map(|it| &it.quote)).seen_all(barrier.map(|it| &it.quote));
-    Ok(vec![finding.about("rank", 0)])
+    Ok(vec![finding.about_rank(0)])
 }
 
 /// The last progress of work that is not known to have ended.

@@ -107,7 +107,7 @@ fn check(log: &Log) -> Checked {
         let ranks = named_ranks(named);
         finding =
             Finding::new(Confidence::Likely, format!("{what}; {} did not join it", list_of_ranks(&ranks)));
-        finding = ranks.iter().take(16).fold(finding.seen(&named.quote), |it, rank| it.about("rank", rank));
+        finding = ranks.iter().take(16).fold(finding.seen(&named.quote), Finding::about_rank);
     } else {
         let all = progress(&log.case);
         let last = all.values().map(|it| it.enqueued).max().unwrap_or_default();
@@ -123,7 +123,7 @@ fn check(log: &Log) -> Checked {
         };
         finding = Finding::new(Confidence::Likely, format!("{what}{blame}"));
         if few {
-            finding = behind.iter().fold(finding, |it, rank| it.about("rank", rank));
+            finding = behind.iter().fold(finding, Finding::about_rank);
         }
         if !behind.is_empty() && !few {
             finding = finding.or("collective-mismatch");

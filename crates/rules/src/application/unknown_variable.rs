@@ -71,7 +71,7 @@ fn check(log: &Log) -> Checked {
             // Plugins have other variables.
             (None, None) => continue,
         };
-        let finding = Finding::new(confidence, message).seen_all(setting.quote()).about("variable", name);
+        let finding = Finding::new(confidence, message).seen_all(setting.quote()).about_variable(name);
         if !findings.iter().any(|it| it.message == finding.message) {
             findings.push(finding);
         }

@@ -42,16 +42,13 @@ fn check(log: &Log) -> Checked {
             "NCCL does not understand {name}={value} and uses its default {}",
             it.get("default").trim_end_matches('.')
         );
-        add(
-            &mut findings,
-            Finding::new(Confidence::Certain, message).seen(&it.quote).about("variable", name),
-        );
+        add(&mut findings, Finding::new(Confidence::Certain, message).seen(&it.quote).about_variable(name));
     }
     let (read, given): (Vec<_>, Vec<_>) = log.job.settings.variables.iter().partition(|it| it.is_logged());
     for it in given.into_iter().chain(read) {
         if let Some(message) = misread(log, it) {
             let finding = Finding::new(Confidence::Likely, message).seen_all(it.quote());
-            add(&mut findings, finding.about("variable", &it.name));
+            add(&mut findings, finding.about_variable(&it.name));
         }
     }
     Ok(findings)

@@ -120,7 +120,7 @@ fn check(log: &Log) -> Checked {
         Confidence::Likely
     };
     let finding = Finding::new(confidence, message).seen_all(quotes).seen_all(died.map(|it| &it.quote));
-    Ok(vec![finding.seen_all(named.map(|it| &it.quote)).about("host", host)])
+    Ok(vec![finding.seen_all(named.map(|it| &it.quote)).about_host(host)])
 }
 
 /// The line that says that a rank gave up on the master at `host`.

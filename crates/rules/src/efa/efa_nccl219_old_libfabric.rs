@@ -49,7 +49,7 @@ fn check(log: &Log) -> Checked {
         first.get("device")
     );
     let finding = Finding::new(confidence, message).by(log, &refused).seen_all(libfabric.map(|it| &it.quote));
-    Ok(vec![finding.about("nic", first.get("device"))])
+    Ok(vec![finding.about_nic(first.get("device"))])
 }
 
 #[cfg(test)]

@@ -39,7 +39,7 @@ fn check(log: &Log) -> Checked {
             let message = format!(
                 "rank {rank} uses GPUDirect on every connection, but NCCL reports GDR 0 for the ring: rank {other} does not use it"
             );
-            Finding::new(Confidence::Certain, message).seen(&link.quote).about("rank", other)
+            Finding::new(Confidence::Certain, message).seen(&link.quote).about_rank(other)
         } else {
             let given = communicator.members.len();
             let of = communicator.n_ranks.map_or_else(String::new, |it| format!(" of {it}"));

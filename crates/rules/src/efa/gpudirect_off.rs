@@ -68,7 +68,7 @@ fn check(log: &Log) -> Checked {
     );
     let finding =
         Finding::new(Confidence::Likely, message).severity(Severity::Warning).seen(&first.quote).seen(named);
-    let finding = over_efa().filter(|it| !it.2.2).fold(finding, |it, (rank, _, _)| it.about("rank", rank));
+    let finding = over_efa().filter(|it| !it.2.2).fold(finding, |it, (rank, _, _)| it.about_rank(rank));
     Ok(vec![finding.with_numbers(&RULE, loss()).or("topo-file-missing").or("gdr-off-by-distance")])
 }
 

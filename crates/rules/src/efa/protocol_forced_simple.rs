@@ -37,7 +37,7 @@ fn check(log: &Log) -> Checked {
             .seen_all(set.quote())
             .seen(named);
         let why = "Small messages can then not use LL and LL128, and the plugin's tuner does not run.";
-        return Ok(vec![finding.why(why).fix("Unset NCCL_PROTO.").about("variable", "NCCL_PROTO")]);
+        return Ok(vec![finding.why(why).fix("Unset NCCL_PROTO.").about_variable("NCCL_PROTO")]);
     }
     let Some(seen) = forced else { return Ok(Vec::new()) };
     let reasons: Vec<&str> = processes.iter().flat_map(|it| it.facts.plugin.forced_simple.iter()).fold(

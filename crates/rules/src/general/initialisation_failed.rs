@@ -44,7 +44,7 @@ pub(crate) fn check_last(log: &Log, findings: &[Found]) -> Vec<Finding> {
         _ => "a timeout",
     };
     let message = format!("{} got error {} from NCCL ({meaning})", process.name(), seen.value);
-    vec![Finding::new(Confidence::Certain, message).seen(&seen.quote).about("host", &process.host)]
+    vec![Finding::new(Confidence::Certain, message).seen(&seen.quote).about_host(&process.host)]
 }
 
 /// Whether the process made its communicators: a plugin or network that was tried and left aside,

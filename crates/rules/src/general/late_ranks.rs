@@ -52,7 +52,7 @@ fn check(log: &Log) -> Checked {
         communicator.name
     );
     let finding = Finding::new(Confidence::Likely, message).seen(quote);
-    let finding = late.iter().take(16).fold(finding, |it, rank| it.about("rank", rank));
+    let finding = late.iter().take(16).fold(finding, Finding::about_rank);
     let compiling = log.case.sightings_of(&COMPILING).next();
     let finding = finding.seen_all(compiling.map(|it| &it.quote));
     Ok(vec![if longest >= LONG { finding.severity(Severity::Warning) } else { finding }])

@@ -34,7 +34,7 @@ fn check(log: &Log) -> Checked {
     if let Some(first) = log.case.sightings_of(&RANK_TWICE).next() {
         let message = format!("two processes claim to be rank {} of {}", first.get("rank"), first.get("n"));
         findings.push(
-            Finding::new(Confidence::Certain, message).seen(&first.quote).about("rank", first.get("rank")),
+            Finding::new(Confidence::Certain, message).seen(&first.quote).about_rank(first.get("rank")),
         );
     }
     let mut sizes: BTreeMap<&str, BTreeMap<u32, &Quote>> = BTreeMap::new();

@@ -42,7 +42,7 @@ fn check(log: &Log) -> Checked {
     for (it, meaning) in &kernel {
         let message = || format!("the GPU at {} reports Xid {}: {}", xid::gpu(it), meaning.xid, meaning.text);
         let next = finding.unwrap_or_else(|| Finding::new(Confidence::Certain, message()));
-        finding = Some(next.seen(&it.quote).about("gpu", xid::gpu(it)));
+        finding = Some(next.seen(&it.quote).about_gpu(xid::gpu(it)));
     }
     let finding = finding.map(|it| it.by(log, &said.unwrap_or_default()));
     // Single bit errors are corrected; they only warn of worse ones.

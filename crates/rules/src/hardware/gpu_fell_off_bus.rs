@@ -41,7 +41,7 @@ fn check(log: &Log) -> Checked {
         let Some(first) = log.case.first_of(&[&GPU_INIT_FAILED]) else { return Ok(Vec::new()) };
         let message = format!("the driver could not start the GPU at {}", first.get("bus"));
         return Ok(vec![
-            Finding::new(Confidence::Possible, message).by(log, &[first]).about("gpu", first.get("bus")),
+            Finding::new(Confidence::Possible, message).by(log, &[first]).about_gpu(first.get("bus")),
         ]);
     }
     let gpu = kernel
@@ -56,7 +56,7 @@ fn check(log: &Log) -> Checked {
     let finding = Finding::new(Confidence::Certain, message)
         .seen_all(kernel.iter().map(|it| &it.0.quote))
         .by(log, &found);
-    Ok(vec![finding.seen_all(errors).about("gpu", gpu.unwrap_or_default())])
+    Ok(vec![finding.seen_all(errors).about_gpu(gpu.unwrap_or_default())])
 }
 
 /// The PCI address in a line: `0000:03:00.0`.

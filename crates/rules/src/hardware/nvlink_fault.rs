@@ -40,7 +40,7 @@ fn check(log: &Log) -> Checked {
     };
     if let Some(message) = message {
         let finding = kernel.iter().fold(Finding::new(Confidence::Certain, message), |it, (line, _)| {
-            it.seen(&line.quote).about("gpu", xid::gpu(line))
+            it.seen(&line.quote).about_gpu(xid::gpu(line))
         });
         // The message of Blackwell's NVLink says whether an error is fatal.
         let harmless = said.is_empty()
@@ -105,7 +105,7 @@ fn missing_links(matrix: &TopologyMatrix) -> Option<Finding> {
         size
     );
     let finding = Finding::new(Confidence::Likely, message).seen(&matrix.quote).severity(Severity::Warning);
-    Some(bad.iter().fold(finding, |it, gpu| it.about("gpu", gpu)))
+    Some(bad.iter().fold(finding, Finding::about_gpu))
 }
 
 #[cfg(test)]

@@ -62,7 +62,7 @@ fn one(number: u64, count: u64, gpus: &[&str], quotes: &[&Quote]) -> Option<Find
     let message = format!("Xid {number} on {gpu_names}{times} ({meaning}){tail}");
     let finding =
         Finding::new(Confidence::Certain, message).severity(severity).seen_all(quotes.iter().copied());
-    Some(gpus.iter().fold(finding, |it, gpu| it.about("gpu", gpu)))
+    Some(gpus.iter().fold(finding, Finding::about_gpu))
 }
 
 #[cfg(test)]

@@ -41,7 +41,7 @@ fn check(log: &Log) -> Checked {
         let finding = Finding::new(Confidence::Likely, format!("{device} exists but cannot be opened"))
             .by(log, &closed);
         let fallback = log.case.networks().find(|it| is_socket(&it.value)).map(|it| &it.quote);
-        return Ok(vec![finding.seen_all(fallback).about("nic", first.get("device"))]);
+        return Ok(vec![finding.seen_all(fallback).about_nic(first.get("device"))]);
     }
     if let Some(finding) = without_driver(log).or_else(|| refused(log)) {
         return Ok(vec![finding]);
@@ -80,7 +80,7 @@ fn check(log: &Log) -> Checked {
                 .severity(Severity::Warning)
                 .seen_all(quote)
                 .seen(list)
-                .about("nic", name),
+                .about_nic(name),
         ]);
     }
     let settings = ["NCCL_IB_DISABLE", "NCCL_IB_GID_INDEX", "NCCL_IB_TC"];

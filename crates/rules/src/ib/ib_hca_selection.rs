@@ -48,7 +48,7 @@ fn check(log: &Log) -> Checked {
     let finding = Finding::new(Confidence::Likely, message)
         .by(log, &blame.sightings)
         .seen_all(adapters.map(|it| &it.quote));
-    Ok(vec![finding.or("roce-gid-index").about("variable", "NCCL_IB_HCA")])
+    Ok(vec![finding.or("roce-gid-index").about_variable("NCCL_IB_HCA")])
 }
 
 #[cfg(test)]

@@ -49,7 +49,7 @@ fn check(log: &Log) -> Checked {
     };
     let quotes = log.job.settings.named("NCCL_IB_GID_INDEX").filter_map(job::Variable::quote);
     let finding = Finding::new(confidence, message).by(log, &blame.sightings).seen_all(quotes);
-    let finding = finding.or("roce-fabric-unreachable").about("variable", "NCCL_IB_GID_INDEX");
+    let finding = finding.or("roce-fabric-unreachable").about_variable("NCCL_IB_GID_INDEX");
     Ok(vec![if layer(log) == Layer::Unknown { finding.or("ib-fabric-fault") } else { finding }])
 }
 

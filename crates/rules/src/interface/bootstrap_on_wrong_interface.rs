@@ -91,7 +91,7 @@ fn check(log: &Log) -> Checked {
         Finding::new(Confidence::Possible, message)
             .severity(Severity::Warning)
             .seen(it.quote)
-            .about("nic", &it.interface.name),
+            .about_nic(&it.interface.name),
     ])
 }
 

@@ -71,7 +71,7 @@ fn check(log: &Log) -> Checked {
         it.interface.name,
         it.interface.address
     );
-    Ok(vec![Finding::new(Confidence::Likely, message).seen(it.quote).about("nic", &it.interface.name)])
+    Ok(vec![Finding::new(Confidence::Likely, message).seen(it.quote).about_nic(&it.interface.name)])
 }
 
 /// Whether something shows that ranks run in containers with a separate network.

@@ -57,7 +57,7 @@ fn check(log: &Log) -> Checked {
         list.join(" and ")
     );
     let finding = Finding::new(confidence, message).seen_all(found.values().copied());
-    Ok(vec![finding.seen_all(duplicates.iter().map(|it| &it.quote)).about("host", host)])
+    Ok(vec![finding.seen_all(duplicates.iter().map(|it| &it.quote)).about_host(host)])
 }
 
 #[cfg(test)]

@@ -60,7 +60,7 @@ fn check(log: &Log) -> Checked {
     }
     let list = hosts.into_iter().collect::<Vec<_>>().join(", ");
     let message = format!("the loopback interface is used on {list}, in a job with several hosts");
-    Ok(vec![Finding::new(Confidence::Likely, message).seen_all(lo.iter().map(|it| it.0)).about("nic", "lo")])
+    Ok(vec![Finding::new(Confidence::Likely, message).seen_all(lo.iter().map(|it| it.0)).about_nic("lo")])
 }
 
 /// Lines that list the loopback interface, with their hosts, of a job that needs another and has not got through.

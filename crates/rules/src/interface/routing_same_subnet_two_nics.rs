@@ -49,7 +49,7 @@ fn check(log: &Log) -> Checked {
         let severity = if failed { Severity::Error } else { Severity::Warning };
         let finding =
             Finding::new(Confidence::Likely, message).severity(severity).seen_all(devices.values().copied());
-        return Ok(vec![names.iter().fold(finding, |it, name| it.about("nic", name))]);
+        return Ok(vec![names.iter().fold(finding, Finding::about_nic)]);
     }
     Ok(if failed { from_the_log(log) } else { Vec::new() })
 }

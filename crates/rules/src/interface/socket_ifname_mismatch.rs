@@ -36,11 +36,7 @@ fn check(log: &Log) -> Checked {
             lacking.into_iter().collect::<Vec<_>>().join(", ")
         );
         let finding = Finding::new(Confidence::Certain, message).by(log, &failed);
-        vec![
-            finding
-                .seen_all(announced(log).first().map(|it| it.quote))
-                .about("variable", "NCCL_SOCKET_IFNAME"),
-        ]
+        vec![finding.seen_all(announced(log).first().map(|it| it.quote)).about_variable("NCCL_SOCKET_IFNAME")]
     }))
 }
 

@@ -37,9 +37,8 @@ fn check(log: &Log) -> Checked {
         found.iter().find(|it| *it.signal == GLOO_NO_INTERFACE && is_interface(log, it.get("name")))
     {
         let message = format!("Gloo finds no interface {} with an address", gloo.get("name"));
-        let finding = Finding::new(Confidence::Certain, message)
-            .by(log, &[gloo])
-            .about("variable", "GLOO_SOCKET_IFNAME");
+        let finding =
+            Finding::new(Confidence::Certain, message).by(log, &[gloo]).about_variable("GLOO_SOCKET_IFNAME");
         return Ok(vec![finding.fix(
             "Set GLOO_SOCKET_IFNAME (and NCCL_SOCKET_IFNAME) to the interface that carries the node's address; Gloo takes exact names, \
              neither prefixes nor `^`.",
@@ -68,7 +67,7 @@ fn check(log: &Log) -> Checked {
         let finding = Finding::new(Confidence::Likely, message)
             .by(log, &found)
             .seen_all(set.quote())
-            .about("variable", "NCCL_SOCKET_IFNAME");
+            .about_variable("NCCL_SOCKET_IFNAME");
         return Ok(vec![finding.or("nccl-version-mismatch")]);
     }
     let Some(set) = value else {
@@ -79,7 +78,7 @@ fn check(log: &Log) -> Checked {
     let finding = Finding::new(Confidence::Certain, message)
         .by(log, &said)
         .seen_all(set.quote())
-        .about("variable", "NCCL_SOCKET_IFNAME");
+        .about_variable("NCCL_SOCKET_IFNAME");
     let advice = if set.text().starts_with('^') {
         "The value excludes names; no interface that is left has an address. Name the interface that carries the node's address (`ip -br addr`) instead of excluding the others."
     } else if set.text().starts_with('=') {

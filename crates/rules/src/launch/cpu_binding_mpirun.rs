@@ -29,7 +29,7 @@ fn check(log: &Log) -> Checked {
         let message =
             format!("rank {} is bound to one core, together with all threads of NCCL", one.get("rank"));
         let finding = Finding::new(Confidence::Likely, message).severity(Severity::Warning);
-        return Ok(vec![finding.seen(&one.quote).about("rank", one.get("rank"))]);
+        return Ok(vec![finding.seen(&one.quote).about_rank(one.get("rank"))]);
     }
     if log.case.tests.is_empty() {
         return Err(Missing(Source::NcclTests));

@@ -42,7 +42,7 @@ fn check(log: &Log) -> Checked {
     } else {
         Finding::new(Confidence::Certain, message)
     };
-    Ok(vec![finding.by(log, &found).about("gpu", bus)])
+    Ok(vec![finding.by(log, &found).about_gpu(bus)])
 }
 
 /// Whether processes of one host name have different addresses.

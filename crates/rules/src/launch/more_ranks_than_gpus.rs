@@ -59,7 +59,7 @@ fn check(log: &Log) -> Checked {
         if let Some(command) = command {
             finding = finding.seen(command.quote);
         }
-        return Ok(vec![hosts.iter().fold(finding, |it, host| it.about("host", host))]);
+        return Ok(vec![hosts.iter().fold(finding, Finding::about_host)]);
     }
     if let Some(first) = log.case.sightings_of(&TOO_FEW_SLOTS).next() {
         let message = format!(

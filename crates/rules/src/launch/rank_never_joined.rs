@@ -73,7 +73,7 @@ fn check(log: &Log) -> Checked {
             first.get("from")
         );
         let finding = Finding::new(Confidence::Possible, message).by(log, &of(&UNIQUE_ID_WAIT));
-        finding.about("rank", first.get("from")).or("timeout-rank0-preprocessing").or("peer-process-died")
+        finding.about_rank(first.get("from")).or("timeout-rank0-preprocessing").or("peer-process-died")
     } else {
         return Ok(Vec::new());
     };
@@ -144,7 +144,7 @@ fn named(ranks: &Absent) -> String {
 }
 
 fn about(finding: Finding, ranks: impl Iterator<Item = u32>) -> Finding {
-    ranks.take(16).fold(finding, |it, rank| it.about("rank", rank))
+    ranks.take(16).fold(finding, Finding::about_rank)
 }
 
 /// Ranks without a line, when as many are missing as the store says.
@@ -190,7 +190,7 @@ fn half_begun(log: &Log, communicator: &Communicator) -> Option<Finding> {
     );
     let quotes: Vec<&Quote> = members.filter_map(|it| it.facts.start.as_ref()).collect();
     let finding =
-        Finding::new(Confidence::Likely, message).seen_all(quotes).about("communicator", &communicator.name);
+        Finding::new(Confidence::Likely, message).seen_all(quotes).about_communicator(&communicator.name);
     Some(about(finding, absent.iter()))
 }
 

@@ -92,7 +92,7 @@ fn of_adapters(log: &Log, hcas: &[(&str, &Quote)]) -> Finding {
         if names.is_empty() { "the adapters".into() } else { names.join(", ") }
     );
     let finding = Finding::new(Confidence::Certain, message).seen_all(hcas.iter().map(|it| it.1));
-    let finding = names.iter().fold(finding, |it, name| it.about("nic", name));
+    let finding = names.iter().fold(finding, Finding::about_nic);
     let finding = match &log.job.releases.nccl {
         Some(nccl) if nccl.value < Version::new(2, 23, 0) => finding.seen_all(nccl.quote()).fix(
             "NCCL before 2.23 checks only /sys/kernel/mm/memory_peers/nv_mem and does not see a newer nvidia_peermem: use NCCL 2.23 or \
@@ -123,7 +123,7 @@ fn on_other_nodes(log: &Log) -> Option<Finding> {
     let names: Vec<&str> = without.iter().take(4).map(|it| *it.0).collect();
     let message = format!("GPUDirect RDMA is used on other nodes but not on {}", names.join(", "));
     let finding = Finding::new(Confidence::Likely, message).seen_all(without.iter().map(|it| it.1.1));
-    Some(names.iter().fold(finding, |it, name| it.about("host", name)))
+    Some(names.iter().fold(finding, Finding::about_host))
 }
 
 /// Quoted connections of which some use GPUDirect and some do not.

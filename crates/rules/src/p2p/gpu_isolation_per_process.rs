@@ -44,7 +44,7 @@ fn check(log: &Log) -> Checked {
     if let Some((host, n, quotes)) = isolated(log, !bound.is_empty()) {
         let message = format!("{n} ranks of {host} each see only one GPU, and none reaches another directly");
         let finding =
-            Finding::new(Confidence::Likely, message).seen_all(quotes).seen_all(bound).about("host", host);
+            Finding::new(Confidence::Likely, message).seen_all(quotes).seen_all(bound).about_host(host);
         // Where there is no NVLink to lose, little is lost.
         let severity = if nvlink(log) == Some(NvLink::Absent) { Severity::Info } else { Severity::Warning };
         let loss = expected::loss_inside(log, expected::through_host);

@@ -66,7 +66,7 @@ fn check(log: &Log) -> Checked {
 }
 
 fn said(message: String, quote: &Quote, variable: &str) -> Finding {
-    Finding::new(Confidence::Certain, message).seen(quote).about("variable", variable)
+    Finding::new(Confidence::Certain, message).seen(quote).about_variable(variable)
 }
 
 fn set_to_one<'a>(log: &'a Log, name: &'a str) -> Option<&'a Quote> {

@@ -57,7 +57,7 @@ fn check(log: &Log) -> Checked {
             let finding = Finding::new(Confidence::Likely, message)
                 .seen(&link.quote)
                 .seen_all(expected.named_by.as_ref());
-            let finding = finding.about("rank", rank).about("nic", device).with_numbers(&RULE, loss);
+            let finding = finding.about_rank(rank).about_nic(device).with_numbers(&RULE, loss);
             findings.push(finding.or("topo-file-missing").or("vm-no-topology"));
         }
     }

@@ -60,7 +60,7 @@ fn check(log: &Log) -> Checked {
         let interfaces = log.expected().map_or(1, expected::Expected::interfaces);
         let loss = expected::loss_across(log, expected::with_nics(interfaces));
         let finding = finding.with_numbers(&RULE, loss);
-        return Ok(vec![finding.about("nic", used.device).or("topo-file-missing")]);
+        return Ok(vec![finding.about_nic(used.device).or("topo-file-missing")]);
     }
     Ok(Vec::new())
 }

@@ -43,10 +43,7 @@ fn check(log: &Log) -> Checked {
         machine.name
     );
     Ok(vec![
-        Finding::new(Confidence::Certain, message)
-            .seen(quote)
-            .seen(named)
-            .about("variable", "NCCL_TOPO_FILE"),
+        Finding::new(Confidence::Certain, message).seen(quote).seen(named).about_variable("NCCL_TOPO_FILE"),
     ])
 }
 

@@ -71,7 +71,7 @@ fn check(log: &Log) -> Checked {
         return Ok(Vec::new());
     };
     let finding = match given {
-        Some(set) => finding.seen_all(set.quote()).about("file", set.text()),
+        Some(set) => finding.seen_all(set.quote()).about_file(set.text()),
         None => finding,
     };
     Ok(vec![finding])

@@ -37,7 +37,7 @@ fn check(log: &Log) -> Checked {
             "the topology file {file} cannot be opened ({}); NCCL continues without it",
             first.get("reason")
         );
-        return Ok(vec![Finding::new(Confidence::Certain, message).by(log, &unopened).about("file", file)]);
+        return Ok(vec![Finding::new(Confidence::Certain, message).by(log, &unopened).about_file(file)]);
     }
     // EFA in use, no line about a topology, and a search that failed: NCCL does not know the machine's topology.
     let known = log

@@ -124,7 +124,7 @@ fn differing(members: &[&Settings<'_>], failed: bool) -> Option<Finding> {
             }
         }
         let quotes = || values.values().filter_map(|(variable, _)| variable.quote());
-        let about = |finding: Finding| finding.seen_all(quotes()).about("variable", name);
+        let about = |finding: Finding| finding.seen_all(quotes()).about_variable(name);
         if values.len() > 1 {
             let list: Vec<String> = values
                 .values()
