@@ -15,7 +15,7 @@ libfuzzer_sys::fuzz_target!(|bytes: &[u8]| {
             check(&span.range);
         }
         if let Some(owner) = it.owner {
-            assert!(file.owner(owner).is_some(), "{owner:?}");
+            assert!(file.container(owner).is_some(), "{owner:?}");
         }
     }
     for it in &file.launches {

@@ -3,6 +3,6 @@
 
 libfuzzer_sys::fuzz_target!(|bytes: &[u8]| {
     for found in evidence::signals::book().find(bytes) {
-        assert!(found.captures.iter().all(|it| it.value.len() <= bytes.len()));
+        assert!(found.captures.iter().all(|it| it.text.len() <= bytes.len()));
     }
 });

@@ -30,7 +30,7 @@ libfuzzer_sys::fuzz_target!(|bytes: &[u8]| {
         survey: &decisions.survey(&seen),
         normal: cluster.map(|it| forecast::table(Collective::AllReduce, &it, &[0, 1 << 20, 1 << 33])),
         collective: Collective::AllReduce,
-        channel: channel::of_graphs(&found.graphs, channel::Selection { channel: 0, shape: Shape::Ring }).ok().as_ref(),
+        channel: channel::of_graphs(&found.graphs, channel::Selection { number: 0, shape: Shape::Ring }).ok().as_ref(),
         graphs: &found.graphs,
         notes: resolved.notes,
     });
