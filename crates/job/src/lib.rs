@@ -18,6 +18,7 @@ mod description;
 pub mod failure;
 pub mod inside;
 pub mod known;
+pub mod launch;
 mod logged;
 pub mod machine;
 pub mod rank;
@@ -38,6 +39,7 @@ use fabric::{Layout, Machine};
 pub use description::{Description, LayoutFlags};
 pub use failure::FirstFailure;
 pub use known::{Conflict, Known, Source};
+pub use launch::PastedLaunch;
 pub use rank::{GpuIds, Rank};
 pub use releases::{PluginRelease, Releases};
 pub use settings::{Scope, Setter, Settings, Variable};
@@ -64,6 +66,8 @@ pub struct Job {
     pub settings: Settings,
     /// The software it runs.
     pub releases: Releases,
+    /// The commands that start its ranks, as they are pasted beside a log.
+    pub launches: Vec<PastedLaunch>,
     /// The earliest failure, where something failed.
     pub first_failure: Option<FirstFailure>,
     /// What its sources disagree about.

@@ -4,6 +4,7 @@ use evidence::Case;
 use fabric::Layout;
 
 use crate::failure::first_failure;
+use crate::launch::launches;
 use crate::rank::ranks;
 use crate::{Job, Known, Releases, Settings, Size, machine};
 
@@ -24,6 +25,7 @@ impl Job {
             ranks: ranks(case),
             settings: Settings::of_case(case),
             releases: Releases::of_case(case),
+            launches: launches(case),
             first_failure: first_failure(case),
             conflicts,
         }

@@ -4,7 +4,6 @@ use evidence::signals::launch::BOUND;
 use evidence::signals::notes::BINDING;
 use evidence::{Missing, Source};
 
-use super::command::{Command, commands};
 use crate::{Check, Checked, Confidence, Finding, Log, Role, Rule, Severity};
 
 /// See the module documentation.
@@ -34,7 +33,7 @@ fn check(log: &Log) -> Checked {
     if log.case.tests.is_empty() {
         return Err(Missing(Source::NcclTests));
     }
-    let Some(command) = commands(log).find(Command::is_mpirun) else {
+    let Some(command) = log.job.launches.iter().find(|it| it.is_mpirun()) else {
         return Err(Missing(Source::LaunchCommand));
     };
     let bound = log.case.first_of(&[&BINDING]).is_some() || !command.binds_by_default();
@@ -50,7 +49,7 @@ fn check(log: &Log) -> Checked {
     let message = format!(
         "the mpirun command sets no binding, and large messages reach only {best} GB/s: the default binding may be the reason"
     );
-    Ok(vec![Finding::new(Confidence::Possible, message).seen(command.quote).seen(quote)])
+    Ok(vec![Finding::new(Confidence::Possible, message).seen(&command.quote).seen(quote)])
 }
 
 /// `socket 0[core 0[hwt 0-1]]: [BB/../..]`, `package[0][core:0]`; several cores are listed or given as a range.

@@ -1,6 +1,5 @@
 //! How ranks are started and given GPUs.
 
-pub(crate) mod command;
 pub mod cpu_binding_mpirun;
 pub mod duplicate_gpu;
 pub mod more_ranks_than_gpus;

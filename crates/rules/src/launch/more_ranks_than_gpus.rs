@@ -5,7 +5,8 @@ use std::collections::BTreeSet;
 use evidence::signals::launch::{INVALID_DEVICE, TOO_FEW_GPUS, TOO_FEW_SLOTS};
 use evidence::{Missing, Source};
 
-use super::command::{Command, commands};
+use job::PastedLaunch;
+
 use crate::{Check, Checked, Confidence, Finding, Log, Role, Rule, Severity};
 
 /// See the module documentation.
@@ -30,7 +31,7 @@ pub static RULE: Rule = Rule {
 fn check(log: &Log) -> Checked {
     let counted: Vec<_> = log.case.sightings_of(&TOO_FEW_GPUS).collect();
     let refused: Vec<_> = log.case.sightings_of(&INVALID_DEVICE).collect();
-    let command = commands(log).find(|it| it.ranks().or(it.ranks_per_node()).is_some());
+    let command = log.job.launches.iter().find(|it| it.ranks().or(it.ranks_per_node()).is_some());
     if let Some(first) = counted.first() {
         let (asked, found) = (first.get("asked"), first.get("found"));
         let message = if asked.is_empty() {
@@ -53,11 +54,11 @@ fn check(log: &Log) -> Checked {
         } else {
             format!(" on {}", hosts.iter().copied().collect::<Vec<_>>().join(", "))
         };
-        let asked = command.as_ref().map(asked).unwrap_or_default();
+        let asked = command.map(asked).unwrap_or_default();
         let message = format!("a rank requested a GPU number that it does not see{at}{asked}");
         let mut finding = Finding::new(Confidence::Likely, message).by(log, &refused);
         if let Some(command) = command {
-            finding = finding.seen(command.quote);
+            finding = finding.seen(&command.quote);
         }
         return Ok(vec![hosts.iter().fold(finding, Finding::about_host)]);
     }
@@ -67,7 +68,7 @@ fn check(log: &Log) -> Checked {
             first.get("n").trim_end_matches(':')
         );
         let finding = Finding::new(Confidence::Likely, message).seen(&first.quote);
-        let finding = finding.seen_all(command.map(|it| it.quote));
+        let finding = finding.seen_all(command.map(|it| &it.quote));
         return Ok(vec![finding.fix(
             "Give each host as many slots as it has GPUs (`-H a:8,b:8`, `slots=8` in the hostfile) and start no more processes (`-np`) than there are slots.",
         )]);
@@ -80,14 +81,14 @@ fn check(log: &Log) -> Checked {
                 "the command requests {asked} GPUs on each {}, which has {}",
                 instance.name, instance.gpus
             );
-            return Ok(vec![Finding::new(Confidence::Likely, message).seen(command.quote)]);
+            return Ok(vec![Finding::new(Confidence::Likely, message).seen(&command.quote)]);
         }
     }
     if log.has(Source::JobOutput) { Ok(Vec::new()) } else { Err(Missing(Source::JobOutput)) }
 }
 
 /// What the command requests, as the end of a sentence.
-fn asked(command: &Command<'_>) -> String {
+fn asked(command: &PastedLaunch) -> String {
     let each = command.gpus_each();
     match (command.ranks_per_node(), command.ranks(), each) {
         (Some(n), _, Some(g)) => format!("; the command starts {n} ranks per node with {} each", gpus(g)),

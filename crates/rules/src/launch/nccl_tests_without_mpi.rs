@@ -6,7 +6,6 @@ use evidence::plain::NcclTests;
 use evidence::signals::launch::TEST_AVERAGE;
 use evidence::{Missing, Quote, Source};
 
-use super::command::commands;
 use crate::lint::launch::nccl_tests_without_mpi as submitted;
 use crate::{Check, Checked, Confidence, Finding, Log, Role, Rule, Severity};
 
@@ -39,12 +38,12 @@ fn check(log: &Log) -> Checked {
     {
         return Ok(Vec::new());
     }
-    let command = commands(log).find_map(|it| Some((it.ranks()?, it)));
+    let command = log.job.launches.iter().find_map(|it| Some((it.ranks()?, it)));
     if let Some((ranks, quote)) = log.case.tests.iter().find_map(repeated_ranks) {
         let message =
             format!("rank {ranks} is listed more than once in one output: each process is a separate job");
         return Ok(vec![
-            Finding::new(Confidence::Certain, message).seen(quote).seen_all(command.map(|it| it.1.quote)),
+            Finding::new(Confidence::Certain, message).seen(quote).seen_all(command.map(|it| &it.1.quote)),
         ]);
     }
     let alone: Vec<&Quote> = log.case.tests.iter().flat_map(one_rank_rows).collect();
@@ -68,7 +67,7 @@ fn check(log: &Log) -> Checked {
             let message = format!("{n} processes are started, {what}");
             let finding = Finding::new(Confidence::Likely, message).seen_all(alone.iter().copied().take(2));
             return Ok(vec![
-                finding.seen(command.quote).seen_all(log.case.tests.first().map(|it| &it.quote)),
+                finding.seen(&command.quote).seen_all(log.case.tests.first().map(|it| &it.quote)),
             ]);
         }
         return Ok(Vec::new());
