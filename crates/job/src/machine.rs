@@ -271,7 +271,17 @@ fn complete(machine: &mut Machine, known: &Machine) {
             gpu.gpudirect = gpu.gpudirect.or(known.gpudirect);
         }
     }
-    if machine.nics.is_empty() && !machine.sockets.is_empty() {
+    if is_described_without_switches(machine) && is_wired_like(machine, known) {
+        machine.bridges.clone_from(&known.bridges);
+        machine.nics.clone_from(&known.nics);
+        for (gpu, known) in machine.gpus.iter_mut().zip(&known.gpus) {
+            gpu.at = known.at;
+        }
+        machine.unknown.push(
+            "The description shows no PCIe switch and no NIC: they are those of the instance type."
+                .to_owned(),
+        );
+    } else if machine.nics.is_empty() && !machine.sockets.is_empty() {
         for nic in &known.nics {
             let socket = known.socket_of(nic.at).unwrap_or(0).min(machine.sockets.len() - 1);
             machine.nics.push(Nic { at: Place::Socket(socket), ..nic.clone() });
@@ -295,6 +305,21 @@ fn complete(machine: &mut Machine, known: &Machine) {
     }
 }
 
+/// Whether a description leaves open what is between the sockets and the GPUs, and has no NICs.
+fn is_described_without_switches(machine: &Machine) -> bool {
+    machine.bridges.is_empty() && machine.nics.is_empty()
+}
+
+/// Whether every GPU is at the socket at which the catalogue has it, and the catalogue knows what is in between.
+fn is_wired_like(machine: &Machine, known: &Machine) -> bool {
+    known.unknown.is_empty()
+        && machine.sockets.len() == known.sockets.len()
+        && machine.gpus.len() == known.gpus.len()
+        && machine.gpus.iter().zip(&known.gpus).all(|(gpu, known_gpu)| {
+            gpu.index == known_gpu.index && machine.socket_of(gpu.at) == known.socket_of(known_gpu.at)
+        })
+}
+
 /// The PCI Express link that a GPU of this model is built with.
 pub(crate) fn link_of(model: &GpuModel) -> Option<PciLink> {
     model.pcie_gen.and_then(PciLink::generation).map(|it| PciLink { width: model.pcie_lanes, ..it })
@@ -314,6 +339,30 @@ mod tests {
 
     fn case(text: &str) -> Case {
         read_texts([("job.log", text.as_bytes())])
+    }
+
+    #[test]
+    fn switches_and_nics_that_a_matrix_leaves_out_are_those_of_the_instance() {
+        let row = |gpu: usize, cpus: &str| {
+            let cells: Vec<&str> = (0..8).map(|it| if it == gpu { "X" } else { "NV12" }).collect();
+            format!("GPU{gpu}\t{}\t{cpus}\n", cells.join("\t"))
+        };
+        let matrix = |second: &str| {
+            let names: Vec<String> = (0..8).map(|it| format!("GPU{it}")).collect();
+            let rows = (0..8).map(|it| row(it, if it < 4 { "0-23\t0" } else { second }));
+            format!("\t{}\tCPU Affinity\tNUMA Affinity\n{}", names.join("\t"), rows.collect::<String>())
+        };
+        let p4d = catalogue::find("p4d.24xlarge").unwrap();
+        let completed = |text: &str| {
+            let found = topology::read(text.as_bytes()).unwrap();
+            of_topology(&found, Source::Default, Some(p4d)).machine.value
+        };
+        let machine = completed(&matrix("24-47\t1"));
+        assert_eq!((machine.nics.len(), machine.nics[0].at), (4, machine.gpus[0].at));
+        // GPUs that are elsewhere than in the catalogue: the NICs are somewhere at the sockets.
+        let other = completed(&matrix("0-23\t0"));
+        assert_eq!(other.nics.len(), 4);
+        assert!(other.bridges.is_empty() && other.unknown.iter().any(|it| it.contains("is not known")));
     }
 
     #[test]
