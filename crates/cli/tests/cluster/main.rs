@@ -133,16 +133,22 @@ fn slurm() {
     srun(&["-N3", "-n4", "--mpi=pmix"], &["h1", "h1", "h2", "h3"]);
     srun(&["-w", "h[1-2]", "--mpi=pmi2"], &["h1", "h2"]);
 
-    let mut srun = hosts.srun();
-    srun.args(["-N3", PLUMB, "bench"]).args(ENDLESS);
-    let job = Job::running(srun);
-    let rank = hosts[3].processes("plumb").pop().expect("rank 2");
-    signal(rank, Signal::KILL);
-    let said = job.end().remove(0);
-    assert_ne!(said.status.code(), Some(0));
-    let said = String::from_utf8_lossy(&said.stderr);
-    assert!(said.contains("error: rank 2 on h3: its process ended"), "{said}");
-    hosts.are_left();
+    // srun drops what ranks print if the controller ends the step before srun has read it, and says so: then once more.
+    let named = (0..4).any(|_| {
+        let mut srun = hosts.srun();
+        srun.args(["-N3", PLUMB, "bench"]).args(ENDLESS);
+        let job = Job::running(srun);
+        let rank = hosts[3].processes("plumb").pop().expect("rank 2");
+        signal(rank, Signal::KILL);
+        let said = job.end().remove(0);
+        assert_ne!(said.status.code(), Some(0));
+        let said = String::from_utf8_lossy(&said.stderr);
+        hosts.are_left();
+        let named = said.contains("error: rank 2 on h3: its process ended");
+        assert!(named || said.contains("Force Terminated"), "{said}");
+        named
+    });
+    assert!(named, "srun dropped the ranks' output four times");
 }
 
 #[test]
