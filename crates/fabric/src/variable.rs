@@ -299,16 +299,18 @@ pub fn suggest(name: &str) -> Option<&'static Variable> {
     // Short names are similar to many others: at most a third of the letters may be wrong.
     let allowed = (stem.len() / 3).min(3);
     let words = sorted_words(&upper);
+    let mut letters = [0_i32; 256];
+    upper.bytes().for_each(|it| letters[usize::from(it)] += 1);
     all()
         .iter()
         .filter(|it| it.is_current())
+        // A cheap bound on the distance: the edit distance is quadratic, and most names fail here.
+        .filter(|it| it.name.len().abs_diff(upper.len()) <= allowed && missing(letters, &it.name) <= allowed)
         .filter_map(|it| {
             let (its_family, _) = it.name.split_once('_')?;
             let distance = if it.name.len() == upper.len() && sorted_words(&it.name) == words {
                 0
-            } else if it.name.len().abs_diff(upper.len()) > allowed
-                || (family != its_family && strsim::osa_distance(family, its_family) > 1)
-            {
+            } else if family != its_family && strsim::osa_distance(family, its_family) > 1 {
                 return None;
             } else {
                 strsim::osa_distance(&upper, &it.name)
@@ -317,6 +319,16 @@ pub fn suggest(name: &str) -> Option<&'static Variable> {
         })
         .min_by_key(|&(distance, rest, _)| (distance, rest))
         .map(|(_, _, it)| it)
+}
+
+/// How many letters of `name` are not among `letters`; each needs an edit of its own.
+fn missing(mut letters: [i32; 256], name: &str) -> usize {
+    let absent = |it: &u8| {
+        let left = &mut letters[usize::from(*it)];
+        *left -= 1;
+        *left < 0
+    };
+    name.bytes().filter(absent).count()
 }
 
 fn sorted_words(name: &str) -> Vec<&str> {

@@ -23,18 +23,19 @@ struct Crate {
 
 const CRATES: &[Crate] = &[
     Crate { name: "fabric", pure: true, uses: &[], tests_use: &[] },
-    Crate { name: "evidence", pure: true, uses: &["fabric"], tests_use: &[] },
-    Crate { name: "job", pure: true, uses: &["evidence", "fabric"], tests_use: &[] },
+    Crate { name: "messages", pure: true, uses: &["fabric"], tests_use: &[] },
+    Crate { name: "evidence", pure: true, uses: &["fabric", "messages"], tests_use: &[] },
+    Crate { name: "job", pure: true, uses: &["evidence", "fabric", "messages"], tests_use: &[] },
     Crate { name: "nccl", pure: true, uses: &["fabric"], tests_use: &["evidence"] },
     Crate { name: "forecast", pure: true, uses: &["fabric", "nccl"], tests_use: &["job"] },
     Crate {
         name: "rules",
         pure: true,
-        uses: &["evidence", "fabric", "forecast", "job", "nccl"],
+        uses: &["evidence", "fabric", "forecast", "job", "messages", "nccl"],
         tests_use: &[],
     },
     Crate { name: "manifest", pure: true, uses: &["fabric"], tests_use: &["evidence", "rules", "testbed"] },
-    Crate { name: "explain", pure: true, uses: &["evidence", "fabric", "rules"], tests_use: &[] },
+    Crate { name: "explain", pure: true, uses: &["evidence", "fabric", "messages", "rules"], tests_use: &[] },
     Crate {
         name: "report",
         pure: true,

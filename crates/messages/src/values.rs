@@ -1,0 +1,1 @@
+//! The codes that messages carry: CUDA errors, errno, completion statuses and others.
