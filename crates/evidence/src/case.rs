@@ -6,6 +6,7 @@ use std::sync::Arc;
 use fabric::Version;
 use rustc_hash::{FxBuildHasher, FxHashMap};
 
+use crate::catalogue::LibfabricWarning;
 use crate::communicator::{self, Communicator, Member};
 use crate::facts::{Link, ProcessFacts};
 use crate::plain::{Blocks, Loose, Manifest, NcclTests, Protocols, TopologyMatrix, TopologyXml, Training};
@@ -60,6 +61,8 @@ pub struct Case {
     pub communicators: Vec<Communicator>,
     /// Lines that report a problem or a setting, in the order of the input.
     pub sightings: Vec<Sighting>,
+    /// Warnings of libfabric.
+    pub libfabric: Vec<LibfabricWarning>,
     /// Runs of nccl-tests.
     pub tests: Vec<NcclTests>,
     /// `nvidia-smi topo -m`.
@@ -158,6 +161,7 @@ pub struct CaseBuilder {
     indices: FxHashMap<(Box<str>, u32), usize>,
     sightings: Vec<Sighting>,
     sighting_indices: FxHashMap<u64, usize>,
+    libfabric: Vec<LibfabricWarning>,
     blocks: Blocks,
     loose: Loose,
 }
@@ -252,6 +256,7 @@ impl CaseBuilder {
                 self.sightings.push(sighting);
             }
         }
+        facts.libfabric.into_iter().for_each(|it| LibfabricWarning::merge(&mut self.libfabric, it));
         facts.plain.into_iter().for_each(|it| self.blocks.take(it));
         self.loose.merge(facts.loose);
     }
@@ -300,6 +305,7 @@ impl CaseBuilder {
             processes,
             communicators,
             sightings: self.sightings,
+            libfabric: self.libfabric,
             tests: self.blocks.tests,
             matrices: self.blocks.matrices,
             xml: self.blocks.xml,

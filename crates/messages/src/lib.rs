@@ -10,4 +10,9 @@
 
 #![forbid(unsafe_code)]
 
+mod entry;
+mod matcher;
 pub mod values;
+
+pub use entry::{Entry, Hole, Level, Outcome, Part, Product, Shape, all};
+pub use matcher::{Filled, Hint, Match, find};
