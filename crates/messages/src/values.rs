@@ -1,7 +1,7 @@
 //! The codes that messages carry: CUDA errors, errno, completion statuses and others.
 //!
 //! Each table is a file of `data/values/`, with the source of its numbers and texts. Meaning and remedy are those of a code without
-//! its message: what a message with this code means is said by its [`family`](crate::family) or by a rule.
+//! its message: what a message with this code means is said by its family or by a rule.
 
 use std::collections::HashMap;
 use std::sync::OnceLock;
@@ -330,7 +330,7 @@ mod tests {
         assert_eq!(one("Cuda failure 217"), (Table::Cuda, 217));
         assert_eq!(one("local access violation work queue error"), (Table::VerbsEvent, 3));
         assert_eq!(one("unhandled system error"), (Table::NcclResult, 2));
-        // Two tables print this text.
+        // Four tables print this text.
         assert_eq!(find_name("invalid argument").len(), 4);
         assert!(find_name("no such name").is_empty());
         assert!(find_name("").is_empty());
