@@ -164,6 +164,54 @@ pub fn find_name(name: &str) -> Vec<&'static Value> {
     found
 }
 
+/// The value of this table that a message carries, by its number after one of the words that introduce it, or by its printed text.
+///
+/// ```
+/// use messages::values::{Table, in_text};
+/// assert_eq!(in_text(Table::Cuda, "Cuda failure 700 'an illegal memory access was encountered'").map(|it| it.code), Some(700));
+/// assert_eq!(in_text(Table::VerbsStatus, "with status=IBV_WC_REM_ACCESS_ERR(10) opcode=").map(|it| it.code), Some(10));
+/// ```
+pub fn in_text(table: Table, text: &str) -> Option<&'static Value> {
+    let text = text.to_ascii_lowercase();
+    let words: &[&str] = match table {
+        Table::Cuda => &["cuda failure ", "cuda error ", "cuda handle : ", "(cudaerror) "],
+        Table::VerbsStatus => &["status=", "with error ", "completion error ", "failed status "],
+        Table::Errno => &["errno ", "rc: -", "rc: ", "err: "],
+        Table::Efa => &["prov_errno: ", "prov_err: ", "error: ", "efa internal error: (", "proverr: "],
+        Table::NcclResult => &[" -> ", "res=", "error ", "failed with "],
+        Table::Xid => &["): ", "xid "],
+        Table::VerbsEvent | Table::Libfabric | Table::Nvml | Table::Exit | Table::Signal => &[],
+    };
+    let numbered = words.iter().find_map(|word| {
+        let mut places = text.match_indices(word).map(|(at, _)| at + word.len());
+        places.find_map(|at| find(table, code_at(text.get(at..)?)?))
+    });
+    let names_it = |it: &&'static Value| it.printed().chain(it.names()).any(|it| stands_in(&text, it));
+    let printed = || of_table(table).filter(names_it).max_by_key(|it| longest_in(it, &text));
+    match table {
+        // The text says more than a number that another program may have put before it.
+        Table::Errno | Table::Efa => printed().or(numbered),
+        _ => numbered.or_else(printed),
+    }
+}
+
+/// The number at the beginning of a text, or in the parentheses after a name: `10, opcode`, `IBV_WC_REM_ACCESS_ERR(10)`.
+fn code_at(text: &str) -> Option<i64> {
+    let text =
+        text.trim_start_matches(|it: char| it.is_ascii_alphabetic() || it == '_').trim_start_matches('(');
+    let end = text.find(|it: char| !it.is_ascii_digit()).unwrap_or(text.len());
+    text.get(..end)?.parse().ok()
+}
+
+/// Whether a text of some length stands in a message; short ones such as `timeout` are too common to count.
+fn stands_in(text: &str, part: &str) -> bool {
+    part.len() > 7 && text.contains(&part.to_ascii_lowercase())
+}
+
+fn longest_in(value: &Value, text: &str) -> usize {
+    value.printed().chain(value.names()).filter(|it| stands_in(text, it)).map(str::len).max().unwrap_or(0)
+}
+
 /// The values of one table, by their numbers.
 pub fn of_table(table: Table) -> impl Iterator<Item = &'static Value> {
     all().list.iter().filter(move |it| it.table == table)
@@ -270,7 +318,7 @@ fn read(table: Table) -> csv::Result<Vec<Value>> {
 
 #[cfg(test)]
 mod tests {
-    use super::{Side, Table, find, find_name, find_text, of_table, read};
+    use super::{Side, Table, find, find_name, find_text, in_text, of_table, read};
 
     #[test]
     fn every_table_can_be_read_and_is_complete() {
@@ -334,6 +382,66 @@ mod tests {
         assert_eq!(find_name("invalid argument").len(), 4);
         assert!(find_name("no such name").is_empty());
         assert!(find_name("").is_empty());
+    }
+
+    #[test]
+    fn values_are_found_in_messages() {
+        let code = |table, text| in_text(table, text).map(|it| it.code);
+        for (text, want) in [
+            ("Cuda failure 'out of memory'", 2),
+            ("Cuda failure 217 'peer access is not supported between these two devices'", 217),
+            (
+                "failed to open CUDA IPC handle : 64 peer access is not supported between these two devices",
+                217,
+            ),
+            ("CUDA error: device-side assert triggered", 710),
+        ] {
+            assert_eq!(code(Table::Cuda, text), Some(want), "{text}");
+        }
+        for (text, want) in [
+            (
+                "NET/IB : Got completion from peer 10.0.0.1<1> with error 9, opcode 1, len 2, vendor err 137",
+                9,
+            ),
+            ("NET/IB : Got completion with status=5 opcode=0 len=0 vendor err 249", 5),
+            ("Got completion from peer a with status=IBV_WC_RNR_RETRY_EXC_ERR(13) opcode=IBV_WC_SEND(0)", 13),
+            ("NET/IB Got completion error 12", 12),
+        ] {
+            assert_eq!(code(Table::VerbsStatus, text), Some(want), "{text}");
+        }
+        assert_eq!(
+            code(
+                Table::VerbsEvent,
+                "mlx5_0:1 async fatal event on QP: local access violation work queue error"
+            ),
+            Some(3)
+        );
+        assert_eq!(code(Table::Errno, "Call to bind failed: Address already in use"), Some(98));
+        assert_eq!(code(Table::Errno, "UDS: Binding to socket x failed : 98"), None);
+        assert_eq!(
+            code(
+                Table::Efa,
+                "completed with error. RC: 113. Error: 15 (Unreachable remote (never received a response))."
+            ),
+            Some(15)
+        );
+        assert_eq!(
+            code(
+                Table::Efa,
+                "RC: 5. Error: 9 (Bad queue pair (QP) number (QP does not exist or is in error state))"
+            ),
+            Some(9)
+        );
+        assert_eq!(code(Table::Nvml, "nvmlInit_v2() failed: Driver/library version mismatch"), Some(18));
+        assert_eq!(
+            code(
+                Table::NcclResult,
+                "[Service thread] Error encountered progressing operation=Connect, res=6, closing connection"
+            ),
+            Some(6)
+        );
+        assert_eq!(code(Table::NcclResult, "init.cc:1423 -> 5 [Async thread]"), Some(5));
+        assert_eq!(code(Table::Cuda, "nothing"), None);
     }
 
     #[test]
