@@ -8,6 +8,7 @@ use rustc_hash::{FxBuildHasher, FxHashMap};
 
 use crate::catalogue::LibfabricWarning;
 use crate::communicator::{self, Communicator, Member};
+use crate::ending::{Ending, Endings};
 use crate::facts::{Link, ProcessFacts};
 use crate::plain::{Blocks, Loose, Manifest, NcclTests, Protocols, TopologyMatrix, TopologyXml, Training};
 use crate::read::Facts;
@@ -63,6 +64,10 @@ pub struct Case {
     pub sightings: Vec<Sighting>,
     /// Warnings of libfabric.
     pub libfabric: Vec<LibfabricWarning>,
+    /// Lines that say how something ended, in the order of the input.
+    pub endings: Vec<Ending>,
+    /// The last line of each region that shows the job at work.
+    pub progress: Vec<Spot>,
     /// Runs of nccl-tests.
     pub tests: Vec<NcclTests>,
     /// `nvidia-smi topo -m`.
@@ -162,6 +167,8 @@ pub struct CaseBuilder {
     sightings: Vec<Sighting>,
     sighting_indices: FxHashMap<u64, usize>,
     libfabric: Vec<LibfabricWarning>,
+    endings: Endings,
+    progress: Vec<Spot>,
     blocks: Blocks,
     loose: Loose,
 }
@@ -257,6 +264,8 @@ impl CaseBuilder {
             }
         }
         facts.libfabric.into_iter().for_each(|it| LibfabricWarning::merge(&mut self.libfabric, it));
+        self.progress.extend(facts.endings.progress);
+        self.endings.merge(facts.endings);
         facts.plain.into_iter().for_each(|it| self.blocks.take(it));
         self.loose.merge(facts.loose);
     }
@@ -306,6 +315,8 @@ impl CaseBuilder {
             communicators,
             sightings: self.sightings,
             libfabric: self.libfabric,
+            endings: self.endings.into_all(),
+            progress: self.progress,
             tests: self.blocks.tests,
             matrices: self.blocks.matrices,
             xml: self.blocks.xml,

@@ -16,6 +16,7 @@ mod case;
 pub mod catalogue;
 mod chunk;
 mod communicator;
+pub mod ending;
 pub mod facts;
 pub mod nccl;
 mod needs;

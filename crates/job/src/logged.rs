@@ -6,7 +6,7 @@ use fabric::Layout;
 use crate::failure::first_failure;
 use crate::launch::launches;
 use crate::rank::ranks;
-use crate::{Job, Known, Releases, Settings, Size, machine};
+use crate::{Job, Known, Outcome, Releases, Settings, Size, machine};
 
 impl Job {
     /// The job that logs and what was given beside them show.
@@ -26,6 +26,7 @@ impl Job {
             settings: Settings::of_case(case),
             releases: Releases::of_case(case),
             launches: launches(case),
+            outcome: Outcome::of_case(case),
             first_failure: first_failure(case),
             conflicts,
         }

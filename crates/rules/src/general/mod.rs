@@ -1,6 +1,8 @@
 //! The job as a whole: who failed first, who is late, who differs; and what no other rule explains.
 
+pub mod hardware_unknown;
 pub mod initialisation_failed;
+pub mod job_failed;
 pub mod late_ranks;
 pub mod ranks_disagree;
 pub mod several_jobs;
@@ -11,7 +13,9 @@ use crate::Rule;
 
 /// The rules of this family.
 pub static RULES: &[&Rule] = &[
+    &hardware_unknown::RULE,
     &initialisation_failed::RULE,
+    &job_failed::RULE,
     &late_ranks::RULE,
     &ranks_disagree::RULE,
     &several_jobs::RULE,
