@@ -15,6 +15,7 @@ mod absent;
 mod case;
 mod chunk;
 mod communicator;
+pub mod ending;
 pub mod facts;
 pub mod nccl;
 mod needs;

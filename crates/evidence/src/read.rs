@@ -6,6 +6,7 @@ use std::sync::Arc;
 use rustc_hash::{FxBuildHasher, FxHashMap};
 
 use crate::chunk::Chunks;
+use crate::ending::{self, Endings};
 use crate::facts::{AdapterGpuDirect, Assignment, Connected, ProcessFacts, Via};
 use crate::nccl::{self, Message, Phase, PluginEvent};
 use crate::plain::{self, Loose, Plain};
@@ -25,6 +26,8 @@ pub struct Facts {
     /// Lines whose meaning depends on lines around them, for the [builder](crate::CaseBuilder).
     pub(crate) plain: Vec<Plain>,
     pub(crate) loose: Loose,
+    /// Lines that say how something ended.
+    pub(crate) endings: Endings,
     /// The file is not text.
     pub(crate) binary: bool,
 }
@@ -166,7 +169,28 @@ impl Reader {
             None
         };
         let signal = self.signals(line, line, None, false, spot);
-        structured.or(signal)
+        let ended = self.ending(shown, structured, spot);
+        structured.or(signal).or(ended)
+    }
+
+    /// Notes how a job ended, or that it is at work.
+    fn ending(&mut self, line: &[u8], structured: Option<Kind>, spot: Spot) -> Option<Kind> {
+        match structured {
+            Some(Kind::TrainingLog) | None => {
+                let endings = &mut self.facts.endings;
+                if ending::is_progress(line) {
+                    endings.progress = Some(spot);
+                    return None;
+                }
+                let known = endings.note(line, spot, plain::rank_label(line), None, prefix::time(line));
+                known.then_some(Kind::TrainingLog)
+            }
+            Some(Kind::NcclTests) => {
+                self.facts.endings.progress = Some(spot);
+                None
+            }
+            Some(_) => None,
+        }
     }
 
     fn nccl(&mut self, line: &[u8], it: Line<'_>, spot: Spot) -> bool {

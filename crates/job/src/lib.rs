@@ -22,6 +22,7 @@ pub mod known;
 pub mod launch;
 mod logged;
 pub mod machine;
+pub mod outcome;
 pub mod rank;
 mod releases;
 pub mod settings;
@@ -42,6 +43,7 @@ pub use failure::FirstFailure;
 pub use invariants::{Invariant, Violation};
 pub use known::{Conflict, Known, Source};
 pub use launch::PastedLaunch;
+pub use outcome::{Outcome, Setup, State};
 pub use rank::{GpuIds, Rank};
 pub use releases::{PluginRelease, Releases};
 pub use settings::{Scope, Setter, Settings, Variable};
@@ -70,6 +72,8 @@ pub struct Job {
     pub releases: Releases,
     /// The commands that start its ranks, as they are pasted beside a log.
     pub launches: Vec<PastedLaunch>,
+    /// How it ended.
+    pub outcome: Outcome,
     /// The earliest failure, where something failed.
     pub first_failure: Option<FirstFailure>,
     /// What its sources disagree about.

@@ -7,7 +7,7 @@ use crate::failure::first_failure;
 use crate::invariants::violations;
 use crate::launch::launches;
 use crate::rank::ranks;
-use crate::{Job, Known, Releases, Settings, Size, machine};
+use crate::{Job, Known, Outcome, Releases, Settings, Size, machine};
 
 impl Job {
     /// The job that logs and what was given beside them show.
@@ -27,6 +27,7 @@ impl Job {
             settings: Settings::of_case(case),
             releases: Releases::of_case(case),
             launches: launches(case),
+            outcome: Outcome::of_case(case),
             first_failure: first_failure(case),
             conflicts,
             violations: Vec::new(),

@@ -45,8 +45,8 @@ impl<'a> Group<'a> {
     }
 
     /// `4 ranks in a.log, b.log`
-    fn name(&self) -> String {
-        let shown: Vec<&str> = self.files.iter().take(3).copied().collect();
+    fn name(&self, log: &Log) -> String {
+        let shown: Vec<&str> = self.files.iter().take(3).map(|it| short(log, it)).collect();
         let more = self.files.len().saturating_sub(3);
         let more = if more == 0 { String::new() } else { format!(" and {more} more files") };
         format!("{} ranks in {}{more}", self.world.members.len(), shown.join(", "))
@@ -95,11 +95,18 @@ impl<'a> Group<'a> {
     }
 }
 
+/// The last part of a file's name, where no other file has the same.
+fn short<'a>(log: &'a Log, file: &'a str) -> &'a str {
+    let last = |it: &'a str| it.rsplit('/').next().unwrap_or(it);
+    let others = log.case.sources.files.iter().filter(|it| &*it.name != file);
+    if others.map(|it| last(&it.name)).any(|it| it == last(file)) { file } else { last(file) }
+}
+
 /// Groups of processes that no communicator joins, each with a communicator of which all ranks were seen.
 fn apart(log: &Log) -> Option<Finding> {
     let groups = groups(log);
     let [first, second, ..] = groups.as_slice() else { return None };
-    let names: Vec<String> = groups.iter().take(3).map(Group::name).collect();
+    let names: Vec<String> = groups.iter().take(3).map(|it| it.name(log)).collect();
     let more = groups.len().saturating_sub(3);
     let more = if more == 0 { String::new() } else { format!("; and {more} more") };
     // Groups of one job need not be joined: the replicas of a server are not.
@@ -160,7 +167,9 @@ fn two_networks(log: &Log) -> Option<Finding> {
         let files: Vec<&str> = it.quotes.iter().map(|it| log.case.locate(it).0).collect();
         let [first, second] = *files.as_slice() else { return None };
         let message = format!(
-            "the connection from rank {from} to rank {to} uses {a} in {first} and {b} in {second}, as in logs of two jobs"
+            "the connection from rank {from} to rank {to} uses {a} in {} and {b} in {}, as in logs of two jobs",
+            short(log, first),
+            short(log, second)
         );
         let severity = if first == second { Severity::Info } else { Severity::Warning };
         let finding = Finding::new(Confidence::Likely, message).severity(severity).seen_all(&it.quotes);
