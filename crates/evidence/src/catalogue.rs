@@ -18,6 +18,26 @@ pub fn entry_of<'a>(line: &Line<'a>) -> Option<Match<'a>> {
     messages::find(line.message, Hint { product: Some(product), level: Some(level), location: line.location })
 }
 
+/// What is known about a line of NCCL or libfabric: its wording, its family, its class.
+pub fn known(line: &str) -> Option<messages::Known<'_>> {
+    let bytes = line.as_bytes();
+    let (message, hint) = match Anchor::default().split(bytes) {
+        Some(it) => {
+            let ofi = it.message.trim_ascii_start().starts_with(b"NET/OFI ");
+            let product = if ofi { Product::AwsOfiNccl } else { Product::Nccl };
+            let level = if it.level == prefix::Level::Warn { Level::Warn } else { Level::Info };
+            (it.message, Hint { product: Some(product), level: Some(level), location: it.location })
+        }
+        None => {
+            let it = Libfabric::split(bytes)?;
+            let level = if it.warning { Level::Warn } else { Level::Info };
+            let product = Some(Product::LibfabricEfa);
+            (it.message, Hint { product, level: Some(level), location: it.function.as_bytes() })
+        }
+    };
+    messages::look_up(message, hint)
+}
+
 /// Whether a text words a trouble.
 pub(crate) fn words_trouble(text: &[u8]) -> bool {
     static WORDS: OnceLock<Option<AhoCorasick>> = OnceLock::new();
