@@ -23,9 +23,28 @@ pub(crate) fn words_trouble(text: &[u8]) -> bool {
     static WORDS: OnceLock<Option<AhoCorasick>> = OnceLock::new();
     let words = WORDS.get_or_init(|| {
         let words = [
-            "fail", "error", "timeout", "timed out", "mismatch", "unable to", "cannot", "can't", "could not",
-            "couldn't", "invalid", "unexpected", "closed by", "lost", " dead", "abort", "terminat", "disabled",
-            "not supported", "unused", "deprecated", "marked as",
+            "fail",
+            "error",
+            "timeout",
+            "timed out",
+            "mismatch",
+            "unable to",
+            "cannot",
+            "can't",
+            "could not",
+            "couldn't",
+            "invalid",
+            "unexpected",
+            "closed by",
+            "lost",
+            " dead",
+            "abort",
+            "terminat",
+            "disabled",
+            "not supported",
+            "unused",
+            "deprecated",
+            "marked as",
         ];
         AhoCorasick::builder().ascii_case_insensitive(true).build(words).ok()
     });
@@ -73,7 +92,8 @@ impl<'a> Libfabric<'a> {
         let close = memchr::memchr(b'>', after)?;
         let level = after.get(..close)?;
         let mut fields = head.rsplit(':');
-        let (_line, function, subsystem, provider) = (fields.next()?, fields.next()?, fields.next()?, fields.next()?);
+        let (_line, function, subsystem, provider) =
+            (fields.next()?, fields.next()?, fields.next()?, fields.next()?);
         let function = function.strip_suffix("()")?;
         let mut first = head.split(':');
         let (pid, time) = (first.next()?, first.next()?);
@@ -147,7 +167,8 @@ mod tests {
 
     #[test]
     fn warnings_of_libfabric_are_kept() {
-        let line = "libfabric:35:1668017255::efa:ep_ctrl:efa_rdm_ep_alloc_rxe():243<warn> RX entries exhausted\n";
+        let line =
+            "libfabric:35:1668017255::efa:ep_ctrl:efa_rdm_ep_alloc_rxe():243<warn> RX entries exhausted\n";
         let case = read_texts([("log", line.repeat(3).as_bytes())]);
         let kept = &case.libfabric;
         assert_eq!(kept.len(), 1);

@@ -193,7 +193,8 @@ fn values_of(known: &Known<'_>, message: &[u8]) -> Vec<&'static Value> {
         let Some(table) = table(it.hole.table) else { continue };
         let value = String::from_utf8_lossy(it.text);
         let number = value.parse::<i64>().ok().and_then(|it| values::find(table, it.abs()));
-        let value = number.or_else(|| values::find_text(table, &value)).or_else(|| values::in_text(table, &text));
+        let value =
+            number.or_else(|| values::find_text(table, &value)).or_else(|| values::in_text(table, &text));
         if let Some(value) = value
             && !found.contains(&value)
         {
@@ -339,7 +340,10 @@ mod tests {
 
     #[test]
     fn the_last_error_is_the_warning_it_repeats() {
-        says("Last error:\nCuda failure 1 'invalid argument'", &["invalid argument", "cudaErrorInvalidValue"]);
+        says(
+            "Last error:\nCuda failure 1 'invalid argument'",
+            &["invalid argument", "cudaErrorInvalidValue"],
+        );
     }
 
     #[test]

@@ -139,7 +139,7 @@ static KERNEL: &[&str] =
 fn candidates(case: &Case) -> Vec<Candidate> {
     let mut all = Vec::new();
     for process in &case.processes {
-        for Warning { quote, time } in &process.facts.warnings.first {
+        for Warning { quote, time, .. } in &process.facts.warnings.first {
             if is_harmless(&quote.text) {
                 continue;
             }

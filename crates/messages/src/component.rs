@@ -46,7 +46,11 @@ mod tests {
 
     #[test]
     fn nearly_every_warning_of_nccl_has_a_component() {
-        let placed: Vec<_> = Product::Nccl.entries().iter().filter(|it| it.level == Level::Warn && !it.file.is_empty()).collect();
+        let placed: Vec<_> = Product::Nccl
+            .entries()
+            .iter()
+            .filter(|it| it.level == Level::Warn && !it.file.is_empty())
+            .collect();
         let without: Vec<_> = placed.iter().filter(|it| it.component().is_none()).map(|it| it.file).collect();
         assert!(without.len() * 50 < placed.len(), "{without:?}");
         assert!(all().count() > 4000);

@@ -77,7 +77,10 @@ mod tests {
             look_up(text.as_bytes(), hint).and_then(|it| it.class())
         };
         assert_eq!(class("Cuda failure 4 'driver shutting down'", "proxy.cc:7"), Some(Class::Consequence));
-        assert_eq!(class("Could not find rev link for 1/2 -> 3/4", "graph/search.cc:7"), Some(Class::Internal));
+        assert_eq!(
+            class("Could not find rev link for 1/2 -> 3/4", "graph/search.cc:7"),
+            Some(Class::Internal)
+        );
         assert_eq!(class("the moon", ""), None);
     }
 }

@@ -60,10 +60,8 @@ pub fn find<'t>(text: &'t [u8], hint: Hint<'_>) -> Option<Match<'t>> {
     });
     let best = own.filter_map(|it| book(it).best(&plain, hint)).max_by_key(|(fit, _)| fit.score)?;
     let (fit, pattern) = best;
-    let values = fit.values.iter().map(|it| Filled {
-        hole: it.hole,
-        text: plain.original(text, it.begin, it.end),
-    });
+    let values =
+        fit.values.iter().map(|it| Filled { hole: it.hole, text: plain.original(text, it.begin, it.end) });
     Some(Match { entry: pattern.entry, values: values.collect(), whole: fit.whole })
 }
 
@@ -249,7 +247,8 @@ impl Pattern {
     fn fit(&self, text: &Plain, hint: Hint<'_>) -> Option<Fit> {
         let here = self.is_at(hint.location);
         let bytes = text.bytes.as_slice();
-        let mut state = State { text: bytes, values: Vec::new(), budget: 2_000, fixed: 0, end: 0, cut: false };
+        let mut state =
+            State { text: bytes, values: Vec::new(), budget: 2_000, fixed: 0, end: 0, cut: false };
         let mut starts = match self.pieces.first()? {
             Piece::Text(first) if self.letters >= TELLING && first.len() >= 4 => {
                 memmem::find_iter(bytes, first).take(4).collect()
@@ -268,7 +267,8 @@ impl Pattern {
         let ended = rest.iter().all(|it| matches!(it, b' ' | b'.' | b'!' | b'\''));
         let whole = begin == 0 && ended && !state.cut;
         // Text with few letters must be the whole message, and from the right file where the line has one.
-        let placed = here || (hint.location.is_empty() || self.entry.file.is_empty()) && self.letters >= TELLING / 2 + 1;
+        let placed = here
+            || (hint.location.is_empty() || self.entry.file.is_empty()) && self.letters >= TELLING / 2 + 1;
         if self.letters < TELLING && (!whole || !placed) {
             return None;
         }
@@ -445,7 +445,10 @@ mod tests {
             "Call to bind failed: Address already in use",
             "call to  bind failed:Address already in use",
         ] {
-            assert_eq!(warned(text, "").and_then(|it| it.value("errno")), Some(b"Address already in use".as_slice()));
+            assert_eq!(
+                warned(text, "").and_then(|it| it.value("errno")),
+                Some(b"Address already in use".as_slice())
+            );
         }
     }
 
@@ -497,7 +500,9 @@ mod tests {
 
     #[test]
     fn products_are_told_apart() {
-        let found = find(b"NET/OFI Unable to find a protocol that worked.  Failing initialization.", Hint::default()).unwrap();
+        let found =
+            find(b"NET/OFI Unable to find a protocol that worked.  Failing initialization.", Hint::default())
+                .unwrap();
         assert_eq!(found.entry.product, Product::AwsOfiNccl);
     }
 }

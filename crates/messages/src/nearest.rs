@@ -45,7 +45,10 @@ fn fixed(entry: &Entry) -> String {
 
 fn words(text: &str) -> Vec<String> {
     let words = text.split(|it: char| !it.is_ascii_alphanumeric() && it != '_' && it != '\'');
-    words.filter(|it| it.len() > 1 && !it.bytes().all(|it| it.is_ascii_digit())).map(str::to_ascii_lowercase).collect()
+    words
+        .filter(|it| it.len() > 1 && !it.bytes().all(|it| it.is_ascii_digit()))
+        .map(str::to_ascii_lowercase)
+        .collect()
 }
 
 #[cfg(test)]

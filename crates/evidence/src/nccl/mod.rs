@@ -178,9 +178,8 @@ pub fn parse(message: &[u8]) -> Message<'_> {
         b'p' => after(message, "plumb: ").map(Message::Choice),
         b'P' => starts(message, &["P2P Chunksize set to", "Pattern ", "P2P plugin", "Plugin Path"])
             .or_else(|| network::plugin(message)),
-        b'S' => network::plugin(message).or_else(|| {
-            starts(message, &["Setting affinity for GPU", "Send: opCount", "Scatter: opCount"])
-        }),
+        b'S' => network::plugin(message)
+            .or_else(|| starts(message, &["Setting affinity for GPU", "Send: opCount", "Scatter: opCount"])),
         b'G' => gpu_direct(message).or_else(|| starts(message, &["GPU/"])),
         b'A' => {
             starts(message, &["Assigned NET plugin", "AllReduce: ", "AllGather: ", "AlltoAll: ", "Algorithm"])
@@ -219,14 +218,7 @@ fn other_c(message: &[u8]) -> Option<Message<'_>> {
     }
     starts(
         message,
-        &[
-            "CC Off",
-            "CC On",
-            "Check P2P Type",
-            "CPU/",
-            "Could not find real path of",
-            "Connection to proxy",
-        ],
+        &["CC Off", "CC On", "Check P2P Type", "CPU/", "Could not find real path of", "Connection to proxy"],
     )
 }
 
@@ -246,12 +238,7 @@ fn n(message: &[u8]) -> Option<Message<'_>> {
             let path = after(message, "NET/").and_then(number).is_some();
             path.then_some(Message::Routine)
         })
-        .or_else(|| {
-            starts(
-                message,
-                &["NET/Socket: Using ", "NCCL_SOCKET_IFNAME set to", "New proxy "],
-            )
-        })
+        .or_else(|| starts(message, &["NET/Socket: Using ", "NCCL_SOCKET_IFNAME set to", "New proxy "]))
 }
 
 /// `NCCL_BUFFSIZE set by environment to 8388608.`: numbers end with a dot, texts do not.
