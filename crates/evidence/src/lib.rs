@@ -36,7 +36,7 @@ pub mod yaml;
 pub use absent::Absent;
 pub use case::{BINARY, Case, CaseBuilder, MemberLink, Process};
 pub use chunk::{Chunk, Chunks};
-pub use communicator::{Communicator, Member};
+pub use communicator::{Claim, Communicator, Member};
 pub use needs::{Missing, Source};
 pub use read::{Facts, Reader, is_binary};
 pub use signals::{ProcessId, Sighting, Signal};

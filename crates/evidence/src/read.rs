@@ -172,12 +172,12 @@ impl Reader {
         };
         let libfabric = self.libfabric(shown, spot);
         let signal = self.signals(line, line, None, false, spot);
-        let ended = self.ending(shown, structured, spot);
+        let ended = self.ending(shown, structured, signal.or(libfabric).is_some(), spot);
         structured.or(signal).or(libfabric).or(ended)
     }
 
     /// Notes how a job ended, or that it is at work.
-    fn ending(&mut self, line: &[u8], structured: Option<Kind>, spot: Spot) -> Option<Kind> {
+    fn ending(&mut self, line: &[u8], structured: Option<Kind>, known: bool, spot: Spot) -> Option<Kind> {
         match structured {
             Some(Kind::TrainingLog) | None => {
                 let endings = &mut self.facts.endings;
@@ -185,8 +185,8 @@ impl Reader {
                     endings.progress = Some(spot);
                     return None;
                 }
-                let known = endings.note(line, spot, plain::rank_label(line), None, prefix::time(line));
-                known.then_some(Kind::TrainingLog)
+                let noted = endings.note(line, spot, plain::rank_label(line), prefix::time(line), known);
+                noted.then_some(Kind::TrainingLog)
             }
             Some(Kind::NcclTests) => {
                 self.facts.endings.progress = Some(spot);

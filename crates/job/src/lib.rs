@@ -17,6 +17,7 @@ pub mod cluster_file;
 mod description;
 pub mod failure;
 pub mod inside;
+pub mod invariants;
 pub mod known;
 pub mod launch;
 mod logged;
@@ -39,6 +40,7 @@ use fabric::{Layout, Machine};
 
 pub use description::{Description, LayoutFlags};
 pub use failure::FirstFailure;
+pub use invariants::{Invariant, Violation};
 pub use known::{Conflict, Known, Source};
 pub use launch::PastedLaunch;
 pub use outcome::{Outcome, Setup, State};
@@ -76,6 +78,8 @@ pub struct Job {
     pub first_failure: Option<FirstFailure>,
     /// What its sources disagree about.
     pub conflicts: Vec<Conflict>,
+    /// Where its lines contradict what holds in every job.
+    pub violations: Vec<Violation>,
 }
 
 impl Job {

@@ -4,6 +4,7 @@ use evidence::Case;
 use fabric::Layout;
 
 use crate::failure::first_failure;
+use crate::invariants::violations;
 use crate::launch::launches;
 use crate::rank::ranks;
 use crate::{Job, Known, Outcome, Releases, Settings, Size, machine};
@@ -15,7 +16,7 @@ impl Job {
         let (machines, wired, conflicts) =
             found.map(|it| (vec![it.machine], it.wired, it.conflicts)).unwrap_or_default();
         let size = Size::of_case(case);
-        Self {
+        let job = Self {
             machines,
             machine_name: machine::name_in(case),
             model: machine::named_in(case),
@@ -29,7 +30,9 @@ impl Job {
             outcome: Outcome::of_case(case),
             first_failure: first_failure(case),
             conflicts,
-        }
+            violations: Vec::new(),
+        };
+        Self { violations: violations(case, &job), ..job }
     }
 }
 

@@ -149,10 +149,10 @@ mod tests {
 
     #[test]
     fn the_code_is_explained() {
-        let diagnosis = diagnose(&read("command terminated with exit code 137\n"));
+        let diagnosis = diagnose(&read("command terminated with exit code 139\n"));
         let first = &diagnosis.findings[0];
-        assert!(first.finding.message.contains("signal 9 (SIGKILL)"), "{first:?}");
-        assert!(first.fix().contains("dmesg"), "{first:?}");
+        assert!(first.finding.message.contains("signal 11 (SIGSEGV)"), "{first:?}");
+        assert!(first.fix().contains("faulthandler"), "{first:?}");
     }
 
     #[test]

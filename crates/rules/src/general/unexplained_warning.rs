@@ -33,6 +33,13 @@ pub(crate) fn check_last(log: &Log, findings: &[Found]) -> Vec<Finding> {
         findings.iter().flat_map(|it| it.finding.quotes()).map(|it| it.spot).collect();
     let explained: BTreeSet<&str> =
         findings.iter().flat_map(|it| it.finding.quotes()).flat_map(|it| signals_in(&it.text)).collect();
+    let is_cause = |it: &&Found| {
+        it.severity() == Severity::Error
+            && it.rule.role == Role::Cause
+            && it.finding.confidence > Confidence::Possible
+    };
+    // With a cause at hand, a rule that knows a line and does not take it has left it to that cause.
+    let cause = findings.iter().any(|it| is_cause(&it));
     let unknown: Vec<(&Process, &Quote)> = log
         .case
         .processes
@@ -41,7 +48,7 @@ pub(crate) fn check_last(log: &Log, findings: &[Found]) -> Vec<Finding> {
         .filter(|(_, quote)| {
             !shown.contains(&quote.spot)
                 && !is_harmless(&quote.text)
-                && !signals_in(&quote.text).any(|it| explained.contains(it))
+                && !signals_in(&quote.text).any(|it| cause || explained.contains(it))
         })
         .collect();
     let Some((process, first)) = unknown.iter().find(|it| !is_messenger(&it.1.text)).or(unknown.first())
