@@ -2,8 +2,10 @@
 
 use std::collections::BTreeSet;
 
+use evidence::catalogue::{LibfabricWarning, class_of};
 use evidence::{Kind, Process, Quote, Source, Spot};
 use job::failure::{is_harmless, is_messenger};
+use messages::family::Class;
 
 use super::job_failed::shorten;
 
@@ -51,9 +53,10 @@ pub(crate) fn check_last(log: &Log, findings: &[Found]) -> Vec<Finding> {
                 && !signals_in(&quote.text).any(|it| cause || explained.contains(it))
         })
         .collect();
+    let provider = of_libfabric(log, &shown, &explained);
     let Some((process, first)) = unknown.iter().find(|it| !is_messenger(&it.1.text)).or(unknown.first())
     else {
-        return Vec::new();
+        return provider.into_iter().collect();
     };
     let text = first.text.split_once("NCCL WARN ").map_or(&*first.text, |it| it.1).trim();
     let others = match unknown.len() {
@@ -68,7 +71,33 @@ pub(crate) fn check_last(log: &Log, findings: &[Found]) -> Vec<Finding> {
     let known = findings
         .iter()
         .any(|it| it.severity() == Severity::Error && it.finding.confidence > Confidence::Possible);
-    vec![if fatal && !known { finding.severity(Severity::Error) } else { finding }]
+    let finding = if fatal && !known { finding.severity(Severity::Error) } else { finding };
+    std::iter::once(finding).chain(provider).collect()
+}
+
+/// Warnings of libfabric's EFA provider that no finding shows or explains.
+fn of_libfabric(log: &Log, shown: &BTreeSet<Spot>, explained: &BTreeSet<&str>) -> Option<Finding> {
+    let unknown: Vec<&LibfabricWarning> = log
+        .case
+        .libfabric
+        .iter()
+        .filter(|it| {
+            &*it.provider == "efa"
+                && !shown.contains(&it.quote.spot)
+                && class_of(&it.quote.text) != Some(Class::Harmless)
+                && !signals_in(&it.quote.text).any(|it| explained.contains(it))
+        })
+        .collect();
+    let first = unknown.first()?;
+    let text = first.quote.text.split_once("<warn> ").map_or(&*first.quote.text, |it| it.1).trim();
+    let others = match unknown.len() {
+        1 => String::new(),
+        n => format!("; {} more that no rule explains", n - 1),
+    };
+    let message =
+        format!("libfabric's EFA provider printed `{}` in process {}{others}", shorten(text), first.pid);
+    let finding = Finding::new(Confidence::Certain, message).seen(&first.quote);
+    Some(finding.seen_all(unknown.iter().map(|it| &it.quote)).severity(Severity::Warning))
 }
 
 /// The names of the signals in a line that report a problem.
