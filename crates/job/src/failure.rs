@@ -9,6 +9,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 
+use evidence::catalogue::class_of;
 use evidence::facts::Warning;
 use evidence::signals::application::{
     CLOSED, CRASH, ELASTIC_EXIT, ELASTIC_FAILED, ELASTIC_RANK, ELASTIC_ROOT, FINGERPRINT, GLOO_CLOSED,
@@ -137,7 +138,7 @@ static KERNEL: &[&str] =
 fn candidates(case: &Case) -> Vec<Candidate> {
     let mut all = Vec::new();
     for process in &case.processes {
-        for Warning { quote, time } in &process.facts.warnings.first {
+        for Warning { quote, time, .. } in &process.facts.warnings.first {
             if is_harmless(&quote.text) {
                 continue;
             }
@@ -180,21 +181,14 @@ fn candidates(case: &Case) -> Vec<Candidate> {
     all
 }
 
-/// What the catalogue of messages knows about a line of NCCL or libfabric.
-pub fn messages_about(line: &str) -> Option<messages::Known<'_>> {
-    evidence::catalogue::known(line)
-}
-
 /// Whether a warning of NCCL is one that healthy jobs print.
-pub fn is_harmless(line: &str) -> bool {
-    messages_about(line).and_then(|it| it.class()) == Some(Class::Harmless)
+pub fn is_harmless(text: &str) -> bool {
+    class_of(text) == Some(Class::Harmless)
 }
 
 /// Whether a text only reports the failure of another rank.
 pub fn is_messenger(text: &str) -> bool {
-    MESSENGERS.iter().any(|it| text.contains(it))
-        || (text.contains("NCCL WARN")
-            && messages_about(text).and_then(|it| it.class()) == Some(Class::Consequence))
+    MESSENGERS.iter().any(|it| text.contains(it)) || class_of(text) == Some(Class::Consequence)
 }
 
 /// A failure that only others report: of a process that ended, of one that is silent, of one that did not join.
