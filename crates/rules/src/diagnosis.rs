@@ -7,6 +7,7 @@ use job::Outcome;
 
 use crate::checklist::checklist;
 use crate::general::{initialisation_failed, job_failed, nccl_message, unexplained_warning};
+use crate::stack;
 use crate::verdict::verdict;
 use crate::{
     ChecklistItem, Confidence, Finding, FirstFailure, Found, Log, Role, Rule, Severity, Summary, Verdict,
@@ -61,7 +62,7 @@ pub(crate) fn count(findings: &[Found], severity: Severity) -> usize {
 pub fn diagnose(log: &Log) -> Diagnosis {
     let (mut findings, mut unchecked) = (Vec::new(), Vec::new());
     for rule in all() {
-        let Some(check) = rule.log() else { continue };
+        let Some(check) = rule.log().filter(|_| stack::applies(rule, log)) else { continue };
         match check(log) {
             Ok(found) => findings.extend(found.into_iter().map(|finding| Found { rule, finding })),
             // Sources that only a job on GPUs has are not missing from a job in host memory.
