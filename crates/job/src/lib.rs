@@ -17,10 +17,12 @@ pub mod cluster_file;
 mod description;
 pub mod failure;
 pub mod inside;
+pub mod invariants;
 pub mod known;
 pub mod launch;
 mod logged;
 pub mod machine;
+pub mod outcome;
 pub mod rank;
 mod releases;
 pub mod settings;
@@ -38,8 +40,10 @@ use fabric::{Layout, Machine};
 
 pub use description::{Description, LayoutFlags};
 pub use failure::FirstFailure;
+pub use invariants::{Invariant, Violation};
 pub use known::{Conflict, Known, Source};
 pub use launch::PastedLaunch;
+pub use outcome::{Outcome, Setup, State};
 pub use rank::{GpuIds, Rank};
 pub use releases::{PluginRelease, Releases};
 pub use settings::{Scope, Setter, Settings, Variable};
@@ -68,10 +72,14 @@ pub struct Job {
     pub releases: Releases,
     /// The commands that start its ranks, as they are pasted beside a log.
     pub launches: Vec<PastedLaunch>,
+    /// How it ended.
+    pub outcome: Outcome,
     /// The earliest failure, where something failed.
     pub first_failure: Option<FirstFailure>,
     /// What its sources disagree about.
     pub conflicts: Vec<Conflict>,
+    /// Where its lines contradict what holds in every job.
+    pub violations: Vec<Violation>,
 }
 
 impl Job {

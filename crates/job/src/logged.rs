@@ -4,9 +4,10 @@ use evidence::Case;
 use fabric::Layout;
 
 use crate::failure::first_failure;
+use crate::invariants::violations;
 use crate::launch::launches;
 use crate::rank::ranks;
-use crate::{Job, Known, Releases, Settings, Size, machine};
+use crate::{Job, Known, Outcome, Releases, Settings, Size, machine};
 
 impl Job {
     /// The job that logs and what was given beside them show.
@@ -15,7 +16,7 @@ impl Job {
         let (machines, wired, conflicts) =
             found.map(|it| (vec![it.machine], it.wired, it.conflicts)).unwrap_or_default();
         let size = Size::of_case(case);
-        Self {
+        let job = Self {
             machines,
             machine_name: machine::name_in(case),
             model: machine::named_in(case),
@@ -26,9 +27,12 @@ impl Job {
             settings: Settings::of_case(case),
             releases: Releases::of_case(case),
             launches: launches(case),
+            outcome: Outcome::of_case(case),
             first_failure: first_failure(case),
             conflicts,
-        }
+            violations: Vec::new(),
+        };
+        Self { violations: violations(case, &job), ..job }
     }
 }
 
