@@ -113,6 +113,7 @@ pub static IMEX_NOT_WORKING: Signal = Signal {
     templates: &[
         "MNNVL (cliqueSize {n}) is available but not working on this system. Check the IMEX {what} configuration",
         "MNNVL (cliqueSize {n}) is available but not working on this system",
+        "MNNVL (cliqueSize {n}) is available but not supported on this system",
         "Check the IMEX channel configuration (/dev/nvidia-caps-imex-channels)",
     ],
     source: "NCCL src/mnnvl.cc, 2.25 and later",
