@@ -3,9 +3,11 @@
 use std::cmp::Reverse;
 
 use evidence::Missing;
+use job::Outcome;
 
 use crate::checklist::checklist;
-use crate::general::{initialisation_failed, unexplained_warning};
+use crate::general::{initialisation_failed, job_failed, nccl_message, unexplained_warning};
+use crate::stack;
 use crate::verdict::verdict;
 use crate::{
     ChecklistItem, Confidence, Finding, FirstFailure, Found, Log, Role, Rule, Severity, Summary, Verdict,
@@ -25,6 +27,8 @@ pub struct Diagnosis {
     pub verdict: Verdict,
     /// The job in a few facts.
     pub summary: Summary,
+    /// How the job ended.
+    pub outcome: Outcome,
     /// The earliest failure, where something failed.
     pub first_failure: Option<FirstFailure>,
 }
@@ -58,7 +62,7 @@ pub(crate) fn count(findings: &[Found], severity: Severity) -> usize {
 pub fn diagnose(log: &Log) -> Diagnosis {
     let (mut findings, mut unchecked) = (Vec::new(), Vec::new());
     for rule in all() {
-        let Some(check) = rule.log() else { continue };
+        let Some(check) = rule.log().filter(|_| stack::applies(rule, log)) else { continue };
         match check(log) {
             Ok(found) => findings.extend(found.into_iter().map(|finding| Found { rule, finding })),
             // Sources that only a job on GPUs has are not missing from a job in host memory.
@@ -66,13 +70,12 @@ pub fn diagnose(log: &Log) -> Diagnosis {
             Err(missing) => unchecked.push(Unchecked { rule, missing }),
         }
     }
-    // These two report what the other rules left unexplained: no failure may go unmentioned.
+    // These report what the other rules left unexplained, the most exact first: no failure may go unmentioned.
     for (rule, check) in [
-        (
-            &initialisation_failed::RULE,
-            initialisation_failed::check_last as fn(&Log, &[Found]) -> Vec<Finding>,
-        ),
+        (&nccl_message::RULE, nccl_message::check_last as fn(&Log, &[Found]) -> Vec<Finding>),
         (&unexplained_warning::RULE, unexplained_warning::check_last),
+        (&initialisation_failed::RULE, initialisation_failed::check_last),
+        (&job_failed::RULE, job_failed::check_last),
     ] {
         let found = check(log, &findings);
         findings.extend(found.into_iter().map(|finding| Found { rule, finding }));
@@ -82,7 +85,7 @@ pub fn diagnose(log: &Log) -> Diagnosis {
         (
             Reverse(it.severity()),
             Reverse(is_sure(it)),
-            it.rule.role,
+            it.role(),
             Reverse(it.finding.confidence),
             first,
             it.rule.id,
@@ -91,7 +94,8 @@ pub fn diagnose(log: &Log) -> Diagnosis {
     let summary = summary(log);
     Diagnosis {
         checklist: checklist(log, &summary, &findings),
-        verdict: verdict(log, &summary, &findings),
+        verdict: verdict(log, &summary, &findings, &unchecked),
+        outcome: log.job.outcome.clone(),
         first_failure: log.job.first_failure.clone(),
         findings,
         unchecked,
@@ -101,5 +105,5 @@ pub fn diagnose(log: &Log) -> Diagnosis {
 
 /// Among findings of one severity, a consequence that is only possible comes last.
 fn is_sure(it: &Found) -> bool {
-    it.finding.confidence > Confidence::Possible || it.rule.role == Role::Cause
+    it.finding.confidence > Confidence::Possible || it.role() == Role::Cause
 }

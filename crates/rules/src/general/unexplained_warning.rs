@@ -1,8 +1,10 @@
 //! NCCL printed a warning that no rule knows.
 
-use std::collections::BTreeSet;
+use evidence::Source;
+use job::failure::is_messenger;
 
-use evidence::{Kind, Source};
+use super::job_failed::shorten;
+use super::nccl_message::{Unexplained, is_cause, unexplained};
 
 use crate::{Check, Checked, Confidence, Finding, Found, Log, Role, Rule, Severity};
 
@@ -24,39 +26,24 @@ fn check(log: &Log) -> Checked {
     log.nccl_log().map(|_| Vec::new())
 }
 
-/// Warnings that are not evidence of a finding and in which no signal was seen.
-pub(crate) fn check_last(log: &Log, _: &[Found]) -> Vec<Finding> {
-    let is_problem = |it: &evidence::Signal| it.kind != Kind::Notes;
-    let known: BTreeSet<_> =
-        log.case.sightings.iter().filter(|it| is_problem(it.signal)).map(|it| it.quote.spot).collect();
-    let unknown: Vec<_> = log
-        .case
-        .processes
-        .iter()
-        .flat_map(|process| process.facts.warnings.first.iter().map(move |warning| (process, &warning.quote)))
-        .filter(|(_, quote)| {
-            !known.contains(&quote.spot)
-                && !evidence::signals::book()
-                    .find(quote.text.as_bytes())
-                    .iter()
-                    .any(|it| is_problem(it.signal))
-        })
-        .collect();
-    let Some((process, first)) = unknown.first() else { return Vec::new() };
-    let message = format!(
-        "{} by {}",
-        counted(
-            unknown.len(),
-            "warning that no rule explains, printed",
-            "warnings that no rule explains, the first printed"
-        ),
-        process.name()
-    );
-    vec![Finding::new(Confidence::Certain, message).seen(first).seen_all(unknown.iter().map(|it| it.1))]
-}
-
-fn counted(n: usize, one: &str, many: &str) -> String {
-    format!("{n} {}", if n == 1 { one } else { many })
+/// Warnings that neither a finding explains nor the catalogue of messages has.
+pub(crate) fn check_last(log: &Log, findings: &[Found]) -> Vec<Finding> {
+    let all = unexplained(log, findings);
+    let unknown: Vec<&Unexplained<'_>> = all.iter().filter(|it| it.known.is_none()).collect();
+    let Some(first) = unknown.iter().find(|it| !is_messenger(&it.quote.text)).or(unknown.first()) else {
+        return Vec::new();
+    };
+    let others = match unknown.len() {
+        1 => String::new(),
+        n => format!("; {} more that no rule explains", n - 1),
+    };
+    let message = format!("{} printed `{}`{others}", first.who, shorten(first.text()));
+    let finding = Finding::new(Confidence::Possible, message)
+        .seen(first.quote)
+        .seen_all(unknown.iter().map(|it| it.quote));
+    let explained = findings.iter().any(is_cause);
+    let failed = log.job.outcome.state.is_bad();
+    vec![if failed && !explained { finding.severity(Severity::Error) } else { finding }]
 }
 
 #[cfg(test)]
