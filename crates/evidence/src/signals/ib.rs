@@ -61,6 +61,8 @@ pub static HCA_HEALTH: Signal = Signal {
         "mlx5_core {device}: mlx5_error_sw_reset",
         "mlx5_core {device}: health_recover_work:{line}: handling bad device",
         "synd 0x1: firmware internal error",
+        "mlx5_core {device}: Health issue observed, firmware internal error",
+        "mlx5_core {device}: mlx5_fw_fatal_reporter_err_work",
         "mlx5_core {device}: mlx5_health_try_recover",
         "mlx4_core {device}: Internal error detected",
     ],

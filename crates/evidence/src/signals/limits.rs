@@ -328,9 +328,11 @@ pub static REGISTRATION_WITHOUT_MEMORY: Signal = Signal {
     name: "registration-without-memory",
     templates: &[
         "Unable to register memory (type = 1) for device {device}. RC: 12, Error: Cannot allocate memory",
+        "Unable to register MR: Cannot allocate memory",
+        "Unable to register MR of {bytes} bytes: Cannot allocate memory",
         "Unable to register memory (type = 1) for device {device}. RC: -12, Error: Cannot allocate memory",
     ],
-    source: "aws-ofi-nccl, register_mr_buffers",
+    source: "aws-ofi-nccl, register_mr_buffers; libfabric prov/efa/src/efa_mr.c",
     meaning: "Host memory could not be registered with the EFA adapter.",
     kind: Kind::NcclLog,
 };

@@ -6,8 +6,8 @@
 use evidence::Sighting;
 use evidence::nccl::LinkLayer;
 use evidence::signals::ib::{
-    ASYNC_EVENT, COMPLETION, FAILOVER_EXHAUSTED, GID_ENTRY, GID_TABLE_CHANGED, HCA_HEALTH, LINK_DOWN,
-    MODIFY_QP_FAILED, PORT_FAILED, RETRY_EXCEEDED,
+    ASYNC_EVENT, COMPLETION, GID_ENTRY, GID_TABLE_CHANGED, HCA_HEALTH, LINK_DOWN, MODIFY_QP_FAILED,
+    RETRY_EXCEEDED,
 };
 use fabric::Version;
 use messages::values::{self, Table};
@@ -79,7 +79,7 @@ pub(crate) fn event(sighting: &Sighting) -> Option<i64> {
 
 /// Whether NCCL goes on over another port of an adapter after a failure.
 pub(crate) fn failed_over(log: &Log) -> bool {
-    log.case.first_of(&[&PORT_FAILED]).is_some() && log.case.first_of(&[&FAILOVER_EXHAUSTED]).is_none()
+    job::outcome::failed_over(&log.case)
 }
 
 /// The first completion that is not only flushed: a flushed request (5) follows from an earlier error.
