@@ -330,7 +330,7 @@ pub static EFA_PEER_GONE: Signal = Signal {
         "typically encountered when the peer process is no longer present",
         "Bad queue pair (QP) number (QP does not exist or is in error state)",
         "Invalid receiver queue pair number (QPN)",
-        "(Connection was reset by remote peer)",
+        "Connection was reset by remote peer",
         "Receiver connection aborted",
     ],
     source: "libfabric prov/efa/src/efa_errno.h 1.20.1 and later",

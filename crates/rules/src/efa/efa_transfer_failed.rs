@@ -1,6 +1,7 @@
 //! A transfer over EFA failed, and its error says on which side.
 
 use evidence::signals::efa::{EFA_PEER_GONE, EFA_REQUEST_FAILED, EFA_UNREACHABLE, SECURITY_GROUP_SAID};
+use evidence::signals::limits::LOCKED_MEMORY_REFUSED;
 use evidence::{Sighting, Source};
 use messages::values::{self, Side, Table, Value};
 
@@ -24,8 +25,8 @@ pub static RULE: Rule = Rule {
 
 fn check(log: &Log) -> Checked {
     let found = log.find_signals(&[&EFA_REQUEST_FAILED], Source::JobOutput)?;
-    // Unreachable peers and peers that ended have rules of their own; a flushed request follows from another error.
-    let elsewhere = [&EFA_UNREACHABLE, &EFA_PEER_GONE, &SECURITY_GROUP_SAID];
+    // Unreachable peers, peers that ended and locked memory have rules of their own; a flushed request follows from another error.
+    let elsewhere = [&EFA_UNREACHABLE, &EFA_PEER_GONE, &SECURITY_GROUP_SAID, &LOCKED_MEMORY_REFUSED];
     if log.case.first_of(&elsewhere).is_some() {
         return Ok(Vec::new());
     }
