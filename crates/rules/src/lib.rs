@@ -8,6 +8,7 @@
 
 pub mod application;
 pub mod blocked;
+pub mod cuda;
 pub mod efa;
 pub mod general;
 pub mod hardware;
@@ -56,6 +57,7 @@ pub use verdict::{Level, Verdict};
 static FAMILIES: &[&[&Rule]] = &[
     application::RULES,
     blocked::RULES,
+    cuda::RULES,
     efa::RULES,
     hardware::RULES,
     ib::RULES,
