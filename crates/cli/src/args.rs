@@ -442,7 +442,7 @@ fn pods(text: &str) -> Result<(u32, u32), String> {
 pub(crate) enum Format {
     /// For people.
     Text,
-    /// For programs: schema plumb.doctor/1.
+    /// For programs: schema plumb.doctor/2.
     Json,
     /// SARIF 2.1.0, for code scanning.
     Sarif,

@@ -464,7 +464,7 @@ fn outputs_that_cannot_be() {
     assert_eq!(answer.code, Some(0), "{answer:?}");
     assert!(answer.stdout.contains("NCCL 2.28.9"), "{}", answer.stdout);
     let written: Value = serde_json::from_slice(&fs::read(&file).unwrap()).unwrap();
-    assert_eq!(written["schema"], "plumb.doctor/1");
+    assert_eq!(written["schema"], "plumb.doctor/2");
 }
 
 #[test]

@@ -6,7 +6,9 @@ use std::sync::Arc;
 use fabric::Version;
 use rustc_hash::{FxBuildHasher, FxHashMap};
 
+use crate::catalogue::LibfabricWarning;
 use crate::communicator::{self, Communicator, Member};
+use crate::ending::{Ending, Endings};
 use crate::facts::{Link, ProcessFacts};
 use crate::plain::{Blocks, Loose, Manifest, NcclTests, Protocols, TopologyMatrix, TopologyXml, Training};
 use crate::read::Facts;
@@ -60,6 +62,12 @@ pub struct Case {
     pub communicators: Vec<Communicator>,
     /// Lines that report a problem or a setting, in the order of the input.
     pub sightings: Vec<Sighting>,
+    /// Warnings of libfabric.
+    pub libfabric: Vec<LibfabricWarning>,
+    /// Lines that say how something ended, in the order of the input.
+    pub endings: Vec<Ending>,
+    /// The last line of each region that shows the job at work.
+    pub progress: Vec<Spot>,
     /// Runs of nccl-tests.
     pub tests: Vec<NcclTests>,
     /// `nvidia-smi topo -m`.
@@ -158,6 +166,9 @@ pub struct CaseBuilder {
     indices: FxHashMap<(Box<str>, u32), usize>,
     sightings: Vec<Sighting>,
     sighting_indices: FxHashMap<u64, usize>,
+    libfabric: Vec<LibfabricWarning>,
+    endings: Endings,
+    progress: Vec<Spot>,
     blocks: Blocks,
     loose: Loose,
 }
@@ -252,6 +263,9 @@ impl CaseBuilder {
                 self.sightings.push(sighting);
             }
         }
+        facts.libfabric.into_iter().for_each(|it| LibfabricWarning::merge(&mut self.libfabric, it));
+        self.progress.extend(facts.endings.progress);
+        self.endings.merge(facts.endings);
         facts.plain.into_iter().for_each(|it| self.blocks.take(it));
         self.loose.merge(facts.loose);
     }
@@ -300,6 +314,9 @@ impl CaseBuilder {
             processes,
             communicators,
             sightings: self.sightings,
+            libfabric: self.libfabric,
+            endings: self.endings.into_all(),
+            progress: self.progress,
             tests: self.blocks.tests,
             matrices: self.blocks.matrices,
             xml: self.blocks.xml,

@@ -6,7 +6,7 @@ use crate::absent::Absent;
 use crate::facts::{CommFacts, Link};
 use crate::nccl::{CommLine, Direction};
 use crate::segment::{Segment, ThreadFacts};
-use crate::source::Spot;
+use crate::source::{Quote, Spot};
 
 /// A communicator.
 #[derive(Debug, Clone, PartialEq)]
@@ -33,9 +33,45 @@ pub struct Member {
     /// Some of its connections could belong to another communicator of the same process:
     /// they carry no name, and count for the newest in which the process has this rank.
     pub guessed: bool,
+    /// Other processes whose lines name the same rank of the same communicator: the first few.
+    pub claims: Vec<Claim>,
+}
+
+/// A process that names a rank which another process has.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Claim {
+    /// The process, by its index in [`crate::Case::processes`].
+    pub process: usize,
+    /// The line that names the rank.
+    pub quote: Quote,
 }
 
 impl Member {
+    /// How many claims are kept.
+    const CLAIMS: usize = 8;
+
+    /// The first line that names rank and communicator.
+    pub fn named_by(&self) -> Option<&Quote> {
+        let facts = &self.facts;
+        facts
+            .start
+            .as_ref()
+            .or(facts.complete.as_ref())
+            .or(facts.end.as_ref())
+            .or(facts.layout.as_ref().map(|it| &it.quote))
+    }
+
+    /// Takes the lines of another segment of the rank.
+    fn join(&mut self, later: Self) {
+        // One process has one address for the communicator, also where its lines carry different prefixes.
+        let address = |it: &Self| it.line().map(|it| it.comm);
+        let other = self.process != later.process && address(self) != address(&later);
+        if let Some(quote) = later.named_by().filter(|_| other && self.claims.len() < Self::CLAIMS) {
+            self.claims.push(Claim { process: later.process, quote: quote.clone() });
+        }
+        self.facts.merge(*later.facts);
+    }
+
     /// The line that names rank, GPU and communicator.
     pub fn line(&self) -> Option<&CommLine> {
         self.facts.line.as_ref()
@@ -268,9 +304,10 @@ fn group(locals: Vec<Local>) -> Vec<Communicator> {
         let Some(communicator) = communicators.get_mut(index) else { continue };
         // Lines that do not even show a rank get a separate number.
         let rank = rank.unwrap_or_else(|| communicator.members.keys().last().map_or(0, |it| it + 1));
-        let member = Member { process: local.process, facts: local.facts, guessed: local.guessed };
+        let member =
+            Member { process: local.process, facts: local.facts, guessed: local.guessed, claims: Vec::new() };
         match communicator.members.get_mut(&rank) {
-            Some(known) => known.facts.merge(*member.facts),
+            Some(known) => known.join(member),
             None => {
                 communicator.members.insert(rank, member);
             }

@@ -13,8 +13,10 @@
 
 mod absent;
 mod case;
+pub mod catalogue;
 mod chunk;
 mod communicator;
+pub mod ending;
 pub mod facts;
 pub mod nccl;
 mod needs;
@@ -34,7 +36,7 @@ pub mod yaml;
 pub use absent::Absent;
 pub use case::{BINARY, Case, CaseBuilder, MemberLink, Process};
 pub use chunk::{Chunk, Chunks};
-pub use communicator::{Communicator, Member};
+pub use communicator::{Claim, Communicator, Member};
 pub use needs::{Missing, Source};
 pub use read::{Facts, Reader, is_binary};
 pub use signals::{ProcessId, Sighting, Signal};

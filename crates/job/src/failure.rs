@@ -140,7 +140,7 @@ fn candidates(case: &Case) -> Vec<Candidate> {
     let mut all = Vec::new();
     for process in &case.processes {
         for Warning { quote, time } in &process.facts.warnings.first {
-            if HARMLESS.iter().any(|it| quote.text.contains(it)) {
+            if is_harmless(&quote.text) {
                 continue;
             }
             let what = quote.text.split_once("NCCL WARN ").map_or(&*quote.text, |it| it.1);
@@ -180,6 +180,11 @@ fn candidates(case: &Case) -> Vec<Candidate> {
     }
     all.sort_by_key(|it| it.quote.spot);
     all
+}
+
+/// Whether a warning of NCCL is one that healthy jobs print.
+pub fn is_harmless(text: &str) -> bool {
+    HARMLESS.iter().any(|it| text.contains(it))
 }
 
 /// Whether a text only reports the failure of another rank.

@@ -18,10 +18,12 @@ mod description;
 pub mod failure;
 mod hardware;
 pub mod inside;
+pub mod invariants;
 pub mod known;
 pub mod launch;
 mod logged;
 pub mod machine;
+pub mod outcome;
 pub mod rank;
 mod releases;
 pub mod settings;
@@ -40,8 +42,10 @@ use fabric::{Layout, Machine};
 pub use description::{Description, LayoutFlags};
 pub use failure::FirstFailure;
 pub use hardware::Hardware;
+pub use invariants::{Invariant, Violation};
 pub use known::{Conflict, Known, Source};
 pub use launch::PastedLaunch;
+pub use outcome::{Outcome, Setup, State};
 pub use rank::{GpuIds, Rank};
 pub use releases::{PluginRelease, Releases, Stack};
 pub use settings::{Scope, Setter, Settings, Variable};
@@ -72,10 +76,14 @@ pub struct Job {
     pub releases: Releases,
     /// The commands that start its ranks, as they are pasted beside a log.
     pub launches: Vec<PastedLaunch>,
+    /// How it ended.
+    pub outcome: Outcome,
     /// The earliest failure, where something failed.
     pub first_failure: Option<FirstFailure>,
     /// What its sources disagree about.
     pub conflicts: Vec<Conflict>,
+    /// Where its lines contradict what holds in every job.
+    pub violations: Vec<Violation>,
 }
 
 impl Job {

@@ -4,9 +4,10 @@ use evidence::Case;
 use fabric::Layout;
 
 use crate::failure::first_failure;
+use crate::invariants::violations;
 use crate::launch::launches;
 use crate::rank::ranks;
-use crate::{Hardware, Job, Known, Releases, Settings, Size, Source, machine};
+use crate::{Hardware, Job, Known, Outcome, Releases, Settings, Size, Source, machine};
 
 impl Job {
     /// The job that logs and what was given beside them show.
@@ -27,7 +28,7 @@ impl Job {
         let name = model.as_ref().map(|it| it.clone().map(|model| Box::from(model.name)));
         let (machines, wired, conflicts) =
             found.map(|it| (vec![it.machine], it.wired, it.conflicts)).unwrap_or_default();
-        Self {
+        let job = Self {
             machines,
             machine_name: name.or_else(|| machine::name_in(case).filter(|_| !flag)),
             model: model.or_else(|| machine::named_in(case).filter(|_| !flag)),
@@ -39,9 +40,12 @@ impl Job {
             settings: Settings::of_case(case),
             releases: Releases::of_case(case),
             launches: launches(case),
+            outcome: Outcome::of_case(case),
             first_failure: first_failure(case),
             conflicts,
-        }
+            violations: Vec::new(),
+        };
+        Self { violations: violations(case, &job), ..job }
     }
 }
 

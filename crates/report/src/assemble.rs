@@ -8,7 +8,8 @@ use rules::{Diagnosis, Found, Log};
 
 use crate::{
     Check, Communicator, Doctor, Edge, Entity, Environment, Evidence, Facts, Finding, FirstFailure, Input,
-    Job, NodePair, NotChecked, Options, Rank, Ring, SetBy, Stack, Test, Training, TreePlace, Verdict,
+    Job, NodePair, NotChecked, Options, Outcome, Rank, Ring, SetBy, Stack, Test, Training, TreePlace,
+    Verdict,
 };
 
 impl Doctor {
@@ -16,8 +17,18 @@ impl Doctor {
     pub fn new(log: &Log, diagnosis: &Diagnosis, options: Options) -> Self {
         let case = &log.case;
         Self {
-            schema: "plumb.doctor/1".to_owned(),
-            verdict: Verdict { level: diagnosis.verdict.level, text: diagnosis.verdict.text.clone() },
+            schema: "plumb.doctor/2".to_owned(),
+            verdict: Verdict {
+                level: diagnosis.verdict.level,
+                text: diagnosis.verdict.text.clone(),
+                reach: diagnosis.verdict.reach.clone(),
+                next: diagnosis.verdict.next.clone(),
+            },
+            outcome: Outcome {
+                state: diagnosis.outcome.state.name().to_owned(),
+                evidence: diagnosis.outcome.lines.iter().map(|it| evidence(case, it)).collect(),
+                ranks_complete: diagnosis.outcome.setup.complete,
+            },
             findings: diagnosis
                 .findings
                 .iter()

@@ -1,4 +1,4 @@
-//! The result of `plumb doctor`, as it is written: schema `plumb.doctor/1`.
+//! The result of `plumb doctor`, as it is written: schema `plumb.doctor/2`.
 
 use std::collections::BTreeMap;
 
@@ -9,10 +9,12 @@ use serde::{Serialize, Serializer};
 /// The whole answer.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Doctor {
-    /// `plumb.doctor/1`; changes when a field changes its meaning.
+    /// `plumb.doctor/2`; changes when a field changes its meaning.
     pub schema: String,
     /// The answer in one line.
     pub verdict: Verdict,
+    /// How the job ended.
+    pub outcome: Outcome,
     /// Findings, the first cause first.
     pub findings: Vec<Finding>,
     /// The check list.
@@ -32,9 +34,24 @@ pub struct Verdict {
     pub level: Level,
     /// The line.
     pub text: String,
+    /// How far the answer reaches.
+    pub reach: String,
+    /// What would settle an answer that is `unknown`.
+    pub next: Option<String>,
 }
 
-/// A finding of any command: every format is written from it. Serialised, it is a finding of `plumb.doctor/1`.
+/// How the job ended.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Outcome {
+    /// `failed`, `hung`, `finished`, `running` or `unknown`.
+    pub state: String,
+    /// The lines that show it, the most telling first.
+    pub evidence: Vec<Evidence>,
+    /// Ranks of the largest communicator that completed their setup.
+    pub ranks_complete: usize,
+}
+
+/// A finding of any command: every format is written from it. Serialised, it is a finding of `plumb.doctor/2`.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Finding {
     /// The rule's id.

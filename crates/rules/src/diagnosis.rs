@@ -3,9 +3,10 @@
 use std::cmp::Reverse;
 
 use evidence::Missing;
+use job::Outcome;
 
 use crate::checklist::checklist;
-use crate::general::{initialisation_failed, unexplained_warning};
+use crate::general::{initialisation_failed, job_failed, unexplained_warning};
 use crate::stack;
 use crate::verdict::verdict;
 use crate::{
@@ -26,6 +27,8 @@ pub struct Diagnosis {
     pub verdict: Verdict,
     /// The job in a few facts.
     pub summary: Summary,
+    /// How the job ended.
+    pub outcome: Outcome,
     /// The earliest failure, where something failed.
     pub first_failure: Option<FirstFailure>,
 }
@@ -67,13 +70,11 @@ pub fn diagnose(log: &Log) -> Diagnosis {
             Err(missing) => unchecked.push(Unchecked { rule, missing }),
         }
     }
-    // These two report what the other rules left unexplained: no failure may go unmentioned.
+    // These report what the other rules left unexplained, the most exact first: no failure may go unmentioned.
     for (rule, check) in [
-        (
-            &initialisation_failed::RULE,
-            initialisation_failed::check_last as fn(&Log, &[Found]) -> Vec<Finding>,
-        ),
-        (&unexplained_warning::RULE, unexplained_warning::check_last),
+        (&unexplained_warning::RULE, unexplained_warning::check_last as fn(&Log, &[Found]) -> Vec<Finding>),
+        (&initialisation_failed::RULE, initialisation_failed::check_last),
+        (&job_failed::RULE, job_failed::check_last),
     ] {
         let found = check(log, &findings);
         findings.extend(found.into_iter().map(|finding| Found { rule, finding }));
@@ -92,7 +93,8 @@ pub fn diagnose(log: &Log) -> Diagnosis {
     let summary = summary(log);
     Diagnosis {
         checklist: checklist(log, &summary, &findings),
-        verdict: verdict(log, &summary, &findings),
+        verdict: verdict(log, &summary, &findings, &unchecked),
+        outcome: log.job.outcome.clone(),
         first_failure: log.job.first_failure.clone(),
         findings,
         unchecked,

@@ -4,7 +4,9 @@ use std::collections::BTreeSet;
 
 use serde::Serialize;
 
-use crate::diagnosis::count;
+use job::State;
+
+use crate::diagnosis::{Unchecked, count};
 use crate::{Confidence, Found, Log, Severity, Summary};
 
 /// The state of the job.
@@ -30,6 +32,10 @@ pub struct Verdict {
     pub level: Level,
     /// The line.
     pub text: String,
+    /// How far the answer reaches: which ranks were seen to complete their setup, and how the job ended.
+    pub reach: String,
+    /// What would settle an answer that is `unknown`.
+    pub next: Option<String>,
 }
 
 impl Level {
@@ -46,20 +52,15 @@ impl Level {
 }
 
 /// Sums the findings up.
-pub(crate) fn verdict(log: &Log, summary: &Summary, findings: &[Found]) -> Verdict {
-    let level = match findings.iter().map(Found::severity).max() {
-        Some(Severity::Error) => Level::Error,
-        Some(Severity::Warning) => Level::Warning,
-        Some(Severity::Info) => Level::Info,
-        // No finding does not mean success: without a network, a path or a test in the input, nothing was judged.
-        None if summary.networks.is_empty()
-            && summary.inside.is_empty()
-            && log.case.tests.is_empty()
-            && log.case.matrices.is_empty() =>
-        {
-            Level::Unknown
-        }
-        None => Level::Ok,
+pub(crate) fn verdict(log: &Log, summary: &Summary, findings: &[Found], unchecked: &[Unchecked]) -> Verdict {
+    let lack = lack(log, summary, unchecked);
+    let level = match (findings.iter().map(Found::severity).max(), &lack) {
+        (Some(Severity::Error), _) => Level::Error,
+        (Some(Severity::Warning), _) => Level::Warning,
+        // No finding does not mean success: `ok` is said only of a job that was seen to start and whose paths are known.
+        (_, Some(_)) => Level::Unknown,
+        (Some(Severity::Info), None) => Level::Info,
+        (None, None) => Level::Ok,
     };
     let mut parts: Vec<String> = Vec::new();
     parts.extend(size(summary));
@@ -80,7 +81,80 @@ pub(crate) fn verdict(log: &Log, summary: &Summary, findings: &[Found]) -> Verdi
     }
     text.push_str("; ");
     text.push_str(&problems(findings));
-    Verdict { level, text }
+    let next = lack.filter(|_| level == Level::Unknown);
+    Verdict { level, text, reach: reach(log), next }
+}
+
+/// What is missing for the word `ok`, as what to do about it; `None` where it is earned.
+fn lack(log: &Log, summary: &Summary, unchecked: &[Unchecked]) -> Option<String> {
+    let outcome = &log.job.outcome;
+    if let Some(line) = &outcome.trouble {
+        let text = crate::general::job_failed::shorten(line.text.trim());
+        return Some(format!("find out whether the job went on after `{text}`"));
+    }
+    let logs = "give plumb the log of a run with NCCL_DEBUG=INFO, from its start, of all ranks";
+    let setup = &outcome.setup;
+    if setup.seen == 0 {
+        let judged = |id: &str| !unchecked.iter().any(|it| it.rule.id == id);
+        let measured = log.case.tests.iter().any(|it| !it.rows.is_empty());
+        return match measured && judged("bandwidth-below-normal") && outcome.state == State::Finished {
+            true => None,
+            false if measured => Some(
+                "name the machine, so that the bandwidth can be judged: `plumb doctor --instance NAME`"
+                    .to_owned(),
+            ),
+            false => Some(logs.to_owned()),
+        };
+    }
+    if setup.n_ranks.is_some_and(|it| it > MOST_RANKS) {
+        return Some(format!(
+            "check the log: it gives a size of {} ranks",
+            setup.n_ranks.unwrap_or_default()
+        ));
+    }
+    if setup.complete < setup.seen || setup.unfinished > 0 {
+        return Some(
+            "give plumb the rest of the log: the setup of a communicator begins here and does not end"
+                .to_owned(),
+        );
+    }
+    let alone = setup.n_ranks == Some(1);
+    let between = log.job.size.spans_nodes() == Some(true);
+    if !alone
+        && ((between && summary.networks.is_empty())
+            || (!between && summary.inside.is_empty() && summary.networks.is_empty()))
+    {
+        return Some("give plumb the lines `Channel ... via ...` too: NCCL_DEBUG=INFO without a filter by NCCL_DEBUG_SUBSYS".to_owned());
+    }
+    None
+}
+
+/// More ranks than any job has had; a larger number in a log is a fault of the log.
+const MOST_RANKS: u32 = 4_000_000;
+
+/// `setup complete on 4 of 16 ranks; how the job ended is not in this input`
+fn reach(log: &Log) -> String {
+    let outcome = &log.job.outcome;
+    let setup = &outcome.setup;
+    let ranks = |n: u32| if n == 1 { "1 rank".to_owned() } else { format!("{n} ranks") };
+    let mut parts = Vec::new();
+    match (setup.seen, setup.n_ranks) {
+        (0, _) => {}
+        (_, Some(n)) => parts.push(format!("setup complete on {} of {}", setup.complete, ranks(n))),
+        (seen, None) => parts.push(format!("setup complete on {} of the {seen} ranks seen", setup.complete)),
+    }
+    let steps = log.case.training.loss_lines;
+    parts.push(match outcome.state {
+        State::Failed => "the job failed".to_owned(),
+        State::Hung => "the job hung".to_owned(),
+        State::Finished => "the job finished".to_owned(),
+        State::Running if steps > 0 => {
+            format!("{steps} steps logged; the end of the job is not in this input")
+        }
+        State::Running => "the job was at work when the log ends".to_owned(),
+        State::Unknown => "how the job ended is not in this input".to_owned(),
+    });
+    parts.join("; ")
 }
 
 /// `2 errors, 1 warning`, or that there are none.

@@ -23,7 +23,7 @@ use rules::EntityKind;
 
 use crate::{
     Check, Communicator, Doctor, Edge, Entity, Environment, Evidence, Facts, Finding, FirstFailure, Input,
-    Job, NodePair, NotChecked, Rank, Ring, Span, Stack, Test, Training, TreePlace, Verdict,
+    Job, NodePair, NotChecked, Outcome, Rank, Ring, Span, Stack, Test, Training, TreePlace, Verdict,
 };
 
 /// Replaces host names, addresses, paths and secrets in every text of `doctor`.
@@ -89,14 +89,20 @@ fn each<'a>(texts: impl IntoIterator<Item = &'a mut String>, role: Role<'_>, see
 }
 
 fn walk(it: &mut Doctor, see: &mut See<'_>) {
-    let Doctor { schema: _, verdict, findings, checks, not_checked, facts, inputs } = it;
+    let Doctor { schema: _, verdict, outcome, findings, checks, not_checked, facts, inputs } = it;
     // Inputs come first: they are numbered as they were given.
     for Input { file, kind: _, lines: _, understood: _, blank: _, cut: _, problem } in inputs {
         see(Role::File, file);
         each(problem, Role::Text, see);
     }
-    let Verdict { level: _, text } = verdict;
+    let Verdict { level: _, text, reach, next } = verdict;
     see(Role::Text, text);
+    see(Role::Text, reach);
+    each(next, Role::Text, see);
+    let Outcome { state: _, evidence: quotes, ranks_complete: _ } = outcome;
+    for it in quotes {
+        evidence(it, see);
+    }
     for it in findings {
         finding(it, see);
     }

@@ -1,10 +1,12 @@
 //! One rank ended with a program error, and the other ranks reported it.
 
+use evidence::ending::Kind;
 use evidence::signals::application::{CLOSED, CRASH, EXCEPTION, RANK_EXCEPTION, REMOTE_ERROR};
 use evidence::{Sighting, Source};
 
 use crate::{Check, Checked, Confidence, Finding, Log, Role, Rule, Severity};
 use job::failure::{Exit, exception, exits, names_nccl};
+use job::outcome::survived;
 
 /// See the module documentation.
 pub static RULE: Rule = Rule {
@@ -31,27 +33,31 @@ fn check(log: &Log) -> Checked {
     let crashed = found.iter().copied().find(|it| *it.signal == CRASH && is_crash(it));
     let ended: Vec<Exit> = exits(&log.case).into_iter().filter(Exit::is_own).collect();
     let noticed = !ended.is_empty() || log.case.first_of(&[&CLOSED, &REMOTE_ERROR]).is_some();
-    // Without PyTorch's mark an exception counts only where something ended.
+    // Without PyTorch's mark an exception counts where something ended, or where nothing shows that the program went on.
     let plain = || {
         let first =
             found.iter().copied().find(|it| *it.signal == EXCEPTION && !names_nccl(&it.quote.text))?;
-        noticed.then(|| (first, first.quote.text.trim().to_owned()))
+        noticed.then(|| (log.case.rank_of(first), &first.quote, first.quote.text.trim().to_owned()))
     };
-    let first = own.first().cloned();
-    let Some((sighting, what)) =
-        first.or_else(|| crashed.map(|it| (it, it.quote.text.trim().to_owned()))).or_else(plain)
-    else {
+    let uncaught = || {
+        let it = log.case.endings.iter().find(|it| {
+            it.kind == Kind::Exception && !names_nccl(&it.quote.text) && !survived(&log.case, it.last)
+        })?;
+        Some((it.rank, &it.quote, it.text.to_string()))
+    };
+    let own_first = own.first().map(|(it, what)| (log.case.rank_of(it), &it.quote, what.clone()));
+    let crash = || crashed.map(|it| (log.case.rank_of(it), &it.quote, it.quote.text.trim().to_owned()));
+    let Some((rank, quote, what)) = own_first.or_else(crash).or_else(plain).or_else(uncaught) else {
         return Ok(Vec::new());
     };
-    let rank = log.case.rank_of(sighting).or_else(|| ended.first().and_then(|it| it.rank));
+    let rank = rank.or_else(|| ended.first().and_then(|it| it.rank));
     let who = rank.map_or_else(|| "a rank".to_owned(), |it| format!("rank {it}"));
     let same = own.iter().filter(|it| it.1 == what).count();
     let others =
         if same > 1 { format!(", and {} more with the same error", same - 1) } else { String::new() };
     let message = format!("{who} ended with `{}`{others}", shorten(&what));
-    let finding = Finding::new(Confidence::Likely, message)
-        .seen(&sighting.quote)
-        .seen_all(ended.first().map(|it| &it.quote));
+    let finding =
+        Finding::new(Confidence::Likely, message).seen(quote).seen_all(ended.first().map(|it| &it.quote));
     Ok(vec![match rank {
         Some(rank) => finding.about_rank(rank),
         None => finding,
@@ -85,9 +91,10 @@ mod tests {
     }
 
     #[test]
-    fn an_old_exception_needs_an_end() {
+    fn an_exception_that_the_program_survived_is_not_its_end() {
         let text = "Traceback (most recent call last):\nKeyError: 'labels'\n";
-        quiet(&RULE, text);
+        assert_eq!(findings(&RULE, text).len(), 1);
+        quiet(&RULE, &format!("{text}step 4 | loss 2.0\n"));
         let ended = format!(
             "{text}ERROR:torch.distributed.elastic.multiprocessing.api:failed (exitcode: 1) local_rank: 0 (pid: 9) of binary: /usr/bin/python\n"
         );

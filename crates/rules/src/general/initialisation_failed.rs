@@ -1,6 +1,7 @@
 //! NCCL returned an error and no rule knows why.
 
-use evidence::Source;
+use evidence::{Quote, Source};
+use job::outcome::survived;
 
 use crate::{Check, Checked, Confidence, Finding, Found, Log, Role, Rule, Severity};
 
@@ -23,36 +24,157 @@ fn check(log: &Log) -> Checked {
     log.nccl_log().map(|_| Vec::new())
 }
 
-/// A propagated error (`FILE:LINE -> CODE`), and no finding of severity error.
+/// A propagated error (`FILE:LINE -> CODE`) or an exception that passes on an error of NCCL, and no finding of severity error.
 pub(crate) fn check_last(log: &Log, findings: &[Found]) -> Vec<Finding> {
     if findings.iter().any(|it| it.severity() == Severity::Error) {
         return Vec::new();
     }
-    let failed = log.case.processes.iter().enumerate().find_map(|(index, process)| {
-        let seen = process.facts.propagated.iter().find(|it| matches!(it.value, 1..=6 | 8))?;
-        let in_passing = matches!(seen.value, 2 | 3) && went_well(log, index);
-        (!in_passing).then_some((process, seen))
-    });
-    let Some((process, seen)) = failed else { return Vec::new() };
-    let meaning = match seen.value {
-        1 => "a CUDA call failed",
-        2 => "a system call failed",
-        3 => "an internal check failed",
-        4 => "an argument was invalid",
-        5 => "NCCL was used wrongly",
-        6 => "a peer died or the network failed",
-        _ => "a timeout",
+    let (rank, host, result, quote) = match reported(log).or_else(|| propagated(log)) {
+        Some(it) => it,
+        None => return Vec::new(),
     };
-    let message = format!("{} got error {} from NCCL ({meaning})", process.name(), seen.value);
-    vec![Finding::new(Confidence::Certain, message).seen(&seen.quote).about_host(&process.host)]
+    let who = match (rank, &host) {
+        (Some(rank), Some(host)) => format!("rank {rank} on {host}"),
+        (Some(rank), None) => format!("rank {rank}"),
+        (None, Some(host)) => format!("a process on {host}"),
+        (None, None) => "a rank".to_owned(),
+    };
+    let message =
+        format!("a call of NCCL failed on {who} ({}); its reason is not in this input", result.text);
+    let several = log.job.size.spans_nodes();
+    let finding = Finding::new(Confidence::Certain, message)
+        .seen(quote)
+        .why(format!("{} NCCL writes the reason as a WARN line before it returns the error; that line is not in this input. {}", result.meaning, likely(result, several)))
+        .fix(rerun(log));
+    let finding = rank.map(|it| finding.clone().about_rank(it)).unwrap_or(finding);
+    vec![host.map(|it| finding.clone().about_host(it)).unwrap_or(finding)]
 }
 
-/// Whether the process made its communicators: a plugin or network that was tried and left aside,
+type Failure<'a> = (Option<u32>, Option<String>, &'static NcclResult, &'a Quote);
+
+/// An exception or a test program that names an error of NCCL.
+fn reported(log: &Log) -> Option<Failure<'_>> {
+    log.case.endings.iter().filter(|it| it.kind.is_death() && !survived(&log.case, it.last)).find_map(|it| {
+        let text = it.quote.text.to_ascii_lowercase();
+        if !text.contains("nccl") {
+            return None;
+        }
+        let result = RESULTS
+            .iter()
+            .find(|it| text.contains(it.text) || text.contains(&it.name.to_ascii_lowercase()))?;
+        Some((it.rank, it.host.as_ref().map(ToString::to_string), result, &it.quote))
+    })
+}
+
+fn propagated(log: &Log) -> Option<Failure<'_>> {
+    log.case.processes.iter().enumerate().find_map(|(index, process)| {
+        let seen = process.facts.propagated.iter().find(|it| matches!(it.value, 1..=6 | 8))?;
+        let in_passing = matches!(seen.value, 2 | 3) && went_well(log, index);
+        let result = RESULTS.iter().find(|it| it.code == seen.value)?;
+        let host = (!process.host.is_empty()).then(|| process.host.to_string());
+        (!in_passing).then_some((process.rank, host, result, &seen.quote))
+    })
+}
+
+/// A result of NCCL, as programs print it.
+#[derive(Debug)]
+struct NcclResult {
+    code: u32,
+    name: &'static str,
+    /// What ncclGetErrorString gives.
+    text: &'static str,
+    meaning: &'static str,
+}
+
+/// NCCL src/init.cc, ncclGetErrorString; src/nccl.h.in.
+static RESULTS: &[NcclResult] = &[
+    NcclResult {
+        code: 1,
+        name: "ncclUnhandledCudaError",
+        text: "unhandled cuda error",
+        meaning: "A call of CUDA failed inside NCCL.",
+    },
+    NcclResult {
+        code: 2,
+        name: "ncclSystemError",
+        text: "unhandled system error",
+        meaning: "A call to the operating system or to a network library failed: a connection, shared memory, a plugin.",
+    },
+    NcclResult {
+        code: 3,
+        name: "ncclInternalError",
+        text: "internal error",
+        meaning: "A check inside NCCL or its network plugin failed.",
+    },
+    NcclResult {
+        code: 4,
+        name: "ncclInvalidArgument",
+        text: "invalid argument",
+        meaning: "The program gave NCCL an argument that it cannot use.",
+    },
+    NcclResult {
+        code: 5,
+        name: "ncclInvalidUsage",
+        text: "invalid usage",
+        meaning: "The program used NCCL in a way that it does not allow.",
+    },
+    NcclResult {
+        code: 6,
+        name: "ncclRemoteError",
+        text: "remote process exited or there was a network error",
+        meaning: "Another rank ended, or the network between them failed.",
+    },
+    NcclResult {
+        code: 8,
+        name: "ncclTimeout",
+        text: "timeout",
+        meaning: "NCCL waited longer than its limit.",
+    },
+];
+
+/// The usual causes for a job of this shape.
+fn likely(result: &NcclResult, several: Option<bool>) -> &'static str {
+    match (result.code, several) {
+        (2, Some(false)) => {
+            "On one host the usual causes are: /dev/shm too small in a container, peer access between GPUs refused, another rank that died first."
+        }
+        (2, _) => {
+            "The usual causes are: the wrong network interface (NCCL_SOCKET_IFNAME), a firewall between the nodes, another rank that died \
+             first, a full /dev/shm, a network plugin without its device."
+        }
+        (1, _) => {
+            "The usual causes are: two ranks on one GPU, too little free GPU memory, a driver older than this NCCL, an earlier fault of a kernel of the program."
+        }
+        (3, _) => {
+            "The usual causes are: a network plugin that failed, a topology that NCCL cannot use, ranks with different settings or releases."
+        }
+        (4 | 5, _) => {
+            "The usual causes are: two ranks on one GPU, a tensor that is not on the rank's GPU, a communicator used after an error."
+        }
+        _ => "Read the log of the rank that ended first.",
+    }
+}
+
+/// The exact command to run again.
+fn rerun(log: &Log) -> String {
+    let command =
+        log.job.launches.first().map_or("torchrun ...", |it| it.quote.text.trim().trim_start_matches("$ "));
+    format!(
+        "Run it again with NCCL's log switched on for every rank, and give plumb all of it: `NCCL_DEBUG=INFO NCCL_DEBUG_SUBSYS=INIT,ENV,NET \
+         {command} 2>&1 | tee job.log`, then `plumb doctor job.log`."
+    )
+}
+
+/// Whether the process made its communicators, or made none where others did: a plugin or network that was tried and left aside,
 /// and the sockets that close at the end, leave such errors behind.
 fn went_well(log: &Log, index: usize) -> bool {
-    let members =
-        log.case.communicators.iter().flat_map(|it| it.members.values()).filter(|it| it.process == index);
-    members.clone().count() > 0 && members.clone().all(evidence::Member::is_complete)
+    let members = || log.case.communicators.iter().flat_map(|it| it.members.values());
+    let mut own = members().filter(|it| it.process == index).peekable();
+    if own.peek().is_some() {
+        own.all(evidence::Member::is_complete)
+    } else {
+        members().any(evidence::Member::is_complete)
+    }
 }
 
 #[cfg(test)]

@@ -3,7 +3,8 @@
 use std::collections::BTreeMap;
 
 use evidence::signals::launch::{BOOTSTRAP_MISMATCH, RANK_TWICE};
-use evidence::{Quote, Source};
+use evidence::{Process, Quote, Source};
+use job::{Invariant, Violation};
 
 use crate::sentence::list_of_ranks;
 use crate::{Check, Checked, Confidence, Finding, Log, Role, Rule, Severity};
@@ -37,21 +38,7 @@ fn check(log: &Log) -> Checked {
             Finding::new(Confidence::Certain, message).seen(&first.quote).about_rank(first.get("rank")),
         );
     }
-    let mut sizes: BTreeMap<&str, BTreeMap<u32, &Quote>> = BTreeMap::new();
-    for communicator in log.case.communicators.iter().filter(|it| it.name.starts_with("0x")) {
-        let quote = communicator
-            .members
-            .values()
-            .find_map(|it| it.facts.start.as_ref().or(it.facts.complete.as_ref()));
-        if let (Some(n), Some(quote)) = (communicator.n_ranks, quote) {
-            sizes.entry(&communicator.name).or_default().insert(n, quote);
-        }
-    }
-    for (name, sizes) in sizes.iter().filter(|it| it.1.len() > 1) {
-        let list: Vec<String> = sizes.keys().map(u32::to_string).collect();
-        let message = format!("ranks give communicator {name} different sizes: {}", list.join(", "));
-        findings.push(Finding::new(Confidence::Certain, message).seen_all(sizes.values().copied()));
-    }
+    findings.extend(log.job.violations.iter().filter_map(|it| contradiction(log, it)));
     for communicator in &log.case.communicators {
         let mut counts: BTreeMap<u32, (Vec<u32>, &Quote)> = BTreeMap::new();
         for (rank, member) in communicator.members.iter().filter(|it| !it.1.guessed) {
@@ -74,6 +61,58 @@ fn check(log: &Log) -> Checked {
     Ok(findings)
 }
 
+/// A number that the lines of one communicator contradict.
+fn contradiction(log: &Log, violation: &Violation) -> Option<Finding> {
+    let numbers = |all: &[u32]| all.iter().map(u32::to_string).collect::<Vec<_>>().join(", ");
+    let finding = match &violation.invariant {
+        Invariant::SizesDiffer { communicator, sizes } => {
+            let message =
+                format!("ranks give communicator {communicator} different sizes: {}", numbers(sizes));
+            Finding::new(Confidence::Certain, message).about_communicator(communicator)
+        }
+        Invariant::NodeCountsDiffer { communicator, nodes } => {
+            let message = format!(
+                "ranks of communicator {communicator} count different numbers of nodes: {}",
+                numbers(nodes)
+            );
+            Finding::new(Confidence::Likely, message).about_communicator(communicator)
+        }
+        Invariant::RankOfTwoProcesses { communicator, rank, processes } => {
+            let all: Vec<&Process> = processes.iter().filter_map(|it| log.case.processes.get(*it)).collect();
+            let names: Vec<String> = all.iter().map(|it| format!("{} on {}", it.pid, it.host)).collect();
+            let message = format!(
+                "{} processes are rank {rank} of communicator {communicator}: {}",
+                names.len(),
+                names.join(" and ")
+            );
+            let finding =
+                Finding::new(Confidence::Likely, message).about_rank(rank).about_communicator(communicator);
+            all.iter().fold(finding, |it, process| it.about_host(&process.host)).or("several-jobs")
+        }
+        Invariant::RankBeyondSize { rank, size } => {
+            let message =
+                format!("rank {rank} is in a communicator of {size} ranks: the last one is {}", size - 1);
+            Finding::new(Confidence::Likely, message).about_rank(rank).fix(DAMAGED)
+        }
+        Invariant::SizeImplausible { size } => {
+            let message = format!("a communicator of {size} ranks is not plausible");
+            Finding::new(Confidence::Likely, message).severity(Severity::Warning).fix(DAMAGED)
+        }
+        Invariant::LayoutImpossible { rank } => {
+            let message = format!("rank {rank} reports ranks and nodes that no job can have");
+            Finding::new(Confidence::Likely, message)
+                .severity(Severity::Warning)
+                .about_rank(rank)
+                .fix(DAMAGED)
+        }
+        _ => return None,
+    };
+    Some(finding.seen_all(&violation.quotes))
+}
+
+const DAMAGED: &str = "Look at the line: if it is damaged or two lines are joined, plumb's answer about this job is not reliable; give it the log \
+    of each rank in a file of its own (NCCL_DEBUG_FILE=/tmp/nccl.%h.%p). Otherwise check RANK and WORLD_SIZE of that process.";
+
 #[cfg(test)]
 mod tests {
     use super::RULE;
@@ -94,6 +133,19 @@ mod tests {
             findings(&RULE, &(rank(0, 2, 8) + &rank(1, 4, 8)))[0].message.contains("different sizes: 2, 4")
         );
         quiet(&RULE, &(rank(0, 2, 8) + &rank(1, 2, 8)));
+    }
+
+    #[test]
+    fn numbers_that_cannot_be() {
+        let message = |log: &str| findings(&RULE, log)[0].message.clone();
+        assert_eq!(message(&rank(9, 8, 2)), "rank 9 is in a communicator of 8 ranks: the last one is 7");
+        let billion = rank(0, 1_000_000_000, 2);
+        assert_eq!(message(&billion), "a communicator of 1000000000 ranks is not plausible");
+        let second = rank(0, 2, 8).replace("n0:", "n1:").replace("0x01", "0x71");
+        assert_eq!(
+            message(&(rank(0, 2, 8) + &second)),
+            "2 processes are rank 0 of communicator 0x4116: 1 on n0 and 1 on n1"
+        );
     }
 
     #[test]

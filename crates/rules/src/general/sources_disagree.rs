@@ -1,7 +1,7 @@
 //! Two sources describe the machine of the job differently.
 
 use evidence::{Missing, Quote, Source};
-use job::{Conflict, Known};
+use job::{Conflict, Invariant, Known, Violation};
 
 use crate::{Check, Checked, Confidence, Finding, Log, Role, Rule, Severity};
 
@@ -24,7 +24,27 @@ fn check(log: &Log) -> Checked {
     if log.job.machines.is_empty() && !log.has(Source::JobOutput) {
         return Err(Missing(Source::JobOutput));
     }
-    Ok(log.job.conflicts.iter().map(|conflict| finding(log, conflict)).collect())
+    let devices = log.job.violations.iter().filter_map(devices);
+    Ok(log.job.conflicts.iter().map(|conflict| finding(log, conflict)).chain(devices).collect())
+}
+
+/// Ranks that use GPUs which another source does not show.
+fn devices(violation: &Violation) -> Option<Finding> {
+    let message = match &violation.invariant {
+        Invariant::MoreRanksThanGpus { ranks, gpus, source } => {
+            format!(
+                "NCCL runs {ranks} ranks on one node, but {source} has {gpus} GPU{}",
+                if *gpus == 1 { "" } else { "s" }
+            )
+        }
+        Invariant::DeviceNotVisible { rank, device, visible } => {
+            format!(
+                "rank {rank} uses CUDA device {device}, which CUDA_VISIBLE_DEVICES={visible} does not give it"
+            )
+        }
+        _ => return None,
+    };
+    Some(Finding::new(Confidence::Certain, message).seen_all(&violation.quotes))
 }
 
 fn finding(log: &Log, conflict: &Conflict) -> Finding {
@@ -73,6 +93,15 @@ mod tests {
         assert_eq!(found[0].message, "sources disagree about the number of GPUs: 8 and 2; plumb uses 8");
         let lines: Vec<&str> = found[0].quotes().map(|it| &*it.text).collect();
         assert!(lines[0].contains("p4d.24xlarge") && lines[1].contains("GPU0"), "{lines:?}");
+    }
+
+    #[test]
+    fn nccl_uses_more_gpus_than_the_matrix_has() {
+        let log = "a:1:2 [0] NCCL INFO comm 0x1 rank 0 nRanks 8 nNodes 1 localRanks 8 localRank 0 MNNVL 0\n";
+        assert_eq!(
+            findings(&RULE, &format!("{log}{MATRIX}"))[0].message,
+            "NCCL runs 8 ranks on one node, but nvidia-smi topo -m has 2 GPUs"
+        );
     }
 
     #[test]

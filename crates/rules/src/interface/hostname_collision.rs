@@ -4,6 +4,7 @@ use std::collections::BTreeMap;
 
 use evidence::signals::launch::DUPLICATE_GPU;
 use evidence::{Quote, Source};
+use job::{Invariant, Violation};
 
 use super::address::{announced, got_through, is_bridge, is_link_local, is_loopback};
 use crate::{Check, Checked, Confidence, Finding, Log, Role, Rule, Severity};
@@ -48,7 +49,7 @@ fn check(log: &Log) -> Checked {
         // A default name is the same on every machine.
         (true, true) if *host == "localhost" => Confidence::Likely,
         (true, true) => Confidence::Possible,
-        (true, false) => return Ok(Vec::new()),
+        (true, false) => return Ok(log.job.violations.iter().find_map(told_apart).into_iter().collect()),
     };
     let list: Vec<&str> = found.keys().copied().collect();
     let message = format!(
@@ -58,6 +59,23 @@ fn check(log: &Log) -> Checked {
     );
     let finding = Finding::new(confidence, message).seen_all(found.values().copied());
     Ok(vec![finding.seen_all(duplicates.iter().map(|it| &it.quote)).about_host(host)])
+}
+
+/// Machines of one name that NCCL counts separately.
+fn told_apart(violation: &Violation) -> Option<Finding> {
+    let Invariant::MoreNodesThanHosts { nodes, hosts, host } = &violation.invariant else { return None };
+    let message = format!(
+        "several machines have the host name {host}: NCCL counts {nodes} nodes and there {} {hosts} host name{}",
+        if *hosts == 1 { "is" } else { "are" },
+        if *hosts == 1 { "" } else { "s" }
+    );
+    let finding =
+        Finding::new(Confidence::Likely, message).severity(Severity::Info).seen_all(&violation.quotes);
+    let finding = finding.why(
+        "NCCL tells these machines apart by their boot id, so the job works. plumb and people who read the log tell them apart by host \
+         name, and may take ranks of two machines for ranks of one.",
+    );
+    Some(finding.about_host(host))
 }
 
 #[cfg(test)]

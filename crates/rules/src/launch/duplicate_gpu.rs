@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use evidence::Source;
 use evidence::signals::launch::DUPLICATE_GPU;
+use job::{Invariant, Violation};
 
 use crate::{Check, Checked, Confidence, Finding, Log, Role, Rule, Severity};
 
@@ -25,7 +26,9 @@ pub static RULE: Rule = Rule {
 
 fn check(log: &Log) -> Checked {
     let found = log.find_signals(&[&DUPLICATE_GPU], Source::JobOutput)?;
-    let Some(first) = found.first() else { return Ok(Vec::new()) };
+    let Some(first) = found.first() else {
+        return Ok(log.job.violations.iter().find_map(same_gpu).into_iter().collect());
+    };
     let (a, b, bus) = (first.get("a"), first.get("b"), first.get("bus"));
     let ranks: BTreeSet<&str> =
         found.iter().flat_map(|it| [it.get("a"), it.get("b")]).filter(|it| !it.is_empty()).collect();
@@ -43,6 +46,17 @@ fn check(log: &Log) -> Checked {
         Finding::new(Confidence::Certain, message)
     };
     Ok(vec![finding.by(log, &found).about_gpu(bus)])
+}
+
+/// By the lines that name the GPU of each rank, whatever the release says about it.
+fn same_gpu(violation: &Violation) -> Option<Finding> {
+    let Invariant::GpuOfTwoRanks { host, bus_id, ranks: [a, b] } = &violation.invariant else { return None };
+    let message = format!(
+        "ranks {a} and {b} are both on the GPU at PCI {bus_id:x} of {host}, and NCCL refused to start (invalid usage)"
+    );
+    let finding =
+        Finding::new(Confidence::Likely, message).seen_all(&violation.quotes).or("hostname-collision");
+    Some(finding.about_rank(a).about_rank(b).about_host(host).about_gpu(format!("{bus_id:x}")))
 }
 
 /// Whether processes of one host name have different addresses.
@@ -68,6 +82,22 @@ mod tests {
         assert_eq!(findings(&RULE, log)[0].message, "ranks 2 and 0 are both on the GPU at PCI 1000");
         let traceback = "Last error:\nDuplicate GPU detected : rank 3 and rank 0 both on CUDA device f000\n";
         assert_eq!(findings(&RULE, traceback).len(), 1);
+    }
+
+    #[test]
+    fn fires_without_the_words() {
+        let start = |host: &str, rank: u32| {
+            format!(
+                "{host}:{rank}:1 [0] NCCL INFO ncclCommInitRank comm 0x{rank}1 rank {rank} nranks 2 cudaDev 0 nvmlDev 0 busId f000 commId 0x5 - Init START\n\
+                 {host}:{rank}:1 [0] NCCL INFO init.cc:1 -> 5\n"
+            )
+        };
+        let found = findings(&RULE, &(start("n", 0) + &start("n", 1)));
+        assert_eq!(
+            found[0].message,
+            "ranks 0 and 1 are both on the GPU at PCI f000 of n, and NCCL refused to start (invalid usage)"
+        );
+        quiet(&RULE, &(start("n", 0) + &start("m", 1)));
     }
 
     #[test]

@@ -3,9 +3,9 @@
 use std::collections::BTreeSet;
 
 use evidence::signals::launch::{INVALID_DEVICE, TOO_FEW_GPUS, TOO_FEW_SLOTS};
-use evidence::{Missing, Source};
+use evidence::{Member, Missing, Source};
 
-use job::PastedLaunch;
+use job::{PastedLaunch, Variable};
 
 use crate::{Check, Checked, Confidence, Finding, Log, Role, Rule, Severity};
 
@@ -73,6 +73,20 @@ fn check(log: &Log) -> Checked {
             "Give each host as many slots as it has GPUs (`-H a:8,b:8`, `slots=8` in the hostfile) and start no more processes (`-np`) than there are slots.",
         )]);
     }
+    if let Some((command, visible)) = command.zip(visible(log)) {
+        let each = command.gpus_each().unwrap_or(1);
+        let gpus_visible = visible.text().split(',').filter(|it| !it.trim().is_empty()).count();
+        let asked = command.ranks_per_node().map(|it| it.saturating_mul(each));
+        if let Some(asked) = asked.filter(|it| *it as usize > gpus_visible && gpus_visible > 1) {
+            let message = format!(
+                "the command requests {asked} GPUs on each node, and CUDA_VISIBLE_DEVICES={} shows {gpus_visible}",
+                visible.text()
+            );
+            let finding = Finding::new(Confidence::Likely, message).seen(&command.quote);
+            let finding = finding.seen_all(visible.quote()).about_variable("CUDA_VISIBLE_DEVICES");
+            return Ok(vec![finding]);
+        }
+    }
     if let (Some(instance), Some(command)) = (log.job.instance(), command) {
         let each = command.gpus_each().unwrap_or(1);
         if let Some(here) = command.ranks_per_node().filter(|it| it.saturating_mul(each) > instance.gpus) {
@@ -85,6 +99,15 @@ fn check(log: &Log) -> Checked {
         }
     }
     if log.has(Source::JobOutput) { Ok(Vec::new()) } else { Err(Missing(Source::JobOutput)) }
+}
+
+/// The list of GPUs that all ranks see, where no rank finished a setup with others. Ranks with one GPU each have lists of
+/// their own.
+fn visible(log: &Log) -> Option<&Variable> {
+    let mut all = log.job.settings.named("CUDA_VISIBLE_DEVICES").filter(|it| it.value.is_some());
+    let first = all.next()?;
+    let mut members = log.case.communicators.iter().flat_map(|it| it.members.values());
+    (all.all(|it| it.value == first.value) && !members.any(Member::is_complete)).then_some(first)
 }
 
 /// What the command requests, as the end of a sentence.
@@ -142,6 +165,17 @@ mod tests {
             "the command requests 16 GPUs on each p5.48xlarge, which has 8"
         );
         quiet(&RULE, "INSTANCE_TYPE=p5.48xlarge\nmpirun -np 16 -N 8 all_reduce_perf -g 1\n");
+    }
+
+    #[test]
+    fn a_command_for_more_gpus_than_are_visible() {
+        let text = "CUDA_VISIBLE_DEVICES=0,1,2,3 torchrun --nproc_per_node=8 train.py\n";
+        assert_eq!(
+            findings(&RULE, text)[0].message,
+            "the command requests 8 GPUs on each node, and CUDA_VISIBLE_DEVICES=0,1,2,3 shows 4"
+        );
+        quiet(&RULE, "CUDA_VISIBLE_DEVICES=0,1,2,3 torchrun --nproc_per_node=4 train.py\n");
+        quiet(&RULE, "CUDA_VISIBLE_DEVICES=0\ntorchrun --nproc_per_node=8 train.py\n");
     }
 
     #[test]

@@ -28,6 +28,9 @@ pub static RULE: Rule = Rule {
 static SHARED: &[&str] = &[
     "NCCL_ALGO",
     "NCCL_PROTO",
+    "NCCL_NET",
+    "NCCL_IB_DISABLE",
+    "NCCL_CROSS_NIC",
     "NCCL_BUFFSIZE",
     "NCCL_LL_BUFFSIZE",
     "NCCL_LL128_BUFFSIZE",
@@ -60,7 +63,16 @@ static SHARED: &[&str] = &[
     "NCCL_PAT_ENABLE",
 ];
 
-/// Of these, the ones that decide the size of a message.
+/// Variables that decide how two ranks of one node communicate: nodes may differ.
+static SHARED_INSIDE: &[&str] = &[
+    "NCCL_P2P_DISABLE",
+    "NCCL_P2P_LEVEL",
+    "NCCL_P2P_DIRECT_DISABLE",
+    "NCCL_SHM_DISABLE",
+    "NCCL_CUMEM_ENABLE",
+];
+
+/// Of the first, the ones that decide the size of a message.
 static SIZES: &[&str] = &[
     "NCCL_ALGO",
     "NCCL_PROTO",
@@ -83,7 +95,9 @@ fn check(log: &Log) -> Checked {
     for communicator in &log.case.communicators {
         let members: Vec<&Settings<'_>> =
             communicator.members.values().filter_map(|it| settings.get(it.process)).collect();
-        if let Some(finding) = differing(&members, failed).or_else(|| channels(communicator)) {
+        let inside = || by_host(&members).into_values().find_map(|it| differing(SHARED_INSIDE, &it, failed));
+        let found = differing(SHARED, &members, failed).or_else(inside);
+        if let Some(finding) = found.or_else(|| channels(communicator)) {
             return Ok(vec![finding.seen_all(quotes())]);
         }
     }
@@ -104,14 +118,23 @@ struct Settings<'a> {
 
 impl<'a> Settings<'a> {
     fn new(process: &'a Process, read: &[&'a Variable]) -> Self {
-        let shared = read.iter().filter(|it| SHARED.contains(&&*it.name));
+        let shared =
+            read.iter().filter(|it| SHARED.contains(&&*it.name) || SHARED_INSIDE.contains(&&*it.name));
         Self { process, values: shared.map(|it| (&*it.name, *it)).collect(), silent: read.is_empty() }
     }
 }
 
+fn by_host<'a, 's>(members: &[&'s Settings<'a>]) -> BTreeMap<&'a str, Vec<&'s Settings<'a>>> {
+    let mut hosts: BTreeMap<&str, Vec<&Settings<'_>>> = BTreeMap::new();
+    for it in members.iter().filter(|it| !it.process.host.is_empty()) {
+        hosts.entry(&it.process.host).or_default().push(it);
+    }
+    hosts
+}
+
 /// A variable with two values, or one that decides sizes and is set on some ranks only.
-fn differing(members: &[&Settings<'_>], failed: bool) -> Option<Finding> {
-    for name in SHARED {
+fn differing(names: &[&str], members: &[&Settings<'_>], failed: bool) -> Option<Finding> {
+    for name in names {
         // Values are compared without regard to case, as NCCL does.
         let mut values: BTreeMap<String, (&Variable, &Process)> = BTreeMap::new();
         let mut without = None;
@@ -230,6 +253,18 @@ mod tests {
         assert_eq!(
             (findings(&RULE, line)[0].message.as_str(), findings(&RULE, line)[0].confidence),
             ("a rank sends 491520 bytes where its peer expects 65536", Confidence::Likely)
+        );
+    }
+
+    #[test]
+    fn settings_of_the_paths_inside_a_node_agree_there() {
+        let (on, off) =
+            ("NCCL_P2P_DISABLE set by environment to 0", "NCCL_P2P_DISABLE set by environment to 1");
+        quiet(&RULE, &(rank("a", 0, &[on]) + &rank("b", 1, &[off])));
+        let second = rank("a", 1, &[off]).replace("a:1:1", "a:2:2");
+        assert_eq!(
+            findings(&RULE, &(rank("a", 0, &[on]) + &second))[0].message,
+            "NCCL_P2P_DISABLE is 0 on rank 0 on a, 1 on rank 1 on a"
         );
     }
 

@@ -1,0 +1,163 @@
+//! The job ended badly, and no other rule says why.
+
+use evidence::Source;
+use evidence::ending::{Ending, Kind, signal_name};
+use job::State;
+
+use crate::{Check, Checked, Confidence, Finding, Found, Log, Role, Rule, Severity};
+
+/// See the module documentation.
+pub static RULE: Rule = Rule {
+    id: "job-failed",
+    title: "the job ended with an error whose cause is not in the input",
+    severity: Severity::Error,
+    role: Role::Consequence,
+    needs: &[Source::JobOutput],
+    why: "The last lines say that a process of the job ended badly. What it printed before that is not in this input, or no rule knows it.",
+    fix: "Give plumb the output of all ranks from the start of the job, with NCCL_DEBUG=INFO, and the kernel log of the node \
+          (`dmesg -T`): plumb doctor *.log dmesg.txt",
+    references: &["https://pytorch.org/docs/stable/elastic/errors.html"],
+    checks: &[Check::Log(check)],
+};
+
+/// Findings come from [`check_last`], after all other rules.
+fn check(log: &Log) -> Checked {
+    if log.has(Source::JobOutput) { Ok(Vec::new()) } else { Err(evidence::Missing(Source::JobOutput)) }
+}
+
+/// A job that failed or hung, and no finding of severity error.
+pub(crate) fn check_last(log: &Log, findings: &[Found]) -> Vec<Finding> {
+    let outcome = &log.job.outcome;
+    if !outcome.state.is_bad() || findings.iter().any(|it| it.severity() == Severity::Error) {
+        return Vec::new();
+    }
+    let shown = |it: &&Ending| outcome.lines.contains(&it.quote);
+    let ending = log.case.endings.iter().filter(shown).find(|it| outcome.lines.first() == Some(&it.quote));
+    let Some(first) = outcome.lines.first() else { return Vec::new() };
+    let (message, why) = match ending {
+        Some(ending) => (message(ending), why(ending)),
+        None => (format!("the job {}: `{}`", word(outcome.state), shorten(&first.text)), None),
+    };
+    let mut finding = Finding::new(Confidence::Certain, message).seen_all(&outcome.lines);
+    finding.why = why.map(str::to_owned);
+    if let Some(ending) = ending {
+        finding = ending.rank.map(|it| finding.clone().about_rank(it)).unwrap_or(finding);
+        finding = ending.host.as_ref().map(|it| finding.clone().about_host(it)).unwrap_or(finding);
+        finding.fix = fix(ending).map(str::to_owned);
+    }
+    vec![finding]
+}
+
+fn word(state: State) -> &'static str {
+    if state == State::Hung { "hangs" } else { "failed" }
+}
+
+/// Who ended, and how.
+fn message(ending: &Ending) -> String {
+    let who = match (ending.rank, &ending.host) {
+        (Some(rank), Some(host)) => format!("rank {rank} on {host}"),
+        (Some(rank), None) => format!("rank {rank}"),
+        (None, Some(host)) => format!("a process on {host}"),
+        (None, None) => "a process of the job".to_owned(),
+    };
+    match (ending.kind, ending.code) {
+        (Kind::Cancelled, _) => format!("the job was ended by its scheduler: `{}`", shorten(&ending.text)),
+        (Kind::Hang, _) => {
+            format!("{who} waits for something that does not come: `{}`", shorten(&ending.text))
+        }
+        (Kind::Exception, _) => format!("{who} ended with `{}`", shorten(&ending.text)),
+        (_, Some(code)) if code < 0 => {
+            let name = signal_name(-code);
+            let name = if name.is_empty() { String::new() } else { format!(" ({name})") };
+            format!("{who} ended with signal {}{name}; the input does not show why", -code)
+        }
+        (_, Some(code)) => format!("{who} ended with exit code {code}; the input does not show why"),
+        _ => format!("{who} failed: `{}`", shorten(&ending.text)),
+    }
+}
+
+/// What this code or kind of end means.
+fn why(ending: &Ending) -> Option<&'static str> {
+    Some(match (ending.kind, ending.code) {
+        (_, Some(-9)) => {
+            "Signal 9 comes from outside the process: the kernel's or the container's out-of-memory killer, a scheduler that ends the job, \
+             or a launcher that ends the ranks that are left. The process itself cannot print a reason."
+        }
+        (_, Some(-15)) => {
+            "Signal 15 is a request to end: from the launcher after another rank failed, from the scheduler at the time limit or a \
+             preemption, or from Kubernetes when the pod is deleted."
+        }
+        (_, Some(-11 | -7)) => {
+            "The process accessed memory that it may not: a fault in native code (an extension, a driver library, a plugin of another \
+             release), or, for signal 7, a full /dev/shm or a file on a file system that went away."
+        }
+        (_, Some(-6)) => "The process ended itself after a failed check; the lines before it name the check.",
+        (Kind::Cancelled, _) => {
+            "The scheduler or the cluster ended the job from outside: a time limit, a preemption, a failed node or a limit of memory. The \
+             job's own log does not say whether it was healthy."
+        }
+        (_, Some(126 | 127)) => {
+            "The shell could not start the program: it does not exist in this image, or is not executable."
+        }
+        _ => return None,
+    })
+}
+
+/// What to do about this kind of end.
+fn fix(ending: &Ending) -> Option<&'static str> {
+    Some(match (ending.kind, ending.code) {
+        (_, Some(-9)) => {
+            "Read the kernel log of the node: `dmesg -T | grep -iE 'killed process|oom'`; `kubectl describe pod` (Last State: OOMKilled?); \
+             `sacct -j JOB -o JobID,State,ExitCode,MaxRSS`."
+        }
+        (_, Some(-11 | -7 | -6)) => {
+            "Get the stack of the crash: run with `python -X faulthandler`, `ulimit -c unlimited` and open the core with gdb; check `df -h \
+             /dev/shm` and `dmesg -T`."
+        }
+        (Kind::Cancelled, _) => {
+            "Ask the scheduler why: `sacct -j JOB -o JobID,State,Reason,ExitCode`, `kubectl describe pod`, `kubectl get events`."
+        }
+        _ => return None,
+    })
+}
+
+pub(crate) fn shorten(text: &str) -> String {
+    if text.chars().count() <= 160 {
+        text.to_owned()
+    } else {
+        format!("{}...", text.chars().take(157).collect::<String>())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::testing::{ids, read};
+    use crate::{Level, diagnose};
+
+    #[test]
+    fn no_death_is_passed_over() {
+        for line in [
+            "command terminated with exit code 1",
+            "Segmentation fault (core dumped)",
+            "slurmstepd: error: *** STEP 1234.0 ON node-a CANCELLED AT 2025-05-05T10:11:12 DUE TO TIME LIMIT ***",
+            "    reason: OOMKilled",
+        ] {
+            let diagnosis = diagnose(&read(&format!("{line}\n")));
+            assert_eq!(diagnosis.verdict.level, Level::Error, "{line}: {:?}", diagnosis.findings);
+        }
+    }
+
+    #[test]
+    fn the_code_is_explained() {
+        let diagnosis = diagnose(&read("command terminated with exit code 139\n"));
+        let first = &diagnosis.findings[0];
+        assert!(first.finding.message.contains("signal 11 (SIGSEGV)"), "{first:?}");
+        assert!(first.fix().contains("faulthandler"), "{first:?}");
+    }
+
+    #[test]
+    fn what_the_job_survived_is_quiet() {
+        assert!(ids("Exited with exit code 0\n").is_empty());
+        assert!(ids("run.sh: line 3: 4711 Killed\nstep 4 | loss 2.0\n").is_empty());
+    }
+}
