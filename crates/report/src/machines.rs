@@ -120,24 +120,23 @@ impl Machines {
 
     /// A table.
     pub fn text(&self, out: &mut impl Write) -> io::Result<()> {
-        let head = ["NAME", "GPUS", "INSIDE", "NETWORK", "SOURCES"].map(str::to_owned);
+        let head = ["NAME", "GPUS", "INSIDE", "NETWORK"].map(str::to_owned);
         let rows = self.machines.iter().map(|it| {
             [
                 it.name.to_owned(),
                 format!("{} x {}", it.gpus, it.gpu),
                 it.inside.name().to_owned(),
                 it.network(),
-                it.sources.len().to_string(),
             ]
         });
-        let table: Vec<[String; 5]> = std::iter::once(head).chain(rows).collect();
+        let table: Vec<[String; 4]> = std::iter::once(head).chain(rows).collect();
         let width = |column: usize| table.iter().map(|row| row[column].len()).max().unwrap_or_default();
-        let widths: [usize; 4] = std::array::from_fn(width);
+        let widths: [usize; 3] = std::array::from_fn(width);
         for row in &table {
             for (text, width) in row.iter().zip(widths) {
                 write!(out, "{text:width$}  ")?;
             }
-            writeln!(out, "{:>7}", row[4])?;
+            writeln!(out, "{}", row[3])?;
         }
         Ok(())
     }
@@ -163,8 +162,8 @@ mod tests {
         let line = |name: &str| text.lines().find(|it| it.starts_with(name)).unwrap().to_owned();
         let words = |line: String| line.split_whitespace().collect::<Vec<_>>().join(" ");
         let p5 = words(line("p5.48xlarge"));
-        assert!(p5.starts_with("p5.48xlarge 8 x H100-SXM5-80GB NVSwitch 32 x 100 Gbps EFA "), "{p5}");
-        assert!(words(line("g5.xlarge")).starts_with("g5.xlarge 1 x A10G one GPU 2.5 Gbps TCP "));
+        assert!(p5.starts_with("p5.48xlarge 8 x H100-SXM5-80GB NVSwitch 32 x 100 Gbps EFA"), "{p5}");
+        assert!(words(line("g5.xlarge")).starts_with("g5.xlarge 1 x A10G one GPU 2.5 Gbps TCP"));
         let dgx = words(line("dgx-1v"));
         assert!(dgx.contains("NVLink mesh 4 x 100 Gbps InfiniBand"), "{dgx}");
         assert!(text.lines().all(|it| it.len() <= 100 && !it.ends_with(' ')), "{text}");
