@@ -17,6 +17,7 @@ use evidence::signals::application::{
 };
 use evidence::{Case, Kind, Process, Quote, Sighting};
 
+use crate::recorder::{Recorded, compare, dumps};
 use crate::watchdog::progress;
 
 /// The earliest failure of a job.
@@ -38,7 +39,7 @@ pub struct FirstFailure {
 
 /// Finds the earliest failure over all ranks.
 pub fn first_failure(case: &Case) -> Option<FirstFailure> {
-    if let Some(odd) = odd_one_out(case) {
+    if let Some(odd) = odd_one_out(case).or_else(|| differs(case)) {
         return Some(odd);
     }
     let mut candidates = candidates(case);
@@ -102,6 +103,29 @@ fn odd_one_out(case: &Case) -> Option<FirstFailure> {
             .to_owned(),
         quote: said.first()?.quote.clone(),
         certain: true,
+    })
+}
+
+/// The flight recorders of the ranks show one that made another call.
+fn differs(case: &Case) -> Option<FirstFailure> {
+    let Some(Recorded::Differs(it)) = compare(case) else { return None };
+    let [rank] = it.odd.as_slice() else { return None };
+    let call = it.calls.get(rank)?;
+    let what = format!("called {}, unlike the other ranks", call.describe());
+    recorded(case, *rank, None, what, true)
+}
+
+/// A failure that flight recorders show, with the dump of the rank or, where it has none, of one that waits.
+fn recorded(case: &Case, rank: u32, other: Option<u32>, what: String, certain: bool) -> Option<FirstFailure> {
+    let dumps = dumps(case);
+    let dump = dumps.get(&rank).or_else(|| dumps.get(&other?))?;
+    Some(FirstFailure {
+        rank: Some(rank),
+        host: case.processes.iter().find(|it| it.rank == Some(rank)).map(|it| it.host.to_string()),
+        time: None,
+        what,
+        quote: dump.quote.clone(),
+        certain,
     })
 }
 
@@ -194,6 +218,20 @@ pub fn is_messenger(text: &str) -> bool {
 
 /// A failure that only others report: of a process that ended, of one that is silent, of one that did not join.
 fn absent(case: &Case) -> Option<FirstFailure> {
+    // Ranks are an operation apart while a job works; dumps count where something failed.
+    let failed = case.endings.iter().any(|it| it.kind.is_death()) || case.processes.is_empty();
+    if failed
+        && let Some(Recorded::NotEntered { wait, absent, last }) = compare(case)
+        && let [rank] = absent.as_slice()
+    {
+        let place = format!("{} number {}", wait.call.operation, wait.call.sequence);
+        let what = if last.is_empty() {
+            format!("left no flight recorder dump; the others waited for it in {place}")
+        } else {
+            format!("did not call {place}, in which the others waited")
+        };
+        return recorded(case, *rank, wait.waiting.first().copied(), what, !last.is_empty());
+    }
     if let Some(exit) = exits(case).into_iter().find(Exit::is_own) {
         let what = format!("ended with {}", exit.describe());
         return Some(FirstFailure {

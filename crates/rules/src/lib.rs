@@ -23,6 +23,7 @@ pub mod lint;
 pub mod nvswitch;
 pub mod p2p;
 pub mod performance;
+pub mod recorder;
 pub mod topology;
 pub mod versions;
 
@@ -72,6 +73,7 @@ static FAMILIES: &[&[&Rule]] = &[
     nvswitch::RULES,
     p2p::RULES,
     performance::RULES,
+    recorder::RULES,
     topology::RULES,
     versions::RULES,
 ];
