@@ -226,10 +226,11 @@ impl Reader {
             if *quoted < QUOTED_LIMIT { Quote::new(spot, line) } else { Quote { spot, text: Box::default() } }
         };
         if it.level == Level::Warn {
-            owner.facts.warnings.note(prefix::time(it.before), || Quote::new(spot, line));
+            let entry = catalogue::entry_of(&it).map(|it| it.entry);
+            owner.facts.warnings.note(prefix::time(it.before), entry, || Quote::new(spot, line));
             let id = owner.id();
             let signal = self.signals(line, it.before, id.as_ref(), true, spot);
-            return signal.is_some() || catalogue::entry_of(&it).is_some();
+            return signal.is_some() || entry.is_some();
         }
         let message = nccl::parse(it.message);
         let facts = &mut owner.facts;
@@ -329,13 +330,11 @@ impl Reader {
 
     /// Whether NCCL or its plugin is known to print this ordinary line. One that words a trouble is kept.
     fn listed(&mut self, process: usize, line: &[u8], it: &Line<'_>, spot: Spot) -> bool {
-        if catalogue::entry_of(it).is_none() {
-            return false;
-        }
+        let Some(entry) = catalogue::entry_of(it).map(|it| it.entry) else { return false };
         if catalogue::words_trouble(it.message)
             && let Some(owner) = self.facts.processes.get_mut(process)
         {
-            owner.facts.troubles.note(prefix::time(it.before), || Quote::new(spot, line));
+            owner.facts.troubles.note(prefix::time(it.before), Some(entry), || Quote::new(spot, line));
         }
         true
     }

@@ -337,6 +337,6 @@ fn network_step(between: Between) -> f64 {
         (NicKind::Ethernet, _) => latency.tcp,
         (NicKind::InfiniBand | NicKind::Roce | NicKind::GpuDirectTcp | NicKind::Unknown, _) => {
             latency.infiniband
-        },
+        }
     }
 }

@@ -9,6 +9,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::IpAddr;
 
+use evidence::catalogue::class_of;
 use evidence::facts::Warning;
 use evidence::signals::application::{
     CLOSED, CRASH, ELASTIC_EXIT, ELASTIC_FAILED, ELASTIC_RANK, ELASTIC_ROOT, FINGERPRINT, GLOO_CLOSED,
@@ -16,6 +17,7 @@ use evidence::signals::application::{
     REMOTE_ERROR, WATCHDOG_TIMEOUT, WORKER_ENDED,
 };
 use evidence::{Case, Kind, Process, Quote, Sighting};
+use messages::family::Class;
 
 use crate::recorder::{Recorded, compare, dumps};
 use crate::watchdog::progress;
@@ -138,9 +140,6 @@ struct Candidate {
     messenger: bool,
 }
 
-/// Warnings that NCCL gives in healthy jobs.
-static HARMLESS: &[&str] = &["Failed to open libibverbs.so", "NET/Plugin", "Could not find real path of"];
-
 /// Texts of ranks that only report the failure of another.
 static MESSENGERS: &[&str] = &[
     "Connection closed by remote peer",
@@ -163,7 +162,7 @@ static KERNEL: &[&str] =
 fn candidates(case: &Case) -> Vec<Candidate> {
     let mut all = Vec::new();
     for process in &case.processes {
-        for Warning { quote, time } in &process.facts.warnings.first {
+        for Warning { quote, time, .. } in &process.facts.warnings.first {
             if is_harmless(&quote.text) {
                 continue;
             }
@@ -174,7 +173,7 @@ fn candidates(case: &Case) -> Vec<Candidate> {
                 time: time.as_deref().map(str::to_owned),
                 what: what.trim().to_owned(),
                 quote: quote.clone(),
-                messenger: is_messenger(what),
+                messenger: is_messenger(&quote.text),
             });
         }
     }
@@ -208,12 +207,12 @@ fn candidates(case: &Case) -> Vec<Candidate> {
 
 /// Whether a warning of NCCL is one that healthy jobs print.
 pub fn is_harmless(text: &str) -> bool {
-    HARMLESS.iter().any(|it| text.contains(it))
+    class_of(text) == Some(Class::Harmless)
 }
 
 /// Whether a text only reports the failure of another rank.
 pub fn is_messenger(text: &str) -> bool {
-    MESSENGERS.iter().any(|it| text.contains(it))
+    MESSENGERS.iter().any(|it| text.contains(it)) || class_of(text) == Some(Class::Consequence)
 }
 
 /// A failure that only others report: of a process that ended, of one that is silent, of one that did not join.

@@ -6,7 +6,7 @@ use evidence::yaml::Span;
 use evidence::{Quote, Sighting};
 use serde::Serialize;
 
-use crate::{Confidence, Log, Rule, Severity};
+use crate::{Confidence, Log, Role, Rule, Severity};
 
 /// One problem, as its rule states it.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -17,6 +17,8 @@ pub struct Finding {
     pub reason: Option<String>,
     /// Set where it differs from the rule's severity.
     pub severity: Option<Severity>,
+    /// Set where it differs from the rule's role.
+    pub role: Option<Role>,
     /// How sure it is.
     pub confidence: Confidence,
     /// What shows it, the strongest evidence first.
@@ -25,6 +27,8 @@ pub struct Finding {
     pub why: Option<String>,
     /// What to do here, where that is more exact than the rule's text.
     pub fix: Option<String>,
+    /// The value that the variable at the first span should have instead, where it should have one.
+    pub instead: Option<String>,
     /// What it is about.
     pub entities: Vec<Entity>,
     /// Ids of other rules whose cause would give the same lines.
@@ -112,10 +116,12 @@ impl Finding {
             message: message.into(),
             reason: None,
             severity: None,
+            role: None,
             confidence,
             evidence: Vec::new(),
             why: None,
             fix: None,
+            instead: None,
             entities: Vec::new(),
             also: Vec::new(),
             edits: Vec::new(),
@@ -217,6 +223,13 @@ impl Finding {
         self
     }
 
+    /// Names the value that the variable should have instead.
+    #[must_use]
+    pub fn instead(mut self, value: impl Into<String>) -> Self {
+        self.instead = Some(value.into());
+        self
+    }
+
     /// Adds a safe change: it fixes the problem, and nobody can want the old text.
     #[must_use]
     pub fn edit(mut self, range: Range<usize>, text: impl Into<String>) -> Self {
@@ -314,6 +327,11 @@ impl Found {
     /// The severity: the finding's own, or the rule's.
     pub fn severity(&self) -> Severity {
         self.finding.severity.unwrap_or(self.rule.severity)
+    }
+
+    /// Whether it is a cause or follows from one: as the finding says, or the rule.
+    pub fn role(&self) -> Role {
+        self.finding.role.unwrap_or(self.rule.role)
     }
 
     /// Why it matters: the finding's own text, or the rule's.

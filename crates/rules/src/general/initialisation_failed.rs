@@ -42,7 +42,7 @@ pub(crate) fn check_last(log: &Log, findings: &[Found]) -> Vec<Finding> {
     let message =
         format!("a call of NCCL failed on {who} ({}); its reason is not in this input", result.text);
     let several = log.job.size.spans_nodes();
-    let finding = Finding::new(Confidence::Certain, message)
+    let finding = Finding::new(Confidence::Possible, message)
         .seen(quote)
         .why(format!("{} NCCL writes the reason as a WARN line before it returns the error; that line is not in this input. {}", result.meaning, likely(result, several)))
         .fix(rerun(log));

@@ -38,7 +38,7 @@ pub(crate) fn check_last(log: &Log, findings: &[Found]) -> Vec<Finding> {
         Some(ending) => (message(ending), why(ending)),
         None => (format!("the job {}: `{}`", word(outcome.state), shorten(&first.text)), None),
     };
-    let mut finding = Finding::new(Confidence::Certain, message).seen_all(&outcome.lines);
+    let mut finding = Finding::new(Confidence::Possible, message).seen_all(&outcome.lines);
     finding.why = why.map(str::to_owned);
     if let Some(ending) = ending {
         finding = ending.rank.map(|it| finding.clone().about_rank(it)).unwrap_or(finding);
