@@ -60,7 +60,7 @@ fn check(log: &Log) -> Checked {
         n => format!("; {n} other ranks report an error"),
     };
     let message = format!("{}{place} {does} not answer RAS{taken}{lost}", list_of_ranks(&ranks));
-    let confidence = if dead || failed > 0 { Confidence::Certain } else { Confidence::Likely };
+    let confidence = if dead { Confidence::Certain } else { Confidence::Likely };
     let finding = Finding::new(confidence, message).seen_all(quotes);
     let finding = missing
         .iter()

@@ -106,8 +106,8 @@ pub(super) fn weighed(log: &Log, finding: Finding) -> Vec<Finding> {
     match log.job.outcome.state {
         State::Failed | State::Hung => vec![finding],
         State::Finished => Vec::new(),
+        State::Running | State::Unknown if ended_well(log) => Vec::new(),
         State::Running => vec![finding.confidence(Confidence::Possible).severity(Severity::Info)],
-        State::Unknown if ended_well(log) => Vec::new(),
         // The watchdog writes of every timeout. Logs without such a line show a job that works, or that hangs now.
         State::Unknown if !log.case.processes.is_empty() => {
             vec![finding.confidence(Confidence::Possible).severity(Severity::Warning)]
@@ -118,6 +118,7 @@ pub(super) fn weighed(log: &Log, finding: Finding) -> Vec<Finding> {
 
 /// Whether every process destroyed its communicators, as a program does at its end.
 fn ended_well(log: &Log) -> bool {
-    let mut members = log.case.communicators.iter().flat_map(|it| it.members.values()).peekable();
-    members.peek().is_some() && members.all(|it| it.facts.end.is_some())
+    let members = log.case.communicators.iter().flat_map(|it| it.members.values());
+    let mut begun = members.filter(|it| it.is_complete()).peekable();
+    begun.peek().is_some() && begun.all(|it| it.facts.end.is_some())
 }
