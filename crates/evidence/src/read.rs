@@ -7,7 +7,7 @@ use rustc_hash::{FxBuildHasher, FxHashMap};
 
 use crate::catalogue::{self, Libfabric, LibfabricWarning};
 use crate::chunk::Chunks;
-use crate::ending::{self, Endings};
+use crate::ending::Endings;
 use crate::facts::{AdapterGpuDirect, Assignment, Connected, ProcessFacts, Via};
 use crate::nccl::{self, Message, Phase, PluginEvent};
 use crate::plain::{self, Loose, Plain};
@@ -198,10 +198,6 @@ impl Reader {
         match structured {
             Some(Kind::TrainingLog) | None => {
                 let endings = &mut self.facts.endings;
-                if ending::is_progress(line) {
-                    endings.progress = Some(spot);
-                    return None;
-                }
                 let noted = endings.note(line, spot, plain::rank_label(line), prefix::time(line), known);
                 noted.then_some(Kind::TrainingLog)
             }

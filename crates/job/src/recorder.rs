@@ -6,6 +6,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use evidence::Case;
 use evidence::recorder::{Call, FlightDump};
 
+use crate::culprit::{FailureKind, FirstFailure};
+
 /// What the dumps show.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Recorded<'a> {
@@ -118,6 +120,53 @@ pub fn compare(case: &Case) -> Option<Recorded<'_>> {
         return (circle.len() > 1).then_some(Recorded::Circle(circle));
     }
     waits.into_iter().find(|it| it.waiting.len() > 1).map(Recorded::AllEntered)
+}
+
+/// The rank that called something else than the others.
+pub(crate) fn odd_call(case: &Case) -> Option<FirstFailure> {
+    let Some(Recorded::Differs(it)) = compare(case) else { return None };
+    let [rank] = it.odd.as_slice() else { return None };
+    let what = format!("called {}, unlike the other ranks", it.calls.get(rank)?.describe());
+    failure(case, *rank, None, what, FailureKind::Own)
+}
+
+/// The rank that the others waited for.
+pub(crate) fn absent_rank(case: &Case) -> Option<FirstFailure> {
+    // Ranks are an operation apart while a job works: dumps count where something failed, or where there is nothing else.
+    let failed = case.endings.iter().any(|it| it.kind.is_death()) || case.processes.is_empty();
+    let Some(Recorded::NotEntered { wait, absent, last }) = compare(case).filter(|_| failed) else {
+        return None;
+    };
+    let [rank] = absent.as_slice() else { return None };
+    let place = format!("{} number {}", wait.call.operation, wait.call.sequence);
+    let what = if last.is_empty() {
+        format!("left no flight recorder dump; the others waited for it in {place}")
+    } else {
+        format!("did not call {place}, in which the others waited")
+    };
+    failure(case, *rank, wait.waiting.first().copied(), what, FailureKind::Absent)
+}
+
+/// A failure with the dump of the rank or, where it has none, of one that waits.
+fn failure(
+    case: &Case,
+    rank: u32,
+    waits: Option<u32>,
+    what: String,
+    kind: FailureKind,
+) -> Option<FirstFailure> {
+    let dumps = dumps(case);
+    let dump = dumps.get(&rank).or_else(|| dumps.get(&waits?))?;
+    let process = case.processes.iter().find(|it| it.rank == Some(rank) && !it.host.is_empty());
+    Some(FirstFailure {
+        rank: Some(rank),
+        host: process.map(|it| it.host.to_string()),
+        time: None,
+        what,
+        quote: dump.quote.clone(),
+        certain: dumps.contains_key(&rank),
+        kind,
+    })
 }
 
 /// One process group on all ranks that have a dump.
