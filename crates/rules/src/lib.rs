@@ -25,6 +25,7 @@ pub mod network;
 pub mod nvswitch;
 pub mod p2p;
 pub mod performance;
+pub mod recorder;
 pub mod topology;
 pub mod versions;
 
@@ -77,6 +78,7 @@ static FAMILIES: &[&[&Rule]] = &[
     nvswitch::RULES,
     p2p::RULES,
     performance::RULES,
+    recorder::RULES,
     topology::RULES,
     versions::RULES,
 ];
