@@ -6,6 +6,7 @@ use std::sync::Arc;
 use fabric::Version;
 use rustc_hash::{FxBuildHasher, FxHashMap};
 
+use crate::catalogue::LibfabricWarning;
 use crate::communicator::{self, Communicator, Member};
 use crate::ending::{Ending, Endings};
 use crate::facts::{Link, ProcessFacts};
@@ -61,6 +62,8 @@ pub struct Case {
     pub communicators: Vec<Communicator>,
     /// Lines that report a problem or a setting, in the order of the input.
     pub sightings: Vec<Sighting>,
+    /// Warnings of libfabric.
+    pub libfabric: Vec<LibfabricWarning>,
     /// Lines that say how something ended, in the order of the input.
     pub endings: Vec<Ending>,
     /// The last line of each region that shows the job at work.
@@ -163,6 +166,7 @@ pub struct CaseBuilder {
     indices: FxHashMap<(Box<str>, u32), usize>,
     sightings: Vec<Sighting>,
     sighting_indices: FxHashMap<u64, usize>,
+    libfabric: Vec<LibfabricWarning>,
     endings: Endings,
     progress: Vec<Spot>,
     blocks: Blocks,
@@ -259,6 +263,7 @@ impl CaseBuilder {
                 self.sightings.push(sighting);
             }
         }
+        facts.libfabric.into_iter().for_each(|it| LibfabricWarning::merge(&mut self.libfabric, it));
         self.progress.extend(facts.endings.progress);
         self.endings.merge(facts.endings);
         facts.plain.into_iter().for_each(|it| self.blocks.take(it));
@@ -309,6 +314,7 @@ impl CaseBuilder {
             processes,
             communicators,
             sightings: self.sightings,
+            libfabric: self.libfabric,
             endings: self.endings.into_all(),
             progress: self.progress,
             tests: self.blocks.tests,

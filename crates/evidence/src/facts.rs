@@ -54,6 +54,8 @@ pub struct ProcessFacts {
     pub topology_file: Distinct<Box<str>>,
     /// Warnings: the first ones of each text.
     pub warnings: Warnings,
+    /// Ordinary lines that word a trouble and that no parser reads.
+    pub troubles: Warnings,
     /// `FILE:LINE -> CODE`
     pub propagated: Distinct<u32>,
     /// `Using network Libfabric`, by any of its communicators.
@@ -136,6 +138,7 @@ impl ProcessFacts {
             tuner,
             topology_file,
             warnings,
+            troubles,
             propagated,
             networks,
             host_memory,
@@ -158,6 +161,7 @@ impl ProcessFacts {
         self.tuner.merge(tuner);
         self.topology_file.merge(topology_file);
         self.warnings.merge(warnings);
+        self.troubles.merge(troubles);
         self.propagated.merge(propagated);
         self.networks.merge(networks);
         self.host_memory.merge(host_memory);

@@ -13,6 +13,7 @@
 
 mod absent;
 mod case;
+pub mod catalogue;
 mod chunk;
 mod communicator;
 pub mod ending;

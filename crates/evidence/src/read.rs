@@ -5,6 +5,7 @@ use std::sync::Arc;
 
 use rustc_hash::{FxBuildHasher, FxHashMap};
 
+use crate::catalogue::{self, Libfabric, LibfabricWarning};
 use crate::chunk::Chunks;
 use crate::ending::{self, Endings};
 use crate::facts::{AdapterGpuDirect, Assignment, Connected, ProcessFacts, Via};
@@ -23,6 +24,7 @@ pub struct Facts {
     pub(crate) tally: Tally,
     pub(crate) processes: Vec<RawProcess>,
     pub(crate) sightings: Vec<Sighting>,
+    pub(crate) libfabric: Vec<LibfabricWarning>,
     /// Lines whose meaning depends on lines around them, for the [builder](crate::CaseBuilder).
     pub(crate) plain: Vec<Plain>,
     pub(crate) loose: Loose,
@@ -168,13 +170,14 @@ impl Reader {
         } else {
             None
         };
+        let libfabric = self.libfabric(shown, spot);
         let signal = self.signals(line, line, None, false, spot);
-        let ended = self.ending(shown, structured, spot);
-        structured.or(signal).or(ended)
+        let ended = self.ending(shown, structured, signal.or(libfabric).is_some(), spot);
+        structured.or(signal).or(libfabric).or(ended)
     }
 
     /// Notes how a job ended, or that it is at work.
-    fn ending(&mut self, line: &[u8], structured: Option<Kind>, spot: Spot) -> Option<Kind> {
+    fn ending(&mut self, line: &[u8], structured: Option<Kind>, known: bool, spot: Spot) -> Option<Kind> {
         match structured {
             Some(Kind::TrainingLog) | None => {
                 let endings = &mut self.facts.endings;
@@ -182,8 +185,8 @@ impl Reader {
                     endings.progress = Some(spot);
                     return None;
                 }
-                let known = endings.note(line, spot, plain::rank_label(line), None, prefix::time(line));
-                known.then_some(Kind::TrainingLog)
+                let noted = endings.note(line, spot, plain::rank_label(line), prefix::time(line), known);
+                noted.then_some(Kind::TrainingLog)
             }
             Some(Kind::NcclTests) => {
                 self.facts.endings.progress = Some(spot);
@@ -208,8 +211,8 @@ impl Reader {
         if it.level == Level::Warn {
             owner.facts.warnings.note(prefix::time(it.before), || Quote::new(spot, line));
             let id = owner.id();
-            self.signals(line, it.before, id.as_ref(), true, spot);
-            return true;
+            let signal = self.signals(line, it.before, id.as_ref(), true, spot);
+            return signal.is_some() || catalogue::entry_of(&it).is_some();
         }
         let message = nccl::parse(it.message);
         let facts = &mut owner.facts;
@@ -295,15 +298,46 @@ impl Reader {
                     return true;
                 }
                 let id = owner.id();
-                return self.signals(line, it.before, id.as_ref(), false, spot).is_some()
-                    || known == Known::Telling;
+                let signal = self.signals(line, it.before, id.as_ref(), false, spot);
+                return signal.is_some() || known == Known::Telling || self.listed(process, line, &it, spot);
             }
             Message::Unknown => {
                 let id = owner.id();
-                return self.signals(line, it.before, id.as_ref(), false, spot).is_some();
+                let signal = self.signals(line, it.before, id.as_ref(), false, spot);
+                return self.listed(process, line, &it, spot) || signal.is_some();
             }
         }
         true
+    }
+
+    /// Whether NCCL or its plugin is known to print this ordinary line. One that words a trouble is kept.
+    fn listed(&mut self, process: usize, line: &[u8], it: &Line<'_>, spot: Spot) -> bool {
+        if catalogue::entry_of(it).is_none() {
+            return false;
+        }
+        if catalogue::words_trouble(it.message)
+            && let Some(owner) = self.facts.processes.get_mut(process)
+        {
+            owner.facts.troubles.note(prefix::time(it.before), || Quote::new(spot, line));
+        }
+        true
+    }
+
+    /// A line of libfabric; its warnings are kept.
+    fn libfabric(&mut self, line: &[u8], spot: Spot) -> Option<Kind> {
+        let it = Libfabric::split(line)?;
+        let entry = it.entry().map(|it| it.entry);
+        if it.warning {
+            let warning = LibfabricWarning {
+                quote: Quote::new(spot, line),
+                pid: it.pid,
+                provider: it.provider.into(),
+                entry,
+                count: 1,
+            };
+            LibfabricWarning::merge(&mut self.facts.libfabric, warning);
+        }
+        entry.map(|_| Kind::NcclLog)
     }
 
     fn signals(

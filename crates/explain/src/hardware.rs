@@ -118,6 +118,7 @@ fn network(machine: &Machine, instance: Option<&Instance>) -> String {
         NicKind::Efa => "EFA",
         NicKind::InfiniBand => "InfiniBand",
         NicKind::Roce => "RoCE",
+        NicKind::GpuDirectTcp => "GPUDirect-TCPX or -TCPXO",
         NicKind::Ethernet => return format!("no EFA; {total} Gbps Ethernet"),
         NicKind::Unknown => "network devices",
     };

@@ -1,4 +1,4 @@
-//! Explains a name or a pasted line: rules, variables, machines, GPUs, terms and lines of logs.
+//! Explains a name or a pasted line: rules, variables, machines, GPUs, terms, codes and lines of logs.
 //!
 //! The answer is data; `report` writes it.
 
@@ -38,6 +38,8 @@ pub enum Kind {
     Gpu,
     /// A term of the field.
     Term,
+    /// A code: an error, a status, a signal.
+    Value,
     /// A line of a log.
     Line,
 }
@@ -76,7 +78,7 @@ fn paragraphs(texts: impl IntoIterator<Item = impl AsRef<str>>) -> Vec<String> {
 
 /// The explanations of `asked`; empty if it is unknown, several if several parsers read a line.
 ///
-/// A rule's id is tried first, then a variable, a machine, a GPU, a term, and last a line of a log.
+/// A rule's id is tried first, then a variable, a machine, a GPU, a term, a code, and last a line of a log.
 pub fn explain(asked: &str) -> Vec<Explanation> {
     let asked = asked.trim();
     let named = rule(asked)
@@ -86,7 +88,10 @@ pub fn explain(asked: &str) -> Vec<Explanation> {
         .or_else(|| term(asked));
     match named {
         Some(found) => vec![found],
-        None => line::explain(asked),
+        None => match line::value(asked) {
+            codes if codes.is_empty() => line::explain(asked),
+            codes => codes,
+        },
     }
 }
 

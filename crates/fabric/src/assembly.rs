@@ -57,10 +57,10 @@ pub(crate) fn of_wiring(wiring: &Wiring) -> Machine {
     let mut builder = Builder::new(&wiring.name, model, Some(wiring), None);
     builder.gpu.gpudirect = Some(true);
     builder.nic.gpudirect = Some(true);
-    if let Some(nic) = &wiring.infiniband {
+    if let Some(nic) = &wiring.network {
         builder.nic.name = nic.prefix.as_str().into();
         builder.nic.rate = Some(GigabitsPerSecond(nic.gbps));
-        builder.nic.kind = NicKind::InfiniBand;
+        builder.nic.kind = nic.kind;
     }
     builder.wire(wiring, &Socket::default());
     builder.join(model, Some(wiring))

@@ -1,4 +1,4 @@
-//! Machines by name: the instance types of AWS with a GPU, and the DGX family.
+//! Machines by name: the instance types of AWS with a GPU, machines of other clouds, and the DGX and HGX families.
 //!
 //! `data/instances.json` holds the hardware of instance types, `data/machines.json` their wiring and everything about the other machines.
 //! If the wiring is not published, the machine has all devices at one socket, and [`Machine::unknown`] says so.
@@ -10,7 +10,7 @@ use std::sync::OnceLock;
 use serde::Deserialize;
 
 use crate::instance;
-use crate::machine::{Machine, Maker};
+use crate::machine::{Machine, Maker, NicKind};
 
 pub use model::{Inside, Model, UnknownMachine, all, find, resolve};
 
@@ -29,7 +29,10 @@ pub struct Wiring {
     pub(crate) gpu: Option<String>,
     pub(crate) cpu: Option<Cpu>,
     pub(crate) pcie_gen: Option<u8>,
-    pub(crate) infiniband: Option<NicPlan>,
+    /// Its NICs; an instance type has its own.
+    pub(crate) network: Option<NicPlan>,
+    /// The network plugin that NCCL needs to use them, if it is not built in: `gIB`.
+    pub plugin: Option<String>,
     pub(crate) sockets: Vec<SocketPlan>,
     /// `NVLink` between pairs of GPUs, if no switch connects all: two indices and the number of links.
     #[serde(default)]
@@ -62,6 +65,7 @@ pub(crate) struct Cpu {
 #[derive(Debug, Clone, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct NicPlan {
+    pub(crate) kind: NicKind,
     pub(crate) gbps: f64,
     /// The prefix of the NIC names, before the number.
     pub(crate) prefix: String,
@@ -188,6 +192,13 @@ mod tests {
             ("dgxa100", "dgx-a100"),
             ("DGX-1", "dgx-1v"),
             ("GB200 NVL72", "gb200-nvl72"),
+            ("a3-megagpu-8g", "a3-megagpu-8g"),
+            ("A4X", "a4x-highgpu-4g"),
+            ("ND96isr_H100_v5", "Standard_ND96isr_H100_v5"),
+            ("standard_nd96amsr_a100_v4", "Standard_ND96amsr_A100_v4"),
+            ("BM.GPU.H100.8", "BM.GPU.H100.8"),
+            ("HGX H200", "hgx-h200"),
+            ("gd-8xh100ib-i128", "hgx-h100"),
         ] {
             assert_eq!(find(name).map(|it| it.name), Some(want), "{name}");
             assert_eq!(machine(name).unwrap().name.as_deref(), Some(want));
@@ -226,7 +237,9 @@ mod tests {
             let nics: BTreeSet<_> = machine.nics.iter().map(|it| &it.name).collect();
             assert_eq!(nics.len(), machine.nics.len(), "{name}");
             let Some(instance) = instance::find(name) else {
-                assert!(machine.sockets.iter().all(|it| it.maker != Maker::Unknown), "{name}");
+                let stated = machine.sockets.iter().all(|it| it.maker != Maker::Unknown);
+                let said = machine.unknown.iter().any(|it| it.contains("CPU"));
+                assert!(stated || said, "{name}");
                 continue;
             };
             assert_eq!(machine.gpus.len(), instance.gpus as usize, "{name}");

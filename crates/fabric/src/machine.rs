@@ -130,7 +130,8 @@ impl Nic {
 }
 
 /// A kind of network.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash, serde::Deserialize)]
+#[serde(rename_all = "lowercase")]
 pub enum NicKind {
     /// Elastic Fabric Adapter.
     Efa,
@@ -138,6 +139,9 @@ pub enum NicKind {
     InfiniBand,
     /// RDMA over Ethernet.
     Roce,
+    /// TCP from and to GPU memory, with a plugin of Google Cloud: GPUDirect-TCPX and -TCPXO.
+    #[serde(rename = "tcp_gpudirect")]
+    GpuDirectTcp,
     /// Plain Ethernet: TCP.
     Ethernet,
     /// Not known.

@@ -213,7 +213,7 @@ impl Settings {
         let unknown = machine.nics.iter().any(|it| it.kind == NicKind::Unknown && it.gpudirect == Some(true));
         if has(&[NicKind::Efa]) {
             Network::Libfabric
-        } else if ib && (has(&[NicKind::InfiniBand, NicKind::Roce]) || unknown) {
+        } else if ib && (has(&[NicKind::InfiniBand, NicKind::Roce, NicKind::GpuDirectTcp]) || unknown) {
             Network::Ib
         } else {
             Network::Socket
@@ -235,7 +235,7 @@ impl Network {
     pub fn drives(self, nic: &Nic) -> bool {
         match nic.kind {
             NicKind::Efa => self == Self::Libfabric,
-            NicKind::InfiniBand | NicKind::Roce => self == Self::Ib,
+            NicKind::InfiniBand | NicKind::Roce | NicKind::GpuDirectTcp => self == Self::Ib,
             NicKind::Ethernet => self == Self::Socket,
             NicKind::Unknown => true,
         }

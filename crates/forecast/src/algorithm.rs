@@ -335,6 +335,8 @@ fn network_step(between: Between) -> f64 {
         (NicKind::Efa, Some(1)) => latency.efa_1,
         (NicKind::Efa, _) => latency.efa,
         (NicKind::Ethernet, _) => latency.tcp,
-        (NicKind::InfiniBand | NicKind::Roce | NicKind::Unknown, _) => latency.infiniband,
+        (NicKind::InfiniBand | NicKind::Roce | NicKind::GpuDirectTcp | NicKind::Unknown, _) => {
+            latency.infiniband
+        }
     }
 }

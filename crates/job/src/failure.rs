@@ -16,6 +16,7 @@ use evidence::signals::application::{
     REMOTE_ERROR, WATCHDOG_TIMEOUT, WORKER_ENDED,
 };
 use evidence::{Case, Kind, Process, Quote, Sighting};
+use messages::family::Class;
 
 use crate::watchdog::progress;
 
@@ -114,9 +115,6 @@ struct Candidate {
     messenger: bool,
 }
 
-/// Warnings that NCCL gives in healthy jobs.
-static HARMLESS: &[&str] = &["Failed to open libibverbs.so", "NET/Plugin", "Could not find real path of"];
-
 /// Texts of ranks that only report the failure of another.
 static MESSENGERS: &[&str] = &[
     "Connection closed by remote peer",
@@ -150,7 +148,7 @@ fn candidates(case: &Case) -> Vec<Candidate> {
                 time: time.as_deref().map(str::to_owned),
                 what: what.trim().to_owned(),
                 quote: quote.clone(),
-                messenger: is_messenger(what),
+                messenger: is_messenger(&quote.text),
             });
         }
     }
@@ -182,14 +180,21 @@ fn candidates(case: &Case) -> Vec<Candidate> {
     all
 }
 
+/// What the catalogue of messages knows about a line of NCCL or libfabric.
+pub fn messages_about(line: &str) -> Option<messages::Known<'_>> {
+    evidence::catalogue::known(line)
+}
+
 /// Whether a warning of NCCL is one that healthy jobs print.
-pub fn is_harmless(text: &str) -> bool {
-    HARMLESS.iter().any(|it| text.contains(it))
+pub fn is_harmless(line: &str) -> bool {
+    messages_about(line).and_then(|it| it.class()) == Some(Class::Harmless)
 }
 
 /// Whether a text only reports the failure of another rank.
 pub fn is_messenger(text: &str) -> bool {
     MESSENGERS.iter().any(|it| text.contains(it))
+        || (text.contains("NCCL WARN")
+            && messages_about(text).and_then(|it| it.class()) == Some(Class::Consequence))
 }
 
 /// A failure that only others report: of a process that ended, of one that is silent, of one that did not join.

@@ -1,7 +1,7 @@
 //! What NCCL, its network plugins and libfabric can print, and what the codes in those messages mean.
 //!
 //! ```text
-//! data/*.csv (made by tools/messages from the sources of each release) -> Entry: one wording at one place of the source
+//! data/*.tsv (made by tools/messages from the sources of each release) -> Entry: one wording at one place of the source
 //! data/families.toml (written by hand)                                 -> Family: what the wordings of one message mean
 //! data/values/*.csv (written by hand)                                  -> Value: what a CUDA error, an errno, a status means
 //! ```
@@ -10,4 +10,16 @@
 
 #![forbid(unsafe_code)]
 
+mod component;
+mod entry;
+pub mod family;
+mod known;
+mod matcher;
+mod nearest;
 pub mod values;
+
+pub use component::component;
+pub use entry::{Entry, Hole, Level, Outcome, Part, Product, Shape, all};
+pub use known::{Known, look_up};
+pub use matcher::{Filled, Hint, Match, find};
+pub use nearest::nearest;

@@ -76,7 +76,7 @@ impl Finding {
             id: it.rule.id.to_owned(),
             severity: it.severity(),
             confidence: it.finding.confidence,
-            role: it.rule.role,
+            role: it.role(),
             title: text.title.to_owned(),
             message: it.finding.message.clone(),
             evidence,

@@ -56,6 +56,9 @@ pub enum Network {
     InfiniBand,
     /// RDMA over Ethernet.
     Roce,
+    /// TCP from and to GPU memory: GPUDirect-TCPX and -TCPXO of Google Cloud.
+    #[serde(rename = "tcp_gpudirect")]
+    GpuDirectTcp,
     /// TCP over plain Ethernet.
     Tcp,
 }
@@ -66,6 +69,7 @@ impl From<NicKind> for Network {
             NicKind::Efa => Self::Efa,
             NicKind::InfiniBand => Self::InfiniBand,
             NicKind::Roce => Self::Roce,
+            NicKind::GpuDirectTcp => Self::GpuDirectTcp,
             NicKind::Ethernet | NicKind::Unknown => Self::Tcp,
         }
     }
@@ -98,6 +102,7 @@ impl Machine {
             Network::Efa => "EFA",
             Network::InfiniBand => "InfiniBand",
             Network::Roce => "RoCE",
+            Network::GpuDirectTcp => "TCPX",
             Network::Tcp => "TCP",
         };
         match self.nics {

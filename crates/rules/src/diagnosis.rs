@@ -6,7 +6,7 @@ use evidence::Missing;
 use job::Outcome;
 
 use crate::checklist::checklist;
-use crate::general::{initialisation_failed, job_failed, unexplained_warning};
+use crate::general::{initialisation_failed, job_failed, nccl_message, unexplained_warning};
 use crate::verdict::verdict;
 use crate::{
     ChecklistItem, Confidence, Finding, FirstFailure, Found, Log, Role, Rule, Severity, Summary, Verdict,
@@ -71,7 +71,8 @@ pub fn diagnose(log: &Log) -> Diagnosis {
     }
     // These report what the other rules left unexplained, the most exact first: no failure may go unmentioned.
     for (rule, check) in [
-        (&unexplained_warning::RULE, unexplained_warning::check_last as fn(&Log, &[Found]) -> Vec<Finding>),
+        (&nccl_message::RULE, nccl_message::check_last as fn(&Log, &[Found]) -> Vec<Finding>),
+        (&unexplained_warning::RULE, unexplained_warning::check_last),
         (&initialisation_failed::RULE, initialisation_failed::check_last),
         (&job_failed::RULE, job_failed::check_last),
     ] {
@@ -83,7 +84,7 @@ pub fn diagnose(log: &Log) -> Diagnosis {
         (
             Reverse(it.severity()),
             Reverse(is_sure(it)),
-            it.rule.role,
+            it.role(),
             Reverse(it.finding.confidence),
             first,
             it.rule.id,
@@ -103,5 +104,5 @@ pub fn diagnose(log: &Log) -> Diagnosis {
 
 /// Among findings of one severity, a consequence that is only possible comes last.
 fn is_sure(it: &Found) -> bool {
-    it.finding.confidence > Confidence::Possible || it.rule.role == Role::Cause
+    it.finding.confidence > Confidence::Possible || it.role() == Role::Cause
 }

@@ -6,7 +6,7 @@ use evidence::yaml::Span;
 use evidence::{Quote, Sighting};
 use serde::Serialize;
 
-use crate::{Confidence, Log, Rule, Severity};
+use crate::{Confidence, Log, Role, Rule, Severity};
 
 /// One problem, as its rule states it.
 #[derive(Debug, Clone, PartialEq)]
@@ -17,6 +17,8 @@ pub struct Finding {
     pub reason: Option<String>,
     /// Set where it differs from the rule's severity.
     pub severity: Option<Severity>,
+    /// Set where it differs from the rule's role.
+    pub role: Option<Role>,
     /// How sure it is.
     pub confidence: Confidence,
     /// What shows it, the strongest evidence first.
@@ -132,6 +134,7 @@ impl Finding {
             message: message.into(),
             reason: None,
             severity: None,
+            role: None,
             confidence,
             evidence: Vec::new(),
             why: None,
@@ -335,6 +338,11 @@ impl Found {
     /// The severity: the finding's own, or the rule's.
     pub fn severity(&self) -> Severity {
         self.finding.severity.unwrap_or(self.rule.severity)
+    }
+
+    /// Whether it is a cause or follows from one: as the finding says, or the rule.
+    pub fn role(&self) -> Role {
+        self.finding.role.unwrap_or(self.rule.role)
     }
 
     /// Why it matters: the finding's own text, or the rule's.

@@ -79,7 +79,10 @@ pub(crate) fn verdict(log: &Log, summary: &Summary, findings: &[Found], unchecke
     // The error comes first: people paste this line.
     let broken = findings.first().filter(|it| it.severity() == Severity::Error);
     if let Some(first) = broken {
-        let sure = if first.finding.confidence == Confidence::Possible { "possibly " } else { "" };
+        // What is reported without a cause is a fact, not a possibility.
+        let guess =
+            first.finding.confidence == Confidence::Possible && !crate::general::is_fallback(first.rule);
+        let sure = if guess { "possibly " } else { "" };
         text = format!("{sure}{}; {text}", first.finding.message);
     }
     text.push_str("; ");

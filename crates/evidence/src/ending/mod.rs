@@ -16,7 +16,6 @@ use std::sync::OnceLock;
 
 use aho_corasick::AhoCorasick;
 
-use crate::signals::ProcessId;
 use crate::source::{Quote, Spot};
 
 pub use exit::signal_name;
@@ -64,8 +63,6 @@ pub struct Ending {
     pub rank: Option<u32>,
     /// The host that it names.
     pub host: Option<Box<str>>,
-    /// The process that wrote it, where the line says so.
-    pub process: Option<ProcessId>,
     /// The time of the line, as written.
     pub time: Option<Box<str>>,
     /// The first such line.
@@ -203,14 +200,14 @@ pub(crate) struct Endings {
 const LIMIT: usize = 4096;
 
 impl Endings {
-    /// Notes a line that NCCL did not write.
+    /// Notes a line that NCCL did not write. `known` means that a signal takes it: a rule answers for it.
     pub(crate) fn note(
         &mut self,
         line: &[u8],
         spot: Spot,
         rank: Option<u32>,
-        process: Option<&ProcessId>,
         time: Option<&str>,
+        known: bool,
     ) -> bool {
         if !may_end(line) {
             return false;
@@ -221,6 +218,9 @@ impl Endings {
             return false;
         }
         let Some(found) = read(&text) else { return false };
+        if known && found.kind == Kind::Trouble {
+            return false;
+        }
         if found.kind == Kind::Exception && std::mem::take(&mut self.ignored) {
             return false;
         }
@@ -230,7 +230,6 @@ impl Endings {
             code: found.code,
             rank: found.rank.or(rank),
             host: found.host.map(Into::into),
-            process: process.cloned(),
             time: time.map(Into::into),
             quote: Quote::new(spot, line),
             last: spot,
@@ -243,8 +242,8 @@ impl Endings {
 
     fn add(&mut self, ending: Ending) {
         let same = |it: &&mut Ending| {
-            (it.kind, &it.text, it.code, it.rank, &it.host, &it.process)
-                == (ending.kind, &ending.text, ending.code, ending.rank, &ending.host, &ending.process)
+            (it.kind, &it.text, it.code, it.rank, &it.host)
+                == (ending.kind, &ending.text, ending.code, ending.rank, &ending.host)
         };
         // Equal lines come close together.
         if let Some(known) = self.all.iter_mut().rev().take(64).find(same) {

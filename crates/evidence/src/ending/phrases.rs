@@ -172,7 +172,7 @@ static PHRASES: &[Phrase] = &[
     death("buffer overflow detected", Kind::Crash),
     death("pure virtual method called", Kind::Crash),
     death("symbol lookup error", Kind::Crash),
-    death("cannot open shared object file", Kind::Crash),
+    death("error while loading shared libraries", Kind::Crash),
     death("version `glibc", Kind::Crash),
     death("assertion `", Kind::Crash),
     death("assertion failed", Kind::Crash),

@@ -139,7 +139,7 @@ pub fn parse(message: &[u8]) -> Message<'_> {
         b'R' => channel::parse(message)
             .or_else(|| after(message, "RAS client listening socket at ").map(Message::Ras))
             .or_else(|| {
-                starts(message, &["Reduce: ", "ReduceScatter: ", "ReduceScatter |", "Recv: opCount", "RAS "])
+                starts(message, &["Reduce: ", "ReduceScatter: ", "ReduceScatter |", "Recv: opCount"])
             }),
         b'T' => channel::trees(message)
             .or_else(|| network::plugin(message))
@@ -152,8 +152,9 @@ pub fn parse(message: &[u8]) -> Message<'_> {
             starts(
                 message,
                 &[
-                    "[Proxy Service",
-                    "[Proxy Progress",
+                    "[Proxy Service] Device ",
+                    "[Proxy Service UDS] Device ",
+                    "[Proxy Progress] Device ",
                     "[Service thread] Connection closed by localRank",
                     "ncclTopoPopulateNics",
                     "ncclMaxSharedMem",
@@ -177,19 +178,17 @@ pub fn parse(message: &[u8]) -> Message<'_> {
         b'p' => after(message, "plumb: ").map(Message::Choice),
         b'P' => starts(message, &["P2P Chunksize set to", "Pattern ", "P2P plugin", "Plugin Path"])
             .or_else(|| network::plugin(message)),
-        b'S' => network::plugin(message).or_else(|| {
-            starts(message, &["Setting affinity for GPU", "Setting up", "Send: opCount", "Scatter: opCount"])
-        }),
+        b'S' => network::plugin(message)
+            .or_else(|| starts(message, &["Setting affinity for GPU", "Send: opCount", "Scatter: opCount"])),
         b'G' => gpu_direct(message).or_else(|| starts(message, &["GPU/"])),
         b'A' => {
             starts(message, &["Assigned NET plugin", "AllReduce: ", "AllGather: ", "AlltoAll: ", "Algorithm"])
         }
-        b'F' => starts(message, &["Failed to initialize NET plugin"]),
         b'L' => after(message, "Loading topology file ")
             .map(Message::TopologyFile)
             .or_else(|| starts(message, &["Loading unnamed topology", "Launch mode "])),
         b't' => starts(message, &["threadThresholds "]).or_else(|| propagated(message)),
-        b'E' => starts(message, &["Enabled NCCL Func/Proto/Algo Matrix", "ENV/Plugin: "]),
+        b'E' => starts(message, &["Enabled NCCL Func/Proto/Algo Matrix"]),
         b' ' | b'+' | b'=' | b'-' => topology(message),
         _ => None,
     };
@@ -219,15 +218,7 @@ fn other_c(message: &[u8]) -> Option<Message<'_>> {
     }
     starts(
         message,
-        &[
-            "CC Off",
-            "CC On",
-            "Check P2P Type",
-            "CPU/",
-            "CollNet",
-            "Could not find real path of",
-            "Connection to proxy",
-        ],
+        &["CC Off", "CC On", "Check P2P Type", "CPU/", "Could not find real path of", "Connection to proxy"],
     )
 }
 
@@ -247,12 +238,7 @@ fn n(message: &[u8]) -> Option<Message<'_>> {
             let path = after(message, "NET/").and_then(number).is_some();
             path.then_some(Message::Routine)
         })
-        .or_else(|| {
-            starts(
-                message,
-                &["NVLS ", "NET/Socket: Using ", "NCCL_SOCKET_IFNAME set to", "NET/IB: ", "New proxy "],
-            )
-        })
+        .or_else(|| starts(message, &["NET/Socket: Using ", "NCCL_SOCKET_IFNAME set to", "New proxy "]))
 }
 
 /// `NCCL_BUFFSIZE set by environment to 8388608.`: numbers end with a dot, texts do not.

@@ -31,6 +31,8 @@ pub struct Model {
     pub bandwidth: GigabitsPerSecond,
     /// Whether the NICs read and write GPU memory directly; `None` if no source states it.
     pub gpudirect: Option<bool>,
+    /// The network plugin that NCCL needs between machines, if it is not built in: `aws-ofi-nccl`, `gIB`.
+    pub plugin: Option<&'static str>,
     /// Machines per NVLink domain: 1 unless NVLink reaches beyond a machine.
     pub domain: u32,
     /// Facts that only AWS instance types have.
@@ -154,6 +156,7 @@ impl Model {
             nics: instance.nics,
             bandwidth: instance.net_gbps_total,
             gpudirect: instance.gpudirect_rdma,
+            plugin: instance.efa().then_some("aws-ofi-nccl"),
             domain: wiring.and_then(|it| it.domain).unwrap_or(1),
             instance: Some(instance),
             wiring,
@@ -179,6 +182,7 @@ impl Model {
             nics: u32::try_from(machine.nics.len()).ok()?,
             bandwidth: GigabitsPerSecond(machine.nics.iter().filter_map(|it| it.rate).map(|it| it.0).sum()),
             gpudirect: first.and_then(|it| it.gpudirect),
+            plugin: wiring.plugin.as_deref(),
             domain: wiring.domain.unwrap_or(1),
             instance: None,
             wiring: Some(wiring),

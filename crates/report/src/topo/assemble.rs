@@ -212,6 +212,7 @@ fn kind(kind: NicKind) -> Option<&'static str> {
         NicKind::Efa => Some("EFA"),
         NicKind::InfiniBand => Some("InfiniBand"),
         NicKind::Roce => Some("RoCE"),
+        NicKind::GpuDirectTcp => Some("GPUDirect-TCPX"),
         NicKind::Ethernet => Some("Ethernet"),
         NicKind::Unknown => None,
     }

@@ -11,7 +11,7 @@ pub static RULE: Rule = Rule {
     title: "the machine is not known, so its best path is not known",
     severity: Severity::Info,
     role: Role::Cause,
-    needs: &[Source::Connections],
+    needs: &[Source::NcclLog, Source::Connections],
     why: "A slower transport is right on a machine that has no faster one. Without the machine's type or topology plumb cannot tell whether \
           NVLink or GPUDirect RDMA is missing or was never there.",
     fix: "Name the machine, `plumb doctor --instance p5.48xlarge rank0.log` (`plumb machines` lists the names), or give plumb the output \

@@ -42,7 +42,7 @@ pub(crate) fn check_last(log: &Log, findings: &[Found]) -> Vec<Finding> {
     let message =
         format!("a call of NCCL failed on {who} ({}); its reason is not in this input", result.text);
     let several = log.job.size.spans_nodes();
-    let finding = Finding::new(Confidence::Certain, message)
+    let finding = Finding::new(Confidence::Possible, message)
         .seen(quote)
         .why(format!("{} NCCL writes the reason as a WARN line before it returns the error; that line is not in this input. {}", result.meaning, likely(result, several)))
         .fix(rerun(log));
@@ -165,12 +165,16 @@ fn rerun(log: &Log) -> String {
     )
 }
 
-/// Whether the process made its communicators: a plugin or network that was tried and left aside,
+/// Whether the process made its communicators, or made none where others did: a plugin or network that was tried and left aside,
 /// and the sockets that close at the end, leave such errors behind.
 fn went_well(log: &Log, index: usize) -> bool {
-    let members =
-        log.case.communicators.iter().flat_map(|it| it.members.values()).filter(|it| it.process == index);
-    members.clone().count() > 0 && members.clone().all(evidence::Member::is_complete)
+    let members = || log.case.communicators.iter().flat_map(|it| it.members.values());
+    let mut own = members().filter(|it| it.process == index).peekable();
+    if own.peek().is_some() {
+        own.all(evidence::Member::is_complete)
+    } else {
+        members().any(evidence::Member::is_complete)
+    }
 }
 
 #[cfg(test)]

@@ -5,6 +5,7 @@ pub mod hosts_counted_as_one_node;
 pub mod initialisation_failed;
 pub mod job_failed;
 pub mod late_ranks;
+pub mod nccl_message;
 pub mod network_inside_node;
 pub mod ranks_disagree;
 pub mod several_jobs;
@@ -20,9 +21,16 @@ pub static RULES: &[&Rule] = &[
     &initialisation_failed::RULE,
     &job_failed::RULE,
     &late_ranks::RULE,
+    &nccl_message::RULE,
     &network_inside_node::RULE,
     &ranks_disagree::RULE,
     &several_jobs::RULE,
     &sources_disagree::RULE,
     &unexplained_warning::RULE,
 ];
+
+/// Whether a rule reports what no other explains: it states a fact and names no cause.
+pub(crate) fn is_fallback(rule: &Rule) -> bool {
+    [nccl_message::RULE.id, unexplained_warning::RULE.id, initialisation_failed::RULE.id, job_failed::RULE.id]
+        .contains(&rule.id)
+}

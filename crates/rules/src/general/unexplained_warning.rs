@@ -1,11 +1,10 @@
 //! NCCL printed a warning that no rule knows.
 
-use std::collections::BTreeSet;
-
-use evidence::{Kind, Process, Quote, Source, Spot};
-use job::failure::{is_harmless, is_messenger};
+use evidence::Source;
+use job::failure::is_messenger;
 
 use super::job_failed::shorten;
+use super::nccl_message::{Unexplained, is_cause, unexplained};
 
 use crate::{Check, Checked, Confidence, Finding, Found, Log, Role, Rule, Severity};
 
@@ -27,51 +26,24 @@ fn check(log: &Log) -> Checked {
     log.nccl_log().map(|_| Vec::new())
 }
 
-/// Warnings that no finding explains: neither as evidence, nor by a signal that the evidence of a finding carries too.
+/// Warnings that neither a finding explains nor the catalogue of messages has.
 pub(crate) fn check_last(log: &Log, findings: &[Found]) -> Vec<Finding> {
-    let shown: BTreeSet<Spot> =
-        findings.iter().flat_map(|it| it.finding.quotes()).map(|it| it.spot).collect();
-    let explained: BTreeSet<&str> =
-        findings.iter().flat_map(|it| it.finding.quotes()).flat_map(|it| signals_in(&it.text)).collect();
-    let unknown: Vec<(&Process, &Quote)> = log
-        .case
-        .processes
-        .iter()
-        .flat_map(|process| process.facts.warnings.first.iter().map(move |warning| (process, &warning.quote)))
-        .filter(|(_, quote)| {
-            !shown.contains(&quote.spot)
-                && !is_harmless(&quote.text)
-                && !signals_in(&quote.text).any(|it| explained.contains(it))
-        })
-        .collect();
-    let Some((process, first)) = unknown.iter().find(|it| !is_messenger(&it.1.text)).or(unknown.first())
-    else {
+    let all = unexplained(log, findings);
+    let unknown: Vec<&Unexplained<'_>> = all.iter().filter(|it| it.known.is_none()).collect();
+    let Some(first) = unknown.iter().find(|it| !is_messenger(&it.quote.text)).or(unknown.first()) else {
         return Vec::new();
     };
-    let text = first.text.split_once("NCCL WARN ").map_or(&*first.text, |it| it.1).trim();
     let others = match unknown.len() {
         1 => String::new(),
         n => format!("; {} more that no rule explains", n - 1),
     };
-    let message = format!("{} printed `{}`{others}", process.name(), shorten(text));
-    let fatal = log.job.outcome.state.is_bad()
-        && log.job.outcome.lines.iter().any(|it| unknown.iter().any(|u| u.1 == it));
-    let finding =
-        Finding::new(Confidence::Certain, message).seen(first).seen_all(unknown.iter().map(|it| it.1));
-    let known = findings
-        .iter()
-        .any(|it| it.severity() == Severity::Error && it.finding.confidence > Confidence::Possible);
-    vec![if fatal && !known { finding.severity(Severity::Error) } else { finding }]
-}
-
-/// The names of the signals in a line that report a problem.
-fn signals_in(text: &str) -> impl Iterator<Item = &'static str> {
-    evidence::signals::book()
-        .find(text.as_bytes())
-        .into_iter()
-        .map(|it| it.signal)
-        .filter(|it| it.kind != Kind::Notes)
-        .map(|it| it.name)
+    let message = format!("{} printed `{}`{others}", first.who, shorten(first.text()));
+    let finding = Finding::new(Confidence::Possible, message)
+        .seen(first.quote)
+        .seen_all(unknown.iter().map(|it| it.quote));
+    let explained = findings.iter().any(is_cause);
+    let failed = log.job.outcome.state.is_bad();
+    vec![if failed && !explained { finding.severity(Severity::Error) } else { finding }]
 }
 
 #[cfg(test)]
