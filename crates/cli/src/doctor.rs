@@ -9,6 +9,7 @@ use report::{Doctor, Evidence, Options, Redactor, Style};
 use rules::{Level, Log};
 
 use crate::args::{self, Colour, FailOn, Format};
+use crate::progress::Progress;
 use crate::{CLEAN, FINDINGS, UNDECIDED, complain, input, output};
 
 pub(crate) fn run(args: &args::Doctor, colour: Colour, out: &mut impl Write) -> io::Result<u8> {
@@ -24,6 +25,7 @@ pub(crate) fn run(args: &args::Doctor, colour: Colour, out: &mut impl Write) -> 
     if !args.output.is_empty() && !output::spares(&args.output, &input::files(&paths).0, args.redact) {
         return Ok(UNDECIDED);
     }
+    let progress = Progress::start("reading");
     let inputs = input::read(&paths);
     let tally = inputs.case.sources.tally();
     let log = Log::new(inputs.case);
@@ -32,6 +34,7 @@ pub(crate) fn run(args: &args::Doctor, colour: Colour, out: &mut impl Write) -> 
     // The case can be large, and the process is about to exit: do not free it.
     std::mem::forget(log);
     fill_in(&mut doctor);
+    drop(progress);
     // A core dump or an image among the logs is skipped and does not affect the result.
     let broken = |it: &report::Input| it.problem.as_deref().is_some_and(|it| it != evidence::BINARY);
     let incomplete = !inputs.unreadable.is_empty() || doctor.inputs.iter().any(broken);
@@ -46,6 +49,7 @@ pub(crate) fn run(args: &args::Doctor, colour: Colour, out: &mut impl Write) -> 
     })
     .map_err(|error| names.error(error, &args.output))?;
     // Last, so that it is not scrolled away, and once for each input.
+    out.flush()?;
     for it in &inputs.unreadable {
         complain(&format!("error: {}: {}", names.file(&it.name), names.text(&it.reason)));
     }
@@ -64,9 +68,7 @@ pub(crate) fn run(args: &args::Doctor, colour: Colour, out: &mut impl Write) -> 
             let given: Vec<String> = paths.iter().take(3).map(|it| names.file(&input::name(it))).collect();
             complain(&format!("error: {}: there is no input", given.join(", ")));
         }
-        complain(
-            "hint: plumb reads logs made with NCCL_DEBUG=INFO, and output of PyTorch, DeepSpeed and nccl-tests",
-        );
+        complain("hint: plumb reads output of PyTorch, DeepSpeed, nccl-tests and NCCL_DEBUG=INFO");
         return Ok(UNDECIDED);
     }
     let code = exit_code(&doctor, args.fail_on);

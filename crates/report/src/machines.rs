@@ -118,7 +118,7 @@ impl Machines {
         Self { schema: "plumb.machines/1", machines: catalogue::all().iter().map(Machine::from).collect() }
     }
 
-    /// A table; cells that do not fit stand on the next line.
+    /// A table. Where it does not fit, the number of sources is left out, then the last cells stand on the next line.
     pub fn text(&self, room: usize, out: &mut impl Write) -> io::Result<()> {
         let head = ["NAME", "GPUS", "INSIDE", "NETWORK", "SOURCES"].map(str::to_owned);
         let rows = self.machines.iter().map(|it| {
@@ -133,9 +133,11 @@ impl Machines {
         let table: Vec<[String; 5]> = std::iter::once(head).chain(rows).collect();
         let width = |column: usize| table.iter().map(|row| row[column].len()).max().unwrap_or_default();
         let widths: [usize; 4] = std::array::from_fn(width);
+        let whole = widths.iter().map(|it| it + 2).sum::<usize>() + 7;
+        let columns = if whole <= room { 5 } else { 4 };
         for row in &table {
             let mut line = String::new();
-            for (at, text) in row.iter().enumerate() {
+            for (at, text) in row.iter().take(columns).enumerate() {
                 let cell = match widths.get(at) {
                     Some(width) => format!("{text:width$}"),
                     None => format!("{text:>7}"),
@@ -173,8 +175,8 @@ mod tests {
         let line = |name: &str| text.lines().find(|it| it.starts_with(name)).unwrap().to_owned();
         let words = |line: String| line.split_whitespace().collect::<Vec<_>>().join(" ");
         let p5 = words(line("p5.48xlarge"));
-        assert!(p5.starts_with("p5.48xlarge 8 x H100-SXM5-80GB NVSwitch 32 x 100 Gbps EFA "), "{p5}");
-        assert!(words(line("g5.xlarge")).starts_with("g5.xlarge 1 x A10G one GPU 2.5 Gbps TCP "));
+        assert!(p5.starts_with("p5.48xlarge 8 x H100-SXM5-80GB NVSwitch 32 x 100 Gbps EFA"), "{p5}");
+        assert!(words(line("g5.xlarge")).starts_with("g5.xlarge 1 x A10G one GPU 2.5 Gbps TCP"));
         let dgx = words(line("dgx-1v"));
         assert!(dgx.contains("NVLink mesh 4 x 100 Gbps InfiniBand"), "{dgx}");
         assert!(text.lines().all(|it| it.len() <= 100 && !it.ends_with(' ')), "{text}");

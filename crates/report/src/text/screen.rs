@@ -52,14 +52,19 @@ impl Page {
         let mut left = ROWS.saturating_sub(opening.len() + ending.len() + 1);
         let mut blocks: Vec<Vec<String>> = Vec::new();
         let mut chosen = None;
+        let mut fixes: Vec<&str> = Vec::new();
         let shown =
             doctor.findings.iter().filter(|it| it.severity > Severity::Info && !is_folded(doctor, it));
         for (at, finding) in shown.take(FINDINGS).enumerate() {
             let forms = if at == 0 { &FIRST[..] } else { &LATER[..] };
-            let fits = forms.iter().find(|it| self.short(finding, **it).len() < left);
-            let Some(form) = fits.or(forms.last().filter(|_| at == 0)) else { break };
-            let block = self.short(finding, *form);
-            chosen = chosen.or(Some((finding, *form)));
+            // The same instruction is given once.
+            let again = fixes.contains(&&*finding.fix);
+            let mut forms = forms.iter().map(|it| Form { rows: if again { 0 } else { it.rows }, ..*it });
+            let least = forms.clone().last().filter(|_| at == 0);
+            let Some(form) = forms.find(|it| self.short(finding, *it).len() < left).or(least) else { break };
+            let block = self.short(finding, form);
+            chosen = chosen.or(Some((finding, form)));
+            fixes.push(&finding.fix);
             left = left.saturating_sub(block.len() + 1);
             blocks.push(block);
         }
@@ -89,8 +94,11 @@ impl Page {
         };
         let first = doctor.findings.first().filter(|it| it.severity > Severity::Info);
         let sentence = match first {
-            Some(it) if it.confidence == Confidence::Possible => format!("possibly {}", it.message),
+            Some(it) if it.confidence == Confidence::Possible && it.role == Role::Cause => {
+                format!("possibly {}", it.message)
+            }
             Some(it) => it.message.clone(),
+            None if doctor.inputs.iter().all(|it| it.lines == 0) => "nothing could be read".to_owned(),
             None => verdict.job.clone(),
         };
         let bold = |it: &str| self.style.paint(it, Ansi::new().bold());
@@ -209,7 +217,7 @@ impl Page {
         let died = doctor
             .findings
             .first()
-            .is_some_and(|it| it.role == Role::Consequence || it.id == "host-oom-kill");
+            .is_some_and(|it| matches!(it.id.as_str(), "peer-process-died" | "host-oom-kill"));
         let kernel = doctor.not_checked.iter().find(|it| it.needs.contains("dmesg"));
         let unknown = doctor.findings.first().filter(|it| it.id == "hardware-unknown");
         let text = if let Some(next) = &doctor.verdict.next {
