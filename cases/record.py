@@ -63,12 +63,27 @@ def at(text):
 
 
 def train(a):
+    try:
+        steps(a)
+    finally:
+        if a.dump_at_end:
+            dump(place()[0], a.dump_at_end, "json")
+            dump(place()[0], a.dump_at_end, "pickle")
+    if not a.no_destroy:
+        import torch.distributed as dist
+
+        dist.destroy_process_group()
+
+
+def steps(a):
     rank, world = place()
     if a.own_host_id:
         os.environ["NCCL_HOSTID"] = f"node-{rank}"
     import torch
     import torch.distributed as dist
 
+    if a.no_module:
+        import apex.optimizers  # noqa: F401
     device = torch.device("cuda", int(os.environ["LOCAL_RANK"]) if a.device_by_rank else 0)
     torch.cuda.set_device(device)
     if a.hold_port and rank == 0:
@@ -90,10 +105,20 @@ def train(a):
             filled = torch.empty(torch.cuda.mem_get_info()[0] - (24 << 20),
                                  dtype=torch.uint8, device=device)
         time.sleep(2)
+    if a.dump:
+        dump_later(rank, a.dump)
+    halves = [dist.new_group([0, 1]), dist.new_group([2, 3])] if a.halves else []
     here = lambda what, step: what == (rank, step)
     sizes = [256, 65536, 1 << 20]
-    for step in range(1, a.steps + 1):
+    steps = a.fewer[1] if a.fewer and a.fewer[0] == rank else a.steps
+    for step in range(1, steps + 1):
         n = sizes[step % len(sizes)]
+        if a.unused and step == 2:
+            unused(dist, torch, rank, device)
+        if a.trouble and here(at(a.trouble[1]), step):
+            TROUBLES[a.trouble[0]](dist, torch, rank, device)
+        if halves:
+            in_halves(dist, torch, rank, device, halves, here(a.swap, step), here(a.skip, step))
         if here(a.die, step):
             os.kill(os.getpid(), signal.SIGKILL)
         if here(a.fail, step):
@@ -106,6 +131,8 @@ def train(a):
         if here(a.bigger, step):
             n *= a.times
         x = torch.full((n,), float(rank + 1), device=device)
+        if here(a.double, step):
+            x = x.double()
         if here(a.other, step):
             dist.all_gather([torch.empty_like(x) for _ in range(world)], x)
         else:
@@ -121,7 +148,235 @@ def train(a):
     if a.every:
         every(dist, torch, rank, world, device)
     print(f"rank {rank}: done", flush=True)
-    dist.destroy_process_group()
+
+
+def in_halves(dist, torch, rank, device, halves, swapped, skipped):
+    """One all_reduce in each half of the ranks, then one over all; or the other way round."""
+    if skipped:
+        time.sleep(600)
+    small = torch.ones(2048, device=device)
+    whole = torch.ones(4096, device=device)
+    calls = [lambda: dist.all_reduce(small, group=halves[rank // 2]), lambda: dist.all_reduce(whole)]
+    for call in reversed(calls) if swapped else calls:
+        call()
+        torch.cuda.synchronize()
+
+
+def dump(rank, path, what):
+    from torch._C import _distributed_c10d as c10d
+    end, dump = {"json": (".json", c10d._dump_nccl_trace_json), "pickle": ("", c10d._dump_nccl_trace)}[what]
+    data = dump()
+    with open(f"{path}{rank}{end}", "wb") as f:
+        f.write(data if isinstance(data, bytes) else data.encode())
+
+
+def dump_later(rank, text):
+    """After some seconds, what PyTorch's flight recorder has, as JSON."""
+    path, seconds = text.split(":")
+
+    def write():
+        dump(rank, path, "json")
+
+    timer = threading.Timer(float(seconds), write)
+    timer.daemon = True
+    timer.start()
+
+
+# What a rank can do to itself: each is called in the middle of a job.
+
+
+def device_assert(dist, torch, rank, device):
+    table = torch.randn(1000, 64, device=device)
+    tokens = torch.tensor([3, 17, 1000], device=device)
+    rows = torch.nn.functional.embedding(tokens, table)
+    print("loss", rows.sum().item())
+
+
+def illegal_access(dist, torch, rank, device):
+    few = torch.ones(1024, device=device)
+
+    class Wrong:
+        __cuda_array_interface__ = {"shape": (1 << 36,), "typestr": "<f4", "version": 3,
+                                    "data": (few.data_ptr(), False), "strides": None}
+
+    torch.as_tensor(Wrong(), device=device).fill_(0.5)
+    torch.cuda.synchronize()
+
+
+def raise_error(dist, torch, rank, device):
+    raise ValueError("Expected input batch_size (8) to match target batch_size (7).")
+
+
+def exit_3(dist, torch, rank, device):
+    print("config check failed, giving up", flush=True)
+    sys.exit(3)
+
+
+def quick_exit(dist, torch, rank, device):
+    os._exit(1)
+
+
+def segfault(dist, torch, rank, device):
+    ctypes.string_at(16)
+
+
+def end(number):
+    return lambda dist, torch, rank, device: os.kill(os.getpid(), number)
+
+
+def send(dist, torch, rank, device):
+    """To the next rank, which does not receive."""
+    dist.send(torch.ones(512, device=device), (rank + 1) % dist.get_world_size())
+    torch.cuda.synchronize()
+
+
+def unused(dist, torch, rank, device):
+    """A model one of whose layers takes no part, under DistributedDataParallel."""
+    layers = torch.nn.ModuleDict({"used": torch.nn.Linear(8, 8), "unused": torch.nn.Linear(8, 8)}).to(device)
+
+    class Model(torch.nn.Module):
+        def __init__(self):
+            super().__init__()
+            self.layers = layers
+
+        def forward(self, x):
+            return self.layers["used"](x)
+
+    model = torch.nn.parallel.DistributedDataParallel(Model(), device_ids=[0])
+    for _ in range(2):
+        model(torch.ones(4, 8, device=device)).sum().backward()
+
+
+def stop(dist, torch, rank, device):
+    os.kill(os.getpid(), signal.SIGSTOP)
+
+
+def cpu_tensor(dist, torch, rank, device):
+    dist.all_reduce(torch.ones(256))
+
+
+def nan(dist, torch, rank, device):
+    dist.all_reduce(torch.full((256,), float("nan"), device=device))
+    torch.cuda.synchronize()
+
+
+def no_memory(dist, torch, rank, device):
+    torch.empty(200 << 30, dtype=torch.uint8, device=device)
+
+
+def new_group(dist, torch):
+    group = dist.new_group()
+    dist.all_reduce(torch.ones(1024, device="cuda"), group=group)
+    torch.cuda.synchronize()
+
+
+def few_files(dist, torch, rank, device):
+    few = len(os.listdir("/proc/self/fd")) + 4
+    resource.setrlimit(resource.RLIMIT_NOFILE, (few, few))
+    new_group(dist, torch)
+
+
+def few_threads(dist, torch, rank, device):
+    """Limits of processes do not bind root, so the rank becomes a user of its own first."""
+    now = len(os.listdir("/proc/self/task"))
+    resource.setrlimit(resource.RLIMIT_NPROC, (now, now))
+    libc = ctypes.CDLL(None, use_errno=True)
+    libc.setresgid(42000 + rank, 42000 + rank, 42000 + rank)
+    libc.setresuid(42000 + rank, 42000 + rank, 42000 + rank)
+    new_group(dist, torch)
+
+
+def little_memory(dist, torch, rank, device):
+    with open("/proc/self/statm") as f:
+        now = int(f.read().split()[0]) * 4096
+    resource.setrlimit(resource.RLIMIT_AS, (now + (4 << 20), now + (4 << 20)))
+    new_group(dist, torch)
+
+
+def host_memory(dist, torch, rank, device):
+    """A control group of its own with a limit, then more than that: the kernel ends the process."""
+    top = f"/tmp/cgroup-{os.getpid()}"
+    group = f"{top}/plumb-{os.getpid()}"
+    os.makedirs(top)
+    subprocess.run(["mount", "-t", "cgroup2", "none", top], check=True)
+    with open(f"{top}/cgroup.subtree_control", "w") as f:
+        f.write("+memory")
+    os.makedirs(group)
+    for name, value in (("memory.max", 1 << 30), ("memory.swap.max", 0), ("cgroup.procs", os.getpid())):
+        with open(f"{group}/{name}", "w") as f:
+            f.write(str(value))
+    kept = []
+    while True:
+        kept.append(bytearray(b"x" * (64 << 20)))
+
+
+def barrier(dist, torch, rank, device):
+    """Every rank but the last comes to a monitored barrier; that one is still busy."""
+    group = dist.new_group(backend="gloo")
+    if rank == dist.get_world_size() - 1:
+        time.sleep(60)
+    dist.monitored_barrier(group, timeout=datetime.timedelta(seconds=10), wait_all_ranks=True)
+
+
+def capture(dist, torch, rank, device):
+    graph, x = torch.cuda.CUDAGraph(), torch.ones(256, device=device)
+    with torch.cuda.graph(graph):
+        dist.all_reduce(x)
+        print("norm", x.norm().item())
+
+
+def abort(dist, torch, rank, device):
+    print(f"rank {rank}: giving up on this process group", flush=True)
+    dist.distributed_c10d._abort_process_group()
+    time.sleep(20)
+
+
+def forked(dist, torch, rank, device):
+    import torch.multiprocessing as mp
+    child = mp.get_context("fork").Process(target=lambda: print(torch.ones(4, device=device)))
+    child.start()
+    child.join()
+    if child.exitcode != 0:
+        raise RuntimeError(f"augmentation worker failed with exit code {child.exitcode}")
+
+
+class Rows:
+    def __len__(self):
+        return 64
+
+    def __getitem__(self, i):
+        import torch
+        return torch.ones(1 << 20)
+
+
+def loader(dist, torch, rank, device):
+    from torch.utils.data import DataLoader
+    for batch in DataLoader(Rows(), batch_size=8, num_workers=2):
+        batch.to(device)
+
+
+TROUBLES = {
+    "device-assert": device_assert, "illegal-access": illegal_access, "raise": raise_error,
+    "exit-3": exit_3, "quick-exit": quick_exit, "segfault": segfault, "kill": end(signal.SIGKILL),
+    "terminate": end(signal.SIGTERM), "stop": stop, "cpu-tensor": cpu_tensor, "nan": nan,
+    "no-memory": no_memory, "few-files": few_files, "few-threads": few_threads,
+    "little-memory": little_memory, "host-memory": host_memory, "capture": capture,
+    "send": send, "abort": abort, "forked": forked, "loader": loader,
+}
+
+
+def together(a):
+    """The whole job comes to one call that goes wrong."""
+    place()
+    os.environ.setdefault("GLOO_SOCKET_IFNAME", "eth0")
+    import torch
+    import torch.distributed as dist
+
+    device = torch.device("cuda", 0)
+    torch.cuda.set_device(device)
+    dist.init_process_group("nccl", timeout=datetime.timedelta(seconds=30))
+    new_group(dist, torch)
+    barrier(dist, torch, dist.get_rank(), device)
 
 
 def every(dist, torch, rank, world, device):
@@ -211,6 +466,15 @@ def late(a):
     comm, half = ctypes.c_void_p(), ctypes.c_void_p()
     ok(nccl.ncclCommInitRank(ctypes.byref(comm), world, uid, rank))
     print(f"rank {rank}: sum over {all_reduce(comm)} ranks", flush=True)
+    if a.misuse == "destroy-twice":
+        ok(nccl.ncclCommDestroy(comm))
+        ok(nccl.ncclCommDestroy(comm))
+    elif a.misuse == "null-buffer":
+        ok(nccl.ncclAllReduce(None, None, 256, 7, 0, comm, None))
+    elif a.misuse == "bad-root":
+        x = torch.ones(256, device="cuda").data_ptr()
+        nccl.ncclBroadcast.argtypes = nccl.ncclAllReduce.argtypes
+        ok(nccl.ncclBroadcast(x, x, 256, 7, world + 1, comm, None))
     if rank == 1:
         time.sleep(8)
     ok(nccl.ncclCommSplit(comm, rank % 2, rank, ctypes.byref(half), None))
@@ -301,9 +565,10 @@ class Net:
     def ns(self, i):
         return f"plumb{self.number}-{i}"
 
-    def enter(self, i):
+    def enter(self, i, shm=None):
         return [IP, "netns", "exec", self.ns(i),
-                sys.executable, os.path.join(JOB, "train.py"), "host", self.hosts[i]]
+                sys.executable, os.path.join(JOB, "train.py"), "host", *(["--shm", shm] if shm else []),
+                self.hosts[i]]
 
     def cut(self, i):
         ip("link", "set", f"p{self.number}r{i}", "down")
@@ -321,6 +586,8 @@ def become(a):
     if ctypes.CDLL(None, use_errno=True).unshare(new_uts) != 0:
         raise OSError(ctypes.get_errno(), "unshare")
     socket.sethostname(a.name)
+    if a.shm:
+        subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={a.shm}", "tmpfs", "/dev/shm"], check=True)
     os.execvp(a.command[0], a.command)
 
 
@@ -393,6 +660,8 @@ class Recording:
     during: object = None           # what else happens
     names: tuple = None             # the hosts' names; node-0, node-1, ...
     alone: bool = False             # nothing else meanwhile
+    shm: str = None                 # size of each host's /dev/shm
+    kernel: bool = False            # also what the kernel wrote of it
 
 
 SUBSYSTEMS = "INIT,BOOTSTRAP,ENV,GRAPH,TUNING,NET,COLL"
@@ -424,6 +693,33 @@ def ras_killed(run):
     run.ask("ras-killed-43s.json", "set format json", "verbose status")
 
 
+def ras_hung(run):
+    """The status of a job in which all ranks but one wait for ever."""
+    run.wait_for("step 2/")
+    time.sleep(8)
+    run.ask("ras.txt", "verbose status")
+    run.ask("ras.json", "set format json", "verbose status")
+    run.finish()
+
+
+def ras_stopped(run):
+    """The status with rank 2 stopped, until RAS takes it for dead."""
+    run.wait_for("step 5/")
+    run.ranks[2].send_signal(signal.SIGSTOP)
+    for seconds, wait in ((5, 5), (30, 25), (85, 55)):
+        time.sleep(wait)
+        run.ask(f"ras-{seconds}s.json", "set format json", "verbose status")
+        run.ask(f"ras-{seconds}s.txt", "verbose status")
+    run.finish()
+
+
+def signal_launcher(number):
+    def send(run):
+        run.wait_for("step 3/")
+        run.ranks[0].send_signal(number)
+    return send
+
+
 def cut(run):
     run.wait_for("step 3/")
     run.net.cut(2)
@@ -441,7 +737,145 @@ MPIRUN4 = ("{mpirun4}", *MPI)
 ONE_HOST_FAILURE = job("--steps", "8", "--fail", "2:4", "--timeout", "30", "--own-host-id")
 ONE_HOST = job("--steps", "5", "--own-host-id")
 
+# A rank of four in the middle of a job, and short timeouts for the others.
+QUIET = {"NCCL_DEBUG": None}
+
+
+def trouble(name, what, where="2:4", ranks=4, **more):
+    more = {"files": True, "limit": 100, **more}
+    return Recording(name, ranks, job("--steps", "12", "--pause", "0.2", "--timeout", "20",
+                                      "--trouble", what, where), **more)
+
+
+AT_END = ("--dump-at-end", "")
+
+
+def recorded(name, *words, ranks=4, dump=("--dump", ":12"), **more):
+    """With PyTorch's flight recorder: a pickle of each rank at the timeout, JSON before it."""
+    folder = f"{JOB}/{name}"
+    env = {"TORCH_NCCL_TRACE_BUFFER_SIZE": "2000", "TORCH_NCCL_DUMP_ON_TIMEOUT": "1",
+           "TORCH_NCCL_DEBUG_INFO_TEMP_FILE": f"{folder}/nccl_trace_rank_"}
+    option, end = dump
+    return Recording(name, ranks, job(*words, option, f"{folder}/nccl_trace_rank_{end}"), env=env, files=True, **{"limit": 110, **more})
+
+
 RECORDINGS = [
+    recorded("recorder-rank-never-calls", "--steps", "6", "--skip", "3:4", "--timeout", "20"),
+    recorded("recorder-other-collective", "--steps", "6", "--other", "1:3", "--timeout", "20"),
+    recorded("recorder-other-size", "--steps", "6", "--bigger", "1:5", "--times", "16",
+             "--timeout", "20"),
+    recorded("recorder-size-unnoticed", "--steps", "6", "--bigger", "1:5", "--times", "2",
+             "--timeout", "30", dump=AT_END),
+    recorded("recorder-other-type", "--steps", "6", "--double", "2:5", "--timeout", "20", dump=AT_END),
+    recorded("recorder-rank-stopped", "--steps", "6", "--trouble", "stop", "2:4", "--timeout", "20"),
+    recorded("recorder-order-swapped", "--steps", "6", "--halves", "--swap", "1:4", "--timeout", "20"),
+    recorded("recorder-group", "--steps", "6", "--halves", "--skip", "3:4", "--timeout", "20"),
+    recorded("recorder-uneven-steps", "--steps", "6", "--fewer", "1:4", "--timeout", "20"),
+    recorded("recorder-send-alone", "--steps", "6", "--trouble", "send", "0:4", "--timeout", "20"),
+    recorded("recorder-running", "--steps", "8", "--pause", "1", "--timeout", "30", dump=("--dump", ":5")),
+    recorded("recorder-healthy", "--steps", "4", "--timeout", "30", dump=AT_END),
+    Recording("ras-rank-never-calls", 4,
+              job("--steps", "8", "--pause", "0.5", "--skip", "3:6", "--timeout", "90"),
+              during=ras_hung, files=True, limit=110),
+    Recording("ras-other-collective", 4,
+              job("--steps", "6", "--pause", "0.5", "--other", "1:3", "--timeout", "90"),
+              during=ras_hung, files=True, limit=110),
+    Recording("ras-rank-stopped", 4, job("--steps", "60", "--pause", "0.5", "--timeout", "200"),
+              during=ras_stopped, files=True, limit=150),
+    Recording("uneven-steps", 4,
+              job("--steps", "8", "--fewer", "1:5", "--timeout", "20"), files=True, limit=100),
+    Recording("desync-debug", 4, job("--steps", "6", "--skip", "3:4", "--timeout", "20"),
+              env={"TORCH_NCCL_DESYNC_DEBUG": "1"}, files=True, limit=100),
+    Recording("blocking-wait", 4, job("--steps", "6", "--skip", "3:4", "--timeout", "20"),
+              env={"TORCH_NCCL_BLOCKING_WAIT": "1"}, files=True, limit=100),
+    Recording("other-type", 4, job("--steps", "6", "--double", "1:5", "--timeout", "20"), files=True,
+              limit=100),
+    trouble("rank-stopped", "stop"),
+    trouble("rank-raises", "raise"),
+    trouble("rank-raises-no-debug", "raise", env=QUIET),
+    trouble("rank-exits", "exit-3"),
+    trouble("rank-quits-silently", "quick-exit"),
+    trouble("rank-segfaults", "segfault"),
+    trouble("rank-killed-no-debug", "kill", env=QUIET),
+    trouble("rank-terminated", "terminate"),
+    trouble("device-assert", "device-assert"),
+    trouble("device-assert-no-debug", "device-assert", env=QUIET),
+    trouble("illegal-access", "illegal-access"),
+    trouble("illegal-access-warn-only", "illegal-access", env={"NCCL_DEBUG": "WARN"}),
+    trouble("cpu-tensor", "cpu-tensor", "1:4", ranks=2),
+    trouble("nan-check", "nan", "1:4", ranks=2, env={"TORCH_NCCL_NAN_CHECK": "1"}),
+    trouble("program-out-of-gpu-memory", "no-memory", "1:4", ranks=2),
+    trouble("open-files-run-out-later", "few-files", "0:4", ranks=2, limit=60),
+    trouble("thread-limit", "few-threads", "1:4", ranks=2, limit=60),
+    trouble("address-space-limit", "little-memory", "1:4", ranks=2, limit=60),
+    trouble("killed-by-memory-limit", "host-memory", "1:4", ranks=3, kernel=True),
+    trouble("capture-broken", "capture", "1:4", ranks=2),
+    trouble("rank-aborts-group", "abort", "1:4", ranks=3),
+    trouble("cuda-after-fork", "forked", "1:4", ranks=2),
+    trouble("loader-small-shm", "loader", "1:4", ranks=2, shm="48m"),
+    Recording("tiny-shm", 2, job("--timeout", "20"), shm="1m", files=True, limit=60),
+    Recording("monitored-barrier", 4, ("together",), env={"GLOO_SOCKET_IFNAME": "eth0"}, files=True,
+              limit=90),
+    Recording("destroyed-twice", 2, ("late", "--misuse", "destroy-twice"), files=True, limit=40),
+    Recording("null-buffer", 2, ("late", "--misuse", "null-buffer"), files=True, limit=40,
+              env={"NCCL_CHECK_POINTERS": "1"}),
+    Recording("bad-root", 2, ("late", "--misuse", "bad-root"), files=True, limit=40),
+    Recording("no-destroy", 2, job("--no-destroy"), files=True, limit=60),
+    Recording("module-missing", 2, job("--no-module"), files=True, limit=40),
+    Recording("no-gpu-visible", 2, job("--timeout", "20"), env={"CUDA_VISIBLE_DEVICES": ""}, files=True,
+              limit=60),
+    Recording("no-gpu-visible-one-rank", 2, job("--timeout", "20"), files=True, limit=60,
+              rank_env={1: {"CUDA_VISIBLE_DEVICES": ""}}),
+    Recording("algo-not-possible", 2, env={"NCCL_ALGO": "NVLS"}, files=True, limit=60),
+    Recording("algo-not-possible-warn-only", 2, env={"NCCL_ALGO": "CollnetChain", "NCCL_DEBUG": "WARN"},
+              files=True, limit=60),
+    Recording("algo-not-possible-no-debug", 2, env={"NCCL_ALGO": "NVLSTree", **QUIET}, files=True,
+              limit=60),
+    Recording("algo-misspelt", 2, env={"NCCL_ALGO": "Rign"}, files=True, limit=60),
+    Recording("proto-misspelt", 2, env={"NCCL_PROTO": "LL256"}, files=True, limit=60),
+    Recording("net-unknown", 2, env={"NCCL_NET": "RoCE"}, files=True, limit=60),
+    Recording("net-ib-forced", 2, env={"NCCL_NET": "IB"}, files=True, limit=60),
+    Recording("plugin-without-symbols", 2, files=True, limit=60,
+              env={"NCCL_NET_PLUGIN": "/lib/x86_64-linux-gnu/libm.so.6"}),
+    Recording("comm-id-elsewhere", 2, job("--timeout", "20"), files=True, limit=60,
+              env={"NCCL_COMM_ID": "10.77.0.99:23456"}),
+    Recording("socket-family-mixed", 2, job("--timeout", "20"), files=True, limit=60,
+              rank_env={1: {"NCCL_SOCKET_FAMILY": "AF_INET6"}}),
+    Recording("master-refuses", 2, job("--timeout", "20"), files=True, limit=60,
+              env={"MASTER_ADDR": "10.77.0.12"}),
+    Recording("master-no-such-host", 2, job("--timeout", "20"), files=True, limit=60,
+              env={"MASTER_ADDR": "10.77.0.99"}),
+    Recording("torchrun-terminated", 4, job("--steps", "40", "--pause", "0.5", "--own-host-id"),
+              one_host=True, launcher=TORCHRUN, during=signal_launcher(signal.SIGTERM)),
+    Recording("torchrun-interrupted", 4, job("--steps", "40", "--pause", "0.5", "--own-host-id"),
+              one_host=True, launcher=TORCHRUN, during=signal_launcher(signal.SIGINT)),
+    Recording("torchrun-restarts", 4,
+              job("--steps", "8", "--trouble", "device-assert", "2:4", "--timeout", "20", "--own-host-id"),
+              one_host=True, launcher=(*TORCHRUN, "--max-restarts", "1"), env=QUIET, limit=100),
+    Recording("torchrun-segfault", 4,
+              job("--steps", "8", "--trouble", "segfault", "2:4", "--timeout", "20", "--own-host-id"),
+              one_host=True, launcher=TORCHRUN, env=QUIET),
+    Recording("torchrun-exit-3", 4,
+              job("--steps", "8", "--trouble", "exit-3", "1:4", "--timeout", "20", "--own-host-id"),
+              one_host=True, launcher=TORCHRUN, env=QUIET),
+    Recording("mpirun-segfault", 4,
+              job("--steps", "8", "--trouble", "segfault", "2:4", "--timeout", "20", "--own-host-id"),
+              one_host=True, launcher=(*MPIRUN, "-np", "4", "{python}"), env=QUIET),
+    Recording("mpirun-exit-3", 4,
+              job("--steps", "8", "--trouble", "exit-3", "1:4", "--timeout", "20", "--own-host-id"),
+              one_host=True, launcher=(*MPIRUN, "-np", "4", "{python}")),
+    Recording("mpirun-killed", 4,
+              job("--steps", "8", "--trouble", "kill", "3:4", "--timeout", "20", "--own-host-id"),
+              one_host=True, launcher=("{mpirun}", "--allow-run-as-root", "--oversubscribe", "-np", "4",
+                                       "{python}"), env=QUIET),
+    Recording("unused-parameters", 2, job("--unused", "--timeout", "20"), files=True, limit=60),
+    Recording("torchrun-node-missing", 2, ONE_HOST, one_host=True, limit=70,
+              launcher=("{python}", "-m", "torch.distributed.run", "--nnodes", "2", "--nproc-per-node", "2",
+                        "--rdzv-backend", "c10d", "--rdzv-endpoint", "localhost:29400",
+                        "--rdzv-conf", "join_timeout=15")),
+    Recording("torchrun-no-script", 2, ONE_HOST, one_host=True, limit=40,
+              launcher=("{python}", "-m", "torch.distributed.run", "--nproc-per-node", "2",
+                        "/workspace/finetune.py")),
     # those that take long come first
     Recording("docker-bridge-interface", 4, env={"NCCL_SOCKET_IFNAME": None}, extra=bridge,
               limit=95),
@@ -556,9 +990,11 @@ class Run:
     def wait_for(self, text, limit=60):
         end = time.time() + limit
         while time.time() < end:
-            with open(os.path.join(self.folder, "job.log"), errors="replace") as f:
-                if text in f.read():
-                    return
+            for name in os.listdir(self.folder):
+                if name.endswith((".log", ".out")):
+                    with open(os.path.join(self.folder, name), errors="replace") as f:
+                        if text in f.read():
+                            return
             time.sleep(0.1)
 
     def ask(self, name, *lines):
@@ -567,7 +1003,7 @@ class Run:
                            stdout=f, stderr=subprocess.STDOUT, timeout=60)
 
     def enter(self, i):
-        return self.net.enter(i) if self.net else []
+        return self.net.enter(i, self.r.shm) if self.net else []
 
     def environment(self, rank):
         keep = ("PATH", "HOME", "LANG", "LD_LIBRARY_PATH", "USER")
@@ -599,11 +1035,24 @@ class Run:
                  "{mpirun4}": os.environ.get("MPIRUN4", "mpirun")}
         return [*(tools.get(w, w) for w in self.r.launcher), me, *self.r.job]
 
+    def finish(self):
+        for p in self.ranks:
+            p.kill()
+
     def start(self, i, host, log):
         env = self.environment(i)
         return subprocess.Popen([*self.enter(host), *self.command()], env=env, cwd=JOB,
                                 stdin=subprocess.DEVNULL, stdout=log, stderr=log,
                                 start_new_session=True)
+
+    def kernel(self):
+        """The kernel's lines about processes it ended."""
+        lines = subprocess.run(["dmesg", "-T"], capture_output=True, text=True).stdout.splitlines()
+        begins = [i for i, line in enumerate(lines) if "invoked oom-killer" in line]
+        ends = [i for i, line in enumerate(lines) if "Killed process" in line]
+        if begins and ends:
+            with open(os.path.join(self.folder, "kernel.log"), "w") as f:
+                f.write("\n".join(lines[begins[-1]:ends[-1] + 1]) + "\n")
 
     def record(self):
         r = self.r
@@ -643,6 +1092,8 @@ class Run:
                 self.net.remove()
         if r.files:
             os.remove(os.path.join(self.folder, "job.log"))
+        if r.kernel:
+            self.kernel()
         shutil.rmtree(self.out, ignore_errors=True)
         shutil.copytree(self.folder, self.out)
         return {"name": r.name, "seconds": round(time.time() - began, 1), "codes": codes,
@@ -687,7 +1138,7 @@ def record(names, out):
 
 
 def main():
-    if len(sys.argv) > 1 and sys.argv[1] not in ("train", "late", "trainer", "host", "ask"):
+    if len(sys.argv) > 1 and sys.argv[1] not in ("train", "together", "late", "trainer", "host", "ask"):
         if sys.argv[1] == "names":
             print("\n".join(r.name for r in RECORDINGS))
         elif sys.argv[1] == "all":
@@ -713,12 +1164,25 @@ def main():
     t.add_argument("--device-by-rank", action="store_true", help="cuda:LOCAL_RANK, not cuda:0")
     t.add_argument("--files", type=int, help="so many more open files and no more")
     t.add_argument("--fill", action="store_true", help="rank 0 takes the GPU's memory")
-    for name in ("die", "fail", "skip", "slow", "bigger", "other"):
+    t.add_argument("--trouble", nargs=2, metavar=("WHAT", "RANK:STEP"),
+                   help="what a rank does to itself: " + ", ".join(TROUBLES))
+    t.add_argument("--unused", action="store_true", help="a model with a layer that takes no part")
+    t.add_argument("--halves", action="store_true", help="a group for each half of 4 ranks, too")
+    t.add_argument("--no-destroy", action="store_true", help="leave the process group as it is")
+    t.add_argument("--no-module", action="store_true", help="import what is not installed")
+    t.add_argument("--dump", metavar="PREFIX:SECONDS", help="the flight recorder, later")
+    t.add_argument("--dump-at-end", metavar="PREFIX", help="the flight recorder, at the end")
+    t.add_argument("--fewer", type=at, metavar="RANK:STEPS", help="this rank has fewer steps")
+    for name in ("die", "fail", "skip", "slow", "bigger", "other", "double", "swap"):
         t.add_argument(f"--{name}", type=at, metavar="RANK:STEP")
-    sub.add_parser("late", help="ranks that come late").set_defaults(do=late)
+    sub.add_parser("together", help="a monitored barrier").set_defaults(do=together)
+    b = sub.add_parser("late", help="ranks that come late")
+    b.set_defaults(do=late)
+    b.add_argument("--misuse", choices=("destroy-twice", "null-buffer", "bad-root"))
     sub.add_parser("trainer", help="Hugging Face Trainer").set_defaults(do=trainer)
     h = sub.add_parser("host", help="run a command under another host name")
     h.set_defaults(do=become)
+    h.add_argument("--shm", help="a /dev/shm of this size (the mount namespace must be its own)")
     h.add_argument("name")
     h.add_argument("command", nargs=argparse.REMAINDER)
     q = sub.add_parser("ask", help="ask NCCL's RAS service")

@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use clap::{Args, Parser, Subcommand, ValueEnum, ValueHint};
 use fabric::catalogue::{self, Model, UnknownMachine};
+use fabric::gpu::GpuModel;
 
 /// Which path every byte of a training job really takes, and what to change.
 #[derive(Debug, Parser)]
@@ -100,6 +101,33 @@ pub(crate) struct Doctor {
     /// Show everything: check list, all findings, ranks, paths, rules that were not checked.
     #[arg(long, short)]
     pub(crate) verbose: bool,
+
+    #[command(flatten)]
+    pub(crate) hardware: Hardware,
+}
+
+/// What the machine is, where the input does not say so. What the input says otherwise is reported.
+#[derive(Debug, Args)]
+pub(crate) struct Hardware {
+    /// The machine by its name: p5.48xlarge, a3-megagpu-8g, dgx-h100. `plumb machines` lists all.
+    #[arg(long, value_name = "NAME", value_parser = machine, conflicts_with = "cluster")]
+    pub(crate) instance: Option<&'static Model>,
+
+    /// A file with a `[cluster]` table that describes the machine.
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
+    pub(crate) cluster: Option<PathBuf>,
+
+    /// The GPU model: H100, L40S, RTX 4090.
+    #[arg(long, value_name = "MODEL", value_parser = gpu)]
+    pub(crate) gpu: Option<&'static GpuModel>,
+}
+
+impl Hardware {
+    /// The machine of the flags; the error names the file.
+    pub(crate) fn read(&self) -> Result<job::Hardware, String> {
+        let cluster = self.cluster.as_deref().map(crate::expect::of_cluster_file).transpose()?;
+        Ok(job::Hardware::new(self.instance, cluster, self.gpu))
+    }
 }
 
 #[derive(Debug, Args)]
@@ -118,9 +146,8 @@ pub(crate) struct Lint {
     #[arg(long)]
     pub(crate) diff: bool,
 
-    /// The machine, if no file names it: p5.48xlarge, dgx-h100. `plumb machines` lists all.
-    #[arg(long, value_name = "NAME", value_parser = machine)]
-    pub(crate) instance: Option<&'static Model>,
+    #[command(flatten)]
+    pub(crate) hardware: Hardware,
 
     /// The release of NCCL, if the image does not show it.
     #[arg(long, value_parser = version, value_name = "VERSION")]
@@ -196,9 +223,8 @@ pub(crate) struct Manifest {
 
 #[derive(Debug, Args)]
 pub(crate) struct Env {
-    /// The machine by its name: g6e.12xlarge, dgx-h100. `plumb machines` lists all.
-    #[arg(long, value_name = "NAME", value_parser = machine)]
-    pub(crate) instance: Option<&'static Model>,
+    #[command(flatten)]
+    pub(crate) hardware: Hardware,
 
     /// The release of NCCL.
     #[arg(long, value_parser = version, value_name = "VERSION")]
@@ -251,8 +277,8 @@ pub(crate) struct Topo {
     pub(crate) cluster: Option<PathBuf>,
 
     /// The GPU model, if the FILE does not name it: H100.
-    #[arg(long, value_name = "MODEL")]
-    pub(crate) gpu: Option<String>,
+    #[arg(long, value_name = "MODEL", value_parser = gpu)]
+    pub(crate) gpu: Option<&'static GpuModel>,
 
     /// The number of machines of the job.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
@@ -312,7 +338,7 @@ pub(crate) struct Expect {
     pub(crate) machines: Machines,
 
     /// Bytes, as nccl-tests counts them: 8, 4K, 1M, 1G.
-    #[arg(long, short, default_value = "1G", value_parser = size, value_name = "BYTES")]
+    #[arg(long, short, default_value = "1G", value_parser = some_bytes, value_name = "BYTES")]
     pub(crate) size: u64,
 
     /// The measured bus bandwidth, in GB/s.
@@ -355,6 +381,21 @@ pub(crate) struct Machines {
 /// Reads `--instance` for every command: a machine of the catalogue.
 fn machine(name: &str) -> Result<&'static Model, UnknownMachine> {
     catalogue::resolve(name)
+}
+
+/// Reads `--gpu` for every command: a GPU of the catalogue.
+fn gpu(name: &str) -> Result<&'static GpuModel, String> {
+    fabric::gpu::find(name).ok_or_else(|| {
+        let known: Vec<&str> = fabric::gpu::all().iter().map(|it| it.family.as_str()).collect();
+        let mut known: Vec<&str> = known.into_iter().collect();
+        known.dedup();
+        format!("plumb knows no GPU `{name}`; it knows {}", known.join(", "))
+    })
+}
+
+/// A size of at least one byte.
+fn some_bytes(text: &str) -> Result<u64, String> {
+    size(text).and_then(|it| if it == 0 { Err("must be at least 1 byte".to_owned()) } else { Ok(it) })
 }
 
 /// Bytes with K, M, G or T, which are powers of two as in nccl-tests.

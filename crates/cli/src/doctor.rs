@@ -25,10 +25,17 @@ pub(crate) fn run(args: &args::Doctor, colour: Colour, out: &mut impl Write) -> 
     if !args.output.is_empty() && !output::spares(&args.output, &input::files(&paths).0, args.redact) {
         return Ok(UNDECIDED);
     }
+    let hardware = match args.hardware.read() {
+        Ok(hardware) => hardware,
+        Err(reason) => {
+            complain(&format!("error: {reason}"));
+            return Ok(UNDECIDED);
+        }
+    };
     let progress = Progress::start("reading");
     let inputs = input::read(&paths);
     let tally = inputs.case.sources.tally();
-    let log = Log::new(inputs.case);
+    let log = Log::on(inputs.case, &hardware);
     let diagnosis = rules::diagnose(&log);
     let mut doctor = Doctor::new(&log, &diagnosis, Options { matrix: args.matrix });
     // The case can be large, and the process is about to exit: do not free it.

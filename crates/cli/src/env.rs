@@ -21,11 +21,18 @@ pub(crate) fn run(args: &args::Env, colour: Colour, out: &mut impl Write) -> io:
             }
         }
     }
-    let name = args.instance.map(|it| it.name);
-    let given = Given { nccl: args.nccl, plugin: args.plugin, libfabric: None, instance: args.instance };
-    let remove = rules::lint::objections(&files, &given).into_iter().map(removal).collect();
-    let advice = environment::recommend(args.instance, args.nccl, args.plugin, remove);
-    let env = Env::new(name, args.nccl, args.plugin, &advice);
+    let given = match lint::given(&args.hardware) {
+        Ok(given) => Given { nccl: args.nccl, plugin: args.plugin, ..given },
+        Err(reason) => {
+            complain(&format!("error: {reason}"));
+            return Ok(UNDECIDED);
+        }
+    };
+    let name = given.instance.map(|it| it.name).or(given.gpu.map(|it| it.name.as_str()));
+    let objections = rules::lint::objections(&files, &given).into_iter().map(answer_to).collect();
+    let advice = environment::recommend(given.instance, args.nccl, args.plugin, objections);
+    let mut env = Env::new(name, args.nccl, args.plugin, &advice);
+    env.checked = (!files.is_empty()).then(|| files.iter().map(|it| it.settings.len()).sum());
     match args.format {
         EnvFormat::Text => {
             let style =
@@ -40,6 +47,13 @@ pub(crate) fn run(args: &args::Env, colour: Colour, out: &mut impl Write) -> io:
     Ok(CLEAN)
 }
 
-fn removal(Objection { name, value, reason, source }: Objection) -> Recommendation {
-    Recommendation { name, value, action: Action::Remove, reason, source }
+/// Another value where lint names one, otherwise none.
+fn answer_to(Objection { name, value, instead, reason, source }: Objection) -> Recommendation {
+    match instead {
+        Some(instead) => {
+            let reason = format!("Instead of {}: {reason}", value.unwrap_or_default());
+            Recommendation { name, value: Some(instead), action: Action::Set, reason, source }
+        }
+        None => Recommendation { name, value, action: Action::Remove, reason, source },
+    }
 }

@@ -22,9 +22,14 @@ pub(crate) fn run(args: &args::Lint, colour: Colour, out: &mut impl Write) -> io
     if !output::spares(&args.output, &paths, false) {
         return Ok(UNDECIDED);
     }
+    let given = match given(&args.hardware) {
+        Ok(given) => Given { nccl: args.nccl, plugin: args.plugin, libfabric: args.libfabric, ..given },
+        Err(reason) => {
+            complain(&format!("error: {reason}"));
+            return Ok(UNDECIDED);
+        }
+    };
     let mut inputs = Inputs::read(paths);
-    let given =
-        Given { nccl: args.nccl, plugin: args.plugin, libfabric: args.libfabric, instance: args.instance };
     if args.fix || args.diff {
         change(args, &given, &mut inputs, out)?;
         if args.diff && !args.fix {
@@ -48,6 +53,19 @@ pub(crate) fn run(args: &args::Lint, colour: Colour, out: &mut impl Write) -> io
         Format::Junit => report::lint::junit(&lint, args.fail_on.severity(), &mut out),
     })
     .map(|written| if written { code(args, &lint) } else { UNDECIDED })
+}
+
+/// The machine of the flags. Rules about files need one of the catalogue.
+pub(crate) fn given(args: &args::Hardware) -> Result<Given, String> {
+    let hardware = args.read()?;
+    let model = hardware.machine.as_ref().and_then(|it| it.model);
+    if let (Some(path), None) = (&args.cluster, model) {
+        complain(&format!(
+            "note: {} describes a machine that is not in the catalogue: files are checked without a machine",
+            input::name(path)
+        ));
+    }
+    Ok(Given { instance: model, gpu: args.gpu, ..Given::default() })
 }
 
 fn code(args: &args::Lint, lint: &Lint) -> u8 {

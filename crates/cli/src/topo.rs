@@ -3,7 +3,7 @@
 use std::io::{self, Read as _, Write};
 use std::path::{Path, PathBuf};
 
-use fabric::{Collective, Layout, Transport, gpu};
+use fabric::{Collective, Layout, Transport};
 use forecast::Cluster;
 use job::channel::{Connection, Selection, Shape};
 use job::machine::{self, Resolved};
@@ -53,8 +53,7 @@ fn read(args: &args::Topo) -> Result<Description, String> {
         (None, None, Some(model)) => Description::of_flag(model),
         (None, None, None) => this_machine()?,
     };
-    if let Some(name) = &args.gpu {
-        let model = gpu::find(name).ok_or_else(|| format!("plumb knows no GPU `{name}`"))?;
+    if let Some(model) = args.gpu {
         read.machine.set_gpu_model(model);
     }
     read.machine.deduce_generation();

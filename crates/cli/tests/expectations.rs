@@ -45,6 +45,11 @@ const fn failed(recording: &'static str, cause: &'static str) -> Truth {
     Truth { recording, first: Some(cause), found: &[], never: &[], worst: Severity::Error, rank: None }
 }
 
+/// It failed; which finding says so is not fixed.
+const fn fails(recording: &'static str) -> Truth {
+    Truth { recording, first: None, found: &[], never: &[], worst: Severity::Error, rank: None }
+}
+
 /// It works, and this is worth telling.
 const fn works(recording: &'static str, worst: Severity, found: &'static [&'static str]) -> Truth {
     Truth { recording, first: None, found, never: &[], worst, rank: None }
@@ -73,7 +78,23 @@ impl Truth {
 }
 
 static TRUTHS: &[Truth] = &[
+    failed("address-space-limit", "fatal-python-error").by(1),
+    fails("algo-misspelt"),
+    fails("algo-not-possible"),
+    fails("algo-not-possible-no-debug"),
+    fails("algo-not-possible-warn-only"),
+    fails("bad-root"),
+    // Nothing in the logs says that the job hangs.
+    healthy("blocking-wait").nothing(),
+    failed("capture-broken", "fatal-python-error").by(1),
+    fails("comm-id-elsewhere").by(0),
     failed("connection-times-out", "firewall-blocks-ports").by(1),
+    failed("cpu-tensor", "fatal-python-error").by(1),
+    failed("cuda-after-fork", "fatal-python-error").by(1),
+    fails("destroyed-twice"),
+    failed("desync-debug", "timeout-undetermined").by(3),
+    failed("device-assert", "fatal-python-error").by(2),
+    failed("device-assert-no-debug", "fatal-python-error").by(2),
     failed("docker-bridge-interface", "docker-bridge-network").never(&["firewall-blocks-ports"]),
     failed("duplicate-gpu", "duplicate-gpu").never(&["hostname-collision"]),
     works("env-rich", Severity::Warning, &["variable-value-misread"]),
@@ -93,7 +114,8 @@ static TRUTHS: &[Truth] = &[
     )
     .never(&["gpudirect-off", "socket-fallback", "p2p-not-available-vm", "plugin-too-old"]),
     // Two runs: neither says enough to call one of them wrong.
-    works("g6e-eni-vs-efa", Severity::Info, &["shm-inside-node"]).never(&["mixed-network-between-ranks"]),
+    works("g6e-eni-vs-efa", Severity::Warning, &["several-jobs", "shm-inside-node"])
+        .never(&["mixed-network-between-ranks"]),
     works("g6e-topo", Severity::Info, &["topology-limited"]),
     failed("gpu-memory-full", "gpu-oom-in-nccl").never(&["gpu-out-of-memory"]),
     healthy("graph-tuning").nothing(),
@@ -106,11 +128,17 @@ static TRUTHS: &[Truth] = &[
     healthy("healthy-40-nodes").nothing(),
     healthy("healthy-8-nodes").nothing(),
     failed("hostname-collision", "hostname-collision"),
+    failed("illegal-access", "fatal-python-error").by(2),
+    failed("illegal-access-warn-only", "fatal-python-error").by(2),
     failed("interface-unreachable", "peer-unreachable").by(1),
+    failed("killed-by-memory-limit", "host-oom-kill").by(1),
     works("late-rank", Severity::Info, &["late-ranks"]),
+    failed("loader-small-shm", "shm-too-small").by(1),
     failed("loopback-between-nodes", "loopback-interface-used").never(&["firewall-blocks-ports"]),
     failed("master-name-unknown", "dns-master-addr"),
+    fails("master-no-such-host"),
     failed("master-port-in-use", "master-port-in-use"),
+    fails("master-refuses"),
     failed("mismatched-buffers", "config-mismatch-between-ranks").by(1),
     failed("mismatched-collectives", "collective-mismatch").by(1),
     failed("mismatched-collectives-detail", "collective-mismatch").by(1),
@@ -124,10 +152,25 @@ static TRUTHS: &[Truth] = &[
     failed("mismatched-versions", "nccl-version-mismatch"),
     failed("missing-interface", "socket-ifname-not-found").by(0),
     failed("missing-interface-one-rank", "socket-ifname-not-found").by(1),
+    failed("module-missing", "fatal-python-error"),
+    failed("monitored-barrier", "rank-never-joined").by(3),
     failed("more-ranks-than-gpus", "more-ranks-than-gpus").by(1),
+    fails("mpirun-exit-3").by(1),
+    fails("mpirun-killed").by(3),
+    fails("mpirun-segfault").by(2),
+    fails("nan-check").by(1),
+    fails("net-ib-forced"),
+    fails("net-unknown"),
     // That the processes ended is what came of it.
     failed("network-cut", "timeout-undetermined"),
+    healthy("no-destroy"),
+    failed("no-gpu-visible", "fatal-python-error"),
+    failed("no-gpu-visible-one-rank", "fatal-python-error").by(1),
     failed("no-route-to-host", "peer-unreachable").by(1),
+    fails("null-buffer"),
+    failed("open-files-run-out-later", "fd-limit").by(0),
+    // The program finds a wrong sum; that a type differs is not in the log.
+    failed("other-type", "fatal-python-error"),
     works("p4d-4-pods", Severity::Warning, &["gpudirect-missing-on-another-rank", "one-gpu-of-many"])
         .never(&["gpudirect-off", "gpudirect-unsupported", "nic-shared-by-gpus"]),
     works("p4d-pod-spec", Severity::Warning, &["unknown-variable"])
@@ -136,19 +179,57 @@ static TRUTHS: &[Truth] = &[
     healthy("p5-topo").nothing(),
     failed("plugin-missing", "ofi-plugin-not-loaded"),
     failed("plugin-missing-net-forced", "ofi-plugin-not-loaded"),
+    works("plugin-without-symbols", Severity::Warning, &[]),
+    failed("program-out-of-gpu-memory", "gpu-out-of-memory").by(1),
+    fails("proto-misspelt"),
+    failed("rank-aborts-group", "fatal-python-error").by(1),
     failed("rank-calls-late", "timeout-undetermined").by(0),
     failed("rank-dies", "peer-process-died").by(2),
+    failed("rank-exits", "peer-process-died").by(2),
     failed("rank-hangs-init", "rank-never-joined").by(3),
+    failed("rank-killed-no-debug", "peer-process-died").by(2),
     failed("rank-never-calls", "timeout-undetermined").by(3),
     failed("rank-never-comes", "rank-never-joined").by(3),
+    failed("rank-quits-silently", "peer-process-died").by(2),
+    failed("rank-raises", "fatal-python-error").by(2),
+    failed("rank-raises-no-debug", "fatal-python-error").by(2),
+    failed("rank-segfaults", "peer-process-died").by(2),
+    failed("rank-stopped", "timeout-undetermined").by(2),
+    failed("rank-terminated", "peer-process-died").by(2),
+    healthy("ras-other-collective"),
     failed("ras-rank-killed", "peer-process-died").by(2),
+    healthy("ras-rank-never-calls"),
+    healthy("ras-rank-stopped"),
     healthy("ras-status"),
     healthy("ras-status-mismatch"),
+    fails("recorder-group").by(3),
+    healthy("recorder-healthy").nothing(),
+    fails("recorder-order-swapped"),
+    fails("recorder-other-collective"),
+    fails("recorder-other-size"),
+    fails("recorder-other-type"),
+    fails("recorder-rank-never-calls").by(3),
+    fails("recorder-rank-stopped").by(2),
+    healthy("recorder-running").nothing(),
+    fails("recorder-send-alone").by(0),
+    healthy("recorder-size-unnoticed"),
+    fails("recorder-uneven-steps").by(1),
+    healthy("socket-family-mixed").nothing(),
     healthy("split-communicators").nothing(),
+    failed("thread-limit", "fatal-python-error").by(1),
     healthy("timestamps-on").nothing(),
+    failed("tiny-shm", "shm-too-small"),
     failed("too-many-open-files", "fd-limit"),
     failed("topo-file-malformed", "topo-file-malformed"),
     works("topo-file-missing", Severity::Warning, &["topo-file-missing"]).never(&["topo-file-malformed"]),
+    fails("torchrun-exit-3").by(1),
+    // Ended from outside: no rank is to blame.
+    fails("torchrun-interrupted"),
+    failed("torchrun-no-script", "fatal-python-error"),
+    failed("torchrun-node-missing", "rank-never-joined"),
+    failed("torchrun-restarts", "fatal-python-error").by(2),
+    fails("torchrun-segfault").by(2),
+    fails("torchrun-terminated"),
     healthy("trace-calls").nothing(),
     healthy("trainer-log").nothing(),
     healthy("under-mpirun"),
@@ -159,8 +240,48 @@ static TRUTHS: &[Truth] = &[
     healthy("under-torchrun"),
     failed("under-torchrun-failure", "fatal-python-error").by(2),
     failed("under-torchrun-killed", "host-oom-kill").by(2).also(&["peer-process-died"]),
+    fails("uneven-steps").by(1),
+    failed("unused-parameters", "fatal-python-error"),
     healthy("version-only").nothing(),
     failed("warn-only", "socket-ifname-not-found"),
+];
+
+/// Recordings that are not answered right yet. A name goes as soon as its answer is right: the test then asks for it.
+static NOT_YET: &[&str] = &[
+    "address-space-limit",
+    "algo-not-possible-no-debug",
+    "algo-not-possible-warn-only",
+    "capture-broken",
+    "comm-id-elsewhere",
+    "cpu-tensor",
+    "cuda-after-fork",
+    "destroyed-twice",
+    "device-assert-no-debug",
+    "illegal-access",
+    "illegal-access-warn-only",
+    "killed-by-memory-limit",
+    "module-missing",
+    "monitored-barrier",
+    "nan-check",
+    "no-gpu-visible",
+    "no-gpu-visible-one-rank",
+    "open-files-run-out-later",
+    "rank-aborts-group",
+    "rank-exits",
+    "rank-killed-no-debug",
+    "rank-quits-silently",
+    "rank-raises",
+    "rank-raises-no-debug",
+    "rank-segfaults",
+    "rank-stopped",
+    "rank-terminated",
+    "recorder-group",
+    "recorder-rank-stopped",
+    "thread-limit",
+    "torchrun-interrupted",
+    "torchrun-no-script",
+    "torchrun-restarts",
+    "torchrun-terminated",
 ];
 
 fn severity(name: &str) -> Severity {
@@ -232,7 +353,14 @@ fn errors(truth: &Truth) -> Vec<String> {
 fn every_recording_is_answered_as_it_was_made() {
     let mut wrong = String::new();
     for truth in TRUTHS {
-        for error in errors(truth) {
+        let errors = errors(truth);
+        if NOT_YET.contains(&truth.recording) {
+            if errors.is_empty() {
+                wrong += &format!("{}: is answered right now: take it out of NOT_YET\n", truth.recording);
+            }
+            continue;
+        }
+        for error in errors {
             wrong += &format!("{}: {error}\n", truth.recording);
         }
     }

@@ -3,7 +3,8 @@
 use std::sync::OnceLock;
 
 use aho_corasick::AhoCorasick;
-use messages::{Entry, Hint, Level, Match, Product};
+use messages::family::Class;
+use messages::{Entry, Hint, Known, Level, Match, Product};
 
 use crate::facts::Warning;
 use crate::prefix::{self, Anchor, Line};
@@ -12,30 +13,28 @@ use crate::source::Quote;
 
 /// The entry that an NCCL line was printed by.
 pub fn entry_of<'a>(line: &Line<'a>) -> Option<Match<'a>> {
+    messages::find(line.message, hint(line))
+}
+
+fn hint<'a>(line: &Line<'a>) -> Hint<'a> {
     let ofi = line.message.trim_ascii_start().starts_with(b"NET/OFI ");
     let product = if ofi { Product::AwsOfiNccl } else { Product::Nccl };
     let level = if line.level == prefix::Level::Warn { Level::Warn } else { Level::Info };
-    messages::find(line.message, Hint { product: Some(product), level: Some(level), location: line.location })
+    Hint { product: Some(product), level: Some(level), location: line.location }
 }
 
-/// What is known about a line of NCCL or libfabric: its wording, its family, its class.
-pub fn known(line: &str) -> Option<messages::Known<'_>> {
+/// What is known about a whole line of NCCL or libfabric: entry, family, component.
+pub fn look_up(line: &str) -> Option<Known<'_>> {
     let bytes = line.as_bytes();
-    let (message, hint) = match Anchor::default().split(bytes) {
-        Some(it) => {
-            let ofi = it.message.trim_ascii_start().starts_with(b"NET/OFI ");
-            let product = if ofi { Product::AwsOfiNccl } else { Product::Nccl };
-            let level = if it.level == prefix::Level::Warn { Level::Warn } else { Level::Info };
-            (it.message, Hint { product: Some(product), level: Some(level), location: it.location })
-        }
-        None => {
-            let it = Libfabric::split(bytes)?;
-            let level = if it.warning { Level::Warn } else { Level::Info };
-            let product = Some(Product::LibfabricEfa);
-            (it.message, Hint { product, level: Some(level), location: it.function.as_bytes() })
-        }
-    };
-    messages::look_up(message, hint)
+    match Anchor::default().split(bytes) {
+        Some(it) => messages::look_up(it.message, hint(&it)),
+        None => Libfabric::split(bytes).and_then(|it| messages::look_up(it.message, it.hint())),
+    }
+}
+
+/// What kind of message a line of NCCL or libfabric is, if it is known.
+pub fn class_of(line: &str) -> Option<Class> {
+    look_up(line)?.class()
 }
 
 /// Whether a text words a trouble.
@@ -74,11 +73,7 @@ pub(crate) fn words_trouble(text: &[u8]) -> bool {
 impl Warning {
     /// What the line is known as, and the values in it.
     pub fn found(&self) -> Option<Match<'_>> {
-        let line = self.quote.text.as_bytes();
-        match Anchor::default().split(line) {
-            Some(it) => entry_of(&it),
-            None => Libfabric::split(line).and_then(|it| it.entry()),
-        }
+        entry_of(&Anchor::default().split(self.quote.text.as_bytes())?)
     }
 }
 
@@ -130,12 +125,15 @@ impl<'a> Libfabric<'a> {
 
     /// The entry that printed it; only the EFA provider is in the catalogue.
     pub fn entry(&self) -> Option<Match<'a>> {
-        let hint = Hint {
+        messages::find(self.message, self.hint())
+    }
+
+    fn hint(&self) -> Hint<'a> {
+        Hint {
             product: Some(Product::LibfabricEfa),
             level: Some(if self.warning { Level::Warn } else { Level::Info }),
             location: self.function.as_bytes(),
-        };
-        messages::find(self.message, hint)
+        }
     }
 }
 

@@ -6,6 +6,7 @@
 use std::sync::Arc;
 
 use fabric::Transport;
+use messages::Entry;
 
 use crate::nccl::{
     BootstrapTimings, ChannelCounts, CommLine, Direction, Hca, InitTimings, Interface, Layout, Phase,
@@ -89,31 +90,48 @@ pub struct Warning {
     pub quote: Quote,
     /// Its time, where it has one.
     pub time: Option<Box<str>>,
+    /// What it is known as; [`Warning::found`] has the values in it.
+    pub entry: Option<&'static Entry>,
 }
 
 /// The first warnings of a process.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Warnings {
-    /// The first few.
+    /// The first few, and of one wording at most three.
     pub first: Vec<Warning>,
     /// All of them.
     pub count: u64,
 }
 
 impl Warnings {
-    const LIMIT: usize = 8;
+    const LIMIT: usize = 24;
+    const ALIKE: usize = 3;
 
-    pub(crate) fn note(&mut self, time: Option<&str>, quote: impl FnOnce() -> Quote) {
+    pub(crate) fn note(
+        &mut self,
+        time: Option<&str>,
+        entry: Option<&'static Entry>,
+        quote: impl FnOnce() -> Quote,
+    ) {
         self.count += 1;
-        if self.first.len() < Self::LIMIT {
-            self.first.push(Warning { quote: quote(), time: time.map(Into::into) });
+        if self.has_room(entry) {
+            self.first.push(Warning { quote: quote(), time: time.map(Into::into), entry });
         }
+    }
+
+    fn has_room(&self, entry: Option<&'static Entry>) -> bool {
+        let same = |it: &&Warning| it.entry.zip(entry).is_some_and(|(kept, new)| std::ptr::eq(kept, new));
+        self.first.len() < Self::LIMIT
+            && (entry.is_none() || self.first.iter().filter(same).count() < Self::ALIKE)
     }
 
     fn merge(&mut self, later: Self) {
         self.count += later.count;
-        let room = Self::LIMIT.saturating_sub(self.first.len());
-        self.first.extend(later.first.into_iter().take(room));
+        for warning in later.first {
+            if self.has_room(warning.entry) {
+                self.first.push(warning);
+            }
+        }
     }
 }
 

@@ -7,7 +7,7 @@ use rustc_hash::{FxBuildHasher, FxHashMap};
 
 use crate::catalogue::{self, Libfabric, LibfabricWarning};
 use crate::chunk::Chunks;
-use crate::ending::{self, Endings};
+use crate::ending::Endings;
 use crate::facts::{AdapterGpuDirect, Assignment, Connected, ProcessFacts, Via};
 use crate::nccl::{self, Message, Phase, PluginEvent};
 use crate::plain::{self, Loose, Plain};
@@ -181,10 +181,6 @@ impl Reader {
         match structured {
             Some(Kind::TrainingLog) | None => {
                 let endings = &mut self.facts.endings;
-                if ending::is_progress(line) {
-                    endings.progress = Some(spot);
-                    return None;
-                }
                 let noted = endings.note(line, spot, plain::rank_label(line), prefix::time(line), known);
                 noted.then_some(Kind::TrainingLog)
             }
@@ -209,10 +205,11 @@ impl Reader {
             if *quoted < QUOTED_LIMIT { Quote::new(spot, line) } else { Quote { spot, text: Box::default() } }
         };
         if it.level == Level::Warn {
-            owner.facts.warnings.note(prefix::time(it.before), || Quote::new(spot, line));
+            let entry = catalogue::entry_of(&it).map(|it| it.entry);
+            owner.facts.warnings.note(prefix::time(it.before), entry, || Quote::new(spot, line));
             let id = owner.id();
             let signal = self.signals(line, it.before, id.as_ref(), true, spot);
-            return signal.is_some() || catalogue::entry_of(&it).is_some();
+            return signal.is_some() || entry.is_some();
         }
         let message = nccl::parse(it.message);
         let facts = &mut owner.facts;
@@ -312,13 +309,11 @@ impl Reader {
 
     /// Whether NCCL or its plugin is known to print this ordinary line. One that words a trouble is kept.
     fn listed(&mut self, process: usize, line: &[u8], it: &Line<'_>, spot: Spot) -> bool {
-        if catalogue::entry_of(it).is_none() {
-            return false;
-        }
+        let Some(entry) = catalogue::entry_of(it).map(|it| it.entry) else { return false };
         if catalogue::words_trouble(it.message)
             && let Some(owner) = self.facts.processes.get_mut(process)
         {
-            owner.facts.troubles.note(prefix::time(it.before), || Quote::new(spot, line));
+            owner.facts.troubles.note(prefix::time(it.before), Some(entry), || Quote::new(spot, line));
         }
         true
     }

@@ -88,6 +88,17 @@ pub struct Peak {
     pub fp4: Option<f64>,
 }
 
+/// What a GPU is built for, by which it is sold with a fast network or not.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum GpuClass {
+    /// Training on many machines, which have InfiniBand, RoCE, EFA or the like.
+    DataCentre,
+    /// Small cards of data centres: T4, A10, L4.
+    Card,
+    /// Desktops.
+    Workstation,
+}
+
 /// All NVLink of a GPU.
 #[derive(Debug, Clone, Copy, PartialEq, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -214,6 +225,17 @@ pub fn nvlink_in_text(text: &str) -> Option<NvLinkKind> {
     nvlink_rows().iter().find(named).map(|it| it.nvlink)
 }
 
+/// What the GPU named in a text is built for; `None` if the catalogue does not have it.
+pub fn class_in_text(text: &str) -> Option<GpuClass> {
+    if text.contains("AMD Instinct") {
+        return Some(GpuClass::DataCentre);
+    }
+    if text.contains("GeForce") {
+        return Some(GpuClass::Workstation);
+    }
+    by_name_in_text(text).map(GpuModel::class)
+}
+
 /// Whether GPUs whose names have this word can reach each other's memory without a detour through the host; none where
 /// no source says so.
 pub fn peer_access_in_text(text: &str) -> Option<bool> {
@@ -268,6 +290,19 @@ impl GpuModel {
         }
     }
 
+    /// What it is built for.
+    pub fn class(&self) -> GpuClass {
+        // Cards with less memory are as often as not in machines with plain Ethernet.
+        const LARGE: f64 = 40.0;
+        if self.family.starts_with("RTX") || self.family == "GB10" {
+            GpuClass::Workstation
+        } else if self.memory_kind.starts_with("HBM") || self.memory_gigabytes >= LARGE {
+            GpuClass::DataCentre
+        } else {
+            GpuClass::Card
+        }
+    }
+
     fn fits(&self, words: &[String]) -> bool {
         let family = self::words(&self.family);
         family.iter().all(|part| words.contains(part))
@@ -319,8 +354,8 @@ mod tests {
     use std::collections::BTreeSet;
 
     use super::{
-        Form, NvLinkBy, NvLinkKind, all, by_name_in_text, find, nvlink_in_text, peer_access_in_text, read,
-        read_nvlink, read_peer_access, words,
+        Form, GpuClass, NvLinkBy, NvLinkKind, all, by_name_in_text, class_in_text, find, nvlink_in_text,
+        peer_access_in_text, read, read_nvlink, read_peer_access, words,
     };
 
     #[test]
@@ -410,6 +445,23 @@ mod tests {
             ("", None),
         ] {
             assert_eq!(by_name_in_text(text).map(|it| it.name.as_str()), want, "{text}");
+        }
+    }
+
+    #[test]
+    fn classes() {
+        for (text, want) in [
+            ("NVIDIA H100 80GB HBM3", Some(GpuClass::DataCentre)),
+            ("Tesla V100-SXM2-16GB", Some(GpuClass::DataCentre)),
+            ("NVIDIA L40S", Some(GpuClass::DataCentre)),
+            ("AMD Instinct MI300X", Some(GpuClass::DataCentre)),
+            ("NVIDIA L4", Some(GpuClass::Card)),
+            ("NVIDIA GeForce RTX 3060", Some(GpuClass::Workstation)),
+            ("NVIDIA RTX A6000", Some(GpuClass::Workstation)),
+            ("NVIDIA GB10", Some(GpuClass::Workstation)),
+            ("NVIDIA Z9", None),
+        ] {
+            assert_eq!(class_in_text(text), want, "{text}");
         }
     }
 

@@ -24,6 +24,7 @@ pub mod variable;
 mod version;
 
 pub use collective::Collective;
+pub use gpu::GpuClass;
 pub use layout::Layout;
 pub use machine::Machine;
 pub use path::PathType;

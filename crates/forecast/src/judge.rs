@@ -84,17 +84,17 @@ pub fn describe(collective: Collective, cluster: &Cluster, normal: &Normal) -> S
         Algorithm::NvlsTree => "NVLS in each node and a tree between them",
         Algorithm::Pairs => "every pair by itself",
     };
-    let most = normal.asymptote;
+    let most = rate(normal.asymptote);
     let share = normal.overhead / normal.time;
     let ceiling = normal.ceiling.describe();
     let text = if share > 0.5 {
         format!(
-            "{collective} by {algorithm}: {:.0} of {:.0} us are latency at this size; long messages reach {most:.0} GB/s, limited by {ceiling}",
+            "{collective} by {algorithm}: {:.0} of {:.0} us are latency at this size; long messages reach {most} GB/s, limited by {ceiling}",
             normal.overhead, normal.time
         )
     } else {
         format!(
-            "{collective} by {algorithm}: limited to {most:.0} GB/s by {ceiling}; latency takes {:.0} % of the time",
+            "{collective} by {algorithm}: limited to {most} GB/s by {ceiling}; latency takes {:.0} % of the time",
             100.0 * share
         )
     };
@@ -194,4 +194,13 @@ fn explain(collective: Collective, cluster: &Cluster, bytes: u64, measured: f64)
         found.push("nothing that plumb models gives this number: run with NCCL_DEBUG=INFO and give the log to `plumb doctor`".to_owned());
     }
     found
+}
+
+/// `483`, `8.3`, `0.11`: at least two digits.
+fn rate(number: f64) -> String {
+    match number {
+        it if it >= 10.0 => format!("{it:.0}"),
+        it if it >= 1.0 => format!("{it:.1}"),
+        it => format!("{it:.2}"),
+    }
 }

@@ -111,7 +111,11 @@ impl Description {
             .as_ref()
             .map(|it| Known::new(Layout::whole(&found.machine.machine.value).on(it.nodes), Source::Default));
         if matches!(kind, None | Some(Kind::Log)) {
-            (found.settings, found.releases) = (Settings::of_case(&case), Releases::of_case(&case));
+            let job = Job::of_case(&case);
+            let gpus = found.machine.machine.value.gpus.len();
+            let fits = |it: &Known<Layout>| it.value.gpus_per_pod as usize <= gpus;
+            found.layout = found.layout.or(job.layout.filter(fits));
+            (found.settings, found.releases) = (job.settings, job.releases);
         }
         Ok(found)
     }

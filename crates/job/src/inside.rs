@@ -22,7 +22,7 @@ pub enum NvLink {
 impl NvLink {
     /// By `nvidia-smi topo -m`, the catalogue, the names of the GPUs or what NCCL reports, in this order. `None`: unknown.
     pub fn of(case: &Case, job: &Job) -> Option<Self> {
-        of_matrix(case).or_else(|| of_catalogue(job)).or_else(|| of_names(case)).or_else(|| of_log(case))
+        of_matrix(case).or_else(|| of_catalogue(job)).or_else(|| of_names(case, job)).or_else(|| of_log(case))
     }
 }
 
@@ -46,8 +46,10 @@ fn of_catalogue(job: &Job) -> Option<NvLink> {
     }
 }
 
-fn of_names(case: &Case) -> Option<NvLink> {
-    let name = case.tests.iter().flat_map(|it| &it.devices).map(|it| &*it.name).find(|it| !it.is_empty())?;
+fn of_names(case: &Case, job: &Job) -> Option<NvLink> {
+    let given = job.gpu.as_ref().map(|it| it.value.name.as_str());
+    let seen = || case.tests.iter().flat_map(|it| &it.devices).map(|it| &*it.name).find(|it| !it.is_empty());
+    let name = given.or_else(seen)?;
     match gpu::nvlink_in_text(name)? {
         NvLinkKind::Switch => Some(NvLink::Full),
         NvLinkKind::Wires => Some(NvLink::Partial),

@@ -14,8 +14,10 @@
 
 pub mod channel;
 pub mod cluster_file;
+pub mod culprit;
 mod description;
 pub mod failure;
+mod hardware;
 pub mod inside;
 pub mod invariants;
 pub mod known;
@@ -38,14 +40,15 @@ use fabric::catalogue::Model;
 use fabric::instance::Instance;
 use fabric::{Layout, Machine};
 
+pub use culprit::{FailureKind, FirstFailure};
 pub use description::{Description, LayoutFlags};
-pub use failure::FirstFailure;
+pub use hardware::Hardware;
 pub use invariants::{Invariant, Violation};
 pub use known::{Conflict, Known, Source};
 pub use launch::PastedLaunch;
 pub use outcome::{Outcome, Setup, State};
 pub use rank::{GpuIds, Rank};
-pub use releases::{PluginRelease, Releases};
+pub use releases::{PluginRelease, Releases, Stack};
 pub use settings::{Scope, Setter, Settings, Variable};
 pub use size::Size;
 
@@ -58,6 +61,8 @@ pub struct Job {
     pub machine_name: Option<Known<Box<str>>>,
     /// The catalogue's entry of the first machine, where a source names one.
     pub model: Option<Known<&'static Model>>,
+    /// The model of its GPUs, where a flag names it.
+    pub gpu: Option<Known<&'static fabric::gpu::GpuModel>>,
     /// Whether it is known which device of the first machine is below which switch.
     pub wired: bool,
     /// How its ranks lie on them, where all machines have equally many.
@@ -86,6 +91,11 @@ impl Job {
     /// What NCCL sees of the settings.
     pub fn effective_settings(&self) -> fabric::Settings {
         self.settings.effective(self.releases.nccl.as_ref().map(|it| it.value))
+    }
+
+    /// Whether it runs on AMD's GPUs, with RCCL.
+    pub fn is_on_amd(&self) -> bool {
+        self.releases.stack.as_ref().is_some_and(|it| it.value == Stack::Amd)
     }
 
     /// The AWS instance type of its machine, where it is one.

@@ -3,23 +3,37 @@
 use evidence::Case;
 use fabric::Layout;
 
-use crate::failure::first_failure;
+use crate::culprit::first_failure;
 use crate::invariants::violations;
 use crate::launch::launches;
 use crate::rank::ranks;
-use crate::{Job, Known, Outcome, Releases, Settings, Size, machine};
+use crate::{Hardware, Job, Known, Outcome, Releases, Settings, Size, Source, machine};
 
 impl Job {
     /// The job that logs and what was given beside them show.
     pub fn of_case(case: &Case) -> Self {
-        let found = machine::of_case(case);
+        Self::of_case_on(case, &Hardware::default())
+    }
+
+    /// The same, on the machine that flags name. What the case says otherwise is a conflict.
+    pub fn of_case_on(case: &Case, given: &Hardware) -> Self {
+        let size = Size::of_case(case);
+        let found = given.resolve(case, &size).or_else(|| machine::of_case(case));
+        let found = found.map(|it| given.with_gpu(it));
+        let flag = given.machine.is_some();
+        let model = found
+            .as_ref()
+            .filter(|_| flag)
+            .and_then(|it| it.model.map(|model| Known::new(model, it.machine.source.clone())));
+        let name = model.as_ref().map(|it| it.clone().map(|model| Box::from(model.name)));
         let (machines, wired, conflicts) =
             found.map(|it| (vec![it.machine], it.wired, it.conflicts)).unwrap_or_default();
-        let size = Size::of_case(case);
+        let first_failure = first_failure(case);
         let job = Self {
             machines,
-            machine_name: machine::name_in(case),
-            model: machine::named_in(case),
+            machine_name: name.or_else(|| machine::name_in(case).filter(|_| !flag)),
+            model: model.or_else(|| machine::named_in(case).filter(|_| !flag)),
+            gpu: given.gpu.map(|it| Known::new(it, Source::Flag("--gpu"))),
             wired,
             layout: layout(&size),
             size,
@@ -27,8 +41,8 @@ impl Job {
             settings: Settings::of_case(case),
             releases: Releases::of_case(case),
             launches: launches(case),
-            outcome: Outcome::of_case(case),
-            first_failure: first_failure(case),
+            outcome: Outcome::of_case(case, first_failure.as_ref()),
+            first_failure,
             conflicts,
             violations: Vec::new(),
         };

@@ -111,6 +111,19 @@ pub fn of_case(case: &Case) -> Option<Resolved> {
     Some(resolved)
 }
 
+/// What a case says otherwise about a machine that a flag names.
+pub(crate) fn conflicts_with(case: &Case, given: &Resolved) -> Vec<Conflict> {
+    let mut found = Vec::new();
+    if let (Some(model), Some(named)) = (given.model, named_in(case)) {
+        found.extend(differing_names(&[Known::new(model, given.machine.source.clone()), named]));
+    }
+    if let Some(described) = topology::of_case(case) {
+        let other = Known::new(described.machine.clone(), source_of(case, &described));
+        found.extend(contradictions(&given.machine, &other));
+    }
+    found
+}
+
 /// The machine of one file: what it describes, completed by `instance`; otherwise `instance`; otherwise what the file names.
 ///
 /// Unlike in [`of_case`] a description counts before a name: the question is about that description. A name in the file that

@@ -1,14 +1,28 @@
 //! Which releases of which software a job runs.
 
 use evidence::plugin::Plugin;
-use evidence::{Case, Distinct, Process};
+use evidence::signals::rccl::{RCCL, ROCM};
+use evidence::{Case, Distinct, Process, Quote};
 use fabric::Version;
 
 use crate::known::{Known, Source};
 
+/// Whose GPUs and libraries a job runs on.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Stack {
+    /// NVIDIA: CUDA and NCCL.
+    Nvidia,
+    /// AMD: ROCm and RCCL, which prints most lines of NCCL.
+    Amd,
+}
+
 /// The releases that are known.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Releases {
+    /// Whose GPUs and libraries they are for.
+    pub stack: Option<Known<Stack>>,
+    /// RCCL.
+    pub rccl: Option<Known<Version>>,
     /// NCCL.
     pub nccl: Option<Known<Version>>,
     /// The network plugin.
@@ -37,7 +51,13 @@ impl Releases {
 
     /// The releases that a case shows, each by the first process that prints it.
     pub fn of_case(case: &Case) -> Self {
+        let stack = stack(case);
+        let amd = stack.as_ref().is_some_and(|it| it.value == Stack::Amd);
         Self {
+            rccl: case.sightings_of(&RCCL).find(|_| amd).and_then(|it| {
+                Some(Known::new(Version::parse(it.get("version"))?, Source::Line(it.quote.clone())))
+            }),
+            stack,
             nccl: first(case, |it| &it.facts.version, |it| Version::parse(it)).or_else(|| banner(case)),
             plugin: first(
                 case,
@@ -48,6 +68,24 @@ impl Releases {
             cuda_driver: first(case, |it| &it.facts.cuda_driver, |it| cuda(*it)),
         }
     }
+}
+
+/// AMD where a line of RCCL or ROCm is among the input and none of CUDA's driver, NVIDIA where NCCL names CUDA.
+fn stack(case: &Case) -> Option<Known<Stack>> {
+    let line = |stack, quote: &Quote| Some(Known::new(stack, Source::Line(quote.clone())));
+    let driver = case.processes.iter().find_map(|it| it.facts.cuda_driver.first());
+    if let Some(driver) = driver {
+        return line(Stack::Nvidia, &driver.quote);
+    }
+    if let Some(seen) = case.first_of(&[&RCCL, &ROCM]) {
+        return line(Stack::Amd, &seen.quote);
+    }
+    let mut devices = case.tests.iter().flat_map(|test| test.devices.iter().map(move |it| (test, it)));
+    if let Some((test, _)) = devices.find(|(_, it)| it.name.starts_with("AMD ")) {
+        return line(Stack::Amd, &test.quote);
+    }
+    let versions = case.processes.iter().find_map(|it| it.facts.version.first());
+    versions.and_then(|it| line(Stack::Nvidia, &it.quote))
 }
 
 /// What the first process says that says anything readable.
@@ -80,7 +118,24 @@ mod tests {
     use evidence::plugin::aws_ofi::PLUGIN;
     use fabric::Version;
 
-    use super::Releases;
+    use super::{Releases, Stack};
+
+    #[test]
+    fn rccl_is_a_stack_of_its_own() {
+        let read = |log: &str| Releases::of_case(&evidence::read_texts([("a.log", log.as_bytes())]));
+        let banner = read("RCCL version : 2.21.5-HEAD:9a0e6a1\nHIP version  : 6.3.42134-a9a80e791\n");
+        assert_eq!(banner.stack.map(|it| it.value), Some(Stack::Amd));
+        assert_eq!(banner.rccl.map(|it| it.value), Some(Version::new(2, 21, 5)));
+        let prefixed = read("n:1:2 [0] NCCL INFO RCCL version 2.17.1+hip5.7 HEAD:cb9ebe3+\n");
+        assert_eq!(prefixed.rccl.map(|it| it.value), Some(Version::new(2, 17, 1)));
+        let plugin = read(
+            "n:1:2 [0] NCCL INFO NET/Plugin : No plugin found (librccl-net.so), using internal implementation\n",
+        );
+        assert_eq!(plugin.stack.map(|it| it.value), Some(Stack::Amd));
+        let nvidia = read("n:1:2 [0] NCCL INFO cudaDriverVersion 12090\n");
+        assert_eq!(nvidia.stack.map(|it| it.value), Some(Stack::Nvidia));
+        assert_eq!(read("").stack, None);
+    }
 
     #[test]
     fn releases_with_their_lines() {

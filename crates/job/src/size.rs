@@ -68,7 +68,7 @@ impl Job {
     pub fn may_span_machines(&self) -> bool {
         self.size.spans_nodes().unwrap_or_else(|| {
             // Old releases do not count nodes; ranks that fit into one machine, seen on one host, need no network.
-            let fits = self.instance().zip(self.size.n_ranks()).is_some_and(|(it, ranks)| ranks <= it.gpus);
+            let fits = self.model().zip(self.size.n_ranks()).is_some_and(|(it, ranks)| ranks <= it.gpus);
             !fits
         })
     }

@@ -39,6 +39,8 @@ enum Where {
     Efa,
     /// EFA with GPUDirect RDMA: the plugin sets its own values for these types.
     EfaGpudirect,
+    /// EFA where the plugin has a topology of the machine for NCCL.
+    EfaTopology,
     InfiniBand,
 }
 
@@ -48,6 +50,9 @@ impl Where {
             Self::Everywhere => true,
             Self::Efa => machine.is_some_and(Model::efa),
             Self::EfaGpudirect => machine.is_some_and(|it| it.efa() && it.gpudirect == Some(true)),
+            Self::EfaTopology => machine
+                .and_then(|it| it.instance)
+                .is_some_and(|it| it.ofi_topo_file.is_some() || it.ofi_protocol.as_deref() == Some("RDMA")),
             Self::InfiniBand => {
                 machine.is_some_and(|it| matches!(it.network, NicKind::InfiniBand | NicKind::Roce))
             }
@@ -63,7 +68,7 @@ const LEAVE: &[(&str, &str, Where)] = &[
     ("NCCL_PROTO", "not-needed-on-efa", Where::Efa),
     ("NCCL_BUFFSIZE", "plugin-sets-it", Where::EfaGpudirect),
     ("NCCL_TUNER_PLUGIN", "not-needed", Where::Efa),
-    ("NCCL_TOPO_FILE", "empty", Where::Efa),
+    ("NCCL_TOPO_FILE", "empty", Where::EfaTopology),
     ("NCCL_IB_DISABLE", "forcing-efa", Where::Efa),
     ("NCCL_IB_DISABLE", "disables-infiniband", Where::InfiniBand),
     ("NCCL_ALGO", "in-production", Where::Everywhere),

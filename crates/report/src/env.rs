@@ -19,6 +19,8 @@ pub struct Env {
     pub nccl: Option<String>,
     /// The release of aws-ofi-nccl, if it was given.
     pub plugin: Option<String>,
+    /// How many variables the files of `--job` set; none without files.
+    pub checked: Option<usize>,
     /// Variables; those to set first.
     pub variables: Vec<Line>,
 }
@@ -58,6 +60,7 @@ impl Env {
             instance: instance.map(str::to_owned),
             nccl: nccl.map(|it| it.to_string()),
             plugin: plugin.map(|it| it.to_string()),
+            checked: None,
             variables: all.iter().map(line).collect(),
         }
     }
@@ -81,7 +84,11 @@ impl Env {
         let variables =
             |count: usize| if count == 1 { "1 variable".to_owned() } else { format!("{count} variables") };
         match (set, remove) {
-            (0, 0) => "nothing to set: the defaults are right".to_owned(),
+            (0, 0) => match self.checked {
+                Some(0) => "nothing to set; the files set no variable that plumb could check".to_owned(),
+                Some(n) => format!("nothing to change: {} checked", variables(n)),
+                None => "nothing to set: the defaults are right".to_owned(),
+            },
             (0, _) => format!("nothing to set, {} to remove", variables(remove)),
             (_, 0) => format!("{} to set", variables(set)),
             _ => format!("{} to set, {} to remove", variables(set), variables(remove)),

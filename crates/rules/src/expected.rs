@@ -30,6 +30,8 @@ pub(crate) struct Expected {
     pub(crate) name: String,
     /// The line that names it; none where a matrix or XML describes it.
     pub(crate) named_by: Option<Quote>,
+    /// Whether it is known by its name: from a line or a flag.
+    pub(crate) named: bool,
     /// Whether it is known which device is below which switch.
     pub(crate) wired: bool,
     settings: Settings,
@@ -56,6 +58,7 @@ impl Expected {
             machine: seen_by_nccl(&plain),
             name: plain.name.as_deref().unwrap_or("this machine").to_owned(),
             named_by: job.model.as_ref().and_then(|it| it.source.quote()).cloned(),
+            named: job.model.is_some(),
             wired: job.wired,
             bare: Settings::new(settings.version),
             settings,

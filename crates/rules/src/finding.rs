@@ -27,6 +27,8 @@ pub struct Finding {
     pub why: Option<String>,
     /// What to do here, where that is more exact than the rule's text.
     pub fix: Option<String>,
+    /// The value that the variable at the first span should have instead, where it should have one.
+    pub instead: Option<String>,
     /// What it is about.
     pub entities: Vec<Entity>,
     /// Ids of other rules whose cause would give the same lines.
@@ -139,6 +141,7 @@ impl Finding {
             evidence: Vec::new(),
             why: None,
             fix: None,
+            instead: None,
             entities: Vec::new(),
             also: Vec::new(),
             cost: None,
@@ -238,6 +241,13 @@ impl Finding {
     #[must_use]
     pub fn fix(mut self, fix: impl Into<String>) -> Self {
         self.fix = Some(fix.into());
+        self
+    }
+
+    /// Names the value that the variable should have instead.
+    #[must_use]
+    pub fn instead(mut self, value: impl Into<String>) -> Self {
+        self.instead = Some(value.into());
         self
     }
 

@@ -20,6 +20,7 @@ pub mod limits;
     reason = "all checks have one signature; most submitted files lack nothing"
 )]
 pub mod lint;
+pub mod network;
 pub mod nvswitch;
 pub mod p2p;
 pub mod performance;
@@ -33,6 +34,7 @@ mod finding;
 mod log;
 mod rule;
 mod sentence;
+mod stack;
 mod summary;
 mod verdict;
 
@@ -69,6 +71,7 @@ static FAMILIES: &[&[&Rule]] = &[
     lint::pod::RULES,
     lint::settings::RULES,
     lint::suppression::RULES,
+    network::RULES,
     nvswitch::RULES,
     p2p::RULES,
     performance::RULES,

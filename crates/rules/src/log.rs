@@ -3,7 +3,7 @@
 use std::cell::OnceCell;
 
 use evidence::{Case, Communicator, Kind, Missing, Process, Sighting, Signal, Source};
-use job::Job;
+use job::{Hardware, Job};
 
 use crate::expected::Expected;
 
@@ -20,7 +20,12 @@ pub struct Log {
 impl Log {
     /// The job of these facts, ready to be judged.
     pub fn new(case: Case) -> Self {
-        let job = Job::of_case(&case);
+        Self::on(case, &Hardware::default())
+    }
+
+    /// The job of these facts on the machine that flags name.
+    pub fn on(case: Case, given: &Hardware) -> Self {
+        let job = Job::of_case_on(&case, given);
         Self { case, job, expected: OnceCell::new() }
     }
 

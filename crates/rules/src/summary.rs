@@ -4,6 +4,8 @@ use std::collections::BTreeMap;
 
 use evidence::{MemberLink, plugin};
 use fabric::Transport;
+use fabric::catalogue::Inside;
+use fabric::machine::NicKind;
 
 use crate::Log;
 
@@ -22,6 +24,8 @@ pub struct Summary {
     pub hosts: Vec<String>,
     /// The NCCL release as printed.
     pub nccl: Option<String>,
+    /// The RCCL release, on AMD's GPUs.
+    pub rccl: Option<String>,
     /// The driver's CUDA level.
     pub cuda_driver: Option<String>,
     /// No GPU takes part: the engine of `plumb bench` on host memory.
@@ -60,6 +64,7 @@ pub fn summary(log: &Log) -> Summary {
         ranks_per_node: log.job.size.ranks_per_node.as_ref().map(|it| it.value),
         ranks_seen: world.map(|it| it.members.keys().copied().collect()).unwrap_or_default(),
         nccl: log.case.processes.iter().find_map(|it| it.facts.version.value()).map(ToString::to_string),
+        rccl: log.job.releases.rccl.as_ref().map(|it| it.value.to_string()),
         cuda_driver: log
             .case
             .processes
@@ -80,7 +85,7 @@ pub fn summary(log: &Log) -> Summary {
             .find_map(|it| it.facts.plugin.libfabric.value())
             .map(ToString::to_string),
         instance: log.job.machine_name.as_ref().map(|it| it.value.to_string()),
-        machine: log.job.instance().map(machine),
+        machine: log.job.model().map(machine),
         networks: networks(log),
         ..Summary::default()
     };
@@ -108,7 +113,8 @@ pub fn driver(number: u32) -> String {
     format!("{}.{}", number / 1000, number % 1000 / 10)
 }
 
-fn machine(it: &fabric::instance::Instance) -> String {
+fn machine(model: &fabric::catalogue::Model) -> String {
+    let Some(it) = model.instance else { return other_machine(model) };
     let mut text = format!("{} x {}", it.gpus, it.gpu);
     if it.nvlink == Some(true) {
         text.push_str(" with NVLink");
@@ -118,6 +124,23 @@ fn machine(it: &fabric::instance::Instance) -> String {
         (n, Some(rate)) => text.push_str(&format!(", {n} x {rate} EFA")),
         (n, None) => text.push_str(&format!(", {n} EFA")),
     }
+    text
+}
+
+/// A machine that is not an instance type of AWS.
+fn other_machine(it: &fabric::catalogue::Model) -> String {
+    let mut text = format!("{} x {}", it.gpus, it.gpu.name);
+    if matches!(it.inside, Inside::NvSwitch | Inside::NvLinkMesh) {
+        text.push_str(" with NVLink");
+    }
+    let kind = match it.network {
+        NicKind::InfiniBand => "InfiniBand",
+        NicKind::Roce => "RoCE",
+        NicKind::GpuDirectTcp => it.plugin.unwrap_or("GPUDirect-TCPX"),
+        NicKind::Efa => "EFA",
+        NicKind::Ethernet | NicKind::Unknown => "Ethernet",
+    };
+    text.push_str(&format!(", {} {kind}", it.bandwidth));
     text
 }
 

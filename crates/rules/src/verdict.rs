@@ -198,6 +198,9 @@ fn stack(summary: &Summary) -> Vec<String> {
     if let Some(nccl) = &summary.nccl {
         parts.push(format!("NCCL {}", nccl.split('+').next().unwrap_or(nccl)));
     }
+    if let Some(rccl) = &summary.rccl {
+        parts.push(format!("RCCL {rccl}"));
+    }
     if let Some(plugin) = &summary.plugin {
         parts.push(format!("{} {}", plugin.name, plugin.version));
     }

@@ -111,7 +111,17 @@ fn link(channel: u32, connection: u32, from: u32, rest: &[u8]) -> Option<Message
     let (to, rest) = number(after(rest, "] -> ")?)?;
     let (to_device, rest) = hex(after(rest, "[")?)?;
     let (direction, via) = direction(after(rest, "]")?)?;
+    let via = without_communicator(via);
     Some(Message::Link(LinkLine { channel, connection, from, to, from_device, to_device, direction, via }))
+}
+
+/// RCCL ends the line with ` comm 0x2c3c7dd0 nRanks 04`.
+fn without_communicator(via: &[u8]) -> &[u8] {
+    let tail = via.get(via.len().saturating_sub(16)..).unwrap_or_default();
+    if memmem::find(tail, b" nRanks ").is_none() {
+        return via;
+    }
+    memmem::find(via, b" comm 0x").and_then(|at| via.get(..at)).unwrap_or(via)
 }
 
 fn direction(rest: &[u8]) -> Option<(Direction, &[u8])> {
@@ -245,6 +255,10 @@ mod tests {
         assert_eq!(
             link("Channel 00 : 2[2] -> 3[3] via SHM/direct/direct"),
             (0, 0, 2, 3, Direction::Local, "SHM/direct/direct".into())
+        );
+        assert_eq!(
+            link("Channel 02/0 : 1[c6000] -> 4[c1000] [send] via NET/Socket/1 comm 0x9e4d8d0 nRanks 08"),
+            (2, 0, 1, 4, Direction::Send, "NET/Socket/1".into())
         );
         assert_eq!(
             link("Ring 00 : 2[3d000] -> 3[3e000] via direct shared memory"),

@@ -137,6 +137,11 @@ pub(super) fn parse(message: &[u8]) -> Option<Message<'_>> {
             rest = signed(more)?.1;
         } else if let Some(more) = after(rest, "localRank ").or_else(|| after(rest, "localRanks ")) {
             rest = number(more)?.1;
+        } else if let Some(more) = after(rest, "localSize ").or_else(|| after(rest, "on core ")) {
+            // RCCL: `localSize 328 used 1024 bytes on core 3 - Init COMPLETE`
+            rest = number(more)?.1;
+        } else if let Some(more) = after(rest, "used ") {
+            rest = after(number(more)?.1, " bytes")?;
         } else if let Some(more) = after(rest, "- ") {
             line.phase = if more.starts_with(b"Init START") {
                 Phase::Start
@@ -174,6 +179,15 @@ mod tests {
             panic!("{line}: {:?}", parse(line.as_bytes()))
         };
         it
+    }
+
+    #[test]
+    fn rccl() {
+        let it = comm(
+            "ncclCommInitRank comm 0x2c3c7dd0 rank 2 nranks 4 cudaDev 2 nvmlDev 2 busId c5000 commId 0x9 localSize 328 used 1024 bytes on core 3 \
+             - Init COMPLETE",
+        );
+        assert_eq!((it.rank, it.bus_id, it.phase), (2, Some(0xc5000), Phase::Complete));
     }
 
     #[test]

@@ -173,7 +173,6 @@ pub(super) fn plugin(message: &[u8]) -> Option<Message<'_>> {
         return Some(Message::Tuner(name));
     } else if rest.starts_with(b"Failed to find ncclCollNet")
         || rest.starts_with(b"Failed to find ncclTuner")
-        || rest.starts_with(b"Failed to find ncclNet")
         || rest.starts_with(b"Failed to find ncclProfiler")
         || rest.starts_with(b"Loaded ")
         || rest.starts_with(b"loaded ")

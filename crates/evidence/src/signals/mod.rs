@@ -22,10 +22,12 @@ pub mod ib;
 pub mod interface;
 pub mod launch;
 pub mod limits;
+pub mod network;
 pub mod notes;
 pub mod nvswitch;
 pub mod p2p;
 pub mod performance;
+pub mod rccl;
 pub mod topology_file;
 pub mod versions;
 
@@ -118,10 +120,12 @@ pub static FAMILIES: &[&[&Signal]] = &[
     interface::ALL,
     launch::ALL,
     limits::ALL,
+    network::ALL,
     notes::ALL,
     nvswitch::ALL,
     p2p::ALL,
     performance::ALL,
+    rccl::ALL,
     topology_file::ALL,
     versions::ALL,
 ];

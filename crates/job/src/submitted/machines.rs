@@ -20,8 +20,14 @@ pub struct Machines {
 }
 
 impl Machines {
+    /// The machine of the command line, or all with its GPUs.
     pub(super) fn given(given: &Given) -> Self {
-        Self { known: given.instance.into_iter().collect(), ..Self::default() }
+        let with_gpu = |it: &&'static Model| given.gpu.is_some_and(|gpu| it.gpu.name == gpu.name);
+        let known = match given.instance {
+            Some(model) => vec![model],
+            None => catalogue::all().iter().filter(with_gpu).collect(),
+        };
+        Self { known, ..Self::default() }
     }
 
     /// The machines a pod is tied to by its own selectors.
@@ -63,6 +69,8 @@ impl Machines {
     pub fn names(&self) -> String {
         let names: Vec<&str> = self.known.iter().map(|it| it.name).collect();
         match names.as_slice() {
+            // With `--gpu` there can be many.
+            [first, second, _, _, ..] => format!("{first}, {second} and {} others", names.len() - 2),
             [first @ .., last] if !first.is_empty() => format!("{} and {last}", first.join(", ")),
             _ => names.concat(),
         }
@@ -126,14 +134,14 @@ impl<'a> Runtimes<'a> {
         if ranks.known.is_empty() && !ranks.unknown {
             ranks = joined(false);
         }
-        if ranks.known.is_empty() && given.instance.is_some() {
+        if ranks.known.is_empty() && (given.instance.is_some() || given.gpu.is_some()) {
             ranks = Machines::given(given);
         }
         for pod in pods.iter_mut() {
             let serves = with_gpus && pod.gpus.is_none();
             if serves || (pod.machines.known.is_empty() && !pod.machines.unknown) {
                 pod.machines = ranks.clone();
-            } else if pod.machines.known.is_empty() && given.instance.is_some() {
+            } else if pod.machines.known.is_empty() && (given.instance.is_some() || given.gpu.is_some()) {
                 pod.machines = Machines::given(given);
             }
         }

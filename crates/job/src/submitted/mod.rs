@@ -26,6 +26,7 @@ use evidence::submission::{Count, Kind, Owner, Setting, Submission, Workload};
 use evidence::yaml::NodeId;
 use fabric::Version;
 use fabric::catalogue::Model;
+use fabric::gpu::GpuModel;
 
 use index::FileIndex;
 
@@ -40,6 +41,8 @@ pub struct Given {
     pub libfabric: Option<Version>,
     /// The machine, where no file names it.
     pub instance: Option<&'static Model>,
+    /// The model of the GPUs, where no file and no flag names the machine.
+    pub gpu: Option<&'static GpuModel>,
 }
 
 /// All jobs of all files.

@@ -47,7 +47,8 @@ impl Topo {
         let Some(machine) = job.machines.first().map(|it| &it.value) else { return Self::default() };
         let layout = job.layout.as_ref().map(|it| it.value).unwrap_or_default();
         let version = job.effective_settings().version;
-        notes.extend(job.conflicts.iter().map(ToString::to_string));
+        let conflicts: Vec<String> = job.conflicts.iter().map(ToString::to_string).collect();
+        notes.extend(conflicts.iter().cloned());
         notes.extend(survey.losses.iter().map(|it| sentence(&it.to_string())));
         let mut unknown = machine.unknown.clone();
         let normal = normal.unwrap_or_else(|reason| {
@@ -98,6 +99,7 @@ impl Topo {
                 several.then(|| TopoOverlay { nodes: layout.nodes, ..TopoOverlay::default() })
             }),
             notes,
+            conflicts,
             unknown,
         }
     }

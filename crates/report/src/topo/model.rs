@@ -37,6 +37,9 @@ pub struct Topo {
     pub overlay: Option<TopoOverlay>,
     /// Notes: bandwidth that the layout loses, paths that look slow but are the best available.
     pub notes: Vec<String>,
+    /// Those of the notes that say what sources disagree about: the text begins with them.
+    #[serde(skip)]
+    pub conflicts: Vec<String>,
     /// What the source does not state.
     pub unknown: Vec<String>,
 }

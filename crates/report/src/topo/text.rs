@@ -88,6 +88,12 @@ impl Page {
         for line in wrap(&head, self.style.width) {
             writeln!(out, "{}", self.style.paint(&line, Ansi::new().bold()))?;
         }
+        if !topo.conflicts.is_empty() {
+            writeln!(out)?;
+        }
+        for it in &topo.conflicts {
+            self.row("conflict", 8, it, Ansi::new().fg_color(Some(AnsiColor::Yellow.into())), out)?;
+        }
         if topo.source.is_empty() {
             return Ok(());
         }
@@ -343,11 +349,12 @@ impl Page {
     }
 
     fn notes(&self, topo: &Topo, out: &mut impl Write) -> io::Result<()> {
-        if !topo.notes.is_empty() {
+        let notes = || topo.notes.iter().filter(|it| !topo.conflicts.contains(it));
+        if notes().next().is_some() {
             writeln!(out)?;
         }
         let note = Ansi::new().fg_color(Some(AnsiColor::Cyan.into()));
-        for it in &topo.notes {
+        for it in notes() {
             self.row("note", 8, it, note, out)?;
         }
         if topo.unknown.is_empty() {

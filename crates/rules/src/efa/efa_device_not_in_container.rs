@@ -34,7 +34,7 @@ fn check(log: &Log) -> Checked {
     }
     if let Some((machine, quote)) = machine(log).filter(|it| !it.0.efa()) {
         let message = format!("{} has no EFA, but the EFA plugin was loaded", machine.name);
-        let finding = Finding::new(Confidence::Certain, message).by(log, &found).seen(quote);
+        let finding = Finding::new(Confidence::Certain, message).by(log, &found).seen_all(quote);
         return Ok(vec![finding.fix(
             "Remove the plugin from LD_LIBRARY_PATH on this machine, or use an instance type with EFA.",
         )]);

@@ -42,7 +42,7 @@ fn check(log: &Log) -> Checked {
             "fork() failed for lack of memory; on EFA instances the provider's huge pages are the usual cause",
         )
     };
-    let finding = finding.by(log, &found).seen_all(forked.iter().map(|it| &it.quote)).seen_all(efa);
+    let finding = finding.by(log, &found).seen_all(forked.iter().map(|it| &it.quote)).seen_all(efa.flatten());
     Ok(vec![finding.or("host-oom-kill")])
 }
 

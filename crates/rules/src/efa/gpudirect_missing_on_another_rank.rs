@@ -51,7 +51,7 @@ fn check(log: &Log) -> Checked {
         let link = own().next().map(|it| &it.1.quote);
         let finding = finding.seen(summary).seen_all(link);
         let loss = expected::loss_across(log, expected::without_gpudirect);
-        return Ok(vec![finding.seen_all(machine(log).map(|it| it.1)).with_numbers(&RULE, loss)]);
+        return Ok(vec![finding.seen_all(machine(log).and_then(|it| it.1)).with_numbers(&RULE, loss)]);
     }
     Ok(Vec::new())
 }

@@ -53,7 +53,7 @@ fn check(log: &Log) -> Checked {
             process.name(),
             machine.name
         );
-        let finding = Finding::new(Confidence::Certain, message).seen(&seen.quote).seen(named);
+        let finding = Finding::new(Confidence::Certain, message).seen(&seen.quote).seen_all(named);
         return Ok(vec![finding.with_numbers(&RULE, loss()).or("ofi-plugin-lib-mismatch")]);
     }
     // Connections for send and receive may use a distant NIC: that is normal.
@@ -66,8 +66,10 @@ fn check(log: &Log) -> Checked {
         "{without} of {all} EFA connections do not use GPUDirect RDMA, although {} supports it",
         machine.name
     );
-    let finding =
-        Finding::new(Confidence::Likely, message).severity(Severity::Warning).seen(&first.quote).seen(named);
+    let finding = Finding::new(Confidence::Likely, message)
+        .severity(Severity::Warning)
+        .seen(&first.quote)
+        .seen_all(named);
     let finding = over_efa().filter(|it| !it.2.2).fold(finding, |it, (rank, _, _)| it.about_rank(rank));
     Ok(vec![finding.with_numbers(&RULE, loss()).or("topo-file-missing").or("gdr-off-by-distance")])
 }

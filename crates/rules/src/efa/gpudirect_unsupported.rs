@@ -39,7 +39,7 @@ fn check(log: &Log) -> Checked {
     };
     let Some(shown) = said.or_else(link) else { return Ok(Vec::new()) };
     let message = format!("EFA copies through host memory: {} does not support GPUDirect RDMA", machine.name);
-    let finding = Finding::new(Confidence::Certain, message).seen(shown).seen(named);
+    let finding = Finding::new(Confidence::Certain, message).seen(shown).seen_all(named);
     let across = log.expected().and_then(|it| it.across(log));
     Ok(vec![finding.with_numbers(&RULE, across.and_then(|it| expected::is_normal(&it)))])
 }

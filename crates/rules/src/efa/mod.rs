@@ -18,7 +18,6 @@ pub mod ofi_plugin_not_loaded;
 pub mod one_gpu_of_many;
 pub mod plugin_too_old;
 pub mod protocol_forced_simple;
-pub mod socket_fallback;
 
 use evidence::Quote;
 use evidence::facts::Link;
@@ -51,13 +50,12 @@ pub static RULES: &[&Rule] = &[
     &one_gpu_of_many::RULE,
     &plugin_too_old::RULE,
     &protocol_forced_simple::RULE,
-    &socket_fallback::RULE,
 ];
 
-/// The AWS instance type that a log, a manifest or a note names, and the line that does.
-pub(crate) fn machine(log: &Log) -> Option<(&'static Instance, &Quote)> {
+/// The AWS instance type that a log, a manifest, a note or a flag names, and the line that does.
+pub(crate) fn machine(log: &Log) -> Option<(&'static Instance, Option<&Quote>)> {
     let known = log.job.model.as_ref()?;
-    Some((known.value.instance?, known.quote()?))
+    Some((known.value.instance?, known.quote()))
 }
 
 /// The libfabric providers in use, with their lines.
@@ -72,11 +70,15 @@ pub(crate) fn providers(log: &Log) -> impl Iterator<Item = (&str, &Quote)> {
     logged.chain(quoted)
 }
 
-/// The line that shows that the machine has EFA, or that EFA should be used.
-pub(crate) fn sign_of_efa(log: &Log) -> Option<&Quote> {
-    if let Some((machine, quote)) = machine(log) {
-        return machine.efa().then_some(quote);
+/// That the machine has EFA or that EFA should be used, with the line that shows it; none where a flag says so.
+pub(crate) fn sign_of_efa(log: &Log) -> Option<Option<&Quote>> {
+    if let Some(model) = log.job.model() {
+        return model.efa().then(|| log.job.model.as_ref().and_then(job::Known::quote));
     }
+    line_about_efa(log).map(Some)
+}
+
+fn line_about_efa(log: &Log) -> Option<&Quote> {
     if let Some((_, quote)) = providers(log).find(|it| it.0 == "efa") {
         return Some(quote);
     }

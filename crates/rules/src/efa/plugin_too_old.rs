@@ -30,7 +30,7 @@ fn check(log: &Log) -> Checked {
     };
     let message =
         format!("aws-ofi-nccl {} does not know {}; support began with {first}", plugin.value, machine.name);
-    Ok(vec![Finding::new(Confidence::Certain, message).seen_all(plugin.quote()).seen(named)])
+    Ok(vec![Finding::new(Confidence::Certain, message).seen_all(plugin.quote()).seen_all(named)])
 }
 
 #[cfg(test)]

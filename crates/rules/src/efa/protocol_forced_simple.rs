@@ -35,7 +35,7 @@ fn check(log: &Log) -> Checked {
         let finding = Finding::new(Confidence::Certain, message)
             .severity(Severity::Warning)
             .seen_all(set.quote())
-            .seen(named);
+            .seen_all(named);
         let why = "Small messages can then not use LL and LL128, and the plugin's tuner does not run.";
         return Ok(vec![finding.why(why).fix("Unset NCCL_PROTO.").about_variable("NCCL_PROTO")]);
     }

@@ -9,6 +9,7 @@ use evidence::signals::interface::DOCKER_RUN;
 use evidence::{Process, Source};
 
 use crate::interface::address::is_ipoib;
+use crate::network::{adapters_in_matrix, selected_by_hca};
 use crate::{Check, Checked, Confidence, Finding, Log, Role, Rule, Severity};
 
 /// See the module documentation.
@@ -52,7 +53,15 @@ fn check(log: &Log) -> Checked {
         return Ok(Vec::new());
     };
     let quote = process.facts.no_ib_device.first().map(|it| &it.quote);
-    if let Some(asked) = log.job.settings.named("NCCL_IB_HCA").find(|it| !it.text().starts_with('^')) {
+    // Adapters that a matrix shows and that NCCL_IB_HCA does not select are not missing: another rule reports it.
+    let unselected = |setting: &str| {
+        adapters_in_matrix(log).is_some_and(|(names, _)| selected_by_hca(setting, &names).is_empty())
+    };
+    let asked = log.job.settings.named("NCCL_IB_HCA").find(|it| !it.text().starts_with('^'));
+    if asked.is_some_and(|it| unselected(it.text())) {
+        return Ok(Vec::new());
+    }
+    if let Some(asked) = asked {
         let message =
             format!("NCCL_IB_HCA={} requests adapters, but {} finds none", asked.text(), process.name());
         let finding = Finding::new(Confidence::Likely, message)

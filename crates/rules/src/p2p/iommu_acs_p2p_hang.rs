@@ -69,7 +69,10 @@ fn check(log: &Log) -> Checked {
     let setting = p2p_off(log).map(|it| it.1);
     let severity = if setting.is_some() { Severity::Warning } else { Severity::Info };
     let message = "RCCL advises `iommu=pt`: without it peer to peer can hang";
-    let finding = Finding::new(Confidence::Possible, message).by(log, &advice).severity(severity);
+    let finding = Finding::new(Confidence::Possible, message).by(log, &advice).severity(severity).fix(
+        "Add `iommu=pt` to the kernel's command line and reboot. If the job hangs, try NCCL_P2P_DISABLE=1: if the hang is gone, this is the \
+         cause.",
+    );
     Ok(vec![finding.seen_all(setting)])
 }
 

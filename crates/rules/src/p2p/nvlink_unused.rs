@@ -92,7 +92,7 @@ fn over_pci(log: &Log, expected: &Expected) -> Option<Finding> {
 
 /// `nvidia-smi` shows GPUs without the NVLink that this machine is known to have.
 fn not_shown(log: &Log) -> Option<Finding> {
-    let expected = log.expected().filter(|it| it.named_by.is_some() && it.machine.has_nvswitch())?;
+    let expected = log.expected().filter(|it| it.named && it.machine.has_nvswitch())?;
     let matrix = log.case.matrices.iter().find(|it| it.n_gpus() > 1)?;
     let GpuPath { from, to, path } = matrix.gpu_paths().find(|it| !it.is_nvlink())?;
     let message = format!(

@@ -41,7 +41,7 @@ fn check(log: &Log) -> Checked {
                 (Some((machine, _)), None) => machine.nics,
                 (None, seen) => seen.unwrap_or(0),
             };
-            (count, known.map(|it| it.1), Confidence::Likely)
+            (count, known.and_then(|it| it.1), Confidence::Likely)
         } else {
             // A machine without NVLink has one flow, for which one NIC is enough.
             (adapters.and_then(|it| u32::try_from(it).ok()).unwrap_or(0), None, Confidence::Possible)

@@ -43,7 +43,10 @@ fn check(log: &Log) -> Checked {
         machine.name
     );
     Ok(vec![
-        Finding::new(Confidence::Certain, message).seen(quote).seen(named).about_variable("NCCL_TOPO_FILE"),
+        Finding::new(Confidence::Certain, message)
+            .seen(quote)
+            .seen_all(named)
+            .about_variable("NCCL_TOPO_FILE"),
     ])
 }
 

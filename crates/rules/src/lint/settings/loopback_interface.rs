@@ -47,7 +47,8 @@ fn finding(variable: &SubmittedVariable<'_>) -> Option<Finding> {
         let finding = Finding::at(variable.file, span, message)
             .label("lo is not excluded")
             .confidence(Confidence::Likely)
-            .fix(format!("Write ^lo,{list}."));
+            .fix(format!("Write ^lo,{list}."))
+            .instead(format!("^lo,{list}"));
         let severity = if several == Some(true) { Severity::Warning } else { Severity::Info };
         return Some(finding.severity(severity));
     }
@@ -58,7 +59,8 @@ fn finding(variable: &SubmittedVariable<'_>) -> Option<Finding> {
     let reason = "ranks on other nodes cannot be reached over lo";
     let finding = Finding::at(variable.file, span, format!("{name}={value}: {reason}"))
         .reason(capitalised(reason))
-        .label("local machine only");
+        .label("local machine only")
+        .instead("^lo,docker");
     Some(if several == Some(true) {
         finding
     } else {

@@ -12,6 +12,8 @@ pub struct Objection {
     pub name: String,
     /// The value it has now.
     pub value: Option<String>,
+    /// The value it should have instead; none where it should not be set.
+    pub instead: Option<String>,
     /// What is wrong with it, in a sentence.
     pub reason: String,
     /// The source of the reason.
@@ -41,6 +43,7 @@ pub fn objections(files: &[Submission], given: &Given) -> Vec<Objection> {
             all.push(Objection {
                 name: setting.name.to_string(),
                 value: setting.value.as_ref().map(ToString::to_string),
+                instead: finding.instead.clone(),
                 reason: format!("{}.", finding.reason.unwrap_or(finding.message).trim_end_matches('.')),
                 source: rule.references.first().copied().unwrap_or_default().to_owned(),
             });
@@ -68,6 +71,15 @@ mod tests {
         names.sort_unstable();
         assert_eq!(names, ["NCCL_P2P_DIRECT_READ", "NCCL_TOPO_FILE"]);
         assert!(all.iter().all(|it| it.reason.ends_with('.') && !it.source.is_empty()), "{all:#?}");
+    }
+
+    #[test]
+    fn a_value_that_should_be_another() {
+        let all = objections(
+            &files(&[("job.yaml", &job("p4d.24xlarge", 2, &[("NCCL_SOCKET_IFNAME", "^docker0")]))]),
+            &Given::default(),
+        );
+        assert_eq!(all[0].instead.as_deref(), Some("^lo,docker0"));
     }
 
     #[test]
