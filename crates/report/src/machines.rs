@@ -118,8 +118,8 @@ impl Machines {
         Self { schema: "plumb.machines/1", machines: catalogue::all().iter().map(Machine::from).collect() }
     }
 
-    /// A table.
-    pub fn text(&self, out: &mut impl Write) -> io::Result<()> {
+    /// A table. Where it does not fit, the last cells stand on the next line.
+    pub fn text(&self, room: usize, out: &mut impl Write) -> io::Result<()> {
         let head = ["NAME", "GPUS", "INSIDE", "NETWORK"].map(str::to_owned);
         let rows = self.machines.iter().map(|it| {
             [
@@ -133,10 +133,18 @@ impl Machines {
         let width = |column: usize| table.iter().map(|row| row[column].len()).max().unwrap_or_default();
         let widths: [usize; 3] = std::array::from_fn(width);
         for row in &table {
-            for (text, width) in row.iter().zip(widths) {
-                write!(out, "{text:width$}  ")?;
+            let mut line = String::new();
+            for (at, text) in row.iter().enumerate() {
+                let width = widths.get(at).copied().unwrap_or_default();
+                let cell = format!("{text:width$}");
+                if at > 0 && line.len() + 2 + cell.len() > room {
+                    writeln!(out, "{}", line.trim_end())?;
+                    line = " ".repeat(4);
+                }
+                line.push_str(if line.trim().is_empty() { "" } else { "  " });
+                line.push_str(&cell);
             }
-            writeln!(out, "{}", row[3])?;
+            writeln!(out, "{}", line.trim_end())?;
         }
         Ok(())
     }
@@ -156,7 +164,7 @@ mod tests {
     #[test]
     fn every_machine_has_its_line() {
         let mut out = Vec::new();
-        Machines::of_catalogue().text(&mut out).unwrap();
+        Machines::of_catalogue().text(100, &mut out).unwrap();
         let text = String::from_utf8(out).unwrap();
         assert_eq!(text.lines().count(), catalogue::names().count() + 1);
         let line = |name: &str| text.lines().find(|it| it.starts_with(name)).unwrap().to_owned();
@@ -167,5 +175,9 @@ mod tests {
         let dgx = words(line("dgx-1v"));
         assert!(dgx.contains("NVLink mesh 4 x 100 Gbps InfiniBand"), "{dgx}");
         assert!(text.lines().all(|it| it.len() <= 100 && !it.ends_with(' ')), "{text}");
+        let mut out = Vec::new();
+        Machines::of_catalogue().text(60, &mut out).unwrap();
+        let narrow = String::from_utf8(out).unwrap();
+        assert!(narrow.lines().all(|it| it.len() <= 60), "{narrow}");
     }
 }

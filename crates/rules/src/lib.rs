@@ -47,7 +47,7 @@ use std::sync::LazyLock;
 
 pub use checklist::{ChecklistItem, State};
 pub use diagnosis::{Diagnosis, Unchecked, diagnose};
-pub use finding::{Edit, Entity, EntityKind, Evidence, Finding, Found};
+pub use finding::{Cost, Edit, Entity, EntityKind, Evidence, Finding, Found, Rates};
 pub use job::FirstFailure;
 pub use log::Log;
 pub use rule::{Check, Checked, Confidence, Role, Rule, Severity, Text};
