@@ -15,7 +15,7 @@ use evidence::signals::application::{
     CLOSED, DESYNC, FINGERPRINT, GLOO_CLOSED, MISSING_RANKS, OUT_OF_MEMORY, REMOTE_ERROR, STORE_CLOSED,
     STORE_TIMEOUT, WATCHDOG_TIMEOUT,
 };
-use evidence::signals::launch::MONITORED_BARRIER;
+use evidence::signals::launch::{CLIENTS_JOINED, MONITORED_BARRIER, STORE_BARRIER_TIMEOUT};
 use evidence::{Case, Kind, Process, Quote, Sighting};
 
 use crate::failure::{Exit, Timestamp, exits, is_harmless, is_messenger, passes_on, peer, timestamp};
@@ -110,6 +110,7 @@ pub fn first_failure(case: &Case) -> Option<FirstFailure> {
     }
     ended(case)
         .or_else(|| named_absent(case))
+        .or_else(|| never_came(case))
         .or_else(|| recorder::absent_rank(case))
         .or_else(|| {
             let timeout = case.sightings_of(&WATCHDOG_TIMEOUT).next();
@@ -394,6 +395,30 @@ fn named_absent(case: &Case) -> Option<FirstFailure> {
         kind: FailureKind::Absent,
         quote: sighting.quote.clone(),
         certain: true,
+    })
+}
+
+/// The one rank of a job that no line comes from, where the others waited for all to join.
+fn never_came(case: &Case) -> Option<FirstFailure> {
+    let sighting =
+        [&CLIENTS_JOINED, &STORE_BARRIER_TIMEOUT].iter().find_map(|it| case.sightings_of(it).next())?;
+    let world: u32 = sighting.get("world").parse().ok().filter(|it| *it <= 1 << 20)?;
+    let spoken: BTreeSet<u32> = case
+        .sightings
+        .iter()
+        .filter_map(|it| case.rank_of(it))
+        .chain(case.processes.iter().filter_map(|it| it.rank))
+        .collect();
+    let absent: Vec<u32> = (0..world).filter(|it| !spoken.contains(it)).take(2).collect();
+    let [rank] = absent.as_slice() else { return None };
+    Some(FirstFailure {
+        rank: Some(*rank),
+        host: None,
+        time: sighting.time.as_deref().map(str::to_owned),
+        what: "did not join; no line of the input comes from it".to_owned(),
+        kind: FailureKind::Absent,
+        quote: sighting.quote.clone(),
+        certain: false,
     })
 }
 

@@ -1,8 +1,10 @@
 //! How the job ended, as far as its logs show: before any question of why.
 
+use evidence::catalogue::look_up;
 use evidence::ending::{Ending, Kind};
 use evidence::signals::ib::{FAILOVER_EXHAUSTED, PORT_FAILED};
 use evidence::{Case, Quote, Spot};
+use messages::family::Class;
 
 use crate::culprit::{FailureKind, FirstFailure};
 use crate::failure::{is_harmless, is_messenger};
@@ -165,13 +167,24 @@ fn fatal_warnings(case: &Case) -> Vec<Quote> {
                 members.peek().is_some()
                     && members.all(|it| it.facts.complete.as_ref().is_some_and(|it| it.spot > spot))
             };
-            if !is_harmless(&warning.quote.text) && !survived(case, spot) && !completed_later() {
+            if !is_harmless(&warning.quote.text)
+                && !goes_on(&warning.quote.text)
+                && !survived(case, spot)
+                && !completed_later()
+            {
                 all.push(warning.quote.clone());
             }
         }
     }
     all.sort_by_key(|it| (is_messenger(&it.text), it.spot));
     all
+}
+
+/// Whether a warning is about a setting that NCCL does without.
+fn goes_on(line: &str) -> bool {
+    let Some(known) = look_up(line) else { return false };
+    let returns = known.found.as_ref().is_some_and(|it| it.entry.outcome != messages::Outcome::Continues);
+    known.class() == Some(Class::Setting) && !returns
 }
 
 impl Setup {

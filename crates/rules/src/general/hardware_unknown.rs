@@ -32,7 +32,10 @@ fn check(log: &Log) -> Checked {
         let word = match it.link.transport() {
             Some(Transport::Shm) => "shared memory inside a node",
             Some(Transport::P2p { .. }) if !nvlink => "peer-to-peer inside a node, over NVLink or PCIe",
-            Some(Transport::Net { gpudirect: false, .. }) => "no GPUDirect between nodes",
+            // `socket-fallback` is about sockets.
+            Some(Transport::Net { gpudirect: false, network, .. }) if **network != *"Socket" => {
+                "no GPUDirect between nodes"
+            }
             _ => continue,
         };
         if !doubtful.contains(&word) {

@@ -59,9 +59,10 @@ fn reported(log: &Log) -> Option<Failure<'_>> {
         if !text.contains("nccl") {
             return None;
         }
-        let result = RESULTS
-            .iter()
-            .find(|it| text.contains(it.text) || text.contains(&it.name.to_ascii_lowercase()))?;
+        let result = RESULTS.iter().find(|it| {
+            // A bare `timeout` is not a result of NCCL.
+            (it.code != 8 && text.contains(it.text)) || text.contains(&it.name.to_ascii_lowercase())
+        })?;
         Some((it.rank, it.host.as_ref().map(ToString::to_string), result, &it.quote))
     })
 }
@@ -69,7 +70,11 @@ fn reported(log: &Log) -> Option<Failure<'_>> {
 fn propagated(log: &Log) -> Option<Failure<'_>> {
     log.case.processes.iter().enumerate().find_map(|(index, process)| {
         let seen = process.facts.propagated.iter().find(|it| matches!(it.value, 1..=6 | 8))?;
-        let in_passing = matches!(seen.value, 2 | 3) && went_well(log, index);
+        // An error that stops below the calls of the program was dealt with there.
+        let below = ["misc/", "transport/", "plugin/"].iter().any(|it| seen.quote.text.contains(it))
+            && process.facts.warnings.count == 0
+            && !log.job.outcome.state.is_bad();
+        let in_passing = matches!(seen.value, 2 | 3) && (went_well(log, index) || below);
         let result = RESULTS.iter().find(|it| it.code == seen.value)?;
         let host = (!process.host.is_empty()).then(|| process.host.to_string());
         (!in_passing).then_some((process.rank, host, result, &seen.quote))
