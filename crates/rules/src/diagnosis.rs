@@ -108,8 +108,24 @@ pub fn diagnose(log: &Log) -> Diagnosis {
 /// Rules about ranks that wait for others or were cut off by them.
 static MESSENGERS: &[&str] = &["peer-process-died", "rank-never-joined", "timeout-undetermined"];
 
-/// Where a rank reports a failure of its own, what the others report of it is a consequence.
+/// Rules that name a kind of failure rather than its cause.
+static GENERAL: &[&str] = &["cuda-call-failed", "nccl-message"];
+
+/// Where a rank reports a failure of its own, what the others report of it is a consequence; so is a general cause beside a
+/// specific one.
 fn demote_messengers(log: &Log, findings: &mut [Found]) {
+    let specific = |it: &Found| {
+        it.severity() == Severity::Error
+            && it.role() == Role::Cause
+            && it.finding.confidence > Confidence::Possible
+            && !GENERAL.contains(&it.rule.id)
+            && !MESSENGERS.contains(&it.rule.id)
+    };
+    if findings.iter().any(specific) {
+        for it in findings.iter_mut().filter(|it| GENERAL.contains(&it.rule.id)) {
+            it.finding.role = Some(Role::Consequence);
+        }
+    }
     let Some(first) = log.job.first_failure.as_ref().filter(|it| it.kind == FailureKind::Own) else { return };
     let shows = |it: &Found| it.finding.quotes().any(|it| it.spot == first.quote.spot);
     if !findings.iter().any(|it| !MESSENGERS.contains(&it.rule.id) && shows(it)) {

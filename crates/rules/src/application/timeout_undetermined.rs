@@ -34,6 +34,16 @@ pub static RULE: Rule = Rule {
     checks: &[Check::Log(check)],
 };
 
+/// Every rank came, so none is missing.
+const ALL_ENQUEUED: &str = "No rank is missing: all that report had enqueued this collective, and it does not move. Compare what they called (sizes, \
+     types, order): set TORCH_NCCL_TRACE_BUFFER_SIZE=2000 and TORCH_NCCL_DUMP_ON_TIMEOUT=1 and give plumb the dumps. If all called the \
+     same, it is the path between them: look for the network errors of the nodes (`dmesg -T`, counters of the NICs) and for a rank that \
+     is stopped (`py-spy dump --pid`).";
+
+/// The rank that lags is known.
+const BEHIND: &str = "Look at the ranks named: `py-spy dump --pid` shows where such a rank is now; its log shows what it did last. If it is only slow \
+     (saving, tokenising, compiling), raise init_process_group(timeout=...) (`ddp_timeout`).";
+
 fn check(log: &Log) -> Checked {
     let signals = [
         &WATCHDOG_TIMEOUT,
@@ -127,6 +137,12 @@ fn check(log: &Log) -> Checked {
         }
         if !behind.is_empty() && !few {
             finding = finding.or("collective-mismatch");
+        }
+        // The advice follows what the logs show.
+        if behind.is_empty() && all.len() > 1 {
+            finding = finding.fix(ALL_ENQUEUED);
+        } else if log.has(Source::AllRanks) && few {
+            finding = finding.fix(BEHIND);
         }
         evidence.extend(all.iter().filter(|it| behind.contains(it.0)).map(|it| it.1.sighting).take(2));
         evidence.rotate_right(if few { behind.len().min(2) } else { 0 });
