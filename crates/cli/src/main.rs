@@ -9,6 +9,7 @@ mod input;
 mod lint;
 mod manifest;
 mod output;
+mod progress;
 mod topo;
 
 use std::io::{self, Write};

@@ -9,7 +9,7 @@ use fabric::Transport;
 
 use crate::nccl::{
     BootstrapTimings, ChannelCounts, CommLine, Direction, Hca, InitTimings, Interface, Layout, Phase,
-    PluginEvent, RingLine, TreeNode, transport,
+    PluginEvent, RingLine, Trees, transport,
 };
 use crate::plugin::PluginFacts;
 use crate::segment::Connections;
@@ -284,7 +284,7 @@ pub struct CommFacts {
     /// The first ring line.
     pub ring_quote: Option<Quote>,
     /// This rank's positions in the trees.
-    pub trees: Option<Seen<Vec<TreeNode>>>,
+    pub trees: Option<Seen<Trees>>,
     /// How many channels.
     pub channels: Option<Seen<ChannelCounts>>,
     /// Time spent finding the other ranks.
@@ -354,7 +354,7 @@ impl CommFacts {
         }
     }
 
-    pub(crate) fn trees(&mut self, value: Vec<TreeNode>, quote: impl FnOnce() -> Quote) {
+    pub(crate) fn trees(&mut self, value: Trees, quote: impl FnOnce() -> Quote) {
         keep(&mut self.trees, value, quote);
     }
 
