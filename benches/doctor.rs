@@ -8,6 +8,9 @@
 //! write them. Every rank writes what a rank of the recordings wrote, under a host, a process id and communicator
 //! addresses of its own: the setup of its communicators, then one line for each collective, as a run does in which
 //! `NCCL_DEBUG_SUBSYS=COLL` was left on. That is how logs of this size come about.
+//!
+//! Further tables are of logs that are nothing but setups (`setups.rs`): these are the most work for plumb, which keeps
+//! what every rank says about every communicator. `cargo bench --bench doctor -- setups` measures these alone.
 
 #![expect(clippy::cast_precision_loss, reason = "sizes and times are printed with three digits")]
 
@@ -18,29 +21,77 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
+#[path = "setups.rs"]
+mod setups;
+
 const SIZE: u64 = 1 << 30;
 const RANKS: usize = 1024;
 const RUNS: usize = 5;
 
+/// Logs of setups alone, of about 1 GiB each.
+const SETUPS: [setups::Log; 3] = [
+    // Every rank with its topology, its search for rings and its tuning tables: 36 kB for each communicator.
+    setups::Log {
+        name: "4,096 ranks, GRAPH and TUNING",
+        recording: "oracle-p5/4x8.log.gz",
+        ranks: 4096,
+        connect: true,
+    },
+    setups::Log {
+        name: "16,384 ranks, GRAPH and TUNING",
+        recording: "oracle-p5/4x8.log.gz",
+        ranks: 16_384,
+        connect: true,
+    },
+    // 7 kB for each communicator of each rank, so there are many of them.
+    setups::Log { name: "4,096 ranks, short setups", recording: "graph-tuning", ranks: 4096, connect: false },
+];
+
 fn main() -> std::io::Result<()> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").canonicalize()?;
     let plumb = PathBuf::from(env!("CARGO_BIN_EXE_plumb"));
-    let large = root.join("target/bench/1GiB.log");
-    if fs::metadata(&large).map_or(0, |it| it.len()) < SIZE {
-        build(&root, &large)?;
-    }
-    let bytes = fs::metadata(&large)?.len();
     let mut out = String::new();
-    let _ = writeln!(
-        out,
-        "| {:.2} GiB, {RANKS} ranks | time, best of {RUNS} | against ripgrep | memory |",
-        gib(bytes)
-    );
+    if !std::env::args().any(|it| it == "setups") {
+        let large = root.join("target/bench/1GiB.log");
+        if fs::metadata(&large).map_or(0, |it| it.len()) < SIZE {
+            build(&root, &large)?;
+        }
+        compare(&mut out, &plumb, &format!("{RANKS} ranks"), &large)?;
+    }
+    for (number, log) in SETUPS.iter().enumerate() {
+        let path = root.join(format!("target/bench/setups-{number}.log"));
+        if fs::metadata(&path).is_err() {
+            setups::write(&root, log, SIZE, &path)?;
+        }
+        out.push('\n');
+        compare(&mut out, &plumb, log.name, &path)?;
+    }
+    let small = root.join("cases/healthy-2-nodes");
+    let size: u64 = fs::read_dir(&small)?.filter_map(|it| it.ok()?.metadata().ok()).map(|it| it.len()).sum();
+    if let Some((time, memory)) = measure(Command::new(&plumb).arg("doctor").arg(&small))? {
+        let _ = writeln!(out, "\n| {:.0} kB log | time, best of {RUNS} | memory |", size as f64 / 1000.0);
+        let _ = writeln!(out, "| --- | --- | --- |");
+        let _ =
+            writeln!(out, "| plumb doctor | {:.1} ms | {} MiB |", time.as_secs_f64() * 1000.0, memory / 1024);
+    }
+    std::io::stdout().write_all(out.as_bytes())
+}
+
+/// A table: plumb beside ripgrep on one log.
+fn compare(out: &mut String, plumb: &Path, name: &str, log: &Path) -> std::io::Result<()> {
+    let bytes = fs::metadata(log)?.len();
+    let _ =
+        writeln!(out, "| {:.2} GiB, {name} | time, best of {RUNS} | against ripgrep | memory |", gib(bytes));
     let _ = writeln!(out, "| --- | --- | --- | --- |");
-    let ripgrep = measure(Command::new("rg").args(["-c", "NCCL (INFO|WARN)"]).arg(&large))?;
-    let doctor = measure(Command::new(&plumb).args(["doctor", "--format", "json"]).arg(&large))?;
+    let ripgrep = measure(Command::new("rg").args(["-c", "NCCL (INFO|WARN)"]).arg(log))?;
+    let text = measure(Command::new(plumb).arg("doctor").arg(log))?;
+    let json = measure(Command::new(plumb).args(["doctor", "--format", "json"]).arg(log))?;
     let base = ripgrep.as_ref().map(|it| it.0);
-    for (name, found) in [("rg -c 'NCCL (INFO\\|WARN)'", ripgrep), ("plumb doctor", doctor)] {
+    for (name, found) in [
+        ("rg -c 'NCCL (INFO\\|WARN)'", ripgrep),
+        ("plumb doctor", text),
+        ("plumb doctor --format json", json),
+    ] {
         match found {
             Some((time, memory)) => {
                 let ratio =
@@ -57,15 +108,7 @@ fn main() -> std::io::Result<()> {
             }
         }
     }
-    let small = root.join("cases/healthy-2-nodes");
-    let size: u64 = fs::read_dir(&small)?.filter_map(|it| it.ok()?.metadata().ok()).map(|it| it.len()).sum();
-    if let Some((time, memory)) = measure(Command::new(&plumb).arg("doctor").arg(&small))? {
-        let _ = writeln!(out, "\n| {:.0} kB log | time, best of {RUNS} | memory |", size as f64 / 1000.0);
-        let _ = writeln!(out, "| --- | --- | --- |");
-        let _ =
-            writeln!(out, "| plumb doctor | {:.1} ms | {} MiB |", time.as_secs_f64() * 1000.0, memory / 1024);
-    }
-    std::io::stdout().write_all(out.as_bytes())
+    Ok(())
 }
 
 fn gib(bytes: u64) -> f64 {

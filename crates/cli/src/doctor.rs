@@ -9,7 +9,6 @@ use report::{Doctor, Evidence, Options, Redactor, Style};
 use rules::{Level, Log};
 
 use crate::args::{self, Colour, FailOn, Format};
-use crate::progress::Progress;
 use crate::{CLEAN, FINDINGS, UNDECIDED, complain, input, output};
 
 pub(crate) fn run(args: &args::Doctor, colour: Colour, out: &mut impl Write) -> io::Result<u8> {
@@ -32,7 +31,6 @@ pub(crate) fn run(args: &args::Doctor, colour: Colour, out: &mut impl Write) -> 
             return Ok(UNDECIDED);
         }
     };
-    let progress = Progress::start("reading");
     let inputs = input::read(&paths);
     let tally = inputs.case.sources.tally();
     let log = Log::on(inputs.case, &hardware);
@@ -41,7 +39,6 @@ pub(crate) fn run(args: &args::Doctor, colour: Colour, out: &mut impl Write) -> 
     // The case can be large, and the process is about to exit: do not free it.
     std::mem::forget(log);
     fill_in(&mut doctor);
-    drop(progress);
     // A core dump or an image among the logs is skipped and does not affect the result.
     let broken = |it: &report::Input| it.problem.as_deref().is_some_and(|it| it != evidence::BINARY);
     let incomplete = !inputs.unreadable.is_empty() || doctor.inputs.iter().any(broken);
@@ -194,20 +191,36 @@ fn fill_in(doctor: &mut Doctor) {
 
 fn fill_from(path: &Path, lines: &mut BTreeMap<u64, Vec<&mut Evidence>>) -> io::Result<()> {
     let mut file = BufReader::with_capacity(1 << 18, File::open(path)?);
-    let mut number = 0;
+    // The number of the line that begins where the reader is.
+    let mut number = 1;
     let mut buffer = Vec::new();
     while let Some((&next, _)) = lines.first_key_value() {
-        buffer.clear();
-        if file.read_until(b'\n', &mut buffer)? == 0 {
+        let block = file.fill_buf()?;
+        if block.is_empty() {
             break;
         }
-        number += 1;
+        // Most lines are between those that are wanted: they are counted, not read.
+        let length = block.len();
+        let skipped = line_ends(block);
+        if number + skipped < next {
+            number += skipped;
+            file.consume(length);
+            continue;
+        }
+        buffer.clear();
+        file.read_until(b'\n', &mut buffer)?;
         if number == next {
             let text = String::from_utf8_lossy(&buffer);
             for evidence in lines.remove(&next).unwrap_or_default() {
                 evidence.text = text.trim_end().chars().take(600).collect();
             }
         }
+        number += u64::from(buffer.ends_with(b"\n"));
     }
     Ok(())
+}
+
+/// How many lines end in `block`. Sums of few bytes fit into a byte, which compilers make fast code of.
+fn line_ends(block: &[u8]) -> u64 {
+    block.chunks(128).map(|it| u64::from(it.iter().map(|it| u8::from(*it == b'\n')).sum::<u8>())).sum()
 }

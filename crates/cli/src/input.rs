@@ -13,6 +13,8 @@ use std::thread;
 
 use evidence::{Case, CaseBuilder, Chunks, Facts, Reader, read_lines};
 
+use crate::progress::{Counted, Progress};
+
 /// An input that could not be read at all.
 #[derive(Debug)]
 pub(crate) struct Unreadable {
@@ -32,6 +34,7 @@ pub(crate) struct Inputs {
 /// Reads everything under `paths`; `-` is standard input.
 pub(crate) fn read(paths: &[PathBuf]) -> Inputs {
     let (files, mut unreadable) = files(paths);
+    let _line = Progress::show();
     let workers = thread::available_parallelism().map_or(1, usize::from).min(16);
     let case = read_files(&files, workers, &mut unreadable);
     Inputs { case, unreadable }
@@ -161,7 +164,7 @@ fn work(regions: &[Region<'_>], next: &AtomicUsize, done: &SyncSender<Outcome>) 
 /// The facts of a region, and the error if it could not be read to its end.
 fn read_region(region: &Region<'_>, number: usize) -> io::Result<(Facts, Option<String>)> {
     let mut reader = Reader::new(u32::try_from(number).unwrap_or(u32::MAX));
-    let source = open(region)?;
+    let source = Counted(open(region)?);
     let mut chunks = Chunks::new(source, Chunks::<File>::SIZE);
     let problem = if region.start == 0 {
         read_lines(&mut reader, &mut chunks)

@@ -1,44 +1,92 @@
-//! A line on a terminal while an answer takes longer than a second.
+//! A line on the terminal while a long input is read.
 
-use std::io::{self, IsTerminal as _, Write as _};
-use std::sync::mpsc::{self, RecvTimeoutError, Sender};
+use std::io::{self, IsTerminal as _, Read, Write as _};
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::mpsc::{RecvTimeoutError, Sender, channel};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
-/// Shows the line until it is dropped.
-pub(crate) struct Progress {
-    end: Option<Sender<()>>,
-    thread: Option<JoinHandle<()>>,
-}
+/// Nothing is shown before this time.
+const QUIET: Duration = Duration::from_secs(1);
+const INTERVAL: Duration = Duration::from_millis(200);
+
+/// How many bytes have been read from all inputs.
+static READ: AtomicU64 = AtomicU64::new(0);
+
+/// Shows how much has been read, after a second, if standard error is a terminal; removes it when dropped.
+#[derive(Debug)]
+pub(crate) struct Progress(Option<(Sender<()>, JoinHandle<()>)>);
 
 impl Progress {
-    /// Begins; nothing is shown where standard error is not a terminal.
-    pub(crate) fn start(what: &'static str) -> Self {
+    pub(crate) fn show() -> Self {
         if !io::stderr().is_terminal() {
-            return Self { end: None, thread: None };
+            return Self(None);
         }
-        let (end, ended) = mpsc::channel();
-        let thread = thread::spawn(move || {
+        let (end, ended) = channel();
+        let show = move || {
             let start = Instant::now();
-            let mut shown = false;
-            while ended.recv_timeout(Duration::from_secs(1)) == Err(RecvTimeoutError::Timeout) {
-                // To the first column, and without what stands there.
-                let _ = write!(io::stderr(), "\r\x1b[K{what}: {} s", start.elapsed().as_secs());
-                shown = true;
+            let mut wait = QUIET;
+            while ended.recv_timeout(wait) == Err(RecvTimeoutError::Timeout) {
+                let text = text(READ.load(Ordering::Relaxed), start.elapsed());
+                // Return, erase the line, write it again.
+                let _ = write!(io::stderr(), "\r\x1b[K{text}");
+                wait = INTERVAL;
             }
-            if shown {
+            if wait == INTERVAL {
                 let _ = write!(io::stderr(), "\r\x1b[K");
             }
-        });
-        Self { end: Some(end), thread: Some(thread) }
+        };
+        Self(Some((end, thread::spawn(show))))
     }
 }
 
 impl Drop for Progress {
     fn drop(&mut self) {
-        drop(self.end.take());
-        if let Some(thread) = self.thread.take() {
+        if let Some((end, thread)) = self.0.take() {
+            drop(end);
             let _ = thread.join();
         }
+    }
+}
+
+fn text(bytes: u64, elapsed: Duration) -> String {
+    let (amount, unit) = if bytes < 1 << 30 { (bytes >> 20, "MiB") } else { (bytes * 10 >> 30, "GiB") };
+    let amount = if unit == "GiB" { format!("{}.{}", amount / 10, amount % 10) } else { amount.to_string() };
+    format!("plumb has read {amount} {unit} in {} s", elapsed.as_secs())
+}
+
+/// A source whose bytes are counted.
+#[derive(Debug)]
+pub(crate) struct Counted<R>(pub(crate) R);
+
+impl<R: Read> Read for Counted<R> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        let n = self.0.read(buffer)?;
+        READ.fetch_add(n as u64, Ordering::Relaxed);
+        Ok(n)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use std::io::Read as _;
+    use std::sync::atomic::Ordering;
+    use std::time::Duration;
+
+    use super::{Counted, READ, text};
+
+    #[test]
+    fn bytes_are_counted() {
+        let before = READ.load(Ordering::Relaxed);
+        let mut all = Vec::new();
+        Counted(&b"abc"[..]).read_to_end(&mut all).unwrap();
+        assert_eq!(all, b"abc");
+        assert!(READ.load(Ordering::Relaxed) >= before + 3);
+    }
+
+    #[test]
+    fn the_line_says_how_much_and_how_long() {
+        assert_eq!(text(300 << 20, Duration::from_millis(1900)), "plumb has read 300 MiB in 1 s");
+        assert_eq!(text(5 << 29, Duration::from_secs(12)), "plumb has read 2.5 GiB in 12 s");
     }
 }

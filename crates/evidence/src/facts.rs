@@ -10,7 +10,7 @@ use messages::Entry;
 
 use crate::nccl::{
     BootstrapTimings, ChannelCounts, CommLine, Direction, Hca, InitTimings, Interface, Layout, Phase,
-    PluginEvent, RingLine, TreeNode, transport,
+    PluginEvent, RingLine, Trees, transport,
 };
 use crate::plugin::PluginFacts;
 use crate::segment::Connections;
@@ -302,7 +302,7 @@ pub struct CommFacts {
     /// The first ring line.
     pub ring_quote: Option<Quote>,
     /// This rank's positions in the trees.
-    pub trees: Option<Seen<Vec<TreeNode>>>,
+    pub trees: Option<Seen<Trees>>,
     /// How many channels.
     pub channels: Option<Seen<ChannelCounts>>,
     /// Time spent finding the other ranks.
@@ -372,7 +372,7 @@ impl CommFacts {
         }
     }
 
-    pub(crate) fn trees(&mut self, value: Vec<TreeNode>, quote: impl FnOnce() -> Quote) {
+    pub(crate) fn trees(&mut self, value: Trees, quote: impl FnOnce() -> Quote) {
         keep(&mut self.trees, value, quote);
     }
 

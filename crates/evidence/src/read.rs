@@ -14,7 +14,7 @@ use crate::plain::{self, Loose, Plain};
 use crate::plugin::Known;
 use crate::prefix::{self, Anchor, Level, Line};
 use crate::recorder;
-use crate::scan::text;
+use crate::scan::{number, text};
 use crate::segment::{About, Life, ThreadFacts};
 use crate::signals::{self, Capture, ProcessId, Sighting};
 use crate::source::{Kind, Quote, Spot, Tally};
@@ -45,8 +45,21 @@ pub(crate) struct RawProcess {
     pub(crate) first: Option<Spot>,
     pub(crate) facts: Box<ProcessFacts>,
     pub(crate) threads: Vec<ThreadFacts>,
+    /// The id and the index of the thread whose line was read last.
+    recent: (u32, u32),
 }
 
+/// The beginning of an ordinary line, up to the message, and who wrote it.
+#[derive(Debug, Default)]
+struct Last {
+    head: Vec<u8>,
+    /// How much of `head` is `HOST:PID:TID`.
+    name: usize,
+    process: usize,
+}
+
+/// How many messages [`Reader::idle`] remembers, as a power of two.
+const IDLE_BITS: u32 = 13;
 /// How many different processes of one region are kept; a job has fewer.
 const PROCESS_LIMIT: usize = 100_000;
 /// How many sightings of one region are kept.
@@ -62,14 +75,17 @@ pub struct Reader {
     region: u32,
     facts: Facts,
     anchor: Anchor,
-    /// From `HOST:PID:TID` to the indices in `facts`.
-    threads: FxHashMap<Box<[u8]>, (usize, usize)>,
     /// From `HOST:PID` to the index in `facts`.
     processes: FxHashMap<Box<[u8]>, usize>,
+    /// From the index of a process and the id of a thread to the thread's index in the process.
+    threads: FxHashMap<(u32, u32), u32>,
     /// From the hash of a sighting to its index in `facts`.
     sightings: FxHashMap<u64, usize>,
-    /// The last thread: lines of one thread come in runs.
-    last: (Vec<u8>, (usize, usize)),
+    /// What the last line began with: lines of one thread come in runs.
+    last: Last,
+    /// Hashes of messages that no parser reads and that say nothing to keep; the lowest bit says whether the
+    /// catalogue has them. The ranks of a job repeat each other, and looking them up again is slow.
+    idle: Vec<u64>,
     /// The transports that were printed after `via`.
     vias: FxHashMap<Box<[u8]>, Via>,
     /// The names of networks.
@@ -91,10 +107,11 @@ impl Reader {
             region,
             facts: Facts::default(),
             anchor: Anchor::default(),
-            threads: FxHashMap::default(),
             processes: FxHashMap::default(),
+            threads: FxHashMap::default(),
             sightings: FxHashMap::default(),
-            last: (Vec::new(), (0, 0)),
+            last: Last::default(),
+            idle: Vec::new(),
             vias: FxHashMap::default(),
             networks: Vec::new(),
             quoted: 0,
@@ -122,10 +139,14 @@ impl Reader {
             return;
         }
         let bytes = bytes.strip_suffix(b"\n").unwrap_or(bytes);
+        let escapes = memchr::memchr(0x1b, bytes).is_some();
         let mut start = 0;
         for end in memchr::memchr_iter(b'\n', bytes).chain([bytes.len()]) {
             let line = bytes.get(start..end).unwrap_or_default();
-            self.line(line, Spot { region: self.region, line: self.lines });
+            let spot = Spot { region: self.region, line: self.lines };
+            if escapes || !self.ordinary(line, spot) {
+                self.line(line, spot);
+            }
             start = end + 1;
             self.lines = self.lines.saturating_add(1);
         }
@@ -209,11 +230,41 @@ impl Reader {
         }
     }
 
+    /// Reads a line of the form that almost all NCCL lines have. Returns whether it has that form.
+    fn ordinary(&mut self, line: &[u8], spot: Spot) -> bool {
+        if line.len() >= Chunks::<&[u8]>::LINE_LIMIT || line.ends_with(b"\r") {
+            return false;
+        }
+        if self.last.head.is_empty() || !line.starts_with(&self.last.head) {
+            let Some((name, head)) = ordinary_head(line) else { return false };
+            let Some(process) = line.get(..name).and_then(|it| self.process(it, spot)) else { return false };
+            self.last.head.clear();
+            self.last.head.extend_from_slice(line.get(..head).unwrap_or_default());
+            (self.last.name, self.last.process) = (name, process);
+        }
+        let it = Line {
+            level: Level::Info,
+            thread: line.get(..self.last.name).unwrap_or_default(),
+            before: &[],
+            location: &[],
+            message: line.get(self.last.head.len()..).unwrap_or_default(),
+        };
+        if self.info(line, it, self.last.process, spot) {
+            self.facts.tally.count(Kind::NcclLog, 1);
+        }
+        true
+    }
+
     fn nccl(&mut self, line: &[u8], it: Line<'_>, spot: Spot) -> bool {
         if it.level == Level::Call || it.level == Level::Trace {
             return true;
         }
-        let Some((process, thread)) = self.thread(it.thread, spot) else { return false };
+        let Some(process) = self.process(it.thread, spot) else { return false };
+        self.info(line, it, process, spot)
+    }
+
+    /// A line of a known process. Returns whether it was understood.
+    fn info(&mut self, line: &[u8], it: Line<'_>, process: usize, spot: Spot) -> bool {
         let Some(owner) = self.facts.processes.get_mut(process) else { return false };
         // Every rank has such lines: beyond a limit their texts are not kept, only their positions.
         let quoted = &mut self.quoted;
@@ -229,37 +280,44 @@ impl Reader {
             return signal.is_some() || entry.is_some();
         }
         let message = nccl::parse(it.message);
-        let facts = &mut owner.facts;
-        let Some(thread) = owner.threads.get_mut(thread) else { return false };
+        let RawProcess { facts, threads, recent, .. } = &mut *owner;
+        let known = &mut self.threads;
+        let thread = Author { threads, recent, known, process, name: it.thread };
         match message {
             Message::Routine | Message::Choice(_) => {}
             Message::HostMemory => facts.host_memory.note((), quote),
             Message::Link(mut found) => {
                 // The transport is compared as it is kept.
                 let readable;
-                if str::from_utf8(found.via).is_err() {
+                if !found.via.is_ascii() && str::from_utf8(found.via).is_err() {
                     readable = String::from_utf8_lossy(found.via).into_owned();
                     found.via = readable.as_bytes();
                 }
                 let vias = &mut self.vias;
                 let via = || vias.entry(found.via.into()).or_insert_with(|| Via::new(found.via)).clone();
-                thread.connections(false, spot).link(&found, via, quote);
+                thread.find().connections(false, spot).link(&found, via, quote);
             }
-            Message::Ring(ring) => thread.setup(About::Setup, spot).ring(ring, quote),
-            Message::Trees(nodes) => thread.setup(About::Setup, spot).trees(nodes, quote),
-            Message::Comm(it) => {
-                let stage = match it.phase {
+            Message::Ring(ring) => thread.find().setup(About::Setup, spot).ring(ring, quote),
+            Message::Trees(nodes) => thread.find().setup(About::Setup, spot).trees(nodes, quote),
+            Message::Comm(found) => {
+                let stage = match found.phase {
                     Phase::Start => Life::Start,
                     Phase::Named => Life::Setup,
                     Phase::Complete => Life::Complete,
                     Phase::End => Life::End,
                 };
-                thread.setup(About::Named(it.comm, stage), spot).comm(it, quote);
+                thread.find().setup(About::Named(found.comm, stage), spot).comm(found, quote);
             }
-            Message::Layout(it) => thread.setup(About::Named(it.comm, Life::Setup), spot).layout(it, quote),
-            Message::ChannelCounts(it) => thread.setup(About::Setup, spot).channels(it, quote),
-            Message::RingsConnected { summary } => thread.connections(true, spot).rings(summary, quote),
-            Message::Connected(what) => thread.connections(true, spot).connected.add(Connected::read(what)),
+            Message::Layout(found) => {
+                thread.find().setup(About::Named(found.comm, Life::Setup), spot).layout(found, quote);
+            }
+            Message::ChannelCounts(it) => thread.find().setup(About::Setup, spot).channels(it, quote),
+            Message::RingsConnected { summary } => {
+                thread.find().connections(true, spot).rings(summary, quote)
+            }
+            Message::Connected(what) => {
+                thread.find().connections(true, spot).connected.add(Connected::read(what))
+            }
             Message::Network(name) => {
                 let known = self.networks.iter().find(|it| is(it, name)).cloned();
                 let name = known.unwrap_or_else(|| {
@@ -268,10 +326,12 @@ impl Reader {
                     name
                 });
                 facts.networks.note(Arc::clone(&name), || Quote::new(spot, line));
-                thread.setup(About::Setup, spot).network(name, quote);
+                thread.find().setup(About::Setup, spot).network(name, quote);
             }
-            Message::BootstrapTimings(it) => thread.setup(About::Setup, spot).bootstrap_timings(it, quote),
-            Message::InitTimings(it) => thread.setup(About::Timings, spot).init_timings(it, quote),
+            Message::BootstrapTimings(it) => {
+                thread.find().setup(About::Setup, spot).bootstrap_timings(it, quote)
+            }
+            Message::InitTimings(it) => thread.find().setup(About::Timings, spot).init_timings(it, quote),
             Message::Version(it) => facts.version.note_if_new(|old| is(old, it), || text(it), quote),
             Message::CudaDriver(it) => facts.cuda_driver.note(it, quote),
             Message::Environment { name, value } => {
@@ -307,7 +367,8 @@ impl Reader {
             }
             Message::PluginLine { plugin, text: rest } => {
                 let mut quote = quote;
-                let known = (plugin.read)(&mut facts.plugin, &text(rest), &mut quote);
+                let known =
+                    (plugin.read)(&mut facts.plugin, String::from_utf8_lossy(rest).trim(), &mut quote);
                 if known == Known::Routine {
                     return true;
                 }
@@ -316,9 +377,18 @@ impl Reader {
                 return signal.is_some() || known == Known::Telling || self.listed(process, line, &it, spot);
             }
             Message::Unknown => {
+                let plain = it.before.is_empty() && it.location.is_empty();
+                let hash = FxBuildHasher.hash_one(it.message) | 1;
+                if plain && let Some(listed) = recall(&self.idle, hash) {
+                    return listed;
+                }
                 let id = owner.id();
                 let signal = self.signals(line, it.before, id.as_ref(), false, spot);
-                return self.listed(process, line, &it, spot) || signal.is_some();
+                let listed = self.listed(process, line, &it, spot);
+                if plain && signal.is_none() && !catalogue::words_trouble(it.message) {
+                    self.remember(hash, listed);
+                }
+                return listed || signal.is_some();
             }
         }
         true
@@ -388,49 +458,100 @@ impl Reader {
         kind
     }
 
-    /// The indices of a thread in the facts.
-    fn thread(&mut self, name: &[u8], spot: Spot) -> Option<(usize, usize)> {
-        if self.last.0 == name && !self.threads.is_empty() {
-            return Some(self.last.1);
+    fn remember(&mut self, hash: u64, listed: bool) {
+        self.idle.resize(1 << IDLE_BITS, 0);
+        let place = usize::try_from(hash >> (64 - IDLE_BITS)).ok();
+        if let Some(place) = place.and_then(|it| self.idle.get_mut(it)) {
+            *place = if listed { hash } else { hash - 1 };
         }
-        let indices = match self.threads.get(name) {
-            Some(&indices) => indices,
-            None => {
-                let indices = self.new_thread(name, spot)?;
-                self.threads.insert(name.into(), indices);
-                indices
-            }
-        };
-        self.last.0.clear();
-        self.last.0.extend_from_slice(name);
-        self.last.1 = indices;
-        Some(indices)
     }
 
+    /// The index of a thread's process in the facts.
+    ///
     /// `None` beyond the limit: the lines of further processes count as not understood.
-    fn new_thread(&mut self, name: &[u8], spot: Spot) -> Option<(usize, usize)> {
-        let it = prefix::thread(name).unwrap_or(prefix::Thread { host: "", pid: 0, tid: 0 });
+    fn process(&mut self, name: &[u8], spot: Spot) -> Option<usize> {
         let key = memchr::memrchr(b':', name).and_then(|end| name.get(..end)).unwrap_or_default();
+        if let Some(&process) = self.processes.get(key) {
+            return Some(process);
+        }
         let processes = &mut self.facts.processes;
-        let process = match self.processes.get(key) {
-            Some(&process) => process,
-            None if processes.len() < PROCESS_LIMIT => {
-                let first = Some(spot);
-                processes.push(RawProcess {
-                    host: it.host.into(),
-                    pid: it.pid,
-                    first,
-                    ..RawProcess::default()
-                });
-                self.processes.insert(key.into(), processes.len() - 1);
-                processes.len() - 1
-            }
-            None => return None,
-        };
-        let owner = processes.get_mut(process)?;
-        owner.threads.push(ThreadFacts::new(it.tid));
-        Some((process, owner.threads.len() - 1))
+        if processes.len() >= PROCESS_LIMIT {
+            return None;
+        }
+        let it = prefix::thread(name).unwrap_or(prefix::Thread { host: "", pid: 0, tid: 0 });
+        processes.push(RawProcess {
+            host: it.host.into(),
+            pid: it.pid,
+            first: Some(spot),
+            ..RawProcess::default()
+        });
+        self.processes.insert(key.into(), processes.len() - 1);
+        Some(processes.len() - 1)
     }
+}
+
+/// Whether the catalogue has a message that said nothing to keep before.
+fn recall(idle: &[u64], hash: u64) -> Option<bool> {
+    let known = *idle.get(usize::try_from(hash >> (64 - IDLE_BITS)).ok()?)?;
+    (known | 1 == hash).then_some(known & 1 == 1)
+}
+
+/// The thread that wrote a line: looked up only for lines about a communicator.
+struct Author<'a, 'n> {
+    threads: &'a mut Vec<ThreadFacts>,
+    recent: &'a mut (u32, u32),
+    known: &'a mut FxHashMap<(u32, u32), u32>,
+    process: usize,
+    /// `HOST:PID:TID`
+    name: &'n [u8],
+}
+
+impl<'a> Author<'a, '_> {
+    fn find(self) -> &'a mut ThreadFacts {
+        let Self { threads, recent, known, process, name } = self;
+        let tid = memchr::memrchr(b':', name).and_then(|at| number(name.get(at + 1..)?)).map_or(0, |it| it.0);
+        if threads.is_empty() || recent.0 != tid {
+            let next = u32::try_from(threads.len()).unwrap_or(u32::MAX);
+            let key = (u32::try_from(process).unwrap_or(u32::MAX), tid);
+            let index = *known.entry(key).or_insert(next);
+            if index == next {
+                // Most processes have few.
+                if threads.len() == threads.capacity() {
+                    threads.reserve_exact(threads.len() / 2 + 1);
+                }
+                threads.push(ThreadFacts::new(tid));
+            }
+            *recent = (tid, index);
+        }
+        let last = threads.len() - 1;
+        &mut threads[last.min(recent.1 as usize)]
+    }
+}
+
+/// The lengths of `HOST:PID:TID` and of `HOST:PID:TID [DEV] NCCL INFO `, if a line begins with that.
+fn ordinary_head(line: &[u8]) -> Option<(usize, usize)> {
+    let digits = |mut at: usize| {
+        let start = at;
+        while line.get(at).is_some_and(u8::is_ascii_digit) {
+            at += 1;
+        }
+        (at > start).then_some(at)
+    };
+    let is_host = |it: &u8| it.is_ascii_alphanumeric() || matches!(it, b'-' | b'_' | b'.');
+    let host = line.iter().take_while(|it| is_host(it)).count();
+    if host == 0 || line.get(host) != Some(&b':') {
+        return None;
+    }
+    let pid = digits(host + 1)?;
+    if line.get(pid) != Some(&b':') {
+        return None;
+    }
+    let tid = digits(pid + 1)?;
+    if !line.get(tid..)?.starts_with(b" [") {
+        return None;
+    }
+    let device = digits(tid + 2)?;
+    line.get(device..)?.starts_with(b"] NCCL INFO ").then_some((tid, device + 12))
 }
 
 /// Programs, images, core dumps: more than a few bytes that no text has. A log with holes stays a log.
@@ -447,5 +568,51 @@ fn is(old: &str, new: &[u8]) -> bool {
 impl RawProcess {
     fn id(&self) -> Option<ProcessId> {
         (!self.host.is_empty()).then(|| ProcessId { host: self.host.clone(), pid: self.pid })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Reader, ordinary_head};
+    use crate::prefix::{Anchor, Level};
+
+    /// The short way to read the beginning of a line finds what the long way finds, or nothing.
+    #[test]
+    fn ordinary_heads() {
+        for (line, is_ordinary) in [
+            ("node-0:191:726 [0] NCCL INFO Using network IB", true),
+            ("10.0.0.1:1:2 [15] NCCL INFO ", true),
+            ("a_b.c:1:2 [3] NCCL INFO x NCCL INFO y", true),
+            ("node-0:191:726 [-1] NCCL INFO m", false),
+            ("node-0:191:726 [0] init.cc:1 NCCL WARN m", false),
+            ("a:1:2:3 [0] NCCL INFO m", false),
+            (":1:2 [0] NCCL INFO m", false),
+            ("0: node-0:1:2 [0] NCCL INFO m", false),
+            ("node-0:1:2 NCCL CALL m", false),
+        ] {
+            let found = ordinary_head(line.as_bytes());
+            assert_eq!(found.is_some(), is_ordinary, "{line}");
+            if let Some((name, head)) = found {
+                let it = Anchor::default().split(line.as_bytes()).unwrap();
+                assert_eq!((it.level, it.before, it.location), (Level::Info, &[][..], &[][..]), "{line}");
+                assert_eq!(it.thread, &line.as_bytes()[..name], "{line}");
+                assert_eq!(it.message, &line.as_bytes()[head..], "{line}");
+            }
+        }
+    }
+
+    /// A message that nobody reads is counted alike the first time and later, whoever prints it.
+    #[test]
+    fn repeated_messages_count_alike() {
+        let count = |text: &str| {
+            let mut reader = Reader::new(0);
+            reader.feed(text.as_bytes(), true);
+            reader.finish().tally.understood()
+        };
+        for (message, understood) in [("dlopen of nothing that is known", 0), ("CC Off, x", 1)] {
+            let line = |pid: u32| format!("h:{pid}:{pid} [0] NCCL INFO {message}\n");
+            assert_eq!(count(&line(1)), understood, "{message}");
+            assert_eq!(count(&[line(1), line(1), line(2), line(1)].concat()), 4 * understood, "{message}");
+        }
     }
 }

@@ -161,7 +161,9 @@ impl ThreadFacts {
 
     fn segment(&mut self, about: About, spot: Spot) -> &mut Segment {
         let continues = self.segments.last().is_some_and(|last| match about {
-            About::Named(comm, life) => last.comm == Some(comm) && last.goes_on(life),
+            About::Named(comm, life) => {
+                last.comm == Some(comm) && last.goes_on(life) || last.comm.is_none() && self.begins_setup()
+            }
             About::Setup => !last.closed && matches!(last.about, About::Setup | About::Named(..)),
             About::Connections(_) => !last.closed && !last.connected && last.about != About::Timings,
             About::Timings => true,
@@ -170,7 +172,12 @@ impl ThreadFacts {
             if self.segments.len() >= self.room {
                 self.compact();
             }
-            self.segments.push(Segment::new(about, spot));
+            let mut segment = Segment::new(about, spot);
+            // Whatever a region before this one says, these are connections made after a setup.
+            segment.later = matches!(about, About::Connections(_))
+                && self.segments.last().is_some_and(|it| it.closed || it.later && it.connected);
+            make_room(&mut self.segments);
+            self.segments.push(segment);
         }
         let last = self.segments.len() - 1;
         let segment = &mut self.segments[last];
@@ -184,6 +191,13 @@ impl ThreadFacts {
             About::Setup | About::Timings => {}
         }
         segment
+    }
+
+    /// Whether the last segment is certain to be the unnamed beginning of a setup: the one before it is over,
+    /// whatever a region before this one says.
+    fn begins_setup(&self) -> bool {
+        let [.., before, last] = self.segments.as_slice() else { return false };
+        last.about == About::Setup && !last.closed && !last.connected && (before.closed || before.later)
     }
 
     /// Adds what a later part of the input says.
@@ -209,9 +223,17 @@ impl ThreadFacts {
             }
             last => {
                 segment.later = last.is_some() && matches!(segment.about, About::Connections(_));
+                make_room(&mut self.segments);
                 self.segments.push(segment);
             }
         }
+    }
+}
+
+/// Most have few, and there are many of them: space is for half as many more, not twice as many.
+fn make_room<T>(list: &mut Vec<T>) {
+    if list.len() == list.capacity() {
+        list.reserve_exact(list.len() / 2 + 1);
     }
 }
 
@@ -243,9 +265,7 @@ impl Connections {
             link.count += 1;
             link.point_to_point |= line.connection > 0;
         } else if self.links.len() < LINK_LIMIT {
-            if self.links.len() == self.links.capacity() {
-                self.links.reserve_exact(self.links.len().max(2));
-            }
+            make_room(&mut self.links);
             let Via { text: via, transport } = via();
             self.links.push(Link {
                 from: line.from,

@@ -95,8 +95,8 @@ impl<T: PartialEq> Distinct<T> {
 
     /// Most have one value: space for more is allocated when they come.
     fn make_room(&mut self) {
-        if self.seen.is_empty() {
-            self.seen.reserve_exact(1);
+        if self.seen.len() == self.seen.capacity() {
+            self.seen.reserve_exact(self.seen.len() / 2 + 1);
         }
     }
 

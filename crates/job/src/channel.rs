@@ -144,7 +144,8 @@ fn ring(world: &Communicator, channel: u32) -> Result<Vec<Pair>, String> {
 }
 
 fn tree(world: &Communicator, channel: u32) -> Result<Vec<Pair>, String> {
-    let trees = world.members.values().filter_map(|it| it.facts.trees.as_ref()).flat_map(|it| &it.value);
+    let trees =
+        world.members.values().filter_map(|it| it.facts.trees.as_ref()).flat_map(|it| it.value.iter());
     let mut pairs = Vec::new();
     for it in trees.filter(|it| it.channel == channel) {
         pairs.extend(it.up.map(|up| Pair { from: it.rank, to: up }));

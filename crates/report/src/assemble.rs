@@ -185,13 +185,14 @@ fn communicator(case: &Case, it: &evidence::Communicator, options: Options) -> C
             }
         }
     }
-    let trees =
-        members().filter_map(|it| it.facts.trees.as_ref()).flat_map(|it| &it.value).map(|it| TreePlace {
+    let trees = members().filter_map(|it| it.facts.trees.as_ref()).flat_map(|it| it.value.iter()).map(|it| {
+        TreePlace {
             channel: it.channel,
             rank: it.rank,
             up: it.up,
             down: it.down.iter().flatten().copied().collect(),
-        });
+        }
+    });
     let seconds = members().filter_map(|it| it.facts.init_timings.as_ref()).map(|it| it.value.total);
     Communicator {
         name: it.name.to_string(),

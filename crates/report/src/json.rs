@@ -15,7 +15,26 @@ pub fn json(doctor: &Doctor, out: &mut impl Write) -> io::Result<()> {
 /// Writes a value as JSON, indented, with a final newline. JSON often goes to a terminal too, and `serde_json` escapes only the
 /// control characters of ASCII.
 pub(crate) fn write_json(value: &impl Serialize, out: &mut impl Write) -> io::Result<()> {
-    writeln!(out, "{}", escaped(&serde_json::to_string_pretty(value)?))
+    serde_json::to_writer_pretty(Escaping(&mut *out), value)?;
+    out.write_all(b"\n")
+}
+
+/// Escapes what is written as [`escaped`] does. `serde_json` writes whole characters at a time.
+struct Escaping<W>(W);
+
+impl<W: Write> Write for Escaping<W> {
+    fn write(&mut self, bytes: &[u8]) -> io::Result<usize> {
+        if bytes.iter().all(|it| matches!(it, b' '..=b'~' | b'\n')) {
+            self.0.write_all(bytes)?;
+        } else {
+            self.0.write_all(escaped(&String::from_utf8_lossy(bytes)).as_bytes())?;
+        }
+        Ok(bytes.len())
+    }
+
+    fn flush(&mut self) -> io::Result<()> {
+        self.0.flush()
+    }
 }
 
 /// The byte order mark and noncharacters, which are printable, but not in YAML.

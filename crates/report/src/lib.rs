@@ -28,9 +28,9 @@ pub use json::json;
 pub use junit::junit;
 pub use machines::Machines;
 pub use model::{
-    Check, Communicator, Cost, Doctor, Edge, Entity, Environment, Evidence, Facts, Finding, FirstFailure,
-    Input, Job, NodePair, NotChecked, Options, Outcome, Rank, Ring, SetBy, Span, Stack, Test, Training,
-    TreePlace, Verdict,
+    Check, Children, Communicator, Cost, Doctor, Edge, Entity, Environment, Evidence, Facts, Finding,
+    FirstFailure, Input, Job, NodePair, NotChecked, Options, Outcome, Rank, Ring, SetBy, Span, Stack, Test,
+    Training, TreePlace, Verdict,
 };
 pub use redact::{Redactor, redact};
 pub use sarif::sarif;

@@ -345,7 +345,38 @@ pub struct TreePlace {
     /// Its parent.
     pub up: Option<u32>,
     /// Its children.
-    pub down: Vec<u32>,
+    pub down: Children,
+}
+
+/// The children of a rank in a tree: three at most. Large jobs have millions of these.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub struct Children {
+    ranks: [u32; 3],
+    count: u8,
+}
+
+impl Children {
+    /// The ranks.
+    pub fn as_slice(&self) -> &[u32] {
+        self.ranks.get(..usize::from(self.count)).unwrap_or_default()
+    }
+}
+
+impl FromIterator<u32> for Children {
+    fn from_iter<I: IntoIterator<Item = u32>>(ranks: I) -> Self {
+        let mut children = Self::default();
+        for (slot, rank) in children.ranks.iter_mut().zip(ranks) {
+            *slot = rank;
+            children.count += 1;
+        }
+        children
+    }
+}
+
+impl Serialize for Children {
+    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_seq(self.as_slice())
+    }
 }
 
 /// A variable.

@@ -38,7 +38,7 @@ pub(crate) fn trees(places: &[TreePlace], room: usize) -> Vec<String> {
     let mut channels: BTreeMap<u32, Children> = BTreeMap::new();
     for place in places {
         let children = channels.entry(place.channel).or_default();
-        children.entry(place.rank).or_default().extend(&place.down);
+        children.entry(place.rank).or_default().extend(place.down.as_slice());
         if let Some(up) = place.up {
             children.entry(up).or_default().insert(place.rank);
         }
@@ -134,14 +134,15 @@ mod tests {
 
     #[test]
     fn chains_stand_on_one_line() {
-        let place = |rank, up, down: &[u32]| TreePlace { channel: 0, rank, up, down: down.to_vec() };
+        let place =
+            |rank, up, down: &[u32]| TreePlace { channel: 0, rank, up, down: down.iter().copied().collect() };
         let lines = trees(&[place(0, None, &[1, 8]), place(1, Some(0), &[2]), place(2, Some(1), &[])], 80);
         assert_eq!(lines, ["tree 0       0 - 1 - 2", "             0 - 8"]);
     }
 
     #[test]
     fn a_circle_ends() {
-        let place = |rank, up| TreePlace { channel: 0, rank, up: Some(up), down: vec![] };
+        let place = |rank, up| TreePlace { channel: 0, rank, up: Some(up), down: [].into_iter().collect() };
         // No root: nothing to draw, and no endless loop.
         assert!(trees(&[place(0, 1), place(1, 0)], 80).is_empty());
     }

@@ -146,14 +146,20 @@ fn other_machine(it: &fabric::catalogue::Model) -> String {
 
 /// The networks as people call them: `EFA`, `InfiniBand`, `RoCE`, `TCP sockets`.
 fn networks(log: &Log) -> Vec<String> {
-    let mut names: Vec<String> = Vec::new();
-    let chosen = log.case.networks().map(|it| it.value.to_string());
-    let used = log.case.links().filter_map(|it| it.link.transport()?.network().map(|it| it.0.to_owned()));
+    let mut names: Vec<&str> = Vec::new();
+    let chosen = log.case.networks().map(|it| &*it.value);
+    let used = log.case.links().filter_map(|it| it.link.transport()?.network().map(|it| it.0));
     for name in chosen.chain(used) {
-        let name = plugin::called(&name, &log.case.processes);
         if !names.contains(&name) {
             names.push(name);
         }
     }
-    names
+    let mut called: Vec<String> = Vec::new();
+    for name in names {
+        let name = plugin::called(name, &log.case.processes);
+        if !called.contains(&name) {
+            called.push(name);
+        }
+    }
+    called
 }

@@ -69,6 +69,48 @@ pub struct TreeNode {
     pub down: [Option<u32>; 3],
 }
 
+/// A rank's positions in the trees of all channels.
+///
+/// Many channels have the same one, and every rank of every communicator prints them: each position is kept once.
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
+pub struct Trees {
+    /// Rank, parent and children; [`Trees::NONE`] for none.
+    positions: Box<[[u32; 5]]>,
+    /// The channels in the order of the line, and the index of each one's position.
+    channels: Box<[(u16, u16)]>,
+}
+
+impl Trees {
+    const NONE: u32 = u32::MAX;
+
+    /// Keeps `nodes`, whose channels fit into 16 bits.
+    pub fn new(nodes: &[TreeNode]) -> Self {
+        let mut positions: Vec<[u32; 5]> = Vec::new();
+        let mut channels = Vec::with_capacity(nodes.len());
+        for it in nodes {
+            let word = |it: Option<u32>| it.unwrap_or(Self::NONE);
+            let position = [it.rank, word(it.up), word(it.down[0]), word(it.down[1]), word(it.down[2])];
+            let index = positions.iter().position(|it| *it == position).unwrap_or_else(|| {
+                positions.push(position);
+                positions.len() - 1
+            });
+            if let (Ok(channel), Ok(index)) = (u16::try_from(it.channel), u16::try_from(index)) {
+                channels.push((channel, index));
+            }
+        }
+        Self { positions: positions.into(), channels: channels.into() }
+    }
+
+    /// The positions, in the order of the line.
+    pub fn iter(&self) -> impl Iterator<Item = TreeNode> {
+        let some = |it: u32| (it != Self::NONE).then_some(it);
+        self.channels.iter().filter_map(move |&(channel, index)| {
+            let &[rank, up, a, b, c] = self.positions.get(usize::from(index))?;
+            Some(TreeNode { channel: channel.into(), rank, up: some(up), down: [some(a), some(b), some(c)] })
+        })
+    }
+}
+
 pub(super) fn parse(message: &[u8]) -> Option<Message<'_>> {
     let rest = after(message, "Channel ")
         .or_else(|| after(message, "Ring "))
@@ -166,11 +208,11 @@ pub(super) fn trees(message: &[u8]) -> Option<Message<'_>> {
         nodes.push(node);
         rest = more.trim_ascii_start();
     }
-    Some(if nodes.is_empty() { Message::Routine } else { Message::Trees(nodes) })
+    Some(if nodes.is_empty() { Message::Routine } else { Message::Trees(Trees::new(&nodes)) })
 }
 
 fn tree(rest: &[u8]) -> Option<(TreeNode, &[u8])> {
-    let (channel, rest) = number(after(rest, "[")?)?;
+    let (channel, rest) = number(after(rest, "[")?).filter(|it| it.0 <= u16::MAX.into())?;
     let mut rest = after(rest, "] ")?;
     let mut down = [None; 3];
     for (i, slot) in down.iter_mut().enumerate() {
@@ -312,12 +354,11 @@ mod tests {
 
     #[test]
     fn trees() {
-        assert_eq!(
-            parse(b"Trees [0] 1/8/-1->0->-1 [1] 1/-1/-1->0->4"),
-            Message::Trees(vec![
-                TreeNode { channel: 0, rank: 0, up: None, down: [Some(1), Some(8), None] },
-                TreeNode { channel: 1, rank: 0, up: Some(4), down: [Some(1), None, None] },
-            ])
-        );
+        let root = |channel| TreeNode { channel, rank: 0, up: None, down: [Some(1), Some(8), None] };
+        let inner = |channel| TreeNode { channel, rank: 0, up: Some(4), down: [Some(1), None, None] };
+        let line = b"Trees [0] 1/8/-1->0->-1 [1] 1/-1/-1->0->4 [2] 1/8/-1->0->-1 [3] 1/-1/-1->0->4";
+        let Message::Trees(found) = parse(line) else { panic!() };
+        assert_eq!(found.iter().collect::<Vec<_>>(), [root(0), inner(1), root(2), inner(3)]);
+        assert_eq!(found.positions.len(), 2);
     }
 }

@@ -110,7 +110,7 @@ impl List<'_> {
                 } else {
                     format!("the positions of {ranks} ranks")
                 };
-                ok("trees", format!("{} trees, {ranks} seen", seen.value.len()), Some(&seen.quote))
+                ok("trees", format!("{} trees, {ranks} seen", seen.value.iter().count()), Some(&seen.quote))
             }
             None => lacks("trees", Source::NcclLog),
         }
