@@ -1,120 +1,12 @@
-//! The first failure of a job.
-//!
-//! When one rank fails, the others lose their connections, wait until a
-//! timeout, are ended by the launcher. Most lines of a failed job come from
-//! these ranks, the messengers: they report a failure and did not cause it. The first failure is found by the times of the lines
-//! where all have one, by their order in one file, and otherwise by leaving
-//! the messengers out.
-
-use std::collections::{BTreeMap, BTreeSet};
-use std::net::IpAddr;
+//! What lines of failures say: which only pass on another's failure, how processes ended, when.
 
 use evidence::catalogue::class_of;
-use evidence::facts::Warning;
 use evidence::signals::application::{
-    CLOSED, CRASH, ELASTIC_EXIT, ELASTIC_FAILED, ELASTIC_RANK, ELASTIC_ROOT, FINGERPRINT, GLOO_CLOSED,
-    MPI_CODE, MPI_FAILED, MPI_PROCESS, MPI_SIGNAL, MPI_SIGNAL_NAME, OUT_OF_MEMORY, RANK_EXCEPTION,
-    REMOTE_ERROR, WATCHDOG_TIMEOUT, WORKER_ENDED,
+    ELASTIC_EXIT, ELASTIC_FAILED, ELASTIC_RANK, ELASTIC_ROOT, MPI_CODE, MPI_FAILED, MPI_PROCESS, MPI_SIGNAL,
+    MPI_SIGNAL_NAME, WORKER_ENDED,
 };
-use evidence::{Case, Kind, Process, Quote, Sighting};
+use evidence::{Case, Quote, Sighting};
 use messages::family::Class;
-
-use crate::watchdog::progress;
-
-/// The earliest failure of a job.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct FirstFailure {
-    /// The rank it happened on.
-    pub rank: Option<u32>,
-    /// The host it happened on.
-    pub host: Option<String>,
-    /// The time, as the line gives it.
-    pub time: Option<String>,
-    /// What failed.
-    pub what: String,
-    /// The line.
-    pub quote: Quote,
-    /// Whether times or the order of one file decided it.
-    pub certain: bool,
-}
-
-/// Finds the earliest failure over all ranks.
-pub fn first_failure(case: &Case) -> Option<FirstFailure> {
-    if let Some(odd) = odd_one_out(case) {
-        return Some(odd);
-    }
-    let mut candidates = candidates(case);
-    if candidates.iter().all(|it| it.messenger)
-        && let Some(absent) = absent(case)
-    {
-        return Some(absent);
-    }
-    // A messenger's text that is repeated without its time orders nothing.
-    if candidates.iter().any(|it| it.time.is_some()) {
-        candidates.retain(|it| !it.messenger || it.time.is_some());
-    }
-    let first = candidates.first()?;
-    let timestamps: Option<Vec<Timestamp>> =
-        candidates.iter().map(|it| it.time.as_deref().and_then(timestamp)).collect();
-    let timed = timestamps.filter(|all| all.iter().all(|it| it.day.is_some() == all[0].day.is_some()));
-    let one_file = candidates.iter().all(|it| case.locate(&it.quote).0 == case.locate(&first.quote).0);
-    let (chosen, certain) = if let Some(timestamps) = timed {
-        // Of equal timestamps the line that is not a messenger is the earlier one.
-        let order = |at: &usize| (timestamps[*at], candidates[*at].messenger, candidates[*at].quote.spot);
-        let at = (0..candidates.len()).min_by_key(order)?;
-        (&candidates[at], true)
-    } else if one_file {
-        (candidates.iter().min_by_key(|it| it.quote.spot)?, true)
-    } else {
-        let causes = candidates.iter().filter(|it| !it.messenger);
-        let chosen = causes.min_by_key(|it| it.quote.spot).unwrap_or(first);
-        (chosen, candidates.len() == 1)
-    };
-    Some(FirstFailure {
-        rank: chosen.rank,
-        host: chosen.host.clone(),
-        time: chosen.time.clone(),
-        what: chosen.what.clone(),
-        quote: chosen.quote.clone(),
-        certain,
-    })
-}
-
-/// PyTorch compared the calls of the ranks in pairs: the rank that most of the others differ from.
-fn odd_one_out(case: &Case) -> Option<FirstFailure> {
-    let mut named: BTreeMap<u32, u32> = BTreeMap::new();
-    let said: Vec<_> = case.sightings_of(&FINGERPRINT).collect();
-    for sighting in &said {
-        for part in sighting.get("what").split("Rank ").skip(1) {
-            let digits: String = part.chars().take_while(char::is_ascii_digit).collect();
-            if let Ok(rank) = digits.parse() {
-                *named.entry(rank).or_default() += 1;
-            }
-        }
-    }
-    let (&rank, &most) = named.iter().max_by_key(|it| it.1)?;
-    if named.values().filter(|it| **it == most).count() > 1 || said.len() < 2 {
-        return None;
-    }
-    Some(FirstFailure {
-        rank: Some(rank),
-        host: case.processes.iter().find(|it| it.rank == Some(rank)).map(|it| it.host.to_string()),
-        time: said.first()?.time.as_deref().map(str::to_owned),
-        what: "called a different collective than the other ranks, or the same with a different size"
-            .to_owned(),
-        quote: said.first()?.quote.clone(),
-        certain: true,
-    })
-}
-
-struct Candidate {
-    rank: Option<u32>,
-    host: Option<String>,
-    time: Option<String>,
-    what: String,
-    quote: Quote,
-    messenger: bool,
-}
 
 /// Texts of ranks that only report the failure of another.
 static MESSENGERS: &[&str] = &[
@@ -131,56 +23,6 @@ static MESSENGERS: &[&str] = &[
     "WR_FLUSH",
 ];
 
-/// Words of kernel messages that report a failure.
-static KERNEL: &[&str] =
-    &["Xid", "Out of memory", "oom-kill", "fallen off the bus", "Machine Check", "segfault at"];
-
-fn candidates(case: &Case) -> Vec<Candidate> {
-    let mut all = Vec::new();
-    for process in &case.processes {
-        for Warning { quote, time, .. } in &process.facts.warnings.first {
-            if is_harmless(&quote.text) {
-                continue;
-            }
-            let what = quote.text.split_once("NCCL WARN ").map_or(&*quote.text, |it| it.1);
-            all.push(Candidate {
-                rank: process.rank,
-                host: (!process.host.is_empty()).then(|| process.host.to_string()),
-                time: time.as_deref().map(str::to_owned),
-                what: what.trim().to_owned(),
-                quote: quote.clone(),
-                messenger: is_messenger(&quote.text),
-            });
-        }
-    }
-    for sighting in case.sightings.iter().filter(|it| !it.warning) {
-        let signal = sighting.signal;
-        let messenger = [&CLOSED, &GLOO_CLOSED, &REMOTE_ERROR, &WATCHDOG_TIMEOUT].contains(&signal);
-        let what = if *signal == RANK_EXCEPTION {
-            let Some(what) = exception(sighting) else { continue };
-            what
-        } else {
-            let text = sighting.quote.text.trim();
-            let kernel = signal.kind == Kind::KernelLog && KERNEL.iter().any(|it| text.contains(it));
-            if !(messenger || kernel || [&CRASH, &OUT_OF_MEMORY, &FINGERPRINT].contains(&signal)) {
-                continue;
-            }
-            // The other fields hold what a launcher or a logger puts before the message.
-            text.rsplit("] ").next().unwrap_or(text).to_owned()
-        };
-        all.push(Candidate {
-            rank: case.rank_of(sighting),
-            host: sighting.process.as_ref().map(|it| it.host.to_string()),
-            time: sighting.time.as_deref().map(str::to_owned),
-            what,
-            quote: sighting.quote.clone(),
-            messenger,
-        });
-    }
-    all.sort_by_key(|it| it.quote.spot);
-    all
-}
-
 /// Whether a warning of NCCL is one that healthy jobs print.
 pub fn is_harmless(text: &str) -> bool {
     class_of(text) == Some(Class::Harmless)
@@ -191,84 +33,11 @@ pub fn is_messenger(text: &str) -> bool {
     MESSENGERS.iter().any(|it| text.contains(it)) || class_of(text) == Some(Class::Consequence)
 }
 
-/// A failure that only others report: of a process that ended, of one that is silent, of one that did not join.
-fn absent(case: &Case) -> Option<FirstFailure> {
-    if let Some(exit) = exits(case).into_iter().find(Exit::is_own) {
-        let what = format!("ended with {}", exit.describe());
-        return Some(FirstFailure {
-            rank: exit.rank,
-            host: exit.host,
-            time: None,
-            what,
-            quote: exit.quote,
-            certain: true,
-        });
-    }
-    let closed: Vec<&Sighting> = case.sightings_of(&CLOSED).collect();
-    let timeout = case.sightings_of(&WATCHDOG_TIMEOUT).next();
-    let closed_first =
-        closed.first().is_some_and(|closed| timeout.is_none_or(|timeout| precedes(closed, timeout)));
-    if closed_first {
-        let process = silent_peer(case, &closed)?;
-        return Some(FirstFailure {
-            rank: process.rank,
-            host: Some(process.host.to_string()),
-            time: closed[0].time.as_deref().map(str::to_owned),
-            what: "ended without an error message; its peers lost the connection".to_owned(),
-            quote: closed[0].quote.clone(),
-            certain: false,
-        });
-    }
-    let all = progress(case);
-    let last = all.values().map(|it| it.enqueued).max()?;
-    let behind: Vec<_> = all.iter().filter(|it| it.1.enqueued < last).collect();
-    let [(rank, status)] = behind.as_slice() else { return None };
-    Some(FirstFailure {
-        rank: Some(**rank),
-        host: None,
-        time: status.sighting.time.as_deref().map(str::to_owned),
-        what: format!("had not enqueued collective {last}, in which the others waited"),
-        quote: status.sighting.quote.clone(),
-        certain: all.len() > 2,
-    })
-}
-
 /// The peer's name or address in a line about it: ` node-2<53964>`, ` from 10.0.0.1<5>`.
 pub fn peer(sighting: &Sighting) -> Option<&str> {
     let text = sighting.get("peer").trim().trim_start_matches("from ").trim_start_matches("to ");
     let end = text.find(['<', ' ', ']']).unwrap_or(text.len());
     text.get(..end).filter(|it| !it.is_empty())
-}
-
-/// The process that most others lost and that reports nothing itself.
-pub fn silent_peer<'a>(case: &'a Case, lost: &[&Sighting]) -> Option<&'a Process> {
-    let mut votes: BTreeMap<usize, BTreeSet<&str>> = BTreeMap::new();
-    for sighting in lost {
-        let Some(peer) = peer(sighting) else { continue };
-        let short =
-            if peer.parse::<IpAddr>().is_ok() { peer } else { peer.split('.').next().unwrap_or(peer) };
-        let is_peer = |process: &Process| {
-            let address =
-                process.facts.bootstrap.value().into_iter().flatten().any(|it| &*it.address == peer);
-            &*process.host == short || address
-        };
-        let here: Vec<usize> = (0..case.processes.len()).filter(|at| is_peer(&case.processes[*at])).collect();
-        // Several processes of one host cannot be distinguished by its name.
-        if let [one] = here.as_slice() {
-            let reporter = sighting.process.as_ref().map_or("", |it| &*it.host);
-            votes.entry(*one).or_default().insert(reporter);
-        }
-    }
-    let complains = |rank: u32| {
-        let signals = [&WATCHDOG_TIMEOUT, &RANK_EXCEPTION, &REMOTE_ERROR];
-        case.sightings.iter().any(|it| signals.contains(&it.signal) && case.rank_of(it) == Some(rank))
-    };
-    let silent = votes.into_iter().filter(|(at, _)| {
-        let process = &case.processes[*at];
-        process.facts.warnings.count == 0 && !process.rank.is_some_and(complains)
-    });
-    let (at, _) = silent.max_by_key(|it| it.1.len())?;
-    case.processes.get(at)
 }
 
 /// The text of an exception that ended a rank, unless it only passes on an error of NCCL.
@@ -317,6 +86,44 @@ pub fn names_nccl(text: &str) -> bool {
     ]
     .iter()
     .any(|it| text.contains(it))
+}
+
+/// Whether a text passes on what another process or the network did, rather than a fault of its own process.
+pub fn passes_on(text: &str) -> bool {
+    static REMOTE: &[&str] = &[
+        "remote process exited",
+        "remote peer",
+        "by peer",
+        "Connection",
+        "connection",
+        "Broken pipe",
+        "timed out",
+        "Timed out",
+        "timeout",
+        "Timeout",
+        "DistStore",
+        "Store",
+        "Rendezvous",
+        "monitoredBarrier",
+        "ChildFailed",
+        "another task died",
+        "Horovod has been shut down",
+        "aborted on rank",
+        "Process group watchdog thread terminated",
+        "taking the entire process down",
+        "To avoid data inconsistency",
+        "to avoid data inconsistency",
+        "terminate called",
+        "what():  [PG",
+        "RayTaskError",
+        "ActorDied",
+        "EngineDead",
+        "ncclRemoteError",
+        "collectives on ranks",
+        "Root Cause (first observed failure)",
+        "died unexpectedly",
+    ];
+    is_messenger(text) || REMOTE.iter().any(|it| text.contains(it))
 }
 
 /// How a process ended, as its launcher reports it.
@@ -486,7 +293,8 @@ pub fn precedes(one: &Sighting, other: &Sighting) -> bool {
 mod tests {
     use evidence::read_texts;
 
-    use super::{exits, first_failure, timestamp};
+    use super::{exits, timestamp};
+    use crate::culprit::first_failure;
     use crate::testing::case;
 
     #[test]

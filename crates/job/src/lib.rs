@@ -14,6 +14,7 @@
 
 pub mod channel;
 pub mod cluster_file;
+pub mod culprit;
 mod description;
 pub mod failure;
 mod hardware;
@@ -25,6 +26,7 @@ mod logged;
 pub mod machine;
 pub mod outcome;
 pub mod rank;
+pub mod recorder;
 mod releases;
 pub mod settings;
 pub mod size;
@@ -39,8 +41,8 @@ use fabric::catalogue::Model;
 use fabric::instance::Instance;
 use fabric::{Layout, Machine};
 
+pub use culprit::{FailureKind, FirstFailure};
 pub use description::{Description, LayoutFlags};
-pub use failure::FirstFailure;
 pub use hardware::Hardware;
 pub use invariants::{Invariant, Violation};
 pub use known::{Conflict, Known, Source};

@@ -3,7 +3,7 @@
 use evidence::Case;
 use fabric::Layout;
 
-use crate::failure::first_failure;
+use crate::culprit::first_failure;
 use crate::invariants::violations;
 use crate::launch::launches;
 use crate::rank::ranks;
@@ -28,6 +28,7 @@ impl Job {
         let name = model.as_ref().map(|it| it.clone().map(|model| Box::from(model.name)));
         let (machines, wired, conflicts) =
             found.map(|it| (vec![it.machine], it.wired, it.conflicts)).unwrap_or_default();
+        let first_failure = first_failure(case);
         let job = Self {
             machines,
             machine_name: name.or_else(|| machine::name_in(case).filter(|_| !flag)),
@@ -40,8 +41,8 @@ impl Job {
             settings: Settings::of_case(case),
             releases: Releases::of_case(case),
             launches: launches(case),
-            outcome: Outcome::of_case(case),
-            first_failure: first_failure(case),
+            outcome: Outcome::of_case(case, first_failure.as_ref()),
+            first_failure,
             conflicts,
             violations: Vec::new(),
         };

@@ -4,6 +4,7 @@ use evidence::ending::{Ending, Kind};
 use evidence::signals::ib::{FAILOVER_EXHAUSTED, PORT_FAILED};
 use evidence::{Case, Quote, Spot};
 
+use crate::culprit::{FailureKind, FirstFailure};
 use crate::failure::{is_harmless, is_messenger};
 
 /// How a job ended.
@@ -79,7 +80,7 @@ const LAST_LINES: u64 = 20;
 
 impl Outcome {
     /// Reads the outcome from logs.
-    pub fn of_case(case: &Case) -> Self {
+    pub fn of_case(case: &Case, first: Option<&FirstFailure>) -> Self {
         let setup = Setup::of_case(case);
         let deaths: Vec<&Ending> =
             case.endings.iter().filter(|it| it.kind.is_death() && !survived(case, it.last)).collect();
@@ -90,10 +91,9 @@ impl Outcome {
             .filter(|it| it.kind == Kind::Trouble && !survived(case, it.last) && is_last(case, it.last))
             .map(|it| it.quote.clone())
             .next_back();
+        let died = first.is_some_and(|it| matches!(it.kind, FailureKind::Own | FailureKind::Ended));
         let (state, lines) = if let Some(hang) = deaths.iter().find(|it| it.kind == Kind::Hang)
-            && deaths
-                .iter()
-                .all(|it| it.kind == Kind::Hang || it.last >= hang.quote.spot || is_messenger(&it.quote.text))
+            && !died
         {
             (State::Hung, vec![hang.quote.clone()])
         } else if !deaths.is_empty() || !warnings.is_empty() {
@@ -199,8 +199,13 @@ mod tests {
 
     const SETUP: &str = "a:1:2 [0] NCCL INFO ncclCommInitRank comm 0x1 rank 0 nranks 1 cudaDev 0 nvmlDev 0 busId 1000 commId 0x9 - Init COMPLETE\n";
 
+    fn outcome(log: &str) -> Outcome {
+        let case = case(log);
+        Outcome::of_case(&case, crate::culprit::first_failure(&case).as_ref())
+    }
+
     fn state(log: &str) -> State {
-        Outcome::of_case(&case(log)).state
+        outcome(log).state
     }
 
     #[test]
@@ -232,7 +237,7 @@ mod tests {
 
     #[test]
     fn a_wording_without_a_form_is_trouble() {
-        let outcome = Outcome::of_case(&case("the launcher lost the node\n"));
+        let outcome = outcome("the launcher lost the node\n");
         assert_eq!(outcome.state, State::Unknown);
         assert!(outcome.trouble.is_some());
     }
@@ -240,7 +245,7 @@ mod tests {
     #[test]
     fn a_setup_that_did_not_end_is_counted() {
         let start = "a:1:2 [0] NCCL INFO ncclCommInitRank comm 0x1 rank 0 nranks 4 cudaDev 0 nvmlDev 0 busId 1000 commId 0x9 - Init START\n";
-        let setup = Outcome::of_case(&case(start)).setup;
+        let setup = outcome(start).setup;
         assert_eq!((setup.n_ranks, setup.seen, setup.complete, setup.unfinished), (Some(4), 1, 0, 1));
     }
 }

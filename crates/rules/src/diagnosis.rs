@@ -3,7 +3,7 @@
 use std::cmp::Reverse;
 
 use evidence::Missing;
-use job::Outcome;
+use job::{FailureKind, Outcome};
 
 use crate::checklist::checklist;
 use crate::general::{initialisation_failed, job_failed, nccl_message, unexplained_warning};
@@ -80,12 +80,14 @@ pub fn diagnose(log: &Log) -> Diagnosis {
         let found = check(log, &findings);
         findings.extend(found.into_iter().map(|finding| Found { rule, finding }));
     }
+    demote_messengers(log, &mut findings);
     findings.sort_by_key(|it| {
         let first = it.finding.quotes().map(|it| it.spot).min();
         (
             Reverse(it.severity()),
             Reverse(is_sure(it)),
             it.role(),
+            distance(log, it),
             Reverse(it.finding.confidence),
             first,
             it.rule.id,
@@ -100,6 +102,37 @@ pub fn diagnose(log: &Log) -> Diagnosis {
         findings,
         unchecked,
         summary,
+    }
+}
+
+/// Rules about ranks that wait for others or were cut off by them.
+static MESSENGERS: &[&str] = &["peer-process-died", "rank-never-joined", "timeout-undetermined"];
+
+/// Where a rank reports a failure of its own, what the others report of it is a consequence.
+fn demote_messengers(log: &Log, findings: &mut [Found]) {
+    let Some(first) = log.job.first_failure.as_ref().filter(|it| it.kind == FailureKind::Own) else { return };
+    let shows = |it: &Found| it.finding.quotes().any(|it| it.spot == first.quote.spot);
+    if !findings.iter().any(|it| !MESSENGERS.contains(&it.rule.id) && shows(it)) {
+        return;
+    }
+    for it in findings.iter_mut().filter(|it| MESSENGERS.contains(&it.rule.id) && !shows(it)) {
+        it.finding.role = Some(Role::Consequence);
+    }
+}
+
+/// How far a consequence is from the first failure: the finding that shows it comes first, then the end of a process, then those that
+/// waited for it. Causes are not ordered by this.
+fn distance(log: &Log, it: &Found) -> u8 {
+    let Some(first) = log.job.first_failure.as_ref().filter(|_| it.role() == Role::Consequence) else {
+        return 0;
+    };
+    let shows = it.finding.quotes().any(|it| it.spot == first.quote.spot);
+    match (first.kind, it.rule.id) {
+        (FailureKind::Own | FailureKind::Ended, "timeout-undetermined" | "rank-never-joined") => 3,
+        (FailureKind::Ended, "peer-process-died") => 0,
+        (FailureKind::Own, "peer-process-died") => 2,
+        _ if shows => 0,
+        _ => 1,
     }
 }
 

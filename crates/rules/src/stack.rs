@@ -35,6 +35,7 @@ pub(crate) const NVIDIA_ONLY: &[&str] = &[
     "gpudirect-missing-on-another-rank",
     "gpudirect-off",
     "gpudirect-unsupported",
+    "hardware-unknown",
     "imex-channel-missing",
     "mnnvl-off",
     "nccl-too-old-for-gpu",

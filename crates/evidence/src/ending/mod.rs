@@ -209,6 +209,11 @@ impl Endings {
         time: Option<&str>,
         known: bool,
     ) -> bool {
+        let before = self.progress;
+        let progress = is_progress(line);
+        if progress {
+            self.progress = self.progress.max(Some(spot));
+        }
         if !may_end(line) {
             return false;
         }
@@ -218,8 +223,12 @@ impl Endings {
             return false;
         }
         let Some(found) = read(&text) else { return false };
-        if known && found.kind == Kind::Trouble {
+        if (known || progress) && found.kind == Kind::Trouble {
             return false;
+        }
+        // `ValueError: loss is nan at step 4` is no step.
+        if found.kind.is_death() && self.progress == Some(spot) {
+            self.progress = before;
         }
         if found.kind == Kind::Exception && std::mem::take(&mut self.ignored) {
             return false;

@@ -5,6 +5,7 @@ use evidence::signals::application::{CLOSED, CRASH, EXCEPTION, RANK_EXCEPTION, R
 use evidence::{Sighting, Source};
 
 use crate::{Check, Checked, Confidence, Finding, Log, Role, Rule, Severity};
+use job::FailureKind;
 use job::failure::{Exit, exception, exits, names_nccl};
 use job::outcome::survived;
 
@@ -47,7 +48,13 @@ fn check(log: &Log) -> Checked {
     };
     let own_first = own.first().map(|(it, what)| (log.case.rank_of(it), &it.quote, what.clone()));
     let crash = || crashed.map(|it| (log.case.rank_of(it), &it.quote, it.quote.text.trim().to_owned()));
-    let Some((rank, quote, what)) = own_first.or_else(crash).or_else(plain).or_else(uncaught) else {
+    // What the first failure is decides, where a rank reports it of itself in its own words.
+    let first = log.job.first_failure.as_ref().filter(|it| {
+        it.kind == FailureKind::Own && !it.quote.text.contains("NCCL WARN") && is_programs_own(&it.quote.text)
+    });
+    let first = first.map(|it| (it.rank, &it.quote, it.what.clone()));
+    let Some((rank, quote, what)) = first.or(own_first).or_else(crash).or_else(plain).or_else(uncaught)
+    else {
         return Ok(Vec::new());
     };
     let rank = rank.or_else(|| ended.first().and_then(|it| it.rank));
@@ -62,6 +69,15 @@ fn check(log: &Log) -> Checked {
         Some(rank) => finding.about_rank(rank),
         None => finding,
     }])
+}
+
+/// Whether an error is the program's, also where CUDA reports it.
+fn is_programs_own(text: &str) -> bool {
+    let cuda = text.contains("CUDA error") || text.contains("cudaError");
+    let rest = text.replace("CUDA error", "").replace("NCCL_", "");
+    let device =
+        ["out of memory", "ECC", "invalid device ordinal", "NVLink"].iter().any(|it| text.contains(it));
+    !device && if cuda { !rest.contains("NCCL") } else { !names_nccl(text) }
 }
 
 /// Signals that mean a fault of the program; others end it from outside.

@@ -10,7 +10,8 @@ use evidence::{Sighting, Source};
 
 use crate::launch::rank_never_joined::lost_the_store;
 use crate::{Check, Checked, Confidence, Finding, Log, Role, Rule, Severity};
-use job::failure::{Exit, exits, is_messenger, peer, precedes, silent_peer};
+use job::culprit::silent_peer;
+use job::failure::{Exit, exits, is_messenger, peer, precedes};
 
 /// See the module documentation.
 pub static RULE: Rule = Rule {
