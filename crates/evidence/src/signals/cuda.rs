@@ -12,6 +12,28 @@ pub static CUDA_FAILURE: Signal = Signal {
     kind: Kind::NcclLog,
 };
 
+/// A CUDA call failed in PyTorch.
+pub static CUDA_ERROR: Signal = Signal {
+    name: "cuda-error",
+    templates: &["CUDA error: {what...}"],
+    source: "PyTorch c10/cuda/CUDAException.cpp, as an exception or in the end of the watchdog",
+    meaning: "A CUDA call of PyTorch failed; the text says how. The reason may be an earlier kernel.",
+    kind: Kind::TrainingLog,
+};
+
+/// PyTorch sees no GPU.
+pub static NO_GPU: Signal = Signal {
+    name: "no-gpu",
+    templates: &[
+        "No CUDA GPUs are available",
+        "ProcessGroupNCCL is only supported with GPUs, no GPUs found",
+        "Found no NVIDIA driver on your system",
+    ],
+    source: "PyTorch torch/cuda/__init__.py, torch/csrc/distributed/c10d/ProcessGroupNCCL.cpp",
+    meaning: "The process sees no GPU.",
+    kind: Kind::TrainingLog,
+};
+
 /// CUDA in a process that was forked.
 pub static CUDA_FORKED: Signal = Signal {
     name: "cuda-forked",
@@ -31,8 +53,10 @@ pub static POINTER_INVALID: Signal = Signal {
         " : recvbuff is not a valid pointer",
         "sendbuff {pointer} is not a valid pointer",
         "recvbuff {pointer} is not a valid pointer",
+        "No backend type associated with device type cpu",
+        "Tensors must be CUDA and dense",
     ],
-    source: "NCCL src/misc/argcheck.cc, CudaPtrCheck",
+    source: "NCCL src/misc/argcheck.cc, CudaPtrCheck; PyTorch torch/csrc/distributed/c10d",
     meaning: "The program gave NCCL a pointer that is not GPU memory.",
     kind: Kind::NcclLog,
 };
@@ -51,4 +75,5 @@ pub static POINTER_ON_OTHER_GPU: Signal = Signal {
 };
 
 /// All signals of this family.
-pub static ALL: &[&Signal] = &[&CUDA_FAILURE, &CUDA_FORKED, &POINTER_INVALID, &POINTER_ON_OTHER_GPU];
+pub static ALL: &[&Signal] =
+    &[&CUDA_ERROR, &CUDA_FAILURE, &CUDA_FORKED, &NO_GPU, &POINTER_INVALID, &POINTER_ON_OTHER_GPU];

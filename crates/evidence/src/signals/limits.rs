@@ -62,6 +62,8 @@ pub static THREAD_REFUSED: Signal = Signal {
         "Call to pthread_create failed : Resource temporarily unavailable",
         "Call to pthread_create failed: Resource temporarily unavailable",
         "RuntimeError: can't start new thread",
+        "RuntimeError: Resource temporarily unavailable",
+        "what():  Resource temporarily unavailable",
         "blas_thread_init: pthread_create failed for thread {n} of {m}: Resource temporarily unavailable",
         "libgomp: Thread creation failed: Resource temporarily unavailable",
         "fork: retry: Resource temporarily unavailable",

@@ -1,15 +1,15 @@
 //! A collective does what a CUDA graph cannot hold while the stream is captured.
 
 use evidence::Source;
-use evidence::signals::cuda::CUDA_FAILURE;
+use evidence::signals::cuda::{CUDA_ERROR, CUDA_FAILURE};
 
-use super::{Owner, failures_of};
+use super::{Owner, failures_of, who};
 use crate::{Check, Checked, Confidence, Finding, Log, Role, Rule, Severity};
 
 /// See the module documentation.
 pub static RULE: Rule = Rule {
     id: "collective-in-graph-capture",
-    title: "a collective is captured before its connections exist",
+    title: "a call is not allowed while a CUDA graph is captured",
     severity: Severity::Error,
     role: Role::Cause,
     needs: &[Source::JobOutput],
@@ -25,10 +25,14 @@ pub static RULE: Rule = Rule {
 };
 
 fn check(log: &Log) -> Checked {
-    log.find_signals(&[&CUDA_FAILURE], Source::JobOutput)?;
+    log.find_signals(&[&CUDA_FAILURE, &CUDA_ERROR], Source::JobOutput)?;
     let found = failures_of(log, Owner::Capture);
     let Some(first) = found.first() else { return Ok(Vec::new()) };
-    let message = format!("a CUDA call of NCCL failed while a stream was captured: {}", first.error());
+    let message = format!(
+        "a CUDA call of {} failed while a stream was captured: {}",
+        who(log, first.sighting),
+        first.error()
+    );
     let lines: Vec<_> = found.iter().map(|it| it.sighting).collect();
     Ok(vec![Finding::new(Confidence::Likely, message).by(log, &lines)])
 }

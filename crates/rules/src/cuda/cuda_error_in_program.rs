@@ -1,7 +1,9 @@
 //! A kernel of the program failed, and NCCL was the first to notice.
 
 use evidence::Source;
-use evidence::signals::cuda::CUDA_FAILURE;
+use evidence::signals::cuda::{CUDA_ERROR, CUDA_FAILURE};
+
+use evidence::signals::hardware::{FALLEN_OFF_BUS, NVLINK_UNCORRECTABLE, UNCORRECTABLE_ECC, XID};
 
 use super::{Owner, failures_of, who};
 use crate::{Check, Checked, Confidence, Finding, Log, Role, Rule, Severity};
@@ -25,13 +27,23 @@ pub static RULE: Rule = Rule {
     checks: &[Check::Log(check)],
 };
 
+/// Xids that an error of a program causes.
+const OF_PROGRAMS: &[u64] = &[8, 11, 13, 31, 32, 43, 45, 68, 69, 137];
+
 fn check(log: &Log) -> Checked {
-    log.find_signals(&[&CUDA_FAILURE], Source::JobOutput)?;
+    log.find_signals(&[&CUDA_FAILURE, &CUDA_ERROR], Source::JobOutput)?;
     let found = failures_of(log, Owner::Program);
     let Some(first) = found.first() else { return Ok(Vec::new()) };
     let message = format!("a kernel of {} failed: {}", who(log, first.sighting), first.error());
     let lines: Vec<_> = found.iter().map(|it| it.sighting).collect();
-    Ok(vec![Finding::new(Confidence::Likely, message).by(log, &lines)])
+    // A GPU or link that fails ends kernels too.
+    let hardware = log.case.first_of(&[&UNCORRECTABLE_ECC, &NVLINK_UNCORRECTABLE, &FALLEN_OFF_BUS]).is_some()
+        || log
+            .case
+            .sightings_of(&XID)
+            .any(|it| it.number("xid").is_some_and(|it| !OF_PROGRAMS.contains(&it)));
+    let confidence = if hardware { Confidence::Possible } else { Confidence::Likely };
+    Ok(vec![Finding::new(confidence, message).by(log, &lines)])
 }
 
 #[cfg(test)]
@@ -51,6 +63,8 @@ mod tests {
             "n:1:2 [3] proxy.cc:1 NCCL WARN Cuda failure 'device-side assert triggered'\n",
             "Last error:\nCuda failure 719 'unspecified launch failure'\n",
             "n:1:2 [3] include/alloc.h:9 NCCL WARN Cuda failure 716 'misaligned address'\n",
+            "[rank2]: torch.AcceleratorError: CUDA error: device-side assert triggered\n",
+            "[rank0]:[E ProcessGroupNCCL.cpp:1] Process group watchdog thread terminated with exception: CUDA error: unspecified launch failure\n",
         ] {
             assert_eq!(findings(&RULE, line).len(), 1, "{line}");
         }
@@ -62,6 +76,13 @@ mod tests {
                    n:1:2 [3] include/alloc.h:2 NCCL WARN Failed to CUDA malloc 4 bytes\n";
         assert_eq!(ids(log)[0], "cuda-error-in-program");
         assert!(!ids(log).contains(&"gpu-oom-in-nccl"));
+    }
+
+    #[test]
+    fn broken_hardware_ends_kernels_too() {
+        let log = "[1.0] NVRM: Xid (PCI:0000:3b:00): 48, pid=1, name=python, DBE\n\
+                   [rank2]: RuntimeError: CUDA error: unspecified launch failure\n";
+        assert_eq!(findings(&RULE, log)[0].confidence, crate::Confidence::Possible);
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! A process sees no GPU that it may use.
 
 use evidence::Source;
-use evidence::signals::cuda::CUDA_FAILURE;
+use evidence::signals::cuda::{CUDA_FAILURE, NO_GPU};
 
 use super::{Owner, failures_of, who};
 use crate::{Check, Checked, Confidence, Finding, Log, Role, Rule, Severity};
@@ -24,8 +24,13 @@ pub static RULE: Rule = Rule {
 };
 
 fn check(log: &Log) -> Checked {
-    log.find_signals(&[&CUDA_FAILURE], Source::JobOutput)?;
+    log.find_signals(&[&CUDA_FAILURE, &NO_GPU], Source::JobOutput)?;
     let found = failures_of(log, Owner::Device);
+    let said: Vec<_> = log.case.sightings_of(&NO_GPU).collect();
+    if let Some(first) = said.first() {
+        let message = format!("{} sees no GPU", who(log, first));
+        return Ok(vec![Finding::new(Confidence::Certain, message).by(log, &said)]);
+    }
     let Some(first) = found.first() else { return Ok(Vec::new()) };
     let message = format!("{} has no GPU that it may use: {}", who(log, first.sighting), first.error());
     let lines: Vec<_> = found.iter().map(|it| it.sighting).collect();
@@ -47,6 +52,8 @@ mod tests {
         let busy =
             "n:1:2 [0] init.cc:1 NCCL WARN Cuda failure 'all CUDA-capable devices are busy or unavailable'\n";
         assert_eq!(findings(&RULE, busy).len(), 1);
+        let torch = "[rank3]: ValueError: ProcessGroupNCCL is only supported with GPUs, no GPUs found!\n";
+        assert_eq!(findings(&RULE, torch)[0].message, "rank 3 sees no GPU");
         quiet(&RULE, "n:1:2 [0] init.cc:1 NCCL WARN Cuda failure 101 'invalid device ordinal'\n");
     }
 }

@@ -13,7 +13,7 @@ pub mod tensor_not_on_gpu;
 pub mod wrong_device_pointer;
 
 use evidence::Sighting;
-use evidence::signals::cuda::CUDA_FAILURE;
+use evidence::signals::cuda::{CUDA_ERROR, CUDA_FAILURE};
 use messages::values::{self, Table, Value};
 
 use crate::{Log, Rule};
@@ -65,16 +65,24 @@ impl Failure<'_> {
 
 /// All CUDA calls of NCCL that failed.
 pub(crate) fn failures(log: &Log) -> impl Iterator<Item = Failure<'_>> {
-    log.case.sightings_of(&CUDA_FAILURE).filter_map(|sighting| {
-        let value = values::in_text(Table::Cuda, &sighting.quote.text)?;
-        let file = source_file(&sighting.quote.text).unwrap_or_default();
-        Some(Failure { sighting, value, file, owner: owner(value.code, file) })
-    })
+    log.case.sightings_of(&CUDA_FAILURE).filter_map(failure)
 }
 
-/// Those of one rule.
+/// Those of one rule, and those of PyTorch whose error says the same whoever made the call.
 pub(crate) fn failures_of(log: &Log, owner: Owner) -> Vec<Failure<'_>> {
-    failures(log).filter(|it| it.owner == owner).collect()
+    let both = matches!(owner, Owner::Program | Owner::Fork | Owner::Device | Owner::Capture);
+    let calls = log
+        .case
+        .sightings
+        .iter()
+        .filter(|it| *it.signal == CUDA_FAILURE || (both && *it.signal == CUDA_ERROR));
+    calls.filter_map(failure).filter(|it| it.owner == owner).collect()
+}
+
+fn failure(sighting: &Sighting) -> Option<Failure<'_>> {
+    let value = values::in_text(Table::Cuda, &sighting.quote.text)?;
+    let file = source_file(&sighting.quote.text).unwrap_or_default();
+    Some(Failure { sighting, value, file, owner: owner(value.code, file) })
 }
 
 fn owner(code: i64, file: &str) -> Owner {

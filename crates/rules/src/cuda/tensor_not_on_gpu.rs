@@ -44,6 +44,8 @@ mod tests {
         );
         let old = "n:1:2 [0] NCCL WARN Broadcast : recvbuff is not a valid pointer\n";
         assert_eq!(findings(&RULE, old).len(), 1);
+        let torch = "[rank1]: RuntimeError: No backend type associated with device type cpu\n";
+        assert_eq!(findings(&RULE, torch).len(), 1);
         quiet(
             &RULE,
             "n:1:2 [0] NCCL WARN AllReduce : sendbuff allocated on device 1 mismatchs with NCCL device 0\n",

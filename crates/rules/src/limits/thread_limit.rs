@@ -16,7 +16,8 @@ pub static RULE: Rule = Rule {
     why: "NCCL starts several threads for each communicator, and frameworks many more. The container (pids.max) or the user \
           (ulimit -u) allows no more of them.",
     fix: "Raise the limit: `docker run --pids-limit=-1`, podPidsLimit of the kubelet, TasksMax= of the service, `ulimit -u \
-          unlimited`. Or start fewer threads: OMP_NUM_THREADS=1, fewer DataLoader workers.",
+          unlimited`. Or start fewer threads: OMP_NUM_THREADS=1, fewer DataLoader \
+          workers. A limit on the address space (ulimit -v) has the same effect: the stack of a thread does not fit.",
     references: &["https://docs.docker.com/reference/cli/docker/container/run/", "NCCL src/include/checks.h"],
     checks: &[Check::Log(check)],
 };
