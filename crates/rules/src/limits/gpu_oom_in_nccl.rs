@@ -42,7 +42,10 @@ fn check(log: &Log) -> Checked {
         }
         None => format!("{who} could not allocate GPU memory for NCCL"),
     };
-    Ok(vec![Finding::new(Confidence::Certain, message).by(log, &found)])
+    // NCCL prints `Failed to CUDA malloc` after any CUDA error: only the error itself proves that memory ran out.
+    let proven = found.iter().any(|it| it.quote.text.to_ascii_lowercase().contains("out of memory"));
+    let confidence = if proven { Confidence::Certain } else { Confidence::Possible };
+    Ok(vec![Finding::new(confidence, message).by(log, &found)])
 }
 
 #[cfg(test)]
