@@ -4,21 +4,19 @@
 //! cargo run -p messages --example without_family -- 2.30.7
 //! ```
 
+use std::io::Write as _;
+
 use fabric::Version;
 use messages::{Level, all};
 
-fn main() {
+fn main() -> std::io::Result<()> {
     let since = std::env::args().nth(1).and_then(|it| Version::parse(&it));
+    let mut out = std::io::stdout().lock();
     for entry in all().filter(|it| it.level == Level::Warn && it.family().is_none()) {
         if since.is_none_or(|since| entry.first >= since) {
-            println!(
-                "{}-{}\t{}\t{}\t{}",
-                entry.first,
-                entry.last,
-                entry.product.name(),
-                entry.file,
-                entry.text
-            );
+            let (product, file, text) = (entry.product.name(), entry.file, entry.text);
+            writeln!(out, "{}-{}\t{product}\t{file}\t{text}", entry.first, entry.last)?;
         }
     }
+    Ok(())
 }

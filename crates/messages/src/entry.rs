@@ -239,11 +239,14 @@ impl Hole {
 
 impl fmt::Display for Entry {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let mut in_hole = false;
         for part in self.parts() {
             match part {
                 Part::Text(text) => f.write_str(text)?,
+                Part::Hole(_) if in_hole => {}
                 Part::Hole(_) => f.write_str("...")?,
             }
+            in_hole = matches!(part, Part::Hole(_));
         }
         Ok(())
     }

@@ -126,11 +126,9 @@ fn finding(log: &Log, it: &Unexplained<'_>, known: &Known<'_>, explained: bool) 
     let message = format!("{} printed `{}`{part}", it.who, shorten(it.text()));
     let consequence = class == Some(Class::Consequence);
     let survived = !log.job.outcome.state.is_bad();
-    let goes_on = known.found.as_ref().is_some_and(|it| it.entry.outcome == Outcome::Continues);
-    let severity = match (consequence && explained, survived, goes_on) {
-        (true, _, _) => Severity::Info,
-        (_, true, true) => Severity::Info,
-        (_, true, false) => Severity::Warning,
+    let severity = match (consequence && explained, survived) {
+        (true, _) => Severity::Info,
+        (_, true) => Severity::Warning,
         _ => Severity::Error,
     };
     let sure = known.reading.is_some_and(|it| {
