@@ -449,6 +449,7 @@ fn arguments_that_cannot_be() {
         ("expect all_reduce --nccl=1", "--nccl"),
         ("expect all_reduce --env=NCCL_P2P_DISABLE", "NAME=VALUE"),
         ("expect all_reduce --size=-1", "--size"),
+        ("expect all_reduce --size=0", "at least 1 byte"),
         ("expect all_reduce --size=8E", "--size"),
         ("expect all_reduce --size=1024T", "too large"),
         ("expect all_reduce --size=18446744073709551615T", "too large"),
@@ -458,7 +459,7 @@ fn arguments_that_cannot_be() {
         ("expect all_reduce --measured=-1", "--measured"),
         ("expect all_reduce --measured=1e400", "--measured"),
         ("expect all_reduce --measured=1e300", "--measured"),
-        ("topo --gpu=\u{1b}[31mH100", "`[31mH100`"),
+        ("topo --gpu=\u{1b}[31mH100", "plumb knows no GPU `H100`"),
         ("topo --svg=/missing/\u{1b}[31m.svg", "/missing/[31m.svg"),
         ("expect all_reduce --measured=437Gbps", "--measured"),
         ("expect all_reduce --pods=1x1", "at least two ranks"),
@@ -474,7 +475,6 @@ fn arguments_that_cannot_be() {
 fn arguments_at_the_edge() {
     for arguments in [
         "--nodes=1000000",
-        "--size=0",
         "--size=1",
         "--size=16T --nodes=1000000",
         "--size=1023T --pods=8x1",

@@ -5,6 +5,7 @@ use evidence::signals::application::{
     ELASTIC_EXIT, ELASTIC_FAILED, ELASTIC_RANK, ELASTIC_ROOT, MPI_CODE, MPI_FAILED, MPI_PROCESS, MPI_SIGNAL,
     MPI_SIGNAL_NAME, WORKER_ENDED,
 };
+use evidence::signals::{self, rccl::RCCL_ADVICE};
 use evidence::{Case, Quote, Sighting};
 use messages::family::Class;
 
@@ -25,7 +26,11 @@ static MESSENGERS: &[&str] = &[
 
 /// Whether a warning of NCCL is one that healthy jobs print.
 pub fn is_harmless(text: &str) -> bool {
-    class_of(text) == Some(Class::Harmless)
+    let advice = || {
+        text.contains("which can lead to")
+            && signals::book().find(text.as_bytes()).iter().any(|it| *it.signal == RCCL_ADVICE)
+    };
+    class_of(text) == Some(Class::Harmless) || advice()
 }
 
 /// Whether a text only reports the failure of another rank.

@@ -12,7 +12,7 @@ use crate::known::{Known, Source};
 pub enum Stack {
     /// NVIDIA: CUDA and NCCL.
     Nvidia,
-    /// AMD: ROCm and RCCL, which prints most lines of NCCL.
+    /// AMD: `ROCm` and RCCL, which prints most lines of NCCL.
     Amd,
 }
 
@@ -70,7 +70,7 @@ impl Releases {
     }
 }
 
-/// AMD where a line of RCCL or ROCm is among the input and none of CUDA's driver, NVIDIA where NCCL names CUDA.
+/// AMD where a line of RCCL or `ROCm` is among the input and none of CUDA's driver, NVIDIA where NCCL names CUDA.
 fn stack(case: &Case) -> Option<Known<Stack>> {
     let line = |stack, quote: &Quote| Some(Known::new(stack, Source::Line(quote.clone())));
     let driver = case.processes.iter().find_map(|it| it.facts.cuda_driver.first());

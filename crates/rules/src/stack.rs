@@ -15,6 +15,7 @@ pub(crate) const NVIDIA_ONLY: &[&str] = &[
     "cumem-not-working",
     "dmabuf-unsupported",
     "driver-library-mismatch",
+    "driver-library-mismatch",
     "efa-device-not-in-container",
     "efa-fork-unsafe",
     "efa-hugepage-fork",
@@ -23,6 +24,7 @@ pub(crate) const NVIDIA_ONLY: &[&str] = &[
     "efa-peer-gone",
     "efa-provider-not-found",
     "efa-security-group",
+    "efa-transfer-failed",
     "efa-transfer-failed",
     "fabric-manager-not-running",
     "gdr-disabled",
@@ -96,6 +98,14 @@ mod tests {
         let verdict = diagnose(&read(HEALTHY)).verdict;
         assert_ne!(verdict.level, Level::Error);
         assert!(verdict.text.contains("RCCL 2.21.5"), "{}", verdict.text);
+    }
+
+    #[test]
+    fn advice_of_rccl_is_not_a_failure() {
+        let advice = "z:1:1 [0] /x/src/init.cpp:126 NCCL WARN Missing \"HSA_FORCE_FINE_GRAIN_PCIE=1\" from environment which can lead to low RCCL performance, system instablity or hang!\n";
+        let log = format!("{advice}{HEALTHY}");
+        assert_eq!(ids(&log), ["rccl-setting-missing"]);
+        assert_eq!(diagnose(&read(&log)).verdict.level, Level::Info);
     }
 
     #[test]

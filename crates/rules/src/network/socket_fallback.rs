@@ -59,7 +59,9 @@ fn check(log: &Log) -> Checked {
 
 /// Sockets between machines that are not known to have EFA.
 fn elsewhere(log: &Log, socket: &Quote) -> Option<Finding> {
-    let off = turned_off(log);
+    // NCCL_IB_DISABLE does not concern a plugin that uses TCP.
+    let by_plugin = log.job.model().is_some_and(|it| it.network == NicKind::GpuDirectTcp);
+    let off = turned_off(log).filter(|it| !by_plugin || &*it.variable.name == "NCCL_NET");
     let reason = off.as_ref().map(|it| format!(": {}", it.text)).unwrap_or_default();
     let finish = |finding: Finding| {
         let finding = finding.seen(socket).seen_all(off.as_ref().and_then(|it| it.variable.quote()));
