@@ -381,6 +381,21 @@ fn recordings_can_be_cut_anywhere() {
     }
 }
 
+/// Dumps and answers with a byte that is wrong, and cut short: read or refused, and never a panic.
+#[test]
+fn broken_dumps_are_read_or_refused() {
+    let mut seen = 0;
+    for (name, bytes) in recordings().iter().filter(|it| evidence::recorder::is_whole(&it.1)) {
+        seen += 1;
+        for at in (0..bytes.len()).step_by(bytes.len().div_ceil(5)) {
+            let mut broken = bytes.clone();
+            broken[at] ^= 0xa5;
+            read_texts([(name.as_str(), broken.as_slice()), (name.as_str(), &bytes[..at])]);
+        }
+    }
+    assert!(seen > 50, "{seen} dumps and answers");
+}
+
 /// Whole, and cut after every line.
 #[track_caller]
 fn check_cuts(text: &[u8]) -> Case {

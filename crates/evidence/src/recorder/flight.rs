@@ -108,8 +108,8 @@ fn call(it: Value<'_>, enqueued: &impl Fn(i64) -> Option<i64>) -> Call {
     let group = it.get("process_group").and_then(|it| it.items().next()).and_then(Value::text);
     let id = integer("pg_id").unwrap_or(-1);
     // A call that is still on its way to the GPU has no event yet, which PyTorch takes for `completed`.
-    let before_launch =
-        !point_to_point && enqueued(id).is_some_and(|last| i64::try_from(sequence).is_ok_and(|it| it > last));
+    let before_launch = !point_to_point
+        && enqueued(id).is_some_and(|last| i64::try_from(sequence).ok() == last.checked_add(1));
     let types: Vec<&str> =
         it.get("input_dtypes").iter().flat_map(|it| it.items()).take(8).filter_map(Value::text).collect();
     Call {

@@ -32,16 +32,21 @@ fn check(log: &Log) -> Checked {
     let call = wait.call;
     let who = list_of_ranks(&absent);
     let known = dumps(&log.case);
-    let did = if absent.iter().any(|it| known.contains_key(it)) { "did not call" } else { "left no dump:" };
     let waits = if wait.waiting.len() == 1 { "waits" } else { "wait" };
     let place =
         format!("{} number {} of {}", call.operation, call.sequence, group_name(&log.case, &call.group));
     let waiting = list_of_ranks(&wait.waiting);
-    let message = match did {
-        "did not call" => format!("{who} did not call {place}; {waiting} {waits} in it{}", at(call)),
-        _ => format!("{who} {did} {waiting} {waits} for it in {place}{}", at(call)),
+    let message = if absent.iter().any(|it| known.contains_key(it)) {
+        format!("{who} did not call {place}; {waiting} {waits} in it{}", at(call))
+    } else {
+        format!("{waiting} {waits} in {place}{}, and there is no dump of {who}", at(call))
     };
-    let confidence = if last.is_empty() { Confidence::Likely } else { Confidence::Certain };
+    let confidence = match last.is_empty() {
+        false => Confidence::Certain,
+        true if absent.len() < wait.waiting.len() => Confidence::Likely,
+        // Most dumps are missing: they may only not have been collected.
+        true => Confidence::Possible,
+    };
     let finding = about(log, Finding::new(confidence, message), &absent, wait.waiting.iter().copied());
     let finding = match last.iter().next() {
         None => finding.or("peer-process-died"),

@@ -118,7 +118,11 @@ pub(super) fn weighed(log: &Log, finding: Finding) -> Vec<Finding> {
 
 /// Whether every process destroyed its communicators, as a program does at its end.
 fn ended_well(log: &Log) -> bool {
-    let members = log.case.communicators.iter().flat_map(|it| it.members.values());
-    let mut begun = members.filter(|it| it.is_complete()).peekable();
-    begun.peek().is_some() && begun.all(|it| it.facts.end.is_some())
+    let (mut begun, mut ended) = (0, 0);
+    for member in log.case.communicators.iter().flat_map(|it| it.members.values()) {
+        begun += usize::from(member.facts.complete.is_some());
+        let end = member.facts.end.as_ref();
+        ended += usize::from(end.is_some_and(|it| it.text.contains("Destroy COMPLETE")));
+    }
+    begun > 0 && ended >= begun
 }
