@@ -698,7 +698,9 @@ def ras_hung(run):
     run.wait_for("step 2/")
     time.sleep(8)
     run.ask("ras.txt", "verbose status")
-    run.ask("ras.json", "set format json", "verbose status")
+    run.ask("ras-0s.json", "set format json", "verbose status")
+    time.sleep(10)
+    run.ask("ras-10s.json", "set format json", "verbose status")
     run.finish()
 
 
@@ -772,6 +774,8 @@ RECORDINGS = [
     recorded("recorder-group", "--steps", "6", "--halves", "--skip", "3:4", "--timeout", "20"),
     recorded("recorder-uneven-steps", "--steps", "6", "--fewer", "1:4", "--timeout", "20"),
     recorded("recorder-send-alone", "--steps", "6", "--trouble", "send", "0:4", "--timeout", "20"),
+    recorded("recorder-network-cut", "--steps", "40", "--pause", "0.5", "--timeout", "15", during=cut,
+             dump=("--dump", ":20")),
     recorded("recorder-running", "--steps", "8", "--pause", "1", "--timeout", "30", dump=("--dump", ":5")),
     recorded("recorder-healthy", "--steps", "4", "--timeout", "30", dump=AT_END),
     Recording("ras-rank-never-calls", 4,

@@ -119,11 +119,11 @@ fn regions(path: &Path, workers: usize) -> Vec<Region<'_>> {
     (0..parts).map(region).collect()
 }
 
-/// Programs and core dumps are known by their beginning, so they are not cut.
+/// Programs, core dumps and dumps of Flight Recorder are known by their beginning, so they are not cut.
 fn begins_binary(path: &Path) -> bool {
     let mut beginning = Vec::new();
     let read = File::open(path).and_then(|it| it.take(4096).read_to_end(&mut beginning));
-    read.is_ok() && evidence::is_binary(&beginning)
+    read.is_ok() && (evidence::is_binary(&beginning) || evidence::recorder::is_whole(&beginning))
 }
 
 pub(crate) fn is_compressed(path: &Path) -> bool {

@@ -12,6 +12,7 @@ use crate::ending::{Ending, Endings};
 use crate::facts::{Link, ProcessFacts};
 use crate::plain::{Blocks, Loose, Manifest, NcclTests, Protocols, TopologyMatrix, TopologyXml, Training};
 use crate::read::Facts;
+use crate::recorder::{FlightDump, RasStatus, rank_of_file};
 use crate::segment::ThreadFacts;
 use crate::signals::{Sighting, Signal};
 use crate::source::{Distinct, File, Quote, Seen, Sources, Spot, Tally};
@@ -76,6 +77,10 @@ pub struct Case {
     pub xml: Vec<TopologyXml>,
     /// Kubernetes manifests.
     pub manifests: Vec<Manifest>,
+    /// Dumps of PyTorch's Flight Recorder, one per rank.
+    pub dumps: Vec<FlightDump>,
+    /// Answers of NCCL's RAS service.
+    pub ras: Vec<RasStatus>,
     /// The training run.
     pub training: Training,
     /// Allowed protocols and algorithms.
@@ -170,6 +175,8 @@ pub struct CaseBuilder {
     endings: Endings,
     progress: Vec<Spot>,
     blocks: Blocks,
+    dumps: Vec<FlightDump>,
+    ras: Vec<RasStatus>,
     loose: Loose,
 }
 
@@ -226,6 +233,9 @@ impl CaseBuilder {
             if facts.binary {
                 file.problem = Some(BINARY.into());
             }
+            file.problem = file.problem.take().or(facts.recorded.problem);
+            let rank = rank_of_file(&file.name);
+            self.dumps.extend(facts.recorded.dump.map(|it| FlightDump { rank, ..it }));
         }
         for raw in facts.processes {
             let key = (raw.host.clone(), raw.pid);
@@ -266,6 +276,7 @@ impl CaseBuilder {
         facts.libfabric.into_iter().for_each(|it| LibfabricWarning::merge(&mut self.libfabric, it));
         self.progress.extend(facts.endings.progress);
         self.endings.merge(facts.endings);
+        self.ras.extend(facts.recorded.statuses);
         facts.plain.into_iter().for_each(|it| self.blocks.take(it));
         self.loose.merge(facts.loose);
     }
@@ -321,6 +332,8 @@ impl CaseBuilder {
             matrices: self.blocks.matrices,
             xml: self.blocks.xml,
             manifests: self.blocks.manifests,
+            dumps: self.dumps,
+            ras: self.ras,
             training: self.loose.training,
             protocols: self.loose.protocols,
             banners: self.loose.banners,

@@ -4,6 +4,8 @@ use std::io::{self, Read};
 
 use memchr::{memchr, memrchr};
 
+use crate::recorder;
+
 /// A part of a file: whole lines.
 #[derive(Debug, Clone)]
 pub struct Chunk {
@@ -31,6 +33,10 @@ pub struct Chunks<R> {
     size: usize,
     /// What was read beyond the last chunk's end.
     rest: Vec<u8>,
+    /// Something was read.
+    begun: bool,
+    /// How long a line may be.
+    limit: usize,
     /// Inside a line whose beginning was already returned.
     skipping: bool,
     ended: bool,
@@ -47,7 +53,16 @@ impl<R: Read> Chunks<R> {
 
     /// Cuts `source` into chunks of about `size` bytes.
     pub fn new(source: R, size: usize) -> Self {
-        Self { source, size: size.max(1), rest: Vec::new(), skipping: false, ended: false, error: None }
+        Self {
+            source,
+            size: size.max(1),
+            rest: Vec::new(),
+            begun: false,
+            limit: Self::LINE_LIMIT,
+            skipping: false,
+            ended: false,
+            error: None,
+        }
     }
 
     /// The next chunk, or `None` at the end. An error comes after all that was read before it.
@@ -70,11 +85,16 @@ impl<R: Read> Chunks<R> {
                 break filled;
             }
             let all = buffer.get(..filled).unwrap_or_default();
+            // A dump is often one line, and is of no use if it is cut.
+            if !self.begun && recorder::format(all).is_some() {
+                self.limit = recorder::LIMIT;
+            }
+            self.begun = true;
             if let Some(end) = memrchr(b'\n', all) {
                 self.rest.extend_from_slice(all.get(end + 1..).unwrap_or_default());
                 break end + 1;
             }
-            if filled <= Self::LINE_LIMIT {
+            if filled <= self.limit {
                 let larger = (filled * 2).max(4096);
                 grow(&mut buffer, larger);
                 continue;

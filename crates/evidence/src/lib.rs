@@ -25,6 +25,7 @@ pub mod plain;
 pub mod plugin;
 pub mod prefix;
 mod read;
+pub mod recorder;
 mod scan;
 mod segment;
 pub mod signals;

@@ -27,6 +27,10 @@ pub enum Source {
     LaunchCommand,
     /// Output of the trainer.
     TrainingLog,
+    /// Dumps of PyTorch's Flight Recorder.
+    FlightRecorder,
+    /// Answers of NCCL's RAS service.
+    Ras,
     /// The network's own diagnostics.
     FabricDiagnostics,
     /// The limits of the process or container.
@@ -59,6 +63,12 @@ impl Source {
             Self::NcclTests => "the output of nccl-tests, e.g. `all_reduce_perf -b 8 -e 8G -f 2 -g 1`",
             Self::LaunchCommand => "the manifest or the launch command of the job",
             Self::TrainingLog => "the trainer's own output",
+            Self::FlightRecorder => {
+                "PyTorch's Flight Recorder: run with TORCH_FR_BUFFER_SIZE=2000 TORCH_NCCL_DUMP_ON_TIMEOUT=1 TORCH_FR_DUMP_TEMP_FILE=/shared/nccl_trace_rank_ (older PyTorch: TORCH_NCCL_TRACE_BUFFER_SIZE, TORCH_NCCL_DEBUG_INFO_TEMP_FILE) and give the files of all ranks"
+            }
+            Self::Ras => {
+                "the answer of NCCL's RAS service while the job hangs: `ncclras -v` on one of its hosts (NCCL 2.24 or newer)"
+            }
             Self::FabricDiagnostics => {
                 "the network's diagnostics: `ibdiagnet`, `ethtool -S`, `rdma -p statistic show`, EFA hw_counters"
             }

@@ -13,6 +13,7 @@ use crate::nccl::{self, Message, Phase, PluginEvent};
 use crate::plain::{self, Loose, Plain};
 use crate::plugin::Known;
 use crate::prefix::{self, Anchor, Level, Line};
+use crate::recorder;
 use crate::scan::text;
 use crate::segment::{About, Life, ThreadFacts};
 use crate::signals::{self, Capture, ProcessId, Sighting};
@@ -30,6 +31,8 @@ pub struct Facts {
     pub(crate) loose: Loose,
     /// Lines that say how something ended.
     pub(crate) endings: Endings,
+    /// A dump or a status that is the whole file.
+    pub(crate) recorded: recorder::Recorded,
     /// The file is not text.
     pub(crate) binary: bool,
 }
@@ -75,6 +78,8 @@ pub struct Reader {
     quoted: usize,
     plain: Option<plain::Classifier>,
     lines: u32,
+    /// A file that is read as a whole at its end.
+    whole: Option<(recorder::Format, Vec<u8>)>,
     /// The file is not text: nothing of it is read.
     binary: bool,
 }
@@ -95,6 +100,7 @@ impl Reader {
             quoted: 0,
             plain: None,
             lines: 0,
+            whole: None,
             binary: false,
         }
     }
@@ -102,10 +108,15 @@ impl Reader {
     /// Reads whole lines. `beginning` means that the file begins with them.
     pub fn feed(&mut self, bytes: &[u8], beginning: bool) {
         if beginning {
+            self.whole = recorder::format(bytes).map(|it| (it, Vec::new()));
             self.plain = Some(plain::Classifier::new(bytes));
             self.binary = is_binary(bytes);
         }
-        if self.binary {
+        if let Some((_, kept)) = &mut self.whole {
+            let room = recorder::LIMIT.saturating_sub(kept.len()).min(bytes.len());
+            kept.extend_from_slice(bytes.get(..room).unwrap_or_default());
+        }
+        if self.binary || self.whole.is_some() {
             let lines = memchr::memchr_iter(b'\n', bytes).count() + usize::from(!bytes.ends_with(b"\n"));
             self.lines = self.lines.saturating_add(u32::try_from(lines).unwrap_or(u32::MAX));
             return;
@@ -123,7 +134,13 @@ impl Reader {
     /// What was read.
     pub fn finish(mut self) -> Facts {
         self.facts.tally.lines = u64::from(self.lines);
-        self.facts.binary = self.binary;
+        self.facts.binary = self.binary && self.whole.is_none();
+        if let Some((format, bytes)) = self.whole.take() {
+            self.facts.recorded = recorder::parse(format, &bytes, Spot { region: self.region, line: 0 });
+            if self.facts.recorded.problem.is_none() {
+                self.facts.tally.count(format.kind(), u64::from(self.lines));
+            }
+        }
         self.facts
     }
 
@@ -311,6 +328,7 @@ impl Reader {
     fn listed(&mut self, process: usize, line: &[u8], it: &Line<'_>, spot: Spot) -> bool {
         let Some(entry) = catalogue::entry_of(it).map(|it| it.entry) else { return false };
         if catalogue::words_trouble(it.message)
+            && !catalogue::is_harmless(entry)
             && let Some(owner) = self.facts.processes.get_mut(process)
         {
             owner.facts.troubles.note(prefix::time(it.before), Some(entry), || Quote::new(spot, line));

@@ -178,6 +178,10 @@ pub enum Kind {
     TopologyXml,
     /// A Kubernetes manifest.
     Manifest,
+    /// A dump of PyTorch's Flight Recorder.
+    FlightRecorder,
+    /// An answer of NCCL's RAS service.
+    Ras,
     /// Settings, commands and output of small tools, recognised line by line.
     Notes,
     /// Nothing in it was understood.
@@ -195,13 +199,15 @@ impl Kind {
             Self::TopologyMatrix => "topology-matrix",
             Self::TopologyXml => "topology-xml",
             Self::Manifest => "manifest",
+            Self::FlightRecorder => "flight-recorder",
+            Self::Ras => "ras",
             Self::Notes => "notes",
             Self::Unknown => "unknown",
         }
     }
 
     /// All kinds, in the order of this enumeration.
-    pub const ALL: [Self; 9] = [
+    pub const ALL: [Self; 11] = [
         Self::NcclLog,
         Self::NcclTests,
         Self::TrainingLog,
@@ -209,6 +215,8 @@ impl Kind {
         Self::TopologyMatrix,
         Self::TopologyXml,
         Self::Manifest,
+        Self::FlightRecorder,
+        Self::Ras,
         Self::Notes,
         Self::Unknown,
     ];
@@ -224,7 +232,7 @@ pub struct Tally {
     /// Lines that were cut because they were too long.
     pub cut: u64,
     /// Understood lines by [`Kind`].
-    pub by_kind: [u64; 9],
+    pub by_kind: [u64; 11],
 }
 
 impl Tally {

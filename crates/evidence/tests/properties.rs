@@ -158,6 +158,8 @@ fn needs_its_beginning(bytes: &[u8]) -> bool {
     matches!(head.trim_ascii_start().first(), Some(b'<' | b'{'))
         || head.split(|it| *it == b'\n').any(manifest)
         || head.iter().any(binary)
+        || head.windows(11).any(|it| it == b"Job summary")
+        || evidence::recorder::is_whole(bytes)
 }
 
 /// A chunk that holds most windows whole, and is quick to make.

@@ -20,6 +20,7 @@ use evidence::{Case, Kind, Process, Quote, Sighting};
 
 use crate::failure::{Exit, Timestamp, exits, is_harmless, is_messenger, passes_on, peer, timestamp};
 use crate::outcome::survived;
+use crate::recorder;
 use crate::watchdog::progress;
 
 /// The earliest failure of a job.
@@ -89,7 +90,7 @@ impl Report {
 
 /// Finds the earliest failure over all ranks.
 pub fn first_failure(case: &Case) -> Option<FirstFailure> {
-    if let Some(odd) = odd_one_out(case) {
+    if let Some(odd) = odd_one_out(case).or_else(|| recorder::odd_call(case)) {
         return Some(odd);
     }
     let files = ranks_of_files(case);
@@ -109,6 +110,7 @@ pub fn first_failure(case: &Case) -> Option<FirstFailure> {
     }
     ended(case)
         .or_else(|| named_absent(case))
+        .or_else(|| recorder::absent_rank(case))
         .or_else(|| {
             let timeout = case.sightings_of(&WATCHDOG_TIMEOUT).next();
             let before = |it: &FirstFailure| {

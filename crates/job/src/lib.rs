@@ -26,6 +26,7 @@ mod logged;
 pub mod machine;
 pub mod outcome;
 pub mod rank;
+pub mod recorder;
 mod releases;
 pub mod settings;
 pub mod size;

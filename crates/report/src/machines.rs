@@ -118,30 +118,25 @@ impl Machines {
         Self { schema: "plumb.machines/1", machines: catalogue::all().iter().map(Machine::from).collect() }
     }
 
-    /// A table. Where it does not fit, the number of sources is left out, then the last cells stand on the next line.
+    /// A table. Where it does not fit, the last cells stand on the next line.
     pub fn text(&self, room: usize, out: &mut impl Write) -> io::Result<()> {
-        let head = ["NAME", "GPUS", "INSIDE", "NETWORK", "SOURCES"].map(str::to_owned);
+        let head = ["NAME", "GPUS", "INSIDE", "NETWORK"].map(str::to_owned);
         let rows = self.machines.iter().map(|it| {
             [
                 it.name.to_owned(),
                 format!("{} x {}", it.gpus, it.gpu),
                 it.inside.name().to_owned(),
                 it.network(),
-                it.sources.len().to_string(),
             ]
         });
-        let table: Vec<[String; 5]> = std::iter::once(head).chain(rows).collect();
+        let table: Vec<[String; 4]> = std::iter::once(head).chain(rows).collect();
         let width = |column: usize| table.iter().map(|row| row[column].len()).max().unwrap_or_default();
-        let widths: [usize; 4] = std::array::from_fn(width);
-        let whole = widths.iter().map(|it| it + 2).sum::<usize>() + 7;
-        let columns = if whole <= room { 5 } else { 4 };
+        let widths: [usize; 3] = std::array::from_fn(width);
         for row in &table {
             let mut line = String::new();
-            for (at, text) in row.iter().take(columns).enumerate() {
-                let cell = match widths.get(at) {
-                    Some(width) => format!("{text:width$}"),
-                    None => format!("{text:>7}"),
-                };
+            for (at, text) in row.iter().enumerate() {
+                let width = widths.get(at).copied().unwrap_or_default();
+                let cell = format!("{text:width$}");
                 if at > 0 && line.len() + 2 + cell.len() > room {
                     writeln!(out, "{}", line.trim_end())?;
                     line = " ".repeat(4);

@@ -8,6 +8,7 @@
 
 pub mod application;
 pub mod blocked;
+pub mod cuda;
 pub mod efa;
 pub mod general;
 pub mod hardware;
@@ -24,6 +25,7 @@ pub mod network;
 pub mod nvswitch;
 pub mod p2p;
 pub mod performance;
+pub mod recorder;
 pub mod topology;
 pub mod versions;
 
@@ -56,6 +58,7 @@ pub use verdict::{Level, Verdict};
 static FAMILIES: &[&[&Rule]] = &[
     application::RULES,
     blocked::RULES,
+    cuda::RULES,
     efa::RULES,
     hardware::RULES,
     ib::RULES,
@@ -75,6 +78,7 @@ static FAMILIES: &[&[&Rule]] = &[
     nvswitch::RULES,
     p2p::RULES,
     performance::RULES,
+    recorder::RULES,
     topology::RULES,
     versions::RULES,
 ];

@@ -2,6 +2,7 @@
 
 use std::cell::OnceCell;
 
+use evidence::recorder::{FlightDump, RasStatus};
 use evidence::{Case, Communicator, Kind, Missing, Process, Sighting, Signal, Source};
 use job::{Hardware, Job};
 
@@ -49,6 +50,16 @@ impl Log {
         }
     }
 
+    /// The dumps of PyTorch's Flight Recorder.
+    pub(crate) fn dumps(&self) -> Result<&[FlightDump], Missing> {
+        if self.case.dumps.is_empty() { Err(Missing(Source::FlightRecorder)) } else { Ok(&self.case.dumps) }
+    }
+
+    /// The answers of NCCL's RAS service.
+    pub(crate) fn ras(&self) -> Result<&[RasStatus], Missing> {
+        if self.case.ras.is_empty() { Err(Missing(Source::Ras)) } else { Ok(&self.case.ras) }
+    }
+
     /// The sightings of any of these signals. If there is none, `source` must have been given for the answer to be
     /// "nothing found" rather than "not checked".
     pub(crate) fn find_signals(
@@ -82,6 +93,8 @@ impl Log {
             Source::NcclTests => !case.tests.is_empty(),
             Source::LaunchCommand => !case.manifests.is_empty(),
             Source::TrainingLog => !case.training.is_empty(),
+            Source::FlightRecorder => !case.dumps.is_empty(),
+            Source::Ras => !case.ras.is_empty(),
             Source::FabricDiagnostics | Source::Limits => false,
         }
     }

@@ -34,6 +34,9 @@ pub static RULE: Rule = Rule {
 };
 
 fn check(log: &Log) -> Checked {
+    if let Some(finding) = crate::recorder::mismatch(log) {
+        return Ok(vec![finding]);
+    }
     let signals = [
         &FINGERPRINT,
         &RECORDED_MISMATCH,

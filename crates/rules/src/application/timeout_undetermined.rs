@@ -25,8 +25,8 @@ pub static RULE: Rule = Rule {
     why: "NCCL has no timeout: PyTorch's watchdog ends ranks that wait too long. The ranks that report it are the ones that wait; the \
           cause is in a rank that did not join: busy (saving, tokenising, compiling), in another collective, hanging, or dead.",
     fix: "Give plumb the logs of all ranks: the one with the lowest `last enqueued` is the one to check. For the next run set \
-          TORCH_NCCL_TRACE_BUFFER_SIZE=2000, TORCH_NCCL_DUMP_ON_TIMEOUT=1 and read the dumps with `torchfrtrace`; `py-spy dump --pid` \
-          shows where a rank hangs now. If a rank is only slow, raise init_process_group(timeout=...) (`ddp_timeout`).",
+          TORCH_FR_BUFFER_SIZE=2000 (older PyTorch: TORCH_NCCL_TRACE_BUFFER_SIZE) and TORCH_NCCL_DUMP_ON_TIMEOUT=1, and give plumb the \
+          dumps of all ranks beside the logs; `py-spy dump --pid` shows where a rank hangs now. If a rank is only slow, raise init_process_group(timeout=...) (`ddp_timeout`).",
     references: &[
         "https://pytorch.org/tutorials/unstable/flight_recorder_tutorial.html",
         "PyTorch torch/csrc/distributed/c10d/ProcessGroupNCCL.cpp",
