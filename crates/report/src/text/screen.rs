@@ -133,7 +133,8 @@ impl Page {
             (Some(rank), Some(host)) => format!("rank {rank} on {host}"),
             (Some(rank), None) => format!("rank {rank}"),
             (None, Some(host)) => host.clone(),
-            (None, None) => "unknown rank".to_owned(),
+            // The findings have the line.
+            (None, None) => return Vec::new(),
         };
         let when = failure.time.as_ref().map(|it| format!(" at {it}")).unwrap_or_default();
         let sure = if failure.certain { "" } else { " (as far as the input can be ordered)" };
@@ -309,10 +310,13 @@ fn cut_at_blank(text: &str, room: usize) -> String {
     }
 }
 
-/// A line without what stands before NCCL's message.
+/// A line without what stands before the message of NCCL or of PyTorch's C++ part.
 fn message(line: &str) -> &str {
-    let after = |level: &str| line.split_once(level).map(|it| it.1.trim_start());
-    after(" NCCL WARN ").or_else(|| after(" NCCL INFO ")).filter(|it| !it.is_empty()).unwrap_or(line).trim()
+    let after = |mark: &str| line.split_once(mark).map(|it| it.1.trim_start());
+    // `[rank0]:[E1115 23:36:02.461834475 ProcessGroupNCCL.cpp:683] [Rank 0] Watchdog ...`
+    let torch = || after(".cpp:")?.split_once("] ").filter(|it| it.0.bytes().all(|it| it.is_ascii_digit()));
+    let found = after(" NCCL WARN ").or_else(|| after(" NCCL INFO ")).or_else(|| torch().map(|it| it.1));
+    found.filter(|it| !it.is_empty()).unwrap_or(line).trim()
 }
 
 /// As many sentences as fit.
@@ -397,6 +401,11 @@ mod tests {
     fn the_message_is_shown_and_not_its_prefix() {
         assert_eq!(message("n:1:2 [0] init.cc:4 NCCL WARN Duplicate GPU"), "Duplicate GPU");
         assert_eq!(message("RuntimeError: x"), "RuntimeError: x");
+        assert_eq!(
+            message("[rank0]:[E1115 23:36:02.4 ProcessGroupNCCL.cpp:683] [Rank 0] late"),
+            "[Rank 0] late"
+        );
+        assert_eq!(message("NCCL error in: /x/a.cpp:1, b"), "NCCL error in: /x/a.cpp:1, b");
         assert_eq!(cut_at_blank("one two three four", 13), "one two ...");
         assert_eq!(
             reason("It is so. It was (see A. B) so. Long it will be so.", 20, 2),
