@@ -313,10 +313,10 @@ impl Reader {
             }
             Message::ChannelCounts(it) => thread.find().setup(About::Setup, spot).channels(it, quote),
             Message::RingsConnected { summary } => {
-                thread.find().connections(true, spot).rings(summary, quote)
+                thread.find().connections(true, spot).rings(summary, quote);
             }
             Message::Connected(what) => {
-                thread.find().connections(true, spot).connected.add(Connected::read(what))
+                thread.find().connections(true, spot).connected.add(Connected::read(what));
             }
             Message::Network(name) => {
                 let known = self.networks.iter().find(|it| is(it, name)).cloned();
@@ -329,7 +329,7 @@ impl Reader {
                 thread.find().setup(About::Setup, spot).network(name, quote);
             }
             Message::BootstrapTimings(it) => {
-                thread.find().setup(About::Setup, spot).bootstrap_timings(it, quote)
+                thread.find().setup(About::Setup, spot).bootstrap_timings(it, quote);
             }
             Message::InitTimings(it) => thread.find().setup(About::Timings, spot).init_timings(it, quote),
             Message::Version(it) => facts.version.note_if_new(|old| is(old, it), || text(it), quote),

@@ -36,7 +36,7 @@ pub(super) fn read(line: &str) -> Option<Found<'_>> {
 /// Lines of source that a traceback shows, and its frames.
 pub(super) fn is_code(line: &str) -> bool {
     let inner = line.rsplit("]: ").next().unwrap_or(line).trim_start();
-    let inner = inner.trim_start_matches(|it: char| it == '|' || it == '>' || it == '#').trim_start();
+    let inner = inner.trim_start_matches(['|', '>', '#']).trim_start();
     [
         "raise ", "File \"", "except ", "return ", "assert ", "if ", "elif ", "frame #", "^", "~", "import ",
         "from ", "def ", "class ", "try:", "at org.", "at java.",
@@ -109,7 +109,7 @@ fn ends(line: &str, end: usize) -> bool {
         || after.starts_with('(') && (after.contains("): ") || after.ends_with(')') || after.ends_with("):"))
         || after.starts_with('\'')
         || after.starts_with(" (")
-        || after.starts_with(":")
+        || after.starts_with(':')
 }
 
 /// Ends that are not failures.

@@ -85,8 +85,7 @@ fn code(line: &str) -> Option<Found<'_>> {
     for words in CODES {
         let Some(at) = find_ignoring_case(line, words) else { continue };
         let before = line.get(..at)?;
-        if before.ends_with(|it: char| it.is_ascii_alphanumeric()) && !words.starts_with(|it: char| it == '(')
-        {
+        if before.ends_with(|it: char| it.is_ascii_alphanumeric()) {
             continue;
         }
         let rest = line.get(at + words.len()..)?;

@@ -414,8 +414,7 @@ pub(super) fn trouble(line: &str) -> Option<Found<'_>> {
         let before = line.get(..at)?.trim_end();
         let after = line.get(at + word.len()..)?;
         // `errors: 0`, `failed=0`, `0 errors`, `error.py`, `--on-error`, `loss/error`, `error 0.01`
-        let value =
-            after.trim_start_matches(|it: char| matches!(it, ' ' | ':' | '=' | '"' | '\'' | ',' | '|'));
+        let value = after.trim_start_matches([' ', ':', '=', '"', '\'', ',', '|']);
         let counted =
             value.starts_with(|it: char| it.is_ascii_digit() || it == '-') && !value.starts_with("-1");
         let zero = before.ends_with(|it: char| it.is_ascii_digit())
