@@ -98,7 +98,7 @@ pub(crate) struct Doctor {
     #[arg(long)]
     pub(crate) matrix: bool,
 
-    /// List the rules that were not checked.
+    /// Show everything: check list, all findings, ranks, paths, rules that were not checked.
     #[arg(long, short)]
     pub(crate) verbose: bool,
 

@@ -9,6 +9,7 @@ use report::{Doctor, Evidence, Options, Redactor, Style};
 use rules::{Level, Log};
 
 use crate::args::{self, Colour, FailOn, Format};
+use crate::progress::Progress;
 use crate::{CLEAN, FINDINGS, UNDECIDED, complain, input, output};
 
 pub(crate) fn run(args: &args::Doctor, colour: Colour, out: &mut impl Write) -> io::Result<u8> {
@@ -31,6 +32,7 @@ pub(crate) fn run(args: &args::Doctor, colour: Colour, out: &mut impl Write) -> 
             return Ok(UNDECIDED);
         }
     };
+    let progress = Progress::start("reading");
     let inputs = input::read(&paths);
     let tally = inputs.case.sources.tally();
     let log = Log::on(inputs.case, &hardware);
@@ -39,41 +41,41 @@ pub(crate) fn run(args: &args::Doctor, colour: Colour, out: &mut impl Write) -> 
     // The case can be large, and the process is about to exit: do not free it.
     std::mem::forget(log);
     fill_in(&mut doctor);
+    drop(progress);
     // A core dump or an image among the logs is skipped and does not affect the result.
     let broken = |it: &report::Input| it.problem.as_deref().is_some_and(|it| it != evidence::BINARY);
     let incomplete = !inputs.unreadable.is_empty() || doctor.inputs.iter().any(broken);
     if incomplete {
         doctor.verdict.text.push_str("; part of the input could not be read");
+        doctor.verdict.reach.push_str("; part of the input could not be read");
     }
     let mut names = Names(args.redact.then(|| report::redact(&mut doctor)));
-    for it in &inputs.unreadable {
-        complain(&format!("error: {}: {}", names.file(&it.name), names.text(&it.reason)));
-    }
-    for it in &doctor.inputs {
-        if let Some(problem) = &it.problem {
-            complain(&format!("warning: {}: {problem}", it.file));
-        }
-        if it.lines == 0 && it.problem.is_none() {
-            complain(&format!("warning: {}: is empty", it.file));
-        }
-    }
     output::write_all(&args.format, &args.output, out, |format, to_file, mut out| {
         let colour = if to_file { colour == Colour::Always } else { coloured(colour) };
         write(&doctor, format, args, colour, &mut out)
     })
     .map_err(|error| names.error(error, &args.output))?;
-    if tally.understood() == 0 {
-        let reason = if tally.not_blank() == 0 {
-            "there is no input"
-        } else {
-            "plumb understood no line of the input"
-        };
-        let names: Vec<String> = paths.iter().take(3).map(|it| names.file(&input::name(it))).collect();
-        let more = if paths.len() > 3 { format!(" and {} more", paths.len() - 3) } else { String::new() };
-        let reason = format!("{}{more}: {reason}", names.join(", "));
-        complain(&format!(
-            "error: {reason}\nhint: plumb reads logs made with NCCL_DEBUG=INFO, and output of PyTorch, DeepSpeed and nccl-tests"
-        ));
+    // Last, so that it is not scrolled away, and once for each input.
+    out.flush()?;
+    for it in &inputs.unreadable {
+        complain(&format!("error: {}: {}", names.file(&it.name), names.text(&it.reason)));
+    }
+    let nothing = tally.understood() == 0;
+    for it in &doctor.inputs {
+        if let Some(problem) = &it.problem {
+            complain(&format!("warning: {}: {problem}", it.file));
+        } else if it.lines == 0 {
+            complain(&format!("{}: {}: is empty", if nothing { "error" } else { "warning" }, it.file));
+        } else if nothing {
+            complain(&format!("error: {}: plumb understood no line of it", it.file));
+        }
+    }
+    if nothing {
+        if inputs.unreadable.is_empty() && doctor.inputs.is_empty() {
+            let given: Vec<String> = paths.iter().take(3).map(|it| names.file(&input::name(it))).collect();
+            complain(&format!("error: {}: there is no input", given.join(", ")));
+        }
+        complain("hint: plumb reads output of PyTorch, DeepSpeed, nccl-tests and NCCL_DEBUG=INFO");
         return Ok(UNDECIDED);
     }
     let code = exit_code(&doctor, args.fail_on);
@@ -140,8 +142,17 @@ pub(crate) fn coloured(colour: Colour) -> bool {
 
 /// The columns of the terminal or of `COLUMNS`; 100 by default.
 pub(crate) fn width() -> usize {
+    known_width().unwrap_or(100)
+}
+
+/// The same for lists of which a pipe gets one line for each entry.
+pub(crate) fn list_width() -> usize {
+    known_width().unwrap_or(usize::MAX)
+}
+
+fn known_width() -> Option<usize> {
     let given = std::env::var("COLUMNS").ok().and_then(|it| it.parse().ok());
-    given.or_else(|| io::stdout().is_terminal().then(terminal_width).flatten()).unwrap_or(100)
+    given.or_else(|| io::stdout().is_terminal().then(terminal_width).flatten())
 }
 
 fn terminal_width() -> Option<usize> {

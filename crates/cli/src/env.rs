@@ -28,10 +28,11 @@ pub(crate) fn run(args: &args::Env, colour: Colour, out: &mut impl Write) -> io:
             return Ok(UNDECIDED);
         }
     };
-    let name = given.instance.map(|it| it.name).or(given.gpu.map(|it| it.name.as_str()));
+    let name = given.instance.map(|it| it.name);
     let objections = rules::lint::objections(&files, &given).into_iter().map(answer_to).collect();
     let advice = environment::recommend(given.instance, args.nccl, args.plugin, objections);
     let mut env = Env::new(name, args.nccl, args.plugin, &advice);
+    env.gpu = given.gpu.map(|it| it.name.clone());
     env.checked = (!files.is_empty()).then(|| files.iter().map(|it| it.settings.len()).sum());
     match args.format {
         EnvFormat::Text => {

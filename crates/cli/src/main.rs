@@ -9,6 +9,7 @@ mod input;
 mod lint;
 mod manifest;
 mod output;
+mod progress;
 mod topo;
 
 use std::io::{self, Write};
@@ -86,14 +87,14 @@ fn explain(what: &str, out: &mut impl Write) -> io::Result<u8> {
 }
 
 fn list_rules(format: ListFormat, out: &mut impl Write) -> io::Result<u8> {
-    report::rules(format == ListFormat::Json, out)?;
+    report::rules(format == ListFormat::Json, doctor::list_width(), out)?;
     Ok(CLEAN)
 }
 
 fn list_machines(format: ListFormat, out: &mut impl Write) -> io::Result<u8> {
     let machines = report::Machines::of_catalogue();
     match format {
-        ListFormat::Text => machines.text(out)?,
+        ListFormat::Text => machines.text(doctor::list_width(), out)?,
         ListFormat::Json => machines.json(out)?,
     }
     Ok(CLEAN)

@@ -114,7 +114,8 @@ static TRUTHS: &[Truth] = &[
     )
     .never(&["gpudirect-off", "socket-fallback", "p2p-not-available-vm", "plugin-too-old"]),
     // Two runs: neither says enough to call one of them wrong.
-    works("g6e-eni-vs-efa", Severity::Info, &["shm-inside-node"]).never(&["mixed-network-between-ranks"]),
+    works("g6e-eni-vs-efa", Severity::Warning, &["several-jobs", "shm-inside-node"])
+        .never(&["mixed-network-between-ranks"]),
     works("g6e-topo", Severity::Info, &["topology-limited"]),
     failed("gpu-memory-full", "gpu-oom-in-nccl").never(&["gpu-out-of-memory"]),
     healthy("graph-tuning").nothing(),

@@ -1,10 +1,11 @@
 //! Lines compared with what NCCL, its plugins and libfabric are known to print.
 
-use std::sync::OnceLock;
+use std::sync::{Mutex, OnceLock};
 
 use aho_corasick::AhoCorasick;
 use messages::family::Class;
 use messages::{Entry, Hint, Known, Level, Match, Product};
+use rustc_hash::FxHashMap;
 
 use crate::facts::Warning;
 use crate::prefix::{self, Anchor, Line};
@@ -35,6 +36,16 @@ pub fn look_up(line: &str) -> Option<Known<'_>> {
 /// What kind of message a line of NCCL or libfabric is, if it is known.
 pub fn class_of(line: &str) -> Option<Class> {
     look_up(line)?.class()
+}
+
+/// Whether the family of an entry is harmless. Every rank prints the same few entries: each is looked up once.
+pub(crate) fn is_harmless(entry: &'static Entry) -> bool {
+    static HARMLESS: OnceLock<Mutex<FxHashMap<usize, bool>>> = OnceLock::new();
+    let known = HARMLESS.get_or_init(Mutex::default);
+    let Ok(mut known) = known.lock() else { return false };
+    *known
+        .entry(std::ptr::from_ref(entry).addr())
+        .or_insert_with(|| entry.family().is_some_and(|it| it.class == Class::Harmless))
 }
 
 /// Whether a text words a trouble.

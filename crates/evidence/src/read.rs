@@ -328,6 +328,7 @@ impl Reader {
     fn listed(&mut self, process: usize, line: &[u8], it: &Line<'_>, spot: Spot) -> bool {
         let Some(entry) = catalogue::entry_of(it).map(|it| it.entry) else { return false };
         if catalogue::words_trouble(it.message)
+            && !catalogue::is_harmless(entry)
             && let Some(owner) = self.facts.processes.get_mut(process)
         {
             owner.facts.troubles.note(prefix::time(it.before), Some(entry), || Quote::new(spot, line));

@@ -7,6 +7,7 @@ use evidence::catalogue::Libfabric;
 use evidence::plugin::printed_by;
 use evidence::prefix::{Anchor, Level, Line};
 use evidence::{nccl, signals};
+use messages::family::Class;
 use messages::values::{self, Value};
 use messages::{Entry, Hint, Known, Outcome, Product};
 
@@ -100,7 +101,7 @@ fn of_known(known: &Known<'_>, asked: &Asked<'_>) -> Explanation {
     let product = entry.map_or("NCCL", |it| it.product.name());
     let warning = entry.is_none_or(|it| it.level == messages::Level::Warn);
     let kind = if warning { "a warning" } else { "a line" };
-    let class = known.class().map_or(String::new(), |it| format!(" ({})", it.name()));
+    let class = known.class().map_or(String::new(), |it| format!(" ({}: {})", it.name(), class_in_words(it)));
     let mut it = Explanation::new(Kind::Line, format!("{kind} of {product}{class}"));
     if let Some(reading) = &known.reading {
         it.add("meaning", reading.meaning());
@@ -130,6 +131,17 @@ fn of_known(known: &Known<'_>, asked: &Asked<'_>) -> Explanation {
         it.add("meaning", meaning_by_facts(known));
     }
     it
+}
+
+fn class_in_words(class: Class) -> &'static str {
+    match class {
+        Class::Cause => "something failed at this place",
+        Class::Consequence => "it follows from an earlier failure",
+        Class::Harmless => "nothing is wrong",
+        Class::Setting => "a setting is wrong or forbids what the job needs",
+        Class::Usage => "the program calls NCCL in a way that is not allowed",
+        Class::Internal => "a check inside the library failed",
+    }
 }
 
 /// By whom and in which releases.
@@ -166,7 +178,6 @@ fn outcome(entry: &Entry) -> String {
 
 /// What follows from the facts alone.
 fn meaning_by_facts(known: &Known<'_>) -> &'static str {
-    use messages::family::Class;
     match known.class() {
         Some(Class::Usage) => {
             "NCCL refused a call of the program: its arguments, their order or the state of the communicator are not allowed."

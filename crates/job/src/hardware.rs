@@ -34,6 +34,7 @@ impl Hardware {
         resolved.conflicts.extend(machine::conflicts_with(case, &resolved));
         resolved.conflicts.extend(too_many_ranks(&resolved, size));
         resolved.conflicts.extend(other_gpu(case, &resolved));
+        resolved.conflicts.extend(other_network(case, &resolved));
         Some(resolved)
     }
 
@@ -82,6 +83,20 @@ fn other_gpu(case: &Case, resolved: &Resolved) -> Option<Conflict> {
     })
 }
 
+/// The plugin uses EFA, which the machine does not have.
+fn other_network(case: &Case, resolved: &Resolved) -> Option<Conflict> {
+    let model = resolved.model.filter(|it| !it.efa())?;
+    let mut providers = case.processes.iter().flat_map(|it| it.facts.plugin.provider.iter());
+    let efa = providers.find(|it| &*it.value.name == "efa")?;
+    Some(Conflict {
+        subject: "network".into(),
+        values: vec![
+            Known::new(format!("{} without EFA", model.name).into(), resolved.machine.source.clone()),
+            Known::new("EFA".into(), Source::Line(efa.quote.clone())),
+        ],
+    })
+}
+
 #[cfg(test)]
 mod tests {
     use fabric::{catalogue, gpu};
@@ -116,5 +131,8 @@ mod tests {
         let test = "# Using devices\n#  Rank  0 Group  0 Pid 1 on a device  0 [0x1b] NVIDIA H100 80GB HBM3\n";
         assert_eq!(subjects(test, "p4d.24xlarge"), ["GPU model"]);
         assert!(subjects(test, "p5.48xlarge").is_empty());
+        let efa = "a:1:2 [0] NCCL INFO NET/OFI Selected provider is efa, fabric is efa (found 1 nics)\n";
+        assert_eq!(subjects(efa, "dgx-h100"), ["network"]);
+        assert!(subjects(efa, "g6e.12xlarge").is_empty());
     }
 }

@@ -1,6 +1,7 @@
 //! How the job ended, as far as its logs show: before any question of why.
 
 use evidence::ending::{Ending, Kind};
+use evidence::signals::ib::{FAILOVER_EXHAUSTED, PORT_FAILED};
 use evidence::{Case, Quote, Spot};
 
 use crate::culprit::{FailureKind, FirstFailure};
@@ -127,6 +128,11 @@ fn rank_of(kind: Kind) -> u8 {
     }
 }
 
+/// Whether NCCL goes on over another port of an adapter after a transfer failed.
+pub fn failed_over(case: &Case) -> bool {
+    case.first_of(&[&PORT_FAILED]).is_some() && case.first_of(&[&FAILOVER_EXHAUSTED]).is_none()
+}
+
 /// Whether the job was at work again after this line, in the same file.
 pub fn survived(case: &Case, at: Spot) -> bool {
     let file = case.sources.locate(at).0;
@@ -142,8 +148,12 @@ fn is_last(case: &Case, at: Spot) -> bool {
 /// Warnings of NCCL that mean a failure, unless the process went on to complete all its communicators.
 fn fatal_warnings(case: &Case) -> Vec<Quote> {
     let mut all = Vec::new();
+    let failed_over = failed_over(case);
     for (index, process) in case.processes.iter().enumerate() {
         for warning in &process.facts.warnings.first {
+            if failed_over && warning.quote.text.contains("NET/IB") {
+                continue;
+            }
             let spot = warning.quote.spot;
             let completed_later = || {
                 let mut members = case

@@ -278,7 +278,7 @@ impl Iterator for Parts {
 
 /// Every entry of every product.
 pub fn all() -> impl Iterator<Item = &'static Entry> {
-    Product::ALL.into_iter().flat_map(|it| it.entries())
+    Product::ALL.into_iter().flat_map(Product::entries)
 }
 
 #[cfg(test)]

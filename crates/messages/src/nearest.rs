@@ -30,7 +30,7 @@ pub fn nearest(text: &str) -> Vec<&'static Entry> {
         })
         .collect();
     // Later releases first among equals.
-    scored.sort_by(|a, b| (b.0, b.1.last).cmp(&(a.0, a.1.last)));
+    scored.sort_by_key(|it| std::cmp::Reverse((it.0, it.1.last)));
     let mut seen = HashSet::new();
     scored.into_iter().map(|it| it.1).filter(|it| seen.insert(it.text)).take(MOST).collect()
 }

@@ -7,8 +7,8 @@ use job::Setter;
 use rules::{Diagnosis, Found, Log};
 
 use crate::{
-    Check, Communicator, Doctor, Edge, Entity, Environment, Evidence, Facts, Finding, FirstFailure, Input,
-    Job, NodePair, NotChecked, Options, Outcome, Rank, Ring, SetBy, Stack, Test, Training, TreePlace,
+    Check, Communicator, Cost, Doctor, Edge, Entity, Environment, Evidence, Facts, Finding, FirstFailure,
+    Input, Job, NodePair, NotChecked, Options, Outcome, Rank, Ring, SetBy, Stack, Test, Training, TreePlace,
     Verdict,
 };
 
@@ -21,6 +21,7 @@ impl Doctor {
             verdict: Verdict {
                 level: diagnosis.verdict.level,
                 text: diagnosis.verdict.text.clone(),
+                job: diagnosis.verdict.job.clone(),
                 reach: diagnosis.verdict.reach.clone(),
                 next: diagnosis.verdict.next.clone(),
             },
@@ -89,9 +90,19 @@ impl Finding {
                 .map(|it| Entity { kind: it.kind, name: it.name.clone() })
                 .collect(),
             also: it.finding.also.iter().map(|it| (*it).to_owned()).collect(),
+            cost: it.finding.cost.map(|it| Cost {
+                factor: two_digits(it.factor),
+                normal: it.rates.map(|it| two_digits(it.normal)),
+                here: it.rates.map(|it| two_digits(it.here)),
+            }),
             fixable: !it.finding.edits.is_empty(),
         }
     }
+}
+
+/// A forecast is not more accurate.
+fn two_digits(value: f64) -> f64 {
+    if value >= 10.0 { value.round() } else { (value * 10.0).round() / 10.0 }
 }
 
 fn checks(case: &Case, diagnosis: &Diagnosis) -> Vec<Check> {

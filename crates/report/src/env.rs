@@ -15,6 +15,8 @@ pub struct Env {
     pub schema: &'static str,
     /// The instance type, if it was given.
     pub instance: Option<String>,
+    /// The GPU model, if it was given.
+    pub gpu: Option<String>,
     /// The release of NCCL, if it was given.
     pub nccl: Option<String>,
     /// The release of aws-ofi-nccl, if it was given.
@@ -58,6 +60,7 @@ impl Env {
         Self {
             schema: "plumb.env/1",
             instance: instance.map(str::to_owned),
+            gpu: None,
             nccl: nccl.map(|it| it.to_string()),
             plugin: plugin.map(|it| it.to_string()),
             checked: None,
@@ -71,7 +74,7 @@ impl Env {
 
     /// `p5.48xlarge, NCCL 2.27.3, aws-ofi-nccl 1.16.2`
     fn subject(&self) -> String {
-        let instance = clean(self.instance.as_deref().unwrap_or("any machine"));
+        let instance = clean(self.instance.as_deref().or(self.gpu.as_deref()).unwrap_or("any machine"));
         let release = |name: &str, version: &Option<String>| {
             version.as_ref().map_or_else(String::new, |it| format!(", {name} {it}"))
         };

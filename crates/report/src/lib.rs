@@ -28,9 +28,9 @@ pub use json::json;
 pub use junit::junit;
 pub use machines::Machines;
 pub use model::{
-    Check, Communicator, Doctor, Edge, Entity, Environment, Evidence, Facts, Finding, FirstFailure, Input,
-    Job, NodePair, NotChecked, Options, Outcome, Rank, Ring, SetBy, Span, Stack, Test, Training, TreePlace,
-    Verdict,
+    Check, Communicator, Cost, Doctor, Edge, Entity, Environment, Evidence, Facts, Finding, FirstFailure,
+    Input, Job, NodePair, NotChecked, Options, Outcome, Rank, Ring, SetBy, Span, Stack, Test, Training,
+    TreePlace, Verdict,
 };
 pub use redact::{Redactor, redact};
 pub use sarif::sarif;
@@ -39,7 +39,7 @@ pub use text::{Style, clean, text};
 use std::io::{self, Write};
 
 /// Writes the list of all rules, by the command that checks them.
-pub fn rules(as_json: bool, out: &mut impl Write) -> io::Result<()> {
+pub fn rules(as_json: bool, width: usize, out: &mut impl Write) -> io::Result<()> {
     let doctor = rules::all().iter().filter(|it| it.log().is_some());
     let lint = rules::all().iter().filter(|it| it.submission().is_some());
     if as_json {
@@ -55,7 +55,20 @@ pub fn rules(as_json: bool, out: &mut impl Write) -> io::Result<()> {
         return crate::json::write_json(&serde_json::json!({ "schema": "plumb.rules/1", "rules": all }), out);
     }
     let row = |rule: &rules::Rule, out: &mut dyn Write| {
-        writeln!(out, "  {:<8} {:<36} {}", rule.severity.name(), rule.id, rule.text().title)
+        let (severity, title) = (rule.severity.name(), rule.text().title);
+        let head = format!("  {severity:<8} {:<36} ", rule.id);
+        // Titles are a column of their own, or in a narrow terminal stand below the id.
+        let room = width.saturating_sub(text::width(&head));
+        let indent = if room < 28 { 13 } else { text::width(&head) };
+        let mut lines = text::wrap(title, width.saturating_sub(indent)).into_iter();
+        match lines.next().filter(|_| room >= 28) {
+            Some(first) => writeln!(out, "{head}{first}")?,
+            None => {
+                writeln!(out, "{}", head.trim_end())?;
+                lines = text::wrap(title, width.saturating_sub(indent)).into_iter();
+            }
+        }
+        lines.try_for_each(|it| writeln!(out, "{:indent$}{it}", ""))
     };
     writeln!(out, "plumb doctor")?;
     for rule in doctor {

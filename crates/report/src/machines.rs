@@ -118,26 +118,33 @@ impl Machines {
         Self { schema: "plumb.machines/1", machines: catalogue::all().iter().map(Machine::from).collect() }
     }
 
-    /// A table.
-    pub fn text(&self, out: &mut impl Write) -> io::Result<()> {
-        let head = ["NAME", "GPUS", "INSIDE", "NETWORK", "SOURCES"].map(str::to_owned);
+    /// A table. Where it does not fit, the last cells stand on the next line.
+    pub fn text(&self, room: usize, out: &mut impl Write) -> io::Result<()> {
+        let head = ["NAME", "GPUS", "INSIDE", "NETWORK"].map(str::to_owned);
         let rows = self.machines.iter().map(|it| {
             [
                 it.name.to_owned(),
                 format!("{} x {}", it.gpus, it.gpu),
                 it.inside.name().to_owned(),
                 it.network(),
-                it.sources.len().to_string(),
             ]
         });
-        let table: Vec<[String; 5]> = std::iter::once(head).chain(rows).collect();
+        let table: Vec<[String; 4]> = std::iter::once(head).chain(rows).collect();
         let width = |column: usize| table.iter().map(|row| row[column].len()).max().unwrap_or_default();
-        let widths: [usize; 4] = std::array::from_fn(width);
+        let widths: [usize; 3] = std::array::from_fn(width);
         for row in &table {
-            for (text, width) in row.iter().zip(widths) {
-                write!(out, "{text:width$}  ")?;
+            let mut line = String::new();
+            for (at, text) in row.iter().enumerate() {
+                let width = widths.get(at).copied().unwrap_or_default();
+                let cell = format!("{text:width$}");
+                if at > 0 && line.len() + 2 + cell.len() > room {
+                    writeln!(out, "{}", line.trim_end())?;
+                    line = " ".repeat(4);
+                }
+                line.push_str(if line.trim().is_empty() { "" } else { "  " });
+                line.push_str(&cell);
             }
-            writeln!(out, "{:>7}", row[4])?;
+            writeln!(out, "{}", line.trim_end())?;
         }
         Ok(())
     }
@@ -157,16 +164,20 @@ mod tests {
     #[test]
     fn every_machine_has_its_line() {
         let mut out = Vec::new();
-        Machines::of_catalogue().text(&mut out).unwrap();
+        Machines::of_catalogue().text(100, &mut out).unwrap();
         let text = String::from_utf8(out).unwrap();
         assert_eq!(text.lines().count(), catalogue::names().count() + 1);
         let line = |name: &str| text.lines().find(|it| it.starts_with(name)).unwrap().to_owned();
         let words = |line: String| line.split_whitespace().collect::<Vec<_>>().join(" ");
         let p5 = words(line("p5.48xlarge"));
-        assert!(p5.starts_with("p5.48xlarge 8 x H100-SXM5-80GB NVSwitch 32 x 100 Gbps EFA "), "{p5}");
-        assert!(words(line("g5.xlarge")).starts_with("g5.xlarge 1 x A10G one GPU 2.5 Gbps TCP "));
+        assert!(p5.starts_with("p5.48xlarge 8 x H100-SXM5-80GB NVSwitch 32 x 100 Gbps EFA"), "{p5}");
+        assert!(words(line("g5.xlarge")).starts_with("g5.xlarge 1 x A10G one GPU 2.5 Gbps TCP"));
         let dgx = words(line("dgx-1v"));
         assert!(dgx.contains("NVLink mesh 4 x 100 Gbps InfiniBand"), "{dgx}");
         assert!(text.lines().all(|it| it.len() <= 100 && !it.ends_with(' ')), "{text}");
+        let mut out = Vec::new();
+        Machines::of_catalogue().text(60, &mut out).unwrap();
+        let narrow = String::from_utf8(out).unwrap();
+        assert!(narrow.lines().all(|it| it.len() <= 60), "{narrow}");
     }
 }

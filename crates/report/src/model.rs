@@ -34,6 +34,9 @@ pub struct Verdict {
     pub level: Level,
     /// The line.
     pub text: String,
+    /// The job in the line; `facts` has it in JSON.
+    #[serde(skip)]
+    pub job: String,
     /// How far the answer reaches.
     pub reach: String,
     /// What would settle an answer that is `unknown`.
@@ -78,9 +81,23 @@ pub struct Finding {
     pub entities: Vec<Entity>,
     /// Other causes the same lines can have: ids of rules.
     pub also: Vec<String>,
+    /// What it costs, where that is known.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub cost: Option<Cost>,
     /// Whether `plumb lint --fix` repairs it.
     #[serde(skip)]
     pub fixable: bool,
+}
+
+/// What a problem costs: the expected bus bandwidth of a large all-reduce.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+pub struct Cost {
+    /// How many times slower.
+    pub factor: f64,
+    /// GB/s without the problem, where known.
+    pub normal: Option<f64>,
+    /// GB/s with it, where known.
+    pub here: Option<f64>,
 }
 
 /// A line of the input, or a part of it.

@@ -1,19 +1,21 @@
 //! The text output of `plumb doctor`.
 //!
-//! The verdict first, then what the job is, the check list, the findings, the
-//! paths, and what was not checked. Everything is understandable without colour.
+//! One screen: the verdict, up to three findings, what to collect next, and how many findings there are. With `--verbose` all
+//! of it: the job, the check list, every finding, the ranks, the paths, and what was not checked. Everything is understandable
+//! without colour.
 
 mod finding;
 mod paths;
+mod screen;
 
 use std::collections::BTreeMap;
 use std::io::{self, Write};
 
 use anstyle::{AnsiColor, Style as Ansi};
-use rules::{Confidence, Level, Role, Severity, State};
+use rules::{Level, Severity, State};
 use unicode_width::{UnicodeWidthChar as _, UnicodeWidthStr as _};
 
-use crate::{Check, Doctor, Finding};
+use crate::{Check, Doctor};
 
 /// How to write.
 #[derive(Debug, Clone, Copy)]
@@ -22,7 +24,7 @@ pub struct Style {
     pub colour: bool,
     /// How many columns there are.
     pub width: usize,
-    /// Also list the rules that were not checked.
+    /// Everything, not only the first screen.
     pub verbose: bool,
 }
 
@@ -41,13 +43,21 @@ impl Style {
 /// Writes the answer.
 pub fn text(doctor: &Doctor, style: Style, out: &mut impl Write) -> io::Result<()> {
     let page = Page::new(style, folder(doctor));
+    if !style.verbose {
+        page.screen(doctor, out)?;
+        // `--matrix` asks for every connection.
+        let matrix = doctor.facts.communicators.iter().any(|it| it.paths.is_some());
+        return if matrix { page.paths(doctor, out) } else { Ok(()) };
+    }
     page.verdict(doctor, out)?;
     page.head(doctor, out)?;
     page.checks(doctor, out)?;
     page.findings(doctor, out)?;
     page.ranks(doctor, out)?;
     page.paths(doctor, out)?;
-    page.not_checked(doctor, out)
+    page.not_checked(doctor, out)?;
+    writeln!(out)?;
+    page.write(&page.closing(doctor), out)
 }
 
 /// The colour of notes.
@@ -85,9 +95,11 @@ impl Page {
     }
 
     fn verdict(&self, doctor: &Doctor, out: &mut impl Write) -> io::Result<()> {
-        let level = self.style.paint(doctor.verdict.level.name(), Self::by_level(doctor.verdict.level));
-        // One line, however long, so that it can be pasted.
-        writeln!(out, "{level}: {}", self.style.paint(&clean(&doctor.verdict.text), Ansi::new().bold()))
+        self.write(&self.opening(doctor), out)
+    }
+
+    pub(super) fn write(&self, lines: &[String], out: &mut impl Write) -> io::Result<()> {
+        lines.iter().try_for_each(|it| writeln!(out, "{it}"))
     }
 
     fn head(&self, doctor: &Doctor, out: &mut impl Write) -> io::Result<()> {
@@ -140,20 +152,7 @@ impl Page {
         if let Some(training) = &doctor.facts.training {
             self.row(out, "training", &training_words(training))?;
         }
-        self.inputs(doctor, out)?;
-        if let Some(failure) = &doctor.facts.first_failure {
-            let who = match (failure.rank, &failure.host) {
-                (Some(rank), Some(host)) => format!("rank {rank} on {host}"),
-                (Some(rank), None) => format!("rank {rank}"),
-                (None, Some(host)) => host.clone(),
-                (None, None) => "unknown rank".to_owned(),
-            };
-            let when = failure.time.as_ref().map(|it| format!(" at {it}")).unwrap_or_default();
-            let sure = if failure.certain { "" } else { " (as far as the input can be ordered)" };
-            let at = self.place(&failure.evidence);
-            self.row(out, "failed", &format!("first: {who}{when}: {}{sure}   {at}", failure.what))?;
-        }
-        Ok(())
+        self.inputs(doctor, out)
     }
 
     fn inputs(&self, doctor: &Doctor, out: &mut impl Write) -> io::Result<()> {
@@ -270,14 +269,9 @@ impl Page {
     }
 
     fn findings(&self, doctor: &Doctor, out: &mut impl Write) -> io::Result<()> {
-        // A consequence of a known cause is named, not explained.
-        let explained = |it: &Finding| {
-            it.severity == Severity::Error && it.role == Role::Cause && it.confidence > Confidence::Possible
-        };
-        let known = doctor.findings.iter().any(explained);
         for finding in &doctor.findings {
             writeln!(out)?;
-            self.finding(finding, known && finding.role == Role::Consequence && !self.style.verbose, out)?;
+            self.finding(finding, out)?;
         }
         Ok(())
     }
@@ -290,22 +284,11 @@ impl Page {
         doctor.not_checked.iter().for_each(|it| needs.entry(&it.needs).or_default().push(&it.id));
         writeln!(out)?;
         let what = if doctor.not_checked.len() == 1 { "rule was" } else { "rules were" };
-        // After an error the list of unchecked rules is one line.
-        if doctor.verdict.level == Level::Error && !self.style.verbose {
-            return writeln!(
-                out,
-                "{} {what} not checked; --verbose lists them and what they need",
-                doctor.not_checked.len()
-            );
-        }
         writeln!(out, "{} {what} not checked. To check them, add", doctor.not_checked.len())?;
         for (need, ids) in needs {
-            let text = if self.style.verbose {
-                format!("{need}: {}", ids.join(", "))
-            } else {
-                format!("{need} ({})", counted(ids.len(), "rule"))
-            };
-            for (i, line) in wrap(&text, self.style.width - 4).iter().enumerate() {
+            for (i, line) in
+                wrap(&format!("{need}: {}", ids.join(", ")), self.style.width - 4).iter().enumerate()
+            {
                 writeln!(out, "  {} {line}", if i == 0 { "-" } else { " " })?;
             }
         }
@@ -411,24 +394,45 @@ pub(crate) fn cut(text: &str, room: usize) -> String {
     text.chars().take_while(fits).chain("...".chars()).collect()
 }
 
-/// Breaks a text at blanks.
+/// Breaks a text at blanks, but not between a number and its unit.
 pub(crate) fn wrap(text: &str, room: usize) -> Vec<String> {
     let room = room.max(20);
     let mut lines = Vec::new();
     for paragraph in clean_lines(text) {
         let mut line = String::new();
-        for word in paragraph.split(' ') {
-            if !line.is_empty() && width(&line) + 1 + width(word) > room {
-                lines.push(std::mem::take(&mut line));
+        let mut words = paragraph.split(' ').peekable();
+        while let Some(word) = words.next() {
+            let unit = words.next_if(|next| is_number(word) && is_unit(next));
+            let columns = width(word) + unit.map_or(0, |it| 1 + width(it));
+            if !line.is_empty() && width(&line) + 1 + columns > room {
+                lines.push(std::mem::take(&mut line).trim_end_matches(' ').to_owned());
             }
             if !line.is_empty() {
                 line.push(' ');
             }
             line.push_str(word);
+            if let Some(unit) = unit {
+                line.push(' ');
+                line.push_str(unit);
+            }
         }
         lines.push(line);
     }
     lines
+}
+
+/// `93`, `(3.7`, `1,024`
+fn is_number(word: &str) -> bool {
+    let word = word.trim_start_matches(['(', '[', '`', '~', '<', '>', '=', '-', '+']);
+    !word.is_empty() && word.bytes().all(|it| it.is_ascii_digit() || matches!(it, b'.' | b','))
+}
+
+fn is_unit(word: &str) -> bool {
+    static UNITS: &[&str] = &[
+        "%", "x", "s", "ms", "us", "ns", "min", "h", "B", "KB", "MB", "GB", "TB", "KiB", "MiB", "GiB", "TiB",
+        "B/s", "KB/s", "MB/s", "GB/s", "TB/s", "GiB/s", "Gbps", "Mbps", "Gbit/s", "GT/s", "bytes", "times",
+    ];
+    UNITS.contains(&word.trim_end_matches(['.', ',', ';', ':', ')', ']', '`', '?']))
 }
 
 fn clean_lines(text: &str) -> impl Iterator<Item = String> {
@@ -450,6 +454,13 @@ mod tests {
     fn logs_do_not_command_the_terminal() {
         assert_eq!(clean("a\u{1b}[31mb\tc\u{7}"), "a[31mb c");
         assert_eq!(clean("a\u{202e}gnp\u{2066}"), "agnp");
+    }
+
+    #[test]
+    fn a_number_stays_with_its_unit() {
+        assert_eq!(wrap("lines understood (93 %) of all", 22), ["lines understood", "(93 %) of all"]);
+        assert_eq!(wrap("took about, in all, 7.39 s.", 24), ["took about, in all,", "7.39 s."]);
+        assert_eq!(wrap("the 16 ranks of this job here", 20), ["the 16 ranks of this", "job here"]);
     }
 
     #[test]

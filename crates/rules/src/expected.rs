@@ -13,7 +13,7 @@ use job::Job;
 use job::machine::seen_by_nccl;
 use nccl::{Decision, Decisions, Layout, Path, PathType, Paths, Settings};
 
-use crate::{Finding, Log, Rule};
+use crate::{Cost, Finding, Log, Rates, Rule};
 
 /// The size at which bandwidths are compared, and its name.
 const SIZE: (u64, &str) = (1 << 30, "1 GiB");
@@ -228,38 +228,56 @@ pub(crate) fn usual(cluster: &Cluster) -> Option<Normal> {
     normal(Collective::AllReduce, cluster, SIZE.0)
 }
 
-/// The loss, in a sentence; `None` where nothing can be measured.
-pub(crate) fn loss(best: &Cluster, now: &Cluster) -> Option<String> {
+/// Numbers of a finding: a sentence, and what the problem costs.
+#[derive(Debug, Clone, PartialEq)]
+pub(crate) struct Numbers {
+    pub(crate) sentence: String,
+    pub(crate) cost: Option<Cost>,
+}
+
+impl From<String> for Numbers {
+    fn from(sentence: String) -> Self {
+        Self { sentence, cost: None }
+    }
+}
+
+/// A factor that is worth mentioning: a loss that is small here may be larger for other sizes.
+const FACTOR: f64 = 1.15;
+
+/// The loss; `None` where nothing can be measured.
+pub(crate) fn loss(best: &Cluster, now: &Cluster) -> Option<Numbers> {
     let (best_normal, now_normal) = (usual(best)?, usual(now)?);
     let (best_rate, now_rate) = (best_normal.expected, now_normal.expected);
     let factor = best_rate / now_rate;
-    // A loss that is small here may be larger for other sizes, and is not worth a factor.
-    let times = if factor < 1.15 { String::new() } else { format!(", {} times less", number(factor)) };
-    Some(format!(
+    let times = if factor < FACTOR { String::new() } else { format!(", {} times less", number(factor)) };
+    let sentence = format!(
         "Expected loss: all_reduce of {} on {} normally gives about {} GB/s, but only about {} GB/s in this setup{times}.",
         SIZE.1,
         layout(best),
         number(best_rate),
         number(now_rate)
-    ))
+    );
+    let rates = Some(Rates { normal: best_rate, here: now_rate });
+    Some(Numbers { sentence, cost: (factor >= FACTOR).then_some(Cost { factor, rates }) })
 }
 
 /// What this job loses between nodes by a change against what its machines can do, in a sentence.
-pub(crate) fn loss_across(log: &Log, change: impl FnOnce(&Cluster) -> Cluster) -> Option<String> {
+pub(crate) fn loss_across(log: &Log, change: impl FnOnce(&Cluster) -> Cluster) -> Option<Numbers> {
     let best = log.expected()?.across(log)?;
     loss(&best, &change(&best))
 }
 
 /// The same inside one machine.
-pub(crate) fn loss_inside(log: &Log, change: impl FnOnce(&Cluster) -> Cluster) -> Option<String> {
+pub(crate) fn loss_inside(log: &Log, change: impl FnOnce(&Cluster) -> Cluster) -> Option<Numbers> {
     let expected = log.expected()?;
     if let Some(best) = expected.inside(log) {
         return loss(&best, &change(&best));
     }
     let best = expected.inside_with_some_links(log)?;
     let factor = usual(&best)?.expected / usual(&change(&best))?.expected;
-    (factor >= 1.15).then(|| {
-        format!("Expected loss: about {} times less bandwidth than directly between the GPUs; the rates of the PCIe links are not known.", number(factor))
+    (factor >= FACTOR).then(|| Numbers {
+        sentence: format!("Expected loss: about {} times less bandwidth than directly between the GPUs; the rates of the PCIe links are not known.", number(factor)),
+        cost: Some(Cost { factor, rates: None }),
     })
 }
 
@@ -307,8 +325,9 @@ pub(crate) fn number(value: f64) -> String {
 impl Finding {
     /// Puts a sentence with numbers before the reason of the rule.
     #[must_use]
-    pub(crate) fn with_numbers(self, rule: &Rule, sentence: Option<String>) -> Self {
-        let Some(sentence) = sentence else { return self };
+    pub(crate) fn with_numbers(mut self, rule: &Rule, numbers: Option<impl Into<Numbers>>) -> Self {
+        let Some(Numbers { sentence, cost }) = numbers.map(Into::into) else { return self };
+        self.cost = cost.or(self.cost);
         let why = self.why.clone().unwrap_or_else(|| rule.why.to_owned());
         self.why(format!("{sentence} {why}"))
     }
@@ -345,7 +364,7 @@ mod tests {
         let case = read(P4D);
         let p4d = Expected::of(&case.job).unwrap();
         let one = p4d.inside(&case).unwrap();
-        let text = loss(&one, &through_host(&one)).unwrap();
+        let text = loss(&one, &through_host(&one)).unwrap().sentence;
         assert!(text.contains("on 8 GPUs of one p4d.24xlarge normally gives about 2"), "{text}");
         assert!(text.contains("times less"), "{text}");
         let two = p4d.across(&case).unwrap();

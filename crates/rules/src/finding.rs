@@ -9,7 +9,7 @@ use serde::Serialize;
 use crate::{Confidence, Log, Role, Rule, Severity};
 
 /// One problem, as its rule states it.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq)]
 pub struct Finding {
     /// The sentence that states the problem with its numbers.
     pub message: String,
@@ -33,8 +33,28 @@ pub struct Finding {
     pub entities: Vec<Entity>,
     /// Ids of other rules whose cause would give the same lines.
     pub also: Vec<&'static str>,
+    /// What it costs, where that is known.
+    pub cost: Option<Cost>,
     /// Changes of the file of the first span that repair it safely. Empty where a person must decide.
     pub edits: Vec<Edit>,
+}
+
+/// What a problem costs: expected bandwidth of a large all-reduce.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Cost {
+    /// How many times slower.
+    pub factor: f64,
+    /// The bandwidths, where both are known.
+    pub rates: Option<Rates>,
+}
+
+/// Bus bandwidths in GB/s.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Rates {
+    /// Without the problem.
+    pub normal: f64,
+    /// With it.
+    pub here: f64,
 }
 
 /// What shows a problem.
@@ -124,6 +144,7 @@ impl Finding {
             instead: None,
             entities: Vec::new(),
             also: Vec::new(),
+            cost: None,
             edits: Vec::new(),
         }
     }

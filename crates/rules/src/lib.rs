@@ -8,6 +8,7 @@
 
 pub mod application;
 pub mod blocked;
+pub mod cuda;
 pub mod efa;
 pub mod general;
 pub mod hardware;
@@ -46,7 +47,7 @@ use std::sync::LazyLock;
 
 pub use checklist::{ChecklistItem, State};
 pub use diagnosis::{Diagnosis, Unchecked, diagnose};
-pub use finding::{Edit, Entity, EntityKind, Evidence, Finding, Found};
+pub use finding::{Cost, Edit, Entity, EntityKind, Evidence, Finding, Found, Rates};
 pub use job::FirstFailure;
 pub use log::Log;
 pub use rule::{Check, Checked, Confidence, Role, Rule, Severity, Text};
@@ -57,6 +58,7 @@ pub use verdict::{Level, Verdict};
 static FAMILIES: &[&[&Rule]] = &[
     application::RULES,
     blocked::RULES,
+    cuda::RULES,
     efa::RULES,
     hardware::RULES,
     ib::RULES,

@@ -32,6 +32,8 @@ pub struct Verdict {
     pub level: Level,
     /// The line.
     pub text: String,
+    /// The job in the line: its size, its software and the path of its data.
+    pub job: String,
     /// How far the answer reaches: which ranks were seen to complete their setup, and how the job ended.
     pub reach: String,
     /// What would settle an answer that is `unknown`.
@@ -73,6 +75,7 @@ pub(crate) fn verdict(log: &Log, summary: &Summary, findings: &[Found], unchecke
         (true, false) => path,
         (true, true) => topology(log).unwrap_or_else(|| "the input shows no NCCL setup".to_owned()),
     };
+    let job = text.clone();
     // The error comes first: people paste this line.
     let broken = findings.first().filter(|it| it.severity() == Severity::Error);
     if let Some(first) = broken {
@@ -85,7 +88,7 @@ pub(crate) fn verdict(log: &Log, summary: &Summary, findings: &[Found], unchecke
     text.push_str("; ");
     text.push_str(&problems(findings));
     let next = lack.filter(|_| level == Level::Unknown);
-    Verdict { level, text, reach: reach(log), next }
+    Verdict { level, text, job, reach: reach(log), next }
 }
 
 /// What is missing for the word `ok`, as what to do about it; `None` where it is earned.

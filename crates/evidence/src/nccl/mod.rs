@@ -188,7 +188,14 @@ pub fn parse(message: &[u8]) -> Message<'_> {
             .map(Message::TopologyFile)
             .or_else(|| starts(message, &["Loading unnamed topology", "Launch mode "])),
         b't' => starts(message, &["threadThresholds "]).or_else(|| propagated(message)),
-        b'E' => starts(message, &["Enabled NCCL Func/Proto/Algo Matrix"]),
+        b'E' => starts(
+            message,
+            &[
+                "Enabled NCCL Func/Proto/Algo Matrix",
+                "ENV/Plugin: Could not find: ",
+                "ENV/Plugin: Closing env",
+            ],
+        ),
         b' ' | b'+' | b'=' | b'-' => topology(message),
         _ => None,
     };

@@ -174,6 +174,7 @@ pub static PORT_IN_USE: Signal = Signal {
         "Could not start gRPC server",
         "EADDRINUSE: address already in use {address}",
         "Call to bind failed : Address already in use",
+        "Call to bind failed: Address already in use",
     ],
     source: "PyTorch torch/csrc/distributed/c10d/socket.cpp and TCPStore, Accelerate, Python, ZeroMQ, gRPC, NCCL; macOS says 48, Windows 10048",
     meaning: "A server could not open its port: another process listens there.",
@@ -197,6 +198,19 @@ pub static MASTER_ADDR: Signal = Signal {
     kind: Kind::Notes,
 };
 
+/// Something that is not a rank of this job connected.
+pub static STRANGER: Signal = Signal {
+    name: "stranger-connected",
+    templates: &[
+        "socketFinalizeAccept: wrong magic {got} != {want}",
+        "socketFinalizeAccept from {peer}: wrong magic {got} != {want}",
+        "[Service thread] Unknown command {command} from localRank {rank}",
+    ],
+    source: "NCCL src/misc/socket.cc, 2.16 to 2.26; src/proxy.cc, 2.12 and later",
+    meaning: "Bytes that no rank of this job sends arrived at a port of NCCL.",
+    kind: Kind::NcclLog,
+};
+
 /// All signals of this family.
 pub static ALL: &[&Signal] = &[
     &CONNECT_FAILED,
@@ -213,4 +227,5 @@ pub static ALL: &[&Signal] = &[
     &CLIENT_FAILED,
     &PORT_IN_USE,
     &MASTER_ADDR,
+    &STRANGER,
 ];

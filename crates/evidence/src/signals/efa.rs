@@ -13,7 +13,6 @@ pub static NO_EFA_DEVICE: Signal = Signal {
         "fi_getinfo: provider efa returned -61",
         "fi_info -p efa: -61",
         "fi_info -p efa returned -61",
-        "NET/OFI Insufficient Libfabric devices found",
     ],
     source: "aws-ofi-nccl 1.9 to 1.14.0, then 1.14.1 and later; fi_info; libfabric at level info",
     meaning: "This process sees no EFA device.",
@@ -94,7 +93,7 @@ pub static NETWORK_REFUSED: Signal = Signal {
     name: "net-refused",
     templates: &["Error: network {name} not found", "Failed to initialize any NET plugin"],
     source: "NCCL src/net.cc up to 2.26, src/plugin/net.cc 2.27 and later",
-    meaning: "NCCL_NET names a network that no plugin provides.",
+    meaning: "No network could start: NCCL_NET names one that no plugin provides, or none works in this container.",
     kind: Kind::NcclLog,
 };
 
@@ -273,9 +272,12 @@ pub static EFA_UNREACHABLE: Signal = Signal {
         "completed with error. RC: 20.",
         "prov_err: Not a directory (20)",
         "completed with error. RC: 113.",
+        "completed with error: err: 113,",
         "Unreachable remote (never received a response)",
+        "Unreachable remote - never received a response",
         "Unresponsive receiver. ",
         "Unresponsive remote - detected locally",
+        "Unresponsive remote (detected locally)",
     ],
     source: "aws-ofi-nccl, all releases; libfabric prov/efa 1.10 and later",
     meaning: "The ranks exchange addresses over TCP, but the EFA packets do not arrive.",
@@ -289,6 +291,8 @@ pub static EFA_REQUEST_FAILED: Signal = Signal {
         "NET/OFI Operation with NULL context completed with error",
         "NET/OFI Remote write completed with error",
         "NET/OFI Request {request} completed with error",
+        "NET/OFI Fatal: rx buffer recv completed with error",
+        "NET/OFI Fatal: Bounce buffer recv completed with error",
     ],
     source: "aws-ofi-nccl 1.3 and later",
     meaning: "EFA reports that a transfer did not complete.",
@@ -324,6 +328,10 @@ pub static EFA_PEER_GONE: Signal = Signal {
         "Unresponsive receiver (connection previously established)",
         "Unresponsive receiver (reachable by EFA device but handshake failed)",
         "typically encountered when the peer process is no longer present",
+        "Bad queue pair (QP) number (QP does not exist or is in error state)",
+        "Invalid receiver queue pair number (QPN)",
+        "Connection was reset by remote peer",
+        "Receiver connection aborted",
     ],
     source: "libfabric prov/efa/src/efa_errno.h 1.20.1 and later",
     meaning: "The process on the other side ended, or its machine failed.",
@@ -355,7 +363,11 @@ pub static RAILS_DIFFER: Signal = Signal {
 /// A connection of another network arrived.
 pub static WRONG_SOCKET: Signal = Signal {
     name: "wrong-socket-type",
-    templates: &["socketFinalizeAccept: wrong type {got} != {want}"],
+    templates: &[
+        "socketFinalizeAccept: wrong type {got} != {want}",
+        "socketFinalizeAccept from {peer}: wrong type {got} != {want}",
+        "wrong socket type (peer {got} != expected {want}",
+    ],
     source: "NCCL src/misc/socket.cc 2.16 and later; 3 is NET/Socket, 4 is NET/IB",
     meaning: "The two ends of a connection chose different networks.",
     kind: Kind::NcclLog,
@@ -364,7 +376,10 @@ pub static WRONG_SOCKET: Signal = Signal {
 /// Ranks have different numbers of adapters.
 pub static MIXED_DEVICE_COUNTS: Signal = Signal {
     name: "mixed-device-counts",
-    templates: &["Detected mixed local Net device counts across ranks (min {min}, max {max})"],
+    templates: &[
+        "Detected mixed local Net device counts across ranks (min {min}, max {max})",
+        "Detected mixed local CollNet device counts across ranks (min {min}, max {max})",
+    ],
     source: "NCCL src/init.cc 2.30 and later",
     meaning: "Some ranks see more network devices than others.",
     kind: Kind::NcclLog,

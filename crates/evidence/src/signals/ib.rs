@@ -61,6 +61,8 @@ pub static HCA_HEALTH: Signal = Signal {
         "mlx5_core {device}: mlx5_error_sw_reset",
         "mlx5_core {device}: health_recover_work:{line}: handling bad device",
         "synd 0x1: firmware internal error",
+        "mlx5_core {device}: Health issue observed, firmware internal error",
+        "mlx5_core {device}: mlx5_fw_fatal_reporter_err_work",
         "mlx5_core {device}: mlx5_health_try_recover",
         "mlx4_core {device}: Internal error detected",
     ],
@@ -151,6 +153,8 @@ pub static INCOMPATIBLE_DEVICES: Signal = Signal {
         "NET/IB : Attempted to merge incompatible devices: {devices...}",
         "NET/IB : Remote {layer} device is incompatible with the local {device}",
         "NET/IB : Can't merge net devices with different link_layer",
+        "NET/IB : Can't connect net devices with different link_layer",
+        "NET/IB : Trying to merge multiple devices together with different link_layer",
     ],
     source: "NCCL src/transport/net_ib.cc, 2.19 and later",
     meaning: "The job uses InfiniBand and RoCE adapters together.",
@@ -206,9 +210,49 @@ pub static ASYNC_EVENT_FAILED: Signal = Signal {
     kind: Kind::NcclLog,
 };
 
+/// One port of an adapter failed, and NCCL goes on over another.
+pub static PORT_FAILED: Signal = Signal {
+    name: "ib-port-failed",
+    templates: &[
+        "Device {device} marked as failed",
+        "Marking device {device} as permanently failed",
+        "The error is not fatal. Trying to continue",
+    ],
+    source: "NCCL src/transport/net_ib/p2p_resiliency.cc, 2.29 and later",
+    meaning: "Port failover: a port of a fused adapter failed, and the transfers go over the other ports.",
+    kind: Kind::NcclLog,
+};
+
+/// Port failover could not help.
+pub static FAILOVER_EXHAUSTED: Signal = Signal {
+    name: "ib-failover-exhausted",
+    templates: &[
+        "NET/IB: Fatal error. Detected {n} failed devices",
+        "NET/IB: Maximum number of probing attempts ({n}) reached",
+        "Maximum number of probing attempts ({n}) reached",
+        "The error is fatal ({why}). Cannot continue",
+        "No support for more than a single failed device",
+    ],
+    source: "NCCL src/transport/net_ib/p2p_resiliency.cc, 2.29 and later",
+    meaning: "No port of the adapter is left that could carry the transfer.",
+    kind: Kind::NcclLog,
+};
+
+/// A fatal event, repeated by the calls that use the adapter.
+pub static FATAL_EVENT_REPEATED: Signal = Signal {
+    name: "ib-fatal-event-repeated",
+    templates: &["communicator encountered a fatal error (detected in {place})"],
+    source: "NCCL src/transport/net_ib.cc, ncclIbStatsCheckFatalCount, 2.23 and later",
+    meaning: "An adapter of this communicator reported a fatal event before.",
+    kind: Kind::NcclLog,
+};
+
 /// All signals of this family.
 pub static ALL: &[&Signal] = &[
     &COMPLETION,
+    &PORT_FAILED,
+    &FAILOVER_EXHAUSTED,
+    &FATAL_EVENT_REPEATED,
     &RETRY_EXCEEDED,
     &ASYNC_EVENT,
     &GID_TABLE_CHANGED,

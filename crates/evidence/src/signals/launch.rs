@@ -149,7 +149,10 @@ pub static UNIQUE_ID_WAIT: Signal = Signal {
 /// Ranks reported different values to the bootstrap root.
 pub static BOOTSTRAP_MISMATCH: Signal = Signal {
     name: "bootstrap-mismatch",
-    templates: &["Bootstrap Root : mismatch in {what} from procs {counts...}"],
+    templates: &[
+        "Bootstrap Root : mismatch in {what} from procs, nranks {counts...}",
+        "Bootstrap Root : mismatch in {what} from procs {counts...}",
+    ],
     source: "NCCL src/bootstrap.cc",
     meaning: "Ranks disagree about the number of ranks.",
     kind: Kind::NcclLog,

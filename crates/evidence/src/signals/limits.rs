@@ -21,6 +21,57 @@ pub static SHM_FULL: Signal = Signal {
     kind: Kind::NcclLog,
 };
 
+/// A rank may not create its buffer in /dev/shm.
+pub static SHM_DENIED: Signal = Signal {
+    name: "shm-denied",
+    templates: &[
+        "Call to shm_open failed : Permission denied",
+        "Call to shm_open failed: Permission denied",
+        "Call to open failed : Permission denied",
+        "Call to open failed: Permission denied",
+        "Error while creating shared memory segment {file} (size {bytes}), error: Permission denied",
+        "Error while creating shared memory segment {file} (size {bytes}), error: Read-only file system",
+        "Error: failed to create shared memory file {file}, error Permission denied",
+        "Error: failed to create shared memory file {file}, error Read-only file system",
+        "Call to shm_open failed : Read-only file system",
+        "Call to open failed : Read-only file system",
+        "Call to open failed: Read-only file system",
+    ],
+    source: "NCCL src/include/shm.h (up to 2.11), src/misc/shmutils.cc (2.12 to 2.29), src/os/linux.cc (2.30)",
+    meaning: "The process may not create files in /dev/shm.",
+    kind: Kind::NcclLog,
+};
+
+/// A rank does not find the buffer that another rank made in /dev/shm.
+pub static SHM_NOT_FOUND: Signal = Signal {
+    name: "shm-not-found",
+    templates: &[
+        "Error while attaching to shared memory segment {file} (size {bytes}), error: {why...}",
+        "Error while attaching to shared memory segment {file} (size {bytes})",
+    ],
+    source: "NCCL src/include/shm.h, src/misc/shmutils.cc, src/os/linux.cc, all releases",
+    meaning: "Two ranks that NCCL takes for one node do not share /dev/shm.",
+    kind: Kind::NcclLog,
+};
+
+/// No more threads can be started.
+pub static THREAD_REFUSED: Signal = Signal {
+    name: "thread-refused",
+    templates: &[
+        "NCCL WARN Thread creation failed{why...}",
+        "Call to pthread_create failed : Resource temporarily unavailable",
+        "Call to pthread_create failed: Resource temporarily unavailable",
+        "RuntimeError: can't start new thread",
+        "blas_thread_init: pthread_create failed for thread {n} of {m}: Resource temporarily unavailable",
+        "libgomp: Thread creation failed: Resource temporarily unavailable",
+        "fork: retry: Resource temporarily unavailable",
+        "BlockingIOError: [Errno 11] Resource temporarily unavailable",
+    ],
+    source: "NCCL src/include/checks.h and src/include/utils.h, Python, OpenBLAS, libgomp, shells",
+    meaning: "The limit on processes and threads of the user or container is reached.",
+    kind: Kind::TrainingLog,
+};
+
 /// A process died on a page of /dev/shm that could not be allocated.
 pub static SHM_BUS_ERROR: Signal = Signal {
     name: "shm-bus-error",
@@ -206,15 +257,22 @@ pub static PROXY_POLL_FAILED: Signal = Signal {
 /// NCCL found no free GPU memory.
 pub static GPU_OOM_IN_NCCL: Signal = Signal {
     name: "gpu-oom-in-nccl",
+    templates: &["Cuda failure 'out of memory'", "Cuda failure 2 'out of memory'"],
+    source: "NCCL src/include/alloc.h and others, all releases",
+    meaning: "The GPU has no memory left for NCCL's buffers.",
+    kind: Kind::NcclLog,
+};
+
+/// NCCL got no GPU memory, whatever the reason.
+pub static GPU_ALLOCATION_FAILED: Signal = Signal {
+    name: "gpu-allocation-failed",
     templates: &[
-        "Cuda failure 'out of memory'",
-        "Cuda failure 2 'out of memory'",
         "Failed to CUDA calloc async {bytes} bytes",
         "Failed to CUDA calloc {bytes} bytes",
         "Failed to CUDA malloc {bytes} bytes",
     ],
-    source: "NCCL src/include/alloc.h and others, all releases",
-    meaning: "NCCL could not allocate GPU memory for its buffers.",
+    source: "NCCL src/include/alloc.h, 2.14 and later, after any CUDA error of the allocation",
+    meaning: "NCCL could not allocate GPU memory; the `Cuda failure` before it says why.",
     kind: Kind::NcclLog,
 };
 
@@ -270,9 +328,11 @@ pub static REGISTRATION_WITHOUT_MEMORY: Signal = Signal {
     name: "registration-without-memory",
     templates: &[
         "Unable to register memory (type = 1) for device {device}. RC: 12, Error: Cannot allocate memory",
+        "Unable to register MR: Cannot allocate memory",
+        "Unable to register MR of {bytes} bytes: Cannot allocate memory",
         "Unable to register memory (type = 1) for device {device}. RC: -12, Error: Cannot allocate memory",
     ],
-    source: "aws-ofi-nccl, register_mr_buffers",
+    source: "aws-ofi-nccl, register_mr_buffers; libfabric prov/efa/src/efa_mr.c",
     meaning: "Host memory could not be registered with the EFA adapter.",
     kind: Kind::NcclLog,
 };
@@ -293,6 +353,7 @@ pub static LOCKED_MEMORY_LIMIT: Signal = Signal {
 
 /// All signals of this family.
 pub static ALL: &[&Signal] = &[
+    &GPU_ALLOCATION_FAILED,
     &GPU_OOM_IN_NCCL,
     &GPU_OOM_IN_TESTS,
     &HOST_OOM,
@@ -306,10 +367,13 @@ pub static ALL: &[&Signal] = &[
     &REGISTRATION_WITHOUT_MEMORY,
     &SHARED_MEMORY_FRAME,
     &SHM_BUS_ERROR,
+    &SHM_DENIED,
     &SHM_FULL,
     &SHM_FULL_BY_DF,
+    &SHM_NOT_FOUND,
     &SHM_SMALL_FOR_RAY,
     &SIGKILL,
+    &THREAD_REFUSED,
     &TOO_MANY_OPEN_FILES,
     &VERBS_REFUSED,
 ];

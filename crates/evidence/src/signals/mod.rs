@@ -16,6 +16,7 @@ mod template;
 
 pub mod application;
 pub mod blocked;
+pub mod cuda;
 pub mod efa;
 pub mod hardware;
 pub mod ib;
@@ -114,6 +115,7 @@ impl Sighting {
 pub static FAMILIES: &[&[&Signal]] = &[
     application::ALL,
     blocked::ALL,
+    cuda::ALL,
     efa::ALL,
     hardware::ALL,
     ib::ALL,

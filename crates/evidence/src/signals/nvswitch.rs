@@ -42,6 +42,9 @@ pub static FABRIC_MANAGER_FAILED: Signal = Signal {
         "Unit nvidia-fabricmanager.service could not be found",
         "Failed to start nvidia-fabricmanager",
         "Failed to start NVIDIA fabric manager service",
+        "Fabric Manager is not running",
+        "fabric manager is not running",
+        "fabricmanager is not running",
     ],
     source: "systemd",
     meaning: "The Fabric Manager did not start. Normal only on a machine without NVSwitch.",
@@ -113,6 +116,7 @@ pub static IMEX_NOT_WORKING: Signal = Signal {
     templates: &[
         "MNNVL (cliqueSize {n}) is available but not working on this system. Check the IMEX {what} configuration",
         "MNNVL (cliqueSize {n}) is available but not working on this system",
+        "MNNVL (cliqueSize {n}) is available but not supported on this system",
         "Check the IMEX channel configuration (/dev/nvidia-caps-imex-channels)",
     ],
     source: "NCCL src/mnnvl.cc, 2.25 and later",

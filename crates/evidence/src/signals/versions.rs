@@ -66,13 +66,16 @@ pub static DRIVER_TOO_OLD: Signal = Signal {
         "The NVIDIA driver on your system is too old (found version {driver})",
         "CUDA Driver version found is {driver}. Minimum requirement is {needed}",
         "the provided PTX was compiled with an unsupported toolchain",
+        "API call is not supported in the installed CUDA driver",
+        "cudaErrorCallRequiresNewerDriver",
+        "cudaErrorInsufficientDriver",
         "CUDA_ERROR_UNSUPPORTED_PTX_VERSION",
         "forward compatibility was attempted on non supported HW",
         "system has unsupported display driver / cuda driver combination",
         "was detected and compatibility mode is UNAVAILABLE",
         "unsatisfied condition: cuda>={needed}",
     ],
-    source: "CUDA runtime (errors 35, 222, 803 and 804), PyTorch torch/cuda/__init__.py, NCCL, NVIDIA's images and container toolkit",
+    source: "CUDA runtime (errors 35, 36, 222, 803 and 804), PyTorch torch/cuda/__init__.py, NCCL, NVIDIA's images and container toolkit",
     meaning: "The driver does not support the CUDA release that the program was built with.",
     kind: Kind::TrainingLog,
 };
@@ -187,6 +190,37 @@ pub static WSL: Signal = Signal {
     kind: Kind::Notes,
 };
 
+/// The driver's libraries and its kernel module differ.
+pub static LIBRARY_NOT_OF_DRIVER: Signal = Signal {
+    name: "library-not-of-driver",
+    templates: &["Driver/library version mismatch", "driver/library version mismatch"],
+    source: "NVML, result 18, printed by nvidia-smi, NCCL src/misc/nvmlwrap.cc, container runtimes",
+    meaning: "The libraries of the driver are of another release than the kernel module that is loaded.",
+    kind: Kind::TrainingLog,
+};
+
+/// No algorithm is left that the settings allow.
+pub static NO_ALGORITHM: Signal = Signal {
+    name: "no-algorithm",
+    templates: &["no algorithm/protocol available{what...}", "No algorithm/protocol available{what...}"],
+    source: "NCCL src/enqueue.cc, topoGetAlgoInfo, all releases; with function and settings since 2.24",
+    meaning: "NCCL_ALGO and NCCL_PROTO leave no kernel for this collective.",
+    kind: Kind::NcclLog,
+};
+
+/// A list of algorithms or protocols that NCCL does not understand.
+pub static ALGORITHM_LIST: Signal = Signal {
+    name: "algorithm-list",
+    templates: &[
+        "Unrecognized element token \"{word}\" when parsing \"{list}\"",
+        "Unrecognized prefix token \"{word}\" when parsing \"{list}\"",
+        "All entries except the first must have a prefix: \"{list}\"",
+    ],
+    source: "NCCL src/graph/tuning.cc, parseList, 2.24 and later",
+    meaning: "NCCL_ALGO or NCCL_PROTO has a word that NCCL does not know.",
+    kind: Kind::NcclLog,
+};
+
 /// All signals of this family.
 pub static ALL: &[&Signal] = &[
     &MISMATCHED_VERSION,
@@ -204,4 +238,7 @@ pub static ALL: &[&Signal] = &[
     &NO_REVERSE_PATH,
     &NO_PCI_PATH,
     &WSL,
+    &LIBRARY_NOT_OF_DRIVER,
+    &NO_ALGORITHM,
+    &ALGORITHM_LIST,
 ];

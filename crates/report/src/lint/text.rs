@@ -12,7 +12,7 @@ use crate::text::{Page, clean, counted};
 pub fn text(lint: &Lint, style: Style, out: &mut impl Write) -> io::Result<()> {
     let page = Page::new(style, String::new());
     for it in &lint.findings {
-        page.finding(it, false, out)?;
+        page.finding(it, out)?;
         writeln!(out)?;
     }
     foot(lint, out)

@@ -95,8 +95,9 @@ fn walk(it: &mut Doctor, see: &mut See<'_>) {
         see(Role::File, file);
         each(problem, Role::Text, see);
     }
-    let Verdict { level: _, text, reach, next } = verdict;
+    let Verdict { level: _, text, job, reach, next } = verdict;
     see(Role::Text, text);
+    see(Role::Text, job);
     see(Role::Text, reach);
     each(next, Role::Text, see);
     let Outcome { state: _, evidence: quotes, ranks_complete: _ } = outcome;
@@ -130,6 +131,7 @@ fn finding(it: &mut Finding, see: &mut See<'_>) {
         references: _,
         entities,
         also: _,
+        cost: _,
         fixable: _,
     } = it;
     see(Role::Text, message);

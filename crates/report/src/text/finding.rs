@@ -28,8 +28,8 @@ impl Page {
         }
     }
 
-    /// Writes a finding; `brief` is for a consequence of a cause above it.
-    pub(crate) fn finding(&self, finding: &Finding, brief: bool, out: &mut impl Write) -> io::Result<()> {
+    /// Writes a finding with all it has.
+    pub(crate) fn finding(&self, finding: &Finding, out: &mut impl Write) -> io::Result<()> {
         let head = format!("{}[{}]", finding.severity.name(), finding.id);
         let sure = match finding.confidence {
             Confidence::Certain => String::new(),
@@ -47,12 +47,11 @@ impl Page {
         }
         // Below spans the fields are one column further right, under the bar next to the source.
         let indent = if finding.evidence.iter().any(|it| it.span.is_some()) { 4 } else { 3 };
-        let shown = if brief { 1 } else { LINES };
         let mut quoted = 0;
         for (at, evidence) in finding.evidence.iter().enumerate() {
             if let Some(span) = &evidence.span {
                 self.annotated(evidence, span, at == 0, out)?;
-            } else if quoted < shown {
+            } else if quoted < LINES {
                 quoted += 1;
                 self.quoted(evidence, out)?;
             }
@@ -60,10 +59,6 @@ impl Page {
         let left = finding.evidence.iter().filter(|it| it.span.is_none()).count() - quoted;
         if left > 0 {
             writeln!(out, "   {}  and {}", self.style.paint("|", NOTE), counted(left, "more line"))?;
-        }
-        if brief {
-            let see = format!("a consequence of the findings above; plumb explain {}", finding.id);
-            return self.field(indent, "see", &see, out);
         }
         self.field(indent, "why", &finding.why, out)?;
         self.field(indent, "fix", &finding.fix, out)?;

@@ -4,46 +4,49 @@ use std::io::{self, Write};
 
 use anstyle::Style as Ansi;
 
-use super::{Page, clean, counted, wrap};
-use crate::{Communicator, Doctor, picture};
+use super::{Page, clean, counted, padded, width, wrap};
+use crate::{Communicator, Doctor, NodePair, picture};
 
 /// How many communicators are shown one by one.
 const COMMUNICATORS: usize = 6;
-/// How many ranks are shown one by one.
-const RANKS: usize = 8;
 /// How many pairs of nodes are shown of one communicator.
 const NODE_PAIRS: usize = 8;
 
 impl Page {
-    /// Host, process and GPU of each rank; all of them with `--verbose`.
+    /// Host, process and GPU of each rank.
     pub(super) fn ranks(&self, doctor: &Doctor, out: &mut impl Write) -> io::Result<()> {
         let all = &doctor.facts.ranks;
         if all.is_empty() {
             return Ok(());
         }
-        let shown = if self.style.verbose { all.len() } else { all.len().min(RANKS) };
         writeln!(out)?;
         writeln!(out, "{}", self.style.paint("ranks", Ansi::new().bold()))?;
-        for it in all.iter().take(shown) {
-            let number = |it: Option<u32>| it.map_or("-".to_owned(), |it| it.to_string());
-            let bus = it.bus_id.as_deref().unwrap_or("-");
-            let state = if it.complete { "" } else { "   setup not completed" };
-            if it.cuda_device.is_none() && it.bus_id.is_none() {
-                writeln!(out, "  {:>5}  {:<28} pid {}{state}", it.rank, clean(&it.host), it.pid)?;
-                continue;
+        let longest = |text: fn(&crate::Rank) -> usize| all.iter().map(text).max().unwrap_or_default();
+        let host_room = longest(|it| width(&clean(&it.host))).min(self.style.width / 2);
+        let pid_room = longest(|it| it.pid.to_string().len());
+        let number = |it: Option<u32>| it.map_or("-".to_owned(), |it| it.to_string());
+        for it in all {
+            let head = format!("  {:>5}  {}", it.rank, padded(&clean(&it.host), host_room));
+            let mut parts = vec![format!("pid {:<pid_room$}", it.pid)];
+            if it.cuda_device.is_some() || it.bus_id.is_some() {
+                parts.push(format!("CUDA {:<2}", number(it.cuda_device)));
+                parts.push(format!("NVML {:<2}", number(it.nvml_device)));
+                parts.push(format!("PCI {:<6}", it.bus_id.as_deref().unwrap_or("-")));
             }
-            writeln!(
-                out,
-                "  {:>5}  {:<28} pid {:<8} CUDA device {:<3} NVML {:<3} PCI {bus}{state}",
-                it.rank,
-                clean(&it.host),
-                it.pid,
-                number(it.cuda_device),
-                number(it.nvml_device),
-            )?;
-        }
-        if all.len() > shown {
-            writeln!(out, "  and {} (--verbose shows them)", counted(all.len() - shown, "more rank"))?;
+            if !it.complete {
+                parts.push("setup not completed".to_owned());
+            }
+            // What does not fit beside the host stands below it.
+            let mut line = head;
+            for part in parts {
+                if width(&line) + 2 + width(part.trim_end()) > self.style.width {
+                    writeln!(out, "{}", line.trim_end())?;
+                    line = " ".repeat(7);
+                }
+                line.push_str("  ");
+                line.push_str(&part);
+            }
+            writeln!(out, "{}", line.trim_end())?;
         }
         Ok(())
     }
@@ -93,18 +96,31 @@ impl Page {
         for (i, line) in wrap(&head, self.style.width - 4).iter().enumerate() {
             writeln!(out, "  {}{line}", if i == 0 { "" } else { "  " })?;
         }
-        for pair in it.paths_by_nodes.iter().take(NODE_PAIRS) {
+        let label = |pair: &NodePair| {
+            clean(&if pair.from == pair.to {
+                format!("inside {}", pair.from)
+            } else {
+                format!("{} -> {}", pair.from, pair.to)
+            })
+        };
+        let shown = || it.paths_by_nodes.iter().take(NODE_PAIRS);
+        let column = shown().map(|it| width(&label(it))).max().unwrap_or_default().min(44);
+        for pair in shown() {
             let ways: Vec<String> = pair
                 .ways
                 .iter()
                 .map(|(way, n)| format!("{way} ({})", counted(*n as usize, "pair")))
                 .collect();
-            let nodes = if pair.from == pair.to {
-                format!("inside {}", pair.from)
-            } else {
-                format!("{} -> {}", pair.from, pair.to)
-            };
-            writeln!(out, "    {:<44} {}", clean(&nodes), clean(&ways.join(", ")))?;
+            let (nodes, ways) = (label(pair), clean(&ways.join(", ")));
+            let line = format!("    {} {ways}", padded(&nodes, column + 1));
+            if width(&line) <= self.style.width {
+                writeln!(out, "{line}")?;
+                continue;
+            }
+            writeln!(out, "    {nodes}")?;
+            for line in wrap(&ways, self.style.width - 8) {
+                writeln!(out, "        {line}")?;
+            }
         }
         if it.paths_by_nodes.len() > NODE_PAIRS {
             writeln!(out, "    and {} more pairs of nodes", it.paths_by_nodes.len() - NODE_PAIRS)?;

@@ -187,7 +187,8 @@ fn blame(context: &Context<'_>, (reason, lost): (Reason, bool), peer: &str, name
         // A firewall that rejects says so with the same error as a router without a route. A chosen
         // interface that reaches nothing is more likely than a firewall on it.
         Reason::NoRoute if !context.chosen && !lost => Cause::Firewall,
-        Reason::TimedOut => Cause::Firewall,
+        // A connection that was open has passed the firewall.
+        Reason::TimedOut if !lost => Cause::Firewall,
         _ => Cause::Unreachable,
     }
 }

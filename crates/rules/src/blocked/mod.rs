@@ -5,6 +5,7 @@ pub(crate) mod failures;
 pub mod firewall_blocks_ports;
 pub mod master_port_in_use;
 pub mod peer_unreachable;
+pub mod stranger_connected;
 
 use crate::Rule;
 
@@ -14,4 +15,5 @@ pub static RULES: &[&Rule] = &[
     &firewall_blocks_ports::RULE,
     &master_port_in_use::RULE,
     &peer_unreachable::RULE,
+    &stranger_connected::RULE,
 ];

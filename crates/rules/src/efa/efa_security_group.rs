@@ -2,6 +2,7 @@
 
 use evidence::signals::efa::{EFA_PEER_GONE, EFA_REQUEST_FAILED, EFA_UNREACHABLE, SECURITY_GROUP_SAID};
 use evidence::{Sighting, Signal, Source};
+use messages::values::{self, Side, Table};
 
 use crate::{Check, Checked, Confidence, Finding, Log, Role, Rule, Severity};
 
@@ -43,7 +44,14 @@ fn check(log: &Log) -> Checked {
     // Once a job has trained, a peer that does not answer has died; the security group is not the cause.
     let worked = log.case.training.loss_lines > 0 || log.case.first_of(&[&EFA_PEER_GONE]).is_some();
     let Some(first) = unreachable.first() else {
-        let failed = of(&EFA_REQUEST_FAILED);
+        // An error that the peer or this side reports proves that packets arrive, or never left.
+        let unknown = |it: &&Sighting| {
+            let text = &it.quote.text;
+            !text.contains("Remote write")
+                && values::in_text(Table::Efa, text)
+                    .is_none_or(|it| it.side == Side::Path || &*it.text == "Unknown error")
+        };
+        let failed: Vec<&Sighting> = of(&EFA_REQUEST_FAILED).into_iter().filter(unknown).collect();
         if failed.is_empty() || worked {
             return Ok(Vec::new());
         }
@@ -93,8 +101,14 @@ mod tests {
 
     #[test]
     fn other_errors_of_a_request_are_at_most_possible() {
-        let failed = "a:1:2 [0] x:1 NCCL WARN NET/OFI Request 0x7f completed with error. RC: 5. Error: 8 (Local protection)\n";
+        let failed = "a:1:2 [0] x:1 NCCL WARN NET/OFI Request 0x7f completed with error. RC: 5. Error: unknown error. Completed length: 0\n";
         assert_eq!(findings(&RULE, failed)[0].confidence, Confidence::Possible);
         quiet(&RULE, &format!("{{'loss': 1.2, 'epoch': 0.1}}\n{failed}"));
+        for refused in [
+            "a:1:2 [0] x:1 NCCL WARN NET/OFI Request 0x7f completed with error. RC: 22. Error: 7 (Remote key (RKEY) not registered or does not match remote IOVA). Completed length: 0\n",
+            "a:1:2 [0] x:1 NCCL WARN NET/OFI Remote write completed with error. RC: 5. Error: 12 (x). Completed length: 0\n",
+        ] {
+            quiet(&RULE, refused);
+        }
     }
 }

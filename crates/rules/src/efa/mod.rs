@@ -8,6 +8,7 @@ pub mod efa_nics_unexpected;
 pub mod efa_peer_gone;
 pub mod efa_provider_not_found;
 pub mod efa_security_group;
+pub mod efa_transfer_failed;
 pub mod gpudirect_missing_on_another_rank;
 pub mod gpudirect_off;
 pub mod gpudirect_unsupported;
@@ -40,6 +41,7 @@ pub static RULES: &[&Rule] = &[
     &efa_peer_gone::RULE,
     &efa_provider_not_found::RULE,
     &efa_security_group::RULE,
+    &efa_transfer_failed::RULE,
     &gpudirect_missing_on_another_rank::RULE,
     &gpudirect_off::RULE,
     &gpudirect_unsupported::RULE,

@@ -86,6 +86,9 @@ fn mismatch(log: &Log, line: &Sighting) -> Option<(Confidence, String)> {
             )
         });
     }
+    if *line.signal == ENDPOINT_FAILED && line.get("reason").contains("Cannot allocate memory") {
+        return None;
+    }
     if *line.signal == GPUDIRECT_REFUSED || *line.signal == ENDPOINT_FAILED {
         let message =
             "libfabric rejects a request of the plugin; the usual reason is a second libfabric in the image";

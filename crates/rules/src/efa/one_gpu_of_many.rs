@@ -6,7 +6,7 @@ use evidence::{Missing, Source};
 use job::size::NodeLayout;
 use nccl::Loss;
 
-use crate::expected::{self, Expected};
+use crate::expected::{self, Expected, Numbers};
 use crate::{Check, Checked, Confidence, Finding, Log, Role, Rule, Severity};
 
 /// See the module documentation.
@@ -60,7 +60,7 @@ fn check(log: &Log) -> Checked {
 }
 
 /// What pods of one GPU lose against one pod with as many GPUs of the same machines.
-fn lost(log: &Log, expected: &Expected, ranks: u32) -> Option<String> {
+fn lost(log: &Log, expected: &Expected, ranks: u32) -> Option<Numbers> {
     let (nodes, gpus) = match ranks.checked_div(expected.gpus())? {
         0 => (1, ranks),
         nodes => (nodes, expected.gpus()),
@@ -72,7 +72,7 @@ fn lost(log: &Log, expected: &Expected, ranks: u32) -> Option<String> {
     let network =
         expected.pods(gpus, nics)?.losses().into_iter().find(|it| matches!(it, Loss::Network { .. }));
     let network = network.map(|it| format!("If the pods share a machine, {it}. ")).unwrap_or_default();
-    Some(format!("{network}{loss}"))
+    Some(Numbers { sentence: format!("{network}{}", loss.sentence), ..loss })
 }
 
 #[cfg(test)]

@@ -10,6 +10,7 @@ use evidence::signals::ib::{
     RETRY_EXCEEDED,
 };
 use fabric::Version;
+use messages::values::{self, Table};
 
 use crate::Log;
 
@@ -68,6 +69,24 @@ pub(crate) fn status(sighting: &Sighting) -> Option<u32> {
     digits.parse().ok()
 }
 
+/// The number of an adapter's event.
+pub(crate) fn event(sighting: &Sighting) -> Option<i64> {
+    (*sighting.signal == ASYNC_EVENT)
+        .then(|| values::in_text(Table::VerbsEvent, sighting.get("event")))
+        .flatten()
+        .map(|it| it.code)
+}
+
+/// Whether NCCL goes on over another port of an adapter after a failure.
+pub(crate) fn failed_over(log: &Log) -> bool {
+    job::outcome::failed_over(&log.case)
+}
+
+/// The first completion that is not only flushed: a flushed request (5) follows from an earlier error.
+pub(crate) fn first_status(log: &Log) -> Option<u32> {
+    log.case.sightings_of(&COMPLETION).filter_map(status).find(|it| *it != 5)
+}
+
 /// Whether this event of an adapter is of this kind.
 pub(crate) fn is_event(sighting: &Sighting, kind: &str) -> bool {
     *sighting.signal == ASYNC_EVENT && sighting.get("event").contains(kind)
@@ -116,6 +135,9 @@ fn adapters(log: &Log) -> usize {
 
 /// The failures and their most likely cause, if adapters failed to reach each other.
 pub(crate) fn blame(log: &Log) -> Option<Blame<'_>> {
+    if failed_over(log) {
+        return None;
+    }
     let completions: Vec<&Sighting> = log.case.sightings_of(&COMPLETION).collect();
     // A flushed request (5) follows from an earlier error; the first other status is the cause.
     let first = completions.iter().copied().find(|it| status(it) != Some(5));

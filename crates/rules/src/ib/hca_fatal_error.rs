@@ -3,9 +3,9 @@
 use std::collections::BTreeSet;
 
 use evidence::Source;
-use evidence::signals::ib::{ASYNC_EVENT, HCA_HEALTH};
+use evidence::signals::ib::{ASYNC_EVENT, COMPLETION, HCA_HEALTH};
 
-use super::blame::is_event;
+use super::blame::{first_status, is_event, status};
 use crate::{Check, Checked, Confidence, Finding, Log, Role, Rule, Severity};
 
 /// See the module documentation.
@@ -31,6 +31,11 @@ fn check(log: &Log) -> Checked {
         .into_iter()
         .filter(|it| *it.signal == HCA_HEALTH || is_event(it, "local catastrophic error"))
         .collect();
+    if fatal.is_empty() && first_status(log) == Some(19) {
+        let failed: Vec<_> = log.case.sightings_of(&COMPLETION).filter(|it| status(it) == Some(19)).collect();
+        let message = "an adapter reports a fatal error for a transfer (status 19)";
+        return Ok(vec![Finding::new(Confidence::Likely, message).by(log, &failed)]);
+    }
     if fatal.is_empty() {
         return Ok(Vec::new());
     }

@@ -46,8 +46,11 @@ fn check(log: &Log) -> Checked {
         "a receive request is not valid (size {}), as if it had been read half written",
         first.get("remote")
     );
+    // `posted incorrect receive info` is also printed for programs that overwrite NCCL's memory.
+    let compared = torn.iter().any(|it| it.number("local").is_some());
+    let confidence = if compared { Confidence::Likely } else { Confidence::Possible };
     Ok(vec![
-        Finding::new(Confidence::Likely, message)
+        Finding::new(confidence, message)
             .by(log, &torn)
             .or("config-mismatch-between-ranks")
             .or("collective-mismatch"),

@@ -1,8 +1,9 @@
 //! NCCL could not allocate GPU memory.
 
 use evidence::Source;
-use evidence::signals::limits::{GPU_OOM_IN_NCCL, GPU_OOM_IN_TESTS};
+use evidence::signals::limits::{GPU_ALLOCATION_FAILED, GPU_OOM_IN_NCCL, GPU_OOM_IN_TESTS};
 
+use crate::cuda::failures;
 use crate::{Check, Checked, Confidence, Finding, Log, Role, Rule, Severity};
 
 /// See the module documentation.
@@ -26,8 +27,15 @@ pub static RULE: Rule = Rule {
 };
 
 fn check(log: &Log) -> Checked {
-    let found = log.find_signals(&[&GPU_OOM_IN_NCCL, &GPU_OOM_IN_TESTS], Source::JobOutput)?;
+    let found =
+        log.find_signals(&[&GPU_OOM_IN_NCCL, &GPU_OOM_IN_TESTS, &GPU_ALLOCATION_FAILED], Source::JobOutput)?;
+    let said = found.iter().any(|it| *it.signal != GPU_ALLOCATION_FAILED);
+    // NCCL reports a failed allocation after any CUDA error; only this one means that the GPU is full.
+    if !said && failures(log).next().is_some() {
+        return Ok(Vec::new());
+    }
     let Some(first) = found.first() else { return Ok(Vec::new()) };
+    let confidence = if said { Confidence::Certain } else { Confidence::Likely };
     let who = log
         .case
         .process_of(first)
@@ -42,7 +50,7 @@ fn check(log: &Log) -> Checked {
         }
         None => format!("{who} could not allocate GPU memory for NCCL"),
     };
-    Ok(vec![Finding::new(Confidence::Certain, message).by(log, &found)])
+    Ok(vec![Finding::new(confidence, message).by(log, &found)])
 }
 
 #[cfg(test)]
@@ -65,6 +73,21 @@ mod tests {
         );
         let tests = " n: Test CUDA failure common.cu:891 'out of memory'\n";
         assert_eq!(findings(&RULE, tests)[0].message, "the buffers of nccl-tests do not fit into GPU memory");
+    }
+
+    #[test]
+    fn another_error_of_the_allocation_is_not_a_lack_of_memory() {
+        for error in ["999 'unknown error'", "802 'system not yet initialized'", "304 'OS call failed'"] {
+            quiet(
+                &RULE,
+                &format!(
+                    "n:1:2 [3] include/alloc.h:1 NCCL WARN Cuda failure {error}\n\
+                     n:1:2 [3] include/alloc.h:2 NCCL WARN Failed to CUDA calloc 4096 bytes\n"
+                ),
+            );
+        }
+        let alone = "n:1:2 [3] include/alloc.h:2 NCCL WARN Failed to CUDA malloc 4096 bytes\n";
+        assert_eq!(findings(&RULE, alone)[0].confidence, crate::Confidence::Likely);
     }
 
     #[test]

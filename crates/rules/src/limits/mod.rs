@@ -4,7 +4,10 @@ pub mod fd_limit;
 pub mod gpu_oom_in_nccl;
 pub mod host_oom_kill;
 pub mod memlock_limit;
+pub mod shm_not_shared;
+pub mod shm_not_writable;
 pub mod shm_too_small;
+pub mod thread_limit;
 
 use crate::Rule;
 
@@ -14,5 +17,8 @@ pub static RULES: &[&Rule] = &[
     &gpu_oom_in_nccl::RULE,
     &host_oom_kill::RULE,
     &memlock_limit::RULE,
+    &shm_not_shared::RULE,
+    &shm_not_writable::RULE,
     &shm_too_small::RULE,
+    &thread_limit::RULE,
 ];

@@ -2,7 +2,8 @@
 
 use evidence::signals::efa::DOCKER_RUN;
 use evidence::signals::limits::{
-    NO_SPACE, SHARED_MEMORY_FRAME, SHM_BUS_ERROR, SHM_FULL, SHM_FULL_BY_DF, SHM_SMALL_FOR_RAY,
+    NO_SPACE, SHARED_MEMORY_FRAME, SHM_BUS_ERROR, SHM_DENIED, SHM_FULL, SHM_FULL_BY_DF, SHM_SMALL_FOR_RAY,
+    TOO_MANY_OPEN_FILES,
 };
 use evidence::{Quote, Source};
 
@@ -36,8 +37,11 @@ fn check(log: &Log) -> Checked {
         |why: &str| !why.is_empty() && !why.contains("No space left") && !why.contains("Success");
     let found: Vec<_> = found.into_iter().filter(|it| !other_reason(it.get("why"))).collect();
     let full: Vec<_> = found.iter().copied().filter(|it| *it.signal == SHM_FULL).collect();
-    if !full.is_empty() {
-        let space = full.iter().any(|it| it.quote.text.contains("No space left"));
+    let space = full.iter().any(|it| it.quote.text.contains("No space left"));
+    // Up to 2.21 the line does not say why; one before it may.
+    let explained = !space && log.case.first_of(&[&SHM_DENIED, &TOO_MANY_OPEN_FILES]).is_some();
+    let found: Vec<_> = found.into_iter().filter(|it| !explained || *it.signal != SHM_FULL).collect();
+    if !full.is_empty() && !explained {
         let bytes = full.iter().find_map(|it| it.number("bytes"));
         let message = match bytes {
             Some(bytes) => format!("NCCL could not create a buffer of {bytes} bytes in /dev/shm"),
@@ -132,6 +136,15 @@ mod tests {
         assert_eq!(findings(&RULE, &format!("{frame}{error}")).len(), 1);
         quiet(&RULE, &format!("docker run --shm-size=8g image\n{error}"));
         quiet(&RULE, error);
+    }
+
+    #[test]
+    fn a_right_that_is_missing_is_not_a_lack_of_space() {
+        quiet(
+            &RULE,
+            "n:1:2 [0] include/shm.h:26 NCCL WARN Call to shm_open failed : Permission denied\n\
+             n:1:2 [0] include/shm.h:58 NCCL WARN Error while creating shared memory segment nccl-shm-recv-1 (size 9637888)\n",
+        );
     }
 
     #[test]

@@ -109,7 +109,8 @@ fn elsewhere(log: &Log, socket: &Quote) -> Option<Finding> {
             Some(finish(finding).seen_all(gpus.quote))
         }
         Some(GpuClass::Card | GpuClass::Workstation) => None,
-        None if log.job.size.spans_nodes() == Some(true) => {
+        // Another rule says that the machine is not known; a setting is worth naming.
+        None if log.job.size.spans_nodes() == Some(true) && off.is_some() => {
             let message =
                 format!("NCCL uses TCP sockets between nodes; their machines are not in this input{reason}");
             let finding = Finding::new(Confidence::Possible, message).severity(Severity::Info).why(
@@ -258,8 +259,10 @@ mod tests {
     }
 
     #[test]
-    fn unknown_machines_are_a_note() {
-        let found = findings(&RULE, &format!("{SOCKET}{TWO_NODES}"));
+    fn a_setting_on_unknown_machines_is_a_note() {
+        quiet(&RULE, &format!("{SOCKET}{TWO_NODES}"));
+        let off = "a:1:1 [0] NCCL INFO NCCL_IB_DISABLE set by environment to 1.\n";
+        let found = findings(&RULE, &format!("{off}{SOCKET}{TWO_NODES}"));
         assert_eq!(found[0].severity, Some(Severity::Info));
     }
 

@@ -25,10 +25,21 @@ pub static RULE: Rule = Rule {
     checks: &[Check::Log(check)],
 };
 
-/// Other rules report full memory, a fabric that is not up and broken hardware; and a CUDA that did not start, as in a
-/// process that forked, says nothing about the switches.
-const ELSEWHERE: &[&str] =
-    &["out of memory", "system not yet initialized", "initialization error", "ECC", "NVLink"];
+/// Other rules report full memory, a fabric that is not up, broken hardware and kernels of the program that failed; and a CUDA
+/// that did not start, as in a process that forked, or that ends says nothing about the switches.
+const ELSEWHERE: &[&str] = &[
+    "out of memory",
+    "system not yet initialized",
+    "initialization error",
+    "ECC",
+    "NVLink",
+    "illegal memory access",
+    "illegal instruction",
+    "device-side assert",
+    "misaligned address",
+    "unspecified launch failure",
+    "driver shutting down",
+];
 
 fn check(log: &Log) -> Checked {
     let found = log.find_signals(&[&NVLS_BIND_FAILED, &NVLS_CUDA_FAILURE], Source::JobOutput)?;

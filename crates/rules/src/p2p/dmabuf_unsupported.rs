@@ -25,6 +25,9 @@ pub static RULE: Rule = Rule {
 
 fn check(log: &Log) -> Checked {
     let found = log.find_signals(&[&DMABUF_FAILED], Source::JobOutput)?;
+    // A lack of memory is another matter than a lack of support.
+    let found: Vec<_> =
+        found.into_iter().filter(|it| !it.get("why").contains("Cannot allocate memory")).collect();
     let Some(first) = found.first() else { return Ok(Vec::new()) };
     let why = first.get("why").trim_start().trim_start_matches("with error ").trim_matches([':', ' ', '.']);
     let message = match why {
@@ -45,6 +48,14 @@ mod tests {
         assert_eq!(
             findings(&RULE, log)[0].message,
             "registering GPU memory as DMA-BUF failed: Operation not supported"
+        );
+    }
+
+    #[test]
+    fn a_lack_of_memory_is_something_else() {
+        quiet(
+            &RULE,
+            "n:1:2 [0] misc/ibvwrap.cc:288 NCCL WARN Call to ibv_reg_dmabuf_mr failed with error Cannot allocate memory\n",
         );
     }
 

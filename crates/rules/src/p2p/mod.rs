@@ -5,6 +5,7 @@ pub mod dmabuf_unsupported;
 pub mod gdr_disabled;
 pub mod gdr_off_by_distance;
 pub mod gpu_isolation_per_process;
+pub mod gpu_registration_limit;
 pub mod imex_channel_missing;
 pub mod iommu_acs_p2p_hang;
 mod machine;
@@ -26,6 +27,7 @@ pub static RULES: &[&Rule] = &[
     &gdr_disabled::RULE,
     &gdr_off_by_distance::RULE,
     &gpu_isolation_per_process::RULE,
+    &gpu_registration_limit::RULE,
     &imex_channel_missing::RULE,
     &iommu_acs_p2p_hang::RULE,
     &nvlink_unused::RULE,

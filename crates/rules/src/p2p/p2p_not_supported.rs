@@ -3,6 +3,7 @@
 use evidence::Source;
 use evidence::signals::p2p::{GPU_BOUND_TO_TASK, PEER_NOT_SUPPORTED};
 
+use crate::cuda::source_file;
 use crate::{Check, Checked, Confidence, Finding, Log, Role, Rule, Severity};
 
 /// See the module documentation.
@@ -28,9 +29,13 @@ pub static RULE: Rule = Rule {
 
 fn check(log: &Log) -> Checked {
     let found = log.find_signals(&[&PEER_NOT_SUPPORTED], Source::JobOutput)?;
-    // Some programs only print it and continue.
-    let found: Vec<_> =
-        found.into_iter().filter(|it| !it.quote.text.to_ascii_lowercase().contains("warning:")).collect();
+    // Some programs only print it and continue. In the shared memory transport it is about host memory.
+    let counts = |it: &&evidence::Sighting| {
+        let text = &it.quote.text;
+        !text.to_ascii_lowercase().contains("warning:")
+            && !source_file(text).is_some_and(|it| it.ends_with("shm.cc"))
+    };
+    let found: Vec<_> = found.into_iter().filter(counts).collect();
     if found.is_empty() {
         return Ok(Vec::new());
     }

@@ -34,7 +34,14 @@ fn check(log: &Log) -> Checked {
     }
     let release = version.map_or_else(|| "this release".to_owned(), |it| format!("NCCL {}", it.value));
     let message = format!("the GPU is not in /sys, as in WSL, and {release} needs it there");
-    let finding = Finding::new(Confidence::Likely, message)
+    // Newer releases print the line too, for devices that they do not need.
+    let (confidence, severity) = match (old || wsl.is_some(), failed) {
+        (true, _) => (Confidence::Likely, Severity::Error),
+        (false, true) => (Confidence::Possible, Severity::Error),
+        (false, false) => (Confidence::Possible, Severity::Warning),
+    };
+    let finding = Finding::new(confidence, message)
+        .severity(severity)
         .by(log, &found)
         .seen_all(version.and_then(job::Known::quote));
     let finding = finding.seen_all(wsl.map(|it| &it.quote));

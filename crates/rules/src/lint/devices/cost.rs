@@ -58,13 +58,13 @@ impl Costs {
 
 fn over_tcp(instance: &Model, nodes: u64) -> Option<String> {
     let best = cluster(instance, nodes.max(2))?;
-    expected::loss(&best, &expected::over_tcp(&best))
+    Some(expected::loss(&best, &expected::over_tcp(&best))?.sentence)
 }
 
 fn with_nics(instance: &Model, nodes: u64, nics: u64) -> Option<String> {
     let best = cluster(instance, nodes.max(2))?;
     let fewer = expected::with_nics(u32::try_from(nics).ok()?)(&best);
-    expected::loss(&best, &fewer)
+    Some(expected::loss(&best, &fewer)?.sentence)
 }
 
 fn in_pods(instance: &Model, pods: u64, gpus: u64, nics: Option<u64>) -> Option<String> {
@@ -74,7 +74,7 @@ fn in_pods(instance: &Model, pods: u64, gpus: u64, nics: Option<u64>) -> Option<
     let together =
         cluster(instance, pods.div_ceil(u64::from(here.max(1))))?.with_pods(1, here * gpus).ok()?;
     let apart = together.clone().with_pods(here, gpus).ok()?;
-    let loss = expected::loss(&together, &apart)?;
+    let loss = expected::loss(&together, &apart)?.sentence;
     let machine = job::machine::seen_by_nccl(&instance.machine());
     // NICs that the plugin groups are one device, and a part of a group has no known bandwidth.
     let nics = nics.and_then(|it| u32::try_from(it).ok()).filter(|it| {
