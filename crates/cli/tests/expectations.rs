@@ -93,7 +93,7 @@ static TRUTHS: &[Truth] = &[
     failed("cuda-after-fork", "fatal-python-error").by(1),
     fails("destroyed-twice"),
     failed("desync-debug", "timeout-undetermined").by(3),
-    failed("device-assert", "fatal-python-error").by(2),
+    failed("device-assert", "cuda-error-in-program").by(2),
     failed("device-assert-no-debug", "fatal-python-error").by(2),
     failed("docker-bridge-interface", "docker-bridge-network").never(&["firewall-blocks-ports"]),
     failed("duplicate-gpu", "duplicate-gpu").never(&["hostname-collision"]),
@@ -128,8 +128,8 @@ static TRUTHS: &[Truth] = &[
     healthy("healthy-40-nodes").nothing(),
     healthy("healthy-8-nodes").nothing(),
     failed("hostname-collision", "hostname-collision"),
-    failed("illegal-access", "fatal-python-error").by(2),
-    failed("illegal-access-warn-only", "fatal-python-error").by(2),
+    failed("illegal-access", "cuda-error-in-program").by(2),
+    failed("illegal-access-warn-only", "cuda-error-in-program").by(2),
     failed("interface-unreachable", "peer-unreachable").by(1),
     failed("killed-by-memory-limit", "host-oom-kill").by(1),
     works("late-rank", Severity::Info, &["late-ranks"]),
@@ -251,8 +251,6 @@ static TRUTHS: &[Truth] = &[
 /// Recordings that are not answered right yet. A name goes as soon as its answer is right: the test then asks for it.
 static NOT_YET: &[&str] = &[
     "comm-id-elsewhere",
-    "device-assert",
-    "illegal-access",
     "illegal-access-warn-only",
     "killed-by-memory-limit",
     "module-missing",
