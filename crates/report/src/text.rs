@@ -57,7 +57,7 @@ pub fn text(doctor: &Doctor, style: Style, out: &mut impl Write) -> io::Result<(
     page.paths(doctor, out)?;
     page.not_checked(doctor, out)?;
     writeln!(out)?;
-    page.write(&page.closing(doctor), out)
+    write_lines(&page.closing(doctor), out)
 }
 
 /// The colour of notes.
@@ -95,11 +95,7 @@ impl Page {
     }
 
     fn verdict(&self, doctor: &Doctor, out: &mut impl Write) -> io::Result<()> {
-        self.write(&self.opening(doctor), out)
-    }
-
-    pub(super) fn write(&self, lines: &[String], out: &mut impl Write) -> io::Result<()> {
-        lines.iter().try_for_each(|it| writeln!(out, "{it}"))
+        write_lines(&self.opening(doctor), out)
     }
 
     fn head(&self, doctor: &Doctor, out: &mut impl Write) -> io::Result<()> {
@@ -309,6 +305,10 @@ fn training_words(training: &crate::Training) -> String {
     parts.extend(training.mean_step_ms.map(|it| format!("{it:.0} ms per step")));
     parts.extend(training.gpu_memory_max_gb.map(|it| format!("GPU memory up to {it} GB")));
     if parts.is_empty() { format!("{} lines with a loss", training.loss_lines) } else { parts.join(", ") }
+}
+
+fn write_lines(lines: &[String], out: &mut impl Write) -> io::Result<()> {
+    lines.iter().try_for_each(|it| writeln!(out, "{it}"))
 }
 
 /// The folder that all inputs are in, with its slash.

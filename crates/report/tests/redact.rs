@@ -38,6 +38,7 @@ fn finding(message: &str, lines: &[&str]) -> Finding {
         references: vec!["https://example.org/home/someone".to_owned()],
         entities: Vec::new(),
         also: Vec::new(),
+        cost: None,
         fixable: false,
     }
 }

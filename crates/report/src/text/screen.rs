@@ -5,7 +5,7 @@ use std::io::{self, Write};
 use anstyle::Style as Ansi;
 use rules::{Confidence, Level, Role, Severity};
 
-use super::{NOTE, Page, clean, counted, cut, width, wrap};
+use super::{NOTE, Page, clean, counted, cut, width, wrap, write_lines};
 use crate::{Cost, Doctor, Evidence, Finding, FirstFailure};
 
 /// Rows of a terminal of 24, without the prompt.
@@ -60,7 +60,7 @@ impl Page {
             // The same instruction is given once.
             let again = fixes.contains(&&*finding.fix);
             let mut forms = forms.iter().map(|it| Form { rows: if again { 0 } else { it.rows }, ..*it });
-            let least = forms.clone().last().filter(|_| at == 0);
+            let least = forms.clone().next_back().filter(|_| at == 0);
             let Some(form) = forms.find(|it| self.short(finding, *it).len() < left).or(least) else { break };
             let block = self.short(finding, form);
             chosen = chosen.or(Some((finding, form)));
@@ -76,13 +76,13 @@ impl Page {
             }
             _ => {}
         }
-        self.write(&opening, out)?;
+        write_lines(&opening, out)?;
         for block in &blocks {
             writeln!(out)?;
-            self.write(block, out)?;
+            write_lines(block, out)?;
         }
         writeln!(out)?;
-        self.write(&ending, out)
+        write_lines(&ending, out)
     }
 
     /// How the job ended and why, what it is, and how far the answer reaches.
@@ -343,7 +343,7 @@ fn action(fix: &str, room: usize, rows: usize) -> String {
     let outside = |at: usize| sentence.get(..at).is_some_and(|it| it.matches('`').count() % 2 == 0);
     let ends = sentence.char_indices().filter(|(at, it)| matches!(it, ';' | ':' | ',') && outside(*at));
     let parts = ends.filter_map(|(at, _)| sentence.get(..at));
-    let longest = parts.filter(|it| fits(&format!("{it} ..."))).last();
+    let longest = parts.rev().find(|it| fits(&format!("{it} ...")));
     let first_rows = || {
         let rows = wrap_commands(&format!("{sentence} ..."), room).into_iter().take(rows);
         rows.collect::<Vec<_>>().join(" ")
