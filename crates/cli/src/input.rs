@@ -40,7 +40,7 @@ pub(crate) const OWN_REPORT: &str = "is a report of plumb, not a log: left out";
 
 /// Reads everything under `paths`; `-` is standard input.
 pub(crate) fn read(paths: &[PathBuf]) -> Inputs {
-    let Files { files, mut unreadable, left_out, .. } = Files::under(paths);
+    let Listing { files, mut unreadable, left_out, .. } = Listing::under(paths);
     let workers = thread::available_parallelism().map_or(1, usize::from).min(16);
     let case = read_files(&files, workers, &mut unreadable);
     Inputs { case, unreadable, left_out }
@@ -48,12 +48,12 @@ pub(crate) fn read(paths: &[PathBuf]) -> Inputs {
 
 /// The files that [`read`] reads.
 pub(crate) fn files(paths: &[PathBuf]) -> Vec<PathBuf> {
-    Files::under(paths).files
+    Listing::under(paths).files
 }
 
 /// The files under some paths, each once.
 #[derive(Debug, Default)]
-struct Files {
+struct Listing {
     files: Vec<PathBuf>,
     /// What could not be listed.
     unreadable: Vec<Unreadable>,
@@ -71,17 +71,17 @@ enum Identity {
 }
 
 #[cfg(unix)]
-fn identity(_: &Path, metadata: &std::fs::Metadata) -> Option<Identity> {
+fn identity(_: &Path, metadata: &std::fs::Metadata) -> Identity {
     use std::os::unix::fs::MetadataExt as _;
-    Some(Identity::Inode { device: metadata.dev(), number: metadata.ino() })
+    Identity::Inode { device: metadata.dev(), number: metadata.ino() }
 }
 
 #[cfg(not(unix))]
-fn identity(path: &Path, _: &std::fs::Metadata) -> Option<Identity> {
-    path.canonicalize().ok().map(Identity::Path)
+fn identity(path: &Path, _: &std::fs::Metadata) -> Identity {
+    Identity::Path(path.canonicalize().unwrap_or_else(|_| path.to_path_buf()))
 }
 
-impl Files {
+impl Listing {
     fn under(paths: &[PathBuf]) -> Self {
         let mut all = Self::default();
         for path in paths {
@@ -112,7 +112,7 @@ impl Files {
             if !named && !metadata.is_file() {
                 return self.left_out.push(because(&"is not a regular file: left out"));
             }
-            let known = metadata.is_file().then(|| identity(path, &metadata)).flatten();
+            let known = metadata.is_file().then(|| identity(path, &metadata));
             if known.is_none_or(|it| self.known.insert(it)) {
                 self.files.push(path.to_path_buf());
             }

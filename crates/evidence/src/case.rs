@@ -230,7 +230,9 @@ impl CaseBuilder {
             None => true,
         });
         self.awaited.extend_from_slice(&facts.awaited);
-        announced.into_iter().for_each(|it| self.take(file, it));
+        for it in announced {
+            self.take(file, it);
+        }
         self.take(file, facts);
     }
 
@@ -278,7 +280,7 @@ impl CaseBuilder {
             }
         }
         self.last_errors.extend(facts.last_errors);
-        facts.plain.into_iter().for_each(|it| self.blocks.take(it));
+        facts.plain.iter().for_each(|it| self.blocks.take(it));
         self.loose.merge(facts.loose);
     }
 

@@ -3,10 +3,9 @@
 //!
 //! The beginning of a file shows whether this is needed. Most files come through untouched, line by line.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use memchr::{memchr_iter, memmem, memrchr};
-use rustc_hash::FxHashMap;
 
 use crate::prefix::{Anchor, Level, Line};
 use crate::source::Spot;
@@ -102,7 +101,7 @@ impl Mender {
 
     fn learn_hosts(&mut self, head: &[u8]) {
         // Names that other text runs into, by process: what they have in common at their end is the name.
-        let mut fused: FxHashMap<Vec<u8>, Vec<Vec<u8>>> = FxHashMap::default();
+        let mut fused: BTreeMap<Vec<u8>, Vec<Vec<u8>>> = BTreeMap::new();
         for line in head.split(|it| *it == b'\n') {
             for (number, head) in heads(&self.anchor, line).iter().enumerate() {
                 let (host, process) = head.name(line);
@@ -351,7 +350,7 @@ mod tests {
         for (at, line) in (0..).zip(text.lines()) {
             let spot = Spot { region: 0, line: at };
             mender.take(line.as_bytes(), spot, &mut |it| {
-                all.push(String::from_utf8_lossy(it.text).into_owned())
+                all.push(String::from_utf8_lossy(it.text).into_owned());
             });
         }
         mender.end(&mut |it| all.push(String::from_utf8_lossy(it.text).into_owned()));

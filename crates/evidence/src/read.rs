@@ -161,12 +161,12 @@ impl Reader {
             let line = bytes.get(start..end).unwrap_or_default();
             let spot = Spot { region: self.region, line: self.lines };
             if idle {
-                if let Some(kind) = self.line(line, &mender.marks, spot) {
+                if let Some(kind) = self.line(line, mender.marks, spot) {
                     self.facts.tally.count(kind, 1);
                 }
             } else {
                 let marks = mender.marks;
-                mender.take(line, spot, &mut |it| self.whole(&it, &marks));
+                mender.take(line, spot, &mut |it| self.whole(&it, marks));
             }
             start = end + 1;
             self.lines = self.lines.saturating_add(1);
@@ -175,7 +175,7 @@ impl Reader {
     }
 
     /// A line that was put together from several, or is a part of one.
-    fn whole(&mut self, it: &Whole<'_>, marks: &strip::Marks) {
+    fn whole(&mut self, it: &Whole<'_>, marks: strip::Marks) {
         self.cut = it.cut;
         if let Some(kind) = self.line(it.text, marks, it.spot) {
             self.facts.tally.count(kind, u64::from(it.lines));
@@ -187,7 +187,7 @@ impl Reader {
     pub fn finish(mut self) -> Facts {
         if let Some(mut mender) = self.mender.take() {
             let marks = mender.marks;
-            mender.end(&mut |it| self.whole(&it, &marks));
+            mender.end(&mut |it| self.whole(&it, marks));
         }
         self.facts.tally.lines = u64::from(self.lines);
         self.facts.awaited = self.last_error;
@@ -196,7 +196,7 @@ impl Reader {
     }
 
     /// Reads a line. Returns what kind of input it belongs to, if it was understood.
-    fn line(&mut self, line: &[u8], marks: &strip::Marks, spot: Spot) -> Option<Kind> {
+    fn line(&mut self, line: &[u8], marks: strip::Marks, spot: Spot) -> Option<Kind> {
         let line = line.strip_suffix(b"\r").unwrap_or(line);
         let line = &*strip::unwrap(line, marks);
         let line = match line.get(..Chunks::<&[u8]>::LINE_LIMIT) {

@@ -38,7 +38,7 @@ impl Marks {
 
 /// The line itself: without colour codes, without the JSON that container runtimes and log collectors write around it,
 /// without what Ray adds to its end, with `&gt;` as `>`.
-pub(crate) fn unwrap<'a>(line: &'a [u8], marks: &Marks) -> Cow<'a, [u8]> {
+pub(crate) fn unwrap(line: &[u8], marks: Marks) -> Cow<'_, [u8]> {
     let mut line = Cow::Borrowed(line);
     if line.first() == Some(&b'{')
         && let Some(inner) = from_json(&line)
@@ -70,7 +70,7 @@ pub(crate) fn unwrap<'a>(line: &'a [u8], marks: &Marks) -> Cow<'a, [u8]> {
     line
 }
 
-/// Fields that hold the line, in the JSON of docker, fluentd, Loki, CloudWatch.
+/// Fields that hold the line, in the JSON of docker, fluentd, Loki and `CloudWatch`.
 static TEXTS: &[&[u8]] = &[b"log", b"message", b"msg", b"line", b"MESSAGE", b"body", b"textPayload"];
 /// Fields that hold its time.
 static TIMES: &[&[u8]] = &[b"time", b"timestamp", b"@timestamp", b"ts"];
@@ -446,7 +446,7 @@ fn syslog(start: &[u8]) -> Option<&[u8]> {
     let window = rest.get(..rest.len().min(120))?;
     let colon = memmem::find(window, b": ")?;
     let names = window.get(..colon)?;
-    (names.iter().filter(|it| **it == b' ').count() <= 1).then(|| rest.get(colon + 2..)).flatten()
+    (memchr::memchr_iter(b' ', names).count() <= 1).then(|| rest.get(colon + 2..)).flatten()
 }
 
 /// grep -n: `worker-3.log:123:text`
@@ -559,7 +559,7 @@ mod tests {
 
     #[track_caller]
     fn unwrapped(line: &str, marks: Marks) -> String {
-        String::from_utf8_lossy(&unwrap(line.as_bytes(), &marks)).into_owned()
+        String::from_utf8_lossy(&unwrap(line.as_bytes(), marks)).into_owned()
     }
 
     #[test]

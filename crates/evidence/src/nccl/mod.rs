@@ -119,31 +119,31 @@ pub enum Message<'a> {
 impl Message<'_> {
     /// Whether nothing but NCCL prints such a line, so that it is known without `NCCL INFO` before it.
     pub(crate) fn is_unmistakable(&self) -> bool {
-        match self {
+        matches!(
+            self,
             Self::Link(_)
-            | Self::Ring(_)
-            | Self::Trees(_)
-            | Self::Comm(_)
-            | Self::Layout(_)
-            | Self::ChannelCounts(_)
-            | Self::RingsConnected { .. }
-            | Self::Connected(_)
-            | Self::Network(_)
-            | Self::Environment { .. }
-            | Self::Bootstrap(_)
-            | Self::Sockets(_)
-            | Self::Hcas(_)
-            | Self::NoIbDevice
-            | Self::HcaGpuDirect { .. }
-            | Self::GpuDirectByDistance { .. }
-            | Self::Plugin(_)
-            | Self::PluginLine { .. }
-            | Self::BootstrapTimings(_)
-            | Self::InitTimings(_)
-            | Self::Nvls(_)
-            | Self::DmaBuf => true,
-            _ => false,
-        }
+                | Self::Ring(_)
+                | Self::Trees(_)
+                | Self::Comm(_)
+                | Self::Layout(_)
+                | Self::ChannelCounts(_)
+                | Self::RingsConnected { .. }
+                | Self::Connected(_)
+                | Self::Network(_)
+                | Self::Environment { .. }
+                | Self::Bootstrap(_)
+                | Self::Sockets(_)
+                | Self::Hcas(_)
+                | Self::NoIbDevice
+                | Self::HcaGpuDirect { .. }
+                | Self::GpuDirectByDistance { .. }
+                | Self::Plugin(_)
+                | Self::PluginLine { .. }
+                | Self::BootstrapTimings(_)
+                | Self::InitTimings(_)
+                | Self::Nvls(_)
+                | Self::DmaBuf
+        )
     }
 }
 

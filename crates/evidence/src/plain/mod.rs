@@ -249,7 +249,7 @@ pub(crate) struct Blocks {
 impl Blocks {
     const JSON_LIMIT: usize = 16 * 1024 * 1024;
 
-    pub(crate) fn take(&mut self, line: Plain) {
+    pub(crate) fn take(&mut self, line: &Plain) {
         let (inner, quote) = (line.inner(), &line.quote);
         match line.what {
             What::NcclTests => nccl_tests::take(&mut self.tests, &mut self.tests_open, inner, quote),

@@ -104,13 +104,13 @@ impl<'a> Folded<'a> {
         if tail.contains(&b':') {
             text = text.strip_prefix(b":").unwrap_or(text).trim_ascii_start();
         }
-        if tail.iter().any(is_quote) {
+        if tail.iter().copied().any(is_quote) {
             text = without_quote(text);
         }
         if front.contains(&b':') {
             text = text.strip_suffix(b":").unwrap_or(text).trim_ascii_end();
         }
-        if front.iter().any(is_quote) {
+        if front.iter().copied().any(is_quote) {
             let quote = QUOTES.iter().find(|it| text.ends_with(it.as_bytes()));
             text = quote.and_then(|it| text.strip_suffix(it.as_bytes())).unwrap_or(text);
         }
@@ -124,7 +124,7 @@ fn without_quote(text: &[u8]) -> &[u8] {
     QUOTES.iter().find_map(|it| text.strip_prefix(it.as_bytes())).unwrap_or(text)
 }
 
-fn is_quote(byte: &u8) -> bool {
+fn is_quote(byte: u8) -> bool {
     matches!(byte, b'\'' | b'"' | b'`')
 }
 
@@ -276,7 +276,7 @@ impl Entry {
                                     && ignored(rest, it) > 0
                             })
                         } else {
-                            rest.iter().position(is_end_of_word)
+                            rest.iter().copied().position(is_end_of_word)
                         };
                         captures.push(Capture { name, text: rest.get(..end.unwrap_or(rest.len()))? });
                         return Some(captures);
@@ -395,7 +395,7 @@ impl Entry {
                 Part::Name(name) => {
                     let end = match parts.peek() {
                         Some(Part::Text(next)) => memmem::find(rest, next.as_bytes())?,
-                        _ => rest.iter().position(is_end_of_word).unwrap_or(rest.len()),
+                        _ => rest.iter().copied().position(is_end_of_word).unwrap_or(rest.len()),
                     };
                     captures.push(Capture { name, text: rest.get(..end)?.trim_ascii() });
                     rest = rest.get(end..)?;
@@ -406,7 +406,7 @@ impl Entry {
     }
 }
 
-fn is_end_of_word(byte: &u8) -> bool {
+fn is_end_of_word(byte: u8) -> bool {
     byte.is_ascii_whitespace() || matches!(byte, b',' | b'\'' | b'"')
 }
 

@@ -55,7 +55,7 @@ pub(super) fn is_start(message: &[u8]) -> bool {
 
 /// The line without what a container runtime put around it.
 pub(super) fn unwrapped(line: &[u8]) -> Cow<'_, [u8]> {
-    strip::unwrap(line, &strip::Marks::default())
+    strip::unwrap(line, strip::Marks::default())
 }
 
 /// The line and the thread of the first tree that is whole.
