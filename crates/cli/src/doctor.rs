@@ -21,7 +21,7 @@ pub(crate) fn run(args: &args::Doctor, colour: Colour, out: &mut impl Write) -> 
         );
         return Ok(UNDECIDED);
     };
-    if !args.output.is_empty() && !output::spares(&args.output, &input::files(&paths).0, args.redact) {
+    if !args.output.is_empty() && !output::spares(&args.output, &input::files(&paths), args.redact) {
         return Ok(UNDECIDED);
     }
     let hardware = match args.hardware.read() {
@@ -40,13 +40,17 @@ pub(crate) fn run(args: &args::Doctor, colour: Colour, out: &mut impl Write) -> 
     std::mem::forget(log);
     fill_in(&mut doctor);
     // A core dump or an image among the logs is skipped and does not affect the result.
-    let broken = |it: &report::Input| it.problem.as_deref().is_some_and(|it| it != evidence::BINARY);
+    let left_out = [evidence::BINARY, input::OWN_REPORT];
+    let broken = |it: &report::Input| it.problem.as_deref().is_some_and(|it| !left_out.contains(&it));
     let incomplete = !inputs.unreadable.is_empty() || doctor.inputs.iter().any(broken);
     if incomplete {
         doctor.verdict.text.push_str("; part of the input could not be read");
         doctor.verdict.reach.push_str("; part of the input could not be read");
     }
     let mut names = Names(args.redact.then(|| report::redact(&mut doctor)));
+    for it in &inputs.left_out {
+        complain(&format!("note: {}: {}", names.file(&it.name), names.text(&it.reason)));
+    }
     output::write_all(&args.format, &args.output, out, |format, to_file, mut out| {
         let colour = if to_file { colour == Colour::Always } else { coloured(colour) };
         write(&doctor, format, args, colour, &mut out)
@@ -60,7 +64,8 @@ pub(crate) fn run(args: &args::Doctor, colour: Colour, out: &mut impl Write) -> 
     let nothing = tally.understood() == 0;
     for it in &doctor.inputs {
         if let Some(problem) = &it.problem {
-            complain(&format!("warning: {}: {problem}", it.file));
+            let level = if problem.as_str() == input::OWN_REPORT { "note" } else { "warning" };
+            complain(&format!("{level}: {}: {problem}", it.file));
         } else if it.lines == 0 {
             complain(&format!("{}: {}: is empty", if nothing { "error" } else { "warning" }, it.file));
         } else if nothing {

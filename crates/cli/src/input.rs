@@ -1,9 +1,10 @@
-//! Finds, opens and reads the inputs: files, folders, pipes, compressed or not.
+//! Finds, opens and reads the inputs: files, folders, archives, pipes, compressed or not.
 //!
 //! Files are cut into regions; several threads turn regions into facts, and
-//! the caller's thread joins the facts in the order of the input.
+//! the caller's thread joins the facts in the order of the input. A file in an
+//! archive is one region, and one thread reads all of an archive.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs::File;
 use std::io::{self, BufReader, Read, Seek as _, SeekFrom};
 use std::path::{Path, PathBuf};
@@ -11,8 +12,10 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::thread;
 
+use evidence::encoding::{self, Peeked};
 use evidence::{Case, CaseBuilder, Chunks, Facts, Reader, read_lines};
 
+use crate::archive;
 use crate::progress::{Counted, Progress};
 
 /// An input that could not be read at all.
@@ -29,58 +32,113 @@ pub(crate) struct Unreadable {
 pub(crate) struct Inputs {
     pub(crate) case: Case,
     pub(crate) unreadable: Vec<Unreadable>,
+    /// What was left out on purpose, and why.
+    pub(crate) left_out: Vec<Unreadable>,
 }
+
+/// What is reported about a report of plumb among the inputs.
+pub(crate) const OWN_REPORT: &str = "is a report of plumb, not a log: left out";
 
 /// Reads everything under `paths`; `-` is standard input.
 pub(crate) fn read(paths: &[PathBuf]) -> Inputs {
-    let (files, mut unreadable) = files(paths);
+    let Listing { files, mut unreadable, left_out, .. } = Listing::under(paths);
     let _line = Progress::show();
     let workers = thread::available_parallelism().map_or(1, usize::from).min(16);
     let case = read_files(&files, workers, &mut unreadable);
-    Inputs { case, unreadable }
+    Inputs { case, unreadable, left_out }
 }
 
-/// The files that [`read`] reads, and what could not be listed.
-pub(crate) fn files(paths: &[PathBuf]) -> (Vec<PathBuf>, Vec<Unreadable>) {
-    let (mut files, mut unreadable) = (Vec::new(), Vec::new());
-    for path in paths {
-        if path.as_os_str() == "-" {
-            files.push(path.clone());
-        } else {
-            walk(path, &mut files, &mut unreadable);
-        }
-    }
-    (files, unreadable)
+/// The files that [`read`] reads.
+pub(crate) fn files(paths: &[PathBuf]) -> Vec<PathBuf> {
+    Listing::under(paths).files
 }
 
-/// All files under `path`, sorted by name.
-fn walk(path: &Path, files: &mut Vec<PathBuf>, unreadable: &mut Vec<Unreadable>) {
-    let fail = |error: &io::Error| Unreadable { name: path.display().to_string(), reason: error.to_string() };
-    let metadata = match std::fs::metadata(path) {
-        Ok(metadata) => metadata,
-        Err(error) => return unreadable.push(fail(&error)),
-    };
-    if !metadata.is_dir() {
-        return files.push(path.to_path_buf());
-    }
-    let entries = match std::fs::read_dir(path) {
-        Ok(entries) => entries,
-        Err(error) => return unreadable.push(fail(&error)),
-    };
-    let mut paths = Vec::new();
-    for entry in entries {
-        match entry {
-            // A link to a folder could lead in a circle.
-            Ok(entry) if entry.file_type().is_ok_and(|it| it.is_symlink()) && entry.path().is_dir() => {}
-            // Markdown files quote logs, and hidden files are not logs; both are read if the user names them.
-            Ok(entry) if is_beside_the_point(&entry.path()) => {}
-            Ok(entry) => paths.push(entry.path()),
-            Err(error) => unreadable.push(fail(&error)),
+/// The files under some paths, each once.
+#[derive(Debug, Default)]
+struct Listing {
+    files: Vec<PathBuf>,
+    /// What could not be listed.
+    unreadable: Vec<Unreadable>,
+    left_out: Vec<Unreadable>,
+    known: BTreeSet<Identity>,
+}
+
+/// What two names of one file have in common.
+#[derive(Debug, PartialEq, Eq, PartialOrd, Ord)]
+enum Identity {
+    #[cfg(unix)]
+    Inode { device: u64, number: u64 },
+    #[cfg(not(unix))]
+    Path(PathBuf),
+}
+
+#[cfg(unix)]
+fn identity(_: &Path, metadata: &std::fs::Metadata) -> Identity {
+    use std::os::unix::fs::MetadataExt as _;
+    Identity::Inode { device: metadata.dev(), number: metadata.ino() }
+}
+
+#[cfg(not(unix))]
+fn identity(path: &Path, _: &std::fs::Metadata) -> Identity {
+    Identity::Path(path.canonicalize().unwrap_or_else(|_| path.to_path_buf()))
+}
+
+impl Listing {
+    fn under(paths: &[PathBuf]) -> Self {
+        let mut all = Self::default();
+        for path in paths {
+            if path.as_os_str() == "-" {
+                all.files.push(path.clone());
+            } else {
+                all.walk(path, true);
+            }
         }
+        all
     }
-    paths.sort();
-    for path in paths {
-        walk(&path, files, unreadable);
+
+    /// All files under `path`, sorted by name. What the user `named` is read whatever it is.
+    fn walk(&mut self, path: &Path, named: bool) {
+        let because = |reason: &dyn std::fmt::Display| Unreadable {
+            name: path.display().to_string(),
+            reason: reason.to_string(),
+        };
+        let metadata = match std::fs::metadata(path) {
+            Ok(metadata) => metadata,
+            Err(_) if !named && path.is_symlink() => {
+                return self.left_out.push(because(&"is a link to nothing: left out"));
+            }
+            Err(error) => return self.unreadable.push(because(&error)),
+        };
+        if !metadata.is_dir() {
+            // Reading from a pipe or a device can wait for ever.
+            if !named && !metadata.is_file() {
+                return self.left_out.push(because(&"is not a regular file: left out"));
+            }
+            let known = metadata.is_file().then(|| identity(path, &metadata));
+            if known.is_none_or(|it| self.known.insert(it)) {
+                self.files.push(path.to_path_buf());
+            }
+            return;
+        }
+        let entries = match std::fs::read_dir(path) {
+            Ok(entries) => entries,
+            Err(error) => return self.unreadable.push(because(&error)),
+        };
+        let mut paths = Vec::new();
+        for entry in entries {
+            match entry {
+                // A link to a folder could lead in a circle.
+                Ok(entry) if entry.file_type().is_ok_and(|it| it.is_symlink()) && entry.path().is_dir() => {}
+                // Markdown files quote logs, and hidden files are not logs; both are read if the user names them.
+                Ok(entry) if is_beside_the_point(&entry.path()) => {}
+                Ok(entry) => paths.push(entry.path()),
+                Err(error) => self.unreadable.push(because(&error)),
+            }
+        }
+        paths.sort();
+        for path in paths {
+            self.walk(&path, false);
+        }
     }
 }
 
@@ -89,48 +147,94 @@ fn is_beside_the_point(path: &Path) -> bool {
     hidden || path.extension().is_some_and(|it| it.eq_ignore_ascii_case("md"))
 }
 
-/// A part of a file.
-#[derive(Debug, Clone, Copy)]
+/// A part of a file, or a file in an archive.
+#[derive(Debug, Clone)]
 struct Region<'a> {
     path: &'a Path,
+    /// The name of a file in the archive `path`.
+    member: Option<String>,
     start: u64,
     /// The end of the last region of a file is unknown: it may grow, or be a pipe.
     end: Option<u64>,
 }
 
+impl<'a> Region<'a> {
+    fn whole(path: &'a Path) -> Self {
+        Self { path, member: None, start: 0, end: None }
+    }
+
+    fn name(&self) -> String {
+        match &self.member {
+            Some(member) => format!("{}:{member}", name(self.path)),
+            None => name(self.path),
+        }
+    }
+}
+
 /// Files below this size are read by one thread.
 const SPLIT_ABOVE: u64 = 32 * 1024 * 1024;
 
-fn regions(path: &Path, workers: usize) -> Vec<Region<'_>> {
-    let whole = Region { path, start: 0, end: None };
+/// The regions of a file. An archive that cannot be listed to its end has those that were found.
+fn regions<'a>(path: &'a Path, workers: usize, unreadable: &mut Vec<Unreadable>) -> Vec<Region<'a>> {
+    let whole = Region::whole(path);
     let Ok(metadata) = std::fs::metadata(path) else { return vec![whole] };
+    if !metadata.is_file() {
+        return vec![whole];
+    }
+    let mut members = Vec::new();
+    let mut list = |it: archive::Member<'_>| {
+        if !is_beside_the_point(Path::new(&it.name)) {
+            members.push(Region { member: Some(it.name), ..whole.clone() });
+        }
+    };
+    match each_member(path, &mut list) {
+        None => {}
+        Some(result) => {
+            if let Err(error) = result {
+                unreadable.push(Unreadable { name: name(path), reason: error.to_string() });
+            }
+            return members;
+        }
+    }
     let parts = workers as u64;
-    if !metadata.is_file()
-        || metadata.len() < SPLIT_ABOVE
-        || parts < 2
-        || is_compressed(path)
-        || begins_binary(path)
-    {
+    if metadata.len() < SPLIT_ABOVE || parts < 2 || is_compressed(path) || begins_binary(path) {
         return vec![whole];
     }
     let length = metadata.len() / parts;
     let region = |part: u64| Region {
         path,
+        member: None,
         start: part * length,
         end: (part + 1 < parts).then(|| (part + 1) * length),
     };
     (0..parts).map(region).collect()
 }
 
-/// Programs, core dumps and dumps of Flight Recorder are known by their beginning, so they are not cut.
+/// Visits the files in an archive. `None` for any other file.
+fn each_member(path: &Path, visit: &mut archive::Visit<'_>) -> Option<io::Result<()>> {
+    let mut file = File::open(path).ok()?;
+    let mut magic = Vec::new();
+    file.by_ref().take(6).read_to_end(&mut magic).ok()?;
+    if magic.starts_with(b"PK\x03\x04") {
+        return Some(archive::zip(&mut file, visit));
+    }
+    file.seek(SeekFrom::Start(0)).ok()?;
+    let source = decompress(Box::new(file)).ok()?;
+    let mut source = Peeked::new(source, 512).ok()?;
+    archive::is_tar(source.head()).then(|| archive::tar(&mut source, visit))
+}
+
+/// Programs, core dumps and dumps of Flight Recorder are known by their beginning, so they are not cut. UTF-16 looks like them.
 fn begins_binary(path: &Path) -> bool {
     let mut beginning = Vec::new();
     let read = File::open(path).and_then(|it| it.take(4096).read_to_end(&mut beginning));
-    read.is_ok() && (evidence::is_binary(&beginning) || evidence::recorder::is_whole(&beginning))
+    let whole =
+        |it: &[u8]| evidence::is_binary(it) || evidence::recorder::is_whole(it) || it.first() == Some(&0);
+    read.is_ok() && whole(&beginning)
 }
 
 pub(crate) fn is_compressed(path: &Path) -> bool {
-    let mut magic = [0; 4];
+    let mut magic = [0; 6];
     File::open(path).and_then(|mut it| it.read_exact(&mut magic)).is_ok()
         && compression(&magic) != Compression::None
 }
@@ -138,40 +242,103 @@ pub(crate) fn is_compressed(path: &Path) -> bool {
 type Outcome = (usize, io::Result<(Facts, Option<String>)>);
 
 fn read_files(files: &[PathBuf], workers: usize, unreadable: &mut Vec<Unreadable>) -> Case {
-    let regions: Vec<Region<'_>> = files.iter().flat_map(|it| regions(it, workers)).collect();
+    let regions: Vec<Region<'_>> = files.iter().flat_map(|it| regions(it, workers, unreadable)).collect();
+    // The first region of each archive, and every other region.
+    let is_unit = |at: &usize| {
+        let member = |at: usize| regions.get(at).filter(|it| it.member.is_some()).map(|it| it.path);
+        at.checked_sub(1).is_none_or(|last| member(last).is_none() || member(last) != member(*at))
+    };
+    let units: Vec<usize> = (0..regions.len()).filter(is_unit).collect();
     let next = AtomicUsize::new(0);
     thread::scope(|scope| {
         let (done, outcomes) = sync_channel::<Outcome>(workers * 4);
-        for _ in 0..workers.min(regions.len()) {
-            let (done, next, regions) = (done.clone(), &next, &regions);
-            scope.spawn(move || work(regions, next, &done));
+        for _ in 0..workers.min(units.len()) {
+            let (done, next, regions, units) = (done.clone(), &next, &regions, &units);
+            scope.spawn(move || work(regions, units, next, &done));
         }
         drop(done);
         join(&regions, &outcomes, unreadable)
     })
 }
 
-fn work(regions: &[Region<'_>], next: &AtomicUsize, done: &SyncSender<Outcome>) {
+fn work(regions: &[Region<'_>], units: &[usize], next: &AtomicUsize, done: &SyncSender<Outcome>) {
     loop {
-        let number = next.fetch_add(1, Ordering::Relaxed);
+        let Some(&number) = units.get(next.fetch_add(1, Ordering::Relaxed)) else { return };
         let Some(region) = regions.get(number) else { return };
-        if done.send((number, read_region(region, number))).is_err() {
+        if region.member.is_some() {
+            read_archive(regions, number, done);
+        } else if done.send((number, read_region(region, number))).is_err() {
             return;
         }
     }
 }
 
+/// Reads the files of the archive whose first region is `first`.
+fn read_archive(regions: &[Region<'_>], first: usize, done: &SyncSender<Outcome>) {
+    let Some(path) = regions.get(first).map(|it| it.path) else { return };
+    let mine = regions.get(first..).unwrap_or_default().iter();
+    let mine = mine.take_while(|it| it.member.is_some() && it.path == path).count();
+    let mut number = first;
+    let mut read = |it: archive::Member<'_>| {
+        if is_beside_the_point(Path::new(&it.name)) || number >= first + mine {
+            return;
+        }
+        let facts = decompress(Box::new(it.content)).and_then(|source| {
+            let source = Peeked::new(source, 512)?;
+            let nested = archive::is_tar(source.head()) || source.head().starts_with(b"PK\x03\x04");
+            if nested {
+                return Err(io::Error::other("is an archive inside an archive: unpack it first"));
+            }
+            read_source(Box::new(source), true, number)
+        });
+        let _ = done.send((number, facts));
+        number += 1;
+    };
+    // What is wrong with the archive itself was said when it was listed.
+    let _ = each_member(path, &mut read);
+    // The file changed after it was listed.
+    for number in number..first + mine {
+        let _ = done.send((number, Err(io::Error::other("is no longer in the archive"))));
+    }
+}
+
 /// The facts of a region, and the error if it could not be read to its end.
 fn read_region(region: &Region<'_>, number: usize) -> io::Result<(Facts, Option<String>)> {
+    read_source(open(region)?, region.start == 0, number)
+}
+
+fn read_source(
+    source: Box<dyn Read + '_>,
+    beginning: bool,
+    number: usize,
+) -> io::Result<(Facts, Option<String>)> {
     let mut reader = Reader::new(u32::try_from(number).unwrap_or(u32::MAX));
-    let source = Counted(open(region)?);
-    let mut chunks = Chunks::new(source, Chunks::<File>::SIZE);
-    let problem = if region.start == 0 {
-        read_lines(&mut reader, &mut chunks)
+    let problem = if beginning {
+        let source = encoding::text(Box::new(Counted(source)))?;
+        if is_report(source.head()) {
+            return Ok((reader.finish(), Some(OWN_REPORT.to_owned())));
+        }
+        read_lines(&mut reader, &mut Chunks::new(source, Chunks::<File>::SIZE))
     } else {
-        read_rest(&mut reader, &mut chunks)
+        read_rest(&mut reader, &mut Chunks::new(Counted(source), Chunks::<File>::SIZE))
     };
     Ok((reader.finish(), problem.err().map(|it| it.to_string())))
+}
+
+/// Whether a file begins as the reports do that plumb writes about logs and manifests.
+fn is_report(head: &[u8]) -> bool {
+    let has = |text: &str| memchr::memmem::find(head, text.as_bytes()).is_some();
+    let inner = head.trim_ascii_start();
+    let json = ["\"plumb.doctor/", "\"plumb.lint/", "\"plumb/doctor/", "\"plumb/lint/"];
+    let levels = ["error: ", "warning: ", "info: ", "ok: ", "unknown: "];
+    match inner.first() {
+        Some(b'{') => json.iter().any(|it| has(it)),
+        Some(b'<') => has("<testsuites name=\"plumb\""),
+        _ => {
+            levels.iter().any(|it| inner.starts_with(it.as_bytes()))
+                && (has(" lines understood (") || has("-v shows all"))
+        }
+    }
 }
 
 /// A region inside a file: no document begins before it.
@@ -203,14 +370,14 @@ fn join(regions: &[Region<'_>], outcomes: &Receiver<Outcome>, unreadable: &mut V
         match outcome {
             Ok((facts, failed)) => {
                 let (file, _) =
-                    *open.get_or_insert_with(|| (builder.begin_file(&name(region.path)), region.path));
+                    *open.get_or_insert_with(|| (builder.begin_file(&region.name()), region.path));
                 builder.absorb(file, facts);
                 problem = problem.or(failed);
             }
             Err(error) => {
                 // Keep the numbering of later regions.
                 builder.skip_region();
-                unreadable.push(Unreadable { name: name(region.path), reason: error.to_string() });
+                unreadable.push(Unreadable { name: region.name(), reason: error.to_string() });
             }
         }
     }
@@ -224,15 +391,19 @@ pub(crate) fn name(path: &Path) -> String {
     if path.as_os_str() == "-" { "standard input".to_owned() } else { path.display().to_string() }
 }
 
-/// Opens a whole file, whatever it is compressed with.
+/// Opens a whole text, whatever it is compressed with.
 pub(crate) fn open_whole(path: &Path) -> io::Result<Box<dyn Read>> {
-    open(&Region { path, start: 0, end: None })
+    Ok(Box::new(encoding::text(open(&Region::whole(path))?)?))
 }
 
 /// Opens a region; a file's first bytes tell whether it is compressed.
 fn open(region: &Region<'_>) -> io::Result<Box<dyn Read>> {
     if region.path.as_os_str() == "-" {
-        return decompress(Box::new(io::stdin()));
+        let source = Peeked::new(decompress(Box::new(io::stdin()))?, 512)?;
+        if archive::is_tar(source.head()) || source.head().starts_with(b"PK\x03\x04") {
+            return Err(io::Error::other("is an archive: give its name instead of its content"));
+        }
+        return Ok(Box::new(source));
     }
     let mut file = File::open(region.path)?;
     if file.metadata()?.is_dir() {
@@ -277,59 +448,46 @@ enum Compression {
     None,
     Gzip,
     Zstd,
+    Xz,
 }
+
+/// How much memory the dictionary of an xz file may take, in KiB: more than `xz -9` uses.
+const XZ_MEMORY: u32 = 256 * 1024;
 
 fn compression(magic: &[u8]) -> Compression {
     match magic {
         [0x1f, 0x8b, ..] => Compression::Gzip,
         // A frame, or a skippable frame.
-        [0x28, 0xb5, 0x2f, 0xfd] | [0x50..=0x5f, 0x2a, 0x4d, 0x18] => Compression::Zstd,
+        [0x28, 0xb5, 0x2f, 0xfd, ..] | [0x50..=0x5f, 0x2a, 0x4d, 0x18, ..] => Compression::Zstd,
+        [0xfd, b'7', b'z', b'X', b'Z', 0] => Compression::Xz,
         _ => Compression::None,
     }
 }
 
-fn decompress(mut source: Box<dyn Read>) -> io::Result<Box<dyn Read>> {
-    let mut magic = Vec::with_capacity(4);
-    source.by_ref().take(4).read_to_end(&mut magic)?;
-    let kind = compression(&magic);
-    let whole = Front { bytes: magic, rest: source };
-    Ok(match kind {
+fn decompress<'a>(source: Box<dyn Read + 'a>) -> io::Result<Box<dyn Read + 'a>> {
+    let whole = Peeked::new(source, 6)?;
+    Ok(match compression(whole.head()) {
         Compression::Gzip => {
             Box::new(flate2::read::MultiGzDecoder::new(BufReader::with_capacity(1 << 16, whole)))
         }
         Compression::Zstd => Box::new(Frames { decoder: frame(whole)? }),
+        Compression::Xz => {
+            let source = BufReader::with_capacity(1 << 16, whole);
+            Box::new(lzma_rust2::XzReader::new_mem_limit(source, true, XZ_MEMORY))
+        }
         Compression::None => Box::new(whole),
     })
 }
 
-/// A source some of whose bytes were read ahead.
-struct Front {
-    bytes: Vec<u8>,
-    rest: Box<dyn Read>,
-}
-
-impl Read for Front {
-    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-        if self.bytes.is_empty() {
-            return self.rest.read(buffer);
-        }
-        let n = self.bytes.len().min(buffer.len());
-        for (to, from) in buffer.iter_mut().zip(self.bytes.drain(..n)) {
-            *to = from;
-        }
-        Ok(n)
-    }
-}
-
-type Decoder = ruzstd::decoding::StreamingDecoder<Front, ruzstd::decoding::FrameDecoder>;
+type Decoder<'a> = ruzstd::decoding::StreamingDecoder<Peeked<'a>, ruzstd::decoding::FrameDecoder>;
 
 /// All frames of a zstd file; the decoder reads one.
-struct Frames {
-    decoder: Option<Decoder>,
+struct Frames<'a> {
+    decoder: Option<Decoder<'a>>,
 }
 
 /// The next frame that holds data, if there is one.
-fn frame(mut source: Front) -> io::Result<Option<Decoder>> {
+fn frame(mut source: Peeked<'_>) -> io::Result<Option<Decoder<'_>>> {
     loop {
         let mut magic = Vec::with_capacity(4);
         source.by_ref().take(4).read_to_end(&mut magic)?;
@@ -343,14 +501,14 @@ fn frame(mut source: Front) -> io::Result<Option<Decoder>> {
                 io::copy(&mut source.by_ref().take(length), &mut io::sink())?;
             }
             _ => {
-                source.bytes = magic;
+                source.put_back(&magic);
                 return Decoder::new(source).map(Some).map_err(io::Error::other);
             }
         }
     }
 }
 
-impl Read for Frames {
+impl Read for Frames<'_> {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         while let Some(decoder) = &mut self.decoder {
             let n = decoder.read(buffer)?;

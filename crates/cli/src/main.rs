@@ -1,5 +1,6 @@
 //! The binary `plumb`: arguments in, exit code out. The work is done in the other crates.
 
+mod archive;
 mod args;
 mod bench;
 mod doctor;

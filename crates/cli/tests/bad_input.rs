@@ -83,17 +83,28 @@ fn bytes_that_are_no_text() {
     png.extend((0..200_000_u32).map(|it| (it.wrapping_mul(2_654_435_761) >> 13).to_le_bytes()[0]));
     let mut elf = b"\x7fELF\x02\x01\x01\0\0\0\0\0\0\0\0\0\x03\0>\0\x01\0\0\0".to_vec();
     elf.extend_from_slice(&png);
-    let utf16: Vec<u8> =
-        b"\xff\xfe".iter().copied().chain(healthy().into_iter().flat_map(|it| [it, 0])).collect();
     for (name, bytes) in [
         ("nuls.log", vec![0; 1 << 20]),
         ("latin1.log", b"caf\xe9 \xff\xfe\xfd\n\xc3\x28\n\xf0\x28\x8c\x28\n".to_vec()),
         ("picture.png", png),
         ("program", elf),
-        ("utf16.log", utf16),
     ] {
         let path = write(&folder, name, &bytes);
         check_nothing(&path, &doctor(&path));
+    }
+}
+
+/// UTF-16 as PowerShell writes it, and a log that was truncated while its program kept writing at the old position.
+#[test]
+fn text_of_another_form_is_read() {
+    let folder = folder("other-text");
+    let utf16: Vec<u8> = failed().into_iter().flat_map(|it| [it, 0]).collect();
+    for (name, bytes) in [
+        ("marked.log", [&b"\xff\xfe"[..], &utf16].concat()),
+        ("unmarked.log", utf16),
+        ("rotated.log", [&[0; 70_000][..], &failed()].concat()),
+    ] {
+        check_failed(&doctor(&write(&folder, name, &bytes)));
     }
 }
 
@@ -120,6 +131,7 @@ fn a_large_core_dump_is_no_evidence() {
     let folder = folder("core-dump");
     write(&folder, "job.log", &healthy());
     let mut core = File::create(folder.join("core.4711")).unwrap();
+    core.write_all(b"\x7fELF\x02\x01\x01\0\0\0\0\0\0\0\0\0\x04\0>\0\x01\0\0\0").unwrap();
     // Holes, as core dumps have them, and what the process was about to print.
     core.seek(SeekFrom::Start(45 << 20)).unwrap();
     core.write_all(b"\n").unwrap();
@@ -539,6 +551,50 @@ fn folders_that_lead_in_a_circle() {
     assert_eq!(answer.code, Some(1));
     assert_eq!(json["inputs"].as_array().unwrap().len(), 1, "{}", json["inputs"]);
     assert!(answer.stderr.contains("self.log"), "{}", answer.stderr);
+}
+
+/// A folder holds more than logs: each log counts once, and what is not a file is not waited for.
+#[test]
+fn a_folder_with_links_pipes_and_reports() {
+    let folder = folder("links");
+    let log = write(&folder, "job.log", &failed());
+    let alone = answer_of(&log);
+    fs::hard_link(&log, folder.join("hard.log")).unwrap();
+    symlink("job.log", folder.join("soft.log")).unwrap();
+    symlink("gone", folder.join("dangling.log")).unwrap();
+    rustix::fs::mkfifoat(
+        rustix::fs::CWD,
+        folder.join("pipe"),
+        rustix::fs::Mode::RUSR | rustix::fs::Mode::WUSR,
+    )
+    .unwrap();
+    for format in ["text", "json", "sarif", "junit"] {
+        let report =
+            finish(command(["doctor", "--format", format].map(Path::new).into_iter().chain([&*log])));
+        write(&folder, &format!("report.{format}"), report.stdout.as_bytes());
+    }
+    let (answer, json) = json(&[&folder]);
+    assert_eq!(answer.code, Some(1), "{answer:?}");
+    assert_eq!(json["findings"].as_array().unwrap().len(), alone["findings"].as_array().unwrap().len());
+    for name in ["dangling.log", "pipe", "report.text", "report.json", "report.sarif", "report.junit"] {
+        let line = answer.stderr.lines().find(|it| it.contains(name)).expect(name);
+        assert!(line.starts_with("note: ") && line.ends_with("left out"), "{line}");
+    }
+    // The first name of the log, and the reports.
+    assert_eq!(json["inputs"].as_array().unwrap().len(), 5, "{}", json["inputs"]);
+}
+
+#[test]
+fn a_missing_file_is_reported_once_and_alone() {
+    let answer = doctor(&folder("once").join("missing.log"));
+    assert_eq!((answer.code, &*answer.stdout), (Some(2), ""));
+    assert_eq!(answer.stderr.matches("missing.log").count(), 1, "{}", answer.stderr);
+}
+
+#[test]
+fn number_signs_are_not_a_table() {
+    let path = write(&folder("number-signs"), "notes.txt", b"#\n# a script\n#\n");
+    check_nothing(&path, &doctor(&path));
 }
 
 #[test]

@@ -26,6 +26,20 @@ fn zstd(bytes: &[u8]) -> Vec<u8> {
     ruzstd::encoding::compress_to_vec(bytes, ruzstd::encoding::CompressionLevel::Fastest)
 }
 
+/// A tar archive of one file, in a folder.
+fn tar(bytes: &[u8]) -> Vec<u8> {
+    let mut header = vec![0; 512];
+    header[..9].copy_from_slice(b"logs/0.go");
+    header[124..135].copy_from_slice(format!("{:011o}", bytes.len()).as_bytes());
+    header[148..156].fill(b' ');
+    header[156] = b'0';
+    let sum: u32 = header.iter().map(|it| u32::from(*it)).sum();
+    header[148..155].copy_from_slice(format!("{sum:06o}\0").as_bytes());
+    header.extend_from_slice(bytes);
+    header.resize(header.len().next_multiple_of(512) + 1024, 0);
+    header
+}
+
 /// The answer, with the name of the one input replaced.
 #[track_caller]
 fn answer(command: Command) -> Value {
@@ -79,6 +93,8 @@ fn compressed_is_the_same() {
             ("members.gz", in_parts(gzip)),
             ("zst", zstd(&bytes)),
             ("frames.zst", in_parts(zstd)),
+            ("tar", tar(&bytes)),
+            ("tgz", gzip(&tar(&bytes))),
             // The content tells what it is, not the name.
             ("log", in_parts(gzip)),
         ] {
@@ -87,6 +103,15 @@ fn compressed_is_the_same() {
             assert_eq!(answer(doctor(&path)), want, "{}", path.display());
         }
     }
+}
+
+#[test]
+fn xz_is_read() {
+    // node-a:1:2 [0] init.cc:497 NCCL WARN Duplicate GPU detected : rank 2 and rank 0 both on CUDA device 1000
+    let xz = b"\xfd\x37\x7a\x58\x5a\x00\x00\x01\x69\x22\xde\x36\x02\x00\x21\x01\x16\x00\x00\x00\x74\x2f\xe5\xa3\xe0\x00\x68\x00\x66\x5d\x00\x37\x1b\xc8\xb0\x53\xd6\xbd\xd4\xbb\xfc\x8d\xe9\x2c\x1c\xdf\xae\x45\xb5\x8b\x62\x36\xf0\xf5\xab\x70\x9b\x21\x3e\x1f\x8e\x9f\x91\x2c\x0f\x8b\x6f\x2b\x44\xcc\xcb\xdb\x50\x92\x52\x6b\x7b\x8d\x3a\x92\x93\x75\xc2\x3b\x7e\xfc\x66\x1f\x77\xb0\xd8\x4f\x1a\x2d\xde\x6b\xd0\xd8\x7b\x06\x5d\xbc\xf5\x3d\x6c\xd3\x60\x64\xb2\xe9\x3d\x3c\xd6\xdd\xd4\x5f\xbc\x47\xfb\x66\x7d\x9f\x64\x34\x2c\xd4\xd7\xf4\xc8\xce\x6b\x80\x00\x00\x00\x00\x23\xcc\x74\x72\x00\x01\x7e\x69\xaf\x38\x54\xa5\x90\x42\x99\x0d\x01\x00\x00\x00\x00\x01\x59\x5a";
+    let path = folder("xz").join("log.xz");
+    fs::write(&path, xz).unwrap();
+    assert_eq!(answer(doctor(&path))["findings"][0]["id"], "duplicate-gpu");
 }
 
 #[test]

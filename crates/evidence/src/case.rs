@@ -15,7 +15,7 @@ use crate::read::Facts;
 use crate::recorder::{FlightDump, RasStatus, rank_of_file};
 use crate::segment::ThreadFacts;
 use crate::signals::{Sighting, Signal};
-use crate::source::{Distinct, File, Quote, Seen, Sources, Spot, Tally};
+use crate::source::{Distinct, File, Kind, Quote, Seen, Sources, Spot, Tally};
 
 /// A process that wrote NCCL lines.
 #[derive(Debug, Clone, PartialEq)]
@@ -178,6 +178,10 @@ pub struct CaseBuilder {
     dumps: Vec<FlightDump>,
     ras: Vec<RasStatus>,
     loose: Loose,
+    /// Where the text of NCCL's last warning is.
+    last_errors: Vec<Spot>,
+    /// The ranks whose next line is the text of NCCL's last warning.
+    awaited: Vec<Option<u32>>,
 }
 
 #[derive(Debug)]
@@ -191,6 +195,12 @@ struct Gathered {
 }
 
 impl Gathered {
+    fn has_only_warnings(&self) -> bool {
+        let warnings = self.facts.warnings.clone();
+        *self.facts == ProcessFacts { warnings, ..ProcessFacts::default() }
+            && self.threads.iter().all(|it| it.segments.is_empty())
+    }
+
     fn add(&mut self, thread: ThreadFacts) {
         // For few threads a linear search is faster than a table.
         let index = if self.threads.len() <= 16 {
@@ -228,6 +238,23 @@ impl CaseBuilder {
     /// Adds a region. Regions come in the order of their numbers.
     pub fn absorb(&mut self, file: u32, facts: Facts) {
         self.sources.begin_region(file);
+        // What the region before announced may stand at the beginning of this one.
+        let mut announced = Vec::new();
+        self.awaited.retain(|rank| match facts.openings.iter().find(|it| it.rank == *rank) {
+            Some(opening) => {
+                announced.push(opening.as_last_error());
+                false
+            }
+            None => true,
+        });
+        self.awaited.extend_from_slice(&facts.awaited);
+        for it in announced {
+            self.take(file, it);
+        }
+        self.take(file, facts);
+    }
+
+    fn take(&mut self, file: u32, facts: Facts) {
         if let Some(file) = self.sources.files.get_mut(file as usize) {
             file.tally.add(&facts.tally);
             if facts.binary {
@@ -277,7 +304,8 @@ impl CaseBuilder {
         self.progress.extend(facts.endings.progress);
         self.endings.merge(facts.endings);
         self.ras.extend(facts.recorded.statuses);
-        facts.plain.into_iter().for_each(|it| self.blocks.take(it));
+        self.last_errors.extend(facts.last_errors);
+        facts.plain.iter().for_each(|it| self.blocks.take(it));
         self.loose.merge(facts.loose);
     }
 
@@ -288,15 +316,29 @@ impl CaseBuilder {
 
     /// Ends a file, with the reason why it could not be read to its end, if so.
     pub fn end_file(&mut self, file: u32, problem: Option<&str>) {
+        // Lines of `#` alone are part of a table, and of many other things.
+        let tests = self.blocks.has_tests();
+        if let Some(it) = self.sources.files.get_mut(file as usize).filter(|_| !tests) {
+            it.tally.clear(Kind::NcclTests);
+        }
         let found = self.blocks.end_file();
+        self.awaited.clear();
         if let Some(file) = self.sources.files.get_mut(file as usize) {
             file.problem = file.problem.take().or(problem.map(Into::into)).or(found);
         }
     }
 
     /// The case.
-    pub fn finish(self) -> Case {
-        let mut gathered = self.processes;
+    pub fn finish(mut self) -> Case {
+        let mut gathered = std::mem::take(&mut self.processes);
+        // Beside NCCL's own lines, PyTorch's copy of a warning says nothing more. Without them it is the warning.
+        if gathered.iter().any(|it| !it.host.is_empty()) {
+            gathered.retain(|it| !it.host.is_empty() || !it.has_only_warnings());
+        } else {
+            for sighting in &mut self.sightings {
+                sighting.warning |= self.last_errors.binary_search(&sighting.quote.spot).is_ok();
+            }
+        }
         gathered.sort_by_key(|it| it.first);
         let mut processes = Vec::with_capacity(gathered.len());
         let mut threads = Vec::with_capacity(gathered.len());

@@ -77,14 +77,39 @@ impl Anchor {
                 _ => None,
             };
             // `NCCL INFO` inside a word or a quotation is not the anchor.
-            let stands_free = at == 0 || matches!(line.get(at - 1), Some(b' ' | b'\t' | b'"' | b'|'));
+            let stands_free =
+                at == 0 || matches!(line.get(at - 1), Some(b' ' | b'\t' | b'"' | b'|' | b':' | b']' | b'>'));
             if let (Some((level, skip)), true) = (level, stands_free) {
-                let (thread, before, location) = head(line.get(..at.saturating_sub(1))?);
+                let (thread, before, location) = head(line.get(..at)?.trim_ascii_end());
                 return Some(Line { level, thread, before, location, message: rest.get(skip..)? });
             }
             from = at + 5;
         }
     }
+}
+
+/// Takes a line of NCCL 2.3 and before apart, which has no `NCCL`: `HOST:PID:TID [DEV] INFO MSG`.
+pub(crate) fn old(line: &[u8]) -> Option<Line<'_>> {
+    for (anchor, level) in [(&b" INFO "[..], Level::Info), (b" WARN ", Level::Warn)] {
+        let window = line.get(..line.len().min(400))?;
+        let Some(at) = memmem::find(window, anchor) else { continue };
+        let front = line.get(..at)?;
+        // With a device; a warning has its place in the source after it.
+        let close = memrchr(b']', front)?;
+        let (thread, before, location) = head(front);
+        let placed = match level {
+            Level::Warn => !location.is_empty() && memchr(b':', location).is_some(),
+            _ => close + 1 == at,
+        };
+        // `10:11:12 [0] INFO` is a time.
+        let named = memchr(b':', thread)
+            .and_then(|it| thread.get(..it))
+            .is_some_and(|it| it.iter().any(u8::is_ascii_alphabetic));
+        if named && placed {
+            return Some(Line { level, thread, before, location, message: line.get(at + anchor.len()..)? });
+        }
+    }
+    None
 }
 
 /// `HOST:PID:TID [DEV] FILE:LINE (FUNC)` to (thread, before it, location).
@@ -272,6 +297,17 @@ mod tests {
         for line in ["", "NCCL", "NCCL version 2.21.5+cuda12.4", "see the NCCL documentation", "xNCCL INFO y"]
         {
             assert_eq!(anchor.split(line.as_bytes()), None, "{line}");
+        }
+    }
+
+    #[test]
+    fn reads_the_oldest_form() {
+        let line = super::old(b"[1,0]<stdout>:h:1:2 [0] INFO NET/Socket : 1 interfaces found").unwrap();
+        assert_eq!((line.thread, line.message), (&b"h:1:2"[..], &b"NET/Socket : 1 interfaces found"[..]));
+        let line = super::old(b"h:1:2 [0] misc/ibvwrap.cu:60 WARN Failed").unwrap();
+        assert_eq!((line.level, line.location), (Level::Warn, &b"misc/ibvwrap.cu:60"[..]));
+        for line in ["2025-05-05 10:11:12 [0] INFO x", "h:1:2 INFO x", "h:1:2 [0] a WARN x", "[1] INFO x"] {
+            assert_eq!(super::old(line.as_bytes()), None, "{line}");
         }
     }
 

@@ -9,6 +9,7 @@ use crate::catalogue::{self, Libfabric, LibfabricWarning};
 use crate::chunk::Chunks;
 use crate::ending::Endings;
 use crate::facts::{AdapterGpuDirect, Assignment, Connected, ProcessFacts, Via};
+use crate::mend::{Mender, Whole};
 use crate::nccl::{self, Message, Phase, PluginEvent};
 use crate::plain::{self, Loose, Plain};
 use crate::plugin::Known;
@@ -16,8 +17,9 @@ use crate::prefix::{self, Anchor, Level, Line};
 use crate::recorder;
 use crate::scan::{number, text};
 use crate::segment::{About, Life, ThreadFacts};
-use crate::signals::{self, Capture, ProcessId, Sighting};
+use crate::signals::{self, Capture, Found, ProcessId, Sighting};
 use crate::source::{Kind, Quote, Spot, Tally};
+use crate::strip;
 
 /// What one region says.
 #[derive(Debug, Default)]
@@ -35,6 +37,33 @@ pub struct Facts {
     pub(crate) recorded: recorder::Recorded,
     /// The file is not text.
     pub(crate) binary: bool,
+    /// Where the text of NCCL's last warning is.
+    pub(crate) last_errors: Vec<Spot>,
+    /// The ranks, as labels say, that announced NCCL's last warning and did not print it in this region.
+    pub(crate) awaited: Vec<Option<u32>>,
+    /// The first line of each label: it may be what the region before this one announced.
+    pub(crate) openings: Vec<Opening>,
+}
+
+/// The first line of a region that has a label, or none.
+#[derive(Debug)]
+pub(crate) struct Opening {
+    pub(crate) rank: Option<u32>,
+    line: Box<[u8]>,
+    spot: Spot,
+}
+
+impl Opening {
+    /// What the line says as the text of NCCL's last warning. The line itself is already counted.
+    pub(crate) fn as_last_error(&self) -> Facts {
+        let mut reader = Reader::new(self.spot.region);
+        reader.last_error.push(self.rank);
+        reader.other(&self.line, self.spot);
+        let mut facts = reader.facts;
+        facts.sightings.iter_mut().for_each(|it| it.count = 0);
+        let Facts { processes, sightings, last_errors, .. } = facts;
+        Facts { processes, sightings, last_errors, ..Facts::default() }
+    }
 }
 
 /// One process, as far as a region shows it.
@@ -68,6 +97,10 @@ const SIGHTING_LIMIT: usize = 50_000;
 const QUOTED_LIMIT: usize = 8 * 1024 * 1024;
 /// How many lines of tables and documents of one region are kept.
 const PLAIN_LIMIT: usize = 500_000;
+/// How many lines of a region are looked at for its first line of each label.
+const OPENING_LIMIT: usize = 64;
+/// How many lines of one region are compared with every signal in part, because they may have been cut.
+const CUT_LIMIT: usize = 300;
 
 /// Reads a region: a file, or a part of one that begins and ends at line ends.
 #[derive(Debug)]
@@ -93,6 +126,16 @@ pub struct Reader {
     /// How many bytes of NCCL lines were quoted.
     quoted: usize,
     plain: Option<plain::Classifier>,
+    /// How the lines were broken on their way here; known from the first ones.
+    mender: Option<Mender>,
+    /// The end of the line is missing.
+    cut: bool,
+    /// Lines that NCCL did not write.
+    others: usize,
+    /// Lines that were compared in part.
+    compared: usize,
+    /// The ranks, as labels say, whose next line is the text of NCCL's last warning.
+    last_error: Vec<Option<u32>>,
     lines: u32,
     /// A file that is read as a whole at its end.
     whole: Option<(recorder::Format, Vec<u8>)>,
@@ -116,6 +159,11 @@ impl Reader {
             networks: Vec::new(),
             quoted: 0,
             plain: None,
+            mender: None,
+            cut: false,
+            others: 0,
+            compared: 0,
+            last_error: Vec::new(),
             lines: 0,
             whole: None,
             binary: false,
@@ -139,21 +187,42 @@ impl Reader {
             return;
         }
         let bytes = bytes.strip_suffix(b"\n").unwrap_or(bytes);
-        let escapes = memchr::memchr(0x1b, bytes).is_some();
+        let mut mender = self.mender.take().unwrap_or_else(|| Mender::new(bytes, beginning));
+        let idle = mender.is_idle(bytes);
+        let marks = mender.marks;
+        let plainly = idle && marks == strip::Marks::default() && memchr::memchr(0x1b, bytes).is_none();
         let mut start = 0;
         for end in memchr::memchr_iter(b'\n', bytes).chain([bytes.len()]) {
             let line = bytes.get(start..end).unwrap_or_default();
             let spot = Spot { region: self.region, line: self.lines };
-            if escapes || !self.ordinary(line, spot) {
-                self.line(line, spot);
+            if !idle {
+                mender.take(line, spot, &mut |it| self.whole_line(&it, marks));
+            } else if !(plainly && self.ordinary(line, spot))
+                && let Some(kind) = self.line(line, marks, spot)
+            {
+                self.facts.tally.count(kind, 1);
             }
             start = end + 1;
             self.lines = self.lines.saturating_add(1);
         }
+        self.mender = Some(mender);
+    }
+
+    /// A line that was put together from several, or is a part of one.
+    fn whole_line(&mut self, it: &Whole<'_>, marks: strip::Marks) {
+        self.cut = it.cut;
+        if let Some(kind) = self.line(it.text, marks, it.spot) {
+            self.facts.tally.count(kind, u64::from(it.lines));
+        }
+        self.cut = false;
     }
 
     /// What was read.
     pub fn finish(mut self) -> Facts {
+        if let Some(mut mender) = self.mender.take() {
+            let marks = mender.marks;
+            mender.end(&mut |it| self.whole_line(&it, marks));
+        }
         self.facts.tally.lines = u64::from(self.lines);
         self.facts.binary = self.binary && self.whole.is_none();
         if let Some((format, bytes)) = self.whole.take() {
@@ -162,19 +231,14 @@ impl Reader {
                 self.facts.tally.count(format.kind(), u64::from(self.lines));
             }
         }
+        self.facts.awaited = self.last_error;
         self.facts
     }
 
-    fn line(&mut self, line: &[u8], spot: Spot) {
+    /// Reads a line. Returns what kind of input it belongs to, if it was understood.
+    fn line(&mut self, line: &[u8], marks: strip::Marks, spot: Spot) -> Option<Kind> {
         let line = line.strip_suffix(b"\r").unwrap_or(line);
-        // What a container runtime or a terminal put around the line is taken off first.
-        let unwrapped;
-        let line = if line.starts_with(b"{\"log\":\"") || memchr::memchr(0x1b, line).is_some() {
-            unwrapped = plain::unwrap(line);
-            &unwrapped
-        } else {
-            line
-        };
+        let line = &*strip::unwrap(line, marks);
         let line = match line.get(..Chunks::<&[u8]>::LINE_LIMIT) {
             Some(cut) => {
                 self.facts.tally.cut += 1;
@@ -182,12 +246,9 @@ impl Reader {
             }
             None => line,
         };
-        let understood = match self.anchor.split(line) {
+        match self.anchor.split(line).or_else(|| prefix::old(line)) {
             Some(it) => self.nccl(line, it, spot).then_some(Kind::NcclLog),
             None => self.other(line, spot),
-        };
-        if let Some(kind) = understood {
-            self.facts.tally.count(kind, 1);
         }
     }
 
@@ -208,10 +269,64 @@ impl Reader {
         } else {
             None
         };
+        if let Some(it) = self.last_error(line, spot) {
+            if self.facts.last_errors.len() < SIGHTING_LIMIT {
+                self.facts.last_errors.push(spot);
+            }
+            return self.nccl(line, it, spot).then_some(Kind::NcclLog);
+        }
         let libfabric = self.libfabric(shown, spot);
         let signal = self.signals(line, line, None, false, spot);
-        let ended = self.ending(shown, structured, signal.or(libfabric).is_some(), spot);
-        structured.or(signal).or(libfabric).or(ended)
+        let mut known = structured.or(signal).or(libfabric);
+        if known.is_none() {
+            // A message of NCCL without what NCCL puts before it, or the end of one.
+            let mut messages = std::iter::once(line).chain(strip::layers(line));
+            if let Some(message) = messages.find(|it| nccl::parse(it).is_unmistakable()) {
+                return self
+                    .nccl(line, without_head(line, message, Level::Info), spot)
+                    .then_some(Kind::NcclLog);
+            }
+            if let Some(message) = nccl::completed(line) {
+                let it = Line { message: &message, ..without_head(line, b"", Level::Info) };
+                return self.nccl(line, it, spot).then_some(Kind::NcclLog);
+            }
+            let part = self.part_of_signal(strip::bare(line), false);
+            known = part.and_then(|it| self.record(vec![it], line, line, None, false, spot));
+        }
+        let ended = self.ending(strip::bare(shown), structured, known.is_some(), spot);
+        known.or(ended)
+    }
+
+    /// NCCL's last warning, as PyTorch and XLA print it: without what NCCL puts before it.
+    fn last_error<'a>(&mut self, line: &'a [u8], spot: Spot) -> Option<Line<'a>> {
+        let opening = self.others < OPENING_LIMIT;
+        self.others += 1;
+        if opening || !self.last_error.is_empty() {
+            let rank = plain::rank_label(line);
+            if opening && self.facts.openings.iter().all(|it| it.rank != rank) {
+                self.facts.openings.push(Opening { rank, line: line.into(), spot });
+            }
+            if let Some(at) = self.last_error.iter().position(|it| *it == rank) {
+                self.last_error.swap_remove(at);
+                let text = strip::bare(line);
+                let is_text = !text.is_empty() && !text.starts_with(b"Exception raised from");
+                return is_text.then(|| without_head(line, text, Level::Warn));
+            }
+        }
+        if let Some(at) = memchr::memmem::find(line, b"Last error:") {
+            let text = line.get(at + 11..)?;
+            if !text.trim_ascii().is_empty() {
+                return Some(without_head(line, text.trim_ascii_start(), Level::Warn));
+            }
+            if self.last_error.len() < 64 {
+                self.last_error.push(plain::rank_label(line));
+            }
+            return None;
+        }
+        let at = memchr::memmem::find(line, b"Last NCCL warning(error) log entry")?;
+        let text = line.get(at..)?;
+        let text = text.get(memchr::memchr(b'\'', text)? + 1..)?;
+        Some(without_head(line, text, Level::Warn))
     }
 
     /// Notes how a job ended, or that it is at work.
@@ -276,7 +391,8 @@ impl Reader {
             let entry = catalogue::entry_of(&it).map(|it| it.entry);
             owner.facts.warnings.note(prefix::time(it.before), entry, || Quote::new(spot, line));
             let id = owner.id();
-            let signal = self.signals(line, it.before, id.as_ref(), true, spot);
+            let is_last_error = self.facts.last_errors.last() == Some(&spot);
+            let signal = self.signals(line, it.before, id.as_ref(), !is_last_error, spot);
             return signal.is_some() || entry.is_some();
         }
         let message = nccl::parse(it.message);
@@ -431,7 +547,28 @@ impl Reader {
         warning: bool,
         spot: Spot,
     ) -> Option<Kind> {
-        let found = signals::book().find(line);
+        let mut found = signals::book().find(line);
+        if found.is_empty() && self.cut {
+            found.extend(self.part_of_signal(line, true));
+        }
+        self.record(found, line, before, process, warning, spot)
+    }
+
+    /// The signal that a line without its end or its beginning is left of.
+    fn part_of_signal<'a>(&mut self, line: &'a [u8], at_end: bool) -> Option<Found<'a>> {
+        self.compared += 1;
+        (self.compared <= CUT_LIMIT).then(|| signals::book().find_cut(line, at_end)).flatten()
+    }
+
+    fn record(
+        &mut self,
+        found: Vec<Found<'_>>,
+        line: &[u8],
+        before: &[u8],
+        process: Option<&ProcessId>,
+        warning: bool,
+        spot: Spot,
+    ) -> Option<Kind> {
         let kind = found.first().map(|it| it.signal.kind);
         for found in found {
             let owned = |it: &Capture<&[u8]>| Capture { name: it.name, text: text(it.text) };
@@ -552,6 +689,12 @@ fn ordinary_head(line: &[u8]) -> Option<(usize, usize)> {
     }
     let device = digits(tid + 2)?;
     line.get(device..)?.starts_with(b"] NCCL INFO ").then_some((tid, device + 12))
+}
+
+/// A message that ends `line` and has no thread before it.
+fn without_head<'a>(line: &'a [u8], message: &'a [u8], level: Level) -> Line<'a> {
+    let before = line.get(..line.len() - message.len()).unwrap_or_default();
+    Line { level, thread: b"", before, location: b"", message }
 }
 
 /// Programs, images, core dumps: more than a few bytes that no text has. A log with holes stays a log.

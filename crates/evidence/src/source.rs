@@ -267,6 +267,13 @@ impl Tally {
         best.1
     }
 
+    /// Takes back all lines of a kind.
+    pub(crate) fn clear(&mut self, kind: Kind) {
+        if let Some(slot) = self.by_kind.get_mut(kind as usize) {
+            *slot = 0;
+        }
+    }
+
     pub(crate) fn count(&mut self, kind: Kind, lines: u64) {
         if let Some(slot) = self.by_kind.get_mut(kind as usize) {
             *slot += lines;

@@ -116,6 +116,74 @@ pub enum Message<'a> {
     Unknown,
 }
 
+impl Message<'_> {
+    /// Whether nothing but NCCL prints such a line, so that it is known without `NCCL INFO` before it.
+    pub(crate) fn is_unmistakable(&self) -> bool {
+        matches!(
+            self,
+            Self::Link(_)
+                | Self::Ring(_)
+                | Self::Trees(_)
+                | Self::Comm(_)
+                | Self::Layout(_)
+                | Self::ChannelCounts(_)
+                | Self::RingsConnected { .. }
+                | Self::Connected(_)
+                | Self::Network(_)
+                | Self::Environment { .. }
+                | Self::Bootstrap(_)
+                | Self::Sockets(_)
+                | Self::Hcas(_)
+                | Self::NoIbDevice
+                | Self::HcaGpuDirect { .. }
+                | Self::GpuDirectByDistance { .. }
+                | Self::Plugin(_)
+                | Self::PluginLine { .. }
+                | Self::BootstrapTimings(_)
+                | Self::InitTimings(_)
+                | Self::Nvls(_)
+                | Self::DmaBuf
+        )
+    }
+}
+
+/// What messages begin with that are known by little more.
+static BEGINNINGS: &[&str] = &[
+    "NCCL INFO ",
+    "Channel ",
+    "Connected all ",
+    "Using network ",
+    "Bootstrap : Using ",
+    "NET/IB : Using ",
+    "NET/IB : No device found",
+    "NET/Socket : Using ",
+    "NET/Plugin",
+    "NET/OFI ",
+    "ncclCommInitRank comm ",
+    "comm 0x",
+    "GPU Direct RDMA ",
+    "NVLS multicast support is ",
+];
+
+/// The message whose first letters are missing in `line`, if it is one that nothing but NCCL prints.
+pub(crate) fn completed(line: &[u8]) -> Option<Vec<u8>> {
+    for beginning in BEGINNINGS {
+        let beginning = beginning.as_bytes();
+        // At least half of it is left.
+        let left =
+            (1..=beginning.len() / 2).find(|&it| beginning.get(it..).is_some_and(|it| line.starts_with(it)));
+        let Some(whole) = left.and_then(|it| beginning.get(..it)).map(|missing| [missing, line].concat())
+        else {
+            continue;
+        };
+        let message = whole.strip_prefix(b"NCCL INFO ").unwrap_or(&whole);
+        if parse(message).is_unmistakable() {
+            return Some(message.to_vec());
+        }
+    }
+    None
+}
+
 /// How many channels a communicator uses.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
 pub struct ChannelCounts {
@@ -370,8 +438,21 @@ pub(crate) fn owned(bytes: &[u8]) -> Box<str> {
 
 #[cfg(test)]
 mod tests {
-    use super::{ChannelCounts, Message, parse};
+    use super::{ChannelCounts, Message, completed, parse};
     use crate::facts::RingSummary;
+
+    #[test]
+    fn first_letters_are_completed() {
+        let link = "Channel 00/0 : 0[0] -> 1[1] via P2P/CUMEM";
+        for cut in
+            ["nnel 00/0 : 0[0] -> 1[1] via P2P/CUMEM", "CL INFO Channel 00/0 : 0[0] -> 1[1] via P2P/CUMEM"]
+        {
+            assert_eq!(completed(cut.as_bytes()).as_deref(), Some(link.as_bytes()), "{cut}");
+        }
+        for line in ["el 00/0 : 0[0]", "nel of distribution", "INFO Starting", "work Socket"] {
+            assert_eq!(completed(line.as_bytes()), None, "{line}");
+        }
+    }
 
     #[test]
     fn channel_counts_of_every_age() {

@@ -20,12 +20,26 @@ pub use training::{Memory, Training};
 
 use crate::scan::number;
 use crate::source::{Distinct, Kind, Quote, Spot};
+use crate::strip;
 
 /// A line for the builder.
 #[derive(Debug)]
 pub(crate) struct Plain {
     pub(crate) what: What,
     pub(crate) quote: Quote,
+    /// How long the label is that a launcher or a collector put before the line.
+    pub(crate) label: usize,
+}
+
+impl Plain {
+    fn new(what: What, quote: Quote, label: usize) -> Self {
+        Self { what, quote, label }
+    }
+
+    /// The line without its label.
+    fn inner(&self) -> &str {
+        self.quote.text.get(self.label..).unwrap_or(&self.quote.text)
+    }
 }
 
 /// What a line was recognised as.
@@ -80,7 +94,7 @@ impl Classifier {
     pub(crate) fn blank(&mut self, spot: Spot, out: &mut Vec<Plain>) {
         if self.table {
             self.table = false;
-            out.push(Plain { what: What::Blank, quote: Quote::new(spot, b"") });
+            out.push(Plain::new(What::Blank, Quote::new(spot, b""), 0));
         }
     }
 
@@ -92,47 +106,72 @@ impl Classifier {
         loose: &mut Loose,
         out: &mut Vec<Plain>,
     ) -> Option<Kind> {
-        let (what, kind) = match self.document {
-            Some(Document::Manifest) => (What::Manifest, Kind::Manifest),
-            Some(Document::Xml) => (What::TopologyXml, Kind::TopologyXml),
-            Some(Document::Json) => (What::Json, Kind::NcclTests),
-            None => {
-                let inner = strip_label(line);
-                if topology_matrix::is_row(inner) {
-                    (What::TopologyMatrix, Kind::TopologyMatrix)
-                } else if nccl_tests::is_line(inner) {
-                    (What::NcclTests, Kind::NcclTests)
-                } else if protocols::is_row(inner) {
-                    (What::Protocols, Kind::NcclLog)
-                } else if training::is_line(inner) {
-                    (What::Training, Kind::TrainingLog)
-                } else if inner.starts_with(b"NCCL version ") {
-                    (What::Banner, Kind::NcclLog)
-                } else if inner.starts_with(b"<system")
-                    || inner.starts_with(b"<cpu ")
-                    || topology_xml::is_tag(inner)
-                {
-                    (What::TopologyXml, Kind::TopologyXml)
-                } else {
-                    return None;
-                }
-            }
+        let (what, kind, inner) = match self.document {
+            Some(Document::Manifest) => (What::Manifest, Kind::Manifest, line),
+            Some(Document::Xml) => (What::TopologyXml, Kind::TopologyXml, line),
+            Some(Document::Json) => (What::Json, Kind::NcclTests, line),
+            None => recognise(line)?,
         };
+        let label = line.len() - inner.len();
         match what {
-            What::Protocols => loose.protocols.take(&Quote::new(spot, line)),
-            What::Training => loose.training.take(line, || Quote::new(spot, line)),
+            What::Protocols => loose.protocols.take(&Quote::new(spot, inner)),
+            What::Training => loose.training.take(inner, || Quote::new(spot, line)),
             What::Banner => {
-                loose.banners.note(String::from_utf8_lossy(line).trim().into(), || Quote::new(spot, line));
+                loose.banners.note(String::from_utf8_lossy(inner).trim().into(), || Quote::new(spot, line));
             }
             // A JSON document may be one long line; everything else is short.
             What::Json => {
-                out.push(Plain { what, quote: Quote { spot, text: String::from_utf8_lossy(line).into() } });
+                let quote = Quote { spot, text: String::from_utf8_lossy(line).into() };
+                out.push(Plain::new(what, quote, 0));
             }
-            _ => out.push(Plain { what, quote: Quote::new(spot, line) }),
+            _ => out.push(Plain::new(what, Quote::new(spot, line), label)),
         }
         self.table |= what == What::TopologyMatrix;
         Some(kind)
     }
+}
+
+/// What a line is, and the line without its labels. A line that is something as it stands has no label.
+fn recognise(line: &[u8]) -> Option<(What, Kind, &[u8])> {
+    let form = |inner| form(inner).map(|(what, kind)| (what, kind, inner));
+    form(line).or_else(|| strip::layers(line).find_map(form))
+}
+
+/// What a line without labels is.
+fn form(line: &[u8]) -> Option<(What, Kind)> {
+    if topology_matrix::is_row(line) {
+        Some((What::TopologyMatrix, Kind::TopologyMatrix))
+    } else if nccl_tests::is_line(line) {
+        Some((What::NcclTests, Kind::NcclTests))
+    } else if protocols::is_row(line) {
+        Some((What::Protocols, Kind::NcclLog))
+    } else if training::is_line(line) {
+        Some((What::Training, Kind::TrainingLog))
+    } else if line.starts_with(b"NCCL version ") {
+        Some((What::Banner, Kind::NcclLog))
+    } else if line.starts_with(b"<system") || line.starts_with(b"<cpu ") || topology_xml::is_tag(line) {
+        Some((What::TopologyXml, Kind::TopologyXml))
+    } else {
+        None
+    }
+}
+
+/// Whether a line is one of a table or a document, or a known one of a trainer.
+pub(crate) fn is_structured(line: &[u8]) -> bool {
+    recognise(line).is_some()
+}
+
+/// Whether a line belongs to a table or a document.
+pub(crate) fn is_tabular(line: &[u8]) -> bool {
+    recognise(line).is_some_and(|it| it.0 != What::Training)
+}
+
+/// A line of a matrix without its labels; any other line as it is.
+pub(crate) fn matrix_line(line: &[u8]) -> &[u8] {
+    if topology_matrix::is_row(line) {
+        return line;
+    }
+    strip::layers(line).find(|it| topology_matrix::is_row(it)).unwrap_or(line)
 }
 
 /// What single lines say, in any order.
@@ -172,89 +211,11 @@ fn document(bytes: &[u8]) -> Option<Document> {
     manifest.then_some(Document::Manifest)
 }
 
-/// The line itself, without colour codes and without the JSON that container runtimes write around it:
-/// `{"log":"node:1:2 [0] NCCL INFO x\n","stream":"stdout","time":"..."}`
-pub(crate) fn unwrap(line: &[u8]) -> Vec<u8> {
-    let mut out = Vec::with_capacity(line.len());
-    let json = line.strip_prefix(b"{\"log\":\"");
-    let mut rest = json.unwrap_or(line).iter().copied();
-    while let Some(byte) = rest.next() {
-        match byte {
-            b'"' if json.is_some() => break,
-            b'\\' if json.is_some() => match rest.next() {
-                Some(b'n' | b'r') => {}
-                Some(b't') => out.push(b'\t'),
-                Some(b'u') => {
-                    // Only control characters are written like this, usually colour codes.
-                    let code: Vec<u8> = rest.by_ref().take(4).collect();
-                    if code == b"001b" {
-                        skip_colour(&mut rest);
-                    } else {
-                        out.push(b' ');
-                    }
-                }
-                Some(other) => out.push(other),
-                None => break,
-            },
-            0x1b => skip_colour(&mut rest),
-            other => out.push(other),
-        }
-    }
-    out
-}
-
-/// After ESC: `[36m`
-fn skip_colour(rest: &mut impl Iterator<Item = u8>) {
-    if rest.next() == Some(b'[') {
-        let _ = rest.find(u8::is_ascii_alphabetic);
-    }
-}
-
-/// Drops what launchers put before a line: `[1,0]<stdout>:`, `[rank0]: `, `0: `.
-pub(crate) fn strip_label(line: &[u8]) -> &[u8] {
-    let start = line.trim_ascii_start();
-    // `[1,0]<stdout>:`, and with Open MPI's timestamps `Sun Nov 15 02:56:23 2026[1,0]<stdout>:`
-    let window = start.get(..start.len().min(80)).unwrap_or_default();
-    if let Some(at) = memchr::memmem::find(window, b"]<std")
-        && let Some(colon) = start.get(at..).and_then(|it| memchr::memchr(b':', it))
-    {
-        return start.get(at + colon + 1..).unwrap_or_default();
-    }
-    // kubectl --timestamps: `2025-01-02T03:04:05.123456789Z text`
-    if start.first().is_some_and(u8::is_ascii_digit)
-        && start.get(10) == Some(&b'T')
-        && let Some(end) = memchr::memmem::find(start.get(..start.len().min(40)).unwrap_or_default(), b"Z ")
-    {
-        return start.get(end + 2..).unwrap_or_default();
-    }
-    if let Some(rest) = start.strip_prefix(b"[pod/") {
-        // kubectl --prefix: `[pod/NAME/CONTAINER] text`
-        if let Some(end) = memchr::memmem::find(rest.get(..rest.len().min(300)).unwrap_or_default(), b"] ") {
-            return strip_label(rest.get(end + 2..).unwrap_or_default());
-        }
-    }
-    if let Some(rest) = start.strip_prefix(b"[") {
-        if (rest.starts_with(b"rank") || rest.starts_with(b"default"))
-            && let Some(at) = memchr::memmem::find(window, b"]:")
-        {
-            let inner = rest.get(at + 2..).unwrap_or_default();
-            return inner.strip_prefix(b" ").unwrap_or(inner);
-        }
-        return line;
-    }
-    // srun --label: `0: text`
-    if let Some((_, rest)) = number(start)
-        && let Some(rest) = rest.strip_prefix(b": ")
-    {
-        return rest;
-    }
-    line
-}
-
 /// The rank a launcher or PyTorch puts before a line.
 pub(crate) fn rank_label(line: &[u8]) -> Option<u32> {
     let window = line.get(..line.len().min(200)).unwrap_or_default();
-    for (key, end) in [(&b"[rank"[..], b']'), (b"[Rank ", b']'), (b"[trainer", b']')] {
+    for (key, end) in [(&b"[rank"[..], b']'), (b"[Rank ", b']'), (b"[trainer", b']'), (b"[1,mpirank:", b',')]
+    {
         if let Some(at) = memchr::memmem::find(window, key)
             && let Some((rank, rest)) = number(window.get(at + key.len()..)?)
             && (rest.first() == Some(&end) || rest.first() == Some(&b'|'))
@@ -288,13 +249,15 @@ pub(crate) struct Blocks {
 impl Blocks {
     const JSON_LIMIT: usize = 16 * 1024 * 1024;
 
-    pub(crate) fn take(&mut self, line: Plain) {
-        let Plain { what, quote } = line;
-        match what {
-            What::NcclTests => nccl_tests::take(&mut self.tests, &mut self.tests_open, &quote),
-            What::TopologyMatrix => topology_matrix::take(&mut self.matrices, &mut self.matrix_open, quote),
-            What::Manifest => manifest::take(&mut self.manifests, &mut self.manifest_open, &quote),
-            What::TopologyXml => topology_xml::take(&mut self.xml, &mut self.xml_open, &quote),
+    pub(crate) fn take(&mut self, line: &Plain) {
+        let (inner, quote) = (line.inner(), &line.quote);
+        match line.what {
+            What::NcclTests => nccl_tests::take(&mut self.tests, &mut self.tests_open, inner, quote),
+            What::TopologyMatrix => {
+                topology_matrix::take(&mut self.matrices, &mut self.matrix_open, inner, quote);
+            }
+            What::Manifest => manifest::take(&mut self.manifests, &mut self.manifest_open, quote),
+            What::TopologyXml => topology_xml::take(&mut self.xml, &mut self.xml_open, inner, quote),
             // These are read as they come.
             What::Protocols | What::Training | What::Banner => {}
             What::Blank => self.matrix_open = false,
@@ -306,6 +269,11 @@ impl Blocks {
                 }
             }
         }
+    }
+
+    /// Whether the file has a run of nccl-tests.
+    pub(crate) fn has_tests(&self) -> bool {
+        self.tests_open || self.json.is_some()
     }
 
     /// The end of a file ends every table. Returns a problem with the file, if one shows now.
@@ -324,34 +292,7 @@ impl Blocks {
 
 #[cfg(test)]
 mod tests {
-    use super::{rank_label, strip_label};
-
-    #[test]
-    fn labels_are_dropped() {
-        for (line, want) in [
-            ("[1,0]<stdout>:   8  2", "   8  2"),
-            ("        [1,0]<stdout>:   8  2", "   8  2"),
-            ("[rank0]: x", "x"),
-            ("0: x", "x"),
-            ("x", "x"),
-            ("[pod/a-0/trainer] x", "x"),
-            ("2025-01-02T03:04:05.12Z x", "x"),
-            ("[0] x", "[0] x"),
-        ] {
-            assert_eq!(strip_label(line.as_bytes()), want.as_bytes(), "{line}");
-        }
-    }
-
-    #[test]
-    fn wrappings_are_taken_off() {
-        for (line, want) in [
-            ("{\"log\":\"a \\\"b\\\" \\u001b[36mc\\n\",\"stream\":\"stderr\"}", "a \"b\" c"),
-            ("\u{1b}[36mnode-0\u{1b}[0m:1", "node-0:1"),
-            ("{\"log\":\"cut", "cut"),
-        ] {
-            assert_eq!(super::unwrap(line.as_bytes()), want.as_bytes(), "{line}");
-        }
-    }
+    use super::rank_label;
 
     #[test]
     fn ranks_are_read() {
@@ -360,6 +301,7 @@ mod tests {
             ("[1,13]<stdout>:x", Some(13)),
             ("[E x] [Rank 1] NCCL watchdog", Some(1)),
             ("[trainer0|0]:x", Some(0)),
+            ("[1,mpirank:3,algo-1]<stderr>:x", Some(3)),
             ("rank 3", None),
         ] {
             assert_eq!(rank_label(line.as_bytes()), want, "{line}");

@@ -121,15 +121,17 @@ static HEADERS: &[&str] = &[
     "warmup",
 ];
 
-pub(super) fn take(tests: &mut Vec<NcclTests>, open: &mut bool, quote: &Quote) {
-    let line = super::strip_label(quote.text.as_bytes());
-    let line = String::from_utf8_lossy(line);
+pub(super) fn take(tests: &mut Vec<NcclTests>, open: &mut bool, line: &str, quote: &Quote) {
     let inner = line.trim_start().trim_start_matches('#').trim_start();
     // A new header begins a new run.
     let header = inner.starts_with("nThread ") || inner.starts_with("nccl-tests version");
     let begun = tests
         .last()
         .is_some_and(|it| !it.rows.is_empty() || it.average_bus_bandwidth.is_some() || it.n_gpus.is_some());
+    // A `#` alone belongs to a table, and begins none.
+    if !*open && inner.is_empty() {
+        return;
+    }
     if !*open || (header && begun) {
         tests.push(NcclTests {
             program: None,

@@ -191,11 +191,10 @@ static LEGEND: &[&str] = &[
     "NIC Legend:",
 ];
 
-pub(super) fn take(matrices: &mut Vec<TopologyMatrix>, open: &mut bool, quote: Quote) {
-    let text = plain(&quote.text);
-    let text = String::from_utf8_lossy(super::strip_label(text.as_bytes())).into_owned();
+pub(super) fn take(matrices: &mut Vec<TopologyMatrix>, open: &mut bool, line: &str, quote: &Quote) {
+    let text = plain(line);
     let spot = quote.spot;
-    if let Some(matrix) = TopologyMatrix::begin(&text, || quote) {
+    if let Some(matrix) = TopologyMatrix::begin(&text, || quote.clone()) {
         matrices.push(matrix);
         *open = true;
     } else if let Some(matrix) = matrices.last_mut()
@@ -284,7 +283,7 @@ mod tests {
     fn matrix(text: &str) -> TopologyMatrix {
         let (mut matrices, mut open) = (Vec::new(), false);
         for line in text.lines().filter(|it| is_row(it.as_bytes())) {
-            take(&mut matrices, &mut open, Quote::new(Spot { region: 0, line: 0 }, line.as_bytes()));
+            take(&mut matrices, &mut open, line, &Quote::new(Spot { region: 0, line: 0 }, line.as_bytes()));
         }
         matrices.remove(0)
     }

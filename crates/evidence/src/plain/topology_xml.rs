@@ -70,8 +70,8 @@ pub(super) fn is_tag(line: &[u8]) -> bool {
     .any(|it| inner.starts_with(it.as_bytes()))
 }
 
-pub(super) fn take(all: &mut Vec<TopologyXml>, open: &mut bool, quote: &Quote) {
-    let line = quote.text.trim();
+pub(super) fn take(all: &mut Vec<TopologyXml>, open: &mut bool, line: &str, quote: &Quote) {
+    let line = line.trim();
     if line.starts_with("<system") || !*open {
         all.push(TopologyXml { quote: Some(quote.clone()), ..TopologyXml::default() });
         *open = true;
@@ -128,7 +128,7 @@ mod tests {
             <net name="ens5" dev="1" speed="10000" gdr="0"/>"#;
         let (mut all, mut open) = (Vec::new(), false);
         for line in text.lines() {
-            take(&mut all, &mut open, &Quote::new(Spot { region: 0, line: 0 }, line.as_bytes()));
+            take(&mut all, &mut open, line, &Quote::new(Spot { region: 0, line: 0 }, line.as_bytes()));
         }
         let xml = &all[0];
         assert_eq!(

@@ -141,7 +141,7 @@ pub(super) fn is_line(line: &[u8]) -> bool {
 
 impl Training {
     pub(super) fn take(&mut self, line: &[u8], quote: impl Fn() -> Quote) {
-        let line = String::from_utf8_lossy(unlabelled(super::strip_label(line)));
+        let line = String::from_utf8_lossy(unlabelled(line));
         let line = line.trim();
         if let Some(rest) = line.strip_prefix("{'train_runtime': ") {
             if let Some(seconds) =

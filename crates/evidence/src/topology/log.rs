@@ -19,9 +19,9 @@ use fabric::{Machine, Version};
 
 use super::tree::Tree;
 use super::{Channel, Graph, Kind, Path, Topology, Trouble, check_size, lines, nic_kind};
-use crate::plain;
 use crate::prefix::{self, Anchor};
 use crate::scan::{between, word_after};
+use crate::strip;
 
 pub(super) fn read(text: &[u8]) -> Result<Topology, Trouble> {
     let anchor = Anchor::default();
@@ -55,8 +55,7 @@ pub(super) fn is_start(message: &[u8]) -> bool {
 
 /// The line without what a container runtime put around it.
 pub(super) fn unwrapped(line: &[u8]) -> Cow<'_, [u8]> {
-    let wrapped = line.starts_with(b"{\"log\":") || line.contains(&0x1b);
-    if wrapped { Cow::Owned(plain::unwrap(line)) } else { Cow::Borrowed(line) }
+    strip::unwrap(line, strip::Marks::default())
 }
 
 /// The line and the thread of the first tree that is whole.

@@ -3,11 +3,13 @@
 use super::{Kind, Topology, Trouble, check_size, count, lines, wiring};
 use crate::plain::{self, TopologyMatrix};
 use crate::source::{Quote, Spot};
+use crate::strip;
 
 /// A line without what a terminal, a launcher, a container runtime or Markdown put around it.
 pub(super) fn bare(line: &[u8]) -> String {
-    let line = plain::unwrap(line.get(..line.len().min(LONGEST)).unwrap_or_default());
-    let text = String::from_utf8_lossy(plain::strip_label(&line)).into_owned();
+    let line = line.get(..line.len().min(LONGEST)).unwrap_or_default();
+    let line = strip::unwrap(line, strip::Marks::default());
+    let text = String::from_utf8_lossy(plain::matrix_line(&line)).into_owned();
     text.trim_matches(['>', '`', '|', ' ', '\t', '\r']).to_owned()
 }
 
