@@ -293,7 +293,15 @@ impl Reader {
             let part = self.part_of_signal(strip::bare(line), false);
             known = part.and_then(|it| self.record(vec![it], line, line, None, false, spot));
         }
-        let ended = self.ending(strip::bare(shown), structured, known.is_some(), spot);
+        let ended = self.ending(shown, structured, known.is_some(), spot).or_else(|| {
+            // What a launcher or a logger puts before the line can hide its form.
+            let bare = strip::bare(shown);
+            if bare.len() == shown.len() {
+                None
+            } else {
+                self.ending(bare, structured, known.is_some(), spot)
+            }
+        });
         known.or(ended)
     }
 

@@ -6,7 +6,7 @@ use evidence::Missing;
 use job::{FailureKind, Outcome};
 
 use crate::checklist::checklist;
-use crate::general::{initialisation_failed, job_failed, nccl_message, unexplained_warning};
+use crate::general::{initialisation_failed, is_fallback, job_failed, nccl_message, unexplained_warning};
 use crate::stack;
 use crate::verdict::verdict;
 use crate::{
@@ -84,7 +84,7 @@ pub fn diagnose(log: &Log) -> Diagnosis {
     findings.sort_by_key(|it| {
         let first = it.finding.quotes().map(|it| it.spot).min();
         (
-            Reverse(it.severity()),
+            weight(it),
             Reverse(is_sure(it)),
             it.role(),
             distance(log, it),
@@ -150,6 +150,23 @@ fn distance(log: &Log, it: &Found) -> u8 {
         _ if shows => 0,
         _ => 1,
     }
+}
+
+/// By severity; but that something failed without a known cause comes after a warning whose cause is known.
+fn weight(it: &Found) -> u8 {
+    let named = it.role() == Role::Cause && it.finding.confidence > Confidence::Possible;
+    match it.severity() {
+        Severity::Error if names_no_cause(it) => 2,
+        Severity::Error => 0,
+        Severity::Warning if named => 1,
+        Severity::Warning => 3,
+        Severity::Info => 4,
+    }
+}
+
+/// Whether it only states that something failed.
+fn names_no_cause(it: &Found) -> bool {
+    is_fallback(it.rule) && it.finding.confidence == Confidence::Possible
 }
 
 /// Among findings of one severity, a consequence that is only possible comes last.

@@ -77,7 +77,7 @@ pub(crate) fn verdict(log: &Log, summary: &Summary, findings: &[Found], unchecke
     };
     let job = text.clone();
     // The error comes first: people paste this line.
-    let broken = findings.first().filter(|it| it.severity() == Severity::Error);
+    let broken = findings.iter().find(|it| it.severity() == Severity::Error);
     if let Some(first) = broken {
         // What is reported without a cause is a fact, not a possibility.
         let guess =

@@ -92,7 +92,9 @@ impl Page {
             (Level::Error, state @ ("failed" | "hung")) => state,
             (level, _) => level.name(),
         };
-        let first = doctor.findings.first().filter(|it| it.severity > Severity::Info);
+        // What ended the job comes before what slows it down.
+        let error = doctor.findings.iter().find(|it| it.severity == Severity::Error);
+        let first = error.or_else(|| doctor.findings.first().filter(|it| it.severity > Severity::Info));
         let sentence = match first {
             Some(it) if it.confidence == Confidence::Possible && it.role == Role::Cause => {
                 format!("possibly {}", it.message)
