@@ -36,7 +36,7 @@ pub(crate) fn write(root: &Path, log: &Log, size: u64, path: &Path) -> std::io::
         }
     }
     let one = (sample.len() / 64.min(log.ranks) * log.ranks) as u64;
-    job.write(&mut out, ((size + one / 2) / one).max(1) as usize)?;
+    job.write(&mut out, usize::try_from(((size + one / 2) / one).max(1)).unwrap_or(usize::MAX))?;
     out.flush()?;
     fs::rename(partial, path)
 }
@@ -88,7 +88,8 @@ impl Job<'_> {
             odd if odd % 2 == 1 => (rank / group, rank % group, group),
             _ => (rank % group, rank / group, self.ranks / group),
         };
-        let hash = ((communicator as u64 + 1) << 40 | number as u64 + 1).wrapping_mul(0x9E37_79B9_7F4A_7C15);
+        let hash =
+            (((communicator as u64 + 1) << 40) | (number as u64 + 1)).wrapping_mul(0x9E37_79B9_7F4A_7C15);
         Place { hash, index, size, spread: communicator > 0 && communicator.is_multiple_of(2) }
     }
 
@@ -135,12 +136,12 @@ impl Job<'_> {
                 Part::Rank(it) => write!(out, "{}", own(*it))?,
                 Part::Size => write!(out, "{}", place.size)?,
                 Part::Nodes => {
-                    write!(out, "{}", if place.spread { place.size } else { place.size.div_ceil(GPUS) })?
+                    write!(out, "{}", if place.spread { place.size } else { place.size.div_ceil(GPUS) })?;
                 }
                 Part::LocalRanks => write!(out, "{}", if place.spread { 1 } else { place.size.min(GPUS) })?,
                 Part::LocalRank => write!(out, "{}", if place.spread { 0 } else { place.index % GPUS })?,
                 Part::Address(it) => {
-                    write!(out, "{:x}", it + rank as u64 * 0x1000 + communicator as u64 * 0x5_0000_0000)?
+                    write!(out, "{:x}", it + rank as u64 * 0x1000 + communicator as u64 * 0x5_0000_0000)?;
                 }
                 Part::Hash => write!(out, "{:x}", place.hash)?,
                 Part::Ring => {
@@ -194,10 +195,10 @@ fn connection(
             device(to)
         );
     }
-    let side = if back { "receive" } else { "send" };
+    let direction = if back { "receive" } else { "send" };
     writeln!(
         out,
-        "Channel {channel:02}/0 : {from}[{}] -> {to}[{}] [{side}] via NET/Libfabric/{}/GDRDMA",
+        "Channel {channel:02}/0 : {from}[{}] -> {to}[{}] [{direction}] via NET/Libfabric/{}/GDRDMA",
         device(from),
         device(to),
         channel % GPUS

@@ -51,6 +51,14 @@ pub(crate) fn run(args: &args::Doctor, colour: Colour, out: &mut impl Write) -> 
     for it in &inputs.left_out {
         complain(&format!("note: {}: {}", names.file(&it.name), names.text(&it.reason)));
     }
+    // Nothing to report on: the reason alone.
+    let unread = doctor.inputs.is_empty() && !inputs.unreadable.is_empty();
+    if unread && args.output.is_empty() && args.format.iter().all(|it| *it == Format::Text) {
+        for it in &inputs.unreadable {
+            complain(&format!("error: {}: {}", names.file(&it.name), names.text(&it.reason)));
+        }
+        return Ok(UNDECIDED);
+    }
     output::write_all(&args.format, &args.output, out, |format, to_file, mut out| {
         let colour = if to_file { colour == Colour::Always } else { coloured(colour) };
         write(&doctor, format, args, colour, &mut out)

@@ -330,7 +330,7 @@ fn is_report(head: &[u8]) -> bool {
     let has = |text: &str| memchr::memmem::find(head, text.as_bytes()).is_some();
     let inner = head.trim_ascii_start();
     let json = ["\"plumb.doctor/", "\"plumb.lint/", "\"plumb/doctor/", "\"plumb/lint/"];
-    let levels = ["error: ", "warning: ", "info: ", "ok: ", "unknown: "];
+    let levels = ["failed: ", "hung: ", "error: ", "warning: ", "info: ", "ok: ", "unknown: "];
     match inner.first() {
         Some(b'{') => json.iter().any(|it| has(it)),
         Some(b'<') => has("<testsuites name=\"plumb\""),

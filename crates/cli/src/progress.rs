@@ -50,7 +50,7 @@ impl Drop for Progress {
 }
 
 fn text(bytes: u64, elapsed: Duration) -> String {
-    let (amount, unit) = if bytes < 1 << 30 { (bytes >> 20, "MiB") } else { (bytes * 10 >> 30, "GiB") };
+    let (amount, unit) = if bytes < 1 << 30 { (bytes >> 20, "MiB") } else { ((bytes * 10) >> 30, "GiB") };
     let amount = if unit == "GiB" { format!("{}.{}", amount / 10, amount % 10) } else { amount.to_string() };
     format!("plumb has read {amount} {unit} in {} s", elapsed.as_secs())
 }

@@ -102,7 +102,7 @@ fn text_of_another_form_is_read() {
     for (name, bytes) in [
         ("marked.log", [&b"\xff\xfe"[..], &utf16].concat()),
         ("unmarked.log", utf16),
-        ("rotated.log", [&[0; 70_000][..], &failed()].concat()),
+        ("rotated.log", [&vec![0; 70_000][..], &failed()].concat()),
     ] {
         check_failed(&doctor(&write(&folder, name, &bytes)));
     }

@@ -78,7 +78,7 @@ impl Truth {
 }
 
 static TRUTHS: &[Truth] = &[
-    failed("address-space-limit", "fatal-python-error").by(1),
+    failed("address-space-limit", "thread-limit").by(1),
     fails("algo-misspelt"),
     fails("algo-not-possible"),
     fails("algo-not-possible-no-debug"),
@@ -86,15 +86,15 @@ static TRUTHS: &[Truth] = &[
     fails("bad-root"),
     // Nothing in the logs says that the job hangs.
     healthy("blocking-wait"),
-    failed("capture-broken", "fatal-python-error").by(1),
+    failed("capture-broken", "collective-in-graph-capture").by(1),
     fails("comm-id-elsewhere").by(0),
     failed("connection-times-out", "firewall-blocks-ports").by(1),
-    failed("cpu-tensor", "fatal-python-error").by(1),
-    failed("cuda-after-fork", "fatal-python-error").by(1),
+    failed("cpu-tensor", "tensor-not-on-gpu").by(1),
+    failed("cuda-after-fork", "cuda-after-fork").by(1),
     fails("destroyed-twice"),
     failed("desync-debug", "timeout-undetermined").by(3),
     failed("device-assert", "cuda-error-in-program").by(2),
-    failed("device-assert-no-debug", "fatal-python-error").by(2),
+    failed("device-assert-no-debug", "cuda-error-in-program").by(2),
     failed("docker-bridge-interface", "docker-bridge-network").never(&["firewall-blocks-ports"]),
     failed("duplicate-gpu", "duplicate-gpu").never(&["hostname-collision"]),
     works("env-rich", Severity::Warning, &["variable-value-misread"]),
@@ -164,7 +164,7 @@ static TRUTHS: &[Truth] = &[
     // That the processes ended is what came of it.
     failed("network-cut", "timeout-undetermined"),
     healthy("no-destroy"),
-    failed("no-gpu-visible", "fatal-python-error"),
+    failed("no-gpu-visible", "gpu-not-available"),
     failed("no-gpu-visible-one-rank", "fatal-python-error").by(1),
     failed("no-route-to-host", "peer-unreachable").by(1),
     fails("null-buffer"),
@@ -218,7 +218,7 @@ static TRUTHS: &[Truth] = &[
     failed("recorder-uneven-steps", "collective-not-entered").by(1),
     healthy("socket-family-mixed"),
     healthy("split-communicators").nothing(),
-    failed("thread-limit", "fatal-python-error").by(1),
+    failed("thread-limit", "thread-limit").by(1),
     healthy("timestamps-on").nothing(),
     failed("tiny-shm", "shm-too-small"),
     failed("too-many-open-files", "fd-limit"),
@@ -251,14 +251,12 @@ static TRUTHS: &[Truth] = &[
 /// Recordings that are not answered right yet. A name goes as soon as its answer is right: the test then asks for it.
 static NOT_YET: &[&str] = &[
     "comm-id-elsewhere",
-    "illegal-access-warn-only",
     "killed-by-memory-limit",
     "module-missing",
     "no-gpu-visible-one-rank",
     "rank-aborts-group",
     "rank-killed-no-debug",
     "torchrun-no-script",
-    "torchrun-restarts",
 ];
 
 fn severity(name: &str) -> Severity {

@@ -67,6 +67,8 @@ struct Report {
     messenger: bool,
     /// The host or address of the process that it lost.
     blames: Option<String>,
+    /// It waited for the store, as every rank does whose peer does not come.
+    waits: bool,
 }
 
 impl Report {
@@ -106,7 +108,7 @@ pub fn first_failure(case: &Case) -> Option<FirstFailure> {
             };
             lost.day.is_some() == own.day.is_some() && lost < own && it.host != first.host
         });
-        return Some(earlier.cloned().unwrap_or_else(|| first.failure(certain)));
+        return Some(earlier.cloned().unwrap_or_else(|| with_rank(case, first.failure(certain))));
     }
     ended(case)
         .or_else(|| named_absent(case))
@@ -123,6 +125,16 @@ pub fn first_failure(case: &Case) -> Option<FirstFailure> {
         .or_else(|| behind(case))
         .or_else(|| silent(case, &files))
         .or_else(|| earliest(case, &messengers))
+}
+
+/// A failure whose line names no rank is that of the one rank whose end a launcher reports.
+fn with_rank(case: &Case, mut failure: FirstFailure) -> FirstFailure {
+    if failure.rank.is_none() && failure.host.is_none() {
+        let ended: BTreeSet<u32> =
+            exits(case).into_iter().filter(Exit::is_own).filter_map(|it| it.rank).collect();
+        failure.rank = ended.first().copied().filter(|_| ended.len() == 1);
+    }
+    failure
 }
 
 /// The first of the failures that ranks report of themselves.
@@ -152,8 +164,9 @@ fn first_own<'a>(case: &Case, own: &[&'a Report], messengers: &[&Report]) -> Opt
 
 /// The earliest of the lines that report another's failure.
 fn earliest(case: &Case, messengers: &[&Report]) -> Option<FirstFailure> {
-    let timed: Vec<&&Report> = messengers.iter().filter(|it| it.time.is_some()).collect();
-    let all: Vec<&&Report> = if timed.is_empty() { messengers.iter().collect() } else { timed };
+    let messengers = || messengers.iter().filter(|it| !it.waits);
+    let dated: Vec<&&Report> = messengers().filter(|it| it.time.is_some()).collect();
+    let all: Vec<&&Report> = if dated.is_empty() { messengers().collect() } else { dated };
     let times: Option<Vec<Timestamp>> = all.iter().map(|it| it.timestamp()).collect();
     let at = match &times {
         Some(times) => (0..all.len()).min_by_key(|at| (times[*at], all[*at].quote.spot))?,
@@ -220,6 +233,7 @@ fn reports(case: &Case, files: &BTreeMap<String, u32>) -> Vec<Report> {
                 quote: quote.clone(),
                 messenger: is_messenger(&quote.text),
                 blames: remote_peer(&quote.text),
+                waits: false,
             });
         }
     }
@@ -255,6 +269,7 @@ fn reports(case: &Case, files: &BTreeMap<String, u32>) -> Vec<Report> {
             quote: sighting.quote.clone(),
             messenger,
             blames: remote_peer(text),
+            waits: [&STORE_TIMEOUT, &STORE_CLOSED].contains(&signal),
         });
     }
     let seen: BTreeSet<_> = all.iter().map(|it| it.quote.spot).collect();
@@ -275,6 +290,7 @@ fn reports(case: &Case, files: &BTreeMap<String, u32>) -> Vec<Report> {
             quote: ending.quote.clone(),
             messenger: passes_on(&ending.quote.text),
             blames: remote_peer(&ending.quote.text),
+            waits: false,
         });
     }
     all.sort_by_key(|it| it.quote.spot);
@@ -408,6 +424,8 @@ fn never_came(case: &Case) -> Option<FirstFailure> {
         .iter()
         .filter_map(|it| case.rank_of(it))
         .chain(case.processes.iter().filter_map(|it| it.rank))
+        // The store, which counts the clients, is rank 0's.
+        .chain((*sighting.signal == CLIENTS_JOINED).then_some(0))
         .collect();
     let absent: Vec<u32> = (0..world).filter(|it| !spoken.contains(it)).take(2).collect();
     let [rank] = absent.as_slice() else { return None };

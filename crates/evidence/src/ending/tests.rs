@@ -96,6 +96,6 @@ fn what_healthy_jobs_print() {
         "the job runs without error",
         "error_rate: 0.01",
     ] {
-        assert!(!kind(line).is_some_and(|it| it != Kind::Finished), "{line}: {:?}", read(line));
+        assert!(kind(line).is_none_or(|it| it == Kind::Finished), "{line}: {:?}", read(line));
     }
 }

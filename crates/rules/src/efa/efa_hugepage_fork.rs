@@ -42,7 +42,10 @@ fn check(log: &Log) -> Checked {
             "fork() failed for lack of memory; on EFA instances the provider's huge pages are the usual cause",
         )
     };
-    let finding = finding.by(log, &found).seen_all(forked.iter().map(|it| &it.quote)).seen_all(efa.flatten());
+    let finding = finding
+        .by(log, &found)
+        .seen_all(forked.iter().map(|it| &it.quote))
+        .seen_all(efa.and_then(|it| it.quote));
     Ok(vec![finding.or("host-oom-kill")])
 }
 

@@ -48,8 +48,9 @@ fn check(log: &Log) -> Checked {
     let base = |name: &str| TCP.contains(&name.split(';').next().unwrap_or_default());
     if let Some((name, quote)) = providers(log).find(|it| base(it.0)) {
         let message = format!("the plugin uses the libfabric provider {name}, which is TCP and not EFA");
-        let finding =
-            Finding::new(Confidence::Likely, message).seen(quote).seen_all(sign_of_efa(log).flatten());
+        let finding = Finding::new(Confidence::Likely, message)
+            .seen(quote)
+            .seen_all(sign_of_efa(log).and_then(|it| it.quote));
         return Ok(vec![finding.or("efa-device-not-in-container")]);
     }
     let failed = of(&PLUGIN_FAILED);

@@ -72,12 +72,19 @@ pub(crate) fn providers(log: &Log) -> impl Iterator<Item = (&str, &Quote)> {
     logged.chain(quoted)
 }
 
-/// That the machine has EFA or that EFA should be used, with the line that shows it; none where a flag says so.
-pub(crate) fn sign_of_efa(log: &Log) -> Option<Option<&Quote>> {
+/// That the machine has EFA or that EFA should be used.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct SignOfEfa<'a> {
+    /// The line that shows it; none where a flag says so.
+    pub(crate) quote: Option<&'a Quote>,
+}
+
+/// What shows that the job should use EFA.
+pub(crate) fn sign_of_efa(log: &Log) -> Option<SignOfEfa<'_>> {
     if let Some(model) = log.job.model() {
-        return model.efa().then(|| log.job.model.as_ref().and_then(job::Known::quote));
+        return model.efa().then(|| SignOfEfa { quote: log.job.model.as_ref().and_then(job::Known::quote) });
     }
-    line_about_efa(log).map(Some)
+    line_about_efa(log).map(|it| SignOfEfa { quote: Some(it) })
 }
 
 fn line_about_efa(log: &Log) -> Option<&Quote> {

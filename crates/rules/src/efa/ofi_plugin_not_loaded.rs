@@ -98,7 +98,7 @@ fn check(log: &Log) -> Checked {
         return Ok(Vec::new());
     };
     let verbs = log.case.sightings_of(&NO_VERBS).map(|it| &it.quote);
-    Ok(vec![finding.seen_all(efa).seen_all(path.map(|it| &it.quote)).seen_all(verbs)])
+    Ok(vec![finding.seen_all(efa.quote).seen_all(path.map(|it| &it.quote)).seen_all(verbs)])
 }
 
 /// Whether the line is about the plugin itself and not about a library it needs.

@@ -29,9 +29,8 @@ pub(crate) fn check_last(log: &Log, findings: &[Found]) -> Vec<Finding> {
     if findings.iter().any(|it| it.severity() == Severity::Error) {
         return Vec::new();
     }
-    let (rank, host, result, quote) = match reported(log).or_else(|| propagated(log)) {
-        Some(it) => it,
-        None => return Vec::new(),
+    let Some((rank, host, result, quote)) = reported(log).or_else(|| propagated(log)) else {
+        return Vec::new();
     };
     let who = match (rank, &host) {
         (Some(rank), Some(host)) => format!("rank {rank} on {host}"),

@@ -52,8 +52,10 @@ fn check(log: &Log) -> Checked {
         }
     };
     let loss = expected::loss_across(log, expected::over_tcp);
-    let finding =
-        Finding::new(Confidence::Certain, message).seen(socket).seen_all(efa.flatten()).by(log, &failed);
+    let finding = Finding::new(Confidence::Certain, message)
+        .seen(socket)
+        .seen_all(efa.and_then(|it| it.quote))
+        .by(log, &failed);
     Ok(vec![finding.with_numbers(&RULE, loss)])
 }
 
