@@ -101,7 +101,7 @@ impl Outcome {
         } else if !deaths.is_empty() || !warnings.is_empty() {
             // What failed is more telling than that something ended.
             let mut order: Vec<&&Ending> = deaths.iter().collect();
-            order.sort_by_key(|it| (is_messenger(&it.quote.text), rank_of(it.kind), it.quote.spot));
+            order.sort_by_key(|it| (is_messenger(&it.quote.text), telling(it), it.quote.spot));
             let ends = order.into_iter().map(|it| it.quote.clone());
             (State::Failed, ends.chain(warnings).take(LINES).collect())
         } else if let Some(end) = case.endings.iter().rev().find(|it| it.kind == Kind::Finished) {
@@ -119,14 +119,17 @@ impl Outcome {
     }
 }
 
-/// Which ending says most about what happened.
-fn rank_of(kind: Kind) -> u8 {
-    match kind {
-        Kind::Exception | Kind::Call | Kind::Hang => 0,
-        Kind::Crash => 1,
-        Kind::Killed | Kind::Cancelled => 2,
-        Kind::Exit => 3,
-        Kind::Trouble | Kind::Finished => 4,
+/// Which ending says most about what happened, the most telling lowest.
+fn telling(ending: &Ending) -> u8 {
+    match (ending.kind, ending.code) {
+        (Kind::Exception | Kind::Call | Kind::Hang, _) => 0,
+        (Kind::Crash, _) => 1,
+        // A launcher ends the ranks that are left in this way.
+        (Kind::Killed, Some(-15)) => 5,
+        (Kind::Killed | Kind::Cancelled, _) => 2,
+        (Kind::Exit, None) => 3,
+        (Kind::Exit, Some(_)) => 4,
+        (Kind::Trouble | Kind::Finished, _) => 6,
     }
 }
 

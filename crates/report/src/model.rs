@@ -82,7 +82,6 @@ pub struct Finding {
     /// Other causes the same lines can have: ids of rules.
     pub also: Vec<String>,
     /// What it costs, where that is known.
-    #[serde(skip_serializing_if = "Option::is_none")]
     pub cost: Option<Cost>,
     /// Whether `plumb lint --fix` repairs it.
     #[serde(skip)]

@@ -93,6 +93,8 @@ static PHRASES: &[Phrase] = &[
     death("ncclremoteerror:", Kind::Call),
     death("last nccl warning(error) log entry", Kind::Call),
     death("cuda error:", Kind::Call),
+    death("cuda out of memory", Kind::Call),
+    death("hip out of memory", Kind::Call),
     death("cuda runtime error", Kind::Call),
     death("cuda failure", Kind::Call),
     death("cuda_error_", Kind::Call),
@@ -324,21 +326,27 @@ pub(super) fn all() -> impl Iterator<Item = &'static Phrase> {
 
 /// The first phrase of the table that stands in the line.
 pub(super) fn read(line: &str, mild: bool) -> Option<Found<'_>> {
-    let (phrase, at) =
-        PHRASES.iter().filter(|it| it.always || !mild).filter(|it| it.kind != Kind::Trouble).find_map(
-            |it| {
-                let at = find_ignoring_case(line, it.text)?;
-                let before = line.get(..at)?.chars().next_back();
-                let inside = it.text.starts_with(|it: char| it.is_ascii_alphanumeric())
-                    && before.is_some_and(|it| it.is_alphanumeric() || it == '_');
-                (!inside && !is_denied(line, at)).then_some((it, at))
-            },
-        )?;
+    let (phrase, at) = PHRASES
+        .iter()
+        .filter(|it| it.always || !mild)
+        .filter(|it| it.kind != Kind::Trouble)
+        .find_map(|it| {
+        let at = find_ignoring_case(line, it.text)?;
+        let before = line.get(..at)?.chars().next_back();
+        let inside = it.text.starts_with(|it: char| it.is_ascii_alphanumeric())
+            && before.is_some_and(|it| it.is_alphanumeric() || it == '_');
+        // The kernel gives the number of the process: `Killed process 884 (python3)`.
+        let after = line.get(at + it.text.len()..)?.trim_start();
+        let numbered = it.text != "killed process" || after.starts_with(|it: char| it.is_ascii_digit());
+        (!inside && numbered && !is_denied(line, at)).then_some((it, at))
+    })?;
     // The heading of a traceback says only that an exception follows.
     if phrase.text.starts_with("traceback (") {
         return None;
     }
-    Some(Found::new(phrase.kind, line.get(at..)?))
+    // A shell names what it could not start before it says so.
+    let from = if phrase.kind == Kind::Exit { 0 } else { at };
+    Some(Found::new(phrase.kind, line.get(from..)?))
 }
 
 /// Whether the words before say that it did not happen, or only might.

@@ -96,7 +96,12 @@ impl Page {
         let error = doctor.findings.iter().find(|it| it.severity == Severity::Error);
         let first = error.or_else(|| doctor.findings.first().filter(|it| it.severity > Severity::Info));
         let sentence = match first {
-            Some(it) if it.confidence == Confidence::Possible && it.role == Role::Cause => {
+            // That something was printed is a fact, whatever its cause is.
+            Some(it)
+                if it.confidence == Confidence::Possible
+                    && it.role == Role::Cause
+                    && it.id != "nccl-message" =>
+            {
                 format!("possibly {}", it.message)
             }
             Some(it) => it.message.clone(),

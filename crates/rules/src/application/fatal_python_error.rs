@@ -24,6 +24,10 @@ pub static RULE: Rule = Rule {
     checks: &[Check::Log(check)],
 };
 
+/// There is no exception to read.
+const CRASH_FIX: &str = "Get the stack of the crash: run with `python -X faulthandler` and `ulimit -c unlimited`, and open the core with gdb. Extensions \
+     built for another PyTorch or CUDA are the usual cause. Ignore the messages of the other ranks.";
+
 fn check(log: &Log) -> Checked {
     let found = log.find_signals(&[&RANK_EXCEPTION, &EXCEPTION, &CRASH], Source::JobOutput)?;
     let own: Vec<(&Sighting, String)> = found
@@ -65,6 +69,9 @@ fn check(log: &Log) -> Checked {
     let message = format!("{who} ended with `{}`{others}", shorten(&what));
     let finding =
         Finding::new(Confidence::Likely, message).seen(quote).seen_all(ended.first().map(|it| &it.quote));
+    let crash =
+        ["Segmentation fault", "Fatal Python error", "Caught signal"].iter().any(|it| what.contains(it));
+    let finding = if crash { finding.fix(CRASH_FIX) } else { finding };
     Ok(vec![match rank {
         Some(rank) => finding.about_rank(rank),
         None => finding,

@@ -10,6 +10,7 @@ use evidence::{Sighting, Source};
 
 use crate::launch::rank_never_joined::lost_the_store;
 use crate::{Check, Checked, Confidence, Finding, Log, Role, Rule, Severity};
+use job::FailureKind;
 use job::culprit::silent_peer;
 use job::failure::{Exit, exits, is_messenger, peer, precedes};
 
@@ -88,7 +89,8 @@ fn check(log: &Log) -> Checked {
         finding = finding.about_host(&process.host);
         finding = process.rank.map(|it| finding.clone().about_rank(it)).unwrap_or(finding);
     }
-    if let Some(first) = first.filter(|it| !lost.iter().any(|lost| lost.quote == it.quote)) {
+    let shows = |it: &&job::FirstFailure| matches!(it.kind, FailureKind::Own | FailureKind::Ended);
+    if let Some(first) = first.filter(shows).filter(|it| !lost.iter().any(|lost| lost.quote == it.quote)) {
         finding = finding.seen(&first.quote);
     }
     Ok(vec![finding.seen_all(lost.iter().map(|it| &it.quote))])

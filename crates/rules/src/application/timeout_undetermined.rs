@@ -35,7 +35,7 @@ pub static RULE: Rule = Rule {
 };
 
 /// Every rank came, so none is missing.
-const ALL_ENQUEUED: &str = "No rank is missing: all that report had enqueued this collective, and it does not move. Compare what they called (sizes, \
+const ALL_ENQUEUED: &str = "Compare what the ranks called: all of them had enqueued this collective, and it does not move (sizes, \
      types, order): set TORCH_NCCL_TRACE_BUFFER_SIZE=2000 and TORCH_NCCL_DUMP_ON_TIMEOUT=1 and give plumb the dumps. If all called the \
      same, it is the path between them: look for the network errors of the nodes (`dmesg -T`, counters of the NICs) and for a rank that \
      is stopped (`py-spy dump --pid`).";
@@ -139,7 +139,8 @@ fn check(log: &Log) -> Checked {
             finding = finding.or("collective-mismatch");
         }
         // The advice follows what the logs show.
-        if behind.is_empty() && all.len() > 1 {
+        let world = log.job.size.n_ranks().map_or(usize::MAX, |it| it as usize);
+        if behind.is_empty() && all.len() > 1 && all.len() >= world {
             finding = finding.fix(ALL_ENQUEUED);
         } else if log.has(Source::AllRanks) && few {
             finding = finding.fix(BEHIND);

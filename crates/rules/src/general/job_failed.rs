@@ -96,6 +96,10 @@ fn why(ending: &Ending) -> Option<&'static str> {
             "The scheduler or the cluster ended the job from outside: a time limit, a preemption, a failed node or a limit of memory. The \
              job's own log does not say whether it was healthy."
         }
+        (_, Some(-2 | -1)) => {
+            "The process was interrupted from outside: Ctrl-C in its terminal, a terminal that was closed, or a launcher that passes the signal on."
+        }
+        (Kind::Exit, None) => "The program did not start or ended at once; the line says what it lacked.",
         (_, Some(126 | 127)) => {
             "The shell could not start the program: it does not exist in this image, or is not executable."
         }

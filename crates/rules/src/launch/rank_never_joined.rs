@@ -53,7 +53,8 @@ fn check(log: &Log) -> Checked {
         let confidence = if named { Confidence::Possible } else { Confidence::Certain };
         about(Finding::new(confidence, message).by(log, &joined), silent(log, first).iter())
     } else if let Some(first) = barrier.first() {
-        let ranks = first.get("ranks");
+        // `Rank 3`, `Ranks 1, 3`
+        let ranks = first.get("ranks").trim_start_matches('s').trim();
         let message = format!("rank {ranks} did not reach a barrier within {} ms", first.get("ms"));
         let ranks = ranks.split([',', ' ']).filter_map(|it| it.parse().ok());
         about(Finding::new(Confidence::Certain, message).seen_all(barrier.iter().map(|it| &it.quote)), ranks)
