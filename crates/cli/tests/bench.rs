@@ -129,7 +129,7 @@ fn nccl_tests_json_is_read_and_holds_no_environment() {
     let input = &doctor.json()["inputs"][0];
     assert_eq!((&input["kind"], &input["understood"]), (&"nccl-tests".into(), &input["lines"]), "{input}");
     assert!(input["lines"].as_u64().is_some_and(|it| it > 10), "{input}");
-    let answer = plumb(["doctor", text(&path)]).stdout;
+    let answer = plumb(["doctor", "-v", text(&path)]).stdout;
     assert!(answer.contains("measured all_reduce_perf on 2 GPUs: 4 rows"), "{answer}");
 }
 

@@ -229,7 +229,7 @@ static TRUTHS: &[Truth] = &[
     fails("torchrun-interrupted"),
     failed("torchrun-no-script", "fatal-python-error"),
     failed("torchrun-node-missing", "rank-never-joined"),
-    failed("torchrun-restarts", "fatal-python-error").by(2),
+    failed("torchrun-restarts", "cuda-error-in-program").by(2),
     fails("torchrun-segfault").by(2),
     fails("torchrun-terminated"),
     healthy("trace-calls").nothing(),

@@ -67,7 +67,7 @@ pub struct Case {
     pub libfabric: Vec<LibfabricWarning>,
     /// Lines that say how something ended, in the order of the input.
     pub endings: Vec<Ending>,
-    /// The last line of each region that shows the job at work.
+    /// The last line of each file that shows the job at work.
     pub progress: Vec<Spot>,
     /// Runs of nccl-tests.
     pub tests: Vec<NcclTests>,
@@ -173,7 +173,8 @@ pub struct CaseBuilder {
     sighting_indices: FxHashMap<u64, usize>,
     libfabric: Vec<LibfabricWarning>,
     endings: Endings,
-    progress: Vec<Spot>,
+    /// The last line of each file that shows the job at work.
+    progress: Vec<(u32, Spot)>,
     blocks: Blocks,
     dumps: Vec<FlightDump>,
     ras: Vec<RasStatus>,
@@ -236,18 +237,22 @@ impl CaseBuilder {
     }
 
     /// Adds a region. Regions come in the order of their numbers.
-    pub fn absorb(&mut self, file: u32, facts: Facts) {
+    pub fn absorb(&mut self, file: u32, mut facts: Facts) {
         self.sources.begin_region(file);
         // What the region before announced may stand at the beginning of this one.
-        let mut announced = Vec::new();
+        let (mut announced, mut again, mut counted) = (Vec::new(), Vec::new(), Vec::new());
         self.awaited.retain(|rank| match facts.openings.iter().find(|it| it.rank == *rank) {
             Some(opening) => {
                 announced.push(opening.as_last_error());
+                again.push(opening.spot);
+                counted.extend(opening.counted);
                 false
             }
             None => true,
         });
         self.awaited.extend_from_slice(&facts.awaited);
+        facts.endings.forget(&again);
+        counted.into_iter().for_each(|it| facts.tally.take_back(it));
         for it in announced {
             self.take(file, it);
         }
@@ -301,7 +306,12 @@ impl CaseBuilder {
             }
         }
         facts.libfabric.into_iter().for_each(|it| LibfabricWarning::merge(&mut self.libfabric, it));
-        self.progress.extend(facts.endings.progress);
+        if let Some(spot) = facts.endings.progress {
+            match self.progress.last_mut().filter(|it| it.0 == file) {
+                Some(last) => last.1 = spot,
+                None => self.progress.push((file, spot)),
+            }
+        }
         self.endings.merge(facts.endings);
         self.ras.extend(facts.recorded.statuses);
         self.last_errors.extend(facts.last_errors);
@@ -369,7 +379,7 @@ impl CaseBuilder {
             sightings: self.sightings,
             libfabric: self.libfabric,
             endings: self.endings.into_all(),
-            progress: self.progress,
+            progress: self.progress.into_iter().map(|it| it.1).collect(),
             tests: self.blocks.tests,
             matrices: self.blocks.matrices,
             xml: self.blocks.xml,

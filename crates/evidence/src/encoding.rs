@@ -6,6 +6,8 @@ use std::io::{self, Read};
 const HEAD: usize = 4096;
 /// How much UTF-16 is turned into UTF-8 at a time.
 const STEP: usize = 32 * 1024;
+/// How many bytes of value 0 a log may begin with; a device that gives nothing else has no end.
+const HOLE: u64 = 1 << 30;
 
 /// A source whose first bytes were read ahead.
 pub struct Peeked<'a> {
@@ -64,7 +66,7 @@ pub fn text<'a>(source: Box<dyn Read + 'a>) -> io::Result<Peeked<'a>> {
         return Peeked::new(Box::new(decoder), HEAD);
     }
     if source.head().first() == Some(&0) {
-        return Peeked::new(Box::new(WithoutHole { source, text: false }), HEAD);
+        return Peeked::new(Box::new(WithoutHole { source, text: false, skipped: 0 }), HEAD);
     }
     Ok(source)
 }
@@ -162,6 +164,8 @@ struct WithoutHole<'a> {
     source: Peeked<'a>,
     /// Behind the hole.
     text: bool,
+    /// How much of the hole was read.
+    skipped: u64,
 }
 
 impl Read for WithoutHole<'_> {
@@ -175,6 +179,10 @@ impl Read for WithoutHole<'_> {
                 self.text = true;
                 buffer.copy_within(start..n, 0);
                 return Ok(n - start);
+            }
+            self.skipped += n as u64;
+            if self.skipped > HOLE {
+                return Err(io::Error::other("begins with zero bytes for longer than 1 GiB: left out"));
             }
         }
     }

@@ -50,19 +50,25 @@ pub struct Facts {
 pub(crate) struct Opening {
     pub(crate) rank: Option<u32>,
     line: Box<[u8]>,
-    spot: Spot,
+    pub(crate) spot: Spot,
+    /// What it was counted as.
+    pub(crate) counted: Option<Kind>,
 }
 
 impl Opening {
-    /// What the line says as the text of NCCL's last warning. The line itself is already counted.
+    /// What the line says as the text of NCCL's last warning.
     pub(crate) fn as_last_error(&self) -> Facts {
         let mut reader = Reader::new(self.spot.region);
         reader.last_error.push(self.rank);
-        reader.other(&self.line, self.spot);
+        let kind = reader.other(&self.line, self.spot);
         let mut facts = reader.facts;
         facts.sightings.iter_mut().for_each(|it| it.count = 0);
         let Facts { processes, sightings, last_errors, .. } = facts;
-        Facts { processes, sightings, last_errors, ..Facts::default() }
+        let mut tally = Tally::default();
+        if let Some(kind) = kind {
+            tally.count(kind, 1);
+        }
+        Facts { processes, sightings, last_errors, tally, ..Facts::default() }
     }
 }
 
@@ -254,6 +260,14 @@ impl Reader {
 
     /// A line without the NCCL anchor. Returns what kind of input it belongs to, if it was understood.
     fn other(&mut self, line: &[u8], spot: Spot) -> Option<Kind> {
+        let kind = self.read_other(line, spot);
+        if let Some(opening) = self.facts.openings.last_mut().filter(|it| it.spot == spot) {
+            opening.counted = kind;
+        }
+        kind
+    }
+
+    fn read_other(&mut self, line: &[u8], spot: Spot) -> Option<Kind> {
         if line.iter().all(u8::is_ascii_whitespace) {
             self.facts.tally.blank += 1;
             // A blank line ends a table.
@@ -312,7 +326,7 @@ impl Reader {
         if opening || !self.last_error.is_empty() {
             let rank = plain::rank_label(line);
             if opening && self.facts.openings.iter().all(|it| it.rank != rank) {
-                self.facts.openings.push(Opening { rank, line: line.into(), spot });
+                self.facts.openings.push(Opening { rank, line: line.into(), spot, counted: None });
             }
             if let Some(at) = self.last_error.iter().position(|it| *it == rank) {
                 self.last_error.swap_remove(at);

@@ -274,6 +274,13 @@ impl Tally {
         }
     }
 
+    /// Counts one line less of this kind.
+    pub(crate) fn take_back(&mut self, kind: Kind) {
+        if let Some(slot) = self.by_kind.get_mut(kind as usize) {
+            *slot = slot.saturating_sub(1);
+        }
+    }
+
     pub(crate) fn count(&mut self, kind: Kind, lines: u64) {
         if let Some(slot) = self.by_kind.get_mut(kind as usize) {
             *slot += lines;

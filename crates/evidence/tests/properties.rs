@@ -396,7 +396,9 @@ fn recordings_can_be_cut_anywhere() {
         let (ends, want) = (line_ends(bytes), described(&all));
         for line in (0..ends.len()).step_by(ends.len().div_ceil(25).max(1)) {
             let parts = read_in_regions(bytes, &ends[line..=line], CHUNK);
-            assert!(described(&parts) == want, "{name} cut after line {}", line + 1);
+            let got = described(&parts);
+            let other = got.iter().zip(&want).find(|(a, b)| a != b);
+            assert!(got == want, "{name} cut after line {}: {other:?}", line + 1);
         }
         check_same(&all, &read_in_regions(bytes, &ends[..ends.len().saturating_sub(1)], CHUNK));
     }

@@ -261,7 +261,8 @@ fn every_machine_has_an_expectation() {
             }
         }
     }
-    for model in gpu::all() {
+    // GB10 is joined to its CPU without PCI Express, and a machine has one.
+    for model in gpu::all().iter().filter(|it| it.name != "GB10") {
         let text = format!("[cluster]\ngpu = \"{}\"\ngpus_per_node = 8\n", model.name);
         let cluster = read(&text).unwrap_or_else(|error| panic!("{}: {error:?}", model.name));
         assert!(normal(Collective::AllReduce, &cluster, LONG).is_some(), "{}", model.name);

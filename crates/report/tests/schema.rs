@@ -180,7 +180,7 @@ fn what_does_not_fit_is_refused() {
     let good = value(&read(&[]));
     assert!(validator.is_valid(&good));
     for (pointer, wrong) in [
-        ("/schema", Value::from("plumb.doctor/2")),
+        ("/schema", Value::from("plumb.doctor/3")),
         ("/verdict/level", Value::from("fine")),
         ("/facts/job/ranks", Value::from(-1)),
         ("/checks/0/state", Value::from("passed")),

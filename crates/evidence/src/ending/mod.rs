@@ -263,6 +263,13 @@ impl Endings {
         }
     }
 
+    /// Leaves out what was noted of these lines: they are the text of NCCL's last warning.
+    pub(crate) fn forget(&mut self, spots: &[Spot]) {
+        if !spots.is_empty() {
+            self.all.retain(|it| !spots.contains(&it.quote.spot));
+        }
+    }
+
     /// Adds what a later region says.
     pub(crate) fn merge(&mut self, later: Self) {
         later.all.into_iter().for_each(|it| self.add(it));

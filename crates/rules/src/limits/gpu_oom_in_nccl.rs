@@ -35,7 +35,7 @@ fn check(log: &Log) -> Checked {
         return Ok(Vec::new());
     }
     let Some(first) = found.first() else { return Ok(Vec::new()) };
-    let confidence = if said { Confidence::Certain } else { Confidence::Likely };
+    let confidence = if said { Confidence::Certain } else { Confidence::Possible };
     let who = log
         .case
         .process_of(first)
