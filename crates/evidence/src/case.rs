@@ -252,7 +252,9 @@ impl CaseBuilder {
         });
         self.awaited.extend_from_slice(&facts.awaited);
         facts.endings.forget(&again);
-        counted.into_iter().for_each(|it| facts.tally.take_back(it));
+        for kind in counted {
+            facts.tally.take_back(kind);
+        }
         for it in announced {
             self.take(file, it);
         }

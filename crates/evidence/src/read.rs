@@ -68,7 +68,7 @@ impl Opening {
         if let Some(kind) = kind {
             tally.count(kind, 1);
         }
-        Facts { processes, sightings, last_errors, tally, ..Facts::default() }
+        Facts { tally, processes, sightings, last_errors, ..Facts::default() }
     }
 }
 

@@ -1,7 +1,7 @@
 //! What launchers, collectors and terminals put around a line.
 //!
 //! NCCL lines are found by their anchor, whatever stands before it. Everything else, tables and matrices included, is
-//! looked at again without the labels, times and quoting marks that [`layers`] takes off one after the other.
+//! looked at again without the labels, times and quoting marks that `layers` takes off one after the other.
 
 use std::borrow::Cow;
 

@@ -1,7 +1,7 @@
 //! Which rank failed first, and who only reports it.
 //!
 //! When one rank fails, the others lose their connections, wait until a timeout, are ended by the launcher. Most lines of a
-//! failed job come from these ranks, the messengers. Every line that reports a failure is therefore a [`Report`]: of the rank's own
+//! failed job come from these ranks, the messengers. Every line that reports a failure is therefore a report: of the rank's own
 //! failure, or of another's. Own failures come first, ordered by time, by place in one file, or by whom the messengers blame. Where
 //! nobody reports a failure of its own, the rank that the first messenger blames is the one that ended; where ranks only wait,
 //! it is the one that is behind, or that says nothing at all.
