@@ -7,7 +7,7 @@ use rustc_hash::{FxBuildHasher, FxHashMap};
 
 use crate::catalogue::{self, Libfabric, LibfabricWarning};
 use crate::chunk::Chunks;
-use crate::ending::Endings;
+use crate::ending::{self, Endings};
 use crate::facts::{AdapterGpuDirect, Assignment, Connected, ProcessFacts, Via};
 use crate::mend::{Mender, Whole};
 use crate::nccl::{self, Message, Phase, PluginEvent};
@@ -292,6 +292,11 @@ impl Reader {
         let libfabric = self.libfabric(shown, spot);
         let signal = self.signals(line, line, None, false, spot);
         let mut known = structured.or(signal).or(libfabric);
+        // A step of a training run is most of a long log, and says nothing else.
+        if known.is_none() && ending::is_progress(shown) && !ending::may_end(shown) {
+            self.facts.endings.progress = Some(spot);
+            return None;
+        }
         if known.is_none() {
             // A message of NCCL without what NCCL puts before it, or the end of one.
             let mut messages = std::iter::once(line).chain(strip::layers(line));

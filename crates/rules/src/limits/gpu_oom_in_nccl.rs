@@ -87,7 +87,7 @@ mod tests {
             );
         }
         let alone = "n:1:2 [3] include/alloc.h:2 NCCL WARN Failed to CUDA malloc 4096 bytes\n";
-        assert_eq!(findings(&RULE, alone)[0].confidence, crate::Confidence::Likely);
+        assert_eq!(findings(&RULE, alone)[0].confidence, crate::Confidence::Possible);
     }
 
     #[test]
