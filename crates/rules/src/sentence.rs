@@ -13,6 +13,15 @@ pub(crate) fn capitalised(text: &str) -> String {
     letters.next().map_or_else(String::new, |it| it.to_uppercase().chain(letters).collect())
 }
 
+/// A quoted text, at most 160 characters long.
+pub(crate) fn shorten(text: &str) -> String {
+    if text.chars().count() <= 160 {
+        text.to_owned()
+    } else {
+        format!("{}...", text.chars().take(157).collect::<String>())
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::list_of_ranks;

@@ -95,7 +95,7 @@ pub(crate) fn verdict(log: &Log, summary: &Summary, findings: &[Found], unchecke
 fn lack(log: &Log, summary: &Summary, unchecked: &[Unchecked]) -> Option<String> {
     let outcome = &log.job.outcome;
     if let Some(line) = &outcome.trouble {
-        let text = crate::general::job_failed::shorten(line.text.trim());
+        let text = crate::sentence::shorten(line.text.trim());
         return Some(format!("find out whether the job went on after `{text}`"));
     }
     let logs = "give plumb the log of a run with NCCL_DEBUG=INFO, from its start, of all ranks";

@@ -260,8 +260,8 @@ impl Page {
         if folded > 0 {
             errors.push_str(&format!(" with {}", counted(folded, "consequence")));
         }
-        let costs = doctor.findings.iter().filter(|it| it.confidence > Confidence::Possible);
-        let worst = costs.filter_map(|it| it.cost).map(|it| it.factor).max_by(f64::total_cmp);
+        let worst =
+            doctor.findings.iter().filter_map(|it| it.cost).map(|it| it.factor).max_by(f64::total_cmp);
         let worst = worst.map(|it| format!(" (worst: {it}x slower)")).unwrap_or_default();
         let notes = match count(Severity::Info) {
             0 => String::new(),

@@ -4,6 +4,7 @@ use evidence::ending::Kind;
 use evidence::signals::application::{CLOSED, CRASH, EXCEPTION, RANK_EXCEPTION, REMOTE_ERROR};
 use evidence::{Sighting, Source};
 
+use crate::sentence::shorten;
 use crate::{Check, Checked, Confidence, Finding, Log, Role, Rule, Severity};
 use job::FailureKind;
 use job::failure::{Exit, exception, exits, names_nccl};
@@ -91,14 +92,6 @@ fn is_programs_own(text: &str) -> bool {
 fn is_crash(sighting: &Sighting) -> bool {
     let signal = sighting.get("signal");
     signal.is_empty() || ["4 ", "7 ", "8 ", "11 "].iter().any(|it| signal.starts_with(it)) || signal == "11"
-}
-
-fn shorten(text: &str) -> String {
-    if text.chars().count() <= 160 {
-        text.to_owned()
-    } else {
-        format!("{}...", text.chars().take(157).collect::<String>())
-    }
 }
 
 #[cfg(test)]

@@ -2,6 +2,7 @@
 
 use evidence::{Quote, Source};
 use job::outcome::survived;
+use messages::values::{self, Table, Value};
 
 use crate::{Check, Checked, Confidence, Finding, Found, Log, Role, Rule, Severity};
 
@@ -49,7 +50,7 @@ pub(crate) fn check_last(log: &Log, findings: &[Found]) -> Vec<Finding> {
     vec![host.map(|it| finding.clone().about_host(it)).unwrap_or(finding)]
 }
 
-type Failure<'a> = (Option<u32>, Option<String>, &'static NcclResult, &'a Quote);
+type Failure<'a> = (Option<u32>, Option<String>, &'static Value, &'a Quote);
 
 /// An exception or a test program that names an error of NCCL.
 fn reported(log: &Log) -> Option<Failure<'_>> {
@@ -58,9 +59,9 @@ fn reported(log: &Log) -> Option<Failure<'_>> {
         if !text.contains("nccl") {
             return None;
         }
-        let result = RESULTS.iter().find(|it| {
+        let result = failures().find(|it| {
             // A bare `timeout` is not a result of NCCL.
-            (it.code != 8 && text.contains(it.text)) || text.contains(&it.name.to_ascii_lowercase())
+            (it.code != 8 && text.contains(&*it.text)) || text.contains(&it.name.to_ascii_lowercase())
         })?;
         Some((it.rank, it.host.as_ref().map(ToString::to_string), result, &it.quote))
     })
@@ -74,70 +75,19 @@ fn propagated(log: &Log) -> Option<Failure<'_>> {
             && process.facts.warnings.count == 0
             && !log.job.outcome.state.is_bad();
         let in_passing = matches!(seen.value, 2 | 3) && (went_well(log, index) || below);
-        let result = RESULTS.iter().find(|it| it.code == seen.value)?;
+        let result = failures().find(|it| it.code == i64::from(seen.value))?;
         let host = (!process.host.is_empty()).then(|| process.host.to_string());
         (!in_passing).then_some((process.rank, host, result, &seen.quote))
     })
 }
 
-/// A result of NCCL, as programs print it.
-#[derive(Debug)]
-struct NcclResult {
-    code: u32,
-    name: &'static str,
-    /// What ncclGetErrorString gives.
-    text: &'static str,
-    meaning: &'static str,
+/// The results that mean a failure.
+fn failures() -> impl Iterator<Item = &'static Value> {
+    values::of_table(Table::NcclResult).filter(|it| matches!(it.code, 1..=6 | 8))
 }
 
-/// NCCL src/init.cc, ncclGetErrorString; src/nccl.h.in.
-static RESULTS: &[NcclResult] = &[
-    NcclResult {
-        code: 1,
-        name: "ncclUnhandledCudaError",
-        text: "unhandled cuda error",
-        meaning: "A call of CUDA failed inside NCCL.",
-    },
-    NcclResult {
-        code: 2,
-        name: "ncclSystemError",
-        text: "unhandled system error",
-        meaning: "A call to the operating system or to a network library failed: a connection, shared memory, a plugin.",
-    },
-    NcclResult {
-        code: 3,
-        name: "ncclInternalError",
-        text: "internal error",
-        meaning: "A check inside NCCL or its network plugin failed.",
-    },
-    NcclResult {
-        code: 4,
-        name: "ncclInvalidArgument",
-        text: "invalid argument",
-        meaning: "The program gave NCCL an argument that it cannot use.",
-    },
-    NcclResult {
-        code: 5,
-        name: "ncclInvalidUsage",
-        text: "invalid usage",
-        meaning: "The program used NCCL in a way that it does not allow.",
-    },
-    NcclResult {
-        code: 6,
-        name: "ncclRemoteError",
-        text: "remote process exited or there was a network error",
-        meaning: "Another rank ended, or the network between them failed.",
-    },
-    NcclResult {
-        code: 8,
-        name: "ncclTimeout",
-        text: "timeout",
-        meaning: "NCCL waited longer than its limit.",
-    },
-];
-
 /// The usual causes for a job of this shape.
-fn likely(result: &NcclResult, several: Option<bool>) -> &'static str {
+fn likely(result: &Value, several: Option<bool>) -> &'static str {
     match (result.code, several) {
         (2, Some(false)) => {
             "On one host the usual causes are: /dev/shm too small in a container, peer access between GPUs refused, another rank that died first."

@@ -4,6 +4,7 @@ use evidence::Source;
 use evidence::ending::{Ending, Kind, signal_name};
 use job::State;
 
+use crate::sentence::shorten;
 use crate::{Check, Checked, Confidence, Finding, Found, Log, Role, Rule, Severity};
 
 /// See the module documentation.
@@ -118,19 +119,22 @@ fn fix(ending: &Ending) -> Option<&'static str> {
             "Get the stack of the crash: run with `python -X faulthandler`, `ulimit -c unlimited` and open the core with gdb; check `df -h \
              /dev/shm` and `dmesg -T`."
         }
+        (_, Some(-15 | -2 | -1)) => {
+            "Find out who sent the signal: a rank that failed just before, Ctrl-C, `scancel`, a time limit (`sacct -j JOB -o State,Reason`), \
+             `kubectl delete` or a preemption (`kubectl get events`)."
+        }
+        (Kind::Exit, None) => {
+            "Fix what the line reports: the program, script or module is not in this image or not at this path. `which torchrun`, `pip list` \
+             and `ls` in the same image show it."
+        }
+        (Kind::Cancelled, _) if ending.quote.text.to_ascii_uppercase().contains("TIME LIMIT") => {
+            "The job reached its time limit: give it more (`sbatch --time`, activeDeadlineSeconds), or save checkpoints and resume."
+        }
         (Kind::Cancelled, _) => {
             "Ask the scheduler why: `sacct -j JOB -o JobID,State,Reason,ExitCode`, `kubectl describe pod`, `kubectl get events`."
         }
         _ => return None,
     })
-}
-
-pub(crate) fn shorten(text: &str) -> String {
-    if text.chars().count() <= 160 {
-        text.to_owned()
-    } else {
-        format!("{}...", text.chars().take(157).collect::<String>())
-    }
 }
 
 #[cfg(test)]

@@ -7,7 +7,7 @@ use evidence::{Kind, Quote, Source, Spot};
 use messages::family::{self, Class, Reading};
 use messages::{Known, Outcome};
 
-use super::job_failed::shorten;
+use crate::sentence::shorten;
 use crate::{Check, Checked, Confidence, Finding, Found, Log, Role, Rule, Severity};
 
 /// See the module documentation.

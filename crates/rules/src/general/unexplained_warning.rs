@@ -3,9 +3,9 @@
 use evidence::Source;
 use job::failure::is_messenger;
 
-use super::job_failed::shorten;
 use super::nccl_message::{Unexplained, is_cause, unexplained};
 
+use crate::sentence::shorten;
 use crate::{Check, Checked, Confidence, Finding, Found, Log, Role, Rule, Severity};
 
 /// See the module documentation.
