@@ -81,6 +81,15 @@ impl Mender {
         it
     }
 
+    /// Unlearns the width at which lines are cut, where a longer line shows that they are not.
+    pub(crate) fn unlearn(&mut self, bytes: &[u8]) {
+        if let Some(width) = self.cut
+            && bytes.split(|it| *it == b'\n').any(|it| it.len() > width && columns(it) > width)
+        {
+            self.cut = None;
+        }
+    }
+
     /// Whether the lines of `bytes` are as they were written.
     pub(crate) fn is_idle(&self, bytes: &[u8]) -> bool {
         self.wrapped.is_none()
@@ -364,6 +373,16 @@ mod tests {
         let (first, second) = LONG.split_at(80);
         let text = format!("{first}\n{second}\nnode-a:1:2 [0] NCCL INFO x\n{first}\n{second}");
         assert_eq!(mend(&text), [LONG, "node-a:1:2 [0] NCCL INFO x", LONG]);
+    }
+
+    #[test]
+    fn a_longer_line_later_shows_that_none_was_cut() {
+        let line = format!("{}\n", "x".repeat(80));
+        let mut mender = Mender::new(line.as_bytes(), true);
+        mender.unlearn(line.as_bytes());
+        assert!(!mender.is_idle(line.as_bytes()));
+        mender.unlearn(format!("{line}y{line}").as_bytes());
+        assert!(mender.is_idle(line.as_bytes()));
     }
 
     #[test]

@@ -1,6 +1,6 @@
 //! What a rule about logs sees: the facts, the job they show, and what NCCL and its bandwidth should be there.
 
-use std::cell::OnceCell;
+use std::sync::OnceLock;
 
 use evidence::recorder::{FlightDump, RasStatus};
 use evidence::{Case, Communicator, Kind, Missing, Process, Sighting, Signal, Source};
@@ -15,7 +15,7 @@ pub struct Log {
     pub case: Case,
     /// The job that they show.
     pub job: Job,
-    expected: OnceCell<Option<Expected>>,
+    expected: OnceLock<Option<Expected>>,
 }
 
 impl Log {
@@ -27,7 +27,7 @@ impl Log {
     /// The job of these facts on the machine that flags name.
     pub fn on(case: Case, given: &Hardware) -> Self {
         let job = Job::of_case_on(&case, given);
-        Self { case, job, expected: OnceCell::new() }
+        Self { case, job, expected: OnceLock::new() }
     }
 
     /// What the machine and this NCCL should do. `None` where it is not known which machine it is.
