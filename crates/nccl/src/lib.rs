@@ -1,8 +1,10 @@
 //! What NCCL decides on a machine, by release and environment.
 //!
 //! ```text
-//! Machine, Settings -> graph -> search -> detour -> Paths           the path between any two devices
+//! Machine, Settings -> topo -> paths                                the path between any two devices
 //! Paths, Layout     -> Decisions -> transport, near_nics, losses    what ranks do with them
+//! Paths             -> search -> TopoGraph                          the channels of one node
+//! TopoGraphs        -> connect -> Communicator                      rings, trees and channels of all ranks
 //! Decisions         -> Survey                                       all of it for one machine, as plain data
 //! ```
 //!
@@ -11,24 +13,28 @@
 
 #![forbid(unsafe_code)]
 
+mod algorithm;
+mod communicator;
+mod connect;
 mod decisions;
-mod detour;
 mod gpudirect;
 mod graph;
 mod losses;
 mod nics;
-mod path;
 mod paths;
-mod search;
 mod survey;
+mod topo;
 mod transport;
 
+pub use algorithm::{Algorithm, Pattern};
+pub use communicator::Communicator;
+pub use connect::{Connected, ConnectedChannel, Ring, Tree, TreeLinks};
 pub use decisions::{Decisions, Undecidable};
 pub use fabric::{Layout, PathType, Settings};
 pub use gpudirect::GpuDirect;
+pub use graph::{Graphs, SearchedChannel, TopoGraph};
 pub use losses::Loss;
 pub use nics::NearNics;
-pub use path::Path;
-pub use paths::{Device, Paths, TooLarge, VisibleDevice, VisibleDevices};
+pub use paths::{Device, Path, Paths, TooLarge, VisibleDevice, VisibleDevices};
 pub use survey::{Between, NicUse, Survey, SurveyedPath, TransportUse};
 pub use transport::{Decision, Reason};

@@ -1,6 +1,10 @@
 //! The paths between the devices of a machine, found as NCCL finds them.
 //!
-//! From each device a breadth-first search over the graph; then some paths are changed, see `detour`.
+//! From each device a breadth-first search over the system; then some paths are changed, see `detour`.
+
+mod detour;
+mod path;
+mod reach;
 
 use std::fmt;
 use std::ops::Range;
@@ -8,10 +12,13 @@ use std::ops::Range;
 use fabric::Version;
 use fabric::machine::{Machine, Maker, Place};
 
-use crate::graph::{Graph, used_sockets};
 use crate::nics::Near;
-use crate::search::{middle, search};
-use crate::{Path, Settings};
+use crate::topo::{System, used_sockets};
+
+use crate::Settings;
+use reach::{middle, search};
+
+pub use path::Path;
 
 /// One end of a path, by its position in the machine.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -151,8 +158,8 @@ impl Paths {
     ) -> Result<Self, TooLarge> {
         TooLarge::check(machine)?;
         let mut paths = Self::empty(machine, settings, visible);
-        let graph = Graph::new(machine, settings, &positions(&paths.gpus), &positions(&paths.nics));
-        paths.search_all(&graph);
+        let system = System::new(machine, settings, &positions(&paths.gpus), &positions(&paths.nics));
+        paths.search_all(&system);
         paths.local_sockets = (0..machine.gpus.len()).map(|it| paths.find_local_socket(it)).collect();
         paths.find_chip_paths();
         paths.keep_wires();
@@ -345,7 +352,7 @@ impl Paths {
         self.wires = rows.flatten().copied().collect();
     }
 
-    fn search_all(&mut self, graph: &Graph) {
+    fn search_all(&mut self, system: &System) {
         let gpus = self.gpus.iter().map(|it| Device::Gpu(it.position));
         let nics = self.nics.iter().map(|it| Device::Nic(it.position));
         let sockets = (0..self.rows.sockets).map(Device::Socket);
@@ -353,15 +360,15 @@ impl Paths {
             .chain([Device::Switch])
             .chain(sockets)
             .chain(nics)
-            .filter_map(|it| Some((it, graph.node_of(it)?)))
+            .filter_map(|it| Some((it, system.node_of(it)?)))
             .collect();
         for &(to, base) in &devices {
-            let reached = search(graph, base, &self.settings);
+            let reached = search(system, base, &self.settings);
             for &(from, node) in &devices {
                 let Some(found) = reached.get(node).copied().flatten() else { continue };
                 self.set(from, to, found.path);
                 if let (Device::Gpu(gpu), Device::Gpu(_)) = (from, to) {
-                    self.set_by(gpu, to, middle(graph, &reached, found));
+                    self.set_by(gpu, to, middle(system, &reached, found));
                 }
             }
         }
@@ -399,7 +406,7 @@ impl Rows {
     }
 }
 
-impl Graph {
+impl System {
     fn node_of(&self, device: Device) -> Option<usize> {
         match device {
             Device::Gpu(it) => self.gpus.get(it).copied().flatten(),

@@ -1,8 +1,8 @@
 //! Paths that differ from the wires: through the CPU where peer access or GPUDirect cannot be used, through the GPU
 //! next to a NIC where that is better (PXN).
 
-use crate::path::merge;
-use crate::paths::{Device, positions};
+use super::path::merge;
+use super::{Device, positions};
 use crate::{GpuDirect, Path, PathType, Paths};
 
 impl Paths {

@@ -1,6 +1,6 @@
-//! The search for the paths that lead to one node of the graph, breadth first, with NCCL's preferences.
+//! The search for the paths that lead to one node of the system, breadth first, with NCCL's preferences.
 
-use crate::graph::{Graph, Link, LinkKind, Node};
+use crate::topo::{Link, LinkKind, Node, System};
 use crate::{Path, PathType, Settings};
 
 /// What the search knows of a node.
@@ -12,21 +12,21 @@ pub(crate) struct Reached {
 }
 
 /// All paths that lead to `base`.
-pub(crate) fn search(graph: &Graph, base: usize, settings: &Settings) -> Vec<Option<Reached>> {
-    let mut reached: Vec<Option<Reached>> = vec![None; graph.nodes.len()];
+pub(crate) fn search(system: &System, base: usize, settings: &Settings) -> Vec<Option<Reached>> {
+    let mut reached: Vec<Option<Reached>> = vec![None; system.nodes.len()];
     let start = Path { kind: PathType::Loc, bandwidth: fabric::link::local(), hops: 0 };
     reached[base] = Some(Reached { path: start, before: base });
     let (mut edge, mut next) = (vec![base], Vec::new());
-    let mut listed = vec![0; graph.nodes.len()];
+    let mut listed = vec![0; system.nodes.len()];
     // Each round goes one link farther. A path longer than there are nodes would run in circles.
-    for round in 1..=graph.nodes.len() {
+    for round in 1..=system.nodes.len() {
         for &node in &edge {
             let Some(here) = reached[node] else { continue };
-            for link in &graph.links[node] {
-                if !may_pass(graph, base, node, here.path, *link, settings) {
+            for link in &system.links[node] {
+                if !may_pass(system, base, node, here.path, *link, settings) {
                     continue;
                 }
-                let path = extend(graph, base, node, here.path, *link, settings);
+                let path = extend(system, base, node, here.path, *link, settings);
                 if reached[link.to].is_none_or(|it| is_better(path, it.path, settings)) {
                     reached[link.to] = Some(Reached { path, before: node });
                     if listed[link.to] != round {
@@ -46,12 +46,12 @@ pub(crate) fn search(graph: &Graph, base: usize, settings: &Settings) -> Vec<Opt
 }
 
 /// How many links lead from the base to its own board: a GPU has one of them since 2.30.
-fn own_links(graph: &Graph, base: usize, settings: &Settings) -> u32 {
-    u32::from(settings.since(2, 30, 0) && matches!(graph.nodes[base], Node::Gpu(_)))
+fn own_links(system: &System, base: usize, settings: &Settings) -> u32 {
+    u32::from(settings.since(2, 30, 0) && matches!(system.nodes[base], Node::Gpu(_)))
 }
 
-fn is_board(graph: &Graph, node: usize, settings: &Settings) -> bool {
-    match graph.nodes[node] {
+fn is_board(system: &System, node: usize, settings: &Settings) -> bool {
+    match system.nodes[node] {
         Node::Gpu(_) => !settings.since(2, 30, 0),
         Node::Board(_) => true,
         _ => false,
@@ -59,28 +59,28 @@ fn is_board(graph: &Graph, node: usize, settings: &Settings) -> bool {
 }
 
 /// A path leads through another GPU only by NVLink from GPU to GPU, and only through one.
-fn may_pass(graph: &Graph, base: usize, node: usize, path: Path, link: Link, settings: &Settings) -> bool {
-    let own = own_links(graph, base, settings);
+fn may_pass(system: &System, base: usize, node: usize, path: Path, link: Link, settings: &Settings) -> bool {
+    let own = own_links(system, base, settings);
     let from_own = if own == 0 {
         node == base
     } else {
-        matches!((graph.nodes[base], graph.nodes[node]), (Node::Gpu(one), Node::Board(other)) if one == other)
+        matches!((system.nodes[base], system.nodes[node]), (Node::Gpu(one), Node::Board(other)) if one == other)
     };
-    if from_own || !is_board(graph, node, settings) {
+    if from_own || !is_board(system, node, settings) {
         return true;
     }
     if link.kind == LinkKind::Local {
-        return matches!(graph.nodes[link.to], Node::Gpu(_));
+        return matches!(system.nodes[link.to], Node::Gpu(_));
     }
     !settings.nvb_disabled()
         && link.kind == LinkKind::NvLink
-        && is_board(graph, link.to, settings)
+        && is_board(system, link.to, settings)
         && path.hops <= 1 + own
 }
 
-fn extend(graph: &Graph, base: usize, node: usize, path: Path, link: Link, settings: &Settings) -> Path {
-    let (here, there) = (graph.nodes[node], graph.nodes[link.to]);
-    let own = own_links(graph, base, settings);
+fn extend(system: &System, base: usize, node: usize, path: Path, link: Link, settings: &Settings) -> Path {
+    let (here, there) = (system.nodes[node], system.nodes[link.to]);
+    let own = own_links(system, base, settings);
     let mut kind = link.kind.path();
     if here == Node::Bridge && there == Node::Bridge {
         kind = PathType::Pxb;
@@ -89,7 +89,7 @@ fn extend(graph: &Graph, base: usize, node: usize, path: Path, link: Link, setti
     if link.kind == LinkKind::Pci && at_cpu {
         kind = PathType::Phb;
     }
-    let through_gpu = is_board(graph, node, settings) && path.kind == PathType::Nvl && path.hops > own;
+    let through_gpu = is_board(system, node, settings) && path.kind == PathType::Nvl && path.hops > own;
     if through_gpu && kind == PathType::Nvl {
         kind = PathType::Nvb;
     }
@@ -111,11 +111,11 @@ fn is_better(new: Path, old: Path, settings: &Settings) -> bool {
 }
 
 /// The GPU in the middle of a path that leads over NVLink from GPU to GPU.
-pub(crate) fn middle(graph: &Graph, reached: &[Option<Reached>], found: Reached) -> Option<usize> {
+pub(crate) fn middle(system: &System, reached: &[Option<Reached>], found: Reached) -> Option<usize> {
     let before = |node: usize| reached.get(node).copied().flatten().map(|it| it.before);
-    match graph.nodes.get(found.before)? {
+    match system.nodes.get(found.before)? {
         Node::Gpu(gpu) if found.path.hops == 2 => Some(*gpu),
-        Node::Board(_) if found.path.hops == 4 => match graph.nodes.get(before(found.before)?)? {
+        Node::Board(_) if found.path.hops == 4 => match system.nodes.get(before(found.before)?)? {
             Node::Board(gpu) => Some(*gpu),
             _ => None,
         },
