@@ -25,6 +25,7 @@ mod paths;
 mod survey;
 mod topo;
 mod transport;
+pub mod tuning;
 
 pub use algorithm::{Algorithm, Pattern};
 pub use communicator::Communicator;
