@@ -12,7 +12,7 @@ use std::collections::BTreeMap;
 use decided::{Decided, PrintedGraph, decided};
 use fabric::machine::{Machine, NvEnd};
 use nccl::tuning::{GraphInfo, GraphInfos, Protocol, TUNED, Tuned, Tuning, algorithms, function_name};
-use nccl::{PathType, Pattern};
+use nccl::{Decisions, P2pChannels, P2pScope, PathType, Pattern, p2p_channels};
 use recorded::{Recorded, recorded};
 
 fn graph(printed: &PrintedGraph, machine: &Machine, nodes: u32) -> GraphInfo {
@@ -108,4 +108,34 @@ fn every_cell_is_as_nccl_prints_it() {
     }
     println!("{seen:#?}");
     assert!(wrong.is_empty(), "{}\n{seen:#?}", wrong.join("\n"));
+}
+
+#[test]
+fn send_and_receive_have_as_many_channels() {
+    let (mut wrong, mut compared) = (Vec::new(), 0);
+    for recorded in recorded() {
+        let job =
+            Decisions::new(&recorded.machine, &recorded.settings, &recorded.layout).expect("a job that fits");
+        for one in decided(&recorded.text) {
+            let counts = one.counts.expect("channel counts");
+            let rank = one.rank.expect("a rank");
+            let scope = P2pScope {
+                ranks: one.ranks.expect("ranks"),
+                nodes: one.nodes.unwrap_or(recorded.layout.nodes),
+                channels: counts.coll,
+            };
+            let nodes = job.nodes_of_machine();
+            let all = p2p_channels(&recorded.settings, &recorded.machine, nodes, scope);
+            let paths = job.paths(u64::from(rank)).expect("a rank of the job");
+            let node = nodes.iter().position(|it| it == paths).expect("a node of the machine");
+            let want = P2pChannels { channels: counts.p2p, per_peer: counts.p2p_per_peer };
+            compared += 1;
+            if all[node] != want {
+                wrong.push(format!("{} rank {rank}: NCCL {want:?}, here {:?}", recorded.name, all[node]));
+            }
+        }
+    }
+    assert!(wrong.is_empty(), "{} of {compared}\n{}", wrong.len(), wrong.join("\n"));
+    println!("{compared} lines are equal");
+    assert!(compared > 150, "{compared}");
 }
