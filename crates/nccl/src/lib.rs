@@ -26,6 +26,7 @@ mod paths;
 mod survey;
 mod topo;
 mod transport;
+pub mod tuner;
 pub mod tuning;
 
 pub use algorithm::{Algorithm, Pattern};

@@ -11,6 +11,7 @@ use super::table::Tuning;
 use super::threads::{MOST, WARP};
 use super::{Protocol, TUNED, algorithms};
 use crate::Algorithm;
+use crate::tuner::OfiTuner;
 
 /// What NCCL uses for a call.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -40,6 +41,13 @@ pub struct Span {
     pub algorithm: Algorithm,
     /// The protocol.
     pub protocol: Protocol,
+}
+
+/// An algorithm with a protocol.
+#[derive(Clone, Copy)]
+struct Kind {
+    algorithm: Algorithm,
+    protocol: Protocol,
 }
 
 /// How much slower a tree is than the model says, by the logarithm of 64-byte units: `treeCorrectionFactor`.
@@ -142,11 +150,35 @@ impl Tuning {
         }
     }
 
+    /// Whether NCCL may use an algorithm and protocol for a collective.
+    pub fn is_usable(&self, collective: Collective, algorithm: Algorithm, protocol: Protocol) -> bool {
+        self.considers(collective, algorithm)
+            && self.cell(collective, algorithm, protocol).bandwidth.abs() > 0.0
+    }
+
+    /// Whether GPUs reduce in the `NVSwitch`es.
+    pub fn has_nvls(&self) -> bool {
+        self.communicator.nvls_channels > 0
+    }
+
+    /// What NCCL uses for a call if a tuner plugin has its say.
+    pub fn choose_with(&self, tuner: &OfiTuner, collective: Collective, bytes: u64) -> Option<Choice> {
+        let Ok(advice) = tuner.advise(self, collective, bytes) else {
+            return self.choose(collective, bytes);
+        };
+        let (algorithm, protocol) = (advice.algorithm, advice.protocol);
+        let time = self.time(collective, algorithm, protocol, bytes).unwrap_or(0.0);
+        let (most, threads) = self.channels_and_threads(bytes, algorithm, protocol);
+        let most = advice.channels.unwrap_or(most);
+        Some(self.shared(collective, bytes, Kind { algorithm, protocol }, most, threads, time))
+    }
+
     /// What NCCL uses for a call of this many bytes, counted as nccl-tests does: all that a rank has in the larger of its two buffers.
     /// `None` for what NCCL builds from sends and receives, or if no algorithm is left.
     pub fn choose(&self, collective: Collective, bytes: u64) -> Option<Choice> {
         let (algorithm, protocol, time) = self.fastest(collective, bytes)?;
-        Some(self.choice(collective, bytes, algorithm, protocol, time))
+        let (most, threads) = self.channels_and_threads(bytes, algorithm, protocol);
+        Some(self.shared(collective, bytes, Kind { algorithm, protocol }, most, threads, time))
     }
 
     fn fastest(&self, collective: Collective, bytes: u64) -> Option<(Algorithm, Protocol, f32)> {
@@ -186,16 +218,16 @@ impl Tuning {
         Protocol::ALL.into_iter().filter_map(ring).min_by(|one, other| one.2.total_cmp(&other.2))
     }
 
-    /// Channels, threads and chunk of an algorithm and protocol, chosen by the model or by a tuner plugin.
-    pub fn choice(
+    fn shared(
         &self,
         collective: Collective,
         bytes: u64,
-        algorithm: Algorithm,
-        protocol: Protocol,
+        kind: Kind,
+        most: u32,
+        threads: u32,
         time: f32,
     ) -> Choice {
-        let (most, threads) = self.channels_and_threads(bytes, algorithm, protocol);
+        let Kind { algorithm, protocol } = kind;
         let share = Share::new(self, collective, algorithm, protocol, bytes, most);
         let part = Part { channels: share.together, bytes: share.bytes };
         Choice {
