@@ -13,7 +13,7 @@ use fabric::Version;
 use fabric::machine::{Machine, Maker, Place};
 
 use crate::nics::Near;
-use crate::topo::{System, used_sockets};
+use crate::topo::{System, single, used_sockets};
 
 use crate::Settings;
 use reach::{middle, search};
@@ -70,6 +70,9 @@ pub struct Paths {
     nics: Vec<VisibleDevice>,
     rows: Rows,
     matrix: Vec<Path>,
+    /// The links of each path, by their numbers in the system.
+    routes: Vec<Box<[u32]>>,
+    pub(crate) system: System,
     /// From GPUs to GPUs and NICs by the wires alone: before some are changed to go through the CPU or another GPU.
     wires: Vec<Path>,
     /// From GPUs to GPUs and NICs: the GPU between them.
@@ -97,6 +100,12 @@ pub(crate) struct About {
     pub(crate) compute: Vec<Option<u32>>,
     pub(crate) gpu_direct: Vec<Option<bool>>,
     pub(crate) nic_direct: Vec<Option<bool>>,
+    /// What each NIC gives, in GB/s.
+    pub(crate) nic_rates: Vec<f32>,
+    /// The latency each NIC declares, in microseconds.
+    pub(crate) nic_latencies: Vec<f32>,
+    /// The vendor of each socket.
+    pub(crate) makers: Vec<Maker>,
 }
 
 impl fmt::Display for TooLarge {
@@ -160,6 +169,7 @@ impl Paths {
         let mut paths = Self::empty(machine, settings, visible);
         let system = System::new(machine, settings, &positions(&paths.gpus), &positions(&paths.nics));
         paths.search_all(&system);
+        paths.system = system;
         paths.local_sockets = (0..machine.gpus.len()).map(|it| paths.find_local_socket(it)).collect();
         paths.find_chip_paths();
         paths.keep_wires();
@@ -179,6 +189,8 @@ impl Paths {
         Self {
             settings: settings.clone(),
             matrix: vec![Path::NONE; rows.all() * rows.all()],
+            routes: vec![Box::default(); rows.all() * rows.all()],
+            system: System::default(),
             wires: Vec::new(),
             by: vec![None; gpus.len() * rows.devices],
             local_sockets: Vec::new(),
@@ -191,6 +203,9 @@ impl Paths {
                 compute: machine.gpus.iter().map(|it| it.compute).collect(),
                 gpu_direct: machine.gpus.iter().map(|it| it.gpudirect).collect(),
                 nic_direct: machine.nics.iter().map(|it| it.gpudirect).collect(),
+                nic_rates: machine.nics.iter().map(|it| single(fabric::link::nic(it.rate))).collect(),
+                nic_latencies: machine.nics.iter().map(|it| latency(it.latency, settings)).collect(),
+                makers: machine.sockets.iter().map(|it| it.maker).collect(),
             },
         }
     }
@@ -243,6 +258,11 @@ impl Paths {
     /// The GPUs that take part, in the order of the machine.
     pub fn gpus(&self) -> &[VisibleDevice] {
         &self.gpus
+    }
+
+    /// The compute capability of a GPU. An unknown one counts as an A100's.
+    pub(crate) fn compute(&self, gpu: usize) -> u32 {
+        self.about.compute.get(gpu).copied().flatten().unwrap_or(80)
     }
 
     pub(crate) fn visible_gpu(&self, gpu: usize) -> Option<VisibleDevice> {
@@ -326,6 +346,17 @@ impl Paths {
         }
     }
 
+    fn set_route(&mut self, from: Device, to: Device, route: Vec<u32>) {
+        if let Some(cell) = self.cell(from, to) {
+            self.routes[cell] = route.into();
+        }
+    }
+
+    /// The links of a path, by their numbers in the system.
+    pub(crate) fn route(&self, from: Device, to: Device) -> &[u32] {
+        self.cell(from, to).and_then(|it| self.routes.get(it)).map_or(&[], |it| it)
+    }
+
     /// The cell of a GPU in the tables that lead from GPUs to GPUs and NICs.
     fn gpu_cell(&self, gpu: usize, to: Device) -> Option<usize> {
         let column = self.rows.of(to).filter(|it| *it < self.rows.devices)?;
@@ -365,8 +396,9 @@ impl Paths {
         for &(to, base) in &devices {
             let reached = search(system, base, &self.settings);
             for &(from, node) in &devices {
-                let Some(found) = reached.get(node).copied().flatten() else { continue };
+                let Some(found) = reached.get(node).and_then(Option::as_ref) else { continue };
                 self.set(from, to, found.path);
+                self.set_route(from, to, found.route.clone());
                 if let (Device::Gpu(gpu), Device::Gpu(_)) = (from, to) {
                     self.set_by(gpu, to, middle(system, &reached, found));
                 }
@@ -415,6 +447,12 @@ impl System {
             Device::Nic(it) => self.nics.get(it).copied().flatten(),
         }
     }
+}
+
+/// The latency of a NIC as NCCL keeps it: since 2.24.3 as a whole number (`src/graph/topo.cc`, `ncclTopoPopulateNics`).
+fn latency(declared: Option<f64>, settings: &Settings) -> f32 {
+    let declared = declared.unwrap_or(0.0);
+    single(if settings.since(2, 24, 3) { declared.trunc() } else { declared })
 }
 
 pub(crate) fn positions(devices: &[VisibleDevice]) -> Vec<usize> {

@@ -43,7 +43,7 @@ pub(crate) enum LinkKind {
 }
 
 /// Nodes with their links, and where to find the devices.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone, Default, PartialEq)]
 pub(crate) struct System {
     pub(crate) nodes: Vec<Node>,
     pub(crate) links: Vec<Vec<Link>>,
@@ -143,7 +143,9 @@ impl System {
         let known = links.iter().position(|it| it.to == to && it.kind == kind);
         let mut row = known.unwrap_or(links.len());
         match known {
-            Some(known) => links[known].bandwidth += bandwidth,
+            Some(known) => {
+                links[known].bandwidth = f64::from(single(links[known].bandwidth) + single(bandwidth));
+            }
             None => links.push(Link { to, kind, bandwidth }),
         }
         while row > 0 && links[row - 1].bandwidth < links[row].bandwidth {
@@ -190,7 +192,7 @@ impl System {
             let (Some(from), Some(gpu)) = (board(self, it.from), machine.gpus.get(it.from)) else { continue };
             // A GPU with NVLink of an unknown model counts as an A100.
             let one = link::nvlink(gpu.compute.unwrap_or(80), settings.version);
-            let bandwidth = one * f64::from(it.count);
+            let bandwidth = f64::from(single(one) * single(f64::from(it.count)));
             match it.to {
                 NvEnd::Gpu(other) => {
                     if let Some(to) = board(self, other).filter(|it| *it != from) {
@@ -247,6 +249,22 @@ impl System {
         }
     }
 
+    /// The number of the first link of each node, where all links are counted one node after the other.
+    pub(crate) fn first_links(&self) -> Vec<u32> {
+        let mut count = 0;
+        let first = |links: &Vec<Link>| {
+            let first = count;
+            count += u32::try_from(links.len()).unwrap_or(u32::MAX);
+            first
+        };
+        self.links.iter().map(first).collect()
+    }
+
+    /// The link back: the first of the same kind from where a link leads to where it begins.
+    pub(crate) fn back(&self, from: usize, link: Link) -> Option<usize> {
+        self.links[link.to].iter().position(|it| it.to == from && it.kind == link.kind)
+    }
+
     /// NCCL searches downwards before upwards: of two paths that are equal otherwise, the first found stays.
     fn put_upward_last(&mut self, above: &[Option<usize>]) {
         for (node, parent) in above.iter().enumerate() {
@@ -256,6 +274,12 @@ impl System {
             }
         }
     }
+}
+
+/// A number with the precision NCCL computes with.
+#[expect(clippy::cast_possible_truncation, reason = "NCCL keeps bandwidths in single precision")]
+pub(crate) fn single(it: f64) -> f32 {
+    it as f32
 }
 
 /// Which sockets have one of these GPUs or NICs below them.

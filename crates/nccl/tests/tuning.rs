@@ -1,6 +1,6 @@
 //! The tuning table compared with what NCCL prints, cell by cell.
 //!
-//! Here the model gets the graphs that NCCL's log has, so that it is compared alone.
+//! First with the graphs that NCCL's log has, so that the model is compared alone; then from the machine's description alone.
 
 #[path = "common/decided.rs"]
 mod decided;
@@ -12,7 +12,7 @@ use std::collections::BTreeMap;
 use decided::{Decided, PrintedGraph, decided};
 use fabric::machine::{Machine, NvEnd};
 use nccl::tuning::{GraphInfo, GraphInfos, Protocol, TUNED, Tuned, Tuning, algorithms, function_name};
-use nccl::{Decisions, P2pChannels, P2pScope, PathType, Pattern, p2p_channels};
+use nccl::{Decisions, Job, P2pChannels, P2pScope, PathType, Pattern, Prediction, p2p_channels};
 use recorded::{Recorded, recorded};
 
 fn graph(printed: &PrintedGraph, machine: &Machine, nodes: u32) -> GraphInfo {
@@ -65,49 +65,89 @@ fn tuning(recorded: &Recorded, decided: &Decided) -> Tuning {
     Tuning::new(&recorded.settings, &tuned, &graphs).expect("lists that NCCL accepts")
 }
 
-#[test]
-fn every_cell_is_as_nccl_prints_it() {
+/// How many cells are equal, how many were compared, and what differs.
+type Compared = (usize, usize, Vec<String>);
+
+fn compare(recorded: &Recorded, first: &Decided, tuning: &Tuning) -> Compared {
+    let version = recorded.settings.version;
+    let names: Vec<&str> = algorithms(version).iter().map(|it| it.name()).collect();
+    assert_eq!(first.table.algorithms, names, "{}", recorded.name);
+    let (mut equal, mut compared, mut wrong) = (0, 0, Vec::new());
+    for (column, &algorithm) in algorithms(version).iter().enumerate() {
+        for (place, protocol) in Protocol::ALL.into_iter().enumerate() {
+            let mut check = |what: &str, want: &str, got: String| {
+                compared += 1;
+                if got.replace(' ', "") == want {
+                    equal += 1;
+                } else {
+                    let of = format!("{} {what} {algorithm} {}", recorded.name, protocol.name());
+                    wrong.push(format!("{of}: NCCL {want}, here {got}"));
+                }
+            };
+            let threads = tuning.max_threads(algorithm, protocol).to_string();
+            check("threads", &first.table.threads[column][place], threads);
+            for collective in TUNED {
+                let name = function_name(collective);
+                let want = &first.table.cells[name][column][place];
+                check(name, want, tuning.cell(collective, algorithm, protocol).to_string());
+            }
+        }
+    }
+    (equal, compared, wrong)
+}
+
+fn check_all(tuning: impl Fn(&Recorded, &Decided) -> Tuning) {
     let (mut wrong, mut seen) = (Vec::new(), BTreeMap::new());
     for recorded in recorded() {
         let all = decided(&recorded.text);
         let first = all.iter().find(|it| it.rank == Some(0)).expect("rank 0");
         let tuning = tuning(&recorded, first);
-        let names: Vec<&str> = algorithms(recorded.settings.version).iter().map(|it| it.name()).collect();
-        assert_eq!(first.table.algorithms, names, "{}", recorded.name);
-        let (mut equal, mut compared) = (0, 0);
-        for (column, &algorithm) in algorithms(recorded.settings.version).iter().enumerate() {
-            for protocol in Protocol::ALL {
-                let place = Protocol::ALL.iter().position(|it| *it == protocol).expect("a protocol");
-                let mut check = |what: &str, want: &str, got: String| {
-                    compared += 1;
-                    if got.replace(' ', "") == want {
-                        equal += 1;
-                    } else {
-                        let of = format!("{} {what} {algorithm} {}", recorded.name, protocol.name());
-                        wrong.push(format!("{of}: NCCL {want}, here {got}"));
-                    }
-                };
-                let threads = tuning.max_threads(algorithm, protocol).to_string();
-                check("threads", &first.table.threads[column][place], threads);
-                for collective in TUNED {
-                    let name = function_name(collective);
-                    let want = &first.table.cells[name][column][place];
-                    check(name, want, tuning.cell(collective, algorithm, protocol).to_string());
-                }
-            }
-        }
+        let (equal, compared, different) = compare(&recorded, first, &tuning);
         seen.insert(recorded.name.clone(), format!("{equal} of {compared}"));
+        wrong.extend(different);
         for rank in &all {
             assert_eq!(rank.thresholds.as_deref(), Some(&*tuning.thresholds()), "{}", recorded.name);
-        }
-        // The whole table in NCCL's own form.
-        let lines: Vec<&str> = recorded.text.lines().collect();
-        for line in tuning.lines() {
-            assert!(lines.iter().any(|it| it.ends_with(&line)), "{}: no line {line}", recorded.name);
         }
     }
     println!("{seen:#?}");
     assert!(wrong.is_empty(), "{}\n{seen:#?}", wrong.join("\n"));
+}
+
+#[test]
+fn every_cell_is_as_nccl_prints_it() {
+    check_all(tuning);
+}
+
+fn predict(recorded: &Recorded) -> Prediction {
+    let mut job = Job::new(&recorded.machine, &recorded.layout, &recorded.settings);
+    job.abilities.multicast = Some(recorded.multicast);
+    Prediction::new(&job).expect("a job that fits")
+}
+
+/// From the machine's description alone: the whole table in NCCL's own form, the thresholds and the channel counts of every rank.
+#[test]
+fn every_line_is_as_nccl_prints_it() {
+    let (mut wrong, mut compared) = (Vec::new(), 0);
+    for recorded in recorded() {
+        let prediction = predict(&recorded);
+        let messages = || recorded.text.lines().filter_map(|it| Some(it.split_once(" NCCL INFO ")?.1));
+        let mut told: Vec<&str> = messages().filter(|it| it.contains(" |") && it.ends_with('|')).collect();
+        let mut here = prediction.tuning.lines();
+        let counts = messages().filter(|it| it.contains(" coll channels, "));
+        let thresholds = messages().filter(|it| it.starts_with("threadThresholds"));
+        for ((counts, thresholds), rank) in counts.zip(thresholds).zip(decided(&recorded.text)) {
+            told.extend([counts, thresholds]);
+            here.extend(prediction.channels_line(u64::from(rank.rank.expect("a rank"))));
+            here.push(format!("threadThresholds {}", prediction.tuning.thresholds()));
+        }
+        assert_eq!(told.len(), here.len(), "{}", recorded.name);
+        compared += told.len();
+        let pairs = told.iter().zip(&here).filter(|(told, here)| told != here);
+        wrong.extend(pairs.map(|(told, here)| format!("{}\n  NCCL {told}\n  here {here}", recorded.name)));
+    }
+    println!("{compared} lines compared");
+    assert!(wrong.is_empty(), "{} of {compared}:\n{}", wrong.len(), wrong.join("\n"));
+    assert!(compared > 1000, "{compared}");
 }
 
 #[test]

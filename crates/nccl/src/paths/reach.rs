@@ -4,31 +4,39 @@ use crate::topo::{Link, LinkKind, Node, System};
 use crate::{Path, PathType, Settings};
 
 /// What the search knows of a node.
-#[derive(Debug, Clone, Copy)]
+#[derive(Debug, Clone)]
 pub(crate) struct Reached {
     pub(crate) path: Path,
     /// The node before it, seen from where the search began.
     before: usize,
+    /// The links from it to where the search began, by their numbers in the system.
+    pub(crate) route: Vec<u32>,
 }
 
 /// All paths that lead to `base`.
 pub(crate) fn search(system: &System, base: usize, settings: &Settings) -> Vec<Option<Reached>> {
     let mut reached: Vec<Option<Reached>> = vec![None; system.nodes.len()];
     let start = Path { kind: PathType::Loc, bandwidth: fabric::link::local(), hops: 0 };
-    reached[base] = Some(Reached { path: start, before: base });
+    reached[base] = Some(Reached { path: start, before: base, route: Vec::new() });
+    let first_links = system.first_links();
     let (mut edge, mut next) = (vec![base], Vec::new());
     let mut listed = vec![0; system.nodes.len()];
     // Each round goes one link farther. A path longer than there are nodes would run in circles.
     for round in 1..=system.nodes.len() {
         for &node in &edge {
-            let Some(here) = reached[node] else { continue };
             for link in &system.links[node] {
+                let Some(here) = &reached[node] else { continue };
                 if !may_pass(system, base, node, here.path, *link, settings) {
                     continue;
                 }
                 let path = extend(system, base, node, here.path, *link, settings);
-                if reached[link.to].is_none_or(|it| is_better(path, it.path, settings)) {
-                    reached[link.to] = Some(Reached { path, before: node });
+                if reached[link.to].as_ref().is_none_or(|it| is_better(path, it.path, settings)) {
+                    let mut route = Vec::with_capacity(here.route.len() + 1);
+                    if let Some(back) = system.back(node, *link) {
+                        route.push(first_links[link.to] + u32::try_from(back).unwrap_or(u32::MAX));
+                    }
+                    route.extend_from_slice(&here.route);
+                    reached[link.to] = Some(Reached { path, before: node, route });
                     if listed[link.to] != round {
                         listed[link.to] = round;
                         next.push(link.to);
@@ -111,8 +119,8 @@ fn is_better(new: Path, old: Path, settings: &Settings) -> bool {
 }
 
 /// The GPU in the middle of a path that leads over NVLink from GPU to GPU.
-pub(crate) fn middle(system: &System, reached: &[Option<Reached>], found: Reached) -> Option<usize> {
-    let before = |node: usize| reached.get(node).copied().flatten().map(|it| it.before);
+pub(crate) fn middle(system: &System, reached: &[Option<Reached>], found: &Reached) -> Option<usize> {
+    let before = |node: usize| reached.get(node)?.as_ref().map(|it| it.before);
     match system.nodes.get(found.before)? {
         Node::Gpu(gpu) if found.path.hops == 2 => Some(*gpu),
         Node::Board(_) if found.path.hops == 4 => match system.nodes.get(before(found.before)?)? {

@@ -18,6 +18,8 @@ pub(crate) struct Recorded {
     pub(crate) machine: Machine,
     pub(crate) settings: Settings,
     pub(crate) layout: Layout,
+    /// Whether the GPUs could use multicast.
+    pub(crate) multicast: bool,
     pub(crate) text: String,
 }
 
@@ -73,6 +75,7 @@ impl Recorded {
             machine: described(&machine),
             layout: Layout::new(1, gpus.parse().expect("a number")).on(nodes.parse().expect("a number")),
             settings,
+            multicast: text.contains("NVLS multicast support is available"),
             text,
         }
     }
