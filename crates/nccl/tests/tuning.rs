@@ -10,13 +10,14 @@ mod recorded;
 use std::collections::BTreeMap;
 
 use decided::{Decided, PrintedGraph, decided};
-use fabric::machine::{Machine, NvEnd};
+use fabric::Version;
+use fabric::collective::Collective;
+use fabric::machine::{Maker, NvEnd};
 use nccl::tuning::{GraphInfo, GraphInfos, Protocol, TUNED, Tuned, Tuning, algorithms, function_name};
-use nccl::{Decisions, Job, P2pChannels, P2pScope, PathType, Pattern, Prediction, p2p_channels};
+use nccl::{Decisions, Job, P2pChannels, P2pScope, PathType, Pattern, Prediction, Settings, p2p_channels};
 use recorded::{Recorded, recorded};
 
-fn graph(printed: &PrintedGraph, machine: &Machine, nodes: u32) -> GraphInfo {
-    let latency = machine.nics.iter().find_map(|it| it.latency).unwrap_or(0.0);
+fn graph(printed: &PrintedGraph, latency: f64, nodes: u32) -> GraphInfo {
     let kind = |text: &str| PathType::parse(text).expect("a path type");
     GraphInfo {
         pattern: Pattern::ALL.into_iter().find(|it| it.number() == printed.pattern),
@@ -31,9 +32,15 @@ fn graph(printed: &PrintedGraph, machine: &Machine, nodes: u32) -> GraphInfo {
     }
 }
 
-fn with(decided: &Decided, pattern: Pattern, machine: &Machine, nodes: u32) -> Option<GraphInfo> {
-    let printed = decided.graphs.iter().find(|it| it.pattern == pattern.number())?;
-    Some(graph(printed, machine, nodes))
+fn graphs(decided: &Decided, latency: f64, nodes: u32) -> GraphInfos {
+    let nvls = decided.graphs.iter().find(|it| it.pattern == Pattern::Nvls.number());
+    GraphInfos {
+        ring: graph(&decided.graphs[0], latency, nodes),
+        tree: graph(&decided.graphs[1], latency, nodes),
+        collnet_direct: GraphInfo::NONE,
+        collnet_chain: GraphInfo::NONE,
+        nvls: nvls.map_or(GraphInfo::NONE, |it| graph(it, latency, nodes)),
+    }
 }
 
 fn tuning(recorded: &Recorded, decided: &Decided) -> Tuning {
@@ -55,13 +62,8 @@ fn tuning(recorded: &Recorded, decided: &Decided) -> Tuning {
         nvls_channels: decided.counts.expect("channel counts").nvls,
         collnet: None,
     };
-    let graphs = GraphInfos {
-        ring: graph(&decided.graphs[0], machine, nodes),
-        tree: graph(&decided.graphs[1], machine, nodes),
-        collnet_direct: GraphInfo::NONE,
-        collnet_chain: GraphInfo::NONE,
-        nvls: with(decided, Pattern::Nvls, machine, nodes).unwrap_or(GraphInfo::NONE),
-    };
+    let latency = machine.nics.iter().find_map(|it| it.latency).unwrap_or(0.0);
+    let graphs = graphs(decided, latency, nodes);
     Tuning::new(&recorded.settings, &tuned, &graphs).expect("lists that NCCL accepts")
 }
 
@@ -178,4 +180,60 @@ fn send_and_receive_have_as_many_channels() {
     assert!(wrong.is_empty(), "{} of {compared}\n{}", wrong.len(), wrong.join("\n"));
     println!("{compared} lines are equal");
     assert!(compared > 150, "{compared}");
+}
+
+/// Jobs that ran: one GPU and one node per rank, over TCP. The table and the choice for every call.
+#[test]
+fn calls_use_what_is_chosen_here() {
+    let mut compared = 0;
+    // The second was recorded without GRAPH, on the same hosts.
+    let mut searched = None;
+    for name in ["graph-tuning", "every-collective"] {
+        let path =
+            std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../cases").join(name).join("job.log");
+        let text = std::fs::read_to_string(path).expect("a log");
+        let all = decided(&text);
+        let first = all.iter().find(|it| it.rank == Some(0) && !it.table.cells.is_empty()).expect("rank 0");
+        let (ranks, nodes) = (first.ranks.expect("ranks"), first.nodes.expect("nodes"));
+        let counts = first.counts.expect("channel counts");
+        // `CPU/0-ffffffffffffff (1/1/4)`: x86, Intel.
+        let tuned = Tuned {
+            ranks,
+            nodes,
+            local_ranks: 1,
+            min_compute: 90,
+            max_compute: 90,
+            cpu: Maker::Intel,
+            mixed_cpus: false,
+            switches: false,
+            mnnvl: false,
+            channels: counts.coll,
+            nvls_channels: counts.nvls,
+            collnet: None,
+        };
+        let settings = Settings::new(Version::new(2, 28, 9));
+        let searched = searched.get_or_insert_with(|| graphs(first, 0.0, nodes));
+        let tuning = Tuning::new(&settings, &tuned, searched).expect("no lists");
+        let lines: Vec<&str> = text.lines().filter_map(|it| Some(it.split_once(" NCCL INFO ")?.1)).collect();
+        for line in tuning.lines() {
+            assert!(lines.contains(&&*line), "{name}: {line}");
+        }
+        for call in &first.calls {
+            let collective: Collective = call.function.parse().expect("a collective");
+            let parts = matches!(collective, Collective::AllGather | Collective::ReduceScatter);
+            let bytes = if parts { call.bytes * u64::from(ranks) } else { call.bytes };
+            let choice = tuning.choose(collective, bytes).expect("a choice");
+            assert!(
+                choice.algorithm.name().eq_ignore_ascii_case(&call.algorithm),
+                "{name} {call:?} {choice:?}"
+            );
+            assert!(
+                choice.protocol.name().eq_ignore_ascii_case(&call.protocol),
+                "{name} {call:?} {choice:?}"
+            );
+            assert_eq!((0, choice.channels - 1), call.channels, "{name} {call:?} {choice:?}");
+            compared += 1;
+        }
+    }
+    assert!(compared >= 10, "{compared}");
 }

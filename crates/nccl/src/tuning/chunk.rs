@@ -104,7 +104,7 @@ impl Tuning {
         };
         match self.settings.number(name, -2) {
             -2 => default,
-            it => u64::try_from(it).unwrap_or(default),
+            it => size(it).unwrap_or(default),
         }
     }
 
@@ -197,14 +197,14 @@ impl Tuning {
 
     fn nvls_chunk(&self) -> u64 {
         let asked = self.settings.number("NCCL_NVLS_CHUNKSIZE", 131_072);
-        u64::try_from(asked).unwrap_or(131_072).max(1)
+        size(asked).unwrap_or(131_072).max(1)
     }
 
     fn nvls_tree_chunk(&self) -> u64 {
         let chunk = self.nvls_chunk();
         let default = if self.communicator.nodes >= 4 { 65_536 } else { chunk };
         let most = self.settings.number("NCCL_NVLSTREE_MAX_CHUNKSIZE", -2);
-        chunk.min(u64::try_from(most).unwrap_or(default))
+        chunk.min(size(most).unwrap_or(default))
     }
 
     /// Smaller chunks where there are few rounds.
@@ -218,6 +218,11 @@ impl Tuning {
         }
         size
     }
+}
+
+/// A size as NCCL holds it, with a sign in 32 bits. What does not fit there is a mistake, and counts as the most.
+fn size(asked: i64) -> Option<u64> {
+    u64::try_from(asked).ok().map(|it| it.min(i32::MAX.unsigned_abs().into()))
 }
 
 /// Halves a chunk while it is larger than `least` and there is too little for it.

@@ -184,6 +184,9 @@ impl<'a> Model<'a> {
 
     fn collnet_direct(&self, collective: Collective, graph: &GraphInfo) -> f32 {
         let ppn = self.communicator.ppn();
+        if graph.channels == 0 {
+            return 0.0;
+        }
         if is_gathering(collective) {
             if self.settings.since(2, 27, 0) {
                 return ppn * graph.bw_intra.min(graph.bw_inter * 0.9);

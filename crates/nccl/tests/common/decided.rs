@@ -27,6 +27,19 @@ pub(crate) struct Decided {
     pub(crate) table: Table,
     /// Tree, ring, `CollNetDirect`, `CollNetChain`: `8/8/64 | 128/8/64 | 512 | 512`.
     pub(crate) thresholds: Option<String>,
+    pub(crate) calls: Vec<PrintedCall>,
+}
+
+/// `AllReduce: 1024 Bytes -> Algo TREE proto LL channel{Lo..Hi}={0..0}` of rank 0, since 2.24.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct PrintedCall {
+    pub(crate) function: String,
+    /// What a rank has in its send buffer, of reduce-scatter in its receive buffer.
+    pub(crate) bytes: u64,
+    pub(crate) algorithm: String,
+    pub(crate) protocol: String,
+    /// The first and the last channel.
+    pub(crate) channels: (u32, u32),
 }
 
 /// A `Pattern` line and the channels below it.
@@ -101,6 +114,8 @@ impl Decided {
             self.channels.push(rest.to_owned());
         } else if let Some(rest) = message.strip_prefix("threadThresholds ") {
             self.thresholds = Some(rest.to_owned());
+        } else if message.contains(" Bytes -> Algo ") {
+            self.calls.extend(PrintedCall::read(message));
         } else if message.contains(" coll channels, ") {
             self.counts = ChannelCounts::read(message);
         } else if message.contains(" |") {
@@ -148,6 +163,20 @@ impl PrintedGraph {
             type_inter: type_inter.to_owned(),
             same_channels: after(text, "sameChannels ")? == "1",
             lines: Vec::new(),
+        })
+    }
+}
+
+impl PrintedCall {
+    fn read(message: &str) -> Option<Self> {
+        let (function, rest) = message.split_once(": ")?;
+        let (first, last) = after(rest, "={")?.trim_end_matches('}').split_once("..")?;
+        Some(Self {
+            function: function.to_owned(),
+            bytes: rest.split(' ').next()?.parse().ok()?,
+            algorithm: after(rest, " Algo ")?.to_owned(),
+            protocol: after(rest, " proto ")?.to_owned(),
+            channels: (first.parse().ok()?, last.parse().ok()?),
         })
     }
 }
