@@ -1,10 +1,11 @@
-//! Channels for send and receive: how many there are, and how many of them one peer gets.
+//! Channels for send and receive: how many there are, how many of them one peer gets, and the chunks they carry.
 //!
-//! `ncclTopoGetNchannels` and `ncclTopoComputeP2pChannels` in `src/graph/paths.cc`. They bound `sendrecv` and `alltoall`, often more
-//! than the NIC does.
+//! `ncclTopoGetNchannels` and `ncclTopoComputeP2pChannels` in `src/graph/paths.cc`, `computeBuffSizes` in `src/init.cc`. They bound
+//! `sendrecv` and `alltoall`, often more than the NIC does.
 
-use fabric::machine::{Machine, Place};
+use fabric::machine::{Machine, Maker, Place};
 
+use crate::tuning::{Protocol, STEPS, buffer};
 use crate::{PathType, Paths, Settings};
 
 /// `16 p2p channels, 2 p2p channels per peer`
@@ -14,6 +15,8 @@ pub struct P2pChannels {
     pub channels: u32,
     /// Those one peer gets.
     pub per_peer: u32,
+    /// Bytes of a chunk: `P2P Chunksize set to 131072`.
+    pub chunk: u64,
 }
 
 /// The communicator as far as these counts depend on it.
@@ -48,10 +51,12 @@ pub fn p2p_channels(
     if !settings.since(2, 29, 0) {
         let per_peer = |paths| of_gpus(paths).map_or(total, |it| it.min(total)).next_power_of_two();
         let channels = limit(settings, total.next_power_of_two());
-        return nodes
-            .iter()
-            .map(|it| P2pChannels { channels, per_peer: per_peer(it).min(channels) })
-            .collect();
+        let counts = |paths| P2pChannels {
+            channels,
+            per_peer: per_peer(paths).min(channels),
+            chunk: chunk(settings, paths, scope),
+        };
+        return nodes.iter().map(counts).collect();
     }
     let channels = limit(settings, total.next_power_of_two());
     let fewest = nodes.iter().filter_map(of_gpus).min().unwrap_or(most(settings)).min(most(settings));
@@ -64,7 +69,40 @@ pub fn p2p_channels(
     } else {
         per_peer = per_peer.min(channels);
     }
-    vec![P2pChannels { channels, per_peer }; nodes.len()]
+    let counts = |paths| P2pChannels { channels, per_peer, chunk: chunk(settings, paths, scope) };
+    nodes.iter().map(counts).collect()
+}
+
+/// The chunk between nodes, by NVLink alone, or otherwise; since 2.19 no more than a step of the buffer.
+fn chunk(settings: &Settings, paths: &Paths, scope: P2pScope) -> u64 {
+    let bytes = |name, default| u64::try_from(settings.number(name, default)).unwrap_or(0);
+    let wanted = if scope.nodes > 1 {
+        // Twice as much on Grace with Blackwell, which has four GPUs in a node.
+        let compute = paths.gpus().iter().map(|it| paths.compute(it.position)).min();
+        let grace = paths.about.cpu == Maker::Arm && compute >= Some(100) && settings.since(2, 29, 0);
+        bytes("NCCL_P2P_NET_CHUNKSIZE", 1 << 17).saturating_mul(if grace { 2 } else { 1 })
+    } else if by_nvlink(settings, paths) {
+        bytes("NCCL_P2P_NVL_CHUNKSIZE", 1 << 19)
+    } else {
+        bytes("NCCL_P2P_PCI_CHUNKSIZE", 1 << 17)
+    };
+    let step = buffer(settings, paths.about.cpu, Protocol::Simple) / STEPS;
+    if settings.since(2, 19, 0) { wanted.min(step) } else { wanted }
+}
+
+/// Whether NCCL counts the GPUs of a node as connected by NVLink: all of them, up to 2.24 any two (`ncclTopoPathAllNVLink`).
+fn by_nvlink(settings: &Settings, paths: &Paths) -> bool {
+    let is_far =
+        |from: usize, to: usize| !paths.gpu_to_gpu(from, to).kind.within(PathType::C2c, settings.version);
+    let mut pairs = paths.gpus().iter().flat_map(|one| {
+        let others = paths.gpus().iter().filter(|it| it.position != one.position);
+        others.map(|other| (one.position, other.position))
+    });
+    if settings.since(2, 25, 0) {
+        pairs.all(|(from, to)| !is_far(from, to))
+    } else {
+        pairs.any(|(from, to)| !is_far(from, to))
+    }
 }
 
 /// `MAXCHANNELS` in `src/include/device.h`.

@@ -119,11 +119,11 @@ impl Prediction {
         let p2p = self.p2p_of(rank)?;
         let connected = &self.communicator.connected;
         let coll = connected.coll_channels;
-        let collnet = if self.communicator.settings.since(2, 20, 0) {
-            format!(" {coll} collnet channels,")
-        } else {
-            String::new()
-        };
+        let settings = &self.communicator.settings;
+        // In 2.20 none without reduction in the network, then as many as of collectives whatever there is.
+        let in_network = if self.communicator.collnet || settings.since(2, 21, 0) { coll } else { 0 };
+        let collnet =
+            if settings.since(2, 20, 0) { format!(" {in_network} collnet channels,") } else { String::new() };
         Some(format!(
             "{coll} coll channels,{collnet} {} nvls channels, {} p2p channels, {} p2p channels per peer",
             connected.nvls_channels, p2p.channels, p2p.per_peer

@@ -39,7 +39,7 @@ impl fmt::Display for Unheeded {
 
 /// Variables that change the system, the graphs, the channels or the choice for a call, and are not modelled. Those of NCCL that stand
 /// neither here nor in this crate's code change none of that.
-const NOT_MODELLED: [&str; 44] = [
+const NOT_MODELLED: [&str; 41] = [
     "NCCL_AGG_CHANNEL_SIZE",
     "NCCL_ALLGATHERV_ENABLE",
     "NCCL_CHUNK_SIZE",
@@ -69,9 +69,6 @@ const NOT_MODELLED: [&str; 44] = [
     "NCCL_NVLINK_UTIL_CENTRIC_SCHED_ENABLE",
     "NCCL_P2P_EPOCH_ENABLE",
     "NCCL_P2P_LL_THRESHOLD",
-    "NCCL_P2P_NET_CHUNKSIZE",
-    "NCCL_P2P_NVL_CHUNKSIZE",
-    "NCCL_P2P_PCI_CHUNKSIZE",
     "NCCL_P2P_SCHEDULE_GROUP_SIZE",
     "NCCL_SOCKET_IFNAME",
     "NCCL_SYM_CE_THRESHOLD",

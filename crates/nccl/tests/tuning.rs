@@ -137,9 +137,14 @@ fn every_line_is_as_nccl_prints_it() {
         let mut here = prediction.tuning.lines();
         let counts = messages().filter(|it| it.contains(" coll channels, "));
         let thresholds = messages().filter(|it| it.starts_with("threadThresholds"));
-        for ((counts, thresholds), rank) in counts.zip(thresholds).zip(decided(&recorded.text)) {
-            told.extend([counts, thresholds]);
-            here.extend(prediction.channels_line(u64::from(rank.rank.expect("a rank"))));
+        let chunks = messages().filter(|it| it.starts_with("P2P Chunksize"));
+        let ranks = decided(&recorded.text);
+        for (((counts, thresholds), chunk), rank) in counts.zip(thresholds).zip(chunks).zip(ranks) {
+            told.extend([counts, chunk, thresholds]);
+            let rank = u64::from(rank.rank.expect("a rank"));
+            here.extend(prediction.channels_line(rank));
+            let p2p = prediction.p2p_of(rank).expect("a rank");
+            here.push(format!("P2P Chunksize set to {}", p2p.chunk));
             here.push(format!("threadThresholds {}", prediction.tuning.thresholds()));
         }
         assert_eq!(told.len(), here.len(), "{}", recorded.name);
@@ -170,7 +175,8 @@ fn send_and_receive_have_as_many_channels() {
             let all = p2p_channels(&recorded.settings, &recorded.machine, nodes, scope);
             let paths = job.paths(u64::from(rank)).expect("a rank of the job");
             let node = nodes.iter().position(|it| it == paths).expect("a node of the machine");
-            let want = P2pChannels { channels: counts.p2p, per_peer: counts.p2p_per_peer };
+            let chunk = all[node].chunk;
+            let want = P2pChannels { channels: counts.p2p, per_peer: counts.p2p_per_peer, chunk };
             compared += 1;
             if all[node] != want {
                 wrong.push(format!("{} rank {rank}: NCCL {want:?}, here {:?}", recorded.name, all[node]));

@@ -6,7 +6,7 @@ use fabric::machine::Maker;
 
 use super::table::Tuning;
 use super::{Protocol, log2};
-use crate::Algorithm;
+use crate::{Algorithm, Settings};
 
 /// What `chunk` cuts.
 #[derive(Debug, Clone, Copy)]
@@ -29,7 +29,7 @@ pub(super) struct Share {
 }
 
 /// Steps of a buffer (`NCCL_STEPS`).
-const STEPS: u64 = 8;
+pub(crate) const STEPS: u64 = 8;
 
 impl Share {
     pub(super) fn new(
@@ -92,22 +92,22 @@ impl Share {
     }
 }
 
-impl Tuning {
-    /// The buffer of a channel: `computeBuffSizes` in `src/init.cc`.
-    fn buffer(&self, protocol: Protocol) -> u64 {
-        let arm = self.communicator.cpu == Maker::Arm && !self.settings.since(2, 20, 0);
-        let (name, default) = match protocol {
-            Protocol::Ll => ("NCCL_LL_BUFFSIZE", 8 * 512 * STEPS * 16),
-            Protocol::Ll128 => ("NCCL_LL128_BUFFSIZE", 120 * 640 * STEPS * 8),
-            Protocol::Simple if arm => ("NCCL_BUFFSIZE", 1 << 20),
-            Protocol::Simple => ("NCCL_BUFFSIZE", 1 << 22),
-        };
-        match self.settings.number(name, -2) {
-            -2 => default,
-            it => size(it).unwrap_or(default),
-        }
+/// The buffer of a channel, in bytes: `computeBuffSizes` in `src/init.cc`.
+pub(crate) fn buffer(settings: &Settings, cpu: Maker, protocol: Protocol) -> u64 {
+    let arm = cpu == Maker::Arm && !settings.since(2, 20, 0);
+    let (name, default) = match protocol {
+        Protocol::Ll => ("NCCL_LL_BUFFSIZE", 8 * 512 * STEPS * 16),
+        Protocol::Ll128 => ("NCCL_LL128_BUFFSIZE", 120 * 640 * STEPS * 8),
+        Protocol::Simple if arm => ("NCCL_BUFFSIZE", 1 << 20),
+        Protocol::Simple => ("NCCL_BUFFSIZE", 1 << 22),
+    };
+    match settings.number(name, -2) {
+        -2 => default,
+        it => size(it).unwrap_or(default),
     }
+}
 
+impl Tuning {
     /// Bytes of a chunk.
     pub(super) fn chunk(
         &self,
@@ -125,7 +125,7 @@ impl Tuning {
             _ if ring => STEPS / 2,
             _ => 1,
         };
-        let simple = self.buffer(protocol) / STEPS * steps;
+        let simple = buffer(settings, one.cpu, protocol) / STEPS * steps;
         let size = match protocol {
             Protocol::Ll if settings.since(2, 20, 0) => simple / 2,
             Protocol::Ll128 if settings.since(2, 20, 0) => simple / 16 * 15,

@@ -23,6 +23,8 @@ use fabric::{PathType, Version};
 
 use crate::{Algorithm, Pattern, TopoGraph};
 
+pub(crate) use chunk::{STEPS, buffer};
+
 pub use choice::{Choice, Span};
 pub use list::BadList;
 pub use table::{Cell, Tuning};
