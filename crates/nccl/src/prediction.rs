@@ -8,7 +8,7 @@ use fabric::collective::Collective;
 use fabric::machine::Machine;
 use fabric::settings::Network;
 
-use crate::tuner::{Abstention, OfiTuner};
+use crate::tuner::{Abstention, OfiTuner, platform};
 use crate::tuning::{BadList, Choice, CollNet, GraphInfo, GraphInfos, Tuned, Tuning};
 use crate::{
     Abilities, Communicator, Decisions, Layout, P2pChannels, P2pScope, Settings, Undecidable, Unheeded,
@@ -28,12 +28,15 @@ pub struct Job<'a> {
     pub abilities: Abilities,
     /// The release of aws-ofi-nccl; its newest known if not told. It counts only where that plugin is used.
     pub plugin: Option<Version>,
+    /// The settings are all that was in effect, as a log tells them: the plugin set nothing else.
+    pub settings_are_complete: bool,
 }
 
 impl<'a> Job<'a> {
     /// A job of which nothing else is known.
     pub fn new(machine: &'a Machine, layout: &'a Layout, settings: &'a Settings) -> Self {
-        Self { machine, layout, settings, abilities: Abilities::default(), plugin: None }
+        let abilities = Abilities::default();
+        Self { machine, layout, settings, abilities, plugin: None, settings_are_complete: false }
     }
 }
 
@@ -50,6 +53,8 @@ pub struct Prediction {
     pub p2p: Vec<P2pChannels>,
     /// The tuner of aws-ofi-nccl, or why it does not decide; `None` without that plugin.
     pub tuner: Option<Result<OfiTuner, Abstention>>,
+    /// Variables that the plugin sets because the user did not, with their values.
+    pub set_by_plugin: Vec<(&'static str, &'static str)>,
     /// Variables that are set and change nothing here.
     pub unheeded: Vec<Unheeded>,
 }
@@ -93,11 +98,16 @@ const NEWEST_PLUGIN: Version = Version::new(1, 21, 1);
 impl Prediction {
     /// Predicts what NCCL decides.
     pub fn new(job: &Job<'_>) -> Result<Self, Unpredictable> {
-        let settings = job.settings;
         let plugin = job.plugin.unwrap_or(NEWEST_PLUGIN);
-        let efa = settings.network(job.machine) == Network::Libfabric;
+        let efa = job.settings.network(job.machine) == Network::Libfabric;
         let instance = job.machine.name.as_deref().unwrap_or_default();
-        let told = with_latency(job.machine, if efa { efa_latency(plugin, instance, settings) } else { 0.0 });
+        // Of a machine that is not an instance type nothing is known.
+        let sets = efa && instance.contains('.') && !job.settings_are_complete;
+        let set_by_plugin =
+            if sets { platform::variables(plugin, instance, job.settings) } else { Vec::new() };
+        let settings = &set_by_plugin.iter().fold(job.settings.clone(), |all, it| all.with(it.0, it.1));
+        let latency = if efa { platform::latency(plugin, instance, settings) } else { 0.0 };
+        let told = with_latency(job.machine, latency);
         let decisions = Decisions::new(&told, settings, job.layout)?;
         let communicator = Communicator::new(&decisions, &told, job.abilities)?;
         let scale = tuned(&decisions, &communicator);
@@ -105,7 +115,8 @@ impl Prediction {
         let scope = P2pScope { ranks: scale.ranks, nodes: scale.nodes, channels: scale.channels };
         let p2p = p2p_channels(settings, &told, decisions.nodes_of_machine(), scope);
         let tuner = efa.then(|| OfiTuner::new(plugin, instance, settings, scale.ranks, scale.nodes));
-        Ok(Self { decisions, communicator, tuning, p2p, tuner, unheeded: unheeded(settings) })
+        let unheeded = unheeded(job.settings);
+        Ok(Self { decisions, communicator, tuning, p2p, tuner, set_by_plugin, unheeded })
     }
 
     /// Channels for send and receive of a rank.
@@ -136,22 +147,6 @@ impl Prediction {
             Some(Ok(tuner)) => self.tuning.choose_with(tuner, collective, bytes),
             _ => self.tuning.choose(collective, bytes),
         }
-    }
-}
-
-/// Microseconds that aws-ofi-nccl declares for an instance type (`platform-aws.c`, `platform_data_map`), or `OFI_NCCL_NET_LATENCY`.
-fn efa_latency(plugin: Version, instance: &str, settings: &Settings) -> f64 {
-    let set = settings.number("OFI_NCCL_NET_LATENCY", 0);
-    if let Some(set) = u32::try_from(set).ok().filter(|it| *it > 0) {
-        return f64::from(set);
-    }
-    let family = instance.split('.').next().unwrap_or_default();
-    match family {
-        "p3dn" => 150.0,
-        "p5en" if plugin >= Version::new(1, 15, 0) => 35.0,
-        "g7e" if plugin >= Version::new(1, 17, 2) => 35.0,
-        _ if family.starts_with("p6") && plugin >= Version::new(1, 15, 0) => 35.0,
-        _ => 75.0,
     }
 }
 
