@@ -14,7 +14,9 @@ use fabric::Version;
 use fabric::collective::Collective;
 use fabric::machine::{Maker, NvEnd};
 use nccl::tuning::{GraphInfo, GraphInfos, Protocol, TUNED, Tuned, Tuning, algorithms, function_name};
-use nccl::{Decisions, Job, P2pChannels, P2pScope, PathType, Pattern, Prediction, Settings, p2p_channels};
+use nccl::{
+    Decisions, Job, Layout, P2pChannels, P2pScope, PathType, Pattern, Prediction, Settings, p2p_channels,
+};
 use recorded::{Recorded, recorded};
 
 fn graph(printed: &PrintedGraph, latency: f64, nodes: u32) -> GraphInfo {
@@ -242,4 +244,50 @@ fn calls_use_what_is_chosen_here() {
         }
     }
     assert!(compared >= 10, "{compared}");
+}
+
+/// Jobs that ran on AWS, predicted from the catalogue and the release of the plugin alone: what their logs say of channels and trees.
+#[test]
+fn jobs_on_aws_from_the_catalogue() {
+    let one_pod_per_node = Layout::new(1, 4).on(4);
+    let one_gpu_per_pod = Layout { nics_per_pod: Some(1), ..Layout::new(4, 1) };
+    for (case, instance, layout, variables) in [
+        ("g6e-4x4-efa", "g6e.12xlarge", one_pod_per_node, vec!["NCCL_PROTO"]),
+        (
+            "p4d-4-pods",
+            "p4d.24xlarge",
+            one_gpu_per_pod,
+            vec!["NCCL_PROTO", "NCCL_BUFFSIZE", "NCCL_P2P_NET_CHUNKSIZE"],
+        ),
+    ] {
+        let path =
+            std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../cases").join(case).join("rank0.log");
+        let text = std::fs::read_to_string(path).expect("a log");
+        let machine = fabric::catalogue::machine(instance).expect("an instance type");
+        let settings = Settings::new(Version::new(2, 27, 3));
+        let mut job = Job::new(&machine, &layout, &settings);
+        job.plugin = Some(Version::new(1, 16, 2));
+        let prediction = Prediction::new(&job).expect("a job that fits");
+        let set: Vec<&str> = prediction.set_by_plugin.iter().map(|it| it.0).collect();
+        assert_eq!(set, variables, "{case}");
+        let communicator = &prediction.communicator;
+        let messages: Vec<&str> =
+            text.lines().filter_map(|it| Some(it.split_once(" NCCL INFO ")?.1.trim_end())).collect();
+        let ranks: Vec<u32> = decided(&text).iter().filter_map(|it| it.rank).collect();
+        assert!(!ranks.is_empty(), "{case}");
+        for rank in ranks {
+            let number = usize::try_from(rank).expect("a rank");
+            let mut here = vec![communicator.trees_line(number)];
+            here.extend(prediction.channels_line(u64::from(rank)));
+            let p2p = prediction.p2p_of(u64::from(rank)).expect("a rank");
+            here.push(format!("P2P Chunksize set to {}", p2p.chunk));
+            here.push(format!("threadThresholds {}", prediction.tuning.thresholds()));
+            if rank == 0 {
+                here.extend(communicator.ring_lists());
+            }
+            for line in here {
+                assert!(messages.contains(&&*line), "{case}: rank {rank} did not print {line}");
+            }
+        }
+    }
 }
