@@ -10,7 +10,7 @@ use std::fmt;
 use std::ops::Range;
 
 use fabric::Version;
-use fabric::machine::{Machine, Maker, Place};
+use fabric::machine::{Bridge, Machine, Maker, Place};
 
 use crate::nics::Near;
 use crate::topo::{System, single, used_sockets};
@@ -467,21 +467,30 @@ fn once_each(devices: &[VisibleDevice], limit: usize) -> Vec<VisibleDevice> {
     devices.iter().filter(new).copied().collect()
 }
 
-/// The NICs the network drives, in the order of the tree: by socket, by switch, by index.
+/// The NICs the network drives, in the order of the tree: by socket, by switch, by index. A NIC next to switches is before the
+/// first with a larger bus id.
 fn nics_in_order(machine: &Machine, settings: &Settings, visible: Vec<VisibleDevice>) -> Vec<VisibleDevice> {
     let network = settings.network(machine);
-    let mut nics: Vec<(Vec<usize>, u32, VisibleDevice)> = Vec::new();
+    let mut nics: Vec<(Vec<Step>, VisibleDevice)> = Vec::new();
     for device in visible {
         let Some(nic) = machine.nics.get(device.position).filter(|it| network.drives(it)) else { continue };
-        let mut above = machine.bridges_above(nic.at);
+        let later = |it: &Bridge| it.at == nic.at && it.bus > nic.bus;
+        let next = nic.bus.map_or(Some(0), |_| machine.bridges.iter().position(later));
+        let mut steps = vec![(next.unwrap_or(usize::MAX), false, nic.index)];
+        let above = machine.bridges_above(nic.at);
+        steps.extend(above.iter().map(|it| (*it, true, 0)));
         let top = above.last().and_then(|it| machine.bridges.get(*it)).map_or(nic.at, |it| it.at);
-        above.push(match top {
-            Place::Socket(socket) => socket,
-            Place::Bridge(_) => usize::MAX,
+        steps.push(match top {
+            Place::Socket(socket) => (socket, true, 0),
+            Place::Bridge(_) => (usize::MAX, true, 0),
         });
-        above.reverse();
-        nics.push((above, nic.index, device));
+        steps.reverse();
+        nics.push((steps, device));
     }
     nics.sort();
-    nics.into_iter().map(|it| it.2).collect()
+    nics.into_iter().map(|it| it.1).collect()
 }
+
+/// A step from the root of the tree to a NIC: the number of a socket or bridge, or of the bridge after the NIC; whether it is
+/// not the NIC; the index of the NIC.
+type Step = (usize, bool, u32);
