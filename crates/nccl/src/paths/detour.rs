@@ -1,8 +1,8 @@
 //! Paths that differ from the wires: through the CPU where peer access or GPUDirect cannot be used, through the GPU
 //! next to a NIC where that is better (PXN).
 
-use crate::path::merge;
-use crate::paths::{Device, positions};
+use super::path::merge;
+use super::{Device, positions};
 use crate::{GpuDirect, Path, PathType, Paths};
 
 impl Paths {
@@ -26,7 +26,13 @@ impl Paths {
         let (first, second) = (self.between(from, by), self.between(by, to));
         if first.is_connected() && second.is_connected() {
             self.set(from, to, first.then(second, self.version()));
+            self.join_routes(from, by, to);
         }
+    }
+
+    fn join_routes(&mut self, from: Device, by: Device, to: Device) {
+        let route = [self.route(from, by), self.route(by, to)].concat();
+        self.set_route(from, to, route);
     }
 
     /// A NIC at a CPU with a chip-to-chip link to the GPU is at P2C.
@@ -76,6 +82,7 @@ impl Paths {
                     let (first, second) = (self.gpu_to_gpu(gpu, peer), self.gpu_to_nic(peer, nic));
                     let path = Path { kind: PathType::Pxn, ..first.then(second, self.version()) };
                     self.set(Device::Gpu(gpu), Device::Nic(nic), path);
+                    self.join_routes(Device::Gpu(gpu), Device::Gpu(peer), Device::Nic(nic));
                     self.set_by(gpu, Device::Nic(nic), Some(peer));
                     changed = true;
                 }
