@@ -3,7 +3,7 @@
 use std::cell::OnceCell;
 
 use evidence::recorder::{FlightDump, RasStatus};
-use evidence::{Case, Communicator, Kind, Missing, Process, Sighting, Signal, Source};
+use evidence::{Case, Communicator, Kind, Missing, Process, Quote, Sighting, Signal, Source};
 use job::{Hardware, Job};
 
 use crate::expected::Expected;
@@ -70,6 +70,14 @@ impl Log {
         let found: Vec<&Sighting> =
             self.case.sightings.iter().filter(|it| signals.contains(&it.signal)).collect();
         if found.is_empty() && !self.has(source) { Err(Missing(source)) } else { Ok(found) }
+    }
+
+    /// The line with which a process first returned `code`, if it came from `file` and no warning of the process is left to say more:
+    /// `transport/nvls.cc:324 -> 1`.
+    pub(crate) fn returned_from(&self, file: &str, code: u32) -> Option<&Quote> {
+        let silent = self.case.processes.iter().filter(|it| it.facts.warnings.first.is_empty());
+        let mut first = silent.filter_map(|it| it.facts.propagated.iter().find(|it| it.value == code));
+        first.find(|it| crate::cuda::returning_place(&it.quote.text).is_some_and(|it| it.ends_with(file))).map(|it| &it.quote)
     }
 
     /// Whether a source was given.
