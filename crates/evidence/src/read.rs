@@ -575,7 +575,7 @@ impl Reader {
         spot: Spot,
     ) -> Option<Kind> {
         let mut found = signals::book().find(line);
-        if self.cut && (found.is_empty() || warning) {
+        if self.cut && signals::place::says_little(&found) {
             let part = self.part_of_signal(line, true).or_else(|| signals::place::find(line));
             let new = |part: &Found<'_>| found.iter().all(|it| it.signal != part.signal);
             found.extend(part.filter(new).map(signals::place::with_whole_errors));

@@ -72,12 +72,17 @@ impl Log {
         if found.is_empty() && !self.has(source) { Err(Missing(source)) } else { Ok(found) }
     }
 
-    /// The line with which a process first returned `code`, if it came from `file` and no warning of the process is left to say more:
+    /// The line with which a process first returned `code`, if it came from `file` and no warning of the process before it says more:
     /// `transport/nvls.cc:324 -> 1`.
     pub(crate) fn returned_from(&self, file: &str, code: u32) -> Option<&Quote> {
-        let silent = self.case.processes.iter().filter(|it| it.facts.warnings.first.is_empty());
-        let mut first = silent.filter_map(|it| it.facts.propagated.iter().find(|it| it.value == code));
-        first.find(|it| crate::cuda::returning_place(&it.quote.text).is_some_and(|it| it.ends_with(file))).map(|it| &it.quote)
+        self.case.processes.iter().find_map(|process| {
+            let facts = &process.facts;
+            let returned = facts.propagated.iter().find(|it| it.value == code)?;
+            let quote = &returned.quote;
+            let unexplained = facts.warnings.first.iter().all(|it| it.quote.spot > quote.spot);
+            let here = crate::cuda::returning_place(&quote.text).is_some_and(|it| it.ends_with(file));
+            (unexplained && here).then_some(quote)
+        })
     }
 
     /// Whether a source was given.

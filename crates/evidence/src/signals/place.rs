@@ -5,6 +5,7 @@
 use memchr::memmem;
 use messages::values::{self, Table};
 
+use super::cuda::CUDA_FAILURE;
 use super::limits::SHM_FULL;
 use super::topology_file::ATTRIBUTE_MISSING;
 use super::{Found, Signal};
@@ -43,6 +44,11 @@ pub(crate) fn find(line: &[u8]) -> Option<Found<'_>> {
     };
     let place = PLACES.iter().find(here)?;
     Some(Found { signal: place.signal, captures: Vec::new() })
+}
+
+/// Whether what was found leaves the matter open: nothing, or only that some CUDA call failed.
+pub(crate) fn says_little(found: &[Found<'_>]) -> bool {
+    found.iter().all(|it| *it.signal == CUDA_FAILURE)
 }
 
 /// The texts of system errors that begin so.
