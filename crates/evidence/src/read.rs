@@ -1,8 +1,9 @@
 //! From bytes to facts: one region of a file, independent of all others.
 
 use std::hash::BuildHasher as _;
-use std::sync::Arc;
+use std::sync::{Arc, LazyLock};
 
+use memchr::memmem;
 use rustc_hash::{FxBuildHasher, FxHashMap};
 
 use crate::catalogue::{self, Libfabric, LibfabricWarning};
@@ -17,6 +18,7 @@ use crate::prefix::{self, Anchor, Level, Line};
 use crate::recorder;
 use crate::scan::{number, text};
 use crate::segment::{About, Life, ThreadFacts};
+use crate::shape::{Repeated, Shapes};
 use crate::signals::{self, Capture, Found, ProcessId, Sighting};
 use crate::source::{Kind, Quote, Spot, Tally};
 use crate::strip;
@@ -143,6 +145,9 @@ pub struct Reader {
     /// The ranks, as labels say, whose next line is the text of NCCL's last warning.
     last_error: Vec<Option<u32>>,
     lines: u32,
+    shapes: Shapes,
+    /// What the last line and all of its shape say, if that is all.
+    repeated: Option<Repeated>,
     /// A file that is read as a whole at its end.
     whole: Option<(recorder::Format, Vec<u8>)>,
     /// The file is not text: nothing of it is read.
@@ -171,6 +176,8 @@ impl Reader {
             compared: 0,
             last_error: Vec::new(),
             lines: 0,
+            shapes: Shapes::default(),
+            repeated: None,
             whole: None,
             binary: false,
         }
@@ -203,10 +210,8 @@ impl Reader {
             let spot = Spot { region: self.region, line: self.lines };
             if !idle {
                 mender.take(line, spot, &mut |it| self.whole_line(&it, marks));
-            } else if !(plainly && self.ordinary(line, spot))
-                && let Some(kind) = self.line(line, marks, spot)
-            {
-                self.facts.tally.count(kind, 1);
+            } else if !(plainly && self.ordinary(line, spot)) {
+                self.any(line, marks, spot);
             }
             start = end + 1;
             self.lines = self.lines.saturating_add(1);
@@ -214,8 +219,43 @@ impl Reader {
         self.mender = Some(mender);
     }
 
+    /// A line as it was written.
+    fn any(&mut self, line: &[u8], marks: strip::Marks, spot: Spot) {
+        // The first lines of a region, and those after an announcement, are kept or looked at as they are.
+        let settled = self.others >= OPENING_LIMIT && self.last_error.is_empty();
+        let shape = if settled { self.shapes.of(line) } else { None };
+        if let Some(known) = shape.and_then(|it| self.shapes.recall(it)) {
+            self.again(line, marks, spot, known);
+            return;
+        }
+        self.repeated = None;
+        if let Some(kind) = self.line(line, marks, spot) {
+            self.facts.tally.count(kind, 1);
+        }
+        if let (Some(shape), Some(it)) = (shape, self.repeated) {
+            self.shapes.remember(shape, line, it);
+        }
+    }
+
+    /// A line of which one with other numbers was read before.
+    fn again(&mut self, line: &[u8], marks: strip::Marks, spot: Spot, known: Repeated) {
+        if known.progress {
+            self.facts.endings.progress = Some(spot);
+        }
+        if known.training {
+            let line = strip::unwrap(line.strip_suffix(b"\r").unwrap_or(line), marks);
+            if let Some(kind) = self.structured(shown(&line), spot) {
+                self.facts.tally.count(kind, 1);
+            }
+        }
+    }
+
     /// A line that was put together from several, or is a part of one.
     fn whole_line(&mut self, it: &Whole<'_>, marks: strip::Marks) {
+        if !it.cut && it.lines == 1 {
+            self.any(it.text, marks, it.spot);
+            return;
+        }
         self.cut = it.cut;
         if let Some(kind) = self.line(it.text, marks, it.spot) {
             self.facts.tally.count(kind, u64::from(it.lines));
@@ -275,14 +315,8 @@ impl Reader {
             plain.blank(spot, &mut self.facts.plain);
             return None;
         }
-        // Progress bars overwrite their line; what follows the last return is what stays.
-        let shown = memchr::memrchr(b'\r', line).and_then(|at| line.get(at + 1..)).unwrap_or(line);
-        let plain = self.plain.get_or_insert_with(plain::Classifier::inside);
-        let structured = if self.facts.plain.len() < PLAIN_LIMIT {
-            plain.classify(shown, spot, &mut self.facts.loose, &mut self.facts.plain)
-        } else {
-            None
-        };
+        let shown = shown(line);
+        let structured = self.structured(shown, spot);
         if let Some(it) = self.last_error(line, spot) {
             if self.facts.last_errors.len() < SIGHTING_LIMIT {
                 self.facts.last_errors.push(spot);
@@ -295,6 +329,7 @@ impl Reader {
         // A step of a training run is most of a long log, and says nothing else.
         if known.is_none() && ending::is_progress(shown) && !ending::may_end(shown) {
             self.facts.endings.progress = Some(spot);
+            self.repeated = Some(Repeated { progress: true, training: false });
             return None;
         }
         if known.is_none() {
@@ -321,7 +356,23 @@ impl Reader {
                 self.ending(bare, structured, known.is_some(), spot)
             }
         });
+        let training = structured == Some(Kind::TrainingLog);
+        let silent = signal.or(libfabric).or(ended).is_none() && Libfabric::split(shown).is_none();
+        if silent && (known.is_none() || training) && self.last_error.is_empty() && !ending::may_end(shown) {
+            let progress = self.facts.endings.progress == Some(spot);
+            self.repeated = Some(Repeated { progress, training });
+        }
         known.or(ended)
+    }
+
+    /// A line of a table, a document or a trainer.
+    fn structured(&mut self, shown: &[u8], spot: Spot) -> Option<Kind> {
+        let plain = self.plain.get_or_insert_with(plain::Classifier::inside);
+        if self.facts.plain.len() < PLAIN_LIMIT {
+            plain.classify(shown, spot, &mut self.facts.loose, &mut self.facts.plain)
+        } else {
+            None
+        }
     }
 
     /// NCCL's last warning, as PyTorch and XLA print it: without what NCCL puts before it.
@@ -340,7 +391,9 @@ impl Reader {
                 return is_text.then(|| without_head(line, text, Level::Warn));
             }
         }
-        if let Some(at) = memchr::memmem::find(line, b"Last error:") {
+        static LAST: LazyLock<memmem::Finder<'_>> = LazyLock::new(|| memmem::Finder::new("Last "));
+        LAST.find(line)?;
+        if let Some(at) = memmem::find(line, b"Last error:") {
             let text = line.get(at + 11..)?;
             if !text.trim_ascii().is_empty() {
                 return Some(without_head(line, text.trim_ascii_start(), Level::Warn));
@@ -350,7 +403,7 @@ impl Reader {
             }
             return None;
         }
-        let at = memchr::memmem::find(line, b"Last NCCL warning(error) log entry")?;
+        let at = memmem::find(line, b"Last NCCL warning(error) log entry")?;
         let text = line.get(at..)?;
         let text = text.get(memchr::memchr(b'\'', text)? + 1..)?;
         Some(without_head(line, text, Level::Warn))
@@ -718,6 +771,11 @@ fn ordinary_head(line: &[u8]) -> Option<(usize, usize)> {
     }
     let device = digits(tid + 2)?;
     line.get(device..)?.starts_with(b"] NCCL INFO ").then_some((tid, device + 12))
+}
+
+/// Progress bars overwrite their line; what follows the last return is what stays.
+fn shown(line: &[u8]) -> &[u8] {
+    memchr::memrchr(b'\r', line).and_then(|at| line.get(at + 1..)).unwrap_or(line)
 }
 
 /// A message that ends `line` and has no thread before it.

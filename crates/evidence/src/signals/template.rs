@@ -147,8 +147,13 @@ fn ignored(line: &[u8], at: usize) -> usize {
     }
 }
 
-fn fold(text: &str) -> Box<[u8]> {
-    Folded::new(text.as_bytes()).bytes.into()
+/// What of a text is compared.
+pub(crate) fn fold(text: &[u8]) -> Box<[u8]> {
+    Folded::new(text).bytes.into()
+}
+
+fn fold_text(text: &str) -> Box<[u8]> {
+    fold(text.as_bytes())
 }
 
 fn letters(text: &[u8]) -> usize {
@@ -162,13 +167,11 @@ impl Book {
         for signal in signals {
             for template in signal.texts() {
                 let parts = parts(template);
-                // The longest fixed text decides whether the template is tried at all.
                 let texts = parts.iter().filter_map(Part::text);
-                let Some(key) = texts.clone().map(fold).max_by_key(|it| it.len()) else { continue };
-                if key.is_empty() {
+                let Some(key) = longest_text(template).map(fold_text).filter(|it| !it.is_empty()) else {
                     continue;
-                }
-                let mut folded: Vec<_> = texts.map(fold).collect();
+                };
+                let mut folded: Vec<_> = texts.map(fold_text).collect();
                 if folded.len() > 1 && folded.last().is_some_and(|it| it.is_empty()) {
                     folded.pop();
                 }
@@ -423,6 +426,11 @@ impl Part {
             Self::Name(_) | Self::Rest(_) => None,
         }
     }
+}
+
+/// The longest fixed text of a template: it decides whether the template is tried at all.
+pub(super) fn longest_text(template: &'static str) -> Option<&'static str> {
+    parts(template).iter().filter_map(Part::text).max_by_key(|it| fold_text(it).len())
 }
 
 fn parts(template: &'static str) -> Vec<Part> {
