@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use memchr::{memchr_iter, memmem, memrchr};
 
-use crate::prefix::{Anchor, Level, Line};
+use crate::prefix::{self, Anchor, Level, Line};
 use crate::source::Spot;
 use crate::strip::{self, Marks};
 use crate::{plain, signals};
@@ -205,7 +205,7 @@ impl Mender {
             return true;
         }
         // A short label could as well be the rest of a sentence.
-        if self.anchor.split(line).is_some() || line.len() - strip::bare(line).len() > 3 {
+        if self.anchor.split(line).is_some() || prefix::old(line).is_some() || line.len() - strip::bare(line).len() > 3 {
             return true;
         }
         // `RuntimeError: `, `torch.distributed.DistBackendError: `

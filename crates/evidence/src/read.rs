@@ -469,8 +469,10 @@ impl Reader {
         spot: Spot,
     ) -> Option<Kind> {
         let mut found = signals::book().find(line);
-        if found.is_empty() && self.cut {
-            found.extend(self.part_of_signal(line, true));
+        if self.cut && signals::place::says_little(&found) {
+            let part = self.part_of_signal(line, true).or_else(|| signals::place::find(line));
+            let new = |part: &Found<'_>| found.iter().all(|it| it.signal != part.signal);
+            found.extend(part.filter(new).map(signals::place::with_whole_errors));
         }
         self.record(found, line, before, process, warning, spot)
     }

@@ -3,7 +3,7 @@
 use std::sync::OnceLock;
 
 use evidence::recorder::{FlightDump, RasStatus};
-use evidence::{Case, Communicator, Kind, Missing, Process, Sighting, Signal, Source};
+use evidence::{Case, Communicator, Kind, Missing, Process, Quote, Sighting, Signal, Source};
 use job::{Hardware, Job};
 
 use crate::expected::Expected;
@@ -70,6 +70,19 @@ impl Log {
         let found: Vec<&Sighting> =
             self.case.sightings.iter().filter(|it| signals.contains(&it.signal)).collect();
         if found.is_empty() && !self.has(source) { Err(Missing(source)) } else { Ok(found) }
+    }
+
+    /// The line with which a process first returned `code`, if it came from `file` and no warning of the process before it says more:
+    /// `transport/nvls.cc:324 -> 1`.
+    pub(crate) fn returned_from(&self, file: &str, code: u32) -> Option<&Quote> {
+        self.case.processes.iter().find_map(|process| {
+            let facts = &process.facts;
+            let returned = facts.propagated.iter().find(|it| it.value == code)?;
+            let quote = &returned.quote;
+            let unexplained = facts.warnings.first.iter().all(|it| it.quote.spot > quote.spot);
+            let here = crate::cuda::returning_place(&quote.text).is_some_and(|it| it.ends_with(file));
+            (unexplained && here).then_some(quote)
+        })
     }
 
     /// Whether a source was given.
