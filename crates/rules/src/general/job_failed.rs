@@ -1,7 +1,7 @@
 //! The job ended badly, and no other rule says why.
 
-use evidence::{Quote, Source};
 use evidence::ending::{Ending, Kind, signal_name};
+use evidence::{Quote, Source};
 use job::State;
 
 use crate::sentence::shorten;
