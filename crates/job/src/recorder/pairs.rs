@@ -40,7 +40,7 @@ struct Side<'a> {
 }
 
 /// The first call that a rank waits in, of any kind.
-pub(super) fn waits_in<'a>(dump: &'a FlightDump) -> Option<&'a Call> {
+pub(super) fn waits_in(dump: &FlightDump) -> Option<&Call> {
     (0..dump.calls.len()).find(|at| is_waiting(dump, *at)).and_then(|at| dump.calls.get(at))
 }
 
@@ -57,7 +57,7 @@ fn is_waiting(dump: &FlightDump, at: usize) -> bool {
 }
 
 /// The sends, or the receives, of a rank by direction.
-fn sides<'a>(rank: u32, dump: &'a FlightDump, sends: bool) -> BTreeMap<(&'a str, Direction), Side<'a>> {
+fn sides(rank: u32, dump: &FlightDump, sends: bool) -> BTreeMap<(&str, Direction), Side<'_>> {
     let mut all: BTreeMap<(&str, Direction), Side<'_>> = BTreeMap::new();
     for (at, call) in dump.calls.iter().enumerate().filter(|it| it.1.point_to_point) {
         let Some(peer) = peer(dump, call, sends) else { continue };
