@@ -193,11 +193,15 @@ impl Settings {
         if policy.eq_ignore_ascii_case("ALL") {
             return near;
         }
-        let most = policy.get(..4).filter(|it| it.eq_ignore_ascii_case("MAX:")).and_then(|_| policy.get(4..));
-        match most.and_then(|it| usize::try_from(c_integer(it).fitting()?).ok()) {
-            Some(most) if most > 0 => most.min(near),
-            _ => fair,
-        }
+        self.most_nics_of_gpu().map_or(fair, |most| most.min(near))
+    }
+
+    /// The limit of `NCCL_NETDEVS_POLICY=MAX:n` (2.28 and newer), if there is one.
+    pub fn most_nics_of_gpu(&self) -> Option<usize> {
+        let policy = self.text("NCCL_NETDEVS_POLICY").filter(|_| self.since(2, 28, 0))?;
+        let most =
+            policy.get(..4).filter(|it| it.eq_ignore_ascii_case("MAX:")).and_then(|_| policy.get(4..))?;
+        usize::try_from(c_integer(most).fitting()?).ok().filter(|it| *it > 0)
     }
 
     /// The network that NCCL uses on this machine: `NCCL_NET` if set, otherwise the one of its NICs. Assumes that the plugin is installed.

@@ -44,6 +44,10 @@ pub enum Undecidable {
     Unfit(Unfit),
     /// The machine is too large.
     TooLarge(TooLarge),
+    /// There are several nodes and no NIC is known.
+    NoNic,
+    /// There are more ranks than are decided for.
+    TooManyRanks(u64),
 }
 
 impl fmt::Display for Undecidable {
@@ -51,6 +55,10 @@ impl fmt::Display for Undecidable {
         match self {
             Self::Unfit(it) => it.fmt(f),
             Self::TooLarge(it) => it.fmt(f),
+            Self::NoNic => f.write_str("there are several nodes and no NIC is known"),
+            Self::TooManyRanks(ranks) => {
+                write!(f, "{ranks} ranks: at most {} are possible", crate::Communicator::RANKS)
+            }
         }
     }
 }
@@ -190,7 +198,7 @@ impl Decisions {
 }
 
 /// Whether two GPUs of a node can use P2P or shared memory, and should.
-fn connects(paths: &Paths, from: usize, to: usize) -> bool {
+pub(crate) fn connects(paths: &Paths, from: usize, to: usize) -> bool {
     let p2p = p2p_is_allowed(paths, from, to);
     if p2p && paths.middle(from, to).is_some() {
         return !paths.settings.p2p_copy_engine();

@@ -1,275 +1,91 @@
-//! The machine as NCCL's graph: nodes and links with a bandwidth.
+//! What the search found for a node: `Pattern 4, crossNic 0, nChannels 8, bw 48.0/48.0, type NVL/PIX, sameChannels 0` and
+//! its channels.
 
-use fabric::link;
-use fabric::machine::{Machine, NvEnd, PciLink, Place};
+use std::fmt;
 
-use crate::{PathType, Settings};
+use crate::{PathType, Pattern};
 
-/// A node of the graph.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum Node {
-    /// A GPU, by its position in the machine.
-    Gpu(usize),
-    /// The board a GPU is on; NCCL has it since 2.30.
-    Board(usize),
-    /// A PCI Express switch or bridge.
-    Bridge,
-    /// The plane of `NVSwitch`es.
-    Switch,
-    /// A socket, by its position in the machine.
-    Socket(usize),
-    /// A network card, which may have several ports.
-    Card,
-    /// A port of it, by its position in the machine.
-    Nic(usize),
+/// The channels the search found for one algorithm on one node; NCCL's `ncclTopoGraph`.
+#[derive(Debug, Clone, PartialEq)]
+pub struct TopoGraph {
+    /// The shape.
+    pub pattern: Pattern,
+    /// Whether a channel may leave by another NIC than it came in: 0 no, 1 yes, 2 in pairs of channels.
+    pub cross_nic: u8,
+    /// The channels, before they are duplicated for the kernels.
+    pub channels: Vec<SearchedChannel>,
+    /// What each channel has inside the node, in GB/s.
+    pub bw_intra: f32,
+    /// What each channel has between nodes, in GB/s.
+    pub bw_inter: f32,
+    /// The farthest path between GPUs that a channel uses.
+    pub type_intra: PathType,
+    /// The farthest path between GPU and NIC that a channel uses.
+    pub type_inter: PathType,
+    /// Whether all channels have the same order of GPUs.
+    pub same_channels: bool,
+    /// The latency of the network as the NIC of the last channel declares it, in microseconds.
+    pub latency_inter: f32,
+    /// How many links all channels use together.
+    pub hops: i32,
 }
 
-/// A link of the graph, one way.
-#[derive(Debug, Clone, Copy, PartialEq)]
-pub(crate) struct Link {
-    pub(crate) to: usize,
-    pub(crate) kind: LinkKind,
-    pub(crate) bandwidth: f64,
+/// A channel of a [`TopoGraph`].
+#[derive(Debug, Clone, PartialEq, Eq, Hash)]
+pub struct SearchedChannel {
+    /// The GPUs in their order, by their positions in the machine.
+    pub intra: Vec<usize>,
+    /// The NICs it comes in and leaves by, by their positions in the machine; `None` if all ranks are on this node.
+    pub inter: Option<[usize; 2]>,
 }
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(crate) enum LinkKind {
-    Local,
-    NvLink,
-    C2c,
-    Pci,
-    Sockets,
-    Port,
+/// The graphs of one node. A graph without channels was not found, or not searched for.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Graphs {
+    /// `NCCL_ALGO_RING`.
+    pub ring: TopoGraph,
+    /// `NCCL_ALGO_TREE`.
+    pub tree: TopoGraph,
+    /// `NCCL_ALGO_COLLNET_CHAIN`.
+    pub collnet_chain: TopoGraph,
+    /// `NCCL_ALGO_COLLNET_DIRECT`.
+    pub collnet_direct: TopoGraph,
+    /// `NCCL_ALGO_NVLS`, of the NVLS tree too.
+    pub nvls: TopoGraph,
 }
 
-/// Nodes with their links, and where to find the devices.
-#[derive(Debug, Clone, Default)]
-pub(crate) struct Graph {
-    pub(crate) nodes: Vec<Node>,
-    pub(crate) links: Vec<Vec<Link>>,
-    pub(crate) gpus: Vec<Option<usize>>,
-    pub(crate) boards: Vec<Option<usize>>,
-    pub(crate) nics: Vec<Option<usize>>,
-    /// Sockets with nothing below them are left out, as NCCL does.
-    pub(crate) sockets: Vec<Option<usize>>,
-    pub(crate) switch: Option<usize>,
-}
-
-impl LinkKind {
-    /// The type of a path of this link alone. A NIC and its port count as one.
-    pub(crate) fn path(self) -> PathType {
-        match self {
-            Self::Local | Self::Port => PathType::Loc,
-            Self::NvLink => PathType::Nvl,
-            Self::C2c => PathType::C2c,
-            Self::Pci => PathType::Pix,
-            Self::Sockets => PathType::Sys,
-        }
-    }
-}
-
-impl Graph {
-    /// The graph of a machine with these GPUs and NICs of it.
-    pub(crate) fn new(machine: &Machine, settings: &Settings, gpus: &[usize], nics: &[usize]) -> Self {
-        let mut graph = Self {
-            gpus: vec![None; machine.gpus.len()],
-            boards: vec![None; machine.gpus.len()],
-            nics: vec![None; machine.nics.len()],
-            ..Self::default()
-        };
-        for (socket, used) in used_sockets(machine, gpus, nics).into_iter().enumerate() {
-            let node = used.then(|| graph.add(Node::Socket(socket)));
-            graph.sockets.push(node);
-        }
-        let bridges: Vec<usize> = machine.bridges.iter().map(|_| graph.add(Node::Bridge)).collect();
-        let mut above = vec![None; graph.nodes.len()];
-        let node_at = |graph: &Self, at: Place| match at {
-            Place::Socket(socket) => graph.sockets.get(socket).copied().flatten(),
-            Place::Bridge(bridge) => bridges.get(bridge).copied(),
-        };
-        for (bridge, &node) in machine.bridges.iter().zip(&bridges) {
-            let parent = node_at(&graph, bridge.at).filter(|it| *it != node);
-            graph.hang(node, parent, pci(bridge.link), &mut above);
-        }
-        for &index in gpus {
-            let Some(gpu) = machine.gpus.get(index) else { continue };
-            let node = graph.add(Node::Gpu(index));
-            graph.gpus[index] = Some(node);
-            let board = if settings.since(2, 30, 0) {
-                let board = graph.add(Node::Board(index));
-                graph.join(node, board, LinkKind::Local, link::local());
-                board
-            } else {
-                node
-            };
-            graph.boards[index] = Some(board);
-            let parent = node_at(&graph, gpu.at);
-            graph.hang(board, parent, pci(gpu.link), &mut above);
-        }
-        graph.add_nics(machine, nics, &node_at, &mut above);
-        graph.add_nvlinks(machine, settings);
-        graph.add_chip_links(machine, settings, gpus);
-        graph.join_sockets(machine, settings);
-        graph.put_upward_last(&above);
-        graph
-    }
-
-    fn add(&mut self, node: Node) -> usize {
-        self.nodes.push(node);
-        self.links.push(Vec::new());
-        self.nodes.len() - 1
-    }
-
-    fn hang(&mut self, node: usize, parent: Option<usize>, bandwidth: f64, above: &mut Vec<Option<usize>>) {
-        if let Some(parent) = parent {
-            self.join(node, parent, LinkKind::Pci, bandwidth);
-            above.resize(self.nodes.len(), None);
-            above[node] = Some(parent);
-        }
-    }
-
-    /// Links both ways.
-    fn join(&mut self, one: usize, other: usize, kind: LinkKind, bandwidth: f64) {
-        self.connect(one, other, kind, bandwidth);
-        self.connect(other, one, kind, bandwidth);
-    }
-
-    /// A link one way. Links of one kind between two nodes are one with their bandwidths added; the fastest come first.
-    fn connect(&mut self, from: usize, to: usize, kind: LinkKind, bandwidth: f64) {
-        if bandwidth.is_nan() || bandwidth <= 0.0 {
-            return;
-        }
-        let links = &mut self.links[from];
-        let known = links.iter().position(|it| it.to == to && it.kind == kind);
-        let mut row = known.unwrap_or(links.len());
-        match known {
-            Some(known) => links[known].bandwidth += bandwidth,
-            None => links.push(Link { to, kind, bandwidth }),
-        }
-        while row > 0 && links[row - 1].bandwidth < links[row].bandwidth {
-            links.swap(row - 1, row);
-            row -= 1;
-        }
-    }
-
-    fn add_nics(
-        &mut self,
-        machine: &Machine,
-        nics: &[usize],
-        node_at: &dyn Fn(&Self, Place) -> Option<usize>,
-        above: &mut Vec<Option<usize>>,
-    ) {
-        // The ports of a card share its bus id. One without is a card of its own, or, straight at a socket and with no
-        // known link, one of the virtual devices there.
-        let mut cards: Vec<((Place, Option<fabric::machine::BusId>), usize)> = Vec::new();
-        for &index in nics {
-            let Some(nic) = machine.nics.get(index) else { continue };
-            let is_virtual = nic.bus.is_none() && nic.link.is_none() && matches!(nic.at, Place::Socket(_));
-            let key = (nic.at, nic.bus);
-            let known = cards.iter().find(|it| it.0 == key && (is_virtual || nic.bus.is_some()));
-            let card = match known {
-                Some(known) => known.1,
-                None => {
-                    let card = self.add(Node::Card);
-                    let bandwidth = if is_virtual { link::local() } else { pci(nic.link) };
-                    let parent = node_at(self, nic.at);
-                    self.hang(card, parent, bandwidth, above);
-                    cards.push((key, card));
-                    card
-                }
-            };
-            let port = self.add(Node::Nic(index));
-            self.nics[index] = Some(port);
-            self.join(card, port, LinkKind::Port, link::nic(nic.rate));
-        }
-    }
-
-    fn add_nvlinks(&mut self, machine: &Machine, settings: &Settings) {
-        let board = |graph: &Self, gpu: usize| graph.boards.get(gpu).copied().flatten();
-        for it in &machine.nvlinks {
-            let (Some(from), Some(gpu)) = (board(self, it.from), machine.gpus.get(it.from)) else { continue };
-            // A GPU with NVLink of an unknown model counts as an A100.
-            let one = link::nvlink(gpu.compute.unwrap_or(80), settings.version);
-            let bandwidth = one * f64::from(it.count);
-            match it.to {
-                NvEnd::Gpu(other) => {
-                    if let Some(to) = board(self, other).filter(|it| *it != from) {
-                        self.connect(from, to, LinkKind::NvLink, bandwidth);
-                    }
-                }
-                NvEnd::Switch => {
-                    let switch = match self.switch {
-                        Some(switch) => switch,
-                        None => self.add(Node::Switch),
-                    };
-                    self.switch = Some(switch);
-                    self.join(from, switch, LinkKind::NvLink, bandwidth);
-                }
-                NvEnd::Socket(socket) => {
-                    if let Some(socket) = self.sockets.get(socket).copied().flatten() {
-                        self.join(from, socket, LinkKind::NvLink, bandwidth);
-                    }
-                }
-            }
-        }
-        // A link that only one of its two GPUs reports has no reverse: NCCL stops at it, here it does not count.
-        for from in 0..self.nodes.len() {
-            let kept: Vec<Link> = self.links[from]
-                .iter()
-                .filter(|it| self.links[it.to].iter().any(|back| back.to == from && back.kind == it.kind))
-                .copied()
-                .collect();
-            self.links[from] = kept;
-        }
-    }
-
-    fn add_chip_links(&mut self, machine: &Machine, settings: &Settings, gpus: &[usize]) {
-        let kind = if settings.since(2, 26, 0) { LinkKind::C2c } else { LinkKind::NvLink };
-        for &index in gpus {
-            let Some(gpu) = machine.gpus.get(index) else { continue };
-            let socket = machine.socket_of(gpu.at).and_then(|it| self.sockets.get(it).copied().flatten());
-            if let (Some(bandwidth), Some(board), Some(socket)) = (gpu.c2c, self.boards[index], socket) {
-                self.join(board, socket, kind, bandwidth);
-            }
-        }
-    }
-
-    fn join_sockets(&mut self, machine: &Machine, settings: &Settings) {
-        for (socket, one) in machine.sockets.iter().zip(self.sockets.clone()) {
-            let bandwidth = link::between_sockets(socket.maker, socket.model, settings.version);
-            for other in self.sockets.clone() {
-                if let (Some(one), Some(other)) = (one, other)
-                    && one != other
-                {
-                    self.connect(one, other, LinkKind::Sockets, bandwidth);
-                }
-            }
-        }
-    }
-
-    /// NCCL searches downwards before upwards: of two paths that are equal otherwise, the first found stays.
-    fn put_upward_last(&mut self, above: &[Option<usize>]) {
-        for (node, parent) in above.iter().enumerate() {
-            let links = &mut self.links[node];
-            if let Some(up) = parent.and_then(|parent| links.iter().position(|it| it.to == parent)) {
-                links[up..].rotate_left(1);
-            }
+impl TopoGraph {
+    /// A graph that was not searched for: all zero, as NCCL has it.
+    pub fn none(pattern: Pattern) -> Self {
+        Self {
+            pattern,
+            cross_nic: 0,
+            channels: Vec::new(),
+            bw_intra: 0.0,
+            bw_inter: 0.0,
+            type_intra: PathType::Loc,
+            type_inter: PathType::Loc,
+            same_channels: false,
+            latency_inter: 0.0,
+            hops: 0,
         }
     }
 }
 
-/// Which sockets have one of these GPUs or NICs below them.
-pub(crate) fn used_sockets(machine: &Machine, gpus: &[usize], nics: &[usize]) -> Vec<bool> {
-    let mut used = vec![false; machine.sockets.len()];
-    let gpus = gpus.iter().filter_map(|it| machine.gpus.get(*it)).map(|it| it.at);
-    let nics = nics.iter().filter_map(|it| machine.nics.get(*it)).map(|it| it.at);
-    for socket in gpus.chain(nics).filter_map(|it| machine.socket_of(it)) {
-        used[socket] = true;
+impl fmt::Display for TopoGraph {
+    /// As NCCL's log has it (`src/graph/search.cc`, `ncclTopoPrintGraph`).
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(
+            f,
+            "Pattern {}, crossNic {}, nChannels {}, bw {:.6}/{:.6}, type {}/{}, sameChannels {}",
+            self.pattern.number(),
+            self.cross_nic,
+            self.channels.len(),
+            self.bw_intra,
+            self.bw_inter,
+            self.type_intra,
+            self.type_inter,
+            u8::from(self.same_channels)
+        )
     }
-    used
-}
-
-/// The bandwidth of a PCI Express link. An unknown one counts as one of unknown speed with 16 lanes, as NCCL has it.
-fn pci(it: Option<PciLink>) -> f64 {
-    link::pci(it.unwrap_or(PciLink { gigatransfers: 0.0, width: 16 }))
 }

@@ -1,17 +1,24 @@
 //! The paths between the devices of a machine, found as NCCL finds them.
 //!
-//! From each device a breadth-first search over the graph; then some paths are changed, see `detour`.
+//! From each device a breadth-first search over the system; then some paths are changed, see `detour`.
+
+mod detour;
+mod path;
+mod reach;
 
 use std::fmt;
 use std::ops::Range;
 
 use fabric::Version;
-use fabric::machine::{Machine, Maker, Place};
+use fabric::machine::{Bridge, Machine, Maker, Place};
 
-use crate::graph::{Graph, used_sockets};
 use crate::nics::Near;
-use crate::search::{middle, search};
-use crate::{Path, Settings};
+use crate::topo::{System, single, used_sockets};
+
+use crate::Settings;
+use reach::{middle, search};
+
+pub use path::Path;
 
 /// One end of a path, by its position in the machine.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
@@ -63,6 +70,9 @@ pub struct Paths {
     nics: Vec<VisibleDevice>,
     rows: Rows,
     matrix: Vec<Path>,
+    /// The links of each path, by their numbers in the system.
+    routes: Vec<Box<[u32]>>,
+    pub(crate) system: System,
     /// From GPUs to GPUs and NICs by the wires alone: before some are changed to go through the CPU or another GPU.
     wires: Vec<Path>,
     /// From GPUs to GPUs and NICs: the GPU between them.
@@ -90,6 +100,12 @@ pub(crate) struct About {
     pub(crate) compute: Vec<Option<u32>>,
     pub(crate) gpu_direct: Vec<Option<bool>>,
     pub(crate) nic_direct: Vec<Option<bool>>,
+    /// What each NIC gives, in GB/s.
+    pub(crate) nic_rates: Vec<f32>,
+    /// The latency each NIC declares, in microseconds.
+    pub(crate) nic_latencies: Vec<f32>,
+    /// The vendor of each socket.
+    pub(crate) makers: Vec<Maker>,
 }
 
 impl fmt::Display for TooLarge {
@@ -151,8 +167,9 @@ impl Paths {
     ) -> Result<Self, TooLarge> {
         TooLarge::check(machine)?;
         let mut paths = Self::empty(machine, settings, visible);
-        let graph = Graph::new(machine, settings, &positions(&paths.gpus), &positions(&paths.nics));
-        paths.search_all(&graph);
+        let system = System::new(machine, settings, &positions(&paths.gpus), &positions(&paths.nics));
+        paths.search_all(&system);
+        paths.system = system;
         paths.local_sockets = (0..machine.gpus.len()).map(|it| paths.find_local_socket(it)).collect();
         paths.find_chip_paths();
         paths.keep_wires();
@@ -172,6 +189,8 @@ impl Paths {
         Self {
             settings: settings.clone(),
             matrix: vec![Path::NONE; rows.all() * rows.all()],
+            routes: vec![Box::default(); rows.all() * rows.all()],
+            system: System::default(),
             wires: Vec::new(),
             by: vec![None; gpus.len() * rows.devices],
             local_sockets: Vec::new(),
@@ -184,6 +203,9 @@ impl Paths {
                 compute: machine.gpus.iter().map(|it| it.compute).collect(),
                 gpu_direct: machine.gpus.iter().map(|it| it.gpudirect).collect(),
                 nic_direct: machine.nics.iter().map(|it| it.gpudirect).collect(),
+                nic_rates: machine.nics.iter().map(|it| single(fabric::link::nic(it.rate))).collect(),
+                nic_latencies: machine.nics.iter().map(|it| latency(it.latency, settings)).collect(),
+                makers: machine.sockets.iter().map(|it| it.maker).collect(),
             },
         }
     }
@@ -236,6 +258,11 @@ impl Paths {
     /// The GPUs that take part, in the order of the machine.
     pub fn gpus(&self) -> &[VisibleDevice] {
         &self.gpus
+    }
+
+    /// The compute capability of a GPU. An unknown one counts as an A100's.
+    pub(crate) fn compute(&self, gpu: usize) -> u32 {
+        self.about.compute.get(gpu).copied().flatten().unwrap_or(80)
     }
 
     pub(crate) fn visible_gpu(&self, gpu: usize) -> Option<VisibleDevice> {
@@ -319,6 +346,17 @@ impl Paths {
         }
     }
 
+    fn set_route(&mut self, from: Device, to: Device, route: Vec<u32>) {
+        if let Some(cell) = self.cell(from, to) {
+            self.routes[cell] = route.into();
+        }
+    }
+
+    /// The links of a path, by their numbers in the system.
+    pub(crate) fn route(&self, from: Device, to: Device) -> &[u32] {
+        self.cell(from, to).and_then(|it| self.routes.get(it)).map_or(&[], |it| it)
+    }
+
     /// The cell of a GPU in the tables that lead from GPUs to GPUs and NICs.
     fn gpu_cell(&self, gpu: usize, to: Device) -> Option<usize> {
         let column = self.rows.of(to).filter(|it| *it < self.rows.devices)?;
@@ -345,7 +383,7 @@ impl Paths {
         self.wires = rows.flatten().copied().collect();
     }
 
-    fn search_all(&mut self, graph: &Graph) {
+    fn search_all(&mut self, system: &System) {
         let gpus = self.gpus.iter().map(|it| Device::Gpu(it.position));
         let nics = self.nics.iter().map(|it| Device::Nic(it.position));
         let sockets = (0..self.rows.sockets).map(Device::Socket);
@@ -353,15 +391,16 @@ impl Paths {
             .chain([Device::Switch])
             .chain(sockets)
             .chain(nics)
-            .filter_map(|it| Some((it, graph.node_of(it)?)))
+            .filter_map(|it| Some((it, system.node_of(it)?)))
             .collect();
         for &(to, base) in &devices {
-            let reached = search(graph, base, &self.settings);
+            let reached = search(system, base, &self.settings);
             for &(from, node) in &devices {
-                let Some(found) = reached.get(node).copied().flatten() else { continue };
+                let Some(found) = reached.get(node).and_then(Option::as_ref) else { continue };
                 self.set(from, to, found.path);
+                self.set_route(from, to, found.route.clone());
                 if let (Device::Gpu(gpu), Device::Gpu(_)) = (from, to) {
-                    self.set_by(gpu, to, middle(graph, &reached, found));
+                    self.set_by(gpu, to, middle(system, &reached, found));
                 }
             }
         }
@@ -399,7 +438,7 @@ impl Rows {
     }
 }
 
-impl Graph {
+impl System {
     fn node_of(&self, device: Device) -> Option<usize> {
         match device {
             Device::Gpu(it) => self.gpus.get(it).copied().flatten(),
@@ -408,6 +447,12 @@ impl Graph {
             Device::Nic(it) => self.nics.get(it).copied().flatten(),
         }
     }
+}
+
+/// The latency of a NIC as NCCL keeps it: since 2.24.3 as a whole number (`src/graph/topo.cc`, `ncclTopoPopulateNics`).
+fn latency(declared: Option<f64>, settings: &Settings) -> f32 {
+    let declared = declared.unwrap_or(0.0);
+    single(if settings.since(2, 24, 3) { declared.trunc() } else { declared })
 }
 
 pub(crate) fn positions(devices: &[VisibleDevice]) -> Vec<usize> {
@@ -422,21 +467,30 @@ fn once_each(devices: &[VisibleDevice], limit: usize) -> Vec<VisibleDevice> {
     devices.iter().filter(new).copied().collect()
 }
 
-/// The NICs the network drives, in the order of the tree: by socket, by switch, by index.
+/// The NICs the network drives, in the order of the tree: by socket, by switch, by index. A NIC next to switches is before the
+/// first with a larger bus id.
 fn nics_in_order(machine: &Machine, settings: &Settings, visible: Vec<VisibleDevice>) -> Vec<VisibleDevice> {
     let network = settings.network(machine);
-    let mut nics: Vec<(Vec<usize>, u32, VisibleDevice)> = Vec::new();
+    let mut nics: Vec<(Vec<Step>, VisibleDevice)> = Vec::new();
     for device in visible {
         let Some(nic) = machine.nics.get(device.position).filter(|it| network.drives(it)) else { continue };
-        let mut above = machine.bridges_above(nic.at);
+        let later = |it: &Bridge| it.at == nic.at && it.bus > nic.bus;
+        let next = nic.bus.map_or(Some(0), |_| machine.bridges.iter().position(later));
+        let mut steps = vec![(next.unwrap_or(usize::MAX), false, nic.index)];
+        let above = machine.bridges_above(nic.at);
+        steps.extend(above.iter().map(|it| (*it, true, 0)));
         let top = above.last().and_then(|it| machine.bridges.get(*it)).map_or(nic.at, |it| it.at);
-        above.push(match top {
-            Place::Socket(socket) => socket,
-            Place::Bridge(_) => usize::MAX,
+        steps.push(match top {
+            Place::Socket(socket) => (socket, true, 0),
+            Place::Bridge(_) => (usize::MAX, true, 0),
         });
-        above.reverse();
-        nics.push((above, nic.index, device));
+        steps.reverse();
+        nics.push((steps, device));
     }
     nics.sort();
-    nics.into_iter().map(|it| it.2).collect()
+    nics.into_iter().map(|it| it.1).collect()
 }
+
+/// A step from the root of the tree to a NIC: the number of a socket or bridge, or of the bridge after the NIC; whether it is
+/// not the NIC; the index of the NIC.
+type Step = (usize, bool, u32);

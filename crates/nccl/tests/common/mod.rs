@@ -14,6 +14,7 @@ use nccl::{Decisions, Layout, Settings};
 pub(crate) struct Recording {
     pub(crate) name: &'static str,
     pub(crate) machine: &'static str,
+    pub(crate) version: Version,
     pub(crate) environment: Variables,
     pub(crate) text: String,
 }
@@ -58,7 +59,7 @@ pub(crate) fn case(name: &str) -> String {
 impl Recording {
     /// The job it is of: `2x4-sys` is two nodes with four GPUs each.
     pub(crate) fn job(&self) -> Decisions {
-        let mut settings = Settings::new(Version::new(2, 28, 9)).with("NCCL_NET", "Libfabric");
+        let mut settings = Settings::new(self.version).with("NCCL_NET", "Libfabric");
         for (name, value) in self.environment {
             settings = settings.with(name, value);
         }
@@ -69,12 +70,37 @@ impl Recording {
     }
 }
 
+/// Recordings of other releases: machine, size and release.
+const RELEASES: [(&str, &str, Version); 12] = [
+    ("g6e12", "4x4-2.18.6", Version::new(2, 18, 6)),
+    ("g6e12", "4x4-2.21.5", Version::new(2, 21, 5)),
+    ("g6e12", "4x4-2.23.4", Version::new(2, 23, 4)),
+    ("g6e12", "4x4-2.30.7", Version::new(2, 30, 7)),
+    ("p4d", "2x8-2.18.6", Version::new(2, 18, 6)),
+    ("p4d", "2x8-2.21.5", Version::new(2, 21, 5)),
+    ("p4d", "2x8-2.23.4", Version::new(2, 23, 4)),
+    ("p4d", "2x8-2.30.7", Version::new(2, 30, 7)),
+    ("p5", "2x8-2.18.6", Version::new(2, 18, 6)),
+    ("p5", "2x8-2.21.5", Version::new(2, 21, 5)),
+    ("p5", "2x8-2.23.4", Version::new(2, 23, 4)),
+    ("p5", "2x8-2.30.7", Version::new(2, 30, 7)),
+];
+
+/// The recordings of other releases than 2.28.9.
+pub(crate) fn releases() -> Vec<Recording> {
+    let read = |&(machine, name, version): &(&'static str, &'static str, Version)| {
+        let text = case(&format!("oracle-{machine}/{name}.log.gz"));
+        Recording { name, machine, version, environment: &[], text }
+    };
+    RELEASES.iter().map(read).collect()
+}
+
 pub(crate) fn recordings() -> Vec<Recording> {
     RECORDINGS
         .iter()
         .map(|&(machine, name, environment)| {
             let text = case(&format!("oracle-{machine}/{name}.log.gz"));
-            Recording { name, machine, environment, text }
+            Recording { name, machine, version: Version::new(2, 28, 9), environment, text }
         })
         .collect()
 }

@@ -1,0 +1,272 @@
+//! What all ranks of a communicator decide together.
+
+use std::collections::HashMap;
+
+use fabric::machine::{BusId, Machine};
+
+use crate::connect::{Common, Limits, Member, connect};
+use crate::search::{Wanted, search};
+use crate::{Connected, Decisions, Graphs, Pattern, Settings, TopoGraph, Undecidable};
+
+/// The decisions of a communicator: NCCL's `initTransportsRank` (`src/init.cc`), as far as `src/graph` goes.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Communicator {
+    /// The release and its variables.
+    pub settings: Settings,
+    /// `nRanks`.
+    pub n_ranks: usize,
+    /// `nNodes`.
+    pub n_nodes: usize,
+    /// The fewest ranks of a node.
+    pub min_local_ranks: usize,
+    /// The most ranks of a node.
+    pub max_local_ranks: usize,
+    /// The lowest compute capability of all GPUs, `90` for 9.0.
+    pub min_compute: u32,
+    /// The highest compute capability of all GPUs.
+    pub max_compute: u32,
+    /// Whether NVLS can be used: `nvlsSupport`.
+    pub nvls: bool,
+    /// Whether the network reduces: `collNetSupport`.
+    pub collnet: bool,
+    /// The graphs of the nodes that differ.
+    pub nodes: Vec<Graphs>,
+    /// Which of them each node has, by its number.
+    pub graphs_of_node: Vec<usize>,
+    /// The node of each rank.
+    pub node_of_rank: Vec<u32>,
+    /// The GPU of each rank, by its position in the machine.
+    pub gpu_of_rank: Vec<usize>,
+    /// What all ranks have in common: the fewest channels, the lowest bandwidths, the farthest types. The tuning goes by
+    /// it, with [`Graphs::ring`] and [`Graphs::tree`] cut to equally many channels.
+    pub agreed: Graphs,
+    /// The tree pattern with the largest number of any rank.
+    pub max_tree_pattern: Pattern,
+    /// Rings, trees and counts.
+    pub connected: Connected,
+    /// The bus id of each GPU.
+    pub(crate) buses: Vec<Option<BusId>>,
+    /// The number of each NIC, for the nodes that differ.
+    pub(crate) nics: Vec<Vec<u32>>,
+}
+
+/// What the description of a machine does not tell.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Hash)]
+pub struct Abilities {
+    /// Whether the GPUs can use multicast, as `NVLS multicast support is available` tells; `None` if not known: then GPUs since
+    /// Hopper with `NVSwitch`es can.
+    pub multicast: Option<bool>,
+    /// Whether a plugin for reduction in the network is loaded and every NIC supports it. NCCL uses it only with
+    /// `NCCL_COLLNET_ENABLE=1`.
+    pub collnet: bool,
+}
+
+impl Communicator {
+    /// The most ranks that are decided for.
+    pub const RANKS: u64 = 1 << 18;
+
+    /// The communicator of all ranks of a layout; `machine` is the one the decisions were made for.
+    pub fn new(decisions: &Decisions, machine: &Machine, abilities: Abilities) -> Result<Self, Undecidable> {
+        let settings = decisions.settings.clone();
+        let ranks = decisions.layout().ranks();
+        if ranks > Self::RANKS {
+            return Err(Undecidable::TooManyRanks(ranks));
+        }
+        let places = Places::new(decisions, ranks);
+        let several = places.kinds.len() > 1;
+        if several && decisions.nodes.iter().any(|it| it.nics().is_empty()) {
+            return Err(Undecidable::NoNic);
+        }
+        let wanted = |kind: usize| {
+            let paths = &decisions.nodes[kind];
+            let gpus = paths.gpus();
+            let multicast = abilities.multicast.unwrap_or_else(|| {
+                paths.system.switch.is_some() && gpus.iter().all(|it| paths.compute(it.position) >= 90)
+            });
+            Wanted {
+                inter: several,
+                collnet: abilities.collnet && settings.number("NCCL_COLLNET_ENABLE", 0) == 1,
+                nvls: has_nvls(&settings, gpus.len(), multicast),
+            }
+        };
+        let mut known: HashMap<usize, usize> = HashMap::new();
+        let (mut nodes, mut nics) = (Vec::new(), Vec::new());
+        for &kind in &places.kinds {
+            known.entry(kind).or_insert_with(|| {
+                nodes.push(search(&decisions.nodes[kind], wanted(kind)));
+                let number = |nic: usize| decisions.nodes[kind].nic_number(nic).unwrap_or(0);
+                nics.push((0..machine.nics.len()).map(number).collect());
+                nodes.len() - 1
+            });
+        }
+        let graphs_of_node: Vec<usize> = places.kinds.iter().map(|it| known[it]).collect();
+        let local: Vec<usize> = places.kinds.iter().map(|it| decisions.nodes[*it].gpus().len()).collect();
+        let computes = || {
+            let used =
+                decisions.nodes.iter().flat_map(|it| it.gpus().iter().map(|gpu| it.compute(gpu.position)));
+            used.collect::<Vec<u32>>()
+        };
+        let agreed = agree(&nodes, &settings);
+        let (min_local, max_local) = (local.iter().min().copied(), local.iter().max().copied());
+        let mut communicator = Self {
+            n_ranks: places.nodes.len(),
+            n_nodes: places.kinds.len(),
+            min_local_ranks: min_local.unwrap_or(0),
+            max_local_ranks: max_local.unwrap_or(0),
+            min_compute: computes().into_iter().min().unwrap_or(0),
+            max_compute: computes().into_iter().max().unwrap_or(0),
+            nvls: !agreed.nvls.channels.is_empty(),
+            collnet: !agreed.collnet_chain.channels.is_empty(),
+            max_tree_pattern: nodes.iter().map(|it| it.tree.pattern).max().unwrap_or(Pattern::BalancedTree),
+            connected: Connected::default(),
+            buses: machine.gpus.iter().map(|it| it.bus).collect(),
+            settings,
+            nodes,
+            graphs_of_node,
+            node_of_rank: places.nodes,
+            gpu_of_rank: places.gpus,
+            agreed,
+            nics,
+        };
+        communicator.limit_collnet();
+        communicator.connect(machine.gpus.len(), decisions);
+        Ok(communicator)
+    }
+
+    /// The graphs of the node of a rank.
+    pub fn graphs(&self, rank: usize) -> Option<&Graphs> {
+        self.nodes.get(*self.graphs_of_node.get(*self.node_of_rank.get(rank)? as usize)?)
+    }
+
+    /// `NCCL_COLLNET_NODE_THRESHOLD`, and up to 2.22 at most eight GPUs in a node.
+    fn limit_collnet(&mut self) {
+        let least = usize::try_from(self.settings.number("NCCL_COLLNET_NODE_THRESHOLD", 2)).unwrap_or(0);
+        let large = self.max_local_ranks > 8 && !self.settings.since(2, 23, 4);
+        self.collnet &= self.n_nodes >= least && !large;
+    }
+
+    fn connect(&mut self, gpus: usize, decisions: &Decisions) {
+        let mut ranks = vec![vec![None; gpus]; self.n_nodes];
+        for ((rank, node), gpu) in (0..).zip(&self.node_of_rank).zip(&self.gpu_of_rank) {
+            ranks[*node as usize][*gpu] = Some(rank);
+        }
+        let member = |(node, ranks): (usize, Vec<Option<u32>>)| Member {
+            graphs: &self.nodes[self.graphs_of_node[node]],
+            ranks,
+        };
+        let members: Vec<Member<'_>> = ranks.into_iter().enumerate().map(member).collect();
+        let common = Common {
+            settings: &self.settings,
+            agreed: &self.agreed,
+            ranks: self.n_ranks,
+            min_compute: self.min_compute,
+            collnet: self.collnet,
+            nvls_channels: if self.nvls { self.nvls_channels(decisions) } else { 0 },
+        };
+        self.connected = connect(&members, common);
+    }
+
+    /// How many channels NVLS has (`src/transport/nvls.cc`, `ncclNvlsInit`; since 2.30.3 `ncclNvlsTuning`).
+    fn nvls_channels(&self, decisions: &Decisions) -> usize {
+        let settings = &self.settings;
+        let several = self.n_nodes > 1;
+        let blackwell = self.min_compute >= 100 && settings.since(2, 25, 1);
+        let mut channels = match (blackwell, several) {
+            (false, _) => 16,
+            // 24 in one domain since 2.27.3.
+            (true, false) if settings.since(2, 27, 3) => 24,
+            (true, _) => 32,
+        };
+        if blackwell && several && settings.since(2, 30, 3) {
+            let nic = slowest_nic(decisions);
+            let two = self.n_nodes == 2 && nic >= 48.0;
+            let fast = nic >= 96.0;
+            if !two && (fast && self.min_local_ranks <= 8 || !fast && nic >= 48.0) {
+                channels = 24;
+            }
+        }
+        let set = settings.number("NCCL_NVLS_NCHANNELS", -2);
+        // Zero is a number of channels up to 2.26.
+        let least = i64::from(settings.since(2, 27, 3));
+        if set >= least {
+            channels = usize::try_from(set).unwrap_or(channels);
+        }
+        let limits = Limits::new(settings);
+        channels.min(limits.max_ctas).max(limits.min_ctas)
+    }
+}
+
+/// The bandwidth of the slowest way from a GPU to one of its NICs, in GB/s.
+fn slowest_nic(decisions: &Decisions) -> f64 {
+    let of = |paths: &crate::Paths| {
+        let gpus = paths.gpus().iter();
+        gpus.filter_map(|it| Some(paths.near_nics(it.position)?.path.bandwidth)).fold(f64::INFINITY, f64::min)
+    };
+    decisions.nodes.iter().map(of).fold(f64::INFINITY, f64::min)
+}
+
+/// Whether NVLS is searched for: not for two GPUs before 2.28.7.
+fn has_nvls(settings: &Settings, gpus: usize, multicast: bool) -> bool {
+    let least = if settings.since(2, 28, 7) { 2 } else { 3 };
+    match settings.number("NCCL_NVLS_ENABLE", 2) {
+        0 => false,
+        2 => gpus >= least && multicast,
+        _ => gpus >= least,
+    }
+}
+
+/// Where the ranks are.
+struct Places {
+    /// The node of each rank. Nodes are counted in the order of their lowest ranks.
+    nodes: Vec<u32>,
+    /// The GPU of each rank.
+    gpus: Vec<usize>,
+    /// Of each node which node of a machine it is.
+    kinds: Vec<usize>,
+}
+
+impl Places {
+    fn new(decisions: &Decisions, ranks: u64) -> Self {
+        let mut places = Self { nodes: Vec::new(), gpus: Vec::new(), kinds: Vec::new() };
+        let mut numbers: HashMap<(u64, usize), u32> = HashMap::new();
+        for rank in 0..ranks {
+            let Some((machine, local)) = decisions.local_rank(rank) else { continue };
+            let number = *numbers.entry((machine, local.node)).or_insert_with(|| {
+                places.kinds.push(local.node);
+                u32::try_from(places.kinds.len() - 1).unwrap_or(u32::MAX)
+            });
+            places.nodes.push(number);
+            places.gpus.push(local.gpu.position);
+        }
+        places
+    }
+}
+
+/// The minima of all nodes. Rings and trees have equally many channels.
+fn agree(nodes: &[Graphs], settings: &Settings) -> Graphs {
+    let of = |graph: fn(&Graphs) -> &TopoGraph| {
+        let mut all = nodes.iter().map(graph);
+        let mut agreed = all.next().cloned().unwrap_or_else(|| TopoGraph::none(Pattern::Ring));
+        for it in all {
+            agreed.channels.truncate(it.channels.len());
+            agreed.same_channels &= it.same_channels;
+            agreed.bw_intra = agreed.bw_intra.min(it.bw_intra);
+            agreed.bw_inter = agreed.bw_inter.min(it.bw_inter);
+            agreed.type_intra = agreed.type_intra.farther(it.type_intra, settings.version);
+            agreed.type_inter = agreed.type_inter.farther(it.type_inter, settings.version);
+            agreed.cross_nic = agreed.cross_nic.max(it.cross_nic);
+        }
+        agreed
+    };
+    let mut agreed = Graphs {
+        ring: of(|it| &it.ring),
+        tree: of(|it| &it.tree),
+        collnet_chain: of(|it| &it.collnet_chain),
+        collnet_direct: of(|it| &it.collnet_direct),
+        nvls: of(|it| &it.nvls),
+    };
+    let channels = agreed.ring.channels.len().min(agreed.tree.channels.len());
+    agreed.ring.channels.truncate(channels);
+    agreed.tree.channels.truncate(channels);
+    agreed
+}

@@ -1,0 +1,116 @@
+//! Which NICs a channel may use, in the order they are tried.
+
+use std::rc::Rc;
+
+use super::draft::Draft;
+use super::model::Model;
+use crate::Pattern;
+
+/// The most channels NCCL has: 64 since 2.25.1 (`MAXCHANNELS` in `src/include/device.h`).
+pub(crate) fn max_channels(settings: &crate::Settings) -> usize {
+    if settings.since(2, 25, 1) { 64 } else { 32 }
+}
+
+impl Model<'_> {
+    /// The NICs to try from a GPU, or, without one, to begin a channel (`ncclTopoSelectNets`): first those the GPUs prefer,
+    /// then all others up to a type.
+    pub(super) fn select_nets(&self, farthest: u8, gpu: Option<usize>) -> Rc<[usize]> {
+        if let Some(known) = self.selected.borrow().get(&(farthest, gpu)) {
+            return Rc::clone(known);
+        }
+        let nets: Rc<[usize]> = self.find_nets(Some(farthest), gpu).into();
+        self.selected.borrow_mut().insert((farthest, gpu), Rc::clone(&nets));
+        nets
+    }
+
+    /// Without a farthest type: only those the GPUs prefer.
+    pub(super) fn find_nets(&self, farthest: Option<u8>, gpu: Option<usize>) -> Vec<usize> {
+        let most = max_channels(self.settings);
+        let gpus: Vec<usize> = (0..self.gpus).filter(|it| gpu.is_none_or(|gpu| gpu == *it)).collect();
+        let mut nets = Vec::new();
+        for &gpu in &gpus {
+            for net in self.preferred(gpu, most) {
+                add(&mut nets, net);
+            }
+        }
+        // Since 2.28.7 `NCCL_NETDEVS_POLICY=MAX:n` also limits this list.
+        let each = self.settings.most_nics_of_gpu().unwrap_or(usize::MAX);
+        let limit = if gpu.is_none() { each.saturating_mul(self.gpus) } else { each };
+        // Since 2.21.5 NCCL looks at no more NICs than there are channels.
+        let seen = if self.settings.since(2, 21, 5) { most } else { usize::MAX };
+        for kind in farthest.into_iter().flat_map(|it| 0..=it) {
+            for &gpu in &gpus {
+                for net in 0..self.nets.len().min(seen) {
+                    if nets.len() >= limit {
+                        return nets;
+                    }
+                    if self.gpu_net(gpu, net).kind == kind {
+                        add(&mut nets, net);
+                    }
+                }
+            }
+        }
+        nets
+    }
+
+    /// The NICs of a GPU channel by channel, until the first comes again.
+    fn preferred(&self, gpu: usize, most: usize) -> Vec<usize> {
+        let Some(device) = self.paths.gpus().get(gpu).copied() else { return Vec::new() };
+        let mut found = Vec::new();
+        for channel in 0..most {
+            let nic = self.paths.local_nic(device, channel);
+            let Some(net) = nic.and_then(|nic| self.nets.iter().position(|it| it.position == nic)) else {
+                break;
+            };
+            if found.first() == Some(&net) {
+                break;
+            }
+            found.push(net);
+        }
+        found
+    }
+
+    /// Whether a channel may leave by a NIC (`ncclTopoSearchCheckNet`). Every NIC of the machine is a port of its own.
+    pub(super) fn may_leave(&self, draft: &Draft, net: usize, step: usize) -> bool {
+        let start = draft.start_net();
+        if draft.pattern == Pattern::Tree && net != start {
+            return false;
+        }
+        let odd = !draft.n_channels.is_multiple_of(2);
+        let previous = || draft.inter[draft.n_channels - 1][0];
+        if self.settings.since(2, 23, 4) {
+            if draft.pattern == Pattern::Ring && draft.cross_nic == 2 {
+                if odd && net != previous() {
+                    return false;
+                }
+            } else if draft.cross_nic == 0 && net != start {
+                return false;
+            }
+        } else {
+            if draft.cross_nic != 1 && net != start {
+                return false;
+            }
+            // 2.20.3 to 2.22: two channels that change the NIC form a pair.
+            if self.settings.since(2, 20, 3) && draft.cross_nic != 0 && odd && net != previous() {
+                return false;
+            }
+        }
+        draft.pattern != Pattern::BalancedTree || step == 0 || net == draft.inter[draft.n_channels][1]
+    }
+
+    /// Whether a channel may begin at a NIC.
+    pub(super) fn may_begin(&self, draft: &Draft, net: usize) -> bool {
+        let pairs = if self.settings.since(2, 23, 4) {
+            draft.pattern == Pattern::Ring && draft.cross_nic == 2
+        } else {
+            self.settings.since(2, 20, 3) && draft.cross_nic != 0
+        };
+        !pairs || draft.n_channels.is_multiple_of(2) || net == draft.inter[draft.n_channels - 1][1]
+    }
+}
+
+fn add(nets: &mut Vec<usize>, net: usize) {
+    if !nets.contains(&net) {
+        nets.push(net);
+    }
+}
