@@ -15,7 +15,7 @@ pub static RULE: Rule = Rule {
     id: "nccl-message",
     title: "NCCL or a library below it reports a failure",
     severity: Severity::Error,
-    role: Role::Consequence,
+    role: Role::Unexplained,
     needs: &[Source::NcclLog],
     why: "NCCL prints a warning when a call fails; the catalogue of its messages says what this one means.",
     fix: "`plumb explain 'TEXT OF THE LINE'` has more about it. Read the lines of the same process before it.",
@@ -134,6 +134,8 @@ fn finding(log: &Log, it: &Unexplained<'_>, known: &Known<'_>, explained: bool) 
     let sure = known.reading.is_some_and(|it| {
         it.variant.is_some() || it.family.causes.iter().any(|it| it.confidence == family::Confidence::Certain)
     });
+    // What NCCL says of its arguments is so.
+    let sure = sure || class == Some(Class::Usage);
     let confidence = if sure { Confidence::Likely } else { Confidence::Possible };
     let mut finding = Finding::new(confidence, message).severity(severity).seen(it.quote);
     finding.role = Some(if consequence || class.is_none() { Role::Consequence } else { Role::Cause });
