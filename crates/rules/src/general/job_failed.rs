@@ -1,7 +1,14 @@
 //! The job ended badly, and no other rule says why.
 
+<<<<<<< HEAD
 use evidence::ending::{Ending, Kind};
 use evidence::{Quote, Source};
+=======
+use std::collections::BTreeMap;
+
+use evidence::ending::{Ending, Kind, signal_name};
+use evidence::{Quote, Source, Spot};
+>>>>>>> read
 use job::State;
 use messages::values::{self, Table, Value};
 
@@ -55,10 +62,17 @@ pub(crate) fn check_last(log: &Log, findings: &[Found]) -> Vec<Finding> {
     vec![finding]
 }
 
-/// Ordinary lines of NCCL that word a trouble. In a job that goes on they mean little; where nothing else explains an end, they may.
+/// Ordinary lines of NCCL that word a trouble. In a job that goes on they mean little, and what a finished setup leaves behind was
+/// survived; where nothing else explains an end, the others may.
 fn noted(log: &Log) -> Vec<&Quote> {
-    let troubles = log.case.processes.iter().flat_map(|it| &it.facts.troubles.first);
-    troubles.map(|it| &it.quote).take(MOST_NOTED).collect()
+    let members = log.case.communicators.iter().flat_map(|it| it.members.values());
+    let done: BTreeMap<usize, Spot> =
+        members.filter_map(|it| Some((it.process, it.facts.complete.as_ref()?.spot))).collect();
+    let processes = log.case.processes.iter().enumerate();
+    let troubles =
+        processes.flat_map(|(at, it)| it.facts.troubles.first.iter().map(move |it| (at, &it.quote)));
+    let after_setup = |it: &(usize, &Quote)| done.get(&it.0).is_none_or(|done| it.1.spot > *done);
+    troubles.filter(after_setup).map(|it| it.1).take(MOST_NOTED).collect()
 }
 
 /// How many of them are shown.
@@ -128,6 +142,20 @@ fn fix(ending: &Ending) -> Option<&'static str> {
 
 #[cfg(test)]
 mod tests {
+    #[test]
+    fn a_trouble_that_the_setup_survived_is_not_shown() {
+        let log = |first: &str, last: &str| {
+            let done = "n:1:2 [0] NCCL INFO comm 0x1 rank 0 nranks 1 cudaDev 0 busId 60 - Init COMPLETE\n";
+            let text = format!("{first}{done}{last}Killed by the user\nERROR: process exited with code 3\n");
+            crate::diagnose(&crate::testing::read(&text))
+                .findings
+                .iter()
+                .any(|it| it.finding.message.contains("noted"))
+        };
+        let trouble = "n:1:2 [0] NCCL INFO NET/IB: f: Marking device 1 as permanently failed (x comm=0x1)\n";
+        assert!(log("", trouble) && !log(trouble, ""));
+    }
+
     use crate::testing::{ids, read};
     use crate::{Level, diagnose};
 

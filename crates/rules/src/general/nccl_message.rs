@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use evidence::catalogue::look_up;
+use evidence::catalogue::look_up_warning;
 use evidence::{Kind, Quote, Source, Spot};
 use messages::family::{self, Class, Reading};
 use messages::{Known, Outcome};
@@ -65,7 +65,7 @@ pub(crate) fn unexplained<'a>(log: &'a Log, findings: &[Found]) -> Vec<Unexplain
             host: &process.host,
             rank: process.rank,
             quote: &it.quote,
-            known: look_up(&it.quote.text),
+            known: look_up_warning(&it.quote.text),
         })
     });
     let of_libfabric = log.case.libfabric.iter().map(|it| Unexplained {
@@ -73,7 +73,7 @@ pub(crate) fn unexplained<'a>(log: &'a Log, findings: &[Found]) -> Vec<Unexplain
         host: "",
         rank: None,
         quote: &it.quote,
-        known: look_up(&it.quote.text),
+        known: look_up_warning(&it.quote.text),
     });
     of_processes
         .chain(of_libfabric)
