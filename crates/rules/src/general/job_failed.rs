@@ -1,14 +1,9 @@
 //! The job ended badly, and no other rule says why.
 
-<<<<<<< HEAD
-use evidence::ending::{Ending, Kind};
-use evidence::{Quote, Source};
-=======
 use std::collections::BTreeMap;
 
-use evidence::ending::{Ending, Kind, signal_name};
+use evidence::ending::{Ending, Kind};
 use evidence::{Quote, Source, Spot};
->>>>>>> read
 use job::State;
 use messages::values::{self, Table, Value};
 
