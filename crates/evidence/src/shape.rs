@@ -12,30 +12,33 @@ use rustc_hash::FxBuildHasher;
 use crate::{ending, signals};
 
 /// How many shapes are remembered, as a power of two.
-const BITS: u32 = 12;
+const BITS: u32 = 13;
 const PROGRESS: u64 = 1;
 const TRAINING: u64 = 2;
-const FIELDS: u64 = PROGRESS | TRAINING;
+const LISTED: u64 = 4;
+const FIELDS: u64 = PROGRESS | TRAINING | LISTED;
 /// Longer lines are read every time.
-const LONGEST: usize = 512;
+const LONGEST: usize = 2048;
 
 /// A line with each run of digits as one digit, as a number.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Shape(u64);
 
 /// What all lines of a shape say, and nothing else.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct Repeated {
     /// The job is at work.
     pub(crate) progress: bool,
     /// A trainer's numbers.
     pub(crate) training: bool,
+    /// The catalogue of messages has it.
+    pub(crate) listed: bool,
 }
 
 /// The shapes of lines that say nothing else.
 #[derive(Debug, Default)]
 pub(crate) struct Shapes {
-    /// Hashes; the two lowest bits are the fields of [`Repeated`].
+    /// Hashes; the lowest bits are the fields of [`Repeated`].
     known: Vec<u64>,
     buffer: Vec<u8>,
 }
@@ -52,7 +55,8 @@ impl Shapes {
     /// What lines of this shape say; `None` if they have to be read.
     pub(crate) fn recall(&self, shape: Shape) -> Option<Repeated> {
         let known = *self.known.get(place(shape)?)?;
-        let it = Repeated { progress: known & PROGRESS != 0, training: known & TRAINING != 0 };
+        let has = |field: u64| known & field != 0;
+        let it = Repeated { progress: has(PROGRESS), training: has(TRAINING), listed: has(LISTED) };
         (known | FIELDS == shape.0).then_some(it)
     }
 
@@ -63,7 +67,9 @@ impl Shapes {
         }
         self.known.resize(1 << BITS, 0);
         if let Some(known) = place(shape).and_then(|it| self.known.get_mut(it)) {
-            let fields = if it.progress { PROGRESS } else { 0 } | if it.training { TRAINING } else { 0 };
+            let field = |is: bool, field: u64| if is { field } else { 0 };
+            let fields =
+                field(it.progress, PROGRESS) | field(it.training, TRAINING) | field(it.listed, LISTED);
             *known = shape.0 & !FIELDS | fields;
         }
     }
@@ -96,8 +102,12 @@ fn numbers_matter(line: &[u8]) -> bool {
         let texts = signals::fixed_texts().chain(ending::fixed_texts().filter(|it| has_digits(it)));
         AhoCorasick::new(texts.map(|it| bare(it.as_bytes())).filter(|it| letters(it) > 0)).ok()
     });
-    // In a table the numbers are what it says.
-    letters(line) * 5 < line.len() || texts.as_ref().is_none_or(|it| it.is_match(&bare(line)))
+    texts.as_ref().is_none_or(|it| it.is_match(&bare(line)))
+}
+
+/// Whether a line is so much of numbers that they are what it says.
+pub(crate) fn is_table(line: &[u8]) -> bool {
+    letters(line) * 5 < line.len()
 }
 
 fn letters(text: &[u8]) -> usize {
@@ -116,7 +126,7 @@ fn bare(text: &[u8]) -> Vec<u8> {
 
 #[cfg(test)]
 mod tests {
-    use super::{Repeated, Shapes, has_digits, letters, numbers_matter};
+    use super::{Repeated, Shapes, has_digits, is_table, letters, numbers_matter};
     use crate::signals::fixed_texts;
 
     #[test]
@@ -134,10 +144,11 @@ mod tests {
         let mut shapes = Shapes::default();
         let shape = shapes.of(b"step 1").unwrap();
         assert_eq!(shapes.recall(shape), None);
-        for (progress, training) in [(true, false), (false, true), (false, false)] {
-            shapes.remember(shape, b"step 1", Repeated { progress, training });
+        for (progress, training, listed) in [(true, false, true), (false, true, false), (false, false, true)]
+        {
+            shapes.remember(shape, b"step 1", Repeated { progress, training, listed });
             let other = shapes.of(b"step 20").unwrap();
-            assert_eq!(shapes.recall(other), Some(Repeated { progress, training }));
+            assert_eq!(shapes.recall(other), Some(Repeated { progress, training, listed }));
         }
     }
 
@@ -151,9 +162,7 @@ mod tests {
             let other = text.replace(|it: char| it.is_ascii_digit(), "7");
             assert!(numbers_matter(format!("a {other} b").as_bytes()), "{text}");
         }
-        assert!(numbers_matter(
-            b"172.17.0.0      0.0.0.0         255.255.0.0     U     0      0        0 docker0"
-        ));
+        assert!(is_table(b"172.17.0.0      0.0.0.0         255.255.0.0     U     0      0        0 docker0"));
         assert!(!numbers_matter(
             b"step 12 | loss 2.84 | grad_norm 0.9 | lr 3.0e-04 | 15.3k tok/s | mem 71.2 GB"
         ));

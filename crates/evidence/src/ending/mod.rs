@@ -139,6 +139,11 @@ pub fn read(line: &str) -> Option<Found<'_>> {
     if exception::is_code(line) {
         return None;
     }
+    // An exception that ends a process begins its line, whatever its text says about later attempts.
+    let begins = || exception::read(line).is_some_and(|it| line.len() - it.text.len() <= "[rank12]: ".len());
+    if phrases::is_survived(line) && !begins() {
+        return None;
+    }
     let mild = is_mild(line);
     let found = exit::read(line)
         .or_else(|| phrases::read(line, mild))

@@ -12,6 +12,7 @@
 //! of the line. A signal only says *what was printed*: judging it is the work
 //! of a rule, and one line may be read by several rules.
 
+pub(crate) mod place;
 mod template;
 
 pub mod application;

@@ -8,6 +8,8 @@ use aho_corasick::{AhoCorasick, MatchKind};
 use memchr::memmem;
 
 use super::Signal;
+use super::place::errors_with;
+use crate::source::Kind;
 
 /// A template with fewer letters of fixed text than this must match as it is written.
 const LOOSE_LETTERS: usize = 15;
@@ -217,9 +219,12 @@ impl Book {
         let folded = Folded::new(line);
         let mut best: Option<(usize, Found<'a>)> = None;
         let mut shared = false;
+        // Of two texts with the same beginning, NCCL printed its own.
+        let nccl = memmem::find(line, b" NCCL WARN ").is_some();
         for entry in &self.entries {
             let found = if at_end { entry.begins(&folded) } else { entry.ends(&folded) };
             let Some((letters, captures)) = found else { continue };
+            let letters = letters * 2 + usize::from(nccl && entry.signal.kind == Kind::NcclLog);
             let known = best.as_ref().map_or(0, |it| it.0);
             if letters > known {
                 shared = false;
@@ -327,7 +332,8 @@ impl Entry {
                         if let Some(name) = name {
                             let text = line.between(from, bytes.len() - length, before, text);
                             // Another sentence with the same beginning would go on in words.
-                            if length == 0 && text.iter().any(u8::is_ascii_whitespace) {
+                            let in_words = text.iter().any(u8::is_ascii_whitespace);
+                            if length == 0 && in_words && errors_with(text).next().is_none() {
                                 return None;
                             }
                             captures.push(Capture { name, text });
