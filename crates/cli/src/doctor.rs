@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 use std::fs::File;
-use std::io::{self, BufRead as _, BufReader, IsTerminal as _, Write};
+use std::io::{self, BufRead as _, BufReader, IsTerminal as _, Read as _, Seek as _, SeekFrom, Write};
 use std::path::{Path, PathBuf};
 
 use report::{Doctor, Evidence, Options, Redactor, Style};
@@ -34,11 +34,16 @@ pub(crate) fn run(args: &args::Doctor, colour: Colour, out: &mut impl Write) -> 
     let inputs = input::read(&paths);
     let tally = inputs.case.sources.tally();
     let log = Log::on(inputs.case, &hardware);
-    let diagnosis = rules::diagnose(&log);
+    let diagnosis = rules::diagnose_with(&log, threads(&log));
     let mut doctor = Doctor::new(&log, &diagnosis, Options { matrix: args.matrix });
+    let mut landmarks = Landmarks::new();
+    for it in &inputs.landmarks {
+        let (file, line) = log.case.sources.locate(it.spot);
+        landmarks.entry(file.to_owned()).or_default().insert(line, it.byte);
+    }
     // The case can be large, and the process is about to exit: do not free it.
     std::mem::forget(log);
-    fill_in(&mut doctor);
+    fill_in(&mut doctor, &landmarks);
     // A core dump or an image among the logs is skipped and does not affect the result.
     let left_out = [evidence::BINARY, input::OWN_REPORT];
     let broken = |it: &report::Input| it.problem.as_deref().is_some_and(|it| !left_out.contains(&it));
@@ -179,8 +184,19 @@ fn exit_code(doctor: &Doctor, fail_on: FailOn) -> u8 {
     }
 }
 
+/// A thread costs more than the rules need for a job of few processes.
+fn threads(log: &Log) -> usize {
+    if log.case.processes.len() < 1000 {
+        return 1;
+    }
+    std::thread::available_parallelism().map_or(1, usize::from).min(16)
+}
+
+/// For each file, the byte at which some of its lines begin.
+type Landmarks = BTreeMap<String, BTreeMap<u64, u64>>;
+
 /// For very large inputs not all lines are kept. Lines that became evidence are read again.
-fn fill_in(doctor: &mut Doctor) {
+fn fill_in(doctor: &mut Doctor, landmarks: &Landmarks) {
     let mut wanted: BTreeMap<String, BTreeMap<u64, Vec<&mut Evidence>>> = BTreeMap::new();
     let findings = doctor.findings.iter_mut().flat_map(|it| it.evidence.iter_mut());
     let checks = doctor.checks.iter_mut().filter_map(|it| it.evidence.as_mut());
@@ -197,17 +213,32 @@ fn fill_in(doctor: &mut Doctor) {
     for (file, mut lines) in wanted {
         // Reading compressed or piped input again is expensive; its file and line are still shown.
         if !input::is_compressed(Path::new(&file)) {
-            let _ = fill_from(Path::new(&file), &mut lines);
+            let _ = fill_from(Path::new(&file), &mut lines, landmarks.get(&file));
         }
     }
 }
 
-fn fill_from(path: &Path, lines: &mut BTreeMap<u64, Vec<&mut Evidence>>) -> io::Result<()> {
+fn fill_from(
+    path: &Path,
+    lines: &mut BTreeMap<u64, Vec<&mut Evidence>>,
+    landmarks: Option<&BTreeMap<u64, u64>>,
+) -> io::Result<()> {
     let mut file = BufReader::with_capacity(1 << 18, File::open(path)?);
     // The number of the line that begins where the reader is.
     let mut number = 1;
     let mut buffer = Vec::new();
     while let Some((&next, _)) = lines.first_key_value() {
+        let near = landmarks.and_then(|it| it.range(..=next).next_back());
+        if let Some((&line, &byte)) = near.filter(|it| *it.0 > number) {
+            file.seek(SeekFrom::Start(byte - 1))?;
+            // A file in another encoding has its lines elsewhere.
+            let mut before = [0];
+            file.read_exact(&mut before)?;
+            if before != *b"\n" {
+                return Ok(());
+            }
+            number = line;
+        }
         let block = file.fill_buf()?;
         if block.is_empty() {
             break;

@@ -13,7 +13,7 @@ use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use std::thread;
 
 use evidence::encoding::{self, Peeked};
-use evidence::{Case, CaseBuilder, Chunks, Facts, Reader, read_lines};
+use evidence::{Case, CaseBuilder, Chunks, Facts, Reader, Spot};
 
 use crate::archive;
 use crate::progress::{Counted, Progress};
@@ -34,7 +34,19 @@ pub(crate) struct Inputs {
     pub(crate) unreadable: Vec<Unreadable>,
     /// What was left out on purpose, and why.
     pub(crate) left_out: Vec<Unreadable>,
+    /// Where lines of large files begin.
+    pub(crate) landmarks: Vec<Landmark>,
 }
+
+/// Where a line begins, in bytes from the beginning of its file.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Landmark {
+    pub(crate) spot: Spot,
+    pub(crate) byte: u64,
+}
+
+/// How many bytes lie between two landmarks.
+const LANDMARK_EVERY: u64 = 4 * 1024 * 1024;
 
 /// What is reported about a report of plumb among the inputs.
 pub(crate) const OWN_REPORT: &str = "is a report of plumb, not a log: left out";
@@ -44,8 +56,9 @@ pub(crate) fn read(paths: &[PathBuf]) -> Inputs {
     let Listing { files, mut unreadable, left_out, .. } = Listing::under(paths);
     let _line = Progress::show();
     let workers = thread::available_parallelism().map_or(1, usize::from).min(16);
-    let case = read_files(&files, workers, &mut unreadable);
-    Inputs { case, unreadable, left_out }
+    let mut landmarks = Vec::new();
+    let case = read_files(&files, workers, &mut landmarks, &mut unreadable);
+    Inputs { case, unreadable, left_out, landmarks }
 }
 
 /// The files that [`read`] reads.
@@ -239,9 +252,22 @@ pub(crate) fn is_compressed(path: &Path) -> bool {
         && compression(&magic) != Compression::None
 }
 
-type Outcome = (usize, io::Result<(Facts, Option<String>)>);
+type Outcome = (usize, io::Result<ReadRegion>);
 
-fn read_files(files: &[PathBuf], workers: usize, unreadable: &mut Vec<Unreadable>) -> Case {
+/// What one region holds.
+struct ReadRegion {
+    facts: Facts,
+    /// Why it could not be read to its end.
+    problem: Option<String>,
+    landmarks: Vec<Landmark>,
+}
+
+fn read_files(
+    files: &[PathBuf],
+    workers: usize,
+    landmarks: &mut Vec<Landmark>,
+    unreadable: &mut Vec<Unreadable>,
+) -> Case {
     let regions: Vec<Region<'_>> = files.iter().flat_map(|it| regions(it, workers, unreadable)).collect();
     // The first region of each archive, and every other region.
     let is_unit = |at: &usize| {
@@ -257,7 +283,7 @@ fn read_files(files: &[PathBuf], workers: usize, unreadable: &mut Vec<Unreadable
             scope.spawn(move || work(regions, units, next, &done));
         }
         drop(done);
-        join(&regions, &outcomes, unreadable)
+        join(&regions, &outcomes, landmarks, unreadable)
     })
 }
 
@@ -302,27 +328,52 @@ fn read_archive(regions: &[Region<'_>], first: usize, done: &SyncSender<Outcome>
     }
 }
 
-/// The facts of a region, and the error if it could not be read to its end.
-fn read_region(region: &Region<'_>, number: usize) -> io::Result<(Facts, Option<String>)> {
-    read_source(open(region)?, region.start == 0, number)
+fn read_region(region: &Region<'_>, number: usize) -> io::Result<ReadRegion> {
+    let (start, source) = open(region)?;
+    let mut read = read_source(source, region.start == 0, number)?;
+    for it in &mut read.landmarks {
+        it.byte += start;
+    }
+    Ok(read)
 }
 
-fn read_source(
-    source: Box<dyn Read + '_>,
-    beginning: bool,
-    number: usize,
-) -> io::Result<(Facts, Option<String>)> {
-    let mut reader = Reader::new(u32::try_from(number).unwrap_or(u32::MAX));
-    let problem = if beginning {
+/// Reads a region; landmarks count from its beginning.
+fn read_source(source: Box<dyn Read + '_>, beginning: bool, number: usize) -> io::Result<ReadRegion> {
+    let region = u32::try_from(number).unwrap_or(u32::MAX);
+    let mut reader = Reader::new(region);
+    let mut landmarks = Vec::new();
+    let read = if beginning {
         let source = encoding::text(Box::new(Counted(source)))?;
         if is_report(source.head()) {
-            return Ok((reader.finish(), Some(OWN_REPORT.to_owned())));
+            let problem = Some(OWN_REPORT.to_owned());
+            return Ok(ReadRegion { facts: reader.finish(), problem, landmarks });
         }
-        read_lines(&mut reader, &mut Chunks::new(source, Chunks::<File>::SIZE))
+        read_lines(&mut reader, region, source, beginning, &mut landmarks)
     } else {
-        read_rest(&mut reader, &mut Chunks::new(Counted(source), Chunks::<File>::SIZE))
+        read_lines(&mut reader, region, Counted(source), beginning, &mut landmarks)
     };
-    Ok((reader.finish(), problem.err().map(|it| it.to_string())))
+    Ok(ReadRegion { facts: reader.finish(), problem: read.err().map(|it| it.to_string()), landmarks })
+}
+
+fn read_lines(
+    reader: &mut Reader,
+    region: u32,
+    source: impl Read,
+    mut beginning: bool,
+    landmarks: &mut Vec<Landmark>,
+) -> io::Result<()> {
+    let mut chunks = Chunks::new(source, Chunks::<File>::SIZE);
+    let (mut spare, mut byte, mut next) = (Vec::new(), 0, LANDMARK_EVERY);
+    while let Some(chunk) = chunks.next_chunk(spare)? {
+        if byte >= next {
+            landmarks.push(Landmark { spot: Spot { region, line: reader.lines() }, byte });
+            next = byte + LANDMARK_EVERY;
+        }
+        byte += chunk.bytes().len() as u64;
+        reader.feed(chunk.bytes(), std::mem::replace(&mut beginning, false));
+        spare = chunk.recycle();
+    }
+    Ok(())
 }
 
 /// Whether a file begins as the reports do that plumb writes about logs and manifests.
@@ -341,17 +392,12 @@ fn is_report(head: &[u8]) -> bool {
     }
 }
 
-/// A region inside a file: no document begins before it.
-fn read_rest<R: Read>(reader: &mut Reader, chunks: &mut Chunks<R>) -> io::Result<()> {
-    let mut spare = Vec::new();
-    while let Some(chunk) = chunks.next_chunk(spare)? {
-        reader.feed(chunk.bytes(), false);
-        spare = chunk.recycle();
-    }
-    Ok(())
-}
-
-fn join(regions: &[Region<'_>], outcomes: &Receiver<Outcome>, unreadable: &mut Vec<Unreadable>) -> Case {
+fn join(
+    regions: &[Region<'_>],
+    outcomes: &Receiver<Outcome>,
+    landmarks: &mut Vec<Landmark>,
+    unreadable: &mut Vec<Unreadable>,
+) -> Case {
     let mut builder = CaseBuilder::default();
     let mut early = BTreeMap::new();
     let mut open: Option<(u32, &Path)> = None;
@@ -368,11 +414,12 @@ fn join(regions: &[Region<'_>], outcomes: &Receiver<Outcome>, unreadable: &mut V
             builder.end_file(file, problem.take().as_deref());
         }
         match outcome {
-            Ok((facts, failed)) => {
+            Ok(read) => {
                 let (file, _) =
                     *open.get_or_insert_with(|| (builder.begin_file(&region.name()), region.path));
-                builder.absorb(file, facts);
-                problem = problem.or(failed);
+                builder.absorb(file, read.facts);
+                landmarks.extend(read.landmarks);
+                problem = problem.or(read.problem);
             }
             Err(error) => {
                 // Keep the numbering of later regions.
@@ -393,24 +440,24 @@ pub(crate) fn name(path: &Path) -> String {
 
 /// Opens a whole text, whatever it is compressed with.
 pub(crate) fn open_whole(path: &Path) -> io::Result<Box<dyn Read>> {
-    Ok(Box::new(encoding::text(open(&Region::whole(path))?)?))
+    Ok(Box::new(encoding::text(open(&Region::whole(path))?.1)?))
 }
 
-/// Opens a region; a file's first bytes tell whether it is compressed.
-fn open(region: &Region<'_>) -> io::Result<Box<dyn Read>> {
+/// Opens a region, and tells where it begins; a file's first bytes tell whether it is compressed.
+fn open(region: &Region<'_>) -> io::Result<(u64, Box<dyn Read>)> {
     if region.path.as_os_str() == "-" {
         let source = Peeked::new(decompress(Box::new(io::stdin()))?, 512)?;
         if archive::is_tar(source.head()) || source.head().starts_with(b"PK\x03\x04") {
             return Err(io::Error::other("is an archive: give its name instead of its content"));
         }
-        return Ok(Box::new(source));
+        return Ok((0, Box::new(source)));
     }
     let mut file = File::open(region.path)?;
     if file.metadata()?.is_dir() {
         return Err(io::Error::other("is a folder"));
     }
     if region.start == 0 && region.end.is_none() {
-        return decompress(Box::new(file));
+        return Ok((0, decompress(Box::new(file))?));
     }
     // Begin after the first line end at or after `start - 1`, and end after the first at or after `end - 1`.
     let start = if region.start == 0 { 0 } else { line_start(&mut file, region.start)? };
@@ -419,10 +466,11 @@ fn open(region: &Region<'_>) -> io::Result<Box<dyn Read>> {
         None => None,
     };
     file.seek(SeekFrom::Start(start))?;
-    Ok(match end {
+    let source: Box<dyn Read> = match end {
         Some(end) => Box::new(file.take(end.saturating_sub(start))),
         None => Box::new(file),
-    })
+    };
+    Ok((start, source))
 }
 
 /// Where the first line begins that begins at or after `at`.

@@ -31,7 +31,7 @@ fn list(folder: &Path, all: &mut Vec<PathBuf>) {
         let path = entry.expect("an entry of a folder").path();
         if path.is_dir() {
             list(&path, all);
-        } else if !path.ends_with("README.md") && !path.ends_with("record.py") {
+        } else if !path.ends_with("README.md") && path.extension().is_none_or(|it| it != "py" && it != "gz") {
             all.push(path);
         }
     }

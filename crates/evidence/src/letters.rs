@@ -3,6 +3,7 @@
 use std::sync::OnceLock;
 
 use aho_corasick::{AhoCorasick, MatchKind};
+use messages::values::{self, Table};
 
 /// What NCCL and its plugins print with capital letters and [`crate::nccl`] compares letter by letter. Signals do not
 /// depend on it: their templates match in any case.
@@ -15,7 +16,9 @@ static PHRASES: &[&str] = &[
     "Assigned NET plugin",
     "AWS Libfabric",
     "Bootstrap :",
+    "Bootstrap : Using",
     "Bootstrap:",
+    "Bootstrap: Using",
     "Bootstrap timings",
     "busId",
     "Channel ",
@@ -108,10 +111,19 @@ static PHRASES: &[&str] = &[
     "/Shared",
 ];
 
+/// The phrases, and the texts of system errors, which rules compare as they are printed.
+fn phrases() -> &'static [&'static str] {
+    static ALL: OnceLock<Vec<&'static str>> = OnceLock::new();
+    ALL.get_or_init(|| {
+        let errors = values::of_table(Table::Errno).flat_map(values::Value::printed);
+        PHRASES.iter().copied().chain(errors.filter(|it| !it.is_empty())).collect()
+    })
+}
+
 fn search() -> Option<&'static AhoCorasick> {
     static SEARCH: OnceLock<Option<AhoCorasick>> = OnceLock::new();
     let build = || {
-        let small = PHRASES.iter().map(|it| it.to_ascii_lowercase());
+        let small = phrases().iter().map(|it| it.to_ascii_lowercase());
         AhoCorasick::builder().match_kind(MatchKind::LeftmostLongest).build(small).ok()
     };
     SEARCH.get_or_init(build).as_ref()
@@ -125,7 +137,7 @@ pub(crate) fn restore(line: &[u8]) -> Vec<u8> {
         capital(&mut out, 0, 9);
     }
     for hit in search.find_iter(line) {
-        if let (Some(phrase), Some(to)) = (PHRASES.get(hit.pattern().as_usize()), out.get_mut(hit.range())) {
+        if let (Some(phrase), Some(to)) = (phrases().get(hit.pattern().as_usize()), out.get_mut(hit.range())) {
             to.copy_from_slice(phrase.as_bytes());
         }
     }
@@ -170,6 +182,8 @@ mod tests {
             "node-a:1:2 [0] NCCL INFO comm 0x1 rank 0 nranks 4 cudaDev 0 busId 10 - Init COMPLETE",
             "node-a:1:2 [0] NCCL INFO comm 0x1 rank 3 nRanks 16 nNodes 4 localRanks 4 localRank 3 MNNVL 0",
             "node-a:1:2 [0] NCCL INFO Using network IB",
+            "node-a:1:2 [0] NCCL INFO Bootstrap : Using eth0:10.0.0.1<0>",
+            "node-a:1:2 [0] misc/x.cc:1 NCCL WARN connect to x failed : No route to host",
         ] {
             let small = line.to_ascii_lowercase();
             assert_eq!(String::from_utf8_lossy(&restore(small.as_bytes())), line);

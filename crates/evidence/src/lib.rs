@@ -31,6 +31,7 @@ mod read;
 pub mod recorder;
 mod scan;
 mod segment;
+mod shape;
 pub mod signals;
 mod source;
 pub mod strip;

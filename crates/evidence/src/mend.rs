@@ -7,7 +7,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use memchr::{memchr_iter, memmem, memrchr};
 
-use crate::prefix::{Anchor, Level, Line};
+use crate::prefix::{self, Anchor, Level, Line};
 use crate::source::Spot;
 use crate::strip::{self, Marks};
 use crate::{plain, signals};
@@ -79,6 +79,15 @@ impl Mender {
             it.learn_width(bytes, head);
         }
         it
+    }
+
+    /// Unlearns the width at which lines are cut, where a longer line shows that they are not.
+    pub(crate) fn unlearn(&mut self, bytes: &[u8]) {
+        if let Some(width) = self.cut
+            && bytes.split(|it| *it == b'\n').any(|it| it.len() > width && columns(it) > width)
+        {
+            self.cut = None;
+        }
     }
 
     /// Whether the lines of `bytes` are as they were written.
@@ -196,7 +205,7 @@ impl Mender {
             return true;
         }
         // A short label could as well be the rest of a sentence.
-        if self.anchor.split(line).is_some() || line.len() - strip::bare(line).len() > 3 {
+        if self.anchor.split(line).is_some() || prefix::old(line).is_some() || line.len() - strip::bare(line).len() > 3 {
             return true;
         }
         // `RuntimeError: `, `torch.distributed.DistBackendError: `
@@ -364,6 +373,16 @@ mod tests {
         let (first, second) = LONG.split_at(80);
         let text = format!("{first}\n{second}\nnode-a:1:2 [0] NCCL INFO x\n{first}\n{second}");
         assert_eq!(mend(&text), [LONG, "node-a:1:2 [0] NCCL INFO x", LONG]);
+    }
+
+    #[test]
+    fn a_longer_line_later_shows_that_none_was_cut() {
+        let line = format!("{}\n", "x".repeat(80));
+        let mut mender = Mender::new(line.as_bytes(), true);
+        mender.unlearn(line.as_bytes());
+        assert!(!mender.is_idle(line.as_bytes()));
+        mender.unlearn(format!("{line}y{line}").as_bytes());
+        assert!(mender.is_idle(line.as_bytes()));
     }
 
     #[test]

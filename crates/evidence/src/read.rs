@@ -1,13 +1,15 @@
 //! From bytes to facts: one region of a file, independent of all others.
 
+mod other;
+
 use std::hash::BuildHasher as _;
 use std::sync::Arc;
 
 use rustc_hash::{FxBuildHasher, FxHashMap};
 
-use crate::catalogue::{self, Libfabric, LibfabricWarning};
+use crate::catalogue::{self, LibfabricWarning};
 use crate::chunk::Chunks;
-use crate::ending::{self, Endings};
+use crate::ending::Endings;
 use crate::facts::{AdapterGpuDirect, Assignment, Connected, ProcessFacts, Via};
 use crate::mend::{Mender, Whole};
 use crate::nccl::{self, Message, Phase, PluginEvent};
@@ -17,9 +19,12 @@ use crate::prefix::{self, Anchor, Level, Line};
 use crate::recorder;
 use crate::scan::{number, text};
 use crate::segment::{About, Life, ThreadFacts};
+use crate::shape::{Repeated, Shapes, is_table};
 use crate::signals::{self, Capture, Found, ProcessId, Sighting};
 use crate::source::{Kind, Quote, Spot, Tally};
 use crate::strip;
+
+use other::{Opening, shown};
 
 /// What one region says.
 #[derive(Debug, Default)]
@@ -45,33 +50,6 @@ pub struct Facts {
     pub(crate) openings: Vec<Opening>,
 }
 
-/// The first line of a region that has a label, or none.
-#[derive(Debug)]
-pub(crate) struct Opening {
-    pub(crate) rank: Option<u32>,
-    line: Box<[u8]>,
-    pub(crate) spot: Spot,
-    /// What it was counted as.
-    pub(crate) counted: Option<Kind>,
-}
-
-impl Opening {
-    /// What the line says as the text of NCCL's last warning.
-    pub(crate) fn as_last_error(&self) -> Facts {
-        let mut reader = Reader::new(self.spot.region);
-        reader.last_error.push(self.rank);
-        let kind = reader.other(&self.line, self.spot);
-        let mut facts = reader.facts;
-        facts.sightings.iter_mut().for_each(|it| it.count = 0);
-        let Facts { processes, sightings, last_errors, .. } = facts;
-        let mut tally = Tally::default();
-        if let Some(kind) = kind {
-            tally.count(kind, 1);
-        }
-        Facts { tally, processes, sightings, last_errors, ..Facts::default() }
-    }
-}
-
 /// One process, as far as a region shows it.
 #[derive(Debug, Default)]
 pub(crate) struct RawProcess {
@@ -93,16 +71,12 @@ struct Last {
     process: usize,
 }
 
-/// How many messages [`Reader::idle`] remembers, as a power of two.
-const IDLE_BITS: u32 = 13;
 /// How many different processes of one region are kept; a job has fewer.
 const PROCESS_LIMIT: usize = 100_000;
 /// How many sightings of one region are kept.
 const SIGHTING_LIMIT: usize = 50_000;
 /// How many bytes of NCCL lines keep their text as evidence; a job's first lines say the most.
 const QUOTED_LIMIT: usize = 8 * 1024 * 1024;
-/// How many lines of tables and documents of one region are kept.
-const PLAIN_LIMIT: usize = 500_000;
 /// How many lines of a region are looked at for its first line of each label.
 const OPENING_LIMIT: usize = 64;
 /// How many lines of one region are compared with every signal in part, because they may have been cut.
@@ -122,9 +96,9 @@ pub struct Reader {
     sightings: FxHashMap<u64, usize>,
     /// What the last line began with: lines of one thread come in runs.
     last: Last,
-    /// Hashes of messages that no parser reads and that say nothing to keep; the lowest bit says whether the
-    /// catalogue has them. The ranks of a job repeat each other, and looking them up again is slow.
-    idle: Vec<u64>,
+    /// Messages that no parser reads and that say nothing to keep. The ranks of a job repeat each other, and looking
+    /// them up again is slow.
+    idle: Shapes,
     /// The transports that were printed after `via`.
     vias: FxHashMap<Box<[u8]>, Via>,
     /// The names of networks.
@@ -143,6 +117,9 @@ pub struct Reader {
     /// The ranks, as labels say, whose next line is the text of NCCL's last warning.
     last_error: Vec<Option<u32>>,
     lines: u32,
+    shapes: Shapes,
+    /// What the last line and all of its shape say, if that is all.
+    repeated: Option<Repeated>,
     /// A file that is read as a whole at its end.
     whole: Option<(recorder::Format, Vec<u8>)>,
     /// The file is not text: nothing of it is read.
@@ -160,7 +137,7 @@ impl Reader {
             threads: FxHashMap::default(),
             sightings: FxHashMap::default(),
             last: Last::default(),
-            idle: Vec::new(),
+            idle: Shapes::default(),
             vias: FxHashMap::default(),
             networks: Vec::new(),
             quoted: 0,
@@ -171,6 +148,8 @@ impl Reader {
             compared: 0,
             last_error: Vec::new(),
             lines: 0,
+            shapes: Shapes::default(),
+            repeated: None,
             whole: None,
             binary: false,
         }
@@ -194,6 +173,7 @@ impl Reader {
         }
         let bytes = bytes.strip_suffix(b"\n").unwrap_or(bytes);
         let mut mender = self.mender.take().unwrap_or_else(|| Mender::new(bytes, beginning));
+        mender.unlearn(bytes);
         let idle = mender.is_idle(bytes);
         let marks = mender.marks;
         let plainly = idle && marks == strip::Marks::default() && memchr::memchr(0x1b, bytes).is_none();
@@ -203,10 +183,8 @@ impl Reader {
             let spot = Spot { region: self.region, line: self.lines };
             if !idle {
                 mender.take(line, spot, &mut |it| self.whole_line(&it, marks));
-            } else if !(plainly && self.ordinary(line, spot))
-                && let Some(kind) = self.line(line, marks, spot)
-            {
-                self.facts.tally.count(kind, 1);
+            } else if !(plainly && self.ordinary(line, spot)) {
+                self.any(line, marks, spot);
             }
             start = end + 1;
             self.lines = self.lines.saturating_add(1);
@@ -214,13 +192,53 @@ impl Reader {
         self.mender = Some(mender);
     }
 
+    /// A line as it was written.
+    fn any(&mut self, line: &[u8], marks: strip::Marks, spot: Spot) {
+        // The first lines of a region, and those after an announcement, are kept or looked at as they are.
+        let settled = self.others >= OPENING_LIMIT && self.last_error.is_empty();
+        let shape = if settled && !is_table(line) { self.shapes.of(line) } else { None };
+        if let Some(known) = shape.and_then(|it| self.shapes.recall(it)) {
+            self.again(line, marks, spot, known);
+            return;
+        }
+        self.repeated = None;
+        if let Some(kind) = self.line(line, marks, spot) {
+            self.facts.tally.count(kind, 1);
+        }
+        if let (Some(shape), Some(it)) = (shape, self.repeated) {
+            self.shapes.remember(shape, line, it);
+        }
+    }
+
+    /// A line of which one with other numbers was read before.
+    fn again(&mut self, line: &[u8], marks: strip::Marks, spot: Spot, known: Repeated) {
+        if known.progress {
+            self.facts.endings.progress = Some(spot);
+        }
+        if known.training {
+            let line = strip::unwrap(line.strip_suffix(b"\r").unwrap_or(line), marks);
+            if let Some(kind) = self.structured(shown(&line), spot) {
+                self.facts.tally.count(kind, 1);
+            }
+        }
+    }
+
     /// A line that was put together from several, or is a part of one.
     fn whole_line(&mut self, it: &Whole<'_>, marks: strip::Marks) {
+        if !it.cut && it.lines == 1 {
+            self.any(it.text, marks, it.spot);
+            return;
+        }
         self.cut = it.cut;
         if let Some(kind) = self.line(it.text, marks, it.spot) {
             self.facts.tally.count(kind, u64::from(it.lines));
         }
         self.cut = false;
+    }
+
+    /// How many lines were read.
+    pub fn lines(&self) -> u32 {
+        self.lines
     }
 
     /// What was read.
@@ -255,120 +273,6 @@ impl Reader {
         match self.anchor.split(line).or_else(|| prefix::old(line)) {
             Some(it) => self.nccl(line, it, spot).then_some(Kind::NcclLog),
             None => self.other(line, spot),
-        }
-    }
-
-    /// A line without the NCCL anchor. Returns what kind of input it belongs to, if it was understood.
-    fn other(&mut self, line: &[u8], spot: Spot) -> Option<Kind> {
-        let kind = self.read_other(line, spot);
-        if let Some(opening) = self.facts.openings.last_mut().filter(|it| it.spot == spot) {
-            opening.counted = kind;
-        }
-        kind
-    }
-
-    fn read_other(&mut self, line: &[u8], spot: Spot) -> Option<Kind> {
-        if line.iter().all(u8::is_ascii_whitespace) {
-            self.facts.tally.blank += 1;
-            // A blank line ends a table.
-            let plain = self.plain.get_or_insert_with(plain::Classifier::inside);
-            plain.blank(spot, &mut self.facts.plain);
-            return None;
-        }
-        // Progress bars overwrite their line; what follows the last return is what stays.
-        let shown = memchr::memrchr(b'\r', line).and_then(|at| line.get(at + 1..)).unwrap_or(line);
-        let plain = self.plain.get_or_insert_with(plain::Classifier::inside);
-        let structured = if self.facts.plain.len() < PLAIN_LIMIT {
-            plain.classify(shown, spot, &mut self.facts.loose, &mut self.facts.plain)
-        } else {
-            None
-        };
-        if let Some(it) = self.last_error(line, spot) {
-            if self.facts.last_errors.len() < SIGHTING_LIMIT {
-                self.facts.last_errors.push(spot);
-            }
-            return self.nccl(line, it, spot).then_some(Kind::NcclLog);
-        }
-        let libfabric = self.libfabric(shown, spot);
-        let signal = self.signals(line, line, None, false, spot);
-        let mut known = structured.or(signal).or(libfabric);
-        // A step of a training run is most of a long log, and says nothing else.
-        if known.is_none() && ending::is_progress(shown) && !ending::may_end(shown) {
-            self.facts.endings.progress = Some(spot);
-            return None;
-        }
-        if known.is_none() {
-            // A message of NCCL without what NCCL puts before it, or the end of one.
-            let mut messages = std::iter::once(line).chain(strip::layers(line));
-            if let Some(message) = messages.find(|it| nccl::parse(it).is_unmistakable()) {
-                return self
-                    .nccl(line, without_head(line, message, Level::Info), spot)
-                    .then_some(Kind::NcclLog);
-            }
-            if let Some(message) = nccl::completed(line) {
-                let it = Line { message: &message, ..without_head(line, b"", Level::Info) };
-                return self.nccl(line, it, spot).then_some(Kind::NcclLog);
-            }
-            let part = self.part_of_signal(strip::bare(line), false);
-            known = part.and_then(|it| self.record(vec![it], line, line, None, false, spot));
-        }
-        let ended = self.ending(shown, structured, known.is_some(), spot).or_else(|| {
-            // What a launcher or a logger puts before the line can hide its form.
-            let bare = strip::bare(shown);
-            if bare.len() == shown.len() {
-                None
-            } else {
-                self.ending(bare, structured, known.is_some(), spot)
-            }
-        });
-        known.or(ended)
-    }
-
-    /// NCCL's last warning, as PyTorch and XLA print it: without what NCCL puts before it.
-    fn last_error<'a>(&mut self, line: &'a [u8], spot: Spot) -> Option<Line<'a>> {
-        let opening = self.others < OPENING_LIMIT;
-        self.others += 1;
-        if opening || !self.last_error.is_empty() {
-            let rank = plain::rank_label(line);
-            if opening && self.facts.openings.iter().all(|it| it.rank != rank) {
-                self.facts.openings.push(Opening { rank, line: line.into(), spot, counted: None });
-            }
-            if let Some(at) = self.last_error.iter().position(|it| *it == rank) {
-                self.last_error.swap_remove(at);
-                let text = strip::bare(line);
-                let is_text = !text.is_empty() && !text.starts_with(b"Exception raised from");
-                return is_text.then(|| without_head(line, text, Level::Warn));
-            }
-        }
-        if let Some(at) = memchr::memmem::find(line, b"Last error:") {
-            let text = line.get(at + 11..)?;
-            if !text.trim_ascii().is_empty() {
-                return Some(without_head(line, text.trim_ascii_start(), Level::Warn));
-            }
-            if self.last_error.len() < 64 {
-                self.last_error.push(plain::rank_label(line));
-            }
-            return None;
-        }
-        let at = memchr::memmem::find(line, b"Last NCCL warning(error) log entry")?;
-        let text = line.get(at..)?;
-        let text = text.get(memchr::memchr(b'\'', text)? + 1..)?;
-        Some(without_head(line, text, Level::Warn))
-    }
-
-    /// Notes how a job ended, or that it is at work.
-    fn ending(&mut self, line: &[u8], structured: Option<Kind>, known: bool, spot: Spot) -> Option<Kind> {
-        match structured {
-            Some(Kind::TrainingLog) | None => {
-                let endings = &mut self.facts.endings;
-                let noted = endings.note(line, spot, plain::rank_label(line), prefix::time(line), known);
-                noted.then_some(Kind::TrainingLog)
-            }
-            Some(Kind::NcclTests) => {
-                self.facts.endings.progress = Some(spot);
-                None
-            }
-            Some(_) => None,
         }
     }
 
@@ -517,53 +421,43 @@ impl Reader {
                 }
                 let id = owner.id();
                 let signal = self.signals(line, it.before, id.as_ref(), false, spot);
-                return signal.is_some() || known == Known::Telling || self.listed(process, line, &it, spot);
+                return signal.is_some()
+                    || known == Known::Telling
+                    || self.listed(process, line, &it, spot) != Listed::No;
             }
             Message::Unknown => {
                 let plain = it.before.is_empty() && it.location.is_empty();
-                let hash = FxBuildHasher.hash_one(it.message) | 1;
-                if plain && let Some(listed) = recall(&self.idle, hash) {
-                    return listed;
+                let shape = if plain { self.idle.of(it.message) } else { None };
+                if let Some(known) = shape.and_then(|it| self.idle.recall(it)) {
+                    return known.listed;
                 }
                 let id = owner.id();
                 let signal = self.signals(line, it.before, id.as_ref(), false, spot);
                 let listed = self.listed(process, line, &it, spot);
-                if plain && signal.is_none() && !catalogue::words_trouble(it.message) {
-                    self.remember(hash, listed);
+                if let Some(shape) = shape
+                    && signal.is_none()
+                    && (listed == Listed::Harmless || !catalogue::words_trouble(it.message))
+                {
+                    let listed = listed != Listed::No;
+                    self.idle.remember(shape, it.message, Repeated { listed, ..Repeated::default() });
                 }
-                return listed || signal.is_some();
+                return listed != Listed::No || signal.is_some();
             }
         }
         true
     }
 
     /// Whether NCCL or its plugin is known to print this ordinary line. One that words a trouble is kept.
-    fn listed(&mut self, process: usize, line: &[u8], it: &Line<'_>, spot: Spot) -> bool {
-        let Some(entry) = catalogue::entry_of(it).map(|it| it.entry) else { return false };
+    fn listed(&mut self, process: usize, line: &[u8], it: &Line<'_>, spot: Spot) -> Listed {
+        let Some(entry) = catalogue::entry_of(it).map(|it| it.entry) else { return Listed::No };
         if catalogue::words_trouble(it.message)
             && !catalogue::is_harmless(entry)
             && let Some(owner) = self.facts.processes.get_mut(process)
         {
             owner.facts.troubles.note(prefix::time(it.before), Some(entry), || Quote::new(spot, line));
+            return Listed::Kept;
         }
-        true
-    }
-
-    /// A line of libfabric; its warnings are kept.
-    fn libfabric(&mut self, line: &[u8], spot: Spot) -> Option<Kind> {
-        let it = Libfabric::split(line)?;
-        let entry = it.entry().map(|it| it.entry);
-        if it.warning {
-            let warning = LibfabricWarning {
-                quote: Quote::new(spot, line),
-                pid: it.pid,
-                provider: it.provider.into(),
-                entry,
-                count: 1,
-            };
-            LibfabricWarning::merge(&mut self.facts.libfabric, warning);
-        }
-        entry.map(|_| Kind::NcclLog)
+        Listed::Harmless
     }
 
     fn signals(
@@ -575,8 +469,10 @@ impl Reader {
         spot: Spot,
     ) -> Option<Kind> {
         let mut found = signals::book().find(line);
-        if found.is_empty() && self.cut {
-            found.extend(self.part_of_signal(line, true));
+        if self.cut && signals::place::says_little(&found) {
+            let part = self.part_of_signal(line, true).or_else(|| signals::place::find(line));
+            let new = |part: &Found<'_>| found.iter().all(|it| it.signal != part.signal);
+            found.extend(part.filter(new).map(signals::place::with_whole_errors));
         }
         self.record(found, line, before, process, warning, spot)
     }
@@ -622,14 +518,6 @@ impl Reader {
         kind
     }
 
-    fn remember(&mut self, hash: u64, listed: bool) {
-        self.idle.resize(1 << IDLE_BITS, 0);
-        let place = usize::try_from(hash >> (64 - IDLE_BITS)).ok();
-        if let Some(place) = place.and_then(|it| self.idle.get_mut(it)) {
-            *place = if listed { hash } else { hash - 1 };
-        }
-    }
-
     /// The index of a thread's process in the facts.
     ///
     /// `None` beyond the limit: the lines of further processes count as not understood.
@@ -654,10 +542,14 @@ impl Reader {
     }
 }
 
-/// Whether the catalogue has a message that said nothing to keep before.
-fn recall(idle: &[u64], hash: u64) -> Option<bool> {
-    let known = *idle.get(usize::try_from(hash >> (64 - IDLE_BITS)).ok()?)?;
-    (known | 1 == hash).then_some(known & 1 == 1)
+/// What the catalogue knows of an ordinary line.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Listed {
+    No,
+    /// It says nothing to keep.
+    Harmless,
+    /// It was kept.
+    Kept,
 }
 
 /// The thread that wrote a line: looked up only for lines about a communicator.
@@ -716,12 +608,6 @@ fn ordinary_head(line: &[u8]) -> Option<(usize, usize)> {
     }
     let device = digits(tid + 2)?;
     line.get(device..)?.starts_with(b"] NCCL INFO ").then_some((tid, device + 12))
-}
-
-/// A message that ends `line` and has no thread before it.
-fn without_head<'a>(line: &'a [u8], message: &'a [u8], level: Level) -> Line<'a> {
-    let before = line.get(..line.len() - message.len()).unwrap_or_default();
-    Line { level, thread: b"", before, location: b"", message }
 }
 
 /// Programs, images, core dumps: more than a few bytes that no text has. A log with holes stays a log.

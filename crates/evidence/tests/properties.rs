@@ -31,7 +31,7 @@ fn read_folder(folder: &Path, all: &mut Vec<(String, Vec<u8>)>) {
         let path = entry.expect("an entry of a folder").path();
         if path.is_dir() {
             read_folder(&path, all);
-        } else if !path.ends_with("README.md") && !path.ends_with("record.py") {
+        } else if !path.ends_with("README.md") && path.extension().is_none_or(|it| it != "py" && it != "gz") {
             all.push((path.display().to_string(), fs::read(&path).expect("a recording can be read")));
         }
     }

@@ -199,7 +199,8 @@ impl Settings {
     /// The limit of `NCCL_NETDEVS_POLICY=MAX:n` (2.28 and newer), if there is one.
     pub fn most_nics_of_gpu(&self) -> Option<usize> {
         let policy = self.text("NCCL_NETDEVS_POLICY").filter(|_| self.since(2, 28, 0))?;
-        let most = policy.get(..4).filter(|it| it.eq_ignore_ascii_case("MAX:")).and_then(|_| policy.get(4..))?;
+        let most =
+            policy.get(..4).filter(|it| it.eq_ignore_ascii_case("MAX:")).and_then(|_| policy.get(4..))?;
         usize::try_from(c_integer(most).fitting()?).ok().filter(|it| *it > 0)
     }
 

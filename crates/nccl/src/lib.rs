@@ -5,6 +5,8 @@
 //! Paths, Layout     -> Decisions -> transport, near_nics, losses    what ranks do with them
 //! Paths             -> search -> TopoGraph                          the channels of one node
 //! TopoGraphs        -> connect -> Communicator                      rings, trees and channels of all ranks
+//! Communicator      -> tuning -> Tuning                             the tuning table, and the choice for a call
+//! all of that       -> Prediction                                   what NCCL decides for a job
 //! Decisions         -> Survey                                       all of it for one machine, as plain data
 //! ```
 //!
@@ -22,12 +24,17 @@ mod graph;
 mod log;
 mod losses;
 mod nics;
+mod p2p_channels;
 mod paths;
+mod prediction;
 mod search;
 mod survey;
 mod topo;
 mod transport;
 mod trees;
+pub mod tuner;
+pub mod tuning;
+mod variables;
 
 pub use algorithm::{Algorithm, Pattern};
 pub use communicator::{Abilities, Communicator};
@@ -38,6 +45,9 @@ pub use gpudirect::GpuDirect;
 pub use graph::{Graphs, SearchedChannel, TopoGraph};
 pub use losses::Loss;
 pub use nics::NearNics;
+pub use p2p_channels::{P2pChannels, P2pScope, p2p_channels};
 pub use paths::{Device, Path, Paths, TooLarge, VisibleDevice, VisibleDevices};
+pub use prediction::{Job, Prediction, Unpredictable};
 pub use survey::{Between, NicUse, Survey, SurveyedPath, TransportUse};
 pub use transport::{Decision, Reason};
+pub use variables::{Unheeded, Why, unheeded};

@@ -727,7 +727,7 @@ fn case_files() -> Vec<PathBuf> {
         .filter_map(|it| fs::read_dir(it.unwrap().path()).ok())
         .flatten()
         .map(|it| it.unwrap().path())
-        .filter(|it| it.file_name().is_some_and(|it| it != "README.md"))
+        .filter(|it| it.is_file() && it.file_name().is_some_and(|it| it != "README.md"))
         .collect();
     files.sort();
     files

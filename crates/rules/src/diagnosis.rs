@@ -1,6 +1,7 @@
 //! Runs every rule over the logs of a job and puts the findings in order: the first cause first.
 
 use std::cmp::Reverse;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use evidence::Missing;
 use job::{FailureKind, Outcome};
@@ -10,8 +11,8 @@ use crate::general::{initialisation_failed, is_fallback, job_failed, nccl_messag
 use crate::stack;
 use crate::verdict::verdict;
 use crate::{
-    ChecklistItem, Confidence, Finding, FirstFailure, Found, Log, Role, Rule, Severity, Summary, Verdict,
-    all, summary,
+    Checked, ChecklistItem, Confidence, Finding, FirstFailure, Found, Log, Role, Rule, Severity, Summary,
+    Verdict, all, summary,
 };
 
 /// Everything that the rules report about a job.
@@ -60,10 +61,41 @@ pub(crate) fn count(findings: &[Found], severity: Severity) -> usize {
 
 /// Runs every rule about logs.
 pub fn diagnose(log: &Log) -> Diagnosis {
+    diagnose_with(log, 1)
+}
+
+/// [`diagnose`] with the rules spread over this many threads, for jobs of many ranks.
+pub fn diagnose_with(log: &Log, threads: usize) -> Diagnosis {
+    let next = AtomicUsize::new(0);
+    let work = || {
+        let mut mine = Vec::new();
+        loop {
+            let at = next.fetch_add(1, Ordering::Relaxed);
+            let Some(rule) = all().get(at) else { break mine };
+            if let Some(check) = rule.log().filter(|_| stack::applies(rule, log)) {
+                mine.push((at, *rule, check(log)));
+            }
+        }
+    };
+    let mut checked = std::thread::scope(|scope| {
+        let others: Vec<_> = (1..threads).map(|_| scope.spawn(work)).collect();
+        let mut all = work();
+        for other in others {
+            match other.join() {
+                Ok(found) => all.extend(found),
+                Err(panic) => std::panic::resume_unwind(panic),
+            }
+        }
+        all
+    });
+    checked.sort_by_key(|it| it.0);
+    conclude(log, checked.into_iter().map(|(_, rule, checked)| (rule, checked)))
+}
+
+fn conclude(log: &Log, checked: impl Iterator<Item = (&'static Rule, Checked)>) -> Diagnosis {
     let (mut findings, mut unchecked) = (Vec::new(), Vec::new());
-    for rule in all() {
-        let Some(check) = rule.log().filter(|_| stack::applies(rule, log)) else { continue };
-        match check(log) {
+    for (rule, checked) in checked {
+        match checked {
             Ok(found) => findings.extend(found.into_iter().map(|finding| Found { rule, finding })),
             // Sources that only a job on GPUs has are not missing from a job in host memory.
             Err(_) if log.case.is_in_host_memory() => {}

@@ -3,7 +3,7 @@
 //! Crate `job` says which machine it is, crate `nccl` what NCCL does there, crate `forecast` which bandwidth that gives. Rules
 //! take their numbers from here.
 
-use std::cell::OnceCell;
+use std::sync::OnceLock;
 
 use evidence::{Member, Quote};
 use fabric::machine::{NicKind, PciLink};
@@ -36,9 +36,9 @@ pub(crate) struct Expected {
     pub(crate) wired: bool,
     settings: Settings,
     /// What NCCL decides with these settings for one rank per GPU.
-    decisions: OnceCell<Option<Decisions>>,
+    decisions: OnceLock<Option<Decisions>>,
     /// The paths of the machine, whatever the settings allow.
-    paths: OnceCell<Option<Paths>>,
+    paths: OnceLock<Option<Paths>>,
     /// The machine with every NIC listed separately, for bandwidths.
     plain: Machine,
     /// The release without any variable: what the hardware allows.
@@ -62,8 +62,8 @@ impl Expected {
             wired: job.wired,
             bare: Settings::new(settings.version),
             settings,
-            decisions: OnceCell::new(),
-            paths: OnceCell::new(),
+            decisions: OnceLock::new(),
+            paths: OnceLock::new(),
             plain,
         })
     }

@@ -1,9 +1,9 @@
 //! What a rule about logs sees: the facts, the job they show, and what NCCL and its bandwidth should be there.
 
-use std::cell::OnceCell;
+use std::sync::OnceLock;
 
 use evidence::recorder::{FlightDump, RasStatus};
-use evidence::{Case, Communicator, Kind, Missing, Process, Sighting, Signal, Source};
+use evidence::{Case, Communicator, Kind, Missing, Process, Quote, Sighting, Signal, Source};
 use job::{Hardware, Job};
 
 use crate::expected::Expected;
@@ -15,7 +15,7 @@ pub struct Log {
     pub case: Case,
     /// The job that they show.
     pub job: Job,
-    expected: OnceCell<Option<Expected>>,
+    expected: OnceLock<Option<Expected>>,
 }
 
 impl Log {
@@ -27,7 +27,7 @@ impl Log {
     /// The job of these facts on the machine that flags name.
     pub fn on(case: Case, given: &Hardware) -> Self {
         let job = Job::of_case_on(&case, given);
-        Self { case, job, expected: OnceCell::new() }
+        Self { case, job, expected: OnceLock::new() }
     }
 
     /// What the machine and this NCCL should do. `None` where it is not known which machine it is.
@@ -70,6 +70,19 @@ impl Log {
         let found: Vec<&Sighting> =
             self.case.sightings.iter().filter(|it| signals.contains(&it.signal)).collect();
         if found.is_empty() && !self.has(source) { Err(Missing(source)) } else { Ok(found) }
+    }
+
+    /// The line with which a process first returned `code`, if it came from `file` and no warning of the process before it says more:
+    /// `transport/nvls.cc:324 -> 1`.
+    pub(crate) fn returned_from(&self, file: &str, code: u32) -> Option<&Quote> {
+        self.case.processes.iter().find_map(|process| {
+            let facts = &process.facts;
+            let returned = facts.propagated.iter().find(|it| it.value == code)?;
+            let quote = &returned.quote;
+            let unexplained = facts.warnings.first.iter().all(|it| it.quote.spot > quote.spot);
+            let here = crate::cuda::returning_place(&quote.text).is_some_and(|it| it.ends_with(file));
+            (unexplained && here).then_some(quote)
+        })
     }
 
     /// Whether a source was given.

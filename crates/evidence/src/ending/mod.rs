@@ -94,15 +94,16 @@ impl<'a> Found<'a> {
     }
 }
 
+/// The texts without which a line says nothing about an end.
+pub(crate) fn fixed_texts() -> impl Iterator<Item = &'static str> {
+    phrases::WORDS.iter().copied().chain(phrases::all().map(|it| it.text))
+}
+
 /// Whether a line can say anything about an end: most lines cannot, and cost one search.
 pub fn may_end(line: &[u8]) -> bool {
     static WORDS: OnceLock<Option<AhoCorasick>> = OnceLock::new();
-    let words = WORDS.get_or_init(|| {
-        AhoCorasick::builder()
-            .ascii_case_insensitive(true)
-            .build(phrases::WORDS.iter().chain(phrases::all().map(|it| &it.text)))
-            .ok()
-    });
+    let words =
+        WORDS.get_or_init(|| AhoCorasick::builder().ascii_case_insensitive(true).build(fixed_texts()).ok());
     words.as_ref().is_some_and(|it| it.is_match(line))
 }
 
@@ -136,6 +137,11 @@ pub fn is_progress(line: &[u8]) -> bool {
 pub fn read(line: &str) -> Option<Found<'_>> {
     let line = line.trim();
     if exception::is_code(line) {
+        return None;
+    }
+    // An exception that ends a process begins its line, whatever its text says about later attempts.
+    let begins = || exception::read(line).is_some_and(|it| line.len() - it.text.len() <= "[rank12]: ".len());
+    if phrases::is_survived(line) && !begins() {
         return None;
     }
     let mild = is_mild(line);

@@ -324,6 +324,29 @@ pub(super) fn all() -> impl Iterator<Item = &'static Phrase> {
     PHRASES.iter()
 }
 
+/// What a program says beside an error that it has dealt with.
+static SURVIVED: &[&str] = &[
+    "ignoring exception",
+    "exception ignored",
+    "(ignored)",
+    "going to /tmp instead",
+    "falling back to",
+    "training continues",
+    ", retrying",
+    "retrying in ",
+    "will retry",
+    "will be retried",
+    "entering retry",
+    "can be ignored",
+    "can safely ignore",
+    "safely ignored",
+];
+
+/// Whether the line itself says that the program goes on.
+pub(super) fn is_survived(line: &str) -> bool {
+    SURVIVED.iter().any(|it| find_ignoring_case(line, it).is_some())
+}
+
 /// The first phrase of the table that stands in the line.
 pub(super) fn read(line: &str, mild: bool) -> Option<Found<'_>> {
     let (phrase, at) = PHRASES

@@ -327,7 +327,7 @@ fn environment(message: &[u8]) -> Option<Message<'_>> {
         .take_while(|it| it.is_ascii_uppercase() || it.is_ascii_digit() || **it == b'_')
         .count();
     let (name, rest) = message.split_at_checked(length)?;
-    let value = after(rest, " set by environment to ")?;
+    let value = after(rest, " set by environment to ").or_else(|| after(rest, " set to "))?;
     let value = match value.strip_suffix(b".") {
         Some(number) if number.iter().all(|it| it.is_ascii_digit() || *it == b'-') => number,
         _ => value,

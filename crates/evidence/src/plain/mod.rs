@@ -214,6 +214,7 @@ fn document(bytes: &[u8]) -> Option<Document> {
 /// The rank a launcher or PyTorch puts before a line.
 pub(crate) fn rank_label(line: &[u8]) -> Option<u32> {
     let window = line.get(..line.len().min(200)).unwrap_or_default();
+    memchr::memchr(b'[', window)?;
     for (key, end) in [(&b"[rank"[..], b']'), (b"[Rank ", b']'), (b"[trainer", b']'), (b"[1,mpirank:", b',')]
     {
         if let Some(at) = memchr::memmem::find(window, key)

@@ -137,6 +137,7 @@ pub static MISMATCHED_COLLECTIVE: Signal = Signal {
     name: "mismatched-collective",
     templates: &[
         "Mismatched collective detected, please check your collective calls at and around rank {rank}.",
+        "please check your collective calls at and around rank {rank}.",
     ],
     source: "NCCL src/init.cc, 2.4",
     meaning: "Ranks called different collectives.",
@@ -173,7 +174,7 @@ pub static SIZE_MISMATCH: Signal = Signal {
 /// PyTorch compared the calls of the ranks.
 pub static FINGERPRINT: Signal = Signal {
     name: "fingerprint",
-    templates: &["Detected mismatch between collectives on ranks{what...}"],
+    templates: &["Detected mismatch between collectives on ranks{what...}", "collectives on ranks{what...}"],
     source: "PyTorch torch/csrc/distributed/c10d/ProcessGroupWrapper.cpp, with TORCH_DISTRIBUTED_DEBUG=DETAIL",
     meaning: "Two ranks called different collectives, or with different tensors.",
     kind: Kind::TrainingLog,

@@ -9,6 +9,7 @@ pub static CONNECT_FAILED: Signal = Signal {
     templates: &[
         "Connect to {peer} failed : {reason...}",
         "connect to {peer} failed : {reason...}",
+        "socketPollConnect: Connect to {peer} returned {number}({reason}) errno",
         "Connect to {peer} returned {number}({reason}) errno",
         "connect to {peer} returned {reason}, exceeded error retry count",
         "connect returned {reason}, exceeded error retry count",
@@ -84,8 +85,7 @@ pub static FIREWALL_RULE: Signal = Signal {
 pub static NAME_NOT_RESOLVED: Signal = Signal {
     name: "name-not-resolved",
     templates: &[
-        "The IPv6 network addresses of ({host}, {port}) cannot be retrieved (gai error: {code} - {reason})",
-        "The IPv4 network addresses of ({host}, {port}) cannot be retrieved (gai error: {code} - {reason})",
+        "addresses of ({host}, {port}) cannot be retrieved (gai error: {code} - {reason})",
     ],
     source: "PyTorch torch/csrc/distributed/c10d/socket.cpp, 1.10 and later",
     meaning: "A name has no address yet; PyTorch looks it up again until the timeout.",

@@ -27,8 +27,9 @@ pub static NO_PROVIDER: Signal = Signal {
         "NET/OFI Could not find any optimal provider",
         "NET/OFI Only EFA provider is supported",
         "EFA libfabric provider not detected",
+        "fi_getinfo: provider efa output empty list",
     ],
-    source: "aws-ofi-nccl 0.9 to 1.8; efa_installer.sh",
+    source: "aws-ofi-nccl 0.9 to 1.8; efa_installer.sh; libfabric src/fabric.c at level warn",
     meaning: "The plugin was loaded, but libfabric has no EFA provider for it.",
     kind: Kind::NcclLog,
 };
@@ -231,6 +232,7 @@ pub static SYNC_MEMOPS: Signal = Signal {
     templates: &[
         "Failed to perform cuPointerSetAttribute: CUDA_ERROR_NOT_SUPPORTED",
         "unable to set memops for cuda ptr",
+        "core:core:cuda_set_sync_memops():{line}<warn>",
     ],
     source: "libfabric src/hmem_cuda.c, prov/efa/src/efa_mr.c before EFA installer 1.29.1",
     meaning: "This libfabric cannot register memory from cuMem allocations.",
@@ -241,7 +243,7 @@ pub static SYNC_MEMOPS: Signal = Signal {
 pub static REGISTER_FAILED: Signal = Signal {
     name: "efa-register-failed",
     templates: &[
-        "NET/OFI Unable to register memory (type = {type}) for device {device}. RC: {code}, Error: {error...}",
+        "Unable to register memory (type = {type}) for device {device}. RC: {code}, Error: {error...}",
     ],
     source: "aws-ofi-nccl 1.1.0 and later",
     meaning: "Libfabric refused a buffer: type 1 is host memory, type 2 GPU memory.",

@@ -31,6 +31,7 @@ pub static RETRY_EXCEEDED: Signal = Signal {
 pub static ASYNC_EVENT: Signal = Signal {
     name: "ib-async-event",
     templates: &[
+        "NET/IB : Got async event : {event...}",
         "Got async event : {event...}",
         "Got async error event: {event...}",
         "async fatal event: {event...}",

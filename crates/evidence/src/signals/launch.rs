@@ -8,6 +8,7 @@ pub static DUPLICATE_GPU: Signal = Signal {
     name: "duplicate-gpu",
     templates: &[
         "Duplicate GPU detected : rank {a} and rank {b} both on CUDA device {bus}",
+        "both on CUDA device {bus}",
         "Multiple ranks detected using the same GPU on this node",
         "Multiple Ranks are using the same GPU/Partition",
     ],
@@ -73,6 +74,7 @@ pub static STORE_BARRIER: Signal = Signal {
     name: "store-barrier",
     templates: &[
         "Waiting in store based barrier to initialize process group for {wait}ank: {rank}, key: {key} (world_size={world}, worker_count={count}, timeout={timeout}",
+        "process group for rank: {rank}, key: {key} (world_size={world}, worker_count={count}, timeout={timeout}",
         "Waiting in store based barrier to initialize process group for {wait}ank: {rank}, key: {key} (world_size={world}, num_workers_joined={count}, timeout={timeout}",
     ],
     source: "PyTorch torch/distributed/distributed_c10d.py; num_workers_joined since 2.1",

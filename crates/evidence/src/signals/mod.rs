@@ -12,6 +12,7 @@
 //! of the line. A signal only says *what was printed*: judging it is the work
 //! of a rule, and one line may be read by several rules.
 
+pub(crate) mod place;
 mod template;
 
 pub mod application;
@@ -34,6 +35,7 @@ pub mod versions;
 
 use std::sync::OnceLock;
 
+pub(crate) use template::fold;
 pub use template::{Book, Capture, Found};
 
 use crate::source::{Kind, Quote};
@@ -132,10 +134,19 @@ pub static FAMILIES: &[&[&Signal]] = &[
     versions::ALL,
 ];
 
+fn all() -> impl Iterator<Item = &'static Signal> {
+    FAMILIES.iter().flat_map(|it| it.iter().copied())
+}
+
+/// The longest fixed text of every template: a line without it is not looked at.
+pub(crate) fn fixed_texts() -> impl Iterator<Item = &'static str> {
+    all().flat_map(Signal::texts).filter_map(template::longest_text)
+}
+
 /// All signals, ready to be searched for.
 pub fn book() -> &'static Book {
     static BOOK: OnceLock<Book> = OnceLock::new();
-    BOOK.get_or_init(|| Book::new(FAMILIES.iter().flat_map(|it| it.iter().copied())))
+    BOOK.get_or_init(|| Book::new(all()))
 }
 
 #[cfg(test)]

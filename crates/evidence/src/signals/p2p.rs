@@ -194,8 +194,7 @@ pub static DMABUF_FAILED: Signal = Signal {
 pub static HCA_WITHOUT_GPUDIRECT: Signal = Signal {
     name: "hca-without-gpudirect",
     templates: &[
-        "NET/IB : GPU Direct RDMA Disabled for HCA {n} '{hca}'",
-        "NET/IBext : GPU Direct RDMA Disabled for HCA {n} '{hca}'",
+        "GPU Direct RDMA Disabled for HCA {n} '{hca}'",
         "NET/IB : GPU Direct RDMA Disabled for GPU {gpu} / HCA {n} '{hca}' (no module or not supported by GPU)",
     ],
     source: "NCCL src/graph/topo.cc (2.13+), src/transport/net_ib.cc (before), subsystem NET",

@@ -8,6 +8,8 @@ use aho_corasick::{AhoCorasick, MatchKind};
 use memchr::memmem;
 
 use super::Signal;
+use super::place::errors_with;
+use crate::source::Kind;
 
 /// A template with fewer letters of fixed text than this must match as it is written.
 const LOOSE_LETTERS: usize = 15;
@@ -145,8 +147,13 @@ fn ignored(line: &[u8], at: usize) -> usize {
     }
 }
 
-fn fold(text: &str) -> Box<[u8]> {
-    Folded::new(text.as_bytes()).bytes.into()
+/// What of a text is compared.
+pub(crate) fn fold(text: &[u8]) -> Box<[u8]> {
+    Folded::new(text).bytes.into()
+}
+
+fn fold_text(text: &str) -> Box<[u8]> {
+    fold(text.as_bytes())
 }
 
 fn letters(text: &[u8]) -> usize {
@@ -160,13 +167,11 @@ impl Book {
         for signal in signals {
             for template in signal.texts() {
                 let parts = parts(template);
-                // The longest fixed text decides whether the template is tried at all.
                 let texts = parts.iter().filter_map(Part::text);
-                let Some(key) = texts.clone().map(fold).max_by_key(|it| it.len()) else { continue };
-                if key.is_empty() {
+                let Some(key) = longest_text(template).map(fold_text).filter(|it| !it.is_empty()) else {
                     continue;
-                }
-                let mut folded: Vec<_> = texts.map(fold).collect();
+                };
+                let mut folded: Vec<_> = texts.map(fold_text).collect();
                 if folded.len() > 1 && folded.last().is_some_and(|it| it.is_empty()) {
                     folded.pop();
                 }
@@ -214,9 +219,12 @@ impl Book {
         let folded = Folded::new(line);
         let mut best: Option<(usize, Found<'a>)> = None;
         let mut shared = false;
+        // Of two texts with the same beginning, NCCL printed its own.
+        let nccl = memmem::find(line, b" NCCL WARN ").is_some();
         for entry in &self.entries {
             let found = if at_end { entry.begins(&folded) } else { entry.ends(&folded) };
             let Some((letters, captures)) = found else { continue };
+            let letters = letters * 2 + usize::from(nccl && entry.signal.kind == Kind::NcclLog);
             let known = best.as_ref().map_or(0, |it| it.0);
             if letters > known {
                 shared = false;
@@ -324,7 +332,8 @@ impl Entry {
                         if let Some(name) = name {
                             let text = line.between(from, bytes.len() - length, before, text);
                             // Another sentence with the same beginning would go on in words.
-                            if length == 0 && text.iter().any(u8::is_ascii_whitespace) {
+                            let in_words = text.iter().any(u8::is_ascii_whitespace);
+                            if length == 0 && in_words && errors_with(text).next().is_none() {
                                 return None;
                             }
                             captures.push(Capture { name, text });
@@ -417,6 +426,11 @@ impl Part {
             Self::Name(_) | Self::Rest(_) => None,
         }
     }
+}
+
+/// The longest fixed text of a template: it decides whether the template is tried at all.
+pub(super) fn longest_text(template: &'static str) -> Option<&'static str> {
+    parts(template).iter().filter_map(Part::text).max_by_key(|it| fold_text(it).len())
 }
 
 fn parts(template: &'static str) -> Vec<Part> {

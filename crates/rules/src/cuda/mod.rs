@@ -65,7 +65,7 @@ impl Failure<'_> {
 
 /// All CUDA calls of NCCL that failed.
 pub(crate) fn failures(log: &Log) -> impl Iterator<Item = Failure<'_>> {
-    log.case.sightings_of(&CUDA_FAILURE).filter_map(failure)
+    log.case.sightings_of(&CUDA_FAILURE).filter_map(|it| failure(log, it))
 }
 
 /// Those of one rule, and those of PyTorch whose error says the same whoever made the call.
@@ -76,12 +76,12 @@ pub(crate) fn failures_of(log: &Log, owner: Owner) -> Vec<Failure<'_>> {
         .sightings
         .iter()
         .filter(|it| *it.signal == CUDA_FAILURE || (both && *it.signal == CUDA_ERROR));
-    calls.filter_map(failure).filter(|it| it.owner == owner).collect()
+    calls.filter_map(|it| failure(log, it)).filter(|it| it.owner == owner).collect()
 }
 
-fn failure(sighting: &Sighting) -> Option<Failure<'_>> {
+fn failure<'a>(log: &'a Log, sighting: &'a Sighting) -> Option<Failure<'a>> {
     let value = values::in_text(Table::Cuda, &sighting.quote.text)?;
-    let file = source_file(&sighting.quote.text).unwrap_or_default();
+    let file = source_file(&sighting.quote.text).or_else(|| returning_file(log, sighting)).unwrap_or_default();
     Some(Failure { sighting, value, file, owner: owner(value.code, file) })
 }
 
@@ -116,6 +116,20 @@ pub(crate) fn source_file(text: &str) -> Option<&str> {
     let place = before.rsplit(' ').next()?;
     let (file, line) = place.rsplit_once(':')?;
     (line.bytes().all(|it| it.is_ascii_digit()) && file.contains('.')).then_some(file)
+}
+
+/// The file that a process first returns the error of a CUDA call from, where the warning has lost its own: `transport/nvls.cc:324 -> 1`.
+fn returning_file<'a>(log: &'a Log, sighting: &Sighting) -> Option<&'a str> {
+    let own = log.case.process_of(sighting);
+    let mut processes = log.case.processes.iter().filter(|it| own.is_none_or(|own| std::ptr::eq(own, *it)));
+    let returned = processes.find_map(|it| it.facts.propagated.iter().find(|it| it.value == 1))?;
+    returning_place(&returned.quote.text)
+}
+
+/// The file of a line that only passes an error on: `n:1:2 [0] NCCL INFO transport/nvls.cc:324 -> 1`.
+pub(crate) fn returning_place(text: &str) -> Option<&str> {
+    let place = text.split_once(" -> ")?.0.rsplit(' ').next()?;
+    Some(place.rsplit_once(':')?.0)
 }
 
 /// The process or rank that wrote a line.

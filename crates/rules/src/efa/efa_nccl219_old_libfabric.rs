@@ -36,9 +36,16 @@ fn check(log: &Log) -> Checked {
         ]);
     }
     // Type 2 is GPU memory; -22 is an invalid argument. Other codes are about limits or GPUDirect.
+    let cut: Vec<_> =
+        found.iter().copied().filter(|it| it.get("type") == "2" && it.get("code").is_empty()).collect();
     let refused: Vec<_> =
         found.into_iter().filter(|it| it.get("type") == "2" && it.get("code") == "-22").collect();
-    let Some(first) = refused.first() else { return Ok(Vec::new()) };
+    let Some(first) = refused.first() else {
+        return Ok(cut.first().map(|_| {
+            let message = "libfabric refused to register GPU memory; the line is cut before its error";
+            Finding::new(Confidence::Possible, message).by(log, &cut).or("memlock-limit")
+        }).into_iter().collect());
+    };
     let libfabric = log.case.processes.iter().find_map(|it| it.facts.plugin.libfabric.first());
     let fixed =
         libfabric.and_then(|it| Version::parse(&it.value)).is_some_and(|it| it >= Version::new(1, 20, 0));

@@ -37,7 +37,7 @@ fn check(log: &Log) -> Checked {
     };
     let none = of(&NO_PROVIDER);
     if !none.is_empty() {
-        if container_without_devices(log).is_some() {
+        if efa_in_use(log) || container_without_devices(log).is_some() {
             return Ok(Vec::new());
         }
         let message = "the plugin was loaded, but libfabric has no EFA provider for it";

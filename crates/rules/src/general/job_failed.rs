@@ -1,6 +1,6 @@
 //! The job ended badly, and no other rule says why.
 
-use evidence::Source;
+use evidence::{Quote, Source};
 use evidence::ending::{Ending, Kind, signal_name};
 use job::State;
 
@@ -39,7 +39,12 @@ pub(crate) fn check_last(log: &Log, findings: &[Found]) -> Vec<Finding> {
         Some(ending) => (message(ending), why(ending)),
         None => (format!("the job {}: `{}`", word(outcome.state), shorten(&first.text)), None),
     };
-    let mut finding = Finding::new(Confidence::Possible, message).seen_all(&outcome.lines);
+    let noted = noted(log);
+    let message = match noted.first() {
+        Some(it) => format!("{message}; before that, NCCL noted `{}`", shorten(after_head(&it.text))),
+        None => message,
+    };
+    let mut finding = Finding::new(Confidence::Possible, message).seen_all(&outcome.lines).seen_all(noted);
     finding.why = why.map(str::to_owned);
     if let Some(ending) = ending {
         finding = ending.rank.map(|it| finding.clone().about_rank(it)).unwrap_or(finding);
@@ -47,6 +52,19 @@ pub(crate) fn check_last(log: &Log, findings: &[Found]) -> Vec<Finding> {
         finding.fix = fix(ending).map(str::to_owned);
     }
     vec![finding]
+}
+
+/// Ordinary lines of NCCL that word a trouble. In a job that goes on they mean little; where nothing else explains an end, they may.
+fn noted(log: &Log) -> Vec<&Quote> {
+    let troubles = log.case.processes.iter().flat_map(|it| &it.facts.troubles.first);
+    troubles.map(|it| &it.quote).take(MOST_NOTED).collect()
+}
+
+/// How many of them are shown.
+const MOST_NOTED: usize = 3;
+
+fn after_head(text: &str) -> &str {
+    text.split_once("NCCL INFO ").map_or(text, |it| it.1)
 }
 
 fn word(state: State) -> &'static str {

@@ -3,7 +3,7 @@
 use std::collections::BTreeSet;
 
 use evidence::Source;
-use evidence::signals::ib::{ASYNC_EVENT, COMPLETION, HCA_HEALTH};
+use evidence::signals::ib::{ASYNC_EVENT, ASYNC_EVENT_FAILED, COMPLETION, HCA_HEALTH};
 
 use super::blame::{first_status, is_event, status};
 use crate::{Check, Checked, Confidence, Finding, Log, Role, Rule, Severity};
@@ -37,7 +37,13 @@ fn check(log: &Log) -> Checked {
         return Ok(vec![Finding::new(Confidence::Likely, message).by(log, &failed)]);
     }
     if fatal.is_empty() {
-        return Ok(Vec::new());
+        // The events of an adapter cannot be read any more when its device is gone.
+        let gone: Vec<_> = log.case.sightings_of(&ASYNC_EVENT_FAILED).collect();
+        if gone.is_empty() || first_status(log).is_some() {
+            return Ok(Vec::new());
+        }
+        let message = "NCCL can no longer read the events of an adapter, as happens when the adapter failed or was reset";
+        return Ok(vec![Finding::new(Confidence::Possible, message).by(log, &gone).or("ib-link-flap")]);
     }
     let hosts: BTreeSet<&str> =
         fatal.iter().filter_map(|it| it.process.as_ref()).map(|it| &*it.host).collect();

@@ -99,7 +99,7 @@ fn check(log: &Log) -> Checked {
             format!("{name}={} is a setting for RDMA adapters, but {} finds none", it.text(), process.name());
         return Ok(vec![
             Finding::new(Confidence::Possible, message)
-                .severity(Severity::Warning)
+                .severity(doubt(log))
                 .seen_all(quote)
                 .seen_all(it.quote()),
         ]);
@@ -122,9 +122,14 @@ fn check(log: &Log) -> Checked {
         }
         (None, None) => return Ok(Vec::new()),
     };
-    let finding = Finding::new(Confidence::Possible, message).severity(Severity::Warning).seen_all(quote);
+    let finding = Finding::new(Confidence::Possible, message).severity(doubt(log)).seen_all(quote);
     let finding = finding.seen_all(started.map(|it| &it.quote));
     Ok(vec![finding.seen_all(log.case.networks().next().map(|it| &it.quote))])
+}
+
+/// A doubt about a job that runs; the best explanation there is of one that failed.
+fn doubt(log: &Log) -> Severity {
+    if log.job.outcome.state.is_bad() { Severity::Error } else { Severity::Warning }
 }
 
 /// The verbs library finds an adapter and cannot use it, and a tool finds none.

@@ -89,7 +89,7 @@ fn check(log: &Log) -> Checked {
     );
     Ok(vec![
         Finding::new(Confidence::Possible, message)
-            .severity(Severity::Warning)
+            .severity(if log.job.outcome.state.is_bad() { Severity::Error } else { Severity::Warning })
             .seen(it.quote)
             .about_nic(&it.interface.name),
     ])

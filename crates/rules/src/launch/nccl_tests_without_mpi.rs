@@ -46,6 +46,15 @@ fn check(log: &Log) -> Checked {
             Finding::new(Confidence::Certain, message).seen(quote).seen_all(command.map(|it| &it.1.quote)),
         ]);
     }
+    if let Some([first, second]) = repeated_header(log) {
+        let message = "the same header is printed twice before any list of ranks: each process is a separate job";
+        return Ok(vec![
+            Finding::new(Confidence::Likely, message)
+                .seen(first)
+                .seen(second)
+                .seen_all(command.map(|it| &it.1.quote)),
+        ]);
+    }
     let alone: Vec<&Quote> = log.case.tests.iter().flat_map(one_rank_rows).collect();
     if let Some((n, command)) = command.filter(|it| it.0 > 1) {
         let processes: BTreeSet<_> =
@@ -87,6 +96,17 @@ fn repeated_ranks(run: &NcclTests) -> Option<(u32, &Quote)> {
         *owners.entry(it.rank).or_insert(owner) != owner
     })?;
     Some((twice.rank, &run.quote))
+}
+
+/// Two headers that are equal, the second where the list of ranks should be: only rank 0 of a job prints one.
+fn repeated_header(log: &Log) -> Option<[&Quote; 2]> {
+    log.case.tests.windows(2).find_map(|it| {
+        let [first, second] = it else { return None };
+        let (a, b) = (&first.quote, &second.quote);
+        let near = a.spot.region == b.spot.region && (1..=4).contains(&b.spot.line.saturating_sub(a.spot.line));
+        let empty = first.devices.is_empty() && first.rows.is_empty();
+        (near && empty && a.text.contains("nThread ") && a.text == b.text).then_some([a, b])
+    })
 }
 
 /// Rows that only one rank alone can have: data moved, and none of it between ranks.
@@ -145,6 +165,14 @@ mod tests {
             "rank 0 is listed more than once in one output: each process is a separate job"
         );
         quiet(&RULE, &format!("{text}NCCL_TESTS_SPLIT=\"DIV 2\"\n"));
+    }
+
+    #[test]
+    fn two_headers_before_the_ranks() {
+        let header = "# nThread 1 nGpus 8 minBytes 8 maxBytes 8 step: 2(factor) warmup iters: 5 iters: 20\n#\n# Using devices\n";
+        let list = "#  Rank  0 Group  0 Pid 7 on a device  0 [0x0f] NVIDIA H800\n";
+        assert_eq!(findings(&RULE, &format!("{header}{header}{list}")).len(), 1);
+        quiet(&RULE, &format!("{header}{list}{header}{list}"));
     }
 
     #[test]

@@ -48,7 +48,12 @@ fn check(log: &Log) -> Checked {
             None => "NCCL could not create a buffer in /dev/shm".to_owned(),
         };
         let message = if space { format!("{message}: no space left") } else { message };
-        let confidence = if space { Confidence::Certain } else { Confidence::Likely };
+        let confidence = match (space, bytes.is_some() || full.iter().any(|it| it.quote.text.contains("/dev/shm"))) {
+            (true, _) => Confidence::Certain,
+            (false, true) => Confidence::Likely,
+            // The line was cut before it says what failed.
+            (false, false) => Confidence::Possible,
+        };
         return Ok(vec![Finding::new(confidence, message).by(log, &full)]);
     }
     let died: Vec<_> = found.iter().copied().filter(|it| *it.signal == SHM_BUS_ERROR).collect();
@@ -72,9 +77,16 @@ fn check(log: &Log) -> Checked {
         let message = "Python found no space left, as happens when the /dev/shm of a container is too small";
         return Ok(vec![Finding::new(Confidence::Likely, message).seen(full).seen(shown)]);
     }
+    if let Some(quote) = log.returned_from("transport/shm.cc", 2) {
+        let message = "a system call for shared memory failed; the warning that names its error is not in the input";
+        return Ok(vec![Finding::new(Confidence::Possible, message).seen(quote).or("shm-not-writable")]);
+    }
     let Some(ray) = found.first() else { return Ok(Vec::new()) };
     let message = format!("/dev/shm has only {} bytes, too few for Ray's object store", ray.get("bytes"));
-    Ok(vec![Finding::new(Confidence::Certain, message).by(log, &found).severity(Severity::Warning)])
+    // Ray moves its objects elsewhere; what is left is enough for NCCL and the DataLoader.
+    let enough = ray.number("bytes").is_some_and(|it| it >= 1 << 30);
+    let severity = if enough { Severity::Info } else { Severity::Warning };
+    Ok(vec![Finding::new(Confidence::Certain, message).by(log, &found).severity(severity)])
 }
 
 /// A lack of space without a path, and what shows that it is shared memory: a frame, or a container with the default size.

@@ -1,9 +1,11 @@
 //! A network plugin was found, and NCCL could not use it.
 
+use std::collections::BTreeMap;
+
 use evidence::nccl::PluginEvent;
 use evidence::plugin::{self, aws_ofi, is_infiniband, is_socket};
 use evidence::signals::network::{PLUGIN_NOT_STARTED, PLUGIN_UNSUPPORTED};
-use evidence::{Process, Source};
+use evidence::{Process, Sighting, Source};
 
 use super::socket_fallback::plugin_fix;
 use crate::{Check, Checked, Confidence, Finding, Log, Role, Rule, Severity};
@@ -28,9 +30,18 @@ fn check(log: &Log) -> Checked {
     if !log.job.may_span_machines() {
         return Ok(Vec::new());
     }
+    let mut failed: BTreeMap<(&str, u32), Vec<&Sighting>> = BTreeMap::new();
+    for sighting in log.case.sightings_of(&PLUGIN_UNSUPPORTED) {
+        if let Some(id) = &sighting.process {
+            failed.entry((&id.host, id.pid)).or_default().push(sighting);
+        }
+    }
     Ok(processes
         .iter()
-        .find_map(|it| unsupported(log, it).or_else(|| not_started(log, it)))
+        .find_map(|it| {
+            let own = failed.get(&(&*it.host, it.pid)).map(Vec::as_slice).unwrap_or_default();
+            unsupported(log, it, own).or_else(|| not_started(log, it))
+        })
         .into_iter()
         .collect())
 }
@@ -41,13 +52,10 @@ fn chosen(process: &Process) -> Option<String> {
     Some(plugin::called(&first.value, std::slice::from_ref(process)))
 }
 
-/// No version of the interface was found.
-fn unsupported(log: &Log, process: &Process) -> Option<Finding> {
-    let own =
-        |it: &&evidence::Sighting| log.case.process_of(it).is_some_and(|it| it.name() == process.name());
-    let failed: Vec<_> = log.case.sightings_of(&PLUGIN_UNSUPPORTED).filter(own).collect();
-    let loaded = process.facts.plugins.iter().any(|it| matches!(it.value, PluginEvent::Network { .. }));
+/// No version of the interface was found: `failed` are the lines of this process that say so.
+fn unsupported(log: &Log, process: &Process, failed: &[&Sighting]) -> Option<Finding> {
     // NCCL tries one version after the other: a failed one is normal where another was loaded.
+    let loaded = process.facts.plugins.iter().any(|it| matches!(it.value, PluginEvent::Network { .. }));
     if failed.is_empty() || loaded {
         return None;
     }
@@ -59,7 +67,7 @@ fn unsupported(log: &Log, process: &Process) -> Option<Finding> {
         process.name()
     );
     let network = process.facts.networks.first().map(|it| &it.quote);
-    Some(Finding::new(Confidence::Certain, message).by(log, &failed).seen_all(network))
+    Some(Finding::new(Confidence::Certain, message).by(log, failed).seen_all(network))
 }
 
 /// The plugin was opened, but it found no device or no daemon.

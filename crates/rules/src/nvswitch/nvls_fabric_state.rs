@@ -3,6 +3,7 @@
 use evidence::signals::nvswitch::{NVLS_BIND_FAILED, NVLS_CUDA_FAILURE, SYSTEM_NOT_READY};
 use evidence::{Sighting, Source};
 
+use crate::cuda::{Owner, failures};
 use crate::{Check, Checked, Confidence, Finding, Log, Role, Rule, Severity};
 
 /// See the module documentation.
@@ -44,14 +45,19 @@ const ELSEWHERE: &[&str] = &[
 fn check(log: &Log) -> Checked {
     let found = log.find_signals(&[&NVLS_BIND_FAILED, &NVLS_CUDA_FAILURE], Source::JobOutput)?;
     let elsewhere = |it: &&Sighting| ELSEWHERE.iter().any(|word| it.get("what").contains(word));
-    let found: Vec<_> = found.into_iter().filter(|it| !elsewhere(it)).collect();
+    // A warning without its file: the lines after it say where the error was returned from.
+    let returned = failures(log)
+        .filter(|it| it.file.ends_with("nvls.cc") && it.owner == Owner::Elsewhere)
+        .map(|it| it.sighting)
+        .filter(|it| !found.iter().any(|known| known.quote.spot == it.quote.spot));
+    let found: Vec<_> = found.iter().copied().chain(returned).filter(|it| !elsewhere(it)).collect();
     if log.case.first_of(&[&SYSTEM_NOT_READY]).is_some() {
         return Ok(Vec::new());
     }
     let fatal: Vec<_> =
         found.iter().copied().filter(|it| !it.quote.text.contains("Proceeding without")).collect();
     if let Some(first) = fatal.first() {
-        let what = if *first.signal == NVLS_CUDA_FAILURE { first.get("what") } else { first.get("text") };
+        let what = if *first.signal != NVLS_BIND_FAILED { first.get("what") } else { first.get("text") };
         let message = match what.trim_matches('\'') {
             "" => "NCCL could not create a multicast group in the NVSwitches".to_owned(),
             what => format!("NCCL could not create a multicast group in the NVSwitches ({what})"),
@@ -61,7 +67,11 @@ fn check(log: &Log) -> Checked {
         ]);
     }
     if found.is_empty() {
-        return Ok(Vec::new());
+        let returned = log.returned_from("transport/nvls.cc", 1);
+        return Ok(returned.into_iter().map(|it| {
+            let message = "a CUDA call for NVLink SHARP failed; the warning that names its error is not in the input";
+            Finding::new(Confidence::Possible, message).seen(it)
+        }).collect());
     }
     let message = "NCCL could not set up NVLink SHARP and continues without it";
     Ok(vec![Finding::new(Confidence::Likely, message).by(log, &found).severity(Severity::Warning)])

@@ -55,7 +55,9 @@ fn check(log: &Log) -> Checked {
             hcas.extend(seen.iter().filter(|it| counts(&it.quote)).map(|it| (&*it.value.adapter, &it.quote)));
         }
     }
-    hcas.extend(log.case.sightings_of(&HCA_WITHOUT_GPUDIRECT).map(|it| (it.get("hca"), &it.quote)));
+    let quoted = log.case.sightings_of(&HCA_WITHOUT_GPUDIRECT);
+    let quoted = quoted.filter(|it| !it.quote.text.contains("NET/Socket") && !is_libfabric(&it.quote));
+    hcas.extend(quoted.map(|it| (it.get("hca"), &it.quote)));
     let peermem: Vec<_> = log.case.sightings_of(&PEERMEM_NOT_REGISTERED).collect();
     let loss = || expected::loss_across(log, expected::without_gpudirect);
     if !hcas.is_empty() {

@@ -33,6 +33,8 @@ fn check(log: &Log) -> Checked {
             log.case.processes.iter().filter_map(|it| it.facts.plugin.provider.first()?.value.nics).max();
         let adapters =
             log.case.processes.iter().filter_map(|it| it.facts.hcas.first().map(|it| it.value.len())).max();
+        let sockets = log.case.processes.iter().filter_map(|it| it.facts.sockets.first().map(|it| it.value.len())).max();
+        let adapters = if is_socket(used.network) { sockets } else { adapters };
         let (count, named, confidence) = if PLUGIN.gives(used.network) {
             // A pod with one device uses one.
             let known = machine(log);
@@ -76,35 +78,41 @@ struct Used<'a> {
 
 /// Whether every channel is seen to leave the node, and all through one device.
 fn only_device(communicator: &Communicator) -> Option<Used<'_>> {
-    let counts = communicator.members.values().find_map(|it| it.facts.channels.as_ref())?;
+    let counts = communicator.members.values().find_map(|it| it.facts.channels.as_ref());
     let local = NodeLayout::of_communicator(communicator).is_some_and(|it| it.ranks_per_node > 1)
         || communicator.links().any(|it| it.1.transport().is_some_and(|it| !it.is_net()));
     let mut devices = BTreeSet::new();
     let mut channels = 0_u64;
     let mut first = None;
     for (_, link) in communicator.links().filter(|it| !it.1.point_to_point) {
-        if let Some((network, device, _)) = link.transport().and_then(|it| it.network())
-            && !is_socket(network)
-        {
+        if let Some((network, device, _)) = link.transport().and_then(|it| it.network()) {
             devices.insert(device);
             channels |= link.channels;
             first = first.or(Some((network, device, &link.quote)));
         }
     }
     let (network, device, quote) = first?;
-    let all = channels.count_ones() >= counts.value.coll && counts.value.coll > 1;
-    (local && all && devices.len() == 1).then_some(Used {
+    // Old releases do not count their channels, and print all of them.
+    let expected = match counts {
+        Some(counts) => counts.value.coll,
+        None if is_socket(network) => channels.count_ones(),
+        None => return None,
+    };
+    let all = channels.count_ones() >= expected && expected > 1;
+    let several_ranks = local || is_socket(network);
+    (several_ranks && all && devices.len() == 1).then_some(Used {
         network,
         device,
-        channels: counts.value.coll,
+        channels: expected,
         quote,
-        counts: Some(&counts.quote),
+        counts: counts.map(|it| &it.quote),
     })
 }
 
 #[cfg(test)]
 mod tests {
     use super::RULE;
+    use crate::Severity;
     use crate::testing::{findings, quiet};
 
     fn log(second: u32, channels: u32) -> String {
@@ -121,6 +129,15 @@ mod tests {
     fn fires_when_every_channel_uses_one_device() {
         let found = findings(&RULE, &log(0, 2));
         assert_eq!(found[0].message, "all 2 channels between nodes use AWS Libfabric device 0, one of 4");
+    }
+
+    #[test]
+    fn one_interface_of_two_is_a_note() {
+        let log = "a:1:1 [0] NCCL INFO NET/Socket : Using [0]eth0:10.0.0.1<0> [1]eth1:10.0.1.1<0>\n\
+                   a:1:2 [3] NCCL INFO Ring 00 : 3[b01000] -> 4[201000] [send] via NET/Socket/0\n\
+                   a:1:2 [3] NCCL INFO Ring 01 : 3[b01000] -> 4[201000] [send] via NET/Socket/0\n";
+        assert_eq!(findings(&RULE, log)[0].severity, Some(Severity::Info));
+        quiet(&RULE, &log.replace("Ring 01 : 3[b01000] -> 4[201000] [send] via NET/Socket/0", "Ring 01 : 3[b01000] -> 4[201000] [send] via NET/Socket/1"));
     }
 
     #[test]

@@ -35,13 +35,14 @@ fn check(log: &Log) -> Checked {
     // At level INFO NCCL only searches for an attribute; and other XML than a topology has other nodes.
     let matters = |it: &&Sighting| {
         !it.quote.text.contains("NCCL INFO")
-            && matches!(it.get("node"), "system" | "cpu" | "pci" | "gpu" | "nic" | "net" | "nvlink" | "c2c")
+            && matches!(it.get("node"), "" | "system" | "cpu" | "pci" | "gpu" | "nic" | "net" | "nvlink" | "c2c")
     };
     let missing: Vec<_> = of(&ATTRIBUTE_MISSING).into_iter().filter(matters).collect();
     let graph = of(&GRAPH_BROKEN);
     let finding = if let Some(first) = missing.first() {
         let (attribute, node) = (first.get("attribute"), first.get("node"));
         let message = match (attribute, node) {
+            (_, "") => "the topology lacks an attribute, whose name is cut off".to_owned(),
             ("arch", "cpu") => {
                 "the topology file names a CPU none of whose GPUs is in use, so NCCL does not know the CPU's architecture"
                     .to_owned()
@@ -51,7 +52,7 @@ fn check(log: &Log) -> Checked {
         // Without a file, a NIC without an address is a fault of NCCL itself (network over USB, 2.19).
         let confidence = match (given.is_some(), node) {
             (true, _) => Confidence::Certain,
-            (false, "nic") => Confidence::Possible,
+            (false, "nic" | "") => Confidence::Possible,
             (false, _) => Confidence::Likely,
         };
         Finding::new(confidence, message).by(log, &missing)
@@ -67,6 +68,9 @@ fn check(log: &Log) -> Checked {
         let detail = if problem.is_empty() { String::new() } else { format!(" ({problem})") };
         Finding::new(Confidence::Certain, format!("the topology file is not XML that NCCL can read{detail}"))
             .by(log, &broken)
+    } else if let Some(quote) = log.returned_from("graph/topo.cc", 3) {
+        let message = "NCCL could not read the topology; the warning that names the reason is not in the input";
+        Finding::new(Confidence::Possible, message).seen(quote)
     } else {
         return Ok(Vec::new());
     };
