@@ -1,7 +1,7 @@
 //! The job ended badly, and no other rule says why.
 
 use evidence::ending::{Ending, Kind};
-use evidence::{Quote, Source};
+use evidence::{Process, Quote, Source};
 use job::State;
 use messages::values::{self, Table, Value};
 
@@ -56,9 +56,18 @@ pub(crate) fn check_last(log: &Log, findings: &[Found]) -> Vec<Finding> {
 }
 
 /// Ordinary lines of NCCL that word a trouble. In a job that goes on they mean little; where nothing else explains an end, they may.
-fn noted(log: &Log) -> Vec<&Quote> {
-    let troubles = log.case.processes.iter().flat_map(|it| &it.facts.troubles.first);
-    troubles.map(|it| &it.quote).take(MOST_NOTED).collect()
+fn noted<'a>(log: &'a Log) -> Vec<&'a Quote> {
+    // A setup that completed later shows that NCCL went on without it.
+    let survived = |process: usize, quote: &Quote| {
+        let members = log.case.communicators.iter().flat_map(|it| it.members.values());
+        let mut own = members.filter(|it| it.process == process);
+        own.any(|it| it.facts.complete.as_ref().is_some_and(|it| it.spot > quote.spot))
+    };
+    let of_process = |(at, process): (usize, &'a Process)| {
+        let quotes = process.facts.troubles.first.iter().map(|it| &it.quote);
+        quotes.filter(|it| !survived(at, it)).collect::<Vec<_>>()
+    };
+    log.case.processes.iter().enumerate().flat_map(of_process).take(MOST_NOTED).collect()
 }
 
 /// How many of them are shown.
