@@ -3,11 +3,7 @@
 use std::collections::BTreeMap;
 
 use evidence::ending::{Ending, Kind};
-<<<<<<< HEAD
 use evidence::{Quote, Source, Spot};
-=======
-use evidence::{Process, Quote, Source};
->>>>>>> left
 use job::State;
 use messages::values::{self, Table, Value};
 
@@ -61,7 +57,6 @@ pub(crate) fn check_last(log: &Log, findings: &[Found]) -> Vec<Finding> {
     vec![finding]
 }
 
-<<<<<<< HEAD
 /// Ordinary lines of NCCL that word a trouble. In a job that goes on they mean little, and what a finished setup leaves behind was
 /// survived; where nothing else explains an end, the others may.
 fn noted(log: &Log) -> Vec<&Quote> {
@@ -73,21 +68,6 @@ fn noted(log: &Log) -> Vec<&Quote> {
         processes.flat_map(|(at, it)| it.facts.troubles.first.iter().map(move |it| (at, &it.quote)));
     let after_setup = |it: &(usize, &Quote)| done.get(&it.0).is_none_or(|done| it.1.spot > *done);
     troubles.filter(after_setup).map(|it| it.1).take(MOST_NOTED).collect()
-=======
-/// Ordinary lines of NCCL that word a trouble. In a job that goes on they mean little; where nothing else explains an end, they may.
-fn noted<'a>(log: &'a Log) -> Vec<&'a Quote> {
-    // A setup that completed later shows that NCCL went on without it.
-    let survived = |process: usize, quote: &Quote| {
-        let members = log.case.communicators.iter().flat_map(|it| it.members.values());
-        let mut own = members.filter(|it| it.process == process);
-        own.any(|it| it.facts.complete.as_ref().is_some_and(|it| it.spot > quote.spot))
-    };
-    let of_process = |(at, process): (usize, &'a Process)| {
-        let quotes = process.facts.troubles.first.iter().map(|it| &it.quote);
-        quotes.filter(|it| !survived(at, it)).collect::<Vec<_>>()
-    };
-    log.case.processes.iter().enumerate().flat_map(of_process).take(MOST_NOTED).collect()
->>>>>>> left
 }
 
 /// How many of them are shown.
