@@ -49,6 +49,11 @@ pub use read::{Facts, Reader, is_binary};
 pub use signals::{ProcessId, Sighting, Signal};
 pub use source::{Distinct, File, Kind, Quote, Seen, Sources, Spot, Tally};
 
+/// Makes the tables that reading an NCCL log needs.
+pub fn prepare() {
+    messages::prepare();
+}
+
 /// Reads texts that are already in memory, each as a separate file.
 ///
 /// For tests, for tools that have their text in memory, and as the shortest
