@@ -69,7 +69,11 @@ impl Communicator {
         // Of a graph for NVLS only the head matters, and since 2.27.5 only it is shown.
         let shown =
             if graph.pattern == crate::Pattern::Nvls && since(27, 5) { 1 } else { channel.intra.len() };
-        channel.intra.iter().take(shown).for_each(|it| line.push_str(&gpu(*it)));
+        for (step, it) in channel.intra.iter().take(shown).enumerate() {
+            // Before, rank 0 stood for the others.
+            let unset = graph.pattern == crate::Pattern::Nvls && step > 0;
+            line.push_str(&if unset { " GPU/0".into() } else { gpu(*it) });
+        }
         if let Some([first, last]) = channel.inter {
             // 2.23.4 shows the first NIC twice.
             line.push_str(&net(if since(23, 4) && !since(24, 3) { first } else { last }));
