@@ -45,17 +45,18 @@ impl Communicator {
         let node = self.node_of_rank.get(rank).copied().unwrap_or(0);
         let nics = self.graphs_of_node.get(node as usize).and_then(|it| self.nics.get(*it));
         let net = |nic: usize| {
-            let id = nics.and_then(|it| it.get(nic)).copied().unwrap_or(0);
+            let (machine, id) = nics.and_then(|it| it.get(nic)).copied().unwrap_or((0, 0));
             match () {
-                () if since(23, 4) => format!(" NET/0-{id:x}"),
+                () if since(23, 4) => format!(" NET/{machine:x}-{id:x}"),
                 () if since(21, 5) => format!(" NET/{id:x}"),
                 () => format!(" NET/{id}"),
             }
         };
         let gpu = |gpu: usize| {
-            let bus = self.buses.get(gpu).copied().flatten();
+            let each = self.buses.len().max(1);
+            let bus = self.buses.get(gpu % each).copied().flatten();
             match bus.filter(|_| since(27, 5)) {
-                Some(bus) => format!(" GPU/0-{:x}", bus.0),
+                Some(bus) => format!(" GPU/{:x}-{:x}", gpu / each, bus.0),
                 None => {
                     let here = |it: &usize| self.node_of_rank[*it] == node && self.gpu_of_rank[*it] == gpu;
                     format!(" GPU/{}", (0..self.n_ranks).find(here).unwrap_or(0))

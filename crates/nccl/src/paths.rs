@@ -79,6 +79,10 @@ pub struct Paths {
     wires: Vec<Path>,
     /// From GPUs to GPUs and NICs: the GPU between them.
     by: Vec<Option<u16>>,
+    /// How many machines these are, of an NVLink domain.
+    pub(crate) machines: usize,
+    /// Whether NICs of the same position on these machines have one GUID: NCCL counts them as one card.
+    pub(crate) same_cards: bool,
     /// The socket nearest to each GPU.
     local_sockets: Vec<Option<usize>>,
     pub(crate) near: Near,
@@ -169,9 +173,20 @@ impl Paths {
         settings: &Settings,
         visible: &VisibleDevices,
     ) -> Result<Self, TooLarge> {
+        Self::joined(machine, settings, visible, 1)
+    }
+
+    /// The paths of a description that is several machines one after the other.
+    pub(crate) fn joined(
+        machine: &Machine,
+        settings: &Settings,
+        visible: &VisibleDevices,
+        machines: usize,
+    ) -> Result<Self, TooLarge> {
         TooLarge::check(machine)?;
-        let mut paths = Self::empty(machine, settings, visible);
-        let system = System::new(machine, settings, &positions(&paths.gpus), &positions(&paths.nics));
+        let mut paths = Self::empty(machine, settings, visible, machines);
+        let (gpus, nics) = (positions(&paths.gpus), positions(&paths.nics));
+        let system = System::new(machine, settings, (&gpus, &nics), machines);
         paths.search_all(&system);
         paths.system = system;
         paths.local_sockets = (0..machine.gpus.len()).map(|it| paths.find_local_socket(it)).collect();
@@ -183,9 +198,10 @@ impl Paths {
         Ok(paths)
     }
 
-    fn empty(machine: &Machine, settings: &Settings, visible: &VisibleDevices) -> Self {
+    fn empty(machine: &Machine, settings: &Settings, visible: &VisibleDevices, machines: usize) -> Self {
         let nics = nics_in_order(machine, settings, once_each(&visible.nics, machine.nics.len()));
-        let gpus = gpus_in_order(machine, settings, once_each(&visible.gpus, machine.gpus.len()), &nics);
+        let gpus = once_each(&visible.gpus, machine.gpus.len());
+        let gpus = gpus_in_order(machine, settings, gpus, &nics, machines);
         let rows = Rows::new(machine, &gpus, &nics);
         let used = used_sockets(machine, &positions(&gpus), &positions(&nics));
         let first = machine.sockets.iter().zip(used).find(|it| it.1);
@@ -195,6 +211,8 @@ impl Paths {
             routes: vec![Box::default(); rows.all() * rows.all()],
             system: System::default(),
             wires: Vec::new(),
+            machines,
+            same_cards: false,
             by: vec![None; gpus.len() * rows.devices],
             local_sockets: Vec::new(),
             near: Near::default(),
@@ -267,6 +285,21 @@ impl Paths {
     /// The compute capability of a GPU. An unknown one counts as an A100's.
     pub(crate) fn compute(&self, gpu: usize) -> u32 {
         self.about.compute.get(gpu).copied().flatten().unwrap_or(80)
+    }
+
+    /// Which machine of an NVLink domain a GPU is in.
+    pub(crate) fn machine_of_gpu(&self, gpu: usize) -> usize {
+        gpu / (self.about.compute.len() / self.machines).max(1)
+    }
+
+    /// Which machine of an NVLink domain a NIC is in.
+    pub(crate) fn machine_of_nic(&self, nic: usize) -> usize {
+        nic / (self.about.nic_rates.len() / self.machines).max(1)
+    }
+
+    /// A number that NICs of one card share.
+    pub(crate) fn asic(&self, nic: usize) -> usize {
+        if self.same_cards { nic % (self.about.nic_rates.len() / self.machines).max(1) } else { nic }
     }
 
     /// Whether the driver lets two GPUs access each other's memory.

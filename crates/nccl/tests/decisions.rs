@@ -123,7 +123,7 @@ fn every_line_is_as_nccl_printed_it() {
     let mut all = (Counts::new(), 0);
     let named = |it: &Recording| format!("{} {} {}", it.version, it.machine, it.name);
     for recording in recordings().into_iter().chain(releases()) {
-        let abilities = Abilities { multicast: Some(false), collnet: false };
+        let abilities = Abilities { multicast: Some(false), ..Abilities::default() };
         let machine = oracle_machine(recording.machine);
         let communicator = Communicator::new(&recording.job(), &machine, abilities).expect("a job that fits");
         count(&mut all, &named(&recording), compare(&communicator, &recording.text));
@@ -136,10 +136,7 @@ fn every_line_is_as_nccl_printed_it() {
 #[test]
 fn every_line_of_every_release_is_as_nccl_printed_it() {
     let mut all = (Counts::new(), 0);
-    // NVLink domains of several machines are not decided yet.
-    let joined =
-        |it: &Job| it.domain > 0 && it.layout.nodes > 1 && it.settings.number("NCCL_MNNVL_ENABLE", 2) != 0;
-    for job in jobs().into_iter().filter(|it| !joined(it)) {
+    for job in jobs() {
         let Job { machine, settings, layout, abilities, name, .. } = &job;
         let decisions = Decisions::new(machine, settings, layout).expect("a job that fits");
         let communicator = Communicator::new(&decisions, machine, *abilities).expect("a job that fits");

@@ -114,6 +114,7 @@ impl Paths {
         let theirs = self.gpu_to_nic(peer, nic);
         let limit = if self.settings.since(2, 27, 5) { PathType::Pxn } else { PathType::Pxb };
         self.may_relay(peer, gpu, nic)
+            && self.machine_of_gpu(peer) == self.machine_of_gpu(gpu)
             && (theirs.bandwidth > own.bandwidth || !own.kind.within(limit, version))
     }
 

@@ -44,6 +44,7 @@ pub(super) fn gpus_in_order(
     settings: &Settings,
     mut gpus: Vec<VisibleDevice>,
     nics: &[VisibleDevice],
+    machines: usize,
 ) -> Vec<VisibleDevice> {
     gpus.sort_by_key(|it| it.position);
     if !settings.since(2, 21, 5) {
@@ -57,7 +58,9 @@ pub(super) fn gpus_in_order(
         .filter_map(|it| machine.nics.get(it.position))
         .flat_map(|nic| places(machine, nic.at))
         .collect();
+    let each = (machine.gpus.len() / machines).max(1);
     let key = |gpu: usize| -> Vec<(bool, usize)> {
+        let ranks: Vec<usize> = ranks.iter().copied().filter(|it| it / each == gpu / each).collect();
         let below = |child: &Child, it: usize| all[it].contains(child);
         let step = |child: &Child| {
             let first = ranks.iter().position(|it| below(child, *it)).unwrap_or(usize::MAX);
@@ -67,7 +70,7 @@ pub(super) fn gpus_in_order(
                 (true, first)
             }
         };
-        all[gpu].iter().map(step).collect()
+        std::iter::once((false, gpu / each)).chain(all[gpu].iter().map(step)).collect()
     };
     gpus.sort_by_cached_key(|it| key(it.position));
     gpus

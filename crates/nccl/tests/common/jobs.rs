@@ -19,8 +19,6 @@ pub(crate) struct Job {
     pub(crate) settings: Settings,
     pub(crate) layout: Layout,
     pub(crate) abilities: Abilities,
-    /// How many machines one NVLink domain joins; 0 if it joins none.
-    pub(crate) domain: u64,
     path: PathBuf,
 }
 
@@ -86,8 +84,13 @@ fn read(list: &Path, jobs: &mut Vec<Job>) {
             machine: machine.clone(),
             settings,
             layout: Layout::new(1, gpus.parse().expect("a number")).on(nodes.parse().expect("a number")),
-            abilities: Abilities { multicast: job["nvls"].as_bool(), ..Abilities::default() },
-            domain: all["fabric"].as_u64().expect("a number"),
+            abilities: Abilities {
+                multicast: job["nvls"].as_bool(),
+                domain: all["fabric"].as_u64().and_then(|it| u32::try_from(it).ok()).expect("a number"),
+                // The stand-in for the network gives the NICs of every machine the same.
+                repeated_guids: true,
+                ..Abilities::default()
+            },
             path: folder.join(file),
         });
     }
