@@ -5,8 +5,9 @@ use std::collections::HashMap;
 use fabric::machine::{BusId, Machine};
 
 use crate::connect::{Common, Limits, Member, connect};
+use crate::domain::{self, machines_in_domain};
 use crate::search::{Wanted, search};
-use crate::{Connected, Decisions, Graphs, Pattern, Settings, TopoGraph, Undecidable};
+use crate::{Connected, Decisions, Graphs, Paths, Pattern, Settings, TopoGraph, Undecidable};
 
 /// The decisions of a communicator: NCCL's `initTransportsRank` (`src/init.cc`), as far as `src/graph` goes.
 #[derive(Debug, Clone, PartialEq)]
@@ -46,8 +47,8 @@ pub struct Communicator {
     pub connected: Connected,
     /// The bus id of each GPU.
     pub(crate) buses: Vec<Option<BusId>>,
-    /// The number of each NIC, for the nodes that differ.
-    pub(crate) nics: Vec<Vec<u32>>,
+    /// The machine of the domain and the number of each NIC, for the nodes that differ.
+    pub(crate) nics: Vec<Vec<(usize, u32)>>,
 }
 
 /// What the description of a machine does not tell.
@@ -59,6 +60,10 @@ pub struct Abilities {
     /// Whether a plugin for reduction in the network is loaded and every NIC supports it. NCCL uses it only with
     /// `NCCL_COLLNET_ENABLE=1`.
     pub collnet: bool,
+    /// How many machines one NVLink domain joins, as the trays of an NVL72; 0 or 1 if none.
+    pub domain: u32,
+    /// Whether the NICs of the machines of a domain have the same GUIDs, machine by machine. NCCL then counts them as one.
+    pub repeated_guids: bool,
 }
 
 impl Communicator {
@@ -72,13 +77,13 @@ impl Communicator {
         if ranks > Self::RANKS {
             return Err(Undecidable::TooManyRanks(ranks));
         }
-        let places = Places::new(decisions, ranks);
+        let (places, kinds) = Places::new(decisions, machine, abilities)?;
         let several = places.kinds.len() > 1;
-        if several && decisions.nodes.iter().any(|it| it.nics().is_empty()) {
+        if several && kinds.iter().any(|it| it.nics().is_empty()) {
             return Err(Undecidable::NoNic);
         }
         let wanted = |kind: usize| {
-            let paths = &decisions.nodes[kind];
+            let paths = &kinds[kind];
             let gpus = paths.gpus();
             let multicast = abilities.multicast.unwrap_or_else(|| {
                 paths.system.switch.is_some() && gpus.iter().all(|it| paths.compute(it.position) >= 90)
@@ -93,14 +98,15 @@ impl Communicator {
         let (mut nodes, mut nics) = (Vec::new(), Vec::new());
         for &kind in &places.kinds {
             known.entry(kind).or_insert_with(|| {
-                nodes.push(search(&decisions.nodes[kind], wanted(kind)));
-                let number = |nic: usize| decisions.nodes[kind].nic_number(nic).unwrap_or(0);
-                nics.push((0..machine.nics.len()).map(number).collect());
+                nodes.push(search(&kinds[kind], wanted(kind)));
+                let number =
+                    |nic: usize| (kinds[kind].machine_of_nic(nic), kinds[kind].nic_number(nic).unwrap_or(0));
+                nics.push((0..machine.nics.len() * kinds[kind].machines).map(number).collect());
                 nodes.len() - 1
             });
         }
         let graphs_of_node: Vec<usize> = places.kinds.iter().map(|it| known[it]).collect();
-        let local: Vec<usize> = places.kinds.iter().map(|it| decisions.nodes[*it].gpus().len()).collect();
+        let local: Vec<usize> = places.kinds.iter().map(|it| kinds[*it].gpus().len()).collect();
         let computes = || {
             let used =
                 decisions.nodes.iter().flat_map(|it| it.gpus().iter().map(|gpu| it.compute(gpu.position)));
@@ -129,7 +135,7 @@ impl Communicator {
             nics,
         };
         communicator.limit_collnet();
-        communicator.connect(machine.gpus.len(), decisions);
+        communicator.connect(&kinds);
         Ok(communicator)
     }
 
@@ -145,7 +151,8 @@ impl Communicator {
         self.collnet &= self.n_nodes >= least && !large;
     }
 
-    fn connect(&mut self, gpus: usize, decisions: &Decisions) {
+    fn connect(&mut self, kinds: &[Paths]) {
+        let gpus = self.gpu_of_rank.iter().max().map_or(0, |it| it + 1);
         let mut ranks = vec![vec![None; gpus]; self.n_nodes];
         for ((rank, node), gpu) in (0..).zip(&self.node_of_rank).zip(&self.gpu_of_rank) {
             ranks[*node as usize][*gpu] = Some(rank);
@@ -161,13 +168,13 @@ impl Communicator {
             ranks: self.n_ranks,
             min_compute: self.min_compute,
             collnet: self.collnet,
-            nvls_channels: if self.nvls { self.nvls_channels(decisions) } else { 0 },
+            nvls_channels: if self.nvls { self.nvls_channels(kinds) } else { 0 },
         };
         self.connected = connect(&members, common);
     }
 
     /// How many channels NVLS has (`src/transport/nvls.cc`, `ncclNvlsInit`; since 2.30.3 `ncclNvlsTuning`).
-    fn nvls_channels(&self, decisions: &Decisions) -> usize {
+    fn nvls_channels(&self, kinds: &[Paths]) -> usize {
         let settings = &self.settings;
         let several = self.n_nodes > 1;
         let blackwell = self.min_compute >= 100 && settings.since(2, 25, 1);
@@ -178,7 +185,7 @@ impl Communicator {
             (true, _) => 32,
         };
         if blackwell && several && settings.since(2, 30, 3) {
-            let nic = slowest_nic(decisions);
+            let nic = slowest_nic(kinds);
             let two = self.n_nodes == 2 && nic >= 48.0;
             let fast = nic >= 96.0;
             if !two && (fast && self.min_local_ranks <= 8 || !fast && nic >= 48.0) {
@@ -197,12 +204,12 @@ impl Communicator {
 }
 
 /// The bandwidth of the slowest way from a GPU to one of its NICs, in GB/s.
-fn slowest_nic(decisions: &Decisions) -> f64 {
-    let of = |paths: &crate::Paths| {
+fn slowest_nic(kinds: &[Paths]) -> f64 {
+    let of = |paths: &Paths| {
         let gpus = paths.gpus().iter();
         gpus.filter_map(|it| Some(paths.near_nics(it.position)?.path.bandwidth)).fold(f64::INFINITY, f64::min)
     };
-    decisions.nodes.iter().map(of).fold(f64::INFINITY, f64::min)
+    kinds.iter().map(of).fold(f64::INFINITY, f64::min)
 }
 
 /// Whether NVLS is searched for: not for two GPUs before 2.28.7.
@@ -226,10 +233,21 @@ struct Places {
 }
 
 impl Places {
-    fn new(decisions: &Decisions, ranks: u64) -> Self {
+    /// Where the ranks are, and the paths of the nodes that differ.
+    fn new(
+        decisions: &Decisions,
+        machine: &Machine,
+        abilities: Abilities,
+    ) -> Result<(Self, Vec<Paths>), Undecidable> {
+        let layout = decisions.layout();
+        let joined = machines_in_domain(&decisions.settings, machine, abilities.domain, layout.nodes);
+        // Only machines that are one node by themselves are joined.
+        if joined > 1 && decisions.nodes.len() == 1 {
+            return Self::of_domains(decisions, machine, u64::from(joined), abilities.repeated_guids);
+        }
         let mut places = Self { nodes: Vec::new(), gpus: Vec::new(), kinds: Vec::new() };
         let mut numbers: HashMap<(u64, usize), u32> = HashMap::new();
-        for rank in 0..ranks {
+        for rank in 0..layout.ranks() {
             let Some((machine, local)) = decisions.local_rank(rank) else { continue };
             let number = *numbers.entry((machine, local.node)).or_insert_with(|| {
                 places.kinds.push(local.node);
@@ -238,7 +256,35 @@ impl Places {
             places.nodes.push(number);
             places.gpus.push(local.gpu.position);
         }
-        places
+        Ok((places, decisions.nodes.clone()))
+    }
+
+    /// Each so many machines are one node; the last may be fewer.
+    fn of_domains(
+        decisions: &Decisions,
+        machine: &Machine,
+        joined: u64,
+        repeated_guids: bool,
+    ) -> Result<(Self, Vec<Paths>), Undecidable> {
+        let layout = decisions.layout();
+        let (machines, rest) = (u64::from(layout.nodes), u64::from(layout.nodes) % joined);
+        let mut kinds = Vec::new();
+        for size in [joined, rest].into_iter().filter(|it| *it > 0) {
+            let size = usize::try_from(size).unwrap_or(1);
+            let mut paths = domain::paths(&decisions.nodes[0], machine, size)?;
+            paths.same_cards = repeated_guids;
+            kinds.push(paths);
+        }
+        let mut places = Self { nodes: Vec::new(), gpus: Vec::new(), kinds: Vec::new() };
+        places.kinds =
+            (0..machines.div_ceil(joined)).map(|it| usize::from(it == machines / joined)).collect();
+        for rank in 0..layout.ranks() {
+            let Some((host, local)) = decisions.local_rank(rank) else { continue };
+            let before = usize::try_from(host % joined).unwrap_or(0) * machine.gpus.len();
+            places.nodes.push(u32::try_from(host / joined).unwrap_or(u32::MAX));
+            places.gpus.push(before + local.gpu.position);
+        }
+        Ok((places, kinds))
     }
 }
 

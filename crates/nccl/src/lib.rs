@@ -19,6 +19,7 @@ mod algorithm;
 mod communicator;
 mod connect;
 mod decisions;
+mod domain;
 mod gpudirect;
 mod graph;
 mod log;

@@ -45,17 +45,18 @@ impl Communicator {
         let node = self.node_of_rank.get(rank).copied().unwrap_or(0);
         let nics = self.graphs_of_node.get(node as usize).and_then(|it| self.nics.get(*it));
         let net = |nic: usize| {
-            let id = nics.and_then(|it| it.get(nic)).copied().unwrap_or(0);
+            let (machine, id) = nics.and_then(|it| it.get(nic)).copied().unwrap_or((0, 0));
             match () {
-                () if since(23, 4) => format!(" NET/0-{id:x}"),
+                () if since(23, 4) => format!(" NET/{machine:x}-{id:x}"),
                 () if since(21, 5) => format!(" NET/{id:x}"),
                 () => format!(" NET/{id}"),
             }
         };
         let gpu = |gpu: usize| {
-            let bus = self.buses.get(gpu).copied().flatten();
+            let each = self.buses.len().max(1);
+            let bus = self.buses.get(gpu % each).copied().flatten();
             match bus.filter(|_| since(27, 5)) {
-                Some(bus) => format!(" GPU/0-{:x}", bus.0),
+                Some(bus) => format!(" GPU/{:x}-{:x}", gpu / each, bus.0),
                 None => {
                     let here = |it: &usize| self.node_of_rank[*it] == node && self.gpu_of_rank[*it] == gpu;
                     format!(" GPU/{}", (0..self.n_ranks).find(here).unwrap_or(0))
@@ -69,7 +70,11 @@ impl Communicator {
         // Of a graph for NVLS only the head matters, and since 2.27.5 only it is shown.
         let shown =
             if graph.pattern == crate::Pattern::Nvls && since(27, 5) { 1 } else { channel.intra.len() };
-        channel.intra.iter().take(shown).for_each(|it| line.push_str(&gpu(*it)));
+        for (step, it) in channel.intra.iter().take(shown).enumerate() {
+            // Before, rank 0 stood for the others.
+            let unset = graph.pattern == crate::Pattern::Nvls && step > 0;
+            line.push_str(&if unset { " GPU/0".into() } else { gpu(*it) });
+        }
         if let Some([first, last]) = channel.inter {
             // 2.23.4 shows the first NIC twice.
             line.push_str(&net(if since(23, 4) && !since(24, 3) { first } else { last }));

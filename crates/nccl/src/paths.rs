@@ -3,6 +3,7 @@
 //! From each device a breadth-first search over the system; then some paths are changed, see `detour`.
 
 mod detour;
+mod order;
 mod path;
 mod reach;
 
@@ -10,12 +11,13 @@ use std::fmt;
 use std::ops::Range;
 
 use fabric::Version;
-use fabric::machine::{Bridge, Machine, Maker, Place};
+use fabric::machine::{Machine, Maker};
 
 use crate::nics::Near;
 use crate::topo::{System, single, used_sockets};
 
 use crate::Settings;
+use order::{gpus_in_order, nics_in_order};
 use reach::{middle, search};
 
 pub use path::Path;
@@ -77,6 +79,10 @@ pub struct Paths {
     wires: Vec<Path>,
     /// From GPUs to GPUs and NICs: the GPU between them.
     by: Vec<Option<u16>>,
+    /// How many machines these are, of an NVLink domain.
+    pub(crate) machines: usize,
+    /// Whether NICs of the same position on these machines have one GUID: NCCL counts them as one card.
+    pub(crate) same_cards: bool,
     /// The socket nearest to each GPU.
     local_sockets: Vec<Option<usize>>,
     pub(crate) near: Near,
@@ -106,6 +112,8 @@ pub(crate) struct About {
     pub(crate) nic_latencies: Vec<f32>,
     /// The vendor of each socket.
     pub(crate) makers: Vec<Maker>,
+    /// GPUs of a model without peer access.
+    pub(crate) alone: Vec<bool>,
 }
 
 impl fmt::Display for TooLarge {
@@ -165,9 +173,20 @@ impl Paths {
         settings: &Settings,
         visible: &VisibleDevices,
     ) -> Result<Self, TooLarge> {
+        Self::joined(machine, settings, visible, 1)
+    }
+
+    /// The paths of a description that is several machines one after the other.
+    pub(crate) fn joined(
+        machine: &Machine,
+        settings: &Settings,
+        visible: &VisibleDevices,
+        machines: usize,
+    ) -> Result<Self, TooLarge> {
         TooLarge::check(machine)?;
-        let mut paths = Self::empty(machine, settings, visible);
-        let system = System::new(machine, settings, &positions(&paths.gpus), &positions(&paths.nics));
+        let mut paths = Self::empty(machine, settings, visible, machines);
+        let (gpus, nics) = (positions(&paths.gpus), positions(&paths.nics));
+        let system = System::new(machine, settings, (&gpus, &nics), machines);
         paths.search_all(&system);
         paths.system = system;
         paths.local_sockets = (0..machine.gpus.len()).map(|it| paths.find_local_socket(it)).collect();
@@ -179,10 +198,10 @@ impl Paths {
         Ok(paths)
     }
 
-    fn empty(machine: &Machine, settings: &Settings, visible: &VisibleDevices) -> Self {
-        let mut gpus = once_each(&visible.gpus, machine.gpus.len());
-        gpus.sort_by_key(|it| it.position);
+    fn empty(machine: &Machine, settings: &Settings, visible: &VisibleDevices, machines: usize) -> Self {
         let nics = nics_in_order(machine, settings, once_each(&visible.nics, machine.nics.len()));
+        let gpus = once_each(&visible.gpus, machine.gpus.len());
+        let gpus = gpus_in_order(machine, settings, gpus, &nics, machines);
         let rows = Rows::new(machine, &gpus, &nics);
         let used = used_sockets(machine, &positions(&gpus), &positions(&nics));
         let first = machine.sockets.iter().zip(used).find(|it| it.1);
@@ -192,6 +211,8 @@ impl Paths {
             routes: vec![Box::default(); rows.all() * rows.all()],
             system: System::default(),
             wires: Vec::new(),
+            machines,
+            same_cards: false,
             by: vec![None; gpus.len() * rows.devices],
             local_sockets: Vec::new(),
             near: Near::default(),
@@ -206,6 +227,7 @@ impl Paths {
                 nic_rates: machine.nics.iter().map(|it| single(fabric::link::nic(it.rate))).collect(),
                 nic_latencies: machine.nics.iter().map(|it| latency(it.latency, settings)).collect(),
                 makers: machine.sockets.iter().map(|it| it.maker).collect(),
+                alone: machine.gpus.iter().map(|it| has_no_peer_access(it.model.as_deref())).collect(),
             },
         }
     }
@@ -263,6 +285,26 @@ impl Paths {
     /// The compute capability of a GPU. An unknown one counts as an A100's.
     pub(crate) fn compute(&self, gpu: usize) -> u32 {
         self.about.compute.get(gpu).copied().flatten().unwrap_or(80)
+    }
+
+    /// Which machine of an NVLink domain a GPU is in.
+    pub(crate) fn machine_of_gpu(&self, gpu: usize) -> usize {
+        gpu / (self.about.compute.len() / self.machines).max(1)
+    }
+
+    /// Which machine of an NVLink domain a NIC is in.
+    pub(crate) fn machine_of_nic(&self, nic: usize) -> usize {
+        nic / (self.about.nic_rates.len() / self.machines).max(1)
+    }
+
+    /// A number that NICs of one card share.
+    pub(crate) fn asic(&self, nic: usize) -> usize {
+        if self.same_cards { nic % (self.about.nic_rates.len() / self.machines).max(1) } else { nic }
+    }
+
+    /// Whether the driver lets two GPUs access each other's memory.
+    pub(crate) fn are_peers(&self, one: usize, other: usize) -> bool {
+        one == other || ![one, other].iter().any(|it| self.about.alone.get(*it) == Some(&true))
     }
 
     pub(crate) fn visible_gpu(&self, gpu: usize) -> Option<VisibleDevice> {
@@ -449,6 +491,11 @@ impl System {
     }
 }
 
+/// Whether the driver refuses peer access to GPUs of this model.
+fn has_no_peer_access(model: Option<&str>) -> bool {
+    model.is_some_and(|it| fabric::gpu::peer_access_in_text(it) == Some(false))
+}
+
 /// The latency of a NIC as NCCL keeps it: since 2.24.3 as a whole number (`src/graph/topo.cc`, `ncclTopoPopulateNics`).
 fn latency(declared: Option<f64>, settings: &Settings) -> f32 {
     let declared = declared.unwrap_or(0.0);
@@ -466,31 +513,3 @@ fn once_each(devices: &[VisibleDevice], limit: usize) -> Vec<VisibleDevice> {
         |it: &&VisibleDevice| seen.get_mut(it.position).is_some_and(|seen| !std::mem::replace(seen, true));
     devices.iter().filter(new).copied().collect()
 }
-
-/// The NICs the network drives, in the order of the tree: by socket, by switch, by index. A NIC next to switches is before the
-/// first with a larger bus id.
-fn nics_in_order(machine: &Machine, settings: &Settings, visible: Vec<VisibleDevice>) -> Vec<VisibleDevice> {
-    let network = settings.network(machine);
-    let mut nics: Vec<(Vec<Step>, VisibleDevice)> = Vec::new();
-    for device in visible {
-        let Some(nic) = machine.nics.get(device.position).filter(|it| network.drives(it)) else { continue };
-        let later = |it: &Bridge| it.at == nic.at && it.bus > nic.bus;
-        let next = nic.bus.map_or(Some(0), |_| machine.bridges.iter().position(later));
-        let mut steps = vec![(next.unwrap_or(usize::MAX), false, nic.index)];
-        let above = machine.bridges_above(nic.at);
-        steps.extend(above.iter().map(|it| (*it, true, 0)));
-        let top = above.last().and_then(|it| machine.bridges.get(*it)).map_or(nic.at, |it| it.at);
-        steps.push(match top {
-            Place::Socket(socket) => (socket, true, 0),
-            Place::Bridge(_) => (usize::MAX, true, 0),
-        });
-        steps.reverse();
-        nics.push((steps, device));
-    }
-    nics.sort();
-    nics.into_iter().map(|it| it.1).collect()
-}
-
-/// A step from the root of the tree to a NIC: the number of a socket or bridge, or of the bridge after the NIC; whether it is
-/// not the NIC; the index of the NIC.
-type Step = (usize, bool, u32);

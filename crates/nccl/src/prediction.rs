@@ -125,6 +125,14 @@ impl Prediction {
         self.p2p.get(local.node).copied()
     }
 
+    /// How many channels a message of a rank to one peer takes.
+    pub fn channels_of_message(&self, rank: u64, bytes: u64) -> Option<u32> {
+        let count = |it: usize| u32::try_from(it).unwrap_or(u32::MAX);
+        let (ranks, nodes) = (count(self.communicator.n_ranks), count(self.communicator.n_nodes));
+        let scope = P2pScope { ranks, nodes, channels: count(self.communicator.connected.channels.len()) };
+        Some(self.p2p_of(rank)?.of_message(&self.communicator.settings, scope, bytes))
+    }
+
     /// `16 coll channels, 16 collnet channels, 0 nvls channels, 16 p2p channels, 2 p2p channels per peer` of a rank.
     pub fn channels_line(&self, rank: u64) -> Option<String> {
         let p2p = self.p2p_of(rank)?;

@@ -70,7 +70,12 @@ impl LinkKind {
 
 impl System {
     /// The system of a machine with these GPUs and NICs of it.
-    pub(crate) fn new(machine: &Machine, settings: &Settings, gpus: &[usize], nics: &[usize]) -> Self {
+    pub(crate) fn new(
+        machine: &Machine,
+        settings: &Settings,
+        (gpus, nics): (&[usize], &[usize]),
+        machines: usize,
+    ) -> Self {
         let mut system = Self {
             gpus: vec![None; machine.gpus.len()],
             boards: vec![None; machine.gpus.len()],
@@ -109,7 +114,7 @@ impl System {
         system.add_nics(machine, nics, &node_at, &mut above);
         system.add_nvlinks(machine, settings);
         system.add_chip_links(machine, settings, gpus);
-        system.join_sockets(machine, settings);
+        system.join_sockets(machine, settings, machines);
         system.put_upward_last(&above);
         system
     }
@@ -236,12 +241,15 @@ impl System {
         }
     }
 
-    fn join_sockets(&mut self, machine: &Machine, settings: &Settings) {
-        for (socket, one) in machine.sockets.iter().zip(self.sockets.clone()) {
+    /// Joins the sockets of each machine.
+    fn join_sockets(&mut self, machine: &Machine, settings: &Settings, machines: usize) {
+        let each = (machine.sockets.len() / machines).max(1);
+        for (index, (socket, one)) in machine.sockets.iter().zip(self.sockets.clone()).enumerate() {
             let bandwidth = link::between_sockets(socket.maker, socket.model, settings.version);
-            for other in self.sockets.clone() {
+            for (there, other) in self.sockets.clone().into_iter().enumerate() {
                 if let (Some(one), Some(other)) = (one, other)
                     && one != other
+                    && index / each == there / each
                 {
                     self.connect(one, other, LinkKind::Sockets, bandwidth);
                 }

@@ -274,7 +274,7 @@ impl Paths {
 /// Whether two GPUs are near enough for peer access.
 pub(crate) fn p2p_is_allowed(paths: &Paths, from: usize, to: usize) -> bool {
     let level = paths.settings.p2p_level(paths.about.cpu, paths.gpus().len()).kind;
-    paths.gpu_to_gpu(from, to).kind.within(level, paths.version())
+    paths.are_peers(from, to) && paths.gpu_to_gpu(from, to).kind.within(level, paths.version())
 }
 
 /// What NICs and direct path give, where the NICs of both GPUs give more. Only NICs that are reached without the CPU count.

@@ -4,11 +4,12 @@ mod common;
 
 use std::collections::{BTreeMap, HashMap};
 
+use common::jobs::{Job, jobs};
 use common::{Recording, oracle_machine, recordings, releases};
-use nccl::{Abilities, Communicator};
+use nccl::{Abilities, Communicator, Decisions};
 
 /// The kinds of lines that are compared.
-const KINDS: [&str; 6] = ["Pattern", "channel", "Channel", "Ring", "Tree", "Trees"];
+const KINDS: [&str; 7] = ["Pattern", "channel", "Channel", "Ring", "Tree", "Trees", "NVLS Head"];
 
 /// The kind of a line, `None` for any other.
 fn kind(message: &str) -> Option<&'static str> {
@@ -18,6 +19,9 @@ fn kind(message: &str) -> Option<&'static str> {
     }
     if message.starts_with("Trees [") {
         return Some("Trees");
+    }
+    if message.starts_with("NVLS Head ") {
+        return Some("NVLS Head");
     }
     let (head, rest) = message.split_once(" :")?;
     if digits(head.trim_start()) && (rest.starts_with(" NET/") || rest.starts_with(" GPU/")) {
@@ -63,6 +67,9 @@ fn decided(communicator: &Communicator, rank: usize) -> HashMap<&'static str, Ve
     all.extend(communicator.ring_lines(rank));
     all.extend(communicator.tree_lines(rank));
     all.push(communicator.trees_line(rank));
+    if communicator.node_of_rank[rank] == 0 {
+        all.extend(communicator.nvls_head_lines());
+    }
     for line in all {
         lines.entry(kind(&line).expect("a known kind")).or_default().push(line);
     }
@@ -74,13 +81,12 @@ fn same(told: &str, decided: &str) -> bool {
     told.trim_end() == decided.trim_end() || (told.len() > 900 && decided.starts_with(told))
 }
 
-fn compare(recording: &Recording) -> (BTreeMap<&'static str, (usize, usize)>, Vec<String>) {
-    let machine = oracle_machine(recording.machine);
-    let abilities = Abilities { multicast: Some(false), collnet: false };
-    let communicator = Communicator::new(&recording.job(), &machine, abilities).expect("a job that fits");
-    let (mut counts, mut wrong) = (BTreeMap::new(), Vec::new());
-    for (rank, told) in told(&recording.text) {
-        let decided = decided(&communicator, rank);
+type Counts = BTreeMap<&'static str, (usize, usize)>;
+
+fn compare(communicator: &Communicator, text: &str) -> (Counts, Vec<String>) {
+    let (mut counts, mut wrong) = (Counts::new(), Vec::new());
+    for (rank, told) in told(text) {
+        let decided = decided(communicator, rank);
         for kind in KINDS {
             let none = Vec::new();
             let (told, decided) = (told.get(kind).unwrap_or(&none), decided.get(kind).unwrap_or(&none));
@@ -90,7 +96,7 @@ fn compare(recording: &Recording) -> (BTreeMap<&'static str, (usize, usize)>, Ve
                 match (told.get(row), decided.get(row)) {
                     (Some(told), Some(decided)) if same(told, decided) => count.0 += 1,
                     (told, decided) => {
-                        wrong.push(format!("rank {rank}: NCCL {told:?}\n        here {decided:?}"))
+                        wrong.push(format!("rank {rank}: NCCL {told:?}\n        here {decided:?}"));
                     }
                 }
             }
@@ -99,18 +105,43 @@ fn compare(recording: &Recording) -> (BTreeMap<&'static str, (usize, usize)>, Ve
     (counts, wrong)
 }
 
+/// Adds to what is counted, and shows the first lines that differ.
+fn count(all: &mut (Counts, usize), name: &str, (counts, wrong): (Counts, Vec<String>)) {
+    for (kind, (equal, compared)) in &counts {
+        let sum = all.0.entry(kind).or_insert((0, 0));
+        *sum = (sum.0 + equal, sum.1 + compared);
+    }
+    all.1 += wrong.len();
+    if !wrong.is_empty() {
+        println!("{name}: {counts:?}");
+        wrong.iter().take(4).for_each(|it| println!("    {it}"));
+    }
+}
+
 #[test]
 fn every_line_is_as_nccl_printed_it() {
-    let mut all = Vec::new();
+    let mut all = (Counts::new(), 0);
+    let named = |it: &Recording| format!("{} {} {}", it.version, it.machine, it.name);
     for recording in recordings().into_iter().chain(releases()) {
-        let (counts, wrong) = compare(&recording);
-        let shown: Vec<String> =
-            counts.iter().map(|(kind, it)| format!("{kind} {}/{}", it.0, it.1)).collect();
-        println!("{} {} {}: {}", recording.version, recording.machine, recording.name, shown.join(", "));
-        for it in wrong.iter().take(6) {
-            println!("    {it}");
-        }
-        all.extend(wrong);
+        let abilities = Abilities { multicast: Some(false), ..Abilities::default() };
+        let machine = oracle_machine(recording.machine);
+        let communicator = Communicator::new(&recording.job(), &machine, abilities).expect("a job that fits");
+        count(&mut all, &named(&recording), compare(&communicator, &recording.text));
     }
-    assert!(all.is_empty(), "{} lines differ", all.len());
+    println!("{:?}", all.0);
+    assert_eq!(all.1, 0, "lines differ");
+    assert!(all.0.values().map(|it| it.0).sum::<usize>() > 6_000);
+}
+
+#[test]
+fn every_line_of_every_release_is_as_nccl_printed_it() {
+    let mut all = (Counts::new(), 0);
+    for job in jobs() {
+        let Job { machine, settings, layout, abilities, name, .. } = &job;
+        let decisions = Decisions::new(machine, settings, layout).expect("a job that fits");
+        let communicator = Communicator::new(&decisions, machine, *abilities).expect("a job that fits");
+        count(&mut all, name, compare(&communicator, &job.text()));
+    }
+    println!("{:?}", all.0);
+    assert_eq!(all.1, 0, "lines differ");
 }

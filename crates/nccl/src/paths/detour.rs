@@ -14,7 +14,8 @@ impl Paths {
         for to in &gpus {
             let Some(socket) = self.local_socket(to.position) else { continue };
             for from in &gpus {
-                if !self.gpu_to_gpu(from.position, to.position).kind.within(level, self.version()) {
+                let near = self.gpu_to_gpu(from.position, to.position).kind.within(level, self.version());
+                if !near || !self.are_peers(from.position, to.position) {
                     self.lead(Device::Gpu(from.position), Device::Socket(socket), Device::Gpu(to.position));
                     self.set_by(from.position, Device::Gpu(to.position), None);
                 }
@@ -113,6 +114,7 @@ impl Paths {
         let theirs = self.gpu_to_nic(peer, nic);
         let limit = if self.settings.since(2, 27, 5) { PathType::Pxn } else { PathType::Pxb };
         self.may_relay(peer, gpu, nic)
+            && self.machine_of_gpu(peer) == self.machine_of_gpu(gpu)
             && (theirs.bandwidth > own.bandwidth || !own.kind.within(limit, version))
     }
 

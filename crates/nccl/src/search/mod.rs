@@ -81,3 +81,89 @@ fn graph_of(model: &Model<'_>, draft: &Draft) -> TopoGraph {
         hops: draft.hops,
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use fabric::machine::{Bridge, Gpu, Machine, Maker, Nic, NicKind, NvEnd, NvLink, PciLink, Place, Socket};
+    use fabric::units::GigabitsPerSecond;
+    use proptest::prelude::*;
+
+    use super::compute::compute;
+    use super::draft::Draft;
+    use super::model::{End, Model};
+    use crate::{Paths, Pattern, Settings};
+
+    fn machine(gpus: usize, nics: usize, rate: f64, nvlinks: u32, mesh: bool) -> Machine {
+        let link = PciLink::generation(4);
+        let socket = Socket { maker: Maker::Intel, model: Some((6, 0x8f)), ..Socket::default() };
+        let mut machine = Machine { sockets: vec![socket; 2], ..Machine::default() };
+        machine.bridges = (0..4).map(|it| Bridge { at: Place::Socket(it / 2), bus: None, link }).collect();
+        for gpu in 0..gpus {
+            let (at, index) = (Place::Bridge(gpu * 4 / gpus), u32::try_from(gpu).unwrap());
+            let (bus, model, rank, c2c) = (None, None, None, None);
+            let (compute, gpudirect) = (Some(80), Some(true));
+            machine.gpus.push(Gpu { index, at, bus, link, model, compute, gpudirect, rank, c2c });
+            let others = (0..gpus).filter(|it| *it != gpu).map(NvEnd::Gpu);
+            let ends: Vec<NvEnd> = if mesh { others.collect() } else { vec![NvEnd::Switch] };
+            machine.nvlinks.extend(ends.into_iter().map(|to| NvLink { from: gpu, to, count: nvlinks }));
+        }
+        machine.nics = (0..nics)
+            .map(|nic| Nic {
+                name: "mlx5_0".into(),
+                index: u32::try_from(nic).unwrap(),
+                at: Place::Bridge(nic % 4),
+                bus: None,
+                link,
+                rate: Some(GigabitsPerSecond(rate)),
+                gpudirect: Some(true),
+                latency: None,
+                kind: NicKind::InfiniBand,
+            })
+            .collect();
+        machine
+    }
+
+    /// Takes what the channels of a ring need from the links. `false` if one has not that much.
+    fn fits(model: &mut Model<'_>, ring: &Draft) -> bool {
+        let mut hops: Vec<(End, End, f32)> = Vec::new();
+        for channel in 0..ring.n_channels {
+            let gpus: Vec<usize> = (0..model.gpus).map(|step| ring.gpu_at(channel, step)).collect();
+            hops.extend(gpus.windows(2).map(|it| (End::Gpu(it[0]), End::Gpu(it[1]), ring.bw_intra)));
+            let (first, last) = (End::Gpu(gpus[0]), End::Gpu(gpus[gpus.len() - 1]));
+            if model.inter {
+                let [start, end] = ring.inter[channel];
+                hops.push((End::Net(start), first, ring.bw_inter));
+                hops.push((last, End::Net(end), ring.bw_inter));
+            } else {
+                hops.push((last, first, ring.bw_intra));
+            }
+        }
+        hops.into_iter().all(|(from, to, bandwidth)| {
+            let route = std::rc::Rc::clone(model.route(from, to).unwrap());
+            model.take(&route, route.links.len(), from, bandwidth) == route.links.len()
+        })
+    }
+
+    proptest! {
+        #[test]
+        fn no_link_carries_more_than_it_has(
+            gpus in 1_usize..9,
+            nics in 1_usize..5,
+            rate in prop_oneof![Just(100.0), Just(200.0), Just(400.0)],
+            nvlinks in 1_u32..5,
+            mesh in any::<bool>(),
+            inter in any::<bool>(),
+        ) {
+            let machine = machine(gpus, nics, rate, nvlinks, mesh);
+            let paths = Paths::new(&machine, &Settings::default()).unwrap();
+            let mut model = Model::new(&paths, inter, false);
+            let ring = compute(&mut model, Draft::new(Pattern::Ring, (1, 32), gpus));
+            prop_assert!(ring.n_channels > 0);
+            // What the search took it gave back.
+            let untouched = Model::new(&paths, inter, false);
+            let left = |it: &Model<'_>| it.links.iter().map(|it| it.left).collect::<Vec<_>>();
+            prop_assert_eq!(left(&model), left(&untouched));
+            prop_assert!(ring.bw_intra < 0.2 || fits(&mut model, &ring));
+        }
+    }
+}

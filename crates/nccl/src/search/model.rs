@@ -35,6 +35,8 @@ pub(super) struct SearchLink {
 pub(super) struct Net {
     /// Its position in the machine.
     pub(super) position: usize,
+    /// NICs with the same number here are one card to NCCL.
+    pub(super) asic: usize,
     /// What is left of its rate.
     pub(super) left: f32,
     pub(super) latency: f32,
@@ -146,6 +148,7 @@ impl<'a> Model<'a> {
             let near = self.paths.near.gpus.get(nic.position);
             self.nets.push(Net {
                 position: nic.position,
+                asic: self.paths.asic(nic.position),
                 left: self.paths.about.nic_rates.get(nic.position).copied().unwrap_or(0.0),
                 latency: self.paths.about.nic_latencies.get(nic.position).copied().unwrap_or(0.0),
                 local_gpu: self.paths.local_gpu(nic.position).and_then(index),

@@ -28,10 +28,18 @@ impl Model<'_> {
         let most = max_channels(self.settings);
         let gpus: Vec<usize> = (0..self.gpus).filter(|it| gpu.is_none_or(|gpu| gpu == *it)).collect();
         let mut nets = Vec::new();
-        for &gpu in &gpus {
-            for net in self.preferred(gpu, most) {
-                add(&mut nets, net);
+        let preferred: Vec<Vec<usize>> = gpus.iter().map(|it| self.preferred(*it, most)).collect();
+        // In a domain of several machines the first NIC of each GPU comes before the second of any. Since 2.27.5.
+        let scatter = self.paths.machines > 1
+            && self.settings.since(2, 27, 5)
+            && self.settings.number("NCCL_MNNVL_SCATTER_NETS_ENABLE", 1) != 0;
+        if scatter {
+            let longest = preferred.iter().map(Vec::len).max().unwrap_or(0);
+            for channel in 0..longest {
+                preferred.iter().filter_map(|it| it.get(channel)).for_each(|it| add(&mut nets, *it));
             }
+        } else {
+            preferred.iter().flatten().for_each(|it| add(&mut nets, *it));
         }
         // Since 2.28.7 `NCCL_NETDEVS_POLICY=MAX:n` also limits this list.
         let each = self.settings.most_nics_of_gpu().unwrap_or(usize::MAX);
@@ -70,12 +78,13 @@ impl Model<'_> {
         found
     }
 
-    /// Whether a channel may leave by a NIC (`ncclTopoSearchCheckNet`). Every NIC of the machine is a port of its own.
+    /// Whether a channel may leave by a NIC (`ncclTopoSearchCheckNet`).
     pub(super) fn may_leave(&self, draft: &Draft, net: usize, step: usize) -> bool {
         let start = draft.start_net();
         if draft.pattern == Pattern::Tree && net != start {
             return false;
         }
+        let same_card = self.nets[net].asic == self.nets[start].asic;
         let odd = !draft.n_channels.is_multiple_of(2);
         let previous = || draft.inter[draft.n_channels - 1][0];
         if self.settings.since(2, 23, 4) {
@@ -83,11 +92,11 @@ impl Model<'_> {
                 if odd && net != previous() {
                     return false;
                 }
-            } else if draft.cross_nic == 0 && net != start {
+            } else if draft.cross_nic == 0 && !same_card {
                 return false;
             }
         } else {
-            if draft.cross_nic != 1 && net != start {
+            if draft.cross_nic != 1 && !same_card {
                 return false;
             }
             // 2.20.3 to 2.22: two channels that change the NIC form a pair.

@@ -108,7 +108,7 @@ impl Walk<'_, '_> {
             let channel = self.draft.n_channels;
             self.draft.inter[channel][0] = net;
             self.draft.latency_inter = self.model.nets[net].latency;
-            self.model.nets[net].left -= bandwidth;
+            self.take_of_card(net, bandwidth);
             if heads {
                 if channel < nets.len() {
                     match self.head(&nets, net, back) {
@@ -121,7 +121,14 @@ impl Walk<'_, '_> {
             } else if !self.begin_at_net(net, back) {
                 continue;
             }
-            self.model.nets[net].left += bandwidth;
+            self.take_of_card(net, -bandwidth);
+        }
+    }
+
+    fn take_of_card(&mut self, net: usize, bandwidth: f32) {
+        let asic = self.model.nets[net].asic;
+        for net in self.model.nets.iter_mut().filter(|it| it.asic == asic) {
+            net.left -= bandwidth;
         }
     }
 

@@ -1,6 +1,8 @@
 //! Machines and recordings the tests share.
 #![allow(dead_code, reason = "each test uses a part")]
 
+pub(crate) mod jobs;
+
 use std::io::Read;
 use std::path::PathBuf;
 

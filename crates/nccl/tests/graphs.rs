@@ -1,0 +1,205 @@
+//! What must hold for rings and trees on any machine.
+
+use std::time::Instant;
+
+use fabric::Version;
+use fabric::machine::{Bridge, Gpu, Machine, Maker, Nic, NicKind, NvEnd, NvLink, PciLink, Place, Socket};
+use fabric::units::GigabitsPerSecond;
+use nccl::{Abilities, Communicator, Decisions, Layout, Settings, Undecidable};
+use proptest::prelude::*;
+
+/// How the GPUs are joined by NVLink.
+#[derive(Debug, Clone, Copy)]
+enum Joined {
+    No,
+    Switch,
+    Pairs,
+    Mesh,
+}
+
+/// A machine with these sockets, each with switches that have so many GPUs and NICs.
+fn machine(sockets: usize, switches: &[(usize, usize)], rate: f64, compute: u32, joined: Joined) -> Machine {
+    let mut machine = Machine::default();
+    let link = PciLink::generation(4);
+    for socket in 0..sockets {
+        machine.sockets.push(Socket { maker: Maker::Intel, model: Some((6, 0x8f)), ..Socket::default() });
+        for &(gpus, nics) in switches {
+            machine.bridges.push(Bridge { at: Place::Socket(socket), bus: None, link });
+            let at = Place::Bridge(machine.bridges.len() - 1);
+            for _ in 0..gpus {
+                let index = u32::try_from(machine.gpus.len()).expect("few");
+                let (bus, model, rank, c2c) = (None, None, None, None);
+                let (compute, gpudirect) = (Some(compute), Some(true));
+                machine.gpus.push(Gpu { index, at, bus, link, model, compute, gpudirect, rank, c2c });
+            }
+            for _ in 0..nics {
+                let index = u32::try_from(machine.nics.len()).expect("few");
+                machine.nics.push(Nic {
+                    name: format!("mlx5_{index}").into(),
+                    index,
+                    at,
+                    bus: None,
+                    link,
+                    rate: Some(GigabitsPerSecond(rate)),
+                    gpudirect: Some(true),
+                    latency: None,
+                    kind: NicKind::InfiniBand,
+                });
+            }
+        }
+    }
+    let gpus = machine.gpus.len();
+    for from in 0..gpus {
+        let ends: Vec<(NvEnd, u32)> = match joined {
+            Joined::No => Vec::new(),
+            Joined::Switch => vec![(NvEnd::Switch, 12)],
+            Joined::Pairs => {
+                Some(from ^ 1).filter(|it| *it < gpus).map(|it| (NvEnd::Gpu(it), 4)).into_iter().collect()
+            }
+            Joined::Mesh => (0..gpus).filter(|it| *it != from).map(|it| (NvEnd::Gpu(it), 1)).collect(),
+        };
+        machine.nvlinks.extend(ends.into_iter().map(|(to, count)| NvLink { from, to, count }));
+    }
+    machine
+}
+
+fn machines() -> impl Strategy<Value = Machine> {
+    let switches = prop::collection::vec((0_usize..4, 0_usize..3), 1..3);
+    let joined = prop_oneof![Just(Joined::No), Just(Joined::Switch), Just(Joined::Pairs), Just(Joined::Mesh)];
+    let compute = prop_oneof![Just(70_u32), Just(80), Just(89), Just(90), Just(100)];
+    let rate = prop_oneof![Just(25.0), Just(100.0), Just(400.0)];
+    (1_usize..3, switches, rate, compute, joined)
+        .prop_map(|(sockets, switches, rate, compute, joined)| {
+            machine(sockets, &switches, rate, compute, joined)
+        })
+        .prop_filter("some GPUs", |it| !it.gpus.is_empty())
+}
+
+fn settings() -> impl Strategy<Value = Settings> {
+    let versions = [(18, 6), (19, 4), (20, 5), (21, 5), (22, 3), (23, 4), (25, 1), (27, 3), (28, 9), (30, 7)];
+    let versions = prop::sample::select(versions.to_vec());
+    let cross = prop_oneof![3 => Just(None), 1 => Just(Some("0")), 1 => Just(Some("1"))];
+    (versions, cross).prop_map(|((minor, patch), cross)| {
+        let settings = Settings::new(Version::new(2, minor, patch));
+        match cross {
+            Some(value) => settings.with("NCCL_CROSS_NIC", value),
+            None => settings,
+        }
+    })
+}
+
+fn communicator(machine: &Machine, settings: &Settings, nodes: u32) -> Result<Communicator, Undecidable> {
+    let layout = Layout::new(1, u32::try_from(machine.gpus.len()).expect("few")).on(nodes);
+    Communicator::new(&Decisions::new(machine, settings, &layout)?, machine, Abilities::default())
+}
+
+/// Every channel of a node has each of its GPUs once.
+fn channels_are_whole(it: &Communicator) {
+    for graphs in &it.nodes {
+        for graph in [&graphs.ring, &graphs.tree] {
+            let mut want = graph.channels[0].intra.clone();
+            want.sort_unstable();
+            want.dedup();
+            for channel in &graph.channels {
+                let mut gpus = channel.intra.clone();
+                gpus.sort_unstable();
+                assert_eq!(gpus, want);
+                assert_eq!(channel.inter.is_some(), it.n_nodes > 1);
+            }
+        }
+        assert!(graphs.tree.channels.len() <= graphs.ring.channels.len().max(1));
+    }
+}
+
+fn rings_have_every_rank(it: &Communicator) {
+    for ring in &it.connected.rings {
+        let mut order = ring.order(0);
+        assert_eq!(ring.next[*order.last().expect("a rank") as usize], 0);
+        order.sort_unstable();
+        assert!(order.iter().copied().eq(0..u32::try_from(it.n_ranks).expect("few")));
+        for (rank, next) in (0_u32..).zip(&ring.next) {
+            assert_eq!(ring.prev[*next as usize], rank);
+        }
+    }
+}
+
+fn trees_are_trees(it: &Communicator) {
+    for tree in &it.connected.trees {
+        assert_eq!(tree.ranks.iter().filter(|it| it.up.is_none()).count(), 1);
+        for (rank, links) in (0_u32..).zip(&tree.ranks) {
+            for child in links.down.into_iter().flatten() {
+                assert_eq!(tree.ranks[child as usize].up, Some(rank));
+            }
+            let ups = std::iter::successors(Some(rank), |it| tree.ranks[*it as usize].up);
+            assert!(ups.take(it.n_ranks + 1).count() <= it.n_ranks, "a circle");
+        }
+        let children = tree.ranks.iter().map(|it| it.down.iter().flatten().count()).sum::<usize>();
+        assert_eq!(children, it.n_ranks - 1);
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 96, ..ProptestConfig::default() })]
+
+    #[test]
+    fn rings_are_rings_and_trees_are_trees(machine in machines(), settings in settings(), nodes in 1_u32..6) {
+        match communicator(&machine, &settings, nodes) {
+            Ok(it) => {
+                channels_are_whole(&it);
+                rings_have_every_rank(&it);
+                trees_are_trees(&it);
+                prop_assert_eq!(communicator(&machine, &settings, nodes), Ok(it));
+            }
+            Err(Undecidable::NoNic) => prop_assert!(machine.nics.is_empty()),
+            Err(it) => prop_assert!(false, "{}", it),
+        }
+    }
+}
+
+/// Limits of a variable hold whatever the search found.
+#[test]
+fn channels_stay_within_the_limits_of_variables() {
+    let machine = machine(2, &[(4, 4)], 400.0, 90, Joined::Switch);
+    let channels = |name: &str, value: &str, nodes: u32| {
+        let settings = Settings::default().with(name, value);
+        communicator(&machine, &settings, nodes).expect("a job that fits").connected.channels.len()
+    };
+    for (name, value, want) in [
+        ("NCCL_MAX_NCHANNELS", "3", 3),
+        ("NCCL_MAX_NRINGS", "3", 3),
+        ("NCCL_MAX_CTAS", "5", 5),
+        ("NCCL_MIN_NCHANNELS", "40", 40),
+        ("NCCL_MIN_CTAS", "40", 40),
+        ("NCCL_MIN_NCHANNELS", "400", 64),
+        ("NCCL_MAX_NCHANNELS", "0", 1),
+    ] {
+        assert_eq!(channels(name, value, 2), want, "{name}={value}");
+    }
+}
+
+/// Nodes that are equal are searched once.
+#[test]
+fn a_thousand_nodes_take_no_longer_than_one() {
+    let machine = machine(2, &[(2, 2), (2, 2)], 400.0, 90, Joined::Switch);
+    let start = Instant::now();
+    let it = communicator(&machine, &Settings::default(), 1_000).expect("a job that fits");
+    let took = start.elapsed();
+    assert_eq!((it.n_ranks, it.nodes.len()), (8_000, 1));
+    rings_have_every_rank(&it);
+    // A tenth of a second alone on a core; other tests run at the same time.
+    assert!(took.as_secs() < 5, "{took:?}");
+    println!("1,000 nodes: {took:?}");
+}
+
+/// NCCL stops its search after some steps, and so does this one.
+#[test]
+fn sixteen_gpus_without_nvlink_end() {
+    let machine = machine(2, &[(4, 1), (4, 1)], 100.0, 89, Joined::No);
+    let start = Instant::now();
+    for nodes in [1, 2] {
+        let it = communicator(&machine, &Settings::default(), nodes).expect("a job that fits");
+        rings_have_every_rank(&it);
+    }
+    println!("16 GPUs without NVLink: {:?}", start.elapsed());
+    assert!(start.elapsed().as_secs() < 30);
+}
