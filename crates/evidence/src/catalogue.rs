@@ -11,6 +11,7 @@ use crate::facts::Warning;
 use crate::prefix::{self, Anchor, Line};
 use crate::scan::number;
 use crate::source::Quote;
+use crate::strip;
 
 /// The entry that an NCCL line was printed by.
 pub fn entry_of<'a>(line: &Line<'a>) -> Option<Match<'a>> {
@@ -31,6 +32,15 @@ pub fn look_up(line: &str) -> Option<Known<'_>> {
         Some(it) => messages::look_up(it.message, hint(&it)),
         None => Libfabric::split(bytes).and_then(|it| messages::look_up(it.message, it.hint())),
     }
+}
+
+/// The same for a line that is known to be a warning, also without what NCCL puts before it: PyTorch shows the last one so.
+pub fn look_up_warning(line: &str) -> Option<Known<'_>> {
+    let hint = Hint { product: Some(Product::Nccl), level: Some(Level::Warn), location: b"" };
+    look_up(line).or_else(|| {
+        let mut texts = std::iter::once(line.as_bytes()).chain(strip::layers(line.as_bytes()));
+        texts.find_map(|it| messages::look_up(it.trim_ascii(), hint))
+    })
 }
 
 /// What kind of message a line of NCCL or libfabric is, if it is known.
@@ -182,7 +192,7 @@ impl LibfabricWarning {
 
 #[cfg(test)]
 mod tests {
-    use super::{Libfabric, words_trouble};
+    use super::{Libfabric, look_up_warning, words_trouble};
     use crate::read_texts;
 
     #[test]
@@ -203,6 +213,13 @@ mod tests {
         assert_eq!(kept.len(), 1);
         assert_eq!((kept[0].pid, kept[0].count, kept[0].entry.is_some()), (35, 3, true));
         assert_eq!(case.sources.tally().understood(), 3);
+    }
+
+    #[test]
+    fn the_last_warning_is_known_without_its_head() {
+        let text = "[rank3]: Failed to find reverse path from remNode 0/5f000 nlinks 4 to node 0/cb000";
+        assert!(look_up_warning(text).is_some_and(|it| it.reading.is_some()));
+        assert_eq!(look_up_warning("[rank3]: the moon is in the wrong house"), None);
     }
 
     #[test]

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use crate::absent::Absent;
 use crate::facts::{CommFacts, Link};
-use crate::nccl::{CommLine, Direction};
+use crate::nccl::{CommLine, Direction, Phase};
 use crate::segment::{Segment, ThreadFacts};
 use crate::source::{Quote, Spot};
 
@@ -156,8 +156,15 @@ fn of_process(process: usize, threads: Vec<ThreadFacts>) -> Vec<Local> {
         let first = segment.first;
         let facts = segment.into_facts();
         let last = newest.get(&comm).and_then(|at: &usize| locals.get_mut(*at));
-        match last.filter(|it| id(&it.facts).is_none() || id(&facts).is_none() || id(&it.facts) == id(&facts))
-        {
+        // The line of its end does not repeat the hash.
+        let ends = |facts: &CommFacts| {
+            facts.start.is_none()
+                && facts.complete.is_none()
+                && facts.line.as_ref().is_some_and(|it| it.phase == Phase::End)
+        };
+        match last.filter(|it| {
+            ends(&facts) || id(&it.facts).is_none() || id(&facts).is_none() || id(&it.facts) == id(&facts)
+        }) {
             Some(local) => local.facts.merge(*facts),
             None => {
                 newest.insert(comm, locals.len());

@@ -137,7 +137,8 @@ pub(crate) fn restore(line: &[u8]) -> Vec<u8> {
         capital(&mut out, 0, 9);
     }
     for hit in search.find_iter(line) {
-        if let (Some(phrase), Some(to)) = (phrases().get(hit.pattern().as_usize()), out.get_mut(hit.range())) {
+        if let (Some(phrase), Some(to)) = (phrases().get(hit.pattern().as_usize()), out.get_mut(hit.range()))
+        {
             to.copy_from_slice(phrase.as_bytes());
         }
     }

@@ -205,7 +205,10 @@ impl Mender {
             return true;
         }
         // A short label could as well be the rest of a sentence.
-        if self.anchor.split(line).is_some() || prefix::old(line).is_some() || line.len() - strip::bare(line).len() > 3 {
+        if self.anchor.split(line).is_some()
+            || prefix::old(line).is_some()
+            || line.len() - strip::bare(line).len() > 3
+        {
             return true;
         }
         // `RuntimeError: `, `torch.distributed.DistBackendError: `

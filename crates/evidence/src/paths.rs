@@ -1,6 +1,9 @@
 //! The paths of the data, from the connections that ranks printed.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
+use std::sync::Arc;
+
+use rustc_hash::{FxHashMap, FxHashSet};
 
 use crate::case::Case;
 use crate::communicator::Communicator;
@@ -22,8 +25,6 @@ pub struct Edge {
 /// All paths of a communicator.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct Paths {
-    /// Every pair of ranks that is connected.
-    pub edges: Vec<Edge>,
     /// Pairs of ranks by transport, without the device: `NET/Libfabric with GPUDirect`.
     pub by_kind: BTreeMap<String, u32>,
     /// For each pair of nodes, pairs of ranks by kind.
@@ -32,24 +33,58 @@ pub struct Paths {
 
 /// The paths of a communicator, from the connections that both sides print.
 pub fn of(case: &Case, communicator: &Communicator) -> Paths {
-    let mut pairs: BTreeMap<(u32, u32, String), (u64, String)> = BTreeMap::new();
+    // Ranks print few different transports, and there can be millions of links.
+    let mut ways: Vec<Way<'_>> = Vec::new();
+    let mut kinds: Vec<String> = Vec::new();
+    let mut pairs: FxHashSet<(u32, u32, usize)> = FxHashSet::default();
     for (_, link) in communicator.links() {
-        let entry = pairs.entry((link.from, link.to, transport(link)));
-        let entry = entry.or_insert_with(|| (0, kind(link, case.is_in_host_memory())));
-        entry.0 |= link.channels;
+        let known = ways.iter().position(|it| Arc::ptr_eq(it.via, &link.via) || it.via == &link.via);
+        let way = known.unwrap_or_else(|| {
+            let kind = kind(link, case.is_in_host_memory());
+            let kind = kinds.iter().position(|it| *it == kind).unwrap_or_else(|| {
+                kinds.push(kind);
+                kinds.len() - 1
+            });
+            ways.push(Way { via: &link.via, kind });
+            ways.len() - 1
+        });
+        pairs.extend(ways.get(way).map(|it| (link.from, link.to, it.kind)));
     }
+    let mut nodes: FxHashMap<u32, String> = FxHashMap::default();
+    let mut by_kind: BTreeMap<usize, u32> = BTreeMap::new();
     let mut paths = Paths::default();
-    let mut counted = BTreeSet::new();
-    for ((from, to, transport), (channels, kind)) in pairs {
-        // The two ends of a connection name their own devices: it is one pair all the same.
-        if counted.insert((from, to, kind.clone())) {
-            *paths.by_kind.entry(kind.clone()).or_default() += 1;
-            let pair = (node(case, communicator, from), node(case, communicator, to));
-            *paths.by_node_pair.entry(pair).or_default().entry(kind).or_default() += 1;
-        }
-        paths.edges.push(Edge { from, to, transport, channels: channels.count_ones() });
+    // The two ends of a connection name their own devices: it is one pair all the same.
+    for (from, to, kind) in pairs {
+        *by_kind.entry(kind).or_default() += 1;
+        let mut node =
+            |rank: u32| nodes.entry(rank).or_insert_with(|| node(case, communicator, rank)).clone();
+        let name = kinds.get(kind).cloned().unwrap_or_default();
+        *paths.by_node_pair.entry((node(from), node(to))).or_default().entry(name).or_default() += 1;
     }
+    paths.by_kind = by_kind.into_iter().filter_map(|(at, n)| Some((kinds.get(at)?.clone(), n))).collect();
     paths
+}
+
+/// Every pair of ranks of a communicator that is connected, and how.
+pub fn edges(communicator: &Communicator) -> Vec<Edge> {
+    let mut edges: BTreeMap<(u32, u32, String), u64> = BTreeMap::new();
+    for (_, link) in communicator.links() {
+        *edges.entry((link.from, link.to, transport(link))).or_default() |= link.channels;
+    }
+    let edge = |((from, to, transport), channels): ((u32, u32, String), u64)| Edge {
+        from,
+        to,
+        transport,
+        channels: channels.count_ones(),
+    };
+    edges.into_iter().map(edge).collect()
+}
+
+/// What is printed after `via`, and what it means.
+struct Way<'a> {
+    via: &'a Arc<str>,
+    /// The index of its kind.
+    kind: usize,
 }
 
 /// The host of a rank, or what is known of it.

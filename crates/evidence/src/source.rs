@@ -318,6 +318,18 @@ impl Sources {
         (name, before + u64::from(spot.line) + 1)
     }
 
+    /// The last line of an input, without its text; `None` where it has no line.
+    pub fn last_line(&self, name: &str) -> Option<Quote> {
+        let file = self.files.iter().position(|it| *it.name == *name)?;
+        let lines = self.files.get(file)?.tally.lines;
+        let regions = self.regions.iter().enumerate().rev();
+        let (region, (_, before)) =
+            regions.filter(|(_, it)| it.0 as usize == file).find(|(_, it)| it.1 < lines)?;
+        let line = u32::try_from(lines.checked_sub(before + 1)?).ok()?;
+        let spot = Spot { region: u32::try_from(region).ok()?, line };
+        Some(Quote { spot, text: Box::default() })
+    }
+
     /// All lines of all inputs.
     pub fn tally(&self) -> Tally {
         let mut sum = Tally::default();

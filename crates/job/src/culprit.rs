@@ -18,10 +18,14 @@ use evidence::signals::application::{
 use evidence::signals::launch::{CLIENTS_JOINED, MONITORED_BARRIER, STORE_BARRIER_TIMEOUT};
 use evidence::{Case, Kind, Process, Quote, Sighting};
 
-use crate::failure::{Exit, Timestamp, exits, is_harmless, is_messenger, passes_on, peer, timestamp};
+use crate::failure::{
+    Exit, Timestamp, exits, is_harmless, is_messenger, passes_on, peer, timestamp, written,
+};
+use crate::finished::left_early;
 use crate::outcome::survived;
 use crate::recorder;
 use crate::watchdog::progress;
+use crate::whose::{Owners, rank_of_pid};
 
 /// The earliest failure of a job.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -92,14 +96,20 @@ impl Report {
 
 /// Finds the earliest failure over all ranks.
 pub fn first_failure(case: &Case) -> Option<FirstFailure> {
+    let mut failure = find(case)?;
+    failure.time = failure.time.as_deref().map(|it| written(case, it));
+    Some(failure)
+}
+
+fn find(case: &Case) -> Option<FirstFailure> {
     if let Some(odd) = odd_one_out(case).or_else(|| recorder::odd_call(case)) {
         return Some(odd);
     }
-    let files = ranks_of_files(case);
-    let reports = reports(case, &files);
+    let owners = Owners::of_case(case);
+    let reports = reports(case, &owners);
     let own: Vec<&Report> = reports.iter().filter(|it| !it.messenger).collect();
     let messengers: Vec<&Report> = reports.iter().filter(|it| it.messenger).collect();
-    let lost = lost_peer(case, &reports);
+    let lost = lost_peer(case, &owners, &reports);
     if let Some((first, certain)) = first_own(case, &own, &messengers) {
         // A peer that was lost before, and that says nothing itself, ended first.
         let earlier = lost.as_ref().filter(|it| {
@@ -112,6 +122,7 @@ pub fn first_failure(case: &Case) -> Option<FirstFailure> {
     }
     ended(case)
         .or_else(|| named_absent(case))
+        .or_else(|| finished(case))
         .or_else(|| never_came(case))
         .or_else(|| recorder::absent_rank(case))
         .or_else(|| {
@@ -123,7 +134,7 @@ pub fn first_failure(case: &Case) -> Option<FirstFailure> {
             lost.filter(before)
         })
         .or_else(|| behind(case))
-        .or_else(|| silent(case, &files))
+        .or_else(|| silent(case, &owners))
         .or_else(|| earliest(case, &messengers))
 }
 
@@ -132,9 +143,23 @@ fn with_rank(case: &Case, mut failure: FirstFailure) -> FirstFailure {
     if failure.rank.is_none() && failure.host.is_none() {
         let ended: BTreeSet<u32> =
             exits(case).into_iter().filter(Exit::is_own).filter_map(|it| it.rank).collect();
-        failure.rank = ended.first().copied().filter(|_| ended.len() == 1);
+        if let Some((rank, line)) = killed_by_kernel(case, &failure) {
+            failure.rank = Some(rank);
+            let text = line.text.rsplit("] ").next().unwrap_or(&line.text);
+            failure = FirstFailure { what: text.trim().to_owned(), quote: line.clone(), ..failure };
+        }
+        failure.rank = failure.rank.or_else(|| ended.first().copied().filter(|_| ended.len() == 1));
+        failure.host = failure.rank.and_then(|it| host_of(case, it));
     }
     failure
+}
+
+/// The rank of the process that the kernel killed, and the line that has its id: the first line about it often has not.
+fn killed_by_kernel<'a>(case: &'a Case, failure: &FirstFailure) -> Option<(u32, &'a Quote)> {
+    let kernel = || case.sightings.iter().filter(|it| it.signal.kind == Kind::KernelLog);
+    let first = kernel().find(|it| it.quote.spot == failure.quote.spot)?;
+    let mut named = kernel().filter(|it| it.signal == first.signal);
+    named.find_map(|it| Some((rank_of_pid(case, it.get("pid"))?, &it.quote)))
 }
 
 /// The first of the failures that ranks report of themselves.
@@ -216,9 +241,9 @@ static KERNEL: &[&str] =
     &["Xid", "Out of memory", "oom-kill", "fallen off the bus", "Machine Check", "segfault at"];
 
 /// Every line that reports a failure, in the order of the input.
-fn reports(case: &Case, files: &BTreeMap<String, u32>) -> Vec<Report> {
+fn reports(case: &Case, owners: &Owners) -> Vec<Report> {
     let mut all = Vec::new();
-    let rank_at = |quote: &Quote| files.get(case.locate(quote).0).copied();
+    let rank_at = |quote: &Quote| owners.of_quote(case, quote);
     for process in &case.processes {
         for Warning { quote, time, .. } in &process.facts.warnings.first {
             if is_harmless(&quote.text) || survived(case, quote.spot) {
@@ -226,7 +251,7 @@ fn reports(case: &Case, files: &BTreeMap<String, u32>) -> Vec<Report> {
             }
             let what = quote.text.split_once("NCCL WARN ").map_or(&*quote.text, |it| it.1);
             all.push(Report {
-                rank: process.rank,
+                rank: process.rank.or_else(|| rank_at(quote)),
                 host: (!process.host.is_empty()).then(|| process.host.to_string()),
                 time: time.as_deref().map(str::to_owned),
                 what: what.trim().to_owned(),
@@ -255,7 +280,11 @@ fn reports(case: &Case, files: &BTreeMap<String, u32>) -> Vec<Report> {
         if !(messenger || kernel || [&OUT_OF_MEMORY, &FINGERPRINT].contains(&signal)) {
             continue;
         }
-        let rank = case.rank_of(sighting).or_else(|| rank_at(&sighting.quote));
+        let rank = if kernel {
+            rank_of_pid(case, sighting.get("pid"))
+        } else {
+            case.rank_of(sighting).or_else(|| rank_at(&sighting.quote))
+        };
         all.push(Report {
             rank,
             host: sighting
@@ -297,32 +326,6 @@ fn reports(case: &Case, files: &BTreeMap<String, u32>) -> Vec<Report> {
     all
 }
 
-/// The rank that a file belongs to, where all its lines that name a rank name the same one.
-fn ranks_of_files(case: &Case) -> BTreeMap<String, u32> {
-    let mut named: BTreeMap<&str, BTreeSet<u32>> = BTreeMap::new();
-    for process in &case.processes {
-        if let (Some(rank), Some(quote)) = (process.rank, process.facts.version.first().map(|it| &it.quote)) {
-            named.entry(case.locate(quote).0).or_default().insert(rank);
-        }
-    }
-    let world = case.world();
-    for (rank, member) in world.into_iter().flat_map(|it| &it.members) {
-        for quote in member.facts.start.iter().chain(&member.facts.complete) {
-            named.entry(case.locate(quote).0).or_default().insert(*rank);
-        }
-    }
-    for sighting in &case.sightings {
-        if let Some(rank) = sighting.rank {
-            named.entry(case.locate(&sighting.quote).0).or_default().insert(rank);
-        }
-    }
-    let single = |(file, ranks): (&str, BTreeSet<u32>)| {
-        let rank = *ranks.first().filter(|_| ranks.len() == 1)?;
-        Some((file.to_owned(), rank))
-    };
-    named.into_iter().filter_map(single).collect()
-}
-
 /// The process at the other end of a lost connection: `Connection closed by remote peer node-2<53964>`.
 fn remote_peer(text: &str) -> Option<String> {
     let rest = ["remote peer ", "recv from ", "send to ", "Connection closed by peer ["]
@@ -339,7 +342,7 @@ fn short(host: &str) -> &str {
 }
 
 /// The peer that the first messenger lost, where that peer reports nothing of its own before.
-fn lost_peer(case: &Case, reports: &[Report]) -> Option<FirstFailure> {
+fn lost_peer(case: &Case, owners: &Owners, reports: &[Report]) -> Option<FirstFailure> {
     let mut blaming: Vec<&Report> = reports.iter().filter(|it| it.blames.is_some()).collect();
     let times: Option<Vec<Timestamp>> = blaming.iter().map(|it| it.timestamp()).collect();
     if times.is_some_and(|all| all.iter().all(|it| it.day.is_some() == all[0].day.is_some())) {
@@ -357,7 +360,11 @@ fn lost_peer(case: &Case, reports: &[Report]) -> Option<FirstFailure> {
         // Several processes of one host cannot be told apart by its name.
         let alone = processes.next().is_none();
         let host = process.map_or_else(|| blamed.to_owned(), |it| it.host.to_string());
-        let rank = process.filter(|_| alone).and_then(|it| it.rank);
+        let rank = match process {
+            Some(process) => process.rank.filter(|_| alone),
+            // No line comes from it, nor from one rank of the job.
+            None => owners.missing(),
+        };
         let speaks = reports.iter().any(|it| {
             (it.host.as_deref() == Some(host.as_str()) && alone) || (rank.is_some() && it.rank == rank)
         });
@@ -379,6 +386,8 @@ fn lost_peer(case: &Case, reports: &[Report]) -> Option<FirstFailure> {
 fn ended(case: &Case) -> Option<FirstFailure> {
     let exit = exits(case).into_iter().find(Exit::is_own)?;
     let what = format!("ended with {}", exit.describe());
+    // Such a signal is the process's own fault; others come from outside.
+    let kind = if exit.is_crash() { FailureKind::Own } else { FailureKind::Ended };
     Some(FirstFailure {
         rank: exit.rank,
         host: exit.host,
@@ -386,7 +395,22 @@ fn ended(case: &Case) -> Option<FirstFailure> {
         what,
         quote: exit.quote,
         certain: true,
-        kind: FailureKind::Ended,
+        kind,
+    })
+}
+
+/// A rank that ended well while the others still waited for it.
+fn finished(case: &Case) -> Option<FirstFailure> {
+    let left = left_early(case)?;
+    let [rank] = left.ranks.as_slice() else { return None };
+    Some(FirstFailure {
+        rank: Some(*rank),
+        host: host_of(case, *rank),
+        time: None,
+        what: "finished and destroyed its communicator while the others still waited for it".to_owned(),
+        kind: FailureKind::Absent,
+        quote: left.quote.clone(),
+        certain: false,
     })
 }
 
@@ -458,10 +482,10 @@ fn behind(case: &Case) -> Option<FirstFailure> {
 }
 
 /// The one rank whose log was given and that says nothing, while all others report a timeout.
-fn silent(case: &Case, files: &BTreeMap<String, u32>) -> Option<FirstFailure> {
+fn silent(case: &Case, owners: &Owners) -> Option<FirstFailure> {
     let waiting: BTreeSet<u32> =
         case.sightings_of(&WATCHDOG_TIMEOUT).filter_map(|it| case.rank_of(it)).collect();
-    let known = case.processes.iter().filter_map(|it| it.rank).chain(files.values().copied());
+    let known = case.processes.iter().filter_map(|it| it.rank).chain(owners.ranks());
     let mut quiet: BTreeSet<u32> = known.filter(|it| !waiting.contains(it)).collect();
     let speaking: BTreeSet<u32> =
         case.sightings.iter().filter(|it| speaks_up(it)).filter_map(|it| case.rank_of(it)).collect();
@@ -485,10 +509,10 @@ fn speaks_up(sighting: &Sighting) -> bool {
 
 /// The process that most others lost and that reports nothing itself.
 pub fn silent_peer<'a>(case: &'a Case, lost: &[&Sighting]) -> Option<&'a Process> {
-    let files = ranks_of_files(case);
-    let reports = reports(case, &files);
+    let owners = Owners::of_case(case);
+    let reports = reports(case, &owners);
     let blamed: Vec<&str> = lost.iter().filter_map(|it| peer(it)).collect();
-    let found = lost_peer(case, &reports)?;
+    let found = lost_peer(case, &owners, &reports)?;
     let host = found.host?;
     let named = blamed.iter().any(|it| {
         let it = short(it);

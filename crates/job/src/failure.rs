@@ -1,13 +1,16 @@
 //! What lines of failures say: which only pass on another's failure, how processes ended, when.
 
+use std::collections::BTreeSet;
+
 use evidence::catalogue::class_of;
 use evidence::signals::application::{
-    ELASTIC_EXIT, ELASTIC_FAILED, ELASTIC_RANK, ELASTIC_ROOT, MPI_CODE, MPI_FAILED, MPI_PROCESS, MPI_SIGNAL,
-    MPI_SIGNAL_NAME, WORKER_ENDED,
+    ELASTIC_EXIT, ELASTIC_FAILED, ELASTIC_RANK, ELASTIC_ROOT, ELASTIC_TABLE, MPI_CODE, MPI_FAILED,
+    MPI_PROCESS, MPI_SIGNAL, MPI_SIGNAL_NAME, WORKER_ENDED,
 };
 use evidence::signals::{self, rccl::RCCL_ADVICE};
 use evidence::{Case, Quote, Sighting};
 use messages::family::Class;
+use messages::values::{self, Table};
 
 /// Texts of ranks that only report the failure of another.
 static MESSENGERS: &[&str] = &[
@@ -82,7 +85,6 @@ pub fn names_nccl(text: &str) -> bool {
         "Broken pipe",
         "Address already in use",
         "invalid device ordinal",
-        "process group",
         "CUDA out of memory",
         "ECC",
         "CUDA error",
@@ -150,6 +152,11 @@ impl Exit {
         !matches!(self.code, 0 | -15 | 143 | -6 | 134)
     }
 
+    /// Whether a fault of the program ended it: SIGILL, SIGBUS, SIGFPE, SIGSEGV.
+    pub fn is_crash(&self) -> bool {
+        matches!(self.signal(), Some(4 | 7 | 8 | 11))
+    }
+
     /// The signal that ended it.
     pub fn signal(&self) -> Option<i32> {
         match self.code {
@@ -162,13 +169,10 @@ impl Exit {
     /// `signal 9 (SIGKILL)`, `exit code 1`
     pub fn describe(&self) -> String {
         match self.signal() {
-            Some(4) => "signal 4 (SIGILL)".to_owned(),
-            Some(6) => "signal 6 (SIGABRT)".to_owned(),
-            Some(7) => "signal 7 (SIGBUS)".to_owned(),
-            Some(9) => "signal 9 (SIGKILL)".to_owned(),
-            Some(11) => "signal 11 (SIGSEGV)".to_owned(),
-            Some(15) => "signal 15 (SIGTERM)".to_owned(),
-            Some(other) => format!("signal {other}"),
+            Some(number) => match values::find(Table::Signal, number.into()) {
+                Some(known) => format!("signal {number} ({})", known.name),
+                None => format!("signal {number}"),
+            },
             None => format!("exit code {}", self.code),
         }
     }
@@ -180,14 +184,16 @@ pub fn exits(case: &Case) -> Vec<Exit> {
     let mut all = Vec::new();
     // torchrun's table: each `rank` line is followed by its `exitcode` line.
     let ranks: Vec<_> = case.sightings_of(&ELASTIC_RANK).collect();
-    let hosts: Vec<_> = case.processes.iter().map(|it| &it.host).collect();
+    let listed = case.sightings_of(&ELASTIC_TABLE).map(|it| it.get("host"));
+    let hosts: BTreeSet<&str> =
+        case.processes.iter().map(|it| &*it.host).chain(listed).filter(|it| !it.is_empty()).collect();
+    let host = hosts.first().filter(|_| hosts.len() == 1);
     for (at, rank) in ranks.iter().enumerate() {
         let next = ranks.get(at + 1).map(|it| it.quote.spot);
         let code = case
             .sightings_of(&ELASTIC_EXIT)
             .find(|it| it.quote.spot > rank.quote.spot && next.is_none_or(|next| it.quote.spot < next));
         let Some((code, value)) = code.and_then(|it| Some((it, number(it.get("code"))?))) else { continue };
-        let host = hosts.first().filter(|first| hosts.iter().all(|it| it == *first) && !first.is_empty());
         all.push(Exit {
             rank: rank.get("rank").parse().ok(),
             host: host.map(ToString::to_string),
@@ -281,6 +287,26 @@ pub fn timestamp(text: &str) -> Option<Timestamp> {
     Some(Timestamp { day, nanoseconds })
 }
 
+/// A time as answers show it, without fraction: `2026-11-15 23:39:22`. glog leaves out the year, which another line may have.
+pub fn written(case: &Case, text: &str) -> String {
+    let Some(it) = timestamp(text) else { return text.to_owned() };
+    let seconds = it.nanoseconds / 1_000_000_000;
+    let clock = format!("{:02}:{:02}:{:02}", seconds / 3600, seconds / 60 % 60, seconds % 60);
+    let Some(day) = it.day else { return clock };
+    let date =
+        |text: &str| text.get(..10).filter(|it| it.as_bytes().get(4) == Some(&b'-')).map(str::to_owned);
+    let warnings = case.processes.iter().flat_map(|it| &it.facts.warnings.first).map(|it| &it.time);
+    let all = warnings.chain(case.sightings.iter().map(|it| &it.time)).flatten();
+    let same = || {
+        let mut dates = all.filter_map(|other| {
+            date(other).filter(|_| timestamp(other).is_some_and(|it| it.day == Some(day)))
+        });
+        dates.next()
+    };
+    let date = date(text).or_else(same).unwrap_or_else(|| format!("{:02}-{:02}", day.month, day.day));
+    format!("{date} {clock}")
+}
+
 /// Whether one sighting came before another: by time, or by position where times do not decide.
 pub fn precedes(one: &Sighting, other: &Sighting) -> bool {
     let time = |it: &Sighting| it.time.as_deref().and_then(timestamp);
@@ -298,7 +324,7 @@ pub fn precedes(one: &Sighting, other: &Sighting) -> bool {
 mod tests {
     use evidence::read_texts;
 
-    use super::{exits, timestamp};
+    use super::{exits, timestamp, written};
     use crate::culprit::first_failure;
     use crate::testing::case;
 
@@ -380,6 +406,20 @@ mod tests {
         let spawn = "ProcessExitedException: process 1 terminated with signal SIGKILL\n";
         let signal = |text: &str| exits(&case(text))[0].signal();
         assert_eq!([one, two, hydra, spawn].map(signal), [Some(9), Some(11), Some(11), Some(9)]);
+    }
+
+    #[test]
+    fn times_have_one_form() {
+        let nccl = "[2026-11-15 02:54:41] a:1:2 [0] x.cc:1 NCCL WARN Cuda failure 'x'\n";
+        for (log, text, want) in [
+            ("", "2026-11-15T23:39:22.5", "2026-11-15 23:39:22"),
+            ("", "1115 23:39:22.829409525", "11-15 23:39:22"),
+            (nccl, "1115 23:39:22.829409525", "2026-11-15 23:39:22"),
+            (nccl, "1116 23:39:22", "11-16 23:39:22"),
+            ("", "3:04:05", "03:04:05"),
+        ] {
+            assert_eq!(written(&case(log), text), want, "{text}");
+        }
     }
 
     #[test]

@@ -17,6 +17,7 @@ pub mod cluster_file;
 pub mod culprit;
 mod description;
 pub mod failure;
+pub mod finished;
 mod hardware;
 pub mod inside;
 pub mod invariants;
@@ -33,6 +34,7 @@ pub mod size;
 pub mod submitted;
 mod variables;
 pub mod watchdog;
+pub mod whose;
 
 #[cfg(test)]
 mod testing;

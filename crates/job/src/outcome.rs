@@ -127,8 +127,8 @@ fn telling(ending: &Ending) -> u8 {
         // A launcher ends the ranks that are left in this way.
         (Kind::Killed, Some(-15)) => 5,
         (Kind::Killed | Kind::Cancelled, _) => 2,
-        (Kind::Exit, None) => 3,
-        (Kind::Exit, Some(_)) => 4,
+        (Kind::Exit | Kind::NotStarted, None) => 3,
+        (Kind::Exit | Kind::NotStarted, Some(_)) => 4,
         (Kind::Trouble | Kind::Finished, _) => 6,
     }
 }

@@ -1,12 +1,16 @@
 //! What the dumps of PyTorch's Flight Recorder show when they are compared: the first call that differs between ranks, and
 //! who waits for whom.
 
+mod pairs;
+
 use std::collections::{BTreeMap, BTreeSet};
 
 use evidence::Case;
 use evidence::recorder::{Call, FlightDump};
 
 use crate::culprit::{FailureKind, FirstFailure};
+
+pub use pairs::Unpaired;
 
 /// What the dumps show.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -23,7 +27,11 @@ pub enum Recorded<'a> {
         absent: Vec<u32>,
         /// What each of them called last; nothing for a rank without a dump.
         last: BTreeMap<u32, &'a Call>,
+        /// Other calls that ranks wait in.
+        others: Vec<Wait<'a>>,
     },
+    /// A rank waits in a send or a receive, and its peer does not do the other part.
+    Unpaired(Unpaired<'a>),
     /// All ranks wait in the same call.
     AllEntered(Wait<'a>),
 }
@@ -98,7 +106,9 @@ pub fn compare(case: &Case) -> Option<Recorded<'_>> {
     // The call that fewest ranks lack leads to them most directly.
     let mut waits: Vec<Wait<'_>> = groups.iter().flat_map(Group::waits).collect();
     waits.sort_by_key(|it| it.lacks.len());
-    let busy: BTreeSet<u32> = waits.iter().flat_map(|it| it.waiting.iter().copied()).collect();
+    let with_peer = dumps.iter().filter(|it| pairs::waits_for_peer(it.1)).map(|it| *it.0);
+    let busy: BTreeSet<u32> =
+        waits.iter().flat_map(|it| it.waiting.iter().copied()).chain(with_peer).collect();
     // A rank that waits nowhere is the one that others wait for. After it, one without a dump.
     for has_dump in [true, false] {
         for wait in &waits {
@@ -111,9 +121,13 @@ pub fn compare(case: &Case) -> Option<Recorded<'_>> {
             if !absent.is_empty() {
                 let last = |rank: &u32| Some((*rank, dumps.get(rank)?.calls.last()?));
                 let last = absent.iter().filter_map(last).collect();
-                return Some(Recorded::NotEntered { wait: wait.clone(), absent, last });
+                let others = waits.iter().filter(|it| *it != wait).cloned().collect();
+                return Some(Recorded::NotEntered { wait: wait.clone(), absent, last, others });
             }
         }
+    }
+    if let Some(first) = pairs::unpaired(&dumps).into_iter().next() {
+        return Some(Recorded::Unpaired(first));
     }
     if waits.iter().any(|it| !it.lacks.is_empty()) {
         let circle: Vec<Wait<'_>> = waits.into_iter().filter(|it| !it.lacks.is_empty()).collect();
@@ -134,8 +148,14 @@ pub(crate) fn odd_call(case: &Case) -> Option<FirstFailure> {
 pub(crate) fn absent_rank(case: &Case) -> Option<FirstFailure> {
     // Ranks are an operation apart while a job works: dumps count where something failed, or where there is nothing else.
     let failed = case.endings.iter().any(|it| it.kind.is_death()) || case.processes.is_empty();
-    let Some(Recorded::NotEntered { wait, absent, last }) = compare(case).filter(|_| failed) else {
-        return None;
+    let (wait, absent, last) = match compare(case).filter(|_| failed)? {
+        Recorded::NotEntered { wait, absent, last, .. } => (wait, absent, last),
+        Recorded::Unpaired(it) if it.elsewhere.is_none() && it.unlike.is_none() => {
+            let what =
+                format!("does not do its part of {}, in which rank {} waits", it.call.operation, it.rank);
+            return failure(case, it.peer, Some(it.rank), what, FailureKind::Absent);
+        }
+        _ => return None,
     };
     let [rank] = absent.as_slice() else { return None };
     let place = format!("{} number {}", wait.call.operation, wait.call.sequence);
@@ -296,7 +316,7 @@ mod tests {
     #[test]
     fn the_rank_that_did_not_call_is_found() {
         let case = case(&[dump(&[DONE, WAITS]), dump(&[DONE]), dump(&[DONE, WAITS])]);
-        let Some(Recorded::NotEntered { wait, absent, last }) = compare(&case) else { panic!() };
+        let Some(Recorded::NotEntered { wait, absent, last, .. }) = compare(&case) else { panic!() };
         assert_eq!((wait.waiting, absent, last[&1].sequence), (vec![0, 2], vec![1], 1));
     }
 

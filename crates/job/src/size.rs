@@ -74,6 +74,16 @@ impl Job {
     }
 }
 
+impl Job {
+    /// Whether NCCL counts several nodes on one host because `NCCL_HOSTID` tells ranks apart.
+    pub fn has_host_ids(&self) -> bool {
+        let size = &self.size;
+        let all_seen = |ranks: u32| self.outcome.setup.seen >= ranks as usize;
+        let counted = size.reported_layout().is_some_and(|it| it.nodes > 1 && all_seen(it.ranks));
+        counted && size.hosts.len() == 1 && self.settings.named("NCCL_HOSTID").next().is_some()
+    }
+}
+
 impl Size {
     /// The size that a log shows.
     pub fn of_case(case: &Case) -> Self {

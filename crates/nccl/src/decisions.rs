@@ -199,11 +199,17 @@ impl Decisions {
 
 /// Whether two GPUs of a node can use P2P or shared memory, and should.
 pub(crate) fn connects(paths: &Paths, from: usize, to: usize) -> bool {
+    connects_beside(paths, from, to, true)
+}
+
+/// The same where NICs may not be there.
+pub(crate) fn connects_beside(paths: &Paths, from: usize, to: usize, nics: bool) -> bool {
     let p2p = p2p_is_allowed(paths, from, to);
     if p2p && paths.middle(from, to).is_some() {
         return !paths.settings.p2p_copy_engine();
     }
-    net_is_faster(paths, from, to, true).is_none() && (p2p || !paths.settings.shm_disabled())
+    let slower = nics && net_is_faster(paths, from, to, true).is_some();
+    !slower && (p2p || !paths.settings.shm_disabled())
 }
 
 /// The devices of each pod of a machine. First each GPU takes the NICs next to it, as far as they are left; then those that

@@ -98,8 +98,10 @@ impl Paths {
 
     /// The GPU that NCCL counts as the neighbour of a NIC: the first that would choose it.
     pub fn local_gpu(&self, nic: usize) -> Option<usize> {
-        let near = self.near.gpus.get(nic)?;
-        let gpus: Vec<VisibleDevice> = near.iter().filter_map(|it| self.visible_gpu(*it)).collect();
+        // Up to 2.18 any GPU that would choose it (`ncclTopoGetLocalGpu`), later only the nearest.
+        let near = self.near.gpus.get(nic)?.iter().filter_map(|it| self.visible_gpu(*it));
+        let gpus: Vec<VisibleDevice> =
+            if self.settings.since(2, 19, 1) { near.collect() } else { self.gpus().to_vec() };
         // From there on the choices repeat.
         let channels = gpus.iter().map(|it| self.nics_each(*it)).max()?.min(CHANNELS);
         (0..channels)

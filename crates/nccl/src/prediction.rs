@@ -129,7 +129,7 @@ impl Prediction {
     pub fn channels_line(&self, rank: u64) -> Option<String> {
         let p2p = self.p2p_of(rank)?;
         let connected = &self.communicator.connected;
-        let coll = connected.coll_channels;
+        let coll = connected.channels.len();
         let settings = &self.communicator.settings;
         // In 2.20 none without reduction in the network, then as many as of collectives whatever there is.
         let in_network = if self.communicator.collnet || settings.since(2, 21, 0) { coll } else { 0 };
@@ -175,7 +175,8 @@ fn tuned(decisions: &Decisions, communicator: &Communicator) -> Tuned {
         mixed_cpus: false,
         switches: first.is_some_and(|it| it.system.switch.is_some()),
         mnnvl: false,
-        channels: count(communicator.connected.coll_channels),
+        channels: count(communicator.connected.channels.len()),
+        coll_channels: count(communicator.connected.coll_channels),
         nvls_channels: count(communicator.connected.nvls_channels),
         collnet: communicator.collnet.then(|| CollNet { heads: count(heads.len()), gathers: true }),
     }

@@ -61,6 +61,7 @@ fn tuning(recorded: &Recorded, decided: &Decided) -> Tuning {
         switches: machine.nvlinks.iter().any(|it| it.to == NvEnd::Switch),
         mnnvl: decided.mnnvl,
         channels: decided.counts.expect("channel counts").coll,
+        coll_channels: decided.counts.expect("channel counts").coll,
         nvls_channels: decided.counts.expect("channel counts").nvls,
         collnet: None,
     };
@@ -216,6 +217,7 @@ fn calls_use_what_is_chosen_here() {
             switches: false,
             mnnvl: false,
             channels: counts.coll,
+            coll_channels: counts.coll,
             nvls_channels: counts.nvls,
             collnet: None,
         };

@@ -118,6 +118,7 @@ fn tuned() -> impl Strategy<Value = Tuned> {
             switches: flags.1,
             mnnvl: flags.2,
             channels,
+            coll_channels: channels.div_ceil(2),
             nvls_channels,
             collnet: flags.3.then_some(CollNet { heads, gathers: flags.0 }),
         },

@@ -214,7 +214,7 @@ fn communicator(case: &Case, it: &evidence::Communicator, options: Options) -> C
         paths: options.matrix.then(|| {
             let edge =
                 |it: paths::Edge| Edge { from: it.from, to: it.to, way: it.transport, channels: it.channels };
-            found.edges.into_iter().map(edge).collect()
+            paths::edges(it).into_iter().map(edge).collect()
         }),
         rings,
         trees: trees.collect(),

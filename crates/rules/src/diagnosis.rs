@@ -7,7 +7,7 @@ use evidence::Missing;
 use job::{FailureKind, Outcome};
 
 use crate::checklist::checklist;
-use crate::general::{initialisation_failed, is_fallback, job_failed, nccl_message, unexplained_warning};
+use crate::general::{initialisation_failed, job_failed, nccl_message, unexplained_warning};
 use crate::stack;
 use crate::verdict::verdict;
 use crate::{
@@ -137,33 +137,29 @@ fn conclude(log: &Log, checked: impl Iterator<Item = (&'static Rule, Checked)>) 
     }
 }
 
-/// Rules about ranks that wait for others or were cut off by them.
-static MESSENGERS: &[&str] = &["peer-process-died", "rank-never-joined", "timeout-undetermined"];
-
-/// Rules that name a kind of failure rather than its cause.
-static GENERAL: &[&str] = &["cuda-call-failed", "nccl-message"];
-
 /// Where a rank reports a failure of its own, what the others report of it is a consequence; so is a general cause beside a
 /// specific one.
 fn demote_messengers(log: &Log, findings: &mut [Found]) {
+    let messenger = |it: &Found| it.rule.role.is_messenger();
+    let general = |it: &Found| matches!(it.rule.role, Role::General | Role::Unexplained);
     let specific = |it: &Found| {
         it.severity() == Severity::Error
             && it.role() == Role::Cause
             && it.finding.confidence > Confidence::Possible
-            && !GENERAL.contains(&it.rule.id)
-            && !MESSENGERS.contains(&it.rule.id)
+            && !general(it)
+            && !messenger(it)
     };
     if findings.iter().any(specific) {
-        for it in findings.iter_mut().filter(|it| GENERAL.contains(&it.rule.id)) {
+        for it in findings.iter_mut().filter(|it| general(it)) {
             it.finding.role = Some(Role::Consequence);
         }
     }
     let Some(first) = log.job.first_failure.as_ref().filter(|it| it.kind == FailureKind::Own) else { return };
     let shows = |it: &Found| it.finding.quotes().any(|it| it.spot == first.quote.spot);
-    if !findings.iter().any(|it| !MESSENGERS.contains(&it.rule.id) && shows(it)) {
+    if !findings.iter().any(|it| !messenger(it) && shows(it)) {
         return;
     }
-    for it in findings.iter_mut().filter(|it| MESSENGERS.contains(&it.rule.id) && !shows(it)) {
+    for it in findings.iter_mut().filter(|it| messenger(it) && !shows(it)) {
         it.finding.role = Some(Role::Consequence);
     }
 }
@@ -175,10 +171,10 @@ fn distance(log: &Log, it: &Found) -> u8 {
         return 0;
     };
     let shows = it.finding.quotes().any(|it| it.spot == first.quote.spot);
-    match (first.kind, it.rule.id) {
-        (FailureKind::Own | FailureKind::Ended, "timeout-undetermined" | "rank-never-joined") => 3,
-        (FailureKind::Ended, "peer-process-died") => 0,
-        (FailureKind::Own, "peer-process-died") => 2,
+    match (first.kind, it.rule.role) {
+        (FailureKind::Own | FailureKind::Ended, Role::Waiting | Role::Missing) => 3,
+        (FailureKind::Ended, Role::CutOff) => 0,
+        (FailureKind::Own, Role::CutOff) => 2,
         _ if shows => 0,
         _ => 1,
     }
@@ -198,7 +194,7 @@ fn weight(it: &Found) -> u8 {
 
 /// Whether it only states that something failed.
 fn names_no_cause(it: &Found) -> bool {
-    is_fallback(it.rule) && it.finding.confidence == Confidence::Possible
+    it.rule.role == Role::Unexplained && it.finding.confidence == Confidence::Possible
 }
 
 /// Among findings of one severity, a consequence that is only possible comes last.

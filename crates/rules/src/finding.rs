@@ -352,7 +352,7 @@ impl Found {
 
     /// Whether it is a cause or follows from one: as the finding says, or the rule.
     pub fn role(&self) -> Role {
-        self.finding.role.unwrap_or(self.rule.role)
+        self.finding.role.unwrap_or(self.rule.role).of_finding()
     }
 
     /// Why it matters: the finding's own text, or the rule's.

@@ -99,14 +99,46 @@ pub enum Confidence {
     Certain,
 }
 
-/// Causes are reported before what follows from them.
+/// Causes are reported before what follows from them. A finding is one or the other, see [`Role::of_finding`]; a rule may say
+/// more exactly what it knows.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub enum Role {
     /// Something to repair.
     Cause,
+    /// A cause by its kind only: beside a specific cause it is a consequence.
+    #[serde(rename = "cause")]
+    General,
+    /// A rank is missing, as those say that wait for it: a cause unless a rank reports a failure of its own.
+    #[serde(rename = "cause")]
+    Missing,
     /// What follows from a cause.
     Consequence,
+    /// What ranks report that lost another.
+    #[serde(rename = "consequence")]
+    CutOff,
+    /// What ranks report that waited for another.
+    #[serde(rename = "consequence")]
+    Waiting,
+    /// What no other rule explains: a fact without its cause.
+    #[serde(rename = "consequence")]
+    Unexplained,
+}
+
+impl Role {
+    /// Cause or consequence.
+    #[must_use]
+    pub fn of_finding(self) -> Self {
+        match self {
+            Self::Cause | Self::General | Self::Missing => Self::Cause,
+            Self::Consequence | Self::CutOff | Self::Waiting | Self::Unexplained => Self::Consequence,
+        }
+    }
+
+    /// Whether only ranks report it that wait for another or were cut off by it.
+    pub fn is_messenger(self) -> bool {
+        matches!(self, Self::Missing | Self::CutOff | Self::Waiting)
+    }
 }
 
 impl Severity {

@@ -7,7 +7,7 @@ use serde::Serialize;
 use job::State;
 
 use crate::diagnosis::{Unchecked, count};
-use crate::{Confidence, Found, Log, Severity, Summary};
+use crate::{Confidence, Found, Log, Role, Severity, Summary};
 
 /// The state of the job.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize)]
@@ -65,7 +65,7 @@ pub(crate) fn verdict(log: &Log, summary: &Summary, findings: &[Found], unchecke
         (None, None) => Level::Ok,
     };
     let mut parts: Vec<String> = Vec::new();
-    parts.extend(size(summary));
+    parts.extend(size(log, summary));
     parts.extend(stack(summary));
     let path = path(log, summary);
     let head = parts.join(", ");
@@ -80,8 +80,7 @@ pub(crate) fn verdict(log: &Log, summary: &Summary, findings: &[Found], unchecke
     let broken = findings.iter().find(|it| it.severity() == Severity::Error);
     if let Some(first) = broken {
         // What is reported without a cause is a fact, not a possibility.
-        let guess =
-            first.finding.confidence == Confidence::Possible && !crate::general::is_fallback(first.rule);
+        let guess = first.finding.confidence == Confidence::Possible && first.rule.role != Role::Unexplained;
         let sure = if guess { "possibly " } else { "" };
         text = format!("{sure}{}; {text}", first.finding.message);
     }
@@ -177,15 +176,19 @@ fn problems(findings: &[Found]) -> String {
     )
 }
 
-fn size(summary: &Summary) -> Option<String> {
+fn size(log: &Log, summary: &Summary) -> Option<String> {
     let n = summary.n_ranks?;
     let ranks = if n == 1 { "1 rank".to_owned() } else { format!("{n} ranks") };
+    let ids = if log.job.has_host_ids() { " (NCCL_HOSTID on one host)" } else { "" };
     Some(match (summary.n_nodes, summary.ranks_per_node) {
         (Some(1), _) => format!("{ranks} on 1 node"),
         (Some(nodes), Some(local)) if nodes.checked_mul(local) == Some(n) && !summary.host_memory => {
-            format!("{ranks} on {nodes} nodes with {local} GPU{} each", if local == 1 { "" } else { "s" })
+            format!(
+                "{ranks} on {nodes} nodes{ids} with {local} GPU{} each",
+                if local == 1 { "" } else { "s" }
+            )
         }
-        (Some(nodes), _) => format!("{ranks} on {nodes} nodes"),
+        (Some(nodes), _) => format!("{ranks} on {nodes} nodes{ids}"),
         (None, _) => ranks,
     })
 }

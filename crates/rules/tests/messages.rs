@@ -122,7 +122,7 @@ fn no_warning_is_silent_and_no_consequence_is_blamed() {
         // The example's value may have a class of its own.
         let class = evidence::catalogue::class_of(&line);
         let accused = diagnosis.findings.iter().find(|it| {
-            it.rule.role == Role::Cause
+            it.rule.role.of_finding() == Role::Cause
                 && !STAND_FOR_A_CAUSE.contains(&it.rule.id)
                 && it.severity() == Severity::Error
                 && it.finding.confidence > Confidence::Possible

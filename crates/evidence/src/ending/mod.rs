@@ -37,6 +37,8 @@ pub enum Kind {
     Killed,
     /// A launcher, shell, scheduler or container reports an exit code that is not 0.
     Exit,
+    /// The program could not start: it, its script or a module of it is not there.
+    NotStarted,
     /// A scheduler or cluster ended the job: time limit, preemption, node failure, eviction.
     Cancelled,
     /// The job waits for something that does not come, and a watchdog says so.

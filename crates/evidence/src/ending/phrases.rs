@@ -191,9 +191,9 @@ static PHRASES: &[Phrase] = &[
     death("traceback (most recent call last)", Kind::Exception),
     death("segfault at", Kind::Crash),
     death("no such file or directory", Kind::Trouble),
-    death("command not found", Kind::Exit),
-    death("can't open file", Kind::Exit),
-    death("no module named", Kind::Exit),
+    death("command not found", Kind::NotStarted),
+    death("can't open file", Kind::NotStarted),
+    death("no module named", Kind::NotStarted),
     death("permission denied", Kind::Trouble),
     death("no space left on device", Kind::Trouble),
     death("cannot allocate memory", Kind::Trouble),
@@ -368,7 +368,7 @@ pub(super) fn read(line: &str, mild: bool) -> Option<Found<'_>> {
         return None;
     }
     // A shell names what it could not start before it says so.
-    let from = if phrase.kind == Kind::Exit { 0 } else { at };
+    let from = if matches!(phrase.kind, Kind::Exit | Kind::NotStarted) { 0 } else { at };
     Some(Found::new(phrase.kind, line.get(from..)?))
 }
 

@@ -84,9 +84,7 @@ pub static FIREWALL_RULE: Signal = Signal {
 /// PyTorch cannot resolve the name of the master.
 pub static NAME_NOT_RESOLVED: Signal = Signal {
     name: "name-not-resolved",
-    templates: &[
-        "addresses of ({host}, {port}) cannot be retrieved (gai error: {code} - {reason})",
-    ],
+    templates: &["addresses of ({host}, {port}) cannot be retrieved (gai error: {code} - {reason})"],
     source: "PyTorch torch/csrc/distributed/c10d/socket.cpp, 1.10 and later",
     meaning: "A name has no address yet; PyTorch looks it up again until the timeout.",
     kind: Kind::TrainingLog,

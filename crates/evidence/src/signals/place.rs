@@ -40,7 +40,9 @@ pub(crate) fn find(line: &[u8]) -> Option<Found<'_>> {
         let begins = it.begins.as_bytes();
         let length = begins.len().min(text.len());
         file.ends_with(it.file.as_bytes())
-            && begins.get(..length).is_some_and(|it| text.get(..length).is_some_and(|text| it.eq_ignore_ascii_case(text)))
+            && begins
+                .get(..length)
+                .is_some_and(|it| text.get(..length).is_some_and(|text| it.eq_ignore_ascii_case(text)))
     };
     let place = PLACES.iter().find(here)?;
     Some(Found { signal: place.signal, captures: Vec::new() })
@@ -81,8 +83,14 @@ mod tests {
             let found = with_whole_errors(book().find_cut(line.as_bytes(), true).unwrap());
             String::from_utf8_lossy(found.captures.last().unwrap().text).into_owned()
         };
-        assert_eq!(reason("NCCL WARN socketPollConnect: Connect to 10.0.0.4<5> returned 113(No route to"), "No route to host");
-        assert_eq!(reason("NCCL WARN socketPollConnect: Connect to 10.0.0.4<5> returned 101(Network is"), "Network is");
+        assert_eq!(
+            reason("NCCL WARN socketPollConnect: Connect to 10.0.0.4<5> returned 113(No route to"),
+            "No route to host"
+        );
+        assert_eq!(
+            reason("NCCL WARN socketPollConnect: Connect to 10.0.0.4<5> returned 101(Network is"),
+            "Network is"
+        );
     }
 
     #[test]

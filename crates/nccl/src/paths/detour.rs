@@ -3,6 +3,7 @@
 
 use super::path::merge;
 use super::{Device, positions};
+use crate::decisions::connects;
 use crate::{GpuDirect, Path, PathType, Paths};
 
 impl Paths {
@@ -121,6 +122,7 @@ impl Paths {
         let to_nic = self.gpu_to_nic(peer, nic).kind;
         let near =
             to_nic.within(PathType::Pxb, version) || (self.settings.pxn_c2c() && to_nic == PathType::P2c);
-        near && self.gpu_to_gpu(peer, gpu).kind.within(PathType::Nvl, version)
+        // GPUs that would rather use their NICs are not joined for NCCL.
+        near && self.gpu_to_gpu(peer, gpu).kind.within(PathType::Nvl, version) && connects(self, peer, gpu)
     }
 }

@@ -6,7 +6,7 @@ use std::rc::Rc;
 
 use fabric::machine::Maker;
 
-use crate::decisions::connects;
+use crate::decisions::connects_beside;
 use crate::topo::{LinkKind, Node, single};
 use crate::{Device, PathType, Paths, Settings};
 
@@ -159,7 +159,7 @@ impl<'a> Model<'a> {
         for &from in &gpus {
             for &to in &gpus {
                 let mut route = self.find(Device::Gpu(from), Device::Gpu(to));
-                if from != to && !connects(self.paths, from, to) {
+                if from != to && !connects_beside(self.paths, from, to, !self.nets.is_empty()) {
                     route.kind = self.number(PathType::Net);
                 }
                 self.gpu_gpu.push(route.into());

@@ -242,7 +242,9 @@ impl Tuning {
 
     /// Small calls take fewer channels, then fewer threads.
     fn channels_and_threads(&self, bytes: u64, algorithm: Algorithm, protocol: Protocol) -> (u32, u32) {
-        let mut channels = self.communicator.channels.max(1);
+        let apart = self.settings.since(2, 20, 0) && !self.settings.since(2, 22, 0);
+        let one = &self.communicator;
+        let mut channels = if apart { one.coll_channels } else { one.channels }.max(1);
         let mut threads = self.threads[algorithm.index()][protocol.index()];
         let mut each = self.thresholds[algorithm.index()][protocol.index()].max(0).unsigned_abs();
         let wanted = |channels: u32, threads: u32, each: u64| {

@@ -65,13 +65,18 @@ impl Share {
         };
         let traffic =
             if protocol == Protocol::Ll && settings.since(2, 26, 0) { traffic * 4 } else { traffic };
-        let least: u64 = if settings.since(2, 23, 0) { 16 << 10 } else { 512 };
+        let least: u64 = match () {
+            () if settings.since(2, 29, 0) => 32 << 10,
+            () if settings.since(2, 23, 0) => 16 << 10,
+            () => 512,
+        };
         let cell = if settings.since(2, 23, 0) { least.div_ceil(traffic).div_ceil(16) * 16 } else { 16 };
         let nvls = matches!(algorithm, Algorithm::Nvls | Algorithm::NvlsTree);
         let available = u64::from(if nvls { one.nvls_channels } else { one.channels }).max(1);
         let total = own.saturating_mul(traffic);
         let total = if settings.since(2, 23, 0) { total.max(least) } else { total };
-        let per_channel = least.max(total / u64::from(most).min(available));
+        let equal = total / u64::from(most).min(available);
+        let per_channel = if settings.since(2, 29, 0) { equal.div_ceil(16) * 16 } else { equal.max(least) };
         let cells = own.div_ceil(cell).max(1);
         let fitting = per_channel.div_ceil(cell.saturating_mul(traffic)).min(cells);
         let first = match () {

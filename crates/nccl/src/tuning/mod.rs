@@ -191,8 +191,10 @@ pub struct Tuned {
     pub switches: bool,
     /// It spans trays of one NVLink domain.
     pub mnnvl: bool,
-    /// Channels of collectives: those of the graphs, doubled and bounded.
+    /// All channels, `nChannels`: those of the graphs, doubled and bounded, and in some releases as many as NVLS has.
     pub channels: u32,
+    /// Those without what NVLS adds, `collChannels`. 2.20 and 2.21 use only these for other algorithms.
+    pub coll_channels: u32,
     /// Channels of NVLS, 0 without multicast.
     pub nvls_channels: u32,
     /// In-network reduction, if the network has it and `NCCL_COLLNET_ENABLE` is set.

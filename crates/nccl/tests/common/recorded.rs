@@ -69,7 +69,8 @@ impl Recorded {
             None => stem.split_once('-').map(|it| (it.0.to_owned(), it.1)).expect("machine and size"),
         };
         let (nodes, gpus) = size.split('-').next().and_then(|it| it.split_once('x')).expect("nodes and GPUs");
-        let settings = settings(&text);
+        let settings =
+            listed(path).into_iter().fold(settings(&text), |it, (name, value)| it.with(&name, &value));
         Self {
             name: format!("{machine} {size} {}", settings.version),
             machine: described(&machine),
@@ -97,8 +98,20 @@ fn settings(log: &str) -> Settings {
     settings
 }
 
-/// A machine as `tools/nccl-oracle` describes it: the plugin declared rate, GPUDirect and latency of its NICs, which the XML does not
-/// have.
+/// The variables that `jobs.json` lists for a recording: NCCL does not print all that it reads.
+fn listed(path: &Path) -> Vec<(String, String)> {
+    let Some(folder) = path.ancestors().find(|it| it.join("jobs.json").exists()) else { return Vec::new() };
+    let list = std::fs::read_to_string(folder.join("jobs.json")).expect("a list");
+    let file = path.strip_prefix(folder).expect("a file below the folder").display().to_string();
+    let job = list.lines().find(|it| it.contains(&format!("\"file\": \"{file}\"")));
+    let Some((_, rest)) = job.and_then(|it| it.split_once("\"environment\": {")) else { return Vec::new() };
+    let (variables, _) = rest.split_once('}').expect("the end of an object");
+    let words: Vec<&str> = variables.split('"').skip(1).step_by(2).collect();
+    words.chunks_exact(2).map(|it| (it[0].to_owned(), it[1].to_owned())).collect()
+}
+
+/// A machine as `tools/nccl-oracle` describes it: the plugin declared rate, GPUDirect and latency of its NICs, which older XML does
+/// not have.
 pub(crate) fn described(name: &str) -> Machine {
     let (rate, gpudirect, latency) = match name {
         "p4d" => (100.0, true, 75.0),
@@ -114,9 +127,9 @@ pub(crate) fn described(name: &str) -> Machine {
     let bytes = std::fs::read(&path).unwrap_or_else(|it| panic!("{}: {it}", path.display()));
     let mut machine = topology::read(&bytes).expect("a topology").machine;
     for nic in &mut machine.nics {
-        nic.rate = Some(GigabitsPerSecond(rate));
-        nic.gpudirect = Some(gpudirect);
-        nic.latency = Some(latency);
+        nic.rate = nic.rate.or(Some(GigabitsPerSecond(rate)));
+        nic.gpudirect = nic.gpudirect.or(Some(gpudirect));
+        nic.latency = nic.latency.or(Some(latency));
     }
     machine
 }

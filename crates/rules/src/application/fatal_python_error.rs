@@ -2,7 +2,7 @@
 
 use evidence::ending::Kind;
 use evidence::signals::application::{CLOSED, CRASH, EXCEPTION, RANK_EXCEPTION, REMOTE_ERROR};
-use evidence::{Sighting, Source};
+use evidence::{Quote, Sighting, Source};
 
 use crate::sentence::shorten;
 use crate::{Check, Checked, Confidence, Finding, Log, Role, Rule, Severity};
@@ -29,6 +29,12 @@ pub static RULE: Rule = Rule {
 const CRASH_FIX: &str = "Get the stack of the crash: run with `python -X faulthandler` and `ulimit -c unlimited`, and open the core with gdb. Extensions \
      built for another PyTorch or CUDA are the usual cause. Ignore the messages of the other ranks.";
 
+/// The program did not begin: nothing ran that could fail.
+const START_WHY: &str = "The program did not start, or ended before its first line of work: the line names what it lacked. The \
+     launcher's report and what other ranks print follow from it.";
+const START_FIX: &str = "Put what the line names where the program looks for it: `which`, `ls` and `pip list` in the same image, as the \
+     same user and in the same folder, show what is there.";
+
 fn check(log: &Log) -> Checked {
     let found = log.find_signals(&[&RANK_EXCEPTION, &EXCEPTION, &CRASH], Source::JobOutput)?;
     let own: Vec<(&Sighting, String)> = found
@@ -51,28 +57,54 @@ fn check(log: &Log) -> Checked {
         })?;
         Some((it.rank, &it.quote, it.text.to_string()))
     };
+    let not_started = || {
+        let mut all = log.case.endings.iter();
+        let it = all.find(|it| it.kind == Kind::NotStarted && !survived(&log.case, it.last))?;
+        let files = usize::try_from(it.count).unwrap_or(usize::MAX).min(log.case.sources.files.len());
+        Some((it.rank, &it.quote, it.text.to_string(), files))
+    };
     let own_first = own.first().map(|(it, what)| (log.case.rank_of(it), &it.quote, what.clone()));
+    let broke = || {
+        let exit = ended.iter().find(|it| it.is_crash())?;
+        Some((exit.rank, &exit.quote, exit.describe()))
+    };
     let crash = || crashed.map(|it| (log.case.rank_of(it), &it.quote, it.quote.text.trim().to_owned()));
     // What the first failure is decides, where a rank reports it of itself in its own words.
+    let of_launcher = |quote: &Quote| ended.iter().any(|it| it.quote == *quote);
     let first = log.job.first_failure.as_ref().filter(|it| {
-        it.kind == FailureKind::Own && !it.quote.text.contains("NCCL WARN") && is_programs_own(&it.quote.text)
+        it.kind == FailureKind::Own
+            && !of_launcher(&it.quote)
+            && !it.quote.text.contains("NCCL WARN")
+            && is_programs_own(&it.quote.text)
     });
     let first = first.map(|it| (it.rank, &it.quote, it.what.clone()));
-    let Some((rank, quote, what)) = first.or(own_first).or_else(crash).or_else(plain).or_else(uncaught)
-    else {
-        return Ok(Vec::new());
-    };
+    let seen = first.or(own_first).or_else(broke).or_else(crash).or_else(plain).or_else(uncaught);
+    let start = not_started().filter(|it| seen.as_ref().is_none_or(|seen| it.1.spot <= seen.1.spot));
+    let started = start.is_none();
+    let not_started_on = start.as_ref().map_or(0, |it| it.3);
+    let start = start.map(|it| (it.0, it.1, it.2));
+    let Some((rank, quote, what)) = start.or(seen) else { return Ok(Vec::new()) };
     let rank = rank.or_else(|| ended.first().and_then(|it| it.rank));
     let who = rank.map_or_else(|| "a rank".to_owned(), |it| format!("rank {it}"));
-    let same = own.iter().filter(|it| it.1 == what).count();
+    let same = if started { own.iter().filter(|it| it.1 == what).count() } else { not_started_on };
     let others =
         if same > 1 { format!(", and {} more with the same error", same - 1) } else { String::new() };
-    let message = format!("{who} ended with `{}`{others}", shorten(&what));
+    let message = if started {
+        let what = if of_launcher(quote) { what.clone() } else { format!("`{}`", shorten(&what)) };
+        format!("{who} ended with {what}{others}")
+    } else {
+        format!("{who} could not start: `{}`{others}", shorten(&what))
+    };
     let finding =
         Finding::new(Confidence::Likely, message).seen(quote).seen_all(ended.first().map(|it| &it.quote));
-    let crash =
-        ["Segmentation fault", "Fatal Python error", "Caught signal"].iter().any(|it| what.contains(it));
-    let finding = if crash { finding.fix(CRASH_FIX) } else { finding };
+    let crash = ["Segmentation fault", "Fatal Python error", "Caught signal", "signal "]
+        .iter()
+        .any(|it| what.contains(it));
+    let finding = match (started, crash) {
+        (false, _) => finding.why(START_WHY).fix(START_FIX),
+        (true, true) => finding.fix(CRASH_FIX),
+        (true, false) => finding,
+    };
     Ok(vec![match rank {
         Some(rank) => finding.about_rank(rank),
         None => finding,
@@ -115,6 +147,18 @@ mod tests {
             "{text}ERROR:torch.distributed.elastic.multiprocessing.api:failed (exitcode: 1) local_rank: 0 (pid: 9) of binary: /usr/bin/python\n"
         );
         assert_eq!(findings(&RULE, &ended).len(), 1);
+    }
+
+    #[test]
+    fn a_program_that_cannot_start() {
+        for line in [
+            "ModuleNotFoundError: No module named 'apex'\n",
+            "/usr/bin/python3: can't open file '/workspace/finetune.py': [Errno 2] No such file or directory\n",
+        ] {
+            let it = &findings(&RULE, line)[0];
+            assert!(it.message.contains("could not start: `") && it.fix.is_some(), "{it:?}");
+        }
+        quiet(&RULE, "bash: nvidia-smi: command not found\nstep 4 | loss 2.0\n");
     }
 
     #[test]

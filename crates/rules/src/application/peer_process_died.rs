@@ -6,20 +6,22 @@ use evidence::signals::application::{
     CLOSED, GLOO_CLOSED, PEER_DIED, PROXY_FAILED, REMOTE_ERROR, SOCKET_CALL, TIMEOUT_STATUS, WATCHDOG_TIMEOUT,
 };
 use evidence::signals::launch::UNIQUE_ID_WAIT;
-use evidence::{Sighting, Source};
+use evidence::{Process, Sighting, Source};
 
+use super::end_of_log;
 use crate::launch::rank_never_joined::lost_the_store;
 use crate::{Check, Checked, Confidence, Finding, Log, Role, Rule, Severity};
 use job::FailureKind;
 use job::culprit::silent_peer;
 use job::failure::{Exit, exits, is_messenger, peer, precedes};
+use job::finished::left_early;
 
 /// See the module documentation.
 pub static RULE: Rule = Rule {
     id: "peer-process-died",
     title: "another process of the job ended first",
     severity: Severity::Error,
-    role: Role::Consequence,
+    role: Role::CutOff,
     needs: &[Source::JobOutput],
     why: "These ranks only report it: their peer's process ended, and they see the closed connection. The cause is usually in the process \
           that ended; if that process is still running, it is in the network between them.",
@@ -41,6 +43,10 @@ fn check(log: &Log) -> Checked {
     if !reported && killed.is_none() {
         return Ok(Vec::new());
     }
+    // A rank that finished and left did not die.
+    if ended.is_empty() && left_early(&log.case).is_some() {
+        return Ok(Vec::new());
+    }
     // The text of the error mentions a network fault too; a warning that names one explains it.
     let first = log.job.first_failure.as_ref();
     let only_text = lost.iter().all(|it| *it.signal == REMOTE_ERROR) && killed.is_none();
@@ -55,6 +61,9 @@ fn check(log: &Log) -> Checked {
     };
     let exit = killed.or(ended.first());
     let suspect = silent_peer(&log.case, &lost);
+    // The rank that its peers lost, by its process or as the only one without a line.
+    let silent = first.filter(|it| it.kind == FailureKind::Ended && exit.is_none());
+    let end = silent.and_then(|it| end_of_log(log, it.rank?));
     let message = if let Some(exit) = exit {
         let name = name(exit.rank, exit.host.as_deref());
         if reported {
@@ -62,10 +71,12 @@ fn check(log: &Log) -> Checked {
         } else {
             format!("{name} ended with {}", exit.describe())
         }
-    } else if let Some(process) = suspect {
+    } else if let Some(name) =
+        suspect.map(Process::name).or_else(|| silent.map(|it| name(it.rank, it.host.as_deref())))
+    {
+        let log = end.as_ref().map_or("", |it| &it.0);
         format!(
-            "{who_lost} lost the connection to {}, which reports no error itself: it ended or was killed",
-            process.name()
+            "{who_lost} lost the connection to {name}, which reports no error itself{log}: it ended or was killed"
         )
     } else {
         let peers: BTreeSet<&str> = lost.iter().filter_map(|it| peer(it)).collect();
@@ -88,6 +99,12 @@ fn check(log: &Log) -> Checked {
     } else if let Some(process) = suspect {
         finding = finding.about_host(&process.host);
         finding = process.rank.map(|it| finding.clone().about_rank(it)).unwrap_or(finding);
+    } else if let Some(silent) = silent {
+        finding = silent.host.iter().fold(finding, Finding::about_host);
+        finding = silent.rank.into_iter().fold(finding, Finding::about_rank);
+    }
+    if let Some((_, Some(last))) = &end {
+        finding = finding.seen(last);
     }
     let shows = |it: &&job::FirstFailure| matches!(it.kind, FailureKind::Own | FailureKind::Ended);
     if let Some(first) = first.filter(shows).filter(|it| !lost.iter().any(|lost| lost.quote == it.quote)) {

@@ -9,8 +9,11 @@ use evidence::signals::application::{
 use evidence::signals::launch::UNIQUE_ID_WAIT;
 use evidence::{Sighting, Source};
 
+use job::FailureKind;
+use job::finished::left_early;
 use job::watchdog::{progress, timeouts};
 
+use super::end_of_log;
 use crate::sentence::list_of_ranks;
 use crate::{Check, Checked, Confidence, Finding, Log, Role, Rule, Severity};
 use job::failure::precedes;
@@ -20,7 +23,7 @@ pub static RULE: Rule = Rule {
     id: "timeout-undetermined",
     title: "a collective timed out and the input does not show why",
     severity: Severity::Error,
-    role: Role::Consequence,
+    role: Role::Waiting,
     needs: &[Source::JobOutput],
     why: "NCCL has no timeout: PyTorch's watchdog ends ranks that wait too long. The ranks that report it are the ones that wait; the \
           cause is in a rank that did not join: busy (saving, tokenising, compiling), in another collective, hanging, or dead.",
@@ -123,24 +126,38 @@ fn check(log: &Log) -> Checked {
         let last = all.values().map(|it| it.enqueued).max().unwrap_or_default();
         let behind: Vec<u32> = all.iter().filter(|it| it.1.enqueued < last).map(|it| *it.0).collect();
         let few = behind.len() * 2 < all.len();
+        let silent = behind.is_empty().then(|| silent(log)).flatten();
         let blame = match (behind.is_empty(), few) {
             (false, true) => format!("; {} had not enqueued number {last}", list_of_ranks(&behind)),
             (false, false) => {
                 format!("; {} of {} ranks had not enqueued number {last}", behind.len(), all.len())
             }
+            (true, _) if silent.is_some() => String::new(),
             (true, _) if all.len() > 1 => format!("; all {} ranks that report had enqueued it", all.len()),
             (true, _) => String::new(),
         };
-        finding = Finding::new(Confidence::Likely, format!("{what}{blame}"));
+        let end = silent.and_then(|it| end_of_log(log, it.0));
+        let absent =
+            silent.map(|(rank, what)| format!("; rank {rank} {what}{}", end.as_ref().map_or("", |it| &it.0)));
+        let absent = absent.unwrap_or_default();
+        finding = Finding::new(Confidence::Likely, format!("{what}{blame}{absent}"));
         if few {
             finding = behind.iter().fold(finding, Finding::about_rank);
         }
+        finding = silent.into_iter().fold(finding, |it, silent| it.about_rank(silent.0));
+        finding = end.and_then(|it| it.1).iter().fold(finding, Finding::seen);
         if !behind.is_empty() && !few {
             finding = finding.or("collective-mismatch");
         }
         // The advice follows what the logs show.
         let world = log.job.size.n_ranks().map_or(usize::MAX, |it| it as usize);
-        if behind.is_empty() && all.len() > 1 && all.len() >= world {
+        if let Some((_, what)) = silent {
+            finding = finding.fix(match what {
+                ENDED => super::peer_process_died::RULE.fix,
+                FINISHED => super::rank_finished_early::RULE.fix,
+                _ => BEHIND,
+            });
+        } else if behind.is_empty() && all.len() > 1 && all.len() >= world {
             finding = finding.fix(ALL_ENQUEUED);
         } else if log.has(Source::AllRanks) && few {
             finding = finding.fix(BEHIND);
@@ -157,6 +174,25 @@ fn check(log: &Log) -> Checked {
         finding.confidence = Confidence::Possible;
     }
     Ok(vec![finding.seen_all(evidence.iter().map(|it| &it.quote)).or("timeout-rank0-save")])
+}
+
+const ENDED: &str = "had ended";
+const FINISHED: &str = "had finished";
+
+/// The rank that the others waited for, where it does not report anything itself.
+fn silent(log: &Log) -> Option<(u32, &'static str)> {
+    let first = log.job.first_failure.as_ref()?;
+    let reports =
+        |rank| log.case.sightings_of(&WATCHDOG_TIMEOUT).any(|it| log.case.rank_of(it) == Some(rank));
+    let rank = first.rank.filter(|it| !reports(*it))?;
+    match first.kind {
+        FailureKind::Absent if left_early(&log.case).is_some_and(|it| it.ranks.contains(&rank)) => {
+            Some((rank, FINISHED))
+        }
+        FailureKind::Absent => Some((rank, "reports nothing")),
+        FailureKind::Ended => Some((rank, ENDED)),
+        FailureKind::Own | FailureKind::Reported => None,
+    }
 }
 
 /// `[0, 2] finished collective #4, but ...`, `missing ranks: {1}`

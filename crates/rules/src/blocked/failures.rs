@@ -2,15 +2,17 @@
 //!
 //! The same line has several causes; the rules share this module, so that each failure gets one cause.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
+use evidence::facts::Warning;
 use evidence::nccl::Interface;
 use evidence::signals::blocked::{
     CLIENT_FAILED, CLIENT_GAVE_UP, CLIENT_TIMED_OUT, CONNECT_FAILED, CONNECT_RETRIED, CONNECTION_LOST,
     OTHER_CONNECT_FAILED,
 };
 use evidence::signals::interface::OLD_INTERFACE;
-use evidence::{Quote, Sighting};
+use evidence::{Kind, Process, Quote, Sighting};
+use job::Variable;
 
 use crate::interface::address::{
     got_through, is_bridge, is_bridge_address, is_ipoib, is_link_local, is_loopback, is_number,
@@ -60,12 +62,14 @@ pub(crate) struct Verdict<'a> {
 /// What the rest of the input says, looked up once.
 struct Context<'a> {
     got_through: bool,
-    /// An interface was chosen by name.
-    chosen: bool,
+    /// No interface was chosen by name, and not every rank fails to reach the master: only then a firewall is likely.
+    blocked: bool,
     /// The loopback interface is listed for a job that needs another.
     loopback: bool,
     /// PyTorch gave up on the master.
     gave_up: Option<&'a Sighting>,
+    /// The address in `NCCL_COMM_ID`, where rank 0's host does not have it.
+    comm_id: Option<&'a str>,
     owners: BTreeMap<&'a str, (&'a Interface, &'a Quote)>,
 }
 
@@ -80,17 +84,22 @@ pub(crate) fn verdict(log: &Log) -> Vec<Verdict<'_>> {
     }
     let context = Context {
         got_through: got_through(log),
-        chosen: log.job.settings.named("NCCL_SOCKET_IFNAME").next().is_some(),
+        blocked: log.job.settings.named("NCCL_SOCKET_IFNAME").next().is_none()
+            && !nobody_reached_the_master(log),
         loopback: !listed(log).is_empty(),
         gave_up: log.case.first_of(&[&CLIENT_TIMED_OUT, &CLIENT_GAVE_UP]),
+        comm_id: foreign_comm_id(log).map(|it| without_port(it.variable.text())),
         owners: owners(log),
     };
     let mut verdicts: Vec<Verdict<'_>> = Vec::new();
     for sighting in failures {
         let Some(reason) = failure(log, &context, sighting) else { continue };
-        let peer = without_port(sighting.get("peer"));
-        if is_number(peer) {
-            // A name that was read as a number: the rule on names reports it.
+        // Of a host that does not answer PyTorch prints bytes that are not its address: the name that it was given is right.
+        let master = context.gave_up.map(|it| it.get("host")).filter(|it| !it.is_empty());
+        let written = without_port(sighting.get("peer"));
+        let peer = master.filter(|_| *sighting.signal == CLIENT_FAILED).unwrap_or(written);
+        if context.comm_id == Some(peer) || is_number(written) {
+            // An address that no host has, or a name that was read as a number: other rules report them.
             continue;
         }
         let interface = context.owners.get(peer).copied();
@@ -120,6 +129,41 @@ pub(crate) fn verdict(log: &Log) -> Vec<Verdict<'_>> {
     }
     verdicts.sort_by_key(|it| it.cause);
     verdicts
+}
+
+/// Whether every log that was given, of at least two, ends without the master. One of them is rank 0's, which connects to itself:
+/// no firewall is in between.
+fn nobody_reached_the_master(log: &Log) -> bool {
+    let failed: BTreeSet<&str> = log
+        .case
+        .sightings
+        .iter()
+        .filter(|it| [&CLIENT_TIMED_OUT, &CLIENT_GAVE_UP, &CLIENT_FAILED].contains(&it.signal))
+        .map(|it| log.case.locate(&it.quote).0)
+        .collect();
+    failed.len() > 1
+        && log.case.processes.is_empty()
+        && log.case.sources.files.iter().filter(|it| it.tally.kind() == Kind::TrainingLog).count()
+            == failed.len()
+}
+
+/// `NCCL_COMM_ID` with an address that the process which should listen there cannot bind.
+pub(crate) struct ForeignCommId<'a> {
+    pub(crate) process: &'a Process,
+    pub(crate) variable: &'a Variable,
+    pub(crate) warning: &'a Quote,
+}
+
+/// Only rank 0 listens at `NCCL_COMM_ID`; the system refuses an address that is not one of the host's own.
+pub(crate) fn foreign_comm_id(log: &Log) -> Option<ForeignCommId<'_>> {
+    let variable = log.job.settings.named("NCCL_COMM_ID").next()?;
+    log.case.processes.iter().find_map(|process| {
+        let is_refused = |it: &&Warning| {
+            it.quote.text.contains("bind failed") && it.quote.text.contains("Cannot assign requested address")
+        };
+        let warning = process.facts.warnings.first.iter().find(is_refused)?;
+        Some(ForeignCommId { process, variable, warning: &warning.quote })
+    })
 }
 
 /// Why this line says that a connection failed for good, if it does.
@@ -186,7 +230,7 @@ fn blame(context: &Context<'_>, (reason, lost): (Reason, bool), peer: &str, name
     match reason {
         // A firewall that rejects says so with the same error as a router without a route. A chosen
         // interface that reaches nothing is more likely than a firewall on it.
-        Reason::NoRoute if !context.chosen && !lost => Cause::Firewall,
+        Reason::NoRoute if context.blocked && !lost => Cause::Firewall,
         // A connection that was open has passed the firewall.
         Reason::TimedOut if !lost => Cause::Firewall,
         _ => Cause::Unreachable,

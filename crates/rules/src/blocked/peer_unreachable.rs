@@ -29,6 +29,10 @@ pub static RULE: Rule = Rule {
     checks: &[Check::Log(check)],
 };
 
+/// PyTorch's own rendezvous.
+const MASTER_FIX: &str = "Check that MASTER_ADDR is an address of rank 0's host (`ip addr` there) and the same on all nodes, that rank 0 was \
+     started and listens there (`ss -ltn`), and that the port is open: `nc -zv MASTER_ADDR MASTER_PORT` from another node.";
+
 fn check(log: &Log) -> Checked {
     let timed_out =
         log.find_signals(&[&CLIENT_TIMED_OUT, &CLIENT_GAVE_UP, &CONNECT_FAILED], Source::JobOutput)?;
@@ -44,9 +48,12 @@ fn check(log: &Log) -> Checked {
             Reason::Refused => "no process listens there",
             Reason::Unknown => "NCCL does not report the reason",
         };
-        let finding =
-            Finding::new(confidence, format!("{peer} cannot be reached: {what}")).by(log, &it.sightings);
+        let is_master = it.sightings.iter().all(|it| *it.signal == CLIENT_FAILED);
+        let master = if is_master { "the master " } else { "" };
+        let finding = Finding::new(confidence, format!("{master}{peer} cannot be reached: {what}"))
+            .by(log, &it.sightings);
         let finding = finding.seen_all(it.interface.iter().map(|it| it.1));
+        let finding = if is_master { finding.fix(MASTER_FIX) } else { finding };
         return Ok(vec![match it.reason {
             Reason::Refused => finding.or("peer-process-died").or("docker-bridge-network"),
             Reason::Unreachable => finding.or("bootstrap-on-wrong-interface"),
@@ -68,10 +75,7 @@ fn check(log: &Log) -> Checked {
         (host, time) => format!("the master at {host}:{} was not reached within {time}", first.get("port")),
     };
     let finding = Finding::new(Confidence::Possible, message).by(log, &clients);
-    Ok(vec![finding.or("firewall-blocks-ports").or("rank-never-joined").fix(
-        "Check that rank 0 was started and listens there (`ss -ltn` on its node), that MASTER_ADDR and MASTER_PORT are the same on all \
-         nodes, and that the port is open: `nc -zv MASTER_ADDR MASTER_PORT` from another node.",
-    )])
+    Ok(vec![finding.or("firewall-blocks-ports").or("rank-never-joined").fix(MASTER_FIX)])
 }
 
 #[cfg(test)]

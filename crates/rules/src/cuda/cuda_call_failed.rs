@@ -11,7 +11,7 @@ pub static RULE: Rule = Rule {
     id: "cuda-call-failed",
     title: "a CUDA call of NCCL failed",
     severity: Severity::Error,
-    role: Role::Cause,
+    role: Role::General,
     needs: &[Source::JobOutput],
     why: "NCCL stops when a CUDA call fails. The error says what CUDA refused, the file what NCCL was doing.",
     fix: "Look at the lines of this process before it, at `dmesg` for Xid, and at the releases of driver, CUDA and NCCL.",

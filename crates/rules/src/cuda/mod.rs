@@ -81,7 +81,8 @@ pub(crate) fn failures_of(log: &Log, owner: Owner) -> Vec<Failure<'_>> {
 
 fn failure<'a>(log: &'a Log, sighting: &'a Sighting) -> Option<Failure<'a>> {
     let value = values::in_text(Table::Cuda, &sighting.quote.text)?;
-    let file = source_file(&sighting.quote.text).or_else(|| returning_file(log, sighting)).unwrap_or_default();
+    let file =
+        source_file(&sighting.quote.text).or_else(|| returning_file(log, sighting)).unwrap_or_default();
     Some(Failure { sighting, value, file, owner: owner(value.code, file) })
 }
 

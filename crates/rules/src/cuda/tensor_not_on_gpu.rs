@@ -24,6 +24,7 @@ fn check(log: &Log) -> Checked {
     let Some(first) = found.first() else { return Ok(Vec::new()) };
     let message = match first.get("pointer") {
         "" => "the program gave NCCL a buffer that is not GPU memory".to_owned(),
+        "(nil)" | "0x0" => "the program gave NCCL a null pointer as a buffer".to_owned(),
         pointer => format!("the program gave NCCL a buffer that is not GPU memory: {pointer}"),
     };
     Ok(vec![Finding::new(Confidence::Certain, message).by(log, &found)])
@@ -38,9 +39,11 @@ mod tests {
     fn fires_in_every_form() {
         let line =
             "n:1:2 [0] misc/argcheck.cc:39 NCCL WARN AllReduce : sendbuff (nil) is not a valid pointer\n";
+        assert_eq!(findings(&RULE, line)[0].message, "the program gave NCCL a null pointer as a buffer");
+        let host = line.replace("(nil)", "0x7f00");
         assert_eq!(
-            findings(&RULE, line)[0].message,
-            "the program gave NCCL a buffer that is not GPU memory: (nil)"
+            findings(&RULE, &host)[0].message,
+            "the program gave NCCL a buffer that is not GPU memory: 0x7f00"
         );
         let old = "n:1:2 [0] NCCL WARN Broadcast : recvbuff is not a valid pointer\n";
         assert_eq!(findings(&RULE, old).len(), 1);

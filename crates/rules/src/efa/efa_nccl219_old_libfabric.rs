@@ -41,10 +41,14 @@ fn check(log: &Log) -> Checked {
     let refused: Vec<_> =
         found.into_iter().filter(|it| it.get("type") == "2" && it.get("code") == "-22").collect();
     let Some(first) = refused.first() else {
-        return Ok(cut.first().map(|_| {
-            let message = "libfabric refused to register GPU memory; the line is cut before its error";
-            Finding::new(Confidence::Possible, message).by(log, &cut).or("memlock-limit")
-        }).into_iter().collect());
+        return Ok(cut
+            .first()
+            .map(|_| {
+                let message = "libfabric refused to register GPU memory; the line is cut before its error";
+                Finding::new(Confidence::Possible, message).by(log, &cut).or("memlock-limit")
+            })
+            .into_iter()
+            .collect());
     };
     let libfabric = log.case.processes.iter().find_map(|it| it.facts.plugin.libfabric.first());
     let fixed =

@@ -11,7 +11,7 @@ pub static RULE: Rule = Rule {
     id: "nccl-call-failed",
     title: "an NCCL call failed and the input does not show why",
     severity: Severity::Error,
-    role: Role::Consequence,
+    role: Role::Unexplained,
     needs: &[Source::NcclLog],
     why: "NCCL returned an error to the program. The warning that explains it is not in this input.",
     fix: "Collect the logs of all ranks with NCCL_DEBUG=INFO, from the start of the job, and give plumb all of them: the log of the rank \

@@ -1,8 +1,11 @@
 //! The job ended badly, and no other rule says why.
 
-use evidence::{Quote, Source};
-use evidence::ending::{Ending, Kind, signal_name};
+use std::collections::BTreeMap;
+
+use evidence::ending::{Ending, Kind};
+use evidence::{Quote, Source, Spot};
 use job::State;
+use messages::values::{self, Table, Value};
 
 use crate::sentence::shorten;
 use crate::{Check, Checked, Confidence, Finding, Found, Log, Role, Rule, Severity};
@@ -12,7 +15,7 @@ pub static RULE: Rule = Rule {
     id: "job-failed",
     title: "the job ended with an error whose cause is not in the input",
     severity: Severity::Error,
-    role: Role::Consequence,
+    role: Role::Unexplained,
     needs: &[Source::JobOutput],
     why: "The last lines say that a process of the job ended badly. What it printed before that is not in this input, or no rule knows it.",
     fix: "Give plumb the output of all ranks from the start of the job, with NCCL_DEBUG=INFO, and the kernel log of the node \
@@ -54,10 +57,17 @@ pub(crate) fn check_last(log: &Log, findings: &[Found]) -> Vec<Finding> {
     vec![finding]
 }
 
-/// Ordinary lines of NCCL that word a trouble. In a job that goes on they mean little; where nothing else explains an end, they may.
+/// Ordinary lines of NCCL that word a trouble. In a job that goes on they mean little, and what a finished setup leaves behind was
+/// survived; where nothing else explains an end, the others may.
 fn noted(log: &Log) -> Vec<&Quote> {
-    let troubles = log.case.processes.iter().flat_map(|it| &it.facts.troubles.first);
-    troubles.map(|it| &it.quote).take(MOST_NOTED).collect()
+    let members = log.case.communicators.iter().flat_map(|it| it.members.values());
+    let done: BTreeMap<usize, Spot> =
+        members.filter_map(|it| Some((it.process, it.facts.complete.as_ref()?.spot))).collect();
+    let processes = log.case.processes.iter().enumerate();
+    let troubles =
+        processes.flat_map(|(at, it)| it.facts.troubles.first.iter().map(move |it| (at, &it.quote)));
+    let after_setup = |it: &(usize, &Quote)| done.get(&it.0).is_none_or(|done| it.1.spot > *done);
+    troubles.filter(after_setup).map(|it| it.1).take(MOST_NOTED).collect()
 }
 
 /// How many of them are shown.
@@ -86,8 +96,7 @@ fn message(ending: &Ending) -> String {
         }
         (Kind::Exception, _) => format!("{who} ended with `{}`", shorten(&ending.text)),
         (_, Some(code)) if code < 0 => {
-            let name = signal_name(-code);
-            let name = if name.is_empty() { String::new() } else { format!(" ({name})") };
+            let name = value(ending).map(|it| format!(" ({})", it.name)).unwrap_or_default();
             format!("{who} ended with signal {}{name}; the input does not show why", -code)
         }
         (_, Some(code)) => format!("{who} ended with exit code {code}; the input does not show why"),
@@ -95,68 +104,53 @@ fn message(ending: &Ending) -> String {
     }
 }
 
+/// The exit code or signal in the table of values.
+fn value(ending: &Ending) -> Option<&'static Value> {
+    let code = i64::from(ending.code?);
+    if code < 0 { values::find(Table::Signal, -code) } else { values::find(Table::Exit, code) }
+}
+
 /// What this code or kind of end means.
 fn why(ending: &Ending) -> Option<&'static str> {
-    Some(match (ending.kind, ending.code) {
-        (_, Some(-9)) => {
-            "Signal 9 comes from outside the process: the kernel's or the container's out-of-memory killer, a scheduler that ends the job, \
-             or a launcher that ends the ranks that are left. The process itself cannot print a reason."
-        }
-        (_, Some(-15)) => {
-            "Signal 15 is a request to end: from the launcher after another rank failed, from the scheduler at the time limit or a \
-             preemption, or from Kubernetes when the pod is deleted."
-        }
-        (_, Some(-11 | -7)) => {
-            "The process accessed memory that it may not: a fault in native code (an extension, a driver library, a plugin of another \
-             release), or, for signal 7, a full /dev/shm or a file on a file system that went away."
-        }
-        (_, Some(-6)) => "The process ended itself after a failed check; the lines before it name the check.",
-        (Kind::Cancelled, _) => {
+    match ending.kind {
+        Kind::Cancelled => Some(
             "The scheduler or the cluster ended the job from outside: a time limit, a preemption, a failed node or a limit of memory. The \
-             job's own log does not say whether it was healthy."
-        }
-        (_, Some(-2 | -1)) => {
-            "The process was interrupted from outside: Ctrl-C in its terminal, a terminal that was closed, or a launcher that passes the signal on."
-        }
-        (Kind::Exit, None) => "The program did not start or ended at once; the line says what it lacked.",
-        (_, Some(126 | 127)) => {
-            "The shell could not start the program: it does not exist in this image, or is not executable."
-        }
-        _ => return None,
-    })
+             job's own log does not say whether it was healthy.",
+        ),
+        _ => value(ending).map(|it| &*it.meaning),
+    }
 }
 
 /// What to do about this kind of end.
 fn fix(ending: &Ending) -> Option<&'static str> {
-    Some(match (ending.kind, ending.code) {
-        (_, Some(-9)) => {
-            "Read the kernel log of the node: `dmesg -T | grep -iE 'killed process|oom'`; `kubectl describe pod` (Last State: OOMKilled?); \
-             `sacct -j JOB -o JobID,State,ExitCode,MaxRSS`."
-        }
-        (_, Some(-11 | -7 | -6)) => {
-            "Get the stack of the crash: run with `python -X faulthandler`, `ulimit -c unlimited` and open the core with gdb; check `df -h \
-             /dev/shm` and `dmesg -T`."
-        }
-        (_, Some(-15 | -2 | -1)) => {
-            "Find out who sent the signal: a rank that failed just before, Ctrl-C, `scancel`, a time limit (`sacct -j JOB -o State,Reason`), \
-             `kubectl delete` or a preemption (`kubectl get events`)."
-        }
-        (Kind::Exit, None) => {
-            "Fix what the line reports: the program, script or module is not in this image or not at this path. `which torchrun`, `pip list` \
-             and `ls` in the same image show it."
-        }
-        (Kind::Cancelled, _) if ending.quote.text.to_ascii_uppercase().contains("TIME LIMIT") => {
-            "The job reached its time limit: give it more (`sbatch --time`, activeDeadlineSeconds), or save checkpoints and resume."
-        }
-        (Kind::Cancelled, _) => {
-            "Ask the scheduler why: `sacct -j JOB -o JobID,State,Reason,ExitCode`, `kubectl describe pod`, `kubectl get events`."
-        }
-        _ => return None,
-    })
+    match ending.kind {
+        Kind::Cancelled if ending.quote.text.to_ascii_uppercase().contains("TIME LIMIT") => Some(
+            "The job reached its time limit: give it more (`sbatch --time`, activeDeadlineSeconds), or save checkpoints and resume.",
+        ),
+        Kind::Cancelled => Some(
+            "Ask the scheduler why: `sacct -j JOB -o JobID,State,Reason,ExitCode`, `kubectl describe pod`, `kubectl get events`.",
+        ),
+        // That a program failed or did not understand its arguments is no advice: more of its output is needed.
+        _ => value(ending).filter(|it| it.table == Table::Signal || it.code > 2).map(|it| &*it.remedy),
+    }
 }
 
 #[cfg(test)]
 mod tests {
+    #[test]
+    fn a_trouble_that_the_setup_survived_is_not_shown() {
+        let log = |first: &str, last: &str| {
+            let done = "n:1:2 [0] NCCL INFO comm 0x1 rank 0 nranks 1 cudaDev 0 busId 60 - Init COMPLETE\n";
+            let text = format!("{first}{done}{last}Killed by the user\nERROR: process exited with code 3\n");
+            crate::diagnose(&crate::testing::read(&text))
+                .findings
+                .iter()
+                .any(|it| it.finding.message.contains("noted"))
+        };
+        let trouble = "n:1:2 [0] NCCL INFO NET/IB: f: Marking device 1 as permanently failed (x comm=0x1)\n";
+        assert!(log("", trouble) && !log(trouble, ""));
+    }
+
     use crate::testing::{ids, read};
     use crate::{Level, diagnose};
 

@@ -28,9 +28,3 @@ pub static RULES: &[&Rule] = &[
     &sources_disagree::RULE,
     &unexplained_warning::RULE,
 ];
-
-/// Whether a rule reports what no other explains: it states a fact and names no cause.
-pub(crate) fn is_fallback(rule: &Rule) -> bool {
-    [nccl_message::RULE.id, unexplained_warning::RULE.id, initialisation_failed::RULE.id, job_failed::RULE.id]
-        .contains(&rule.id)
-}

@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 
-use evidence::catalogue::look_up;
+use evidence::catalogue::look_up_warning;
 use evidence::{Kind, Quote, Source, Spot};
 use messages::family::{self, Class, Reading};
 use messages::{Known, Outcome};
@@ -15,7 +15,7 @@ pub static RULE: Rule = Rule {
     id: "nccl-message",
     title: "NCCL or a library below it reports a failure",
     severity: Severity::Error,
-    role: Role::Consequence,
+    role: Role::Unexplained,
     needs: &[Source::NcclLog],
     why: "NCCL prints a warning when a call fails; the catalogue of its messages says what this one means.",
     fix: "`plumb explain 'TEXT OF THE LINE'` has more about it. Read the lines of the same process before it.",
@@ -65,7 +65,7 @@ pub(crate) fn unexplained<'a>(log: &'a Log, findings: &[Found]) -> Vec<Unexplain
             host: &process.host,
             rank: process.rank,
             quote: &it.quote,
-            known: look_up(&it.quote.text),
+            known: look_up_warning(&it.quote.text),
         })
     });
     let of_libfabric = log.case.libfabric.iter().map(|it| Unexplained {
@@ -73,7 +73,7 @@ pub(crate) fn unexplained<'a>(log: &'a Log, findings: &[Found]) -> Vec<Unexplain
         host: "",
         rank: None,
         quote: &it.quote,
-        known: look_up(&it.quote.text),
+        known: look_up_warning(&it.quote.text),
     });
     of_processes
         .chain(of_libfabric)
@@ -134,6 +134,8 @@ fn finding(log: &Log, it: &Unexplained<'_>, known: &Known<'_>, explained: bool) 
     let sure = known.reading.is_some_and(|it| {
         it.variant.is_some() || it.family.causes.iter().any(|it| it.confidence == family::Confidence::Certain)
     });
+    // What NCCL says of its arguments is so.
+    let sure = sure || class == Some(Class::Usage);
     let confidence = if sure { Confidence::Likely } else { Confidence::Possible };
     let mut finding = Finding::new(confidence, message).severity(severity).seen(it.quote);
     finding.role = Some(if consequence || class.is_none() { Role::Consequence } else { Role::Cause });

@@ -13,7 +13,7 @@ pub static RULE: Rule = Rule {
     id: "unexplained-warning",
     title: "NCCL printed a warning that plumb does not know",
     severity: Severity::Info,
-    role: Role::Consequence,
+    role: Role::Unexplained,
     needs: &[Source::NcclLog],
     why: "An NCCL warning usually means that something failed. No rule explains this one, so plumb shows it.",
     fix: "Read the lines around it, and the earliest warning of the job first: later ones are often consequences.",

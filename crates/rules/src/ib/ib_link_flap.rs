@@ -39,8 +39,11 @@ fn check(log: &Log) -> Checked {
     // Ports without a cable report it once; a link that flaps reports it again and again.
     let again = kernel.iter().any(|it| it.count >= 3);
     // The name of the event is cut off. Most that NCCL reports as a warning are about a port.
-    let unnamed: Vec<_> =
-        found.iter().copied().filter(|it| it.warning && *it.signal == ASYNC_EVENT && it.get("event").is_empty()).collect();
+    let unnamed: Vec<_> = found
+        .iter()
+        .copied()
+        .filter(|it| it.warning && *it.signal == ASYNC_EVENT && it.get("event").is_empty())
+        .collect();
     if !adapter && events.is_empty() && !unnamed.is_empty() {
         let message = "an adapter reported an event whose name is cut off; most often a port lost its link";
         return Ok(vec![Finding::new(Confidence::Possible, message).by(log, &unnamed).or("hca-fatal-error")]);

@@ -2,8 +2,10 @@
 
 use std::collections::BTreeSet;
 
+use evidence::signals::application::{CLOSED, ELASTIC_TABLE};
 use evidence::signals::interface::{GLOO_LOOPBACK, GLOO_MESH_FAILED, OLD_INTERFACE, OLD_INTERFACES};
 use evidence::{Quote, Source};
+use job::failure::peer;
 
 use super::address::{announced, got_through, is_loopback};
 use crate::blocked::failures::{Cause, verdict};
@@ -34,6 +36,9 @@ fn check(log: &Log) -> Checked {
         // On one host a refused 127.0.0.1 only means that the other process is gone.
         let chosen = log.job.settings.named("NCCL_SOCKET_IFNAME").any(|it| it.text() == "lo")
             && log.job.size.spans_nodes() != Some(false);
+        if gloo.is_empty() && on_one_host(log) {
+            return Ok(Vec::new());
+        }
         let sure = log.job.size.has_several_hosts() || !gloo.is_empty() || chosen;
         let confidence = if sure { Confidence::Likely } else { Confidence::Possible };
         let peer = if it.peer.is_empty() { "127.0.0.1" } else { it.peer };
@@ -61,6 +66,20 @@ fn check(log: &Log) -> Checked {
     let list = hosts.into_iter().collect::<Vec<_>>().join(", ");
     let message = format!("the loopback interface is used on {list}, in a job with several hosts");
     Ok(vec![Finding::new(Confidence::Likely, message).seen_all(lo.iter().map(|it| it.0)).about_nic("lo")])
+}
+
+/// Whether every rank is known to run on one host, whatever NCCL counts as a node: there a refused 127.0.0.1 only means that the
+/// other process is gone.
+fn on_one_host(log: &Log) -> bool {
+    let size = &log.job.size;
+    let members = log.case.world().map_or(0, |it| it.members.len());
+    let all_seen = size.n_ranks().is_some_and(|it| members >= it as usize);
+    // The launcher names one host, and ranks were connected over the loopback interface before.
+    let hosts: BTreeSet<&str> =
+        log.case.sightings_of(&ELASTIC_TABLE).map(|it| it.get("host")).filter(|it| !it.is_empty()).collect();
+    let open =
+        || log.case.sightings_of(&CLOSED).filter_map(peer).any(|it| it == "localhost" || is_loopback(it));
+    size.hosts.len() < 2 && (all_seen || size.spans_nodes() == Some(false) || (hosts.len() == 1 && open()))
 }
 
 /// Lines that list the loopback interface, with their hosts, of a job that needs another and has not got through.

@@ -2,6 +2,7 @@
 
 pub(crate) mod address;
 pub mod bootstrap_on_wrong_interface;
+pub mod comm_id_not_local;
 pub mod docker_bridge_network;
 pub mod hostname_collision;
 pub mod loopback_interface_used;
@@ -14,6 +15,7 @@ use crate::Rule;
 /// The rules of this family.
 pub static RULES: &[&Rule] = &[
     &bootstrap_on_wrong_interface::RULE,
+    &comm_id_not_local::RULE,
     &docker_bridge_network::RULE,
     &hostname_collision::RULE,
     &loopback_interface_used::RULE,

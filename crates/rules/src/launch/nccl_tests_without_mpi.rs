@@ -47,7 +47,8 @@ fn check(log: &Log) -> Checked {
         ]);
     }
     if let Some([first, second]) = repeated_header(log) {
-        let message = "the same header is printed twice before any list of ranks: each process is a separate job";
+        let message =
+            "the same header is printed twice before any list of ranks: each process is a separate job";
         return Ok(vec![
             Finding::new(Confidence::Likely, message)
                 .seen(first)
@@ -103,7 +104,8 @@ fn repeated_header(log: &Log) -> Option<[&Quote; 2]> {
     log.case.tests.windows(2).find_map(|it| {
         let [first, second] = it else { return None };
         let (a, b) = (&first.quote, &second.quote);
-        let near = a.spot.region == b.spot.region && (1..=4).contains(&b.spot.line.saturating_sub(a.spot.line));
+        let near =
+            a.spot.region == b.spot.region && (1..=4).contains(&b.spot.line.saturating_sub(a.spot.line));
         let empty = first.devices.is_empty() && first.rows.is_empty();
         (near && empty && a.text.contains("nThread ") && a.text == b.text).then_some([a, b])
     })

@@ -16,7 +16,7 @@ pub static RULE: Rule = Rule {
     id: "rank-never-joined",
     title: "not all ranks of the job joined",
     severity: Severity::Error,
-    role: Role::Cause,
+    role: Role::Missing,
     needs: &[Source::JobOutput],
     why: "A job starts when all its ranks have joined. The ranks that joined wait and report nothing wrong; the cause is in the rank that \
           did not join: it was not started, it died at import, it has another world size, or it cannot reach the master.",

@@ -2,6 +2,8 @@
 
 use evidence::Source;
 use evidence::signals::limits::{HOST_OOM, KILLED_ALONE, LAUNCHER_ENDED, SIGKILL};
+use job::FailureKind;
+use job::whose::rank_of_pid;
 
 use crate::{Check, Checked, Confidence, Finding, Log, Role, Rule, Severity};
 
@@ -35,16 +37,29 @@ fn check(log: &Log) -> Checked {
     let killed: Vec<_> = said.iter().copied().filter(|it| *it.signal == SIGKILL || alone(it)).collect();
     if let Some(first) = certain.first() {
         let victim = certain.iter().find(|it| !it.get("name").is_empty());
-        let message = match victim {
-            Some(it) => {
+        let rank = victim.and_then(|it| rank_of_pid(&log.case, it.get("pid")));
+        let message = match (victim, rank) {
+            (Some(it), Some(rank)) => format!(
+                "rank {rank} ({}, pid {}) was killed for lack of host memory",
+                it.get("name"),
+                it.get("pid")
+            ),
+            (Some(it), None) => {
                 format!("{} (pid {}) was killed for lack of host memory", it.get("name"), it.get("pid"))
             }
-            None if first.quote.text.contains("oom") || first.quote.text.contains("OOM") => {
+            (None, _) if first.quote.text.contains("oom") || first.quote.text.contains("OOM") => {
                 "a process was killed for lack of host memory".to_owned()
             }
-            None => "the host ran out of memory".to_owned(),
+            (None, _) => "the host ran out of memory".to_owned(),
         };
-        return Ok(vec![Finding::new(Confidence::Certain, message).by(log, &certain).by(log, &killed)]);
+        let finding = Finding::new(Confidence::Certain, message)
+            .seen_all(victim.map(|it| &it.quote))
+            .by(log, &certain)
+            .by(log, &killed);
+        return Ok(vec![match rank {
+            Some(rank) => finding.about_rank(rank),
+            None => finding,
+        }]);
     }
     // After another failure the launcher itself kills what is left.
     let other_first = log.case.sightings_of(&LAUNCHER_ENDED).any(|it| !matches!(it.get("code"), "" | "-9"));
@@ -54,10 +69,12 @@ fn check(log: &Log) -> Checked {
         return Ok(Vec::new());
     }
     let Some(first) = killed.first() else { return Ok(Vec::new()) };
-    let who = match (first.get("local"), first.get("pid")) {
-        ("", "") => "a process".to_owned(),
-        ("", pid) => format!("process {pid}"),
-        (local, _) => format!("local rank {local}"),
+    let ended = log.job.first_failure.as_ref().filter(|it| it.kind == FailureKind::Ended);
+    let who = match (ended.and_then(|it| it.rank), first.get("local"), first.get("pid")) {
+        (Some(rank), ..) => format!("rank {rank}"),
+        (None, "", "") => "a process".to_owned(),
+        (None, "", pid) => format!("process {pid}"),
+        (None, local, _) => format!("local rank {local}"),
     };
     let message = format!("{who} was killed (SIGKILL), usually because the host ran out of memory");
     Ok(vec![Finding::new(Confidence::Possible, message).by(log, &killed).or("peer-process-died")])

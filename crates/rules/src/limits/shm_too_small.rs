@@ -48,12 +48,13 @@ fn check(log: &Log) -> Checked {
             None => "NCCL could not create a buffer in /dev/shm".to_owned(),
         };
         let message = if space { format!("{message}: no space left") } else { message };
-        let confidence = match (space, bytes.is_some() || full.iter().any(|it| it.quote.text.contains("/dev/shm"))) {
-            (true, _) => Confidence::Certain,
-            (false, true) => Confidence::Likely,
-            // The line was cut before it says what failed.
-            (false, false) => Confidence::Possible,
-        };
+        let confidence =
+            match (space, bytes.is_some() || full.iter().any(|it| it.quote.text.contains("/dev/shm"))) {
+                (true, _) => Confidence::Certain,
+                (false, true) => Confidence::Likely,
+                // The line was cut before it says what failed.
+                (false, false) => Confidence::Possible,
+            };
         return Ok(vec![Finding::new(confidence, message).by(log, &full)]);
     }
     let died: Vec<_> = found.iter().copied().filter(|it| *it.signal == SHM_BUS_ERROR).collect();
@@ -78,7 +79,8 @@ fn check(log: &Log) -> Checked {
         return Ok(vec![Finding::new(Confidence::Likely, message).seen(full).seen(shown)]);
     }
     if let Some(quote) = log.returned_from("transport/shm.cc", 2) {
-        let message = "a system call for shared memory failed; the warning that names its error is not in the input";
+        let message =
+            "a system call for shared memory failed; the warning that names its error is not in the input";
         return Ok(vec![Finding::new(Confidence::Possible, message).seen(quote).or("shm-not-writable")]);
     }
     let Some(ray) = found.first() else { return Ok(Vec::new()) };

@@ -30,6 +30,13 @@ fn check(log: &Log) -> Checked {
     let Some(first) = refused.first() else { return Ok(Vec::new()) };
     let variable = log.job.settings.named("NCCL_NET").next();
     let name = variable.map_or(first.get("name"), |it| it.text()).trim_end_matches('.');
+    if name.is_empty()
+        && let Some(tried) = nothing_allowed(log)
+    {
+        let message = format!("NCCL_NET allows no network that works here{tried}, though sockets would work");
+        let finding = Finding::new(Confidence::Likely, message).by(log, &refused);
+        return Ok(vec![finding.about_variable("NCCL_NET")]);
+    }
     // Other rules know more about these.
     let elsewhere = aws_ofi::PLUGIN.gives(name) || name == "AWS" || is_infiniband(name) || is_socket(name);
     if name.is_empty() || elsewhere {
@@ -45,10 +52,32 @@ fn check(log: &Log) -> Checked {
     Ok(vec![if let Some(fix) = plugin { finding.fix(fix) } else { finding }])
 }
 
+/// Sockets are built in and start wherever the setup has an interface: if they were not even tried, `NCCL_NET` or the `netName` of the
+/// communicator excludes them (NCCL 2.28.9 `src/plugin/net.cc`, `ncclNetInit`). Says what was tried.
+fn nothing_allowed(log: &Log) -> Option<&'static str> {
+    // A plugin that was not found is reported by name.
+    if log.job.settings.named("NCCL_NET_PLUGIN").next().is_some() {
+        return None;
+    }
+    let facts = || log.case.processes.iter().map(|it| &it.facts);
+    if !facts().any(|it| !it.bootstrap.is_empty()) || facts().any(|it| !it.sockets.is_empty()) {
+        return None;
+    }
+    Some(if facts().any(|it| !it.no_ib_device.is_empty()) { " (IB was tried and has no device)" } else { "" })
+}
+
 #[cfg(test)]
 mod tests {
     use super::RULE;
     use crate::testing::{findings, quiet};
+
+    #[test]
+    fn sockets_that_were_not_tried_are_excluded() {
+        let refused = "a:1:1 [0] plugin/net.cc:379 NCCL WARN Failed to initialize any NET plugin\n";
+        let log = format!("a:1:1 [0] NCCL INFO Bootstrap: Using eth0:10.77.0.11<0>\n{refused}");
+        assert!(findings(&RULE, &log)[0].message.starts_with("NCCL_NET allows no network that works here,"));
+        quiet(&RULE, refused);
+    }
 
     #[test]
     fn fires_on_a_name_that_nothing_provides() {

@@ -57,7 +57,7 @@ fn check(log: &Log) -> Checked {
     let fatal: Vec<_> =
         found.iter().copied().filter(|it| !it.quote.text.contains("Proceeding without")).collect();
     if let Some(first) = fatal.first() {
-        let what = if *first.signal != NVLS_BIND_FAILED { first.get("what") } else { first.get("text") };
+        let what = if *first.signal == NVLS_BIND_FAILED { first.get("text") } else { first.get("what") };
         let message = match what.trim_matches('\'') {
             "" => "NCCL could not create a multicast group in the NVSwitches".to_owned(),
             what => format!("NCCL could not create a multicast group in the NVSwitches ({what})"),

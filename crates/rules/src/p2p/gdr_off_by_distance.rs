@@ -42,7 +42,7 @@ fn check(log: &Log) -> Checked {
     }
     // A distant adapter beside a near one is normal on a machine with several adapters.
     if decisions.iter().any(|it| it.0) {
-        return Ok(Vec::new());
+        return Ok(for_some_gpus(log, &decisions).into_iter().collect());
     }
     let off = log
         .job
@@ -68,9 +68,46 @@ fn check(log: &Log) -> Checked {
     Ok(vec![finding.with_numbers(&RULE, loss).or("vm-no-topology")])
 }
 
+/// One adapter that is near some GPUs and too far from others, where no second one is known.
+fn for_some_gpus(log: &Log, decisions: &[(bool, &Quote)]) -> Option<Finding> {
+    let adapters =
+        log.case.processes.iter().filter_map(|it| it.facts.hcas.first().map(|it| it.value.len())).max();
+    if adapters.is_some_and(|it| it > 1) {
+        return None;
+    }
+    let pairs: Vec<_> = decisions.iter().filter_map(|it| Some((it.0, pair(&it.1.text)?, it.1))).collect();
+    let first = pairs.first()?.1.adapter;
+    let one = pairs.iter().all(|it| it.1.adapter == first);
+    let far: Vec<_> = pairs.iter().filter(|it| !it.0).collect();
+    let near = |gpu: &str| pairs.iter().any(|it| it.0 && it.1.gpu == gpu);
+    let without = far.iter().find(|it| !near(it.1.gpu)).filter(|_| one)?;
+    let message = format!(
+        "NCCL uses GPUDirect RDMA for some GPUs, but not for GPU {}: it is too far from the adapter",
+        without.1.gpu
+    );
+    let (confidence, severity) = match adapters {
+        Some(_) => (Confidence::Likely, Severity::Warning),
+        None => (Confidence::Possible, Severity::Info),
+    };
+    let severity = if log.job.size.spans_nodes() == Some(false) { Severity::Info } else { severity };
+    Some(Finding::new(confidence, message).severity(severity).seen_all(pairs.iter().map(|it| it.2)))
+}
+
+struct Pair<'a> {
+    gpu: &'a str,
+    adapter: &'a str,
+}
+
+/// `GPU Direct RDMA Disabled for GPU 18000 / HCA 0 (distance 5 > 4)`
+fn pair(text: &str) -> Option<Pair<'_>> {
+    let (gpu, rest) = text.split_once(" for GPU ")?.1.split_once(" / HCA ")?;
+    Some(Pair { gpu, adapter: rest.split(' ').next()? })
+}
+
 #[cfg(test)]
 mod tests {
     use super::RULE;
+    use crate::Severity;
     use crate::testing::{findings, quiet};
 
     #[test]
@@ -98,9 +135,20 @@ mod tests {
     fn a_near_adapter_is_enough() {
         quiet(
             &RULE,
-            "n:1:2 [0] NCCL INFO GPU Direct RDMA Disabled for GPU 18000 / HCA 0 (distance 5 > 4)\n\
-             n:1:2 [0] NCCL INFO GPU Direct RDMA Enabled for GPU 86000 / HCA 0 (distance 4 <= 4), read 0\n",
+            "n:1:2 [0] NCCL INFO GPU Direct RDMA Disabled for GPU 18000 / HCA 1 (distance 5 > 4)\n\
+             n:1:2 [0] NCCL INFO GPU Direct RDMA Enabled for GPU 18000 / HCA 0 (distance 4 <= 4), read 0\n",
         );
+    }
+
+    #[test]
+    fn the_only_adapter_is_far_from_some_gpus() {
+        let log = "n:1:2 [0] NCCL INFO GPU Direct RDMA Disabled for GPU 18000 / HCA 0 (distance 5 > 4)\n\
+                   n:1:2 [0] NCCL INFO GPU Direct RDMA Enabled for GPU 86000 / HCA 0 (distance 4 <= 4), read 0\n";
+        assert_eq!(findings(&RULE, log)[0].severity, Some(Severity::Info));
+        let one = "n:1:2 [0] NCCL INFO NET/IB : Using [0]mlx5_0:1/IB ; OOB eth0:10.0.0.1<0>\n";
+        assert_eq!(findings(&RULE, &format!("{one}{log}"))[0].severity, Some(Severity::Warning));
+        let two = one.replace(" ; OOB", " [1]mlx5_1:1/IB ; OOB");
+        quiet(&RULE, &format!("{two}{log}"));
     }
 
     #[test]

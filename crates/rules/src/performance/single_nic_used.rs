@@ -33,7 +33,12 @@ fn check(log: &Log) -> Checked {
             log.case.processes.iter().filter_map(|it| it.facts.plugin.provider.first()?.value.nics).max();
         let adapters =
             log.case.processes.iter().filter_map(|it| it.facts.hcas.first().map(|it| it.value.len())).max();
-        let sockets = log.case.processes.iter().filter_map(|it| it.facts.sockets.first().map(|it| it.value.len())).max();
+        let sockets = log
+            .case
+            .processes
+            .iter()
+            .filter_map(|it| it.facts.sockets.first().map(|it| it.value.len()))
+            .max();
         let adapters = if is_socket(used.network) { sockets } else { adapters };
         let (count, named, confidence) = if PLUGIN.gives(used.network) {
             // A pod with one device uses one.
@@ -137,7 +142,13 @@ mod tests {
                    a:1:2 [3] NCCL INFO Ring 00 : 3[b01000] -> 4[201000] [send] via NET/Socket/0\n\
                    a:1:2 [3] NCCL INFO Ring 01 : 3[b01000] -> 4[201000] [send] via NET/Socket/0\n";
         assert_eq!(findings(&RULE, log)[0].severity, Some(Severity::Info));
-        quiet(&RULE, &log.replace("Ring 01 : 3[b01000] -> 4[201000] [send] via NET/Socket/0", "Ring 01 : 3[b01000] -> 4[201000] [send] via NET/Socket/1"));
+        quiet(
+            &RULE,
+            &log.replace(
+                "Ring 01 : 3[b01000] -> 4[201000] [send] via NET/Socket/0",
+                "Ring 01 : 3[b01000] -> 4[201000] [send] via NET/Socket/1",
+            ),
+        );
     }
 
     #[test]

@@ -1,7 +1,7 @@
 //! Ranks wait in a collective that another rank did not call.
 
 use evidence::Source;
-use job::recorder::{Recorded, compare, dumps, group_name};
+use job::recorder::{Recorded, Unpaired, compare, dumps, group_name};
 
 use super::words::{about, at, weighed};
 use crate::sentence::list_of_ranks;
@@ -28,7 +28,13 @@ pub static RULE: Rule = Rule {
 
 fn check(log: &Log) -> Checked {
     log.dumps()?;
-    let Some(Recorded::NotEntered { wait, absent, last }) = compare(&log.case) else { return Ok(Vec::new()) };
+    let (wait, absent, last, others) = match compare(&log.case) {
+        Some(Recorded::NotEntered { wait, absent, last, others }) => (wait, absent, last, others),
+        Some(Recorded::Unpaired(it)) if it.unlike.is_none() => {
+            return Ok(weighed(log, without_partner(log, &it)));
+        }
+        _ => return Ok(Vec::new()),
+    };
     let call = wait.call;
     let who = list_of_ranks(&absent);
     let known = dumps(&log.case);
@@ -36,10 +42,18 @@ fn check(log: &Log) -> Checked {
     let place =
         format!("{} number {} of {}", call.operation, call.sequence, group_name(&log.case, &call.group));
     let waiting = list_of_ranks(&wait.waiting);
+    // A rank whose part of a collective is done is in the next one already.
+    let others: Vec<String> = others
+        .iter()
+        .filter(|it| it.call.group == call.group)
+        .take(2)
+        .map(|it| format!(", {} in number {}", list_of_ranks(&it.waiting), it.call.sequence))
+        .collect();
+    let others = others.concat();
     let message = if absent.iter().any(|it| known.contains_key(it)) {
-        format!("{who} did not call {place}; {waiting} {waits} in it{}", at(call))
+        format!("{who} did not call {place}; {waiting} {waits} in it{others}{}", at(call))
     } else {
-        format!("{waiting} {waits} in {place}{}, and there is no dump of {who}", at(call))
+        format!("{waiting} {waits} in {place}{others}{}, and there is no dump of {who}", at(call))
     };
     let confidence = match last.is_empty() {
         false => Confidence::Certain,
@@ -61,6 +75,32 @@ fn check(log: &Log) -> Checked {
         )),
     };
     Ok(weighed(log, finding))
+}
+
+/// A send that nobody receives, or a receive that nobody sends.
+fn without_partner(log: &Log, it: &Unpaired<'_>) -> Finding {
+    let part = if it.call.operation.starts_with("send") { "receive" } else { "send" };
+    let instead = match it.elsewhere {
+        Some(call) => format!("it waits in {} number {}{}", call.operation, call.sequence, at(call)),
+        None => "it waits in no call".to_owned(),
+    };
+    let message = format!(
+        "rank {} waits in {} of {}{}; rank {} has not called the {part} for it: {instead}",
+        it.rank,
+        it.call.operation,
+        group_name(&log.case, &it.call.group),
+        at(it.call),
+        it.peer
+    );
+    let finding = Finding::new(Confidence::Certain, message).why(
+        "The dumps of PyTorch's Flight Recorder list what each rank called. Between two ranks the nth send belongs to the nth receive; a send \
+         without its receive waits until the timeout, and so does a receive without its send.",
+    );
+    let finding = finding.fix(
+        "Make every send have its receive, in the same order on both ranks. Two ranks that both send first wait for each other: use \
+         `batch_isend_irecv`, or let one of them receive first. `py-spy dump --pid PID` shows what the other rank does now.",
+    );
+    about(log, finding, &[it.peer], [it.rank].into_iter())
 }
 
 #[cfg(test)]

@@ -24,6 +24,11 @@ pub static RULE: Rule = Rule {
     checks: &[Check::Log(check)],
 };
 
+/// It was asked twice already.
+const STANDS: &str = "Look at the ranks with the odd count: `py-spy dump --pid PID` on their host shows the call they are in; the ranks behind did \
+     not make this call, or make another. Usual causes: a branch that depends on the rank, fewer batches than the others, saving or \
+     loading on one rank only.";
+
 fn check(log: &Log) -> Checked {
     let mut all: Vec<&RasStatus> = log.ras()?.iter().collect();
     let mut found = Vec::new();
@@ -80,6 +85,7 @@ fn finding(counts: &RasCounts, hash: &str, stands: Option<(&str, &str)>) -> Find
     };
     let finding = Finding::new(confidence, message).severity(severity).seen(&counts.quote);
     let finding = finding.about_communicator(hash);
+    let finding = if stands.is_some() { finding.fix(STANDS) } else { finding };
     odd.into_iter().take(16).fold(finding, |finding, it| match it.rank {
         Some(rank) => finding.about_rank(rank).about_host(&it.host),
         None => finding,

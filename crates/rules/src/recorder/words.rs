@@ -6,7 +6,7 @@ use evidence::Quote;
 use evidence::recorder::Call;
 use evidence::signals::application::{TIMEOUT_STATUS, WATCHDOG_TIMEOUT};
 use job::State;
-use job::recorder::{Differs, Recorded, Wait, What, compare, dumps, group_name};
+use job::recorder::{Differs, Recorded, Unpaired, Wait, What, compare, dumps, group_name};
 
 use crate::sentence::list_of_ranks;
 use crate::{Confidence, Finding, Log, Severity};
@@ -16,6 +16,7 @@ pub(crate) fn mismatch(log: &Log) -> Option<Finding> {
     match compare(&log.case)? {
         Recorded::Differs(it) => Some(differs(log, &it)),
         Recorded::Circle(waits) => Some(circle(log, &waits)),
+        Recorded::Unpaired(it) => Some(unlike(log, &it, it.unlike?)),
         Recorded::NotEntered { .. } | Recorded::AllEntered(_) => None,
     }
 }
@@ -78,6 +79,18 @@ fn circle(log: &Log, waits: &[Wait<'_>]) -> Finding {
     .fix("Call the collectives of different process groups in the same order on all ranks.")
 }
 
+/// A send and a receive that do not fit each other.
+fn unlike(log: &Log, it: &Unpaired<'_>, other: &Call) -> Finding {
+    let say = |call: &Call| format!("{}{}", call.describe(), at(call));
+    let message =
+        format!("rank {} calls {} and rank {} calls {}", it.rank, say(it.call), it.peer, say(other));
+    let ranks = [it.rank, it.peer];
+    about(log, Finding::new(Confidence::Certain, message), &ranks, ranks.iter().copied()).fix(
+        "Send and receive the same number and type of elements: the shape that a stage of the pipeline sends must be the one that the next \
+         stage expects.",
+    )
+}
+
 /// ` (train.py:124)`, where the dump has the line of the program.
 pub(super) fn at(call: &Call) -> String {
     call.frame.as_ref().map_or_else(String::new, |it| format!(" ({}:{}, {})", it.file, it.line, it.function))
@@ -121,8 +134,7 @@ fn ended_well(log: &Log) -> bool {
     let (mut begun, mut ended) = (0, 0);
     for member in log.case.communicators.iter().flat_map(|it| it.members.values()) {
         begun += usize::from(member.facts.complete.is_some());
-        let end = member.facts.end.as_ref();
-        ended += usize::from(end.is_some_and(|it| it.text.contains("Destroy COMPLETE")));
+        ended += usize::from(job::finished::ended_well(member));
     }
     begun > 0 && ended >= begun
 }

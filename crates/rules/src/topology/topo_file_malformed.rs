@@ -35,7 +35,10 @@ fn check(log: &Log) -> Checked {
     // At level INFO NCCL only searches for an attribute; and other XML than a topology has other nodes.
     let matters = |it: &&Sighting| {
         !it.quote.text.contains("NCCL INFO")
-            && matches!(it.get("node"), "" | "system" | "cpu" | "pci" | "gpu" | "nic" | "net" | "nvlink" | "c2c")
+            && matches!(
+                it.get("node"),
+                "" | "system" | "cpu" | "pci" | "gpu" | "nic" | "net" | "nvlink" | "c2c"
+            )
     };
     let missing: Vec<_> = of(&ATTRIBUTE_MISSING).into_iter().filter(matters).collect();
     let graph = of(&GRAPH_BROKEN);
@@ -69,7 +72,8 @@ fn check(log: &Log) -> Checked {
         Finding::new(Confidence::Certain, format!("the topology file is not XML that NCCL can read{detail}"))
             .by(log, &broken)
     } else if let Some(quote) = log.returned_from("graph/topo.cc", 3) {
-        let message = "NCCL could not read the topology; the warning that names the reason is not in the input";
+        let message =
+            "NCCL could not read the topology; the warning that names the reason is not in the input";
         Finding::new(Confidence::Possible, message).seen(quote)
     } else {
         return Ok(Vec::new());

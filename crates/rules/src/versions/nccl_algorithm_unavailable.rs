@@ -24,13 +24,24 @@ pub static RULE: Rule = Rule {
     checks: &[Check::Log(check)],
 };
 
+/// The list cannot be read at all.
+const MISSPELT_WHY: &str = "Since 2.24 NCCL stops with ncclInvalidUsage at a word in NCCL_ALGO or NCCL_PROTO that it does not know; older releases \
+     skip the word.";
+const MISSPELT_FIX: &str = "Correct the word, or unset the variable. NCCL_ALGO takes Ring, Tree, CollNetDirect, CollNetChain, NVLS, NVLSTree and PAT; \
+     NCCL_PROTO takes LL, LL128 and Simple; with several collectives, `NCCL_ALGO=allreduce:tree;allgather:ring`.";
+
 fn check(log: &Log) -> Checked {
     let found = log.find_signals(&[&NO_ALGORITHM, &ALGORITHM_LIST], Source::JobOutput)?;
     let Some(first) = found.first() else { return Ok(Vec::new()) };
     let set = ["NCCL_ALGO", "NCCL_PROTO"].iter().any(|it| log.job.settings.named(it).next().is_some());
     let quoted = first.quote.text.contains("NCCL_ALGO") || first.quote.text.contains("NCCL_PROTO");
-    let message = if *first.signal == ALGORITHM_LIST {
-        format!("NCCL does not understand `{}` in NCCL_ALGO or NCCL_PROTO", first.get("list"))
+    let misspelt = *first.signal == ALGORITHM_LIST;
+    let message = if misspelt {
+        let list = first.get("list");
+        let holds = |it: &&&str| log.job.settings.named(it).any(|it| it.text().eq_ignore_ascii_case(list));
+        let variable = ["NCCL_ALGO", "NCCL_PROTO"].iter().find(holds).copied();
+        let word = if first.get("word").is_empty() { list } else { first.get("word") };
+        format!("NCCL does not know `{word}` in {}", variable.unwrap_or("NCCL_ALGO or NCCL_PROTO"))
     } else {
         // ` for function AllGather with datatype ncclInt8. NCCL_ALGO was set to Tree.`
         let what = first.get("what").trim_start_matches("for function ");
@@ -42,9 +53,10 @@ fn check(log: &Log) -> Checked {
             None => "NCCL has no algorithm left for a collective".to_owned(),
         }
     };
-    let certain = set || quoted || *first.signal == ALGORITHM_LIST;
+    let certain = set || quoted || misspelt;
     let confidence = if certain { Confidence::Certain } else { Confidence::Likely };
-    Ok(vec![Finding::new(confidence, message).by(log, &found)])
+    let finding = Finding::new(confidence, message).by(log, &found);
+    Ok(vec![if misspelt { finding.why(MISSPELT_WHY).fix(MISSPELT_FIX) } else { finding }])
 }
 
 #[cfg(test)]
@@ -62,10 +74,7 @@ mod tests {
         assert_eq!(found[0].message, "NCCL has no algorithm left for AllGather of ncclInt8");
         assert_eq!(found[0].confidence, Confidence::Certain);
         let list = "n:1:2 [0] graph/tuning.cc:1 NCCL WARN Unrecognized element token \"rings\" when parsing \"rings\"\n";
-        assert_eq!(
-            findings(&RULE, list)[0].message,
-            "NCCL does not understand `rings` in NCCL_ALGO or NCCL_PROTO"
-        );
+        assert_eq!(findings(&RULE, list)[0].message, "NCCL does not know `rings` in NCCL_ALGO or NCCL_PROTO");
         quiet(&RULE, "n:1:2 [0] NCCL INFO NCCL_ALGO set by environment to Tree\n");
     }
 }
