@@ -16,6 +16,7 @@ mod case;
 pub mod catalogue;
 mod chunk;
 mod communicator;
+pub mod decided;
 pub mod encoding;
 pub mod ending;
 pub mod facts;

@@ -93,7 +93,7 @@ impl From<BadList> for Unpredictable {
 }
 
 /// The newest release of aws-ofi-nccl that was read.
-const NEWEST_PLUGIN: Version = Version::new(1, 21, 1);
+pub const NEWEST_PLUGIN: Version = Version::new(1, 21, 1);
 
 impl Prediction {
     /// Predicts what NCCL decides.
