@@ -6,10 +6,11 @@ use std::collections::{BTreeMap, HashMap};
 
 use common::jobs::{Job, jobs};
 use common::{Recording, oracle_machine, recordings, releases};
-use nccl::{Abilities, Communicator, Decisions};
+use nccl::{Abilities, Communicator, Prediction};
 
 /// The kinds of lines that are compared.
-const KINDS: [&str; 7] = ["Pattern", "channel", "Channel", "Ring", "Tree", "Trees", "NVLS Head"];
+const KINDS: [&str; 8] =
+    ["Pattern", "channel", "Channel", "Ring", "Tree", "Trees", "NVLS Head", "coll channels"];
 
 /// The kind of a line, `None` for any other.
 fn kind(message: &str) -> Option<&'static str> {
@@ -19,6 +20,9 @@ fn kind(message: &str) -> Option<&'static str> {
     }
     if message.starts_with("Trees [") {
         return Some("Trees");
+    }
+    if message.contains(" coll channels, ") {
+        return Some("coll channels");
     }
     if message.starts_with("NVLS Head ") {
         return Some("NVLS Head");
@@ -83,11 +87,17 @@ fn same(told: &str, decided: &str) -> bool {
 
 type Counts = BTreeMap<&'static str, (usize, usize)>;
 
-fn compare(communicator: &Communicator, text: &str) -> (Counts, Vec<String>) {
+/// The line with the numbers of channels of a rank, where it is compared.
+type Numbers<'a> = &'a dyn Fn(usize) -> Option<String>;
+
+fn compare(communicator: &Communicator, numbers: Numbers<'_>, text: &str) -> (Counts, Vec<String>) {
     let (mut counts, mut wrong) = (Counts::new(), Vec::new());
     for (rank, told) in told(text) {
-        let decided = decided(communicator, rank);
-        for kind in KINDS {
+        let mut decided = decided(communicator, rank);
+        let line = numbers(rank);
+        let compared = KINDS.into_iter().filter(|it| *it != "coll channels" || line.is_some());
+        decided.extend(line.clone().map(|it| ("coll channels", vec![it])));
+        for kind in compared {
             let none = Vec::new();
             let (told, decided) = (told.get(kind).unwrap_or(&none), decided.get(kind).unwrap_or(&none));
             let count = counts.entry(kind).or_insert((0, 0));
@@ -126,7 +136,8 @@ fn every_line_is_as_nccl_printed_it() {
         let abilities = Abilities { multicast: Some(false), ..Abilities::default() };
         let machine = oracle_machine(recording.machine);
         let communicator = Communicator::new(&recording.job(), &machine, abilities).expect("a job that fits");
-        count(&mut all, &named(&recording), compare(&communicator, &recording.text));
+        let counts = |_| None;
+        count(&mut all, &named(&recording), compare(&communicator, &counts, &recording.text));
     }
     println!("{:?}", all.0);
     assert_eq!(all.1, 0, "lines differ");
@@ -138,9 +149,11 @@ fn every_line_of_every_release_is_as_nccl_printed_it() {
     let mut all = (Counts::new(), 0);
     for job in jobs() {
         let Job { machine, settings, layout, abilities, name, .. } = &job;
-        let decisions = Decisions::new(machine, settings, layout).expect("a job that fits");
-        let communicator = Communicator::new(&decisions, machine, *abilities).expect("a job that fits");
-        count(&mut all, name, compare(&communicator, &job.text()));
+        let mut wanted = nccl::Job::new(machine, layout, settings);
+        (wanted.abilities, wanted.settings_are_complete) = (*abilities, true);
+        let prediction = Prediction::new(&wanted).expect("a job that fits");
+        let counts = |rank: usize| prediction.channels_line(rank as u64);
+        count(&mut all, name, compare(&prediction.communicator, &counts, &job.text()));
     }
     println!("{:?}", all.0);
     assert_eq!(all.1, 0, "lines differ");
