@@ -30,6 +30,33 @@ pub struct P2pScope {
     pub channels: u32,
 }
 
+impl P2pChannels {
+    /// How many channels a message to one peer takes, by the Simple protocol (`addP2pToPlan`, up to 2.21 `calcP2pChunkSize`, in
+    /// `src/enqueue.cc`): few for small messages and where many peers share the channels.
+    pub fn of_message(self, settings: &Settings, scope: P2pScope, bytes: u64) -> u32 {
+        let ranks = u64::from(scope.ranks);
+        let fit = |mut count: u32, room: u64| {
+            while count > 1 && u64::from(count) * ranks > room {
+                count /= 2;
+            }
+            count
+        };
+        let one_node = scope.nodes <= 1;
+        let old = !settings.since(2, 20, 0);
+        let channels = u64::from(self.channels);
+        let most = if old && one_node { fit(self.per_peer, 4 * channels) } else { self.per_peer };
+        let few = if old && !one_node { self.per_peer } else { fit(self.per_peer, channels) };
+        let smallest = self.chunk / if old || one_node { 8 } else { 2 };
+        let largest = if one_node { self.chunk.saturating_mul(32) } else { self.chunk };
+        let parts = |part: u64| u32::try_from(bytes.div_ceil(part.max(1)).max(1)).unwrap_or(u32::MAX);
+        let mut count = few.min(parts(smallest)).max(1);
+        while bytes.div_ceil(u64::from(count)).max(smallest) > largest && count <= most / 2 {
+            count *= 2;
+        }
+        count
+    }
+}
+
 /// GB/s that one channel carries over the network, `NCCL_P2P_PER_CHANNEL_NET_BW` (2.29).
 const CHANNEL_BW: i64 = 14;
 
@@ -247,4 +274,23 @@ fn single(number: f64) -> f32 {
 )]
 fn whole(number: f32) -> u32 {
     number as u32
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{P2pChannels, P2pScope};
+    use crate::Settings;
+
+    #[test]
+    fn large_messages_take_more_channels() {
+        let settings = Settings::default();
+        let scope = P2pScope { ranks: 16, nodes: 2, channels: 16 };
+        let p2p = P2pChannels { channels: 16, per_peer: 4, chunk: 131_072 };
+        let of = |bytes| p2p.of_message(&settings, scope, bytes);
+        // 16 ranks share 16 channels: one each, until a part is larger than a chunk.
+        assert_eq!([0, 1024, 131_072, 131_073, 262_145, 1 << 30].map(of), [1, 1, 1, 2, 4, 4]);
+        let alone = P2pScope { ranks: 2, nodes: 1, channels: 16 };
+        let of = |bytes| p2p.of_message(&settings, alone, bytes);
+        assert_eq!([1024, 20_000, 100_000, 1 << 30].map(of), [1, 2, 4, 4]);
+    }
 }

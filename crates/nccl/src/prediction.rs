@@ -93,7 +93,7 @@ impl From<BadList> for Unpredictable {
 }
 
 /// The newest release of aws-ofi-nccl that was read.
-const NEWEST_PLUGIN: Version = Version::new(1, 21, 1);
+pub const NEWEST_PLUGIN: Version = Version::new(1, 21, 1);
 
 impl Prediction {
     /// Predicts what NCCL decides.
@@ -124,6 +124,14 @@ impl Prediction {
     pub fn p2p_of(&self, rank: u64) -> Option<P2pChannels> {
         let node = *self.communicator.node_of_rank.get(usize::try_from(rank).ok()?)?;
         self.p2p.get(*self.communicator.graphs_of_node.get(node as usize)?).copied()
+    }
+
+    /// How many channels a message of a rank to one peer takes.
+    pub fn channels_of_message(&self, rank: u64, bytes: u64) -> Option<u32> {
+        let count = |it: usize| u32::try_from(it).unwrap_or(u32::MAX);
+        let (ranks, nodes) = (count(self.communicator.n_ranks), count(self.communicator.n_nodes));
+        let scope = P2pScope { ranks, nodes, channels: count(self.communicator.connected.channels.len()) };
+        Some(self.p2p_of(rank)?.of_message(&self.communicator.settings, scope, bytes))
     }
 
     /// `16 coll channels, 16 collnet channels, 0 nvls channels, 16 p2p channels, 2 p2p channels per peer` of a rank.

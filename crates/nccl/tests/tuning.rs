@@ -1,6 +1,5 @@
-//! The tuning table compared with what NCCL prints, cell by cell.
-//!
-//! First with the graphs that NCCL's log has, so that the model is compared alone; then from the machine's description alone.
+//! What is decided here from a machine's description, compared with what real NCCL said: the tuning table cell by cell, thresholds,
+//! channel counts, and the choice for every call.
 
 #[path = "common/decided.rs"]
 mod decided;
@@ -8,244 +7,301 @@ mod decided;
 mod recorded;
 
 use std::collections::BTreeMap;
+use std::path::Path;
 
-use decided::{Decided, PrintedGraph, decided};
+use decided::{Decided, PrintedCall, PrintedGraph, decided};
 use fabric::Version;
 use fabric::collective::Collective;
-use fabric::machine::{Maker, NvEnd};
-use nccl::tuning::{GraphInfo, GraphInfos, Protocol, TUNED, Tuned, Tuning, algorithms, function_name};
-use nccl::{
-    Decisions, Job, Layout, P2pChannels, P2pScope, PathType, Pattern, Prediction, Settings, p2p_channels,
+use fabric::machine::NvEnd;
+use nccl::tuning::{
+    Choice, GraphInfo, GraphInfos, Protocol, TUNED, Tuned, Tuning, algorithms, function_name,
 };
-use recorded::{Recorded, recorded};
+use nccl::{Algorithm, Job, Layout, PathType, Pattern, Prediction, Settings};
+use recorded::{LeftOut, Recorded, recorded};
 
-fn graph(printed: &PrintedGraph, latency: f64, nodes: u32) -> GraphInfo {
-    let kind = |text: &str| PathType::parse(text).expect("a path type");
-    GraphInfo {
-        pattern: Pattern::ALL.into_iter().find(|it| it.number() == printed.pattern),
-        channels: printed.channels,
-        bw_intra: printed.bw_intra,
-        bw_inter: printed.bw_inter,
-        type_intra: kind(&printed.type_intra),
-        type_inter: kind(&printed.type_inter),
-        same_channels: printed.same_channels,
-        #[expect(clippy::cast_possible_truncation, reason = "whole microseconds")]
-        latency_inter: if nodes > 1 { latency as f32 } else { 0.0 },
-    }
+/// How much is equal, of how much.
+#[derive(Debug, Clone, Copy, Default)]
+struct Count {
+    equal: usize,
+    compared: usize,
 }
 
-fn graphs(decided: &Decided, latency: f64, nodes: u32) -> GraphInfos {
-    let nvls = decided.graphs.iter().find(|it| it.pattern == Pattern::Nvls.number());
-    GraphInfos {
-        ring: graph(&decided.graphs[0], latency, nodes),
-        tree: graph(&decided.graphs[1], latency, nodes),
-        collnet_direct: GraphInfo::NONE,
-        collnet_chain: GraphInfo::NONE,
-        nvls: nvls.map_or(GraphInfo::NONE, |it| graph(it, latency, nodes)),
-    }
+#[derive(Debug, Default)]
+struct Score {
+    /// By what is compared.
+    counts: BTreeMap<&'static str, Count>,
+    wrong: Vec<String>,
 }
 
-fn tuning(recorded: &Recorded, decided: &Decided) -> Tuning {
-    let machine = &recorded.machine;
-    let nodes = decided.nodes.unwrap_or(recorded.layout.nodes);
-    let ranks = decided.ranks.expect("a number of ranks");
-    let compute = || machine.gpus.iter().filter_map(|it| it.compute);
-    let tuned = Tuned {
-        ranks,
-        nodes,
-        local_ranks: ranks.div_ceil(nodes),
-        min_compute: compute().min().expect("a compute capability"),
-        max_compute: compute().max().expect("a compute capability"),
-        cpu: machine.sockets[0].maker,
-        mixed_cpus: false,
-        switches: machine.nvlinks.iter().any(|it| it.to == NvEnd::Switch),
-        mnnvl: decided.mnnvl,
-        channels: decided.counts.expect("channel counts").coll,
-        coll_channels: decided.counts.expect("channel counts").coll,
-        nvls_channels: decided.counts.expect("channel counts").nvls,
-        collnet: None,
-    };
-    let latency = machine.nics.iter().find_map(|it| it.latency).unwrap_or(0.0);
-    let graphs = graphs(decided, latency, nodes);
-    Tuning::new(&recorded.settings, &tuned, &graphs).expect("lists that NCCL accepts")
-}
-
-/// How many cells are equal, how many were compared, and what differs.
-type Compared = (usize, usize, Vec<String>);
-
-fn compare(recorded: &Recorded, first: &Decided, tuning: &Tuning) -> Compared {
-    let version = recorded.settings.version;
-    let names: Vec<&str> = algorithms(version).iter().map(|it| it.name()).collect();
-    assert_eq!(first.table.algorithms, names, "{}", recorded.name);
-    let (mut equal, mut compared, mut wrong) = (0, 0, Vec::new());
-    for (column, &algorithm) in algorithms(version).iter().enumerate() {
-        for (place, protocol) in Protocol::ALL.into_iter().enumerate() {
-            let mut check = |what: &str, want: &str, got: String| {
-                compared += 1;
-                if got.replace(' ', "") == want {
-                    equal += 1;
-                } else {
-                    let of = format!("{} {what} {algorithm} {}", recorded.name, protocol.name());
-                    wrong.push(format!("{of}: NCCL {want}, here {got}"));
-                }
-            };
-            let threads = tuning.max_threads(algorithm, protocol).to_string();
-            check("threads", &first.table.threads[column][place], threads);
-            for collective in TUNED {
-                let name = function_name(collective);
-                let want = &first.table.cells[name][column][place];
-                check(name, want, tuning.cell(collective, algorithm, protocol).to_string());
-            }
+impl Score {
+    fn check(&mut self, kind: &'static str, of: &str, told: &str, here: &str) {
+        let count = self.counts.entry(kind).or_default();
+        count.compared += 1;
+        if told == here {
+            count.equal += 1;
+        } else {
+            self.wrong.push(format!("{of}: NCCL {told}, here {here}"));
         }
     }
-    (equal, compared, wrong)
-}
 
-fn check_all(tuning: impl Fn(&Recorded, &Decided) -> Tuning) {
-    let (mut wrong, mut seen) = (Vec::new(), BTreeMap::new());
-    for recorded in recorded() {
-        let all = decided(&recorded.text);
-        let first = all.iter().find(|it| it.rank == Some(0)).expect("rank 0");
-        let tuning = tuning(&recorded, first);
-        let (equal, compared, different) = compare(&recorded, first, &tuning);
-        seen.insert(recorded.name.clone(), format!("{equal} of {compared}"));
-        wrong.extend(different);
-        for rank in &all {
-            assert_eq!(rank.thresholds.as_deref(), Some(&*tuning.thresholds()), "{}", recorded.name);
+    fn add(&mut self, other: Self) {
+        for (kind, count) in other.counts {
+            let sum = self.counts.entry(kind).or_default();
+            sum.equal += count.equal;
+            sum.compared += count.compared;
         }
+        self.wrong.extend(other.wrong);
     }
-    println!("{seen:#?}");
-    assert!(wrong.is_empty(), "{}\n{seen:#?}", wrong.join("\n"));
-}
-
-#[test]
-fn every_cell_is_as_nccl_prints_it() {
-    check_all(tuning);
 }
 
 fn predict(recorded: &Recorded) -> Prediction {
     let mut job = Job::new(&recorded.machine, &recorded.layout, &recorded.settings);
     job.abilities.multicast = Some(recorded.multicast);
-    Prediction::new(&job).expect("a job that fits")
+    job.settings_are_complete = true;
+    Prediction::new(&job).unwrap_or_else(|it| panic!("{}: {it}", recorded.name))
 }
 
-/// From the machine's description alone: the whole table in NCCL's own form, the thresholds and the channel counts of every rank.
-#[test]
-fn every_line_is_as_nccl_prints_it() {
-    let (mut wrong, mut compared) = (Vec::new(), 0);
-    for recorded in recorded() {
-        let prediction = predict(&recorded);
-        let messages = || recorded.text.lines().filter_map(|it| Some(it.split_once(" NCCL INFO ")?.1));
-        let mut told: Vec<&str> = messages().filter(|it| it.contains(" |") && it.ends_with('|')).collect();
-        let mut here = prediction.tuning.lines();
-        let counts = messages().filter(|it| it.contains(" coll channels, "));
-        let thresholds = messages().filter(|it| it.starts_with("threadThresholds"));
-        let chunks = messages().filter(|it| it.starts_with("P2P Chunksize"));
-        let ranks = decided(&recorded.text);
-        for (((counts, thresholds), chunk), rank) in counts.zip(thresholds).zip(chunks).zip(ranks) {
-            told.extend([counts, chunk, thresholds]);
-            let rank = u64::from(rank.rank.expect("a rank"));
-            here.extend(prediction.channels_line(rank));
-            let p2p = prediction.p2p_of(rank).expect("a rank");
-            here.push(format!("P2P Chunksize set to {}", p2p.chunk));
-            here.push(format!("threadThresholds {}", prediction.tuning.thresholds()));
-        }
-        assert_eq!(told.len(), here.len(), "{}", recorded.name);
-        compared += told.len();
-        let pairs = told.iter().zip(&here).filter(|(told, here)| told != here);
-        wrong.extend(pairs.map(|(told, here)| format!("{}\n  NCCL {told}\n  here {here}", recorded.name)));
-    }
-    println!("{compared} lines compared");
-    assert!(wrong.is_empty(), "{} of {compared}:\n{}", wrong.len(), wrong.join("\n"));
-    assert!(compared > 1000, "{compared}");
-}
-
-#[test]
-fn send_and_receive_have_as_many_channels() {
-    let (mut wrong, mut compared) = (Vec::new(), 0);
-    for recorded in recorded() {
-        let job =
-            Decisions::new(&recorded.machine, &recorded.settings, &recorded.layout).expect("a job that fits");
-        for one in decided(&recorded.text) {
-            let counts = one.counts.expect("channel counts");
-            let rank = one.rank.expect("a rank");
-            let scope = P2pScope {
-                ranks: one.ranks.expect("ranks"),
-                nodes: one.nodes.unwrap_or(recorded.layout.nodes),
-                channels: counts.coll,
-            };
-            let nodes = job.nodes_of_machine();
-            let all = p2p_channels(&recorded.settings, &recorded.machine, nodes, scope);
-            let paths = job.paths(u64::from(rank)).expect("a rank of the job");
-            let node = nodes.iter().position(|it| it == paths).expect("a node of the machine");
-            let chunk = all[node].chunk;
-            let want = P2pChannels { channels: counts.p2p, per_peer: counts.p2p_per_peer, chunk };
-            compared += 1;
-            if all[node] != want {
-                wrong.push(format!("{} rank {rank}: NCCL {want:?}, here {:?}", recorded.name, all[node]));
+/// Every cell of the table, as rank 0 prints it.
+fn check_table(score: &mut Score, name: &str, first: &Decided, tuning: &Tuning, version: Version) {
+    let algorithms = algorithms(version);
+    let names: Vec<&str> = algorithms.iter().map(|it| it.name()).collect();
+    assert_eq!(first.table.algorithms, names, "{name}");
+    for (column, &algorithm) in algorithms.iter().enumerate() {
+        for (place, protocol) in Protocol::ALL.into_iter().enumerate() {
+            let of = |what: &str| format!("{name} {what} {algorithm} {}", protocol.name());
+            let threads = tuning.max_threads(algorithm, protocol).to_string();
+            score.check("threads", &of("threads"), &first.table.threads[column][place], &threads);
+            for collective in TUNED {
+                let function = function_name(collective);
+                let told = &first.table.cells[function][column][place];
+                let here = tuning.cell(collective, algorithm, protocol).to_string().replace(' ', "");
+                score.check("cells", &of(function), told, &here);
             }
         }
     }
-    assert!(wrong.is_empty(), "{} of {compared}\n{}", wrong.len(), wrong.join("\n"));
-    println!("{compared} lines are equal");
-    assert!(compared > 150, "{compared}");
 }
 
-/// Jobs that ran: one GPU and one node per rank, over TCP. The table and the choice for every call.
-#[test]
-fn calls_use_what_is_chosen_here() {
-    let mut compared = 0;
-    // The second was recorded without GRAPH, on the same hosts.
-    let mut searched = None;
-    for name in ["graph-tuning", "every-collective"] {
-        let path =
-            std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("../../cases").join(name).join("job.log");
-        let text = std::fs::read_to_string(path).expect("a log");
-        let all = decided(&text);
-        let first = all.iter().find(|it| it.rank == Some(0) && !it.table.cells.is_empty()).expect("rank 0");
-        let (ranks, nodes) = (first.ranks.expect("ranks"), first.nodes.expect("nodes"));
-        let counts = first.counts.expect("channel counts");
-        // `CPU/0-ffffffffffffff (1/1/4)`: x86, Intel.
-        let tuned = Tuned {
-            ranks,
-            nodes,
-            local_ranks: 1,
-            min_compute: 90,
-            max_compute: 90,
-            cpu: Maker::Intel,
-            mixed_cpus: false,
-            switches: false,
-            mnnvl: false,
-            channels: counts.coll,
-            coll_channels: counts.coll,
-            nvls_channels: counts.nvls,
-            collnet: None,
-        };
-        let settings = Settings::new(Version::new(2, 28, 9));
-        let searched = searched.get_or_insert_with(|| graphs(first, 0.0, nodes));
-        let tuning = Tuning::new(&settings, &tuned, searched).expect("no lists");
-        let lines: Vec<&str> = text.lines().filter_map(|it| Some(it.split_once(" NCCL INFO ")?.1)).collect();
-        for line in tuning.lines() {
-            assert!(lines.contains(&&*line), "{name}: {line}");
+/// The text after `Algo ` as a release writes it.
+fn told_as(choice: Choice, version: Version) -> String {
+    if version < Version::new(2, 24, 0) {
+        let algorithm = Algorithm::ALL.iter().position(|it| *it == choice.algorithm).expect("an algorithm");
+        let protocol = Protocol::ALL.iter().position(|it| *it == choice.protocol).expect("a protocol");
+        return format!("{algorithm} proto {protocol} time {:.6}", choice.time);
+    }
+    let algorithm = match choice.algorithm {
+        Algorithm::NvlsTree => "NVLS_TREE".to_owned(),
+        it => it.name().to_uppercase(),
+    };
+    let protocol = choice.protocol.name().to_uppercase();
+    format!("{algorithm} proto {protocol} channel{{Lo..Hi}}={{0..{}}}", choice.channels - 1)
+}
+
+/// What a call is made by.
+struct Caller<'a> {
+    tuning: &'a Tuning,
+    version: Version,
+    ranks: u32,
+}
+
+fn check_call(score: &mut Score, name: &str, number: usize, call: &PrintedCall, caller: &Caller<'_>) {
+    // The order in which `tools/nccl-oracle` calls them.
+    const ORDER: [Collective; 5] = [
+        Collective::AllReduce,
+        Collective::AllGather,
+        Collective::ReduceScatter,
+        Collective::Broadcast,
+        Collective::Reduce,
+    ];
+    let version = caller.version;
+    let named = call.function.as_ref().map(|it| it.parse().expect("a collective"));
+    let collective = named.unwrap_or(ORDER[number % ORDER.len()]);
+    let in_parts = matches!(collective, Collective::AllGather | Collective::ReduceScatter);
+    let parts = if in_parts && version >= Version::new(2, 24, 0) { u64::from(caller.ranks) } else { 1 };
+    let choice = caller.tuning.choose(collective, call.bytes * parts).expect("a choice");
+    score.check("calls", &format!("{name} {call:?}"), &call.choice, &told_as(choice, version));
+}
+
+fn check(recorded: &Recorded) -> Score {
+    let (mut score, name) = (Score::default(), &recorded.name);
+    let (text, prediction) = (recorded.text(), predict(recorded));
+    let messages = |lead: &str| -> Vec<String> {
+        let all = text.lines().filter_map(|it| Some(it.split_once(" NCCL INFO ")?.1));
+        all.filter(|it| it.contains(lead)).map(str::to_owned).collect()
+    };
+    let (counts, thresholds, chunks) =
+        (messages(" coll channels, "), messages("threadThresholds "), messages("P2P Chunksize "));
+    let ranks = decided(&text);
+    assert!(!ranks.is_empty() && ranks.len() == counts.len(), "{name}: {} and {}", ranks.len(), counts.len());
+    for (place, rank) in ranks.iter().enumerate() {
+        let number = u64::from(rank.rank.expect("a rank"));
+        let of = format!("{name} rank {number}");
+        score.check("counts", &of, &counts[place], &prediction.channels_line(number).expect("a rank"));
+        let chunk = prediction.p2p_of(number).expect("a rank").chunk;
+        score.check("chunks", &of, &chunks[place], &format!("P2P Chunksize set to {chunk}"));
+        // One rank tunes nothing.
+        if rank.ranks != Some(1) {
+            let here = format!("threadThresholds {}", prediction.tuning.thresholds());
+            score.check("thresholds", &of, &thresholds[place], &here);
         }
-        for call in &first.calls {
-            let collective: Collective = call.function.parse().expect("a collective");
-            let parts = matches!(collective, Collective::AllGather | Collective::ReduceScatter);
-            let bytes = if parts { call.bytes * u64::from(ranks) } else { call.bytes };
-            let choice = tuning.choose(collective, bytes).expect("a choice");
-            assert!(
-                choice.algorithm.name().eq_ignore_ascii_case(&call.algorithm),
-                "{name} {call:?} {choice:?}"
-            );
-            assert!(
-                choice.protocol.name().eq_ignore_ascii_case(&call.protocol),
-                "{name} {call:?} {choice:?}"
-            );
-            assert_eq!((0, choice.channels - 1), call.channels, "{name} {call:?} {choice:?}");
-            compared += 1;
+        if number == 0 && rank.ranks != Some(1) {
+            check_table(&mut score, name, rank, &prediction.tuning, recorded.settings.version);
+            let told =
+                messages(" |").into_iter().filter(|it| it.ends_with('|')).collect::<Vec<_>>().join("\n");
+            score.check("tables", name, &told, &prediction.tuning.lines().join("\n"));
+        }
+        let caller = Caller {
+            tuning: &prediction.tuning,
+            version: recorded.settings.version,
+            ranks: rank.ranks.expect("ranks"),
+        };
+        for (number, call) in rank.calls.iter().enumerate() {
+            check_call(&mut score, name, number, call, &caller);
         }
     }
-    assert!(compared >= 10, "{compared}");
+    score
+}
+
+/// The worst of what ranks printed of a graph, which all of them use.
+fn join(printed: &[&PrintedGraph], latency: f64, version: Version) -> GraphInfo {
+    let kind = |text: &str| PathType::parse(text).expect("a path type");
+    let farthest = |of: fn(&PrintedGraph) -> &str| {
+        let kinds = printed.iter().map(|it| kind(of(it)));
+        kinds.reduce(|one, other| one.farther(other, version)).unwrap_or(PathType::Loc)
+    };
+    let least = |of: fn(&PrintedGraph) -> f32| printed.iter().map(|it| of(it)).fold(f32::INFINITY, f32::min);
+    let mut numbers = printed.iter().map(|it| it.pattern);
+    let number = if version >= Version::new(2, 26, 0) { numbers.max() } else { numbers.next() };
+    GraphInfo {
+        pattern: Pattern::ALL.into_iter().find(|it| Some(it.number()) == number),
+        channels: printed.iter().map(|it| it.channels).min().unwrap_or(0),
+        bw_intra: least(|it| it.bw_intra),
+        bw_inter: least(|it| it.bw_inter),
+        type_intra: farthest(|it| &it.type_intra),
+        type_inter: farthest(|it| &it.type_inter),
+        same_channels: printed.iter().all(|it| it.same_channels),
+        #[expect(clippy::cast_possible_truncation, reason = "whole microseconds")]
+        latency_inter: latency as f32,
+    }
+}
+
+/// The model alone, with the graphs that the log has: also where these cannot be predicted.
+fn check_model(recorded: &Recorded) -> Score {
+    let (mut score, name, version) = (Score::default(), &recorded.name, recorded.settings.version);
+    let ranks = decided(&recorded.text());
+    let first = ranks.iter().find(|it| it.rank == Some(0)).expect("rank 0");
+    let (Some(nodes), Some(count @ 2..)) = (first.nodes, first.ranks) else { return score };
+    let machine = &recorded.machine;
+    let latency = if nodes > 1 { machine.nics.iter().find_map(|it| it.latency).unwrap_or(0.0) } else { 0.0 };
+    let graph = |wanted: fn(Pattern) -> bool| {
+        let is_wanted =
+            |it: &&PrintedGraph| Pattern::ALL.iter().any(|p| p.number() == it.pattern && wanted(*p));
+        let printed: Vec<&PrintedGraph> =
+            ranks.iter().filter_map(|it| it.graphs.iter().find(is_wanted)).collect();
+        let latency = if printed.first().is_some_and(|it| it.lines.iter().any(|it| it.contains("NET/"))) {
+            latency
+        } else {
+            0.0
+        };
+        if printed.is_empty() { GraphInfo::NONE } else { join(&printed, latency, version) }
+    };
+    let graphs = GraphInfos {
+        ring: graph(|it| it == Pattern::Ring),
+        tree: graph(Pattern::is_tree),
+        collnet_direct: GraphInfo::NONE,
+        collnet_chain: GraphInfo::NONE,
+        nvls: graph(|it| it == Pattern::Nvls),
+    };
+    let counts = first.counts.expect("channel counts");
+    let compute = || machine.gpus.iter().filter_map(|it| it.compute);
+    let tuned = Tuned {
+        ranks: count,
+        nodes,
+        local_ranks: ranks.iter().filter_map(|it| it.local_ranks).max().expect("local ranks"),
+        min_compute: compute().min().expect("a compute capability"),
+        max_compute: compute().max().expect("a compute capability"),
+        cpu: machine.sockets[0].maker,
+        mixed_cpus: false,
+        switches: machine.nvlinks.iter().any(|it| it.to == NvEnd::Switch),
+        mnnvl: first.mnnvl,
+        channels: counts.coll,
+        coll_channels: counts.coll,
+        nvls_channels: counts.nvls,
+        collnet: None,
+    };
+    let tuning = Tuning::new(&recorded.settings, &tuned, &graphs).expect("lists that NCCL accepts");
+    check_table(&mut score, name, first, &tuning, version);
+    let caller = Caller { tuning: &tuning, version, ranks: count };
+    for (number, call) in first.calls.iter().enumerate() {
+        check_call(&mut score, name, number, call, &caller);
+    }
+    score
+}
+
+#[test]
+fn the_model_is_that_of_nccl() {
+    let mut score = Score::default();
+    for it in &recorded() {
+        score.add(check_model(it));
+    }
+    println!("{:#?}", score.counts);
+    assert!(score.wrong.is_empty(), "{} differ:\n{}", score.wrong.len(), score.wrong.join("\n"));
+}
+
+#[test]
+fn everything_is_as_nccl_says() {
+    let mut all = recorded();
+    let mut left_out: BTreeMap<LeftOut, usize> = BTreeMap::new();
+    for it in all.iter().filter_map(|it| it.left_out) {
+        *left_out.entry(it).or_default() += 1;
+    }
+    all.retain(|it| it.left_out.is_none());
+    let threads = std::thread::available_parallelism().map_or(2, std::num::NonZero::get);
+    let mut by_release: BTreeMap<Version, Score> = BTreeMap::new();
+    std::thread::scope(|scope| {
+        let part = |first: usize| -> Vec<(Version, Score)> {
+            all.iter().skip(first).step_by(threads).map(|it| (it.settings.version, check(it))).collect()
+        };
+        let running: Vec<_> = (0..threads).map(|it| scope.spawn(move || part(it))).collect();
+        for (version, score) in running.into_iter().flat_map(|it| it.join().expect("no panic")) {
+            by_release.entry(version).or_default().add(score);
+        }
+    });
+    for (version, score) in &by_release {
+        let shown = |(kind, it): (&&str, &Count)| format!("{kind} {}/{}", it.equal, it.compared);
+        println!("{version}: {}", score.counts.iter().map(shown).collect::<Vec<_>>().join(", "));
+    }
+    println!("{} recordings; left out: {left_out:?}", all.len());
+    let wrong: Vec<&str> = by_release.values().flat_map(|it| it.wrong.iter().map(String::as_str)).collect();
+    assert!(wrong.is_empty(), "{} differ:\n{}", wrong.len(), wrong.join("\n"));
+}
+
+/// Jobs that ran on one GPU, with one node per rank, over TCP.
+#[test]
+fn calls_of_jobs_that_ran() {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../cases");
+    let xml = std::fs::read(folder.join("oracle-one-gpu-nodes/one-gpu-nodes.xml")).expect("a topology");
+    let mut machine = evidence::topology::read(&xml).expect("a topology").machine;
+    machine.name = None;
+    let settings = Settings::new(Version::new(2, 28, 9)).with("NCCL_NET", "Socket");
+    let mut score = Score::default();
+    for name in ["graph-tuning", "every-collective"] {
+        let text = std::fs::read_to_string(folder.join(name).join("job.log")).expect("a log");
+        let all = decided(&text);
+        let first = all.iter().find(|it| it.rank == Some(0) && !it.table.cells.is_empty()).expect("rank 0");
+        let layout = Layout::new(1, 1).on(first.ranks.expect("ranks"));
+        let prediction = Prediction::new(&Job::new(&machine, &layout, &settings)).expect("a job that fits");
+        let lines: Vec<&str> = text.lines().filter_map(|it| Some(it.split_once(" NCCL INFO ")?.1)).collect();
+        for line in prediction.tuning.lines() {
+            assert!(lines.contains(&&*line), "{name}: {line}");
+        }
+        let ranks = first.ranks.expect("ranks");
+        let caller = Caller { tuning: &prediction.tuning, version: settings.version, ranks };
+        for (number, call) in first.calls.iter().enumerate() {
+            check_call(&mut score, name, number, call, &caller);
+        }
+    }
+    assert!(score.wrong.is_empty(), "{:#?}", score.wrong);
+    assert!(score.counts["calls"].compared >= 10);
 }
 
 /// Jobs that ran on AWS, predicted from the catalogue and the release of the plugin alone: what their logs say of channels and trees.

@@ -4,7 +4,7 @@ use fabric::Version;
 use fabric::collective::Collective;
 use fabric::machine::Maker;
 use nccl::tuning::{CollNet, GraphInfo, GraphInfos, Protocol, TUNED, Tuned, Tuning, algorithms};
-use nccl::{PathType, Pattern, Settings};
+use nccl::{Job, Layout, PathType, Pattern, Prediction, Settings};
 use proptest::prelude::*;
 
 const RELEASES: [(u16, u16); 18] = [
@@ -125,6 +125,23 @@ fn tuned() -> impl Strategy<Value = Tuned> {
     )
 }
 
+/// Variables that change channels, with any value.
+fn channel_variables() -> impl Strategy<Value = Vec<(&'static str, i64)>> {
+    let names = prop::sample::select(vec![
+        "NCCL_MIN_NCHANNELS",
+        "NCCL_MAX_NCHANNELS",
+        "NCCL_MIN_P2P_NCHANNELS",
+        "NCCL_MAX_P2P_NCHANNELS",
+        "NCCL_NCHANNELS_PER_NET_PEER",
+        "NCCL_P2P_MAX_PEERS",
+        "NCCL_P2P_PER_CHANNEL_NET_BW",
+        "NCCL_P2P_NET_CHUNKSIZE",
+        "NCCL_WORK_ARGS_BYTES",
+        "NCCL_BUFFSIZE",
+    ]);
+    prop::collection::vec((names, prop_oneof![-3_i64..70, any::<i64>()]), 0..3)
+}
+
 fn sizes() -> impl Strategy<Value = u64> {
     prop_oneof![0_u64..4096, (0_u32..40, 0_u64..1024).prop_map(|(log, more)| (1 << log) + more), any::<u64>()]
 }
@@ -196,6 +213,40 @@ proptest! {
                     let choice = tuning.choose(collective, bytes).expect("a choice");
                     prop_assert_eq!((choice.algorithm, choice.protocol), (span.algorithm, span.protocol));
                 }
+            }
+        }
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig::with_cases(48))]
+
+    /// A prediction for any instance type: channels are powers of two, no peer gets more than there are, and calls have a choice.
+    #[test]
+    fn any_instance_type_has_a_prediction(
+        name in prop::sample::select(fabric::catalogue::names().collect::<Vec<_>>()),
+        nodes in prop::sample::select(vec![1_u32, 2, 3, 7, 64, 1000]),
+        gpus in 1_u32..9,
+        settings in settings(),
+        variables in channel_variables(),
+        plugin in prop::option::of((8_u16..22).prop_map(|it| Version::new(1, it, 0))),
+        bytes in sizes(),
+    ) {
+        let machine = fabric::catalogue::machine(name).expect("a machine of the catalogue");
+        // The search takes long on many GPUs without a switch between them; it has tests of its own.
+        prop_assume!(machine.gpus.len() <= 8);
+        let settings = variables.iter().fold(settings, |all, it| all.with(it.0, &it.1.to_string()));
+        let layout = Layout::new(1, gpus.min(u32::try_from(machine.gpus.len()).expect("few")).max(1)).on(nodes);
+        let mut job = Job::new(&machine, &layout, &settings);
+        job.plugin = plugin;
+        let Ok(prediction) = Prediction::new(&job) else { return Ok(()) };
+        let p2p = prediction.p2p_of(0).expect("a rank");
+        prop_assert!(p2p.channels.is_power_of_two() && p2p.per_peer.is_power_of_two(), "{p2p:?}");
+        prop_assert!(p2p.per_peer <= p2p.channels && p2p.channels <= 64, "{p2p:?}");
+        for collective in TUNED {
+            if let Some(choice) = prediction.choose(collective, bytes) {
+                prop_assert_eq!(Some(choice), prediction.choose(collective, bytes));
+                prop_assert!(choice.time >= 0.0, "{choice:?}");
             }
         }
     }

@@ -2,6 +2,7 @@
 //!
 //! All of it is in `src/tuner` of aws/aws-ofi-nccl. The plugin makes NCCL load it since 1.16 (`NCCL_TUNER_PLUGIN`); before, a user has to.
 
+mod chunk;
 mod model;
 pub(crate) mod platform;
 mod region;

@@ -170,7 +170,14 @@ impl Tuning {
         let time = self.time(collective, algorithm, protocol, bytes).unwrap_or(0.0);
         let (most, threads) = self.channels_and_threads(bytes, algorithm, protocol);
         let most = advice.channels.unwrap_or(most);
-        Some(self.shared(collective, bytes, Kind { algorithm, protocol }, most, threads, time))
+        let kind = Kind { algorithm, protocol };
+        let mut choice = self.shared(collective, bytes, kind, most, threads, time);
+        let share = Share::new(self, collective, algorithm, protocol, bytes, most);
+        if let Some(asked) = tuner.chunk_size(collective, algorithm, protocol, share.bytes) {
+            let largest = self.largest_chunk(collective, algorithm, protocol);
+            choice.chunk = self.in_grains(asked.min(largest), protocol);
+        }
+        Some(choice)
     }
 
     /// What NCCL uses for a call of this many bytes, counted as nccl-tests does: all that a rank has in the larger of its two buffers.

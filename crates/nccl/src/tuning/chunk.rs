@@ -113,6 +113,28 @@ pub(crate) fn buffer(settings: &Settings, cpu: Maker, protocol: Protocol) -> u64
 }
 
 impl Tuning {
+    /// What the buffer allows.
+    pub(super) fn largest_chunk(
+        &self,
+        collective: Collective,
+        algorithm: Algorithm,
+        protocol: Protocol,
+    ) -> u64 {
+        let ring = algorithm == Algorithm::Ring && protocol == Protocol::Simple;
+        // A ring moves half a buffer at once, except for broadcast and reduce.
+        let steps = match collective {
+            Collective::Broadcast | Collective::Reduce => 1,
+            _ if ring => STEPS / 2,
+            _ => 1,
+        };
+        let size = buffer(&self.settings, self.communicator.cpu, protocol) / STEPS * steps;
+        match protocol {
+            Protocol::Ll if self.settings.since(2, 20, 0) => size / 2,
+            Protocol::Ll128 if self.settings.since(2, 20, 0) => size / 16 * 15,
+            _ => size,
+        }
+    }
+
     /// Bytes of a chunk.
     pub(super) fn chunk(
         &self,
@@ -123,19 +145,7 @@ impl Tuning {
     ) -> u64 {
         let settings = &self.settings;
         let one = &self.communicator;
-        let ring = algorithm == Algorithm::Ring && protocol == Protocol::Simple;
-        // A ring moves half a buffer at once, except for broadcast and reduce.
-        let steps = match collective {
-            Collective::Broadcast | Collective::Reduce => 1,
-            _ if ring => STEPS / 2,
-            _ => 1,
-        };
-        let simple = buffer(settings, one.cpu, protocol) / STEPS * steps;
-        let size = match protocol {
-            Protocol::Ll if settings.since(2, 20, 0) => simple / 2,
-            Protocol::Ll128 if settings.since(2, 20, 0) => simple / 16 * 15,
-            _ => simple,
-        };
+        let size = self.largest_chunk(collective, algorithm, protocol);
         let channels = u64::from(part.channels.max(1));
         let per_node = u64::from((one.ranks / one.nodes.max(1)).max(1));
         let depth = per_node - 1 + u64::from(log2(u64::from(one.nodes)));
@@ -177,11 +187,13 @@ impl Tuning {
             }
             Algorithm::Tree | Algorithm::Ring => size,
         };
-        if !settings.since(2, 22, 0) {
-            return size;
-        }
-        // `ncclProtoGrainSize`
+        self.in_grains(size, protocol)
+    }
+
+    /// Since 2.22 a chunk is a multiple of what a warp takes: `ncclProtoGrainSize`.
+    pub(super) fn in_grains(&self, size: u64, protocol: Protocol) -> u64 {
         let grain = match protocol {
+            _ if !self.settings.since(2, 22, 0) => 1,
             Protocol::Ll => 16,
             Protocol::Ll128 => 1920,
             Protocol::Simple => 512,

@@ -30,16 +30,15 @@ pub(crate) struct Decided {
     pub(crate) calls: Vec<PrintedCall>,
 }
 
-/// `AllReduce: 1024 Bytes -> Algo TREE proto LL channel{Lo..Hi}={0..0}` of rank 0, since 2.24.
+/// A call, as rank 0 tells it: `AllReduce: 1024 Bytes -> Algo TREE proto LL channel{Lo..Hi}={0..0}` since 2.24, with numbers and
+/// the time before, and up to 2.22 without the collective. 2.18 and 2.19 do not tell.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct PrintedCall {
-    pub(crate) function: String,
-    /// What a rank has in its send buffer, of reduce-scatter in its receive buffer.
+    pub(crate) function: Option<String>,
+    /// Since 2.24 what a rank has in its send buffer, of reduce-scatter in its receive buffer; before, the larger of the two.
     pub(crate) bytes: u64,
-    pub(crate) algorithm: String,
-    pub(crate) protocol: String,
-    /// The first and the last channel.
-    pub(crate) channels: (u32, u32),
+    /// The text after `Algo `.
+    pub(crate) choice: String,
 }
 
 /// A `Pattern` line and the channels below it.
@@ -169,15 +168,12 @@ impl PrintedGraph {
 
 impl PrintedCall {
     fn read(message: &str) -> Option<Self> {
-        let (function, rest) = message.split_once(": ")?;
-        let (first, last) = after(rest, "={")?.trim_end_matches('}').split_once("..")?;
-        Some(Self {
-            function: function.to_owned(),
-            bytes: rest.split(' ').next()?.parse().ok()?,
-            algorithm: after(rest, " Algo ")?.to_owned(),
-            protocol: after(rest, " proto ")?.to_owned(),
-            channels: (first.parse().ok()?, last.parse().ok()?),
-        })
+        let (call, choice) = message.split_once(" Bytes -> Algo ")?;
+        let (function, bytes) = match call.split_once(": ") {
+            Some((function, bytes)) => (Some(function.to_owned()), bytes),
+            None => (None, call),
+        };
+        Some(Self { function, bytes: bytes.trim().parse().ok()?, choice: choice.trim_end().to_owned() })
     }
 }
 
