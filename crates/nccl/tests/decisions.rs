@@ -3,10 +3,13 @@
 mod common;
 
 use std::collections::{BTreeMap, HashMap};
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use common::jobs::{Job, jobs};
 use common::{Recording, oracle_machine, recordings, releases};
-use nccl::{Abilities, Communicator, Prediction};
+use fabric::Version;
+use nccl::{Abilities, Communicator, Layout, Prediction, Settings};
 
 /// The kinds of lines that are compared.
 const KINDS: [&str; 8] =
@@ -144,17 +147,55 @@ fn every_line_is_as_nccl_printed_it() {
     assert!(all.0.values().map(|it| it.0).sum::<usize>() > 6_000);
 }
 
+/// Compares one job.
+fn compare_job(job: &Job) -> (Counts, Vec<String>) {
+    let Job { machine, settings, layout, abilities, .. } = job;
+    let mut wanted = nccl::Job::new(machine, layout, settings);
+    (wanted.abilities, wanted.settings_are_complete) = (*abilities, true);
+    let prediction = Prediction::new(&wanted).expect("a job that fits");
+    let counts = |rank: usize| prediction.channels_line(rank as u64);
+    compare(&prediction.communicator, &counts, &job.text())
+}
+
 #[test]
 fn every_line_of_every_release_is_as_nccl_printed_it() {
+    let jobs = jobs();
+    let next = AtomicUsize::new(0);
+    let all = Mutex::new((Counts::new(), 0));
+    let threads = std::thread::available_parallelism().map_or(1, usize::from);
+    std::thread::scope(|scope| {
+        for _ in 0..threads {
+            scope.spawn(|| {
+                while let Some(job) = jobs.get(next.fetch_add(1, Ordering::Relaxed)) {
+                    let compared = compare_job(job);
+                    count(&mut all.lock().expect("no panic"), &job.name, compared);
+                }
+            });
+        }
+    });
+    let all = all.into_inner().expect("no panic");
+    println!("{} jobs: {:?}", jobs.len(), all.0);
+    assert_eq!(all.1, 0, "lines differ");
+    assert!(all.0.values().map(|it| it.0).sum::<usize>() > 100_000);
+}
+
+/// Ranks that share one GPU, each a node of its own: nothing is a stand-in there.
+#[test]
+fn every_line_of_real_jobs_is_as_nccl_printed_it() {
+    let xml = common::case("oracle-one-gpu-nodes/one-gpu-nodes.xml");
+    let machine = evidence::topology::read(xml.as_bytes()).expect("a topology").machine;
+    let settings = Settings::new(Version::new(2, 28, 9)).with("NCCL_NET", "Socket");
     let mut all = (Counts::new(), 0);
-    for job in jobs() {
-        let Job { machine, settings, layout, abilities, name, .. } = &job;
-        let mut wanted = nccl::Job::new(machine, layout, settings);
-        (wanted.abilities, wanted.settings_are_complete) = (*abilities, true);
-        let prediction = Prediction::new(&wanted).expect("a job that fits");
+    for nodes in [2, 3, 4, 5, 8, 16] {
+        let layout = Layout::new(1, 1).on(nodes);
+        let mut job = nccl::Job::new(&machine, &layout, &settings);
+        job.settings_are_complete = true;
+        let prediction = Prediction::new(&job).expect("a job that fits");
         let counts = |rank: usize| prediction.channels_line(rank as u64);
-        count(&mut all, name, compare(&prediction.communicator, &counts, &job.text()));
+        let text = common::case(&format!("oracle-one-gpu-nodes/{nodes}-nodes.gz"));
+        count(&mut all, &format!("{nodes} nodes"), compare(&prediction.communicator, &counts, &text));
     }
     println!("{:?}", all.0);
     assert_eq!(all.1, 0, "lines differ");
+    assert_eq!(all.0["coll channels"], (38, 38));
 }
