@@ -49,7 +49,7 @@ pub struct Prediction {
     pub communicator: Communicator,
     /// The tuning table, and the choice for a call.
     pub tuning: Tuning,
-    /// Channels for send and receive, by the nodes of one machine ([`Decisions::nodes_of_machine`]).
+    /// Channels for send and receive, by the nodes that differ ([`Communicator::nodes`]).
     pub p2p: Vec<P2pChannels>,
     /// The tuner of aws-ofi-nccl, or why it does not decide; `None` without that plugin.
     pub tuner: Option<Result<OfiTuner, Abstention>>,
@@ -113,7 +113,8 @@ impl Prediction {
         let scale = tuned(&decisions, &communicator);
         let tuning = Tuning::new(settings, &scale, &graphs(&communicator))?;
         let scope = P2pScope { ranks: scale.ranks, nodes: scale.nodes, channels: scale.channels };
-        let p2p = p2p_channels(settings, &told, decisions.nodes_of_machine(), scope);
+        let p2p =
+            p2p_channels(settings, &communicator.joined_machine(&told), &communicator.node_paths, scope);
         let tuner = efa.then(|| OfiTuner::new(plugin, instance, settings, scale.ranks, scale.nodes));
         let unheeded = unheeded(job.settings);
         Ok(Self { decisions, communicator, tuning, p2p, tuner, set_by_plugin, unheeded })
@@ -121,8 +122,8 @@ impl Prediction {
 
     /// Channels for send and receive of a rank.
     pub fn p2p_of(&self, rank: u64) -> Option<P2pChannels> {
-        let (_, local) = self.decisions.local_rank(rank)?;
-        self.p2p.get(local.node).copied()
+        let node = *self.communicator.node_of_rank.get(usize::try_from(rank).ok()?)?;
+        self.p2p.get(*self.communicator.graphs_of_node.get(node as usize)?).copied()
     }
 
     /// How many channels a message of a rank to one peer takes.
