@@ -49,6 +49,10 @@ pub struct Communicator {
     pub(crate) buses: Vec<Option<BusId>>,
     /// The machine of the domain and the number of each NIC, for the nodes that differ.
     pub(crate) nics: Vec<Vec<(usize, u32)>>,
+    /// The paths of the nodes that differ.
+    pub(crate) kinds: Vec<Paths>,
+    /// Which of them each node has, by its number.
+    pub(crate) kind_of_node: Vec<usize>,
 }
 
 /// What the description of a machine does not tell.
@@ -133,9 +137,12 @@ impl Communicator {
             gpu_of_rank: places.gpus,
             agreed,
             nics,
+            kinds: Vec::new(),
+            kind_of_node: places.kinds,
         };
         communicator.limit_collnet();
         communicator.connect(&kinds);
+        communicator.kinds = kinds;
         Ok(communicator)
     }
 

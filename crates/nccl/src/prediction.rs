@@ -8,6 +8,7 @@ use fabric::collective::Collective;
 use fabric::machine::Machine;
 use fabric::settings::Network;
 
+use crate::domain::machines_in_domain;
 use crate::tuner::{Abstention, OfiTuner, platform};
 use crate::tuning::{BadList, Choice, CollNet, GraphInfo, GraphInfos, Tuned, Tuning};
 use crate::{
@@ -49,8 +50,8 @@ pub struct Prediction {
     pub communicator: Communicator,
     /// The tuning table, and the choice for a call.
     pub tuning: Tuning,
-    /// Channels for send and receive, by the nodes of one machine ([`Decisions::nodes_of_machine`]).
-    pub p2p: Vec<P2pChannels>,
+    /// Channels for send and receive, of the nodes that differ; see [`Prediction::p2p_of`].
+    p2p: Vec<P2pChannels>,
     /// The tuner of aws-ofi-nccl, or why it does not decide; `None` without that plugin.
     pub tuner: Option<Result<OfiTuner, Abstention>>,
     /// Variables that the plugin sets because the user did not, with their values.
@@ -110,10 +111,10 @@ impl Prediction {
         let told = with_latency(job.machine, latency);
         let decisions = Decisions::new(&told, settings, job.layout)?;
         let communicator = Communicator::new(&decisions, &told, job.abilities)?;
-        let scale = tuned(&decisions, &communicator);
+        let scale = tuned(job, &decisions, &communicator);
         let tuning = Tuning::new(settings, &scale, &graphs(&communicator))?;
         let scope = P2pScope { ranks: scale.ranks, nodes: scale.nodes, channels: scale.channels };
-        let p2p = p2p_channels(settings, &told, decisions.nodes_of_machine(), scope);
+        let p2p = p2p_channels(settings, &told, &communicator.kinds, scope);
         let tuner = efa.then(|| OfiTuner::new(plugin, instance, settings, scale.ranks, scale.nodes));
         let unheeded = unheeded(job.settings);
         Ok(Self { decisions, communicator, tuning, p2p, tuner, set_by_plugin, unheeded })
@@ -121,8 +122,9 @@ impl Prediction {
 
     /// Channels for send and receive of a rank.
     pub fn p2p_of(&self, rank: u64) -> Option<P2pChannels> {
-        let (_, local) = self.decisions.local_rank(rank)?;
-        self.p2p.get(local.node).copied()
+        let node = *self.communicator.node_of_rank.get(usize::try_from(rank).ok()?)?;
+        let kind = *self.communicator.kind_of_node.get(usize::try_from(node).ok()?)?;
+        self.p2p.get(kind).copied()
     }
 
     /// How many channels a message of a rank to one peer takes.
@@ -167,7 +169,7 @@ fn with_latency(machine: &Machine, latency: f64) -> Machine {
     told
 }
 
-fn tuned(decisions: &Decisions, communicator: &Communicator) -> Tuned {
+fn tuned(job: &Job<'_>, decisions: &Decisions, communicator: &Communicator) -> Tuned {
     let count = |it: usize| u32::try_from(it).unwrap_or(u32::MAX);
     let first = decisions.paths(0);
     let direct = &communicator.agreed.collnet_direct.channels;
@@ -182,7 +184,7 @@ fn tuned(decisions: &Decisions, communicator: &Communicator) -> Tuned {
         // All machines are alike.
         mixed_cpus: false,
         switches: first.is_some_and(|it| it.system.switch.is_some()),
-        mnnvl: false,
+        mnnvl: machines_in_domain(job.settings, job.machine, job.abilities.domain, job.layout.nodes) > 1,
         channels: count(communicator.connected.channels.len()),
         coll_channels: count(communicator.connected.coll_channels),
         nvls_channels: count(communicator.connected.nvls_channels),
