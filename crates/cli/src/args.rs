@@ -312,6 +312,41 @@ pub(crate) struct Topo {
     #[arg(long, value_name = "COLLECTIVE")]
     pub(crate) collective: Option<fabric::Collective>,
 
+    /// Show what NCCL decides for a job: channels, rings, trees, and algorithm and protocol by size.
+    #[arg(long, conflicts_with_all = ["svg", "channel", "tree"])]
+    pub(crate) decide: bool,
+
+    /// Show only the lines about its decisions that NCCL would print, as --decide.
+    #[arg(long, conflicts_with_all = ["svg", "channel", "tree", "verbose"])]
+    pub(crate) lines: bool,
+
+    /// Show the difference that a variable would make, as in `NCCL_CROSS_NIC=1`. Can be given several times; all count together.
+    #[arg(long, value_parser = variable, value_name = "NAME=VALUE", conflicts_with_all = ["svg", "channel", "tree", "lines"])]
+    pub(crate) what_if: Vec<(String, String)>,
+
+    /// Compare what these logs of one job say NCCL decided with what plumb predicts; exit code 0 if nothing differs, 1 if something
+    /// does, 2 if there is not enough in the logs.
+    ///
+    /// The machine is the one NCCL printed (NCCL_DEBUG_SUBSYS=INIT,ENV,GRAPH,TUNING), unless --xml or --instance is given.
+    #[arg(long, value_name = "LOG", num_args = 1.., value_hint = ValueHint::FilePath, conflicts_with_all = ["svg", "channel", "tree", "decide", "lines", "what_if", "file"])]
+    pub(crate) check: Vec<PathBuf>,
+
+    /// NCCL's topology XML of the machine, for --check.
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath, requires = "check")]
+    pub(crate) xml: Option<PathBuf>,
+
+    /// The rank whose lines are shown.
+    #[arg(long, value_name = "N", default_value_t = 0)]
+    pub(crate) rank: u64,
+
+    /// The release of aws-ofi-nccl; by default the newest that plumb knows. It counts on EFA only.
+    #[arg(long, value_parser = version, value_name = "VERSION")]
+    pub(crate) plugin: Option<fabric::Version>,
+
+    /// Show everything: with --decide every range of sizes and NCCL's own lines.
+    #[arg(long, short)]
+    pub(crate) verbose: bool,
+
     /// Draw the machine as SVG into this file.
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
     pub(crate) svg: Option<PathBuf>,

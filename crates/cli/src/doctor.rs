@@ -31,6 +31,8 @@ pub(crate) fn run(args: &args::Doctor, colour: Colour, out: &mut impl Write) -> 
             return Ok(UNDECIDED);
         }
     };
+    // What almost every log needs, made on another core while the files are opened.
+    let _ = std::thread::Builder::new().spawn(evidence::prepare);
     let inputs = input::read(&paths);
     let tally = inputs.case.sources.tally();
     let log = Log::on(inputs.case, &hardware);

@@ -3,6 +3,8 @@
 mod archive;
 mod args;
 mod bench;
+mod check;
+mod decide;
 mod doctor;
 mod env;
 mod expect;

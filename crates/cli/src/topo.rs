@@ -13,7 +13,7 @@ use report::Style;
 use report::topo::{Topo, TopoParts};
 
 use crate::args::{self, Colour, ListFormat};
-use crate::{CLEAN, UNDECIDED, complain, doctor, expect, input, output};
+use crate::{CLEAN, UNDECIDED, check, complain, decide, doctor, expect, input, output};
 
 /// How much of a file is read: the topology is at the beginning of a log.
 const MOST: u64 = 1 << 28;
@@ -22,6 +22,12 @@ pub(crate) fn run(args: &args::Topo, colour: Colour, out: &mut impl Write) -> io
     let inputs: Vec<PathBuf> = args.file.iter().chain(&args.cluster).cloned().collect();
     if !output::spares(&args.svg, &inputs, false) {
         return Ok(UNDECIDED);
+    }
+    if !args.check.is_empty() {
+        return check::run(args, colour, out);
+    }
+    if args.decide || args.lines || !args.what_if.is_empty() {
+        return decide::run(args, colour, out);
     }
     let topo = match read(args).and_then(|it| answer(args, it)) {
         Ok(topo) => topo,
@@ -35,7 +41,7 @@ pub(crate) fn run(args: &args::Topo, colour: Colour, out: &mut impl Write) -> io
     }
     match args.format {
         ListFormat::Text => {
-            let style = Style { colour: doctor::coloured(colour), width: doctor::width(), verbose: false };
+            let style = Style { colour: doctor::coloured(colour), width: doctor::width(), verbose: args.verbose };
             report::topo::text(&topo, style, out)?;
         }
         ListFormat::Json => report::topo::json(&topo, out)?,
@@ -43,7 +49,7 @@ pub(crate) fn run(args: &args::Topo, colour: Colour, out: &mut impl Write) -> io
     Ok(CLEAN)
 }
 
-fn read(args: &args::Topo) -> Result<Description, String> {
+pub(crate) fn read(args: &args::Topo) -> Result<Description, String> {
     if args.file.is_none() && (args.channel.is_some() || args.tree) {
         return Err("--channel and --tree need a log: give it as FILE".to_owned());
     }
@@ -89,26 +95,14 @@ fn of_file(args: &args::Topo, path: &Path) -> Result<Description, String> {
 }
 
 /// The beginning of a file, whatever it is compressed with.
-fn contents(path: &Path) -> io::Result<Vec<u8>> {
+pub(crate) fn contents(path: &Path) -> io::Result<Vec<u8>> {
     let mut text = Vec::new();
     input::open_whole(path)?.take(MOST).read_to_end(&mut text)?;
     Ok(text)
 }
 
 fn answer(args: &args::Topo, read: Description) -> Result<Topo, String> {
-    let found = &read.machine.machine.value;
-    if found.gpus.is_empty() {
-        let reasons = read.machine.notes.iter().chain(&found.unknown).map(String::as_str);
-        let reasons: Vec<&str> = std::iter::once("").chain(reasons).collect();
-        return Err(format!("{}: no GPU found{}", read.source, reasons.join("\n  - ")));
-    }
-    let job = read.job(&LayoutFlags {
-        nodes: args.nodes,
-        pods: args.pods.map(|(pods, gpus)| Layout::new(pods, gpus)),
-        nics_per_pod: args.nics_per_pod,
-        same_host: args.same_host,
-        shared_memory: args.shared_shm,
-    });
+    let job = job(args, &read)?;
     let Description { machine: Resolved { notes, .. }, source, mut channel, graphs, .. } = read;
     let machine = &job.machines[0].value;
     let (seen, settings) = (machine::seen_by_nccl(machine), job.effective_settings());
@@ -138,6 +132,23 @@ fn answer(args: &args::Topo, read: Description) -> Result<Topo, String> {
         channel: channel.as_ref(),
         graphs: &graphs,
         notes,
+    }))
+}
+
+/// The job that the flags describe on this machine, which must have GPUs.
+pub(crate) fn job(args: &args::Topo, read: &Description) -> Result<job::Job, String> {
+    let found = &read.machine.machine.value;
+    if found.gpus.is_empty() {
+        let reasons = read.machine.notes.iter().chain(&found.unknown).map(String::as_str);
+        let reasons: Vec<&str> = std::iter::once("").chain(reasons).collect();
+        return Err(format!("{}: no GPU found{}", read.source, reasons.join("\n  - ")));
+    }
+    Ok(read.job(&LayoutFlags {
+        nodes: args.nodes,
+        pods: args.pods.map(|(pods, gpus)| Layout::new(pods, gpus)),
+        nics_per_pod: args.nics_per_pod,
+        same_host: args.same_host,
+        shared_memory: args.shared_shm,
     }))
 }
 

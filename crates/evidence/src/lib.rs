@@ -16,6 +16,7 @@ mod case;
 pub mod catalogue;
 mod chunk;
 mod communicator;
+pub mod decided;
 pub mod encoding;
 pub mod ending;
 pub mod facts;
@@ -48,6 +49,11 @@ pub use needs::{Missing, Source};
 pub use read::{Facts, Reader, is_binary};
 pub use signals::{ProcessId, Sighting, Signal};
 pub use source::{Distinct, File, Kind, Quote, Seen, Sources, Spot, Tally};
+
+/// Makes the tables that reading an NCCL log needs.
+pub fn prepare() {
+    messages::prepare();
+}
 
 /// Reads texts that are already in memory, each as a separate file.
 ///

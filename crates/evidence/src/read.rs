@@ -77,6 +77,10 @@ const PROCESS_LIMIT: usize = 100_000;
 const SIGHTING_LIMIT: usize = 50_000;
 /// How many bytes of NCCL lines keep their text as evidence; a job's first lines say the most.
 const QUOTED_LIMIT: usize = 8 * 1024 * 1024;
+/// Shapes of lines are remembered from so many lines of other programs on: a short log is read faster without.
+const SHAPED_AFTER: usize = 500;
+/// The same for messages of NCCL, in lines of the region.
+const SHAPED_AFTER_LINES: u32 = 2000;
 /// How many lines of a region are looked at for its first line of each label.
 const OPENING_LIMIT: usize = 64;
 /// How many lines of one region are compared with every signal in part, because they may have been cut.
@@ -195,7 +199,7 @@ impl Reader {
     /// A line as it was written.
     fn any(&mut self, line: &[u8], marks: strip::Marks, spot: Spot) {
         // The first lines of a region, and those after an announcement, are kept or looked at as they are.
-        let settled = self.others >= OPENING_LIMIT && self.last_error.is_empty();
+        let settled = self.others >= SHAPED_AFTER && self.last_error.is_empty();
         let shape = if settled && !is_table(line) { self.shapes.of(line) } else { None };
         if let Some(known) = shape.and_then(|it| self.shapes.recall(it)) {
             self.again(line, marks, spot, known);
@@ -427,6 +431,7 @@ impl Reader {
             }
             Message::Unknown => {
                 let plain = it.before.is_empty() && it.location.is_empty();
+                let plain = plain && self.lines >= SHAPED_AFTER_LINES;
                 let shape = if plain { self.idle.of(it.message) } else { None };
                 if let Some(known) = shape.and_then(|it| self.idle.recall(it)) {
                     return known.listed;

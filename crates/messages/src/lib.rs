@@ -21,5 +21,5 @@ pub mod values;
 pub use component::component;
 pub use entry::{Entry, Hole, Level, Outcome, Part, Product, Shape, all};
 pub use known::{Known, look_up};
-pub use matcher::{Filled, Hint, Match, find};
+pub use matcher::{Filled, Hint, Match, find, prepare};
 pub use nearest::nearest;

@@ -5,9 +5,9 @@
 //!
 //! Blanks around colons, the number of blanks, the kind of quotation marks and upper and lower case do not matter.
 
+use std::collections::HashMap;
 use std::sync::OnceLock;
 
-use aho_corasick::AhoCorasick;
 use memchr::memmem;
 
 use crate::entry::{Entry, Hole, Level, Part, Product, Shape};
@@ -109,10 +109,16 @@ impl Plain {
 /// The entries of one product, ready to be searched.
 struct Book {
     patterns: Vec<Pattern>,
-    searcher: Option<AhoCorasick>,
-    /// For each piece that is searched for: which patterns have it.
-    owners: Vec<Vec<u32>>,
+    /// From the beginning of a piece that is searched for to the patterns that have it.
+    long: HashMap<[u8; LONG], Vec<u32>>,
+    /// The same for pieces that are shorter.
+    short: HashMap<[u8; SHORT], Vec<u32>>,
 }
+
+/// So much of a piece is looked up.
+const LONG: usize = 8;
+/// Shorter pieces are not looked for.
+const SHORT: usize = 2;
 
 struct Pattern {
     entry: &'static Entry,
@@ -141,47 +147,55 @@ fn book(product: Product) -> &'static Book {
 impl Book {
     fn new(entries: &'static [Entry]) -> Self {
         let patterns: Vec<Pattern> = entries.iter().map(Pattern::new).collect();
-        let mut pieces: Vec<&[u8]> = Vec::new();
-        let mut owners: Vec<Vec<u32>> = Vec::new();
-        let mut known = std::collections::HashMap::new();
+        let mut it = Self { patterns: Vec::new(), long: HashMap::new(), short: HashMap::new() };
         for (number, pattern) in (0_u32..).zip(&patterns) {
             let Some(piece) = pattern.rare() else { continue };
-            let at = *known.entry(piece).or_insert_with(|| {
-                pieces.push(piece);
-                owners.push(Vec::new());
-                owners.len() - 1
-            });
-            if let Some(owner) = owners.get_mut(at) {
-                owner.push(number);
+            if let Some(begin) = piece.first_chunk::<LONG>() {
+                it.long.entry(*begin).or_default().push(number);
+            } else if let Some(begin) = piece.first_chunk::<SHORT>() {
+                it.short.entry(*begin).or_default().push(number);
             }
         }
-        let searcher = AhoCorasick::new(&pieces).ok();
-        Self { patterns, searcher, owners }
+        it.patterns = patterns;
+        it
+    }
+
+    /// The patterns whose piece stands in a text.
+    fn candidates(&self, text: &[u8]) -> impl Iterator<Item = &Pattern> {
+        let mut found: Vec<u32> = Vec::new();
+        for at in 0..text.len() {
+            let rest = text.get(at..).unwrap_or_default();
+            let long = rest.first_chunk().and_then(|it| self.long.get(it));
+            let short = rest.first_chunk().and_then(|it| self.short.get(it));
+            for &number in long.into_iter().chain(short).flatten() {
+                let piece = self.patterns.get(number as usize).and_then(Pattern::rare);
+                if piece.is_some_and(|it| rest.starts_with(it)) && !found.contains(&number) {
+                    found.push(number);
+                }
+            }
+        }
+        found.into_iter().filter_map(|it| self.patterns.get(it as usize))
     }
 
     fn best(&self, text: &Plain, hint: Hint<'_>) -> Option<(Fit, &Pattern)> {
-        let mut tried: Vec<usize> = Vec::new();
         let mut best: Option<(Fit, &Pattern)> = None;
-        for found in self.searcher.as_ref()?.find_overlapping_iter(&text.bytes) {
-            let piece = found.pattern().as_usize();
-            if tried.contains(&piece) {
+        for pattern in self.candidates(&text.bytes) {
+            if hint.level == Some(Level::Warn) && pattern.entry.level == Level::Info {
                 continue;
             }
-            tried.push(piece);
-            for &number in self.owners.get(piece)? {
-                let pattern = self.patterns.get(number as usize)?;
-                if hint.level == Some(Level::Warn) && pattern.entry.level == Level::Info {
-                    continue;
-                }
-                if let Some(fit) = pattern.fit(text, hint)
-                    && best.as_ref().is_none_or(|(old, _)| fit.score > old.score)
-                {
-                    best = Some((fit, pattern));
-                }
+            if let Some(fit) = pattern.fit(text, hint)
+                && best.as_ref().is_none_or(|(old, _)| fit.score > old.score)
+            {
+                best = Some((fit, pattern));
             }
         }
         best
     }
+}
+
+/// Makes the tables of NCCL's messages: whoever will need them saves the time where another core is idle.
+pub fn prepare() {
+    let _ = book(Product::Nccl);
 }
 
 /// Texts with fewer letters say too little to be recognised inside other text.

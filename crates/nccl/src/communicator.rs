@@ -32,6 +32,8 @@ pub struct Communicator {
     pub collnet: bool,
     /// The graphs of the nodes that differ.
     pub nodes: Vec<Graphs>,
+    /// The paths of the same nodes. In an NVLink domain of several machines positions count on from machine to machine.
+    pub node_paths: Vec<Paths>,
     /// Which of them each node has, by its number.
     pub graphs_of_node: Vec<usize>,
     /// The node of each rank.
@@ -49,10 +51,6 @@ pub struct Communicator {
     pub(crate) buses: Vec<Option<BusId>>,
     /// The machine of the domain and the number of each NIC, for the nodes that differ.
     pub(crate) nics: Vec<Vec<(usize, u32)>>,
-    /// The paths of the nodes that differ.
-    pub(crate) kinds: Vec<Paths>,
-    /// Which of them each node has, by its number.
-    pub(crate) kind_of_node: Vec<usize>,
 }
 
 /// What the description of a machine does not tell.
@@ -99,10 +97,11 @@ impl Communicator {
             }
         };
         let mut known: HashMap<usize, usize> = HashMap::new();
-        let (mut nodes, mut nics) = (Vec::new(), Vec::new());
+        let (mut nodes, mut node_paths, mut nics) = (Vec::new(), Vec::new(), Vec::new());
         for &kind in &places.kinds {
             known.entry(kind).or_insert_with(|| {
                 nodes.push(search(&kinds[kind], wanted(kind)));
+                node_paths.push(kinds[kind].clone());
                 let number =
                     |nic: usize| (kinds[kind].machine_of_nic(nic), kinds[kind].nic_number(nic).unwrap_or(0));
                 nics.push((0..machine.nics.len() * kinds[kind].machines).map(number).collect());
@@ -132,23 +131,28 @@ impl Communicator {
             buses: machine.gpus.iter().map(|it| it.bus).collect(),
             settings,
             nodes,
+            node_paths,
             graphs_of_node,
             node_of_rank: places.nodes,
             gpu_of_rank: places.gpus,
             agreed,
             nics,
-            kinds: Vec::new(),
-            kind_of_node: places.kinds,
         };
         communicator.limit_collnet();
         communicator.connect(&kinds);
-        communicator.kinds = kinds;
         Ok(communicator)
     }
 
     /// The graphs of the node of a rank.
     pub fn graphs(&self, rank: usize) -> Option<&Graphs> {
         self.nodes.get(*self.graphs_of_node.get(*self.node_of_rank.get(rank)? as usize)?)
+    }
+
+    /// The description that positions of [`Communicator::node_paths`] refer to: `machine`, in an NVLink domain as often as there
+    /// are machines.
+    pub fn joined_machine(&self, machine: &Machine) -> Machine {
+        let machines = self.node_paths.iter().map(|it| it.machines).max().unwrap_or(1);
+        domain::repeat(machine, machines)
     }
 
     /// `NCCL_COLLNET_NODE_THRESHOLD`, and up to 2.22 at most eight GPUs in a node.

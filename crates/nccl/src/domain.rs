@@ -31,7 +31,7 @@ pub(crate) fn paths(one: &Paths, machine: &Machine, machines: usize) -> Result<P
 }
 
 /// A machine this many times.
-fn repeat(machine: &Machine, times: usize) -> Machine {
+pub(crate) fn repeat(machine: &Machine, times: usize) -> Machine {
     let mut all = Machine { name: machine.name.clone(), ..Machine::default() };
     for host in 0..times {
         let (sockets, bridges) = (host * machine.sockets.len(), host * machine.bridges.len());

@@ -48,7 +48,7 @@ pub use losses::Loss;
 pub use nics::NearNics;
 pub use p2p_channels::{P2pChannels, P2pScope, p2p_channels};
 pub use paths::{Device, Path, Paths, TooLarge, VisibleDevice, VisibleDevices};
-pub use prediction::{Job, Prediction, Unpredictable};
+pub use prediction::{Job, NEWEST_PLUGIN, Prediction, Unpredictable};
 pub use survey::{Between, NicUse, Survey, SurveyedPath, TransportUse};
 pub use transport::{Decision, Reason};
 pub use variables::{Unheeded, Why, unheeded};

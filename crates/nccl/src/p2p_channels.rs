@@ -63,7 +63,7 @@ const CHANNEL_BW: i64 = 14;
 /// Sends to, or receives from, this many peers fit into one batch of work: `NCCL_MAX_DEV_WORK_P2P_PER_BATCH`.
 const PEERS_AT_ONCE: u32 = 8;
 
-/// The counts for the ranks of each kind of node. Before 2.29 ranks of different nodes do not agree on them.
+/// The counts for the ranks of each node of a machine. Before 2.29 ranks of different nodes do not agree on them.
 pub fn p2p_channels(
     settings: &Settings,
     machine: &Machine,
@@ -196,7 +196,8 @@ impl Of<'_> {
         if !by_nvlink {
             return 2;
         }
-        let link = single(fabric::link::nvlink(self.paths.compute(gpu), self.settings.version));
+        let compute = self.machine.gpus.get(gpu).and_then(|it| it.compute).unwrap_or(0);
+        let link = single(fabric::link::nvlink(compute, self.settings.version));
         // NCCL divides in single precision and drops the rest.
         2 * whole(single(path.bandwidth) / link).max(1)
     }
@@ -229,9 +230,7 @@ impl Of<'_> {
 
     /// The slowest link that leads from a GPU to a CPU without a switch between; 0 without any.
     fn link_to_cpu(&self, gpu: usize) -> f64 {
-        // The machines of an NVLink domain are alike.
-        let place = gpu.checked_rem(self.machine.gpus.len());
-        let Some(gpu) = place.and_then(|it| self.machine.gpus.get(it)) else { return 0.0 };
+        let Some(gpu) = self.machine.gpus.get(gpu) else { return 0.0 };
         let pci = gpu.link.filter(|_| matches!(gpu.at, Place::Socket(_))).map(fabric::link::pci);
         pci.into_iter().chain(gpu.c2c).reduce(f64::min).unwrap_or(0.0)
     }

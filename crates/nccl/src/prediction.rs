@@ -8,7 +8,6 @@ use fabric::collective::Collective;
 use fabric::machine::Machine;
 use fabric::settings::Network;
 
-use crate::domain::machines_in_domain;
 use crate::tuner::{Abstention, OfiTuner, platform};
 use crate::tuning::{BadList, Choice, CollNet, GraphInfo, GraphInfos, Tuned, Tuning};
 use crate::{
@@ -50,8 +49,8 @@ pub struct Prediction {
     pub communicator: Communicator,
     /// The tuning table, and the choice for a call.
     pub tuning: Tuning,
-    /// Channels for send and receive, of the nodes that differ; see [`Prediction::p2p_of`].
-    p2p: Vec<P2pChannels>,
+    /// Channels for send and receive, by the nodes that differ ([`Communicator::nodes`]).
+    pub p2p: Vec<P2pChannels>,
     /// The tuner of aws-ofi-nccl, or why it does not decide; `None` without that plugin.
     pub tuner: Option<Result<OfiTuner, Abstention>>,
     /// Variables that the plugin sets because the user did not, with their values.
@@ -94,7 +93,7 @@ impl From<BadList> for Unpredictable {
 }
 
 /// The newest release of aws-ofi-nccl that was read.
-const NEWEST_PLUGIN: Version = Version::new(1, 21, 1);
+pub const NEWEST_PLUGIN: Version = Version::new(1, 21, 1);
 
 impl Prediction {
     /// Predicts what NCCL decides.
@@ -111,10 +110,11 @@ impl Prediction {
         let told = with_latency(job.machine, latency);
         let decisions = Decisions::new(&told, settings, job.layout)?;
         let communicator = Communicator::new(&decisions, &told, job.abilities)?;
-        let scale = tuned(job, &decisions, &communicator);
+        let scale = tuned(&decisions, &communicator);
         let tuning = Tuning::new(settings, &scale, &graphs(&communicator))?;
         let scope = P2pScope { ranks: scale.ranks, nodes: scale.nodes, channels: scale.channels };
-        let p2p = p2p_channels(settings, &told, &communicator.kinds, scope);
+        let p2p =
+            p2p_channels(settings, &communicator.joined_machine(&told), &communicator.node_paths, scope);
         let tuner = efa.then(|| OfiTuner::new(plugin, instance, settings, scale.ranks, scale.nodes));
         let unheeded = unheeded(job.settings);
         Ok(Self { decisions, communicator, tuning, p2p, tuner, set_by_plugin, unheeded })
@@ -123,8 +123,7 @@ impl Prediction {
     /// Channels for send and receive of a rank.
     pub fn p2p_of(&self, rank: u64) -> Option<P2pChannels> {
         let node = *self.communicator.node_of_rank.get(usize::try_from(rank).ok()?)?;
-        let kind = *self.communicator.kind_of_node.get(usize::try_from(node).ok()?)?;
-        self.p2p.get(kind).copied()
+        self.p2p.get(*self.communicator.graphs_of_node.get(node as usize)?).copied()
     }
 
     /// How many channels a message of a rank to one peer takes.
@@ -169,7 +168,7 @@ fn with_latency(machine: &Machine, latency: f64) -> Machine {
     told
 }
 
-fn tuned(job: &Job<'_>, decisions: &Decisions, communicator: &Communicator) -> Tuned {
+fn tuned(decisions: &Decisions, communicator: &Communicator) -> Tuned {
     let count = |it: usize| u32::try_from(it).unwrap_or(u32::MAX);
     let first = decisions.paths(0);
     let direct = &communicator.agreed.collnet_direct.channels;
@@ -184,7 +183,7 @@ fn tuned(job: &Job<'_>, decisions: &Decisions, communicator: &Communicator) -> T
         // All machines are alike.
         mixed_cpus: false,
         switches: first.is_some_and(|it| it.system.switch.is_some()),
-        mnnvl: machines_in_domain(job.settings, job.machine, job.abilities.domain, job.layout.nodes) > 1,
+        mnnvl: false,
         channels: count(communicator.connected.channels.len()),
         coll_channels: count(communicator.connected.coll_channels),
         nvls_channels: count(communicator.connected.nvls_channels),

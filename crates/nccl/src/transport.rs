@@ -264,6 +264,7 @@ impl Paths {
         if level == 2
             && let Some(peer) = self.local_gpu(nic)
             && self.may_relay(peer, gpu.position, nic)
+            && (!self.settings.since(2, 30, 3) || self.gpudirect(peer, nic, false).is_on())
         {
             return Some((nic, Some(peer).filter(|it| *it != gpu.position)));
         }

@@ -3,13 +3,17 @@
 mod common;
 
 use std::collections::{BTreeMap, HashMap};
+use std::sync::Mutex;
+use std::sync::atomic::{AtomicUsize, Ordering};
 
 use common::jobs::{Job, jobs};
 use common::{Recording, oracle_machine, recordings, releases};
-use nccl::{Abilities, Communicator, Decisions};
+use fabric::Version;
+use nccl::{Abilities, Communicator, Layout, Prediction, Settings};
 
 /// The kinds of lines that are compared.
-const KINDS: [&str; 7] = ["Pattern", "channel", "Channel", "Ring", "Tree", "Trees", "NVLS Head"];
+const KINDS: [&str; 8] =
+    ["Pattern", "channel", "Channel", "Ring", "Tree", "Trees", "NVLS Head", "coll channels"];
 
 /// The kind of a line, `None` for any other.
 fn kind(message: &str) -> Option<&'static str> {
@@ -19,6 +23,9 @@ fn kind(message: &str) -> Option<&'static str> {
     }
     if message.starts_with("Trees [") {
         return Some("Trees");
+    }
+    if message.contains(" coll channels, ") {
+        return Some("coll channels");
     }
     if message.starts_with("NVLS Head ") {
         return Some("NVLS Head");
@@ -83,11 +90,17 @@ fn same(told: &str, decided: &str) -> bool {
 
 type Counts = BTreeMap<&'static str, (usize, usize)>;
 
-fn compare(communicator: &Communicator, text: &str) -> (Counts, Vec<String>) {
+/// The line with the numbers of channels of a rank, where it is compared.
+type Numbers<'a> = &'a dyn Fn(usize) -> Option<String>;
+
+fn compare(communicator: &Communicator, numbers: Numbers<'_>, text: &str) -> (Counts, Vec<String>) {
     let (mut counts, mut wrong) = (Counts::new(), Vec::new());
     for (rank, told) in told(text) {
-        let decided = decided(communicator, rank);
-        for kind in KINDS {
+        let mut decided = decided(communicator, rank);
+        let line = numbers(rank);
+        let compared = KINDS.into_iter().filter(|it| *it != "coll channels" || line.is_some());
+        decided.extend(line.clone().map(|it| ("coll channels", vec![it])));
+        for kind in compared {
             let none = Vec::new();
             let (told, decided) = (told.get(kind).unwrap_or(&none), decided.get(kind).unwrap_or(&none));
             let count = counts.entry(kind).or_insert((0, 0));
@@ -126,22 +139,63 @@ fn every_line_is_as_nccl_printed_it() {
         let abilities = Abilities { multicast: Some(false), ..Abilities::default() };
         let machine = oracle_machine(recording.machine);
         let communicator = Communicator::new(&recording.job(), &machine, abilities).expect("a job that fits");
-        count(&mut all, &named(&recording), compare(&communicator, &recording.text));
+        let counts = |_| None;
+        count(&mut all, &named(&recording), compare(&communicator, &counts, &recording.text));
     }
     println!("{:?}", all.0);
     assert_eq!(all.1, 0, "lines differ");
     assert!(all.0.values().map(|it| it.0).sum::<usize>() > 6_000);
 }
 
+/// Compares one job.
+fn compare_job(job: &Job) -> (Counts, Vec<String>) {
+    let Job { machine, settings, layout, abilities, .. } = job;
+    let mut wanted = nccl::Job::new(machine, layout, settings);
+    (wanted.abilities, wanted.settings_are_complete) = (*abilities, true);
+    let prediction = Prediction::new(&wanted).expect("a job that fits");
+    let counts = |rank: usize| prediction.channels_line(rank as u64);
+    compare(&prediction.communicator, &counts, &job.text())
+}
+
 #[test]
 fn every_line_of_every_release_is_as_nccl_printed_it() {
+    let jobs = jobs();
+    let next = AtomicUsize::new(0);
+    let all = Mutex::new((Counts::new(), 0));
+    let threads = std::thread::available_parallelism().map_or(1, usize::from);
+    std::thread::scope(|scope| {
+        for _ in 0..threads {
+            scope.spawn(|| {
+                while let Some(job) = jobs.get(next.fetch_add(1, Ordering::Relaxed)) {
+                    let compared = compare_job(job);
+                    count(&mut all.lock().expect("no panic"), &job.name, compared);
+                }
+            });
+        }
+    });
+    let all = all.into_inner().expect("no panic");
+    println!("{} jobs: {:?}", jobs.len(), all.0);
+    assert_eq!(all.1, 0, "lines differ");
+    assert!(all.0.values().map(|it| it.0).sum::<usize>() > 100_000);
+}
+
+/// Ranks that share one GPU, each a node of its own: nothing is a stand-in there.
+#[test]
+fn every_line_of_real_jobs_is_as_nccl_printed_it() {
+    let xml = common::case("oracle-one-gpu-nodes/one-gpu-nodes.xml");
+    let machine = evidence::topology::read(xml.as_bytes()).expect("a topology").machine;
+    let settings = Settings::new(Version::new(2, 28, 9)).with("NCCL_NET", "Socket");
     let mut all = (Counts::new(), 0);
-    for job in jobs() {
-        let Job { machine, settings, layout, abilities, name, .. } = &job;
-        let decisions = Decisions::new(machine, settings, layout).expect("a job that fits");
-        let communicator = Communicator::new(&decisions, machine, *abilities).expect("a job that fits");
-        count(&mut all, name, compare(&communicator, &job.text()));
+    for nodes in [2, 3, 4, 5, 8, 16] {
+        let layout = Layout::new(1, 1).on(nodes);
+        let mut job = nccl::Job::new(&machine, &layout, &settings);
+        job.settings_are_complete = true;
+        let prediction = Prediction::new(&job).expect("a job that fits");
+        let counts = |rank: usize| prediction.channels_line(rank as u64);
+        let text = common::case(&format!("oracle-one-gpu-nodes/{nodes}-nodes.gz"));
+        count(&mut all, &format!("{nodes} nodes"), compare(&prediction.communicator, &counts, &text));
     }
     println!("{:?}", all.0);
     assert_eq!(all.1, 0, "lines differ");
+    assert_eq!(all.0["coll channels"], (38, 38));
 }

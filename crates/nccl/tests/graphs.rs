@@ -203,3 +203,21 @@ fn sixteen_gpus_without_nvlink_end() {
     println!("16 GPUs without NVLink: {:?}", start.elapsed());
     assert!(start.elapsed().as_secs() < 30);
 }
+
+/// The trays of an NVL72 are one node, two racks are two.
+#[test]
+fn a_rack_is_one_node() {
+    let tray = machine(2, &[(2, 2)], 400.0, 100, Joined::Switch);
+    let start = Instant::now();
+    for (trays, nodes) in [(18, 1), (36, 2), (20, 2)] {
+        let layout = Layout::new(1, 4).on(trays);
+        let decisions = Decisions::new(&tray, &Settings::default(), &layout).expect("a job that fits");
+        let abilities = Abilities { domain: 18, ..Abilities::default() };
+        let it = Communicator::new(&decisions, &tray, abilities).expect("a job that fits");
+        assert_eq!(it.n_nodes, nodes, "{trays}");
+        channels_are_whole(&it);
+        rings_have_every_rank(&it);
+        trees_are_trees(&it);
+    }
+    println!("racks: {:?}", start.elapsed());
+}

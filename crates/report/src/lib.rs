@@ -7,6 +7,7 @@
 
 mod assemble;
 pub mod bench;
+pub mod decide;
 mod env;
 mod expect;
 mod explanation;

@@ -30,11 +30,13 @@ pub(super) fn read(text: &[u8]) -> Result<Topology, Trouble> {
     let mut version = None;
     for (number, line) in lines(text) {
         let line = unwrapped(line);
-        let Some(line) = anchor.split(&line) else { continue };
-        let message = String::from_utf8_lossy(line.message);
-        if let Some(rest) = message.strip_prefix("NCCL version ") {
+        // Up to 2.27 the release is on a line without prefix.
+        let message = anchor.split(&line).map_or(&*line, |it| it.message);
+        if let Some(rest) = String::from_utf8_lossy(message).strip_prefix("NCCL version ") {
             version = version.or(Version::parse(rest));
         }
+        let Some(line) = anchor.split(&line) else { continue };
+        let message = String::from_utf8_lossy(line.message);
         if line.thread != thread {
             continue;
         }

@@ -10,6 +10,9 @@
 //! + SYS[10.0] - CPU/0-1
 //! ```
 //!
+//! Since 2.30 a GPU is below its device: `+ PCI[12.0] - DEV/0-201c0 (10de20b010de134f)`, then `+ LOC[5000.0] - GPU/0-201c0`, and the
+//! links are those of the device.
+//!
 //! A child's `+` is below the first letter of its parent, except for those of a CPU, which are at the margin.
 
 use std::collections::BTreeMap;
@@ -134,14 +137,16 @@ impl Tree {
                 self.machine.bridges.push(Bridge { at, bus, link: pci });
                 Parent::Bridge(self.machine.bridges.len() - 1)
             }
-            ("PCI", "GPU", Some(at), _) => {
+            // Since 2.30 a device holds the GPU and its links.
+            ("PCI", "GPU" | "DEV", Some(at), _) => {
                 let index = number(self.machine.gpus.len());
-                let rank = label.inside.parse().ok();
+                let rank = label.inside.parse().ok().filter(|_| label.kind == "GPU");
                 let mut gpu = blank_gpu(index, at);
                 (gpu.bus, gpu.link, gpu.rank) = (bus, pci, rank);
                 self.machine.gpus.push(gpu);
                 Parent::Gpu(self.machine.gpus.len() - 1)
             }
+            ("LOC", "GPU", _, Parent::Gpu(_)) => return,
             ("PCI", "NIC", Some(at), _) => Parent::Card { at, bus, link: pci },
             ("NET", "NET", _, Parent::Card { at, bus, link }) => {
                 self.machine.nics.push(net(&label, bandwidth, at, bus, link));
@@ -150,7 +155,7 @@ impl Tree {
             ("NVL", far, _, Parent::Gpu(gpu)) => {
                 let far = match far {
                     "NVS" => Far::Switch,
-                    "GPU" => Far::Gpu(BusId(label.id)),
+                    "GPU" | "DEV" => Far::Gpu(BusId(label.id)),
                     _ => Far::Cpu,
                 };
                 self.nvlinks.push((gpu, far, bandwidth));

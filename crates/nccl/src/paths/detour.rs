@@ -43,8 +43,14 @@ impl Paths {
             return;
         }
         let version = self.version();
+        // Since 2.29.2 only the NICs nearest to the GPU (`ncclTopoComputePaths`).
+        let nearest: Vec<Vec<usize>> = self.gpus().iter().map(|it| self.nearest_nics(it.position)).collect();
+        let any = !self.settings.since(2, 29, 2);
         for nic in positions(self.nics()) {
-            for gpu in self.gpus().to_vec() {
+            for (gpu, nearest) in self.gpus().to_vec().into_iter().zip(&nearest) {
+                if !any && !nearest.contains(&nic) {
+                    continue;
+                }
                 let Some(socket) = self.local_socket(gpu.position) else { continue };
                 let to_cpu = self.gpu_to_socket(gpu.position, socket).kind;
                 let to_nic = self.gpu_to_nic(gpu.position, nic).kind;
@@ -113,7 +119,10 @@ impl Paths {
         let own = self.gpu_to_nic(gpu, nic);
         let theirs = self.gpu_to_nic(peer, nic);
         let limit = if self.settings.since(2, 27, 5) { PathType::Pxn } else { PathType::Pxb };
+        // Since 2.30.3 only a GPU whose memory the NIC reads.
+        let direct = !self.settings.since(2, 30, 3) || self.gpudirect(peer, nic, true).is_on();
         self.may_relay(peer, gpu, nic)
+            && direct
             && self.machine_of_gpu(peer) == self.machine_of_gpu(gpu)
             && (theirs.bandwidth > own.bandwidth || !own.kind.within(limit, version))
     }

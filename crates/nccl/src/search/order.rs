@@ -21,14 +21,23 @@ impl Model<'_> {
     /// The GPUs to try after `gpu`, best first.
     #[expect(clippy::cast_possible_truncation, reason = "NCCL compares whole GB/s")]
     pub(super) fn next_gpus(&self, draft: &Draft, gpu: usize, sort: SortNet) -> Vec<usize> {
-        let flag = 1_u64 << draft.n_channels;
+        // Since 2.21.5 only the neighbours are tried where there are `NVSwitch`es, whatever their scores.
+        if self.has_switch && self.settings.since(2, 21, 5) {
+            let mut next = Vec::with_capacity(2);
+            for wanted in self.neighbours(draft, gpu) {
+                if self.is_free(draft, gpu, wanted) {
+                    next.insert(0, wanted);
+                }
+            }
+            return next;
+        }
         let mut scores = Vec::with_capacity(self.gpus);
         for distance in 1..self.gpus {
             let next = (gpu + distance) % self.gpus;
-            let route = self.gpu_gpu(gpu, next);
-            if route.links.is_empty() || self.used[next] & flag != 0 {
+            if !self.is_free(draft, gpu, next) {
                 continue;
             }
+            let route = self.gpu_gpu(gpu, next);
             let (bandwidth, pci, hops) = if sort == SortNet::No {
                 (0, 0, 0)
             } else {
@@ -45,35 +54,31 @@ impl Model<'_> {
         if sort == SortNet::Later && alike {
             next.reverse();
         }
-        // Since 2.19.3.
+        // 2.19.3 to 2.20: they come first.
         if self.has_switch && self.settings.since(2, 19, 3) {
-            self.prefer_neighbours(draft, gpu, &mut next);
+            for wanted in self.neighbours(draft, gpu) {
+                if let Some(at) = next.iter().position(|it| *it == wanted) {
+                    next[..=at].rotate_right(1);
+                }
+            }
         }
         next
     }
 
-    /// `NVSwitch`es do best if a GPU talks to few others: the GPUs before and after it come first. Since 2.21.5 no others are
-    /// tried.
-    fn prefer_neighbours(&self, draft: &Draft, gpu: usize, next: &mut Vec<usize>) {
-        let only = self.settings.since(2, 21, 5);
+    /// Whether a channel can go on to a GPU.
+    fn is_free(&self, draft: &Draft, gpu: usize, next: usize) -> bool {
+        let flag = 1_u64 << draft.n_channels;
+        next != gpu && !self.gpu_gpu(gpu, next).links.is_empty() && self.used[next] & flag == 0
+    }
+
+    /// `NVSwitch`es do best if a GPU talks to few others: those before and after it. The last comes first.
+    fn neighbours(&self, draft: &Draft, gpu: usize) -> Vec<usize> {
         let (before, after) = ((gpu + self.gpus - 1) % self.gpus, (gpu + 1) % self.gpus);
-        let mut first = match draft.pattern {
+        match draft.pattern {
+            _ if before == after => vec![after],
             Pattern::Ring => vec![after, before],
             Pattern::SplitTree | Pattern::BalancedTree => vec![before, after],
             _ => vec![after],
-        };
-        if only && before == after {
-            first.truncate(1);
-        }
-        let mut found = 0;
-        for wanted in first {
-            if let Some(at) = next.iter().position(|it| *it == wanted) {
-                next[..=at].rotate_right(1);
-                found += 1;
-            }
-        }
-        if only {
-            next.truncate(found);
         }
     }
 }

@@ -8,7 +8,7 @@ mod model;
 pub(crate) mod svg;
 mod text;
 mod tree;
-mod words;
+pub(crate) mod words;
 
 pub use assemble::TopoParts;
 pub use json::json;

@@ -6,7 +6,7 @@ use crate::expect::shown;
 use crate::text::{clean, counted};
 
 /// `450`, `12.5`, `0.35`: as many digits as mean something.
-pub(super) fn number(value: f64) -> String {
+pub(crate) fn number(value: f64) -> String {
     if !value.is_finite() {
         return "?".to_owned();
     }
