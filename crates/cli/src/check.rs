@@ -255,7 +255,7 @@ impl Asked {
             notes: Vec::new(),
             complete: logs.job.settings.variables.iter().any(job::Variable::is_logged),
             plugin: args.plugin.or(known).unwrap_or(NEWEST_PLUGIN),
-            abilities: Abilities { multicast: logs.first(|it| it.multicast), collnet: false },
+            abilities: Abilities { multicast: logs.first(|it| it.multicast), ..Abilities::default() },
             machine,
             layout,
             settings,
