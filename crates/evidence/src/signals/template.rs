@@ -4,8 +4,8 @@
 //! case, because lines are pasted, reworded between releases and stored by collectors that change them. A line that was
 //! cut still matches if enough of the fixed text is left and no other signal's text begins (or ends) in the same way.
 
-use aho_corasick::{AhoCorasick, MatchKind};
 use memchr::memmem;
+use rustc_hash::FxHashMap;
 
 use super::Signal;
 use super::place::errors_with;
@@ -13,20 +13,28 @@ use crate::source::Kind;
 
 /// A template with fewer letters of fixed text than this must match as it is written.
 const LOOSE_LETTERS: usize = 15;
+/// So much of a key is looked up.
+const LONG: usize = 8;
+/// The same for shorter keys. No key is shorter than this; a test proves it.
+const SHORT: usize = 3;
 /// How many letters of fixed text a cut line must have left.
 const CUT_LETTERS: usize = 12;
 
 /// A set of signals to search for in one pass over a line.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub struct Book {
-    search: Option<AhoCorasick>,
-    /// For each pattern of the search, the template whose longest fixed text it is.
+    /// From the beginning of a key to the templates that have it: a table that is made in no time, which matters for short logs.
+    long: FxHashMap<[u8; LONG], Vec<u32>>,
+    /// The same for keys that are shorter.
+    short: FxHashMap<[u8; SHORT], Vec<u32>>,
     entries: Vec<Entry>,
 }
 
 #[derive(Debug)]
 struct Entry {
     signal: &'static Signal,
+    /// Its longest fixed text, folded: where it is missing, the template is not tried.
+    key: Box<[u8]>,
     parts: Vec<Part>,
     /// The fixed texts, folded, in the order of `parts`; empty if the template must match as it is written. A last text
     /// of quotes alone is left out.
@@ -162,8 +170,7 @@ fn letters(text: &[u8]) -> usize {
 
 impl Book {
     pub(super) fn new(signals: impl Iterator<Item = &'static Signal>) -> Self {
-        let mut entries = Vec::new();
-        let mut keys = Vec::new();
+        let mut book = Self::default();
         for signal in signals {
             for template in signal.texts() {
                 let parts = parts(template);
@@ -179,24 +186,25 @@ impl Book {
                 if letters < LOOSE_LETTERS || folded.iter().any(|it| it.is_empty()) {
                     folded.clear();
                 }
-                keys.push(key);
-                entries.push(Entry { signal, parts, folded, letters });
+                let number = u32::try_from(book.entries.len()).unwrap_or(u32::MAX);
+                if let Some(begin) = key.first_chunk::<LONG>() {
+                    book.long.entry(*begin).or_default().push(number);
+                } else if let Some(begin) = key.first_chunk::<SHORT>() {
+                    book.short.entry(*begin).or_default().push(number);
+                }
+                book.entries.push(Entry { signal, key, parts, folded, letters });
             }
         }
-        // An empty set, or one too large to build, finds nothing; a test proves that ours is built.
-        let search = AhoCorasick::builder().match_kind(MatchKind::Standard).build(&keys).ok();
-        Self { search, entries }
+        book
     }
 
     /// The signals in `line`, each once, in the order of the book.
     pub fn find<'a>(&self, line: &'a [u8]) -> Vec<Found<'a>> {
         let mut found: Vec<(usize, Found<'a>)> = Vec::new();
-        let Some(search) = &self.search else { return Vec::new() };
         let folded = Folded::new(line);
         // A line may repeat itself; every template is tried once.
         let mut tried: Vec<usize> = Vec::new();
-        for hit in search.find_overlapping_iter(&folded.bytes) {
-            let number = hit.pattern().as_usize();
+        for number in self.candidates(&folded.bytes) {
             let Some(entry) = self.entries.get(number) else { continue };
             if tried.contains(&number) || found.iter().any(|it| it.1.signal == entry.signal) {
                 continue;
@@ -208,6 +216,17 @@ impl Book {
         }
         found.sort_by_key(|it| it.0);
         found.into_iter().map(|it| it.1).collect()
+    }
+
+    /// The templates whose key stands in a folded line.
+    fn candidates<'b>(&'b self, line: &'b [u8]) -> impl Iterator<Item = usize> + 'b {
+        (0..line.len()).flat_map(move |at| {
+            let rest = line.get(at..).unwrap_or_default();
+            let long = rest.first_chunk::<LONG>().and_then(|it| self.long.get(it));
+            let short = rest.first_chunk::<SHORT>().and_then(|it| self.short.get(it));
+            let numbers = long.into_iter().chain(short).flatten().map(|it| *it as usize);
+            numbers.filter(move |it| self.entries.get(*it).is_some_and(|it| rest.starts_with(&it.key)))
+        })
     }
 
     /// The one signal whose text `line` has a part of, if it was cut at its end (`at_end`) or at its beginning.
@@ -527,6 +546,13 @@ mod tests {
         assert_eq!(find("x Interface 'lo' on the no", true), None);
         assert_eq!(find("erface 'lo' of the node : address is 'f000'", false).map(|it| it.len()), Some(2));
         assert_eq!(find("e 'lo' of the node : address is 'f000'", false), None);
+    }
+
+    #[test]
+    fn every_key_is_long_enough() {
+        for text in crate::signals::fixed_texts() {
+            assert!(super::fold_text(text).len() >= super::SHORT, "{text}");
+        }
     }
 
     #[test]
