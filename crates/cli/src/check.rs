@@ -95,7 +95,9 @@ impl Logs {
     fn check(&self, args: &args::Topo) -> Result<Check, String> {
         let mut parts = CheckParts { ranks: self.first(|it| it.ranks), ..CheckParts::default() };
         if self.decided.is_empty() {
-            parts.missing.push("the lines about channels (`Trees`, `coll channels`): subsystem INIT".to_owned());
+            parts
+                .missing
+                .push("the lines about channels (`Trees`, `coll channels`): subsystem INIT".to_owned());
         }
         parts.nccl = args.nccl.or(self.job.releases.nccl.as_ref().map(|it| it.value));
         if parts.nccl.is_none() {
@@ -163,7 +165,8 @@ impl Logs {
         }
         // NCCL may count the GPUs of one host as several nodes: that is for the prediction to find out.
         if printed && args.nodes.is_none() {
-            let local = u32::try_from(machine.gpus.len()).ok().filter(|it| *it > 0 && ranks.is_multiple_of(*it))?;
+            let local =
+                u32::try_from(machine.gpus.len()).ok().filter(|it| *it > 0 && ranks.is_multiple_of(*it))?;
             return Some(Layout::new(1, local).on(ranks / local));
         }
         let local = self.first(|it| it.local_ranks);
@@ -183,10 +186,15 @@ impl Logs {
         let has = |kind| self.decided.iter().any(|it| it.1.lines.iter().any(|it| it.kind == kind));
         if !self.decided.is_empty() {
             if !has(DecidedKind::Graph) {
-                notes.push("The log has no `Pattern` lines (subsystem GRAPH): the search is not compared.".to_owned());
+                notes.push(
+                    "The log has no `Pattern` lines (subsystem GRAPH): the search is not compared."
+                        .to_owned(),
+                );
             }
             if !has(DecidedKind::Table) {
-                notes.push("The log has no tuning table (subsystem TUNING, rank 0): it is not compared.".to_owned());
+                notes.push(
+                    "The log has no tuning table (subsystem TUNING, rank 0): it is not compared.".to_owned(),
+                );
             }
         }
         if self.others > 0 {
@@ -255,7 +263,7 @@ impl Asked {
             notes: Vec::new(),
             complete: logs.job.settings.variables.iter().any(job::Variable::is_logged),
             plugin: args.plugin.or(known).unwrap_or(NEWEST_PLUGIN),
-            abilities: Abilities { multicast: logs.first(|it| it.multicast), collnet: false },
+            abilities: Abilities { multicast: logs.first(|it| it.multicast), ..Abilities::default() },
             machine,
             layout,
             settings,
@@ -298,7 +306,8 @@ impl Asked {
             if no_model { &[None, Some(70), Some(90), Some(100)] } else { &[None] };
         let plugin = self.settings.network(&self.machine) == Network::Libfabric;
         let no_latency = plugin && self.machine.nics.iter().all(|it| it.latency.is_none());
-        let latencies: &[Option<f64>] = if no_latency { &[None, Some(0.0), Some(35.0), Some(150.0)] } else { &[None] };
+        let latencies: &[Option<f64>] =
+            if no_latency { &[None, Some(0.0), Some(35.0), Some(150.0)] } else { &[None] };
         let mut all = Vec::new();
         for &compute in computes {
             for &latency in latencies {
@@ -313,7 +322,8 @@ impl Asked {
                     parts.push(format!("a network latency of {it} us"));
                 }
                 if !parts.is_empty() {
-                    let note = format!("The log does not say it; its tuning table fits {}.", parts.join(" and "));
+                    let note =
+                        format!("The log does not say it; its tuning table fits {}.", parts.join(" and "));
                     all.push((machine, note));
                 }
             }

@@ -64,7 +64,9 @@ impl Asked {
             ));
         }
         if machine.gpus.iter().any(|it| it.compute.is_none()) {
-            notes.push("The model of the GPUs is not known and counts as an A100: give it with --gpu.".to_owned());
+            notes.push(
+                "The model of the GPUs is not known and counts as an A100: give it with --gpu.".to_owned(),
+            );
         }
         Ok(Self {
             seen: machine::seen_by_nccl(machine),

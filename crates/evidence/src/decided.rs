@@ -165,7 +165,8 @@ pub fn decided(text: &[u8]) -> Vec<Decided> {
         if let Some(name) = message.strip_prefix("Using network ") {
             before.entry(process.clone()).or_default().0 = Some(name.trim().to_owned());
         }
-        if let Some(latency) = word_after(message, "Internode latency set at ").and_then(|it| it.parse().ok()) {
+        if let Some(latency) = word_after(message, "Internode latency set at ").and_then(|it| it.parse().ok())
+        {
             before.entry(process.clone()).or_default().1 = Some(latency);
         }
         if message.ends_with("Init START") || !current.contains_key(line.thread) {

@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use rustc_hash::{FxHashMap, FxHashSet};
+use rustc_hash::FxHashMap;
 
 use crate::case::Case;
 use crate::communicator::Communicator;
@@ -36,7 +36,7 @@ pub fn of(case: &Case, communicator: &Communicator) -> Paths {
     // Ranks print few different transports, and there can be millions of links.
     let mut ways: Vec<Way<'_>> = Vec::new();
     let mut kinds: Vec<String> = Vec::new();
-    let mut pairs: FxHashSet<(u32, u32, usize)> = FxHashSet::default();
+    let mut pairs: Vec<(u32, u32, usize)> = Vec::new();
     for (_, link) in communicator.links() {
         let known = ways.iter().position(|it| Arc::ptr_eq(it.via, &link.via) || it.via == &link.via);
         let way = known.unwrap_or_else(|| {
@@ -50,6 +50,8 @@ pub fn of(case: &Case, communicator: &Communicator) -> Paths {
         });
         pairs.extend(ways.get(way).map(|it| (link.from, link.to, it.kind)));
     }
+    pairs.sort_unstable();
+    pairs.dedup();
     let mut nodes: FxHashMap<u32, String> = FxHashMap::default();
     let mut by_kind: BTreeMap<usize, u32> = BTreeMap::new();
     let mut paths = Paths::default();

@@ -183,11 +183,12 @@ fn fatal_warnings(case: &Case) -> Vec<Quote> {
     all
 }
 
-/// Whether a warning is about a setting that NCCL does without.
+/// Whether NCCL goes on after a warning: it is about a setting that NCCL does without, or says so itself.
 fn goes_on(line: &str) -> bool {
     let Some(known) = look_up(line) else { return false };
     let returns = known.found.as_ref().is_some_and(|it| it.entry.outcome != messages::Outcome::Continues);
-    known.class() == Some(Class::Setting) && !returns
+    let says_so = known.found.is_some() && ["falling back to", "ignoring"].iter().any(|it| line.contains(it));
+    (known.class() == Some(Class::Setting) || says_so) && !returns
 }
 
 impl Setup {
@@ -249,6 +250,14 @@ mod tests {
     fn what_the_job_survived_is_not_its_end() {
         assert_eq!(state("ValueError: bad sample\nstep 4 | loss 2.0\n"), State::Running);
         assert_eq!(state("step 4 | loss 2.0\nValueError: bad sample\n"), State::Failed);
+    }
+
+    #[test]
+    fn a_warning_that_says_nccl_goes_on_is_no_end() {
+        let warn = |text: &str| format!("a:1:2 [0] graph/search.cc:1 NCCL WARN {text}\n");
+        let fallback = warn("Could not find a path for pattern 4, falling back to simple order");
+        assert_ne!(state(&fallback), State::Failed);
+        assert_eq!(state(&warn("Could not allocate struct ncclComm")), State::Failed);
     }
 
     #[test]

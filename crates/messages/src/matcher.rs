@@ -195,6 +195,7 @@ impl Book {
 
 /// Makes the tables of NCCL's messages: whoever will need them saves the time where another core is idle.
 pub fn prepare() {
+    let _ = crate::family::all();
     let _ = book(Product::Nccl);
 }
 

@@ -361,7 +361,8 @@ pub(super) fn read(line: &str, mild: bool) -> Option<Found<'_>> {
         // The kernel gives the number of the process: `Killed process 884 (python3)`.
         let after = line.get(at + it.text.len()..)?.trim_start();
         let numbered = it.text != "killed process" || after.starts_with(|it: char| it.is_ascii_digit());
-        (!inside && numbered && !is_denied(line, at)).then_some((it, at))
+        let denied = is_denied(line, at) || is_foreseen(line, at, it.kind) || is_of_a_request(line, it);
+        (!inside && numbered && !denied).then_some((it, at))
     })?;
     // The heading of a traceback says only that an exception follows.
     if phrase.text.starts_with("traceback (") {
@@ -385,6 +386,17 @@ fn is_denied(line: &str, at: usize) -> bool {
         .by_ref()
         .take(3)
         .any(|it| DENIALS.contains(&it.trim_matches(|it: char| !it.is_alphanumeric())))
+}
+
+/// Whether the words before say what is done in case of a crash.
+fn is_foreseen(line: &str, at: usize, kind: Kind) -> bool {
+    kind == Kind::Crash && line.get(..at).is_some_and(|it| find_ignoring_case(it, " will be ").is_some())
+}
+
+/// A server that answers requests puts some of them back: nobody ended the job.
+fn is_of_a_request(line: &str, phrase: &Phrase) -> bool {
+    let about = ["sequence group", "kv cache", "kv-cache", "request"];
+    phrase.text == "preempted" && about.iter().any(|it| find_ignoring_case(line, it).is_some())
 }
 
 /// Words of a failure, in a line that no other form explains.
@@ -439,7 +451,10 @@ static TROUBLE: &[&str] = &[
 pub(super) fn trouble(line: &str) -> Option<Found<'_>> {
     for word in TROUBLE {
         let Some(at) = find_ignoring_case(line, word) else { continue };
-        if !is_whole(line, at, word.len()) || is_denied(line, at) {
+        // `the job will be terminated` is bad news, `will be dumped on fatal errors` is not.
+        let crash = matches!(*word, "error" | "errors" | "failure" | "fatal" | "crash" | "exception");
+        let foreseen = crash && is_foreseen(line, at, Kind::Crash);
+        if !is_whole(line, at, word.len()) || is_denied(line, at) || foreseen {
             continue;
         }
         let before = line.get(..at)?.trim_end();

@@ -73,6 +73,7 @@ fn schedulers_runtimes_and_tests() {
         "=>> PBS: job killed: walltime 3600 exceeded limit 3600",
         "panic: runtime error: invalid memory address or nil pointer dereference",
         "F0505 10:11:12.1 77 hlo.cc:1] Check failed: ok()",
+        "Warning  Preempted  pod/train-0  by a pod on node a",
     ] {
         assert!(kind(line).is_some_and(Kind::is_death), "{line}: {:?}", read(line));
     }
@@ -95,6 +96,8 @@ fn what_healthy_jobs_print() {
         "# Out of bounds values : 0 OK",
         "the job runs without error",
         "error_rate: 0.01",
+        "Enabled faulthandler: tracebacks will be dumped on fatal errors",
+        "WARNING scheduler.py:1242] Sequence group 0 is preempted by PreemptionMode.RECOMPUTE mode because there is no space",
     ] {
         assert!(kind(line).is_none_or(|it| it == Kind::Finished), "{line}: {:?}", read(line));
     }

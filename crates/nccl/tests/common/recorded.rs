@@ -20,6 +20,8 @@ pub(crate) struct Recorded {
     pub(crate) layout: Layout,
     /// Whether the GPUs could use multicast.
     pub(crate) multicast: bool,
+    /// How many machines one NVLink domain joins.
+    pub(crate) domain: u32,
     /// Why its graphs cannot be predicted yet. The layout is that of its first node then.
     pub(crate) left_out: Option<LeftOut>,
     path: PathBuf,
@@ -30,8 +32,6 @@ pub(crate) struct Recorded {
 pub(crate) enum LeftOut {
     /// Nodes have different numbers of GPUs.
     UnequalNodes,
-    /// One NVLink domain over several nodes.
-    NvlinkDomain,
 }
 
 #[derive(Deserialize)]
@@ -126,12 +126,7 @@ impl Recorded {
         let (nodes, gpus) =
             entry.layout.split_once('x').unwrap_or(("1", entry.layout.split('+').next().unwrap_or("1")));
         let nodes: u32 = nodes.parse().expect("a number");
-        let off = entry.environment.get("NCCL_MNNVL_ENABLE").is_some_and(|it| it == "0");
-        let left_out = match () {
-            () if entry.layout.contains('+') => Some(LeftOut::UnequalNodes),
-            () if index.fabric > 0 && nodes > 1 && !off => Some(LeftOut::NvlinkDomain),
-            () => None,
-        };
+        let left_out = entry.layout.contains('+').then_some(LeftOut::UnequalNodes);
         let mut settings = Settings::new(Version::parse(&entry.nccl).expect("a release"));
         settings = settings.with("NCCL_NET", &index.net.name);
         if !index.peer {
@@ -147,6 +142,7 @@ impl Recorded {
             layout: Layout::new(1, gpus.parse().expect("a number")).on(nodes),
             settings,
             multicast: entry.nvls,
+            domain: index.fabric,
             left_out,
             path: folder.join(&entry.file),
         }

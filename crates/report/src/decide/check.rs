@@ -157,7 +157,9 @@ impl Compared {
     /// What was chosen for calls. NCCL counts the bytes of one rank.
     fn calls(&mut self, one: &Logged<'_>, rank: u32, told: &[&DecidedLine], prediction: &Prediction) {
         for line in told {
-            let Some((collective, bytes)) = call(&line.text, one.decided.ranks.unwrap_or(1)) else { continue };
+            let Some((collective, bytes)) = call(&line.text, one.decided.ranks.unwrap_or(1)) else {
+                continue;
+            };
             let Some(choice) = prediction.choose(collective, bytes) else { continue };
             let Some((head, _)) = line.text.split_once(" Algo ") else { continue };
             let (algorithm, protocol) =

@@ -17,14 +17,19 @@ pub fn check_text(check: &Check, style: Style, out: &mut impl Write) -> io::Resu
     let head = match check.verdict {
         Verdict::Same => format!("NCCL decided as predicted: {} compared, all equal", lines(check.compared)),
         Verdict::Different => {
-            format!("NCCL decided otherwise than predicted: {} of {} differ", check.different, lines(check.compared))
+            format!(
+                "NCCL decided otherwise than predicted: {} of {} differ",
+                check.different,
+                lines(check.compared)
+            )
         }
         Verdict::Undecided => "not enough in the log to check what NCCL decided".to_owned(),
     };
     page.bold(&head, out)?;
     if let (Some(nccl), Some(ranks)) = (&check.nccl, check.ranks) {
         let seen = format!("{} of {} ranks, NCCL {nccl}", check.ranks_compared, ranks);
-        let source = check.source.as_deref().map(|it| format!("; machine from {}", clean(it))).unwrap_or_default();
+        let source =
+            check.source.as_deref().map(|it| format!("; machine from {}", clean(it))).unwrap_or_default();
         crate::text::wrap(&format!("{seen}{source}"), page.style.width)
             .iter()
             .try_for_each(|it| writeln!(out, "{it}"))?;

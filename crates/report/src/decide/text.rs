@@ -110,7 +110,11 @@ impl Page {
         let chunk = bytes(it.p2p_chunk);
         self.row(
             "send/recv",
-            &format!("{}, {} per peer, chunks of {chunk}", counted(it.p2p as usize, "channel"), it.p2p_per_peer),
+            &format!(
+                "{}, {} per peer, chunks of {chunk}",
+                counted(it.p2p as usize, "channel"),
+                it.p2p_per_peer
+            ),
             out,
         )?;
         let Some(limit) = &decide.limit else { return Ok(()) };
