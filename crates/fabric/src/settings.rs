@@ -225,6 +225,26 @@ impl Settings {
     }
 }
 
+impl Settings {
+    /// Whether `NCCL_IB_HCA` lets NCCL use a NIC of this name: it begins with one of the list, is one of the list after `=`, or none of
+    /// it after `^`. A port in the list counts as that of the NIC if it is 1.
+    pub fn selects_hca(&self, name: &str) -> bool {
+        let Some(list) = self.text("NCCL_IB_HCA").filter(|it| !it.is_empty()) else { return true };
+        let (not, list) = list.strip_prefix('^').map_or((false, list), |it| (true, it));
+        let (exact, list) = list.strip_prefix('=').map_or((false, list), |it| (true, it));
+        let mut wanted = list.split(',').map(|it| it.split_once(':').unwrap_or((it, "1")));
+        let mut any = wanted.clone().filter(|it| !it.0.is_empty()).peekable();
+        if any.peek().is_none() {
+            return true;
+        }
+        let matches = |(device, port): (&str, &str)| {
+            let same = if exact { device == name } else { name.starts_with(device) };
+            !device.is_empty() && same && c_integer(port).value == 1
+        };
+        wanted.any(matches) != not
+    }
+}
+
 impl Network {
     /// The name in NCCL's log.
     pub fn name(self) -> &'static str {
@@ -332,6 +352,24 @@ mod tests {
         let set = Settings::default().with("NCCL_P2P_LEVEL", "NVL").with("NCCL_P2P_DISABLE", "1");
         let level = set.p2p_level(Maker::Amd, 8);
         assert_eq!((level.kind, level.origin), (PathType::Loc, Origin::Variable("NCCL_P2P_DISABLE")));
+    }
+
+    #[test]
+    fn adapters_that_are_selected() {
+        for (list, name, want) in [
+            ("mlx5", "mlx5_3", true),
+            ("mlx5_1", "mlx5_10", true),
+            ("=mlx5_1", "mlx5_10", false),
+            ("=mlx5_1:1,mlx5_2:1", "mlx5_2", true),
+            ("^mlx5_1", "mlx5_2", true),
+            ("^=mlx5_1", "mlx5_1", false),
+            ("mlx5_1:2", "mlx5_1", false),
+            ("", "mlx5_1", true),
+            ("=", "mlx5_1", true),
+        ] {
+            let settings = Settings::default().with("NCCL_IB_HCA", list);
+            assert_eq!(settings.selects_hca(name), want, "{list} {name}");
+        }
     }
 
     #[test]

@@ -39,7 +39,7 @@ impl fmt::Display for Unheeded {
 
 /// Variables that change the system, the graphs, the channels or the choice for a call, and are not modelled. Those of NCCL that stand
 /// neither here nor in this crate's code change none of that.
-const NOT_MODELLED: [&str; 39] = [
+const NOT_MODELLED: [&str; 38] = [
     "NCCL_AGG_CHANNEL_SIZE",
     "NCCL_ALLGATHERV_ENABLE",
     "NCCL_CHUNK_SIZE",
@@ -48,7 +48,6 @@ const NOT_MODELLED: [&str; 39] = [
     "NCCL_GRAPH_FILE",
     "NCCL_HOSTID",
     "NCCL_IB_DATA_DIRECT",
-    "NCCL_IB_HCA",
     "NCCL_IB_MERGE_NICS",
     "NCCL_IB_MERGE_VFS",
     "NCCL_IB_QUERY_PORT_SPEED",

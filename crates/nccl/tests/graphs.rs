@@ -177,6 +177,17 @@ fn channels_stay_within_the_limits_of_variables() {
     }
 }
 
+/// NICs that `NCCL_IB_HCA` leaves out carry nothing, and the others count from 0.
+#[test]
+fn only_selected_adapters_are_used() {
+    let machine = machine(1, &[(2, 2), (2, 2)], 400.0, 90, Joined::Switch);
+    let settings = Settings::default().with("NCCL_IB_HCA", "=mlx5_2,mlx5_3");
+    let it = communicator(&machine, &settings, 2).expect("a job that fits");
+    let used = it.nodes[0].ring.channels.iter().flat_map(|it| it.inter.expect("NICs"));
+    assert!(used.into_iter().all(|it| it == 2 || it == 3));
+    assert!(it.graph_lines(0)[1].contains("NET/0-0"), "{:?}", it.graph_lines(0));
+}
+
 /// Nodes that are equal are searched once.
 #[test]
 fn a_thousand_nodes_take_no_longer_than_one() {

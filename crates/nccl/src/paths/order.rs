@@ -1,6 +1,7 @@
 //! The order of GPUs and NICs in NCCL's system.
 
 use fabric::machine::{Bridge, Machine, Place};
+use fabric::settings::Network;
 
 use super::VisibleDevice;
 use crate::Settings;
@@ -12,10 +13,9 @@ pub(super) fn nics_in_order(
     settings: &Settings,
     visible: Vec<VisibleDevice>,
 ) -> Vec<VisibleDevice> {
-    let network = settings.network(machine);
     let mut nics: Vec<(Vec<Step>, VisibleDevice)> = Vec::new();
-    for device in visible {
-        let Some(nic) = machine.nics.get(device.position).filter(|it| network.drives(it)) else { continue };
+    for device in driven(machine, settings, visible) {
+        let Some(nic) = machine.nics.get(device.position) else { continue };
         let later = |it: &Bridge| it.at == nic.at && it.bus > nic.bus;
         let next = nic.bus.map_or(Some(0), |_| machine.bridges.iter().position(later));
         let mut steps = vec![(next.unwrap_or(usize::MAX), false, nic.index)];
@@ -31,6 +31,25 @@ pub(super) fn nics_in_order(
     }
     nics.sort();
     nics.into_iter().map(|it| it.1).collect()
+}
+
+/// The NICs the network drives. Where `NCCL_IB_HCA` leaves out some, NCCL numbers the others from 0; a list that fits none is of
+/// other names than the description's.
+fn driven(machine: &Machine, settings: &Settings, visible: Vec<VisibleDevice>) -> Vec<VisibleDevice> {
+    let network = settings.network(machine);
+    let of = |it: &VisibleDevice| machine.nics.get(it.position);
+    let all: Vec<VisibleDevice> =
+        visible.into_iter().filter(|it| of(it).is_some_and(|nic| network.drives(nic))).collect();
+    if network != Network::Ib {
+        return all;
+    }
+    let selected = |it: &&VisibleDevice| of(it).is_some_and(|nic| settings.selects_hca(&nic.name));
+    let mut kept: Vec<VisibleDevice> = all.iter().filter(selected).copied().collect();
+    if kept.is_empty() || kept.len() == all.len() {
+        return all;
+    }
+    kept.sort_by_key(|it| it.number);
+    (0..).zip(kept).map(|(number, it)| VisibleDevice { number, ..it }).collect()
 }
 
 /// A step from the root of the tree to a NIC: the number of a socket or bridge, or of the bridge after the NIC; whether it is

@@ -220,7 +220,7 @@ impl Tuning {
             let bandwidth = self.spare_ring[place][protocol.index()];
             let latency = self.cell(collective, Algorithm::Ring, protocol).latency;
             let time = self.estimate(collective, Algorithm::Ring, protocol, bytes, bandwidth, latency);
-            (bandwidth.abs() > 0.0).then_some((Algorithm::Ring, protocol, time))
+            (bandwidth.abs() > 0.0 && time >= 0.0).then_some((Algorithm::Ring, protocol, time))
         };
         Protocol::ALL.into_iter().filter_map(ring).min_by(|one, other| one.2.total_cmp(&other.2))
     }

@@ -53,7 +53,7 @@ impl Share {
         let gathering = matches!(collective, Collective::AllGather | Collective::ReduceScatter);
         let own = if gathering { bytes.div_ceil(ranks) } else { bytes };
         if !settings.since(2, 22, 0) {
-            let each = own.div_ceil(u64::from(most)).div_ceil(16) * 16;
+            let each = own.div_ceil(u64::from(most)).div_ceil(16).saturating_mul(16);
             let channels = u32::try_from(own.div_ceil(each.max(1))).unwrap_or(most).clamp(1, most);
             return Self { channels, ..all };
         }
@@ -76,7 +76,8 @@ impl Share {
         let total = own.saturating_mul(traffic);
         let total = if settings.since(2, 23, 0) { total.max(least) } else { total };
         let equal = total / u64::from(most).min(available);
-        let per_channel = if settings.since(2, 29, 0) { equal.div_ceil(16) * 16 } else { equal.max(least) };
+        let per_channel =
+            if settings.since(2, 29, 0) { equal.div_ceil(16).saturating_mul(16) } else { equal.max(least) };
         let cells = own.div_ceil(cell).max(1);
         let fitting = per_channel.div_ceil(cell.saturating_mul(traffic)).min(cells);
         let first = match () {
