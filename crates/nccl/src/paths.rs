@@ -6,6 +6,7 @@ mod detour;
 mod order;
 mod path;
 mod reach;
+mod rows;
 
 use std::fmt;
 use std::ops::Range;
@@ -19,6 +20,7 @@ use crate::topo::{System, single, used_sockets};
 use crate::Settings;
 use order::{gpus_in_order, nics_in_order};
 use reach::{middle, search};
+use rows::Rows;
 
 pub use path::Path;
 
@@ -87,16 +89,6 @@ pub struct Paths {
     local_sockets: Vec<Option<usize>>,
     pub(crate) near: Near,
     pub(crate) about: About,
-}
-
-/// The index of a device in the tables: GPUs first, then NICs, sockets and the switch.
-#[derive(Debug, Clone, PartialEq)]
-struct Rows {
-    gpus: Vec<Option<usize>>,
-    nics: Vec<Option<usize>>,
-    sockets: usize,
-    /// GPUs and NICs together.
-    devices: usize,
 }
 
 /// What the decisions need to know of the devices.
@@ -445,37 +437,6 @@ impl Paths {
                     self.set_by(gpu, to, middle(system, &reached, found));
                 }
             }
-        }
-    }
-}
-
-impl Rows {
-    fn new(machine: &Machine, gpus: &[VisibleDevice], nics: &[VisibleDevice]) -> Self {
-        let mut rows = Self {
-            gpus: vec![None; machine.gpus.len()],
-            nics: vec![None; machine.nics.len()],
-            sockets: machine.sockets.len(),
-            devices: gpus.len() + nics.len(),
-        };
-        for (row, device) in gpus.iter().enumerate() {
-            rows.gpus[device.position] = Some(row);
-        }
-        for (row, device) in nics.iter().enumerate() {
-            rows.nics[device.position] = Some(gpus.len() + row);
-        }
-        rows
-    }
-
-    fn all(&self) -> usize {
-        self.devices + self.sockets + 1
-    }
-
-    fn of(&self, device: Device) -> Option<usize> {
-        match device {
-            Device::Gpu(it) => self.gpus.get(it).copied().flatten(),
-            Device::Nic(it) => self.nics.get(it).copied().flatten(),
-            Device::Socket(it) => (it < self.sockets).then(|| self.devices + it),
-            Device::Switch => Some(self.devices + self.sockets),
         }
     }
 }
