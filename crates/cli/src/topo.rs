@@ -41,7 +41,8 @@ pub(crate) fn run(args: &args::Topo, colour: Colour, out: &mut impl Write) -> io
     }
     match args.format {
         ListFormat::Text => {
-            let style = Style { colour: doctor::coloured(colour), width: doctor::width(), verbose: args.verbose };
+            let style =
+                Style { colour: doctor::coloured(colour), width: doctor::width(), verbose: args.verbose };
             report::topo::text(&topo, style, out)?;
         }
         ListFormat::Json => report::topo::json(&topo, out)?,

@@ -50,10 +50,10 @@ impl Decide {
             limit: limit(prediction, machine),
             between_nodes: crossings(prediction, machine),
             choices: spans::all(prediction),
-            tuner: prediction.tuner.as_ref().map(|it| Tuner {
-                decides: it.is_ok(),
-                reason: it.as_ref().err().map(ToString::to_string),
-            }),
+            tuner: prediction
+                .tuner
+                .as_ref()
+                .map(|it| Tuner { decides: it.is_ok(), reason: it.as_ref().err().map(ToString::to_string) }),
             graphs: graphs(prediction, machine, rank),
             rings: rings(prediction),
             tuning: cells(prediction),

@@ -8,7 +8,11 @@ use super::{Change, Decide, WhatIf};
 use crate::text::{bytes, counted};
 
 /// Compares two answers for one job, before and after the settings.
-pub fn what_if(settings: &[(String, String)], before: (&Decide, &Prediction), after: (&Decide, &Prediction)) -> WhatIf {
+pub fn what_if(
+    settings: &[(String, String)],
+    before: (&Decide, &Prediction),
+    after: (&Decide, &Prediction),
+) -> WhatIf {
     let mut changes = Vec::new();
     let mut note = |what: &str, before: String, after: String| {
         if before != after {
@@ -49,7 +53,8 @@ pub fn what_if(settings: &[(String, String)], before: (&Decide, &Prediction), af
         });
     }
     let (old, new) = (lines(before.1, 0), lines(after.1, 0));
-    let table = |it: &[String]| it.iter().filter(|it| it.trim_end().ends_with('|')).cloned().collect::<Vec<_>>();
+    let table =
+        |it: &[String]| it.iter().filter(|it| it.trim_end().ends_with('|')).cloned().collect::<Vec<_>>();
     let cells = different_cells(&table(&old), &table(&new));
     if cells > 0 {
         changes.push(Change {
@@ -116,7 +121,9 @@ fn trees_line(it: &Prediction) -> String {
 fn rings(before: &Prediction, after: &Prediction) -> usize {
     let (one, other) = (&before.communicator.connected, &after.communicator.connected);
     let shared = one.channels.len().min(other.channels.len());
-    (0..shared).filter(|it| one.rings[one.channels[*it].ring] != other.rings[other.channels[*it].ring]).count()
+    (0..shared)
+        .filter(|it| one.rings[one.channels[*it].ring] != other.rings[other.channels[*it].ring])
+        .count()
 }
 
 /// Ranks whose place in a tree of a channel differs.
@@ -125,7 +132,8 @@ fn trees(before: &Prediction, after: &Prediction) -> usize {
     let shared = one.channels.len().min(other.channels.len());
     let differs = |rank: usize| {
         (0..shared).any(|it| {
-            one.trees[one.channels[it].tree].ranks.get(rank) != other.trees[other.channels[it].tree].ranks.get(rank)
+            one.trees[one.channels[it].tree].ranks.get(rank)
+                != other.trees[other.channels[it].tree].ranks.get(rank)
         })
     };
     (0..before.communicator.n_ranks).filter(|it| differs(*it)).count()
