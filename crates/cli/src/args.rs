@@ -262,6 +262,7 @@ pub(crate) enum EnvFormat {
 }
 
 #[derive(Debug, Args)]
+#[expect(clippy::struct_excessive_bools, reason = "each is a flag")]
 pub(crate) struct Topo {
     /// `nvidia-smi topo -m`, NCCL's topology or graph XML, or a log; `-` for standard input. Without it and without --instance, plumb
     /// reads this machine.
@@ -327,7 +328,7 @@ pub(crate) struct Topo {
     /// Compare what these logs of one job say NCCL decided with what plumb predicts; exit code 0 if nothing differs, 1 if something
     /// does, 2 if there is not enough in the logs.
     ///
-    /// The machine is the one NCCL printed (NCCL_DEBUG_SUBSYS=INIT,ENV,GRAPH,TUNING), unless --xml or --instance is given.
+    /// The machine is the one NCCL printed (`NCCL_DEBUG_SUBSYS=INIT,ENV,GRAPH,TUNING`), unless --xml or --instance is given.
     #[arg(long, value_name = "LOG", num_args = 1.., value_hint = ValueHint::FilePath, conflicts_with_all = ["svg", "channel", "tree", "decide", "lines", "what_if", "file"])]
     pub(crate) check: Vec<PathBuf>,
 

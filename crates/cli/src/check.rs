@@ -1,10 +1,12 @@
 //! `plumb topo --check`: what a log says NCCL decided, compared with what is predicted.
 
 use std::io::{self, Write};
+use std::path::{Path, PathBuf};
 
 use evidence::decided::{Decided, DecidedKind, decided};
 use evidence::plugin::aws_ofi;
 use evidence::topology::{self, Kind};
+use fabric::machine::{Bridge, NvEnd, NvLink, Place};
 use fabric::settings::Network;
 use fabric::{Layout, Machine, Settings, Version};
 use job::{Description, Job, machine};
@@ -63,9 +65,9 @@ struct Logs {
 impl Logs {
     fn read(args: &args::Topo) -> Result<Self, String> {
         let mut texts = Vec::new();
-        for path in &args.check {
-            let name = input::name(path);
-            let text = topo::contents(path).map_err(|error| format!("{name}: {error}"))?;
+        for path in args.check.iter().flat_map(|it| files(it)) {
+            let name = input::name(&path);
+            let text = topo::contents(&path).map_err(|error| format!("{name}: {error}"))?;
             texts.push((name, text));
         }
         let case = evidence::read_texts(texts.iter().map(|it| (it.0.as_str(), it.1.as_slice())));
@@ -105,16 +107,20 @@ impl Logs {
         }
         let described = self.machine(args)?;
         if described.is_none() {
-            parts.missing.push(
+            let what = if self.decided.iter().any(|it| it.1.system.is_some()) {
+                "one machine that all ranks have: their systems (`=== System`) differ; or give it with --instance NAME"
+            } else {
                 "the machine (`=== System`, subsystem GRAPH); or give it with --xml FILE or --instance NAME"
-                    .to_owned(),
-            );
+            };
+            parts.missing.push(what.to_owned());
         }
         if let (Some(version), Some((description, printed)), false) =
             (parts.nccl, described, self.decided.is_empty())
         {
             parts.source = Some(description.source.clone());
-            match self.layout(args, &description.machine.machine.value, printed) {
+            let layout = self.layout(args, &description.machine.machine.value, printed);
+            match layout.filter(|_| !self.mnnvl()) {
+                None if self.mnnvl() => {}
                 Some(layout) => {
                     let asked = Asked::new(self, args, version, &description, printed, layout);
                     let (compared, notes) = asked.best(self)?;
@@ -127,7 +133,7 @@ impl Logs {
                 ),
             }
         }
-        parts.notes.extend(self.notes());
+        parts.notes.extend(self.notes(parts.compared.is_some()));
         Ok(Check::new(parts))
     }
 
@@ -140,7 +146,8 @@ impl Logs {
         }
         for (name, text) in &self.texts {
             if topology::read(text).is_ok_and(|it| it.kind == Kind::Log && !it.machine.gpus.is_empty()) {
-                return Ok(Some((Description::of_text(name, text, args.instance, None)?, true)));
+                let mut found = Description::of_text(name, text, args.instance, None)?;
+                return Ok(self.join_others(&mut found.machine.machine.value).then_some((found, true)));
             }
         }
         let named = args.instance.map(Description::of_flag);
@@ -151,6 +158,26 @@ impl Logs {
                 Some(Description::new(found, format!("the catalogue: the log names {}", model.value.name)))
             })
             .map(|it| (it, false)))
+    }
+
+    /// Adds the GPUs of ranks that NCCL counts as another node of the same machine: each node prints its own GPUs only. Whether all
+    /// ranks are on such machines.
+    fn join_others(&self, machine: &mut Machine) -> bool {
+        let first = self.first(|it| Some(it.gpus.clone()).filter(|it| !it.is_empty())).unwrap_or_default();
+        let mut known = vec![first];
+        for (file, one) in &self.decided {
+            let Some(system) = one.system.filter(|_| !known.contains(&one.gpus)) else { continue };
+            let Some((_, text)) = self.texts.iter().find(|it| it.0 == *file) else { return false };
+            let skip = usize::try_from(system).unwrap_or(usize::MAX).saturating_sub(1);
+            let rest: Vec<u8> =
+                text.split_inclusive(|it| *it == b'\n').skip(skip).flatten().copied().collect();
+            let other = topology::read(&rest).ok().map(|it| it.machine);
+            if !other.is_some_and(|it| it.gpus.len() == one.gpus.len() && join(machine, &it)) {
+                return false;
+            }
+            known.push(one.gpus.clone());
+        }
+        true
     }
 
     /// Where the ranks are. Of NCCL's own tree the GPUs are those of the job.
@@ -181,10 +208,14 @@ impl Logs {
         (even && nodes.checked_mul(local) == Some(ranks)).then(|| Layout::new(1, local).on(nodes))
     }
 
-    fn notes(&self) -> Vec<String> {
+    fn mnnvl(&self) -> bool {
+        self.decided.iter().any(|it| it.1.mnnvl)
+    }
+
+    fn notes(&self, compared: bool) -> Vec<String> {
         let mut notes = Vec::new();
         let has = |kind| self.decided.iter().any(|it| it.1.lines.iter().any(|it| it.kind == kind));
-        if !self.decided.is_empty() {
+        if compared {
             if !has(DecidedKind::Graph) {
                 notes.push(
                     "The log has no `Pattern` lines (subsystem GRAPH): the search is not compared."
@@ -197,14 +228,17 @@ impl Logs {
                 );
             }
         }
-        if self.others > 0 {
+        if self.others > 0 && compared {
             notes.push(format!(
                 "{} further communicators of fewer ranks, or later ones of these ranks, are not compared.",
                 self.others
             ));
         }
-        if self.decided.iter().any(|it| it.1.mnnvl) {
-            notes.push("The communicator spans several machines of one NVLink domain (MNNVL 1).".to_owned());
+        if self.mnnvl() {
+            notes.push(
+                "The communicator spans several machines of one NVLink domain (MNNVL 1): plumb does not predict those."
+                    .to_owned(),
+            );
         }
         notes
     }
@@ -330,6 +364,56 @@ impl Asked {
         }
         all
     }
+}
+
+/// The files of a folder, without what is hidden; otherwise the path itself.
+fn files(path: &Path) -> Vec<PathBuf> {
+    let Ok(entries) = std::fs::read_dir(path) else { return vec![path.to_owned()] };
+    let mut all: Vec<PathBuf> = entries.filter_map(|it| Some(it.ok()?.path())).collect();
+    all.retain(|it| it.is_file() && !it.file_name().is_some_and(|it| it.to_string_lossy().starts_with('.')));
+    all.sort();
+    all
+}
+
+/// Adds the GPUs of another node of the same machine, which has the same NICs. `false` if it is another machine.
+fn join(machine: &mut Machine, other: &Machine) -> bool {
+    let nics = |it: &Machine| it.nics.iter().map(|it| (it.index, it.bus)).collect::<Vec<_>>();
+    let twice = |gpu: &fabric::machine::Gpu| machine.gpus.iter().any(|it| it.bus == gpu.bus);
+    if nics(machine) != nics(other)
+        || machine.sockets.len() != other.sockets.len()
+        || other.gpus.iter().any(twice)
+    {
+        return false;
+    }
+    let mut bridges = Vec::new();
+    for bridge in &other.bridges {
+        let at = match bridge.at {
+            Place::Bridge(it) => bridges.get(it).copied().map_or(bridge.at, Place::Bridge),
+            socket @ Place::Socket(_) => socket,
+        };
+        let known = machine.bridges.iter().position(|it| it.bus.is_some() && it.bus == bridge.bus);
+        bridges.push(known.unwrap_or_else(|| {
+            machine.bridges.push(Bridge { at, ..bridge.clone() });
+            machine.bridges.len() - 1
+        }));
+    }
+    let first = machine.gpus.len();
+    for gpu in &other.gpus {
+        let at = match gpu.at {
+            Place::Bridge(it) => bridges.get(it).copied().map_or(gpu.at, Place::Bridge),
+            socket @ Place::Socket(_) => socket,
+        };
+        let index = gpu.index.saturating_add(u32::try_from(first).unwrap_or(0));
+        machine.gpus.push(fabric::machine::Gpu { at, index, ..gpu.clone() });
+    }
+    for link in &other.nvlinks {
+        let to = match link.to {
+            NvEnd::Gpu(it) => NvEnd::Gpu(it + first),
+            end => end,
+        };
+        machine.nvlinks.push(NvLink { from: link.from + first, to, ..*link });
+    }
+    true
 }
 
 /// Numbers GPUs by their ranks, which need not follow the buses.

@@ -57,11 +57,7 @@ impl Asked {
         let known = job.releases.of_plugin(&aws_ofi::PLUGIN).map(|it| it.value);
         let mut notes = Vec::new();
         if !read.machine.wired {
-            notes.push(format!(
-                "Which device is below which PCIe switch is not published for {}: rings and NICs may differ. A topology XML or \
-                 a log with GRAPH lines shows it.",
-                read.machine.title()
-            ));
+            notes.push("The wiring of this machine is not published: rings and NICs may differ.".to_owned());
         }
         if machine.gpus.iter().any(|it| it.compute.is_none()) {
             notes.push(

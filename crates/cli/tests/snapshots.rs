@@ -263,6 +263,29 @@ fn topo_of_the_catalogue() {
 }
 
 #[test]
+fn topo_decides() {
+    let mut snapshots = Snapshots::new("topo-decide");
+    for (name, arguments) in [
+        ("p5.48xlarge", "--instance p5.48xlarge --nodes 4 --decide"),
+        (
+            "p4d.24xlarge-verbose",
+            "--instance p4d.24xlarge --nodes 2 --decide -v --nccl 2.27.3 --plugin 1.16.2",
+        ),
+        ("g6e.12xlarge", "--instance g6e.12xlarge --nodes 2 --decide"),
+        (
+            "dgx-h100-variables",
+            "--instance dgx-h100 --nodes 2 --decide --env NCCL_IB_HCA=mlx5 --env NCCL_MIN_NCHANNELS=32",
+        ),
+        ("what-if", "--instance p4d.24xlarge --nodes 2 --what-if NCCL_P2P_DISABLE=1"),
+        ("check-same", "--check cases/graph-tuning/job.log"),
+        ("check-not-enough", "--check cases/healthy-4-nodes/rank.node-0.3473.log"),
+    ] {
+        snapshots.check(name, &shown(&plumb(["topo"].into_iter().chain(arguments.split(' ')))));
+    }
+    snapshots.finish();
+}
+
+#[test]
 fn topo_as_json() {
     let mut snapshots = Snapshots::new("topo-json");
     let answer = plumb(["topo", "--instance", "p4d.24xlarge", "--nodes", "2", "--format", "json"]);

@@ -27,6 +27,10 @@ pub struct Decided {
     pub network: Option<String>,
     /// The latency that aws-ofi-nccl declares, in microseconds.
     pub latency: Option<f64>,
+    /// The line at which the system begins that this rank found.
+    pub system: Option<u64>,
+    /// The GPUs of that system, as it names them, sorted.
+    pub gpus: Vec<String>,
     /// The lines, in the order of the log.
     pub lines: Vec<DecidedLine>,
 }
@@ -130,21 +134,21 @@ impl DecidedKind {
         }
     }
 
-    /// What it is about, in words.
+    /// What it is about, in NCCL's words.
     pub fn name(self) -> &'static str {
         match self {
-            Self::Graph => "search result",
-            Self::GraphChannel => "channel of the search",
-            Self::Counts => "channel counts",
-            Self::RingList => "ring over all ranks",
-            Self::Ring => "neighbours in a ring",
-            Self::Tree => "tree between nodes",
-            Self::Trees => "place in the trees",
-            Self::NvlsHead => "NVLS head",
-            Self::Chunk => "chunk of send and receive",
+            Self::Graph => "Pattern",
+            Self::GraphChannel => "channels of Pattern",
+            Self::Counts => "coll channels",
+            Self::RingList => "Channel",
+            Self::Ring => "Ring",
+            Self::Tree => "Tree",
+            Self::Trees => "Trees",
+            Self::NvlsHead => "NVLS Head",
+            Self::Chunk => "P2P Chunksize",
             Self::Table => "tuning table",
-            Self::Thresholds => "thread thresholds",
-            Self::Call => "choice for a call",
+            Self::Thresholds => "threadThresholds",
+            Self::Call => "calls",
         }
     }
 }
@@ -194,6 +198,14 @@ impl Decided {
     fn take(&mut self, number: u64, message: &str) {
         if let Some(kind) = DecidedKind::of(message) {
             self.lines.push(DecidedLine { number, kind, text: message.to_owned() });
+        } else if message.starts_with("=== System :") {
+            self.system = Some(number);
+        } else if let Some((_, gpu)) = message.split_once("] - GPU/") {
+            // A link to another GPU names it a second time.
+            let name = gpu.split(' ').next().unwrap_or_default().to_owned();
+            if let Err(place) = self.gpus.binary_search(&name) {
+                self.gpus.insert(place, name);
+            }
         } else if message.contains("NVLS multicast support is ") {
             self.multicast = Some(!message.contains("is not available"));
         } else if message.contains("comm 0x") && message.contains(" rank ") {

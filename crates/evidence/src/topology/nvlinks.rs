@@ -39,7 +39,13 @@ pub(super) fn of_bandwidths(all: &[f64], version: Option<Version>) -> (Option<u3
         let fits = |it: &(u32, u32)| all.iter().all(|bandwidth| links(*it, version, *bandwidth).is_some());
         by_compute().into_iter().filter(fits).map(|it| (it.0, it.1, version)).collect()
     };
-    let fitting = releases.into_iter().map(fits).find(|it| !it.is_empty()).unwrap_or_default();
+    let mut fitting = releases.into_iter().map(fits).find(|it| !it.is_empty()).unwrap_or_default();
+    // 240 GB/s are 12 links of an A100 or 6 of a B200 (2.25 to 2.27.3): of several, the GPU all of whose links are in use.
+    let is_full =
+        |it: &&(u32, u32, Version)| all.iter().all(|bw| links((it.0, it.1), it.2, *bw) == Some(it.1));
+    if let [one] = fitting.iter().filter(is_full).copied().collect::<Vec<_>>()[..] {
+        fitting = vec![one];
+    }
     let compute = match *fitting {
         [(compute, ..)] if !all.is_empty() => Some(compute),
         _ => None,
@@ -153,7 +159,9 @@ mod tests {
         assert_eq!(of_bandwidths(&[721.8], now), (None, vec![Some(18)]));
         // Either of V100 and A100.
         assert_eq!(of_bandwidths(&[20.0, 40.0], now), (None, vec![Some(1), Some(2)]));
-        assert_eq!(of_bandwidths(&[252.0], None), (None, vec![Some(12)]));
+        assert_eq!(of_bandwidths(&[252.0], None), (Some(80), vec![Some(12)]));
+        // Not six links of a B200.
+        assert_eq!(of_bandwidths(&[240.0], Some(Version::new(2, 26, 6))), (Some(80), vec![Some(12)]));
         assert_eq!(of_bandwidths(&[1.5], now), (None, vec![None]));
         assert_eq!(of_bandwidths(&[], None), (None, vec![]));
     }

@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use evidence::decided::{Decided, DecidedKind, DecidedLine};
 use fabric::Collective;
-use nccl::Prediction;
+use nccl::{Algorithm, Prediction};
 use serde::Serialize;
 
 use super::assemble::lines;
@@ -162,8 +162,7 @@ impl Compared {
             };
             let Some(choice) = prediction.choose(collective, bytes) else { continue };
             let Some((head, _)) = line.text.split_once(" Algo ") else { continue };
-            let (algorithm, protocol) =
-                (choice.algorithm.name().to_uppercase(), choice.protocol.name().to_uppercase());
+            let (algorithm, protocol) = (printed(choice.algorithm), choice.protocol.name().to_uppercase());
             let last = choice.channels.saturating_sub(1);
             let here = format!("{head} Algo {algorithm} proto {protocol} channel{{Lo..Hi}}={{0..{last}}}");
             let equal = here.eq_ignore_ascii_case(line.text.trim_end());
@@ -204,6 +203,19 @@ impl Compared {
                 plumb: plumb.map(str::to_owned),
             });
         }
+    }
+}
+
+/// An algorithm as the line of a call has it: `ncclAlgoToString` in `src/misc/utils.cc` and `src/enqueue.cc`.
+fn printed(algorithm: Algorithm) -> &'static str {
+    match algorithm {
+        Algorithm::Tree => "TREE",
+        Algorithm::Ring => "RING",
+        Algorithm::CollNetDirect => "COLLNET_DIRECT",
+        Algorithm::CollNetChain => "COLLNET_CHAIN",
+        Algorithm::Nvls => "NVLS",
+        Algorithm::NvlsTree => "NVLS_TREE",
+        Algorithm::Pat => "PAT",
     }
 }
 

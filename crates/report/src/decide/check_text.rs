@@ -2,7 +2,7 @@
 
 use std::io::{self, Write};
 
-use super::check::{Check, Difference, Verdict};
+use super::check::{Check, Difference, KindCount, Verdict};
 use super::text::Page;
 use crate::Style;
 use crate::text::{clean, counted, cut};
@@ -41,19 +41,14 @@ pub fn check_text(check: &Check, style: Style, out: &mut impl Write) -> io::Resu
     if shown < check.differences.len() {
         writeln!(out, "\n{}: -v shows them", counted(check.differences.len() - shown, "other difference"))?;
     }
+    writeln!(out)?;
     if check.verdict != Verdict::Undecided {
-        writeln!(out)?;
-        let kinds: Vec<String> = check
-            .kinds
-            .iter()
-            .map(|it| match it.different {
-                0 => format!("{} {}", it.compared, it.kind),
-                n => format!("{} {} ({n} differ)", it.compared, it.kind),
-            })
-            .collect();
+        let kind = |it: &KindCount| match it.different {
+            0 => format!("{} {}", it.kind, it.compared),
+            n => format!("{} {} ({n} differ)", it.kind, it.compared),
+        };
+        let kinds: Vec<String> = check.kinds.iter().map(kind).collect();
         page.row("compared", &kinds.join(", "), out)?;
-    } else {
-        writeln!(out)?;
     }
     for it in &check.missing {
         page.row("missing", &clean(it), out)?;
@@ -66,7 +61,11 @@ pub fn check_text(check: &Check, style: Style, out: &mut impl Write) -> io::Resu
 
 fn difference(page: &Page, it: &Difference, out: &mut impl Write) -> io::Result<()> {
     let line = it.line.map(|it| format!(":{it}")).unwrap_or_default();
-    page.heading(&format!("{}, {}  {}{line}", it.kind, ranks(&it.ranks), clean(&it.file)), out)?;
+    let place = match it.line {
+        Some(_) => format!("{}{line}", clean(&it.file)),
+        None => format!("{}: not printed", clean(&it.file)),
+    };
+    page.heading(&format!("{} of {}, {place}", it.kind, ranks(&it.ranks)), out)?;
     let (nccl, plumb) = excerpt(it.nccl.as_deref(), it.plumb.as_deref(), page.style.width.saturating_sub(13));
     writeln!(out, "  NCCL       {nccl}")?;
     writeln!(out, "  predicted  {plumb}")

@@ -142,7 +142,7 @@ impl Page {
         let usual = if self.style.verbose || decide.choices.len() < 3 { decide.choices.len() } else { USUAL };
         for it in &decide.choices[..usual] {
             if self.style.verbose {
-                self.every_range(it, out)?;
+                every_range(it, out)?;
             } else {
                 self.row(it.collective, &ranges(&it.ranges), out)?;
             }
@@ -158,24 +158,6 @@ impl Page {
             }
             _ => Ok(()),
         }
-    }
-
-    fn every_range(&self, it: &Ranges, out: &mut impl Write) -> io::Result<()> {
-        for (at, range) in it.ranges.iter().enumerate() {
-            let sizes = match range.to {
-                Some(to) => format!("{} to {}", size(range.from), size(to)),
-                None => format!("from {}", size(range.from)),
-            };
-            let [first, last] = range.channels;
-            let channels = if first == last { first.to_string() } else { format!("{first} to {last}") };
-            let by = if range.by_tuner { ", by the tuner" } else { "" };
-            let kind = format!("{} {}", range.algorithm, range.protocol);
-            let text = format!("{sizes:<26}{kind:<18}channels {channels}{by}");
-            // Columns are kept: these rows are not wrapped.
-            let label = padded(if at == 0 { it.collective } else { "" }, LABEL);
-            writeln!(out, "  {label} {text}")?;
-        }
-        Ok(())
     }
 
     fn between(&self, decide: &Decide, out: &mut impl Write) -> io::Result<()> {
@@ -200,6 +182,7 @@ impl Page {
             } else {
                 String::new()
             };
+            let nics = if self.style.verbose { padded(&nics, 16) } else { nics };
             format!("{:>from$} -> {:<to$}  {nics}{by}{channels}", it.from_rank, it.to_rank)
         };
         let cells: Vec<String> = decide.between_nodes.iter().map(cell).collect();
@@ -266,6 +249,25 @@ pub fn what_if_text(decide: &Decide, style: Style, out: &mut impl Write) -> io::
         page.row("", &format!("then  {}", clean(&change.after)), out)?;
     }
     it.unheeded.iter().try_for_each(|it| page.row("no effect here", &clean(it), out))
+}
+
+/// One row for each range of sizes.
+fn every_range(it: &Ranges, out: &mut impl Write) -> io::Result<()> {
+    for (at, range) in it.ranges.iter().enumerate() {
+        let sizes = match range.to {
+            Some(to) => format!("{} to {}", size(range.from), size(to)),
+            None => format!("from {}", size(range.from)),
+        };
+        let [first, last] = range.channels;
+        let channels = if first == last { first.to_string() } else { format!("{first} to {last}") };
+        let by = if range.by_tuner { ", by the tuner" } else { "" };
+        let kind = format!("{} {}", range.algorithm, range.protocol);
+        let text = format!("{sizes:<26}{kind:<18}channels {channels}{by}");
+        // Columns are kept: these rows are not wrapped.
+        let label = padded(if at == 0 { it.collective } else { "" }, LABEL);
+        writeln!(out, "  {label} {text}")?;
+    }
+    Ok(())
 }
 
 fn fullness(it: &Use) -> f64 {

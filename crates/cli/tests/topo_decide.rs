@@ -1,0 +1,233 @@
+//! `plumb topo --decide`, `--what-if` and `--check`, as a person runs them.
+
+#[expect(dead_code, reason = "other tests use the rest")]
+mod common;
+
+use std::io::Read as _;
+use std::path::PathBuf;
+
+use common::{Answer, command, finish, folder, plumb, root};
+use serde_json::Value;
+
+#[track_caller]
+fn topo(arguments: &str) -> Answer {
+    plumb(["topo"].into_iter().chain(arguments.split(' ')))
+}
+
+/// A screen of a terminal.
+#[test]
+fn the_first_screen_fits_a_terminal() {
+    for machine in [
+        "--instance p5.48xlarge --nodes 4",
+        "--instance p5en.48xlarge --nodes 16",
+        "--instance p4d.24xlarge --nodes 2",
+        "--instance p6-b200.48xlarge --nodes 3",
+        "--instance g6e.12xlarge --nodes 4",
+        "--instance g6e.12xlarge",
+        "--instance dgx-h100 --nodes 2 --env NCCL_CROSS_NIC=1 --env NCCL_IB_HCA=mlx5",
+        "--instance dgx-a100 --nodes 100",
+        "--instance p5.48xlarge --pods 1x1",
+    ] {
+        let mut command = command(["topo", "--decide"].into_iter().chain(machine.split(' ')));
+        command.env("COLUMNS", "80");
+        let answer = finish(command);
+        assert_eq!(answer.code, Some(0), "{machine}: {answer:?}");
+        assert!(answer.stdout.lines().count() <= 24, "{machine}:\n{}", answer.stdout);
+        assert!(answer.stdout.lines().all(|it| it.chars().count() <= 80), "{machine}:\n{}", answer.stdout);
+        assert!(answer.stdout.contains("channels"), "{machine}:\n{}", answer.stdout);
+    }
+}
+
+fn schema(name: &str) -> Value {
+    let text = std::fs::read_to_string(root().join("docs").join(name)).expect("a schema");
+    let mut schema: Value = serde_json::from_str(&text).expect("JSON");
+    close(&mut schema);
+    schema["$defs"].as_object_mut().expect("definitions").values_mut().for_each(close);
+    schema
+}
+
+/// Nothing but what is described, and all of it.
+fn close(schema: &mut Value) {
+    let Some(properties) = schema["properties"].as_object() else { return };
+    let names: Vec<Value> = properties.keys().cloned().map(Value::from).collect();
+    assert_eq!(schema["required"].as_array().map(Vec::len), Some(names.len()), "all fields are promised");
+    schema["additionalProperties"] = Value::from(false);
+}
+
+#[test]
+fn the_json_is_as_its_schema_says() {
+    for (name, arguments) in [
+        ("decide.schema.json", "--decide --instance p5.48xlarge --nodes 4"),
+        ("decide.schema.json", "--decide --instance dgx-h100 --nodes 2 --env NCCL_NO_SUCH=1 --rank 9"),
+        ("decide.schema.json", "--decide --instance g6e.12xlarge"),
+        ("decide.schema.json", "--decide --instance g5.xlarge"),
+        ("decide.schema.json", "--what-if NCCL_MAX_NCHANNELS=4 --instance p4d.24xlarge --nodes 2"),
+        ("decide.schema.json", "--what-if NCCL_PROTO=^ --instance dgx-h100"),
+        ("check.schema.json", "--check cases/graph-tuning/job.log"),
+        ("check.schema.json", "--check cases/warn-only/job.log"),
+    ] {
+        let answer = topo(&format!("{arguments} --format json")).json();
+        let validator = jsonschema::validator_for(&schema(name)).expect("a schema");
+        let errors: Vec<String> = validator
+            .iter_errors(&answer)
+            .take(5)
+            .map(|it| format!("{}: {it}", it.instance_path()))
+            .collect();
+        assert!(errors.is_empty(), "{arguments}: {errors:#?}");
+    }
+}
+
+#[test]
+fn the_lines_are_those_of_a_rank() {
+    let lines =
+        |arguments: &str| topo(&format!("--lines --instance p5.48xlarge --nodes 2 {arguments}")).stdout;
+    let first = lines("--nccl 2.28.9");
+    assert!(first.starts_with("Pattern 4, crossNic 2, nChannels 8, bw 48.000000/48.000000"), "{first}");
+    assert!(first.contains("\nChannel 00/16 :  0  7  6"), "{first}");
+    assert!(first.contains("\nRing 00 : 8 -> 0 -> 7\n"), "{first}");
+    assert!(first.contains("\n    AllReduce |"), "{first}");
+    let ninth = lines("--nccl 2.28.9 --rank 9");
+    assert!(ninth.contains("\nRing 00 : 1 -> 9 -> 10\n") && !ninth.contains("AllReduce"), "{ninth}");
+    assert!(topo("--lines --instance p5.48xlarge --rank 8").stderr.contains("there is no rank 8"));
+}
+
+#[test]
+fn a_setting_makes_a_difference() {
+    let what_if = |arguments: &str| topo(&format!("--instance dgx-h100 --nodes 2 --what-if {arguments}"));
+    let answer = what_if("NCCL_MAX_NCHANNELS=4");
+    assert!(answer.stdout.contains("channels       now   16\n"), "{}", answer.stdout);
+    assert!(answer.stdout.contains("then  4\n"), "{}", answer.stdout);
+    let answer = what_if("NCCL_DEBUG=WARN");
+    assert!(answer.stdout.starts_with("NCCL_DEBUG=WARN changes nothing\n"), "{}", answer.stdout);
+    let answer = what_if("NCCL_IB_HCA=mlx5_1");
+    assert!(
+        answer.stdout.contains("NCCL_IB_HCA can change what NCCL decides, and is not modelled"),
+        "{answer:?}"
+    );
+    let answer = what_if("NCCL_ALGO=Ring --what-if NCCL_PROTO=Simple");
+    assert!(answer.stdout.contains("Ring Simple for every size"), "{}", answer.stdout);
+    let answer = what_if("NCCL_ALGO=Rink");
+    assert!(answer.stdout.starts_with("NCCL would not run with NCCL_ALGO=Rink\n"), "{answer:?}");
+}
+
+/// A recording, unpacked.
+fn recording(name: &str) -> String {
+    let bytes = std::fs::read(root().join("cases").join(name)).expect("a recording");
+    let mut text = String::new();
+    flate2::read::GzDecoder::new(bytes.as_slice()).read_to_string(&mut text).expect("a log");
+    text
+}
+
+/// A file in a folder of its own.
+fn put(name: &str, text: &str) -> PathBuf {
+    let path = folder(&format!("topo-decide-{name}")).join(name);
+    std::fs::write(&path, text).expect("a file can be written");
+    path
+}
+
+/// From what a log itself says: machine, release, variables.
+#[test]
+fn logs_are_as_predicted() {
+    for (log, least) in [
+        ("cases/oracle-p5/2x8.log.gz", 600),
+        ("cases/oracle-p5/2x8-2.18.6.log.gz", 600),
+        ("cases/oracle-p5/2x8-2.23.4.log.gz", 600),
+        ("cases/oracle-p5/2x8-2.30.7.log.gz", 600),
+        ("cases/oracle-p4d/2x8-2.21.5.log.gz", 400),
+        ("cases/oracle-dgxh100/2x8.log.gz", 600),
+        ("cases/oracle-g6e12/4x4.log.gz", 100),
+        ("cases/oracle-g6e12/2x4-sys.log.gz", 80),
+        // NCCL counts one machine as two nodes, and each prints its own GPUs.
+        ("cases/oracle-pcie8/1x8.log.gz", 100),
+        ("cases/graph-tuning/job.log", 70),
+        ("cases/g6e-4x4-efa/rank0.log", 10),
+        ("cases/p4d-4-pods/rank0.log", 5),
+    ] {
+        let answer = topo(&format!("--check {log} --format json"));
+        let json = answer.json();
+        assert_eq!(json["verdict"], "same", "{log}: {:#}", json["differences"]);
+        assert_eq!(answer.code, Some(0), "{log}");
+        assert!(json["compared"].as_u64() >= Some(least), "{log}: {}", json["compared"]);
+    }
+}
+
+#[test]
+fn a_line_that_differs_is_shown() {
+    let log = recording("oracle-p5/2x8.log.gz");
+    let told = "Ring 03 : 7 -> 0 -> 1";
+    assert_eq!(log.matches(told).count(), 1);
+    let path = put("other-ring.log", &log.replace(told, "Ring 03 : 7 -> 0 -> 2"));
+    let answer = plumb(["topo".as_ref(), "--check".as_ref(), path.as_os_str()]);
+    assert_eq!(answer.code, Some(1), "{answer:?}");
+    assert!(answer.stdout.starts_with("NCCL decided otherwise than predicted: 1 of "), "{}", answer.stdout);
+    assert!(answer.stdout.contains("NCCL       Ring 03 : 7 -> 0 -> 2\n"), "{}", answer.stdout);
+    assert!(answer.stdout.contains("predicted  Ring 03 : 7 -> 0 -> 1\n"), "{}", answer.stdout);
+    // A variable that the log does not name, but that was in effect.
+    let path = put("fewer.log", &log);
+    let answer = plumb([
+        "topo".as_ref(),
+        "--check".as_ref(),
+        path.as_os_str(),
+        "--env".as_ref(),
+        "NCCL_MAX_NCHANNELS=4".as_ref(),
+    ]);
+    assert_eq!(answer.code, Some(1));
+    assert!(answer.stdout.contains("coll channels"), "{}", answer.stdout);
+}
+
+#[test]
+fn a_log_without_enough_says_what_is_missing() {
+    let answer = topo("--check cases/warn-only/job.log");
+    assert_eq!(answer.code, Some(2), "{answer:?}");
+    assert!(answer.stdout.starts_with("not enough in the log"), "{}", answer.stdout);
+    assert!(answer.stdout.contains("NCCL_DEBUG_SUBSYS=INIT,ENV,GRAPH,TUNING"), "{}", answer.stdout);
+    let answer = topo("--check cases/healthy-2-nodes");
+    assert_eq!(answer.code, Some(2), "{answer:?}");
+    // Without the lines of GRAPH, and with a machine that is given.
+    let graph = ["=== System", "Pattern", " : NET/", "Ring ", "Tree "];
+    let log = recording("oracle-p5/2x8.log.gz");
+    let kept: Vec<&str> = log.lines().filter(|line| !graph.iter().any(|it| line.contains(it))).collect();
+    let path = put("init-only.log", &kept.join("\n"));
+    let check = |more: &[&str]| {
+        let arguments = ["topo".as_ref(), "--check".as_ref(), path.as_os_str()];
+        plumb(arguments.into_iter().chain(more.iter().map(AsRef::as_ref)))
+    };
+    let answer = check(&[]);
+    assert_eq!(answer.code, Some(2), "{answer:?}");
+    assert!(answer.stdout.contains("or give it with --xml FILE"), "{}", answer.stdout);
+    let answer = check(&["--xml", "cases/no-such.xml"]);
+    assert_eq!(answer.code, Some(2), "{answer:?}");
+    assert!(answer.stderr.contains("cases/no-such.xml"), "{answer:?}");
+}
+
+/// What plumb does not predict is not a difference.
+#[test]
+fn uneven_nodes_and_nvlink_domains_are_not_compared() {
+    for log in ["cases/oracle-pcie8/2.30.7/1+8.uneven.gz", "cases/oracle-gb200two/2.28.9/4x4.log.gz"] {
+        let answer = topo(&format!("--check {log}"));
+        assert_eq!(answer.code, Some(2), "{log}: {answer:?}");
+        assert!(answer.stdout.contains("differ;") || answer.stdout.contains("MNNVL"), "{}", answer.stdout);
+    }
+}
+
+#[test]
+fn hopeless_questions_are_refused() {
+    for (arguments, said) in [
+        ("--decide --instance p5.49xlarge", "p5.48xlarge"),
+        ("--decide --instance p4d.24xlarge --pods 3x4", "12"),
+        ("--decide --instance p4d.24xlarge --nodes 1000000", "at most"),
+        ("--decide --instance p4d.24xlarge --pods 8x1 --nics-per-pod 0", "no NIC"),
+        ("--decide --instance p4d.24xlarge --env NCCL_ALGO=Rink", "Rink"),
+        ("--decide --instance p4d.24xlarge --svg x.svg", "--svg"),
+        ("--decide docs/json.md", "docs/json.md"),
+        ("--xml x.xml", "--check"),
+    ] {
+        let answer = topo(arguments);
+        assert_eq!((answer.code, &*answer.stdout), (Some(2), ""), "{arguments}: {answer:?}");
+        assert!(answer.stderr.contains(said), "{arguments}: {}", answer.stderr);
+    }
+    let path = put("cut.xml", "<system version=\"1\"><cpu numaid=\"0\"><pci busid=\"0\"");
+    let answer = plumb(["topo".as_ref(), "--decide".as_ref(), path.as_os_str()]);
+    assert_eq!(answer.code, Some(2));
+    assert!(answer.stderr.contains("cut.xml"), "{answer:?}");
+}
