@@ -8,6 +8,7 @@ use fabric::settings::Network;
 use fabric::{Layout, Settings, Transport, Version, link};
 use nccl::{Decisions, Paths};
 
+use crate::decided::Origin;
 use crate::rings::{self, Mesh, Rings};
 
 /// Machines of one kind, and how a job is spread over them.
@@ -33,6 +34,8 @@ pub struct Cluster {
     pub between: Option<Between>,
     /// What the release and the variables of NCCL allow.
     pub allowed: Allowed,
+    /// What NCCL's choices are predicted from; nothing where the fastest algorithm is enough.
+    pub origin: Origin,
 }
 
 /// Which algorithms NCCL may use.
@@ -187,13 +190,16 @@ impl Cluster {
             pci: first.link.map(link::pci).filter(|it| it.is_finite() && *it > 0.0),
             between,
             allowed: Allowed::new(settings),
+            origin: Origin::default(),
         };
         cluster.checked()
     }
 
-    /// Machines of this kind with this layout. Pods with one host name and one `/dev/shm` are one node to NCCL.
+    /// Machines of this kind with this layout, for which NCCL's choices are predicted. Pods with one host name and one
+    /// `/dev/shm` are one node to NCCL.
     pub fn of_layout(machine: &Machine, layout: &Layout, settings: &Settings) -> Result<Self, Impossible> {
-        let cluster = Self::of_machine(machine, layout.nodes, settings)?;
+        let mut cluster = Self::of_machine(machine, layout.nodes, settings)?;
+        cluster.origin = Origin::new(machine, settings, &cluster);
         if layout.pods_are_one_node() {
             cluster.with_pods(1, layout.pods_per_node.saturating_mul(layout.gpus_per_pod))
         } else {

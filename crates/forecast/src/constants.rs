@@ -1,5 +1,6 @@
 //! What hardware and software reach, as data: `data/constants.toml`, each number with its meaning and source.
 
+use std::collections::BTreeMap;
 use std::sync::OnceLock;
 
 use serde::Deserialize;
@@ -14,17 +15,33 @@ pub struct Constant {
     pub meaning: String,
     /// Where it was read or fitted.
     pub source: String,
+    /// The smallest and the largest value that is possible, where the number is fitted to measurements.
+    pub fit: Option<(f64, f64)>,
 }
 
 macro_rules! groups {
     ($($group:ident: $Group:ident { $($name:ident),* }),* $(,)?) => {
-        /// All constants.
-        #[derive(Debug, Default, Deserialize)]
+        /// All constants, and how many publications measured each regime.
+        #[derive(Debug, Clone, Default, PartialEq, Deserialize)]
         #[serde(deny_unknown_fields)]
-        pub(crate) struct Constants { $(pub(crate) $group: $Group),* }
+        pub(crate) struct Constants {
+            $(pub(crate) $group: $Group,)*
+            pub(crate) sources: BTreeMap<String, usize>,
+        }
+
+        impl Constants {
+            /// Replaces a constant, named as in `network.share`; whether there is one of this name.
+            pub(crate) fn set(&mut self, name: &str, value: f64) -> bool {
+                match name {
+                    $($(concat!(stringify!($group), ".", stringify!($name)) => self.$group.$name = value,)*)*
+                    _ => return false,
+                }
+                true
+            }
+        }
 
         $(
-            #[derive(Debug, Default, Deserialize)]
+            #[derive(Debug, Clone, Default, PartialEq, Deserialize)]
             #[serde(deny_unknown_fields)]
             pub(crate) struct $Group { $(#[serde(deserialize_with = "number")] pub(crate) $name: f64),* }
         )*
@@ -32,12 +49,17 @@ macro_rules! groups {
 }
 
 groups! {
-    ring: Ring { share, chain, small, mesh, detour, peer, shared_memory },
-    nvls: Nvls { share, hopper, blackwell, hopper_from, blackwell_from },
+    ring: Ring { share, chain, small, copy, mesh, detour, peer, shared_memory },
+    nvls: Nvls { share, hopper, blackwell, blackwell_tree, hopper_from, blackwell_from },
     network: Network { share, tree, deep_tree, pci, host, tcp, tcp_most },
-    latency: Latency { launch, nvlink, pci, nvls, nvls_step, infiniband, efa_1, efa, tcp },
-    fill: Fill { nvlink, network, few },
-    spread: Spread { overhead_up, overhead_down, link_up, link_down, unmeasured },
+    pairs: Pairs { nvlink, network, channel },
+    latency: Latency {
+        launch, nvlink, pci, nvls, nvls_tree, nvls_step, infiniband, efa_1, efa, gpudirect_tcp, tcp, ll_launch, ll_step, ll_share
+    },
+    fill: Fill { nvlink, nvls_hopper, nvls_blackwell, nvls_tree, network, few, volta },
+    spread: Spread { start, fill, link, network, plugin, single, unmeasured },
+    choice: Choice { margin },
+    wire: Wire { nvlink, pci, slack },
 }
 
 fn number<'de, D: serde::Deserializer<'de>>(from: D) -> Result<f64, D::Error> {
@@ -67,18 +89,25 @@ pub fn all() -> Vec<(String, Constant)> {
     all
 }
 
+/// How many publications measured each regime.
+pub fn sources() -> &'static BTreeMap<String, usize> {
+    &constants().sources
+}
+
 #[cfg(test)]
 mod tests {
     use super::{Constants, TEXT, all};
 
     #[test]
     fn every_constant_says_what_it_means() {
-        toml::from_str::<Constants>(TEXT).unwrap();
+        let mut constants = toml::from_str::<Constants>(TEXT).unwrap();
         let all = all();
-        assert!((30..40).contains(&all.len()), "few constants: {}", all.len());
+        assert!((40..60).contains(&all.len()), "few constants: {}", all.len());
         for (name, it) in all {
             assert!(it.value.is_finite() && it.value > 0.0, "{name}");
             assert!(!it.meaning.is_empty() && !it.source.is_empty(), "{name}");
+            assert!(it.fit.is_none_or(|(low, high)| low <= it.value && it.value <= high), "{name}");
+            assert!(constants.set(&name, it.value), "{name}");
         }
     }
 }

@@ -50,7 +50,7 @@ pub fn judge(
     measured: f64,
     normal: &Normal,
 ) -> Judgement {
-    if measured > normal.high {
+    if measured > normal.high.max(normal.wire.bandwidth) {
         let reason = too_good(collective, cluster, measured, normal);
         Judgement { verdict: Verdict::TooGood, reason, explanations: Vec::new() }
     } else if measured < normal.low {
@@ -60,10 +60,17 @@ pub fn judge(
             normal.expected,
             describe(collective, cluster, normal)
         );
-        let explanations = explain(collective, cluster, bytes, measured);
+        let explanations = explain(collective, cluster, bytes, measured, normal);
         Judgement { verdict: Verdict::Low, reason, explanations }
     } else {
         let mut reason = describe(collective, cluster, normal);
+        if measured > normal.high {
+            reason.push_str(&format!(
+                "; {} GB/s are more than plumb expects and less than the {} GB/s that the links allow",
+                rate(measured),
+                rate(normal.wire.bandwidth)
+            ));
+        }
         if let Some(wire) = wire(cluster).filter(|it| measured > *it && cluster.groups() == 2) {
             reason.push_str(&format!(
                 "; it is more than the {wire:.0} GB/s of a node's NICs, and right: with two nodes each byte crosses the network \
@@ -112,39 +119,49 @@ fn wire(cluster: &Cluster) -> Option<f64> {
 }
 
 fn too_good(collective: Collective, cluster: &Cluster, measured: f64, normal: &Normal) -> String {
-    let most = normal.asymptote;
-    let link = match (normal.ceiling, &cluster.inside, wire(cluster)) {
-        (Ceiling::Nvls | Ceiling::NvLink, Inside::Switch { links, .. }, _) => {
-            let how = if normal.ceiling == Ceiling::Nvls { "even with NVLS" } else { "in a ring" };
-            format!("the {links} NVLinks of a GPU, which carry {most:.0} GB/s {how}")
-        }
-        (Ceiling::Nics, _, Some(wire)) => {
-            format!("the NICs of a node: {wire:.0} GB/s, which make at most {most:.0} GB/s of bus bandwidth")
-        }
-        (ceiling, ..) => format!("{}, which carry at most {most:.0} GB/s", ceiling.describe()),
+    // Rounded down: the sentence must not name more than was measured.
+    let most = match normal.wire.bandwidth {
+        it if it >= 10.0 => it.floor().to_string(),
+        it => format!("{:.2}", (it * 100.0).floor() / 100.0),
     };
-    let small = if normal.overhead > normal.time / 2.0 {
-        format!(", and at this size latency alone takes {:.0} us", normal.overhead)
-    } else {
-        String::new()
+    let link = match (normal.wire.ceiling, &cluster.inside, cluster.between) {
+        (Ceiling::Nics, _, Some(between)) => format!(
+            "NICs of a node ({} of {} Gbit/s) allow at most {most} GB/s of bus bandwidth",
+            between.nics, between.gbps
+        ),
+        (Ceiling::NvLink, Inside::Switch { links, .. }, _) => {
+            format!("the {links} NVLinks of a GPU allow at most {most} GB/s of bus bandwidth")
+        }
+        (ceiling, ..) => format!("{} allows at most {most} GB/s of bus bandwidth", ceiling.describe()),
     };
     format!(
-        "{collective} cannot pass {link}{small}. Look at what was measured ({measured}): bus or algorithm bandwidth, GB/s or \
+        "{collective}: {link}. Check what was measured ({measured}): bus or algorithm bandwidth, GB/s or \
          Gbit/s, as many ranks and nodes as said here, results checked (#wrong 0)?"
     )
 }
 
-/// What else would give this number.
-fn explain(collective: Collective, cluster: &Cluster, bytes: u64, measured: f64) -> Vec<String> {
-    let fits = |normal: Option<Normal>| normal.filter(|it| (it.low..=it.high).contains(&measured));
+/// What else would give this number: what is below normal, and nearer to the number than normal is.
+fn explain(
+    collective: Collective,
+    cluster: &Cluster,
+    bytes: u64,
+    measured: f64,
+    usual: &Normal,
+) -> Vec<String> {
+    let distance = |it: &Normal| (it.expected / measured).ln().abs();
+    let fits = |it: &Normal| {
+        (it.low..=it.high).contains(&measured)
+            && it.expected < usual.low
+            && distance(it) < distance(usual) / 2.0
+    };
     let mut found = Vec::new();
     let mut add = |normal: Option<Normal>, text: &dyn Fn(&Normal) -> String| {
-        if let Some(normal) = fits(normal) {
-            found.push(text(&normal));
+        if let Some(normal) = normal.filter(fits) {
+            found.push((distance(&normal), text(&normal)));
         }
     };
     let nvls = |it: Algorithm| matches!(it, Algorithm::Nvls | Algorithm::NvlsTree);
-    if normal::normal(collective, cluster, bytes).is_some_and(|it| nvls(it.algorithm)) {
+    if nvls(usual.algorithm) {
         add(normal::normal_by(collective, cluster, bytes, |it| !nvls(it)), &|it| {
             format!(
                 "NCCL without NVLS gives {:.0} GB/s: NCCL_NVLS_ENABLE=0, or no multicast on this machine",
@@ -188,6 +205,8 @@ fn explain(collective: Collective, cluster: &Cluster, bytes: u64, measured: f64)
             )
         });
     }
+    found.sort_by(|a, b| a.0.total_cmp(&b.0));
+    let mut found: Vec<String> = found.into_iter().map(|it| it.1).collect();
     found.dedup();
     found.truncate(3);
     if found.is_empty() {

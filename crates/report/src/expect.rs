@@ -48,7 +48,10 @@ pub struct Expect {
     /// Bus bandwidth of very long messages.
     #[serde(rename = "ceiling_GBps")]
     pub asymptote: f64,
-    /// Whether the numbers are backed by published measurements.
+    /// What the links can carry: a bus bandwidth above it is too good to be true.
+    #[serde(rename = "wire_GBps")]
+    pub wire: f64,
+    /// Whether published measurements of such machines and networks back the numbers.
     pub calibrated: bool,
     /// What was measured.
     #[serde(rename = "measured_GBps")]
@@ -83,6 +86,7 @@ impl Expect {
             algorithm: normal.algorithm.name().to_owned(),
             ceiling: normal.ceiling.describe().to_owned(),
             asymptote: rounded(normal.asymptote),
+            wire: rounded(normal.wire.bandwidth),
             calibrated: normal.measured,
             measured,
             verdict,
@@ -100,6 +104,9 @@ impl Expect {
         };
         let bold = |text: &str| if style.colour { format!("{colour}{text}\x1b[0m") } else { text.to_owned() };
         let head = match (self.verdict, self.measured) {
+            (Some(Verdict::Normal), Some(measured)) if measured > self.high => {
+                format!("yes: {measured} GB/s, more than expected")
+            }
             (Some(Verdict::Normal), Some(measured)) => format!("yes: {measured} GB/s is normal"),
             (Some(Verdict::Low), Some(measured)) => {
                 format!("low: {measured} GB/s is less than this hardware gives")
@@ -149,7 +156,7 @@ impl Expect {
             }
         }
         if !self.calibrated {
-            let text = "no published measurement backs these numbers, so the interval is wide";
+            let text = "no published measurement of such machines and networks backs these numbers, so the interval is wide";
             for (i, line) in wrap(text, style.width.saturating_sub(11).max(30)).into_iter().enumerate() {
                 writeln!(out, "  {:<8} {line}", if i == 0 { "note" } else { "" })?;
             }

@@ -1,0 +1,27 @@
+//! How far the model is from published measurements, and the fit of its constants to them.
+//!
+//! `cargo run -p forecast --example accuracy > docs/accuracy.md` makes the page, `-- fit` prints fitted constants, and
+//! `-- sources` prints how many publications measured each regime.
+
+use std::env;
+use std::io::{self, Write as _};
+
+pub(crate) mod fit;
+pub(crate) mod page;
+pub(crate) mod points;
+
+#[allow(dead_code, reason = "the test of the model takes the rest of this file")]
+fn main() -> io::Result<()> {
+    let points = points::Points::read();
+    let asked = points.asked();
+    let mut out = io::stdout().lock();
+    match env::args().nth(1).as_deref() {
+        Some("fit") => {
+            fit::all(&asked).iter().try_for_each(|(name, value)| writeln!(out, "{name} = {value:.4}"))
+        }
+        Some("sources") => points::sources(asked.iter())
+            .iter()
+            .try_for_each(|(name, count)| writeln!(out, "\"{name}\" = {count}")),
+        _ => out.write_all(page::page(&asked).as_bytes()),
+    }
+}

@@ -1,0 +1,194 @@
+//! `docs/accuracy.md`.
+
+use std::fmt::Write as _;
+
+use forecast::{Model, Normal, Verdict, constants, judge};
+
+use super::fit;
+use super::points::Asked;
+
+/// What a model says of one measurement.
+struct Outcome<'a> {
+    asked: &'a Asked<'a>,
+    normal: Normal,
+    too_good: bool,
+}
+
+impl<'a> Outcome<'a> {
+    fn new(asked: &'a Asked<'a>, model: &Model) -> Self {
+        let normal = asked.normal(model);
+        let point = asked.point;
+        let verdict = judge(asked.collective, asked.cluster, point.bytes, point.measured, &normal).verdict;
+        Self { asked, normal, too_good: verdict == Verdict::TooGood }
+    }
+
+    fn is_inside(&self) -> bool {
+        (self.normal.low..=self.normal.high).contains(&self.asked.point.measured)
+    }
+
+    fn error(&self) -> f64 {
+        (self.normal.expected / self.asked.point.measured - 1.0).abs()
+    }
+}
+
+/// Figures of a set of outcomes.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Score {
+    /// How many.
+    pub(crate) n: usize,
+    /// How many lie in their interval.
+    pub(crate) inside: usize,
+    /// The mean of high over low.
+    pub(crate) width: f64,
+    /// The median of the relative error of what is expected.
+    pub(crate) error: f64,
+    /// How many are said to be too good to be true.
+    pub(crate) too_good: usize,
+}
+
+fn score<'a>(outcomes: impl Iterator<Item = &'a Outcome<'a>>) -> Score {
+    let all: Vec<&Outcome<'_>> = outcomes.collect();
+    let mut errors: Vec<f64> = all.iter().map(|it| it.error()).collect();
+    errors.sort_by(f64::total_cmp);
+    let n = all.len();
+    #[allow(clippy::cast_precision_loss, reason = "a few hundred points")]
+    let width = all.iter().map(|it| it.normal.high / it.normal.low).sum::<f64>() / n.max(1) as f64;
+    Score {
+        n,
+        inside: all.iter().filter(|it| it.is_inside()).count(),
+        width,
+        error: errors.get(n / 2).copied().unwrap_or(f64::NAN),
+        too_good: all.iter().filter(|it| it.too_good).count(),
+    }
+}
+
+fn source_names<'a>(asked: &'a [Asked<'a>]) -> Vec<&'a str> {
+    let mut names: Vec<&str> = Vec::new();
+    for it in asked {
+        if !names.contains(&it.point.source.as_str()) {
+            names.push(&it.point.source);
+        }
+    }
+    names
+}
+
+/// With the published constants.
+fn fitted<'a>(asked: &'a [Asked<'a>]) -> Vec<Outcome<'a>> {
+    asked.iter().map(|it| Outcome::new(it, Model::published())).collect()
+}
+
+/// Each publication with constants that were fitted without it.
+fn left_out<'a>(asked: &'a [Asked<'a>]) -> Vec<Outcome<'a>> {
+    let of_source = |source: &&'a str| {
+        let model = fit::without(asked, source);
+        let here = asked.iter().filter(|it| it.point.source == *source);
+        here.map(|it| Outcome::new(it, &model)).collect::<Vec<_>>()
+    };
+    source_names(asked).iter().flat_map(of_source).collect()
+}
+
+/// The figures of all points: with the published constants, and left out.
+#[allow(dead_code, reason = "the test of the model asks for it")]
+pub(crate) fn totals(asked: &[Asked<'_>]) -> (Score, Score) {
+    (score(fitted(asked).iter()), score(left_out(asked).iter()))
+}
+
+/// The page.
+pub(crate) fn page(asked: &[Asked<'_>]) -> String {
+    let (all, out_of_sample) = (fitted(asked), left_out(asked));
+    let mut out = String::from(
+        "# How accurate is `plumb expect`?\n\n\
+         Published measurements of collectives of at least 1 MiB, against the interval that plumb calls normal. This page is made by\n\
+         `cargo run -p forecast --example accuracy > docs/accuracy.md`; a test keeps it true.\n\n\
+         - **inside**: how many lie in their interval. **width**: the highest normal bandwidth over the lowest, as a mean. **error**: of\n  \
+         the expected bus bandwidth, as a median.\n\
+         - **left out**: the same, after fitting the constants and counting the publications of each regime without this publication.\n  \
+         What plumb reaches on machines that nobody has published yet is this figure, not the first.\n\n\
+         | source | points | inside | width | error | left out: inside | width | error | |\n\
+         | --- | --- | --- | --- | --- | --- | --- | --- | --- |\n",
+    );
+    let row = |out: &mut String, name: &str, fit: Score, left: Score, note: &str| {
+        let _ = writeln!(
+            out,
+            "| {name} | {} | {} | {:.2} | {:.0} % | {} | {:.2} | {:.0} % | {note} |",
+            fit.n,
+            fit.inside,
+            fit.width,
+            100.0 * fit.error,
+            left.inside,
+            left.width,
+            100.0 * left.error
+        );
+    };
+    let sources = source_names(asked);
+    for source in &sources {
+        let of_source = |it: &&Outcome<'_>| it.asked.point.source == *source;
+        let mut notes: Vec<&str> =
+            all.iter().filter(of_source).filter_map(|it| it.asked.point.note.as_deref()).collect();
+        notes.dedup();
+        let (fit, left) =
+            (score(all.iter().filter(of_source)), score(out_of_sample.iter().filter(of_source)));
+        row(&mut out, source, fit, left, &notes.join(", "));
+    }
+    row(&mut out, "**all**", score(all.iter()), score(out_of_sample.iter()), "");
+    let healthy = |it: &&Outcome<'_>| it.asked.point.note.is_none();
+    let (fit, left) = (score(all.iter().filter(healthy)), score(out_of_sample.iter().filter(healthy)));
+    row(&mut out, "all without those remarked on", fit, left, "");
+    let remarked = || all.iter().filter(|it| it.asked.point.note.is_some());
+    let low = remarked().filter(|it| it.asked.point.measured < it.normal.low).count();
+    let _ = write!(
+        out,
+        "\nOf {} points that were reported as slow, or made with old software or with settings that slow NCCL down, {low} are called low.\n\
+         {} of all {} points are called too good to be true, {} with constants that were fitted without them.\n\n\
+         ## Outside their interval\n\n\
+         | source | collective | ranks and bytes | measured | normal | |\n| --- | --- | --- | --- | --- | --- |\n",
+        remarked().count(),
+        score(all.iter()).too_good,
+        all.len(),
+        score(out_of_sample.iter()).too_good
+    );
+    for it in all.iter().filter(|it| !it.is_inside()) {
+        let (point, cluster) = (it.asked.point, it.asked.cluster);
+        let _ = writeln!(
+            out,
+            "| {} | {} | {}, {} MiB | {} | {:.1} to {:.1} | {} |",
+            point.source,
+            it.asked.collective,
+            cluster.nodes * cluster.pods * cluster.gpus,
+            point.bytes >> 20,
+            point.measured,
+            it.normal.low,
+            it.normal.high,
+            point.note.as_deref().unwrap_or_default()
+        );
+    }
+    out.push_str(
+        "\n## The model\n\n\
+         NCCL's algorithm and protocol for a size are predicted (`crates/nccl`); where they cannot be, the fastest counts. Time is launch +\n\
+         steps + filling the pipeline + bytes over the slowest link. Link bandwidths are NCCL's own (`crates/fabric/data/links.json`);\n\
+         latencies, and the share of a link that collectives reach, are these constants. Those with bounds are fitted to all points above\n\
+         that are not remarked on. No constant belongs to one publication.\n\n\
+         | constant | value | bounds | meaning | source |\n| --- | --- | --- | --- | --- |\n",
+    );
+    for (name, it) in constants::all() {
+        let bounds = it.fit.map_or_else(String::new, |(low, high)| format!("{low} to {high}"));
+        let _ = writeln!(out, "| `{name}` | {} | {bounds} | {} | {} |", it.value, it.meaning, it.source);
+    }
+    out.push_str(
+        "\n## Regimes\n\n\
+         How many publications measured machines and networks of a kind, without those remarked on. plumb calls a number calibrated where\n\
+         there is at least one, and widens the interval where there is only one or none. `many` are more than eight nodes.\n\n\
+         | regime | publications |\n| --- | --- |\n",
+    );
+    for (regime, count) in constants::sources() {
+        let _ = writeln!(out, "| {regime} | {count} |");
+    }
+    out.push_str("\n## Sources\n\n");
+    for source in &sources {
+        let mut urls: Vec<&str> =
+            asked.iter().filter(|it| it.point.source == *source).map(|it| it.point.url.as_str()).collect();
+        urls.dedup();
+        let _ = writeln!(out, "- {source}: {}", urls.join(", "));
+    }
+    out
+}

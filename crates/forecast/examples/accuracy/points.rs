@@ -1,0 +1,85 @@
+//! Published measurements, and what a model makes of them.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use fabric::{Collective, Settings};
+use forecast::{Cluster, Model, Normal, Shape};
+use serde::Deserialize;
+
+/// One published measurement.
+#[derive(Debug, Clone, Deserialize)]
+pub(crate) struct Point {
+    pub(crate) source: String,
+    cluster: String,
+    collective: String,
+    pub(crate) bytes: u64,
+    #[serde(rename = "busbw_GBps")]
+    pub(crate) measured: f64,
+    pub(crate) url: String,
+    /// Why it should be found low, where its authors or its settings say so.
+    pub(crate) note: Option<String>,
+}
+
+/// All measurements, with the clusters they were made on.
+pub(crate) struct Points {
+    pub(crate) all: Vec<Point>,
+    clusters: BTreeMap<String, Cluster>,
+}
+
+/// One measurement, ready to be compared with models.
+pub(crate) struct Asked<'a> {
+    pub(crate) point: &'a Point,
+    pub(crate) cluster: &'a Cluster,
+    pub(crate) collective: Collective,
+    shape: Shape<'a>,
+}
+
+impl Points {
+    pub(crate) fn read() -> Self {
+        let lines = include_str!("../../tests/data/collectives.jsonl").lines();
+        let all: Vec<Point> = lines.map(|it| serde_json::from_str(it).expect("a measurement")).collect();
+        let texts: BTreeSet<&str> = all.iter().map(|it| it.cluster.as_str()).collect();
+        let clusters = texts.into_iter().map(|it| (it.to_owned(), cluster(it))).collect();
+        Self { all, clusters }
+    }
+
+    pub(crate) fn asked<'a>(&'a self) -> Vec<Asked<'a>> {
+        let shapes: BTreeMap<&str, Shape<'a>> =
+            self.clusters.iter().map(|(text, it)| (text.as_str(), Shape::new(it))).collect();
+        let asked = |point: &'a Point| {
+            let Point { cluster, collective, .. } = point;
+            Asked {
+                point,
+                cluster: &self.clusters[cluster],
+                collective: collective.parse().expect("a collective"),
+                shape: shapes[cluster.as_str()].clone(),
+            }
+        };
+        self.all.iter().map(asked).collect()
+    }
+}
+
+impl Asked<'_> {
+    pub(crate) fn normal(&self, model: &Model) -> Normal {
+        model.normal(self.collective, &self.shape, self.point.bytes).expect("two ranks")
+    }
+
+    pub(crate) fn regime(&self) -> String {
+        Model::regime(self.collective, &self.shape)
+    }
+}
+
+/// How many publications measured each regime. What was reported as slow says nothing about what is normal.
+pub(crate) fn sources<'a>(asked: impl Iterator<Item = &'a Asked<'a>>) -> BTreeMap<String, usize> {
+    let mut regimes: BTreeMap<String, BTreeSet<&str>> = BTreeMap::new();
+    for it in asked.filter(|it| it.point.note.is_none()) {
+        regimes.entry(it.regime()).or_default().insert(&it.point.source);
+    }
+    regimes.into_iter().map(|(regime, sources)| (regime, sources.len())).collect()
+}
+
+fn cluster(text: &str) -> Cluster {
+    let file = job::cluster_file::read(text, "cluster.toml").expect("a cluster file");
+    Cluster::of_layout(&file.machine.machine.value, &file.layout.value, &Settings::default())
+        .expect("a cluster")
+}
