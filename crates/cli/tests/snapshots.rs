@@ -274,7 +274,7 @@ fn topo_decides() {
         ("g6e.12xlarge", "--instance g6e.12xlarge --nodes 2 --decide"),
         (
             "dgx-h100-variables",
-            "--instance dgx-h100 --nodes 2 --decide --env NCCL_IB_HCA=mlx5 --env NCCL_MIN_NCHANNELS=32",
+            "--instance dgx-h100 --nodes 2 --decide --env NCCL_GRAPH_FILE=rings.xml --env NCCL_MIN_NCHANNELS=32",
         ),
         ("what-if", "--instance p4d.24xlarge --nodes 2 --what-if NCCL_P2P_DISABLE=1"),
         ("check-same", "--check cases/graph-tuning/job.log"),

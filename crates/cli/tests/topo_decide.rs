@@ -99,9 +99,9 @@ fn a_setting_makes_a_difference() {
     assert!(answer.stdout.contains("then  4\n"), "{}", answer.stdout);
     let answer = what_if("NCCL_DEBUG=WARN");
     assert!(answer.stdout.starts_with("NCCL_DEBUG=WARN changes nothing\n"), "{}", answer.stdout);
-    let answer = what_if("NCCL_IB_HCA=mlx5_1");
+    let answer = what_if("NCCL_GRAPH_FILE=rings.xml");
     assert!(
-        answer.stdout.contains("NCCL_IB_HCA can change what NCCL decides, and is not modelled"),
+        answer.stdout.contains("NCCL_GRAPH_FILE can change what NCCL decides, and is not modelled"),
         "{answer:?}"
     );
     let answer = what_if("NCCL_ALGO=Ring --what-if NCCL_PROTO=Simple");
