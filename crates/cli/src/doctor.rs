@@ -4,6 +4,8 @@ use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::{self, BufRead as _, BufReader, IsTerminal as _, Read as _, Seek as _, SeekFrom, Write};
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicUsize, Ordering};
+use std::thread;
 
 use report::{Doctor, Evidence, Options, Redactor, Style};
 use rules::{Level, Log};
@@ -32,11 +34,11 @@ pub(crate) fn run(args: &args::Doctor, colour: Colour, out: &mut impl Write) -> 
         }
     };
     // What almost every log needs, made on another core while the files are opened.
-    let _ = std::thread::Builder::new().spawn(evidence::prepare);
+    let _ = thread::Builder::new().spawn(evidence::prepare);
     let inputs = input::read(&paths);
     let tally = inputs.case.sources.tally();
     let log = Log::on(inputs.case, &hardware);
-    let diagnosis = rules::diagnose_with(&log, threads(&log));
+    let diagnosis = diagnose(&log);
     let mut doctor = Doctor::new(&log, &diagnosis, Options { matrix: args.matrix });
     let mut landmarks = Landmarks::new();
     for it in &inputs.landmarks {
@@ -186,12 +188,30 @@ fn exit_code(doctor: &Doctor, fail_on: FailOn) -> u8 {
     }
 }
 
-/// A thread costs more than the rules need for a job of few processes.
-fn threads(log: &Log) -> usize {
+/// The rules over the log, on all cores where it has many processes: for few a thread costs more than it saves.
+fn diagnose(log: &Log) -> rules::Diagnosis {
     if log.case.processes.len() < 1000 {
-        return 1;
+        return rules::diagnose(log);
     }
-    std::thread::available_parallelism().map_or(1, usize::from).min(16)
+    let threads = thread::available_parallelism().map_or(1, usize::from).min(16);
+    let next = AtomicUsize::new(0);
+    let work = || {
+        let numbers = std::iter::repeat_with(|| next.fetch_add(1, Ordering::Relaxed));
+        let mine = numbers.take_while(|it| *it < rules::all().len());
+        mine.filter_map(|it| rules::check(log, it)).collect::<Vec<_>>()
+    };
+    let judged = thread::scope(|scope| {
+        let others: Vec<_> = (1..threads).map(|_| scope.spawn(work)).collect();
+        let mut judged = work();
+        for other in others {
+            match other.join() {
+                Ok(more) => judged.extend(more),
+                Err(panic) => std::panic::resume_unwind(panic),
+            }
+        }
+        judged
+    });
+    rules::conclude(log, judged)
 }
 
 /// For each file, the byte at which some of its lines begin.

@@ -1,7 +1,6 @@
 //! Runs every rule over the logs of a job and puts the findings in order: the first cause first.
 
 use std::cmp::Reverse;
-use std::sync::atomic::{AtomicUsize, Ordering};
 
 use evidence::Missing;
 use job::{FailureKind, Outcome};
@@ -61,40 +60,29 @@ pub(crate) fn count(findings: &[Found], severity: Severity) -> usize {
 
 /// Runs every rule about logs.
 pub fn diagnose(log: &Log) -> Diagnosis {
-    diagnose_with(log, 1)
+    conclude(log, (0..all().len()).filter_map(|it| check(log, it)).collect())
 }
 
-/// [`diagnose`] with the rules spread over this many threads, for jobs of many ranks.
-pub fn diagnose_with(log: &Log, threads: usize) -> Diagnosis {
-    let next = AtomicUsize::new(0);
-    let work = || {
-        let mut mine = Vec::new();
-        loop {
-            let at = next.fetch_add(1, Ordering::Relaxed);
-            let Some(rule) = all().get(at) else { break mine };
-            if let Some(check) = rule.log().filter(|_| stack::applies(rule, log)) {
-                mine.push((at, *rule, check(log)));
-            }
-        }
-    };
-    let mut checked = std::thread::scope(|scope| {
-        let others: Vec<_> = (1..threads).map(|_| scope.spawn(work)).collect();
-        let mut all = work();
-        for other in others {
-            match other.join() {
-                Ok(found) => all.extend(found),
-                Err(panic) => std::panic::resume_unwind(panic),
-            }
-        }
-        all
-    });
-    checked.sort_by_key(|it| it.0);
-    conclude(log, checked.into_iter().map(|(_, rule, checked)| (rule, checked)))
+/// What one rule says.
+#[derive(Debug)]
+pub struct Judged {
+    number: usize,
+    rule: &'static Rule,
+    checked: Checked,
 }
 
-fn conclude(log: &Log, checked: impl Iterator<Item = (&'static Rule, Checked)>) -> Diagnosis {
+/// Checks the rule that has this place in [`all`]; `None` if it does not apply. For those who spread the rules over cores.
+pub fn check(log: &Log, number: usize) -> Option<Judged> {
+    let rule = *all().get(number)?;
+    let check = rule.log().filter(|_| stack::applies(rule, log))?;
+    Some(Judged { number, rule, checked: check(log) })
+}
+
+/// Puts together what the rules say, in any order.
+pub fn conclude(log: &Log, mut judged: Vec<Judged>) -> Diagnosis {
+    judged.sort_by_key(|it| it.number);
     let (mut findings, mut unchecked) = (Vec::new(), Vec::new());
-    for (rule, checked) in checked {
+    for Judged { rule, checked, .. } in judged {
         match checked {
             Ok(found) => findings.extend(found.into_iter().map(|finding| Found { rule, finding })),
             // Sources that only a job on GPUs has are not missing from a job in host memory.

@@ -46,7 +46,7 @@ mod testing;
 use std::sync::LazyLock;
 
 pub use checklist::{ChecklistItem, State};
-pub use diagnosis::{Diagnosis, Unchecked, diagnose, diagnose_with};
+pub use diagnosis::{Diagnosis, Judged, Unchecked, check, conclude, diagnose};
 pub use finding::{Cost, Edit, Entity, EntityKind, Evidence, Finding, Found, Rates};
 pub use job::FirstFailure;
 pub use log::Log;
