@@ -336,9 +336,8 @@ pub(crate) struct Topo {
     #[arg(long, value_name = "LOG", num_args = 1.., value_hint = ValueHint::FilePath, conflicts_with_all = ["svg", "channel", "tree", "decide", "lines", "what_if", "file"])]
     pub(crate) check: Vec<PathBuf>,
 
-    /// Show which CPUs, NUMA node and NIC are next to the GPU of each rank, and what to paste for a launcher: slurm, mpirun, torchrun or
-    /// k8s.
-    #[arg(long, value_name = "LAUNCHER", value_parser = launcher, conflicts_with_all = ["svg", "channel", "tree", "decide", "lines", "what_if", "check"])]
+    /// Show which CPUs, NUMA node and NIC are next to the GPU of each rank, and what to paste to run it there.
+    #[arg(long, value_name = "LAUNCHER", value_parser = launcher(), conflicts_with_all = ["svg", "channel", "tree", "decide", "lines", "what_if", "check"])]
     pub(crate) bind: Option<manifest::bind::Launcher>,
 
     /// Write the machine as the XML that `NCCL_TOPO_FILE` takes, for a virtual machine that shows no PCI tree.
@@ -450,12 +449,10 @@ fn gpu(name: &str) -> Result<&'static GpuModel, String> {
 }
 
 /// Reads `--bind`.
-fn launcher(name: &str) -> Result<manifest::bind::Launcher, String> {
+fn launcher() -> impl TypedValueParser<Value = manifest::bind::Launcher> {
     use manifest::bind::Launcher;
-    Launcher::find(name).ok_or_else(|| {
-        let names = Launcher::ALL.map(Launcher::name).join(", ");
-        format!("plumb knows no launcher `{name}`; it knows {names}")
-    })
+    PossibleValuesParser::new(Launcher::ALL.map(Launcher::name))
+        .try_map(|name| Launcher::find(&name).ok_or("not a launcher"))
 }
 
 /// The rate of a NIC in Gbit/s.

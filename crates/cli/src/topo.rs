@@ -21,8 +21,11 @@ const MOST: u64 = 1 << 28;
 
 pub(crate) fn run(args: &args::Topo, colour: Colour, out: &mut impl Write) -> io::Result<u8> {
     let inputs: Vec<PathBuf> = args.file.iter().chain(&args.cluster).cloned().collect();
-    if !output::spares([&args.svg, &args.write_topo_file, &args.write_cluster].into_iter().flatten(), &inputs, false)
-    {
+    if !output::spares(
+        [&args.svg, &args.write_topo_file, &args.write_cluster].into_iter().flatten(),
+        &inputs,
+        false,
+    ) {
         return Ok(UNDECIDED);
     }
     if let Some(launcher) = args.bind {

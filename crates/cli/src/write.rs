@@ -65,6 +65,15 @@ fn topology<'a>(
             Err(reason) => return Err(format!("{reason}: run this on the machine itself")),
         }
     }
+    if args.instance.is_none()
+        && read.machine.machine.source == Source::LiveNode
+        && machine.bridges.is_empty()
+    {
+        notes.push(
+            "This machine shows no PCIe switch. With --instance NAME the file has those of the catalogue."
+                .to_owned(),
+        );
+    }
     let detail = if seen { Detail::Everything } else { Detail::Tree };
     let file = topology_file::write(&machine, detail)?;
     notes.extend(file.notes);
@@ -100,18 +109,15 @@ fn live() -> Result<Machine, String> {
     Err("plumb reads the local machine on Linux only".to_owned())
 }
 
-fn cluster<'a>(
-    read: &Description,
-    job: &Job,
-    path: &'a Path,
-) -> Result<(&'a Path, String, Written), String> {
+fn cluster<'a>(read: &Description, job: &Job, path: &'a Path) -> Result<(&'a Path, String, Written), String> {
     let machine = &job.machines[0].value;
     let layout = job.layout.as_ref().map(|it| it.value).unwrap_or_default();
     let file = cluster_file::write(machine, read.machine.model, &layout)?;
     let mut notes = file.notes;
     let name = path.display().to_string();
     let settings = job.effective_settings();
-    let again = Description::of_cluster_file(&file.text, &name).map_err(|error| format!("{name}: {error}"))?;
+    let again =
+        Description::of_cluster_file(&file.text, &name).map_err(|error| format!("{name}: {error}"))?;
     let again_job = again.job(&LayoutFlags::default());
     let again_layout = again_job.layout.map(|it| it.value).unwrap_or_default();
     let both = Cluster::of_layout(machine, &layout, &settings)

@@ -84,7 +84,8 @@ impl CpuSet {
     /// Words of 32 bits, as the kernel's `cpumap` and NCCL's XML have them: `ff,000000ff`.
     pub fn map(&self) -> String {
         let words = self.words();
-        let text = |(at, word): (usize, &u32)| if at == 0 { format!("{word:x}") } else { format!("{word:08x}") };
+        let text =
+            |(at, word): (usize, &u32)| if at == 0 { format!("{word:x}") } else { format!("{word:08x}") };
         words.iter().rev().enumerate().map(text).collect::<Vec<_>>().join(",")
     }
 

@@ -34,6 +34,9 @@ pub struct TopologyFile {
 /// Tags that NCCL has room for, those that it adds among them (2.21 to 2.30: `NCCL_TOPO_XML_MAX_NODES`, src/graph/topo.h; 1,024 before).
 const MOST_TAGS: usize = 256;
 
+/// The longest value that is written; NCCL stops at 255 (`MAX_STR_LEN`, src/graph/xml.h).
+const LONGEST: usize = 250;
+
 /// Writes the file. The error is a sentence for the user.
 pub fn write(machine: &Machine, detail: Detail) -> Result<TopologyFile, String> {
     let lost: Vec<String> =
@@ -71,7 +74,11 @@ pub fn write(machine: &Machine, detail: Detail) -> Result<TopologyFile, String> 
         ));
     }
     // A GPU and its NVLinks, a NIC and its ports.
-    let added = if detail == Detail::Tree { machine.gpus.len() + machine.nvlinks.len() + 2 * machine.nics.len() } else { 0 };
+    let added = if detail == Detail::Tree {
+        machine.gpus.len() + machine.nvlinks.len() + 2 * machine.nics.len()
+    } else {
+        0
+    };
     if writer.tags + added > MOST_TAGS {
         notes.push(format!(
             "The machine takes {} tags in NCCL's XML, which has room for {MOST_TAGS} since 2.21: NCCL will stop with `XML parser is limited`.",
@@ -221,8 +228,12 @@ impl Writer<'_> {
         for (at, nic) in nics.iter().enumerate() {
             // The ports of a card are one PCI device.
             if nic.bus.is_none() || nics.iter().take(at).all(|it| it.bus != nic.bus) {
-                let ports: Vec<&Nic> =
-                    nics.iter().skip(at).filter(|it| it.bus == nic.bus && nic.bus.is_some()).copied().collect();
+                let ports: Vec<&Nic> = nics
+                    .iter()
+                    .skip(at)
+                    .filter(|it| it.bus == nic.bus && nic.bus.is_some())
+                    .copied()
+                    .collect();
                 self.nic(nic, &ports, depth);
             }
         }
@@ -340,9 +351,9 @@ impl Writer<'_> {
 /// What NCCL reads about a CPU. It fails without the architecture, and without the model of an Intel CPU.
 fn cpu(socket: &Socket) -> Vec<(&'static str, String)> {
     let mut attributes = Vec::new();
-    if let Some(cpus) = socket.cpus.as_deref().and_then(CpuSet::parse) {
-        attributes.push(("affinity", cpus.map()));
-    }
+    let map = socket.cpus.as_deref().and_then(CpuSet::parse).map(|it| it.map());
+    // Half a map would be another one.
+    attributes.extend(map.filter(|it| it.len() <= LONGEST).map(|it| ("affinity", it)));
     let (arch, vendor) = match socket.maker {
         Maker::Intel => ("x86_64", Some("GenuineIntel")),
         Maker::Amd => ("x86_64", Some("AuthenticAMD")),
@@ -368,5 +379,5 @@ fn speed(link: PciLink) -> String {
 
 /// A value as NCCL reads it back: without quotes, and no longer than its limit.
 fn plain(value: &str) -> String {
-    value.chars().filter(|it| (' '..='~').contains(it) && !"\"'<>&".contains(*it)).take(200).collect()
+    value.chars().filter(|it| (' '..='~').contains(it) && !"\"'<>&".contains(*it)).take(LONGEST).collect()
 }

@@ -3,7 +3,9 @@
 #![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
 
 use evidence::topology;
-use fabric::machine::{Bridge, BusId, Gpu, Machine, Maker, Nic, NicKind, NvEnd, NvLink, PciLink, Place, Socket};
+use fabric::machine::{
+    Bridge, BusId, Gpu, Machine, Maker, Nic, NicKind, NvEnd, NvLink, PciLink, Place, Socket,
+};
 use fabric::units::GigabitsPerSecond;
 use manifest::topology_file::{Detail, with_bus_ids_of, write};
 use proptest::prelude::*;
@@ -23,7 +25,8 @@ impl Dice {
 
     fn link(&mut self) -> Option<PciLink> {
         let width = [16, 8, 4][self.below(3)];
-        (self.below(5) > 0).then(|| PciLink { gigatransfers: [8.0, 16.0, 32.0, 64.0, 2.5][self.below(5)], width })
+        (self.below(5) > 0)
+            .then(|| PciLink { gigatransfers: [8.0, 16.0, 32.0, 64.0, 2.5][self.below(5)], width })
     }
 }
 
@@ -104,7 +107,8 @@ fn machine(seed: u64) -> Machine {
 }
 
 fn read(text: &str) -> Machine {
-    let mut machine = topology::read(text.as_bytes()).unwrap_or_else(|error| panic!("{error}\n{text}")).machine;
+    let mut machine =
+        topology::read(text.as_bytes()).unwrap_or_else(|error| panic!("{error}\n{text}")).machine;
     machine.unknown.clear();
     machine
 }
@@ -236,7 +240,12 @@ fn what_nccl_cannot_read_is_not_written() {
     let many = Machine {
         sockets: vec![Socket { numa: Some(0), maker: Maker::Amd, ..Socket::default() }],
         gpus: (0..100_u32)
-            .map(|it| Gpu { index: it, at: Place::Socket(0), bus: Some(BusId(u64::from(it) << 12)), ..p4d.gpus[0].clone() })
+            .map(|it| Gpu {
+                index: it,
+                at: Place::Socket(0),
+                bus: Some(BusId(u64::from(it) << 12)),
+                ..p4d.gpus[0].clone()
+            })
             .collect(),
         nvlinks: (0..100).map(|from| NvLink { from, to: NvEnd::Switch, count: 12 }).collect(),
         ..Machine::default()

@@ -19,7 +19,7 @@ pub struct Bind {
     /// `plumb.bind/1`.
     pub schema: &'static str,
     /// The name of the machine.
-    pub machine: String,
+    pub machine: Option<String>,
     /// Where its description comes from.
     pub source: String,
     /// `slurm`, `mpirun`, `torchrun`, `k8s`.
@@ -111,7 +111,7 @@ impl Bind {
         let blocks = binding.blocks(launcher).into_iter();
         Self {
             schema: "plumb.bind/1",
-            machine: machine.name.as_deref().unwrap_or("this machine").to_owned(),
+            machine: machine.name.as_deref().map(str::to_owned),
             source: parts.source.to_owned(),
             launcher: launcher.name(),
             nodes: binding.nodes,
@@ -143,7 +143,9 @@ impl Bind {
             }
             write!(out, "{}", block.text)?;
         }
-        writeln!(out)?;
+        if !self.nics.is_empty() || !self.notes.is_empty() {
+            writeln!(out)?;
+        }
         for (label, texts) in [("NICs", &self.nics), ("note", &self.notes)] {
             for text in texts {
                 for (at, line) in wrap(&clean(text), style.width.saturating_sub(8)).iter().enumerate() {
@@ -155,27 +157,33 @@ impl Bind {
         Ok(())
     }
 
-    /// `p4d.24xlarge: 8 ranks per machine, 12 CPUs each`
+    /// `p4d.24xlarge: 8 ranks, each with 12 CPUs of its own`
     fn summary(&self) -> String {
-        let machines = if self.nodes == 1 { String::new() } else { format!("{} x ", self.nodes) };
-        let head = format!("{machines}{}: {} per machine", clean(&self.machine), counted(self.ranks.len(), "rank"));
-        let counts: Option<Vec<usize>> = self
-            .ranks
-            .iter()
-            .map(|it| Some(fabric::CpuSet::parse(it.cpus.as_deref()?)?.len()))
-            .collect();
+        let ranks = counted(self.ranks.len(), "rank");
+        let head = match (&self.machine, self.nodes) {
+            (Some(name), 1) => format!("{}: {ranks}", clean(name)),
+            (Some(name), nodes) => format!("{nodes} x {}: {ranks} per machine", clean(name)),
+            (None, 1) => ranks,
+            (None, nodes) => format!("{nodes} machines: {ranks} per machine"),
+        };
+        let counts: Option<Vec<usize>> =
+            self.ranks.iter().map(|it| Some(fabric::CpuSet::parse(it.cpus.as_deref()?)?.len())).collect();
         let alone = self.ranks.iter().all(|it| it.shared_by == 1);
         match counts.as_deref() {
             Some([first, rest @ ..]) if alone => {
-                let (least, most) = rest.iter().fold((*first, *first), |all, it| (all.0.min(*it), all.1.max(*it)));
-                let cpus = if least == most { counted(least, "CPU") } else { format!("{least} to {most} CPUs") };
-                format!("{head}, {cpus} of its own for each")
+                let (least, most) =
+                    rest.iter().fold((*first, *first), |all, it| (all.0.min(*it), all.1.max(*it)));
+                let cpus =
+                    if least == most { counted(least, "CPU") } else { format!("{least} to {most} CPUs") };
+                format!("{head}, each with {cpus} of its own")
             }
             Some(_) => format!("{head}, fewer CPUs than ranks"),
             None if self.ranks.iter().all(|it| it.cpus.is_none() && it.numa.is_none()) => {
                 format!("{head}; the CPUs near the GPUs are not known")
             }
-            None if self.ranks.iter().any(|it| it.cpus.is_some()) => format!("{head}; the CPUs of some are known"),
+            None if self.ranks.iter().any(|it| it.cpus.is_some()) => {
+                format!("{head}; the CPUs of some are known")
+            }
             None => format!("{head}, the CPUs of a NUMA node together"),
         }
     }
@@ -201,7 +209,8 @@ impl Bind {
         let columns: Vec<usize> =
             (0..6).map(|at| rows.iter().map(|it| width(&it[at])).max().unwrap_or(0)).collect();
         for (at, row) in rows.iter().enumerate() {
-            let cells: Vec<String> = row.iter().zip(&columns).map(|(cell, room)| padded(cell, *room)).collect();
+            let cells: Vec<String> =
+                row.iter().zip(&columns).map(|(cell, room)| padded(cell, *room)).collect();
             let line = format!("  {}", cells.join("  "));
             let line = line.trim_end();
             let line = if at == 0 { style.paint(line, Ansi::new().dimmed()) } else { line.to_owned() };
@@ -217,9 +226,12 @@ fn names(parts: BindParts<'_>, near: &[usize]) -> Vec<String> {
     let mut names = Vec::new();
     for nic in near.iter().filter_map(|it| seen.get(*it)) {
         let begin = all.iter().position(|it| it.name == nic.name);
-        let next = seen.get(nic.index as usize + 1).and_then(|next| all.iter().position(|it| it.name == next.name));
+        let next =
+            seen.get(nic.index as usize + 1).and_then(|next| all.iter().position(|it| it.name == next.name));
         let group = match begin {
-            Some(begin) if all.len() > seen.len() => all.get(begin..next.unwrap_or(all.len())).unwrap_or_default(),
+            Some(begin) if all.len() > seen.len() => {
+                all.get(begin..next.unwrap_or(all.len())).unwrap_or_default()
+            }
             Some(begin) => all.get(begin..=begin).unwrap_or_default(),
             None => &[],
         };
@@ -236,7 +248,9 @@ fn about_nics(machine: &Machine, binding: &Binding) -> Vec<String> {
     let Some(first) = machine.nics.first() else { return Vec::new() };
     let mut texts = Vec::new();
     match first.kind {
-        NicKind::Efa => texts.push("for information: aws-ofi-nccl and NCCL choose the NIC of each rank.".to_owned()),
+        NicKind::Efa => {
+            texts.push("for information: aws-ofi-nccl and NCCL choose the NIC of each rank.".to_owned())
+        }
         NicKind::InfiniBand | NicKind::Roce | NicKind::Unknown => {
             texts.push(
                 "for information: NCCL chooses the NIC of each rank. Do not set NCCL_IB_HCA per rank: with PXN ranks of a node name NICs to each other by index, so all need one list."

@@ -18,35 +18,40 @@ pub(super) fn blocks(binding: &Binding) -> Vec<Block> {
             wrapper::script(binding, "LOCAL_RANK"),
             wrapper::NAME
         );
-        blocks.push(Block { title: "in the pod: the kubelet pins the container, not its ranks".to_owned(), text });
+        blocks.push(Block {
+            title: "in the pod: the kubelet pins the container, not its ranks".to_owned(),
+            text,
+        });
     }
     blocks
 }
 
 /// Whether the GPUs of a pod can be on one NUMA node.
 fn fits_a_node(binding: &Binding, per_pod: usize) -> bool {
-    let Some(nodes) = binding.ranks.iter().map(|it| it.numa).collect::<Option<Vec<_>>>() else { return false };
+    let Some(nodes) = binding.ranks.iter().map(|it| it.numa).collect::<Option<Vec<_>>>() else {
+        return false;
+    };
     nodes.iter().all(|node| {
         let there = nodes.iter().filter(|it| *it == node).count();
         there >= per_pod && there.is_multiple_of(per_pod.max(1))
     })
 }
 
-/// CPUs for the system: the first core of the machine, with all its threads.
-fn reserved(binding: &Binding) -> Option<CpuSet> {
-    let first = binding.all.as_ref()?.iter().next()?;
-    let has_first = |it: &&CpuSet| it.iter().next() == Some(first);
+/// CPUs for the system: the first core of the machine, with all its threads where they are known.
+fn reserved(binding: &Binding) -> CpuSet {
+    let zero = |it: &&CpuSet| it.iter().next() == Some(0);
     let cpus = binding.ranks.iter().find_map(|it| match &it.pin {
-        Pin::Cpus(cpus) => Some(cpus).filter(has_first),
+        Pin::Cpus(cpus) => Some(cpus).filter(zero),
         Pin::Node(_) | Pin::Unknown => None,
-    })?;
+    });
     // Every range of a rank's CPUs begins with a thread of its first core.
-    Some(cpus.firsts())
+    cpus.map(CpuSet::firsts).or_else(|| CpuSet::parse("0")).unwrap_or_default()
 }
 
 fn kubelet(binding: &Binding, per_pod: usize) -> Block {
-    let policy = if fits_a_node(binding, per_pod) && binding.pods > 1 { "single-numa-node" } else { "best-effort" };
-    let reserved = reserved(binding).map_or_else(|| "0".to_owned(), |it| it.to_string());
+    let policy =
+        if fits_a_node(binding, per_pod) && binding.pods > 1 { "single-numa-node" } else { "best-effort" };
+    let reserved = reserved(binding);
     let text = format!(
         "apiVersion: kubelet.config.k8s.io/v1beta1\n\
          kind: KubeletConfiguration\n\
@@ -56,18 +61,20 @@ fn kubelet(binding: &Binding, per_pod: usize) -> Block {
          topologyManagerScope: pod\n"
     );
     let title =
-        "kubelet of the node: drain it, delete /var/lib/kubelet/cpu_manager_state, restart the kubelet".to_owned();
+        "kubelet of the node: drain it, delete /var/lib/kubelet/cpu_manager_state, restart the kubelet"
+            .to_owned();
     Block { title, text }
 }
 
 fn pod(binding: &Binding, per_pod: usize) -> Block {
     let pods = binding.pods.max(1) as usize;
     // One core for the system, one for the pods of daemonsets. An even number, so that no core has threads of two pods.
-    let left = |all: &CpuSet| all.len().saturating_sub(2 * reserved(binding).map_or(1, |it| it.len()));
+    let left = |all: &CpuSet| all.len().saturating_sub(2 * reserved(binding).len());
     let cpus = binding.all.as_ref().map(|it| left(it) / pods / 2 * 2).filter(|it| *it > 0);
     let cpu = cpus.map_or_else(|| "CPUS  # a whole number".to_owned(), |it| format!("\"{it}\""));
     let amounts = format!("    cpu: {cpu}\n    memory: MEMORY\n    nvidia.com/gpu: {per_pod}\n");
     let text = format!("resources:\n  requests:\n{amounts}  limits:\n{amounts}");
-    let title = "every container of the pod: equal requests and limits, whole CPUs (QoS class Guaranteed)".to_owned();
+    let title =
+        "every container of the pod: equal requests and limits, whole CPUs (QoS class Guaranteed)".to_owned();
     Block { title, text }
 }

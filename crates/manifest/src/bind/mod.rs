@@ -43,15 +43,9 @@ impl Launcher {
         }
     }
 
-    /// The launcher of this name; `openmpi`, `srun` and `kubernetes` are understood.
+    /// The launcher of this name.
     pub fn find(name: &str) -> Option<Self> {
-        Some(match name.to_ascii_lowercase().as_str() {
-            "slurm" | "srun" => Self::Slurm,
-            "mpirun" | "openmpi" | "mpiexec" => Self::Mpirun,
-            "torchrun" => Self::Torchrun,
-            "k8s" | "kubernetes" => Self::Kubernetes,
-            _ => return None,
-        })
+        Self::ALL.into_iter().find(|it| it.name() == name)
     }
 }
 
@@ -119,8 +113,7 @@ impl Binding {
                 sets.push(cpus);
             }
         }
-        let crossing =
-            sets.iter().enumerate().any(|(at, a)| sets.iter().skip(at + 1).any(|b| a.overlaps(b)));
+        let crossing = sets.iter().enumerate().any(|(at, a)| sets.iter().skip(at + 1).any(|b| a.overlaps(b)));
         if crossing {
             notes.push(
                 "The CPU affinities of GPUs overlap without being equal: they are not used. Read the machine itself with plumb topo."
@@ -145,7 +138,8 @@ impl Binding {
             };
             ranks.push(Rank { local, gpu: *gpu, numa: home.numa, pin, shared_by });
         }
-        let all = machine.sockets.iter().map(|it| CpuSet::parse(it.cpus.as_deref()?)).collect::<Option<Vec<_>>>();
+        let all =
+            machine.sockets.iter().map(|it| CpuSet::parse(it.cpus.as_deref()?)).collect::<Option<Vec<_>>>();
         let all = all.map(|it| it.iter().fold(CpuSet::default(), |sum, it| sum.union(it)));
         let mut this = Self { nodes: layout.nodes, pods: layout.pods_per_node, ranks, notes, all };
         this.say_what_is_missing(machine);

@@ -23,5 +23,5 @@ pub(super) fn blocks(binding: &Binding) -> Vec<Block> {
         (None, None) => return Vec::new(),
     };
     text.push_str(&format!("srun --cpu-bind={bind} python train.py\n"));
-    vec![Block { title: "batch script".to_owned(), text }]
+    vec![Block { title: "batch script; Slurm needs TaskPlugin=task/affinity".to_owned(), text }]
 }

@@ -74,10 +74,14 @@ fn no_cpu_has_two_ranks_on_any_machine() {
     for model in catalogue::all() {
         let binding = of(model.name, "", 1);
         assert_eq!(binding.ranks.len(), model.gpus as usize, "{}", model.name);
-        let sets: Vec<&CpuSet> = binding.ranks.iter().filter_map(|it| match &it.pin {
-            Pin::Cpus(cpus) => Some(cpus),
-            _ => None,
-        }).collect();
+        let sets: Vec<&CpuSet> = binding
+            .ranks
+            .iter()
+            .filter_map(|it| match &it.pin {
+                Pin::Cpus(cpus) => Some(cpus),
+                _ => None,
+            })
+            .collect();
         for (at, a) in sets.iter().enumerate() {
             assert!(sets.iter().skip(at + 1).all(|b| !a.overlaps(b)), "{}", model.name);
         }
@@ -90,7 +94,11 @@ fn no_cpu_has_two_ranks_on_any_machine() {
 fn what_is_not_known_is_said() {
     let p5en = of("p5en.48xlarge", "", 1);
     assert_eq!(pins(&p5en), "node 0 node 0 node 0 node 0 node 1 node 1 node 1 node 1");
-    assert!(p5en.notes[0].starts_with("The CPU numbers of the NUMA nodes of GPU0 to GPU7"), "{:?}", p5en.notes);
+    assert!(
+        p5en.notes[0].starts_with("The CPU numbers of the NUMA nodes of GPU0 to GPU7"),
+        "{:?}",
+        p5en.notes
+    );
     let nothing = whole(&machine(&[(None, None), (None, None)]));
     assert!(nothing.is_unknown());
     assert!(nothing.notes[0].starts_with("The CPUs near GPU0, GPU1 are not known"), "{:?}", nothing.notes);
@@ -118,12 +126,18 @@ fn what_is_not_known_is_said() {
 fn each_launcher_gets_what_it_takes() {
     let p4d = of("p4d.24xlarge", "", 2);
     let slurm = text(&p4d, Launcher::Slurm);
-    assert!(slurm.contains("srun --cpu-bind=mask_cpu:\\\n0x3f00000000003f,\\\n0xfc0000000000fc0,\\\n"), "{slurm}");
+    assert!(
+        slurm.contains("srun --cpu-bind=mask_cpu:\\\n0x3f00000000003f,\\\n0xfc0000000000fc0,\\\n"),
+        "{slurm}"
+    );
     assert!(slurm.contains("#SBATCH --nodes=2\n#SBATCH --ntasks-per-node=8\n"), "{slurm}");
     let slurm = text(&of("p5en.48xlarge", "", 1), Launcher::Slurm);
     assert!(slurm.contains("--cpu-bind=map_ldom:0,0,0,0,1,1,1,1 "), "{slurm}");
     let mpirun = text(&p4d, Launcher::Mpirun);
-    assert!(mpirun.contains("mpirun -np 16 --hostfile hosts --map-by ppr:8:node --bind-to none ./bind.sh"), "{mpirun}");
+    assert!(
+        mpirun.contains("mpirun -np 16 --hostfile hosts --map-by ppr:8:node --bind-to none ./bind.sh"),
+        "{mpirun}"
+    );
     assert!(mpirun.contains("case $OMPI_COMM_WORLD_LOCAL_RANK in\n0) cpus=0-5,48-53 ;;\n"), "{mpirun}");
     let torchrun = text(&p4d, Launcher::Torchrun);
     assert!(torchrun.contains("--nnodes=2"), "{torchrun}");
