@@ -279,6 +279,11 @@ impl Paths {
         self.about.compute.get(gpu).copied().flatten().unwrap_or(80)
     }
 
+    /// How many machines of an NVLink domain these are; one if there is none.
+    pub fn machines(&self) -> usize {
+        self.machines
+    }
+
     /// Which machine of an NVLink domain a GPU is in.
     pub(crate) fn machine_of_gpu(&self, gpu: usize) -> usize {
         gpu / (self.about.compute.len() / self.machines).max(1)

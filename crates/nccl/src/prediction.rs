@@ -33,9 +33,11 @@ pub struct Job<'a> {
 }
 
 impl<'a> Job<'a> {
-    /// A job of which nothing else is known.
+    /// A job of which nothing else is known. Machines that the catalogue knows as parts of an NVLink domain are in one.
     pub fn new(machine: &'a Machine, layout: &'a Layout, settings: &'a Settings) -> Self {
-        let abilities = Abilities::default();
+        let known = machine.name.as_deref().and_then(fabric::catalogue::wiring);
+        let domain = known.and_then(|it| it.domain).unwrap_or(1);
+        let abilities = Abilities { domain, ..Abilities::default() };
         Self { machine, layout, settings, abilities, plugin: None, settings_are_complete: false }
     }
 }
