@@ -14,19 +14,20 @@ pub(crate) fn machines_in_domain(settings: &Settings, machine: &Machine, domain:
     if wanted && peers && machine.has_nvswitch() && nodes > 1 { domain.clamp(1, nodes) } else { 1 }
 }
 
-/// The paths of this many machines as one node; `one` has those of a single machine.
-pub(crate) fn paths(one: &Paths, machine: &Machine, machines: usize) -> Result<Paths, TooLarge> {
+/// The paths of this many machines as one node with these GPUs, whose positions count on from machine to machine; `one` has those of
+/// a single machine.
+pub(crate) fn paths(
+    one: &Paths,
+    machine: &Machine,
+    machines: usize,
+    gpus: Vec<VisibleDevice>,
+) -> Result<Paths, TooLarge> {
     let joined = repeat(machine, machines);
-    let all = |devices: &[VisibleDevice], each: usize| -> Vec<VisibleDevice> {
-        let of = |host: usize| {
-            devices.iter().map(move |it| VisibleDevice { position: it.position + host * each, ..*it })
-        };
-        (0..machines).flat_map(of).collect()
+    let each = machine.nics.len();
+    let of = |host: usize| {
+        one.nics().iter().map(move |it| VisibleDevice { position: it.position + host * each, ..*it })
     };
-    let visible = VisibleDevices {
-        gpus: all(one.gpus(), machine.gpus.len()),
-        nics: all(one.nics(), machine.nics.len()),
-    };
+    let visible = VisibleDevices { gpus, nics: (0..machines).flat_map(of).collect() };
     Paths::joined(&joined, &one.settings, &visible, machines)
 }
 

@@ -143,15 +143,15 @@ impl Decisions {
         let paths = self.nodes.get(here.node)?;
         if here.node != there.node {
             // The node was cut between them.
-            let reason = match net_is_faster(&self.whole, one, other, true) {
+            let uncut = self.uncut(here);
+            let reason = match net_is_faster(uncut, one, other, true) {
                 Some((net, direct)) => Reason::NetFaster { net, direct },
-                None => Reason::NoSharedMemory {
-                    path: self.whole.gpu_wires(one, other).kind,
-                    level: level(&self.whole),
-                },
+                None => {
+                    Reason::NoSharedMemory { path: uncut.gpu_wires(one, other).kind, level: level(uncut) }
+                }
             };
             if self.settings.since(2, 30, 0) && !self.settings.shm_disabled() {
-                return Some(Decision::shm(self.whole.gpu_to_gpu(one, other), Reason::CutNode));
+                return Some(Decision::shm(uncut.gpu_to_gpu(one, other), Reason::CutNode));
             }
             return net(reason);
         }
@@ -162,7 +162,11 @@ impl Decisions {
             && !self.settings.p2p_copy_engine()
         {
             let transport = Transport::P2p { kind: P2pKind::Indirect, read: self.reads(paths, one, other) };
-            return Some(Decision::local(transport, path, Reason::ThroughGpu { gpu: self.index(gpu) }));
+            return Some(Decision::local(
+                transport,
+                path,
+                Reason::ThroughGpu { gpu: self.index_beside(here, gpu) },
+            ));
         }
         if let Some((faster, direct)) = net_is_faster(paths, one, other, false) {
             return net(Reason::NetFaster { net: faster, direct });
