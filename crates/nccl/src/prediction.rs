@@ -9,6 +9,7 @@ use fabric::layout::Placement;
 use fabric::machine::{Machine, Maker};
 use fabric::settings::Network;
 
+use crate::domain;
 use crate::tuner::{Abstention, OfiTuner, platform};
 use crate::tuning::{BadList, Choice, CollNet, GraphInfo, GraphInfos, Tuned, Tuning};
 use crate::{
@@ -40,9 +41,7 @@ pub struct Job<'a> {
 impl<'a> Job<'a> {
     /// A job of which nothing else is known. Machines that the catalogue knows as parts of an NVLink domain are in one.
     pub fn new(machine: &'a Machine, layout: &'a Layout, settings: &'a Settings) -> Self {
-        let known = machine.name.as_deref().and_then(fabric::catalogue::wiring);
-        let domain = known.and_then(|it| it.domain).unwrap_or(1);
-        let abilities = Abilities { domain, ..Abilities::default() };
+        let abilities = Abilities { domain: domain::in_catalogue(machine), ..Abilities::default() };
         Self {
             machine,
             layout,
