@@ -27,7 +27,7 @@ mod version;
 pub use collective::Collective;
 pub use cpus::CpuSet;
 pub use gpu::GpuClass;
-pub use layout::Layout;
+pub use layout::{Layout, Placement, RankPlace};
 pub use machine::Machine;
 pub use path::PathType;
 pub use settings::{Network, Settings};

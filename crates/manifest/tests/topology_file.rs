@@ -75,6 +75,7 @@ fn machine(seed: u64) -> Machine {
             let (card, link) = (next_bus(), dice.link());
             for port in 0..dice.below(3) {
                 machine.nics.push(Nic {
+                    port: None,
                     name: format!("mlx5_{}", card.0 + port as u64).into(),
                     index: 0,
                     at,

@@ -43,6 +43,7 @@ fn machine(sockets: usize, switches: &[(usize, usize)], rate: f64, compute: u32,
                     rate: Some(GigabitsPerSecond(rate)),
                     gpudirect: Some(true),
                     latency: None,
+                    port: None,
                     kind: NicKind::InfiniBand,
                 });
             }
