@@ -78,10 +78,10 @@ fn kubernetes_accepts_the_resources_of_a_binding() {
     for layout in [Layout::whole(&machine), Layout::new(8, 1)] {
         let blocks = Binding::new(&machine, &layout).blocks(Launcher::Kubernetes);
         let resources = blocks.iter().find(|it| it.text.starts_with("resources:\n")).expect("resources");
-        let inside: String =
-            resources.text.replace("MEMORY", "64Gi").lines().map(|it| format!("    {it}\n")).collect();
+        let inside =
+            format!("    {}", resources.text.trim_end().replace("MEMORY", "64Gi").replace('\n', "\n    "));
         let pod = format!(
-            "apiVersion: v1\nkind: Pod\nmetadata:\n  name: a\nspec:\n  containers:\n  - name: a\n    image: a\n{inside}"
+            "apiVersion: v1\nkind: Pod\nmetadata:\n  name: a\nspec:\n  containers:\n  - name: a\n    image: a\n{inside}\n"
         );
         let (good, passed, said) = validate(&format!("bind-{layout}.yaml"), &pod);
         assert!(good && passed == 1, "{said}\n{pod}");

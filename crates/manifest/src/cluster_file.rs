@@ -71,7 +71,7 @@ fn intra(machine: &Machine, gpu: &GpuModel) -> String {
     let top = |at: Place| machine.bridges_above(at).last().copied();
     let switches: Vec<Option<usize>> = machine.gpus.iter().map(|it| top(it.at)).collect();
     let one_switch =
-        switches.first().is_some_and(|it| it.is_some()) && switches.windows(2).all(|it| it[0] == it[1]);
+        switches.first().is_some_and(Option::is_some) && switches.windows(2).all(|it| it[0] == it[1]);
     if one_switch { "pcie" } else { "shm" }.to_owned()
 }
 

@@ -49,8 +49,8 @@ pub fn write(machine: &Machine, detail: Detail) -> Result<TopologyFile, String> 
     }
     let mut buses: Vec<BusId> = machine.gpus.iter().filter_map(|it| it.bus).collect();
     buses.sort_unstable();
-    if let Some(pair) = buses.windows(2).find(|it| it[0] == it[1]) {
-        return Err(format!("two GPUs have the PCI bus id {}", pair[0]));
+    if let Some([twice, _]) = buses.windows(2).find(|it| it[0] == it[1]) {
+        return Err(format!("two GPUs have the PCI bus id {twice}"));
     }
     let mut notes = Vec::new();
     let detail = match detail {

@@ -102,7 +102,7 @@ impl Bind {
                 bus: gpu.and_then(|it| it.bus).map(|it| it.to_string()),
                 numa: it.numa,
                 cpus: cpus.map(ToString::to_string),
-                mask: cpus.map(|it| it.mask()),
+                mask: cpus.map(fabric::CpuSet::mask),
                 shared_by: it.shared_by,
                 nics: near.map(|it| names(parts, &it.near.nics)).unwrap_or_default(),
                 nic_path: near.map(|it| it.near.path.kind.to_string()),
@@ -249,7 +249,7 @@ fn about_nics(machine: &Machine, binding: &Binding) -> Vec<String> {
     let mut texts = Vec::new();
     match first.kind {
         NicKind::Efa => {
-            texts.push("for information: aws-ofi-nccl and NCCL choose the NIC of each rank.".to_owned())
+            texts.push("for information: aws-ofi-nccl and NCCL choose the NIC of each rank.".to_owned());
         }
         NicKind::InfiniBand | NicKind::Roce | NicKind::Unknown => {
             texts.push(

@@ -1,6 +1,6 @@
 //! Kubernetes: the kubelet gives a container CPUs of its own, and aligns them with its GPUs. It does not know ranks.
 //!
-//! Exclusive CPUs need the static CPU manager, which needs CPUs reserved for the system, and a pod of the QoS class Guaranteed with whole
+//! Exclusive CPUs need the static CPU manager, which needs CPUs reserved for the system, and a pod of the class Guaranteed with whole
 //! CPUs (kubernetes.io/docs: "Control CPU Management Policies on the Node"). The topology manager aligns what device plugins report;
 //! `single-numa-node` rejects a pod that does not fit on one node ("Control Topology Management Policies on a node").
 

@@ -167,7 +167,8 @@ impl Binding {
                 list(&by_node)
             ));
         }
-        if !unknown.is_empty() && !(unknown.len() == self.ranks.len() && !self.notes.is_empty()) {
+        let said = unknown.len() == self.ranks.len() && !self.notes.is_empty();
+        if !unknown.is_empty() && !said {
             self.notes.push(format!(
                 "The CPUs near {} are not known: nothing is pinned there. plumb topo on the machine itself, or `nvidia-smi topo -m` of it, shows them.",
                 list(&unknown)
