@@ -5,6 +5,7 @@ use std::path::Path;
 
 use ::manifest::cluster_file;
 use ::manifest::topology_file::{self, Detail};
+use evidence::topology::Kind;
 use fabric::Machine;
 use forecast::Cluster;
 use job::{Description, Job, LayoutFlags, Source};
@@ -71,6 +72,12 @@ fn topology<'a>(
     {
         notes.push(
             "This machine shows no PCIe switch. With --instance NAME the file has those of the catalogue."
+                .to_owned(),
+        );
+    }
+    if matches!(read.machine.machine.source, Source::Topology { kind: Kind::TopologyXml, .. }) {
+        notes.push(
+            "NCCL also takes its own XML as it is. This file has no PCI vendor ids, by which NCCL joins two levels of Broadcom switches."
                 .to_owned(),
         );
     }

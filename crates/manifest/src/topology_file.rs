@@ -3,7 +3,8 @@
 //! NCCL looks up each GPU and NIC by its bus id, takes from the file what is above it, and asks the system only for what the file leaves
 //! out: link speeds in sysfs, NVLinks and compute capability in NVML, rates in the network plugin (NCCL v2.28.9 src/graph/xml.cc,
 //! `ncclTopoGetXmlFromSys`, `ncclTopoGetXmlFromGpu`; src/graph/topo.cc, `ncclTopoPopulateNics`). An attribute in the file always counts
-//! before the system's answer. So a file from the catalogue has the tree alone; one made of what NCCL itself once wrote has everything.
+//! before the system's answer. So a file from the catalogue has the tree alone; one made of what NCCL itself once wrote has everything
+//! it knew.
 //!
 //! NCCL's reader is not a general one (src/graph/xml.cc, `xmlGetNode`): one space between attributes, no tabs, no declaration, at most
 //! 255 bytes per value.
@@ -53,14 +54,8 @@ pub fn write(machine: &Machine, detail: Detail) -> Result<TopologyFile, String> 
         return Err(format!("two GPUs have the PCI bus id {twice}"));
     }
     let mut notes = Vec::new();
-    let detail = match detail {
-        Detail::Everything if machine.sockets.iter().any(|it| it.maker == Maker::Unknown) => {
-            notes.push("The vendor of the CPUs is not known: the file has the PCI tree alone.".to_owned());
-            Detail::Tree
-        }
-        other => other,
-    };
-    let mut writer = Writer { machine, detail, text: String::new(), tags: 0, left_out: Vec::new() };
+    let named = detail == Detail::Everything && machine.sockets.iter().all(is_known);
+    let mut writer = Writer { machine, detail, named, text: String::new(), tags: 0, left_out: Vec::new() };
     writer.system();
     if !writer.left_out.is_empty() {
         notes.push(format!(
@@ -74,10 +69,10 @@ pub fn write(machine: &Machine, detail: Detail) -> Result<TopologyFile, String> 
         ));
     }
     // A GPU and its NVLinks, a NIC and its ports.
-    let added = if detail == Detail::Tree {
-        machine.gpus.len() + machine.nvlinks.len() + 2 * machine.nics.len()
-    } else {
-        0
+    let added = match detail {
+        Detail::Tree => machine.gpus.len() + machine.nvlinks.len() + 2 * machine.nics.len(),
+        Detail::Everything if !named => 2 * machine.nics.len(),
+        Detail::Everything => 0,
     };
     if writer.tags + added > MOST_TAGS {
         notes.push(format!(
@@ -155,9 +150,19 @@ pub struct TreeWithBusIds {
     pub notes: Vec<String>,
 }
 
+/// The PCI class of GPUs.
+const GPU: &str = "0x030200";
+
+/// The bus of switches whose bus id no source gives: one that no device has, as in the files of clouds.
+const NO_BUS: &str = "ffff:ff";
+
 struct Writer<'a> {
     machine: &'a Machine,
     detail: Detail,
+    /// NICs are in the file by name. NCCL then asks the system neither for them nor for what is above them, so that every attribute must
+    /// be there: since 2.23 ranks join their XML, and a tag that one rank completed and another did not would be there twice
+    /// (src/graph/xml.h, `xmlFindNode`).
+    named: bool,
     text: String,
     tags: usize,
     /// NICs without a bus id.
@@ -240,9 +245,8 @@ impl Writer<'_> {
         for (index, bridge) in machine.bridges.iter().enumerate().filter(|it| it.1.at == place) {
             let inner = Place::Bridge(index);
             if inner > place && self.is_used(inner) {
-                // A switch that no source gives a bus id gets one that no device has, as the files of clouds do.
                 let bus = bridge.bus.map_or_else(
-                    || format!("ffff:ff:{:02x}.{:x}", (index + 1) & 0xff, (index + 1) >> 8 & 0xf),
+                    || format!("{NO_BUS}:{:02x}.{:x}", (index + 1) & 0xff, (index + 1) >> 8 & 0xf),
                     |it| it.to_string(),
                 );
                 self.pci(depth, bus, "0x060400", bridge.link, false);
@@ -254,13 +258,17 @@ impl Writer<'_> {
 
     fn pci(&mut self, depth: usize, bus: String, class: &str, link: Option<PciLink>, closed: bool) {
         let mut attributes = vec![("busid", bus), ("class", class.to_owned())];
-        // NCCL reads sysfs where they are missing, but only for devices that it looks up by bus id, not for a NIC that it finds by name.
         match link {
             Some(it) => attributes.extend([("link_speed", speed(it)), ("link_width", it.width.to_string())]),
-            None if self.detail == Detail::Everything => {
+            // Only the rank of a GPU has its tag, so it may complete that.
+            None if self.named && class != GPU => {
                 attributes.extend([("link_speed", String::new()), ("link_width", String::new())]);
             }
             None => {}
+        }
+        if self.named {
+            let ids = ["vendor", "device", "subsystem_vendor", "subsystem_device"];
+            attributes.extend(ids.map(|it| (it, String::new())));
         }
         self.open(depth, "pci", &attributes, closed);
     }
@@ -268,7 +276,7 @@ impl Writer<'_> {
     fn gpu(&mut self, gpu: &Gpu, depth: usize) {
         let Some(bus) = gpu.bus else { return };
         let tree = self.detail == Detail::Tree;
-        self.pci(depth, bus.to_string(), "0x030200", gpu.link, tree);
+        self.pci(depth, bus.to_string(), GPU, gpu.link, tree);
         if tree {
             return;
         }
@@ -307,7 +315,6 @@ impl Writer<'_> {
     }
 
     fn nic(&mut self, nic: &Nic, ports: &[&Nic], depth: usize) {
-        let tree = self.detail == Detail::Tree;
         let Some(bus) = nic.bus else {
             if self.is_virtual(nic) {
                 self.open(depth, "nic", &[], false);
@@ -319,8 +326,8 @@ impl Writer<'_> {
             return;
         };
         let class = if nic.kind == NicKind::InfiniBand { "0x020700" } else { "0x020000" };
-        self.pci(depth, bus.to_string(), class, nic.link, tree);
-        if tree {
+        self.pci(depth, bus.to_string(), class, nic.link, !self.named);
+        if !self.named {
             return;
         }
         self.open(depth + 1, "nic", &[], false);
@@ -341,32 +348,37 @@ impl Writer<'_> {
 
     /// Whether NCCL has the NIC directly at a CPU, without a PCI device.
     fn is_virtual(&self, nic: &Nic) -> bool {
-        self.detail == Detail::Everything
-            && nic.bus.is_none()
-            && nic.link.is_none()
-            && matches!(nic.at, Place::Socket(_))
+        self.named && nic.bus.is_none() && nic.link.is_none() && matches!(nic.at, Place::Socket(_))
     }
 }
 
-/// What NCCL reads about a CPU. It fails without the architecture, and without the model of an Intel CPU.
+/// Whether all that NCCL reads about a CPU is known. It fails without the architecture, and without the model of an Intel CPU.
+fn is_known(socket: &Socket) -> bool {
+    let model = socket.model.is_some() || matches!(socket.maker, Maker::Arm | Maker::Power);
+    // Of a node without a number NCCL finds no CPUs either.
+    let cpus = affinity(socket).is_some() || socket.numa.is_none();
+    socket.maker != Maker::Unknown && model && cpus
+}
+
+/// The CPUs, unless their map is longer than NCCL reads: half a map would be another one.
+fn affinity(socket: &Socket) -> Option<String> {
+    Some(CpuSet::parse(socket.cpus.as_deref()?)?.map()).filter(|it| it.len() <= LONGEST)
+}
+
+/// What is known about a CPU; NCCL asks the system for the rest.
 fn cpu(socket: &Socket) -> Vec<(&'static str, String)> {
     let mut attributes = Vec::new();
-    let map = socket.cpus.as_deref().and_then(CpuSet::parse).map(|it| it.map());
-    // Half a map would be another one.
-    attributes.extend(map.filter(|it| it.len() <= LONGEST).map(|it| ("affinity", it)));
+    attributes.extend(affinity(socket).map(|it| ("affinity", it)));
     let (arch, vendor) = match socket.maker {
-        Maker::Intel => ("x86_64", Some("GenuineIntel")),
-        Maker::Amd => ("x86_64", Some("AuthenticAMD")),
-        Maker::Zhaoxin => ("x86_64", Some("CentaurHauls")),
-        Maker::Arm => ("arm64", None),
-        Maker::Power => ("ppc64", None),
+        Maker::Intel => ("x86_64", "GenuineIntel"),
+        Maker::Amd => ("x86_64", "AuthenticAMD"),
+        Maker::Zhaoxin => ("x86_64", "CentaurHauls"),
+        Maker::Arm => ("arm64", "Unknown"),
+        Maker::Power => ("ppc64", "Unknown"),
         Maker::Unknown => return attributes,
     };
-    attributes.push(("arch", arch.to_owned()));
-    attributes.extend(vendor.map(|it| ("vendor", it.to_owned())));
-    // Family 6, model 79 is Broadwell, the class that NCCL has for all older and unknown ones.
-    let model = socket.model.or((socket.maker == Maker::Intel).then_some((6, 79)));
-    if let Some((family, model)) = model {
+    attributes.extend([("arch", arch.to_owned()), ("vendor", vendor.to_owned())]);
+    if let Some((family, model)) = socket.model {
         attributes.extend([("familyid", family.to_string()), ("modelid", model.to_string())]);
     }
     attributes

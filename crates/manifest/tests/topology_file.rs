@@ -35,14 +35,15 @@ fn machine(seed: u64) -> Machine {
     let mut dice = Dice(seed);
     let mut machine = Machine::default();
     let maker = [Maker::Intel, Maker::Amd, Maker::Arm, Maker::Power][dice.below(4)];
-    let model = (maker == Maker::Intel || (maker == Maker::Amd && dice.chance())).then_some((6, 143));
+    let model = (maker == Maker::Intel || maker == Maker::Amd).then_some((6, 143));
+    let affinity = dice.below(4) > 0;
     let mut bus = 0x10_000_u64;
     let mut next_bus = || {
         bus += 0x1000;
         BusId(bus)
     };
     for numa in 0..=u32::try_from(dice.below(4)).unwrap() {
-        let cpus = dice.chance().then(|| format!("{}-{},{}", numa * 40, numa * 40 + 19, 200 + numa).into());
+        let cpus = affinity.then(|| format!("{}-{},{}", numa * 40, numa * 40 + 19, 200 + numa).into());
         machine.sockets.push(Socket { numa: Some(numa * 2), cpus, maker, model });
         let socket = Place::Socket(machine.sockets.len() - 1);
         let mut places = vec![];
@@ -133,6 +134,13 @@ proptest! {
         let file = write(&machine, Detail::Everything).unwrap();
         prop_assert!(file.notes.iter().all(|it| it.contains("tags")), "{:?}", file.notes);
         let again = read(&file.text);
+        if machine.sockets.iter().any(|it| it.cpus.is_none()) {
+            // NICs are left to NCCL, which finds them by bus id.
+            prop_assert!(!file.text.contains("<nic"), "{}", file.text);
+            let without = |it: Machine| Machine { nics: Vec::new(), ..sorted(it) };
+            prop_assert_eq!(without(again), without(reordered(&machine)), "{}", file.text);
+            return Ok(());
+        }
         // The reader goes down before it goes on, so the order of devices is that of the tree.
         prop_assert_eq!(sorted(again.clone()), sorted(reordered(&machine)), "{}", file.text);
         // What is read and written again is the same text.
