@@ -43,7 +43,9 @@ def machine(name):
 def recorded(name, folder, index):
     """A machine of machines.json, or else that of FOLDER/NAME.xml, about which `index` says what no XML has."""
     if name in _all():
-        return machine(name)
+        known = machine(name)
+        known.net = dict(known.net, collnet=index["net"].get("collnet", False))
+        return known
     xml = (folder / f"{name}.xml").read_text()
     tree = xml_tree.fromstring(xml)
     gpus = [(int(gpu.get("dev")), pci.get("busid")) for pci in tree.iter("pci") for gpu in pci.findall("gpu")]

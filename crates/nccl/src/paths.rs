@@ -350,6 +350,14 @@ impl Paths {
         one == other || ![one, other].iter().any(alone)
     }
 
+    /// Whether NCCL counts two GPUs as peers when it looks for paths. 2.18 only warns where NVML says that they are not, unless
+    /// `NCCL_IGNORE_DISABLED_P2P` is set (`ncclTopoCheckP2p`).
+    pub(crate) fn count_as_peers(&self, one: usize, other: usize) -> bool {
+        let warns =
+            !self.settings.since(2, 19, 1) && self.settings.number("NCCL_IGNORE_DISABLED_P2P", 0) == 0;
+        warns || self.are_peers(one, other)
+    }
+
     pub(crate) fn visible_gpu(&self, gpu: usize) -> Option<VisibleDevice> {
         self.rows.of(Device::Gpu(gpu)).and_then(|it| self.gpus.get(it)).copied()
     }
