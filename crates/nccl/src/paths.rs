@@ -330,6 +330,11 @@ impl Paths {
         nic / (self.about.nic_rates.len() / self.machines).max(1)
     }
 
+    /// The position of a NIC on its machine of an NVLink domain.
+    pub(crate) fn rail(&self, nic: usize) -> usize {
+        nic % (self.about.nic_rates.len() / self.machines).max(1)
+    }
+
     /// A number that NICs of one card share.
     pub(crate) fn asic(&self, nic: usize) -> usize {
         let each = (self.about.nic_rates.len() / self.machines).max(1);
@@ -339,7 +344,18 @@ impl Paths {
 
     /// Whether the driver lets two GPUs access each other's memory.
     pub(crate) fn are_peers(&self, one: usize, other: usize) -> bool {
-        one == other || ![one, other].iter().any(|it| self.about.alone.get(*it) == Some(&true))
+        // With 2 NCCL does not ask NVML (`ncclTopoCheckP2p`).
+        let asked = self.settings.number("NCCL_IGNORE_DISABLED_P2P", 0) != 2;
+        let alone = |it: &usize| asked && self.about.alone.get(*it) == Some(&true);
+        one == other || ![one, other].iter().any(alone)
+    }
+
+    /// Whether NCCL counts two GPUs as peers when it looks for paths. 2.18 only warns where NVML says that they are not, unless
+    /// `NCCL_IGNORE_DISABLED_P2P` is set (`ncclTopoCheckP2p`).
+    pub(crate) fn count_as_peers(&self, one: usize, other: usize) -> bool {
+        let warns =
+            !self.settings.since(2, 19, 1) && self.settings.number("NCCL_IGNORE_DISABLED_P2P", 0) == 0;
+        warns || self.are_peers(one, other)
     }
 
     pub(crate) fn visible_gpu(&self, gpu: usize) -> Option<VisibleDevice> {

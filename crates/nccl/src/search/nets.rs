@@ -105,7 +105,12 @@ impl Model<'_> {
         if draft.pattern == Pattern::Tree && net != start {
             return false;
         }
-        let same_card = self.nets[net].asic == self.nets[start].asic;
+        let (one, other) = (&self.nets[net], &self.nets[start]);
+        // Between the machines of an NVLink domain NICs can count as one rail by their place in the machine. Since 2.28.7.
+        let by_rail = self.settings.since(2, 28, 7)
+            && self.settings.number("NCCL_MNNVL_RAIL_PER_HOST", 0) != 0
+            && one.machine != other.machine;
+        let same_card = if by_rail { one.rail == other.rail } else { one.asic == other.asic };
         let odd = !draft.n_channels.is_multiple_of(2);
         let previous = || draft.inter[draft.n_channels - 1][0];
         if self.settings.since(2, 23, 4) {

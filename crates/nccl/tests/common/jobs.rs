@@ -57,7 +57,7 @@ struct Entry {
     nccl: String,
     /// `2x8`, `8+4` for nodes with different numbers of GPUs, `0,2/0,2` for these GPUs of two nodes.
     layout: String,
-    /// The machine of each node, where they differ.
+    /// The machine of all nodes or of each node, if not that of the index.
     #[serde(default)]
     machines: Vec<String>,
     environment: BTreeMap<String, String>,
@@ -142,7 +142,7 @@ impl Job {
             }
         }
         let (layout, mut placement) = placed(&entry.layout);
-        if let Some(placement) = placement.as_mut().filter(|_| !kinds.is_empty()) {
+        if let Some(placement) = placement.as_mut().filter(|_| entry.machines.len() > 1) {
             let kind = |it: &String| kinds.iter().position(|kind| *kind == it).expect("a machine");
             placement.nodes = entry.machines.iter().map(kind).collect();
         }
