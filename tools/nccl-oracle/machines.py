@@ -10,6 +10,7 @@ many nodes one NVLink domain joins, `c2c` is `[links, MB/s]` between GPU and CPU
 import dataclasses
 import json
 import pathlib
+import xml.etree.ElementTree as xml_tree
 
 HERE = pathlib.Path(__file__).resolve().parent
 
@@ -37,6 +38,20 @@ def machine(name):
     if described is None:
         raise SystemExit(f"oracle: no machine {name} in machines.json; there are {', '.join(names())}")
     return _Writer(name, described).machine()
+
+
+def recorded(name, folder, index):
+    """A machine of machines.json, or else that of FOLDER/NAME.xml, about which `index` says what no XML has."""
+    if name in _all():
+        known = machine(name)
+        known.net = dict(known.net, collnet=index["net"].get("collnet", False))
+        return known
+    xml = (folder / f"{name}.xml").read_text()
+    tree = xml_tree.fromstring(xml)
+    gpus = [(int(gpu.get("dev")), pci.get("busid")) for pci in tree.iter("pci") for gpu in pci.findall("gpu")]
+    nics = [it.get("name") for it in tree.iter("net")]
+    cc = int(next(tree.iter("gpu")).get("sm"))
+    return Machine(name, index["about"], xml, [bus for _, bus in sorted(gpus)], nics, cc, cc >= 90, index["peer"], index["fabric"], index["net"])
 
 
 def _all():

@@ -27,6 +27,7 @@ fn the_first_screen_fits_a_terminal() {
         "--instance dgx-h100 --nodes 2 --env NCCL_CROSS_NIC=1 --env NCCL_IB_HCA=mlx5",
         "--instance dgx-a100 --nodes 100",
         "--instance p5.48xlarge --pods 1x1",
+        "--instance gb200-nvl72 --nodes 36",
     ] {
         let mut command = command(["topo", "--decide"].into_iter().chain(machine.split(' ')));
         command.env("COLUMNS", "80");
@@ -276,4 +277,19 @@ fn hopeless_questions_are_refused() {
     let answer = plumb(["topo".as_ref(), "--decide".as_ref(), path.as_os_str()]);
     assert_eq!(answer.code, Some(2));
     assert!(answer.stderr.contains("cut.xml"), "{answer:?}");
+}
+
+/// The trays of an NVL72 are one node to NCCL, unless a variable says otherwise; several racks are as many nodes.
+#[test]
+fn an_nvlink_domain_is_one_node() {
+    let head = |job: &str| {
+        let answer = topo(&format!("--instance gb200-nvl72 --nccl 2.28.9 --decide {job}"));
+        assert_eq!(answer.code, Some(0), "{answer:?}");
+        answer.stdout.lines().nth(1).unwrap_or_default().to_owned()
+    };
+    assert_eq!(head("--nodes 18"), "NCCL 2.28.9, 72 ranks on 18 machines, one node to NCCL (NVLink domain)");
+    let two = head("--nodes 36");
+    assert!(two.contains("144 ranks on 36 machines, 2 nodes to NCCL (NVLink domains)"), "{two}");
+    let off = head("--nodes 18 --env NCCL_MNNVL_ENABLE=0");
+    assert!(off.contains("72 ranks on 18 nodes, network IB"), "{off}");
 }

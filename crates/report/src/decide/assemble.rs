@@ -32,6 +32,7 @@ impl Decide {
     pub fn new(parts: DecideParts<'_>) -> Self {
         let DecideParts { machine, prediction, rank, .. } = parts;
         let communicator = &prediction.communicator;
+        let joined = &communicator.joined_machine(machine);
         let layout: &Layout = prediction.decisions.layout();
         let several = communicator.n_nodes > 1;
         let environment = &communicator.settings.environment;
@@ -48,14 +49,14 @@ impl Decide {
             network: several.then(|| prediction.decisions.network().name()),
             plugin: prediction.tuner.as_ref().and(parts.plugin).map(|it| it.to_string()),
             channels: channels(prediction),
-            limit: limit(prediction, machine),
-            between_nodes: crossings(prediction, machine),
+            limit: limit(prediction, joined),
+            between_nodes: crossings(prediction, joined),
             choices: spans::all(prediction),
             tuner: prediction
                 .tuner
                 .as_ref()
                 .map(|it| Tuner { decides: it.is_ok(), reason: it.as_ref().err().map(ToString::to_string) }),
-            graphs: graphs(prediction, machine, rank),
+            graphs: graphs(prediction, joined, rank),
             rings: rings(prediction),
             tuning: cells(prediction),
             environment: environment
