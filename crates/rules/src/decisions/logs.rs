@@ -47,10 +47,10 @@ impl<'a> Logs<'a> {
         let mut keys: Vec<Key> = Vec::new();
         let mut communicators: Vec<LoggedCommunicator> = Vec::new();
         for (file, text) in texts {
-            let mut seen: BTreeMap<(Vec<u8>, Option<u32>, Option<i64>), usize> = BTreeMap::new();
+            let mut seen = BTreeMap::new();
             for one in decided(text).into_iter().filter(|it| it.rank.is_some()) {
                 let process = (process(&one.thread), one.ranks, one.color);
-                let nth = seen.entry(process).or_default();
+                let nth: &mut usize = seen.entry(process).or_default();
                 let key = one.id.map_or(Key::Nth(one.ranks, one.color, *nth), Key::Id);
                 *nth += 1;
                 let at = keys.iter().position(|it| *it == key).unwrap_or_else(|| {

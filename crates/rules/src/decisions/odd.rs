@@ -97,7 +97,9 @@ impl Repaired {
             nic.rate = Some(fabric::units::GigabitsPerSecond(usual));
             texts.push(format!("NIC {} has {} Gbps, the others {usual}", nic.name, rate.0));
         }
-        texts.into_iter().for_each(|it| self.add(it, NIC));
+        for it in texts {
+            self.add(it, NIC);
+        }
     }
 
     fn as_named(&mut self, named: &Machine) {

@@ -95,6 +95,10 @@ impl Question {
             nic.latency = nic.latency.or(latency);
         }
         let mut variables = logs.job.settings.clone();
+        // NCCL prints what it reads; a manifest or a note beside the log may be of another job.
+        if is_complete(logs.job) {
+            variables.variables.retain(job::Variable::is_logged);
+        }
         for (name, value) in &given.environment {
             variables.add_flag("--env", name, value);
         }
