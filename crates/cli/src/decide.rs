@@ -97,6 +97,19 @@ impl Asked {
         })
     }
 
+    /// What the prediction assumes.
+    fn notes(&self, prediction: &Prediction) -> Vec<String> {
+        let mut notes = self.notes.clone();
+        if prediction.communicator.node_paths.iter().any(|it| it.machines() > 1) {
+            notes.push(
+                "The machines are taken to be in one NVLink domain with IMEX running; NCCL_MNNVL_ENABLE=0 \
+                 shows them without."
+                    .to_owned(),
+            );
+        }
+        notes
+    }
+
     fn answer(&self, args: &args::Topo) -> Result<Decide, String> {
         let ranks = self.layout.ranks();
         if args.rank >= ranks {
@@ -110,7 +123,7 @@ impl Asked {
                 prediction,
                 plugin: Some(self.plugin),
                 rank: args.rank,
-                notes: &self.notes,
+                notes: &self.notes(prediction),
             });
             if let Some(collective) = args.collective {
                 decide.choices.retain(|it| it.collective == collective.name());

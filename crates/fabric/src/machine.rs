@@ -131,8 +131,19 @@ pub struct Nic {
     pub gpudirect: Option<bool>,
     /// The latency the plugin declares, in microseconds.
     pub latency: Option<f64>,
+    /// Its port.
+    pub port: Option<Port>,
     /// The kind of network.
     pub kind: NicKind,
+}
+
+/// A port of a network card. NCCL counts NICs with the same one as one: they share its bandwidth.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Port {
+    /// The GUID of the card.
+    pub guid: u64,
+    /// The number of the port.
+    pub number: u32,
 }
 
 impl Nic {

@@ -173,6 +173,7 @@ fn of_gpu(name: &str, table: &Table) -> Result<Machine, ClusterFileError> {
         rate: Some(GigabitsPerSecond(inter.gbps)),
         gpudirect: Some(inter.gpudirect.unwrap_or(kind(inter.kind) != NicKind::Ethernet)),
         latency: None,
+        port: None,
         kind: kind(inter.kind),
     };
     Ok(Machine {

@@ -249,7 +249,18 @@ fn blank_gpu(index: u32, at: Place) -> Gpu {
 /// A NIC of which only the name, the number and the position are known.
 fn blank_nic(name: &str, index: u32, at: Place) -> Nic {
     let (bus, link, rate, gpudirect, latency) = (None, None, None, None, None);
-    Nic { name: name.into(), index, at, bus, link, rate, gpudirect, latency, kind: nic_kind(name) }
+    Nic {
+        name: name.into(),
+        index,
+        at,
+        bus,
+        link,
+        rate,
+        gpudirect,
+        latency,
+        port: None,
+        kind: nic_kind(name),
+    }
 }
 
 /// A position in a list as a number of a device.

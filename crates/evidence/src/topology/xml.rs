@@ -14,7 +14,7 @@
 use std::collections::BTreeMap;
 
 use fabric::machine::{
-    Bridge, BusId, Gpu, Machine, Maker, Nic, NicKind, NvEnd, NvLink, PciLink, Place, Socket,
+    Bridge, BusId, Gpu, Machine, Maker, Nic, NicKind, NvEnd, NvLink, PciLink, Place, Port, Socket,
 };
 use fabric::units::GigabitsPerSecond;
 use roxmltree::{Document, Node, ParsingOptions};
@@ -270,8 +270,16 @@ fn nic(node: Node<'_, '_>, at: Place, pci: Option<Node<'_, '_>>, order: usize) -
             .map(|it| GigabitsPerSecond(it / 1000.0)),
         gpudirect: number::<i32>(node, "gdr").map(|it| it != 0),
         latency: number::<f64>(node, "latency").filter(|it| it.is_finite() && *it > 0.0),
+        port: attribute(node, "guid")
+            .and_then(guid)
+            .map(|guid| Port { guid, number: number(node, "port").unwrap_or(0) }),
         kind,
     }
+}
+
+/// `0x9803af03009a5f94`
+fn guid(text: &str) -> Option<u64> {
+    u64::from_str_radix(text.strip_prefix("0x").unwrap_or(text), 16).ok()
 }
 
 /// Adds up the links of each GPU by what is at their other end.
