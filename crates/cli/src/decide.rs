@@ -54,6 +54,19 @@ impl Asked {
     pub(crate) fn new(args: &args::Topo, read: &Description) -> Result<Self, String> {
         let job = topo::job(args, read)?;
         let machine = &job.machines[0].value;
+        if machine.hidden.wiring || (machine.hidden.nvlink && machine.gpus.len() > 1) {
+            let what = if machine.hidden.wiring {
+                "how the GPUs are wired"
+            } else {
+                "whether NVLink connects the GPUs"
+            };
+            let add =
+                if machine.hidden.wiring { "--instance NAME" } else { "--instance NAME or --gpu MODEL" };
+            return Err(format!(
+                "{}: {what} is not in this source, and NCCL's decisions depend on it: add {add}",
+                read.source
+            ));
+        }
         let known = job.releases.of_plugin(&aws_ofi::PLUGIN).map(|it| it.value);
         let mut notes = Vec::new();
         if !read.machine.wired {

@@ -7,7 +7,7 @@ use fabric::machine::{NvEnd, NvLink};
 use fabric::{Version, link};
 
 /// The most NVLinks a GPU has.
-fn most() -> u32 {
+pub(super) fn most() -> u32 {
     all_ports().map(|it| it.1.links).max().unwrap_or_default()
 }
 
