@@ -340,6 +340,7 @@ mod tests {
             rate: None,
             gpudirect: None,
             latency: None,
+            port: None,
             kind: NicKind::Unknown,
         };
         for (name, verbs) in [

@@ -247,10 +247,9 @@ pub(super) fn take(matrices: &mut Vec<TopologyMatrix>, open: &mut bool, line: &s
         *open = true;
     } else if let Some(matrix) = matrices.last_mut()
         && !(*open && matrix.take_row(&text, spot))
+        && !matrix.take_legend(&text)
     {
-        if !matrix.take_legend(&text) {
-            matrix.take_meaning(&text);
-        }
+        matrix.take_meaning(&text);
     }
 }
 

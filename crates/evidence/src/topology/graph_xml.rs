@@ -43,7 +43,6 @@ pub(super) fn read(root: Node<'_, '_>, line: u64) -> Result<Topology, Trouble> {
         sockets: vec![Socket::default()],
         gpus: gpus.into_iter().map(|it| blank_gpu(it, Place::Socket(0))).collect(),
         nics: nets.into_iter().map(|it| blank_nic(&format!("NET {it}"), it, Place::Socket(0))).collect(),
-        unknown: vec!["A graph file has rings and trees, but not how GPUs and NICs are wired.".to_owned()],
         hidden: Hidden { wiring: true, nvlink: true },
         ..Machine::default()
     };

@@ -16,6 +16,7 @@ mod matrix;
 mod nvlinks;
 mod paste;
 mod peers;
+mod rows;
 mod table;
 mod tree;
 mod wiring;

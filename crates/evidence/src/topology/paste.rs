@@ -37,7 +37,7 @@ pub(super) fn words(line: &str) -> Vec<String> {
         match words.last_mut() {
             // A list of CPUs with blanks in it.
             Some(last) if last.ends_with(',') && is_list(&word) && is_list(last.trim_end_matches(',')) => {
-                last.push_str(&word)
+                last.push_str(&word);
             }
             _ => words.push(word),
         }

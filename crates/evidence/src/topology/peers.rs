@@ -9,8 +9,15 @@ use super::Trouble;
 pub(super) struct Peers {
     pub(super) line: u64,
     pub(super) columns: Vec<Box<str>>,
-    /// Rows by their name, with the status for each column.
-    pub(super) rows: Vec<(Box<str>, Vec<Option<Box<str>>>)>,
+    pub(super) rows: Vec<PeerRow>,
+}
+
+/// A row of the matrix.
+#[derive(Debug)]
+pub(super) struct PeerRow {
+    pub(super) name: Box<str>,
+    /// The status for each column.
+    pub(super) statuses: Vec<Option<Box<str>>>,
 }
 
 /// As the legend of `nvidia-smi topo -p2p` has it.
@@ -31,8 +38,8 @@ impl Peers {
     fn pairs(&self) -> BTreeMap<&str, Vec<(&str, &str)>> {
         let mut all: BTreeMap<&str, Vec<(&str, &str)>> = BTreeMap::new();
         let mut seen = std::collections::BTreeSet::new();
-        for (row, cells) in &self.rows {
-            for (column, status) in self.columns.iter().zip(cells) {
+        for PeerRow { name: row, statuses } in &self.rows {
+            for (column, status) in self.columns.iter().zip(statuses) {
                 let pair = if row < column { (&**row, &**column) } else { (&**column, &**row) };
                 if let Some(status) = status
                     && row != column

@@ -38,7 +38,7 @@ pub(super) fn read(text: &[u8]) -> Option<Known<&'static Model>> {
 }
 
 fn of_line(line: &str) -> Option<&'static Model> {
-    let parts = line.split([',', ' ', '\t']).flat_map(|it| it.split_once(['=', ':']));
+    let parts = line.split([',', ' ', '\t']).filter_map(|it| it.split_once(['=', ':']));
     let whole = line.split_once([':', '=']);
     parts.chain(whole).find_map(|(key, value)| {
         let key: String =
