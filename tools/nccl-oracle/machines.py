@@ -3,7 +3,8 @@
 A machine has `sockets`, each a list of PCIe switches `[GPUs, NICs]`; where `flat` is true there are no switches and every
 device hangs on its socket. `nvswitch` is the number of NVLinks of each GPU to the switch, `mesh` a list `[GPU, GPU, links]`.
 `cc` is the compute capability of the GPUs, `peer: false` says that no GPU reaches another's memory, `fabric` how
-many nodes one NVLink domain joins, `c2c` is `[links, MB/s]` between GPU and CPU.
+many nodes one NVLink domain joins, `c2c` is `[links, MB/s]` between GPU and CPU. Faults: `narrow` has the PCIe lanes and
+`unlinked` the NVLinks of single GPUs, by number.
 """
 
 import dataclasses
@@ -84,9 +85,9 @@ class _Writer:
             text += "  </cpu>\n"
         return text + "</system>\n"
 
-    def pci(self, bus, kind, inner, indent):
+    def pci(self, bus, kind, inner, indent, width=16):
         ids = 'vendor="0x10de" device="0x20b0" subsystem_vendor="0x10de" subsystem_device="0x134f"'
-        return f'{indent}<pci busid="{bus}" class="{kind}" {ids} link_speed="{self.it["speed"]}" link_width="16">\n{inner}{indent}</pci>\n'
+        return f'{indent}<pci busid="{bus}" class="{kind}" {ids} link_speed="{self.it["speed"]}" link_width="{width}">\n{inner}{indent}</pci>\n'
 
     def bus(self, number, slot, flat_base):
         if self.it.get("flat"):
@@ -103,14 +104,14 @@ class _Writer:
         self.gpus.append(bus)
         links = ""
         if "nvswitch" in self.it:
-            links = f'<nvlink target="fffffff:ffff:ff" count="{self.it["nvswitch"]}" tclass="0x068000"/>'
+            links = f'<nvlink target="fffffff:ffff:ff" count="{self.it.get("unlinked", {}).get(str(index), self.it["nvswitch"])}" tclass="0x068000"/>'
         for a, b, count in self.it.get("mesh", []):
             if index in (a, b) and hasattr(self, "known"):
                 links += f'<nvlink target="{self.known[b if index == a else a]}" count="{count}" tclass="0x030200"/>'
         if "c2c" in self.it:
             count, bandwidth = self.it["c2c"]
             links += f'<c2c bw="{bandwidth}" count="{count}"/>'
-        return self.pci(bus, "0x030200", f'      <gpu dev="{index}" sm="{self.it["cc"]}">{links}</gpu>\n', "      ")
+        return self.pci(bus, "0x030200", f'      <gpu dev="{index}" sm="{self.it["cc"]}">{links}</gpu>\n', "      ", self.it.get("narrow", {}).get(str(index), 16))
 
     def nic(self, number, slot):
         name = f"rdmap{len(self.nics)}"

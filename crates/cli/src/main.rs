@@ -3,6 +3,7 @@
 mod archive;
 mod args;
 mod bench;
+mod bind;
 mod check;
 mod decide;
 mod doctor;
@@ -14,6 +15,7 @@ mod manifest;
 mod output;
 mod progress;
 mod topo;
+mod write;
 
 use std::io::{self, Write};
 use std::process::ExitCode;

@@ -13,6 +13,7 @@ mod normal;
 mod regime;
 mod rings;
 mod shape;
+pub mod training;
 mod wire;
 
 pub use algorithm::{Algorithm, Ceiling};

@@ -187,6 +187,7 @@ fn of_gpu(name: &str, table: &Table) -> Result<Machine, ClusterFileError> {
             "The wiring is not described: NICs are spread evenly, below one switch with their GPUs, with links like theirs."
                 .to_owned(),
         ],
+        ..Machine::default()
     })
 }
 

@@ -139,6 +139,11 @@ impl Communicator {
         self.nodes.get(*self.graphs_of_node.get(*self.node_of_rank.get(rank)? as usize)?)
     }
 
+    /// The paths of the node of a rank.
+    pub fn paths(&self, rank: usize) -> Option<&Paths> {
+        self.node_paths.get(*self.graphs_of_node.get(*self.node_of_rank.get(rank)? as usize)?)
+    }
+
     /// The description that positions of [`Communicator::node_paths`] refer to: `machine`, in an NVLink domain as often as there
     /// are machines.
     pub fn joined_machine(&self, machine: &Machine) -> Machine {

@@ -7,6 +7,7 @@ use fabric::layout::{Placement, Unfit};
 use fabric::machine::Machine;
 use fabric::settings::Network;
 
+use crate::domain::{self, machines_in_domain};
 use crate::transport::{net_is_faster, p2p_is_allowed};
 use crate::{Layout, Paths, Settings, TooLarge, VisibleDevice, VisibleDevices};
 
@@ -26,6 +27,8 @@ pub struct Decisions {
     local_ranks: Vec<LocalRank>,
     /// Where each rank is, if they are placed one by one.
     placed: Option<Placed>,
+    /// How many machines one NVLink domain joins into one node.
+    pub(crate) domain: u32,
     /// The index of each GPU, as tools print it.
     pub(crate) gpus: Vec<u32>,
     /// What each NIC gives, in GB/s.
@@ -131,6 +134,11 @@ impl Decisions {
                 LocalRank { gpu, pod, machine: 0, host: 0, node }
             })
             .collect();
+        // Only machines that are one node by themselves are joined.
+        if decisions.nodes.len() == 1 {
+            decisions.domain =
+                machines_in_domain(settings, machine, domain::in_catalogue(machine), layout.nodes);
+        }
         Ok(decisions)
     }
 
@@ -203,6 +211,7 @@ impl Decisions {
             nodes,
             local_ranks: Vec::new(),
             placed: None,
+            domain: 1,
             gpus: machine.gpus.iter().map(|it| it.index).collect(),
             nics: machine.nics.iter().map(|it| fabric::link::nic(it.rate)).collect(),
             whole,

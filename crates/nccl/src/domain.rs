@@ -7,6 +7,12 @@ use fabric::machine::{Machine, NvEnd, NvLink, Place};
 
 use crate::{Paths, Settings, TooLarge, VisibleDevice, VisibleDevices};
 
+/// How many machines form one domain, as far as the catalogue knows them.
+pub(crate) fn in_catalogue(machine: &Machine) -> u32 {
+    let known = machine.name.as_deref().and_then(fabric::catalogue::wiring);
+    known.and_then(|it| it.domain).unwrap_or(1)
+}
+
 /// How many machines one domain has where NCCL uses it. Descriptions are joined since 2.21.5.
 pub(crate) fn machines_in_domain(settings: &Settings, machine: &Machine, domain: u32, nodes: u32) -> u32 {
     let wanted = settings.number("NCCL_MNNVL_ENABLE", 2) != 0 && settings.since(2, 21, 5);

@@ -20,6 +20,7 @@ use crate::nics::Near;
 use crate::topo::{System, single, used_sockets};
 
 use crate::Settings;
+use fabric::Network;
 use order::{gpus_in_order, nics_in_order};
 use reach::{middle, search};
 use rows::Rows;
@@ -230,6 +231,7 @@ impl Paths {
         let rows = Rows::new(machine, &gpus, &nics);
         let used = used_sockets(machine, &positions(&gpus), &positions(&nics));
         let first = machine.sockets.iter().zip(used).find(|it| it.1);
+        let socket = settings.network(machine) == Network::Socket;
         Self {
             settings: settings.clone(),
             matrix: vec![Path::NONE; rows.all() * rows.all()],
@@ -248,7 +250,12 @@ impl Paths {
                 cpu: first.map_or(Maker::Unknown, |it| it.0.maker),
                 compute: machine.gpus.iter().map(|it| it.compute).collect(),
                 gpu_direct: machine.gpus.iter().map(|it| it.gpudirect).collect(),
-                nic_direct: machine.nics.iter().map(|it| it.gpudirect).collect(),
+                // Sockets copy through host memory (`src/transport/net_socket.cc`, `ncclNetSocketGetProperties`: `NCCL_PTR_HOST`).
+                nic_direct: machine
+                    .nics
+                    .iter()
+                    .map(|it| if socket { Some(false) } else { it.gpudirect })
+                    .collect(),
                 nic_rates: machine.nics.iter().map(|it| single(fabric::link::nic(it.rate))).collect(),
                 nic_latencies: machine.nics.iter().map(|it| latency(it.latency, settings)).collect(),
                 makers: machine.sockets.iter().map(|it| it.maker).collect(),
@@ -313,6 +320,11 @@ impl Paths {
     /// The compute capability of a GPU. An unknown one counts as an A100's.
     pub(crate) fn compute(&self, gpu: usize) -> u32 {
         self.about.compute.get(gpu).copied().flatten().unwrap_or(80)
+    }
+
+    /// How many machines of an NVLink domain these are; one if there is none.
+    pub fn machines(&self) -> usize {
+        self.machines
     }
 
     /// Which machine of an NVLink domain a GPU is in.

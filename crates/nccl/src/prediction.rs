@@ -9,6 +9,7 @@ use fabric::layout::Placement;
 use fabric::machine::{Machine, Maker};
 use fabric::settings::Network;
 
+use crate::domain;
 use crate::tuner::{Abstention, OfiTuner, platform};
 use crate::tuning::{BadList, Choice, CollNet, GraphInfo, GraphInfos, Tuned, Tuning};
 use crate::{
@@ -38,15 +39,16 @@ pub struct Job<'a> {
 }
 
 impl<'a> Job<'a> {
-    /// A job of which nothing else is known.
+    /// A job of which nothing else is known. Machines that the catalogue knows as parts of an NVLink domain are in one.
     pub fn new(machine: &'a Machine, layout: &'a Layout, settings: &'a Settings) -> Self {
+        let abilities = Abilities { domain: domain::in_catalogue(machine), ..Abilities::default() };
         Self {
             machine,
             layout,
             placement: None,
             others: &[],
             settings,
-            abilities: Abilities::default(),
+            abilities,
             plugin: None,
             settings_are_complete: false,
         }

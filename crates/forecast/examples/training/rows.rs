@@ -1,0 +1,83 @@
+//! Published runs, and what the model makes of them.
+
+use forecast::training::{Broken, Calibration, Job, Predictor, Step};
+use serde_json::{Map, Value, json};
+
+/// One published run.
+pub(crate) struct Row {
+    pub(crate) id: String,
+    pub(crate) family: String,
+    pub(crate) job: Job,
+    /// Seconds of a step, where published.
+    pub(crate) step: Option<f64>,
+    /// Memory of a GPU in GiB, where published.
+    pub(crate) memory: Option<f64>,
+}
+
+impl Row {
+    pub(crate) fn predict(&self, calibration: &Calibration) -> Result<Step, Broken> {
+        Predictor::new(calibration, &self.job.model, &self.job.cluster).step(&self.job.run)
+    }
+
+    /// The logarithm of predicted over measured time.
+    pub(crate) fn error(&self, calibration: &Calibration) -> Option<f64> {
+        let step = self.predict(calibration).ok()?;
+        Some((step.time.0 / self.step?).ln())
+    }
+}
+
+/// Those of the repository.
+pub(crate) fn published() -> Vec<Row> {
+    read(include_str!("../../tests/data/training.csv"))
+}
+
+/// Rows of a file with the columns of `tests/data/training.csv`.
+pub(crate) fn read(text: &str) -> Vec<Row> {
+    let mut lines = text.lines();
+    let columns: Vec<&str> = lines.next().unwrap_or_default().split(',').collect();
+    lines.filter(|it| !it.trim().is_empty()).map(|line| row(&columns, line)).collect()
+}
+
+fn row(columns: &[&str], line: &str) -> Row {
+    let cells: Map<String, Value> = columns
+        .iter()
+        .zip(line.split(','))
+        .map(|(name, cell)| {
+            let number = cell.parse::<u64>().map(Value::from);
+            ((*name).to_owned(), number.unwrap_or_else(|_| Value::from(cell)))
+        })
+        .collect();
+    let flag = |name: &str| cells[name] == json!(1);
+    let number = |name: &str| cells[name].as_f64().or_else(|| cells[name].as_str()?.parse().ok());
+    let job = json!({
+        "model": {
+            "layers": cells["layers"], "hidden": cells["hidden"], "heads": cells["heads"], "kv_heads": cells["kv_heads"],
+            "ffn": cells["ffn"], "vocab": cells["vocab"], "gated_mlp": flag("gated"),
+        },
+        "cluster": {
+            "gpu": cells["gpu"], "gpus_per_node": cells["gpus_per_node"], "nodes": cells["nodes"], "intra": cells["intra"],
+            "inter": { "kind": cells["kind"], "nics": cells["nics"], "gbps": number("gbps"), "gpudirect": true },
+        },
+        "run": {
+            "framework": cells["framework"], "tp": cells["tp"], "pp": cells["pp"], "vpp": cells["vpp"], "cp": cells["cp"],
+            "ep": cells["ep"], "zero": cells["zero"], "seq": cells["seq"], "micro_batch": cells["micro_batch"],
+            "global_batch": cells["global_batch"], "precision": cells["precision"], "recompute": cells["recompute"],
+            "sequence_parallel": flag("sequence_parallel"), "flash_attention": flag("flash"),
+        },
+    });
+    let id = cells["id"].as_str().unwrap_or_default().to_owned();
+    let family = id.rsplit_once('-').map_or(id.as_str(), |it| it.0).to_owned();
+    let job = Job::of_value(job).unwrap_or_else(|error| panic!("{id}: {error}"));
+    Row { id, family, job, step: number("step_s"), memory: number("memory_gib") }
+}
+
+/// The families, in the order of the file.
+pub(crate) fn families(rows: &[Row]) -> Vec<&str> {
+    let mut families: Vec<&str> = Vec::new();
+    for row in rows {
+        if !families.contains(&row.family.as_str()) {
+            families.push(&row.family);
+        }
+    }
+    families
+}

@@ -1,0 +1,233 @@
+//! Computation on one GPU, operator by operator.
+//!
+//! An operator takes the time of its operations at what its kind reaches of the peak, plus the part of its memory traffic that
+//! is not hidden behind them, plus the start of its kernel.
+
+use super::constants::Constants;
+use super::hardware::Gpu;
+use super::model::Model;
+use super::run::{Framework, Precision, Recompute, Run};
+
+/// What one GPU reaches, in SI units.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Speed {
+    /// Matrix products of the layers.
+    gemm: f64,
+    /// Matrix products of the head, never in FP8.
+    head: f64,
+    /// Flash attention, forward and backward.
+    flash: (f64, f64),
+    /// Batched products of attention without flash attention.
+    batched: f64,
+    /// The same where a head's width does not suit the matrix units.
+    scalar: f64,
+    /// Memory.
+    memory: f64,
+    /// The part of the traffic of a matrix product that is not hidden.
+    exposed: f64,
+    /// The start of a kernel.
+    tail: f64,
+    /// Memory traffic of the framework's kernels, over that of fused ones.
+    traffic: f64,
+    /// More passes over activations for FP8: they are scaled and rounded.
+    cast: f64,
+    /// CPU time of a layer, forward and backward.
+    pub(crate) host: (f64, f64),
+}
+
+/// The passes of one layer over one micro-batch.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Pass {
+    pub(crate) matrices: f64,
+    pub(crate) attention: f64,
+    pub(crate) elementwise: f64,
+}
+
+impl Pass {
+    pub(crate) fn sum(&self) -> f64 {
+        self.matrices + self.attention + self.elementwise
+    }
+}
+
+/// A layer's forward and backward pass, and what is computed again between them.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Layer {
+    pub(crate) forward: Pass,
+    pub(crate) backward: Pass,
+    pub(crate) again: f64,
+}
+
+/// Matrix units work on groups of eight 16-bit numbers: NVIDIA, "Matrix Multiplication Background User's Guide".
+const ALIGNED: u32 = 8;
+
+impl Speed {
+    pub(crate) fn new(constants: &Constants, gpu: &Gpu, run: &Run) -> Self {
+        let gemm = &constants.gemm;
+        let attention = &constants.attention;
+        let (half, quarter, flash, host) = match gpu.compute {
+            ..80 => (gemm.volta, gemm.fp8_ada, attention.volta, constants.host.ampere),
+            80..89 => (gemm.ampere, gemm.fp8_ada, attention.ampere, constants.host.ampere),
+            89 => (gemm.ada, gemm.fp8_ada, attention.ada, constants.host.ampere),
+            90..100 => (gemm.hopper, gemm.fp8_hopper, attention.hopper, constants.host.hopper),
+            _ => (gemm.blackwell, gemm.fp8_blackwell, attention.blackwell, constants.host.hopper),
+        };
+        let peak = gpu.half * 1e12;
+        let head = half * peak;
+        let layers = match (run.precision, gpu.quarter) {
+            (Precision::Fp8, Some(fast)) => quarter * fast * 1e12,
+            _ => head,
+        };
+        // Megatron's attention on Hopper and later comes from cuDNN.
+        let fused = run.framework == Framework::Megatron && gpu.compute >= 90;
+        let flash = flash * peak * if fused { attention.cudnn } else { 1.0 };
+        let megatron = run.framework == Framework::Megatron;
+        let host = host * 1e-6;
+        Self {
+            gemm: layers,
+            head,
+            flash: (flash, flash * attention.backward),
+            batched: head * attention.batched,
+            scalar: gpu.single * 1e12,
+            memory: gpu.bandwidth.0 * 1e9 * constants.memory.share,
+            exposed: gemm.exposed,
+            tail: gemm.tail * 1e-6,
+            traffic: if megatron { 1.0 } else { constants.memory.eager },
+            cast: if run.precision == Precision::Fp8 { constants.memory.cast } else { 0.0 },
+            host: (host, host * constants.host.backward),
+        }
+    }
+
+    /// A product of an m x k and a k x n matrix of 16 bits, with this many more bytes to move.
+    fn product(&self, rate: f64, m: f64, n: f64, k: f64, more: f64) -> f64 {
+        let bytes = 2.0 * (m * k + k * n + m * n) + more;
+        2.0 * m * n * k / rate + self.exposed * bytes / self.memory + self.tail
+    }
+
+    /// The matrix products of `count` blocks of m tokens with an n x k matrix: forward, and backward for input and weights.
+    fn linear(&self, m: f64, n: f64, k: f64, gradients: f64) -> (f64, f64) {
+        let forward = self.product(self.gemm, m, n, k, 0.0);
+        let input = self.product(self.gemm, m, k, n, 0.0);
+        let weights = self.product(self.gemm, n, k, m, n * k * gradients);
+        (forward, input + weights)
+    }
+
+    /// Bytes through the memory of the GPU.
+    pub(crate) fn stream(&self, bytes: f64) -> f64 {
+        bytes / self.memory
+    }
+
+    /// One layer on one rank.
+    pub(crate) fn layer(&self, constants: &Constants, model: &Model, run: &Run) -> Layer {
+        let (tp, cp) = (f64::from(run.tp), f64::from(run.cp));
+        let tokens = f64::from(run.micro_batch) * f64::from(run.seq) / cp;
+        let hidden = f64::from(model.hidden);
+        let (queries, keys) = (model.queries() / tp, model.keys() / tp);
+        // Gradients of weights are read and written again for every micro-batch.
+        let gradients = run.added_bytes(constants.gemm.accumulate);
+        let qkv = self.linear(tokens, queries + 2.0 * keys, hidden, gradients);
+        let out = self.linear(tokens, hidden, queries, gradients);
+        let mlp = self.feed_forward(model, run, tokens, gradients);
+        let core = self.core(constants, model, run);
+        let memory = &constants.memory;
+        let outside = if run.sequence_parallel { hidden / tp } else { hidden };
+        let width = mlp.width;
+        let passes = memory.full * outside
+            + memory.heads * (queries + 2.0 * keys)
+            + memory.ffn * width
+            + self.cast * (hidden + width);
+        let elementwise = self.stream(2.0 * tokens * passes * self.traffic);
+        let forward = Pass { matrices: qkv.0 + out.0 + mlp.forward, attention: core.0, elementwise };
+        let backward = Pass {
+            matrices: qkv.1 + out.1 + mlp.backward,
+            attention: core.1,
+            elementwise: elementwise * memory.backward,
+        };
+        let again = match run.recompute {
+            Recompute::None => 0.0,
+            // Flash attention keeps no scores: nothing is left to compute again.
+            Recompute::Selective if run.flash_attention => 0.0,
+            Recompute::Selective => core.0,
+            Recompute::Full => forward.sum(),
+        };
+        Layer { forward, backward, again }
+    }
+
+    fn feed_forward(&self, model: &Model, run: &Run, tokens: f64, gradients: f64) -> FeedForward {
+        let (tp, hidden) = (f64::from(run.tp), f64::from(model.hidden));
+        let matrices = model.matrices() - 1.0;
+        let one = |tokens: f64, width: f64| {
+            let width = width / tp;
+            let up = self.linear(tokens, matrices * width, hidden, gradients);
+            let down = self.linear(tokens, hidden, width, gradients);
+            // Read the product, write the activation: with a gate, the product is twice as wide.
+            FeedForward {
+                forward: up.0 + down.0,
+                backward: up.1 + down.1,
+                width: (matrices + 1.0) / 2.0 * width,
+            }
+        };
+        let dense = one(tokens, f64::from(model.ffn));
+        let Some(experts) = model.experts else { return dense };
+        let share = model.expert_share();
+        let (count, used) = (f64::from(experts.count), f64::from(experts.per_token));
+        // A rank holds count / ep experts, each with the tokens of ep ranks.
+        let ep = f64::from(run.ep);
+        let each = one(tokens * used * ep / count, f64::from(experts.ffn));
+        let shared = one(tokens, f64::from(experts.ffn) * f64::from(experts.shared));
+        let held = count / ep;
+        let some = if experts.shared > 0 { 1.0 } else { 0.0 };
+        let mix = |dense: f64, each: f64, shared: f64| {
+            (1.0 - share) * dense + share * (held * each + some * shared)
+        };
+        FeedForward {
+            forward: mix(dense.forward, each.forward, shared.forward),
+            backward: mix(dense.backward, each.backward, shared.backward),
+            width: (1.0 - share) * dense.width + share * (used * each.width + some * shared.width),
+        }
+    }
+
+    /// The core of the attention: scores, softmax, weighted sum; forward and backward.
+    fn core(&self, constants: &Constants, model: &Model, run: &Run) -> (f64, f64) {
+        let (tp, cp) = (f64::from(run.tp), f64::from(run.cp));
+        let seq = f64::from(run.seq);
+        let heads = f64::from(run.micro_batch) * f64::from(model.heads) / tp;
+        let width = f64::from(model.head_width);
+        let scores = heads * seq * seq / cp;
+        let aligned = model.head_width.is_multiple_of(ALIGNED);
+        if run.flash_attention && aligned {
+            // Half of the scores are masked, and not computed. Two products forward, five backward. Short sequences have few blocks
+            // between the first and the masked one.
+            let products = scores * width * (1.0 + constants.attention.short / seq);
+            return (2.0 * products / self.flash.0 + self.tail, 5.0 * products / self.flash.1 + self.tail);
+        }
+        let rate = if aligned { self.batched } else { self.scalar };
+        let product = |count: f64| {
+            let bytes = 2.0 * (2.0 * heads * seq * width + scores);
+            count * (2.0 * scores * width / rate + self.exposed * bytes / self.memory + self.tail)
+        };
+        // Scaled, masked softmax: read and write. Dropout: read, write, and a mask of bytes. Backward also reads the softmax.
+        let softmax = |passes: f64| self.stream(2.0 * scores * passes) + 2.0 * self.tail;
+        (product(2.0) + softmax(4.5), product(4.0) + softmax(5.5))
+    }
+
+    /// Head and loss: forward and backward, on the ranks that hold them.
+    pub(crate) fn head(&self, constants: &Constants, model: &Model, run: &Run) -> (f64, f64) {
+        let tp = f64::from(run.tp);
+        let tokens = f64::from(run.micro_batch) * f64::from(run.seq) / f64::from(run.cp);
+        let (hidden, vocab) = (f64::from(model.hidden), f64::from(model.vocab) / tp);
+        let forward = self.product(self.head, tokens, vocab, hidden, 0.0);
+        let more = vocab * hidden * run.added_bytes(constants.gemm.accumulate);
+        let backward = self.product(self.head, tokens, hidden, vocab, 0.0)
+            + self.product(self.head, vocab, hidden, tokens, more);
+        // The loss passes over all scores of the vocabulary, in FP32.
+        let loss = self.stream(4.0 * tokens * vocab * constants.memory.head);
+        (forward + loss, backward + loss)
+    }
+}
+
+/// A feed-forward part: its passes, and the width that its activation reads and writes.
+struct FeedForward {
+    forward: f64,
+    backward: f64,
+    width: f64,
+}

@@ -1,0 +1,478 @@
+//! A job file: what is trained, on what, and how. TOML, or JSON with the same keys.
+
+use std::fmt;
+
+use fabric::gpu::{self, GpuModel};
+use fabric::machine::NicKind;
+use fabric::units::{GigabitsPerSecond, GigabytesPerSecond};
+use fabric::{Layout, catalogue};
+use serde::Deserialize;
+use serde_json::Value;
+
+use super::hardware::{Cluster, Gpu, Inter, Intra};
+use super::model::{Experts, Model};
+use super::models;
+use super::run::{Framework, Offload, Precision, Recompute, Run};
+use super::step::Seconds;
+
+/// A training job.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Job {
+    /// What is trained.
+    pub model: Model,
+    /// The name of the model, where the file gives one of the catalogue.
+    pub model_name: Option<String>,
+    /// On what.
+    pub cluster: Cluster,
+    /// How.
+    pub run: Run,
+    /// Steps of the whole run, where the file says so.
+    pub steps: Option<u64>,
+    /// What the run takes before its first step.
+    pub startup: Seconds,
+    /// What was assumed, in sentences.
+    pub notes: Vec<String>,
+}
+
+/// What is wrong with a job file.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct JobError(String);
+
+impl JobError {
+    pub(crate) fn new(text: impl Into<String>) -> Self {
+        Self(text.into())
+    }
+}
+
+impl fmt::Display for JobError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.0)
+    }
+}
+
+impl std::error::Error for JobError {}
+
+fn wrong<T>(text: impl Into<String>) -> Result<T, JobError> {
+    Err(JobError(text.into()))
+}
+
+#[derive(Debug, Deserialize)]
+struct File {
+    model: Table<ModelTable>,
+    cluster: Table<ClusterTable>,
+    #[serde(default)]
+    run: Table<RunTable>,
+}
+
+/// A table, transparent to serde; absent ones are empty.
+#[derive(Debug, Default, Deserialize)]
+#[serde(transparent)]
+struct Table<T>(T);
+
+macro_rules! keys {
+    ($(#[$meta:meta])* $name:ident { $($key:ident: $kind:ty),* $(,)? }) => {
+        $(#[$meta])*
+        #[derive(Debug, Default, Deserialize)]
+        #[serde(default)]
+        struct $name { $($key: Option<$kind>),* }
+
+        impl $name {
+            const KEYS: &[&str] = &[$(stringify!($key)),*];
+        }
+    };
+}
+
+keys! { ModelTable {
+    name: String, config: String, layers: u32, hidden: u32, heads: u32, kv_heads: u32, head_width: u32, ffn: u32,
+    gated_mlp: bool, vocab: u32, tied_embeddings: bool, experts: u32, experts_per_token: u32, moe_ffn: u32,
+    moe_layers: u32, shared_experts: u32,
+} }
+
+keys! { ClusterTable {
+    instance: String, gpu: String, gpus_per_node: u32, nodes: u32, intra: String, inter: InterTable, pods: String,
+    measured: String, cpus: u32, host_memory_gib: f64,
+} }
+
+keys! { InterTable { kind: String, nics: u32, gbps: f64, gpudirect: bool } }
+
+keys! { RunTable {
+    framework: String, tp: u32, pp: u32, vpp: u32, cp: u32, ep: u32, zero: u32, offload: OffloadTable, seq: u32,
+    micro_batch: u32, global_batch: u32, precision: String, recompute: String, sequence_parallel: bool,
+    flash_attention: bool, omp_threads: u32, overlap: bool, steps: u64, startup_s: f64,
+} }
+
+keys! { OffloadTable { params: bool, optimizer: bool } }
+
+impl Job {
+    /// Reads a job file.
+    pub fn read(text: &str) -> Result<Self, JobError> {
+        let value: Value = if text.trim_start().starts_with('{') {
+            serde_json::from_str(text).or_else(|error| wrong(error.to_string()))?
+        } else {
+            toml::from_str(text).or_else(|error: toml::de::Error| wrong(error.to_string().trim_end()))?
+        };
+        Self::of_value(value)
+    }
+
+    /// From JSON that is already parsed.
+    pub fn of_value(value: Value) -> Result<Self, JobError> {
+        known(&value, "", &["model", "cluster", "run"])?;
+        let table = |name: &str| value.get(name).unwrap_or(&Value::Null);
+        known(table("model"), "model", ModelTable::KEYS)?;
+        known(table("cluster"), "cluster", ClusterTable::KEYS)?;
+        known(&table("cluster")["inter"], "cluster.inter", InterTable::KEYS)?;
+        known(table("run"), "run", RunTable::KEYS)?;
+        known(&table("run")["offload"], "run.offload", OffloadTable::KEYS)?;
+        for name in ["model", "cluster"] {
+            if value.get(name).is_none() {
+                return wrong(format!("the job has no [{name}] table"));
+            }
+        }
+        for name in ["model", "cluster", "run"] {
+            numbers(table(name), name)?;
+        }
+        let file: File = serde_json::from_value(value).or_else(|error| wrong(error.to_string()))?;
+        let mut notes = Vec::new();
+        let model_name = file.model.0.name.clone();
+        let model = model(&file.model.0)?;
+        let cluster = cluster(&file.cluster.0, &mut notes)?;
+        let run = run(&file.run.0, &cluster, &mut notes)?;
+        let startup = file.run.0.startup_s.unwrap_or(0.0);
+        if !startup.is_finite() || startup < 0.0 {
+            return wrong("`startup_s` in [run] is not a time");
+        }
+        Ok(Self {
+            model,
+            model_name,
+            cluster,
+            run,
+            steps: file.run.0.steps,
+            startup: Seconds(startup),
+            notes,
+        })
+    }
+}
+
+/// Refuses keys that a table does not have, with the nearest one.
+fn known(value: &Value, table: &str, keys: &[&str]) -> Result<(), JobError> {
+    let Some(object) = value.as_object() else { return Ok(()) };
+    let Some(unknown) = object.keys().find(|it| !keys.contains(&it.as_str())) else { return Ok(()) };
+    let near = keys
+        .iter()
+        .map(|key| (strsim::damerau_levenshtein(key, unknown), key))
+        .filter(|(distance, key)| *distance <= 3.min(key.len() / 2) || key.starts_with(unknown.as_str()))
+        .min();
+    let place = if table.is_empty() { "the job".to_owned() } else { format!("[{table}]") };
+    match near {
+        Some((_, key)) => wrong(format!("{place} has no key `{unknown}`: did you mean `{key}`?")),
+        None => wrong(format!("{place} has no key `{unknown}`: it has {}", keys.join(", "))),
+    }
+}
+
+/// Negative numbers and fractions where counts are expected, named by key.
+fn numbers(value: &Value, table: &str) -> Result<(), JobError> {
+    let Some(object) = value.as_object() else { return Ok(()) };
+    for (key, value) in object {
+        let fraction = matches!(key.as_str(), "startup_s" | "host_memory_gib");
+        if value.is_number() && !fraction && value.as_u64().is_none_or(|it| it > u64::from(u32::MAX)) {
+            return wrong(format!(
+                "`{key}` in [{table}] is {value}: it must be a whole number from 0 to {}",
+                u32::MAX
+            ));
+        }
+    }
+    Ok(())
+}
+
+fn model(table: &ModelTable) -> Result<Model, JobError> {
+    let base = match (&table.name, &table.config) {
+        (Some(name), _) => Some(models::find(name).map_err(JobError)?),
+        (None, Some(_)) => {
+            return wrong("`config` in [model] must be the configuration itself here, not a file name");
+        }
+        (None, None) => None,
+    };
+    let need = |given: Option<u32>, of: fn(&Model) -> u32, key: &str| {
+        given.or_else(|| base.as_ref().map(of)).ok_or_else(|| {
+            JobError(format!("[model] needs `{key}`, or the `name` of a model that plumb knows"))
+        })
+    };
+    let layers = need(table.layers, |it| it.layers, "layers")?;
+    let hidden = need(table.hidden, |it| it.hidden, "hidden")?;
+    let heads = need(table.heads, |it| it.heads, "heads")?;
+    let vocab = need(table.vocab, |it| it.vocab, "vocab")?;
+    let own = table.hidden.is_some() || table.heads.is_some();
+    let base = base.filter(|_| !own);
+    let kv_heads = table.kv_heads.or(base.map(|it| it.kv_heads)).unwrap_or(heads);
+    let gated = table.gated_mlp.or(base.map(|it| it.gated)).unwrap_or(false);
+    let ffn = table.ffn.or(base.map(|it| it.ffn)).unwrap_or_else(|| hidden.saturating_mul(4));
+    if heads == 0 {
+        return wrong("`heads` is 0: it must be at least 1");
+    }
+    let head_width = match table.head_width.or(base.map(|it| it.head_width)) {
+        Some(width) => width,
+        None if hidden % heads == 0 => hidden / heads,
+        None => {
+            return wrong(format!(
+                "hidden = {hidden} cannot be divided by heads = {heads}: give `head_width`"
+            ));
+        }
+    };
+    let experts = match table.experts.filter(|it| *it > 1) {
+        None => base.and_then(|it| it.experts),
+        Some(count) => Some(Experts {
+            count,
+            per_token: table.experts_per_token.unwrap_or(2).clamp(1, count),
+            ffn: table.moe_ffn.unwrap_or(ffn),
+            layers: table.moe_layers.unwrap_or(layers),
+            shared: table.shared_experts.unwrap_or(0),
+        }),
+    };
+    let tied = table.tied_embeddings.or(base.map(|it| it.tied)).unwrap_or(!gated);
+    Ok(Model { layers, hidden, heads, kv_heads, head_width, ffn, gated, vocab, tied, experts })
+}
+
+fn gpu_of(name: &str) -> Result<(&'static GpuModel, Gpu), JobError> {
+    let Some(model) = gpu::find(name).or_else(|| gpu::by_name_in_text(name)) else {
+        return wrong(format!("plumb knows no GPU `{name}`"));
+    };
+    match Gpu::of_model(model) {
+        Some(gpu) => Ok((model, gpu)),
+        None => wrong(format!("no source states the peak of {} with 16-bit matrices", model.name)),
+    }
+}
+
+fn cluster(table: &ClusterTable, notes: &mut Vec<String>) -> Result<Cluster, JobError> {
+    let layout = match table.pods.as_deref().map(Layout::parse) {
+        None => None,
+        Some(Ok(layout)) => Some((layout.pods_per_node, layout.gpus_per_pod)),
+        Some(Err(error)) => return wrong(format!("`pods` in [cluster]: {error}")),
+    };
+    if table.measured.is_some() {
+        return wrong("`measured` in [cluster] is not supported yet: leave it out");
+    }
+    let inter = table.inter.as_ref().map(inter).transpose()?;
+    let nodes = table.nodes.unwrap_or(1);
+    let mut cluster = match (&table.instance, &table.gpu) {
+        (Some(_), Some(_)) => return wrong("[cluster] has `instance` and `gpu`: one is enough"),
+        (None, None) => return wrong("[cluster] needs `instance`, or `gpu` and `gpus_per_node`"),
+        (Some(name), None) => of_instance(name, table, notes)?,
+        (None, Some(name)) => {
+            let (model, gpu) = gpu_of(name)?;
+            let Some(gpus) = table.gpus_per_node else { return wrong("[cluster] needs `gpus_per_node`") };
+            let intra = match &table.intra {
+                Some(text) => intra(text, model)?,
+                None => usual(model, notes),
+            };
+            // A rack of Grace machines joins 72 GPUs.
+            let domain = if model.family.starts_with("GB") && gpus > 0 { (72 / gpus).max(1) } else { 1 };
+            Cluster {
+                gpu,
+                nodes,
+                pods: 1,
+                gpus,
+                gpus_there: gpus,
+                domain,
+                intra,
+                inter: None,
+                host_link: host_link(model),
+                cpus: None,
+                host_memory: None,
+            }
+        }
+    };
+    cluster.nodes = nodes;
+    if inter.is_some() {
+        cluster.inter = inter;
+    }
+    if let Some((pods, gpus)) = layout {
+        (cluster.pods, cluster.gpus) = (pods, gpus);
+    }
+    cluster.cpus = table.cpus.or(cluster.cpus);
+    if let Some(gib) = table.host_memory_gib {
+        cluster.host_memory = Some(fabric::units::Gibibytes(gib));
+    }
+    if cluster.inter.is_none() && (cluster.nodes > 1 || cluster.pods > 1) {
+        return wrong("[cluster] has several nodes or pods: it needs `inter`, the network between them");
+    }
+    Ok(cluster)
+}
+
+fn of_instance(name: &str, table: &ClusterTable, notes: &mut Vec<String>) -> Result<Cluster, JobError> {
+    if table.gpus_per_node.is_some() || table.intra.is_some() {
+        return wrong(
+            "[cluster] has `instance`, which already gives `gpus_per_node` and `intra`: leave them out",
+        );
+    }
+    let machine = catalogue::resolve(name).or_else(|unknown| wrong(unknown.to_string()))?;
+    let (model, gpu) = gpu_of(&machine.gpu.name)?;
+    let network = match machine.network {
+        // TCP over the machine's own interface.
+        NicKind::Ethernet => {
+            Inter { kind: NicKind::Ethernet, nics: 1, rate: machine.bandwidth, gpudirect: false }
+        }
+        kind => Inter {
+            kind,
+            nics: machine.nics,
+            rate: GigabitsPerSecond(machine.bandwidth.0 / f64::from(machine.nics.max(1))),
+            gpudirect: machine.gpudirect.unwrap_or(true),
+        },
+    };
+    let intra = match machine.inside {
+        catalogue::Inside::NvSwitch | catalogue::Inside::NvLinkMesh => usual(model, notes),
+        catalogue::Inside::OneGpu | catalogue::Inside::Pcie | catalogue::Inside::Unknown => {
+            let peers = gpu::peer_access_in_text(&model.name).unwrap_or(false);
+            let generation = model.pcie_gen.unwrap_or(4);
+            Intra::pci(generation, peers).unwrap_or(Intra::Host { bandwidth: GigabytesPerSecond(12.0) })
+        }
+    };
+    Ok(Cluster {
+        gpu,
+        nodes: 1,
+        pods: 1,
+        gpus: machine.gpus,
+        gpus_there: machine.gpus,
+        domain: machine.domain,
+        intra,
+        inter: Some(network),
+        host_link: host_link(model),
+        cpus: machine.instance.map(|it| it.vcpus),
+        host_memory: machine.instance.map(|it| it.mem_gib),
+    })
+}
+
+/// What a GPU copies to and from the host.
+fn host_link(model: &GpuModel) -> GigabytesPerSecond {
+    let pci = Intra::pci(model.pcie_gen.unwrap_or(4), true);
+    let pci = match pci {
+        Some(Intra::Pci { bandwidth }) => bandwidth,
+        _ => GigabytesPerSecond(24.0),
+    };
+    model.c2c.unwrap_or(pci)
+}
+
+/// How GPUs of a model are usually joined.
+fn usual(model: &GpuModel, notes: &mut Vec<String>) -> Intra {
+    let nvlink = model.nvlink.and_then(|it| Intra::nvlink(it.generation, model));
+    let pci = || {
+        notes.push(format!(
+            "`intra` is not given: {} is taken as joined by PCIe through the host",
+            model.name
+        ));
+        Intra::pci(model.pcie_gen.unwrap_or(4), false)
+    };
+    nvlink.or_else(pci).unwrap_or(Intra::Host { bandwidth: GigabytesPerSecond(12.0) })
+}
+
+fn intra(text: &str, model: &GpuModel) -> Result<Intra, JobError> {
+    let found = match text {
+        "nvlink2" => Intra::nvlink(2, model),
+        "nvlink3" => Intra::nvlink(3, model),
+        "nvlink4" => Intra::nvlink(4, model),
+        "nvlink5" => Intra::nvlink(5, model),
+        "pcie3" => Intra::pci(3, true),
+        "pcie4" => Intra::pci(4, true),
+        "pcie5" => Intra::pci(5, true),
+        "pcie-host" => Intra::pci(model.pcie_gen.unwrap_or(4), false),
+        _ => None,
+    };
+    found.ok_or_else(|| {
+        JobError(format!(
+            "`intra` in [cluster] is `{text}`: it must be nvlink2 to nvlink5, pcie3 to pcie5 or pcie-host"
+        ))
+    })
+}
+
+fn inter(table: &InterTable) -> Result<Inter, JobError> {
+    let text = table.kind.as_deref().unwrap_or("infiniband");
+    let kind = match text {
+        "efa" => NicKind::Efa,
+        "infiniband" | "ib" => NicKind::InfiniBand,
+        "roce" => NicKind::Roce,
+        "eni" | "tcp" | "ethernet" => NicKind::Ethernet,
+        _ => {
+            return wrong(format!(
+                "`kind` in [cluster.inter] is `{text}`: it must be efa, infiniband, roce, eni or tcp"
+            ));
+        }
+    };
+    let nics = table.nics.unwrap_or(1);
+    let Some(gbps) = table.gbps else { return wrong("[cluster.inter] needs `gbps`, the rate of one NIC") };
+    if nics == 0 || !fabric::machine::Nic::RATES.contains(&gbps) {
+        return wrong(format!("[cluster.inter] has {nics} NICs of {gbps} Gbps: that is not a network"));
+    }
+    let gpudirect = table.gpudirect.unwrap_or(kind != NicKind::Ethernet);
+    Ok(Inter { kind, nics, rate: GigabitsPerSecond(gbps), gpudirect })
+}
+
+fn run(table: &RunTable, cluster: &Cluster, notes: &mut Vec<String>) -> Result<Run, JobError> {
+    let zero = table.zero;
+    let framework = match table.framework.as_deref() {
+        Some("megatron") => Framework::Megatron,
+        Some("deepspeed") => Framework::DeepSpeed,
+        Some("fsdp") => Framework::Fsdp,
+        Some("ddp") => Framework::Ddp,
+        None => Framework::Megatron,
+        Some(other) => {
+            return wrong(format!(
+                "`framework` in [run] is `{other}`: it must be megatron, deepspeed, fsdp or ddp"
+            ));
+        }
+    };
+    let precision = match table.precision.as_deref().unwrap_or("bf16") {
+        "fp16" => Precision::Fp16,
+        "bf16" => Precision::Bf16,
+        "fp8" => Precision::Fp8,
+        other => return wrong(format!("`precision` in [run] is `{other}`: it must be fp16, bf16 or fp8")),
+    };
+    let recompute = match table.recompute.as_deref().unwrap_or("none") {
+        "none" => Recompute::None,
+        "selective" => Recompute::Selective,
+        "full" => Recompute::Full,
+        other => {
+            return wrong(format!("`recompute` in [run] is `{other}`: it must be none, selective or full"));
+        }
+    };
+    if precision == Precision::Fp8 && cluster.gpu.quarter.is_none() {
+        return wrong(format!("{} has no FP8: set `precision` to bf16 or fp16", cluster.gpu.name));
+    }
+    if precision == Precision::Bf16 && cluster.gpu.compute < 80 {
+        notes.push(format!("{} has no BF16 matrix units: FP16 is assumed", cluster.gpu.name));
+    }
+    let (tp, pp, cp) = (table.tp.unwrap_or(1), table.pp.unwrap_or(1), table.cp.unwrap_or(1));
+    let micro_batch = table.micro_batch.unwrap_or(1);
+    let ranks = u64::from(tp) * u64::from(pp) * u64::from(cp);
+    let one_each = u64::from(micro_batch) * (cluster.ranks() / ranks.max(1)).max(1);
+    let global_batch = match table.global_batch {
+        Some(batch) => batch,
+        None => {
+            notes.push(format!(
+                "`global_batch` is not given: {one_each}, one micro-batch of each data-parallel rank"
+            ));
+            u32::try_from(one_each).unwrap_or(u32::MAX)
+        }
+    };
+    let offload = table.offload.as_ref();
+    Ok(Run {
+        framework,
+        tp,
+        pp,
+        vpp: table.vpp.unwrap_or(1),
+        cp,
+        ep: table.ep.unwrap_or(1),
+        zero: zero.unwrap_or(if framework == Framework::Fsdp { 3 } else { 0 }),
+        offload: Offload {
+            params: offload.and_then(|it| it.params).unwrap_or(false),
+            optimizer: offload.and_then(|it| it.optimizer).unwrap_or(false),
+        },
+        seq: table.seq.unwrap_or(2048),
+        micro_batch,
+        global_batch,
+        precision,
+        recompute,
+        sequence_parallel: table.sequence_parallel.unwrap_or(false),
+        flash_attention: table.flash_attention.unwrap_or(cluster.gpu.compute >= 80),
+        omp_threads: table.omp_threads,
+        overlap: table.overlap,
+    })
+}

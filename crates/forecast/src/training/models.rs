@@ -1,0 +1,96 @@
+//! Public models by name: `data/models.toml`, from their published configurations.
+
+use std::collections::BTreeMap;
+use std::sync::OnceLock;
+
+use serde::Deserialize;
+
+use super::model::{Experts, Model};
+
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Row {
+    layers: u32,
+    hidden: u32,
+    heads: u32,
+    kv_heads: u32,
+    head_width: Option<u32>,
+    ffn: u32,
+    gated: bool,
+    vocab: u32,
+    tied: bool,
+    /// Count, used by each token, width, layers, shared.
+    experts: Option<[u32; 5]>,
+    #[cfg_attr(not(test), expect(dead_code, reason = "a test compares it"))]
+    billions: f64,
+}
+
+impl Row {
+    fn model(&self) -> Model {
+        Model {
+            layers: self.layers,
+            hidden: self.hidden,
+            heads: self.heads,
+            kv_heads: self.kv_heads,
+            head_width: self.head_width.unwrap_or(self.hidden / self.heads.max(1)),
+            ffn: self.ffn,
+            gated: self.gated,
+            vocab: self.vocab,
+            tied: self.tied,
+            experts: self.experts.map(|[count, per_token, ffn, layers, shared]| Experts {
+                count,
+                per_token,
+                ffn,
+                layers,
+                shared,
+            }),
+        }
+    }
+}
+
+fn all() -> &'static BTreeMap<String, Row> {
+    static ALL: OnceLock<BTreeMap<String, Row>> = OnceLock::new();
+    // The data is part of the binary, and a test reads it.
+    ALL.get_or_init(|| toml::from_str(include_str!("../../data/models.toml")).unwrap_or_default())
+}
+
+/// The names of all models.
+pub fn names() -> impl Iterator<Item = &'static str> {
+    all().keys().map(String::as_str)
+}
+
+/// The model of this name, in any case; the error names similar ones.
+pub(crate) fn find(name: &str) -> Result<Model, String> {
+    let wanted = name.trim().to_ascii_lowercase();
+    // Hugging Face puts the publisher before the name.
+    let wanted = wanted.rsplit('/').next().unwrap_or_default();
+    if let Some(row) = all().get(wanted) {
+        return Ok(row.model());
+    }
+    let near = names().min_by_key(|it| strsim::damerau_levenshtein(it, wanted));
+    let near = near.map(|it| format!(": did you mean `{it}`?")).unwrap_or_default();
+    Err(format!("plumb knows no model `{name}`{near}"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{all, find};
+
+    #[test]
+    fn sizes_are_those_published() {
+        assert!(all().len() > 10);
+        for (name, row) in all() {
+            let billions = row.model().parameters() / 1e9;
+            assert!((billions / row.billions - 1.0).abs() < 0.03, "{name}: {billions}");
+        }
+    }
+
+    #[test]
+    fn unknown_names_get_a_suggestion() {
+        assert_eq!(find("Llama-3-8b"), find("meta-llama/llama-3-8b"));
+        assert_eq!(
+            find("llama-3-9b").unwrap_err(),
+            "plumb knows no model `llama-3-9b`: did you mean `llama-3-8b`?"
+        );
+    }
+}

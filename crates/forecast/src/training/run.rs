@@ -1,0 +1,160 @@
+//! How a model is trained: the layout over ranks and the settings of the framework.
+
+/// What trains.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Framework {
+    /// Megatron-LM, Megatron-Core, NeMo, Megatron-DeepSpeed.
+    Megatron,
+    /// `DeepSpeed`'s ZeRO.
+    DeepSpeed,
+    /// PyTorch's fully sharded data parallelism.
+    Fsdp,
+    /// PyTorch's data parallelism.
+    Ddp,
+}
+
+impl Framework {
+    /// As a job file names it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Megatron => "megatron",
+            Self::DeepSpeed => "deepspeed",
+            Self::Fsdp => "fsdp",
+            Self::Ddp => "ddp",
+        }
+    }
+}
+
+/// The precision of matrix products.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Precision {
+    /// FP16, with gradients in FP16.
+    Fp16,
+    /// BF16, with gradients added up in FP32.
+    Bf16,
+    /// FP8 in the layers, BF16 elsewhere.
+    Fp8,
+}
+
+impl Precision {
+    /// As a job file names it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Fp16 => "fp16",
+            Self::Bf16 => "bf16",
+            Self::Fp8 => "fp8",
+        }
+    }
+}
+
+/// What is computed again in the backward pass instead of kept.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Recompute {
+    /// Nothing.
+    None,
+    /// The core of the attention.
+    Selective,
+    /// Every layer, from its input.
+    Full,
+}
+
+impl Recompute {
+    /// As a job file names it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::None => "none",
+            Self::Selective => "selective",
+            Self::Full => "full",
+        }
+    }
+}
+
+/// What rests in the memory of the host.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Offload {
+    /// Parameters.
+    pub params: bool,
+    /// States of the optimizer, which then runs on the CPU.
+    pub optimizer: bool,
+}
+
+/// A layout and its settings. Data parallelism is what remains of the ranks.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Run {
+    /// What trains.
+    pub framework: Framework,
+    /// Tensor parallelism.
+    pub tp: u32,
+    /// Pipeline stages.
+    pub pp: u32,
+    /// Pieces of the model that each stage holds, in an interleaved schedule.
+    pub vpp: u32,
+    /// Context parallelism.
+    pub cp: u32,
+    /// Expert parallelism, inside of data parallelism.
+    pub ep: u32,
+    /// The stage of ZeRO; 3 for FSDP with full sharding.
+    pub zero: u32,
+    /// What rests in the memory of the host.
+    pub offload: Offload,
+    /// Tokens of a sequence.
+    pub seq: u32,
+    /// Sequences of a micro-batch.
+    pub micro_batch: u32,
+    /// Sequences of a step.
+    pub global_batch: u32,
+    /// The precision of matrix products.
+    pub precision: Precision,
+    /// What is computed again.
+    pub recompute: Recompute,
+    /// Whether norms and dropouts are split over the ranks of tensor parallelism.
+    pub sequence_parallel: bool,
+    /// Whether attention is one kernel that keeps no scores.
+    pub flash_attention: bool,
+    /// CPU threads of a rank; `None` for what the launcher sets.
+    pub omp_threads: Option<u32>,
+    /// Whether communication of data parallelism runs beside the backward pass; `None` for what the framework does.
+    pub overlap: Option<bool>,
+}
+
+impl Run {
+    /// Ranks that hold different parts of the model or of a sequence.
+    pub fn model_ranks(&self) -> u64 {
+        u64::from(self.tp) * u64::from(self.pp) * u64::from(self.cp)
+    }
+
+    /// Whether communication of data parallelism runs beside the backward pass. Megatron had no such option before releases
+    /// with flash attention.
+    pub(crate) fn overlaps(&self) -> bool {
+        self.overlap.unwrap_or(match self.framework {
+            Framework::Megatron => self.flash_attention,
+            Framework::DeepSpeed | Framework::Fsdp | Framework::Ddp => true,
+        })
+    }
+
+    /// Whether the run is of the time before flash attention: Megatron-DeepSpeed and Megatron-LM up to 2022.
+    pub(crate) fn is_early_megatron(&self) -> bool {
+        self.framework == Framework::Megatron && !self.flash_attention
+    }
+
+    /// Whether gradients of 16 bits are added to others in FP32 by kernels of their own: the BF16 optimizer of Megatron-DeepSpeed.
+    pub(crate) fn adds_apart(&self) -> bool {
+        self.is_early_megatron() && self.zero > 0 && self.precision == Precision::Bf16
+    }
+
+    /// Bytes to move for each weight to add a micro-batch's gradients up, with this many passes.
+    pub(crate) fn added_bytes(&self, passes: f64) -> f64 {
+        let apart = if self.adds_apart() { 2.0 * (4.0 + 2.0) } else { 0.0 };
+        passes * self.gradient_bytes() + apart
+    }
+
+    /// Bytes in which gradients are sent. Megatron-Core and FSDP send those of BF16 in FP32.
+    pub(crate) fn gradient_bytes(&self) -> f64 {
+        let early = self.is_early_megatron();
+        match (self.framework, self.precision) {
+            (_, Precision::Fp16) | (Framework::DeepSpeed, _) => 2.0,
+            _ if early => 2.0,
+            _ => 4.0,
+        }
+    }
+}

@@ -1,0 +1,70 @@
+//! Pipeline schedules: how layers are spread over stages, and what a step takes with 1F1B or interleaved stages.
+
+/// Layers of the stages.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(crate) struct Stages {
+    /// Of the first stage, which also has the embedding.
+    pub(crate) first: f64,
+    /// The most that a stage between the first and the last has; the same as the first with one or two stages.
+    pub(crate) middle: f64,
+    /// Of the last stage, which also has the head.
+    pub(crate) last: f64,
+}
+
+impl Stages {
+    /// Layers are spread evenly. Where that leaves a rest, but embedding and head would make it even, these count as a layer each.
+    pub(crate) fn new(layers: u32, stages: u32) -> Self {
+        let all = f64::from(layers);
+        if stages < 2 {
+            return Self { first: all, middle: all, last: all };
+        }
+        if !layers.is_multiple_of(stages) && (layers + 2).is_multiple_of(stages) {
+            let each = f64::from((layers + 2) / stages);
+            return Self { first: each - 1.0, middle: each, last: each - 1.0 };
+        }
+        let most = f64::from(layers.div_ceil(stages));
+        let rest = f64::from(layers % stages);
+        let least = f64::from(layers / stages);
+        // What does not fit evenly is put first.
+        let last = if rest > 0.0 { least } else { most };
+        Self { first: most, middle: most, last }
+    }
+}
+
+/// Times of a pipelined step.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(crate) struct Piped {
+    /// While the slowest stage works.
+    pub(crate) busy: f64,
+    /// While it waits for the first or the last micro-batch.
+    pub(crate) bubble: f64,
+}
+
+/// A step of `micro_batches`, each of which takes `slowest` on the slowest stage and `whole` on all stages together.
+///
+/// With 1F1B the slowest stage waits once for every other stage; interleaved stages wait a part of that, as they begin with a
+/// part of the model. Narayanan et al., "Efficient Large-Scale Language Model Training on GPU Clusters", section 2.2.
+pub(crate) fn piped(micro_batches: f64, vpp: f64, slowest: f64, whole: f64) -> Piped {
+    Piped { busy: micro_batches * slowest, bubble: (whole - slowest).max(0.0) / vpp }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{Piped, Stages, piped};
+
+    #[test]
+    fn layers_are_spread_evenly() {
+        assert_eq!(Stages::new(96, 8), Stages { first: 12.0, middle: 12.0, last: 12.0 });
+        // Embedding and head count as layers: 82 + 2 = 12 x 7.
+        assert_eq!(Stages::new(82, 12), Stages { first: 6.0, middle: 7.0, last: 6.0 });
+        assert_eq!(Stages::new(78, 12), Stages { first: 7.0, middle: 7.0, last: 6.0 });
+        assert_eq!(Stages::new(32, 1), Stages { first: 32.0, middle: 32.0, last: 32.0 });
+    }
+
+    #[test]
+    fn more_pieces_wait_less() {
+        // 8 equal stages, 16 micro-batches: 7 of 16 more.
+        assert_eq!(piped(16.0, 1.0, 1.0, 8.0), Piped { busy: 16.0, bubble: 7.0 });
+        assert_eq!(piped(16.0, 2.0, 1.0, 8.0), Piped { busy: 16.0, bubble: 3.5 });
+    }
+}

@@ -1,0 +1,73 @@
+//! Data parallelism: gradients, sharded states, and what of their traffic hides behind computation.
+
+use super::comm::Group;
+use super::constants::Constants;
+use super::run::{Framework, Run};
+
+/// Communication beside computation: what the two take together.
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
+pub(crate) struct Beside {
+    /// What communication adds to the computation, its slow-down included.
+    pub(crate) exposed: f64,
+    /// What of it runs beside.
+    pub(crate) hidden: f64,
+}
+
+impl Beside {
+    /// Communication that can start with the computation and uses `share` of it at most.
+    pub(crate) fn of(constants: &Constants, compute: f64, comm: f64, share: f64) -> Self {
+        let hidden = comm.min(compute * share);
+        Self { exposed: comm - hidden + constants.comm.slowdown * hidden, hidden }
+    }
+}
+
+/// Traffic of one layer's parameters for each micro-batch, where they or their gradients are sharded.
+#[derive(Debug, Clone, Copy, Default, PartialEq)]
+pub(crate) struct Sharded {
+    /// Parameters gathered for the forward pass.
+    pub(crate) forward: f64,
+    /// Parameters gathered again for the backward pass.
+    pub(crate) backward: f64,
+    /// Gradients reduced.
+    pub(crate) gradients: f64,
+}
+
+impl Sharded {
+    /// Of this many parameters.
+    pub(crate) fn new(run: &Run, group: &Group<'_>, parameters: f64) -> Self {
+        let gather = group.gather(2.0 * parameters);
+        let gradients = group.gather(run.gradient_bytes() * parameters);
+        match (run.framework, run.zero) {
+            (_, 3) => Self { forward: gather, backward: gather, gradients },
+            // FSDP that shards gradients gathers parameters once and keeps them for the backward pass.
+            (Framework::Fsdp, 1 | 2) => Self { forward: gather, backward: 0.0, gradients },
+            (Framework::DeepSpeed, 2) => Self { forward: 0.0, backward: 0.0, gradients },
+            _ => Self::default(),
+        }
+    }
+
+    pub(crate) fn sum(&self) -> f64 {
+        self.forward + self.backward + self.gradients
+    }
+}
+
+/// Traffic once a step, of the parameters of a rank: reducing gradients, and gathering updated parameters.
+pub(crate) fn once(run: &Run, group: &Group<'_>, parameters: f64) -> (f64, f64) {
+    let bytes = run.gradient_bytes() * parameters;
+    let per_micro_batch = run.zero == 3
+        || (run.framework == Framework::Fsdp && run.zero > 0)
+        || (run.framework == Framework::DeepSpeed && run.zero == 2);
+    if per_micro_batch {
+        let gather = if run.framework == Framework::DeepSpeed && run.zero == 2 {
+            group.gather(2.0 * parameters)
+        } else {
+            0.0
+        };
+        return (0.0, gather);
+    }
+    if run.zero > 0 {
+        (group.gather(bytes), group.gather(2.0 * parameters))
+    } else {
+        (group.all_reduce(bytes), 0.0)
+    }
+}
