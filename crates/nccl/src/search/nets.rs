@@ -76,7 +76,9 @@ impl Model<'_> {
                 if let Some(first) = number.checked_rem(near.len()) {
                     near.rotate_left(first);
                 }
-                near.into_iter().for_each(|it| add(&mut nets, it));
+                for net in near {
+                    add(&mut nets, net);
+                }
             }
         }
         nets

@@ -73,7 +73,9 @@ pub(crate) fn jobs() -> Vec<Job> {
         let folders = std::fs::read_dir(cases).expect("a folder").map(|it| it.expect("a folder").path());
         let mut folders: Vec<PathBuf> = folders.filter(|it| it.join("jobs.json").exists()).collect();
         folders.sort();
-        folders.iter().for_each(|it| read(it, &mut jobs));
+        for folder in &folders {
+            read(folder, &mut jobs);
+        }
     }
     jobs.retain(|it| it.name.contains(&only));
     jobs
