@@ -43,6 +43,8 @@ pub struct Decided {
     pub system: Option<u64>,
     /// The GPUs of that system, as it names them, sorted.
     pub gpus: Vec<String>,
+    /// The tree of that system without ranks and numbers of cards, by which nodes that are alike are known.
+    pub tree: String,
     /// The lines, in the order of the log.
     pub lines: Vec<DecidedLine>,
 }
@@ -242,17 +244,27 @@ fn process(thread: &[u8]) -> Vec<u8> {
 }
 
 impl Decided {
+    /// `+ PCI[48.0] - GPU/0-201c0 (0)` as far as nodes have it in common.
+    fn grow(&mut self, message: &str) {
+        self.tree.push_str(message.split(" (").next().unwrap_or_default());
+        self.tree.push('\n');
+    }
+
     fn take(&mut self, number: u64, message: &str) {
         if let Some(kind) = DecidedKind::of(message) {
             self.lines.push(DecidedLine { number, kind, text: message.to_owned() });
         } else if message.starts_with("=== System :") {
             self.system = Some(number);
+            self.tree.clear();
         } else if let Some((_, gpu)) = message.split_once("] - GPU/") {
             // A link to another GPU names it a second time.
             let name = gpu.split(' ').next().unwrap_or_default().to_owned();
             if let Err(place) = self.gpus.binary_search(&name) {
                 self.gpus.insert(place, name);
             }
+            self.grow(message);
+        } else if message.starts_with("CPU/") || message.contains("] - ") {
+            self.grow(message);
         } else if message.contains("NVLS multicast support is ") {
             self.multicast = Some(!message.contains("is not available"));
         } else if message.contains("comm 0x") && message.contains(" rank ") {

@@ -244,12 +244,12 @@ fn printed(
     communicator: &LoggedCommunicator,
     given: &Given,
 ) -> Option<Result<Found, String>> {
-    let mut known: Vec<&[String]> = Vec::new();
+    let mut known: Vec<&str> = Vec::new();
     let mut first: Option<Found> = None;
     for member in communicator.members.iter().filter(|it| it.decided.system.is_some()) {
         let one = &member.decided;
         // In an NVLink domain all machines are in one system, and the last domain may have fewer.
-        if known.contains(&one.gpus.as_slice()) || (first.is_some() && communicator.mnnvl()) {
+        if known.contains(&one.tree.as_str()) || (first.is_some() && communicator.mnnvl()) {
             continue;
         }
         let text = system_lines(logs.text(&member.file)?, one);
@@ -259,7 +259,7 @@ fn printed(
         }
         let line = one.system.unwrap_or(topology.line);
         let source = Source::Topology { file: member.file.as_str().into(), line, kind: Kind::Log };
-        known.push(&one.gpus);
+        known.push(&one.tree);
         match &mut first {
             None => {
                 let name = source.to_string();
