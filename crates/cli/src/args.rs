@@ -400,7 +400,15 @@ pub(crate) struct Expect {
     #[arg(long, short, value_parser = bandwidth, value_name = "GBPS")]
     pub(crate) measured: Option<f64>,
 
-    /// The release of NCCL.
+    /// Only the ranks of one group communicate, while all groups of its kind do: tp, cp, ep, dp, pp.
+    #[arg(long, value_parser = str::parse::<forecast::Dimension>, value_name = "GROUP", requires = "parallel")]
+    pub(crate) group: Option<forecast::Dimension>,
+
+    /// How the model is divided over the ranks, as in `tp=8,pp=2`; dp is the rest. Ranks are numbered as Megatron-LM does.
+    #[arg(long, value_parser = str::parse::<forecast::Parallel>, value_name = "SIZES", requires = "group")]
+    pub(crate) parallel: Option<forecast::Parallel>,
+
+    /// The release of NCCL; without it the interval covers what releases since 2.20 choose.
     #[arg(long, value_parser = version, value_name = "VERSION")]
     pub(crate) nccl: Option<fabric::Version>,
 

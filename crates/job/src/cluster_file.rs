@@ -148,6 +148,8 @@ fn of_gpu(name: &str, table: &Table) -> Result<Machine, ClusterFileError> {
     // The file does not describe the wiring: NICs are spread over the GPUs, each below one switch with its own.
     let groups = match intra {
         Intra::Pci => 1,
+        // On boards with A100 two GPUs and their NICs share a switch.
+        Intra::NvLink if model.compute == 80 && nics >= gpus => gpus.div_ceil(2),
         Intra::NvLink | Intra::SharedMemory if nics > 0 => gpus.min(nics),
         Intra::NvLink | Intra::SharedMemory => gpus,
     };
