@@ -17,6 +17,7 @@ pub mod lint;
 mod machines;
 mod model;
 mod picture;
+mod predict;
 mod redact;
 mod sarif;
 mod text;
@@ -33,6 +34,7 @@ pub use model::{
     FirstFailure, Input, Job, NodePair, NotChecked, Options, Outcome, Rank, Ring, SetBy, Span, Stack, Test,
     Training, TreePlace, Verdict,
 };
+pub use predict::Predict;
 pub use redact::{Redactor, redact};
 pub use sarif::sarif;
 pub use text::{Style, clean, text};
