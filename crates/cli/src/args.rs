@@ -36,6 +36,8 @@ pub(crate) enum Command {
     Topo(Topo),
     /// Show the normal bandwidth of a collective, and whether a measured one is normal.
     Expect(Expect),
+    /// Predict the time of a training step, where it goes, and the memory it needs.
+    Predict(Predict),
     /// Measure a collective, on host memory or with NCCL on GPUs, and verify it.
     Bench(Box<crate::bench::Bench>),
     /// Explain a rule, a variable, a term, a machine, a GPU or a line of a log.
@@ -421,6 +423,25 @@ pub(crate) struct Expect {
     pub(crate) format: ListFormat,
 }
 
+#[derive(Debug, Args)]
+pub(crate) struct Predict {
+    /// A job file with [model], [cluster] and [run], TOML or JSON; `-` for standard input.
+    #[arg(value_name = "JOB", value_hint = ValueHint::FilePath)]
+    pub(crate) job: PathBuf,
+
+    /// The same job with something else: network=eni, gpudirect=true, pods=8x1, tp=4. Can be given several times.
+    #[arg(long, value_name = "KEY=VALUE")]
+    pub(crate) what_if: Vec<String>,
+
+    /// The price of one node for an hour, for the cost of all steps.
+    #[arg(long, value_parser = price, value_name = "PRICE")]
+    pub(crate) price_per_hour: Option<f64>,
+
+    /// Output format; JSON has the schema plumb.predict/1.
+    #[arg(long, short, value_enum, default_value_t = ListFormat::Text)]
+    pub(crate) format: ListFormat,
+}
+
 /// The machines, and the layout of the job on them.
 #[derive(Debug, Args)]
 pub(crate) struct Machines {
@@ -499,6 +520,11 @@ fn bandwidth(text: &str) -> Result<f64, String> {
         .ok()
         .filter(|it| (0.0..=1e6).contains(it))
         .ok_or_else(|| format!("`{text}` is not a bandwidth in GB/s"))
+}
+
+fn price(text: &str) -> Result<f64, String> {
+    let number = text.trim().parse::<f64>().ok();
+    number.filter(|it| (0.0..=1e6).contains(it)).ok_or_else(|| format!("`{text}` is not a price"))
 }
 
 fn variable(text: &str) -> Result<(String, String), String> {

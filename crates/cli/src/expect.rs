@@ -81,7 +81,7 @@ pub(crate) fn of_cluster_file(path: &Path) -> Result<Description, String> {
 }
 
 /// The text of a cluster file; the error names the file.
-fn read_text(path: &Path) -> Result<String, String> {
+pub(crate) fn read_text(path: &Path) -> Result<String, String> {
     let named = |reason: &dyn Display| format!("{}: {reason}", input::name(path));
     let mut bytes = Vec::new();
     let read = input::open_whole(path).and_then(|it| it.take(LONGEST + 1).read_to_end(&mut bytes));

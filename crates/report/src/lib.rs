@@ -18,6 +18,7 @@ pub mod lint;
 mod machines;
 mod model;
 mod picture;
+mod predict;
 mod redact;
 mod sarif;
 mod text;
@@ -35,6 +36,7 @@ pub use model::{
     FirstFailure, Input, Job, NodePair, NotChecked, Options, Outcome, Rank, Ring, SetBy, Span, Stack, Test,
     Training, TreePlace, Verdict,
 };
+pub use predict::Predict;
 pub use redact::{Redactor, redact};
 pub use sarif::sarif;
 pub use text::{Style, clean, text};

@@ -93,8 +93,8 @@ impl Job {
                 };
                 match key {
                     "network" => {
-                        *inter =
-                            network(inter, value).ok_or_else(|| bad("efa, infiniband, roce, eni or tcp"))?
+                        let found = network(inter, value);
+                        *inter = found.ok_or_else(|| bad("efa, infiniband, roce, eni or tcp"))?;
                     }
                     "gpudirect" => inter.gpudirect = flag()?,
                     "nics" => inter.nics = count()?,

@@ -42,7 +42,7 @@ impl fmt::Display for Broken {
         match self {
             Self::Zero(what) => write!(f, "`{what}` is 0: it must be at least 1"),
             Self::Divides { of, whole, by, parts } => {
-                write!(f, "{whole} {of} cannot be divided by {by} = {parts}: {of} must be a multiple of {by}")
+                write!(f, "{whole} {of} are not a multiple of {by} = {parts}")
             }
             Self::Exceeds { what, is, limit, most } => {
                 write!(f, "{what} = {is} is more than {limit} = {most}")
@@ -120,7 +120,16 @@ pub(crate) fn check(model: &Model, cluster: &Cluster, run: &Run) -> Result<Count
         if run.pp == 1 {
             return Err(Broken::Together("`vpp` needs pipeline stages: set `pp` above 1"));
         }
-        divides("layers", model.layers.into(), "pp x vpp", u64::from(run.pp) * u64::from(run.vpp))?;
+        // Embedding and head can count as a layer each.
+        let pieces = u64::from(run.pp) * u64::from(run.vpp);
+        if pieces > u64::from(model.layers) + 2 {
+            return Err(Broken::Exceeds {
+                what: "pp x vpp",
+                is: pieces,
+                limit: "layers",
+                most: model.layers.into(),
+            });
+        }
     }
     divides("tokens of a sequence", run.seq.into(), "cp", run.cp.into())?;
     if cluster.pods * cluster.gpus > cluster.gpus_there {

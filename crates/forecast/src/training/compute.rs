@@ -71,14 +71,17 @@ impl Speed {
             90..100 => (gemm.hopper, gemm.fp8_hopper, attention.hopper, constants.host.hopper),
             _ => (gemm.blackwell, gemm.fp8_blackwell, attention.blackwell, constants.host.hopper),
         };
-        let peak = gpu.half * 1e12;
+        // Blackwell Ultra has the same peaks, and more power to hold them.
+        let power = if gpu.compute == 103 { gemm.ultra } else { 1.0 };
+        let half = if run.is_early_megatron() { half * gemm.early } else { half };
+        let peak = gpu.half * power * 1e12;
         let head = half * peak;
         let layers = match (run.precision, gpu.quarter) {
-            (Precision::Fp8, Some(fast)) => quarter * fast * 1e12,
+            (Precision::Fp8, Some(fast)) => quarter * fast * power * 1e12,
             _ => head,
         };
-        // Megatron's attention on Hopper and later comes from cuDNN.
-        let fused = run.framework == Framework::Megatron && gpu.compute >= 90;
+        // Megatron's attention on Hopper comes from cuDNN; PyTorch runs kernels made for Ampere there.
+        let fused = run.framework == Framework::Megatron && (90..100).contains(&gpu.compute);
         let flash = flash * peak * if fused { attention.cudnn } else { 1.0 };
         let megatron = run.framework == Framework::Megatron;
         let host = host * 1e-6;
@@ -163,7 +166,7 @@ impl Speed {
             FeedForward {
                 forward: up.0 + down.0,
                 backward: up.1 + down.1,
-                width: (matrices + 1.0) / 2.0 * width,
+                width: 0.5 * (1.0 + matrices) * width,
             }
         };
         let dense = one(tokens, f64::from(model.ffn));

@@ -34,14 +34,14 @@ macro_rules! groups {
 
 groups! {
     gemm: Gemm {
-        volta, ampere, ada, hopper, blackwell, fp8_ada, fp8_hopper, fp8_blackwell, exposed, tail, accumulate
+        volta, ampere, ada, hopper, blackwell, fp8_ada, fp8_hopper, fp8_blackwell, ultra, early, exposed, tail, accumulate
     },
     attention: Attention {
         volta, ampere, ada, hopper, blackwell, backward, cudnn, short, batched
     },
     memory: Memory { share, full, heads, ffn, backward, eager, head, optimizer, cast },
     host: Host { ampere, hopper, backward, collective },
-    comm: Comm { tensor_hidden, hidden, slowdown, sends, congestion, prefetch },
+    comm: Comm { tensor_hidden, hidden, slowdown, sends, sends_hidden, congestion, prefetch, slowest },
     offload: Offload { pci, cpu_adam, threads },
     state: State { fragments, context, channel, workspace },
     spread: Spread { known, unknown, offload },

@@ -242,7 +242,7 @@ fn gpu_of(name: &str) -> Result<(&'static GpuModel, Gpu), JobError> {
     }
 }
 
-fn cluster(table: &ClusterTable, notes: &mut Vec<String>) -> Result<Cluster, JobError> {
+fn cluster(table: &ClusterTable, remarks: &mut Vec<String>) -> Result<Cluster, JobError> {
     let layout = match table.pods.as_deref().map(Layout::parse) {
         None => None,
         Some(Ok(layout)) => Some((layout.pods_per_node, layout.gpus_per_pod)),
@@ -256,13 +256,13 @@ fn cluster(table: &ClusterTable, notes: &mut Vec<String>) -> Result<Cluster, Job
     let mut cluster = match (&table.instance, &table.gpu) {
         (Some(_), Some(_)) => return wrong("[cluster] has `instance` and `gpu`: one is enough"),
         (None, None) => return wrong("[cluster] needs `instance`, or `gpu` and `gpus_per_node`"),
-        (Some(name), None) => of_instance(name, table, notes)?,
+        (Some(name), None) => of_instance(name, table, remarks)?,
         (None, Some(name)) => {
             let (model, gpu) = gpu_of(name)?;
             let Some(gpus) = table.gpus_per_node else { return wrong("[cluster] needs `gpus_per_node`") };
             let intra = match &table.intra {
                 Some(text) => intra(text, model)?,
-                None => usual(model, notes),
+                None => usual(model, remarks),
             };
             // A rack of Grace machines joins 72 GPUs.
             let domain = if model.family.starts_with("GB") && gpus > 0 { (72 / gpus).max(1) } else { 1 };
@@ -471,7 +471,9 @@ fn run(table: &RunTable, cluster: &Cluster, notes: &mut Vec<String>) -> Result<R
         precision,
         recompute,
         sequence_parallel: table.sequence_parallel.unwrap_or(false),
-        flash_attention: table.flash_attention.unwrap_or(cluster.gpu.compute >= 80),
+        // No software for Blackwell is older than fused attention: cuDNN's is used without being asked for.
+        flash_attention: table.flash_attention.unwrap_or(cluster.gpu.compute >= 80)
+            || cluster.gpu.compute >= 100,
         omp_threads: table.omp_threads,
         overlap: table.overlap,
     })

@@ -10,7 +10,8 @@ use super::run::{Framework, Recompute, Run};
 use super::schedule::Stages;
 use super::step::Memory;
 
-const GIB: f64 = (1_u64 << 30) as f64;
+/// Bytes of a GiB.
+const GIB: f64 = 1_073_741_824.0;
 
 /// Bytes of a layer's activations for one token, kept for the backward pass: outside of tensor parallelism, inside of it, and
 /// the scores of attention without flash attention. Korthikanti et al., "Reducing Activation Recomputation", section 4.

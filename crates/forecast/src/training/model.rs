@@ -105,7 +105,7 @@ impl Model {
     /// Operations of the forward and backward passes for one token, without recomputation.
     ///
     /// Six for each parameter that a token meets, the embedding's look-up left out, and the products of the attention over the
-    /// whole sequence, causal or not: the count of PaLM and of Megatron.
+    /// whole sequence, causal or not: the count of `PaLM` and of Megatron.
     pub fn flops_per_token(&self, seq: u32) -> f64 {
         let active = self.experts.map_or(0.0, |it| {
             self.expert_share() * f64::from(it.per_token) * self.ffn_parameters(f64::from(it.ffn))

@@ -191,6 +191,11 @@ impl<'a> Predictor<'a> {
         if !run.offload.optimizer {
             parts.add(Kind::Optimizer, speed.stream(owned * constants.memory.optimizer));
         }
+        // Clocks and temperatures differ: of two GPUs one is slower, of many one is slowest.
+        let compute: f64 = Kind::ALL.iter().filter(|it| it.is_compute()).map(|it| parts[*it].exposed.0).sum();
+        #[allow(clippy::cast_precision_loss, reason = "ranks are far below 2^53")]
+        let others = 1.0 - 1.0 / self.cluster.ranks() as f64;
+        parts.add(Kind::Straggler, constants.comm.slowest * others * compute);
         parts
     }
 
@@ -269,7 +274,11 @@ impl<'a> Predictor<'a> {
         let bytes = 2.0 * tokens * f64::from(self.model.hidden) / tp;
         let stride = tp * cp * dp;
         let send = self.links.send(bytes, stride, self.links.crosses(stride, pp));
-        parts.add(Kind::Pipeline, 2.0 * send * (micro_batches * vpp + pp - 1.0));
+        let all = 2.0 * send * (micro_batches * vpp + pp - 1.0);
+        // Interleaved stages have other pieces to work on while they wait.
+        let hidden = if run.vpp > 1 && run.overlaps() { self.constants.comm.sends_hidden } else { 0.0 };
+        parts.add(Kind::Pipeline, all * (1.0 - hidden));
+        parts.hide(Kind::Pipeline, all * hidden);
     }
 
     /// Embedding and head, which FSDP and ZeRO-3 gather before and reduce after everything else.

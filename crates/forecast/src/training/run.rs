@@ -3,9 +3,9 @@
 /// What trains.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Framework {
-    /// Megatron-LM, Megatron-Core, NeMo, Megatron-DeepSpeed.
+    /// Megatron-LM, Megatron-Core, `NeMo`, Megatron-DeepSpeed.
     Megatron,
-    /// `DeepSpeed`'s ZeRO.
+    /// `DeepSpeed`'s `ZeRO`.
     DeepSpeed,
     /// PyTorch's fully sharded data parallelism.
     Fsdp,
@@ -93,7 +93,7 @@ pub struct Run {
     pub cp: u32,
     /// Expert parallelism, inside of data parallelism.
     pub ep: u32,
-    /// The stage of ZeRO; 3 for FSDP with full sharding.
+    /// The stage of `ZeRO`; 3 for FSDP with full sharding.
     pub zero: u32,
     /// What rests in the memory of the host.
     pub offload: Offload,
@@ -148,13 +148,11 @@ impl Run {
         passes * self.gradient_bytes() + apart
     }
 
-    /// Bytes in which gradients are sent. Megatron-Core and FSDP send those of BF16 in FP32.
+    /// Bytes in which gradients are sent: Megatron and `DeepSpeed` send 16 bits, also where they add up in FP32.
     pub(crate) fn gradient_bytes(&self) -> f64 {
-        let early = self.is_early_megatron();
         match (self.framework, self.precision) {
-            (_, Precision::Fp16) | (Framework::DeepSpeed, _) => 2.0,
-            _ if early => 2.0,
-            _ => 4.0,
+            (_, Precision::Fp16) | (Framework::DeepSpeed | Framework::Megatron, _) => 2.0,
+            (Framework::Fsdp | Framework::Ddp, _) => 4.0,
         }
     }
 }

@@ -24,10 +24,9 @@ impl Stages {
         }
         let most = f64::from(layers.div_ceil(stages));
         let rest = f64::from(layers % stages);
-        let least = f64::from(layers / stages);
+        let fewest = f64::from(layers / stages);
         // What does not fit evenly is put first.
-        let last = if rest > 0.0 { least } else { most };
-        Self { first: most, middle: most, last }
+        Self { first: most, middle: most, last: if rest > 0.0 { fewest } else { most } }
     }
 }
 

@@ -47,7 +47,7 @@ pub enum Kind {
     Pipeline,
     /// Stages without work at the beginning and the end of a step.
     Bubble,
-    /// Parameters gathered by ZeRO or FSDP.
+    /// Parameters gathered by `ZeRO` or FSDP.
     Gather,
     /// Gradients of data parallelism.
     Gradients,
@@ -57,11 +57,13 @@ pub enum Kind {
     Optimizer,
     /// The optimizer on the CPU.
     CpuOptimizer,
+    /// Waiting for the slowest GPU.
+    Straggler,
 }
 
 impl Kind {
     /// All, in the order of an answer.
-    pub const ALL: [Self; 16] = [
+    pub const ALL: [Self; 17] = [
         Self::Matrices,
         Self::Attention,
         Self::Elementwise,
@@ -78,6 +80,7 @@ impl Kind {
         Self::Pcie,
         Self::Optimizer,
         Self::CpuOptimizer,
+        Self::Straggler,
     ];
 
     /// For people.
@@ -99,6 +102,7 @@ impl Kind {
             Self::Pcie => "PCIe copies to and from the host",
             Self::Optimizer => "optimizer",
             Self::CpuOptimizer => "optimizer on the CPU",
+            Self::Straggler => "waiting for the slowest GPU",
         }
     }
 
@@ -121,6 +125,7 @@ impl Kind {
             Self::Pcie => "pcie",
             Self::Optimizer => "optimizer",
             Self::CpuOptimizer => "cpu_optimizer",
+            Self::Straggler => "straggler",
         }
     }
 

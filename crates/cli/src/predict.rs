@@ -1,0 +1,37 @@
+//! `plumb predict`: what does a training job take here?
+
+use std::io::{self, Write};
+
+use forecast::training::Job;
+use report::{Predict, Style};
+
+use crate::args::{self, Colour, ListFormat};
+use crate::{CLEAN, FINDINGS, UNDECIDED, complain, doctor, expect, input};
+
+pub(crate) fn run(args: &args::Predict, colour: Colour, out: &mut impl Write) -> io::Result<u8> {
+    let predict = match predict(args) {
+        Ok(it) => it,
+        Err(reason) => {
+            complain(&format!("error: {reason}"));
+            return Ok(UNDECIDED);
+        }
+    };
+    match args.format {
+        ListFormat::Text => predict
+            .text(Style { colour: doctor::coloured(colour), width: doctor::width(), verbose: false }, out)?,
+        ListFormat::Json => predict.json(out)?,
+    }
+    Ok(if predict.fits { CLEAN } else { FINDINGS })
+}
+
+fn predict(args: &args::Predict) -> Result<Predict, String> {
+    let name = input::name(&args.job);
+    let text = expect::read_text(&args.job)?;
+    let job = Job::read(&text).map_err(|error| format!("{name}: {error}"))?;
+    let changed = |change: &String| {
+        let job = job.with(change).map_err(|error| format!("--what-if {error}"))?;
+        Ok((change.clone(), job))
+    };
+    let changes: Result<Vec<(String, Job)>, String> = args.what_if.iter().map(changed).collect();
+    Predict::new(&job, &changes?, args.price_per_hour).map_err(|broken| format!("{name}: {broken}"))
+}

@@ -1,0 +1,224 @@
+//! The model of training: what must hold for every job, and how far it is from published runs.
+
+#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+use forecast::training::{Calibration, Job, Kind, Predictor, Step};
+use proptest::prelude::{ProptestConfig, Strategy, prop_assert, prop_assert_eq, prop_oneof, proptest};
+use proptest::strategy::Just;
+
+#[path = "../examples/training/main.rs"]
+mod training;
+
+use training::rows::{self, Row};
+
+fn step(job: &Job) -> Step {
+    let calibration = Calibration::published();
+    Predictor::new(&calibration, &job.model, &job.cluster).step(&job.run).unwrap()
+}
+
+fn broken(job: &Job) -> String {
+    let calibration = Calibration::published();
+    Predictor::new(&calibration, &job.model, &job.cluster).step(&job.run).unwrap_err().to_string()
+}
+
+fn job(run: &str) -> Job {
+    let text = format!(
+        "[model]\nname = 'llama-3-8b'\n[cluster]\ngpu = 'A100-80GB'\ngpus_per_node = 8\nnodes = 4\nintra = 'nvlink3'\n\
+         inter = {{ kind = 'infiniband', nics = 8, gbps = 200 }}\n[run]\nglobal_batch = 256\n{run}\n"
+    );
+    Job::read(&text).unwrap()
+}
+
+fn layout() -> impl Strategy<Value = String> {
+    let framework = prop_oneof![Just("megatron"), Just("fsdp"), Just("deepspeed")];
+    let parts = (0_u32..4, 0_u32..3, 0_u32..3, framework, 0_u32..3, prop_oneof![Just("none"), Just("full")]);
+    parts.prop_map(|(tp, pp, batch, framework, zero, recompute)| {
+        let (pp, zero) = if framework == "megatron" { (1 << pp, zero.min(1)) } else { (1, zero + 1) };
+        format!(
+            "framework = '{framework}'\ntp = {}\npp = {pp}\nzero = {zero}\nmicro_batch = {}\nrecompute = '{recompute}'",
+            1 << tp,
+            1 << batch
+        )
+    })
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn more_bandwidth_is_never_slower(run in layout()) {
+        let job = job(&run);
+        let mut last = f64::INFINITY;
+        for gbps in ["25", "100", "400"] {
+            let now = step(&job.with(&format!("gbps={gbps}")).unwrap()).time.0;
+            prop_assert!(now <= last, "{gbps} Gbps: {now} s after {last} s");
+            last = now;
+        }
+        let direct = |it| step(&job.with(it).unwrap()).time.0;
+        prop_assert!(direct("gpudirect=true") <= direct("gpudirect=false"));
+        prop_assert!(direct("network=infiniband") <= direct("network=tcp"));
+    }
+
+    #[test]
+    fn more_work_is_never_faster(run in layout()) {
+        let job = job(&run);
+        let base = step(&job);
+        for change in ["layers=64", "seq=4096", "global_batch=512"] {
+            prop_assert!(step(&job.with(change).unwrap()).time.0 > base.time.0, "{}", change);
+        }
+        let full = step(&job.with("recompute=full").unwrap());
+        let none = step(&job.with("recompute=none").unwrap());
+        prop_assert!(full.time.0 > none.time.0);
+        prop_assert!(full.memory.activations.0 < none.memory.activations.0);
+    }
+
+    #[test]
+    fn parts_add_up_and_the_interval_has_the_time(run in layout()) {
+        let job = job(&run);
+        let step = step(&job);
+        let sum: f64 = Kind::ALL.iter().map(|it| step.breakdown[*it].exposed.0).sum();
+        prop_assert!((sum - step.time.0).abs() < 1e-9 * step.time.0);
+        prop_assert!(step.interval.0.0 < step.time.0 && step.time.0 < step.interval.1.0);
+        prop_assert!(step.mfu > 0.0 && step.mfu < 1.0, "{}", step.mfu);
+        for kind in Kind::ALL {
+            prop_assert!(step.breakdown[kind].exposed.0 >= 0.0 && step.breakdown[kind].hidden.0 >= 0.0);
+        }
+        // A second prediction is the same.
+        prop_assert_eq!(step, self::step(&job));
+    }
+}
+
+#[test]
+fn equal_jobs_take_equal_time() {
+    // A pod for each node is what a node without pods is.
+    let whole = job("zero = 1");
+    assert_eq!(step(&whole), step(&whole.with("pods=1x8").unwrap()));
+    // One micro-batch of 2 sequences on each rank, on twice as many nodes with twice the batch: as long, but for the network.
+    let small = step(&job("zero = 1\nmicro_batch = 2\ntp = 8"));
+    let large = step(
+        &job("zero = 1\nmicro_batch = 2\ntp = 8").with("nodes=8").unwrap().with("global_batch=512").unwrap(),
+    );
+    assert!((large.time.0 / small.time.0 - 1.0).abs() < 0.05);
+    assert!(
+        (small.breakdown[Kind::Matrices].exposed.0 - large.breakdown[Kind::Matrices].exposed.0).abs() < 1e-12
+    );
+}
+
+#[test]
+fn nonsense_names_the_rule_it_breaks() {
+    for (run, rule) in [
+        ("tp = 3", "32 heads are not a multiple of tp = 3"),
+        ("global_batch = 0", "`global_batch` is 0"),
+        ("micro_batch = 7", "sequences of a step"),
+        ("pp = 64", "pp = 64 is more than layers = 32"),
+        ("vpp = 2", "`vpp` needs pipeline stages"),
+        ("zero = 4", "zero = 4 is more than the last stage of ZeRO = 3"),
+        ("zero = 3\npp = 2", "ZeRO-3 has no pipeline stages"),
+        ("ep = 2", "`ep` needs a mixture of experts"),
+        ("cp = 3", "tokens of a sequence"),
+        ("offload = { params = true }", "offloading parameters needs `zero` = 3"),
+    ] {
+        let run = if run.contains("global_batch") { run.to_owned() } else { format!("{run}\n") };
+        let text = broken_job(&run);
+        assert!(text.contains(rule), "{run}: {text}");
+    }
+    // 7 GPUs.
+    let seven = job("tp = 2").with("pods=1x7").unwrap().with("nodes=1").unwrap();
+    assert!(broken(&seven).contains("7 GPUs are not a multiple of tp x pp x cp = 2"), "{}", broken(&seven));
+}
+
+fn broken_job(run: &str) -> String {
+    let batch = if run.contains("global_batch") { "" } else { "global_batch = 256\n" };
+    let text = format!(
+        "[model]\nname = 'llama-3-8b'\n[cluster]\ngpu = 'A100-80GB'\ngpus_per_node = 8\nnodes = 4\n\
+         inter = {{ kind = 'infiniband', nics = 8, gbps = 200 }}\n[run]\n{batch}{run}\n"
+    );
+    broken(&Job::read(&text).unwrap())
+}
+
+#[test]
+fn unknown_keys_get_a_suggestion() {
+    let read = |text: &str| Job::read(text).unwrap_err().to_string();
+    let cluster = "[cluster]\ninstance = 'p5.48xlarge'\n";
+    for (text, wanted) in [
+        (format!("[model]\nlayer = 32\n{cluster}"), "[model] has no key `layer`: did you mean `layers`?"),
+        (format!("[modle]\nlayers = 32\n{cluster}"), "the job has no key `modle`: did you mean `model`?"),
+        (
+            format!("[model]\nname = 'llama-3-8b'\n{cluster}[run]\nmicrobatch = 1"),
+            "[run] has no key `microbatch`: did you mean `micro_batch`?",
+        ),
+        (
+            format!("[model]\nname = 'llama-3-8b'\n{cluster}[run]\nprecision = 'int4'"),
+            "`precision` in [run] is `int4`: it must be fp16, bf16 or fp8",
+        ),
+        (
+            format!("[model]\nname = 'llama-3-8b'\n{cluster}[run]\ntp = -1"),
+            "`tp` in [run] is -1: it must be a whole number from 0 to 4294967295",
+        ),
+        ("[model]\nname = 'llama-3-8b'\n".to_owned(), "the job has no [cluster] table"),
+        (
+            "[model]\nname = 'llama-3-8b'\n[cluster]\ngpu = 'H1000'\ngpus_per_node = 8".to_owned(),
+            "plumb knows no GPU `H1000`",
+        ),
+    ] {
+        assert_eq!(read(&text), wanted);
+    }
+    // JSON with the same keys.
+    let json =
+        r#"{"model": {"name": "llama-3-8b"}, "cluster": {"instance": "p5.48xlarge"}, "run": {"tp": 8}}"#;
+    assert_eq!(Job::read(json).unwrap().run.tp, 8);
+}
+
+/// Of one family: mean absolute error of the time.
+fn mean(rows: &[Row], family: &str) -> f64 {
+    training::page::errors(&training::page::pairs(rows, family, &Calibration::published())).unwrap().mean
+}
+
+#[test]
+fn published_runs_are_met() {
+    let rows = rows::published();
+    for (family, most) in [
+        ("sc21_t1", 0.10),
+        ("korthikanti", 0.08),
+        ("vtrain_multi", 0.13),
+        ("vtrain_single", 0.10),
+        ("bigscience_a100", 0.09),
+        ("llmfoundry", 0.10),
+    ] {
+        let mean = mean(&rows, family);
+        assert!(mean < most, "{family}: {mean}");
+    }
+}
+
+#[test]
+fn the_notes_are_met_without_a_fit() {
+    let offload =
+        "framework = 'deepspeed'\nzero = 3\noffload = { params = true, optimizer = true }\nseq = 512\n";
+    let g6e = format!(
+        "[model]\nname = 'llama-3-8b'\n[cluster]\ninstance = 'g6e.12xlarge'\nnodes = 4\n[run]\n{offload}micro_batch = 4\nglobal_batch = 256"
+    );
+    let efa = Job::read(&g6e).unwrap();
+    let eni = efa.with("network=eni").unwrap();
+    for (job, measured) in [(&efa, 46.16), (&eni, 105.5)] {
+        let time = step(job).time.0;
+        assert!((time / measured - 1.0).abs() < 0.1, "{time} s, measured {measured} s");
+    }
+    assert_eq!(step(&eni).breakdown.bottleneck(), Kind::Gather);
+    // One pod of four GPUs is slower than four pods of one: torchrun gives each of its processes one CPU thread.
+    let p4d = format!(
+        "[model]\nname = 'llama-3-8b'\n[cluster]\ninstance = 'p4d.24xlarge'\npods = '1x4'\n[run]\n{offload}global_batch = 16\nrecompute = 'full'"
+    );
+    let one = Job::read(&p4d).unwrap();
+    let four = one.with("pods=4x1").unwrap();
+    assert!(step(&one).time.0 > step(&four).time.0);
+    assert_eq!(step(&one).breakdown.bottleneck(), Kind::CpuOptimizer);
+}
+
+#[test]
+fn a_measured_out_of_memory_does_not_fit() {
+    // BigScience, chronicles-prequel: 181 B on 384 A100-80GB, TP 2, PP 6, DP 32, micro-batch 2.
+    let text = "[model]\nlayers = 72\nhidden = 14336\nheads = 64\nvocab = 250880\n[cluster]\ngpu = 'A100-80GB'\ngpus_per_node = 8\nnodes = 48\n\
+                intra = 'nvlink3'\ninter = { kind = 'infiniband', nics = 4, gbps = 100 }\n[run]\ntp = 2\npp = 6\nzero = 1\nmicro_batch = 2\n\
+                global_batch = 2048\nrecompute = 'full'\nflash_attention = false\n";
+    assert!(!step(&Job::read(text).unwrap()).memory.fits());
+}
