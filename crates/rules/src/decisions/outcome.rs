@@ -107,7 +107,7 @@ impl Outcome {
         let question =
             Question::new(&logs, &communicator, &given(log, &communicator)).map_err(|_| missing())?;
         // What to change on nodes that are not alike is not known.
-        if !question.alike {
+        if !question.is_alike() {
             return Err(missing());
         }
         let question = Question { placement: None, ..question };

@@ -39,8 +39,6 @@ pub(crate) struct Question {
     pub(crate) settings: Settings,
     pub(crate) abilities: Abilities,
     pub(crate) plugin: Version,
-    /// All nodes are alike: the layout tells where the ranks are.
-    pub(crate) alike: bool,
     /// The settings are all that was in effect.
     pub(crate) complete: bool,
     /// NCCL itself printed the machine.
@@ -118,7 +116,6 @@ impl Question {
             settings.environment.retain(|name, _| !IN_THE_SYSTEM.contains(&name.as_str()));
         }
         let layout = layout(communicator, given, &machine, &found, &settings).filter(|_| found.alike);
-        let alike = layout.is_some();
         let (layout, places) = match layout {
             Some(it) => (it, Places::numbered(&machine, &it).filter(|_| found.printed)),
             None => {
@@ -144,7 +141,6 @@ impl Question {
             others,
             layout,
             placement,
-            alike,
             settings,
             abilities: Abilities { multicast, domain: found.domain, collnet, ..Abilities::default() },
             plugin: given.plugin.unwrap_or_else(|| plugin(logs.job)),
@@ -154,6 +150,12 @@ impl Question {
             source: found.source,
             notes,
         })
+    }
+
+    /// Whether all nodes are alike: the layout tells where the ranks are.
+    pub(crate) fn is_alike(&self) -> bool {
+        let ranks = self.placement.as_ref().map(|it| it.ranks.len() as u64);
+        self.others.is_empty() && ranks.is_none_or(|it| it == self.layout.ranks())
     }
 
     /// Predicts.
