@@ -3,12 +3,14 @@
 A machine has `sockets`, each a list of PCIe switches `[GPUs, NICs]`; where `flat` is true there are no switches and every
 device hangs on its socket. `nvswitch` is the number of NVLinks of each GPU to the switch, `mesh` a list `[GPU, GPU, links]`.
 `cc` is the compute capability of the GPUs, `peer: false` says that no GPU reaches another's memory, `fabric` how
-many nodes one NVLink domain joins, `c2c` is `[links, MB/s]` between GPU and CPU.
+many nodes one NVLink domain joins, `c2c` is `[links, MB/s]` between GPU and CPU. Faults: `narrow` has the PCIe lanes and
+`unlinked` the NVLinks of single GPUs, by number.
 """
 
 import dataclasses
 import json
 import pathlib
+import xml.etree.ElementTree as xml_tree
 
 HERE = pathlib.Path(__file__).resolve().parent
 
@@ -36,6 +38,20 @@ def machine(name):
     if described is None:
         raise SystemExit(f"oracle: no machine {name} in machines.json; there are {', '.join(names())}")
     return _Writer(name, described).machine()
+
+
+def recorded(name, folder, index):
+    """A machine of machines.json, or else that of FOLDER/NAME.xml, about which `index` says what no XML has."""
+    if name in _all():
+        known = machine(name)
+        known.net = dict(known.net, collnet=index["net"].get("collnet", False))
+        return known
+    xml = (folder / f"{name}.xml").read_text()
+    tree = xml_tree.fromstring(xml)
+    gpus = [(int(gpu.get("dev")), pci.get("busid")) for pci in tree.iter("pci") for gpu in pci.findall("gpu")]
+    nics = [it.get("name") for it in tree.iter("net")]
+    cc = int(next(tree.iter("gpu")).get("sm"))
+    return Machine(name, index["about"], xml, [bus for _, bus in sorted(gpus)], nics, cc, cc >= 90, index["peer"], index["fabric"], index["net"])
 
 
 def _all():
@@ -69,9 +85,9 @@ class _Writer:
             text += "  </cpu>\n"
         return text + "</system>\n"
 
-    def pci(self, bus, kind, inner, indent):
+    def pci(self, bus, kind, inner, indent, width=16):
         ids = 'vendor="0x10de" device="0x20b0" subsystem_vendor="0x10de" subsystem_device="0x134f"'
-        return f'{indent}<pci busid="{bus}" class="{kind}" {ids} link_speed="{self.it["speed"]}" link_width="16">\n{inner}{indent}</pci>\n'
+        return f'{indent}<pci busid="{bus}" class="{kind}" {ids} link_speed="{self.it["speed"]}" link_width="{width}">\n{inner}{indent}</pci>\n'
 
     def bus(self, number, slot, flat_base):
         if self.it.get("flat"):
@@ -88,14 +104,14 @@ class _Writer:
         self.gpus.append(bus)
         links = ""
         if "nvswitch" in self.it:
-            links = f'<nvlink target="fffffff:ffff:ff" count="{self.it["nvswitch"]}" tclass="0x068000"/>'
+            links = f'<nvlink target="fffffff:ffff:ff" count="{self.it.get("unlinked", {}).get(str(index), self.it["nvswitch"])}" tclass="0x068000"/>'
         for a, b, count in self.it.get("mesh", []):
             if index in (a, b) and hasattr(self, "known"):
                 links += f'<nvlink target="{self.known[b if index == a else a]}" count="{count}" tclass="0x030200"/>'
         if "c2c" in self.it:
             count, bandwidth = self.it["c2c"]
             links += f'<c2c bw="{bandwidth}" count="{count}"/>'
-        return self.pci(bus, "0x030200", f'      <gpu dev="{index}" sm="{self.it["cc"]}">{links}</gpu>\n', "      ")
+        return self.pci(bus, "0x030200", f'      <gpu dev="{index}" sm="{self.it["cc"]}">{links}</gpu>\n', "      ", self.it.get("narrow", {}).get(str(index), 16))
 
     def nic(self, number, slot):
         name = f"rdmap{len(self.nics)}"

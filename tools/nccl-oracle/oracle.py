@@ -7,8 +7,8 @@
     oracle.py run MACHINE LAYOUT [NAME=VALUE...] --library libnccl.so.2 --cuda INCLUDE
     oracle.py record FOLDER [FILE...]
 
-LAYOUT is NODESxGPUS, `2x8`, or the GPUs of each node, `8+4`: the first ones of the machine. `record` makes the logs of
-FOLDER/jobs.json again. After the initialisation `--then connect` connects all ranks (`via` lines) and `--then sweep` calls
+LAYOUT is NODESxGPUS, `2x8`, the number of GPUs of each node, `8+4`: the first ones of the machine, or the GPUs themselves,
+`0,2/0,2`. MACHINE is one name, or one for each node: `p5+p5lost`. `record` makes the logs of FOLDER/jobs.json again. After the initialisation `--then connect` connects all ranks (`via` lines) and `--then sweep` calls
 every collective with sizes from 1 KiB to 1 GiB.
 """
 
@@ -32,49 +32,60 @@ import machines
 WORK = pathlib.Path(os.environ.get("ORACLE_WORK", "/tmp/nccl-oracle"))
 
 
-def layout(text, most):
-    """The number of GPUs on each node."""
+def layout(text, nodes):
+    """The node and the GPU of each rank; `nodes` are the machines, one for all nodes or one for each."""
     if re.fullmatch(r"\d+x\d+", text):
-        nodes, gpus = map(int, text.split("x"))
-        counts = [gpus] * nodes
+        count, gpus = map(int, text.split("x"))
+        lists = [list(range(gpus))] * count
     elif re.fullmatch(r"\d+(\+\d+)*", text):
-        counts = [int(it) for it in text.split("+")]
+        lists = [list(range(int(it))) for it in text.split("+")]
+    elif re.fullmatch(r"[\d,/]+", text):
+        lists = [[int(it) for it in gpus.split(",")] for gpus in text.split("/")]
     else:
-        raise SystemExit(f"oracle: layout {text} is neither NODESxGPUS nor GPUS+GPUS+...")
-    if not counts or min(counts) < 1 or max(counts) > most:
-        raise SystemExit(f"oracle: layout {text}: a node has 1 to {most} GPUs")
-    return counts
+        raise SystemExit(f"oracle: layout {text} is neither NODESxGPUS nor GPUS+GPUS+... nor GPU,GPU/GPU,GPU")
+    for node, gpus in enumerate(lists):
+        most = len(of_list(nodes, node).gpus)
+        if not gpus or max(gpus) >= most:
+            raise SystemExit(f"oracle: layout {text}: node {node} has the GPUs 0 to {most - 1}")
+    return [(node, gpu) for node, gpus in enumerate(lists) for gpu in gpus]
 
 
-def run(machine, text, settings, folder, *, then=None, nvls=None, timeout=300):
-    """Runs one job with the NCCL of `folder` and returns the logs of all ranks, in the order of ranks; of a sweep that of rank 0."""
-    counts = layout(text, len(machine.gpus))
-    nvls = machine.nvls if nvls is None else nvls
-    ranks = [(node, local) for node, count in enumerate(counts) for local in range(count)]
-    net = machine.net
+def of_list(nodes, node):
+    return nodes[node] if len(nodes) > 1 else nodes[0]
+
+
+def run(nodes, text, settings, folder, *, then=None, nvls=None, timeout=300):
+    """Runs one job with the NCCL of `folder` and returns the logs of all ranks, in the order of ranks; of a sweep that of rank 0.
+
+    `nodes` are the machines, one for all nodes or one for each.
+    """
+    ranks = layout(text, nodes)
     libraries = [folder, WORK / "standin"] if (folder / "libnccl.so.2").exists() else [folder]
-    nics = ",".join(f"{name}:{net['mbps']}:{int(net['gpudirect'])}:{net['latency_us']}" for name in machine.nics)
     with tempfile.TemporaryDirectory(prefix="oracle.") as place:
         place = pathlib.Path(place)
-        for node in range(len(counts)):
+        for node in {node for node, _ in ranks}:
+            machine = of_list(nodes, node)
             (place / str(node)).mkdir()
             (place / str(node) / f"{machine.name}.xml").write_text(of_node(machine, node))
         jobs = []
         for rank, (node, local) in enumerate(ranks):
+            machine = of_list(nodes, node)
+            net = machine.net
+            nics = ",".join(f"{name}:{net['mbps']}:{int(net['gpudirect'])}:{net['latency_us']}" for name in machine.nics)
             environment = {
                 **{name: value for name, value in os.environ.items() if not name.startswith(("NCCL_", "ORACLE_"))},
                 "LD_LIBRARY_PATH": ":".join([*map(str, libraries), os.environ.get("LD_LIBRARY_PATH", "")]),
                 "ORACLE_BUSID": machine.gpus[local],
                 "ORACLE_BUSIDS": ",".join(machine.gpus),
                 "ORACLE_CC": str(machine.cc),
-                "ORACLE_NVLS": str(int(nvls)),
+                "ORACLE_NVLS": str(int(machine.nvls if nvls is None else nvls)),
                 "ORACLE_PEER": str(int(machine.peer)),
                 "ORACLE_FABRIC": str(7 + node // machine.fabric) if machine.fabric else "",
                 "ORACLE_NET": net["name"],
                 "ORACLE_NICS": nics,
                 "NCCL_HOSTID": f"host{node}",
                 "NCCL_TOPO_FILE": f"{machine.name}.xml",
-                "NCCL_NET_PLUGIN": "oracle",
+                "NCCL_NET_PLUGIN": "oraclecoll" if net.get("collnet") else "oracle",
                 "NCCL_SOCKET_IFNAME": "lo",
                 "NCCL_DEBUG": "INFO",
                 "NCCL_DEBUG_SUBSYS": "INIT,ENV,GRAPH,TUNING",
@@ -141,14 +152,15 @@ def record(folder, files):
     """Makes the logs of a folder again, as its jobs.json says."""
     folder = pathlib.Path(folder)
     index = json.loads((folder / "jobs.json").read_text())
-    machine = machines.machine(index["machine"])
-    (folder / f"{machine.name}.xml").write_text(machine.xml)
     bad = 0
     for job in index["jobs"]:
         if files and job["file"] not in files:
             continue
+        nodes = [machines.recorded(it, folder, index) for it in job.get("machines", [index["machine"]])]
+        for machine in nodes:
+            (folder / f"{machine.name}.xml").write_text(machine.xml)
         try:
-            log = run(machine, job["layout"], job["environment"], built(job["nccl"]), then=job.get("then"), nvls=job["nvls"])
+            log = run(nodes, job["layout"], job["environment"], built(job["nccl"]), then=job.get("then"), nvls=job["nvls"])
             (folder / job["file"]).parent.mkdir(exist_ok=True)
             write(folder / job["file"], log)
             print(f"{folder.name}/{job['file']}: {len(log)} bytes", flush=True)
@@ -188,7 +200,7 @@ def main():
     elif given.command == "record":
         sys.exit(min(1, record(given.folder, given.files)))
     else:
-        machine = machines.machine(given.machine)
+        nodes = [machines.machine(it) for it in given.machine.split("+")]
         settings = dict(it.split("=", 1) for it in given.settings if "=" in it)
         if len(settings) != len(given.settings):
             raise SystemExit("oracle: settings are NAME=VALUE")
@@ -197,7 +209,7 @@ def main():
         folder = built(given.nccl) if given.nccl else forwarding.prepare(given.library, given.cuda, WORK)
         nvls = False if given.no_nvls or given.library else None
         try:
-            log = run(machine, given.layout, settings, folder, then=given.then, nvls=nvls)
+            log = run(nodes, given.layout, settings, folder, then=given.then, nvls=nvls)
         except RuntimeError as error:
             raise SystemExit(f"oracle: {error}")
         if given.out:

@@ -283,6 +283,10 @@ pub(crate) struct Topo {
     #[arg(long, value_name = "MODEL", value_parser = gpu)]
     pub(crate) gpu: Option<&'static GpuModel>,
 
+    /// The rate of each NIC in Gbit/s, if the FILE does not say it: 400.
+    #[arg(long, value_name = "GBPS", value_parser = rate)]
+    pub(crate) nic_gbps: Option<f64>,
+
     /// The number of machines of the job.
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1_000_000))]
     pub(crate) nodes: Option<u32>,
@@ -334,6 +338,21 @@ pub(crate) struct Topo {
     #[arg(long, value_name = "LOG", num_args = 1.., value_hint = ValueHint::FilePath, conflicts_with_all = ["svg", "channel", "tree", "decide", "lines", "what_if", "file"])]
     pub(crate) check: Vec<PathBuf>,
 
+    /// Show which CPUs, NUMA node and NIC are next to the GPU of each rank, and what to paste to run it there.
+    #[arg(long, value_name = "LAUNCHER", value_parser = launcher(), conflicts_with_all = ["svg", "channel", "tree", "decide", "lines", "what_if", "check"])]
+    pub(crate) bind: Option<manifest::bind::Launcher>,
+
+    /// Write the machine as the XML that `NCCL_TOPO_FILE` takes, for a virtual machine that shows no PCI tree.
+    ///
+    /// NCCL finds devices by their PCI bus ids. A topology XML or a log with GRAPH lines has them; with --instance alone they are those of
+    /// this machine.
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath, conflicts_with_all = ["svg", "channel", "tree", "decide", "lines", "what_if", "check", "bind"])]
+    pub(crate) write_topo_file: Option<PathBuf>,
+
+    /// Write the machine and the layout as a cluster file, which --cluster takes.
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath, conflicts_with_all = ["svg", "channel", "tree", "decide", "lines", "what_if", "check", "bind", "write_topo_file"])]
+    pub(crate) write_cluster: Option<PathBuf>,
+
     /// NCCL's topology XML of the machine, for --check.
     #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath, requires = "check")]
     pub(crate) xml: Option<PathBuf>,
@@ -383,7 +402,15 @@ pub(crate) struct Expect {
     #[arg(long, short, value_parser = bandwidth, value_name = "GBPS")]
     pub(crate) measured: Option<f64>,
 
-    /// The release of NCCL.
+    /// Only the ranks of one group communicate, while all groups of its kind do: tp, cp, ep, dp, pp.
+    #[arg(long, value_parser = str::parse::<forecast::Dimension>, value_name = "GROUP", requires = "parallel")]
+    pub(crate) group: Option<forecast::Dimension>,
+
+    /// How the model is divided over the ranks, as in `tp=8,pp=2`; dp is the rest. Ranks are numbered as Megatron-LM does.
+    #[arg(long, value_parser = str::parse::<forecast::Parallel>, value_name = "SIZES", requires = "group")]
+    pub(crate) parallel: Option<forecast::Parallel>,
+
+    /// The release of NCCL; without it the interval covers what releases since 2.20 choose.
     #[arg(long, value_parser = version, value_name = "VERSION")]
     pub(crate) nccl: Option<fabric::Version>,
 
@@ -448,6 +475,21 @@ fn gpu(name: &str) -> Result<&'static GpuModel, String> {
         known.dedup();
         format!("plumb knows no GPU `{name}`; it knows {}", known.join(", "))
     })
+}
+
+/// Reads `--bind`.
+fn launcher() -> impl TypedValueParser<Value = manifest::bind::Launcher> {
+    use manifest::bind::Launcher;
+    PossibleValuesParser::new(Launcher::ALL.map(Launcher::name))
+        .try_map(|name| Launcher::find(&name).ok_or("not a launcher"))
+}
+
+/// The rate of a NIC in Gbit/s.
+fn rate(text: &str) -> Result<f64, String> {
+    let number = text.trim().parse::<f64>().ok();
+    number
+        .filter(|it| fabric::machine::Nic::RATES.contains(it))
+        .ok_or_else(|| format!("`{text}` is not a NIC rate in Gbit/s"))
 }
 
 /// A size of at least one byte.

@@ -54,6 +54,19 @@ impl Asked {
     pub(crate) fn new(args: &args::Topo, read: &Description) -> Result<Self, String> {
         let job = topo::job(args, read)?;
         let machine = &job.machines[0].value;
+        if machine.hidden.wiring || (machine.hidden.nvlink && machine.gpus.len() > 1) {
+            let what = if machine.hidden.wiring {
+                "how the GPUs are wired"
+            } else {
+                "whether NVLink connects the GPUs"
+            };
+            let add =
+                if machine.hidden.wiring { "--instance NAME" } else { "--instance NAME or --gpu MODEL" };
+            return Err(format!(
+                "{}: {what} is not in this source, and NCCL's decisions depend on it: add {add}",
+                read.source
+            ));
+        }
         let known = job.releases.of_plugin(&aws_ofi::PLUGIN).map(|it| it.value);
         let mut notes = Vec::new();
         if !read.machine.wired {
@@ -84,6 +97,19 @@ impl Asked {
         })
     }
 
+    /// What the prediction assumes.
+    fn notes(&self, prediction: &Prediction) -> Vec<String> {
+        let mut notes = self.notes.clone();
+        if prediction.communicator.node_paths.iter().any(|it| it.machines() > 1) {
+            notes.push(
+                "The machines are taken to be in one NVLink domain with IMEX running; NCCL_MNNVL_ENABLE=0 \
+                 shows them without."
+                    .to_owned(),
+            );
+        }
+        notes
+    }
+
     fn answer(&self, args: &args::Topo) -> Result<Decide, String> {
         let ranks = self.layout.ranks();
         if args.rank >= ranks {
@@ -97,7 +123,7 @@ impl Asked {
                 prediction,
                 plugin: Some(self.plugin),
                 rank: args.rank,
-                notes: &self.notes,
+                notes: &self.notes(prediction),
             });
             if let Some(collective) = args.collective {
                 decide.choices.retain(|it| it.collective == collective.name());

@@ -38,6 +38,8 @@ pub(crate) fn run(args: &args::Doctor, colour: Colour, out: &mut impl Write) -> 
     let inputs = input::read(&paths);
     let tally = inputs.case.sources.tally();
     let log = Log::on(inputs.case, &hardware);
+    let setups = log.setup().and_then(|(file, line)| setup(Path::new(file), line)).into_iter().collect();
+    let log = log.with_setups(setups);
     let diagnosis = diagnose(&log);
     let mut doctor = Doctor::new(&log, &diagnosis, Options { matrix: args.matrix });
     let mut landmarks = Landmarks::new();
@@ -186,6 +188,24 @@ fn exit_code(doctor: &Doctor, fail_on: FailOn) -> u8 {
     } else {
         CLEAN
     }
+}
+
+/// The most bytes of a log that are read again for the system that NCCL printed: the setup is at its beginning.
+const SETUP: u64 = 32 << 20;
+
+/// The beginning of a log up to a line. `None` if it is too far, or the input cannot be read twice.
+fn setup(path: &Path, last: u64) -> Option<(String, Vec<u8>)> {
+    if !path.is_file() {
+        return None;
+    }
+    let mut source = BufReader::with_capacity(1 << 16, input::open_whole(path).ok()?.take(SETUP));
+    let mut text = Vec::new();
+    for _ in 0..last {
+        if source.read_until(b'\n', &mut text).ok()? == 0 {
+            return None;
+        }
+    }
+    Some((input::name(path), text))
 }
 
 /// The rules over the log, on all cores where it has many processes: for few a thread costs more than it saves.

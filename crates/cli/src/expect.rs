@@ -20,7 +20,14 @@ pub(crate) fn run(args: &args::Expect, colour: Colour, out: &mut impl Write) -> 
     for (name, value) in &args.env {
         settings.add_flag("--env", name, value);
     }
-    let cluster = match cluster(&args.machines, &settings.effective(args.nccl)) {
+    let described = cluster(&args.machines, &settings.effective(args.nccl)).and_then(|it| {
+        let it = if args.nccl.is_none() { it.of_any_release() } else { it };
+        match (args.group, args.parallel) {
+            (Some(group), Some(parallel)) => it.of_group(parallel, group),
+            _ => Ok(it),
+        }
+    });
+    let cluster = match described {
         Ok(it) => it,
         Err(reason) => {
             complain(&format!("error: {reason}"));
@@ -31,7 +38,7 @@ pub(crate) fn run(args: &args::Expect, colour: Colour, out: &mut impl Write) -> 
         complain("error: a collective needs at least two ranks: give more --nodes or GPUs");
         return Ok(UNDECIDED);
     };
-    let expect = Expect::new(&cluster, expected);
+    let expect = Expect::new(&cluster, expected).of_group(args.group);
     match args.format {
         ListFormat::Text => {
             expect.text(

@@ -3,6 +3,7 @@
 mod archive;
 mod args;
 mod bench;
+mod bind;
 mod check;
 mod decide;
 mod doctor;
@@ -15,6 +16,7 @@ mod output;
 mod predict;
 mod progress;
 mod topo;
+mod write;
 
 use std::io::{self, Write};
 use std::process::ExitCode;

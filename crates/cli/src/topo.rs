@@ -3,6 +3,7 @@
 use std::io::{self, Read as _, Write};
 use std::path::{Path, PathBuf};
 
+use fabric::units::GigabitsPerSecond;
 use fabric::{Collective, Layout, Transport};
 use forecast::Cluster;
 use job::channel::{Connection, Selection, Shape};
@@ -13,15 +14,25 @@ use report::Style;
 use report::topo::{Topo, TopoParts};
 
 use crate::args::{self, Colour, ListFormat};
-use crate::{CLEAN, UNDECIDED, check, complain, decide, doctor, expect, input, output};
+use crate::{CLEAN, UNDECIDED, bind, check, complain, decide, doctor, expect, input, output, write};
 
 /// How much of a file is read: the topology is at the beginning of a log.
 const MOST: u64 = 1 << 28;
 
 pub(crate) fn run(args: &args::Topo, colour: Colour, out: &mut impl Write) -> io::Result<u8> {
     let inputs: Vec<PathBuf> = args.file.iter().chain(&args.cluster).cloned().collect();
-    if !output::spares(&args.svg, &inputs, false) {
+    if !output::spares(
+        [&args.svg, &args.write_topo_file, &args.write_cluster].into_iter().flatten(),
+        &inputs,
+        false,
+    ) {
         return Ok(UNDECIDED);
+    }
+    if let Some(launcher) = args.bind {
+        return bind::run(args, launcher, colour, out);
+    }
+    if args.write_topo_file.is_some() || args.write_cluster.is_some() {
+        return write::run(args, colour, out);
     }
     if !args.check.is_empty() {
         return check::run(args, colour, out);
@@ -62,6 +73,11 @@ pub(crate) fn read(args: &args::Topo) -> Result<Description, String> {
     };
     if let Some(model) = args.gpu {
         read.machine.set_gpu_model(model);
+    }
+    if let Some(gbps) = args.nic_gbps {
+        for nic in &mut read.machine.machine.value.nics {
+            nic.rate = nic.rate.or(Some(GigabitsPerSecond(gbps)));
+        }
     }
     read.machine.deduce_generation();
     if let Some(version) = args.nccl {

@@ -6,6 +6,8 @@ use std::fmt::Write as _;
 use std::fs;
 
 use evidence::submission::Submission;
+use fabric::Layout;
+use manifest::bind::{Binding, Launcher};
 use manifest::{Kind, write};
 use request::{request, scratch};
 use testbed::{need, output, program};
@@ -68,4 +70,20 @@ fn kubernetes_accepts_every_pod_on_every_machine() {
         &built_in(Kind::Job, "p5.48xlarge", 4).join("\n---\n").replace("subdomain:", "subdomian:"),
     );
     assert!(!good && said.contains("subdomian"), "{said}");
+}
+
+#[test]
+fn kubernetes_accepts_the_resources_of_a_binding() {
+    let machine = fabric::catalogue::machine("p4d.24xlarge").expect("a machine");
+    for layout in [Layout::whole(&machine), Layout::new(8, 1)] {
+        let blocks = Binding::new(&machine, &layout).blocks(Launcher::Kubernetes);
+        let resources = blocks.iter().find(|it| it.text.starts_with("resources:\n")).expect("resources");
+        let inside =
+            format!("    {}", resources.text.trim_end().replace("MEMORY", "64Gi").replace('\n', "\n    "));
+        let pod = format!(
+            "apiVersion: v1\nkind: Pod\nmetadata:\n  name: a\nspec:\n  containers:\n  - name: a\n    image: a\n{inside}\n"
+        );
+        let (good, passed, said) = validate(&format!("bind-{layout}.yaml"), &pod);
+        assert!(good && passed == 1, "{said}\n{pod}");
+    }
 }

@@ -118,9 +118,22 @@ fn a_matrix_with_something_missing() {
     let whole = recording("p4d-topo/topo.txt");
     let without =
         |what: &str| whole.lines().filter(|it| !it.starts_with(what)).collect::<Vec<_>>().join("\n");
-    scratch.refused("row.txt", without("GPU3"), "row.txt:2: the header names GPU3, but its row is missing");
     let headless: Vec<&str> = whole.lines().filter(|it| !it.contains("CPU Affinity")).collect();
-    scratch.refused("header.txt", headless.join("\n"), "header.txt:2: ");
+    for (name, text, note) in [
+        ("row.txt", without("GPU3"), "The row of GPU3 is missing"),
+        ("header.txt", headless.join("\n"), "The header is missing"),
+    ] {
+        let answer = scratch.topo(name, text);
+        assert!(answer.code == Some(0) && answer.stdout.contains("8 GPUs, NVSwitch"), "{answer:?}");
+        assert!(answer.stdout.contains(note), "{answer:?}");
+    }
+    let pcie = matrix(4, "PHB");
+    let half: Vec<&str> = pcie.lines().take(3).collect();
+    scratch.refused(
+        "half.txt",
+        half.join("\n"),
+        "half.txt:1: the matrix is cut: no row shows the path from GPU2 to GPU3",
+    );
     let asymmetric = "\tGPU0\tGPU1\tCPU Affinity\nGPU0\t X \tNV4\t0-1\nGPU1\tSYS\t X \t0-1\n";
     scratch.refused("cells.txt", asymmetric, "cells.txt:2: GPU0 to GPU1 is NV4");
 }
@@ -145,7 +158,8 @@ fn a_matrix_cut_anywhere() {
 #[test]
 fn more_gpus_than_a_machine_has() {
     let scratch = Scratch::new("matrix-large");
-    scratch.refused("sockets.txt", matrix(300, "SYS"), "300 sockets");
+    let nodes = matrix(300, "SYS").replace("\t0-1\t0", "").replace("\tCPU Affinity\tNUMA Affinity", "");
+    scratch.refused("nodes.txt", nodes, "300 sockets");
     scratch.refused("links.txt", matrix(1000, "NV18"), "1000 GPUs");
     scratch.refused("switches.txt", matrix(400, "PIX"), "400 GPUs");
     let mut text = header(10_000);
@@ -216,7 +230,8 @@ fn xml_that_cannot_be() {
     for (name, bus) in [("itself.xml", "0000:01:00.0"), ("nobody.xml", "0000:09:00.0"), ("word.xml", "next")]
     {
         let answer = scratch.topo(name, to(bus));
-        let note = format!("Line 3: an NVLink goes to {bus}, which is not a GPU of this machine");
+        let what = if name == "itself.xml" { "the GPU itself" } else { "not a GPU of this machine" };
+        let note = format!("Line 3: an NVLink goes to {bus}, which is {what}");
         assert!(answer.code == Some(0) && answer.stdout.contains(&note), "{answer:?}");
         assert!(answer.stdout.contains("2 GPUs without NVLink"), "{answer:?}");
     }
@@ -269,7 +284,7 @@ fn a_log_of_two_ranks_at_once() {
     let of = |rank: usize| log.lines().filter(move |it| process(it).as_ref() == trees.get(rank));
     let mixed: Vec<String> = of(0).zip(of(1)).map(|(a, b)| format!("{a}\n{b}\n")).collect();
     let answer = |name: &str, text: &str| scratch.topo(name, text).stdout;
-    let drawn = |text: &str| text.split_once("socket 0").map(|it| it.1.to_owned());
+    let drawn = |text: &str| text.split_once("NUMA 0").map(|it| it.1.to_owned());
     assert_eq!(drawn(&answer("mixed.log", &mixed.concat())), drawn(&answer("whole.log", &log)));
     // Cut before, in and after the tree: whole or not at all.
     for part in 1..40 {
@@ -314,6 +329,69 @@ fn files_that_describe_nothing() {
         refused(&answer, "secret.txt", "");
     }
     fs::set_permissions(&secret, fs::Permissions::from_mode(0o600)).unwrap();
+}
+
+/// A text that mentions a machine describes none; one that says what its machine is does.
+#[test]
+fn a_machine_that_is_merely_mentioned() {
+    let scratch = Scratch::new("mentioned");
+    for options in [&[][..], &["--decide"], &["--lines"]] {
+        let readme = topo(Path::new("README.md"), options);
+        refused(&readme, "README.md: no topology in it", "add --instance p4d.24xlarge");
+    }
+    scratch.refused("notes.txt", "We bought p5.48xlarge capacity.\n", "It mentions p5.48xlarge");
+    for text in [
+        "node.kubernetes.io/instance-type=p5.48xlarge\n",
+        "{\"instanceType\" : \"p5.48xlarge\"}\n",
+        "p5.48xlarge\n",
+    ] {
+        let answer = scratch.topo("node.txt", text);
+        assert!(answer.code == Some(0) && answer.stdout.starts_with("p5.48xlarge: 8 x H100"), "{answer:?}");
+    }
+}
+
+/// What clouds ship: class codes without models and NVLink, completed by a flag; bus ids alone; graphs without wiring; P2P.
+#[test]
+fn descriptions_that_say_little() {
+    let scratch = Scratch::new("little");
+    let device = |bus: usize, class: &str| {
+        format!(
+            "<pci busid=\"{bus:04x}:00:00.0\" class=\"{class}\" link_speed=\"16 GT/s\" link_width=\"16\"/>\n"
+        )
+    };
+    let devices: String = (1..9).map(|it| device(it, "0x030200") + &device(it + 256, "0x020700")).collect();
+    let path = scratch.put("classes.xml", xml(&devices));
+    let alone = topo(&path, &[]);
+    assert!(alone.stdout.contains("8 GPUs, NVLink not shown; 8 x InfiniBand"), "{alone:?}");
+    assert!(
+        !alone.stdout.contains("normal all_reduce") && !alone.stdout.contains("without NVLink"),
+        "{alone:?}"
+    );
+    refused(&topo(&path, &["--decide"]), "classes.xml", "add --instance NAME or --gpu MODEL");
+    let named = topo(&path, &["--instance", "Standard_ND96asr_v4"]);
+    assert!(
+        named.stdout.contains("8 x A100-SXM4-40GB, NVSwitch") && named.stdout.contains("normal all_reduce"),
+        "{named:?}"
+    );
+    let model = topo(&path, &["--gpu", "A100", "--nodes", "2"]);
+    assert!(
+        model.stdout.contains("12 links each")
+            && model.stdout.contains("NET/IB")
+            && !model.stdout.contains("NET/Socket"),
+        "{model:?}"
+    );
+    let numbers: String = (0..9).map(|it| format!("<pci busid=\"0000:00:1{it}.0\"/>\n")).collect();
+    let path = scratch.put("numbers.xml", xml(&numbers));
+    refused(&topo(&path, &[]), "numbers.xml:1: the XML lists 9 PCI devices by bus id", "--instance");
+    let named = topo(&path, &["--instance", "g5.48xlarge"]);
+    assert!(named.code == Some(0) && named.stdout.contains("numbers.xml:1: the XML lists 9"), "{named:?}");
+    let graph = topo(Path::new("crates/evidence/tests/data/topology/graphs.xml"), &[]);
+    assert!(
+        graph.stdout.contains("wiring not known") && graph.stdout.contains("what NCCL's search found"),
+        "{graph:?}"
+    );
+    assert!(!graph.stdout.contains("socket 0") && !graph.stdout.contains("PHB"), "{graph:?}");
+    scratch.refused("p2p.txt", " \tGPU0\tGPU1\n GPU0\tX\tOK\n GPU1\tOK\tX\n", "not how they are wired");
 }
 
 #[test]

@@ -27,6 +27,7 @@ fn the_first_screen_fits_a_terminal() {
         "--instance dgx-h100 --nodes 2 --env NCCL_CROSS_NIC=1 --env NCCL_IB_HCA=mlx5",
         "--instance dgx-a100 --nodes 100",
         "--instance p5.48xlarge --pods 1x1",
+        "--instance gb200-nvl72 --nodes 36",
     ] {
         let mut command = command(["topo", "--decide"].into_iter().chain(machine.split(' ')));
         command.env("COLUMNS", "80");
@@ -139,6 +140,9 @@ fn logs_are_as_predicted() {
         ("cases/oracle-g6e12/2x4-sys.log.gz", 80),
         // NCCL counts one machine as two nodes, and each prints its own GPUs.
         ("cases/oracle-pcie8/1x8.log.gz", 100),
+        // NVLink domains of several machines.
+        ("cases/oracle-gb200two/2.28.9/4x4.log.gz", 300),
+        ("cases/oracle-gb200/2.25.1/2x4.sweep.gz", 200),
         ("cases/graph-tuning/job.log", 70),
         ("cases/g6e-4x4-efa/rank0.log", 10),
         ("cases/p4d-4-pods/rank0.log", 5),
@@ -202,12 +206,55 @@ fn a_log_without_enough_says_what_is_missing() {
 
 /// What plumb does not predict is not a difference.
 #[test]
-fn uneven_nodes_and_nvlink_domains_are_not_compared() {
-    for log in ["cases/oracle-pcie8/2.30.7/1+8.uneven.gz", "cases/oracle-gb200two/2.28.9/4x4.log.gz"] {
-        let answer = topo(&format!("--check {log}"));
-        assert_eq!(answer.code, Some(2), "{log}: {answer:?}");
-        assert!(answer.stdout.contains("differ;") || answer.stdout.contains("MNNVL"), "{}", answer.stdout);
-    }
+fn uneven_nodes_are_not_compared() {
+    let answer = topo("--check cases/oracle-pcie8/2.30.7/1+8.uneven.gz");
+    assert_eq!(answer.code, Some(2), "{answer:?}");
+    assert!(answer.stdout.contains("differ;"), "{}", answer.stdout);
+    // The log of one rank of a node of one GPU beside one of eight.
+    let log = recording("oracle-pcie8/2.30.7/1+8.uneven.gz");
+    let thread = log.split(" NCCL INFO").next().unwrap();
+    let own: Vec<&str> = log.lines().filter(|it| it.starts_with(thread)).collect();
+    let path = put("one-of-uneven.log", &own.join("\n"));
+    let answer = plumb(["topo".as_ref(), "--check".as_ref(), path.as_os_str()]);
+    assert_eq!(answer.code, Some(2), "{answer:?}");
+    assert!(answer.stdout.contains("equally many on each"), "{}", answer.stdout);
+}
+
+/// Ranks that go round the nodes are not predicted.
+#[test]
+fn ranks_in_another_order_are_not_compared() {
+    let log = recording("oracle-p5/2x8.log.gz");
+    let other = log.replace("localRanks 8 localRank 1 ", "localRanks 8 localRank 2 ");
+    let path = put("other-order.log", &other);
+    let answer = plumb(["topo".as_ref(), "--check".as_ref(), path.as_os_str()]);
+    assert_eq!(answer.code, Some(2), "{answer:?}");
+    assert!(answer.stdout.contains("equally many on each and in their"), "{}", answer.stdout);
+}
+
+#[test]
+fn every_communicator_is_compared() {
+    let (large, small) = (recording("oracle-p5/2x8.log.gz"), recording("oracle-p5/1x4.log.gz"));
+    let told = "Ring 03 : 3 -> 0 -> 1";
+    assert_eq!(small.matches(told).count(), 1);
+    let check = |small: &str| {
+        let path = put("two.log", &format!("{large}{}", small.replace("vm:", "other:")));
+        plumb(["topo".as_ref(), "--check".as_ref(), path.as_os_str(), "--format".as_ref(), "json".as_ref()])
+    };
+    let json = check(&small).json();
+    let verdicts = |json: &serde_json::Value| -> Vec<(u64, String)> {
+        let all = json["communicators"].as_array().unwrap().iter();
+        all.map(|it| (it["ranks"].as_u64().unwrap(), it["verdict"].as_str().unwrap().to_owned())).collect()
+    };
+    assert_eq!(
+        verdicts(&json),
+        [(16, "same".to_owned()), (4, "same".to_owned())],
+        "{:#}",
+        json["differences"]
+    );
+    assert_eq!(json["verdict"], "same");
+    let json = check(&small.replace(told, "Ring 03 : 3 -> 0 -> 2")).json();
+    assert_eq!(verdicts(&json), [(16, "same".to_owned()), (4, "different".to_owned())]);
+    assert_eq!((&json["verdict"], json["different"].as_u64()), (&"different".into(), Some(1)));
 }
 
 #[test]
@@ -230,4 +277,19 @@ fn hopeless_questions_are_refused() {
     let answer = plumb(["topo".as_ref(), "--decide".as_ref(), path.as_os_str()]);
     assert_eq!(answer.code, Some(2));
     assert!(answer.stderr.contains("cut.xml"), "{answer:?}");
+}
+
+/// The trays of an NVL72 are one node to NCCL, unless a variable says otherwise; several racks are as many nodes.
+#[test]
+fn an_nvlink_domain_is_one_node() {
+    let head = |job: &str| {
+        let answer = topo(&format!("--instance gb200-nvl72 --nccl 2.28.9 --decide {job}"));
+        assert_eq!(answer.code, Some(0), "{answer:?}");
+        answer.stdout.lines().nth(1).unwrap_or_default().to_owned()
+    };
+    assert_eq!(head("--nodes 18"), "NCCL 2.28.9, 72 ranks on 18 machines, one node to NCCL (NVLink domain)");
+    let two = head("--nodes 36");
+    assert!(two.contains("144 ranks on 36 machines, 2 nodes to NCCL (NVLink domains)"), "{two}");
+    let off = head("--nodes 18 --env NCCL_MNNVL_ENABLE=0");
+    assert!(off.contains("72 ranks on 18 nodes, network IB"), "{off}");
 }

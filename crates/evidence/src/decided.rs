@@ -19,6 +19,18 @@ pub struct Decided {
     pub nodes: Option<u32>,
     /// How many ranks of this node.
     pub local_ranks: Option<u32>,
+    /// The rank among those of its node.
+    pub local_rank: Option<u32>,
+    /// `commId`, which all ranks of the communicator print.
+    pub id: Option<u64>,
+    /// The colour of the split that made it.
+    pub color: Option<i64>,
+    /// The bus id of the rank's GPU.
+    pub bus: Option<u64>,
+    /// The number that NVML gives this GPU.
+    pub device: Option<u32>,
+    /// What stands before its lines: `host:pid:tid [0]`.
+    pub thread: Vec<u8>,
     /// Whether it spans an NVLink domain of several machines.
     pub mnnvl: bool,
     /// Whether the GPU can use multicast (NVLS).
@@ -31,6 +43,8 @@ pub struct Decided {
     pub system: Option<u64>,
     /// The GPUs of that system, as it names them, sorted.
     pub gpus: Vec<String>,
+    /// The tree of that system without ranks and numbers of cards, by which nodes that are alike are known.
+    pub tree: String,
     /// The lines, in the order of the log.
     pub lines: Vec<DecidedLine>,
 }
@@ -175,7 +189,7 @@ pub fn decided(text: &[u8]) -> Vec<Decided> {
         }
         if message.ends_with("Init START") || !current.contains_key(line.thread) {
             current.insert(line.thread.to_vec(), all.len());
-            all.push(Decided::default());
+            all.push(Decided { thread: line.thread.to_vec(), ..Decided::default() });
         }
         let Some(one) = current.get(line.thread).and_then(|it| all.get_mut(*it)) else { continue };
         if let Some((network, latency)) = before.get(&process) {
@@ -188,6 +202,41 @@ pub fn decided(text: &[u8]) -> Vec<Decided> {
     all
 }
 
+/// The lines from which the system of one rank is read: what its process printed before the system (the NICs), and what its
+/// thread printed from there until it began another communicator.
+pub fn system_lines(text: &[u8], one: &Decided) -> Vec<u8> {
+    let anchor = Anchor::default();
+    let (start, own) = (one.system.unwrap_or(u64::MAX), process(&one.thread));
+    let mut kept = Vec::new();
+    for (number, line) in (1..).zip(text.split_inclusive(|it| *it == b'\n')) {
+        let bare = strip::unwrap(line.trim_ascii_end(), strip::Marks::default());
+        let Some(split) = anchor.split(&bare) else {
+            // Up to 2.27 the release is on a line without prefix.
+            if bare.starts_with(b"NCCL version ") {
+                kept.extend_from_slice(line);
+            }
+            continue;
+        };
+        let wanted = if number < start {
+            process(split.thread) == own && !split.message.starts_with(b"===")
+        } else {
+            if number > start && split.thread == one.thread && split.message.ends_with(b"Init START") {
+                break;
+            }
+            split.thread == one.thread
+        };
+        if wanted {
+            kept.extend_from_slice(line);
+        }
+    }
+    kept
+}
+
+/// `host` of `host:pid:tid [0]`.
+pub fn host(thread: &[u8]) -> &[u8] {
+    thread.split(|it| *it == b':').next().unwrap_or_default()
+}
+
 /// `host:pid` of `host:pid:tid [0]`.
 fn process(thread: &[u8]) -> Vec<u8> {
     let end = thread.iter().rposition(|it| *it == b':').unwrap_or(thread.len());
@@ -195,17 +244,27 @@ fn process(thread: &[u8]) -> Vec<u8> {
 }
 
 impl Decided {
+    /// `+ PCI[48.0] - GPU/0-201c0 (0)` as far as nodes have it in common.
+    fn grow(&mut self, message: &str) {
+        self.tree.push_str(message.split(" (").next().unwrap_or_default());
+        self.tree.push('\n');
+    }
+
     fn take(&mut self, number: u64, message: &str) {
         if let Some(kind) = DecidedKind::of(message) {
             self.lines.push(DecidedLine { number, kind, text: message.to_owned() });
         } else if message.starts_with("=== System :") {
             self.system = Some(number);
+            self.tree.clear();
         } else if let Some((_, gpu)) = message.split_once("] - GPU/") {
             // A link to another GPU names it a second time.
             let name = gpu.split(' ').next().unwrap_or_default().to_owned();
             if let Err(place) = self.gpus.binary_search(&name) {
                 self.gpus.insert(place, name);
             }
+            self.grow(message);
+        } else if message.starts_with("CPU/") || message.contains("] - ") {
+            self.grow(message);
         } else if message.contains("NVLS multicast support is ") {
             self.multicast = Some(!message.contains("is not available"));
         } else if message.contains("comm 0x") && message.contains(" rank ") {
@@ -214,6 +273,12 @@ impl Decided {
             self.ranks = self.ranks.or_else(|| number(" nranks ").or_else(|| number(" nRanks ")));
             self.nodes = self.nodes.or_else(|| number(" nNodes "));
             self.local_ranks = self.local_ranks.or_else(|| number(" localRanks "));
+            self.local_rank = self.local_rank.or_else(|| number(" localRank "));
+            self.device = self.device.or_else(|| number(" nvmlDev "));
+            let hex = |name: &str| word_after(message, name).and_then(|it| u64::from_str_radix(it, 16).ok());
+            self.bus = self.bus.or_else(|| hex(" busId "));
+            self.id = self.id.or_else(|| hex(" commId 0x").filter(|it| *it != 0));
+            self.color = self.color.or_else(|| word_after(message, " color ")?.parse().ok());
             self.mnnvl |= number(" MNNVL ").is_some_and(|it| it > 0);
         }
     }

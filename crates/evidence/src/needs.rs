@@ -21,6 +21,8 @@ pub enum Source {
     TopologyXml,
     /// Which machine this is.
     Instance,
+    /// What NCCL decides on this machine: its description, and a release that is modelled.
+    Decisions,
     /// Output of nccl-tests.
     NcclTests,
     /// The manifest or launch command of the job.
@@ -59,6 +61,9 @@ impl Source {
             Self::TopologyXml => "NCCL's topology: run with NCCL_TOPO_DUMP_FILE=/tmp/topo.xml",
             Self::Instance => {
                 "the machine: aws-ofi-nccl names it in the log, or add the pod's manifest (node.kubernetes.io/instance-type)"
+            }
+            Self::Decisions => {
+                "the machine and what NCCL 2.18 to 2.30 decided on it: a log with NCCL_DEBUG=INFO NCCL_DEBUG_SUBSYS=INIT,ENV,GRAPH,TUNING, or `plumb doctor --instance NAME`"
             }
             Self::NcclTests => "the output of nccl-tests, e.g. `all_reduce_perf -b 8 -e 8G -f 2 -g 1`",
             Self::LaunchCommand => "the manifest or the launch command of the job",

@@ -156,7 +156,186 @@ fn noise_around_a_matrix() {
     assert_eq!(read(json).machine, plain);
     let twice = read(format!("{text}\n{text}"));
     assert_eq!(twice.machine, plain);
-    assert!(twice.notes[0].contains("line 23"), "{:?}", twice.notes);
+    assert!(twice.notes[0].contains("once more (from line 23)"), "{:?}", twice.notes);
+    let other = read(format!("{text}\n{}", String::from_utf8(case("p5-topo/topo.txt")).expect("text")));
+    assert_eq!(other.machine, plain);
+    assert!(other.notes[0].contains("Another matrix"), "{:?}", other.notes);
+}
+
+/// Ways in which people paste a matrix, applied to every line.
+fn pastes(text: &str) -> Vec<(&'static str, String)> {
+    let cells = |it: &str| it.split('\t').map(str::trim).collect::<Vec<_>>().join(" | ");
+    let all = |line: &dyn Fn(&str) -> String| each(text.lines(), |it| format!("{}\n", line(it)));
+    vec![
+        ("blanks for tabs", all(&|it| it.replace('\t', "    "))),
+        ("one blank", all(&|it| it.split_whitespace().collect::<Vec<_>>().join(" "))),
+        ("comment", all(&|it| format!("# {it}"))),
+        ("slashes", all(&|it| format!("// {it}"))),
+        ("quote", all(&|it| format!("> {it}"))),
+        ("table", all(&|it| format!("| {} |", cells(it)))),
+        ("time", all(&|it| format!("2024-05-01T10:00:00.123456Z {it}"))),
+        ("log", all(&|it| format!("[2024-05-01 10:00:00,123] [INFO] topo: {it}"))),
+        ("srun", all(&|it| format!("0: {it}"))),
+        ("pod", all(&|it| format!("[pod/worker-0/main] {it}"))),
+        ("lost escape", text.replacen("GPU0", "[4mGPU0", 1).replacen("GPU NUMA ID", "GPU NUMA ID[0m", 1)),
+        (
+            "escape",
+            text.replacen("GPU0", "\u{1b}[4mGPU0", 1).replacen("GPU NUMA ID", "GPU NUMA ID\u{1b}[0m", 1),
+        ),
+        (
+            "written escape",
+            all(&|it| format!("{:?}", format!("\u{1b}[4m{it}\u{1b}[0m")).replace("u{1b}", "x1b")),
+        ),
+        ("one line", text.replace('\t', "\\t").replace('\n', "\\n")),
+        ("html", text.replace('\n', "<br>")),
+        (
+            "small letters",
+            all(&|it| {
+                if it.contains('=') { it.to_owned() } else { it.replace("NV", "nv").replace("SYS", "sys") }
+            }),
+        ),
+    ]
+}
+
+#[test]
+fn matrices_as_people_paste_them() {
+    for text in
+        [case("p4d-topo/topo.txt"), case("p5-topo/topo.txt"), data("dgx-h100.txt"), data("dgx-1-v100.txt")]
+    {
+        let text = String::from_utf8(text).expect("text");
+        let plain = read(&text);
+        for (how, pasted) in pastes(&text) {
+            let found =
+                topology::read(pasted.as_bytes()).unwrap_or_else(|it| panic!("{how}: {it}\n{pasted}"));
+            assert_eq!(found.machine, plain.machine, "{how}");
+            assert_eq!(found.notes, plain.notes, "{how}");
+        }
+    }
+}
+
+#[test]
+fn grids_and_elisions() {
+    let grid = "+------+------+------+-----+--------------+\n\
+                |      | GPU0 | GPU1 | HSN | CPU Affinity |\n\
+                +------+------+------+-----+--------------+\n\
+                | GPU0 | X    | NV12 | SYS | 48-63        |\n\
+                +------+------+------+-----+--------------+\n\
+                | GPU1 | NV12 | X    | SYS | 48-63        |\n";
+    assert_eq!(read(grid).machine.nics[0].name, "HSN".into());
+    // The rest follows: one GPU with 7 x 18 links has them at switches.
+    let eight = "#      GPU0  GPU1  GPU2  GPU3  GPU4  GPU5  GPU6  GPU7\n\
+                 # GPU0   X   NV18  NV18  NV18  NV18  NV18  NV18  NV18\n\
+                 # GPU1 NV18   X    NV18  NV18  NV18  NV18  NV18  NV18\n# ...\n# NV18 = 18 links\n";
+    let it = read(eight);
+    assert_eq!((it.machine.gpus.len(), it.machine.has_nvswitch()), (8, true));
+    assert!(
+        it.notes.iter().any(|it| it.contains("GPU2, GPU3"))
+            && it.notes.iter().any(|it| it.contains("NVSwitches")),
+        "{:?}",
+        it.notes
+    );
+    let short =
+        "      GPU0 GPU1 ... GPU7\nGPU0  X NV18 ... NV18\nGPU1 NV18 X ... NV18\nGPU7 NV18 NV18 ... X\n";
+    assert!(trouble(short).text.contains("GPU0 to GPU2"), "{}", trouble(short));
+    let wrapped = "\tGPU0\tGPU1\tNIC0\tNIC1\n\tCPU Affinity\tNUMA Affinity\nGPU0\t X \tNV4\tPIX\n\tSYS\t0-3\t0\nGPU1\tNV4\t X \tSYS\n\tPIX\t4-7\t1\n";
+    let it = read(wrapped);
+    assert_eq!((it.machine.sockets.len(), it.machine.nics.len(), it.machine.bridges.len()), (2, 2, 2));
+    let remark = "        GPU0    GPU1\nGPU0     X      NV4     <- NVLink\nGPU1    NV4      X\n";
+    assert_eq!(read(remark).machine.nvlinks[0].count, 4);
+    let cpu = "GPU0 GPU1 CPU\nGPU0 X NV1 PHB\nGPU1 NV1 X PHB\nCPU PHB PHB X\n";
+    assert_eq!(read(cpu).machine.gpus.len(), 2);
+}
+
+#[test]
+fn rows_and_columns_that_are_missing() {
+    let text = String::from_utf8(data("dgx-1-v100.txt")).expect("text");
+    let plain = read(&text).machine;
+    let without =
+        |name: &str| text.lines().filter(|it| !it.starts_with(name)).collect::<Vec<_>>().join("\n") + "\n";
+    let it = read(without("GPU7"));
+    assert_eq!(matrix(&it.machine), matrix(&plain));
+    assert!(it.notes.iter().any(|it| it.starts_with("The row of GPU7 is missing")), "{:?}", it.notes);
+    let headless = without("\tGPU0");
+    let it = read(&headless);
+    assert_eq!(matrix(&it.machine), matrix(&plain));
+    assert!(it.notes[0].contains("The header is missing"), "{:?}", it.notes);
+    let both = text
+        .lines()
+        .filter(|it| !it.starts_with("GPU6") && !it.starts_with("GPU7"))
+        .collect::<Vec<_>>()
+        .join("\n");
+    assert!(trouble(&both).text.contains("from GPU6 to GPU7"), "{}", trouble(&both));
+}
+
+#[test]
+fn a_matrix_that_hides_nvlink() {
+    let legend = "\nLegend:\n\n  X    = Self\n  SYS  = Connection traversing PCIe\n  PIX  = Connection traversing at most a single PCIe bridge\n";
+    let rows = "\tGPU0\tGPU1\tCPU Affinity\tNUMA Affinity\nGPU0\t X \tSYS\t0-3\t0\nGPU1\tSYS\t X \t4-7\t1\n";
+    let hidden = |text: String| read(text).machine.hidden.nvlink;
+    assert!(hidden(format!("{rows}{legend}")));
+    assert!(hidden(format!("$ nvidia-smi topo -mp\n{rows}")));
+    assert!(!hidden(format!("$ nvidia-smi topo -m\n{rows}")));
+    assert!(!hidden(format!("{rows}{legend}  NV#  = Connection traversing a bonded set of # NVLinks\n")));
+    // One with NVLink says more.
+    let nvlink = rows.replace("SYS", "NV4");
+    let both = read(format!("nvidia-smi topo -mp\n{rows}\nnvidia-smi topo -m\n{nvlink}"));
+    assert_eq!((both.machine.hidden.nvlink, both.machine.nvlinks.len()), (false, 2));
+    let of_case = |text: String| evidence::read_texts([("a.txt", text.as_bytes())]).matrices[0].hides_nvlink;
+    assert!(of_case(format!("{rows}{legend}")));
+    assert!(!of_case(format!("{rows}{legend}  NV#  = Connection traversing a bonded set of # NVLinks\n")));
+}
+
+#[test]
+fn peers_beside_a_matrix_are_a_note() {
+    let it = read(
+        "\tGPU0\tGPU1\nGPU0\t X \tPHB\nGPU1\tPHB\t X \n\n \tGPU0\tGPU1\t\n GPU0\tX\tCNS\t\n GPU1\tCNS\tX\t\n",
+    );
+    assert_eq!(it.machine.gpus.len(), 2);
+    assert!(it.notes[0].contains("CNS (chipset not supported) for GPU0 and GPU1"), "{:?}", it.notes);
+}
+
+#[test]
+fn numa_nodes_count_before_paths() {
+    // Four NUMA nodes in one socket, and one node whose devices nvidia-smi calls far.
+    let text = "\tGPU0\tGPU1\tGPU2\tNIC0\tCPU Affinity\tNUMA Affinity\nGPU0\t X \tSYS\tSYS\tSYS\t0-15\t3\nGPU1\tSYS\t X \tSYS\tPHB\t16-31\t1\nGPU2\tSYS\tSYS\t X \tSYS\t16-31\t1\nNIC0\tSYS\tPHB\tSYS\t X\n";
+    let it = read(text);
+    assert_eq!(it.machine.sockets.iter().map(|it| it.numa).collect::<Vec<_>>(), [Some(3), Some(1)]);
+    assert!(it.notes.iter().any(|it| it.contains("GPU1 to GPU2 is SYS")), "{:?}", it.notes);
+    // A virtual machine with one node: SYS between any two devices says nothing.
+    let flat = "\tGPU0\tGPU1\tNIC0\tCPU Affinity\tNUMA Affinity\nGPU0\t X \tSYS\tSYS\t0-7\t0\nGPU1\tSYS\t X \tSYS\t0-7\t0\nNIC0\tSYS\tSYS\t X\n";
+    assert_eq!(read(flat).machine.sockets.len(), 1);
+    // Grace: nodes of GPU memory beside its own.
+    let grace = "\tGPU0\tGPU1\tCPU Affinity\tNUMA Affinity\tGPU NUMA ID\nGPU0\t X \tNV6\t0-71\t0,2-9\t2\nGPU1\tNV6\t X \t72-143\t1,10-17\t10\n";
+    assert_eq!(read(grace).machine.sockets.iter().map(|it| it.numa).collect::<Vec<_>>(), [Some(0), Some(1)]);
+}
+
+/// As clouds ship it for virtual machines.
+#[test]
+fn xml_with_class_codes_only() {
+    let device = |bus: &str, class: &str| {
+        format!("<pci busid=\"{bus}\" class=\"{class}\" link_speed=\"16 GT/s\" link_width=\"16\"/>")
+    };
+    let text = format!(
+        "<!-- a VM -->\n<system version=\"1\">\n<cpu numaid=\"0\" affinity=\"ff\" arch=\"x86_64\" vendor=\"AuthenticAMD\" familyid=\"23\" modelid=\"49\">\n\
+         <pci busid=\"ffff:ff:01.0\" class=\"0x060400\" link_speed=\"16 GT/s\" link_width=\"16\">\n{}{}</pci></cpu>\n\
+         <cpu numaid=\"1\" affinity=\"ff00\" arch=\"x86_64\" vendor=\"AuthenticAMD\" familyid=\"23\" modelid=\"49\">{}{}{}{}</cpu></system>\n",
+        device("0002:00:00.0", "0x030200"),
+        device("0102:00:00.0", "0x020700"),
+        device("0001:00:00.0", "0x030000"),
+        device("0101:00:00.0", "0x020000").replace("class", "vendor=\"0x1d0f\" class"),
+        device("0100:00:00.0", "0x010802"),
+        "<pci busid=\"0200:00:00.0\"/>",
+    );
+    let it = read(text);
+    let machine = &it.machine;
+    assert_eq!(machine.gpus.iter().map(|it| it.index).collect::<Vec<_>>(), [1, 0]);
+    assert_eq!(
+        machine.nics.iter().map(|it| (&*it.name, it.kind)).collect::<Vec<_>>(),
+        [("NIC0", NicKind::Efa), ("NIC1", NicKind::InfiniBand)]
+    );
+    assert_eq!((machine.nics[1].at, machine.gpus[0].at), (Place::Bridge(0), Place::Bridge(0)));
+    assert!(machine.hidden.nvlink && machine.nvlinks.is_empty());
+    assert!(it.notes.iter().any(|it| it.contains("1 PCI device without a class")), "{:?}", it.notes);
 }
 
 #[test]
@@ -172,19 +351,24 @@ fn old_names() {
 #[test]
 fn troubles_name_the_line() {
     for (text, line, says) in [
-        ("\tGPU0\tGPU1\nGPU0\t X\tNV4\n", 1, "GPU1, but its row is missing"),
-        ("\tGPU0\tGPU1\tGPU2\nGPU0\t X\tNV4\tNV4\n", 1, "GPU1, GPU2, but their rows are missing"),
+        ("\tGPU0\tGPU1\tGPU2\nGPU0\t X\tNV4\tNV4\n", 1, "no row shows the path from GPU1 to GPU2"),
+        ("\tGPU0\tGPU1\tGPU2\nhello\n", 1, "GPU0, GPU1, GPU2, but the rows below it are missing"),
         (
             "\tGPU0\tGPU1\nGPU0\t X\tNV4\nGPU1\tSYS\t X\n",
             2,
             "GPU0 to GPU1 is NV4 in the row of GPU0 and SYS in the row of GPU1 (line 3)",
         ),
-        ("\tGPU0\tGPU1\nGPU0\t X\nGPU1\tSYS\t X\n", 2, "the row of GPU0 has 1 of 2 paths"),
-        ("\tGPU0\tGPU1\nGPU0\t X N/A\nGPU1\tSYS\t X\n", 2, "1 of 2 paths, then `N/A`"),
-        ("\tGPU0\tGPU1\nGPU0\t X\tSYS\nGPU1\tSYS\t X\nGPU2\tSYS\tSYS\n", 4, "GPU2 has a row but no column"),
+        ("\tGPU0\tGPU1\nGPU0\t X FOO\nGPU1\tSYS\t X\n", 2, "1 of 2 paths, then `FOO`"),
+        ("\tGPU0\tGPU1\nGPU0\t X SYS SYS SYS\nGPU1\tSYS\t X\n", 2, "has 4 paths, the header 2 columns"),
         ("\tGPU0\tGPU1\nGPU0\tSYS\tSYS\nGPU1\tSYS\t X\n", 2, "`X` means the device itself"),
-        ("\tGPU0\tGPU1\nGPU0\t X\tSYS\nGPU1\tSYS\t X\nGPU1\tSYS\t X\n", 4, "GPU1 has a second row"),
-        ("GPU0\t X\tSYS\nGPU1\tSYS\t X\n", 1, "without the header"),
+        ("\tGPU0\tGPU1\nGPU0\t X\tSYS\nGPU1\tSYS\t X\nGPU1\tPIX\t X\n", 4, "GPU1 has a second row"),
+        ("GPU0\t X\tSYS\nGPU2\tSYS\t X\tSYS\n", 1, "without the header"),
+        (" \tGPU0\tGPU1\n GPU0\tX\tGNS\n GPU1\tGNS\tX\n", 1, "GNS (GPU not supported) for GPU0 and GPU1"),
+        (
+            "<system version=\"1\"><cpu numaid=\"0\">\n<pci busid=\"0000:00:16.0\"/><pci busid=\"0000:00:17.0\"/></cpu></system>",
+            1,
+            "2 PCI devices by bus id, without their class",
+        ),
         ("\n<system version=\"1\">\n<cpu>\n", 2, "is never closed"),
         ("<system version=\"1\">\n<cpu></gpu>\n</system>\n", 2, "not XML"),
         ("<system version=\"1\"></system>", 1, "neither a GPU nor a NIC"),
@@ -432,11 +616,42 @@ proptest! {
         let cut = &text[..(text.len() as f64 * at) as usize];
         if let Ok(it) = topology::read(cut.as_bytes()) {
             let read = matrix(&it.machine);
-            let missing = it.notes.iter().any(|it| it.contains("missing"));
-            for (row, whole) in read.iter().zip(&cells).take(if missing { gpus } else { cells.len() }) {
-                prop_assert_eq!(row, whole, "{}", cut);
-            }
-            prop_assert_eq!(read.len(), cells.len());
+            let noted = it.notes.iter().any(|it| it.contains("missing") || it.contains("cut"));
+            prop_assert_eq!(it.machine.gpus.len(), gpus, "{}", cut);
+            prop_assert!(noted || read == cells, "{}", cut);
+            let joined = |cells: &[Vec<String>]| cells.iter().take(gpus).map(|it| it[..gpus].to_vec()).collect::<Vec<_>>();
+            prop_assert_eq!(joined(&read), joined(&cells), "{}", cut);
+        }
+    }
+
+    #[test]
+    fn a_shuffled_matrix_is_the_same((cells, gpus, numa) in any_matrix(), seed in any::<u64>()) {
+        let text = print(&cells, gpus, &numa);
+        let (header, rest) = text.split_once('\n').expect("a header");
+        let (rows, legend) = rest.split_once("\n\n").unwrap_or((rest, ""));
+        let mut rows: Vec<&str> = rows.lines().collect();
+        let n = rows.len() as u64;
+        rows.sort_by_key(|it| (seed ^ it.len() as u64).wrapping_mul(it.bytes().map(u64::from).sum::<u64>() | 1) % (n * 7 + 1));
+        check_same(&format!("{header}\n{}\n\n{legend}", rows.join("\n")), &cells);
+    }
+
+    #[test]
+    fn a_pasted_matrix_is_the_same((cells, gpus, numa) in any_matrix(), how in 0..16_usize) {
+        let text = print(&cells, gpus, &numa);
+        let pastes = pastes(&text);
+        check_same(&pastes[how % pastes.len()].1, &cells);
+    }
+
+    /// Rows of two machines in one text: the first machine, or an error, or a note.
+    #[test]
+    fn mixed_matrices_are_said((one, gpus, numa) in any_matrix(), (two, more, places) in any_matrix(), at in any::<prop::sample::Index>()) {
+        let (first, second) = (print(&one, gpus, &numa), print(&two, more, &places));
+        let mut lines: Vec<&str> = first.lines().collect();
+        let from = at.index(lines.len());
+        lines.splice(from..from, second.lines());
+        let text = lines.join("\n") + "\n";
+        if let Ok(it) = topology::read(text.as_bytes()) {
+            prop_assert!(matrix(&it.machine) == one || !it.notes.is_empty(), "{}", text);
         }
     }
 

@@ -40,6 +40,7 @@ pub(crate) fn of_instance(instance: &Instance, wiring: Option<&Wiring>) -> Machi
             rate: Some(instance.net_gbps_total),
             gpudirect: Some(false),
             latency: None,
+            port: None,
             ..builder.nic
         };
         builder.add_nic(Place::Socket(0));
@@ -113,6 +114,7 @@ impl Builder {
                 rate: None,
                 gpudirect: None,
                 latency: None,
+                port: None,
                 kind: NicKind::Unknown,
             },
             gpu_bus: bus(|it| &it.gpu_bus),

@@ -469,6 +469,7 @@ mod tests {
     fn peer_access() {
         assert!(read_peer_access().unwrap().iter().all(|it| !it.source.is_empty() && !it.word.is_empty()));
         assert_eq!(peer_access_in_text("NVIDIA GeForce RTX 4090"), Some(false));
+        assert_eq!(peer_access_in_text("NVIDIA A10G"), Some(false));
         assert_eq!(peer_access_in_text("NVIDIA L4"), None);
     }
 

@@ -47,6 +47,24 @@ pub enum Unfit {
     },
     /// More ranks than NCCL can number.
     Ranks(u64),
+    /// A rank on a node or GPU that does not exist.
+    NoGpu {
+        /// The rank.
+        rank: usize,
+        /// Its node.
+        node: u32,
+        /// Its GPU.
+        gpu: u32,
+    },
+    /// Two ranks on one GPU, which NCCL refuses.
+    SameGpu {
+        /// Both ranks.
+        ranks: [usize; 2],
+        /// Their node.
+        node: u32,
+        /// Their GPU.
+        gpu: u32,
+    },
 }
 
 impl fmt::Display for Unfit {
@@ -63,6 +81,12 @@ impl fmt::Display for Unfit {
                 write!(f, "the pods of a machine request {requested} NICs, but it has {has}")
             }
             Self::Ranks(count) => write!(f, "{count} ranks are more than NCCL supports"),
+            Self::NoGpu { rank, node, gpu } => {
+                write!(f, "rank {rank} is on GPU {gpu} of node {node}, which does not exist")
+            }
+            Self::SameGpu { ranks: [one, other], node, gpu } => {
+                write!(f, "ranks {one} and {other} are both on GPU {gpu} of node {node}: NCCL refuses that")
+            }
         }
     }
 }
@@ -154,10 +178,96 @@ impl fmt::Display for Layout {
     }
 }
 
+/// Where each rank of a communicator is: for nodes that are not alike, and for a group of some ranks of a job, as tensor, pipeline,
+/// data and expert parallelism form them.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Hash)]
+pub struct Placement {
+    /// Of each node its machine, by the position in the list of machines that differ.
+    pub nodes: Vec<usize>,
+    /// The place of each rank.
+    pub ranks: Vec<RankPlace>,
+}
+
+/// The place of a rank.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct RankPlace {
+    /// The node, from 0.
+    pub node: u32,
+    /// Which GPU of the node, from 0, in the order of their indices.
+    pub gpu: u32,
+}
+
+impl Placement {
+    /// Nodes of one kind of machine with different numbers of GPUs, the first ones of each: `[8, 4]` for `8+4`.
+    pub fn uneven(gpus: &[u32]) -> Self {
+        let on = |(node, &count): (u32, &u32)| (0..count).map(move |gpu| RankPlace { node, gpu });
+        Self { nodes: vec![0; gpus.len()], ranks: (0..).zip(gpus).flat_map(on).collect() }
+    }
+
+    /// A group of the ranks of a job, in the order they have in the group. Ranks that the job does not have are on no GPU: see
+    /// [`Placement::check`].
+    pub fn group(layout: &Layout, ranks: impl IntoIterator<Item = u64>) -> Self {
+        let each = layout.ranks_per_node().max(1);
+        let number = |it: u64| u32::try_from(it).unwrap_or(u32::MAX);
+        let place = |rank: u64| RankPlace { node: number(rank / each), gpu: number(rank % each) };
+        let nodes = usize::try_from(layout.nodes).unwrap_or(usize::MAX);
+        Self { nodes: vec![0; nodes], ranks: ranks.into_iter().map(place).collect() }
+    }
+
+    /// Reads numbers of GPUs: `8+4`.
+    pub fn parse(text: &str) -> Result<Self, Unfit> {
+        let number = |it: &str| it.trim().parse::<u32>().ok().filter(|it| *it <= 1 << 10);
+        let counts: Option<Vec<u32>> = text.split('+').map(number).collect();
+        let counts = counts.filter(|it| it.len() <= 1 << 18);
+        let counts = counts.ok_or_else(|| Unfit::Unreadable(text.chars().take(40).collect()))?;
+        if counts.contains(&0) { Err(Unfit::Nothing) } else { Ok(Self::uneven(&counts)) }
+    }
+
+    /// Whether the machines have these GPUs, each for one rank.
+    pub fn check(&self, machines: &[&Machine]) -> Result<(), Unfit> {
+        if self.ranks.is_empty() {
+            return Err(Unfit::Nothing);
+        }
+        let gpus = |node: u32| {
+            let machine = *self.nodes.get(usize::try_from(node).ok()?)?;
+            Some(machines.get(machine)?.gpus.len())
+        };
+        let mut taken = std::collections::HashMap::new();
+        for (rank, &place) in self.ranks.iter().enumerate() {
+            let RankPlace { node, gpu } = place;
+            if gpus(node).is_none_or(|it| gpu as usize >= it) {
+                return Err(Unfit::NoGpu { rank, node, gpu });
+            }
+            if let Some(other) = taken.insert(place, rank) {
+                return Err(Unfit::SameGpu { ranks: [other, rank], node, gpu });
+            }
+        }
+        Ok(())
+    }
+}
+
 #[cfg(test)]
 mod tests {
-    use super::{Layout, Unfit};
+    use super::{Layout, Placement, RankPlace, Unfit};
     use crate::Machine;
+
+    #[test]
+    fn places_of_ranks() {
+        let place = |node, gpu| RankPlace { node, gpu };
+        let uneven = Placement::parse("2+1").unwrap();
+        assert_eq!(uneven.ranks, [place(0, 0), place(0, 1), place(1, 0)]);
+        assert_eq!(uneven, Placement::uneven(&[2, 1]));
+        // The second GPU of each node: a data parallel group.
+        let group = Placement::group(&Layout::new(1, 4).on(2), [1, 5]);
+        assert_eq!(group.ranks, [place(0, 1), place(1, 1)]);
+        for text in ["", "8+", "a+1", "8x4", "-1+2"] {
+            assert!(matches!(Placement::parse(text), Err(Unfit::Unreadable(_))), "{text}");
+        }
+        assert_eq!(Placement::parse("8+0"), Err(Unfit::Nothing));
+        let unfit = group.check(&[&Machine::default()]).unwrap_err();
+        assert_eq!(unfit.to_string(), "rank 0 is on GPU 1 of node 0, which does not exist");
+        assert_eq!(Placement::default().check(&[]), Err(Unfit::Nothing));
+    }
 
     #[test]
     fn pods_by_gpus() {

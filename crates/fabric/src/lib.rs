@@ -7,6 +7,7 @@
 mod assembly;
 pub mod catalogue;
 pub mod collective;
+mod cpus;
 pub mod glossary;
 pub mod gpu;
 mod grouped;
@@ -24,8 +25,9 @@ pub mod variable;
 mod version;
 
 pub use collective::Collective;
+pub use cpus::CpuSet;
 pub use gpu::GpuClass;
-pub use layout::Layout;
+pub use layout::{Layout, Placement, RankPlace};
 pub use machine::Machine;
 pub use path::PathType;
 pub use settings::{Network, Settings};

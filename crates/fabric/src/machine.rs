@@ -25,6 +25,17 @@ pub struct Machine {
     pub nvlinks: Vec<NvLink>,
     /// What the source does not state, in sentences.
     pub unknown: Vec<String>,
+    /// What this kind of source cannot show, so that its absence here means nothing.
+    pub hidden: Hidden,
+}
+
+/// What a source cannot show.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Hidden {
+    /// Whether NVLink connects the GPUs: `nvidia-smi topo -mp`, topology XML with PCI class codes only.
+    pub nvlink: bool,
+    /// What any device is attached to: NCCL's graph XML.
+    pub wiring: bool,
 }
 
 /// A socket or NUMA node.
@@ -120,14 +131,43 @@ pub struct Nic {
     pub gpudirect: Option<bool>,
     /// The latency the plugin declares, in microseconds.
     pub latency: Option<f64>,
+    /// Its port.
+    pub port: Option<Port>,
     /// The kind of network.
     pub kind: NicKind,
 }
 
+/// A port of a network card. NCCL counts NICs with the same one as one: they share its bandwidth.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub struct Port {
+    /// The GUID of the card.
+    pub guid: u64,
+    /// The number of the port.
+    pub number: u32,
+}
+
 impl Nic {
+    /// Whether its name is one that Linux gives to a device with verbs (`ibv_devices`): NCCL drives it with NET/IB, whatever its
+    /// link layer is. Drivers name their devices so (`drivers/infiniband/hw` of Linux: `mlx5_%d`, `bnxt_re%d`, `irdma%d`, ...);
+    /// rdma-core's udev rules rename them by kind and place (`ibp16s0`, `rocep59s0`).
+    pub fn is_verbs_device(&self) -> bool {
+        let numbered = |prefix: &str| {
+            let rest = self.name.strip_prefix(prefix);
+            rest.is_some_and(|it| it.starts_with(|it: char| it.is_ascii_digit()) || it.starts_with("bond"))
+        };
+        VERBS.iter().any(|it| numbered(it))
+    }
+
     /// Rates that a NIC can have, in Gbit/s.
     pub const RATES: RangeInclusive<f64> = 1e-3..=1e5;
 }
+
+/// What names of devices with verbs begin with, before their number. EFA, which NCCL cannot drive with NET/IB, is not here.
+static VERBS: &[&str] = &[
+    "mlx5_", "mlx5_ib", "mlx5_an", "mlx4_", "mthca", "bnxt_re", "irdma", "i40iw", "qedr", "ocrdma", "cxgb4_",
+    "hns_", "erdma_", "ionic_", "mana_", "hfi1_", "qib", "rxe", "siw", "ibp", "ibs", "ibo", "rocep", "roces",
+    "roceo",
+];
 
 /// A kind of network.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, PartialOrd, Ord, Hash, serde::Deserialize)]
@@ -268,7 +308,7 @@ impl Machine {
 
 #[cfg(test)]
 mod tests {
-    use super::{Bridge, BusId, Machine, PciLink, Place, Socket};
+    use super::{Bridge, BusId, Machine, Nic, NicKind, PciLink, Place, Socket};
 
     #[test]
     fn bus_ids_are_read_and_written() {
@@ -287,6 +327,37 @@ mod tests {
         assert_eq!(PciLink { gigatransfers: 16.0, width: 8 }.to_string(), "Gen4 x8");
         assert_eq!(PciLink::generation(5).unwrap().to_string(), "Gen5 x16");
         assert_eq!(PciLink::generation(9), None);
+    }
+
+    #[test]
+    fn devices_with_verbs() {
+        let nic = |name: &str| Nic {
+            name: name.into(),
+            index: 0,
+            at: Place::Socket(0),
+            bus: None,
+            link: None,
+            rate: None,
+            gpudirect: None,
+            latency: None,
+            port: None,
+            kind: NicKind::Unknown,
+        };
+        for (name, verbs) in [
+            ("mlx5_0", true),
+            ("mlx5_bond_0", true),
+            ("mlx5_ib3", true),
+            ("bnxt_re1", true),
+            ("ibp16s0", true),
+            ("rocep59s0", true),
+            ("irdma0", true),
+            ("eth0", false),
+            ("ens5", false),
+            ("rdmap16s27", false),
+            ("mlx5", false),
+        ] {
+            assert_eq!(nic(name).is_verbs_device(), verbs, "{name}");
+        }
     }
 
     #[test]

@@ -183,7 +183,7 @@ impl PathType {
             Self::P2c => "the chip-to-chip link and PCIe",
             Self::Pxn => "NVLink to the GPU next to the NIC",
             Self::Phb => "the CPU",
-            Self::Sys => "the link between two sockets",
+            Self::Sys => "the link between two NUMA nodes",
             Self::Net => "the network",
             Self::Dis => "no connection",
         }

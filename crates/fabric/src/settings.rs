@@ -214,7 +214,9 @@ impl Settings {
             _ => {}
         }
         let has = |kinds: &[NicKind]| machine.nics.iter().any(|it| kinds.contains(&it.kind));
-        let unknown = machine.nics.iter().any(|it| it.kind == NicKind::Unknown && it.gpudirect == Some(true));
+        // `nvidia-smi topo` and NCCL's own tree list devices with verbs; names of plain Ethernet are known.
+        let is_rdma = |it: &Nic| it.gpudirect != Some(false) || it.is_verbs_device();
+        let unknown = machine.nics.iter().any(|it| it.kind == NicKind::Unknown && is_rdma(it));
         if has(&[NicKind::Efa]) {
             Network::Libfabric
         } else if ib && (has(&[NicKind::InfiniBand, NicKind::Roce, NicKind::GpuDirectTcp]) || unknown) {

@@ -9,6 +9,7 @@ use fabric::{Layout, Settings, Transport, Version, link};
 use nccl::{Decisions, Paths};
 
 use crate::decided::Origin;
+use crate::release::Release;
 use crate::rings::{self, Mesh, Rings};
 
 /// Machines of one kind, and how a job is spread over them.
@@ -24,6 +25,8 @@ pub struct Cluster {
     pub gpus: u32,
     /// GPUs each machine has, used or not.
     pub gpus_there: u32,
+    /// Groups of ranks like this one that communicate at the same time on each machine; 1 for a job of all ranks.
+    pub at_once: u32,
     /// The compute capability of the GPUs, `90` for 9.0.
     pub compute: Option<u32>,
     /// How the GPUs of a machine are joined.
@@ -34,7 +37,7 @@ pub struct Cluster {
     pub between: Option<Between>,
     /// What the release and the variables of NCCL allow.
     pub allowed: Allowed,
-    /// What NCCL's choices are predicted from; nothing where the fastest algorithm is enough.
+    /// What NCCL's choices are predicted from; without it the fastest algorithm counts.
     pub origin: Origin,
 }
 
@@ -116,6 +119,13 @@ pub struct Between {
     pub efa: Option<u8>,
 }
 
+impl Between {
+    /// GPUDirect-TCPX, which a3-high has with four NICs; a3-mega has eight with GPUDirect-TCPXO.
+    pub(crate) fn is_tcpx(self) -> bool {
+        self.kind == NicKind::GpuDirectTcp && self.nics <= 4
+    }
+}
+
 /// Bandwidths that the NVLinks of a GPU can have together, in GB/s one way.
 const NVLINK_BANDWIDTHS: RangeInclusive<f64> = 1.0..=1e4;
 
@@ -132,8 +142,28 @@ impl fmt::Display for Impossible {
 impl std::error::Error for Impossible {}
 
 impl Cluster {
-    /// Machines of this kind with all GPUs in one pod, joined as NCCL would join them.
+    /// Machines of this kind with all GPUs in one pod, joined as NCCL would join them, with NCCL's choices for them.
     pub fn of_machine(machine: &Machine, nodes: u32, settings: &Settings) -> Result<Self, Impossible> {
+        let mut cluster = Self::described(machine, nodes, settings)?.checked()?;
+        let releases = vec![Release::known(settings.version)];
+        cluster.origin = Origin::new(machine, settings, releases, &cluster);
+        Ok(cluster)
+    }
+
+    /// The same where the release of NCCL, and that of aws-ofi-nccl, are not known: what is normal covers what plausible ones choose.
+    #[must_use]
+    pub fn of_any_release(mut self) -> Self {
+        self.origin = self.origin.of_any_release(&self);
+        self
+    }
+
+    /// The same with the newest of the possible releases.
+    pub(crate) fn of_newest_release(mut self) -> Self {
+        self.origin = self.origin.of_newest_release(&self);
+        self
+    }
+
+    fn described(machine: &Machine, nodes: u32, settings: &Settings) -> Result<Self, Impossible> {
         let gpus = u32::try_from(machine.gpus.len()).unwrap_or(u32::MAX);
         let Some(first) = machine.gpus.first() else {
             return Err(Impossible("the machine has no GPU".to_owned()));
@@ -179,27 +209,25 @@ impl Cluster {
         if matches!(inside, Inside::Pci { .. }) && gpus > 1 && first.link.is_none() {
             return Err(Impossible("the PCI Express links of the GPUs are not known".to_owned()));
         }
-        let cluster = Self {
+        Ok(Self {
             machine: name,
             nodes,
             pods: 1,
             gpus,
             gpus_there: gpus,
+            at_once: 1,
             compute: first.compute,
             inside,
             pci: first.link.map(link::pci).filter(|it| it.is_finite() && *it > 0.0),
             between,
             allowed: Allowed::new(settings),
             origin: Origin::default(),
-        };
-        cluster.checked()
+        })
     }
 
-    /// Machines of this kind with this layout, for which NCCL's choices are predicted. Pods with one host name and one
-    /// `/dev/shm` are one node to NCCL.
+    /// Machines of this kind with this layout. Pods with one host name and one `/dev/shm` are one node to NCCL.
     pub fn of_layout(machine: &Machine, layout: &Layout, settings: &Settings) -> Result<Self, Impossible> {
-        let mut cluster = Self::of_machine(machine, layout.nodes, settings)?;
-        cluster.origin = Origin::new(machine, settings, &cluster);
+        let cluster = Self::of_machine(machine, layout.nodes, settings)?;
         if layout.pods_are_one_node() {
             cluster.with_pods(1, layout.pods_per_node.saturating_mul(layout.gpus_per_pod))
         } else {
@@ -216,7 +244,7 @@ impl Cluster {
     /// Whether such a job is possible.
     pub fn checked(self) -> Result<Self, Impossible> {
         let wrong = |text: String| Err(Impossible(text));
-        if self.nodes == 0 || self.pods == 0 || self.gpus == 0 {
+        if self.nodes == 0 || self.pods == 0 || self.gpus == 0 || self.at_once == 0 {
             return wrong("a job needs at least one node, one pod and one GPU".to_owned());
         }
         // A file can say anything.

@@ -3,15 +3,15 @@
 use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
 
-use fabric::machine::Machine;
+use fabric::machine::{Machine, NicKind};
 use fabric::{Collective, Layout, Settings};
-use nccl::{Job, Prediction};
+use nccl::tuning::Protocol;
+use nccl::{Abilities, Job, Prediction};
 
-use crate::algorithm::{Algorithm, Candidate};
+use crate::algorithm::Algorithm;
 use crate::cluster::{Allowed, Between, Cluster, Inside};
-
-/// Beyond this many nodes NCCL's choice is that for this many: predicting it takes time, and trees win long before.
-const MOST_NODES: u32 = 8;
+use crate::release::Release;
+use crate::seen::seen_by_nccl;
 
 /// The machine and settings a cluster was made from, from which NCCL's decisions follow.
 #[derive(Clone, Default)]
@@ -20,25 +20,65 @@ pub struct Origin(Option<Arc<Inner>>);
 struct Inner {
     machine: Machine,
     settings: Settings,
+    /// The releases that are possible: one where it is known.
+    releases: Vec<Release>,
     inside: Inside,
     between: Option<Between>,
     allowed: Allowed,
-    /// The latest answer with its number of nodes, pods and GPUs.
-    latest: Mutex<Option<(Key, Arc<Option<Decided>>)>>,
+    /// The latest answers with their questions, newest last.
+    latest: Mutex<Vec<(Asked, Answer)>>,
 }
 
-type Key = (u32, u32, u32);
+type Answer = Arc<Vec<Decided>>;
+
+/// Beyond this many nodes NCCL's choice is that for this many: predicting it takes time.
+const MOST_NODES: u32 = 64;
+
+/// Answers that are kept: one question is often asked again with another network.
+const KEPT: usize = 8;
+
+/// What decisions depend on besides the machine and the settings.
+#[derive(Debug, Clone, PartialEq)]
+struct Asked {
+    nodes: u32,
+    pods: u32,
+    gpus: u32,
+    inside: Inside,
+    between: Option<Between>,
+    allowed: Allowed,
+}
 
 impl Origin {
-    pub(crate) fn new(machine: &Machine, settings: &Settings, cluster: &Cluster) -> Self {
+    pub(crate) fn new(
+        machine: &Machine,
+        settings: &Settings,
+        releases: Vec<Release>,
+        cluster: &Cluster,
+    ) -> Self {
         Self(Some(Arc::new(Inner {
             machine: machine.clone(),
             settings: settings.clone(),
+            releases,
             inside: cluster.inside.clone(),
             between: cluster.between,
             allowed: cluster.allowed,
-            latest: Mutex::new(None),
+            latest: Mutex::default(),
         })))
+    }
+
+    /// The same where the release is not known.
+    pub(crate) fn of_any_release(&self, cluster: &Cluster) -> Self {
+        self.with_releases(cluster, |_| Release::plausible(cluster.compute))
+    }
+
+    /// The same with the newest of the possible releases.
+    pub(crate) fn of_newest_release(&self, cluster: &Cluster) -> Self {
+        self.with_releases(cluster, |all| all.last().copied().into_iter().collect())
+    }
+
+    fn with_releases(&self, cluster: &Cluster, releases: impl FnOnce(&[Release]) -> Vec<Release>) -> Self {
+        let Some(inner) = &self.0 else { return Self::default() };
+        Self::new(&inner.machine, &inner.settings, releases(&inner.releases), cluster)
     }
 }
 
@@ -51,75 +91,125 @@ impl fmt::Debug for Origin {
 impl PartialEq for Origin {
     fn eq(&self, other: &Self) -> bool {
         match (&self.0, &other.0) {
-            (Some(one), Some(other)) => one.machine == other.machine && one.settings == other.settings,
+            (Some(one), Some(other)) => {
+                one.machine == other.machine
+                    && one.settings == other.settings
+                    && one.releases == other.releases
+            }
             (None, None) => true,
             _ => false,
         }
     }
 }
 
-/// NCCL's choices for a job.
+/// NCCL's choices for a job by one release.
 #[derive(Debug)]
 pub(crate) struct Decided {
     prediction: Prediction,
     /// Channels of a rank for sends to one peer.
-    pub(crate) per_peer: u32,
+    per_peer: u32,
+    /// Channels of NVLS.
+    nvls_channels: u32,
 }
 
-/// The algorithm of a call, and whether its protocol is the one for low latency.
+/// What NCCL chooses for a call.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Choice {
-    pub(crate) algorithm: Algorithm,
-    pub(crate) low_latency: bool,
-}
-
-impl Choice {
-    /// Whether a candidate is this choice.
-    pub(crate) fn is(self, candidate: &Candidate) -> bool {
-        candidate.algorithm == self.algorithm && candidate.low_latency == self.low_latency
-    }
+    /// Algorithm and protocol; `None` for what NCCL builds from sends and receives.
+    pub(crate) kind: Option<(Algorithm, Protocol)>,
+    /// Channels of a rank for sends to one peer.
+    pub(crate) per_peer: u32,
+    /// Channels of NVLS, each with one GPU that reaches the network.
+    pub(crate) nvls_channels: u32,
 }
 
 impl Decided {
-    /// What NCCL decides on this cluster; `None` where the machine is not known, or was changed since it was described.
-    pub(crate) fn new(cluster: &Cluster) -> Option<Arc<Option<Self>>> {
-        let inner = cluster.origin.0.as_ref()?;
-        let same = inner.inside == cluster.inside
-            && inner.between == cluster.between
-            && inner.allowed == cluster.allowed
-            // NVLink domains of several machines are one node to NCCL, which the prediction does not know.
-            && cluster.local() == cluster.gpus;
-        if !same {
-            return None;
-        }
-        let key = (cluster.nodes.min(MOST_NODES), cluster.pods, cluster.gpus);
+    /// What NCCL decides on this cluster, by release; nothing where the machine is not known or cannot be decided for.
+    pub(crate) fn new(cluster: &Cluster) -> Answer {
+        let Some(inner) = cluster.origin.0.as_ref() else { return Answer::default() };
+        let asked = Asked {
+            nodes: cluster.nodes.min(MOST_NODES),
+            pods: cluster.pods,
+            gpus: cluster.gpus,
+            inside: cluster.inside.clone(),
+            between: cluster.between,
+            allowed: cluster.allowed,
+        };
         let mut latest = inner.latest.lock().unwrap_or_else(PoisonError::into_inner);
-        if let Some((_, answer)) = latest.as_ref().filter(|it| it.0 == key) {
-            return Some(Arc::clone(answer));
+        if let Some((_, answer)) = latest.iter().find(|it| it.0 == asked) {
+            return Arc::clone(answer);
         }
-        let answer = Arc::new(predict(inner, key));
-        *latest = Some((key, Arc::clone(&answer)));
-        Some(answer)
+        let decided = inner.releases.iter().filter_map(|it| predict(inner, *it, &asked));
+        let answer = Arc::new(decided.collect());
+        if latest.len() >= KEPT {
+            latest.remove(0);
+        }
+        latest.push((asked, Arc::clone(&answer)));
+        answer
     }
 
-    pub(crate) fn choose(&self, collective: Collective, bytes: u64) -> Option<Choice> {
-        let choice = self.prediction.choose(collective, bytes)?;
-        let algorithm = match choice.algorithm {
-            nccl::Algorithm::Tree => Algorithm::Tree,
-            nccl::Algorithm::Ring => Algorithm::Ring,
-            nccl::Algorithm::Nvls => Algorithm::Nvls,
-            nccl::Algorithm::NvlsTree => Algorithm::NvlsTree,
-            nccl::Algorithm::CollNetDirect | nccl::Algorithm::CollNetChain | nccl::Algorithm::Pat => {
-                return None;
-            }
-        };
-        Some(Choice { algorithm, low_latency: choice.protocol == nccl::tuning::Protocol::Ll })
+    pub(crate) fn choose(&self, collective: Collective, bytes: u64) -> Choice {
+        let kind = self.prediction.choose(collective, bytes).and_then(|choice| {
+            let algorithm = match choice.algorithm {
+                nccl::Algorithm::Tree => Algorithm::Tree,
+                nccl::Algorithm::Ring => Algorithm::Ring,
+                nccl::Algorithm::Nvls => Algorithm::Nvls,
+                nccl::Algorithm::NvlsTree => Algorithm::NvlsTree,
+                nccl::Algorithm::Pat => Algorithm::Pat,
+                nccl::Algorithm::CollNetDirect | nccl::Algorithm::CollNetChain => return None,
+            };
+            Some((algorithm, choice.protocol))
+        });
+        Choice { kind, per_peer: self.per_peer, nvls_channels: self.nvls_channels }
     }
 }
 
-fn predict(inner: &Inner, (nodes, pods, gpus): Key) -> Option<Decided> {
-    let layout = Layout::new(pods, gpus).on(nodes);
-    let prediction = Prediction::new(&Job::new(&inner.machine, &layout, &inner.settings)).ok()?;
+fn predict(inner: &Inner, release: Release, asked: &Asked) -> Option<Decided> {
+    let mut settings = Settings { version: release.nccl, ..inner.settings.clone() };
+    let mut machine = inner.machine.clone();
+    // What was changed since the machine was described.
+    if asked.inside != inner.inside {
+        match asked.inside {
+            Inside::Pci { peer_to_peer: false } => settings = settings.with("NCCL_P2P_DISABLE", "1"),
+            Inside::Pci { peer_to_peer: true } => machine.nvlinks.clear(),
+            Inside::Switch { .. } | Inside::Mesh { .. } => {}
+        }
+    }
+    if !asked.allowed.nvls && inner.allowed.nvls {
+        settings = settings.with("NCCL_NVLS_ENABLE", "0");
+    }
+    if let (Some(now), Some(before)) = (asked.between, inner.between) {
+        if now.kind == NicKind::Ethernet && before.kind != now.kind {
+            settings = settings.with("NCCL_NET", "Socket");
+        }
+        if now.gpudirect != before.gpudirect {
+            machine.nics.iter_mut().for_each(|it| it.gpudirect = Some(now.gpudirect));
+        }
+        if now.nics < before.nics {
+            // Every so-and-so-many-th of them.
+            let count = machine.nics.len();
+            let (keep, all) = (now.nics as usize, before.nics as usize);
+            let is_kept = |it: usize| it * keep / all < (it + 1) * keep / all;
+            let kept = (0..all).filter(|it| is_kept(*it)).filter_map(|it| machine.nics.get(it).cloned());
+            machine.nics = kept.collect();
+            if machine.nics.is_empty() || machine.nics.len() > count {
+                return None;
+            }
+        }
+    }
+    let machine = seen_by_nccl(&machine, &settings);
+    let layout = Layout::new(asked.pods, asked.gpus).on(asked.nodes);
+    let domain = match asked.inside {
+        Inside::Switch { domain, .. } if asked.pods == 1 => {
+            domain / u32::try_from(inner.machine.gpus.len()).ok()?.max(1)
+        }
+        _ => 1,
+    };
+    let mut job = Job::new(&machine, &layout, &settings);
+    job.plugin = Some(release.plugin);
+    job.abilities = Abilities { domain, ..Abilities::default() };
+    let prediction = Prediction::new(&job).ok()?;
     let per_peer = prediction.p2p.iter().map(|it| it.per_peer).min()?;
-    Some(Decided { prediction, per_peer })
+    let nvls_channels = u32::try_from(prediction.communicator.connected.nvls_channels).ok()?;
+    Some(Decided { prediction, per_peer, nvls_channels })
 }

@@ -5,7 +5,7 @@ use fabric::machine::NicKind;
 use serde::Serialize;
 
 use crate::algorithm::{Algorithm, Ceiling};
-use crate::cluster::{Between, Cluster, Inside};
+use crate::cluster::{Allowed, Between, Cluster, Inside};
 use crate::normal::{self, Normal};
 
 /// An opinion on a measured number.
@@ -42,6 +42,17 @@ impl Verdict {
     }
 }
 
+/// What a bus bandwidth in GB/s is.
+pub fn verdict(measured: f64, normal: &Normal) -> Verdict {
+    if measured > normal.high.max(normal.wire.bandwidth) {
+        Verdict::TooGood
+    } else if measured < normal.low {
+        Verdict::Low
+    } else {
+        Verdict::Normal
+    }
+}
+
 /// Judges a bus bandwidth in GB/s.
 pub fn judge(
     collective: Collective,
@@ -50,10 +61,11 @@ pub fn judge(
     measured: f64,
     normal: &Normal,
 ) -> Judgement {
-    if measured > normal.high.max(normal.wire.bandwidth) {
+    let verdict = verdict(measured, normal);
+    if verdict == Verdict::TooGood {
         let reason = too_good(collective, cluster, measured, normal);
-        Judgement { verdict: Verdict::TooGood, reason, explanations: Vec::new() }
-    } else if measured < normal.low {
+        Judgement { verdict, reason, explanations: Vec::new() }
+    } else if verdict == Verdict::Low {
         let share = 100.0 * measured / normal.expected;
         let reason = format!(
             "{share:.0} % of the {:.0} GB/s expected. {}",
@@ -89,6 +101,7 @@ pub fn describe(collective: Collective, cluster: &Cluster, normal: &Normal) -> S
         Algorithm::Tree => "a tree",
         Algorithm::Nvls => "NVLS",
         Algorithm::NvlsTree => "NVLS in each node and a tree between them",
+        Algorithm::Pat => "trees of all ranks (PAT)",
         Algorithm::Pairs => "every pair by itself",
     };
     let most = rate(normal.asymptote);
@@ -148,6 +161,8 @@ fn explain(
     measured: f64,
     usual: &Normal,
 ) -> Vec<String> {
+    // One release is enough to see what a change does.
+    let cluster = &cluster.clone().of_newest_release();
     let distance = |it: &Normal| (it.expected / measured).ln().abs();
     let fits = |it: &Normal| {
         (it.low..=it.high).contains(&measured)
@@ -162,7 +177,8 @@ fn explain(
     };
     let nvls = |it: Algorithm| matches!(it, Algorithm::Nvls | Algorithm::NvlsTree);
     if nvls(usual.algorithm) {
-        add(normal::normal_by(collective, cluster, bytes, |it| !nvls(it)), &|it| {
+        let allowed = Allowed { nvls: false, ..cluster.allowed };
+        add(normal::normal(collective, &Cluster { allowed, ..cluster.clone() }, bytes), &|it| {
             format!(
                 "NCCL without NVLS gives {:.0} GB/s: NCCL_NVLS_ENABLE=0, or no multicast on this machine",
                 it.expected

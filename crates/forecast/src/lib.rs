@@ -3,15 +3,19 @@
 #![forbid(unsafe_code)]
 
 mod algorithm;
+mod candidate;
 mod cluster;
 pub mod constants;
 mod decided;
 mod expected;
+mod group;
 mod judge;
 mod model;
 mod normal;
 mod regime;
+mod release;
 mod rings;
+mod seen;
 mod shape;
 pub mod training;
 mod wire;
@@ -20,8 +24,9 @@ pub use algorithm::{Algorithm, Ceiling};
 pub use cluster::{Allowed, Between, Cluster, Impossible, Inside};
 pub use decided::Origin;
 pub use expected::{Expected, expect};
-pub use judge::{Judgement, Verdict, describe, judge};
+pub use group::{Dimension, Parallel};
+pub use judge::{Judgement, Verdict, describe, judge, verdict};
 pub use model::Model;
-pub use normal::{Normal, NormalAt, normal, table};
+pub use normal::{Normal, NormalAt, Possible, normal, table};
 pub use shape::Shape;
 pub use wire::Wire;

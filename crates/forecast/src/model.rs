@@ -5,7 +5,7 @@ use std::sync::OnceLock;
 
 use fabric::Collective;
 
-use crate::algorithm::regime_of;
+use crate::candidate::regime_of;
 use crate::constants::{Constants, constants};
 use crate::shape::Shape;
 

@@ -2,9 +2,12 @@
 
 use fabric::Collective;
 use fabric::machine::NicKind;
+use nccl::tuning::Protocol;
 
-use crate::algorithm::{self, Algorithm, Candidate, Ceiling};
-use crate::cluster::Cluster;
+use crate::algorithm::{Algorithm, Ceiling};
+use crate::candidate::{self, Candidate};
+use crate::cluster::{Between, Cluster};
+use crate::decided::Choice;
 use crate::model::Model;
 use crate::shape::Shape;
 use crate::wire::Wire;
@@ -22,8 +25,10 @@ pub struct Normal {
     pub time: f64,
     /// How much of that is latency.
     pub overhead: f64,
-    /// The algorithm that NCCL uses.
+    /// The algorithm that NCCL uses; the newest of the possible releases where it is not known which runs.
     pub algorithm: Algorithm,
+    /// What all possible releases choose, oldest first, without repetitions.
+    pub possible: Vec<Possible>,
     /// The link that limits long messages.
     pub ceiling: Ceiling,
     /// Bus bandwidth of very long messages.
@@ -32,6 +37,17 @@ pub struct Normal {
     pub wire: Wire,
     /// Whether published measurements of such machines and networks stand behind it; if not, the interval is wider.
     pub measured: bool,
+}
+
+/// What some releases choose.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Possible {
+    /// The algorithm.
+    pub algorithm: Algorithm,
+    /// The protocol.
+    pub protocol: Protocol,
+    /// The bus bandwidth to expect with them, in GB/s.
+    pub bandwidth: f64,
 }
 
 /// What is normal; `None` for a single rank, which sends nothing.
@@ -55,60 +71,75 @@ pub fn table(collective: Collective, cluster: &Cluster, sizes: &[u64]) -> Vec<No
     sizes.iter().filter_map(|&bytes| Some(NormalAt { bytes, normal: normal(bytes)? })).collect()
 }
 
-/// The same, with only some algorithms.
-pub(crate) fn normal_by(
-    collective: Collective,
-    cluster: &Cluster,
-    bytes: u64,
-    allowed: impl Fn(Algorithm) -> bool,
-) -> Option<Normal> {
-    Model::published().normal_by(collective, &Shape::new(cluster), bytes, allowed)
-}
-
 impl Model {
     /// What is normal; `None` for a single rank, which sends nothing.
     pub fn normal(&self, collective: Collective, shape: &Shape<'_>, bytes: u64) -> Option<Normal> {
-        self.normal_by(collective, shape, bytes, |_| true)
-    }
-
-    fn normal_by(
-        &self,
-        collective: Collective,
-        shape: &Shape<'_>,
-        bytes: u64,
-        allowed: impl Fn(Algorithm) -> bool,
-    ) -> Option<Normal> {
-        let choice = shape.choice(collective, bytes);
-        let candidates = algorithm::candidates(&self.constants, collective, shape);
         let factor = collective.bus_factor(shape.cluster.ranks()?);
         #[allow(clippy::cast_precision_loss, reason = "sizes of messages are far below 2^53")]
         let moved = bytes.max(1) as f64 * factor / 1e3;
-        let possible = candidates.into_iter().filter(|it| allowed(it.algorithm));
-        let timed: Vec<(Time, Candidate)> = possible.map(|it| (time(&it, moved), it)).collect();
-        let fastest = |some: &dyn Fn(&Candidate) -> bool| {
-            let some = timed.iter().filter(|it| some(&it.1));
-            some.min_by(|a, b| a.0.whole.total_cmp(&b.0.whole))
-        };
-        let best = fastest(&|_| true)?;
-        // NCCL's choice, unless it is far slower: then the release or plugin that runs chooses another.
-        let predicted = choice.and_then(|choice| fastest(&|it| choice.is(it)));
-        let slowest = best.0.whole * self.constants.choice.margin;
-        let (time, candidate) = predicted.filter(|it| it.0.whole <= slowest).unwrap_or(best);
+        let chosen = self.possible(collective, shape, bytes, moved);
+        // Releases that are possible choose differently: what is normal covers all of them.
+        let fastest = chosen.iter().min_by(|a, b| a.0.whole.total_cmp(&b.0.whole))?;
+        let slowest = chosen.iter().max_by(|a, b| a.0.whole.total_cmp(&b.0.whole))?;
+        let whole = (fastest.0.whole * slowest.0.whole).sqrt();
+        let apart = (slowest.0.whole / fastest.0.whole).ln() / 2.0;
+        // The one that the newest release uses.
+        let (time, candidate) = chosen.last()?;
         let wire = crate::wire::wire(&self.constants, collective, shape.cluster)?;
-        let expected = moved / time.whole;
-        let part = self.spread(collective, shape, time);
+        let expected = moved / whole;
+        let part = apart + self.spread(collective, shape, time);
+        let mut possible: Vec<Possible> = Vec::new();
+        for (time, candidate) in &chosen {
+            let Candidate { algorithm, protocol, .. } = *candidate;
+            let now = Possible { algorithm, protocol, bandwidth: moved / time.whole };
+            if !possible.contains(&now) {
+                possible.push(now);
+            }
+        }
         Some(Normal {
             low: expected * (-part).exp(),
             expected,
             high: expected * part.exp(),
-            time: time.whole,
-            overhead: time.overhead,
+            time: whole,
+            overhead: time.overhead * whole / time.whole,
             algorithm: candidate.algorithm,
+            possible,
             ceiling: candidate.ceiling,
             asymptote: candidate.bandwidth,
             wire,
             measured: self.sources(collective, shape) > 0,
         })
+    }
+
+    /// The candidates that NCCL chooses, by release, oldest first; the fastest where no choice can be predicted.
+    fn possible(
+        &self,
+        collective: Collective,
+        shape: &Shape<'_>,
+        bytes: u64,
+        moved: f64,
+    ) -> Vec<(Time, Candidate)> {
+        let timed = |choice| -> Vec<(Time, Candidate)> {
+            let all = candidate::candidates(&self.constants, collective, shape, choice);
+            all.into_iter().map(|it| (time(&it, moved), it)).collect()
+        };
+        let fastest = |timed: &[(Time, Candidate)], some: &dyn Fn(&Candidate) -> bool| {
+            let some = timed.iter().filter(|it| some(&it.1));
+            some.min_by(|a, b| a.0.whole.total_cmp(&b.0.whole)).cloned()
+        };
+        let by_choice = |choice: &Choice| {
+            let timed = timed(Some(*choice));
+            let of_kind = choice.kind.and_then(|(algorithm, protocol)| {
+                let same = |it: &Candidate| it.algorithm == algorithm;
+                fastest(&timed, &|it| same(it) && it.protocol == protocol).or_else(|| fastest(&timed, &same))
+            });
+            of_kind.or_else(|| fastest(&timed, &|_| true))
+        };
+        let mut found: Vec<_> = shape.choices(collective, bytes).iter().filter_map(by_choice).collect();
+        if found.is_empty() {
+            found.extend(fastest(&timed(None), &|_| true));
+        }
+        found
     }
 
     /// How far normal results lie from the expected one, as a logarithm.
@@ -121,17 +152,20 @@ impl Model {
         };
         let link = match shape.cluster.between.filter(|_| shape.cluster.groups() > 1) {
             None => spread.link,
-            Some(it) if matches!(it.kind, NicKind::Efa | NicKind::GpuDirectTcp) => spread.plugin,
+            Some(Between { kind: NicKind::Efa, .. }) => spread.efa,
+            Some(Between { kind: NicKind::GpuDirectTcp, .. }) => spread.gpudirect_tcp,
             Some(_) => spread.network,
         };
         let wire = time.whole - time.overhead;
-        let parts = [(time.start, spread.start), (time.overhead - time.start, spread.fill), (wire, link)];
+        let fill = (time.overhead - time.start).max(0.0);
+        let parts = [(time.start, spread.start), (fill, spread.fill), (wire, link)];
         let known: f64 = parts.iter().map(|(part, spread)| (part / time.whole * spread).powi(2)).sum();
         (known + unknown.powi(2)).sqrt()
     }
 }
 
 /// The time of a call, in microseconds.
+#[derive(Debug, Clone, Copy)]
 struct Time {
     whole: f64,
     /// What is not bytes over links.
@@ -145,6 +179,10 @@ fn time(candidate: &Candidate, moved: f64) -> Time {
     // Pipelining: with the best length of pieces, what is lost grows with the root of the length until pieces are whole.
     let fill = (2.0 * (candidate.steps * wire).sqrt()).min(candidate.fill);
     let start = candidate.launch + candidate.steps;
-    let overhead = start + fill;
-    Time { whole: overhead + wire, overhead, start }
+    let device = start + fill + wire;
+    // Calls follow one another: the longer of what the host and the GPUs take counts, with a soft transition.
+    let (host, device_4) = (candidate.host.powi(4), device.powi(4));
+    let whole = (host + device_4).powf(0.25);
+    let by_host = host / (host + device_4);
+    Time { whole, overhead: whole - wire, start: whole * (by_host + (1.0 - by_host) * start / device) }
 }

@@ -28,6 +28,7 @@ pub(crate) fn regime(cluster: &Cluster, kind: Kind) -> String {
             _ if !it.gpudirect => "no_gpudirect",
             (NicKind::Efa, Some(1)) => "efa_1",
             (NicKind::Efa, _) => "efa",
+            (NicKind::GpuDirectTcp, _) if it.is_tcpx() => "tcpx",
             (NicKind::GpuDirectTcp, _) => "gpudirect_tcp",
             (NicKind::InfiniBand | NicKind::Roce, _) => "infiniband",
             (NicKind::Unknown, _) => "unknown",

@@ -15,29 +15,29 @@ use crate::rings::Rings;
 pub struct Shape<'a> {
     pub(crate) cluster: &'a Cluster,
     pub(crate) rings: Rings,
-    decided: Option<Arc<Option<Decided>>>,
-    choices: RefCell<BTreeMap<(Collective, u64), Option<Choice>>>,
+    /// By release, oldest first; empty where nothing can be predicted.
+    decided: Arc<Vec<Decided>>,
+    choices: RefCell<BTreeMap<(Collective, u64), Arc<[Choice]>>>,
 }
 
 impl<'a> Shape<'a> {
     /// Prepares a cluster.
     pub fn new(cluster: &'a Cluster) -> Self {
-        Self {
-            cluster,
-            rings: cluster.mesh_rings(),
-            decided: Decided::new(cluster),
-            choices: RefCell::default(),
-        }
+        let decided = Decided::new(cluster);
+        Self { cluster, rings: cluster.mesh_rings(), decided, choices: RefCell::default() }
     }
 
-    /// What NCCL chooses for a call, where that can be predicted.
-    pub(crate) fn choice(&self, collective: Collective, bytes: u64) -> Option<Choice> {
-        let decided = self.decided()?;
-        let mut choices = self.choices.borrow_mut();
-        *choices.entry((collective, bytes)).or_insert_with(|| decided.choose(collective, bytes))
-    }
-
-    pub(crate) fn decided(&self) -> Option<&Decided> {
-        self.decided.as_ref()?.as_ref().as_ref()
+    /// What possible releases choose for a call, oldest first, without repetitions; empty where nothing can be predicted.
+    pub(crate) fn choices(&self, collective: Collective, bytes: u64) -> Arc<[Choice]> {
+        let choose = || {
+            let mut found: Vec<Choice> = Vec::new();
+            for choice in self.decided.iter().map(|it| it.choose(collective, bytes)) {
+                // The newest stays last.
+                found.retain(|it| *it != choice);
+                found.push(choice);
+            }
+            found.into()
+        };
+        Arc::clone(self.choices.borrow_mut().entry((collective, bytes)).or_insert_with(choose))
     }
 }

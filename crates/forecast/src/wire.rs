@@ -4,7 +4,8 @@ use fabric::Collective;
 use fabric::link;
 use fabric::machine::{NicKind, PciLink};
 
-use crate::algorithm::{Ceiling, nics};
+use crate::algorithm::Ceiling;
+use crate::candidate::nics;
 use crate::cluster::{Cluster, Inside};
 use crate::constants::Constants;
 

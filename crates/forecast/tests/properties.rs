@@ -59,6 +59,7 @@ fn cluster() -> impl Strategy<Value = Cluster> {
                 pods,
                 gpus,
                 gpus_there,
+                at_once: 1,
                 compute,
                 inside,
                 pci,

@@ -148,6 +148,8 @@ fn of_gpu(name: &str, table: &Table) -> Result<Machine, ClusterFileError> {
     // The file does not describe the wiring: NICs are spread over the GPUs, each below one switch with its own.
     let groups = match intra {
         Intra::Pci => 1,
+        // On boards with A100 two GPUs and their NICs share a switch.
+        Intra::NvLink if model.compute == 80 && nics >= gpus => gpus.div_ceil(2),
         Intra::NvLink | Intra::SharedMemory if nics > 0 => gpus.min(nics),
         Intra::NvLink | Intra::SharedMemory => gpus,
     };
@@ -173,6 +175,7 @@ fn of_gpu(name: &str, table: &Table) -> Result<Machine, ClusterFileError> {
         rate: Some(GigabitsPerSecond(inter.gbps)),
         gpudirect: Some(inter.gpudirect.unwrap_or(kind(inter.kind) != NicKind::Ethernet)),
         latency: None,
+        port: None,
         kind: kind(inter.kind),
     };
     Ok(Machine {
@@ -186,6 +189,7 @@ fn of_gpu(name: &str, table: &Table) -> Result<Machine, ClusterFileError> {
             "The wiring is not described: NICs are spread evenly, below one switch with their GPUs, with links like theirs."
                 .to_owned(),
         ],
+        ..Machine::default()
     })
 }
 

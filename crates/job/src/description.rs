@@ -80,8 +80,15 @@ impl Description {
         let (topology, trouble) = match topology::read(text) {
             Ok(found) => (Some(found), String::new()),
             Err(trouble) => match trouble.line {
+                // It says too little, and the flag completes it.
+                Some(line) if trouble.advice.is_some() && instance.is_some() => {
+                    (None, format!("{name}:{line}: {}", trouble.text))
+                }
                 // An invalid description is an error, not a reason to guess.
-                Some(line) => return Err(format!("{name}:{line}: {}", trouble.text)),
+                Some(line) => {
+                    let advice = trouble.advice.map(|it| format!(". {it}")).unwrap_or_default();
+                    return Err(format!("{name}:{line}: {}{advice}", trouble.text));
+                }
                 None => (None, trouble.text),
             },
         };
@@ -89,16 +96,26 @@ impl Description {
         let described = topology
             .as_ref()
             .map(|it| Known::new(it, Source::Topology { file: name.into(), line: it.line, kind: it.kind }));
-        let source = match (&described, instance, machine::named_in(&case)) {
+        let source = match (&described, instance, machine::stated_in(&case, text)) {
             (Some(it), ..) => it.source.to_string(),
             (None, None, Some(it)) => format!("{CATALOGUE}; {name} names {}", it.value.name),
             (None, ..) => CATALOGUE.to_owned(),
         };
-        let Some(machine) = machine::of_file(&case, described, instance) else {
+        let Some(machine) = machine::of_file(&case, text, described, instance) else {
             let unknown = machine::name_in(&case).and_then(|it| catalogue::resolve(&it.value).err());
-            return Err(named(unknown.map_or(trouble, |it| it.to_string())));
+            let mentioned = machine::named_in(&case).map(|it| it.value.name);
+            return Err(named(match (unknown, mentioned) {
+                (Some(unknown), _) => unknown.to_string(),
+                (None, Some(model)) => {
+                    format!("{trouble}. It mentions {model}; if the machine is one, add --instance {model}")
+                }
+                (None, None) => trouble,
+            }));
         };
         let mut found = Self::new(machine, source);
+        if trouble.starts_with(name) && topology.is_none() {
+            found.machine.notes.push(format!("{trouble}."));
+        }
         let kind = topology.as_ref().map(|it| it.kind);
         found.graphs = topology.map(|it| it.graphs).unwrap_or_default();
         let channel = selection.map(|it| match kind {

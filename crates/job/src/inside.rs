@@ -1,7 +1,7 @@
 //! How the GPUs inside a node are joined.
 
 use evidence::Case;
-use evidence::plain::NcclTests;
+use evidence::plain::{NcclTests, TopologyMatrix};
 use fabric::catalogue::{self, Inside};
 use fabric::gpu::{self, NvLinkKind};
 use fabric::{Machine, Transport};
@@ -27,7 +27,10 @@ impl NvLink {
 }
 
 fn of_matrix(case: &Case) -> Option<NvLink> {
-    let matrix = case.matrices.iter().find(|it| it.n_gpus() > 1)?;
+    // `topo -mp` shows no NVLink, and `topo -p2p` no paths.
+    let shows_paths =
+        |it: &&TopologyMatrix| it.n_gpus() > 1 && !it.hides_nvlink && it.gpu_paths().next().is_some();
+    let matrix = case.matrices.iter().find(shows_paths)?;
     let paths: Vec<&str> = matrix.gpu_paths().map(|it| it.path).collect();
     let joined = paths.iter().filter(|it| it.starts_with("NV")).count();
     Some(match joined {
@@ -91,6 +94,15 @@ mod tests {
     fn nvlink(text: &str) -> Option<NvLink> {
         let case = case(text);
         NvLink::of(&case, &Job::of_case(&case))
+    }
+
+    #[test]
+    fn what_does_not_show_nvlink_does_not_deny_it() {
+        let rows = "\tGPU0\tGPU1\nGPU0\t X \tSYS\nGPU1\tSYS\t X \n";
+        let pcie = "\nLegend:\n\n  SYS  = Connection traversing PCIe\n  PIX  = Connection traversing at most a single PCIe bridge\n";
+        assert_eq!(nvlink(rows), Some(NvLink::Absent));
+        assert_eq!(nvlink(&format!("{rows}{pcie}")), None);
+        assert_eq!(nvlink(" \tGPU0\tGPU1\n GPU0\tX\tOK\n GPU1\tOK\tX\n"), None);
     }
 
     #[test]

@@ -10,17 +10,21 @@
 //! matrix describes. A file that is given for its description has the machine it describes, see [`of_file`]. Names and
 //! descriptions that disagree are kept as conflicts.
 
+mod complete;
+mod stated;
+
 use evidence::signals::efa::{MACHINE_NAMED, PLATFORM_QUOTED};
 use evidence::signals::notes::INSTANCE_TYPE;
 use evidence::topology::{self, Topology};
 use evidence::{Case, Quote};
 use fabric::Machine;
-use fabric::catalogue::{self, Model};
+use fabric::catalogue::{self, Inside, Model};
 use fabric::gpu::{self, GpuModel, NvLinkBy};
 use fabric::instance;
-use fabric::machine::{Maker, Nic, NvEnd, PciLink, Place};
+use fabric::machine::{NvEnd, NvLink, PciLink};
 
 use crate::known::{Conflict, Known, Source};
+use complete::{complete, forget_what_is_known};
 
 /// A machine, with notes and conflicts of its sources.
 #[derive(Debug, Clone, PartialEq)]
@@ -51,10 +55,35 @@ impl Resolved {
     /// Gives every GPU this model, whatever its source said.
     pub fn set_gpu_model(&mut self, model: &GpuModel) {
         let link = link_of(model);
-        for gpu in &mut self.machine.value.gpus {
+        let machine = &mut self.machine.value;
+        for gpu in &mut machine.gpus {
             gpu.model = Some(model.name.as_str().into());
             gpu.compute = Some(model.compute);
             gpu.link = gpu.link.or(link);
+        }
+        forget_what_is_known(machine);
+        if !machine.hidden.nvlink || machine.hidden.wiring {
+            return;
+        }
+        match model.nvlink {
+            None => {
+                machine.hidden.nvlink = false;
+                self.notes.push(format!("The source does not show NVLink; {} has none.", model.name));
+            }
+            Some(port) if port.by == NvLinkBy::Switch && machine.gpus.len() > 1 => {
+                machine.hidden.nvlink = false;
+                let all = 0..machine.gpus.len();
+                machine.nvlinks =
+                    all.map(|from| NvLink { from, to: NvEnd::Switch, count: port.links }).collect();
+                self.notes.push(format!(
+                    "The source does not show NVLink: taken as {} links of each {} to NVSwitches.",
+                    port.links, model.family
+                ));
+            }
+            Some(_) if machine.gpus.len() == 1 => machine.hidden.nvlink = false,
+            Some(_) => {
+                machine.unknown.push(format!("Which {} have an NVLink bridge between them.", model.name));
+            }
         }
     }
 
@@ -98,7 +127,8 @@ pub fn seen_by_nccl(machine: &Machine) -> Machine {
 pub fn of_case(case: &Case) -> Option<Resolved> {
     let described = topology::of_case(case);
     let Some(named) = named_in(case) else {
-        let described = described?;
+        // Where NVLink does not show, nothing follows for the speed of the machine.
+        let described = described.filter(|it| !it.machine.hidden.nvlink)?;
         let source = source_of(case, &described);
         return Some(of_topology(&described, source, None));
     };
@@ -127,13 +157,15 @@ pub(crate) fn conflicts_with(case: &Case, given: &Resolved) -> Vec<Conflict> {
 /// The machine of one file: what it describes, completed by `instance`; otherwise `instance`; otherwise what the file names.
 ///
 /// Unlike in [`of_case`] a description counts before a name: the question is about that description. A name in the file that
-/// contradicts it is a conflict. `None`: nothing names or describes a machine that is known.
+/// contradicts it is a conflict; only the names that [`stated_in`] finds count. `None`: nothing names or describes a machine that
+/// is known.
 pub fn of_file(
     case: &Case,
+    text: &[u8],
     described: Option<Known<&Topology>>,
     instance: Option<&'static Model>,
 ) -> Option<Resolved> {
-    let named = named_in(case);
+    let named = stated_in(case, text);
     let mut resolved = match (described, instance, &named) {
         (Some(described), ..) => of_topology(described.value, described.source, instance),
         (None, Some(model), _) => of_model(model, Source::Flag("--instance")),
@@ -152,18 +184,32 @@ pub fn of_file(
     Some(resolved)
 }
 
+/// The machine that a file says it is of: its plugin, its manifests, the metadata of a cloud, the labels of a node. A text that
+/// merely mentions a machine says nothing, and a Markdown document only what a log in it says.
+pub fn stated_in(case: &Case, text: &[u8]) -> Option<Known<&'static Model>> {
+    if stated::is_document(text) {
+        let plugin = case.processes.iter().find_map(|it| it.facts.plugin.instance.first());
+        let plugin = plugin
+            .and_then(|it| Some(Known::new(catalogue::find(&it.value)?, Source::Line(it.quote.clone()))));
+        return plugin.or_else(|| by_platform(case));
+    }
+    let named = names(case).into_iter().next();
+    named.or_else(|| by_platform(case)).or_else(|| stated::read(text))
+}
+
+/// A platform as the plugin names it, in a line without its prefix.
+fn by_platform(case: &Case) -> Option<Known<&'static Model>> {
+    let seen = case.sightings_of(&PLATFORM_QUOTED).next()?;
+    let instance = instance::find_by_plugin_name(seen.get("type"))?;
+    Some(Known::new(catalogue::find(&instance.name)?, Source::Line(seen.quote.clone())))
+}
+
 /// The machine of the catalogue that a case names, and the line that does.
 pub fn named_in(case: &Case) -> Option<Known<&'static Model>> {
-    if let Some(first) = names(case).into_iter().next() {
-        return Some(first);
+    if let Some(named) = names(case).into_iter().next().or_else(|| by_platform(case)) {
+        return Some(named);
     }
     let known = |model, quote: &Quote| Known::new(model, Source::Line(quote.clone()));
-    if let Some(seen) = case.sightings_of(&PLATFORM_QUOTED).next()
-        && let Some(instance) = instance::find_by_plugin_name(seen.get("type"))
-        && let Some(model) = catalogue::find(&instance.name)
-    {
-        return Some(known(model, &seen.quote));
-    }
     let prose = case.sightings_of(&MACHINE_NAMED).next()?;
     // Of `p5.48xlarge` and `p5en.48xlarge` the longer is meant where both fit.
     let fits =
@@ -233,12 +279,19 @@ pub fn of_model(model: &'static Model, source: Source) -> Resolved {
 pub fn of_topology(topology: &Topology, source: Source, instance: Option<&'static Model>) -> Resolved {
     let mut machine = Known::new(topology.machine.clone(), source);
     let mut conflicts = Vec::new();
+    let mut wired = !topology.machine.hidden.wiring;
     if let Some(model) = instance {
         let known = Known::new(model.machine(), Source::Catalogue(model.name.into()));
         conflicts = contradictions(&machine, &known);
-        complete(&mut machine.value, &known.value);
+        if !wired && machine.value.gpus.len() == known.value.gpus.len() {
+            machine.value = known.value;
+            wired = model.wiring.is_some_and(|it| it.unknown.is_empty());
+        } else {
+            complete(&mut machine.value, &known.value, model.inside != Inside::Unknown);
+            forget_what_is_known(&mut machine.value);
+        }
     }
-    Resolved { machine, model: instance, wired: true, notes: topology.notes.clone(), conflicts }
+    Resolved { machine, model: instance, wired, notes: topology.notes.clone(), conflicts }
 }
 
 /// The machine plumb runs on.
@@ -271,66 +324,6 @@ fn contradictions(one: &Known<Machine>, other: &Known<Machine>) -> Vec<Conflict>
         Some(gpu::find(name).map_or(name, |model| &model.name).to_owned())
     });
     found
-}
-
-/// Gives a described machine what the catalogue knows of it.
-fn complete(machine: &mut Machine, known: &Machine) {
-    machine.name.clone_from(&known.name);
-    if machine.gpus.len() == known.gpus.len() {
-        for (gpu, known) in machine.gpus.iter_mut().zip(&known.gpus) {
-            gpu.model = gpu.model.take().or_else(|| known.model.clone());
-            gpu.compute = gpu.compute.or(known.compute);
-            gpu.link = gpu.link.or(known.link);
-            gpu.gpudirect = gpu.gpudirect.or(known.gpudirect);
-        }
-    }
-    if is_described_without_switches(machine) && is_wired_like(machine, known) {
-        machine.bridges.clone_from(&known.bridges);
-        machine.nics.clone_from(&known.nics);
-        for (gpu, known) in machine.gpus.iter_mut().zip(&known.gpus) {
-            gpu.at = known.at;
-        }
-        machine.unknown.push(
-            "The description shows no PCIe switch and no NIC: they are those of the instance type."
-                .to_owned(),
-        );
-    } else if machine.nics.is_empty() && !machine.sockets.is_empty() {
-        for nic in &known.nics {
-            let socket = known.socket_of(nic.at).unwrap_or(0).min(machine.sockets.len() - 1);
-            machine.nics.push(Nic { at: Place::Socket(socket), ..nic.clone() });
-        }
-        machine.unknown.push(
-            "The NICs are those of the instance type; which switch each is below is not known.".to_owned(),
-        );
-    }
-    for nic in &mut machine.nics {
-        if let Some(known) = known.nics.first() {
-            nic.rate = nic.rate.or(known.rate);
-            nic.gpudirect = nic.gpudirect.or(known.gpudirect);
-            nic.latency = nic.latency.or(known.latency);
-        }
-    }
-    for (socket, known) in machine.sockets.iter_mut().zip(&known.sockets) {
-        if socket.maker == Maker::Unknown {
-            socket.maker = known.maker;
-            socket.model = known.model;
-        }
-    }
-}
-
-/// Whether a description leaves open what is between the sockets and the GPUs, and has no NICs.
-fn is_described_without_switches(machine: &Machine) -> bool {
-    machine.bridges.is_empty() && machine.nics.is_empty()
-}
-
-/// Whether every GPU is at the socket at which the catalogue has it, and the catalogue knows what is in between.
-fn is_wired_like(machine: &Machine, known: &Machine) -> bool {
-    known.unknown.is_empty()
-        && machine.sockets.len() == known.sockets.len()
-        && machine.gpus.len() == known.gpus.len()
-        && machine.gpus.iter().zip(&known.gpus).all(|(gpu, known_gpu)| {
-            gpu.index == known_gpu.index && machine.socket_of(gpu.at) == known.socket_of(known_gpu.at)
-        })
 }
 
 /// The PCI Express link that a GPU of this model is built with.

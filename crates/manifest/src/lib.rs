@@ -9,6 +9,8 @@
 
 #![forbid(unsafe_code)]
 
+pub mod bind;
+pub mod cluster_file;
 pub mod environment;
 mod hardware;
 mod job;
@@ -20,6 +22,7 @@ mod program;
 mod pytorchjob;
 mod sbatch;
 mod text;
+pub mod topology_file;
 mod trainjob;
 
 use fabric::catalogue::Model;

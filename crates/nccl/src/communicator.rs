@@ -2,12 +2,12 @@
 
 use std::collections::HashMap;
 
-use fabric::machine::{BusId, Machine};
+use fabric::machine::Machine;
 
 use crate::connect::{Common, Limits, Member, connect};
 use crate::domain::{self, machines_in_domain};
 use crate::search::{Wanted, search};
-use crate::{Connected, Decisions, Graphs, Paths, Pattern, Settings, TopoGraph, Undecidable};
+use crate::{Connected, Decisions, Graphs, Paths, Pattern, Settings, TopoGraph, Undecidable, VisibleDevice};
 
 /// The decisions of a communicator: NCCL's `initTransportsRank` (`src/init.cc`), as far as `src/graph` goes.
 #[derive(Debug, Clone, PartialEq)]
@@ -47,10 +47,6 @@ pub struct Communicator {
     pub max_tree_pattern: Pattern,
     /// Rings, trees and counts.
     pub connected: Connected,
-    /// The bus id of each GPU.
-    pub(crate) buses: Vec<Option<BusId>>,
-    /// The machine of the domain and the number of each NIC, for the nodes that differ.
-    pub(crate) nics: Vec<Vec<(usize, u32)>>,
 }
 
 /// What the description of a machine does not tell.
@@ -75,7 +71,7 @@ impl Communicator {
     /// The communicator of all ranks of a layout; `machine` is the one the decisions were made for.
     pub fn new(decisions: &Decisions, machine: &Machine, abilities: Abilities) -> Result<Self, Undecidable> {
         let settings = decisions.settings.clone();
-        let ranks = decisions.layout().ranks();
+        let ranks = decisions.ranks();
         if ranks > Self::RANKS {
             return Err(Undecidable::TooManyRanks(ranks));
         }
@@ -97,14 +93,11 @@ impl Communicator {
             }
         };
         let mut known: HashMap<usize, usize> = HashMap::new();
-        let (mut nodes, mut node_paths, mut nics) = (Vec::new(), Vec::new(), Vec::new());
+        let (mut nodes, mut node_paths) = (Vec::new(), Vec::new());
         for &kind in &places.kinds {
             known.entry(kind).or_insert_with(|| {
                 nodes.push(search(&kinds[kind], wanted(kind)));
                 node_paths.push(kinds[kind].clone());
-                let number =
-                    |nic: usize| (kinds[kind].machine_of_nic(nic), kinds[kind].nic_number(nic).unwrap_or(0));
-                nics.push((0..machine.nics.len() * kinds[kind].machines).map(number).collect());
                 nodes.len() - 1
             });
         }
@@ -128,7 +121,6 @@ impl Communicator {
             collnet: !agreed.collnet_chain.channels.is_empty(),
             max_tree_pattern: nodes.iter().map(|it| it.tree.pattern).max().unwrap_or(Pattern::BalancedTree),
             connected: Connected::default(),
-            buses: machine.gpus.iter().map(|it| it.bus).collect(),
             settings,
             nodes,
             node_paths,
@@ -136,7 +128,6 @@ impl Communicator {
             node_of_rank: places.nodes,
             gpu_of_rank: places.gpus,
             agreed,
-            nics,
         };
         communicator.limit_collnet();
         communicator.connect(&kinds);
@@ -146,6 +137,11 @@ impl Communicator {
     /// The graphs of the node of a rank.
     pub fn graphs(&self, rank: usize) -> Option<&Graphs> {
         self.nodes.get(*self.graphs_of_node.get(*self.node_of_rank.get(rank)? as usize)?)
+    }
+
+    /// The paths of the node of a rank.
+    pub fn paths(&self, rank: usize) -> Option<&Paths> {
+        self.node_paths.get(*self.graphs_of_node.get(*self.node_of_rank.get(rank)? as usize)?)
     }
 
     /// The description that positions of [`Communicator::node_paths`] refer to: `machine`, in an NVLink domain as often as there
@@ -250,15 +246,15 @@ impl Places {
         machine: &Machine,
         abilities: Abilities,
     ) -> Result<(Self, Vec<Paths>), Undecidable> {
-        let layout = decisions.layout();
-        let joined = machines_in_domain(&decisions.settings, machine, abilities.domain, layout.nodes);
+        let nodes = decisions.layout().nodes;
+        let joined = machines_in_domain(&decisions.settings, machine, abilities.domain, nodes);
         // Only machines that are one node by themselves are joined.
-        if joined > 1 && decisions.nodes.len() == 1 {
-            return Self::of_domains(decisions, machine, u64::from(joined), abilities.repeated_guids);
+        if joined > 1 && !decisions.is_cut() {
+            return Self::of_domains(decisions, u64::from(joined), abilities.repeated_guids);
         }
         let mut places = Self { nodes: Vec::new(), gpus: Vec::new(), kinds: Vec::new() };
         let mut numbers: HashMap<(u64, usize), u32> = HashMap::new();
-        for rank in 0..layout.ranks() {
+        for rank in 0..decisions.ranks() {
             let Some((machine, local)) = decisions.local_rank(rank) else { continue };
             let number = *numbers.entry((machine, local.node)).or_insert_with(|| {
                 places.kinds.push(local.node);
@@ -273,27 +269,49 @@ impl Places {
     /// Each so many machines are one node; the last may be fewer.
     fn of_domains(
         decisions: &Decisions,
-        machine: &Machine,
         joined: u64,
         repeated_guids: bool,
     ) -> Result<(Self, Vec<Paths>), Undecidable> {
-        let layout = decisions.layout();
-        let (machines, rest) = (u64::from(layout.nodes), u64::from(layout.nodes) % joined);
-        let mut kinds = Vec::new();
-        for size in [joined, rest].into_iter().filter(|it| *it > 0) {
-            let size = usize::try_from(size).unwrap_or(1);
-            let mut paths = domain::paths(&decisions.nodes[0], machine, size)?;
-            paths.same_cards = repeated_guids;
-            kinds.push(paths);
-        }
+        let Some(machine) = decisions.local_rank(0).and_then(|it| decisions.machines.get(it.1.machine))
+        else {
+            return Err(Undecidable::MixedDomain);
+        };
         let mut places = Self { nodes: Vec::new(), gpus: Vec::new(), kinds: Vec::new() };
-        places.kinds =
-            (0..machines.div_ceil(joined)).map(|it| usize::from(it == machines / joined)).collect();
-        for rank in 0..layout.ranks() {
+        let mut numbers: HashMap<u64, usize> = HashMap::new();
+        let mut domains: Vec<(Vec<u64>, Vec<VisibleDevice>)> = Vec::new();
+        for rank in 0..decisions.ranks() {
             let Some((host, local)) = decisions.local_rank(rank) else { continue };
-            let before = usize::try_from(host % joined).unwrap_or(0) * machine.gpus.len();
-            places.nodes.push(u32::try_from(host / joined).unwrap_or(u32::MAX));
-            places.gpus.push(before + local.gpu.position);
+            if decisions.machines.get(local.machine) != Some(machine) {
+                return Err(Undecidable::MixedDomain);
+            }
+            let number = *numbers.entry(host / joined).or_insert_with(|| {
+                domains.push((Vec::new(), Vec::new()));
+                domains.len() - 1
+            });
+            let (hosts, gpus) = &mut domains[number];
+            let slot = hosts.iter().position(|it| *it == host).unwrap_or_else(|| {
+                hosts.push(host);
+                hosts.len() - 1
+            });
+            let position = slot * machine.gpus.len() + local.gpu.position;
+            gpus.push(VisibleDevice { position, ..local.gpu });
+            places.nodes.push(u32::try_from(number).unwrap_or(u32::MAX));
+            places.gpus.push(position);
+        }
+        let mut known: HashMap<Vec<VisibleDevice>, usize> = HashMap::new();
+        let mut kinds = Vec::new();
+        for (hosts, gpus) in domains {
+            let kind = match known.get(&gpus) {
+                Some(kind) => *kind,
+                None => {
+                    let mut paths = domain::paths(&decisions.nodes[0], machine, hosts.len(), gpus.clone())?;
+                    paths.same_cards = repeated_guids;
+                    kinds.push(paths);
+                    known.insert(gpus, kinds.len() - 1);
+                    kinds.len() - 1
+                }
+            };
+            places.kinds.push(kind);
         }
         Ok((places, kinds))
     }

@@ -7,6 +7,12 @@ use fabric::machine::{Machine, NvEnd, NvLink, Place};
 
 use crate::{Paths, Settings, TooLarge, VisibleDevice, VisibleDevices};
 
+/// How many machines form one domain, as far as the catalogue knows them.
+pub(crate) fn in_catalogue(machine: &Machine) -> u32 {
+    let known = machine.name.as_deref().and_then(fabric::catalogue::wiring);
+    known.and_then(|it| it.domain).unwrap_or(1)
+}
+
 /// How many machines one domain has where NCCL uses it. Descriptions are joined since 2.21.5.
 pub(crate) fn machines_in_domain(settings: &Settings, machine: &Machine, domain: u32, nodes: u32) -> u32 {
     let wanted = settings.number("NCCL_MNNVL_ENABLE", 2) != 0 && settings.since(2, 21, 5);
@@ -14,19 +20,20 @@ pub(crate) fn machines_in_domain(settings: &Settings, machine: &Machine, domain:
     if wanted && peers && machine.has_nvswitch() && nodes > 1 { domain.clamp(1, nodes) } else { 1 }
 }
 
-/// The paths of this many machines as one node; `one` has those of a single machine.
-pub(crate) fn paths(one: &Paths, machine: &Machine, machines: usize) -> Result<Paths, TooLarge> {
+/// The paths of this many machines as one node with these GPUs, whose positions count on from machine to machine; `one` has those of
+/// a single machine.
+pub(crate) fn paths(
+    one: &Paths,
+    machine: &Machine,
+    machines: usize,
+    gpus: Vec<VisibleDevice>,
+) -> Result<Paths, TooLarge> {
     let joined = repeat(machine, machines);
-    let all = |devices: &[VisibleDevice], each: usize| -> Vec<VisibleDevice> {
-        let of = |host: usize| {
-            devices.iter().map(move |it| VisibleDevice { position: it.position + host * each, ..*it })
-        };
-        (0..machines).flat_map(of).collect()
+    let each = machine.nics.len();
+    let of = |host: usize| {
+        one.nics().iter().map(move |it| VisibleDevice { position: it.position + host * each, ..*it })
     };
-    let visible = VisibleDevices {
-        gpus: all(one.gpus(), machine.gpus.len()),
-        nics: all(one.nics(), machine.nics.len()),
-    };
+    let visible = VisibleDevices { gpus, nics: (0..machines).flat_map(of).collect() };
     Paths::joined(&joined, &one.settings, &visible, machines)
 }
 

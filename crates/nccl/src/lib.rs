@@ -41,7 +41,7 @@ pub use algorithm::{Algorithm, Pattern};
 pub use communicator::{Abilities, Communicator};
 pub use connect::{Connected, ConnectedChannel, Ring, Tree, TreeLinks};
 pub use decisions::{Decisions, Undecidable};
-pub use fabric::{Layout, PathType, Settings};
+pub use fabric::{Layout, PathType, Placement, RankPlace, Settings};
 pub use gpudirect::GpuDirect;
 pub use graph::{Graphs, SearchedChannel, TopoGraph};
 pub use losses::Loss;

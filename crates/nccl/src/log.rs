@@ -43,9 +43,10 @@ impl Communicator {
     ) -> String {
         let since = |minor, patch| self.settings.since(2, minor, patch);
         let node = self.node_of_rank.get(rank).copied().unwrap_or(0);
-        let nics = self.graphs_of_node.get(node as usize).and_then(|it| self.nics.get(*it));
+        let paths = self.graphs_of_node.get(node as usize).and_then(|it| self.node_paths.get(*it));
         let net = |nic: usize| {
-            let (machine, id) = nics.and_then(|it| it.get(nic)).copied().unwrap_or((0, 0));
+            let machine = paths.map_or(0, |it| it.machine_of_nic(nic));
+            let id = paths.and_then(|it| it.nic_number(nic)).unwrap_or(0);
             match () {
                 () if since(23, 4) => format!(" NET/{machine:x}-{id:x}"),
                 () if since(21, 5) => format!(" NET/{id:x}"),
@@ -53,10 +54,9 @@ impl Communicator {
             }
         };
         let gpu = |gpu: usize| {
-            let each = self.buses.len().max(1);
-            let bus = self.buses.get(gpu % each).copied().flatten();
+            let bus = paths.and_then(|it| it.about.buses.get(gpu).copied().flatten());
             match bus.filter(|_| since(27, 5)) {
-                Some(bus) => format!(" GPU/{:x}-{:x}", gpu / each, bus.0),
+                Some(bus) => format!(" GPU/{:x}-{:x}", paths.map_or(0, |it| it.machine_of_gpu(gpu)), bus.0),
                 None => {
                     let here = |it: &usize| self.node_of_rank[*it] == node && self.gpu_of_rank[*it] == gpu;
                     format!(" GPU/{}", (0..self.n_ranks).find(here).unwrap_or(0))

@@ -147,8 +147,9 @@ impl Decisions {
 
     /// The ranks of the first machine, with their GPUs.
     fn ranks_here(&self) -> Vec<(u64, usize)> {
-        let ranks = 0..self.layout.ranks_per_node();
-        ranks.filter_map(|rank| Some((rank, self.gpu(rank)?))).collect()
+        let Some((first, _)) = self.local_rank(0) else { return Vec::new() };
+        let here = |rank: u64| self.local_rank(rank).filter(|it| it.0 == first);
+        (0..self.ranks()).filter_map(|rank| Some((rank, here(rank)?.1.gpu.position))).collect()
     }
 
     fn lost_links(&self) -> Option<Loss> {

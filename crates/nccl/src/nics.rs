@@ -78,6 +78,13 @@ impl Paths {
     /// The NIC a GPU sends and receives by on a channel.
     pub(crate) fn local_nic(&self, gpu: VisibleDevice, channel: usize) -> Option<usize> {
         let near = self.near.nics.get(gpu.position)?;
+        if !self.settings.since(2, 18, 5) {
+            // GPUs with the same NICs take turns.
+            let same = self.gpus().iter().filter(|it| self.near.nics[it.position] == *near);
+            let (place, count) = (same.clone().position(|it| it.position == gpu.position)?, same.count());
+            let turn = channel.checked_rem(near.len())?;
+            return near.get((place + turn * count) % near.len()).copied();
+        }
         let sharing = self.near.gpus.get(*near.first()?)?.len();
         let mut number = usize::try_from(gpu.number).unwrap_or(0);
         if self.settings.since(2, 30, 7) {
@@ -98,6 +105,9 @@ impl Paths {
 
     /// The GPU that NCCL counts as the neighbour of a NIC: the first that would choose it.
     pub fn local_gpu(&self, nic: usize) -> Option<usize> {
+        if !self.settings.since(2, 18, 5) {
+            return self.local_gpu_before_2_18_5(nic);
+        }
         // Up to 2.18 any GPU that would choose it (`ncclTopoGetLocalGpu`), later only the nearest.
         let near = self.near.gpus.get(nic)?.iter().filter_map(|it| self.visible_gpu(*it));
         let gpus: Vec<VisibleDevice> =
@@ -108,6 +118,19 @@ impl Paths {
             .flat_map(|channel| gpus.iter().map(move |gpu| (channel, *gpu)))
             .find(|(channel, gpu)| self.local_nic(*gpu, *channel) == Some(nic))
             .map(|it| it.1.position)
+    }
+}
+
+impl Paths {
+    /// The nearest GPUs that have this NIC among their nearest take turns.
+    fn local_gpu_before_2_18_5(&self, nic: usize) -> Option<usize> {
+        let distance = |gpu: usize| self.nic_to_gpu(nic, gpu).kind.order(self.version());
+        let users = self.gpus().iter().map(|it| it.position);
+        let users: Vec<usize> = users.filter(|it| self.near.nics[*it].contains(&nic)).collect();
+        let nearest = users.iter().map(|it| distance(*it)).min()?;
+        let gpus: Vec<usize> = users.into_iter().filter(|it| distance(*it) == nearest).collect();
+        let turn = self.near.nics[*gpus.first()?].iter().position(|it| *it == nic)?;
+        gpus.get(turn % gpus.len()).copied()
     }
 }
 

@@ -3,7 +3,7 @@
 //! `ncclTopoGetNchannels` and `ncclTopoComputeP2pChannels` in `src/graph/paths.cc`, `computeBuffSizes` in `src/init.cc`. They bound
 //! `sendrecv` and `alltoall`, often more than the NIC does.
 
-use fabric::machine::{Machine, Maker, Place};
+use fabric::machine::Maker;
 
 use crate::tuning::{Protocol, STEPS, buffer};
 use crate::{PathType, Paths, Settings};
@@ -43,9 +43,11 @@ impl P2pChannels {
         };
         let one_node = scope.nodes <= 1;
         let old = !settings.since(2, 20, 0);
+        // 2.18.1 treats all jobs as those of one node here.
+        let alone = one_node || !settings.since(2, 18, 3);
         let channels = u64::from(self.channels);
-        let most = if old && one_node { fit(self.per_peer, 4 * channels) } else { self.per_peer };
-        let few = if old && !one_node { self.per_peer } else { fit(self.per_peer, channels) };
+        let most = if old && alone { fit(self.per_peer, 4 * channels) } else { self.per_peer };
+        let few = if old && !alone { self.per_peer } else { fit(self.per_peer, channels) };
         let smallest = self.chunk / if old || one_node { 8 } else { 2 };
         let largest = if one_node { self.chunk.saturating_mul(32) } else { self.chunk };
         let parts = |part: u64| u32::try_from(bytes.div_ceil(part.max(1)).max(1)).unwrap_or(u32::MAX);
@@ -64,16 +66,11 @@ const CHANNEL_BW: i64 = 14;
 const PEERS_AT_ONCE: u32 = 8;
 
 /// The counts for the ranks of each node of a machine. Before 2.29 ranks of different nodes do not agree on them.
-pub fn p2p_channels(
-    settings: &Settings,
-    machine: &Machine,
-    nodes: &[Paths],
-    scope: P2pScope,
-) -> Vec<P2pChannels> {
+pub fn p2p_channels(settings: &Settings, nodes: &[Paths], scope: P2pScope) -> Vec<P2pChannels> {
     let total = total(settings, scope);
     let of_gpus = |paths: &Paths| {
         let gpus = paths.gpus().iter();
-        gpus.filter_map(|gpu| Of { settings, machine, paths, scope, total }.fewest(gpu.position)).min()
+        gpus.filter_map(|gpu| Of { settings, paths, scope, total }.fewest(gpu.position)).min()
     };
     if !settings.since(2, 29, 0) {
         let per_peer = |paths| of_gpus(paths).map_or(total, |it| it.min(total)).next_power_of_two();
@@ -172,7 +169,6 @@ fn peers(settings: &Settings, scope: P2pScope) -> u32 {
 /// The counts of one GPU.
 struct Of<'a> {
     settings: &'a Settings,
-    machine: &'a Machine,
     paths: &'a Paths,
     scope: P2pScope,
     total: u32,
@@ -196,7 +192,7 @@ impl Of<'_> {
         if !by_nvlink {
             return 2;
         }
-        let compute = self.machine.gpus.get(gpu).and_then(|it| it.compute).unwrap_or(0);
+        let compute = self.paths.about.compute.get(gpu).copied().flatten().unwrap_or(0);
         let link = single(fabric::link::nvlink(compute, self.settings.version));
         // NCCL divides in single precision and drops the rest.
         2 * whole(single(path.bandwidth) / link).max(1)
@@ -216,7 +212,7 @@ impl Of<'_> {
 
     /// How many of its NICs a GPU needs to fill its link to the CPU, if it has one: `getLocalNetCountByBw`, 2.20 to 2.28.
     fn nics_needed(&self, gpu: usize) -> u32 {
-        let wanted = single(self.link_to_cpu(gpu));
+        let wanted = single(self.paths.about.cpu_links.get(gpu).copied().unwrap_or(0.0));
         let (mut sum, mut count) = (0.0, 0);
         for nic in self.paths.nearest_nics(gpu) {
             if sum >= wanted {
@@ -226,13 +222,6 @@ impl Of<'_> {
             count += 1;
         }
         count
-    }
-
-    /// The slowest link that leads from a GPU to a CPU without a switch between; 0 without any.
-    fn link_to_cpu(&self, gpu: usize) -> f64 {
-        let Some(gpu) = self.machine.gpus.get(gpu) else { return 0.0 };
-        let pci = gpu.link.filter(|_| matches!(gpu.at, Place::Socket(_))).map(fabric::link::pci);
-        pci.into_iter().chain(gpu.c2c).reduce(f64::min).unwrap_or(0.0)
     }
 
     /// One for each NIC, and enough for their bandwidth; `ncclTopoGetLocalNetCountByBw`, 2.29.

@@ -3,21 +3,24 @@
 //! From each device a breadth-first search over the system; then some paths are changed, see `detour`.
 
 mod detour;
+mod nearest;
 mod order;
 mod path;
 mod reach;
 mod rows;
 
+use std::collections::HashMap;
 use std::fmt;
-use std::ops::Range;
 
 use fabric::Version;
-use fabric::machine::{Machine, Maker};
+use fabric::machine::{BusId, Gpu, Machine, Maker, Nic, Place};
 
+use crate::decisions::by_index;
 use crate::nics::Near;
 use crate::topo::{System, single, used_sockets};
 
 use crate::Settings;
+use fabric::Network;
 use order::{gpus_in_order, nics_in_order};
 use reach::{middle, search};
 use rows::Rows;
@@ -49,7 +52,7 @@ pub struct VisibleDevice {
 /// The devices that ranks see which are one node to NCCL.
 #[derive(Debug, Clone, Default, PartialEq, Eq)]
 pub struct VisibleDevices {
-    /// In the order of the machine.
+    /// In the order of their ranks.
     pub gpus: Vec<VisibleDevice>,
     /// In the order of the machine.
     pub nics: Vec<VisibleDevice>,
@@ -106,6 +109,12 @@ pub(crate) struct About {
     pub(crate) makers: Vec<Maker>,
     /// GPUs of a model without peer access.
     pub(crate) alone: Vec<bool>,
+    /// Of each NIC the first with the same port.
+    pub(crate) cards: Vec<usize>,
+    /// The bus id of each GPU.
+    pub(crate) buses: Vec<Option<BusId>>,
+    /// The slowest link that leads from each GPU to a CPU without a switch between, in GB/s; 0 without any.
+    pub(crate) cpu_links: Vec<f64>,
 }
 
 impl fmt::Display for TooLarge {
@@ -135,10 +144,12 @@ impl TooLarge {
 impl VisibleDevices {
     /// The whole machine.
     pub fn whole(machine: &Machine) -> Self {
-        let gpus = machine.gpus.iter().enumerate();
+        let gpus = by_index(machine).into_iter();
         let nics = machine.nics.iter().enumerate();
         Self {
-            gpus: gpus.map(|(position, it)| VisibleDevice { position, number: it.index }).collect(),
+            gpus: gpus
+                .map(|position| VisibleDevice { position, number: machine.gpus[position].index })
+                .collect(),
             nics: nics.map(|(position, it)| VisibleDevice { position, number: it.index }).collect(),
         }
     }
@@ -168,6 +179,17 @@ impl Paths {
         Self::joined(machine, settings, visible, 1)
     }
 
+    /// The paths of what is left of a node that NCCL has cut: its GPUs keep their order.
+    pub(crate) fn trimmed(
+        machine: &Machine,
+        settings: &Settings,
+        visible: &VisibleDevices,
+    ) -> Result<Self, TooLarge> {
+        TooLarge::check(machine)?;
+        let gpus = once_each(&visible.gpus, machine.gpus.len());
+        Ok(Self::find(machine, Self::empty(machine, settings, gpus, &visible.nics, 1)))
+    }
+
     /// The paths of a description that is several machines one after the other.
     pub(crate) fn joined(
         machine: &Machine,
@@ -176,9 +198,16 @@ impl Paths {
         machines: usize,
     ) -> Result<Self, TooLarge> {
         TooLarge::check(machine)?;
-        let mut paths = Self::empty(machine, settings, visible, machines);
+        let nics = nics_in_order(machine, settings, once_each(&visible.nics, machine.nics.len()));
+        let gpus = once_each(&visible.gpus, machine.gpus.len());
+        let gpus = gpus_in_order(machine, settings, gpus, &nics, machines);
+        Ok(Self::find(machine, Self::empty(machine, settings, gpus, &visible.nics, machines)))
+    }
+
+    fn find(machine: &Machine, mut paths: Self) -> Self {
+        let (settings, machines) = (paths.settings.clone(), paths.machines);
         let (gpus, nics) = (positions(&paths.gpus), positions(&paths.nics));
-        let system = System::new(machine, settings, (&gpus, &nics), machines);
+        let system = System::new(machine, &settings, (&gpus, &nics), machines);
         paths.search_all(&system);
         paths.system = system;
         paths.local_sockets = (0..machine.gpus.len()).map(|it| paths.find_local_socket(it)).collect();
@@ -187,16 +216,22 @@ impl Paths {
         paths.lead_peers_through_cpu();
         paths.near = Near::new(&paths, machine);
         paths.lead_to_nics();
-        Ok(paths)
+        paths
     }
 
-    fn empty(machine: &Machine, settings: &Settings, visible: &VisibleDevices, machines: usize) -> Self {
-        let nics = nics_in_order(machine, settings, once_each(&visible.nics, machine.nics.len()));
-        let gpus = once_each(&visible.gpus, machine.gpus.len());
-        let gpus = gpus_in_order(machine, settings, gpus, &nics, machines);
+    /// Devices without paths; GPUs are in the order of the system.
+    fn empty(
+        machine: &Machine,
+        settings: &Settings,
+        gpus: Vec<VisibleDevice>,
+        nics: &[VisibleDevice],
+        machines: usize,
+    ) -> Self {
+        let nics = nics_in_order(machine, settings, once_each(nics, machine.nics.len()));
         let rows = Rows::new(machine, &gpus, &nics);
         let used = used_sockets(machine, &positions(&gpus), &positions(&nics));
         let first = machine.sockets.iter().zip(used).find(|it| it.1);
+        let socket = settings.network(machine) == Network::Socket;
         Self {
             settings: settings.clone(),
             matrix: vec![Path::NONE; rows.all() * rows.all()],
@@ -215,11 +250,19 @@ impl Paths {
                 cpu: first.map_or(Maker::Unknown, |it| it.0.maker),
                 compute: machine.gpus.iter().map(|it| it.compute).collect(),
                 gpu_direct: machine.gpus.iter().map(|it| it.gpudirect).collect(),
-                nic_direct: machine.nics.iter().map(|it| it.gpudirect).collect(),
+                // Sockets copy through host memory (`src/transport/net_socket.cc`, `ncclNetSocketGetProperties`: `NCCL_PTR_HOST`).
+                nic_direct: machine
+                    .nics
+                    .iter()
+                    .map(|it| if socket { Some(false) } else { it.gpudirect })
+                    .collect(),
                 nic_rates: machine.nics.iter().map(|it| single(fabric::link::nic(it.rate))).collect(),
                 nic_latencies: machine.nics.iter().map(|it| latency(it.latency, settings)).collect(),
                 makers: machine.sockets.iter().map(|it| it.maker).collect(),
                 alone: machine.gpus.iter().map(|it| has_no_peer_access(it.model.as_deref())).collect(),
+                cards: cards(machine),
+                buses: machine.gpus.iter().map(|it| it.bus).collect(),
+                cpu_links: machine.gpus.iter().map(link_to_cpu).collect(),
             },
         }
     }
@@ -279,6 +322,11 @@ impl Paths {
         self.about.compute.get(gpu).copied().flatten().unwrap_or(80)
     }
 
+    /// How many machines of an NVLink domain these are; one if there is none.
+    pub fn machines(&self) -> usize {
+        self.machines
+    }
+
     /// Which machine of an NVLink domain a GPU is in.
     pub(crate) fn machine_of_gpu(&self, gpu: usize) -> usize {
         gpu / (self.about.compute.len() / self.machines).max(1)
@@ -289,14 +337,32 @@ impl Paths {
         nic / (self.about.nic_rates.len() / self.machines).max(1)
     }
 
+    /// The position of a NIC on its machine of an NVLink domain.
+    pub(crate) fn rail(&self, nic: usize) -> usize {
+        nic % (self.about.nic_rates.len() / self.machines).max(1)
+    }
+
     /// A number that NICs of one card share.
     pub(crate) fn asic(&self, nic: usize) -> usize {
-        if self.same_cards { nic % (self.about.nic_rates.len() / self.machines).max(1) } else { nic }
+        let each = (self.about.nic_rates.len() / self.machines).max(1);
+        let card = self.about.cards.get(nic % each).copied().unwrap_or(nic % each);
+        if self.same_cards { card } else { nic / each * each + card }
     }
 
     /// Whether the driver lets two GPUs access each other's memory.
     pub(crate) fn are_peers(&self, one: usize, other: usize) -> bool {
-        one == other || ![one, other].iter().any(|it| self.about.alone.get(*it) == Some(&true))
+        // With 2 NCCL does not ask NVML (`ncclTopoCheckP2p`).
+        let asked = self.settings.number("NCCL_IGNORE_DISABLED_P2P", 0) != 2;
+        let alone = |it: &usize| asked && self.about.alone.get(*it) == Some(&true);
+        one == other || ![one, other].iter().any(alone)
+    }
+
+    /// Whether NCCL counts two GPUs as peers when it looks for paths. 2.18 only warns where NVML says that they are not, unless
+    /// `NCCL_IGNORE_DISABLED_P2P` is set (`ncclTopoCheckP2p`).
+    pub(crate) fn count_as_peers(&self, one: usize, other: usize) -> bool {
+        let warns =
+            !self.settings.since(2, 19, 1) && self.settings.number("NCCL_IGNORE_DISABLED_P2P", 0) == 0;
+        warns || self.are_peers(one, other)
     }
 
     pub(crate) fn visible_gpu(&self, gpu: usize) -> Option<VisibleDevice> {
@@ -334,40 +400,6 @@ impl Paths {
             (0..self.rows.sockets).collect()
         };
         candidates.into_iter().filter(|it| hops(it) > 0).min_by_key(hops)
-    }
-
-    /// The GPUs nearest to a NIC.
-    pub(crate) fn nearest_gpus(&self, nic: usize) -> Vec<usize> {
-        let columns = self.nearest(Device::Nic(nic), 0..self.gpus.len());
-        columns.into_iter().map(|it| self.gpus[it].position).collect()
-    }
-
-    /// The NICs nearest to a GPU, in NCCL's order.
-    pub(crate) fn nearest_nics(&self, gpu: usize) -> Vec<usize> {
-        let columns = self.nearest(Device::Gpu(gpu), self.gpus.len()..self.rows.devices);
-        columns.into_iter().map(|it| self.nics[it - self.gpus.len()].position).collect()
-    }
-
-    /// Of some columns of a device those with the nearest ones: the largest bandwidth, then the nearest type.
-    fn nearest(&self, from: Device, columns: Range<usize>) -> Vec<usize> {
-        let Some(row) = self.rows.of(from) else { return Vec::new() };
-        let mut best = Path::NONE;
-        let mut found = Vec::new();
-        let start = row * self.rows.all();
-        for (path, column) in self.matrix[start + columns.start..start + columns.end].iter().zip(columns) {
-            if !path.is_connected() || path.bandwidth < best.bandwidth {
-                continue;
-            }
-            let order = path.kind.compare(best.kind, self.version());
-            if path.bandwidth > best.bandwidth || order.is_lt() {
-                best = *path;
-                found.clear();
-            }
-            if path.kind == best.kind {
-                found.push(column);
-            }
-        }
-        found
     }
 
     fn cell(&self, from: Device, to: Device) -> Option<usize> {
@@ -455,6 +487,18 @@ impl System {
 /// Whether the driver refuses peer access to GPUs of this model.
 fn has_no_peer_access(model: Option<&str>) -> bool {
     model.is_some_and(|it| fabric::gpu::peer_access_in_text(it) == Some(false))
+}
+
+/// Of each NIC the first with the same GUID and port (`src/graph/search.cc`, `ncclTopoSearchRecNet`).
+fn cards(machine: &Machine) -> Vec<usize> {
+    let mut first = HashMap::new();
+    let card = |(nic, it): (usize, &Nic)| it.port.map_or(nic, |port| *first.entry(port).or_insert(nic));
+    machine.nics.iter().enumerate().map(card).collect()
+}
+
+fn link_to_cpu(gpu: &Gpu) -> f64 {
+    let pci = gpu.link.filter(|_| matches!(gpu.at, Place::Socket(_))).map(fabric::link::pci);
+    pci.into_iter().chain(gpu.c2c).reduce(f64::min).unwrap_or(0.0)
 }
 
 /// The latency of a NIC as NCCL keeps it: since 2.24.3 as a whole number (`src/graph/topo.cc`, `ncclTopoPopulateNics`).

@@ -5,9 +5,11 @@ use std::fmt;
 
 use fabric::Version;
 use fabric::collective::Collective;
-use fabric::machine::Machine;
+use fabric::layout::Placement;
+use fabric::machine::{Machine, Maker};
 use fabric::settings::Network;
 
+use crate::domain;
 use crate::tuner::{Abstention, OfiTuner, platform};
 use crate::tuning::{BadList, Choice, CollNet, GraphInfo, GraphInfos, Tuned, Tuning};
 use crate::{
@@ -18,10 +20,14 @@ use crate::{
 /// What is known of a job before it runs.
 #[derive(Debug, Clone, Copy)]
 pub struct Job<'a> {
-    /// The machines, all alike.
+    /// The machines, all alike unless `others` has more.
     pub machine: &'a Machine,
     /// Where the ranks are.
     pub layout: &'a Layout,
+    /// Where each rank is, for nodes that are not alike and for a group of ranks; it counts instead of `layout`.
+    pub placement: Option<&'a Placement>,
+    /// Machines of the placement that differ from `machine`: that is number 0, these are number 1 and on.
+    pub others: &'a [Machine],
     /// The release of NCCL and its variables.
     pub settings: &'a Settings,
     /// What the description of the machine does not tell.
@@ -33,10 +39,25 @@ pub struct Job<'a> {
 }
 
 impl<'a> Job<'a> {
-    /// A job of which nothing else is known.
+    /// A job of which nothing else is known. Machines that the catalogue knows as parts of an NVLink domain are in one.
     pub fn new(machine: &'a Machine, layout: &'a Layout, settings: &'a Settings) -> Self {
-        let abilities = Abilities::default();
-        Self { machine, layout, settings, abilities, plugin: None, settings_are_complete: false }
+        let abilities = Abilities { domain: domain::in_catalogue(machine), ..Abilities::default() };
+        Self {
+            machine,
+            layout,
+            placement: None,
+            others: &[],
+            settings,
+            abilities,
+            plugin: None,
+            settings_are_complete: false,
+        }
+    }
+
+    /// The same with ranks that are placed one by one, on `machine` and on others that differ from it.
+    #[must_use]
+    pub fn placed(self, placement: &'a Placement, others: &'a [Machine]) -> Self {
+        Self { placement: Some(placement), others, ..self }
     }
 }
 
@@ -107,14 +128,17 @@ impl Prediction {
             if sets { platform::variables(plugin, instance, job.settings) } else { Vec::new() };
         let settings = &set_by_plugin.iter().fold(job.settings.clone(), |all, it| all.with(it.0, it.1));
         let latency = if efa { platform::latency(plugin, instance, settings) } else { 0.0 };
-        let told = with_latency(job.machine, latency);
-        let decisions = Decisions::new(&told, settings, job.layout)?;
-        let communicator = Communicator::new(&decisions, &told, job.abilities)?;
+        let machines = std::iter::once(job.machine).chain(job.others);
+        let machines: Vec<Machine> = machines.map(|it| with_latency(it, latency)).collect();
+        let decisions = match job.placement {
+            Some(placement) => Decisions::placed(&machines.iter().collect::<Vec<_>>(), settings, placement)?,
+            None => Decisions::new(&machines[0], settings, job.layout)?,
+        };
+        let communicator = Communicator::new(&decisions, &machines[0], job.abilities)?;
         let scale = tuned(&decisions, &communicator);
         let tuning = Tuning::new(settings, &scale, &graphs(&communicator))?;
         let scope = P2pScope { ranks: scale.ranks, nodes: scale.nodes, channels: scale.channels };
-        let p2p =
-            p2p_channels(settings, &communicator.joined_machine(&told), &communicator.node_paths, scope);
+        let p2p = p2p_channels(settings, &communicator.node_paths, scope);
         let tuner = efa.then(|| OfiTuner::new(plugin, instance, settings, scale.ranks, scale.nodes));
         let unheeded = unheeded(job.settings);
         Ok(Self { decisions, communicator, tuning, p2p, tuner, set_by_plugin, unheeded })
@@ -172,6 +196,7 @@ fn tuned(decisions: &Decisions, communicator: &Communicator) -> Tuned {
     let count = |it: usize| u32::try_from(it).unwrap_or(u32::MAX);
     let first = decisions.paths(0);
     let direct = &communicator.agreed.collnet_direct.channels;
+    let cpu: Maker = first.map(|it| it.about.cpu).unwrap_or_default();
     let heads: BTreeSet<usize> = direct.iter().filter_map(|it| it.intra.first().copied()).collect();
     Tuned {
         ranks: count(communicator.n_ranks),
@@ -179,9 +204,8 @@ fn tuned(decisions: &Decisions, communicator: &Communicator) -> Tuned {
         local_ranks: count(communicator.max_local_ranks),
         min_compute: communicator.min_compute,
         max_compute: communicator.max_compute,
-        cpu: first.map(|it| it.about.cpu).unwrap_or_default(),
-        // All machines are alike.
-        mixed_cpus: false,
+        cpu,
+        mixed_cpus: communicator.node_paths.iter().any(|it| it.about.cpu != cpu),
         switches: first.is_some_and(|it| it.system.switch.is_some()),
         mnnvl: false,
         channels: count(communicator.connected.channels.len()),

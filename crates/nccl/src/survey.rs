@@ -160,17 +160,16 @@ fn transports(decisions: &Decisions) -> Vec<TransportUse> {
             add(&mut found, decisions, (from, to), between, nodes);
         }
     }
-    if nodes > 1 {
-        // All machines are alike: the first two represent every two.
+    // All machines are alike: the first two of a domain represent every two of one, the first of two domains the others. The last
+    // domain may have fewer.
+    let domain = u64::from(decisions.domain.max(1)).min(nodes);
+    let (whole, rest) = (nodes / domain, nodes % domain);
+    let inside = whole * domain * (domain - 1) + rest * rest.saturating_sub(1);
+    let across = nodes.saturating_mul(nodes - 1) - inside;
+    for (machine, pairs) in [(1, inside), (domain, across)].into_iter().filter(|it| it.1 > 0) {
         for from in 0..shown {
             for to in 0..shown {
-                add(
-                    &mut found,
-                    decisions,
-                    (from, local + to),
-                    Between::Machines,
-                    nodes.saturating_mul(nodes - 1),
-                );
+                add(&mut found, decisions, (from, machine * local + to), Between::Machines, pairs);
             }
         }
     }

@@ -1,7 +1,7 @@
 //! The machine as NCCL's system: nodes and links with a bandwidth.
 
 use fabric::link;
-use fabric::machine::{Machine, NvEnd, PciLink, Place};
+use fabric::machine::{BusId, Machine, NvEnd, PciLink, Place};
 
 use crate::{PathType, Settings};
 
@@ -111,7 +111,9 @@ impl System {
             let parent = node_at(&system, gpu.at);
             system.hang(board, parent, pci(gpu.link), &mut above);
         }
-        system.add_nics(machine, nics, &node_at, &mut above);
+        // Up to 2.23.4 the functions of a device are one card (`src/graph/topo.cc`, `ncclTopoAddPci`).
+        let function = if settings.since(2, 24, 3) { 0 } else { 0xf };
+        system.add_nics(machine, (nics, function), &node_at, &mut above);
         system.add_nvlinks(machine, settings);
         system.add_chip_links(machine, settings, gpus);
         system.join_sockets(machine, settings, machines);
@@ -162,17 +164,17 @@ impl System {
     fn add_nics(
         &mut self,
         machine: &Machine,
-        nics: &[usize],
+        (nics, function): (&[usize], u64),
         node_at: &dyn Fn(&Self, Place) -> Option<usize>,
         above: &mut Vec<Option<usize>>,
     ) {
         // The ports of a card share its bus id. One without is a card of its own, or, straight at a socket and with no
         // known link, one of the virtual devices there.
-        let mut cards: Vec<((Place, Option<fabric::machine::BusId>), usize)> = Vec::new();
+        let mut cards: Vec<((Place, Option<BusId>), usize)> = Vec::new();
         for &index in nics {
             let Some(nic) = machine.nics.get(index) else { continue };
             let is_virtual = nic.bus.is_none() && nic.link.is_none() && matches!(nic.at, Place::Socket(_));
-            let key = (nic.at, nic.bus);
+            let key = (nic.at, nic.bus.map(|it| BusId(it.0 & !function)));
             let known = cards.iter().find(|it| it.0 == key && (is_virtual || nic.bus.is_some()));
             let card = match known {
                 Some(known) => known.1,
@@ -231,6 +233,10 @@ impl System {
     }
 
     fn add_chip_links(&mut self, machine: &Machine, settings: &Settings, gpus: &[usize]) {
+        // 2.18 does not know these links.
+        if !settings.since(2, 19, 1) {
+            return;
+        }
         let kind = if settings.since(2, 26, 0) { LinkKind::C2c } else { LinkKind::NvLink };
         for &index in gpus {
             let Some(gpu) = machine.gpus.get(index) else { continue };

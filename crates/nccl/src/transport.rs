@@ -49,6 +49,8 @@ pub enum Reason {
     },
     /// The ranks are on different machines.
     OtherMachine,
+    /// The ranks are on different machines of one NVLink domain.
+    NvlinkDomain,
     /// The ranks are on one machine, in pods with different host names.
     OtherHostName,
     /// The ranks are on one machine, in pods that do not share `/dev/shm`.
@@ -90,6 +92,9 @@ impl fmt::Display for Reason {
                 }
             }
             Self::OtherMachine => f.write_str("the ranks are on different machines"),
+            Self::NvlinkDomain => {
+                f.write_str("the machines are in one NVLink domain; IMEX has to run on all of them")
+            }
             Self::OtherHostName => {
                 f.write_str("the pods have different host names, so NCCL counts them as two nodes")
             }
@@ -125,6 +130,10 @@ impl Decisions {
         if from == to {
             return None;
         }
+        let domain = u64::from(self.domain.max(1));
+        if machine != other_machine && machine / domain == other_machine / domain {
+            return Some(self.over_domain(here, there));
+        }
         if machine != other_machine {
             return self.over_net(machine, here, there, Reason::OtherMachine);
         }
@@ -143,15 +152,15 @@ impl Decisions {
         let paths = self.nodes.get(here.node)?;
         if here.node != there.node {
             // The node was cut between them.
-            let reason = match net_is_faster(&self.whole, one, other, true) {
+            let uncut = self.uncut(here);
+            let reason = match net_is_faster(uncut, one, other, true) {
                 Some((net, direct)) => Reason::NetFaster { net, direct },
-                None => Reason::NoSharedMemory {
-                    path: self.whole.gpu_wires(one, other).kind,
-                    level: level(&self.whole),
-                },
+                None => {
+                    Reason::NoSharedMemory { path: uncut.gpu_wires(one, other).kind, level: level(uncut) }
+                }
             };
             if self.settings.since(2, 30, 0) && !self.settings.shm_disabled() {
-                return Some(Decision::shm(self.whole.gpu_to_gpu(one, other), Reason::CutNode));
+                return Some(Decision::shm(uncut.gpu_to_gpu(one, other), Reason::CutNode));
             }
             return net(reason);
         }
@@ -162,7 +171,11 @@ impl Decisions {
             && !self.settings.p2p_copy_engine()
         {
             let transport = Transport::P2p { kind: P2pKind::Indirect, read: self.reads(paths, one, other) };
-            return Some(Decision::local(transport, path, Reason::ThroughGpu { gpu: self.index(gpu) }));
+            return Some(Decision::local(
+                transport,
+                path,
+                Reason::ThroughGpu { gpu: self.index_beside(here, gpu) },
+            ));
         }
         if let Some((faster, direct)) = net_is_faster(paths, one, other, false) {
             return net(Reason::NetFaster { net: faster, direct });
@@ -179,10 +192,26 @@ impl Decisions {
         Some(Decision::shm(path, reason))
     }
 
+    fn over_domain(&self, here: LocalRank, there: LocalRank) -> Decision {
+        let (one, other) = (here.gpu.position, there.gpu.position);
+        // A GPU reaches its twin on another machine as it reaches any GPU of its own.
+        let peer = if one == other {
+            self.whole.gpus().iter().map(|it| it.position).find(|it| *it != one)
+        } else {
+            Some(other)
+        };
+        let path = peer.map(|it| self.whole.gpu_to_gpu(one, it));
+        let transport =
+            Transport::P2p { kind: P2pKind::Mnnvl, read: self.reads(&self.whole, one, peer.unwrap_or(one)) };
+        Decision { transport: Some(transport), received: None, path, reason: Reason::NvlinkDomain }
+    }
+
     fn p2p_kind(&self, same_pod: bool) -> P2pKind {
         let one_process = same_pod && self.layout.one_process;
         if one_process && !self.settings.p2p_direct_disabled() && !self.settings.p2p_copy_engine() {
             P2pKind::DirectPointer
+        } else if self.domain > 1 {
+            P2pKind::Mnnvl
         } else if self.settings.cumem() {
             P2pKind::Cumem
         } else {

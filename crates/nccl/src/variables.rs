@@ -39,7 +39,7 @@ impl fmt::Display for Unheeded {
 
 /// Variables that change the system, the graphs, the channels or the choice for a call, and are not modelled. Those of NCCL that stand
 /// neither here nor in this crate's code change none of that.
-const NOT_MODELLED: [&str; 38] = [
+const NOT_MODELLED: [&str; 36] = [
     "NCCL_AGG_CHANNEL_SIZE",
     "NCCL_ALLGATHERV_ENABLE",
     "NCCL_CHUNK_SIZE",
@@ -51,11 +51,9 @@ const NOT_MODELLED: [&str; 38] = [
     "NCCL_IB_MERGE_NICS",
     "NCCL_IB_MERGE_VFS",
     "NCCL_IB_QUERY_PORT_SPEED",
-    "NCCL_IGNORE_DISABLED_P2P",
     "NCCL_MNNVL",
     "NCCL_MNNVL_CLIQUE_ID",
     "NCCL_MNNVL_CROSS_CLIQUE",
-    "NCCL_MNNVL_RAIL_PER_HOST",
     "NCCL_MNNVL_UUID",
     "NCCL_MULTI_RANK_GPU_ENABLE",
     "NCCL_NET_FORCE_MERGE",

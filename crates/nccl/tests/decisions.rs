@@ -7,9 +7,8 @@ use std::sync::Mutex;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use common::jobs::{Job, jobs};
-use common::{Recording, oracle_machine, recordings, releases};
 use fabric::Version;
-use nccl::{Abilities, Communicator, Layout, Prediction, Settings};
+use nccl::{Communicator, Layout, Prediction, Settings};
 
 /// The kinds of lines that are compared.
 const KINDS: [&str; 8] =
@@ -130,28 +129,9 @@ fn count(all: &mut (Counts, Vec<String>), name: &str, (counts, wrong): (Counts, 
     }
 }
 
-#[test]
-fn every_line_is_as_nccl_printed_it() {
-    let mut all = (Counts::new(), Vec::new());
-    let named = |it: &Recording| format!("{} {} {}", it.version, it.machine, it.name);
-    for recording in recordings().into_iter().chain(releases()) {
-        let abilities = Abilities { multicast: Some(false), ..Abilities::default() };
-        let machine = oracle_machine(recording.machine);
-        let communicator = Communicator::new(&recording.job(), &machine, abilities).expect("a job that fits");
-        let counts = |_| None;
-        count(&mut all, &named(&recording), compare(&communicator, &counts, &recording.text));
-    }
-    println!("{:?}", all.0);
-    assert!(all.1.is_empty(), "{}", all.1.join("\n"));
-    assert!(all.0.values().map(|it| it.0).sum::<usize>() > 6_000);
-}
-
 /// Compares one job.
 fn compare_job(job: &Job) -> (Counts, Vec<String>) {
-    let Job { machine, settings, layout, abilities, .. } = job;
-    let mut wanted = nccl::Job::new(machine, layout, settings);
-    (wanted.abilities, wanted.settings_are_complete) = (*abilities, true);
-    let prediction = Prediction::new(&wanted).expect("a job that fits");
+    let prediction = job.predict();
     let counts = |rank: usize| prediction.channels_line(rank as u64);
     compare(&prediction.communicator, &counts, &job.text())
 }
@@ -175,7 +155,8 @@ fn every_line_of_every_release_is_as_nccl_printed_it() {
     let all = all.into_inner().expect("no panic");
     println!("{} jobs: {:?}", jobs.len(), all.0);
     assert!(all.1.is_empty(), "{}", all.1.join("\n"));
-    assert!(all.0.values().map(|it| it.0).sum::<usize>() > 100_000);
+    let part = std::env::var_os("PLUMB_ONLY").is_some();
+    assert!(part || all.0.values().map(|it| it.0).sum::<usize>() > 100_000);
 }
 
 /// Ranks that share one GPU, each a node of its own: nothing is a stand-in there.

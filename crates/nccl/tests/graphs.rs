@@ -5,7 +5,7 @@ use std::time::Instant;
 use fabric::Version;
 use fabric::machine::{Bridge, Gpu, Machine, Maker, Nic, NicKind, NvEnd, NvLink, PciLink, Place, Socket};
 use fabric::units::GigabitsPerSecond;
-use nccl::{Abilities, Communicator, Decisions, Layout, Settings, Undecidable};
+use nccl::{Abilities, Communicator, Decisions, Layout, Placement, RankPlace, Settings, Undecidable};
 use proptest::prelude::*;
 
 /// How the GPUs are joined by NVLink.
@@ -43,6 +43,7 @@ fn machine(sockets: usize, switches: &[(usize, usize)], rate: f64, compute: u32,
                     rate: Some(GigabitsPerSecond(rate)),
                     gpudirect: Some(true),
                     latency: None,
+                    port: None,
                     kind: NicKind::InfiniBand,
                 });
             }
@@ -153,6 +154,53 @@ proptest! {
             Err(Undecidable::NoNic) => prop_assert!(machine.nics.is_empty()),
             Err(it) => prop_assert!(false, "{}", it),
         }
+    }
+}
+
+/// Ranks on GPUs of some nodes: how many nodes, and of each rank a GPU counted over all nodes.
+fn placements(gpus: usize) -> impl Strategy<Value = Placement> {
+    (1_usize..4).prop_flat_map(move |nodes| {
+        let all: Vec<usize> = (0..nodes * gpus).collect();
+        let some = prop::sample::subsequence(all, 1..=nodes * gpus);
+        some.prop_shuffle().prop_map(move |ranks| {
+            let number = |it: usize| u32::try_from(it).expect("few");
+            let place = |it: usize| RankPlace { node: number(it / gpus), gpu: number(it % gpus) };
+            Placement { nodes: vec![0; nodes], ranks: ranks.into_iter().map(place).collect() }
+        })
+    })
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 48, ..ProptestConfig::default() })]
+
+    /// Nodes with different numbers of ranks, GPUs without ranks, ranks in any order.
+    #[test]
+    fn ranks_may_be_anywhere(
+        (machine, placement) in machines().prop_flat_map(|it| (Just(it.clone()), placements(it.gpus.len()))),
+        settings in settings(),
+    ) {
+        let decisions = Decisions::placed(&[&machine], &settings, &placement).expect("GPUs that exist");
+        prop_assert_eq!(decisions.ranks(), placement.ranks.len() as u64);
+        match Communicator::new(&decisions, &machine, Abilities::default()) {
+            Ok(it) => {
+                prop_assert_eq!(it.n_ranks, placement.ranks.len());
+                rings_have_every_rank(&it);
+                trees_are_trees(&it);
+            }
+            Err(Undecidable::NoNic) => prop_assert!(machine.nics.is_empty()),
+            Err(it) => prop_assert!(false, "{}", it),
+        }
+    }
+
+    /// All ranks one by one are the layout with all ranks.
+    #[test]
+    fn a_placement_of_all_ranks_is_the_layout(machine in machines(), settings in settings(), nodes in 1_u32..4) {
+        let gpus = u32::try_from(machine.gpus.len()).expect("few");
+        let layout = Layout::new(1, gpus).on(nodes);
+        let placement = Placement::group(&layout, 0..layout.ranks());
+        let one_by_one = Decisions::placed(&[&machine], &settings, &placement).expect("GPUs that exist");
+        let one_by_one = Communicator::new(&one_by_one, &machine, Abilities::default());
+        prop_assert_eq!(one_by_one, communicator(&machine, &settings, nodes));
     }
 }
 

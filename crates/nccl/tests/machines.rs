@@ -32,6 +32,7 @@ fn nic(index: u32, at: Place, rate: f64) -> Nic {
         rate: Some(GigabitsPerSecond(rate)),
         gpudirect: Some(true),
         latency: None,
+        port: None,
         kind: NicKind::InfiniBand,
     }
 }

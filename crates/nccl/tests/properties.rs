@@ -44,6 +44,7 @@ fn nic(at: Place, index: u32, link: Option<PciLink>, rate: f64, gpudirect: Optio
         rate: Some(GigabitsPerSecond(rate)),
         gpudirect,
         latency: None,
+        port: None,
         kind: NicKind::InfiniBand,
     }
 }

@@ -228,11 +228,32 @@ fn machines_of_the_catalogue() {
         assert_eq!(job.losses(), [], "{name}");
         for to in 1..job.layout().ranks() {
             let decision = job.transport(0, to).expect("two ranks");
-            let inside = to < job.layout().ranks_per_node();
+            let domain = fabric::catalogue::wiring(name).and_then(|it| it.domain).is_some();
+            let inside = domain || to < job.layout().ranks_per_node();
             let transport = decision.transport.expect("a transport");
             assert_eq!(transport.is_net(), !inside, "{name}: rank {to} by {transport}");
             let peer = matches!(transport, Transport::P2p { .. });
             assert_eq!(peer, inside && !machine.nvlinks.is_empty(), "{name}: rank {to} by {transport}");
         }
     }
+}
+
+/// The trays of an NVL72 reach each other by NVLink, those of two racks over the network.
+#[test]
+fn trays_of_a_rack_use_nvlink() {
+    let machine = fabric::catalogue::machine("gb200-nvl72").expect("a machine of the catalogue");
+    let layout = Layout::whole(&machine).on(19);
+    let transport = |settings: &Settings, to: u64| {
+        let job = Decisions::new(&machine, settings, &layout).expect("a job that fits");
+        job.transport(0, to).and_then(|it| it.transport).expect("two ranks").to_string()
+    };
+    let settings = release(28, 9);
+    assert_eq!([1, 4, 71].map(|to| transport(&settings, to)), ["P2P/MNNVL"; 3].map(str::to_owned));
+    assert!(transport(&settings, 72).starts_with("NET/IB"));
+    let off = settings.clone().with("NCCL_MNNVL_ENABLE", "0");
+    assert_eq!(transport(&off, 1), "P2P/CUMEM");
+    assert!(transport(&off, 4).starts_with("NET/IB"));
+    let job = Decisions::new(&machine, &settings, &layout).expect("a job that fits");
+    let pairs: u64 = job.survey(&machine).transports.iter().map(|it| it.pairs).sum();
+    assert_eq!(pairs, 76 * 75);
 }

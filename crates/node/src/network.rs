@@ -106,7 +106,7 @@ fn ethernet(
 fn blank(name: String, kind: NicKind, bus: Option<BusId>) -> Nic {
     let at = Place::Socket(0);
     let (link, rate, gpudirect, latency) = (None, None, None, None);
-    Nic { name: name.into(), index: 0, at, bus, link, rate, gpudirect, latency, kind }
+    Nic { name: name.into(), index: 0, at, bus, link, rate, gpudirect, latency, port: None, kind }
 }
 
 fn push(sysfs: &Sysfs, machine: &mut Machine, wiring: &mut Wiring, nic: Nic) {

@@ -2,7 +2,7 @@
 
 use std::io::{self, Write};
 
-use forecast::{Cluster, Expected, Verdict};
+use forecast::{Cluster, Dimension, Expected, Verdict};
 use serde::Serialize;
 
 use crate::text::{Style, bytes, wrap};
@@ -22,6 +22,10 @@ pub struct Expect {
     pub pods: String,
     /// Ranks in all.
     pub ranks: u32,
+    /// `dp`, where only the ranks of one group communicate.
+    pub group: Option<&'static str>,
+    /// Groups like it that communicate at the same time on each machine.
+    pub groups_at_once: u32,
     /// Bytes, as nccl-tests counts them.
     pub bytes: u64,
     /// The lowest normal bus bandwidth.
@@ -41,8 +45,10 @@ pub struct Expect {
     pub time_high_us: f64,
     /// The part of that time which is latency.
     pub latency_us: f64,
-    /// `Ring`, `NVLS`, ...
+    /// `Ring`, `NVLS`, ...; of the newest possible release.
     pub algorithm: String,
+    /// Those of all possible releases of NCCL, oldest first.
+    pub algorithms: Vec<&'static str>,
     /// What limits long messages.
     pub ceiling: String,
     /// Bus bandwidth of very long messages.
@@ -75,6 +81,8 @@ impl Expect {
             nodes: cluster.nodes,
             pods: format!("{}x{}", cluster.pods, cluster.gpus),
             ranks: cluster.nodes * cluster.pods * cluster.gpus,
+            group: None,
+            groups_at_once: cluster.at_once,
             bytes,
             low: rounded(normal.low),
             expected: rounded(normal.expected),
@@ -84,6 +92,11 @@ impl Expect {
             time_high_us: rounded(normal.time * normal.expected / normal.low),
             latency_us: rounded(normal.overhead),
             algorithm: normal.algorithm.name().to_owned(),
+            algorithms: {
+                let mut names: Vec<&str> = normal.possible.iter().map(|it| it.algorithm.name()).collect();
+                names.dedup();
+                names
+            },
             ceiling: normal.ceiling.describe().to_owned(),
             asymptote: rounded(normal.asymptote),
             wire: rounded(normal.wire.bandwidth),
@@ -93,6 +106,12 @@ impl Expect {
             reason,
             explanations,
         }
+    }
+
+    /// The same for one group of the ranks.
+    #[must_use]
+    pub fn of_group(self, group: Option<Dimension>) -> Self {
+        Self { group: group.map(Dimension::name), ..self }
     }
 
     /// For people.
@@ -131,12 +150,16 @@ impl Expect {
         let ranks = if self.nodes == 1 { "1 node".to_owned() } else { format!("{} nodes", self.nodes) };
         writeln!(
             out,
-            "  what     {} of {}, {} ranks on {ranks} of {}",
+            "  what     {} of {}, {}{} ranks on {ranks} of {}",
             self.collective,
             bytes(self.bytes),
+            self.group.map_or_else(String::new, |it| format!("one {it} group: ")),
             self.ranks,
             self.machine
         )?;
+        if self.groups_at_once > 1 {
+            writeln!(out, "           {} such groups on each machine at the same time", self.groups_at_once)?;
+        }
         writeln!(
             out,
             "  normal   {} to {} GB/s bus bandwidth, {} expected ({} per call)",

@@ -7,6 +7,7 @@
 
 mod assemble;
 pub mod bench;
+pub mod bind;
 pub mod decide;
 mod env;
 mod expect;
@@ -22,6 +23,7 @@ mod redact;
 mod sarif;
 mod text;
 pub mod topo;
+pub mod written;
 
 pub use env::Env;
 pub use expect::Expect;

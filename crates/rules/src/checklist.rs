@@ -129,6 +129,7 @@ fn related<'a>(check: &str, findings: &'a [Found]) -> Option<&'a Found> {
             "mixed-network-between-ranks",
             "single-nic-used",
             "nics-unused",
+            "nic-without-ring",
             "far-nic",
             "roce-fabric-unreachable",
             "ib-link-flap",
@@ -166,7 +167,7 @@ fn related<'a>(check: &str, findings: &'a [Found]) -> Option<&'a Found> {
             "gpu-isolation-per-process",
         ],
         "nvls" => &["nvls-fabric-state"],
-        "channels" => &["ranks-disagree"],
+        "channels" => &["ranks-disagree", "search-degraded", "fewer-channels"],
         "bandwidth" => &["bandwidth-below-normal"],
         "start" => &["late-ranks"],
         "environment" => &[

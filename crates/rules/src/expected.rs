@@ -244,6 +244,34 @@ impl From<String> for Numbers {
 /// A factor that is worth mentioning: a loss that is small here may be larger for other sizes.
 const FACTOR: f64 = 1.15;
 
+/// A factor that a forecast can tell from none.
+const LEAST: f64 = 1.03;
+
+/// What a loss of some percent of the bandwidth of a collective is, in a sentence. Where large all-reduces do not lose, because they are
+/// limited elsewhere, all-gather does.
+pub(crate) fn share_lost(best: &Cluster, now: &Cluster) -> Option<Numbers> {
+    for collective in [Collective::AllReduce, Collective::AllGather] {
+        let rate = |it: &Cluster| Some(normal(collective, it, SIZE.0)?.expected);
+        let (best_rate, now_rate) = (rate(best)?, rate(now)?);
+        let factor = best_rate / now_rate;
+        if factor < LEAST {
+            continue;
+        }
+        let sentence = format!(
+            "Expected loss: {collective} of {} on {} normally gives about {} GB/s, but only about {} GB/s in this setup, {} % less.",
+            SIZE.1,
+            layout(best),
+            number(best_rate),
+            number(now_rate),
+            (100.0 * (1.0 - 1.0 / factor)).round()
+        );
+        let rates = Some(Rates { normal: best_rate, here: now_rate });
+        let all_reduce = collective == Collective::AllReduce && factor >= FACTOR;
+        return Some(Numbers { sentence, cost: all_reduce.then_some(Cost { factor, rates }) });
+    }
+    None
+}
+
 /// The loss; `None` where nothing can be measured.
 pub(crate) fn loss(best: &Cluster, now: &Cluster) -> Option<Numbers> {
     let (best_normal, now_normal) = (usual(best)?, usual(now)?);
@@ -307,6 +335,7 @@ pub(crate) fn layout(cluster: &Cluster) -> String {
     let pods = cluster.nodes.saturating_mul(cluster.pods);
     match (pods, cluster.pods) {
         (1, _) => format!("{gpus} of {}", article(&cluster.machine)),
+        (_, 1) if cluster.machine.starts_with("this ") => format!("{pods} nodes with {gpus} each"),
         (_, 1) => format!("{pods} nodes with {gpus} each ({})", cluster.machine),
         _ => format!("{pods} pods with {gpus} each ({})", cluster.machine),
     }

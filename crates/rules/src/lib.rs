@@ -9,6 +9,7 @@
 pub mod application;
 pub mod blocked;
 pub mod cuda;
+pub mod decisions;
 pub mod efa;
 pub mod general;
 pub mod hardware;

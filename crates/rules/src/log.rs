@@ -6,6 +6,7 @@ use evidence::recorder::{FlightDump, RasStatus};
 use evidence::{Case, Communicator, Kind, Missing, Process, Quote, Sighting, Signal, Source};
 use job::{Hardware, Job};
 
+use crate::decisions::Outcome;
 use crate::expected::Expected;
 
 /// The logs of a job.
@@ -16,6 +17,8 @@ pub struct Log {
     /// The job that they show.
     pub job: Job,
     expected: OnceLock<Option<Expected>>,
+    setups: Vec<(String, Vec<u8>)>,
+    decisions: OnceLock<Result<Outcome, Missing>>,
 }
 
 impl Log {
@@ -27,7 +30,33 @@ impl Log {
     /// The job of these facts on the machine that flags name.
     pub fn on(case: Case, given: &Hardware) -> Self {
         let job = Job::of_case_on(&case, given);
-        Self { case, job, expected: OnceLock::new() }
+        let (expected, decisions) = (OnceLock::new(), OnceLock::new());
+        Self { case, job, expected, setups: Vec::new(), decisions }
+    }
+
+    /// Adds the beginning of logs, each with its name, up to the end of a rank's setup: the system that NCCL printed is in no fact.
+    /// [`Log::setup`] says which.
+    #[must_use]
+    pub fn with_setups(mut self, setups: Vec<(String, Vec<u8>)>) -> Self {
+        self.setups = setups;
+        self
+    }
+
+    /// The file and the last line of the setup of the first rank of the largest communicator.
+    pub fn setup(&self) -> Option<(&str, u64)> {
+        let member = self.case.world()?.members.values().find(|it| it.facts.channels.is_some())?;
+        let spots = [member.facts.complete.as_ref(), member.facts.channels.as_ref().map(|it| &it.quote)];
+        let last = spots.into_iter().flatten().map(|it| it.spot).max()?;
+        Some(self.case.sources.locate(last))
+    }
+
+    pub(crate) fn setups(&self) -> &[(String, Vec<u8>)] {
+        &self.setups
+    }
+
+    /// What NCCL decided for the largest communicator, and what it would decide otherwise.
+    pub(crate) fn decisions(&self) -> Result<&Outcome, Missing> {
+        self.decisions.get_or_init(|| Outcome::of(self)).as_ref().map_err(|it| *it)
     }
 
     /// What the machine and this NCCL should do. `None` where it is not known which machine it is.
@@ -103,6 +132,7 @@ impl Log {
             Source::TopologyMatrix => !case.matrices.is_empty(),
             Source::TopologyXml => !case.xml.is_empty(),
             Source::Instance => self.job.instance().is_some(),
+            Source::Decisions => self.decisions().is_ok(),
             Source::NcclTests => !case.tests.is_empty(),
             Source::LaunchCommand => !case.manifests.is_empty(),
             Source::TrainingLog => !case.training.is_empty(),

@@ -6,7 +6,8 @@ use crate::{Checked, Finding, Log, Rule, diagnose};
 
 /// The logs that a text makes.
 pub(crate) fn read(text: &str) -> Log {
-    Log::new(read_texts([("test.log", text.as_bytes())]))
+    let setups = vec![("test.log".to_owned(), text.as_bytes().to_vec())];
+    Log::new(read_texts([("test.log", text.as_bytes())])).with_setups(setups)
 }
 
 /// Runs one rule over logs.

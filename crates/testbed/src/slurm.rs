@@ -5,7 +5,7 @@ use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
-use crate::{Running, need, output};
+use crate::{Running, need, output, program, unlaunched};
 
 /// A node of it.
 pub struct Node {
@@ -25,6 +25,14 @@ pub struct Slurm {
     _daemons: Vec<Running>,
 }
 
+/// What the nodes offer.
+struct Offer {
+    /// The plugin that binds tasks.
+    tasks: &'static str,
+    cpus: u32,
+    gpus: u32,
+}
+
 impl Slurm {
     /// Starts it, with its files in this folder. `on` makes the command of a program on the node with this index; the
     /// controller, which listens at this port, is on the first.
@@ -33,6 +41,22 @@ impl Slurm {
         nodes: &[Node],
         controller: u16,
         on: &dyn Fn(usize, &Path) -> Command,
+    ) -> Self {
+        Self::start_with(folder, nodes, controller, on, &Offer { tasks: "task/none", cpus: 8, gpus: 0 })
+    }
+
+    /// The same on this machine alone, with its real CPUs, to which tasks are bound, and with devices that Slurm takes for GPUs.
+    pub fn binding(folder: &Path, node: Node, controller: u16, cpus: u32, gpus: u32) -> Self {
+        let on = |_: usize, program: &Path| unlaunched(program);
+        Self::start_with(folder, &[node], controller, &on, &Offer { tasks: "task/affinity", cpus, gpus })
+    }
+
+    fn start_with(
+        folder: &Path,
+        nodes: &[Node],
+        controller: u16,
+        on: &dyn Fn(usize, &Path) -> Command,
+        offer: &Offer,
     ) -> Self {
         // For --mpi=pmix; Slurm does not depend on it.
         need("libpmix.so");
@@ -47,19 +71,36 @@ impl Slurm {
              AuthType=auth/munge\nAuthInfo=socket={path}/munge/socket\nCredType=cred/munge\n\
              StateSaveLocation={path}/state\nSlurmdSpoolDir={path}/spool/%n\nSlurmctldPidFile={path}/controller.pid\n\
              SlurmdPidFile={path}/%n.pid\nSlurmctldLogFile={path}/controller.log\nSlurmdLogFile={path}/%n.log\n\
-             TmpFS={path}/tmp/%n\nProctrackType=proctrack/linuxproc\nTaskPlugin=task/none\n\
+             TmpFS={path}/tmp/%n\nProctrackType=proctrack/linuxproc\nTaskPlugin={}\n\
              JobAcctGatherType=jobacct_gather/none\nMpiDefault=none\nReturnToService=2\n\
              SlurmdParameters=config_overrides\nSelectType=select/cons_tres\nSelectTypeParameters=CR_CPU\n\
              PartitionName=all Nodes=ALL Default=YES State=UP\n",
             // Jobs of another Slurm on this machine have other numbers, and so other ports.
             std::process::id(),
             nodes[0].host,
-            nodes[0].address
+            nodes[0].address,
+            offer.tasks
         );
+        let (cpus, gpus) = (offer.cpus, offer.gpus);
+        let devices = if gpus > 0 { format!(" Gres=gpu:{gpus}") } else { String::new() };
+        if gpus > 0 {
+            lines += "GresTypes=gpu\n";
+            let mut files = Vec::new();
+            for it in 0..gpus {
+                // Slurm takes any character device: this one is /dev/null.
+                let file = format!("{path}/nvidia{it}");
+                let made = output(program(need("mknod")).args([&file, "c", "1", "3"]));
+                assert!(made.status.success(), "{made:?}");
+                files.push(format!("Name=gpu File={file}\n"));
+            }
+            std::fs::write(folder.join("gres.conf"), files.concat()).expect("settings");
+        }
         for Node { name, host, address, port } in nodes {
             create(&format!("spool/{name}"));
             create(&format!("tmp/{name}"));
-            lines += &format!("NodeName={name} NodeHostname={host} NodeAddr={address} Port={port} CPUs=8\n");
+            lines += &format!(
+                "NodeName={name} NodeHostname={host} NodeAddr={address} Port={port} CPUs={cpus}{devices}\n"
+            );
         }
         std::fs::write(&settings, lines).expect("settings");
         std::fs::write(folder.join("munge/key"), [7; 1024]).expect("a key");

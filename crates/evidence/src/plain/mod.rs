@@ -15,6 +15,7 @@ pub use manifest::Manifest;
 pub use nccl_tests::{Device, NcclTests, Row, Timing};
 pub use protocols::Protocols;
 pub use topology_matrix::{GpuPath, LegendEntry, MatrixRow, TopologyMatrix};
+pub(crate) use topology_matrix::{Heading, UNKNOWN_PATH, is_device as is_matrix_device};
 pub use topology_xml::{TopologyXml, XmlGpu, XmlNet};
 pub use training::{Memory, Training};
 
@@ -164,14 +165,6 @@ pub(crate) fn is_structured(line: &[u8]) -> bool {
 /// Whether a line belongs to a table or a document.
 pub(crate) fn is_tabular(line: &[u8]) -> bool {
     recognise(line).is_some_and(|it| it.0 != What::Training)
-}
-
-/// A line of a matrix without its labels; any other line as it is.
-pub(crate) fn matrix_line(line: &[u8]) -> &[u8] {
-    if topology_matrix::is_row(line) {
-        return line;
-    }
-    strip::layers(line).find(|it| topology_matrix::is_row(it)).unwrap_or(line)
 }
 
 /// What single lines say, in any order.

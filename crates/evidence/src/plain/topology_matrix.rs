@@ -25,9 +25,14 @@ pub struct TopologyMatrix {
     pub legend: Vec<LegendEntry>,
     /// The header line.
     pub quote: Quote,
+    /// Whether NVLink would not show: `nvidia-smi topo -mp`, whose legend does not explain `NV#`.
+    pub hides_nvlink: bool,
     /// What the header says of the words beside the paths.
     headings: Vec<Heading>,
 }
+
+/// In the place of a path that is not there.
+pub(crate) const UNKNOWN_PATH: &str = "?";
 
 /// A row of a matrix.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -82,8 +87,9 @@ pub struct Beside {
     pub spot: Spot,
 }
 
+/// What a header announces beside the paths.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-enum Heading {
+pub(crate) enum Heading {
     Cpus,
     Numa,
     Other,
@@ -100,7 +106,9 @@ impl TopologyMatrix {
         self.rows.iter().filter(|row| row.name.starts_with("GPU")).flat_map(move |row| {
             let pairs = self.columns.iter().zip(&row.paths);
             pairs
-                .filter(|(column, path)| column.starts_with("GPU") && &***path != "X")
+                .filter(|(column, path)| {
+                    column.starts_with("GPU") && !["X", UNKNOWN_PATH].contains(&&***path)
+                })
                 .map(|(column, path)| GpuPath { from: &row.name, to: column, path })
         })
     }
@@ -114,7 +122,33 @@ impl TopologyMatrix {
     /// Begins a matrix, if the line is a header.
     pub(crate) fn begin(text: &str, quote: impl FnOnce() -> Quote) -> Option<Self> {
         let (columns, headings) = header(text)?;
-        Some(Self { columns, rows: Vec::new(), legend: Vec::new(), quote: quote(), headings })
+        Some(Self::new(columns, headings, quote()))
+    }
+
+    pub(crate) fn new(columns: Vec<Box<str>>, headings: Vec<Heading>, quote: Quote) -> Self {
+        Self { columns, rows: Vec::new(), legend: Vec::new(), quote, hides_nvlink: false, headings }
+    }
+
+    /// Adds a row whose paths are known; `rest` is what stands beside them.
+    pub(crate) fn push_row(
+        &mut self,
+        name: &str,
+        paths: Vec<Box<str>>,
+        rest: &[String],
+        stopped_at: Option<Box<str>>,
+        spot: Spot,
+    ) {
+        let rest: Vec<&str> = rest.iter().map(String::as_str).collect();
+        let beside = self.beside(name, &rest, stopped_at, spot);
+        self.rows.push(MatrixRow { name: name.into(), paths, beside });
+    }
+
+    /// Gives a column the name that the legend has for it.
+    pub(crate) fn name_column(&mut self, column: &str, device: &str) {
+        if self.columns.iter().any(|it| **it == *column) && self.legend.iter().all(|it| &*it.column != column)
+        {
+            self.legend.push(LegendEntry { column: column.into(), device: device.into() });
+        }
     }
 
     /// Takes a row. Whether the line is one.
@@ -150,24 +184,36 @@ impl TopologyMatrix {
             rest.get(at).copied().filter(|it| it.starts_with(|it: char| it.is_ascii_digit()))
         };
         let cpus = word(Heading::Cpus).map(Into::into);
-        let numa = word(Heading::Numa).and_then(|it| it.parse().ok());
+        // Grace lists the nodes of GPU memory after its own: `0,2-17`.
+        let numa = word(Heading::Numa).and_then(|it| it.split(',').next()?.parse().ok());
         Beside { cpus, numa, stopped_at, cut, spot }
     }
 
     /// Takes a line of the legend of NICs. Whether the line is one.
     pub(crate) fn take_legend(&mut self, text: &str) -> bool {
         let Some(entry) = legend(text) else { return false };
-        if self.columns.contains(&entry.column) && self.legend.iter().all(|it| it.column != entry.column) {
-            self.legend.push(entry);
-        }
+        self.name_column(&entry.column, &entry.device);
         true
+    }
+
+    /// Takes a line of the legend of paths, in the order in which `nvidia-smi` prints them.
+    fn take_meaning(&mut self, text: &str) {
+        let has_links = || self.gpu_paths().any(|it| it.is_nvlink());
+        match text.split_whitespace().next() {
+            Some("PIX") if text.contains(" = ") => self.hides_nvlink = !has_links(),
+            Some("NV#") => self.hides_nvlink = false,
+            _ => {}
+        }
     }
 }
 
 pub(super) fn is_row(line: &[u8]) -> bool {
     let inner = line.trim_ascii_start();
     // A header begins with GPU0, with or without ANSI underlining.
-    if inner.starts_with(b"\x1b[4mGPU") || DEVICES.iter().any(|it| inner.starts_with(it.as_bytes())) {
+    if inner.starts_with(b"\x1b[4mGPU")
+        || inner.starts_with(b"[4mGPU")
+        || DEVICES.iter().any(|it| inner.starts_with(it.as_bytes()))
+    {
         let text = String::from_utf8_lossy(inner.get(..inner.len().min(2000)).unwrap_or_default());
         let text = plain(&text);
         return header(&text).is_some() || TopologyMatrix::is_cells(&text) || legend(&text).is_some();
@@ -176,8 +222,10 @@ pub(super) fn is_row(line: &[u8]) -> bool {
 }
 
 /// What names of devices begin with, before a digit or `bond`.
-static DEVICES: &[&str] =
-    &["GPU", "NIC", "mlx5_", "mlx4_", "rdmap", "efa_", "irdma", "bnxt_re", "ibp", "rocep"];
+static DEVICES: &[&str] = &[
+    "GPU", "NIC", "mlx5_", "mlx5_ib", "mlx5_an", "mlx4_", "rdmap", "efa_", "irdma", "bnxt_re", "ibp", "ibs",
+    "roce", "rocep", "hfi1_",
+];
 
 static LEGEND: &[&str] = &[
     "X    = Self",
@@ -199,12 +247,13 @@ pub(super) fn take(matrices: &mut Vec<TopologyMatrix>, open: &mut bool, line: &s
         *open = true;
     } else if let Some(matrix) = matrices.last_mut()
         && !(*open && matrix.take_row(&text, spot))
+        && !matrix.take_legend(&text)
     {
-        matrix.take_legend(&text);
+        matrix.take_meaning(&text);
     }
 }
 
-/// Without ANSI codes.
+/// Without ANSI codes, also those that lost their escape byte.
 fn plain(text: &str) -> String {
     let mut out = String::with_capacity(text.len());
     let mut chars = text.chars();
@@ -219,7 +268,7 @@ fn plain(text: &str) -> String {
             out.push(c);
         }
     }
-    out
+    if out.contains("[4mGPU") { out.replace("[4mGPU", " GPU").replace("[0m", " ") } else { out }
 }
 
 /// The columns, and what is announced beside them.
@@ -250,7 +299,8 @@ fn headings(text: &str) -> Vec<Heading> {
     found.into_iter().map(|it| it.1).collect()
 }
 
-fn is_device(word: &str) -> bool {
+/// Whether a word is the name of a device, as a header has it.
+pub(crate) fn is_device(word: &str) -> bool {
     DEVICES.iter().any(|it| numbered(word, it))
 }
 

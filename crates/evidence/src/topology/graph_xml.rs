@@ -6,7 +6,7 @@
 //!     <channel><net dev="0"/><gpu dev="0"/><gpu dev="1"/><net dev="0"/></channel>
 //! ```
 
-use fabric::machine::{Machine, Place, Socket};
+use fabric::machine::{Hidden, Machine, Place, Socket};
 use roxmltree::Node;
 
 use super::xml::{attribute, number};
@@ -43,7 +43,7 @@ pub(super) fn read(root: Node<'_, '_>, line: u64) -> Result<Topology, Trouble> {
         sockets: vec![Socket::default()],
         gpus: gpus.into_iter().map(|it| blank_gpu(it, Place::Socket(0))).collect(),
         nics: nets.into_iter().map(|it| blank_nic(&format!("NET {it}"), it, Place::Socket(0))).collect(),
-        unknown: vec!["A graph file has rings and trees, but not how GPUs and NICs are wired.".to_owned()],
+        hidden: Hidden { wiring: true, nvlink: true },
         ..Machine::default()
     };
     Ok(Topology { kind: Kind::GraphXml, machine, graphs, paths: Vec::new(), line, notes })

@@ -77,7 +77,7 @@ fn first_tree(text: &[u8], anchor: &Anchor) -> Result<(u64, Vec<u8>), Trouble> {
         }
     }
     let text = "the tree that begins here is cut, and no rank printed a whole one".to_owned();
-    Err(Trouble { line: first, text })
+    Err(first.map_or_else(|| Trouble::somewhere(&text), |line| Trouble::at(line, &text)))
 }
 
 fn is_end(message: &[u8]) -> bool {

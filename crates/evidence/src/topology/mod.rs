@@ -9,10 +9,15 @@
 //! open stays open: [`fabric::Machine::unknown`] says what this kind of source never contains, `notes` what is unusual
 //! about this one.
 
+mod classes;
 mod graph_xml;
 mod log;
 mod matrix;
 mod nvlinks;
+mod paste;
+mod peers;
+mod rows;
+mod table;
 mod tree;
 mod wiring;
 mod xml;
@@ -22,6 +27,7 @@ use fabric::machine::{Gpu, Nic, NicKind, Place};
 
 use crate::case::Case;
 use crate::prefix::Anchor;
+use crate::strip::{self, Marks};
 
 /// A machine and where it was read.
 #[derive(Debug, Clone, PartialEq)]
@@ -72,15 +78,21 @@ pub struct Trouble {
     pub line: Option<u64>,
     /// What is wrong, in a sentence without its full stop.
     pub text: String,
+    /// What to give beside it, where it is a description that says too little by itself: a sentence without its full stop.
+    pub advice: Option<String>,
 }
 
 impl Trouble {
     fn at(line: u64, text: impl Into<String>) -> Self {
-        Self { line: Some(line), text: text.into() }
+        Self { line: Some(line), text: text.into(), advice: None }
+    }
+
+    fn says_too_little(line: u64, text: impl Into<String>, advice: &str) -> Self {
+        Self { advice: Some(advice.to_owned()), ..Self::at(line, text) }
     }
 
     fn somewhere(text: impl Into<String>) -> Self {
-        Self { line: None, text: text.into() }
+        Self { line: None, text: text.into(), advice: None }
     }
 }
 
@@ -146,6 +158,12 @@ pub struct Path {
     pub hops: u32,
 }
 
+/// Said of a source that does not name the models of GPUs.
+pub const NO_MODELS: &str = "The models of the GPUs are not in this source.";
+
+/// Said of a source that does not give the rates of NICs.
+pub const NO_RATES: &str = "The rates of the NICs are not in this source.";
+
 /// The most GPUs, and the most NICs, one machine is read with.
 const MOST_DEVICES: usize = 1024;
 
@@ -155,8 +173,9 @@ pub fn read(text: &[u8]) -> Result<Topology, Trouble> {
         return Err(Trouble::somewhere("the text is UTF-16; save it as UTF-8"));
     }
     let anchor = Anchor::default();
-    let mut lone_row = None;
+    let marks = Marks::of(text);
     let mut after = 0;
+    let mut lone = None;
     for (number, line) in lines(text) {
         let offset = after;
         after += line.len() + 1;
@@ -164,29 +183,25 @@ pub fn read(text: &[u8]) -> Result<Topology, Trouble> {
         if let Some(at) = find("<system").or_else(|| find("<graphs")) {
             return xml::read(text.get(offset + at..).unwrap_or_default(), number);
         }
-        if let Some(line) = anchor.split(&log::unwrapped(line)) {
+        if let Some(line) = anchor.split(&strip::unwrap(line, marks)) {
             if log::is_start(line.message) {
                 return log::read(text);
             }
             continue;
         }
-        let inner = matrix::bare(line);
-        if matrix::is_header(&inner) {
-            return matrix::read(text, number);
-        }
-        if lone_row.is_none() && matrix::is_row(&inner) {
-            lone_row = Some(number);
+        match matrix::start(text, line, after, marks) {
+            Some(matrix::Start::Matrix) => return matrix::read(text, number, marks),
+            Some(matrix::Start::Header) => lone = lone.or(Some(number)),
+            None => {}
         }
     }
-    Err(match lone_row {
-        Some(line) => {
-            Trouble::at(line, "a row of `nvidia-smi topo -m` without the header line above the rows")
-        }
-        None => Trouble::somewhere(
-            "no topology in it: neither a matrix of `nvidia-smi topo -m`, nor XML of NCCL_TOPO_DUMP_FILE or \
-             NCCL_GRAPH_DUMP_FILE, nor a log with NCCL_DEBUG=INFO and NCCL_DEBUG_SUBSYS=GRAPH",
-        ),
-    })
+    if let Some(number) = lone {
+        return matrix::read(text, number, marks);
+    }
+    Err(Trouble::somewhere(
+        "no topology in it: neither a matrix of `nvidia-smi topo -m`, nor XML of NCCL_TOPO_DUMP_FILE or \
+         NCCL_GRAPH_DUMP_FILE, nor a log with NCCL_DEBUG=INFO and NCCL_DEBUG_SUBSYS=GRAPH",
+    ))
 }
 
 /// The machine of a case, from its first topology XML or its first matrix that can be read.
@@ -214,7 +229,8 @@ pub fn nic_kind(name: &str) -> NicKind {
     let begins = |all: &[&str]| all.iter().any(|it| name.starts_with(it));
     if begins(&["rdmap", "efa"]) {
         NicKind::Efa
-    } else if begins(&["roce"]) {
+    } else if begins(&["roce", "bnxt_re", "hns_"]) {
+        // Broadcom's and Huawei's drivers know RoCE only.
         NicKind::Roce
     } else if begins(&["ibp", "ibs", "ibo", "hfi1", "qib", "opa"]) {
         NicKind::InfiniBand
@@ -234,7 +250,18 @@ fn blank_gpu(index: u32, at: Place) -> Gpu {
 /// A NIC of which only the name, the number and the position are known.
 fn blank_nic(name: &str, index: u32, at: Place) -> Nic {
     let (bus, link, rate, gpudirect, latency) = (None, None, None, None, None);
-    Nic { name: name.into(), index, at, bus, link, rate, gpudirect, latency, kind: nic_kind(name) }
+    Nic {
+        name: name.into(),
+        index,
+        at,
+        bus,
+        link,
+        rate,
+        gpudirect,
+        latency,
+        port: None,
+        kind: nic_kind(name),
+    }
 }
 
 /// A position in a list as a number of a device.

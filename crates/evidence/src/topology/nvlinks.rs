@@ -7,7 +7,7 @@ use fabric::machine::{NvEnd, NvLink};
 use fabric::{Version, link};
 
 /// The most NVLinks a GPU has.
-fn most() -> u32 {
+pub(super) fn most() -> u32 {
     all_ports().map(|it| it.1.links).max().unwrap_or_default()
 }
 
@@ -53,7 +53,10 @@ pub(super) fn of_bandwidths(all: &[f64], version: Option<Version>) -> (Option<u3
     let counts = all.iter().map(|bandwidth| {
         let mut counts = fitting.iter().filter_map(|it| links((it.0, it.1), it.2, *bandwidth));
         let first = counts.next();
-        first.filter(|it| counts.all(|other| other == *it))
+        // Two links of a B200 or four of an A100: GPUs of unknown model count as an A100.
+        let of_a100 =
+            || fitting.iter().find(|it| it.0 == 80).and_then(|it| links((it.0, it.1), it.2, *bandwidth));
+        first.filter(|it| counts.all(|other| other == *it)).or_else(of_a100)
     });
     (compute, counts.collect())
 }
@@ -162,6 +165,7 @@ mod tests {
         assert_eq!(of_bandwidths(&[252.0], None), (Some(80), vec![Some(12)]));
         // Not six links of a B200.
         assert_eq!(of_bandwidths(&[240.0], Some(Version::new(2, 26, 6))), (Some(80), vec![Some(12)]));
+        assert_eq!(of_bandwidths(&[80.0], Some(Version::new(2, 25, 1))), (None, vec![Some(4)]));
         assert_eq!(of_bandwidths(&[1.5], now), (None, vec![None]));
         assert_eq!(of_bandwidths(&[], None), (None, vec![]));
     }

@@ -152,6 +152,15 @@ impl Tree {
                 self.machine.nics.push(net(&label, bandwidth, at, bus, link));
                 return;
             }
+            // Up to 2.25 the chip-to-chip link of Grace is written as NVLink.
+            ("C2C", "CPU", _, Parent::Gpu(gpu)) => {
+                self.chip_to_chip(gpu, bandwidth);
+                return;
+            }
+            ("NVL", "CPU", _, Parent::Gpu(gpu)) if self.is_arm(gpu) => {
+                self.chip_to_chip(gpu, bandwidth);
+                return;
+            }
             ("NVL", far, _, Parent::Gpu(gpu)) => {
                 let far = match far {
                     "NVS" => Far::Switch,
@@ -161,17 +170,22 @@ impl Tree {
                 self.nvlinks.push((gpu, far, bandwidth));
                 return;
             }
-            ("C2C", "CPU", _, Parent::Gpu(gpu)) => {
-                if let Some(gpu) = self.machine.gpus.get_mut(gpu) {
-                    gpu.c2c = Some(bandwidth);
-                }
-                return;
-            }
             // To another socket: the reverse of what its own lines say.
             ("SYS" | "C2C" | "NVL", ..) => return,
             _ => Parent::Other,
         };
         self.open.push((column, next));
+    }
+
+    fn chip_to_chip(&mut self, gpu: usize, bandwidth: f64) {
+        if let Some(gpu) = self.machine.gpus.get_mut(gpu) {
+            gpu.c2c = Some(bandwidth);
+        }
+    }
+
+    fn is_arm(&self, gpu: usize) -> bool {
+        let socket = self.machine.gpus.get(gpu).and_then(|it| self.machine.socket_of(it.at));
+        socket.and_then(|it| self.machine.sockets.get(it)).is_some_and(|it| it.maker == Maker::Arm)
     }
 
     /// How many GPUs and NICs there are so far.

@@ -14,11 +14,12 @@
 use std::collections::BTreeMap;
 
 use fabric::machine::{
-    Bridge, BusId, Gpu, Machine, Maker, Nic, NicKind, NvEnd, NvLink, PciLink, Place, Socket,
+    Bridge, BusId, Gpu, Machine, Maker, Nic, NicKind, NvEnd, NvLink, PciLink, Place, Port, Socket,
 };
 use fabric::units::GigabitsPerSecond;
 use roxmltree::{Document, Node, ParsingOptions};
 
+use super::classes::{self, Classes};
 use super::{Kind, Topology, Trouble, check_size, count, graph_xml, nic_kind};
 
 /// The most nodes a document may have: a thousand GPUs with a dozen links each have less.
@@ -116,6 +117,7 @@ fn system(root: Node<'_, '_>, line: u64, line_of: &dyn Fn(Node<'_, '_>) -> u64) 
     let mut machine = Machine::default();
     let mut notes = Vec::new();
     let mut links: Vec<(usize, Node<'_, '_>)> = Vec::new();
+    let mut classes = Classes::new(of_kind("gpu") > 0, of_kind("net") > 0);
 
     let cpus: Vec<Node<'_, '_>> = root.children().filter(|it| it.has_tag_name("cpu")).collect();
     let host = cpus.first().and_then(|it| attribute(*it, "host_hash"));
@@ -146,6 +148,8 @@ fn system(root: Node<'_, '_>, line: u64, line_of: &dyn Fn(Node<'_, '_>) -> u64) 
                         let bus = attribute(node, "busid").and_then(BusId::parse);
                         machine.bridges.push(Bridge { at, bus, link: pci_link(node) });
                         under = Place::Bridge(machine.bridges.len() - 1);
+                    } else {
+                        classes.take(node, at, &mut machine);
                     }
                 }
                 "gpu" => {
@@ -164,11 +168,14 @@ fn system(root: Node<'_, '_>, line: u64, line_of: &dyn Fn(Node<'_, '_>) -> u64) 
             open.extend(below(node, under, card));
         }
     }
+    check_size(machine.gpus.len(), "GPUs", line)?;
+    check_size(machine.nics.len(), "NICs", line)?;
     if machine.gpus.is_empty() && machine.nics.is_empty() {
-        return Err(Trouble::at(line, "<system> has neither a GPU nor a NIC in it"));
+        return Err(classes.nothing(machine.bridges.len(), line));
     }
     nvlinks(&links, &mut machine, &mut notes, line_of);
-    unknowns(&mut machine);
+    unknowns(&mut machine, &classes);
+    classes.finish(&mut machine, &mut notes);
     let (graphs, paths) = (Vec::new(), Vec::new());
     Ok(Topology { kind: Kind::TopologyXml, machine, graphs, paths, line, notes })
 }
@@ -219,7 +226,7 @@ fn cpu_list(mask: &str) -> Option<Box<str>> {
     (!texts.is_empty()).then(|| texts.join(",").into())
 }
 
-fn pci_link(pci: Node<'_, '_>) -> Option<PciLink> {
+pub(super) fn pci_link(pci: Node<'_, '_>) -> Option<PciLink> {
     let gigatransfers: f64 = attribute(pci, "link_speed")?.split_whitespace().next()?.parse().ok()?;
     let width: u32 = number(pci, "link_width")?;
     let sane = gigatransfers.is_finite() && gigatransfers > 0.0 && (1..=64).contains(&width);
@@ -248,10 +255,9 @@ fn gpu(node: Node<'_, '_>, at: Place, pci: Option<Node<'_, '_>>, order: usize) -
 
 fn nic(node: Node<'_, '_>, at: Place, pci: Option<Node<'_, '_>>, order: usize) -> Nic {
     let name = attribute(node, "name").unwrap_or("network device");
-    let amazon = pci.is_some_and(|it| attribute(it, "vendor") == Some("0x1d0f"));
-    let kind = match nic_kind(name) {
-        NicKind::Unknown if amazon => NicKind::Efa,
-        kind => kind,
+    let kind = match (nic_kind(name), pci.map(classes::network)) {
+        (NicKind::Unknown, Some(kind @ (NicKind::Efa | NicKind::InfiniBand))) => kind,
+        (kind, _) => kind,
     };
     Nic {
         name: name.into(),
@@ -264,8 +270,16 @@ fn nic(node: Node<'_, '_>, at: Place, pci: Option<Node<'_, '_>>, order: usize) -
             .map(|it| GigabitsPerSecond(it / 1000.0)),
         gpudirect: number::<i32>(node, "gdr").map(|it| it != 0),
         latency: number::<f64>(node, "latency").filter(|it| it.is_finite() && *it > 0.0),
+        port: attribute(node, "guid")
+            .and_then(guid)
+            .map(|guid| Port { guid, number: number(node, "port").unwrap_or(0) }),
         kind,
     }
+}
+
+/// `0x9803af03009a5f94`
+fn guid(text: &str) -> Option<u64> {
+    u64::from_str_radix(text.strip_prefix("0x").unwrap_or(text), 16).ok()
 }
 
 /// Adds up the links of each GPU by what is at their other end.
@@ -300,13 +314,19 @@ fn nvlinks(
                 let sum = counts.entry((*from, to)).or_default();
                 *sum = sum.saturating_add(count);
             }
-            None => lost.push(*node),
+            None => lost.push((*from, *node)),
         }
     }
-    if let Some(node) = lost.first() {
+    if let Some((from, node)) = lost.first() {
         let target = attribute(*node, "target").unwrap_or("nothing");
+        let own = machine.gpus.get(*from).and_then(|it| it.bus);
+        let what = if own.is_some() && BusId::parse(target) == own {
+            "which is the GPU itself"
+        } else {
+            "which is not a GPU of this machine"
+        };
         notes.push(format!(
-            "Line {}: an NVLink goes to {target}, which is not a GPU of this machine ({} left out).",
+            "Line {}: an NVLink goes to {target}, {what} ({} left out).",
             line_of(*node),
             count(lost.len(), "such tag")
         ));
@@ -314,15 +334,15 @@ fn nvlinks(
     machine.nvlinks = counts.into_iter().map(|((from, to), count)| NvLink { from, to, count }).collect();
 }
 
-fn unknowns(machine: &mut Machine) {
+fn unknowns(machine: &mut Machine, classes: &Classes) {
     let mut say = |text: &str| machine.unknown.push(text.to_owned());
-    if !machine.gpus.is_empty() {
+    if !machine.gpus.is_empty() && !classes.gpus_by_class() {
         say("The dump does not name the models of GPUs, only their compute capability.");
     }
     if machine.gpus.iter().any(|it| it.link.is_none()) {
         say("PCI Express speed or width is missing for some devices, as in a virtual machine.");
     }
-    if machine.nics.iter().any(|it| it.rate.is_none()) {
+    if !classes.nics_by_class() && machine.nics.iter().any(|it| it.rate.is_none()) {
         say("The rate of some NICs is missing.");
     }
     if machine.sockets.iter().any(|it| it.numa.is_none()) {

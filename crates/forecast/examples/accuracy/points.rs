@@ -1,6 +1,7 @@
 //! Published measurements, and what a model makes of them.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::fmt::Write as _;
 
 use fabric::{Collective, Settings};
 use forecast::{Cluster, Model, Normal, Shape};
@@ -35,9 +36,15 @@ pub(crate) struct Asked<'a> {
 }
 
 impl Points {
+    /// Those of the repository.
     pub(crate) fn read() -> Self {
-        let lines = include_str!("../../tests/data/collectives.jsonl").lines();
-        let all: Vec<Point> = lines.map(|it| serde_json::from_str(it).expect("a measurement")).collect();
+        Self::of(include_str!("../../tests/data/collectives.jsonl"))
+    }
+
+    /// One measurement a line.
+    pub(crate) fn of(text: &str) -> Self {
+        let all: Vec<Point> =
+            text.lines().map(|it| serde_json::from_str(it).expect("a measurement")).collect();
         let texts: BTreeSet<&str> = all.iter().map(|it| it.cluster.as_str()).collect();
         let clusters = texts.into_iter().map(|it| (it.to_owned(), cluster(it))).collect();
         Self { all, clusters }
@@ -82,4 +89,39 @@ fn cluster(text: &str) -> Cluster {
     let file = job::cluster_file::read(text, "cluster.toml").expect("a cluster file");
     Cluster::of_layout(&file.machine.machine.value, &file.layout.value, &Settings::default())
         .expect("a cluster")
+        .of_any_release()
+}
+
+/// What is expected of each measurement, as a table with tabulators.
+pub(crate) fn table(asked: &[Asked<'_>]) -> String {
+    let mut out = String::from(
+        "source\tregime\tcollective\tnodes\tranks\tMiB\tmeasured\texpected\tlow\thigh\terror\tlatency\talgorithms\n",
+    );
+    for it in asked {
+        let normal = it.normal(Model::published());
+        let (point, cluster) = (it.point, it.cluster);
+        let algorithms: Vec<String> = normal
+            .possible
+            .iter()
+            .map(|it| format!("{}/{}:{:.0}", it.algorithm.name(), it.protocol.name(), it.bandwidth))
+            .collect();
+        let _ = writeln!(
+            out,
+            "{}\t{}\t{}\t{}\t{}\t{:.2}\t{}\t{:.1}\t{:.1}\t{:.1}\t{:+.3}\t{:.2}\t{}",
+            point.source,
+            it.regime(),
+            it.collective,
+            cluster.nodes,
+            cluster.nodes * cluster.pods * cluster.gpus,
+            point.bytes as f64 / 1_048_576.0,
+            point.measured,
+            normal.expected,
+            normal.low,
+            normal.high,
+            (normal.expected / point.measured).ln(),
+            normal.overhead / normal.time,
+            algorithms.join(","),
+        );
+    }
+    out
 }

@@ -15,7 +15,7 @@ impl Paths {
             let Some(socket) = self.local_socket(to.position) else { continue };
             for from in &gpus {
                 let near = self.gpu_to_gpu(from.position, to.position).kind.within(level, self.version());
-                if !near || !self.are_peers(from.position, to.position) {
+                if !near || !self.count_as_peers(from.position, to.position) {
                     self.lead(Device::Gpu(from.position), Device::Socket(socket), Device::Gpu(to.position));
                     self.set_by(from.position, Device::Gpu(to.position), None);
                 }

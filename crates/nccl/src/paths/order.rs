@@ -56,8 +56,9 @@ fn driven(machine: &Machine, settings: &Settings, visible: Vec<VisibleDevice>) -
 /// not the NIC; the index of the NIC.
 type Step = (usize, bool, u32);
 
-/// The GPUs in the order of the tree. Since 2.21.5 each rank describes its own GPU and all NICs, and the descriptions are joined
-/// rank by rank (`src/graph/xml.cc`, `ncclTopoFuseXml`): what has neither a NIC nor the first rank below it comes later.
+/// The GPUs, given in the order of their ranks, in the order of the tree. Since 2.22.3 each rank describes its own GPU and all NICs,
+/// and the descriptions are joined rank by rank (`src/graph/topo.cc`, `ncclTopoGetSystem`): what has neither a NIC nor the first rank
+/// below it comes later.
 pub(super) fn gpus_in_order(
     machine: &Machine,
     settings: &Settings,
@@ -65,13 +66,12 @@ pub(super) fn gpus_in_order(
     nics: &[VisibleDevice],
     machines: usize,
 ) -> Vec<VisibleDevice> {
+    let ranks: Vec<usize> = gpus.iter().map(|it| it.position).collect();
     gpus.sort_by_key(|it| it.position);
-    if !settings.since(2, 21, 5) {
+    if !settings.since(2, 22, 3) {
         return gpus;
     }
     let all: Vec<Vec<Child>> = (0..machine.gpus.len()).map(|it| children(machine, it)).collect();
-    let mut ranks: Vec<usize> = gpus.iter().map(|it| it.position).collect();
-    ranks.sort_by_key(|it| (machine.gpus[*it].index, *it));
     let with_nics: Vec<Child> = nics
         .iter()
         .filter_map(|it| machine.nics.get(it.position))

@@ -12,6 +12,7 @@ use crate::{PathType, Pattern};
 /// Steps for all searches of one graph together: so that it takes about a second.
 const ALL_STEPS: i64 = 1 << 19;
 const ALL_STEPS_18: i64 = 5 << 16;
+const ALL_STEPS_18_1: i64 = 1 << 18;
 /// Steps for one search.
 const STEPS: i32 = 1 << 14;
 /// Steps for one search for channels that are all alike.
@@ -72,7 +73,11 @@ pub(super) fn compute(model: &mut Model<'_>, wanted: Draft) -> Draft {
     if split && graph.max_channels >= 2 && graph.min_channels == 1 {
         graph.min_channels = 2;
     }
-    let steps = if settings.since(2, 19, 1) { ALL_STEPS } else { ALL_STEPS_18 };
+    let steps = match () {
+        () if settings.since(2, 19, 1) => ALL_STEPS,
+        () if settings.since(2, 18, 3) => ALL_STEPS_18,
+        () => ALL_STEPS_18_1,
+    };
     let mut search = Search {
         speeds: speeds(model.compute, model.inter, settings),
         draft: graph.clone(),
@@ -169,7 +174,15 @@ impl Search<'_, '_> {
         }
         let channels = count(self.best.min_channels);
         let last = self.speeds.len() - 1;
-        let too_fast = |speed: f32| speed > self.model.max_bw || speed * channels > total;
+        let mut most = self.model.max_bw;
+        if !self.model.settings.since(2, 18, 3) {
+            // 2.18.1: only what a path has; all GPUs pull equally from the `NVSwitch`es.
+            total = f32::INFINITY;
+            if self.best.pattern == Pattern::Nvls && !self.model.inter {
+                most /= gpus;
+            }
+        }
+        let too_fast = |speed: f32| speed > most || speed * channels > total;
         while self.speed < last && too_fast(self.speeds[self.speed]) {
             self.speed += 1;
         }
@@ -220,7 +233,7 @@ impl Search<'_, '_> {
             return false;
         }
 
-        if model.compute >= 90 && draft.pattern == Pattern::BalancedTree {
+        if model.compute >= 90 && draft.pattern == Pattern::BalancedTree && settings.since(2, 18, 3) {
             draft.pattern = Pattern::Tree;
             return true;
         }
@@ -269,7 +282,7 @@ impl Search<'_, '_> {
         // Since 2.19.3 channels are duplicated before, earlier after.
         let before = self.model.settings.since(2, 19, 3);
         if before {
-            self.best.duplicate(self.model.compute);
+            self.best.duplicate(self.model.compute, self.model.settings);
         }
         self.draft.copy(&self.best);
         let last = self.speeds.len() - 1;
@@ -336,7 +349,7 @@ impl Search<'_, '_> {
             }
         }
         if !settings.since(2, 19, 3) {
-            best.duplicate(model.compute);
+            best.duplicate(model.compute, settings);
         }
         best
     }

@@ -90,7 +90,7 @@ impl Draft {
             return false;
         }
         let (own, other) = (count(self.n_channels), count(best.n_channels));
-        if self.pattern == Pattern::Nvls {
+        if self.pattern == Pattern::Nvls && settings.since(2, 18, 3) {
             let more = self.n_channels > best.n_channels && self.n_channels <= self.gpus;
             // Since 2.19.1.
             let faster = settings.since(2, 19, 1) && own * self.bw_inter > other * best.bw_inter;
@@ -114,8 +114,12 @@ impl Draft {
 
     /// Doubles the channels and halves their bandwidth where a channel is faster than one block of a kernel
     /// (`ncclTopoDupChannels`).
-    pub(super) fn duplicate(&mut self, compute: u32) {
-        let slow = compute > 80 && self.bw_intra < 50.0 && self.n_channels > 4;
+    pub(super) fn duplicate(&mut self, compute: u32, settings: &Settings) {
+        let slow = if settings.since(2, 18, 3) {
+            compute > 80 && self.bw_intra < 50.0 && self.n_channels > 4
+        } else {
+            compute > 90 || compute > 80 && self.bw_intra < 50.0
+        };
         if self.n_channels == 0 || self.pattern == Pattern::Nvls || self.bw_intra < 25.0 || slow {
             return;
         }

@@ -117,6 +117,7 @@ mod tests {
                 rate: Some(GigabitsPerSecond(rate)),
                 gpudirect: Some(true),
                 latency: None,
+                port: None,
                 kind: NicKind::InfiniBand,
             })
             .collect();

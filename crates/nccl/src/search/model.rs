@@ -37,6 +37,10 @@ pub(super) struct Net {
     pub(super) position: usize,
     /// NICs with the same number here are one card to NCCL.
     pub(super) asic: usize,
+    /// Its machine in an NVLink domain.
+    pub(super) machine: usize,
+    /// Its number on that machine.
+    pub(super) rail: usize,
     /// What is left of its rate.
     pub(super) left: f32,
     pub(super) latency: f32,
@@ -149,6 +153,8 @@ impl<'a> Model<'a> {
             self.nets.push(Net {
                 position: nic.position,
                 asic: self.paths.asic(nic.position),
+                machine: self.paths.machine_of_nic(nic.position),
+                rail: self.paths.rail(nic.position),
                 left: self.paths.about.nic_rates.get(nic.position).copied().unwrap_or(0.0),
                 latency: self.paths.about.nic_latencies.get(nic.position).copied().unwrap_or(0.0),
                 local_gpu: self.paths.local_gpu(nic.position).and_then(index),

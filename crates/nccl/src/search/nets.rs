@@ -28,7 +28,11 @@ impl Model<'_> {
         let most = max_channels(self.settings);
         let gpus: Vec<usize> = (0..self.gpus).filter(|it| gpu.is_none_or(|gpu| gpu == *it)).collect();
         let mut nets = Vec::new();
-        let preferred: Vec<Vec<usize>> = gpus.iter().map(|it| self.preferred(*it, most)).collect();
+        let preferred: Vec<Vec<usize>> = if self.settings.since(2, 18, 5) {
+            gpus.iter().map(|it| self.preferred(*it, most)).collect()
+        } else {
+            return self.find_nets_before_2_18_5(farthest, &gpus);
+        };
         // In a domain of several machines the first NIC of each GPU comes before the second of any. Since 2.27.5.
         let scatter = self.paths.machines > 1
             && self.settings.since(2, 27, 5)
@@ -61,6 +65,25 @@ impl Model<'_> {
         nets
     }
 
+    /// Up to 2.18.3: all up to a type, of each GPU from its own number on.
+    fn find_nets_before_2_18_5(&self, farthest: Option<u8>, gpus: &[usize]) -> Vec<usize> {
+        let mut nets = Vec::new();
+        for kind in farthest.into_iter().flat_map(|it| 0..=it) {
+            for &gpu in gpus {
+                let of_kind = |net: &usize| self.gpu_net(gpu, *net).kind == kind;
+                let mut near: Vec<usize> = (0..self.nets.len()).filter(of_kind).collect();
+                let number = self.paths.gpus().get(gpu).map_or(0, |it| it.number as usize);
+                if let Some(first) = number.checked_rem(near.len()) {
+                    near.rotate_left(first);
+                }
+                for net in near {
+                    add(&mut nets, net);
+                }
+            }
+        }
+        nets
+    }
+
     /// The NICs of a GPU channel by channel, until the first comes again.
     fn preferred(&self, gpu: usize, most: usize) -> Vec<usize> {
         let Some(device) = self.paths.gpus().get(gpu).copied() else { return Vec::new() };
@@ -84,7 +107,12 @@ impl Model<'_> {
         if draft.pattern == Pattern::Tree && net != start {
             return false;
         }
-        let same_card = self.nets[net].asic == self.nets[start].asic;
+        let (one, other) = (&self.nets[net], &self.nets[start]);
+        // Between the machines of an NVLink domain NICs can count as one rail by their place in the machine. Since 2.28.7.
+        let by_rail = self.settings.since(2, 28, 7)
+            && self.settings.number("NCCL_MNNVL_RAIL_PER_HOST", 0) != 0
+            && one.machine != other.machine;
+        let same_card = if by_rail { one.rail == other.rail } else { one.asic == other.asic };
         let odd = !draft.n_channels.is_multiple_of(2);
         let previous = || draft.inter[draft.n_channels - 1][0];
         if self.settings.since(2, 23, 4) {

@@ -12,6 +12,8 @@ const SM90_INTRA_19: &[f32] = &[60.0, 50.0, 40.0, 30.0, 24.0, 20.0, 15.0, 12.0, 
 const SM90_INTRA: &[f32] = &[60.0, 50.0, 40.0, 30.0, 24.0, 20.0, 15.0, 12.0, 11.0, 6.0, 3.0];
 const SM90_INTER_18: &[f32] =
     &[48.0, 45.0, 42.0, 40.0, 30.0, 24.0, 20.0, 17.5, 15.0, 12.0, 6.0, 3.0, 2.4, 1.2, 0.24, 0.12];
+const SM90_INTER_18_1: &[f32] =
+    &[48.0, 45.0, 42.0, 40.0, 30.0, 24.0, 15.0, 12.0, 6.0, 3.0, 2.4, 1.2, 0.24, 0.12];
 const SM90_INTER: &[f32] =
     &[48.0, 45.0, 42.0, 40.0, 30.0, 24.0, 22.0, 20.0, 17.5, 15.0, 12.0, 6.0, 3.0, 2.4, 1.2, 0.24, 0.12];
 
@@ -39,6 +41,7 @@ pub(super) fn speeds(compute: u32, inter: bool, settings: &Settings) -> Vec<f32>
         (true, false) if !since(19, 1) => SM90_INTRA_18,
         (true, false) if !since(21, 5) => SM90_INTRA_19,
         (true, false) => SM90_INTRA,
+        (true, true) if !since(18, 3) => SM90_INTER_18_1,
         (true, true) if !since(19, 1) => SM90_INTER_18,
         (true, true) => SM90_INTER,
     };

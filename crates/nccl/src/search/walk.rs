@@ -85,8 +85,8 @@ impl Walk<'_, '_> {
         #[expect(clippy::cast_possible_truncation, reason = "NCCL counts the rate of NICs in whole GB/s")]
         let bandwidth = f32::from(self.draft.bw_inter as i16);
         let nets = self.model.select_nets(self.draft.type_inter, None);
-        let heads = matches!(self.draft.pattern, Pattern::Nvls | Pattern::CollNetDirect);
         let since = |minor, patch| self.model.settings.since(2, minor, patch);
+        let heads = matches!(self.draft.pattern, Pattern::Nvls | Pattern::CollNetDirect) && since(18, 3);
         let (rotates, one_head) = (since(19, 1), since(22, 3));
         let restores = since(23, 4);
         let mut found = false;
@@ -137,7 +137,10 @@ impl Walk<'_, '_> {
         let settings = self.model.settings;
         // 2.18: the GPU next to the NIC of the channel's number, and no traffic from the NIC.
         if !settings.since(2, 19, 1) {
-            let Some(gpu) = self.model.nets[nets[self.draft.n_channels]].local_gpu else { return Head::None };
+            let number = nets[self.draft.n_channels];
+            // 2.18.3 takes the number of the NIC for that of a GPU.
+            let gpu = if settings.since(2, 18, 5) { self.model.nets[number].local_gpu } else { Some(number) };
+            let Some(gpu) = gpu.filter(|it| *it < self.model.gpus) else { return Head::None };
             self.try_gpu(0, back, Forced::No, None, gpu);
             return Head::Found;
         }
@@ -398,7 +401,8 @@ impl Walk<'_, '_> {
         }
         if same(times, 1.0) {
             let back = self.model.route(to, from).map_or(0, |it| it.kind);
-            if route.kind > farthest || (self.draft.pattern.is_tree() && back > farthest) {
+            let both_ways = self.draft.pattern.is_tree() && settings.since(2, 18, 3);
+            if route.kind > farthest || (both_ways && back > farthest) {
                 return false;
             }
         }

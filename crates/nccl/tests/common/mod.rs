@@ -1,6 +1,7 @@
 //! Machines and recordings the tests share.
 #![allow(dead_code, reason = "each test uses a part")]
 
+pub(crate) mod decided;
 pub(crate) mod jobs;
 
 use std::io::Read;
@@ -70,31 +71,6 @@ impl Recording {
         let layout = Layout::new(1, gpus.parse().expect("a number")).on(nodes.parse().expect("a number"));
         Decisions::new(&oracle_machine(self.machine), &settings, &layout).expect("a job that fits")
     }
-}
-
-/// Recordings of other releases: machine, size and release.
-const RELEASES: [(&str, &str, Version); 12] = [
-    ("g6e12", "4x4-2.18.6", Version::new(2, 18, 6)),
-    ("g6e12", "4x4-2.21.5", Version::new(2, 21, 5)),
-    ("g6e12", "4x4-2.23.4", Version::new(2, 23, 4)),
-    ("g6e12", "4x4-2.30.7", Version::new(2, 30, 7)),
-    ("p4d", "2x8-2.18.6", Version::new(2, 18, 6)),
-    ("p4d", "2x8-2.21.5", Version::new(2, 21, 5)),
-    ("p4d", "2x8-2.23.4", Version::new(2, 23, 4)),
-    ("p4d", "2x8-2.30.7", Version::new(2, 30, 7)),
-    ("p5", "2x8-2.18.6", Version::new(2, 18, 6)),
-    ("p5", "2x8-2.21.5", Version::new(2, 21, 5)),
-    ("p5", "2x8-2.23.4", Version::new(2, 23, 4)),
-    ("p5", "2x8-2.30.7", Version::new(2, 30, 7)),
-];
-
-/// The recordings of other releases than 2.28.9.
-pub(crate) fn releases() -> Vec<Recording> {
-    let read = |&(machine, name, version): &(&'static str, &'static str, Version)| {
-        let text = case(&format!("oracle-{machine}/{name}.log.gz"));
-        Recording { name, machine, version, environment: &[], text }
-    };
-    RELEASES.iter().map(read).collect()
 }
 
 pub(crate) fn recordings() -> Vec<Recording> {

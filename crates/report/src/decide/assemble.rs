@@ -4,6 +4,7 @@ use fabric::Layout;
 use fabric::machine::Machine;
 use nccl::tuning::{Protocol, TUNED, algorithms};
 use nccl::{Prediction, TopoGraph};
+use rules::decisions::lines;
 
 use super::crossing::crossings;
 use super::limit::{limit, why};
@@ -31,6 +32,7 @@ impl Decide {
     pub fn new(parts: DecideParts<'_>) -> Self {
         let DecideParts { machine, prediction, rank, .. } = parts;
         let communicator = &prediction.communicator;
+        let joined = &communicator.joined_machine(machine);
         let layout: &Layout = prediction.decisions.layout();
         let several = communicator.n_nodes > 1;
         let environment = &communicator.settings.environment;
@@ -47,14 +49,14 @@ impl Decide {
             network: several.then(|| prediction.decisions.network().name()),
             plugin: prediction.tuner.as_ref().and(parts.plugin).map(|it| it.to_string()),
             channels: channels(prediction),
-            limit: limit(prediction, machine),
-            between_nodes: crossings(prediction, machine),
+            limit: limit(prediction, joined),
+            between_nodes: crossings(prediction, joined),
             choices: spans::all(prediction),
             tuner: prediction
                 .tuner
                 .as_ref()
                 .map(|it| Tuner { decides: it.is_ok(), reason: it.as_ref().err().map(ToString::to_string) }),
-            graphs: graphs(prediction, machine, rank),
+            graphs: graphs(prediction, joined, rank),
             rings: rings(prediction),
             tuning: cells(prediction),
             environment: environment
@@ -158,32 +160,4 @@ fn cells(prediction: &Prediction) -> Vec<Cell> {
         }
     }
     cells
-}
-
-/// What a rank prints, in the order in which it prints it.
-pub(crate) fn lines(prediction: &Prediction, rank: u64) -> Vec<String> {
-    let number = usize::try_from(rank).unwrap_or(usize::MAX);
-    let communicator = &prediction.communicator;
-    if number >= communicator.n_ranks {
-        return Vec::new();
-    }
-    let mut lines = communicator.graph_lines(number);
-    lines.extend(communicator.tree_lines(number));
-    if rank == 0 {
-        lines.extend(communicator.ring_lists());
-    }
-    lines.extend(communicator.ring_lines(number));
-    lines.push(communicator.trees_line(number));
-    if communicator.node_of_rank.get(number) == Some(&0) {
-        lines.extend(communicator.nvls_head_lines());
-    }
-    if let Some(p2p) = prediction.p2p_of(rank) {
-        lines.push(format!("P2P Chunksize set to {}", p2p.chunk));
-    }
-    if rank == 0 {
-        lines.extend(prediction.tuning.lines());
-    }
-    lines.push(format!("threadThresholds {}", prediction.tuning.thresholds()));
-    lines.extend(prediction.channels_line(rank));
-    lines
 }

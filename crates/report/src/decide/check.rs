@@ -1,13 +1,8 @@
 //! `plumb topo --check`: what a log says NCCL decided, compared line by line with what is predicted. Schema `plumb.check/1`.
 
-use std::collections::BTreeMap;
-
-use evidence::decided::{Decided, DecidedKind, DecidedLine};
-use fabric::Collective;
-use nccl::{Algorithm, Prediction};
+use evidence::decided::DecidedKind;
+use rules::decisions::{CheckedCommunicator, Compared, Difference};
 use serde::Serialize;
-
-use super::assemble::lines;
 
 /// What was compared, and what differs.
 #[derive(Debug, Clone, PartialEq, Serialize)]
@@ -16,13 +11,13 @@ pub struct Check {
     pub schema: &'static str,
     /// `same`, `different`, `undecided`.
     pub verdict: Verdict,
-    /// Where the machine comes from.
+    /// Where the machine of the largest communicator comes from.
     pub source: Option<String>,
     /// The release of NCCL.
     pub nccl: Option<String>,
-    /// Ranks of the communicator.
+    /// Ranks of the largest communicator.
     pub ranks: Option<u32>,
-    /// Ranks whose lines were compared.
+    /// Ranks whose lines were compared, of all communicators.
     pub ranks_compared: usize,
     /// Lines that were compared.
     pub compared: usize,
@@ -30,17 +25,31 @@ pub struct Check {
     pub different: usize,
     /// By what the lines are about.
     pub kinds: Vec<KindCount>,
-    /// The differences, what the others follow from first; at most [`Check::MOST`].
+    /// The communicators, the largest first.
+    pub communicators: Vec<CommunicatorCheck>,
+    /// The differences, what the others follow from first; at most [`Compared::MOST`].
     pub differences: Vec<Difference>,
-    /// What the log lacks.
+    /// What there must be to compare the largest communicator.
     pub missing: Vec<String>,
     /// What was assumed.
     pub notes: Vec<String>,
 }
 
-impl Check {
-    /// The most differences that are listed.
-    pub const MOST: usize = 1000;
+/// One communicator.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+pub struct CommunicatorCheck {
+    /// `commId`, in hexadecimal.
+    pub id: Option<String>,
+    /// How many ranks it has.
+    pub ranks: Option<u32>,
+    /// `same`, `different`, `undecided`.
+    pub verdict: Verdict,
+    /// Lines that were compared.
+    pub compared: usize,
+    /// Lines that are not as predicted.
+    pub different: usize,
+    /// What there must be to compare it.
+    pub missing: Vec<String>,
 }
 
 /// The result.
@@ -66,219 +75,90 @@ pub struct KindCount {
     pub different: usize,
 }
 
-/// A line that is not as predicted.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub struct Difference {
-    /// What it is about.
-    pub kind: &'static str,
-    /// The ranks that have this difference.
-    pub ranks: Vec<u32>,
-    /// The file of the first of them.
-    pub file: String,
-    /// The line in it; `None` if NCCL did not print the line.
-    pub line: Option<u64>,
-    /// What NCCL printed; `None` if it printed no such line.
-    pub nccl: Option<String>,
-    /// What is predicted; `None` if no such line is.
-    pub plumb: Option<String>,
-}
-
-/// One rank of a log.
-#[derive(Debug, Clone, Copy)]
-pub struct Logged<'a> {
-    /// The name of the file.
-    pub file: &'a str,
-    /// What it says.
-    pub decided: &'a Decided,
-}
-
-/// The result of comparing.
-#[derive(Debug, Clone, Default, PartialEq)]
-pub struct Compared {
-    /// Lines that were compared, and those that differ, by kind.
-    pub kinds: BTreeMap<DecidedKind, (usize, usize)>,
-    /// What differs.
-    pub differences: Vec<Difference>,
-    /// Ranks that were compared.
-    pub ranks: usize,
-}
-
-impl Compared {
-    /// Compares all ranks of logs with a prediction.
-    pub fn new(logged: &[Logged<'_>], prediction: &Prediction) -> Self {
-        let mut all = Self::default();
-        for one in logged {
-            let Some(rank) = one.decided.rank else { continue };
-            all.ranks += 1;
-            all.rank(one, rank, prediction);
-        }
-        let order = |it: &Difference| DecidedKind::ALL.iter().position(|kind| kind.name() == it.kind);
-        all.differences.sort_by_key(order);
-        all
-    }
-
-    /// How many lines were compared.
-    pub fn compared(&self) -> usize {
-        self.kinds.values().map(|it| it.0).sum()
-    }
-
-    /// How many lines differ.
-    pub fn different(&self) -> usize {
-        self.kinds.values().map(|it| it.1).sum()
-    }
-
-    fn rank(&mut self, one: &Logged<'_>, rank: u32, prediction: &Prediction) {
-        let mut here: BTreeMap<DecidedKind, Vec<String>> = BTreeMap::new();
-        for line in lines(prediction, u64::from(rank)) {
-            if let Some(kind) = DecidedKind::of(&line) {
-                here.entry(kind).or_default().push(line);
-            }
-        }
-        for kind in DecidedKind::ALL {
-            let told: Vec<&DecidedLine> = one.decided.lines.iter().filter(|it| it.kind == kind).collect();
-            // The log was cut, or made without the subsystem.
-            if told.is_empty() {
-                continue;
-            }
-            if kind == DecidedKind::Call {
-                self.calls(one, rank, &told, prediction);
-                continue;
-            }
-            let none = Vec::new();
-            let here = here.get(&kind).unwrap_or(&none);
-            for row in 0..told.len().max(here.len()) {
-                let (told, here) = (told.get(row).copied(), here.get(row).map(String::as_str));
-                let equal = matches!((told, here), (Some(told), Some(here)) if same(&told.text, here));
-                self.count(one, rank, kind, equal, told, here);
-            }
+impl Verdict {
+    fn of(compared: Option<&Compared>) -> Self {
+        match compared.map(|it| (it.compared(), it.different())) {
+            None | Some((0, _)) => Self::Undecided,
+            Some((_, 0)) => Self::Same,
+            Some(_) => Self::Different,
         }
     }
-
-    /// What was chosen for calls. NCCL counts the bytes of one rank.
-    fn calls(&mut self, one: &Logged<'_>, rank: u32, told: &[&DecidedLine], prediction: &Prediction) {
-        for line in told {
-            let Some((collective, bytes)) = call(&line.text, one.decided.ranks.unwrap_or(1)) else {
-                continue;
-            };
-            let Some(choice) = prediction.choose(collective, bytes) else { continue };
-            let Some((head, _)) = line.text.split_once(" Algo ") else { continue };
-            let (algorithm, protocol) = (printed(choice.algorithm), choice.protocol.name().to_uppercase());
-            let last = choice.channels.saturating_sub(1);
-            let here = format!("{head} Algo {algorithm} proto {protocol} channel{{Lo..Hi}}={{0..{last}}}");
-            let equal = here.eq_ignore_ascii_case(line.text.trim_end());
-            self.count(one, rank, DecidedKind::Call, equal, Some(line), Some(&here));
-        }
-    }
-
-    fn count(
-        &mut self,
-        one: &Logged<'_>,
-        rank: u32,
-        kind: DecidedKind,
-        equal: bool,
-        told: Option<&DecidedLine>,
-        here: Option<&str>,
-    ) {
-        let count = self.kinds.entry(kind).or_default();
-        count.0 += 1;
-        if equal {
-            return;
-        }
-        count.1 += 1;
-        let (nccl, plumb) = (told.map(|it| it.text.trim_end()), here.map(str::trim_end));
-        let alike = |it: &&mut Difference| {
-            it.kind == kind.name() && it.nccl.as_deref() == nccl && it.plumb.as_deref() == plumb
-        };
-        if let Some(known) = self.differences.iter_mut().find(alike) {
-            if known.ranks.last() != Some(&rank) {
-                known.ranks.push(rank);
-            }
-        } else if self.differences.len() < Check::MOST {
-            self.differences.push(Difference {
-                kind: kind.name(),
-                ranks: vec![rank],
-                file: one.file.to_owned(),
-                line: told.map(|it| it.number),
-                nccl: nccl.map(str::to_owned),
-                plumb: plumb.map(str::to_owned),
-            });
-        }
-    }
-}
-
-/// An algorithm as the line of a call has it: `ncclAlgoToString` in `src/misc/utils.cc` and `src/enqueue.cc`.
-fn printed(algorithm: Algorithm) -> &'static str {
-    match algorithm {
-        Algorithm::Tree => "TREE",
-        Algorithm::Ring => "RING",
-        Algorithm::CollNetDirect => "COLLNET_DIRECT",
-        Algorithm::CollNetChain => "COLLNET_CHAIN",
-        Algorithm::Nvls => "NVLS",
-        Algorithm::NvlsTree => "NVLS_TREE",
-        Algorithm::Pat => "PAT",
-    }
-}
-
-/// Whether a line of the log is this one. NCCL cuts a line at 1,023 bytes, with what stands before the message.
-fn same(told: &str, here: &str) -> bool {
-    let told = told.trim();
-    told == here.trim() || (told.len() > 900 && here.trim().starts_with(told))
-}
-
-/// The collective and the bytes, as nccl-tests counts them, of `AllGather: 1024 Bytes -> Algo ...`.
-fn call(text: &str, ranks: u32) -> Option<(Collective, u64)> {
-    let (name, rest) = text.split_once(": ")?;
-    let collective: Collective = name.trim().parse().ok()?;
-    let bytes: u64 = rest.split(' ').next()?.parse().ok()?;
-    let parts = matches!(collective, Collective::AllGather | Collective::ReduceScatter);
-    Some((collective, if parts { bytes.checked_mul(u64::from(ranks))? } else { bytes }))
-}
-
-/// What the answer is made of.
-#[derive(Debug, Clone, Default)]
-pub struct CheckParts {
-    /// Where the machine comes from.
-    pub source: Option<String>,
-    /// The release of NCCL.
-    pub nccl: Option<fabric::Version>,
-    /// Ranks of the communicator.
-    pub ranks: Option<u32>,
-    /// What was compared; `None` if nothing could be.
-    pub compared: Option<Compared>,
-    /// What the log lacks.
-    pub missing: Vec<String>,
-    /// What was assumed.
-    pub notes: Vec<String>,
 }
 
 impl Check {
-    /// Puts the answer together.
-    pub fn new(parts: CheckParts) -> Self {
-        let compared = parts.compared.unwrap_or_default();
-        let (count, different) = (compared.compared(), compared.different());
-        let verdict = match (count, different) {
-            (0, _) => Verdict::Undecided,
-            (_, 0) => Verdict::Same,
-            _ => Verdict::Different,
+    /// Puts the answer together. The log decides nothing if its largest communicator could not be compared and no other differs.
+    pub fn new(nccl: Option<fabric::Version>, checked: Vec<CheckedCommunicator>) -> Self {
+        let communicators: Vec<CommunicatorCheck> = checked.iter().map(CommunicatorCheck::new).collect();
+        let first = communicators.first();
+        let (ranks, largest) = (first.and_then(|it| it.ranks), first.map(|it| it.verdict));
+        let mut check = Self {
+            schema: "plumb.check/1",
+            verdict: largest.unwrap_or(Verdict::Undecided),
+            source: None,
+            nccl: nccl.map(|it| it.to_string()),
+            ranks,
+            ranks_compared: 0,
+            compared: 0,
+            different: 0,
+            kinds: Vec::new(),
+            communicators,
+            differences: Vec::new(),
+            missing: Vec::new(),
+            notes: Vec::new(),
         };
+        if checked.is_empty() {
+            check.missing =
+                vec!["the lines about channels (`Trees`, `coll channels`): subsystem INIT".to_owned()];
+        }
+        let mut all = Compared::default();
+        for (number, it) in checked.into_iter().enumerate() {
+            if number == 0 {
+                (check.source, check.missing) = (it.source, it.missing);
+            }
+            let new = it.notes.into_iter().filter(|it| !check.notes.contains(it)).collect::<Vec<_>>();
+            check.notes.extend(new);
+            all.add(it.compared.unwrap_or_default());
+        }
+        check.notes.extend(not_compared(&check.communicators));
         let kind = |(kind, it): (&DecidedKind, &(usize, usize))| KindCount {
             kind: kind.name(),
             compared: it.0,
             different: it.1,
         };
+        check.kinds = all.kinds.iter().map(kind).collect();
+        (check.compared, check.different, check.ranks_compared) =
+            (all.compared(), all.different(), all.ranks);
+        check.differences = all.differences;
+        if check.different > 0 {
+            check.verdict = Verdict::Different;
+        }
+        check
+    }
+}
+
+impl CommunicatorCheck {
+    fn new(it: &CheckedCommunicator) -> Self {
+        let compared = it.compared.as_ref();
         Self {
-            schema: "plumb.check/1",
-            verdict,
-            source: parts.source,
-            nccl: parts.nccl.map(|it| it.to_string()),
-            ranks: parts.ranks,
-            ranks_compared: compared.ranks,
-            compared: count,
-            different,
-            kinds: compared.kinds.iter().map(kind).collect(),
-            differences: compared.differences,
-            missing: parts.missing,
-            notes: parts.notes,
+            id: it.id.map(|it| format!("{it:#x}")),
+            ranks: it.ranks,
+            verdict: Verdict::of(compared),
+            compared: compared.map_or(0, Compared::compared),
+            different: compared.map_or(0, Compared::different),
+            missing: it.missing.clone(),
         }
     }
+}
+
+/// What is said of smaller communicators that could not be compared.
+fn not_compared(all: &[CommunicatorCheck]) -> Option<String> {
+    let left = || all.iter().skip(1).filter(|it| it.verdict == Verdict::Undecided);
+    let first = left().find_map(|it| it.missing.first())?;
+    let count = left().count();
+    let what = if count == 1 {
+        "1 smaller communicator is".to_owned()
+    } else {
+        format!("{count} smaller communicators are")
+    };
+    Some(format!("{what} not compared; missing: {first}."))
 }

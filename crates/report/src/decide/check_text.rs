@@ -2,7 +2,9 @@
 
 use std::io::{self, Write};
 
-use super::check::{Check, Difference, KindCount, Verdict};
+use rules::decisions::Difference;
+
+use super::check::{Check, KindCount, Verdict};
 use super::text::Page;
 use crate::Style;
 use crate::text::{clean, counted, cut};
@@ -27,7 +29,10 @@ pub fn check_text(check: &Check, style: Style, out: &mut impl Write) -> io::Resu
     };
     page.bold(&head, out)?;
     if let (Some(nccl), Some(ranks)) = (&check.nccl, check.ranks) {
-        let seen = format!("{} of {} ranks, NCCL {nccl}", check.ranks_compared, ranks);
+        let seen = match check.communicators.len() {
+            1 => format!("{} of {ranks} ranks, NCCL {nccl}", check.ranks_compared),
+            n => format!("{n} communicators of up to {ranks} ranks, NCCL {nccl}"),
+        };
         let source =
             check.source.as_deref().map(|it| format!("; machine from {}", clean(it))).unwrap_or_default();
         crate::text::wrap(&format!("{seen}{source}"), page.style.width)

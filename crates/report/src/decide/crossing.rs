@@ -23,7 +23,7 @@ pub(super) fn crossings(prediction: &Prediction, machine: &Machine) -> Vec<Cross
         let nic_out = out.map(|it| it[1]);
         let nic_in = entry(communicator, to, channel.ring);
         let gpu = communicator.gpu_of_rank[from];
-        let paths = prediction.decisions.paths(from as u64);
+        let paths = communicator.paths(from);
         let relay = nic_out.and_then(|nic| paths?.relay(gpu, nic));
         let by_rank = relay.and_then(|gpu| {
             let node = communicator.node_of_rank[from];

@@ -11,7 +11,7 @@ use super::{Limit, Use};
 /// How full the links are that the rings of node 0 use.
 pub(super) fn limit(prediction: &Prediction, machine: &Machine) -> Option<Limit> {
     let graph = &prediction.communicator.graphs(0)?.ring;
-    let paths = prediction.decisions.paths(0)?;
+    let paths = prediction.communicator.paths(0)?;
     let several = prediction.communicator.n_nodes > 1;
     let channel = f64::from(if several { graph.bw_inter } else { graph.bw_intra });
     if graph.channels.is_empty() || prediction.communicator.n_ranks < 2 {

@@ -13,7 +13,7 @@ mod what_if;
 use std::io::{self, Write};
 
 pub use assemble::DecideParts;
-pub use check::{Check, CheckParts, Compared, Difference, KindCount, Logged, Verdict};
+pub use check::{Check, CommunicatorCheck, KindCount, Verdict};
 pub use check_text::check_text;
 pub use model::{
     Cell, Change, Channels, Crossing, Decide, Graph, GraphChannel, Limit, Range, Ranges, Setting, Tuner,

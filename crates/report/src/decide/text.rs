@@ -82,7 +82,13 @@ impl Page {
         self.bold(&format!("{machines}: {collectives}{limit}"), out)?;
         let ranks = counted(usize::try_from(decide.ranks).unwrap_or(usize::MAX), "rank");
         let nodes = match decide.nccl_nodes {
+            1 if decide.nodes > 1 => {
+                format!(" on {} machines, one node to NCCL (NVLink domain)", decide.nodes)
+            }
             1 => " on one node".to_owned(),
+            n if n < decide.nodes as usize => {
+                format!(" on {} machines, {n} nodes to NCCL (NVLink domains)", decide.nodes)
+            }
             n if n == decide.nodes as usize => format!(" on {n} nodes"),
             n => format!(" on what NCCL counts as {n} nodes"),
         };

@@ -1,8 +1,8 @@
 //! `--what-if NAME=VALUE`: the difference that a setting makes.
 
 use nccl::Prediction;
+use rules::decisions::lines;
 
-use super::assemble::lines;
 use super::text::ranges;
 use super::{Change, Decide, WhatIf};
 use crate::text::{bytes, counted};

@@ -4,17 +4,18 @@ use std::collections::BTreeMap;
 
 use evidence::topology::Graph;
 use fabric::machine::{Machine, Maker, NicKind, NvEnd, Place};
-use fabric::{Collective, Transport, Version, link};
+use fabric::{Collective, PathType, Transport, Version, link};
 use forecast::{Impossible, NormalAt};
 use job::Job;
 use job::channel::{Channel, Connection};
-use nccl::{Device, Reason, Survey};
+use nccl::{Between, Device, Reason, Survey};
 
 use super::model::{
     Topo, TopoEdge, TopoFamily, TopoGraph, TopoJob, TopoNicUse, TopoNode, TopoNormal, TopoNvlink,
     TopoNvswitch, TopoOrder, TopoOverlay, TopoPath, TopoSocket, TopoTransport,
 };
 use crate::expect::rounded;
+use crate::text::counted;
 
 /// The input of the answer.
 #[derive(Debug, Clone)]
@@ -49,12 +50,39 @@ impl Topo {
         let version = job.effective_settings().version;
         let conflicts: Vec<String> = job.conflicts.iter().map(ToString::to_string).collect();
         notes.extend(conflicts.iter().cloned());
-        notes.extend(survey.losses.iter().map(|it| sentence(&it.to_string())));
+        let hidden = machine.hidden;
+        // What NCCL would do with the GPUs of a machine depends on what is not known.
+        let is_open = hidden.wiring || (hidden.nvlink && machine.gpus.len() > 1);
+        if !is_open {
+            notes.extend(survey.losses.iter().map(|it| sentence(&it.to_string())));
+        }
         let mut unknown = machine.unknown.clone();
-        let normal = normal.unwrap_or_else(|reason| {
-            unknown.push(format!("Normal bandwidth: {reason}."));
-            Vec::new()
-        });
+        let normal = match normal {
+            _ if is_open => {
+                let (what, add) = if hidden.wiring {
+                    ("The wiring", "--instance NAME")
+                } else {
+                    ("NVLink", "--instance NAME or --gpu MODEL")
+                };
+                unknown.insert(
+                    0,
+                    format!(
+                        "{what} is not in this source, and with it what NCCL would use inside the machine and which \
+                         bandwidth is normal. Add {add}."
+                    ),
+                );
+                Vec::new()
+            }
+            Ok(normal) => normal,
+            Err(reason) => {
+                unknown.push(format!("Normal bandwidth: {reason}."));
+                Vec::new()
+            }
+        };
+        let is_shown =
+            |it: &nccl::SurveyedPath| !hidden.wiring && !(is_open && matches!(it.to, Device::Gpu(_)));
+        let is_certain =
+            |it: &&nccl::TransportUse| !is_open || (!hidden.wiring && it.between == Between::Machines);
         if seen_by_nccl.nics.len() < machine.nics.len() {
             let each = machine.nics.len() / seen_by_nccl.nics.len().max(1);
             notes.push(format!(
@@ -63,7 +91,7 @@ impl Topo {
             ));
         }
         let far = survey.transports.iter().any(|it| matches!(it.reason, Reason::TooFar { .. }));
-        if machine.sockets.iter().all(|it| it.maker == Maker::Unknown) && far {
+        if machine.sockets.iter().all(|it| it.maker == Maker::Unknown) && far && !is_open {
             unknown.push(
                 "The CPU vendor is not known: NCCL allows P2P through the CPU on some AMD machines."
                     .to_owned(),
@@ -80,16 +108,17 @@ impl Topo {
             name: machine.name.as_deref().map(str::to_owned),
             summary: summary(machine),
             source,
-            sockets: sockets(machine, seen_by_nccl),
+            sockets: if hidden.wiring { Vec::new() } else { sockets(machine, seen_by_nccl) },
+            nvlink_is_hidden: is_open && !hidden.wiring,
             nvlinks: nvlinks(machine, version),
             nvswitch: nvswitch(machine, version),
-            paths: survey.paths.iter().map(|it| path(seen_by_nccl, it)).collect(),
-            nics: survey.nics.iter().map(|it| nic_use(seen_by_nccl, it)).collect(),
+            paths: survey.paths.iter().filter(|it| is_shown(it)).map(|it| path(seen_by_nccl, it)).collect(),
+            nics: survey.nics.iter().filter(|_| !hidden.wiring).map(|it| nic_use(seen_by_nccl, it)).collect(),
             job: Some(TopoJob {
                 nccl: version.to_string(),
                 nodes: layout.nodes,
                 pods: format!("{}x{}", layout.pods_per_node, layout.gpus_per_pod),
-                transports: survey.transports.iter().map(transport).collect(),
+                transports: survey.transports.iter().filter(is_certain).map(transport).collect(),
             }),
             normal: normal.iter().map(|it| normal_at(collective, it)).collect(),
             graphs: graphs.iter().filter(|it| it.n_channels > 0).map(|it| graph(machine, it)).collect(),
@@ -164,7 +193,7 @@ fn sentence(text: &str) -> String {
     format!("{first}{}.", chars.as_str().trim_end_matches('.'))
 }
 
-/// `8 x A100-SXM4-40GB, NVSwitch 600 GB/s each; 4 x 100 Gbps EFA; 2 sockets`
+/// `8 x A100-SXM4-40GB, NVSwitch 600 GB/s each; 4 x 100 Gbps EFA; 2 NUMA nodes`
 fn summary(machine: &Machine) -> String {
     let mut parts = Vec::new();
     if let Some(gpu) = machine.gpus.first() {
@@ -185,6 +214,8 @@ fn summary(machine: &Machine) -> String {
             }
         } else if !machine.nvlinks.is_empty() {
             text.push_str(", NVLink");
+        } else if machine.hidden.nvlink && machine.gpus.len() > 1 {
+            text.push_str(if machine.hidden.wiring { "" } else { ", NVLink not shown" });
         } else if machine.gpus.len() > 1 {
             text.push_str(" without NVLink");
         }
@@ -201,10 +232,12 @@ fn summary(machine: &Machine) -> String {
         let text = format!("{count} x {rate} {kind}");
         parts.push(text.split_whitespace().collect::<Vec<_>>().join(" "));
     }
+    // A socket can have several NUMA nodes, and only these are known by their number.
+    let what = if machine.sockets.iter().all(|it| it.numa.is_some()) { "NUMA node" } else { "socket" };
     match machine.sockets.len() {
+        _ if machine.hidden.wiring => parts.push("wiring not known".to_owned()),
         0 => {}
-        1 => parts.push("1 socket".to_owned()),
-        n => parts.push(format!("{n} sockets")),
+        n => parts.push(counted(n, what)),
     }
     parts.join("; ")
 }
@@ -319,8 +352,25 @@ fn smi(machine: &Machine, from: usize, to: usize, wires: nccl::Path) -> String {
     };
     match direct.or_else(switched) {
         Some(count) => format!("NV{count}"),
+        // NVLink through another GPU is NCCL's own path.
+        None if wires.kind == PathType::Nvb => {
+            let place = |gpu: usize| machine.gpus.get(gpu).map(|it| it.at);
+            place(from).zip(place(to)).map_or("-", |(a, b)| smi_of_places(machine, a, b)).to_owned()
+        }
         None => wires.kind.smi().unwrap_or("-").to_owned(),
     }
+}
+
+/// The name `nvidia-smi topo -m` has for two places without NVLink.
+fn smi_of_places(machine: &Machine, a: Place, b: Place) -> &'static str {
+    let (above_a, above_b) = (machine.bridges_above(a), machine.bridges_above(b));
+    let kind = match above_a.iter().find(|it| above_b.contains(it)) {
+        Some(common) if above_a.first() == Some(common) && above_b.first() == Some(common) => PathType::Pix,
+        Some(_) => PathType::Pxb,
+        None if machine.socket_of(a) == machine.socket_of(b) => PathType::Phb,
+        None => PathType::Sys,
+    };
+    kind.smi().unwrap_or("-")
 }
 
 fn gpu_name(machine: &Machine, position: usize) -> String {

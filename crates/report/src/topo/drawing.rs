@@ -1,7 +1,7 @@
 //! The tree of sockets, switches and devices as lines of text.
 //!
 //! ```text
-//! socket 0  NUMA 0, Intel          socket 1  NUMA 1, Intel
+//! NUMA 0  Intel                    NUMA 1  Intel
 //! ├─ switch  GPU0 GPU1  mlx5_0     ├─ switch  GPU4 GPU5  mlx5_2
 //! └─ switch  GPU2 GPU3  mlx5_1     └─ switch  GPU6 GPU7  mlx5_3
 //! ```
@@ -89,12 +89,16 @@ fn joined(blocks: &[Vec<String>]) -> Vec<String> {
 
 fn head(at: usize, socket: &TopoSocket, every_detail: bool) -> String {
     let mut about = Vec::new();
-    about.extend(socket.numa.filter(|it| usize::try_from(*it) != Ok(at)).map(|it| format!("NUMA {it}")));
     about.extend(socket.maker.as_deref().map(clean));
     if every_detail {
         about.extend(socket.cpus.as_deref().map(|it| format!("CPUs {}", clean(it))));
     }
-    format!("socket {at}  {}", about.join(", ")).trim_end().to_owned()
+    format!("{}  {}", socket_name(at, socket), about.join(", ")).trim_end().to_owned()
+}
+
+/// `NUMA 3`, or `socket 0` where the number of the NUMA node is not known.
+pub(super) fn socket_name(at: usize, socket: &TopoSocket) -> String {
+    socket.numa.map_or_else(|| format!("socket {at}"), |it| format!("NUMA {it}"))
 }
 
 /// One line per switch, with its GPUs and NICs; one line per device at the socket itself.

@@ -27,8 +27,8 @@ const KINDS: [(PathType, &str); 11] = [
     (PathType::Pxb, "through several PCIe switches, not through the CPU"),
     (PathType::P2c, "through the chip-to-chip link and PCIe"),
     (PathType::Pxn, "over NVLink to the GPU next to the NIC"),
-    (PathType::Phb, "through the CPU, inside a socket"),
-    (PathType::Sys, "between sockets"),
+    (PathType::Phb, "through the CPU, inside a NUMA node"),
+    (PathType::Sys, "between NUMA nodes"),
     (PathType::Dis, "no connection"),
 ];
 
@@ -73,7 +73,8 @@ pub(super) fn matrix(topo: &Topo, room: usize) -> Vec<Vec<Piece>> {
     nics.retain(|it| gpus.iter().any(|gpu| paths.get(gpu, it).is_some()));
     let many = gpus.len() + nics.len() > FEW;
     let mut lines = Vec::new();
-    if gpus.len() > 1 {
+    // Where the source hides NVLink, no path between GPUs is known.
+    if gpus.len() > 1 && topo.paths.iter().any(|it| gpus.contains(&it.to.as_str())) {
         lines.extend(Block::new(&paths, &gpus, &gpus).lines(room, many));
     }
     if !nics.is_empty() {

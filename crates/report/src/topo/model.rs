@@ -13,7 +13,7 @@ pub struct Topo {
     pub schema: &'static str,
     /// The name of the machine.
     pub name: Option<String>,
-    /// `8 x A100-40GB, NVSwitch 600 GB/s each; 4 x 100 Gbps EFA; 2 sockets`.
+    /// `8 x A100-40GB, NVSwitch 600 GB/s each; 4 x 100 Gbps EFA; 2 NUMA nodes`.
     pub summary: String,
     /// Where the description comes from: a file and line, the catalogue, this machine.
     pub source: String,
@@ -23,6 +23,9 @@ pub struct Topo {
     pub nvlinks: Vec<TopoNvlink>,
     /// The `NVSwitch`es.
     pub nvswitch: Option<TopoNvswitch>,
+    /// Whether the source cannot show NVLink, so that none here means nothing.
+    #[serde(skip)]
+    pub nvlink_is_hidden: bool,
     /// Paths between all devices that matter to NCCL, in both names.
     pub paths: Vec<TopoPath>,
     /// The NICs that each GPU should use.
@@ -44,7 +47,7 @@ pub struct Topo {
     pub unknown: Vec<String>,
 }
 
-/// A socket.
+/// A socket, or one of its NUMA nodes.
 #[derive(Debug, Clone, Default, PartialEq, Serialize)]
 pub struct TopoSocket {
     /// The NUMA node.

@@ -62,7 +62,7 @@ pub fn svg(topo: &Topo, out: &mut impl Write) -> io::Result<()> {
         if drawn > 1 {
             canvas.words((place.0 + 2.0, place.1 - 9.0), "b", &format!("machine {number}"));
         }
-        machine::draw(topo, &plan, inside, *place, &mut canvas);
+        machine::draw(topo, &plan, (number, inside), *place, &mut canvas);
     }
     if plan.frames.is_empty() {
         canvas.words((MARGIN, top + 16.0), "soft", "Its devices are not known.");

@@ -380,6 +380,9 @@ fn nvlink(topo: &Topo) -> Option<String> {
         let links = counted(it.links as usize, "link");
         return Some(format!("all {gpus} GPUs connected by NVSwitch, {links} each{speed}"));
     }
+    if topo.nvlink_is_hidden && topo.nvlinks.is_empty() {
+        return Some("not shown by this source".to_owned());
+    }
     if topo.nvlinks.is_empty() {
         return (gpus > 1).then(|| "none between the GPUs".to_owned());
     }

@@ -7,7 +7,7 @@ mod samples;
 mod schema;
 
 use report::Style;
-use report::topo::{Topo, svg, text};
+use report::topo::{Topo, TopoNode, TopoOverlay, svg, text};
 
 fn page(topo: &Topo, style: Style) -> String {
     let mut out = Vec::new();
@@ -49,6 +49,35 @@ fn colour_changes_no_word() {
         }
         assert_eq!(plain, coloured, "{name}");
     }
+}
+
+/// Ranks count on from machine to machine; where those of one machine are no whole block, the others have none.
+#[test]
+fn ranks_do_not_restart() {
+    let ranked = |first: u32, step: u32| {
+        let mut topo = samples::p5();
+        let mut next = first;
+        for node in topo.sockets.iter_mut().flat_map(|it| &mut it.children) {
+            let TopoNode::Switch { children, .. } = node else { continue };
+            for it in children {
+                if let TopoNode::Gpu { rank, .. } = it {
+                    (*rank, next) = (Some(next), next + step);
+                }
+            }
+        }
+        topo.overlay = Some(TopoOverlay { nodes: 2, ..TopoOverlay::default() });
+        picture(&topo)
+    };
+    let labels = |picture: &str, rank: u32| picture.matches(&format!(">rank {rank}<")).count();
+    for first in [0, 8] {
+        let picture = ranked(first, 1);
+        assert!(
+            (0..16).all(|it| labels(&picture, it) == 1) && labels(&picture, 16) == 0,
+            "{first}: {picture}"
+        );
+    }
+    let picture = ranked(0, 2);
+    assert!((0..8).all(|it| labels(&picture, 2 * it) == 1) && labels(&picture, 1) == 0, "{picture}");
 }
 
 #[test]

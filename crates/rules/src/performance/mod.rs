@@ -4,12 +4,19 @@ pub(crate) mod bandwidth;
 pub mod bandwidth_below_normal;
 pub mod bandwidth_too_good;
 pub mod far_nic;
+pub mod fewer_channels;
+pub mod ll128_unused;
+pub mod nic_without_ring;
 pub mod nics_unused;
 pub mod roce_congestion;
 pub mod roce_no_flow_control;
+pub mod search_degraded;
 pub mod single_nic_used;
 pub mod topology_limited;
 pub mod wrong_results;
+
+#[cfg(test)]
+mod testing;
 
 use std::collections::BTreeSet;
 
@@ -25,9 +32,13 @@ pub static RULES: &[&Rule] = &[
     &bandwidth_below_normal::RULE,
     &bandwidth_too_good::RULE,
     &far_nic::RULE,
+    &fewer_channels::RULE,
+    &ll128_unused::RULE,
+    &nic_without_ring::RULE,
     &nics_unused::RULE,
     &roce_congestion::RULE,
     &roce_no_flow_control::RULE,
+    &search_degraded::RULE,
     &single_nic_used::RULE,
     &topology_limited::RULE,
     &wrong_results::RULE,

@@ -31,7 +31,7 @@ fn check(log: &Log) -> Checked {
     if log.expected().is_some_and(|it| it.named && it.machine.has_nvswitch()) {
         return Ok(Vec::new());
     }
-    Ok(log.case.matrices.iter().find_map(limited).into_iter().collect())
+    Ok(log.case.matrices.iter().filter(|it| !it.hides_nvlink).find_map(limited).into_iter().collect())
 }
 
 fn limited(matrix: &TopologyMatrix) -> Option<Finding> {

@@ -8,6 +8,7 @@ use std::collections::BTreeSet;
 
 use super::canvas::Rect;
 use crate::text::{clean, counted};
+use crate::topo::drawing::socket_name;
 use crate::topo::tree::{self, Item};
 use crate::topo::words::number;
 use crate::topo::{Topo, TopoNode};
@@ -54,6 +55,27 @@ pub(super) struct Part {
     pub(super) count: u32,
     /// The rail of a NIC; none if no GPU has it among its nearest.
     pub(super) rail: Option<usize>,
+    /// The rank of a GPU on the machine that is described.
+    pub(super) rank: Option<u32>,
+}
+
+impl Part {
+    /// The same on another machine, where a GPU has another rank, or one that is not known.
+    pub(super) fn with_rank(&self, rank: Option<u32>) -> Self {
+        let Some(own) = self.rank.map(|it| format!("rank {it}")) else { return self.clone() };
+        let new = rank.map(|it| format!("rank {it}"));
+        let words = |text: &str, between: &str| {
+            let all = text.split(between).filter_map(|it| if it == own { new.as_deref() } else { Some(it) });
+            all.collect::<Vec<_>>().join(between)
+        };
+        let lines = self.lines.iter().map(|it| words(it, "\n"));
+        Self {
+            lines: lines.filter(|it| !it.is_empty()).collect(),
+            title: words(&self.title, ", "),
+            rank,
+            ..self.clone()
+        }
+    }
 }
 
 /// One machine, its upper left corner at 0, 0.
@@ -89,10 +111,7 @@ impl Plan {
         let mut plan = Self::default();
         for (at, (socket, columns)) in topo.sockets.iter().zip(&sockets).enumerate() {
             let x = if at == 0 { 0.0 } else { plan.width + BETWEEN };
-            let mut about = vec![format!("socket {at}")];
-            about.extend(
-                socket.numa.filter(|it| usize::try_from(*it) != Ok(at)).map(|it| format!("NUMA {it}")),
-            );
+            let mut about = vec![socket_name(at, socket)];
             about.extend(socket.maker.as_deref().map(clean));
             let about = about.join(" · ");
             let cpus = socket.cpus.as_deref().map(|it| format!(", CPUs {}", clean(it))).unwrap_or_default();
@@ -223,7 +242,11 @@ impl<'a> Columns<'a> {
             let lines = lines(item.node, rows.stack);
             let title = title(item.node);
             let name = tree::name(item.node).map(clean).unwrap_or_default();
-            let part = Part { above, lines, title, name, count: 1, ..Part::default() };
+            let rank = match item.node {
+                TopoNode::Gpu { rank, .. } => *rank,
+                _ => None,
+            };
+            let part = Part { above, lines, title, name, count: 1, rank, ..Part::default() };
             match item.node {
                 TopoNode::Switch { .. } => {
                     let width = float(place.1.max(1)) * COLUMN - GAP;

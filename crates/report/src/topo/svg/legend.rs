@@ -82,7 +82,7 @@ fn items(topo: &Topo, plan: &Plan, routes: &Routes<'_>) -> Vec<(Sign, String)> {
         items.push((Sign::Line("pcie"), "PCIe".to_owned()));
     }
     if plan.cpus.len() > 1 {
-        items.push((Sign::Line("socket-link"), "between sockets".to_owned()));
+        items.push((Sign::Line("socket-link"), "between NUMA nodes".to_owned()));
     }
     if topo.nvswitch.is_some() {
         items.push((Sign::Line("nvlink w5"), "NVLink".to_owned()));

@@ -29,12 +29,12 @@ pub(super) fn below(topo: &Topo, plan: &Plan, routes: f64) -> f64 {
 }
 
 /// Draws it.
-pub(super) fn draw(topo: &Topo, plan: &Plan, routes: f64, at: Point, canvas: &mut Canvas) {
+pub(super) fn draw(topo: &Topo, plan: &Plan, (number, routes): (usize, f64), at: Point, canvas: &mut Canvas) {
     plan.frames.iter().for_each(|it| canvas.rect(it.moved(at), 12.0, "frame"));
     for pair in plan.cpus.windows(2) {
         let (one, next) = (pair[0].rect.moved(at), pair[1].rect.moved(at));
         let y = one.y + one.height / 2.0;
-        canvas.named("the link between the sockets", |it| {
+        canvas.named("the link between the NUMA nodes", |it| {
             it.line((one.right(), y), (next.x, y), "socket-link");
         });
     }
@@ -67,7 +67,8 @@ pub(super) fn draw(topo: &Topo, plan: &Plan, routes: f64, at: Point, canvas: &mu
         });
     }
     for it in &plan.gpus {
-        canvas.named(&it.title, |canvas| device(it, it.rect.moved(at), "gpu", canvas));
+        let it = it.with_rank(rank_on(plan, it, number));
+        canvas.named(&it.title, |canvas| device(&it, it.rect.moved(at), "gpu", canvas));
     }
     for it in &plan.nics {
         let rail = colour(it.rail);
@@ -86,6 +87,20 @@ pub(super) fn draw(topo: &Topo, plan: &Plan, routes: f64, at: Point, canvas: &mu
     if topo.nvswitch.is_none() {
         mesh(topo, plan, routes, at, canvas);
     }
+}
+
+/// The rank of a GPU on a machine. Ranks count on from machine to machine, if those of the described one are a whole block;
+/// otherwise only its own are known, and it is the first.
+fn rank_on(plan: &Plan, gpu: &Part, machine: usize) -> Option<u32> {
+    let mut ranks: Vec<u32> = plan.gpus.iter().filter_map(|it| it.rank).collect();
+    ranks.sort_unstable();
+    let (first, count) = (*ranks.first()?, u32::try_from(plan.gpus.len()).ok()?);
+    let is_block = first % count == 0 && ranks.iter().copied().eq(first..first.saturating_add(count));
+    if !is_block {
+        return gpu.rank.filter(|_| machine == 0);
+    }
+    let before = u32::try_from(machine).ok()?.checked_mul(count)?;
+    (gpu.rank? - first).checked_add(before)
 }
 
 fn device(part: &Part, rect: Rect, class: &str, canvas: &mut Canvas) {
