@@ -33,7 +33,8 @@ impl Gpu {
             name: &model.name,
             compute: model.compute,
             half,
-            quarter: model.peak.fp8,
+            // Matrix units take twice as many numbers of half the length, where they take them at all.
+            quarter: model.peak.fp8.or((model.compute >= 89).then_some(2.0 * half)),
             single: model.peak.fp32.unwrap_or(half / 16.0),
             memory: model.memory.unwrap_or_else(|| gibibytes(model.memory_gigabytes)),
             bandwidth: model.memory_bandwidth,
