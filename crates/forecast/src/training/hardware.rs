@@ -134,13 +134,13 @@ pub struct Cluster {
 impl Cluster {
     /// GPUs of the job.
     pub fn ranks(&self) -> u64 {
-        u64::from(self.nodes) * u64::from(self.pods) * u64::from(self.gpus)
+        u64::from(self.nodes).saturating_mul(self.on_node())
     }
 
     /// GPUs of the job that NCCL counts as a node: those of a pod, or of a whole domain of NVLink switches.
     pub(crate) fn local(&self) -> u64 {
         let domain = if self.pods == 1 { u64::from(self.domain.max(1)) } else { 1 };
-        (u64::from(self.gpus) * domain).min(self.ranks())
+        u64::from(self.gpus).saturating_mul(domain).min(self.ranks())
     }
 
     /// GPUs of the job on one node.
