@@ -31,6 +31,8 @@ pub struct Decided {
     pub device: Option<u32>,
     /// What stands before its lines: `host:pid:tid [0]`.
     pub thread: Vec<u8>,
+    /// `NCCL_HOSTID`, which stands for the name of the host.
+    pub host_id: Option<String>,
     /// Whether it spans an NVLink domain of several machines.
     pub mnnvl: bool,
     /// Whether the GPU can use multicast (NVLS).
@@ -39,6 +41,8 @@ pub struct Decided {
     pub network: Option<String>,
     /// The latency that aws-ofi-nccl declares, in microseconds.
     pub latency: Option<f64>,
+    /// Whether it found a network that reduces (`CollNet`).
+    pub collnet: bool,
     /// The line at which the system begins that this rank found.
     pub system: Option<u64>,
     /// The GPUs of that system, as it names them, sorted.
@@ -167,13 +171,21 @@ impl DecidedKind {
     }
 }
 
+/// What a process prints once.
+#[derive(Default)]
+struct Said {
+    network: Option<String>,
+    host_id: Option<String>,
+    latency: Option<f64>,
+}
+
 /// The communicators of a log that show a decision, in the order in which they begin.
 pub fn decided(text: &[u8]) -> Vec<Decided> {
     let anchor = Anchor::default();
     let mut all: Vec<Decided> = Vec::new();
     let mut current: BTreeMap<Vec<u8>, usize> = BTreeMap::new();
     // What a process prints before its first communicator counts for all that follow.
-    let mut before: BTreeMap<Vec<u8>, (Option<String>, Option<f64>)> = BTreeMap::new();
+    let mut before: BTreeMap<Vec<u8>, Said> = BTreeMap::new();
     for (number, line) in (1..).zip(text.split(|it| *it == b'\n')) {
         let line = strip::unwrap(line, strip::Marks::default());
         let Some(line) = anchor.split(&line) else { continue };
@@ -181,20 +193,24 @@ pub fn decided(text: &[u8]) -> Vec<Decided> {
         let message = message.trim_end_matches(['\r', '\n']);
         let process = process(line.thread);
         if let Some(name) = message.strip_prefix("Using network ") {
-            before.entry(process.clone()).or_default().0 = Some(name.trim().to_owned());
+            before.entry(process.clone()).or_default().network = Some(name.trim().to_owned());
+        }
+        if let Some(id) = message.strip_prefix("NCCL_HOSTID set by environment to ") {
+            before.entry(process.clone()).or_default().host_id = Some(id.trim_end_matches('.').to_owned());
         }
         if let Some(latency) = word_after(message, "Internode latency set at ").and_then(|it| it.parse().ok())
         {
-            before.entry(process.clone()).or_default().1 = Some(latency);
+            before.entry(process.clone()).or_default().latency = Some(latency);
         }
         if message.ends_with("Init START") || !current.contains_key(line.thread) {
             current.insert(line.thread.to_vec(), all.len());
             all.push(Decided { thread: line.thread.to_vec(), ..Decided::default() });
         }
         let Some(one) = current.get(line.thread).and_then(|it| all.get_mut(*it)) else { continue };
-        if let Some((network, latency)) = before.get(&process) {
-            one.network.clone_from(network);
-            one.latency = *latency;
+        if let Some(said) = before.get(&process) {
+            one.network.clone_from(&said.network);
+            one.host_id.clone_from(&said.host_id);
+            one.latency = said.latency;
         }
         one.take(number, message);
     }
@@ -267,6 +283,8 @@ impl Decided {
             self.grow(message);
         } else if message.contains("NVLS multicast support is ") {
             self.multicast = Some(!message.contains("is not available"));
+        } else if message.contains(" [send] via COLLNET/") || message.contains(" [receive] via COLLNET/") {
+            self.collnet = true;
         } else if message.contains("comm 0x") && message.contains(" rank ") {
             let number = |name: &str| word_after(message, name).and_then(|it| it.parse::<u32>().ok());
             self.rank = self.rank.or_else(|| number(" rank "));

@@ -149,7 +149,11 @@ impl Tree {
             ("LOC", "GPU", _, Parent::Gpu(_)) => return,
             ("PCI", "NIC", Some(at), _) => Parent::Card { at, bus, link: pci },
             ("NET", "NET", _, Parent::Card { at, bus, link }) => {
-                self.machine.nics.push(net(&label, bandwidth, at, bus, link));
+                let nic = net(&label, bandwidth, at, bus, link);
+                // Since 2.30 a NIC that also reduces is there a second time.
+                if self.machine.nics.last() != Some(&nic) {
+                    self.machine.nics.push(nic);
+                }
                 return;
             }
             // Up to 2.25 the chip-to-chip link of Grace is written as NVLink.

@@ -90,6 +90,11 @@ impl Compared {
         self.kinds.values().map(|it| it.1).sum()
     }
 
+    /// Whether lines of a kind differ.
+    pub(super) fn differs(&self, kind: DecidedKind) -> bool {
+        self.kinds.get(&kind).is_some_and(|it| it.1 > 0)
+    }
+
     fn rank(&mut self, one: &Logged<'_>, rank: u32, prediction: &Prediction) {
         let mut here: BTreeMap<DecidedKind, Vec<String>> = BTreeMap::new();
         for line in lines(prediction, u64::from(rank)) {

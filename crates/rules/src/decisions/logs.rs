@@ -122,6 +122,17 @@ impl LoggedCommunicator {
         differ || !whole
     }
 
+    /// The numbers that NVML gives GPUs, by their buses, where all ranks agree.
+    pub(super) fn devices(&self) -> BTreeMap<u64, u32> {
+        let mut all: BTreeMap<u64, Option<u32>> = BTreeMap::new();
+        for (bus, device) in self.members.iter().filter_map(|it| Some((it.decided.bus?, it.decided.device?)))
+        {
+            let known = all.entry(bus).or_insert(Some(device));
+            *known = known.filter(|it| *it == device);
+        }
+        all.into_iter().filter_map(|(bus, device)| Some((bus, device?))).collect()
+    }
+
     /// Whether ranks count on from node to node.
     pub(super) fn is_in_order(&self) -> bool {
         self.members.iter().map(|it| &it.decided).all(|it| match (it.rank, it.local_ranks, it.local_rank) {

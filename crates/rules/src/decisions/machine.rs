@@ -1,5 +1,7 @@
 //! Changes of a machine's description: GPUs that another part of a log adds, GPUs that a communicator does not use.
 
+use std::collections::{BTreeMap, BTreeSet};
+
 use fabric::Machine;
 use fabric::machine::{Bridge, Gpu, NvEnd, NvLink, Place};
 
@@ -76,6 +78,23 @@ pub(super) fn number_by_rank(machine: &mut Machine) {
     for (gpu, rank) in machine.gpus.iter_mut().zip(ranks) {
         let place = sorted.iter().position(|it| *it == rank).unwrap_or(0);
         gpu.index = u32::try_from(place).unwrap_or(0);
+    }
+}
+
+/// Numbers GPUs as NVML does, if ranks have GPUs in the order of these numbers: by them NCCL chooses among NICs that are as near
+/// (`ncclTopoGetLocalNet` in `src/graph/search.cc`), and the system has only the GPUs of the communicator.
+pub(super) fn number_by_device(machine: &mut Machine, devices: &BTreeMap<u64, u32>) {
+    let device = |it: &Gpu| devices.get(&it.bus?.0).copied();
+    let Some(numbers) = machine.gpus.iter().map(device).collect::<Option<Vec<u32>>>() else { return };
+    let order = |numbers: &[u32]| {
+        let mut order: Vec<usize> = (0..numbers.len()).collect();
+        order.sort_by_key(|it| numbers[*it]);
+        order
+    };
+    let indices: Vec<u32> = machine.gpus.iter().map(|it| it.index).collect();
+    let several = numbers.iter().collect::<BTreeSet<_>>().len() == numbers.len();
+    if several && order(&numbers) == order(&indices) {
+        machine.gpus.iter_mut().zip(numbers).for_each(|(gpu, number)| gpu.index = number);
     }
 }
 

@@ -6,7 +6,9 @@ mod lines;
 mod logs;
 mod machine;
 mod odd;
+mod open;
 mod outcome;
+mod places;
 mod question;
 
 use evidence::decided::DecidedKind;

@@ -65,7 +65,7 @@ impl Tried {
         if explains(&first) {
             return Some(Self { question, here: first, fits: true });
         }
-        for (question, _) in question.alternatives() {
+        for question in question.alternatives() {
             if let Some(here) = question.predict().ok().filter(&explains) {
                 return Some(Self { question, here, fits: true });
             }
@@ -106,6 +106,11 @@ impl Outcome {
         let logs = Logs { texts: log.setups(), job: &log.job, communicators: Vec::new() };
         let question =
             Question::new(&logs, &communicator, &given(log, &communicator)).map_err(|_| missing())?;
+        // What to change on nodes that are not alike is not known.
+        if !question.alike {
+            return Err(missing());
+        }
+        let question = Question { placement: None, ..question };
         let channels = counts.value.coll;
         let explains = |it: &Prediction| {
             it.communicator.connected.channels.len() == channels as usize

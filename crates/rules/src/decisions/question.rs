@@ -5,14 +5,14 @@ use std::collections::BTreeSet;
 use evidence::decided::system_lines;
 use evidence::plugin::aws_ofi;
 use evidence::topology::{self, Kind};
-use fabric::settings::Network;
-use fabric::{Layout, Machine, Settings, Version};
+use fabric::{Layout, Machine, Placement, Settings, Version};
 use job::machine::{self, Resolved};
 use job::{Description, Job, Source};
 use nccl::{Abilities, Decisions, NEWEST_PLUGIN, Prediction};
 
-use super::machine::{complete_nics, join, number_by_rank, with_gpus};
-use super::{Compared, Given, Logged, LoggedCommunicator, Logs};
+use super::machine::{complete_nics, join, number_by_device, number_by_rank, with_gpus};
+use super::places::Places;
+use super::{Given, LoggedCommunicator, Logs};
 
 /// Variables whose effect is in the system that NCCL printed.
 const IN_THE_SYSTEM: [&str; 8] = [
@@ -31,14 +31,22 @@ const IN_THE_SYSTEM: [&str; 8] = [
 pub(crate) struct Question {
     /// The machine as NCCL sees it, with the GPUs of the communicator alone.
     pub(crate) machine: Machine,
+    /// Machines of other nodes that differ.
+    pub(crate) others: Vec<Machine>,
     pub(crate) layout: Layout,
+    /// Where each rank is, if the layout does not tell it; it counts instead.
+    pub(crate) placement: Option<Placement>,
     pub(crate) settings: Settings,
     pub(crate) abilities: Abilities,
     pub(crate) plugin: Version,
+    /// All nodes are alike: the layout tells where the ranks are.
+    pub(crate) alike: bool,
     /// The settings are all that was in effect.
     pub(crate) complete: bool,
     /// NCCL itself printed the machine.
     pub(crate) printed: bool,
+    /// The generation of the GPUs is not told, or deduced from their links.
+    pub(super) no_generation: bool,
     /// Where the machine comes from.
     pub(crate) source: String,
     /// What was assumed.
@@ -51,6 +59,8 @@ struct Found {
     source: String,
     /// NCCL itself printed it: plugins have joined NICs, and only the GPUs of the communicator are in it.
     printed: bool,
+    /// All ranks printed the same, or parts of one machine.
+    alike: bool,
     /// How many machines one NVLink domain joins.
     domain: u32,
 }
@@ -79,20 +89,18 @@ impl Question {
         if let Some(model) = given.gpu {
             found.resolved.set_gpu_model(model);
         }
+        let no_generation = found.resolved.machine.value.gpus.iter().any(|it| it.compute.is_none());
         found.resolved.deduce_generation();
         let mut machine =
             if found.printed { found.resolved.machine.value.clone() } else { found.resolved.seen_by_nccl() };
         if found.printed {
             number_by_rank(&mut machine);
+            number_by_device(&mut machine, &communicator.devices());
             if let Some(model) = &logs.job.model {
                 machine.name = Some(model.value.name.into());
             }
         } else if given.layout.pods.is_none() {
             machine = used(communicator, &machine, &mut notes);
-        }
-        let latency = communicator.first(|it| it.latency);
-        for nic in &mut machine.nics {
-            nic.latency = nic.latency.or(latency);
         }
         let mut variables = logs.job.settings.clone();
         // NCCL prints what it reads; a manifest or a note beside the log may be of another job.
@@ -109,21 +117,40 @@ impl Question {
         if found.printed {
             settings.environment.retain(|name, _| !IN_THE_SYSTEM.contains(&name.as_str()));
         }
-        let layout = layout(communicator, given, &machine, &found, &settings).ok_or_else(|| {
-            vec![
-                "how ranks lie on nodes (`nNodes`, `localRanks`), equally many on each and in their order; or give --nodes and --pods"
-                    .to_owned(),
-            ]
-        })?;
+        let layout = layout(communicator, given, &machine, &found, &settings).filter(|_| found.alike);
+        let alike = layout.is_some();
+        let (layout, places) = match layout {
+            Some(it) => (it, Places::numbered(&machine, &it).filter(|_| found.printed)),
+            None => {
+                let places = places(logs, communicator, given, &found, &machine);
+                let places = places.ok_or_else(|| vec![no_places(&found).to_owned()])?;
+                (Layout::new(1, 1).on(u32::try_from(places.placement.nodes.len()).unwrap_or(1)), Some(places))
+            }
+        };
+        let (mut others, mut placement) = (Vec::new(), None);
+        if let Some(mut it) = places {
+            others = it.machines.split_off(1);
+            machine = it.machines.remove(0);
+            placement = Some(it.placement);
+        }
+        let latency = communicator.first(|it| it.latency);
+        for nic in std::iter::once(&mut machine).chain(&mut others).flat_map(|it| &mut it.nics) {
+            nic.latency = nic.latency.or(latency);
+        }
         let multicast = communicator.first(|it| it.multicast);
+        let collnet = communicator.members.iter().any(|it| it.decided.collnet);
         Ok(Self {
             machine,
+            others,
             layout,
+            placement,
+            alike,
             settings,
-            abilities: Abilities { multicast, domain: found.domain, ..Abilities::default() },
+            abilities: Abilities { multicast, domain: found.domain, collnet, ..Abilities::default() },
             plugin: given.plugin.unwrap_or_else(|| plugin(logs.job)),
             complete: is_complete(logs.job),
             printed: found.printed,
+            no_generation,
             source: found.source,
             notes,
         })
@@ -132,69 +159,12 @@ impl Question {
     /// Predicts.
     pub(crate) fn predict(&self) -> Result<Prediction, String> {
         let mut job = nccl::Job::new(&self.machine, &self.layout, &self.settings);
+        if let Some(placement) = &self.placement {
+            job = job.placed(placement, &self.others);
+        }
         (job.abilities, job.plugin) = (self.abilities, Some(self.plugin));
         job.settings_are_complete = self.complete;
         Prediction::new(&job).map_err(|error| error.to_string())
-    }
-
-    /// The comparison. What the log does not say is tried: the values that explain most lines count, and a note says so.
-    pub(super) fn best(mut self, logged: &[Logged<'_>]) -> Result<(Compared, Vec<String>), String> {
-        let first = self.predict()?;
-        self.notes.extend(first.unheeded.iter().map(|it| format!("{it}.")));
-        let mut best = Compared::new(logged, &first);
-        let mut assumed: Option<String> = None;
-        for (question, assumption) in self.alternatives() {
-            if best.different() == 0 {
-                break;
-            }
-            let Ok(prediction) = question.predict() else { continue };
-            let compared = Compared::new(logged, &prediction);
-            if compared.different() < best.different() {
-                (best, assumed) = (compared, Some(assumption));
-            }
-        }
-        self.notes.extend(assumed);
-        Ok((best, self.notes))
-    }
-
-    /// The same with other values for what the log does not say.
-    pub(super) fn alternatives(&self) -> Vec<(Self, String)> {
-        let no_model = self.machine.gpus.iter().any(|it| it.compute.is_none());
-        let computes: &[Option<u32>] =
-            if no_model { &[None, Some(70), Some(90), Some(100)] } else { &[None] };
-        let plugin = self.settings.network(&self.machine) == Network::Libfabric;
-        let no_latency = plugin && self.machine.nics.iter().all(|it| it.latency.is_none());
-        let latencies: &[Option<f64>] =
-            if no_latency { &[None, Some(0.0), Some(35.0), Some(150.0)] } else { &[None] };
-        let guids: &[bool] = if self.abilities.domain > 1 { &[false, true] } else { &[false] };
-        let mut all = Vec::new();
-        for &compute in computes {
-            for &latency in latencies {
-                for &repeated in guids {
-                    let mut other = self.clone();
-                    let mut parts = Vec::new();
-                    if let Some(it) = compute {
-                        other.machine.gpus.iter_mut().for_each(|gpu| gpu.compute = gpu.compute.or(Some(it)));
-                        parts.push(format!("GPUs of compute capability {}.{}", it / 10, it % 10));
-                    }
-                    if let Some(it) = latency {
-                        other.machine.nics.iter_mut().for_each(|nic| nic.latency = Some(it));
-                        parts.push(format!("a network latency of {it} us"));
-                    }
-                    if repeated {
-                        other.abilities.repeated_guids = true;
-                        parts.push(
-                            "NICs with the same GUIDs on every machine of the NVLink domain".to_owned(),
-                        );
-                    }
-                    if !parts.is_empty() {
-                        let note = format!("The log does not say it; its lines fit {}.", parts.join(" and "));
-                        all.push((other, note));
-                    }
-                }
-            }
-        }
-        all
     }
 }
 
@@ -212,14 +182,14 @@ fn found(logs: &Logs<'_>, communicator: &LoggedCommunicator, given: &Given) -> R
     let printed = printed(logs, communicator, given);
     if let Some(description) = &given.described {
         let Description { machine: mut resolved, source, .. } = description.clone();
-        if let Some(Ok(found)) = &printed {
+        if let Some(found) = &printed {
             complete_nics(&mut resolved.machine.value, &found.resolved.machine.value);
         }
         let domain = domain(communicator);
-        return Ok(Found { resolved, source, printed: false, domain });
+        return Ok(Found { resolved, source, printed: false, alike: true, domain });
     }
     if let Some(found) = printed {
-        return found;
+        return Ok(found);
     }
     let named = given.instance.map(Description::of_flag).or_else(|| {
         let model = logs.job.model.as_ref()?;
@@ -235,15 +205,11 @@ fn found(logs: &Logs<'_>, communicator: &LoggedCommunicator, given: &Given) -> R
     if communicator.mnnvl() {
         return Err("the system of an NVLink domain (`=== System`, subsystem GRAPH): MNNVL 1".to_owned());
     }
-    Ok(Found { resolved, source, printed: false, domain: 0 })
+    Ok(Found { resolved, source, printed: false, alike: true, domain: 0 })
 }
 
 /// The machine that NCCL printed; `None` if it printed none.
-fn printed(
-    logs: &Logs<'_>,
-    communicator: &LoggedCommunicator,
-    given: &Given,
-) -> Option<Result<Found, String>> {
+fn printed(logs: &Logs<'_>, communicator: &LoggedCommunicator, given: &Given) -> Option<Found> {
     let mut known: Vec<&str> = Vec::new();
     let mut first: Option<Found> = None;
     for member in communicator.members.iter().filter(|it| it.decided.system.is_some()) {
@@ -265,21 +231,19 @@ fn printed(
                 let name = source.to_string();
                 let resolved = machine::of_topology(&topology, source, given.instance);
                 let domain = domain(communicator);
-                first = Some(Found { resolved, source: name, printed: true, domain });
+                first = Some(Found { resolved, source: name, printed: true, alike: true, domain });
             }
             // NCCL counts ranks of one machine as several nodes, and each prints its own GPUs only.
             Some(found) => {
                 let whole = topology.machine.gpus.len() == one.gpus.len();
                 if !whole || !join(&mut found.resolved.machine.value, &topology.machine) {
-                    return Some(Err(
-                        "one machine that all ranks have: their systems (`=== System`) differ; or give it with --instance NAME"
-                            .to_owned(),
-                    ));
+                    found.alike = false;
+                    break;
                 }
             }
         }
     }
-    first.map(Ok)
+    first
 }
 
 /// How many machines the system of an NVLink domain joins: `GPU/1-201c0` is a GPU of the second.
@@ -315,6 +279,41 @@ fn used(communicator: &LoggedCommunicator, machine: &Machine, notes: &mut Vec<St
     }
     notes.push(format!("Assumed: the ranks of a node use the first {local} of its {whole} GPUs."));
     machine.clone()
+}
+
+/// Where each rank is, where nodes are not alike.
+fn places(
+    logs: &Logs<'_>,
+    communicator: &LoggedCommunicator,
+    given: &Given,
+    found: &Found,
+    machine: &Machine,
+) -> Option<Places> {
+    if communicator.mnnvl() || given.layout.pods.is_some() || given.layout.nodes.is_some() {
+        return None;
+    }
+    if !found.printed {
+        return Places::on(machine, communicator);
+    }
+    Places::printed(logs, communicator, |topology| {
+        let source = Source::Topology { file: "".into(), line: topology.line, kind: Kind::Log };
+        let mut resolved = machine::of_topology(topology, source, given.instance);
+        if let Some(model) = given.gpu {
+            resolved.set_gpu_model(model);
+        }
+        resolved.deduce_generation();
+        let mut system = Machine { name: machine.name.clone(), ..resolved.machine.value };
+        number_by_device(&mut system, &communicator.devices());
+        system
+    })
+}
+
+fn no_places(found: &Found) -> &'static str {
+    if found.alike {
+        "where each rank is: the lines of all ranks (`Init START`, `nNodes`, `localRanks`, `=== System`); or give --nodes and --pods"
+    } else {
+        "where each rank is: systems (`=== System`) differ, and not every rank printed one; or give the machine with --instance NAME"
+    }
 }
 
 /// Where the ranks are. Of NCCL's own tree the GPUs are those of the communicator.
