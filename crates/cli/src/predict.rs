@@ -32,6 +32,6 @@ fn predict(args: &args::Predict) -> Result<Predict, String> {
         let job = job.with(change).map_err(|error| format!("--what-if {error}"))?;
         Ok((change.clone(), job))
     };
-    let changes: Result<Vec<(String, Job)>, String> = args.what_if.iter().map(changed).collect();
-    Predict::new(&job, &changes?, args.price_per_hour).map_err(|broken| format!("{name}: {broken}"))
+    let others: Result<Vec<(String, Job)>, String> = args.what_if.iter().map(changed).collect();
+    Predict::new(&job, &others?, args.price_per_hour).map_err(|broken| format!("{name}: {broken}"))
 }

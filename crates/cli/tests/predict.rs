@@ -1,7 +1,5 @@
 //! `plumb predict`, as a person runs it.
 
-#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
-
 #[expect(dead_code, reason = "other tests use the rest")]
 mod common;
 

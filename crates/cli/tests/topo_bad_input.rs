@@ -380,7 +380,8 @@ fn descriptions_that_say_little() {
             && !model.stdout.contains("NET/Socket"),
         "{model:?}"
     );
-    let numbers: String = (0..9).map(|it| format!("<pci busid=\"0000:00:1{it}.0\"/>\n")).collect();
+    let numbers: Vec<String> = (0..9).map(|it| format!("<pci busid=\"0000:00:1{it}.0\"/>")).collect();
+    let numbers = numbers.join("\n");
     let path = scratch.put("numbers.xml", xml(&numbers));
     refused(&topo(&path, &[]), "numbers.xml:1: the XML lists 9 PCI devices by bus id", "--instance");
     let named = topo(&path, &["--instance", "g5.48xlarge"]);

@@ -17,8 +17,11 @@ pub struct Shape<'a> {
     pub(crate) rings: Rings,
     /// By release, oldest first; empty where nothing can be predicted.
     decided: Arc<Vec<Decided>>,
-    choices: RefCell<BTreeMap<(Collective, u64), Arc<[Choice]>>>,
+    choices: RefCell<BTreeMap<Call, Arc<[Choice]>>>,
 }
+
+/// A collective and its bytes.
+type Call = (Collective, u64);
 
 impl<'a> Shape<'a> {
     /// Prepares a cluster.

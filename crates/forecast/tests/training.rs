@@ -113,7 +113,7 @@ fn nonsense_names_the_rule_it_breaks() {
         ("pp = 64", "pp = 64 is more than layers = 32"),
         ("vpp = 2", "`vpp` needs pipeline stages"),
         ("zero = 4", "zero = 4 is more than the last stage of ZeRO = 3"),
-        ("zero = 3\npp = 2", "ZeRO-3 has no pipeline stages"),
+        ("framework = 'deepspeed'\nzero = 3\npp = 2", "ZeRO-3 has no pipeline stages"),
         ("ep = 2", "`ep` needs a mixture of experts"),
         ("cp = 3", "tokens of a sequence"),
         ("offload = { params = true }", "offloading parameters needs `zero` = 3"),
@@ -221,4 +221,24 @@ fn a_measured_out_of_memory_does_not_fit() {
                 intra = 'nvlink3'\ninter = { kind = 'infiniband', nics = 4, gbps = 100 }\n[run]\ntp = 2\npp = 6\nzero = 1\nmicro_batch = 2\n\
                 global_batch = 2048\nrecompute = 'full'\nflash_attention = false\n";
     assert!(!step(&Job::read(text).unwrap()).memory.fits());
+}
+
+#[test]
+fn huge_numbers_are_no_crash() {
+    let most = u32::MAX;
+    for key in ["layers", "hidden", "heads", "ffn", "vocab", "experts", "shared_experts", "experts_per_token"]
+    {
+        let text = format!(
+            "[model]\nname = 'llama-3-8b'\n{key} = {most}\n[cluster]\ninstance = 'p5.48xlarge'\nnodes = {most}\n[run]\nseq = {most}\nglobal_batch = {most}\n"
+        );
+        if let Ok(job) = Job::read(&text) {
+            let calibration = Calibration::published();
+            let _ = Predictor::new(&calibration, &job.model, &job.cluster).step(&job.run);
+        }
+    }
+    for key in ["tp", "pp", "vpp", "cp", "ep", "micro_batch"] {
+        let job = job(&format!("{key} = {most}"));
+        let calibration = Calibration::published();
+        assert!(Predictor::new(&calibration, &job.model, &job.cluster).step(&job.run).is_err(), "{key}");
+    }
 }

@@ -135,9 +135,9 @@ pub(crate) fn spreads(points: &[Asked<'_>]) -> Vec<(String, f64)> {
                 loop {
                     let now = (*value * step).max(LEAST);
                     let mut changed = models.clone();
-                    changed.values_mut().for_each(|it| {
+                    for it in changed.values_mut() {
                         it.set(name, now);
-                    });
+                    }
                     let cost = cost(&changed);
                     if cost >= best * 0.9999 {
                         break;

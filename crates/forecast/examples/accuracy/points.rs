@@ -107,13 +107,13 @@ pub(crate) fn table(asked: &[Asked<'_>]) -> String {
             .collect();
         let _ = writeln!(
             out,
-            "{}\t{}\t{}\t{}\t{}\t{:.2}\t{}\t{:.1}\t{:.1}\t{:.1}\t{:+.3}\t{:.2}\t{}",
+            "{}\t{}\t{}\t{}\t{}\t{}\t{}\t{:.1}\t{:.1}\t{:.1}\t{:+.3}\t{:.2}\t{}",
             point.source,
             it.regime(),
             it.collective,
             cluster.nodes,
             cluster.nodes * cluster.pods * cluster.gpus,
-            point.bytes as f64 / 1_048_576.0,
+            point.bytes >> 20,
             point.measured,
             normal.expected,
             normal.low,

@@ -1,7 +1,8 @@
 //! How far the model of training is from published runs, and the fit of its constants to them.
 //!
 //! `cargo run --release -p forecast --example training > docs/accuracy-training.md` makes the page, `-- fit` prints fitted
-//! constants, `-- show [FAMILY]` prints every run with its parts, and `-- score FILE` prints the errors over another file of runs.
+//! constants, `-- show [FAMILY]` prints every run with its parts, `-- score FILE` prints the errors over another file of runs, and
+//! `-- speed` says how many layouts are predicted in a second.
 
 use std::env;
 use std::io::{self, Write as _};
@@ -28,8 +29,12 @@ fn main() -> io::Result<()> {
         Some("show") => show::all(&rows, args.next().as_deref(), &published),
         Some("score") => {
             let text = std::fs::read_to_string(args.next().unwrap_or_default())?;
-            show::summary(&rows::read(&text), &published)
+            let all = rows::read(&text);
+            let wrong = all.iter().filter(|it| it.is_err()).count();
+            let rows: Vec<rows::Row> = all.into_iter().flatten().collect();
+            format!("{}{wrong} rows are not a job\n", show::summary(&rows, &published))
         }
+        Some("speed") => show::speed(),
         Some("summary") => show::summary(&rows, &published),
         _ => page::page(&rows),
     };

@@ -28,17 +28,18 @@ impl Row {
 
 /// Those of the repository.
 pub(crate) fn published() -> Vec<Row> {
-    read(include_str!("../../tests/data/training.csv"))
+    let rows = read(include_str!("../../tests/data/training.csv"));
+    rows.into_iter().map(|it| it.unwrap_or_else(|error| panic!("{error}"))).collect()
 }
 
-/// Rows of a file with the columns of `tests/data/training.csv`.
-pub(crate) fn read(text: &str) -> Vec<Row> {
+/// Rows of a file with the columns of `tests/data/training.csv`, or why one cannot be read.
+pub(crate) fn read(text: &str) -> Vec<Result<Row, String>> {
     let mut lines = text.lines();
     let columns: Vec<&str> = lines.next().unwrap_or_default().split(',').collect();
     lines.filter(|it| !it.trim().is_empty()).map(|line| row(&columns, line)).collect()
 }
 
-fn row(columns: &[&str], line: &str) -> Row {
+fn row(columns: &[&str], line: &str) -> Result<Row, String> {
     let cells: Map<String, Value> = columns
         .iter()
         .zip(line.split(','))
@@ -67,8 +68,8 @@ fn row(columns: &[&str], line: &str) -> Row {
     });
     let id = cells["id"].as_str().unwrap_or_default().to_owned();
     let family = id.rsplit_once('-').map_or(id.as_str(), |it| it.0).to_owned();
-    let job = Job::of_value(job).unwrap_or_else(|error| panic!("{id}: {error}"));
-    Row { id, family, job, step: number("step_s"), memory: number("memory_gib") }
+    let job = Job::of_value(job).map_err(|error| format!("{id}: {error}"))?;
+    Ok(Row { id, family, job, step: number("step_s"), memory: number("memory_gib") })
 }
 
 /// The families, in the order of the file.

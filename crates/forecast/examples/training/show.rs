@@ -2,7 +2,10 @@
 
 use std::fmt::Write as _;
 
-use forecast::training::{Calibration, Kind};
+use std::hint::black_box;
+use std::time::Instant;
+
+use forecast::training::{Calibration, Job, Kind, Predictor};
 
 use super::page::{errors, pairs};
 use super::rows::{Row, families};
@@ -104,4 +107,28 @@ pub(crate) fn all(rows: &[Row], family: Option<&str>, calibration: &Calibration)
         }
     }
     text
+}
+
+/// Predicts layouts of GPT-3 175B on 512 A100, again and again.
+pub(crate) fn speed() -> String {
+    let text = "[model]\nname = 'gpt-3-175b'\n[cluster]\ngpu = 'A100-80GB'\ngpus_per_node = 8\nnodes = 64\n\
+                inter = { kind = 'infiniband', nics = 8, gbps = 200 }\n[run]\nglobal_batch = 1536\nzero = 1\n";
+    let job = Job::read(text).expect("a job");
+    let calibration = Calibration::published();
+    let predictor = Predictor::new(&calibration, &job.model, &job.cluster);
+    let begin = Instant::now();
+    let (mut all, mut possible) = (0_u32, 0_u32);
+    while begin.elapsed().as_secs_f64() < 1.0 {
+        for (tp, pp, vpp, micro_batch) in (0..4).flat_map(|tp| {
+            (0..6).flat_map(move |pp| {
+                (0..3).flat_map(move |vpp| (1..5).map(move |mb| (1 << tp, 1 << pp, 1 << vpp, mb)))
+            })
+        }) {
+            let run = forecast::training::Run { tp, pp, vpp, micro_batch, ..job.run };
+            all += 1;
+            possible += u32::from(black_box(predictor.step(&run)).is_ok());
+        }
+    }
+    let seconds = begin.elapsed().as_secs_f64();
+    format!("{:.0} layouts per second on one core, {possible} of {all} possible\n", f64::from(all) / seconds)
 }

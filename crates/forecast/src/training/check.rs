@@ -4,7 +4,7 @@ use std::fmt;
 
 use super::hardware::Cluster;
 use super::model::Model;
-use super::run::Run;
+use super::run::{Framework, Run};
 
 /// A rule that a layout breaks, with the numbers that break it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -132,7 +132,7 @@ pub(crate) fn check(model: &Model, cluster: &Cluster, run: &Run) -> Result<Count
         }
     }
     divides("tokens of a sequence", run.seq.into(), "cp", run.cp.into())?;
-    if cluster.pods * cluster.gpus > cluster.gpus_there {
+    if cluster.on_node() > u64::from(cluster.gpus_there) {
         return Err(Broken::Exceeds {
             what: "GPUs of all pods",
             is: cluster.on_node(),
@@ -143,12 +143,16 @@ pub(crate) fn check(model: &Model, cluster: &Cluster, run: &Run) -> Result<Count
     let dp = divides("GPUs", cluster.ranks(), "tp x pp x cp", run.model_ranks())?;
     if let Some(experts) = model.experts {
         divides("experts", experts.count.into(), "ep", run.ep.into())?;
-        divides("data-parallel ranks", dp * u64::from(run.cp), "ep", run.ep.into())?;
+        // Experts may be split over the ranks of tensor parallelism too.
+        let ranks = dp.saturating_mul(u64::from(run.cp) * u64::from(run.tp));
+        divides("ranks of a pipeline stage", ranks, "ep", run.ep.into())?;
     } else if run.ep > 1 {
         return Err(Broken::Together("`ep` needs a mixture of experts: set `experts` in [model]"));
     }
-    if run.zero == 3 && run.pp > 1 {
-        return Err(Broken::Together("ZeRO-3 has no pipeline stages: set `pp` to 1, or `zero` to 1"));
+    if run.zero == 3 && run.pp > 1 && run.framework == Framework::DeepSpeed {
+        return Err(Broken::Together(
+            "DeepSpeed's ZeRO-3 has no pipeline stages: set `pp` to 1, or `zero` to 1",
+        ));
     }
     if (run.offload.params && run.zero < 3) || (run.offload.optimizer && run.zero == 0) {
         return Err(Broken::Together(
@@ -159,7 +163,7 @@ pub(crate) fn check(model: &Model, cluster: &Cluster, run: &Run) -> Result<Count
         "sequences of a step",
         run.global_batch.into(),
         "micro_batch x data-parallel ranks",
-        u64::from(run.micro_batch) * dp,
+        u64::from(run.micro_batch).saturating_mul(dp),
     )?;
     if run.vpp > 1 {
         divides("micro-batches of a step", each, "pp", run.pp.into())?;

@@ -195,15 +195,16 @@ impl Speed {
         let seq = f64::from(run.seq);
         let heads = f64::from(run.micro_batch) * f64::from(model.heads) / tp;
         let width = f64::from(model.head_width);
+        // Flash attention pads heads to what matrix units take.
+        let padded = (width / f64::from(ALIGNED)).ceil() * f64::from(ALIGNED);
         let scores = heads * seq * seq / cp;
-        let aligned = model.head_width.is_multiple_of(ALIGNED);
-        if run.flash_attention && aligned {
+        if run.flash_attention {
             // Half of the scores are masked, and not computed. Two products forward, five backward. Short sequences have few blocks
             // between the first and the masked one.
-            let products = scores * width * (1.0 + constants.attention.short / seq);
+            let products = scores * padded * (1.0 + constants.attention.short / seq);
             return (2.0 * products / self.flash.0 + self.tail, 5.0 * products / self.flash.1 + self.tail);
         }
-        let rate = if aligned { self.batched } else { self.scalar };
+        let rate = if model.head_width.is_multiple_of(ALIGNED) { self.batched } else { self.scalar };
         let product = |count: f64| {
             let bytes = 2.0 * (2.0 * heads * seq * width + scores);
             count * (2.0 * scores * width / rate + self.exposed * bytes / self.memory + self.tail)

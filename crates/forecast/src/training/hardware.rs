@@ -33,7 +33,8 @@ impl Gpu {
             name: &model.name,
             compute: model.compute,
             half,
-            quarter: model.peak.fp8,
+            // Matrix units take twice as many numbers of half the length, where they take them at all.
+            quarter: model.peak.fp8.or((model.compute >= 89).then_some(2.0 * half)),
             single: model.peak.fp32.unwrap_or(half / 16.0),
             memory: model.memory.unwrap_or_else(|| gibibytes(model.memory_gigabytes)),
             bandwidth: model.memory_bandwidth,
@@ -133,13 +134,13 @@ pub struct Cluster {
 impl Cluster {
     /// GPUs of the job.
     pub fn ranks(&self) -> u64 {
-        u64::from(self.nodes) * u64::from(self.pods) * u64::from(self.gpus)
+        u64::from(self.nodes).saturating_mul(self.on_node())
     }
 
     /// GPUs of the job that NCCL counts as a node: those of a pod, or of a whole domain of NVLink switches.
     pub(crate) fn local(&self) -> u64 {
         let domain = if self.pods == 1 { u64::from(self.domain.max(1)) } else { 1 };
-        (u64::from(self.gpus) * domain).min(self.ranks())
+        u64::from(self.gpus).saturating_mul(domain).min(self.ranks())
     }
 
     /// GPUs of the job on one node.

@@ -441,8 +441,8 @@ fn run(table: &RunTable, cluster: &Cluster, notes: &mut Vec<String>) -> Result<R
     }
     let (tp, pp, cp) = (table.tp.unwrap_or(1), table.pp.unwrap_or(1), table.cp.unwrap_or(1));
     let micro_batch = table.micro_batch.unwrap_or(1);
-    let ranks = u64::from(tp) * u64::from(pp) * u64::from(cp);
-    let one_each = u64::from(micro_batch) * (cluster.ranks() / ranks.max(1)).max(1);
+    let ranks = (u64::from(tp) * u64::from(pp)).saturating_mul(cp.into());
+    let one_each = u64::from(micro_batch).saturating_mul((cluster.ranks() / ranks.max(1)).max(1));
     let global_batch = match table.global_batch {
         Some(batch) => batch,
         None => {

@@ -29,7 +29,9 @@ impl Activations {
         let wide = |width: f64| if model.gated { 6.0 * width } else { 4.0 * width };
         let share = model.expert_share();
         let used = model.experts.map_or(0.0, |it| {
-            share * f64::from(it.per_token + it.shared) * (wide(f64::from(it.ffn)) + 2.0 * hidden)
+            share
+                * (f64::from(it.per_token) + f64::from(it.shared))
+                * (wide(f64::from(it.ffn)) + 2.0 * hidden)
         });
         let feed = (1.0 - share) * wide(f64::from(model.ffn)) + used;
         let inside = 2.0 * (model.queries() + 2.0 * model.keys()) + 2.0 * model.queries() + feed;

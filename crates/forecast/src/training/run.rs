@@ -120,7 +120,7 @@ pub struct Run {
 impl Run {
     /// Ranks that hold different parts of the model or of a sequence.
     pub fn model_ranks(&self) -> u64 {
-        u64::from(self.tp) * u64::from(self.pp) * u64::from(self.cp)
+        (u64::from(self.tp) * u64::from(self.pp)).saturating_mul(self.cp.into())
     }
 
     /// Whether communication of data parallelism runs beside the backward pass. Megatron had no such option before releases

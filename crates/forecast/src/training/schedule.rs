@@ -18,8 +18,8 @@ impl Stages {
         if stages < 2 {
             return Self { first: all, middle: all, last: all };
         }
-        if !layers.is_multiple_of(stages) && (layers + 2).is_multiple_of(stages) {
-            let each = f64::from((layers + 2) / stages);
+        if !layers.is_multiple_of(stages) && layers.saturating_add(2).is_multiple_of(stages) {
+            let each = f64::from(layers.saturating_add(2) / stages);
             return Self { first: each - 1.0, middle: each, last: each - 1.0 };
         }
         let most = f64::from(layers.div_ceil(stages));

@@ -19,7 +19,8 @@ fn pins(binding: &Binding) -> String {
 }
 
 fn text(binding: &Binding, launcher: Launcher) -> String {
-    binding.blocks(launcher).iter().map(|it| format!("{}:\n{}", it.title, it.text)).collect()
+    let blocks = binding.blocks(launcher);
+    blocks.iter().flat_map(|it| [it.title.as_ref(), ":\n", it.text.as_ref()]).collect()
 }
 
 /// A machine with one GPU per entry: its NUMA node and the CPUs of that.
@@ -179,8 +180,8 @@ fn the_script_pins() {
         shell.arg("-c").arg(script).current_dir(folder.path()).env("LOCAL_RANK", rank);
         let output = testbed::output(&mut shell);
         let text = String::from_utf8_lossy(&output.stdout).into_owned();
-        let list = text.rsplit(": ").next().unwrap_or_default().trim().to_owned();
-        (output.status.code(), list, String::from_utf8_lossy(&output.stderr).into_owned())
+        let cpus = text.rsplit(": ").next().unwrap_or_default().trim().to_owned();
+        (output.status.code(), cpus, String::from_utf8_lossy(&output.stderr).into_owned())
     };
     assert_eq!(run("0").1, last);
     let node = std::fs::read_to_string("/sys/devices/system/node/node0/cpulist").unwrap();

@@ -125,7 +125,7 @@ impl Predict {
         let ranks = job.cluster.ranks();
         #[allow(clippy::cast_precision_loss, reason = "ranks and steps are far below 2^53")]
         let (gpus, total) = (ranks as f64, job.steps.map(|it| it as f64 * step.time.0 + job.startup.0));
-        let what_if = changes.iter().map(|(change, changed)| what_if(change, of(changed), &step)).collect();
+        let what_if = changes.iter().map(|(change, changed)| what_if(change, &of(changed), &step)).collect();
         let part = |kind: Kind| {
             let part = step.breakdown[kind];
             Part {
@@ -135,7 +135,6 @@ impl Predict {
                 hidden_s: rounded(part.hidden.0),
             }
         };
-        let nodes = f64::from(job.cluster.nodes);
         let mut notes = job.notes.clone();
         notes.extend(text::remarks(job, &step));
         Ok(Self {
@@ -152,7 +151,9 @@ impl Predict {
             mfu: rounded(step.mfu),
             flops_counted: "6 for each parameter a token meets, and 12 x layers x width x sequence for attention; recomputation is not counted",
             total_time_s: total.map(rounded),
-            cost: total.zip(price).map(|(seconds, price)| rounded(seconds / 3600.0 * nodes * price)),
+            cost: total
+                .zip(price)
+                .map(|(seconds, price)| rounded(seconds / 3600.0 * f64::from(job.cluster.nodes) * price)),
             memory_gib: MemoryGib::new(&step.memory),
             fits: step.memory.fits(),
             breakdown: Kind::ALL
@@ -175,7 +176,7 @@ impl Predict {
     }
 }
 
-fn what_if(change: &str, changed: Result<Step, Broken>, now: &Step) -> WhatIf {
+fn what_if(change: &str, changed: &Result<Step, Broken>, now: &Step) -> WhatIf {
     let change = change.to_owned();
     match changed {
         Err(broken) => {

@@ -78,7 +78,7 @@ pub(super) fn bottleneck(job: &Job, step: &Step) -> String {
 /// The links that data-parallel communication uses.
 fn network(job: &Job) -> Option<String> {
     let cluster = &job.cluster;
-    if cluster.nodes * cluster.pods == 1 {
+    if cluster.nodes == 1 && cluster.pods == 1 {
         return match cluster.intra {
             Intra::Host { .. } => Some("GPUs exchange through host memory".to_owned()),
             _ => None,
@@ -111,7 +111,9 @@ pub(super) fn remarks(job: &Job, step: &Step) -> Vec<String> {
     }
     let sharded = job.run.zero == 3 && job.run.framework != Framework::Megatron;
     let micro_batches = u64::from(job.run.global_batch)
-        / (u64::from(job.run.micro_batch) * (job.cluster.ranks() / job.run.model_ranks().max(1))).max(1);
+        / u64::from(job.run.micro_batch)
+            .saturating_mul(job.cluster.ranks() / job.run.model_ranks().max(1))
+            .max(1);
     let gather = step.breakdown[Kind::Gather].exposed.0 + step.breakdown[Kind::Gradients].exposed.0;
     if sharded && micro_batches > 1 && gather > 0.2 * step.time.0 {
         notes.push(format!(

@@ -80,7 +80,7 @@ impl Topo {
             }
         };
         let is_shown =
-            |it: &nccl::SurveyedPath| !hidden.wiring && !(is_open && matches!(it.to, Device::Gpu(_)));
+            |it: &nccl::SurveyedPath| !(hidden.wiring || is_open && matches!(it.to, Device::Gpu(_)));
         let is_certain =
             |it: &&nccl::TransportUse| !is_open || (!hidden.wiring && it.between == Between::Machines);
         if seen_by_nccl.nics.len() < machine.nics.len() {
