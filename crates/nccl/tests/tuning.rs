@@ -234,7 +234,8 @@ fn check_model(recorded: &Job) -> Score {
 #[test]
 fn the_model_is_that_of_nccl() {
     let mut score = Score::default();
-    for it in &jobs() {
+    // The lines of a log do not tell the heads of CollNet; those jobs are compared from the machine on, below.
+    for it in jobs().iter().filter(|it| !it.abilities.collnet) {
         score.add(check_model(it));
     }
     println!("{:#?}", score.counts);
