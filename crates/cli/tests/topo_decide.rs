@@ -204,12 +204,11 @@ fn a_log_without_enough_says_what_is_missing() {
     assert!(answer.stderr.contains("cases/no-such.xml"), "{answer:?}");
 }
 
-/// What plumb does not predict is not a difference.
+/// Each rank counts where its lines place it; without them there is no difference.
 #[test]
-fn uneven_nodes_are_not_compared() {
+fn uneven_nodes_are_compared_if_all_ranks_are_in_the_log() {
     let answer = topo("--check cases/oracle-pcie8/2.30.7/1+8.uneven.gz");
-    assert_eq!(answer.code, Some(2), "{answer:?}");
-    assert!(answer.stdout.contains("differ;"), "{}", answer.stdout);
+    assert_eq!(answer.code, Some(0), "{answer:?}");
     // The log of one rank of a node of one GPU beside one of eight.
     let log = recording("oracle-pcie8/2.30.7/1+8.uneven.gz");
     let thread = log.split(" NCCL INFO").next().unwrap();
@@ -217,18 +216,7 @@ fn uneven_nodes_are_not_compared() {
     let path = put("one-of-uneven.log", &own.join("\n"));
     let answer = plumb(["topo".as_ref(), "--check".as_ref(), path.as_os_str()]);
     assert_eq!(answer.code, Some(2), "{answer:?}");
-    assert!(answer.stdout.contains("equally many on each"), "{}", answer.stdout);
-}
-
-/// Ranks that go round the nodes are not predicted.
-#[test]
-fn ranks_in_another_order_are_not_compared() {
-    let log = recording("oracle-p5/2x8.log.gz");
-    let other = log.replace("localRanks 8 localRank 1 ", "localRanks 8 localRank 2 ");
-    let path = put("other-order.log", &other);
-    let answer = plumb(["topo".as_ref(), "--check".as_ref(), path.as_os_str()]);
-    assert_eq!(answer.code, Some(2), "{answer:?}");
-    assert!(answer.stdout.contains("equally many on each and in their"), "{}", answer.stdout);
+    assert!(answer.stdout.contains("where each rank is"), "{}", answer.stdout);
 }
 
 #[test]
