@@ -197,8 +197,8 @@ pub(crate) fn page(asked: &[Asked<'_>]) -> String {
          cannot be, the fastest counts. The GPUs take launch + steps + filling the pipeline + bytes over the slowest link; the host starts\n\
          calls meanwhile, and the longer of the two counts. Link bandwidths are NCCL's own (`crates/fabric/data/links.json`); latencies,\n\
          and the share of a link that collectives reach, are these constants. Those with bounds are fitted to all points above that are\n\
-         not remarked on. Spreads are those with which nine of ten points, each predicted without its publication, lie in intervals as\n\
-         narrow as possible (`-- spreads`).\n\n\
+         not remarked on. Spreads began as those with which nine of ten points, each predicted without its publication, lie in intervals\n\
+         as narrow as possible (`-- spreads`); most are wider, as publications compared before any fit lay outside more often.\n\n\
          | constant | value | bounds | meaning | source |\n| --- | --- | --- | --- | --- |\n",
     );
     for (name, it) in constants::all() {
