@@ -1,7 +1,9 @@
 //! Machines that no text describes: each byte is a place, a count or a choice, and none need fit another.
 #![no_main]
 
-use fabric::machine::{Bridge, BusId, Gpu, Machine, Maker, Nic, NicKind, NvEnd, NvLink, PciLink, Place, Socket};
+use fabric::machine::{
+    Bridge, BusId, Gpu, Hidden, Machine, Maker, Nic, NicKind, NvEnd, NvLink, PciLink, Place, Port, Socket,
+};
 use fabric::units::GigabitsPerSecond;
 use fabric::{Collective, Layout, Version};
 use forecast::Cluster;
@@ -59,10 +61,17 @@ impl Dice<'_> {
             at: it.place(),
             bus: it.maybe(BusId(9)),
             link: it.link(),
-            rate: it.pick(&[None, Some(100.0), Some(400.0), Some(0.0), Some(f64::NAN), Some(1e308)]).map(GigabitsPerSecond),
+            rate: it
+                .pick(&[None, Some(100.0), Some(400.0), Some(0.0), Some(f64::NAN), Some(1e308)])
+                .map(GigabitsPerSecond),
             gpudirect: it.pick(&[None, Some(true), Some(false)]),
             latency: it.pick(&[None, Some(1.0), Some(f64::INFINITY)]),
             kind: it.pick(&kinds),
+            port: it.pick(&[
+                None,
+                Some(Port { guid: 0, number: 1 }),
+                Some(Port { guid: u64::MAX, number: 0 }),
+            ]),
         };
         let nvlink = |it: &mut Self| {
             let to = it.up_to(9);
@@ -79,6 +88,11 @@ impl Dice<'_> {
             nics: self.some(9, nic),
             nvlinks: self.some(20, nvlink),
             unknown: Vec::new(),
+            hidden: self.pick(&[
+                Hidden::default(),
+                Hidden { nvlink: true, wiring: false },
+                Hidden { nvlink: true, wiring: true },
+            ]),
         }
     }
 
@@ -118,7 +132,11 @@ libfuzzer_sys::fuzz_target!(|bytes: &[u8]| {
         graphs: &[],
         notes: Vec::new(),
     });
-    assert!(topo.normal.iter().all(|it| 0.0 < it.low && it.low <= it.high && it.high.is_finite()), "{:?}", topo.normal);
+    assert!(
+        topo.normal.iter().all(|it| 0.0 < it.low && it.low <= it.high && it.high.is_finite()),
+        "{:?}",
+        topo.normal
+    );
     let mut json = Vec::new();
     report::topo::json(&topo, &mut json).expect("memory takes all");
     assert!(serde_json::from_slice::<serde_json::Value>(&json).is_ok());

@@ -425,7 +425,7 @@ pub(crate) struct Expect {
 
 #[derive(Debug, Args)]
 pub(crate) struct Predict {
-    /// A job file with [model], [cluster] and [run], TOML or JSON; `-` for standard input.
+    /// A job file with the tables `[model]`, `[cluster]` and `[run]`, TOML or JSON; `-` for standard input.
     #[arg(value_name = "JOB", value_hint = ValueHint::FilePath)]
     pub(crate) job: PathBuf,
 
