@@ -12,8 +12,9 @@ fn published_measurements_are_normal_and_the_page_is_true() {
     let asked = points.asked();
     let (fitted, left_out) = page::totals(&asked);
     assert!(fitted.inside * 100 >= fitted.n * 90, "{fitted:?}");
-    assert!(fitted.width <= 1.6, "{fitted:?}");
-    assert!(left_out.width <= 1.7, "{left_out:?}");
+    // Spreads are wider than the narrowest for nine of ten points: unseen publications lay outside more often (docs/accuracy.md).
+    assert!(fitted.width <= 1.7, "{fitted:?}");
+    assert!(left_out.width <= 1.8, "{left_out:?}");
     assert!(fitted.error < 0.1, "{fitted:?}");
     assert!(left_out.inside * 100 >= left_out.n * 87, "{left_out:?}");
     assert_eq!((fitted.too_good, left_out.too_good), (0, 0));
