@@ -91,7 +91,7 @@ fn settings() -> impl Strategy<Value = Settings> {
 
 fn communicator(machine: &Machine, settings: &Settings, nodes: u32) -> Result<Communicator, Undecidable> {
     let layout = Layout::new(1, u32::try_from(machine.gpus.len()).expect("few")).on(nodes);
-    Communicator::new(&Decisions::new(machine, settings, &layout)?, machine, Abilities::default())
+    Communicator::new(&Decisions::new(machine, settings, &layout)?, Abilities::default())
 }
 
 /// Every channel of a node has each of its GPUs once.
@@ -181,7 +181,7 @@ proptest! {
     ) {
         let decisions = Decisions::placed(&[&machine], &settings, &placement).expect("GPUs that exist");
         prop_assert_eq!(decisions.ranks(), placement.ranks.len() as u64);
-        match Communicator::new(&decisions, &machine, Abilities::default()) {
+        match Communicator::new(&decisions, Abilities::default()) {
             Ok(it) => {
                 prop_assert_eq!(it.n_ranks, placement.ranks.len());
                 rings_have_every_rank(&it);
@@ -199,7 +199,7 @@ proptest! {
         let layout = Layout::new(1, gpus).on(nodes);
         let placement = Placement::group(&layout, 0..layout.ranks());
         let one_by_one = Decisions::placed(&[&machine], &settings, &placement).expect("GPUs that exist");
-        let one_by_one = Communicator::new(&one_by_one, &machine, Abilities::default());
+        let one_by_one = Communicator::new(&one_by_one, Abilities::default());
         prop_assert_eq!(one_by_one, communicator(&machine, &settings, nodes));
     }
 }
@@ -272,7 +272,7 @@ fn a_rack_is_one_node() {
         let layout = Layout::new(1, 4).on(trays);
         let decisions = Decisions::new(&tray, &Settings::default(), &layout).expect("a job that fits");
         let abilities = Abilities { domain: 18, ..Abilities::default() };
-        let it = Communicator::new(&decisions, &tray, abilities).expect("a job that fits");
+        let it = Communicator::new(&decisions, abilities).expect("a job that fits");
         assert_eq!(it.n_nodes, nodes, "{trays}");
         channels_are_whole(&it);
         rings_have_every_rank(&it);
