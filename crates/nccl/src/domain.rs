@@ -15,12 +15,7 @@ pub(crate) fn in_catalogue(machine: &Machine) -> u32 {
 
 /// How many machines one domain has where NCCL uses it. Descriptions are joined since 2.21.5; 2.18 and 2.19 know no domains. It takes
 /// memory that can be exported (`src/mnnvl.cc`, `ncclMnnvlCheck`), and the GPUs of every rank.
-pub(crate) fn machines_in_domain(
-    settings: &Settings,
-    machines: &[Machine],
-    domain: u32,
-    nodes: u32,
-) -> u32 {
+pub(crate) fn machines_in_domain(settings: &Settings, machines: &[Machine], domain: u32, nodes: u32) -> u32 {
     let wanted = settings.number("NCCL_MNNVL_ENABLE", 2) != 0 && settings.since(2, 21, 5) && settings.cumem();
     let peers = settings.number("NCCL_P2P_DISABLE", 0) != 1 && settings.text("NCCL_P2P_LEVEL") != Some("LOC");
     let linked = machines.iter().all(Machine::has_nvswitch);

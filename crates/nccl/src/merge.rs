@@ -35,7 +35,8 @@ pub(crate) fn devices<'a>(
 ) -> Devices<'a> {
     let mut devices = Devices { machine: Cow::Borrowed(machine), nics: Vec::new(), added: Vec::new() };
     let each = (machine.nics.len() / machines.max(1)).max(1);
-    let internal = settings.network(machine) == Network::Ib && has_no_plugin(settings) && !machine.nics_merged;
+    let internal =
+        settings.network(machine) == Network::Ib && has_no_plugin(settings) && !machine.nics_merged;
     for host in 0..machines.max(1) {
         let own = visible.iter().filter(|it| it.position / each == host).copied();
         let driven = driven(machine, settings, own.collect());
@@ -95,7 +96,9 @@ impl Devices<'_> {
             let members: Vec<usize> = group.iter().map(|it| positions[*it]).collect();
             // 2.24 to 2.26 lose the device of ports that are one card in the description, and use the ports (`ncclTopoAddPci` does not
             // look below a NIC).
-            let lost = settings.since(2, 24, 3) && !settings.since(2, 27, 3) && near(&self.machine, &members).1.is_none();
+            let lost = settings.since(2, 24, 3)
+                && !settings.since(2, 27, 3)
+                && near(&self.machine, &members).1.is_none();
             if group.len() > 1 && lost {
                 next();
                 self.nics.extend(group.iter().map(|it| nics[*it]));
@@ -114,6 +117,23 @@ impl Devices<'_> {
             if group.len() > 1 && place::join(self.machine.to_mut(), settings, &members) == Placed::Added {
                 self.added.push(one.position);
             }
+        }
+        self.gather(&positions);
+    }
+}
+
+impl Devices<'_> {
+    /// All devices of a machine that hang on no PCI device are on one card, at the first CPU that has any: NCCL knows it by a number
+    /// without the CPU's (`src/graph/topo.cc`, `ncclTopoAddCpu`).
+    fn gather(&mut self, nics: &[usize]) {
+        let at_cpu = |it: &&usize| {
+            let nic = &self.machine.nics[**it];
+            nics.contains(*it) && nic.bus.is_none() && nic.link.is_none()
+        };
+        let gathered: Vec<usize> = self.added.iter().filter(at_cpu).copied().collect();
+        let Some(first) = gathered.iter().map(|it| self.machine.nics[*it].at).min() else { return };
+        for nic in gathered {
+            self.machine.to_mut().nics[nic].at = first;
         }
     }
 }

@@ -66,7 +66,8 @@ pub(super) fn compute(model: &mut Model<'_>, wanted: Draft) -> Draft {
     }
     if !model.inter && graph.pattern == Pattern::Nvls {
         // All GPUs pull equally.
-        graph.min_channels = if settings.since(2, 25, 1) { graph.max_channels } else { gpus };
+        graph.min_channels =
+            if settings.since(2, 25, 1) { graph.max_channels } else { gpus.min(max_channels(settings)) };
         graph.max_channels = graph.min_channels;
     }
     // Two islands of NVLink: trees do better there and need two channels. Since 2.26.2.
