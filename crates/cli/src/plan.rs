@@ -9,7 +9,7 @@ use std::thread;
 use ::manifest::{Kind, Request};
 use fabric::catalogue;
 use forecast::plan::{Fixed, Found, JobFile, Plan, Search, Space};
-use forecast::training::{Calibration, Job};
+use forecast::training::{Calibration, Job, Recompute};
 use report::Style;
 use report::plan::{Asked, Target, command};
 
@@ -50,6 +50,8 @@ struct Answer {
     file: Option<String>,
     /// Its settings.
     settings: Option<String>,
+    /// What they cannot say.
+    hint: Option<&'static str>,
 }
 
 fn answer(args: &args::Plan, job: &Job, file: &JobFile) -> Result<Answer, String> {
@@ -63,13 +65,21 @@ fn answer(args: &args::Plan, job: &Job, file: &JobFile) -> Result<Answer, String
     let search = Search::new(&calibration, &space, args.headroom / 100.0);
     let slow = search.with_bandwidth(LESS_BANDWIDTH);
     let (found, less) = both(&search, &slow);
-    let plan = Plan::new(&search, &found, Some((LESS_BANDWIDTH, &slow, &less)));
+    // One GPU has no link to another.
+    let less = (job.cluster.ranks() > 1).then_some((LESS_BANDWIDTH, &slow, &less));
+    let plan = Plan::new(&search, &found, less);
     let asked = Asked { job, has_layout: file.has_layout(), fixed: &args.fix, ranks: args.groups };
     let report = report::plan::Plan::new(asked, &plan);
-    let Some(best) = plan.best else { return Ok(Answer { report, file: None, settings: None }) };
+    let Some(best) = plan.best else {
+        return Ok(Answer { report, file: None, settings: None, hint: None });
+    };
     let chosen = Job { run: best.run, ..job.clone() };
     let settings = args.emit.as_deref().map(|what| emit(args, what, &chosen, file)).transpose()?;
-    Ok(Answer { report, file: Some(file.with(&best.run)), settings })
+    let hint = (args.emit.as_deref() == Some("deepspeed") && best.run.recompute != Recompute::None)
+        .then_some(
+            "DeepSpeed's JSON does not turn on recomputation: set gradient_checkpointing in the trainer",
+        );
+    Ok(Answer { report, file: Some(file.with(&best.run)), settings, hint })
 }
 
 /// Searches with all and with less bandwidth, on all cores. The answer does not depend on their number.
@@ -126,8 +136,15 @@ fn emit(args: &args::Plan, what: &str, job: &Job, file: &JobFile) -> Result<Stri
 
 impl Answer {
     fn show(&self, args: &args::Plan, colour: Colour, out: &mut impl Write) -> io::Result<u8> {
-        if let Some((path, text)) = args.write.as_deref().zip(self.file.as_deref()) {
-            write(path, text, out)?;
+        match (args.write.as_deref(), self.file.as_deref()) {
+            (Some(path), Some(text)) => write(path, text, out)?,
+            (Some(path), None) => {
+                complain(&format!("error: {}: no layout fits, nothing is written", path.display()));
+            }
+            (None, _) => {}
+        }
+        if let Some(hint) = &self.hint {
+            complain(&format!("hint: {hint}"));
         }
         let width = doctor::width();
         match (&self.settings, args.format) {

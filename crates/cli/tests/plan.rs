@@ -19,8 +19,8 @@ fn plan(arguments: &[&str]) -> Answer {
 /// A job file of a test.
 fn write(folder: &testbed::Folder, text: &str) -> String {
     let path = folder.path().join("job.toml");
-    fs::write(&path, text).unwrap();
-    path.to_str().unwrap().to_owned()
+    fs::write(&path, text).expect("a job file");
+    path.to_str().expect("UTF-8").to_owned()
 }
 
 #[test]

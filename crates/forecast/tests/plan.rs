@@ -170,11 +170,11 @@ fn less_bandwidth_is_never_faster() {
 #[test]
 fn the_best_layout_as_a_job_file_is_predicted_the_same() {
     for run in [
-        "global_batch = 256\nsteps = 10",
+        "global_batch = 192\nsteps = 10",
         "framework = 'deepspeed'\nglobal_batch = 192",
         "framework = 'fsdp'\nglobal_batch = 96",
     ] {
-        let text = text("llama-3-8b", "A100-40GB", 3, run);
+        let text = text("llama-3-8b", "A100-40GB", 4, run);
         let job = Job::read(&text).unwrap();
         let best = best(&job).unwrap();
         let again = Job::read(&JobFile::read(&text).unwrap().with(&best.run)).unwrap();

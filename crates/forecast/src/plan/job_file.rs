@@ -55,14 +55,20 @@ impl JobFile {
             // What names the rest comes first.
             let mut keys: Vec<(&String, &Value)> = table.iter().collect();
             keys.sort_by_key(|it| !matches!(it.0.as_str(), "name" | "config" | "instance" | "gpu"));
-            keys.into_iter().for_each(|(key, value)| line(&mut text, key, value));
+            for (key, value) in keys {
+                line(&mut text, key, value);
+            }
         }
         text.push_str("[run]\n");
         let own = own_keys(run);
-        own.iter().for_each(|(key, value)| line(&mut text, key, value));
+        for (key, value) in &own {
+            line(&mut text, key, value);
+        }
         let others = self.run().unwrap_or(&empty).iter();
         let others = others.filter(|it| own.iter().all(|own| own.0 != it.0.as_str()));
-        others.for_each(|(key, value)| line(&mut text, key, value));
+        for (key, value) in others {
+            line(&mut text, key, value);
+        }
         text
     }
 }

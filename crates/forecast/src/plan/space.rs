@@ -73,53 +73,38 @@ fn divisors(number: u32) -> Vec<u32> {
 /// What a framework can be asked for in its settings.
 #[derive(Debug, Clone, Copy)]
 struct Features {
-    tensor: bool,
-    pipeline: bool,
-    context: bool,
+    /// Ways to split a model or a sequence; expert parallelism has every framework.
+    splits: &'static [Axis],
     zero: &'static [u32],
-    offload_params: bool,
-    offload_optimizer: bool,
-    /// Parameters are offloaded with the optimizer or not at all.
-    offload_together: bool,
+    offload: Offloads,
+}
+
+/// What can rest in the memory of the host.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Offloads {
+    Nothing,
+    Optimizer,
+    /// Parameters, the optimizer, or both.
+    Each,
+    /// Parameters and optimizer together.
+    Together,
 }
 
 impl Features {
     fn of(framework: Framework) -> Self {
-        let none = Self {
-            tensor: false,
-            pipeline: false,
-            context: false,
-            zero: &[0],
-            offload_params: false,
-            offload_optimizer: false,
-            offload_together: false,
-        };
         match framework {
             // The distributed optimizer is ZeRO-1; --optimizer-cpu-offload needs it.
-            Framework::Megatron => Self {
-                tensor: true,
-                pipeline: true,
-                context: true,
-                zero: &[0, 1],
-                offload_optimizer: true,
-                ..none
-            },
-            // A model must be written for its pipeline; ZeRO is what its JSON sets.
-            Framework::DeepSpeed => {
-                Self { zero: &[0, 1, 2, 3], offload_params: true, offload_optimizer: true, ..none }
+            Framework::Megatron => {
+                Self { splits: &[Axis::Tp, Axis::Pp, Axis::Cp], zero: &[0, 1], offload: Offloads::Optimizer }
             }
+            // A model must be written for its pipeline; ZeRO is what its JSON sets.
+            Framework::DeepSpeed => Self { splits: &[], zero: &[0, 1, 2, 3], offload: Offloads::Each },
             // PyTorch's own trainer (torchtitan) joins FSDP with tensor and context parallelism. CPU offloading moves
             // parameters, gradients and optimizer.
-            Framework::Fsdp => Self {
-                tensor: true,
-                context: true,
-                zero: &[2, 3],
-                offload_params: true,
-                offload_optimizer: true,
-                offload_together: true,
-                ..none
-            },
-            Framework::Ddp => none,
+            Framework::Fsdp => {
+                Self { splits: &[Axis::Tp, Axis::Cp], zero: &[2, 3], offload: Offloads::Together }
+            }
+            Framework::Ddp => Self { splits: &[], zero: &[0], offload: Offloads::Nothing },
         }
     }
 }
@@ -215,25 +200,25 @@ impl<'a> Space<'a> {
 
     fn all_cells(&self, features: Features, predictor: &Predictor<'_>) -> Result<Vec<Cell>, Empty> {
         let (model, ranks) = (&self.job.model, self.job.cluster.ranks());
-        let axis = |axis: Axis, open: bool, all: Vec<u32>| match self.fixed.values(axis) {
+        let axis = |axis: Axis, all: Vec<u32>| match self.fixed.values(axis) {
             Some(values) => values.to_vec(),
-            None if open => all,
+            None if axis == Axis::Ep || features.splits.contains(&axis) => all,
             None => vec![1],
         };
         let dividing = |numbers: Vec<u32>| {
             let divides = |it: &u32| ranks.is_multiple_of(u64::from(*it));
             numbers.into_iter().filter(divides).collect::<Vec<_>>()
         };
-        let tp = axis(Axis::Tp, features.tensor, dividing(divisors(model.heads)));
+        let tp = axis(Axis::Tp, dividing(divisors(model.heads)));
         // Stages of equal length, or of equal length with embedding and head counted as a layer each.
         let stages = (1..=model.layers.min(65_536)).filter(|it| self.stage_length(*it).is_some());
-        let pp = axis(Axis::Pp, features.pipeline, dividing(stages.collect()));
+        let pp = axis(Axis::Pp, dividing(stages.collect()));
         // A rank works on two pieces of a sequence, one from its beginning and one from its end.
         let mut parts = dividing(divisors(self.base.seq / 2));
         parts.retain(|it| *it == 1 || self.base.seq / it >= LEAST_TOKENS);
-        let cp = axis(Axis::Cp, features.context, parts);
+        let cp = axis(Axis::Cp, parts);
         let experts = model.experts.map_or(1, |it| it.count);
-        let ep = axis(Axis::Ep, true, divisors(experts));
+        let ep = axis(Axis::Ep, divisors(experts));
         let mut cells = Vec::new();
         for ((tp, pp), cp) in tp
             .iter()
@@ -296,13 +281,12 @@ impl<'a> Space<'a> {
     }
 
     fn states(&self, cell: &Cell) -> impl Iterator<Item = State> + '_ {
+        // With nothing to share, all stages of ZeRO are the same: the first that can offload so counts.
         let alone = cell.dp == 1 && cell.cp == 1;
-        // With nothing to share, ZeRO without offloading is the same as none.
-        let stage = self.states.iter().map(|it| it.zero).min().unwrap_or(0);
-        self.states
-            .iter()
-            .copied()
-            .filter(move |it| !alone || it.zero == stage || it.offload != Offload::default())
+        let first = move |it: &State| {
+            self.states.iter().filter(|other| other.offload == it.offload).all(|other| other.zero >= it.zero)
+        };
+        self.states.iter().copied().filter(move |it| !alone || first(it))
     }
 
     fn count(&self, cell: &Cell) -> u64 {
@@ -402,21 +386,24 @@ fn interleaves(vpp: u32, cell: &Cell, batch: u32, micro_batch: u32) -> bool {
 
 /// `ZeRO` and offloading as the framework has them, or as fixed.
 fn states(features: Features, fixed: &Fixed) -> Vec<State> {
-    let flags = |axis: Axis, has: bool| match fixed.values(axis) {
+    let zero = fixed.values(Axis::Zero).unwrap_or(features.zero);
+    let flags = |axis: Axis, usual: bool| match fixed.values(axis) {
         Some(values) => values.iter().map(|it| *it == 1).collect(),
-        None if has => vec![false, true],
+        None if usual => vec![false, true],
         None => vec![false],
     };
-    let zero = fixed.values(Axis::Zero).unwrap_or(features.zero);
+    let params = flags(Axis::OffloadParams, matches!(features.offload, Offloads::Each | Offloads::Together));
+    let optimizer = flags(Axis::OffloadOptimizer, features.offload != Offloads::Nothing);
     let free = fixed.values(Axis::OffloadParams).is_none() && fixed.values(Axis::OffloadOptimizer).is_none();
-    let together = features.offload_together && free;
+    let together = features.offload == Offloads::Together && free;
     let mut states = Vec::new();
     for zero in zero {
-        for params in flags(Axis::OffloadParams, features.offload_params) {
-            for optimizer in flags(Axis::OffloadOptimizer, features.offload_optimizer) {
+        for params in &params {
+            for optimizer in &optimizer {
                 let possible = (!params || *zero == 3) && (!optimizer || *zero > 0);
                 if possible && (!together || params == optimizer) {
-                    states.push(State { zero: *zero, offload: Offload { params, optimizer } });
+                    let offload = Offload { params: *params, optimizer: *optimizer };
+                    states.push(State { zero: *zero, offload });
                 }
             }
         }

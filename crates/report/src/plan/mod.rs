@@ -43,7 +43,7 @@ pub struct Plan {
     pub bottleneck: Option<String>,
     /// The layout of the job file.
     pub own: Option<Own>,
-    /// The best of other (tp, pp, cp, ep) or ZeRO, the fastest first.
+    /// The best of other (tp, pp, cp, ep) or `ZeRO`, the fastest first.
     pub runners_up: Vec<Loser>,
     /// The best layout with one setting changed.
     pub changes: Vec<Loser>,

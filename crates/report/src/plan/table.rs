@@ -87,7 +87,7 @@ pub(super) fn write(
     for row in rows {
         let cells = join(shown_columns.iter().map(|it| (it.cell)(row.layout)).collect());
         let time = row.layout.time.to_string();
-        let percent = if row.ratio == 1.0 { String::new() } else { slower(row.ratio) };
+        let percent = if (row.ratio - 1.0).abs() < 5e-5 { String::new() } else { slower(row.ratio) };
         let start = format!("  {cells} {time:>9} {percent:>7} {:>6}  ", shown(row.layout.memory_gib));
         let indent = start.chars().count();
         let lines =

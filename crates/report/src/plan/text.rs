@@ -61,7 +61,7 @@ pub(super) fn why(job: &Job, other: &Other) -> String {
         );
     }
     let reasons: Vec<String> = other.reasons.iter().map(reason).collect();
-    if reasons.is_empty() { "as fast, but needs more memory".to_owned() } else { reasons.join("; ") }
+    if reasons.is_empty() { "as fast, and needs more memory".to_owned() } else { reasons.join("; ") }
 }
 
 /// `pipeline bubble 9 % instead of 3 %`, both of the best layout's step.
@@ -79,7 +79,7 @@ fn count(number: u64) -> String {
     let digits = number.to_string();
     let mut text = String::new();
     for (i, digit) in digits.chars().enumerate() {
-        if i > 0 && (digits.len() - i) % 3 == 0 {
+        if i > 0 && (digits.len() - i).is_multiple_of(3) {
             text.push(',');
         }
         text.push(digit);
