@@ -38,6 +38,8 @@ pub(crate) enum Command {
     Expect(Expect),
     /// Predict the time of a training step, where it goes, and the memory it needs.
     Predict(Predict),
+    /// Search all layouts of a training job for the fastest that fits, and say why the others are slower.
+    Plan(Plan),
     /// Measure a collective, on host memory or with NCCL on GPUs, and verify it.
     Bench(Box<crate::bench::Bench>),
     /// Explain a rule, a variable, a term, a machine, a GPU or a line of a log.
@@ -442,6 +444,49 @@ pub(crate) struct Predict {
     pub(crate) format: ListFormat,
 }
 
+#[derive(Debug, Args)]
+pub(crate) struct Plan {
+    /// A job file as `plumb predict` takes it; `-` for standard input. Its layout is compared with the best one, and may be left out.
+    #[arg(value_name = "JOB", value_hint = ValueHint::FilePath)]
+    pub(crate) job: PathBuf,
+
+    /// Search only layouts with this setting: tp=8, `micro_batch=1,2,4`, recompute=none. Can be given several times.
+    ///
+    /// Settings are tp, pp, vpp, cp, ep, dp, zero, `offload_params`, `offload_optimizer`, `micro_batch`, recompute and
+    /// `sequence_parallel`.
+    #[arg(long, value_name = "KEY=VALUES")]
+    pub(crate) fix: Vec<String>,
+
+    /// Percent of GPU memory to keep free.
+    #[arg(long, value_name = "PERCENT", default_value_t = 5.0, value_parser = percent)]
+    pub(crate) headroom: f64,
+
+    /// Write the best layout as a job file, which `plumb predict` takes.
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
+    pub(crate) write: Option<PathBuf>,
+
+    /// Print the best layout as settings instead: arguments of Megatron-LM, JSON of `DeepSpeed`, `TrainingArguments` with FSDP, TOML of
+    /// torchtitan, or a manifest (`manifest` is a trainjob).
+    #[arg(long, value_name = "WHAT", value_parser = emit(), conflicts_with = "format")]
+    pub(crate) emit: Option<String>,
+
+    /// The container image of the manifest.
+    #[arg(long, value_name = "IMAGE", requires = "emit")]
+    pub(crate) image: Option<String>,
+
+    /// Show the process groups of the best layout and their links; in JSON also where every rank runs.
+    #[arg(long)]
+    pub(crate) groups: bool,
+
+    /// Output format; JSON has the schema plumb.plan/1.
+    #[arg(long, short, value_enum, default_value_t = ListFormat::Text)]
+    pub(crate) format: ListFormat,
+
+    /// The program of every rank in the manifest, after `--`.
+    #[arg(last = true, value_name = "COMMAND", requires = "emit")]
+    pub(crate) command: Vec<String>,
+}
+
 /// The machines, and the layout of the job on them.
 #[derive(Debug, Args)]
 pub(crate) struct Machines {
@@ -482,6 +527,21 @@ fn launcher() -> impl TypedValueParser<Value = manifest::bind::Launcher> {
     use manifest::bind::Launcher;
     PossibleValuesParser::new(Launcher::ALL.map(Launcher::name))
         .try_map(|name| Launcher::find(&name).ok_or("not a launcher"))
+}
+
+/// Reads `--emit`.
+fn emit() -> PossibleValuesParser {
+    let settings = report::plan::Target::ALL.map(report::plan::Target::name);
+    let kinds = manifest::Kind::ALL.map(manifest::Kind::name);
+    PossibleValuesParser::new(settings.into_iter().chain(["manifest"]).chain(kinds))
+}
+
+/// A share of something, in percent.
+fn percent(text: &str) -> Result<f64, String> {
+    let number = text.trim().trim_end_matches('%').trim_end().parse::<f64>().ok();
+    number
+        .filter(|it| (0.0..=90.0).contains(it))
+        .ok_or_else(|| format!("`{text}` is not a percentage from 0 to 90"))
 }
 
 /// The rate of a NIC in Gbit/s.

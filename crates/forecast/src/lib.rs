@@ -12,6 +12,7 @@ mod group;
 mod judge;
 mod model;
 mod normal;
+pub mod plan;
 mod regime;
 mod release;
 mod rings;

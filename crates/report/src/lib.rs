@@ -18,6 +18,7 @@ pub mod lint;
 mod machines;
 mod model;
 mod picture;
+pub mod plan;
 mod predict;
 mod redact;
 mod sarif;

@@ -80,6 +80,16 @@ impl Links {
         }
     }
 
+    /// The same with this share of the bandwidth of all links.
+    pub(crate) fn with_bandwidth(self, share: f64) -> Self {
+        Self {
+            ring: self.ring * share,
+            nvls: self.nvls.map(|it| it * share),
+            node: self.node * share,
+            ..self
+        }
+    }
+
     /// Ranks that are `stride` apart.
     pub(crate) fn group(&self, ranks: f64, stride: f64) -> Group<'_> {
         let local = (self.local / stride).floor().clamp(1.0, ranks);

@@ -80,6 +80,12 @@ impl<'a> Predictor<'a> {
         Self { constants, model, cluster, links: Links::new(constants, cluster) }
     }
 
+    /// The same with this share of the bandwidth of all links between GPUs.
+    #[must_use]
+    pub fn with_bandwidth(self, share: f64) -> Self {
+        Self { links: self.links.with_bandwidth(share), ..self }
+    }
+
     /// The step of a layout, or the rule that it breaks.
     pub fn step(&self, run: &Run) -> Result<Step, Broken> {
         let counts = check(self.model, self.cluster, run)?;

@@ -1,6 +1,6 @@
 //! The answer of `plumb predict`: what a training job takes. Schema `plumb.predict/1`.
 
-mod text;
+pub(crate) mod text;
 
 use std::io::{self, Write};
 

@@ -10,7 +10,7 @@ use crate::expect::shown;
 use crate::text::{Style, wrap};
 
 /// The job in one sentence.
-pub(super) fn describe(job: &Job) -> String {
+pub(crate) fn describe(job: &Job) -> String {
     let (run, cluster) = (&job.run, &job.cluster);
     let billions = job.model.parameters() / 1e9;
     let name = job.model_name.clone().map(|it| format!("{it}, ")).unwrap_or_default();
@@ -50,7 +50,7 @@ pub(super) fn describe(job: &Job) -> String {
 }
 
 /// What limits the job.
-pub(super) fn bottleneck(job: &Job, step: &Step) -> String {
+pub(crate) fn bottleneck(job: &Job, step: &Step) -> String {
     let kind = step.breakdown.bottleneck();
     let part = step.breakdown[kind].exposed;
     let share = 100.0 * part.0 / step.time.0.max(f64::MIN_POSITIVE);
