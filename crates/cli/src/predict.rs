@@ -5,7 +5,7 @@ mod measured;
 
 use std::io::{self, Write};
 
-use forecast::training::Job;
+use forecast::training::{Broken, Job};
 use report::{Predict, Style};
 
 use crate::args::{self, Colour, ListFormat};
@@ -34,8 +34,14 @@ fn predict(args: &args::Predict) -> Result<Predict, String> {
         Ok((change.clone(), job))
     };
     let others: Result<Vec<(String, Job)>, String> = args.what_if.iter().map(changed).collect();
-    Predict::new(&job, &others?, args.price_per_hour).map_err(|broken| match args.job.first() {
-        Some(path) => format!("{}: {broken}", input::name(path)),
-        None => broken.to_string(),
+    Predict::new(&job, &others?, args.price_per_hour).map_err(|broken| {
+        let hint = match broken {
+            Broken::Divides { of: "GPUs", .. } => ": --nodes N changes the number of GPUs",
+            _ => "",
+        };
+        match args.job.first() {
+            Some(path) => format!("{}: {broken}{hint}", input::name(path)),
+            None => format!("{broken}{hint}"),
+        }
     })
 }

@@ -87,7 +87,12 @@ struct Disk;
 
 impl Files for Disk {
     fn read(&mut self, from: &str, path: &str) -> Result<Text, String> {
-        text_of(&beside(from, path))
+        let beside = beside(from, path);
+        // Trainers and launchers read names from the folder they are started in.
+        if !beside.exists() && Path::new(path).is_file() {
+            return text_of(Path::new(path));
+        }
+        text_of(&beside)
     }
 }
 

@@ -32,13 +32,16 @@ fn begins_json(path: &Path) -> Result<bool, String> {
 fn of_json(path: &Path) -> Result<Vec<Curve>, String> {
     let name = input::name(path);
     let record = bench::read(&expect::read_text(path)?).map_err(|error| format!("{name}: {error}"))?;
-    let collective: Collective =
-        record.collective.parse().map_err(|_| format!("{name}: plumb knows no collective {}", record.collective))?;
+    let collective: Collective = record
+        .collective
+        .parse()
+        .map_err(|_| format!("{name}: plumb knows no collective {}", record.collective))?;
     let hosts: BTreeSet<&str> = record.devices.iter().map(|it| it.host.as_str()).collect();
     let nodes = record.hosts.max(hosts.len());
-    let points = record.results.iter().filter_map(|it| {
-        Some((it.bytes, it.out_of_place.as_ref().or(it.in_place.as_ref())?.time_us))
-    });
+    let points = record
+        .results
+        .iter()
+        .filter_map(|it| Some((it.bytes, it.out_of_place.as_ref().or(it.in_place.as_ref())?.time_us)));
     let ranks = record.ranks.max(record.devices.len());
     Ok(Curve::new(collective, ranks, nodes, points).into_iter().collect())
 }
@@ -50,11 +53,10 @@ fn of_output(path: &Path) -> Result<Vec<Curve>, String> {
     }
     let mut curves = Vec::new();
     for table in &inputs.case.tests {
-        let Some(collective) = table.program.as_deref().and_then(|it| it.parse::<Collective>().ok()) else {
-            continue;
-        };
+        let Some(collective) = table.collective() else { continue };
         let hosts: BTreeSet<&str> = table.devices.iter().map(|it| &*it.host).collect();
-        let points = table.rows.iter().filter_map(|it| Some((it.size, it.out_of_place.or(it.in_place)?.time)));
+        let points =
+            table.rows.iter().filter_map(|it| Some((it.size, it.out_of_place.or(it.in_place)?.time)));
         curves.extend(Curve::new(collective, table.devices.len(), hosts.len(), points));
     }
     Ok(curves)

@@ -140,7 +140,15 @@ impl Shell<'_, '_> {
     }
 
     /// What begins with `$`; how many bytes it is.
-    fn dollar(&self, rest: &str, line: usize, mode: Mode, inside: bool, fields: &mut Fields, depth: usize) -> usize {
+    fn dollar(
+        &self,
+        rest: &str,
+        line: usize,
+        mode: Mode,
+        inside: bool,
+        fields: &mut Fields,
+        depth: usize,
+    ) -> usize {
         let own = self.file() + 1;
         let after = rest.get(1..).unwrap_or_default();
         if let Some(inner) = after.strip_prefix("((")
@@ -182,7 +190,9 @@ impl Shell<'_, '_> {
         // `$1` is one digit.
         let length = if after.starts_with(|it: char| it.is_ascii_digit()) { 1 } else { length };
         let name = after.get(..length).unwrap_or_default();
-        let written = rest.get(..1 + length.max(usize::from(after.starts_with(['@', '#', '*', '?', '$', '!'])))).unwrap_or("$");
+        let written = rest
+            .get(..1 + length.max(usize::from(after.starts_with(['@', '#', '*', '?', '$', '!']))))
+            .unwrap_or("$");
         match self.variables.get(name) {
             Some(Value::Text(value)) => add(value, inside || mode != Mode::Word, fields),
             Some(Value::List(items)) => {
@@ -196,7 +206,15 @@ impl Shell<'_, '_> {
     }
 
     /// What stands in `${...}`; whether it is understood.
-    fn braces(&self, inner: &str, line: usize, mode: Mode, inside: bool, fields: &mut Fields, depth: usize) -> bool {
+    fn braces(
+        &self,
+        inner: &str,
+        line: usize,
+        mode: Mode,
+        inside: bool,
+        fields: &mut Fields,
+        depth: usize,
+    ) -> bool {
         let length = inner.bytes().take_while(|it| *it == b'_' || it.is_ascii_alphanumeric()).count();
         let (name, form) = inner.split_at(length);
         if depth > 16 || !(is_name(name) || name.bytes().all(|it| it.is_ascii_digit())) || name.is_empty() {

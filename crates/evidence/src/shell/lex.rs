@@ -37,13 +37,30 @@ pub(super) struct Step {
 
 #[derive(Debug, Clone, PartialEq)]
 pub(super) enum Node {
-    Command { words: Vec<Raw>, here: Option<Here>, target: Option<Raw> },
+    Command {
+        words: Vec<Raw>,
+        here: Option<Here>,
+        target: Option<Raw>,
+    },
     /// `[[ ... ]]` or `(( ... ))`, by its words.
     Test(Vec<Raw>),
-    If { arms: Vec<(Vec<Step>, Vec<Step>)>, otherwise: Vec<Step> },
-    For { name: String, items: Vec<Raw>, body: Vec<Step> },
-    Case { word: Raw, arms: Vec<(Vec<Raw>, Vec<Step>)> },
-    Function { name: String, body: Vec<Step> },
+    If {
+        arms: Vec<(Vec<Step>, Vec<Step>)>,
+        otherwise: Vec<Step>,
+    },
+    For {
+        name: String,
+        items: Vec<Raw>,
+        body: Vec<Step>,
+    },
+    Case {
+        word: Raw,
+        arms: Vec<(Vec<Raw>, Vec<Step>)>,
+    },
+    Function {
+        name: String,
+        body: Vec<Step>,
+    },
     Group(Vec<Step>),
     /// The body of `while` and `until`, which is not run.
     Loop,
@@ -74,7 +91,8 @@ const MOST: usize = 200_000;
 
 /// Reads a script that begins at a line of its file.
 pub(super) fn parse(text: &str, first_line: usize) -> Result<Vec<Step>, Trouble> {
-    let tokens = Lexer { bytes: text.as_bytes(), text, at: 0, line: first_line, pending: Vec::new() }.all()?;
+    let tokens =
+        Lexer { bytes: text.as_bytes(), text, at: 0, line: first_line, pending: Vec::new() }.all()?;
     let mut parser = Parser { tokens, at: 0, depth: 0 };
     let mut steps = parser.block(&[])?;
     // What closes nothing is passed over: a script that cannot be understood whole is still read.
@@ -274,6 +292,8 @@ impl Lexer<'_> {
         if self.at == begin {
             self.at += 1;
         }
+        // An open quote can lead beyond the end.
+        self.at = self.at.min(self.bytes.len());
         while !self.text.is_char_boundary(self.at) {
             self.at += 1;
         }
@@ -560,7 +580,7 @@ impl Parser {
         let mut name = String::new();
         let mut items = Vec::new();
         if let Some(Token::Word(word)) = self.peek() {
-            name = word.text.clone();
+            name.clone_from(&word.text);
             self.at += 1;
         } else if matches!(self.peek(), Some(Token::Test(_))) {
             self.at += 1;

@@ -63,6 +63,8 @@ pub struct Commands {
     pub undecided: Vec<Undecided>,
     /// Variables at the end.
     pub variables: BTreeMap<String, String>,
+    /// The words of variables that hold options, `ARGS="--num-layers 32"`, for a script that only sets them.
+    pub options: Vec<Spelled>,
 }
 
 /// Why a script cannot be read.
@@ -124,6 +126,7 @@ pub fn follow(
     };
     let steps = lex::parse(text, 1).map_err(|trouble| ScriptTrouble { file: name.to_owned(), trouble })?;
     shell.run(&steps)?;
+    shell.found.options = shell.options();
     let texts = shell.variables.iter().map(|(name, value)| (name.clone(), joined(value).text));
     shell.found.variables = texts.collect();
     Ok(shell.found)
@@ -147,9 +150,10 @@ fn joined(value: &Value) -> Traced {
 
 fn is_name(text: &str) -> bool {
     !text.is_empty()
-        && text.bytes().enumerate().all(|(at, it)| {
-            it == b'_' || it.is_ascii_alphabetic() || (at > 0 && it.is_ascii_digit())
-        })
+        && text
+            .bytes()
+            .enumerate()
+            .all(|(at, it)| it == b'_' || it.is_ascii_alphabetic() || (at > 0 && it.is_ascii_digit()))
 }
 
 /// The name, whether it is added to, and the value as written: `NAME=value`, `NAME+=value`.
@@ -225,8 +229,7 @@ impl Shell<'_, '_> {
                     return Ok(Some(true));
                 }
                 for (patterns, body) in arms {
-                    let patterns: Vec<String> =
-                        patterns.iter().map(|it| self.expand_text(it).text).collect();
+                    let patterns: Vec<String> = patterns.iter().map(|it| self.expand_text(it).text).collect();
                     if patterns.iter().any(|it| test::matches(it, &text)) {
                         return self.run(body);
                     }
@@ -236,14 +239,17 @@ impl Shell<'_, '_> {
         }
     }
 
-    fn undecided(&mut self, test: &[Step]) {
-        let Some(Node::Test(words) | Node::Command { words, .. }) = test.last().map(|it| &it.node) else {
+    fn undecided(&mut self, steps: &[Step]) {
+        let Some(Node::Test(words) | Node::Command { words, .. }) = steps.last().map(|it| &it.node) else {
             return;
         };
         let words = words.clone();
         let open = words.iter().find_map(|it| {
             let text = self.expand_text(it).text;
-            (text.contains('$') && !text.contains("$(")).then_some((text, it.line))
+            let named = text.split('$').nth(1).is_some_and(|it| {
+                it.starts_with(|it: char| it == '{' || it == '_' || it.is_ascii_alphanumeric())
+            });
+            named.then_some((text, it.line))
         });
         if let Some((on, line)) = open {
             self.note_undecided(&on, line);
@@ -329,13 +335,13 @@ impl Shell<'_, '_> {
         let line = rest.first().map_or(1, |it| it.line);
         let name = words.first().map(|it| it.text.clone()).unwrap_or_default();
         let called = name.rsplit('/').next().unwrap_or_default().to_owned();
-        if let (Some(target), true) = (target, here.is_some() || matches!(called.as_str(), "echo" | "printf")) {
+        if let (Some(target), true) = (target, here.is_some() || matches!(called.as_str(), "echo" | "printf"))
+        {
             self.write(target, here, &words);
         }
         match called.as_str() {
-            "" | "true" | ":" | "set" | "cd" | "shift" | "mkdir" | "exit" | "wait" | "echo" | "printf" | "unset" => {
-                Ok(Some(true))
-            }
+            "" | "true" | ":" | "set" | "cd" | "shift" | "mkdir" | "exit" | "wait" | "echo" | "printf"
+            | "unset" | "cat" => Ok(Some(true)),
             "false" => Ok(Some(false)),
             "[" | "test" => Ok(self.test(rest.get(1..).unwrap_or_default())),
             "source" | "." => {
@@ -353,6 +359,9 @@ impl Shell<'_, '_> {
                 self.deeper(line, |shell| shell.run(&body))
             }
             _ => {
+                if let Some(at) = called_script(&words) {
+                    return self.call(&words, at, line);
+                }
                 self.keep(&words);
                 if let Some(inner) = inner_script(&words) {
                     let inner = inner.clone();
@@ -390,23 +399,60 @@ impl Shell<'_, '_> {
         done
     }
 
-    fn source(&mut self, path: &str, line: usize) -> Result<(), ScriptTrouble> {
+    /// A script that the command at `at` of the words starts, with its arguments.
+    fn call(&mut self, words: &[Traced], at: usize, line: usize) -> Result<Option<bool>, ScriptTrouble> {
+        let positional = |name: &String| name.bytes().all(|it| it.is_ascii_digit());
+        let before = self.variables.clone();
+        self.variables.retain(|name, _| !positional(name));
+        let arguments = words.get(at + 1..).unwrap_or_default();
+        for (number, argument) in arguments.iter().enumerate() {
+            self.variables.insert((number + 1).to_string(), Value::Text(argument.clone()));
+        }
+        let path = words.get(at).map(|it| it.text.clone()).unwrap_or_default();
+        let read = self.source(&path, line)?;
+        self.variables = before;
+        if !read {
+            self.keep(words);
+        }
+        Ok(None)
+    }
+
+    /// The words of variables that hold options.
+    fn options(&self) -> Vec<Spelled> {
+        let mut all = Vec::new();
+        for value in self.variables.values() {
+            let text = joined(value);
+            if !text.text.trim_start().starts_with("--") {
+                continue;
+            }
+            let mut from = 0;
+            for word in text.text.split_whitespace() {
+                let at = text.text.get(from..).and_then(|it| it.find(word)).map_or(from, |it| from + it);
+                from = at + word.len();
+                let (line, of) = text.place(at);
+                all.push(Spelled { text: word.to_owned(), file: of.saturating_sub(1), line });
+            }
+        }
+        all
+    }
+
+    /// Follows a file; whether it is there.
+    fn source(&mut self, path: &str, line: usize) -> Result<bool, ScriptTrouble> {
         let from = self.found.files.get(self.file()).cloned().unwrap_or_default();
         if path.contains(['$', '`']) {
-            return Ok(());
+            return Ok(false);
         }
-        let Some((name, text)) = (self.source)(&from, path) else { return Ok(()) };
+        let Some((name, text)) = (self.source)(&from, path) else { return Ok(false) };
         let open = |it: &usize| self.found.files.get(*it) == Some(&name);
         if self.open.iter().any(open) {
             return Err(self.trouble(line, format!("sources {name}, which is already being read: a circle")));
         }
-        let steps = lex::parse(&text, 1)
-            .map_err(|trouble| ScriptTrouble { file: name.clone(), trouble })?;
+        let steps = lex::parse(&text, 1).map_err(|trouble| ScriptTrouble { file: name.clone(), trouble })?;
         self.found.files.push(name);
         self.open.push(self.found.files.len() - 1);
         let done = self.deeper(line, |shell| shell.run(&steps));
         self.open.pop();
-        done.map(|_| ())
+        done.map(|_| true)
     }
 
     fn write(&mut self, target: &Raw, here: Option<&lex::Here>, words: &[Traced]) {
@@ -446,6 +492,17 @@ fn trace(steps: &mut [Step], text: &Traced) {
     }
 }
 
+/// The word that names a script which the command starts: `bash train.sh 7B`, `./train.sh 7B`.
+fn called_script(words: &[Traced]) -> Option<usize> {
+    let is_script = |it: &Traced| {
+        let extension = it.text.rsplit('.').next().unwrap_or_default();
+        it.text.contains('.') && matches!(extension, "sh" | "bash" | "slurm" | "sbatch")
+    };
+    let shell = matches!(words.first()?.text.rsplit('/').next(), Some("bash" | "sh" | "sbatch"));
+    let at = if shell { words.iter().skip(1).position(|it| !it.text.starts_with('-'))? + 1 } else { 0 };
+    words.get(at).filter(|it| is_script(it)).map(|_| at)
+}
+
 /// The text after `bash -c`.
 fn inner_script(words: &[Traced]) -> Option<&Traced> {
     let shell = words.iter().position(|it| matches!(it.text.rsplit('/').next(), Some("bash" | "sh")))?;
@@ -471,7 +528,7 @@ mod tests {
     #[test]
     fn variables_lists_and_arithmetic_are_filled_in() {
         let text = "#!/bin/bash\nTP=4; PP=$((TP / 2))\nARGS=\"--tp $TP \\\n  --pp ${PP}\"\nMORE=(\n  --seq ${SEQ:-2048} # tokens\n  --name \"a b\"\n)\n\
-                    MORE+=(--bf16)\ntorchrun --nproc_per_node=${GPUS} x.py $ARGS ${MORE[@]} $(hostname)\n";
+                    MORE+=(--bf16)\ntorchrun --nproc_per_node=${GPUS} x.py $ARGS \"${MORE[@]}\" $(hostname)\n";
         assert_eq!(
             last(text),
             "torchrun|--nproc_per_node=${GPUS}|x.py|--tp|4|--pp|2|--seq|2048|--name|a b|--bf16|$(hostname)"
@@ -485,8 +542,8 @@ mod tests {
     fn branches_are_decided_where_their_variables_are_known() {
         let text = "SIZE=7B\nif [ $SIZE = 13B ]; then L=40; elif [[ $SIZE == 7B && 1 -lt 2 ]]; then L=32; else L=1; fi\n\
                     case $SIZE in 13B) H=5120;; 7B|8B) H=4096;; *) H=1;; esac\n\
-                    [ -z \"$X\" ] && Y=1\nfor n in 2 4; do N=$n; done\nif [ $AC = full ]; then Z=1; fi\nf() {\n  run $L $H $N $1\n}\nf\n";
-        assert_eq!(last(text), "run|32|4096|2|$1");
+                    [ -z \"$X\" ] && X=5\nfor n in 2 4; do N=$n; done\nif [ $AC = full ]; then Z=1; fi\nf() {\n  run $L $H $N $X $1\n}\nf\n";
+        assert_eq!(last(text), "run|32|4096|2|5|$1");
         let found = run(text);
         assert_eq!(found.undecided.len(), 1);
         assert_eq!((found.undecided[0].on.as_str(), found.undecided[0].line), ("$AC", 6));
@@ -496,7 +553,10 @@ mod tests {
     fn commands_in_texts_and_files_in_scripts_are_read() {
         let text = "S=1\ncat <<EOT > ./ds.json\n{\"stage\": $S}\nEOT\nCMD=\"python x.py \\\n  --zero $S\"\necho $CMD\nsrun bash -c \"torchrun $CMD\" 2>&1 | tee log\n";
         let found = run(text);
-        assert_eq!((found.written[0].name.as_str(), found.written[0].text.as_str()), ("./ds.json", "{\"stage\": 1}\n"));
+        assert_eq!(
+            (found.written[0].name.as_str(), found.written[0].text.as_str()),
+            ("./ds.json", "{\"stage\": 1}\n")
+        );
         let all: Vec<&str> = found.commands.iter().map(|it| it[0].text.as_str()).collect();
         assert_eq!(all, ["srun", "torchrun", "tee"]);
         assert_eq!(last("A=(x --y 1)\ncmd=\"run ${A[@]} z\"\neval $cmd\n"), "run|x|--y|1|z");
@@ -511,6 +571,15 @@ mod tests {
         };
         let found = follow("a.sh", "source b.sh\n. none.sh\nrun $N\n", &[], &mut files).unwrap();
         assert_eq!(found.commands[0][1].text, "3");
+        let mut called = |_: &str, path: &str| {
+            (path == "t.sh").then(|| ("t.sh".to_owned(), "run $1 ${2:-4}\n".to_owned()))
+        };
+        let found = follow("a.sh", "bash t.sh 7B\n./none.sh x\n", &[], &mut called).unwrap();
+        let words: Vec<Vec<&str>> =
+            found.commands.iter().map(|it| it.iter().map(|it| it.text.as_str()).collect()).collect();
+        assert_eq!(words, [vec!["run", "7B", "4"], vec!["./none.sh", "x"]]);
+        let found = follow("a.sh", "ARGS=\" \\\n  --num-layers 32\"\n", &[], &mut called).unwrap();
+        assert_eq!((found.options[1].text.as_str(), found.options[1].line), ("32", 2));
         let error = follow("a.sh", "source c.sh\n", &[], &mut files).unwrap_err();
         assert_eq!((error.file.as_str(), error.trouble.line), ("c.sh", 2));
         assert!(error.trouble.text.contains("circle"), "{error:?}");

@@ -66,6 +66,9 @@ fn one(words: &[&str]) -> Option<bool> {
     match words {
         ["!", rest @ ..] => one(rest).map(|it| !it),
         ["(", rest @ .., ")"] => one(rest),
+        // What neither the script nor its user sets is taken as not set.
+        ["-z", text] if is_variable(text) => Some(true),
+        ["-n", text] if is_variable(text) => Some(false),
         ["-z", text] => (!open(text)).then_some(text.is_empty()),
         ["-n", text] | [text] => (!open(text)).then_some(!text.is_empty()),
         [a, operator, b] => {
@@ -87,6 +90,13 @@ fn one(words: &[&str]) -> Option<bool> {
         }
         _ => None,
     }
+}
+
+/// `$NAME` or `${NAME}` and nothing else, but for arguments of the script.
+fn is_variable(text: &str) -> bool {
+    let inner =
+        text.strip_prefix("${").and_then(|it| it.strip_suffix('}')).or_else(|| text.strip_prefix('$'));
+    inner.is_some_and(super::is_name)
 }
 
 /// Whether a text has the form of a pattern with `*`.

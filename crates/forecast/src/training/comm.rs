@@ -129,7 +129,9 @@ impl Group<'_> {
     /// What a measurement must have to fit this group.
     pub(crate) fn shape(&self) -> Shape {
         let links = self.links;
-        let whole = self.local == links.local && (links.local == links.on_node || self.ranks == links.all);
+        let same = |one: f64, other: f64| (one - other).abs() < 0.5;
+        let whole = same(self.local, links.local)
+            && (same(links.local, links.on_node) || same(self.ranks, links.all));
         Shape {
             ranks: self.ranks,
             nodes: self.nodes,

@@ -27,7 +27,7 @@ impl Curve {
         let mut points: Vec<(f64, f64)> = points.into_iter().filter_map(usable).collect();
         points.sort_by(|one, other| one.0.total_cmp(&other.0).then(one.1.total_cmp(&other.1)));
         // Of a size that was measured several times, the fastest.
-        points.dedup_by(|later, first| later.0 == first.0);
+        points.dedup_by(|later, first| later.0.total_cmp(&first.0).is_eq());
         (ranks > 1 && nodes > 0 && !points.is_empty()).then_some(Self { collective, ranks, nodes, points })
     }
 
@@ -88,8 +88,8 @@ impl Measured {
         #[allow(clippy::cast_precision_loss, reason = "ranks are far below 2^53")]
         let fits = |it: &&Curve| {
             it.collective == collective
-                && it.ranks as f64 == shape.ranks
-                && it.nodes as f64 == shape.nodes
+                && (it.ranks as f64 - shape.ranks).abs() < 0.5
+                && (it.nodes as f64 - shape.nodes).abs() < 0.5
                 && shape.alone
         };
         self.files
@@ -103,14 +103,15 @@ impl Measured {
         let of = |it: Collective| self.find(it, shape).map(|it| it.1.time(bytes));
         let halves = || {
             let (one, other) = (of(Collective::AllGather), of(Collective::ReduceScatter));
-            Some((one.or(other)? + other.or(one)?) / 2.0)
+            Some(f64::midpoint(one.or(other)?, other.or(one)?))
         };
         match collective {
             Collective::AllReduce => {
                 of(collective).or_else(|| halves().filter(|_| !shape.switches).map(|it| 2.0 * it))
             }
-            Collective::AllGather | Collective::ReduceScatter => halves()
-                .or_else(|| of(Collective::AllReduce).filter(|_| !shape.switches).map(|it| it / 2.0)),
+            Collective::AllGather | Collective::ReduceScatter => {
+                halves().or_else(|| of(Collective::AllReduce).filter(|_| !shape.switches).map(|it| it / 2.0))
+            }
             _ => of(collective),
         }
     }
@@ -121,15 +122,28 @@ impl Measured {
         for (file, curves) in &self.files {
             let mut used: Vec<String> = Vec::new();
             for (name, collective, shape) in groups {
-                let parts = [Collective::AllReduce, Collective::AllGather, Collective::ReduceScatter, Collective::AllToAll];
+                let parts = [
+                    Collective::AllReduce,
+                    Collective::AllGather,
+                    Collective::ReduceScatter,
+                    Collective::AllToAll,
+                ];
                 let from: Vec<&Curve> = parts
                     .into_iter()
                     .filter_map(|it| self.find(it, *shape).filter(|it| it.0 == file).map(|it| it.1))
-                    .filter(|it| (it.collective == Collective::AllToAll) == (*collective == Collective::AllToAll))
+                    .filter(|it| {
+                        (it.collective == Collective::AllToAll) == (*collective == Collective::AllToAll)
+                    })
                     .collect();
                 if !from.is_empty() && self.time(*collective, *shape, 1.0).is_some() {
                     let names: Vec<String> = from.iter().map(|it| it.collective.to_string()).collect();
-                    used.push(format!("{name} ({} of {} GPUs on {} {})", names.join(", "), shape.ranks, shape.nodes, if shape.nodes > 1.0 { "nodes" } else { "node" }));
+                    used.push(format!(
+                        "{name} ({} of {} GPUs on {} {})",
+                        names.join(", "),
+                        shape.ranks,
+                        shape.nodes,
+                        if shape.nodes > 1.0 { "nodes" } else { "node" }
+                    ));
                     if let Some(short) = from.iter().find(|it| it.largest() < LONG) {
                         notes.push(format!(
                             "{file}: the largest {} was {:.0} KiB: longer messages are taken with its bandwidth",
@@ -145,10 +159,17 @@ impl Measured {
                     .iter()
                     .map(|(name, collective, shape)| {
                         let place = if shape.alone { "" } else { ", which share NICs with others" };
-                        format!("{name}: {collective} of {} GPUs on {} nodes{place}", shape.ranks, shape.nodes)
+                        format!(
+                            "{name}: {collective} of {} GPUs on {} nodes{place}",
+                            shape.ranks, shape.nodes
+                        )
                     })
                     .collect();
-                notes.push(format!("{file} is not used: it has {}; this job has {}", has.join(", "), if wants.is_empty() { "no groups".to_owned() } else { wants.join("; ") }));
+                notes.push(format!(
+                    "{file} is not used: it has {}; this job has {}",
+                    has.join(", "),
+                    if wants.is_empty() { "no groups".to_owned() } else { wants.join("; ") }
+                ));
             } else {
                 notes.insert(0, format!("measured times of {file} are used for {}", used.join(" and ")));
             }
@@ -173,7 +194,8 @@ mod tests {
 
     fn measured(collective: Collective) -> Measured {
         let mut it = Measured::default();
-        let curve = Curve::new(collective, 16, 2, [(1 << 20, 100.0), (1 << 24, 400.0), (0, 1.0), (8, f64::NAN)]);
+        let curve =
+            Curve::new(collective, 16, 2, [(1 << 20, 100.0), (1 << 24, 400.0), (0, 1.0), (8, f64::NAN)]);
         it.add("bench.json", curve.into_iter().collect());
         it
     }
@@ -216,8 +238,18 @@ mod tests {
     fn what_is_used_is_said() {
         let it = measured(Collective::AllReduce);
         let notes = it.notes(&[("data parallelism", Collective::AllReduce, shape())]);
-        assert_eq!(notes, ["measured times of bench.json are used for data parallelism (all_reduce of 16 GPUs on 2 nodes)"]);
-        let notes = it.notes(&[("tensor parallelism", Collective::AllReduce, Shape { ranks: 8.0, nodes: 1.0, ..shape() })]);
-        assert!(notes[0].contains("bench.json is not used: it has all_reduce of 16 GPUs on 2 nodes"), "{notes:?}");
+        assert_eq!(
+            notes,
+            ["measured times of bench.json are used for data parallelism (all_reduce of 16 GPUs on 2 nodes)"]
+        );
+        let notes = it.notes(&[(
+            "tensor parallelism",
+            Collective::AllReduce,
+            Shape { ranks: 8.0, nodes: 1.0, ..shape() },
+        )]);
+        assert!(
+            notes[0].contains("bench.json is not used: it has all_reduce of 16 GPUs on 2 nodes"),
+            "{notes:?}"
+        );
     }
 }

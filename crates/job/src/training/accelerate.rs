@@ -22,20 +22,26 @@ pub(super) fn read(inputs: &mut Inputs<'_>, tree: &Tree, root: NodeId, file: &st
     {
         draft.state("run.precision", setting.text(), &setting.called, &setting.place);
     }
-    let kind = options.get(&["distributed_type"]).map(|it| it.text().to_ascii_uppercase()).unwrap_or_default();
+    let kind =
+        options.get(&["distributed_type"]).map(|it| it.text().to_ascii_uppercase()).unwrap_or_default();
     match kind.as_str() {
         "DEEPSPEED" => {
             draft.set("run.framework", "deepspeed", "distributed_type", &place, Weight::Follows);
             let Some(inner) = tree.get(root, "deepspeed_config") else { return Ok(()) };
             let settings = Options::of_tree(tree, inner, file);
-            for (name, key) in [("zero_stage", "run.zero"), ("gradient_accumulation_steps", "batch.accumulation")] {
+            for (name, key) in
+                [("zero_stage", "run.zero"), ("gradient_accumulation_steps", "batch.accumulation")]
+            {
                 if let Some(setting) = settings.get(&[name])
                     && let Some(value) = setting.number()
                 {
                     inputs.draft.state(key, value, &setting.called, &setting.place);
                 }
             }
-            for (name, key) in [("offload_optimizer_device", "run.offload.optimizer"), ("offload_param_device", "run.offload.params")] {
+            for (name, key) in [
+                ("offload_optimizer_device", "run.offload.optimizer"),
+                ("offload_param_device", "run.offload.params"),
+            ] {
                 if let Some(setting) = settings.get(&[name]).filter(|it| it.text() != "none") {
                     inputs.draft.state(key, true, &setting.called, &setting.place);
                 }
@@ -72,12 +78,16 @@ pub(super) fn read(inputs: &mut Inputs<'_>, tree: &Tree, root: NodeId, file: &st
                 draft.state("run.recompute", "full", "fsdp_activation_checkpointing", &at);
             }
         }
-        "MULTI_GPU" | "NO" | "" => draft.set("run.framework", "ddp", "distributed_type", &place, Weight::Assumed),
+        "MULTI_GPU" | "NO" | "" => {
+            draft.set("run.framework", "ddp", "distributed_type", &place, Weight::Assumed);
+        }
         other => draft.not_modelled(&format!("distributed_type {other}")),
     }
     if let Some(inner) = tree.get(root, "parallelism_config") {
         let settings = Options::of_tree(tree, inner, file);
-        for (name, key) in [("parallelism_config_tp_size", "run.tp"), ("parallelism_config_cp_size", "run.cp")] {
+        for (name, key) in
+            [("parallelism_config_tp_size", "run.tp"), ("parallelism_config_cp_size", "run.cp")]
+        {
             if let Some(setting) = settings.get(&[name])
                 && let Some(value) = setting.number()
             {

@@ -30,12 +30,26 @@ pub(super) struct Named {
 pub(super) fn read(options: &Options, place: &Place, draft: &mut Draft) -> Result<Named, Vec<Setting>> {
     let mut open = Vec::new();
     for (key, names) in [
-        ("run.micro_batch", &["per_device_train_batch_size", "per_gpu_train_batch_size", "train_batch_size", "batch_size"][..]),
+        (
+            "run.micro_batch",
+            &["per_device_train_batch_size", "per_gpu_train_batch_size", "train_batch_size", "batch_size"][..],
+        ),
         ("batch.accumulation", &["gradient_accumulation_steps"]),
         ("run.steps", &["max_steps"]),
         (
             "run.seq",
-            &["max_seq_length", "max_seq_len", "model_max_length", "max_context_width", "cutoff_len", "block_size", "max_length", "seq_length", "sequence_length", "seq_len"],
+            &[
+                "max_seq_length",
+                "max_seq_len",
+                "model_max_length",
+                "max_context_width",
+                "cutoff_len",
+                "block_size",
+                "max_length",
+                "seq_length",
+                "sequence_length",
+                "seq_len",
+            ],
         ),
         ("run.tp", &["tensor_parallel_size", "tensor_parallel_degree"]),
         ("run.pp", &["pipeline_parallel_degree"]),
@@ -94,12 +108,21 @@ pub(super) fn read(options: &Options, place: &Place, draft: &mut Draft) -> Resul
     if options.get(&["finetuning_type"]).is_some_and(|it| it.text() == "lora") {
         draft.not_modelled("LoRA (all parameters are taken as trained)");
     }
-    if let Some(optimizer) = options.get(&["optim"]).filter(|it| !it.text().starts_with("adamw_torch") && !it.text().starts_with("adamw_hf")) {
+    if let Some(optimizer) = options
+        .get(&["optim"])
+        .filter(|it| !it.text().starts_with("adamw_torch") && !it.text().starts_with("adamw_hf"))
+    {
         draft.not_modelled(&format!("the optimizer {} (memory is that of Adam in FP32)", optimizer.text()));
     }
     let file = |it: &&Setting| it.text().contains('.') || it.text().contains('/');
     let deepspeed = options.get(&["deepspeed", "deepspeed_config", "deepspeed_config_file"]).filter(file);
-    let model = options.get(&["model_name_or_path", "model_name", "model_id", "config_name", "pretrained_model_name_or_path"]);
+    let model = options.get(&[
+        "model_name_or_path",
+        "model_name",
+        "model_id",
+        "config_name",
+        "pretrained_model_name_or_path",
+    ]);
     let named = Named {
         deepspeed: deepspeed.map(|it| (it.text().to_owned(), it.place.clone())),
         model: model.filter(|it| it.open().is_none()).map(|it| (it.text().to_owned(), it.place.clone())),
@@ -114,9 +137,9 @@ fn precision(options: &Options, draft: &mut Draft) {
         }
     }
     if let Some(setting) = options.get(&["mixed_precision"]) {
-        match setting.text() {
-            it @ ("bf16" | "fp16" | "fp8") => draft.state("run.precision", it, &setting.called, &setting.place),
-            _ => {}
+        let text = setting.text();
+        if matches!(text, "bf16" | "fp16" | "fp8") {
+            draft.state("run.precision", text, &setting.called, &setting.place);
         }
     }
 }
@@ -125,7 +148,13 @@ fn sharding(options: &Options, place: &Place, draft: &mut Draft) {
     let fsdp = options.get(&["fsdp", "sharding_strategy", "fsdp_sharding_strategy"]).filter(|it| it.is_on());
     let Some(fsdp) = fsdp else {
         let uses = options.get(&["deepspeed", "deepspeed_config"]).is_some_and(Setting::is_on);
-        draft.set("run.framework", if uses { "deepspeed" } else { "ddp" }, "the Trainer", place, Weight::Assumed);
+        draft.set(
+            "run.framework",
+            if uses { "deepspeed" } else { "ddp" },
+            "the Trainer",
+            place,
+            Weight::Assumed,
+        );
         return;
     };
     draft.state("run.framework", "fsdp", &fsdp.called, &fsdp.place);

@@ -5,8 +5,12 @@ use evidence::yaml::{NodeId, Tree};
 use super::draft::{Draft, Place, Weight};
 
 /// Keys that only this file has.
-pub(super) const KEYS: [&str; 4] =
-    ["zero_optimization", "train_micro_batch_size_per_gpu", "train_batch_size", "zero_allow_untested_optimizer"];
+pub(super) const KEYS: [&str; 4] = [
+    "zero_optimization",
+    "train_micro_batch_size_per_gpu",
+    "train_batch_size",
+    "zero_allow_untested_optimizer",
+];
 
 struct Reader<'a> {
     tree: &'a Tree,
@@ -42,7 +46,9 @@ impl<'a> Reader<'a> {
         let value = text.parse().ok().or_else(|| float().map(|it| it as u64));
         match value {
             Some(value) => Ok(Some((value, place))),
-            None => Err(format!("{place}: `{}` is {text}: it must be a whole number or auto", path.join("."))),
+            None => {
+                Err(format!("{place}: `{}` is {text}: it must be a whole number or auto", path.join(".")))
+            }
         }
     }
 
@@ -52,7 +58,13 @@ impl<'a> Reader<'a> {
 }
 
 /// Reads the settings. `part_of` says that a trainer gave the file's name, whose settings fill in what is `auto`.
-pub(super) fn read(tree: &Tree, root: NodeId, file: &str, first_line: usize, draft: &mut Draft) -> Result<(), String> {
+pub(super) fn read(
+    tree: &Tree,
+    root: NodeId,
+    file: &str,
+    first_line: usize,
+    draft: &mut Draft,
+) -> Result<(), String> {
     let reader = Reader { tree, root, file, first_line };
     let whole = Place::new(file, first_line);
     draft.set("run.framework", "deepspeed", "DeepSpeed", &whole, Weight::Follows);
@@ -133,6 +145,8 @@ fn not_modelled(reader: &Reader<'_>, draft: &mut Draft) {
         (&["zero_optimization", "mics_shard_size"], "mics_shard_size (MiCS)"),
         (&["compression_training"], "compression_training"),
         (&["sparse_attention"], "sparse_attention"),
+        (&["quantize_training"], "quantize_training"),
+        (&["eigenvalue", "enabled"], "eigenvalue"),
         (&["curriculum_learning", "enabled"], "curriculum_learning"),
         (&["progressive_layer_drop", "enabled"], "progressive_layer_drop"),
         (&["hybrid_engine", "enabled"], "hybrid_engine"),
@@ -146,7 +160,13 @@ fn not_modelled(reader: &Reader<'_>, draft: &mut Draft) {
             draft.not_modelled(what);
         }
     }
-    let sizes = ["reduce_bucket_size", "allgather_bucket_size", "stage3_prefetch_bucket_size", "stage3_param_persistence_threshold", "stage3_max_live_parameters"];
+    let sizes = [
+        "reduce_bucket_size",
+        "allgather_bucket_size",
+        "stage3_prefetch_bucket_size",
+        "stage3_param_persistence_threshold",
+        "stage3_max_live_parameters",
+    ];
     let given = |it: &&str| reader.text(&["zero_optimization", it]).is_some_and(|it| it != "auto");
     if sizes.iter().any(given) {
         draft.not_modelled("bucket sizes of ZeRO");

@@ -71,8 +71,13 @@ fn cluster(draft: &mut Draft, changes: &mut Vec<String>) -> Result<(), String> {
         return Err("the machine is not given: add --instance NAME, as in --instance p5.48xlarge (plumb machines lists them), or --set gpu=A100-80GB".to_owned());
     }
     // A machine by a flag replaces the one of the inputs.
-    if draft.weight("cluster.instance") == Some(Weight::Flag) && draft.weight("cluster.gpu") < Some(Weight::Flag) {
-        draft.retain(|key, weight| !["cluster.gpu", "cluster.gpus_per_node", "cluster.intra"].contains(&key) || weight == Weight::Flag);
+    if draft.weight("cluster.instance") == Some(Weight::Flag)
+        && draft.weight("cluster.gpu") < Some(Weight::Flag)
+    {
+        draft.retain(|key, weight| {
+            !["cluster.gpu", "cluster.gpus_per_node", "cluster.intra"].contains(&key)
+                || weight == Weight::Flag
+        });
         draft.retain(|key, weight| !key.starts_with("cluster.inter.") || weight == Weight::Flag);
     }
     let there = draft.text("cluster.instance").and_then(catalogue::find).map(|it| u64::from(it.gpus));
@@ -80,11 +85,23 @@ fn cluster(draft: &mut Draft, changes: &mut Vec<String>) -> Result<(), String> {
     let pods = draft.has("cluster.pods");
     if let (Some(each), Some(there), false) = (each, there, pods) {
         if each != there {
-            draft.set("cluster.pods", format!("1x{each}"), "processes of a node", &Place::flag(""), Weight::Follows);
+            draft.set(
+                "cluster.pods",
+                format!("1x{each}"),
+                "processes of a node",
+                &Place::flag(""),
+                Weight::Follows,
+            );
         }
     } else if draft.has("cluster.gpu") && !draft.has("cluster.gpus_per_node") {
         match each {
-            Some(each) => draft.set("cluster.gpus_per_node", each, "processes of a node", &Place::flag(""), Weight::Follows),
+            Some(each) => draft.set(
+                "cluster.gpus_per_node",
+                each,
+                "processes of a node",
+                &Place::flag(""),
+                Weight::Follows,
+            ),
             None => draft.assume("cluster.gpus_per_node", 8, "8 GPUs of a node (gpus_per_node)"),
         }
     }
@@ -97,20 +114,29 @@ fn cluster(draft: &mut Draft, changes: &mut Vec<String>) -> Result<(), String> {
             }
             _ if draft.has("launch.open_nodes") => {
                 let open = draft.get("launch.open_nodes").map(|it| it.place.to_string()).unwrap_or_default();
-                return Err(format!("the number of nodes is not given ({open} leaves it open): add --nodes N"));
+                return Err(format!(
+                    "the number of nodes is not given ({open} leaves it open): add --nodes N"
+                ));
             }
             _ => draft.assume("cluster.nodes", 1, "one node (nodes)"),
         }
     }
     // Fewer processes than a node has GPUs use only some of them.
-    if let (Some(total), Some(nodes), Some(each)) = (draft.number("launch.processes"), draft.number("cluster.nodes"), each)
+    if let (Some(total), Some(nodes), Some(each)) =
+        (draft.number("launch.processes"), draft.number("cluster.nodes"), each)
         && nodes > 0
         && total % nodes == 0
         && total / nodes < each
         && !draft.has("cluster.pods")
         && draft.weight("cluster.nodes") < Some(Weight::Flag)
     {
-        draft.set("cluster.pods", format!("1x{}", total / nodes), "processes", &Place::flag(""), Weight::Follows);
+        draft.set(
+            "cluster.pods",
+            format!("1x{}", total / nodes),
+            "processes",
+            &Place::flag(""),
+            Weight::Follows,
+        );
     }
     if let Some(network) = draft.text("launch.network").map(ToOwned::to_owned)
         && draft.number("cluster.nodes").is_some_and(|it| it > 1)
@@ -134,14 +160,22 @@ fn gpus_of_node(draft: &Draft) -> Option<u64> {
 
 /// Micro-batch, accumulation and global batch: each two give the third, and all three must agree.
 fn batch(draft: &mut Draft) -> Result<(), String> {
-    let ranks = gpus_of_node(draft).zip(draft.number("cluster.nodes")).map(|(each, nodes)| each.saturating_mul(nodes));
+    let ranks = gpus_of_node(draft)
+        .zip(draft.number("cluster.nodes"))
+        .map(|(each, nodes)| each.saturating_mul(nodes));
     let of = |key: &str| draft.number(key).unwrap_or(1).max(1);
     let parts = of("run.tp").saturating_mul(of("run.pp")).saturating_mul(of("run.cp"));
     let dp = ranks.map(|it| (it / parts).max(1));
-    let (micro, steps, global) =
-        (draft.number("run.micro_batch"), draft.number("batch.accumulation"), draft.number("run.global_batch"));
+    let (micro, steps, global) = (
+        draft.number("run.micro_batch"),
+        draft.number("batch.accumulation"),
+        draft.number("run.global_batch"),
+    );
     let say = |draft: &Draft, key: &str| {
-        draft.get(key).map(|it| format!("{} {} ({})", it.called, shown(it.value), it.place)).unwrap_or_default()
+        draft
+            .get(key)
+            .map(|it| format!("{} {} ({})", it.called, shown(it.value), it.place))
+            .unwrap_or_default()
     };
     if let (Some(micro), Some(steps), Some(global), Some(dp)) = (micro, steps, global, dp) {
         let product = micro.saturating_mul(steps).saturating_mul(dp);
@@ -162,14 +196,18 @@ fn batch(draft: &mut Draft) -> Result<(), String> {
             let each = dp.saturating_mul(steps.unwrap_or(1)).max(1);
             if global % each != 0 {
                 return Err(format!(
-                    "{} is not a multiple of {each}, the data-parallel ranks times the accumulated steps",
+                    "{} is not a multiple of {each}, the data-parallel ranks times the accumulated steps: --nodes N and --set pods=1x4 change the GPUs of the job",
                     say(draft, "run.global_batch")
                 ));
             }
             draft.set("run.micro_batch", global / each, "micro-batch", &Place::flag(""), Weight::Follows);
         }
         (None, ..) if draft.has("batch.auto") => {
-            draft.assume("run.micro_batch", 8, "8 sequences of a micro-batch, the default of the Trainer (micro_batch)");
+            draft.assume(
+                "run.micro_batch",
+                8,
+                "8 sequences of a micro-batch, the default of the Trainer (micro_batch)",
+            );
         }
         (None, ..) => draft.assume("run.micro_batch", 1, "1 sequence of a micro-batch (micro_batch)"),
         _ => {}
@@ -184,7 +222,9 @@ fn batch(draft: &mut Draft) -> Result<(), String> {
             draft.assumed.push(if trainer {
                 "no accumulated steps (global_batch)".to_owned()
             } else {
-                format!("a step of {batch} sequences, one micro-batch of each data-parallel rank (global_batch)")
+                format!(
+                    "a step of {batch} sequences, one micro-batch of each data-parallel rank (global_batch)"
+                )
             });
         }
     }
@@ -194,7 +234,11 @@ fn batch(draft: &mut Draft) -> Result<(), String> {
 fn defaults(draft: &mut Draft) {
     let whole = draft.has("run.framework");
     draft.assume("run.seq", 2048, "sequences of 2048 tokens (seq)");
-    draft.assume("run.precision", "bf16", "bf16 (precision)");
+    draft.assume(
+        "run.precision",
+        "bf16",
+        "bf16, as no input sets a precision and FP32 is not modelled (precision)",
+    );
     if !whole {
         let zero = draft.number("run.zero").unwrap_or(0);
         let (name, why) = if draft.has("run.tp") || zero == 0 {

@@ -19,11 +19,21 @@ pub(super) fn read(inputs: &mut Inputs<'_>, text: &Text) -> Result<(), String> {
     if jobs.is_empty() {
         jobs = submitted.jobs.iter().filter(|it| it.pods.iter().any(|it| it.works)).collect();
     }
+    if jobs.is_empty() {
+        // A template may leave the kind of its GPUs open.
+        jobs = submitted.jobs.iter().filter(|it| !it.pods.is_empty()).collect();
+    }
     let Some(job) = jobs.first() else {
-        return Err(format!("{name}: has no job with GPUs: give a TrainJob, PyTorchJob, MPIJob, JobSet or Job"));
+        return Err(format!(
+            "{name}: has no job with GPUs: give a TrainJob, PyTorchJob, MPIJob, JobSet or Job"
+        ));
     };
     if jobs.len() > 1 {
-        inputs.draft.notes.push(format!("{name} has {} jobs with GPUs: the first, a {}, is read", jobs.len(), job.kind));
+        inputs.draft.notes.push(format!(
+            "{name} has {} jobs with GPUs: the first, a {}, is read",
+            jobs.len(),
+            job.kind
+        ));
     }
     let Some(workload) = submitted.jobs.iter().position(|it| std::ptr::eq(it, *job)) else { return Ok(()) };
     cluster(inputs, job, name);
@@ -70,12 +80,24 @@ fn cluster(inputs: &mut Inputs<'_>, job: &SubmittedJob<'_>, name: &str) {
         _ => {}
     }
     if let Some(gpus) = &job.gpus_per_node {
-        draft.set("launch.per_node", gpus.value, "GPUs of a pod", &Place::new(name, gpus.span.line), Weight::Follows);
+        draft.set(
+            "launch.per_node",
+            gpus.value,
+            "GPUs of a pod",
+            &Place::new(name, gpus.span.line),
+            Weight::Follows,
+        );
     }
 }
 
 /// Reads the command of a container; whether it has one that trains.
-fn command(inputs: &mut Inputs<'_>, file: &Submission, container: NodeId, owner: Owner, name: &str) -> Result<bool, String> {
+fn command(
+    inputs: &mut Inputs<'_>,
+    file: &Submission,
+    container: NodeId,
+    owner: Owner,
+    name: &str,
+) -> Result<bool, String> {
     let tree = &file.tree;
     let lists = ["command", "args"].into_iter().filter_map(|it| tree.get(container, it));
     let words: Vec<NodeId> = lists

@@ -117,8 +117,9 @@ pub(super) fn read(options: &Options, place: &Place, draft: &mut Draft) -> Resul
     run(options, place, draft);
     for name in NOT_MODELLED {
         // Tensor parallelism of experts is that of the rest unless it is given.
-        let own = |it: &&Setting| *name != "expert_tensor_parallel_size" || it.number() != draft.number("run.tp");
-        if options.get(&[name]).filter(|it| it.is_on()).filter(own).is_some() {
+        let own =
+            |it: &&Setting| *name != "expert_tensor_parallel_size" || it.number() != draft.number("run.tp");
+        if options.get(&[name]).filter(|it| it.is_on()).as_ref().is_some_and(own) {
             draft.not_modelled(&called(name));
         }
     }
@@ -144,16 +145,34 @@ fn model(options: &Options, place: &Place, draft: &mut Draft, open: &mut Vec<Set
     let gate = options.get(&["swiglu", "quick_geglu", "geglu", "use_glu"]);
     let glu = options.get(&["glu_activation"]);
     let gated = gate.or(glu).filter(|it| it.is_on());
-    draft.set("model.gated_mlp", gated.is_some(), "--swiglu", gated.map_or(place, |it| &it.place), Weight::Stated);
+    draft.set(
+        "model.gated_mlp",
+        gated.is_some(),
+        "--swiglu",
+        gated.map_or(place, |it| &it.place),
+        Weight::Stated,
+    );
     // Without a width, a gate makes it two thirds of four times the hidden size, rounded to 64.
     if gated.is_some()
         && !draft.has("model.ffn")
         && let Some(hidden) = draft.number("model.hidden")
     {
-        draft.set("model.ffn", hidden.saturating_mul(8) / 3 / 64 * 64, "--ffn-hidden-size", place, Weight::Follows);
+        draft.set(
+            "model.ffn",
+            hidden.saturating_mul(8) / 3 / 64 * 64,
+            "--ffn-hidden-size",
+            place,
+            Weight::Follows,
+        );
     }
     let untied = options.on(&["untie_embeddings_and_output_weights"]);
-    draft.set("model.tied_embeddings", !untied, "--untie-embeddings-and-output-weights", place, Weight::Stated);
+    draft.set(
+        "model.tied_embeddings",
+        !untied,
+        "--untie-embeddings-and-output-weights",
+        place,
+        Weight::Stated,
+    );
     vocabulary(options, place, draft);
     if options.on(&["multi_latent_attention"]) {
         draft.notes.push(format!(
@@ -177,12 +196,17 @@ fn vocabulary(options: &Options, place: &Place, draft: &mut Draft) {
         draft.state("model.vocab", padded(given.number().unwrap_or(0)), &given.called, &given.place);
     } else {
         let kind = options.get(&["tokenizer_type"]).map(Setting::text).unwrap_or_default();
-        let model = options.get(&["tokenizer_model", "tokenizer_name_or_path", "load", "patch_tokenizer_type"]);
-        let model = model.map(Setting::text).unwrap_or_default();
+        let of = ["tokenizer_model", "tokenizer_name_or_path", "patch_tokenizer_type", "load"];
+        let model: Vec<&str> = of.iter().filter_map(|it| options.get(&[it])).map(Setting::text).collect();
+        let model = model.join(" ");
         let name = format!("{kind} {model}").to_ascii_lowercase();
         let has = |words: &[&str]| words.iter().any(|it| name.contains(it));
         let (size, whose) = if has(&["llama-3", "llama3", "tiktoken"]) {
             (128_256, "Llama 3")
+        } else if has(&["mt5"]) {
+            (250_112, "mT5")
+        } else if has(&["bigscience", "bloom"]) {
+            (250_680, "BLOOM")
         } else if has(&["qwen"]) {
             (151_936, "Qwen")
         } else if has(&["deepseek"]) {
@@ -216,11 +240,13 @@ fn experts(options: &Options, draft: &mut Draft, open: &mut Vec<Setting>) {
     let width = options.number(&["moe_ffn_hidden_size"]).or(ffn).unwrap_or(1).max(1);
     set(draft, "model.moe_ffn", width);
     let layers = draft.number("model.layers").unwrap_or(1);
-    let with = match options.get(&["moe_layer_freq"]) {
-        Some(setting) => setting.number().map_or_else(|| pattern(setting.text()), |it| Some(layers / it.max(1))),
+    let counted = match options.get(&["moe_layer_freq"]) {
+        Some(setting) => {
+            setting.number().map_or_else(|| pattern(setting.text()), |it| Some(layers / it.max(1)))
+        }
         None => Some(layers),
     };
-    set(draft, "model.moe_layers", with.unwrap_or(layers).clamp(1, layers.max(1)));
+    set(draft, "model.moe_layers", counted.unwrap_or(layers).clamp(1, layers.max(1)));
     let shared = options.number(&["moe_shared_expert_intermediate_size"]).map_or(0, |it| it.div_ceil(width));
     set(draft, "model.shared_experts", shared);
 }
@@ -273,7 +299,13 @@ fn run(options: &Options, place: &Place, draft: &mut Draft) {
         _ if old.is_some() => ("full", old),
         _ => ("none", None),
     };
-    draft.set("run.recompute", recompute, "--recompute-granularity", at.map_or(place, |it| &it.place), Weight::Stated);
+    draft.set(
+        "run.recompute",
+        recompute,
+        "--recompute-granularity",
+        at.map_or(place, |it| &it.place),
+        Weight::Stated,
+    );
     let blocks = options.get(&["recompute_method"]).is_some_and(|it| it.text() == "block");
     if recompute == "full" && blocks {
         draft.not_modelled("--recompute-method block (all layers are taken as recomputed)");
@@ -282,17 +314,36 @@ fn run(options: &Options, place: &Place, draft: &mut Draft) {
         draft.set("run.sequence_parallel", true, "--sequence-parallel", place, Weight::Stated);
     }
     // Releases before 2023 have these options; later ones use fused attention unless told otherwise.
-    let early = options.count(&["deepspeed", "ddp_impl", "checkpoint_activations", "data_impl", "checkpoint_num_layers"]) > 0;
-    let backend = options.get(&["attention_backend"]).map(Setting::text).unwrap_or("auto");
-    let flash = options.on(&["use_flash_attn", "use_flash_attn_v2", "use_flash_attn_v1", "use_flash_attn_triton", "use_flash_attn_builder"])
-        || (!early && !matches!(backend, "unfused" | "local"));
+    let early = options.count(&[
+        "deepspeed",
+        "ddp_impl",
+        "checkpoint_activations",
+        "data_impl",
+        "checkpoint_num_layers",
+    ]) > 0;
+    let backend = options.get(&["attention_backend"]).map_or("auto", Setting::text);
+    let flash = options.on(&[
+        "use_flash_attn",
+        "use_flash_attn_v2",
+        "use_flash_attn_v1",
+        "use_flash_attn_triton",
+        "use_flash_attn_builder",
+    ]) || (!early && !matches!(backend, "unfused" | "local"));
     draft.set("run.flash_attention", flash, "--use-flash-attn", place, Weight::Stated);
-    draft.set("run.overlap", options.on(&["overlap_grad_reduce"]), "--overlap-grad-reduce", place, Weight::Follows);
+    draft.set(
+        "run.overlap",
+        options.on(&["overlap_grad_reduce"]),
+        "--overlap-grad-reduce",
+        place,
+        Weight::Follows,
+    );
     if options.get(&["rampup_batch_size"]).is_some() {
         draft.notes.push("--rampup-batch-size: the full batch is predicted".to_owned());
     }
     let batch = draft.number("run.global_batch").filter(|it| *it > 0);
-    if let (Some(samples), Some(batch), None) = (options.number(&["train_samples"]), batch, options.number(&["train_iters"])) {
+    if let (Some(samples), Some(batch), None) =
+        (options.number(&["train_samples"]), batch, options.number(&["train_iters"]))
+    {
         draft.set("run.steps", samples.div_ceil(batch), "--train-samples", place, Weight::Follows);
     }
 }

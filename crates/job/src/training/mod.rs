@@ -158,7 +158,10 @@ impl<'f> Inputs<'f> {
     }
 
     fn arguments(&mut self, options: &options::Options, place: &Place) -> Result<(), String> {
-        let named = arguments::read(options, place, &mut self.draft).map_err(|open| unset(&open))?;
+        let named = arguments::read(options, place, &mut self.draft).map_err(|open| {
+            let names: Vec<String> = open.iter().filter_map(|it| variable(it.text())).collect();
+            unset(&open, &names)
+        })?;
         if let Some((path, place)) = named.deepspeed {
             self.deepspeed_file(&path, &place)?;
         }
@@ -188,7 +191,9 @@ impl<'f> Inputs<'f> {
         match self.files.read(&place.file, path) {
             Ok(_) => self.named(path, place, Kind::DeepSpeed),
             Err(_) => {
-                self.draft.notes.push(format!("{place}: {path} is not here: give the settings of DeepSpeed with --deepspeed"));
+                self.draft.notes.push(format!(
+                    "{place}: {path} is not here: give the settings of DeepSpeed with --deepspeed"
+                ));
                 Ok(())
             }
         }
@@ -207,10 +212,17 @@ impl<'f> Inputs<'f> {
         } else {
             toml::from_str(&text.text).map_err(|error| format!("{name}: {}", error.to_string().trim_end()))?
         };
-        let Some(tables) = value.as_object() else { return Err(format!("{name}: is not a job: it has no tables")) };
+        let Some(tables) = value.as_object() else {
+            return Err(format!("{name}: is not a job: it has no tables"));
+        };
         for (table, keys) in tables {
             let Some(keys) = keys.as_object() else {
-                self.draft.state(table, keys.clone(), table, &Place::new(name, line_of(&text.text, "", table)));
+                self.draft.state(
+                    table,
+                    keys.clone(),
+                    table,
+                    &Place::new(name, line_of(&text.text, "", table)),
+                );
                 continue;
             };
             if keys.is_empty() {
@@ -277,7 +289,8 @@ fn tree(text: &Text) -> Result<(Tree, NodeId), String> {
     {
         return Err(format!("{name}:{}: ends in the middle of a value", error.line()));
     }
-    let tree = Tree::read(&text.text).map_err(|trouble| format!("{name}:{}: {}", trouble.line, trouble.text))?;
+    let tree =
+        Tree::read(&text.text).map_err(|trouble| format!("{name}:{}: {}", trouble.line, trouble.text))?;
     let root = tree.documents.first().copied().ok_or_else(|| format!("{name}: is empty"))?;
     Ok((tree, root))
 }
@@ -292,7 +305,9 @@ fn recognise(text: &Text) -> Result<Kind, String> {
     if body.contains('\0') {
         return Err(format!("{name}: is not a text"));
     }
-    let is_table = |line: &str| ["[model]", "[cluster]", "[run]", "[cluster.inter]", "[run.offload]"].contains(&line.trim());
+    let is_table = |line: &str| {
+        ["[model]", "[cluster]", "[run]", "[cluster.inter]", "[run.offload]"].contains(&line.trim())
+    };
     if extension == "toml" || body.lines().any(is_table) {
         return Ok(Kind::Job);
     }
@@ -302,27 +317,35 @@ fn recognise(text: &Text) -> Result<Kind, String> {
     let (tree, root) = tree(text)?;
     let has = |key: &str| tree.get(root, key).is_some();
     let any = |keys: &[&str]| keys.iter().any(|it| has(it));
-    Ok(if ["model", "cluster", "run"].iter().any(|it| tree.get(root, it).is_some_and(|it| !tree.entries(it).is_empty())) {
-        Kind::Job
-    } else if has("kind") && (any(&["apiVersion", "spec", "items"])) {
-        Kind::Manifest
-    } else if any(&["per_device_train_batch_size", "per_gpu_train_batch_size"]) {
-        Kind::Arguments
-    } else if any(&["distributed_type", "compute_environment"]) {
-        Kind::Accelerate
-    } else if any(&deepspeed::KEYS) {
-        Kind::DeepSpeed
-    } else if config::is_config(&tree, root) {
-        Kind::Config
-    } else if any(&["gradient_accumulation_steps", "gradient_checkpointing", "model_name_or_path"]) {
-        Kind::Arguments
-    } else if ["fp16", "bf16", "optimizer", "activation_checkpointing"].iter().any(|it| tree.at(root, &[it]).is_some_and(|it| !tree.entries(it).is_empty())) {
-        Kind::DeepSpeed
-    } else {
-        return Err(format!(
-            "{name}: is not a job that plumb reads: give a job file with [model], [cluster] and [run], settings of DeepSpeed, TrainingArguments, settings of accelerate, config.json of a model, a manifest, or a script that trains"
-        ));
-    })
+    Ok(
+        if ["model", "cluster", "run"]
+            .iter()
+            .any(|it| tree.get(root, it).is_some_and(|it| !tree.entries(it).is_empty()))
+        {
+            Kind::Job
+        } else if has("kind") && (any(&["apiVersion", "spec", "items"])) {
+            Kind::Manifest
+        } else if any(&["per_device_train_batch_size", "per_gpu_train_batch_size"]) {
+            Kind::Arguments
+        } else if any(&["distributed_type", "compute_environment"]) {
+            Kind::Accelerate
+        } else if any(&deepspeed::KEYS) {
+            Kind::DeepSpeed
+        } else if config::is_config(&tree, root) {
+            Kind::Config
+        } else if any(&["gradient_accumulation_steps", "gradient_checkpointing", "model_name_or_path"]) {
+            Kind::Arguments
+        } else if ["fp16", "bf16", "optimizer", "activation_checkpointing"]
+            .iter()
+            .any(|it| tree.at(root, &[it]).is_some_and(|it| !tree.entries(it).is_empty()))
+        {
+            Kind::DeepSpeed
+        } else {
+            return Err(format!(
+                "{name}: is not a job that plumb reads: give a job file with [model], [cluster] and [run], settings of DeepSpeed, TrainingArguments, settings of accelerate, config.json of a model, a manifest, or a script that trains"
+            ));
+        },
+    )
 }
 
 /// The name by which the catalogue has a model of Hugging Face.
@@ -338,23 +361,47 @@ fn common_name(name: &str) -> String {
     name
 }
 
-/// Says which values an input leaves to the outside.
-fn unset(open: &[options::Setting]) -> String {
-    let shown: Vec<String> = open
-        .iter()
-        .take(6)
-        .map(|it| format!("{} is {} ({})", it.called, if it.text().is_empty() { "without a value" } else { it.text() }, it.place))
-        .collect();
-    let more = if open.len() > 6 { format!(" and {} more", open.len() - 6) } else { String::new() };
-    let names: Vec<String> = open.iter().filter_map(|it| variable(it.text())).collect();
-    let names: Vec<String> = names.iter().enumerate().filter(|(at, it)| !names.iter().take(*at).any(|other| other == *it)).map(|(_, it)| format!("--define {it}=...")).collect();
-    let hint = if names.is_empty() { String::new() } else { format!(": give {}", names.join(" ")) };
-    format!("the input does not set {}{more}{hint}", shown.join(", "))
+/// Says which values an input leaves to the outside, and which variables give them.
+fn unset(open: &[options::Setting], variables: &[String]) -> String {
+    let file = open.first().map(|it| it.place.file.clone()).unwrap_or_default();
+    let shown = |it: &options::Setting| {
+        let value = if it.text().is_empty() { "without a value" } else { it.text() };
+        format!("{} {value} (line {})", it.called, it.place.line)
+    };
+    let mut settings: Vec<String> = open.iter().take(4).map(shown).collect();
+    if open.len() > 4 {
+        settings.push(format!("{} more", open.len() - 4));
+    }
+    let mut names: Vec<&String> = Vec::new();
+    for name in variables {
+        if !names.contains(&name) {
+            names.push(name);
+        }
+    }
+    let defines: Vec<String> = names.iter().take(8).map(|it| format!("--define {it}=...")).collect();
+    let call = if names.iter().any(|it| it.bytes().all(|it| it.is_ascii_digit())) {
+        format!("give its arguments, as in plumb predict 'bash {file} ARGUMENTS', or ")
+    } else {
+        String::new()
+    };
+    let how = if defines.is_empty() {
+        "give numbers".to_owned()
+    } else {
+        format!("{call}add {}", defines.join(" "))
+    };
+    format!("{file}: does not set {}: {how}", settings.join(", "))
 }
 
 /// `NUM_LAYERS` of `${NUM_LAYERS}`.
 fn variable(text: &str) -> Option<String> {
+    // A part of a list is not given from outside.
+    if text.contains('[') {
+        return None;
+    }
     let rest = text.split('$').nth(1)?.trim_start_matches('{');
     let name: String = rest.chars().take_while(|it| *it == '_' || it.is_ascii_alphanumeric()).collect();
     (!name.is_empty()).then_some(name)
 }
+
+#[cfg(test)]
+mod tests;

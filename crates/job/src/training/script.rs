@@ -11,12 +11,29 @@ use super::{Inputs, Kind, Text, arguments, deepspeed, megatron, unset, variable}
 pub(super) fn is_script(name: &str, text: &str) -> bool {
     let extension = name.rsplit('.').next().unwrap_or_default();
     let first = text.trim_start();
-    first.starts_with("#!")
+    if first.starts_with("#!")
         || first.starts_with("--")
         || matches!(extension, "sh" | "bash" | "slurm" | "sbatch")
-        || text.lines().any(|it| it.trim_start().starts_with("#SBATCH"))
-        || (!first.starts_with(['{', '[']) && Launch::pasted(first.lines().next().unwrap_or_default()).is_some())
-        || first.lines().any(|it| it.trim_start().starts_with("torchrun ") || it.contains("pretrain_gpt.py"))
+    {
+        return true;
+    }
+    let object = |it: &str| it.starts_with("apiVersion:") || it.starts_with("kind:");
+    if first.starts_with(['{', '[']) || text.lines().any(object) {
+        return false;
+    }
+    let starts = [
+        "torchrun ",
+        "deepspeed ",
+        "accelerate ",
+        "srun ",
+        "mpirun ",
+        "python ",
+        "python3 ",
+        "bash ",
+        "#SBATCH",
+    ];
+    text.lines().any(|line| starts.iter().any(|it| line.trim_start().starts_with(it)))
+        || Launch::pasted(first.lines().next().unwrap_or_default()).is_some()
 }
 
 /// A command that may train.
@@ -38,7 +55,7 @@ impl Command {
 
     /// The program: the first word that ends with `.py`, or the module after `-m`.
     fn program(&self) -> &str {
-        let named = self.words.iter().find(|it| it.text.ends_with(".py"));
+        let named = self.words.iter().find(|it| it.text.rsplit_once('.').is_some_and(|it| it.1 == "py"));
         let module = || {
             let at = self.words.iter().position(|it| it.text == "-m")?;
             self.words.get(at + 1).filter(|it| !it.text.starts_with("torch.distributed"))
@@ -48,11 +65,14 @@ impl Command {
 }
 
 pub(super) fn read(inputs: &mut Inputs<'_>, text: &Text) -> Result<(), String> {
-    let directives = Submission::read(&text.name, &text.text).ok().map(|it| it.directives).unwrap_or_default();
+    let directives =
+        Submission::read(&text.name, &text.text).ok().map(|it| it.directives).unwrap_or_default();
     let mut variables = slurm(&directives);
     variables.extend(inputs.variables.iter().cloned());
     let commands = follow(inputs, text, &variables)?;
-    let directed = |count: Option<evidence::submission::Count>| count.map(|it| (it.value, Place::new(&text.name, it.span.line)));
+    let directed = |count: Option<evidence::submission::Count>| {
+        count.map(|it| (it.value, Place::new(&text.name, it.span.line)))
+    };
     if let Some((nodes, place)) = directed(directives.nodes()) {
         inputs.draft.set("cluster.nodes", nodes, "#SBATCH --nodes", &place, Weight::Follows);
     }
@@ -100,21 +120,27 @@ fn slurm(directives: &Directives) -> Vec<(String, String)> {
 /// Reads the command that trains among those of a script or of a container.
 pub(super) fn take(inputs: &mut Inputs<'_>, commands: &Commands, name: &str) -> Result<(), String> {
     let mut all: Vec<Command> = commands.commands.iter().map(|it| Command::new(it, commands)).collect();
+    // A file of variables with options, which another script sources.
+    if all.iter().all(|it| it.score == 0) && !commands.options.is_empty() {
+        all.push(Command::new(&commands.options, commands));
+    }
     let best = all.iter().map(|it| it.score).max().unwrap_or(0);
     let launches = |it: &Command| !launch(&it.words).is_empty();
-    let at = if best > 0 {
-        all.iter().position(|it| it.score == best)
-    } else {
-        all.iter().position(launches)
-    };
+    let at =
+        if best > 0 { all.iter().position(|it| it.score == best) } else { all.iter().position(launches) };
     let Some(at) = at else {
-        return Err(format!("{name}: starts no training that plumb knows: it has no torchrun, deepspeed, srun or mpirun, and no options of Megatron or of the Hugging Face Trainer"));
+        return Err(format!(
+            "{name}: starts no training that plumb knows: it has no torchrun, deepspeed, srun or mpirun, and no options of Megatron or of the Hugging Face Trainer"
+        ));
     };
     let others = all.iter().filter(|it| it.score == best && it.score > 0).count();
     let command = all.swap_remove(at);
     let place = command.words.first().map_or_else(|| Place::new(name, 1), |it| place_in(commands, it));
     if others > 1 && best > 1 && all.iter().any(|it| it.score == best && it.options != command.options) {
-        inputs.draft.notes.push(format!("{name} trains {others} times: the command of line {} is read", place.line));
+        inputs
+            .draft
+            .notes
+            .push(format!("{name} trains {others} times: the command of line {} is read", place.line));
     }
     refuse(&command, &place)?;
     launched(inputs, &command, commands);
@@ -134,7 +160,10 @@ pub(super) fn take(inputs: &mut Inputs<'_>, commands: &Commands, name: &str) -> 
     for it in commands.undecided.iter().take(2) {
         let file = commands.files.get(it.file).map(String::as_str).unwrap_or_default();
         let given = variable(&it.on).map(|it| format!(": give --define {it}=...")).unwrap_or_default();
-        inputs.draft.notes.push(format!("{file}:{}: a condition depends on {}, which the script does not set, and is left out{given}", it.line, it.on));
+        inputs.draft.notes.push(format!(
+            "{file}:{}: a condition depends on {}, which the script does not set, and is left out{given}",
+            it.line, it.on
+        ));
     }
     Ok(())
 }
@@ -144,22 +173,37 @@ fn refuse(command: &Command, place: &Place) -> Result<(), String> {
     let program = command.program();
     let file = program.rsplit('/').next().unwrap_or_default().to_ascii_lowercase();
     let has = |words: &[&str]| words.iter().any(|it| file.contains(it));
-    if has(&["text_generation", "evaluat", "inference", "eval_", "generate", "convert", "preprocess", "server"]) {
+    if has(&[
+        "text_generation",
+        "evaluat",
+        "inference",
+        "eval_",
+        "generate",
+        "convert",
+        "preprocess",
+        "server",
+    ]) {
         return Err(format!("{place}: {program} does not train: there is no step to predict"));
     }
     if has(&["t5", "bert", "vit", "vision", "ict", "retro", "biencoder", "mamba", "dino"]) {
-        return Err(format!("{place}: {program} does not train a decoder of transformer layers, which is what plumb models"));
+        return Err(format!(
+            "{place}: {program} does not train a decoder of transformer layers, which is what plumb models"
+        ));
     }
     Ok(())
 }
 
+/// Says what a script gets from outside, and how to give it.
 fn left_open(open: &[Setting], commands: &Commands) -> String {
-    let mut text = unset(open);
-    // Branches that could not be decided are often what sets them.
+    let mut names: Vec<String> = commands.undecided.iter().filter_map(|it| variable(&it.on)).collect();
+    let branches = names.len();
+    // What undecided branches set needs no value of its own.
+    let outside = |it: &String| branches == 0 || it.bytes().all(|it| it.is_ascii_digit());
+    names.extend(open.iter().filter_map(|it| variable(it.text())).filter(outside));
+    let mut text = unset(open, &names);
     if let Some(it) = commands.undecided.first() {
         let file = commands.files.get(it.file).map(String::as_str).unwrap_or_default();
-        let name = variable(&it.on).map(|it| format!(": --define {it}=... may be enough")).unwrap_or_default();
-        text.push_str(&format!("; a condition at {file}:{} depends on {}{name}", it.line, it.on));
+        text.push_str(&format!("; branches depend on them too, the first at {file}:{}", it.line));
     }
     text
 }
@@ -184,13 +228,16 @@ fn launched(inputs: &mut Inputs<'_>, command: &Command, commands: &Commands) {
     let draft = &mut inputs.draft;
     for it in &all {
         let nested = it.launcher == Launcher::Srun && all.len() > 1;
-        let place = |at: usize| command.words.get(at).map_or_else(|| Place::new("", 0), |it| place_in(commands, it));
+        let place =
+            |at: usize| command.words.get(at).map_or_else(|| Place::new("", 0), |it| place_in(commands, it));
         let weight = if nested { Weight::Follows } else { Weight::Stated };
         if let Some(nodes) = it.nodes() {
             let at = place(nodes.word.range.start);
             match nodes.number() {
                 Some(count) => draft.set("cluster.nodes", count, "nodes of the launcher", &at, weight),
-                None => draft.set("launch.open_nodes", nodes.text, "nodes of the launcher", &at, Weight::Follows),
+                None => {
+                    draft.set("launch.open_nodes", nodes.text, "nodes of the launcher", &at, Weight::Follows);
+                }
             }
         }
         let each = it.processes_per_node().filter(|_| !nested);
@@ -209,7 +256,12 @@ fn launched(inputs: &mut Inputs<'_>, command: &Command, commands: &Commands) {
 }
 
 /// Files of settings that the command names: of `DeepSpeed`, of accelerate.
-fn settings(inputs: &mut Inputs<'_>, command: &Command, commands: &Commands, at: &Place) -> Result<(), String> {
+fn settings(
+    inputs: &mut Inputs<'_>,
+    command: &Command,
+    commands: &Commands,
+    at: &Place,
+) -> Result<(), String> {
     let accelerate = command.options.get(&["config_file"]).filter(|it| it.open().is_none());
     if let Some(file) = accelerate
         && let Ok(text) = inputs.files.read(&file.place.file, file.text())
