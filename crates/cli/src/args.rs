@@ -427,9 +427,38 @@ pub(crate) struct Expect {
 
 #[derive(Debug, Args)]
 pub(crate) struct Predict {
-    /// A job file with the tables `[model]`, `[cluster]` and `[run]`, TOML or JSON; `-` for standard input.
-    #[arg(value_name = "JOB", value_hint = ValueHint::FilePath)]
-    pub(crate) job: PathBuf,
+    /// What describes the job: a job file (TOML or JSON), a script or command line that trains, settings of DeepSpeed or of the
+    /// Hugging Face Trainer, config.json of a model, a manifest. Several files make one job; `-` for standard input.
+    #[arg(value_name = "JOB", value_hint = ValueHint::FilePath, required_unless_present_any = ["deepspeed", "megatron"])]
+    pub(crate) job: Vec<PathBuf>,
+
+    /// Settings of DeepSpeed.
+    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
+    pub(crate) deepspeed: Vec<PathBuf>,
+
+    /// A command line of Megatron: a script, or the options themselves.
+    #[arg(long, value_name = "FILE|OPTIONS", allow_hyphen_values = true)]
+    pub(crate) megatron: Option<String>,
+
+    /// The model: a name that plumb knows, or config.json of Hugging Face.
+    #[arg(long, value_name = "NAME|FILE")]
+    pub(crate) model: Option<String>,
+
+    /// The machine: p5.48xlarge, dgx-h100.
+    #[arg(long, value_name = "NAME", value_parser = machine)]
+    pub(crate) instance: Option<&'static Model>,
+
+    /// How many nodes.
+    #[arg(long, value_name = "N")]
+    pub(crate) nodes: Option<u32>,
+
+    /// A key of the job file: seq=4096, tp=2, gpu=A100-80GB. Can be given several times.
+    #[arg(long, value_name = "KEY=VALUE")]
+    pub(crate) set: Vec<String>,
+
+    /// A variable that a script gets from outside, `1=...` for its first argument. Can be given several times.
+    #[arg(long, value_name = "NAME=VALUE")]
+    pub(crate) define: Vec<String>,
 
     /// The same job with something else: network=eni, gpudirect=true, pods=8x1, tp=4. Can be given several times.
     #[arg(long, value_name = "KEY=VALUE")]

@@ -10,6 +10,7 @@ use serde::Deserialize;
 use serde_json::Value;
 
 use super::hardware::{Cluster, Gpu, Inter, Intra};
+use super::measured::Measured;
 use super::model::{Experts, Model};
 use super::models;
 use super::run::{Framework, Offload, Precision, Recompute, Run};
@@ -32,6 +33,8 @@ pub struct Job {
     pub startup: Seconds,
     /// What was assumed, in sentences.
     pub notes: Vec<String>,
+    /// Collectives that were measured on the cluster.
+    pub measured: Measured,
 }
 
 /// What is wrong with a job file.
@@ -149,7 +152,27 @@ impl Job {
             steps: file.run.0.steps,
             startup: Seconds(startup),
             notes,
+            measured: Measured::default(),
         })
+    }
+
+    /// A key with its table: `run.seq` of `seq`, `cluster.inter.gbps` of `inter.gbps`.
+    pub fn full_key(key: &str) -> Result<String, JobError> {
+        let tables: [(&str, &[&str]); 5] = [
+            ("model", ModelTable::KEYS),
+            ("cluster", ClusterTable::KEYS),
+            ("run", RunTable::KEYS),
+            ("cluster.inter", InterTable::KEYS),
+            ("run.offload", OffloadTable::KEYS),
+        ];
+        let all = || tables.iter().flat_map(|(table, keys)| keys.iter().map(move |it| (*table, *it)));
+        let full = |(table, name): &(&str, &str)| format!("{table}.{name}");
+        let ends = |it: &(&str, &str)| full(it) == key || full(it).ends_with(&format!(".{key}"));
+        if let Some(found) = all().find(ends) {
+            return Ok(full(&found));
+        }
+        let near = all().min_by_key(|it| strsim::damerau_levenshtein(it.1, key));
+        wrong(format!("a job has no key `{key}`: did you mean `{}`?", near.map_or("", |it| it.1)))
     }
 }
 
@@ -249,7 +272,7 @@ fn cluster(table: &ClusterTable, remarks: &mut Vec<String>) -> Result<Cluster, J
         Some(Err(error)) => return wrong(format!("`pods` in [cluster]: {error}")),
     };
     if table.measured.is_some() {
-        return wrong("`measured` in [cluster] is not supported yet: leave it out");
+        return wrong("`measured` in [cluster] names a file, which only the program reads");
     }
     let inter = table.inter.as_ref().map(inter).transpose()?;
     let nodes = table.nodes.unwrap_or(1);

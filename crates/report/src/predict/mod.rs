@@ -120,7 +120,10 @@ impl Predict {
     /// Predicts a job and what else was asked. The price is of one node and hour.
     pub fn new(job: &Job, changes: &[(String, Job)], price: Option<f64>) -> Result<Self, Broken> {
         let calibration = Calibration::published();
-        let of = |job: &Job| Predictor::new(&calibration, &job.model, &job.cluster).step(&job.run);
+        let predictor = Predictor::new(&calibration, &job.model, &job.cluster).measured(&job.measured);
+        let of = |job: &Job| {
+            Predictor::new(&calibration, &job.model, &job.cluster).measured(&job.measured).step(&job.run)
+        };
         let step = of(job)?;
         let ranks = job.cluster.ranks();
         #[allow(clippy::cast_precision_loss, reason = "ranks and steps are far below 2^53")]
@@ -135,7 +138,8 @@ impl Predict {
                 hidden_s: rounded(part.hidden.0),
             }
         };
-        let mut notes = job.notes.clone();
+        let mut notes = predictor.measured_notes(&job.measured, &job.run);
+        notes.extend(job.notes.clone());
         notes.extend(text::remarks(job, &step));
         Ok(Self {
             schema: "plumb.predict/1",
