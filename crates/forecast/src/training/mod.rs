@@ -20,6 +20,7 @@ mod predict;
 mod run;
 mod schedule;
 mod step;
+mod timeline;
 mod zero;
 
 pub use check::Broken;
@@ -29,3 +30,4 @@ pub use model::{Experts, Model};
 pub use predict::{Calibration, Predictor};
 pub use run::{Framework, Offload, Precision, Recompute, Run};
 pub use step::{Breakdown, Kind, Memory, Part, Seconds, Step};
+pub use timeline::{PassSpan, Span, StageTimeline, Timeline, TooMany};
