@@ -16,6 +16,7 @@ mod output;
 mod predict;
 mod progress;
 mod topo;
+mod validate;
 mod write;
 
 use std::io::{self, Write};
@@ -55,6 +56,7 @@ fn main() -> ExitCode {
         Command::Topo(args) => topo::run(args, plumb.color, &mut out),
         Command::Expect(args) => expect::run(args, plumb.color, &mut out),
         Command::Predict(args) => predict::run(args, plumb.color, &mut out),
+        Command::Validate(args) => validate::run(args, plumb.color, &mut out),
         Command::Bench(args) => bench::run(args, plumb.color, &mut out),
         Command::Explain { what } => explain(&what.join(" "), &mut out),
         Command::Rules { format } => list_rules(*format, &mut out),

@@ -23,6 +23,7 @@ mod redact;
 mod sarif;
 mod text;
 pub mod topo;
+mod validate;
 pub mod written;
 
 pub use env::Env;
@@ -37,6 +38,7 @@ pub use model::{
     Training, TreePlace, Verdict,
 };
 pub use predict::Predict;
+pub use validate::Validate;
 pub use redact::{Redactor, redact};
 pub use sarif::sarif;
 pub use text::{Style, clean, text};

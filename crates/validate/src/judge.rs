@@ -66,6 +66,17 @@ pub enum Question {
     Pair(Pair),
 }
 
+/// Machines that are normal among themselves and slow against each other's groups: another switch, rail or block lies between.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Split {
+    /// The groups, the largest first.
+    pub groups: Vec<Vec<Host>>,
+    /// The median across groups as a part of what is normal inside.
+    pub share: f64,
+    /// Measurements across groups.
+    pub across: usize,
+}
+
 /// What the measurements say.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Judgement {
@@ -73,6 +84,8 @@ pub struct Judgement {
     pub reference: Option<Reference>,
     /// Whom they accuse, surest first.
     pub findings: Vec<Finding>,
+    /// Whether the machines fall into groups, where no switch was given.
+    pub split: Option<Split>,
     /// What they leave open.
     pub open: Vec<Question>,
     /// Machines that were normal with at least one other.
@@ -107,11 +120,13 @@ pub fn judge(fleet: &Fleet, samples: &[Sample]) -> Judgement {
     let reference = Reference::of(samples.iter().filter_map(|it| it.rate).map(|it| it.0));
     let Some(reference) = reference else {
         let open = fleet.hosts().map(Question::Host).collect();
-        return Judgement { reference: None, findings: Vec::new(), open, cleared: BTreeSet::new(), transient: 0 };
+        return Judgement { reference: None, findings: Vec::new(), split: None, open, cleared: BTreeSet::new(), transient: 0 };
     };
-    let mut court = Court { fleet, reference, samples, findings: Vec::new() };
+    let mut court = Court { fleet, reference, samples, findings: Vec::new(), split: None };
+    court.split = court.groups();
     while let Some(finding) = court.group().or_else(|| court.host()).or_else(|| court.link()) {
         court.findings.push(finding);
+        court.split = court.groups();
     }
     court.close()
 }
@@ -129,6 +144,7 @@ struct Court<'a> {
     reference: Reference,
     samples: &'a [Sample],
     findings: Vec<Finding>,
+    split: Option<Split>,
 }
 
 /// Slow measurements of how many, between machines that others cleared.
@@ -147,6 +163,13 @@ impl Noise {
 
 impl Court<'_> {
     fn explained(&self, pair: Pair) -> bool {
+        if let Some(split) = &self.split {
+            let place = |host: Host| split.groups.iter().position(|it| it.contains(&host));
+            let [one, other] = pair.hosts().map(place);
+            if one.is_some() && other.is_some() && one != other {
+                return true;
+            }
+        }
         self.findings.iter().any(|it| match it.culprit {
             Culprit::Host(host) | Culprit::Nic(host, _) => pair.has(host),
             Culprit::Link(link) => link == pair,
@@ -294,6 +317,52 @@ impl Court<'_> {
         found.min_by(|a, b| a.chance.total_cmp(&b.chance))
     }
 
+    /// Groups of machines with no normal pair between them, and enough slow ones to say so.
+    fn groups(&mut self) -> Option<Split> {
+        self.split = None;
+        let votes = self.votes();
+        let normal = Self::normal_with(&votes);
+        let mut groups: Vec<Vec<Host>> = Vec::new();
+        let mut placed: BTreeSet<Host> = BTreeSet::new();
+        for start in normal.keys() {
+            if !placed.insert(*start) {
+                continue;
+            }
+            let mut group = vec![*start];
+            let mut next = 0;
+            while let Some(host) = group.get(next).copied() {
+                next += 1;
+                let partners = normal.get(&host).into_iter().flatten();
+                group.extend(partners.filter(|it| placed.insert(**it)));
+            }
+            group.sort_unstable();
+            groups.push(group);
+        }
+        groups.sort_by_key(|it| std::cmp::Reverse(it.len()));
+        if groups.len() < 2 || groups.iter().any(|it| it.len() < CONFIRMED) {
+            return None;
+        }
+        let place = |host: Host| groups.iter().position(|it| it.contains(&host));
+        let mut shares: Vec<f64> = Vec::new();
+        let mut between: BTreeMap<[usize; 2], usize> = BTreeMap::new();
+        for vote in &votes {
+            let [one, other] = vote.pair.hosts();
+            if let (Some(one), Some(other)) = (place(one), place(other))
+                && one != other
+            {
+                shares.push(vote.share.unwrap_or(0.0));
+                *between.entry([one.min(other), one.max(other)]).or_default() += 1;
+            }
+        }
+        // Between each two groups: pairs that did not meet say nothing.
+        let all = groups.len() * (groups.len() - 1) / 2;
+        if between.len() < all || between.values().any(|it| *it < 2 * CONFIRMED) {
+            return None;
+        }
+        shares.sort_by(f64::total_cmp);
+        Some(Split { share: median(&shares)?, across: shares.len(), groups })
+    }
+
     fn close(mut self) -> Judgement {
         let votes = self.votes();
         let normal = Self::normal_with(&votes);
@@ -337,6 +406,7 @@ impl Court<'_> {
         Judgement {
             reference: Some(self.reference),
             findings: self.findings,
+            split: self.split,
             open: open.into_iter().collect(),
             cleared: normal.into_keys().collect(),
             transient,

@@ -17,13 +17,14 @@ mod judge;
 mod nics;
 mod random;
 mod reference;
+pub mod replay;
 mod rounds;
 mod search;
 pub mod simulate;
 mod validation;
 
 pub use fleet::{Fleet, Host, Pair, Sample};
-pub use judge::{Class, Culprit, Finding, Judgement, Question, judge};
+pub use judge::{Class, Culprit, Finding, Judgement, Question, Split, judge};
 pub use nics::NicSample;
 pub use reference::Reference;
 pub use search::{Limits, Search};

@@ -13,8 +13,9 @@ pub struct Reference {
     pub slow_below: f64,
 }
 
-/// A loss that training would notice, and that no quiet fleet shows by chance (real all-pairs runs: median deviation 0.1 to 3.2 %).
-const LOSS: f64 = 0.08;
+/// A loss that training would notice, and that no quiet fleet shows by chance: of 360 pairs of ten healthy H100 machines none lay
+/// 10 % below the median (all-pairs runs of xxrjun/nccl-tests-cluster).
+const LOSS: f64 = 0.1;
 /// In standard deviations: where a fleet scatters more, only more is slow.
 const SIGMAS: f64 = 3.0;
 /// No fleet is so quiet that a smaller spread should be believed from few measurements.
@@ -88,7 +89,7 @@ mod tests {
         rates.extend([50.0; 30]);
         let it = Reference::of(rates).unwrap();
         assert!((it.normal - 100.0).abs() < 1e-9, "{it:?}");
-        assert!(it.is_slow(Some(91.0)) && !it.is_slow(Some(93.0)) && it.is_slow(None));
+        assert!(it.is_slow(Some(89.0)) && !it.is_slow(Some(91.0)) && it.is_slow(None));
     }
 
     #[test]

@@ -269,7 +269,7 @@ fn hosts_of(fleet: &Fleet, culprit: Culprit) -> Vec<Host> {
 }
 
 /// Machines that are slow by themselves.
-fn local(hosts: &[Host], rates: &[Option<f64>], least: Option<GigabytesPerSecond>) -> Vec<Finding> {
+pub(crate) fn local(hosts: &[Host], rates: &[Option<f64>], least: Option<GigabytesPerSecond>) -> Vec<Finding> {
     let reference = Reference::of(rates.iter().copied().flatten());
     let slow = |rate: Option<f64>| {
         let below = rate.is_none_or(|rate| least.is_some_and(|least| rate < least.0));
