@@ -98,10 +98,14 @@ pub struct Judgement {
 const CHANCE: f64 = 0.01;
 /// Machines that are normal with others and against which a machine must be slow before it is accused.
 const WITNESSES: usize = 2;
-/// Measurements that must be slow before a link is accused: what was seen first, and two confirmations.
-const CONFIRMED: usize = 3;
+/// Measurements that must be slow before a link is accused: what was seen first, and three confirmations.
+const CONFIRMED: usize = 4;
+/// Machines of a switch that must be slow across it, and machines that make a group.
+const SEVERAL: usize = 3;
 /// Others with whom both ends of a slow link must be normal: a machine that is slow at times is not a link.
-const FINE_WITH: usize = 5;
+const FINE_WITH: usize = 6;
+/// A machine is asked about again if chance makes one such in ten fleets.
+const SUSPICIOUS: f64 = 0.1;
 /// For a part that is slow at times: every round is another chance to be unlucky.
 const RARE: f64 = 0.0001;
 /// One slow measurement in sixteen between normal machines is assumed as long as none was made.
@@ -111,7 +115,7 @@ const OFTEN: f64 = 0.25;
 /// From this share of slow measurements on a part is slow, not slow at times.
 const ALWAYS: f64 = 0.8;
 /// Repetitions of a slow pair after which it is a matter of chance.
-const REPEATED: usize = 6;
+const REPEATED: usize = 8;
 /// Measurements of one machine after which more would not help.
 const ENOUGH: usize = 14;
 
@@ -309,7 +313,7 @@ impl Court<'_> {
             let elsewhere = rest.iter().filter(|it| it.slow && !inside(it)).count();
             let noise = Noise { slow: elsewhere, of: rest.len() }.without(0, 0);
             let chance = at_least(slow, across.len(), noise) * many;
-            let guilty = slow_hosts.len() >= CONFIRMED
+            let guilty = slow_hosts.len() >= SEVERAL
                 && as_f64(slow) >= ALWAYS * as_f64(across.len())
                 && chance < CHANCE;
             guilty.then(|| Self::finding(Class::Tier, Culprit::Group(group), &across, slow_hosts.len(), chance))
@@ -339,7 +343,7 @@ impl Court<'_> {
             groups.push(group);
         }
         groups.sort_by_key(|it| std::cmp::Reverse(it.len()));
-        if groups.len() < 2 || groups.iter().any(|it| it.len() < CONFIRMED) {
+        if groups.len() < 2 || groups.iter().any(|it| it.len() < SEVERAL) {
             return None;
         }
         let place = |host: Host| groups.iter().position(|it| it.contains(&host));
@@ -356,7 +360,7 @@ impl Court<'_> {
         }
         // Between each two groups: pairs that did not meet say nothing.
         let all = groups.len() * (groups.len() - 1) / 2;
-        if between.len() < all || between.values().any(|it| *it < 2 * CONFIRMED) {
+        if between.len() < all || between.values().any(|it| *it < 2 * SEVERAL) {
             return None;
         }
         shares.sort_by(f64::total_cmp);
@@ -375,7 +379,7 @@ impl Court<'_> {
         for it in suspects(self.fleet, &votes) {
             let partners: BTreeSet<Host> =
                 it.votes.iter().filter(|vote| vote.slow).map(|vote| vote.pair.other(it.host)).collect();
-            if partners.len() >= 2 && it.chance < 1.0 && it.votes.len() < ENOUGH {
+            if partners.len() >= WITNESSES && it.chance < SUSPICIOUS && it.votes.len() < ENOUGH {
                 open.insert(Question::Host(it.host));
             }
         }

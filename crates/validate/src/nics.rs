@@ -1,5 +1,7 @@
 //! Which NIC of a slow machine it is.
 
+use std::collections::BTreeMap;
+
 use crate::chance::as_f64;
 use crate::fleet::Host;
 use crate::judge::{Class, Culprit, Finding};
@@ -32,9 +34,16 @@ pub(crate) fn blame(findings: &mut Vec<Finding>, samples: &[NicSample]) {
         if finding.class != Class::Node {
             return true;
         }
-        let own: Vec<&NicSample> = samples.iter().filter(|it| it.host == host).collect();
+        // Measured twice, each counts at its best.
+        let mut best: BTreeMap<usize, NicSample> = BTreeMap::new();
+        for it in samples.iter().filter(|it| it.host == host) {
+            let known = best.entry(it.nic).or_insert(*it);
+            if it.rate > known.rate {
+                *known = *it;
+            }
+        }
         let (slow, rest): (Vec<&NicSample>, Vec<&NicSample>) =
-            own.into_iter().partition(|it| reference.is_far(it.rate, samples.len()));
+            best.values().partition(|it| reference.is_far(it.rate, samples.len()));
         // If all are slow, or the rest is not quite normal either, it is the machine and not a NIC.
         let shares = rest.iter().filter_map(|it| it.rate).map(|it| reference.share(it)).sum::<f64>();
         let usual = 1.0 - RATHER_NORMAL.max(3.0 * reference.spread / as_f64(rest.len().max(1)).sqrt());
