@@ -40,6 +40,8 @@ pub(crate) enum Command {
     Predict(Predict),
     /// Search all layouts of a training job for the fastest that fits, and say why the others are slower.
     Plan(Plan),
+    /// Judge a fleet: is it fit to train, and if not, which machine, NIC, link or switch is not.
+    Validate(Validate),
     /// Measure a collective, on host memory or with NCCL on GPUs, and verify it.
     Bench(Box<crate::bench::Bench>),
     /// Explain a rule, a variable, a term, a machine, a GPU or a line of a log.
@@ -561,6 +563,27 @@ pub(crate) struct Plan {
     /// The program of every rank in the manifest, after `--`.
     #[arg(last = true, value_name = "COMMAND", requires = "emit")]
     pub(crate) command: Vec<String>,
+}
+
+#[derive(Debug, Args)]
+#[command(group(clap::ArgGroup::new("fleet").required(true).args(["replay", "simulate"])))]
+pub(crate) struct Validate {
+    /// Judge runs of nccl-tests that exist: files and folders with the output of pairs, single machines or all together.
+    #[arg(long, value_name = "PATH", num_args = 1.., value_hint = ValueHint::AnyPath)]
+    pub(crate) replay: Vec<PathBuf>,
+
+    /// Validate a model of a fleet: nodes=100,slow=node037:0.8,noise=2%. Further keys: link=node003-node017:0.5, nic=node005:3:0,
+    /// flaky=node012:0.6:30%, leaf=16,tier=1:0.6, local=node002:0.5, dead=node009, dips=5%, spread=1%, rate=370, seed=1.
+    #[arg(long, value_name = "FLEET")]
+    pub(crate) simulate: Option<String>,
+
+    /// Output format; JSON has the schema plumb.validate/1.
+    #[arg(long, short, value_enum, default_value_t = ListFormat::Text)]
+    pub(crate) format: ListFormat,
+
+    /// Everything, not only the first screen.
+    #[arg(long, short)]
+    pub(crate) verbose: bool,
 }
 
 /// The machines, and the layout of the job on them.

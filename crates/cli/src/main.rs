@@ -17,6 +17,7 @@ mod plan;
 mod predict;
 mod progress;
 mod topo;
+mod validate;
 mod write;
 
 use std::io::{self, Write};
@@ -57,6 +58,7 @@ fn main() -> ExitCode {
         Command::Expect(args) => expect::run(args, plumb.color, &mut out),
         Command::Predict(args) => predict::run(args, plumb.color, &mut out),
         Command::Plan(args) => plan::run(args, plumb.color, &mut out),
+        Command::Validate(args) => validate::run(args, plumb.color, &mut out),
         Command::Bench(args) => bench::run(args, plumb.color, &mut out),
         Command::Explain { what } => explain(&what.join(" "), &mut out),
         Command::Rules { format } => list_rules(*format, &mut out),

@@ -25,6 +25,7 @@ mod redact;
 mod sarif;
 mod text;
 pub mod topo;
+mod validate;
 pub mod written;
 
 pub use env::Env;
@@ -40,6 +41,7 @@ pub use model::{
 };
 pub use predict::{Drawing, FromLog, Predict, Undrawn};
 pub use price::{Price, charge};
+pub use validate::Validate;
 pub use redact::{Redactor, redact};
 pub use sarif::sarif;
 pub use text::{Style, clean, text};

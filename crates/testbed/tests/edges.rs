@@ -28,6 +28,7 @@ const CRATES: &[Crate] = &[
     Crate { name: "job", pure: true, uses: &["evidence", "fabric", "messages"], tests_use: &[] },
     Crate { name: "nccl", pure: true, uses: &["fabric"], tests_use: &["evidence"] },
     Crate { name: "forecast", pure: true, uses: &["fabric", "nccl"], tests_use: &["job"] },
+    Crate { name: "validate", pure: true, uses: &["evidence", "fabric"], tests_use: &[] },
     Crate {
         name: "rules",
         pure: true,
@@ -39,7 +40,7 @@ const CRATES: &[Crate] = &[
     Crate {
         name: "report",
         pure: true,
-        uses: &["bench", "evidence", "explain", "fabric", "forecast", "job", "manifest", "nccl", "rules"],
+        uses: &["bench", "evidence", "explain", "fabric", "forecast", "job", "manifest", "nccl", "rules", "validate"],
         tests_use: &[],
     },
     Crate { name: "collective", pure: false, uses: &[], tests_use: &["testbed"] },
@@ -63,6 +64,7 @@ const CRATES: &[Crate] = &[
             "node",
             "report",
             "rules",
+            "validate",
         ],
         tests_use: &["testbed"],
     },

@@ -1,0 +1,180 @@
+//! The answer of `plumb validate`: is this fleet fit to train, and which part is not? Schema `plumb.validate/1`.
+
+mod matrix;
+mod replay;
+mod simulated;
+mod text;
+
+use std::io::{self, Write};
+
+use serde::Serialize;
+use ::validate::{Class, Verdict};
+
+pub(crate) use matrix::Matrix;
+
+/// A verdict on a fleet, with its evidence.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Validate {
+    /// `plumb.validate/1`.
+    pub schema: &'static str,
+    /// `go`, `no-go` or `inconclusive`.
+    pub verdict: &'static str,
+    /// The verdict in a sentence.
+    pub text: String,
+    /// What was read or modelled.
+    pub source: String,
+    /// The machines.
+    pub hosts: Vec<String>,
+    /// Parts that are slow, surest first.
+    pub findings: Vec<Accused>,
+    /// Groups of machines that are normal among themselves and slow against each other.
+    pub splits: Vec<Groups>,
+    /// Launches, in order; empty for runs that others made.
+    pub launches: Vec<Launch>,
+    /// Kinds of runs that were compared; empty for launches of a validation.
+    pub tests: Vec<Test>,
+    /// Pairs of machines, as parts of what is normal.
+    pub matrix: Option<Matrix>,
+    /// What nothing was said about, and why.
+    pub not_known: Vec<String>,
+}
+
+/// A part that is slow.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Accused {
+    /// `node`, `nic`, `link`, `tier`, `intermittent`.
+    pub class: &'static str,
+    /// The machine, both ends of a link, or all machines of a switch.
+    pub hosts: Vec<String>,
+    /// The NIC, counted from 0.
+    pub nic: Option<usize>,
+    /// What it reached, as a part of what is normal; the median.
+    pub share: f64,
+    /// How many measurements were slow,
+    pub slow: usize,
+    /// of how many, against machines that are normal with others.
+    pub of: usize,
+    /// How many of them failed.
+    pub failed: usize,
+    /// The probability that chance makes one part of the fleet look so.
+    pub chance: f64,
+    /// In which tests, for runs that others made.
+    pub tests: Vec<String>,
+    /// What was seen, in a sentence.
+    pub text: String,
+    /// What to do.
+    pub action: &'static str,
+}
+
+/// Machines that fall into groups.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Groups {
+    /// The test that shows it.
+    pub test: String,
+    /// The machines of each, the largest first.
+    pub groups: Vec<Vec<String>>,
+    /// What pairs across reach, as a part of what pairs inside do.
+    pub share: f64,
+    /// Pairs across that were measured.
+    pub across: usize,
+}
+
+/// One launch.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Launch {
+    /// `local`, `smoke`, `all`, `pairs`, `nics`, `without`.
+    pub stage: &'static str,
+    /// What ran.
+    pub what: String,
+    /// What came of it.
+    pub result: String,
+    /// Whether it was as it should be.
+    pub ok: bool,
+}
+
+/// Runs of one kind.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Test {
+    /// `alltoall, 8 GPUs each, pairs`.
+    pub name: String,
+    /// Machines of each run.
+    pub hosts: usize,
+    /// The size that is compared.
+    pub bytes: u64,
+    /// Runs.
+    pub runs: usize,
+    /// How many failed.
+    pub failed: usize,
+    /// What most reach, in GB/s of bus bandwidth.
+    #[serde(rename = "normal_GBps")]
+    pub normal: Option<f64>,
+    /// The lowest.
+    #[serde(rename = "lowest_GBps")]
+    pub lowest: Option<f64>,
+    /// How far those that are not slow lie apart, as a part of what is normal.
+    pub spread: Option<f64>,
+    /// How many are slow, failed ones included.
+    pub slow: usize,
+}
+
+impl Validate {
+    /// For programs.
+    pub fn json(&self, out: &mut impl Write) -> io::Result<()> {
+        serde_json::to_writer_pretty(&mut *out, self)?;
+        writeln!(out)
+    }
+
+    /// GO.
+    pub fn is_go(&self) -> bool {
+        self.verdict == word(Verdict::Go)
+    }
+
+    /// NO-GO.
+    pub fn is_no_go(&self) -> bool {
+        self.verdict == word(Verdict::NoGo)
+    }
+}
+
+const fn word(verdict: Verdict) -> &'static str {
+    match verdict {
+        Verdict::Go => "go",
+        Verdict::NoGo => "no-go",
+        Verdict::Inconclusive => "inconclusive",
+    }
+}
+
+const fn class(class: Class) -> &'static str {
+    match class {
+        Class::Node => "node",
+        Class::Nic => "nic",
+        Class::Link => "link",
+        Class::Tier => "tier",
+        Class::Intermittent => "intermittent",
+        Class::Inconclusive => "inconclusive",
+    }
+}
+
+const fn action(class: Class, failed: bool) -> &'static str {
+    match class {
+        Class::Node if failed => "take it out, read its log with `plumb doctor`, reboot or replace it",
+        Class::Node => "take it out and replace it, or compare its settings, clocks and link rates with those of the others",
+        Class::Nic => "check this NIC's cable, rate and error counters; replace the NIC or the machine",
+        Class::Link => "check the cables and switch ports between the two; keep them out of one job until then",
+        Class::Tier => "check the ways out of this switch; keep a job inside or outside of it until then",
+        Class::Intermittent => "take it out and watch it: counters, temperatures, other jobs on it; measure again later",
+        Class::Inconclusive => "measure again",
+    }
+}
+
+/// `82 %`.
+fn percent(share: f64) -> String {
+    if share < 0.1 { format!("{:.1} %", 100.0 * share) } else { format!("{:.0} %", 100.0 * share) }
+}
+
+/// The first names, and how many more.
+fn list(names: &[String], most: usize) -> String {
+    match names.len().checked_sub(most) {
+        Some(more) if more > 0 => format!("{} and {more} more", names[..most].join(", ")),
+        _ => names.join(", "),
+    }
+}

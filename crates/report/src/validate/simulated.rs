@@ -1,0 +1,189 @@
+//! A validation, launch by launch.
+
+use ::validate::simulate::{Model, Spec};
+use ::validate::{Answer, Culprit, Finding, Fleet, Limits, Pair, Question, Step, Validation, Verdict};
+
+use super::{Accused, Launch, Matrix, Validate, action, class, list, percent, word};
+use crate::expect::shown;
+
+impl Validate {
+    /// Passes a modelled fleet through the validation that real machines pass through.
+    pub fn simulated(spec: &Spec, limits: Limits) -> Self {
+        let mut model = Model::new(spec.clone());
+        let fleet = model.fleet();
+        let mut launches = Vec::new();
+        let mut least = None;
+        let validation = {
+            let expected = model.validation(limits).expected();
+            model.run(limits, |step, answer| {
+                least = expected.all.map(|it| it.0);
+                launches.push(launch(&fleet, step, answer, least));
+            })
+        };
+        let source = format!("a model of {} machines, not real ones", fleet.len());
+        Self::of(&validation, source, launches)
+    }
+
+    /// The answer of a validation that ended.
+    fn of(validation: &Validation, source: String, launches: Vec<Launch>) -> Self {
+        let fleet = validation.search().fleet();
+        let verdict = validation.verdict();
+        let findings: Vec<Accused> = validation.findings().iter().map(|it| accused(fleet, it, Vec::new())).collect();
+        let not_known = open(fleet, &validation.open());
+        let samples = validation.search().samples();
+        let reference = validation.search().judgement().reference.filter(|_| !samples.is_empty());
+        let matrix = reference.map(|it| Matrix::of(fleet, samples, &it, "pairs".to_owned()));
+        Self {
+            schema: "plumb.validate/1",
+            verdict: word(verdict),
+            text: headline(fleet, verdict, &findings, validation),
+            source,
+            hosts: fleet.names().to_vec(),
+            findings,
+            splits: Vec::new(),
+            launches,
+            tests: Vec::new(),
+            matrix,
+            not_known,
+        }
+    }
+}
+
+fn headline(fleet: &Fleet, verdict: Verdict, findings: &[Accused], validation: &Validation) -> String {
+    let all = fleet.len();
+    match verdict {
+        Verdict::Go => match validation.all().flatten() {
+            Some(rate) => format!("GO: all {all} machines together reach {} GB/s", shown(rate)),
+            None => "GO: the machine reaches what is normal".to_owned(),
+        },
+        Verdict::NoGo => {
+            let out: Vec<String> = all_out(fleet, validation);
+            let proof = match validation.without().flatten() {
+                Some(rate) => format!(": without, the others reach {} GB/s", shown(rate)),
+                None => String::new(),
+            };
+            format!("NO-GO: take out {}{proof}", list(&out, 8))
+        }
+        Verdict::Inconclusive if findings.is_empty() => {
+            "INCONCLUSIVE: all together are too slow, and no pair of machines explains it".to_owned()
+        }
+        Verdict::Inconclusive => {
+            let names: Vec<String> = findings.iter().flat_map(|it| it.hosts.clone()).collect();
+            format!("INCONCLUSIVE: {} explains only a part of it", list(&names, 8))
+        }
+    }
+}
+
+fn all_out(fleet: &Fleet, validation: &Validation) -> Vec<String> {
+    let rest = validation.rest();
+    fleet.hosts().filter(|it| !rest.contains(it)).map(|it| fleet.name(it).to_owned()).collect()
+}
+
+/// What is not told, in words.
+pub(super) fn open(fleet: &Fleet, questions: &[Question]) -> Vec<String> {
+    let mut hosts = Vec::new();
+    let mut pairs = Vec::new();
+    for question in questions {
+        match question {
+            Question::Host(host) => hosts.push(fleet.name(*host).to_owned()),
+            Question::Pair(pair) => pairs.push(named(fleet, *pair)),
+        }
+    }
+    let mut all = Vec::new();
+    if !hosts.is_empty() {
+        all.push(format!("whether {} slow: not measured often enough against machines that are normal", is_are(&hosts)));
+    }
+    if !pairs.is_empty() {
+        all.push(format!("why {} was slow: not measured again", list(&pairs, 4)));
+    }
+    all
+}
+
+fn is_are(names: &[String]) -> String {
+    format!("{} {}", list(names, 8), if names.len() == 1 { "is" } else { "are" })
+}
+
+fn named(fleet: &Fleet, pair: Pair) -> String {
+    pair.hosts().map(|it| fleet.name(it)).join(" - ")
+}
+
+pub(super) fn accused(fleet: &Fleet, finding: &Finding, tests: Vec<String>) -> Accused {
+    let hosts: Vec<String> = match finding.culprit {
+        Culprit::Host(host) | Culprit::Nic(host, _) => vec![fleet.name(host).to_owned()],
+        Culprit::Link(pair) => pair.hosts().map(|it| fleet.name(it).to_owned()).to_vec(),
+        Culprit::Group(group) => {
+            fleet.hosts().filter(|it| fleet.group(*it) == Some(group)).map(|it| fleet.name(it).to_owned()).collect()
+        }
+    };
+    let nic = match finding.culprit {
+        Culprit::Nic(_, nic) => Some(nic),
+        _ => None,
+    };
+    let failed = finding.failed * 2 > finding.of;
+    let what = match finding.culprit {
+        Culprit::Host(_) if finding.partners == 0 && failed => "fails by itself".to_owned(),
+        Culprit::Host(_) if finding.partners == 0 => format!("{} of what the others reach, by itself", percent(finding.share)),
+        Culprit::Host(_) if failed => format!("failed with {} of {} machines that are normal with others", finding.failed, finding.of),
+        Culprit::Host(_) => format!(
+            "{} of what is normal; slow in {} of {} measurements with machines that are normal with others",
+            percent(finding.share),
+            finding.slow,
+            finding.of
+        ),
+        Culprit::Nic(_, nic) if finding.failed > 0 => format!("NIC {nic} fails"),
+        Culprit::Nic(_, nic) => format!("NIC {nic} reaches {} of what the others do", percent(finding.share)),
+        Culprit::Link(_) => {
+            format!("{} of what is normal, in {} of {} measurements; both are normal with others", percent(finding.share), finding.slow, finding.of)
+        }
+        Culprit::Group(group) => format!(
+            "switch {group}: {} of what is normal across it, normal inside",
+            percent(finding.share)
+        ),
+    };
+    Accused {
+        class: class(finding.class),
+        hosts,
+        nic,
+        share: finding.share,
+        slow: finding.slow,
+        of: finding.of,
+        failed: finding.failed,
+        chance: finding.chance,
+        tests,
+        text: what,
+        action: action(finding.class, failed),
+    }
+}
+
+fn launch(fleet: &Fleet, step: &Step, answer: &Answer, least: Option<f64>) -> Launch {
+    let rate = |it: Option<f64>| it.map_or_else(|| "failed".to_owned(), |it| format!("{} GB/s", shown(it)));
+    let enough = |it: Option<f64>| it.is_some_and(|it| least.is_none_or(|least| it >= least));
+    let beside = least.map(|it| format!(", {} needed", shown(it))).unwrap_or_default();
+    let range = |rates: &[Option<f64>]| {
+        let mut known: Vec<f64> = rates.iter().copied().flatten().collect();
+        known.sort_by(f64::total_cmp);
+        let failed = rates.len() - known.len();
+        let range = match (known.first(), known.last()) {
+            (Some(low), Some(high)) => format!("{} to {} GB/s", shown(*low), shown(*high)),
+            _ => String::new(),
+        };
+        if failed == 0 { range } else { format!("{range}{}{failed} failed", if range.is_empty() { "" } else { ", " }) }
+    };
+    let (stage, what, result, ok) = match (step, answer) {
+        (Step::Local(hosts), Answer::Each(rates)) => {
+            ("local", format!("each of {} machines by itself", hosts.len()), range(rates), rates.iter().all(Option::is_some))
+        }
+        (Step::Smoke(pair), Answer::One(it)) => ("smoke", named(fleet, *pair), rate(*it), it.is_some()),
+        (Step::All(hosts), Answer::One(it)) => ("all", format!("{} machines together", hosts.len()), format!("{}{beside}", rate(*it)), enough(*it)),
+        (Step::Without(hosts), Answer::One(it)) => {
+            ("without", format!("{} machines, without those named", hosts.len()), format!("{}{beside}", rate(*it)), enough(*it))
+        }
+        (Step::Pairs(pairs), Answer::Each(rates)) => ("pairs", format!("{} pairs at the same time", pairs.len()), range(rates), true),
+        (Step::Nics(pairs), Answer::Nics(samples)) => {
+            let rates: Vec<Option<f64>> = samples.iter().map(|it| it.rate).collect();
+            ("nics", format!("each NIC of {} machines", pairs.len()), range(&rates), true)
+        }
+        (_, _) => ("failed", String::new(), "failed".to_owned(), false),
+    };
+    Launch { stage, what, result, ok }
+}

@@ -1,0 +1,188 @@
+//! The same for people.
+
+use std::collections::BTreeMap;
+use std::io::{self, Write};
+
+use super::{Validate, list, percent};
+use crate::expect::shown;
+use crate::text::{Style, width, wrap};
+
+/// Columns of a cell: `100` and a blank.
+const CELL: usize = 4;
+
+impl Validate {
+    /// For people.
+    pub fn text(&self, style: Style, out: &mut impl Write) -> io::Result<()> {
+        let bold = |text: &str| if style.colour { format!("\x1b[1m{text}\x1b[0m") } else { text.to_owned() };
+        for line in wrap(&self.text, style.width) {
+            writeln!(out, "{}", bold(&line))?;
+        }
+        writeln!(out, "{}", self.source)?;
+        for it in &self.findings {
+            writeln!(out)?;
+            let tests = match it.tests.len() {
+                0 => String::new(),
+                _ => format!(" ({})", list(&it.tests, 2)),
+            };
+            let head = format!("{}  {}", it.class.to_uppercase(), list(&it.hosts, 6));
+            writeln!(out, "  {}", bold(&head))?;
+            for line in wrap(&format!("{}{tests}", it.text), style.width.saturating_sub(4)) {
+                writeln!(out, "    {line}")?;
+            }
+            for line in wrap(&format!("-> {}", it.action), style.width.saturating_sub(4)) {
+                writeln!(out, "    {line}")?;
+            }
+        }
+        for it in &self.splits {
+            writeln!(out, "\n  {}", bold(&format!("TIER  {}", it.test)))?;
+            let text = format!(
+                "{} pairs across reach {} of what pairs inside do: another switch, rail or block lies between them",
+                it.across,
+                percent(it.share)
+            );
+            for line in wrap(&text, style.width.saturating_sub(4)) {
+                writeln!(out, "    {line}")?;
+            }
+            for (number, group) in it.groups.iter().enumerate() {
+                for line in wrap(&format!("group {}: {}", number + 1, list(group, 16)), style.width.saturating_sub(4)) {
+                    writeln!(out, "    {line}")?;
+                }
+            }
+            writeln!(out, "    -> keep a job inside one group, or check the ways between these switches")?;
+        }
+        self.stages(out)?;
+        self.kinds(style, out)?;
+        self.square(style, out)?;
+        let most = if style.verbose { usize::MAX } else { 4 };
+        for (number, it) in self.not_known.iter().take(most).enumerate() {
+            if number == 0 {
+                writeln!(out)?;
+            }
+            for (i, line) in wrap(it, style.width.saturating_sub(13)).into_iter().enumerate() {
+                writeln!(out, "  {} {line}", if i == 0 { "not known " } else { "          " })?;
+            }
+        }
+        if self.not_known.len() > most {
+            writeln!(out, "  not known  {} more (--format json)", self.not_known.len() - most)?;
+        }
+        Ok(())
+    }
+
+    fn stages(&self, out: &mut impl Write) -> io::Result<()> {
+        let wide = self.launches.iter().map(|it| it.what.len()).max().unwrap_or(0);
+        for (number, it) in self.launches.iter().enumerate() {
+            if number == 0 {
+                writeln!(out, "\n  launches")?;
+            }
+            let mark = if it.ok { "    " } else { "low " };
+            writeln!(out, "  {:>2} {:<8}{:<wide$}  {mark}{}", number + 1, it.stage, it.what, it.result)?;
+        }
+        Ok(())
+    }
+
+    fn kinds(&self, style: Style, out: &mut impl Write) -> io::Result<()> {
+        if self.tests.is_empty() {
+            return Ok(());
+        }
+        let most = if style.verbose { usize::MAX } else { 12 };
+        let wide = self.tests.iter().take(most).map(|it| it.name.len()).max().unwrap_or(0).max(4);
+        writeln!(out, "\n  {:<wide$}  {:>5} {:>6} {:>6} {:>8} {:>8}", "test", "runs", "failed", "slow", "normal", "lowest")?;
+        for it in self.tests.iter().take(most) {
+            let rate = |it: Option<f64>| it.map_or_else(|| "-".to_owned(), shown);
+            writeln!(
+                out,
+                "  {:<wide$}  {:>5} {:>6} {:>6} {:>8} {:>8}",
+                it.name,
+                it.runs,
+                it.failed,
+                it.slow,
+                rate(it.normal),
+                rate(it.lowest)
+            )?;
+        }
+        if self.tests.len() > most {
+            writeln!(out, "  {} more tests (-v)", self.tests.len() - most)?;
+        }
+        writeln!(out, "  normal and lowest in GB/s of bus bandwidth; slow: failed, or at least 10 % below normal")
+    }
+
+    /// Machines whose pairs are slow, as many as fit.
+    fn square(&self, style: Style, out: &mut impl Write) -> io::Result<()> {
+        let Some(matrix) = &self.matrix else { return Ok(()) };
+        let mut slow: BTreeMap<usize, usize> = BTreeMap::new();
+        let mut all: BTreeMap<usize, usize> = BTreeMap::new();
+        for cell in &matrix.pairs {
+            for host in cell.hosts {
+                *all.entry(host).or_default() += 1;
+                *slow.entry(host).or_default() += usize::from(cell.slow);
+            }
+        }
+        // One or two measurements of each machine make no matrix.
+        if slow.values().all(|it| *it == 0) || matrix.pairs.len() < 2 * all.len() {
+            return Ok(());
+        }
+        let short = short_names(&self.hosts);
+        let label = short.iter().map(|it| width(it)).max().unwrap_or(0);
+        let room = style.width.saturating_sub(label + 4) / CELL;
+        let mut shown: Vec<usize> = all.keys().copied().collect();
+        if shown.len() > room {
+            shown.sort_by_key(|it| (std::cmp::Reverse(slow.get(it).copied().unwrap_or(0)), *it));
+            shown.truncate(room);
+        }
+        // Machines of one group beside each other.
+        let group = |host: &usize| {
+            let name = self.hosts.get(*host);
+            let split = self.splits.iter().find(|it| it.test == matrix.test)?;
+            split.groups.iter().position(|it| name.is_some_and(|name| it.contains(name)))
+        };
+        shown.sort_by_key(|it| (group(it), *it));
+        let cells: BTreeMap<[usize; 2], Option<f64>> = matrix.pairs.iter().map(|it| (it.hosts, it.share)).collect();
+        let more = if shown.len() < all.len() { format!("; {} of {} machines", shown.len(), all.len()) } else { String::new() };
+        writeln!(out, "\n  {}: % of {} GB/s{more}; x failed", matrix.test, crate::expect::shown(matrix.normal))?;
+        write!(out, "  {:label$} ", "")?;
+        for column in &shown {
+            let name = short.get(*column).map_or("", String::as_str);
+            let tail: String = name.chars().skip(name.chars().count().saturating_sub(CELL - 1)).collect();
+            write!(out, "{tail:>CELL$}")?;
+        }
+        writeln!(out)?;
+        for row in &shown {
+            write!(out, "  {:<label$} ", short.get(*row).map_or("", String::as_str))?;
+            for column in &shown {
+                let key = if row < column { [*row, *column] } else { [*column, *row] };
+                let text = match cells.get(&key) {
+                    _ if row == column => ".".to_owned(),
+                    None => String::new(),
+                    Some(None) => "x".to_owned(),
+                    Some(Some(share)) => format!("{:.0}", 100.0 * share),
+                };
+                let colour = match cells.get(&key) {
+                    Some(share) if style.colour && row != column => share_colour(*share),
+                    _ => "",
+                };
+                let end = if colour.is_empty() { "" } else { "\x1b[0m" };
+                write!(out, "{colour}{text:>CELL$}{end}")?;
+            }
+            writeln!(out)?;
+        }
+        Ok(())
+    }
+}
+
+fn share_colour(share: Option<f64>) -> &'static str {
+    match share {
+        Some(it) if it >= 0.9 => "",
+        Some(it) if it >= 0.6 => "\x1b[33m",
+        _ => "\x1b[31m",
+    }
+}
+
+/// Names without what all of them begin with, up to the last character that is not a digit.
+fn short_names(names: &[String]) -> Vec<String> {
+    let Some(first) = names.first() else { return Vec::new() };
+    let common = names.iter().fold(first.len(), |known, name| {
+        first.bytes().zip(name.bytes()).take(known).take_while(|(a, b)| a == b).count()
+    });
+    let cut = first.get(..common).map_or(0, |it| it.trim_end_matches(|it: char| it.is_ascii_digit()).len());
+    names.iter().map(|it| it.get(cut..).filter(|it| !it.is_empty()).unwrap_or(it).to_owned()).collect()
+}

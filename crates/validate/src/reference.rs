@@ -1,0 +1,106 @@
+//! What is normal in this fleet.
+
+use crate::chance::as_f64;
+
+/// What most measurements reach, and how far they scatter.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Reference {
+    /// The median of the measurements that are not slow.
+    pub normal: f64,
+    /// Their standard deviation, as a part of that, from the upper half: a slow part lowers rates and never raises them.
+    pub spread: f64,
+    /// Below this a measurement is slow.
+    pub slow_below: f64,
+}
+
+/// A loss that training would notice, and that no quiet fleet shows by chance: of 360 pairs of ten healthy H100 machines none lay
+/// 10 % below the median (all-pairs runs of xxrjun/nccl-tests-cluster).
+const LOSS: f64 = 0.1;
+/// In standard deviations: where a fleet scatters more, only more is slow.
+const SIGMAS: f64 = 3.0;
+/// No fleet is so quiet that a smaller spread should be believed from few measurements.
+const LEAST_SPREAD: f64 = 0.005;
+const MOST_SPREAD: f64 = 0.15;
+/// A standard deviation over a median deviation, of a normal distribution.
+const MAD: f64 = 1.4826;
+
+impl Reference {
+    /// None without a measurement.
+    ///
+    /// It holds while at least one measurement in five is normal: it starts from the rate that a fifth of them exceed.
+    pub fn of(rates: impl IntoIterator<Item = f64>) -> Option<Self> {
+        let mut rates: Vec<f64> = rates.into_iter().filter(|it| it.is_finite() && *it > 0.0).collect();
+        rates.sort_by(f64::total_cmp);
+        let last = rates.len().checked_sub(1)?;
+        let start = rates[last - last / 5];
+        let mut found = Self { normal: start, spread: LEAST_SPREAD, slow_below: start * (1.0 - LOSS) };
+        for _ in 0..8 {
+            let normal: Vec<f64> = rates.iter().copied().filter(|it| *it >= found.slow_below).collect();
+            let Some(middle) = median(&normal) else { break };
+            let mut above: Vec<f64> =
+                normal.iter().filter(|it| **it >= middle).map(|it| it / middle - 1.0).collect();
+            above.sort_by(f64::total_cmp);
+            // With few measurements the deviation of the few is uncertain: half of the loss looked for is assumed at first.
+            let few = LOSS / 2.0 / SIGMAS / as_f64(above.len()).sqrt();
+            let spread = (median(&above).unwrap_or(0.0) * MAD).max(few).clamp(LEAST_SPREAD, MOST_SPREAD);
+            let next = Self { normal: middle, spread, slow_below: middle * (1.0 - LOSS.max(SIGMAS * spread)) };
+            if next == found {
+                break;
+            }
+            found = next;
+        }
+        Some(found)
+    }
+
+    /// Whether a measurement is slow; one that failed is.
+    pub fn is_slow(&self, rate: Option<f64>) -> bool {
+        rate.is_none_or(|it| it < self.slow_below)
+    }
+
+    /// Whether a single measurement, one of so many, is lower than chance makes any of them.
+    pub fn is_far(&self, rate: Option<f64>, of: usize) -> bool {
+        // The tail of a normal distribution: one of n lies beyond sqrt(2 ln n) deviations; 1.5 more for one fleet in a hundred.
+        let sigmas = (2.0 * as_f64(of.max(2)).ln()).sqrt() + 1.5;
+        rate.is_none_or(|it| it < self.normal * (1.0 - LOSS.max(sigmas * self.spread)))
+    }
+
+    /// A rate as a part of what is normal.
+    pub fn share(&self, rate: f64) -> f64 {
+        rate / self.normal
+    }
+}
+
+/// Of sorted numbers.
+pub(crate) fn median(sorted: &[f64]) -> Option<f64> {
+    let middle = sorted.len() / 2;
+    if sorted.len() % 2 == 1 {
+        return sorted.get(middle).copied();
+    }
+    Some(f64::midpoint(*sorted.get(middle.checked_sub(1)?)?, *sorted.get(middle)?))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Reference;
+
+    #[test]
+    fn slow_ones_do_not_move_what_is_normal() {
+        let mut rates = vec![100.0; 70];
+        rates.extend([50.0; 30]);
+        let it = Reference::of(rates).unwrap();
+        assert!((it.normal - 100.0).abs() < 1e-9, "{it:?}");
+        assert!(it.is_slow(Some(89.0)) && !it.is_slow(Some(91.0)) && it.is_slow(None));
+    }
+
+    #[test]
+    fn more_than_half_may_be_slow() {
+        let mut rates = vec![100.0; 30];
+        rates.extend([60.0; 70]);
+        assert!(Reference::of(rates).unwrap().is_slow(Some(60.0)));
+    }
+
+    #[test]
+    fn nothing_has_no_reference() {
+        assert!(Reference::of([]).is_none() && Reference::of([f64::NAN, 0.0]).is_none());
+    }
+}

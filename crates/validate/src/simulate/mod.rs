@@ -1,0 +1,167 @@
+//! A model of a fleet that answers as machines would: the rate of a pair is that of its slowest part, times noise.
+
+mod spec;
+
+use std::collections::BTreeMap;
+
+use fabric::units::GigabytesPerSecond;
+
+pub use spec::Spec;
+
+use crate::fleet::{Fleet, Host, Pair};
+use crate::nics::NicSample;
+use crate::random::Random;
+use crate::search::Limits;
+use crate::validation::{Answer, Expected, Step, Validation};
+
+/// What all machines together must reach of the rate of a healthy pair.
+const LEAST: f64 = 0.9;
+
+/// The fleet of a [`Spec`], with the noise of its measurements.
+#[derive(Debug)]
+pub struct Model {
+    spec: Spec,
+    machines: Vec<f64>,
+    links: BTreeMap<Pair, f64>,
+    random: Random,
+}
+
+impl Model {
+    /// Healthy machines lie around the rate, the others below.
+    pub fn new(spec: Spec) -> Self {
+        let mut random = Random::new(spec.seed);
+        let mut machines: Vec<f64> = (0..spec.nodes).map(|_| 1.0 - spec.spread * random.normal().abs()).collect();
+        for (host, share) in &spec.slow {
+            machines[host.0] *= share;
+        }
+        for (host, _, share) in &spec.nic {
+            machines[host.0] -= (1.0 - share) / crate::chance::as_f64(spec.nics);
+        }
+        let links = spec.link.iter().map(|(one, other, share)| (Pair::new(*one, *other), *share)).collect();
+        Self { spec, machines, links, random }
+    }
+
+    /// The machines as a validation sees them.
+    pub fn fleet(&self) -> Fleet {
+        let fleet = Fleet::new((0..self.spec.nodes).map(|it| format!("node{it:03}")).collect());
+        match self.spec.leaf {
+            0 => fleet,
+            leaf => fleet.with_groups((0..self.spec.nodes).map(|it| it / leaf).collect()),
+        }
+    }
+
+    /// A validation that has not begun.
+    pub fn validation(&self, limits: Limits) -> Validation {
+        let least = GigabytesPerSecond(self.spec.rate * LEAST);
+        Validation::new(self.fleet(), Expected { local: None, all: Some(least) }, limits)
+    }
+
+    /// What this launch measures.
+    pub fn answer(&mut self, step: &Step) -> Answer {
+        match step {
+            Step::Local(hosts) => Answer::Each(hosts.iter().map(|it| self.local(*it)).collect()),
+            Step::Smoke(pair) => Answer::One(self.together(&pair.hosts())),
+            Step::All(hosts) | Step::Without(hosts) => Answer::One(self.together(hosts)),
+            Step::Pairs(pairs) => Answer::Each(pairs.iter().map(|it| self.pair(*it)).collect()),
+            Step::Nics(pairs) => Answer::Nics(
+                pairs
+                    .iter()
+                    .flat_map(|(host, partner)| (0..self.spec.nics).map(|nic| (*host, *partner, nic)))
+                    .collect::<Vec<_>>()
+                    .into_iter()
+                    .map(|(host, partner, nic)| NicSample { host, nic, rate: self.nic(host, partner, nic) })
+                    .collect(),
+            ),
+        }
+    }
+
+    /// Runs all steps to the verdict.
+    pub fn run(&mut self, limits: Limits, mut seen: impl FnMut(&Step, &Answer)) -> Validation {
+        let mut validation = self.validation(limits);
+        while let Some(step) = validation.next() {
+            let answer = self.answer(&step);
+            seen(&step, &answer);
+            validation.record(&step, answer);
+        }
+        validation
+    }
+
+    fn dead(&self, host: Host) -> bool {
+        self.spec.dead.contains(&host)
+    }
+
+    fn noisy(&mut self, share: f64) -> f64 {
+        let dip = if self.random.share() < self.spec.dips { 0.5 + 0.4 * self.random.share() } else { 1.0 };
+        (self.spec.rate * share * dip * self.spec.noise.mul_add(self.random.normal(), 1.0)).max(self.spec.rate * 1e-3)
+    }
+
+    fn local(&mut self, host: Host) -> Option<f64> {
+        let share = self.spec.local.iter().filter(|it| it.0 == host).fold(1.0, |all, it| all * it.1);
+        let dips = std::mem::replace(&mut self.spec.dips, 0.0);
+        let rate = self.noisy(share);
+        self.spec.dips = dips;
+        (!self.dead(host)).then_some(rate)
+    }
+
+    /// What a machine reaches this time.
+    fn machine(&mut self, host: Host) -> f64 {
+        let mut share = self.machines[host.0];
+        let flaky: Vec<(f64, f64)> =
+            self.spec.flaky.iter().filter(|it| it.0 == host).map(|it| (it.1, it.2)).collect();
+        for (reaches, often) in flaky {
+            if self.random.share() < often {
+                share *= reaches;
+            }
+        }
+        share
+    }
+
+    fn way(&self, pair: Pair) -> f64 {
+        let link = self.links.get(&pair).copied().unwrap_or(1.0);
+        let [one, other] = pair.hosts().map(|it| it.0.checked_div(self.spec.leaf));
+        let tiers = self.spec.tier.iter().filter(|it| one != other && (one == Some(it.0) || other == Some(it.0)));
+        tiers.fold(link, |least, it| least.min(it.1))
+    }
+
+    fn pair(&mut self, pair: Pair) -> Option<f64> {
+        let [one, other] = pair.hosts();
+        let share = self.machine(one).min(self.machine(other)).min(self.way(pair));
+        let rate = self.noisy(share);
+        (!self.dead(one) && !self.dead(other)).then_some(rate)
+    }
+
+    /// A ring over all in the order of the list is as fast as its slowest part.
+    fn together(&mut self, hosts: &[Host]) -> Option<f64> {
+        let mut share = 1.0_f64;
+        // It lasts longer than a pair: what is slow at times is met more often.
+        for host in hosts.iter().flat_map(|it| [*it; 3]) {
+            share = share.min(self.machine(host));
+        }
+        // Any link may be in the ring or the tree; all of them matter at some size.
+        for pair in self.links.keys() {
+            if pair.hosts().iter().all(|it| hosts.contains(it)) {
+                share = share.min(self.links[pair]);
+            }
+        }
+        let leaves: std::collections::BTreeSet<Option<usize>> =
+            hosts.iter().map(|it| it.0.checked_div(self.spec.leaf)).collect();
+        if leaves.len() > 1 {
+            for (leaf, least) in &self.spec.tier {
+                if leaves.contains(&Some(*leaf)) {
+                    share = share.min(*least);
+                }
+            }
+        }
+        let rate = self.noisy(share);
+        (!hosts.iter().any(|it| self.dead(*it))).then_some(rate)
+    }
+
+    /// One NIC alone, as a part of what one reaches.
+    fn nic(&mut self, host: Host, partner: Host, nic: usize) -> Option<f64> {
+        let own = self.spec.nic.iter().find(|it| it.0 == host && it.1 == nic).map_or(1.0, |it| it.2);
+        let slow = self.spec.slow.iter().filter(|it| it.0 == host).fold(1.0, |all, it| all * it.1);
+        let share = own.min(slow).min(self.machines[partner.0]);
+        let rate = self.noisy(share) / crate::chance::as_f64(self.spec.nics);
+        (!self.dead(host) && own > 0.0).then_some(rate)
+    }
+}

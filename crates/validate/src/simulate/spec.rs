@@ -1,0 +1,199 @@
+//! A fleet in a line: `nodes=100,slow=node037:0.8,noise=2%`.
+
+use crate::fleet::Host;
+
+/// A modelled fleet.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Spec {
+    /// Machines, named node000 and so on.
+    pub nodes: usize,
+    /// What a healthy pair reaches, in GB/s.
+    pub rate: f64,
+    /// NICs of a machine.
+    pub nics: usize,
+    /// Machines under one switch; 0 if that is not known.
+    pub leaf: usize,
+    /// The standard deviation of a measurement.
+    pub noise: f64,
+    /// How far healthy machines lie apart.
+    pub spread: f64,
+    /// How many measurements are lower by chance, by 10 to 50 %: another job's traffic.
+    pub dips: f64,
+    /// Slow machines and the part of the rate they reach.
+    pub slow: Vec<(Host, f64)>,
+    /// Machines slow inside.
+    pub local: Vec<(Host, f64)>,
+    /// Machines that are slow at times: the part they reach then, and how often.
+    pub flaky: Vec<(Host, f64, f64)>,
+    /// Slow links.
+    pub link: Vec<(Host, Host, f64)>,
+    /// Slow NICs.
+    pub nic: Vec<(Host, usize, f64)>,
+    /// Switches whose ways out are slow.
+    pub tier: Vec<(usize, f64)>,
+    /// Machines on which nothing runs.
+    pub dead: Vec<Host>,
+    /// Another seed is another fleet of the same kind.
+    pub seed: u64,
+}
+
+impl Default for Spec {
+    fn default() -> Self {
+        Self {
+            nodes: 16,
+            rate: 370.0,
+            nics: 8,
+            leaf: 0,
+            noise: 0.01,
+            spread: 0.01,
+            dips: 0.0,
+            slow: Vec::new(),
+            local: Vec::new(),
+            flaky: Vec::new(),
+            link: Vec::new(),
+            nic: Vec::new(),
+            tier: Vec::new(),
+            dead: Vec::new(),
+            seed: 1,
+        }
+    }
+}
+
+const KEYS: [&str; 15] = [
+    "nodes", "rate", "nics", "leaf", "noise", "spread", "dips", "slow", "local", "flaky", "link", "nic", "tier", "dead", "seed",
+];
+/// More than the largest clusters have.
+const MOST_NODES: usize = 20_000;
+
+impl Spec {
+    /// Reads `key=value` pairs between commas.
+    pub fn read(text: &str) -> Result<Self, String> {
+        let mut spec = Self::default();
+        let mut faults = Vec::new();
+        for part in text.split(',').map(str::trim).filter(|it| !it.is_empty()) {
+            let (key, value) = part.split_once('=').ok_or_else(|| format!("`{part}`: a key, `=` and a value are needed"))?;
+            let wrong = |what: &str| format!("`{part}`: {what}");
+            match key.trim() {
+                "nodes" => spec.nodes = count(value, 2, MOST_NODES).map_err(|it| wrong(&it))?,
+                "nics" => spec.nics = count(value, 1, 64).map_err(|it| wrong(&it))?,
+                "leaf" => spec.leaf = count(value, 2, MOST_NODES).map_err(|it| wrong(&it))?,
+                "seed" => spec.seed = value.parse().map_err(|_| wrong("a number is needed"))?,
+                "rate" => spec.rate = number(value, 0.001, 1e6).map_err(|it| wrong(&it))?,
+                "noise" => spec.noise = number(value, 0.0, 0.5).map_err(|it| wrong(&it))?,
+                "spread" => spec.spread = number(value, 0.0, 0.5).map_err(|it| wrong(&it))?,
+                "dips" => spec.dips = number(value, 0.0, 1.0).map_err(|it| wrong(&it))?,
+                key if KEYS.contains(&key) => faults.push((key.to_owned(), value.to_owned(), part.to_owned())),
+                key => {
+                    let near = KEYS.iter().max_by(|a, b| strsim::jaro(a, key).total_cmp(&strsim::jaro(b, key)));
+                    return Err(format!("`{key}` is not known; did you mean `{}`?", near.copied().unwrap_or("nodes")));
+                }
+            }
+        }
+        for (key, value, part) in faults {
+            spec.fault(&key, &value).map_err(|it| format!("`{part}`: {it}"))?;
+        }
+        Ok(spec)
+    }
+
+    fn fault(&mut self, key: &str, value: &str) -> Result<(), String> {
+        let mut parts = value.split(':');
+        let first = parts.next().unwrap_or_default();
+        let rest: Vec<&str> = parts.collect();
+        let share = |at: usize| number(rest.get(at).ok_or("a share after `:` is missing, as in node003:0.8")?, 0.0, 1.0);
+        match key {
+            "slow" => {
+                let it = (self.host(first)?, share(0)?);
+                self.slow.push(it);
+            }
+            "local" => {
+                let it = (self.host(first)?, share(0)?);
+                self.local.push(it);
+            }
+            "flaky" => {
+                let it = (self.host(first)?, share(0)?, share(1)?);
+                self.flaky.push(it);
+            }
+            "link" => {
+                let (one, other) = first.split_once('-').ok_or("two machines are needed, as in node003-node017:0.5")?;
+                let it = (self.host(one)?, self.host(other)?, share(0)?);
+                if it.0 == it.1 {
+                    return Err("a link joins two machines".to_owned());
+                }
+                self.link.push(it);
+            }
+            "nic" => {
+                let nic = count(rest.first().ok_or("the NIC is missing, as in node003:5:0.0")?, 0, self.nics - 1)?;
+                let it = (self.host(first)?, nic, share(1)?);
+                self.nic.push(it);
+            }
+            "tier" => {
+                if self.leaf == 0 {
+                    return Err("`leaf=N`, the machines under one switch, is missing".to_owned());
+                }
+                let it = (count(first, 0, (self.nodes - 1) / self.leaf)?, share(0)?);
+                self.tier.push(it);
+            }
+            _ => {
+                let it = self.host(first)?;
+                self.dead.push(it);
+            }
+        }
+        Ok(())
+    }
+
+    /// `node007` or `7`.
+    fn host(&self, name: &str) -> Result<Host, String> {
+        let digits = name.trim().trim_start_matches(|it: char| it.is_ascii_alphabetic());
+        let number: usize = digits.parse().map_err(|_| format!("`{name}` is not a machine; they are node000, node001, ..."))?;
+        if number >= self.nodes {
+            return Err(format!("there are {} machines, node000 to node{:03}", self.nodes, self.nodes - 1));
+        }
+        Ok(Host(number))
+    }
+}
+
+fn count(text: &str, least: usize, most: usize) -> Result<usize, String> {
+    let number: usize = text.trim().parse().map_err(|_| "a whole number is needed".to_owned())?;
+    if (least..=most).contains(&number) { Ok(number) } else { Err(format!("a number from {least} to {most} is needed")) }
+}
+
+/// `0.8` or `80%`.
+fn number(text: &str, least: f64, most: f64) -> Result<f64, String> {
+    let text = text.trim();
+    let (digits, scale) = text.strip_suffix('%').map_or((text, 1.0), |it| (it, 0.01));
+    let number: f64 = digits.trim().parse().map_err(|_| "a number is needed".to_owned())?;
+    let number = number * scale;
+    if (least..=most).contains(&number) { Ok(number) } else { Err(format!("a number from {least} to {most} is needed")) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::Spec;
+    use crate::fleet::Host;
+
+    #[test]
+    fn reads_what_it_documents() {
+        let it = Spec::read("nodes=100,slow=node037:0.8,noise=2%,link=3-17:0.5,nic=node005:3:0,flaky=node012:0.6:30%").unwrap();
+        assert_eq!((it.nodes, it.noise), (100, 0.02));
+        assert_eq!(it.slow, [(Host(37), 0.8)]);
+        assert_eq!(it.link, [(Host(3), Host(17), 0.5)]);
+        assert_eq!(it.nic, [(Host(5), 3, 0.0)]);
+        assert_eq!(it.flaky, [(Host(12), 0.6, 0.3)]);
+    }
+
+    #[test]
+    fn names_what_is_wrong() {
+        for (text, says) in [
+            ("nodes=1", "from 2"),
+            ("nods=3", "did you mean `nodes`"),
+            ("slow=node099:0.5", "there are 16 machines"),
+            ("slow=node001", "a share"),
+            ("tier=0:0.5", "leaf"),
+            ("noise=9", "from 0 to 0.5"),
+            ("slow", "`=`"),
+        ] {
+            let error = Spec::read(text).unwrap_err();
+            assert!(error.contains(says), "{text}: {error}");
+        }
+    }
+}
