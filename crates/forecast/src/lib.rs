@@ -5,6 +5,7 @@
 mod algorithm;
 mod candidate;
 mod cluster;
+mod constant;
 pub mod constants;
 mod decided;
 mod expected;
