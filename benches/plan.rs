@@ -36,7 +36,7 @@ fn main() {
         let rate = layouts as f64 / cpu;
         let _ = writeln!(out, "| {name} | {layouts} | {threads} | {wall:.2} s | {cpu:.2} s | {rate:.0} |");
     };
-    let gpt = job("gpt-3-175b", 64, 1536);
+    let gpt = job("gpt-3-175b", 64, 512);
     let cores = thread::available_parallelism().map_or(1, usize::from);
     for threads in [1, cores] {
         // Often enough for a clock of hundredths of a second.

@@ -38,7 +38,7 @@ pub(crate) enum Command {
     Expect(Expect),
     /// Predict the time of a training step, where it goes, and the memory it needs.
     Predict(Predict),
-    /// Search all layouts of a training job for the fastest that fits, and say why the others are slower.
+    /// Search all layouts of a training job for the fastest that fits.
     Plan(Plan),
     /// Judge a fleet: is it fit to train, and if not, which machine, NIC, link or switch is not.
     Validate(Validate),

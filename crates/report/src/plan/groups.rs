@@ -97,7 +97,7 @@ fn link(cluster: &Cluster, groups: &Groups) -> String {
     if groups.local < 2 || groups.kind == Kind::Pipeline {
         between
     } else {
-        format!("{inside} inside {} ranks of a node; between nodes {between}", groups.local)
+        format!("{inside} between {} ranks of a node; {between}", groups.local)
     }
 }
 
@@ -113,5 +113,5 @@ fn network(cluster: &Cluster, inter: &Inter, groups: &Groups) -> String {
     #[allow(clippy::cast_precision_loss, reason = "GPUs of a node")]
     let share = groups.local as f64 / cluster.on_node().max(1) as f64;
     let all = f64::from(inter.nics) * inter.rate.0;
-    format!("{kind}, {} of the {} Gbps of a node", shown(all * share), shown(all))
+    format!("{kind} between nodes, {} of the {} Gbps of a node", shown(all * share), shown(all))
 }

@@ -204,7 +204,7 @@ fn megatron(job: &Job) -> Vec<String> {
     words
 }
 
-/// Keys of `deepspeed/runtime/constants.py`, `runtime/zero/config.py` and `runtime/zero/offload_config.py`, 0.18.
+/// Keys of `deepspeed/runtime/constants.py`, `runtime/zero/config.py` and `runtime/zero/offload_config.py`, 0.19.6.
 fn deepspeed(job: &Job) -> Value {
     let run = &job.run;
     let mut zero = json!({ "stage": run.zero });
