@@ -150,6 +150,15 @@ fn settings_of_deepspeed_make_a_run() {
     assert_eq!((&run["offload"], &run["overlap"]), (&json!({"optimizer": true}), &json!(false)));
     assert!(done.notes[0].contains("sequences of 2048 tokens (seq)"), "{:?}", done.notes);
     assert!(done.notes.iter().any(|it| it.contains("not modelled: bucket sizes of ZeRO")));
+    let ignored =
+        job(&[("ds.json", r#"{"zero_optimization": {"stage": 2, "offload_param": {"device": "cpu"}}}"#)])
+            .unwrap();
+    assert_eq!(ignored.job["run"]["offload"], Value::Null);
+    assert!(
+        ignored.notes.iter().any(|it| it.contains("offload_param (ds.json:1) needs ZeRO-3")),
+        "{:?}",
+        ignored.notes
+    );
     // Two of three numbers give the third, and three must agree.
     let batch = |body: &str| job(&[("ds.json", body)]).map(|it| it.job["run"].clone());
     let two = batch(r#"{"train_micro_batch_size_per_gpu": 2, "gradient_accumulation_steps": 4}"#).unwrap();
