@@ -384,7 +384,7 @@ fn unset(open: &[options::Setting], variables: &[String]) -> String {
             names.push(name);
         }
     }
-    let defines: Vec<String> = names.iter().take(8).map(|it| format!("--define {it}=...")).collect();
+    let defines: Vec<String> = names.iter().take(10).map(|it| format!("--define {it}=...")).collect();
     let call = if names.iter().any(|it| it.bytes().all(|it| it.is_ascii_digit())) {
         format!("give its arguments, as in plumb predict 'bash {file} ARGUMENTS', or ")
     } else {

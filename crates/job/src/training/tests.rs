@@ -279,7 +279,7 @@ fn options_alone_and_old_scripts_are_read() {
 fn what_a_script_gets_from_outside_is_asked_for() {
     let script = "#!/bin/bash\nSIZE=$2\nif [ $SIZE = 7B ]; then L=32; fi\ntorchrun --nproc_per_node 8 pretrain_gpt.py --num-layers $L --hidden-size 4096 --num-attention-heads 32 --micro-batch-size $1 --seq-length 2048\n";
     let error = job(&[("train.sh", script)]).unwrap_err();
-    assert!(error.starts_with("train.sh: does not set --num-layers $L (line 4), --micro-batch-size $1 (line 4): give its arguments, as in plumb predict 'bash train.sh ARGUMENTS', or add --define 2=... --define 1=..."), "{error}");
+    assert!(error.starts_with("train.sh: does not set --num-layers $L (line 4), --micro-batch-size $1 (line 4): give its arguments, as in plumb predict 'bash train.sh ARGUMENTS', or add --define 1=... --define 2=... --define L=..."), "{error}");
     let mut folder = Folder::default();
     let mut inputs =
         Inputs::new(&mut folder, vec![("1".to_owned(), "2".to_owned()), ("2".to_owned(), "7B".to_owned())]);
