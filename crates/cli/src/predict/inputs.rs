@@ -4,34 +4,18 @@ use std::path::{Path, PathBuf};
 
 use forecast::training::Job;
 use job::training::{Files, Inputs, Kind, Text};
+use serde_json::Value;
 
 use super::measured;
 use crate::{args, expect, input};
 
 /// Reads the job that the arguments describe.
 pub(crate) fn read(args: &args::Predict) -> Result<Job, String> {
+    if args.hardware.cluster.is_some() {
+        return Err("--cluster describes the machine of a log: it needs --from; otherwise a job file has a [cluster] table".to_owned());
+    }
     let mut disk = Disk;
-    let mut variables = Vec::new();
-    for text in &args.define {
-        let Some((name, value)) = text.split_once('=') else {
-            return Err(format!("--define {text}: write NAME=VALUE, as in --define TP=8"));
-        };
-        variables.push((name.trim().to_owned(), value.to_owned()));
-    }
-    let mut inputs = Inputs::new(&mut disk, variables);
-    flags(&mut inputs, args)?;
-    for path in &args.deepspeed {
-        inputs.deepspeed(&text_of(path)?)?;
-    }
-    if let Some(text) = &args.megatron {
-        inputs.add(&file_or_command(Path::new(text), "--megatron")?, Some(Kind::Script))?;
-    }
-    for path in &args.job {
-        let text = file_or_command(path, "the command")?;
-        let kind = (text.name == "the command").then_some(Kind::Script);
-        inputs.add(&text, kind)?;
-    }
-    let finished = inputs.finish()?;
+    let finished = collect(args, &mut disk)?.finish()?;
     let name = args.job.first().map(|it| format!("{}: ", input::name(it))).unwrap_or_default();
     let mut job = Job::of_value(finished.job).map_err(|error| format!("{name}{error}"))?;
     for change in &finished.changes {
@@ -47,6 +31,38 @@ pub(crate) fn read(args: &args::Predict) -> Result<Job, String> {
     Ok(job)
 }
 
+/// The tables of a job file that the arguments describe, which a log completes.
+pub(crate) fn tables(args: &args::Predict) -> Result<Value, String> {
+    let mut disk = Disk;
+    let tables = collect(args, &mut disk)?.tables()?;
+    Job::check_keys(&tables).map_err(|error| error.to_string())?;
+    Ok(tables)
+}
+
+fn collect<'a>(args: &args::Predict, disk: &'a mut Disk) -> Result<Inputs<'a>, String> {
+    let mut variables = Vec::new();
+    for text in &args.define {
+        let Some((name, value)) = text.split_once('=') else {
+            return Err(format!("--define {text}: write NAME=VALUE, as in --define TP=8"));
+        };
+        variables.push((name.trim().to_owned(), value.to_owned()));
+    }
+    let mut inputs = Inputs::new(disk, variables);
+    flags(&mut inputs, args)?;
+    for path in &args.deepspeed {
+        inputs.deepspeed(&text_of(path)?)?;
+    }
+    if let Some(text) = &args.megatron {
+        inputs.add(&file_or_command(Path::new(text), "--megatron")?, Some(Kind::Script))?;
+    }
+    for path in &args.job {
+        let text = file_or_command(path, "the command")?;
+        let kind = (text.name == "the command").then_some(Kind::Script);
+        inputs.add(&text, kind)?;
+    }
+    Ok(inputs)
+}
+
 fn flags(inputs: &mut Inputs<'_>, args: &args::Predict) -> Result<(), String> {
     if let Some(model) = &args.model {
         let path = Path::new(model);
@@ -59,7 +75,10 @@ fn flags(inputs: &mut Inputs<'_>, args: &args::Predict) -> Result<(), String> {
             inputs.flag("model.name", model.as_str(), "--model");
         }
     }
-    if let Some(instance) = &args.instance {
+    if let Some(gpu) = args.hardware.gpu {
+        inputs.flag("cluster.gpu", gpu.name.as_str(), "--gpu");
+    }
+    if let Some(instance) = args.hardware.instance {
         inputs.flag("cluster.instance", instance.name, "--instance");
     }
     if let Some(nodes) = args.nodes {

@@ -89,6 +89,16 @@ impl<'m> Links<'m> {
         }
     }
 
+    /// The same with this share of the bandwidth of all links.
+    pub(crate) fn with_bandwidth(self, share: f64) -> Self {
+        Self {
+            ring: self.ring * share,
+            nvls: self.nvls.map(|it| it * share),
+            node: self.node * share,
+            ..self
+        }
+    }
+
     /// With measured times, for the groups that they fit.
     pub(crate) fn with(self, measured: &'m Measured) -> Self {
         Self { measured: (!measured.is_empty()).then_some(measured), ..self }

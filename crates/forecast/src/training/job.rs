@@ -109,23 +109,35 @@ keys! { OffloadTable { params: bool, optimizer: bool } }
 impl Job {
     /// Reads a job file.
     pub fn read(text: &str) -> Result<Self, JobError> {
+        Self::of_value(Self::tables(text)?)
+    }
+
+    /// The tables of a job file, each optional: something else may complete them.
+    pub fn tables(text: &str) -> Result<Value, JobError> {
         let value: Value = if text.trim_start().starts_with('{') {
             serde_json::from_str(text).or_else(|error| wrong(error.to_string()))?
         } else {
             toml::from_str(text).or_else(|error: toml::de::Error| wrong(error.to_string().trim_end()))?
         };
-        Self::of_value(value)
+        Self::check_keys(&value)?;
+        Ok(value)
     }
 
-    /// From JSON that is already parsed.
-    pub fn of_value(value: Value) -> Result<Self, JobError> {
-        known(&value, "", &["model", "cluster", "run"])?;
+    /// Refuses tables and keys that a job file does not have.
+    pub fn check_keys(value: &Value) -> Result<(), JobError> {
+        known(value, "", &["model", "cluster", "run"])?;
         let table = |name: &str| value.get(name).unwrap_or(&Value::Null);
         known(table("model"), "model", ModelTable::KEYS)?;
         known(table("cluster"), "cluster", ClusterTable::KEYS)?;
         known(&table("cluster")["inter"], "cluster.inter", InterTable::KEYS)?;
         known(table("run"), "run", RunTable::KEYS)?;
-        known(&table("run")["offload"], "run.offload", OffloadTable::KEYS)?;
+        known(&table("run")["offload"], "run.offload", OffloadTable::KEYS)
+    }
+
+    /// From JSON that is already parsed.
+    pub fn of_value(value: Value) -> Result<Self, JobError> {
+        Self::check_keys(&value)?;
+        let table = |name: &str| value.get(name).unwrap_or(&Value::Null);
         for name in ["model", "cluster"] {
             if value.get(name).is_none() {
                 return wrong(format!("the job has no [{name}] table"));

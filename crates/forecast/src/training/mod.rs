@@ -21,6 +21,7 @@ mod predict;
 mod run;
 mod schedule;
 mod step;
+mod timeline;
 mod zero;
 
 pub use check::Broken;
@@ -31,3 +32,4 @@ pub use model::{Experts, Model};
 pub use predict::{Calibration, Predictor};
 pub use run::{Framework, Offload, Precision, Recompute, Run};
 pub use step::{Breakdown, Kind, Memory, Part, Seconds, Step};
+pub use timeline::{PassSpan, Span, StageTimeline, Timeline, TooMany};

@@ -83,6 +83,12 @@ impl<'a> Predictor<'a> {
         Self { constants, model, cluster, links: Links::new(constants, cluster) }
     }
 
+    /// The same with this share of the bandwidth of all links between GPUs.
+    #[must_use]
+    pub fn with_bandwidth(self, share: f64) -> Self {
+        Self { links: self.links.with_bandwidth(share), ..self }
+    }
+
     /// With what was measured on the cluster, for the groups of ranks that it fits.
     #[must_use]
     pub fn measured(self, measured: &'a Measured) -> Self {

@@ -261,6 +261,11 @@ impl<'f> Inputs<'f> {
     pub fn finish(self) -> Result<Finished, String> {
         finish::finish(self.draft, self.foreign)
     }
+
+    /// The tables that all inputs make together, which something else completes: nothing is assumed.
+    pub fn tables(self) -> Result<Value, String> {
+        finish::finish(self.draft, false).map(|it| it.job)
+    }
 }
 
 /// The line of a key in a job file; 0 where it is not found.
