@@ -585,6 +585,23 @@ mod tests {
         assert!(error.trouble.text.contains("circle"), "{error:?}");
     }
 
+    proptest::proptest! {
+        #[test]
+        fn any_script_comes_to_an_end(
+            words in proptest::collection::vec(
+                proptest::sample::select(vec![
+                    "if", "then", "fi", "for", "in", "do", "done", "case", "esac", "{", "}", "(", ")", "((", "))", "$(", "`",
+                    "\"", "'", "\\", "\n", ";", ";;", "&&", "||", "|", "<<E", "E", ">", "A=", "A+=(", "$A", "${A[@]}", "${A:-", "$((",
+                    "[[", "]]", "-z", "f()", "f", "eval", "bash -c", "source a.sh", " ", "x", "é", "#",
+                ]),
+                0..40,
+            ),
+        ) {
+            let _ = follow("a.sh", &words.concat(), &[], &mut |_, path| (path == "a.sh").then(|| ("a.sh".to_owned(), "f $A".to_owned())));
+            let _ = follow("a.sh", &words.join(" "), &[], &mut |_, _| None);
+        }
+    }
+
     #[test]
     fn strange_scripts_come_to_an_end() {
         for text in [

@@ -30,6 +30,7 @@ pub(super) fn finish(mut draft: Draft, foreign: bool) -> Result<Finished, String
         model(&mut draft)?;
         cluster(&mut draft, &mut changes)?;
         batch(&mut draft)?;
+        offloads(&mut draft);
         defaults(&mut draft);
     }
     let mut notes = std::mem::take(&mut draft.notes);
@@ -229,6 +230,19 @@ fn batch(draft: &mut Draft) -> Result<(), String> {
         }
     }
     Ok(())
+}
+
+/// DeepSpeed ignores offloading that its stage of ZeRO does not have.
+fn offloads(draft: &mut Draft) {
+    let zero = draft.number("run.zero").unwrap_or(0);
+    for (key, least) in [("run.offload.params", 3), ("run.offload.optimizer", 1)] {
+        let on = draft.get(key).is_some_and(|it| it.value == &Value::Bool(true));
+        if on && zero < least && draft.weight(key) < Some(Weight::Flag) {
+            let entry = draft.remove(key);
+            let at = entry.map(|it| format!("{} ({})", it.called, it.place)).unwrap_or_default();
+            draft.notes.push(format!("{at} needs ZeRO-{least} and is left out: the stage is {zero}"));
+        }
+    }
 }
 
 fn defaults(draft: &mut Draft) {

@@ -319,7 +319,13 @@ fn recognise(text: &Text) -> Result<Kind, String> {
     if script::is_script(name, body) {
         return Ok(Kind::Script);
     }
-    let (tree, root) = tree(text)?;
+    // A manifest that cannot be read is refused as one, with what is said of templates.
+    let kinds = body.lines().any(|it| it.starts_with("kind:"))
+        && body.lines().any(|it| it.starts_with("apiVersion:"));
+    let (tree, root) = match tree(text) {
+        Err(_) if kinds => return Ok(Kind::Manifest),
+        read => read?,
+    };
     let has = |key: &str| tree.get(root, key).is_some();
     let any = |keys: &[&str]| keys.iter().any(|it| has(it));
     Ok(
@@ -383,7 +389,7 @@ fn unset(open: &[options::Setting], variables: &[String]) -> String {
             names.push(name);
         }
     }
-    let defines: Vec<String> = names.iter().take(8).map(|it| format!("--define {it}=...")).collect();
+    let defines: Vec<String> = names.iter().take(10).map(|it| format!("--define {it}=...")).collect();
     let call = if names.iter().any(|it| it.bytes().all(|it| it.is_ascii_digit())) {
         format!("give its arguments, as in plumb predict 'bash {file} ARGUMENTS', or ")
     } else {

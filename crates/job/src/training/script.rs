@@ -195,11 +195,12 @@ fn refuse(command: &Command, place: &Place) -> Result<(), String> {
 
 /// Says what a script gets from outside, and how to give it.
 fn left_open(open: &[Setting], commands: &Commands) -> String {
-    let mut names: Vec<String> = commands.undecided.iter().filter_map(|it| variable(&it.on)).collect();
-    let branches = names.len();
-    // What undecided branches set needs no value of its own.
-    let outside = |it: &String| branches == 0 || it.bytes().all(|it| it.is_ascii_digit());
-    names.extend(open.iter().filter_map(|it| variable(it.text())).filter(outside));
+    let all: Vec<String> = open.iter().filter_map(|it| variable(it.text())).collect();
+    let (arguments, others): (Vec<String>, Vec<String>) =
+        all.into_iter().partition(|it| it.bytes().all(|it| it.is_ascii_digit()));
+    let branches = commands.undecided.iter().filter_map(|it| variable(&it.on));
+    // What branches set comes last: it may need no value of its own.
+    let names: Vec<String> = arguments.into_iter().chain(branches).chain(others).collect();
     let mut text = unset(open, &names);
     if let Some(it) = commands.undecided.first() {
         let file = commands.files.get(it.file).map(String::as_str).unwrap_or_default();

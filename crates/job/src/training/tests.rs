@@ -150,6 +150,15 @@ fn settings_of_deepspeed_make_a_run() {
     assert_eq!((&run["offload"], &run["overlap"]), (&json!({"optimizer": true}), &json!(false)));
     assert!(done.notes[0].contains("sequences of 2048 tokens (seq)"), "{:?}", done.notes);
     assert!(done.notes.iter().any(|it| it.contains("not modelled: bucket sizes of ZeRO")));
+    let ignored =
+        job(&[("ds.json", r#"{"zero_optimization": {"stage": 2, "offload_param": {"device": "cpu"}}}"#)])
+            .unwrap();
+    assert_eq!(ignored.job["run"]["offload"], Value::Null);
+    assert!(
+        ignored.notes.iter().any(|it| it.contains("offload_param (ds.json:1) needs ZeRO-3")),
+        "{:?}",
+        ignored.notes
+    );
     // Two of three numbers give the third, and three must agree.
     let batch = |body: &str| job(&[("ds.json", body)]).map(|it| it.job["run"].clone());
     let two = batch(r#"{"train_micro_batch_size_per_gpu": 2, "gradient_accumulation_steps": 4}"#).unwrap();
@@ -270,7 +279,7 @@ fn options_alone_and_old_scripts_are_read() {
 fn what_a_script_gets_from_outside_is_asked_for() {
     let script = "#!/bin/bash\nSIZE=$2\nif [ $SIZE = 7B ]; then L=32; fi\ntorchrun --nproc_per_node 8 pretrain_gpt.py --num-layers $L --hidden-size 4096 --num-attention-heads 32 --micro-batch-size $1 --seq-length 2048\n";
     let error = job(&[("train.sh", script)]).unwrap_err();
-    assert!(error.starts_with("train.sh: does not set --num-layers $L (line 4), --micro-batch-size $1 (line 4): give its arguments, as in plumb predict 'bash train.sh ARGUMENTS', or add --define 2=... --define 1=..."), "{error}");
+    assert!(error.starts_with("train.sh: does not set --num-layers $L (line 4), --micro-batch-size $1 (line 4): give its arguments, as in plumb predict 'bash train.sh ARGUMENTS', or add --define 1=... --define 2=... --define L=..."), "{error}");
     let mut folder = Folder::default();
     let mut inputs =
         Inputs::new(&mut folder, vec![("1".to_owned(), "2".to_owned()), ("2".to_owned(), "7B".to_owned())]);
