@@ -29,8 +29,8 @@ fn table(one: usize, other: usize, rate: Option<f64>) -> String {
 }
 
 /// All pairs of ten machines.
-fn pairs(rate: impl Fn(usize, usize) -> Option<f64>) -> Folder {
-    let folder = Folder::new("validate");
+fn pairs(name: &str, rate: impl Fn(usize, usize) -> Option<f64>) -> Folder {
+    let folder = Folder::new(name);
     for one in 0..10 {
         for other in one + 1..10 {
             fs::write(folder.path().join(format!("p{one}-{other}.log")), table(one, other, rate(one, other))).unwrap();
@@ -41,7 +41,7 @@ fn pairs(rate: impl Fn(usize, usize) -> Option<f64>) -> Folder {
 
 #[test]
 fn the_slow_machine_among_runs_of_pairs_is_named() {
-    let folder = pairs(|one, other| Some(if one == 7 || other == 7 { 22.4 } else { 45.0 + (one as f64) * 0.1 }));
+    let folder = pairs("validate-slow", |one, other| Some(if one == 7 || other == 7 { 22.4 } else { 45.0 + (one as f64) * 0.1 }));
     let path = folder.path().to_string_lossy();
     let answer = validate(&["--replay", &path]);
     assert_eq!(answer.code, Some(1), "{}", answer.stderr);
@@ -54,7 +54,7 @@ fn the_slow_machine_among_runs_of_pairs_is_named() {
 
 #[test]
 fn machines_that_fall_into_groups_are_shown() {
-    let folder = pairs(|one, other| match (one < 4, other < 4) {
+    let folder = pairs("validate-groups", |one, other| match (one < 4, other < 4) {
         (true, false) => (other != 9).then_some(11.0),
         _ => Some(44.0),
     });
@@ -66,7 +66,7 @@ fn machines_that_fall_into_groups_are_shown() {
 
 #[test]
 fn even_pairs_are_not_go() {
-    let folder = pairs(|_, _| Some(45.0));
+    let folder = pairs("validate-even", |_, _| Some(45.0));
     let answer = validate(&["--replay", &folder.path().to_string_lossy()]);
     assert_eq!(answer.code, Some(2));
     assert!(answer.stdout.starts_with("INCONCLUSIVE: none of 10 machines is slower than the others"), "{}", answer.stdout);
@@ -105,7 +105,7 @@ fn the_json_is_as_its_schema_says() {
         it["additionalProperties"] = Value::from(false);
     }
     let validator = jsonschema::validator_for(&schema).unwrap();
-    let folder = pairs(|one, other| match (one < 4, other < 4) {
+    let folder = pairs("validate-json", |one, other| match (one < 4, other < 4) {
         (true, false) => (other != 9).then_some(11.0),
         _ => Some(44.0),
     });
