@@ -80,11 +80,19 @@ impl Devices<'_> {
     fn merge(&mut self, settings: &Settings, mut nics: Vec<VisibleDevice>) {
         nics.sort_by_key(|it| it.number);
         let positions: Vec<usize> = nics.iter().map(|it| it.position).collect();
-        let groups = if settings.since(2, 24, 3) {
+        let mut groups = if settings.since(2, 24, 3) {
             by_distance(&self.machine, settings, &positions)
         } else {
             ports(&self.machine, settings, &positions)
         };
+        if is_forgotten(&self.machine, settings, &positions) {
+            groups.retain(|it| *it != [0]);
+            // It stays in the description with a port of the same card.
+            let card = |it: &usize| near(&self.machine, &[positions[0], *it]) == (Near::Port, None);
+            if positions.iter().skip(1).any(card) {
+                self.nics.extend(nics.first());
+            }
+        }
         let mut made = 0_u32;
         let mut next = || {
             made += 1;
@@ -94,6 +102,11 @@ impl Devices<'_> {
         for group in groups {
             let one = nics[group[0]];
             let members: Vec<usize> = group.iter().map(|it| positions[*it]).collect();
+            // A device over two CPUs is in no place of the description: NCCL loses it with its NICs. 2.30.7 does not start.
+            if settings.since(2, 24, 3) && near(&self.machine, &members).0 == Near::Sys {
+                next();
+                continue;
+            }
             // 2.24 to 2.26 lose the device of ports that are one card in the description, and use the ports (`ncclTopoAddPci` does not
             // look below a NIC).
             let lost = settings.since(2, 24, 3)
@@ -176,8 +189,10 @@ fn by_distance(machine: &Machine, settings: &Settings, nics: &[usize]) -> Vec<Ve
         };
         let members: Vec<usize> = (0..nics.len()).filter(|it| !placed[*it]).filter(named).collect();
         let positions: Vec<usize> = members.iter().map(|it| nics[*it]).collect();
-        if members.len() > 1 && members.len() <= most && is_possible(machine, &positions) {
-            members.iter().for_each(|it| placed[*it] = true);
+        if members.len() > 1 && members.len() <= most && same_link_layer(machine, &positions) {
+            for it in &members {
+                placed[*it] = true;
+            }
             groups.push(members);
         }
     }
@@ -205,8 +220,17 @@ fn by_distance(machine: &Machine, settings: &Settings, nics: &[usize]) -> Vec<Ve
     groups
 }
 
-/// `NCCL_NET_MERGE_LEVEL`; `None` joins nothing. What is between PXB and PHB does not occur between NICs, and a device over two sockets
-/// is none that NCCL can use.
+/// Whether NCCL makes no device of the first NIC. Where NET/IB refuses one, 2.26 begins again with the second NIC
+/// (`ncclTopoAutoMerge`), and uses only NICs that are devices; from 2.27.3 on a NIC alone needs none.
+fn is_forgotten(machine: &Machine, settings: &Settings, nics: &[usize]) -> bool {
+    let refused = settings.number("NCCL_IB_MERGE_NICS", 1) == 0;
+    let release = settings.since(2, 26, 2) && !settings.since(2, 27, 3);
+    let level = level(settings);
+    let joins = |it: &usize| level.is_some() && Some(near(machine, &[nics[0], *it]).0) <= level;
+    refused && release && nics.iter().skip(1).any(joins)
+}
+
+/// `NCCL_NET_MERGE_LEVEL`; `None` joins nothing. What is between PXB and PHB does not occur between NICs.
 fn level(settings: &Settings) -> Option<Near> {
     let Some(text) = settings.text("NCCL_NET_MERGE_LEVEL") else { return Some(Near::Port) };
     let known = [
@@ -216,17 +240,77 @@ fn level(settings: &Settings) -> Option<Near> {
         ("P2C", Near::Pxb),
         ("PXN", Near::Pxb),
         ("PHB", Near::Phb),
-        ("SYS", Near::Phb),
+        ("SYS", Near::Sys),
     ];
     known.into_iter().find(|it| text.starts_with(it.0)).map(|it| it.1)
-}
-
-fn is_possible(machine: &Machine, nics: &[usize]) -> bool {
-    near(machine, nics).0 <= Near::Phb && same_link_layer(machine, nics)
 }
 
 /// NET/IB joins neither InfiniBand with Ethernet nor the other way round (`ncclIbMakeVDeviceInternal`).
 fn same_link_layer(machine: &Machine, nics: &[usize]) -> bool {
     let kinds = || nics.iter().map(|it| machine.nics[*it].kind);
     !(kinds().any(|it| it == NicKind::InfiniBand) && kinds().any(|it| it == NicKind::Roce))
+}
+
+#[cfg(test)]
+mod tests {
+    use fabric::machine::{BusId, Machine, Nic, NicKind, Place, Socket};
+    use fabric::units::GigabitsPerSecond;
+    use fabric::{Settings, Version};
+
+    use super::devices;
+    use crate::VisibleDevices;
+
+    fn nic(index: u32, bus: u64) -> Nic {
+        Nic {
+            name: format!("mlx5_{index}").into(),
+            index,
+            at: Place::Socket(0),
+            bus: Some(BusId(bus)),
+            link: None,
+            rate: Some(GigabitsPerSecond(200.0)),
+            gpudirect: None,
+            latency: None,
+            port: None,
+            kind: NicKind::InfiniBand,
+        }
+    }
+
+    /// The number and the rate of each device.
+    fn made(buses: &[u64], settings: &Settings) -> Vec<(u32, f64)> {
+        let nics = (0..).zip(buses).map(|(index, bus)| nic(index, *bus)).collect();
+        let machine = Machine { sockets: vec![Socket::default()], nics, ..Machine::default() };
+        let made = devices(&machine, settings, &VisibleDevices::whole(&machine).nics, 1);
+        let rate = |position: usize| made.machine.nics[position].rate.map_or(0.0, |it| it.0);
+        made.nics.iter().map(|it| (it.number, rate(it.position))).collect()
+    }
+
+    #[test]
+    fn ports_by_release() {
+        let of = |buses: &[u64], minor, patch| made(buses, &Settings::new(Version::new(2, minor, patch)));
+        let two = [0x1000, 0x1000, 0x2000, 0x2000];
+        let apart = [(0, 200.0), (1, 200.0), (2, 200.0), (3, 200.0)];
+        assert_eq!(of(&two, 19, 4), apart);
+        assert_eq!(of(&two, 20, 5), [(0, 400.0), (1, 400.0)]);
+        assert_eq!(of(&two, 26, 6), apart);
+        assert_eq!(of(&two, 28, 9), [(4, 400.0), (5, 400.0)]);
+        // A card with one port beside one with two.
+        let mixed = [0x1000, 0x1000, 0x2000];
+        assert_eq!(of(&mixed, 21, 5), [(0, 400.0), (1, 200.0)]);
+        assert_eq!(of(&mixed, 22, 3), [(0, 200.0), (1, 200.0), (2, 200.0)]);
+        assert_eq!(of(&mixed, 28, 9), [(3, 400.0), (2, 200.0)]);
+        // 2.24 to 2.26 number devices after the NICs.
+        assert_eq!(of(&[0x1000, 0x2000], 24, 3), [(2, 200.0), (3, 200.0)]);
+    }
+
+    #[test]
+    fn variables_and_plugins_decide() {
+        let two = [0x1000, 0x1000];
+        let with = |name: &str, value: &str| made(&two, &Settings::default().with(name, value)).len();
+        assert_eq!(with("NCCL_DEBUG", "INFO"), 1);
+        assert_eq!(with("NCCL_IB_MERGE_NICS", "0"), 2);
+        assert_eq!(with("NCCL_NET_MERGE_LEVEL", "LOC"), 2);
+        assert_eq!(with("NCCL_NET_PLUGIN", "rdma-sharp"), 2);
+        assert_eq!(with("NCCL_NET_PLUGIN", "none"), 1);
+        assert_eq!(with("NCCL_IB_HCA", "=mlx5_1"), 1);
+    }
 }

@@ -87,9 +87,9 @@ fn widen(machine: &mut Machine, settings: &Settings, (above, width): (Place, u32
     }
 }
 
-/// The next bus id that nothing has.
+/// The next bus id that nothing has, within the hundred that NCCL tries.
 fn free_bus(machine: &Machine, after: BusId) -> BusId {
     let buses = machine.bridges.iter().map(|it| it.bus).chain(machine.gpus.iter().map(|it| it.bus));
     let used: Vec<BusId> = buses.chain(machine.nics.iter().map(|it| it.bus)).flatten().collect();
-    (after.0 + 1..).map(BusId).find(|it| !used.contains(it)).unwrap_or(after)
+    (1..=100).map(|it| BusId(after.0 + it)).find(|it| !used.contains(it)).unwrap_or(after)
 }
