@@ -232,7 +232,7 @@ fn batch(draft: &mut Draft) -> Result<(), String> {
     Ok(())
 }
 
-/// DeepSpeed ignores offloading that its stage of ZeRO does not have.
+/// `DeepSpeed` ignores offloading that its stage of `ZeRO` does not have.
 fn offloads(draft: &mut Draft) {
     let zero = draft.number("run.zero").unwrap_or(0);
     for (key, least) in [("run.offload.params", 3), ("run.offload.optimizer", 1)] {
