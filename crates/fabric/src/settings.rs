@@ -217,7 +217,7 @@ impl Settings {
         // `nvidia-smi topo` and NCCL's own tree list devices with verbs; names of plain Ethernet are known.
         let is_rdma = |it: &Nic| it.gpudirect != Some(false) || it.is_verbs_device();
         let unknown = machine.nics.iter().any(|it| it.kind == NicKind::Unknown && is_rdma(it));
-        if has(&[NicKind::Efa]) {
+        if has(&[NicKind::Efa, NicKind::Slingshot]) {
             Network::Libfabric
         } else if ib && (has(&[NicKind::InfiniBand, NicKind::Roce, NicKind::GpuDirectTcp]) || unknown) {
             Network::Ib
@@ -260,7 +260,7 @@ impl Network {
     /// Whether it can use this NIC. A NIC of unknown kind fits any network.
     pub fn drives(self, nic: &Nic) -> bool {
         match nic.kind {
-            NicKind::Efa => self == Self::Libfabric,
+            NicKind::Efa | NicKind::Slingshot => self == Self::Libfabric,
             NicKind::InfiniBand | NicKind::Roce | NicKind::GpuDirectTcp => self == Self::Ib,
             NicKind::Ethernet => self == Self::Socket,
             NicKind::Unknown => true,
