@@ -51,7 +51,9 @@ impl Release {
             Some(nccl) => [Version::new(1, 7, 4), NEWEST_PLUGIN].map(|plugin| Self { nccl, plugin }).to_vec(),
         };
         if let Some(plugin) = plugin {
-            all.iter_mut().for_each(|it| it.plugin = plugin);
+            for it in &mut all {
+                it.plugin = plugin;
+            }
             all.dedup();
         } else if cluster.between.is_none_or(|it| it.kind != NicKind::Efa)
             || nccl.is_some_and(|it| it >= FLUSH_UNTIL)
