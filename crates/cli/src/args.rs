@@ -448,9 +448,13 @@ pub(crate) struct Expect {
     #[arg(long, value_parser = str::parse::<forecast::Parallel>, value_name = "SIZES", requires = "group")]
     pub(crate) parallel: Option<forecast::Parallel>,
 
-    /// The release of NCCL; without it the interval covers what releases since 2.20 choose.
+    /// The release of NCCL; without it the interval covers what releases since 2.18 choose.
     #[arg(long, value_parser = version, value_name = "VERSION")]
     pub(crate) nccl: Option<fabric::Version>,
+
+    /// The release of aws-ofi-nccl, where EFA joins the machines; without it the interval covers releases since 1.7.
+    #[arg(long, value_parser = version, value_name = "VERSION")]
+    pub(crate) plugin: Option<fabric::Version>,
 
     /// A variable NCCL reads, as in `NCCL_P2P_DISABLE=1`. Can be given several times.
     #[arg(long, value_parser = variable, value_name = "NAME=VALUE")]

@@ -21,7 +21,7 @@ pub(crate) fn run(args: &args::Expect, colour: Colour, out: &mut impl Write) -> 
         settings.add_flag("--env", name, value);
     }
     let described = cluster(&args.machines, &settings.effective(args.nccl)).and_then(|it| {
-        let it = if args.nccl.is_none() { it.of_any_release() } else { it };
+        let it = it.of_release(args.nccl, args.plugin);
         match (args.group, args.parallel) {
             (Some(group), Some(parallel)) => it.of_group(parallel, group),
             _ => Ok(it),

@@ -119,6 +119,7 @@ fn network(machine: &Machine, instance: Option<&Instance>) -> String {
         NicKind::InfiniBand => "InfiniBand",
         NicKind::Roce => "RoCE",
         NicKind::GpuDirectTcp => "GPUDirect-TCPX or -TCPXO",
+        NicKind::Slingshot => "Slingshot",
         NicKind::Ethernet => return format!("no EFA; {total} Gbps Ethernet"),
         NicKind::Unknown => "network devices",
     };

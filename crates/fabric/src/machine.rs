@@ -184,6 +184,8 @@ pub enum NicKind {
     /// TCP from and to GPU memory, with a plugin of Google Cloud: GPUDirect-TCPX and -TCPXO.
     #[serde(rename = "tcp_gpudirect")]
     GpuDirectTcp,
+    /// Slingshot of HPE, which NCCL drives with a libfabric plugin.
+    Slingshot,
     /// Plain Ethernet: TCP.
     Ethernet,
     /// Not known.

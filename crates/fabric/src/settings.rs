@@ -219,7 +219,7 @@ impl Settings {
         let is_rdma = |it: &Nic| it.gpudirect != Some(false) || it.is_verbs_device();
         let unknown = machine.nics.iter().any(|it| it.kind == NicKind::Unknown && is_rdma(it));
         let no_plugin = self.text("NCCL_NET_PLUGIN").is_some_and(|it| it.eq_ignore_ascii_case("none"));
-        if has(&[NicKind::Efa]) && !no_plugin {
+        if has(&[NicKind::Efa, NicKind::Slingshot]) && !no_plugin {
             Network::Libfabric
         } else if ib && (has(&[NicKind::InfiniBand, NicKind::Roce, NicKind::GpuDirectTcp]) || unknown) {
             Network::Ib
@@ -271,7 +271,7 @@ impl Network {
     /// Whether it can use this NIC. A NIC of unknown kind fits any network.
     pub fn drives(self, nic: &Nic) -> bool {
         match nic.kind {
-            NicKind::Efa => self == Self::Libfabric,
+            NicKind::Efa | NicKind::Slingshot => self == Self::Libfabric,
             NicKind::InfiniBand | NicKind::Roce | NicKind::GpuDirectTcp => self == Self::Ib,
             NicKind::Ethernet => self == Self::Socket,
             NicKind::Unknown => true,

@@ -16,8 +16,9 @@ use crate::shape::Shape;
 pub(crate) struct Candidate {
     /// `ring`, `tree`, `NVLS`, ...
     pub(crate) algorithm: Algorithm,
-    /// What the host takes to start a call, while the GPUs may still be at work on the one before, in microseconds.
-    pub(crate) host: f64,
+    /// What the host takes to start a call, while the GPUs may still be at work on the one before, in microseconds: at least and
+    /// at most, as one process drives one GPU or all of a node.
+    pub(crate) host: (f64, f64),
     /// What a call costs the GPUs before anything moves, in microseconds.
     pub(crate) launch: f64,
     /// Steps that follow one another, together, in microseconds.
@@ -26,6 +27,10 @@ pub(crate) struct Candidate {
     pub(crate) fill: f64,
     /// Bus bandwidth of long messages, in GB/s.
     pub(crate) bandwidth: f64,
+    /// Bus bandwidth that flushes of each received chunk allow, in GB/s.
+    pub(crate) flushed: Option<f64>,
+    /// What a chunk takes that is flushed, in microseconds.
+    pub(crate) flush: f64,
     /// What limits it.
     pub(crate) ceiling: Ceiling,
     /// Those for low latency reach only a part of the bandwidth.
@@ -67,13 +72,17 @@ pub(crate) fn candidates(
             if all.iter().any(wanted) { all.into_iter().filter(|it| wanted(it)).collect() } else { all }
         }
         Collective::AllGather => {
-            // Besides what it passes on, every rank copies its own part.
+            // Besides what it passes on, every rank copies its own part, while a slow link is busy.
             let copies = 1.0 + constants.ring.copy / (f64::from(job.ranks) - 1.0);
-            let slower = |it: Candidate| Candidate { bandwidth: it.bandwidth / copies, ..it };
+            let slow = |it: Ceiling| matches!(it, Ceiling::Pci | Ceiling::HostMemory | Ceiling::NoGpuDirect);
+            let slower = |it: Candidate| {
+                let copies = if slow(it.ceiling) { 1.0 } else { copies };
+                Candidate { bandwidth: it.bandwidth / copies, ..it }
+            };
             job.gather().into_iter().map(slower).collect()
         }
         Collective::ReduceScatter => job.gather(),
-        Collective::Broadcast | Collective::Reduce => job.ring(1.0),
+        Collective::Broadcast | Collective::Reduce => job.chain(),
         // One that sends to all, or all to one, has the same share of its links leave the node.
         Collective::AllToAll | Collective::Gather | Collective::Scatter => vec![job.pairs()],
         Collective::SendRecv => vec![job.neighbours()],
@@ -105,8 +114,8 @@ struct Job<'a> {
     inside: Limit,
     /// The network of one node, all its NICs together.
     outside: Option<Limit>,
-    /// A step inside a node and one between nodes.
-    step: (f64, f64),
+    /// A step inside a node, one between nodes by a protocol with flags, and one by Simple.
+    step: (f64, f64, f64),
 }
 
 impl<'a> Job<'a> {
@@ -125,7 +134,10 @@ impl<'a> Job<'a> {
             local: cluster.local(),
             inside: inside(constants, shape),
             outside,
-            step: (inner, cluster.between.map_or(0.0, |it| network_step(constants, it))),
+            step: {
+                let (flagged, simple) = cluster.between.map_or((0.0, 0.0), |it| network_step(constants, it));
+                (inner, flagged, simple)
+            },
         }
     }
 
@@ -162,7 +174,10 @@ impl<'a> Job<'a> {
         let fill = &self.constants.fill;
         // Up to this multiple of the latency of all steps.
         let most = |multiple: f64| 2.0 * steps * multiple.sqrt();
-        let fill = if self.local == 1 {
+        let far = self.cluster.between.filter(|_| self.nodes > 1).is_some_and(Between::is_far);
+        let fill = if far {
+            most(fill.far)
+        } else if self.local == 1 {
             most(fill.few)
         } else if self.cluster.compute.is_some_and(|it| it < 80) {
             most(fill.volta)
@@ -182,10 +197,25 @@ impl<'a> Job<'a> {
         };
         let latency = &self.constants.latency;
         let tcpx = self.cluster.between.is_some_and(|it| self.nodes > 1 && it.is_tcpx());
-        let launch = latency.launch + launch + if tcpx { latency.tcpx } else { 0.0 };
-        let host = latency.host;
+        let hopper = self.cluster.compute.is_some_and(|it| it >= 90);
+        let first = if hopper { latency.launch } else { latency.launch_older };
+        let launch = first + launch + if tcpx { latency.tcpx } else { 0.0 };
+        let gpus = f64::from(self.cluster.gpus);
+        let host = (latency.host, latency.host_slow.max(latency.host_gpu * gpus));
         let Limit { bandwidth, ceiling } = limit;
-        Candidate { algorithm, host, launch, steps, fill, bandwidth, ceiling, protocol: Protocol::Simple }
+        let protocol = Protocol::Simple;
+        Candidate {
+            algorithm,
+            host,
+            launch,
+            steps,
+            fill,
+            bandwidth,
+            flushed: None,
+            flush: latency.efa_flush,
+            ceiling,
+            protocol,
+        }
     }
 
     /// Each few bytes carry a flag, so that nothing waits for a chunk: LL and LL128.
@@ -197,17 +227,20 @@ impl<'a> Job<'a> {
             launch: latency.ll_launch,
             steps: hops * step + across * self.step.1,
             fill: 0.0,
-            bandwidth: simple.bandwidth * latency.ll_share,
+            bandwidth: (simple.bandwidth * latency.ll_share).min(self.ll_most()),
             protocol: Protocol::Ll,
             ..simple.clone()
         };
         // Seven of eight words over a network; the cores of a GPU that check the flags limit it inside a node.
         let hopper = self.cluster.compute.is_some_and(|it| it >= 90);
         let share = if hopper { latency.ll128_hopper } else { latency.ll128_ampere };
-        let inside = if self.local > 1 { self.inside.bandwidth * share } else { f64::INFINITY };
+        let most =
+            if self.cluster.compute.is_some_and(|it| it < 80) { latency.ll128_volta } else { f64::INFINITY };
+        let inside = if self.local > 1 { (self.inside.bandwidth * share).min(most) } else { f64::INFINITY };
         // Over a network proxies still move chunks.
         let fill = if hopper && self.nodes == 1 { latency.ll128_fill_hopper } else { latency.ll128_fill };
         let ll128 = Candidate {
+            steps: hops * self.step.0 + across * self.step.1,
             fill: simple.fill * fill,
             bandwidth: (simple.bandwidth * latency.ll128_share).min(inside),
             protocol: Protocol::Ll128,
@@ -216,9 +249,21 @@ impl<'a> Job<'a> {
         [ll, ll128]
     }
 
+    /// GB/s that LL reaches at most, which threads limit that check flags.
+    fn ll_most(&self) -> f64 {
+        let latency = &self.constants.latency;
+        match self.cluster.compute {
+            _ if self.nodes > 1 => latency.ll_network,
+            Some(100..) => 2.0 * latency.ll_hopper,
+            Some(90..) => latency.ll_hopper,
+            Some(80..) => latency.ll_ampere,
+            _ => latency.ll_volta,
+        }
+    }
+
     /// By every protocol.
     fn protocols(&self, algorithm: Algorithm, hops: f64, across: f64, limit: Limit) -> Vec<Candidate> {
-        let simple = self.candidate(algorithm, 0.0, hops * self.step.0 + across * self.step.1, limit);
+        let simple = self.candidate(algorithm, 0.0, hops * self.step.0 + across * self.step.2, limit);
         let mut all = self.flagged(&simple, hops, across).to_vec();
         all.push(simple);
         all
@@ -230,11 +275,20 @@ impl<'a> Job<'a> {
         self.protocols(Algorithm::Ring, hops, across, self.limit(1.0))
     }
 
+    /// From or to one rank. Between two nodes everything goes one way, and copies through host memory have it to themselves.
+    fn chain(&self) -> Vec<Candidate> {
+        let one_way = self.nodes == 2 && self.cluster.between.is_some_and(|it| !it.gpudirect);
+        let network = &self.constants.network;
+        let share = if one_way { (network.share / network.host).min(2.0) } else { 1.0 };
+        let (ranks, nodes) = (f64::from(self.ranks), f64::from(self.nodes));
+        self.protocols(Algorithm::Ring, ranks - nodes, nodes - 1.0, self.limit(share))
+    }
+
     /// Parts travel by trees of all ranks, so that there are few steps.
     fn gather(&self) -> Vec<Candidate> {
         let mut candidates = self.ring(1.0);
         if self.local == 1 {
-            let steps = f64::from(self.nodes).log2().ceil() * self.step.1;
+            let steps = f64::from(self.nodes).log2().ceil() * self.step.2;
             candidates.push(self.candidate(Algorithm::Pat, 0.0, steps, self.limit(1.0)));
         }
         candidates
@@ -280,10 +334,19 @@ impl<'a> Job<'a> {
             } else {
                 outside
             };
-            let steps = nvls_step + across * self.step.1;
-            candidates.push(self.candidate(Algorithm::NvlsTree, latency.nvls_tree, steps, limit));
+            let steps = nvls_step + across * self.step.2;
+            let it = self.candidate(Algorithm::NvlsTree, latency.nvls_tree, steps, limit);
+            candidates.push(Candidate { flushed: self.flushed(factor), ..it });
         }
         candidates
+    }
+
+    /// What an NVLS tree reaches where a chunk that is flushed delays the next of its channel and GPU.
+    fn flushed(&self, factor: f64) -> Option<f64> {
+        let bytes = self.choice?.flushed?;
+        #[allow(clippy::cast_precision_loss, reason = "channels and chunks are far below 2^53")]
+        let under_way = bytes as f64 / 1e3 * f64::from(self.local);
+        Some(under_way / self.constants.latency.efa_flush * factor)
     }
 
     /// What NVLS reaches inside a node: each GPU sends its data once and one share of the sum to all.
@@ -322,7 +385,9 @@ impl<'a> Job<'a> {
         if matches!(inside.ceiling, Ceiling::NvLink) {
             inside.bandwidth *= nvlink;
         }
-        self.limit_of(inside, share * pairs.network * domains)
+        // A GPU that is alone in its node has no others to share the NICs with.
+        let network = if self.local > 1 { pairs.network } else { 1.0 };
+        self.limit_of(inside, share * network * domains)
     }
 
     /// Channels to one peer of another node. Where they are not predicted, as `ncclTopoGetNchannels` in `src/graph/paths.cc` of
@@ -332,18 +397,25 @@ impl<'a> Job<'a> {
         self.choice.map_or(usual, |it| it.per_peer)
     }
 
+    /// GB/s of one channel between two GPUs of a node.
+    fn channel_inside(&self) -> f64 {
+        let pairs = &self.constants.pairs;
+        if self.is_blackwell() { pairs.channel_blackwell } else { pairs.channel_inside }
+    }
+
     /// Every rank sends to every other: most of it leaves the node.
     fn pairs(&self) -> Candidate {
         let (ranks, local) = (f64::from(self.ranks), f64::from(self.local));
         let away = (ranks - local) / (ranks - 1.0);
         let share = if away > 0.0 { 1.0 / (local * away) } else { 1.0 };
-        let steps = 2.0 * self.step.0 + if self.nodes > 1 { 2.0 * self.step.1 } else { 0.0 };
+        let steps = 2.0 * self.step.0 + if self.nodes > 1 { 2.0 * self.step.2 } else { 0.0 };
         let pairs = &self.constants.pairs;
         let peers = ranks - 1.0;
-        let host =
-            pairs.peer * peers.min(PEERS_AT_ONCE) + pairs.later_peer * (peers - PEERS_AT_ONCE).max(0.0);
-        let it = self.candidate(Algorithm::Pairs, 0.0, steps, self.sends(share, pairs.nvlink));
-        Candidate { host: it.host + host, ..it }
+        let later = pairs.later_peer * (peers - PEERS_AT_ONCE).max(0.0);
+        let host = pairs.peer * peers.min(PEERS_AT_ONCE) + later;
+        let start = pairs.start * peers.min(PEERS_AT_ONCE) + later;
+        let it = self.candidate(Algorithm::Pairs, start, steps, self.sends(share, pairs.nvlink));
+        Candidate { host: (it.host.0 + host / 2.0, it.host.1 + host), ..it }
     }
 
     /// Every rank sends to the next: one pair crosses each border between nodes.
@@ -351,10 +423,15 @@ impl<'a> Job<'a> {
         let pairs = &self.constants.pairs;
         // One GPU uses the NICs near it, not all of the node, and the channels to one peer.
         let share = 1.0 / f64::from(self.local);
-        let steps = self.step.0 + if self.nodes > 1 { self.step.1 } else { 0.0 };
+        let steps = self.step.0 + if self.nodes > 1 { self.step.2 } else { 0.0 };
         let mut limit = self.sends(share, pairs.neighbour);
-        let carried = f64::from(self.per_peer()) * pairs.channel;
-        if self.nodes > 1 && carried < limit.bandwidth {
+        let carried = match self.choice {
+            Some(it) if self.nodes == 1 => f64::from(it.of_message) * self.channel_inside(),
+            Some(it) => f64::from(it.of_message) * pairs.channel,
+            None if self.nodes == 1 => f64::INFINITY,
+            None => f64::from(self.per_peer()) * pairs.channel,
+        };
+        if carried < limit.bandwidth {
             limit = Limit { bandwidth: carried, ceiling: Ceiling::Channels };
         }
         self.candidate(Algorithm::Pairs, 0.0, steps, limit)
@@ -392,7 +469,8 @@ fn pci(constants: &Constants, cluster: &Cluster, peer_to_peer: bool) -> Limit {
     // For an unknown link NCCL assumes its lowest.
     let link = cluster.pci.unwrap_or_else(|| link::pci(PciLink { gigatransfers: 0.0, width: 0 }));
     if peer_to_peer {
-        Limit { bandwidth: link * constants.ring.peer, ceiling: Ceiling::Pci }
+        let share = if cluster.through_cpu { constants.ring.through_cpu } else { constants.ring.peer };
+        Limit { bandwidth: link * share, ceiling: Ceiling::Pci }
     } else {
         Limit { bandwidth: link * constants.ring.shared_memory, ceiling: Ceiling::HostMemory }
     }
@@ -416,7 +494,7 @@ fn network(constants: &Constants, cluster: &Cluster, between: Between) -> Limit 
     let network = &constants.network;
     let wire = nics(cluster, between);
     if between.kind == NicKind::Ethernet {
-        return Limit { bandwidth: (wire * network.tcp).min(network.tcp_most), ceiling: Ceiling::Tcp };
+        return Limit { bandwidth: (wire * network.tcp).min(network.tcp_usual), ceiling: Ceiling::Tcp };
     }
     let through = cluster.pci.map_or(f64::INFINITY, |it| it * network.pci * f64::from(cluster.local()));
     let (wire, ceiling) = if through < wire { (through, Ceiling::GpuPci) } else { (wire, Ceiling::Nics) };
@@ -429,13 +507,18 @@ fn network(constants: &Constants, cluster: &Cluster, between: Between) -> Limit 
     }
 }
 
-fn network_step(constants: &Constants, between: Between) -> f64 {
+/// A step by a protocol with flags, and one by Simple.
+fn network_step(constants: &Constants, between: Between) -> (f64, f64) {
     let latency = &constants.latency;
+    let same = |it: f64| (it, it);
     match (between.kind, between.efa) {
-        (NicKind::Efa, Some(1)) => latency.efa_1,
-        (NicKind::Efa, _) => latency.efa,
-        (NicKind::Ethernet, _) => latency.tcp,
-        (NicKind::GpuDirectTcp, _) => latency.gpudirect_tcp,
-        (NicKind::InfiniBand | NicKind::Roce | NicKind::Unknown, _) => latency.infiniband,
+        (NicKind::Efa, Some(1)) => same(latency.efa_1),
+        (NicKind::Efa, _) => same(latency.efa),
+        (NicKind::Ethernet, _) => same(latency.tcp),
+        (NicKind::GpuDirectTcp, _) => same(latency.gpudirect_tcp),
+        (NicKind::Slingshot, _) => same(latency.slingshot),
+        (NicKind::InfiniBand | NicKind::Roce | NicKind::Unknown, _) => {
+            (latency.infiniband, latency.infiniband_simple)
+        }
     }
 }

@@ -3,7 +3,7 @@
 use std::fmt;
 use std::ops::RangeInclusive;
 
-use fabric::machine::{Machine, Nic, NicKind, NvEnd, NvLink};
+use fabric::machine::{Gpu, Machine, Nic, NicKind, NvEnd, NvLink};
 use fabric::settings::Network;
 use fabric::{Layout, Settings, Transport, Version, link};
 use nccl::{Decisions, Paths};
@@ -31,6 +31,8 @@ pub struct Cluster {
     pub compute: Option<u32>,
     /// How the GPUs of a machine are joined.
     pub inside: Inside,
+    /// Whether GPUs that PCI Express joins reach each other only through a CPU.
+    pub through_cpu: bool,
     /// What NCCL assumes for the PCI Express link of a GPU, in GB/s one way; none where it is not known.
     pub pci: Option<f64>,
     /// How machines are joined.
@@ -120,6 +122,11 @@ pub struct Between {
 }
 
 impl Between {
+    /// Networks whose steps take so long that pipelines fill meanwhile.
+    pub(crate) fn is_far(self) -> bool {
+        matches!(self.kind, NicKind::Slingshot | NicKind::Ethernet)
+    }
+
     /// GPUDirect-TCPX, which a3-high has with four NICs; a3-mega has eight with GPUDirect-TCPXO.
     pub(crate) fn is_tcpx(self) -> bool {
         self.kind == NicKind::GpuDirectTcp && self.nics <= 4
@@ -145,15 +152,15 @@ impl Cluster {
     /// Machines of this kind with all GPUs in one pod, joined as NCCL would join them, with NCCL's choices for them.
     pub fn of_machine(machine: &Machine, nodes: u32, settings: &Settings) -> Result<Self, Impossible> {
         let mut cluster = Self::described(machine, nodes, settings)?.checked()?;
-        let releases = vec![Release::known(settings.version)];
+        let releases = Release::known(&cluster, Some(settings.version), Some(nccl::NEWEST_PLUGIN));
         cluster.origin = Origin::new(machine, settings, releases, &cluster);
         Ok(cluster)
     }
 
-    /// The same where the release of NCCL, and that of aws-ofi-nccl, are not known: what is normal covers what plausible ones choose.
+    /// The same where the release of NCCL, that of aws-ofi-nccl, or neither is known: what is normal covers what plausible ones choose.
     #[must_use]
-    pub fn of_any_release(mut self) -> Self {
-        self.origin = self.origin.of_any_release(&self);
+    pub fn of_release(mut self, nccl: Option<Version>, plugin: Option<Version>) -> Self {
+        self.origin = self.origin.of_release(&self, nccl, plugin);
         self
     }
 
@@ -218,6 +225,7 @@ impl Cluster {
             at_once: 1,
             compute: first.compute,
             inside,
+            through_cpu: through_cpu(machine),
             pci: first.link.map(link::pci).filter(|it| it.is_finite() && *it > 0.0),
             between,
             allowed: Allowed::new(settings),
@@ -324,6 +332,13 @@ fn peer_to_peer(machine: &Machine, settings: &Settings) -> Result<bool, Impossib
         decision.is_some_and(|it| matches!(it.transport, Some(Transport::P2p { .. })))
     };
     Ok((0..last).all(direct))
+}
+
+/// Whether there are GPUs without a common switch.
+fn through_cpu(machine: &Machine) -> bool {
+    let top = |gpu: &Gpu| machine.bridges_above(gpu.at).last().copied();
+    let first = machine.gpus.first().and_then(top);
+    first.is_none() || machine.gpus.iter().any(|it| top(it) != first)
 }
 
 /// Whether NICs read and write the memory of the GPUs next to them.

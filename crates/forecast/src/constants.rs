@@ -7,16 +7,17 @@ pub use crate::constant::Constant;
 use crate::constant::{self, groups};
 
 groups! {
-    ring: Ring { share, chain, small, copy, mesh, detour, peer, shared_memory },
+    ring: Ring { share, chain, small, copy, mesh, detour, peer, through_cpu, shared_memory },
     nvls: Nvls { share, hopper, blackwell, blackwell_tree, domains, hopper_from, blackwell_from },
-    network: Network { share, tcpx, tree, deep_tree, pci, host, tcp, tcp_most },
-    pairs: Pairs { nvlink, neighbour, network, channel, domains, peer, later_peer },
+    network: Network { share, tcpx, tree, deep_tree, pci, host, tcp, tcp_usual, tcp_most },
+    pairs: Pairs { start, nvlink, neighbour, network, channel, channel_inside, channel_blackwell, domains, peer, later_peer },
     latency: Latency {
-        host, launch, nvlink, pci, nvls, nvls_tree, nvls_step, infiniband, efa_1, efa, gpudirect_tcp, tcpx, tcp, ll_launch, ll_step, ll_share,
-        ll128_share, ll128_hopper, ll128_ampere, ll128_fill, ll128_fill_hopper
+        host, host_slow, host_gpu, launch, launch_older, nvlink, pci, nvls, nvls_tree, nvls_step, infiniband, infiniband_simple, efa_1, efa, efa_flush, gpudirect_tcp, slingshot, tcpx, tcp, ll_launch, ll_step, ll_share, ll_volta, ll_ampere,
+        ll_hopper, ll_network,
+        ll128_share, ll128_hopper, ll128_ampere, ll128_volta, ll128_fill, ll128_fill_hopper
     },
-    fill: Fill { nvlink, nvls_hopper, nvls_blackwell, nvls_tree, nvls_domain, network, few, volta },
-    spread: Spread { start, fill, link, network, efa, gpudirect_tcp, single, unmeasured },
+    fill: Fill { nvlink, nvls_hopper, nvls_blackwell, nvls_tree, nvls_domain, network, few, far, volta },
+    spread: Spread { start, near, far, fill, link, pci, network, efa, gpudirect_tcp, slingshot, tcp, many, single, unmeasured },
     wire: Wire { nvlink, pci, slack };
     sources: BTreeMap<String, usize>
 }

@@ -4,7 +4,7 @@ use std::fmt;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use fabric::machine::{Machine, NicKind};
-use fabric::{Collective, Layout, Settings};
+use fabric::{Collective, Layout, Settings, Version};
 use nccl::tuning::Protocol;
 use nccl::{Abilities, Job, Prediction};
 
@@ -66,9 +66,14 @@ impl Origin {
         })))
     }
 
-    /// The same where the release is not known.
-    pub(crate) fn of_any_release(&self, cluster: &Cluster) -> Self {
-        self.with_releases(cluster, |_| Release::plausible(cluster.compute))
+    /// The same where the release of NCCL, that of aws-ofi-nccl, or neither is known.
+    pub(crate) fn of_release(
+        &self,
+        cluster: &Cluster,
+        nccl: Option<Version>,
+        plugin: Option<Version>,
+    ) -> Self {
+        self.with_releases(cluster, |_| Release::known(cluster, nccl, plugin))
     }
 
     /// The same with the newest of the possible releases.
@@ -110,6 +115,8 @@ pub(crate) struct Decided {
     per_peer: u32,
     /// Channels of NVLS.
     nvls_channels: u32,
+    /// Whether each chunk that arrives is flushed through the NIC.
+    flushes: bool,
 }
 
 /// What NCCL chooses for a call.
@@ -121,6 +128,10 @@ pub(crate) struct Choice {
     pub(crate) per_peer: u32,
     /// Channels of NVLS, each with one GPU that reaches the network.
     pub(crate) nvls_channels: u32,
+    /// Bytes that all channels of one GPU send at once, where each chunk that arrives is flushed through the NIC.
+    pub(crate) flushed: Option<u64>,
+    /// Channels for the sends of a rank to one peer, for the bytes of this call.
+    pub(crate) of_message: u32,
 }
 
 impl Decided {
@@ -149,7 +160,9 @@ impl Decided {
     }
 
     pub(crate) fn choose(&self, collective: Collective, bytes: u64) -> Choice {
-        let kind = self.prediction.choose(collective, bytes).and_then(|choice| {
+        let chosen = self.prediction.choose(collective, bytes);
+        let flushed = chosen.filter(|_| self.flushes).map(|it| u64::from(it.channels) * it.chunk);
+        let kind = chosen.and_then(|choice| {
             let algorithm = match choice.algorithm {
                 nccl::Algorithm::Tree => Algorithm::Tree,
                 nccl::Algorithm::Ring => Algorithm::Ring,
@@ -160,7 +173,11 @@ impl Decided {
             };
             Some((algorithm, choice.protocol))
         });
-        Choice { kind, per_peer: self.per_peer, nvls_channels: self.nvls_channels }
+        let ranks = self.prediction.communicator.n_ranks as u64;
+        let message = if collective == Collective::SendRecv { bytes } else { bytes.div_ceil(ranks.max(1)) };
+        let of_message = self.prediction.channels_of_message(0, message).unwrap_or(self.per_peer);
+        let of_message = if kind.is_some() { self.per_peer } else { of_message };
+        Choice { kind, per_peer: self.per_peer, nvls_channels: self.nvls_channels, flushed, of_message }
     }
 }
 
@@ -211,5 +228,6 @@ fn predict(inner: &Inner, release: Release, asked: &Asked) -> Option<Decided> {
     let prediction = Prediction::new(&job).ok()?;
     let per_peer = prediction.p2p.iter().map(|it| it.per_peer).min()?;
     let nvls_channels = u32::try_from(prediction.communicator.connected.nvls_channels).ok()?;
-    Some(Decided { prediction, per_peer, nvls_channels })
+    let flushes = release.flushes(&machine);
+    Some(Decided { prediction, per_peer, nvls_channels, flushes })
 }

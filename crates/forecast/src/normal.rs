@@ -6,9 +6,10 @@ use nccl::tuning::Protocol;
 
 use crate::algorithm::{Algorithm, Ceiling};
 use crate::candidate::{self, Candidate};
-use crate::cluster::{Between, Cluster};
+use crate::cluster::{Between, Cluster, Inside};
 use crate::decided::Choice;
 use crate::model::Model;
+use crate::regime::MANY;
 use crate::shape::Shape;
 use crate::wire::Wire;
 
@@ -48,6 +49,8 @@ pub struct Possible {
     pub protocol: Protocol,
     /// The bus bandwidth to expect with them, in GB/s.
     pub bandwidth: f64,
+    /// The same where the host starts calls as slowly, and as fast, as is usual.
+    pub by_host: (f64, f64),
 }
 
 /// What is normal; `None` for a single rank, which sends nothing.
@@ -91,7 +94,8 @@ impl Model {
         let mut possible: Vec<Possible> = Vec::new();
         for (time, candidate) in &chosen {
             let Candidate { algorithm, protocol, .. } = *candidate;
-            let now = Possible { algorithm, protocol, bandwidth: moved / time.whole };
+            let by_host = (moved / time.by_host.1, moved / time.by_host.0);
+            let now = Possible { algorithm, protocol, bandwidth: moved / time.whole, by_host };
             if !possible.contains(&now) {
                 possible.push(now);
             }
@@ -150,17 +154,31 @@ impl Model {
             1 => spread.single,
             _ => 0.0,
         };
-        let link = match shape.cluster.between.filter(|_| shape.cluster.groups() > 1) {
-            None => spread.link,
-            Some(Between { kind: NicKind::Efa, .. }) => spread.efa,
-            Some(Between { kind: NicKind::GpuDirectTcp, .. }) => spread.gpudirect_tcp,
-            Some(_) => spread.network,
+        let (start, link) = match shape.cluster.between.filter(|_| shape.cluster.groups() > 1) {
+            None if matches!(shape.cluster.inside, Inside::Pci { .. }) => (spread.start, spread.pci),
+            None => (spread.start, spread.link),
+            Some(it) => self.spread_between(it, shape.cluster.groups()),
         };
         let wire = time.whole - time.overhead;
         let fill = (time.overhead - time.start).max(0.0);
-        let parts = [(time.start, spread.start), (fill, spread.fill), (wire, link)];
+        let parts = [(time.start, start), (fill, spread.fill), (wire, link)];
         let known: f64 = parts.iter().map(|(part, spread)| (part / time.whole * spread).powi(2)).sum();
-        (known + unknown.powi(2)).sqrt()
+        let host = (time.by_host.1 / time.by_host.0).ln() / 2.0;
+        host + (known + unknown.powi(2)).sqrt()
+    }
+
+    /// The spreads of latencies and of what a network reaches.
+    fn spread_between(&self, between: Between, nodes: u32) -> (f64, f64) {
+        let spread = &self.constants.spread;
+        match between.kind {
+            NicKind::Ethernet => (spread.far, spread.tcp),
+            NicKind::Slingshot => (spread.far, spread.slingshot),
+            NicKind::GpuDirectTcp => (spread.far, spread.gpudirect_tcp),
+            _ if !between.gpudirect => (spread.near, spread.pci),
+            NicKind::Efa => (spread.start, spread.efa),
+            _ if nodes > MANY => (spread.near, spread.many),
+            _ => (spread.near, spread.network),
+        }
     }
 }
 
@@ -170,8 +188,10 @@ struct Time {
     whole: f64,
     /// What is not bytes over links.
     overhead: f64,
-    /// Of that, what passes before the first bytes have arrived.
+    /// Of that, what the GPUs take before the first bytes have arrived.
     start: f64,
+    /// The whole with the shortest and the longest time of the host.
+    by_host: (f64, f64),
 }
 
 fn time(candidate: &Candidate, moved: f64) -> Time {
@@ -179,10 +199,14 @@ fn time(candidate: &Candidate, moved: f64) -> Time {
     // Pipelining: with the best length of pieces, what is lost grows with the root of the length until pieces are whole.
     let fill = (2.0 * (candidate.steps * wire).sqrt()).min(candidate.fill);
     let start = candidate.launch + candidate.steps;
-    let device = start + fill + wire;
+    let moving = fill + wire;
+    let paced = candidate.flushed.map_or(0.0, |it| moved / it);
+    // A single chunk has none to wait for.
+    let paced = if paced < 2.0 * candidate.flush { 0.0 } else { paced };
+    let device = start + moving.max(paced);
     // Calls follow one another: the longer of what the host and the GPUs take counts, with a soft transition.
-    let (host, device_4) = (candidate.host.powi(4), device.powi(4));
-    let whole = (host + device_4).powf(0.25);
-    let by_host = host / (host + device_4);
-    Time { whole, overhead: whole - wire, start: whole * (by_host + (1.0 - by_host) * start / device) }
+    let longer = |host: f64| (host.powi(4) + device.powi(4)).powf(0.25);
+    let by_host = (longer(candidate.host.0), longer(candidate.host.1));
+    let whole = (by_host.0 * by_host.1).sqrt();
+    Time { whole, overhead: whole - wire, start: start.min(whole - wire), by_host }
 }

@@ -5,7 +5,7 @@ use fabric::machine::NicKind;
 use crate::cluster::{Cluster, Inside};
 
 /// Beyond this many nodes depth of trees and length of rings count.
-const MANY: u32 = 8;
+pub(crate) const MANY: u32 = 8;
 
 /// How data moves.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -30,6 +30,7 @@ pub(crate) fn regime(cluster: &Cluster, kind: Kind) -> String {
             (NicKind::Efa, _) => "efa",
             (NicKind::GpuDirectTcp, _) if it.is_tcpx() => "tcpx",
             (NicKind::GpuDirectTcp, _) => "gpudirect_tcp",
+            (NicKind::Slingshot, _) => "slingshot",
             (NicKind::InfiniBand | NicKind::Roce, _) => "infiniband",
             (NicKind::Unknown, _) => "unknown",
         },

@@ -80,7 +80,7 @@ fn what_nobody_measured_is_not_calibrated() {
     assert!(calibrated("p5.48xlarge", 2, Collective::AllGather));
     assert!(!calibrated("p5.48xlarge", 2, Collective::SendRecv));
     assert!(!calibrated("p5.48xlarge", 2, Collective::Broadcast));
-    assert!(!calibrated("g6e.12xlarge", 1, Collective::AllReduce));
+    assert!(!calibrated("g6e.12xlarge", 16, Collective::AllReduce));
 }
 
 #[test]

@@ -62,6 +62,7 @@ fn cluster() -> impl Strategy<Value = Cluster> {
                 at_once: 1,
                 compute,
                 inside,
+                through_cpu: false,
                 pci,
                 between,
                 allowed: Allowed::default(),

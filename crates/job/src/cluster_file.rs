@@ -79,6 +79,7 @@ enum Kind {
     #[serde(alias = "ib")]
     Infiniband,
     Roce,
+    Slingshot,
     #[serde(alias = "tcp")]
     Ethernet,
 }
@@ -150,7 +151,7 @@ fn of_gpu(name: &str, table: &Table) -> Result<Machine, ClusterFileError> {
         Intra::Pci => 1,
         // On boards with A100 two GPUs and their NICs share a switch.
         Intra::NvLink if model.compute == 80 && nics >= gpus => gpus.div_ceil(2),
-        Intra::NvLink | Intra::SharedMemory if nics > 0 => gpus.min(nics),
+        Intra::NvLink if nics > 0 => gpus.min(nics),
         Intra::NvLink | Intra::SharedMemory => gpus,
     };
     let link = link_of(model);
@@ -198,6 +199,7 @@ fn kind(kind: Kind) -> NicKind {
         Kind::Efa => NicKind::Efa,
         Kind::Infiniband => NicKind::InfiniBand,
         Kind::Roce => NicKind::Roce,
+        Kind::Slingshot => NicKind::Slingshot,
         Kind::Ethernet => NicKind::Ethernet,
     }
 }

@@ -81,6 +81,7 @@ fn inter(machine: &Machine, first: &Nic, notes: &mut Vec<String>) -> String {
         NicKind::Efa => "efa",
         NicKind::InfiniBand => "infiniband",
         NicKind::Roce => "roce",
+        NicKind::Slingshot => "slingshot",
         NicKind::Ethernet | NicKind::GpuDirectTcp => "ethernet",
         NicKind::Unknown => {
             notes.push(format!(

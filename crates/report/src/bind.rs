@@ -263,7 +263,7 @@ fn about_nics(machine: &Machine, binding: &Binding) -> Vec<String> {
                 ));
             }
         }
-        NicKind::GpuDirectTcp | NicKind::Ethernet => {
+        NicKind::GpuDirectTcp | NicKind::Slingshot | NicKind::Ethernet => {
             texts.push("for information: NCCL chooses the NIC of each rank.".to_owned());
         }
     }

@@ -59,6 +59,8 @@ pub enum Network {
     /// TCP from and to GPU memory: GPUDirect-TCPX and -TCPXO of Google Cloud.
     #[serde(rename = "tcp_gpudirect")]
     GpuDirectTcp,
+    /// Slingshot of HPE.
+    Slingshot,
     /// TCP over plain Ethernet.
     Tcp,
 }
@@ -70,6 +72,7 @@ impl From<NicKind> for Network {
             NicKind::InfiniBand => Self::InfiniBand,
             NicKind::Roce => Self::Roce,
             NicKind::GpuDirectTcp => Self::GpuDirectTcp,
+            NicKind::Slingshot => Self::Slingshot,
             NicKind::Ethernet | NicKind::Unknown => Self::Tcp,
         }
     }
@@ -103,6 +106,7 @@ impl Machine {
             Network::InfiniBand => "InfiniBand",
             Network::Roce => "RoCE",
             Network::GpuDirectTcp => "TCPX",
+            Network::Slingshot => "Slingshot",
             Network::Tcp => "TCP",
         };
         match self.nics {

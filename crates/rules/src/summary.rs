@@ -137,6 +137,7 @@ fn other_machine(it: &fabric::catalogue::Model) -> String {
         NicKind::InfiniBand => "InfiniBand",
         NicKind::Roce => "RoCE",
         NicKind::GpuDirectTcp => it.plugin.unwrap_or("GPUDirect-TCPX"),
+        NicKind::Slingshot => "Slingshot",
         NicKind::Efa => "EFA",
         NicKind::Ethernet | NicKind::Unknown => "Ethernet",
     };

@@ -39,9 +39,10 @@ fn robust(error: f64) -> f64 {
     square / (1.0 + square / 0.1)
 }
 
-/// The smallest error of what possible releases give, as a logarithm.
+/// The smallest error of what possible releases give, as a logarithm. What a usual host explains is not an error.
 fn nearest(normal: &Normal, measured: f64) -> f64 {
-    let errors = normal.possible.iter().map(|it| (it.bandwidth / measured).ln());
+    let errors =
+        normal.possible.iter().map(|it| (measured.clamp(it.by_host.0, it.by_host.1) / measured).ln());
     errors.min_by(|a, b| a.abs().total_cmp(&b.abs())).unwrap_or(0.0)
 }
 

@@ -2,11 +2,13 @@
 //!
 //! `cargo run -p forecast --example accuracy > docs/accuracy.md` makes the page, `-- fit` prints fitted constants, `-- spreads` the spreads
 //! with which nine of ten measurements lie in their interval, predicted without their publication, `-- points` prints what
-//! is expected of each measurement (`-- points FILE`: of another file), and `-- sources` prints how many publications measured each regime.
+//! is expected of each measurement (`-- points FILE NAME=VALUE...`: of another file, with other constants), and `-- sources` prints how many publications measured each regime.
 
 use std::env;
 use std::fs;
 use std::io::{self, Write as _};
+
+use forecast::Model;
 
 pub(crate) mod fit;
 pub(crate) mod page;
@@ -25,7 +27,17 @@ fn main() -> io::Result<()> {
         Some("spreads") => {
             fit::spreads(&asked).iter().try_for_each(|(name, value)| writeln!(out, "{name} = {value:.4}"))
         }
-        Some("points") => out.write_all(points::table(&asked).as_bytes()),
+        Some("points") => {
+            let mut model = Model::published().clone();
+            for other in env::args().skip(3) {
+                let (name, value) = other.split_once('=').unwrap_or((&other, ""));
+                let known = value.parse().is_ok_and(|value| model.set(name, value));
+                if !known {
+                    return Err(io::Error::other(format!("`{other}` is not a constant with a value")));
+                }
+            }
+            out.write_all(points::table(&asked, &model).as_bytes())
+        }
         Some("sources") => points::sources(asked.iter())
             .iter()
             .try_for_each(|(name, count)| writeln!(out, "\"{name}\" = {count}")),

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt::Write as _;
 
-use fabric::{Collective, Settings};
+use fabric::{Collective, Settings, Version};
 use forecast::{Cluster, Model, Normal, Shape};
 use serde::Deserialize;
 
@@ -19,12 +19,27 @@ pub(crate) struct Point {
     pub(crate) url: String,
     /// Why it should be found low, where its authors or its settings say so.
     pub(crate) note: Option<String>,
+    /// The release of NCCL, where it is stated.
+    nccl: Option<String>,
+    /// The release of aws-ofi-nccl, where it is stated.
+    plugin: Option<String>,
+}
+
+/// A cluster file, and the releases of NCCL and aws-ofi-nccl.
+type Text<'a> = (&'a str, Option<&'a str>, Option<&'a str>);
+
+impl Point {
+    fn text(&self) -> Text<'_> {
+        (&self.cluster, self.nccl.as_deref(), self.plugin.as_deref())
+    }
 }
 
 /// All measurements, with the clusters they were made on.
 pub(crate) struct Points {
     pub(crate) all: Vec<Point>,
-    clusters: BTreeMap<String, Cluster>,
+    /// By the first point on each.
+    clusters: BTreeMap<usize, Cluster>,
+    cluster_of: Vec<usize>,
 }
 
 /// One measurement, ready to be compared with models.
@@ -45,24 +60,22 @@ impl Points {
     pub(crate) fn of(text: &str) -> Self {
         let all: Vec<Point> =
             text.lines().map(|it| serde_json::from_str(it).expect("a measurement")).collect();
-        let texts: BTreeSet<&str> = all.iter().map(|it| it.cluster.as_str()).collect();
-        let clusters = texts.into_iter().map(|it| (it.to_owned(), cluster(it))).collect();
-        Self { all, clusters }
+        let mut first: BTreeMap<Text<'_>, usize> = BTreeMap::new();
+        let cluster_of = (0..).zip(&all).map(|(at, it)| *first.entry(it.text()).or_insert(at)).collect();
+        let clusters = first.iter().map(|(text, at)| (*at, cluster(*text))).collect();
+        Self { all, clusters, cluster_of }
     }
 
     pub(crate) fn asked<'a>(&'a self) -> Vec<Asked<'a>> {
-        let shapes: BTreeMap<&str, Shape<'a>> =
-            self.clusters.iter().map(|(text, it)| (text.as_str(), Shape::new(it))).collect();
-        let asked = |point: &'a Point| {
-            let Point { cluster, collective, .. } = point;
-            Asked {
-                point,
-                cluster: &self.clusters[cluster],
-                collective: collective.parse().expect("a collective"),
-                shape: shapes[cluster.as_str()].clone(),
-            }
+        let shapes: BTreeMap<usize, Shape<'a>> =
+            self.clusters.iter().map(|(at, it)| (*at, Shape::new(it))).collect();
+        let asked = |(point, cluster): (&'a Point, &usize)| Asked {
+            point,
+            cluster: &self.clusters[cluster],
+            collective: point.collective.parse().expect("a collective"),
+            shape: shapes[cluster].clone(),
         };
-        self.all.iter().map(asked).collect()
+        self.all.iter().zip(&self.cluster_of).map(asked).collect()
     }
 }
 
@@ -85,20 +98,21 @@ pub(crate) fn sources<'a>(asked: impl Iterator<Item = &'a Asked<'a>>) -> BTreeMa
     regimes.into_iter().map(|(regime, sources)| (regime, sources.len())).collect()
 }
 
-fn cluster(text: &str) -> Cluster {
+fn cluster((text, nccl, plugin): Text<'_>) -> Cluster {
+    let release = |text: &str| Version::parse(text).expect("a release");
     let file = job::cluster_file::read(text, "cluster.toml").expect("a cluster file");
     Cluster::of_layout(&file.machine.machine.value, &file.layout.value, &Settings::default())
         .expect("a cluster")
-        .of_any_release()
+        .of_release(nccl.map(release), plugin.map(release))
 }
 
 /// What is expected of each measurement, as a table with tabulators.
-pub(crate) fn table(asked: &[Asked<'_>]) -> String {
+pub(crate) fn table(asked: &[Asked<'_>], model: &Model) -> String {
     let mut out = String::from(
         "source\tregime\tcollective\tnodes\tranks\tMiB\tmeasured\texpected\tlow\thigh\terror\tlatency\talgorithms\n",
     );
     for it in asked {
-        let normal = it.normal(Model::published());
+        let normal = it.normal(model);
         let (point, cluster) = (it.point, it.cluster);
         let algorithms: Vec<String> = normal
             .possible

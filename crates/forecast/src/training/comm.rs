@@ -240,6 +240,7 @@ fn step(known: &Collectives, inter: &Inter) -> f64 {
         NicKind::Efa if inter.rate.0 <= 100.0 => latency.efa_1,
         NicKind::Efa => latency.efa,
         NicKind::GpuDirectTcp => latency.gpudirect_tcp,
+        NicKind::Slingshot => latency.slingshot,
         NicKind::Ethernet => latency.tcp,
         NicKind::InfiniBand | NicKind::Roce | NicKind::Unknown => latency.infiniband,
     }

@@ -91,6 +91,7 @@ fn network(job: &Job) -> Option<String> {
         NicKind::InfiniBand => "InfiniBand",
         NicKind::Roce => "RoCE",
         NicKind::GpuDirectTcp => "GPUDirect-TCP",
+        NicKind::Slingshot => "Slingshot",
         NicKind::Unknown => "network",
     };
     let direct = if inter.gpudirect || inter.kind == NicKind::Ethernet { "" } else { " without GPUDirect" };

@@ -268,6 +268,7 @@ fn kind(kind: NicKind) -> Option<&'static str> {
         NicKind::InfiniBand => Some("InfiniBand"),
         NicKind::Roce => Some("RoCE"),
         NicKind::GpuDirectTcp => Some("GPUDirect-TCPX"),
+        NicKind::Slingshot => Some("Slingshot"),
         NicKind::Ethernet => Some("Ethernet"),
         NicKind::Unknown => None,
     }

@@ -77,6 +77,7 @@ fn elsewhere(log: &Log, socket: &Quote) -> Option<Finding> {
             NicKind::InfiniBand => "InfiniBand",
             NicKind::Roce => "RoCE",
             NicKind::GpuDirectTcp => model.plugin.unwrap_or("GPUDirect-TCPX"),
+            NicKind::Slingshot => "Slingshot",
             NicKind::Efa => "EFA",
             NicKind::Ethernet | NicKind::Unknown => return None,
         };
