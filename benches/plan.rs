@@ -182,7 +182,7 @@ fn calculon(python: &str, folder: &Path) -> Calculon {
         "models/gpt3-175B.json",
         "systems/a100_80g.json",
         "512",
-        "1536",
+        "512",
         SECONDS,
     ]));
     let answer: serde_json::Value = serde_json::from_str(text.trim()).expect("one JSON object");

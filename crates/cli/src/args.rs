@@ -528,9 +528,26 @@ pub(crate) struct Predict {
 
 #[derive(Debug, Args)]
 pub(crate) struct Plan {
-    /// A job file as `plumb predict` takes it; `-` for standard input. Its layout is compared with the best one, and may be left out.
-    #[arg(value_name = "JOB", value_hint = ValueHint::FilePath)]
-    pub(crate) job: PathBuf,
+    /// What describes the job, as `plumb predict` takes it: a job file, a script that trains, settings of `DeepSpeed` or of the Hugging
+    /// Face Trainer, config.json of a model, a manifest. Its layout is compared with the best one, and may be left out.
+    #[arg(required = true, value_name = "JOB", value_hint = ValueHint::FilePath)]
+    pub(crate) job: Vec<PathBuf>,
+
+    /// The model: a name that plumb knows, or config.json of Hugging Face.
+    #[arg(long, value_name = "NAME|FILE")]
+    pub(crate) model: Option<String>,
+
+    /// The machine by its name: p5.48xlarge, dgx-h100. `plumb machines` lists all.
+    #[arg(long, value_name = "NAME", value_parser = machine)]
+    pub(crate) instance: Option<&'static Model>,
+
+    /// How many nodes.
+    #[arg(long, value_name = "N")]
+    pub(crate) nodes: Option<u32>,
+
+    /// A key of the job file that is kept: seq=4096, framework=fsdp, `global_batch=512`. Can be given several times.
+    #[arg(long, value_name = "KEY=VALUE")]
+    pub(crate) set: Vec<String>,
 
     /// Search only layouts with this setting: tp=8, `micro_batch=1,2,4`, recompute=none. Can be given several times.
     ///

@@ -14,18 +14,26 @@ use report::Style;
 use report::plan::{Asked, Target, command};
 
 use crate::args::{self, Colour, ListFormat};
+use crate::predict::inputs::{Described, Sources, described};
 use crate::progress::{self, Progress};
-use crate::{CLEAN, FINDINGS, UNDECIDED, complain, doctor, expect, input, output};
+use crate::{CLEAN, FINDINGS, UNDECIDED, complain, doctor, input, output};
 
 /// What is left of the bandwidth between GPUs when the choice is tried again.
 const LESS_BANDWIDTH: f64 = 0.8;
 
 pub(crate) fn run(args: &args::Plan, colour: Colour, out: &mut impl Write) -> io::Result<u8> {
-    let inputs = std::slice::from_ref(&args.job);
-    if !output::spares(&args.write, inputs, false) {
+    if !output::spares(&args.write, &args.job, false) {
         return Ok(UNDECIDED);
     }
-    let answer = read(args).and_then(|(job, file)| answer(args, &job, &file));
+    let sources = Sources {
+        job: &args.job,
+        model: args.model.as_deref(),
+        instance: args.instance,
+        nodes: args.nodes,
+        set: &args.set,
+        ..Sources::default()
+    };
+    let answer = described(&sources).and_then(|it| answer(args, &it));
     match answer {
         Err(reason) => {
             complain(&format!("error: {reason}"));
@@ -35,14 +43,6 @@ pub(crate) fn run(args: &args::Plan, colour: Colour, out: &mut impl Write) -> io
     }
 }
 
-/// The job, and its file as values.
-fn read(args: &args::Plan) -> Result<(Job, JobFile), String> {
-    let name = input::name(&args.job);
-    let text = expect::read_text(&args.job)?;
-    let wrong = |error| format!("{name}: {error}");
-    Ok((Job::read(&text).map_err(wrong)?, JobFile::read(&text).map_err(wrong)?))
-}
-
 /// What is printed and written.
 struct Answer {
     report: report::plan::Plan,
@@ -50,17 +50,18 @@ struct Answer {
     file: Option<String>,
     /// Its settings.
     settings: Option<String>,
-    /// What they cannot say.
-    hint: Option<&'static str>,
+    /// What these cannot say.
+    hint: Option<String>,
 }
 
-fn answer(args: &args::Plan, job: &Job, file: &JobFile) -> Result<Answer, String> {
+fn answer(args: &args::Plan, described: &Described) -> Result<Answer, String> {
+    let (job, file) = (&described.job, &JobFile::of_value(described.tables.clone()));
     let mut fixed = Fixed::default();
     for it in &args.fix {
         fixed.add(it).map_err(|error| format!("--fix {error}"))?;
     }
     let space = Space::new(job, &fixed, file.sequence_parallel())
-        .map_err(|empty| format!("{}: {empty}", input::name(&args.job)))?;
+        .map_err(|empty| format!("{}{empty}", named(args)))?;
     let calibration = Calibration::published();
     let search = Search::new(&calibration, &space, args.headroom / 100.0);
     let slow = search.with_bandwidth(LESS_BANDWIDTH);
@@ -75,11 +76,20 @@ fn answer(args: &args::Plan, job: &Job, file: &JobFile) -> Result<Answer, String
     };
     let chosen = Job { run: best.run, ..job.clone() };
     let settings = args.emit.as_deref().map(|what| emit(args, what, &chosen, file)).transpose()?;
-    let hint = (args.emit.as_deref() == Some("deepspeed") && best.run.recompute != Recompute::None)
-        .then_some(
-            "DeepSpeed's JSON does not turn on recomputation: set gradient_checkpointing in the trainer",
-        );
+    let unsaid = args.write.is_some().then_some(&described.changes).filter(|it| !it.is_empty());
+    let unsaid = unsaid.map(|it| format!("the written file does not say {}", it.join(", ")));
+    let again = args.emit.as_deref() == Some("deepspeed") && best.run.recompute != Recompute::None;
+    let hint = again.then(|| {
+        "DeepSpeed's JSON does not turn on recomputation: set gradient_checkpointing in the trainer"
+            .to_owned()
+    });
+    let hint = hint.or(unsaid);
     Ok(Answer { report, file: Some(file.with(&best.run)), settings, hint })
+}
+
+/// The name of the input, for an error.
+fn named(args: &args::Plan) -> String {
+    args.job.first().map(|it| format!("{}: ", input::name(it))).unwrap_or_default()
 }
 
 /// Searches with all and with less bandwidth, on all cores. The answer does not depend on their number.

@@ -1,7 +1,7 @@
 //! `plumb predict`: what does a training job take here?
 
 pub(crate) mod from;
-mod inputs;
+pub(crate) mod inputs;
 mod measured;
 mod timeline;
 

@@ -2,6 +2,8 @@
 
 use std::path::{Path, PathBuf};
 
+use fabric::catalogue::Model;
+use fabric::gpu::GpuModel;
 use forecast::training::Job;
 use job::training::{Files, Inputs, Kind, Text};
 use serde_json::Value;
@@ -9,13 +11,57 @@ use serde_json::Value;
 use super::measured;
 use crate::{args, expect, input};
 
+/// What describes a job.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Sources<'a> {
+    pub(crate) job: &'a [PathBuf],
+    pub(crate) deepspeed: &'a [PathBuf],
+    pub(crate) megatron: Option<&'a str>,
+    pub(crate) model: Option<&'a str>,
+    pub(crate) gpu: Option<&'static GpuModel>,
+    pub(crate) instance: Option<&'static Model>,
+    pub(crate) nodes: Option<u32>,
+    pub(crate) set: &'a [String],
+    pub(crate) define: &'a [String],
+}
+
+impl<'a> Sources<'a> {
+    fn of(args: &'a args::Predict) -> Self {
+        Self {
+            job: &args.job,
+            deepspeed: &args.deepspeed,
+            megatron: args.megatron.as_deref(),
+            model: args.model.as_deref(),
+            gpu: args.hardware.gpu,
+            instance: args.hardware.instance,
+            nodes: args.nodes,
+            set: &args.set,
+            define: &args.define,
+        }
+    }
+}
+
+/// A job, and the tables of its job file.
+pub(crate) struct Described {
+    pub(crate) job: Job,
+    pub(crate) tables: Value,
+    /// What the job has that tables do not say.
+    pub(crate) changes: Vec<String>,
+}
+
 /// Reads the job that the arguments describe.
 pub(crate) fn read(args: &args::Predict) -> Result<Job, String> {
     if args.hardware.cluster.is_some() {
         return Err("--cluster describes the machine of a log: it needs --from; otherwise a job file has a [cluster] table".to_owned());
     }
+    described(&Sources::of(args)).map(|it| it.job)
+}
+
+/// Reads a job and its tables.
+pub(crate) fn described(args: &Sources<'_>) -> Result<Described, String> {
     let mut disk = Disk;
     let finished = collect(args, &mut disk)?.finish()?;
+    let mut tables = finished.job.clone();
     let name = args.job.first().map(|it| format!("{}: ", input::name(it))).unwrap_or_default();
     let mut job = Job::of_value(finished.job).map_err(|error| format!("{name}{error}"))?;
     for change in &finished.changes {
@@ -26,22 +72,26 @@ pub(crate) fn read(args: &args::Predict) -> Result<Job, String> {
         job.model_name = finished.title;
     }
     for (path, place) in &finished.measured {
-        measured::add(&mut job, &beside(&place.file, path)).map_err(|error| format!("{place}: {error}"))?;
+        let path = beside(&place.file, path);
+        measured::add(&mut job, &path).map_err(|error| format!("{place}: {error}"))?;
+        // Wherever the tables are written to, they name the file.
+        let path = path.canonicalize().unwrap_or(path);
+        tables["cluster"]["measured"] = path.to_string_lossy().into();
     }
-    Ok(job)
+    Ok(Described { job, tables, changes: finished.changes })
 }
 
 /// The tables of a job file that the arguments describe, which a log completes.
 pub(crate) fn tables(args: &args::Predict) -> Result<Value, String> {
     let mut disk = Disk;
-    let tables = collect(args, &mut disk)?.tables()?;
+    let tables = collect(&Sources::of(args), &mut disk)?.tables()?;
     Job::check_keys(&tables).map_err(|error| error.to_string())?;
     Ok(tables)
 }
 
-fn collect<'a>(args: &args::Predict, disk: &'a mut Disk) -> Result<Inputs<'a>, String> {
+fn collect<'a>(args: &Sources<'_>, disk: &'a mut Disk) -> Result<Inputs<'a>, String> {
     let mut variables = Vec::new();
-    for text in &args.define {
+    for text in args.define {
         let Some((name, value)) = text.split_once('=') else {
             return Err(format!("--define {text}: write NAME=VALUE, as in --define TP=8"));
         };
@@ -49,13 +99,13 @@ fn collect<'a>(args: &args::Predict, disk: &'a mut Disk) -> Result<Inputs<'a>, S
     }
     let mut inputs = Inputs::new(disk, variables);
     flags(&mut inputs, args)?;
-    for path in &args.deepspeed {
+    for path in args.deepspeed {
         inputs.deepspeed(&text_of(path)?)?;
     }
-    if let Some(text) = &args.megatron {
+    if let Some(text) = args.megatron {
         inputs.add(&file_or_command(Path::new(text), "--megatron")?, Some(Kind::Script))?;
     }
-    for path in &args.job {
+    for path in args.job {
         let text = file_or_command(path, "the command")?;
         let kind = (text.name == "the command").then_some(Kind::Script);
         inputs.add(&text, kind)?;
@@ -63,8 +113,8 @@ fn collect<'a>(args: &args::Predict, disk: &'a mut Disk) -> Result<Inputs<'a>, S
     Ok(inputs)
 }
 
-fn flags(inputs: &mut Inputs<'_>, args: &args::Predict) -> Result<(), String> {
-    if let Some(model) = &args.model {
+fn flags(inputs: &mut Inputs<'_>, args: &Sources<'_>) -> Result<(), String> {
+    if let Some(model) = args.model {
         let path = Path::new(model);
         let folder = path.join("config.json");
         if folder.is_file() {
@@ -72,19 +122,19 @@ fn flags(inputs: &mut Inputs<'_>, args: &args::Predict) -> Result<(), String> {
         } else if path.is_file() || path.extension().is_some_and(|it| it == "json") {
             inputs.model(&text_of(path)?)?;
         } else {
-            inputs.flag("model.name", model.as_str(), "--model");
+            inputs.flag("model.name", model, "--model");
         }
     }
-    if let Some(gpu) = args.hardware.gpu {
+    if let Some(gpu) = args.gpu {
         inputs.flag("cluster.gpu", gpu.name.as_str(), "--gpu");
     }
-    if let Some(instance) = args.hardware.instance {
+    if let Some(instance) = args.instance {
         inputs.flag("cluster.instance", instance.name, "--instance");
     }
     if let Some(nodes) = args.nodes {
         inputs.flag("cluster.nodes", nodes, "--nodes");
     }
-    for text in &args.set {
+    for text in args.set {
         let Some((key, value)) = text.split_once('=') else {
             return Err(format!("--set {text}: write KEY=VALUE, as in --set seq=4096"));
         };

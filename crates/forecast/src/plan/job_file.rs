@@ -23,6 +23,11 @@ impl JobFile {
         }
     }
 
+    /// Of tables that were read already.
+    pub fn of_value(tables: Value) -> Self {
+        Self(tables)
+    }
+
     fn run(&self) -> Option<&Map<String, Value>> {
         self.0.get("run")?.as_object()
     }

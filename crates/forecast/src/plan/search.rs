@@ -81,7 +81,7 @@ impl<'a> Search<'a> {
         let job = space.job();
         Self {
             space,
-            predictor: Predictor::new(calibration, &job.model, &job.cluster),
+            predictor: Predictor::new(calibration, &job.model, &job.cluster).measured(&job.measured),
             limit: Gibibytes(job.cluster.gpu.memory.0 * (1.0 - headroom)),
         }
     }

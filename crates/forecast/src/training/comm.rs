@@ -40,6 +40,8 @@ pub(crate) struct Links<'m> {
     all: f64,
     /// What was measured comes before what is modelled.
     measured: Option<&'m Measured>,
+    /// What is left of the bandwidth that was measured.
+    share: f64,
 }
 
 /// A group of ranks.
@@ -86,6 +88,7 @@ impl<'m> Links<'m> {
             #[allow(clippy::cast_precision_loss, reason = "ranks are far below 2^53")]
             all: cluster.ranks() as f64,
             measured: None,
+            share: 1.0,
         }
     }
 
@@ -95,6 +98,7 @@ impl<'m> Links<'m> {
             ring: self.ring * share,
             nvls: self.nvls.map(|it| it * share),
             node: self.node * share,
+            share: self.share * share,
             ..self
         }
     }
@@ -151,7 +155,8 @@ impl Group<'_> {
     }
 
     fn measured(&self, collective: Collective, bytes: f64) -> Option<f64> {
-        self.links.measured?.time(collective, self.shape(), bytes)
+        let time = self.links.measured?.time(collective, self.shape(), bytes)?;
+        Some(time / self.links.share)
     }
 
     /// Every rank has `bytes` and gets the sum of all.

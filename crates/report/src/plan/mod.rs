@@ -242,7 +242,8 @@ impl Plan {
 /// The layout of the job file beside the best one.
 fn own(job: &Job, plan: &plan::Plan) -> Own {
     let calibration = Calibration::published();
-    let step: Result<_, Broken> = Predictor::new(&calibration, &job.model, &job.cluster).step(&job.run);
+    let predictor = Predictor::new(&calibration, &job.model, &job.cluster).measured(&job.measured);
+    let step: Result<_, Broken> = predictor.step(&job.run);
     match step {
         Err(broken) => Own { layout: None, impossible: Some(broken.to_string()), gain: None },
         Ok(step) => {
