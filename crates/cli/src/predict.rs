@@ -45,12 +45,6 @@ fn job(args: &args::Predict) -> Result<(Job, Option<FromLog>), String> {
     if !args.from.is_empty() {
         return from::read(args).map(|(job, from)| (job, Some(from)));
     }
-    let hardware = &args.hardware;
-    if hardware.instance.is_some() || hardware.cluster.is_some() || hardware.gpu.is_some() {
-        return Err(
-            "--instance, --cluster and --gpu need --from LOG: a job file names them in [cluster]".to_owned()
-        );
-    }
     let Some(path) = &args.job else { return Err("give a JOB file, or --from LOG".to_owned()) };
     let text = expect::read_text(path)?;
     let job = Job::read(&text).map_err(|error| format!("{}: {error}", input::name(path)))?;
