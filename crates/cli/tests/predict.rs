@@ -35,14 +35,7 @@ fn the_first_screen_is_the_answer() {
 
 #[test]
 fn the_json_is_as_its_schema_says() {
-    let text = fs::read_to_string(root().join("docs/predict.schema.json")).unwrap();
-    let mut schema: Value = serde_json::from_str(&text).unwrap();
-    schema["additionalProperties"] = Value::from(false);
-    for it in schema["$defs"].as_object_mut().unwrap().values_mut().filter(|it| it["properties"].is_object())
-    {
-        it["additionalProperties"] = Value::from(false);
-    }
-    let validator = jsonschema::validator_for(&schema).unwrap();
+    let validator = strict("docs/predict.schema.json");
     for more in [&[][..], &["--what-if", "tp=3", "--what-if", "network=eni", "--price-per-hour", "1"]] {
         let answer = predict(&[&[JOB, "--format", "json"], more].concat()).json();
         let errors: Vec<String> = validator.iter_errors(&answer).map(|it| it.to_string()).collect();
@@ -90,14 +83,14 @@ fn words(text: &str) -> String {
 
 /// A schema that allows no other fields.
 fn strict(name: &str) -> jsonschema::Validator {
-    let text = fs::read_to_string(root().join(name)).unwrap();
-    let mut schema: Value = serde_json::from_str(&text).unwrap();
+    let text = fs::read_to_string(root().join(name)).expect("the schema is there");
+    let mut schema: Value = serde_json::from_str(&text).expect("it is JSON");
     schema["additionalProperties"] = Value::from(false);
-    for it in schema["$defs"].as_object_mut().unwrap().values_mut().filter(|it| it["properties"].is_object())
-    {
+    let parts = schema["$defs"].as_object_mut().expect("it has parts").values_mut();
+    for it in parts.filter(|it| it["properties"].is_object()) {
         it["additionalProperties"] = Value::from(false);
     }
-    jsonschema::validator_for(&schema).unwrap()
+    jsonschema::validator_for(&schema).expect("it is a schema")
 }
 
 #[test]

@@ -316,6 +316,20 @@ fn expect() {
     snapshots.finish();
 }
 
+#[test]
+fn predict_of_a_log() {
+    let mut snapshots = Snapshots::new("predict");
+    for (name, arguments) in [
+        ("zero3", "--from cases/g6e-4x4-efa/rank0.log --set seq=512 --what-if gpudirect=true"),
+        ("one-gpu-pods", "--from cases/p4d-4-pods --set seq=512 --price-per-hour 32.77"),
+        ("lacks", "--from cases/healthy-2-nodes"),
+        ("misspelt", "--from cases/healthy-2-nodes --set sqe=512"),
+    ] {
+        snapshots.check(name, &shown(&plumb(["predict"].into_iter().chain(arguments.split(' ')))));
+    }
+    snapshots.finish();
+}
+
 /// Every rule, in the order of the JSON: the rules of doctor, then those of lint, each sorted by id.
 #[test]
 fn rules() {

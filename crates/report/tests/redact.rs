@@ -39,6 +39,7 @@ fn finding(message: &str, lines: &[&str]) -> Finding {
         entities: Vec::new(),
         also: Vec::new(),
         cost: None,
+        price: None,
         fixable: false,
     }
 }

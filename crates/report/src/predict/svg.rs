@@ -45,6 +45,11 @@ pub(super) fn write(drawing: &Drawing, out: &mut impl Write) -> io::Result<()> {
         y += row.height;
     }
     let mut height = bottom + 24.0;
+    let narrow = |it: &PassSpan| plot.x(it.start.0 + it.length.0) - plot.x(it.start.0) < NARROW;
+    if drawing.timeline.stages.iter().any(|it| it.passes.iter().any(narrow)) {
+        canvas.words((24.0, height), "soft", "passes that are too short to be seen are drawn as one block");
+        height += 20.0;
+    }
     let shown = drawing.timeline.stages.len();
     if shown < drawing.timeline.stages_there as usize {
         let text = format!("{shown} of {} stages are shown", drawing.timeline.stages_there);

@@ -198,7 +198,7 @@ fn lacking(tables: &Value) -> Vec<Lack> {
     need(has("cluster", "instance") || has("cluster", "gpu"), MACHINE);
     need(has("cluster", "nodes"), NODES);
     let several = tables["cluster"]["nodes"].as_u64().is_some_and(|it| it > 1);
-    need(!several || has("cluster", "instance") || has("cluster", "inter"), NETWORK);
+    need(!several || !has("cluster", "gpu") || has("cluster", "inter"), NETWORK);
     need(has("run", "framework"), FRAMEWORK);
     let deepspeed = tables["run"]["framework"] == "deepspeed";
     need(!deepspeed || has("run", "zero"), ZERO);

@@ -118,7 +118,7 @@ pub fn of_layout(
         }
         match (&cluster.between, &mut job.cluster.inter) {
             (Some(between), _) if between.kind == NicKind::Ethernet => {
-                job = job.with("network=tcp").unwrap_or(job)
+                job = job.with("network=tcp").unwrap_or(job);
             }
             (Some(between), Some(inter)) => inter.gpudirect = between.gpudirect,
             _ => {}

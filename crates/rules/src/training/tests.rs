@@ -101,7 +101,7 @@ fn configurations_of_hugging_face_and_deepspeed() {
     assert_eq!(
         values(&logged, "model."),
         json!({
-            "layers": 32, "hidden": 4096, "heads": 32, "vocab": 128256, "kv_heads": 8, "ffn": 14336, "gated_mlp": true,
+            "layers": 32, "hidden": 4096, "heads": 32, "vocab": 128_256, "kv_heads": 8, "ffn": 14336, "gated_mlp": true,
             "tied_embeddings": false
         })
     );
