@@ -21,7 +21,7 @@ def standins(work):
     """Builds the libraries that stand in for CUDA, NVML and the network."""
     lib = work / "standin"
     lib.mkdir(parents=True, exist_ok=True)
-    parts = (("cuda", "libcudart.so"), ("nvml", "libnvidia-ml.so.1"), ("net", "libnccl-net-oracle.so"), ("net", "libnccl-net-oraclecoll.so", "-DCOLLNET"))
+    parts = (("cuda", "libcudart.so"), ("nvml", "libnvidia-ml.so.1"), ("net", "libnccl-net-oracle.so"), ("net", "libnccl-net-oraclecoll.so", "-DCOLLNET"), ("net", "libnccl-net-oraclemerge.so", "-DMERGE"))
     for source, name, *flags in parts:
         call("gcc", "-O1", "-shared", "-fPIC", *flags, f"-Wl,-soname,{name}", "-o", lib / name, HERE / f"standin_{source}.c")
     for other in ("libcuda.so", "libcuda.so.1"):

@@ -85,7 +85,7 @@ def run(nodes, text, settings, folder, *, then=None, nvls=None, timeout=300):
                 "ORACLE_NICS": nics,
                 "NCCL_HOSTID": f"host{node}",
                 "NCCL_TOPO_FILE": f"{machine.name}.xml",
-                "NCCL_NET_PLUGIN": "oraclecoll" if net.get("collnet") else "oracle",
+                "NCCL_NET_PLUGIN": "oraclecoll" if net.get("collnet") else "oraclemerge" if net.get("merges") else "oracle",
                 "NCCL_SOCKET_IFNAME": "lo",
                 "NCCL_DEBUG": "INFO",
                 "NCCL_DEBUG_SUBSYS": "INIT,ENV,GRAPH,TUNING",

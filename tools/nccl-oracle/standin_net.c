@@ -2,13 +2,15 @@
 //
 // ORACLE_NET   name of the network in the log
 // ORACLE_NICS  name:Mbps:gpudirect:latencyUs of each NIC, separated by commas
+//
+// Built with -DCOLLNET the network also claims to reduce; with -DMERGE it makes one device of several when NCCL asks for it, as NET/IB does.
 #include <stdint.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 enum { SUCCESS = 0, MOST = 64, HOST = 1, CUDA = 2 };
-typedef struct { char name[64]; int speed, gpudirect; float latency; } Nic;
+typedef struct { char name[320]; int speed, gpudirect; float latency; int first; } Nic;
 static Nic nics[MOST];
 static int count;
 
@@ -18,6 +20,7 @@ static int init(void) {
   for (const char *at = text ? text : ""; *at && count < MOST; count++) {
     Nic *it = &nics[count];
     if (sscanf(at, "%63[^:]:%d:%d:%f", it->name, &it->speed, &it->gpudirect, &it->latency) != 4) return 5;
+    it->first = count;
     at += strcspn(at, ","); at += *at == ',';
   }
   return SUCCESS;
@@ -31,7 +34,7 @@ typedef struct { char *name, *pciPath; uint64_t guid; int ptrSupport, regIsGloba
 #define PROPERTIES(version) \
   static int properties##version(int index, Properties##version *out) { \
     Nic *it = &nics[index]; \
-    *out = (Properties##version){.name = it->name, .guid = index + 1, .ptrSupport = HOST | (it->gpudirect ? CUDA : 0), .speed = it->speed, .port = 1, .latency = it->latency, .maxComms = 65536, .maxRecvs = 1}; \
+    *out = (Properties##version){.name = it->name, .guid = it->first + 1, .ptrSupport = HOST | (it->gpudirect ? CUDA : 0), .speed = it->speed, .port = 1, .latency = it->latency, .maxComms = 65536, .maxRecvs = 1}; \
     return SUCCESS; \
   }
 PROPERTIES(6)
@@ -53,7 +56,34 @@ NET(6);
 NET(7);
 NET(8);
 
-// Built with -DCOLLNET the network also claims to reduce.
+#ifdef MERGE
+// Version 9, which 2.24 and newer take.
+typedef struct { int count, members[4]; } Members;
+typedef struct { char *name, *pciPath; uint64_t guid; int ptrSupport, regIsGlobal, forceFlush, speed, port; float latency; int maxComms, maxRecvs, deviceType, deviceVersion; Members members; size_t most, mostOfCollective; } Properties9;
+static Members members[MOST];
+static int properties9(int index, Properties9 *out) {
+  Nic *it = &nics[index];
+  if (!members[index].count) members[index] = (Members){1, {index}};
+  *out = (Properties9){.name = it->name, .guid = it->first + 1, .ptrSupport = HOST | (it->gpudirect ? CUDA : 0), .speed = it->speed, .port = 1, .latency = it->latency, .maxComms = 65536, .maxRecvs = 1, .members = members[index], .most = 1L << 30, .mostOfCollective = 1L << 30};
+  return SUCCESS;
+}
+static int merges(int *out, Members *wanted) {
+  const char *merge = getenv("NCCL_IB_MERGE_NICS");
+  if (count == MOST || wanted->count < 1 || wanted->count > 4 || (wanted->count > 1 && merge && !atoi(merge))) return 5;
+  Nic *it = &nics[count];
+  *it = nics[wanted->members[0]];
+  for (int i = 1; i < wanted->count; i++) {
+    Nic *other = &nics[wanted->members[i]];
+    it->speed += other->speed;
+    snprintf(it->name + strlen(it->name), sizeof it->name - strlen(it->name), "+%s", other->name);
+  }
+  members[count] = *wanted;
+  *out = count++;
+  return SUCCESS;
+}
+struct { Net net; void *merge; } ncclNetPlugin_v9 = {{"Libfabric", init, devices, properties9, listens, connects, accepts, registers, NULL, nothing, nothing, nothing, nothing, tests, nothing, nothing, nothing, NULL, NULL}, merges};
+#endif
+
 #ifdef COLLNET
 static int joins(void **handles, int ranks, int rank, void *listener, void **out) { (void)handles; (void)ranks; (void)rank; (void)listener; *out = &connection; return SUCCESS; }
 static int reduces(int type, int operation, int *out) { (void)type; (void)operation; *out = 1; return SUCCESS; }
@@ -67,5 +97,9 @@ COLL(8, nothing, nothing,);
 
 __attribute__((constructor)) static void name(void) {
   const char *it = getenv("ORACLE_NET");
-  if (it && *it) ncclNetPlugin_v6.name = ncclNetPlugin_v7.name = ncclNetPlugin_v8.name = it;
+  if (!it || !*it) return;
+  ncclNetPlugin_v6.name = ncclNetPlugin_v7.name = ncclNetPlugin_v8.name = it;
+#ifdef MERGE
+  ncclNetPlugin_v9.net.name = it;
+#endif
 }

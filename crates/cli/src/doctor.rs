@@ -33,15 +33,25 @@ pub(crate) fn run(args: &args::Doctor, colour: Colour, out: &mut impl Write) -> 
             return Ok(UNDECIDED);
         }
     };
+    let training = match args.training.read() {
+        Ok(training) => training,
+        Err(reason) => {
+            complain(&format!("error: {reason}"));
+            return Ok(UNDECIDED);
+        }
+    };
     // What almost every log needs, made on another core while the files are opened.
     let _ = thread::Builder::new().spawn(evidence::prepare);
     let inputs = input::read(&paths);
     let tally = inputs.case.sources.tally();
     let log = Log::on(inputs.case, &hardware);
     let setups = log.setup().and_then(|(file, line)| setup(Path::new(file), line)).into_iter().collect();
-    let log = log.with_setups(setups);
+    let log = log.with_setups(setups).with_training(training);
     let diagnosis = diagnose(&log);
     let mut doctor = Doctor::new(&log, &diagnosis, Options { matrix: args.matrix });
+    if let Some(price) = args.training.price_per_hour {
+        report::charge(&mut doctor.findings, price);
+    }
     let mut landmarks = Landmarks::new();
     for it in &inputs.landmarks {
         let (file, line) = log.case.sources.locate(it.spot);

@@ -29,6 +29,13 @@ pub(crate) fn run(args: &args::Lint, colour: Colour, out: &mut impl Write) -> io
             return Ok(UNDECIDED);
         }
     };
+    let training = match args.training.read() {
+        Ok(training) => training,
+        Err(reason) => {
+            complain(&format!("error: {reason}"));
+            return Ok(UNDECIDED);
+        }
+    };
     let mut inputs = Inputs::read(paths);
     if args.fix || args.diff {
         change(args, &given, &mut inputs, out)?;
@@ -36,8 +43,11 @@ pub(crate) fn run(args: &args::Lint, colour: Colour, out: &mut impl Write) -> io
             return Ok(CLEAN);
         }
     }
-    let found = rules::lint::lint(&inputs.files, &given);
-    let lint = Lint::new(&inputs.files, &inputs.unread, &found);
+    let found = rules::lint::lint_training(&inputs.files, &given, &training);
+    let mut lint = Lint::new(&inputs.files, &inputs.unread, &found);
+    if let Some(price) = args.training.price_per_hour {
+        report::charge(&mut lint.findings, price);
+    }
     for file in &lint.files {
         if let Some(problem) = &file.problem {
             complain(&format!("error: {}:{}:{}: {}", file.file, problem.line, problem.column, problem.text));

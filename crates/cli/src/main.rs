@@ -13,6 +13,7 @@ mod input;
 mod lint;
 mod manifest;
 mod output;
+mod plan;
 mod predict;
 mod progress;
 mod topo;
@@ -55,6 +56,7 @@ fn main() -> ExitCode {
         Command::Topo(args) => topo::run(args, plumb.color, &mut out),
         Command::Expect(args) => expect::run(args, plumb.color, &mut out),
         Command::Predict(args) => predict::run(args, plumb.color, &mut out),
+        Command::Plan(args) => plan::run(args, plumb.color, &mut out),
         Command::Bench(args) => bench::run(args, plumb.color, &mut out),
         Command::Explain { what } => explain(&what.join(" "), &mut out),
         Command::Rules { format } => list_rules(*format, &mut out),

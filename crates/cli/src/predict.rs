@@ -1,21 +1,39 @@
 //! `plumb predict`: what does a training job take here?
 
-use std::io::{self, Write};
+pub(crate) mod from;
+mod inputs;
+mod measured;
+mod timeline;
 
-use forecast::training::Job;
-use report::{Predict, Style};
+use std::io::{self, Write};
+use std::path::PathBuf;
+
+use forecast::training::{Broken, Job};
+use report::{FromLog, Predict, Style};
 
 use crate::args::{self, Colour, ListFormat};
-use crate::{CLEAN, FINDINGS, UNDECIDED, complain, doctor, expect, input};
+use crate::{CLEAN, FINDINGS, UNDECIDED, complain, doctor, input, output};
 
 pub(crate) fn run(args: &args::Predict, colour: Colour, out: &mut impl Write) -> io::Result<u8> {
-    let predict = match predict(args) {
-        Ok(it) => it,
-        Err(reason) => {
-            complain(&format!("error: {reason}"));
-            return Ok(UNDECIDED);
-        }
+    let inputs: Vec<PathBuf> = args.job.iter().chain(&args.deepspeed).chain(&args.from).cloned().collect();
+    if !output::spares(args.timeline.iter().chain(&args.svg), &input::files(&inputs), false) {
+        return Ok(UNDECIDED);
+    }
+    let refused = |reason: &str| {
+        complain(&format!("error: {reason}"));
+        Ok(UNDECIDED)
     };
+    let (job, from) = match job(args) {
+        Ok(it) => it,
+        Err(reason) => return refused(&reason),
+    };
+    let predict = match predict(args, &job, from) {
+        Ok(it) => it,
+        Err(reason) => return refused(&reason),
+    };
+    if let Err(reason) = timeline::draw(args, &job)? {
+        return refused(&reason);
+    }
     match args.format {
         ListFormat::Text => predict
             .text(Style { colour: doctor::coloured(colour), width: doctor::width(), verbose: false }, out)?,
@@ -24,14 +42,33 @@ pub(crate) fn run(args: &args::Predict, colour: Colour, out: &mut impl Write) ->
     Ok(if predict.fits { CLEAN } else { FINDINGS })
 }
 
-fn predict(args: &args::Predict) -> Result<Predict, String> {
-    let name = input::name(&args.job);
-    let text = expect::read_text(&args.job)?;
-    let job = Job::read(&text).map_err(|error| format!("{name}: {error}"))?;
+/// The job that files and flags describe, or that of a log with what they add.
+fn job(args: &args::Predict) -> Result<(Job, Option<FromLog>), String> {
+    if args.from.is_empty() {
+        return inputs::read(args).map(|job| (job, None));
+    }
+    from::read(args).map(|(job, from)| (job, Some(from)))
+}
+
+fn predict(args: &args::Predict, job: &Job, from: Option<FromLog>) -> Result<Predict, String> {
+    // Changes with a comma between them are one what-if.
     let changed = |change: &String| {
-        let job = job.with(change).map_err(|error| format!("--what-if {error}"))?;
-        Ok((change.clone(), job))
+        let changed = change.split(',').try_fold(job.clone(), |job, it| job.with(it));
+        Ok((change.clone(), changed.map_err(|error| format!("--what-if {error}"))?))
     };
     let others: Result<Vec<(String, Job)>, String> = args.what_if.iter().map(changed).collect();
-    Predict::new(&job, &others?, args.price_per_hour).map_err(|broken| format!("{name}: {broken}"))
+    let predict = Predict::new(job, &others?, args.price_per_hour).map_err(|broken| {
+        let hint = match broken {
+            Broken::Divides { of: "GPUs", .. } => ": --nodes N changes the number of GPUs",
+            _ => "",
+        };
+        match args.job.first().or(args.from.first()) {
+            Some(path) => format!("{}: {broken}{hint}", input::name(path)),
+            None => format!("{broken}{hint}"),
+        }
+    })?;
+    Ok(match from {
+        Some(from) => predict.from_log(from),
+        None => predict,
+    })
 }

@@ -14,7 +14,7 @@ use report::Style;
 use report::topo::{Topo, TopoParts};
 
 use crate::args::{self, Colour, ListFormat};
-use crate::{CLEAN, UNDECIDED, bind, check, complain, decide, doctor, expect, input, output, write};
+use crate::{CLEAN, UNDECIDED, bind, check, complain, decide, doctor, expect, input, output, predict, write};
 
 /// How much of a file is read: the topology is at the beginning of a log.
 const MOST: u64 = 1 << 28;
@@ -139,7 +139,9 @@ fn answer(args: &args::Topo, read: Description) -> Result<Topo, String> {
         None => [20, 24, 28, 30, 33].map(|it| 1 << it).into(),
     };
     let cluster = Cluster::of_layout(machine, &layout, &settings);
+    let price = price(args, &job, cluster.as_ref().ok())?;
     Ok(Topo::new(TopoParts {
+        price,
         job: &job,
         source,
         seen_by_nccl: &seen,
@@ -150,6 +152,26 @@ fn answer(args: &args::Topo, read: Description) -> Result<Topo, String> {
         graphs: &graphs,
         notes,
     }))
+}
+
+/// What the layout costs the training job of --job, against one pod with all GPUs and NCCL's defaults.
+fn price(args: &args::Topo, job: &job::Job, here: Option<&Cluster>) -> Result<Option<report::Price>, String> {
+    let Some(path) = &args.job else { return Ok(None) };
+    let name = input::name(path);
+    let file = predict::from::job_file(path)?;
+    let (Some(here), Some(machine)) = (here, job.machines.first()) else {
+        return Err(format!("{name}: the paths of this machine are not known"));
+    };
+    let gpus = here.pods.saturating_mul(here.gpus);
+    let best = Cluster::of_machine(
+        &machine.value,
+        here.nodes,
+        &fabric::Settings::new(job.effective_settings().version),
+    );
+    let best = best.and_then(|it| it.with_pods(1, gpus)).map_err(|error| format!("{name}: {error}"))?;
+    let price = rules::training::of_layout(&file, job.model().map(|it| it.name), &best, here);
+    let price = price.map_err(|error| format!("{name}: {error}"))?;
+    Ok(price.map(|it| report::Price::with_money(&it, args.price_per_hour)))
 }
 
 /// The job that the flags describe on this machine, which must have GPUs.

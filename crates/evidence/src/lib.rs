@@ -33,6 +33,7 @@ pub mod recorder;
 mod scan;
 mod segment;
 mod shape;
+pub mod shell;
 pub mod signals;
 mod source;
 pub mod strip;

@@ -21,6 +21,8 @@ pub struct Machine {
     pub gpus: Vec<Gpu>,
     /// Network devices, in the order of their index.
     pub nics: Vec<Nic>,
+    /// Whether the NICs are NCCL's own devices, as its log lists them: it has made one of the ports of a card already.
+    pub nics_merged: bool,
     /// NVLinks, each once for each end that is a GPU.
     pub nvlinks: Vec<NvLink>,
     /// What the source does not state, in sentences.

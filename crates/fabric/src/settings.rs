@@ -204,7 +204,8 @@ impl Settings {
         usize::try_from(c_integer(most).fitting()?).ok().filter(|it| *it > 0)
     }
 
-    /// The network that NCCL uses on this machine: `NCCL_NET` if set, otherwise the one of its NICs. Assumes that the plugin is installed.
+    /// The network that NCCL uses on this machine: `NCCL_NET` if set, otherwise the one of its NICs. Assumes that the plugin is installed,
+    /// unless `NCCL_NET_PLUGIN=none` says that it is not to be used.
     pub fn network(&self, machine: &Machine) -> Network {
         let ib = self.number("NCCL_IB_DISABLE", 0) == 0;
         match self.text("NCCL_NET") {
@@ -217,7 +218,8 @@ impl Settings {
         // `nvidia-smi topo` and NCCL's own tree list devices with verbs; names of plain Ethernet are known.
         let is_rdma = |it: &Nic| it.gpudirect != Some(false) || it.is_verbs_device();
         let unknown = machine.nics.iter().any(|it| it.kind == NicKind::Unknown && is_rdma(it));
-        if has(&[NicKind::Efa]) {
+        let no_plugin = self.text("NCCL_NET_PLUGIN").is_some_and(|it| it.eq_ignore_ascii_case("none"));
+        if has(&[NicKind::Efa]) && !no_plugin {
             Network::Libfabric
         } else if ib && (has(&[NicKind::InfiniBand, NicKind::Roce, NicKind::GpuDirectTcp]) || unknown) {
             Network::Ib
@@ -231,7 +233,16 @@ impl Settings {
     /// Whether `NCCL_IB_HCA` lets NCCL use a NIC of this name: it begins with one of the list, is one of the list after `=`, or none of
     /// it after `^`. A port in the list counts as that of the NIC if it is 1.
     pub fn selects_hca(&self, name: &str) -> bool {
-        let Some(list) = self.text("NCCL_IB_HCA").filter(|it| !it.is_empty()) else { return true };
+        self.selects("NCCL_IB_HCA", name, |port| c_integer(port).value == 1)
+    }
+
+    /// Whether `NCCL_SOCKET_IFNAME` lets NCCL use an interface of this name, by the same rules without ports.
+    pub fn selects_interface(&self, name: &str) -> bool {
+        self.selects("NCCL_SOCKET_IFNAME", name, |_| true)
+    }
+
+    fn selects(&self, variable: &str, name: &str, has_port: impl Fn(&str) -> bool) -> bool {
+        let Some(list) = self.text(variable).filter(|it| !it.is_empty()) else { return true };
         let (not, list) = list.strip_prefix('^').map_or((false, list), |it| (true, it));
         let (exact, list) = list.strip_prefix('=').map_or((false, list), |it| (true, it));
         let mut wanted = list.split(',').map(|it| it.split_once(':').unwrap_or((it, "1")));
@@ -241,7 +252,7 @@ impl Settings {
         }
         let matches = |(device, port): (&str, &str)| {
             let same = if exact { device == name } else { name.starts_with(device) };
-            !device.is_empty() && same && c_integer(port).value == 1
+            !device.is_empty() && same && has_port(port)
         };
         wanted.any(matches) != not
     }

@@ -5,6 +5,7 @@
 mod algorithm;
 mod candidate;
 mod cluster;
+mod constant;
 pub mod constants;
 mod decided;
 mod expected;
@@ -12,6 +13,7 @@ mod group;
 mod judge;
 mod model;
 mod normal;
+pub mod plan;
 mod regime;
 mod release;
 mod rings;

@@ -32,6 +32,7 @@ mod releases;
 pub mod settings;
 pub mod size;
 pub mod submitted;
+pub mod training;
 mod variables;
 pub mod watchdog;
 pub mod whose;

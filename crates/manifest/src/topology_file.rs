@@ -343,6 +343,10 @@ impl Writer<'_> {
         attributes.extend(nic.rate.map(|it| ("speed", format!("{:.0}", it.0 * 1000.0))));
         attributes.extend(nic.latency.map(|it| ("latency", format!("{it}"))));
         attributes.extend(nic.gpudirect.map(|it| ("gdr", u8::from(it).to_string())));
+        // NICs with the same of both share their bandwidth.
+        if let Some(port) = nic.port {
+            attributes.extend([("guid", format!("0x{:x}", port.guid)), ("port", port.number.to_string())]);
+        }
         self.open(depth, "net", &attributes, true);
     }
 

@@ -4,7 +4,7 @@
 
 use evidence::topology;
 use fabric::machine::{
-    Bridge, BusId, Gpu, Machine, Maker, Nic, NicKind, NvEnd, NvLink, PciLink, Place, Socket,
+    Bridge, BusId, Gpu, Machine, Maker, Nic, NicKind, NvEnd, NvLink, PciLink, Place, Port, Socket,
 };
 use fabric::units::GigabitsPerSecond;
 use manifest::topology_file::{Detail, with_bus_ids_of, write};
@@ -74,9 +74,10 @@ fn machine(seed: u64) -> Machine {
                 });
             }
             let (card, link) = (next_bus(), dice.link());
+            let guid = dice.chance().then_some(card.0 << 20);
             for port in 0..dice.below(3) {
                 machine.nics.push(Nic {
-                    port: None,
+                    port: guid.map(|guid| Port { guid, number: u32::try_from(port).unwrap() + 1 }),
                     name: format!("mlx5_{}", card.0 + port as u64).into(),
                     index: 0,
                     at,

@@ -4,8 +4,8 @@ use std::collections::HashMap;
 
 use fabric::machine::Machine;
 
-use crate::connect::{Common, Limits, Member, connect};
-use crate::domain::{self, machines_in_domain};
+use crate::connect::{Common, Limits, connect};
+use crate::domain::{self, Member, Room, machines_in_domain};
 use crate::search::{Wanted, search};
 use crate::{Connected, Decisions, Graphs, Paths, Pattern, Settings, TopoGraph, Undecidable, VisibleDevice};
 
@@ -68,14 +68,14 @@ impl Communicator {
     /// The most ranks that are decided for.
     pub const RANKS: u64 = 1 << 18;
 
-    /// The communicator of all ranks of a layout; `machine` is the one the decisions were made for.
-    pub fn new(decisions: &Decisions, machine: &Machine, abilities: Abilities) -> Result<Self, Undecidable> {
+    /// The communicator of all ranks.
+    pub fn new(decisions: &Decisions, abilities: Abilities) -> Result<Self, Undecidable> {
         let settings = decisions.settings.clone();
         let ranks = decisions.ranks();
         if ranks > Self::RANKS {
             return Err(Undecidable::TooManyRanks(ranks));
         }
-        let (places, kinds) = Places::new(decisions, machine, abilities)?;
+        let (places, kinds) = Places::new(decisions, abilities)?;
         let several = places.kinds.len() > 1;
         if several && kinds.iter().any(|it| it.nics().is_empty()) {
             return Err(Undecidable::NoNic);
@@ -164,11 +164,11 @@ impl Communicator {
         for ((rank, node), gpu) in (0..).zip(&self.node_of_rank).zip(&self.gpu_of_rank) {
             ranks[*node as usize][*gpu] = Some(rank);
         }
-        let member = |(node, ranks): (usize, Vec<Option<u32>>)| Member {
+        let member = |(node, ranks): (usize, Vec<Option<u32>>)| crate::connect::Member {
             graphs: &self.nodes[self.graphs_of_node[node]],
             ranks,
         };
-        let members: Vec<Member<'_>> = ranks.into_iter().enumerate().map(member).collect();
+        let members: Vec<crate::connect::Member<'_>> = ranks.into_iter().enumerate().map(member).collect();
         let common = Common {
             settings: &self.settings,
             agreed: &self.agreed,
@@ -241,13 +241,9 @@ struct Places {
 
 impl Places {
     /// Where the ranks are, and the paths of the nodes that differ.
-    fn new(
-        decisions: &Decisions,
-        machine: &Machine,
-        abilities: Abilities,
-    ) -> Result<(Self, Vec<Paths>), Undecidable> {
+    fn new(decisions: &Decisions, abilities: Abilities) -> Result<(Self, Vec<Paths>), Undecidable> {
         let nodes = decisions.layout().nodes;
-        let joined = machines_in_domain(&decisions.settings, machine, abilities.domain, nodes);
+        let joined = machines_in_domain(&decisions.settings, &decisions.machines, abilities.domain, nodes);
         // Only machines that are one node by themselves are joined.
         if joined > 1 && !decisions.is_cut() {
             return Self::of_domains(decisions, u64::from(joined), abilities.repeated_guids);
@@ -272,42 +268,42 @@ impl Places {
         joined: u64,
         repeated_guids: bool,
     ) -> Result<(Self, Vec<Paths>), Undecidable> {
-        let Some(machine) = decisions.local_rank(0).and_then(|it| decisions.machines.get(it.1.machine))
-        else {
-            return Err(Undecidable::MixedDomain);
-        };
+        let room = Room::of(&decisions.machines);
         let mut places = Self { nodes: Vec::new(), gpus: Vec::new(), kinds: Vec::new() };
         let mut numbers: HashMap<u64, usize> = HashMap::new();
-        let mut domains: Vec<(Vec<u64>, Vec<VisibleDevice>)> = Vec::new();
+        let mut domains: Vec<Domain> = Vec::new();
         for rank in 0..decisions.ranks() {
             let Some((host, local)) = decisions.local_rank(rank) else { continue };
-            if decisions.machines.get(local.machine) != Some(machine) {
-                return Err(Undecidable::MixedDomain);
-            }
             let number = *numbers.entry(host / joined).or_insert_with(|| {
-                domains.push((Vec::new(), Vec::new()));
+                domains.push(Domain::default());
                 domains.len() - 1
             });
-            let (hosts, gpus) = &mut domains[number];
-            let slot = hosts.iter().position(|it| *it == host).unwrap_or_else(|| {
-                hosts.push(host);
-                hosts.len() - 1
+            let domain = &mut domains[number];
+            let slot = domain.hosts.iter().position(|it| it.0 == host).unwrap_or_else(|| {
+                domain.hosts.push((host, local.machine, local.node));
+                domain.hosts.len() - 1
             });
-            let position = slot * machine.gpus.len() + local.gpu.position;
-            gpus.push(VisibleDevice { position, ..local.gpu });
+            let position = slot * room.gpus + local.gpu.position;
+            domain.gpus.push(VisibleDevice { position, ..local.gpu });
             places.nodes.push(u32::try_from(number).unwrap_or(u32::MAX));
             places.gpus.push(position);
         }
-        let mut known: HashMap<Vec<VisibleDevice>, usize> = HashMap::new();
+        let mut known: HashMap<(Vec<usize>, Vec<VisibleDevice>), usize> = HashMap::new();
         let mut kinds = Vec::new();
-        for (hosts, gpus) in domains {
-            let kind = match known.get(&gpus) {
+        for Domain { hosts, gpus } in domains {
+            let machines: Vec<usize> = hosts.iter().map(|it| it.1).collect();
+            let kind = match known.get(&(machines.clone(), gpus.clone())) {
                 Some(kind) => *kind,
                 None => {
-                    let mut paths = domain::paths(&decisions.nodes[0], machine, hosts.len(), gpus.clone())?;
+                    let member = |it: &(u64, usize, usize)| Member {
+                        machine: &decisions.machines[it.1],
+                        nics: &decisions.nodes[it.2].seen,
+                    };
+                    let members: Vec<Member<'_>> = hosts.iter().map(member).collect();
+                    let mut paths = domain::paths(&members, &decisions.settings, room, gpus.clone())?;
                     paths.same_cards = repeated_guids;
                     kinds.push(paths);
-                    known.insert(gpus, kinds.len() - 1);
+                    known.insert((machines, gpus), kinds.len() - 1);
                     kinds.len() - 1
                 }
             };
@@ -315,6 +311,13 @@ impl Places {
         }
         Ok((places, kinds))
     }
+}
+
+/// The machines of an NVLink domain, each with its number, description and node, and the GPUs of its ranks.
+#[derive(Debug, Default)]
+struct Domain {
+    hosts: Vec<(u64, usize, usize)>,
+    gpus: Vec<VisibleDevice>,
 }
 
 /// The minima of all nodes. Rings and trees have equally many channels.

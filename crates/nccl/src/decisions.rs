@@ -71,8 +71,6 @@ pub enum Undecidable {
     NoNic,
     /// There are more ranks than are decided for.
     TooManyRanks(u64),
-    /// The machines of an NVLink domain differ.
-    MixedDomain,
 }
 
 impl fmt::Display for Undecidable {
@@ -84,7 +82,6 @@ impl fmt::Display for Undecidable {
             Self::TooManyRanks(ranks) => {
                 write!(f, "{ranks} ranks: at most {} are possible", crate::Communicator::RANKS)
             }
-            Self::MixedDomain => f.write_str("the machines of an NVLink domain differ: that is not modelled"),
         }
     }
 }
@@ -136,8 +133,12 @@ impl Decisions {
             .collect();
         // Only machines that are one node by themselves are joined.
         if decisions.nodes.len() == 1 {
-            decisions.domain =
-                machines_in_domain(settings, machine, domain::in_catalogue(machine), layout.nodes);
+            decisions.domain = machines_in_domain(
+                settings,
+                &decisions.machines,
+                domain::in_catalogue(machine),
+                layout.nodes,
+            );
         }
         Ok(decisions)
     }

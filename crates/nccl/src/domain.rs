@@ -3,7 +3,7 @@
 //! The ranks of a domain join the descriptions of their machines (`src/graph/topo.cc`, `ncclTopoGetSystem`): the GPUs of all reach each
 //! other by the same `NVSwitch`es, the sockets and NICs of one machine are not joined to those of another.
 
-use fabric::machine::{Machine, NvEnd, NvLink, Place};
+use fabric::machine::{Machine, NvEnd, NvLink, Place, Socket};
 
 use crate::{Paths, Settings, TooLarge, VisibleDevice, VisibleDevices};
 
@@ -13,50 +13,89 @@ pub(crate) fn in_catalogue(machine: &Machine) -> u32 {
     known.and_then(|it| it.domain).unwrap_or(1)
 }
 
-/// How many machines one domain has where NCCL uses it. Descriptions are joined since 2.21.5.
-pub(crate) fn machines_in_domain(settings: &Settings, machine: &Machine, domain: u32, nodes: u32) -> u32 {
-    let wanted = settings.number("NCCL_MNNVL_ENABLE", 2) != 0 && settings.since(2, 21, 5);
+/// How many machines one domain has where NCCL uses it. Descriptions are joined since 2.21.5; 2.18 and 2.19 know no domains. It takes
+/// memory that can be exported (`src/mnnvl.cc`, `ncclMnnvlCheck`), and the GPUs of every rank.
+pub(crate) fn machines_in_domain(settings: &Settings, machines: &[Machine], domain: u32, nodes: u32) -> u32 {
+    let wanted = settings.number("NCCL_MNNVL_ENABLE", 2) != 0 && settings.since(2, 21, 5) && settings.cumem();
     let peers = settings.number("NCCL_P2P_DISABLE", 0) != 1 && settings.text("NCCL_P2P_LEVEL") != Some("LOC");
-    if wanted && peers && machine.has_nvswitch() && nodes > 1 { domain.clamp(1, nodes) } else { 1 }
+    let linked = machines.iter().all(Machine::has_nvswitch);
+    if wanted && peers && linked && nodes > 1 { domain.clamp(1, nodes) } else { 1 }
 }
 
-/// The paths of this many machines as one node with these GPUs, whose positions count on from machine to machine; `one` has those of
-/// a single machine.
+/// A machine of a domain: its description, and the NICs that its ranks see.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Member<'a> {
+    pub(crate) machine: &'a Machine,
+    pub(crate) nics: &'a [VisibleDevice],
+}
+
+/// How many devices each machine of a domain has room for, where several descriptions are one.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub(crate) struct Room {
+    sockets: usize,
+    bridges: usize,
+    pub(crate) gpus: usize,
+    nics: usize,
+}
+
+impl Room {
+    /// Enough for each of these machines.
+    pub(crate) fn of<'a>(machines: impl IntoIterator<Item = &'a Machine>) -> Self {
+        machines.into_iter().fold(Self::default(), |room, it| Self {
+            sockets: room.sockets.max(it.sockets.len()),
+            bridges: room.bridges.max(it.bridges.len()),
+            gpus: room.gpus.max(it.gpus.len()),
+            nics: room.nics.max(it.nics.len()),
+        })
+    }
+}
+
+/// The paths of machines as one node with these GPUs, whose positions count on from machine to machine by the room each has.
 pub(crate) fn paths(
-    one: &Paths,
-    machine: &Machine,
-    machines: usize,
+    members: &[Member<'_>],
+    settings: &Settings,
+    room: Room,
     gpus: Vec<VisibleDevice>,
 ) -> Result<Paths, TooLarge> {
-    let joined = repeat(machine, machines);
-    let each = machine.nics.len();
-    let of = |host: usize| {
-        one.nics().iter().map(move |it| VisibleDevice { position: it.position + host * each, ..*it })
+    let joined = join(members.iter().map(|it| it.machine), room);
+    let of = |(host, member): (usize, &Member<'_>)| {
+        let at = host * room.nics;
+        member.nics.iter().map(|it| VisibleDevice { position: it.position + at, ..*it }).collect::<Vec<_>>()
     };
-    let visible = VisibleDevices { gpus, nics: (0..machines).flat_map(of).collect() };
-    Paths::joined(&joined, &one.settings, &visible, machines)
+    let nics = members.iter().enumerate().flat_map(of).collect();
+    Paths::joined(&joined, settings, &VisibleDevices { gpus, nics }, members.len())
 }
 
 /// A machine this many times.
 pub(crate) fn repeat(machine: &Machine, times: usize) -> Machine {
-    let mut all = Machine { name: machine.name.clone(), ..Machine::default() };
-    for host in 0..times {
-        let (sockets, bridges) = (host * machine.sockets.len(), host * machine.bridges.len());
-        let gpus = host * machine.gpus.len();
+    join(std::iter::repeat_n(machine, times), Room::of([machine]))
+}
+
+/// Several machines one after the other. Where one has fewer devices than there is room for, copies fill it; no rank sees them.
+fn join<'a>(machines: impl Iterator<Item = &'a Machine> + Clone, room: Room) -> Machine {
+    let mut all = Machine::default();
+    let bridge = machines.clone().find_map(|it| it.bridges.first());
+    let nic = machines.clone().find_map(|it| it.nics.first());
+    for (host, machine) in machines.enumerate() {
+        if host == 0 {
+            (all.name, all.nics_merged) = (machine.name.clone(), machine.nics_merged);
+        }
+        let (sockets, bridges) = (host * room.sockets, host * room.bridges);
+        let gpus = host * room.gpus;
         let place = |at: Place| match at {
             Place::Socket(it) => Place::Socket(it + sockets),
             Place::Bridge(it) => Place::Bridge(it + bridges),
         };
-        all.sockets.extend(machine.sockets.iter().cloned());
-        all.bridges.extend(machine.bridges.iter().cloned().map(|mut it| {
+        all.sockets.extend(filled(&machine.sockets, Some(&Socket::default()), room.sockets));
+        all.bridges.extend(filled(&machine.bridges, bridge, room.bridges).into_iter().map(|mut it| {
             it.at = place(it.at);
             it
         }));
-        all.gpus.extend(machine.gpus.iter().cloned().map(|mut it| {
+        all.gpus.extend(filled(&machine.gpus, None, room.gpus).into_iter().map(|mut it| {
             it.at = place(it.at);
             it
         }));
-        all.nics.extend(machine.nics.iter().cloned().map(|mut it| {
+        all.nics.extend(filled(&machine.nics, nic, room.nics).into_iter().map(|mut it| {
             it.at = place(it.at);
             it
         }));
@@ -71,4 +110,13 @@ pub(crate) fn repeat(machine: &Machine, times: usize) -> Machine {
         }));
     }
     all
+}
+
+/// These, and copies of the first, or of another, until there are so many.
+fn filled<T: Clone>(those: &[T], other: Option<&T>, wanted: usize) -> Vec<T> {
+    let mut filled = those.to_vec();
+    if let Some(copy) = those.first().or(other) {
+        filled.resize(wanted.max(those.len()), copy.clone());
+    }
+    filled
 }

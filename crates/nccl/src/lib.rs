@@ -24,6 +24,7 @@ mod gpudirect;
 mod graph;
 mod log;
 mod losses;
+mod merge;
 mod nics;
 mod p2p_channels;
 mod paths;

@@ -16,6 +16,7 @@ use fabric::Version;
 use fabric::machine::{BusId, Gpu, Machine, Maker, Nic, Place};
 
 use crate::decisions::by_index;
+use crate::merge::devices;
 use crate::nics::Near;
 use crate::topo::{System, single, used_sockets};
 
@@ -75,6 +76,8 @@ pub struct Paths {
     pub(crate) settings: Settings,
     gpus: Vec<VisibleDevice>,
     nics: Vec<VisibleDevice>,
+    /// The NICs that the ranks see, before the network makes devices of them.
+    pub(crate) seen: Vec<VisibleDevice>,
     rows: Rows,
     matrix: Vec<Path>,
     /// The links of each path, by their numbers in the system.
@@ -109,7 +112,7 @@ pub(crate) struct About {
     pub(crate) makers: Vec<Maker>,
     /// GPUs of a model without peer access.
     pub(crate) alone: Vec<bool>,
-    /// Of each NIC the first with the same port.
+    /// Of each NIC the first with the same port, counted on its machine.
     pub(crate) cards: Vec<usize>,
     /// The bus id of each GPU.
     pub(crate) buses: Vec<Option<BusId>>,
@@ -187,7 +190,11 @@ impl Paths {
     ) -> Result<Self, TooLarge> {
         TooLarge::check(machine)?;
         let gpus = once_each(&visible.gpus, machine.gpus.len());
-        Ok(Self::find(machine, Self::empty(machine, settings, gpus, &visible.nics, 1)))
+        let seen = once_each(&visible.nics, machine.nics.len());
+        let devices = devices(machine, settings, &seen, 1);
+        let nics = nics_in_order(&devices);
+        let machine = &*devices.machine;
+        Ok(Self::find(machine, Self { seen, ..Self::empty(machine, settings, gpus, nics, 1) }))
     }
 
     /// The paths of a description that is several machines one after the other.
@@ -198,10 +205,13 @@ impl Paths {
         machines: usize,
     ) -> Result<Self, TooLarge> {
         TooLarge::check(machine)?;
-        let nics = nics_in_order(machine, settings, once_each(&visible.nics, machine.nics.len()));
+        let seen = once_each(&visible.nics, machine.nics.len());
+        let devices = devices(machine, settings, &seen, machines);
+        let nics = nics_in_order(&devices);
+        let machine = &*devices.machine;
         let gpus = once_each(&visible.gpus, machine.gpus.len());
         let gpus = gpus_in_order(machine, settings, gpus, &nics, machines);
-        Ok(Self::find(machine, Self::empty(machine, settings, gpus, &visible.nics, machines)))
+        Ok(Self::find(machine, Self { seen, ..Self::empty(machine, settings, gpus, nics, machines) }))
     }
 
     fn find(machine: &Machine, mut paths: Self) -> Self {
@@ -219,15 +229,14 @@ impl Paths {
         paths
     }
 
-    /// Devices without paths; GPUs are in the order of the system.
+    /// Devices without paths; they are in the order of the system.
     fn empty(
         machine: &Machine,
         settings: &Settings,
         gpus: Vec<VisibleDevice>,
-        nics: &[VisibleDevice],
+        nics: Vec<VisibleDevice>,
         machines: usize,
     ) -> Self {
-        let nics = nics_in_order(machine, settings, once_each(nics, machine.nics.len()));
         let rows = Rows::new(machine, &gpus, &nics);
         let used = used_sockets(machine, &positions(&gpus), &positions(&nics));
         let first = machine.sockets.iter().zip(used).find(|it| it.1);
@@ -246,6 +255,7 @@ impl Paths {
             rows,
             gpus,
             nics,
+            seen: Vec::new(),
             about: About {
                 cpu: first.map_or(Maker::Unknown, |it| it.0.maker),
                 compute: machine.gpus.iter().map(|it| it.compute).collect(),
@@ -260,7 +270,7 @@ impl Paths {
                 nic_latencies: machine.nics.iter().map(|it| latency(it.latency, settings)).collect(),
                 makers: machine.sockets.iter().map(|it| it.maker).collect(),
                 alone: machine.gpus.iter().map(|it| has_no_peer_access(it.model.as_deref())).collect(),
-                cards: cards(machine),
+                cards: cards(machine, machines),
                 buses: machine.gpus.iter().map(|it| it.bus).collect(),
                 cpu_links: machine.gpus.iter().map(link_to_cpu).collect(),
             },
@@ -345,7 +355,7 @@ impl Paths {
     /// A number that NICs of one card share.
     pub(crate) fn asic(&self, nic: usize) -> usize {
         let each = (self.about.nic_rates.len() / self.machines).max(1);
-        let card = self.about.cards.get(nic % each).copied().unwrap_or(nic % each);
+        let card = self.about.cards.get(nic).copied().unwrap_or(nic % each);
         if self.same_cards { card } else { nic / each * each + card }
     }
 
@@ -489,11 +499,15 @@ fn has_no_peer_access(model: Option<&str>) -> bool {
     model.is_some_and(|it| fabric::gpu::peer_access_in_text(it) == Some(false))
 }
 
-/// Of each NIC the first with the same GUID and port (`src/graph/search.cc`, `ncclTopoSearchRecNet`).
-fn cards(machine: &Machine) -> Vec<usize> {
-    let mut first = HashMap::new();
-    let card = |(nic, it): (usize, &Nic)| it.port.map_or(nic, |port| *first.entry(port).or_insert(nic));
-    machine.nics.iter().enumerate().map(card).collect()
+/// Of each NIC the first with the same GUID and port, counted on its machine (`src/graph/search.cc`, `ncclTopoSearchRecNet`).
+fn cards(machine: &Machine, machines: usize) -> Vec<usize> {
+    let each = (machine.nics.len() / machines).max(1);
+    let of_host = |nics: &[Nic]| {
+        let mut first = HashMap::new();
+        let card = |(nic, it): (usize, &Nic)| it.port.map_or(nic, |port| *first.entry(port).or_insert(nic));
+        nics.iter().enumerate().map(card).collect::<Vec<usize>>()
+    };
+    machine.nics.chunks(each).flat_map(of_host).collect()
 }
 
 fn link_to_cpu(gpu: &Gpu) -> f64 {

@@ -134,7 +134,7 @@ impl Prediction {
             Some(placement) => Decisions::placed(&machines.iter().collect::<Vec<_>>(), settings, placement)?,
             None => Decisions::new(&machines[0], settings, job.layout)?,
         };
-        let communicator = Communicator::new(&decisions, &machines[0], job.abilities)?;
+        let communicator = Communicator::new(&decisions, job.abilities)?;
         let scale = tuned(&decisions, &communicator);
         let tuning = Tuning::new(settings, &scale, &graphs(&communicator))?;
         let scope = P2pScope { ranks: scale.ranks, nodes: scale.nodes, channels: scale.channels };

@@ -39,7 +39,7 @@ impl fmt::Display for Unheeded {
 
 /// Variables that change the system, the graphs, the channels or the choice for a call, and are not modelled. Those of NCCL that stand
 /// neither here nor in this crate's code change none of that.
-const NOT_MODELLED: [&str; 36] = [
+const NOT_MODELLED: [&str; 31] = [
     "NCCL_AGG_CHANNEL_SIZE",
     "NCCL_ALLGATHERV_ENABLE",
     "NCCL_CHUNK_SIZE",
@@ -48,7 +48,6 @@ const NOT_MODELLED: [&str; 36] = [
     "NCCL_GRAPH_FILE",
     "NCCL_HOSTID",
     "NCCL_IB_DATA_DIRECT",
-    "NCCL_IB_MERGE_NICS",
     "NCCL_IB_MERGE_VFS",
     "NCCL_IB_QUERY_PORT_SPEED",
     "NCCL_MNNVL",
@@ -56,16 +55,12 @@ const NOT_MODELLED: [&str; 36] = [
     "NCCL_MNNVL_CROSS_CLIQUE",
     "NCCL_MNNVL_UUID",
     "NCCL_MULTI_RANK_GPU_ENABLE",
-    "NCCL_NET_FORCE_MERGE",
     "NCCL_NET_GDR_MLOPART",
-    "NCCL_NET_MERGE_LEVEL",
     "NCCL_NET_MERGE_POLICY",
     "NCCL_NET_PLUGIN",
-    "NCCL_NVLINK_UTIL_CENTRIC_SCHED_ENABLE",
     "NCCL_P2P_EPOCH_ENABLE",
     "NCCL_P2P_LL_THRESHOLD",
     "NCCL_P2P_SCHEDULE_GROUP_SIZE",
-    "NCCL_SOCKET_IFNAME",
     "NCCL_SYM_CE_THRESHOLD",
     "NCCL_SYM_CTAS",
     "NCCL_SYM_GIN_KERNELS_ENABLE",
@@ -86,7 +81,10 @@ pub fn unheeded(settings: &Settings) -> Vec<Unheeded> {
 }
 
 fn why(name: &str, settings: &Settings) -> Option<Why> {
-    if NOT_MODELLED.contains(&name) {
+    // Without a plugin NCCL uses its own networks.
+    let no_plugin = name == "NCCL_NET_PLUGIN"
+        && settings.text(name).is_some_and(|it| it.is_empty() || it.eq_ignore_ascii_case("none"));
+    if NOT_MODELLED.contains(&name) && !no_plugin {
         return Some(Why::NotModelled);
     }
     let Some(known) = variable::find(name) else { return Some(Why::Unknown) };

@@ -8,8 +8,8 @@ use rules::{Diagnosis, Found, Log};
 
 use crate::{
     Check, Communicator, Cost, Doctor, Edge, Entity, Environment, Evidence, Facts, Finding, FirstFailure,
-    Input, Job, NodePair, NotChecked, Options, Outcome, Rank, Ring, SetBy, Stack, Test, Training, TreePlace,
-    Verdict,
+    Input, Job, NodePair, NotChecked, Options, Outcome, Price, Rank, Ring, SetBy, Stack, Test, Training,
+    TreePlace, Verdict,
 };
 
 impl Doctor {
@@ -95,6 +95,7 @@ impl Finding {
                 normal: it.rates.map(|it| two_digits(it.normal)),
                 here: it.rates.map(|it| two_digits(it.here)),
             }),
+            price: it.finding.price.map(|it| Price::new(&it)),
             fixable: !it.finding.edits.is_empty(),
         }
     }

@@ -18,7 +18,9 @@ pub mod lint;
 mod machines;
 mod model;
 mod picture;
+pub mod plan;
 mod predict;
+mod price;
 mod redact;
 mod sarif;
 mod text;
@@ -36,7 +38,8 @@ pub use model::{
     FirstFailure, Input, Job, NodePair, NotChecked, Options, Outcome, Rank, Ring, SetBy, Span, Stack, Test,
     Training, TreePlace, Verdict,
 };
-pub use predict::Predict;
+pub use predict::{Drawing, FromLog, Predict, Undrawn};
+pub use price::{Price, charge};
 pub use redact::{Redactor, redact};
 pub use sarif::sarif;
 pub use text::{Style, clean, text};

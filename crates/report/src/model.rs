@@ -6,6 +6,8 @@ use evidence::Kind;
 use rules::{Confidence, EntityKind, Level, Role, Severity, State};
 use serde::{Serialize, Serializer};
 
+use crate::Price;
+
 /// The whole answer.
 #[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Doctor {
@@ -81,8 +83,10 @@ pub struct Finding {
     pub entities: Vec<Entity>,
     /// Other causes the same lines can have: ids of rules.
     pub also: Vec<String>,
-    /// What it costs, where that is known.
+    /// What it costs in bandwidth, where that is known.
     pub cost: Option<Cost>,
+    /// What it costs in every step, where the training job is known.
+    pub price: Option<Price>,
     /// Whether `plumb lint --fix` repairs it.
     #[serde(skip)]
     pub fixable: bool,

@@ -13,7 +13,7 @@ use job::Job;
 use job::machine::seen_by_nccl;
 use nccl::{Decision, Decisions, Layout, Path, PathType, Paths, Settings};
 
-use crate::{Cost, Finding, Log, Rates, Rule};
+use crate::{Cost, Finding, Log, Price, Rates, Rule};
 
 /// The size at which bandwidths are compared, and its name.
 const SIZE: (u64, &str) = (1 << 30, "1 GiB");
@@ -233,11 +233,18 @@ pub(crate) fn usual(cluster: &Cluster) -> Option<Normal> {
 pub(crate) struct Numbers {
     pub(crate) sentence: String,
     pub(crate) cost: Option<Cost>,
+    pub(crate) price: Option<Price>,
+}
+
+impl Numbers {
+    fn new(sentence: String, cost: Option<Cost>) -> Self {
+        Self { sentence, cost, price: None }
+    }
 }
 
 impl From<String> for Numbers {
     fn from(sentence: String) -> Self {
-        Self { sentence, cost: None }
+        Self::new(sentence, None)
     }
 }
 
@@ -267,7 +274,7 @@ pub(crate) fn share_lost(best: &Cluster, now: &Cluster) -> Option<Numbers> {
         );
         let rates = Some(Rates { normal: best_rate, here: now_rate });
         let all_reduce = collective == Collective::AllReduce && factor >= FACTOR;
-        return Some(Numbers { sentence, cost: all_reduce.then_some(Cost { factor, rates }) });
+        return Some(Numbers::new(sentence, all_reduce.then_some(Cost { factor, rates })));
     }
     None
 }
@@ -286,26 +293,35 @@ pub(crate) fn loss(best: &Cluster, now: &Cluster) -> Option<Numbers> {
         number(now_rate)
     );
     let rates = Some(Rates { normal: best_rate, here: now_rate });
-    Some(Numbers { sentence, cost: (factor >= FACTOR).then_some(Cost { factor, rates }) })
+    Some(Numbers::new(sentence, (factor >= FACTOR).then_some(Cost { factor, rates })))
 }
 
 /// What this job loses between nodes by a change against what its machines can do, in a sentence.
 pub(crate) fn loss_across(log: &Log, change: impl FnOnce(&Cluster) -> Cluster) -> Option<Numbers> {
     let best = log.expected()?.across(log)?;
-    loss(&best, &change(&best))
+    let now = change(&best);
+    let price = log.priced().and_then(|it| it.across(best.between.as_ref()?, now.between.as_ref()?));
+    Some(Numbers { price, ..loss(&best, &now)? })
+}
+
+/// What TCP costs this job in every step, where NCCL uses it.
+pub(crate) fn price_of_tcp(log: &Log, chosen: Option<&Quote>) -> Option<Price> {
+    chosen.and_then(|_| loss_across(log, over_tcp)?.price)
 }
 
 /// The same inside one machine.
 pub(crate) fn loss_inside(log: &Log, change: impl FnOnce(&Cluster) -> Cluster) -> Option<Numbers> {
     let expected = log.expected()?;
     if let Some(best) = expected.inside(log) {
-        return loss(&best, &change(&best));
+        let now = change(&best);
+        let price = log.priced().and_then(|it| it.inside(&now.inside));
+        return Some(Numbers { price, ..loss(&best, &now)? });
     }
     let best = expected.inside_with_some_links(log)?;
     let factor = usual(&best)?.expected / usual(&change(&best))?.expected;
-    (factor >= FACTOR).then(|| Numbers {
-        sentence: format!("Expected loss: about {} times less bandwidth than directly between the GPUs; the rates of the PCIe links are not known.", number(factor)),
-        cost: Some(Cost { factor, rates: None }),
+    (factor >= FACTOR).then(|| {
+        let sentence = format!("Expected loss: about {} times less bandwidth than directly between the GPUs; the rates of the PCIe links are not known.", number(factor));
+        Numbers::new(sentence, Some(Cost { factor, rates: None }))
     })
 }
 
@@ -355,8 +371,9 @@ impl Finding {
     /// Puts a sentence with numbers before the reason of the rule.
     #[must_use]
     pub(crate) fn with_numbers(mut self, rule: &Rule, numbers: Option<impl Into<Numbers>>) -> Self {
-        let Some(Numbers { sentence, cost }) = numbers.map(Into::into) else { return self };
+        let Some(Numbers { sentence, cost, price }) = numbers.map(Into::into) else { return self };
         self.cost = cost.or(self.cost);
+        self.price = price.or(self.price);
         let why = self.why.clone().unwrap_or_else(|| rule.why.to_owned());
         self.why(format!("{sentence} {why}"))
     }

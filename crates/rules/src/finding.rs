@@ -6,7 +6,8 @@ use evidence::yaml::Span;
 use evidence::{Quote, Sighting};
 use serde::Serialize;
 
-use crate::{Confidence, Log, Role, Rule, Severity};
+use crate::training::Slower;
+use crate::{Confidence, Log, Price, Role, Rule, Severity};
 
 /// One problem, as its rule states it.
 #[derive(Debug, Clone, PartialEq)]
@@ -33,8 +34,12 @@ pub struct Finding {
     pub entities: Vec<Entity>,
     /// Ids of other rules whose cause would give the same lines.
     pub also: Vec<&'static str>,
-    /// What it costs, where that is known.
+    /// What it costs in bandwidth, where that is known.
     pub cost: Option<Cost>,
+    /// What it costs in time of the training job, where the job is known well enough.
+    pub price: Option<Price>,
+    /// How a submitted job is slower than it could be: with a training job this gives the price.
+    pub slower: Option<Slower>,
     /// Changes of the file of the first span that repair it safely. Empty where a person must decide.
     pub edits: Vec<Edit>,
 }
@@ -145,6 +150,8 @@ impl Finding {
             entities: Vec::new(),
             also: Vec::new(),
             cost: None,
+            price: None,
+            slower: None,
             edits: Vec::new(),
         }
     }
@@ -189,6 +196,13 @@ impl Finding {
     #[must_use]
     pub fn seen_all<'a>(self, quotes: impl IntoIterator<Item = &'a Quote>) -> Self {
         quotes.into_iter().fold(self, Self::seen)
+    }
+
+    /// Adds what it costs in every step.
+    #[must_use]
+    pub fn priced(mut self, price: Option<Price>) -> Self {
+        self.price = price.or(self.price);
+        self
     }
 
     /// Labels the first span.

@@ -28,6 +28,7 @@ pub mod p2p;
 pub mod performance;
 pub mod recorder;
 pub mod topology;
+pub mod training;
 pub mod versions;
 
 mod checklist;
@@ -53,6 +54,7 @@ pub use job::FirstFailure;
 pub use log::Log;
 pub use rule::{Check, Checked, Confidence, Role, Rule, Severity, Text};
 pub use summary::{Summary, driver, summary};
+pub use training::Price;
 pub use verdict::{Level, Verdict};
 
 /// Every family of rules.

@@ -5,9 +5,11 @@ use std::sync::OnceLock;
 use evidence::recorder::{FlightDump, RasStatus};
 use evidence::{Case, Communicator, Kind, Missing, Process, Quote, Sighting, Signal, Source};
 use job::{Hardware, Job};
+use serde_json::Value;
 
 use crate::decisions::Outcome;
 use crate::expected::Expected;
+use crate::training::{Logged, Priced};
 
 /// The logs of a job.
 #[derive(Debug)]
@@ -19,6 +21,9 @@ pub struct Log {
     expected: OnceLock<Option<Expected>>,
     setups: Vec<(String, Vec<u8>)>,
     decisions: OnceLock<Result<Outcome, Missing>>,
+    /// A job file of `plumb predict`, as far as one was given.
+    training: Value,
+    priced: OnceLock<Option<Priced>>,
 }
 
 impl Log {
@@ -30,8 +35,27 @@ impl Log {
     /// The job of these facts on the machine that flags name.
     pub fn on(case: Case, given: &Hardware) -> Self {
         let job = Job::of_case_on(&case, given);
-        let (expected, decisions) = (OnceLock::new(), OnceLock::new());
-        Self { case, job, expected, setups: Vec::new(), decisions }
+        Self {
+            case,
+            job,
+            expected: OnceLock::new(),
+            setups: Vec::new(),
+            decisions: OnceLock::new(),
+            training: Value::Null,
+            priced: OnceLock::new(),
+        }
+    }
+
+    /// Adds what a job file says about the training job: with it, findings say what they cost in every step.
+    #[must_use]
+    pub fn with_training(mut self, job_file: Value) -> Self {
+        self.training = job_file;
+        self
+    }
+
+    /// The training job, where log and job file say enough to predict it.
+    pub(crate) fn priced(&self) -> Option<&Priced> {
+        self.priced.get_or_init(|| Priced::of(&Logged::of(self), &self.training)).as_ref()
     }
 
     /// Adds the beginning of logs, each with its name, up to the end of a rank's setup: the system that NCCL printed is in no fact.

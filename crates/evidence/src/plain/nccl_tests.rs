@@ -9,6 +9,7 @@
 //! # Avg bus bandwidth    : 3.34
 //! ```
 
+use fabric::Collective;
 use serde_json::Value;
 
 use crate::scan::word_after;
@@ -78,6 +79,25 @@ pub struct Timing {
     pub busbw: f64,
     /// Wrong elements, where they were counted.
     pub wrong: Option<f64>,
+}
+
+impl NcclTests {
+    /// What was run: as the output names it, or as its columns show. The factor between the two bandwidths tells an all-reduce from a
+    /// reduce-scatter by the number of ranks.
+    pub fn collective(&self) -> Option<Collective> {
+        let named = self.program.as_deref().and_then(|it| it.rsplit('/').next()?.parse().ok());
+        named.or_else(|| {
+            let ranks = u32::try_from(self.devices.len()).ok()?;
+            let fast = |it: &Row| it.out_of_place.or(it.in_place).filter(|it| it.algbw > 1.0);
+            let (row, timing) = self.rows.iter().find_map(|it| Some((it, fast(it)?)))?;
+            let mut words = row.quote.text.split_whitespace().skip(3);
+            let (operation, root) = (words.next()?, words.next()?);
+            let fits =
+                |it: &Collective| (timing.busbw / timing.algbw / it.bus_factor(ranks) - 1.0).abs() < 0.02;
+            let sums = operation == "sum" && root == "-1";
+            [Collective::AllReduce, Collective::ReduceScatter].into_iter().find(|it| sums && fits(it))
+        })
+    }
 }
 
 const ROW_LIMIT: usize = 100_000;

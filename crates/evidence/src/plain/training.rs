@@ -8,7 +8,11 @@
 //! MA 14.96 GB         Max_MA 14.96 GB         CA 15.08 GB         Max_CA 15 GB
 //! CPU Virtual Memory:  used = 27.2 GB, percent = 7.3%
 //! iter 83593: loss 2.6294, time: 6669.64ms
+//!  iteration       10/     500 | consumed samples:  5120 | elapsed time per iteration (ms): 5234.5 | ...
+//!  10%|#         | 5/50 [03:51<34:39, 46.21s/it]
 //! ```
+
+mod arguments;
 
 use crate::facts::Assignment;
 use crate::scan::word_after;
@@ -19,12 +23,16 @@ use crate::source::{Distinct, Quote, Seen};
 pub struct Training {
     /// `Num examples = 36,718` and the other settings, by their printed name.
     pub settings: Distinct<Assignment>,
+    /// Arguments and settings of a framework, by their printed name: `hidden_size`, `"stage"`.
+    pub arguments: Distinct<Assignment>,
     /// `train_runtime`, in seconds.
     pub runtime_seconds: Option<Seen<f64>>,
     /// How many lines with a loss were read.
     pub loss_lines: u64,
     /// Step times, where they are printed.
     pub step_times: Option<StepTimes>,
+    /// The last progress bar without a name.
+    pub bar: Option<Seen<Bar>>,
     /// The largest memory seen.
     pub memory: Memory,
 }
@@ -42,6 +50,35 @@ pub struct StepTimes {
     pub longest: f64,
 }
 
+/// A progress bar: `5/50 [03:51<34:39, 46.21s/it]`.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Bar {
+    /// Steps that are done.
+    pub done: u64,
+    /// All steps.
+    pub total: u64,
+    /// What they took.
+    pub seconds: u64,
+}
+
+impl Bar {
+    /// A bar that begins the line: what has a name before it counts something else than steps.
+    fn read(line: &str) -> Option<Self> {
+        let (percent, rest) = line.split_once("%|")?;
+        if percent.len() > 3 || !percent.bytes().all(|it| it.is_ascii_digit()) {
+            return None;
+        }
+        let (counts, times) = rest.rsplit_once("| ")?.1.split_once(" [")?;
+        let (done, total) = counts.split_once('/')?;
+        let elapsed =
+            times.split_once('<').filter(|it| it.1.ends_with("s/it]") || it.1.ends_with("it/s]"))?.0;
+        let mut parts = elapsed.split(':').map(|it| it.parse::<u64>().ok());
+        let seconds = parts.try_fold(0_u64, |sum, it| sum.checked_mul(60)?.checked_add(it?))?;
+        let bar = Self { done: done.trim().parse().ok()?, total: total.trim().parse().ok()?, seconds };
+        (bar.done > 0 && bar.done <= bar.total && bar.seconds > 0).then_some(bar)
+    }
+}
+
 impl StepTimes {
     fn one(milliseconds: f64) -> Self {
         Self { count: 1, sum: milliseconds, shortest: milliseconds, longest: milliseconds }
@@ -56,6 +93,12 @@ impl StepTimes {
         }
     }
 
+    /// The mean without the longest, which is usually the first: it also compiles, allocates and connects.
+    #[expect(clippy::cast_precision_loss, reason = "a count of steps is far below 2^52")]
+    pub fn usual(&self) -> f64 {
+        if self.count < 3 { self.mean() } else { (self.sum - self.longest) / (self.count - 1) as f64 }
+    }
+
     /// The mean.
     #[expect(clippy::cast_precision_loss, reason = "a count of steps is far below 2^52")]
     pub fn mean(&self) -> f64 {
@@ -68,6 +111,8 @@ impl StepTimes {
 pub struct Memory {
     /// GPU memory allocated at most.
     pub gpu_max: Option<Seen<f64>>,
+    /// GPU memory allocated when it was last printed.
+    pub gpu_last: Option<Seen<f64>>,
     /// Host memory used, in percent.
     pub host_percent: Option<Seen<f64>>,
 }
@@ -123,9 +168,8 @@ pub(super) fn is_line(line: &[u8]) -> bool {
         {
             true
         }
-        Some(b'N' | b'I' | b'T' | b'G' | b'*' | b'S' | b'D' | b'B' | b'A' | b'P' | b'U' | b'm') => {
-            SETTINGS.iter().chain(ROUTINE).any(|it| inner.starts_with(it.as_bytes()))
-        }
+        Some(b'N' | b'I' | b'T' | b'G' | b'*' | b'S' | b'D' | b'B' | b'A' | b'P' | b'U') => is_known(inner),
+        Some(b'm') if is_known(inner) => true,
         Some(b'{') => {
             inner.starts_with(b"{'loss':")
                 || inner.starts_with(b"{'train_runtime':")
@@ -133,11 +177,25 @@ pub(super) fn is_line(line: &[u8]) -> bool {
         }
         Some(b'M') => inner.starts_with(b"MA ") && memchr::memmem::find(inner, b"Max_MA").is_some(),
         Some(b'C') => inner.starts_with(b"CPU Virtual Memory:") || inner.starts_with(b"Config: alpha="),
-        Some(b'i') => inner.starts_with(b"iter ") && memchr::memmem::find(inner, b"time").is_some(),
-        Some(b's') => inner.starts_with(b"step ") && memchr::memmem::find(inner, b"loss").is_some(),
+        Some(b'i') if inner.starts_with(b"iter ") => memchr::memmem::find(inner, b"time").is_some(),
+        Some(b'i') if inner.starts_with(b"iteration ") => memchr::memmem::find(inner, ITERATION).is_some(),
+        Some(b's') if inner.starts_with(b"step ") => memchr::memmem::find(inner, b"loss").is_some(),
+        Some(b'0'..=b'9') => {
+            memchr::memmem::find(inner, b"%|").is_some_and(|it| it < 4)
+                && str::from_utf8(inner).is_ok_and(|it| Bar::read(it.trim_end()).is_some())
+        }
+        Some(b'"' | b'a'..=b'z') => arguments::is_line(inner),
         _ => false,
     }
 }
+
+/// Whether a line begins as one of the lists.
+fn is_known(inner: &[u8]) -> bool {
+    SETTINGS.iter().chain(ROUTINE).any(|it| inner.starts_with(it.as_bytes()))
+}
+
+/// In a line of Megatron.
+const ITERATION: &[u8] = b"elapsed time per iteration (ms): ";
 
 impl Training {
     pub(super) fn take(&mut self, line: &[u8], quote: impl Fn() -> Quote) {
@@ -151,35 +209,58 @@ impl Training {
             }
         } else if line.starts_with("{'loss':") {
             self.loss_lines += 1;
+        } else if line.starts_with("Stage 3 initialize beginning") {
+            let stage = Assignment { name: "zero_optimization_stage".into(), value: "3".into() };
+            self.arguments.note(stage, quote);
         } else if line.starts_with("MA ") {
             let max = word_after(line, "Max_MA ").and_then(|it| it.parse::<f64>().ok());
             keep_largest(&mut self.memory.gpu_max, max, &quote);
+            let now = word_after(line, "MA ").and_then(|it| it.parse::<f64>().ok());
+            self.memory.gpu_last =
+                now.map(|value| Seen { value, count: 1, quote: quote() }).or(self.memory.gpu_last.take());
         } else if line.starts_with("CPU Virtual Memory:") {
             let percent =
                 word_after(line, "percent = ").and_then(|it| it.trim_end_matches('%').parse::<f64>().ok());
             keep_largest(&mut self.memory.host_percent, percent, &quote);
         } else if line.starts_with("iter ") {
             self.loss_lines += 1;
-            let ms = word_after(line, "time: ").and_then(|it| it.trim_end_matches("ms").parse::<f64>().ok());
-            if let Some(ms) = ms.filter(|it| it.is_finite()) {
-                let one = StepTimes::one(ms);
-                self.step_times = Some(self.step_times.map_or(one, |it| it.join(one)));
-            }
+            self.step(word_after(line, "time: ").map(|it| it.trim_end_matches("ms")));
+        } else if line.starts_with("iteration ") {
+            self.loss_lines += 1;
+            self.step(word_after(line, "elapsed time per iteration (ms): "));
+        } else if let Some(bar) = Bar::read(line) {
+            self.bar = Some(Seen { value: bar, count: 1, quote: quote() });
         } else if let Some((name, value)) = line.split_once(" = ")
             && SETTINGS.iter().any(|it| line.starts_with(it))
         {
             self.settings.note(Assignment { name: name.trim().into(), value: value.trim().into() }, quote);
+        } else {
+            for it in arguments::read(line.as_bytes()) {
+                self.arguments.note(it, &quote);
+            }
+        }
+    }
+
+    /// Adds the time of a step, in milliseconds as printed.
+    fn step(&mut self, text: Option<&str>) {
+        if let Some(ms) = text.and_then(|it| it.parse::<f64>().ok()).filter(|it| it.is_finite() && *it > 0.0)
+        {
+            let one = StepTimes::one(ms);
+            self.step_times = Some(self.step_times.map_or(one, |it| it.join(one)));
         }
     }
 
     pub(super) fn merge(&mut self, later: Self) {
         self.settings.merge(later.settings);
+        self.arguments.merge(later.arguments);
+        self.bar = later.bar.or(self.bar.take());
         self.runtime_seconds = self.runtime_seconds.take().or(later.runtime_seconds);
         self.loss_lines += later.loss_lines;
         self.step_times = match (self.step_times, later.step_times) {
             (Some(mine), Some(later)) => Some(mine.join(later)),
             (mine, later) => mine.or(later),
         };
+        self.memory.gpu_last = later.memory.gpu_last.or(self.memory.gpu_last.take());
         for (mine, later) in [
             (&mut self.memory.gpu_max, later.memory.gpu_max),
             (&mut self.memory.host_percent, later.memory.host_percent),
@@ -193,6 +274,23 @@ impl Training {
     /// A setting by its printed name.
     pub fn setting(&self, name: &str) -> Option<&Seen<Assignment>> {
         self.settings.iter().find(|it| &*it.value.name == name)
+    }
+
+    /// An argument by its printed name: the first value that is one.
+    pub fn argument(&self, name: &str) -> Option<&Seen<Assignment>> {
+        let has_value = |it: &&Seen<Assignment>| !matches!(&*it.value.value, "None" | "auto" | "null" | "{");
+        self.arguments.iter().filter(|it| &*it.value.name == name).find(has_value)
+    }
+
+    /// A member of an object of a DeepSpeed file: `device` of `offload_param`.
+    pub fn member(&self, object: &str, member: &str) -> Option<&Seen<Assignment>> {
+        let open = self.arguments.iter().find(|it| &*it.value.name == object && &*it.value.value == "{")?;
+        let members = || self.arguments.iter().filter(|it| &*it.value.name == member);
+        // A value that is the same in every object is kept once, at its first place.
+        match members().count() {
+            1 => members().next(),
+            _ => members().find(|it| it.quote.spot >= open.quote.spot),
+        }
     }
 
     /// Whether anything was read.
@@ -215,7 +313,7 @@ fn keep_largest(slot: &mut Option<Seen<f64>>, value: Option<f64>, quote: &impl F
 
 #[cfg(test)]
 mod tests {
-    use super::{Training, is_line};
+    use super::{Bar, Training, is_line};
     use crate::source::{Quote, Spot};
 
     #[test]
@@ -228,6 +326,9 @@ mod tests {
             "MA 0.03 GB         Max_MA 1.99 GB         CA 15.08 GB         Max_CA 15 GB ",
             "CPU Virtual Memory:  used = 61.74 GB, percent = 16.6%",
             "iter 83594: loss 1.9491, time: 6235.95ms, speed: 1771 toks/s/device",
+            " iteration       10/     500 | consumed samples:         5120 | elapsed time per iteration (ms): 5234.5 | learning rate: 1e-4 |",
+            " 10%|#         | 5/50 [03:51<34:39, 46.21s/it]",
+            "  seq_length ...................................... 2048",
         ] {
             assert!(is_line(line.as_bytes()), "{line}");
             it.take(line.as_bytes(), || Quote::new(Spot { region: 0, line: 0 }, line.as_bytes()));
@@ -235,6 +336,42 @@ mod tests {
         assert_eq!(it.setting("Gradient Accumulation steps").map(|it| &*it.value.value), Some("4"));
         assert_eq!(it.runtime_seconds.as_ref().map(|it| it.value), Some(2441.04));
         assert_eq!(it.memory.gpu_max.as_ref().map(|it| it.value), Some(1.99));
-        assert_eq!(it.step_times.map(|it| it.count), Some(1));
+        assert_eq!(it.step_times.map(|it| (it.count, it.longest)), Some((2, 6235.95)));
+        assert_eq!(it.bar.as_ref().map(|it| it.value), Some(Bar { done: 5, total: 50, seconds: 231 }));
+        assert_eq!(it.argument("seq_length").map(|it| &*it.value.value), Some("2048"));
+    }
+
+    #[test]
+    fn bars_with_a_name_count_something_else() {
+        assert_eq!(
+            Bar::read("100%|####| 50/50 [1:38:28<00:00, 46.17s/it]"),
+            Some(Bar { done: 50, total: 50, seconds: 5908 })
+        );
+        for line in [
+            "Loading checkpoint shards: 100%|####| 4/4 [00:03<00:00,  1.2it/s]",
+            "  0%|          | 0/50 [00:00<?, ?it/s]",
+            "100%|####| 36718/36718 [00:10<00:00, 3500 examples/s]",
+            "%|",
+        ] {
+            assert_eq!(Bar::read(line), None, "{line}");
+        }
+    }
+
+    #[test]
+    fn members_belong_to_their_object() {
+        let mut it = Training::default();
+        let lines = [
+            "\"offload_optimizer\": {",
+            "\"device\": \"cpu\"",
+            "\"offload_param\": {",
+            "\"device\": \"none\"",
+        ];
+        for (line, at) in lines.into_iter().zip(0..) {
+            it.take(line.as_bytes(), || Quote::new(Spot { region: 0, line: at }, line.as_bytes()));
+        }
+        let device = |object: &str| it.member(object, "device").map(|it| it.value.value.to_string());
+        assert_eq!(device("offload_optimizer").as_deref(), Some("cpu"));
+        assert_eq!(device("offload_param").as_deref(), Some("none"));
+        assert_eq!(device("bf16"), None);
     }
 }

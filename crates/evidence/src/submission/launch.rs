@@ -90,6 +90,21 @@ impl Launch {
         })
     }
 
+    /// The launcher of a command, and the one that it starts: `srun torchrun ...`.
+    pub fn of_words(words: &[Word]) -> Vec<Self> {
+        let mut all = Vec::new();
+        let mut rest = words;
+        while let Some((found, at)) = launcher(rest) {
+            let words = rest.get(at..).unwrap_or_default();
+            all.push(Self::new(found, words.to_vec(), None));
+            if !matches!(found, Launcher::Mpirun | Launcher::Srun) {
+                break;
+            }
+            rest = words.get(1..).unwrap_or_default();
+        }
+        all
+    }
+
     fn of_command(command: &[Word]) -> Option<Self> {
         let (found, at) = launcher(command)?;
         let rest = command.get(at..)?;

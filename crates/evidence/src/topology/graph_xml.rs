@@ -43,6 +43,7 @@ pub(super) fn read(root: Node<'_, '_>, line: u64) -> Result<Topology, Trouble> {
         sockets: vec![Socket::default()],
         gpus: gpus.into_iter().map(|it| blank_gpu(it, Place::Socket(0))).collect(),
         nics: nets.into_iter().map(|it| blank_nic(&format!("NET {it}"), it, Place::Socket(0))).collect(),
+        nics_merged: true,
         hidden: Hidden { wiring: true, nvlink: true },
         ..Machine::default()
     };

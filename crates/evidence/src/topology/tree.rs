@@ -216,6 +216,7 @@ impl Tree {
             }
         }
         machine.nics.sort_by_key(|it| it.index);
+        machine.nics_merged = true;
         let gpus: BTreeMap<BusId, usize> =
             machine.gpus.iter().zip(0..).filter_map(|(gpu, at)| Some((gpu.bus?, at))).collect();
         let speeds: Vec<f64> = self.nvlinks.iter().map(|it| it.2).collect();

@@ -96,6 +96,11 @@ impl Job {
                         let found = network(inter, value);
                         *inter = found.ok_or_else(|| bad("efa, infiniband, roce, eni or tcp"))?;
                     }
+                    "gpudirect" if flag()? && inter.kind == NicKind::Ethernet => {
+                        return Err(JobError::new(format!(
+                            "`{change}`: TCP has no GPUDirect: change the network too"
+                        )));
+                    }
                     "gpudirect" => inter.gpudirect = flag()?,
                     "nics" => inter.nics = count()?,
                     _ => {

@@ -2,15 +2,17 @@
 //!
 //! What links and NCCL reach is what the collective half of this crate knows (`data/constants.toml`).
 
+use fabric::Collective;
 use fabric::machine::NicKind;
 
 use super::constants::Constants;
 use super::hardware::{Cluster, Inter, Intra};
+use super::measured::{Measured, Shape};
 use crate::constants::{self as collectives, Constants as Collectives};
 
 /// The links of a cluster, in SI units.
 #[derive(Debug, Clone, Copy)]
-pub(crate) struct Links {
+pub(crate) struct Links<'m> {
     /// What a long ring reaches inside a node.
     ring: f64,
     /// What a ring of n loses over n^2.
@@ -36,12 +38,16 @@ pub(crate) struct Links {
     local: f64,
     /// GPUs of the job that share the NICs of a node.
     on_node: f64,
+    /// GPUs of the job.
+    all: f64,
+    /// What was measured comes before what is modelled.
+    measured: Option<&'m Measured>,
 }
 
 /// A group of ranks.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Group<'a> {
-    links: &'a Links,
+    links: &'a Links<'a>,
     ranks: f64,
     local: f64,
     nodes: f64,
@@ -49,7 +55,7 @@ pub(crate) struct Group<'a> {
     bandwidth: f64,
 }
 
-impl Links {
+impl<'m> Links<'m> {
     pub(crate) fn new(constants: &Constants, cluster: &Cluster) -> Self {
         let known = collectives::constants();
         let latency = &known.latency;
@@ -80,7 +86,25 @@ impl Links {
             local: cluster.local() as f64,
             #[allow(clippy::cast_precision_loss, reason = "GPUs of a node")]
             on_node: cluster.on_node() as f64,
+            #[allow(clippy::cast_precision_loss, reason = "ranks are far below 2^53")]
+            all: cluster.ranks() as f64,
+            measured: None,
         }
+    }
+
+    /// The same with this share of the bandwidth of all links.
+    pub(crate) fn with_bandwidth(self, share: f64) -> Self {
+        Self {
+            ring: self.ring * share,
+            nvls: self.nvls.map(|it| it * share),
+            node: self.node * share,
+            ..self
+        }
+    }
+
+    /// With measured times, for the groups that they fit.
+    pub(crate) fn with(self, measured: &'m Measured) -> Self {
+        Self { measured: (!measured.is_empty()).then_some(measured), ..self }
     }
 
     /// Ranks that are `stride` apart.
@@ -120,10 +144,31 @@ impl Links {
 }
 
 impl Group<'_> {
+    /// What a measurement must have to fit this group.
+    pub(crate) fn shape(&self) -> Shape {
+        let links = self.links;
+        let same = |one: f64, other: f64| (one - other).abs() < 0.5;
+        let whole = same(self.local, links.local)
+            && (same(links.local, links.on_node) || same(self.ranks, links.all));
+        Shape {
+            ranks: self.ranks,
+            nodes: self.nodes,
+            alone: self.nodes < 2.0 || whole,
+            switches: links.nvls.is_some() && self.nodes < 2.0,
+        }
+    }
+
+    fn measured(&self, collective: Collective, bytes: f64) -> Option<f64> {
+        self.links.measured?.time(collective, self.shape(), bytes)
+    }
+
     /// Every rank has `bytes` and gets the sum of all.
     pub(crate) fn all_reduce(&self, bytes: f64) -> f64 {
         if self.ranks < 2.0 {
             return 0.0;
+        }
+        if let Some(time) = self.measured(Collective::AllReduce, bytes) {
+            return time;
         }
         let moved = 2.0 * (self.ranks - 1.0) / self.ranks * bytes;
         let ring = self.time(2.0 * (self.ranks - self.nodes), 2.0 * (self.nodes - 1.0), moved);
@@ -147,6 +192,9 @@ impl Group<'_> {
         if self.ranks < 2.0 {
             return 0.0;
         }
+        if let Some(time) = self.measured(Collective::AllGather, bytes) {
+            return time;
+        }
         let moved = (self.ranks - 1.0) / self.ranks * bytes;
         self.time(self.ranks - self.nodes, self.nodes - 1.0, moved)
     }
@@ -155,6 +203,9 @@ impl Group<'_> {
     pub(crate) fn exchange(&self, bytes: f64, used: f64) -> f64 {
         if self.ranks < 2.0 {
             return 0.0;
+        }
+        if let Some(time) = self.measured(Collective::AllToAll, bytes * used) {
+            return time;
         }
         // Of every rank, what leaves the node shares its NICs with that of the node's other ranks. DeepEP sends a token once to
         // each node that needs it; it does not run on EFA and TCP.

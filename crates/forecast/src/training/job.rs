@@ -10,6 +10,7 @@ use serde::Deserialize;
 use serde_json::Value;
 
 use super::hardware::{Cluster, Gpu, Inter, Intra};
+use super::measured::Measured;
 use super::model::{Experts, Model};
 use super::models;
 use super::run::{Framework, Offload, Precision, Recompute, Run};
@@ -32,6 +33,8 @@ pub struct Job {
     pub startup: Seconds,
     /// What was assumed, in sentences.
     pub notes: Vec<String>,
+    /// Collectives that were measured on the cluster.
+    pub measured: Measured,
 }
 
 /// What is wrong with a job file.
@@ -106,23 +109,35 @@ keys! { OffloadTable { params: bool, optimizer: bool } }
 impl Job {
     /// Reads a job file.
     pub fn read(text: &str) -> Result<Self, JobError> {
+        Self::of_value(Self::tables(text)?)
+    }
+
+    /// The tables of a job file, each optional: something else may complete them.
+    pub fn tables(text: &str) -> Result<Value, JobError> {
         let value: Value = if text.trim_start().starts_with('{') {
             serde_json::from_str(text).or_else(|error| wrong(error.to_string()))?
         } else {
             toml::from_str(text).or_else(|error: toml::de::Error| wrong(error.to_string().trim_end()))?
         };
-        Self::of_value(value)
+        Self::check_keys(&value)?;
+        Ok(value)
     }
 
-    /// From JSON that is already parsed.
-    pub fn of_value(value: Value) -> Result<Self, JobError> {
-        known(&value, "", &["model", "cluster", "run"])?;
+    /// Refuses tables and keys that a job file does not have.
+    pub fn check_keys(value: &Value) -> Result<(), JobError> {
+        known(value, "", &["model", "cluster", "run"])?;
         let table = |name: &str| value.get(name).unwrap_or(&Value::Null);
         known(table("model"), "model", ModelTable::KEYS)?;
         known(table("cluster"), "cluster", ClusterTable::KEYS)?;
         known(&table("cluster")["inter"], "cluster.inter", InterTable::KEYS)?;
         known(table("run"), "run", RunTable::KEYS)?;
-        known(&table("run")["offload"], "run.offload", OffloadTable::KEYS)?;
+        known(&table("run")["offload"], "run.offload", OffloadTable::KEYS)
+    }
+
+    /// From JSON that is already parsed.
+    pub fn of_value(value: Value) -> Result<Self, JobError> {
+        Self::check_keys(&value)?;
+        let table = |name: &str| value.get(name).unwrap_or(&Value::Null);
         for name in ["model", "cluster"] {
             if value.get(name).is_none() {
                 return wrong(format!("the job has no [{name}] table"));
@@ -149,7 +164,27 @@ impl Job {
             steps: file.run.0.steps,
             startup: Seconds(startup),
             notes,
+            measured: Measured::default(),
         })
+    }
+
+    /// A key with its table: `run.seq` of `seq`, `cluster.inter.gbps` of `inter.gbps`.
+    pub fn full_key(key: &str) -> Result<String, JobError> {
+        let tables: [(&str, &[&str]); 5] = [
+            ("model", ModelTable::KEYS),
+            ("cluster", ClusterTable::KEYS),
+            ("run", RunTable::KEYS),
+            ("cluster.inter", InterTable::KEYS),
+            ("run.offload", OffloadTable::KEYS),
+        ];
+        let all = || tables.iter().flat_map(|(table, keys)| keys.iter().map(move |it| (*table, *it)));
+        let full = |(table, name): &(&str, &str)| format!("{table}.{name}");
+        let ends = |it: &(&str, &str)| full(it) == key || full(it).ends_with(&format!(".{key}"));
+        if let Some(found) = all().find(ends) {
+            return Ok(full(&found));
+        }
+        let near = all().min_by_key(|it| strsim::damerau_levenshtein(it.1, key));
+        wrong(format!("a job has no key `{key}`: did you mean `{}`?", near.map_or("", |it| it.1)))
     }
 }
 
@@ -249,7 +284,7 @@ fn cluster(table: &ClusterTable, remarks: &mut Vec<String>) -> Result<Cluster, J
         Some(Err(error)) => return wrong(format!("`pods` in [cluster]: {error}")),
     };
     if table.measured.is_some() {
-        return wrong("`measured` in [cluster] is not supported yet: leave it out");
+        return wrong("`measured` in [cluster] names a file, which only the program reads");
     }
     let inter = table.inter.as_ref().map(inter).transpose()?;
     let nodes = table.nodes.unwrap_or(1);

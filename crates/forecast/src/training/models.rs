@@ -60,7 +60,7 @@ pub fn names() -> impl Iterator<Item = &'static str> {
 }
 
 /// The model of this name, in any case; the error names similar ones.
-pub(crate) fn find(name: &str) -> Result<Model, String> {
+pub fn find(name: &str) -> Result<Model, String> {
     let wanted = name.trim().to_ascii_lowercase();
     // Hugging Face puts the publisher before the name.
     let wanted = wanted.rsplit('/').next().unwrap_or_default();

@@ -1,10 +1,13 @@
 //! From model, cluster and layout to the time of a step.
 
+use fabric::Collective;
+
 use super::check::{Broken, Counts, check};
 use super::comm::Links;
 use super::compute::{Layer, Speed};
 use super::constants::{self, Constants};
 use super::hardware::Cluster;
+use super::measured::{Measured, Shape};
 use super::memory::memory;
 use super::model::Model;
 use super::offload::{Offloaded, offloaded};
@@ -37,7 +40,7 @@ pub struct Predictor<'a> {
     constants: &'a Constants,
     model: &'a Model,
     cluster: &'a Cluster,
-    links: Links,
+    links: Links<'a>,
 }
 
 /// What one layer does for one micro-batch besides computing, in seconds.
@@ -72,6 +75,42 @@ impl<'a> Predictor<'a> {
     pub fn new(calibration: &'a Calibration, model: &'a Model, cluster: &'a Cluster) -> Self {
         let constants = &calibration.constants;
         Self { constants, model, cluster, links: Links::new(constants, cluster) }
+    }
+
+    /// The same with this share of the bandwidth of all links between GPUs.
+    #[must_use]
+    pub fn with_bandwidth(self, share: f64) -> Self {
+        Self { links: self.links.with_bandwidth(share), ..self }
+    }
+
+    /// With what was measured on the cluster, for the groups of ranks that it fits.
+    #[must_use]
+    pub fn measured(self, measured: &'a Measured) -> Self {
+        Self { links: self.links.with(measured), ..self }
+    }
+
+    /// For which groups of a layout measurements are used, in sentences.
+    pub fn measured_notes(&self, measured: &Measured, run: &Run) -> Vec<String> {
+        if measured.is_empty() {
+            return Vec::new();
+        }
+        let (tp, cp, ep) = (f64::from(run.tp), f64::from(run.cp), f64::from(run.ep));
+        #[allow(clippy::cast_precision_loss, reason = "ranks are far below 2^53")]
+        let dp = self.cluster.ranks() as f64 / run.model_ranks().max(1) as f64;
+        let sums = |sharded: bool| if sharded { Collective::AllGather } else { Collective::AllReduce };
+        let groups = [
+            ("tensor parallelism", tp, 1.0, sums(run.sequence_parallel)),
+            ("data parallelism", dp * cp, tp, sums(run.zero > 0)),
+            ("expert parallelism", ep, tp, Collective::AllToAll),
+        ];
+        let groups: Vec<(&str, Collective, Shape)> = groups
+            .into_iter()
+            .filter(|it| it.1 > 1.0)
+            .map(|(name, ranks, stride, collective)| {
+                (name, collective, self.links.group(ranks, stride).shape())
+            })
+            .collect();
+        measured.notes(&groups)
     }
 
     /// The step of a layout, or the rule that it breaks.

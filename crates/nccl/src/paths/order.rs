@@ -1,24 +1,23 @@
 //! The order of GPUs and NICs in NCCL's system.
 
 use fabric::machine::{Bridge, Machine, Place};
-use fabric::settings::Network;
 
 use super::VisibleDevice;
 use crate::Settings;
+use crate::merge::Devices;
 
-/// The NICs the network drives, in the order of the tree: by socket, by switch, by index. A NIC next to switches is before the
-/// first with a larger bus id.
-pub(super) fn nics_in_order(
-    machine: &Machine,
-    settings: &Settings,
-    visible: Vec<VisibleDevice>,
-) -> Vec<VisibleDevice> {
+/// The NICs in the order of the tree: by socket, by switch, by index. A NIC next to switches is before the first with a larger bus id,
+/// one on a PCI device of NCCL's own making after all.
+pub(super) fn nics_in_order(devices: &Devices<'_>) -> Vec<VisibleDevice> {
+    let machine = &*devices.machine;
     let mut nics: Vec<(Vec<Step>, VisibleDevice)> = Vec::new();
-    for device in driven(machine, settings, visible) {
+    for &device in &devices.nics {
         let Some(nic) = machine.nics.get(device.position) else { continue };
         let later = |it: &Bridge| it.at == nic.at && it.bus > nic.bus;
         let next = nic.bus.map_or(Some(0), |_| machine.bridges.iter().position(later));
-        let mut steps = vec![(next.unwrap_or(usize::MAX), false, nic.index)];
+        let next = next.filter(|_| !devices.added.contains(&device.position));
+        let index = if devices.added.contains(&device.position) { device.number } else { nic.index };
+        let mut steps = vec![(next.unwrap_or(usize::MAX), false, index)];
         let above = machine.bridges_above(nic.at);
         steps.extend(above.iter().map(|it| (*it, true, 0)));
         let top = above.last().and_then(|it| machine.bridges.get(*it)).map_or(nic.at, |it| it.at);
@@ -31,25 +30,6 @@ pub(super) fn nics_in_order(
     }
     nics.sort();
     nics.into_iter().map(|it| it.1).collect()
-}
-
-/// The NICs the network drives. Where `NCCL_IB_HCA` leaves out some, NCCL numbers the others from 0; a list that fits none is of
-/// other names than the description's.
-fn driven(machine: &Machine, settings: &Settings, visible: Vec<VisibleDevice>) -> Vec<VisibleDevice> {
-    let network = settings.network(machine);
-    let of = |it: &VisibleDevice| machine.nics.get(it.position);
-    let all: Vec<VisibleDevice> =
-        visible.into_iter().filter(|it| of(it).is_some_and(|nic| network.drives(nic))).collect();
-    if network != Network::Ib {
-        return all;
-    }
-    let selected = |it: &&VisibleDevice| of(it).is_some_and(|nic| settings.selects_hca(&nic.name));
-    let mut kept: Vec<VisibleDevice> = all.iter().filter(selected).copied().collect();
-    if kept.is_empty() || kept.len() == all.len() {
-        return all;
-    }
-    kept.sort_by_key(|it| it.number);
-    (0..).zip(kept).map(|(number, it)| VisibleDevice { number, ..it }).collect()
 }
 
 /// A step from the root of the tree to a NIC: the number of a socket or bridge, or of the bridge after the NIC; whether it is

@@ -4,6 +4,7 @@ use fabric::machine::Maker;
 
 use super::draft::{Draft, count};
 use super::model::Model;
+use super::nets::max_channels;
 use super::speeds::speeds;
 use super::walk::walk;
 use crate::topo::single;
@@ -65,7 +66,8 @@ pub(super) fn compute(model: &mut Model<'_>, wanted: Draft) -> Draft {
     }
     if !model.inter && graph.pattern == Pattern::Nvls {
         // All GPUs pull equally.
-        graph.min_channels = if settings.since(2, 25, 1) { graph.max_channels } else { gpus };
+        graph.min_channels =
+            if settings.since(2, 25, 1) { graph.max_channels } else { gpus.min(max_channels(settings)) };
         graph.max_channels = graph.min_channels;
     }
     // Two islands of NVLink: trees do better there and need two channels. Since 2.26.2.
@@ -146,14 +148,16 @@ fn limits(model: &Model<'_>) -> (Limits, Limits) {
     (intra, inter)
 }
 
-/// How many channels there may be where each has a head of its own.
+/// How many channels there may be where each has a head of its own. From 2.19.1 to 2.24.3 NCCL allows one for each GPU, and has no room for
+/// more than its most channels.
 fn set_channels(model: &Model<'_>, graph: &mut Draft) {
     let limited = model.settings.since(2, 25, 1);
+    let room = max_channels(model.settings);
     let most = match graph.pattern {
         Pattern::Nvls if limited => NVLS_ARITY,
         Pattern::CollNetDirect if limited => DIRECT_ARITY + 1,
-        Pattern::Nvls if model.settings.since(2, 19, 1) => usize::MAX,
-        Pattern::CollNetDirect => usize::MAX,
+        Pattern::Nvls if model.settings.since(2, 19, 1) => room,
+        Pattern::CollNetDirect => room,
         _ => return,
     };
     graph.max_channels = most.min(model.gpus);

@@ -49,6 +49,9 @@ struct Net {
     /// Whether the network reduces.
     #[serde(default)]
     collnet: bool,
+    /// Whether the network makes one device of several NICs, as NCCL's own NET/IB does.
+    #[serde(default)]
+    merges: bool,
 }
 
 #[derive(Deserialize)]
@@ -133,6 +136,9 @@ impl Job {
     fn new(folder: &Path, index: &Index, entry: &Entry) -> Self {
         let mut settings =
             Settings::new(Version::parse(&entry.nccl).expect("a release")).with("NCCL_NET", &index.net.name);
+        if !index.net.merges {
+            settings = settings.with("NCCL_NET_PLUGIN", "oracle");
+        }
         for (name, value) in &entry.environment {
             settings = settings.with(name, value);
         }

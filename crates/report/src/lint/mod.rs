@@ -12,7 +12,7 @@ use evidence::yaml::Trouble;
 use rules::{Confidence, Found, Severity};
 use serde::{Serialize, Serializer};
 
-use crate::{Evidence, Finding, Span};
+use crate::{Evidence, Finding, Price, Span};
 
 pub use diff::diff;
 pub use junit::junit;
@@ -156,6 +156,7 @@ struct Shape<'a> {
     fix: &'a str,
     fixable: bool,
     references: &'a [String],
+    price: Option<&'a Price>,
 }
 
 /// A part of a file in the shape of `plumb.lint/1`. Lines and columns count from 1.
@@ -184,6 +185,7 @@ fn shapes<S: Serializer>(findings: &[Finding], serializer: S) -> Result<S::Ok, S
         fix: &it.fix,
         fixable: it.fixable,
         references: &it.references,
+        price: it.price.as_ref(),
     }))
 }
 

@@ -1,6 +1,9 @@
 //! The answer of `plumb predict`: what a training job takes. Schema `plumb.predict/1`.
 
-mod text;
+mod drawing;
+mod svg;
+pub(crate) mod text;
+mod trace;
 
 use std::io::{self, Write};
 
@@ -8,6 +11,8 @@ use forecast::training::{Broken, Calibration, Job, Kind, Memory, Predictor, Step
 use serde::Serialize;
 
 use crate::expect::rounded;
+
+pub use drawing::{Drawing, Undrawn};
 
 /// What a job takes.
 #[derive(Debug, Clone, PartialEq, Serialize)]
@@ -52,6 +57,56 @@ pub struct Predict {
     pub what_if: Vec<WhatIf>,
     /// What was assumed.
     pub notes: Vec<String>,
+    /// The log that the job is of.
+    pub log: Option<OfLog>,
+    /// The time of a step in that log.
+    pub measured: Option<MeasuredStep>,
+}
+
+/// The log that a job is of.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct OfLog {
+    /// Its files.
+    pub files: Vec<String>,
+    /// The keys of a job file that it gives.
+    pub says: Vec<Saying>,
+    /// The paths that it shows, in words.
+    pub paths: Vec<String>,
+}
+
+/// A key of a job file, and where its value stands.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Saying {
+    /// `run.seq`.
+    pub key: String,
+    /// The value.
+    pub value: serde_json::Value,
+    /// File and line, where it is one.
+    pub source: Option<String>,
+}
+
+/// The time of a step that was measured.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct MeasuredStep {
+    /// Seconds.
+    pub step_time_s: f64,
+    /// Over the predicted step.
+    pub ratio: f64,
+    /// How it was measured.
+    pub how: String,
+}
+
+/// What a log says about its job.
+#[derive(Debug, Clone, PartialEq)]
+pub struct FromLog {
+    /// The files.
+    pub files: Vec<String>,
+    /// Keys of a job file, their values, and where they stand.
+    pub said: Vec<(String, serde_json::Value, Option<String>)>,
+    /// The paths, in words.
+    pub paths: Vec<String>,
+    /// The time of a step in seconds, and how it was measured.
+    pub measured: Option<(f64, String)>,
 }
 
 /// Memory in 2^30 bytes.
@@ -110,6 +165,8 @@ pub struct WhatIf {
     pub step_time_s: Option<f64>,
     /// Over the job as it is.
     pub ratio: Option<f64>,
+    /// The measured time of a step, changed by the same ratio.
+    pub scaled_s: Option<f64>,
     /// Whether it fits.
     pub fits: Option<bool>,
     /// What limits it then, or why it is impossible.
@@ -120,7 +177,10 @@ impl Predict {
     /// Predicts a job and what else was asked. The price is of one node and hour.
     pub fn new(job: &Job, changes: &[(String, Job)], price: Option<f64>) -> Result<Self, Broken> {
         let calibration = Calibration::published();
-        let of = |job: &Job| Predictor::new(&calibration, &job.model, &job.cluster).step(&job.run);
+        let predictor = Predictor::new(&calibration, &job.model, &job.cluster).measured(&job.measured);
+        let of = |job: &Job| {
+            Predictor::new(&calibration, &job.model, &job.cluster).measured(&job.measured).step(&job.run)
+        };
         let step = of(job)?;
         let ranks = job.cluster.ranks();
         #[allow(clippy::cast_precision_loss, reason = "ranks and steps are far below 2^53")]
@@ -135,7 +195,8 @@ impl Predict {
                 hidden_s: rounded(part.hidden.0),
             }
         };
-        let mut notes = job.notes.clone();
+        let mut notes = predictor.measured_notes(&job.measured, &job.run);
+        notes.extend(job.notes.clone());
         notes.extend(text::remarks(job, &step));
         Ok(Self {
             schema: "plumb.predict/1",
@@ -167,7 +228,31 @@ impl Predict {
             },
             what_if,
             notes,
+            log: None,
+            measured: None,
         })
+    }
+
+    /// Adds what the log of the job says; what-ifs are scaled to the step that it measured.
+    #[must_use]
+    pub fn from_log(mut self, from: FromLog) -> Self {
+        let saying = |(key, value, source)| Saying { key, value, source };
+        self.log = Some(OfLog {
+            files: from.files,
+            says: from.said.into_iter().map(saying).collect(),
+            paths: from.paths,
+        });
+        self.measured = from.measured.map(|(seconds, how)| MeasuredStep {
+            step_time_s: rounded(seconds),
+            ratio: rounded(seconds / self.step_time_s),
+            how,
+        });
+        if let Some(measured) = &self.measured {
+            for it in &mut self.what_if {
+                it.scaled_s = it.ratio.map(|ratio| rounded(ratio * measured.step_time_s));
+            }
+        }
+        self
     }
 
     /// For programs.
@@ -179,13 +264,19 @@ impl Predict {
 fn what_if(change: &str, changed: &Result<Step, Broken>, now: &Step) -> WhatIf {
     let change = change.to_owned();
     match changed {
-        Err(broken) => {
-            WhatIf { change, step_time_s: None, ratio: None, fits: None, text: broken.to_string() }
-        }
+        Err(broken) => WhatIf {
+            change,
+            step_time_s: None,
+            ratio: None,
+            scaled_s: None,
+            fits: None,
+            text: broken.to_string(),
+        },
         Ok(step) => WhatIf {
             change,
             step_time_s: Some(rounded(step.time.0)),
             ratio: Some(rounded(step.time.0 / now.time.0)),
+            scaled_s: None,
             fits: Some(step.memory.fits()),
             text: step.breakdown.bottleneck().describe().to_owned(),
         },

@@ -5,12 +5,12 @@ use std::io::{self, Write};
 use fabric::machine::NicKind;
 use forecast::training::{Framework, Intra, Job, Kind, Recompute, Seconds, Step};
 
-use super::Predict;
+use super::{OfLog, Predict, Saying};
 use crate::expect::shown;
 use crate::text::{Style, wrap};
 
 /// The job in one sentence.
-pub(super) fn describe(job: &Job) -> String {
+pub(crate) fn describe(job: &Job) -> String {
     let (run, cluster) = (&job.run, &job.cluster);
     let billions = job.model.parameters() / 1e9;
     let name = job.model_name.clone().map(|it| format!("{it}, ")).unwrap_or_default();
@@ -50,7 +50,7 @@ pub(super) fn describe(job: &Job) -> String {
 }
 
 /// What limits the job.
-pub(super) fn bottleneck(job: &Job, step: &Step) -> String {
+pub(crate) fn bottleneck(job: &Job, step: &Step) -> String {
     let kind = step.breakdown.bottleneck();
     let part = step.breakdown[kind].exposed;
     let share = 100.0 * part.0 / step.time.0.max(f64::MIN_POSITIVE);
@@ -130,6 +130,24 @@ pub(super) fn remarks(job: &Job, step: &Step) -> Vec<String> {
     notes
 }
 
+impl OfLog {
+    /// `rank0.log: EFA without GPUDirect between nodes, SHM inside a node; nodes 4, zero 3`
+    fn words(&self) -> String {
+        let mut parts = self.paths.clone();
+        let short = |it: &Saying| {
+            let name = it.key.split_once('.').map_or(&*it.key, |it| it.1);
+            match &it.value {
+                serde_json::Value::String(text) => format!("{name} {text}"),
+                serde_json::Value::Object(_) => name.to_owned(),
+                value => format!("{name} {value}"),
+            }
+        };
+        let said: Vec<String> = self.says.iter().map(short).collect();
+        parts.extend((!said.is_empty()).then(|| said.join(", ")));
+        format!("{}: {}", self.files.join(", "), parts.join("; "))
+    }
+}
+
 fn duration(seconds: f64) -> String {
     match seconds {
         it if it >= 172_800.0 => format!("{:.1} days", it / 86_400.0),
@@ -156,7 +174,13 @@ impl Predict {
                 format!("does not fit: {} GiB of {}", shown(memory.total), shown(memory.available))
             }
         );
-        writeln!(out, "{}", bold(&head))?;
+        let head = match &self.measured {
+            Some(it) => format!("{} per step measured; predicted {head}", seconds(it.step_time_s)),
+            None => head,
+        };
+        for line in wrap(&head, style.width) {
+            writeln!(out, "{}", bold(&line))?;
+        }
         writeln!(out)?;
         let mut line = |label: &str, text: &str| -> io::Result<()> {
             for (i, part) in wrap(text, style.width.saturating_sub(12).max(30)).into_iter().enumerate() {
@@ -165,6 +189,20 @@ impl Predict {
             Ok(())
         };
         line("job", &self.job)?;
+        if let Some(log) = &self.log {
+            line("log", &log.words())?;
+        }
+        if let Some(it) = &self.measured {
+            let percent = 100.0 * (it.ratio - 1.0);
+            line(
+                "measured",
+                &format!(
+                    "{}: {}; {percent:+.0} % against the prediction. What-ifs are the measured step, changed by the predicted ratio",
+                    seconds(it.step_time_s),
+                    it.how
+                ),
+            )?;
+        }
         line(
             "speed",
             &format!(
@@ -229,13 +267,8 @@ impl Predict {
                 (Some(time), Some(ratio)) => {
                     let fits = if it.fits == Some(false) { "does not fit; " } else { "" };
                     let percent = format!("{:+.0} %", 100.0 * (ratio - 1.0));
-                    writeln!(
-                        out,
-                        "  {:<26} {:>9} {percent:>7}  {fits}{}",
-                        it.change,
-                        Seconds(time).to_string(),
-                        it.text
-                    )?;
+                    let time = Seconds(it.scaled_s.unwrap_or(time)).to_string();
+                    writeln!(out, "  {:<26} {time:>9} {percent:>7}  {fits}{}", it.change, it.text)?;
                 }
                 _ => writeln!(out, "  {:<26} impossible: {}", it.change, it.text)?,
             }

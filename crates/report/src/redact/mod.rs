@@ -132,6 +132,7 @@ fn finding(it: &mut Finding, see: &mut See<'_>) {
         entities,
         also: _,
         cost: _,
+        price: _,
         fixable: _,
     } = it;
     see(Role::Text, message);

@@ -60,6 +60,9 @@ impl Page {
         if left > 0 {
             writeln!(out, "   {}  and {}", self.style.paint("|", NOTE), counted(left, "more line"))?;
         }
+        if let Some(price) = &finding.price {
+            self.field(indent, "time", &price.words(), out)?;
+        }
         self.field(indent, "why", &finding.why, out)?;
         self.field(indent, "fix", &finding.fix, out)?;
         if !finding.also.is_empty() {

@@ -173,6 +173,9 @@ impl Page {
         if let Some(cost) = &finding.cost {
             block.extend(self.field_rows("cost: ", &cost_words(cost), 2));
         }
+        if let Some(price) = &finding.price {
+            block.extend(self.field_rows("time: ", &price.words(), 2));
+        }
         for evidence in finding.evidence.iter().filter(|it| it.span.is_none()).take(form.lines) {
             block.push(self.evidence_row(evidence));
         }

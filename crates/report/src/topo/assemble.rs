@@ -14,6 +14,7 @@ use super::model::{
     Topo, TopoEdge, TopoFamily, TopoGraph, TopoJob, TopoNicUse, TopoNode, TopoNormal, TopoNvlink,
     TopoNvswitch, TopoOrder, TopoOverlay, TopoPath, TopoSocket, TopoTransport,
 };
+use crate::Price;
 use crate::expect::rounded;
 use crate::text::counted;
 
@@ -38,13 +39,25 @@ pub struct TopoParts<'a> {
     pub graphs: &'a [Graph],
     /// Problems with the source.
     pub notes: Vec<String>,
+    /// What the layout costs a training job.
+    pub price: Option<Price>,
 }
 
 impl Topo {
     /// The answer; empty for a job without machines.
     pub fn new(parts: TopoParts<'_>) -> Self {
-        let TopoParts { job, source, seen_by_nccl, survey, normal, collective, channel, graphs, mut notes } =
-            parts;
+        let TopoParts {
+            job,
+            source,
+            seen_by_nccl,
+            survey,
+            normal,
+            collective,
+            channel,
+            graphs,
+            mut notes,
+            price,
+        } = parts;
         let Some(machine) = job.machines.first().map(|it| &it.value) else { return Self::default() };
         let layout = job.layout.as_ref().map(|it| it.value).unwrap_or_default();
         let version = job.effective_settings().version;
@@ -55,6 +68,12 @@ impl Topo {
         let is_open = hidden.wiring || (hidden.nvlink && machine.gpus.len() > 1);
         if !is_open {
             notes.extend(survey.losses.iter().map(|it| sentence(&it.to_string())));
+        }
+        if let Some(price) = &price {
+            notes.push(format!(
+                "Against one pod with these GPUs and NCCL's defaults this layout costs {}.",
+                price.words()
+            ));
         }
         let mut unknown = machine.unknown.clone();
         let normal = match normal {
@@ -128,6 +147,7 @@ impl Topo {
                 several.then(|| TopoOverlay { nodes: layout.nodes, ..TopoOverlay::default() })
             }),
             notes,
+            price,
             conflicts,
             unknown,
         }

@@ -5,6 +5,7 @@ use nccl::Between;
 use serde::{Serialize, Serializer};
 
 use super::words;
+use crate::Price;
 
 /// A machine, its paths and its normal bandwidth.
 #[derive(Debug, Clone, Default, PartialEq, Serialize)]
@@ -40,6 +41,8 @@ pub struct Topo {
     pub overlay: Option<TopoOverlay>,
     /// Notes: bandwidth that the layout loses, paths that look slow but are the best available.
     pub notes: Vec<String>,
+    /// What the layout costs a training job, against one pod with all these GPUs.
+    pub price: Option<Price>,
     /// Those of the notes that say what sources disagree about: the text begins with them.
     #[serde(skip)]
     pub conflicts: Vec<String>,

@@ -4,6 +4,7 @@ use evidence::Source;
 use evidence::signals::application::CPU_OPTIMIZER;
 use evidence::signals::launch::ONE_THREAD;
 
+use crate::training::Priced;
 use crate::{Check, Checked, Confidence, Finding, Log, Role, Rule, Severity};
 
 /// See the module documentation.
@@ -27,9 +28,8 @@ fn check(log: &Log) -> Checked {
     let reported = log.case.sightings_of(&ONE_THREAD).next();
     if let Some(reported) = reported.filter(|it| it.get("n") == "1") {
         let message = "the optimizer runs on the CPU and torchrun gave each process one thread";
-        return Ok(vec![
-            Finding::new(Confidence::Likely, message).seen(&reported.quote).seen(&offload.quote),
-        ]);
+        let finding = Finding::new(Confidence::Likely, message).seen(&reported.quote).seen(&offload.quote);
+        return Ok(vec![finding.priced(log.priced().and_then(Priced::one_thread))]);
     }
     let several = log.job.size.reported_layout().is_some_and(|it| it.ranks_per_node > 1);
     if log.job.settings.named("OMP_NUM_THREADS").next().is_some() || reported.is_some() || !several {

@@ -100,6 +100,8 @@ pub(super) fn number_by_device(machine: &mut Machine, devices: &BTreeMap<u64, u3
 
 /// Takes what a description leaves open about NICs from the system that NCCL printed: the plugin declares it, not the XML.
 pub(super) fn complete_nics(machine: &mut Machine, printed: &Machine) {
+    // NCCL has made no device of several NICs.
+    machine.nics_merged |= machine.nics.len() == printed.nics.len();
     for nic in &mut machine.nics {
         let Some(other) = printed.nics.iter().find(|it| it.index == nic.index) else { continue };
         nic.rate = nic.rate.or(other.rate);

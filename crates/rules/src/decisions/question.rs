@@ -15,11 +15,12 @@ use super::places::Places;
 use super::{Given, LoggedCommunicator, Logs};
 
 /// Variables whose effect is in the system that NCCL printed.
-const IN_THE_SYSTEM: [&str; 8] = [
+const IN_THE_SYSTEM: [&str; 9] = [
     "NCCL_HOSTID",
     "NCCL_IB_HCA",
     "NCCL_IB_MERGE_NICS",
     "NCCL_IB_MERGE_VFS",
+    "NCCL_NET_FORCE_MERGE",
     "NCCL_NET_MERGE_LEVEL",
     "NCCL_NET_PLUGIN",
     "NCCL_SOCKET_IFNAME",

@@ -5,7 +5,8 @@ use evidence::signals::efa::{
 };
 use evidence::{Sighting, Signal, Source};
 
-use super::{container_without_devices, efa_in_use, providers, sign_of_efa};
+use super::{container_without_devices, efa_in_use, providers, sign_of_efa, socket_chosen};
+use crate::expected;
 use crate::{Check, Checked, Confidence, Finding, Log, Role, Rule, Severity};
 
 /// See the module documentation.
@@ -41,9 +42,9 @@ fn check(log: &Log) -> Checked {
             return Ok(Vec::new());
         }
         let message = "the plugin was loaded, but libfabric has no EFA provider for it";
-        return Ok(vec![
-            Finding::new(Confidence::Likely, message).by(log, &none).or("efa-device-not-in-container"),
-        ]);
+        let finding =
+            Finding::new(Confidence::Likely, message).by(log, &none).or("efa-device-not-in-container");
+        return Ok(vec![finding.priced(expected::price_of_tcp(log, socket_chosen(log)))]);
     }
     let base = |name: &str| TCP.contains(&name.split(';').next().unwrap_or_default());
     if let Some((name, quote)) = providers(log).find(|it| base(it.0)) {

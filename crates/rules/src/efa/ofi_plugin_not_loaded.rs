@@ -8,6 +8,7 @@ use evidence::signals::efa::{
 };
 
 use super::{efa_in_use, plugin_logged, sign_of_efa, socket_chosen};
+use crate::expected;
 use crate::{Check, Checked, Confidence, Finding, Log, Role, Rule, Severity};
 
 /// See the module documentation.
@@ -98,7 +99,8 @@ fn check(log: &Log) -> Checked {
         return Ok(Vec::new());
     };
     let verbs = log.case.sightings_of(&NO_VERBS).map(|it| &it.quote);
-    Ok(vec![finding.seen_all(efa.quote).seen_all(path.map(|it| &it.quote)).seen_all(verbs)])
+    let finding = finding.seen_all(efa.quote).seen_all(path.map(|it| &it.quote)).seen_all(verbs);
+    Ok(vec![finding.priced(expected::price_of_tcp(log, socket_chosen(log)))])
 }
 
 /// Whether the line is about the plugin itself and not about a library it needs.

@@ -72,7 +72,8 @@ fn lost(log: &Log, expected: &Expected, ranks: u32) -> Option<Numbers> {
     let network =
         expected.pods(gpus, nics)?.losses().into_iter().find(|it| matches!(it, Loss::Network { .. }));
     let network = network.map(|it| format!("If the pods share a machine, {it}. ")).unwrap_or_default();
-    Some(Numbers { sentence: format!("{network}{}", loss.sentence), ..loss })
+    let price = log.priced().and_then(|it| it.apart(nodes, gpus));
+    Some(Numbers { sentence: format!("{network}{}", loss.sentence), price, ..loss })
 }
 
 #[cfg(test)]

@@ -16,11 +16,23 @@ pub(crate) mod suppression;
 pub(crate) mod testing;
 
 use evidence::submission::Submission;
+use serde_json::Value;
 
+use crate::training::of_submitted;
 use crate::{Edit, Finding, Found, Rule, all};
 
 pub use job::submitted::{Given, Submitted};
 pub use settings::{Objection, objections};
+
+/// The same as [`lint`], with the training job of a job file: findings say what they cost in every step.
+pub fn lint_training(files: &[Submission], given: &Given, job_file: &Value) -> Vec<Found> {
+    let mut found = lint(files, given);
+    for it in &mut found {
+        let price = it.finding.slower.and_then(|it| of_submitted(job_file, &it));
+        it.finding.price = price;
+    }
+    found
+}
 
 /// Runs every rule over the files, removes what is suppressed, and sorts by file and place.
 pub fn lint(files: &[Submission], given: &Given) -> Vec<Found> {

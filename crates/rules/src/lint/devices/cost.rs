@@ -7,6 +7,12 @@ use forecast::Cluster;
 use nccl::{Decisions, Layout, Loss, Settings};
 
 use crate::expected;
+use crate::training::{How, Slower};
+
+/// A job of this many machines that is slower than it could be.
+pub(super) fn slower(machine: &'static Model, nodes: u64, how: How) -> Option<Slower> {
+    Some(Slower { machine: machine.name, nodes: u32::try_from(nodes).ok()?, how })
+}
 
 /// Machines of this type with all GPUs in use.
 fn cluster(instance: &Model, nodes: u64) -> Option<Cluster> {

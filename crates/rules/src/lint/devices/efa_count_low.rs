@@ -2,7 +2,8 @@
 
 use job::submitted::{PodTemplate, Submitted, SubmittedJob};
 
-use super::cost::Costs;
+use super::cost::{Costs, slower};
+use crate::training::How;
 use crate::{Check, Checked, Finding, Role, Rule, Severity};
 
 pub(super) static RULE: Rule = Rule {
@@ -44,6 +45,8 @@ fn finding(job: &SubmittedJob<'_>, pod: &PodTemplate<'_>, costs: &mut Costs) -> 
         .fix(format!("Write `vpc.amazonaws.com/efa: {}`.", least.efa_nics()));
     if let Some(cost) = costs.with_nics(least, job.nodes.at_least(), efa) {
         finding = finding.why(format!("{} {cost}", RULE.why));
+        let how = How::Nics { used: u32::try_from(efa).ok()?, of: least.efa_nics() };
+        finding.slower = slower(least, job.nodes.at_least(), how);
     }
     Some(finding)
 }

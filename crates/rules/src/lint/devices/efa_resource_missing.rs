@@ -4,7 +4,8 @@ use evidence::submission::VolumeSource;
 use fabric::catalogue::Model;
 use job::submitted::{PodTemplate, Submitted, SubmittedJob};
 
-use super::cost::Costs;
+use super::cost::{Costs, slower};
+use crate::training::How;
 use crate::{Check, Checked, Confidence, Finding, Role, Rule, Severity};
 
 pub(super) static RULE: Rule = Rule {
@@ -72,6 +73,9 @@ fn finding(
         .fix(format!("Add `vpc.amazonaws.com/efa: {share}` to these limits."));
     if let Some(cost) = costs.over_tcp(best, pods) {
         finding = finding.why(format!("{} {cost}", RULE.why));
+        let gpus = pod.nvidia_gpus().and_then(|it| it.count);
+        let nodes = gpus.map(|it| pods.saturating_mul(it).div_ceil(u64::from(best.gpus.max(1))));
+        finding.slower = nodes.filter(|it| *it > 1).and_then(|it| slower(best, it, How::Tcp));
     }
     Some(match &pod.machines.span {
         Some(types) => finding.also_at(types, pod.machines.names()),

@@ -3,7 +3,8 @@
 use fabric::catalogue::{Inside, Model};
 use job::submitted::{PodTemplate, Submitted, SubmittedJob};
 
-use super::cost::Costs;
+use super::cost::{Costs, slower};
+use crate::training::How;
 use crate::{Check, Checked, Confidence, Finding, Role, Rule, Severity};
 
 pub(super) static RULE: Rule = Rule {
@@ -83,6 +84,9 @@ fn finding(
         .fix(fix);
     if let Some(cost) = costs.in_pods(instance, pods, gpus, pod.efa.and_then(|it| it.count)) {
         finding = finding.why(format!("{} {cost}", RULE.why));
+        let each = u32::try_from(gpus).ok()?.max(1);
+        let here = u32::try_from(pods).unwrap_or(u32::MAX).min(instance.gpus / each);
+        finding.slower = slower(instance, nodes, How::Pods { pods: here, gpus: each });
     }
     Some(match &pod.machines.span {
         Some(types) => finding.also_at(types, pod.machines.names()),

@@ -1,0 +1,170 @@
+//! `plumb plan`: which layout of a training job is best here?
+
+use std::io::{self, Write};
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
+use std::thread;
+
+use ::manifest::{Kind, Request};
+use fabric::catalogue;
+use forecast::plan::{Fixed, Found, JobFile, Plan, Search, Space};
+use forecast::training::{Calibration, Job, Recompute};
+use report::Style;
+use report::plan::{Asked, Target, command};
+
+use crate::args::{self, Colour, ListFormat};
+use crate::progress::{self, Progress};
+use crate::{CLEAN, FINDINGS, UNDECIDED, complain, doctor, expect, input, output};
+
+/// What is left of the bandwidth between GPUs when the choice is tried again.
+const LESS_BANDWIDTH: f64 = 0.8;
+
+pub(crate) fn run(args: &args::Plan, colour: Colour, out: &mut impl Write) -> io::Result<u8> {
+    let inputs = std::slice::from_ref(&args.job);
+    if !output::spares(&args.write, inputs, false) {
+        return Ok(UNDECIDED);
+    }
+    let answer = read(args).and_then(|(job, file)| answer(args, &job, &file));
+    match answer {
+        Err(reason) => {
+            complain(&format!("error: {reason}"));
+            Ok(UNDECIDED)
+        }
+        Ok(answer) => answer.show(args, colour, out),
+    }
+}
+
+/// The job, and its file as values.
+fn read(args: &args::Plan) -> Result<(Job, JobFile), String> {
+    let name = input::name(&args.job);
+    let text = expect::read_text(&args.job)?;
+    let wrong = |error| format!("{name}: {error}");
+    Ok((Job::read(&text).map_err(wrong)?, JobFile::read(&text).map_err(wrong)?))
+}
+
+/// What is printed and written.
+struct Answer {
+    report: report::plan::Plan,
+    /// The job file of the best layout.
+    file: Option<String>,
+    /// Its settings.
+    settings: Option<String>,
+    /// What they cannot say.
+    hint: Option<&'static str>,
+}
+
+fn answer(args: &args::Plan, job: &Job, file: &JobFile) -> Result<Answer, String> {
+    let mut fixed = Fixed::default();
+    for it in &args.fix {
+        fixed.add(it).map_err(|error| format!("--fix {error}"))?;
+    }
+    let space = Space::new(job, &fixed, file.sequence_parallel())
+        .map_err(|empty| format!("{}: {empty}", input::name(&args.job)))?;
+    let calibration = Calibration::published();
+    let search = Search::new(&calibration, &space, args.headroom / 100.0);
+    let slow = search.with_bandwidth(LESS_BANDWIDTH);
+    let (found, less) = both(&search, &slow);
+    // One GPU has no link to another.
+    let less = (job.cluster.ranks() > 1).then_some((LESS_BANDWIDTH, &slow, &less));
+    let plan = Plan::new(&search, &found, less);
+    let asked = Asked { job, has_layout: file.has_layout(), fixed: &args.fix, ranks: args.groups };
+    let report = report::plan::Plan::new(asked, &plan);
+    let Some(best) = plan.best else {
+        return Ok(Answer { report, file: None, settings: None, hint: None });
+    };
+    let chosen = Job { run: best.run, ..job.clone() };
+    let settings = args.emit.as_deref().map(|what| emit(args, what, &chosen, file)).transpose()?;
+    let hint = (args.emit.as_deref() == Some("deepspeed") && best.run.recompute != Recompute::None)
+        .then_some(
+            "DeepSpeed's JSON does not turn on recomputation: set gradient_checkpointing in the trainer",
+        );
+    Ok(Answer { report, file: Some(file.with(&best.run)), settings, hint })
+}
+
+/// Searches with all and with less bandwidth, on all cores. The answer does not depend on their number.
+fn both(search: &Search<'_>, slow: &Search<'_>) -> (Found, Found) {
+    let cells = search.space().cells();
+    let all = search.space().layouts().saturating_mul(2);
+    let done = Arc::new(AtomicU64::new(0));
+    let counted = Arc::clone(&done);
+    let _progress =
+        Progress::of(move |elapsed| progress::bar(counted.load(Ordering::Relaxed), all, "layouts", elapsed));
+    let next = AtomicUsize::new(0);
+    let work = || {
+        let mut found = (Found::default(), Found::default());
+        while let Some(cell) = cells.get(next.fetch_add(1, Ordering::Relaxed)) {
+            found.0 = found.0.merge(search.cell(cell));
+            found.1 = found.1.merge(slow.cell(cell));
+            done.fetch_add(2 * cell.layouts, Ordering::Relaxed);
+        }
+        found
+    };
+    let threads = thread::available_parallelism().map_or(1, usize::from).min(cells.len());
+    thread::scope(|scope| {
+        let others: Vec<_> = (1..threads).map(|_| scope.spawn(work)).collect();
+        let mut found = work();
+        for other in others {
+            // A thread that panicked has already said so.
+            if let Ok(other) = other.join() {
+                found = (found.0.merge(other.0), found.1.merge(other.1));
+            }
+        }
+        found
+    })
+}
+
+/// The best layout in the settings of a framework, or as a manifest.
+fn emit(args: &args::Plan, what: &str, job: &Job, file: &JobFile) -> Result<String, String> {
+    if let Some(target) = Target::ALL.into_iter().find(|it| it.name() == what) {
+        return target.settings(job);
+    }
+    let kind = if what == "manifest" { Kind::TrainJob } else { Kind::find(what).unwrap_or(Kind::TrainJob) };
+    let Some(instance) = file.instance() else {
+        return Err("a manifest needs `instance` in [cluster]: pods request what the machine has".to_owned());
+    };
+    let machine = catalogue::resolve(instance).map_err(|error| error.to_string())?;
+    let pods = job.cluster.nodes.saturating_mul(job.cluster.pods);
+    let request = Request {
+        gpus: Some(job.cluster.gpus),
+        image: args.image.clone(),
+        command: command(job, &args.command),
+        ..Request::new(kind, machine, pods)
+    };
+    ::manifest::write(&request)
+}
+
+impl Answer {
+    fn show(&self, args: &args::Plan, colour: Colour, out: &mut impl Write) -> io::Result<u8> {
+        match (args.write.as_deref(), self.file.as_deref()) {
+            (Some(path), Some(text)) => write(path, text, out)?,
+            (Some(path), None) => {
+                complain(&format!("error: {}: no layout fits, nothing is written", path.display()));
+            }
+            (None, _) => {}
+        }
+        if let Some(hint) = &self.hint {
+            complain(&format!("hint: {hint}"));
+        }
+        let width = doctor::width();
+        match (&self.settings, args.format) {
+            (Some(settings), _) => out.write_all(settings.as_bytes())?,
+            (None, ListFormat::Json) => self.report.json(out)?,
+            (None, ListFormat::Text) => {
+                let style = Style { colour: doctor::coloured(colour), width, verbose: false };
+                self.report.text(style, out)?;
+                if args.groups {
+                    self.report.group_table(width, out)?;
+                }
+            }
+        }
+        Ok(if self.report.best.is_some() { CLEAN } else { FINDINGS })
+    }
+}
+
+fn write(path: &Path, text: &str, out: &mut impl Write) -> io::Result<()> {
+    if path.as_os_str() == "-" {
+        return out.write_all(text.as_bytes());
+    }
+    output::write_file(path, |out| out.write_all(text.as_bytes()))
+}

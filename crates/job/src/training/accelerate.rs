@@ -1,0 +1,102 @@
+//! Settings of accelerate (`accelerate config`): <https://huggingface.co/docs/accelerate/package_reference/cli>.
+
+use evidence::yaml::{NodeId, Tree};
+
+use super::draft::{Place, Weight};
+use super::options::Options;
+use super::{Inputs, deepspeed};
+
+pub(super) fn read(inputs: &mut Inputs<'_>, tree: &Tree, root: NodeId, file: &str) -> Result<(), String> {
+    let options = Options::of_tree(tree, root, file);
+    let place = Place::new(file, 1);
+    let draft = &mut inputs.draft;
+    for (name, key) in [("num_machines", "cluster.nodes"), ("num_processes", "launch.processes")] {
+        if let Some(setting) = options.get(&[name])
+            && let Some(value) = setting.number()
+        {
+            draft.state(key, value, &setting.called, &setting.place);
+        }
+    }
+    if let Some(setting) = options.get(&["mixed_precision"])
+        && matches!(setting.text(), "bf16" | "fp16" | "fp8")
+    {
+        draft.state("run.precision", setting.text(), &setting.called, &setting.place);
+    }
+    let kind =
+        options.get(&["distributed_type"]).map(|it| it.text().to_ascii_uppercase()).unwrap_or_default();
+    match kind.as_str() {
+        "DEEPSPEED" => {
+            draft.set("run.framework", "deepspeed", "distributed_type", &place, Weight::Follows);
+            let Some(inner) = tree.get(root, "deepspeed_config") else { return Ok(()) };
+            let settings = Options::of_tree(tree, inner, file);
+            for (name, key) in
+                [("zero_stage", "run.zero"), ("gradient_accumulation_steps", "batch.accumulation")]
+            {
+                if let Some(setting) = settings.get(&[name])
+                    && let Some(value) = setting.number()
+                {
+                    inputs.draft.state(key, value, &setting.called, &setting.place);
+                }
+            }
+            for (name, key) in [
+                ("offload_optimizer_device", "run.offload.optimizer"),
+                ("offload_param_device", "run.offload.params"),
+            ] {
+                if let Some(setting) = settings.get(&[name]).filter(|it| it.text() != "none") {
+                    inputs.draft.state(key, true, &setting.called, &setting.place);
+                }
+            }
+            if let Some(setting) = settings.get(&["deepspeed_config_file"]) {
+                let (path, place) = (setting.text().to_owned(), setting.place.clone());
+                inputs.deepspeed_file(&path, &place)?;
+            } else if deepspeed::KEYS.iter().any(|it| tree.get(inner, it).is_some()) {
+                deepspeed::read(tree, inner, file, 1, &mut inputs.draft)?;
+            }
+        }
+        "FSDP" => {
+            draft.state("run.framework", "fsdp", "distributed_type", &place);
+            let Some(inner) = tree.get(root, "fsdp_config") else { return Ok(()) };
+            let settings = Options::of_tree(tree, inner, file);
+            let strategy = settings.get(&["fsdp_sharding_strategy", "fsdp_reshard_after_forward"]);
+            let text = strategy.map(|it| it.text().to_ascii_uppercase()).unwrap_or_default();
+            // The first form of the setting counts from 1.
+            let stage = match text.as_str() {
+                "SHARD_GRAD_OP" | "2" | "FALSE" => 2,
+                "NO_SHARD" | "3" => 0,
+                _ => 3,
+            };
+            if text.contains("HYBRID") {
+                draft.not_modelled("hybrid sharding (taken as full sharding over all GPUs)");
+            }
+            let at = strategy.map_or(&place, |it| &it.place).clone();
+            draft.state("run.zero", stage, "fsdp_sharding_strategy", &at);
+            if settings.on(&["fsdp_offload_params"]) {
+                draft.state("run.offload.params", true, "fsdp_offload_params", &at);
+                draft.state("run.offload.optimizer", true, "fsdp_offload_params", &at);
+            }
+            if settings.on(&["fsdp_activation_checkpointing"]) {
+                draft.state("run.recompute", "full", "fsdp_activation_checkpointing", &at);
+            }
+        }
+        "MULTI_GPU" | "NO" | "" => {
+            draft.set("run.framework", "ddp", "distributed_type", &place, Weight::Assumed);
+        }
+        other => draft.not_modelled(&format!("distributed_type {other}")),
+    }
+    if let Some(inner) = tree.get(root, "parallelism_config") {
+        let settings = Options::of_tree(tree, inner, file);
+        for (name, key) in
+            [("parallelism_config_tp_size", "run.tp"), ("parallelism_config_cp_size", "run.cp")]
+        {
+            if let Some(setting) = settings.get(&[name])
+                && let Some(value) = setting.number()
+            {
+                inputs.draft.state(key, value, &setting.called, &setting.place);
+            }
+        }
+        if settings.number(&["parallelism_config_sp_size"]).is_some_and(|it| it > 1) {
+            inputs.draft.not_modelled("parallelism_config_sp_size (sequence parallelism of DeepSpeed)");
+        }
+    }
+    Ok(())
+}

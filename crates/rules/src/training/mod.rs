@@ -1,0 +1,212 @@
+//! The training job of a log: what its lines say about model, machines and run, in the form of a job file, and what it lacks.
+//!
+//! ```text
+//! trainer, DeepSpeed, Megatron, NCCL lines -> Logged (+ job file) -> forecast::training::Job
+//! ```
+//!
+//! A job file says what the log does not. Where both say something, the file counts for model and run, the log for what it
+//! shows of paths and nodes.
+
+mod described;
+mod paths;
+mod price;
+
+use std::fmt;
+
+use evidence::Quote;
+use forecast::training::{Job, JobError};
+use serde_json::{Map, Value};
+
+use crate::Log;
+
+pub use paths::Paths;
+pub use price::{How, Price, Slower, of_layout};
+pub(crate) use price::{Priced, of_submitted};
+
+/// What a log says about the training job it is of.
+#[derive(Debug, Clone, Default, PartialEq)]
+pub struct Logged {
+    /// The keys of a job file that the log gives.
+    pub said: Vec<Said>,
+    /// What carries the data.
+    pub paths: Paths,
+    /// The time of a step, where the log has it.
+    pub measured: Option<Measured>,
+    /// What follows from the log and is not certain, in sentences.
+    pub notes: Vec<String>,
+}
+
+/// A key of a job file, and the line that gives its value.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Said {
+    /// `run.seq`
+    pub key: &'static str,
+    /// The value.
+    pub value: Value,
+    /// Where; none where several lines together say so, or a flag.
+    pub quote: Option<Quote>,
+}
+
+/// The time of a step that was measured.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Measured {
+    /// Seconds of one step.
+    pub seconds: f64,
+    /// How it was measured, in words.
+    pub how: String,
+    /// The time of the whole run, where it is known.
+    pub run: Option<f64>,
+}
+
+/// A training job as a log and a job file describe it together.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Described {
+    /// The job, with the paths of the log.
+    pub job: Job,
+    /// The same with the paths that its machines offer.
+    pub offered: Job,
+}
+
+/// Why there is no job.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum NoJob {
+    /// Neither log nor job file say this.
+    Lacks(Vec<Lack>),
+    /// What they say is not a job.
+    Wrong(JobError),
+}
+
+/// Something that is not known.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Lack {
+    /// What it is.
+    pub what: &'static str,
+    /// The key of a job file that gives it.
+    pub key: &'static str,
+    /// What a value looks like.
+    pub example: &'static str,
+}
+
+impl fmt::Display for NoJob {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Wrong(error) => error.fmt(f),
+            Self::Lacks(all) => {
+                let each = |it: &Lack| format!("{} (`{}`)", it.what, it.key);
+                write!(f, "not known: {}", all.iter().map(each).collect::<Vec<_>>().join(", "))
+            }
+        }
+    }
+}
+
+impl std::error::Error for NoJob {}
+
+const MODEL: Lack = Lack { what: "the model", key: "name", example: "llama-3-8b" };
+const MACHINE: Lack = Lack { what: "the machine", key: "instance", example: "p5.48xlarge" };
+const NODES: Lack = Lack { what: "the number of nodes", key: "nodes", example: "4" };
+const SEQ: Lack = Lack { what: "the tokens of a sequence", key: "seq", example: "2048" };
+const MICRO_BATCH: Lack = Lack { what: "the sequences of a micro-batch", key: "micro_batch", example: "1" };
+const GLOBAL_BATCH: Lack = Lack { what: "the sequences of a step", key: "global_batch", example: "256" };
+const FRAMEWORK: Lack = Lack { what: "the framework", key: "framework", example: "deepspeed" };
+const ZERO: Lack = Lack { what: "the stage of ZeRO", key: "zero", example: "3" };
+const NETWORK: Lack =
+    Lack { what: "NICs of a node and their rate", key: "inter", example: "{ nics = 8, gbps = 400 }" };
+
+impl Logged {
+    /// Reads what a log says.
+    pub fn of(log: &Log) -> Self {
+        described::read(log)
+    }
+
+    /// Adds a value of a flag, which counts more than the log.
+    pub fn set(&mut self, key: &'static str, value: Value) {
+        self.said.retain(|it| it.key != key);
+        self.said.push(Said { key, value, quote: None });
+    }
+
+    /// The value of a key.
+    pub fn get(&self, key: &str) -> Option<&Value> {
+        self.said.iter().find(|it| it.key == key).map(|it| &it.value)
+    }
+
+    /// The job that the log and a job file describe. The file has the tables `model`, `cluster` and `run`, each optional.
+    pub fn job(&self, file: &Value) -> Result<Described, NoJob> {
+        let tables = self.combined(file);
+        let lacks = lacking(&tables);
+        if !lacks.is_empty() {
+            return Err(NoJob::Lacks(lacks));
+        }
+        let mut offered = Job::of_value(tables).map_err(NoJob::Wrong)?;
+        offered.notes.extend(self.notes.iter().cloned());
+        let job = self.paths.apply(&offered).map_err(NoJob::Wrong)?;
+        Ok(Described { job, offered })
+    }
+
+    /// The tables of a job file, with what the log adds and what it overrides.
+    fn combined(&self, file: &Value) -> Value {
+        let mut tables = match file {
+            Value::Object(tables) => tables.clone(),
+            _ => Map::new(),
+        };
+        for name in ["model", "cluster", "run"] {
+            tables.entry(name).or_insert_with(|| Value::Object(Map::new()));
+        }
+        let has = |table: &str, key: &str| !file[table][key].is_null();
+        let own_model = has("model", "name") || has("model", "layers") || has("model", "config");
+        let own_machine = has("cluster", "instance") || has("cluster", "gpu");
+        for Said { key, value, .. } in &self.said {
+            let (table, name) = key.split_once('.').unwrap_or(("run", key));
+            let skipped = match table {
+                "model" => own_model,
+                "cluster" => match name {
+                    "nodes" => false,
+                    "pods" => has(table, name),
+                    _ => own_machine || has(table, name),
+                },
+                _ => has(table, name),
+            };
+            if !skipped && let Some(Value::Object(table)) = tables.get_mut(table) {
+                table.insert(name.to_owned(), value.clone());
+            }
+        }
+        pods_of_nodes(&mut tables, file);
+        Value::Object(tables)
+    }
+}
+
+/// NCCL counts pods as nodes: where the file says that pods share machines, there are fewer machines.
+fn pods_of_nodes(tables: &mut Map<String, Value>, file: &Value) {
+    let pods = file["cluster"]["pods"].as_str().and_then(|it| fabric::Layout::parse(it).ok());
+    let Some(each) = pods.map(|it| u64::from(it.pods_per_node)).filter(|it| *it > 1) else { return };
+    let Some(Value::Object(cluster)) = tables.get_mut("cluster") else { return };
+    let counted = cluster.get("nodes").and_then(Value::as_u64);
+    if let Some(nodes) = counted.filter(|it| file["cluster"]["nodes"].as_u64() != Some(*it)) {
+        cluster.insert("nodes".to_owned(), Value::from(nodes.div_ceil(each)));
+    }
+}
+
+/// What a prediction needs and a job file would silently assume.
+fn lacking(tables: &Value) -> Vec<Lack> {
+    let has = |table: &str, key: &str| !tables[table][key].is_null();
+    let mut lacks = Vec::new();
+    let mut need = |there: bool, lack: Lack| {
+        if !there {
+            lacks.push(lack);
+        }
+    };
+    need(has("model", "name") || has("model", "layers") || has("model", "config"), MODEL);
+    need(has("cluster", "instance") || has("cluster", "gpu"), MACHINE);
+    need(has("cluster", "nodes"), NODES);
+    let several = tables["cluster"]["nodes"].as_u64().is_some_and(|it| it > 1);
+    need(!several || has("cluster", "instance") || has("cluster", "inter"), NETWORK);
+    need(has("run", "framework"), FRAMEWORK);
+    let deepspeed = tables["run"]["framework"] == "deepspeed";
+    need(!deepspeed || has("run", "zero"), ZERO);
+    need(has("run", "seq"), SEQ);
+    need(has("run", "micro_batch"), MICRO_BATCH);
+    need(has("run", "global_batch"), GLOBAL_BATCH);
+    lacks
+}
+
+#[cfg(test)]
+mod tests;
