@@ -1,8 +1,8 @@
 //! How far the model of training is from published runs, and the fit of its constants to them.
 //!
-//! `cargo run --release -p forecast --example training > docs/accuracy-training.md` makes the page, `-- fit` prints fitted
-//! constants, `-- show [FAMILY]` prints every run with its parts, `-- score FILE` prints the errors over another file of runs, and
-//! `-- speed` says how many layouts are predicted in a second.
+//! `cargo run --release -p forecast --example training > docs/accuracy-training.md` makes the page, `-- fit [FILE]` prints fitted
+//! constants, `-- show [FAMILY]` prints every run with its parts, `-- score FILE [CONSTANTS]` prints the errors over another file of runs, with
+//! constants that `-- fit` printed, and `-- speed` says how many layouts are predicted in a second.
 
 use std::env;
 use std::io::{self, Write as _};
@@ -22,6 +22,10 @@ fn main() -> io::Result<()> {
     let mut args = env::args().skip(1);
     let text = match args.next().as_deref() {
         Some("fit") => {
+            let rows = match args.next() {
+                Some(file) => rows::read(&std::fs::read_to_string(file)?).into_iter().flatten().collect(),
+                None => rows,
+            };
             let (fitted, constants) = fit::all(&rows);
             constants.iter().try_for_each(|(name, value)| writeln!(out, "{name} = {value:.4}"))?;
             show::summary(&rows, &fitted)
@@ -29,6 +33,10 @@ fn main() -> io::Result<()> {
         Some("show") => show::all(&rows, args.next().as_deref(), &published),
         Some("score") => {
             let text = std::fs::read_to_string(args.next().unwrap_or_default())?;
+            let published = match args.next() {
+                Some(constants) => fit::read(&std::fs::read_to_string(constants)?),
+                None => published,
+            };
             let all = rows::read(&text);
             let wrong = all.iter().filter(|it| it.is_err()).count();
             let rows: Vec<rows::Row> = all.into_iter().flatten().collect();

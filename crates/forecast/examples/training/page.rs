@@ -56,7 +56,7 @@ pub(crate) fn pairs(rows: &[Row], family: &str, calibration: &Calibration) -> Ve
 }
 
 /// What a family is, and where it stands.
-const FAMILIES: [(&str, &str); 14] = [
+const FAMILIES: [(&str, &str); 20] = [
     (
         "sc21_t1",
         "Megatron-LM 2021, table 1: GPT 1.7B to 1T on 32 to 3072 A100 ([paper](https://arxiv.org/abs/2104.04473))",
@@ -72,7 +72,7 @@ const FAMILIES: [(&str, &str); 14] = [
     ("vtrain_single", "vTrain: small GPTs on 2 to 8 A100, sweeps (same)"),
     (
         "bigscience_a100",
-        "BLOOM tuning: 170B to 200B on 384 A100, with its vocabulary of 250,880 ([chronicle](https://github.com/bigscience-workshop/bigscience))",
+        "BLOOM tuning: 170B to 200B on 384 A100, with its vocabulary of 250,880, FP16 before 28 February; runs before 25 February had a slower PCIe ([chronicle](https://github.com/bigscience-workshop/bigscience))",
     ),
     (
         "llmfoundry",
@@ -103,7 +103,28 @@ const FAMILIES: [(&str, &str); 14] = [
         "titan-h200",
         "torchtitan: Llama 3.1 8B with FP8 on H200 ([page](https://github.com/pytorch/torchtitan))",
     ),
-    ("aws-titan", "torchtitan on p5 ([page](https://github.com/awslabs/awsome-distributed-ai))"),
+    (
+        "mbridge_moe",
+        "Megatron-Bridge: DeepSeek-V3, Kimi-K2, Qwen3 and GPT-OSS, releases 25.09 to 26.08, which differ by up to 60 % for the same job (same page)",
+    ),
+    (
+        "moezoo",
+        "Megatron MoE Model Zoo: Qwen3-235B on H100, GB200 and GB300 ([page](https://github.com/yanring/Megatron-MoE-ModelZoo))",
+    ),
+    (
+        "aws_q235",
+        "Qwen3-235B (and `aws_k2`, Kimi-K2) on B300 with NCCL's all-to-all over EFA ([page](https://github.com/awslabs/awsome-distributed-ai))",
+    ),
+    (
+        "automodel",
+        "NeMo AutoModel: FSDP2 and DeepEP on H100 ([page](https://github.com/NVIDIA-NeMo/Automodel))",
+    ),
+    ("simumax_moe", "SimuMax: DeepSeek-V3 with 4 layers on 8 B200 (same tables)"),
+    ("gcprec_moe", "Mixtral 8x7B of the Google Cloud recipes; `nemo25_moe` is that of the NeMo summary"),
+    (
+        "aws-titan",
+        "torchtitan on p5; batch not stated, one sequence is assumed, and the memory is that of two ([page](https://github.com/awslabs/awsome-distributed-ai))",
+    ),
 ];
 
 /// The errors of one constant MFU, the one that fits the family best.
@@ -203,6 +224,14 @@ pub(crate) fn page(rows: &[Row]) -> String {
             );
         }
     }
+    let lost: Vec<&Row> = rows.iter().filter(|it| it.out_of_memory).collect();
+    let refused = |it: &&&Row| it.predict(&calibration).is_ok_and(|step| !step.memory.fits());
+    let _ = writeln!(
+        text,
+        "\nRuns that ran out of memory: {}, of which {} are predicted not to fit.",
+        lost.len(),
+        lost.iter().filter(refused).count()
+    );
     text.push_str("\n## Families\n\n");
     for (family, what) in FAMILIES {
         let _ = writeln!(text, "- `{family}`: {what}");

@@ -12,6 +12,8 @@ pub(crate) struct Row {
     pub(crate) step: Option<f64>,
     /// Memory of a GPU in GiB, where published.
     pub(crate) memory: Option<f64>,
+    /// Whether it ran out of memory.
+    pub(crate) out_of_memory: bool,
 }
 
 impl Row {
@@ -50,7 +52,7 @@ fn row(columns: &[&str], line: &str) -> Result<Row, String> {
         .collect();
     let flag = |name: &str| cells[name] == json!(1);
     let number = |name: &str| cells[name].as_f64().or_else(|| cells[name].as_str()?.parse().ok());
-    let job = json!({
+    let mut job = json!({
         "model": {
             "layers": cells["layers"], "hidden": cells["hidden"], "heads": cells["heads"], "kv_heads": cells["kv_heads"],
             "ffn": cells["ffn"], "vocab": cells["vocab"], "gated_mlp": flag("gated"),
@@ -66,10 +68,17 @@ fn row(columns: &[&str], line: &str) -> Result<Row, String> {
             "sequence_parallel": flag("sequence_parallel"), "flash_attention": flag("flash"),
         },
     });
+    // What dense models leave empty.
+    for key in ["head_width", "experts", "experts_per_token", "moe_ffn", "moe_layers", "shared_experts"] {
+        if let Some(number) = cells.get(key).filter(|it| it.is_number()) {
+            job["model"][key] = number.clone();
+        }
+    }
     let id = cells["id"].as_str().unwrap_or_default().to_owned();
     let family = id.rsplit_once('-').map_or(id.as_str(), |it| it.0).to_owned();
     let job = Job::of_value(job).map_err(|error| format!("{id}: {error}"))?;
-    Ok(Row { id, family, job, step: number("step_s"), memory: number("memory_gib") })
+    let out_of_memory = cells.get("oom") == Some(&json!(1));
+    Ok(Row { id, family, job, step: number("step_s"), memory: number("memory_gib"), out_of_memory })
 }
 
 /// The families, in the order of the file.

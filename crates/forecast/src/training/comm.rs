@@ -32,6 +32,8 @@ pub(crate) struct Links<'m> {
     fill_network: f64,
     /// What sends reach of a ring over NVLink, and of a GPU's part of the NICs.
     sends: (f64, f64),
+    /// Whether tokens for several experts of a node are sent once to it.
+    once: bool,
     /// GPUs that NCCL counts as a node.
     local: f64,
     /// GPUs of the job that share the NICs of a node.
@@ -81,6 +83,7 @@ impl<'m> Links<'m> {
             fill,
             fill_network: 2.0 * known.fill.network.sqrt(),
             sends: (known.pairs.nvlink, constants.comm.sends),
+            once: cluster.inter.is_some_and(|it| matches!(it.kind, NicKind::InfiniBand | NicKind::Roce)),
             #[allow(clippy::cast_precision_loss, reason = "GPUs of a domain")]
             local: cluster.local() as f64,
             #[allow(clippy::cast_precision_loss, reason = "GPUs of a node")]
@@ -121,6 +124,11 @@ impl<'m> Links<'m> {
             _ => inside,
         };
         Group { links: self, ranks, local, nodes, bandwidth }
+    }
+
+    /// Whether tokens for several experts of a node are sent once to it.
+    pub(crate) fn sends_once(&self) -> bool {
+        self.once
     }
 
     /// A send of this many bytes from each of `stride` ranks to the ones `stride` further.
@@ -196,21 +204,28 @@ impl Group<'_> {
         self.time(self.ranks - self.nodes, self.nodes - 1.0, moved)
     }
 
-    /// Every rank sends a part of `bytes` to each other rank.
-    pub(crate) fn exchange(&self, bytes: f64) -> f64 {
+    /// Every rank sends `bytes` of a token to each of `used` random ranks.
+    pub(crate) fn exchange(&self, bytes: f64, used: f64) -> f64 {
         if self.ranks < 2.0 {
             return 0.0;
         }
-        if let Some(time) = self.measured(Collective::AllToAll, bytes) {
+        if let Some(time) = self.measured(Collective::AllToAll, bytes * used) {
             return time;
         }
-        let moved = (self.ranks - 1.0) / self.ranks * bytes;
-        // Of every rank, what leaves the node shares its NICs with that of the node's other ranks.
-        let away = (self.ranks - self.local) / (self.ranks - 1.0);
+        // Of every rank, what leaves the node shares its NICs with that of the node's other ranks. DeepEP sends a token once to
+        // each node that needs it; it does not run on EFA and TCP.
+        let remote = if self.links.once {
+            (self.nodes - 1.0) * (1.0 - (1.0 - 1.0 / self.nodes).powf(used))
+        } else {
+            used * (1.0 - 1.0 / self.nodes)
+        };
+        let near = used * (self.ranks - 1.0) / self.ranks - used * (1.0 - 1.0 / self.nodes);
         let (inner, outer) = self.links.sends;
-        let inside = moved * (1.0 - away) / (self.links.ring * inner);
+        // What comes from other nodes is passed on inside.
+        let inside = bytes * (near + if self.links.once { used - used / self.nodes } else { 0.0 })
+            / (self.links.ring * inner);
         let outside =
-            if away > 0.0 { moved * away * self.links.on_node / (self.links.node * outer) } else { 0.0 };
+            if remote > 0.0 { bytes * remote * self.links.on_node / (self.links.node * outer) } else { 0.0 };
         self.links.launch + self.links.steps.0 + self.links.steps.1 + inside.max(outside)
     }
 

@@ -27,10 +27,14 @@ pub(crate) struct Speed {
     exposed: f64,
     /// The start of a kernel.
     tail: f64,
+    /// Multiprocessors, on GPUs whose products work on waves of tiles.
+    units: Option<f64>,
     /// Memory traffic of the framework's kernels, over that of fused ones.
     traffic: f64,
     /// More passes over activations for FP8: they are scaled and rounded.
     cast: f64,
+    /// The start of the product of one more expert.
+    expert_launch: f64,
     /// CPU time of a layer, forward and backward.
     pub(crate) host: (f64, f64),
 }
@@ -60,8 +64,11 @@ pub(crate) struct Layer {
 /// Matrix units work on groups of eight 16-bit numbers: NVIDIA, "Matrix Multiplication Background User's Guide".
 const ALIGNED: u32 = 8;
 
+/// What tiles of 128 x 128 reach of larger ones: the same guide, figure 5.
+const SMALLER: f64 = 0.92;
+
 impl Speed {
-    pub(crate) fn new(constants: &Constants, gpu: &Gpu, run: &Run) -> Self {
+    pub(crate) fn new(constants: &Constants, model: &Model, gpu: &Gpu, run: &Run) -> Self {
         let gemm = &constants.gemm;
         let attention = &constants.attention;
         let (half, quarter, flash, host) = match gpu.compute {
@@ -84,7 +91,9 @@ impl Speed {
         let fused = run.framework == Framework::Megatron && (90..100).contains(&gpu.compute);
         let flash = flash * peak * if fused { attention.cudnn } else { 1.0 };
         let megatron = run.framework == Framework::Megatron;
-        let host = host * 1e-6;
+        let apart =
+            if run.flash_attention || run.fuses_softmax(model.heads) { 0.0 } else { constants.host.softmax };
+        let host = (host + apart + model.expert_share() * constants.experts.host) * 1e-6;
         Self {
             gemm: layers,
             head,
@@ -94,8 +103,15 @@ impl Speed {
             memory: gpu.bandwidth.0 * 1e9 * constants.memory.share,
             exposed: gemm.exposed,
             tail: gemm.tail * 1e-6,
+            // Measured with tools/kernels on an H200: 0.65 to 0.71 of the peak whatever the shape, as power limits it.
+            units: match gpu.compute {
+                ..80 => Some(80.0),
+                80 => Some(108.0),
+                _ => None,
+            },
             traffic: if megatron { 1.0 } else { constants.memory.eager },
             cast: if run.precision == Precision::Fp8 { constants.memory.cast } else { 0.0 },
+            expert_launch: constants.experts.launch * 1e-6,
             host: (host, host * constants.host.backward),
         }
     }
@@ -103,7 +119,36 @@ impl Speed {
     /// A product of an m x k and a k x n matrix of 16 bits, with this many more bytes to move.
     fn product(&self, rate: f64, m: f64, n: f64, k: f64, more: f64) -> f64 {
         let bytes = 2.0 * (m * k + k * n + m * n) + more;
-        2.0 * m * n * k / rate + self.exposed * bytes / self.memory + self.tail
+        self.beside(2.0 * m * n * k / (rate * self.filled(m, n)), bytes) + self.tail
+    }
+
+    /// The part of the multiprocessors that the tiles of an m x n result keep busy. All tiles of a wave take equally long, and a
+    /// last wave of few tiles takes as long as a full one: NVIDIA, "Matrix Multiplication Background User's Guide", section 3.2.
+    fn filled(&self, m: f64, n: f64) -> f64 {
+        let Some(units) = self.units else { return 1.0 };
+        let part = |height: f64, width: f64| {
+            let tiles = (m / height).ceil() * (n / width).ceil();
+            m * n / (height * width) / (units * (tiles / units).ceil())
+        };
+        // The library takes smaller tiles where they fit better, and loses some speed by them.
+        part(256.0, 128.0).max(part(128.0, 256.0)).max(SMALLER * part(128.0, 128.0))
+    }
+
+    /// Operations and memory traffic of one kernel: the longer of the two, and the part of the other that it does not hide.
+    fn beside(&self, operations: f64, bytes: f64) -> f64 {
+        let traffic = bytes / self.memory;
+        operations.max(traffic) + self.exposed * operations.min(traffic)
+    }
+
+    /// The products of tokens with the matrices of `count` experts, m tokens each, in one kernel.
+    fn grouped(&self, count: f64, m: f64, n: f64, k: f64, gradients: f64) -> (f64, f64) {
+        let product = |more: f64| {
+            let bytes = 2.0 * (m * k + k * n + m * n) + more;
+            self.beside(2.0 * count * m * n * k / self.gemm, count * bytes)
+                + self.tail
+                + count * self.expert_launch
+        };
+        (product(0.0), product(0.0) + product(n * k * gradients))
     }
 
     /// The matrix products of `count` blocks of m tokens with an n x k matrix: forward, and backward for input and weights.
@@ -137,6 +182,7 @@ impl Speed {
         let passes = memory.full * outside
             + memory.heads * (queries + 2.0 * keys)
             + memory.ffn * width
+            + constants.experts.moved * mlp.moved
             + self.cast * (hidden + width);
         let elementwise = self.stream(2.0 * tokens * passes * self.traffic);
         let forward = Pass { matrices: qkv.0 + out.0 + mlp.forward, attention: core.0, elementwise };
@@ -147,6 +193,10 @@ impl Speed {
         };
         let again = match run.recompute {
             Recompute::None => 0.0,
+            // PyTorch's by operator: what is not kept of the products, and all else.
+            Recompute::Selective if run.recomputes_operators() => {
+                constants.memory.operators * forward.matrices + forward.elementwise
+            }
             // Flash attention keeps no scores: nothing is left to compute again.
             Recompute::Selective if run.flash_attention => 0.0,
             Recompute::Selective => core.0,
@@ -167,25 +217,29 @@ impl Speed {
                 forward: up.0 + down.0,
                 backward: up.1 + down.1,
                 width: 0.5 * (1.0 + matrices) * width,
+                moved: 0.0,
             }
         };
         let dense = one(tokens, f64::from(model.ffn));
         let Some(experts) = model.experts else { return dense };
         let share = model.expert_share();
         let (count, used) = (f64::from(experts.count), f64::from(experts.per_token));
-        // A rank holds count / ep experts, each with the tokens of ep ranks.
+        // A rank holds count / ep whole experts, each with tokens of ep ranks; without expert parallelism a part of every expert.
         let ep = f64::from(run.ep);
-        let each = one(tokens * used * ep / count, f64::from(experts.ffn));
+        let (own, width) = if run.ep > 1 { (tokens / tp, 1.0) } else { (tokens, 1.0 / tp) };
+        let width = f64::from(experts.ffn) * width;
+        let (held, each) = (count / ep, own * used * ep / count);
+        let up = self.grouped(held, each, matrices * width, hidden, gradients);
+        let down = self.grouped(held, each, hidden, width, gradients);
         let shared = one(tokens, f64::from(experts.ffn) * f64::from(experts.shared));
-        let held = count / ep;
         let some = if experts.shared > 0 { 1.0 } else { 0.0 };
-        let mix = |dense: f64, each: f64, shared: f64| {
-            (1.0 - share) * dense + share * (held * each + some * shared)
-        };
+        let mix =
+            |dense: f64, mixed: f64, shared: f64| (1.0 - share) * dense + share * (mixed + some * shared);
         FeedForward {
-            forward: mix(dense.forward, each.forward, shared.forward),
-            backward: mix(dense.backward, each.backward, shared.backward),
-            width: (1.0 - share) * dense.width + share * (used * each.width + some * shared.width),
+            forward: mix(dense.forward, up.0 + down.0, shared.forward),
+            backward: mix(dense.backward, up.1 + down.1, shared.backward),
+            width: mix(dense.width, used * own / tokens * 0.5 * (1.0 + matrices) * width, shared.width),
+            moved: share * used * own / tokens * hidden,
         }
     }
 
@@ -201,16 +255,22 @@ impl Speed {
         if run.flash_attention {
             // Half of the scores are masked, and not computed. Two products forward, five backward. Short sequences have few blocks
             // between the first and the masked one.
-            let products = scores * padded * (1.0 + constants.attention.short / seq);
-            return (2.0 * products / self.flash.0 + self.tail, 5.0 * products / self.flash.1 + self.tail);
+            let products = scores * padded;
+            let short = constants.attention.short / seq;
+            let forward = 2.0 * products * (1.0 + short) / self.flash.0;
+            // Backward, each block is worked on twice: for queries, and for keys and values.
+            let backward = 5.0 * products * (1.0 + 2.0 * short) / self.flash.1;
+            return (forward + self.tail, backward + self.tail);
         }
         let rate = if model.head_width.is_multiple_of(ALIGNED) { self.batched } else { self.scalar };
         let product = |count: f64| {
             let bytes = 2.0 * (2.0 * heads * seq * width + scores);
-            count * (2.0 * scores * width / rate + self.exposed * bytes / self.memory + self.tail)
+            count * (self.beside(2.0 * scores * width / rate, bytes) + self.tail)
         };
-        // Scaled, masked softmax: read and write. Dropout: read, write, and a mask of bytes. Backward also reads the softmax.
-        let softmax = |passes: f64| self.stream(2.0 * scores * passes) + 2.0 * self.tail;
+        // Scaled, masked softmax: read and write; scale, mask, cast and softmax each where they are not one kernel. Dropout: read,
+        // write, and a mask of bytes. Backward also reads the softmax.
+        let apart = if run.fuses_softmax(model.heads) { 0.0 } else { 4.0 };
+        let softmax = |passes: f64| self.stream(2.0 * scores * (passes + apart)) + 2.0 * self.tail;
         (product(2.0) + softmax(4.5), product(4.0) + softmax(5.5))
     }
 
@@ -234,4 +294,6 @@ struct FeedForward {
     forward: f64,
     backward: f64,
     width: f64,
+    /// Width of what is copied to where experts take it.
+    moved: f64,
 }

@@ -11,12 +11,13 @@ groups! {
     attention: Attention {
         volta, ampere, ada, hopper, blackwell, backward, cudnn, short, batched
     },
-    memory: Memory { share, full, heads, ffn, backward, eager, head, optimizer, cast },
-    host: Host { ampere, hopper, backward, collective },
+    memory: Memory { share, full, heads, ffn, backward, eager, operators, head, optimizer, cast },
+    experts: Experts { launch, host, moved },
+    host: Host { ampere, hopper, backward, collective, softmax },
     comm: Comm { tensor_hidden, hidden, slowdown, sends, sends_hidden, congestion, prefetch, slowest },
     offload: Offload { pci, cpu_adam, threads },
     state: State { fragments, context, channel, workspace },
-    spread: Spread { known, unknown, offload },
+    spread: Spread { known, unknown, offload, memory },
 }
 
 const TEXT: &str = include_str!("../../data/training.toml");

@@ -53,12 +53,6 @@ struct Exchanges {
     calls: f64,
 }
 
-impl Exchanges {
-    fn sum(&self) -> f64 {
-        self.tensor + self.expert + self.context
-    }
-}
-
 /// A pass of one layer over one micro-batch.
 #[derive(Debug, Clone, Copy, Default)]
 struct Timed {
@@ -156,14 +150,18 @@ impl<'a> Predictor<'a> {
         #[allow(clippy::cast_precision_loss, reason = "counts are far below 2^53")]
         let (dp, micro_batches) = (counts.dp as f64, counts.micro_batches as f64);
         let (tp, cp) = (f64::from(run.tp), f64::from(run.cp));
-        let speed = Speed::new(constants, &self.cluster.gpu, run);
+        let speed = Speed::new(constants, self.model, &self.cluster.gpu, run);
         let layer = speed.layer(constants, self.model, run);
         let head = speed.head(constants, self.model, run);
         let exchanges = self.exchanges(run, &layer);
         let group = self.links.group(dp * cp, tp);
-        let of_layer =
-            self.model.layer_parameters() / tp + self.model.expert_parameters() / tp / f64::from(run.ep);
-        let sharded = Sharded::new(run, &group, of_layer);
+        // Experts that are on different ranks have fewer ranks that hold the same ones.
+        let split = run.expert_split();
+        let expert_ranks = (dp * cp * tp / split).max(1.0);
+        let expert_group = self.links.group(expert_ranks, split);
+        let (of_layer, of_experts) =
+            (self.model.layer_parameters() / tp, self.model.expert_parameters() / split);
+        let sharded = Sharded::new(run, &group, of_layer).and(Sharded::new(run, &expert_group, of_experts));
         let [forward, backward] = self.passes(run, &speed, &layer, exchanges, sharded);
 
         // The slowest stage: one in the middle, or the last with the head.
@@ -213,7 +211,10 @@ impl<'a> Predictor<'a> {
         // Once a step.
         let parameters = stages.first * of_layer
             + self.model.embedding_parameters() / tp * if only && !self.model.tied { 2.0 } else { 1.0 };
+        let experts = stages.first * of_experts;
         let (reduce, gather) = once(run, &group, parameters);
+        let (reduce_experts, gather_experts) = once(run, &expert_group, experts);
+        let (reduce, gather) = (reduce + reduce_experts, gather + gather_experts);
         let (before, after) =
             if run.overlaps() { (layers * backward.sum(), layers * forward.sum()) } else { (0.0, 0.0) };
         for (kind, comm, compute) in [(Kind::Gradients, reduce, before), (Kind::Gather, gather, after)] {
@@ -221,7 +222,11 @@ impl<'a> Predictor<'a> {
             parts.add(kind, beside.exposed);
             parts.hide(kind, beside.hidden);
         }
-        let owned = parameters / if run.zero >= 1 { dp * cp } else { 1.0 };
+        let owned = if run.zero >= 1 {
+            parameters / (dp * cp) + experts / expert_ranks
+        } else {
+            parameters + experts
+        };
         if run.offload.optimizer || run.offload.params {
             let Offloaded { copies, once, optimizer } = offloaded(constants, self.cluster, run, owned);
             parts.add(Kind::Pcie, copies * micro_batches + once);
@@ -230,10 +235,10 @@ impl<'a> Predictor<'a> {
         if !run.offload.optimizer {
             parts.add(Kind::Optimizer, speed.stream(owned * constants.memory.optimizer));
         }
-        // Clocks and temperatures differ: of two GPUs one is slower, of many one is slowest.
+        // Clocks and temperatures differ: the slowest of n is as far from the usual one as the largest of n normal numbers.
         let compute: f64 = Kind::ALL.iter().filter(|it| it.is_compute()).map(|it| parts[*it].exposed.0).sum();
         #[allow(clippy::cast_precision_loss, reason = "ranks are far below 2^53")]
-        let others = 1.0 - 1.0 / self.cluster.ranks() as f64;
+        let others = ((self.cluster.ranks() as f64).ln() / 4096_f64.ln()).sqrt();
         parts.add(Kind::Straggler, constants.comm.slowest * others * compute);
         parts
     }
@@ -250,27 +255,40 @@ impl<'a> Predictor<'a> {
         let constants = self.constants;
         let again = run.recompute == Recompute::Full;
         let tensor = exchanges.tensor * (1.0 - self.tensor_hidden(run));
-        let exchange = tensor + exchanges.sum() - exchanges.tensor;
+        let exchange = tensor + exchanges.expert + exchanges.context;
         let calls = exchanges.calls * constants.host.collective * 1e-6;
         let share = match run.framework {
             Framework::DeepSpeed => constants.comm.prefetch,
             _ => 1.0,
         };
-        let timed = |gpu: f64, host: f64, comm: f64| {
-            let launch = (host - gpu).max(0.0);
+        let waits = self.waits_for_counts(run) * self.constants.experts.host * 1e-6;
+        let timed = |gpu: f64, host: f64, comm: f64, waits: f64| {
+            let launch = (host - gpu).max(waits);
             let sharded = Beside::of(constants, gpu + launch, comm, share);
             Timed { gpu, launch, sharded }
         };
-        let forward = timed(layer.forward.sum() + exchange, speed.host.0 + calls, sharded.forward);
+        let forward = timed(layer.forward.sum() + exchange, speed.host.0 + calls, sharded.forward, waits);
         let (gpu, host) = (layer.backward.sum() + layer.again + exchange, speed.host.1 + calls);
         let (more_gpu, more_host) = if again { (exchange, speed.host.0 + calls) } else { (0.0, 0.0) };
-        let backward = timed(gpu + more_gpu, host + more_host, sharded.backward + sharded.gradients);
+        let backward = timed(
+            gpu + more_gpu,
+            host + more_host,
+            sharded.backward + sharded.gradients,
+            waits * constants.host.backward,
+        );
         [forward, backward]
     }
 
     /// The part of tensor-parallel communication that runs beside products.
     fn tensor_hidden(&self, run: &Run) -> f64 {
         if run.overlaps() { self.constants.comm.tensor_hidden } else { 0.0 }
+    }
+
+    /// The share of layers in which the CPU waits for the number of tokens of each expert before it starts more kernels: NCCL's
+    /// all-to-all needs them on the host. `DeepEP` does not, but runs on InfiniBand and RoCE alone.
+    fn waits_for_counts(&self, run: &Run) -> f64 {
+        let waits = run.ep > 1 && self.links.crosses(1.0, f64::from(run.ep)) && !self.links.sends_once();
+        if waits { self.model.expert_share() } else { 0.0 }
     }
 
     /// What the ranks of a layer exchange in one pass.
@@ -287,9 +305,9 @@ impl<'a> Predictor<'a> {
             exchanges.calls += if run.sequence_parallel { 4.0 } else { 2.0 };
         }
         if let Some(experts) = self.model.experts.filter(|_| run.ep > 1) {
-            let group = self.links.group(ep, tp);
-            let each = bytes * f64::from(experts.per_token) / tp;
-            exchanges.expert = 2.0 * self.model.expert_share() * group.exchange(each);
+            let group = self.links.group(ep, 1.0);
+            let used = f64::from(experts.per_token);
+            exchanges.expert = 2.0 * self.model.expert_share() * group.exchange(bytes / tp, used);
             exchanges.calls += 2.0;
         }
         if run.cp > 1 {

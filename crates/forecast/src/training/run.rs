@@ -137,9 +137,33 @@ impl Run {
         self.framework == Framework::Megatron && !self.flash_attention
     }
 
+    /// Whether the run is one of Megatron-DeepSpeed: Megatron of that time had no optimizer that is split over ranks.
+    pub(crate) fn is_megatron_deepspeed(&self) -> bool {
+        self.is_early_megatron() && self.zero > 0
+    }
+
+    /// Whether selective recomputation is PyTorch's by operator: attention and every second product are kept. Megatron's keeps all
+    /// but the core of the attention.
+    pub(crate) fn recomputes_operators(&self) -> bool {
+        self.recompute == Recompute::Selective
+            && self.flash_attention
+            && matches!(self.framework, Framework::Fsdp | Framework::Ddp)
+    }
+
+    /// Whether scale, mask and softmax are one kernel, which needs a multiple of four rows of heads and sequences on a rank.
+    pub(crate) fn fuses_softmax(&self, heads: u32) -> bool {
+        (u64::from(heads / self.tp.max(1)) * u64::from(self.micro_batch)).is_multiple_of(4)
+    }
+
+    /// Ranks over which the experts of a layer are split. With expert parallelism an expert is whole on its rank, and the ranks of
+    /// tensor parallelism hold different ones (`--expert-tensor-parallel-size 1`).
+    pub(crate) fn expert_split(&self) -> f64 {
+        f64::from(if self.ep > 1 { self.ep } else { self.tp })
+    }
+
     /// Whether gradients of 16 bits are added to others in FP32 by kernels of their own: the BF16 optimizer of Megatron-DeepSpeed.
     pub(crate) fn adds_apart(&self) -> bool {
-        self.is_early_megatron() && self.zero > 0 && self.precision == Precision::Bf16
+        self.is_megatron_deepspeed() && self.precision == Precision::Bf16
     }
 
     /// Bytes to move for each weight to add a micro-batch's gradients up, with this many passes.

@@ -230,6 +230,8 @@ pub struct Memory {
     pub buffers: Gibibytes,
     /// What CUDA and NCCL take for themselves.
     pub context: Gibibytes,
+    /// What the whole comes to at most, in nine of ten measured runs.
+    pub most: Gibibytes,
     /// Memory of a node for what is offloaded.
     pub host: Gibibytes,
     /// What the GPU has.
@@ -247,6 +249,11 @@ impl Memory {
     /// All memory of the GPU.
     pub fn total(&self) -> Gibibytes {
         Gibibytes(self.allocated().0 + self.context.0)
+    }
+
+    /// Whether it fits by less than predictions of memory are off: it may run out of memory.
+    pub fn is_tight(&self) -> bool {
+        self.fits() && self.most.0 > self.available.0
     }
 
     /// Whether it fits on GPU and host.

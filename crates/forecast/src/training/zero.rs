@@ -46,6 +46,15 @@ impl Sharded {
         }
     }
 
+    /// With the traffic of other parameters.
+    pub(crate) fn and(self, other: Self) -> Self {
+        Self {
+            forward: self.forward + other.forward,
+            backward: self.backward + other.backward,
+            gradients: self.gradients + other.gradients,
+        }
+    }
+
     pub(crate) fn sum(&self) -> f64 {
         self.forward + self.backward + self.gradients
     }

@@ -110,6 +110,13 @@ pub(super) fn remarks(job: &Job, step: &Step) -> Vec<String> {
     if memory.host_available.is_some_and(|it| memory.host.0 > it.0) {
         notes.push("the memory of a node is too small for what is offloaded".to_owned());
     }
+    if memory.is_tight() {
+        notes.push(format!(
+            "memory is tight: one of ten runs needs more than {} GiB, and the GPU has {}",
+            shown(memory.most.0),
+            shown(memory.available.0)
+        ));
+    }
     let sharded = job.run.zero == 3 && job.run.framework != Framework::Megatron;
     let micro_batches = u64::from(job.run.global_batch)
         / u64::from(job.run.micro_batch)
