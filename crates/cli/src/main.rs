@@ -15,6 +15,7 @@ mod manifest;
 mod output;
 mod predict;
 mod progress;
+mod texts;
 mod topo;
 mod write;
 
