@@ -43,12 +43,27 @@ fn answer(args: &args::Topo, launcher: Launcher) -> Result<Bind, String> {
     let seen = machine::seen_by_nccl(machine);
     let decisions =
         Decisions::new(&seen, &job.effective_settings(), &layout).map_err(|error| error.to_string())?;
-    Ok(Bind::new(BindParts {
+    if machine.hidden.wiring {
+        return Err(format!(
+            "{}: it shows neither CPUs nor NUMA nodes nor NICs: give `nvidia-smi topo -m` or NCCL's topology XML \
+             (NCCL_TOPO_DUMP_FILE), add --instance NAME, or run this on the machine",
+            read.source
+        ));
+    }
+    let bind = Bind::new(BindParts {
         machine,
         seen_by_nccl: &seen,
         survey: &decisions.survey(&seen),
         source: &read.source,
         binding: &Binding::new(machine, &layout),
         launcher,
-    }))
+    });
+    if bind.blocks.is_empty() {
+        return Err(format!(
+            "{}: it does not show which CPUs are near the GPUs: there is nothing to paste. Add --instance NAME, or run this on \
+             the machine",
+            read.source
+        ));
+    }
+    Ok(bind)
 }

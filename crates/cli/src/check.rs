@@ -1,7 +1,6 @@
 //! `plumb topo --check`: what a log says NCCL decided, compared with what is predicted.
 
 use std::io::{self, Write};
-use std::path::{Path, PathBuf};
 
 use fabric::Layout;
 use job::{Description, Job, LayoutFlags};
@@ -10,7 +9,7 @@ use report::decide::{Check, Verdict};
 use rules::decisions::{Given, Logs};
 
 use crate::args::{self, Colour, ListFormat};
-use crate::{CLEAN, FINDINGS, UNDECIDED, complain, doctor, input, topo};
+use crate::{CLEAN, FINDINGS, UNDECIDED, complain, doctor, input, texts, topo};
 
 pub(crate) fn run(args: &args::Topo, colour: Colour, out: &mut impl Write) -> io::Result<u8> {
     let check = match check(args) {
@@ -36,13 +35,11 @@ pub(crate) fn run(args: &args::Topo, colour: Colour, out: &mut impl Write) -> io
 }
 
 fn check(args: &args::Topo) -> Result<Check, String> {
-    let mut texts = Vec::new();
-    for path in args.check.iter().flat_map(|it| files(it)) {
-        texts.push(read(&path)?);
-    }
+    let texts = texts::all(&args.check, topo::MOST)?;
     let described = match &args.xml {
         Some(path) => {
-            let (name, text) = read(path)?;
+            let name = input::name(path);
+            let text = topo::contents(path).map_err(|error| format!("{name}: {error}"))?;
             Some(Description::of_text(&name, &text, args.instance, None)?)
         }
         None => None,
@@ -66,19 +63,4 @@ fn check(args: &args::Topo) -> Result<Check, String> {
     let job = Job::of_case(&case);
     let logs = Logs::new(&texts, &job);
     Ok(Check::new(logs.version(&given), logs.check(&given)))
-}
-
-fn read(path: &Path) -> Result<(String, Vec<u8>), String> {
-    let name = input::name(path);
-    let text = topo::contents(path).map_err(|error| format!("{name}: {error}"))?;
-    Ok((name, text))
-}
-
-/// The files of a folder, without what is hidden; otherwise the path itself.
-fn files(path: &Path) -> Vec<PathBuf> {
-    let Ok(entries) = std::fs::read_dir(path) else { return vec![path.to_owned()] };
-    let mut all: Vec<PathBuf> = entries.filter_map(|it| Some(it.ok()?.path())).collect();
-    all.retain(|it| it.is_file() && !it.file_name().is_some_and(|it| it.to_string_lossy().starts_with('.')));
-    all.sort();
-    all
 }

@@ -11,7 +11,7 @@ use report::{Doctor, Evidence, Options, Redactor, Style};
 use rules::{Level, Log};
 
 use crate::args::{self, Colour, FailOn, Format};
-use crate::{CLEAN, FINDINGS, UNDECIDED, complain, input, output};
+use crate::{CLEAN, FINDINGS, UNDECIDED, complain, input, output, texts};
 
 pub(crate) fn run(args: &args::Doctor, colour: Colour, out: &mut impl Write) -> io::Result<u8> {
     if !output::formats_fit(&args.format, &args.output) {
@@ -45,7 +45,7 @@ pub(crate) fn run(args: &args::Doctor, colour: Colour, out: &mut impl Write) -> 
     let inputs = input::read(&paths);
     let tally = inputs.case.sources.tally();
     let log = Log::on(inputs.case, &hardware);
-    let setups = log.setup().and_then(|(file, line)| setup(Path::new(file), line)).into_iter().collect();
+    let setups = setups(&log.setup(), &inputs.piped);
     let log = log.with_setups(setups).with_training(training);
     let diagnosis = diagnose(&log);
     let mut doctor = Doctor::new(&log, &diagnosis, Options { matrix: args.matrix });
@@ -203,19 +203,35 @@ fn exit_code(doctor: &Doctor, fail_on: FailOn) -> u8 {
 /// The most bytes of a log that are read again for the system that NCCL printed: the setup is at its beginning.
 const SETUP: u64 = 32 << 20;
 
-/// The beginning of a log up to a line. `None` if it is too far, or the input cannot be read twice.
-fn setup(path: &Path, last: u64) -> Option<(String, Vec<u8>)> {
-    if !path.is_file() {
-        return None;
+/// The same for all other nodes together.
+const OTHER_SETUPS: u64 = 8 << 20;
+
+/// The beginnings of logs up to these lines, the first of them first. Those of other nodes are read where the first has the system that
+/// NCCL printed, and where there is not much of them.
+fn setups(wanted: &[(&str, u64)], piped: &[u8]) -> Vec<(String, Vec<u8>)> {
+    let beginning = |file: &str, last: u64, most: u64| match file {
+        "standard input" => texts::lines(piped, last, most),
+        file => texts::beginning(file, last, most),
+    };
+    let Some(&(first, line)) = wanted.first() else { return Vec::new() };
+    let Some(text) = beginning(first, line, SETUP) else { return Vec::new() };
+    let alone = vec![(first.to_owned(), text)];
+    if memchr::memmem::find(&alone[0].1, b"=== System").is_none() {
+        return alone;
     }
-    let mut source = BufReader::with_capacity(1 << 16, input::open_whole(path).ok()?.take(SETUP));
-    let mut text = Vec::new();
-    for _ in 0..last {
-        if source.read_until(b'\n', &mut text).ok()? == 0 {
-            return None;
-        }
+    let mut last: BTreeMap<&str, u64> = BTreeMap::new();
+    for (file, line) in wanted {
+        let known = last.entry(file).or_default();
+        *known = (*known).max(*line);
     }
-    Some((input::name(path), text))
+    let mut left = OTHER_SETUPS;
+    let mut all = Vec::new();
+    for (file, line) in last {
+        let Some(text) = beginning(file, line, left) else { return alone };
+        left = left.saturating_sub(text.len() as u64);
+        all.push((file.to_owned(), text));
+    }
+    all
 }
 
 /// The rules over the log, on all cores where it has many processes: for few a thread costs more than it saves.

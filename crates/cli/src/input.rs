@@ -36,6 +36,8 @@ pub(crate) struct Inputs {
     pub(crate) left_out: Vec<Unreadable>,
     /// Where lines of large files begin.
     pub(crate) landmarks: Vec<Landmark>,
+    /// The beginning of standard input, which cannot be read again.
+    pub(crate) piped: Vec<u8>,
 }
 
 /// Where a line begins, in bytes from the beginning of its file.
@@ -44,6 +46,16 @@ pub(crate) struct Landmark {
     pub(crate) spot: Spot,
     pub(crate) byte: u64,
 }
+
+/// What is kept of the inputs beside their facts.
+#[derive(Debug, Default)]
+struct Kept {
+    landmarks: Vec<Landmark>,
+    piped: Vec<u8>,
+}
+
+/// How much of standard input is kept: the setup of a job is at the beginning of its log.
+const PIPED: usize = 8 << 20;
 
 /// How many bytes lie between two landmarks.
 const LANDMARK_EVERY: u64 = 4 * 1024 * 1024;
@@ -56,9 +68,9 @@ pub(crate) fn read(paths: &[PathBuf]) -> Inputs {
     let Listing { files, mut unreadable, left_out, .. } = Listing::under(paths);
     let _line = Progress::show();
     let workers = thread::available_parallelism().map_or(1, usize::from).min(16);
-    let mut landmarks = Vec::new();
-    let case = read_files(&files, workers, &mut landmarks, &mut unreadable);
-    Inputs { case, unreadable, left_out, landmarks }
+    let mut kept = Kept::default();
+    let case = read_files(&files, workers, &mut kept, &mut unreadable);
+    Inputs { case, unreadable, left_out, landmarks: kept.landmarks, piped: kept.piped }
 }
 
 /// The files that [`read`] reads.
@@ -155,7 +167,7 @@ impl Listing {
     }
 }
 
-fn is_beside_the_point(path: &Path) -> bool {
+pub(crate) fn is_beside_the_point(path: &Path) -> bool {
     let hidden = path.file_name().is_some_and(|it| it.to_string_lossy().starts_with('.'));
     hidden || path.extension().is_some_and(|it| it.eq_ignore_ascii_case("md"))
 }
@@ -224,7 +236,7 @@ fn regions<'a>(path: &'a Path, workers: usize, unreadable: &mut Vec<Unreadable>)
 }
 
 /// Visits the files in an archive. `None` for any other file.
-fn each_member(path: &Path, visit: &mut archive::Visit<'_>) -> Option<io::Result<()>> {
+pub(crate) fn each_member(path: &Path, visit: &mut archive::Visit<'_>) -> Option<io::Result<()>> {
     let mut file = File::open(path).ok()?;
     let mut magic = Vec::new();
     file.by_ref().take(6).read_to_end(&mut magic).ok()?;
@@ -259,15 +271,10 @@ struct ReadRegion {
     facts: Facts,
     /// Why it could not be read to its end.
     problem: Option<String>,
-    landmarks: Vec<Landmark>,
+    kept: Kept,
 }
 
-fn read_files(
-    files: &[PathBuf],
-    workers: usize,
-    landmarks: &mut Vec<Landmark>,
-    unreadable: &mut Vec<Unreadable>,
-) -> Case {
+fn read_files(files: &[PathBuf], workers: usize, kept: &mut Kept, unreadable: &mut Vec<Unreadable>) -> Case {
     let regions: Vec<Region<'_>> = files.iter().flat_map(|it| regions(it, workers, unreadable)).collect();
     // The first region of each archive, and every other region.
     let is_unit = |at: &usize| {
@@ -283,7 +290,7 @@ fn read_files(
             scope.spawn(move || work(regions, units, next, &done));
         }
         drop(done);
-        join(&regions, &outcomes, landmarks, unreadable)
+        join(&regions, &outcomes, kept, unreadable)
     })
 }
 
@@ -315,7 +322,7 @@ fn read_archive(regions: &[Region<'_>], first: usize, done: &SyncSender<Outcome>
             if nested {
                 return Err(io::Error::other("is an archive inside an archive: unpack it first"));
             }
-            read_source(Box::new(source), true, number)
+            read_source(Box::new(source), true, false, number)
         });
         let _ = done.send((number, facts));
         number += 1;
@@ -330,46 +337,55 @@ fn read_archive(regions: &[Region<'_>], first: usize, done: &SyncSender<Outcome>
 
 fn read_region(region: &Region<'_>, number: usize) -> io::Result<ReadRegion> {
     let (start, source) = open(region)?;
-    let mut read = read_source(source, region.start == 0, number)?;
-    for it in &mut read.landmarks {
+    let piped = region.path.as_os_str() == "-";
+    let mut read = read_source(source, region.start == 0, piped, number)?;
+    for it in &mut read.kept.landmarks {
         it.byte += start;
     }
     Ok(read)
 }
 
 /// Reads a region; landmarks count from its beginning.
-fn read_source(source: Box<dyn Read + '_>, beginning: bool, number: usize) -> io::Result<ReadRegion> {
+fn read_source(
+    source: Box<dyn Read + '_>,
+    beginning: bool,
+    piped: bool,
+    number: usize,
+) -> io::Result<ReadRegion> {
     let region = u32::try_from(number).unwrap_or(u32::MAX);
     let mut reader = Reader::new(region);
-    let mut landmarks = Vec::new();
+    let mut kept = Kept::default();
     let read = if beginning {
         let source = encoding::text(Box::new(Counted(source)))?;
         if is_report(source.head()) {
             let problem = Some(OWN_REPORT.to_owned());
-            return Ok(ReadRegion { facts: reader.finish(), problem, landmarks });
+            return Ok(ReadRegion { facts: reader.finish(), problem, kept });
         }
-        read_lines(&mut reader, region, source, beginning, &mut landmarks)
+        read_lines(&mut reader, region, source, (beginning, piped), &mut kept)
     } else {
-        read_lines(&mut reader, region, Counted(source), beginning, &mut landmarks)
+        read_lines(&mut reader, region, Counted(source), (beginning, piped), &mut kept)
     };
-    Ok(ReadRegion { facts: reader.finish(), problem: read.err().map(|it| it.to_string()), landmarks })
+    Ok(ReadRegion { facts: reader.finish(), problem: read.err().map(|it| it.to_string()), kept })
 }
 
 fn read_lines(
     reader: &mut Reader,
     region: u32,
     source: impl Read,
-    mut beginning: bool,
-    landmarks: &mut Vec<Landmark>,
+    (mut beginning, piped): (bool, bool),
+    kept: &mut Kept,
 ) -> io::Result<()> {
     let mut chunks = Chunks::new(source, Chunks::<File>::SIZE);
     let (mut spare, mut byte, mut next) = (Vec::new(), 0, LANDMARK_EVERY);
     while let Some(chunk) = chunks.next_chunk(spare)? {
         if byte >= next {
-            landmarks.push(Landmark { spot: Spot { region, line: reader.lines() }, byte });
+            kept.landmarks.push(Landmark { spot: Spot { region, line: reader.lines() }, byte });
             next = byte + LANDMARK_EVERY;
         }
         byte += chunk.bytes().len() as u64;
+        if piped && kept.piped.len() < PIPED {
+            kept.piped.extend_from_slice(chunk.bytes());
+        }
         reader.feed(chunk.bytes(), std::mem::replace(&mut beginning, false));
         spare = chunk.recycle();
     }
@@ -395,7 +411,7 @@ fn is_report(head: &[u8]) -> bool {
 fn join(
     regions: &[Region<'_>],
     outcomes: &Receiver<Outcome>,
-    landmarks: &mut Vec<Landmark>,
+    kept: &mut Kept,
     unreadable: &mut Vec<Unreadable>,
 ) -> Case {
     let mut builder = CaseBuilder::default();
@@ -418,7 +434,8 @@ fn join(
                 let (file, _) =
                     *open.get_or_insert_with(|| (builder.begin_file(&region.name()), region.path));
                 builder.absorb(file, read.facts);
-                landmarks.extend(read.landmarks);
+                kept.landmarks.extend(read.kept.landmarks);
+                kept.piped.extend(read.kept.piped);
                 problem = problem.or(read.problem);
             }
             Err(error) => {
@@ -512,7 +529,7 @@ fn compression(magic: &[u8]) -> Compression {
     }
 }
 
-fn decompress<'a>(source: Box<dyn Read + 'a>) -> io::Result<Box<dyn Read + 'a>> {
+pub(crate) fn decompress<'a>(source: Box<dyn Read + 'a>) -> io::Result<Box<dyn Read + 'a>> {
     let whole = Peeked::new(source, 6)?;
     Ok(match compression(whole.head()) {
         Compression::Gzip => {

@@ -16,6 +16,7 @@ mod output;
 mod plan;
 mod predict;
 mod progress;
+mod texts;
 mod topo;
 mod validate;
 mod write;

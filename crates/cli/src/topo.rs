@@ -17,7 +17,7 @@ use crate::args::{self, Colour, ListFormat};
 use crate::{CLEAN, UNDECIDED, bind, check, complain, decide, doctor, expect, input, output, predict, write};
 
 /// How much of a file is read: the topology is at the beginning of a log.
-const MOST: u64 = 1 << 28;
+pub(crate) const MOST: u64 = 1 << 28;
 
 pub(crate) fn run(args: &args::Topo, colour: Colour, out: &mut impl Write) -> io::Result<u8> {
     let inputs: Vec<PathBuf> = args.file.iter().chain(&args.cluster).cloned().collect();

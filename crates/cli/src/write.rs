@@ -23,6 +23,21 @@ pub(crate) fn run(args: &args::Topo, colour: Colour, out: &mut impl Write) -> io
             return Ok(UNDECIDED);
         }
     };
+    // The file itself is the answer then; what there is to know about it goes to standard error.
+    if path.as_os_str() == "-" {
+        if args.format == ListFormat::Json {
+            complain(
+                "error: --format json and the file would both go to standard output\nhint: write the file to a name",
+            );
+            return Ok(UNDECIDED);
+        }
+        out.write_all(text.as_bytes())?;
+        out.flush()?;
+        for it in &written.notes {
+            complain(&format!("note: {it}"));
+        }
+        return Ok(CLEAN);
+    }
     output::write_file(path, |out| out.write_all(text.as_bytes()))?;
     match args.format {
         ListFormat::Json => written.json(out)?,

@@ -4,7 +4,7 @@
 mod common;
 
 use std::fs::{self, File};
-use std::io::Write as _;
+use std::io::{Read as _, Write as _};
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -193,4 +193,37 @@ fn a_skippable_frame_at_the_beginning() {
     let file = folder("skippable").join("job.log.zst");
     fs::write(&file, [&skipped[..], &zstd(&bytes)].concat()).unwrap();
     assert_eq!(answer(doctor(&file)), want);
+}
+
+/// The rules about NCCL's decisions need lines that are in no fact: of files they are read again, of standard input they are kept.
+#[test]
+fn decisions_are_judged_in_every_form() {
+    let packed = fs::read(root().join("cases/oracle-hgxnarrow/2.28.9/2x8.log.gz")).expect("a recording");
+    let mut log = Vec::new();
+    flate2::read::GzDecoder::new(packed.as_slice()).read_to_end(&mut log).expect("a packed log");
+    let folder = folder("compressed-decisions");
+    let judged = |command: Command| {
+        let json = finish(command).json();
+        let found = json["findings"].as_array().expect("findings").clone();
+        found.iter().any(|it| it["id"] == "nic-without-ring")
+    };
+    for (name, bytes) in [
+        ("0.log", log.clone()),
+        ("0.log.gz", packed.clone()),
+        ("0.log.zst", zstd(&log)),
+        ("0.tar", tar(&log)),
+        ("0.tar.gz", gzip(&tar(&packed))),
+    ] {
+        let path = folder.join(name);
+        fs::write(&path, bytes).expect("a file can be written");
+        assert!(judged(doctor(&path)), "{name}");
+        let mut check = command(["topo", "--check"].map(Path::new).into_iter().chain([path.as_path()]));
+        check.env("COLUMNS", "100");
+        assert_eq!(finish(check).code, Some(0), "{name}");
+    }
+    for name in ["0.log", "0.log.gz"] {
+        let mut piped = doctor(Path::new("-"));
+        piped.stdin(File::open(folder.join(name)).expect("the file"));
+        assert!(judged(piped), "{name} on standard input");
+    }
 }

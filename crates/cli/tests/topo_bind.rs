@@ -8,8 +8,7 @@ mod common;
 use std::fs;
 use std::path::{Path, PathBuf};
 
-use common::{Answer, command, finish, folder, plumb, root};
-use serde_json::Value;
+use common::{Answer, check_schema, command, finish, folder, plumb, root};
 
 #[track_caller]
 fn topo(arguments: &str) -> Answer {
@@ -64,24 +63,6 @@ fn nics_are_named_and_not_set() {
     );
 }
 
-fn schema(name: &str) -> Value {
-    let text = fs::read_to_string(root().join("docs").join(name)).unwrap();
-    let mut schema: Value = serde_json::from_str(&text).unwrap();
-    close(&mut schema);
-    if let Some(definitions) = schema.get_mut("$defs").and_then(Value::as_object_mut) {
-        definitions.values_mut().for_each(close);
-    }
-    schema
-}
-
-/// Nothing but what is described, and all of it.
-fn close(schema: &mut Value) {
-    let Some(properties) = schema["properties"].as_object() else { return };
-    let names = properties.len();
-    assert_eq!(schema["required"].as_array().map(Vec::len), Some(names), "all fields are promised");
-    schema["additionalProperties"] = Value::from(false);
-}
-
 #[test]
 fn the_json_is_as_its_schema_says() {
     let folder = folder("written-json");
@@ -95,14 +76,7 @@ fn the_json_is_as_its_schema_says() {
     ] {
         let answer = topo(&format!("{arguments} --format json"));
         assert_eq!(answer.code, Some(0), "{answer:?}");
-        let validator = jsonschema::validator_for(&schema(name)).unwrap();
-        let answer = answer.json();
-        let errors: Vec<String> = validator
-            .iter_errors(&answer)
-            .take(5)
-            .map(|it| format!("{}: {it}", it.instance_path()))
-            .collect();
-        assert!(errors.is_empty(), "{arguments}: {errors:#?}");
+        check_schema(name, &answer.json());
     }
 }
 
@@ -219,4 +193,42 @@ fn a_cluster_file_gives_the_same_answer() {
     let text = fs::read_to_string(&file).unwrap();
     assert!(text.contains("inter = { kind = \"infiniband\", nics = 10, gbps = 400.0 }\n"), "{text}");
     assert_eq!(topo(&format!("--cluster {}", file.display())).code, Some(0));
+}
+
+/// A graph has the order of GPUs and nothing else.
+#[test]
+fn a_graph_cannot_be_pinned() {
+    let path = folder("bind-graph").join("graph.xml");
+    let graph = "<graphs version=\"1\"><graph id=\"0\" pattern=\"4\" crossnic=\"0\" nchannels=\"1\" speedintra=\"12\" speedinter=\"12\" \
+                 latencyinter=\"0\" typeintra=\"SYS\" typeinter=\"PIX\" samechannels=\"1\"><channel><gpu dev=\"0\"/><gpu dev=\"1\"/></channel></graph></graphs>";
+    fs::write(&path, graph).unwrap();
+    for launcher in ["slurm", "mpirun", "torchrun", "k8s"] {
+        let answer = topo(&format!("{} --bind {launcher}", path.display()));
+        assert_eq!((answer.code, &*answer.stdout), (Some(2), ""), "{answer:?}");
+        assert!(answer.stderr.contains("neither CPUs nor NUMA nodes nor NICs"), "{answer:?}");
+    }
+}
+
+/// `-` is standard output.
+#[test]
+fn a_file_for_the_next_program() {
+    let folder = folder("written-to-stdout");
+    let write = |arguments: &str| {
+        let mut command = command(["topo"].into_iter().chain(arguments.split(' ')));
+        command.current_dir(&folder);
+        finish(command)
+    };
+    let answer = write("--instance p4d.24xlarge --write-topo-file -");
+    assert_eq!(answer.code, Some(0), "{answer:?}");
+    assert!(
+        answer.stdout.starts_with('<') && answer.stdout.trim_end().ends_with("</system>"),
+        "{}",
+        answer.stdout
+    );
+    assert!(answer.stderr.contains("note: "), "{answer:?}");
+    let answer = write("--instance p4d.24xlarge --write-cluster -");
+    assert!(answer.stdout.starts_with("[cluster]\n"), "{answer:?}");
+    let answer = write("--instance p4d.24xlarge --write-cluster - --format json");
+    assert_eq!((answer.code, &*answer.stdout), (Some(2), ""), "{answer:?}");
+    assert_eq!(fs::read_dir(&folder).unwrap().count(), 0);
 }

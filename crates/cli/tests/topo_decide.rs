@@ -6,8 +6,7 @@ mod common;
 use std::io::Read as _;
 use std::path::PathBuf;
 
-use common::{Answer, command, finish, folder, plumb, root};
-use serde_json::Value;
+use common::{Answer, check_schema, command, finish, folder, plumb, root};
 
 #[track_caller]
 fn topo(arguments: &str) -> Answer {
@@ -39,22 +38,6 @@ fn the_first_screen_fits_a_terminal() {
     }
 }
 
-fn schema(name: &str) -> Value {
-    let text = std::fs::read_to_string(root().join("docs").join(name)).expect("a schema");
-    let mut schema: Value = serde_json::from_str(&text).expect("JSON");
-    close(&mut schema);
-    schema["$defs"].as_object_mut().expect("definitions").values_mut().for_each(close);
-    schema
-}
-
-/// Nothing but what is described, and all of it.
-fn close(schema: &mut Value) {
-    let Some(properties) = schema["properties"].as_object() else { return };
-    let names: Vec<Value> = properties.keys().cloned().map(Value::from).collect();
-    assert_eq!(schema["required"].as_array().map(Vec::len), Some(names.len()), "all fields are promised");
-    schema["additionalProperties"] = Value::from(false);
-}
-
 #[test]
 fn the_json_is_as_its_schema_says() {
     for (name, arguments) in [
@@ -68,13 +51,7 @@ fn the_json_is_as_its_schema_says() {
         ("check.schema.json", "--check cases/warn-only/job.log"),
     ] {
         let answer = topo(&format!("{arguments} --format json")).json();
-        let validator = jsonschema::validator_for(&schema(name)).expect("a schema");
-        let errors: Vec<String> = validator
-            .iter_errors(&answer)
-            .take(5)
-            .map(|it| format!("{}: {it}", it.instance_path()))
-            .collect();
-        assert!(errors.is_empty(), "{arguments}: {errors:#?}");
+        check_schema(name, &answer);
     }
 }
 
@@ -98,9 +75,12 @@ fn a_setting_makes_a_difference() {
     let answer = what_if("NCCL_MAX_NCHANNELS=4");
     assert!(answer.stdout.contains("channels       now   16\n"), "{}", answer.stdout);
     assert!(answer.stdout.contains("then  4\n"), "{}", answer.stdout);
+    assert!(answer.stdout.contains("\n  expected       now   all_reduce "), "{}", answer.stdout);
     let answer = what_if("NCCL_DEBUG=WARN");
     assert!(answer.stdout.starts_with("NCCL_DEBUG=WARN changes nothing\n"), "{}", answer.stdout);
     let answer = what_if("NCCL_GRAPH_FILE=rings.xml");
+    let head = "plumb does not know what NCCL_GRAPH_FILE=rings.xml changes\n";
+    assert!(answer.stdout.starts_with(head), "{}", answer.stdout);
     assert!(
         answer.stdout.contains("NCCL_GRAPH_FILE can change what NCCL decides, and is not modelled"),
         "{answer:?}"
@@ -202,6 +182,66 @@ fn a_log_without_enough_says_what_is_missing() {
     let answer = check(&["--xml", "cases/no-such.xml"]);
     assert_eq!(answer.code, Some(2), "{answer:?}");
     assert!(answer.stderr.contains("cases/no-such.xml"), "{answer:?}");
+}
+
+/// What a log lacks is tried: a value with which every line is as predicted counts, and the answer names it.
+#[test]
+fn what_a_log_does_not_state_is_tried() {
+    let check = |name: &str, log: &str, left_out: &[&str]| {
+        let kept: Vec<&str> =
+            log.lines().filter(|line| !left_out.iter().any(|it| line.contains(it))).collect();
+        let path = put(name, &kept.join("\n"));
+        plumb(["topo".as_ref(), "--check".as_ref(), path.as_os_str()])
+    };
+    let words = |it: &Answer| it.stdout.split_whitespace().collect::<Vec<_>>().join(" ");
+    let log = recording("oracle-hgxh100/2.28.9/2x8-max-channels-4.log.gz");
+    let answer = check("no-release.log", &log, &["NCCL version "]);
+    assert_eq!(answer.code, Some(0), "{answer:?}");
+    assert!(
+        words(&answer).contains("The log does not name the release of NCCL; its lines fit 2."),
+        "{answer:?}"
+    );
+    let environment = ["set by environment"];
+    let answer = check("no-environment.log", &log, &environment);
+    assert_eq!(answer.code, Some(0), "{answer:?}");
+    let head = "NCCL decided as predicted if NCCL_MAX_NCHANNELS=4 was set: ";
+    assert!(answer.stdout.starts_with(head), "{}", answer.stdout);
+    // Nothing that was tried explains this line.
+    let odd = log.replace("Ring 03 : 7 -> 0 -> 1", "Ring 03 : 7 -> 0 -> 2");
+    assert_ne!(odd, log);
+    let answer = check("nothing-fits.log", &odd, &environment);
+    assert_eq!(answer.code, Some(1), "{answer:?}");
+    let said = "Not in the log, and no value that plumb tried fits: the environment (subsystem ENV)";
+    assert!(words(&answer).contains(said), "{}", answer.stdout);
+    // Too little to tell the release.
+    let graph = ["NCCL version ", "=== System", "Pattern", " : NET/", "|"];
+    let answer = check("too-little.log", &log, &graph);
+    assert_eq!(answer.code, Some(2), "{answer:?}");
+    assert!(words(&answer).contains("missing the release of NCCL"), "{}", answer.stdout);
+}
+
+/// Rings and rates that a source does not show are not invented.
+#[test]
+fn a_matrix_needs_models_and_rates() {
+    let matrix = "\tGPU0\tGPU1\tNIC0\tNIC1\nGPU0\t X \tNV18\tPIX\tSYS\nGPU1\tNV18\t X \tSYS\tPIX\n\
+                  NIC0\tPIX\tSYS\t X \tSYS\nNIC1\tSYS\tPIX\tSYS\t X \n\nNIC Legend:\n\n  NIC0: mlx5_0\n  NIC1: mlx5_1\n";
+    let path = put("matrix.txt", matrix);
+    let decide = |more: &str| {
+        let all = ["topo", "--decide", "--nodes", "2"]
+            .into_iter()
+            .chain(more.split(' ').filter(|it| !it.is_empty()));
+        plumb(all.map(AsRef::as_ref).chain([path.as_os_str()]))
+    };
+    let answer = decide("--gpu H100");
+    assert_eq!((answer.code, &*answer.stdout), (Some(2), ""), "{answer:?}");
+    assert!(answer.stderr.contains("the rate of the NICs is not in this source"), "{answer:?}");
+    let answer = decide("--nic-gbps 400");
+    assert_eq!((answer.code, &*answer.stdout), (Some(2), ""), "{answer:?}");
+    assert!(answer.stderr.contains("add --gpu MODEL"), "{answer:?}");
+    let answer = decide("--nic-gbps 400 --gpu H100");
+    assert_eq!(answer.code, Some(0), "{answer:?}");
+    assert!(answer.stdout.starts_with("2 x the machine of matrix.txt: "), "{}", answer.stdout);
+    assert!(answer.stdout.contains("48 of 50 GB/s"), "{}", answer.stdout);
 }
 
 /// Each rank counts where its lines place it; without them there is no difference.

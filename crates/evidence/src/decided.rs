@@ -2,7 +2,7 @@
 //!
 //! The reader is total: a line of another form is passed over. Lines are kept as NCCL wrote them, so that they can be compared.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use crate::prefix::Anchor;
 use crate::scan::word_after;
@@ -43,8 +43,12 @@ pub struct Decided {
     pub latency: Option<f64>,
     /// Whether it found a network that reduces (`CollNet`).
     pub collnet: bool,
+    /// The NICs that connections of its process use with GPUDirect, by NCCL's numbers.
+    pub direct: BTreeSet<u32>,
     /// The line at which the system begins that this rank found.
     pub system: Option<u64>,
+    /// Whether the system was printed to its end.
+    pub whole: bool,
     /// The GPUs of that system, as it names them, sorted.
     pub gpus: Vec<String>,
     /// The tree of that system without ranks and numbers of cards, by which nodes that are alike are known.
@@ -177,6 +181,7 @@ struct Said {
     network: Option<String>,
     host_id: Option<String>,
     latency: Option<f64>,
+    direct: BTreeSet<u32>,
 }
 
 /// The communicators of a log that show a decision, in the order in which they begin.
@@ -202,6 +207,9 @@ pub fn decided(text: &[u8]) -> Vec<Decided> {
         {
             before.entry(process.clone()).or_default().latency = Some(latency);
         }
+        if let Some(nic) = direct(message) {
+            before.entry(process.clone()).or_default().direct.insert(nic);
+        }
         if message.ends_with("Init START") || !current.contains_key(line.thread) {
             current.insert(line.thread.to_vec(), all.len());
             all.push(Decided { thread: line.thread.to_vec(), ..Decided::default() });
@@ -215,7 +223,28 @@ pub fn decided(text: &[u8]) -> Vec<Decided> {
         one.take(number, message);
     }
     all.retain(|it| !it.lines.is_empty());
+    for one in &mut all {
+        // Of a log that ends in the middle of a system, it is another machine.
+        if !one.whole {
+            one.system = None;
+            one.tree.clear();
+            one.gpus.clear();
+        }
+        // Connections are made after the setup, often by another thread.
+        if let Some(said) = before.get(&process(&one.thread)) {
+            one.direct.clone_from(&said.direct);
+        }
+    }
     all
+}
+
+/// The NIC of `Channel 00/0 : 1[1] -> 8[0] [send] via NET/IB/3/GDRDMA`; `None` without GPUDirect.
+fn direct(message: &str) -> Option<u32> {
+    let (_, path) = message.split_once(" via NET/")?;
+    let mut parts = path.split('/');
+    // With PXN the rank that sends stands behind the NIC: `3(5)`.
+    let nic = parts.find_map(|it| it.split('(').next()?.parse::<u32>().ok())?;
+    parts.any(|it| it.starts_with("GDRDMA")).then_some(nic)
 }
 
 /// The lines from which the system of one rank is read: what its process printed before the system (the NICs), and what its
@@ -271,7 +300,10 @@ impl Decided {
             self.lines.push(DecidedLine { number, kind, text: message.to_owned() });
         } else if message.starts_with("=== System :") {
             self.system = Some(number);
+            self.whole = false;
             self.tree.clear();
+        } else if message.starts_with("=====") {
+            self.whole = true;
         } else if let Some((_, gpu)) = message.split_once("] - GPU/") {
             // A link to another GPU names it a second time.
             let name = gpu.split(' ').next().unwrap_or_default().to_owned();
@@ -304,7 +336,17 @@ impl Decided {
 
 #[cfg(test)]
 mod tests {
-    use super::{DecidedKind, decided};
+    use super::{DecidedKind, decided, direct};
+
+    #[test]
+    fn connections_show_nics_with_gpudirect() {
+        let at = |via: &str| direct(&format!("Channel 00/0 : 1[1] -> 8[0] [send] via {via}"));
+        assert_eq!(at("NET/IB/3/GDRDMA"), Some(3));
+        assert_eq!(at("NET/AWS Libfabric/0(1)/GDRDMA/Shared"), Some(0));
+        assert_eq!(at("NET/Libfabric/1/GDRDMA(PCI)/Shared"), Some(1));
+        assert_eq!(at("NET/IB/3"), None);
+        assert_eq!(at("P2P/CUMEM"), None);
+    }
 
     #[test]
     fn kinds_are_told_apart() {

@@ -77,6 +77,8 @@ impl Description {
         selection: Option<Selection>,
     ) -> Result<Self, String> {
         let named = |reason: String| format!("{name}: {reason}");
+        let commented = machine::named_in_comment(text).filter(|_| instance.is_none());
+        let instance = instance.or(commented);
         let (topology, trouble) = match topology::read(text) {
             Ok(found) => (Some(found), String::new()),
             Err(trouble) => match trouble.line {
@@ -115,6 +117,12 @@ impl Description {
         let mut found = Self::new(machine, source);
         if trouble.starts_with(name) && topology.is_none() {
             found.machine.notes.push(format!("{trouble}."));
+        }
+        if let Some(model) = commented {
+            found.machine.notes.push(format!(
+                "A comment in the file names {0}: what the XML leaves out is that of {0}.",
+                model.name
+            ));
         }
         let kind = topology.as_ref().map(|it| it.kind);
         found.graphs = topology.map(|it| it.graphs).unwrap_or_default();

@@ -61,6 +61,14 @@ impl Resolved {
             gpu.compute = Some(model.compute);
             gpu.link = gpu.link.or(link);
         }
+        if let Some(link) = link
+            && like_the_gpus(machine, link)
+        {
+            self.notes.push(format!(
+                "PCIe links of switches and NICs that the source does not show are taken to be as fast as those of {}.",
+                model.family
+            ));
+        }
         forget_what_is_known(machine);
         if !machine.hidden.nvlink || machine.hidden.wiring {
             return;
@@ -197,6 +205,11 @@ pub fn stated_in(case: &Case, text: &[u8]) -> Option<Known<&'static Model>> {
     named.or_else(|| by_platform(case)).or_else(|| stated::read(text))
 }
 
+/// The machine that a comment of NCCL's XML names.
+pub(crate) fn named_in_comment(text: &[u8]) -> Option<&'static Model> {
+    stated::in_comment(text)
+}
+
 /// A platform as the plugin names it, in a line without its prefix.
 fn by_platform(case: &Case) -> Option<Known<&'static Model>> {
     let seen = case.sightings_of(&PLATFORM_QUOTED).next()?;
@@ -324,6 +337,19 @@ fn contradictions(one: &Known<Machine>, other: &Known<Machine>) -> Vec<Conflict>
         Some(gpu::find(name).map_or(name, |model| &model.name).to_owned())
     });
     found
+}
+
+/// Gives switches and NICs whose links are not known the link of the GPUs: with an unknown one NCCL, which reads it on the machine,
+/// would count 12 GB/s. Whether there were any.
+fn like_the_gpus(machine: &mut Machine, link: PciLink) -> bool {
+    let switches = machine.bridges.iter_mut().map(|it| &mut it.link);
+    let open: Vec<&mut Option<PciLink>> =
+        switches.chain(machine.nics.iter_mut().map(|it| &mut it.link)).filter(|it| it.is_none()).collect();
+    let any = !open.is_empty();
+    for it in open {
+        *it = Some(link);
+    }
+    any
 }
 
 /// The PCI Express link that a GPU of this model is built with.

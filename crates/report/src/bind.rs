@@ -256,7 +256,9 @@ fn about_nics(machine: &Machine, binding: &Binding) -> Vec<String> {
                 "for information: NCCL chooses the NIC of each rank. Do not set NCCL_IB_HCA per rank: with PXN ranks of a node name NICs to each other by index, so all need one list."
                     .to_owned(),
             );
-            if binding.ranks.len() > 1 && machine.nics.len() > 1 {
+            // Where the source does not name it, it is called NIC0 here.
+            let named = first.name.strip_prefix("NIC").is_none_or(|it| it.parse::<u32>().is_err());
+            if binding.ranks.len() > 1 && machine.nics.len() > 1 && named {
                 texts.push(format!(
                     "UCX (MPI, NVSHMEM) takes one per rank: UCX_NET_DEVICES={}:1 for the first.",
                     clean(&first.name)

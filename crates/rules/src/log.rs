@@ -1,5 +1,6 @@
 //! What a rule about logs sees: the facts, the job they show, and what NCCL and its bandwidth should be there.
 
+use std::collections::BTreeSet;
 use std::sync::OnceLock;
 
 use evidence::recorder::{FlightDump, RasStatus};
@@ -66,12 +67,21 @@ impl Log {
         self
     }
 
-    /// The file and the last line of the setup of the first rank of the largest communicator.
-    pub fn setup(&self) -> Option<(&str, u64)> {
-        let member = self.case.world()?.members.values().find(|it| it.facts.channels.is_some())?;
-        let spots = [member.facts.complete.as_ref(), member.facts.channels.as_ref().map(|it| &it.quote)];
-        let last = spots.into_iter().flatten().map(|it| it.spot).max()?;
-        Some(self.case.sources.locate(last))
+    /// Files and the last line of the setup of one rank of each node of the largest communicator that is in them, the first rank first.
+    pub fn setup(&self) -> Vec<(&str, u64)> {
+        let mut hosts: BTreeSet<&str> = BTreeSet::new();
+        let mut files: Vec<(&str, u64)> = Vec::new();
+        let members = self.case.world().into_iter().flat_map(|it| it.members.values());
+        for member in members.filter(|it| it.facts.channels.is_some()) {
+            let host = self.case.processes.get(member.process).map_or("", |it| &*it.host);
+            if !hosts.insert(host) {
+                continue;
+            }
+            let spots = [member.facts.complete.as_ref(), member.facts.channels.as_ref().map(|it| &it.quote)];
+            let Some(last) = spots.into_iter().flatten().map(|it| it.spot).max() else { continue };
+            files.push(self.case.sources.locate(last));
+        }
+        files
     }
 
     pub(crate) fn setups(&self) -> &[(String, Vec<u8>)] {

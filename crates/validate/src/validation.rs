@@ -56,6 +56,35 @@ pub struct Expected {
     pub all: Option<GigabytesPerSecond>,
 }
 
+/// A launch with one result.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum Measured {
+    /// It did not run.
+    Not,
+    /// It failed or did not end.
+    Failed,
+    /// What it reached, in GB/s.
+    Rate(f64),
+}
+
+impl Measured {
+    fn of(rate: Option<f64>) -> Self {
+        rate.map_or(Self::Failed, Self::Rate)
+    }
+
+    /// What it reached.
+    pub const fn rate(self) -> Option<f64> {
+        match self {
+            Self::Rate(rate) => Some(rate),
+            Self::Not | Self::Failed => None,
+        }
+    }
+
+    const fn ran(self) -> bool {
+        !matches!(self, Self::Not)
+    }
+}
+
 /// A validation under way.
 #[derive(Debug, Clone)]
 pub struct Validation {
@@ -64,11 +93,11 @@ pub struct Validation {
     local: Option<Vec<Option<f64>>>,
     local_findings: Vec<Finding>,
     local_again: bool,
-    smoke: Option<Option<f64>>,
-    all: Option<Option<f64>>,
+    smoke: Measured,
+    all: Measured,
     nics: Vec<NicSample>,
     nics_measured: usize,
-    without: Option<Option<f64>>,
+    without: Measured,
     launches: usize,
 }
 
@@ -81,11 +110,11 @@ impl Validation {
             local: None,
             local_findings: Vec::new(),
             local_again: false,
-            smoke: None,
-            all: None,
+            smoke: Measured::Not,
+            all: Measured::Not,
             nics: Vec::new(),
             nics_measured: 0,
-            without: None,
+            without: Measured::Not,
             launches: 0,
         }
     }
@@ -106,12 +135,12 @@ impl Validation {
     }
 
     /// What all reached together.
-    pub const fn all(&self) -> Option<Option<f64>> {
+    pub const fn all(&self) -> Measured {
         self.all
     }
 
     /// What the rest reached without those that are accused.
-    pub const fn without(&self) -> Option<Option<f64>> {
+    pub const fn without(&self) -> Measured {
         self.without
     }
 
@@ -134,19 +163,23 @@ impl Validation {
             return Some(Step::Local(slow));
         }
         let fit = self.fit();
-        if self.smoke.is_none() {
+        if !self.smoke.ran() {
             // Two that are fit by themselves: the test is about the network.
             if let [one, other, ..] = fit[..] {
                 return Some(Step::Smoke(Pair::new(one, other)));
             }
         }
-        if self.all.is_none() && fleet.len() > 1 {
+        if !self.all.ran() && fleet.len() > 1 {
             return Some(Step::All(fleet.hosts().collect()));
         }
-        if self.enough(self.all?) && self.local_findings.is_empty() {
+        if !self.all.ran() {
             return None;
         }
-        if !self.enough(self.all?) {
+        let low = !self.enough(self.all);
+        if !low && self.local_findings.is_empty() {
+            return None;
+        }
+        if low {
             if let Some(pairs) = self.search.next() {
                 return Some(Step::Pairs(pairs));
             }
@@ -158,7 +191,7 @@ impl Validation {
             }
         }
         let rest = self.rest();
-        (self.without.is_none() && rest.len() > 1 && rest.len() < fleet.len()).then_some(Step::Without(rest))
+        (!self.without.ran() && rest.len() > 1 && rest.len() < fleet.len()).then_some(Step::Without(rest))
     }
 
     /// The results of the launch that [`Self::next`] named.
@@ -166,9 +199,9 @@ impl Validation {
         self.launches += 1;
         match (step, answer) {
             (Step::Local(hosts), Answer::Each(rates)) => self.alone(hosts, rates),
-            (Step::Smoke(_), Answer::One(rate)) => self.smoke = Some(rate),
-            (Step::All(_), Answer::One(rate)) => self.all = Some(rate),
-            (Step::Without(_), Answer::One(rate)) => self.without = Some(rate),
+            (Step::Smoke(_), Answer::One(rate)) => self.smoke = Measured::of(rate),
+            (Step::All(_), Answer::One(rate)) => self.all = Measured::of(rate),
+            (Step::Without(_), Answer::One(rate)) => self.without = Measured::of(rate),
             (Step::Pairs(pairs), Answer::Each(rates)) => {
                 let found = |pair| pairs.iter().position(|it| *it == pair).and_then(|at| rates.get(at).copied().flatten());
                 self.search.record(pairs, found);
@@ -179,9 +212,9 @@ impl Validation {
             }
             // An answer to another question: the launch failed.
             (Step::Local(hosts), _) => self.alone(hosts, vec![None; hosts.len()]),
-            (Step::Smoke(_), _) => self.smoke = Some(None),
-            (Step::All(_), _) => self.all = Some(None),
-            (Step::Without(_), _) => self.without = Some(None),
+            (Step::Smoke(_), _) => self.smoke = Measured::Failed,
+            (Step::All(_), _) => self.all = Measured::Failed,
+            (Step::Without(_), _) => self.without = Measured::Failed,
             (Step::Pairs(pairs), _) => self.search.record(pairs, |_| None),
             (Step::Nics(_), _) => self.nics_measured += 1,
         }
@@ -225,21 +258,18 @@ impl Validation {
     pub fn verdict(&self) -> Verdict {
         let findings = self.findings();
         let out = findings.iter().any(|it| it.class != Class::Inconclusive);
-        let whole = self.search.fleet().len() < 2 || self.all.flatten().is_some_and(|it| self.enough(Some(it)));
+        let whole = self.search.fleet().len() < 2 || self.enough(self.all);
         let alone = self.local.as_ref().is_some_and(|it| it.iter().all(Option::is_some));
         if whole && alone && findings.is_empty() {
             return Verdict::Go;
         }
         let open = self.open().iter().any(|it| matches!(it, Question::Host(_)));
-        let proven = match self.without {
-            Some(rate) => self.enough(rate),
-            None => whole || self.rest().len() < 2,
-        };
+        let proven = if self.without.ran() { self.enough(self.without) } else { whole || self.rest().len() < 2 };
         if out && !open && proven { Verdict::NoGo } else { Verdict::Inconclusive }
     }
 
-    fn enough(&self, rate: Option<f64>) -> bool {
-        rate.is_some_and(|rate| self.expected.all.is_none_or(|least| rate >= least.0))
+    fn enough(&self, measured: Measured) -> bool {
+        measured.rate().is_some_and(|rate| self.expected.all.is_none_or(|least| rate >= least.0))
     }
 
     fn fit(&self) -> Vec<Host> {

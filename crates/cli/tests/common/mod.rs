@@ -89,3 +89,25 @@ pub(crate) fn folder(test: &str) -> PathBuf {
     fs::create_dir_all(&path).expect("a folder can be made");
     path
 }
+
+/// Checks an answer in JSON with a schema of `docs/`: nothing but what is described, and all of it.
+#[track_caller]
+pub(crate) fn check_schema(name: &str, answer: &serde_json::Value) {
+    let text = fs::read_to_string(root().join("docs").join(name)).expect("a schema");
+    let mut schema: serde_json::Value = serde_json::from_str(&text).expect("JSON");
+    close(&mut schema);
+    if let Some(definitions) = schema.get_mut("$defs").and_then(serde_json::Value::as_object_mut) {
+        definitions.values_mut().for_each(close);
+    }
+    let validator = jsonschema::validator_for(&schema).expect("a schema");
+    let errors = validator.iter_errors(answer).take(5);
+    let errors: Vec<String> = errors.map(|it| format!("{}: {it}", it.instance_path())).collect();
+    assert!(errors.is_empty(), "{name}: {errors:#?}");
+}
+
+fn close(schema: &mut serde_json::Value) {
+    let Some(properties) = schema["properties"].as_object() else { return };
+    let names = properties.len();
+    assert_eq!(schema["required"].as_array().map(Vec::len), Some(names), "all fields are promised");
+    schema["additionalProperties"] = serde_json::Value::from(false);
+}

@@ -39,6 +39,9 @@ pub(super) fn complete(machine: &mut Machine, known: &Machine, links_known: bool
             "The NICs are those of the instance type; which switch each is below is not known.".to_owned(),
         );
     }
+    for bridge in &mut machine.bridges {
+        bridge.link = bridge.link.or(known.bridges.first().and_then(|it| it.link));
+    }
     for nic in &mut machine.nics {
         if let Some(same) = known.nics.iter().find(|it| it.bus.is_some() && it.bus == nic.bus) {
             nic.name.clone_from(&same.name);
@@ -48,6 +51,7 @@ pub(super) fn complete(machine: &mut Machine, known: &Machine, links_known: bool
             nic.rate = nic.rate.or(known.rate);
             nic.gpudirect = nic.gpudirect.or(known.gpudirect);
             nic.latency = nic.latency.or(known.latency);
+            nic.link = nic.link.or(known.link);
         }
     }
     for (socket, known) in machine.sockets.iter_mut().zip(&known.sockets) {

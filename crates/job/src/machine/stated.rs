@@ -19,6 +19,8 @@ static KEYS: &[&str] = &["instancetype", "machinetype", "vmsize", "productname"]
 
 /// More lines than what a metadata service or `dmidecode` prints.
 const SHORT: usize = 4;
+/// How much of an XML is searched for its first element.
+const HEAD: usize = 1 << 14;
 /// How much of a text is searched.
 const MOST: usize = 1 << 22;
 
@@ -35,6 +37,19 @@ pub(super) fn read(text: &[u8]) -> Option<Known<&'static Model>> {
     }
     let is_short = lines().filter(|it| !it.1.trim().is_empty()).count() <= SHORT;
     lines().filter(|_| is_short).find_map(|it| Some(known(it, catalogue::find(it.1.trim())?)))
+}
+
+/// The machine that a comment before the system in NCCL's XML names, as the files of aws-ofi-nccl have it: ``Static pre-configured
+/// topology for `p4d.24xlarge` platform type``. Several names say nothing.
+pub(super) fn in_comment(text: &[u8]) -> Option<&'static Model> {
+    let head = String::from_utf8_lossy(text.get(..text.len().min(HEAD)).unwrap_or_default());
+    let (before, _) = head.split_once("<system")?;
+    let (_, comment) = before.split_once("<!--")?;
+    let words = comment.split(|it: char| !(it.is_ascii_alphanumeric() || ".-_".contains(it)));
+    let mut found =
+        words.filter_map(|it| catalogue::find(it.trim_matches('.'))).filter(|it| it.instance.is_some());
+    let first = found.next()?;
+    found.all(|it| it == first).then_some(first)
 }
 
 fn of_line(line: &str) -> Option<&'static Model> {
@@ -62,7 +77,18 @@ pub(super) fn is_document(text: &[u8]) -> bool {
 
 #[cfg(test)]
 mod tests {
-    use super::{is_document, read};
+    use super::{in_comment, is_document, read};
+
+    #[test]
+    fn a_comment_before_the_system_names_the_machine() {
+        let name = |text: &str| in_comment(text.as_bytes()).map(|it| it.name);
+        let comment =
+            "<!--\n Static topology for `p4d.24xlarge` platform type, used on `p4d.24xlarge`.\n-->\n";
+        assert_eq!(name(&format!("{comment}<system version=\"1\"/>")), Some("p4d.24xlarge"));
+        assert_eq!(name(comment), None);
+        assert_eq!(name("<!-- p4d.24xlarge and p5.48xlarge --><system/>"), None);
+        assert_eq!(name("<system/><!-- p4d.24xlarge -->"), None);
+    }
 
     #[test]
     fn places_where_a_machine_says_what_it_is() {

@@ -39,7 +39,7 @@ impl Decide {
         let by_plugin = |name: &String| prediction.set_by_plugin.iter().any(|it| it.0 == name);
         Self {
             schema: "plumb.decide/1",
-            machine: machine.name.as_deref().unwrap_or("this machine").to_owned(),
+            machine: machine.name.as_deref().map_or_else(|| title(parts.source), str::to_owned),
             source: parts.source.to_owned(),
             nodes: layout.nodes,
             pods: format!("{}x{}", layout.pods_per_node, layout.gpus_per_pod),
@@ -72,7 +72,11 @@ impl Decide {
             unheeded: prediction
                 .unheeded
                 .iter()
-                .map(|it| Unheeded { name: it.name.clone(), reason: it.to_string() })
+                .map(|it| Unheeded {
+                    name: it.name.clone(),
+                    reason: it.to_string(),
+                    not_modelled: it.why != nccl::Why::NotRead,
+                })
                 .collect(),
             rank,
             lines: lines(prediction, rank),
@@ -80,6 +84,16 @@ impl Decide {
             what_if: None,
         }
     }
+}
+
+/// What a machine without a name is called, by where it comes from: `the machine of topo.xml` for `dir/topo.xml:1 (NCCL topology XML)`.
+fn title(source: &str) -> String {
+    let place = source.split(" (").next().unwrap_or(source);
+    let file = match place.rsplit_once(':') {
+        Some((file, line)) if line.bytes().all(|it| it.is_ascii_digit()) => file,
+        _ => return source.to_owned(),
+    };
+    format!("the machine of {}", file.rsplit('/').next().unwrap_or(file))
 }
 
 fn is_ours(name: &str) -> bool {

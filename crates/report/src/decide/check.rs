@@ -31,6 +31,8 @@ pub struct Check {
     pub differences: Vec<Difference>,
     /// What there must be to compare the largest communicator.
     pub missing: Vec<String>,
+    /// Variables that the log does not show and with which every line is as predicted.
+    pub settings: Vec<String>,
     /// What was assumed.
     pub notes: Vec<String>,
 }
@@ -104,6 +106,7 @@ impl Check {
             communicators,
             differences: Vec::new(),
             missing: Vec::new(),
+            settings: Vec::new(),
             notes: Vec::new(),
         };
         if checked.is_empty() {
@@ -114,7 +117,10 @@ impl Check {
         for (number, it) in checked.into_iter().enumerate() {
             if number == 0 {
                 (check.source, check.missing) = (it.source, it.missing);
+                check.nccl = it.nccl.map(|it| it.to_string()).or(check.nccl);
             }
+            let new = it.settings.into_iter().filter(|it| !check.settings.contains(it)).collect::<Vec<_>>();
+            check.settings.extend(new);
             let new = it.notes.into_iter().filter(|it| !check.notes.contains(it)).collect::<Vec<_>>();
             check.notes.extend(new);
             all.add(it.compared.unwrap_or_default());

@@ -17,7 +17,15 @@ pub fn check_text(check: &Check, style: Style, out: &mut impl Write) -> io::Resu
     let page = Page { style: Style { width: style.width.clamp(40, 160), ..style } };
     let lines = |n: usize| counted(n, "line");
     let head = match check.verdict {
-        Verdict::Same => format!("NCCL decided as predicted: {} compared, all equal", lines(check.compared)),
+        Verdict::Same => {
+            let only = if check.settings.is_empty() {
+                String::new()
+            } else {
+                let set = if check.settings.len() == 1 { "was" } else { "were" };
+                format!(" if {} {set} set", clean(&check.settings.join(" and ")))
+            };
+            format!("NCCL decided as predicted{only}: {} compared, all equal", lines(check.compared))
+        }
         Verdict::Different => {
             format!(
                 "NCCL decided otherwise than predicted: {} of {} differ",

@@ -108,7 +108,7 @@ fn means(kind: PathType) -> &'static str {
         PathType::Pxn => "NVLink and PCIe",
         PathType::P2c | PathType::C2c => "the chip-to-chip link",
         PathType::Phb => "PCIe through the CPU",
-        PathType::Sys => "the link between CPUs",
+        PathType::Sys => "the CPU interconnect",
         _ => "the path",
     }
 }

@@ -16,8 +16,8 @@ pub use assemble::DecideParts;
 pub use check::{Check, CommunicatorCheck, KindCount, Verdict};
 pub use check_text::check_text;
 pub use model::{
-    Cell, Change, Channels, Crossing, Decide, Graph, GraphChannel, Limit, Range, Ranges, Setting, Tuner,
-    Unheeded, Use, WhatIf,
+    Cell, Change, Channels, Crossing, Decide, Graph, GraphChannel, Limit, Range, Ranges, Setting, Speed,
+    Tuner, Unheeded, Use, WhatIf,
 };
 pub use text::{lines, text, what_if_text};
 pub use what_if::what_if;

@@ -60,7 +60,7 @@ pub struct Decide {
 }
 
 /// The difference that settings make.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct WhatIf {
     /// `NCCL_CROSS_NIC=1`.
     pub settings: Vec<String>,
@@ -68,8 +68,27 @@ pub struct WhatIf {
     pub changes: Vec<Change>,
     /// Why settings change nothing here, in sentences.
     pub unheeded: Vec<String>,
+    /// Those settings that may change what NCCL decides, by name: plumb does not know them, or does not model them.
+    pub not_modelled: Vec<String>,
+    /// The bandwidth that is expected, where plumb expects one.
+    pub expected: Vec<Speed>,
     /// Why NCCL would not run with these settings.
     pub refused: Option<String>,
+}
+
+/// The bus bandwidth of a collective that is expected without and with the settings.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Speed {
+    /// `all_reduce`.
+    pub collective: &'static str,
+    /// The size.
+    pub bytes: u64,
+    /// Without the settings.
+    #[serde(rename = "before_GBps")]
+    pub before: f64,
+    /// With the settings.
+    #[serde(rename = "after_GBps")]
+    pub after: f64,
 }
 
 /// A decision that settings change.
@@ -253,4 +272,6 @@ pub struct Unheeded {
     pub name: String,
     /// Why, in a sentence.
     pub reason: String,
+    /// It may change what NCCL decides: plumb does not know it, or does not model it.
+    pub not_modelled: bool,
 }

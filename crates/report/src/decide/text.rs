@@ -4,7 +4,8 @@ use std::io::{self, Write};
 
 use anstyle::Style as Ansi;
 
-use super::{Decide, Range, Ranges, Use};
+use super::what_if::CROSSINGS;
+use super::{Decide, Range, Ranges, Speed, Use};
 use crate::Style;
 use crate::text::{bytes, clean, counted, padded, width, wrap};
 use crate::topo::words::number;
@@ -69,11 +70,7 @@ impl Page {
     }
 
     fn head(&self, decide: &Decide, out: &mut impl Write) -> io::Result<()> {
-        let machines = if decide.nodes == 1 {
-            clean(&decide.machine)
-        } else {
-            format!("{} x {}", decide.nodes, clean(&decide.machine))
-        };
+        let machines = machines(decide);
         let collectives = counted(decide.channels.collectives, "channel");
         let limit = match decide.limit.as_ref().and_then(|it| it.links.first()) {
             Some(it) if fullness(it) > 0.84 => format!(", limited by {}", it.link),
@@ -214,7 +211,11 @@ impl Page {
             self.row("set", &set.join(", "), out)?;
         }
         for it in &decide.unheeded {
-            self.row("no effect here", &clean(&it.reason), out)?;
+            self.row(
+                if it.not_modelled { "not modelled" } else { "no effect here" },
+                &clean(&it.reason),
+                out,
+            )?;
         }
         let by_plugin: Vec<String> =
             decide.set_by_plugin.iter().map(|it| format!("{}={}", it.name, it.value)).collect();
@@ -234,15 +235,17 @@ pub fn what_if_text(decide: &Decide, style: Style, out: &mut impl Write) -> io::
     let page = Page { style: Style { width: style.width.clamp(40, 160), ..style } };
     let Some(it) = &decide.what_if else { return Ok(()) };
     let settings = clean(&it.settings.join(" "));
-    let machines = format!("{} x {}, NCCL {}", decide.nodes, clean(&decide.machine), decide.nccl);
     let head = match (&it.refused, it.changes.len()) {
         (Some(_), _) => format!("NCCL would not run with {settings}"),
+        (None, 0) if !it.not_modelled.is_empty() => format!("plumb does not know what {settings} changes"),
         (None, 0) => format!("{settings} changes nothing"),
         (None, 1) => format!("{settings} changes one thing"),
         (None, n) => format!("{settings} changes {n} things"),
     };
     page.bold(&head, out)?;
-    writeln!(out, "{machines}, {} ranks\n", decide.ranks)?;
+    let about = format!("{}, NCCL {}, {} ranks", machines(decide), decide.nccl, decide.ranks);
+    wrap(&about, page.style.width).iter().try_for_each(|it| writeln!(out, "{it}"))?;
+    writeln!(out)?;
     if let Some(reason) = &it.refused {
         page.row("reason", &clean(reason), out)?;
     }
@@ -251,10 +254,39 @@ pub fn what_if_text(decide: &Decide, style: Style, out: &mut impl Write) -> io::
             page.row(&change.what, &clean(&change.after), out)?;
             continue;
         }
-        page.row(&change.what, &format!("now   {}", clean(&change.before)), out)?;
-        page.row("", &format!("then  {}", clean(&change.after)), out)?;
+        // A pair of ranks and its NIC stay on one line.
+        let whole = |text: &str| match &*change.what {
+            CROSSINGS => clean(text).replace(' ', "\u{a0}").replace(",\u{a0}", ", "),
+            _ => clean(text),
+        };
+        page.row(&change.what, &format!("now   {}", whole(&change.before)), out)?;
+        page.row("", &format!("then  {}", whole(&change.after)), out)?;
     }
-    it.unheeded.iter().try_for_each(|it| page.row("no effect here", &clean(it), out))
+    let speeds = |value: fn(&Speed) -> f64| {
+        let all = it.expected.iter();
+        let all: Vec<String> =
+            all.map(|it| format!("{} GB/s at {}", number(value(it)), bytes(it.bytes))).collect();
+        all.join(", ")
+    };
+    if let Some(first) = it.expected.first() {
+        let (before, after) = (speeds(|it| it.before), speeds(|it| it.after));
+        if before == after {
+            page.row("expected", &format!("no difference: {} {before}", first.collective), out)?;
+        } else {
+            page.row("expected", &format!("now   {} {before}", first.collective), out)?;
+            page.row("", &format!("then  {} {after}", first.collective), out)?;
+        }
+    }
+    let label = if it.not_modelled.is_empty() { "no effect here" } else { "not modelled" };
+    it.unheeded.iter().try_for_each(|it| page.row(label, &clean(it), out))
+}
+
+/// `4 x p5.48xlarge`
+fn machines(decide: &Decide) -> String {
+    match decide.nodes {
+        1 => clean(&decide.machine),
+        nodes => format!("{nodes} x {}", clean(&decide.machine)),
+    }
 }
 
 /// One row for each range of sizes.
@@ -282,16 +314,30 @@ fn fullness(it: &Use) -> f64 {
 
 /// `Tree LL to 96 KiB, Ring Simple above`.
 pub(super) fn ranges(all: &[Range]) -> String {
-    let part = |it: &Range| {
-        let mark = if it.by_tuner { "*" } else { "" };
-        let kind = format!("{} {}{mark}", it.algorithm, it.protocol).replace(' ', "\u{a0}");
-        match it.to {
-            Some(to) => format!("{kind} to {}", size(to)),
-            None if all.len() == 1 => format!("{kind} for every size"),
-            None => format!("{kind} above"),
+    let part = |some: &[Range]| {
+        let mut kinds: Vec<String> = Vec::new();
+        for it in some {
+            let mark = if it.by_tuner { "*" } else { "" };
+            let kind = format!("{} {}{mark}", it.algorithm, it.protocol).replace(' ', "\u{a0}");
+            if !kinds.contains(&kind) {
+                kinds.push(kind);
+            }
+        }
+        let kinds = kinds.join(" or ");
+        match some.last().and_then(|it| it.to) {
+            Some(to) => format!("{kinds} to {}", size(to)),
+            None if all.len() == 1 => format!("{kinds} for every size"),
+            None => format!("{kinds} above"),
         }
     };
-    all.iter().map(part).collect::<Vec<_>>().join(", ")
+    runs(all).into_iter().map(part).collect::<Vec<_>>().join(", ")
+}
+
+/// The ranges, those together between which NCCL changes to and fro: it corrects the bandwidth of trees by powers of two of the size
+/// (`treeCorrectionFactor` in `src/graph/tuning.cc`), so that two algorithms take turns where they are as fast.
+fn runs(all: &[Range]) -> Vec<&[Range]> {
+    let is_short = |it: &Range| it.to.is_some_and(|to| it.from > 1 && to < it.from.saturating_mul(2));
+    all.chunk_by(|one, next| is_short(one) && is_short(next)).collect()
 }
 
 /// A size with two digits: `96 KiB`, `9.4 MiB`.
@@ -310,7 +356,35 @@ pub(super) fn size(bytes: u64) -> String {
 
 #[cfg(test)]
 mod tests {
-    use super::size;
+    use super::{Range, ranges, size};
+
+    #[test]
+    fn ranges_that_alternate_are_one() {
+        let range = |from, to, algorithm| Range {
+            from,
+            to,
+            algorithm,
+            protocol: "Simple",
+            channels: [1, 1],
+            by_tuner: false,
+        };
+        let (tree, ring) = ("Tree", "Ring");
+        let mib = |it: u64| it << 20;
+        let all = [
+            range(1, Some(mib(10)), tree),
+            range(mib(10), Some(mib(12)), ring),
+            range(mib(12), Some(mib(15)), tree),
+            range(mib(15), Some(mib(16)), ring),
+            range(mib(16), Some(mib(128)), tree),
+            range(mib(128), Some(mib(129)), ring),
+            range(mib(129), None, tree),
+        ];
+        let text = ranges(&all).replace('\u{a0}', " ");
+        let want = "Tree Simple to 10 MiB, Ring Simple or Tree Simple to 16 MiB, Tree Simple to 128 MiB, \
+                    Ring Simple to 129 MiB, Tree Simple above";
+        assert_eq!(text, want);
+        assert_eq!(ranges(&all[..1]).replace('\u{a0}', " "), "Tree Simple to 10 MiB");
+    }
 
     #[test]
     fn sizes_are_short() {

@@ -7,6 +7,9 @@ use super::text::ranges;
 use super::{Change, Decide, WhatIf};
 use crate::text::{bytes, counted};
 
+/// The row about rings between nodes.
+pub(super) const CROSSINGS: &str = "node 0 to 1";
+
 /// Compares two answers for one job, before and after the settings.
 pub fn what_if(
     settings: &[(String, String)],
@@ -36,7 +39,7 @@ pub fn what_if(
         };
         note(name, of(one), of(other));
     }
-    note("node 0 to 1", crossings(one), crossings(other));
+    note(CROSSINGS, crossings(one), crossings(other));
     let (rings, trees) = (rings(before.1, after.1), trees(before.1, after.1));
     if rings > 0 {
         changes.push(Change {
@@ -67,7 +70,9 @@ pub fn what_if(
     WhatIf {
         settings: settings.iter().map(|it| format!("{}={}", it.0, it.1)).collect(),
         changes,
-        unheeded: unheeded.map(|it| it.reason.clone()).collect(),
+        unheeded: unheeded.clone().map(|it| it.reason.clone()).collect(),
+        not_modelled: unheeded.filter(|it| it.not_modelled).map(|it| it.name.clone()).collect(),
+        expected: Vec::new(),
         refused: None,
     }
 }
@@ -76,7 +81,14 @@ impl WhatIf {
     /// Settings with which NCCL would not run.
     pub fn refused(settings: &[(String, String)], reason: String) -> Self {
         let settings = settings.iter().map(|it| format!("{}={}", it.0, it.1)).collect();
-        Self { settings, changes: Vec::new(), unheeded: Vec::new(), refused: Some(reason) }
+        Self {
+            settings,
+            changes: Vec::new(),
+            unheeded: Vec::new(),
+            not_modelled: Vec::new(),
+            expected: Vec::new(),
+            refused: Some(reason),
+        }
     }
 }
 

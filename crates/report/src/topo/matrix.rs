@@ -71,6 +71,10 @@ pub(super) fn matrix(topo: &Topo, room: usize) -> Vec<Vec<Piece>> {
         return Vec::new();
     }
     nics.retain(|it| gpus.iter().any(|gpu| paths.get(gpu, it).is_some()));
+    // Many are shown in groups, which follow the drawing; of few the GPUs are in the order of `nvidia-smi`.
+    if gpus.len() + nics.len() <= FEW {
+        gpus.sort_by_key(|it| by_number(it));
+    }
     let many = gpus.len() + nics.len() > FEW;
     let mut lines = Vec::new();
     // Where the source hides NVLink, no path between GPUs is known.
@@ -84,6 +88,12 @@ pub(super) fn matrix(topo: &Topo, room: usize) -> Vec<Vec<Piece>> {
         lines.extend(Block::new(&paths, &gpus, &nics).lines(room, many));
     }
     lines
+}
+
+/// `GPU10` after `GPU9`.
+pub(super) fn by_number(name: &str) -> (&str, u64) {
+    let bare = name.trim_end_matches(|it: char| it.is_ascii_digit());
+    (bare, name.get(bare.len()..).and_then(|it| it.parse().ok()).unwrap_or(0))
 }
 
 /// A path type in the matrix, and what it means.

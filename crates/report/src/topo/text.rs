@@ -159,6 +159,7 @@ impl Page {
         if groups.is_empty() {
             return Ok(());
         }
+        groups.sort_by_key(|it| it.0.first().map(|it| matrix::by_number(it)));
         self.heading("the NIC of each GPU", out)?;
         let gpus: Vec<String> = groups.iter().map(|it| names(&it.0)).collect();
         let room = gpus.iter().map(|it| width(it)).max().unwrap_or(0).min(16);

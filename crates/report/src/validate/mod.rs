@@ -28,7 +28,7 @@ pub struct Validate {
     /// Parts that are slow, surest first.
     pub findings: Vec<Accused>,
     /// Groups of machines that are normal among themselves and slow against each other.
-    pub splits: Vec<Groups>,
+    pub splits: Vec<Split>,
     /// Launches, in order; empty for runs that others made.
     pub launches: Vec<Launch>,
     /// Kinds of runs that were compared; empty for launches of a validation.
@@ -68,7 +68,7 @@ pub struct Accused {
 
 /// Machines that fall into groups.
 #[derive(Debug, Clone, PartialEq, Serialize)]
-pub struct Groups {
+pub struct Split {
     /// The test that shows it.
     pub test: String,
     /// The machines of each, the largest first.

@@ -6,7 +6,7 @@ use ::validate::replay::{Judged, Replay, Set};
 use ::validate::{Culprit, Finding, Reference, Sample, Verdict};
 
 use super::simulated::{accused, open};
-use super::{Accused, Groups, Matrix, Test, Validate, list, percent, word};
+use super::{Accused, Split, Matrix, Test, Validate, list, percent, word};
 use crate::text::bytes;
 
 impl Validate {
@@ -46,7 +46,7 @@ impl Validate {
                         accusations.entry(it.culprit).or_default().push((name.clone(), it.clone()));
                     }
                     if let Some(split) = &judgement.split {
-                        splits.push(Groups {
+                        splits.push(Split {
                             test: name.clone(),
                             groups: split.groups.iter().map(|it| names(it)).collect(),
                             share: split.share,
@@ -115,7 +115,7 @@ fn name(set: &Set) -> String {
     format!("{program} of {}, {gpus} each, {machines}", bytes(set.bytes))
 }
 
-fn headline(findings: &[Accused], splits: &[Groups], machines: usize) -> String {
+fn headline(findings: &[Accused], splits: &[Split], machines: usize) -> String {
     let mut parts = Vec::new();
     let out: Vec<String> = findings.iter().flat_map(|it| it.hosts.clone()).collect();
     if !out.is_empty() {

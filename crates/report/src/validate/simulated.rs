@@ -52,13 +52,13 @@ impl Validate {
 fn headline(fleet: &Fleet, verdict: Verdict, findings: &[Accused], validation: &Validation) -> String {
     let all = fleet.len();
     match verdict {
-        Verdict::Go => match validation.all().flatten() {
+        Verdict::Go => match validation.all().rate() {
             Some(rate) => format!("GO: all {all} machines together reach {} GB/s", shown(rate)),
             None => "GO: the machine reaches what is normal".to_owned(),
         },
         Verdict::NoGo => {
             let out: Vec<String> = all_out(fleet, validation);
-            let proof = match validation.without().flatten() {
+            let proof = match validation.without().rate() {
                 Some(rate) => format!(": without, the others reach {} GB/s", shown(rate)),
                 None => String::new(),
             };

@@ -10,6 +10,7 @@ mod open;
 mod outcome;
 mod places;
 mod question;
+mod unstated;
 
 use evidence::decided::DecidedKind;
 use fabric::Version;
@@ -20,6 +21,7 @@ use job::{Description, LayoutFlags};
 pub use compare::{Compared, Difference, Logged};
 pub use lines::lines;
 pub use logs::{LoggedCommunicator, Logs};
+pub use outcome::slower;
 pub(crate) use outcome::{Cause, Outcome, bandwidth, goes_farther};
 use question::Question;
 
@@ -55,6 +57,10 @@ pub struct CheckedCommunicator {
     pub compared: Option<Compared>,
     /// What there must be for that.
     pub missing: Vec<String>,
+    /// Variables that the log does not show and with which every line is as predicted: `NCCL_MAX_NCHANNELS=8`.
+    pub settings: Vec<String>,
+    /// The release of NCCL that was compared with.
+    pub nccl: Option<Version>,
     /// What was assumed.
     pub notes: Vec<String>,
 }
@@ -73,7 +79,11 @@ impl Logs<'_> {
     fn check_one(&self, communicator: &LoggedCommunicator, given: &Given) -> CheckedCommunicator {
         let LoggedCommunicator { id, ranks, .. } = *communicator;
         let mut checked = CheckedCommunicator { id, ranks, ..CheckedCommunicator::default() };
-        let question = match Question::new(self, communicator, given) {
+        let asked = match self.version(given) {
+            Some(_) => Question::new(self, communicator, given).map(|it| (it, String::new())),
+            None => unstated::of_any_release(self, communicator, given),
+        };
+        let (question, release) = match asked {
             Ok(it) => it,
             Err(missing) => {
                 checked.missing = missing;
@@ -81,10 +91,13 @@ impl Logs<'_> {
             }
         };
         checked.source = Some(question.source.clone());
+        checked.nccl = Some(question.settings.version);
+        checked.notes.extend(Some(release).filter(|it| !it.is_empty()));
         match question.best(&communicator.logged()) {
-            Ok((compared, notes)) => {
-                checked.notes = notes;
-                checked.compared = Some(compared);
+            Ok(answer) => {
+                checked.notes.extend(answer.notes);
+                checked.settings = answer.settings;
+                checked.compared = Some(answer.compared);
             }
             Err(reason) => checked.missing.push(format!("a job that can be predicted: {reason}")),
         }

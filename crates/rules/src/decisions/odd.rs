@@ -7,6 +7,7 @@ use fabric::Machine;
 use fabric::link;
 use fabric::machine::{NvEnd, PciLink};
 
+use super::Question;
 use crate::expected::number;
 
 /// One device.
@@ -126,6 +127,86 @@ impl Repaired {
             self.machine = named.clone();
         }
     }
+}
+
+impl Question {
+    /// The machine that most nodes are; of two as many the first.
+    pub(super) fn usual_machine(&self) -> &Machine {
+        let count = |it: usize| self.nodes_of(it).count();
+        let most = (0..=self.others.len()).rev().max_by_key(|it| count(*it)).unwrap_or(0);
+        self.machine_at(most)
+    }
+
+    /// The first machine, then the others.
+    fn machine_at(&self, position: usize) -> &Machine {
+        position.checked_sub(1).and_then(|it| self.others.get(it)).unwrap_or(&self.machine)
+    }
+
+    /// The nodes that are this machine.
+    fn nodes_of(&self, machine: usize) -> impl Iterator<Item = usize> {
+        let all = self.placement.iter().flat_map(|it| it.nodes.iter().enumerate());
+        all.filter(move |it| *it.1 == machine).map(|it| it.0)
+    }
+
+    /// The same with every node like at least half of them, and what the rest lacks. `None` if it lacks nothing, or the nodes have other
+    /// numbers of GPUs.
+    pub(super) fn with_nodes_alike(&self) -> Option<(Self, Vec<Oddity>)> {
+        let placement = self.placement.as_ref()?;
+        let machines = 0..=self.others.len();
+        let gpus = |it: usize| self.machine_at(it).gpus.len();
+        if machines.clone().any(|it| gpus(it) != gpus(0)) {
+            return None;
+        }
+        for usual in machines.clone().filter(|it| self.nodes_of(*it).count() * 2 >= placement.nodes.len()) {
+            let machine = self.machine_at(usual);
+            let mut oddities: Vec<Oddity> = Vec::new();
+            for other in machines.clone().filter(|it| *it != usual) {
+                for node in self.nodes_of(other) {
+                    let host = self.hosts.get(node).map_or_else(|| node.to_string(), Clone::clone);
+                    oddities.extend(lacks(&format!("node {host}"), self.machine_at(other), machine));
+                }
+            }
+            if !oddities.is_empty() {
+                let nodes = vec![0; placement.nodes.len()];
+                let placement = fabric::Placement { nodes, ranks: placement.ranks.clone() };
+                let (machine, placement) = (machine.clone(), Some(placement));
+                let alike = Self { machine, others: Vec::new(), placement, ..self.clone() };
+                return Some((alike, oddities));
+            }
+        }
+        None
+    }
+}
+
+/// What a node has less of than the others.
+fn lacks(host: &str, here: &Machine, others: &Machine) -> Vec<Oddity> {
+    let mut found = Vec::new();
+    let mut add =
+        |text: String, fix: &'static str| found.push(Oddity { text: format!("{host} {text}"), fix });
+    let (nics, usual) = (here.nics.len(), others.nics.len());
+    if nics < usual {
+        add(format!("has {nics} NICs, the others {usual}"), NIC);
+    }
+    let rate = |it: &Machine| it.nics.iter().filter_map(|it| it.rate).map(|it| it.0).sum::<f64>();
+    if nics == usual && rate(here) < rate(others) {
+        add(
+            format!("has NICs of {} Gbps in all, the others {}", number(rate(here)), number(rate(others))),
+            NIC,
+        );
+    }
+    let links = |it: &Machine| it.nvlinks.iter().map(|it| it.count).sum::<u32>();
+    if links(here) < links(others) {
+        add(format!("has {} NVLinks in all, the others {}", links(here), links(others)), NVLINK);
+    }
+    for (one, other) in here.gpus.iter().zip(&others.gpus) {
+        if let (Some(one_link), Some(other_link)) = (one.link, other.link)
+            && link::pci(one_link) < link::pci(other_link)
+        {
+            let (slow, fast) = (number(link::pci(one_link)), number(link::pci(other_link)));
+            add(format!("has a PCIe link of {slow} GB/s to GPU {}, the others {fast} GB/s", one.index), LINK);
+        }
+    }
+    found
 }
 
 /// The value that most of them have: more than half of at least three.

@@ -2,6 +2,7 @@
 
 use evidence::decided::DecidedKind;
 use fabric::Machine;
+use fabric::machine::Nic;
 use fabric::settings::Network;
 
 use super::{Compared, Logged, Question, lines};
@@ -12,15 +13,25 @@ const COMPUTE: [u32; 6] = [70, 80, 89, 90, 100, 120];
 /// Latencies that plugins declare, in microseconds: for a log without the tuning table, from which it can be read.
 const LATENCIES: [f64; 3] = [0.0, 35.0, 150.0];
 
+/// A comparison, and what it rests on.
+#[derive(Debug, Default)]
+pub(super) struct Answer {
+    pub(super) compared: Compared,
+    /// Variables that the log does not show.
+    pub(super) settings: Vec<String>,
+    pub(super) notes: Vec<String>,
+}
+
 impl Question {
     /// The comparison.
-    pub(super) fn best(mut self, logged: &[Logged<'_>]) -> Result<(Compared, Vec<String>), String> {
+    pub(super) fn best(mut self, logged: &[Logged<'_>]) -> Result<Answer, String> {
         let first = self.predict()?;
         self.notes.extend(first.unheeded.iter().map(|it| format!("{it}.")));
         let mut best = Compared::new(logged, &first);
         let mut assumed: Vec<String> = Vec::new();
         let mut all = vec![(self.clone(), Vec::new())];
         all.extend(self.changed());
+        all.extend(self.without_gpudirect());
         for (question, parts) in all {
             if best.different() == 0 {
                 break;
@@ -43,10 +54,38 @@ impl Question {
                 }
             }
         }
+        if let Some(mut answer) = self.with_settings(logged, &best) {
+            self.notes.push(format!(
+                "The log does not show the environment (subsystem ENV); its lines fit {}.",
+                answer.settings.join(" and ")
+            ));
+            answer.notes = self.notes;
+            return Ok(answer);
+        }
         if !assumed.is_empty() {
             self.notes.push(note(&assumed));
         }
-        Ok((best, self.notes))
+        let open = self.not_in_the_log();
+        if best.different() > 0 && !open.is_empty() {
+            self.notes
+                .push(format!("Not in the log, and no value that plumb tried fits: {}.", open.join("; ")));
+        }
+        Ok(Answer { compared: best, settings: Vec::new(), notes: self.notes })
+    }
+
+    /// What decides, and the log does not say.
+    fn not_in_the_log(&self) -> Vec<&'static str> {
+        let nics = || self.machines().flat_map(|it| &it.nics);
+        let between = self.layout.nodes > 1 || !self.others.is_empty();
+        let open = [
+            (!self.complete, "the environment (subsystem ENV)"),
+            (
+                between && nics().any(|it| it.gpudirect.is_none()),
+                "whether NICs use GPUDirect (subsystem NET)",
+            ),
+            (self.no_generation, "the generation of the GPUs (--gpu MODEL)"),
+        ];
+        open.into_iter().filter(|it| it.0).map(|it| it.1).collect()
     }
 
     /// The same with other values for what decides the search and the log does not say.
@@ -100,6 +139,35 @@ impl Question {
         all.retain(|it| !it.1.is_empty());
         all.sort_by_key(|it| it.1.len());
         all
+    }
+
+    /// The same with one of the NICs without GPUDirect, or those of one rate: NICs for storage are often other cards, with another driver.
+    fn without_gpudirect(&self) -> Vec<(Self, Vec<String>)> {
+        if self.network() == Network::Socket || !self.others.is_empty() {
+            return Vec::new();
+        }
+        let open = |it: &Nic| it.gpudirect.is_none();
+        let nics: Vec<&Nic> = self.machine.nics.iter().filter(|it| open(it)).collect();
+        let mut groups: Vec<Vec<u32>> = nics.iter().map(|it| vec![it.index]).collect();
+        for nic in &nics {
+            let group: Vec<u32> = nics.iter().filter(|it| it.rate == nic.rate).map(|it| it.index).collect();
+            if group.len() > 1 && !groups.contains(&group) {
+                groups.push(group);
+            }
+        }
+        groups.retain(|it| it.len() < self.machine.nics.len());
+        let without = |group: Vec<u32>| {
+            let mut other = self.clone();
+            let some = other.machine.nics.iter_mut().filter(|it| group.contains(&it.index));
+            let names: Vec<String> = some
+                .map(|it| {
+                    it.gpudirect = Some(false);
+                    it.name.to_string()
+                })
+                .collect();
+            (other, vec![format!("{} without GPUDirect", names.join(", "))])
+        };
+        groups.into_iter().map(without).collect()
     }
 
     fn machines(&self) -> impl Iterator<Item = &Machine> {

@@ -21,8 +21,11 @@ use crate::expected::{Numbers, share_lost};
 /// The releases that are modelled.
 const RELEASES: [Version; 2] = [Version::new(2, 18, 0), Version::new(2, 31, 0)];
 
-/// Graphs and counts are the same for all larger numbers of nodes.
+/// How many nodes are predicted of a job whose nodes are alike.
 const MOST_NODES: u32 = 3;
+
+/// How many nodes that are not alike are predicted.
+const MOST_UNLIKE: u32 = 64;
 
 /// A search that found less than this share of what is possible is worth mentioning.
 const SHARE: f64 = 0.95;
@@ -106,18 +109,21 @@ impl Outcome {
         let logs = Logs { texts: log.setups(), job: &log.job, communicators: Vec::new() };
         let question =
             Question::new(&logs, &communicator, &given(log, &communicator)).map_err(|_| missing())?;
-        // What to change on nodes that are not alike is not known.
-        if !question.is_alike() {
+        let alike = question.is_alike();
+        if !alike && question.layout.nodes > MOST_UNLIKE {
             return Err(missing());
         }
-        let question = Question { placement: None, ..question };
+        let question = if alike { Question { placement: None, ..question }.on(MOST_NODES) } else { question };
         let channels = counts.value.coll;
         let explains = |it: &Prediction| {
             it.communicator.connected.channels.len() == channels as usize
                 && communicator.graphs().iter().all(|line| has_graph(it, line))
         };
-        let Tried { question, here, fits } =
-            Tried::new(question.on(MOST_NODES), explains).ok_or_else(missing)?;
+        let Tried { question, here, fits } = Tried::new(question, explains).ok_or_else(missing)?;
+        // What differs between nodes may not be all that differs.
+        if !alike && !fits {
+            return Err(missing());
+        }
         let named = log.job.model().map(|it| job::machine::seen_by_nccl(&it.machine()));
         let gpus = question.machine.gpus.len();
         let whole = named.as_ref().map_or(gpus >= question.machine.nics.len(), |it| it.gpus.len() == gpus);
@@ -148,10 +154,19 @@ impl Outcome {
             let some = if some.is_empty() { self.variables.clone() } else { some };
             return Some(Remedy { better, cause: Cause::Variables(some) });
         }
-        let repaired = odd::repaired(&self.question.machine, self.named.as_ref())?;
-        let question = Question { machine: repaired.machine, ..self.question.clone() };
+        let (question, oddities) = if self.is_alike() {
+            let repaired = odd::repaired(&self.question.machine, self.named.as_ref())?;
+            (Question { machine: repaired.machine, ..self.question.clone() }, repaired.oddities)
+        } else {
+            self.question.with_nodes_alike()?
+        };
         let better = question.predict().ok().filter(is_better)?;
-        Some(Remedy { better, cause: Cause::Machine(repaired.oddities) })
+        Some(Remedy { better, cause: Cause::Machine(oddities) })
+    }
+
+    /// Whether all nodes are alike.
+    pub(crate) fn is_alike(&self) -> bool {
+        self.question.is_alike()
     }
 
     /// The NICs that no ring uses, by their positions in the machine.
@@ -164,8 +179,13 @@ impl Outcome {
 
     /// What a remedy gains, by the forecast: the links of the rings carry less in this proportion.
     pub(crate) fn cost(&self, better: &Prediction) -> Option<Numbers> {
-        let Question { layout, settings, .. } = &self.question;
-        let mut machine = self.question.machine.clone();
+        let Question { settings, .. } = &self.question;
+        let mut machine = self.question.usual_machine().clone();
+        let layout = if self.is_alike() {
+            self.question.layout
+        } else {
+            Layout::whole(&machine).on(self.question.layout.nodes)
+        };
         if self.question.printed {
             machine.name = machine.name.filter(|it| fabric::catalogue::find(it).is_some());
             for nic in &mut machine.nics {
@@ -260,8 +280,8 @@ fn kind(network: Network, known: NicKind) -> NicKind {
     }
 }
 
-/// The cluster whose links carry this share.
-fn slower(best: &Cluster, share: f64, between: bool) -> Cluster {
+/// The cluster whose links between nodes, or inside them, carry this share.
+pub fn slower(best: &Cluster, share: f64, between: bool) -> Cluster {
     let mut now = best.clone();
     if between {
         if let Some(it) = &mut now.between {

@@ -15,6 +15,8 @@ pub(super) struct Places {
     /// The machines that differ.
     pub(super) machines: Vec<Machine>,
     pub(super) placement: Placement,
+    /// The names of the nodes.
+    pub(super) hosts: Vec<String>,
 }
 
 /// A node and the ranks on it.
@@ -62,6 +64,19 @@ impl Places {
                 None => nodes.push(Node { decided: one, machine, ranks: vec![(rank, position)] }),
             }
         }
+        // Of a node whose system one rank printed, the others are known by their host and GPU.
+        for one in communicator.members.iter().map(|it| &it.decided).filter(|it| it.system.is_none()) {
+            let rank = one.rank?;
+            let free = |it: &Node<'_>| {
+                let position = position(&machines[it.machine], one)?;
+                it.ranks.iter().all(|it| it.1 != position).then_some(position)
+            };
+            let fits =
+                |it: &&mut Node<'_>| host(&it.decided.thread) == host(&one.thread) && free(it).is_some();
+            let node = nodes.iter_mut().find(fits)?;
+            let position = free(node)?;
+            node.ranks.push((rank, position));
+        }
         Self::new(communicator, machines, &nodes)
     }
 
@@ -86,7 +101,7 @@ impl Places {
             return None;
         }
         let placement = Placement::group(layout, 0..layout.ranks());
-        Some(Self { machines: vec![machine.clone()], placement })
+        Some(Self { machines: vec![machine.clone()], placement, hosts: Vec::new() })
     }
 
     fn new(communicator: &LoggedCommunicator, machines: Vec<Machine>, nodes: &[Node<'_>]) -> Option<Self> {
@@ -119,8 +134,14 @@ impl Places {
         Some(Self {
             machines,
             placement: Placement { nodes: nodes.iter().map(|it| it.machine).collect(), ranks },
+            hosts: nodes.iter().map(|it| name(it.decided)).collect(),
         })
     }
+}
+
+/// The name of a rank's node: `NCCL_HOSTID`, or its host.
+fn name(one: &Decided) -> String {
+    one.host_id.clone().unwrap_or_else(|| String::from_utf8_lossy(host(&one.thread)).into_owned())
 }
 
 fn is_same_host(one: &Decided, other: &Decided) -> bool {

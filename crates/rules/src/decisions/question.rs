@@ -37,6 +37,8 @@ pub(crate) struct Question {
     pub(crate) layout: Layout,
     /// Where each rank is, if the layout does not tell it; it counts instead.
     pub(crate) placement: Option<Placement>,
+    /// The names of the nodes, where they are placed by the lines of their ranks.
+    pub(crate) hosts: Vec<String>,
     pub(crate) settings: Settings,
     pub(crate) abilities: Abilities,
     pub(crate) plugin: Version,
@@ -125,15 +127,23 @@ impl Question {
                 (Layout::new(1, 1).on(u32::try_from(places.placement.nodes.len()).unwrap_or(1)), Some(places))
             }
         };
-        let (mut others, mut placement) = (Vec::new(), None);
+        let (mut others, mut placement, mut hosts) = (Vec::new(), None, Vec::new());
         if let Some(mut it) = places {
             others = it.machines.split_off(1);
             machine = it.machines.remove(0);
-            placement = Some(it.placement);
+            (placement, hosts) = (Some(it.placement), it.hosts);
         }
         let latency = communicator.first(|it| it.latency);
         for nic in std::iter::once(&mut machine).chain(&mut others).flat_map(|it| &mut it.nics) {
             nic.latency = nic.latency.or(latency);
+        }
+        // GPUDirect was used with these NICs.
+        if others.is_empty() {
+            let used: BTreeSet<u32> =
+                communicator.members.iter().flat_map(|it| &it.decided.direct).copied().collect();
+            for nic in machine.nics.iter_mut().filter(|it| used.contains(&it.index)) {
+                nic.gpudirect = nic.gpudirect.or(Some(true));
+            }
         }
         let multicast = communicator.first(|it| it.multicast);
         let collnet = communicator.members.iter().any(|it| it.decided.collnet);
@@ -142,6 +152,7 @@ impl Question {
             others,
             layout,
             placement,
+            hosts,
             settings,
             abilities: Abilities { multicast, domain: found.domain, collnet, ..Abilities::default() },
             plugin: given.plugin.unwrap_or_else(|| plugin(logs.job)),

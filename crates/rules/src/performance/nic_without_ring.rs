@@ -25,7 +25,8 @@ fn check(log: &Log) -> Checked {
     let outcome = log.decisions()?;
     let machine = outcome.machine();
     // NICs beyond the number of GPUs are for storage, and a job on some of the GPUs uses the NICs near them.
-    if !outcome.fits || !outcome.spans_nodes() || !outcome.whole || machine.nics.len() > machine.gpus.len() {
+    let known = outcome.fits && outcome.is_alike() && outcome.whole;
+    if !known || !outcome.spans_nodes() || machine.nics.len() > machine.gpus.len() {
         return Ok(Vec::new());
     }
     let idle = outcome.idle_nics(&outcome.here);
