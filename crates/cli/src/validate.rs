@@ -25,8 +25,10 @@ pub(crate) fn run(args: &args::Validate, colour: Colour, out: &mut impl Write) -
         },
     };
     match args.format {
-        ListFormat::Text => validate
-            .text(Style { colour: doctor::coloured(colour), width: doctor::width(), verbose: args.verbose }, out)?,
+        ListFormat::Text => validate.text(
+            Style { colour: doctor::coloured(colour), width: doctor::width(), verbose: args.verbose },
+            out,
+        )?,
         ListFormat::Json => validate.json(out)?,
     }
     Ok(match () {

@@ -16,12 +16,20 @@ fn validate(arguments: &[&str]) -> Answer {
 /// What `sendrecv_perf` prints for two machines with two GPUs each; without a row where it failed.
 fn table(one: usize, other: usize, rate: Option<f64>) -> String {
     let device = |rank: usize, host: usize| {
-        format!("#  Rank {rank:2} Group  0 Pid {:6} on gpu-{host:02} device {:2} [0000:1b:00] NVIDIA H100 80GB HBM3\n", 4000 + rank, rank % 2)
+        format!(
+            "#  Rank {rank:2} Group  0 Pid {:6} on gpu-{host:02} device {:2} [0000:1b:00] NVIDIA H100 80GB HBM3\n",
+            4000 + rank,
+            rank % 2
+        )
     };
     let devices: String = [device(0, one), device(1, one), device(2, other), device(3, other)].concat();
     let row = match rate {
-        Some(rate) => format!("  1073741824     268435456     float    none      -1   23301.3   {rate:.2}   {rate:.2}      0   23298.8   {rate:.2}   {rate:.2}    N/A\n"),
-        None => format!("gpu-{other:02}: Test NCCL failure common.cu:1279 'remote process exited or there was a network error / '\n"),
+        Some(rate) => format!(
+            "  1073741824     268435456     float    none      -1   23301.3   {rate:.2}   {rate:.2}      0   23298.8   {rate:.2}   {rate:.2}    N/A\n"
+        ),
+        None => format!(
+            "gpu-{other:02}: Test NCCL failure common.cu:1279 'remote process exited or there was a network error / '\n"
+        ),
     };
     format!(
         "# nccl-tests version 2.17.6 nccl-headers=22807 nccl-library=22807\n# Collective test starting: sendrecv_perf\n# nThread 1 nGpus 1 minBytes 1073741824 maxBytes 1073741824 step: 2(factor) warmup iters: 5 iters: 20 agg iters: 1 validation: 1 graph: 0\n#\n# Using devices\n{devices}#\n#                                                              out-of-place                       in-place\n#       size         count      type   redop    root     time   algbw   busbw #wrong     time   algbw   busbw #wrong\n#        (B)    (elements)                               (us)  (GB/s)  (GB/s)            (us)  (GB/s)  (GB/s)\n{row}"
@@ -33,7 +41,8 @@ fn pairs(name: &str, rate: impl Fn(usize, usize) -> Option<f64>) -> Folder {
     let folder = Folder::new(name);
     for one in 0..10 {
         for other in one + 1..10 {
-            fs::write(folder.path().join(format!("p{one}-{other}.log")), table(one, other, rate(one, other))).unwrap();
+            fs::write(folder.path().join(format!("p{one}-{other}.log")), table(one, other, rate(one, other)))
+                .unwrap();
         }
     }
     folder
@@ -41,12 +50,17 @@ fn pairs(name: &str, rate: impl Fn(usize, usize) -> Option<f64>) -> Folder {
 
 #[test]
 fn the_slow_machine_among_runs_of_pairs_is_named() {
-    let folder = pairs("validate-slow", |one, other| Some(if one == 7 || other == 7 { 22.4 } else { 45.0 + (one as f64) * 0.1 }));
+    let folder = pairs("validate-slow", |one, other| {
+        Some(if one == 7 || other == 7 { 22.4 } else { 45.0 + (one as f64) * 0.1 })
+    });
     let path = folder.path().to_string_lossy();
     let answer = validate(&["--replay", &path]);
     assert_eq!(answer.code, Some(1), "{}", answer.stderr);
     let text = &answer.stdout;
-    assert!(text.starts_with("NO-GO: take out gpu-07\n45 runs of nccl-tests in 45 files, 10 machines\n"), "{text}");
+    assert!(
+        text.starts_with("NO-GO: take out gpu-07\n45 runs of nccl-tests in 45 files, 10 machines\n"),
+        "{text}"
+    );
     assert!(text.contains("NODE  gpu-07") && text.contains("slow in 9 of 9"), "{text}");
     assert!(text.contains("  07   50  50"), "{text}");
     assert!(text.contains("what all 10 machines reach together"), "{text}");
@@ -60,7 +74,13 @@ fn machines_that_fall_into_groups_are_shown() {
     });
     let answer = validate(&["--replay", &folder.path().to_string_lossy()]);
     assert_eq!(answer.code, Some(1), "{}", answer.stderr);
-    assert!(answer.stdout.starts_with("NO-GO: the machines fall into groups of 6 and 4: pairs across them reach 25 %"), "{}", answer.stdout);
+    assert!(
+        answer
+            .stdout
+            .starts_with("NO-GO: the machines fall into groups of 6 and 4: pairs across them reach 25 %"),
+        "{}",
+        answer.stdout
+    );
     assert!(answer.stdout.contains("group 2: gpu-00, gpu-01, gpu-02, gpu-03"), "{}", answer.stdout);
 }
 
@@ -69,14 +89,22 @@ fn even_pairs_are_not_go() {
     let folder = pairs("validate-even", |_, _| Some(45.0));
     let answer = validate(&["--replay", &folder.path().to_string_lossy()]);
     assert_eq!(answer.code, Some(2));
-    assert!(answer.stdout.starts_with("INCONCLUSIVE: none of 10 machines is slower than the others"), "{}", answer.stdout);
+    assert!(
+        answer.stdout.starts_with("INCONCLUSIVE: none of 10 machines is slower than the others"),
+        "{}",
+        answer.stdout
+    );
 }
 
 #[test]
 fn a_modelled_fleet_passes_the_same_steps() {
     let answer = validate(&["--simulate", "nodes=100,slow=node037:0.8,noise=2%"]);
     assert_eq!(answer.code, Some(1), "{}", answer.stderr);
-    assert!(answer.stdout.starts_with("NO-GO: take out node037: without, the others reach "), "{}", answer.stdout);
+    assert!(
+        answer.stdout.starts_with("NO-GO: take out node037: without, the others reach "),
+        "{}",
+        answer.stdout
+    );
     assert!(answer.stdout.contains("not real ones"));
     assert_eq!(validate(&["--simulate", "nodes=16"]).code, Some(0));
     assert_eq!(validate(&["--simulate", "nodes=2,slow=node001:0.5"]).code, Some(2));

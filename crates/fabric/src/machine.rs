@@ -193,6 +193,21 @@ pub enum NicKind {
     Unknown,
 }
 
+impl NicKind {
+    /// What the network is called between nodes; `a network` if it is not known.
+    pub const fn network(self) -> &'static str {
+        match self {
+            Self::Ethernet => "TCP",
+            Self::Efa => "EFA",
+            Self::InfiniBand => "InfiniBand",
+            Self::Roce => "RoCE",
+            Self::GpuDirectTcp => "GPUDirect-TCP",
+            Self::Slingshot => "Slingshot",
+            Self::Unknown => "a network",
+        }
+    }
+}
+
 /// A group of NVLinks from a GPU to one peer.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash)]
 pub struct NvLink {

@@ -41,10 +41,10 @@ pub use model::{
 };
 pub use predict::{Drawing, FromLog, Predict, Undrawn};
 pub use price::{Price, charge};
-pub use validate::Validate;
 pub use redact::{Redactor, redact};
 pub use sarif::sarif;
 pub use text::{Style, clean, text};
+pub use validate::Validate;
 
 use std::io::{self, Write};
 

@@ -40,7 +40,10 @@ const CRATES: &[Crate] = &[
     Crate {
         name: "report",
         pure: true,
-        uses: &["bench", "evidence", "explain", "fabric", "forecast", "job", "manifest", "nccl", "rules", "validate"],
+        uses: &[
+            "bench", "evidence", "explain", "fabric", "forecast", "job", "manifest", "nccl", "rules",
+            "validate",
+        ],
         tests_use: &[],
     },
     Crate { name: "collective", pure: false, uses: &[], tests_use: &["testbed"] },

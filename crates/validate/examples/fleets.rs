@@ -1,6 +1,12 @@
 //! How often the search is right, over random fleets: `cargo run --release -p validate --example fleets [FLEETS]` prints the table of
 //! docs/validation.md.
-#![allow(clippy::print_stdout, reason = "prints a table")]
+#![allow(clippy::print_stdout, clippy::print_stderr, reason = "prints a table")]
+#![allow(
+    clippy::cast_precision_loss,
+    clippy::cast_possible_truncation,
+    clippy::cast_sign_loss,
+    reason = "small numbers"
+)]
 
 use validate::simulate::{Model, Spec};
 use validate::{Class, Culprit, Host, Limits, Verdict};
@@ -75,7 +81,9 @@ fn fleet(kind: &str, number: u64) -> (Spec, Vec<Culprit>) {
 
 fn main() {
     let fleets = std::env::args().nth(1).and_then(|it| it.parse().ok()).unwrap_or(1000_u64);
-    println!("| fleets of 8 to 1,000 machines | exact | INCONCLUSIVE | missed | false | launches: mean | most |");
+    println!(
+        "| fleets of 8 to 1,000 machines | exact | INCONCLUSIVE | missed | false | launches: mean | most |"
+    );
     println!("| --- | --- | --- | --- | --- | --- | --- |");
     for kind in [
         "quiet, healthy",
@@ -95,7 +103,8 @@ fn main() {
             let mut named: Vec<Culprit> = validation.findings().iter().map(|it| it.culprit).collect();
             named.sort();
             let verdict = validation.verdict();
-            let right_class = kind != "quiet, slow at times" || validation.findings().iter().all(|it| it.class == Class::Intermittent);
+            let right_class = kind != "quiet, slow at times"
+                || validation.findings().iter().all(|it| it.class == Class::Intermittent);
             count.fleets += 1;
             count.launches += validation.launches();
             count.most = count.most.max(validation.launches());
@@ -104,8 +113,15 @@ fn main() {
             if wrong {
                 count.false_ += 1;
                 if std::env::var_os("SHOW").is_some() {
-                    let wrong: Vec<_> = validation.findings().into_iter().filter(|it| !bad.contains(&it.culprit)).collect();
-                    eprintln!("{kind} {number}: nodes {} noise {:.3} dips {:.3} bad {} false {wrong:?}", spec.nodes, spec.noise, spec.dips, bad.len());
+                    let wrong: Vec<_> =
+                        validation.findings().into_iter().filter(|it| !bad.contains(&it.culprit)).collect();
+                    eprintln!(
+                        "{kind} {number}: nodes {} noise {:.3} dips {:.3} bad {} false {wrong:?}",
+                        spec.nodes,
+                        spec.noise,
+                        spec.dips,
+                        bad.len()
+                    );
                 }
             } else if verdict == Verdict::Inconclusive {
                 count.inconclusive += 1;
@@ -114,7 +130,10 @@ fn main() {
             } else {
                 count.missed += 1;
                 if std::env::var_os("SHOW").is_some() {
-                    eprintln!("{kind} {number}: missed nodes {} noise {:.3} dips {:.3} named {named:?} bad {bad:?} {verdict:?}", spec.nodes, spec.noise, spec.dips);
+                    eprintln!(
+                        "{kind} {number}: missed nodes {} noise {:.3} dips {:.3} named {named:?} bad {bad:?} {verdict:?}",
+                        spec.nodes, spec.noise, spec.dips
+                    );
                 }
             }
         }

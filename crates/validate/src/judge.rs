@@ -124,7 +124,14 @@ pub fn judge(fleet: &Fleet, samples: &[Sample]) -> Judgement {
     let reference = Reference::of(samples.iter().filter_map(|it| it.rate).map(|it| it.0));
     let Some(reference) = reference else {
         let open = fleet.hosts().map(Question::Host).collect();
-        return Judgement { reference: None, findings: Vec::new(), split: None, open, cleared: BTreeSet::new(), transient: 0 };
+        return Judgement {
+            reference: None,
+            findings: Vec::new(),
+            split: None,
+            open,
+            cleared: BTreeSet::new(),
+            transient: 0,
+        };
     };
     let mut court = Court { fleet, reference, samples, findings: Vec::new(), split: None };
     court.split = court.groups();
@@ -190,7 +197,11 @@ impl Court<'_> {
         let open = self.samples.iter().filter(|it| !self.explained(it.pair));
         open.map(|it| {
             let rate = it.rate.map(|it| it.0);
-            Vote { pair: it.pair, slow: self.reference.is_slow(rate), share: rate.map(|it| self.reference.share(it)) }
+            Vote {
+                pair: it.pair,
+                slow: self.reference.is_slow(rate),
+                share: rate.map(|it| self.reference.share(it)),
+            }
         })
         .collect()
     }
@@ -243,7 +254,9 @@ impl Court<'_> {
         let votes = self.votes();
         let suspects = suspects(self.fleet, &votes);
         let guilty = suspects.into_iter().filter(|it| {
-            it.partners >= WITNESSES && it.chance < CHANCE && as_f64(it.slow) >= OFTEN * as_f64(it.votes.len())
+            it.partners >= WITNESSES
+                && it.chance < CHANCE
+                && as_f64(it.slow) >= OFTEN * as_f64(it.votes.len())
         });
         let guilty = guilty.filter(|it| it.chance < RARE || self.constant(&it.votes));
         let worst = guilty.min_by(|a, b| {
@@ -284,11 +297,12 @@ impl Court<'_> {
             let fine = |host: Host, but: Host| others(&normal, host, but) >= fine_with;
             let cleared = fine(one, other) && fine(other, one);
             let chance = at_least(slow, votes.len(), noise.without(slow, votes.len())) * measured;
-            (cleared && slow >= CONFIRMED && chance < CHANCE).then(|| {
-                let class = if self.constant(&votes) { Class::Link } else { Class::Intermittent };
-                Self::finding(class, Culprit::Link(pair), &votes, 1, chance)
-            })
-            .filter(|it| it.class == Class::Link || it.chance < RARE)
+            (cleared && slow >= CONFIRMED && chance < CHANCE)
+                .then(|| {
+                    let class = if self.constant(&votes) { Class::Link } else { Class::Intermittent };
+                    Self::finding(class, Culprit::Link(pair), &votes, 1, chance)
+                })
+                .filter(|it| it.class == Class::Link || it.chance < RARE)
         });
         found.min_by(|a, b| a.chance.total_cmp(&b.chance))
     }
@@ -299,7 +313,8 @@ impl Court<'_> {
         let numbers: BTreeSet<usize> = self.fleet.hosts().filter_map(|it| self.fleet.group(it)).collect();
         let many = as_f64(numbers.len());
         let found = numbers.into_iter().filter_map(|group| {
-            let (across, rest): (Vec<Vote>, Vec<Vote>) = votes.iter().partition(|it| self.crosses(it.pair, group));
+            let (across, rest): (Vec<Vote>, Vec<Vote>) =
+                votes.iter().partition(|it| self.crosses(it.pair, group));
             let inside = |it: &Vote| it.pair.hosts().iter().all(|it| self.fleet.group(*it) == Some(group));
             let normal: BTreeSet<Host> =
                 rest.iter().filter(|it| inside(it) && !it.slow).flat_map(|it| it.pair.hosts()).collect();
@@ -316,7 +331,8 @@ impl Court<'_> {
             let guilty = slow_hosts.len() >= SEVERAL
                 && as_f64(slow) >= ALWAYS * as_f64(across.len())
                 && chance < CHANCE;
-            guilty.then(|| Self::finding(Class::Tier, Culprit::Group(group), &across, slow_hosts.len(), chance))
+            guilty
+                .then(|| Self::finding(Class::Tier, Culprit::Group(group), &across, slow_hosts.len(), chance))
         });
         found.min_by(|a, b| a.chance.total_cmp(&b.chance))
     }

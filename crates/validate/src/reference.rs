@@ -43,7 +43,8 @@ impl Reference {
             // With few measurements the deviation of the few is uncertain: half of the loss looked for is assumed at first.
             let few = LOSS / 2.0 / SIGMAS / as_f64(above.len()).sqrt();
             let spread = (median(&above).unwrap_or(0.0) * MAD).max(few).clamp(LEAST_SPREAD, MOST_SPREAD);
-            let next = Self { normal: middle, spread, slow_below: middle * (1.0 - LOSS.max(SIGMAS * spread)) };
+            let next =
+                Self { normal: middle, spread, slow_below: middle * (1.0 - LOSS.max(SIGMAS * spread)) };
             if next == found {
                 break;
             }

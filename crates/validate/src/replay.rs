@@ -74,7 +74,11 @@ impl Replay {
                 .filter_map(|it| fleet.names().binary_search_by(|name| name.as_str().cmp(&it.host)).ok())
                 .map(Host)
                 .collect();
-            let Some(gpus) = test.devices.len().checked_div(hosts.len()).filter(|it| it * hosts.len() == test.devices.len())
+            let Some(gpus) = test
+                .devices
+                .len()
+                .checked_div(hosts.len())
+                .filter(|it| it * hosts.len() == test.devices.len())
             else {
                 unnamed += 1;
                 continue;
@@ -82,7 +86,8 @@ impl Replay {
             let program = test.program.as_deref().unwrap_or("nccl-tests").to_owned();
             kinds.entry((program, gpus, hosts.len())).or_default().push((hosts.into_iter().collect(), test));
         }
-        let mut sets: Vec<Set> = kinds.into_iter().map(|(kind, runs)| Set::new(&fleet, kind, &runs)).collect();
+        let mut sets: Vec<Set> =
+            kinds.into_iter().map(|(kind, runs)| Set::new(&fleet, kind, &runs)).collect();
         let order = |hosts: usize| match hosts {
             2 => 0,
             1 => 1,
@@ -164,6 +169,7 @@ fn compared<'a>(tests: impl Iterator<Item = &'a NcclTests>) -> u64 {
 /// In place and out of place, on average.
 fn rate(row: &Row) -> Option<f64> {
     let both = [row.out_of_place, row.in_place];
-    let rates: Vec<f64> = both.iter().flatten().map(|it| it.busbw).filter(|it| it.is_finite() && *it > 0.0).collect();
+    let rates: Vec<f64> =
+        both.iter().flatten().map(|it| it.busbw).filter(|it| it.is_finite() && *it > 0.0).collect();
     (!rates.is_empty()).then(|| rates.iter().sum::<f64>() / crate::chance::as_f64(rates.len()))
 }

@@ -13,10 +13,17 @@ pub(crate) const FULL: usize = 3;
 ///
 /// Of the full rounds the first stays inside switches, where they are known, and the others go across: so that what a switch does
 /// is told from what a machine does.
-pub(crate) fn next(fleet: &Fleet, samples: &[Sample], judgement: &Judgement, round: usize, seed: u64) -> Vec<Pair> {
+pub(crate) fn next(
+    fleet: &Fleet,
+    samples: &[Sample],
+    judgement: &Judgement,
+    round: usize,
+    seed: u64,
+) -> Vec<Pair> {
     let mut free: Vec<Host> = fleet.hosts().collect();
     Random::new(seed ^ (round as u64).wrapping_mul(0x9e37_79b9)).shuffle(&mut free);
-    let mut planner = Planner { fleet, met: BTreeMap::new(), count: BTreeMap::new(), free, pairs: Vec::new() };
+    let mut planner =
+        Planner { fleet, met: BTreeMap::new(), count: BTreeMap::new(), free, pairs: Vec::new() };
     for sample in samples {
         *planner.met.entry(sample.pair).or_default() += 1;
         for host in sample.pair.hosts() {
@@ -39,7 +46,8 @@ pub(crate) fn next(fleet: &Fleet, samples: &[Sample], judgement: &Judgement, rou
             Question::Pair(_) => None,
         })
         .collect();
-    let witness = |it: Host| judgement.cleared.contains(&it) && !accused.contains(&it) && !asked.contains(&it);
+    let witness =
+        |it: Host| judgement.cleared.contains(&it) && !accused.contains(&it) && !asked.contains(&it);
     if round > 0 {
         for question in &judgement.open {
             match question {
@@ -100,15 +108,10 @@ impl Planner<'_> {
     /// The free machine that ranks highest among those it met least.
     fn pair(&mut self, host: Host, rank: &impl Fn(Host) -> (bool, bool)) {
         let met = |it: Host| self.met.get(&Pair::new(host, it)).copied().unwrap_or(0);
-        let best = self
-            .free
-            .iter()
-            .copied()
-            .filter(|it| *it != host)
-            .min_by_key(|it| {
-                let (first, second) = rank(*it);
-                (!first, met(*it), !second)
-            });
+        let best = self.free.iter().copied().filter(|it| *it != host).min_by_key(|it| {
+            let (first, second) = rank(*it);
+            (!first, met(*it), !second)
+        });
         if let Some(partner) = best {
             self.take(Pair::new(host, partner));
         } else {

@@ -75,7 +75,11 @@ impl Search {
     pub fn record(&mut self, pairs: &[Pair], mut result: impl FnMut(Pair) -> Option<f64>) {
         for pair in pairs {
             let rate = result(*pair).filter(|it| it.is_finite() && *it > 0.0);
-            self.samples.push(Sample { round: self.round, pair: *pair, rate: rate.map(fabric::units::GigabytesPerSecond) });
+            self.samples.push(Sample {
+                round: self.round,
+                pair: *pair,
+                rate: rate.map(fabric::units::GigabytesPerSecond),
+            });
         }
         self.round += 1;
     }

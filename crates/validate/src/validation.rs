@@ -203,7 +203,9 @@ impl Validation {
             (Step::All(_), Answer::One(rate)) => self.all = Measured::of(rate),
             (Step::Without(_), Answer::One(rate)) => self.without = Measured::of(rate),
             (Step::Pairs(pairs), Answer::Each(rates)) => {
-                let found = |pair| pairs.iter().position(|it| *it == pair).and_then(|at| rates.get(at).copied().flatten());
+                let found = |pair| {
+                    pairs.iter().position(|it| *it == pair).and_then(|at| rates.get(at).copied().flatten())
+                };
                 self.search.record(pairs, found);
             }
             (Step::Nics(_), Answer::Nics(samples)) => {
@@ -264,7 +266,8 @@ impl Validation {
             return Verdict::Go;
         }
         let open = self.open().iter().any(|it| matches!(it, Question::Host(_)));
-        let proven = if self.without.ran() { self.enough(self.without) } else { whole || self.rest().len() < 2 };
+        let proven =
+            if self.without.ran() { self.enough(self.without) } else { whole || self.rest().len() < 2 };
         if out && !open && proven { Verdict::NoGo } else { Verdict::Inconclusive }
     }
 
@@ -288,7 +291,8 @@ impl Validation {
                 _ => None,
             })
             .collect();
-        let everybody: Vec<Host> = judgement.findings.iter().flat_map(|it| hosts_of(self.search.fleet(), it.culprit)).collect();
+        let everybody: Vec<Host> =
+            judgement.findings.iter().flat_map(|it| hosts_of(self.search.fleet(), it.culprit)).collect();
         let mut normal = judgement.cleared.into_iter().filter(|it| !everybody.contains(it));
         let (Some(one), Some(other)) = (normal.next(), normal.next()) else { return Vec::new() };
         // Two normal ones beside them, to know what a NIC reaches.
@@ -326,7 +330,11 @@ fn hosts_of(fleet: &Fleet, culprit: Culprit) -> Vec<Host> {
 }
 
 /// Machines that are slow by themselves.
-pub(crate) fn local(hosts: &[Host], rates: &[Option<f64>], least: Option<GigabytesPerSecond>) -> Vec<Finding> {
+pub(crate) fn local(
+    hosts: &[Host],
+    rates: &[Option<f64>],
+    least: Option<GigabytesPerSecond>,
+) -> Vec<Finding> {
     let reference = Reference::of(rates.iter().copied().flatten());
     let slow = |rate: Option<f64>| {
         let below = rate.is_none_or(|rate| least.is_some_and(|least| rate < least.0));

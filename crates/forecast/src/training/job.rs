@@ -424,10 +424,11 @@ fn inter(table: &InterTable) -> Result<Inter, JobError> {
         "efa" => NicKind::Efa,
         "infiniband" | "ib" => NicKind::InfiniBand,
         "roce" => NicKind::Roce,
+        "slingshot" => NicKind::Slingshot,
         "eni" | "tcp" | "ethernet" => NicKind::Ethernet,
         _ => {
             return wrong(format!(
-                "`kind` in [cluster.inter] is `{text}`: it must be efa, infiniband, roce, eni or tcp"
+                "`kind` in [cluster.inter] is `{text}`: it must be efa, infiniband, roce, slingshot, eni or tcp"
             ));
         }
     };

@@ -1,6 +1,5 @@
 //! Process groups and ranks of a layout.
 
-use fabric::machine::NicKind;
 use forecast::plan::groups::{self, Groups, Kind};
 use forecast::training::{Cluster, Inter, Intra, Run};
 use serde::Serialize;
@@ -102,14 +101,7 @@ fn link(cluster: &Cluster, groups: &Groups) -> String {
 }
 
 fn network(cluster: &Cluster, inter: &Inter, groups: &Groups) -> String {
-    let kind = match inter.kind {
-        NicKind::Ethernet => "TCP",
-        NicKind::Efa => "EFA",
-        NicKind::InfiniBand => "InfiniBand",
-        NicKind::Roce => "RoCE",
-        NicKind::GpuDirectTcp => "GPUDirect-TCP",
-        NicKind::Unknown => "network",
-    };
+    let kind = inter.kind.network();
     #[allow(clippy::cast_precision_loss, reason = "GPUs of a node")]
     let share = groups.local as f64 / cluster.on_node().max(1) as f64;
     let all = f64::from(inter.nics) * inter.rate.0;

@@ -85,15 +85,7 @@ fn network(job: &Job) -> Option<String> {
         };
     }
     let inter = cluster.inter?;
-    let kind = match inter.kind {
-        NicKind::Ethernet => "TCP",
-        NicKind::Efa => "EFA",
-        NicKind::InfiniBand => "InfiniBand",
-        NicKind::Roce => "RoCE",
-        NicKind::GpuDirectTcp => "GPUDirect-TCP",
-        NicKind::Slingshot => "Slingshot",
-        NicKind::Unknown => "network",
-    };
+    let kind = inter.kind.network();
     let direct = if inter.gpudirect || inter.kind == NicKind::Ethernet { "" } else { " without GPUDirect" };
     Some(format!(
         "{} GPUs of a node share {} x {} of {kind}{direct}",

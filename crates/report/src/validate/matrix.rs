@@ -2,8 +2,8 @@
 
 use std::collections::BTreeMap;
 
-use serde::Serialize;
 use ::validate::{Fleet, Host, Reference, Sample};
+use serde::Serialize;
 
 /// Pairs of machines, as parts of what is normal.
 #[derive(Debug, Clone, PartialEq, Serialize)]

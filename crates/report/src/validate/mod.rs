@@ -7,8 +7,8 @@ mod text;
 
 use std::io::{self, Write};
 
-use serde::Serialize;
 use ::validate::{Class, Verdict};
+use serde::Serialize;
 
 pub(crate) use matrix::Matrix;
 
@@ -157,11 +157,17 @@ const fn class(class: Class) -> &'static str {
 const fn action(class: Class, failed: bool) -> &'static str {
     match class {
         Class::Node if failed => "take it out, read its log with `plumb doctor`, reboot or replace it",
-        Class::Node => "take it out and replace it, or compare its settings, clocks and link rates with those of the others",
+        Class::Node => {
+            "take it out and replace it, or compare its settings, clocks and link rates with those of the others"
+        }
         Class::Nic => "check this NIC's cable, rate and error counters; replace the NIC or the machine",
-        Class::Link => "check the cables and switch ports between the two; keep them out of one job until then",
+        Class::Link => {
+            "check the cables and switch ports between the two; keep them out of one job until then"
+        }
         Class::Tier => "check the ways out of this switch; keep a job inside or outside of it until then",
-        Class::Intermittent => "take it out and watch it: counters, temperatures, other jobs on it; measure again later",
+        Class::Intermittent => {
+            "take it out and watch it: counters, temperatures, other jobs on it; measure again later"
+        }
         Class::Inconclusive => "measure again",
     }
 }

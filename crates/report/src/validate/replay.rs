@@ -6,14 +6,16 @@ use ::validate::replay::{Judged, Replay, Set};
 use ::validate::{Culprit, Finding, Reference, Sample, Verdict};
 
 use super::simulated::{accused, open};
-use super::{Accused, Split, Matrix, Test, Validate, list, percent, word};
+use super::{Accused, Matrix, Split, Test, Validate, list, percent, word};
 use crate::text::bytes;
 
 impl Validate {
     /// Judges runs of nccl-tests, each kind by itself.
     pub fn replayed(replay: &Replay, files: usize) -> Self {
         let fleet = &replay.fleet;
-        let names = |hosts: &[::validate::Host]| hosts.iter().map(|it| fleet.name(*it).to_owned()).collect::<Vec<_>>();
+        let names = |hosts: &[::validate::Host]| {
+            hosts.iter().map(|it| fleet.name(*it).to_owned()).collect::<Vec<_>>()
+        };
         let mut accusations: BTreeMap<Culprit, Vec<(String, Finding)>> = BTreeMap::new();
         let mut splits = Vec::new();
         let mut tests = Vec::new();
@@ -22,7 +24,11 @@ impl Validate {
         for set in &replay.sets {
             let name = name(set);
             let reference = Reference::of(set.runs.iter().filter_map(|it| it.rate).map(|it| it.0));
-            let slow = set.runs.iter().filter(|it| reference.is_none_or(|known| known.is_slow(it.rate.map(|it| it.0)))).count();
+            let slow = set
+                .runs
+                .iter()
+                .filter(|it| reference.is_none_or(|known| known.is_slow(it.rate.map(|it| it.0))))
+                .count();
             let rates: Vec<f64> = set.runs.iter().filter_map(|it| it.rate).map(|it| it.0).collect();
             tests.push(Test {
                 name: name.clone(),
@@ -53,10 +59,14 @@ impl Validate {
                             across: split.across,
                         });
                     }
-                    not_known.extend(open(fleet, &judgement.open).into_iter().map(|it| format!("{name}: {it}")));
+                    not_known
+                        .extend(open(fleet, &judgement.open).into_iter().map(|it| format!("{name}: {it}")));
                     // The matrix that shows most.
-                    let telling = slow + 1000 * (judgement.findings.len() + usize::from(judgement.split.is_some()));
-                    if let (Some(reference), true) = (&judgement.reference, best.as_ref().is_none_or(|it| telling > it.0)) {
+                    let telling =
+                        slow + 1000 * (judgement.findings.len() + usize::from(judgement.split.is_some()));
+                    if let (Some(reference), true) =
+                        (&judgement.reference, best.as_ref().is_none_or(|it| telling > it.0))
+                    {
                         best = Some((telling, Matrix::of(fleet, &samples(set), reference, name.clone())));
                     }
                 }
@@ -72,12 +82,14 @@ impl Validate {
             })
             .collect();
         if !replay.sets.iter().any(|it| it.hosts == fleet.len() && fleet.len() > 2) {
-            not_known.push(format!("what all {} machines reach together: no run has all of them", fleet.len()));
+            not_known
+                .push(format!("what all {} machines reach together: no run has all of them", fleet.len()));
         }
         if replay.unnamed > 0 {
             not_known.push(format!("{} runs: their output does not name the machines", replay.unnamed));
         }
-        let verdict = if findings.is_empty() && splits.is_empty() { Verdict::Inconclusive } else { Verdict::NoGo };
+        let verdict =
+            if findings.is_empty() && splits.is_empty() { Verdict::Inconclusive } else { Verdict::NoGo };
         let runs: usize = replay.sets.iter().map(|it| it.runs.len()).sum();
         Self {
             schema: "plumb.validate/1",
@@ -131,7 +143,9 @@ fn headline(findings: &[Accused], splits: &[Split], machines: usize) -> String {
         parts.push(if parts.is_empty() { format!("NO-GO: {text}") } else { text });
     }
     if parts.is_empty() {
-        return format!("INCONCLUSIVE: none of {machines} machines is slower than the others, and nothing says what they should reach together");
+        return format!(
+            "INCONCLUSIVE: none of {machines} machines is slower than the others, and nothing says what they should reach together"
+        );
     }
     parts.join("; ")
 }

@@ -28,7 +28,8 @@ impl Validate {
     fn of(validation: &Validation, source: String, launches: Vec<Launch>) -> Self {
         let fleet = validation.search().fleet();
         let verdict = validation.verdict();
-        let findings: Vec<Accused> = validation.findings().iter().map(|it| accused(fleet, it, Vec::new())).collect();
+        let findings: Vec<Accused> =
+            validation.findings().iter().map(|it| accused(fleet, it, Vec::new())).collect();
         let not_known = open(fleet, &validation.open());
         let samples = validation.search().samples();
         let reference = validation.search().judgement().reference.filter(|_| !samples.is_empty());
@@ -91,7 +92,10 @@ pub(super) fn open(fleet: &Fleet, questions: &[Question]) -> Vec<String> {
     }
     let mut all = Vec::new();
     if !hosts.is_empty() {
-        all.push(format!("whether {} slow: not measured often enough against machines that are normal", is_are(&hosts)));
+        all.push(format!(
+            "whether {} slow: not measured often enough against machines that are normal",
+            is_are(&hosts)
+        ));
     }
     if !pairs.is_empty() {
         all.push(format!("why {} was slow: not measured again", list(&pairs, 4)));
@@ -111,9 +115,11 @@ pub(super) fn accused(fleet: &Fleet, finding: &Finding, tests: Vec<String>) -> A
     let hosts: Vec<String> = match finding.culprit {
         Culprit::Host(host) | Culprit::Nic(host, _) => vec![fleet.name(host).to_owned()],
         Culprit::Link(pair) => pair.hosts().map(|it| fleet.name(it).to_owned()).to_vec(),
-        Culprit::Group(group) => {
-            fleet.hosts().filter(|it| fleet.group(*it) == Some(group)).map(|it| fleet.name(it).to_owned()).collect()
-        }
+        Culprit::Group(group) => fleet
+            .hosts()
+            .filter(|it| fleet.group(*it) == Some(group))
+            .map(|it| fleet.name(it).to_owned())
+            .collect(),
     };
     let nic = match finding.culprit {
         Culprit::Nic(_, nic) => Some(nic),
@@ -122,8 +128,12 @@ pub(super) fn accused(fleet: &Fleet, finding: &Finding, tests: Vec<String>) -> A
     let failed = finding.failed * 2 > finding.of;
     let what = match finding.culprit {
         Culprit::Host(_) if finding.partners == 0 && failed => "fails by itself".to_owned(),
-        Culprit::Host(_) if finding.partners == 0 => format!("{} of what the others reach, by itself", percent(finding.share)),
-        Culprit::Host(_) if failed => format!("failed with {} of {} machines that are normal with others", finding.failed, finding.of),
+        Culprit::Host(_) if finding.partners == 0 => {
+            format!("{} of what the others reach, by itself", percent(finding.share))
+        }
+        Culprit::Host(_) if failed => {
+            format!("failed with {} of {} machines that are normal with others", finding.failed, finding.of)
+        }
         Culprit::Host(_) => format!(
             "{} of what is normal; slow in {} of {} measurements with machines that are normal with others",
             percent(finding.share),
@@ -133,12 +143,16 @@ pub(super) fn accused(fleet: &Fleet, finding: &Finding, tests: Vec<String>) -> A
         Culprit::Nic(_, nic) if finding.failed > 0 => format!("NIC {nic} fails"),
         Culprit::Nic(_, nic) => format!("NIC {nic} reaches {} of what the others do", percent(finding.share)),
         Culprit::Link(_) => {
-            format!("{} of what is normal, in {} of {} measurements; both are normal with others", percent(finding.share), finding.slow, finding.of)
+            format!(
+                "{} of what is normal, in {} of {} measurements; both are normal with others",
+                percent(finding.share),
+                finding.slow,
+                finding.of
+            )
         }
-        Culprit::Group(group) => format!(
-            "switch {group}: {} of what is normal across it, normal inside",
-            percent(finding.share)
-        ),
+        Culprit::Group(group) => {
+            format!("switch {group}: {} of what is normal across it, normal inside", percent(finding.share))
+        }
     };
     Accused {
         class: class(finding.class),
@@ -167,18 +181,35 @@ fn launch(fleet: &Fleet, step: &Step, answer: &Answer, least: Option<f64>) -> La
             (Some(low), Some(high)) => format!("{} to {} GB/s", shown(*low), shown(*high)),
             _ => String::new(),
         };
-        if failed == 0 { range } else { format!("{range}{}{failed} failed", if range.is_empty() { "" } else { ", " }) }
+        if failed == 0 {
+            range
+        } else {
+            format!("{range}{}{failed} failed", if range.is_empty() { "" } else { ", " })
+        }
     };
     let (stage, what, result, ok) = match (step, answer) {
-        (Step::Local(hosts), Answer::Each(rates)) => {
-            ("local", format!("each of {} machines by itself", hosts.len()), range(rates), rates.iter().all(Option::is_some))
-        }
+        (Step::Local(hosts), Answer::Each(rates)) => (
+            "local",
+            format!("each of {} machines by itself", hosts.len()),
+            range(rates),
+            rates.iter().all(Option::is_some),
+        ),
         (Step::Smoke(pair), Answer::One(it)) => ("smoke", named(fleet, *pair), rate(*it), it.is_some()),
-        (Step::All(hosts), Answer::One(it)) => ("all", format!("{} machines together", hosts.len()), format!("{}{beside}", rate(*it)), enough(*it)),
-        (Step::Without(hosts), Answer::One(it)) => {
-            ("without", format!("{} machines, without those named", hosts.len()), format!("{}{beside}", rate(*it)), enough(*it))
+        (Step::All(hosts), Answer::One(it)) => (
+            "all",
+            format!("{} machines together", hosts.len()),
+            format!("{}{beside}", rate(*it)),
+            enough(*it),
+        ),
+        (Step::Without(hosts), Answer::One(it)) => (
+            "without",
+            format!("{} machines, without those named", hosts.len()),
+            format!("{}{beside}", rate(*it)),
+            enough(*it),
+        ),
+        (Step::Pairs(pairs), Answer::Each(rates)) => {
+            ("pairs", format!("{} pairs at the same time", pairs.len()), range(rates), true)
         }
-        (Step::Pairs(pairs), Answer::Each(rates)) => ("pairs", format!("{} pairs at the same time", pairs.len()), range(rates), true),
         (Step::Nics(pairs), Answer::Nics(samples)) => {
             let rates: Vec<Option<f64>> = samples.iter().map(|it| it.rate).collect();
             ("nics", format!("each NIC of {} machines", pairs.len()), range(&rates), true)

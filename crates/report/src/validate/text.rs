@@ -44,7 +44,9 @@ impl Validate {
                 writeln!(out, "    {line}")?;
             }
             for (number, group) in it.groups.iter().enumerate() {
-                for line in wrap(&format!("group {}: {}", number + 1, list(group, 16)), style.width.saturating_sub(4)) {
+                for line in
+                    wrap(&format!("group {}: {}", number + 1, list(group, 16)), style.width.saturating_sub(4))
+                {
                     writeln!(out, "    {line}")?;
                 }
             }
@@ -86,7 +88,11 @@ impl Validate {
         }
         let most = if style.verbose { usize::MAX } else { 12 };
         let wide = self.tests.iter().take(most).map(|it| it.name.len()).max().unwrap_or(0).max(4);
-        writeln!(out, "\n  {:<wide$}  {:>5} {:>6} {:>6} {:>8} {:>8}", "test", "runs", "failed", "slow", "normal", "lowest")?;
+        writeln!(
+            out,
+            "\n  {:<wide$}  {:>5} {:>6} {:>6} {:>8} {:>8}",
+            "test", "runs", "failed", "slow", "normal", "lowest"
+        )?;
         for it in self.tests.iter().take(most) {
             let rate = |it: Option<f64>| it.map_or_else(|| "-".to_owned(), shown);
             writeln!(
@@ -103,7 +109,10 @@ impl Validate {
         if self.tests.len() > most {
             writeln!(out, "  {} more tests (-v)", self.tests.len() - most)?;
         }
-        writeln!(out, "  normal and lowest in GB/s of bus bandwidth; slow: failed, or at least 10 % below normal")
+        writeln!(
+            out,
+            "  normal and lowest in GB/s of bus bandwidth; slow: failed, or at least 10 % below normal"
+        )
     }
 
     /// Machines whose pairs are slow, as many as fit.
@@ -136,9 +145,19 @@ impl Validate {
             split.groups.iter().position(|it| name.is_some_and(|name| it.contains(name)))
         };
         shown.sort_by_key(|it| (group(it), *it));
-        let cells: BTreeMap<[usize; 2], Option<f64>> = matrix.pairs.iter().map(|it| (it.hosts, it.share)).collect();
-        let more = if shown.len() < all.len() { format!("; {} of {} machines", shown.len(), all.len()) } else { String::new() };
-        writeln!(out, "\n  {}: % of {} GB/s{more}; x failed", matrix.test, crate::expect::shown(matrix.normal))?;
+        let cells: BTreeMap<[usize; 2], Option<f64>> =
+            matrix.pairs.iter().map(|it| (it.hosts, it.share)).collect();
+        let more = if shown.len() < all.len() {
+            format!("; {} of {} machines", shown.len(), all.len())
+        } else {
+            String::new()
+        };
+        writeln!(
+            out,
+            "\n  {}: % of {} GB/s{more}; x failed",
+            matrix.test,
+            crate::expect::shown(matrix.normal)
+        )?;
         write!(out, "  {:label$} ", "")?;
         for column in &shown {
             let name = short.get(*column).map_or("", String::as_str);

@@ -66,8 +66,8 @@ impl Paths {
         if let [first, second, ..] = networks.as_slice() {
             notes.push(format!(
                 "the log shows {} and {}: the first in it is taken",
-                called(first.0),
-                called(second.0)
+                first.0.network(),
+                second.0.network()
             ));
         }
         let used = networks.first();
@@ -115,7 +115,7 @@ impl Paths {
                 Some(false) => " without GPUDirect",
                 None => "",
             };
-            words.push(format!("{}{gpudirect} between nodes", called(network.value)));
+            words.push(format!("{}{gpudirect} between nodes", network.value.network()));
         }
         if let Some(inside) = &self.host_memory {
             words.push(format!("{} inside a node", if inside.value { "SHM" } else { "P2P" }));
@@ -143,16 +143,5 @@ fn kind(log: &Log, name: &str) -> Option<NicKind> {
             Some(of_machine.filter(|it| *it == NicKind::Roce).unwrap_or(NicKind::InfiniBand))
         }
         Network::Libfabric => Some(NicKind::Efa),
-    }
-}
-
-fn called(kind: NicKind) -> &'static str {
-    match kind {
-        NicKind::Ethernet => "TCP",
-        NicKind::Efa => "EFA",
-        NicKind::InfiniBand => "InfiniBand",
-        NicKind::Roce => "RoCE",
-        NicKind::GpuDirectTcp => "GPUDirect-TCP",
-        NicKind::Unknown => "a network",
     }
 }

@@ -30,7 +30,8 @@ impl Model {
     /// Healthy machines lie around the rate, the others below.
     pub fn new(spec: Spec) -> Self {
         let mut random = Random::new(spec.seed);
-        let mut machines: Vec<f64> = (0..spec.nodes).map(|_| 1.0 - spec.spread * random.normal().abs()).collect();
+        let mut machines: Vec<f64> =
+            (0..spec.nodes).map(|_| 1.0 - spec.spread * random.normal().abs()).collect();
         for (host, share) in &spec.slow {
             machines[host.0] *= share;
         }
@@ -92,7 +93,8 @@ impl Model {
 
     fn noisy(&mut self, share: f64) -> f64 {
         let dip = if self.random.share() < self.spec.dips { 0.5 + 0.4 * self.random.share() } else { 1.0 };
-        (self.spec.rate * share * dip * self.spec.noise.mul_add(self.random.normal(), 1.0)).max(self.spec.rate * 1e-3)
+        (self.spec.rate * share * dip * self.spec.noise.mul_add(self.random.normal(), 1.0))
+            .max(self.spec.rate * 1e-3)
     }
 
     fn local(&mut self, host: Host) -> Option<f64> {
@@ -119,7 +121,8 @@ impl Model {
     fn way(&self, pair: Pair) -> f64 {
         let link = self.links.get(&pair).copied().unwrap_or(1.0);
         let [one, other] = pair.hosts().map(|it| it.0.checked_div(self.spec.leaf));
-        let tiers = self.spec.tier.iter().filter(|it| one != other && (one == Some(it.0) || other == Some(it.0)));
+        let tiers =
+            self.spec.tier.iter().filter(|it| one != other && (one == Some(it.0) || other == Some(it.0)));
         tiers.fold(link, |least, it| least.min(it.1))
     }
 

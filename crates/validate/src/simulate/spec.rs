@@ -60,7 +60,8 @@ impl Default for Spec {
 }
 
 const KEYS: [&str; 15] = [
-    "nodes", "rate", "nics", "leaf", "noise", "spread", "dips", "slow", "local", "flaky", "link", "nic", "tier", "dead", "seed",
+    "nodes", "rate", "nics", "leaf", "noise", "spread", "dips", "slow", "local", "flaky", "link", "nic",
+    "tier", "dead", "seed",
 ];
 /// More than the largest clusters have.
 const MOST_NODES: usize = 20_000;
@@ -71,7 +72,8 @@ impl Spec {
         let mut spec = Self::default();
         let mut faults = Vec::new();
         for part in text.split(',').map(str::trim).filter(|it| !it.is_empty()) {
-            let (key, value) = part.split_once('=').ok_or_else(|| format!("`{part}`: a key, `=` and a value are needed"))?;
+            let (key, value) =
+                part.split_once('=').ok_or_else(|| format!("`{part}`: a key, `=` and a value are needed"))?;
             let wrong = |what: &str| format!("`{part}`: {what}");
             match key.trim() {
                 "nodes" => spec.nodes = count(value, 2, MOST_NODES).map_err(|it| wrong(&it))?,
@@ -82,10 +84,16 @@ impl Spec {
                 "noise" => spec.noise = number(value, 0.0, 0.5).map_err(|it| wrong(&it))?,
                 "spread" => spec.spread = number(value, 0.0, 0.5).map_err(|it| wrong(&it))?,
                 "dips" => spec.dips = number(value, 0.0, 1.0).map_err(|it| wrong(&it))?,
-                key if KEYS.contains(&key) => faults.push((key.to_owned(), value.to_owned(), part.to_owned())),
+                key if KEYS.contains(&key) => {
+                    faults.push((key.to_owned(), value.to_owned(), part.to_owned()));
+                }
                 key => {
-                    let near = KEYS.iter().max_by(|a, b| strsim::jaro(a, key).total_cmp(&strsim::jaro(b, key)));
-                    return Err(format!("`{key}` is not known; did you mean `{}`?", near.copied().unwrap_or("nodes")));
+                    let near =
+                        KEYS.iter().max_by(|a, b| strsim::jaro(a, key).total_cmp(&strsim::jaro(b, key)));
+                    return Err(format!(
+                        "`{key}` is not known; did you mean `{}`?",
+                        near.copied().unwrap_or("nodes")
+                    ));
                 }
             }
         }
@@ -99,7 +107,9 @@ impl Spec {
         let mut parts = value.split(':');
         let first = parts.next().unwrap_or_default();
         let rest: Vec<&str> = parts.collect();
-        let share = |at: usize| number(rest.get(at).ok_or("a share after `:` is missing, as in node003:0.8")?, 0.0, 1.0);
+        let share = |at: usize| {
+            number(rest.get(at).ok_or("a share after `:` is missing, as in node003:0.8")?, 0.0, 1.0)
+        };
         match key {
             "slow" => {
                 let it = (self.host(first)?, share(0)?);
@@ -114,7 +124,8 @@ impl Spec {
                 self.flaky.push(it);
             }
             "link" => {
-                let (one, other) = first.split_once('-').ok_or("two machines are needed, as in node003-node017:0.5")?;
+                let (one, other) =
+                    first.split_once('-').ok_or("two machines are needed, as in node003-node017:0.5")?;
                 let it = (self.host(one)?, self.host(other)?, share(0)?);
                 if it.0 == it.1 {
                     return Err("a link joins two machines".to_owned());
@@ -122,7 +133,8 @@ impl Spec {
                 self.link.push(it);
             }
             "nic" => {
-                let nic = count(rest.first().ok_or("the NIC is missing, as in node003:5:0.0")?, 0, self.nics - 1)?;
+                let nic =
+                    count(rest.first().ok_or("the NIC is missing, as in node003:5:0.0")?, 0, self.nics - 1)?;
                 let it = (self.host(first)?, nic, share(1)?);
                 self.nic.push(it);
             }
@@ -144,7 +156,9 @@ impl Spec {
     /// `node007` or `7`.
     fn host(&self, name: &str) -> Result<Host, String> {
         let digits = name.trim().trim_start_matches(|it: char| it.is_ascii_alphabetic());
-        let number: usize = digits.parse().map_err(|_| format!("`{name}` is not a machine; they are node000, node001, ..."))?;
+        let number: usize = digits
+            .parse()
+            .map_err(|_| format!("`{name}` is not a machine; they are node000, node001, ..."))?;
         if number >= self.nodes {
             return Err(format!("there are {} machines, node000 to node{:03}", self.nodes, self.nodes - 1));
         }
@@ -154,7 +168,11 @@ impl Spec {
 
 fn count(text: &str, least: usize, most: usize) -> Result<usize, String> {
     let number: usize = text.trim().parse().map_err(|_| "a whole number is needed".to_owned())?;
-    if (least..=most).contains(&number) { Ok(number) } else { Err(format!("a number from {least} to {most} is needed")) }
+    if (least..=most).contains(&number) {
+        Ok(number)
+    } else {
+        Err(format!("a number from {least} to {most} is needed"))
+    }
 }
 
 /// `0.8` or `80%`.
@@ -163,7 +181,11 @@ fn number(text: &str, least: f64, most: f64) -> Result<f64, String> {
     let (digits, scale) = text.strip_suffix('%').map_or((text, 1.0), |it| (it, 0.01));
     let number: f64 = digits.trim().parse().map_err(|_| "a number is needed".to_owned())?;
     let number = number * scale;
-    if (least..=most).contains(&number) { Ok(number) } else { Err(format!("a number from {least} to {most} is needed")) }
+    if (least..=most).contains(&number) {
+        Ok(number)
+    } else {
+        Err(format!("a number from {least} to {most} is needed"))
+    }
 }
 
 #[cfg(test)]
@@ -173,7 +195,10 @@ mod tests {
 
     #[test]
     fn reads_what_it_documents() {
-        let it = Spec::read("nodes=100,slow=node037:0.8,noise=2%,link=3-17:0.5,nic=node005:3:0,flaky=node012:0.6:30%").unwrap();
+        let it = Spec::read(
+            "nodes=100,slow=node037:0.8,noise=2%,link=3-17:0.5,nic=node005:3:0,flaky=node012:0.6:30%",
+        )
+        .unwrap();
         assert_eq!((it.nodes, it.noise), (100, 0.02));
         assert_eq!(it.slow, [(Host(37), 0.8)]);
         assert_eq!(it.link, [(Host(3), Host(17), 0.5)]);
