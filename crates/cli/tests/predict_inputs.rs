@@ -66,7 +66,7 @@ fn inputs_are_read_as_a_person_gives_them() {
     for (name, arguments) in cases {
         all.push_str(&format!("{name}\n{}\n", read(arguments)));
     }
-    insta::with_settings!({ omit_expression => true, prepend_module_to_snapshot => false, snapshot_path => "snapshots/predict" }, {
+    insta::with_settings!({ omit_expression => true, prepend_module_to_snapshot => false, snapshot_path => "snapshots/predict-inputs" }, {
         insta::assert_snapshot!("inputs", all);
     });
 }

@@ -77,7 +77,9 @@ mod tests {
         ];
         let mut forward = Front::default();
         let mut backward = Front::default();
-        points.iter().for_each(|it| forward.add(&candidate(it.0, it.1)));
+        for it in &points {
+            forward.add(&candidate(it.0, it.1));
+        }
         points.iter().rev().for_each(|it| backward.add(&candidate(it.0, it.1)));
         assert_eq!(forward, backward);
         let shown: Vec<(f64, f64)> = forward.fastest_first().map(|it| (it.time.0, it.memory.0)).collect();

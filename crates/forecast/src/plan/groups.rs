@@ -191,7 +191,7 @@ mod tests {
                         positions.iter().all(|at| (at.tp, at.cp, at.pp) == (first.tp, first.cp, first.pp))
                     ),
                     Kind::Expert | Kind::DataContext => {
-                        assert!(positions.iter().all(|at| (at.tp, at.pp) == (first.tp, first.pp)))
+                        assert!(positions.iter().all(|at| (at.tp, at.pp) == (first.tp, first.pp)));
                     }
                     Kind::Pipeline => assert!(
                         positions.iter().all(|at| (at.tp, at.cp, at.dp) == (first.tp, first.cp, first.dp))

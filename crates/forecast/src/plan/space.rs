@@ -426,7 +426,9 @@ mod tests {
 
     fn fixed(all: &[&str]) -> Fixed {
         let mut fixed = Fixed::default();
-        all.iter().for_each(|it| fixed.add(it).unwrap());
+        for it in all {
+            fixed.add(it).unwrap();
+        }
         fixed
     }
 
