@@ -64,7 +64,7 @@ fn the_slow_machine_among_runs_of_pairs_is_named() {
         "{text}"
     );
     assert!(text.contains("NODE  gpu-07") && text.contains("slow in 9 of 9"), "{text}");
-    assert!(text.contains("  07   50  50"), "{text}");
+    assert!(text.contains("  07   49  49"), "{text}");
     assert!(text.contains("what all 10 machines reach together"), "{text}");
 }
 
