@@ -1,4 +1,4 @@
-//! Texts of the inputs as they are, beside the facts of [`input::read`](crate::input::read): whole ones, and beginnings that are read
+//! Texts of the inputs as they are, beside the facts of [`crate::input::read`]: whole ones, and beginnings that are read
 //! again.
 
 use std::io::{self, BufRead as _, BufReader, Read};
