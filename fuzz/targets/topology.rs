@@ -33,6 +33,7 @@ libfuzzer_sys::fuzz_target!(|bytes: &[u8]| {
         channel: channel::of_graphs(&found.graphs, channel::Selection { number: 0, shape: Shape::Ring }).ok().as_ref(),
         graphs: &found.graphs,
         notes: resolved.notes,
+        price: None,
     });
     let (mut json, mut text, mut svg) = (Vec::new(), Vec::new(), Vec::new());
     let style = report::Style { colour: false, width: 80, verbose: true };
