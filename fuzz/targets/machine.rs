@@ -81,6 +81,7 @@ impl Dice<'_> {
         let instances = ["p4d.24xlarge", "p5.48xlarge", "gb200-nvl72", "\u{1b}"];
         let name = self.pick(&instances).into();
         Machine {
+            nics_merged: self.pick(&[false, true]),
             name: self.maybe(name),
             sockets: self.some(4, socket),
             bridges: self.some(9, bridge),
@@ -122,6 +123,7 @@ libfuzzer_sys::fuzz_target!(|bytes: &[u8]| {
     let Ok(decisions) = Decisions::new(&seen, &settings, &layout) else { return };
     let cluster = Cluster::of_layout(&machine, &layout, &settings);
     let topo = Topo::new(TopoParts {
+        price: None,
         job: &job,
         source: String::new(),
         seen_by_nccl: &seen,
