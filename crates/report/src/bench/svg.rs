@@ -7,7 +7,7 @@ use bench::record::{Fit, Measure, Row};
 
 use crate::expect::{shown, time};
 use crate::text::{bytes, clean, counted};
-use crate::topo::svg::canvas::{Canvas, Rect, escaped, short};
+use crate::topo::svg::canvas::{Canvas, Rect, short};
 
 const STYLE: &str = include_str!("style.css");
 const WIDTH: f64 = 900.0;
@@ -153,18 +153,8 @@ pub fn svg(bench: &Record, out: &mut impl Write) -> io::Result<()> {
     }
     marks(fit, &upper, &mut canvas);
 
-    let height = 750.0;
-    let [width, height] = [WIDTH, height].map(short);
-    writeln!(
-        out,
-        "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {width} {height}\" width=\"{width}\" role=\"img\" \
-         aria-labelledby=\"title about\" style=\"max-width:100%;height:auto\">"
-    )?;
-    writeln!(out, "<title id=\"title\">{}</title>", escaped(&title))?;
-    writeln!(out, "<desc id=\"about\">Bus bandwidth and time by size: {}</desc>", escaped(&about))?;
-    write!(out, "<style>\n{STYLE}</style>\n<rect class=\"paper\" width=\"{width}\" height=\"{height}\"/>\n")?;
-    out.write_all(canvas.text.as_bytes())?;
-    writeln!(out, "</svg>")
+    let about = format!("Bus bandwidth and time by size: {about}");
+    canvas.document([WIDTH, 750.0], [&title, &about], STYLE, out)
 }
 
 fn legend(bench: &Record, in_place: bool, normal: bool, canvas: &mut Canvas) {

@@ -6,7 +6,7 @@ use forecast::training::{Kind, PassSpan, Seconds, Span};
 
 use super::drawing::{Drawing, Track};
 use crate::text::wrap;
-use crate::topo::svg::canvas::{Canvas, Rect, escaped, length, short};
+use crate::topo::svg::canvas::{Canvas, Rect, length};
 
 const STYLE: &str = include_str!("timeline.css");
 const WIDTH: f64 = 1200.0;
@@ -56,17 +56,7 @@ pub(super) fn write(drawing: &Drawing, out: &mut impl Write) -> io::Result<()> {
         canvas.words((24.0, height), "soft", &text);
         height += 20.0;
     }
-    let [width, height] = [WIDTH, height].map(short);
-    writeln!(
-        out,
-        "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {width} {height}\" width=\"{width}\" role=\"img\" \
-         aria-labelledby=\"title about\" style=\"max-width:100%;height:auto\">"
-    )?;
-    writeln!(out, "<title id=\"title\">{}</title>", escaped(&title))?;
-    writeln!(out, "<desc id=\"about\">{}</desc>", escaped(&drawing.job))?;
-    write!(out, "<style>\n{STYLE}</style>\n<rect class=\"paper\" width=\"{width}\" height=\"{height}\"/>\n")?;
-    out.write_all(canvas.text.as_bytes())?;
-    writeln!(out, "</svg>")
+    canvas.document([WIDTH, height], [&title, &drawing.job], STYLE, out)
 }
 
 /// The kinds of the step with their colour and time; where it ends.

@@ -1,5 +1,7 @@
 //! The elements of an SVG, written one after the other.
 
+use std::io;
+
 /// A rectangle.
 #[derive(Debug, Clone, Copy, Default, PartialEq)]
 pub(crate) struct Rect {
@@ -38,6 +40,30 @@ pub(crate) struct Canvas {
 }
 
 impl Canvas {
+    /// The picture as a document of this width and height, on paper, with what a screen reader says.
+    pub(crate) fn document(
+        &self,
+        size: [f64; 2],
+        [title, about]: [&str; 2],
+        style: &str,
+        out: &mut impl io::Write,
+    ) -> io::Result<()> {
+        let [width, height] = size.map(short);
+        writeln!(
+            out,
+            "<svg xmlns=\"http://www.w3.org/2000/svg\" viewBox=\"0 0 {width} {height}\" width=\"{width}\" role=\"img\" \
+             aria-labelledby=\"title about\" style=\"max-width:100%;height:auto\">"
+        )?;
+        writeln!(out, "<title id=\"title\">{}</title>", escaped(title))?;
+        writeln!(out, "<desc id=\"about\">{}</desc>", escaped(about))?;
+        write!(
+            out,
+            "<style>\n{style}</style>\n<rect class=\"paper\" width=\"{width}\" height=\"{height}\"/>\n"
+        )?;
+        out.write_all(self.text.as_bytes())?;
+        writeln!(out, "</svg>")
+    }
+
     pub(crate) fn rect(&mut self, it: Rect, radius: f64, class: &str) {
         let [x, y, width, height, radius] = [it.x, it.y, it.width, it.height, radius].map(short);
         self.text.push_str(&format!(
