@@ -48,9 +48,7 @@ fn packets_are_lost() {
 fn hosts_have_files_of_their_own() {
     let hosts = Hosts::new(2);
     hosts[1].run("touch", &["/tmp/one", "/var/tmp/two"]);
-    let mut files = hosts.temporary_files(1);
-    files.sort();
-    assert_eq!(files, ["one", "two"]);
+    assert_eq!(hosts.temporary_files(1), ["one", "two"]);
     assert!(hosts.temporary_files(2).is_empty());
     assert_eq!(hosts[2].run("hostname", &[]), "h2\n");
     let settings = hosts.ssh();

@@ -100,12 +100,30 @@ impl Hosts {
         self.folder.file(name).to_str().expect("a path").to_owned()
     }
 
-    /// What lies in `/tmp` and `/var/tmp` of a host.
+    /// What lies in the folders for temporary files of a host, `/dev/shm` among them.
     pub fn temporary_files(&self, number: usize) -> Vec<String> {
         let bed = self.folder.path().file_name().expect("a name").to_owned();
-        let entries = fs::read_dir(self.file(&format!("tmp.{number}"))).expect("a folder").flatten();
-        let names = entries.map(|it| it.file_name()).filter(|it| *it != bed);
-        names.map(|it| it.to_string_lossy().into_owned()).collect()
+        let root = format!("/proc/{}/root", self[number].pid);
+        let mut names = Vec::new();
+        for folder in ["tmp", "var/tmp", "dev/shm"] {
+            let entries = fs::read_dir(format!("{root}/{folder}")).expect("a folder").flatten();
+            names.extend(entries.map(|it| it.file_name()).filter(|it| *it != bed));
+        }
+        names.sort();
+        // /var/tmp is /tmp.
+        names.dedup();
+        names.into_iter().map(|it| it.to_string_lossy().into_owned()).collect()
+    }
+
+    /// Leaves 64 KiB of room for temporary files on a host.
+    pub fn fill_disk(&self, number: usize) {
+        let host = &self[number];
+        for folder in ["/tmp", "/var/tmp", "/dev/shm"] {
+            host.run("mount", &["-t", "tmpfs", "-o", "size=64k", "none", folder]);
+        }
+        let bed = self.folder.path().to_str().expect("a path");
+        host.run("mkdir", &["-p", bed]);
+        host.run("mount", &["--bind", "/run/bed", bed]);
     }
 
     /// The same with Slurm, whose nodes they are; the controller is on the first.

@@ -53,16 +53,18 @@ impl Hosts {
 
     /// Makes a host lose this share of the packets that it receives from others, in thousandths.
     pub fn lose(&self, number: usize, thousandths: u32) {
-        let host = &self[number];
-        host.in_its_network("nft", "add table inet loss");
-        host.in_its_network("nft", "add chain inet loss in { type filter hook input priority 0 ; }");
-        let rule =
-            format!("add rule inet loss in iifname eth0 numgen random mod 1000 < {thousandths} counter drop");
-        host.in_its_network("nft", &rule);
+        self.drop_packets(number, &format!("numgen random mod 1000 < {thousandths} counter drop"));
     }
 
     /// Makes a host drop all that it receives, silently.
     pub fn silence(&self, number: usize) {
-        self.lose(number, 1000);
+        self.drop_packets(number, "counter drop");
+    }
+
+    fn drop_packets(&self, number: usize, which: &str) {
+        let host = &self[number];
+        host.in_its_network("nft", "add table inet loss");
+        host.in_its_network("nft", "add chain inet loss in { type filter hook input priority 0 ; }");
+        host.in_its_network("nft", &format!("add rule inet loss in iifname eth0 {which}"));
     }
 }

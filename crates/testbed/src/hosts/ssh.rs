@@ -61,7 +61,7 @@ impl Hosts {
         fs::write(self.file("known_hosts"), known).expect("keys of hosts");
         let client = self.file("ssh.conf");
         let settings = format!(
-            "Host *\n User root\n IdentityFile {key}\n IdentitiesOnly yes\n StrictHostKeyChecking yes\n \
+            "Host *\n User root\n AddressFamily inet\n IdentityFile {key}\n IdentitiesOnly yes\n StrictHostKeyChecking yes\n \
              UserKnownHostsFile {}\n GlobalKnownHostsFile /dev/null\n UpdateHostKeys no\n LogLevel ERROR\n BatchMode yes\n",
             self.file("known_hosts")
         );
