@@ -32,12 +32,12 @@ impl Bed {
         let folder = Folder::new(name);
         let settings = hosts.ssh_with(&|number| login(&hosts, number));
         let client = folder.file("ssh");
-        hosts.head().wrapper(need("ssh"), &client);
+        hosts.head().wrapper(need("ssh"), &[], &client);
         let options = SshOptions {
             program: client.into_os_string(),
             arguments: vec!["-F".into(), settings.into()],
-            connect: Duration::from_secs(5),
-            parallel: 16,
+            connect: Duration::from_secs(8),
+            parallel: 8,
             plumb: Some(small_plumb(folder.file("plumb"), "0.0.1")),
         };
         let idle = processes(&hosts);
@@ -83,7 +83,7 @@ fn every_trouble_is_reported_as_itself() {
     let mut way = bed.way();
     let began = Instant::now();
     let placed = place(&mut way, &all);
-    assert!(began.elapsed() < Duration::from_secs(60), "{:?}", began.elapsed());
+    assert!(began.elapsed() < Duration::from_secs(120), "{:?}", began.elapsed());
     let trouble = |name: &str| match name {
         "h3" => Some(ObstacleKind::Refused),
         "h4" => Some(ObstacleKind::AsksForPassword),
@@ -185,7 +185,7 @@ fn an_interrupt_and_a_death_of_the_driver_leave_nothing() {
     for request in [Signal::INT, Signal::KILL] {
         let settings = bed.options.arguments[1].to_str().expect("a path");
         let mut driver = unlaunched(REMOTE);
-        driver.arg(&bed.options.program).arg(settings).arg(bed.folder.file("plumb"));
+        driver.arg("ssh").arg(&bed.options.program).arg(settings).arg(bed.folder.file("plumb"));
         driver.args(["h1,h2,h3", "echo $$ > /tmp/began; sleep 1000 & sleep 1000"]);
         let driver = Running::start(&mut driver);
         for number in 1..=3 {

@@ -1,12 +1,14 @@
 //! The ways to reach hosts.
 
 mod here;
+mod srun;
 mod ssh;
 mod ssh_obstacle;
 
 use std::ffi::OsStr;
 
 pub use here::Here;
+pub use srun::{Srun, SrunOptions};
 pub use ssh::{Ssh, SshOptions};
 
 use crate::{Program, Task, quote};

@@ -22,7 +22,7 @@ pub struct SshOptions {
     pub program: OsString,
     /// More arguments before the host, such as `-F FILE` or `-o StrictHostKeyChecking=accept-new`.
     pub arguments: Vec<OsString>,
-    /// How long a connection may take (`ConnectTimeout`). The whole login may take 20 seconds longer.
+    /// How long a connection may take (`ConnectTimeout`). The whole login may take 30 seconds longer.
     pub connect: Duration,
     /// How many logins, and tasks that do not need each other, are under way at a time.
     pub parallel: usize,
@@ -170,7 +170,7 @@ impl Transport for Ssh {
     }
 
     fn login(&self) -> Duration {
-        self.options.connect + Duration::from_secs(20)
+        self.options.connect + Duration::from_secs(30)
     }
 
     fn parallel(&self) -> usize {
