@@ -1,6 +1,7 @@
 //! The ways to reach hosts.
 
 mod here;
+mod inside;
 mod srun;
 mod ssh;
 mod ssh_obstacle;
@@ -8,6 +9,7 @@ mod ssh_obstacle;
 use std::ffi::OsStr;
 
 pub use here::Here;
+pub use inside::{Inside, Joined};
 pub use srun::{Srun, SrunOptions};
 pub use ssh::{Ssh, SshOptions};
 

@@ -122,11 +122,17 @@ impl Transport for Srun {
         self.keepers.plumb(host)
     }
 
-    fn command(&self, host: &Host, bootstrap: &str) -> Command {
+    fn open(
+        &self,
+        host: &Host,
+        bootstrap: &str,
+        mark: &str,
+        script: Vec<u8>,
+    ) -> Result<Connection, Obstacle> {
         let words = self.words(host);
         let mut command = Command::new(words.first().unwrap_or(&self.options.program));
         command.args(words.iter().skip(1)).args(["sh", "-c", bootstrap]);
-        command
+        tasks::process(command, mark, script)
     }
 
     fn obstacle(&self, _code: Option<i32>, printed: &str) -> Obstacle {

@@ -157,8 +157,14 @@ impl Transport for Ssh {
     }
 
     /// Over the open connection if there is one, otherwise over one of its own.
-    fn command(&self, host: &Host, bootstrap: &str) -> Command {
-        self.ssh(host, "no", bootstrap)
+    fn open(
+        &self,
+        host: &Host,
+        bootstrap: &str,
+        mark: &str,
+        script: Vec<u8>,
+    ) -> Result<Connection, Obstacle> {
+        tasks::process(self.ssh(host, "no", bootstrap), mark, script)
     }
 
     fn obstacle(&self, code: Option<i32>, printed: &str) -> Obstacle {
@@ -213,8 +219,14 @@ impl Transport for Opening<'_> {
         Ok(self.0.binary.path.clone())
     }
 
-    fn command(&self, host: &Host, bootstrap: &str) -> Command {
-        self.0.ssh(host, "yes", bootstrap)
+    fn open(
+        &self,
+        host: &Host,
+        bootstrap: &str,
+        mark: &str,
+        script: Vec<u8>,
+    ) -> Result<Connection, Obstacle> {
+        tasks::process(self.0.ssh(host, "yes", bootstrap), mark, script)
     }
 
     fn obstacle(&self, code: Option<i32>, printed: &str) -> Obstacle {
