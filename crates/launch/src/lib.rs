@@ -92,4 +92,4 @@ pub use rendezvous::{Bootstrap, Endpoint, ListenAddress, Opened, Rendezvous};
 pub use request::{Clock, Ended, How, Obstacle, ObstacleKind, Place, Placed, Program, Request, Shown, Task};
 pub use start::{Exit, Failure, Outcome, Part, Start, start};
 pub use way::{Stop, Way};
-pub use ways::{Here, Inside, Joined, Srun, SrunOptions, Ssh, SshOptions};
+pub use ways::{Here, Inside, Joined, Kubernetes, KubernetesOptions, Srun, SrunOptions, Ssh, SshOptions};

@@ -7,7 +7,7 @@ use crate::start::Signals;
 use crate::{Ended, Error, Host, Placed, Request, Shown};
 
 /// A way to start tasks on hosts: this machine ([`Here`](crate::Here)), ssh ([`Ssh`](crate::Ssh)), srun
-/// inside an allocation ([`Srun`](crate::Srun)), or the processes of a launcher that started this one
+/// inside an allocation ([`Srun`](crate::Srun)), kubectl ([`Kubernetes`](crate::Kubernetes)), or the processes of a launcher that started this one
 /// ([`Inside`](crate::Inside)).
 ///
 /// # The contract

@@ -58,7 +58,7 @@ fn steps_of_an_allocation() {
         match outcome {
             Ok(place) => assert_eq!((place.hostname.as_str(), place.copied), (name.as_str(), true)),
             Err(obstacle) => {
-                assert_eq!((name.as_str(), obstacle.kind), ("h99", ObstacleKind::NameUnknown), "{obstacle}")
+                assert_eq!((name.as_str(), obstacle.kind), ("h99", ObstacleKind::NameUnknown), "{obstacle}");
             }
         }
     }

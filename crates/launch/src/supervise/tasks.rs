@@ -184,7 +184,7 @@ fn look(
         });
     }
     if let Some(status) = exit {
-        let host = request.tasks.get(it.index).map(|it| it.host.clone()).unwrap_or_else(Host::here);
+        let host = request.tasks.get(it.index).map_or_else(Host::here, |it| it.host.clone());
         if connection.begun.is_some() {
             let own = lines_of(&connection.err.last(2048));
             let detail = transport.last_words(&host).or(own).unwrap_or_default();

@@ -2,6 +2,7 @@
 
 mod here;
 mod inside;
+mod kubernetes;
 mod srun;
 mod ssh;
 mod ssh_obstacle;
@@ -10,6 +11,7 @@ use std::ffi::OsStr;
 
 pub use here::Here;
 pub use inside::{Inside, Joined};
+pub use kubernetes::{Kubernetes, KubernetesOptions};
 pub use srun::{Srun, SrunOptions};
 pub use ssh::{Ssh, SshOptions};
 

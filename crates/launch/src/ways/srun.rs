@@ -9,6 +9,7 @@ use super::shown_locally;
 use crate::request::one_line;
 use crate::supervise::connection::Connection;
 use crate::supervise::keeper::{self, Binary, Keepers};
+use crate::supervise::short;
 use crate::supervise::tasks::{self, Transport};
 use crate::{Ended, Error, Host, Obstacle, ObstacleKind, Placed, Request, Shown, Stop, Way, quote};
 
@@ -182,26 +183,13 @@ fn obstacle(printed: &str) -> Obstacle {
     Obstacle::new(ObstacleKind::Launcher, last)
 }
 
-/// What `srun --version` prints, within ten seconds.
 fn ask_version(program: &OsString) -> Result<String, Error> {
-    let mut command = Command::new("sh");
-    command.args(["-c", "exec timeout 10 \"$0\" --version </dev/null"]).arg(program);
-    command.stdin(std::process::Stdio::null()).stdout(std::process::Stdio::piped());
-    command.stderr(std::process::Stdio::piped());
-    let failed = |why: &str| Error::start(&format!("{} --version", program.display()), one_line(why));
-    let mut child = command.spawn().map_err(|error| failed(&error.to_string()))?;
-    let mut text = String::new();
-    if let Some(mut stdout) = child.stdout.take() {
-        use std::io::Read as _;
-        let _ = stdout.by_ref().take(4096).read_to_string(&mut text);
-    }
-    match child.wait() {
-        Ok(status) if status.success() => Ok(text),
-        Ok(status) if status.code() == Some(127) => {
-            Err(failed("not found: is Slurm installed on this machine?"))
-        }
-        Ok(status) => Err(failed(&status.to_string())),
-        Err(error) => Err(failed(&error.to_string())),
+    let mut command = Command::new(program);
+    command.arg("--version");
+    let answer = short::output(command, "", Duration::from_secs(10))?;
+    match answer.code {
+        Some(0) => Ok(answer.stdout),
+        _ => Err(Error::start(&format!("{} --version", program.display()), one_line(&answer.stderr))),
     }
 }
 

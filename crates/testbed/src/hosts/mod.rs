@@ -210,8 +210,9 @@ impl Host {
     /// program itself: what ends it ends the program.
     pub fn wrapper(&self, program: impl AsRef<Path>, variables: &[(&str, &str)], script: &Path) {
         let nsenter = need("nsenter");
-        let variables: String =
+        let variables: Vec<String> =
             variables.iter().map(|(name, value)| format!("export {name}='{value}'\n")).collect();
+        let variables = variables.concat();
         let text = format!(
             "#!/bin/sh\n{variables}exec {} --target={} --net --uts --ipc --mount {} \"$@\"\n",
             nsenter.display(),
