@@ -1,5 +1,6 @@
 //! The arguments: one definition for the parser, `--help`, the man page and the completions.
 
+mod compare;
 mod training;
 
 use std::path::PathBuf;
@@ -9,6 +10,7 @@ use clap::{Args, Parser, Subcommand, ValueEnum, ValueHint};
 use fabric::catalogue::{self, Model, UnknownMachine};
 use fabric::gpu::GpuModel;
 
+pub(crate) use self::compare::{Compare, CompareFormat};
 use self::training::price;
 pub(crate) use self::training::{Plan, Predict, TrainedJob, TrainingJob};
 
@@ -41,6 +43,8 @@ pub(crate) enum Command {
     Topo(Topo),
     /// Show the normal bandwidth of a collective, and whether a measured one is normal.
     Expect(Expect),
+    /// Compare runs: what differs, what each took, and how much of it their paths explain.
+    Compare(Compare),
     /// Predict the time of a training step, where it goes, and the memory it needs.
     Predict(Predict),
     /// Search all layouts of a training job for the fastest that fits.
