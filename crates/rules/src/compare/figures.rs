@@ -1,5 +1,7 @@
 //! What runs took.
 
+use evidence::plain::Rates;
+
 use super::Side;
 
 /// A quantity that was measured in runs.
@@ -18,6 +20,10 @@ pub enum Quantity {
     Step,
     /// Tokens per second of the whole job.
     Tokens,
+    /// Tokens per second of one GPU, as printed.
+    TokensPerGpu,
+    /// Samples per second of the whole job, as printed.
+    Samples,
     /// Seconds of the whole run.
     Run,
     /// Seconds of the run beyond its steps.
@@ -43,18 +49,32 @@ impl Amount {
     pub(super) fn of(value: f64) -> Self {
         Self { value, spread: None, how: None }
     }
+
+    fn of_rates(rates: &Rates) -> Self {
+        Self { value: rates.usual(), spread: Some((rates.lowest, rates.highest)), how: None }
+    }
 }
 
 impl Quantity {
     /// All, in the order of output.
-    pub const ALL: [Self; 6] =
-        [Self::Step, Self::Tokens, Self::Run, Self::Startup, Self::GpuMemory, Self::HostMemory];
+    pub const ALL: [Self; 8] = [
+        Self::Step,
+        Self::Tokens,
+        Self::TokensPerGpu,
+        Self::Samples,
+        Self::Run,
+        Self::Startup,
+        Self::GpuMemory,
+        Self::HostMemory,
+    ];
 
     /// `step time`.
     pub const fn name(self) -> &'static str {
         match self {
             Self::Step => "step time",
             Self::Tokens => "tokens per second",
+            Self::TokensPerGpu => "tokens per second of a GPU",
+            Self::Samples => "samples per second",
             Self::Run => "whole run",
             Self::Startup => "start-up and the rest",
             Self::GpuMemory => "GPU memory at most",
@@ -66,7 +86,8 @@ impl Quantity {
     pub const fn unit(self) -> &'static str {
         match self {
             Self::Step | Self::Run | Self::Startup => "s",
-            Self::Tokens => "tokens/s",
+            Self::Tokens | Self::TokensPerGpu => "tokens/s",
+            Self::Samples => "samples/s",
             Self::GpuMemory => "GB",
             Self::HostMemory => "%",
         }
@@ -82,12 +103,21 @@ impl Quantity {
                 Some(Amount { value: measured.seconds, spread, how: Some(measured.how.clone()) })
             }
             Self::Tokens => {
+                let ranks = side.run.log.job.size.ranks.as_ref().map(|it| f64::from(it.value));
+                if let (Some(rates), Some(ranks)) = (training.tokens_per_s_per_gpu, ranks) {
+                    let spread = (rates.lowest * ranks, rates.highest * ranks);
+                    return Some(Amount { value: rates.usual() * ranks, spread: Some(spread), how: None });
+                }
                 let number = |key| side.value(key)?.as_f64();
                 let tokens = number("run.global_batch")? * number("run.seq")?;
                 Some(Amount::of(tokens / measured?.seconds))
                     .filter(|it| it.value.is_finite() && it.value > 0.0)
             }
-            Self::Run => Some(Amount::of(measured?.run?)),
+            Self::TokensPerGpu => training.tokens_per_s_per_gpu.as_ref().map(Amount::of_rates),
+            Self::Samples => training.samples_per_s.as_ref().map(Amount::of_rates),
+            Self::Run => {
+                Some(Amount::of(side.run.took.or(training.runtime_seconds.as_ref().map(|it| it.value))?))
+            }
             Self::Startup => {
                 // A step that is the run divided by its steps leaves nothing over.
                 let measured = measured.filter(|it| !it.how.contains("start"))?;
