@@ -45,13 +45,9 @@ impl Counted {
         if hits > tries {
             return 0.0;
         }
-        let none: f64 = (0..tries)
-            .map(as_f64)
-            .map(|it| ((self.misses + it) / (self.hits + self.misses + it)).ln())
-            .sum();
-        tail(hits, tries, none, |k| {
-            (self.hits + as_f64(k)).ln() - (self.misses + as_f64(tries - k - 1)).ln()
-        })
+        let none: f64 =
+            (0..tries).map(as_f64).map(|it| ((self.misses + it) / (self.hits + self.misses + it)).ln()).sum();
+        tail(hits, tries, none, |k| (self.hits + as_f64(k)).ln() - (self.misses + as_f64(tries - k - 1)).ln())
     }
 }
 

@@ -41,8 +41,8 @@ impl Reference {
         let start = rates[last - last / 5];
         let mut found = Self::around(start, LEAST_SPREAD);
         for _ in 0..8 {
-            let least = found.normal * (1.0 - LOSS.max(SIGMAS * found.spread));
-            let normal: Vec<f64> = rates.iter().copied().filter(|it| *it >= least).collect();
+            let counts = found.normal * (1.0 - LOSS.max(SIGMAS * found.spread));
+            let normal: Vec<f64> = rates.iter().copied().filter(|it| *it >= counts).collect();
             let Some(middle) = median(&normal) else { break };
             let mut above: Vec<f64> =
                 normal.iter().filter(|it| **it >= middle).map(|it| it / middle - 1.0).collect();
@@ -77,7 +77,9 @@ impl Reference {
     /// Whether a single measurement, one of so many, is lower than chance makes any of them.
     pub fn is_far(&self, rate: Option<f64>, of: usize) -> bool {
         // The tail of a normal distribution: one of n lies beyond sqrt(2 ln n) deviations; 1.5 more for one fleet in a hundred.
-        let sigmas = (2.0 * as_f64(of.max(2)).ln()).sqrt() + 1.5;
+        // The deviation itself is taken from as many measurements, and uncertain where they are few.
+        let of = as_f64(of.max(2));
+        let sigmas = ((2.0 * of.ln()).sqrt() + 1.5) * (1.0 + 2.0 / of.sqrt());
         rate.is_none_or(|it| it < self.normal * (1.0 - LOSS.max(sigmas * self.spread)))
     }
 

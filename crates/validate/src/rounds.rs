@@ -49,7 +49,8 @@ pub(crate) fn next(
         .collect();
     let witness =
         |it: Host| judgement.cleared.contains(&it) && !accused.contains_key(&it) && !asked.contains(&it);
-    let mut planner = Planner { fleet, met, free: part.iter().copied().collect(), order: part, pairs: Vec::new() };
+    let mut planner =
+        Planner { fleet, met, free: part.iter().copied().collect(), order: part, pairs: Vec::new() };
     if !samples.is_empty() {
         for question in &judgement.open {
             match question {

@@ -59,7 +59,7 @@ impl Search {
     }
 
     /// Gives up later.
-    pub(crate) const fn allow(&mut self, rounds: usize) {
+    pub const fn allow(&mut self, rounds: usize) {
         self.limits.rounds = rounds;
     }
 

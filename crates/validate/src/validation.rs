@@ -190,7 +190,7 @@ impl Validation {
     }
 
     /// From now on every pair is measured, in at most this many rounds.
-    pub(crate) const fn measure_links(&mut self, rounds: usize) {
+    pub const fn measure_links(&mut self, rounds: usize) {
         self.scope.links = true;
         self.search.allow(rounds);
     }
@@ -251,7 +251,8 @@ impl Validation {
             return Some(Step::Local(fleet.hosts().collect()));
         }
         let slow: Vec<Host> = fleet.hosts().filter(|it| !self.fit().contains(it)).collect();
-        let reached = |it: &Host| self.local.as_ref().is_some_and(|all| all.get(it.0).copied().flatten().is_some());
+        let reached =
+            |it: &Host| self.local.as_ref().is_some_and(|all| all.get(it.0).copied().flatten().is_some());
         let again: Vec<Host> = match self.local_again {
             0 => slow,
             1 => slow.into_iter().filter(reached).collect(),
@@ -299,8 +300,8 @@ impl Validation {
             return None;
         }
         // Nobody but those that were left out before: all together is what remains. A low launch runs again before it is believed.
-        if rest == self.all_launches.hosts {
-            if low && !self.all_launches.is_decided() {
+        if rest == self.fit() {
+            if low && self.all.ran() && !self.all_launches.is_decided() {
                 return Some(Step::All(rest));
             }
             return if low { self.search.more().map(Step::Pairs) } else { None };
@@ -341,8 +342,8 @@ impl Validation {
     fn is_low(&self) -> bool {
         !self.enough(self.all) || {
             let judgement = self.search.judgement();
-            !self.search.samples().is_empty()
-                && !(judgement.findings.is_empty() && judgement.open.is_empty() && judgement.split.is_none())
+            let even = judgement.findings.is_empty() && judgement.open.is_empty() && judgement.split.is_none();
+            !self.search.samples().is_empty() && !even
         }
     }
 

@@ -118,8 +118,10 @@ const WITNESSES: usize = 2;
 const CONFIRMED: usize = 4;
 /// Machines of a switch that must be slow across it, and machines that make a group.
 const SEVERAL: usize = 3;
-/// Others with whom both ends of a slow link must be normal: a machine that is slow at times is not a link.
+/// Others with whom both ends of a slow link must be normal, and how often they must have been measured with others: a machine that is
+/// slow at times is not a link.
 const FINE_WITH: usize = 6;
+const MEASURED_WITH_OTHERS: usize = 8;
 /// A part that is slow more rarely than this cannot be told from a busy network.
 const OFTEN: f64 = 0.25;
 /// A part that is bad is slow in this share of measurements, by which another question is decided.
@@ -154,7 +156,8 @@ pub fn judge(fleet: &Fleet, samples: &[Sample]) -> Judgement {
     loop {
         analysis.split = analysis.groups();
         let votes = analysis.votes();
-        let found = analysis.group(&votes).or_else(|| analysis.host(&votes)).or_else(|| analysis.link(&votes));
+        let found =
+            analysis.group(&votes).or_else(|| analysis.host(&votes)).or_else(|| analysis.link(&votes));
         let Some(finding) = found else { return analysis.close(&votes) };
         if let Culprit::Host(host) = finding.culprit {
             analysis.accused.insert(host);
@@ -236,7 +239,13 @@ impl Analysis<'_> {
             a.chance.total_cmp(&b.chance).then(b.slow.cmp(&a.slow)).then(a.host.cmp(&b.host))
         })?;
         let class = if self.constant(&worst.votes, votes) { Class::Node } else { Class::Intermittent };
-        Some(Self::finding(class, Culprit::Host(worst.host), &worst.votes, worst.partners.len(), worst.chance))
+        Some(Self::finding(
+            class,
+            Culprit::Host(worst.host),
+            &worst.votes,
+            worst.partners.len(),
+            worst.chance,
+        ))
     }
 
     fn limit(&self, own: &[Vote], votes: &Votes, noisy: bool) -> f64 {
@@ -264,20 +273,27 @@ impl Analysis<'_> {
         let noise = votes.noise();
         let pairs = votes.by_pair();
         let measured = as_f64(pairs.len());
-        let fine_with = FINE_WITH.min(self.fleet.len().saturating_sub(2));
         let found = pairs.into_iter().filter_map(|(pair, own)| {
-            let [one, other] = pair.hosts();
             let slow = own.iter().filter(|it| it.slow).count();
-            let fine = |host: Host, but: Host| votes.normal_with(host, but) >= fine_with;
-            if slow < CONFIRMED || !fine(one, other) || !fine(other, one) {
+            if slow < CONFIRMED || !self.constant(&own, votes) || !self.doubted(pair, votes).is_empty() {
                 return None;
             }
             let chance = noise.without(slow, own.len()).at_least(slow, own.len()) * measured;
-            let class = if self.constant(&own, votes) { Class::Link } else { Class::Intermittent };
-            let noisy = noise.slow > slow;
-            (chance < self.limit(&own, votes, noisy)).then(|| Self::finding(class, Culprit::Link(pair), &own, 1, chance))
+            let limit = if noise.slow > slow { CHANCE_IF_NOISY } else { CHANCE };
+            (chance < limit).then(|| Self::finding(Class::Link, Culprit::Link(pair), &own, 1, chance))
         });
         found.min_by(|a, b| a.chance.total_cmp(&b.chance))
+    }
+
+    /// The ends of a slow pair that may be slow themselves.
+    fn doubted(&self, pair: Pair, votes: &Votes) -> Vec<Host> {
+        let fine_with = FINE_WITH.min(self.fleet.len().saturating_sub(2));
+        let fine = |host: Host| {
+            let other = pair.other(host);
+            votes.normal_with(host, other) >= fine_with
+                && votes.measured_with_others(host, other) >= MEASURED_WITH_OTHERS
+        };
+        pair.hosts().into_iter().filter(|it| !fine(*it)).collect()
     }
 
     fn close(mut self, votes: &Votes) -> Judgement {
@@ -297,7 +313,6 @@ impl Analysis<'_> {
         open.extend(votes.suspects().iter().filter(|it| possible(it)).map(|it| Question::Host(it.host)));
         let pairs = votes.by_pair();
         let parts = as_f64(pairs.len());
-        let fine_with = FINE_WITH.min(self.fleet.len().saturating_sub(2));
         for (pair, own) in pairs {
             let (slow, of) = (own.iter().filter(|it| it.slow).count(), own.len());
             if slow == 0 || pair.hosts().iter().any(|it| open.contains(&Question::Host(*it))) {
@@ -307,13 +322,12 @@ impl Analysis<'_> {
                 transient += slow;
                 continue;
             }
-            let few = pair.hosts().into_iter().filter(|it| votes.normal_with(*it, pair.other(*it)) < fine_with);
-            let few: Vec<Question> = few.map(Question::Host).collect();
-            if !few.is_empty() && slow > 1 {
-                // A link only if both are normal with others.
-                open.extend(few);
-            } else {
+            // A link only if both are normal with others.
+            let doubted = if slow > 1 { self.doubted(pair, votes) } else { Vec::new() };
+            if doubted.is_empty() {
                 open.insert(Question::Pair(pair));
+            } else {
+                open.extend(doubted.into_iter().map(Question::Host));
             }
         }
         self.findings.sort_by(|a, b| a.chance.total_cmp(&b.chance).then(a.culprit.cmp(&b.culprit)));
@@ -331,6 +345,7 @@ impl Analysis<'_> {
 /// How likely a part is bad rather than unlucky, where one of so many is bad.
 fn odds(slow: usize, of: usize, noise: Counted, parts: f64) -> f64 {
     let by_chance = noise.mean();
-    let each = as_f64(slow) * (ALWAYS / by_chance).ln() + as_f64(of - slow) * ((1.0 - ALWAYS) / (1.0 - by_chance)).ln();
+    let each = as_f64(slow) * (ALWAYS / by_chance).ln()
+        + as_f64(of - slow) * ((1.0 - ALWAYS) / (1.0 - by_chance)).ln();
     (each - parts.max(1.0).ln()).exp()
 }

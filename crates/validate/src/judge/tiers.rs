@@ -79,9 +79,8 @@ impl Analysis<'_> {
         }
         // Between each two groups: pairs that did not meet say nothing.
         let all = groups.len() * (groups.len() - 1) / 2;
-        let shown = |(slow, of): &(usize, usize)| {
-            *slow >= 2 * SEVERAL && as_f64(*slow) >= ALWAYS * as_f64(*of)
-        };
+        let shown =
+            |(slow, of): &(usize, usize)| *slow >= 2 * SEVERAL && as_f64(*slow) >= ALWAYS * as_f64(*of);
         if between.len() < all || !between.values().all(shown) {
             return None;
         }

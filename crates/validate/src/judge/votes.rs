@@ -101,6 +101,11 @@ impl Votes {
         self.partners(host).filter(|it| *it != but).count()
     }
 
+    /// How often it was measured with others than one.
+    pub(super) fn measured_with_others(&self, host: Host, but: Host) -> usize {
+        self.all.iter().filter(|it| it.pair.has(host) && !it.pair.has(but)).count()
+    }
+
     fn cleared_without(&self, host: Host, but: Host) -> bool {
         self.partners(host).any(|it| it != but)
     }
@@ -115,7 +120,8 @@ impl Votes {
 
     /// Machines that were slow at least once against one that others cleared.
     pub(super) fn suspects(&self) -> Vec<Suspect> {
-        let slow: BTreeSet<Host> = self.all.iter().filter(|it| it.slow).flat_map(|it| it.pair.hosts()).collect();
+        let slow: BTreeSet<Host> =
+            self.all.iter().filter(|it| it.slow).flat_map(|it| it.pair.hosts()).collect();
         let mut against: BTreeMap<Host, Vec<Vote>> = slow.into_iter().map(|it| (it, Vec::new())).collect();
         for vote in &self.all {
             for host in vote.pair.hosts() {

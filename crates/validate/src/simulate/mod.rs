@@ -70,7 +70,11 @@ impl Model {
                     // What is slow at times is so for the whole launch.
                     let now = self.machine(*host) / self.machines[host.0].max(f64::MIN_POSITIVE);
                     for nic in 0..self.spec.nics {
-                        samples.push(NicSample { host: *host, nic, rate: self.nic(*host, *partner, nic, now) });
+                        samples.push(NicSample {
+                            host: *host,
+                            nic,
+                            rate: self.nic(*host, *partner, nic, now),
+                        });
                     }
                 }
                 Answer::Nics(samples)

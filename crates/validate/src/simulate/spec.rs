@@ -63,8 +63,8 @@ impl Default for Spec {
 }
 
 const KEYS: [&str; 16] = [
-    "nodes", "rate", "nics", "leaf", "noise", "spread", "dips", "tails", "slow", "local", "flaky", "link", "nic",
-    "tier", "dead", "seed",
+    "nodes", "rate", "nics", "leaf", "noise", "spread", "dips", "tails", "slow", "local", "flaky", "link",
+    "nic", "tier", "dead", "seed",
 ];
 /// More than the largest clusters have.
 const MOST_NODES: usize = 20_000;
