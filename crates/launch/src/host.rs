@@ -152,7 +152,9 @@ pub fn hosts_of_file(text: &str) -> Result<Vec<Host>, Error> {
             }
         }
         let mut found = hosts_of_list(list).map_err(at)?;
-        found.iter_mut().for_each(|it| it.slots = slots);
+        for host in &mut found {
+            host.slots = slots;
+        }
         hosts.append(&mut found);
         if hosts.len() > MAX_HOSTS {
             return Err(Error::host(line.trim(), "too many hosts"));

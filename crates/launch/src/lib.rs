@@ -58,6 +58,7 @@
 //! that others use, set `PLUMB_TOKEN` to a random text.
 
 mod across;
+mod batch;
 mod error;
 mod host;
 mod hostlist;
@@ -78,6 +79,7 @@ mod way;
 mod ways;
 
 pub use across::{Across, port_was_taken};
+pub use batch::BatchScript;
 pub use error::Error;
 pub use host::{Host, hosts_of_file, hosts_of_list, hosts_of_slurm};
 pub use hostlist::expand_hostlist;
@@ -90,4 +92,4 @@ pub use rendezvous::{Bootstrap, Endpoint, ListenAddress, Opened, Rendezvous};
 pub use request::{Clock, Ended, How, Obstacle, ObstacleKind, Place, Placed, Program, Request, Shown, Task};
 pub use start::{Exit, Failure, Outcome, Part, Start, start};
 pub use way::{Stop, Way};
-pub use ways::{Here, Ssh, SshOptions};
+pub use ways::{Here, Inside, Joined, Kubernetes, KubernetesOptions, Srun, SrunOptions, Ssh, SshOptions};

@@ -10,7 +10,9 @@ pub fn quote(word: impl AsRef<OsStr>) -> String {
 
 /// The same for any bytes but zero.
 pub(crate) fn quoted(word: &[u8]) -> Vec<u8> {
-    let plain = |it: &u8| it.is_ascii_alphanumeric() || b"_-./:,+@%^".contains(it);
+    // A word with `=` could be an assignment; an option cannot.
+    let option = word.first() == Some(&b'-');
+    let plain = |it: &u8| it.is_ascii_alphanumeric() || b"_-./:,+@%^".contains(it) || (option && *it == b'=');
     if !word.is_empty() && word.iter().all(plain) {
         return word.to_vec();
     }
@@ -49,6 +51,7 @@ mod tests {
             ("it's", "'it'\\''s'"),
             ("$(x)`y`", "'$(x)`y`'"),
             ("a=b", "'a=b'"),
+            ("--a=b", "--a=b"),
             ("~", "'~'"),
             ("#", "'#'"),
         ] {

@@ -6,7 +6,9 @@ use std::sync::atomic::{AtomicBool, AtomicI32, Ordering};
 use crate::start::Signals;
 use crate::{Ended, Error, Host, Placed, Request, Shown};
 
-/// A way to start tasks on hosts: this machine ([`Here`](crate::Here)), ssh ([`Ssh`](crate::Ssh)).
+/// A way to start tasks on hosts: this machine ([`Here`](crate::Here)), ssh ([`Ssh`](crate::Ssh)), srun
+/// inside an allocation ([`Srun`](crate::Srun)), kubectl ([`Kubernetes`](crate::Kubernetes)), or the processes of a launcher that started this one
+/// ([`Inside`](crate::Inside)).
 ///
 /// # The contract
 /// 1. [`place`](Self::place) comes first, once for all hosts, and again for hosts that were lost or are new. A host that

@@ -22,10 +22,11 @@ const MOST_OUTPUT: usize = 8 << 20;
 /// The same for its standard error.
 const MOST_ERRORS: usize = 256 << 10;
 
-/// A process here (`sh`, `ssh`, `srun`) that leads to a shell somewhere. Dropping it kills the process; what it started
-/// elsewhere ends because the connection does.
+/// A process here (`sh`, `ssh`, `srun`), or two sockets, that lead to a shell somewhere. Dropping it kills the process; what
+/// runs elsewhere ends because the connection does.
 pub(crate) struct Connection {
-    child: Child,
+    /// `None`: sockets.
+    child: Option<Child>,
     stdin: Option<OwnedFd>,
     stdout: Option<OwnedFd>,
     stderr: Option<OwnedFd>,
@@ -53,12 +54,23 @@ impl Connection {
         let stdin = child.stdin.take().map(OwnedFd::from);
         let stdout = child.stdout.take().map(OwnedFd::from);
         let stderr = child.stderr.take().map(OwnedFd::from);
-        for fd in [&stdin, &stdout, &stderr].into_iter().flatten() {
+        Ok(Self::with(Some(child), [stdin, stdout, stderr], mark, script))
+    }
+
+    /// Sends the script over sockets: one for input and output, one for errors.
+    pub(crate) fn over(both: OwnedFd, errors: OwnedFd, mark: &str, script: Vec<u8>) -> std::io::Result<Self> {
+        let input = both.try_clone()?;
+        Ok(Self::with(None, [Some(input), Some(both), Some(errors)], mark, script))
+    }
+
+    fn with(child: Option<Child>, files: [Option<OwnedFd>; 3], mark: &str, script: Vec<u8>) -> Self {
+        for fd in files.iter().flatten() {
             if let Ok(flags) = fcntl_getfl(fd) {
                 let _ = fcntl_setfl(fd, flags | OFlags::NONBLOCK);
             }
         }
-        Ok(Self {
+        let [stdin, stdout, stderr] = files;
+        Self {
             child,
             stdin,
             stdout,
@@ -70,7 +82,7 @@ impl Connection {
             err: Frame::new(mark, MOST_ERRORS),
             started: Instant::now(),
             begun: None,
-        })
+        }
     }
 
     pub(crate) fn send(&mut self, bytes: Arc<[u8]>) {
@@ -82,33 +94,46 @@ impl Connection {
     /// Tells the other end that this is over. What was not sent yet is dropped.
     pub(crate) fn close_input(&mut self) {
         self.pending.clear();
-        self.stdin = None;
+        if let (Some(fd), None) = (self.stdin.take(), &self.child) {
+            // The other direction has the same socket.
+            let _ = rustix::net::shutdown(fd, rustix::net::Shutdown::Write);
+        }
     }
 
-    /// How the process ended, once it has and all its output was read.
-    pub(crate) fn exit(&mut self) -> Option<ExitStatus> {
-        if self.exit.is_none() {
-            self.exit = self.child.try_wait().ok().flatten();
-        }
-        if self.stdout.is_some() || self.stderr.is_some() { None } else { self.exit }
+    /// How the process ended, once it has and all its output was read. Sockets end without a status.
+    pub(crate) fn exit(&mut self) -> Option<Exited> {
+        let ended = self.has_exited();
+        let read = self.stdout.is_none() && self.stderr.is_none();
+        (ended && read).then(|| Exited { code: self.exit.and_then(|it| it.code()) })
     }
 
     /// Whether the process has ended, whoever holds its output.
     pub(crate) fn has_exited(&mut self) -> bool {
-        let _ = self.exit();
-        self.exit.is_some()
+        match &mut self.child {
+            None => self.stdout.is_none(),
+            Some(child) => {
+                if self.exit.is_none() {
+                    self.exit = child.try_wait().ok().flatten();
+                }
+                self.exit.is_some()
+            }
+        }
     }
 
     pub(crate) fn kill(&mut self) {
         if self.has_exited() {
             return;
         }
+        let Some(child) = &mut self.child else {
+            (self.stdin, self.stdout, self.stderr) = (None, None, None);
+            return;
+        };
         // Its number is not used again before it is waited for.
-        if let Some(pid) = i32::try_from(self.child.id()).ok().and_then(Pid::from_raw) {
+        if let Some(pid) = i32::try_from(child.id()).ok().and_then(Pid::from_raw) {
             let _ = kill_process_group(pid, Signal::KILL);
         }
-        let _ = self.child.kill();
-        self.exit = self.child.wait().ok();
+        let _ = child.kill();
+        self.exit = child.wait().ok();
     }
 
     fn write(&mut self) {
@@ -151,6 +176,12 @@ impl Connection {
             self.begun = Some(Instant::now());
         }
     }
+}
+
+/// The end of a connection.
+pub(crate) struct Exited {
+    /// The exit code of the process here.
+    pub(crate) code: Option<i32>,
 }
 
 impl Drop for Connection {

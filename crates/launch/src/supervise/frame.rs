@@ -156,7 +156,9 @@ mod tests {
 
     fn read(pieces: &[&[u8]], most: usize) -> Frame {
         let mut frame = Frame::new("M1", most);
-        pieces.iter().for_each(|it| frame.take(it));
+        for piece in pieces {
+            frame.take(piece);
+        }
         frame
     }
 
@@ -171,7 +173,9 @@ mod tests {
     fn what_is_too_long_loses_its_middle() {
         let long: Vec<u8> = (0..10_000_u32).flat_map(|it| format!("{it}\n").into_bytes()).collect();
         let mut frame = read(&[b"\nM1 begin\n"], 1000);
-        long.chunks(777).for_each(|it| frame.take(it));
+        for piece in long.chunks(777) {
+            frame.take(piece);
+        }
         frame.take(b"\nM1 end 0\n");
         assert!(frame.is_cut() && frame.ended() == Some("0"));
         let answer = frame.into_answer();

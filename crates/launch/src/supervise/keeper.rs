@@ -300,8 +300,7 @@ pub(crate) fn place(
                 continue;
             }
             keepers.all.remove(host);
-            let command = transport.command(host, &script::bootstrap(&script));
-            match Connection::start(command, &mark, script.clone()) {
+            match transport.open(host, &script::bootstrap(&script), &mark, script.clone()) {
                 Ok(connection) => {
                     let keeper = Keeper {
                         connection,
@@ -312,10 +311,7 @@ pub(crate) fn place(
                     };
                     under_way.insert(host.clone(), keeper);
                 }
-                Err(error) => {
-                    let outcome = Err(Obstacle::new(ObstacleKind::Launcher, &error.to_string()));
-                    each(&Placed { host: host.clone(), outcome });
-                }
+                Err(obstacle) => each(&Placed { host: host.clone(), outcome: Err(obstacle) }),
             }
         }
         let mut all: Vec<&mut Connection> = under_way.values_mut().map(|it| &mut it.connection).collect();
@@ -357,7 +353,7 @@ fn look(keeper: &mut Keeper, transport: &dyn Transport) {
             )
         } else {
             let printed = [connection.err.before(), b"\n", connection.out.before()].concat();
-            transport.obstacle(status.code(), &String::from_utf8_lossy(&printed))
+            transport.obstacle(status.code, &String::from_utf8_lossy(&printed))
         };
         keeper.state = State::Failed(obstacle);
         return;

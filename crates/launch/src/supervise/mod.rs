@@ -7,10 +7,12 @@
 //! - [`frame`]: the output between the marks, bounded.
 //! - [`connection`]: one such process, and how many of them are served at once.
 //! - [`tasks`]: a request over connections.
+//! - [`short`]: programs of this machine that are asked something.
 //! - [`keeper`]: a connection that stays open, for the folder with plumb.
 
 pub(crate) mod connection;
 pub(crate) mod frame;
 pub(crate) mod keeper;
 pub(crate) mod script;
+pub(crate) mod short;
 pub(crate) mod tasks;

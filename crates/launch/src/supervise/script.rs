@@ -13,6 +13,9 @@ pub(crate) const GRACE: Duration = Duration::from_secs(2);
 /// How long after its limit a task ends by itself if nobody is there to end it.
 const FORGOTTEN: Duration = Duration::from_secs(30);
 
+/// Seconds to wait for the connection to be closed after the last mark.
+const CONFIRM: u32 = 20;
+
 /// Variables that make a process a rank of the launcher that started this one, or its supervisor. A task is none.
 const LAUNCHERS: &str = "PLUMB_RANK PLUMB_SIZE PLUMB_RANKS_HERE PLUMB_LOCAL_RANK PLUMB_LOCAL_SIZE PLUMB_RENDEZVOUS \
     PLUMB_MEETING PLUMB_TOKEN PLUMB_TERMINAL TORCHELASTIC_RUN_ID RANK WORLD_SIZE LOCAL_RANK LOCAL_WORLD_SIZE MASTER_ADDR \
@@ -27,7 +30,9 @@ pub(crate) fn bootstrap(script: &[u8]) -> String {
 /// Runs a task: marks, input, command, exit code.
 ///
 /// All processes share the process group of the shell, so that `kill 0` reaches them. The left side of the pipe passes the
-/// input on and then waits for the connection to end; the right side runs the command.
+/// input on and then waits for the connection to end; the right side runs the command. After the last mark it waits until
+/// the connection is closed, which tells that the output has arrived: slurmstepd drops what a task wrote just before it is
+/// killed.
 pub(crate) fn task(task: &Task, program: &OsStr, mark: &str, limit: Duration) -> Result<Vec<u8>, Error> {
     let input = task.input.as_ref().map_or(0, Vec::len);
     let forgotten = (limit + FORGOTTEN).as_secs();
@@ -68,8 +73,9 @@ pub(crate) fn task(task: &Task, program: &OsStr, mark: &str, limit: Duration) ->
         format!(
             "){stdin}; c=$?; else c=missing; fi\n\
              printf '\\n%s end %s\\n' $m $c >&2\n\
+             trap 'kill -s KILL 0' TERM\n\
              printf '\\n%s end %s\\n' $m $c\n\
-             kill -s KILL 0; }}\n"
+             sleep {CONFIRM} </dev/null >/dev/null 2>&1 & wait $!\nkill -s KILL 0; }}\n"
         )
         .as_bytes(),
     );

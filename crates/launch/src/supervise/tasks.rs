@@ -1,7 +1,6 @@
 //! A request over connections: starts its tasks, waits for them and says how each ended.
 
 use std::ffi::OsString;
-use std::process::Command;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -16,8 +15,9 @@ pub(crate) trait Transport {
     /// The path of plumb on a host, or why there is none.
     fn plumb(&mut self, host: &Host) -> Result<OsString, Obstacle>;
 
-    /// The command that runs `sh -c BOOTSTRAP` on a host.
-    fn command(&self, host: &Host, bootstrap: &str) -> Command;
+    /// Runs `sh -c BOOTSTRAP` on a host, and sends it the script.
+    fn open(&self, host: &Host, bootstrap: &str, mark: &str, script: Vec<u8>)
+    -> Result<Connection, Obstacle>;
 
     /// Why there was no shell, from how the command of this machine ended and what it printed.
     fn obstacle(&self, code: Option<i32>, printed: &str) -> Obstacle;
@@ -33,6 +33,16 @@ pub(crate) trait Transport {
 
     /// Connections that have to be served meanwhile.
     fn others(&mut self) -> Vec<&mut Connection>;
+}
+
+/// Starts a process that leads to the shell.
+pub(crate) fn process(
+    command: std::process::Command,
+    mark: &str,
+    script: Vec<u8>,
+) -> Result<Connection, Obstacle> {
+    Connection::start(command, mark, script)
+        .map_err(|error| Obstacle::new(ObstacleKind::Launcher, &error.to_string()))
 }
 
 /// How long a task may take to end after it was told to.
@@ -139,8 +149,7 @@ fn begin(
         crate::Program::Other(program) => program.clone(),
     };
     let script = script::task(task, &program, mark, request.limit).map_err(failed)?;
-    let command = transport.command(&task.host, &script::bootstrap(&script));
-    let connection = Connection::start(command, mark, script).map_err(failed)?;
+    let connection = transport.open(&task.host, &script::bootstrap(&script), mark, script)?;
     let input = task.input.as_ref().filter(|it| !it.is_empty()).map(|it| Arc::from(it.as_slice()));
     Ok(Running { index, connection, input, leaving: None, complete: None })
 }
@@ -175,14 +184,14 @@ fn look(
         });
     }
     if let Some(status) = exit {
-        let host = request.tasks.get(it.index).map(|it| it.host.clone()).unwrap_or_else(Host::here);
+        let host = request.tasks.get(it.index).map_or_else(Host::here, |it| it.host.clone());
         if connection.begun.is_some() {
             let own = lines_of(&connection.err.last(2048));
             let detail = transport.last_words(&host).or(own).unwrap_or_default();
             return Some(How::Lost { detail: one_line(&detail) });
         }
         let printed = [connection.err.before(), b"\n", connection.out.before()].concat();
-        return Some(How::Unreachable(transport.obstacle(status.code(), &String::from_utf8_lossy(&printed))));
+        return Some(How::Unreachable(transport.obstacle(status.code, &String::from_utf8_lossy(&printed))));
     }
     if stopped {
         connection.close_input();

@@ -70,10 +70,16 @@ impl Transport for Here {
         Ok(self.plumb.clone())
     }
 
-    fn command(&self, _host: &Host, bootstrap: &str) -> Command {
+    fn open(
+        &self,
+        _host: &Host,
+        bootstrap: &str,
+        mark: &str,
+        script: Vec<u8>,
+    ) -> Result<Connection, Obstacle> {
         let mut command = Command::new("sh");
         command.args(["-c", bootstrap]);
-        command
+        tasks::process(command, mark, script)
     }
 
     fn obstacle(&self, _code: Option<i32>, printed: &str) -> Obstacle {

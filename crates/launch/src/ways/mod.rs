@@ -1,12 +1,18 @@
 //! The ways to reach hosts.
 
 mod here;
+mod inside;
+mod kubernetes;
+mod srun;
 mod ssh;
 mod ssh_obstacle;
 
 use std::ffi::OsStr;
 
 pub use here::Here;
+pub use inside::{Inside, Joined};
+pub use kubernetes::{Kubernetes, KubernetesOptions};
+pub use srun::{Srun, SrunOptions};
 pub use ssh::{Ssh, SshOptions};
 
 use crate::{Program, Task, quote};

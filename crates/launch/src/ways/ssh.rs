@@ -22,7 +22,7 @@ pub struct SshOptions {
     pub program: OsString,
     /// More arguments before the host, such as `-F FILE` or `-o StrictHostKeyChecking=accept-new`.
     pub arguments: Vec<OsString>,
-    /// How long a connection may take (`ConnectTimeout`). The whole login may take 20 seconds longer.
+    /// How long a connection may take (`ConnectTimeout`). The whole login may take 30 seconds longer.
     pub connect: Duration,
     /// How many logins, and tasks that do not need each other, are under way at a time.
     pub parallel: usize,
@@ -157,8 +157,14 @@ impl Transport for Ssh {
     }
 
     /// Over the open connection if there is one, otherwise over one of its own.
-    fn command(&self, host: &Host, bootstrap: &str) -> Command {
-        self.ssh(host, "no", bootstrap)
+    fn open(
+        &self,
+        host: &Host,
+        bootstrap: &str,
+        mark: &str,
+        script: Vec<u8>,
+    ) -> Result<Connection, Obstacle> {
+        tasks::process(self.ssh(host, "no", bootstrap), mark, script)
     }
 
     fn obstacle(&self, code: Option<i32>, printed: &str) -> Obstacle {
@@ -170,7 +176,7 @@ impl Transport for Ssh {
     }
 
     fn login(&self) -> Duration {
-        self.options.connect + Duration::from_secs(20)
+        self.options.connect + Duration::from_secs(30)
     }
 
     fn parallel(&self) -> usize {
@@ -213,8 +219,14 @@ impl Transport for Opening<'_> {
         Ok(self.0.binary.path.clone())
     }
 
-    fn command(&self, host: &Host, bootstrap: &str) -> Command {
-        self.0.ssh(host, "yes", bootstrap)
+    fn open(
+        &self,
+        host: &Host,
+        bootstrap: &str,
+        mark: &str,
+        script: Vec<u8>,
+    ) -> Result<Connection, Obstacle> {
+        tasks::process(self.0.ssh(host, "yes", bootstrap), mark, script)
     }
 
     fn obstacle(&self, code: Option<i32>, printed: &str) -> Obstacle {

@@ -1,5 +1,7 @@
 //! What the tests of ways to other hosts share: a small program in the place of plumb, and what a way reported.
 
+#![allow(dead_code, reason = "each test program uses a part of it")]
+
 use std::collections::BTreeMap;
 use std::fs;
 use std::os::unix::fs::PermissionsExt as _;

@@ -151,6 +151,11 @@ impl Hosts {
         self.slurm.as_ref().expect("hosts with Slurm").of(self[1].command(need(program)))
     }
 
+    /// The value of `SLURM_CONF` that leads to it.
+    pub fn slurm_settings(&self) -> &str {
+        self.slurm.as_ref().expect("hosts with Slurm").settings()
+    }
+
     /// No process of plumb is left on any of them, or will be in a moment.
     #[track_caller]
     pub fn are_left(&self) {
@@ -203,10 +208,13 @@ impl Host {
 
     /// A script that runs a program on this host, for those that start programs by their path. The process is the
     /// program itself: what ends it ends the program.
-    pub fn wrapper(&self, program: impl AsRef<Path>, script: &Path) {
+    pub fn wrapper(&self, program: impl AsRef<Path>, variables: &[(&str, &str)], script: &Path) {
         let nsenter = need("nsenter");
+        let variables: Vec<String> =
+            variables.iter().map(|(name, value)| format!("export {name}='{value}'\n")).collect();
+        let variables = variables.concat();
         let text = format!(
-            "#!/bin/sh\nexec {} --target={} --net --uts --ipc --mount {} \"$@\"\n",
+            "#!/bin/sh\n{variables}exec {} --target={} --net --uts --ipc --mount {} \"$@\"\n",
             nsenter.display(),
             self.pid,
             program.as_ref().display()
