@@ -12,9 +12,8 @@ use crate::link::Links;
 use crate::schedule::{Action, Direction, Hand, Lengths, Location, Schedule, Space, Step};
 use crate::wait::{Outcome, Waiter};
 
-/// Bytes that are received for a reduction at a time: they stay in the cache until they are reduced.
-const BOUNCE: usize = 512 << 10;
-/// The most bytes that are sent, received or copied at a time, so that all streams make progress.
+/// The most bytes that are sent, received or copied at a time, so that all streams make progress. What is received for a reduction
+/// stays in the core's own cache until it is reduced: where that is small, they are fewer.
 const PIECE: usize = 512 << 10;
 /// The fewest bytes of an incomplete message that are forwarded: every send has a cost.
 const GRAIN: usize = 16 << 10;
@@ -97,6 +96,7 @@ pub(crate) struct Executor {
     bounce: Lines,
     scratch: Lines,
     grain: usize,
+    piece: usize,
 }
 
 /// The progress of a stream.
@@ -114,7 +114,7 @@ struct Cursor {
 struct Spaces([*mut u8; 3]);
 
 impl Executor {
-    pub(crate) fn new() -> Self {
+    pub(crate) fn new(cache: usize) -> Self {
         Self {
             done: Vec::new(),
             cursors: Vec::new(),
@@ -122,6 +122,7 @@ impl Executor {
             bounce: Lines::default(),
             scratch: Lines::default(),
             grain: GRAIN,
+            piece: (cache / 4).clamp(PIECE / 8, PIECE).next_multiple_of(4096),
         }
     }
 
@@ -164,7 +165,7 @@ impl Executor {
             .extend(schedule.streams().iter().map(|it| Cursor { next: it.steps.start, ..Cursor::default() }));
         self.open = schedule.streams().len();
         self.scratch.reserve(schedule.needs(Space::Scratch));
-        self.bounce.reserve(BOUNCE);
+        self.bounce.reserve(self.piece);
     }
 
     /// One pass over all streams of the current schedule.
@@ -237,7 +238,7 @@ impl Executor {
         for number in queue {
             let (done, step) = (self.done[*number as usize], step(*number));
             let Action::Send { from: part, .. } = step.action else { break };
-            if len >= PIECE || part.space != from.space || part.offset + done != end {
+            if len >= self.piece || part.space != from.space || part.offset + done != end {
                 break;
             }
             let limit = self.limit(step);
@@ -255,7 +256,7 @@ impl Executor {
         }
         let start = spaces.read(from, begun);
         // SAFETY: the bytes are within the buffer, as `turn` checked, and nothing is written while they are lent.
-        let bytes = unsafe { std::slice::from_raw_parts(start, len.min(PIECE)) };
+        let bytes = unsafe { std::slice::from_raw_parts(start, len.min(self.piece)) };
         let mut taken = send(bytes)?.min(bytes.len());
         let mut advanced = Advanced { steps: 0, progress: taken > 0 };
         for number in queue {
@@ -290,7 +291,7 @@ impl Executor {
             Action::Receive { into, .. } if done < limit => {
                 // SAFETY: the bytes are within the buffer, as `turn` checked, and nothing else is lent meanwhile.
                 let into = unsafe {
-                    std::slice::from_raw_parts_mut(spaces.write(into, done), (limit - done).min(PIECE))
+                    std::slice::from_raw_parts_mut(spaces.write(into, done), (limit - done).min(self.piece))
                 };
                 let got = receive(into)?.min(into.len());
                 self.done[number] += got;
@@ -299,7 +300,7 @@ impl Executor {
             Action::Combine { into, own, hand, last, .. } => {
                 let cursor = &mut self.cursors[stream];
                 let cut = cursor.cut_len;
-                let room = (limit - done).min(BOUNCE);
+                let room = (limit - done).min(self.piece);
                 if room <= cut {
                     return Ok(Advanced::NONE);
                 }
@@ -346,7 +347,7 @@ impl Executor {
         let number = queue[0] as usize;
         let step = &schedule.steps()[number];
         let done = self.done[number];
-        let mut piece = (self.limit(step) - done).min(PIECE);
+        let mut piece = (self.limit(step) - done).min(self.piece);
         match step.action {
             Action::Copy { from, into } => {
                 let (from, into) = (spaces.read(from, done), spaces.write(into, done));

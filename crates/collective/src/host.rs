@@ -113,7 +113,7 @@ fn core_for(local: &[&Host], index: usize) -> Option<usize> {
     cores.get(core).copied()
 }
 
-/// Bytes of the L2 cache, beyond which streaming stores are faster.
+/// Bytes of the L2 cache, which a core has for itself.
 pub(crate) fn cache() -> usize {
     fs::read_to_string("/sys/devices/system/cpu/cpu0/cache/index2/size")
         .ok()

@@ -1,10 +1,12 @@
 //! Predicts the fastest method for a size from times that were measured in this job.
 
 use crate::Algorithm;
-use crate::shm::SMALL;
+use crate::shm::{Manner, SMALL};
 
 /// Times within this factor are taken as equal: another measurement may order them differently.
 const EQUAL_WITHIN: f64 = 1.08;
+/// Beyond this factor another measurement gives the same order, at larger sizes too.
+const CLEARLY: f64 = 1.4;
 
 /// How a call is run.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -12,11 +14,11 @@ pub(crate) enum Method {
     /// Through the mailboxes, in one step.
     OneShot,
     /// Direct access to registered buffers.
-    Registered,
+    Registered(Manner),
     /// Direct access to private buffers by cross-memory attach.
-    Cross,
+    Cross(Manner),
     /// Private buffers through the staging space of the mailboxes, block by block.
-    Staged,
+    Staged(Manner),
     /// Messages between ranks.
     Messages(Algorithm),
 }
@@ -26,10 +28,31 @@ impl Method {
     pub(crate) fn algorithm(self) -> Algorithm {
         match self {
             Self::OneShot => Algorithm::OneShot,
-            Self::Registered | Self::Cross | Self::Staged => Algorithm::TwoShot,
+            Self::Registered(_) | Self::Cross(_) | Self::Staged(_) => Algorithm::TwoShot,
             Self::Messages(algorithm) => algorithm,
         }
     }
+
+    /// Whether it could replace another: for the same buffers, with results in the same place. Which of two such is faster does not change
+    /// any more beyond the sizes that a core's own cache holds; writing past the caches gains only beyond the last one.
+    fn replaces(self, other: Self) -> bool {
+        match (self, other) {
+            (Self::Registered(own), Self::Registered(other)) => own.store == other.store,
+            (Self::Cross(own) | Self::Staged(own), Self::Cross(other) | Self::Staged(other)) => {
+                own.store == other.store
+            }
+            (Self::Messages(_), Self::Messages(_)) => true,
+            _ => false,
+        }
+    }
+}
+
+/// The methods that need not be measured at larger sizes: another that [replaces](Method::replaces) them is clearly faster.
+pub(crate) fn outdone(measured: &[Measured]) -> Vec<Method> {
+    let clearly = |it: &&Measured| {
+        measured.iter().any(|by| by.method.replaces(it.method) && CLEARLY * by.seconds < it.seconds)
+    };
+    measured.iter().filter(clearly).map(|it| it.method).collect()
 }
 
 /// Measured times of one collective: for every size, seconds by each method.
@@ -59,14 +82,18 @@ pub(crate) struct SizeRange {
 }
 
 impl Times {
-    /// Adds the times of a size, which must be larger than those before.
+    /// Adds the times of a size, which must be larger than those of the same methods before.
     pub(crate) fn add(&mut self, bytes: usize, measured: Vec<Measured>) {
         self.rows.push(Row { bytes, measured });
     }
 
-    /// The longest time measured.
-    pub(crate) fn longest(&self) -> f64 {
-        self.rows.iter().flat_map(|row| &row.measured).map(|it| it.seconds).fold(0.0, f64::max)
+    /// The longest time that one of these methods took at the largest size it was measured at.
+    pub(crate) fn longest(&self, methods: &[Method]) -> f64 {
+        let last = |method: &Method| {
+            let mut all = self.rows.iter().rev().flat_map(|it| &it.measured);
+            all.find(|it| it.method == *method).map(|it| it.seconds)
+        };
+        methods.iter().filter_map(last).fold(0.0, f64::max)
     }
 
     /// The time of a method: interpolated between measured sizes, extrapolated from the last two beyond them.
@@ -101,7 +128,9 @@ impl Times {
         let mut upto = 0;
         let mut bytes = 8;
         while bytes <= SMALL {
-            let times = self.predict(Method::OneShot, bytes).zip(self.predict(Method::Registered, bytes));
+            let times = self
+                .predict(Method::OneShot, bytes)
+                .zip(self.predict(Method::Registered(Manner::PLAIN), bytes));
             if times.is_some_and(|(one, other)| one > 1.2 * other) {
                 break;
             }
@@ -202,8 +231,52 @@ mod tests {
 
     #[test]
     fn what_was_not_measured_is_not_chosen() {
-        assert_eq!(times().fastest(&[Method::Cross, RING], 8), Some(RING));
+        assert_eq!(times().fastest(&[Method::Cross(Manner::PLAIN), RING], 8), Some(RING));
         assert_eq!(Times::default().fastest(&[RING], 8), None);
         assert!(Times::default().ranges(&[RING], 1 << 20).is_empty());
+    }
+
+    /// Seconds at 1, 4, 16 and 64 MiB of registered buffers, written into and past the caches.
+    fn stores(plain: [f64; 4], streaming: [f64; 4]) -> Times {
+        let mut times = Times::default();
+        for (i, (plain, streaming)) in plain.into_iter().zip(streaming).enumerate() {
+            let measured = [(PLAIN, plain), (STREAMING, streaming)];
+            let measured = measured.map(|(method, seconds)| Measured { method, seconds }).to_vec();
+            times.add(1 << (20 + 2 * i), measured);
+        }
+        times
+    }
+
+    const PLAIN: Method = Method::Registered(Manner::PLAIN);
+    const STREAMING: Method = Method::Registered(Manner::ALL[2]);
+
+    #[test]
+    fn results_go_past_the_caches_where_that_was_faster() {
+        // A small core's cache and a last-level cache of 32 MiB: 16 MiB of four buffers no longer fit.
+        let times = stores([60e-6, 300e-6, 3e-3, 14e-3], [170e-6, 700e-6, 2e-3, 8e-3]);
+        let ranges = times.ranges(&[PLAIN, STREAMING], 1 << 30);
+        assert_eq!(ranges.len(), 2, "{ranges:?}");
+        assert_eq!([1 << 20, 4 << 20].map(|it| pick(&ranges, it)), [Some(PLAIN); 2]);
+        assert_eq!([16 << 20, 1 << 30].map(|it| pick(&ranges, it)), [Some(STREAMING); 2]);
+        // A last-level cache that is slow to write: past it from the start.
+        let times = stores([60e-6, 400e-6, 2e-3, 9e-3], [50e-6, 290e-6, 1e-3, 7e-3]);
+        assert_eq!(times.ranges(&[PLAIN, STREAMING], 1 << 30), [rest(STREAMING)]);
+    }
+
+    #[test]
+    fn what_another_outdoes_is_dropped_but_not_what_goes_past_the_caches() {
+        let [plain, fine, past, _] = Manner::ALL;
+        let all = [
+            (Method::Cross(plain), 1.0),
+            (Method::Cross(fine), 1.3),
+            (Method::Staged(plain), 1.5),
+            (Method::Staged(past), 3.0),
+            (PLAIN, 0.4),
+            (STREAMING, 0.9),
+            (RING, 9.0),
+        ];
+        let measured = all.map(|(method, seconds)| Measured { method, seconds });
+        assert_eq!(outdone(&measured), [Method::Staged(plain)]);
+        assert_eq!(outdone(&measured[..1]), []);
     }
 }

@@ -2,11 +2,11 @@
 
 use std::sync::Arc;
 
-use super::Engine;
 use super::links::{ChannelLinks, Path};
 use super::log::Log;
 use super::messages::Channel;
 use super::tuning::Choices;
+use super::{Engine, number_at};
 use crate::executor::Executor;
 use crate::host::{self, Host, Oversubscription};
 use crate::schedule::Layout;
@@ -165,8 +165,10 @@ impl Engine {
             } else {
                 None
             };
-            self.channels
-                .push(Channel { links: ChannelLinks::new(paths, rings, streams), executor: Executor::new() });
+            self.channels.push(Channel {
+                links: ChannelLinks::new(paths, rings, streams),
+                executor: Executor::new(host::cache()),
+            });
         }
         Ok(())
     }
@@ -212,9 +214,13 @@ impl Engine {
         cross_memory: bool,
     ) -> Result<(), Error> {
         let cores = host::cores_of(self.hosts.iter());
-        let cache = host::cache();
-        let streaming = if oversubscribed { cache * cores / self.size() } else { cache };
-        let mut direct = Direct::new(local_rank, mailboxes.to_vec(), self.waiter.clone(), streaming);
+        // The same on all ranks, even if one of them cannot read it: it decides what they measure together.
+        let own = (host::cache() as u64).to_le_bytes();
+        let all = self.session.share(&own, "shared memory")?;
+        let least = all.iter().filter_map(|it| number_at(it, 0)).min();
+        let cache = least.and_then(|it| usize::try_from(it).ok()).unwrap_or(0);
+        let cache = if oversubscribed { cache * cores / self.size() } else { cache };
+        let mut direct = Direct::new(local_rank, mailboxes.to_vec(), self.waiter.clone(), cache);
         let pids: Vec<u32> = self.session.members().iter().map(|it| it.pid).collect();
         direct.probe(&pids, cross_memory).map_err(|it| match it {
             DirectError::Aborted => self

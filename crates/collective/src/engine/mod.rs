@@ -18,13 +18,13 @@ use crate::kernel;
 use crate::model::Method;
 use crate::schedule::{Kind, Layout, Schedule, Shape};
 use crate::session::{Member, Session};
-use crate::shm::{Direct, DirectError, FdExchange, Reach, RegisteredSegment, SMALL, Segment};
+use crate::shm::{Direct, DirectError, FdExchange, Manner, Reach, RegisteredSegment, SMALL, Segment};
 use crate::tcp::Network;
 use crate::wait::Waiter;
 use crate::{Algorithm, Cause, Error, Operation, Transport};
 use log::Log;
 use messages::Channel;
-use tuning::Choices;
+use tuning::{Buffers, Choices};
 
 /// A registered buffer of this rank.
 #[derive(Debug)]
@@ -245,8 +245,8 @@ impl Engine {
         }
         let bytes = call.largest(self.size());
         let first = if self.direct.is_some() { 0 } else { bytes };
-        if let Some(extent) = self.choices.unknown(call.kind, first) {
-            self.calibrate(call.kind, extent)?;
+        if let Some(extent) = self.choices.unknown(call.kind, first, Buffers::Private) {
+            self.calibrate(call.kind, extent, Buffers::Private)?;
         }
         if self.direct.is_none() {
             let method = self.choices.messages(call.kind, bytes);
@@ -256,16 +256,18 @@ impl Engine {
             return self.run_with(call, Method::OneShot);
         }
         let reach = self.exchange_buffers(call)?;
-        if reach != Reach::Registered
-            && let Some(extent) = self.choices.unknown(call.kind, bytes)
-        {
-            self.calibrate(call.kind, extent)?;
+        let buffers = if reach == Reach::Registered { Buffers::Registered } else { Buffers::Private };
+        if let Some(extent) = self.choices.unknown(call.kind, bytes, buffers) {
+            self.calibrate(call.kind, extent, buffers)?;
             return self.decide(call);
         }
         match reach {
-            Reach::Registered => self.two_shot(call, Reach::Registered),
+            Reach::Registered => {
+                let manner = self.choices.registered(call.kind, bytes);
+                self.two_shot(call, Reach::Registered, manner)
+            }
             Reach::Cross => match self.choices.crossing(call.kind, bytes) {
-                Method::Cross => self.two_shot(call, Reach::Cross),
+                Method::Cross(manner) => self.two_shot(call, Reach::Cross, manner),
                 other => self.run_with(call, other),
             },
             Reach::No => {
@@ -277,15 +279,18 @@ impl Engine {
 
     /// Runs the algorithm that the user chose.
     fn forced(&mut self, call: &Call, algorithm: Algorithm) -> Result<(), Halt> {
+        let bytes = call.largest(self.size());
+        let manner = self.direct.as_ref().map_or(Manner::PLAIN, |it| it.unmeasured(bytes));
         match algorithm {
             Algorithm::OneShot => self.run_with(call, Method::OneShot),
             Algorithm::TwoShot => match self.exchange_buffers(call)? {
-                Reach::No if call.kind == Kind::AllReduce => self.run_with(call, Method::Staged),
+                Reach::No if call.kind == Kind::AllReduce => self.run_with(call, Method::Staged(manner)),
                 Reach::No => {
                     let what = format!("{} on private buffers without cross-memory attach", call.kind.name());
                     Err(Halt::Refused(cannot(algorithm, &what)))
                 }
-                reach => self.two_shot(call, reach),
+                Reach::Cross => self.two_shot(call, Reach::Cross, Manner::PLAIN),
+                Reach::Registered => self.two_shot(call, Reach::Registered, manner),
             },
             _ => self.run_with(call, Method::Messages(algorithm)),
         }
@@ -295,15 +300,17 @@ impl Engine {
         match method {
             Method::Messages(algorithm) => self.messages(call, algorithm),
             Method::OneShot => self.one_shots(call),
-            Method::Staged => {
+            Method::Staged(manner) => {
                 let direct = self.direct.as_mut().ok_or_else(no_direct)?;
-                Ok(direct.staged_all_reduce(call)?)
+                Ok(direct.staged_all_reduce(call, manner)?)
             }
-            Method::Registered | Method::Cross => {
+            Method::Registered(manner) => {
                 let reach = self.exchange_buffers(call)?;
-                let reach =
-                    if method == Method::Cross && reach == Reach::Registered { Reach::Cross } else { reach };
-                self.two_shot(call, reach)
+                self.two_shot(call, reach, manner)
+            }
+            Method::Cross(manner) => {
+                let reach = self.exchange_buffers(call)?;
+                self.two_shot(call, if reach == Reach::Registered { Reach::Cross } else { reach }, manner)
             }
         }
     }
@@ -314,9 +321,9 @@ impl Engine {
         Ok(direct.exchange_buffers(call, send, receive)?)
     }
 
-    fn two_shot(&mut self, call: &Call, reach: Reach) -> Result<(), Halt> {
+    fn two_shot(&mut self, call: &Call, reach: Reach, manner: Manner) -> Result<(), Halt> {
         let direct = self.direct.as_mut().ok_or_else(no_direct)?;
-        Ok(direct.two_shot(call, reach)?)
+        Ok(direct.two_shot(call, reach, manner)?)
     }
 
     /// One shot, in several parts if the call is too large.

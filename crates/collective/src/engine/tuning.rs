@@ -4,10 +4,11 @@ use std::time::Instant;
 
 use super::{Engine, Halt, usual};
 use crate::call::Call;
-use crate::model::{Measured, Method, SizeRange, Times, pick, to_f64};
+use crate::kernel::Store;
+use crate::model::{Measured, Method, SizeRange, Times, outdone, pick, to_f64};
 use crate::schedule::Kind;
 use crate::session::CallKind;
-use crate::shm::{Direct, SMALL};
+use crate::shm::{Direct, FINE_PIECE, FINE_STAGE, Manner, SMALL};
 use crate::{Algorithm, DataType, Operation};
 
 /// Sizes that are measured at the first call of a collective, until one takes too long.
@@ -17,7 +18,7 @@ const LARGE: usize = 16 << 20;
 /// Measured at the first call that is larger than twice that: no cache holds it.
 const HUGE: usize = 64 << 20;
 /// The longest run in seconds; a size that would take longer is not measured.
-const LONG: f64 = 0.05;
+const LONG: f64 = 0.08;
 /// Timed runs of a method at a size.
 const RUNS: Runs = Runs { rounds: 3, warmup: 1, measured: 3 };
 /// The same for hosts with more ranks than cores and for huge sizes, where a run takes long.
@@ -46,6 +47,8 @@ struct Runs {
 struct Choice {
     /// The largest size in bytes for one shot.
     one_shot: usize,
+    /// For registered buffers.
+    registered: Vec<SizeRange>,
     /// For private buffers that cross-memory attach can reach.
     crossing: Vec<SizeRange>,
     /// For other private buffers.
@@ -67,11 +70,22 @@ pub(super) enum Extent {
     Huge,
 }
 
+/// What the buffers of a call are: larger sizes are measured for those that are used.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Buffers {
+    Registered,
+    /// Also those of jobs without shared memory between all ranks.
+    Private,
+}
+
 /// The choices for all collectives.
 #[derive(Debug, Default)]
 pub(super) struct Choices {
     times: [Times; KINDS],
-    extent: [Extent; KINDS],
+    /// By collective and [`Buffers`].
+    extent: [[Extent; 2]; KINDS],
+    /// The methods that need not be measured at larger sizes.
+    outdone: [Vec<Method>; KINDS],
     /// The largest size for one shot, by collective: read in every call.
     one_shot: [usize; KINDS],
     by_kind: [Option<Choice>; KINDS],
@@ -92,13 +106,13 @@ impl Choices {
     }
 
     /// The extent that a size needs, if it has not been measured.
-    pub(super) fn unknown(&self, kind: Kind, bytes: usize) -> Option<Extent> {
+    pub(super) fn unknown(&self, kind: Kind, bytes: usize, buffers: Buffers) -> Option<Extent> {
         let wanted = match bytes {
             _ if bytes > 2 * LARGE => Extent::Huge,
             _ if bytes > SIZES[SIZES.len() - 1] => Extent::Large,
             _ => Extent::Usual,
         };
-        (self.extent[index(kind)] < wanted).then_some(wanted)
+        (self.extent[index(kind)][buffers as usize] < wanted).then_some(wanted)
     }
 
     fn set(&mut self, kind: Kind, choice: Choice) {
@@ -111,6 +125,13 @@ impl Choices {
             .as_ref()
             .and_then(|it| pick(of(it), bytes))
             .unwrap_or(Method::Messages(usual(kind)))
+    }
+
+    pub(super) fn registered(&self, kind: Kind, bytes: usize) -> Manner {
+        match self.range(kind, bytes, |it| &it.registered) {
+            Method::Registered(manner) => manner,
+            _ => Manner::PLAIN,
+        }
     }
 
     pub(super) fn crossing(&self, kind: Kind, bytes: usize) -> Method {
@@ -128,49 +149,65 @@ impl Choices {
 
 impl Engine {
     /// Measures the methods of a collective and chooses. All ranks do this in the same call.
-    pub(super) fn calibrate(&mut self, kind: Kind, extent: Extent) -> Result<(), Halt> {
+    pub(super) fn calibrate(&mut self, kind: Kind, extent: Extent, buffers: Buffers) -> Result<(), Halt> {
         let by_messages: Vec<Method> =
             Algorithm::ALL.into_iter().filter(|it| it.by_messages(kind)).map(Method::Messages).collect();
+        let registered: Vec<Method> =
+            Manner::ALL.into_iter().filter(|it| !it.fine).map(Method::Registered).collect();
+        // Other collectives copy as they go.
+        let manners = if kind == Kind::AllReduce { &Manner::ALL[..] } else { &[Manner::PLAIN] };
+        let crossing: Vec<Method> = manners.iter().copied().map(Method::Cross).collect();
+        let private: Vec<Method> = match kind {
+            Kind::AllReduce => manners.iter().copied().map(Method::Staged).collect(),
+            _ => by_messages.clone(),
+        };
         let mut methods = Vec::new();
         if let Some(direct) = &self.direct {
             methods.push(Method::OneShot);
-            methods.push(Method::Registered);
+            methods.extend(&registered);
             if direct.has_cross_memory() {
-                methods.push(Method::Cross);
+                methods.extend(&crossing);
             }
-            if kind == Kind::AllReduce {
-                methods.push(Method::Staged);
-            } else if !direct.has_cross_memory() {
-                methods.extend(&by_messages);
+            if kind == Kind::AllReduce || !direct.has_cross_memory() {
+                methods.extend(&private);
             }
         } else {
             methods.extend(&by_messages);
         }
         if kind != Kind::Barrier && methods.len() > 1 {
-            let known = self.choices.extent[index(kind)];
+            let known = self.choices.extent[index(kind)][buffers as usize];
             if known < Extent::Usual {
                 self.measure(kind, &methods, &SIZES)?;
             }
-            // Registered buffers have only one method at larger sizes.
-            methods.retain(|it| !matches!(it, Method::OneShot | Method::Registered));
+            methods.retain(|it| match it {
+                Method::OneShot => false,
+                Method::Registered(_) => buffers == Buffers::Registered,
+                _ => buffers == Buffers::Private,
+            });
             for (step, bytes) in [(Extent::Large, LARGE), (Extent::Huge, HUGE)] {
+                methods.retain(|it| !self.choices.outdone[index(kind)].contains(it));
                 // About four times as large as the one before.
-                let slow = 4.0 * self.choices.times[index(kind)].longest() > LONG;
+                let slow = 4.0 * self.choices.times[index(kind)].longest(&methods) > LONG;
                 // With one method there is nothing to choose.
                 if methods.len() > 1 && known < step && step <= extent && !slow {
                     self.measure(kind, &methods, &[bytes])?;
                 }
             }
         }
-        self.choices.extent[index(kind)] = extent;
+        let known = &mut self.choices.extent[index(kind)];
+        // The usual sizes are measured for both.
+        for it in known.iter_mut() {
+            *it = (*it).max(Extent::Usual);
+        }
+        known[buffers as usize] = extent;
         let times = &self.choices.times[index(kind)];
         let mut choice = Choice::default();
         if self.direct.is_some() {
             choice.one_shot = times.one_shot();
-            let all = if kind == Kind::AllReduce { &[Method::Staged][..] } else { &by_messages };
-            let crossing: Vec<Method> = [Method::Cross].iter().chain(all).copied().collect();
+            choice.registered = times.ranges(&registered, LARGEST);
+            let crossing: Vec<Method> = crossing.iter().chain(&private).copied().collect();
             choice.crossing = small_first(times, times.ranges(&crossing, LARGEST));
-            choice.private = small_first(times, times.ranges(all, LARGEST));
+            choice.private = small_first(times, times.ranges(&private, LARGEST));
         } else {
             choice.messages = times.ranges(&by_messages, LARGEST);
         }
@@ -179,6 +216,22 @@ impl Engine {
         }
         self.choices.set(kind, choice);
         Ok(())
+    }
+
+    /// Whether a method can be the fastest for a call. The answer is the same on all ranks.
+    fn applies(&self, method: Method, call: &Call) -> bool {
+        let (bytes, size) = (call.largest(self.size()), self.size());
+        let gains = |manner: Manner, fine: bool| {
+            let cached = self.direct.as_ref().is_none_or(|it| it.is_cached(bytes));
+            (manner.store == Store::Plain || !cached) && (!manner.fine || fine)
+        };
+        match method {
+            Method::OneShot => Direct::fits(call, size),
+            Method::Registered(manner) => gains(manner, false),
+            Method::Cross(manner) => gains(manner, bytes / size > FINE_PIECE),
+            Method::Staged(manner) => gains(manner, bytes > FINE_STAGE),
+            Method::Messages(_) => true,
+        }
     }
 
     /// How often to time a size. The answer is the same on all ranks.
@@ -199,7 +252,8 @@ impl Engine {
         // Written, because pages that never were all map to one zero page, which is read too fast.
         let mut private_send = vec![1_u8; largest];
         let mut private_receive = vec![1_u8; largest];
-        let shared = if methods.contains(&Method::Registered) {
+        let mut methods = methods.to_vec();
+        let shared = if methods.iter().any(|it| matches!(it, Method::Registered(_))) {
             let send = self.register_new(largest).map_err(Halt::Error)?;
             Some((send, self.register_new(largest).map_err(Halt::Error)?))
         } else {
@@ -234,13 +288,13 @@ impl Engine {
             };
             let barrier = Call { kind: Kind::Barrier, count: 0, ..plain };
             let mut tries = Vec::new();
-            for method in methods {
+            for method in &methods {
                 let (send, receive) = match (&shared, method) {
-                    (Some((send, receive)), Method::Registered) => (send.start(), receive.start()),
+                    (Some((send, receive)), Method::Registered(_)) => (send.start(), receive.start()),
                     _ => (private_send.as_mut_ptr(), private_receive.as_mut_ptr()),
                 };
                 let call = Call { send: send.cast_const(), receive, ..plain };
-                if *method != Method::OneShot || Direct::fits(&call, size) {
+                if self.applies(*method, &call) {
                     tries.push((*method, call, Vec::new()));
                 }
             }
@@ -278,8 +332,13 @@ impl Engine {
                     slowest.seconds = slowest.seconds.max(own);
                 }
             }
-            let longest = measured.iter().map(|it| it.seconds).fold(0.0, f64::max);
+            if bytes >= CACHED {
+                let slower = outdone(&measured);
+                methods.retain(|it| !slower.contains(it));
+                self.choices.outdone[row].extend(slower);
+            }
             self.choices.times[row].add(plain.largest(size), measured);
+            let longest = self.choices.times[row].longest(&methods);
             // The next size is about four times as large.
             if 4.0 * longest > LONG {
                 break;
@@ -313,19 +372,27 @@ fn small_first(times: &Times, ranges: Vec<SizeRange>) -> Vec<SizeRange> {
     all
 }
 
+/// A method with what is special about it, for the log.
+fn manner_of(name: &str, manner: Manner) -> String {
+    let store = if manner.store == Store::Streaming { " past the caches" } else { "" };
+    let pieces = if manner.fine { " in small pieces" } else { "" };
+    format!("{name}{pieces}{store}")
+}
+
 impl Choice {
-    /// For the log: `oneshot to 2048 bytes, twoshot on registered buffers`.
+    /// For the log: `oneshot to 2048 bytes, then on registered buffers: twoshot`.
     fn describe(&self) -> String {
         let ranges = |of: &[SizeRange]| -> String {
             let parts: Vec<String> = of
                 .iter()
                 .map(|SizeRange { up_to, method }| {
                     let name = match method {
-                        Method::Cross => "twoshot by cross-memory attach",
-                        Method::Staged => "twoshot through staging",
-                        other => other.algorithm().name(),
+                        Method::Cross(manner) => manner_of("twoshot by cross-memory attach", *manner),
+                        Method::Staged(manner) => manner_of("twoshot through staging", *manner),
+                        Method::Registered(manner) => manner_of("twoshot", *manner),
+                        other => other.algorithm().name().to_owned(),
                     };
-                    if *up_to == usize::MAX { name.to_owned() } else { format!("{name} to {up_to} bytes") }
+                    if *up_to == usize::MAX { name } else { format!("{name} to {up_to} bytes") }
                 })
                 .collect();
             parts.join(", ")
@@ -333,7 +400,8 @@ impl Choice {
         if !self.messages.is_empty() {
             return ranges(&self.messages);
         }
-        let mut text = format!("oneshot to {} bytes, twoshot on registered buffers", self.one_shot);
+        let mut text = format!("oneshot to {} bytes, then on registered buffers: ", self.one_shot);
+        text.push_str(&ranges(&self.registered));
         for (name, of) in [("reachable private", &self.crossing), ("private", &self.private)] {
             if !of.is_empty() {
                 text.push_str(&format!("; {name} buffers: {}", ranges(of)));

@@ -134,7 +134,7 @@ impl Case {
         }
         let mut links = MemoryLinks::new(n, self.capacity, self.seed);
         let mut executors: Vec<_> =
-            (0..n).map(|_| Executor { grain: self.grain, ..Executor::new() }).collect();
+            (0..n).map(|_| Executor { grain: self.grain, ..Executor::new(2 << 20) }).collect();
         for (executor, schedule) in executors.iter_mut().zip(&schedules) {
             executor.begin(schedule);
         }
@@ -203,11 +203,11 @@ fn large_steps_are_combined_in_pieces() {
                     algorithm,
                     hosts: (0..ranks).collect(),
                     root: 0,
-                    count: (3 * BOUNCE + 1000) / 4 + 3,
+                    count: (3 * PIECE + 1000) / 4 + 3,
                     what: ReduceOp { data: DataType::Float, operation: Operation::Sum },
                     in_place,
-                    chunk: 4 * BOUNCE,
-                    capacity: BOUNCE + 12_345,
+                    chunk: 4 * PIECE,
+                    capacity: PIECE + 12_345,
                     grain: GRAIN,
                     seed: 7,
                 }
@@ -362,7 +362,7 @@ fn all_reduce_floats(algorithm: Algorithm, operation: Operation, inputs: &[Vec<f
                     data.bytes().copy_from_slice(&bytes);
                     let whole = 0..bytes.len();
                     let memory = Memory::within(data.bytes(), &whole, &whole).expect("within");
-                    Executor::new()
+                    Executor::new(2 << 20)
                         .run(
                             &schedule,
                             memory,
@@ -429,7 +429,7 @@ fn pair(count: usize) -> Schedule {
 fn stopped(links: &mut impl Links, waiter: &Waiter) -> Stopped {
     let mut data = [1_u8; 100];
     let memory = Memory::within(&mut data, &(0..100), &(0..100)).expect("within");
-    Executor::new()
+    Executor::new(2 << 20)
         .run(&pair(100), memory, ReduceOp { data: DataType::Uint8, operation: Operation::Sum }, links, waiter)
         .expect_err("nobody answers")
 }

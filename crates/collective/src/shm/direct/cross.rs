@@ -15,6 +15,8 @@ pub(super) struct Cross {
 
 /// Bytes that are copied at a time: a piece of each rank stays in the cache until it is reduced.
 pub(super) const PIECE: usize = 256 << 10;
+/// The same where the core's own cache is small.
+pub(crate) const FINE_PIECE: usize = 64 << 10;
 
 impl Cross {
     /// Tries it with every rank. `None` unless it works between all of them.

@@ -19,8 +19,12 @@ use std::time::{Duration, Instant};
 use super::mailbox::{Mailbox, PostedBuffers, SLOTS};
 use super::{SMALL, Segment};
 use crate::call::Call;
+use crate::kernel::Store;
 use crate::wait::{Outcome, Waiter};
 use cross::Cross;
+
+pub(crate) use cross::FINE_PIECE;
+pub(crate) use staged::FINE_STAGE;
 
 /// How long a rank whose call failed waits for ranks that may still write to its buffers.
 const LINGER: Duration = Duration::from_secs(1);
@@ -73,6 +77,28 @@ struct Begun {
     slot: usize,
 }
 
+/// How two shot and staged move the data. What is fastest depends on the caches of the processor and is measured.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Manner {
+    /// How results are written.
+    pub(crate) store: Store,
+    /// Whether private buffers are moved in small pieces, which stay in a small cache and let ranks work at the same time, or in large
+    /// ones, for which ranks wait less often.
+    pub(crate) fine: bool,
+}
+
+impl Manner {
+    /// Into the caches, in large pieces.
+    pub(crate) const PLAIN: Self = Self { store: Store::Plain, fine: false };
+    /// All of them; the simplest first.
+    pub(crate) const ALL: [Self; 4] = [
+        Self::PLAIN,
+        Self { store: Store::Plain, fine: true },
+        Self { store: Store::Streaming, fine: false },
+        Self { store: Store::Streaming, fine: true },
+    ];
+}
+
 /// Access to the memory of all ranks of the host, which are all ranks of the job.
 #[derive(Debug)]
 pub(crate) struct Direct {
@@ -91,15 +117,15 @@ pub(crate) struct Direct {
     posted: Vec<PostedBuffers>,
     from: Vec<*const u8>,
     into: Vec<*mut u8>,
-    /// Bytes of a share from which streaming stores are used.
-    streaming: usize,
+    /// Bytes of the cache that a rank has for itself.
+    cache: usize,
 }
 
 // SAFETY: the raw pointers are filled in and used within one call only; between calls they are never followed.
 unsafe impl Send for Direct {}
 
 impl Direct {
-    pub(crate) fn new(local_rank: usize, mailboxes: Vec<Mailbox>, waiter: Waiter, streaming: usize) -> Self {
+    pub(crate) fn new(local_rank: usize, mailboxes: Vec<Mailbox>, waiter: Waiter, cache: usize) -> Self {
         let size = mailboxes.len();
         Self {
             local_rank,
@@ -112,7 +138,7 @@ impl Direct {
             posted: vec![PostedBuffers::default(); size],
             from: Vec::with_capacity(size),
             into: Vec::with_capacity(size),
-            streaming,
+            cache,
         }
     }
 
@@ -124,6 +150,18 @@ impl Direct {
     pub(crate) fn probe(&mut self, pids: &[u32], allowed: bool) -> Result<(), DirectError> {
         self.cross = Cross::probe(self.local_rank, pids, &self.mailboxes, &self.waiter, allowed)?;
         Ok(())
+    }
+
+    /// Whether a core's own cache holds what a call of this many bytes touches: its part of the buffers of all ranks. Then results are
+    /// never written past it.
+    pub(crate) fn is_cached(&self, bytes: usize) -> bool {
+        2 * bytes <= self.cache
+    }
+
+    /// The manner of a call that was not measured: past the caches what a core's own cache does not hold.
+    pub(crate) fn unmeasured(&self, bytes: usize) -> Manner {
+        let store = if self.is_cached(bytes) { Store::Plain } else { Store::Streaming };
+        Manner { store, fine: false }
     }
 
     pub(crate) fn has_cross_memory(&self) -> bool {

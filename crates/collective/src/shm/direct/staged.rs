@@ -9,10 +9,13 @@ use std::ops::Range;
 use std::sync::atomic::Ordering;
 
 use super::super::mailbox::{Mailbox, STAGE};
-use super::{Direct, DirectError, share};
+use super::{Direct, DirectError, Manner, share};
 use crate::Operation;
 use crate::call::Call;
 use crate::kernel::{self, Store};
+
+/// Bytes of a block where blocks are small.
+pub(crate) const FINE_STAGE: usize = 32 << 10;
 
 /// `count` elements from `start`.
 #[derive(Clone, Copy)]
@@ -22,12 +25,12 @@ struct Block {
 }
 
 impl Direct {
-    pub(crate) fn staged_all_reduce(&mut self, call: &Call) -> Result<(), DirectError> {
+    pub(crate) fn staged_all_reduce(&mut self, call: &Call, manner: Manner) -> Result<(), DirectError> {
         let element = call.data.size();
-        let most = STAGE / element;
+        let Manner { store, fine } = manner;
+        let most = if fine { FINE_STAGE } else { STAGE } / element;
         let blocks = call.count.div_ceil(most);
         let block = |index: usize| Block { start: index * most, count: most.min(call.count - index * most) };
-        let store = if 2 * call.bytes() > self.streaming { Store::Streaming } else { Store::Plain };
         if blocks > 0 {
             self.stage(call, block(0));
         }

@@ -1,7 +1,7 @@
 //! Two shot: every rank reduces its share of the data in the memory of all ranks.
 
-use super::cross::PIECE;
-use super::{Direct, DirectError, Reach, share};
+use super::cross::{FINE_PIECE, PIECE};
+use super::{Direct, DirectError, Manner, Reach, share};
 use crate::Operation;
 use crate::call::Call;
 use crate::kernel::{self, Store};
@@ -21,49 +21,44 @@ impl Direct {
     /// Runs a call whose buffers are accessible according to [`Direct::exchange_buffers`].
     ///
     /// It returns only after all ranks have finished, as they access the buffers of this rank.
-    pub(crate) fn two_shot(&mut self, call: &Call, reach: Reach) -> Result<(), DirectError> {
-        let result = self.work(call, reach);
+    pub(crate) fn two_shot(&mut self, call: &Call, reach: Reach, manner: Manner) -> Result<(), DirectError> {
+        let result = self.work(call, Access { reach, manner });
         self.complete(result)
     }
 
-    fn work(&mut self, call: &Call, reach: Reach) -> Result<(), DirectError> {
+    fn work(&mut self, call: &Call, access: Access) -> Result<(), DirectError> {
         let (local_rank, size, part) = (self.local_rank, self.size(), call.bytes());
         match call.kind {
             Kind::AllReduce => {
                 let range = share(call.count, call.data.size(), local_rank, size);
-                self.reduce(call, reach, range, 0, &Target::All)?;
+                self.reduce(call, access, range, 0, &Target::All)?;
             }
             Kind::Reduce => {
                 let range = share(call.count, call.data.size(), local_rank, size);
-                self.reduce(call, reach, range, 0, &Target::One(call.root))?;
+                self.reduce(call, access, range, 0, &Target::One(call.root))?;
             }
             Kind::ReduceScatter => {
-                self.reduce(call, reach, 0..call.count, local_rank * part, &Target::One(local_rank))?;
+                self.reduce(call, access, 0..call.count, local_rank * part, &Target::One(local_rank))?;
             }
             Kind::AllGather => {
                 // Each rank starts with its neighbour, so that not all write to the same rank.
                 for step in 0..size {
-                    self.push(call, reach, (local_rank + step) % size, local_rank * part, part)?;
+                    self.push(call, access, (local_rank + step) % size, local_rank * part, part)?;
                 }
             }
-            Kind::Gather => self.push(call, reach, call.root, local_rank * part, part)?,
-            Kind::Broadcast => self.pull(call, reach, call.root, 0, 0, part)?,
-            Kind::Scatter => self.pull(call, reach, call.root, local_rank * part, 0, part)?,
+            Kind::Gather => self.push(call, access, call.root, local_rank * part, part)?,
+            Kind::Broadcast => self.pull(call, access, call.root, 0, 0, part)?,
+            Kind::Scatter => self.pull(call, access, call.root, local_rank * part, 0, part)?,
             Kind::AllToAll => {
                 for step in 0..size {
                     let peer = (local_rank + step) % size;
-                    self.pull(call, reach, peer, local_rank * part, peer * part, part)?;
+                    self.pull(call, access, peer, local_rank * part, peer * part, part)?;
                 }
             }
-            Kind::SendReceive { from, .. } => self.pull(call, reach, from, 0, 0, part)?,
+            Kind::SendReceive { from, .. } => self.pull(call, access, from, 0, 0, part)?,
             Kind::Barrier => {}
         }
         Ok(())
-    }
-
-    /// How to write, if each rank writes this many bytes.
-    fn store(&self, bytes: usize) -> Store {
-        if bytes > self.streaming { Store::Streaming } else { Store::Plain }
     }
 
     /// The address of a registered buffer of a rank in this process.
@@ -86,13 +81,14 @@ impl Direct {
     fn reduce(
         &mut self,
         call: &Call,
-        reach: Reach,
+        access: Access,
         range: std::ops::Range<usize>,
         skip: usize,
         target: &Target,
     ) -> Result<(), DirectError> {
         let (local_rank, size, element) = (self.local_rank, self.size(), call.data.size());
         let what = call.reduce_op();
+        let Access { reach, manner: Manner { store, fine } } = access;
         let finish = (call.operation == Operation::Avg).then_some(size);
         if range.is_empty() {
             return Ok(());
@@ -119,9 +115,6 @@ impl Direct {
                     self.into.push(into);
                 }
             }
-            // The bytes that a core accesses in one call: its range of every source and destination.
-            let touched = count * element * (self.from.len() + self.into.len());
-            let store = self.store(touched);
             // SAFETY: all are inside registered segments of `count` elements from here on; this rank alone works on
             // this range, in every buffer, until all have finished.
             unsafe { kernel::reduce_all(what, &self.into, &self.from, count, finish, store) };
@@ -131,7 +124,10 @@ impl Direct {
             return Err(DirectError::Unreachable { rank: local_rank, errno: libc::EPERM });
         };
         let mut result = Ok(());
-        let apart = matches!(*target, Target::All) && call.send != call.receive.cast_const();
+        // Past the caches, the result is computed in a buffer that stays in the cache until all ranks have it.
+        let past = matches!(*target, Target::All) && store == Store::Streaming;
+        let apart = matches!(*target, Target::All) && call.send != call.receive.cast_const() && !past;
+        let piece = if fine { FINE_PIECE } else { PIECE } / element;
         let first = if apart { usize::from(local_rank == 0) } else { usize::MAX };
         let mut done = range.start;
         while done < range.end && result.is_ok() {
@@ -139,7 +135,7 @@ impl Direct {
                 result = Err(DirectError::Aborted);
                 break;
             }
-            let count = (range.end - done).min(PIECE / element);
+            let count = (range.end - done).min(piece);
             let (offset, bytes) = (done * element, count * element);
             result = (|| {
                 self.from.clear();
@@ -161,6 +157,7 @@ impl Direct {
                 // A result for another rank only is computed in the buffer of this rank.
                 let into = match *target {
                     Target::One(rank) if rank != local_rank => cross.buffer(local_rank),
+                    _ if past => cross.buffer(local_rank),
                     _ => call.receive.wrapping_add(offset),
                 };
                 // SAFETY: sources are this rank's own buffer and pieces copied here, the destination is its own;
@@ -172,6 +169,10 @@ impl Direct {
                         continue;
                     }
                     cross.write(rank, self.posted[rank].receive.wrapping_add(offset as u64), into, bytes)?;
+                }
+                if past {
+                    // SAFETY: the result is in this rank's buffer, and goes to its own receive buffer.
+                    unsafe { kernel::copy(call.receive.wrapping_add(offset), into, bytes, store) };
                 }
                 Ok(())
             })();
@@ -203,7 +204,7 @@ impl Direct {
     fn push(
         &self,
         call: &Call,
-        reach: Reach,
+        access: Access,
         rank: usize,
         offset: usize,
         bytes: usize,
@@ -212,12 +213,11 @@ impl Direct {
             keep(call.send, call.receive.wrapping_add(offset), bytes);
             return Ok(());
         }
-        match (reach, &self.cross) {
+        match (access.reach, &self.cross) {
             (Reach::Registered, _) => {
                 let into = self.mapped(rank, Side::Receive).wrapping_add(offset);
-                let store = self.store(2 * bytes * self.size());
                 // SAFETY: the receive buffer of a rank has `bytes` for each rank, and these are for this rank.
-                unsafe { kernel::copy(into, call.send, bytes, store) };
+                unsafe { kernel::copy(into, call.send, bytes, access.manner.store) };
                 Ok(())
             }
             (_, Some(cross)) => self.in_steps(bytes, |done, count| {
@@ -232,7 +232,7 @@ impl Direct {
     fn pull(
         &self,
         call: &Call,
-        reach: Reach,
+        access: Access,
         rank: usize,
         offset: usize,
         into: usize,
@@ -243,12 +243,11 @@ impl Direct {
             keep(call.send.wrapping_add(offset), into, bytes);
             return Ok(());
         }
-        match (reach, &self.cross) {
+        match (access.reach, &self.cross) {
             (Reach::Registered, _) => {
                 let from = self.mapped(rank, Side::Send).wrapping_add(offset);
-                let store = self.store(2 * bytes);
                 // SAFETY: the send buffer of a rank has `bytes` there, and nobody writes to it during the call.
-                unsafe { kernel::copy(into, from, bytes, store) };
+                unsafe { kernel::copy(into, from, bytes, access.manner.store) };
                 Ok(())
             }
             (_, Some(cross)) => self.in_steps(bytes, |done, count| {
@@ -258,6 +257,13 @@ impl Direct {
             _ => Err(DirectError::Unreachable { rank, errno: libc::EPERM }),
         }
     }
+}
+
+/// How the buffers of a call are reached, and how the data is moved.
+#[derive(Clone, Copy)]
+struct Access {
+    reach: Reach,
+    manner: Manner,
 }
 
 /// The ranks that get a result.
