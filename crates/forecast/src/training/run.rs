@@ -159,7 +159,7 @@ impl Run {
     }
 
     /// Whether the CPU waits for each kernel before it starts the next one. Megatron-DeepSpeed needed `CUDA_LAUNCH_BLOCKING=1`
-    /// on more than 100 GPUs, or it hung (BigScience, tr11-176B-ml, `chronicles-prequel.md`).
+    /// on more than 100 GPUs, or it hung (its runs for BLOOM, tr11-176B-ml, `chronicles-prequel.md`).
     pub(crate) fn starts_one_by_one(&self) -> bool {
         self.is_megatron_deepspeed()
     }
