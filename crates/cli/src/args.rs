@@ -42,6 +42,8 @@ pub(crate) enum Command {
     Plan(Plan),
     /// Judge a fleet: is it fit to train, and if not, which machine, NIC, link or switch is not.
     Validate(Validate),
+    /// Look at this machine: GPUs, network, limits, kernel log; is it fit to train, and are nodes alike?
+    Node(Box<crate::node::Node>),
     /// Measure a collective, on host memory or with NCCL on GPUs, and verify it.
     Bench(Box<crate::bench::Bench>),
     /// Explain a rule, a variable, a term, a machine, a GPU or a line of a log.
@@ -628,7 +630,7 @@ pub(crate) struct Machines {
 }
 
 /// Reads `--instance` for every command: a machine of the catalogue.
-fn machine(name: &str) -> Result<&'static Model, UnknownMachine> {
+pub(crate) fn machine(name: &str) -> Result<&'static Model, UnknownMachine> {
     catalogue::resolve(name)
 }
 

@@ -12,6 +12,7 @@ mod expect;
 mod input;
 mod lint;
 mod manifest;
+mod node;
 mod output;
 mod plan;
 mod predict;
@@ -60,6 +61,7 @@ fn main() -> ExitCode {
         Command::Predict(args) => predict::run(args, plumb.color, &mut out),
         Command::Plan(args) => plan::run(args, plumb.color, &mut out),
         Command::Validate(args) => validate::run(args, plumb.color, &mut out),
+        Command::Node(args) => node::run(args, plumb.color, &mut out),
         Command::Bench(args) => bench::run(args, plumb.color, &mut out),
         Command::Explain { what } => explain(&what.join(" "), &mut out),
         Command::Rules { format } => list_rules(*format, &mut out),
