@@ -7,7 +7,7 @@ use std::net::Ipv4Addr;
 use std::ops::ControlFlow;
 use std::time::Duration;
 
-use bench::engines::{self, Call, Engine, Event, Side};
+use bench::engines::{self, Call, Engine, Event, Found, Part, Side};
 use bench::{Average, Cause, DataType, Device, EngineKind, Failure, Operation, Plan, Run, Sizes, Step};
 use collective::{Communicator, Options, Rendezvous, RendezvousListener, Token};
 use fabric::Collective;
@@ -112,6 +112,7 @@ fn times_are_those_of_the_engine() {
             Event::Size { bytes, done, total } => seen.push((bytes, done, total)),
             Event::Row(row) => assert_eq!(row.bytes, seen.last().expect("a size").0),
             Event::Repeat { .. } => panic!("no repeats are planned"),
+            Event::CheckedOnHost { .. } => panic!("the host's memory is compared on the host"),
         }
         ControlFlow::Continue(())
     };
@@ -240,6 +241,50 @@ fn a_result_that_is_never_written_is_found() {
     let wrong = run.wrong.expect("nothing was written");
     assert_eq!((wrong.element.index, wrong.element.got.as_str()), (0, "nothing (never written)"));
     assert_eq!(run.rows[0].out_of_place.as_ref().and_then(|it| it.wrong), Some(2));
+}
+
+#[test]
+fn a_check_on_the_host_is_named_once() {
+    struct Refused(Fake);
+    impl Engine for Refused {
+        fn kind(&self) -> EngineKind {
+            EngineKind::Nccl
+        }
+        fn version(&self) -> String {
+            String::new()
+        }
+        fn devices(&self) -> &[Device] {
+            self.0.devices()
+        }
+        fn control(&mut self) -> &mut Communicator {
+            self.0.control()
+        }
+        fn allocate(&mut self, bytes: usize) -> Result<(), Failure> {
+            self.0.allocate(bytes)
+        }
+        fn write(&mut self, side: Side, offset: usize, bytes: &[u8]) -> Result<(), Failure> {
+            self.0.write(side, offset, bytes)
+        }
+        fn read(&mut self, side: Side, offset: usize, into: &mut [u8]) -> Result<(), Failure> {
+            self.0.read(side, offset, into)
+        }
+        fn compare(&mut self, part: &Part) -> Result<Found, Failure> {
+            let on_host = Some("no compiler".to_owned());
+            Ok(Found { on_host, ..self.0.compare(part)? })
+        }
+        fn run(&mut self, call: &Call, repeat: usize) -> Result<f64, Failure> {
+            self.0.run(call, repeat)
+        }
+    }
+    let mut notes = Vec::new();
+    engines::run(&plan(Collective::AllGather), &mut Refused(Fake::new(None)), &mut |it| {
+        if let Event::CheckedOnHost { rank, reason } = it {
+            notes.push((rank, reason.to_owned()));
+        }
+        ControlFlow::Continue(())
+    })
+    .expect("a run");
+    assert_eq!(notes, [(0, "no compiler".to_owned())]);
 }
 
 #[test]

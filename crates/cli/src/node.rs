@@ -38,7 +38,7 @@ pub(crate) struct Node {
     #[arg(long, short, value_enum, default_value_t = ListFormat::Text)]
     pub(crate) format: ListFormat,
 
-    /// Write metrics for the textfile collector of node_exporter instead.
+    /// Write metrics for the textfile collector of `node_exporter` instead.
     #[arg(long, conflicts_with_all = ["format", "mode", "exit_style"])]
     pub(crate) prometheus: bool,
 
@@ -62,13 +62,20 @@ pub(crate) struct Node {
 #[derive(Debug, Clone, Copy, Args)]
 pub(crate) struct Health {
     /// `healthcheck`: look at this machine only, in less than a minute, and write one line, `plumb: REASON`, or nothing where it is fit. For
-    /// HealthCheckProgram and prologs of Slurm.
+    /// `HealthCheckProgram` and prologs of Slurm.
     #[arg(long, value_enum, value_name = "MODE")]
     pub(crate) mode: Option<Mode>,
 
     /// Exit codes and output of another family of programs.
-    #[arg(long, value_enum, value_name = "STYLE", conflicts_with = "mode")]
+    #[arg(long, value_enum, value_name = "STYLE")]
     pub(crate) exit_style: Option<ExitStyle>,
+}
+
+impl Health {
+    /// Whether one of them asks.
+    pub(crate) fn is_asked(self) -> bool {
+        self.mode.is_some() || self.exit_style.is_some()
+    }
 }
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq, ValueEnum)]
@@ -103,7 +110,7 @@ pub(crate) fn run(args: &Node, colour: Colour, out: &mut impl Write) -> io::Resu
         return several(args, states, colour, out);
     };
     let node = report::Node::new(state.clone(), &judge(&state));
-    if args.health.mode.is_some() || args.health.exit_style.is_some() {
+    if args.health.is_asked() {
         return answer(args.health, &node, args.fail_on, out);
     }
     let style = style(args, colour);
@@ -142,7 +149,7 @@ fn answer(health: Health, node: &report::Node, fail_on: FailOn, out: &mut impl W
 }
 
 fn several(args: &Node, states: Vec<NodeState>, colour: Colour, out: &mut impl Write) -> io::Result<u8> {
-    if args.prometheus || args.health.mode.is_some() || args.health.exit_style.is_some() {
+    if args.prometheus || args.health.is_asked() {
         complain(
             "error: --prometheus, --mode and --exit-style are about one machine: give one STATE, or none",
         );

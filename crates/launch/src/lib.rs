@@ -57,24 +57,37 @@
 //! job's identity (job and step number, run id, names): this keeps two jobs apart, but it is not a secret. On a network
 //! that others use, set `PLUMB_TOKEN` to a random text.
 
+mod across;
 mod error;
+mod host;
 mod hostlist;
 mod identity;
 mod kubernetes;
 mod kvs;
 mod launcher;
 mod mpi;
+mod quote;
 mod rendezvous;
+mod request;
 mod slurm;
 mod start;
+mod supervise;
 mod torch;
 mod variables;
+mod way;
+mod ways;
 
+pub use across::{Across, port_was_taken};
 pub use error::Error;
+pub use host::{Host, hosts_of_file, hosts_of_list, hosts_of_slurm};
 pub use hostlist::expand_hostlist;
 pub use identity::RankIdentity;
 pub use kubernetes::gpus;
 pub use kvs::KeyValueStore;
 pub use launcher::Launcher;
+pub use quote::quote;
 pub use rendezvous::{Bootstrap, Endpoint, ListenAddress, Opened, Rendezvous};
+pub use request::{Clock, Ended, How, Obstacle, ObstacleKind, Place, Placed, Program, Request, Shown, Task};
 pub use start::{Exit, Failure, Outcome, Part, Start, start};
+pub use way::{Stop, Way};
+pub use ways::{Here, Ssh, SshOptions};

@@ -45,7 +45,7 @@ const IS_STATIC: bool = cfg!(all(target_env = "musl", target_feature = "crt-stat
 
 /// Reads all GPUs. The error says why NVML is not available.
 pub(super) fn read() -> Result<Driver, String> {
-    let nvml = Nvml::init().map_err(problem)?;
+    let nvml = Nvml::init().map_err(|it| problem(&it))?;
     let mut driver = Driver::default();
     let n = nvml.device_count().map_err(|it| it.to_string())?;
     for index in 0..n {
@@ -59,7 +59,7 @@ pub(super) fn read() -> Result<Driver, String> {
 }
 
 /// Why NVML does not start.
-pub(super) fn problem(error: NvmlError) -> String {
+pub(super) fn problem(error: &NvmlError) -> String {
     match error {
         NvmlError::LibloadingError(_) if IS_STATIC => {
             "this is the static build of plumb, which cannot load NVML: use the glibc build".to_owned()

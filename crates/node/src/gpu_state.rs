@@ -43,7 +43,7 @@ pub(super) fn read() -> Result<Report, String> {
 }
 
 fn ask() -> Result<Report, String> {
-    let nvml = Nvml::init().map_err(driver::problem)?;
+    let nvml = Nvml::init().map_err(|it| driver::problem(&it))?;
     let count = nvml.device_count().map_err(|it| it.to_string().to_lowercase())?;
     let cuda = nvml.sys_cuda_driver_version().ok();
     let devices: Vec<_> = (0..count).map(|it| nvml.device_by_index(it)).collect();
@@ -83,11 +83,15 @@ fn gpu<E>(device: &Device<'_>, index: u32, all: &[Result<Device<'_>, E>]) -> Gpu
         remapped_rows: remapped_rows(device),
         persistence: device.is_in_persistent_mode().ok(),
         mig: device.mig_mode().ok().map(|it| it.current != 0),
-        compute_mode: device.compute_mode().ok().map(|it| compute_mode(&it).to_owned()),
+        compute_mode: device.compute_mode().ok().map(|it| compute_mode(it).to_owned()),
         temperature_c: temperature.ok(),
         slowdown_c: device.temperature_threshold(TemperatureThreshold::Slowdown).ok(),
         power_w: device.power_usage().ok().map(watts),
-        power_limit_w: device.enforced_power_limit().ok().map(watts),
+        power_limit_w: device
+            .power_management_limit()
+            .or_else(|_| device.enforced_power_limit())
+            .ok()
+            .map(watts),
         power_default_w: device.power_management_limit_default().ok().map(watts),
         sm_mhz: device.clock_info(Clock::SM).ok(),
         sm_max_mhz: device.max_clock_info(Clock::SM).ok(),
@@ -151,7 +155,7 @@ fn remapped_rows(device: &Device<'_>) -> Option<RemappedRows> {
     Some(rows).filter(|it| *it != RemappedRows::default())
 }
 
-fn compute_mode(mode: &ComputeMode) -> &'static str {
+fn compute_mode(mode: ComputeMode) -> &'static str {
     match mode {
         ComputeMode::Default => "default",
         ComputeMode::ExclusiveThread => "exclusive_thread",
@@ -216,6 +220,6 @@ mod tests {
         assert_eq!(super::bus("00000000:1B:00.0"), "0000:1b:00.0");
         assert_eq!(super::bus("0000:1b:00.0"), "0000:1b:00.0");
         // Not a bus id, and not a panic: eight bytes that cannot be cut after four.
-        assert_eq!(super::bus("a\u{20ac}\u{20ac}a:1"), "a\u{20ac}\u{20ac}a:1");
+        assert_eq!(super::bus("\u{20ac}\u{20ac}aa:1"), "\u{20ac}\u{20ac}aa:1");
     }
 }

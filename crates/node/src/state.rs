@@ -61,7 +61,7 @@ struct Surroundings {
 impl Surroundings {
     fn state(self) -> NodeState {
         let sysfs = Sysfs::new(&self.root);
-        let mut state = NodeState { host: self.host(&sysfs), ..NodeState::default() };
+        let mut state = NodeState { host: host(&sysfs), ..NodeState::default() };
         state.machine.vendor = sysfs.read("sys/class/dmi/id/sys_vendor");
         state.machine.product = sysfs.read("sys/class/dmi/id/product_name");
         state.system = system::system(&sysfs, &self.root, &self.variables, state.machine.vendor.as_deref());
@@ -83,10 +83,6 @@ impl Surroundings {
         state.not_seen = not_seen(&state, log.as_ref().err());
         state.kernel_log = log.ok();
         state
-    }
-
-    fn host(&self, sysfs: &Sysfs) -> String {
-        sysfs.read("proc/sys/kernel/hostname").unwrap_or_else(|| "localhost".to_owned())
     }
 
     fn add_driver(self, sysfs: &Sysfs, state: &mut NodeState) {
@@ -114,6 +110,10 @@ impl Surroundings {
             }
         }
     }
+}
+
+fn host(sysfs: &Sysfs) -> String {
+    sysfs.read("proc/sys/kernel/hostname").unwrap_or_else(|| "localhost".to_owned())
 }
 
 /// The version of the kernel module.

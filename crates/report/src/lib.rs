@@ -8,6 +8,7 @@
 mod assemble;
 pub mod bench;
 pub mod bind;
+mod compare;
 pub mod decide;
 mod env;
 mod expect;
@@ -29,6 +30,7 @@ pub mod topo;
 mod validate;
 pub mod written;
 
+pub use compare::Compare;
 pub use env::Env;
 pub use expect::Expect;
 pub use explanation::explanations;

@@ -8,6 +8,7 @@
 
 pub mod application;
 pub mod blocked;
+pub mod compare;
 pub mod cuda;
 pub mod decisions;
 pub mod efa;

@@ -11,7 +11,7 @@ use crate::data::EngineKind;
 use crate::failure::{Cause, Exchange, Failure};
 use crate::layout::{Layout, works_in_place};
 use crate::plan::{LEAST_ITERATIONS, LEAST_SECONDS, LONG_SECONDS, Plan, REPEAT_SECONDS, Series};
-use crate::run::{Device, Element, Oversubscribed, Row, Run, Timing, Wrong};
+use crate::run::{Device, Oversubscribed, Row, Run, Timing, Wrong};
 use crate::statistics::{count, mean, median};
 
 /// Progress of a run.
@@ -30,6 +30,13 @@ pub enum Event<'a> {
     },
     /// A size is measured.
     Row(&'a Row),
+    /// A rank on a GPU compares results on its host, which takes longer.
+    CheckedOnHost {
+        /// The first such rank.
+        rank: usize,
+        /// Why, in the words of the driver.
+        reason: &'a str,
+    },
     /// All sizes are measured again.
     Repeat {
         /// Which time, from 0.
@@ -80,7 +87,8 @@ pub fn run(
     let all = plan.series(ranks);
     let sizes = plan.sizes.all().count();
     let total = all.len().saturating_mul(sizes).saturating_mul(plan.cycles.max(1));
-    let mut bench = Bench { plan, engine, ranks, seed: 0, wrong: None };
+    let mut bench = Bench { plan, engine, ranks, seed: 0, wrong: None, on_host: None };
+    let mut told = false;
     let mut done = 0;
     let mut stopped = false;
     'all: for series in all {
@@ -97,6 +105,10 @@ pub fn run(
                     break 'all;
                 }
                 let row = bench.row(series, bytes, cycle)?;
+                if let (false, Some((rank, reason))) = (told, &bench.on_host) {
+                    enough |= observe(Event::CheckedOnHost { rank: *rank, reason }).is_break();
+                    told = true;
+                }
                 enough |= observe(Event::Row(&row)).is_break();
                 run.rows.push(row);
                 done += 1;
@@ -120,6 +132,8 @@ struct Bench<'a> {
     ranks: usize,
     seed: u64,
     wrong: Option<Wrong>,
+    /// The first rank that compares on its host although it has a GPU, and why.
+    on_host: Option<(usize, String)>,
 }
 
 impl Bench<'_> {
@@ -312,6 +326,10 @@ impl Bench<'_> {
             let parts = share(self.engine.control(), &encoded(&found))?;
             let all = parts.iter().map(|it| decoded(it)).collect::<Option<Vec<_>>>();
             let all = all.ok_or_else(|| bad(Exchange::Check))?;
+            if self.on_host.is_none() {
+                self.on_host =
+                    all.iter().enumerate().find_map(|(rank, it)| Some((rank, it.on_host.clone()?)));
+            }
             let total = all.iter().map(|it| it.wrong).fold(0, u64::saturating_add);
             wrong = Some(total);
             if total > 0 {
@@ -369,28 +387,13 @@ fn batches(iterations: usize, iteration: f64) -> usize {
     (1..=fitting.min(iterations.max(1))).rev().find(|it| iterations.is_multiple_of(*it)).unwrap_or(1)
 }
 
-/// The count, the place, and both values as text.
 fn encoded(found: &Found) -> Vec<u8> {
-    let mut out = found.wrong.to_le_bytes().to_vec();
-    if let Some(first) = &found.first {
-        out.extend((first.index as u64).to_le_bytes());
-        out.extend(format!("{}\n{}", first.got, first.expected).into_bytes());
-    }
-    out
+    // Strings and numbers: it cannot fail, and what another rank cannot read is an error there.
+    serde_json::to_vec(found).unwrap_or_default()
 }
 
 fn decoded(bytes: &[u8]) -> Option<Found> {
-    let (wrong, rest) = bytes.split_first_chunk::<8>()?;
-    let wrong = u64::from_le_bytes(*wrong);
-    if rest.is_empty() {
-        return Some(Found { wrong, first: None });
-    }
-    let (index, rest) = rest.split_first_chunk::<8>()?;
-    let text = std::str::from_utf8(rest.get(..rest.len().min(200))?).ok()?;
-    let (got, expected) = text.split_once('\n')?;
-    let index = usize::try_from(u64::from_le_bytes(*index)).ok()?;
-    let first = Element { index, got: got.to_owned(), expected: expected.to_owned() };
-    Some(Found { wrong, first: Some(first) })
+    serde_json::from_slice(bytes).ok()
 }
 
 #[cfg(test)]
@@ -421,7 +424,8 @@ mod tests {
     #[test]
     fn what_a_rank_found_survives_the_exchange() {
         let first = Element { index: 7, got: "1".to_owned(), expected: "2".to_owned() };
-        for found in [Found::default(), Found { wrong: 3, first: Some(first) }] {
+        let on_host = Some("CUDA_ERROR_JIT_COMPILER_NOT_FOUND".to_owned());
+        for found in [Found::default(), Found { wrong: 3, first: Some(first), on_host }] {
             assert_eq!(decoded(&encoded(&found)), Some(found));
         }
         for bytes in [&b""[..], b"12345678 2345678", b"12345678\xff", &[0xff; 40]] {

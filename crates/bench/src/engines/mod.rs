@@ -11,6 +11,8 @@ mod verify;
 pub use agree::agree;
 pub use host::Host;
 pub use measure::{Event, run};
+pub use pattern::Pattern;
+pub use verify::{Found, Part};
 
 use collective::Communicator;
 use fabric::Collective;
@@ -100,6 +102,21 @@ pub trait Engine {
 
     /// Reads from a buffer, after all that runs on it has ended.
     fn read(&mut self, side: Side, offset: usize, into: &mut [u8]) -> Result<(), Failure>;
+
+    /// Sets the first bytes of a buffer.
+    fn set(&mut self, side: Side, bytes: usize, value: u8) -> Result<(), Failure> {
+        verify::set(self, side, bytes, value)
+    }
+
+    /// Writes what a rank sends.
+    fn fill(&mut self, part: &Part) -> Result<(), Failure> {
+        verify::fill(self, part)
+    }
+
+    /// Compares with what should have been received, after all that runs has ended. Indices count from the part's first element.
+    fn compare(&mut self, part: &Part) -> Result<Found, Failure> {
+        verify::compare(self, part)
+    }
 
     /// Runs a collective `repeat` times in a row and returns the seconds they took together.
     fn run(&mut self, call: &Call, repeat: usize) -> Result<f64, Failure>;

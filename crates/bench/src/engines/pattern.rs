@@ -12,6 +12,9 @@
 //!
 //! The one exception: an average of floats where the number of ranks is not a power of two. NCCL multiplies by its inverse
 //! before it adds, which rounds; there a few units in the last place are allowed.
+//!
+//! This is the only definition of the values. `nccl/kernels/ptx.rs` writes the same functions, under the same names, as kernels for
+//! a GPU, and its tests compare the two bit by bit.
 
 use collective::{bf16, f16};
 
@@ -19,15 +22,15 @@ use crate::data::{DataType, Operation};
 
 /// The values of one run.
 #[derive(Debug, Clone, Copy)]
-pub(super) struct Pattern {
-    data_type: DataType,
-    kind: Kind,
-    ranks: u64,
+pub struct Pattern {
+    pub(super) data_type: DataType,
+    pub(super) kind: Kind,
+    pub(super) ranks: u64,
     seed: u64,
 }
 
-#[derive(Debug, Clone, Copy)]
-enum Kind {
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) enum Kind {
     Copied,
     Sum { window: Window, unit: i64, average: bool },
     Prod { window: Window },
@@ -35,10 +38,10 @@ enum Kind {
 }
 
 /// Of every `period` ranks in a row, `width` are inside.
-#[derive(Debug, Clone, Copy)]
-struct Window {
-    period: u64,
-    width: u64,
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(super) struct Window {
+    pub(super) period: u64,
+    pub(super) width: u64,
 }
 
 /// What a buffer holds before a result is written to it: no pattern has this value.
@@ -109,29 +112,42 @@ impl Pattern {
         real(terms.cast_signed() + 3) * 0.5_f64.powi(digits)
     }
 
+    /// What the bits of an index are mixed with: of values that are only moved, other for every rank.
+    pub(super) fn salt(&self, rank: usize) -> u64 {
+        match self.kind {
+            Kind::Copied => self.own_salt(rank as u64),
+            _ => salt(self.seed),
+        }
+    }
+
+    /// The same, other for every rank.
+    pub(super) fn own_salt(&self, rank: u64) -> u64 {
+        salt(self.seed.wrapping_add(rank << 32))
+    }
+
     fn input(&self, rank: u64, index: u64) -> i64 {
         match self.kind {
             Kind::Copied => {
-                let bits = mixed(index, self.seed.wrapping_add(rank << 32));
+                let bits = mixed(index, self.own_salt(rank));
                 self.signed(bits, within(bits >> 1, limit(self.data_type)))
             }
             Kind::Sum { window, unit, .. } => {
-                let bits = mixed(index, self.seed);
+                let bits = mixed(index, salt(self.seed));
                 let owned = if rank == self.owner(bits) { self.owned(bits) } else { 0 };
                 self.signed(bits, window.value(rank, bits) * unit + owned)
             }
             Kind::Prod { window } => {
-                let bits = mixed(index, self.seed);
+                let bits = mixed(index, salt(self.seed));
                 let two = if window.value(rank, bits) > 0 { 2 } else { 1 };
                 if rank == self.owner(bits) { self.signed(bits, self.factor(bits)) * two } else { two }
             }
             Kind::Extreme { least } => {
-                let bits = mixed(index, self.seed);
+                let bits = mixed(index, salt(self.seed));
                 let half = limit(self.data_type) / 2;
                 if rank == self.owner(bits) {
                     self.outermost(bits, least)
                 } else {
-                    let bits = mixed(index, self.seed.wrapping_add((rank + 1) << 32));
+                    let bits = mixed(index, self.own_salt(rank + 1));
                     let inner = self.signed(bits, within(bits >> 1, half));
                     if !least {
                         inner
@@ -146,7 +162,7 @@ impl Pattern {
     }
 
     fn result(&self, index: u64) -> i64 {
-        let bits = mixed(index, self.seed);
+        let bits = mixed(index, salt(self.seed));
         match self.kind {
             Kind::Copied => 0,
             Kind::Sum { window, unit, .. } => {
@@ -234,12 +250,12 @@ impl Window {
 }
 
 /// 1 + 2 + ... + n
-fn triangle(n: u64) -> u64 {
+pub(super) fn triangle(n: u64) -> u64 {
     n * (n + 1) / 2
 }
 
 /// The largest whole number up to which all are exact; of integers, what leaves [`POISON`] outside.
-fn limit(data_type: DataType) -> i64 {
+pub(super) fn limit(data_type: DataType) -> i64 {
     match data_type {
         DataType::Int8 | DataType::Uint8 => 127,
         DataType::Bfloat16 => 1 << 8,
@@ -252,7 +268,7 @@ fn limit(data_type: DataType) -> i64 {
 }
 
 /// The largest factor of an owner, and how many twos fit beside it.
-fn factors(data_type: DataType) -> (i64, u64) {
+pub(super) fn factors(data_type: DataType) -> (i64, u64) {
     match data_type {
         DataType::Int8 | DataType::Uint8 => (7, 4),
         DataType::Half => (1023, 5),
@@ -264,7 +280,7 @@ fn factors(data_type: DataType) -> (i64, u64) {
     }
 }
 
-fn is_unsigned(data_type: DataType) -> bool {
+pub(super) fn is_unsigned(data_type: DataType) -> bool {
     matches!(data_type, DataType::Uint8 | DataType::Uint32 | DataType::Uint64)
 }
 
@@ -273,16 +289,25 @@ pub(crate) fn is_float(data_type: DataType) -> bool {
     matches!(data_type, DataType::Half | DataType::Bfloat16 | DataType::Float | DataType::Double)
 }
 
-/// 64 pseudo-random bits from an index and a seed (Steele, Lea and Flood's `SplitMix`).
-fn mixed(index: u64, seed: u64) -> u64 {
-    remixed(index.wrapping_mul(0x9e37_79b9_7f4a_7c15).wrapping_add(seed.wrapping_mul(0xd1b5_4a32_d192_ed03)))
+/// 64 pseudo-random bits from an index and a salt (Steele, Lea and Flood's `SplitMix`).
+fn mixed(index: u64, salt: u64) -> u64 {
+    remixed(index.wrapping_mul(GOLDEN).wrapping_add(salt))
+}
+
+fn salt(seed: u64) -> u64 {
+    seed.wrapping_mul(0xd1b5_4a32_d192_ed03)
 }
 
 fn remixed(bits: u64) -> u64 {
-    let bits = (bits ^ (bits >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-    let bits = (bits ^ (bits >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+    let bits = (bits ^ (bits >> 30)).wrapping_mul(FIRST);
+    let bits = (bits ^ (bits >> 27)).wrapping_mul(SECOND);
     bits ^ (bits >> 31)
 }
+
+/// The factors of `SplitMix`.
+pub(super) const GOLDEN: u64 = 0x9e37_79b9_7f4a_7c15;
+pub(super) const FIRST: u64 = 0xbf58_476d_1ce4_e5b9;
+pub(super) const SECOND: u64 = 0x94d0_49bb_1331_11eb;
 
 /// Bits as a number from 0 to a highest.
 fn within(bits: u64, highest: i64) -> i64 {
@@ -291,7 +316,7 @@ fn within(bits: u64, highest: i64) -> i64 {
 }
 
 #[expect(clippy::cast_precision_loss, reason = "sums of floats, which are exact, and counts of ranks")]
-fn real(value: i64) -> f64 {
+pub(super) fn real(value: i64) -> f64 {
     value as f64
 }
 
@@ -337,8 +362,8 @@ fn fill(data_type: DataType, out: &mut [u8], value: impl Fn(usize) -> i64) {
 fn fill_reals(data_type: DataType, out: &mut [u8], value: impl Fn(usize) -> f64) {
     for (i, it) in out.chunks_exact_mut(data_type.size()).enumerate() {
         match data_type {
-            DataType::Half => it.copy_from_slice(&f16::from_f64(value(i)).to_le_bytes()),
-            DataType::Bfloat16 => it.copy_from_slice(&bf16::from_f64(value(i)).to_le_bytes()),
+            DataType::Half => it.copy_from_slice(&f16::from_f32(value(i) as f32).to_le_bytes()),
+            DataType::Bfloat16 => it.copy_from_slice(&bf16::from_f32(value(i) as f32).to_le_bytes()),
             DataType::Float => it.copy_from_slice(&(value(i) as f32).to_le_bytes()),
             _ => it.copy_from_slice(&value(i).to_le_bytes()),
         }
@@ -368,210 +393,4 @@ pub(crate) fn number(data_type: DataType, element: &[u8]) -> f64 {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::{POISON, Pattern, number};
-    use collective::{bf16, f16};
-
-    use crate::data::{DataType, Operation};
-    use proptest::prelude::*;
-
-    const LENGTH: usize = 40;
-
-    fn inputs(pattern: &Pattern, data_type: DataType, rank: usize) -> Vec<u8> {
-        let mut out = vec![0; LENGTH * data_type.size()];
-        pattern.inputs(rank, 0, &mut out);
-        out
-    }
-
-    /// Two elements combined as a processor does it, rounded to their type.
-    fn combined(data_type: DataType, operation: Operation, a: &[u8], b: &[u8]) -> Vec<u8> {
-        macro_rules! whole {
-            ($number:ty) => {{
-                let [a, b] = [a, b].map(|it| <$number>::from_le_bytes(it.try_into().expect("its size")));
-                let it = match operation {
-                    Operation::Sum | Operation::Avg => a.wrapping_add(b),
-                    Operation::Prod => a.wrapping_mul(b),
-                    Operation::Min => a.min(b),
-                    Operation::Max => a.max(b),
-                };
-                it.to_le_bytes().to_vec()
-            }};
-        }
-        macro_rules! real {
-            ($number:ty) => {{
-                let [a, b] = [a, b].map(|it| <$number>::from_le_bytes(it.try_into().expect("its size")));
-                let it = match operation {
-                    Operation::Sum | Operation::Avg => a + b,
-                    Operation::Prod => a * b,
-                    Operation::Min => {
-                        if b < a {
-                            b
-                        } else {
-                            a
-                        }
-                    }
-                    Operation::Max => {
-                        if b > a {
-                            b
-                        } else {
-                            a
-                        }
-                    }
-                };
-                it.to_le_bytes().to_vec()
-            }};
-        }
-        match data_type {
-            DataType::Int8 => whole!(i8),
-            DataType::Uint8 => whole!(u8),
-            DataType::Int32 => whole!(i32),
-            DataType::Uint32 => whole!(u32),
-            DataType::Int64 => whole!(i64),
-            DataType::Uint64 => whole!(u64),
-            DataType::Half => real!(f16),
-            DataType::Bfloat16 => real!(bf16),
-            DataType::Float => real!(f32),
-            DataType::Double => real!(f64),
-        }
-    }
-
-    #[expect(
-        clippy::cast_possible_truncation,
-        clippy::cast_possible_wrap,
-        clippy::cast_precision_loss,
-        reason = "the numbers are small"
-    )]
-    /// All ranks, beginning with one and going round in steps: an order as rings and trees have it.
-    fn reduced(
-        pattern: &Pattern,
-        data_type: DataType,
-        operation: Operation,
-        ranks: usize,
-        first: usize,
-        back: bool,
-    ) -> Vec<u8> {
-        let width = data_type.size();
-        let order = (0..ranks).map(|it| (first + if back { ranks - it } else { it }) % ranks);
-        let all = order.map(|it| inputs(pattern, data_type, it));
-        let mut sum = all
-            .reduce(|a, b| {
-                let pairs = a.chunks(width).zip(b.chunks(width));
-                pairs.flat_map(|(a, b)| combined(data_type, operation, a, b)).collect()
-            })
-            .expect("a rank");
-        if operation == Operation::Avg {
-            for it in sum.chunks_mut(width) {
-                let value = number(data_type, it) / ranks as f64;
-                match data_type {
-                    DataType::Half => it.copy_from_slice(&f16::from_f64(value).to_le_bytes()),
-                    DataType::Bfloat16 => it.copy_from_slice(&bf16::from_f64(value).to_le_bytes()),
-                    DataType::Float => it.copy_from_slice(&(value as f32).to_le_bytes()),
-                    DataType::Double => it.copy_from_slice(&value.to_le_bytes()),
-                    DataType::Int64 | DataType::Uint64 => {
-                        let whole = i64::from_le_bytes((&*it).try_into().expect("8 bytes")) / ranks as i64;
-                        it.copy_from_slice(&whole.to_le_bytes());
-                    }
-                    _ => it.copy_from_slice(&(value.trunc() as i64).to_le_bytes()[..width]),
-                }
-            }
-        }
-        sum
-    }
-
-    fn check(data_type: DataType, operation: Operation, ranks: usize, seed: u64, first: usize, back: bool) {
-        let pattern = Pattern::reduced(data_type, operation, ranks, seed);
-        let mut expected = vec![0; LENGTH * data_type.size()];
-        pattern.results(0, 0, &mut expected);
-        let got = reduced(&pattern, data_type, operation, ranks, first % ranks, back);
-        assert_eq!(expected, got, "{data_type} {operation} of {ranks} ranks");
-        let poison = vec![POISON; data_type.size()];
-        assert!(expected.chunks(data_type.size()).all(|it| it != poison));
-    }
-
-    #[test]
-    fn results_of_few_ranks_are_what_plain_arithmetic_gives() {
-        for data_type in DataType::ALL {
-            for operation in Operation::ALL {
-                for ranks in [1, 2, 3, 5, 8, 9] {
-                    check(data_type, operation, ranks, 3, 1, false);
-                }
-            }
-        }
-    }
-
-    proptest! {
-        #![proptest_config(ProptestConfig { cases: 120, ..ProptestConfig::default() })]
-        #[test]
-        fn results_of_many_ranks_are_what_plain_arithmetic_gives(
-            data_type in prop::sample::select(&DataType::ALL[..]), operation in prop::sample::select(&Operation::ALL[..]),
-            ranks in 1..=1000_usize, seed: u64, first in 0..1000_usize, back: bool,
-        ) {
-            check(data_type, operation, ranks, seed, first, back);
-        }
-    }
-
-    #[test]
-    fn values_of_thousands_of_ranks_stay_small() {
-        for ranks in [4096, 100_000] {
-            for data_type in [DataType::Bfloat16, DataType::Int8, DataType::Half] {
-                let pattern = Pattern::reduced(data_type, Operation::Sum, ranks, 7);
-                let total: i64 = (0..ranks as u64).map(|it| pattern.input(it, 3)).sum();
-                assert_eq!(total, pattern.result(3));
-            }
-        }
-    }
-
-    #[test]
-    fn a_shift_another_seed_and_another_rank_are_seen() {
-        let distinct = |a: &[u8], b: &[u8], width: usize| {
-            a.chunks(width).zip(b.chunks(width)).filter(|(a, b)| a != b).count()
-        };
-        for data_type in DataType::ALL {
-            let width = data_type.size();
-            for operation in Operation::ALL {
-                for ranks in [1, 2, 3, 8, 44, 256, 1000] {
-                    let results = |seed, from| {
-                        let mut out = vec![0; LENGTH * width];
-                        Pattern::reduced(data_type, operation, ranks, seed).results(0, from, &mut out);
-                        out
-                    };
-                    let at = format!("{data_type} {operation} of {ranks}");
-                    // Averages of many in a small type are few different numbers.
-                    let least = if operation == Operation::Avg && ranks > 8 { 0 } else { LENGTH / 2 };
-                    assert!(distinct(&results(1, 0), &results(1, 1), width) >= least, "{at}: shift");
-                    assert!(distinct(&results(1, 0), &results(2, 0), width) >= least, "{at}: seed");
-                }
-            }
-            let copied = Pattern::copied(data_type, 5);
-            let [a, b] = [0, 1].map(|it| inputs(&copied, data_type, it));
-            assert!(distinct(&a, &b, width) > LENGTH * 9 / 10, "{data_type}: rank");
-        }
-    }
-
-    #[test]
-    fn every_rank_gives_something() {
-        for ranks in [2, 9, 300] {
-            for operation in [Operation::Sum, Operation::Max, Operation::Prod] {
-                let pattern = Pattern::reduced(DataType::Bfloat16, operation, ranks, 1);
-                for rank in 0..ranks as u64 {
-                    let neutral = i64::from(operation == Operation::Prod);
-                    assert!((0..10_000).any(|it| pattern.input(rank, it) != neutral), "{rank} of {ranks}");
-                }
-            }
-        }
-    }
-
-    #[test]
-    fn only_uneven_averages_of_floats_are_inexact() {
-        let tolerance =
-            |data_type, operation, ranks| Pattern::reduced(data_type, operation, ranks, 0).tolerance();
-        assert!(tolerance(DataType::Half, Operation::Avg, 3) > 0.0);
-        for (data_type, operation, ranks) in [
-            (DataType::Half, Operation::Avg, 8),
-            (DataType::Int32, Operation::Avg, 3),
-            (DataType::Float, Operation::Sum, 3),
-        ] {
-            assert!(tolerance(data_type, operation, ranks).abs() < 1e-300);
-        }
-    }
-}
+mod tests;

@@ -116,6 +116,12 @@ impl<'a> Answer<'a> {
             Event::Repeat { number, total } => {
                 self.progress(&format!("measuring again, {} of {total}", number + 1));
             }
+            Event::CheckedOnHost { rank, reason } => {
+                self.clear();
+                complain(&format!(
+                    "note: rank {rank} fills and compares its buffers on the host, which takes longer: {reason}"
+                ));
+            }
             Event::Row(row) => {
                 self.clear();
                 if self.live() {

@@ -62,7 +62,7 @@ pub(crate) struct Bench {
     cycles: usize,
 
     /// Measure every size again this many times after the first pass, so that --compare can tell a change from drift; by default 4, fewer
-    /// with -N.
+    /// with -N, none with -n.
     #[arg(long, alias = "looks", value_name = "N", value_parser = clap::value_parser!(u64).range(0..=1000))]
     repeats: Option<u64>,
 
@@ -303,11 +303,11 @@ impl Bench {
         ranks.and_then(|it| usize::try_from(it).ok())
     }
 
-    /// By default five passes in all.
+    /// By default five passes in all; with `-n` as many iterations as the user asked for, as in nccl-tests.
     fn repeats(&self) -> usize {
         match self.repeats {
             Some(it) => usize::try_from(it).unwrap_or(usize::MAX),
-            None if self.cycles == 0 => 0,
+            None if self.cycles == 0 || self.iterations.is_some() => 0,
             None => 5_usize.saturating_sub(self.cycles),
         }
     }

@@ -11,7 +11,7 @@ use crate::clean;
 /// How long a reason may be: Slurm shows the first part of it, Nagios one line.
 const MOST: usize = 200;
 
-/// One line for Slurm's HealthCheckProgram or prolog, with a prefix by which plumb's own reasons are known; `None` where nothing is
+/// One line for Slurm's `HealthCheckProgram` or prolog, with a prefix by which plumb's own reasons are known; `None` where nothing is
 /// wrong.
 pub fn health_line(node: &Node) -> Option<String> {
     let problems: Vec<_> = node.findings.iter().filter(|it| it.severity >= Severity::Warning).collect();

@@ -6,6 +6,9 @@ mod health;
 mod prometheus;
 mod text;
 
+#[cfg(test)]
+mod tests;
+
 use std::io::{self, Write};
 
 use evidence::node::{NodeState, SCHEMA};

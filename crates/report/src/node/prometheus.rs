@@ -1,4 +1,4 @@
-//! The state as metrics, in the text format of Prometheus, for the textfile collector of node_exporter.
+//! The state as metrics, in the text format of Prometheus, for the textfile collector of `node_exporter`.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -86,12 +86,7 @@ impl Node {
     fn verdict_metrics(&self, page: &mut Page) {
         let state = &self.state;
         let version = |kind| {
-            state
-                .libraries_of(kind)
-                .filter_map(|it| it.version.as_deref())
-                .next()
-                .unwrap_or_default()
-                .to_owned()
+            state.libraries_of(kind).find_map(|it| it.version.as_deref()).unwrap_or_default().to_owned()
         };
         let driver = state.driver.clone().unwrap_or_default();
         let info = vec![
@@ -377,7 +372,7 @@ fn labels(all: &[(&'static str, String)]) -> String {
 
 fn shown(value: f64) -> String {
     match value {
-        it if it == f64::INFINITY => "+Inf".to_owned(),
+        it if it.is_infinite() => "+Inf".to_owned(),
         it => it.to_string(),
     }
 }

@@ -4,7 +4,7 @@
 //! which a newer driver's code would break, and panics where the driver is absent.
 #![allow(unsafe_code, reason = "the CUDA driver is a C library")]
 
-use std::ffi::{CStr, c_char, c_int, c_uint, c_void};
+use std::ffi::{CStr, CString, c_char, c_int, c_uint, c_void};
 use std::ptr;
 use std::sync::Arc;
 
@@ -18,6 +18,12 @@ pub(super) const FILE: &str = "libcuda.so.1";
 const NOT_READY: c_int = 600;
 /// `CUDA_ERROR_NO_DEVICE`.
 const NO_DEVICE: c_int = 100;
+/// `CU_JIT_ERROR_LOG_BUFFER` and `CU_JIT_ERROR_LOG_BUFFER_SIZE_BYTES`.
+const JIT_LOG: [c_uint; 2] = [5, 6];
+/// Threads of a block.
+const BLOCK: c_uint = 256;
+/// Blocks of a kernel at most: enough for the largest GPUs, whose every multiprocessor holds 8.
+const BLOCKS: usize = 4096;
 /// `CU_STREAM_NON_BLOCKING`: apart from the legacy stream.
 const NON_BLOCKING: c_uint = 1;
 
@@ -27,6 +33,8 @@ pub(super) type Address = u64;
 pub(super) type RawStream = *mut c_void;
 type RawContext = *mut c_void;
 type RawEvent = *mut c_void;
+type RawModule = *mut c_void;
+type RawKernel = *mut c_void;
 
 functions! {
     /// What is used of the driver.
@@ -54,6 +62,10 @@ functions! {
         memory_free = "cuMemFree_v2": fn(Address) -> c_int;
         memory_info = "cuMemGetInfo_v2": fn(*mut usize, *mut usize) -> c_int;
         memory_set = "cuMemsetD8Async": fn(Address, u8, usize, RawStream) -> c_int;
+        module_load = "cuModuleLoadDataEx": fn(*mut RawModule, *const c_void, c_uint, *const c_uint, *const *mut c_void) -> c_int;
+        module_unload = "cuModuleUnload": fn(RawModule) -> c_int;
+        module_kernel = "cuModuleGetFunction": fn(*mut RawKernel, RawModule, *const c_char) -> c_int;
+        launch = "cuLaunchKernel": fn(RawKernel, c_uint, c_uint, c_uint, c_uint, c_uint, c_uint, c_uint, RawStream, *const *const c_void, *const *const c_void) -> c_int;
         copy_in = "cuMemcpyHtoDAsync_v2": fn(Address, *const c_void, usize, RawStream) -> c_int;
         copy_out = "cuMemcpyDtoHAsync_v2": fn(*mut c_void, Address, usize, RawStream) -> c_int;
     }
@@ -249,6 +261,24 @@ impl Memory {
         self.address
     }
 
+    /// Waits until all that was put on the stream has ended.
+    pub(super) fn settle(&self) -> Result<(), Failure> {
+        self.gpu.settle()
+    }
+
+    /// Sets its first bytes.
+    pub(super) fn set(&self, bytes: usize, value: u8) -> Result<(), Failure> {
+        let address = self.place(0, bytes)?;
+        if bytes == 0 {
+            return Ok(());
+        }
+        // SAFETY: `place` has checked the range.
+        self.gpu.check("cuMemsetD8Async", unsafe {
+            (self.gpu.driver.functions.memory_set)(address, value, bytes, self.gpu.stream)
+        })?;
+        self.gpu.settle()
+    }
+
     /// Copies into it.
     pub(super) fn write(&self, offset: usize, bytes: &[u8]) -> Result<(), Failure> {
         let address = self.place(offset, bytes.len())?;
@@ -288,6 +318,107 @@ impl Drop for Memory {
     fn drop(&mut self) {
         // SAFETY: made by `zeroed`; the context is this thread's, or the call fails and the process' end frees it.
         unsafe { (self.gpu.driver.functions.memory_free)(self.address) };
+    }
+}
+
+/// Kernels that the driver has compiled from PTX.
+pub(super) struct Module {
+    gpu: Arc<Gpu>,
+    module: RawModule,
+}
+
+// SAFETY: a module is a handle that threads may share.
+unsafe impl Send for Module {}
+// SAFETY: as above.
+unsafe impl Sync for Module {}
+
+/// Elements in a row of a device's memory.
+pub(super) struct Elements<'a> {
+    pub(super) memory: &'a Memory,
+    /// The byte at which they begin.
+    pub(super) offset: usize,
+    pub(super) count: usize,
+    /// Bytes of one.
+    pub(super) width: usize,
+}
+
+impl Module {
+    /// Has the driver compile a text. Where it cannot, the failure has the first line of the compiler's log.
+    pub(super) fn load(gpu: &Arc<Gpu>, text: &str) -> Result<Self, Failure> {
+        let text = CString::new(text).map_err(|error| Cause::System { detail: error.to_string() })?;
+        let mut log = [0_u8; 512];
+        let mut module = ptr::null_mut();
+        // The size of the log is passed as a pointer.
+        let values = [log.as_mut_ptr().cast(), ptr::without_provenance_mut(log.len())];
+        // SAFETY: writes one pointer, and at most as many bytes of the log as its size says; the text ends with a zero.
+        let code = unsafe {
+            (gpu.driver.functions.module_load)(
+                &raw mut module,
+                text.as_ptr().cast(),
+                2,
+                JIT_LOG.as_ptr(),
+                values.as_ptr(),
+            )
+        };
+        gpu.check("cuModuleLoadDataEx", code).map_err(|mut failure| {
+            let log = CStr::from_bytes_until_nul(&log).unwrap_or_default().to_string_lossy();
+            if let (Cause::CudaCall { detail, .. }, Some(line)) = (&mut failure.cause, log.lines().next()) {
+                *detail = format!("{detail}: {line}");
+            }
+            failure
+        })?;
+        Ok(Self { gpu: Arc::clone(gpu), module })
+    }
+
+    /// Puts a kernel on the stream that works on these elements. It is given their address and count, then these numbers, then the
+    /// address of `found`.
+    pub(super) fn launch(
+        &self,
+        name: &CStr,
+        elements: &Elements<'_>,
+        numbers: [u64; 5],
+        found: &Memory,
+    ) -> Result<(), Failure> {
+        let Elements { memory, offset, count, width } = *elements;
+        let address = memory.place(offset, count.saturating_mul(width))?;
+        let found = found.place(0, 16)?;
+        if count == 0 {
+            return Ok(());
+        }
+        let functions = &self.gpu.driver.functions;
+        let mut kernel = ptr::null_mut();
+        // SAFETY: writes one pointer; the name ends with a zero.
+        self.gpu.check("cuModuleGetFunction", unsafe {
+            (functions.module_kernel)(&raw mut kernel, self.module, name.as_ptr())
+        })?;
+        let mut parameters = [address, count as u64, 0, 0, 0, 0, 0, found];
+        parameters[2..7].copy_from_slice(&numbers);
+        let pointers = parameters.each_ref().map(|it| ptr::from_ref(it).cast::<c_void>());
+        let blocks = c_uint::try_from(count.div_ceil(BLOCK as usize).clamp(1, BLOCKS)).unwrap_or(1);
+        // SAFETY: the kernel has these eight parameters of 64 bits; it touches the elements and 16 bytes at `found`, both of which
+        // `place` has checked. The driver copies the parameters before it returns.
+        self.gpu.check("cuLaunchKernel", unsafe {
+            (functions.launch)(
+                kernel,
+                blocks,
+                1,
+                1,
+                BLOCK,
+                1,
+                1,
+                0,
+                self.gpu.stream,
+                pointers.as_ptr(),
+                ptr::null(),
+            )
+        })
+    }
+}
+
+impl Drop for Module {
+    fn drop(&mut self) {
+        // SAFETY: made by `load`; the context is this thread's, or the call fails and the process' end frees it.
+        unsafe { (self.gpu.driver.functions.module_unload)(self.module) };
     }
 }
 

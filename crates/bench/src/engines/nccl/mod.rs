@@ -4,6 +4,7 @@
 //! Every rank is a process with one GPU.
 
 mod driver;
+mod kernels;
 mod layout;
 mod library;
 pub mod log;
@@ -22,12 +23,13 @@ use collective::Communicator;
 pub use self::library::Version;
 
 use self::driver::{Driver, Gpu, Memory};
+use self::kernels::Kernels;
 use self::layout::{Layout, Membership, Placed};
 use self::library::Library;
 use self::peer_info::{PeerInfo, Sent};
 use self::worker::{Row, Worker};
 use crate::data::EngineKind;
-use crate::engines::{Call, Engine, Side};
+use crate::engines::{Call, Engine, Found, Part, Side, verify};
 use crate::failure::{Cause, Exchange, Failure};
 use crate::run::Device;
 
@@ -87,6 +89,7 @@ pub struct Nccl {
     gpu: Arc<Gpu>,
     version: Version,
     devices: Vec<Device>,
+    kernels: Kernels,
     buffers: Option<(Memory, Memory)>,
     bytes: usize,
     blocking: bool,
@@ -115,12 +118,14 @@ impl Nccl {
         let version = library.version();
         let worker = Worker::start(library, &gpu, member, settings.timeout)?;
         let joined = worker.join(unique_id, || watch(&control));
+        let kernels = Kernels::new(&gpu)?;
         let mut engine = Self {
             control,
             worker,
             gpu,
             version,
             devices,
+            kernels,
             buffers: None,
             bytes: 0,
             blocking: false,
@@ -150,7 +155,7 @@ impl Nccl {
             return Err(failure);
         }
         self.gpu.enter()?;
-        drop(self.buffers);
+        drop((self.buffers, self.kernels));
         self.worker.leave(|| watch(&self.control))?;
         Ok(self.control)
     }
@@ -233,6 +238,30 @@ impl Engine for Nccl {
 
     fn read(&mut self, side: Side, offset: usize, into: &mut [u8]) -> Result<(), Failure> {
         self.memory(side)?.read(offset, into)
+    }
+
+    fn set(&mut self, side: Side, bytes: usize, value: u8) -> Result<(), Failure> {
+        self.since = 0;
+        self.memory(side)?.set(bytes, value)
+    }
+
+    fn fill(&mut self, part: &Part) -> Result<(), Failure> {
+        self.since = 0;
+        match self.kernels.of(&part.pattern)? {
+            Ok(kernels) => kernels.fill(part, self.memory(part.side)?),
+            Err(_) => verify::fill(self, part),
+        }
+    }
+
+    fn compare(&mut self, part: &Part) -> Result<Found, Failure> {
+        let reason = match self.kernels.of(&part.pattern)? {
+            Ok(kernels) => match kernels.compare(part, self.memory(part.side)?)? {
+                Some(found) => return Ok(found),
+                None => "the GPU found a wrong element that the host finds right".to_owned(),
+            },
+            Err(reason) => reason,
+        };
+        Ok(Found { on_host: Some(reason), ..verify::compare(self, part)? })
     }
 
     /// Repetitions go through the buffers, each beside the one before, as in nccl-tests: of the first after a `write` the data
