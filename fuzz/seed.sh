@@ -55,6 +55,10 @@ for length in 8 64 512 2048; do
     LC_ALL=C awk -v n="$length" 'BEGIN { for (i = 1; i <= n; i++) printf "%c", 32 + i * 7919 % 95 }' > "corpus/machine/$length"
 done
 
+# Recorded states of nodes.
+mkdir -p corpus/node_state
+cp ../crates/cli/tests/data/nodes/*.json corpus/node_state/
+
 # What is submitted: as it is for the parsers, and with a digit before it that chooses the name, as targets/lint_input.rs reads it.
 mkdir -p corpus/yaml_tree corpus/shell_words corpus/submission corpus/lint corpus/lint_fix corpus/env_output
 find ../crates/cli/tests/manifests ../cases -type f -size -64k | while read -r file; do

@@ -51,6 +51,8 @@ pub(crate) enum Command {
     Plan(Plan),
     /// Judge a fleet: is it fit to train, and if not, which machine, NIC, link or switch is not.
     Validate(Validate),
+    /// Look at this machine: GPUs, network, limits, kernel log; is it fit to train, and are nodes alike?
+    Node(Box<crate::node::Node>),
     /// Measure a collective, on host memory or with NCCL on GPUs, and verify it.
     Bench(Box<crate::bench::Bench>),
     /// Explain a rule, a variable, a term, a machine, a GPU or a line of a log.
@@ -455,7 +457,7 @@ pub(crate) struct Expect {
 }
 
 #[derive(Debug, Args)]
-#[command(group(clap::ArgGroup::new("fleet").required(true).args(["replay", "simulate"])))]
+#[command(group(clap::ArgGroup::new("fleet").required(true).args(["replay", "simulate", "mode"])))]
 pub(crate) struct Validate {
     /// Judge runs of nccl-tests that exist: files and folders with the output of pairs, single machines or all together.
     #[arg(long, value_name = "PATH", num_args = 1.., value_hint = ValueHint::AnyPath)]
@@ -465,6 +467,9 @@ pub(crate) struct Validate {
     /// flaky=node012:0.6:30%, leaf=16,tier=1:0.6, local=node002:0.5, dead=node009, dips=5%, spread=1%, rate=370, seed=1.
     #[arg(long, value_name = "FLEET")]
     pub(crate) simulate: Option<String>,
+
+    #[command(flatten)]
+    pub(crate) health: crate::node::Health,
 
     /// Output format; JSON has the schema plumb.validate/1.
     #[arg(long, short, value_enum, default_value_t = ListFormat::Text)]
@@ -496,7 +501,7 @@ pub(crate) struct Machines {
 }
 
 /// Reads `--instance` for every command: a machine of the catalogue.
-fn machine(name: &str) -> Result<&'static Model, UnknownMachine> {
+pub(crate) fn machine(name: &str) -> Result<&'static Model, UnknownMachine> {
     catalogue::resolve(name)
 }
 

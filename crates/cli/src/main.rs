@@ -13,6 +13,7 @@ mod expect;
 mod input;
 mod lint;
 mod manifest;
+mod node;
 mod output;
 mod plan;
 mod predict;
@@ -61,7 +62,9 @@ fn main() -> ExitCode {
         Command::Compare(args) => compare::run(args, plumb.color, &mut out),
         Command::Predict(args) => predict::run(args, plumb.color, &mut out),
         Command::Plan(args) => plan::run(args, plumb.color, &mut out),
+        Command::Validate(args) if args.health.is_asked() => node::healthcheck(args.health, &mut out),
         Command::Validate(args) => validate::run(args, plumb.color, &mut out),
+        Command::Node(args) => node::run(args, plumb.color, &mut out),
         Command::Bench(args) => bench::run(args, plumb.color, &mut out),
         Command::Explain { what } => explain(&what.join(" "), &mut out),
         Command::Rules { format } => list_rules(*format, &mut out),

@@ -330,15 +330,17 @@ fn predict_of_a_log() {
     snapshots.finish();
 }
 
-/// Every rule, in the order of the JSON: the rules of doctor, then those of lint, each sorted by id.
+/// Every rule, in the order of the JSON: the rules of doctor, then those of lint and of node, each sorted by id.
 #[test]
 fn rules() {
     let json = plumb(["rules", "--format", "json"]).json();
     let all = json["rules"].as_array().unwrap();
-    let (doctor, lint): (Vec<&Value>, Vec<&Value>) = all.iter().partition(|it| it["command"] == "doctor");
     let mut expected = String::new();
-    for (title, rules) in [("plumb doctor", doctor), ("\nplumb lint", lint)] {
-        assert!(rules.len() > 50 && rules.is_sorted_by_key(|it| it["id"].as_str()), "{rules:?}");
+    for (title, command, least) in
+        [("plumb doctor", "doctor", 50), ("\nplumb lint", "lint", 50), ("\nplumb node", "node", 20)]
+    {
+        let rules: Vec<&Value> = all.iter().filter(|it| it["command"] == command).collect();
+        assert!(rules.len() > least && rules.is_sorted_by_key(|it| it["id"].as_str()), "{rules:?}");
         let _ = writeln!(expected, "{title}");
         for it in rules {
             let [severity, id, title] = ["severity", "id", "title"].map(|key| it[key].as_str().unwrap());

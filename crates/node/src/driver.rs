@@ -38,20 +38,14 @@ impl Default for DriverGpu {
 }
 
 /// The most NVLinks NVML counts on a GPU.
-const NVLINKS: u32 = 18;
+pub(super) const NVLINKS: u32 = 18;
 
 /// A static build (musl) has no dynamic loader, so NVML cannot be loaded.
 const IS_STATIC: bool = cfg!(all(target_env = "musl", target_feature = "crt-static"));
 
 /// Reads all GPUs. The error says why NVML is not available.
 pub(super) fn read() -> Result<Driver, String> {
-    let nvml = Nvml::init().map_err(|it| match it {
-        NvmlError::LibloadingError(_) if IS_STATIC => {
-            "this is the static build of plumb, which cannot load NVML: use the glibc build".to_owned()
-        }
-        NvmlError::LibloadingError(_) => "its library is not installed".to_owned(),
-        other => other.to_string().to_lowercase(),
-    })?;
+    let nvml = Nvml::init().map_err(|it| problem(&it))?;
     let mut driver = Driver::default();
     let n = nvml.device_count().map_err(|it| it.to_string())?;
     for index in 0..n {
@@ -62,6 +56,17 @@ pub(super) fn read() -> Result<Driver, String> {
         }
     }
     Ok(driver)
+}
+
+/// Why NVML does not start.
+pub(super) fn problem(error: &NvmlError) -> String {
+    match error {
+        NvmlError::LibloadingError(_) if IS_STATIC => {
+            "this is the static build of plumb, which cannot load NVML: use the glibc build".to_owned()
+        }
+        NvmlError::LibloadingError(_) => "its library is not installed".to_owned(),
+        other => other.to_string().to_lowercase(),
+    }
 }
 
 fn gpu(device: &Device<'_>, index: u32) -> Result<Option<DriverGpu>, NvmlError> {

@@ -6,12 +6,14 @@
 //! sysfs: the PCI tree, NUMA nodes, network devices ---+
 //! ```
 //!
-//! It only reads, and nothing that needs root. It does not judge.
+//! [`read`] gives how the machine is wired, [`state`] how its parts are. It only reads, and nothing that needs root. It does not judge.
 
 #![forbid(unsafe_code)]
 
 mod driver;
+mod gpu_state;
 mod network;
+mod state;
 mod sysfs;
 
 use std::collections::BTreeMap;
@@ -23,6 +25,8 @@ use fabric::machine::{Bridge, BusId, Gpu, NvEnd, NvLink, Place};
 
 use driver::{Driver, DriverGpu};
 use sysfs::Sysfs;
+
+pub use state::state;
 
 /// This machine, and what could not be read.
 #[derive(Debug, Clone, PartialEq)]

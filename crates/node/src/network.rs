@@ -11,7 +11,7 @@ use super::Wiring;
 use super::sysfs::{Sysfs, device_of, entries, text};
 
 /// Amazon's PCI vendor id.
-const AMAZON: &str = "0x1d0f";
+pub(super) const AMAZON: &str = "0x1d0f";
 
 /// Adds the network devices to the machine. NCCL uses RDMA devices where there are some, else Ethernet.
 pub(super) fn add(sysfs: &Sysfs, machine: &mut Machine, wiring: &mut Wiring, notes: &mut Vec<String>) {

@@ -55,6 +55,20 @@ impl Sysfs {
         self.devices.keys().copied().filter(ours).collect()
     }
 
+    /// NVIDIA's NVSwitches, by bus: bridges of the class "other".
+    pub(super) fn nvswitches(&self) -> Vec<BusId> {
+        let ours = |bus: &BusId| {
+            self.class(*bus).is_some_and(|it| it >> 8 == 0x0680)
+                && self.attribute(*bus, "vendor").as_deref() == Some(NVIDIA)
+        };
+        self.devices.keys().copied().filter(ours).collect()
+    }
+
+    /// The folder of a PCI device.
+    pub(super) fn path(&self, bus: BusId) -> Option<&Path> {
+        self.devices.get(&bus).map(PathBuf::as_path)
+    }
+
     /// The class of a device: `0x030200` for a GPU.
     pub(super) fn class(&self, bus: BusId) -> Option<u32> {
         u32::from_str_radix(self.attribute(bus, "class")?.strip_prefix("0x")?, 16).ok()

@@ -18,6 +18,7 @@ mod junit;
 pub mod lint;
 mod machines;
 mod model;
+mod node;
 mod picture;
 pub mod plan;
 mod predict;
@@ -41,6 +42,7 @@ pub use model::{
     FirstFailure, Input, Job, NodePair, NotChecked, Options, Outcome, Rank, Ring, SetBy, Span, Stack, Test,
     Training, TreePlace, Verdict,
 };
+pub use node::{Nagios, Node, Nodes, Shape as NodeFinding, health_line};
 pub use predict::{Drawing, FromLog, Predict, Undrawn};
 pub use price::{Price, charge};
 pub use redact::{Redactor, redact};

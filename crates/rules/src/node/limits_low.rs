@@ -3,7 +3,8 @@
 use evidence::node::NodeState;
 use evidence::{Missing, Source};
 
-use super::facts::{bytes, count};
+use super::facts::{bytes, count, model};
+use super::unlike::hardware::approximate;
 use crate::{Check, Checked, Confidence, Finding, Role, Rule, Severity};
 
 /// See the module documentation.
@@ -42,15 +43,25 @@ fn check(state: &NodeState) -> Checked {
     if let Some(soft) = state.limits.processes.and_then(|it| it.soft).filter(|it| *it < PROCESSES) {
         say(format!("at most {soft} processes and threads; {PROCESSES} or more are usual"));
     }
+    // A container with one of eight GPUs needs an eighth of the machine.
+    let part = share(state);
     let quota = state.cpu.cgroup.cpus.zip(state.cpu.online);
-    if let Some((quota, online)) =
-        quota.filter(|(quota, online)| gpus > 0 && *quota < f64::from(*online) * 0.5)
-    {
+    if let Some((quota, online)) = quota.filter(|it| gpus > 0 && it.0 < f64::from(it.1) * part * 0.5) {
         say(format!("the control group gives {quota:.1} of {online} CPUs"));
     }
     let memory = state.cpu.cgroup.memory_bytes.zip(state.memory.total_bytes);
-    if let Some((limit, total)) = memory.filter(|(limit, total)| gpus > 0 && *limit < total / 4) {
+    if let Some((limit, total)) =
+        memory.filter(|it| gpus > 0 && approximate(it.0) < approximate(it.1) * part * 0.25)
+    {
         say(format!("the control group gives {} of {} memory", bytes(limit), bytes(total)));
     }
     Ok(found)
+}
+
+/// The part of the machine's GPUs that this process was given.
+fn share(state: &NodeState) -> f64 {
+    let all = count(state).max(model(state).map_or(0, |it| usize::try_from(it.gpus).unwrap_or(0)));
+    let given = state.gpus.as_ref().map_or(all, Vec::len);
+    let number = |it: usize| u32::try_from(it).map_or(1.0, f64::from);
+    if all == 0 { 1.0 } else { number(given) / number(all) }
 }

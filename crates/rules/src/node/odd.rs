@@ -55,6 +55,7 @@ pub(super) enum Value {
 const SAME: f64 = 0.05;
 
 impl Value {
+    #[expect(clippy::needless_pass_by_value, reason = "numbers and texts are given as they come")]
     pub(super) fn text(text: impl ToString) -> Self {
         Self::Text(text.to_string())
     }
@@ -64,7 +65,8 @@ impl Value {
             (Self::Text(a), Self::Text(b)) => a == b,
             (Self::Amount(a, _), Self::Amount(b, _)) => {
                 // Nothing is near to unlimited.
-                a == b || (a.is_finite() && b.is_finite() && (a - b).abs() <= SAME * a.abs().max(b.abs()))
+                a.total_cmp(b).is_eq()
+                    || (a.is_finite() && b.is_finite() && (a - b).abs() <= SAME * a.abs().max(b.abs()))
             }
             _ => false,
         }

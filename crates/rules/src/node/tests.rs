@@ -316,7 +316,13 @@ fn a_container_with_some_devices_is_not_broken() {
     state.rdma.as_mut().unwrap().truncate(4);
     state.limits.memlock = Some(Limit { soft: Some(8 << 20), hard: Some(8 << 20) });
     state.limits.ipc_lock = Some(true);
+    state.cpu.cgroup = evidence::node::Cgroup { cpus: Some(24.0), memory_bytes: Some(256 << 30) };
     let judged = judge(&state);
+    assert!(
+        !judged.findings.iter().any(|it| it.rule.id == "node-limits-low"),
+        "{:?}",
+        said(&judged.findings)
+    );
     assert!(judged.findings.iter().all(|it| it.severity() < Severity::Error), "{:?}", said(&judged.findings));
 }
 

@@ -75,6 +75,6 @@ fn amount(count: u32) -> Option<Value> {
 }
 
 #[expect(clippy::cast_precision_loss, reason = "compared within a few per cent")]
-pub(super) fn approximate(bytes: u64) -> f64 {
+pub(in crate::node) fn approximate(bytes: u64) -> f64 {
     bytes as f64
 }

@@ -73,6 +73,7 @@ fn check(states: &[NodeState]) -> Checked {
 }
 
 /// The releases found, or that there is none. Where no node has any, all are alike.
+#[expect(clippy::unnecessary_wraps, reason = "the form of all values")]
 fn libraries(state: &NodeState, kind: LibraryKind) -> Option<Value> {
     let all: BTreeSet<&str> =
         state.libraries_of(kind).map(|it| it.version.as_deref().unwrap_or("unknown release")).collect();

@@ -1,0 +1,194 @@
+//! `plumb node`: this machine, recorded states, several of them; exit codes and formats.
+
+#![expect(clippy::unwrap_used, reason = "a test fails by panicking")]
+
+#[expect(dead_code, reason = "other tests use the rest")]
+mod common;
+
+use std::fs;
+
+use common::{Answer, check_schema, plumb, root};
+use serde_json::Value;
+
+const NODES: &str = "crates/cli/tests/data/nodes";
+
+fn state(name: &str) -> String {
+    format!("{NODES}/{name}.json")
+}
+
+fn node(arguments: &[&str]) -> Answer {
+    plumb(std::iter::once("node").chain(arguments.iter().copied()))
+}
+
+#[test]
+fn this_machine_gives_an_answer() {
+    let answer = node(&["--format", "json"]);
+    assert!(matches!(answer.code, Some(0..=2)), "{answer:?}");
+    let json = answer.json();
+    check_schema("node.schema.json", &json);
+    assert_eq!(json["schema"], "plumb.node/1");
+    assert!(!json["state"]["host"].as_str().unwrap().is_empty());
+    // What was recorded is read back and judged the same.
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("state.json");
+    fs::write(&path, &answer.stdout).unwrap();
+    let again = node(&[path.to_str().unwrap(), "--format", "json"]);
+    assert_eq!(again.json(), json);
+    assert_eq!(again.code, answer.code);
+}
+
+#[test]
+fn a_healthy_and_a_broken_node() {
+    let fit = node(&[&state("node01")]);
+    assert_eq!(fit.code, Some(0), "{fit:?}");
+    assert!(fit.stdout.starts_with("node01 is fit: 1 x H200"), "{}", fit.stdout);
+    let broken = node(&[&state("node04")]);
+    assert_eq!(broken.code, Some(1));
+    for part in
+        ["node04 is not fit to train", "error[node-ecc-uncorrected]", "error[node-xid]", "Xid 48", "do: "]
+    {
+        assert!(broken.stdout.contains(part), "{part}: {}", broken.stdout);
+    }
+    assert_eq!(node(&[&state("node03")]).code, Some(0), "a warning");
+    assert_eq!(node(&[&state("node03"), "--fail-on", "warning"]).code, Some(1));
+    assert_eq!(node(&[&state("node04"), "--fail-on", "never"]).code, Some(0));
+    let json = node(&[&state("node04"), "--format", "json"]).json();
+    check_schema("node.schema.json", &json);
+    assert_eq!(
+        (json["verdict"].as_str(), json["findings"][0]["id"].as_str()),
+        (Some("not_fit"), Some("node-ecc-uncorrected"))
+    );
+}
+
+#[test]
+fn what_the_user_expects_counts() {
+    let fewer = node(&[&state("node01"), "--gpus", "8"]);
+    assert_eq!(fewer.code, Some(1));
+    assert!(fewer.stdout.contains("the node has 1 of 8 GPUs"), "{}", fewer.stdout);
+    let named = node(&[&state("node01"), "--instance", "p5e.48xlarge"]);
+    assert!(named.stdout.contains("0 of the 32 EFA devices of a p5e.48xlarge"), "{}", named.stdout);
+}
+
+#[test]
+fn the_odd_ones_of_several() {
+    let all = ["node01", "node02", "node03", "node04"].map(state);
+    let all: Vec<&str> = all.iter().map(String::as_str).collect();
+    let answer = node(&all);
+    assert_eq!(answer.code, Some(1));
+    for part in [
+        "2 of 4 nodes are not fit to train: node03, node04.",
+        "/dev/shm: 64 MiB on node03; 128 GiB on the other 3 nodes",
+        "memlock: 64 KiB on node03; unlimited on the other 3 nodes",
+        "MTU: 1500 on node04; 1400 on the other 3 nodes",
+        "driver: 570.133.20 on node03; 580.159.04 on the other 3 nodes",
+    ] {
+        assert!(answer.stdout.contains(part), "{part}: {}", answer.stdout);
+    }
+    let json = node(&[&all[..], &["--format", "json"]].concat()).json();
+    check_schema("nodes.schema.json", &json);
+    assert_eq!(json["nodes"].as_array().map(Vec::len), Some(4));
+    let alike = node(&all[..2]);
+    assert_eq!(alike.code, Some(0));
+    assert!(alike.stdout.starts_with("All 2 nodes are fit and alike."), "{}", alike.stdout);
+}
+
+#[test]
+fn two_recordings_of_one_host_show_what_grew() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("after.json");
+    let mut later: Value =
+        serde_json::from_str(&fs::read_to_string(root().join(state("node01"))).unwrap()).unwrap();
+    later["state"]["gpus"][0]["ecc"]["volatile_uncorrected"] = Value::from(1);
+    fs::write(&path, later.to_string()).unwrap();
+    let answer = node(&[&state("node01"), path.to_str().unwrap()]);
+    let words = answer.stdout.split_whitespace().collect::<Vec<_>>().join(" ");
+    let grew = "counters of errors grew on node01: GPU0 uncorrected memory errors from 0 to 1";
+    assert!(words.contains(grew), "{}", answer.stdout);
+}
+
+#[test]
+fn a_health_check_is_one_line_or_nothing() {
+    let fit = node(&[&state("node01"), "--mode", "healthcheck"]);
+    assert_eq!((fit.code, &*fit.stdout), (Some(0), ""));
+    let broken = node(&[&state("node04"), "--mode", "healthcheck"]);
+    assert_eq!(broken.code, Some(1));
+    assert!(broken.stdout.starts_with("plumb: node-ecc-uncorrected: GPU0 "), "{}", broken.stdout);
+    assert_eq!(broken.stdout.lines().count(), 1);
+    // `plumb validate` does the same on this machine.
+    let own = node(&["--mode", "healthcheck"]);
+    let validate = plumb(["validate", "--mode", "healthcheck"]);
+    assert_eq!((validate.code, validate.stdout), (own.code, own.stdout));
+    let warned = node(&[&state("node03"), "--mode", "healthcheck"]);
+    assert_eq!(warned.code, Some(0));
+    assert!(warned.stdout.starts_with("plumb: warning: node-shm-small: "), "{}", warned.stdout);
+}
+
+#[test]
+fn a_nagios_plugin() {
+    for (name, word, code) in [("node01", "OK", 0), ("node03", "WARNING", 1), ("node04", "CRITICAL", 2)] {
+        let answer = node(&[&state(name), "--exit-style", "nagios"]);
+        assert_eq!(answer.code, Some(code), "{name}");
+        let (text, data) = answer.stdout.split_once(" | ").unwrap();
+        assert!(text.starts_with(&format!("PLUMB {word} - ")), "{text}");
+        for it in data.split_whitespace() {
+            let (label, value) = it.split_once('=').unwrap();
+            assert!(!label.is_empty() && value.starts_with(|it: char| it.is_ascii_digit()), "{it}");
+        }
+    }
+    assert_eq!(node(&["/no/such/state.json", "--exit-style", "nagios"]).code, Some(3));
+}
+
+#[test]
+fn metrics_follow_the_grammar_of_prometheus() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("plumb.prom");
+    let answer = node(&[&state("node04"), "--prometheus", "--output", path.to_str().unwrap()]);
+    assert_eq!((answer.code, &*answer.stdout), (Some(0), ""));
+    let text = fs::read_to_string(&path).unwrap();
+    let mut current = String::new();
+    let (mut seen, mut samples) = (std::collections::BTreeSet::new(), std::collections::BTreeSet::new());
+    for line in text.lines() {
+        if let Some(rest) = line.strip_prefix("# HELP ") {
+            current = rest.split(' ').next().unwrap().to_owned();
+            assert!(seen.insert(current.clone()), "{current} twice");
+            continue;
+        }
+        if let Some(rest) = line.strip_prefix("# TYPE ") {
+            let (name, kind) = rest.split_once(' ').unwrap();
+            assert!(name == current && ["gauge", "counter"].contains(&kind), "{line}");
+            assert_eq!(kind == "counter", name.ends_with("_total"), "{line}");
+            continue;
+        }
+        let (sample, value) = line.rsplit_once(' ').unwrap();
+        assert!(value == "+Inf" || value.parse::<f64>().is_ok(), "{line}");
+        assert_eq!(sample.split('{').next().unwrap(), current, "{line}");
+        assert!(samples.insert(sample.to_owned()), "{sample} twice");
+    }
+    assert!(text.contains("plumb_node_verdict{verdict=\"not_fit\"} 1\n"), "{text}");
+    assert!(text.contains("plumb_node_xid_total{code=\"48\",gpu=\"0000:00:06\"} 1\n"), "{text}");
+    assert!(text.contains("plumb_node_memlock_bytes +Inf\n"), "{text}");
+}
+
+#[test]
+fn bad_input_has_a_reason() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("state.json");
+    for (text, reason) in [
+        ("", "not JSON"),
+        ("{}", "not an answer of `plumb node --format json`"),
+        (r#"{"schema":"plumb.bench/1"}"#, "its schema is plumb.bench/1"),
+        (r#"{"schema":"plumb.node/1","state":{"host":"a","gpus":3}}"#, "not the state of a node"),
+    ] {
+        fs::write(&path, text).unwrap();
+        let answer = node(&[path.to_str().unwrap()]);
+        assert_eq!(answer.code, Some(2), "{text}");
+        assert!(
+            answer.stderr.contains("state.json: ") && answer.stderr.contains(reason),
+            "{}",
+            answer.stderr
+        );
+    }
+    assert_eq!(node(&[&state("node01"), &state("node02"), "--prometheus"]).code, Some(2));
+    let own = node(&[&state("node01"), "--output", &state("node01")]);
+    assert!(own.code == Some(2) && own.stderr.contains("both input and output"), "{own:?}");
+}
