@@ -3,12 +3,12 @@
 
 usage: measure.py [PART...] > kernels.jsonl
 
-Parts: gemms, attention, memory, layers, experts, casts, activations, cpu_adam; all of them if none is named. Needs PyTorch with
+Parts: gemms, attention, memory, layers, blocking, experts, casts, activations, cpu_adam; all of them if none is named. Needs PyTorch with
 CUDA. Matrices hold random numbers, as the power they draw decides the clock; each time is the mean over at least `SECONDS` after a
 warm-up, so that the clock has settled. The first line names the machine. h200.jsonl beside this
 file is such a result; its `activations` are of the layers of `layers`, without rotary positions.
 """
-import datetime, functools, json, os, sys, time
+import datetime, functools, json, os, subprocess, sys, time
 import torch
 
 SECONDS = 0.25
@@ -139,6 +139,57 @@ def layers():
         flops = batch * seq * (2 * (4 * hidden * hidden + (3 if gated else 2) * hidden * ffn) + 2 * seq * hidden)
         say(kind="layer", hidden=hidden, heads=heads, ffn=ffn, gated=gated, seq=seq, batch=batch, step_s=whole, forward_s=only, host_forward_s=host_forward, tflops=3 * flops / whole / 1e12)
         del y, net
+
+
+class Early(torch.nn.Module):
+    """One rank's part of a layer as Megatron had it before flash attention: biases, dropout, scores in memory, gradients added up in FP32."""
+    def __init__(self, hidden, heads, width, split):
+        super().__init__()
+        self.heads, self.width = heads // split, width
+        make = lambda a, b: torch.nn.Linear(a, b, device="cuda", dtype=torch.bfloat16)
+        self.one = torch.nn.LayerNorm(hidden, device="cuda", dtype=torch.bfloat16)
+        self.two = torch.nn.LayerNorm(hidden, device="cuda", dtype=torch.bfloat16)
+        self.qkv, self.out = make(hidden, 3 * self.heads * width), make(self.heads * width, hidden)
+        self.up, self.down = make(hidden, 4 * hidden // split), make(4 * hidden // split, hidden)
+        for p in self.parameters():
+            p.sum = torch.zeros_like(p, dtype=torch.float32)
+
+    def add_up(self):
+        for p in self.parameters():
+            p.sum.add_(p.grad)
+            p.grad = None
+
+    def forward(self, x):
+        drop = torch.nn.functional.dropout
+        s, b, h = x.shape
+        q, k, v = self.qkv(self.one(x)).view(s, b * self.heads, 3 * self.width).chunk(3, -1)
+        scores = torch.bmm(q.transpose(0, 1), k.permute(1, 2, 0)) / self.width**0.5
+        mask = torch.ones(s, s, device="cuda", dtype=torch.bool).triu(1)
+        scores = drop(torch.softmax(scores.masked_fill(mask, -10000.0), -1), 0.1)
+        a = torch.bmm(scores, v.transpose(0, 1)).transpose(0, 1).reshape(s, b, self.heads * self.width)
+        x = x + drop(self.out(a), 0.1)
+        return x + drop(self.down(torch.nn.functional.gelu(self.up(self.two(x)))), 0.1)
+
+
+def blocking():
+    """What a layer takes longer where the CPU waits for each kernel (CUDA_LAUNCH_BLOCKING=1), forward, recomputed and backward."""
+    if "CUDA_LAUNCH_BLOCKING" not in os.environ:
+        for value in ("0", "1"):
+            subprocess.run([sys.executable, __file__, "blocking"], env={**os.environ, "CUDA_LAUNCH_BLOCKING": value}, check=True)
+        return
+    from torch.utils.checkpoint import checkpoint
+    for hidden, heads, split, batch in ((14336, 64, 8, 1), (14336, 64, 8, 2), (14336, 64, 8, 4), (14336, 64, 4, 2), (14336, 64, 4, 4), (4096, 32, 4, 1)):
+        net = [Early(hidden, heads, hidden // heads, split) for _ in range(4)]
+        x = torch.randn(2048, batch, hidden, device="cuda", dtype=torch.bfloat16, requires_grad=True)
+        def step():
+            y = x
+            for layer in net:
+                y = checkpoint(layer, y, use_reentrant=True)
+            y.backward(torch.ones_like(y))
+            for layer in net:
+                layer.add_up()
+        say(kind="blocking", blocked=os.environ["CUDA_LAUNCH_BLOCKING"] == "1", hidden=hidden, heads=heads, split=split, seq=2048, batch=batch, layer_s=timed(step, 0.6) / 4)
+        del net, x
 
 
 def experts():
@@ -293,7 +344,7 @@ def cpu_adam():
 
 cpu = next((line.split(":", 1)[1].strip() for line in open("/proc/cpuinfo") if line.startswith("model name")), "")
 say(kind="machine", date=datetime.date.today().isoformat(), torch=torch.__version__, cuda=torch.version.cuda, cpu=cpu, cpus=os.cpu_count())
-for part in (gemms, attention, memory, layers, experts, casts, cpu_adam, activations):
+for part in (gemms, attention, memory, layers, blocking, experts, casts, cpu_adam, activations):
     if len(sys.argv) < 2 or part.__name__ in sys.argv[1:]:
         part()
         torch.cuda.empty_cache()

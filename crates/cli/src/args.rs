@@ -1,11 +1,18 @@
 //! The arguments: one definition for the parser, `--help`, the man page and the completions.
 
+mod compare;
+mod training;
+
 use std::path::PathBuf;
 
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 use clap::{Args, Parser, Subcommand, ValueEnum, ValueHint};
 use fabric::catalogue::{self, Model, UnknownMachine};
 use fabric::gpu::GpuModel;
+
+pub(crate) use self::compare::{Compare, CompareFormat};
+use self::training::price;
+pub(crate) use self::training::{Plan, Predict, TrainedJob, TrainingJob};
 
 /// Which path every byte of a training job really takes, and what to change.
 #[derive(Debug, Parser)]
@@ -36,6 +43,8 @@ pub(crate) enum Command {
     Topo(Topo),
     /// Show the normal bandwidth of a collective, and whether a measured one is normal.
     Expect(Expect),
+    /// Compare runs: what differs, what each took, and how much of it their paths explain.
+    Compare(Compare),
     /// Predict the time of a training step, where it goes, and the memory it needs.
     Predict(Predict),
     /// Search all layouts of a training job for the fastest that fits.
@@ -113,26 +122,6 @@ pub(crate) struct Doctor {
 
     #[command(flatten)]
     pub(crate) training: TrainingJob,
-}
-
-/// The training job, so that findings say what they cost in every step.
-#[derive(Debug, Args)]
-pub(crate) struct TrainingJob {
-    /// A job file of `plumb predict`, as far as the input does not say it: findings then have their cost in seconds per step.
-    #[arg(long, value_name = "JOB", value_hint = ValueHint::FilePath)]
-    pub(crate) job: Option<PathBuf>,
-
-    /// The price of one node for an hour: findings then have their cost in money.
-    #[arg(long, value_parser = price, value_name = "PRICE")]
-    pub(crate) price_per_hour: Option<f64>,
-}
-
-impl TrainingJob {
-    /// The tables of the job file, empty without one; the error names the file.
-    pub(crate) fn read(&self) -> Result<serde_json::Value, String> {
-        let tables = self.job.as_deref().map(crate::predict::from::job_file).transpose()?;
-        Ok(tables.unwrap_or_default())
-    }
 }
 
 /// What the machine is, where the input does not say so. What the input says otherwise is reported.
@@ -466,127 +455,6 @@ pub(crate) struct Expect {
 }
 
 #[derive(Debug, Args)]
-pub(crate) struct Predict {
-    /// What describes the job: a job file (TOML or JSON), a script or command line that trains, settings of DeepSpeed or of the
-    /// Hugging Face Trainer, config.json of a model, a manifest. Several files make one job; `-` for standard input.
-    #[arg(value_name = "JOB", value_hint = ValueHint::FilePath, required_unless_present_any = ["deepspeed", "megatron", "from"])]
-    pub(crate) job: Vec<PathBuf>,
-
-    /// Settings of DeepSpeed.
-    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
-    pub(crate) deepspeed: Vec<PathBuf>,
-
-    /// A command line of Megatron: a script, or the options themselves.
-    #[arg(long, value_name = "FILE|OPTIONS", allow_hyphen_values = true)]
-    pub(crate) megatron: Option<String>,
-
-    /// The model: a name that plumb knows, or config.json of Hugging Face.
-    #[arg(long, value_name = "NAME|FILE")]
-    pub(crate) model: Option<String>,
-
-    /// How many nodes.
-    #[arg(long, value_name = "N")]
-    pub(crate) nodes: Option<u32>,
-
-    /// A key of the job file: seq=4096, tp=2, gpu=A100-80GB. Can be given several times.
-    #[arg(long, value_name = "KEY=VALUE")]
-    pub(crate) set: Vec<String>,
-
-    /// A variable that a script gets from outside, `1=...` for its first argument. Can be given several times.
-    #[arg(long, value_name = "NAME=VALUE")]
-    pub(crate) define: Vec<String>,
-
-    /// The job of this log, a file or a folder: its paths, nodes, model and settings. Can be given several times. A JOB then says what the
-    /// log does not.
-    #[arg(long, value_name = "LOG", value_hint = ValueHint::AnyPath)]
-    pub(crate) from: Vec<PathBuf>,
-
-    #[command(flatten)]
-    pub(crate) hardware: Hardware,
-
-    /// The same job with something else: network=eni, gpudirect=true, pods=8x1, tp=4, or several joined by commas. Can be given several
-    /// times.
-    #[arg(long, value_name = "KEY=VALUE")]
-    pub(crate) what_if: Vec<String>,
-
-    /// The price of one node for an hour, for the cost of all steps.
-    #[arg(long, value_parser = price, value_name = "PRICE")]
-    pub(crate) price_per_hour: Option<f64>,
-
-    /// Write one predicted step as a trace that Perfetto and Chrome show.
-    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
-    pub(crate) timeline: Option<PathBuf>,
-
-    /// Draw one predicted step as SVG into this file.
-    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
-    pub(crate) svg: Option<PathBuf>,
-
-    /// Output format; JSON has the schema plumb.predict/1.
-    #[arg(long, short, value_enum, default_value_t = ListFormat::Text)]
-    pub(crate) format: ListFormat,
-}
-
-#[derive(Debug, Args)]
-pub(crate) struct Plan {
-    /// What describes the job, as `plumb predict` takes it: a job file, a script that trains, settings of `DeepSpeed` or of the Hugging
-    /// Face Trainer, config.json of a model, a manifest. Its layout is compared with the best one, and may be left out.
-    #[arg(required = true, value_name = "JOB", value_hint = ValueHint::FilePath)]
-    pub(crate) job: Vec<PathBuf>,
-
-    /// The model: a name that plumb knows, or config.json of Hugging Face.
-    #[arg(long, value_name = "NAME|FILE")]
-    pub(crate) model: Option<String>,
-
-    /// The machine by its name: p5.48xlarge, dgx-h100. `plumb machines` lists all.
-    #[arg(long, value_name = "NAME", value_parser = machine)]
-    pub(crate) instance: Option<&'static Model>,
-
-    /// How many nodes.
-    #[arg(long, value_name = "N")]
-    pub(crate) nodes: Option<u32>,
-
-    /// A key of the job file that is kept: seq=4096, framework=fsdp, `global_batch=512`. Can be given several times.
-    #[arg(long, value_name = "KEY=VALUE")]
-    pub(crate) set: Vec<String>,
-
-    /// Search only layouts with this setting: tp=8, `micro_batch=1,2,4`, recompute=none. Can be given several times.
-    ///
-    /// Settings are tp, pp, vpp, cp, ep, dp, zero, `offload_params`, `offload_optimizer`, `micro_batch`, recompute and
-    /// `sequence_parallel`.
-    #[arg(long, value_name = "KEY=VALUES")]
-    pub(crate) fix: Vec<String>,
-
-    /// Percent of GPU memory to keep free.
-    #[arg(long, value_name = "PERCENT", default_value_t = 5.0, value_parser = percent)]
-    pub(crate) headroom: f64,
-
-    /// Write the best layout as a job file, which `plumb predict` takes.
-    #[arg(long, value_name = "FILE", value_hint = ValueHint::FilePath)]
-    pub(crate) write: Option<PathBuf>,
-
-    /// Print the best layout as settings instead: arguments of Megatron-LM, JSON of `DeepSpeed`, `TrainingArguments` with FSDP, TOML of
-    /// torchtitan, or a manifest (`manifest` is a trainjob).
-    #[arg(long, value_name = "WHAT", value_parser = emit(), conflicts_with = "format")]
-    pub(crate) emit: Option<String>,
-
-    /// The container image of the manifest.
-    #[arg(long, value_name = "IMAGE", requires = "emit")]
-    pub(crate) image: Option<String>,
-
-    /// Show the process groups of the best layout and their links; in JSON also where every rank runs.
-    #[arg(long)]
-    pub(crate) groups: bool,
-
-    /// Output format; JSON has the schema plumb.plan/1.
-    #[arg(long, short, value_enum, default_value_t = ListFormat::Text)]
-    pub(crate) format: ListFormat,
-
-    /// The program of every rank in the manifest, after `--`.
-    #[arg(last = true, value_name = "COMMAND", requires = "emit")]
-    pub(crate) command: Vec<String>,
-}
-
-#[derive(Debug, Args)]
 #[command(group(clap::ArgGroup::new("fleet").required(true).args(["replay", "simulate"])))]
 pub(crate) struct Validate {
     /// Judge runs of nccl-tests that exist: files and folders with the output of pairs, single machines or all together.
@@ -649,21 +517,6 @@ fn launcher() -> impl TypedValueParser<Value = manifest::bind::Launcher> {
         .try_map(|name| Launcher::find(&name).ok_or("not a launcher"))
 }
 
-/// Reads `--emit`.
-fn emit() -> PossibleValuesParser {
-    let settings = report::plan::Target::ALL.map(report::plan::Target::name);
-    let kinds = manifest::Kind::ALL.map(manifest::Kind::name);
-    PossibleValuesParser::new(settings.into_iter().chain(["manifest"]).chain(kinds))
-}
-
-/// A share of something, in percent.
-fn percent(text: &str) -> Result<f64, String> {
-    let number = text.trim().trim_end_matches('%').trim_end().parse::<f64>().ok();
-    number
-        .filter(|it| (0.0..=90.0).contains(it))
-        .ok_or_else(|| format!("`{text}` is not a percentage from 0 to 90"))
-}
-
 /// The rate of a NIC in Gbit/s.
 fn rate(text: &str) -> Result<f64, String> {
     let number = text.trim().parse::<f64>().ok();
@@ -700,11 +553,6 @@ fn bandwidth(text: &str) -> Result<f64, String> {
         .ok()
         .filter(|it| (0.0..=1e6).contains(it))
         .ok_or_else(|| format!("`{text}` is not a bandwidth in GB/s"))
-}
-
-fn price(text: &str) -> Result<f64, String> {
-    let number = text.trim().parse::<f64>().ok();
-    number.filter(|it| (0.0..=1e6).contains(it)).ok_or_else(|| format!("`{text}` is not a price"))
 }
 
 fn variable(text: &str) -> Result<(String, String), String> {

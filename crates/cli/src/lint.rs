@@ -10,9 +10,10 @@ use report::Style;
 use report::lint::{Lint, Unread};
 use rules::Edit;
 use rules::lint::Given;
+use serde_json::Value;
 
 use crate::args::{self, Colour, Format};
-use crate::{CLEAN, FINDINGS, UNDECIDED, complain, doctor, input, output};
+use crate::{CLEAN, FINDINGS, UNDECIDED, complain, doctor, input, output, predict};
 
 /// The largest file that is read.
 const MOST: u64 = 64 << 20;
@@ -43,7 +44,9 @@ pub(crate) fn run(args: &args::Lint, colour: Colour, out: &mut impl Write) -> io
             return Ok(CLEAN);
         }
     }
-    let found = rules::lint::lint_training(&inputs.files, &given, &training);
+    let found = rules::lint::lint_training(&inputs.files, &given, |file| {
+        file.map_or_else(|| training.clone(), |file| submitted(file, &training))
+    });
     let mut lint = Lint::new(&inputs.files, &inputs.unread, &found);
     if let Some(price) = args.training.price_per_hour {
         report::charge(&mut lint.findings, price);
@@ -63,6 +66,26 @@ pub(crate) fn run(args: &args::Lint, colour: Colour, out: &mut impl Write) -> io
         Format::Junit => report::lint::junit(&lint, args.fail_on.severity(), &mut out),
     })
     .map(|written| if written { code(args, &lint) } else { UNDECIDED })
+}
+
+/// The training job that a file submits, with what the job file says otherwise.
+fn submitted(file: &Submission, job_file: &Value) -> Value {
+    let mut tables = predict::inputs::of_submission(&file.name, &file.text);
+    overlay(&mut tables, job_file);
+    tables
+}
+
+/// Puts the values of one table into another.
+fn overlay(under: &mut Value, over: &Value) {
+    match (under, over) {
+        (Value::Object(under), Value::Object(over)) => {
+            for (key, value) in over {
+                overlay(under.entry(key.as_str()).or_insert(Value::Null), value);
+            }
+        }
+        (_, Value::Null) => {}
+        (under, over) => *under = over.clone(),
+    }
 }
 
 /// The machine of the flags. Rules about files need one of the catalogue.

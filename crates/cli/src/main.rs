@@ -5,6 +5,7 @@ mod args;
 mod bench;
 mod bind;
 mod check;
+mod compare;
 mod decide;
 mod doctor;
 mod env;
@@ -57,6 +58,7 @@ fn main() -> ExitCode {
         Command::Env(args) => env::run(args, plumb.color, &mut out),
         Command::Topo(args) => topo::run(args, plumb.color, &mut out),
         Command::Expect(args) => expect::run(args, plumb.color, &mut out),
+        Command::Compare(args) => compare::run(args, plumb.color, &mut out),
         Command::Predict(args) => predict::run(args, plumb.color, &mut out),
         Command::Plan(args) => plan::run(args, plumb.color, &mut out),
         Command::Validate(args) => validate::run(args, plumb.color, &mut out),

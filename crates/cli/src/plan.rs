@@ -14,7 +14,7 @@ use report::Style;
 use report::plan::{Asked, Target, command};
 
 use crate::args::{self, Colour, ListFormat};
-use crate::predict::inputs::{Described, Sources, described};
+use crate::predict::inputs::{self, Described};
 use crate::progress::{self, Progress};
 use crate::{CLEAN, FINDINGS, UNDECIDED, complain, doctor, input, output};
 
@@ -22,18 +22,10 @@ use crate::{CLEAN, FINDINGS, UNDECIDED, complain, doctor, input, output};
 const LESS_BANDWIDTH: f64 = 0.8;
 
 pub(crate) fn run(args: &args::Plan, colour: Colour, out: &mut impl Write) -> io::Result<u8> {
-    if !output::spares(&args.write, &args.job, false) {
+    if !output::spares(&args.write, &args.inputs.files(), false) {
         return Ok(UNDECIDED);
     }
-    let sources = Sources {
-        job: &args.job,
-        model: args.model.as_deref(),
-        instance: args.instance,
-        nodes: args.nodes,
-        set: &args.set,
-        ..Sources::default()
-    };
-    let answer = described(&sources).and_then(|it| answer(args, &it));
+    let answer = inputs::read(&args.inputs).and_then(|(it, _)| answer(args, &it));
     match answer {
         Err(reason) => {
             complain(&format!("error: {reason}"));
@@ -89,7 +81,7 @@ fn answer(args: &args::Plan, described: &Described) -> Result<Answer, String> {
 
 /// The name of the input, for an error.
 fn named(args: &args::Plan) -> String {
-    args.job.first().map(|it| format!("{}: ", input::name(it))).unwrap_or_default()
+    args.inputs.first().map(|it| format!("{}: ", input::name(it))).unwrap_or_default()
 }
 
 /// Searches with all and with less bandwidth, on all cores. The answer does not depend on their number.

@@ -6,7 +6,6 @@ mod measured;
 mod timeline;
 
 use std::io::{self, Write};
-use std::path::PathBuf;
 
 use forecast::training::{Broken, Job};
 use report::{FromLog, Predict, Style};
@@ -15,16 +14,15 @@ use crate::args::{self, Colour, ListFormat};
 use crate::{CLEAN, FINDINGS, UNDECIDED, complain, doctor, input, output};
 
 pub(crate) fn run(args: &args::Predict, colour: Colour, out: &mut impl Write) -> io::Result<u8> {
-    let inputs: Vec<PathBuf> = args.job.iter().chain(&args.deepspeed).chain(&args.from).cloned().collect();
-    if !output::spares(args.timeline.iter().chain(&args.svg), &input::files(&inputs), false) {
+    if !output::spares(args.timeline.iter().chain(&args.svg), &args.inputs.files(), false) {
         return Ok(UNDECIDED);
     }
     let refused = |reason: &str| {
         complain(&format!("error: {reason}"));
         Ok(UNDECIDED)
     };
-    let (job, from) = match job(args) {
-        Ok(it) => it,
+    let (job, from) = match inputs::read(&args.inputs) {
+        Ok((described, from)) => (described.job, from),
         Err(reason) => return refused(&reason),
     };
     let predict = match predict(args, &job, from) {
@@ -42,14 +40,6 @@ pub(crate) fn run(args: &args::Predict, colour: Colour, out: &mut impl Write) ->
     Ok(if predict.fits { CLEAN } else { FINDINGS })
 }
 
-/// The job that files and flags describe, or that of a log with what they add.
-fn job(args: &args::Predict) -> Result<(Job, Option<FromLog>), String> {
-    if args.from.is_empty() {
-        return inputs::read(args).map(|job| (job, None));
-    }
-    from::read(args).map(|(job, from)| (job, Some(from)))
-}
-
 fn predict(args: &args::Predict, job: &Job, from: Option<FromLog>) -> Result<Predict, String> {
     // Changes with a comma between them are one what-if.
     let changed = |change: &String| {
@@ -62,7 +52,7 @@ fn predict(args: &args::Predict, job: &Job, from: Option<FromLog>) -> Result<Pre
             Broken::Divides { of: "GPUs", .. } => ": --nodes N changes the number of GPUs",
             _ => "",
         };
-        match args.job.first().or(args.from.first()) {
+        match args.inputs.first() {
             Some(path) => format!("{}: {broken}{hint}", input::name(path)),
             None => format!("{broken}{hint}"),
         }

@@ -47,6 +47,16 @@ fn built_in(kind: Kind, instance: &str, nodes: u32) -> Vec<String> {
 }
 
 #[test]
+fn kubernetes_accepts_pods_that_wait() {
+    for (instance, nodes) in [("p5.48xlarge", 1), ("p5.48xlarge", 100), ("g6e.12xlarge", 4)] {
+        let text = manifest::write_waiting(&request(Kind::Job, instance, nodes), 3600).expect("a manifest");
+        let (fine, passed, said) = validate("waiting.yaml", &text);
+        assert!(fine && passed == if nodes > 1 { 2 } else { 1 }, "{said}\n{text}");
+        assert!(text.contains("- sleep\n") && text.contains("activeDeadlineSeconds: 3600"), "{text}");
+    }
+}
+
+#[test]
 fn kubernetes_accepts_every_pod_on_every_machine() {
     let mut all = String::new();
     let mut count = 0;

@@ -330,3 +330,31 @@ fn machines_are_listed() {
         assert!(text.stdout.lines().any(|it| it.starts_with(&format!("{name} "))), "{name}");
     }
 }
+
+/// The command of the manifest describes model and run, its selector the machine: the loss has a price without a job file.
+#[test]
+fn a_manifest_prices_its_own_findings() {
+    let folder = testbed::Folder::new("lint-price");
+    let path = folder.path().join("job.yaml");
+    let options = "pretrain_gpt.py, --num-layers, \"32\", --hidden-size, \"4096\", --num-attention-heads, \"32\", --seq-length, \"4096\", \
+                   --micro-batch-size, \"1\", --global-batch-size, \"256\", --bf16";
+    let manifest = |options: &str| {
+        format!(
+            "apiVersion: trainer.kubeflow.org/v1alpha1\nkind: TrainJob\nmetadata: {{name: llama}}\nspec:\n  runtimeRef: {{name: torch-distributed}}\n\
+             \x20 trainer:\n    numNodes: 4\n    numProcPerNode: 8\n    image: train:1\n    resourcesPerNode:\n      limits: {{nvidia.com/gpu: 8}}\n\
+             \x20   command: [torchrun, --nproc-per-node=8, {options}]\n  podTemplateOverrides:\n  - targetJobs: [{{name: node}}]\n    spec:\n\
+             \x20     nodeSelector: {{node.kubernetes.io/instance-type: p5.48xlarge}}\n"
+        )
+    };
+    let name = path.to_str().unwrap();
+    std::fs::write(&path, manifest(options)).unwrap();
+    let answer = lint(&[name, "--price-per-hour", "60"]);
+    assert!(answer.stdout.contains("error[efa-resource-missing]"), "{}", answer.stdout);
+    assert!(answer.stdout.contains("= time: "), "{}", answer.stdout);
+    assert!(answer.stdout.contains("of the price of an hour"), "{}", answer.stdout);
+    // A command that does not say what is trained.
+    std::fs::write(&path, manifest("train.py")).unwrap();
+    let answer = lint(&[name]);
+    assert!(answer.stdout.contains("error[efa-resource-missing]"), "{}", answer.stdout);
+    assert!(!answer.stdout.contains("= time: "), "{}", answer.stdout);
+}

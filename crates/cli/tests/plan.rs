@@ -26,7 +26,7 @@ fn write(folder: &testbed::Folder, text: &str) -> String {
 #[test]
 fn the_first_screen_is_the_answer() {
     for (job, parts) in [
-        (DEEPSPEED, &["less time than the layout of the job file", "optimizer"][..]),
+        (DEEPSPEED, &["less time than the layout of the job", "optimizer"][..]),
         (MEGATRON, &["runners-up", "one setting changed", "time against memory", "20 % less bandwidth"]),
         (BARE, &["runners-up", "instead of"]),
     ] {
@@ -44,7 +44,7 @@ fn the_first_screen_is_the_answer() {
         // The same again, whatever the threads did.
         assert_eq!(plan(&[job]).stdout, *text);
     }
-    assert!(!plan(&[BARE]).stdout.contains("layout of the job file"));
+    assert!(!plan(&[BARE]).stdout.contains("layout of the job"));
 }
 
 #[test]
@@ -85,7 +85,7 @@ fn the_job_file_of_the_best_layout_is_predicted_the_same() {
         }
         assert_eq!(best["best"]["memory_gib"], again["memory_gib"]["total"], "{job}");
         // Its own layout is then the best one.
-        assert!(plan(&[path]).stdout.contains("this is the layout of the job file"), "{job}");
+        assert!(plan(&[path]).stdout.contains("this is the layout of the job"), "{job}");
     }
     let input = plan(&[path, "--write", path]);
     assert_eq!(input.code, Some(2));
@@ -184,4 +184,37 @@ fn groups_name_ranks_and_links() {
     let ranks = json["ranks"].as_array().unwrap();
     assert_eq!(ranks.len(), 128);
     assert_eq!((ranks[127]["node"].as_u64(), ranks[127]["gpu"].as_u64()), (Some(15), Some(7)));
+}
+
+#[test]
+fn a_log_gives_the_job() {
+    let log = "cases/g6e-4x4-efa/rank0.log";
+    let asked = plan(&["--from", log]);
+    assert_eq!(asked.code, Some(2));
+    assert!(asked.stderr.contains("the tokens of a sequence: --set seq=2048"), "{}", asked.stderr);
+    let folder = testbed::Folder::new("plan-from");
+    let written = folder.path().join("best.toml");
+    let written = written.to_str().unwrap();
+    let answer = plan(&["--from", log, "--set", "seq=512", "--write", written]);
+    assert_eq!(answer.code, Some(0), "{}", answer.stderr);
+    let text = &answer.stdout;
+    assert!(text.contains("less time than the layout of the job: "), "{text}");
+    assert!(text.contains("1 x 100 Gbps of EFA"), "{text}");
+    // The file cannot say paths, and the answer says so.
+    assert!(
+        answer.stderr.contains("the written file does not say EFA without GPUDirect"),
+        "{}",
+        answer.stderr
+    );
+    assert_eq!(plumb(["predict", written]).code, Some(0));
+}
+
+#[test]
+fn options_of_megatron_give_the_job() {
+    let options = "--num-layers 32 --hidden-size 4096 --num-attention-heads 32 --seq-length 2048 --micro-batch-size 1 \
+                   --global-batch-size 512 --bf16 --tensor-model-parallel-size $TP";
+    let answer =
+        plan(&["--megatron", options, "--define", "TP=4", "--instance", "p5.48xlarge", "--nodes", "4"]);
+    assert_eq!(answer.code, Some(0), "{}", answer.stderr);
+    assert!(answer.stdout.contains(" with tp 4 x pp 1 x dp 8"), "{}", answer.stdout);
 }

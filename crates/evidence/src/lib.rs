@@ -24,6 +24,7 @@ mod letters;
 mod mend;
 pub mod nccl;
 mod needs;
+pub mod node;
 pub mod paths;
 pub mod plain;
 pub mod plugin;

@@ -37,6 +37,16 @@ pub enum Source {
     FabricDiagnostics,
     /// The limits of the process or container.
     Limits,
+    /// What the NVIDIA driver reports of its GPUs.
+    GpuDriver,
+    /// Devices of the PCI bus and the network in `/sys`.
+    Devices,
+    /// The configuration space of PCI devices.
+    PciConfiguration,
+    /// The programs of the host.
+    HostProcesses,
+    /// The states of two nodes or more.
+    SeveralNodes,
 }
 
 /// A source that a rule needs and the input lacks.
@@ -78,6 +88,17 @@ impl Source {
                 "the network's diagnostics: `ibdiagnet`, `ethtool -S`, `rdma -p statistic show`, EFA hw_counters"
             }
             Self::Limits => "`ulimit -a` and `df -h /dev/shm` inside the container",
+            Self::GpuDriver => {
+                "the NVIDIA driver's own report: run `plumb node` (the glibc build) where libnvidia-ml.so.1 and /dev/nvidia* are visible"
+            }
+            Self::Devices => "the devices in /sys: run `plumb node` where /sys is mounted",
+            Self::PciConfiguration => {
+                "the configuration space of PCI bridges: run `plumb node` as root on the host"
+            }
+            Self::HostProcesses => {
+                "the programs of the host: run `plumb node` on the host, or in a container with --pid=host"
+            }
+            Self::SeveralNodes => "the states of several nodes: `plumb node A.json B.json ...`",
         }
     }
 }

@@ -98,7 +98,11 @@ pub fn explain(asked: &str) -> Vec<Explanation> {
 fn rule(id: &str) -> Option<Explanation> {
     let rule = rules::find(id)?;
     let text = rule.text();
-    let kind = if rule.log().is_some() { "rule" } else { "rule of lint" };
+    let kind = match () {
+        () if rule.log().is_some() => "rule",
+        () if rule.submission().is_some() => "rule of lint",
+        () => "rule of node",
+    };
     let title = format!("{}: {} ({kind}, {})", rule.id, text.title, rule.severity.name());
     let mut it = Explanation::new(Kind::Rule, title);
     it.add("why", text.why);

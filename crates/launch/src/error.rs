@@ -38,7 +38,14 @@ pub enum Error {
         /// What happened.
         detail: String,
     },
-    /// A rank could not be started or supervised.
+    /// A host of a list cannot be used.
+    Host {
+        /// At most 60 characters of what was given.
+        text: String,
+        /// What is wrong with it.
+        why: String,
+    },
+    /// A rank, or what starts others, could not be started or supervised.
     Start {
         /// The operation that failed, and the error of the system.
         detail: String,
@@ -52,6 +59,10 @@ impl Error {
             value: value.chars().take(60).collect(),
             expected: expected.into(),
         }
+    }
+
+    pub(crate) fn host(text: &str, why: &str) -> Self {
+        Self::Host { text: text.chars().take(60).collect(), why: why.to_owned() }
     }
 
     pub(crate) fn kvs(protocol: &'static str, detail: impl Into<String>) -> Self {
@@ -74,6 +85,7 @@ impl fmt::Display for Error {
                 write!(f, "no rendezvous address for the ranks of {launcher}: {advice}")
             }
             Self::KeyValueStore { protocol, detail } => write!(f, "rendezvous over {protocol}: {detail}"),
+            Self::Host { text, why } => write!(f, "host {text:?}: {why}"),
             Self::Start { detail } => f.write_str(detail),
         }
     }

@@ -111,13 +111,15 @@ fn from_plumb(variables: Variables<'_>) -> Result<Option<Detected>, Error> {
     let launcher = Launcher::Plumb;
     let Some(rank) = variables.number("PLUMB_RANK")? else { return Ok(None) };
     let size = variables.required(launcher, "PLUMB_RANK", "PLUMB_SIZE")?;
+    // Set by `Across`: this process starts the ranks of its host.
+    let here = variables.number("PLUMB_RANKS_HERE")?;
     Ok(Some(Detected {
         launcher,
         rank,
         size,
-        local_rank: variables.number("PLUMB_LOCAL_RANK")?,
-        local_size: variables.number("PLUMB_LOCAL_SIZE")?,
-        ranks_to_start: 1,
+        local_rank: variables.number("PLUMB_LOCAL_RANK")?.or(here.map(|_| 0)),
+        local_size: variables.number("PLUMB_LOCAL_SIZE")?.or(here),
+        ranks_to_start: here.unwrap_or(1).max(1),
         job_id: format!(
             "plumb-{}",
             RendezvousVariable::read(variables).map_or_else(String::new, |it| it.value)

@@ -119,6 +119,10 @@ fn our_own() {
         "PLUMB_RANK=1\nPLUMB_SIZE=2\nMASTER_ADDR=h\nMASTER_PORT=7",
         "rank 1 of 2 (? of ?), plumb: h:7 plumb-",
     );
+    check(
+        "PLUMB_RANK=4\nPLUMB_SIZE=8\nPLUMB_RANKS_HERE=4\nPLUMB_RENDEZVOUS=h:7\nPLUMB_TOKEN=t",
+        "rank 4 of 8 (0 of 4), plumb: start 4, h:7 t",
+    );
     let own = "\nPLUMB_RANK=1\nPLUMB_SIZE=4\nPLUMB_RENDEZVOUS=h:7\nPLUMB_TOKEN=t";
     check(&own.replace("RENDEZVOUS", "MEETING"), "rank 1 of 4 (? of ?), plumb: h:7 t");
     check(&format!("PLUMB_MEETING=old:1{own}"), "rank 1 of 4 (? of ?), plumb: h:7 t");
@@ -383,8 +387,8 @@ proptest::proptest! {
         names in proptest::collection::vec(0_usize..40, 0..10),
         values in proptest::collection::vec("[0-9]{1,3}|[a-z\\[\\],:()-]{0,8}|.{0,8}", 10),
     ) {
-        const NAMES: [&str; 40] = [
-            "PLUMB_RANK", "PLUMB_SIZE", "PLUMB_RENDEZVOUS", "PLUMB_TOKEN", "PLUMB_LOCAL_RANK", "PLUMB_LOCAL_SIZE", "RANK",
+        const NAMES: [&str; 41] = [
+            "PLUMB_RANK", "PLUMB_SIZE", "PLUMB_RENDEZVOUS", "PLUMB_TOKEN", "PLUMB_LOCAL_RANK", "PLUMB_LOCAL_SIZE", "PLUMB_RANKS_HERE", "RANK",
             "WORLD_SIZE", "LOCAL_RANK", "LOCAL_WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT", "TORCHELASTIC_RUN_ID",
             "TORCHELASTIC_RESTART_COUNT", "OMPI_COMM_WORLD_RANK", "OMPI_COMM_WORLD_SIZE", "OMPI_COMM_WORLD_LOCAL_RANK",
             "OMPI_COMM_WORLD_LOCAL_SIZE", "PMI_RANK", "PMI_SIZE", "MPI_LOCALRANKID", "MPI_LOCALNRANKS", "SLURM_PROCID",

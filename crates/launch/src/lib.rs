@@ -1,4 +1,5 @@
-//! Finds out which rank this process is, brings the ranks of a job to one address, and starts ranks on this host.
+//! Finds out which rank this process is, brings the ranks of a job to one address, and starts ranks on this host and tasks
+//! on others.
 //!
 //! 1. [`RankIdentity::detect`] reads the environment variables of launchers: rank, size, local rank, and where the
 //!    rendezvous is.
@@ -32,10 +33,32 @@
 //! # Ok::<(), Box<dyn std::error::Error>>(())
 //! ```
 //!
+//! # Tasks on other hosts
+//! A [`Request`] is built first, with one [`Task`] per host; a [`Way`] shows what it would run, or runs it. The contract is
+//! written at [`Way`]. The hosts come from a list ([`hosts_of_list`], [`hosts_of_file`], [`hosts_of_slurm`]) or from the way
+//! itself ([`Inside::hosts`], [`Kubernetes::hosts`]). [`Across`] makes the tasks of a job with ranks on several hosts.
+//!
+//! ```no_run
+//! use std::time::Duration;
+//!
+//! use launch::{Request, Ssh, SshOptions, Stop, Task, Way as _, hosts_of_list};
+//!
+//! let hosts = hosts_of_list("node[01-16]")?;
+//! let stop = Stop::on_signals()?;
+//! let mut way = Ssh::new(SshOptions::default())?;
+//! way.place(&hosts, &stop, &mut |it| { /* it.outcome: where plumb is, or why it cannot be there */ })?;
+//! let tasks = hosts.iter().map(|it| Task::plumb(it.clone(), ["node", "--format", "json"])).collect();
+//! let request = Request::new("node probe", tasks, Duration::from_secs(60));
+//! way.run(&request, &stop, &mut |it| { /* it.how, it.stdout */ })?;
+//! let not_confirmed = way.clean();
+//! # Ok::<(), launch::Error>(())
+//! ```
+//!
 //! # Which launcher's variables are used
 //! A launcher may run inside another one, whose variables stay visible. The innermost launcher is used:
 //!
-//! 1. `PLUMB_RANK`, `PLUMB_SIZE`, `PLUMB_RENDEZVOUS`, `PLUMB_TOKEN`: set by [`start()`], or by hand
+//! 1. `PLUMB_RANK`, `PLUMB_SIZE`, `PLUMB_RENDEZVOUS`, `PLUMB_TOKEN`: set by [`start()`], by [`Across`] (with
+//!    `PLUMB_RANKS_HERE`, the number of ranks that this process starts), or by hand
 //! 2. torchrun, recognised by `TORCHELASTIC_RUN_ID`
 //! 3. Open MPI: `OMPI_COMM_WORLD_RANK`
 //! 4. PMI of MPICH, Intel MPI and `srun --mpi=pmi2`: `PMI_RANK`, or `PMI_ID` and `PMI_PORT`
@@ -57,24 +80,39 @@
 //! job's identity (job and step number, run id, names): this keeps two jobs apart, but it is not a secret. On a network
 //! that others use, set `PLUMB_TOKEN` to a random text.
 
+mod across;
+mod batch;
 mod error;
+mod host;
 mod hostlist;
 mod identity;
 mod kubernetes;
 mod kvs;
 mod launcher;
 mod mpi;
+mod quote;
 mod rendezvous;
+mod request;
 mod slurm;
 mod start;
+mod supervise;
 mod torch;
 mod variables;
+mod way;
+mod ways;
 
+pub use across::{Across, port_was_taken};
+pub use batch::BatchScript;
 pub use error::Error;
+pub use host::{Host, hosts_of_file, hosts_of_list, hosts_of_slurm};
 pub use hostlist::expand_hostlist;
 pub use identity::RankIdentity;
 pub use kubernetes::gpus;
 pub use kvs::KeyValueStore;
 pub use launcher::Launcher;
+pub use quote::quote;
 pub use rendezvous::{Bootstrap, Endpoint, ListenAddress, Opened, Rendezvous};
+pub use request::{Clock, Ended, How, Obstacle, ObstacleKind, Place, Placed, Program, Request, Shown, Task};
 pub use start::{Exit, Failure, Outcome, Part, Start, start};
+pub use way::{Stop, Way};
+pub use ways::{Here, Inside, Joined, Kubernetes, KubernetesOptions, Srun, SrunOptions, Ssh, SshOptions};

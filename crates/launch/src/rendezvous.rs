@@ -156,7 +156,7 @@ impl RankIdentity {
 
 /// The local address that `host` resolves to. `None` if it belongs to another machine, does not resolve yet, or is
 /// loopback (as a machine's own name is on many systems) although ranks of other hosts will connect.
-fn own_address(host: &str, one_host: bool) -> Option<IpAddr> {
+pub(crate) fn own_address(host: &str, one_host: bool) -> Option<IpAddr> {
     let literal = host.parse::<IpAddr>().ok();
     let found: Vec<SocketAddr> = (host, 0).to_socket_addrs().ok()?.collect();
     found

@@ -7,11 +7,26 @@ use crate::text::indent;
 
 pub(crate) fn write(plan: &Plan) -> Result<String, String> {
     let name = &plan.name;
-    let several = plan.nodes > 1;
     let command = torchrun(plan, &format!("{name}-0.{name}"))?;
+    Ok(job(plan, &command, ""))
+}
+
+/// A Job whose pods wait for as many seconds, for programs that are started in them. It ends and is deleted by itself.
+pub(crate) fn waiting(plan: &Plan, seconds: u32) -> String {
+    let command = ["sleep".to_owned(), seconds.to_string()];
+    let bounds = format!(
+        "  activeDeadlineSeconds: {seconds}  # Ends the pods if nobody deletes the job.\n  \
+         ttlSecondsAfterFinished: 60\n"
+    );
+    job(plan, &command, &bounds)
+}
+
+fn job(plan: &Plan, command: &[String], bounds: &str) -> String {
+    let name = &plan.name;
+    let several = plan.nodes > 1;
     let shape = Shape {
         container: "node",
-        command: &command,
+        command,
         subdomain: several.then_some(name.as_str()),
         restart: Some("Never"),
         environment: true,
@@ -31,14 +46,15 @@ pub(crate) fn write(plan: &Plan) -> Result<String, String> {
     } else {
         ""
     };
-    Ok(format!(
+    let spec = indexed(plan, shape);
+    format!(
         "{}{}{service}apiVersion: batch/v1\nkind: Job{allow}\nmetadata:\n{}{}{}",
         plan.head(),
         pod::domain(plan),
         pod::metadata(plan, name),
         pod::queue(plan),
-        indexed(plan, shape)
-    ))
+        spec.replacen("spec:\n", &format!("spec:\n{bounds}"), 1)
+    )
 }
 
 /// `spec` of an indexed Job.

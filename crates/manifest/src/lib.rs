@@ -127,3 +127,12 @@ pub fn write(request: &Request) -> Result<String, String> {
         Kind::Sbatch => sbatch::write(&plan),
     }
 }
+
+/// Writes an Indexed Job whose pods wait, one per node, so that programs can be started in them with `kubectl exec`. They
+/// end after as many seconds, and the job is deleted a minute later. The command of the request is not used.
+pub fn write_waiting(request: &Request, seconds: u32) -> Result<String, String> {
+    let waiting =
+        Request { kind: Kind::Job, command: vec!["sleep".to_owned()], nccl_tests: false, ..request.clone() };
+    let plan = Plan::new(&waiting)?;
+    Ok(job::waiting(&plan, seconds))
+}

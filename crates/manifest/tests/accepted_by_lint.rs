@@ -251,3 +251,16 @@ fn namespace_and_zone_are_written() {
         assert!(!text.contains("topologyKey: topology.kubernetes.io/zone"), "{text}");
     }
 }
+
+#[test]
+fn pods_that_wait_lint_clean() {
+    for nodes in [1, 4] {
+        let text =
+            manifest::write_waiting(&request(Kind::Job, "p5.48xlarge", nodes), 1800).expect("a manifest");
+        assert!(text.contains("completions:") && text.contains("ttlSecondsAfterFinished: 60"), "{text}");
+        let submission = Submission::read("job.yaml", &text).unwrap_or_else(|it| panic!("{it:?}\n{text}"));
+        assert_eq!(submission.pods().count(), 1, "{text}");
+        let found: Vec<_> = lint(&[submission], &Given::default()).iter().map(|it| it.rule.id).collect();
+        assert!(found.is_empty(), "{found:?}\n{text}");
+    }
+}

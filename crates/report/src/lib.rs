@@ -8,6 +8,7 @@
 mod assemble;
 pub mod bench;
 pub mod bind;
+mod compare;
 pub mod decide;
 mod env;
 mod expect;
@@ -28,6 +29,7 @@ pub mod topo;
 mod validate;
 pub mod written;
 
+pub use compare::Compare;
 pub use env::Env;
 pub use expect::Expect;
 pub use explanation::explanations;
@@ -52,6 +54,7 @@ use std::io::{self, Write};
 pub fn rules(as_json: bool, width: usize, out: &mut impl Write) -> io::Result<()> {
     let doctor = rules::all().iter().filter(|it| it.log().is_some());
     let lint = rules::all().iter().filter(|it| it.submission().is_some());
+    let node = rules::all().iter().filter(|it| it.node().is_some() || it.nodes().is_some());
     if as_json {
         let entry = |command: &str, it: &rules::Rule| {
             let text = it.text();
@@ -61,7 +64,7 @@ pub fn rules(as_json: bool, width: usize, out: &mut impl Write) -> io::Result<()
             })
         };
         let all = doctor.map(|it| entry("doctor", it)).chain(lint.map(|it| entry("lint", it)));
-        let all: Vec<serde_json::Value> = all.collect();
+        let all: Vec<serde_json::Value> = all.chain(node.map(|it| entry("node", it))).collect();
         return crate::json::write_json(&serde_json::json!({ "schema": "plumb.rules/1", "rules": all }), out);
     }
     let row = |rule: &rules::Rule, out: &mut dyn Write| {
@@ -86,6 +89,10 @@ pub fn rules(as_json: bool, width: usize, out: &mut impl Write) -> io::Result<()
     }
     writeln!(out, "\nplumb lint")?;
     for rule in lint {
+        row(rule, out)?;
+    }
+    writeln!(out, "\nplumb node")?;
+    for rule in node {
         row(rule, out)?;
     }
     Ok(())

@@ -1,4 +1,4 @@
-//! Rules that read a job's logs or what is submitted, and report [`Finding`]s.
+//! Rules that read a job's logs, what is submitted or the state of nodes, and report [`Finding`]s.
 //!
 //! A rule is one file with one [`Rule`] static and one function. It sees facts
 //! only: it does no I/O, holds no state and never formats for a screen. To add
@@ -8,6 +8,7 @@
 
 pub mod application;
 pub mod blocked;
+pub mod compare;
 pub mod cuda;
 pub mod decisions;
 pub mod efa;
@@ -23,6 +24,7 @@ pub mod limits;
 )]
 pub mod lint;
 pub mod network;
+pub mod node;
 pub mod nvswitch;
 pub mod p2p;
 pub mod performance;
@@ -78,6 +80,7 @@ static FAMILIES: &[&[&Rule]] = &[
     lint::settings::RULES,
     lint::suppression::RULES,
     network::RULES,
+    node::RULES,
     nvswitch::RULES,
     p2p::RULES,
     performance::RULES,
@@ -115,7 +118,7 @@ mod tests {
 
     use evidence::Case;
 
-    use super::{Check, Log, all, find, text};
+    use super::{Log, all, find, text};
 
     #[test]
     fn ids_are_unique_and_kebab_case() {
@@ -133,8 +136,9 @@ mod tests {
     #[test]
     fn a_rule_has_one_check_for_each_kind_of_input() {
         for rule in all() {
-            let logs = rule.checks.iter().filter(|it| matches!(it, Check::Log(_))).count();
-            assert!(logs <= 1 && rule.checks.len() - logs <= 1 && !rule.checks.is_empty(), "{}", rule.id);
+            let kinds: BTreeSet<_> =
+                rule.checks.iter().map(std::mem::discriminant).map(|it| format!("{it:?}")).collect();
+            assert!(kinds.len() == rule.checks.len() && !kinds.is_empty(), "{}", rule.id);
             assert!(std::ptr::eq(find(rule.id).unwrap(), *rule) && text(rule.id) == Some(rule.text()));
         }
         assert!(find("no-such-rule").is_none());

@@ -172,7 +172,14 @@ impl Log {
             Source::TrainingLog => !case.training.is_empty(),
             Source::FlightRecorder => !case.dumps.is_empty(),
             Source::Ras => !case.ras.is_empty(),
-            Source::FabricDiagnostics | Source::Limits => false,
+            // Of a node, not of a job.
+            Source::FabricDiagnostics
+            | Source::Limits
+            | Source::GpuDriver
+            | Source::Devices
+            | Source::PciConfiguration
+            | Source::HostProcesses
+            | Source::SeveralNodes => false,
         }
     }
 }

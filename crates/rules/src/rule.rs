@@ -1,5 +1,6 @@
 //! A rule: its text, how much it matters, what it reads and how it is checked.
 
+use evidence::node::NodeState;
 use evidence::{Missing, Source};
 use job::submitted::Submitted;
 use serde::Serialize;
@@ -36,6 +37,10 @@ pub enum Check {
     Log(fn(&Log) -> Checked),
     /// Files that are submitted: manifests, scripts, settings.
     Submission(fn(&Submitted<'_>) -> Checked),
+    /// The state of one node.
+    Node(fn(&NodeState) -> Checked),
+    /// The states of several nodes, compared with each other.
+    Nodes(fn(&[NodeState]) -> Checked),
 }
 
 /// `Missing` means that the rule could not be checked, never that all is well.
@@ -44,18 +49,22 @@ pub type Checked = Result<Vec<Finding>, Missing>;
 impl Rule {
     /// The check of logs, if there is one.
     pub fn log(&self) -> Option<fn(&Log) -> Checked> {
-        self.checks.iter().find_map(|it| match it {
-            Check::Log(check) => Some(*check),
-            Check::Submission(_) => None,
-        })
+        self.checks.iter().find_map(|it| if let Check::Log(check) = it { Some(*check) } else { None })
     }
 
     /// The check of submitted files, if there is one.
     pub fn submission(&self) -> Option<fn(&Submitted<'_>) -> Checked> {
-        self.checks.iter().find_map(|it| match it {
-            Check::Submission(check) => Some(*check),
-            Check::Log(_) => None,
-        })
+        self.checks.iter().find_map(|it| if let Check::Submission(check) = it { Some(*check) } else { None })
+    }
+
+    /// The check of a node, if there is one.
+    pub fn node(&self) -> Option<fn(&NodeState) -> Checked> {
+        self.checks.iter().find_map(|it| if let Check::Node(check) = it { Some(*check) } else { None })
+    }
+
+    /// The check of several nodes, if there is one.
+    pub fn nodes(&self) -> Option<fn(&[NodeState]) -> Checked> {
+        self.checks.iter().find_map(|it| if let Check::Nodes(check) = it { Some(*check) } else { None })
     }
 
     /// The English text.

@@ -1,11 +1,12 @@
 //! For tests that start programs.
 //!
 //! [`output`] and [`Running`] give every program a time limit: one that hangs fails the test with its command and what it printed. [`need`] finds
-//! what comes from a package. Only tests depend on this crate.
+//! what comes from a package. [`Hosts`] are machines made of namespaces, with ssh and [`Slurm`]. Only tests depend on this crate.
 #![forbid(unsafe_code)]
 #![allow(clippy::missing_panics_doc, reason = "a panic is how a test fails")]
 
 mod folder;
+mod hosts;
 mod packages;
 mod port;
 mod running;
@@ -17,6 +18,7 @@ use std::sync::LazyLock;
 use std::time::{Duration, Instant};
 
 pub use folder::Folder;
+pub use hosts::{Host, Hosts, Login};
 pub use packages::need;
 pub use port::free_port;
 pub use running::{Running, output};

@@ -142,6 +142,11 @@ impl Slurm {
         Self { settings, _daemons: daemons }
     }
 
+    /// The path that `SLURM_CONF` has to have.
+    pub fn settings(&self) -> &str {
+        self.settings.to_str().expect("a path")
+    }
+
     /// Makes a program talk to this Slurm.
     pub fn of(&self, mut command: Command) -> Command {
         command.env("SLURM_CONF", &self.settings);

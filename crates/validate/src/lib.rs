@@ -28,4 +28,4 @@ pub use judge::{Class, Culprit, Finding, Judgement, Question, Split, judge};
 pub use nics::NicSample;
 pub use reference::Reference;
 pub use search::{Limits, Search};
-pub use validation::{Answer, Expected, Measured, Step, Validation, Verdict};
+pub use validation::{Answer, Expected, Measured, Scope, Step, Validation, Verdict};

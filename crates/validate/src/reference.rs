@@ -11,13 +11,19 @@ pub struct Reference {
     pub spread: f64,
     /// Below this a measurement is slow.
     pub slow_below: f64,
+    /// From here on a measurement clears its machines. Between the two lines it says neither: where a fleet scatters, a machine that is
+    /// slow reaches the lower line by luck.
+    pub normal_from: f64,
 }
 
 /// A loss that training would notice, and that no quiet fleet shows by chance: of 360 pairs of ten healthy H100 machines none lay
 /// 10 % below the median (all-pairs runs of xxrjun/nccl-tests-cluster).
 const LOSS: f64 = 0.1;
-/// In standard deviations: where a fleet scatters more, only more is slow.
+/// In standard deviations: measurements that are lower say nothing about what is normal.
 const SIGMAS: f64 = 3.0;
+/// A measurement clears if it is this many standard deviations above what is slow, but not nearer to what is normal than `CLEAR`.
+const ABOVE_SLOW: f64 = 1.0;
+const CLEAR: f64 = 0.03;
 /// No fleet is so quiet that a smaller spread should be believed from few measurements.
 const LEAST_SPREAD: f64 = 0.005;
 const MOST_SPREAD: f64 = 0.15;
@@ -33,9 +39,10 @@ impl Reference {
         rates.sort_by(f64::total_cmp);
         let last = rates.len().checked_sub(1)?;
         let start = rates[last - last / 5];
-        let mut found = Self { normal: start, spread: LEAST_SPREAD, slow_below: start * (1.0 - LOSS) };
+        let mut found = Self::around(start, LEAST_SPREAD);
         for _ in 0..8 {
-            let normal: Vec<f64> = rates.iter().copied().filter(|it| *it >= found.slow_below).collect();
+            let counts = found.normal * (1.0 - LOSS.max(SIGMAS * found.spread));
+            let normal: Vec<f64> = rates.iter().copied().filter(|it| *it >= counts).collect();
             let Some(middle) = median(&normal) else { break };
             let mut above: Vec<f64> =
                 normal.iter().filter(|it| **it >= middle).map(|it| it / middle - 1.0).collect();
@@ -43,8 +50,7 @@ impl Reference {
             // With few measurements the deviation of the few is uncertain: half of the loss looked for is assumed at first.
             let few = LOSS / 2.0 / SIGMAS / as_f64(above.len()).sqrt();
             let spread = (median(&above).unwrap_or(0.0) * MAD).max(few).clamp(LEAST_SPREAD, MOST_SPREAD);
-            let next =
-                Self { normal: middle, spread, slow_below: middle * (1.0 - LOSS.max(SIGMAS * spread)) };
+            let next = Self::around(middle, spread);
             if next == found {
                 break;
             }
@@ -53,15 +59,27 @@ impl Reference {
         Some(found)
     }
 
+    fn around(normal: f64, spread: f64) -> Self {
+        let clear = ABOVE_SLOW.mul_add(-spread, LOSS).max(CLEAR);
+        Self { normal, spread, slow_below: normal * (1.0 - LOSS), normal_from: normal * (1.0 - clear) }
+    }
+
     /// Whether a measurement is slow; one that failed is.
     pub fn is_slow(&self, rate: Option<f64>) -> bool {
         rate.is_none_or(|it| it < self.slow_below)
     }
 
+    /// Whether a measurement clears its machines.
+    pub fn is_normal(&self, rate: Option<f64>) -> bool {
+        rate.is_some_and(|it| it >= self.normal_from)
+    }
+
     /// Whether a single measurement, one of so many, is lower than chance makes any of them.
     pub fn is_far(&self, rate: Option<f64>, of: usize) -> bool {
         // The tail of a normal distribution: one of n lies beyond sqrt(2 ln n) deviations; 1.5 more for one fleet in a hundred.
-        let sigmas = (2.0 * as_f64(of.max(2)).ln()).sqrt() + 1.5;
+        // The deviation itself is taken from as many measurements, and uncertain where they are few.
+        let of = as_f64(of.max(2));
+        let sigmas = ((2.0 * of.ln()).sqrt() + 1.5) * (1.0 + 2.0 / of.sqrt());
         rate.is_none_or(|it| it < self.normal * (1.0 - LOSS.max(sigmas * self.spread)))
     }
 

@@ -3,38 +3,39 @@
 use std::collections::{BTreeMap, BTreeSet};
 
 use crate::fleet::{Fleet, Host, Pair, Sample};
-use crate::judge::{Judgement, Question};
+use crate::judge::{Culprit, Judgement, Question, TELLS_CLASS};
 use crate::random::Random;
 
 /// Rounds in which every machine takes part; later ones ask only what is open.
 pub(crate) const FULL: usize = 3;
 
-/// Disjoint pairs for this round: what is open first, each machine against one that is known to be normal and new to it.
+/// Disjoint pairs for this round: what is open first, each machine against one that is known to be normal and new to it. In a full
+/// round everybody else meets somebody new.
 ///
 /// Of the full rounds the first stays inside switches, where they are known, and the others go across: so that what a switch does
 /// is told from what a machine does.
 pub(crate) fn next(
     fleet: &Fleet,
+    mut part: Vec<Host>,
     samples: &[Sample],
     judgement: &Judgement,
-    round: usize,
+    full: bool,
     seed: u64,
 ) -> Vec<Pair> {
-    let mut free: Vec<Host> = fleet.hosts().collect();
-    Random::new(seed ^ (round as u64).wrapping_mul(0x9e37_79b9)).shuffle(&mut free);
-    let mut planner =
-        Planner { fleet, met: BTreeMap::new(), count: BTreeMap::new(), free, pairs: Vec::new() };
+    Random::new(seed).shuffle(&mut part);
+    let mut met: BTreeMap<Pair, usize> = BTreeMap::new();
+    let mut count: BTreeMap<Host, usize> = BTreeMap::new();
     for sample in samples {
-        *planner.met.entry(sample.pair).or_default() += 1;
+        *met.entry(sample.pair).or_default() += 1;
         for host in sample.pair.hosts() {
-            *planner.count.entry(host).or_default() += 1;
+            *count.entry(host).or_default() += 1;
         }
     }
-    let accused: BTreeSet<Host> = judgement
+    let accused: BTreeMap<Host, usize> = judgement
         .findings
         .iter()
         .filter_map(|it| match it.culprit {
-            crate::Culprit::Host(host) => Some(host),
+            Culprit::Host(host) => Some((host, it.of)),
             _ => None,
         })
         .collect();
@@ -47,26 +48,31 @@ pub(crate) fn next(
         })
         .collect();
     let witness =
-        |it: Host| judgement.cleared.contains(&it) && !accused.contains(&it) && !asked.contains(&it);
-    if round > 0 {
+        |it: Host| judgement.cleared.contains(&it) && !accused.contains_key(&it) && !asked.contains(&it);
+    let mut planner =
+        Planner { fleet, met, free: part.iter().copied().collect(), order: part, pairs: Vec::new() };
+    if !samples.is_empty() {
         for question in &judgement.open {
             match question {
                 Question::Pair(pair) => planner.take(*pair),
                 Question::Host(host) => planner.ask(*host, &witness),
             }
         }
+        // Others are measured anyway: more of the accused tell one that is always slow from one that is slow at times.
+        for (host, _) in accused.iter().filter(|it| *it.1 < TELLS_CLASS) {
+            planner.ask(*host, &witness);
+        }
     }
-    if round < FULL {
+    if full {
+        let first = samples.is_empty();
         // Who sat out an odd round comes first.
-        let count = std::mem::take(&mut planner.count);
-        planner.free.sort_by_key(|it| count.get(it).copied().unwrap_or(0));
-        planner.free.retain(|it| !accused.contains(it));
-        while let Some(host) = planner.free.first().copied() {
-            if planner.free.len() < 2 {
-                break;
+        planner.order.sort_by_key(|it| count.get(it).copied().unwrap_or(0));
+        for host in planner.order.clone() {
+            if !planner.free.contains(&host) || accused.contains_key(&host) {
+                continue;
             }
             let inside = |it: Host| fleet.group(it).is_some() && fleet.group(it) == fleet.group(host);
-            planner.pair(host, &|it| (inside(it) == (round == 0), true));
+            planner.pair(host, |it| (!accused.contains_key(&it)).then(|| (inside(it) == first, true)));
         }
     }
     planner.pairs
@@ -75,15 +81,18 @@ pub(crate) fn next(
 struct Planner<'a> {
     fleet: &'a Fleet,
     met: BTreeMap<Pair, usize>,
-    count: BTreeMap<Host, usize>,
-    free: Vec<Host>,
+    free: BTreeSet<Host>,
+    /// In which order the free are looked at.
+    order: Vec<Host>,
     pairs: Vec<Pair>,
 }
 
 impl Planner<'_> {
     fn take(&mut self, pair: Pair) {
         if pair.hosts().iter().all(|it| self.free.contains(it)) {
-            self.free.retain(|it| !pair.has(*it));
+            for host in pair.hosts() {
+                self.free.remove(&host);
+            }
             self.pairs.push(pair);
         }
     }
@@ -94,28 +103,31 @@ impl Planner<'_> {
             return;
         }
         let anybody = self.free.iter().any(|it| *it != host && witness(*it));
-        let group = self.fleet.group(host);
-        // Inside its own switch first: that leaves fewer parts to blame.
-        let near = |it: Host| group.is_none() || self.fleet.group(it) == group;
-        let rank: Vec<(Host, (bool, bool))> =
-            self.free.iter().map(|it| (*it, (witness(*it), near(*it)))).collect();
-        let rank = |it: Host| rank.iter().find(|known| known.0 == it).map_or((false, false), |known| known.1);
         if anybody || self.fleet.len() < 4 || self.pairs.is_empty() {
-            self.pair(host, &rank);
+            let group = self.fleet.group(host);
+            let fleet = self.fleet;
+            // Inside its own switch first: that leaves fewer parts to blame.
+            let near = |it: Host| group.is_none() || fleet.group(it) == group;
+            self.pair(host, |it| Some((witness(it), near(it))));
         }
     }
 
     /// The free machine that ranks highest among those it met least.
-    fn pair(&mut self, host: Host, rank: &impl Fn(Host) -> (bool, bool)) {
+    fn pair(&mut self, host: Host, rank: impl Fn(Host) -> Option<(bool, bool)>) {
         let met = |it: Host| self.met.get(&Pair::new(host, it)).copied().unwrap_or(0);
-        let best = self.free.iter().copied().filter(|it| *it != host).min_by_key(|it| {
-            let (first, second) = rank(*it);
-            (!first, met(*it), !second)
-        });
-        if let Some(partner) = best {
+        let mut best: Option<((bool, usize, bool), Host)> = None;
+        for it in self.order.iter().copied().filter(|it| *it != host && self.free.contains(it)) {
+            let Some((first, second)) = rank(it) else { continue };
+            let key = (!first, met(it), !second);
+            if best.is_none_or(|known| key < known.0) {
+                best = Some((key, it));
+            }
+            if key == (false, 0, false) {
+                break;
+            }
+        }
+        if let Some((_, partner)) = best {
             self.take(Pair::new(host, partner));
-        } else {
-            self.free.retain(|it| *it != host);
         }
     }
 }

@@ -1,7 +1,9 @@
 //! Rounds of pairs until everything slow is explained.
 
-use crate::fleet::{Fleet, Pair, Sample};
-use crate::judge::{Judgement, judge};
+use std::collections::BTreeSet;
+
+use crate::fleet::{Fleet, Host, Pair, Sample};
+use crate::judge::{Judgement, Question, judge};
 use crate::rounds;
 
 /// When a search gives up.
@@ -15,28 +17,50 @@ pub struct Limits {
 
 impl Default for Limits {
     fn default() -> Self {
-        Self { rounds: 16, seed: 1 }
+        Self { rounds: 20, seed: 1 }
     }
 }
+
+/// Measurements that tell how often pairs are slow by chance.
+const COUNTED: usize = 150;
 
 /// A search under way.
 #[derive(Debug, Clone)]
 pub struct Search {
     fleet: Fleet,
     limits: Limits,
+    out: BTreeSet<Host>,
     samples: Vec<Sample>,
     round: usize,
+    judgement: Judgement,
 }
 
 impl Search {
     /// Before the first round.
-    pub const fn new(fleet: Fleet, limits: Limits) -> Self {
-        Self { fleet, limits, samples: Vec::new(), round: 0 }
+    pub fn new(fleet: Fleet, limits: Limits) -> Self {
+        let judgement = judge(&fleet, &[]);
+        Self { fleet, limits, out: BTreeSet::new(), samples: Vec::new(), round: 0, judgement }
+    }
+
+    /// Machines that take no part: another stage has named them.
+    pub fn leave_out(&mut self, hosts: impl IntoIterator<Item = Host>) {
+        self.out = hosts.into_iter().collect();
+        self.judge();
     }
 
     /// The machines.
     pub const fn fleet(&self) -> &Fleet {
         &self.fleet
+    }
+
+    /// When it gives up.
+    pub const fn limits(&self) -> Limits {
+        self.limits
+    }
+
+    /// Gives up later.
+    pub const fn allow(&mut self, rounds: usize) {
+        self.limits.rounds = rounds;
     }
 
     /// Everything measured.
@@ -51,23 +75,43 @@ impl Search {
 
     /// What the measurements so far say.
     pub fn judgement(&self) -> Judgement {
-        judge(&self.fleet, &self.samples)
+        self.judgement.clone()
     }
 
-    /// The pairs to measure together now; none when all is explained, or when more rounds would not help.
+    fn judge(&mut self) {
+        self.judgement = judge(&self.fleet, &self.samples);
+        let out = &self.out;
+        self.judgement.open.retain(|it| match it {
+            Question::Host(host) => !out.contains(host),
+            Question::Pair(_) => true,
+        });
+    }
+
+    /// The pairs to measure together now; none when every machine is cleared or accused, or when more rounds would not help.
     pub fn next(&self) -> Option<Vec<Pair>> {
-        if self.round >= self.limits.rounds || self.fleet.len() < 2 {
+        // Once a machine is named, a launch without it tells whether a link is slow as well.
+        let named = !self.judgement.findings.is_empty();
+        let question = |it: &Question| matches!(it, Question::Host(_)) || !named;
+        let asked = self.judgement.open.iter().any(question);
+        let full = self.round < rounds::FULL;
+        let done = self.round > 0 && !asked && (named || !full);
+        if done { None } else { self.pairs(full) }
+    }
+
+    /// More pairs although every machine is cleared or accused: something else is slow.
+    pub fn more(&self) -> Option<Vec<Pair>> {
+        self.pairs(true)
+    }
+
+    fn pairs(&self, full: bool) -> Option<Vec<Pair>> {
+        if self.round >= self.limits.rounds || self.fleet.len() < self.out.len() + 2 {
             return None;
         }
-        let judgement = self.judgement();
-        let begun = self.round > 0;
-        let explained = begun && judgement.open.is_empty() && !judgement.findings.is_empty();
-        // Nothing slow among pairs: some more partners, in case it is a link, before that is believed.
-        let nothing = judgement.open.is_empty() && self.round >= rounds::FULL;
-        if explained || nothing {
-            return None;
-        }
-        let pairs = rounds::next(&self.fleet, &self.samples, &judgement, self.round, self.limits.seed);
+        // In a small fleet everybody is measured again, which costs no launch: how often pairs are slow by chance must be known.
+        let full = full || self.samples.len() < COUNTED;
+        let seed = self.limits.seed ^ (self.round as u64).wrapping_mul(0x9e37_79b9);
+        let part: Vec<Host> = self.fleet.hosts().filter(|it| !self.out.contains(it)).collect();
+        let pairs = rounds::next(&self.fleet, part, &self.samples, &self.judgement, full, seed);
         (!pairs.is_empty()).then_some(pairs)
     }
 
@@ -82,5 +126,6 @@ impl Search {
             });
         }
         self.round += 1;
+        self.judge();
     }
 }

@@ -5,6 +5,7 @@ use fabric::units::GigabytesPerSecond;
 use crate::fleet::{Fleet, Host, Pair};
 use crate::judge::{Class, Culprit, Finding, Question};
 use crate::nics::{self, NicSample};
+use crate::random::Random;
 use crate::reference::Reference;
 use crate::search::{Limits, Search};
 
@@ -15,6 +16,8 @@ pub enum Step {
     Local(Vec<Host>),
     /// Two machines: does it run at all?
     Smoke(Pair),
+    /// One collective over the first 4, 8, 16, ... machines, on the way to all.
+    Scale(Vec<Host>),
     /// One collective over all these machines.
     All(Vec<Host>),
     /// Pairs that run at the same time.
@@ -30,7 +33,7 @@ pub enum Step {
 pub enum Answer {
     /// Of [`Step::Local`] and [`Step::Pairs`].
     Each(Vec<Option<f64>>),
-    /// Of [`Step::Smoke`], [`Step::All`] and [`Step::Without`].
+    /// Of [`Step::Smoke`], [`Step::Scale`], [`Step::All`] and [`Step::Without`].
     One(Option<f64>),
     /// Of [`Step::Nics`].
     Nics(Vec<NicSample>),
@@ -52,9 +55,33 @@ pub enum Verdict {
 pub struct Expected {
     /// Inside a machine.
     pub local: Option<GigabytesPerSecond>,
-    /// By all machines together.
+    /// By all machines together. Without it a round of pairs says what is normal, and all must come near to that.
     pub all: Option<GigabytesPerSecond>,
 }
+
+/// Which measurements a validation makes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[expect(clippy::struct_excessive_bools, reason = "each is a kind of measurement")]
+pub struct Scope {
+    /// 4, 8, 16, ... machines before all: a launch that hangs is met where it is small.
+    pub scale: bool,
+    /// Every pair of machines once: a slow link of a large fleet shows in no other measurement.
+    pub links: bool,
+    /// Machines have several NICs, which can be measured one by one.
+    pub nics: bool,
+    /// Machines by themselves are compared with each other; otherwise only those that fail are named.
+    pub compare_local: bool,
+}
+
+impl Default for Scope {
+    fn default() -> Self {
+        Self { scale: false, links: false, nics: true, compare_local: true }
+    }
+}
+
+/// The part of the rate of a pair that all machines together must reach where nothing else is expected. A ring over all sends as
+/// much as a pair does, over more steps: of 16 hosts on links of 200 Mbit/s it reached 87 to 97 % of the pairs.
+const OF_PAIRS: f64 = 0.75;
 
 /// A launch with one result.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -85,38 +112,92 @@ impl Measured {
     }
 }
 
+/// Launches of the same machines: a busy network slows one of them down.
+#[derive(Debug, Clone, Default)]
+struct Repeated {
+    hosts: Vec<Host>,
+    rates: Vec<Option<f64>>,
+}
+
+/// A rate that is above what is needed by less than this is measured again.
+const CLOSE: f64 = 0.05;
+/// Launches of the same machines after which the middle one counts.
+const REPEATED: usize = 3;
+
+impl Repeated {
+    fn add(&mut self, hosts: &[Host], rate: Option<f64>) -> Measured {
+        if self.hosts != hosts {
+            *self = Self { hosts: hosts.to_vec(), rates: Vec::new() };
+        }
+        self.rates.push(rate);
+        let mut sorted = self.rates.clone();
+        sorted.sort_by(|a, b| a.unwrap_or(0.0).total_cmp(&b.unwrap_or(0.0)));
+        Measured::of(sorted.get((sorted.len() - 1) / 2).copied().flatten())
+    }
+
+    fn is_decided(&self) -> bool {
+        self.rates.len() >= REPEATED
+    }
+}
+
 /// A validation under way.
 #[derive(Debug, Clone)]
 pub struct Validation {
     expected: Expected,
+    scope: Scope,
     search: Search,
+    scaled: Vec<Measured>,
     local: Option<Vec<Option<f64>>>,
     local_findings: Vec<Finding>,
-    local_again: bool,
+    local_again: usize,
     smoke: Measured,
     all: Measured,
+    all_launches: Repeated,
     nics: Vec<NicSample>,
-    nics_measured: usize,
+    nics_of: Vec<Host>,
     without: Measured,
+    without_launches: Repeated,
     launches: usize,
 }
 
 impl Validation {
     /// Before the first launch.
-    pub const fn new(fleet: Fleet, expected: Expected, limits: Limits) -> Self {
+    pub fn new(fleet: Fleet, expected: Expected, limits: Limits) -> Self {
         Self {
             expected,
+            scope: Scope::default(),
             search: Search::new(fleet, limits),
+            scaled: Vec::new(),
             local: None,
             local_findings: Vec::new(),
-            local_again: false,
+            local_again: 0,
             smoke: Measured::Not,
             all: Measured::Not,
+            all_launches: Repeated::default(),
             nics: Vec::new(),
-            nics_measured: 0,
+            nics_of: Vec::new(),
             without: Measured::Not,
+            without_launches: Repeated::default(),
             launches: 0,
         }
+    }
+
+    /// With these measurements.
+    #[must_use]
+    pub const fn with_scope(mut self, scope: Scope) -> Self {
+        self.scope = scope;
+        self
+    }
+
+    /// From now on every pair is measured, in at most this many rounds.
+    pub const fn measure_links(&mut self, rounds: usize) {
+        self.scope.links = true;
+        self.search.allow(rounds);
+    }
+
+    /// Which measurements it makes.
+    pub const fn scope(&self) -> Scope {
+        self.scope
     }
 
     /// Launches so far.
@@ -134,14 +215,25 @@ impl Validation {
         self.local.as_deref()
     }
 
+    /// What two reached together.
+    pub const fn smoke(&self) -> Measured {
+        self.smoke
+    }
+
     /// What all reached together.
     pub const fn all(&self) -> Measured {
         self.all
     }
 
     /// What the rest reached without those that are accused.
-    pub const fn without(&self) -> Measured {
-        self.without
+    pub fn without(&self) -> Measured {
+        let known = if self.without.ran() { &self.without_launches } else { &self.all_launches };
+        let rest = self.rest();
+        match known.hosts == rest && rest.len() < self.search.fleet().len() {
+            true if self.without.ran() => self.without,
+            true => self.all,
+            false => Measured::Not,
+        }
     }
 
     /// What should be reached.
@@ -159,8 +251,15 @@ impl Validation {
             return Some(Step::Local(fleet.hosts().collect()));
         }
         let slow: Vec<Host> = fleet.hosts().filter(|it| !self.fit().contains(it)).collect();
-        if !self.local_again && !slow.is_empty() {
-            return Some(Step::Local(slow));
+        let reached =
+            |it: &Host| self.local.as_ref().is_some_and(|all| all.get(it.0).copied().flatten().is_some());
+        let again: Vec<Host> = match self.local_again {
+            0 => slow,
+            1 => slow.into_iter().filter(reached).collect(),
+            _ => Vec::new(),
+        };
+        if !again.is_empty() {
+            return Some(Step::Local(again));
         }
         let fit = self.fit();
         if !self.smoke.ran() {
@@ -169,29 +268,83 @@ impl Validation {
                 return Some(Step::Smoke(Pair::new(one, other)));
             }
         }
-        if !self.all.ran() && fleet.len() > 1 {
-            return Some(Step::All(fleet.hosts().collect()));
+        if let Some(hosts) = self.scale() {
+            return Some(Step::Scale(hosts));
         }
-        if !self.all.ran() {
+        // A launch of a few that failed would fail with all too, and hang for longer.
+        if !self.all.ran() && fleet.len() > 1 && !self.scaled.contains(&Measured::Failed) {
+            return Some(Step::All(fit));
+        }
+        if self.is_close(self.all) && !self.all_launches.is_decided() {
+            return Some(Step::All(self.all_launches.hosts.clone()));
+        }
+        if fleet.len() < 2 {
             return None;
         }
-        let low = !self.enough(self.all);
+        if let Some(pairs) = self.sweep() {
+            return Some(Step::Pairs(pairs));
+        }
+        let low = self.is_low();
         if !low && self.local_findings.is_empty() {
             return None;
         }
-        if low {
-            if let Some(pairs) = self.search.next() {
-                return Some(Step::Pairs(pairs));
-            }
-            let suspects = self.suspects();
-            // Once, and again where it would name a NIC: one slow measurement is no proof.
-            let again = self.nics_measured == 1 && self.findings().iter().any(|it| it.class == Class::Nic);
-            if (self.nics_measured == 0 || again) && !suspects.is_empty() {
-                return Some(Step::Nics(suspects));
-            }
+        if low && let Some(pairs) = self.search.next() {
+            return Some(Step::Pairs(pairs));
+        }
+        let suspects = self.suspects();
+        if low && self.scope.nics && !suspects.is_empty() {
+            return Some(Step::Nics(suspects));
         }
         let rest = self.rest();
-        (!self.without.ran() && rest.len() > 1 && rest.len() < fleet.len()).then_some(Step::Without(rest))
+        if rest.len() < 2 {
+            return None;
+        }
+        // Nobody but those that were left out before: all together is what remains. A low launch runs again before it is believed.
+        if rest == self.fit() {
+            if low && self.all.ran() && !self.all_launches.is_decided() {
+                return Some(Step::All(rest));
+            }
+            return if low { self.search.more().map(Step::Pairs) } else { None };
+        }
+        let known = self.without_launches.hosts == rest;
+        let sure = self.enough(self.without) && (self.open().is_empty() || !self.is_close(self.without));
+        if !known || !sure && !self.without_launches.is_decided() {
+            return Some(Step::Without(rest));
+        }
+        if self.enough(self.without) { None } else { self.search.more().map(Step::Pairs) }
+    }
+
+    /// The next 4, 8, 16, ... of the machines that are fit by themselves.
+    fn scale(&self) -> Option<Vec<Host>> {
+        if !self.scope.scale || self.all.ran() || self.scaled.contains(&Measured::Failed) {
+            return None;
+        }
+        let fit = self.fit();
+        let many = 4_usize.checked_shl(u32::try_from(self.scaled.len()).ok()?)?;
+        (many < fit.len()).then(|| fit[..many].to_vec())
+    }
+
+    /// The next round in which all machines are paired, whatever was found so far: none when it has been made.
+    fn sweep(&self) -> Option<Vec<Pair>> {
+        let fleet = self.search.fleet();
+        let every = fleet.len() - 1 + fleet.len() % 2;
+        let rounds = match (self.scope.links, self.expected.all) {
+            (true, _) => every,
+            // With an odd number one machine sits out.
+            (false, None) => (1 + fleet.len() % 2).min(every),
+            (false, Some(_)) => 0,
+        };
+        let round = self.search.rounds();
+        (round < rounds).then(|| tournament(fleet, round, self.search.limits().seed))
+    }
+
+    /// Whether all together are too slow, or pairs differ: then there is something to explain.
+    fn is_low(&self) -> bool {
+        !self.enough(self.all) || {
+            let judgement = self.search.judgement();
+            let even = judgement.findings.is_empty() && judgement.open.is_empty() && judgement.split.is_none();
+            !self.search.samples().is_empty() && !even
+        }
     }
 
     /// The results of the launch that [`Self::next`] named.
@@ -200,34 +353,38 @@ impl Validation {
         match (step, answer) {
             (Step::Local(hosts), Answer::Each(rates)) => self.alone(hosts, rates),
             (Step::Smoke(_), Answer::One(rate)) => self.smoke = Measured::of(rate),
-            (Step::All(_), Answer::One(rate)) => self.all = Measured::of(rate),
-            (Step::Without(_), Answer::One(rate)) => self.without = Measured::of(rate),
+            (Step::Scale(_), Answer::One(rate)) => self.scaled.push(Measured::of(rate)),
+            (Step::All(hosts), Answer::One(rate)) => self.all = self.all_launches.add(hosts, rate),
+            (Step::Without(hosts), Answer::One(rate)) => {
+                self.without = self.without_launches.add(hosts, rate);
+            }
             (Step::Pairs(pairs), Answer::Each(rates)) => {
                 let found = |pair| {
                     pairs.iter().position(|it| *it == pair).and_then(|at| rates.get(at).copied().flatten())
                 };
                 self.search.record(pairs, found);
             }
-            (Step::Nics(_), Answer::Nics(samples)) => {
+            (Step::Nics(pairs), Answer::Nics(samples)) => {
                 self.nics.extend(samples);
-                self.nics_measured += 1;
+                self.nics_of.extend(pairs.iter().map(|it| it.0));
             }
             // An answer to another question: the launch failed.
             (Step::Local(hosts), _) => self.alone(hosts, vec![None; hosts.len()]),
             (Step::Smoke(_), _) => self.smoke = Measured::Failed,
-            (Step::All(_), _) => self.all = Measured::Failed,
-            (Step::Without(_), _) => self.without = Measured::Failed,
+            (Step::Scale(_), _) => self.scaled.push(Measured::Failed),
+            (Step::All(hosts), _) => self.all = self.all_launches.add(hosts, None),
+            (Step::Without(hosts), _) => self.without = self.without_launches.add(hosts, None),
             (Step::Pairs(pairs), _) => self.search.record(pairs, |_| None),
-            (Step::Nics(_), _) => self.nics_measured += 1,
+            (Step::Nics(pairs), _) => self.nics_of.extend(pairs.iter().map(|it| it.0)),
         }
     }
 
-    /// Machines by themselves; the slow ones a second time, and the better of the two counts.
+    /// Machines by themselves; those that fail a second time, the slow ones a third, and the best counts.
     fn alone(&mut self, hosts: &[Host], rates: Vec<Option<f64>>) {
         match &mut self.local {
             None => self.local = Some(rates),
             Some(known) => {
-                self.local_again = true;
+                self.local_again += 1;
                 for (host, rate) in hosts.iter().zip(rates) {
                     if let Some(known) = known.get_mut(host.0)
                         && rate > *known
@@ -238,7 +395,23 @@ impl Validation {
             }
         }
         let all: Vec<Host> = self.search.fleet().hosts().collect();
-        self.local_findings = local(&all, self.local.as_deref().unwrap_or_default(), self.expected.local);
+        let rates = self.local.as_deref().unwrap_or_default();
+        self.local_findings = local(&all, rates, self.expected.local);
+        if !self.scope.compare_local {
+            let least = self.expected.local;
+            self.local_findings.retain(|it| match it.culprit {
+                Culprit::Host(host) => {
+                    let rate = rates.get(host.0).copied().flatten();
+                    rate.is_none_or(|rate| least.is_some_and(|least| rate < least.0))
+                }
+                _ => true,
+            });
+        }
+        let bad = self.local_findings.iter().filter_map(|it| match it.culprit {
+            Culprit::Host(host) => Some(host),
+            _ => None,
+        });
+        self.search.leave_out(bad.collect::<Vec<_>>());
     }
 
     /// Who is accused, by all stages.
@@ -262,17 +435,45 @@ impl Validation {
         let out = findings.iter().any(|it| it.class != Class::Inconclusive);
         let whole = self.search.fleet().len() < 2 || self.enough(self.all);
         let alone = self.local.as_ref().is_some_and(|it| it.iter().all(Option::is_some));
-        if whole && alone && findings.is_empty() {
+        let open = self.open().iter().any(|it| matches!(it, Question::Host(_)));
+        // All together are as slow as the slowest: three launches of all answer what pairs left open.
+        let answered = !open || self.all_launches.is_decided();
+        if whole && alone && findings.is_empty() && answered && self.sweep_is_done() {
             return Verdict::Go;
         }
-        let open = self.open().iter().any(|it| matches!(it, Question::Host(_)));
-        let proven =
-            if self.without.ran() { self.enough(self.without) } else { whole || self.rest().len() < 2 };
-        if out && !open && proven { Verdict::NoGo } else { Verdict::Inconclusive }
+        let proven = match self.without() {
+            Measured::Not => self.rest().len() < 2 || (whole && self.rest() == self.all_launches.hosts),
+            measured => self.enough(measured),
+        };
+        if out && proven { Verdict::NoGo } else { Verdict::Inconclusive }
+    }
+
+    fn sweep_is_done(&self) -> bool {
+        self.search.fleet().len() < 2 || self.sweep().is_none()
+    }
+
+    /// What all together must reach, in GB/s: what is expected, or a part of what pairs reach.
+    ///
+    /// None before pairs were measured. Two machines are one pair, which says nothing about itself.
+    pub fn needed(&self) -> Option<f64> {
+        if let Some(least) = self.expected.all {
+            return Some(least.0);
+        }
+        if self.search.fleet().len() < 3 {
+            return None;
+        }
+        let rates = self.search.samples().iter().filter_map(|it| it.rate).map(|it| it.0);
+        Reference::of(rates).map(|it| it.normal * OF_PAIRS)
     }
 
     fn enough(&self, measured: Measured) -> bool {
-        measured.rate().is_some_and(|rate| self.expected.all.is_none_or(|least| rate >= least.0))
+        measured.rate().zip(self.needed()).is_some_and(|(rate, needed)| rate >= needed)
+    }
+
+    /// Enough, but so little more than that that a second launch may say otherwise.
+    fn is_close(&self, measured: Measured) -> bool {
+        let near = |(rate, needed): (f64, f64)| rate >= needed && rate < needed * (1.0 + CLOSE);
+        measured.rate().zip(self.needed()).is_some_and(near)
     }
 
     fn fit(&self) -> Vec<Host> {
@@ -280,9 +481,17 @@ impl Validation {
         self.search.fleet().hosts().filter(|it| !bad.contains(&Culprit::Host(*it))).collect()
     }
 
-    /// Every accused machine, with a normal one to measure its NICs against, and two normal ones.
+    /// Accused machines whose NICs are to be measured, each with a normal one to measure against, and two normal ones.
+    ///
+    /// Once, and again where that would name a NIC: one slow measurement is no proof.
     fn suspects(&self) -> Vec<(Host, Host)> {
         let judgement = self.search.judgement();
+        let named = self.findings();
+        let times = |host: Host| self.nics_of.iter().filter(|it| **it == host).count();
+        let again = |host: Host| {
+            let nic = |it: &Finding| matches!(it.culprit, Culprit::Nic(of, _) if of == host);
+            times(host) == 1 && named.iter().any(nic)
+        };
         let accused: Vec<Host> = judgement
             .findings
             .iter()
@@ -290,6 +499,7 @@ impl Validation {
                 Culprit::Host(host) if it.class == Class::Node => Some(host),
                 _ => None,
             })
+            .filter(|it| times(*it) == 0 || again(*it))
             .collect();
         let everybody: Vec<Host> =
             judgement.findings.iter().flat_map(|it| hosts_of(self.search.fleet(), it.culprit)).collect();
@@ -319,6 +529,20 @@ impl Validation {
         }
         fleet.hosts().filter(|it| !out.contains(it)).collect()
     }
+}
+
+/// Round `round` of a tournament in which everybody meets everybody once: one stays, the others move on by one place.
+fn tournament(fleet: &Fleet, round: usize, seed: u64) -> Vec<Pair> {
+    let mut order: Vec<Option<Host>> = fleet.hosts().map(Some).collect();
+    Random::new(seed).shuffle(&mut order);
+    if order.len() % 2 == 1 {
+        order.push(None);
+    }
+    let moving = order.len() - 1;
+    let at = |place: usize| if place == 0 { order[0] } else { order[1 + (place - 1 + round) % moving] };
+    (0..order.len() / 2)
+        .filter_map(|place| Some(Pair::new(at(place)?, at(order.len() - 1 - place)?)))
+        .collect()
 }
 
 fn hosts_of(fleet: &Fleet, culprit: Culprit) -> Vec<Host> {

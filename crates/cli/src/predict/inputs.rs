@@ -1,45 +1,14 @@
-//! The inputs of `plumb predict`: files, command lines and flags that make one job.
+//! The inputs of `plumb predict` and `plumb plan`: files, command lines and flags that make one job.
 
 use std::path::{Path, PathBuf};
 
-use fabric::catalogue::Model;
-use fabric::gpu::GpuModel;
 use forecast::training::Job;
-use job::training::{Files, Inputs, Kind, Text};
+use job::training::{Files, Finished, Inputs, Kind, Place, Text};
+use report::FromLog;
 use serde_json::Value;
 
 use super::measured;
 use crate::{args, expect, input};
-
-/// What describes a job.
-#[derive(Debug, Clone, Copy, Default)]
-pub(crate) struct Sources<'a> {
-    pub(crate) job: &'a [PathBuf],
-    pub(crate) deepspeed: &'a [PathBuf],
-    pub(crate) megatron: Option<&'a str>,
-    pub(crate) model: Option<&'a str>,
-    pub(crate) gpu: Option<&'static GpuModel>,
-    pub(crate) instance: Option<&'static Model>,
-    pub(crate) nodes: Option<u32>,
-    pub(crate) set: &'a [String],
-    pub(crate) define: &'a [String],
-}
-
-impl<'a> Sources<'a> {
-    fn of(args: &'a args::Predict) -> Self {
-        Self {
-            job: &args.job,
-            deepspeed: &args.deepspeed,
-            megatron: args.megatron.as_deref(),
-            model: args.model.as_deref(),
-            gpu: args.hardware.gpu,
-            instance: args.hardware.instance,
-            nodes: args.nodes,
-            set: &args.set,
-            define: &args.define,
-        }
-    }
-}
 
 /// A job, and the tables of its job file.
 pub(crate) struct Described {
@@ -49,49 +18,73 @@ pub(crate) struct Described {
     pub(crate) changes: Vec<String>,
 }
 
-/// Reads the job that the arguments describe.
-pub(crate) fn read(args: &args::Predict) -> Result<Job, String> {
+/// Reads the job that files and flags describe, or that of a log with what they add.
+pub(crate) fn read(args: &args::TrainedJob) -> Result<(Described, Option<FromLog>), String> {
+    if !args.from.is_empty() {
+        return super::from::read(args).map(|(described, from)| (described, Some(from)));
+    }
     if args.hardware.cluster.is_some() {
         return Err("--cluster describes the machine of a log: it needs --from; otherwise a job file has a [cluster] table".to_owned());
     }
-    described(&Sources::of(args)).map(|it| it.job)
+    described(args).map(|described| (described, None))
 }
 
-/// Reads a job and its tables.
-pub(crate) fn described(args: &Sources<'_>) -> Result<Described, String> {
+fn described(args: &args::TrainedJob) -> Result<Described, String> {
     let mut disk = Disk;
-    let finished = collect(args, &mut disk)?.finish()?;
-    let mut tables = finished.job.clone();
+    let Finished { job: mut tables, changes, notes, measured, title } = collect(args, &mut disk)?.finish()?;
     let name = args.job.first().map(|it| format!("{}: ", input::name(it))).unwrap_or_default();
-    let mut job = Job::of_value(finished.job).map_err(|error| format!("{name}{error}"))?;
-    for change in &finished.changes {
+    let mut job = Job::of_value(tables.clone()).map_err(|error| format!("{name}{error}"))?;
+    for change in &changes {
         job = job.with(change).map_err(|error| format!("{name}{error}"))?;
     }
-    job.notes.splice(0..0, finished.notes);
+    job.notes.splice(0..0, notes);
     if job.model_name.is_none() {
-        job.model_name = finished.title;
+        job.model_name = title;
     }
-    for (path, place) in &finished.measured {
+    add_measured(&mut job, &mut tables, &measured)?;
+    Ok(Described { job, tables, changes })
+}
+
+/// Adds what files of measurements say.
+pub(super) fn add_measured(
+    job: &mut Job,
+    tables: &mut Value,
+    files: &[(String, Place)],
+) -> Result<(), String> {
+    for (path, place) in files {
         let path = beside(&place.file, path);
-        measured::add(&mut job, &path).map_err(|error| format!("{place}: {error}"))?;
+        measured::add(job, &path).map_err(|error| format!("{place}: {error}"))?;
         // Wherever the tables are written to, they name the file.
         let path = path.canonicalize().unwrap_or(path);
         tables["cluster"]["measured"] = path.to_string_lossy().into();
     }
-    Ok(Described { job, tables, changes: finished.changes })
+    Ok(())
 }
 
-/// The tables of a job file that the arguments describe, which a log completes.
-pub(crate) fn tables(args: &args::Predict) -> Result<Value, String> {
+/// What files and flags say, which a log completes.
+pub(super) fn incomplete(args: &args::TrainedJob) -> Result<Finished, String> {
     let mut disk = Disk;
-    let tables = collect(&Sources::of(args), &mut disk)?.tables()?;
-    Job::check_keys(&tables).map_err(|error| error.to_string())?;
-    Ok(tables)
+    let finished = collect(args, &mut disk)?.incomplete()?;
+    Job::check_keys(&finished.job).map_err(|error| error.to_string())?;
+    Ok(finished)
 }
 
-fn collect<'a>(args: &Sources<'_>, disk: &'a mut Disk) -> Result<Inputs<'a>, String> {
+/// What a file that is about to be submitted says about its training job; nothing where it does not describe one.
+pub(crate) fn of_submission(name: &str, text: &str) -> Value {
+    let text = Text { name: name.to_owned(), text: text.to_owned() };
+    let read = |complete: bool| {
+        let mut disk = Disk;
+        let mut inputs = Inputs::new(&mut disk, Vec::new());
+        inputs.add(&text, None)?;
+        if complete { inputs.finish() } else { inputs.incomplete() }
+    };
+    let finished = read(true).or_else(|_| read(false));
+    finished.map_or(Value::Null, |it| it.job)
+}
+
+fn collect<'a>(args: &args::TrainedJob, disk: &'a mut Disk) -> Result<Inputs<'a>, String> {
     let mut variables = Vec::new();
-    for text in args.define {
+    for text in &args.define {
         let Some((name, value)) = text.split_once('=') else {
             return Err(format!("--define {text}: write NAME=VALUE, as in --define TP=8"));
         };
@@ -99,13 +92,13 @@ fn collect<'a>(args: &Sources<'_>, disk: &'a mut Disk) -> Result<Inputs<'a>, Str
     }
     let mut inputs = Inputs::new(disk, variables);
     flags(&mut inputs, args)?;
-    for path in args.deepspeed {
+    for path in &args.deepspeed {
         inputs.deepspeed(&text_of(path)?)?;
     }
-    if let Some(text) = args.megatron {
+    if let Some(text) = &args.megatron {
         inputs.add(&file_or_command(Path::new(text), "--megatron")?, Some(Kind::Script))?;
     }
-    for path in args.job {
+    for path in &args.job {
         let text = file_or_command(path, "the command")?;
         let kind = (text.name == "the command").then_some(Kind::Script);
         inputs.add(&text, kind)?;
@@ -113,8 +106,8 @@ fn collect<'a>(args: &Sources<'_>, disk: &'a mut Disk) -> Result<Inputs<'a>, Str
     Ok(inputs)
 }
 
-fn flags(inputs: &mut Inputs<'_>, args: &Sources<'_>) -> Result<(), String> {
-    if let Some(model) = args.model {
+fn flags(inputs: &mut Inputs<'_>, args: &args::TrainedJob) -> Result<(), String> {
+    if let Some(model) = args.model.as_deref() {
         let path = Path::new(model);
         let folder = path.join("config.json");
         if folder.is_file() {
@@ -125,30 +118,36 @@ fn flags(inputs: &mut Inputs<'_>, args: &Sources<'_>) -> Result<(), String> {
             inputs.flag("model.name", model, "--model");
         }
     }
-    if let Some(gpu) = args.gpu {
+    if let Some(gpu) = args.hardware.gpu {
         inputs.flag("cluster.gpu", gpu.name.as_str(), "--gpu");
     }
-    if let Some(instance) = args.instance {
+    if let Some(instance) = args.hardware.instance {
         inputs.flag("cluster.instance", instance.name, "--instance");
     }
     if let Some(nodes) = args.nodes {
         inputs.flag("cluster.nodes", nodes, "--nodes");
     }
-    for text in args.set {
-        let Some((key, value)) = text.split_once('=') else {
-            return Err(format!("--set {text}: write KEY=VALUE, as in --set seq=4096"));
-        };
-        let key = Job::full_key(key.trim()).map_err(|error| format!("--set {text}: {error}"))?;
-        let value = value.trim();
-        let flag = format!("--set {text}");
-        match (value.parse::<u64>(), value.parse::<f64>(), value.parse::<bool>()) {
-            (Ok(number), ..) => inputs.flag(&key, number, &flag),
-            (_, Ok(number), _) => inputs.flag(&key, number, &flag),
-            (.., Ok(on)) => inputs.flag(&key, on, &flag),
-            _ => inputs.flag(&key, value, &flag),
-        }
+    for text in &args.set {
+        let (key, value) = assignment(text)?;
+        inputs.flag(&key, value, &format!("--set {text}"));
     }
     Ok(())
+}
+
+/// Reads `seq=512` and `run.seq=512` of `--set`.
+pub(super) fn assignment(text: &str) -> Result<(String, Value), String> {
+    let Some((key, value)) = text.split_once('=') else {
+        return Err(format!("--set {text}: write KEY=VALUE, as in --set seq=4096"));
+    };
+    let key = Job::full_key(key.trim()).map_err(|error| format!("--set {text}: {error}"))?;
+    let value = value.trim();
+    let value = match (value.parse::<u64>(), value.parse::<f64>(), value.parse::<bool>()) {
+        (Ok(number), ..) => Value::from(number),
+        (_, Ok(number), _) if number.is_finite() => Value::from(number),
+        (.., Ok(on)) => Value::from(on),
+        _ => Value::from(value),
+    };
+    Ok((key, value))
 }
 
 /// Files of this machine.
@@ -183,4 +182,22 @@ fn file_or_command(path: &Path, called: &str) -> Result<Text, String> {
         return Ok(Text { name: called.to_owned(), text: text.into_owned() });
     }
     text_of(path)
+}
+
+#[cfg(test)]
+mod tests {
+    use serde_json::json;
+
+    use super::assignment;
+
+    #[test]
+    fn values_have_their_type() {
+        assert_eq!(assignment("seq=512"), Ok(("run.seq".to_owned(), json!(512))));
+        assert_eq!(assignment("run.startup_s=1.5"), Ok(("run.startup_s".to_owned(), json!(1.5))));
+        assert_eq!(assignment("name = llama-3-8b"), Ok(("model.name".to_owned(), json!("llama-3-8b"))));
+        assert_eq!(assignment("gated_mlp=true"), Ok(("model.gated_mlp".to_owned(), json!(true))));
+        assert_eq!(assignment("inter.gbps=200"), Ok(("cluster.inter.gbps".to_owned(), json!(200))));
+        assert!(assignment("sqe=1").unwrap_err().contains("did you mean `seq`?"));
+        assert!(assignment("seq").unwrap_err().contains("KEY=VALUE"));
+    }
 }

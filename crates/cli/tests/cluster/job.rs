@@ -3,9 +3,7 @@
 use std::process::{Command, Output};
 
 use serde_json::Value;
-use testbed::{LIMIT, Running, output};
-
-use crate::hosts::Host;
+use testbed::{Host, LIMIT, Running, output};
 
 pub(crate) const PLUMB: &str = env!("CARGO_BIN_EXE_plumb");
 

@@ -1,13 +1,11 @@
 //! `plumb bench` across hosts: by hand, under real launchers, over slow links, and with hosts that go away.
 
-mod hosts;
 mod job;
 
 use std::time::{Duration, Instant};
 
-use hosts::{Host, Hosts};
 use job::{Job, PLUMB, answer, check};
-use testbed::{Signal, need, signal, unlaunched};
+use testbed::{Host, Hosts, Signal, need, signal, unlaunched};
 
 const SMALL: [&str; 11] =
     ["all_reduce", "-b", "8", "-e", "512K", "-f", "16", "--repeats", "0", "--format", "json"];

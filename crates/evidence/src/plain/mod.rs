@@ -17,7 +17,7 @@ pub use protocols::Protocols;
 pub use topology_matrix::{GpuPath, LegendEntry, MatrixRow, TopologyMatrix};
 pub(crate) use topology_matrix::{Heading, UNKNOWN_PATH, is_device as is_matrix_device};
 pub use topology_xml::{TopologyXml, XmlGpu, XmlNet};
-pub use training::{Bar, Memory, StepTimes, Training};
+pub use training::{Bar, Memory, Rates, StepTimes, Training};
 
 use crate::scan::number;
 use crate::source::{Distinct, Kind, Quote, Spot};

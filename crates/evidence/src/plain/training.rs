@@ -8,15 +8,20 @@
 //! MA 14.96 GB         Max_MA 14.96 GB         CA 15.08 GB         Max_CA 15 GB
 //! CPU Virtual Memory:  used = 27.2 GB, percent = 7.3%
 //! iter 83593: loss 2.6294, time: 6669.64ms
+//! iter 83593: loss 2.6294, time 6669.64ms, mfu 31.2%
+//!   train_runtime            = 0:40:41.04
 //!  iteration       10/     500 | consumed samples:  5120 | elapsed time per iteration (ms): 5234.5 | ...
 //!  10%|#         | 5/50 [03:51<34:39, 46.21s/it]
 //! ```
 
 mod arguments;
+mod speed;
 
 use crate::facts::Assignment;
 use crate::scan::word_after;
 use crate::source::{Distinct, Quote, Seen};
+
+pub use speed::Rates;
 
 /// A training run, as its log shows it.
 #[derive(Debug, Clone, Default, PartialEq)]
@@ -31,6 +36,10 @@ pub struct Training {
     pub loss_lines: u64,
     /// Step times, where they are printed.
     pub step_times: Option<StepTimes>,
+    /// Samples per second of all ranks, where they are printed.
+    pub samples_per_s: Option<Rates>,
+    /// Tokens per second of one GPU, where they are printed.
+    pub tokens_per_s_per_gpu: Option<Rates>,
     /// The last progress bar without a name.
     pub bar: Option<Seen<Bar>>,
     /// The largest memory seen.
@@ -180,10 +189,13 @@ pub(super) fn is_line(line: &[u8]) -> bool {
         Some(b'i') if inner.starts_with(b"iter ") => memchr::memmem::find(inner, b"time").is_some(),
         Some(b'i') if inner.starts_with(b"iteration ") => memchr::memmem::find(inner, ITERATION).is_some(),
         Some(b's') if inner.starts_with(b"step ") => memchr::memmem::find(inner, b"loss").is_some(),
+        Some(b's' | b'[' | b'e') if speed::is_line(inner) => true,
+        Some(b't') if inner.starts_with(b"train_runtime ") => runtime(inner).is_some(),
         Some(b'0'..=b'9') => {
             memchr::memmem::find(inner, b"%|").is_some_and(|it| it < 4)
                 && str::from_utf8(inner).is_ok_and(|it| Bar::read(it.trim_end()).is_some())
         }
+        Some(b'"') if runtime(inner).is_some() => true,
         Some(b'"' | b'a'..=b'z') => arguments::is_line(inner),
         _ => false,
     }
@@ -224,10 +236,19 @@ impl Training {
             keep_largest(&mut self.memory.host_percent, percent, &quote);
         } else if line.starts_with("iter ") {
             self.loss_lines += 1;
-            self.step(word_after(line, "time: ").map(|it| it.trim_end_matches("ms")));
+            let time = word_after(line, "time: ").or_else(|| word_after(line, "time "));
+            self.step(time.and_then(|it| it.trim_end_matches(',').strip_suffix("ms")));
         } else if line.starts_with("iteration ") {
             self.loss_lines += 1;
             self.step(word_after(line, "elapsed time per iteration (ms): "));
+        } else if let Some(seconds) = runtime(line.as_bytes()) {
+            self.runtime_seconds.get_or_insert_with(|| Seen { value: seconds, count: 1, quote: quote() });
+        } else if speed::is_line(line.as_bytes()) {
+            self.loss_lines += 1;
+            let speed = speed::read(line);
+            keep_largest(&mut self.memory.gpu_max, speed.memory, &quote);
+            join(&mut self.samples_per_s, speed.samples.map(Rates::one));
+            join(&mut self.tokens_per_s_per_gpu, speed.tokens.map(Rates::one));
         } else if let Some(bar) = Bar::read(line) {
             self.bar = Some(Seen { value: bar, count: 1, quote: quote() });
         } else if let Some((name, value)) = line.split_once(" = ")
@@ -260,6 +281,8 @@ impl Training {
             (Some(mine), Some(later)) => Some(mine.join(later)),
             (mine, later) => mine.or(later),
         };
+        join(&mut self.samples_per_s, later.samples_per_s);
+        join(&mut self.tokens_per_s_per_gpu, later.tokens_per_s_per_gpu);
         self.memory.gpu_last = later.memory.gpu_last.or(self.memory.gpu_last.take());
         for (mine, later) in [
             (&mut self.memory.gpu_max, later.memory.gpu_max),
@@ -299,6 +322,27 @@ impl Training {
     }
 }
 
+fn join(mine: &mut Option<Rates>, later: Option<Rates>) {
+    *mine = match (*mine, later) {
+        (Some(mine), Some(later)) => Some(mine.join(later)),
+        (mine, later) => mine.or(later),
+    };
+}
+
+/// The seconds of `train_runtime = 0:40:41.04`, as the Trainer's table of metrics has it, and of `"train_runtime": 2441.04,` in the file
+/// with its state.
+fn runtime(line: &[u8]) -> Option<f64> {
+    let text = str::from_utf8(line).ok()?.trim();
+    let seconds = if let Some(rest) = text.strip_prefix("\"train_runtime\":") {
+        rest.trim().trim_end_matches(',').parse().ok()?
+    } else {
+        let rest = text.strip_prefix("train_runtime")?.trim_start().strip_prefix('=')?.trim();
+        let mut parts = rest.split(':').map(|it| it.parse::<f64>().ok());
+        parts.try_fold(0.0, |sum, it| Some(sum * 60.0 + it?))?
+    };
+    Some(seconds).filter(|it: &f64| it.is_finite() && *it > 0.0)
+}
+
 /// Without the label that transformers 5 puts before its lines.
 fn unlabelled(line: &[u8]) -> &[u8] {
     let inner = line.trim_ascii_start();
@@ -327,7 +371,9 @@ mod tests {
             "CPU Virtual Memory:  used = 61.74 GB, percent = 16.6%",
             "iter 83594: loss 1.9491, time: 6235.95ms, speed: 1771 toks/s/device",
             " iteration       10/     500 | consumed samples:         5120 | elapsed time per iteration (ms): 5234.5 | learning rate: 1e-4 |",
+            "iter 10: loss 10.9858, time 456.78ms, mfu 12.00%",
             " 10%|#         | 5/50 [03:51<34:39, 46.21s/it]",
+            "[titan] 2025-01-01 10:00:00,000 - root - INFO - step: 10  loss:  8.12  memory: 1.00GiB(12.64%)  tps: 3,456  tflops: 123.40  mfu: 12.48%",
             "  seq_length ...................................... 2048",
         ] {
             assert!(is_line(line.as_bytes()), "{line}");
@@ -336,9 +382,27 @@ mod tests {
         assert_eq!(it.setting("Gradient Accumulation steps").map(|it| &*it.value.value), Some("4"));
         assert_eq!(it.runtime_seconds.as_ref().map(|it| it.value), Some(2441.04));
         assert_eq!(it.memory.gpu_max.as_ref().map(|it| it.value), Some(1.99));
-        assert_eq!(it.step_times.map(|it| (it.count, it.longest)), Some((2, 6235.95)));
+        assert_eq!(it.step_times.map(|it| (it.count, it.longest)), Some((3, 6235.95)));
         assert_eq!(it.bar.as_ref().map(|it| it.value), Some(Bar { done: 5, total: 50, seconds: 231 }));
+        assert_eq!(it.tokens_per_s_per_gpu.map(|it| it.usual()), Some(3456.0));
         assert_eq!(it.argument("seq_length").map(|it| &*it.value.value), Some("2048"));
+    }
+
+    #[test]
+    fn the_time_of_a_run_in_three_forms() {
+        for line in [
+            "{'train_runtime': 2441.0, 'x': 1}",
+            "  train_runtime            = 0:40:41.0",
+            "  \"train_runtime\": 2441.0,",
+        ] {
+            let mut it = Training::default();
+            assert!(is_line(line.as_bytes()), "{line}");
+            it.take(line.as_bytes(), || Quote::new(Spot { region: 0, line: 0 }, line.as_bytes()));
+            assert_eq!(it.runtime_seconds.map(|it| it.value), Some(2441.0), "{line}");
+        }
+        for line in ["train_runtime", "train_runtime = ", "train_runtime = 0:x", "\"train_runtime\": null"] {
+            assert!(!is_line(line.as_bytes()), "{line}");
+        }
     }
 
     #[test]

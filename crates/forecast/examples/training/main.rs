@@ -1,7 +1,7 @@
 //! How far the model of training is from published runs, and the fit of its constants to them.
 //!
 //! `cargo run --release -p forecast --example training > docs/accuracy-training.md` makes the page, `-- fit [FILE]` prints fitted
-//! constants, `-- show [FAMILY]` prints every run with its parts, `-- score FILE [CONSTANTS]` prints the errors over another file of runs, with
+//! constants, `-- show [FAMILY] [FILE]` prints every run with its parts, `-- score FILE [CONSTANTS]` prints the errors over another file of runs, with
 //! constants that `-- fit` printed, and `-- speed` says how many layouts are predicted in a second.
 
 use std::env;
@@ -30,7 +30,14 @@ fn main() -> io::Result<()> {
             constants.iter().try_for_each(|(name, value)| writeln!(out, "{name} = {value:.4}"))?;
             show::summary(&rows, &fitted)
         }
-        Some("show") => show::all(&rows, args.next().as_deref(), &published),
+        Some("show") => {
+            let family = args.next();
+            let rows = match args.next() {
+                Some(file) => rows::read(&std::fs::read_to_string(file)?).into_iter().flatten().collect(),
+                None => rows,
+            };
+            show::all(&rows, family.as_deref(), &published)
+        }
         Some("score") => {
             let text = std::fs::read_to_string(args.next().unwrap_or_default())?;
             let published = match args.next() {

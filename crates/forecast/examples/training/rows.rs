@@ -74,6 +74,9 @@ fn row(columns: &[&str], line: &str) -> Result<Row, String> {
             job["model"][key] = number.clone();
         }
     }
+    if cells.get("overlap").is_some_and(Value::is_number) {
+        job["run"]["overlap"] = json!(flag("overlap"));
+    }
     let id = cells["id"].as_str().unwrap_or_default().to_owned();
     let family = id.rsplit_once('-').map_or(id.as_str(), |it| it.0).to_owned();
     let job = Job::of_value(job).map_err(|error| format!("{id}: {error}"))?;

@@ -82,7 +82,7 @@ impl<'m> Links<'m> {
             launch: latency.launch * 1e-6,
             fill,
             fill_network: 2.0 * known.fill.network.sqrt(),
-            sends: (known.pairs.nvlink, constants.comm.sends),
+            sends: (known.pairs.nvlink, known.pairs.network),
             once: cluster.inter.is_some_and(|it| matches!(it.kind, NicKind::InfiniBand | NicKind::Roce)),
             #[allow(clippy::cast_precision_loss, reason = "GPUs of a domain")]
             local: cluster.local() as f64,

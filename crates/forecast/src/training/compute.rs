@@ -6,7 +6,7 @@
 use super::constants::Constants;
 use super::hardware::Gpu;
 use super::model::Model;
-use super::run::{Framework, Precision, Recompute, Run};
+use super::run::{Added, Framework, Precision, Recompute, Run};
 
 /// What one GPU reaches, in SI units.
 #[derive(Debug, Clone, Copy)]
@@ -29,10 +29,6 @@ pub(crate) struct Speed {
     tail: f64,
     /// Multiprocessors, on GPUs whose products work on waves of tiles.
     units: Option<f64>,
-    /// Memory traffic of the framework's kernels, over that of fused ones.
-    traffic: f64,
-    /// More passes over activations for FP8: they are scaled and rounded.
-    cast: f64,
     /// The start of the product of one more expert.
     expert_launch: f64,
     /// CPU time of a layer, forward and backward.
@@ -80,7 +76,8 @@ impl Speed {
         };
         // Blackwell Ultra has the same peaks, and more power to hold them.
         let power = if gpu.compute == 103 { gemm.ultra } else { 1.0 };
-        let half = if run.is_early_megatron() { half * gemm.early } else { half };
+        let early = gpu.compute == 80 && run.has_early_libraries();
+        let (half, flash) = if early { (half * gemm.early, flash * attention.first) } else { (half, flash) };
         let peak = gpu.half * power * 1e12;
         let head = half * peak;
         let layers = match (run.precision, gpu.quarter) {
@@ -90,10 +87,10 @@ impl Speed {
         // Megatron's attention on Hopper comes from cuDNN; PyTorch runs kernels made for Ampere there.
         let fused = run.framework == Framework::Megatron && (90..100).contains(&gpu.compute);
         let flash = flash * peak * if fused { attention.cudnn } else { 1.0 };
-        let megatron = run.framework == Framework::Megatron;
         let apart =
             if run.flash_attention || run.fuses_softmax(model.heads) { 0.0 } else { constants.host.softmax };
-        let host = (host + apart + model.expert_share() * constants.experts.host) * 1e-6;
+        let waits = if run.starts_one_by_one() { constants.host.blocking } else { 1.0 };
+        let host = waits * (host + apart + model.expert_share() * constants.experts.host) * 1e-6;
         Self {
             gemm: layers,
             head,
@@ -109,8 +106,6 @@ impl Speed {
                 80 => Some(108.0),
                 _ => None,
             },
-            traffic: if megatron { 1.0 } else { constants.memory.eager },
-            cast: if run.precision == Precision::Fp8 { constants.memory.cast } else { 0.0 },
             expert_launch: constants.experts.launch * 1e-6,
             host: (host, host * constants.host.backward),
         }
@@ -141,22 +136,27 @@ impl Speed {
     }
 
     /// The products of tokens with the matrices of `count` experts, m tokens each, in one kernel.
-    fn grouped(&self, count: f64, m: f64, n: f64, k: f64, gradients: f64) -> (f64, f64) {
+    fn grouped(&self, count: f64, m: f64, n: f64, k: f64, added: Added) -> (f64, f64) {
         let product = |more: f64| {
             let bytes = 2.0 * (m * k + k * n + m * n) + more;
             self.beside(2.0 * count * m * n * k / self.gemm, count * bytes)
                 + self.tail
                 + count * self.expert_launch
         };
-        (product(0.0), product(0.0) + product(n * k * gradients))
+        let apart = self.stream(count * n * k * added.apart);
+        (product(0.0), product(0.0) + product(n * k * added.beside) + apart)
     }
 
     /// The matrix products of `count` blocks of m tokens with an n x k matrix: forward, and backward for input and weights.
-    fn linear(&self, m: f64, n: f64, k: f64, gradients: f64) -> (f64, f64) {
+    fn linear(&self, m: f64, n: f64, k: f64, added: Added) -> (f64, f64) {
         let forward = self.product(self.gemm, m, n, k, 0.0);
         let input = self.product(self.gemm, m, k, n, 0.0);
-        let weights = self.product(self.gemm, n, k, m, n * k * gradients);
-        (forward, input + weights)
+        (forward, input + self.gradients(self.gemm, n, k, m, added))
+    }
+
+    /// The gradients of an n x k matrix from m tokens, added up.
+    fn gradients(&self, rate: f64, n: f64, k: f64, m: f64, added: Added) -> f64 {
+        self.product(rate, n, k, m, n * k * added.beside) + self.stream(n * k * added.apart)
     }
 
     /// Bytes through the memory of the GPU.
@@ -170,8 +170,7 @@ impl Speed {
         let tokens = f64::from(run.micro_batch) * f64::from(run.seq) / cp;
         let hidden = f64::from(model.hidden);
         let (queries, keys) = (model.queries() / tp, model.keys() / tp);
-        // Gradients of weights are read and written again for every micro-batch.
-        let gradients = run.added_bytes(constants.gemm.accumulate);
+        let gradients = run.added();
         let qkv = self.linear(tokens, queries + 2.0 * keys, hidden, gradients);
         let out = self.linear(tokens, hidden, queries, gradients);
         let mlp = self.feed_forward(model, run, tokens, gradients);
@@ -182,9 +181,8 @@ impl Speed {
         let passes = memory.full * outside
             + memory.heads * (queries + 2.0 * keys)
             + memory.ffn * width
-            + constants.experts.moved * mlp.moved
-            + self.cast * (hidden + width);
-        let elementwise = self.stream(2.0 * tokens * passes * self.traffic);
+            + constants.experts.moved * mlp.moved;
+        let elementwise = self.stream(2.0 * tokens * passes);
         let forward = Pass { matrices: qkv.0 + out.0 + mlp.forward, attention: core.0, elementwise };
         let backward = Pass {
             matrices: qkv.1 + out.1 + mlp.backward,
@@ -205,7 +203,7 @@ impl Speed {
         Layer { forward, backward, again }
     }
 
-    fn feed_forward(&self, model: &Model, run: &Run, tokens: f64, gradients: f64) -> FeedForward {
+    fn feed_forward(&self, model: &Model, run: &Run, tokens: f64, gradients: Added) -> FeedForward {
         let (tp, hidden) = (f64::from(run.tp), f64::from(model.hidden));
         let matrices = model.matrices() - 1.0;
         let one = |tokens: f64, width: f64| {
@@ -280,9 +278,8 @@ impl Speed {
         let tokens = f64::from(run.micro_batch) * f64::from(run.seq) / f64::from(run.cp);
         let (hidden, vocab) = (f64::from(model.hidden), f64::from(model.vocab) / tp);
         let forward = self.product(self.head, tokens, vocab, hidden, 0.0);
-        let more = vocab * hidden * run.added_bytes(constants.gemm.accumulate);
         let backward = self.product(self.head, tokens, hidden, vocab, 0.0)
-            + self.product(self.head, vocab, hidden, tokens, more);
+            + self.gradients(self.head, vocab, hidden, tokens, run.added());
         // The loss passes over all scores of the vocabulary, in FP32.
         let loss = self.stream(4.0 * tokens * vocab * constants.memory.head);
         (forward + loss, backward + loss)

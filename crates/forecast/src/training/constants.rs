@@ -6,15 +6,15 @@ use crate::constant::{self, Constant, groups};
 
 groups! {
     gemm: Gemm {
-        volta, ampere, ada, hopper, blackwell, fp8_ada, fp8_hopper, fp8_blackwell, ultra, early, exposed, tail, accumulate
+        volta, ampere, ada, hopper, blackwell, fp8_ada, fp8_hopper, fp8_blackwell, ultra, early, exposed, tail
     },
     attention: Attention {
-        volta, ampere, ada, hopper, blackwell, backward, cudnn, short, batched
+        volta, ampere, ada, hopper, blackwell, backward, cudnn, first, short, batched
     },
-    memory: Memory { share, full, heads, ffn, backward, eager, operators, head, optimizer, cast },
+    memory: Memory { share, full, heads, ffn, backward, operators, head, optimizer },
     experts: Experts { launch, host, moved },
-    host: Host { ampere, hopper, backward, collective, softmax },
-    comm: Comm { tensor_hidden, hidden, slowdown, sends, sends_hidden, congestion, prefetch, slowest },
+    host: Host { ampere, hopper, backward, collective, softmax, blocking },
+    comm: Comm { tensor_hidden, hidden, slowdown, sends_hidden, congestion, prefetch, slowest },
     offload: Offload { pci, cpu_adam, threads },
     state: State { fragments, context, channel, workspace },
     spread: Spread { known, unknown, offload, memory },

@@ -116,7 +116,7 @@ impl<'a> Predictor<'a> {
     /// The step of a layout, or the rule that it breaks.
     pub fn step(&self, run: &Run) -> Result<Step, Broken> {
         let counts = check(self.model, self.cluster, run)?;
-        let stages = Stages::new(self.model.layers, run.pp);
+        let stages = Stages::new(self.model.layers, run.pp, run.is_megatron_deepspeed());
         let memory = memory(self.constants, self.model, self.cluster, run, counts, &stages);
         let breakdown = self.breakdown(run, counts, &stages);
         let time = breakdown.exposed();
@@ -238,7 +238,7 @@ impl<'a> Predictor<'a> {
         // Clocks and temperatures differ: the slowest of n is as far from the usual one as the largest of n normal numbers.
         let compute: f64 = Kind::ALL.iter().filter(|it| it.is_compute()).map(|it| parts[*it].exposed.0).sum();
         #[allow(clippy::cast_precision_loss, reason = "ranks are far below 2^53")]
-        let others = ((self.cluster.ranks() as f64).ln() / 4096_f64.ln()).sqrt();
+        let others = (self.cluster.ranks() as f64).ln() / 4096_f64.ln();
         parts.add(Kind::Straggler, constants.comm.slowest * others * compute);
         parts
     }
@@ -263,7 +263,7 @@ impl<'a> Predictor<'a> {
         };
         let waits = self.waits_for_counts(run) * self.constants.experts.host * 1e-6;
         let timed = |gpu: f64, host: f64, comm: f64, waits: f64| {
-            let launch = (host - gpu).max(waits);
+            let launch = if run.starts_one_by_one() { host } else { (host - gpu).max(waits) };
             let sharded = Beside::of(constants, gpu + launch, comm, share);
             Timed { gpu, launch, sharded }
         };

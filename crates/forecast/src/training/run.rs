@@ -78,6 +78,15 @@ pub struct Offload {
     pub optimizer: bool,
 }
 
+/// Bytes that adding up gradients moves for each weight and micro-batch.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub(crate) struct Added {
+    /// By kernels of their own.
+    pub(crate) apart: f64,
+    /// By the product that makes the gradients.
+    pub(crate) beside: f64,
+}
+
 /// A layout and its settings. Data parallelism is what remains of the ranks.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Run {
@@ -137,9 +146,22 @@ impl Run {
         self.framework == Framework::Megatron && !self.flash_attention
     }
 
+    /// Whether the run has the libraries of 2021 and 2022: Megatron with FP16, which BF16 replaced on A100 in 2022, and
+    /// Megatron-DeepSpeed.
+    pub(crate) fn has_early_libraries(&self) -> bool {
+        self.is_megatron_deepspeed()
+            || (self.framework == Framework::Megatron && self.precision == Precision::Fp16)
+    }
+
     /// Whether the run is one of Megatron-DeepSpeed: Megatron of that time had no optimizer that is split over ranks.
     pub(crate) fn is_megatron_deepspeed(&self) -> bool {
         self.is_early_megatron() && self.zero > 0
+    }
+
+    /// Whether the CPU waits for each kernel before it starts the next one. Megatron-DeepSpeed needed `CUDA_LAUNCH_BLOCKING=1`
+    /// on more than 100 GPUs, or it hung (BigScience, tr11-176B-ml, `chronicles-prequel.md`).
+    pub(crate) fn starts_one_by_one(&self) -> bool {
+        self.is_megatron_deepspeed()
     }
 
     /// Whether selective recomputation is PyTorch's by operator: attention and every second product are kept. Megatron's keeps all
@@ -166,10 +188,20 @@ impl Run {
         self.is_megatron_deepspeed() && self.precision == Precision::Bf16
     }
 
-    /// Bytes to move for each weight to add a micro-batch's gradients up, with this many passes.
-    pub(crate) fn added_bytes(&self, passes: f64) -> f64 {
-        let apart = if self.adds_apart() { 2.0 * (4.0 + 2.0) } else { 0.0 };
-        passes * self.gradient_bytes() + apart
+    /// Bytes to move for each weight to add up the gradients of a micro-batch.
+    pub(crate) fn added(&self) -> Added {
+        let (apart, beside) = match self.framework {
+            // A kernel of its own reads the gradient, reads the sum and writes it, in the precision of the sum.
+            Framework::Megatron if self.is_early_megatron() => match self.precision {
+                Precision::Fp16 => (2.0 + 2.0 * 2.0, 0.0),
+                Precision::Bf16 | Precision::Fp8 => (2.0 + 2.0 * 4.0, 0.0),
+            },
+            // The product itself reads the sum and writes it in FP32, not 16 bits.
+            Framework::Megatron => (0.0, 2.0 * 4.0 - 2.0),
+            // Copied to the buffer that is reduced.
+            Framework::DeepSpeed | Framework::Fsdp | Framework::Ddp => (2.0 * 2.0, 0.0),
+        };
+        Added { apart, beside }
     }
 
     /// Bytes in which gradients are sent: Megatron and `DeepSpeed` send 16 bits, also where they add up in FP32.

@@ -13,7 +13,8 @@ pub(crate) struct Stages {
 
 impl Stages {
     /// Layers are spread evenly. Where that leaves a rest, but embedding and head would make it even, these count as a layer each.
-    pub(crate) fn new(layers: u32, stages: u32) -> Self {
+    /// DeepSpeed is greedy: it fills stage after stage, and the last one takes what is left (`partition_balanced`).
+    pub(crate) fn new(layers: u32, stages: u32, greedy: bool) -> Self {
         let all = f64::from(layers);
         if stages < 2 {
             return Self { first: all, middle: all, last: all };
@@ -25,6 +26,10 @@ impl Stages {
         let most = f64::from(layers.div_ceil(stages));
         let rest = f64::from(layers % stages);
         let fewest = f64::from(layers / stages);
+        if greedy && rest > 0.0 {
+            let before = f64::from(stages - 1);
+            return Self { first: most, middle: most, last: (all - most * before).max(0.0) };
+        }
         // What does not fit evenly is put first.
         Self { first: most, middle: most, last: if rest > 0.0 { fewest } else { most } }
     }
@@ -53,11 +58,12 @@ mod tests {
 
     #[test]
     fn layers_are_spread_evenly() {
-        assert_eq!(Stages::new(96, 8), Stages { first: 12.0, middle: 12.0, last: 12.0 });
+        assert_eq!(Stages::new(96, 8, false), Stages { first: 12.0, middle: 12.0, last: 12.0 });
         // Embedding and head count as layers: 82 + 2 = 12 x 7.
-        assert_eq!(Stages::new(82, 12), Stages { first: 6.0, middle: 7.0, last: 6.0 });
-        assert_eq!(Stages::new(78, 12), Stages { first: 7.0, middle: 7.0, last: 6.0 });
-        assert_eq!(Stages::new(32, 1), Stages { first: 32.0, middle: 32.0, last: 32.0 });
+        assert_eq!(Stages::new(82, 12, true), Stages { first: 6.0, middle: 7.0, last: 6.0 });
+        assert_eq!(Stages::new(78, 12, true), Stages { first: 7.0, middle: 7.0, last: 1.0 });
+        assert_eq!(Stages::new(78, 12, false), Stages { first: 7.0, middle: 7.0, last: 6.0 });
+        assert_eq!(Stages::new(32, 1, false), Stages { first: 32.0, middle: 32.0, last: 32.0 });
     }
 
     #[test]

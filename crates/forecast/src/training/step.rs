@@ -184,15 +184,18 @@ impl Breakdown {
         Seconds(self.0.iter().map(|it| it.exposed.0).sum())
     }
 
-    /// The largest part that is not computation, or matrix products where computation is more than half of the step.
+    /// The largest part of the computation of layers where that is more than half of the step and no other part is larger;
+    /// otherwise the largest other part.
     pub fn bottleneck(&self) -> Kind {
-        let whole = self.exposed().0;
-        let compute: f64 = Kind::ALL.iter().filter(|it| it.is_compute()).map(|it| self[*it].exposed.0).sum();
+        let of_layers = |kind: &Kind| kind.is_compute() && *kind != Kind::Optimizer;
+        let size = |kind: Kind| self[kind].exposed.0;
+        let compute: f64 = Kind::ALL.into_iter().filter(of_layers).map(size).sum();
         let largest = |some: bool| {
-            let parts = Kind::ALL.into_iter().filter(move |it| it.is_compute() == some);
-            parts.max_by(|a, b| self[*a].exposed.0.total_cmp(&self[*b].exposed.0))
+            let parts = Kind::ALL.into_iter().filter(|it| of_layers(it) == some);
+            parts.max_by(|a, b| size(*a).total_cmp(&size(*b))).unwrap_or(Kind::Matrices)
         };
-        largest(compute * 2.0 > whole).unwrap_or(Kind::Matrices)
+        let (computing, other) = (largest(true), largest(false));
+        if compute * 2.0 > self.exposed().0 && size(computing) >= size(other) { computing } else { other }
     }
 }
 

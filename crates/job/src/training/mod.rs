@@ -263,8 +263,8 @@ impl<'f> Inputs<'f> {
     }
 
     /// The tables that all inputs make together, which something else completes: nothing is assumed.
-    pub fn tables(self) -> Result<Value, String> {
-        finish::finish(self.draft, false).map(|it| it.job)
+    pub fn incomplete(self) -> Result<Finished, String> {
+        finish::finish(self.draft, false)
     }
 }
 

@@ -45,7 +45,7 @@ impl Children {
             command
                 .env("PLUMB_LOCAL_RANK", index.to_string())
                 .env("PLUMB_LOCAL_SIZE", plan.ranks.to_string());
-            command.env("PLUMB_TOKEN", token).env_remove("PLUMB_TERMINAL");
+            command.env("PLUMB_TOKEN", token).env_remove("PLUMB_TERMINAL").env_remove("PLUMB_RANKS_HERE");
             if stderr_is_terminal() {
                 command.env("PLUMB_TERMINAL", "1");
             }

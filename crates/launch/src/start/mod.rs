@@ -17,7 +17,7 @@ use std::time::{Duration, Instant};
 use rustix::process::Signal;
 
 use self::children::Children;
-use self::signals::Signals;
+pub(crate) use self::signals::Signals;
 use self::stderr::StderrForwarder;
 use crate::rendezvous::random_token;
 use crate::{Endpoint, Error, RankIdentity};

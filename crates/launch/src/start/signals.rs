@@ -8,7 +8,8 @@ use rustix::process::Signal;
 use crate::Error;
 
 /// Blocks signals and reads them from a descriptor. Dropping it restores the signal mask.
-pub(super) struct Signals {
+#[derive(Debug)]
+pub(crate) struct Signals {
     fd: OwnedFd,
     before: libc::sigset_t,
 }
@@ -17,12 +18,23 @@ impl Signals {
     /// Blocks SIGCHLD and the signals that end or stop a program. One that is ignored, as SIGHUP under nohup, stays
     /// ignored.
     pub(super) fn block() -> Result<Self, Error> {
+        Self::block_these(&[libc::SIGINT, libc::SIGTERM, libc::SIGHUP, libc::SIGTSTP], &[libc::SIGCHLD])
+    }
+
+    /// The same for the signals that end a program, alone.
+    pub(crate) fn block_ends() -> Result<Self, Error> {
+        Self::block_these(&[libc::SIGINT, libc::SIGTERM, libc::SIGHUP], &[])
+    }
+
+    fn block_these(unless_ignored: &[libc::c_int], always: &[libc::c_int]) -> Result<Self, Error> {
         // SAFETY: the sets are written before they are read, and all pointers are to this frame.
         unsafe {
             let mut wanted = std::mem::zeroed();
             libc::sigemptyset(&raw mut wanted);
-            libc::sigaddset(&raw mut wanted, libc::SIGCHLD);
-            for signal in [libc::SIGINT, libc::SIGTERM, libc::SIGHUP, libc::SIGTSTP] {
+            for signal in always {
+                libc::sigaddset(&raw mut wanted, *signal);
+            }
+            for &signal in unless_ignored {
                 let mut action: libc::sigaction = std::mem::zeroed();
                 libc::sigaction(signal, std::ptr::null(), &raw mut action);
                 if action.sa_sigaction != libc::SIG_IGN {
@@ -45,7 +57,7 @@ impl Signals {
     }
 
     /// The next pending signal.
-    pub(super) fn next(&self) -> Option<Signal> {
+    pub(crate) fn next(&self) -> Option<Signal> {
         let mut record = [0; size_of::<libc::signalfd_siginfo>()];
         let count = rustix::io::retry_on_intr(|| rustix::io::read(&self.fd, &mut record)).ok()?;
         // `ssi_signo` is the first field.

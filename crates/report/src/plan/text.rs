@@ -115,16 +115,16 @@ impl Plan {
         self.tables(best, style.width, out)
     }
 
-    /// What the best layout gains over that of the job file.
+    /// What the best layout gains over that of the job.
     fn gain(&self, best: &Layout) -> String {
         let Some(own) = &self.own else { return String::new() };
         let Some(layout) = &own.layout else {
             let rule = own.impossible.as_deref().unwrap_or_default();
-            return format!("the layout of the job file is impossible: {rule}");
+            return format!("the layout of the job is impossible: {rule}");
         };
         let Some(gain) = own.gain else {
             return format!(
-                "the layout of the job file does not fit: {} of {} GiB ({})",
+                "the layout of the job does not fit: {} of {} GiB ({})",
                 shown(layout.memory_gib),
                 shown(self.memory_gib.available),
                 layout.text
@@ -132,22 +132,18 @@ impl Plan {
         };
         let time = layout.time;
         if layout.text == best.text && layout.sequence_parallel == best.sequence_parallel {
-            "this is the layout of the job file".to_owned()
+            "this is the layout of the job".to_owned()
         } else if gain.abs() < 0.005 {
-            format!("as fast as the layout of the job file: {time} with {}", layout.text)
+            format!("as fast as the layout of the job: {time} with {}", layout.text)
         } else if gain < 0.0 {
             format!(
-                "{:.0} % slower than the layout of the job file, which is not searched: {time} with {}, {} GiB",
+                "{:.0} % slower than the layout of the job, which is not searched: {time} with {}, {} GiB",
                 -100.0 * gain,
                 layout.text,
                 shown(layout.memory_gib)
             )
         } else {
-            format!(
-                "{:.0} % less time than the layout of the job file: {time} with {}",
-                100.0 * gain,
-                layout.text
-            )
+            format!("{:.0} % less time than the layout of the job: {time} with {}", 100.0 * gain, layout.text)
         }
     }
 

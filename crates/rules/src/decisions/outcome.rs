@@ -17,6 +17,7 @@ use super::odd::{self, Oddity};
 use super::{Given, LoggedCommunicator, Logs, Question};
 use crate::Log;
 use crate::expected::{Numbers, share_lost};
+use crate::training::Price;
 
 /// The releases that are modelled.
 const RELEASES: [Version; 2] = [Version::new(2, 18, 0), Version::new(2, 31, 0)];
@@ -202,6 +203,11 @@ impl Outcome {
         let cluster = Cluster::of_machine(&machine, layout.nodes, &bare).ok()?;
         let best = cluster.with_pods(layout.pods_per_node, layout.gpus_per_pod).ok()?;
         share_lost(&best, &slower(&best, bandwidth(&self.here) / bandwidth(better), self.spans_nodes()))
+    }
+
+    /// What a remedy gains in every step of a training job that the log describes.
+    pub(crate) fn price(&self, log: &Log, better: &Prediction) -> Option<Price> {
+        log.priced()?.rings(bandwidth(&self.here) / bandwidth(better), self.spans_nodes())
     }
 
     /// Whether the rings lose so much that it matters.

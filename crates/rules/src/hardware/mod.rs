@@ -3,7 +3,7 @@
 pub mod gpu_ecc_error;
 pub mod gpu_fell_off_bus;
 pub mod nvlink_fault;
-mod xid;
+pub(crate) mod xid;
 pub mod xid_reported;
 
 use crate::Rule;

@@ -10,7 +10,7 @@ use crate::Log;
 
 /// What an Xid is about.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Class {
+pub(crate) enum Class {
     /// A program's own error or end; the GPU works.
     Program,
     /// GPU memory: [`super::gpu_ecc_error`].
@@ -27,10 +27,10 @@ pub(super) enum Class {
 
 /// A number and its meaning.
 #[derive(Debug)]
-pub(super) struct Meaning {
-    pub(super) xid: u64,
-    pub(super) class: Class,
-    pub(super) text: &'static str,
+pub(crate) struct Meaning {
+    pub(crate) xid: u64,
+    pub(crate) class: Class,
+    pub(crate) text: &'static str,
 }
 
 const fn means(xid: u64, class: Class, text: &'static str) -> Meaning {
@@ -92,7 +92,7 @@ pub(super) static MEANINGS: &[Meaning] = &[
 ];
 
 /// The meaning of a number.
-pub(super) fn meaning(xid: u64) -> Option<&'static Meaning> {
+pub(crate) fn meaning(xid: u64) -> Option<&'static Meaning> {
     MEANINGS.iter().find(|it| it.xid == xid)
 }
 

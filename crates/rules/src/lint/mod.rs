@@ -15,6 +15,8 @@ pub(crate) mod suppression;
 #[cfg(test)]
 pub(crate) mod testing;
 
+use std::collections::BTreeMap;
+
 use evidence::submission::Submission;
 use serde_json::Value;
 
@@ -24,12 +26,20 @@ use crate::{Edit, Finding, Found, Rule, all};
 pub use job::submitted::{Given, Submitted};
 pub use settings::{Objection, objections};
 
-/// The same as [`lint`], with the training job of a job file: findings say what they cost in every step.
-pub fn lint_training(files: &[Submission], given: &Given, job_file: &Value) -> Vec<Found> {
+/// The same as [`lint`], with the training job that a file submits, as the tables of a job file: findings say what they cost in every
+/// step. It is asked for once for each file that has such a finding.
+pub fn lint_training(
+    files: &[Submission],
+    given: &Given,
+    mut training: impl FnMut(Option<&Submission>) -> Value,
+) -> Vec<Found> {
     let mut found = lint(files, given);
-    for it in &mut found {
-        let price = it.finding.slower.and_then(|it| of_submitted(job_file, &it));
-        it.finding.price = price;
+    let mut jobs: BTreeMap<Option<usize>, Value> = BTreeMap::new();
+    for Found { finding, .. } in &mut found {
+        let Some(slower) = finding.slower else { continue };
+        let file = finding.file();
+        let job = jobs.entry(file).or_insert_with(|| training(file.and_then(|it| files.get(it))));
+        finding.price = of_submitted(job, &slower);
     }
     found
 }

@@ -51,7 +51,8 @@ fn check(log: &Log) -> Checked {
         .seen(&outcome.counts)
         .seen_all(remedy.cause.quotes())
         .fix(remedy.cause.fix())
-        .with_numbers(&RULE, numbers);
+        .with_numbers(&RULE, numbers)
+        .priced(outcome.price(log, &remedy.better));
     for it in remedy.cause.variables() {
         finding = finding.about_variable(&it.name);
     }

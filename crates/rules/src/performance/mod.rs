@@ -16,7 +16,7 @@ pub mod topology_limited;
 pub mod wrong_results;
 
 #[cfg(test)]
-mod testing;
+pub(crate) mod testing;
 
 use std::collections::BTreeSet;
 

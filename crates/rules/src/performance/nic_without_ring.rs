@@ -56,7 +56,8 @@ fn check(log: &Log) -> Checked {
         .seen(&outcome.counts)
         .seen_all(remedy.cause.quotes())
         .fix(remedy.cause.fix())
-        .with_numbers(&RULE, outcome.cost(&remedy.better));
+        .with_numbers(&RULE, outcome.cost(&remedy.better))
+        .priced(outcome.price(log, &remedy.better));
     for it in &names {
         finding = finding.about_nic(it);
     }

@@ -65,7 +65,8 @@ fn check(log: &Log) -> Checked {
         .seen(&outcome.counts)
         .seen_all(remedy.cause.quotes())
         .fix(remedy.cause.fix())
-        .with_numbers(&RULE, numbers);
+        .with_numbers(&RULE, numbers)
+        .priced(outcome.price(log, better));
     for it in variables {
         finding = finding.about_variable(&it.name);
     }

@@ -375,6 +375,18 @@ impl<'a> Reader<'a> {
             let (seconds, n) = (times.usual() / 1e3, times.count);
             return Some(Measured { seconds, how: format!("mean of {n} printed steps"), run });
         }
+        let number = |key: &str| logged.get(key).and_then(Value::as_f64).filter(|it| *it > 0.0);
+        if let (Some(rates), Some(batch)) = (training.samples_per_s, number("run.global_batch")) {
+            let how = format!("{} printed rates of samples", rates.count);
+            return Some(Measured { seconds: batch / rates.usual(), how, run });
+        }
+        let ranks = self.ranks().map(|it| f64::from(it.0));
+        if let (Some(rates), Some(batch), Some(seq), Some(ranks)) =
+            (training.tokens_per_s_per_gpu, number("run.global_batch"), number("run.seq"), ranks)
+        {
+            let how = format!("{} printed rates of tokens", rates.count);
+            return Some(Measured { seconds: batch * seq / (rates.usual() * ranks), how, run });
+        }
         #[allow(clippy::cast_precision_loss, reason = "steps are far below 2^53")]
         let per = |seconds: f64, steps: u64| seconds / steps as f64;
         let bar = training.bar.as_ref().map(|it| it.value).filter(|it| Some(it.total) == steps);

@@ -26,7 +26,7 @@ pub(crate) use price::{Priced, of_submitted};
 /// What a log says about the training job it is of.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Logged {
-    /// The keys of a job file that the log gives.
+    /// The keys of a job file that the log gives, unless a flag does.
     pub said: Vec<Said>,
     /// What carries the data.
     pub paths: Paths,
@@ -34,6 +34,8 @@ pub struct Logged {
     pub measured: Option<Measured>,
     /// What follows from the log and is not certain, in sentences.
     pub notes: Vec<String>,
+    /// What flags say, which counts more than log and file.
+    set: Vec<(String, Value)>,
 }
 
 /// A key of a job file, and the line that gives its value.
@@ -65,6 +67,8 @@ pub struct Described {
     pub job: Job,
     /// The same with the paths that its machines offer.
     pub offered: Job,
+    /// The tables of its job file, which do not say paths.
+    pub tables: Value,
 }
 
 /// Why there is no job.
@@ -118,10 +122,10 @@ impl Logged {
         described::read(log)
     }
 
-    /// Adds a value of a flag, which counts more than the log.
-    pub fn set(&mut self, key: &'static str, value: Value) {
+    /// Adds a value of a flag, which counts more than log and file: `cluster.inter.gbps`.
+    pub fn set(&mut self, key: &str, value: Value) {
         self.said.retain(|it| it.key != key);
-        self.said.push(Said { key, value, quote: None });
+        self.set.push((key.to_owned(), value));
     }
 
     /// The value of a key.
@@ -136,10 +140,10 @@ impl Logged {
         if !lacks.is_empty() {
             return Err(NoJob::Lacks(lacks));
         }
-        let mut offered = Job::of_value(tables).map_err(NoJob::Wrong)?;
+        let mut offered = Job::of_value(tables.clone()).map_err(NoJob::Wrong)?;
         offered.notes.extend(self.notes.iter().cloned());
         let job = self.paths.apply(&offered).map_err(NoJob::Wrong)?;
-        Ok(Described { job, offered })
+        Ok(Described { job, offered, tables })
     }
 
     /// The tables of a job file, with what the log adds and what it overrides.
@@ -170,7 +174,18 @@ impl Logged {
             }
         }
         pods_of_nodes(&mut tables, file);
-        Value::Object(tables)
+        let mut tables = Value::Object(tables);
+        for (key, value) in &self.set {
+            let mut at = &mut tables;
+            for name in key.split('.') {
+                if !at.is_object() {
+                    *at = Value::Object(Map::new());
+                }
+                at = &mut at[name];
+            }
+            *at = value.clone();
+        }
+        tables
     }
 }
 

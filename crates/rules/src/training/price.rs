@@ -143,7 +143,7 @@ pub(crate) struct Priced {
 impl Priced {
     /// The job of a log and a job file; none where they do not say enough.
     pub(crate) fn of(logged: &Logged, file: &Value) -> Option<Self> {
-        let Described { job, offered } = logged.job(file).ok()?;
+        let Described { job, offered, .. } = logged.job(file).ok()?;
         seconds(&job)?;
         Some(Self { job, offered, measured: logged.measured.clone() })
     }
@@ -186,6 +186,19 @@ impl Priced {
         (repaired.cluster.pods, repaired.cluster.gpus) = (1, gpus);
         repaired.cluster.intra = self.offered.cluster.intra;
         self.price(&problem, &repaired)
+    }
+
+    /// Links of which NCCL's rings use this share: those between nodes, or those inside a node.
+    pub(crate) fn rings(&self, share: f64, between_nodes: bool) -> Option<Price> {
+        let mut problem = self.job.clone();
+        match (&mut problem.cluster.inter, &mut problem.cluster.intra) {
+            (Some(inter), _) if between_nodes => inter.rate.0 *= share,
+            (None, _) if between_nodes => return None,
+            (_, Intra::NvLink { bandwidth, .. } | Intra::Pci { bandwidth } | Intra::Host { bandwidth }) => {
+                bandwidth.0 *= share;
+            }
+        }
+        self.price(&problem, &self.job)
     }
 
     /// One CPU thread for the optimizer of each rank, instead of its share of the cores.

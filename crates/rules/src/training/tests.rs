@@ -1,6 +1,8 @@
 use serde_json::{Value, json};
 
 use super::{Logged, NoJob};
+use crate::performance::testing::p4d;
+use crate::performance::{fewer_channels, nic_without_ring};
 use crate::testing::{findings, read};
 
 /// A trainer on two p4d, over EFA without GPUDirect and with host memory inside the nodes.
@@ -168,4 +170,29 @@ fn findings_say_what_they_cost_in_a_step() {
     let nvlink = text.replace("SHM/direct/direct", "P2P/CUMEM/read");
     let log = read(&nvlink).with_training(json!({ "run": { "seq": 512 } }));
     assert!(gpudirect(&log).is_some_and(|it| it.share() > 0.1 && it.share() < 0.9));
+}
+
+#[test]
+fn fewer_channels_have_a_price() {
+    let slow = p4d(2, "NCCL_MAX_NCHANNELS", "2");
+    let found = findings(&fewer_channels::RULE, &format!("{slow}{MEGATRON}"));
+    let price = found[0].price.expect("Megatron prints all that a step needs");
+    assert!(price.seconds > 0.0 && price.share() < 1.0 && price.nodes == 2, "{price:?}");
+    // Without the arguments there is no step to price.
+    assert_eq!(findings(&fewer_channels::RULE, &slow)[0].price, None);
+    let found =
+        findings(&nic_without_ring::RULE, &format!("{}{MEGATRON}", p4d(4, "NCCL_NET_GDR_LEVEL", "LOC")));
+    assert!(found[0].price.is_some_and(|it| it.seconds > 0.0), "{found:?}");
+}
+
+#[test]
+fn a_flag_counts_more_than_log_and_file() {
+    let mut logged = logged(&format!("{P4D}{MEGATRON}"));
+    let file = json!({ "cluster": { "instance": "p4d.24xlarge" }, "run": { "seq": 1024 } });
+    logged.set("cluster.nodes", 4.into());
+    logged.set("cluster.inter.gbps", 100.into());
+    logged.set("run.seq", 4096.into());
+    let tables = logged.job(&file).expect("all is known").tables;
+    assert_eq!((&tables["cluster"]["nodes"], &tables["run"]["seq"]), (&json!(4), &json!(4096)));
+    assert_eq!(tables["cluster"]["inter"], json!({ "gbps": 100 }));
 }

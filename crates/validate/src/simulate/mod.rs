@@ -62,17 +62,23 @@ impl Model {
         match step {
             Step::Local(hosts) => Answer::Each(hosts.iter().map(|it| self.local(*it)).collect()),
             Step::Smoke(pair) => Answer::One(self.together(&pair.hosts())),
-            Step::All(hosts) | Step::Without(hosts) => Answer::One(self.together(hosts)),
+            Step::Scale(hosts) | Step::All(hosts) | Step::Without(hosts) => Answer::One(self.together(hosts)),
             Step::Pairs(pairs) => Answer::Each(pairs.iter().map(|it| self.pair(*it)).collect()),
-            Step::Nics(pairs) => Answer::Nics(
-                pairs
-                    .iter()
-                    .flat_map(|(host, partner)| (0..self.spec.nics).map(|nic| (*host, *partner, nic)))
-                    .collect::<Vec<_>>()
-                    .into_iter()
-                    .map(|(host, partner, nic)| NicSample { host, nic, rate: self.nic(host, partner, nic) })
-                    .collect(),
-            ),
+            Step::Nics(pairs) => {
+                let mut samples = Vec::new();
+                for (host, partner) in pairs {
+                    // What is slow at times is so for the whole launch.
+                    let now = self.machine(*host) / self.machines[host.0].max(f64::MIN_POSITIVE);
+                    for nic in 0..self.spec.nics {
+                        samples.push(NicSample {
+                            host: *host,
+                            nic,
+                            rate: self.nic(*host, *partner, nic, now),
+                        });
+                    }
+                }
+                Answer::Nics(samples)
+            }
         }
     }
 
@@ -93,8 +99,16 @@ impl Model {
 
     fn noisy(&mut self, share: f64) -> f64 {
         let dip = if self.random.share() < self.spec.dips { 0.5 + 0.4 * self.random.share() } else { 1.0 };
-        (self.spec.rate * share * dip * self.spec.noise.mul_add(self.random.normal(), 1.0))
+        (self.spec.rate * share * dip * self.spec.noise.mul_add(self.deviation(), 1.0))
             .max(self.spec.rate * 1e-3)
+    }
+
+    /// Normal, or by a Student distribution with as many degrees of freedom.
+    fn deviation(&mut self) -> f64 {
+        let normal = self.random.normal();
+        let freedom = self.spec.tails;
+        let squares: f64 = (0..freedom).map(|_| self.random.normal().powi(2)).sum();
+        if freedom == 0 { normal } else { normal / (squares / crate::chance::as_f64(freedom)).sqrt() }
     }
 
     fn local(&mut self, host: Host) -> Option<f64> {
@@ -160,9 +174,9 @@ impl Model {
     }
 
     /// One NIC alone, as a part of what one reaches.
-    fn nic(&mut self, host: Host, partner: Host, nic: usize) -> Option<f64> {
+    fn nic(&mut self, host: Host, partner: Host, nic: usize, now: f64) -> Option<f64> {
         let own = self.spec.nic.iter().find(|it| it.0 == host && it.1 == nic).map_or(1.0, |it| it.2);
-        let slow = self.spec.slow.iter().filter(|it| it.0 == host).fold(1.0, |all, it| all * it.1);
+        let slow = self.spec.slow.iter().filter(|it| it.0 == host).fold(now, |all, it| all * it.1);
         let share = own.min(slow).min(self.machines[partner.0]);
         let rate = self.noisy(share) / crate::chance::as_f64(self.spec.nics);
         (!self.dead(host) && own > 0.0).then_some(rate)

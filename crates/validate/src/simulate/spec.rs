@@ -19,6 +19,8 @@ pub struct Spec {
     pub spread: f64,
     /// How many measurements are lower by chance, by 10 to 50 %: another job's traffic.
     pub dips: f64,
+    /// Degrees of freedom of the noise, a Student distribution: 3 has many far values; 0 is a normal distribution.
+    pub tails: usize,
     /// Slow machines and the part of the rate they reach.
     pub slow: Vec<(Host, f64)>,
     /// Machines slow inside.
@@ -47,6 +49,7 @@ impl Default for Spec {
             noise: 0.01,
             spread: 0.01,
             dips: 0.0,
+            tails: 0,
             slow: Vec::new(),
             local: Vec::new(),
             flaky: Vec::new(),
@@ -59,9 +62,9 @@ impl Default for Spec {
     }
 }
 
-const KEYS: [&str; 15] = [
-    "nodes", "rate", "nics", "leaf", "noise", "spread", "dips", "slow", "local", "flaky", "link", "nic",
-    "tier", "dead", "seed",
+const KEYS: [&str; 16] = [
+    "nodes", "rate", "nics", "leaf", "noise", "spread", "dips", "tails", "slow", "local", "flaky", "link",
+    "nic", "tier", "dead", "seed",
 ];
 /// More than the largest clusters have.
 const MOST_NODES: usize = 20_000;
@@ -83,6 +86,7 @@ impl Spec {
                 "rate" => spec.rate = number(value, 0.001, 1e6).map_err(|it| wrong(&it))?,
                 "noise" => spec.noise = number(value, 0.0, 0.5).map_err(|it| wrong(&it))?,
                 "spread" => spec.spread = number(value, 0.0, 0.5).map_err(|it| wrong(&it))?,
+                "tails" => spec.tails = count(value, 0, 100).map_err(|it| wrong(&it))?,
                 "dips" => spec.dips = number(value, 0.0, 1.0).map_err(|it| wrong(&it))?,
                 key if KEYS.contains(&key) => {
                     faults.push((key.to_owned(), value.to_owned(), part.to_owned()));

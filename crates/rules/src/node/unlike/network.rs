@@ -1,0 +1,73 @@
+//! Nodes with another network.
+
+use std::collections::BTreeSet;
+
+use evidence::Source;
+use evidence::node::{Interface, NodeState};
+
+use super::super::odd::{self, Attribute, Value};
+use crate::{Check, Checked, Role, Rule, Severity};
+
+/// See the module documentation.
+pub(crate) static RULE: Rule = Rule {
+    id: "nodes-differ-network",
+    title: "nodes have other network devices, rates or MTUs than the rest",
+    severity: Severity::Error,
+    role: Role::Cause,
+    needs: &[Source::SeveralNodes],
+    why: "A node with fewer or slower ports slows the whole job. With different MTUs large packets between two nodes are lost: small messages \
+          pass, and the job hangs at its first large one.",
+    fix: "Give all nodes the same devices and the same MTU (`ip link set DEVICE mtu BYTES`; 9001 inside AWS, 9000 on most others), and check the switch \
+          ports of those that differ.",
+    references: &[
+        "https://docs.aws.amazon.com/AWSEC2/latest/UserGuide/network_mtu.html",
+        "https://docs.nvidia.com/deeplearning/nccl/user-guide/docs/troubleshooting.html",
+    ],
+    checks: &[Check::Nodes(check)],
+};
+
+pub(super) static ATTRIBUTES: &[Attribute] = &[
+    Attribute { what: "active RDMA ports", severity: Severity::Error, value: ports },
+    Attribute { what: "rates of RDMA ports", severity: Severity::Warning, value: port_rates },
+    Attribute { what: "MTU", severity: Severity::Error, value: mtu },
+    Attribute { what: "rates of interfaces", severity: Severity::Warning, value: rates },
+];
+
+fn check(states: &[NodeState]) -> Checked {
+    odd::check(&RULE, ATTRIBUTES, states)
+}
+
+fn ports(state: &NodeState) -> Option<Value> {
+    let active = state.rdma.as_ref()?.iter().filter(|it| it.state.as_deref().is_none_or(|it| it == "ACTIVE"));
+    Some(Value::text(active.count()))
+}
+
+fn port_rates(state: &NodeState) -> Option<Value> {
+    set(state.rdma.as_ref()?.iter().filter_map(|it| it.gbps), "Gbit/s")
+}
+
+/// Interfaces that carry traffic: those with a device behind them, or all where there is none, as in a container.
+fn used(state: &NodeState) -> Option<Vec<&Interface>> {
+    let up: Vec<&Interface> =
+        state.interfaces.as_ref()?.iter().filter(|it| it.state.as_deref() == Some("up")).collect();
+    let physical: Vec<&Interface> = up.iter().copied().filter(|it| it.physical).collect();
+    Some(if physical.is_empty() { up } else { physical })
+}
+
+fn mtu(state: &NodeState) -> Option<Value> {
+    let all: BTreeSet<u32> = used(state)?.iter().filter_map(|it| it.mtu).collect();
+    let all: Vec<String> = all.into_iter().map(|it| it.to_string()).collect();
+    (!all.is_empty()).then(|| Value::text(all.join(" and ")))
+}
+
+fn rates(state: &NodeState) -> Option<Value> {
+    set(used(state)?.iter().filter_map(|it| it.gbps), "Gbit/s")
+}
+
+fn set(rates: impl Iterator<Item = f64>, unit: &str) -> Option<Value> {
+    let mut all: Vec<f64> = rates.collect();
+    all.sort_by(f64::total_cmp);
+    all.dedup();
+    let all: Vec<String> = all.iter().map(ToString::to_string).collect();
+    (!all.is_empty()).then(|| Value::text(format!("{} {unit}", all.join(" and "))))
+}

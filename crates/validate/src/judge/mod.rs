@@ -1,0 +1,351 @@
+//! From what pairs reached to who is to blame.
+
+mod tiers;
+mod votes;
+
+use std::collections::BTreeSet;
+
+use votes::{Suspect, Vote, Votes};
+
+use crate::chance::{Counted, above, as_f64, at_least};
+use crate::fleet::{Fleet, Host, Pair, Sample};
+use crate::reference::{Reference, median};
+
+/// What kind of part is bad.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Class {
+    /// A machine is slow against all others.
+    Node,
+    /// A NIC or rail of a machine.
+    Nic,
+    /// Two machines are slow against each other and against nobody else.
+    Link,
+    /// Machines of one switch are slow against others, not among themselves.
+    Tier,
+    /// Slow at times.
+    Intermittent,
+    /// Something is slow, and the measurements do not tell what.
+    Inconclusive,
+}
+
+/// What is accused.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Culprit {
+    /// A machine.
+    Host(Host),
+    /// A NIC of a machine, counted from 0.
+    Nic(Host, usize),
+    /// The way between two machines.
+    Link(Pair),
+    /// The ways out of a switch, by its number in the fleet.
+    Group(usize),
+}
+
+/// An accusation with its evidence.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Finding {
+    /// The kind of part.
+    pub class: Class,
+    /// The part.
+    pub culprit: Culprit,
+    /// The median of its measurements as a part of what is normal; 0 if most failed.
+    pub share: f64,
+    /// How many of its measurements were slow, against machines that are normal against others,
+    pub slow: usize,
+    /// of how many,
+    pub of: usize,
+    /// and against how many machines.
+    pub partners: usize,
+    /// How many failed.
+    pub failed: usize,
+    /// The probability that chance makes any part of a fleet like this look so.
+    pub chance: f64,
+}
+
+impl Finding {
+    /// Whether it was measured often enough to tell a part that is always slow from one that is slow at times.
+    pub fn class_is_sure(&self) -> bool {
+        self.class != Class::Node || self.partners == 0 || self.of >= TELLS_CLASS
+    }
+}
+
+/// What another round should find out.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Question {
+    /// Is this machine slow against a machine that is normal?
+    Host(Host),
+    /// Are these two slow against each other again?
+    Pair(Pair),
+}
+
+/// Machines that are normal among themselves and slow against each other's groups: another switch, rail or block lies between.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Split {
+    /// The groups, the largest first.
+    pub groups: Vec<Vec<Host>>,
+    /// The median across groups as a part of what is normal inside.
+    pub share: f64,
+    /// Measurements across groups.
+    pub across: usize,
+}
+
+/// What the measurements say.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Judgement {
+    /// What is normal; none before anything was measured.
+    pub reference: Option<Reference>,
+    /// Whom they accuse, surest first.
+    pub findings: Vec<Finding>,
+    /// Whether the machines fall into groups, where no switch was given.
+    pub split: Option<Split>,
+    /// What they leave open.
+    pub open: Vec<Question>,
+    /// Machines that were normal with at least one other.
+    pub cleared: BTreeSet<Host>,
+    /// Slow measurements that did not come again and accuse nobody.
+    pub transient: usize,
+}
+
+/// An accusation is made if chance would make one such in a hundred fleets,
+const CHANCE: f64 = 0.01;
+/// and where pairs are slow by chance, in a thousand: every round is another chance to be unlucky.
+const CHANCE_IF_NOISY: f64 = 0.001;
+/// For a part that is slow at times one step less: a thousand, and where pairs are slow by chance, ten thousand.
+const RARE: f64 = 0.0001;
+/// Machines that are normal with others and against which a machine must be slow before it is accused.
+const WITNESSES: usize = 2;
+/// Measurements that must be slow before a link is accused: what was seen first, and three confirmations.
+const CONFIRMED: usize = 4;
+/// Machines of a switch that must be slow across it, and machines that make a group.
+const SEVERAL: usize = 3;
+/// Others with whom both ends of a slow link must be normal, and how often they must have been measured with others: a machine that is
+/// slow at times is not a link.
+const FINE_WITH: usize = 6;
+const MEASURED_WITH_OTHERS: usize = 8;
+/// A part that is slow more rarely than this cannot be told from a busy network.
+const OFTEN: f64 = 0.25;
+/// A part that is bad is slow in this share of measurements, by which another question is decided.
+const ALWAYS: f64 = 0.8;
+/// A part is asked about again while it is bad with this probability, where one of all parts is expected to be.
+const POSSIBLE: f64 = 0.02;
+const POSSIBLE_LINK: f64 = 0.01;
+/// The probability below which measurements do not belong to one rate.
+const DIFFERENT: f64 = 0.01;
+/// Repetitions of a slow pair after which it is a matter of chance.
+const REPEATED: usize = 12;
+/// Measurements of one machine after which more would not help.
+const ENOUGH: usize = 14;
+/// Measurements, all slow, that one slow half of the time shows in fewer than one of twenty cases.
+pub(crate) const TELLS_CLASS: usize = 5;
+
+/// Finds the smallest set of machines, links and switches that explains what was slow.
+pub fn judge(fleet: &Fleet, samples: &[Sample]) -> Judgement {
+    let reference = Reference::of(samples.iter().filter_map(|it| it.rate).map(|it| it.0));
+    let Some(reference) = reference else {
+        return Judgement {
+            reference: None,
+            findings: Vec::new(),
+            split: None,
+            open: fleet.hosts().map(Question::Host).collect(),
+            cleared: BTreeSet::new(),
+            transient: 0,
+        };
+    };
+    let mut analysis =
+        Analysis { fleet, reference, samples, findings: Vec::new(), accused: BTreeSet::new(), split: None };
+    loop {
+        analysis.split = analysis.groups();
+        let votes = analysis.votes();
+        let found =
+            analysis.group(&votes).or_else(|| analysis.host(&votes)).or_else(|| analysis.link(&votes));
+        let Some(finding) = found else { return analysis.close(&votes) };
+        if let Culprit::Host(host) = finding.culprit {
+            analysis.accused.insert(host);
+        }
+        analysis.findings.push(finding);
+    }
+}
+
+struct Analysis<'a> {
+    fleet: &'a Fleet,
+    reference: Reference,
+    samples: &'a [Sample],
+    findings: Vec<Finding>,
+    accused: BTreeSet<Host>,
+    split: Option<Split>,
+}
+
+impl Analysis<'_> {
+    fn explained(&self, pair: Pair) -> bool {
+        if let Some(split) = &self.split {
+            let place = |host: Host| split.groups.iter().position(|it| it.contains(&host));
+            let [one, other] = pair.hosts().map(place);
+            if one.is_some() && other.is_some() && one != other {
+                return true;
+            }
+        }
+        pair.hosts().iter().any(|it| self.accused.contains(it))
+            || self.findings.iter().any(|it| match it.culprit {
+                Culprit::Host(_) | Culprit::Nic(..) => false,
+                Culprit::Link(link) => link == pair,
+                Culprit::Group(group) => self.crosses(pair, group),
+            })
+    }
+
+    fn crosses(&self, pair: Pair, group: usize) -> bool {
+        let [one, other] = pair.hosts().map(|it| self.fleet.group(it) == Some(group));
+        one != other
+    }
+
+    /// What no accusation explains yet.
+    fn votes(&self) -> Votes {
+        let open = self.samples.iter().filter(|it| !self.explained(it.pair));
+        let vote = |it: &Sample| {
+            let rate = it.rate.map(|it| it.0);
+            Vote {
+                pair: it.pair,
+                slow: self.reference.is_slow(rate),
+                normal: self.reference.is_normal(rate),
+                share: rate.map(|it| self.reference.share(it)),
+            }
+        };
+        Votes::new(self.fleet.len(), open.map(vote).collect())
+    }
+
+    fn finding(class: Class, culprit: Culprit, votes: &[Vote], partners: usize, chance: f64) -> Finding {
+        let mut shares: Vec<f64> = votes.iter().map(|it| it.share.unwrap_or(0.0)).collect();
+        shares.sort_by(f64::total_cmp);
+        Finding {
+            class,
+            culprit,
+            share: median(&shares).unwrap_or(0.0),
+            slow: votes.iter().filter(|it| it.slow).count(),
+            of: votes.len(),
+            partners,
+            failed: votes.iter().filter(|it| it.share.is_none()).count(),
+            chance: chance.min(1.0),
+        }
+    }
+
+    /// The machine that is slow against machines that others cleared, and least by chance.
+    fn host(&self, votes: &Votes) -> Option<Finding> {
+        let noisy = votes.noise().slow > 0;
+        let guilty = votes.suspects().into_iter().filter(|it| {
+            let often = as_f64(it.slow) >= OFTEN * as_f64(it.votes.len());
+            it.partners.len() >= WITNESSES && often && it.chance < self.limit(&it.votes, votes, noisy)
+        });
+        let worst = guilty.min_by(|a, b| {
+            // The more often slow, the sooner explained: its partners lose their slow measurements with it.
+            a.chance.total_cmp(&b.chance).then(b.slow.cmp(&a.slow)).then(a.host.cmp(&b.host))
+        })?;
+        let class = if self.constant(&worst.votes, votes) { Class::Node } else { Class::Intermittent };
+        Some(Self::finding(
+            class,
+            Culprit::Host(worst.host),
+            &worst.votes,
+            worst.partners.len(),
+            worst.chance,
+        ))
+    }
+
+    fn limit(&self, own: &[Vote], votes: &Votes, noisy: bool) -> f64 {
+        match (self.constant(own, votes), noisy) {
+            (false, true) => RARE,
+            (true, true) | (false, false) => CHANCE_IF_NOISY,
+            (true, false) => CHANCE,
+        }
+    }
+
+    /// Whether these scatter as measurements of one rate do: the normal ones among them are not more than noise explains.
+    fn constant(&self, own: &[Vote], votes: &Votes) -> bool {
+        let mut slow: Vec<f64> = own.iter().filter(|it| it.slow).map(|it| it.share.unwrap_or(0.0)).collect();
+        slow.sort_by(f64::total_cmp);
+        let Some(middle) = median(&slow) else { return true };
+        let normal = own.iter().filter(|it| it.normal).count();
+        let line = self.reference.share(self.reference.normal_from);
+        // By a normal distribution, or as often as machines that are normal exceed what is normal by as much.
+        let lucky = above((line - middle) / self.reference.spread).max(votes.reach(line / middle));
+        at_least(normal, own.len(), lucky) > DIFFERENT
+    }
+
+    /// The two machines that are slow against each other and normal with others.
+    fn link(&self, votes: &Votes) -> Option<Finding> {
+        let noise = votes.noise();
+        let pairs = votes.by_pair();
+        let measured = as_f64(pairs.len());
+        let found = pairs.into_iter().filter_map(|(pair, own)| {
+            let slow = own.iter().filter(|it| it.slow).count();
+            if slow < CONFIRMED || !self.constant(&own, votes) || !self.doubted(pair, votes).is_empty() {
+                return None;
+            }
+            let chance = noise.without(slow, own.len()).at_least(slow, own.len()) * measured;
+            let limit = if noise.slow > slow { CHANCE_IF_NOISY } else { CHANCE };
+            (chance < limit).then(|| Self::finding(Class::Link, Culprit::Link(pair), &own, 1, chance))
+        });
+        found.min_by(|a, b| a.chance.total_cmp(&b.chance))
+    }
+
+    /// The ends of a slow pair that may be slow themselves.
+    fn doubted(&self, pair: Pair, votes: &Votes) -> Vec<Host> {
+        let fine_with = FINE_WITH.min(self.fleet.len().saturating_sub(2));
+        let fine = |host: Host| {
+            let other = pair.other(host);
+            votes.normal_with(host, other) >= fine_with
+                && votes.measured_with_others(host, other) >= MEASURED_WITH_OTHERS
+        };
+        pair.hosts().into_iter().filter(|it| !fine(*it)).collect()
+    }
+
+    fn close(mut self, votes: &Votes) -> Judgement {
+        let mut open: BTreeSet<Question> = BTreeSet::new();
+        let mut transient = 0;
+        let noise = votes.noise();
+        let accused: BTreeSet<Host> = self.accused.clone();
+        for host in self.fleet.hosts().filter(|it| !accused.contains(it) && !votes.is_cleared(*it)) {
+            open.insert(Question::Host(host));
+        }
+        let parts = as_f64(self.fleet.len());
+        let possible = |it: &Suspect| {
+            it.partners.len() >= WITNESSES
+                && it.votes.len() < ENOUGH
+                && odds(it.slow, it.votes.len(), it.noise, parts) > POSSIBLE
+        };
+        open.extend(votes.suspects().iter().filter(|it| possible(it)).map(|it| Question::Host(it.host)));
+        let pairs = votes.by_pair();
+        let parts = as_f64(pairs.len());
+        for (pair, own) in pairs {
+            let (slow, of) = (own.iter().filter(|it| it.slow).count(), own.len());
+            if slow == 0 || pair.hosts().iter().any(|it| open.contains(&Question::Host(*it))) {
+                continue;
+            }
+            if of >= REPEATED || odds(slow, of, noise.without(slow, of), parts) < POSSIBLE_LINK {
+                transient += slow;
+                continue;
+            }
+            // A link only if both are normal with others.
+            let doubted = if slow > 1 { self.doubted(pair, votes) } else { Vec::new() };
+            if doubted.is_empty() {
+                open.insert(Question::Pair(pair));
+            } else {
+                open.extend(doubted.into_iter().map(Question::Host));
+            }
+        }
+        self.findings.sort_by(|a, b| a.chance.total_cmp(&b.chance).then(a.culprit.cmp(&b.culprit)));
+        Judgement {
+            reference: Some(self.reference),
+            findings: self.findings,
+            split: self.split,
+            open: open.into_iter().collect(),
+            cleared: self.fleet.hosts().filter(|it| votes.is_cleared(*it)).collect(),
+            transient,
+        }
+    }
+}
+
+/// How likely a part is bad rather than unlucky, where one of so many is bad.
+fn odds(slow: usize, of: usize, noise: Counted, parts: f64) -> f64 {
+    let by_chance = noise.mean();
+    let each = as_f64(slow) * (ALWAYS / by_chance).ln()
+        + as_f64(of - slow) * ((1.0 - ALWAYS) / (1.0 - by_chance)).ln();
+    (each - parts.max(1.0).ln()).exp()
+}

@@ -1,0 +1,90 @@
+//! Groups of machines: a switch that is slow to the outside, and groups that nobody named.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use super::votes::{Vote, Votes};
+use super::{ALWAYS, Analysis, CHANCE, Class, Culprit, Finding, SEVERAL, Split};
+use crate::chance::{Counted, as_f64};
+use crate::fleet::Host;
+use crate::reference::median;
+
+impl Analysis<'_> {
+    /// The switch whose machines are slow against others and normal among themselves.
+    pub(super) fn group(&self, votes: &Votes) -> Option<Finding> {
+        let numbers: BTreeSet<usize> = self.fleet.hosts().filter_map(|it| self.fleet.group(it)).collect();
+        let many = as_f64(numbers.len());
+        let found = numbers.into_iter().filter_map(|group| {
+            let (across, rest): (Vec<Vote>, Vec<Vote>) =
+                votes.all().iter().partition(|it| self.crosses(it.pair, group));
+            let inside = |it: &Vote| it.pair.hosts().iter().all(|it| self.fleet.group(*it) == Some(group));
+            let normal: BTreeSet<Host> =
+                rest.iter().filter(|it| inside(it) && it.normal).flat_map(|it| it.pair.hosts()).collect();
+            let slow_hosts: BTreeSet<Host> = across
+                .iter()
+                .filter(|it| it.slow)
+                .flat_map(|it| it.pair.hosts())
+                .filter(|it| normal.contains(it))
+                .collect();
+            let slow = across.iter().filter(|it| it.slow).count();
+            let elsewhere = rest.iter().filter(|it| it.slow && !inside(it)).count();
+            let chance = Counted::new(elsewhere, rest.len()).at_least(slow, across.len()) * many;
+            let guilty = slow_hosts.len() >= SEVERAL
+                && as_f64(slow) >= ALWAYS * as_f64(across.len())
+                && chance < CHANCE;
+            guilty
+                .then(|| Self::finding(Class::Tier, Culprit::Group(group), &across, slow_hosts.len(), chance))
+        });
+        found.min_by(|a, b| a.chance.total_cmp(&b.chance))
+    }
+
+    /// Groups of machines with no normal pair between them, and enough slow ones to say so, where no switch was given.
+    pub(super) fn groups(&mut self) -> Option<Split> {
+        self.split = None;
+        if self.fleet.hosts().any(|it| self.fleet.group(it).is_some()) {
+            return None;
+        }
+        let votes = self.votes();
+        let mut groups: Vec<Vec<Host>> = Vec::new();
+        let mut placed: BTreeSet<Host> = BTreeSet::new();
+        for start in self.fleet.hosts().filter(|it| votes.is_cleared(*it)) {
+            if !placed.insert(start) {
+                continue;
+            }
+            let mut group = vec![start];
+            let mut next = 0;
+            while let Some(host) = group.get(next).copied() {
+                next += 1;
+                group.extend(votes.partners(host).filter(|it| placed.insert(*it)));
+            }
+            group.sort_unstable();
+            groups.push(group);
+        }
+        groups.sort_by_key(|it| std::cmp::Reverse(it.len()));
+        if groups.len() < 2 || groups.iter().any(|it| it.len() < SEVERAL) {
+            return None;
+        }
+        let place = |host: Host| groups.iter().position(|it| it.contains(&host));
+        let mut shares: Vec<f64> = Vec::new();
+        let mut between: BTreeMap<[usize; 2], (usize, usize)> = BTreeMap::new();
+        for vote in votes.all() {
+            let [one, other] = vote.pair.hosts();
+            if let (Some(one), Some(other)) = (place(one), place(other))
+                && one != other
+            {
+                shares.push(vote.share.unwrap_or(0.0));
+                let count = between.entry([one.min(other), one.max(other)]).or_default();
+                count.0 += usize::from(vote.slow);
+                count.1 += 1;
+            }
+        }
+        // Between each two groups: pairs that did not meet say nothing.
+        let all = groups.len() * (groups.len() - 1) / 2;
+        let shown =
+            |(slow, of): &(usize, usize)| *slow >= 2 * SEVERAL && as_f64(*slow) >= ALWAYS * as_f64(*of);
+        if between.len() < all || !between.values().all(shown) {
+            return None;
+        }
+        shares.sort_by(f64::total_cmp);
+        Some(Split { share: median(&shares)?, across: shares.len(), groups })
+    }
+}
