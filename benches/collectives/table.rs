@@ -19,9 +19,14 @@ pub(crate) fn machine(versions: &[(String, String)]) -> String {
     let memory = field(&read("/proc/meminfo"), "MemTotal").unwrap_or_default();
     let kib: f64 = memory.trim_end_matches("kB").trim().parse().unwrap_or(0.0);
     let cores = std::thread::available_parallelism().map_or(1, usize::from);
+    // A virtual machine's model name may not tell one processor from another; its caches do.
+    let cache =
+        |level: u32| read(&format!("/sys/devices/system/cpu/cpu0/cache/index{level}/size")).trim().to_owned();
     let peers: Vec<_> = versions.iter().map(|(name, version)| format!("{name} {version}")).collect();
     format!(
-        "{cores} cores of {model}, {:.0} GiB, Linux {}; plumb {}; {}.",
+        "{cores} cores of {model} (L2 {}, L3 {}), {:.0} GiB, Linux {}; plumb {}; {}.",
+        cache(2),
+        cache(3),
         kib / 1024.0 / 1024.0,
         read("/proc/sys/kernel/osrelease").trim(),
         env!("CARGO_PKG_VERSION"),

@@ -115,10 +115,17 @@ fn core_for(local: &[&Host], index: usize) -> Option<usize> {
 
 /// Bytes of the L2 cache, which a core has for itself.
 pub(crate) fn cache() -> usize {
-    fs::read_to_string("/sys/devices/system/cpu/cpu0/cache/index2/size")
-        .ok()
-        .and_then(|it| it.trim().strip_suffix('K')?.parse::<usize>().ok())
-        .map_or(1 << 20, |it| it << 10)
+    cache_of("index2").unwrap_or(1 << 20)
+}
+
+/// Bytes of the last-level cache, which cores share.
+pub(crate) fn last_cache() -> usize {
+    cache_of("index3").unwrap_or_else(cache)
+}
+
+fn cache_of(level: &str) -> Option<usize> {
+    let text = fs::read_to_string(format!("/sys/devices/system/cpu/cpu0/cache/{level}/size")).ok()?;
+    Some(text.trim().strip_suffix('K')?.parse::<usize>().ok()? << 10)
 }
 
 #[cfg(test)]

@@ -5,6 +5,9 @@ use crate::shm::{Manner, SMALL};
 
 /// Times within this factor are taken as equal: another measurement may order them differently.
 const EQUAL_WITHIN: f64 = 1.08;
+/// What the caches of the processor do not suggest must be faster by this factor: of several methods that are about equal, the one that
+/// was measured fastest is often one that was lucky.
+pub(crate) const UNUSUAL: f64 = 1.12;
 /// Beyond this factor another measurement gives the same order, at larger sizes too.
 const CLEARLY: f64 = 1.4;
 
@@ -31,6 +34,11 @@ impl Method {
             Self::Registered(_) | Self::Cross(_) | Self::Staged(_) => Algorithm::TwoShot,
             Self::Messages(algorithm) => algorithm,
         }
+    }
+
+    /// Whether it writes results past the caches.
+    pub(crate) fn is_past_caches(self) -> bool {
+        matches!(self, Self::Registered(it) | Self::Cross(it) | Self::Staged(it) if it == Manner::PAST)
     }
 
     /// Whether it could replace another: for the same buffers, with results in the same place. Which of two such is faster does not change
@@ -73,6 +81,9 @@ pub(crate) struct Measured {
     pub(crate) method: Method,
     pub(crate) seconds: f64,
 }
+
+/// What the time of a method counts at a size: once, [`UNUSUAL`] times, or without end where it is out of the question.
+pub(crate) type Weigh<'a> = &'a dyn Fn(Method, usize) -> f64;
 
 /// The method for sizes up to `up_to` bytes, from the end of the range before.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -141,22 +152,27 @@ impl Times {
     }
 
     /// The first of `methods` that is about as fast as the fastest.
-    pub(crate) fn fastest(&self, methods: &[Method], bytes: usize) -> Option<Method> {
+    pub(crate) fn fastest(&self, methods: &[Method], bytes: usize, weigh: Weigh<'_>) -> Option<Method> {
         let times = || {
-            methods.iter().filter_map(|it| Some(Measured { method: *it, seconds: self.predict(*it, bytes)? }))
+            methods.iter().filter_map(|it| {
+                let seconds = self.predict(*it, bytes)? * weigh(*it, bytes);
+                Some(Measured { method: *it, seconds })
+            })
         };
         let least = times().map(|it| it.seconds).min_by(f64::total_cmp)?;
         times().find(|it| it.seconds <= EQUAL_WITHIN * least).map(|it| it.method)
     }
 
     /// The best method for every size. A method is kept while it is about as fast as the fastest.
-    pub(crate) fn ranges(&self, methods: &[Method], most: usize) -> Vec<SizeRange> {
+    pub(crate) fn ranges(&self, methods: &[Method], most: usize, weigh: Weigh<'_>) -> Vec<SizeRange> {
         let mut ranges: Vec<SizeRange> = Vec::new();
         let mut bytes = 8;
         while bytes <= most {
             let last = ranges.last().map(|it| it.method);
-            let ordered: Vec<Method> = last.into_iter().chain(methods.iter().copied()).collect();
-            let Some(method) = self.fastest(&ordered, bytes) else { break };
+            let mut ordered: Vec<Method> = methods.to_vec();
+            ordered.sort_by(|a, b| weigh(*a, bytes).total_cmp(&weigh(*b, bytes)));
+            let ordered: Vec<Method> = last.into_iter().chain(ordered).collect();
+            let Some(method) = self.fastest(&ordered, bytes, weigh) else { break };
             match ranges.last_mut() {
                 Some(last) if last.method == method => last.up_to = bytes,
                 _ => ranges.push(SizeRange { up_to: bytes, method }),
@@ -191,6 +207,8 @@ mod tests {
         vec![Measured { method: RING, seconds: ring }, Measured { method: TREE, seconds: tree }]
     }
 
+    const ANY: Weigh<'static> = &|_, _| 1.0;
+
     const fn rest(method: Method) -> SizeRange {
         SizeRange { up_to: usize::MAX, method }
     }
@@ -206,7 +224,7 @@ mod tests {
 
     #[test]
     fn the_faster_changes_where_the_lines_cross() {
-        let ranges = times().ranges(&[RING, TREE], 1 << 30);
+        let ranges = times().ranges(&[RING, TREE], 1 << 30, ANY);
         assert_eq!(ranges.len(), 2, "{ranges:?}");
         assert_eq!(ranges[0].method, TREE);
         // 15 us at 2e-10 s a byte: 75,000 bytes.
@@ -223,17 +241,17 @@ mod tests {
         {
             times.add(bytes, measured(ring, tree));
         }
-        let ranges = times.ranges(&[TREE, RING], 1 << 20);
+        let ranges = times.ranges(&[TREE, RING], 1 << 20, ANY);
         assert_eq!(ranges, [rest(TREE)]);
-        let ranges = times.ranges(&[RING, TREE], 1 << 30);
+        let ranges = times.ranges(&[RING, TREE], 1 << 30, ANY);
         assert_eq!((ranges.len(), ranges[0].method, ranges[1]), (2, RING, rest(TREE)));
     }
 
     #[test]
     fn what_was_not_measured_is_not_chosen() {
-        assert_eq!(times().fastest(&[Method::Cross(Manner::PLAIN), RING], 8), Some(RING));
-        assert_eq!(Times::default().fastest(&[RING], 8), None);
-        assert!(Times::default().ranges(&[RING], 1 << 20).is_empty());
+        assert_eq!(times().fastest(&[Method::Cross(Manner::PLAIN), RING], 8, ANY), Some(RING));
+        assert_eq!(Times::default().fastest(&[RING], 8, ANY), None);
+        assert!(Times::default().ranges(&[RING], 1 << 20, ANY).is_empty());
     }
 
     /// Seconds at 1, 4, 16 and 64 MiB of registered buffers, written into and past the caches.
@@ -248,24 +266,34 @@ mod tests {
     }
 
     const PLAIN: Method = Method::Registered(Manner::PLAIN);
-    const STREAMING: Method = Method::Registered(Manner::ALL[2]);
+    const STREAMING: Method = Method::Registered(Manner::PAST);
 
     #[test]
     fn results_go_past_the_caches_where_that_was_faster() {
         // A small core's cache and a last-level cache of 32 MiB: 16 MiB of four buffers no longer fit.
         let times = stores([60e-6, 300e-6, 3e-3, 14e-3], [170e-6, 700e-6, 2e-3, 8e-3]);
-        let ranges = times.ranges(&[PLAIN, STREAMING], 1 << 30);
+        let past: Weigh<'_> = &|method, _| if method == STREAMING { 1.0 } else { UNUSUAL };
+        let ranges = times.ranges(&[PLAIN, STREAMING], 1 << 30, past);
         assert_eq!(ranges.len(), 2, "{ranges:?}");
         assert_eq!([1 << 20, 4 << 20].map(|it| pick(&ranges, it)), [Some(PLAIN); 2]);
         assert_eq!([16 << 20, 1 << 30].map(|it| pick(&ranges, it)), [Some(STREAMING); 2]);
         // A last-level cache that is slow to write: past it from the start.
         let times = stores([60e-6, 400e-6, 2e-3, 9e-3], [50e-6, 290e-6, 1e-3, 7e-3]);
-        assert_eq!(times.ranges(&[PLAIN, STREAMING], 1 << 30), [rest(STREAMING)]);
+        assert_eq!(times.ranges(&[PLAIN, STREAMING], 1 << 30, past), [rest(STREAMING)]);
+        // What the caches suggest is kept where both are about equal.
+        let times = stores([55e-6, 280e-6, 1.1e-3, 7e-3], [58e-6, 300e-6, 1.2e-3, 7e-3]);
+        assert_eq!(times.ranges(&[PLAIN, STREAMING], 1 << 30, past), [rest(STREAMING)]);
+        assert_eq!(times.ranges(&[PLAIN, STREAMING], 1 << 30, ANY), [rest(PLAIN)]);
+        // And what is out of the question is not extrapolated.
+        let until: Weigh<'_> =
+            &|method, bytes| if method == PLAIN && bytes > 16 << 20 { f64::INFINITY } else { 1.0 };
+        let ranges = times.ranges(&[PLAIN, STREAMING], 1 << 30, until);
+        assert_eq!([16 << 20, 32 << 20].map(|it| pick(&ranges, it)), [Some(PLAIN), Some(STREAMING)]);
     }
 
     #[test]
     fn what_another_outdoes_is_dropped_but_not_what_goes_past_the_caches() {
-        let [plain, fine, past, _] = Manner::ALL;
+        let [plain, fine, past] = [Manner::PLAIN, Manner::FINE, Manner::PAST];
         let all = [
             (Method::Cross(plain), 1.0),
             (Method::Cross(fine), 1.3),

@@ -11,7 +11,7 @@ use crate::executor::Executor;
 use crate::host::{self, Host, Oversubscription};
 use crate::schedule::Layout;
 use crate::session::{self, JoinOptions, Session};
-use crate::shm::{self, Direct, DirectError, FdExchange, Mailbox, Rings, Segment};
+use crate::shm::{self, Caches, Direct, DirectError, FdExchange, Mailbox, Rings, Segment};
 use crate::tcp::{DataListener, Interface, Network, Streams};
 use crate::wait::{AbortFlag, WaitPolicy, Waiter};
 use crate::{Algorithm, Cause, Error, Options, Transport};
@@ -215,12 +215,14 @@ impl Engine {
     ) -> Result<(), Error> {
         let cores = host::cores_of(self.hosts.iter());
         // The same on all ranks, even if one of them cannot read it: it decides what they measure together.
-        let own = (host::cache() as u64).to_le_bytes();
+        let own: Vec<u8> =
+            [host::cache(), host::last_cache()].iter().flat_map(|it| (*it as u64).to_le_bytes()).collect();
         let all = self.session.share(&own, "shared memory")?;
-        let least = all.iter().filter_map(|it| number_at(it, 0)).min();
-        let cache = least.and_then(|it| usize::try_from(it).ok()).unwrap_or(0);
-        let cache = if oversubscribed { cache * cores / self.size() } else { cache };
-        let mut direct = Direct::new(local_rank, mailboxes.to_vec(), self.waiter.clone(), cache);
+        let smallest = |at: usize| all.iter().filter_map(|it| number_at(it, at)).min();
+        let [own, last] = [0, 8].map(|it| smallest(it).and_then(|it| usize::try_from(it).ok()).unwrap_or(0));
+        let own = if oversubscribed { own * cores / self.size() } else { own };
+        let caches = Caches { own, last };
+        let mut direct = Direct::new(local_rank, mailboxes.to_vec(), self.waiter.clone(), caches);
         let pids: Vec<u32> = self.session.members().iter().map(|it| it.pid).collect();
         direct.probe(&pids, cross_memory).map_err(|it| match it {
             DirectError::Aborted => self

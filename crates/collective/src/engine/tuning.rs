@@ -5,7 +5,7 @@ use std::time::Instant;
 use super::{Engine, Halt, usual};
 use crate::call::Call;
 use crate::kernel::Store;
-use crate::model::{Measured, Method, SizeRange, Times, outdone, pick, to_f64};
+use crate::model::{Measured, Method, SizeRange, Times, UNUSUAL, Weigh, outdone, pick, to_f64};
 use crate::schedule::Kind;
 use crate::session::CallKind;
 use crate::shm::{Direct, FINE_PIECE, FINE_STAGE, Manner, SMALL};
@@ -22,7 +22,7 @@ const LONG: f64 = 0.08;
 /// Timed runs of a method at a size.
 const RUNS: Runs = Runs { rounds: 3, warmup: 1, measured: 3 };
 /// The same for hosts with more ranks than cores and for huge sizes, where a run takes long.
-const FEW_RUNS: Runs = Runs { rounds: 1, warmup: 1, measured: 3 };
+const FEW_RUNS: Runs = Runs { rounds: 2, warmup: 1, measured: 2 };
 /// The same for memory larger than a core's own cache. The last-level cache keeps it only after several uses, and methods
 /// with streaming stores would evict it in every round.
 const WARM_RUNS: Runs = Runs { rounds: 1, warmup: 8, measured: 5 };
@@ -152,19 +152,18 @@ impl Engine {
     pub(super) fn calibrate(&mut self, kind: Kind, extent: Extent, buffers: Buffers) -> Result<(), Halt> {
         let by_messages: Vec<Method> =
             Algorithm::ALL.into_iter().filter(|it| it.by_messages(kind)).map(Method::Messages).collect();
-        let registered: Vec<Method> =
-            Manner::ALL.into_iter().filter(|it| !it.fine).map(Method::Registered).collect();
-        // Other collectives copy as they go.
-        let manners = if kind == Kind::AllReduce { &Manner::ALL[..] } else { &[Manner::PLAIN] };
-        let crossing: Vec<Method> = manners.iter().copied().map(Method::Cross).collect();
-        let private: Vec<Method> = match kind {
-            Kind::AllReduce => manners.iter().copied().map(Method::Staged).collect(),
-            _ => by_messages.clone(),
+        let registered = [Manner::PLAIN, Manner::PAST].map(Method::Registered);
+        let (crossing, private) = match kind {
+            Kind::AllReduce => (
+                [Manner::PLAIN, Manner::FINE].map(Method::Cross).to_vec(),
+                [Manner::PAST, Manner::PLAIN, Manner::FINE].map(Method::Staged).to_vec(),
+            ),
+            _ => (vec![Method::Cross(Manner::PLAIN)], by_messages.clone()),
         };
         let mut methods = Vec::new();
         if let Some(direct) = &self.direct {
             methods.push(Method::OneShot);
-            methods.extend(&registered);
+            methods.extend(registered);
             if direct.has_cross_memory() {
                 methods.extend(&crossing);
             }
@@ -174,6 +173,8 @@ impl Engine {
         } else {
             methods.extend(&by_messages);
         }
+        // Past the caches before what leaves the buffers in them: it would be timed too fast afterwards.
+        methods.sort_by_key(|it| !it.is_past_caches());
         if kind != Kind::Barrier && methods.len() > 1 {
             let known = self.choices.extent[index(kind)][buffers as usize];
             if known < Extent::Usual {
@@ -204,12 +205,22 @@ impl Engine {
         let mut choice = Choice::default();
         if self.direct.is_some() {
             choice.one_shot = times.one_shot();
-            choice.registered = times.ranges(&registered, LARGEST);
+            let direct = self.direct.as_ref();
+            let weigh: Weigh<'_> = &|method, bytes| match method {
+                Method::Registered(manner) | Method::Staged(manner) => match direct {
+                    Some(it) if it.unmeasured(bytes) == manner => 1.0,
+                    Some(it) if manner.store == Store::Plain && !it.may_be_cached(bytes) => f64::INFINITY,
+                    _ => UNUSUAL,
+                },
+                Method::Cross(manner) if manner != Manner::PLAIN => UNUSUAL,
+                Method::Cross(_) | Method::OneShot | Method::Messages(_) => 1.0,
+            };
+            choice.registered = times.ranges(&registered, LARGEST, weigh);
             let crossing: Vec<Method> = crossing.iter().chain(&private).copied().collect();
-            choice.crossing = small_first(times, times.ranges(&crossing, LARGEST));
-            choice.private = small_first(times, times.ranges(&private, LARGEST));
+            choice.crossing = small_first(times, times.ranges(&crossing, LARGEST, weigh));
+            choice.private = small_first(times, times.ranges(&private, LARGEST, weigh));
         } else {
-            choice.messages = times.ranges(&by_messages, LARGEST);
+            choice.messages = times.ranges(&by_messages, LARGEST, &|_, _| 1.0);
         }
         if kind != Kind::Barrier {
             self.log.choice(kind, &choice.describe());
@@ -221,15 +232,16 @@ impl Engine {
     /// Whether a method can be the fastest for a call. The answer is the same on all ranks.
     fn applies(&self, method: Method, call: &Call) -> bool {
         let (bytes, size) = (call.largest(self.size()), self.size());
-        let gains = |manner: Manner, fine: bool| {
-            let cached = self.direct.as_ref().is_none_or(|it| it.is_cached(bytes));
-            (manner.store == Store::Plain || !cached) && (!manner.fine || fine)
+        let store = |manner: Manner| match (&self.direct, manner.store) {
+            (Some(it), Store::Plain) => it.is_cached(bytes) || it.may_be_cached(bytes),
+            (Some(it), Store::Streaming) => !it.is_cached(bytes),
+            (None, _) => false,
         };
         match method {
             Method::OneShot => Direct::fits(call, size),
-            Method::Registered(manner) => gains(manner, false),
-            Method::Cross(manner) => gains(manner, bytes / size > FINE_PIECE),
-            Method::Staged(manner) => gains(manner, bytes > FINE_STAGE),
+            Method::Registered(manner) => store(manner),
+            Method::Cross(manner) => !manner.fine || bytes / size > FINE_PIECE,
+            Method::Staged(manner) => store(manner) && (!manner.fine || bytes > FINE_STAGE),
             Method::Messages(_) => true,
         }
     }
@@ -358,7 +370,7 @@ fn small_first(times: &Times, ranges: Vec<SizeRange>) -> Vec<SizeRange> {
     let mut bytes = 8;
     while bytes <= SMALL {
         let Some(other) = pick(&ranges, bytes) else { break };
-        if times.fastest(&[Method::OneShot, other], bytes) != Some(Method::OneShot) {
+        if times.fastest(&[Method::OneShot, other], bytes, &|_, _| 1.0) != Some(Method::OneShot) {
             break;
         }
         small = bytes;

@@ -8,7 +8,9 @@ mod mailbox;
 mod ring;
 mod segment;
 
-pub(crate) use direct::{Direct, DirectError, FINE_PIECE, FINE_STAGE, Manner, Reach, RegisteredSegment};
+pub(crate) use direct::{
+    Caches, Direct, DirectError, FINE_PIECE, FINE_STAGE, Manner, Reach, RegisteredSegment,
+};
 pub(crate) use fd_exchange::FdExchange;
 pub(crate) use mailbox::{Layout, Mailbox, SMALL};
 pub(crate) use ring::Rings;

@@ -90,13 +90,19 @@ pub(crate) struct Manner {
 impl Manner {
     /// Into the caches, in large pieces.
     pub(crate) const PLAIN: Self = Self { store: Store::Plain, fine: false };
-    /// All of them; the simplest first.
-    pub(crate) const ALL: [Self; 4] = [
-        Self::PLAIN,
-        Self { store: Store::Plain, fine: true },
-        Self { store: Store::Streaming, fine: false },
-        Self { store: Store::Streaming, fine: true },
-    ];
+    /// Into the caches, in small pieces.
+    pub(crate) const FINE: Self = Self { store: Store::Plain, fine: true };
+    /// Past the caches, in large pieces.
+    pub(crate) const PAST: Self = Self { store: Store::Streaming, fine: false };
+}
+
+/// Bytes of the caches.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Caches {
+    /// What a rank has for itself.
+    pub(crate) own: usize,
+    /// The last-level cache.
+    pub(crate) last: usize,
 }
 
 /// Access to the memory of all ranks of the host, which are all ranks of the job.
@@ -117,15 +123,14 @@ pub(crate) struct Direct {
     posted: Vec<PostedBuffers>,
     from: Vec<*const u8>,
     into: Vec<*mut u8>,
-    /// Bytes of the cache that a rank has for itself.
-    cache: usize,
+    caches: Caches,
 }
 
 // SAFETY: the raw pointers are filled in and used within one call only; between calls they are never followed.
 unsafe impl Send for Direct {}
 
 impl Direct {
-    pub(crate) fn new(local_rank: usize, mailboxes: Vec<Mailbox>, waiter: Waiter, cache: usize) -> Self {
+    pub(crate) fn new(local_rank: usize, mailboxes: Vec<Mailbox>, waiter: Waiter, caches: Caches) -> Self {
         let size = mailboxes.len();
         Self {
             local_rank,
@@ -138,7 +143,7 @@ impl Direct {
             posted: vec![PostedBuffers::default(); size],
             from: Vec::with_capacity(size),
             into: Vec::with_capacity(size),
-            cache,
+            caches,
         }
     }
 
@@ -155,13 +160,18 @@ impl Direct {
     /// Whether a core's own cache holds what a call of this many bytes touches: its part of the buffers of all ranks. Then results are
     /// never written past it.
     pub(crate) fn is_cached(&self, bytes: usize) -> bool {
-        2 * bytes <= self.cache
+        2 * bytes <= self.caches.own
+    }
+
+    /// Whether the last-level cache may hold the buffers of all ranks. Half of it: others use it too. Otherwise results are always written
+    /// past it.
+    pub(crate) fn may_be_cached(&self, bytes: usize) -> bool {
+        2 * bytes * self.size() <= self.caches.last / 2
     }
 
     /// The manner of a call that was not measured: past the caches what a core's own cache does not hold.
     pub(crate) fn unmeasured(&self, bytes: usize) -> Manner {
-        let store = if self.is_cached(bytes) { Store::Plain } else { Store::Streaming };
-        Manner { store, fine: false }
+        if self.is_cached(bytes) { Manner::PLAIN } else { Manner::PAST }
     }
 
     pub(crate) fn has_cross_memory(&self) -> bool {

@@ -124,9 +124,7 @@ impl Direct {
             return Err(DirectError::Unreachable { rank: local_rank, errno: libc::EPERM });
         };
         let mut result = Ok(());
-        // Past the caches, the result is computed in a buffer that stays in the cache until all ranks have it.
-        let past = matches!(*target, Target::All) && store == Store::Streaming;
-        let apart = matches!(*target, Target::All) && call.send != call.receive.cast_const() && !past;
+        let apart = matches!(*target, Target::All) && call.send != call.receive.cast_const();
         let piece = if fine { FINE_PIECE } else { PIECE } / element;
         let first = if apart { usize::from(local_rank == 0) } else { usize::MAX };
         let mut done = range.start;
@@ -157,7 +155,6 @@ impl Direct {
                 // A result for another rank only is computed in the buffer of this rank.
                 let into = match *target {
                     Target::One(rank) if rank != local_rank => cross.buffer(local_rank),
-                    _ if past => cross.buffer(local_rank),
                     _ => call.receive.wrapping_add(offset),
                 };
                 // SAFETY: sources are this rank's own buffer and pieces copied here, the destination is its own;
@@ -169,10 +166,6 @@ impl Direct {
                         continue;
                     }
                     cross.write(rank, self.posted[rank].receive.wrapping_add(offset as u64), into, bytes)?;
-                }
-                if past {
-                    // SAFETY: the result is in this rank's buffer, and goes to its own receive buffer.
-                    unsafe { kernel::copy(call.receive.wrapping_add(offset), into, bytes, store) };
                 }
                 Ok(())
             })();
