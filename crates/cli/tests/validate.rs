@@ -125,8 +125,11 @@ fn what_is_normal_stands_beside_what_was_measured() {
 
 #[test]
 fn the_picture_shows_every_pair() {
-    let folder =
-        pairs("validate-svg", |one, other| (one != 3).then_some(if other == 7 { 20.0 } else { 45.0 }));
+    let folder = pairs("validate-svg", |one, other| match (one, other) {
+        (1, 2) => None,
+        (7, _) | (_, 7) => Some(20.0),
+        _ => Some(45.0),
+    });
     let picture = folder.path().join("matrix.svg");
     let answer =
         validate(&["--replay", &folder.path().to_string_lossy(), "--svg", &picture.to_string_lossy()]);
@@ -134,8 +137,8 @@ fn the_picture_shows_every_pair() {
     let text = fs::read_to_string(&picture).unwrap();
     let of = |class: &str| text.matches(&format!("<rect class=\"{class}\"")).count();
     // Both halves of the matrix, and one square of each colour in the legend.
-    assert_eq!((of("self"), of("failed") - 1), (10, 2 * 6), "{text}");
-    assert_eq!(of("s6") + of("s5") + of("s4") + of("s3") + of("s2") + of("s1") + of("s0") - 7, 90 - 12);
+    assert_eq!((of("self"), of("failed") - 1), (10, 2), "{text}");
+    assert_eq!(of("s6") + of("s5") + of("s4") + of("s3") + of("s2") + of("s1") + of("s0") - 7, 90 - 2);
     assert!(text.contains("gpu-05 - gpu-07: 44 %") || text.contains("gpu-07 - gpu-05: 44 %"), "{text}");
 }
 

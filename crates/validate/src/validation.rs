@@ -191,7 +191,7 @@ impl Validation {
     }
 
     /// From now on every pair is measured, in at most this many rounds.
-    pub(crate) const fn measure_links(&mut self, rounds: usize) {
+    pub const fn measure_links(&mut self, rounds: usize) {
         self.scope.links = true;
         self.search.allow(rounds);
     }

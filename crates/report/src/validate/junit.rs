@@ -25,7 +25,7 @@ impl Validate {
             named.extend(it.hosts.iter().map(String::as_str));
             let nic = it.nic.map(|it| format!(" NIC {it}")).unwrap_or_default();
             let name = format!("{} {}{nic}", it.class, it.hosts.join(" "));
-            let remark = it.remark.iter().map(|it| format!("\n{it}")).collect::<String>();
+            let remark = it.remark.as_ref().map(|it| format!("\n{it}")).unwrap_or_default();
             others.push(case(
                 "plumb.finding",
                 name,

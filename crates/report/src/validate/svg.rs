@@ -106,8 +106,8 @@ impl Validate {
             }
             y += side;
         }
-        let size = [(left + side * count + MARGIN).max(760.0), y + MARGIN];
-        canvas.document(size, [&title, &self.text], STYLE, out)
+        let paper = [(left + side * count + MARGIN).max(760.0), y + MARGIN];
+        canvas.document(paper, [&title, &self.text], STYLE, out)
     }
 
     /// Machines that were measured; those of one group beside each other.
