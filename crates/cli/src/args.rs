@@ -471,9 +471,17 @@ pub(crate) struct Validate {
     #[command(flatten)]
     pub(crate) health: crate::node::Health,
 
+    /// The machine type, for the bandwidth that is normal there: p5.48xlarge, dgx-h100.
+    #[arg(long, value_name = "NAME", value_parser = machine)]
+    pub(crate) instance: Option<&'static Model>,
+
     /// Output format; JSON has the schema plumb.validate/1.
-    #[arg(long, short, value_enum, default_value_t = ListFormat::Text)]
-    pub(crate) format: ListFormat,
+    #[arg(long, short, value_enum, default_value_t = crate::fleet::Format::Text)]
+    pub(crate) format: crate::fleet::Format,
+
+    /// Also write the matrix of machines as an SVG picture.
+    #[arg(long, value_name = "FILE.svg", value_hint = ValueHint::FilePath)]
+    pub(crate) svg: Option<PathBuf>,
 
     /// Everything, not only the first screen.
     #[arg(long, short)]

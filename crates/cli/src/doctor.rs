@@ -11,7 +11,7 @@ use report::{Doctor, Evidence, Options, Redactor, Style};
 use rules::{Level, Log};
 
 use crate::args::{self, Colour, FailOn, Format};
-use crate::{CLEAN, FINDINGS, UNDECIDED, complain, input, output, texts};
+use crate::{CLEAN, FINDINGS, UNDECIDED, complain, fleet, input, output, texts};
 
 pub(crate) fn run(args: &args::Doctor, colour: Colour, out: &mut impl Write) -> io::Result<u8> {
     if !output::formats_fit(&args.format, &args.output) {
@@ -48,6 +48,8 @@ pub(crate) fn run(args: &args::Doctor, colour: Colour, out: &mut impl Write) -> 
     let setups = setups(&log.setup(), &inputs.piped);
     let log = log.with_setups(setups).with_training(training);
     let diagnosis = diagnose(&log);
+    // Host names are not replaced in it.
+    let fleet = if args.redact { None } else { fleet::of_case(&log.case, &log.job) };
     let mut doctor = Doctor::new(&log, &diagnosis, Options { matrix: args.matrix });
     if let Some(price) = args.training.price_per_hour {
         report::charge(&mut doctor.findings, price);
@@ -82,7 +84,14 @@ pub(crate) fn run(args: &args::Doctor, colour: Colour, out: &mut impl Write) -> 
     }
     output::write_all(&args.format, &args.output, out, |format, to_file, mut out| {
         let colour = if to_file { colour == Colour::Always } else { coloured(colour) };
-        write(&doctor, format, args, colour, &mut out)
+        match &fleet {
+            Some(fleet) if format == Format::Text => {
+                let style = Style { colour, width: width(), verbose: args.verbose };
+                fleet.text(style, &mut out)?;
+                report::errors(&doctor, style, &mut out)
+            }
+            _ => write(&doctor, format, args, colour, &mut out),
+        }
     })
     .map_err(|error| names.error(error, &args.output))?;
     // Last, so that it is not scrolled away, and once for each input.
@@ -109,7 +118,8 @@ pub(crate) fn run(args: &args::Doctor, colour: Colour, out: &mut impl Write) -> 
         complain("hint: plumb reads output of PyTorch, DeepSpeed, nccl-tests and NCCL_DEBUG=INFO");
         return Ok(UNDECIDED);
     }
-    let code = exit_code(&doctor, args.fail_on);
+    let bad = fleet.is_some_and(|it| it.is_no_go()) && args.fail_on != FailOn::Never;
+    let code = if bad { FINDINGS } else { exit_code(&doctor, args.fail_on) };
     // An input that could not be read may hold errors: the exit code is not 0.
     Ok(if code == CLEAN && incomplete { UNDECIDED } else { code })
 }

@@ -10,6 +10,7 @@ mod decide;
 mod doctor;
 mod env;
 mod expect;
+mod fleet;
 mod input;
 mod lint;
 mod manifest;

@@ -1,16 +1,21 @@
 //! `plumb validate`: is this fleet fit to train?
 
 use std::io::{self, Write};
+use std::path::Path;
 
 use ::validate::Limits;
 use ::validate::replay::Replay;
 use ::validate::simulate::Spec;
+use job::Job;
 use report::{Style, Validate};
 
-use crate::args::{self, Colour, ListFormat};
-use crate::{CLEAN, FINDINGS, UNDECIDED, complain, doctor, input};
+use crate::args::{self, Colour};
+use crate::{CLEAN, FINDINGS, UNDECIDED, complain, doctor, fleet, input, output};
 
 pub(crate) fn run(args: &args::Validate, colour: Colour, out: &mut impl Write) -> io::Result<u8> {
+    if !output::spares(args.svg.iter(), &input::files(&args.replay), false) {
+        return Ok(UNDECIDED);
+    }
     let validate = match &args.simulate {
         Some(spec) => match Spec::read(spec) {
             Ok(spec) => Validate::simulated(&spec, Limits::default()),
@@ -24,12 +29,10 @@ pub(crate) fn run(args: &args::Validate, colour: Colour, out: &mut impl Write) -
             None => return Ok(UNDECIDED),
         },
     };
-    match args.format {
-        ListFormat::Text => validate.text(
-            Style { colour: doctor::coloured(colour), width: doctor::width(), verbose: args.verbose },
-            out,
-        )?,
-        ListFormat::Json => validate.json(out)?,
+    let style = Style { colour: doctor::coloured(colour), width: doctor::width(), verbose: args.verbose };
+    fleet::write(&validate, args.format, style, out)?;
+    if let Some(path) = &args.svg {
+        picture(&validate, path)?;
     }
     Ok(match () {
         () if validate.is_go() => CLEAN,
@@ -55,6 +58,15 @@ fn replayed(args: &args::Validate) -> Option<Validate> {
         ));
         return None;
     }
-    let files = inputs.case.sources.files.len();
-    Some(Validate::replayed(&replay, files))
+    let job = Job::of_case_on(&inputs.case, &job::Hardware::new(args.instance, None, None));
+    Some(fleet::judged(&replay, &inputs.case, &job))
+}
+
+/// `--svg FILE`: a fleet that needed no pairs has no matrix.
+fn picture(validate: &Validate, path: &Path) -> io::Result<()> {
+    if validate.matrix.is_none() {
+        complain(&format!("note: {}: not written, no pairs were measured", path.display()));
+        return Ok(());
+    }
+    output::write_file(path, |mut out| validate.svg(&mut out))
 }

@@ -60,7 +60,9 @@ fn the_slow_machine_among_runs_of_pairs_is_named() {
     assert_eq!(answer.code, Some(1), "{}", answer.stderr);
     let text = &answer.stdout;
     assert!(
-        text.starts_with("NO-GO: take out gpu-07\n45 runs of nccl-tests in 45 files, 10 machines\n"),
+        text.starts_with(
+            "NO-GO: take out gpu-07\n45 runs of nccl-tests in 45 files, 10 machines with NVIDIA H100 80GB HBM3, NCCL 2.28.7\n"
+        ),
         "{text}"
     );
     assert!(text.contains("NODE  gpu-07") && text.contains("slow in 9 of 9"), "{text}");
@@ -84,6 +86,77 @@ fn machines_that_fall_into_groups_are_shown() {
         answer.stdout
     );
     assert!(answer.stdout.contains("group 2: gpu-00, gpu-01, gpu-02, gpu-03"), "{}", answer.stdout);
+}
+
+#[test]
+fn doctor_shows_a_folder_of_pairs_as_a_fleet() {
+    let folder =
+        pairs("validate-doctor", |one, other| Some(if one == 7 || other == 7 { 22.4 } else { 45.0 }));
+    let path = folder.path().to_string_lossy().into_owned();
+    let answer = plumb(["doctor", &path]);
+    assert_eq!(answer.code, Some(1), "{}", answer.stderr);
+    assert!(answer.stdout.starts_with("NO-GO: take out gpu-07\n45 runs"), "{}", answer.stdout);
+    assert!(answer.stdout.lines().count() < 40, "{}", answer.stdout);
+    // Programs get what they always got.
+    let json = plumb(["doctor", "--format", "json", &path]).json();
+    assert!(json["schema"].as_str().unwrap().starts_with("plumb.doctor/"), "{}", json["schema"]);
+    assert_eq!(json["facts"]["tests"].as_array().map(Vec::len), Some(45));
+    // A few runs of one job are not a fleet.
+    let one = folder.path().join("p0-1.log");
+    let answer = plumb(["doctor", &one.to_string_lossy()]);
+    assert!(!answer.stdout.contains("GO"), "{}", answer.stdout);
+}
+
+#[test]
+fn what_is_normal_stands_beside_what_was_measured() {
+    let folder = pairs("validate-expected", |_, _| Some(9.0));
+    let path = folder.path().to_string_lossy().into_owned();
+    let answer = validate(&["--replay", &path, "--instance", "p5.48xlarge", "--format", "json"]).json();
+    let expected = &answer["tests"][0]["expected"];
+    assert_eq!(expected["machine"], "p5.48xlarge");
+    let (low, high) = (expected["low_GBps"].as_f64().unwrap(), expected["high_GBps"].as_f64().unwrap());
+    assert!(low > 9.0 && low < high, "{expected}");
+    let text = answer["text"].as_str().unwrap();
+    assert!(text.contains("none of 10 machines is slower than the others, but all are slow"), "{text}");
+    // Of another GPU nothing is expected.
+    let answer = validate(&["--replay", &path, "--instance", "p4d.24xlarge", "--format", "json"]).json();
+    assert!(answer["tests"][0]["expected"].is_null());
+}
+
+#[test]
+fn the_picture_shows_every_pair() {
+    let folder = pairs("validate-svg", |one, other| match (one, other) {
+        (1, 2) => None,
+        (7, _) | (_, 7) => Some(20.0),
+        _ => Some(45.0),
+    });
+    let picture = folder.path().join("matrix.svg");
+    let answer =
+        validate(&["--replay", &folder.path().to_string_lossy(), "--svg", &picture.to_string_lossy()]);
+    assert_eq!(answer.code, Some(1), "{}", answer.stderr);
+    let text = fs::read_to_string(&picture).unwrap();
+    let of = |class: &str| text.matches(&format!("<rect class=\"{class}\"")).count();
+    // Both halves of the matrix, and one square of each colour in the legend.
+    assert_eq!((of("self"), of("failed") - 1), (10, 2), "{text}");
+    assert_eq!(of("s6") + of("s5") + of("s4") + of("s3") + of("s2") + of("s1") + of("s0") - 7, 90 - 2);
+    assert!(text.contains("gpu-05 - gpu-07: 44 %") || text.contains("gpu-07 - gpu-05: 44 %"), "{text}");
+}
+
+#[test]
+fn ci_systems_get_a_test_case_for_each_machine() {
+    let folder = pairs("validate-junit", |one, other| Some(if one == 7 || other == 7 { 22.4 } else { 45.0 }));
+    let answer = validate(&["--replay", &folder.path().to_string_lossy(), "--format", "junit"]);
+    assert_eq!(answer.code, Some(1), "{}", answer.stderr);
+    let text = &answer.stdout;
+    assert_eq!(text.matches("<testcase classname=\"plumb.machine\"").count(), 9, "{text}");
+    assert!(
+        text.contains(
+            "<testcase classname=\"plumb.finding\" name=\"node gpu-07\">\n      <failure type=\"error\""
+        ),
+        "{text}"
+    );
+    // The verdict and the machine.
+    assert!(text.contains("failures=\"2\""), "{text}");
 }
 
 #[test]

@@ -58,7 +58,9 @@ impl Releases {
                 Some(Known::new(Version::parse(it.get("version"))?, Source::Line(it.quote.clone())))
             }),
             stack,
-            nccl: first(case, |it| &it.facts.version, |it| Version::parse(it)).or_else(|| banner(case)),
+            nccl: first(case, |it| &it.facts.version, |it| Version::parse(it))
+                .or_else(|| banner(case))
+                .or_else(|| header(case)),
             plugin: first(
                 case,
                 |it| &it.facts.plugin.release,
@@ -106,6 +108,11 @@ fn banner(case: &Case) -> Option<Known<Version>> {
         let (_, rest) = it.value.split_once("NCCL version ")?;
         Some(Known::new(Version::parse(rest)?, Source::Line(it.quote.clone())))
     })
+}
+
+/// `nccl-library=22807` in the first line of nccl-tests.
+fn header(case: &Case) -> Option<Known<Version>> {
+    case.tests.iter().find_map(|it| Some(Known::new(it.nccl?, Source::Line(it.quote.clone()))))
 }
 
 /// CUDA's number for a release: `12090` is 12.9.

@@ -48,7 +48,7 @@ pub use price::{Price, charge};
 pub use redact::{Redactor, redact};
 pub use sarif::sarif;
 pub use text::{Style, clean, text};
-pub use validate::Validate;
+pub use validate::{Normal, Validate, errors};
 
 use std::io::{self, Write};
 

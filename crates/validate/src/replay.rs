@@ -4,10 +4,15 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use evidence::plain::{NcclTests, Row};
 use fabric::units::GigabytesPerSecond;
+use fabric::{Collective, Version};
 
 use crate::fleet::{Fleet, Host, Pair, Sample};
 use crate::judge::{Finding, Judgement, judge};
 use crate::validation::local;
+
+/// Machines and runs from which on a folder is about a fleet and not about a job.
+const FLEET: usize = 4;
+const RUNS: usize = 6;
 
 /// Runs that can be compared with each other.
 #[derive(Debug, Clone, PartialEq)]
@@ -18,6 +23,12 @@ pub struct Set {
     pub gpus: usize,
     /// Machines of each run.
     pub hosts: usize,
+    /// The GPU as its driver names it; empty where the output does not.
+    pub gpu: String,
+    /// The release of NCCL, where the output states it.
+    pub nccl: Option<Version>,
+    /// What was run, where it is a collective that plumb knows.
+    pub collective: Option<Collective>,
     /// The size that is compared: the largest that most runs have.
     pub bytes: u64,
     /// Every run, in the order it was read.
@@ -57,8 +68,15 @@ pub struct Replay {
     pub unnamed: usize,
 }
 
-/// Program, GPUs of each machine, number of machines.
-type Kind = (String, usize, usize);
+/// Runs of the same kind are compared.
+#[derive(Clone, PartialEq, Eq, PartialOrd, Ord)]
+struct Kind {
+    program: String,
+    gpus: usize,
+    hosts: usize,
+    gpu: String,
+    nccl: Option<Version>,
+}
 
 impl Replay {
     /// Sorts runs into kinds and judges each.
@@ -83,8 +101,15 @@ impl Replay {
                 unnamed += 1;
                 continue;
             };
-            let program = test.program.as_deref().unwrap_or("nccl-tests").to_owned();
-            kinds.entry((program, gpus, hosts.len())).or_default().push((hosts.into_iter().collect(), test));
+            let program = test.program.as_deref().unwrap_or("nccl-tests");
+            let kind = Kind {
+                program: program.rsplit('/').next().unwrap_or(program).to_owned(),
+                gpus,
+                hosts: hosts.len(),
+                gpu: test.devices.first().map(|it| it.name.to_string()).unwrap_or_default(),
+                nccl: test.nccl,
+            };
+            kinds.entry(kind).or_default().push((hosts.into_iter().collect(), test));
         }
         let mut sets: Vec<Set> =
             kinds.into_iter().map(|(kind, runs)| Set::new(&fleet, kind, &runs)).collect();
@@ -96,10 +121,17 @@ impl Replay {
         sets.sort_by_key(|it| (order(it.hosts), it.program.clone(), std::cmp::Reverse(it.gpus)));
         Self { fleet, sets, unnamed }
     }
+
+    /// Whether these are runs of many machines or pairs, rather than a few runs of one job.
+    pub fn is_fleet(&self) -> bool {
+        let small = self.sets.iter().filter(|it| it.hosts <= 2);
+        self.fleet.len() >= FLEET && small.map(|it| it.runs.len()).sum::<usize>() >= RUNS
+    }
 }
 
 impl Set {
-    fn new(fleet: &Fleet, (program, gpus, hosts): Kind, tests: &[(Vec<Host>, &NcclTests)]) -> Self {
+    fn new(fleet: &Fleet, kind: Kind, tests: &[(Vec<Host>, &NcclTests)]) -> Self {
+        let Kind { program, gpus, hosts, gpu, nccl } = kind;
         let bytes = compared(tests.iter().map(|it| it.1));
         let runs: Vec<Run> = tests
             .iter()
@@ -131,7 +163,8 @@ impl Set {
             }
             _ => Judged::Together,
         };
-        Self { program, gpus, hosts, bytes, runs, judged }
+        let collective = tests.iter().find_map(|it| it.1.collective());
+        Self { program, gpus, hosts, gpu, nccl, collective, bytes, runs, judged }
     }
 }
 

@@ -69,6 +69,41 @@ fn each_fault_has_its_class() {
 }
 
 #[test]
+fn a_machine_that_fails_is_left_out_of_the_launch_of_all() {
+    let it = run("nodes=100,dead=node005");
+    assert_eq!(named(&it), [(Class::Node, Culprit::Host(Host(5)))]);
+    // Alone, alone again, two, all others.
+    assert_eq!((it.verdict(), it.launches()), (Verdict::NoGo, 4));
+    assert!(it.without().rate().is_some());
+}
+
+#[test]
+fn a_machine_that_is_slow_at_times_is_not_a_link() {
+    for seed in 0..20 {
+        let it = run(&format!("nodes=30,flaky=node005:0.6:50%,seed={seed}"));
+        for finding in it.findings() {
+            assert_eq!(finding.culprit, Culprit::Host(Host(5)), "{seed}: {finding:?}");
+            // As NODE only where all of few measurements were slow.
+            assert!(
+                finding.class == Class::Intermittent || finding.slow == finding.of,
+                "{seed}: {finding:?}"
+            );
+            assert_eq!(finding.class_is_sure(), finding.class == Class::Intermittent || finding.of >= 5);
+        }
+    }
+}
+
+#[test]
+fn a_noisy_network_accuses_nobody() {
+    for seed in 0..20 {
+        let it = run(&format!("nodes=60,slow=node037:0.8,noise=5%,dips=8%,seed={seed}"));
+        assert!(named(&it).iter().all(|it| it.1 == Culprit::Host(Host(37))), "{seed}: {:?}", it.findings());
+        let it = run(&format!("nodes=60,noise=5%,dips=8%,tails=3,seed={seed}"));
+        assert!(named(&it).is_empty(), "{seed}: {:?}", it.findings());
+    }
+}
+
+#[test]
 fn two_machines_cannot_tell_which_of_them_it_is() {
     let it = run("nodes=2,slow=node001:0.5");
     assert_eq!(it.verdict(), Verdict::Inconclusive);

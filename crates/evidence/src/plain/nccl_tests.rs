@@ -9,7 +9,7 @@
 //! # Avg bus bandwidth    : 3.34
 //! ```
 
-use fabric::Collective;
+use fabric::{Collective, Version};
 use serde_json::Value;
 
 use crate::scan::word_after;
@@ -24,6 +24,8 @@ pub struct NcclTests {
     pub devices: Vec<Device>,
     /// GPUs that each thread uses (`nGpus`).
     pub n_gpus: Option<u32>,
+    /// The release of the NCCL library that ran, where the header states it.
+    pub nccl: Option<Version>,
     /// The measurements.
     pub rows: Vec<Row>,
     /// `# Avg bus bandwidth`, in GB/s.
@@ -157,6 +159,7 @@ pub(super) fn take(tests: &mut Vec<NcclTests>, open: &mut bool, line: &str, quot
             program: None,
             devices: Vec::new(),
             n_gpus: None,
+            nccl: None,
             rows: Vec::new(),
             average_bus_bandwidth: None,
             out_of_bounds: None,
@@ -168,6 +171,7 @@ pub(super) fn take(tests: &mut Vec<NcclTests>, open: &mut bool, line: &str, quot
     let Some(run) = tests.last_mut() else { return };
     if header {
         run.n_gpus = word_after(inner, "nGpus ").and_then(|it| it.parse().ok()).or(run.n_gpus);
+        run.nccl = word_after(inner, "nccl-library=").and_then(release).or(run.nccl);
     } else if let Some(rest) = inner.strip_prefix("Collective test starting: ") {
         run.program = Some(rest.trim().into());
     } else if inner.starts_with("Rank ") {
@@ -185,6 +189,15 @@ pub(super) fn take(tests: &mut Vec<NcclTests>, open: &mut bool, line: &str, quot
             run.dropped += 1;
         }
     }
+}
+
+/// NCCL's number for a release (`NCCL_VERSION` in nccl.h): 22807 is 2.28.7, and up to 2.8 three digits follow the first: 2708 is 2.7.8.
+fn release(number: &str) -> Option<Version> {
+    let number: u32 = number.parse().ok()?;
+    let part = |it: u32| u16::try_from(it).ok();
+    let scale = if number < 10_000 { 1000 } else { 10_000 };
+    (number >= 1000).then_some(())?;
+    Some(Version::new(part(number / scale)?, part(number % scale / 100)?, part(number % 100)?))
 }
 
 /// `Rank  0 Group  0 Pid   1887 on   worker-1 device  0 [0x8d] NVIDIA H100 80GB HBM3`
@@ -278,6 +291,7 @@ pub(super) fn from_json(text: &str, quote: &Quote) -> Result<NcclTests, serde_js
         program: value["args"][0].as_str().map(|it| it.rsplit('/').next().unwrap_or(it).into()),
         devices: devices.collect(),
         n_gpus: whole(&value["config"]["ngpus"]).and_then(|it| u32::try_from(it).ok()),
+        nccl: value["nccl_version"].as_str().and_then(Version::parse),
         rows: rows.collect(),
         average_bus_bandwidth: number(&value["average_bus_bandwidth"]["bandwidth"]),
         out_of_bounds: whole(&value["out_of_bounds"]["count"]),
@@ -288,7 +302,7 @@ pub(super) fn from_json(text: &str, quote: &Quote) -> Result<NcclTests, serde_js
 
 #[cfg(test)]
 mod tests {
-    use super::{from_json, is_line, row};
+    use super::{from_json, is_line, release, row};
     use crate::source::{Quote, Spot};
 
     #[test]
@@ -305,6 +319,14 @@ mod tests {
             assert!((timing.busbw - busbw).abs() < 1e-9, "{line}: {timing:?}");
             assert!(it.4.is_some(), "{line}");
         }
+    }
+
+    #[test]
+    fn releases_by_their_number() {
+        let shown = |it: &str| release(it).map(|it| it.to_string());
+        assert_eq!(shown("22807").as_deref(), Some("2.28.7"));
+        assert_eq!(shown("2708").as_deref(), Some("2.7.8"));
+        assert_eq!((shown("0"), shown("x"), shown("99999999999")), (None, None, None));
     }
 
     #[test]
@@ -327,6 +349,7 @@ mod tests {
         let run = from_json(text, &quote).unwrap();
         assert_eq!(run.program.as_deref(), Some("all_reduce_perf"));
         assert_eq!((run.rows.len(), run.devices.len()), (1, 1));
+        assert_eq!(run.nccl.map(|it| it.to_string()).as_deref(), Some("2.28.9"));
         assert_eq!(run.average_bus_bandwidth, Some(0.2));
         assert!(from_json("{", &quote).is_err());
     }

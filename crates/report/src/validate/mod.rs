@@ -1,8 +1,10 @@
 //! The answer of `plumb validate`: is this fleet fit to train, and which part is not? Schema `plumb.validate/1`.
 
+mod junit;
 mod matrix;
 mod replay;
 mod simulated;
+mod svg;
 mod text;
 
 use std::io::{self, Write};
@@ -11,6 +13,7 @@ use ::validate::{Class, Verdict};
 use serde::Serialize;
 
 pub(crate) use matrix::Matrix;
+pub use text::errors;
 
 /// A verdict on a fleet, with its evidence.
 #[derive(Debug, Clone, PartialEq, Serialize)]
@@ -62,6 +65,8 @@ pub struct Accused {
     pub tests: Vec<String>,
     /// What was seen, in a sentence.
     pub text: String,
+    /// What the measurements leave open about it.
+    pub remark: Option<String>,
     /// What to do.
     pub action: &'static str,
 }
@@ -99,6 +104,10 @@ pub struct Test {
     pub name: String,
     /// Machines of each run.
     pub hosts: usize,
+    /// The GPU, as its driver names it.
+    pub gpu: Option<String>,
+    /// The release of NCCL.
+    pub nccl: Option<String>,
     /// The size that is compared.
     pub bytes: u64,
     /// Runs.
@@ -115,6 +124,24 @@ pub struct Test {
     pub spread: Option<f64>,
     /// How many are slow, failed ones included.
     pub slow: usize,
+    /// What is normal for such machines, where they are known.
+    pub expected: Option<Normal>,
+}
+
+/// The bus bandwidth that is normal for a kind of machine.
+#[derive(Debug, Clone, PartialEq, Serialize)]
+pub struct Normal {
+    /// The machine, by its usual name.
+    pub machine: String,
+    /// The lowest normal one, in GB/s.
+    #[serde(rename = "low_GBps")]
+    pub low: f64,
+    /// The one to expect.
+    #[serde(rename = "expected_GBps")]
+    pub expected: f64,
+    /// The highest.
+    #[serde(rename = "high_GBps")]
+    pub high: f64,
 }
 
 impl Validate {
@@ -184,3 +211,25 @@ fn list(names: &[String], most: usize) -> String {
         _ => names.join(", "),
     }
 }
+
+/// Machines that are slow by the same amount, as a tenth of a fleet or more: rather another kind of machine than so many faults.
+fn alike(findings: &mut [Accused], machines: usize) {
+    let shares: Vec<f64> = findings
+        .iter()
+        .filter(|it| it.class == class(Class::Node) && it.failed == 0)
+        .map(|it| it.share)
+        .collect();
+    for it in findings.iter_mut().filter(|it| it.class == class(Class::Node) && it.failed == 0) {
+        let like = shares.iter().filter(|share| (*share / it.share - 1.0).abs() < ALIKE).count();
+        if like >= SEVERAL && like * 10 > machines {
+            it.remark = Some(format!(
+                "{} others reach the same: another kind of machine or another setting, rather than {like} faults",
+                like - 1
+            ));
+        }
+    }
+}
+
+/// Machines of one kind reach the same within this.
+const ALIKE: f64 = 0.05;
+const SEVERAL: usize = 3;

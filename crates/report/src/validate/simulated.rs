@@ -28,8 +28,9 @@ impl Validate {
     fn of(validation: &Validation, source: String, launches: Vec<Launch>) -> Self {
         let fleet = validation.search().fleet();
         let verdict = validation.verdict();
-        let findings: Vec<Accused> =
+        let mut findings: Vec<Accused> =
             validation.findings().iter().map(|it| accused(fleet, it, Vec::new())).collect();
+        super::alike(&mut findings, fleet.len());
         let not_known = open(fleet, &validation.open());
         let samples = validation.search().samples();
         let reference = validation.search().judgement().reference.filter(|_| !samples.is_empty());
@@ -98,7 +99,8 @@ pub(super) fn open(fleet: &Fleet, questions: &[Question]) -> Vec<String> {
         ));
     }
     if !pairs.is_empty() {
-        all.push(format!("why {} was slow: not measured again", list(&pairs, 4)));
+        let were = if pairs.len() == 1 { "was" } else { "were" };
+        all.push(format!("why {} {were} slow: not measured again", list(&pairs, 2)));
     }
     all
 }
@@ -165,6 +167,10 @@ pub(super) fn accused(fleet: &Fleet, finding: &Finding, tests: Vec<String>) -> A
         chance: finding.chance,
         tests,
         text: what,
+        remark: (!finding.class_is_sure() && !failed).then(|| {
+            "too few measurements to tell a machine that is always slow from one that is slow at times"
+                .to_owned()
+        }),
         action: action(finding.class, failed),
     }
 }

@@ -3,7 +3,10 @@
 use std::collections::BTreeMap;
 use std::io::{self, Write};
 
+use rules::Severity;
+
 use super::{Validate, list, percent};
+use crate::Doctor;
 use crate::expect::shown;
 use crate::text::{Style, width, wrap};
 
@@ -18,7 +21,8 @@ impl Validate {
             writeln!(out, "{}", bold(&line))?;
         }
         writeln!(out, "{}", self.source)?;
-        for it in &self.findings {
+        let most = if style.verbose { usize::MAX } else { 4 };
+        for it in self.findings.iter().take(most) {
             writeln!(out)?;
             let tests = match it.tests.len() {
                 0 => String::new(),
@@ -29,8 +33,20 @@ impl Validate {
             for line in wrap(&format!("{}{tests}", it.text), style.width.saturating_sub(4)) {
                 writeln!(out, "    {line}")?;
             }
+            for line in it.remark.iter().flat_map(|it| wrap(it, style.width.saturating_sub(4))) {
+                writeln!(out, "    {line}")?;
+            }
             for line in wrap(&format!("-> {}", it.action), style.width.saturating_sub(4)) {
                 writeln!(out, "    {line}")?;
+            }
+        }
+        if self.findings.len() > most {
+            let more: Vec<String> = self.findings.iter().skip(most).map(|it| it.hosts.join(" - ")).collect();
+            writeln!(out)?;
+            for line in
+                wrap(&format!("and {}: {} (-v)", more.len(), list(&more, 40)), style.width.saturating_sub(2))
+            {
+                writeln!(out, "  {line}")?;
             }
         }
         for it in &self.splits {
@@ -88,22 +104,27 @@ impl Validate {
         }
         let most = if style.verbose { usize::MAX } else { 12 };
         let wide = self.tests.iter().take(most).map(|it| it.name.len()).max().unwrap_or(0).max(4);
+        let known = self.tests.iter().take(most).any(|it| it.expected.is_some());
+        let last = if known { "   expected" } else { "" };
         writeln!(
             out,
-            "\n  {:<wide$}  {:>5} {:>6} {:>6} {:>8} {:>8}",
+            "\n  {:<wide$}  {:>5} {:>6} {:>6} {:>8} {:>8}{last}",
             "test", "runs", "failed", "slow", "normal", "lowest"
         )?;
         for it in self.tests.iter().take(most) {
             let rate = |it: Option<f64>| it.map_or_else(|| "-".to_owned(), shown);
+            let expected =
+                it.expected.as_ref().map(|it| format!("   {} to {}", shown(it.low), shown(it.high)));
             writeln!(
                 out,
-                "  {:<wide$}  {:>5} {:>6} {:>6} {:>8} {:>8}",
+                "  {:<wide$}  {:>5} {:>6} {:>6} {:>8} {:>8}{}",
                 it.name,
                 it.runs,
                 it.failed,
                 it.slow,
                 rate(it.normal),
-                rate(it.lowest)
+                rate(it.lowest),
+                expected.unwrap_or_default()
             )?;
         }
         if self.tests.len() > most {
@@ -111,8 +132,15 @@ impl Validate {
         }
         writeln!(
             out,
-            "  normal and lowest in GB/s of bus bandwidth; slow: failed, or at least 10 % below normal"
-        )
+            "  normal: what most of these runs reach, in GB/s of bus bandwidth; slow: failed, or at least 10 % below"
+        )?;
+        let mut machines: Vec<&str> =
+            self.tests.iter().filter_map(|it| it.expected.as_ref()).map(|it| it.machine.as_str()).collect();
+        machines.dedup();
+        if let Some(machine) = machines.first() {
+            writeln!(out, "  expected: what plumb's model gives for {machine}")?;
+        }
+        Ok(())
     }
 
     /// Machines whose pairs are slow, as many as fit.
@@ -188,6 +216,26 @@ impl Validate {
     }
 }
 
+/// What the logs of a fleet's runs report as errors, in a line each.
+pub fn errors(doctor: &Doctor, style: Style, out: &mut impl Write) -> io::Result<()> {
+    let all: Vec<_> = doctor.findings.iter().filter(|it| it.severity == Severity::Error).collect();
+    let most = if style.verbose { usize::MAX } else { 3 };
+    for (number, it) in all.iter().take(most).enumerate() {
+        if number == 0 {
+            writeln!(out, "\n  errors in these logs (`plumb doctor FILE` explains them)")?;
+        }
+        for (i, line) in
+            wrap(&format!("{}: {}", it.id, it.message), style.width.saturating_sub(6)).iter().enumerate()
+        {
+            writeln!(out, "    {}{line}", if i == 0 { "" } else { "  " })?;
+        }
+    }
+    if all.len() > most {
+        writeln!(out, "    {} more (-v)", all.len() - most)?;
+    }
+    Ok(())
+}
+
 fn share_colour(share: Option<f64>) -> &'static str {
     match share {
         Some(it) if it >= 0.9 => "",
@@ -197,7 +245,7 @@ fn share_colour(share: Option<f64>) -> &'static str {
 }
 
 /// Names without what all of them begin with, up to the last character that is not a digit.
-fn short_names(names: &[String]) -> Vec<String> {
+pub(super) fn short_names(names: &[String]) -> Vec<String> {
     let Some(first) = names.first() else { return Vec::new() };
     let common = names.iter().fold(first.len(), |known, name| {
         first.bytes().zip(name.bytes()).take(known).take_while(|(a, b)| a == b).count()

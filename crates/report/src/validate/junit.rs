@@ -1,0 +1,68 @@
+//! The same as `JUnit` XML: one test case for each machine, one for the verdict, one for each slow part, and what is not known is skipped.
+
+use std::collections::BTreeSet;
+use std::io::{self, Write};
+
+use rules::Severity;
+
+use super::Validate;
+use crate::junit::{Outcome, Suite, TestCase};
+
+impl Validate {
+    /// For CI systems.
+    pub fn junit(&self, out: &mut impl Write) -> io::Result<()> {
+        let case = |class, name: String, outcome| TestCase { class, name, outcome, output: Vec::new() };
+        let failed =
+            |message: String, text: String| Outcome::Failed { severity: Severity::Error, message, text };
+        let verdict = match () {
+            () if self.is_go() => Outcome::Passed,
+            () if self.is_no_go() => failed(self.text.clone(), self.source.clone()),
+            () => Outcome::Skipped(self.text.clone()),
+        };
+        let mut others = vec![case("plumb.verdict", "fit to train".to_owned(), verdict)];
+        let mut named: BTreeSet<&str> = BTreeSet::new();
+        for it in &self.findings {
+            named.extend(it.hosts.iter().map(String::as_str));
+            let nic = it.nic.map(|it| format!(" NIC {it}")).unwrap_or_default();
+            let name = format!("{} {}{nic}", it.class, it.hosts.join(" "));
+            let remark = it.remark.as_ref().map(|it| format!("\n{it}")).unwrap_or_default();
+            others.push(case(
+                "plumb.finding",
+                name,
+                failed(it.text.clone(), format!("{}{remark}\n-> {}", it.text, it.action)),
+            ));
+        }
+        for it in &self.splits {
+            let groups: Vec<String> = it.groups.iter().map(|it| it.join(" ")).collect();
+            let text = format!(
+                "{} pairs across groups reach {} of pairs inside",
+                it.across,
+                super::percent(it.share)
+            );
+            others.push(case("plumb.finding", format!("tier {}", it.test), failed(text, groups.join("\n"))));
+        }
+        // Nothing slow was found about the others; whether they were measured enough is what the verdict says.
+        for host in self.hosts.iter().filter(|it| !named.contains(it.as_str())) {
+            others.push(case("plumb.machine", host.clone(), Outcome::Passed));
+        }
+        for (number, it) in self.not_known.iter().enumerate() {
+            others.push(case(
+                "plumb.not_known",
+                format!("not known {}", number + 1),
+                Outcome::Skipped(it.clone()),
+            ));
+        }
+        Suite {
+            command: "validate",
+            properties: vec![
+                ("schema", self.schema),
+                ("verdict", self.verdict),
+                ("verdict.text", &self.text),
+            ],
+            findings: &[],
+            fail_on: Some(Severity::Error),
+            others,
+        }
+        .write(out)
+    }
+}
